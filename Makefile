@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+# A short way to the presets of CMakePresets.json; everything else is CMake's business.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench check install clean soak format packages configure-% build-% test-%
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@echo "Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) (install)"
+
+demo: packages build-release ## install what is missing, build, show Viaduct at work
+	tools/demo
+
+test: packages test-dev ## install what is missing, build with ASan and UBSan, run all tests
+
+check: ## test, then the same tests under TSan and in the release build
+	$(MAKE) test
+	$(MAKE) test-tsan
+	$(MAKE) test-release
+
+bench: packages build-release ## run every benchmark on the release build
+	tools/bench-all
+
+soak: packages build-release ## run until told to stop, with faults
+	tools/soak
+
+install: ## install the release build below DESTDIR, for PREFIX
+	cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	cmake --build --preset release
+	DESTDIR=$(DESTDIR) cmake --install build/release
+
+clean: ## remove build/
+	rm -rf build
+
+format: ## format every source in place
+	git ls-files -z -co --exclude-standard '*.c' '*.h' | xargs -0r clang-format -i
+
+packages: ## install the Debian packages that are missing
+	@tools/install-packages
+
+configure-%:
+	@cmake --preset $* --log-level=WARNING
+
+build-%: configure-%
+	cmake --build --preset $*
+
+test-%: build-%
+	ctest --preset $*

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+# How tests are declared. Exit code 77 is a skip; its reason is in the output.
+
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+find_program(VIADUCT_BASH bash REQUIRED)
+
+set(via_test_env
+    VIADUCT_BUILD_DIR=${VIADUCT_BIN_DIR}
+    VIADUCT_SOURCE_DIR=${PROJECT_SOURCE_DIR}
+    ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1
+    UBSAN_OPTIONS=print_stacktrace=1
+    TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+    PYTHONDONTWRITEBYTECODE=1)
+
+# Called with any test: what all of them have. The first label decides how long it may take, and tests of the
+# whole system run alone: they use well-known addresses and measure time.
+function(via_test_properties name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS")
+    list(GET arg_LABELS 0 label)
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 120)
+        if(label MATCHES "^(sim|conform|system)$")
+            set(arg_TIMEOUT 300)
+        elseif(label MATCHES "^(vm|hw)$")
+            set(arg_TIMEOUT 1800)
+        endif()
+    endif()
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+                         SKIP_RETURN_CODE 77 ENVIRONMENT "${via_test_env}")
+    if(label MATCHES "^(system|vm|hw)$")
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    endif()
+endfunction()
+
+# via_add_test(<name> SOURCES ... [LIBS ...] [LABELS ...] [TIMEOUT <s>] [ARGS ...]): a cmocka test.
+# Without LIBS it is linked to all libraries of the project, without LABELS it is "fast".
+function(via_add_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBS;LABELS;ARGS")
+    if(NOT arg_LIBS)
+        get_property(arg_LIBS GLOBAL PROPERTY VIADUCT_LIBRARIES)
+    endif()
+    if(NOT arg_LABELS)
+        set(arg_LABELS fast)
+    endif()
+    via_add_executable(${name} SOURCES ${arg_SOURCES} DEPENDS ${arg_LIBS} LIBS PkgConfig::CMOCKA)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+    add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
+    via_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# via_add_script_test(<name> <script> [LABELS ...] [TIMEOUT <s>] [ARGS ...]): a .sh or .py.
+function(via_add_script_test name script)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "LABELS;ARGS")
+    if(NOT arg_LABELS)
+        set(arg_LABELS fast)
+    endif()
+    cmake_path(ABSOLUTE_PATH script BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set(interpreter ${VIADUCT_BASH})
+    if(script MATCHES "\\.py$")
+        set(interpreter ${Python3_EXECUTABLE})
+    endif()
+    add_test(NAME ${name} COMMAND ${interpreter} ${script} ${arg_ARGS})
+    via_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# via_add_test_folder(<name>): a folder of tests without a CMakeLists.txt of its own.
+#   test_*.c            a cmocka test each
+#   test_*.sh, .py      a test each
+#   prog_*.c            a program for tests to run, bin/tests/prog_*: built without sanitizers and without
+#                       our libraries, like any program of a user
+#   fuzz_*.c            a libFuzzer target each, with VIADUCT_FUZZ
+#   any other *.c       shared by the tests of the folder
+# Labels: unit and repo are "fast"; sim, conform, system, vm, hw their own; others "fast" and their name.
+function(via_add_test_folder folder)
+    set(labels ${folder})
+    if(folder MATCHES "^(unit|repo)$")
+        set(labels fast)
+    elseif(NOT folder MATCHES "^(sim|conform|system|vm|hw)$")
+        set(labels fast ${folder})
+    endif()
+    get_property(libraries GLOBAL PROPERTY VIADUCT_LIBRARIES)
+
+    via_glob(shared ${folder}/*.c EXCLUDE "/(test|prog|fuzz)_[^/]*$")
+    if(shared)
+        add_library(via_test_${folder} STATIC ${shared})
+        target_include_directories(via_test_${folder} PUBLIC ${PROJECT_SOURCE_DIR})
+        target_link_libraries(via_test_${folder} PUBLIC ${libraries} PkgConfig::CMOCKA
+                              PRIVATE via_sanitize)
+        list(PREPEND libraries via_test_${folder})
+    endif()
+
+    via_glob(tests ${folder}/test_*.c)
+    foreach(source IN LISTS tests)
+        cmake_path(GET source STEM name)
+        string(REGEX REPLACE "^test_" "" name ${name})
+        via_add_test(${folder}-${name} SOURCES ${source} LIBS ${libraries} LABELS ${labels})
+        set_target_properties(${folder}-${name} PROPERTIES
+                              RUNTIME_OUTPUT_DIRECTORY ${VIADUCT_BIN_DIR}/tests)
+    endforeach()
+
+    via_glob(scripts ${folder}/test_*.sh ${folder}/test_*.py)
+    foreach(source IN LISTS scripts)
+        cmake_path(GET source STEM name)
+        string(REGEX REPLACE "^test_" "" name ${name})
+        via_add_script_test(${folder}-${name} ${source} LABELS ${labels})
+    endforeach()
+
+    via_glob(programs ${folder}/prog_*.c)
+    foreach(source IN LISTS programs)
+        cmake_path(GET source STEM name)
+        add_executable(${name} ${source})
+        set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${VIADUCT_BIN_DIR}/tests)
+        target_link_libraries(${name} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+    endforeach()
+
+    if(VIADUCT_FUZZ)
+        via_glob(fuzzers ${folder}/fuzz_*.c)
+        foreach(source IN LISTS fuzzers)
+            cmake_path(GET source STEM name)
+            via_add_executable(${name} SOURCES ${source} DEPENDS ${libraries})
+            target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+        endforeach()
+    endif()
+endfunction()
