@@ -12,7 +12,7 @@
 
 #define VIA_USEC_NS UINT64_C(1000)
 #define VIA_MSEC_NS UINT64_C(1000000)
-#define VIA_SEC_NS  UINT64_C(1000000000)
+#define VIA_SEC_NS UINT64_C(1000000000)
 /* "No deadline": later than any time. */
 #define VIA_NEVER_NS UINT64_MAX
 
@@ -21,8 +21,8 @@
 #define VIA_MUST_CHECK __attribute__((warn_unused_result))
 #define VIA_PRINTF(format_index, first_index) \
     __attribute__((format(printf, format_index, first_index)))
-#define VIA_CACHELINE_ALIGNED   __attribute__((aligned(VIA_CACHELINE)))
-#define via_likely(condition)   __builtin_expect(!!(condition), 1)
+#define VIA_CACHELINE_ALIGNED __attribute__((aligned(VIA_CACHELINE)))
+#define via_likely(condition) __builtin_expect(!!(condition), 1)
 #define via_unlikely(condition) __builtin_expect(!!(condition), 0)
 
 #define VIA_ARRAY_COUNT(array) (sizeof(array) / sizeof((array)[0]))
