@@ -133,16 +133,11 @@ function(via_add_executable name)
     target_link_libraries(${name} PRIVATE ${arg_DEPENDS} ${arg_LIBS} Threads::Threads via_sanitize)
 endfunction()
 
-# via_add_command(<name> SOURCES ... DEPENDS ... LIBS ... [SBIN]): an executable that is installed; tests ask for its
-# man page and --help. SBIN: for the administrator.
+# via_add_command(<name> SOURCES ... DEPENDS ... LIBS ...): an executable that is installed; tests ask for its
+# man page and --help. All are in one folder, so that one finds another beside itself.
 function(via_add_command name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "SBIN" "" "SOURCES;DEPENDS;LIBS")
-    via_add_executable(${name} SOURCES ${arg_SOURCES} DEPENDS ${arg_DEPENDS} LIBS ${arg_LIBS})
-    set(dir ${CMAKE_INSTALL_BINDIR})
-    if(arg_SBIN)
-        set(dir ${CMAKE_INSTALL_SBINDIR})
-    endif()
-    install(TARGETS ${name} RUNTIME DESTINATION ${dir})
+    via_add_executable(${name} ${ARGN})
+    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
     set_property(GLOBAL APPEND PROPERTY VIADUCT_COMMANDS ${name})
 endfunction()
 
