@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Who may include whom. Includes of the project are written relative to src/: "core/pipe.h", sim's "sim/..."."""
+
+import re
+
+import repo
+
+PUBLIC = ["viaduct/", "shmem.h", "shmemx.h"]
+BASE = ["base/"]
+WIRE = BASE + ["wire/"]
+CORE = WIRE + ["core/"]
+HOST = CORE + ["host/", "port/"] + PUBLIC
+
+# Folder: the beginnings of what its files may include. A folder that is not here may not exist.
+ALLOWED = {
+    "include": PUBLIC,
+    "src/base": BASE,
+    "src/wire": WIRE,
+    "src/core": CORE,
+    "src/vfio": BASE + ["vfio/"],
+    "src/port": WIRE + ["core/port.h", "vfio/", "port/"],
+    "src/card": BASE + ["card/"],
+    "src/host": HOST,
+    "src/sockets": CORE + ["host/", "sockets/"] + PUBLIC,
+    "src/shmem": CORE + ["host/", "shmem/"] + PUBLIC,
+    "src/ip": CORE + ["host/", "ip/"] + PUBLIC,
+    "src/ofi": CORE + ["host/", "ofi/"] + PUBLIC,
+    "src/daemon": CORE + ["host/", "daemon/"] + PUBLIC,
+    "src/cli": BASE + ["host/control", "cli/"] + PUBLIC,
+    "sim": CORE + ["sim/"],
+    "examples": PUBLIC,
+}
+FREE = ("tests/", "bench/", "tools/")
+
+OURS = {name.split("/")[1] for name in ALLOWED if "/" in name} | {"sim", "viaduct", "shmem.h", "shmemx.h"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+
+
+def folder_of(name):
+    parts = name.split("/")
+    return "/".join(parts[:2]) if parts[0] == "src" and len(parts) > 2 else parts[0]
+
+
+def check(tree, _args):
+    complaints = []
+    for name in tree.files(".c", ".h"):
+        if name.startswith(FREE):
+            continue
+        folder = folder_of(name)
+        if folder not in ALLOWED:
+            complaints.append(f"{name}:1: folder {folder} is not in the table of tests/repo/includes.py")
+            continue
+        for number, line in tree.lines(name):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            quote, target = match.groups()
+            ours = target.split("/")[0] in OURS
+            if not ours and quote == '"':
+                complaints.append(f'{name}:{number}: "{target}" is not relative to src/')
+            elif ours and not target.startswith(tuple(ALLOWED[folder])):
+                complaints.append(f"{name}:{number}: {folder} may not include {target}")
+    return complaints
+
+
+CLEAN = {
+    "include/viaduct/viaduct.h": "#include <stdint.h>\n",
+    "src/core/pipe.c": '#include "core/pipe.h"\n#include <string.h>\n#include "wire/record.h"\n',
+    "src/port/emu/emu.c": '#include "port/emu/emu.h"\n#include "core/port.h"\n#include "base/log.h"\n',
+    "src/cli/main.c": '#include "host/control.h"\n#include <viaduct/viaduct.h>\n',
+    "sim/main.c": '#include "sim/world.h"\n#include "core/node.h"\n',
+    "tests/unit/test_any.c": '#include "helper.h"\n#include "sockets/stream.h"\n',
+}
+PLANTS = [
+    ("upwards", {"src/base/a.c": '#include "wire/record.h"\n'}, "src/base may not include wire/record.h"),
+    ("core to host", {"src/core/a.h": '#  include <host/host.h>\n'}, "src/core may not include host/host.h"),
+    ("port to core", {"src/port/a.c": '#include "core/node.h"\n'}, "src/port may not include core/node.h"),
+    ("cli to host", {"src/cli/a.c": '#include "host/host.h"\n'}, "src/cli may not include host/host.h"),
+    ("sim to host", {"sim/a.c": '#include "host/host.h"\n'}, "sim may not include host/host.h"),
+    ("sideways", {"src/shmem/a.c": '#include "sockets/stream.h"\n'}, "may not include sockets/stream.h"),
+    ("public to private", {"include/viaduct/a.h": '#include "base/types.h"\n'}, "may not include base/types.h"),
+    ("core to public", {"src/core/b.c": "#include <viaduct/viaduct.h>\n"}, "may not include viaduct/viaduct.h"),
+    ("relative", {"src/wire/a.c": '#include "record.h"\n'}, "src/wire/a.c:1: \"record.h\" is not relative"),
+    ("new folder", {"src/misc/a.c": "\n"}, "folder src/misc is not in the table"),
+]
+
+if __name__ == "__main__":
+    repo.main(check, CLEAN, PLANTS)
