@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CORE_NODE_H
+#define VIA_CORE_NODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/port.h"
+#include "wire/frame.h"
+
+/*
+ * The node: one host of the fabric, without its threads, clocks and memory allocator.
+ *
+ * Threads. A node has `channels_count` channels. Calls that take a channel must come from that
+ * channel's transfer thread (one thread at a time; different channels at the same time are fine and
+ * share no lock). Calls marked [control] come from the control thread, which may be the same as
+ * channel 0's. Calls marked [any] may come from anywhere. In the simulator all are one thread.
+ *
+ * Time. `now_ns` is an argument everywhere; `*ret_deadline_ns` says when the call wants to be made
+ * again at the latest (UINT64_MAX = only when something arrives).
+ *
+ * Memory. via_node_bytes() tells how much; the caller provides it, once.
+ */
+#define VIA_HOSTS_MAX 1024u /* host ids are 0..1023 */
+#define VIA_PORTS_MAX 16u
+#define VIA_CHANNELS_MAX 14u
+#define VIA_PROTOCOL_VERSION 1u
+#define VIA_PORT_NONE 0xffu
+
+struct via_node_config {
+    uint16_t host;          /* my id, < hosts_max */
+    uint16_t hosts_max;     /* ids in this fabric are below it */
+    uint32_t session;       /* random per boot, not 0 */
+    uint8_t ports_count;    /* 0..VIA_PORTS_MAX */
+    uint8_t channels_count; /* 1..VIA_CHANNELS_MAX */
+    uint8_t hops_max;       /* a frame that travelled more hops is dropped */
+    uint32_t pipe_slots;    /* per channel pipe, power of two, >= 1 */
+    uint32_t
+        frame_bytes_max;   /* payload of one frame, multiple of 64, 64..VIA_RECORD_BODY_BYTES_MAX */
+    uint32_t bypass_count; /* frames a relay holds per (channel, port), >= 1 */
+    uint32_t ops_count;    /* operations in progress per channel, >= 2 */
+    uint32_t flows_count;  /* flows per (channel, destination), >= 1 */
+    uint32_t window_frames;  /* frames of one flow under way, >= 1 */
+    uint32_t segments_count; /* segments registered at once */
+    uint32_t batch_frames;   /* most frames one poll takes from one pipe, >= 1 */
+    uint32_t epoch_first; /* first link epoch tried (tests start near the wrap); 0 = from session */
+    uint64_t heartbeat_ns; /* 0 = default 20 ms */
+    uint64_t dead_ns;      /* silence after which a link is down; 0 = default 80 ms */
+    uint64_t retry_ns_min; /* first time-out of an unacknowledged frame; 0 = default 5 ms */
+    uint64_t retry_ns_max; /* it doubles up to here; 0 = default 100 ms */
+    uint64_t stuck_ns;     /* a bypassed frame older than this is dropped (its source sends it
+                              again): breaks cycles that bubbles do not cover; 0 = default 50 ms */
+    uint64_t give_up_ns;   /* an operation without progress fails with -EHOSTUNREACH; 0 = never */
+};
+
+/* Fills in defaults for everything but host, session and ports_count. */
+void via_node_config_init(struct via_node_config *config);
+
+/* What a message brings. Pointers are valid during the call only. */
+struct via_delivery {
+    uint16_t source;
+    uint16_t flow;
+    uint32_t endpoint;
+    uint32_t source_endpoint;
+    const void *data; /* hostile: may change while it is read */
+    uint32_t bytes;
+    unsigned channel;
+};
+
+struct via_node_env {
+    void *ctx;
+    /*
+     * A message has arrived, exactly once, in order of its flow. 0 = taken; -EAGAIN = not now, it
+     * will be offered again after via_node_resume(); any other negative errno = refused, the
+     * sender's operation fails with it. Called from the channel's thread. Must not block.
+     */
+    int (*deliver)(void *ctx, const struct via_delivery *delivery);
+    /*
+     * Operation `cookie` has ended: status 0 or negative errno, value the old value of an atomic.
+     * Called once per accepted submit, from the channel's thread, never from within submit.
+     */
+    void (*complete)(void *ctx, unsigned channel, uint64_t cookie, int status, uint64_t value);
+    /* A put with NOTIFY was stored into segment `handle`. Channel's thread. */
+    void (*notify)(void *ctx, unsigned channel, uint64_t handle);
+    /* Channel `channel` has work from another thread of this node: wake it. [any] */
+    void (*wake)(void *ctx, unsigned channel);
+    /* A link or a route changed (for logs and waiting programs). Control thread. May be NULL. */
+    void (*changed)(void *ctx);
+    /* Readable trace, may be NULL. */
+    void (*trace)(void *ctx, const char *text);
+};
+
+struct via_node;
+
+size_t via_node_bytes(const struct via_node_config *config); /* 0 when the config is invalid */
+
+/* memory: via_node_bytes() bytes, 64-byte aligned, owned by the caller. 0 or -EINVAL. */
+int via_node_init(struct via_node **ret_node, void *memory, const struct via_node_config *config,
+                  const struct via_node_env *env);
+
+/* Inbox bytes a port must offer for this config; ports with less stay down with a clear state. */
+size_t via_node_inbox_bytes(const struct via_node_config *config);
+
+/* [control] Gives the node a port (index < ports_count); borrowed until via_node_fini. */
+int via_node_port_set(struct via_node *node, unsigned index, struct via_port *port);
+
+/* [control] Link bring-up, heartbeats, link states, routes. */
+void via_node_control(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns);
+
+/*
+ * One bounded turn of channel `channel`: takes frames from every port's pipe, delivers, relays,
+ * sends, acknowledges, times out. Returns how much was done (0 = idle).
+ */
+unsigned via_node_poll(struct via_node *node, unsigned channel, uint64_t now_ns,
+                       uint64_t *ret_deadline_ns);
+
+/*
+ * Before the transfer thread sleeps: arms all its pipes, flushes or reads back, looks again.
+ * true = something is there, do not sleep. Channel 0 includes the control pipes.
+ */
+bool via_node_arm(struct via_node *node, unsigned channel);
+
+/* [control] Ends all: no callbacks afterwards. Ports stay the caller's. */
+void via_node_fini(struct via_node *node);
+
+/* --- operations ------------------------------------------------------------------------------ */
+
+enum via_op_kind {
+    VIA_OP_MESSAGE = 1,
+    VIA_OP_PUT = 2,
+    VIA_OP_PUT_SIGNAL = 3,
+    VIA_OP_GET = 4,
+    VIA_OP_ATOMIC = 5,
+    VIA_OP_BARRIER = 6, /* channel 0 only */
+};
+
+struct via_op {
+    uint8_t kind;   /* enum via_op_kind */
+    uint8_t flags;  /* VIA_FRAME_FLAG_NOTIFY, VIA_FRAME_FLAG_LAST_WORD for puts */
+    uint8_t atomic; /* enum via_atomic | VIA_ATOMIC_32 */
+    uint16_t destination;
+    uint16_t flow;     /* < flows_count */
+    uint32_t endpoint; /* message */
+    uint32_t source_endpoint;
+    uint64_t segment; /* put, get, atomic */
+    uint64_t offset;
+    uint64_t signal_offset; /* put with signal; VIA_FRAME_SIGNAL_ADD in bit 63 */
+    uint64_t signal_value;
+    uint64_t operand;
+    uint64_t compare;
+    const void *source; /* message, put: borrowed until complete */
+    void *result;       /* get: borrowed until complete, written as data arrives */
+    uint64_t bytes;     /* message: at most frame_bytes_max; put, get: any */
+    uint32_t group;     /* barrier: number of the group; one barrier per group at a time */
+    const uint16_t
+        *members; /* barrier: host ids, ascending, mine among them; borrowed until complete */
+    uint32_t members_count;
+    uint64_t cookie;
+};
+
+/*
+ * Starts an operation. 0 = accepted, `complete` will come. -EAGAIN: no operation slot now, poll and
+ * try again. -EINVAL, -EMSGSIZE, -EHOSTUNREACH (an id that is no host of this fabric at all):
+ * nothing happened. A destination that can not be reached at present is accepted and waits.
+ * Operations of one flow are delivered and completed in order. Statuses at completion: 0, -EACCES
+ * (wrong key), -ERANGE (outside the segment), -ECONNRESET (the destination host restarted: outcome
+ * unknown), -EHOSTUNREACH (give_up_ns), -ENOENT (no such endpoint), -ECANCELED (fini).
+ * destination == own host works for everything.
+ */
+int via_node_submit(struct via_node *node, unsigned channel, const struct via_op *op);
+
+/* The consumer that answered -EAGAIN to a delivery of (source, flow) has room again. */
+void via_node_resume(struct via_node *node, unsigned channel, uint16_t source, uint16_t flow);
+
+/* Gives up all operations with these cookies' `owner` bits: (cookie & mask) == match. They complete
+ * with -ECANCELED at once; what is under way is skipped, never touching source or result again. */
+void via_node_cancel(struct via_node *node, unsigned channel, uint64_t mask, uint64_t match);
+
+/* Operations not completed on this channel. */
+unsigned via_node_pending(const struct via_node *node, unsigned channel);
+
+/* --- segments -------------------------------------------------------------------------------- */
+
+#define VIA_SEGMENT_READ 1u
+#define VIA_SEGMENT_WRITE 2u
+
+/*
+ * [control] Registers memory for access by (handle, offset). key: 48 random bits. 0 and the handle,
+ * -ENOSPC, -EINVAL.
+ */
+int via_node_segment_add(struct via_node *node, void *base, size_t bytes, unsigned flags,
+                         uint64_t key, uint64_t *ret_handle);
+
+/*
+ * [control] After this no new access starts; accesses under way in other threads end with their
+ * poll. The memory may be unmapped once via_node_segment_is_idle() says so. -ENOENT for an unknown
+ * handle.
+ */
+int via_node_segment_remove(struct via_node *node, uint64_t handle);
+bool via_node_segment_is_idle(struct via_node *node, uint64_t handle);
+
+/* --- what is going on [any] ------------------------------------------------------------------ */
+
+enum via_link_state {
+    VIA_LINK_DOWN = 0,    /* no physical link */
+    VIA_LINK_WAITING = 1, /* physical link, peer not seen yet */
+    VIA_LINK_HANDSHAKE = 2,
+    VIA_LINK_UP = 3,
+    VIA_LINK_BAD_MAGIC = 4, /* the peer is not Viaduct */
+    VIA_LINK_BAD_VERSION = 5,
+    VIA_LINK_BAD_GEOMETRY =
+        6,                 /* channel count, slots or sizes differ, or the window is too small */
+    VIA_LINK_BAD_HOST = 7, /* the peer has my id, or an id outside the fabric */
+};
+
+struct via_link_status {
+    enum via_link_state state;
+    uint16_t peer; /* host id, valid from HANDSHAKE on */
+    uint32_t peer_session;
+    uint32_t peer_version; /* what the peer speaks, for messages about BAD_VERSION */
+    uint32_t ups_count;
+    uint32_t downs_count;
+    uint64_t frames_sent, frames_received, bytes_sent, bytes_received; /* all channels */
+    uint64_t relayed_frames, bypassed_frames;
+    uint64_t errors; /* records or words that broke the rules */
+};
+int via_node_link_status(const struct via_node *node, unsigned port,
+                         struct via_link_status *ret_status);
+
+struct via_route_status {
+    uint8_t port;     /* VIA_PORT_NONE = unreachable */
+    uint16_t hops;    /* 0 = myself */
+    uint32_t session; /* 0 = never seen */
+};
+int via_node_route_status(const struct via_node *node, uint16_t host,
+                          struct via_route_status *ret_status);
+
+/* Ids of the neighbours that `host` announced last, for drawing the fabric; count or -ENOENT. */
+int via_node_neighbours(const struct via_node *node, uint16_t host, uint16_t *ret_hosts,
+                        unsigned max);
+
+struct via_node_counters {
+    uint64_t frames_delivered, frames_duplicate, frames_gap, frames_resent;
+    uint64_t frames_dropped_stuck, frames_dropped_hops, frames_dropped_session,
+        frames_dropped_unroutable, frames_dropped_malformed;
+    uint64_t refused_key, refused_range, refused_endpoint;
+    uint64_t ops_completed, ops_failed;
+};
+/* Sum over channels. */
+void via_node_counters(const struct via_node *node, struct via_node_counters *ret_counters);
+
+#endif

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "core/pipe.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define LINE VIA_RECORD_LINE_BYTES
+
+/* The reader's memory: a line whose first word is the want word, then slots, then data. */
+#define WANT_OFF 0u
+#define SLOTS_OFF ((size_t)LINE)
+
+static uint32_t body_span(size_t body_bytes)
+{
+    return ((uint32_t)body_bytes + LINE - 1) & ~(LINE - 1);
+}
+
+int via_pipe_geometry_check(const struct via_pipe_geometry *geometry)
+{
+    uint32_t slots = geometry->slots_count;
+    uint32_t data = geometry->data_bytes;
+    uint32_t body = geometry->body_bytes_max;
+
+    if (slots == 0 || slots > (1u << 20) || (slots & (slots - 1)) != 0) {
+        return -EINVAL;
+    }
+    if (data % LINE != 0 || data > (1u << 30) || body % LINE != 0 ||
+        body > VIA_RECORD_BODY_BYTES_MAX) {
+        return -EINVAL;
+    }
+    /* With less than two bodies a body in the middle of an empty ring might fit on neither side. */
+    if (data == 0 ? body != 0 : (body == 0 || data / 2 < body)) {
+        return -EINVAL;
+    }
+    return 0;
+}
+
+size_t via_pipe_memory_bytes(const struct via_pipe_geometry *geometry)
+{
+    return SLOTS_OFF + (size_t)geometry->slots_count * LINE + geometry->data_bytes;
+}
+
+/*
+ * Data positions count bytes since the start, modulo 2 * data_bytes so that full and empty differ.
+ * A body lies in one piece: when it does not fit before the end, the rest of the lap is skipped.
+ * Writer and reader compute the same from the lengths alone.
+ */
+static uint32_t data_offset(const struct via_pipe_geometry *geometry, uint32_t position)
+{
+    return position >= geometry->data_bytes ? position - geometry->data_bytes : position;
+}
+
+static uint32_t data_advance(const struct via_pipe_geometry *geometry, uint32_t position,
+                             uint32_t bytes)
+{
+    uint32_t sum = position + bytes;
+    return sum >= 2 * geometry->data_bytes ? sum - 2 * geometry->data_bytes : sum;
+}
+
+/* Where a body of `span` bytes starts when the next free position is `position`. */
+static uint32_t data_place(const struct via_pipe_geometry *geometry, uint32_t position,
+                           uint32_t span)
+{
+    uint32_t off = data_offset(geometry, position);
+    if (off + span > geometry->data_bytes) {
+        return data_advance(geometry, position, geometry->data_bytes - off);
+    }
+    return position;
+}
+
+static uint32_t data_used(const struct via_pipe_geometry *geometry, uint32_t tail, uint32_t head)
+{
+    return head >= tail ? head - tail : head + 2 * geometry->data_bytes - tail;
+}
+
+void via_pipe_writer_init(struct via_pipe_writer *writer, const struct via_pipe_geometry *geometry,
+                          const struct via_pipe_target *target, const _Atomic uint64_t *credit,
+                          uint32_t *data_ends, uint16_t epoch)
+{
+    *writer = (struct via_pipe_writer){
+        .target = *target,
+        .geometry = *geometry,
+        .credit = credit,
+        .data_ends = data_ends,
+        .epoch = epoch,
+        .want_next = 1,
+    };
+}
+
+/* Takes in the credit cell; it is peer-written, so it is loaded once and checked. */
+static void take_credit(struct via_pipe_writer *writer)
+{
+    /* Pairs with the release in post_credit(): the reader is done with what it gave back. */
+    uint64_t word = atomic_load_explicit(writer->credit, memory_order_acquire);
+    if (via_credit_word_epoch(word) != writer->epoch) {
+        return; /* nothing posted yet in this epoch */
+    }
+    uint32_t released = via_credit_word_released(word);
+    uint32_t fresh = released - writer->released;
+    if (fresh == 0) {
+        return;
+    }
+    if (fresh > writer->sequence - writer->released) {
+        writer->broken = true; /* gives back what was never sent */
+        return;
+    }
+    writer->released = released;
+    writer->data_tail = writer->data_ends[(released - 1) & (writer->geometry.slots_count - 1)];
+}
+
+static bool fits_now(const struct via_pipe_writer *writer, uint32_t span)
+{
+    const struct via_pipe_geometry *geometry = &writer->geometry;
+    if (writer->sequence - writer->released >= geometry->slots_count) {
+        return false;
+    }
+    if (span == 0) {
+        return true;
+    }
+    uint32_t start = data_place(geometry, writer->data_head, span);
+    uint32_t skipped = data_used(geometry, writer->data_head, start);
+    uint32_t used = data_used(geometry, writer->data_tail, writer->data_head);
+    /* An empty ring always fits one body: skipped < span, and two spans are at most data_bytes. */
+    return used + skipped + span <= geometry->data_bytes;
+}
+
+uint32_t via_pipe_writer_room(struct via_pipe_writer *writer)
+{
+    take_credit(writer);
+    return writer->broken ? 0
+                          : writer->geometry.slots_count - (writer->sequence - writer->released);
+}
+
+bool via_pipe_writer_fits(struct via_pipe_writer *writer, size_t body_bytes)
+{
+    if (body_bytes > writer->geometry.body_bytes_max || writer->broken) {
+        return false;
+    }
+    if (fits_now(writer, body_span(body_bytes))) {
+        return true;
+    }
+    take_credit(writer);
+    return !writer->broken && fits_now(writer, body_span(body_bytes));
+}
+
+static int check_room(struct via_pipe_writer *writer, size_t body_bytes)
+{
+    if (body_bytes > writer->geometry.body_bytes_max) {
+        return -EMSGSIZE;
+    }
+    if (via_pipe_writer_fits(writer, body_bytes)) {
+        return 0;
+    }
+    return writer->broken ? -EPROTO : -EAGAIN;
+}
+
+static void publish(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
+                    size_t body_bytes)
+{
+    uint32_t index = writer->sequence & (writer->geometry.slots_count - 1);
+    uint64_t off = SLOTS_OFF + (uint64_t)index * LINE;
+    uint64_t word = via_record_word(writer->epoch, (uint16_t)body_bytes, writer->sequence);
+
+    if (writer->target.direct != NULL) {
+        struct via_record_line *line =
+            (struct via_record_line *)(void *)(writer->target.direct + off);
+        memcpy(line->head, head, head_bytes);
+        /* Pairs with the acquire in load_word(): head and body are there before the word. */
+        atomic_store_explicit((_Atomic uint64_t *)&line->word, word, memory_order_release);
+    } else {
+        struct via_record_line line;
+        memcpy(line.head, head, head_bytes);
+        memset(line.head + head_bytes, 0, sizeof(line.head) - head_bytes);
+        line.word = word;
+        writer->target.put(writer->target.ctx, writer->target.off + off, &line, sizeof(line));
+    }
+    writer->data_ends[index] = writer->data_head;
+    writer->sequence++;
+}
+
+/* Places a body that fits; returns its offset from the pipe's memory and moves the head past it. */
+static uint64_t place_body(struct via_pipe_writer *writer, size_t body_bytes)
+{
+    const struct via_pipe_geometry *geometry = &writer->geometry;
+    uint32_t span = body_span(body_bytes);
+    uint32_t start = data_place(geometry, writer->data_head, span);
+    writer->data_head = data_advance(geometry, start, span);
+    return SLOTS_OFF + (uint64_t)geometry->slots_count * LINE + data_offset(geometry, start);
+}
+
+int via_pipe_send(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
+                  const void *body, size_t body_bytes)
+{
+    if (head_bytes > VIA_RECORD_HEAD_BYTES) {
+        return -EINVAL;
+    }
+    int rc = check_room(writer, body_bytes);
+    if (rc != 0) {
+        return rc;
+    }
+    if (body_bytes != 0) {
+        uint64_t off = place_body(writer, body_bytes);
+        if (writer->target.direct != NULL) {
+            memcpy(writer->target.direct + off, body, body_bytes);
+        } else {
+            writer->target.put(writer->target.ctx, writer->target.off + off, body, body_bytes);
+        }
+    }
+    publish(writer, head, head_bytes, body_bytes);
+    return 0;
+}
+
+int via_pipe_reserve(struct via_pipe_writer *writer, size_t body_bytes, void **ret_body)
+{
+    if (writer->target.direct == NULL) {
+        return -ENOTSUP;
+    }
+    int rc = check_room(writer, body_bytes);
+    if (rc != 0) {
+        return rc;
+    }
+    const struct via_pipe_geometry *geometry = &writer->geometry;
+    uint32_t start = data_place(geometry, writer->data_head, body_span(body_bytes));
+    *ret_body = writer->target.direct + SLOTS_OFF + (size_t)geometry->slots_count * LINE +
+                data_offset(geometry, start);
+    return 0;
+}
+
+int via_pipe_commit(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
+                    size_t body_bytes)
+{
+    if (head_bytes > VIA_RECORD_HEAD_BYTES) {
+        return -EINVAL;
+    }
+    int rc = check_room(writer, body_bytes);
+    if (rc != 0) {
+        return rc;
+    }
+    if (body_bytes != 0) {
+        place_body(writer, body_bytes);
+    }
+    publish(writer, head, head_bytes, body_bytes);
+    return 0;
+}
+
+bool via_pipe_must_ring(struct via_pipe_writer *writer)
+{
+    /*
+     * Store record, fence, load armed; the reader stores armed, fences, loads the record
+     * (via_pipe_arm). Without either fence both may miss the other: a lost wake-up.
+     */
+    atomic_thread_fence(memory_order_seq_cst);
+    uint64_t word = atomic_load_explicit(writer->credit, memory_order_relaxed);
+    uint16_t arm = via_credit_word_arm(word);
+    if (via_credit_word_epoch(word) != writer->epoch || arm == 0 || arm == writer->arm_rung) {
+        return false;
+    }
+    writer->arm_rung = arm;
+    return true;
+}
+
+void via_pipe_want(struct via_pipe_writer *writer)
+{
+    if (writer->want == 0 || writer->want_sequence != writer->released) {
+        writer->want = writer->want_next;
+        writer->want_next = writer->want_next == UINT16_MAX ? 1 : (uint16_t)(writer->want_next + 1);
+        writer->want_sequence = writer->released;
+        uint64_t word = via_credit_word(writer->epoch, writer->want, writer->released);
+        if (writer->target.direct != NULL) {
+            atomic_store_explicit((_Atomic uint64_t *)(void *)writer->target.direct, word,
+                                  memory_order_release);
+        } else {
+            writer->target.put(writer->target.ctx, writer->target.off + WANT_OFF, &word,
+                               sizeof(word));
+        }
+    }
+    /* Pairs with the fence in via_pipe_must_ring_writer(). */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+uint32_t via_pipe_writer_outstanding(const struct via_pipe_writer *writer)
+{
+    return writer->sequence - writer->released;
+}
+
+void via_pipe_reader_init(struct via_pipe_reader *reader, const struct via_pipe_geometry *geometry,
+                          const void *memory, const struct via_pipe_target *credit, uint16_t epoch)
+{
+    *reader = (struct via_pipe_reader){
+        .memory = memory,
+        .geometry = *geometry,
+        .credit = *credit,
+        .epoch = epoch,
+        .arm_next = 1,
+    };
+}
+
+static const struct via_record_line *next_line(const struct via_pipe_reader *reader)
+{
+    uint32_t index = reader->sequence & (reader->geometry.slots_count - 1);
+    return (const struct via_record_line *)(const void *)(reader->memory + SLOTS_OFF +
+                                                          (size_t)index * LINE);
+}
+
+/* true when the next record is there; its word in *ret_word. */
+static bool load_word(const struct via_pipe_reader *reader, uint64_t *ret_word)
+{
+    const struct via_record_line *line = next_line(reader);
+    /* Pairs with the release in publish(). */
+    uint64_t word =
+        atomic_load_explicit((const _Atomic uint64_t *)&line->word, memory_order_acquire);
+    *ret_word = word;
+    return via_record_word_epoch(word) == reader->epoch &&
+           via_record_word_sequence(word) == reader->sequence;
+}
+
+bool via_pipe_ready(const struct via_pipe_reader *reader)
+{
+    uint64_t word;
+    return load_word(reader, &word);
+}
+
+int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *ret_record)
+{
+    uint64_t word;
+    /* With every slot taken and unreleased the slot still holds an old, already taken word. */
+    if (!load_word(reader, &word)) {
+        return 0;
+    }
+    uint32_t length = via_record_word_length(word);
+    if (length > reader->geometry.body_bytes_max) {
+        return -EPROTO;
+    }
+    memcpy(ret_record->head, next_line(reader)->head, VIA_RECORD_HEAD_BYTES);
+    ret_record->body_bytes = length;
+    ret_record->body = NULL;
+    if (length != 0) {
+        uint32_t start = data_place(&reader->geometry, reader->data_head, body_span(length));
+        ret_record->body = reader->memory + SLOTS_OFF +
+                           (size_t)reader->geometry.slots_count * LINE +
+                           data_offset(&reader->geometry, start);
+    }
+    return 1;
+}
+
+int via_pipe_take(struct via_pipe_reader *reader, struct via_pipe_record *ret_record)
+{
+    int rc = via_pipe_peek(reader, ret_record);
+    if (rc <= 0) {
+        return rc;
+    }
+    if (ret_record->body_bytes != 0) {
+        uint32_t span = body_span(ret_record->body_bytes);
+        uint32_t start = data_place(&reader->geometry, reader->data_head, span);
+        reader->data_head = data_advance(&reader->geometry, start, span);
+    }
+    reader->sequence++;
+    reader->arm = 0; /* the generation may have been rung for; sleep needs a new one */
+    return 1;
+}
+
+void via_pipe_post_credit(struct via_pipe_reader *reader)
+{
+    uint64_t word = via_credit_word(reader->epoch, reader->arm, reader->released);
+    if (reader->credit.direct != NULL) {
+        /* Pairs with the acquire in take_credit(): all reads of what is given back come before. */
+        atomic_store_explicit((_Atomic uint64_t *)(void *)reader->credit.direct, word,
+                              memory_order_release);
+    } else {
+        reader->credit.put(reader->credit.ctx, reader->credit.off, &word, sizeof(word));
+    }
+    reader->posted = reader->released;
+}
+
+void via_pipe_release(struct via_pipe_reader *reader, uint32_t records)
+{
+    reader->released += records;
+    uint32_t due = reader->released - reader->posted;
+    if (due != 0 && due * 4 >= reader->geometry.slots_count) {
+        via_pipe_post_credit(reader);
+    }
+}
+
+void via_pipe_arm(struct via_pipe_reader *reader)
+{
+    if (reader->arm == 0 || reader->posted != reader->released) {
+        if (reader->arm == 0) {
+            reader->arm = reader->arm_next;
+            reader->arm_next =
+                reader->arm_next == UINT16_MAX ? 1 : (uint16_t)(reader->arm_next + 1);
+        }
+        via_pipe_post_credit(reader);
+    }
+    /* Pairs with the fence in via_pipe_must_ring(). */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* A want word of this epoch that has not been rung for. It is peer-written: only compared. */
+static bool wants(const struct via_pipe_reader *reader, uint64_t word)
+{
+    uint16_t generation = via_credit_word_arm(word);
+    return via_credit_word_epoch(word) == reader->epoch && generation != 0 &&
+           generation != reader->want_rung;
+}
+
+bool via_pipe_must_ring_writer(struct via_pipe_reader *reader)
+{
+    const _Atomic uint64_t *want = (const _Atomic uint64_t *)(const void *)reader->memory;
+    uint64_t word = atomic_load_explicit(want, memory_order_relaxed);
+    if (reader->posted != reader->released && wants(reader, word)) {
+        via_pipe_post_credit(reader);
+    }
+    /* Store credit, fence, load want; the writer stores want, fences, loads credit (via_pipe_want).
+     */
+    atomic_thread_fence(memory_order_seq_cst);
+    word = atomic_load_explicit(want, memory_order_relaxed);
+    if (!wants(reader, word)) {
+        return false;
+    }
+    if (reader->posted != reader->released) {
+        via_pipe_post_credit(reader);
+    } else if (reader->released == via_credit_word_released(word)) {
+        return false; /* nothing given back since it asked */
+    }
+    reader->want_rung = via_credit_word_arm(word);
+    return true;
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CORE_PIPE_H
+#define VIA_CORE_PIPE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/record.h"
+
+/*
+ * The pipe: one writer, one reader, memory at the reader, posted writes only.
+ *
+ * The writer posts records (wire/record.h) and a want word into the reader's memory and never reads
+ * it. The reader posts one credit word into the writer's memory. Neither reads across the bridge.
+ * The same code serves two threads, two processes of one machine, an emulated window and a real
+ * one; what differs is the via_pipe_target through which posts leave.
+ *
+ * Nothing here blocks, allocates or takes a lock. A writer and a reader each belong to one thread
+ * at a time.
+ */
+
+/* Sizes of a pipe; both ends must have the same. */
+struct via_pipe_geometry {
+    uint32_t slots_count;    /* power of two, 1..2^20 */
+    uint32_t data_bytes;     /* multiple of 64; 0 (no bodies) or >= 2 * body_bytes_max */
+    uint32_t body_bytes_max; /* multiple of 64, <= VIA_RECORD_BODY_BYTES_MAX */
+};
+
+/* 0, or -EINVAL when the rules above are broken. Use it on every geometry a peer names. */
+int via_pipe_geometry_check(const struct via_pipe_geometry *geometry);
+
+/* Bytes of reader's memory: one line for the want word, slots, then data. A multiple of 64. */
+size_t via_pipe_memory_bytes(const struct via_pipe_geometry *geometry);
+
+/*
+ * Where posts go: memory mapped for direct stores, or a put function.
+ * direct != NULL: `direct + off` is stored to. Stores must be seen in order by the other side, and
+ *   an aligned 8-byte store whole (cache-coherent memory, or a window after `put` rules).
+ * direct == NULL: put(ctx, off, src, len) is called; it must not block, must keep the order of puts
+ *   of one pipe and must show the last aligned 8 bytes of a 64-byte put last. src is the caller's
+ *   again on return.
+ */
+struct via_pipe_target {
+    unsigned char *direct;
+    void (*put)(void *ctx, uint64_t off, const void *src, size_t len);
+    void *ctx;
+    uint64_t off; /* added to every offset given to put; not used with direct */
+};
+
+struct via_pipe_writer {
+    struct via_pipe_target target; /* the reader's pipe memory */
+    struct via_pipe_geometry geometry;
+    const _Atomic uint64_t *credit; /* in the writer's own memory; posted by the reader */
+    uint32_t
+        *data_ends;    /* slots_count entries, the owner's memory: data position after the record */
+    uint32_t sequence; /* of the next record */
+    uint32_t released; /* last credit accepted */
+    uint32_t data_head; /* data position where the next body may start (bytes, wraps) */
+    uint32_t data_tail; /* data position up to which the reader has released */
+    uint16_t epoch;
+    uint16_t arm_rung; /* arm generation already rung for */
+    uint16_t want;     /* want generation posted last, 0 = not waiting for credit */
+    uint16_t want_next;
+    uint32_t want_sequence; /* value of `released` when it was posted */
+    bool broken;            /* the peer posted nonsense: nothing more is accepted */
+};
+
+/*
+ * Starts an empty pipe in `epoch` (1..0xfffe). All pointers are borrowed and must outlive the
+ * writer. The credit cell may hold anything but a word of the same epoch.
+ */
+void via_pipe_writer_init(struct via_pipe_writer *writer, const struct via_pipe_geometry *geometry,
+                          const struct via_pipe_target *target, const _Atomic uint64_t *credit,
+                          uint32_t *data_ends, uint16_t epoch);
+
+/* Records that may be written now, as far as credits seen so far (and one fresh look) tell; bodies
+ * of up to body_bytes_max each are not considered. */
+uint32_t via_pipe_writer_room(struct via_pipe_writer *writer);
+
+/* true when a record with such a body could be written now. */
+bool via_pipe_writer_fits(struct via_pipe_writer *writer, size_t body_bytes);
+
+/*
+ * Writes one record: head_bytes (0..56) of head, the rest of the head is unspecified, and the body.
+ * 0, -EAGAIN (no credit), -EMSGSIZE (body over body_bytes_max), -EINVAL (head), -EPROTO (broken).
+ */
+int via_pipe_send(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
+                  const void *body, size_t body_bytes);
+
+/*
+ * The same in two steps, to build the body in place: reserve gives a pointer into the reader's
+ * memory (only when target.direct != NULL, else -ENOTSUP); commit publishes it, with the body_bytes
+ * that were reserved. Same errors as via_pipe_send. A reserve that is not committed costs nothing.
+ */
+int via_pipe_reserve(struct via_pipe_writer *writer, size_t body_bytes, void **ret_body);
+int via_pipe_commit(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
+                    size_t body_bytes);
+
+/*
+ * After one or more sends: must the reader be rung? true at most once per arm generation. Contains
+ * the full fence that pairs with the one in via_pipe_arm() (store record, fence, load armed against
+ * store armed, fence, load record: one of the two sees the other). Ports that are not coherent
+ * flush before calling this; see facts in docs/protocol.md.
+ */
+bool via_pipe_must_ring(struct via_pipe_writer *writer);
+
+/*
+ * Before sleeping for want of room: posts "want" (once per generation), then a full fence. The
+ * caller flushes when the port is not coherent, looks at via_pipe_writer_room() or _fits() again,
+ * and only then sleeps. The reader rings when it posts a credit after that
+ * (via_pipe_must_ring_writer).
+ */
+void via_pipe_want(struct via_pipe_writer *writer);
+
+/* Records sent and not yet released, by the last credit seen. */
+uint32_t via_pipe_writer_outstanding(const struct via_pipe_writer *writer);
+
+struct via_pipe_reader {
+    const unsigned char
+        *memory; /* want line, slots, data: the reader's own memory, the peer posts into it */
+    struct via_pipe_geometry geometry;
+    struct via_pipe_target credit; /* 8 bytes at offset 0: the writer's credit cell */
+    uint32_t sequence;             /* of the next record to take */
+    uint32_t released;             /* records given back */
+    uint32_t posted;               /* value of `released` in the last posted credit */
+    uint32_t data_head;            /* data position of the next body */
+    uint16_t epoch;
+    uint16_t arm; /* arm generation posted last, 0 = not armed */
+    uint16_t arm_next;
+    uint16_t want_rung; /* want generation already rung for */
+};
+
+/* One taken record. head is a private copy; body points into the pipe, stays valid until the record
+ * is released, and must be treated as changing under the reader's feet. */
+struct via_pipe_record {
+    unsigned char head[VIA_RECORD_HEAD_BYTES] __attribute__((aligned(8)));
+    const void *body; /* NULL when body_bytes is 0 */
+    uint32_t body_bytes;
+};
+
+/*
+ * memory: via_pipe_memory_bytes() bytes, 64-byte aligned; init does not touch it (stale words are
+ * told by their epoch), so the caller must make sure it holds no word of this epoch: zero it once
+ * or use a new epoch each time.
+ */
+void via_pipe_reader_init(struct via_pipe_reader *reader, const struct via_pipe_geometry *geometry,
+                          const void *memory, const struct via_pipe_target *credit, uint16_t epoch);
+
+/* true when a record is there; the cheapest look. */
+bool via_pipe_ready(const struct via_pipe_reader *reader);
+
+/*
+ * Takes the next record: 1 and *ret_record, 0 when there is none, -EPROTO when its length breaks
+ * the geometry (the pipe is then unusable until re-initialised). The record stays in memory until
+ * released; several may be taken before the first is released. Release is in order.
+ */
+int via_pipe_take(struct via_pipe_reader *reader, struct via_pipe_record *ret_record);
+
+/* Looks without taking: same result as take, the next take returns the same record. */
+int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *ret_record);
+
+/* Gives the `records` oldest taken records back. Posts a credit when a quarter of the ring is due.
+ */
+void via_pipe_release(struct via_pipe_reader *reader, uint32_t records);
+
+/* Posts what is due now (before sleeping, or when the writer is known to wait). */
+void via_pipe_post_credit(struct via_pipe_reader *reader);
+
+/*
+ * Before sleeping: posts "armed" (with all credits due), then a full fence. The caller must then
+ * flush or read back the port when it is not coherent, look with via_pipe_ready() again, and only
+ * then sleep. Arming twice without a record taken between costs nothing (the generation stays); a
+ * take disarms, and "awake" is posted lazily, with the next credit.
+ */
+void via_pipe_arm(struct via_pipe_reader *reader);
+
+/*
+ * After one or more releases: must the writer be rung because it waits for room? true at most once
+ * per want generation, and only when all that was released is posted (this call posts it). Contains
+ * the full fence that pairs with the one in via_pipe_want().
+ */
+bool via_pipe_must_ring_writer(struct via_pipe_reader *reader);
+
+#endif

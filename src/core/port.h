@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CORE_PORT_H
+#define VIA_CORE_PORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The port: one end of a link, as core sees it. Implementations live in src/port/ and sim/.
+ *
+ * Threads: put, flush, read_back and ring may be called by any transfer thread at the same time on
+ * different offsets and bits. events() may be called by several threads with disjoint masks.
+ * Scratchpads and close belong to the control thread.
+ */
+#define VIA_PORT_DOORBELLS 16u
+#define VIA_PORT_DATA_DOORBELLS 14u         /* bit k wakes transfer thread k */
+#define VIA_PORT_DOORBELL_BARRIER_START 14u /* wakes thread 0: a barrier has arrivals */
+#define VIA_PORT_DOORBELL_BARRIER_END 15u   /* wakes thread 0: a barrier is released */
+#define VIA_PORT_SCRATCHPADS 8u             /* 0..3 written by side 0, 4..7 by side 1 */
+
+/* Bits of events(). */
+#define VIA_PORT_EVENT_DOORBELL(bit) (UINT64_C(1) << (bit)) /* bit 0..15 */
+#define VIA_PORT_EVENT_LINK_UP (UINT64_C(1) << 32)
+#define VIA_PORT_EVENT_LINK_DOWN (UINT64_C(1) << 33)
+#define VIA_PORT_EVENT_DMA_DONE (UINT64_C(1) << 34)
+#define VIA_PORT_EVENT_CONTROL \
+    (VIA_PORT_EVENT_LINK_UP | VIA_PORT_EVENT_LINK_DOWN | VIA_PORT_EVENT_DMA_DONE)
+
+struct via_port;
+
+struct via_port_ops {
+    /*
+     * Posted write of len bytes at window offset off (off + len <= window_bytes, else the port
+     * drops it and counts an error). Never blocks. Seen by the peer in the order of the calls of
+     * one thread; an aligned 8-byte store whole; a 64-byte aligned put of 64 bytes shows its last 8
+     * bytes last. src is the caller's again on return. On a link that is down the write vanishes.
+     */
+    void (*put)(struct via_port *port, uint64_t off, const void *src, size_t len);
+
+    /* Drains write-combining buffers of the calling thread. No round trip. Does not block. */
+    void (*flush)(struct via_port *port);
+
+    /*
+     * Round trip that proves all earlier puts of the calling thread arrived. 0, or -ENOLINK when
+     * the link is down (earlier puts may be lost). Bounded time; costs a round trip.
+     */
+    int (*read_back)(struct via_port *port);
+
+    /*
+     * Sets doorbell `bit` (0..15) at the peer. A hint: coalesces, may be lost at link down. Ordered
+     * after earlier puts of the thread only if flush() came between. 0 or -ENOLINK.
+     */
+    int (*ring)(struct via_port *port, unsigned bit);
+
+    /*
+     * Starts a DMA of len bytes from src (borrowed until done) to window offset off.
+     * 0, -EAGAIN (queue full), -ENOTSUP (no engine: caps.dma_depth is 0), -ENOLINK.
+     * No order towards put(). dma_take stores up to max finished cookies and their results (0,
+     * -EIO) and returns how many; it does not block. Both may be NULL when dma_depth is 0.
+     */
+    int (*dma)(struct via_port *port, uint64_t off, const void *src, size_t len, uint64_t cookie);
+    unsigned (*dma_take)(struct via_port *port, uint64_t *ret_cookies, int *ret_results,
+                         unsigned max);
+
+    /* Reads and clears the pending events within mask. Does not block. */
+    uint64_t (*events)(struct via_port *port, uint64_t mask);
+
+    /* Physical link state now. */
+    bool (*link_is_up)(struct via_port *port);
+
+    /*
+     * Scratchpads 0..7, shared by both ends. A read returns all-ones when the link is down; a write
+     * then vanishes. All are zeroed when the link goes down.
+     */
+    uint32_t (*scratchpad_read)(struct via_port *port, unsigned index);
+    void (*scratchpad_write)(struct via_port *port, unsigned index, uint32_t value);
+
+    /* Releases everything; the port must not be used afterwards. */
+    void (*close)(struct via_port *port);
+};
+
+/* Constants of an open port. */
+struct via_port_caps {
+    uint64_t window_bytes;    /* peer memory put() reaches = size of the peer's inbox */
+    uint64_t inbox_bytes;     /* my memory the peer reaches */
+    uint32_t store_bytes_max; /* largest aligned store the peer sees whole: 8 or 64 */
+    uint32_t dma_depth;       /* 0 = no DMA engine */
+    bool coherent;            /* a store that returned has arrived, in order (x86 shared memory) */
+};
+
+struct via_port {
+    const struct via_port_ops *ops;
+    struct via_port_caps caps;
+    unsigned char
+        *inbox; /* my memory, inbox_bytes, 64-byte aligned; borrowed by core until close */
+    unsigned char *window; /* mapped for direct stores, or NULL: use put(). Stays mapped (and
+                              swallows stores while the link is down) until close */
+    unsigned side;         /* 0 or 1: which end of the link; the two ends differ */
+};
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_ATTACH_WIRE_H
+#define VIA_HOST_ATTACH_WIRE_H
+
+#include <stdint.h>
+
+#include "core/pipe.h"
+#include "wire/record.h"
+
+/*
+ * The attach protocol: between a process and the host (viaductd) it runs on.
+ *
+ * Two ways: a SOCK_SEQPACKET UNIX socket (<rundir>/host-<id>.attach) for set-up, one datagram per
+ * request and per answer, fds as SCM_RIGHTS; and, per channel, a pair of pipes in one shared memfd:
+ * the command pipe (process to transfer thread) and the reply pipe (back). Put payloads lie in the
+ * command record's body until the put is acknowledged end to end (the record is released then: the
+ * pipe is the retained copy), or in a registered segment.
+ *
+ * Everything in shared memory and on the socket is hostile input to the host.
+ */
+#define VIA_ATTACH_MAGIC 0x56494141u /* "AAIV" */
+#define VIA_ATTACH_VERSION 1u
+
+/* --- the memory of an attachment: made, sealed and passed by the host ---------------------------
+ */
+
+/*
+ * The memfd holds channels_count areas of area_bytes each. In an area, at these offsets:
+ *   0      command credit word (posted by the host: the process is the writer of commands)
+ *   64     reply credit word (posted by the process)
+ *   128    command pipe memory, via_pipe_memory_bytes(&command)
+ *   then   reply pipe memory, via_pipe_memory_bytes(&reply); area_bytes rounds up to 4096.
+ * Both pipes run in epoch 1 for the life of the attachment.
+ */
+#define VIA_ATTACH_COMMAND_CREDIT_OFF 0u
+#define VIA_ATTACH_REPLY_CREDIT_OFF 64u
+#define VIA_ATTACH_COMMAND_OFF 128u
+#define VIA_ATTACH_EPOCH 1u
+
+/*
+ * The bell page of a host: one 64-byte line per transfer thread. `count` is a futex word: whoever
+ * has work for the thread adds 1 and, when `sleepers` is not 0, does FUTEX_WAKE (shared). The
+ * thread loads count, looks everywhere, sets sleepers, looks again, FUTEX_WAITs on the count it
+ * loaded.
+ */
+struct via_bell {
+    _Atomic uint32_t count;
+    _Atomic uint32_t sleepers;
+    uint32_t reserved[14];
+};
+
+/*
+ * The status page of a host, read-only for processes: who can be reached, and how. `version` is
+ * odd while the host changes it (a sequence lock); the per-host words can be read on their own.
+ */
+struct via_status_page {
+    uint32_t magic;
+    uint32_t host;
+    uint32_t session;
+    uint32_t hosts_max;
+    _Atomic uint32_t version;
+    uint32_t reserved[11];
+    /* per host id: bits 63..32 session (0 = never seen), bits 31..16 generation of the direct link
+     * (changes at every up and down), bits 15..8 hops (0xff unreachable, 0 myself),
+     * bit 0 direct: this host is me or a neighbour behind a coherent link that is up now */
+    _Atomic uint64_t peers[1024];
+};
+#define VIA_STATUS_MAGIC 0x56494153u
+#define VIA_STATUS_DIRECT UINT64_C(1)
+
+static inline uint32_t via_status_session(uint64_t word)
+{
+    return (uint32_t)(word >> 32);
+}
+
+static inline uint16_t via_status_generation(uint64_t word)
+{
+    return (uint16_t)(word >> 16);
+}
+
+static inline uint8_t via_status_hops(uint64_t word)
+{
+    return (uint8_t)(word >> 8);
+}
+
+/* --- requests and answers on the socket ------------------------------------------------------- */
+
+enum via_attach_type {
+    VIA_ATTACH_HELLO = 1, /* answer: WELCOME with fds {memory, status page (read only), bell page,
+                             bell eventfd of this process} */
+    VIA_ATTACH_SEGMENT_ADD = 2, /* fd: memfd sealed against shrinking. answer: handle */
+    VIA_ATTACH_SEGMENT_REMOVE = 3,
+    VIA_ATTACH_MAP = 4, /* answer: fds {memfd of the segment, bell eventfd of its owner}; -EXDEV
+                           when it can not be mapped here (not a neighbour, link down), -EACCES,
+                           -ENOENT. `bytes` in the answer is the segment's size */
+    VIA_ATTACH_ENDPOINT_OPEN = 5,
+    VIA_ATTACH_ENDPOINT_CLOSE = 6,
+    VIA_ATTACH_BOARD_POST = 7, /* answered when the note hangs on the destination's board */
+    VIA_ATTACH_BOARD_TAKE = 8, /* answer: value */
+};
+
+struct via_attach_request {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type; /* enum via_attach_type */
+    uint32_t id;   /* repeated in the answer; answers may come in another order */
+    uint16_t host; /* MAP, BOARD_POST */
+    uint16_t key_bytes;
+    uint64_t handle;   /* SEGMENT_REMOVE, MAP */
+    uint64_t bytes;    /* SEGMENT_ADD */
+    uint32_t access;   /* SEGMENT_ADD */
+    uint32_t endpoint; /* ENDPOINT_* */
+    int32_t channel;   /* HELLO: wish, or -1 */
+    uint32_t ttl_ms;
+    uint32_t value_bytes;
+    uint32_t reserved;
+    unsigned char key[64];
+    unsigned char value[512];
+};
+
+struct via_attach_answer {
+    uint32_t magic;
+    uint16_t version; /* the host's, also when it refuses the request's */
+    uint16_t type;
+    uint32_t id;
+    int32_t status; /* 0 or negative errno */
+    uint64_t handle;
+    uint64_t bytes;
+    /* WELCOME */
+    uint16_t host;
+    uint16_t channels_count;
+    uint16_t channel_first;
+    uint16_t hosts_max;
+    uint32_t area_bytes;
+    uint32_t message_bytes_max;
+    struct via_pipe_geometry command;
+    struct via_pipe_geometry reply;
+    uint32_t value_bytes;
+    uint32_t reserved;
+    unsigned char value[512];
+};
+
+/* --- commands and replies in the pipes ---------------------------------------------------------
+ */
+
+enum via_command_source {
+    VIA_SOURCE_NONE = 0,
+    VIA_SOURCE_BODY = 1, /* payload is the record's body */
+    VIA_SOURCE_SEGMENT =
+        2, /* payload (get: destination) is a.handle, b.offset of a segment of this process */
+};
+
+/* The head of a command record: exactly 56 bytes. */
+struct via_command {
+    uint8_t kind;   /* enum via_op_kind (core/node.h) */
+    uint8_t flags;  /* VIA_FRAME_FLAG_NOTIFY, VIA_FRAME_FLAG_LAST_WORD */
+    uint8_t atomic; /* enum via_atomic | VIA_ATOMIC_32 */
+    uint8_t source; /* enum via_command_source */
+    uint16_t destination;
+    uint16_t flow;
+    uint64_t bytes;
+    uint64_t segment;
+    uint64_t offset;
+    uint64_t cookie; /* repeated in the reply; 0 = no reply wanted when it succeeds */
+    union {
+        uint64_t source_segment;
+        uint64_t signal_offset;
+        uint64_t operand;
+        uint64_t endpoint; /* message */
+        uint64_t group;    /* barrier: body = uint16_t host ids */
+    } a;
+    union {
+        uint64_t source_offset;
+        uint64_t signal_value;
+        uint64_t compare;
+        uint64_t source_endpoint;
+    } b;
+};
+_Static_assert(sizeof(struct via_command) == VIA_RECORD_HEAD_BYTES, "the head of a record");
+
+enum via_reply_kind {
+    VIA_REPLY_COMPLETE = 1, /* cookie, status, value */
+    VIA_REPLY_DATA = 2,    /* get without a segment: the whole data as body, status; ends the get */
+    VIA_REPLY_MESSAGE = 3, /* body (or inline up to 16 bytes) */
+};
+
+struct via_reply {
+    uint8_t kind;
+    uint8_t inline_bytes;
+    uint16_t source_host;
+    int32_t status;
+    uint64_t cookie;
+    uint64_t value;
+    uint32_t endpoint;
+    uint32_t source_endpoint;
+    uint64_t bytes;
+    unsigned char data[16];
+};
+_Static_assert(sizeof(struct via_reply) == VIA_RECORD_HEAD_BYTES, "the head of a record");
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_WIRE_FRAME_H
+#define VIA_WIRE_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/record.h"
+
+/*
+ * The frame: what core sends in a record of a channel pipe. The header fills the record's head (56
+ * bytes, little-endian, fields aligned); the payload is the record's body, or, when it is small,
+ * lies inline behind the operation's arguments (`inline_bytes` of it; then the body is empty).
+ *
+ * bytes 0..23: the same in every kind. bytes 24..55: arguments by kind, then inline payload.
+ */
+enum via_frame_kind {
+    VIA_FRAME_MESSAGE = 1,        /* to a port number: args via_frame_message */
+    VIA_FRAME_PUT = 2,            /* args via_frame_access */
+    VIA_FRAME_PUT_SIGNAL = 3,     /* args via_frame_signal: payload, then an 8-byte signal update */
+    VIA_FRAME_GET = 4,            /* args via_frame_get; answered by GET_DATA frames */
+    VIA_FRAME_GET_DATA = 5,       /* args via_frame_answer */
+    VIA_FRAME_ATOMIC = 6,         /* args via_frame_atomic; answered by ATOMIC_RESULT */
+    VIA_FRAME_ATOMIC_RESULT = 7,  /* args via_frame_answer */
+    VIA_FRAME_BARRIER_ARRIVE = 8, /* args via_frame_barrier */
+    VIA_FRAME_BARRIER_RELEASE = 9, /* args via_frame_barrier */
+    VIA_FRAME_SKIP = 10, /* takes a sequence number, does nothing (a refused or given-up frame) */
+    VIA_FRAME_ACK = 11,  /* not sequenced: args via_frame_ack */
+};
+
+/* Bits of via_frame_header.flags. */
+#define VIA_FRAME_FLAG_ACK_NOW 0x01u /* last frame of an operation: acknowledge without delay */
+#define VIA_FRAME_FLAG_NOTIFY 0x02u  /* put: tell the segment's owner after the store */
+#define VIA_FRAME_FLAG_LAST_WORD \
+    0x04u /* put: store the last aligned 8 bytes of the payload last, release */
+#define VIA_FRAME_FLAG_LAST 0x08u /* last fragment of its operation */
+
+struct via_frame_header {
+    uint8_t kind;
+    uint8_t flags;
+    uint8_t inline_bytes; /* payload bytes in the head, 0 when the body is used */
+    uint8_t hops_left;    /* decremented by every relay; 0 at a relay = dropped, counted */
+    uint16_t source;      /* host ids */
+    uint16_t destination;
+    uint32_t source_session; /* low word of trust: frames of another session are void */
+    uint32_t destination_session;
+    uint32_t sequence; /* within the flow (source, destination, channel, flow) */
+    uint16_t flow;
+    uint16_t reserved; /* 0 */
+    unsigned char args[32];
+};
+_Static_assert(sizeof(struct via_frame_header) == VIA_RECORD_HEAD_BYTES, "the head of a record");
+
+/* A segment handle: index in the low 16 bits, a random key in the high 48. */
+static inline uint16_t via_segment_handle_index(uint64_t handle)
+{
+    return (uint16_t)handle;
+}
+
+struct via_frame_message {
+    uint32_t endpoint; /* destination endpoint number */
+    uint32_t source_endpoint;
+    /* 24 bytes inline */
+};
+
+struct via_frame_access {
+    uint64_t segment;
+    uint64_t offset;
+    /* 16 bytes inline */
+};
+
+struct via_frame_signal {
+    uint64_t segment;
+    uint64_t offset;
+    uint64_t
+        signal_offset; /* bit 63: add instead of set. Offset of the 8-byte word, same segment */
+    uint64_t signal_value;
+};
+#define VIA_FRAME_SIGNAL_ADD (UINT64_C(1) << 63)
+
+struct via_frame_get {
+    uint64_t segment;
+    uint64_t offset;
+    uint64_t cookie;
+    uint32_t length;
+    uint32_t reserved;
+};
+
+struct via_frame_answer {
+    uint64_t cookie;
+    uint64_t value; /* ATOMIC_RESULT: the old value; GET_DATA: offset of this fragment */
+    /* 16 bytes inline */
+};
+
+enum via_atomic {
+    VIA_ATOMIC_ADD = 1, /* all of them fetch the old value; 8-byte, or 4-byte with VIA_ATOMIC_32 */
+    VIA_ATOMIC_AND = 2,
+    VIA_ATOMIC_OR = 3,
+    VIA_ATOMIC_XOR = 4,
+    VIA_ATOMIC_SWAP = 5,
+    VIA_ATOMIC_COMPARE_SWAP = 6, /* takes two frames' worth of operands: see via_frame_atomic */
+    VIA_ATOMIC_FETCH = 7,
+};
+#define VIA_ATOMIC_32 0x80u
+
+/* The body (32 bytes, always a body, never inline) of an ATOMIC frame is via_frame_atomic_operands.
+ */
+struct via_frame_atomic {
+    uint64_t segment;
+    uint64_t offset;
+    uint64_t cookie;
+    uint8_t operation; /* enum via_atomic | VIA_ATOMIC_32 */
+    uint8_t reserved[7];
+};
+struct via_frame_atomic_operands {
+    uint64_t operand;
+    uint64_t compare;
+};
+
+struct via_frame_barrier {
+    uint32_t group;
+    uint32_t round;
+    uint64_t reserved[3];
+};
+
+enum via_frame_ack_state {
+    VIA_ACK_OK = 0,
+    VIA_ACK_GAP = 1,       /* a later frame came: send again from `next` */
+    VIA_ACK_NOT_READY = 2, /* the consumer is full: hold `next` until RESUME or a time-out */
+    VIA_ACK_RESUME = 3,
+    VIA_ACK_REFUSED = 4, /* `next` was refused with `status`: skip it, the operation has failed */
+};
+
+struct via_frame_ack {
+    uint32_t next;  /* every sequence number before it has been delivered */
+    uint32_t state; /* enum via_frame_ack_state */
+    int32_t status; /* negative errno when refused */
+    uint32_t reserved;
+    uint64_t reserved2[2];
+};
+_Static_assert(sizeof(struct via_frame_signal) == 32 && sizeof(struct via_frame_get) == 32 &&
+                   sizeof(struct via_frame_atomic) == 32 &&
+                   sizeof(struct via_frame_barrier) == 32 && sizeof(struct via_frame_ack) == 32,
+               "arguments fill the header");
+
+/* Bytes of payload that fit inline behind the arguments of a kind; 0 for kinds without. */
+static inline unsigned via_frame_inline_max(enum via_frame_kind kind)
+{
+    switch (kind) {
+    case VIA_FRAME_MESSAGE:
+        return 32 - (unsigned)sizeof(struct via_frame_message);
+    case VIA_FRAME_PUT:
+        return 32 - (unsigned)sizeof(struct via_frame_access);
+    case VIA_FRAME_GET_DATA:
+        return 32 - (unsigned)sizeof(struct via_frame_answer);
+    default:
+        return 0;
+    }
+}
+
+#endif
