@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Runs unmodified programs over kernel TCP and over Viaduct and takes their figures.
+
+Used by tools/demo and the benchmarks. Everything started here is ended by its pid, also after a failure.
+"""
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BIN = os.environ.get("VIADUCT_BUILD_DIR", os.path.join(ROOT, "build", "release", "bin"))
+VIADUCT = os.path.join(BIN, "viaduct")
+
+
+class Failure(Exception):
+    """A program did not do what it was started for; the text names it and shows its last words."""
+
+
+class Way:
+    """How the two programs reach each other: what they are started under, and at which address."""
+
+    def __init__(self, name, address, server=(), client=(), env=None):
+        self.name = name
+        self.address = address
+        self.server = list(server)
+        self.client = list(client)
+        self.env = env or {}
+
+
+def kernel_tcp():
+    return Way("kernel TCP", "127.0.0.1")
+
+
+def fabric(fabric_name, name, server_host, client_host=1, env=None):
+    """Between two hosts of a running emulated fabric."""
+    run = [VIADUCT, "run", "--fabric", fabric_name, "--host"]
+    return Way(name, "127.77.0.%d" % server_host, [*run, str(server_host), "--"],
+               [*run, str(client_host), "--"], env)
+
+
+def one_machine():
+    """Two processes of one machine, no daemon: the preload alone."""
+    preload = {"LD_PRELOAD": os.path.join(BIN, "libviaduct-sockets.so")}
+    return Way("one machine", "127.0.0.1", env=preload)
+
+
+def environment(way):
+    env = dict(os.environ)
+    env.update(way.env)
+    return env
+
+
+def free_port(address):
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+def end(process):
+    """Ends a process of ours and waits for it."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(3)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def listening(address, port):
+    """True when somebody listens there; asks the kernel's table, so that no connection is used up."""
+    want = "%08X:%04X" % (int.from_bytes(socket.inet_aton(address), "little"), port)
+    wild = "00000000:%04X" % port
+    wild6 = "0" * 32 + ":%04X" % port
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table, encoding="ascii") as lines:
+            for line in lines:
+                fields = line.split()
+                if len(fields) > 3 and fields[3] == "0A" and (
+                        fields[1] in (want, wild, wild6) or fields[1].endswith("FFFF0000" + want)):
+                    return True
+    return False
+
+
+@contextlib.contextmanager
+def server(way, command, port, cwd=None):
+    """Runs a server, waits until it listens, ends it."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(way.server + command, stdout=log, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL, cwd=cwd, env=environment(way))
+        try:
+            deadline = time.monotonic() + 10
+            while not listening(way.address, port):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    raise Failure("%s: start as server over %s: %s" %
+                                  (command[0], way.name, log.read()[-600:] or "it does not listen"))
+                time.sleep(0.01)
+            yield process
+        finally:
+            end(process)
+
+
+def client(way, command, timeout=120):
+    """Runs a client to its end; its standard output."""
+    done = subprocess.run(way.client + command, capture_output=True, text=True, timeout=timeout,
+                          stdin=subprocess.DEVNULL, env=environment(way), check=False)
+    if done.returncode != 0:
+        raise Failure("%s: run over %s: exit code %d: %s" %
+                      (command[0], way.name, done.returncode, (done.stderr or done.stdout)[-600:]))
+    return done.stdout
+
+
+def iperf3(way, seconds=2, extra=()):
+    """Stream throughput in Gbit/s, as the receiver counted it."""
+    port = free_port(way.address)
+    with server(way, ["iperf3", "-s", "-1", "-B", way.address, "-p", str(port)], port):
+        out = client(way, ["iperf3", "-c", way.address, "-p", str(port), "-t", str(seconds),
+                           "-J", *extra])
+    return json.loads(out)["end"]["sum_received"]["bits_per_second"] / 1e9
+
+
+def redis(way, requests=100000, clients=50, pipeline=1, tests="get,set"):
+    """redis-benchmark: {test: requests per second}."""
+    port = free_port(way.address)
+    with tempfile.TemporaryDirectory() as folder:
+        with server(way, ["redis-server", "--bind", way.address, "--port", str(port), "--save", "",
+                          "--appendonly", "no", "--daemonize", "no"], port, cwd=folder):
+            out = client(way, ["redis-benchmark", "-h", way.address, "-p", str(port), "-c",
+                               str(clients), "-n", str(requests), "-P", str(pipeline), "-t", tests,
+                               "--csv"])
+    rates = {}
+    for line in out.splitlines():
+        found = re.match(r'"(\w+)","([\d.]+)"', line)
+        if found and found.group(1) != "test":
+            rates[found.group(1)] = float(found.group(2))
+    if not rates:
+        raise Failure("redis-benchmark: run over %s: no figure in %r" % (way.name, out[-300:]))
+    return rates
+
+
+def sockperf(way, seconds=1, size=64):
+    """Round trip of a small message in microseconds: median (sockperf gives half of it)."""
+    port = free_port(way.address)
+    with server(way, ["sockperf", "server", "--tcp", "-i", way.address, "-p", str(port)], port):
+        out = client(way, ["sockperf", "ping-pong", "--tcp", "-i", way.address, "-p", str(port),
+                           "-t", str(seconds), "-m", str(size), "--full-rtt"])
+    found = re.search(r"percentile 50\.000 =\s*([\d.]+)", out)
+    if not found:
+        raise Failure("sockperf: run over %s: no figure in %r" % (way.name, out[-300:]))
+    return float(found.group(1))
+
+
+def interleaved(measure, ways, rounds):
+    """{way.name: [figure, ...]}: each round runs every way once, in turn, so that noise hits all."""
+    figures = {way.name: [] for way in ways}
+    for _ in range(rounds):
+        for way in ways:
+            figures[way.name].append(measure(way))
+    return figures
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def table(head, rows):
+    """A plain table, the first column to the left."""
+    rows = [[str(cell) for cell in row] for row in [head, *rows]]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:])]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "-" * max(len(line) for line in lines))
+    return "\n".join(lines)
+
+
+def need(*programs):
+    missing = [p for p in programs if not shutil.which(p)]
+    if missing:
+        raise Failure("%s: not found; run tools/install-packages" % ", ".join(missing))
