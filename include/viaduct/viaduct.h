@@ -132,9 +132,10 @@ VIADUCT_API void *via_remote_direct(struct via_remote *remote);
 /* Rings the owner's bell (see via_attach_bell_fd) after direct stores. */
 VIADUCT_API int via_remote_ring(struct via_remote *remote);
 
-#define VIADUCT_PUT_NOTIFY 1u    /* ring the owner's bell after the store */
-#define VIADUCT_PUT_LAST_WORD 2u /* the last aligned 8 bytes are stored last, with release order \
-                                  */
+/* Flags of a put: ring the owner's bell after the store; store the last aligned 8 bytes last, with
+ * release order. */
+#define VIADUCT_PUT_NOTIFY 1u
+#define VIADUCT_PUT_LAST_WORD 2u
 
 /*
  * Puts `bytes` from src to offset off. On return src may be changed. Puts of one thread to one host
