@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_BENCH_STATS_H
+#define VIA_BENCH_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What every benchmark needs: a clock, medians, CPUs to pin to. */
+
+uint64_t via_bench_now_ns(void);
+
+/* Median; sorts values in place. count must not be 0. */
+double via_bench_median(double *values, size_t count);
+
+/* Pins the calling thread to the index-th CPU it may run on (modulo their number). 0 or -errno. */
+int via_bench_pin(unsigned index);
+
+/* CPUs this process may run on. */
+unsigned via_bench_cpus(void);
+
+/* Takes "--json FILE" out of the arguments; NULL when absent. Exits with 2 on anything else but
+ * --help, which prints `about` and exits with 0. */
+const char *via_bench_options(int argc, char **argv, const char *about);
+
+#endif
