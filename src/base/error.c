@@ -49,7 +49,7 @@ int via_error_prefix(struct via_error *err, const char *format, ...)
     return err->code;
 }
 
-const char *via_error_text(const struct via_error *err)
+const char *via_error_describe(const struct via_error *err)
 {
     return err ? err->text : "";
 }

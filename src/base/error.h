@@ -35,6 +35,6 @@ int via_error_set(struct via_error *err, int code, const char *format, ...) VIA_
 int via_error_prefix(struct via_error *err, const char *format, ...) VIA_PRINTF(2, 3);
 
 /* The text, never NULL. */
-const char *via_error_text(const struct via_error *err);
+const char *via_error_describe(const struct via_error *err);
 
 #endif

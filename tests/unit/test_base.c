@@ -234,7 +234,7 @@ static void error_text_is_a_trail_from_the_outside_in(void **state)
 
     via_error_clear(&err);
     assert_int_equal(err.code, 0);
-    assert_string_equal(via_error_text(&err), "");
+    assert_string_equal(via_error_describe(&err), "");
     assert_int_equal(bring_up(&err), -EPROTO);
     assert_string_equal(err.text, "port east: bring-up: version 3, expected 2");
 
@@ -248,7 +248,7 @@ static void error_takes_null(void **state)
     via_error_clear(NULL);
     assert_int_equal(via_error_set(NULL, -EIO, "x"), -EIO);
     assert_int_equal(via_error_prefix(NULL, "x"), 0);
-    assert_string_equal(via_error_text(NULL), "");
+    assert_string_equal(via_error_describe(NULL), "");
 }
 
 static void error_text_is_cut_not_overrun(void **state)
