@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_CONTROL_H
+#define VIA_HOST_CONTROL_H
+
+#include <jansson.h>
+
+#include "base/error.h"
+#include "host/rundir.h"
+
+/*
+ * The control protocol of a host: JSON objects, one per line, over <rundir>/host-<id>.ctl.
+ *
+ *   {"cmd":"status"}          {"ok":true,"host":..,"session":..,"pid":..,...}
+ *   {"cmd":"cut","peer":N}    all links to host N are cut ({"link":I}: that one), until mended
+ *   {"cmd":"mend","peer":N}
+ *   {"cmd":"stop"}            answered, then the host ends
+ *
+ * Errors: {"ok":false,"error":"text"}. docs/protocol.md lists the fields of the status.
+ */
+#define VIA_CONTROL_REQUEST_BYTES_MAX 4096u
+#define VIA_CONTROL_ANSWER_BYTES_MAX (4u << 20)
+
+/*
+ * Sends request (borrowed) to a host's daemon and waits for its answer, at most timeout_ms. 0 and
+ * *ret_answer (the caller's: json_decref), an object with "ok":true. Else, with a text that names
+ * the host and the socket:
+ *   -ENOENT        there is no such host: no socket
+ *   -ECONNREFUSED  its daemon has died: the socket is stale
+ *   -EACCES        this user may not
+ *   -ETIMEDOUT     no answer in time
+ *   -EPROTO        it answered nonsense, or closed the connection without an answer
+ *   -EREMOTEIO     it answered "ok":false; the text ends with its error
+ */
+int via_control_call(const char *rundir, unsigned host, json_t *request, json_t **ret_answer,
+                     struct via_error *err, int timeout_ms) VIA_MUST_CHECK;
+
+#endif

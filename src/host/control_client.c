@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host/control.h"
+
+struct call {
+    int fd;
+    uint64_t deadline_ns;
+    char *text; /* the answer so far */
+    size_t bytes;
+    size_t room;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
+}
+
+/* 0 once the socket is ready for `events`, -ETIMEDOUT. */
+static int wait_ready(const struct call *call, short events)
+{
+    for (;;) {
+        uint64_t now = now_ns();
+        if (now >= call->deadline_ns) {
+            return -ETIMEDOUT;
+        }
+        int timeout_ms = (int)((call->deadline_ns - now + VIA_MSEC_NS - 1) / VIA_MSEC_NS);
+        struct pollfd pollfd = {.fd = call->fd, .events = events};
+        int rc = poll(&pollfd, 1, timeout_ms);
+        if (rc > 0) {
+            return 0;
+        }
+        if (rc < 0 && errno != EINTR) {
+            return -errno;
+        }
+    }
+}
+
+static int connect_error(int code, struct via_error *err)
+{
+    switch (code) {
+    case -ENOENT:
+        return via_error_set(err, code, "no such host is up in this fabric");
+    case -ECONNREFUSED:
+        return via_error_set(err, code, "the daemon has died; run `viaduct down`");
+    case -EACCES:
+    case -EPERM:
+        return via_error_set(err, -EACCES, "permission denied: the fabric belongs to another user");
+    case -ETIMEDOUT:
+    case -EAGAIN:
+        return via_error_set(err, -ETIMEDOUT, "the daemon takes no connection");
+    default:
+        return via_error_set(err, code, "%s", strerror(-code));
+    }
+}
+
+static int connect_to(struct call *call, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    for (;;) {
+        if (connect(call->fd, (const struct sockaddr *)&address, sizeof(address)) == 0) {
+            return 0;
+        }
+        /* EAGAIN: the backlog is full, and nothing tells when it is not. */
+        if (errno != EAGAIN && errno != EINTR) {
+            return -errno;
+        }
+        if (now_ns() >= call->deadline_ns) {
+            return -ETIMEDOUT;
+        }
+        poll(NULL, 0, 1);
+    }
+}
+
+static int send_all(struct call *call, const char *text, size_t bytes)
+{
+    for (size_t sent = 0; sent < bytes;) {
+        ssize_t n = send(call->fd, text + sent, bytes - sent, MSG_NOSIGNAL);
+        if (n >= 0) {
+            sent += (size_t)n;
+        } else if (errno == EAGAIN) {
+            int rc = wait_ready(call, POLLOUT);
+            if (rc != 0) {
+                return rc;
+            }
+        } else if (errno != EINTR) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+static int grow(struct call *call)
+{
+    if (call->room - call->bytes > 1) {
+        return 0;
+    }
+    size_t room = call->room == 0 ? 4096 : call->room * 2;
+    if (room > VIA_CONTROL_ANSWER_BYTES_MAX) {
+        return -EMSGSIZE;
+    }
+    char *text = realloc(call->text, room);
+    if (text == NULL) {
+        return -ENOMEM;
+    }
+    call->text = text;
+    call->room = room;
+    return 0;
+}
+
+/* Up to the end of the line; 0, -ENODATA when the connection ends before. */
+static int receive_line(struct call *call)
+{
+    for (;;) {
+        int rc = grow(call);
+        if (rc != 0) {
+            return rc;
+        }
+        ssize_t n =
+            recv(call->fd, call->text + call->bytes, call->room - call->bytes, MSG_DONTWAIT);
+        if (n > 0) {
+            char *end = memchr(call->text + call->bytes, '\n', (size_t)n);
+            call->bytes += (size_t)n;
+            if (end != NULL) {
+                call->bytes = (size_t)(end - call->text);
+                return 0;
+            }
+        } else if (n == 0) {
+            return -ENODATA;
+        } else if (errno == EAGAIN) {
+            rc = wait_ready(call, POLLIN);
+            if (rc != 0) {
+                return rc;
+            }
+        } else if (errno != EINTR) {
+            return errno == ECONNRESET ? -ENODATA : -errno;
+        }
+    }
+}
+
+static int parse_answer(const struct call *call, json_t **ret_answer, struct via_error *err)
+{
+    json_error_t why;
+    json_t *answer = json_loadb(call->text, call->bytes, 0, &why);
+    if (answer == NULL) {
+        return via_error_set(err, -EPROTO, "the answer is no JSON: %s", why.text);
+    }
+    json_t *ok = json_object_get(answer, "ok");
+    if (json_is_true(ok)) {
+        *ret_answer = answer;
+        return 0;
+    }
+    const char *error = json_string_value(json_object_get(answer, "error"));
+    int rc = json_is_false(ok) && error != NULL
+                 ? via_error_set(err, -EREMOTEIO, "%s", error)
+                 : via_error_set(err, -EPROTO, "the answer says neither ok nor error");
+    json_decref(answer);
+    return rc;
+}
+
+static int exchange(struct call *call, const char *text, size_t bytes, json_t **ret_answer,
+                    struct via_error *err)
+{
+    int rc = send_all(call, text, bytes);
+    if (rc == 0 || rc == -EPIPE) {
+        /* A daemon that refuses may have said why before it closed. */
+        rc = receive_line(call);
+    }
+    switch (rc) {
+    case 0:
+        return parse_answer(call, ret_answer, err);
+    case -ETIMEDOUT:
+        return via_error_set(err, rc, "no answer in time");
+    case -ENODATA:
+        return via_error_set(err, -EPROTO, "the daemon closed the connection without an answer");
+    default:
+        return via_error_set(err, rc, "%s", strerror(-rc));
+    }
+}
+
+static int call_path(const char *path, const char *text, json_t **ret_answer, struct via_error *err,
+                     int timeout_ms)
+{
+    struct call call = {.deadline_ns = now_ns() + (uint64_t)timeout_ms * VIA_MSEC_NS};
+    call.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (call.fd < 0) {
+        return via_error_set(err, -errno, "socket: %s", strerror(errno));
+    }
+    int rc = connect_to(&call, path);
+    if (rc != 0) {
+        rc = connect_error(rc, err);
+        via_error_prefix(err, "connect to %s: ", path);
+    } else {
+        rc = exchange(&call, text, strlen(text), ret_answer, err);
+        if (rc != 0 && rc != -EREMOTEIO) {
+            via_error_prefix(err, "%s: ", path);
+        }
+    }
+    close(call.fd);
+    free(call.text);
+    return rc;
+}
+
+/* The request as one line; the caller's to free. */
+static char *line_of(json_t *request)
+{
+    size_t bytes = json_dumpb(request, NULL, 0, JSON_COMPACT);
+    char *line = bytes != 0 ? malloc(bytes + 2) : NULL;
+    if (line != NULL) {
+        json_dumpb(request, line, bytes, JSON_COMPACT);
+        line[bytes] = '\n';
+        line[bytes + 1] = '\0';
+    }
+    return line;
+}
+
+int via_control_call(const char *rundir, unsigned host, json_t *request, json_t **ret_answer,
+                     struct via_error *err, int timeout_ms)
+{
+    struct via_rundir_path path;
+    int rc = via_rundir_control_path(rundir, host, &path, err);
+    if (rc == 0) {
+        char *line = line_of(request);
+        rc = line == NULL ? via_error_set(err, -ENOMEM, "request: %s", strerror(ENOMEM))
+                          : call_path(path.text, line, ret_answer, err, timeout_ms);
+        free(line);
+    }
+    if (rc != 0) {
+        via_error_prefix(err, "host %u: ", host);
+    }
+    return rc;
+}

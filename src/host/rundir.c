@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/rundir.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int set_path(struct via_rundir_path *path, struct via_error *err, const char *format, ...)
+    VIA_PRINTF(3, 4);
+
+static int set_path(struct via_rundir_path *path, struct via_error *err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int bytes = vsnprintf(path->text, sizeof(path->text), format, args);
+    va_end(args);
+    if (bytes < 0 || (size_t)bytes >= sizeof(path->text)) {
+        return via_error_set(err, -ENAMETOOLONG,
+                             "%s...: %d bytes, but a socket address holds at most %zu", path->text,
+                             bytes, sizeof(path->text) - 1);
+    }
+    return 0;
+}
+
+static bool is_fabric_name(const char *name)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t bytes = strlen(name);
+    return bytes > 0 && bytes <= VIA_FABRIC_NAME_BYTES_MAX && name[0] != '.' &&
+           strspn(name, allowed) == bytes;
+}
+
+static const char *get_env(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, struct via_error *err)
+{
+    const char *set = get_env("VIADUCT_RUNDIR");
+    if (set != NULL) {
+        return set_path(ret_path, err, "%s", set);
+    }
+    if (fabric == NULL) {
+        fabric = get_env("VIADUCT_FABRIC");
+    }
+    if (fabric == NULL) {
+        fabric = VIA_FABRIC_DEFAULT;
+    }
+    if (!is_fabric_name(fabric)) {
+        return via_error_set(err, -EINVAL,
+                             "fabric name '%.40s': 1 to %u letters, digits or ._- are a name, not "
+                             "beginning with a dot",
+                             fabric, VIA_FABRIC_NAME_BYTES_MAX);
+    }
+    if (geteuid() == 0) {
+        return set_path(ret_path, err, "/run/viaduct/%s", fabric);
+    }
+    const char *runtime = get_env("XDG_RUNTIME_DIR");
+    if (runtime != NULL && runtime[0] == '/') {
+        return set_path(ret_path, err, "%s/viaduct/%s", runtime, fabric);
+    }
+    return set_path(ret_path, err, "/tmp/viaduct-%u/%s", (unsigned)geteuid(), fabric);
+}
+
+/* Others must not be able to put another directory in this one's place. */
+static int check_parent(const char *parent, struct via_error *err)
+{
+    struct stat st;
+    if (stat(parent, &st) != 0) {
+        return via_error_set(err, -errno, "%s: %s", parent, strerror(errno));
+    }
+    bool trusted_owner = st.st_uid == geteuid() || st.st_uid == 0;
+    bool others_write = (st.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    if (!trusted_owner || (others_write && (st.st_mode & S_ISVTX) == 0)) {
+        return via_error_set(err, -EPERM,
+                             "parent directory %s (uid %u, mode %03o): others may "
+                             "replace what is in it",
+                             parent, (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777));
+    }
+    return 0;
+}
+
+static int check_own(const char *rundir, gid_t gid, struct via_error *err)
+{
+    struct stat st;
+    if (lstat(rundir, &st) != 0) {
+        return via_error_set(err, -errno, "%s", strerror(errno));
+    }
+    if (S_ISLNK(st.st_mode)) {
+        return via_error_set(err, -ELOOP, "is a symbolic link, must be a directory");
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        return via_error_set(err, -ENOTDIR, "is not a directory");
+    }
+    if (st.st_uid != geteuid()) {
+        return via_error_set(err, -EPERM, "belongs to uid %u, not to uid %u", (unsigned)st.st_uid,
+                             (unsigned)geteuid());
+    }
+    unsigned allowed = gid != (gid_t)-1 && st.st_gid == gid ? 0710 : 0700;
+    if ((st.st_mode & 0777 & ~allowed) != 0) {
+        return via_error_set(err, -EPERM, "mode %03o is open to others, must be %03o",
+                             (unsigned)(st.st_mode & 0777), allowed);
+    }
+    return 0;
+}
+
+static int make_one(const char *path, mode_t mode, struct via_error *err)
+{
+    if (mkdir(path, mode) != 0 && errno != EEXIST) {
+        return via_error_set(err, -errno, "mkdir %s: %s", path, strerror(errno));
+    }
+    return 0;
+}
+
+static int open_to_group(const char *rundir, gid_t gid, struct via_error *err)
+{
+    if (lchown(rundir, (uid_t)-1, gid) != 0) {
+        return via_error_set(err, -errno, "chown to group %u: %s", (unsigned)gid, strerror(errno));
+    }
+    if (chmod(rundir, 0710) != 0) {
+        return via_error_set(err, -errno, "chmod 0710: %s", strerror(errno));
+    }
+    return 0;
+}
+
+static int make_all(char *path, gid_t gid, struct via_error *err)
+{
+    bool fresh = access(path, F_OK) != 0;
+    int rc = 0;
+    for (char *slash = strchr(path + 1, '/'); slash != NULL && rc == 0;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (access(path, F_OK) != 0) {
+            /* A parent of ours under a shared directory is as closed as the directory itself; the
+             * group passes through it on its way. */
+            rc = make_one(path, gid != (gid_t)-1 || geteuid() == 0 ? 0711 : 0700, err);
+        }
+        if (rc == 0 && strchr(slash + 1, '/') == NULL) {
+            rc = check_parent(path, err);
+        }
+        *slash = '/';
+    }
+    if (rc == 0) {
+        rc = make_one(path, 0700, err);
+    }
+    if (rc == 0 && fresh && gid != (gid_t)-1) {
+        rc = open_to_group(path, gid, err);
+    }
+    return rc != 0 ? rc : check_own(path, gid, err);
+}
+
+int via_rundir_make(const char *rundir, gid_t gid, struct via_error *err)
+{
+    struct via_rundir_path path;
+    int rc = 0;
+    if (rundir[0] != '/') {
+        rc = via_error_set(err, -EINVAL, "is not an absolute path");
+    } else {
+        rc = set_path(&path, err, "%s", rundir);
+    }
+    size_t bytes = rc == 0 ? strlen(path.text) : 0;
+    while (bytes > 1 && path.text[bytes - 1] == '/') {
+        path.text[--bytes] = '\0';
+    }
+    if (rc == 0) {
+        rc = make_all(path.text, gid, err);
+    }
+    if (rc != 0) {
+        via_error_prefix(err, "run directory %s: ", rundir);
+    }
+    return rc;
+}
+
+int via_rundir_attach_path(const char *rundir, unsigned host, struct via_rundir_path *ret_path,
+                           struct via_error *err)
+{
+    return set_path(ret_path, err, "%s/host-%u.attach", rundir, host);
+}
+
+int via_rundir_control_path(const char *rundir, unsigned host, struct via_rundir_path *ret_path,
+                            struct via_error *err)
+{
+    return set_path(ret_path, err, "%s/host-%u.ctl", rundir, host);
+}
+
+int via_rundir_lock_path(const char *rundir, unsigned host, struct via_rundir_path *ret_path,
+                         struct via_error *err)
+{
+    return set_path(ret_path, err, "%s/host-%u.lock", rundir, host);
+}
+
+int via_rundir_link_path(const char *rundir, unsigned a, unsigned b, unsigned number,
+                         struct via_rundir_path *ret_path, struct via_error *err)
+{
+    return set_path(ret_path, err, "%s/link-%u-%u-%u.sock", rundir, via_min(a, b), via_max(a, b),
+                    number);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_RUNDIR_H
+#define VIA_HOST_RUNDIR_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/*
+ * The run directory of a fabric on this machine: the sockets and lock files of its hosts. Whoever
+ * can enter it can reach them, so it belongs to one user and is closed to all others.
+ *
+ *   host-<id>.attach      processes attach here
+ *   host-<id>.ctl         status, cut, mend, stop
+ *   host-<id>.lock        held (flock) by the host's daemon; its pid
+ *   link-<a>-<b>-<n>.sock cable n between hosts a < b
+ */
+#define VIA_FABRIC_DEFAULT "default"
+#define VIA_FABRIC_NAME_BYTES_MAX 32u
+
+/* What fits a UNIX socket's address (sun_path). */
+#define VIA_RUNDIR_PATH_BYTES 108u
+
+struct via_rundir_path {
+    char text[VIA_RUNDIR_PATH_BYTES];
+};
+
+/*
+ * $VIADUCT_RUNDIR as it is; else /run/viaduct/<fabric> for root, $XDG_RUNTIME_DIR/viaduct/<fabric>,
+ * or /tmp/viaduct-<uid>/<fabric>. fabric: NULL = $VIADUCT_FABRIC, else "default". 0, -EINVAL (a
+ * name that is none), -ENAMETOOLONG.
+ */
+int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, struct via_error *err);
+
+/*
+ * Makes the directory, with parents, mode 0700, unless it is there. With gid != -1 it belongs to
+ * that group, which may enter it (0710). -ELOOP (a symbolic link), -ENOTDIR, -EPERM (of somebody
+ * else, open to others, or in a directory where others may replace it), or what mkdir says.
+ */
+int via_rundir_make(const char *rundir, gid_t gid, struct via_error *err);
+
+/* 0, or -ENAMETOOLONG when the path does not fit a socket address. */
+int via_rundir_attach_path(const char *rundir, unsigned host, struct via_rundir_path *ret_path,
+                           struct via_error *err);
+int via_rundir_control_path(const char *rundir, unsigned host, struct via_rundir_path *ret_path,
+                            struct via_error *err);
+int via_rundir_lock_path(const char *rundir, unsigned host, struct via_rundir_path *ret_path,
+                         struct via_error *err);
+/* a and b in any order. */
+int via_rundir_link_path(const char *rundir, unsigned a, unsigned b, unsigned number,
+                         struct via_rundir_path *ret_path, struct via_error *err);
+
+#endif
