@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "port/emu/cable.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LISTEN_BACKLOG 8
+#define LOCK_TRIES 1000
+#define LOCK_TRY_NS VIA_MSEC_NS
+
+static int address_of(const char *path, struct sockaddr_un *ret_address)
+{
+    size_t bytes = strlen(path) + 1;
+    if (bytes > sizeof(ret_address->sun_path)) {
+        return -ENAMETOOLONG;
+    }
+    *ret_address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(ret_address->sun_path, path, bytes);
+    return 0;
+}
+
+static int cable_socket(void)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return fd < 0 ? -errno : fd;
+}
+
+/* So that two who find the same stale socket do not remove each other's new one. */
+static int lock_directory(const char *path, int *ret_fd, struct via_error *err)
+{
+    char copy[PATH_MAX];
+    if (strlen(path) >= sizeof(copy)) {
+        return via_error_set(err, -ENAMETOOLONG, "%s", strerror(ENAMETOOLONG));
+    }
+    memcpy(copy, path, strlen(path) + 1);
+    const char *directory = dirname(copy);
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return via_error_set(err, -errno, "open %s: %s", directory, strerror(errno));
+    }
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            *ret_fd = fd;
+            return 0;
+        }
+        struct timespec pause = {.tv_nsec = LOCK_TRY_NS};
+        nanosleep(&pause, NULL);
+    }
+    close(fd);
+    return via_error_set(err, -EBUSY, "another process keeps %s locked", directory);
+}
+
+/* 0 when nobody is there any more: the socket has been removed. */
+static int remove_stale(const char *path, const struct sockaddr_un *address, struct via_error *err)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0) {
+        return errno == ENOENT ? 0 : via_error_set(err, -errno, "%s", strerror(errno));
+    }
+    if (!S_ISSOCK(info.st_mode)) {
+        return via_error_set(err, -EEXIST, "something is there that is not a socket");
+    }
+    int fd = cable_socket();
+    if (fd < 0) {
+        return via_error_set(err, fd, "%s", strerror(-fd));
+    }
+    int rc = connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 ? 0 : -errno;
+    if (rc == -ECONNREFUSED) {
+        rc = unlink(path) == 0 ? 0 : via_error_set(err, -errno, "remove: %s", strerror(errno));
+    } else if (rc == 0) {
+        struct ucred peer = {0};
+        socklen_t bytes = sizeof(peer);
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+        rc = via_error_set(err, -EADDRINUSE, "another process (pid %d) holds it", (int)peer.pid);
+    } else {
+        /* EAGAIN: its queue is full; EPROTOTYPE: another kind of socket. Somebody listens. */
+        rc = via_error_set(err, -EADDRINUSE, "another process holds it (%s)", strerror(-rc));
+    }
+    close(fd);
+    return rc;
+}
+
+static int bind_and_listen(const struct sockaddr_un *address, mode_t mode, int *ret_fd,
+                           struct via_error *err)
+{
+    int fd = cable_socket();
+    if (fd < 0) {
+        return via_error_set(err, fd, "%s", strerror(-fd));
+    }
+    /* bind() gives the file the mode of the socket: there is no moment at which it has another. */
+    if (fchmod(fd, mode) != 0 ||
+        bind(fd, (const struct sockaddr *)address, sizeof(*address)) != 0) {
+        int rc = via_error_set(err, -errno, "%s", strerror(errno));
+        close(fd);
+        return rc;
+    }
+    if (listen(fd, LISTEN_BACKLOG) != 0) {
+        int rc = via_error_set(err, -errno, "%s", strerror(errno));
+        unlink(address->sun_path);
+        close(fd);
+        return rc;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+int via_emu_cable_listen(const char *path, mode_t mode, int *ret_fd, struct via_error *err)
+{
+    struct sockaddr_un address;
+    int rc = address_of(path, &address);
+    if (rc != 0) {
+        return via_error_set(err, rc, "a socket's path has at most %zu bytes",
+                             sizeof(address.sun_path) - 1);
+    }
+    int lock_fd;
+    rc = lock_directory(path, &lock_fd, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = remove_stale(path, &address, err);
+    if (rc == 0) {
+        rc = bind_and_listen(&address, mode, ret_fd, err);
+    }
+    close(lock_fd);
+    return rc;
+}
+
+int via_emu_cable_accept(int listen_fd, int *ret_fd)
+{
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+        return -errno;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+int via_emu_cable_connect(const char *path, int *ret_fd)
+{
+    struct sockaddr_un address;
+    int rc = address_of(path, &address);
+    if (rc != 0) {
+        return rc;
+    }
+    int fd = cable_socket();
+    if (fd < 0) {
+        return fd;
+    }
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+int via_emu_cable_peer(int fd, pid_t *ret_pid)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
+        return -errno;
+    }
+    *ret_pid = peer.pid;
+    return peer.uid == geteuid() || peer.uid == 0 ? 0 : -EACCES;
+}
+
+/* Room for the fds of one message, aligned for the headers. */
+union control_space {
+    char bytes[CMSG_SPACE(sizeof(int) * VIA_EMU_MESSAGE_FDS_MAX)];
+    struct cmsghdr align;
+};
+
+int via_emu_cable_send(int fd, enum via_emu_cable_type type, const void *body, size_t body_bytes,
+                       const int *fds, unsigned fds_count)
+{
+    struct via_emu_cable_header header = {
+        .magic = VIA_EMU_CABLE_MAGIC, .version = VIA_EMU_CABLE_VERSION, .type = (uint16_t)type};
+    struct iovec parts[2] = {{&header, sizeof(header)}, {(void *)(uintptr_t)body, body_bytes}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = body_bytes != 0 ? 2 : 1};
+    union control_space control = {0};
+
+    if (fds_count > VIA_EMU_MESSAGE_FDS_MAX || body_bytes > VIA_EMU_MESSAGE_BYTES_MAX) {
+        return -EMSGSIZE;
+    }
+    if (fds_count != 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(sizeof(int) * fds_count);
+        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message);
+        cmsg->cmsg_level = SOL_SOCKET;
+        cmsg->cmsg_type = SCM_RIGHTS;
+        cmsg->cmsg_len = CMSG_LEN(sizeof(int) * fds_count);
+        memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * fds_count);
+    }
+    ssize_t sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent < 0 ? -errno : 0;
+}
+
+static void take_fds(struct msghdr *header, struct via_emu_cable_message *message)
+{
+    for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(header); cmsg != NULL;
+         cmsg = CMSG_NXTHDR(header, cmsg)) {
+        if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        size_t count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count && message->fds_count < VIA_EMU_MESSAGE_FDS_MAX; i++) {
+            memcpy(&message->fds[message->fds_count++], CMSG_DATA(cmsg) + i * sizeof(int),
+                   sizeof(int));
+        }
+    }
+}
+
+static int check_message(const struct via_emu_cable_message *message, ssize_t received, int flags)
+{
+    if ((size_t)received < sizeof(message->header) ||
+        message->header.magic != VIA_EMU_CABLE_MAGIC) {
+        return -EPROTO;
+    }
+    if (message->header.version != VIA_EMU_CABLE_VERSION) {
+        return -EPROTONOSUPPORT;
+    }
+    /* Longer than any message, or more fds than any: the kernel has closed those without room. */
+    return (flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ? -EPROTO : 1;
+}
+
+int via_emu_cable_receive(int fd, struct via_emu_cable_message *ret_message)
+{
+    struct iovec parts[2] = {{&ret_message->header, sizeof(ret_message->header)},
+                             {ret_message->body, sizeof(ret_message->body)}};
+    union control_space control;
+    struct msghdr header = {.msg_iov = parts,
+                            .msg_iovlen = 2,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof(control.bytes)};
+
+    ret_message->fds_count = 0;
+    ssize_t received = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (received < 0) {
+        return errno == EAGAIN || errno == EINTR ? -EAGAIN : 0; /* ECONNRESET: hung up */
+    }
+    take_fds(&header, ret_message);
+    if (received == 0 && ret_message->fds_count == 0) {
+        return 0; /* an empty datagram is no message either */
+    }
+    int rc = check_message(ret_message, received, header.msg_flags);
+    if (rc != 1) {
+        via_emu_cable_close_fds(ret_message);
+        return rc;
+    }
+    ret_message->body_bytes = (size_t)received - sizeof(ret_message->header);
+    return 1;
+}
+
+void via_emu_cable_close_fds(struct via_emu_cable_message *message)
+{
+    for (unsigned i = 0; i < message->fds_count; i++) {
+        if (message->fds[i] >= 0) {
+            close(message->fds[i]);
+        }
+    }
+    message->fds_count = 0;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The cable: a UNIX SOCK_SEQPACKET socket between the two ends of an emulated link. One datagram is
+ * one message with up to eight fds. What is wrong with a message ends the connection.
+ */
+#ifndef VIA_PORT_EMU_CABLE_H
+#define VIA_PORT_EMU_CABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "port/emu/emu.h"
+
+#define VIA_EMU_CABLE_MAGIC 0x454c4243u /* "CBLE" */
+#define VIA_EMU_CABLE_VERSION 1u
+
+enum via_emu_cable_type {
+    VIA_EMU_CABLE_HELLO = 1, /* first message each way. fds: inbox, bell, and from side 0 bridge */
+    VIA_EMU_CABLE_NUDGE = 2, /* look at the link word of the bridge. No fds */
+    VIA_EMU_CABLE_REQUEST = 3, /* for on_message */
+};
+
+/* Magic and version come first in every version, so that one can tell another what is wrong. */
+struct via_emu_cable_header {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type; /* enum via_emu_cable_type */
+};
+
+struct via_emu_cable_hello {
+    struct via_emu_cable_header header;
+    uint16_t host;
+    uint16_t side;
+    uint16_t bell_lines;
+    uint16_t cut; /* 1: this end knows the cable to be cut */
+    uint64_t inbox_bytes;
+};
+_Static_assert(sizeof(struct via_emu_cable_hello) == 24, "no holes");
+
+struct via_emu_cable_message {
+    _Alignas(8) struct via_emu_cable_header header;
+    unsigned char body[VIA_EMU_MESSAGE_BYTES_MAX];
+    size_t body_bytes;
+    int fds[VIA_EMU_MESSAGE_FDS_MAX]; /* -1 where taken */
+    unsigned fds_count;
+};
+
+/*
+ * Listens at path, in place of a socket whose process has died. -EADDRINUSE with the holder's pid
+ * in the text when it lives, -EEXIST when something else is there.
+ */
+VIA_MUST_CHECK int via_emu_cable_listen(const char *path, mode_t mode, int *ret_fd,
+                                        struct via_error *err);
+
+/* A new connection, or -EAGAIN when there is none. */
+VIA_MUST_CHECK int via_emu_cable_accept(int listen_fd, int *ret_fd);
+
+/* At once, or not: -ENOENT and -ECONNREFUSED (nobody listens), -EAGAIN (queue full), others. */
+VIA_MUST_CHECK int via_emu_cable_connect(const char *path, int *ret_fd);
+
+/* Who is at the other end. -EACCES when it is another user, and not root. */
+VIA_MUST_CHECK int via_emu_cable_peer(int fd, pid_t *ret_pid);
+
+/* One datagram made of a type and a body. Does not block: -EAGAIN. */
+VIA_MUST_CHECK int via_emu_cable_send(int fd, enum via_emu_cable_type type, const void *body,
+                                      size_t body_bytes, const int *fds, unsigned fds_count);
+
+/*
+ * 1 and a message (its fds are the caller's), 0 when the other end has hung up, -EAGAIN when there
+ * is nothing, -EPROTO for a message that breaks the rules, -EPROTONOSUPPORT for another version
+ * (then message->header is valid).
+ */
+VIA_MUST_CHECK int via_emu_cable_receive(int fd, struct via_emu_cable_message *ret_message);
+
+void via_emu_cable_close_fds(struct via_emu_cable_message *message);
+
+#endif

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "port/emu/emu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "port/emu/cable.h"
+#include "port/emu/memory.h"
+#include "port/emu/port.h"
+
+#define ALL_ONES UINT32_MAX
+#define SCRATCHPADS_EACH (VIA_PORT_SCRATCHPADS / 2)
+
+static void count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+void via_emu_bell_wake(struct via_emu_bell *bell)
+{
+    /* Pairs with the sleeper's addition to sleepers and the kernel's look at count; see emu.h. */
+    atomic_fetch_add_explicit(&bell->count, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&bell->sleepers, memory_order_seq_cst) != 0) {
+        syscall(SYS_futex, &bell->count, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    }
+}
+
+/* --- operations of core/port.h ---------------------------------------------------------------- */
+
+static void store_word(unsigned char *to, const void *from)
+{
+    uint64_t word;
+    memcpy(&word, from, sizeof(word));
+    /* Whole, and after the bytes before it; pairs with the reader's acquire of this word. */
+    atomic_store_explicit((_Atomic uint64_t *)(void *)to, word, memory_order_release);
+}
+
+static void emu_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+
+    if (off > port->caps.window_bytes || len > port->caps.window_bytes - off) {
+        count(&emu->counters.puts_out_of_bounds);
+        return;
+    }
+    if (!via_emu_port_is_up(emu)) {
+        count(&emu->counters.puts_vanished);
+        return;
+    }
+    unsigned char *to = emu->window + off;
+    /* After what this thread put before, also when that was no single word. Pairs with the reader's
+     * acquire of whichever word tells it that this put is there. */
+    atomic_thread_fence(memory_order_release);
+    if (len == VIA_CACHELINE && off % VIA_CACHELINE == 0) {
+        memcpy(to, src, VIA_CACHELINE - sizeof(uint64_t));
+        store_word(to + VIA_CACHELINE - sizeof(uint64_t),
+                   (const unsigned char *)src + VIA_CACHELINE - sizeof(uint64_t));
+    } else if (len == sizeof(uint64_t) && off % sizeof(uint64_t) == 0) {
+        store_word(to, src);
+    } else {
+        memcpy(to, src, len);
+    }
+}
+
+static void emu_flush(struct via_port *port)
+{
+    (void)port;
+    /* There is no write-combining buffer, but a store buffer; the caller may load next what tells
+     * whether the other end has seen its stores. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static int emu_read_back(struct via_port *port)
+{
+    /* Stores have arrived once they are in the cache, which the fence waits for. */
+    atomic_thread_fence(memory_order_seq_cst);
+    return via_emu_port_is_up(via_emu_port_of(port)) ? 0 : -ENOLINK;
+}
+
+static int emu_ring(struct via_port *port, unsigned bit)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+
+    if (bit >= VIA_PORT_DOORBELLS) {
+        return -EINVAL;
+    }
+    if (!via_emu_port_is_up(emu)) {
+        return -ENOLINK;
+    }
+    /* Pairs with the fetch-and in events(): what was put before the doorbell is seen after it. */
+    uint32_t old = atomic_fetch_or_explicit(&emu->bridge->doorbell[1 - port->side].pending,
+                                            1u << bit, memory_order_seq_cst);
+    if ((old & 1u << bit) != 0) {
+        /* As a message-signalled interrupt fires: on 0 -> 1 only. */
+        count(&emu->counters.doorbells_coalesced);
+        return 0;
+    }
+    count(&emu->counters.doorbells_fired);
+    uint32_t lines = atomic_load_explicit(&emu->peer_bell_lines, memory_order_relaxed);
+    if (lines != 0) {
+        via_emu_bell_wake(&emu->bells[via_emu_bell_line(bit, lines)]);
+    }
+    return 0;
+}
+
+static int emu_dma(struct via_port *port, uint64_t off, const void *src, size_t len,
+                   uint64_t cookie)
+{
+    (void)port, (void)off, (void)src, (void)len, (void)cookie;
+    return -ENOTSUP;
+}
+
+static unsigned emu_dma_take(struct via_port *port, uint64_t *ret_cookies, int *ret_results,
+                             unsigned max)
+{
+    (void)port, (void)ret_cookies, (void)ret_results, (void)max;
+    return 0;
+}
+
+static uint64_t emu_events(struct via_port *port, uint64_t mask)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+    uint32_t doorbells = (uint32_t)(mask & ((1u << VIA_PORT_DOORBELLS) - 1));
+    uint64_t control = mask & VIA_PORT_EVENT_CONTROL;
+    _Atomic uint32_t *pending = &emu->bridge->doorbell[port->side].pending;
+    uint64_t events = 0;
+
+    /* Look before writing: most looks find nothing, and the other end's line stays where it is. */
+    if ((atomic_load_explicit(pending, memory_order_relaxed) & doorbells) != 0) {
+        /* Acquire pairs with the fetch-or in ring(). The peer can write the other bits: masked. */
+        events |= atomic_fetch_and_explicit(pending, ~doorbells, memory_order_seq_cst) & doorbells;
+    }
+    if ((atomic_load_explicit(&emu->edges, memory_order_relaxed) & control) != 0) {
+        events |= atomic_fetch_and_explicit(&emu->edges, ~control, memory_order_acq_rel) & control;
+    }
+    return events;
+}
+
+static bool emu_link_is_up(struct via_port *port)
+{
+    return via_emu_port_is_up(via_emu_port_of(port));
+}
+
+static uint32_t emu_scratchpad_read(struct via_port *port, unsigned index)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+
+    if (index >= VIA_PORT_SCRATCHPADS || !via_emu_port_is_up(emu)) {
+        return ALL_ONES;
+    }
+    /* Pairs with the release in emu_scratchpad_write(). */
+    uint32_t value = atomic_load_explicit(&emu->bridge->scratchpad[index], memory_order_acquire);
+    /* The zero of a link that went down in between is not what the other end wrote. */
+    return via_emu_port_is_up(emu) ? value : ALL_ONES;
+}
+
+static void emu_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+
+    if (index / SCRATCHPADS_EACH != port->side) {
+        count(&emu->counters.scratchpads_refused);
+        return;
+    }
+    if (via_emu_port_is_up(emu)) {
+        atomic_store_explicit(&emu->bridge->scratchpad[index], value, memory_order_release);
+    }
+}
+
+/* --- open and close --------------------------------------------------------------------------- */
+
+static void emu_close(struct via_port *port)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+
+    if (emu->listen_fd >= 0) {
+        /* Before the descriptor: as long as the name exists, somebody lives behind it. */
+        unlink(emu->path);
+    }
+    via_emu_link_disconnect(emu);
+    int *fds[] = {&emu->listen_fd, &emu->epoll_fd, &emu->inbox_fd, &emu->bell_fd, &emu->ones_fd};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
+        if (*fds[i] >= 0) {
+            close(*fds[i]);
+        }
+    }
+    via_emu_range_free(emu->window, port->caps.window_bytes);
+    via_emu_range_free(port->inbox, port->caps.inbox_bytes);
+    via_emu_range_free(emu->bridge, VIA_EMU_BRIDGE_BYTES);
+    via_emu_range_free(emu->bells, VIA_EMU_BELL_BYTES);
+    free(emu->path);
+    free(emu);
+}
+
+static const struct via_port_ops emu_ops = {
+    .put = emu_put,
+    .flush = emu_flush,
+    .read_back = emu_read_back,
+    .ring = emu_ring,
+    .dma = emu_dma,
+    .dma_take = emu_dma_take,
+    .events = emu_events,
+    .link_is_up = emu_link_is_up,
+    .scratchpad_read = emu_scratchpad_read,
+    .scratchpad_write = emu_scratchpad_write,
+    .close = emu_close,
+};
+
+static int check_options(const struct via_emu_options *options, struct via_error *err)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t window = options->window_bytes;
+
+    if (options->path == NULL || options->path[0] == '\0') {
+        return via_error_set(err, -EINVAL, "no path");
+    }
+    if (options->side > 1) {
+        return via_error_set(err, -EINVAL, "side %u, a link has 0 and 1", options->side);
+    }
+    if (options->inbox_bytes == 0 || options->inbox_bytes % page != 0 ||
+        options->inbox_bytes > VIA_EMU_INBOX_BYTES_MAX || window % page != 0 ||
+        window > VIA_EMU_INBOX_BYTES_MAX) {
+        return via_error_set(
+            err, -EINVAL,
+            "inbox of %llu bytes and window of %llu: not multiples of %llu, or more than %llu",
+            (unsigned long long)options->inbox_bytes, (unsigned long long)window,
+            (unsigned long long)page, (unsigned long long)VIA_EMU_INBOX_BYTES_MAX);
+    }
+    if (options->bell_lines > VIA_EMU_BELL_LINES_MAX ||
+        (options->bell_fd < 0) != (options->bell_lines == 0)) {
+        return via_error_set(err, -EINVAL, "bell page with %u lines, 1 to %u are possible",
+                             options->bell_lines, VIA_EMU_BELL_LINES_MAX);
+    }
+    return 0;
+}
+
+static struct via_emu_port *new_port(const struct via_emu_options *options)
+{
+    struct via_emu_port *emu = calloc(1, sizeof(*emu));
+    if (emu == NULL) {
+        return NULL;
+    }
+    emu->path = strdup(options->path);
+    if (emu->path == NULL) {
+        free(emu);
+        return NULL;
+    }
+    const char *slash = strrchr(emu->path, '/');
+    const char *base = slash != NULL ? slash + 1 : emu->path;
+    size_t length = strlen(base);
+    if (length > 5 && strcmp(base + length - 5, ".sock") == 0) {
+        length -= 5;
+    }
+    snprintf(emu->name, sizeof(emu->name), "%.*s", (int)length, base);
+
+    emu->base.ops = &emu_ops;
+    emu->base.side = options->side;
+    emu->base.caps = (struct via_port_caps){
+        .window_bytes = options->window_bytes ? options->window_bytes : options->inbox_bytes,
+        .inbox_bytes = options->inbox_bytes,
+        .store_bytes_max = sizeof(uint64_t),
+        .coherent = options->direct,
+    };
+    emu->host = options->host;
+    emu->bell_lines = (uint16_t)options->bell_lines;
+    emu->mode = options->mode != 0 ? options->mode : 0600;
+    emu->on_message = options->on_message;
+    emu->ctx = options->ctx;
+    emu->inbox_fd = emu->bell_fd = emu->ones_fd = emu->epoll_fd = emu->listen_fd = -1;
+    emu->cable_fd = emu->bridge_fd = emu->peer_inbox_fd = -1;
+    return emu;
+}
+
+static int open_bell(struct via_emu_port *emu, int bell_fd, struct via_error *err)
+{
+    if (bell_fd < 0) {
+        int rc = via_emu_memfd_new("viaduct-bell", VIA_EMU_BELL_BYTES, &emu->bell_fd);
+        return rc == 0 ? 0 : via_error_set(err, rc, "bell page: %s", strerror(-rc));
+    }
+    int rc = via_emu_memfd_check(bell_fd, VIA_EMU_BELL_BYTES);
+    if (rc != 0) {
+        return via_error_set(err, rc, "bell page: no memfd of %zu bytes sealed against shrinking",
+                             VIA_EMU_BELL_BYTES);
+    }
+    emu->bell_fd = fcntl(bell_fd, F_DUPFD_CLOEXEC, 0);
+    return emu->bell_fd >= 0 ? 0 : via_error_set(err, -errno, "bell page: %s", strerror(errno));
+}
+
+static int open_memory(struct via_emu_port *emu, struct via_error *err)
+{
+    struct via_port *port = &emu->base;
+
+    port->inbox = via_emu_range_new(port->caps.inbox_bytes);
+    emu->window = via_emu_range_new(port->caps.window_bytes);
+    emu->bridge = via_emu_range_new(VIA_EMU_BRIDGE_BYTES);
+    emu->bells = via_emu_range_new(VIA_EMU_BELL_BYTES);
+    if (!port->inbox || !emu->window || !emu->bridge || !emu->bells) {
+        return via_error_set(err, -ENOMEM, "addresses for inbox and window: %s", strerror(ENOMEM));
+    }
+    int rc = via_emu_memfd_new("viaduct-inbox", port->caps.inbox_bytes, &emu->inbox_fd);
+    if (rc == 0) {
+        rc = via_emu_range_share(port->inbox, port->caps.inbox_bytes, emu->inbox_fd);
+    }
+    if (rc == 0) {
+        rc = via_emu_ones_new(&emu->ones_fd);
+    }
+    if (rc == 0) {
+        rc = via_emu_range_ones(emu->window, port->caps.window_bytes, emu->ones_fd);
+    }
+    if (rc == 0) {
+        rc = via_emu_range_zero(emu->bridge, VIA_EMU_BRIDGE_BYTES);
+    }
+    if (rc == 0) {
+        rc = via_emu_range_zero(emu->bells, VIA_EMU_BELL_BYTES);
+    }
+    if (rc != 0) {
+        return via_error_set(err, rc, "memory for inbox and window: %s", strerror(-rc));
+    }
+    if (emu->base.caps.coherent) {
+        port->window = emu->window;
+    }
+    return 0;
+}
+
+static int open_cable(struct via_emu_port *emu, struct via_error *err)
+{
+    emu->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (emu->epoll_fd < 0) {
+        return via_error_set(err, -errno, "epoll: %s", strerror(errno));
+    }
+    if (emu->base.side != 0) {
+        return 0;
+    }
+    int rc = via_emu_cable_listen(emu->path, emu->mode, &emu->listen_fd, err);
+    if (rc != 0) {
+        via_error_prefix(err, "listen on %s: ", emu->path);
+        return rc;
+    }
+    struct epoll_event event = {.events = EPOLLIN};
+    if (epoll_ctl(emu->epoll_fd, EPOLL_CTL_ADD, emu->listen_fd, &event) != 0) {
+        return via_error_set(err, -errno, "epoll: %s", strerror(errno));
+    }
+    return 0;
+}
+
+int via_emu_port_open(const struct via_emu_options *options, struct via_port **ret_port,
+                      struct via_error *err)
+{
+    int rc = check_options(options, err);
+    if (rc != 0) {
+        via_error_prefix(err, "emulated port: ");
+        return rc;
+    }
+    struct via_emu_port *emu = new_port(options);
+    if (emu == NULL) {
+        return via_error_set(err, -ENOMEM, "emulated port: %s", strerror(ENOMEM));
+    }
+    rc = open_bell(emu, options->bell_fd, err);
+    if (rc == 0) {
+        rc = open_memory(emu, err);
+    }
+    if (rc == 0) {
+        rc = open_cable(emu, err);
+    }
+    if (rc != 0) {
+        via_error_prefix(err, "%s: ", emu->name);
+        emu_close(&emu->base);
+        return rc;
+    }
+    *ret_port = &emu->base;
+    return 0;
+}
+
+int via_emu_port_fd(const struct via_port *port)
+{
+    return via_emu_port_of(port)->epoll_fd;
+}
+
+void via_emu_port_status(const struct via_port *port, struct via_emu_status *ret_status)
+{
+    const struct via_emu_port *emu = via_emu_port_of(port);
+    const struct via_emu_counters *counters = &emu->counters;
+    bool joined = emu->state == VIA_EMU_CABLE_JOINED;
+
+    *ret_status = (struct via_emu_status){
+        .connected = joined,
+        .up = via_emu_port_is_up(emu),
+        .cut = emu->cut,
+        .peer_pid = joined ? emu->peer_pid : 0,
+        .peer_host = joined ? emu->peer_host : 0,
+        .peer_inbox_bytes = joined ? emu->peer_inbox_bytes : 0,
+        .ups_count = emu->ups_count,
+        .downs_count = emu->downs_count,
+        .puts_out_of_bounds =
+            atomic_load_explicit(&counters->puts_out_of_bounds, memory_order_relaxed),
+        .puts_vanished = atomic_load_explicit(&counters->puts_vanished, memory_order_relaxed),
+        .doorbells_fired = atomic_load_explicit(&counters->doorbells_fired, memory_order_relaxed),
+        .doorbells_coalesced =
+            atomic_load_explicit(&counters->doorbells_coalesced, memory_order_relaxed),
+        .scratchpads_refused =
+            atomic_load_explicit(&counters->scratchpads_refused, memory_order_relaxed),
+        .messages_sent = emu->messages_sent,
+        .messages_received = emu->messages_received,
+        .messages_dropped = emu->messages_dropped,
+        .peers_refused = emu->peers_refused,
+    };
+    memcpy(ret_status->error, emu->error, sizeof(emu->error));
+}

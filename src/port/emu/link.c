@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The control thread's side of the emulated port: who is at the other end, and is the link up? */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "port/emu/cable.h"
+#include "port/emu/memory.h"
+#include "port/emu/port.h"
+
+/* Side 1 asks for side 0 this often; while nobody is there, less and less often. */
+#define RETRY_NS_MIN (10 * VIA_MSEC_NS)
+#define RETRY_NS_MAX (200 * VIA_MSEC_NS)
+/* Whoever connects and says nothing for so long gives way to others. */
+#define HELLO_NS (1 * VIA_SEC_NS)
+/* Limits of one turn. */
+#define ACCEPTS_MAX 8
+#define MESSAGES_MAX 64
+
+static void set_error(struct via_emu_port *emu, const char *format, ...) VIA_PRINTF(2, 3);
+static void set_error(struct via_emu_port *emu, const char *format, ...)
+{
+    va_list args;
+    int prefix = snprintf(emu->error, sizeof(emu->error), "%s: ", emu->name);
+    va_start(args, format);
+    vsnprintf(emu->error + prefix, sizeof(emu->error) - (size_t)prefix, format, args);
+    va_end(args);
+}
+
+/* --- up and down ------------------------------------------------------------------------------ */
+
+static void link_up(struct via_emu_port *emu)
+{
+    uint64_t bytes = via_min(emu->peer_inbox_bytes, emu->base.caps.window_bytes);
+    int rc = via_emu_range_share(emu->window, bytes, emu->peer_inbox_fd);
+    if (rc != 0) {
+        set_error(emu, "map the inbox of host %u: %s", emu->peer_host, strerror(-rc));
+        emu->window_torn = true;
+        return;
+    }
+    emu->ups_count++;
+    /* Release: whoever sees `up` stores into the window mapped above. */
+    atomic_store_explicit(&emu->up, true, memory_order_release);
+    atomic_fetch_or_explicit(&emu->edges, VIA_PORT_EVENT_LINK_UP, memory_order_acq_rel);
+}
+
+static void take_window_away(struct via_emu_port *emu)
+{
+    int rc = via_emu_range_ones(emu->window, emu->base.caps.window_bytes, emu->ones_fd);
+    emu->window_torn = rc != 0;
+    if (rc != 0) {
+        set_error(emu, "take the window away: %s", strerror(-rc));
+    }
+}
+
+static void link_down(struct via_emu_port *emu)
+{
+    atomic_store_explicit(&emu->up, false, memory_order_release);
+    take_window_away(emu);
+    for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS / 2; i++) {
+        unsigned index = emu->base.side * (VIA_PORT_SCRATCHPADS / 2) + i;
+        atomic_store_explicit(&emu->bridge->scratchpad[index], 0, memory_order_release);
+    }
+    atomic_store_explicit(&emu->bridge->doorbell[emu->base.side].pending, 0, memory_order_release);
+    emu->downs_count++;
+    atomic_fetch_or_explicit(&emu->edges, VIA_PORT_EVENT_LINK_DOWN, memory_order_acq_rel);
+}
+
+static void nudge(struct via_emu_port *emu)
+{
+    emu->nudge_due =
+        via_emu_cable_send(emu->cable_fd, VIA_EMU_CABLE_NUDGE, NULL, 0, NULL, 0) == -EAGAIN;
+    /* Any other failure is the other end's death, which the socket will tell. */
+    struct epoll_event event = {.events = EPOLLIN | (emu->nudge_due ? EPOLLOUT : 0u)};
+    epoll_ctl(emu->epoll_fd, EPOLL_CTL_MOD, emu->cable_fd, &event);
+}
+
+/* Follows the bridge: down first, so that every down is seen, then training, then up. */
+static void follow_link(struct via_emu_port *emu)
+{
+    if (emu->window_torn) {
+        take_window_away(emu);
+    }
+    if (emu->state != VIA_EMU_CABLE_JOINED) {
+        return;
+    }
+    uint32_t link = via_emu_bridge_link(emu->bridge);
+    emu->cut = (link & VIA_EMU_LINK_CUT) != 0;
+    if (atomic_load_explicit(&emu->up, memory_order_relaxed) && link != VIA_EMU_LINK_UP) {
+        link_down(emu);
+    }
+    if (atomic_load_explicit(&emu->up, memory_order_relaxed) || emu->window_torn) {
+        return;
+    }
+    if ((link & VIA_EMU_LINK_TRAINED(emu->base.side)) == 0 &&
+        via_emu_bridge_train(emu->bridge, emu->base.side)) {
+        nudge(emu);
+    }
+    if (via_emu_bridge_link(emu->bridge) == VIA_EMU_LINK_UP) {
+        link_up(emu);
+    }
+}
+
+/* --- connect and hang up ---------------------------------------------------------------------- */
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+    }
+    *fd = -1;
+}
+
+void via_emu_link_disconnect(struct via_emu_port *emu)
+{
+    if (emu->state == VIA_EMU_CABLE_NONE) {
+        return;
+    }
+    if (emu->state == VIA_EMU_CABLE_JOINED) {
+        /* Whoever cut may be the one who died: the cable stays cut all the same. */
+        emu->cut = (via_emu_bridge_link(emu->bridge) & VIA_EMU_LINK_CUT) != 0;
+    }
+    if (atomic_load_explicit(&emu->up, memory_order_relaxed)) {
+        link_down(emu);
+    }
+    atomic_store_explicit(&emu->peer_bell_lines, 0, memory_order_relaxed);
+    /* Private pages: nobody hears any more. Should there be no memory for them, the old ones stay
+     * mapped, which costs nothing but memory. */
+    if (via_emu_range_zero(emu->bridge, VIA_EMU_BRIDGE_BYTES) != 0 ||
+        via_emu_range_zero(emu->bells, VIA_EMU_BELL_BYTES) != 0) {
+        set_error(emu, "take the bridge away: %s", strerror(errno));
+    }
+    epoll_ctl(emu->epoll_fd, EPOLL_CTL_DEL, emu->cable_fd, NULL);
+    close_fd(&emu->cable_fd);
+    close_fd(&emu->bridge_fd);
+    close_fd(&emu->peer_inbox_fd);
+    emu->nudge_due = false;
+    emu->state = VIA_EMU_CABLE_NONE;
+}
+
+/* Refused for what the other end is or says. */
+static void refuse(struct via_emu_port *emu)
+{
+    emu->peers_refused++;
+    via_emu_link_disconnect(emu);
+}
+
+static int send_hello(struct via_emu_port *emu)
+{
+    struct via_emu_cable_hello hello = {
+        .host = emu->host,
+        .side = (uint16_t)emu->base.side,
+        .bell_lines = emu->bell_lines,
+        .cut = emu->cut,
+        .inbox_bytes = emu->base.caps.inbox_bytes,
+    };
+    int fds[3] = {emu->inbox_fd, emu->bell_fd, emu->bridge_fd};
+    return via_emu_cable_send(
+        emu->cable_fd, VIA_EMU_CABLE_HELLO, (const unsigned char *)&hello + sizeof(hello.header),
+        sizeof(hello) - sizeof(hello.header), fds, emu->base.side == 0 ? 3 : 2);
+}
+
+/* Takes a fresh connection: my hello goes out, the other's is awaited. */
+static void begin(struct via_emu_port *emu, int fd, uint64_t now_ns)
+{
+    emu->state = VIA_EMU_CABLE_WAITING;
+    emu->cable_fd = fd;
+    emu->deadline_ns = now_ns + HELLO_NS;
+
+    if (via_emu_cable_peer(fd, &emu->peer_pid) != 0) {
+        set_error(emu, "process %d at the other end belongs to another user", (int)emu->peer_pid);
+        refuse(emu);
+        return;
+    }
+    int rc = 0;
+    if (emu->base.side == 0) {
+        rc = via_emu_memfd_new("viaduct-bridge", VIA_EMU_BRIDGE_BYTES, &emu->bridge_fd);
+        if (rc == 0) {
+            rc = via_emu_range_share(emu->bridge, VIA_EMU_BRIDGE_BYTES, emu->bridge_fd);
+        }
+    }
+    if (rc == 0) {
+        rc = send_hello(emu);
+    }
+    struct epoll_event event = {.events = EPOLLIN};
+    if (rc == 0 && epoll_ctl(emu->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        rc = -errno;
+    }
+    if (rc != 0) {
+        set_error(emu, "greet process %d at the other end: %s", (int)emu->peer_pid, strerror(-rc));
+        via_emu_link_disconnect(emu);
+    }
+}
+
+static void accept_all(struct via_emu_port *emu, uint64_t now_ns)
+{
+    for (unsigned i = 0; i < ACCEPTS_MAX; i++) {
+        int fd;
+        if (via_emu_cable_accept(emu->listen_fd, &fd) != 0) {
+            return;
+        }
+        if (emu->state != VIA_EMU_CABLE_NONE) {
+            close(fd); /* a cable has two ends; the third comes again, or was only looking */
+            continue;
+        }
+        begin(emu, fd, now_ns);
+    }
+}
+
+/* Side 1 comes back after a while, a longer one each time. */
+static void retry_later(struct via_emu_port *emu, uint64_t now_ns)
+{
+    emu->retry_ns = emu->retry_ns == 0 ? RETRY_NS_MIN : via_min(emu->retry_ns * 2, RETRY_NS_MAX);
+    emu->deadline_ns = now_ns + emu->retry_ns;
+}
+
+static void connect_again(struct via_emu_port *emu, uint64_t now_ns)
+{
+    int fd;
+    int rc = via_emu_cable_connect(emu->path, &fd);
+    if (rc == 0) {
+        begin(emu, fd, now_ns);
+        return;
+    }
+    /* Nobody there yet is no error. */
+    if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -EAGAIN) {
+        set_error(emu, "connect to %s: %s", emu->path, strerror(-rc));
+    }
+    retry_later(emu, now_ns);
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+/* What the other end's hello must be. All its words are copies. */
+static int check_hello(struct via_emu_port *emu, const struct via_emu_cable_message *message,
+                       struct via_emu_cable_hello *ret_hello)
+{
+    unsigned fds = emu->base.side == 0 ? 2 : 3;
+    struct via_emu_cable_hello hello;
+
+    if (message->header.type != VIA_EMU_CABLE_HELLO || message->fds_count != fds ||
+        message->body_bytes != sizeof(hello) - sizeof(hello.header)) {
+        set_error(emu, "process %d did not say hello", (int)emu->peer_pid);
+        return -EPROTO;
+    }
+    memcpy((unsigned char *)&hello + sizeof(hello.header), message->body, message->body_bytes);
+    hello.header = message->header;
+    if (hello.side != 1 - emu->base.side) {
+        set_error(emu, "process %d is side %u as well", (int)emu->peer_pid, emu->base.side);
+        return -EPROTO;
+    }
+    if (hello.bell_lines > VIA_EMU_BELL_LINES_MAX || hello.inbox_bytes == 0 ||
+        hello.inbox_bytes > VIA_EMU_INBOX_BYTES_MAX) {
+        set_error(emu, "process %d has %u bell lines and an inbox of %llu bytes",
+                  (int)emu->peer_pid, hello.bell_lines, (unsigned long long)hello.inbox_bytes);
+        return -EPROTO;
+    }
+    const uint64_t bytes[] = {hello.inbox_bytes, VIA_EMU_BELL_BYTES, VIA_EMU_BRIDGE_BYTES};
+    const char *const names[] = {"inbox", "bell page", "bridge"};
+    for (unsigned i = 0; i < fds; i++) {
+        int rc = via_emu_memfd_check(message->fds[i], bytes[i]);
+        if (rc != 0) {
+            set_error(emu, "process %d passed an %s that is %s", (int)emu->peer_pid, names[i],
+                      rc == -EMSGSIZE ? "too small" : "not sealed");
+            return rc;
+        }
+    }
+    *ret_hello = hello;
+    return 0;
+}
+
+static int take_hello(struct via_emu_port *emu, struct via_emu_cable_message *message)
+{
+    struct via_emu_cable_hello hello;
+    int rc = check_hello(emu, message, &hello);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = via_emu_range_share(emu->bells, VIA_EMU_BELL_BYTES, message->fds[1]);
+    if (rc == 0 && emu->base.side == 1) {
+        rc = via_emu_range_share(emu->bridge, VIA_EMU_BRIDGE_BYTES, message->fds[2]);
+    }
+    if (rc != 0) {
+        set_error(emu, "map what process %d passed: %s", (int)emu->peer_pid, strerror(-rc));
+        return rc;
+    }
+    emu->peer_inbox_fd = message->fds[0];
+    message->fds[0] = -1;
+    emu->peer_inbox_bytes = via_align_down(hello.inbox_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+    emu->peer_host = hello.host;
+    atomic_store_explicit(&emu->peer_bell_lines, hello.bell_lines, memory_order_relaxed);
+    if (emu->cut || hello.cut != 0) {
+        via_emu_bridge_cut(emu->bridge);
+    }
+    emu->state = VIA_EMU_CABLE_JOINED;
+    emu->retry_ns = 0;
+    emu->error[0] = '\0';
+    return 0;
+}
+
+static void take_request(struct via_emu_port *emu, struct via_emu_cable_message *message)
+{
+    /* Under way when the link went down, or nobody wants it: gone. */
+    if (!via_emu_port_is_up(emu) || emu->on_message == NULL) {
+        emu->messages_dropped++;
+        return;
+    }
+    emu->messages_received++;
+    emu->on_message(emu->ctx, message->body, message->body_bytes, message->fds, message->fds_count);
+}
+
+/* 0, or why the connection must end. */
+static int take_message(struct via_emu_port *emu, struct via_emu_cable_message *message)
+{
+    if (emu->state == VIA_EMU_CABLE_WAITING) {
+        return take_hello(emu, message);
+    }
+    switch (message->header.type) {
+    case VIA_EMU_CABLE_NUDGE:
+        return 0; /* every message is followed by a look at the bridge */
+    case VIA_EMU_CABLE_REQUEST:
+        take_request(emu, message);
+        return 0;
+    default:
+        set_error(emu, "process %d sent a message of type %u", (int)emu->peer_pid,
+                  message->header.type);
+        return -EPROTO;
+    }
+}
+
+static void explain(struct via_emu_port *emu, int rc, const struct via_emu_cable_message *message)
+{
+    if (rc == -EPROTONOSUPPORT) {
+        set_error(emu, "process %d speaks version %u of the cable's protocol, this one version %u",
+                  (int)emu->peer_pid, message->header.version, VIA_EMU_CABLE_VERSION);
+    } else {
+        set_error(emu, "process %d sent what is no message", (int)emu->peer_pid);
+    }
+}
+
+static void hung_up(struct via_emu_port *emu, uint64_t now_ns)
+{
+    /* One that was joined may be back already; one that never said hello had no room for me. */
+    bool joined = emu->state == VIA_EMU_CABLE_JOINED;
+    via_emu_link_disconnect(emu);
+    if (joined) {
+        emu->deadline_ns = now_ns;
+    } else {
+        retry_later(emu, now_ns);
+    }
+}
+
+static void receive_all(struct via_emu_port *emu, uint64_t now_ns)
+{
+
+    for (unsigned i = 0; i < MESSAGES_MAX && emu->state != VIA_EMU_CABLE_NONE; i++) {
+        struct via_emu_cable_message message;
+        int rc = via_emu_cable_receive(emu->cable_fd, &message);
+        if (rc == -EAGAIN) {
+            break;
+        }
+        if (rc == 0) {
+            hung_up(emu, now_ns);
+            break;
+        }
+        if (rc < 0) {
+            explain(emu, rc, &message);
+            refuse(emu);
+            break;
+        }
+        /* The sender may have come up before it sent; so must this end, to take it. */
+        follow_link(emu);
+        rc = take_message(emu, &message);
+        via_emu_cable_close_fds(&message);
+        if (rc != 0) {
+            refuse(emu);
+            break;
+        }
+        follow_link(emu);
+    }
+}
+
+/* --- what the control thread calls ------------------------------------------------------------ */
+
+static void time_out(struct via_emu_port *emu, uint64_t now_ns)
+{
+    if (emu->state == VIA_EMU_CABLE_WAITING && now_ns >= emu->deadline_ns) {
+        set_error(emu, "process %d connected and said nothing", (int)emu->peer_pid);
+        refuse(emu);
+    }
+}
+
+int via_emu_port_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+    uint64_t ups = emu->ups_count;
+    uint64_t downs = emu->downs_count;
+
+    if (emu->state != VIA_EMU_CABLE_NONE) {
+        receive_all(emu,
+                    now_ns); /* before accepting: the hang-up of the old makes room for the new */
+    }
+    time_out(emu, now_ns);
+    if (emu->listen_fd >= 0) {
+        accept_all(emu, now_ns);
+    } else if (emu->state == VIA_EMU_CABLE_NONE && now_ns >= emu->deadline_ns) {
+        connect_again(emu, now_ns);
+    }
+    if (emu->nudge_due) {
+        nudge(emu);
+    }
+    follow_link(emu);
+
+    *ret_deadline_ns = VIA_NEVER_NS;
+    if (emu->window_torn) {
+        *ret_deadline_ns = now_ns + RETRY_NS_MIN;
+    } else if (emu->state == VIA_EMU_CABLE_WAITING ||
+               (emu->state == VIA_EMU_CABLE_NONE && emu->listen_fd < 0)) {
+        *ret_deadline_ns = emu->deadline_ns;
+    }
+    return emu->ups_count != ups || emu->downs_count != downs;
+}
+
+void via_emu_port_cut(struct via_port *port, bool cut)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+
+    emu->cut = cut;
+    if (emu->state != VIA_EMU_CABLE_JOINED) {
+        return;
+    }
+    if (cut) {
+        via_emu_bridge_cut(emu->bridge);
+    } else {
+        via_emu_bridge_mend(emu->bridge);
+    }
+    nudge(emu);
+    follow_link(emu);
+}
+
+int via_emu_port_request(struct via_port *port, const void *msg, size_t len, const int *fds,
+                         unsigned nfds)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+
+    if (len > VIA_EMU_MESSAGE_BYTES_MAX) {
+        return -EMSGSIZE;
+    }
+    if (nfds > VIA_EMU_MESSAGE_FDS_MAX || (nfds != 0 && fds == NULL) || (len != 0 && msg == NULL)) {
+        return -EINVAL;
+    }
+    if (!via_emu_port_is_up(emu)) {
+        return -ENOLINK;
+    }
+    int rc = via_emu_cable_send(emu->cable_fd, VIA_EMU_CABLE_REQUEST, msg, len, fds, nfds);
+    if (rc == -EPIPE || rc == -ECONNRESET) {
+        return -ENOLINK;
+    }
+    if (rc == 0) {
+        emu->messages_sent++;
+    }
+    return rc;
+}
