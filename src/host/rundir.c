@@ -35,6 +35,17 @@ static bool is_fabric_name(const char *name)
            strspn(name, allowed) == bytes;
 }
 
+int via_rundir_check_name(const char *fabric, struct via_error *err)
+{
+    if (!is_fabric_name(fabric)) {
+        return via_error_set(err, -EINVAL,
+                             "fabric name '%.40s': 1 to %u letters, digits or ._- are a name, not "
+                             "beginning with a dot",
+                             fabric, VIA_FABRIC_NAME_BYTES_MAX);
+    }
+    return 0;
+}
+
 static const char *get_env(const char *name)
 {
     const char *value = getenv(name);
@@ -53,11 +64,9 @@ int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, str
     if (fabric == NULL) {
         fabric = VIA_FABRIC_DEFAULT;
     }
-    if (!is_fabric_name(fabric)) {
-        return via_error_set(err, -EINVAL,
-                             "fabric name '%.40s': 1 to %u letters, digits or ._- are a name, not "
-                             "beginning with a dot",
-                             fabric, VIA_FABRIC_NAME_BYTES_MAX);
+    int rc = via_rundir_check_name(fabric, err);
+    if (rc != 0) {
+        return rc;
     }
     if (geteuid() == 0) {
         return set_path(ret_path, err, "/run/viaduct/%s", fabric);

@@ -26,6 +26,9 @@ struct via_rundir_path {
     char text[VIA_RUNDIR_PATH_BYTES];
 };
 
+/* 0 or -EINVAL: is this a fabric's name? */
+int via_rundir_check_name(const char *fabric, struct via_error *err);
+
 /*
  * $VIADUCT_RUNDIR as it is; else /run/viaduct/<fabric> for root, $XDG_RUNTIME_DIR/viaduct/<fabric>,
  * or /tmp/viaduct-<uid>/<fabric>. fabric: NULL = $VIADUCT_FABRIC, else "default". 0, -EINVAL (a
