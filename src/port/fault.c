@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "port/fault.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+#define MILLION 1000000u
+#define ALL_ONES UINT32_MAX
+#define DELAY_NS_DEFAULT VIA_MSEC_NS
+#define HELD_BYTES_DEFAULT ((size_t)256 << 10)
+#define HELD_MAX 1024u
+#define DOORBELL UINT64_MAX /* as the length of a held entry */
+
+/* A put or a doorbell that is under way. */
+struct held {
+    uint64_t due_ns;
+    uint64_t off; /* or the doorbell's bit */
+    uint64_t len; /* or DOORBELL */
+    size_t data;  /* place in `bytes` */
+};
+
+struct fault_port {
+    struct via_port base;
+    struct via_port *inner;
+    struct via_fault_plan plan;
+
+    pthread_mutex_t lock; /* of all below */
+    struct via_rng rng;
+    uint64_t now_ns;  /* of the last pump */
+    size_t step;      /* next of the script */
+    uint64_t hold_ns; /* VIA_FAULT_HOLD */
+    bool tear_next, drop_next, double_next;
+
+    bool down;
+    bool cut_due; /* plan.cut and the scratchpads wait for the control thread */
+    uint64_t mend_ns;
+    uint64_t edges;
+
+    struct held held[HELD_MAX];
+    unsigned held_count;
+    unsigned flushed; /* so many of them must arrive before a doorbell that is rung now */
+    unsigned char *bytes;
+    size_t bytes_used;
+    uint32_t again; /* doorbells that come a second time */
+    uint64_t again_ns;
+    struct via_fault_stats stats;
+};
+
+static struct fault_port *fault_of(struct via_port *port)
+{
+    return via_container_of(port, struct fault_port, base);
+}
+
+static bool chance(struct fault_port *fault, uint32_t in_a_million)
+{
+    /* No number is drawn for what can not happen: such a plan's faults stay where they are. */
+    return in_a_million != 0 && via_rng_chance(&fault->rng, in_a_million, MILLION);
+}
+
+static bool take_flag(bool *flag)
+{
+    bool was = *flag;
+    *flag = false;
+    return was;
+}
+
+/* --- what is under way ------------------------------------------------------------------------ */
+
+static void arrive(struct fault_port *fault, const struct held *held)
+{
+    if (held->len == DOORBELL) {
+        (void)fault->inner->ops->ring(fault->inner, (unsigned)held->off);
+    } else {
+        fault->inner->ops->put(fault->inner, held->off, fault->bytes + held->data, held->len);
+    }
+}
+
+/* The first `count` arrive, in the order in which they were put. */
+static void arrive_first(struct fault_port *fault, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        arrive(fault, &fault->held[i]);
+    }
+    memmove(fault->held, fault->held + count, (fault->held_count - count) * sizeof(*fault->held));
+    fault->held_count -= count;
+    fault->flushed -= via_min(fault->flushed, count);
+    if (fault->held_count == 0) {
+        fault->bytes_used = 0;
+    }
+}
+
+static void arrive_due(struct fault_port *fault)
+{
+    unsigned count = 0;
+    while (count < fault->held_count && fault->held[count].due_ns <= fault->now_ns) {
+        count++;
+    }
+    if (count != 0) {
+        fault->inner->ops->flush(fault->inner); /* a doorbell comes after the puts before it */
+        arrive_first(fault, count);
+    }
+}
+
+static void ring_again(struct fault_port *fault)
+{
+    for (unsigned bit = 0; bit < VIA_PORT_DOORBELLS; bit++) {
+        if ((fault->again & 1u << bit) != 0) {
+            (void)fault->inner->ops->ring(fault->inner, bit);
+        }
+    }
+    fault->again = 0;
+}
+
+static void hold(struct fault_port *fault, uint64_t off, const void *src, uint64_t len,
+                 uint64_t delay_ns)
+{
+    size_t bytes = len == DOORBELL ? 0 : (size_t)len;
+    if (fault->held_count == HELD_MAX || fault->plan.held_bytes - fault->bytes_used < bytes) {
+        arrive_first(fault, fault->held_count);
+    }
+    struct held held = {
+        .due_ns = fault->now_ns + delay_ns, .off = off, .len = len, .data = fault->bytes_used};
+    if (bytes > fault->plan.held_bytes) {
+        fault->inner->ops->put(fault->inner, off, src, bytes);
+        return;
+    }
+    if (bytes != 0) {
+        memcpy(fault->bytes + fault->bytes_used, src, bytes);
+        fault->bytes_used += bytes;
+    }
+    fault->held[fault->held_count++] = held;
+}
+
+/* --- the link --------------------------------------------------------------------------------- */
+
+static void go_down(struct fault_port *fault)
+{
+    if (fault->down) {
+        return;
+    }
+    /* Of what is under way the older part may still make it. */
+    unsigned count = (unsigned)via_rng_below(&fault->rng, (uint64_t)fault->held_count + 1);
+    arrive_first(fault, count);
+    for (unsigned i = 0; i < fault->held_count; i++) {
+        fault->stats.puts_lost += fault->held[i].len != DOORBELL;
+    }
+    fault->held_count = 0;
+    fault->flushed = 0;
+    fault->bytes_used = 0;
+    fault->again = 0;
+
+    fault->down = true;
+    fault->cut_due = true;
+    fault->mend_ns = VIA_NEVER_NS;
+    fault->stats.cuts++;
+    if (fault->inner->ops->link_is_up(fault->inner)) {
+        fault->edges |= VIA_PORT_EVENT_LINK_DOWN;
+    }
+}
+
+/* Down by chance: it comes back by itself. */
+static void go_down_for_a_while(struct fault_port *fault)
+{
+    go_down(fault);
+    if (fault->plan.down_ns_max != 0) {
+        fault->mend_ns = fault->now_ns + via_rng_between(&fault->rng, 1, fault->plan.down_ns_max);
+    }
+}
+
+/* The control thread's part of going down. */
+static void settle_cut(struct fault_port *fault)
+{
+    if (!take_flag(&fault->cut_due)) {
+        return;
+    }
+    for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS / 2; i++) {
+        unsigned index = fault->base.side * (VIA_PORT_SCRATCHPADS / 2) + i;
+        fault->inner->ops->scratchpad_write(fault->inner, index, 0);
+    }
+    if (fault->plan.cut != NULL) {
+        fault->plan.cut(fault->plan.ctx, fault->inner, true);
+    }
+}
+
+static void go_up(struct fault_port *fault)
+{
+    if (!fault->down) {
+        return;
+    }
+    settle_cut(fault);
+    fault->stats.mends++;
+    /* The doorbells of before are lost, and this port has told the edges itself. */
+    (void)fault->inner->ops->events(fault->inner, UINT64_MAX & ~VIA_PORT_EVENT_DMA_DONE);
+    if (fault->plan.cut != NULL) {
+        fault->plan.cut(fault->plan.ctx, fault->inner, false);
+    }
+    fault->down = false;
+    if (fault->inner->ops->link_is_up(fault->inner)) {
+        (void)fault->inner->ops->events(fault->inner, VIA_PORT_EVENT_LINK_UP);
+        fault->edges |= VIA_PORT_EVENT_LINK_UP;
+    }
+}
+
+static bool is_up(struct fault_port *fault)
+{
+    return !fault->down && fault->inner->ops->link_is_up(fault->inner);
+}
+
+/* --- operations ------------------------------------------------------------------------------- */
+
+/* How much of a torn put arrives: less than all of it, and no part of what is stored whole. */
+static size_t torn_bytes(struct fault_port *fault, uint64_t off, size_t len)
+{
+    size_t bytes = (size_t)via_rng_below(&fault->rng, len);
+    if (len == sizeof(uint64_t) && off % sizeof(uint64_t) == 0) {
+        return 0;
+    }
+    if (len == VIA_CACHELINE && off % VIA_CACHELINE == 0) {
+        return via_min(bytes, VIA_CACHELINE - sizeof(uint64_t));
+    }
+    return bytes;
+}
+
+static void put_locked(struct fault_port *fault, uint64_t off, const void *src, size_t len)
+{
+    bool in_bounds =
+        off <= fault->base.caps.window_bytes && len <= fault->base.caps.window_bytes - off;
+
+    fault->stats.puts++;
+    if (!fault->down && in_bounds && chance(fault, fault->plan.cut_chance)) {
+        go_down_for_a_while(fault);
+    }
+    if (fault->down) {
+        fault->stats.puts_lost++;
+        return;
+    }
+    if (!in_bounds || len == 0) {
+        fault->inner->ops->put(fault->inner, off, src, len); /* which counts the error */
+        return;
+    }
+    if (take_flag(&fault->tear_next) || chance(fault, fault->plan.tear_chance)) {
+        arrive_first(fault, fault->held_count);
+        size_t bytes = torn_bytes(fault, off, len);
+        if (bytes != 0) {
+            fault->inner->ops->put(fault->inner, off, src, bytes);
+        }
+        fault->stats.puts_torn++;
+        go_down_for_a_while(fault);
+        return;
+    }
+    uint64_t delay_ns = fault->hold_ns;
+    if (chance(fault, fault->plan.delay_chance)) {
+        delay_ns += via_rng_between(&fault->rng, 1, fault->plan.delay_ns_max);
+    }
+    if (delay_ns == 0 && fault->held_count == 0) {
+        fault->inner->ops->put(fault->inner, off, src, len);
+        return;
+    }
+    fault->stats.puts_held++;
+    hold(fault, off, src, len, delay_ns);
+}
+
+static void fault_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+{
+    struct fault_port *fault = fault_of(port);
+    pthread_mutex_lock(&fault->lock);
+    put_locked(fault, off, src, len);
+    pthread_mutex_unlock(&fault->lock);
+}
+
+static void fault_flush(struct via_port *port)
+{
+    struct fault_port *fault = fault_of(port);
+    pthread_mutex_lock(&fault->lock);
+    fault->flushed = fault->held_count;
+    fault->inner->ops->flush(fault->inner);
+    pthread_mutex_unlock(&fault->lock);
+}
+
+static int fault_read_back(struct via_port *port)
+{
+    struct fault_port *fault = fault_of(port);
+    pthread_mutex_lock(&fault->lock);
+    int rc = -ENOLINK;
+    if (!fault->down) {
+        arrive_first(fault, fault->held_count);
+        rc = fault->inner->ops->read_back(fault->inner);
+    }
+    pthread_mutex_unlock(&fault->lock);
+    return rc;
+}
+
+static int ring_locked(struct fault_port *fault, unsigned bit)
+{
+    if (!is_up(fault)) {
+        return -ENOLINK;
+    }
+    fault->stats.doorbells++;
+    if (take_flag(&fault->drop_next) || chance(fault, fault->plan.drop_chance)) {
+        fault->stats.doorbells_dropped++;
+        return 0;
+    }
+    if (take_flag(&fault->double_next) || chance(fault, fault->plan.double_chance)) {
+        fault->stats.doorbells_doubled++;
+        fault->again |= 1u << bit;
+        fault->again_ns = fault->now_ns + via_rng_between(&fault->rng, 1, fault->plan.delay_ns_max);
+    }
+    if (fault->flushed != 0) {
+        fault->stats.doorbells_held++;
+        hold(fault, bit, NULL, DOORBELL, 0);
+        return 0;
+    }
+    return fault->inner->ops->ring(fault->inner, bit);
+}
+
+static int fault_ring(struct via_port *port, unsigned bit)
+{
+    struct fault_port *fault = fault_of(port);
+    if (bit >= VIA_PORT_DOORBELLS) {
+        return -EINVAL;
+    }
+    pthread_mutex_lock(&fault->lock);
+    int rc = ring_locked(fault, bit);
+    pthread_mutex_unlock(&fault->lock);
+    return rc;
+}
+
+static int fault_dma(struct via_port *port, uint64_t off, const void *src, size_t len,
+                     uint64_t cookie)
+{
+    struct fault_port *fault = fault_of(port);
+    if (port->caps.dma_depth == 0) {
+        return -ENOTSUP;
+    }
+    pthread_mutex_lock(&fault->lock);
+    int rc = fault->down ? -ENOLINK : fault->inner->ops->dma(fault->inner, off, src, len, cookie);
+    pthread_mutex_unlock(&fault->lock);
+    return rc;
+}
+
+static unsigned fault_dma_take(struct via_port *port, uint64_t *ret_cookies, int *ret_results,
+                               unsigned max)
+{
+    struct via_port *inner = fault_of(port)->inner;
+    return port->caps.dma_depth == 0 ? 0
+                                     : inner->ops->dma_take(inner, ret_cookies, ret_results, max);
+}
+
+static uint64_t fault_events(struct via_port *port, uint64_t mask)
+{
+    struct fault_port *fault = fault_of(port);
+    pthread_mutex_lock(&fault->lock);
+    uint64_t inner = fault->inner->ops->events(fault->inner, mask);
+    if (fault->down) {
+        inner &= VIA_PORT_EVENT_DMA_DONE; /* the rest is lost, or was told when it went down */
+    }
+    uint64_t events = inner | (fault->edges & mask);
+    fault->edges &= ~mask;
+    pthread_mutex_unlock(&fault->lock);
+    return events;
+}
+
+static bool fault_link_is_up(struct via_port *port)
+{
+    struct fault_port *fault = fault_of(port);
+    pthread_mutex_lock(&fault->lock);
+    bool up = is_up(fault);
+    pthread_mutex_unlock(&fault->lock);
+    return up;
+}
+
+static uint32_t fault_scratchpad_read(struct via_port *port, unsigned index)
+{
+    struct fault_port *fault = fault_of(port);
+    pthread_mutex_lock(&fault->lock);
+    uint32_t value =
+        fault->down ? ALL_ONES : fault->inner->ops->scratchpad_read(fault->inner, index);
+    pthread_mutex_unlock(&fault->lock);
+    return value;
+}
+
+static void fault_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
+{
+    struct fault_port *fault = fault_of(port);
+    pthread_mutex_lock(&fault->lock);
+    if (!fault->down) {
+        fault->inner->ops->scratchpad_write(fault->inner, index, value);
+    }
+    pthread_mutex_unlock(&fault->lock);
+}
+
+static void fault_close(struct via_port *port)
+{
+    struct fault_port *fault = fault_of(port);
+    fault->inner->ops->close(fault->inner);
+    pthread_mutex_destroy(&fault->lock);
+    free(fault->bytes);
+    free(fault);
+}
+
+static const struct via_port_ops fault_ops = {
+    .put = fault_put,
+    .flush = fault_flush,
+    .read_back = fault_read_back,
+    .ring = fault_ring,
+    .dma = fault_dma,
+    .dma_take = fault_dma_take,
+    .events = fault_events,
+    .link_is_up = fault_link_is_up,
+    .scratchpad_read = fault_scratchpad_read,
+    .scratchpad_write = fault_scratchpad_write,
+    .close = fault_close,
+};
+
+/* --- the control thread ----------------------------------------------------------------------- */
+
+int via_fault_port_open(struct via_port *inner, const struct via_fault_plan *plan,
+                        struct via_port **ret_port)
+{
+    struct fault_port *fault = calloc(1, sizeof(*fault));
+    if (fault == NULL) {
+        return -ENOMEM;
+    }
+    fault->plan = *plan;
+    if (fault->plan.delay_ns_max == 0) {
+        fault->plan.delay_ns_max = DELAY_NS_DEFAULT;
+    }
+    if (fault->plan.held_bytes == 0) {
+        fault->plan.held_bytes = HELD_BYTES_DEFAULT;
+    }
+    fault->bytes = malloc(fault->plan.held_bytes);
+    if (fault->bytes == NULL) {
+        free(fault);
+        return -ENOMEM;
+    }
+    pthread_mutex_init(&fault->lock, NULL);
+    via_rng_init(&fault->rng, plan->seed);
+    fault->inner = inner;
+    fault->mend_ns = VIA_NEVER_NS;
+    fault->base = *inner;
+    fault->base.ops = &fault_ops;
+    fault->base.window = NULL; /* no fault could be done to a direct store */
+    fault->base.caps.coherent = inner->caps.coherent && !plan->holds && plan->delay_chance == 0;
+    *ret_port = &fault->base;
+    return 0;
+}
+
+static void act_locked(struct fault_port *fault, enum via_fault_action action, uint64_t value)
+{
+    switch (action) {
+    case VIA_FAULT_CUT:
+        go_down(fault);
+        settle_cut(fault);
+        fault->mend_ns = VIA_NEVER_NS; /* also when it was down for a while only */
+        break;
+    case VIA_FAULT_MEND:
+        go_up(fault);
+        break;
+    case VIA_FAULT_TEAR_NEXT:
+        fault->tear_next = true;
+        break;
+    case VIA_FAULT_DROP_DOORBELL:
+        fault->drop_next = true;
+        break;
+    case VIA_FAULT_DOUBLE_DOORBELL:
+        fault->double_next = true;
+        break;
+    case VIA_FAULT_HOLD:
+        fault->hold_ns = value;
+        break;
+    }
+}
+
+void via_fault_port_act(struct via_port *port, enum via_fault_action action, uint64_t value)
+{
+    struct fault_port *fault = fault_of(port);
+    pthread_mutex_lock(&fault->lock);
+    act_locked(fault, action, value);
+    pthread_mutex_unlock(&fault->lock);
+}
+
+void via_fault_port_pump(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    struct fault_port *fault = fault_of(port);
+    const struct via_fault_plan *plan = &fault->plan;
+
+    pthread_mutex_lock(&fault->lock);
+    fault->now_ns = now_ns;
+    while (fault->step < plan->steps_count && plan->steps[fault->step].at_ns <= now_ns) {
+        const struct via_fault_step *step = &plan->steps[fault->step++];
+        act_locked(fault, step->action, step->value);
+    }
+    settle_cut(fault);
+    if (fault->down && fault->mend_ns <= now_ns) {
+        go_up(fault);
+    }
+    arrive_due(fault);
+    if (fault->again != 0 && fault->again_ns <= now_ns) {
+        ring_again(fault);
+    }
+
+    uint64_t deadline_ns = fault->down ? fault->mend_ns : VIA_NEVER_NS;
+    if (fault->step < plan->steps_count) {
+        deadline_ns = via_min(deadline_ns, plan->steps[fault->step].at_ns);
+    }
+    if (fault->held_count != 0) {
+        deadline_ns = via_min(deadline_ns, fault->held[0].due_ns);
+    }
+    if (fault->again != 0) {
+        deadline_ns = via_min(deadline_ns, fault->again_ns);
+    }
+    *ret_deadline_ns = deadline_ns;
+    pthread_mutex_unlock(&fault->lock);
+}
+
+void via_fault_port_stats(struct via_port *port, struct via_fault_stats *ret_stats)
+{
+    struct fault_port *fault = fault_of(port);
+    pthread_mutex_lock(&fault->lock);
+    *ret_stats = fault->stats;
+    pthread_mutex_unlock(&fault->lock);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The fault port: wraps another port and does to its traffic what bad hardware does, by a script or
+ * by chance. The same seed and the same calls give the same faults. For tests; it takes a lock.
+ *
+ * It never breaks the contract of core/port.h: held puts keep their order, a doorbell does not
+ * overtake what was flushed before it, read_back() proves arrival, a torn put ends the link, and
+ * what is promised to be stored whole is stored whole or not at all.
+ */
+#ifndef VIA_PORT_FAULT_H
+#define VIA_PORT_FAULT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/types.h"
+#include "core/port.h"
+
+enum via_fault_action {
+    VIA_FAULT_CUT,             /* the link goes down, until MEND */
+    VIA_FAULT_MEND,            /* the link may come up again */
+    VIA_FAULT_TEAR_NEXT,       /* the next put is cut at a random byte and takes the link down */
+    VIA_FAULT_DROP_DOORBELL,   /* the next doorbell is lost */
+    VIA_FAULT_DOUBLE_DOORBELL, /* the next doorbell comes once more, later */
+    VIA_FAULT_HOLD, /* from now on puts wait for `value` ns before they arrive; needs plan.holds */
+};
+
+struct via_fault_step {
+    uint64_t at_ns; /* in the time of via_fault_port_pump() */
+    enum via_fault_action action;
+    uint64_t value;
+};
+
+/* Chances are in a million. All zero: a port that is like the wrapped one, but not mapped. */
+struct via_fault_plan {
+    uint64_t seed;
+    uint32_t delay_chance; /* of a put: held back for 1..delay_ns_max, and all behind it too */
+    uint32_t tear_chance;  /* of a put: cut at a random byte, the link goes down */
+    uint32_t drop_chance;  /* of a doorbell */
+    uint32_t double_chance;
+    uint32_t cut_chance;   /* of a put: the link goes down before it */
+    uint64_t delay_ns_max; /* 0 = 1 ms */
+    uint64_t down_ns_max;  /* how long a torn or cut link stays down: 1..this. 0 = until MEND */
+    size_t held_bytes;     /* room for held puts; when it is full they arrive. 0 = 256 KiB */
+    bool holds; /* there will be VIA_FAULT_HOLD: the port says that it is not coherent, as it does
+                   with a delay_chance */
+
+    const struct via_fault_step *steps; /* ascending at_ns; borrowed until close; may be NULL */
+    size_t steps_count;
+
+    /*
+     * Takes the wrapped link down, and up again, for both ends (for an emulated port:
+     * via_emu_port_cut). Called from pump and act; must not call the fault port. NULL: only this
+     * end finds its link down.
+     */
+    void (*cut)(void *ctx, struct via_port *inner, bool cut);
+    void *ctx;
+};
+
+/* inner is closed with the port; until then it is only serviced directly. 0 or -ENOMEM. */
+VIA_MUST_CHECK int via_fault_port_open(struct via_port *inner, const struct via_fault_plan *plan,
+                                       struct via_port **ret_port);
+
+/* [control] Takes the script's steps, lets held puts arrive, ends outages. */
+void via_fault_port_pump(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
+
+/* [control] Takes an action at once; value as in a step. */
+void via_fault_port_act(struct via_port *port, enum via_fault_action action, uint64_t value);
+
+static inline void via_fault_port_cut(struct via_port *port, bool cut)
+{
+    via_fault_port_act(port, cut ? VIA_FAULT_CUT : VIA_FAULT_MEND, 0);
+}
+
+struct via_fault_stats {
+    uint64_t puts, puts_held, puts_torn;
+    uint64_t puts_lost; /* held when the link went down, or put after that */
+    uint64_t doorbells, doorbells_dropped, doorbells_doubled, doorbells_held;
+    uint64_t cuts, mends; /* a torn put is a cut as well */
+};
+void via_fault_port_stats(struct via_port *port, struct via_fault_stats *ret_stats);
+
+#endif
