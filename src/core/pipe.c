@@ -295,43 +295,50 @@ void via_pipe_reader_init(struct via_pipe_reader *reader, const struct via_pipe_
     };
 }
 
-static const struct via_record_line *next_line(const struct via_pipe_reader *reader)
+static const struct via_record_line *line_at(const struct via_pipe_reader *reader,
+                                             uint32_t sequence)
 {
-    uint32_t index = reader->sequence & (reader->geometry.slots_count - 1);
+    uint32_t index = sequence & (reader->geometry.slots_count - 1);
     return (const struct via_record_line *)(const void *)(reader->memory + SLOTS_OFF +
                                                           (size_t)index * LINE);
 }
 
-/* true when the next record is there; its word in *ret_word. */
-static bool load_word(const struct via_pipe_reader *reader, uint64_t *ret_word)
+/* true when that record is there; its word in *ret_word. */
+static bool load_word(const struct via_pipe_reader *reader, uint32_t sequence, uint64_t *ret_word)
 {
-    const struct via_record_line *line = next_line(reader);
+    const struct via_record_line *line = line_at(reader, sequence);
     /* Pairs with the release in publish(). */
     uint64_t word =
         atomic_load_explicit((const _Atomic uint64_t *)&line->word, memory_order_acquire);
     *ret_word = word;
     return via_record_word_epoch(word) == reader->epoch &&
-           via_record_word_sequence(word) == reader->sequence;
+           via_record_word_sequence(word) == sequence;
 }
 
 bool via_pipe_ready(const struct via_pipe_reader *reader)
 {
     uint64_t word;
-    return load_word(reader, &word);
+    return load_word(reader, reader->sequence, &word);
+}
+
+bool via_pipe_ready_at(const struct via_pipe_reader *reader, uint32_t sequence)
+{
+    uint64_t word;
+    return load_word(reader, sequence, &word);
 }
 
 int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *ret_record)
 {
     uint64_t word;
     /* With every slot taken and unreleased the slot still holds an old, already taken word. */
-    if (!load_word(reader, &word)) {
+    if (!load_word(reader, reader->sequence, &word)) {
         return 0;
     }
     uint32_t length = via_record_word_length(word);
     if (length > reader->geometry.body_bytes_max) {
         return -EPROTO;
     }
-    memcpy(ret_record->head, next_line(reader)->head, VIA_RECORD_HEAD_BYTES);
+    memcpy(ret_record->head, line_at(reader, reader->sequence)->head, VIA_RECORD_HEAD_BYTES);
     ret_record->body_bytes = length;
     ret_record->body = NULL;
     if (length != 0) {
@@ -343,20 +350,24 @@ int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *
     return 1;
 }
 
-int via_pipe_take(struct via_pipe_reader *reader, struct via_pipe_record *ret_record)
+void via_pipe_advance(struct via_pipe_reader *reader, const struct via_pipe_record *record)
 {
-    int rc = via_pipe_peek(reader, ret_record);
-    if (rc <= 0) {
-        return rc;
-    }
-    if (ret_record->body_bytes != 0) {
-        uint32_t span = body_span(ret_record->body_bytes);
+    if (record->body_bytes != 0) {
+        uint32_t span = body_span(record->body_bytes);
         uint32_t start = data_place(&reader->geometry, reader->data_head, span);
         reader->data_head = data_advance(&reader->geometry, start, span);
     }
     reader->sequence++;
     reader->arm = 0; /* the generation may have been rung for; sleep needs a new one */
-    return 1;
+}
+
+int via_pipe_take(struct via_pipe_reader *reader, struct via_pipe_record *ret_record)
+{
+    int rc = via_pipe_peek(reader, ret_record);
+    if (rc > 0) {
+        via_pipe_advance(reader, ret_record);
+    }
+    return rc;
 }
 
 void via_pipe_post_credit(struct via_pipe_reader *reader)
@@ -393,6 +404,12 @@ void via_pipe_arm(struct via_pipe_reader *reader)
     }
     /* Pairs with the fence in via_pipe_must_ring(). */
     atomic_thread_fence(memory_order_seq_cst);
+}
+
+void via_pipe_arm_again(struct via_pipe_reader *reader)
+{
+    reader->arm = 0;
+    via_pipe_arm(reader);
 }
 
 /* A want word of this epoch that has not been rung for. It is peer-written: only compared. */

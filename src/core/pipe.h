@@ -151,6 +151,10 @@ void via_pipe_reader_init(struct via_pipe_reader *reader, const struct via_pipe_
 /* true when a record is there; the cheapest look. */
 bool via_pipe_ready(const struct via_pipe_reader *reader);
 
+/* The same for a later record than the next: true when the record of that sequence number is there
+ * and not overwritten. */
+bool via_pipe_ready_at(const struct via_pipe_reader *reader, uint32_t sequence);
+
 /*
  * Takes the next record: 1 and *ret_record, 0 when there is none, -EPROTO when its length breaks
  * the geometry (the pipe is then unusable until re-initialised). The record stays in memory until
@@ -160,6 +164,9 @@ int via_pipe_take(struct via_pipe_reader *reader, struct via_pipe_record *ret_re
 
 /* Looks without taking: same result as take, the next take returns the same record. */
 int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *ret_record);
+
+/* Takes the record that via_pipe_peek() has just returned, without looking again. */
+void via_pipe_advance(struct via_pipe_reader *reader, const struct via_pipe_record *record);
 
 /* Gives the `records` oldest taken records back. Posts a credit when a quarter of the ring is due.
  */
@@ -175,6 +182,12 @@ void via_pipe_post_credit(struct via_pipe_reader *reader);
  * take disarms, and "awake" is posted lazily, with the next credit.
  */
 void via_pipe_arm(struct via_pipe_reader *reader);
+
+/*
+ * The same for a reader that leaves records in the pipe and wants to be rung for the next one: the
+ * ring for those that are there may have used up the generation, so a new one is posted each time.
+ */
+void via_pipe_arm_again(struct via_pipe_reader *reader);
 
 /*
  * After one or more releases: must the writer be rung because it waits for room? true at most once
