@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CLI_ASK_H
+#define VIA_CLI_ASK_H
+
+#include "cli/fabric.h"
+
+/* Questions to daemons, and finding things in their answers (docs/protocol.md lists the fields). */
+
+/* {"cmd":cmd} to a host. Errors of via_control_call. */
+int via_ask(const struct via_fabric *fabric, unsigned host, const char *cmd, unsigned timeout_ms,
+            json_t **ret_answer, struct via_error *err) VIA_MUST_CHECK;
+
+/* The same with "peer":peer and, unless it is -1, "link":port. */
+int via_ask_about_link(const struct via_fabric *fabric, unsigned host, const char *cmd,
+                       unsigned peer, int port, unsigned timeout_ms,
+                       struct via_error *err) VIA_MUST_CHECK;
+
+/* 0 when object is NULL or has no such number. */
+uint64_t via_ask_u64(const json_t *object, const char *key);
+/* "" when there is none. */
+const char *via_ask_text(const json_t *object, const char *key);
+
+/* In an answer to "status": cable `number` to a neighbour; borrowed, NULL for none. */
+json_t *via_ask_link(const json_t *status, unsigned peer, unsigned number);
+
+/* Hops to a host, -1 = it can not be reached (or status is NULL). */
+int via_ask_hops(const json_t *status, unsigned host);
+
+/* The neighbour by which a host is reached, -1. */
+int via_ask_via(const json_t *status, unsigned host);
+
+#endif

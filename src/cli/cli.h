@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CLI_CLI_H
+#define VIA_CLI_CLI_H
+
+#include "base/error.h"
+
+/*
+ * What the sub-commands have in common. Each gets argv[0] = "viaduct NAME", so that messages of
+ * getopt_long name it, and returns the exit code.
+ */
+#define VIA_CLI_OK 0
+#define VIA_CLI_FAILED 1
+#define VIA_CLI_USAGE 2
+
+int via_cli_up(int argc, char **argv);
+int via_cli_down(int argc, char **argv);
+int via_cli_status(int argc, char **argv);
+int via_cli_run(int argc, char **argv);
+int via_cli_cut(int argc, char **argv);
+int via_cli_mend(int argc, char **argv);
+int via_cli_doctor(int argc, char **argv);
+int via_cli_perf(int argc, char **argv);
+
+/* "NAME: object: attempt: cause" on standard error; VIA_CLI_FAILED. name: argv[0]. */
+int via_cli_fail(const char *name, const struct via_error *err);
+
+/* What is wrong with the command line (NULL: getopt has said it), and where help is; VIA_CLI_USAGE.
+ */
+int via_cli_usage(const char *name, const char *format, ...) VIA_PRINTF(2, 3);
+
+/* Decimal, min to max; 0 or -EINVAL. */
+int via_cli_number(const char *text, unsigned min, unsigned max,
+                   unsigned *ret_number) VIA_MUST_CHECK;
+
+#endif

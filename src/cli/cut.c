@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* cut and mend: both ends are asked, so that one is enough when the other host has died. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/ask.h"
+#include "cli/cli.h"
+
+#define ANSWER_MS 5000u
+
+static const char help[] =
+    "usage: viaduct %s A B [--cable N] [--fabric NAME]\n"
+    "\n"
+    "%s the link between hosts A and B.\n"
+    "\n"
+    "  --cable N        of several cables between them only this one, counted from 0\n"
+    "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
+    "  -h, --help       this text\n";
+
+static const struct option long_options[] = {
+    {"cable", required_argument, NULL, 'c'},
+    {"fabric", required_argument, NULL, 'f'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+struct options {
+    const char *fabric;
+    int cable; /* -1 = all */
+    unsigned hosts[2];
+};
+
+static int take_hosts(int argc, char **argv, struct options *options)
+{
+    if (argc - optind != 2) {
+        return via_cli_usage(argv[0], "which link? the ids of its two hosts");
+    }
+    for (int i = 0; i < 2; i++) {
+        if (via_cli_number(argv[optind + i], VIA_TOPOLOGY_HOST_MIN, VIA_TOPOLOGY_HOST_MAX,
+                           &options->hosts[i]) != 0) {
+            return via_cli_usage(argv[0], "'%s': a host id is a number from %u to %u",
+                                 argv[optind + i], VIA_TOPOLOGY_HOST_MIN, VIA_TOPOLOGY_HOST_MAX);
+        }
+    }
+    return -1;
+}
+
+/* -1 = go on, else the exit code. */
+static int take_options(int argc, char **argv, const char *cmd, const char *verb,
+                        struct options *options)
+{
+    unsigned cable;
+    int opt;
+    while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+        switch (opt) {
+        case 'c':
+            if (via_cli_number(optarg, 0, VIA_TOPOLOGY_PORTS_MAX - 1, &cable) != 0) {
+                return via_cli_usage(argv[0], "--cable: '%s': not a number of a cable", optarg);
+            }
+            options->cable = (int)cable;
+            break;
+        case 'f':
+            options->fabric = optarg;
+            break;
+        case 'h':
+            /* The one format of both commands. */
+            printf(help, cmd, verb);
+            return VIA_CLI_OK;
+        default:
+            return via_cli_usage(argv[0], NULL);
+        }
+    }
+    return take_hosts(argc, argv, options);
+}
+
+/* How many cables join the two hosts; -ENOENT and why when the wish can not be met. */
+static int find_link(const struct via_fabric *fabric, const struct options *options,
+                     struct via_error *err)
+{
+    const unsigned *hosts = options->hosts;
+    int count = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        if (via_fabric_find(fabric, hosts[i]) < 0) {
+            return via_error_set(err, -ENOENT, "host %u: find: fabric '%s' has no such host",
+                                 hosts[i], fabric->name);
+        }
+    }
+    for (unsigned i = 0; i < fabric->topology.links_count; i++) {
+        const struct via_topology_link *link = &fabric->topology.links[i];
+        count += link->a == via_min(hosts[0], hosts[1]) && link->b == via_max(hosts[0], hosts[1]);
+    }
+    if (count == 0) {
+        return via_error_set(err, -ENOENT, "link %u-%u: find: fabric '%s' has no such link",
+                             hosts[0], hosts[1], fabric->name);
+    }
+    if (options->cable >= count) {
+        return via_error_set(err, -ENOENT, "link %u-%u: find cable %d: there %s %d", hosts[0],
+                             hosts[1], options->cable, count == 1 ? "is only" : "are only", count);
+    }
+    return count;
+}
+
+/* The port of a cable at a host, by which the daemon knows it. */
+static int port_of(const struct via_fabric *fabric, unsigned host, unsigned peer, unsigned cable,
+                   int *ret_port, struct via_error *err)
+{
+    json_t *status = NULL;
+    int rc = via_ask(fabric, host, "status", ANSWER_MS, &status, err);
+    json_t *link = via_ask_link(status, peer, cable);
+    if (rc == 0 && link == NULL) {
+        rc = via_error_set(err, -ENOENT, "host %u: cable %u to host %u: the daemon has none", host,
+                           cable, peer);
+    }
+    *ret_port = (int)via_ask_u64(link, "port");
+    json_decref(status);
+    return rc;
+}
+
+static int ask_end(const struct via_fabric *fabric, const char *cmd, const struct options *options,
+                   unsigned end, struct via_error *err)
+{
+    unsigned host = options->hosts[end];
+    unsigned peer = options->hosts[1 - end];
+    int port = -1;
+    int rc =
+        options->cable >= 0 ? port_of(fabric, host, peer, (unsigned)options->cable, &port, err) : 0;
+    return rc != 0 ? rc : via_ask_about_link(fabric, host, cmd, peer, port, ANSWER_MS, err);
+}
+
+static bool is_dead(int rc)
+{
+    return rc == -ENOENT || rc == -ECONNREFUSED;
+}
+
+/* A dead host's end needs no cutting, and a mended link waits for it. */
+static int ask_both(const struct via_fabric *fabric, const char *cmd, const struct options *options,
+                    struct via_error *err)
+{
+    struct via_error errs[2] = {{{0}, 0}, {{0}, 0}};
+    int rcs[2];
+    for (unsigned i = 0; i < 2; i++) {
+        rcs[i] = ask_end(fabric, cmd, options, i, &errs[i]);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        if (rcs[i] != 0 && (!is_dead(rcs[i]) || rcs[1 - i] != 0)) {
+            *err = errs[i];
+            via_error_prefix(err, "link %u-%u: %s: ", options->hosts[0], options->hosts[1], cmd);
+            return rcs[i];
+        }
+    }
+    return 0;
+}
+
+static int cut_or_mend(int argc, char **argv, const char *cmd, const char *verb)
+{
+    static struct via_fabric fabric;
+    struct options options = {.cable = -1};
+    struct via_error err = {0};
+    int code = take_options(argc, argv, cmd, verb, &options);
+    if (code >= 0) {
+        return code;
+    }
+    int rc = via_fabric_init(&fabric, options.fabric, &err);
+    if (rc == 0) {
+        rc = via_fabric_load(&fabric, &err);
+    }
+    if (rc == 0) {
+        rc = via_min(find_link(&fabric, &options, &err), 0);
+    }
+    if (rc == 0) {
+        rc = ask_both(&fabric, cmd, &options, &err);
+    }
+    return rc == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
+}
+
+int via_cli_cut(int argc, char **argv)
+{
+    return cut_or_mend(argc, argv, "cut", "Cuts");
+}
+
+int via_cli_mend(int argc, char **argv)
+{
+    return cut_or_mend(argc, argv, "mend", "Mends");
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Ending all daemons of a fabric, whatever state it is in. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/ask.h"
+#include "cli/daemon.h"
+
+#define PATIENCE_NS (2 * VIA_SEC_NS)
+#define ANSWER_MS 500u
+#define TARGETS_MAX (2 * VIA_TOPOLOGY_HOST_MAX)
+
+struct target {
+    unsigned host;
+    pid_t pid;
+    int pidfd; /* -1 once it has ended */
+    bool stray;
+    bool signalled;
+};
+
+struct targets {
+    unsigned count;
+    struct target list[TARGETS_MAX];
+};
+
+static void add_target(struct targets *targets, unsigned host, const struct via_process *process,
+                       bool stray, struct via_daemon_ended *ended)
+{
+    int pidfd = via_process_open(process);
+    if (pidfd < 0) {
+        ended->dead++;
+        return;
+    }
+    ended->strays += stray ? 1 : 0;
+    targets->list[targets->count++] =
+        (struct target){.host = host, .pid = process->pid, .pidfd = pidfd, .stray = stray};
+}
+
+static void find_targets(const struct via_fabric *fabric, struct targets *targets,
+                         struct via_daemon_ended *ended)
+{
+    struct via_fabric_stray strays[VIA_TOPOLOGY_HOST_MAX];
+    for (unsigned i = 0; i < fabric->topology.hosts_count; i++) {
+        add_target(targets, fabric->topology.hosts[i], &fabric->daemons[i], false, ended);
+    }
+    unsigned count = via_fabric_strays(fabric, strays, VIA_ARRAY_COUNT(strays));
+    for (unsigned i = 0; i < count; i++) {
+        add_target(targets, strays[i].host, &strays[i].process, true, ended);
+    }
+}
+
+/* Notes who has ended; returns how many have not. */
+static unsigned look(struct targets *targets, struct via_daemon_ended *ended)
+{
+    unsigned left = 0;
+    for (unsigned i = 0; i < targets->count; i++) {
+        struct target *target = &targets->list[i];
+        struct pollfd pollfd = {.fd = target->pidfd, .events = POLLIN};
+        if (target->pidfd < 0) {
+            continue;
+        }
+        if (poll(&pollfd, 1, 0) == 0) {
+            left++;
+            continue;
+        }
+        /* Of an `up` that failed it is our child; else this says ECHILD. */
+        waitpid(target->pid, NULL, WNOHANG);
+        close(target->pidfd);
+        target->pidfd = -1;
+        ended->asked += target->signalled ? 0 : 1;
+        ended->forced += target->signalled ? 1 : 0;
+    }
+    return left;
+}
+
+static unsigned wait_gone(struct targets *targets, struct via_daemon_ended *ended)
+{
+    uint64_t deadline_ns = via_process_now_ns() + PATIENCE_NS;
+    for (;;) {
+        unsigned left = look(targets, ended);
+        if (left == 0 || via_process_now_ns() >= deadline_ns) {
+            return left;
+        }
+        usleep(2000);
+    }
+}
+
+static void ask_all(const struct via_fabric *fabric, const struct targets *targets)
+{
+    for (unsigned i = 0; i < targets->count; i++) {
+        json_t *answer = NULL;
+        /* One that does not answer gets a signal later. */
+        if (via_ask(fabric, targets->list[i].host, "stop", ANSWER_MS, &answer, NULL) == 0) {
+            json_decref(answer);
+        }
+    }
+}
+
+static int signal_all(struct targets *targets, int number, struct via_error *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < targets->count; i++) {
+        struct target *target = &targets->list[i];
+        if (target->pidfd >= 0 && pidfd_send_signal(target->pidfd, number, NULL, 0) != 0 &&
+            errno != ESRCH) {
+            rc = via_error_set(err, -errno, "host %u: end the daemon (pid %d): %s", target->host,
+                               (int)target->pid, strerror(errno));
+        }
+        target->signalled = target->pidfd >= 0;
+    }
+    return rc;
+}
+
+static int give_up(struct targets *targets, struct via_error *err)
+{
+    for (unsigned i = 0; i < targets->count; i++) {
+        const struct target *target = &targets->list[i];
+        if (target->pidfd >= 0) {
+            via_error_set(err, -EBUSY, "host %u: end the daemon (pid %d): SIGKILL does not end it",
+                          target->host, (int)target->pid);
+            close(target->pidfd);
+        }
+    }
+    return -EBUSY;
+}
+
+int via_daemon_end_all(const struct via_fabric *fabric, struct via_daemon_ended *ret_ended,
+                       struct via_error *err)
+{
+    static const int signals[] = {SIGTERM, SIGKILL};
+    static struct targets targets;
+    int rc = 0;
+    targets.count = 0;
+    memset(ret_ended, 0, sizeof(*ret_ended));
+    find_targets(fabric, &targets, ret_ended);
+    ask_all(fabric, &targets);
+    unsigned left = wait_gone(&targets, ret_ended);
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(signals) && left > 0 && rc == 0; i++) {
+        rc = signal_all(&targets, signals[i], err);
+        left = rc == 0 ? wait_gone(&targets, ret_ended) : left;
+    }
+    if (left > 0 && rc == 0) {
+        rc = give_up(&targets, err);
+    }
+    return rc;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Waiting until a fabric is whole: each link up, each host with a way to all it is connected with.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/ask.h"
+#include "cli/daemon.h"
+
+#define ANSWER_MS 5000u
+#define LOOK_AGAIN_US 5000u
+
+/* Host ids that a topology connects have the same number. */
+struct islands {
+    uint8_t of[VIA_TOPOLOGY_HOST_MAX + 1];
+};
+
+static void find_islands(const struct via_topology *topology, struct islands *islands)
+{
+    for (unsigned id = 0; id <= VIA_TOPOLOGY_HOST_MAX; id++) {
+        islands->of[id] = (uint8_t)id;
+    }
+    for (unsigned i = 0; i < topology->links_count; i++) {
+        uint8_t kept = islands->of[topology->links[i].a];
+        uint8_t gone = islands->of[topology->links[i].b];
+        for (unsigned id = 0; id <= VIA_TOPOLOGY_HOST_MAX; id++) {
+            islands->of[id] = islands->of[id] == gone ? kept : islands->of[id];
+        }
+    }
+}
+
+/* 0; -EAGAIN: not yet; -EPROTO: it will never be. */
+static int check_links(const struct via_topology *topology, unsigned host, const json_t *status,
+                       struct via_error *err)
+{
+    for (unsigned i = 0; i < topology->links_count; i++) {
+        const struct via_topology_link *link = &topology->links[i];
+        if (link->a != host && link->b != host) {
+            continue;
+        }
+        unsigned peer = link->a == host ? link->b : link->a;
+        json_t *entry = via_ask_link(status, peer, link->number);
+        const char *state = entry != NULL ? via_ask_text(entry, "state") : "missing";
+        if (strcmp(state, "up") == 0) {
+            continue;
+        }
+        const char *why = via_ask_text(entry, "error");
+        return via_error_set(err, strncmp(state, "bad", 3) == 0 ? -EPROTO : -EAGAIN,
+                             "host %u: link to host %u: it does not come up, it is '%s'%s%s", host,
+                             peer, state, why[0] != '\0' ? ": " : "", why);
+    }
+    return 0;
+}
+
+static int check_routes(const struct via_topology *topology, const struct islands *islands,
+                        unsigned host, const json_t *status, struct via_error *err)
+{
+    for (unsigned i = 0; i < topology->hosts_count; i++) {
+        unsigned other = topology->hosts[i];
+        if (other != host && islands->of[other] == islands->of[host] &&
+            via_ask_hops(status, other) < 0) {
+            return via_error_set(err, -EAGAIN, "host %u: route to host %u: there is none yet", host,
+                                 other);
+        }
+    }
+    return 0;
+}
+
+static int check_host(const struct via_fabric *fabric, const struct islands *islands, unsigned host,
+                      struct via_error *err)
+{
+    json_t *status = NULL;
+    int rc = via_ask(fabric, host, "status", ANSWER_MS, &status, err);
+    if (rc == 0) {
+        rc = check_links(&fabric->topology, host, status, err);
+    }
+    if (rc == 0) {
+        rc = check_routes(&fabric->topology, islands, host, status, err);
+    }
+    json_decref(status);
+    return rc;
+}
+
+int via_daemon_wait_links(const struct via_fabric *fabric, uint64_t deadline_ns, unsigned *ret_host,
+                          struct via_error *err)
+{
+    const struct via_topology *topology = &fabric->topology;
+    struct islands islands;
+    find_islands(topology, &islands);
+    /* A host that was whole once is not asked again: what it says changes only by a cut. */
+    for (unsigned i = 0; i < topology->hosts_count;) {
+        int rc = check_host(fabric, &islands, topology->hosts[i], err);
+        if (rc == 0) {
+            i++;
+            continue;
+        }
+        if (via_daemon_interrupted) {
+            return via_error_set(err, -EINTR, "interrupted");
+        }
+        *ret_host = topology->hosts[i];
+        if (rc != -EAGAIN) {
+            return rc;
+        }
+        if (via_process_now_ns() >= deadline_ns) {
+            return -ETIMEDOUT;
+        }
+        usleep(LOOK_AGAIN_US);
+    }
+    return 0;
+}

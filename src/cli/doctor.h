@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CLI_DOCTOR_H
+#define VIA_CLI_DOCTOR_H
+
+#include "base/types.h"
+
+enum via_doctor_level {
+    VIA_DOCTOR_OK,
+    VIA_DOCTOR_WARN, /* Viaduct runs, but not as well or not everything of it */
+    VIA_DOCTOR_FAIL, /* Viaduct can not run */
+};
+
+struct via_doctor_finding {
+    enum via_doctor_level level;
+    char text[600]; /* what was found */
+    char mend[300]; /* how it becomes better; "" when it is good */
+};
+
+/* One thing to look at; the finding is empty and ok when check is called. */
+struct via_doctor_check {
+    const char *object;
+    void (*check)(struct via_doctor_finding *finding);
+};
+
+/* What the machine offers (doctor_machine.c), and what is installed (doctor.c). */
+extern const struct via_doctor_check via_doctor_machine_checks[];
+extern const size_t via_doctor_machine_checks_count;
+
+void via_doctor_say(struct via_doctor_finding *finding, enum via_doctor_level level,
+                    const char *format, ...) VIA_PRINTF(3, 4);
+void via_doctor_mend(struct via_doctor_finding *finding, const char *format, ...) VIA_PRINTF(2, 3);
+
+#endif

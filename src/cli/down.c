@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/daemon.h"
+#include "cli/netns.h"
+
+/* An `up` that is at work ends within its own time-out. */
+#define LOCK_MS 12000u
+
+static const char help[] =
+    "usage: viaduct down [--fabric NAME]\n"
+    "\n"
+    "Ends all daemons of a fabric, also of one that crashed, and removes what it left: sockets,\n"
+    "logs, namespaces. Nothing to end is no failure.\n"
+    "\n"
+    "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
+    "  -h, --help       this text\n";
+
+static const struct option long_options[] = {
+    {"fabric", required_argument, NULL, 'f'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+/* Namespaces are found by the fabric's name. Two fabrics may share a name when $VIADUCT_RUNDIR
+ * tells them apart; then only the one whose state says so has them. */
+static int remove_namespaces(const struct via_fabric *fabric, bool known, struct via_error *err)
+{
+    bool may_have = known ? fabric->netns : getenv("VIADUCT_RUNDIR") == NULL;
+    return may_have && geteuid() == 0 ? via_netns_remove(fabric, err) : 0;
+}
+
+static void print_found(const struct via_fabric *fabric, const struct via_daemon_ended *ended,
+                        unsigned files, int spaces)
+{
+    unsigned ran = ended->asked + ended->forced;
+    printf("fabric '%s' is down: %u daemon%s ended", fabric->name, ran, ran == 1 ? "" : "s");
+    if (ended->forced > 0) {
+        printf(" (%u by a signal)", ended->forced);
+    }
+    if (ended->strays > 0) {
+        printf(" (%u unknown to its state)", ended->strays);
+    }
+    if (ended->dead > 0) {
+        printf(", %u had died before", ended->dead);
+    }
+    if (spaces > 0) {
+        printf(", %d namespaces removed", spaces);
+    }
+    if (ran == 0) {
+        printf(", %u file%s removed", files, files == 1 ? "" : "s");
+    }
+    printf("\n");
+}
+
+static int take_down(struct via_fabric *fabric, struct via_error *err)
+{
+    struct via_daemon_ended ended;
+    int rc = via_fabric_load(fabric, err);
+    if (rc == -EBUSY || rc == -EACCES) {
+        return rc;
+    }
+    /* A state that is missing or damaged does not keep us from ending what runs there. */
+    bool known = rc == 0;
+    rc = via_daemon_end_all(fabric, &ended, err);
+    if (rc != 0) {
+        return rc;
+    }
+    int spaces = remove_namespaces(fabric, known, err);
+    if (spaces < 0) {
+        return spaces;
+    }
+    unsigned files = via_fabric_count_files(fabric);
+    rc = via_fabric_remove(fabric, err);
+    if (rc == 0 || rc == -ENOTEMPTY) {
+        print_found(fabric, &ended, files, spaces);
+    }
+    return rc;
+}
+
+static int down(struct via_fabric *fabric, struct via_error *err)
+{
+    struct stat st;
+    if (lstat(fabric->rundir.text, &st) != 0 && errno == ENOENT) {
+        int spaces = remove_namespaces(fabric, false, err);
+        if (spaces > 0) {
+            printf("fabric '%s' is not up; removed %d namespaces it had left\n", fabric->name,
+                   spaces);
+        } else if (spaces == 0) {
+            printf("fabric '%s' is not up: nothing to do\n", fabric->name);
+        }
+        return spaces < 0 ? spaces : 0;
+    }
+    /* Whoever could write there could have us end any process of this user. */
+    int rc = via_rundir_make(fabric->rundir.text, (gid_t)-1, err);
+    if (rc == 0) {
+        rc = via_fabric_lock(fabric, LOCK_MS, err);
+    }
+    if (rc == 0) {
+        rc = take_down(fabric, err);
+    }
+    via_fabric_unlock(fabric);
+    return rc;
+}
+
+int via_cli_down(int argc, char **argv)
+{
+    static struct via_fabric fabric;
+    struct via_error err = {0};
+    const char *name = NULL;
+    int opt;
+    while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+        switch (opt) {
+        case 'f':
+            name = optarg;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return VIA_CLI_OK;
+        default:
+            return via_cli_usage(argv[0], NULL);
+        }
+    }
+    if (optind < argc) {
+        return via_cli_usage(argv[0], "'%s': one argument too many", argv[optind]);
+    }
+    int rc = via_fabric_init(&fabric, name, &err);
+    if (rc == 0) {
+        rc = down(&fabric, &err);
+    }
+    return rc == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CLI_FABRIC_H
+#define VIA_CLI_FABRIC_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "cli/process.h"
+#include "cli/topology.h"
+#include "host/control.h"
+
+/*
+ * What `up` knows of a fabric and the other commands read: <rundir>/fabric.json. The file is there
+ * from before the first daemon starts until everything is cleaned up, so that whatever a crash
+ * leaves can be found.
+ */
+#define VIA_FABRIC_STATE_FILE "fabric.json"
+#define VIA_FABRIC_LOCK_FILE "fabric.lock"
+
+struct via_fabric {
+    char name[VIA_FABRIC_NAME_BYTES_MAX + 1];
+    struct via_rundir_path rundir;
+    bool netns;                                        /* a network namespace for each host */
+    bool direct;                                       /* links are mapped by processes */
+    struct via_topology topology;                      /* channels_count 0: the daemon's default */
+    struct via_process daemons[VIA_TOPOLOGY_HOST_MAX]; /* by index in topology.hosts */
+    int lock_fd;                                       /* -1 = not held */
+};
+
+/* Name and run directory: name NULL = $VIADUCT_FABRIC, else "default". Everything else is zero. */
+int via_fabric_init(struct via_fabric *fabric, const char *name,
+                    struct via_error *err) VIA_MUST_CHECK;
+
+/*
+ * Reads the state. -ENOENT: no fabric there; -EACCES: somebody else's; -EPROTO: the file is
+ * damaged; -EBUSY: the run directory holds a fabric of another name.
+ */
+int via_fabric_load(struct via_fabric *fabric, struct via_error *err) VIA_MUST_CHECK;
+
+/* Writes the state; readers see the old or the new one, whole. */
+int via_fabric_save(const struct via_fabric *fabric, struct via_error *err) VIA_MUST_CHECK;
+
+/*
+ * For `up` and `down`: one of them at a time works on a fabric. The run directory exists. Waits up
+ * to timeout_ms; -EBUSY, or -ENOENT when the directory went away meanwhile.
+ */
+int via_fabric_lock(struct via_fabric *fabric, unsigned timeout_ms,
+                    struct via_error *err) VIA_MUST_CHECK;
+void via_fabric_unlock(struct via_fabric *fabric);
+
+/* Index in topology.hosts and daemons, -1 for no such host. */
+int via_fabric_find(const struct via_fabric *fabric, unsigned host);
+
+/* "127.77.0.ID", or "10.77.0.ID" with namespaces. */
+struct via_fabric_address {
+    char text[16];
+};
+struct via_fabric_address via_fabric_address(const struct via_fabric *fabric, unsigned host);
+
+/*
+ * Daemons that run in this directory without being in the state: of an `up` that was killed before
+ * it wrote them down, or started by hand. Their host locks tell. Returns how many, at most max.
+ */
+struct via_fabric_stray {
+    unsigned host;
+    struct via_process process;
+};
+unsigned via_fabric_strays(const struct via_fabric *fabric, struct via_fabric_stray *ret_strays,
+                           unsigned max);
+
+/* Files of a fabric in the run directory, without the lock. */
+unsigned via_fabric_count_files(const struct via_fabric *fabric);
+
+/* Removes them. */
+int via_fabric_clean(const struct via_fabric *fabric, struct via_error *err) VIA_MUST_CHECK;
+
+/*
+ * Removes them, the lock and the directory, with its parent if that is the default one and empty.
+ * -ENOTEMPTY: there are files of others; the text names one.
+ */
+int via_fabric_remove(struct via_fabric *fabric, struct via_error *err) VIA_MUST_CHECK;
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CLI_FIND_H
+#define VIA_CLI_FIND_H
+
+#include <limits.h>
+
+#include "base/error.h"
+
+/* The parts of Viaduct that this command starts: first those it was built or installed with. */
+struct via_find_path {
+    char text[PATH_MAX];
+};
+
+/* viaductd: beside this program, else in $PATH. -ENOENT. */
+int via_find_daemon(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
+
+/* libviaduct-sockets.so: beside this program, in its ../lib or the library folder it was configured
+ * with. -ENOENT. */
+int via_find_preload(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
+
+/* An executable of $PATH. -ENOENT. */
+int via_find_in_path(const char *name, struct via_find_path *ret_path) VIA_MUST_CHECK;
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+struct command {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+};
+
+/* Weak: a build without the client library has no perf. */
+#pragma weak via_cli_perf
+
+static const struct command commands[] = {
+    {"up", "bring an emulated fabric up on this machine", via_cli_up},
+    {"down", "end a fabric and remove what it left", via_cli_down},
+    {"status", "hosts, links, routes, attached processes", via_cli_status},
+    {"run", "run a program on a host of the fabric", via_cli_run},
+    {"cut", "cut the link between two hosts", via_cli_cut},
+    {"mend", "mend a link that was cut", via_cli_mend},
+    {"perf", "measure pingpong, put, get and barrier", via_cli_perf},
+    {"doctor", "what is wrong with this machine's set-up", via_cli_doctor},
+};
+
+int via_cli_fail(const char *name, const struct via_error *err)
+{
+    fflush(stdout);
+    fprintf(stderr, "%s: %s\n", name, via_error_describe(err));
+    return VIA_CLI_FAILED;
+}
+
+int via_cli_usage(const char *name, const char *format, ...)
+{
+    if (format != NULL) {
+        va_list args;
+        va_start(args, format);
+        fprintf(stderr, "%s: ", name);
+        vfprintf(stderr, format, args);
+        va_end(args);
+        fputc('\n', stderr);
+    }
+    fprintf(stderr, "Try '%s --help'.\n", name);
+    return VIA_CLI_USAGE;
+}
+
+int via_cli_number(const char *text, unsigned min, unsigned max, unsigned *ret_number)
+{
+    char *end;
+    errno = 0;
+    unsigned long number = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || number < min ||
+        number > max) {
+        return -EINVAL;
+    }
+    *ret_number = (unsigned)number;
+    return 0;
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0 && commands[i].run != NULL) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static void print_help(void)
+{
+    printf("usage: viaduct COMMAND [OPTION...]\n"
+           "       viaduct help [COMMAND]\n"
+           "       viaduct --version\n"
+           "\n"
+           "PCIe NTB cluster network, and the same network emulated on one machine.\n"
+           "\n");
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
+        if (commands[i].run != NULL) {
+            printf("  %-8s %s\n", commands[i].name, commands[i].summary);
+        }
+    }
+    printf("\n"
+           "'viaduct COMMAND --help' lists the options of a command, viaduct(1) explains all.\n");
+}
+
+static int run_command(const struct command *command, int argc, char **argv)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "viaduct %s", command->name);
+    argv[0] = name;
+    int code = command->run(argc, argv);
+    /* A full disk under our output is a failure like any other. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == VIA_CLI_OK) {
+        fprintf(stderr, "%s: standard output: write: %s\n", name, strerror(errno));
+        code = VIA_CLI_FAILED;
+    }
+    return code;
+}
+
+static int help(int argc, char **argv)
+{
+    if (argc < 2 || argv[1][0] == '-') {
+        print_help();
+        return VIA_CLI_OK;
+    }
+    const struct command *command = find_command(argv[1]);
+    if (command == NULL) {
+        return via_cli_usage("viaduct", "'%s': unknown command", argv[1]);
+    }
+    char *words[] = {argv[1], (char *)"--help", NULL};
+    return run_command(command, 2, words);
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : NULL;
+    if (word == NULL) {
+        return via_cli_usage("viaduct", "no command");
+    }
+    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        return help(argc - 1, argv + 1);
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("viaduct %s\n", VIADUCT_VERSION);
+        return VIA_CLI_OK;
+    }
+    const struct command *command = find_command(word);
+    if (command == NULL) {
+        return via_cli_usage("viaduct", "'%s': unknown %s", word,
+                             word[0] == '-' ? "option" : "command");
+    }
+    return run_command(command, argc - 1, argv + 1);
+}

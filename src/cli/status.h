@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CLI_STATUS_H
+#define VIA_CLI_STATUS_H
+
+#include "cli/ask.h"
+
+/* What `status` has found out, and the two ways of showing it. */
+
+struct via_status_host {
+    unsigned host;
+    const char *state; /* "up", "down", "silent": it runs, but does not answer */
+    pid_t pid;         /* 0 = not known */
+    json_t *before;    /* answers to "status" some time apart; NULL = none */
+    json_t *after;
+};
+
+/* One direction of a link. */
+struct via_status_flow {
+    uint64_t bytes;
+    uint64_t frames;
+    double bytes_per_second;
+};
+
+struct via_status_link {
+    struct via_topology_link link;
+    const char *state; /* as the worse end sees it; "down" when a host of it is */
+    bool cut;
+    uint64_t errors;
+    struct via_status_flow ab;
+    struct via_status_flow ba;
+};
+
+struct via_status {
+    struct via_fabric fabric;
+    struct via_status_host hosts[VIA_TOPOLOGY_HOST_MAX];
+    struct via_status_link links[VIA_TOPOLOGY_LINKS_MAX];
+};
+
+/* The whole of it as docs/man/viaduct-status.1 has it; NULL when memory is out. */
+json_t *via_status_json(const struct via_status *status);
+
+/* Tables on standard output. */
+void via_status_print(const struct via_status *status);
+
+#endif

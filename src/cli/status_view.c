@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/status.h"
+
+/* Wider fabrics do not fit a terminal as a matrix. */
+#define MATRIX_HOSTS_MAX 20u
+
+/* --- JSON ----------------------------------------------------------------------------------------
+ */
+
+static json_t *number_or_null(int value)
+{
+    return value >= 0 ? json_integer(value) : json_null();
+}
+
+static json_t *routes_of(const struct via_status *status, const struct via_status_host *host)
+{
+    const struct via_topology *topology = &status->fabric.topology;
+    json_t *routes = json_array();
+    for (unsigned i = 0; i < topology->hosts_count && host->after != NULL; i++) {
+        unsigned other = topology->hosts[i];
+        if (other != host->host) {
+            json_array_append_new(routes,
+                                  json_pack("{s:i, s:o, s:o}", "host", (int)other, "hops",
+                                            number_or_null(via_ask_hops(host->after, other)), "via",
+                                            number_or_null(via_ask_via(host->after, other))));
+        }
+    }
+    return routes;
+}
+
+/* A part of the answer as it is, or an empty one. */
+static json_t *part_of(const struct via_status_host *host, const char *key, bool array)
+{
+    json_t *part = json_object_get(host->after, key);
+    if (array ? json_is_array(part) : json_is_object(part)) {
+        return json_incref(part);
+    }
+    return array ? json_array() : json_object();
+}
+
+static json_t *host_json(const struct via_status *status, const struct via_status_host *host)
+{
+    return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:i, s:o, s:o, s:o}", "host", (int)host->host,
+                     "state", host->state, "pid", (int)host->pid, "address",
+                     via_fabric_address(&status->fabric, host->host).text, "session",
+                     (json_int_t)via_ask_u64(host->after, "session"), "uptime_ns",
+                     (json_int_t)via_ask_u64(host->after, "uptime_ns"), "channels",
+                     (int)via_ask_u64(host->after, "channels"), "routes", routes_of(status, host),
+                     "processes", part_of(host, "processes", true), "counters",
+                     part_of(host, "counters", false));
+}
+
+static json_t *link_json(const struct via_status_link *link)
+{
+    return json_pack("{s:i, s:i, s:i, s:s, s:b, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "a",
+                     (int)link->link.a, "b", (int)link->link.b, "n", (int)link->link.number,
+                     "state", link->state, "cut", (int)link->cut, "bytes_per_second_ab",
+                     link->ab.bytes_per_second, "bytes_per_second_ba", link->ba.bytes_per_second,
+                     "bytes_ab", (json_int_t)link->ab.bytes, "bytes_ba", (json_int_t)link->ba.bytes,
+                     "frames_ab", (json_int_t)link->ab.frames, "frames_ba",
+                     (json_int_t)link->ba.frames, "errors", (json_int_t)link->errors);
+}
+
+json_t *via_status_json(const struct via_status *status)
+{
+    const struct via_fabric *fabric = &status->fabric;
+    json_t *hosts = json_array();
+    json_t *links = json_array();
+    for (unsigned i = 0; i < fabric->topology.hosts_count; i++) {
+        json_array_append_new(hosts, host_json(status, &status->hosts[i]));
+    }
+    for (unsigned i = 0; i < fabric->topology.links_count; i++) {
+        json_array_append_new(links, link_json(&status->links[i]));
+    }
+    return json_pack("{s:s, s:s, s:b, s:o, s:o}", "fabric", fabric->name, "rundir",
+                     fabric->rundir.text, "netns", (int)fabric->netns, "hosts", hosts, "links",
+                     links);
+}
+
+/* --- tables --------------------------------------------------------------------------------------
+ */
+
+struct scaled {
+    char text[16];
+};
+
+/* "1.24 GB": three figures that matter. */
+static struct scaled scale(double value, const char *unit)
+{
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+    struct scaled scaled;
+    size_t i = 0;
+    while (value >= 999.5 && i + 1 < VIA_ARRAY_COUNT(prefixes)) {
+        value /= 1000;
+        i++;
+    }
+    int decimals = i == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    snprintf(scaled.text, sizeof(scaled.text), "%.*f %s%s", decimals, value, prefixes[i], unit);
+    return scaled;
+}
+
+static void print_processes(const struct via_status_host *host)
+{
+    json_t *entry;
+    size_t i;
+    json_array_foreach(json_object_get(host->after, "processes"), i, entry)
+    {
+        printf("%s%s(%llu)", i == 0 ? "" : " ", via_ask_text(entry, "comm"),
+               (unsigned long long)via_ask_u64(entry, "pid"));
+    }
+    printf("\n");
+}
+
+static void print_hosts(const struct via_status *status)
+{
+    printf("host  state   pid      address       processes\n");
+    for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
+        const struct via_status_host *host = &status->hosts[i];
+        char pid[16] = "-";
+        if (strcmp(host->state, "down") != 0) {
+            snprintf(pid, sizeof(pid), "%d", (int)host->pid);
+        }
+        printf("%4u  %-6s  %-7s  %-12s  ", host->host, host->state, pid,
+               via_fabric_address(&status->fabric, host->host).text);
+        print_processes(host);
+    }
+}
+
+static void print_link(const struct via_status_link *link)
+{
+    char name[16];
+    char state[32];
+    if (link->link.number == 0) {
+        snprintf(name, sizeof(name), "%u-%u", link->link.a, link->link.b);
+    } else {
+        snprintf(name, sizeof(name), "%u-%u/%u", link->link.a, link->link.b, link->link.number);
+    }
+    snprintf(state, sizeof(state), "%s", link->cut ? "cut" : link->state);
+    printf("%-9s  %-12s  %10s  %10s  %9s  %9s  %6llu\n", name, state,
+           scale(link->ab.bytes_per_second, "B/s").text,
+           scale(link->ba.bytes_per_second, "B/s").text, scale((double)link->ab.bytes, "B").text,
+           scale((double)link->ba.bytes, "B").text, (unsigned long long)link->errors);
+}
+
+static void print_links(const struct via_status *status)
+{
+    if (status->fabric.topology.links_count > 0) {
+        printf("\nlink a-b   state              a->b        b->a   a->b sum   b->a sum  errors\n");
+    }
+    for (unsigned i = 0; i < status->fabric.topology.links_count; i++) {
+        print_link(&status->links[i]);
+    }
+}
+
+static void print_hops_row(const struct via_status *status, const struct via_status_host *host)
+{
+    printf("%9u", host->host);
+    for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
+        unsigned other = status->fabric.topology.hosts[i];
+        int hops = via_ask_hops(host->after, other);
+        if (other == host->host || hops < 0) {
+            printf("%4s", other == host->host ? "." : "-");
+        } else {
+            printf("%4d", hops);
+        }
+    }
+    printf("\n");
+}
+
+static void print_routes(const struct via_status *status)
+{
+    unsigned count = status->fabric.topology.hosts_count;
+    if (count > MATRIX_HOSTS_MAX) {
+        for (unsigned i = 0; i < count; i++) {
+            unsigned reached = 0;
+            for (unsigned k = 0; k < count; k++) {
+                reached += k != i && via_ask_hops(status->hosts[i].after,
+                                                  status->fabric.topology.hosts[k]) >= 0;
+            }
+            printf("%shost %u reaches %u of %u hosts\n", i == 0 ? "\n" : "", status->hosts[i].host,
+                   reached, count - 1);
+        }
+        return;
+    }
+    printf("\nhops from");
+    for (unsigned i = 0; i < count; i++) {
+        printf("%4u", status->fabric.topology.hosts[i]);
+    }
+    printf("\n");
+    for (unsigned i = 0; i < count; i++) {
+        print_hops_row(status, &status->hosts[i]);
+    }
+}
+
+void via_status_print(const struct via_status *status)
+{
+    printf("fabric '%s' in %s\n\n", status->fabric.name, status->fabric.rundir.text);
+    print_hosts(status);
+    print_links(status);
+    if (status->fabric.topology.hosts_count > 1) {
+        print_routes(status);
+    }
+}

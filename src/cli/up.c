@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/daemon.h"
+#include "cli/find.h"
+#include "cli/netns.h"
+
+#define READY_NS (10 * VIA_SEC_NS)
+#define LOCK_MS 500u
+
+static const char help[] =
+    "usage: viaduct up --ring N | --chain N | --star N | --mesh N | FILE  [OPTION...]\n"
+    "\n"
+    "Brings an emulated fabric up on this machine: one viaductd for each host, in the background.\n"
+    "Host i answers on 127.77.0.i.\n"
+    "\n"
+    "  --ring N         hosts 1 to N, each linked with the next, and N with 1\n"
+    "  --chain N        the same without the last link\n"
+    "  --star N         host 1 linked with each other\n"
+    "  --mesh N         each host linked with each\n"
+    "  FILE             hosts and links as a file says: viaduct-topology(5)\n"
+    "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
+    "  --channels K     data channels of each link, 1 to 14\n"
+    "  --netns          a network namespace for each host, 10.77.0.i there (root)\n"
+    "  --no-direct      processes may not map a neighbour's memory: all goes by frames\n"
+    "  -h, --help       this text\n";
+
+struct options {
+    const char *fabric;
+    const char *file;
+    int shape; /* enum via_topology_shape, -1 = FILE */
+    unsigned count;
+    unsigned channels;
+    bool netns;
+    bool direct;
+};
+
+enum {
+    OPT_RING = 256,
+    OPT_CHAIN,
+    OPT_STAR,
+    OPT_MESH,
+    OPT_FABRIC,
+    OPT_CHANNELS,
+    OPT_NETNS,
+    OPT_NO_DIRECT
+};
+
+static const struct option long_options[] = {
+    {"ring", required_argument, NULL, OPT_RING},
+    {"chain", required_argument, NULL, OPT_CHAIN},
+    {"star", required_argument, NULL, OPT_STAR},
+    {"mesh", required_argument, NULL, OPT_MESH},
+    {"fabric", required_argument, NULL, OPT_FABRIC},
+    {"channels", required_argument, NULL, OPT_CHANNELS},
+    {"netns", no_argument, NULL, OPT_NETNS},
+    {"no-direct", no_argument, NULL, OPT_NO_DIRECT},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+/* --- the command line ----------------------------------------------------------------------------
+ */
+
+static int take_shape(const char *name, struct options *options, int opt)
+{
+    static const enum via_topology_shape shapes[] = {VIA_TOPOLOGY_RING, VIA_TOPOLOGY_CHAIN,
+                                                     VIA_TOPOLOGY_STAR, VIA_TOPOLOGY_MESH};
+    const char *word = long_options[opt - OPT_RING].name;
+    if (options->shape >= 0) {
+        return via_cli_usage(name, "--%s: one shape only", word);
+    }
+    /* More than there are ids is an error of the topology, not of the command line. */
+    if (via_cli_number(optarg, 1, 1000000, &options->count) != 0) {
+        return via_cli_usage(name, "--%s: '%s': not a number of hosts", word, optarg);
+    }
+    options->shape = (int)shapes[opt - OPT_RING];
+    return VIA_CLI_OK;
+}
+
+/* -1 = go on, else the exit code. */
+static int take_options(int argc, char **argv, struct options *options)
+{
+    int opt;
+    int code = VIA_CLI_OK;
+    while (code == VIA_CLI_OK && (opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+        switch (opt) {
+        case OPT_RING:
+        case OPT_CHAIN:
+        case OPT_STAR:
+        case OPT_MESH:
+            code = take_shape(argv[0], options, opt);
+            break;
+        case OPT_FABRIC:
+            options->fabric = optarg;
+            break;
+        case OPT_CHANNELS:
+            if (via_cli_number(optarg, 1, VIA_TOPOLOGY_CHANNELS_MAX, &options->channels) != 0) {
+                code = via_cli_usage(argv[0], "--channels: '%s': a number from 1 to %u", optarg,
+                                     VIA_TOPOLOGY_CHANNELS_MAX);
+            }
+            break;
+        case OPT_NETNS:
+            options->netns = true;
+            break;
+        case OPT_NO_DIRECT:
+            options->direct = false;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return VIA_CLI_OK;
+        default:
+            return via_cli_usage(argv[0], NULL);
+        }
+    }
+    if (code == VIA_CLI_OK && optind < argc && options->shape < 0) {
+        options->file = argv[optind++];
+    }
+    if (code == VIA_CLI_OK && optind < argc) {
+        code = via_cli_usage(argv[0], "'%s': one argument too many", argv[optind]);
+    }
+    if (code == VIA_CLI_OK && options->shape < 0 && options->file == NULL) {
+        code = via_cli_usage(argv[0], "which topology? --ring N, --chain N, --star N, --mesh N or "
+                                      "a FILE");
+    }
+    return code == VIA_CLI_OK ? -1 : code;
+}
+
+static int make_topology(const struct options *options, struct via_fabric *fabric,
+                         struct via_error *err)
+{
+    int rc;
+    if (options->file != NULL) {
+        rc = via_topology_load(options->file, &fabric->topology, err);
+    } else {
+        static const char *const words[] = {
+            [VIA_TOPOLOGY_RING] = "ring",
+            [VIA_TOPOLOGY_CHAIN] = "chain",
+            [VIA_TOPOLOGY_STAR] = "star",
+            [VIA_TOPOLOGY_MESH] = "mesh",
+        };
+        rc = via_topology_make((enum via_topology_shape)options->shape, options->count,
+                               &fabric->topology, err);
+        if (rc != 0) {
+            via_error_prefix(err, "--%s %u: ", words[options->shape], options->count);
+        }
+    }
+    if (rc == 0 && options->channels != 0) {
+        fabric->topology.channels_count = options->channels;
+    }
+    return rc;
+}
+
+/* --- the run directory ---------------------------------------------------------------------------
+ */
+
+/* Makes and locks it; another `down` may remove it in between. */
+static int enter_rundir(struct via_fabric *fabric, struct via_error *err)
+{
+    int rc = -ENOENT;
+    for (unsigned i = 0; i < 5 && rc == -ENOENT; i++) {
+        rc = via_rundir_make(fabric->rundir.text, (gid_t)-1, err);
+        if (rc == 0) {
+            rc = via_fabric_lock(fabric, LOCK_MS, err);
+        }
+    }
+    return rc;
+}
+
+static unsigned count_alive(const struct via_fabric *fabric)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < fabric->topology.hosts_count; i++) {
+        count += via_process_is_alive(&fabric->daemons[i]) ? 1 : 0;
+    }
+    return count;
+}
+
+/* Refuses a fabric that runs, cleans up after one that crashed. */
+static int clear_way(const struct via_fabric *fabric, const char *name, struct via_error *err)
+{
+    static struct via_fabric old;
+    struct via_fabric_stray stray;
+    old = *fabric;
+    int rc = via_fabric_load(&old, err);
+    if (rc == -EBUSY) {
+        return rc;
+    }
+    unsigned alive = rc == 0 ? count_alive(&old) : 0;
+    unsigned strays = via_fabric_strays(&old, &stray, 1);
+    if (alive + strays > 0) {
+        return via_error_set(err, -EEXIST,
+                             "fabric '%s': it is up already in %s (%u of %u hosts run); 'viaduct "
+                             "down' first, or another --fabric NAME",
+                             fabric->name, fabric->rundir.text, alive + strays,
+                             via_max(old.topology.hosts_count, alive + strays));
+    }
+    unsigned files = via_fabric_count_files(fabric);
+    int spaces = rc == 0 && old.netns && geteuid() == 0 ? via_netns_remove(fabric, err) : 0;
+    if (spaces < 0) {
+        return spaces;
+    }
+    if (files > 0) {
+        fprintf(stderr,
+                "%s: fabric '%s': cleaned up after a crash: %u dead host%s, %u file%s, %d "
+                "namespace%s\n",
+                name, fabric->name, old.topology.hosts_count,
+                old.topology.hosts_count == 1 ? "" : "s", files, files == 1 ? "" : "s", spaces,
+                spaces == 1 ? "" : "s");
+        return via_fabric_clean(fabric, err);
+    }
+    return 0;
+}
+
+/* --- up ------------------------------------------------------------------------------------------
+ */
+
+static void interrupt(int number)
+{
+    (void)number;
+    via_daemon_interrupted = 1;
+}
+
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGHUP, SIGINT, SIGTERM};
+    struct sigaction action = {.sa_handler = interrupt};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(signals); i++) {
+        sigaction(signals[i], &action, NULL);
+    }
+    /* A reader of our output that goes away must not leave half a fabric. */
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Everything that is undone by take_down. */
+static int bring_up(struct via_fabric *fabric, unsigned *ret_host, struct via_error *err)
+{
+    struct via_find_path program;
+    uint64_t deadline_ns = via_process_now_ns() + READY_NS;
+    int rc = via_find_daemon(&program, err);
+    if (rc == 0) {
+        rc = via_fabric_save(fabric, err);
+    }
+    if (rc == 0 && fabric->netns) {
+        rc = via_netns_make(fabric, err);
+        /* They are of another fabric, so they stay. */
+        fabric->netns = rc != -EEXIST;
+    }
+    if (rc == 0) {
+        rc = via_daemon_start_all(fabric, program.text, deadline_ns, ret_host, err);
+    }
+    if (rc == 0) {
+        rc = via_fabric_save(fabric, err);
+    }
+    if (rc == 0) {
+        rc = via_daemon_wait_links(fabric, deadline_ns, ret_host, err);
+    }
+    return rc;
+}
+
+static void take_down(struct via_fabric *fabric, const char *name)
+{
+    struct via_daemon_ended ended;
+    struct via_error err = {0};
+    if (via_daemon_end_all(fabric, &ended, &err) != 0 ||
+        (fabric->netns && geteuid() == 0 && via_netns_remove(fabric, &err) < 0) ||
+        via_fabric_remove(fabric, &err) != 0) {
+        via_cli_fail(name, &err);
+    }
+}
+
+/* Ascending; with two cables a neighbour is there twice. */
+static void print_neighbours(const struct via_topology *topology, unsigned host)
+{
+    unsigned shown = 0;
+    for (unsigned peer = VIA_TOPOLOGY_HOST_MIN; peer <= VIA_TOPOLOGY_HOST_MAX; peer++) {
+        for (unsigned i = 0; i < topology->links_count; i++) {
+            const struct via_topology_link *link = &topology->links[i];
+            if (link->a == via_min(host, peer) && link->b == via_max(host, peer)) {
+                printf("%s%u", shown++ == 0 ? "  linked with " : ", ", peer);
+            }
+        }
+    }
+}
+
+static void print_summary(const struct via_fabric *fabric)
+{
+    const struct via_topology *topology = &fabric->topology;
+    printf("fabric '%s' is up: %u host%s, %u link%s\n", fabric->name, topology->hosts_count,
+           topology->hosts_count == 1 ? "" : "s", topology->links_count,
+           topology->links_count == 1 ? "" : "s");
+    for (unsigned i = 0; i < topology->hosts_count; i++) {
+        unsigned host = topology->hosts[i];
+        printf("  host %-3u  %-12s", host, via_fabric_address(fabric, host).text);
+        print_neighbours(topology, host);
+        printf("\n");
+    }
+}
+
+static int up(struct via_fabric *fabric, const char *name)
+{
+    struct via_error err = {0};
+    unsigned host = 0;
+    int rc = enter_rundir(fabric, &err);
+    if (rc == 0) {
+        rc = clear_way(fabric, name, &err);
+    }
+    if (rc != 0) {
+        via_fabric_unlock(fabric);
+        return via_cli_fail(name, &err);
+    }
+    rc = bring_up(fabric, &host, &err);
+    if (rc != 0) {
+        via_cli_fail(name, &err);
+        if (host != 0) {
+            via_daemon_print_log(fabric, host, stderr);
+        }
+        take_down(fabric, name);
+    } else {
+        print_summary(fabric);
+    }
+    via_fabric_unlock(fabric);
+    return rc == 0 ? VIA_CLI_OK : VIA_CLI_FAILED;
+}
+
+int via_cli_up(int argc, char **argv)
+{
+    static struct via_fabric fabric;
+    struct options options = {.shape = -1, .direct = true};
+    struct via_error err = {0};
+    int code = take_options(argc, argv, &options);
+    if (code >= 0) {
+        return code;
+    }
+    int rc = via_fabric_init(&fabric, options.fabric, &err);
+    if (rc == 0) {
+        rc = make_topology(&options, &fabric, &err);
+    }
+    if (rc != 0) {
+        return via_cli_fail(argv[0], &err);
+    }
+    fabric.netns = options.netns;
+    fabric.direct = options.direct;
+    catch_signals();
+    return up(&fabric, argv[0]);
+}
