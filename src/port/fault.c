@@ -68,7 +68,7 @@ static bool take_flag(bool *flag)
     return was;
 }
 
-/* --- what is under way ------------------------------------------------------------------------ */
+/* --- what is under way --- */
 
 static void arrive(struct fault_port *fault, const struct held *held)
 {
@@ -135,7 +135,7 @@ static void hold(struct fault_port *fault, uint64_t off, const void *src, uint64
     fault->held[fault->held_count++] = held;
 }
 
-/* --- the link --------------------------------------------------------------------------------- */
+/* --- the link --- */
 
 static void go_down(struct fault_port *fault)
 {
@@ -210,7 +210,7 @@ static bool is_up(struct fault_port *fault)
     return !fault->down && fault->inner->ops->link_is_up(fault->inner);
 }
 
-/* --- operations ------------------------------------------------------------------------------- */
+/* --- operations --- */
 
 /* How much of a torn put arrives: less than all of it, and no part of what is stored whole. */
 static size_t torn_bytes(struct fault_port *fault, uint64_t off, size_t len)
@@ -416,7 +416,7 @@ static const struct via_port_ops fault_ops = {
     .close = fault_close,
 };
 
-/* --- the control thread ----------------------------------------------------------------------- */
+/* --- the control thread --- */
 
 int via_fault_port_open(struct via_port *inner, const struct via_fault_plan *plan,
                         struct via_port **ret_port)

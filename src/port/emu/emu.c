@@ -32,7 +32,7 @@ void via_emu_bell_wake(struct via_emu_bell *bell)
     }
 }
 
-/* --- operations of core/port.h ---------------------------------------------------------------- */
+/* --- operations of core/port.h --- */
 
 static void store_word(unsigned char *to, const void *from)
 {
@@ -174,7 +174,7 @@ static void emu_scratchpad_write(struct via_port *port, unsigned index, uint32_t
     }
 }
 
-/* --- open and close --------------------------------------------------------------------------- */
+/* --- open and close --- */
 
 static void emu_close(struct via_port *port)
 {

@@ -30,7 +30,7 @@ static void set_error(struct via_emu_port *emu, const char *format, ...)
     va_end(args);
 }
 
-/* --- up and down ------------------------------------------------------------------------------ */
+/* --- up and down --- */
 
 static void link_up(struct via_emu_port *emu)
 {
@@ -104,7 +104,7 @@ static void follow_link(struct via_emu_port *emu)
     }
 }
 
-/* --- connect and hang up ---------------------------------------------------------------------- */
+/* --- connect and hang up --- */
 
 static void close_fd(int *fd)
 {
@@ -232,7 +232,7 @@ static void connect_again(struct via_emu_port *emu, uint64_t now_ns)
     retry_later(emu, now_ns);
 }
 
-/* --- messages --------------------------------------------------------------------------------- */
+/* --- messages --- */
 
 /* What the other end's hello must be. All its words are copies. */
 static int check_hello(struct via_emu_port *emu, const struct via_emu_cable_message *message,
@@ -383,7 +383,7 @@ static void receive_all(struct via_emu_port *emu, uint64_t now_ns)
     }
 }
 
-/* --- what the control thread calls ------------------------------------------------------------ */
+/* --- what the control thread calls --- */
 
 static void time_out(struct via_emu_port *emu, uint64_t now_ns)
 {

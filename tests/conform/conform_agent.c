@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "conform_agent.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/types.h"
+
+static uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * VIA_SEC_NS + (uint64_t)time.tv_nsec;
+}
+
+/* --- where the end lives --- */
+
+static void caps(struct conform_end *end, struct conform_call *call)
+{
+    struct conform_caps caps = {
+        .caps = end->port->caps,
+        .side = end->port->side,
+        .inbox_address = (uintptr_t)end->port->inbox,
+        .has_window = end->port->window != NULL,
+        .has_bell = end->bell != NULL,
+    };
+    memcpy(call->data, &caps, sizeof(caps));
+}
+
+static void put_any(struct via_port *port, struct conform_call *call)
+{
+    unsigned char *source = calloc(1, call->count + 1);
+    memset(source, (int)call->value, call->count);
+    port->ops->put(port, call->off, source, call->bytes);
+    free(source);
+}
+
+static void window(struct via_port *port, struct conform_call *call)
+{
+    call->count = port->window == NULL;
+    if (port->window == NULL) {
+        return;
+    }
+    _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(port->window + call->off);
+    if (call->verb == CONFORM_WINDOW_STORE) {
+        atomic_store_explicit(word, call->value, memory_order_release);
+    } else {
+        call->result = (int64_t)atomic_load_explicit(word, memory_order_acquire);
+    }
+}
+
+static void inbox(struct via_port *port, struct conform_call *call)
+{
+    if (call->verb == CONFORM_INBOX_FILL) {
+        memset(port->inbox + call->off, (int)call->value, call->bytes);
+        return;
+    }
+    /* What the other end put before it said so is there: the suite has heard from it since. */
+    atomic_thread_fence(memory_order_acquire);
+    memcpy(call->data, port->inbox + call->off, call->bytes);
+}
+
+static void worker_call(struct conform_agent *agent, struct conform_end *end,
+                        struct conform_call *call)
+{
+    struct conform_worker *worker = &agent->workers[call->worker % CONFORM_WORKERS];
+    struct conform_report report;
+    switch (call->verb) {
+    case CONFORM_START:
+        conform_worker_start(worker, end, agent->place != CONFORM_INLINE,
+                             (enum conform_work)call->value, call->off, call->count);
+        return;
+    case CONFORM_STOP:
+        conform_worker_stop(worker);
+        break;
+    default:
+        break;
+    }
+    conform_worker_look(worker, &report);
+    memcpy(call->data, &report, sizeof(report));
+}
+
+static void execute(struct conform_agent *agent, struct conform_end *end, struct conform_call *call)
+{
+    struct via_port *port = end->port;
+    const struct via_port_ops *ops = port->ops;
+    uint64_t cookie = 0;
+    int status = 0;
+
+    call->result = 0;
+    switch ((enum conform_verb)call->verb) {
+    case CONFORM_PUT:
+        ops->put(port, call->off, call->data, call->bytes);
+        memset(call->data, 0xee, sizeof(call->data)); /* src is the caller's again */
+        break;
+    case CONFORM_PUT_ANY:
+        put_any(port, call);
+        break;
+    case CONFORM_WINDOW_STORE:
+    case CONFORM_WINDOW_LOAD:
+        window(port, call);
+        break;
+    case CONFORM_FLUSH:
+        ops->flush(port);
+        break;
+    case CONFORM_READ_BACK:
+        call->result = ops->read_back(port);
+        break;
+    case CONFORM_RING:
+        call->result = ops->ring(port, (unsigned)call->value);
+        break;
+    case CONFORM_EVENTS:
+        call->result = (int64_t)ops->events(port, call->value);
+        break;
+    case CONFORM_LINK_IS_UP:
+        call->result = ops->link_is_up(port);
+        break;
+    case CONFORM_SCRATCHPAD_READ:
+        call->result = ops->scratchpad_read(port, (unsigned)call->value);
+        break;
+    case CONFORM_SCRATCHPAD_WRITE:
+        ops->scratchpad_write(port, (unsigned)call->value, (uint32_t)call->count);
+        break;
+    case CONFORM_INBOX_READ:
+    case CONFORM_INBOX_FILL:
+        inbox(port, call);
+        break;
+    case CONFORM_CAPS:
+        caps(end, call);
+        break;
+    case CONFORM_DMA:
+        call->result = ops->dma ? ops->dma(port, 0, call->data, 64, 1) : -ENOTSUP;
+        break;
+    case CONFORM_DMA_TAKE:
+        call->result = ops->dma_take ? ops->dma_take(port, &cookie, &status, 1) : 0;
+        break;
+    case CONFORM_PUTS_OUT_OF_BOUNDS:
+        call->result = (int64_t)end->kind->puts_out_of_bounds(end);
+        break;
+    case CONFORM_BELL_COUNT:
+        call->result = end->bell ? atomic_load(&end->bell[call->value].count) : 0;
+        break;
+    case CONFORM_CUT:
+        end->kind->cut(end, call->value != 0);
+        break;
+    case CONFORM_START:
+    case CONFORM_LOOK:
+    case CONFORM_STOP:
+        worker_call(agent, end, call);
+        break;
+    case CONFORM_QUIT:
+        break;
+    }
+}
+
+static void stop_workers(struct conform_agent *agent)
+{
+    for (unsigned i = 0; i < CONFORM_WORKERS; i++) {
+        conform_worker_stop(&agent->workers[i]);
+    }
+}
+
+static void serve(struct conform_agent *agent, struct conform_end *end)
+{
+    struct pollfd fds[2] = {{.fd = agent->agent_socket, .events = POLLIN},
+                            {.fd = end->kind->fd(end), .events = POLLIN}};
+    struct conform_call call;
+
+    for (bool quit = false; !quit;) {
+        uint64_t deadline_ns;
+        end->kind->service(end, now(), &deadline_ns);
+        uint64_t time_ns = now();
+        uint64_t wait_ns = deadline_ns > time_ns ? deadline_ns - time_ns : 0;
+        int wait_ms = (int)via_min(wait_ns / VIA_MSEC_NS + (wait_ns != 0), UINT64_C(1000));
+        if (poll(fds, 2, wait_ms) <= 0 || fds[0].revents == 0) {
+            continue;
+        }
+        if (recv(agent->agent_socket, &call, sizeof(call), 0) != (ssize_t)sizeof(call)) {
+            break; /* the suite is gone */
+        }
+        quit = call.verb == CONFORM_QUIT;
+        execute(agent, end, &call);
+        if (!quit) {
+            /* A cut and the like have followed when the suite goes on. */
+            end->kind->service(end, now(), &deadline_ns);
+            (void)!send(agent->agent_socket, &call, sizeof(call), MSG_NOSIGNAL);
+        }
+    }
+    stop_workers(agent);
+}
+
+/* Reports through the socket whether the end could be opened, then serves it. */
+static void *live(void *arg)
+{
+    struct conform_agent *agent = arg;
+    struct conform_end end = {.kind = agent->kind, .side = agent->side};
+    struct conform_call hello = {.result = agent->kind->open(&end, agent->directory)};
+    (void)!send(agent->agent_socket, &hello, sizeof(hello), MSG_NOSIGNAL);
+    if (hello.result == 0) {
+        serve(agent, &end);
+        agent->kind->close(&end);
+    }
+    return NULL;
+}
+
+/* --- the suite's side --- */
+
+static int start_process(struct conform_agent *agent)
+{
+    fflush(NULL);
+    agent->pid = fork();
+    if (agent->pid < 0) {
+        return -errno;
+    }
+    if (agent->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(agent->socket);
+        live(agent);
+        _exit(0);
+    }
+    close(agent->agent_socket);
+    agent->agent_socket = -1;
+    return 0;
+}
+
+int conform_agent_start(struct conform_agent *agent, const struct conform_kind *kind,
+                        enum conform_place place, unsigned side, const char *directory,
+                        struct conform_end *end)
+{
+    memset(agent, 0, sizeof(*agent));
+    agent->kind = kind;
+    agent->place = place;
+    agent->side = side;
+    snprintf(agent->directory, sizeof(agent->directory), "%s", directory);
+    if (place == CONFORM_INLINE) {
+        agent->end = end;
+        *end = (struct conform_end){.kind = kind, .side = side};
+        int rc = kind->open(end, directory);
+        agent->alive = rc == 0;
+        return rc;
+    }
+    int sockets[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
+        return -errno;
+    }
+    agent->socket = sockets[0];
+    agent->agent_socket = sockets[1];
+    int rc = place == CONFORM_PROCESSES ? start_process(agent)
+                                        : -pthread_create(&agent->thread, NULL, live, agent);
+    if (rc != 0) {
+        return rc;
+    }
+    agent->alive = true;
+    struct conform_call hello;
+    if (recv(agent->socket, &hello, sizeof(hello), 0) != (ssize_t)sizeof(hello)) {
+        return -EPIPE;
+    }
+    return (int)hello.result;
+}
+
+int conform_agent_call(struct conform_agent *agent, struct conform_call *call)
+{
+    if (agent->place == CONFORM_INLINE) {
+        execute(agent, agent->end, call);
+        return 0;
+    }
+    if (send(agent->socket, call, sizeof(*call), MSG_NOSIGNAL) != (ssize_t)sizeof(*call) ||
+        recv(agent->socket, call, sizeof(*call), 0) != (ssize_t)sizeof(*call)) {
+        return -EPIPE;
+    }
+    return 0;
+}
+
+int conform_agent_quit(struct conform_agent *agent)
+{
+    if (!agent->alive) {
+        return 0;
+    }
+    agent->alive = false;
+    struct conform_call quit = {.verb = CONFORM_QUIT};
+    int status = 0;
+    switch (agent->place) {
+    case CONFORM_INLINE:
+        stop_workers(agent);
+        agent->kind->close(agent->end);
+        return 0;
+    case CONFORM_THREADS:
+        (void)!send(agent->socket, &quit, sizeof(quit), MSG_NOSIGNAL);
+        pthread_join(agent->thread, NULL);
+        close(agent->agent_socket);
+        break;
+    case CONFORM_PROCESSES:
+        (void)!send(agent->socket, &quit, sizeof(quit), MSG_NOSIGNAL);
+        waitpid(agent->pid, &status, 0);
+        break;
+    }
+    close(agent->socket);
+    /* A sanitizer's complaint ends the process with a status of its own. */
+    return status == 0 ? 0 : -EIO;
+}
+
+void conform_agent_kill(struct conform_agent *agent)
+{
+    if (!agent->alive || agent->place != CONFORM_PROCESSES) {
+        (void)conform_agent_quit(agent);
+        return;
+    }
+    agent->alive = false;
+    kill(agent->pid, SIGKILL);
+    waitpid(agent->pid, NULL, 0);
+    close(agent->socket);
+}

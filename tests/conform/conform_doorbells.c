@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <string.h>
+
+#include "conform_pair.h"
+
+/* --- doorbells --- */
+
+static void each_doorbell_is_its_own_event(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned side = 0; side < 2; side++) {
+        for (unsigned bit = 0; bit < VIA_PORT_DOORBELLS; bit++) {
+            pair_ring(pair, side, bit);
+            assert_true(pair_events(pair, side, 0xffff) == 0); /* not at the ringer */
+            assert_true(pair_events(pair, 1 - side, 0xffff) == VIA_PORT_EVENT_DOORBELL(bit));
+            assert_true(pair_events(pair, 1 - side, 0xffff) == 0); /* read and cleared */
+        }
+        assert_true(pair_tell_value(pair, side, CONFORM_RING, VIA_PORT_DOORBELLS) != 0);
+    }
+}
+
+static void events_outside_the_mask_stay(void **state)
+{
+    struct pair *pair = *state;
+    pair_ring(pair, 0, 3);
+    pair_ring(pair, 0, 5);
+    pair_ring(pair, 0, 15);
+    assert_true(pair_events(pair, 1, VIA_PORT_EVENT_DOORBELL(4)) == 0);
+    assert_true(pair_events(pair, 1, VIA_PORT_EVENT_DOORBELL(5)) == VIA_PORT_EVENT_DOORBELL(5));
+    assert_true(pair_events(pair, 1, 0xffff) ==
+                (VIA_PORT_EVENT_DOORBELL(3) | VIA_PORT_EVENT_DOORBELL(15)));
+    assert_true(pair_events(pair, 1, UINT64_MAX & ~VIA_PORT_EVENT_CONTROL) == 0);
+    /* The edge of the bring-up has been there all along. */
+    assert_true(pair_events(pair, 1, VIA_PORT_EVENT_CONTROL) == VIA_PORT_EVENT_LINK_UP);
+}
+
+static void doorbells_coalesce_and_fire_at_the_edge(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned bit = 0; bit < VIA_PORT_DOORBELLS; bit++) {
+        unsigned line = via_emu_bell_line(bit, CONFORM_BELL_LINES);
+        int64_t before = pair_tell_value(pair, 1, CONFORM_BELL_COUNT, line);
+        for (unsigned i = 0; i < 20; i++) {
+            pair_ring(pair, 0, bit);
+        }
+        if (pair_caps(pair, 1).has_bell) {
+            assert_int_equal(pair_tell_value(pair, 1, CONFORM_BELL_COUNT, line), before + 1);
+        }
+        assert_true(pair_events(pair, 1, 0xffff) == VIA_PORT_EVENT_DOORBELL(bit));
+        assert_true(pair_events(pair, 1, 0xffff) == 0);
+        pair_ring(pair, 0, bit);
+        if (pair_caps(pair, 1).has_bell) {
+            assert_int_equal(pair_tell_value(pair, 1, CONFORM_BELL_COUNT, line), before + 2);
+        }
+        assert_true(pair_events(pair, 1, 0xffff) == VIA_PORT_EVENT_DOORBELL(bit));
+    }
+}
+
+/* Each round: the sleeper is woken, or the ringer would wait for ever. */
+static void ring_rounds(struct pair *pair, unsigned workers, uint64_t rounds)
+{
+    static const unsigned bits[] = {1, 6}; /* of different lines: different threads */
+    for (unsigned i = 0; i < workers; i++) {
+        pair_start(pair, 1, i, CONFORM_SLEEPER, 4096 + i * CONFORM_WORK_BYTES, bits[i]);
+        pair_start(pair, 0, i, CONFORM_RINGER, 4096 + i * CONFORM_WORK_BYTES, bits[i]);
+    }
+    for (unsigned i = 0; i < workers; i++) {
+        WAIT_FOR(pair, pair_report(pair, 1, i, CONFORM_LOOK).steps >= rounds ||
+                           pair_report(pair, 1, i, CONFORM_LOOK).violations != 0);
+    }
+    for (unsigned i = 0; i < workers; i++) {
+        struct conform_report rang = pair_report(pair, 0, i, CONFORM_STOP);
+        struct conform_report slept = pair_report(pair, 1, i, CONFORM_STOP);
+        if (slept.violations != 0 || rang.violations != 0) {
+            fail_msg("thread %u: %s%s", i, rang.what, slept.what);
+        }
+        assert_true(slept.steps <= rang.steps); /* none out of nothing */
+    }
+}
+
+static void a_doorbell_wakes_a_sleeping_thread(void **state)
+{
+    ring_rounds(*state, 1, ROUNDS);
+}
+
+static void threads_with_disjoint_masks_do_not_disturb_each_other(void **state)
+{
+    ring_rounds(*state, 2, ROUNDS / 2);
+}
+
+unsigned conform_tests_of_doorbells(struct CMUnitTest *ret_tests)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_doorbell_is_its_own_event),
+        cmocka_unit_test(events_outside_the_mask_stay),
+        cmocka_unit_test(doorbells_coalesce_and_fire_at_the_edge),
+        cmocka_unit_test(a_doorbell_wakes_a_sleeping_thread),
+        cmocka_unit_test(threads_with_disjoint_masks_do_not_disturb_each_other),
+    };
+    memcpy(ret_tests, tests, sizeof(tests));
+    return VIA_ARRAY_COUNT(tests);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "conform_pair.h"
+
+#include <string.h>
+#include <time.h>
+
+/* --- telling the ends what to do --- */
+
+int64_t pair_tell(struct pair *pair, unsigned side, struct conform_call *call)
+{
+    assert_int_equal(conform_agent_call(&pair->agent[side], call), 0);
+    return call->result;
+}
+
+int64_t pair_tell_value(struct pair *pair, unsigned side, enum conform_verb verb, uint64_t value)
+{
+    struct conform_call call = {.verb = verb, .value = value};
+    return pair_tell(pair, side, &call);
+}
+
+void pair_put(struct pair *pair, unsigned side, uint64_t off, const void *src, size_t len)
+{
+    struct conform_call call = {.verb = CONFORM_PUT, .off = off, .bytes = len};
+    assert_true(len <= sizeof(call.data));
+    memcpy(call.data, src, len);
+    pair_tell(pair, side, &call);
+}
+
+void pair_put_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len)
+{
+    unsigned char bytes[CONFORM_DATA_BYTES];
+    memset(bytes, value, sizeof(bytes));
+    pair_put(pair, side, off, bytes, len);
+}
+
+void pair_inbox_read(struct pair *pair, unsigned side, uint64_t off, void *ret, size_t len)
+{
+    struct conform_call call = {.verb = CONFORM_INBOX_READ, .off = off, .bytes = len};
+    pair_tell(pair, side, &call);
+    memcpy(ret, call.data, len);
+}
+
+void pair_inbox_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len)
+{
+    struct conform_call call = {
+        .verb = CONFORM_INBOX_FILL, .off = off, .bytes = len, .value = (uint64_t)value};
+    pair_tell(pair, side, &call);
+}
+
+/* All bytes of the range have the value. */
+bool pair_inbox_is(struct pair *pair, unsigned side, uint64_t off, int value, size_t len)
+{
+    unsigned char bytes[CONFORM_DATA_BYTES];
+    pair_inbox_read(pair, side, off, bytes, len);
+    for (size_t i = 0; i < len; i++) {
+        if (bytes[i] != (unsigned char)value) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct conform_caps pair_caps(struct pair *pair, unsigned side)
+{
+    struct conform_call call = {.verb = CONFORM_CAPS};
+    struct conform_caps caps;
+    pair_tell(pair, side, &call);
+    memcpy(&caps, call.data, sizeof(caps));
+    return caps;
+}
+
+uint64_t pair_events(struct pair *pair, unsigned side, uint64_t mask)
+{
+    return (uint64_t)pair_tell_value(pair, side, CONFORM_EVENTS, mask);
+}
+
+bool pair_is_up(struct pair *pair, unsigned side)
+{
+    return pair_tell_value(pair, side, CONFORM_LINK_IS_UP, 0) != 0;
+}
+
+uint32_t pair_scratchpad(struct pair *pair, unsigned side, unsigned index)
+{
+    return (uint32_t)pair_tell_value(pair, side, CONFORM_SCRATCHPAD_READ, index);
+}
+
+void pair_scratchpad_write(struct pair *pair, unsigned side, unsigned index, uint32_t value)
+{
+    struct conform_call call = {.verb = CONFORM_SCRATCHPAD_WRITE, .value = index, .count = value};
+    pair_tell(pair, side, &call);
+}
+
+void pair_start(struct pair *pair, unsigned side, unsigned worker, enum conform_work work,
+                uint64_t off, uint64_t count)
+{
+    struct conform_call call = {
+        .verb = CONFORM_START, .worker = worker, .value = work, .off = off, .count = count};
+    pair_tell(pair, side, &call);
+}
+
+struct conform_report pair_report(struct pair *pair, unsigned side, unsigned worker,
+                                  enum conform_verb verb)
+{
+    struct conform_call call = {.verb = verb, .worker = worker};
+    struct conform_report report;
+    pair_tell(pair, side, &call);
+    memcpy(&report, call.data, sizeof(report));
+    return report;
+}
+
+/* --- time --- */
+
+void pair_pass_ms(struct pair *pair, unsigned ms)
+{
+    if (pair->place != CONFORM_INLINE) {
+        struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+        nanosleep(&pause, NULL);
+        return;
+    }
+    for (unsigned i = 0; i < ms * 10; i++) {
+        pair->kind->pass_time(pair->end, VIA_MSEC_NS / 10);
+        for (unsigned side = 0; side < 2; side++) {
+            for (unsigned j = 0; j < CONFORM_WORKERS; j++) {
+                if (pair->agent[side].workers[j].running) {
+                    conform_worker_step(&pair->agent[side].workers[j]);
+                }
+            }
+        }
+    }
+}
+
+void pair_wait_up(struct pair *pair)
+{
+    WAIT_FOR(pair, pair_is_up(pair, 0) && pair_is_up(pair, 1));
+}
+
+/* Puts on the way have arrived. Only inline ports need time for it; others are read back. */
+void pair_settle(struct pair *pair, unsigned side)
+{
+    assert_int_equal(pair_tell_value(pair, side, CONFORM_READ_BACK, 0), 0);
+    if (pair->place == CONFORM_INLINE) {
+        pair_pass_ms(pair, 1);
+    }
+}
+
+void pair_cut(struct pair *pair, unsigned side, bool cut)
+{
+    pair_tell_value(pair, side, CONFORM_CUT, cut);
+    if (pair->place == CONFORM_INLINE) {
+        pair_pass_ms(pair, 1);
+    }
+}
+
+void pair_wait_down(struct pair *pair)
+{
+    WAIT_FOR(pair, !pair_is_up(pair, 0) && !pair_is_up(pair, 1));
+}
+
+/* Waits until the watcher has found something new `steps` times, then ends both workers. */
+void pair_watch(struct pair *pair, unsigned writer, enum conform_work write, unsigned reader,
+                enum conform_work watch_for)
+{
+    pair_start(pair, reader, 0, watch_for, 4096, 0);
+    pair_start(pair, writer, 0, write, 4096, 0);
+    WAIT_FOR(pair, pair_report(pair, reader, 0, CONFORM_LOOK).steps >= ROUNDS ||
+                       pair_report(pair, reader, 0, CONFORM_LOOK).violations != 0);
+    pair_report(pair, writer, 0, CONFORM_STOP);
+    struct conform_report seen = pair_report(pair, reader, 0, CONFORM_STOP);
+    if (seen.violations != 0) {
+        fail_msg("%s", seen.what);
+    }
+}
+
+void pair_ring(struct pair *pair, unsigned side, unsigned bit)
+{
+    assert_int_equal(pair_tell_value(pair, side, CONFORM_RING, bit), 0);
+    if (pair->place == CONFORM_INLINE) {
+        pair_pass_ms(pair, 1);
+    }
+}

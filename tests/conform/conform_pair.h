@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* A link under test, and how tests talk to its ends. Whatever fails here fails the test. */
+#ifndef VIA_TESTS_CONFORM_PAIR_H
+#define VIA_TESTS_CONFORM_PAIR_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/types.h"
+#include "conform_agent.h"
+
+#define ALL_ONES UINT32_MAX
+#define PAIR_TRIES_MS 20000u
+#define ROUNDS 500u
+
+/* A link, with an agent at each end. */
+struct pair {
+    const struct conform_kind *kind;
+    enum conform_place place;
+    char directory[64];
+    struct conform_agent agent[2];
+    struct conform_end end[2]; /* CONFORM_INLINE */
+};
+
+#define WAIT_FOR(pair, condition)                                             \
+    do {                                                                      \
+        unsigned tries_ = 0;                                                  \
+        while (!(condition)) {                                                \
+            if (tries_++ == PAIR_TRIES_MS) {                                  \
+                fail_msg("%s: waited too long for %s", __func__, #condition); \
+            }                                                                 \
+            pair_pass_ms(pair, 1);                                            \
+        }                                                                     \
+    } while (0)
+
+int64_t pair_tell(struct pair *pair, unsigned side, struct conform_call *call);
+int64_t pair_tell_value(struct pair *pair, unsigned side, enum conform_verb verb, uint64_t value);
+void pair_put(struct pair *pair, unsigned side, uint64_t off, const void *src, size_t len);
+void pair_put_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len);
+void pair_inbox_read(struct pair *pair, unsigned side, uint64_t off, void *ret, size_t len);
+void pair_inbox_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len);
+bool pair_inbox_is(struct pair *pair, unsigned side, uint64_t off, int value, size_t len);
+struct conform_caps pair_caps(struct pair *pair, unsigned side);
+uint64_t pair_events(struct pair *pair, unsigned side, uint64_t mask);
+bool pair_is_up(struct pair *pair, unsigned side);
+uint32_t pair_scratchpad(struct pair *pair, unsigned side, unsigned index);
+void pair_scratchpad_write(struct pair *pair, unsigned side, unsigned index, uint32_t value);
+void pair_start(struct pair *pair, unsigned side, unsigned worker, enum conform_work work,
+                uint64_t off, uint64_t count);
+struct conform_report pair_report(struct pair *pair, unsigned side, unsigned worker,
+                                  enum conform_verb verb);
+void pair_pass_ms(struct pair *pair, unsigned ms);
+void pair_wait_up(struct pair *pair);
+void pair_settle(struct pair *pair, unsigned side);
+void pair_cut(struct pair *pair, unsigned side, bool cut);
+void pair_wait_down(struct pair *pair);
+void pair_watch(struct pair *pair, unsigned writer, enum conform_work write, unsigned reader,
+                enum conform_work watch_for);
+void pair_ring(struct pair *pair, unsigned side, unsigned bit);
+
+/* Tests of a part of the contract, appended to a list; how many. */
+unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests);
+unsigned conform_tests_of_doorbells(struct CMUnitTest *ret_tests);
+unsigned conform_tests_of_links(struct CMUnitTest *ret_tests);
+
+#endif

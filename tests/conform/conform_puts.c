@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <string.h>
+
+#include "conform_pair.h"
+
+/* --- bring-up and puts --- */
+
+static void both_ends_come_up_and_fit(void **state)
+{
+    struct pair *pair = *state;
+    struct conform_caps ends[2] = {pair_caps(pair, 0), pair_caps(pair, 1)};
+    for (unsigned side = 0; side < 2; side++) {
+        assert_int_equal(ends[side].side, side);
+        assert_int_equal(ends[side].inbox_address % 64, 0);
+        assert_true(ends[side].caps.inbox_bytes >= CONFORM_INBOX_BYTES);
+        assert_int_equal(ends[side].caps.window_bytes, ends[1 - side].caps.inbox_bytes);
+        assert_true(ends[side].caps.store_bytes_max == 8 || ends[side].caps.store_bytes_max == 64);
+        /* The edge is told once. */
+        assert_true(pair_events(pair, side, VIA_PORT_EVENT_CONTROL) == VIA_PORT_EVENT_LINK_UP);
+        assert_true(pair_events(pair, side, VIA_PORT_EVENT_CONTROL) == 0);
+    }
+}
+
+static void puts_arrive_and_nothing_else_changes(void **state)
+{
+    struct pair *pair = *state;
+    static const size_t sizes[] = {1, 7, 8, 9, 56, 63, 64, 65, 127, 200, 1024, 3000};
+    static const size_t shifts[] = {0, 1, 8, 60, 64};
+
+    for (unsigned side = 0; side < 2; side++) {
+        for (unsigned i = 0; i < VIA_ARRAY_COUNT(sizes); i++) {
+            for (unsigned j = 0; j < VIA_ARRAY_COUNT(shifts); j++) {
+                uint64_t off = 8192 + shifts[j];
+                int value = (int)(1 + i * 5 + j);
+                pair_inbox_fill(pair, 1 - side, 8192 - 64, 0xa5, 4096);
+                pair_put_fill(pair, side, off, value, sizes[i]);
+                pair_settle(pair, side);
+                assert_true(pair_inbox_is(pair, 1 - side, off, value, sizes[i]));
+                assert_true(pair_inbox_is(pair, 1 - side, 8192 - 64, 0xa5, 64 + shifts[j]));
+                assert_true(pair_inbox_is(pair, 1 - side, off + sizes[i], 0xa5, 64));
+            }
+        }
+    }
+}
+
+static void puts_reach_the_first_and_the_last_byte(void **state)
+{
+    struct pair *pair = *state;
+    uint64_t end = pair_caps(pair, 0).caps.window_bytes;
+    pair_put_fill(pair, 0, 0, 0x11, 1);
+    pair_put_fill(pair, 0, end - 1, 0x22, 1);
+    pair_put_fill(pair, 0, end - 128, 0x33, 64);
+    pair_put_fill(pair, 0, end, 0x44, 0); /* nothing at the end is in bounds */
+    pair_settle(pair, 0);
+    assert_true(pair_inbox_is(pair, 1, 0, 0x11, 1));
+    assert_true(pair_inbox_is(pair, 1, end - 1, 0x22, 1));
+    assert_true(pair_inbox_is(pair, 1, end - 128, 0x33, 64));
+    assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 0);
+}
+
+static void a_put_out_of_bounds_is_dropped_and_counted(void **state)
+{
+    struct pair *pair = *state;
+    uint64_t window = pair_caps(pair, 0).caps.window_bytes;
+    const uint64_t offs[] = {window - 1,    window - 63,     window,
+                             window + 4096, UINT64_MAX - 63, UINT64_MAX};
+    pair_inbox_fill(pair, 1, window - 128, 0x5a, 128);
+    pair_inbox_fill(pair, 1, 0, 0x5a, 128);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(offs); i++) {
+        struct conform_call call = {
+            .verb = CONFORM_PUT_ANY, .off = offs[i], .bytes = 64, .value = 1, .count = 64};
+        pair_tell(pair, 0, &call);
+        assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), i + 1);
+    }
+    pair_settle(pair, 0);
+    assert_true(
+        pair_inbox_is(pair, 1, window - 128, 0x5a, 128)); /* not even the part that would fit */
+    assert_true(pair_inbox_is(pair, 1, 0, 0x5a, 128));
+}
+
+static void puts_are_seen_in_order(void **state)
+{
+    struct pair *pair = *state;
+    pair_watch(pair, 0, CONFORM_WRITE_ORDER, 1, CONFORM_WATCH_ORDER);
+    pair_watch(pair, 1, CONFORM_WRITE_ORDER, 0, CONFORM_WATCH_ORDER);
+}
+
+static void the_last_word_of_a_line_is_seen_last(void **state)
+{
+    struct pair *pair = *state;
+    pair_watch(pair, 0, CONFORM_WRITE_LINES, 1, CONFORM_WATCH_LINES);
+    pair_watch(pair, 1, CONFORM_WRITE_LINES, 0, CONFORM_WATCH_LINES);
+}
+
+static void eight_bytes_are_seen_whole(void **state)
+{
+    struct pair *pair = *state;
+    pair_watch(pair, 0, CONFORM_WRITE_WORDS, 1, CONFORM_WATCH_WORDS);
+    pair_watch(pair, 1, CONFORM_WRITE_WORDS, 0, CONFORM_WATCH_WORDS);
+}
+
+static void two_threads_put_at_the_same_time(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned i = 0; i < 2; i++) {
+        pair_start(pair, 1, i, CONFORM_WATCH_ORDER, 4096 + i * CONFORM_WORK_BYTES, 0);
+        pair_start(pair, 0, i, CONFORM_WRITE_ORDER, 4096 + i * CONFORM_WORK_BYTES, 0);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        WAIT_FOR(pair, pair_report(pair, 1, i, CONFORM_LOOK).steps >= ROUNDS / 4 ||
+                           pair_report(pair, 1, i, CONFORM_LOOK).violations != 0);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        pair_report(pair, 0, i, CONFORM_STOP);
+        struct conform_report seen = pair_report(pair, 1, i, CONFORM_STOP);
+        if (seen.violations != 0) {
+            fail_msg("thread %u: %s", i, seen.what);
+        }
+    }
+}
+
+static void read_back_proves_arrival(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned i = 1; i <= 50; i++) {
+        pair_put_fill(pair, 0, 4096, (int)i, 3000);
+        pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
+        assert_int_equal(pair_tell_value(pair, 0, CONFORM_READ_BACK, 0), 0);
+        assert_true(pair_inbox_is(pair, 1, 4096, (int)i, 3000)); /* without any time passing */
+    }
+}
+
+static void direct_stores_arrive_as_puts_do(void **state)
+{
+    struct pair *pair = *state;
+    struct conform_call call = {
+        .verb = CONFORM_WINDOW_STORE, .off = 512, .value = UINT64_C(0x0102030405060708)};
+    uint64_t word;
+    pair_tell(pair, 0, &call);
+    if (call.count != 0) {
+        assert_false(pair_caps(pair, 0).has_window);
+        return;
+    }
+    pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
+    pair_settle(pair, 0);
+    pair_inbox_read(pair, 1, 512, &word, sizeof(word));
+    assert_true(word == UINT64_C(0x0102030405060708));
+}
+
+/* --- DMA --- */
+
+static void a_port_without_dma_says_so(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned side = 0; side < 2; side++) {
+        if (pair_caps(pair, side).caps.dma_depth != 0) {
+            skip();
+        }
+        assert_int_equal(pair_tell_value(pair, side, CONFORM_DMA, 0), -ENOTSUP);
+        assert_int_equal(pair_tell_value(pair, side, CONFORM_DMA_TAKE, 0), 0);
+    }
+}
+
+unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_ends_come_up_and_fit),
+        cmocka_unit_test(puts_arrive_and_nothing_else_changes),
+        cmocka_unit_test(puts_reach_the_first_and_the_last_byte),
+        cmocka_unit_test(a_put_out_of_bounds_is_dropped_and_counted),
+        cmocka_unit_test(puts_are_seen_in_order),
+        cmocka_unit_test(the_last_word_of_a_line_is_seen_last),
+        cmocka_unit_test(eight_bytes_are_seen_whole),
+        cmocka_unit_test(two_threads_put_at_the_same_time),
+        cmocka_unit_test(read_back_proves_arrival),
+        cmocka_unit_test(direct_stores_arrive_as_puts_do),
+        cmocka_unit_test(a_port_without_dma_says_so),
+    };
+    memcpy(ret_tests, tests, sizeof(tests));
+    return VIA_ARRAY_COUNT(tests);
+}

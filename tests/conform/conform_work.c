@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "conform_work.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/types.h"
+
+#define SLEEP_NS (2 * VIA_SEC_NS)
+
+/* From `off` on: two blocks, their flag, a line, a word, an acknowledgement. */
+#define BLOCK_BYTES 200u
+#define BLOCK_OFF(round) (8u + (round) % 2 * 1024u)
+#define FLAG_OFF 2048u
+#define LINE_OFF 2112u
+#define WORD_OFF 2176u
+#define ACK_OFF 2240u
+
+static void violation(struct conform_worker *worker, const char *format, ...) VIA_PRINTF(2, 3);
+static void violation(struct conform_worker *worker, const char *format, ...)
+{
+    va_list args;
+    pthread_mutex_lock(&worker->lock);
+    if (worker->report.violations++ == 0) {
+        va_start(args, format);
+        vsnprintf(worker->report.what, sizeof(worker->report.what), format, args);
+        va_end(args);
+    }
+    pthread_mutex_unlock(&worker->lock);
+}
+
+static void progress(struct conform_worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->report.steps++;
+    pthread_mutex_unlock(&worker->lock);
+}
+
+static void put(struct conform_worker *worker, uint64_t off, const void *src, size_t len)
+{
+    struct via_port *port = worker->end->port;
+    port->ops->put(port, worker->off + off, src, len);
+}
+
+/* Pairs with the port's promise that a word that is seen comes after what was put before it. */
+static uint64_t load_word(const struct conform_worker *worker, uint64_t off)
+{
+    const unsigned char *at = worker->end->port->inbox + worker->off + off;
+    return atomic_load_explicit((const _Atomic uint64_t *)(const void *)at, memory_order_acquire);
+}
+
+static unsigned char load_byte(const struct conform_worker *worker, uint64_t off)
+{
+    const unsigned char *at = worker->end->port->inbox + worker->off + off;
+    return atomic_load_explicit((const _Atomic unsigned char *)at, memory_order_relaxed);
+}
+
+/* --- order: data, then a flag --- */
+
+static void write_order(struct conform_worker *worker)
+{
+    unsigned char block[BLOCK_BYTES];
+    uint64_t round = ++worker->round;
+    memset(block, (int)(round & 0xff), sizeof(block));
+    put(worker, BLOCK_OFF(round), block, sizeof(block));
+    put(worker, FLAG_OFF, &round, sizeof(round));
+    progress(worker);
+}
+
+static void watch_order(struct conform_worker *worker)
+{
+    uint64_t round = load_word(worker, FLAG_OFF);
+    unsigned char block[BLOCK_BYTES];
+    if (round == worker->seen) {
+        return;
+    }
+    for (unsigned i = 0; i < BLOCK_BYTES; i++) {
+        block[i] = load_byte(worker, BLOCK_OFF(round) + i);
+    }
+    /* The next round goes to the other block: this one is settled if the flag still stands. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (load_word(worker, FLAG_OFF) != round) {
+        return;
+    }
+    worker->seen = round;
+    for (unsigned i = 0; i < BLOCK_BYTES; i++) {
+        if (block[i] != (unsigned char)round) {
+            violation(worker, "flag %llu was seen, but byte %u of the data was %u",
+                      (unsigned long long)round, i, block[i]);
+            return;
+        }
+    }
+    progress(worker);
+}
+
+/* --- the last word of a line is seen last --- */
+
+static void write_lines(struct conform_worker *worker)
+{
+    unsigned char line[VIA_CACHELINE];
+    uint64_t round = ++worker->round;
+    memset(line, (int)(round & 0xff), sizeof(line) - sizeof(round));
+    memcpy(line + sizeof(line) - sizeof(round), &round, sizeof(round));
+    put(worker, LINE_OFF, line, sizeof(line));
+    progress(worker);
+}
+
+static void watch_lines(struct conform_worker *worker)
+{
+    unsigned char line[VIA_CACHELINE - sizeof(uint64_t)];
+    uint64_t round = load_word(worker, LINE_OFF + sizeof(line));
+    if (round == worker->seen) {
+        return;
+    }
+    for (unsigned i = 0; i < sizeof(line); i++) {
+        line[i] = load_byte(worker, LINE_OFF + i);
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+    uint64_t ahead = load_word(worker, LINE_OFF + sizeof(line)) - round + 1;
+    worker->seen = round;
+    if (ahead > 100) {
+        return; /* this thread was away: a byte does not tell how far on the writer is */
+    }
+    /* The writer may be at the next put, but no byte may be from before. */
+    for (unsigned i = 0; i < sizeof(line); i++) {
+        if ((unsigned char)(line[i] - (unsigned char)round) > ahead) {
+            violation(worker, "last word %llu was seen, but byte %u was still %u",
+                      (unsigned long long)round, i, line[i]);
+            return;
+        }
+    }
+    progress(worker);
+}
+
+/* --- 8 bytes are seen whole --- */
+
+static void write_words(struct conform_worker *worker)
+{
+    uint64_t word = (++worker->round & 0xff) * UINT64_C(0x0101010101010101);
+    put(worker, WORD_OFF, &word, sizeof(word));
+    progress(worker);
+}
+
+static void watch_words(struct conform_worker *worker)
+{
+    uint64_t word = load_word(worker, WORD_OFF);
+    if (word == worker->seen) {
+        return;
+    }
+    worker->seen = word;
+    if (word != (word & 0xff) * UINT64_C(0x0101010101010101)) {
+        violation(worker, "a word was seen in part: %016llx", (unsigned long long)word);
+        return;
+    }
+    progress(worker);
+}
+
+/* --- doorbells --- */
+
+static void ringer(struct conform_worker *worker)
+{
+    if (load_word(worker, ACK_OFF) != worker->round) {
+        sched_yield();
+        return;
+    }
+    struct via_port *port = worker->end->port;
+    worker->round++;
+    /* Now and then let the other fall asleep first. */
+    if (worker->threaded && via_rng_chance(&worker->rng, 1, 4)) {
+        struct timespec pause = {.tv_nsec = (long)via_rng_below(&worker->rng, 200000)};
+        nanosleep(&pause, NULL);
+    }
+    port->ops->flush(port);
+    if (port->ops->ring(port, (unsigned)worker->count) != 0) {
+        violation(worker, "ring %llu failed", (unsigned long long)worker->round);
+    }
+    progress(worker);
+}
+
+/* The way of emu.h: load count, clear events, look, announce, wait for a change. */
+static bool sleep_on(struct conform_worker *worker, struct via_emu_bell *bell, uint32_t count)
+{
+    struct timespec limit = {.tv_sec = SLEEP_NS / VIA_SEC_NS};
+    if (atomic_load(&worker->stop)) {
+        return true;
+    }
+    atomic_fetch_add_explicit(&bell->sleepers, 1, memory_order_seq_cst);
+    long rc = syscall(SYS_futex, &bell->count, FUTEX_WAIT, count, &limit, NULL, 0);
+    bool slept_on = rc != 0 && errno == ETIMEDOUT;
+    atomic_fetch_sub_explicit(&bell->sleepers, 1, memory_order_relaxed);
+    return !slept_on;
+}
+
+static void sleeper(struct conform_worker *worker)
+{
+    struct via_port *port = worker->end->port;
+    struct via_emu_bell *bells = worker->end->bell;
+    unsigned bit = (unsigned)worker->count;
+    struct via_emu_bell *bell = bells ? &bells[via_emu_bell_line(bit, CONFORM_BELL_LINES)] : NULL;
+    uint32_t count = bell ? atomic_load_explicit(&bell->count, memory_order_acquire) : 0;
+
+    uint64_t events = port->ops->events(port, VIA_PORT_EVENT_DOORBELL(bit));
+    if ((events & ~VIA_PORT_EVENT_DOORBELL(bit)) != 0) {
+        violation(worker, "events %llx are not in the mask", (unsigned long long)events);
+    }
+    if (events != 0) {
+        uint64_t round = ++worker->round;
+        put(worker, ACK_OFF, &round, sizeof(round));
+        port->ops->flush(port);
+        progress(worker);
+        return;
+    }
+    if (bell == NULL || !worker->threaded || sleep_on(worker, bell, count)) {
+        return;
+    }
+    /* Nothing came for long. That is a lost wake-up if something is there now. */
+    if ((port->ops->events(port, VIA_PORT_EVENT_DOORBELL(bit))) != 0) {
+        violation(worker, "doorbell %u was rung after %llu others, and did not wake", bit,
+                  (unsigned long long)worker->round);
+    }
+}
+
+/* --- everything, at any time --- */
+
+static void hammer(struct conform_worker *worker)
+{
+    struct via_port *port = worker->end->port;
+    unsigned char bytes[256];
+    uint64_t off = via_rng_below(&worker->rng, CONFORM_WORK_BYTES - sizeof(bytes));
+    size_t len = via_rng_between(&worker->rng, 1, sizeof(bytes));
+
+    memset(bytes, (int)len, sizeof(bytes));
+    put(worker, off, bytes, len);
+    put(worker, off & ~UINT64_C(7), bytes, 8);
+    put(worker, off & ~UINT64_C(63), bytes, 64);
+    if (port->window != NULL) {
+        volatile unsigned char *window = port->window + worker->off + off;
+        *window = (unsigned char)len;
+        (void)*window;
+    }
+    (void)port->ops->link_is_up(port);
+    (void)port->ops->ring(port, 13);
+    (void)port->ops->events(port, VIA_PORT_EVENT_DOORBELL(12));
+    if (worker->round++ % 64 == 0) {
+        port->ops->flush(port);
+        (void)port->ops->read_back(port);
+    }
+    progress(worker);
+}
+
+void conform_worker_step(struct conform_worker *worker)
+{
+    switch (worker->work) {
+    case CONFORM_WRITE_ORDER:
+        write_order(worker);
+        break;
+    case CONFORM_WATCH_ORDER:
+        watch_order(worker);
+        break;
+    case CONFORM_WRITE_LINES:
+        write_lines(worker);
+        break;
+    case CONFORM_WATCH_LINES:
+        watch_lines(worker);
+        break;
+    case CONFORM_WRITE_WORDS:
+        write_words(worker);
+        break;
+    case CONFORM_WATCH_WORDS:
+        watch_words(worker);
+        break;
+    case CONFORM_RINGER:
+        ringer(worker);
+        break;
+    case CONFORM_SLEEPER:
+        sleeper(worker);
+        break;
+    case CONFORM_HAMMER:
+        hammer(worker);
+        break;
+    }
+}
+
+static void *work(void *arg)
+{
+    struct conform_worker *worker = arg;
+    while (!atomic_load(&worker->stop)) {
+        conform_worker_step(worker);
+    }
+    return NULL;
+}
+
+void conform_worker_start(struct conform_worker *worker, struct conform_end *end, bool threaded,
+                          enum conform_work kind, uint64_t off, uint64_t count)
+{
+    memset(worker, 0, sizeof(*worker));
+    worker->end = end;
+    worker->work = kind;
+    worker->off = off;
+    worker->count = count;
+    worker->threaded = threaded;
+    via_rng_init(&worker->rng, off + count + end->side);
+    pthread_mutex_init(&worker->lock, NULL);
+    worker->running = !threaded || pthread_create(&worker->thread, NULL, work, worker) == 0;
+}
+
+void conform_worker_look(struct conform_worker *worker, struct conform_report *ret_report)
+{
+    pthread_mutex_lock(&worker->lock);
+    *ret_report = worker->report;
+    pthread_mutex_unlock(&worker->lock);
+}
+
+void conform_worker_stop(struct conform_worker *worker)
+{
+    if (!worker->running) {
+        return;
+    }
+    worker->running = false;
+    atomic_store(&worker->stop, true);
+    if (worker->threaded) {
+        for (unsigned i = 0; worker->end->bell != NULL && i < CONFORM_BELL_LINES; i++) {
+            via_emu_bell_wake(&worker->end->bell[i]);
+        }
+        pthread_join(worker->thread, NULL);
+    }
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Work that goes on at an end while the suite does something else: writers, and watchers of what
+ * they write. A worker takes small steps: in a thread of its own, or whenever time passes. */
+#ifndef VIA_TESTS_CONFORM_WORK_H
+#define VIA_TESTS_CONFORM_WORK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/rng.h"
+#include "port_conform.h"
+
+#define CONFORM_WORKERS 2u
+
+/* Places in the inbox that the workers use, from the offset they are given on. */
+#define CONFORM_WORK_BYTES 4096u
+
+enum conform_work {
+    CONFORM_WRITE_ORDER = 1, /* data, then a flag in another place */
+    CONFORM_WATCH_ORDER,
+    CONFORM_WRITE_LINES, /* puts of 64 bytes to the same 64-byte line */
+    CONFORM_WATCH_LINES,
+    CONFORM_WRITE_WORDS, /* puts of 8 bytes to the same word */
+    CONFORM_WATCH_WORDS,
+    CONFORM_RINGER,  /* rings bit `count`; again when the sleeper has put the number back */
+    CONFORM_SLEEPER, /* sleeps until bit `count` is rung, puts the number of times back */
+    CONFORM_HAMMER,  /* everything a transfer thread may do, at any time */
+};
+
+struct conform_report {
+    uint64_t steps;      /* writers: rounds; watchers: looks that found something new */
+    uint64_t violations; /* of the contract */
+    char what[128];      /* the first */
+};
+
+struct conform_worker {
+    struct conform_end *end;
+    enum conform_work work;
+    uint64_t off;
+    uint64_t count;
+    bool running;
+    _Atomic bool stop;
+    pthread_t thread;
+    bool threaded;
+
+    /* the worker's own */
+    struct via_rng rng;
+    uint64_t round;
+    uint64_t seen;
+    pthread_mutex_t lock; /* of the report */
+    struct conform_report report;
+};
+
+void conform_worker_start(struct conform_worker *worker, struct conform_end *end, bool threaded,
+                          enum conform_work work, uint64_t off, uint64_t count);
+void conform_worker_step(struct conform_worker *worker);
+void conform_worker_look(struct conform_worker *worker, struct conform_report *ret_report);
+void conform_worker_stop(struct conform_worker *worker);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The conformance suite of core/port.h: every sentence of its contract, for any port. A kind of
+ * port says how to make an end of a link; a place says where the two ends live. The suite talks to
+ * the ends through agents (conform_agent.h), so that it is the same for two threads, two processes
+ * and a simulated world in one thread.
+ */
+#ifndef VIA_TESTS_CONFORM_PORT_CONFORM_H
+#define VIA_TESTS_CONFORM_PORT_CONFORM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/port.h"
+#include "port/emu/emu.h"
+
+#define CONFORM_INBOX_BYTES (256u << 10)
+#define CONFORM_BELL_LINES 4u
+
+struct conform_kind;
+
+/* One end of a link, where it lives. */
+struct conform_end {
+    const struct conform_kind *kind;
+    struct via_port *port;
+    unsigned side;
+    struct via_emu_bell *bell; /* what its doorbells wake; NULL: there is no way to sleep */
+    void *state;               /* the kind's */
+};
+
+struct conform_kind {
+    const char *name;
+    bool cut_is_own; /* only the end that cut can mend */
+    /* Makes the end end->side; both ends of a link get the same directory. 0 or negative errno. */
+    int (*open)(struct conform_end *end, const char *directory);
+    /* To be watched while nothing is to be done; -1: nothing to watch. */
+    int (*fd)(struct conform_end *end);
+    void (*service)(struct conform_end *end, uint64_t now_ns, uint64_t *ret_deadline_ns);
+    void (*cut)(struct conform_end *end, bool cut);
+    uint64_t (*puts_out_of_bounds)(struct conform_end *end);
+    void (*close)(struct conform_end *end);
+    /* Place CONFORM_INLINE only: lets time pass for both ends. */
+    void (*pass_time)(struct conform_end *ends, uint64_t ns);
+};
+
+enum conform_place {
+    CONFORM_THREADS,   /* each end in a thread of this process */
+    CONFORM_PROCESSES, /* each end in a process of its own, killed with SIGKILL */
+    CONFORM_INLINE,    /* both in the calling thread */
+};
+
+extern const struct conform_kind conform_emu_direct;
+extern const struct conform_kind conform_emu_indirect;
+extern const struct conform_kind conform_fault_direct;
+extern const struct conform_kind conform_fault_indirect;
+
+/* Runs the suite; the number of failed tests. */
+int conform_run(const struct conform_kind *kind, enum conform_place place);
+
+#endif

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "port_conform.h"
+
+int main(void)
+{
+    int failed = conform_run(&conform_emu_direct, CONFORM_THREADS);
+    failed += conform_run(&conform_emu_indirect, CONFORM_THREADS);
+    return failed;
+}
