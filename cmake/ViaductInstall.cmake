@@ -4,7 +4,7 @@
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} OPTIONAL
         FILES_MATCHING PATTERN "*.h")
 
-foreach(section 1 3 7 8)
+foreach(section 1 3 5 7 8)
     file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.${section})
     if(pages)
         install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
