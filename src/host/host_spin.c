@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/host_spin.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/types.h"
+
+/* Below this a look is shorter than the loop around it. */
+#define BUDGET_NS_MIN (1 * VIA_USEC_NS)
+/* One short wait may be chance; a dialogue makes them one after another. */
+#define SHORT_WAITS_MIN 3u
+
+void via_host_spin_init(struct via_host_spin *spin, uint64_t budget_ns_max)
+{
+    *spin = (struct via_host_spin){.budget_ns_max = budget_ns_max};
+}
+
+void via_host_spin_learn(struct via_host_spin *spin, uint64_t wait_ns, bool found)
+{
+    if (wait_ns > spin->budget_ns_max) {
+        /* What was spent on looking was lost. */
+        spin->short_waits = 0;
+        spin->budget_ns /= 2;
+        if (spin->budget_ns < BUDGET_NS_MIN) {
+            spin->budget_ns = 0;
+        }
+        return;
+    }
+    if (!found && ++spin->short_waits < SHORT_WAITS_MIN) {
+        return;
+    }
+    if (spin->budget_ns_max < BUDGET_NS_MIN) {
+        return;
+    }
+    /* Enough to have found it, with some slack; slowly down when it comes sooner. */
+    uint64_t enough = via_max(wait_ns + wait_ns / 2, 2 * BUDGET_NS_MIN);
+    if (enough < spin->budget_ns) {
+        enough = spin->budget_ns - (spin->budget_ns - enough) / 16;
+    }
+    spin->budget_ns = via_min(enough, spin->budget_ns_max);
+    spin->short_waits = 0;
+}
+
+/* Reads a small file; "" when it can not be read. */
+static void slurp(const char *path, char *ret_text, size_t bytes)
+{
+    ret_text[0] = '\0';
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return;
+    }
+    size_t n = fread(ret_text, 1, bytes - 1, file);
+    ret_text[n] = '\0';
+    fclose(file);
+}
+
+/* CPUs of a quota in us of each period, rounded up; 0 = no limit. */
+static unsigned quota_cpus(long long quota, long long period)
+{
+    return quota > 0 && period > 0 ? (unsigned)((quota + period - 1) / period) : 0;
+}
+
+/* The quota of the cgroup this process sees as its own root, of version 2 or 1. A parent's lower
+ * quota is not looked for: then we look a little too long, which the budget learns. */
+static unsigned cgroup_cpus(void)
+{
+    char text[64];
+    long long quota;
+    long long period;
+    slurp("/sys/fs/cgroup/cpu.max", text, sizeof(text));
+    if (sscanf(text, "%lld %lld", &quota, &period) == 2) {
+        return quota_cpus(quota, period);
+    }
+    slurp("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof(text));
+    quota = atoll(text);
+    slurp("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof(text));
+    period = atoll(text);
+    return quota_cpus(quota, period);
+}
+
+unsigned via_host_spin_cpus(void)
+{
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
+                                                             : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned cpus = count > 0 ? (unsigned)count : 1;
+    unsigned limit = cgroup_cpus();
+    return limit != 0 ? via_min(cpus, limit) : cpus;
+}
+
+bool via_host_spin_is_crowded(int loadavg_fd, unsigned cpus)
+{
+    char text[64];
+    ssize_t n = loadavg_fd >= 0 ? pread(loadavg_fd, text, sizeof(text) - 1, 0) : -1;
+    if (n <= 0) {
+        return false;
+    }
+    text[n] = '\0';
+    /* "0.20 0.18 0.12 1/80 11206": runnable threads before the slash (proc(5)). */
+    unsigned running;
+    return sscanf(text, "%*s %*s %*s %u/", &running) == 1 && running > cpus;
+}

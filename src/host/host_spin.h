@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_HOST_SPIN_H
+#define VIA_HOST_HOST_SPIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * How long a thread looks for work before it sleeps. Looking pays when work comes sooner than a
+ * sleep and a wake-up cost, and there is a CPU that nobody else wants; so the budget is learned
+ * from how long the waits turned out to be, and is nothing on a busy machine.
+ *
+ * Pure: time and the state of the machine are arguments.
+ */
+struct via_host_spin {
+    uint64_t budget_ns;
+    uint64_t budget_ns_max;
+    unsigned short_waits; /* in a row, that ended within budget_ns_max but not by looking */
+};
+
+void via_host_spin_init(struct via_host_spin *spin, uint64_t budget_ns_max);
+
+/* A wait has ended after wait_ns, found by looking or after a sleep. */
+void via_host_spin_learn(struct via_host_spin *spin, uint64_t wait_ns, bool found);
+
+/* CPUs this process may use: affinity mask and cgroup quota. At least 1. */
+unsigned via_host_spin_cpus(void);
+
+/* true when more threads want to run on this machine than it has CPUs. fd: an open /proc/loadavg,
+ * or -1 (then false). */
+bool via_host_spin_is_crowded(int loadavg_fd, unsigned cpus);
+
+#endif
