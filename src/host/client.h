@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The inside of the client library (viaduct/viaduct.h): one attachment of a process to its host.
+ *
+ *   client_open.c     attach, detach
+ *   client_wait.c     the lock, taking in replies, sleeping
+ *   client_command.c  operations under way, commands into the pipes
+ *   client_request.c  requests on the socket
+ *   client_segment.c  own memory            client_remote.c   others' memory, direct mappings
+ *   client_put.c, client_get.c              client_message.c  messages, boards, barriers
+ *
+ * Locking. `lock` guards everything but what is said to be atomic, constant or direct. Functions
+ * whose comment says [locked] want it held; of these, only those that wait let go of it. Direct
+ * accesses take no lock.
+ */
+#ifndef VIA_HOST_CLIENT_H
+#define VIA_HOST_CLIENT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/list.h"
+#include "base/types.h"
+#include "core/pipe.h"
+#include "host/attach_wire.h"
+#include "host/host_spin.h"
+#include "viaduct/viaduct.h"
+
+#define VIA_CLIENT_HOSTS_MAX 1024u
+#define VIA_CLIENT_CHANNELS_MAX 14u
+#define VIA_CLIENT_ANSWER_FDS_MAX 4u
+/* Messages received and not yet asked for; what is over stays in the pipe, and the sender waits. */
+#define VIA_CLIENT_INBOX_BYTES_MAX (64u << 20)
+/* The host answers a request within this, or something is wrong with it. */
+#define VIA_CLIENT_ANSWER_NS_MAX (10 * VIA_SEC_NS)
+/* Pieces of one get that are under way at a time. */
+#define VIA_CLIENT_GET_PIECES_MAX 4u
+
+/* Where a waiting call finds how its commands ended. On its stack. */
+struct via_client_result {
+    unsigned left; /* commands that have not ended */
+    int status;    /* of the first that failed, else 0 */
+    uint64_t value;
+};
+
+/* An operation under way: one command in a pipe, found again by the cookie of its reply. */
+struct via_client_op {
+    struct via_list pending;          /* in via_attach.pending when it is asynchronous */
+    uint64_t issue;                   /* asynchronous: number of its start */
+    struct via_client_result *result; /* somebody waits; NULL = asynchronous */
+    struct via_remote *remote;        /* asynchronous put: referenced */
+    unsigned char *destination;       /* get */
+    uint64_t bytes;                   /* get */
+    uint32_t generation;
+    uint32_t index_next_free;
+    uint16_t host;
+    bool used;
+};
+
+struct via_client_channel {
+    struct via_pipe_writer writer; /* commands */
+    struct via_pipe_reader reader; /* replies */
+    struct via_bell *bell;         /* of the transfer thread */
+    uint32_t *data_ends;           /* the writer's */
+    unsigned room_waiters;         /* threads that wait for the writer */
+};
+
+/* A message that was taken in and not asked for yet. */
+struct via_client_message {
+    struct via_list link;
+    struct via_message_info info;
+    unsigned char data[];
+};
+
+/* A request on the socket whose answer is awaited. On the caller's stack. */
+struct via_client_request {
+    struct via_list link;
+    uint32_t id;
+    bool done;
+    struct via_attach_answer answer;
+    int fds[VIA_CLIENT_ANSWER_FDS_MAX]; /* the caller's, fds_count of them */
+    unsigned fds_count;
+};
+
+struct via_attach {
+    /* Constant while attached. */
+    int socket_fd;
+    int bell_fd;
+    int nudge_fd; /* eventfd: wakes the thread that sleeps for all */
+    int epoll_fd; /* socket, bell and nudge, edge-triggered */
+    uint16_t host;
+    uint16_t hosts_max;
+    uint16_t channels_count;
+    uint16_t channel_first;
+    uint32_t message_bytes_max;
+    uint32_t body_bytes_max;  /* of a command */
+    uint32_t reply_bytes_max; /* body of a reply */
+    const struct via_status_page *status;
+    size_t status_bytes;
+    struct via_bell *bells;
+    size_t bells_bytes;
+    unsigned char *memory;
+    size_t memory_bytes;
+
+    pthread_mutex_t lock;
+    pthread_cond_t turn;      /* the sleeper has come back, or left */
+    _Atomic uint32_t lockers; /* threads that want the lock now: who spins with it gives way */
+
+    struct via_client_channel channels[VIA_CLIENT_CHANNELS_MAX];
+
+    bool dead;         /* the host has gone */
+    bool leading;      /* a thread spins or sleeps for all */
+    bool asleep;       /* ... and sleeps: replies are its to take */
+    bool socket_ready; /* there may be answers on the socket */
+    bool stuck;        /* the next record is a message, and the inbox is full */
+    _Atomic bool
+        bell_watched; /* the program has asked for the bell: it must be rung after a poll */
+    unsigned followers;
+    struct via_host_spin spin;
+    uint64_t death_look_ns; /* when the socket was last looked at without need */
+
+    struct via_client_op *ops;
+    uint32_t ops_count;
+    uint32_t ops_free;       /* index of the first free one, ops_count = none */
+    struct via_list pending; /* asynchronous ops, oldest first */
+    uint64_t issue_next;
+    int async_status; /* first failure since the last quiet */
+    /* Asynchronous puts to a host that are not known to have arrived; written under the lock. */
+    _Atomic uint32_t host_pending[VIA_CLIENT_HOSTS_MAX];
+
+    struct via_list messages;
+    size_t messages_bytes;
+
+    struct via_list requests;
+    uint32_t request_id_next;
+    struct via_list segments;
+    struct via_list remotes;
+};
+
+struct via_segment {
+    struct via_list link;
+    struct via_attach *attach;
+    uint64_t handle;
+    unsigned char *base; /* NULL: adopted without one */
+    size_t bytes;
+    bool mapped; /* by via_segment_new */
+};
+
+struct via_client_mapping {
+    struct via_client_mapping *next;
+    unsigned char *base;
+    size_t bytes;
+    int bell_fd;
+    bool read_only;
+};
+
+struct via_remote {
+    struct via_list link;
+    struct via_attach *attach;
+    uint64_t handle;
+    uint64_t bytes;
+    uint16_t host;
+    /*
+     * The state of the way (VIA_CLIENT_WAY_MASK of the status word) in which `mapping` may be used,
+     * 0 = none, and the one in which mapping it has failed.
+     */
+    _Atomic uint64_t way_direct;
+    _Atomic uint64_t way_refused;
+    /* The newest first; older ones stay mapped until close, another thread may be in them. */
+    struct via_client_mapping *_Atomic mapping;
+    uint32_t mapped_session;
+    _Atomic uint32_t pending; /* puts by frames not known to have arrived; written under the lock */
+    _Atomic int error;        /* first failure not yet reported */
+    _Atomic int lost;         /* its owner has gone: all accesses fail with this */
+    bool mapping_now;         /* a thread is at it */
+    bool closed;
+};
+
+#define VIA_CLIENT_WAY_MASK (UINT64_C(0xffffffffffff0000) | VIA_STATUS_DIRECT)
+
+/* The status word of a host as it is now. */
+static inline uint64_t via_client_status(const struct via_attach *attach, unsigned host)
+{
+    return atomic_load_explicit(&attach->status->peers[host], memory_order_acquire);
+}
+
+static inline struct via_client_channel *via_client_channel_to(struct via_attach *attach,
+                                                               unsigned host)
+{
+    return &attach->channels[(attach->channel_first + host) % attach->channels_count];
+}
+
+uint64_t via_client_now_ns(void);
+
+/* Sets the thread's text: "<object>: <attempt>: <cause>". Returns code. */
+int via_client_error(int code, const char *format, ...) VIA_PRINTF(2, 3);
+/* -ENOTCONN and its text. */
+int via_client_dead(const struct via_attach *attach);
+
+void via_client_lock(struct via_attach *attach);
+void via_client_unlock(struct via_attach *attach);
+
+/* [locked] Takes in what has come; returns how much. */
+unsigned via_client_take(struct via_attach *attach);
+
+/* [locked] After a command: wakes the transfer thread if it sleeps. */
+void via_client_ring(struct via_client_channel *channel);
+
+/* [locked] The host has gone, or breaks the protocol: every wait ends. */
+void via_client_die(struct via_attach *attach);
+
+typedef bool via_client_condition(struct via_attach *attach, void *ctx);
+
+/*
+ * [locked, waits] Until done(ctx), which is asked with the lock held and must not wait. room: the
+ * channel whose writer done() looks at, or NULL. deadline_ns: VIA_NEVER_NS = none. 0, -ETIMEDOUT,
+ * -EINTR (only when a signal came and `interruptible`), -ENOTCONN, -ENOBUFS (nothing can be taken
+ * in before messages are received). No error text but for -ENOTCONN and -ENOBUFS.
+ */
+struct via_client_wait {
+    via_client_condition *done;
+    void *ctx;
+    struct via_client_channel *room;
+    uint64_t deadline_ns;
+    bool interruptible;
+    bool takes_messages; /* a full inbox is what done() waits for */
+};
+int via_client_wait(struct via_attach *attach, const struct via_client_wait *wait) VIA_MUST_CHECK;
+
+/* [locked, waits] Until result->left is 0; its status, or why waiting ended. */
+int via_client_wait_result(struct via_attach *attach,
+                           struct via_client_result *result) VIA_MUST_CHECK;
+
+/* What an operation is besides its command. */
+struct via_client_intent {
+    struct via_client_result *result; /* NULL: asynchronous */
+    struct via_remote *remote;        /* asynchronous put */
+    void *destination;                /* get */
+    uint64_t bytes;
+};
+
+/* [locked] Is there room for a command with such a body right now? */
+bool via_client_command_fits(struct via_attach *attach, struct via_client_channel *channel,
+                             size_t body_bytes);
+/* [locked, waits] Until there is. 0, -ENOTCONN, -ENOBUFS. */
+int via_client_command_room(struct via_attach *attach, struct via_client_channel *channel,
+                            size_t body_bytes) VIA_MUST_CHECK;
+/* [locked] Sends a command that fits; its cookie is filled in here. */
+void via_client_command_send(struct via_attach *attach, struct via_client_channel *channel,
+                             struct via_command *command, const void *body, size_t body_bytes,
+                             const struct via_client_intent *intent);
+/* [locked] The reply of a command has come. */
+void via_client_command_end(struct via_attach *attach, const struct via_reply *reply,
+                            const void *body, size_t body_bytes);
+/* Waiting calls go away before their commands have ended: forget where they wanted the results. */
+void via_client_command_forget(struct via_attach *attach, struct via_client_result *result);
+
+/* [locked] A put has ended and lets go of its remote. */
+void via_client_remote_done(struct via_remote *remote, int status);
+
+/*
+ * [locked, waits] Sends a request (magic, version and id are filled in) with fd unless it is -1,
+ * and waits for the answer. answer.status, or -ENOTCONN, -ETIMEDOUT. The descriptors that came are
+ * in request->fds; on failure there are none.
+ */
+int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
+                   struct via_client_request *request) VIA_MUST_CHECK;
+/* [locked] Takes answers off the socket until there are no more. */
+unsigned via_client_take_answers(struct via_attach *attach);
+
+/* For via_attach_open, before there is an attachment: one request, one answer. */
+int via_client_socket_send(int socket_fd, const struct via_attach_request *ask, int fd);
+long via_client_socket_receive(int socket_fd, struct via_attach_answer *answer, int *fds,
+                               unsigned *ret_fds_count);
+
+/*
+ * The mapping of a remote that may be used now, or NULL. Cheap while nothing changes; maps it (and
+ * waits for the host's answer) when the way has become direct. Takes the lock itself.
+ */
+struct via_client_mapping *via_client_direct(struct via_remote *remote);
+
+/*
+ * The same for calls that may wait: when the way is direct, but puts by frames have not arrived
+ * yet, until they have; a direct access would overtake them. 0 and the mapping, or NULL for "by
+ * frames"; -ENOTCONN, -ENOBUFS, or the remote's loss.
+ */
+int via_client_direct_wait(struct via_remote *remote,
+                           struct via_client_mapping **ret_mapping) VIA_MUST_CHECK;
+
+/* true when the way is direct, but puts by frames have to arrive first. */
+bool via_client_awaits_frames(const struct via_remote *remote);
+
+/* The own segment that holds these bytes, NULL for none. [locked] */
+struct via_segment *via_client_segment_of(struct via_attach *attach, const void *base,
+                                          size_t bytes);
+
+/* Unmaps and frees a remote, or a segment without telling the host. */
+void via_client_remote_free(struct via_remote *remote);
+void via_client_segment_free(struct via_segment *segment);
+
+/* 0, -ERANGE with text, or the remote's loss. */
+int via_client_check(const struct via_remote *remote, uint64_t off, uint64_t bytes,
+                     const char *attempt) VIA_MUST_CHECK;
+
+#endif

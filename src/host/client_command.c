@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Operations under way: commands go into the pipes, replies find their operation by the cookie. */
+#include "host/client.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Cookie: bits 63..24 generation, bits 23..0 index + 1; never 0, which would ask for no reply. */
+#define COOKIE_INDEX_BITS 24
+
+static uint64_t cookie_of(const struct via_attach *attach, const struct via_client_op *op)
+{
+    uint64_t index = (uint64_t)(op - attach->ops);
+    return (uint64_t)op->generation << COOKIE_INDEX_BITS | (index + 1);
+}
+
+/* NULL for a cookie that was never given out, or has been answered. */
+static struct via_client_op *find(struct via_attach *attach, uint64_t cookie)
+{
+    uint64_t index = cookie & ((UINT64_C(1) << COOKIE_INDEX_BITS) - 1);
+    if (index == 0 || index > attach->ops_count) {
+        return NULL;
+    }
+    struct via_client_op *op = &attach->ops[index - 1];
+    return op->used && cookie_of(attach, op) == cookie ? op : NULL;
+}
+
+static struct via_client_op *op_get(struct via_attach *attach)
+{
+    struct via_client_op *op = &attach->ops[attach->ops_free];
+    attach->ops_free = op->index_next_free;
+    uint32_t generation = op->generation + 1;
+    *op = (struct via_client_op){.generation = generation, .used = true};
+    via_list_init(&op->pending);
+    return op;
+}
+
+static void op_put(struct via_attach *attach, struct via_client_op *op)
+{
+    op->used = false;
+    op->index_next_free = attach->ops_free;
+    attach->ops_free = (uint32_t)(op - attach->ops);
+}
+
+bool via_client_command_fits(struct via_attach *attach, struct via_client_channel *channel,
+                             size_t body_bytes)
+{
+    return attach->ops_free != attach->ops_count &&
+           via_pipe_writer_fits(&channel->writer, body_bytes);
+}
+
+struct room {
+    struct via_client_channel *channel;
+    size_t body_bytes;
+};
+
+static bool has_room(struct via_attach *attach, void *ctx)
+{
+    const struct room *room = ctx;
+    /* A broken pipe never has room: the wait has to end in another way. */
+    if (room->channel->writer.broken) {
+        via_client_die(attach);
+        return false;
+    }
+    return via_client_command_fits(attach, room->channel, room->body_bytes);
+}
+
+int via_client_command_room(struct via_attach *attach, struct via_client_channel *channel,
+                            size_t body_bytes)
+{
+    if (attach->dead) {
+        return via_client_dead(attach);
+    }
+    struct room room = {.channel = channel, .body_bytes = body_bytes};
+    if (has_room(attach, &room)) {
+        return 0;
+    }
+    struct via_client_wait wait = {
+        .done = has_room,
+        .ctx = &room,
+        .room = channel,
+        .deadline_ns = VIA_NEVER_NS,
+    };
+    return via_client_wait(attach, &wait);
+}
+
+/* Nobody waits for it: it is counted until it has ended. */
+static void make_asynchronous(struct via_attach *attach, struct via_client_op *op)
+{
+    op->issue = attach->issue_next++;
+    via_list_push_back(&attach->pending, &op->pending);
+    if (op->remote != NULL) {
+        /* Pairs with the acquire in via_client_direct(): no direct access before 0 is seen. */
+        atomic_fetch_add_explicit(&op->remote->pending, 1, memory_order_release);
+        atomic_fetch_add_explicit(&attach->host_pending[op->host], 1, memory_order_release);
+    }
+}
+
+void via_client_command_send(struct via_attach *attach, struct via_client_channel *channel,
+                             struct via_command *command, const void *body, size_t body_bytes,
+                             const struct via_client_intent *intent)
+{
+    struct via_client_op *op = op_get(attach);
+    op->result = intent->result;
+    op->remote = intent->remote;
+    op->destination = intent->destination;
+    op->bytes = intent->bytes;
+    op->host = command->destination;
+    if (op->result != NULL) {
+        op->result->left++;
+    } else {
+        make_asynchronous(attach, op);
+    }
+    command->cookie = cookie_of(attach, op);
+    if (via_pipe_send(&channel->writer, command, sizeof(*command), body, body_bytes) != 0) {
+        /* It did fit a moment ago, under the same lock: the credit word is nonsense. */
+        via_client_die(attach);
+        return;
+    }
+    via_client_ring(channel);
+}
+
+static void end_asynchronous(struct via_attach *attach, struct via_client_op *op, int status)
+{
+    via_list_remove(&op->pending);
+    if (status < 0 && attach->async_status == 0) {
+        attach->async_status = status;
+    }
+    if (op->remote != NULL) {
+        atomic_fetch_sub_explicit(&attach->host_pending[op->host], 1, memory_order_release);
+        via_client_remote_done(op->remote, status);
+    }
+}
+
+static void end_waited(struct via_client_op *op, int status, uint64_t value)
+{
+    op->result->left--;
+    if (status < 0 && op->result->status == 0) {
+        op->result->status = status;
+    }
+    op->result->value = value;
+}
+
+void via_client_command_end(struct via_attach *attach, const struct via_reply *reply,
+                            const void *body, size_t body_bytes)
+{
+    struct via_client_op *op = find(attach, reply->cookie);
+    if (op == NULL) {
+        return;
+    }
+    int status = reply->status > 0 ? -EPROTO : reply->status;
+    if (op->destination != NULL && status == 0) {
+        if (reply->kind == VIA_REPLY_DATA && body_bytes == op->bytes) {
+            memcpy(op->destination, body, body_bytes);
+        } else {
+            status = -EPROTO;
+        }
+    }
+    if (op->result != NULL) {
+        end_waited(op, status, reply->value);
+    } else if (via_list_is_linked(&op->pending)) {
+        end_asynchronous(attach, op, status);
+    }
+    op_put(attach, op);
+}
+
+void via_client_command_forget(struct via_attach *attach, struct via_client_result *result)
+{
+    for (uint32_t i = 0; i < attach->ops_count; i++) {
+        struct via_client_op *op = &attach->ops[i];
+        if (op->used && op->result == result) {
+            op->result = NULL;
+            op->destination = NULL;
+        }
+    }
+}
+
+unsigned via_remote_pending(struct via_remote *remote)
+{
+    unsigned pending = atomic_load_explicit(&remote->pending, memory_order_acquire);
+    if (pending != 0 && via_attach_poll(remote->attach) >= 0) {
+        pending = atomic_load_explicit(&remote->pending, memory_order_acquire);
+    }
+    return pending;
+}
+
+/* What was started before `issue` has ended. */
+static bool is_quiet(struct via_attach *attach, void *ctx)
+{
+    const uint64_t *issue = ctx;
+    struct via_list *first = via_list_first(&attach->pending);
+    return first == NULL || via_list_entry(first, struct via_client_op, pending)->issue >= *issue;
+}
+
+int via_attach_quiet(struct via_attach *attach)
+{
+    via_client_lock(attach);
+    uint64_t issue = attach->issue_next;
+    struct via_client_wait wait = {
+        .done = is_quiet,
+        .ctx = &issue,
+        .deadline_ns = VIA_NEVER_NS,
+    };
+    int rc = is_quiet(attach, &issue) ? 0 : via_client_wait(attach, &wait);
+    if (rc == 0 && attach->async_status != 0) {
+        rc = via_client_error(attach->async_status,
+                              "host %u: puts and messages since the last "
+                              "quiet: the first that failed: %s",
+                              attach->host, strerror(-attach->async_status));
+        attach->async_status = 0;
+    }
+    via_client_unlock(attach);
+    return rc;
+}

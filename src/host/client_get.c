@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Gets and atomics: what needs an answer.
+ *
+ * Atomics on a mapping are the CPU's own, and so are those the owner's host does for others: on one
+ * cache-coherent machine they compose. Behind a port that is not coherent nothing is mapped, and
+ * all of them are done at the owner.
+ */
+#include "host/client.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/node.h"
+#include "wire/frame.h"
+
+static struct via_command get_command(const struct via_remote *remote, uint64_t off, uint64_t bytes)
+{
+    return (struct via_command){
+        .kind = VIA_OP_GET,
+        .source = VIA_SOURCE_NONE,
+        .destination = remote->host,
+        .bytes = bytes,
+        .segment = remote->handle,
+        .offset = off,
+    };
+}
+
+struct few {
+    const struct via_client_result *result;
+};
+
+static bool few_are_left(struct via_attach *attach, void *ctx)
+{
+    (void)attach;
+    return ((const struct few *)ctx)->result->left < VIA_CLIENT_GET_PIECES_MAX;
+}
+
+/* [locked, waits] */
+static int send_get(struct via_remote *remote, struct via_command *command, void *dst,
+                    struct via_client_result *result)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
+    struct few few = {.result = result};
+    struct via_client_wait wait = {
+        .done = few_are_left,
+        .ctx = &few,
+        .deadline_ns = VIA_NEVER_NS,
+    };
+    int rc = few_are_left(attach, &few) ? 0 : via_client_wait(attach, &wait);
+    if (rc == 0) {
+        rc = via_client_command_room(attach, channel, 0);
+    }
+    if (rc == 0) {
+        struct via_client_intent intent = {
+            .result = result,
+            .destination = dst,
+            .bytes = command->bytes,
+        };
+        via_client_command_send(attach, channel, command, NULL, 0, &intent);
+    }
+    return rc;
+}
+
+/* [locked, waits] Into memory the host knows: one command, without a copy here. */
+static int get_into_segment(struct via_remote *remote, uint64_t off,
+                            const struct via_segment *segment, const unsigned char *dst,
+                            size_t bytes, struct via_client_result *result)
+{
+    struct via_command command = get_command(remote, off, bytes);
+    command.source = VIA_SOURCE_SEGMENT;
+    command.a.source_segment = segment->handle;
+    command.b.source_offset = (uint64_t)(dst - segment->base);
+    return send_get(remote, &command, NULL, result);
+}
+
+/* [locked, waits] */
+static int get_pieces(struct via_remote *remote, uint64_t off, unsigned char *dst, size_t bytes,
+                      struct via_client_result *result)
+{
+    int rc = 0;
+    for (size_t done = 0; done < bytes && rc == 0 && result->status == 0;) {
+        size_t piece = via_min(bytes - done, (size_t)remote->attach->reply_bytes_max);
+        struct via_command command = get_command(remote, off + done, piece);
+        rc = send_get(remote, &command, dst + done, result);
+        done += piece;
+    }
+    return rc;
+}
+
+static int get_by_frames(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_result result = {0};
+    via_client_lock(attach);
+    struct via_segment *segment = via_client_segment_of(attach, dst, bytes);
+    int rc = segment != NULL ? get_into_segment(remote, off, segment, dst, bytes, &result)
+                             : get_pieces(remote, off, dst, bytes, &result);
+    int ended = via_client_wait_result(attach, &result);
+    via_client_unlock(attach);
+    if (rc == 0 && ended < 0 && ended != -ENOTCONN && ended != -ENOBUFS) {
+        via_client_error(ended, "host %u, segment: get of %zu bytes at %llu: %s", remote->host,
+                         bytes, (unsigned long long)off, strerror(-ended));
+    }
+    return rc != 0 ? rc : ended;
+}
+
+int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
+{
+    struct via_client_mapping *mapping;
+    int rc = via_client_check(remote, off, bytes, "get");
+    if (rc == 0) {
+        rc = via_client_direct_wait(remote, &mapping);
+    }
+    if (rc != 0 || bytes == 0) {
+        return rc;
+    }
+    if (mapping == NULL) {
+        return get_by_frames(remote, off, dst, bytes);
+    }
+    memcpy(dst, mapping->base + off, bytes);
+    atomic_thread_fence(memory_order_acquire);
+    return 0;
+}
+
+/* --- atomics -----------------------------------------------------------------------------------*/
+
+#define UPDATE(type, word, operation, operand, expected)                                         \
+    switch (operation) {                                                                         \
+    case VIADUCT_ATOMIC_ADD:                                                                     \
+        return __atomic_fetch_add(word, (type)(operand), __ATOMIC_SEQ_CST);                      \
+    case VIADUCT_ATOMIC_AND:                                                                     \
+        return __atomic_fetch_and(word, (type)(operand), __ATOMIC_SEQ_CST);                      \
+    case VIADUCT_ATOMIC_OR:                                                                      \
+        return __atomic_fetch_or(word, (type)(operand), __ATOMIC_SEQ_CST);                       \
+    case VIADUCT_ATOMIC_XOR:                                                                     \
+        return __atomic_fetch_xor(word, (type)(operand), __ATOMIC_SEQ_CST);                      \
+    case VIADUCT_ATOMIC_SWAP:                                                                    \
+        return __atomic_exchange_n(word, (type)(operand), __ATOMIC_SEQ_CST);                     \
+    case VIADUCT_ATOMIC_COMPARE_SWAP:                                                            \
+        __atomic_compare_exchange_n(word, &(expected), (type)(operand), false, __ATOMIC_SEQ_CST, \
+                                    __ATOMIC_SEQ_CST);                                           \
+        return expected;                                                                         \
+    case VIADUCT_ATOMIC_FETCH:                                                                   \
+        return __atomic_load_n(word, __ATOMIC_SEQ_CST);                                          \
+    }                                                                                            \
+    return 0;
+
+static uint64_t update_8(uint64_t *word, enum viaduct_atomic operation, uint64_t operand,
+                         uint64_t compare)
+{
+    uint64_t expected = compare;
+    UPDATE(uint64_t, word, operation, operand, expected)
+}
+
+static uint32_t update_4(uint32_t *word, enum viaduct_atomic operation, uint64_t operand,
+                         uint64_t compare)
+{
+    uint32_t expected = (uint32_t)compare;
+    UPDATE(uint32_t, word, operation, operand, expected)
+}
+
+static int atomic_direct(const struct via_remote *remote, const struct via_client_mapping *mapping,
+                         uint64_t off, unsigned width, enum viaduct_atomic operation,
+                         uint64_t operand, uint64_t compare, uint64_t *ret_old)
+{
+    void *word = mapping->base + off;
+    if (mapping->read_only && operation != VIADUCT_ATOMIC_FETCH) {
+        return via_client_error(-EACCES, "host %u, segment: atomic: it may only be read",
+                                remote->host);
+    }
+    *ret_old = width == 8 ? update_8(word, operation, operand, compare)
+                          : update_4(word, operation, operand, compare);
+    return 0;
+}
+
+static int atomic_by_frames(struct via_remote *remote, uint64_t off, unsigned width,
+                            enum viaduct_atomic operation, uint64_t operand, uint64_t compare,
+                            uint64_t *ret_old)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
+    struct via_client_result result = {0};
+    struct via_command command = {
+        .kind = VIA_OP_ATOMIC,
+        .atomic = (uint8_t)((unsigned)operation | (width == 4 ? VIA_ATOMIC_32 : 0)),
+        .source = VIA_SOURCE_NONE,
+        .destination = remote->host,
+        .bytes = width,
+        .segment = remote->handle,
+        .offset = off,
+        .a.operand = operand,
+        .b.compare = compare,
+    };
+    via_client_lock(attach);
+    int rc = via_client_command_room(attach, channel, 0);
+    if (rc == 0) {
+        struct via_client_intent intent = {.result = &result};
+        via_client_command_send(attach, channel, &command, NULL, 0, &intent);
+        rc = via_client_wait_result(attach, &result);
+    }
+    via_client_unlock(attach);
+    if (rc == 0) {
+        *ret_old = width == 4 ? (uint32_t)result.value : result.value;
+    } else if (rc != -ENOTCONN && rc != -ENOBUFS) {
+        via_client_error(rc, "host %u, segment: atomic at %llu: %s", remote->host,
+                         (unsigned long long)off, strerror(-rc));
+    }
+    return rc;
+}
+
+int via_remote_atomic(struct via_remote *remote, uint64_t off, unsigned width,
+                      enum viaduct_atomic operation, uint64_t operand, uint64_t compare,
+                      uint64_t *ret_old)
+{
+    struct via_client_mapping *mapping;
+    uint64_t old = 0;
+    if ((width != 4 && width != 8) || off % width != 0 || operation < VIADUCT_ATOMIC_ADD ||
+        operation > VIADUCT_ATOMIC_FETCH) {
+        return via_client_error(-EINVAL,
+                                "host %u, segment: atomic %d of %u bytes at %llu: no such "
+                                "operation, or not aligned",
+                                remote->host, (int)operation, width, (unsigned long long)off);
+    }
+    int rc = via_client_check(remote, off, width, "atomic");
+    if (rc == 0) {
+        rc = via_client_direct_wait(remote, &mapping);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    rc = mapping != NULL
+             ? atomic_direct(remote, mapping, off, width, operation, operand, compare, &old)
+             : atomic_by_frames(remote, off, width, operation, operand, compare, &old);
+    if (rc == 0 && ret_old != NULL) {
+        *ret_old = old;
+    }
+    return rc;
+}

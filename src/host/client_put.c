@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Puts: stores where the memory is mapped, else commands to the host. Stores of one thread are seen
+ * in order: each put begins with a release fence, which is nothing on x86 but a hint to the
+ * compiler.
+ */
+#include "host/client.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/node.h"
+#include "host/client_sys.h"
+#include "wire/frame.h"
+
+static int may_write(const struct via_remote *remote, const struct via_client_mapping *mapping)
+{
+    if (via_unlikely(mapping->read_only)) {
+        return via_client_error(-EACCES, "host %u, segment: put: it may only be read",
+                                remote->host);
+    }
+    return 0;
+}
+
+/* true when it was one aligned word: then it is stored whole. */
+static bool store_word(unsigned char *to, const void *src, size_t bytes)
+{
+    if (((uintptr_t)to & (bytes - 1)) != 0) {
+        return false;
+    }
+    if (bytes == 8) {
+        uint64_t word;
+        memcpy(&word, src, sizeof(word));
+        __atomic_store_n((uint64_t *)(void *)to, word, __ATOMIC_RELEASE);
+        return true;
+    }
+    if (bytes == 4) {
+        uint32_t word;
+        memcpy(&word, src, sizeof(word));
+        __atomic_store_n((uint32_t *)(void *)to, word, __ATOMIC_RELEASE);
+        return true;
+    }
+    return false;
+}
+
+/* All but the last aligned 8 bytes, then these. */
+static void store_last_word(unsigned char *to, const unsigned char *src, size_t bytes)
+{
+    size_t end = (((uintptr_t)to + bytes) & ~(uintptr_t)7) - (uintptr_t)to;
+    if (bytes < 8 || end < 8 || end > bytes) {
+        memcpy(to, src, bytes);
+        return;
+    }
+    memcpy(to, src, end - 8);
+    memcpy(to + end, src + end, bytes - end);
+    store_word(to + end - 8, src + end - 8, 8);
+}
+
+static void store(const struct via_client_mapping *mapping, uint64_t off, const void *src,
+                  size_t bytes, unsigned flags)
+{
+    unsigned char *to = mapping->base + off;
+    if (!store_word(to, src, bytes)) {
+        atomic_thread_fence(memory_order_release);
+        if ((flags & VIADUCT_PUT_LAST_WORD) != 0) {
+            store_last_word(to, src, bytes);
+        } else if (bytes != 0) {
+            memcpy(to, src, bytes);
+        }
+    }
+    if ((flags & VIADUCT_PUT_NOTIFY) != 0) {
+        via_sys_eventfd_ring(mapping->bell_fd);
+    }
+}
+
+static uint8_t frame_flags(unsigned flags)
+{
+    return (uint8_t)(((flags & VIADUCT_PUT_NOTIFY) != 0 ? VIA_FRAME_FLAG_NOTIFY : 0) |
+                     ((flags & VIADUCT_PUT_LAST_WORD) != 0 ? VIA_FRAME_FLAG_LAST_WORD : 0));
+}
+
+/* The failure of an earlier put, told once. */
+static int earlier_failure(struct via_remote *remote)
+{
+    if (via_likely(atomic_load_explicit(&remote->error, memory_order_relaxed) == 0)) {
+        return 0;
+    }
+    int rc = atomic_exchange_explicit(&remote->error, 0, memory_order_relaxed);
+    return via_client_error(rc, "host %u, segment: an earlier put: %s", remote->host,
+                            strerror(-rc));
+}
+
+static struct via_command put_command(const struct via_remote *remote, uint64_t off, uint64_t bytes)
+{
+    return (struct via_command){
+        .kind = VIA_OP_PUT,
+        .source = bytes == 0 ? VIA_SOURCE_NONE : VIA_SOURCE_BODY,
+        .destination = remote->host,
+        .bytes = bytes,
+        .segment = remote->handle,
+        .offset = off,
+    };
+}
+
+/* [locked, waits] One command with its payload as body. */
+static int send_piece(struct via_remote *remote, struct via_command *command, const void *body)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
+    size_t body_bytes = command->source == VIA_SOURCE_BODY ? (size_t)command->bytes : 0;
+    int rc = via_client_command_room(attach, channel, body_bytes);
+    if (rc == 0) {
+        struct via_client_intent intent = {.remote = remote};
+        via_client_command_send(attach, channel, command, body, body_bytes, &intent);
+    }
+    return rc;
+}
+
+/* [locked, waits] All that does not fit the last command; how much that is in *ret_sent. */
+static int send_first_pieces(struct via_remote *remote, uint64_t off, const unsigned char *src,
+                             size_t bytes, size_t *ret_sent)
+{
+    size_t piece_bytes = remote->attach->body_bytes_max;
+    size_t sent = 0;
+    int rc = 0;
+    while (rc == 0 && bytes - sent > piece_bytes) {
+        struct via_command command = put_command(remote, off + sent, piece_bytes);
+        rc = send_piece(remote, &command, src + sent);
+        sent += piece_bytes;
+    }
+    *ret_sent = sent;
+    return rc;
+}
+
+static int put_by_frames(struct via_remote *remote, uint64_t off, const unsigned char *src,
+                         size_t bytes, unsigned flags)
+{
+    size_t sent;
+    via_client_lock(remote->attach);
+    int rc = send_first_pieces(remote, off, src, bytes, &sent);
+    if (rc == 0) {
+        struct via_command command = put_command(remote, off + sent, bytes - sent);
+        command.flags = frame_flags(flags);
+        rc = send_piece(remote, &command, src + sent);
+    }
+    via_client_unlock(remote->attach);
+    return rc;
+}
+
+/* Checks, earlier failures, and the way: *ret_mapping is NULL for "by frames". */
+static int begin_put(struct via_remote *remote, uint64_t off, size_t bytes,
+                     struct via_client_mapping **ret_mapping)
+{
+    int rc = via_client_check(remote, off, bytes, "put");
+    if (rc == 0) {
+        rc = earlier_failure(remote);
+    }
+    return rc == 0 ? via_client_direct_wait(remote, ret_mapping) : rc;
+}
+
+static int put_direct(struct via_remote *remote, const struct via_client_mapping *mapping,
+                      uint64_t off, const void *src, size_t bytes, unsigned flags)
+{
+    int rc = may_write(remote, mapping);
+    if (rc == 0) {
+        store(mapping, off, src, bytes, flags);
+    }
+    return rc;
+}
+
+int via_remote_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                   unsigned flags)
+{
+    struct via_client_mapping *mapping;
+    int rc = begin_put(remote, off, bytes, &mapping);
+    if (rc != 0) {
+        return rc;
+    }
+    if (mapping != NULL) {
+        return put_direct(remote, mapping, off, src, bytes, flags);
+    }
+    return bytes == 0 && flags == 0 ? 0 : put_by_frames(remote, off, src, bytes, flags);
+}
+
+static int send_from(struct via_remote *remote, uint64_t off, const struct via_segment *segment,
+                     uint64_t src_off, size_t bytes, unsigned flags)
+{
+    struct via_command command = put_command(remote, off, bytes);
+    command.flags = frame_flags(flags);
+    if (bytes != 0) {
+        command.source = VIA_SOURCE_SEGMENT;
+        command.a.source_segment = segment->handle;
+        command.b.source_offset = src_off;
+    }
+    via_client_lock(remote->attach);
+    int rc = send_piece(remote, &command, NULL);
+    via_client_unlock(remote->attach);
+    return rc;
+}
+
+int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segment *segment,
+                        uint64_t src_off, size_t bytes, unsigned flags)
+{
+    if (src_off > segment->bytes || bytes > segment->bytes - src_off) {
+        return via_client_error(-ERANGE,
+                                "host %u, segment: put of %zu bytes from %llu: outside "
+                                "of the own segment of %zu bytes",
+                                remote->host, bytes, (unsigned long long)src_off, segment->bytes);
+    }
+    struct via_client_mapping *mapping;
+    int rc = begin_put(remote, off, bytes, &mapping);
+    if (rc != 0 || (bytes == 0 && flags == 0)) {
+        return rc;
+    }
+    if (mapping != NULL && segment->base != NULL) {
+        return put_direct(remote, mapping, off, segment->base + src_off, bytes, flags);
+    }
+    return send_from(remote, off, segment, src_off, bytes, flags);
+}
+
+size_t via_remote_try_max(const struct via_remote *remote)
+{
+    return remote->attach->body_bytes_max;
+}
+
+/* [locked] */
+static int try_send(struct via_remote *remote, struct via_command *command, const void *src)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
+    size_t bytes = (size_t)command->bytes;
+    if (attach->dead) {
+        return via_client_dead(attach);
+    }
+    bool fits = via_client_command_fits(attach, channel, bytes);
+    if (!fits && !attach->asleep) {
+        via_client_take(attach);
+    }
+    if (!fits) {
+        /* The host rings the bell when there is room again. */
+        via_pipe_want(&channel->writer);
+        fits = via_client_command_fits(attach, channel, bytes);
+    }
+    if (!fits) {
+        return attach->dead ? via_client_dead(attach) : -EAGAIN;
+    }
+    struct via_client_intent intent = {.remote = remote};
+    via_client_command_send(attach, channel, command, src, bytes, &intent);
+    return 0;
+}
+
+int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                       unsigned flags)
+{
+    int rc = via_client_check(remote, off, bytes, "put");
+    if (rc == 0) {
+        rc = earlier_failure(remote);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if (bytes > via_remote_try_max(remote)) {
+        return via_client_error(-EMSGSIZE,
+                                "host %u, segment: put of %zu bytes at once: at most "
+                                "%zu can be tried",
+                                remote->host, bytes, via_remote_try_max(remote));
+    }
+    struct via_client_mapping *mapping = via_client_direct(remote);
+    if (mapping != NULL) {
+        return put_direct(remote, mapping, off, src, bytes, flags);
+    }
+    if (via_client_awaits_frames(remote)) {
+        rc = via_attach_poll(remote->attach);
+        return rc < 0 ? rc : -EAGAIN;
+    }
+    struct via_command command = put_command(remote, off, bytes);
+    command.flags = frame_flags(flags);
+    via_client_lock(remote->attach);
+    rc = try_send(remote, &command, src);
+    via_client_unlock(remote->attach);
+    return rc;
+}
+
+static void signal_direct(const struct via_client_mapping *mapping, uint64_t signal_off,
+                          uint64_t value, unsigned signal_op)
+{
+    uint64_t *word = (uint64_t *)(void *)(mapping->base + signal_off);
+    /* Pairs with the acquire of who waits for the signal: what was put is there before it. */
+    if (signal_op == VIADUCT_SIGNAL_ADD) {
+        __atomic_fetch_add(word, value, __ATOMIC_RELEASE);
+    } else {
+        __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    }
+}
+
+static int signal_by_frames(struct via_remote *remote, uint64_t off, const unsigned char *src,
+                            size_t bytes, uint64_t signal, uint64_t value)
+{
+    size_t sent;
+    via_client_lock(remote->attach);
+    int rc = send_first_pieces(remote, off, src, bytes, &sent);
+    if (rc == 0) {
+        struct via_command command = put_command(remote, off + sent, bytes - sent);
+        command.kind = VIA_OP_PUT_SIGNAL;
+        command.a.signal_offset = signal;
+        command.b.signal_value = value;
+        rc = send_piece(remote, &command, src + sent);
+    }
+    via_client_unlock(remote->attach);
+    return rc;
+}
+
+int via_remote_put_signal(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                          uint64_t signal_off, uint64_t value, unsigned signal_op)
+{
+    struct via_client_mapping *mapping;
+    if (signal_off % 8 != 0 || signal_op > VIADUCT_SIGNAL_ADD) {
+        return via_client_error(-EINVAL,
+                                "host %u, segment: signal at %llu: is not aligned to 8 "
+                                "bytes, or no such update",
+                                remote->host, (unsigned long long)signal_off);
+    }
+    int rc = via_client_check(remote, signal_off, 8, "signal");
+    if (rc == 0) {
+        rc = begin_put(remote, off, bytes, &mapping);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if (mapping == NULL) {
+        uint64_t add = signal_op == VIADUCT_SIGNAL_ADD ? VIA_FRAME_SIGNAL_ADD : 0;
+        return signal_by_frames(remote, off, src, bytes, signal_off | add, value);
+    }
+    rc = may_write(remote, mapping);
+    if (rc == 0) {
+        store(mapping, off, src, bytes, 0);
+        signal_direct(mapping, signal_off, value, signal_op);
+    }
+    return rc;
+}

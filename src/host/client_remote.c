@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Memory of others: opening it, and knowing when it may be reached directly.
+ *
+ * The host says in its status page how each host is reached now. `way_direct` is the state of that
+ * word (session, generation, direct) in which the mapping holds; one comparison before each burst
+ * therefore finds out whether anything has changed. After a change the way is looked at again, once
+ * per generation: a mapping is asked for when the session is new, and a refusal is kept.
+ */
+#include "host/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "host/client_sys.h"
+
+static int lost(const struct via_remote *remote)
+{
+    int rc = atomic_load_explicit(&remote->lost, memory_order_relaxed);
+    return rc == 0 ? 0 : via_client_error(rc, "host %u, segment: its owner has gone", remote->host);
+}
+
+int via_client_check(const struct via_remote *remote, uint64_t off, uint64_t bytes,
+                     const char *attempt)
+{
+    if (via_unlikely(off > remote->bytes || bytes > remote->bytes - off)) {
+        return via_client_error(-ERANGE,
+                                "host %u, segment of %llu bytes: %s of %llu bytes at %llu: outside",
+                                remote->host, (unsigned long long)remote->bytes, attempt,
+                                (unsigned long long)bytes, (unsigned long long)off);
+    }
+    return lost(remote);
+}
+
+/* --- mapping -----------------------------------------------------------------------------------*/
+
+static bool fd_is_safe(int fd, size_t bytes)
+{
+    struct stat st;
+    int seals = via_sys_fcntl(fd, F_GET_SEALS, 0);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &st) == 0 && st.st_size >= 0 &&
+           (uint64_t)st.st_size >= bytes;
+}
+
+static struct via_client_mapping *mapping_new(int memfd, int bell_fd, size_t bytes)
+{
+    struct via_client_mapping *mapping = calloc(1, sizeof(*mapping));
+    if (mapping == NULL) {
+        return NULL;
+    }
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    if (base == MAP_FAILED) {
+        mapping->read_only = true;
+        base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, memfd, 0);
+    }
+    if (base == MAP_FAILED) {
+        free(mapping);
+        return NULL;
+    }
+    mapping->base = base;
+    mapping->bytes = bytes;
+    mapping->bell_fd = bell_fd;
+    return mapping;
+}
+
+static void mapping_free(struct via_client_mapping *mapping)
+{
+    munmap(mapping->base, mapping->bytes);
+    via_sys_close(mapping->bell_fd);
+    free(mapping);
+}
+
+/* Of an answer with status 0; what it brings is used up. 0 or negative errno. */
+static int take_mapping(struct via_remote *remote, struct via_client_request *request)
+{
+    struct via_client_mapping *mapping = NULL;
+    int rc = -EPROTO;
+    if (request->fds_count == 2 && fd_is_safe(request->fds[0], request->answer.bytes)) {
+        rc = remote->bytes > request->answer.bytes ? -ERANGE : 0;
+    }
+    if (rc == 0) {
+        mapping = mapping_new(request->fds[0], request->fds[1], remote->bytes);
+        rc = mapping == NULL ? -ENOMEM : 0;
+    }
+    for (unsigned i = rc == 0 ? 2 : 0; i < request->fds_count; i++) {
+        via_sys_close(request->fds[i]);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    via_sys_close(request->fds[0]);
+    mapping->next = atomic_load_explicit(&remote->mapping, memory_order_relaxed);
+    atomic_store_explicit(&remote->mapping, mapping, memory_order_release);
+    return 0;
+}
+
+/* [locked, waits] Asks the host. 0 also when it can not be mapped in this state of the way. */
+static int map(struct via_remote *remote, uint64_t way)
+{
+    struct via_attach_request ask = {
+        .type = VIA_ATTACH_MAP,
+        .host = remote->host,
+        .handle = remote->handle,
+    };
+    struct via_client_request request;
+    remote->mapping_now = true;
+    int rc = via_client_ask(remote->attach, &ask, -1, &request);
+    remote->mapping_now = false;
+    if (rc == 0) {
+        rc = take_mapping(remote, &request);
+    }
+    if (rc == 0) {
+        remote->mapped_session = via_status_session(way);
+        /* Pairs with the acquire in via_client_direct(): the mapping is there before the word. */
+        atomic_store_explicit(&remote->way_direct, way, memory_order_release);
+        return 0;
+    }
+    atomic_store_explicit(&remote->way_refused, way, memory_order_relaxed);
+    return rc == -EXDEV || rc == -ENOMEM || rc == -EMFILE ? 0 : rc;
+}
+
+/* The way has changed since the mapping was last used; is there one for its new state? */
+static struct via_client_mapping *look_again(struct via_remote *remote, uint64_t way)
+{
+    struct via_client_mapping *mapping;
+    if (atomic_load_explicit(&remote->way_refused, memory_order_relaxed) == way) {
+        return NULL;
+    }
+    via_client_lock(remote->attach);
+    mapping = atomic_load_explicit(&remote->mapping, memory_order_relaxed);
+    if (mapping != NULL && remote->mapped_session == via_status_session(way)) {
+        atomic_store_explicit(&remote->way_direct, way, memory_order_release);
+    } else if (!remote->mapping_now) {
+        int rc = map(remote, way);
+        if (rc == -EACCES || rc == -ENOENT) {
+            /* The host was started anew, and knows nothing of the segment. */
+            atomic_store_explicit(&remote->lost, -ECONNRESET, memory_order_relaxed);
+        }
+    }
+    if (atomic_load_explicit(&remote->way_direct, memory_order_relaxed) != way) {
+        mapping = NULL;
+    } else {
+        mapping = atomic_load_explicit(&remote->mapping, memory_order_relaxed);
+    }
+    via_client_unlock(remote->attach);
+    return mapping;
+}
+
+struct via_client_mapping *via_client_direct(struct via_remote *remote)
+{
+    struct via_attach *attach = remote->attach;
+    uint64_t way = via_client_status(attach, remote->host) & VIA_CLIENT_WAY_MASK;
+    if ((way & VIA_STATUS_DIRECT) == 0) {
+        return NULL;
+    }
+    /* Pairs with the releases where it is counted: what went by frames has arrived at 0. */
+    if (atomic_load_explicit(&attach->host_pending[remote->host], memory_order_acquire) != 0) {
+        return NULL;
+    }
+    /* Pairs with the release in map() and look_again(). */
+    if (via_likely(atomic_load_explicit(&remote->way_direct, memory_order_acquire) == way)) {
+        return atomic_load_explicit(&remote->mapping, memory_order_acquire);
+    }
+    return look_again(remote, way);
+}
+
+bool via_client_awaits_frames(const struct via_remote *remote)
+{
+    uint64_t way = via_client_status(remote->attach, remote->host) & VIA_CLIENT_WAY_MASK;
+    return (way & VIA_STATUS_DIRECT) != 0 &&
+           atomic_load_explicit(&remote->way_refused, memory_order_relaxed) != way &&
+           atomic_load_explicit(&remote->attach->host_pending[remote->host],
+                                memory_order_acquire) != 0;
+}
+
+static bool frames_have_arrived(struct via_attach *attach, void *ctx)
+{
+    (void)attach;
+    return !via_client_awaits_frames(ctx);
+}
+
+int via_client_direct_wait(struct via_remote *remote, struct via_client_mapping **ret_mapping)
+{
+    struct via_attach *attach = remote->attach;
+    for (;;) {
+        struct via_client_mapping *mapping = via_client_direct(remote);
+        if (via_likely(mapping != NULL) || !via_client_awaits_frames(remote)) {
+            *ret_mapping = mapping;
+            return lost(remote);
+        }
+        struct via_client_wait wait = {
+            .done = frames_have_arrived,
+            .ctx = remote,
+            .deadline_ns = VIA_NEVER_NS,
+        };
+        via_client_lock(attach);
+        int rc = via_client_wait(attach, &wait);
+        via_client_unlock(attach);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+}
+
+void *via_remote_direct(struct via_remote *remote)
+{
+    struct via_client_mapping *mapping = via_client_direct(remote);
+    return mapping == NULL ? NULL : mapping->base;
+}
+
+/* --- open and close ----------------------------------------------------------------------------*/
+
+/* [locked, waits] */
+static int map_first(struct via_remote *remote)
+{
+    uint64_t way = via_client_status(remote->attach, remote->host) & VIA_CLIENT_WAY_MASK;
+    if ((way & VIA_STATUS_DIRECT) == 0) {
+        return 0;
+    }
+    int rc = map(remote, way);
+    switch (rc) {
+    case 0:
+    case -ENOTCONN:
+    case -ETIMEDOUT:
+    case -ENOBUFS:
+        return rc;
+    case -ENOENT:
+    case -EACCES:
+        return via_client_error(-EACCES, "host %u, segment: open: no such segment, or wrong key",
+                                remote->host);
+    case -ERANGE:
+        return via_client_error(rc, "host %u, segment: open: it is smaller than %llu bytes",
+                                remote->host, (unsigned long long)remote->bytes);
+    default:
+        return via_client_error(rc, "host %u, segment: open: %s", remote->host, strerror(-rc));
+    }
+}
+
+int via_remote_open(struct via_attach *attach, unsigned host, uint64_t handle, size_t bytes,
+                    struct via_remote **ret_remote)
+{
+    if (host >= attach->hosts_max || bytes == 0) {
+        return via_client_error(-EINVAL,
+                                "host %u, segment of %zu bytes: open: no host of this "
+                                "fabric, or no bytes",
+                                host, bytes);
+    }
+    struct via_remote *remote = calloc(1, sizeof(*remote));
+    if (remote == NULL) {
+        return via_client_error(-ENOMEM, "host %u, segment: open: out of memory", host);
+    }
+    remote->attach = attach;
+    remote->handle = handle;
+    remote->bytes = bytes;
+    remote->host = (uint16_t)host;
+    via_client_lock(attach);
+    via_list_push_back(&attach->remotes, &remote->link);
+    int rc = map_first(remote);
+    if (rc != 0) {
+        via_client_remote_free(remote);
+    }
+    via_client_unlock(attach);
+    if (rc == 0) {
+        *ret_remote = remote;
+    }
+    return rc;
+}
+
+void via_client_remote_free(struct via_remote *remote)
+{
+    struct via_client_mapping *mapping =
+        atomic_load_explicit(&remote->mapping, memory_order_relaxed);
+    while (mapping != NULL) {
+        struct via_client_mapping *next = mapping->next;
+        mapping_free(mapping);
+        mapping = next;
+    }
+    via_list_remove(&remote->link);
+    free(remote);
+}
+
+void via_client_remote_done(struct via_remote *remote, int status)
+{
+    if (status < 0 && atomic_load_explicit(&remote->error, memory_order_relaxed) == 0) {
+        atomic_store_explicit(&remote->error, status, memory_order_relaxed);
+    }
+    unsigned before = atomic_fetch_sub_explicit(&remote->pending, 1, memory_order_release);
+    if (before == 1 && remote->closed) {
+        via_client_remote_free(remote);
+    }
+}
+
+void via_remote_close(struct via_remote *remote)
+{
+    if (remote == NULL) {
+        return;
+    }
+    struct via_attach *attach = remote->attach;
+    via_client_lock(attach);
+    remote->closed = true;
+    /* Its puts may still be under way; the last one frees it. */
+    if (atomic_load_explicit(&remote->pending, memory_order_relaxed) == 0) {
+        via_client_remote_free(remote);
+    }
+    via_client_unlock(attach);
+}
+
+int via_remote_ring(struct via_remote *remote)
+{
+    struct via_client_mapping *mapping = via_client_direct(remote);
+    if (mapping != NULL) {
+        via_sys_eventfd_ring(mapping->bell_fd);
+        return 0;
+    }
+    return via_remote_put(remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Requests and answers on the attach socket: one datagram each, descriptors beside them. */
+#include "host/client.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "host/client_sys.h"
+
+/* Room for the descriptors of one answer, aligned as the kernel wants it. */
+union fd_space {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int) * VIA_CLIENT_ANSWER_FDS_MAX)];
+};
+
+int via_client_socket_send(int socket_fd, const struct via_attach_request *ask, int fd)
+{
+    struct iovec iov = {.iov_base = (void *)ask, .iov_len = sizeof(*ask)};
+    union fd_space space;
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+    if (fd >= 0) {
+        memset(&space, 0, sizeof(space));
+        message.msg_control = &space;
+        message.msg_controllen = CMSG_SPACE(sizeof(int));
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    }
+    long sent = via_sys_sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent < 0 ? (int)sent : 0;
+}
+
+/* Collects the descriptors; those beyond the fourth are closed. */
+static unsigned take_fds(struct msghdr *message, int *fds)
+{
+    unsigned count = 0;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
+         header = CMSG_NXTHDR(message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        size_t bytes = header->cmsg_len - CMSG_LEN(0);
+        for (size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int)) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(header) + at, sizeof(fd));
+            if (count < VIA_CLIENT_ANSWER_FDS_MAX) {
+                fds[count++] = via_sys_fd_high(fd);
+            } else {
+                via_sys_close(fd);
+            }
+        }
+    }
+    return count;
+}
+
+/* sizeof(*answer), 0 = the host has closed, -EAGAIN, -EPROTO (no answer, or descriptors lost). */
+long via_client_socket_receive(int socket_fd, struct via_attach_answer *answer, int *fds,
+                               unsigned *ret_fds_count)
+{
+    struct iovec iov = {.iov_base = answer, .iov_len = sizeof(*answer)};
+    union fd_space space;
+    struct msghdr message = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = &space,
+        .msg_controllen = sizeof(space),
+    };
+    long bytes = via_sys_recvmsg(socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    *ret_fds_count = 0;
+    if (bytes <= 0) {
+        return bytes;
+    }
+    *ret_fds_count = take_fds(&message, fds);
+    if (bytes == (long)sizeof(*answer) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
+        answer->magic == VIA_ATTACH_MAGIC) {
+        return bytes;
+    }
+    for (unsigned i = 0; i < *ret_fds_count; i++) {
+        via_sys_close(fds[i]);
+    }
+    *ret_fds_count = 0;
+    return -EPROTO;
+}
+
+static struct via_client_request *find(struct via_attach *attach, uint32_t id)
+{
+    via_list_foreach(it, &attach->requests) {
+        struct via_client_request *request = via_list_entry(it, struct via_client_request, link);
+        if (request->id == id) {
+            return request;
+        }
+    }
+    return NULL;
+}
+
+static void deliver(struct via_attach *attach, const struct via_attach_answer *answer,
+                    const int *fds, unsigned fds_count)
+{
+    struct via_client_request *request = find(attach, answer->id);
+    if (request == NULL) {
+        /* Given up in the meantime. */
+        for (unsigned i = 0; i < fds_count; i++) {
+            via_sys_close(fds[i]);
+        }
+        return;
+    }
+    via_list_remove(&request->link);
+    request->answer = *answer;
+    memcpy(request->fds, fds, sizeof(*fds) * fds_count);
+    request->fds_count = fds_count;
+    request->done = true;
+}
+
+unsigned via_client_take_answers(struct via_attach *attach)
+{
+    unsigned taken = 0;
+    for (;;) {
+        struct via_attach_answer answer;
+        int fds[VIA_CLIENT_ANSWER_FDS_MAX];
+        unsigned fds_count;
+        long rc = via_client_socket_receive(attach->socket_fd, &answer, fds, &fds_count);
+        if (rc == -EINTR) {
+            continue;
+        }
+        if (rc == -EAGAIN) {
+            attach->socket_ready = false;
+            return taken;
+        }
+        if (rc <= 0) {
+            attach->socket_ready = false;
+            via_client_die(attach);
+            return taken;
+        }
+        deliver(attach, &answer, fds, fds_count);
+        taken++;
+    }
+}
+
+static bool is_answered(struct via_attach *attach, void *ctx)
+{
+    (void)attach;
+    return ((struct via_client_request *)ctx)->done;
+}
+
+int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
+                   struct via_client_request *request)
+{
+    if (attach->dead) {
+        return via_client_dead(attach);
+    }
+    ask->magic = VIA_ATTACH_MAGIC;
+    ask->version = VIA_ATTACH_VERSION;
+    ask->id = attach->request_id_next++;
+    request->id = ask->id;
+    request->done = false;
+    request->fds_count = 0;
+    int rc = via_client_socket_send(attach->socket_fd, ask, fd);
+    if (rc != 0) {
+        if (rc == -EPIPE || rc == -ECONNRESET || rc == -ENOTCONN) {
+            via_client_die(attach);
+            return via_client_dead(attach);
+        }
+        return via_client_error(rc, "host %u: request: %s", attach->host, strerror(-rc));
+    }
+    via_list_push_back(&attach->requests, &request->link);
+    struct via_client_wait wait = {
+        .done = is_answered,
+        .ctx = request,
+        .deadline_ns = via_client_now_ns() + VIA_CLIENT_ANSWER_NS_MAX,
+    };
+    rc = via_client_wait(attach, &wait);
+    if (rc != 0) {
+        if (!request->done) {
+            via_list_remove(&request->link);
+        }
+        if (rc == -ETIMEDOUT) {
+            via_client_error(rc, "host %u: request: no answer within %u s", attach->host,
+                             (unsigned)(VIA_CLIENT_ANSWER_NS_MAX / VIA_SEC_NS));
+        }
+        return rc;
+    }
+    int status = request->answer.status;
+    if (status != 0) {
+        for (unsigned i = 0; i < request->fds_count; i++) {
+            via_sys_close(request->fds[i]);
+        }
+        request->fds_count = 0;
+    }
+    return status > 0 ? -EPROTO : status;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Memory of this process that others may reach. */
+#include "host/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "host/client_sys.h"
+
+static int check(const struct via_attach *attach, size_t bytes, unsigned access)
+{
+    if (bytes == 0 || access == 0 ||
+        (access & ~(VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE)) != 0) {
+        return via_client_error(-EINVAL,
+                                "host %u: segment of %zu bytes: access %#x: neither may "
+                                "be nothing",
+                                attach->host, bytes, access);
+    }
+    return 0;
+}
+
+/* Tells the host; the segment is in the list afterwards. */
+static int add(struct via_attach *attach, int memfd, size_t bytes, unsigned access,
+               struct via_segment *segment)
+{
+    struct via_attach_request ask = {
+        .type = VIA_ATTACH_SEGMENT_ADD,
+        .bytes = bytes,
+        .access = access,
+    };
+    struct via_client_request request;
+    via_client_lock(attach);
+    int rc = via_client_ask(attach, &ask, memfd, &request);
+    if (rc == 0) {
+        segment->handle = request.answer.handle;
+        via_list_push_back(&attach->segments, &segment->link);
+    } else if (rc != -ENOTCONN && rc != -ETIMEDOUT) {
+        via_client_error(rc, "host %u: segment of %zu bytes: refused: %s", attach->host, bytes,
+                         strerror(-rc));
+    }
+    via_client_unlock(attach);
+    return rc;
+}
+
+static struct via_segment *segment_new(struct via_attach *attach, unsigned char *base, size_t bytes)
+{
+    struct via_segment *segment = calloc(1, sizeof(*segment));
+    if (segment != NULL) {
+        segment->attach = attach;
+        segment->base = base;
+        segment->bytes = bytes;
+        via_list_init(&segment->link);
+    }
+    return segment;
+}
+
+int via_segment_adopt(struct via_attach *attach, int memfd, size_t bytes, void *base,
+                      unsigned access, struct via_segment **ret_segment)
+{
+    int rc = check(attach, bytes, access);
+    if (rc != 0) {
+        return rc;
+    }
+    int seals = via_sys_fcntl(memfd, F_GET_SEALS, 0);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+        return via_client_error(-EPERM, "host %u: segment from descriptor %d: %s", attach->host,
+                                memfd,
+                                seals < 0 ? "it is no memfd that can be sealed"
+                                          : "it is not sealed against shrinking (F_SEAL_SHRINK)");
+    }
+    struct via_segment *segment = segment_new(attach, base, bytes);
+    if (segment == NULL) {
+        return via_client_error(-ENOMEM, "host %u: segment: out of memory", attach->host);
+    }
+    rc = add(attach, memfd, bytes, access, segment);
+    if (rc != 0) {
+        free(segment);
+        return rc;
+    }
+    *ret_segment = segment;
+    return 0;
+}
+
+/* A sealed memfd of this size, mapped. The fd, or negative errno. */
+static int memory_new(size_t bytes, unsigned char **ret_base)
+{
+    int fd = (int)via_sys_result(memfd_create("viaduct segment", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (fd < 0) {
+        return fd;
+    }
+    void *base = MAP_FAILED;
+    if (ftruncate(fd, (off_t)bytes) == 0 &&
+        via_sys_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+        base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (base == MAP_FAILED) {
+        int rc = -errno;
+        via_sys_close(fd);
+        return rc;
+    }
+    *ret_base = base;
+    return fd;
+}
+
+int via_segment_new(struct via_attach *attach, size_t bytes, unsigned access,
+                    struct via_segment **ret_segment)
+{
+    int rc = check(attach, bytes, access);
+    if (rc != 0) {
+        return rc;
+    }
+    size_t rounded = (bytes + 4095) & ~(size_t)4095;
+    unsigned char *base = NULL;
+    int fd = rounded < bytes ? -ENOMEM : memory_new(rounded, &base);
+    if (fd < 0) {
+        return via_client_error(fd, "host %u: segment of %zu bytes: memory: %s", attach->host,
+                                bytes, strerror(-fd));
+    }
+    rc = via_segment_adopt(attach, fd, rounded, base, access, ret_segment);
+    via_sys_close(fd);
+    if (rc != 0) {
+        munmap(base, rounded);
+        return rc;
+    }
+    (*ret_segment)->mapped = true;
+    return 0;
+}
+
+void via_client_segment_free(struct via_segment *segment)
+{
+    via_list_remove(&segment->link);
+    if (segment->mapped) {
+        munmap(segment->base, segment->bytes);
+    }
+    free(segment);
+}
+
+void via_segment_free(struct via_segment *segment)
+{
+    if (segment == NULL) {
+        return;
+    }
+    struct via_attach *attach = segment->attach;
+    struct via_attach_request ask = {
+        .type = VIA_ATTACH_SEGMENT_REMOVE,
+        .handle = segment->handle,
+    };
+    struct via_client_request request;
+    via_client_lock(attach);
+    /* A host that has gone has forgotten it already. */
+    (void)!via_client_ask(attach, &ask, -1, &request);
+    via_client_segment_free(segment);
+    via_client_unlock(attach);
+}
+
+void *via_segment_base(const struct via_segment *segment)
+{
+    return segment->base;
+}
+
+size_t via_segment_bytes(const struct via_segment *segment)
+{
+    return segment->bytes;
+}
+
+uint64_t via_segment_handle(const struct via_segment *segment)
+{
+    return segment->handle;
+}
+
+struct via_segment *via_client_segment_of(struct via_attach *attach, const void *base, size_t bytes)
+{
+    uintptr_t first = (uintptr_t)base;
+    via_list_foreach(it, &attach->segments) {
+        struct via_segment *segment = via_list_entry(it, struct via_segment, link);
+        uintptr_t start = (uintptr_t)segment->base;
+        if (start != 0 && first >= start && first - start <= segment->bytes &&
+            bytes <= segment->bytes - (first - start)) {
+            return segment;
+        }
+    }
+    return NULL;
+}

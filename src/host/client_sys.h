@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * System calls of the client library on its own descriptors. The library also runs inside the
+ * socket preload, which has functions of its own under the names close, recvmsg, epoll_wait, ...;
+ * so these ask the kernel without going by those names.
+ */
+#ifndef VIA_HOST_CLIENT_SYS_H
+#define VIA_HOST_CLIENT_SYS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* All return the result, or a negative errno. */
+static inline long via_sys_result(long rc)
+{
+    return rc == -1 ? -errno : rc;
+}
+
+static inline int via_sys_close(int fd)
+{
+    return (int)via_sys_result(syscall(SYS_close, fd));
+}
+
+static inline int via_sys_fcntl(int fd, int command, long argument)
+{
+    return (int)via_sys_result(syscall(SYS_fcntl, fd, command, argument));
+}
+
+static inline int via_sys_socket(int domain, int type)
+{
+    return (int)via_sys_result(syscall(SYS_socket, domain, type, 0));
+}
+
+static inline int via_sys_connect(int fd, const void *address, socklen_t bytes)
+{
+    return (int)via_sys_result(syscall(SYS_connect, fd, address, bytes));
+}
+
+static inline long via_sys_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    return via_sys_result(syscall(SYS_sendmsg, fd, message, flags));
+}
+
+static inline long via_sys_recvmsg(int fd, struct msghdr *message, int flags)
+{
+    return via_sys_result(syscall(SYS_recvmsg, fd, message, flags));
+}
+
+static inline int via_sys_epoll_create(void)
+{
+    return (int)via_sys_result(syscall(SYS_epoll_create1, EPOLL_CLOEXEC));
+}
+
+static inline int via_sys_epoll_add(int epoll_fd, int fd, uint32_t events, uint32_t tag)
+{
+    struct epoll_event event = {.events = events, .data.u32 = tag};
+    return (int)via_sys_result(syscall(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, fd, &event));
+}
+
+/* timeout_ms -1 = for ever */
+static inline int via_sys_epoll_wait(int epoll_fd, struct epoll_event *events, int count,
+                                     int timeout_ms)
+{
+    return (int)via_sys_result(
+        syscall(SYS_epoll_pwait, epoll_fd, events, count, timeout_ms, NULL, 8));
+}
+
+static inline int via_sys_eventfd(void)
+{
+    return (int)via_sys_result(syscall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
+}
+
+/* Adds 1. A full counter is as good as a rung one. */
+static inline void via_sys_eventfd_ring(int fd)
+{
+    uint64_t one = 1;
+    (void)!syscall(SYS_write, fd, &one, sizeof(one));
+}
+
+static inline void via_sys_futex_wake(_Atomic uint32_t *word, int waiters)
+{
+    (void)!syscall(SYS_futex, word, FUTEX_WAKE, waiters, NULL, NULL, 0);
+}
+
+/*
+ * Moves fd up to half of the descriptor limit, so that programs find their usual low numbers
+ * untouched; keeps close-on-exec. The ceiling: the kernel's table of a process is as long as its
+ * highest descriptor. Returns the new number, or fd itself when there is no room up there.
+ */
+static inline int via_sys_fd_high(int fd)
+{
+    struct rlimit limit;
+    long floor = 4096;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 2 < (rlim_t)floor) {
+        floor = (long)(limit.rlim_cur / 2);
+    }
+    int high = via_sys_fcntl(fd, F_DUPFD_CLOEXEC, floor);
+    if (high < 0) {
+        return fd;
+    }
+    via_sys_close(fd);
+    return high;
+}
+
+#endif

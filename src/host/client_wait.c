@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Taking in what the host sends, and waiting for it.
+ *
+ * The bell (an eventfd) is never drained, because the program may watch it too; so it is watched
+ * edge-triggered: each write of the host is an event for the private epoll set. One thread at a
+ * time, the leader, spins or sleeps on that set; the others wait on `turn` until it comes back.
+ * While the leader sleeps nobody else takes replies: it would not notice that what it waits for has
+ * come. Whoever finds replies then nudges it.
+ */
+#include "host/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "host/bell.h"
+#include "host/client_sys.h"
+
+#define SLEEP_NS_MAX VIA_SEC_NS
+#define DEATH_LOOK_NS (4 * VIA_MSEC_NS)
+
+uint64_t via_client_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
+}
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void via_client_lock(struct via_attach *attach)
+{
+    if (pthread_mutex_trylock(&attach->lock) == 0) {
+        return;
+    }
+    atomic_fetch_add_explicit(&attach->lockers, 1, memory_order_relaxed);
+    pthread_mutex_lock(&attach->lock);
+    atomic_fetch_sub_explicit(&attach->lockers, 1, memory_order_relaxed);
+}
+
+void via_client_unlock(struct via_attach *attach)
+{
+    pthread_mutex_unlock(&attach->lock);
+}
+
+void via_client_ring(struct via_client_channel *channel)
+{
+    if (via_pipe_must_ring(&channel->writer)) {
+        via_bell_ring(channel->bell);
+    }
+}
+
+void via_client_die(struct via_attach *attach)
+{
+    attach->dead = true;
+    if (attach->asleep) {
+        via_sys_eventfd_ring(attach->nudge_fd);
+    }
+    pthread_cond_broadcast(&attach->turn);
+}
+
+/* --- taking in ---------------------------------------------------------------------------------*/
+
+/* Where a record's payload lies and how much it is; at most what is really there. */
+static size_t payload(const struct via_pipe_record *record, const struct via_reply *reply,
+                      const void **ret_data)
+{
+    if (record->body_bytes != 0) {
+        *ret_data = record->body;
+        return record->body_bytes;
+    }
+    *ret_data = reply->data;
+    return via_min((size_t)reply->inline_bytes, sizeof(reply->data));
+}
+
+/* false when there is no room for the message. */
+static bool keep_message(struct via_attach *attach, const struct via_reply *reply, const void *data,
+                         size_t bytes)
+{
+    if (attach->messages_bytes >= VIA_CLIENT_INBOX_BYTES_MAX) {
+        return false;
+    }
+    struct via_client_message *message = malloc(sizeof(*message) + bytes);
+    if (message == NULL) {
+        return false;
+    }
+    message->info = (struct via_message_info){
+        .source_host = reply->source_host,
+        .source_endpoint = reply->source_endpoint,
+        .endpoint = reply->endpoint,
+        .bytes = (uint32_t)bytes,
+    };
+    memcpy(message->data, data, bytes);
+    via_list_push_back(&attach->messages, &message->link);
+    attach->messages_bytes += sizeof(*message) + bytes;
+    return true;
+}
+
+/* 1 when a record was taken, 0 when there is none or it has to stay, -EPROTO. */
+static int take_one(struct via_attach *attach, struct via_client_channel *channel)
+{
+    struct via_pipe_record record;
+    int rc = via_pipe_peek(&channel->reader, &record);
+    if (rc <= 0) {
+        return rc;
+    }
+    struct via_reply reply;
+    memcpy(&reply, record.head, sizeof(reply));
+    const void *data;
+    size_t bytes = payload(&record, &reply, &data);
+    if (reply.kind == VIA_REPLY_MESSAGE && !keep_message(attach, &reply, data, bytes)) {
+        attach->stuck = true;
+        return 0;
+    }
+    if (reply.kind == VIA_REPLY_COMPLETE || reply.kind == VIA_REPLY_DATA) {
+        via_client_command_end(attach, &reply, data, bytes);
+    }
+    rc = via_pipe_take(&channel->reader, &record);
+    if (rc == 1) {
+        via_pipe_release(&channel->reader, 1);
+    }
+    return rc;
+}
+
+static unsigned take_channel(struct via_attach *attach, struct via_client_channel *channel)
+{
+    unsigned taken = 0;
+    int rc = 0;
+    while (taken < channel->reader.geometry.slots_count) {
+        rc = take_one(attach, channel);
+        if (rc <= 0) {
+            break;
+        }
+        taken++;
+    }
+    if (rc < 0) {
+        via_client_die(attach);
+    }
+    if (taken != 0 && via_pipe_must_ring_writer(&channel->reader)) {
+        via_bell_ring(channel->bell);
+    }
+    return taken;
+}
+
+unsigned via_client_take(struct via_attach *attach)
+{
+    unsigned taken = 0;
+    attach->stuck = false;
+    for (unsigned i = 0; i < attach->channels_count; i++) {
+        taken += take_channel(attach, &attach->channels[i]);
+    }
+    if (attach->socket_ready) {
+        taken += via_client_take_answers(attach);
+    }
+    return taken;
+}
+
+static bool replies_ready(const struct via_attach *attach)
+{
+    for (unsigned i = 0; i < attach->channels_count; i++) {
+        if (via_pipe_ready(&attach->channels[i].reader)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Asks to be rung: for replies, and for room where somebody waits for it. */
+static void arm(struct via_attach *attach)
+{
+    for (unsigned i = 0; i < attach->channels_count; i++) {
+        struct via_client_channel *channel = &attach->channels[i];
+        via_pipe_arm(&channel->reader);
+        if (channel->room_waiters != 0) {
+            via_pipe_want(&channel->writer);
+        }
+    }
+}
+
+/* --- waiting -----------------------------------------------------------------------------------*/
+
+/* true when there is something to look at. Gives way to other threads, since it keeps the lock. */
+static bool spin(struct via_attach *attach, const struct via_client_wait *wait, uint64_t start_ns)
+{
+    uint64_t end_ns = start_ns + attach->spin.budget_ns;
+    if (attach->spin.budget_ns == 0) {
+        return false;
+    }
+    do {
+        for (int i = 0; i < 16; i++) {
+            if (replies_ready(attach) || wait->done(attach, wait->ctx)) {
+                return true;
+            }
+            pause_cpu();
+        }
+    } while (atomic_load_explicit(&attach->lockers, memory_order_relaxed) == 0 &&
+             via_client_now_ns() < end_ns);
+    return false;
+}
+
+static int sleep_ms(uint64_t deadline_ns)
+{
+    uint64_t now = via_client_now_ns();
+    uint64_t left_ns = deadline_ns > now ? deadline_ns - now : 0;
+    return (int)((via_min(left_ns, SLEEP_NS_MAX) + VIA_MSEC_NS - 1) / VIA_MSEC_NS);
+}
+
+/* 1 = look again, -EINTR. */
+static int lead(struct via_attach *attach, const struct via_client_wait *wait)
+{
+    uint64_t start_ns = via_client_now_ns();
+    if (spin(attach, wait, start_ns)) {
+        via_host_spin_learn(&attach->spin, via_client_now_ns() - start_ns, true);
+        return 1;
+    }
+    arm(attach);
+    if ((replies_ready(attach) && !attach->stuck) || wait->done(attach, wait->ctx)) {
+        return 1;
+    }
+    struct epoll_event events[4];
+    int timeout_ms = sleep_ms(wait->deadline_ns);
+    attach->asleep = true;
+    via_client_unlock(attach);
+    int count =
+        via_sys_epoll_wait(attach->epoll_fd, events, (int)VIA_ARRAY_COUNT(events), timeout_ms);
+    via_client_lock(attach);
+    attach->asleep = false;
+    via_host_spin_learn(&attach->spin, via_client_now_ns() - start_ns, false);
+    for (int i = 0; i < count; i++) {
+        if ((int)events[i].data.u32 == attach->socket_fd) {
+            attach->socket_ready = true;
+        }
+    }
+    return count == -EINTR && wait->interruptible ? -EINTR : 1;
+}
+
+static void follow(struct via_attach *attach, const struct via_client_wait *wait)
+{
+    if (wait->room != NULL) {
+        via_pipe_want(&wait->room->writer);
+        if (wait->done(attach, wait->ctx)) {
+            return;
+        }
+    }
+    uint64_t until_ns = via_min(wait->deadline_ns, via_client_now_ns() + SLEEP_NS_MAX);
+    struct timespec until = {
+        .tv_sec = (time_t)(until_ns / VIA_SEC_NS),
+        .tv_nsec = (long)(until_ns % VIA_SEC_NS),
+    };
+    attach->followers++;
+    pthread_cond_timedwait(&attach->turn, &attach->lock, &until);
+    attach->followers--;
+}
+
+/* 1 = again, 0 = done, negative errno. */
+static int wait_step(struct via_attach *attach, const struct via_client_wait *wait)
+{
+    if (!attach->asleep) {
+        via_client_take(attach);
+    }
+    if (wait->done(attach, wait->ctx)) {
+        return 0;
+    }
+    if (attach->dead) {
+        return via_client_dead(attach);
+    }
+    if (attach->stuck && !wait->takes_messages) {
+        return via_client_error(-ENOBUFS,
+                                "host %u: waiting: %u MiB of messages have not been received, and "
+                                "nothing can pass them",
+                                attach->host, VIA_CLIENT_INBOX_BYTES_MAX >> 20);
+    }
+    if (wait->deadline_ns != VIA_NEVER_NS && via_client_now_ns() >= wait->deadline_ns) {
+        return -ETIMEDOUT;
+    }
+    if (attach->leading) {
+        follow(attach, wait);
+        return 1;
+    }
+    attach->leading = true;
+    int rc = lead(attach, wait);
+    attach->leading = false;
+    if (attach->followers != 0) {
+        pthread_cond_broadcast(&attach->turn);
+    }
+    return rc;
+}
+
+int via_client_wait(struct via_attach *attach, const struct via_client_wait *wait)
+{
+    int rc;
+    if (wait->room != NULL) {
+        wait->room->room_waiters++;
+    }
+    do {
+        rc = wait_step(attach, wait);
+    } while (rc > 0);
+    if (wait->room != NULL) {
+        wait->room->room_waiters--;
+    }
+    return rc;
+}
+
+static bool result_is_there(struct via_attach *attach, void *ctx)
+{
+    (void)attach;
+    return ((struct via_client_result *)ctx)->left == 0;
+}
+
+int via_client_wait_result(struct via_attach *attach, struct via_client_result *result)
+{
+    struct via_client_wait wait = {
+        .done = result_is_there,
+        .ctx = result,
+        .deadline_ns = VIA_NEVER_NS,
+    };
+    int rc = via_client_wait(attach, &wait);
+    if (rc != 0) {
+        via_client_command_forget(attach, result);
+        return rc;
+    }
+    return result->status;
+}
+
+/* A host that has died says so on the socket only: without need it is looked at rarely. */
+static unsigned look_for_death(struct via_attach *attach)
+{
+    uint64_t now = via_client_now_ns();
+    if (now - attach->death_look_ns < DEATH_LOOK_NS) {
+        return 0;
+    }
+    attach->death_look_ns = now;
+    return via_client_take_answers(attach);
+}
+
+static unsigned poll_locked(struct via_attach *attach)
+{
+    if (attach->asleep) {
+        if (replies_ready(attach)) {
+            via_sys_eventfd_ring(attach->nudge_fd);
+        }
+        return 0;
+    }
+    unsigned taken = via_client_take(attach);
+    if (taken == 0) {
+        taken = look_for_death(attach);
+    }
+    if (atomic_load_explicit(&attach->bell_watched, memory_order_relaxed)) {
+        arm(attach);
+        if (replies_ready(attach)) {
+            taken += via_client_take(attach);
+            arm(attach);
+        }
+    }
+    return taken;
+}
+
+int via_attach_poll(struct via_attach *attach)
+{
+    via_client_lock(attach);
+    unsigned taken = poll_locked(attach);
+    int rc = attach->dead ? via_client_dead(attach) : (int)taken;
+    via_client_unlock(attach);
+    return rc;
+}
+
+int via_attach_bell_fd(const struct via_attach *attach)
+{
+    /* From now on each poll leaves the pipes armed. The first poll must come after this call. */
+    atomic_store_explicit(&((struct via_attach *)attach)->bell_watched, true, memory_order_relaxed);
+    return attach->bell_fd;
+}

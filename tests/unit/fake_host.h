@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The host's side of the attach protocol, for tests of the client: one process, one neighbour's
+ * memory, and switches for everything that can go wrong. It runs in a thread of the test.
+ */
+#ifndef FAKE_HOST_H
+#define FAKE_HOST_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "core/pipe.h"
+#include "host/attach_wire.h"
+
+#define FAKE_CHANNELS 2u
+#define FAKE_SLOTS 8u
+#define FAKE_BODY_BYTES 1024u
+#define FAKE_DATA_BYTES 4096u
+#define FAKE_SEGMENTS 8u
+#define FAKE_LOG 4096u
+/* A segment that is there from the start, on host FAKE_PEER. */
+#define FAKE_PEER 2u
+#define FAKE_PEER_HANDLE UINT64_C(0x777000000001)
+#define FAKE_PEER_BYTES 65536u
+
+struct fake_segment {
+    uint64_t handle;     /* 0 = free */
+    unsigned char *base; /* the fake's thread uses this ... */
+    unsigned char *view; /* ... and the test this: what orders them, TSan can not see */
+    size_t bytes;
+    int memfd;
+    int bell_fd;
+};
+
+struct fake_host {
+    char rundir[64];
+    char path[128];
+    unsigned host;
+    _Atomic int listen_fd;
+    _Atomic int socket_fd; /* -1: nobody is attached */
+    bool greeted;
+    pthread_t thread;
+    _Atomic bool stop;
+
+    /* Switches. */
+    _Atomic bool hold;          /* commands stay in the pipe */
+    _Atomic bool mute;          /* requests are not answered */
+    _Atomic int version;        /* in answers */
+    _Atomic int map_status;     /* of MAP */
+    _Atomic int command_status; /* of all commands */
+
+    /* What was seen. */
+    _Atomic unsigned maps_count;
+    _Atomic unsigned commands_count;
+    struct via_command log[FAKE_LOG]; /* of the first commands */
+
+    pthread_mutex_t lock; /* everything below */
+    struct via_status_page *status;
+    struct via_bell *bells;
+    unsigned char *memory;
+    size_t memory_bytes;
+    int status_fd, bells_fd, memory_fd, bell_fd;
+    struct via_pipe_geometry geometry;
+    struct via_pipe_reader commands[FAKE_CHANNELS];
+    struct via_pipe_writer replies[FAKE_CHANNELS];
+    uint32_t data_ends[FAKE_CHANNELS][FAKE_SLOTS];
+    struct fake_segment segments[FAKE_SEGMENTS];
+    unsigned char note_key[64];
+    size_t note_key_bytes;
+    unsigned char note[512];
+    uint32_t note_bytes;
+    bool note_hangs;
+};
+
+void fake_host_start(struct fake_host *fake, unsigned host);
+/* Also frees everything, and removes the run directory. */
+void fake_host_stop(struct fake_host *fake);
+/* As a daemon that is killed: the connection ends, the socket stays behind. */
+void fake_host_die(struct fake_host *fake);
+void fake_host_set_way(struct fake_host *fake, unsigned host, uint32_t session, uint16_t generation,
+                       uint8_t hops, bool direct);
+/* A message for the process. false: its pipe is full. */
+bool fake_host_message(struct fake_host *fake, uint32_t endpoint, const void *data, size_t bytes);
+struct fake_segment *fake_host_peer(struct fake_host *fake);
+
+#endif

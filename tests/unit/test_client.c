@@ -1,0 +1,731 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The client library against a host that does as the test says. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/types.h"
+#include "core/node.h"
+#include "tests/unit/fake_host.h"
+#include "viaduct/viaduct.h"
+#include "wire/frame.h"
+
+struct fixture {
+    struct fake_host fake;
+    struct via_attach *attach;
+    struct via_remote *remote;
+    struct fake_segment *peer;
+};
+
+static int attach_to(const struct fake_host *fake, struct via_attach **ret_attach)
+{
+    struct via_attach_options options = {
+        .size = sizeof(options),
+        .rundir = fake->rundir,
+        .host = (int)fake->host,
+        .channel = -1,
+    };
+    return via_attach_open(&options, ret_attach);
+}
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    fake_host_start(&fixture->fake, 1);
+    fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 1, 2, false);
+    fixture->peer = fake_host_peer(&fixture->fake);
+    assert_int_equal(attach_to(&fixture->fake, &fixture->attach), 0);
+    assert_int_equal(via_remote_open(fixture->attach, FAKE_PEER, FAKE_PEER_HANDLE, FAKE_PEER_BYTES,
+                                     &fixture->remote),
+                     0);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    via_remote_close(fixture->remote);
+    via_attach_close(fixture->attach);
+    fake_host_stop(&fixture->fake);
+    free(fixture);
+    return 0;
+}
+
+static void nap_ms(long ms)
+{
+    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+static void fill(unsigned char *bytes, size_t count, unsigned seed)
+{
+    for (size_t i = 0; i < count; i++) {
+        bytes[i] = (unsigned char)(i * 7 + i / 251 + seed);
+    }
+}
+
+static void assert_text_has(const char *part)
+{
+    if (strstr(via_error_text(), part) == NULL) {
+        fail_msg("'%s' is not in '%s'", part, via_error_text());
+    }
+}
+
+/* --- attaching ---------------------------------------------------------------------------------*/
+
+static void attach_tells_why_it_can_not(void **state)
+{
+    struct fixture *fixture = *state;
+    struct fake_host *fake = &fixture->fake;
+    struct via_attach *attach;
+    struct via_attach_options options = {.size = sizeof(options), .host = -1, .channel = -1};
+
+    /* The fake serves one process. */
+    via_remote_close(fixture->remote);
+    via_attach_close(fixture->attach);
+    fixture->remote = NULL;
+    fixture->attach = NULL;
+    options.rundir = fake->rundir;
+    unsetenv("VIADUCT_HOST");
+    assert_int_equal(via_attach_open(&options, &attach), -EINVAL);
+    assert_text_has("VIADUCT_HOST");
+    setenv("VIADUCT_HOST", "7x", 1);
+    assert_int_equal(via_attach_open(&options, &attach), -EINVAL);
+    assert_text_has("7x");
+    unsetenv("VIADUCT_HOST");
+
+    options.host = 4;
+    assert_int_equal(via_attach_open(&options, &attach), -ENOENT);
+    assert_text_has("host 4: attach");
+    fake->version = 9;
+    assert_int_equal(attach_to(fake, &attach), -EPROTO);
+    assert_text_has("version 9");
+    assert_text_has("version 1");
+    fake_host_die(fake);
+    assert_int_equal(attach_to(fake, &attach), -ECONNREFUSED);
+    assert_text_has("died");
+}
+
+static unsigned open_fds_below(int limit)
+{
+    unsigned count = 0;
+    for (int fd = 0; fd < limit; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+static void descriptors_are_high_and_close_on_exec(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    int floor = (int)via_min(limit.rlim_cur / 2, (rlim_t)4096);
+    fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 2, 1, true);
+    /* The fake's own end of the connection is a low one, and is there already. */
+    unsigned before = open_fds_below(floor);
+    assert_non_null(via_remote_direct(fixture->remote));
+    assert_int_equal(open_fds_below(floor), before);
+    assert_true(via_attach_bell_fd(fixture->attach) >= floor);
+    for (int fd = floor; fd < floor + 64; fd++) {
+        int flags = fcntl(fd, F_GETFD);
+        assert_true(flags < 0 || (flags & FD_CLOEXEC) != 0);
+    }
+}
+
+static void status_page_says_who_is_there(void **state)
+{
+    struct fixture *fixture = *state;
+    uint16_t hosts[1];
+    fake_host_set_way(&fixture->fake, 5, 3, 1, 0xff, false);
+    assert_int_equal(via_attach_host(fixture->attach), 1);
+    assert_int_equal(via_attach_hosts(fixture->attach, hosts, 1), 2);
+    assert_int_equal(hosts[0], 1);
+    assert_int_equal(via_attach_hops(fixture->attach, 1), 0);
+    assert_int_equal(via_attach_hops(fixture->attach, FAKE_PEER), 2);
+    assert_int_equal(via_attach_hops(fixture->attach, 5), -EHOSTUNREACH);
+    assert_int_equal(via_attach_hops(fixture->attach, 4000), -EHOSTUNREACH);
+}
+
+/* --- by frames ---------------------------------------------------------------------------------*/
+
+static void puts_longer_than_the_pipe_arrive_whole(void **state)
+{
+    struct fixture *fixture = *state;
+    static unsigned char data[50000];
+    fill(data, sizeof(data), 1);
+    assert_int_equal(via_remote_put(fixture->remote, 100, data, sizeof(data),
+                                    VIADUCT_PUT_NOTIFY | VIADUCT_PUT_LAST_WORD),
+                     0);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(via_remote_pending(fixture->remote), 0);
+    assert_memory_equal(fixture->peer->view + 100, data, sizeof(data));
+    /* Flags belong to the end of a put. */
+    unsigned count = fixture->fake.commands_count;
+    assert_int_equal(count, (sizeof(data) + FAKE_BODY_BYTES - 1) / FAKE_BODY_BYTES);
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(fixture->fake.log[i].flags,
+                         i + 1 == count ? VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST_WORD : 0);
+        assert_int_not_equal(fixture->fake.log[i].cookie, 0);
+    }
+}
+
+static void gets_bring_all_pieces(void **state)
+{
+    struct fixture *fixture = *state;
+    static unsigned char data[40001];
+    fill(fixture->peer->view, FAKE_PEER_BYTES, 5);
+    assert_int_equal(via_remote_get(fixture->remote, 77, data, sizeof(data)), 0);
+    assert_memory_equal(data, fixture->peer->view + 77, sizeof(data));
+    assert_int_equal(via_remote_get(fixture->remote, 8, data, 3), 0);
+    assert_memory_equal(data, fixture->peer->view + 8, 3);
+    assert_int_equal(via_remote_get(fixture->remote, 8, data, 0), 0);
+}
+
+static void own_segments_are_used_without_a_copy(void **state)
+{
+    struct fixture *fixture = *state;
+    struct via_segment *segment;
+    assert_int_equal(via_segment_new(fixture->attach, 10000, VIADUCT_SEGMENT_READ, &segment), 0);
+    assert_int_equal(via_segment_bytes(segment), 12288);
+    unsigned char *base = via_segment_base(segment);
+    fill(base, 10000, 9);
+    assert_int_equal(via_remote_put_from(fixture->remote, 0, segment, 50, 9000, 0), 0);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(fixture->fake.commands_count, 1);
+    assert_int_equal(fixture->fake.log[0].source, VIA_SOURCE_SEGMENT);
+    assert_memory_equal(fixture->peer->view, base + 50, 9000);
+
+    assert_int_equal(via_remote_get(fixture->remote, 100, base, 8000), 0);
+    assert_int_equal(fixture->fake.commands_count, 2);
+    assert_int_equal(fixture->fake.log[1].source, VIA_SOURCE_SEGMENT);
+    assert_memory_equal(base, fixture->peer->view + 100, 8000);
+
+    assert_int_equal(via_remote_put_from(fixture->remote, 0, segment, 12000, 500, 0), -ERANGE);
+    via_segment_free(segment);
+}
+
+static void adopted_memory_must_be_sealed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct via_segment *segment;
+    int memfd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(memfd, 4096), 0);
+    assert_int_equal(
+        via_segment_adopt(fixture->attach, memfd, 4096, NULL, VIADUCT_SEGMENT_READ, &segment),
+        -EPERM);
+    assert_text_has("F_SEAL_SHRINK");
+    assert_int_equal(fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_int_equal(
+        via_segment_adopt(fixture->attach, memfd, 4096, NULL, VIADUCT_SEGMENT_READ, &segment), 0);
+    assert_null(via_segment_base(segment));
+    via_segment_free(segment);
+    close(memfd);
+}
+
+static void signals_come_after_what_was_put(void **state)
+{
+    struct fixture *fixture = *state;
+    static unsigned char data[5000];
+    fill(data, sizeof(data), 3);
+    uint64_t *signal = (uint64_t *)(void *)(fixture->peer->view + 6000);
+    *signal = 40;
+    assert_int_equal(
+        via_remote_put_signal(fixture->remote, 0, data, sizeof(data), 6000, 2, VIADUCT_SIGNAL_ADD),
+        0);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(*signal, 42);
+    assert_memory_equal(fixture->peer->view, data, sizeof(data));
+    unsigned last = fixture->fake.commands_count - 1;
+    assert_int_equal(fixture->fake.log[last].kind, VIA_OP_PUT_SIGNAL);
+    assert_int_equal(fixture->fake.log[last - 1].kind, VIA_OP_PUT);
+    assert_int_equal(
+        via_remote_put_signal(fixture->remote, 0, data, 8, 6001, 2, VIADUCT_SIGNAL_SET), -EINVAL);
+}
+
+static void atomics_are_done_at_the_owner(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t *wide = (uint64_t *)(void *)fixture->peer->view;
+    uint32_t *narrow = (uint32_t *)(void *)(fixture->peer->view + 12);
+    uint64_t old;
+    *wide = 5;
+    *narrow = 0xffffffff;
+    assert_int_equal(via_remote_atomic(fixture->remote, 0, 8, VIADUCT_ATOMIC_ADD, 10, 0, &old), 0);
+    assert_int_equal(old, 5);
+    assert_int_equal(
+        via_remote_atomic(fixture->remote, 0, 8, VIADUCT_ATOMIC_COMPARE_SWAP, 99, 15, &old), 0);
+    assert_int_equal(old, 15);
+    assert_int_equal(*wide, 99);
+    assert_int_equal(via_remote_atomic(fixture->remote, 12, 4, VIADUCT_ATOMIC_ADD, 1, 0, &old), 0);
+    assert_true(old == 0xffffffff && *narrow == 0);
+    assert_int_equal(via_remote_atomic(fixture->remote, 10, 4, VIADUCT_ATOMIC_ADD, 1, 0, &old),
+                     -EINVAL);
+    assert_int_equal(via_remote_atomic(fixture->remote, 0, 2, VIADUCT_ATOMIC_ADD, 1, 0, &old),
+                     -EINVAL);
+}
+
+static void nothing_outside_is_touched(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t word = 1;
+    struct via_remote *remote = fixture->remote;
+    assert_int_equal(via_remote_put(remote, FAKE_PEER_BYTES - 7, &word, 8, 0), -ERANGE);
+    assert_int_equal(via_remote_put(remote, UINT64_MAX - 3, &word, 8, 0), -ERANGE);
+    assert_int_equal(via_remote_get(remote, FAKE_PEER_BYTES + 1, &word, 0), -ERANGE);
+    assert_int_equal(
+        via_remote_put_signal(remote, 0, &word, 8, FAKE_PEER_BYTES, 1, VIADUCT_SIGNAL_SET),
+        -ERANGE);
+    assert_int_equal(via_remote_atomic(remote, FAKE_PEER_BYTES, 8, VIADUCT_ATOMIC_ADD, 1, 0, &word),
+                     -ERANGE);
+    assert_text_has("outside");
+    assert_int_equal(fixture->fake.commands_count, 0);
+}
+
+static void a_failure_is_told_once_by_puts_and_once_by_quiet(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t word = 1;
+    fixture->fake.command_status = -ECONNRESET;
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    while (via_remote_pending(fixture->remote) != 0) {
+        nap_ms(1);
+    }
+    fixture->fake.command_status = 0;
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), -ECONNRESET);
+    assert_text_has("earlier put");
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    assert_int_equal(via_attach_quiet(fixture->attach), -ECONNRESET);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    /* What waits for its answer tells it itself. */
+    fixture->fake.command_status = -EACCES;
+    assert_int_equal(via_remote_get(fixture->remote, 0, &word, 8), -EACCES);
+    assert_int_equal(via_remote_atomic(fixture->remote, 0, 8, VIADUCT_ATOMIC_ADD, 1, 0, &word),
+                     -EACCES);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+}
+
+static void try_put_never_waits(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t word = 1;
+    unsigned accepted = 0;
+    fixture->fake.hold = true;
+    int rc;
+    while ((rc = via_remote_try_put(fixture->remote, 8, &word, 8, 0)) == 0) {
+        accepted++;
+    }
+    assert_int_equal(rc, -EAGAIN);
+    assert_int_equal(accepted, FAKE_SLOTS);
+    assert_int_equal(via_remote_pending(fixture->remote), FAKE_SLOTS);
+    assert_int_equal(
+        via_remote_try_put(fixture->remote, 8, &word, via_remote_try_max(fixture->remote) + 1, 0),
+        -EMSGSIZE);
+    fixture->fake.hold = false;
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(via_remote_try_put(fixture->remote, 8, &word, 8, 0), 0);
+}
+
+static void *release_later(void *ctx)
+{
+    struct fake_host *fake = ctx;
+    nap_ms(50);
+    fake->hold = false;
+    return NULL;
+}
+
+static void a_full_pipe_is_waited_for(void **state)
+{
+    struct fixture *fixture = *state;
+    static unsigned char data[30000];
+    pthread_t thread;
+    fill(data, sizeof(data), 8);
+    fixture->fake.hold = true;
+    pthread_create(&thread, NULL, release_later, &fixture->fake);
+    assert_int_equal(via_remote_put(fixture->remote, 0, data, sizeof(data), 0), 0);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_memory_equal(fixture->peer->view, data, sizeof(data));
+    pthread_join(thread, NULL);
+}
+
+static void commands_ring_a_host_that_has_armed(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t word = 1;
+    nap_ms(20);
+    uint32_t before = 0;
+    uint32_t after = 0;
+    for (unsigned i = 0; i < FAKE_CHANNELS; i++) {
+        before += atomic_load(&fixture->fake.bells[i].count);
+    }
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    for (unsigned i = 0; i < FAKE_CHANNELS; i++) {
+        after += atomic_load(&fixture->fake.bells[i].count);
+    }
+    assert_int_equal(after, before + 1);
+}
+
+static void a_remote_may_be_closed_before_its_puts_have_ended(void **state)
+{
+    struct fixture *fixture = *state;
+    struct via_remote *remote;
+    uint64_t word = 6;
+    fixture->fake.hold = true;
+    assert_int_equal(via_remote_open(fixture->attach, FAKE_PEER, FAKE_PEER_HANDLE, 64, &remote), 0);
+    assert_int_equal(via_remote_put(remote, 0, &word, 8, 0), 0);
+    via_remote_close(remote);
+    fixture->fake.hold = false;
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(fixture->peer->view[0], 6);
+}
+
+/* --- directly ----------------------------------------------------------------------------------*/
+
+static void direct_puts_are_stores(void **state)
+{
+    struct fixture *fixture = *state;
+    unsigned char data[100];
+    uint64_t old;
+    fill(data, sizeof(data), 2);
+    fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 2, 1, true);
+    for (unsigned bytes = 1; bytes <= sizeof(data); bytes++) {
+        for (unsigned off = 0; off < 16; off++) {
+            memset(fixture->peer->view, 0, 256);
+            assert_int_equal(via_remote_put(fixture->remote, off, data, bytes,
+                                            off % 2 != 0 ? VIADUCT_PUT_LAST_WORD : 0),
+                             0);
+            assert_memory_equal(fixture->peer->view + off, data, bytes);
+            assert_int_equal(fixture->peer->view[off + bytes], 0);
+        }
+    }
+    assert_int_equal(via_remote_get(fixture->remote, 15, data, 99), 0);
+    assert_int_equal(via_remote_put(fixture->remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY), 0);
+    uint64_t rung = 0;
+    assert_int_equal(read(fixture->peer->bell_fd, &rung, sizeof(rung)), sizeof(rung));
+    assert_int_equal(via_remote_ring(fixture->remote), 0);
+    assert_int_equal(read(fixture->peer->bell_fd, &rung, sizeof(rung)), sizeof(rung));
+    memset(fixture->peer->view, 0, 64);
+    assert_int_equal(via_remote_put_signal(fixture->remote, 0, data, 8, 16, 7, VIADUCT_SIGNAL_ADD),
+                     0);
+    assert_int_equal(via_remote_atomic(fixture->remote, 16, 8, VIADUCT_ATOMIC_ADD, 3, 0, &old), 0);
+    assert_int_equal(old, 7);
+    assert_int_equal(
+        via_remote_atomic(fixture->remote, 16, 4, VIADUCT_ATOMIC_COMPARE_SWAP, 1, 10, &old), 0);
+    assert_int_equal(old, 10);
+    assert_int_equal(fixture->peer->view[16], 1);
+    assert_int_equal(fixture->fake.commands_count, 0);
+    assert_int_equal(fixture->fake.maps_count, 1);
+}
+
+static void frames_take_over_when_the_link_goes_down(void **state)
+{
+    struct fixture *fixture = *state;
+    struct fake_host *fake = &fixture->fake;
+    uint64_t word = 1;
+    fake_host_set_way(fake, FAKE_PEER, 77, 2, 1, true);
+    assert_non_null(via_remote_direct(fixture->remote));
+    fake_host_set_way(fake, FAKE_PEER, 77, 3, 2, false);
+    assert_null(via_remote_direct(fixture->remote));
+    fake->hold = true;
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    assert_int_equal(via_remote_pending(fixture->remote), 1);
+
+    /* Up again, but a direct store would overtake what is under way: to any memory of that host. */
+    fake_host_set_way(fake, FAKE_PEER, 77, 4, 1, true);
+    struct via_remote *other;
+    assert_int_equal(via_remote_open(fixture->attach, FAKE_PEER, FAKE_PEER_HANDLE, 4096, &other),
+                     0);
+    assert_null(via_remote_direct(fixture->remote));
+    assert_null(via_remote_direct(other));
+    assert_int_equal(via_remote_try_put(fixture->remote, 0, &word, 8, 0), -EAGAIN);
+
+    pthread_t thread;
+    pthread_create(&thread, NULL, release_later, fake);
+    word = 2;
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(fake->commands_count, 1);
+    assert_int_equal(fixture->peer->view[0], 2);
+    assert_non_null(via_remote_direct(fixture->remote));
+    assert_non_null(via_remote_direct(other));
+    /* One mapping each: the session is the same. */
+    assert_int_equal(fake->maps_count, 2);
+    via_remote_close(other);
+}
+
+static void a_refused_mapping_is_asked_for_once_per_generation(void **state)
+{
+    struct fixture *fixture = *state;
+    struct fake_host *fake = &fixture->fake;
+    uint64_t word = 1;
+    fake->map_status = -EXDEV;
+    fake_host_set_way(fake, FAKE_PEER, 77, 2, 1, true);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_null(via_remote_direct(fixture->remote));
+        assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    }
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(fake->maps_count, 1);
+    assert_int_equal(fake->commands_count, 20);
+    fake->map_status = 0;
+    fake_host_set_way(fake, FAKE_PEER, 77, 3, 1, true);
+    assert_non_null(via_remote_direct(fixture->remote));
+    assert_int_equal(fake->maps_count, 2);
+}
+
+static void memory_of_a_host_that_was_started_anew_is_lost(void **state)
+{
+    struct fixture *fixture = *state;
+    struct fake_host *fake = &fixture->fake;
+    uint64_t word = 1;
+    fake_host_set_way(fake, FAKE_PEER, 77, 2, 1, true);
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    fake->map_status = -ENOENT;
+    fake_host_set_way(fake, FAKE_PEER, 78, 3, 1, true);
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), -ECONNRESET);
+    assert_int_equal(via_remote_get(fixture->remote, 0, &word, 8), -ECONNRESET);
+    assert_null(via_remote_direct(fixture->remote));
+    assert_int_equal(fake->maps_count, 2);
+}
+
+static void a_wrong_handle_is_found_out_when_it_can_be_mapped(void **state)
+{
+    struct fixture *fixture = *state;
+    struct via_remote *remote;
+    uint64_t word;
+    assert_int_equal(via_remote_open(fixture->attach, FAKE_PEER, 12345, 64, &remote), 0);
+    assert_int_equal(via_remote_get(remote, 0, &word, 8), -EACCES);
+    via_remote_close(remote);
+    fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 2, 1, true);
+    assert_int_equal(via_remote_open(fixture->attach, FAKE_PEER, 12345, 64, &remote), -EACCES);
+    assert_int_equal(
+        via_remote_open(fixture->attach, FAKE_PEER, FAKE_PEER_HANDLE, FAKE_PEER_BYTES + 1, &remote),
+        -ERANGE);
+}
+
+/* --- death -------------------------------------------------------------------------------------*/
+
+static void *die_later(void *ctx)
+{
+    nap_ms(50);
+    fake_host_die(ctx);
+    return NULL;
+}
+
+static void *receive_until_death(void *ctx)
+{
+    char buffer[8];
+    int rc = via_message_receive(ctx, buffer, sizeof(buffer), -1, NULL);
+    return (void *)(intptr_t)rc;
+}
+
+static void the_death_of_the_host_ends_every_wait(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t word = 1;
+    pthread_t threads[3];
+    void *result;
+    fixture->fake.hold = true;
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    pthread_create(&threads[0], NULL, receive_until_death, fixture->attach);
+    pthread_create(&threads[1], NULL, receive_until_death, fixture->attach);
+    pthread_create(&threads[2], NULL, die_later, &fixture->fake);
+    assert_int_equal(via_attach_quiet(fixture->attach), -ENOTCONN);
+    assert_text_has("host 1");
+    for (unsigned i = 0; i < 2; i++) {
+        pthread_join(threads[i], &result);
+        assert_int_equal((intptr_t)result, -ENOTCONN);
+    }
+    pthread_join(threads[2], NULL);
+
+    struct via_segment *segment;
+    assert_int_equal(via_attach_poll(fixture->attach), -ENOTCONN);
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), -ENOTCONN);
+    assert_int_equal(via_remote_try_put(fixture->remote, 0, &word, 8, 0), -ENOTCONN);
+    assert_int_equal(via_remote_get(fixture->remote, 0, &word, 8), -ENOTCONN);
+    assert_int_equal(via_segment_new(fixture->attach, 1, VIADUCT_SEGMENT_READ, &segment),
+                     -ENOTCONN);
+    assert_int_equal(via_message_send(fixture->attach, 2, 1, 1, &word, 8), -ENOTCONN);
+    assert_int_equal(via_message_receive(fixture->attach, &word, 8, 0, NULL), -ENOTCONN);
+    assert_int_equal(via_board_take(fixture->attach, "k", 1, &word, 8), -ENOTCONN);
+}
+
+static void death_is_noticed_by_polling(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_true(via_attach_poll(fixture->attach) >= 0);
+    fake_host_die(&fixture->fake);
+    nap_ms(10);
+    assert_int_equal(via_attach_poll(fixture->attach), -ENOTCONN);
+}
+
+/* --- messages, boards, barriers ----------------------------------------------------------------*/
+
+static void messages_come_in_order_and_are_cut_to_the_buffer(void **state)
+{
+    struct fixture *fixture = *state;
+    static unsigned char data[600];
+    unsigned char buffer[600];
+    struct via_message_info info;
+    fill(data, sizeof(data), 4);
+    assert_int_equal(via_message_receive(fixture->attach, buffer, 8, 20, &info), -ETIMEDOUT);
+    assert_true(fake_host_message(&fixture->fake, 5, data, 3));
+    assert_true(fake_host_message(&fixture->fake, 6, data, sizeof(data)));
+    assert_true(fake_host_message(&fixture->fake, 7, data, 0));
+    assert_int_equal(via_message_receive(fixture->attach, buffer, sizeof(buffer), -1, &info), 3);
+    assert_memory_equal(buffer, data, 3);
+    assert_int_equal(info.endpoint, 5);
+    assert_int_equal(info.source_host, FAKE_PEER);
+    assert_int_equal(info.source_endpoint, 9);
+    assert_int_equal(via_message_receive(fixture->attach, buffer, 100, -1, &info), 100);
+    assert_int_equal(info.bytes, sizeof(data));
+    assert_memory_equal(buffer, data, 100);
+    assert_int_equal(via_message_receive(fixture->attach, buffer, 100, 0, &info), 0);
+    assert_int_equal(info.endpoint, 7);
+}
+
+static void *receive_one(void *ctx)
+{
+    char buffer[8];
+    return (void *)(intptr_t)via_message_receive(ctx, buffer, sizeof(buffer), 5000, NULL);
+}
+
+static void threads_that_wait_do_not_take_each_others_replies(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t word;
+    pthread_t thread;
+    void *result;
+    for (unsigned round = 0; round < 50; round++) {
+        pthread_create(&thread, NULL, receive_one, fixture->attach);
+        for (unsigned i = 0; i < 20; i++) {
+            assert_int_equal(
+                via_remote_atomic(fixture->remote, 0, 8, VIADUCT_ATOMIC_ADD, 1, 0, &word), 0);
+            assert_int_equal(word, round * 20 + i);
+        }
+        assert_true(fake_host_message(&fixture->fake, 5, "x", 1));
+        pthread_join(thread, &result);
+        assert_int_equal((intptr_t)result, 1);
+    }
+}
+
+static void the_bell_rings_who_watches_it(void **state)
+{
+    struct fixture *fixture = *state;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int bell_fd = via_attach_bell_fd(fixture->attach);
+    assert_int_equal(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell_fd, &event), 0);
+    epoll_wait(epoll_fd, &event, 1, 0);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(via_attach_poll(fixture->attach), 0);
+        assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 0);
+        assert_true(fake_host_message(&fixture->fake, 5, "hello", 5));
+        assert_int_equal(epoll_wait(epoll_fd, &event, 1, 1000), 1);
+        assert_int_equal(via_attach_poll(fixture->attach), 1);
+        char buffer[8];
+        assert_int_equal(via_message_receive(fixture->attach, buffer, 8, 0, NULL), 5);
+    }
+    close(epoll_fd);
+}
+
+static void boards_barriers_and_endpoints_ask_the_host(void **state)
+{
+    struct fixture *fixture = *state;
+    char value[16];
+    const uint16_t hosts[] = {1, 2};
+    const uint16_t wrong[] = {2, 1};
+    assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "key", 3, "note", 4, 1000), 0);
+    assert_int_equal(via_board_take(fixture->attach, "kex", 3, value, sizeof(value)), -ENOENT);
+    assert_int_equal(via_board_take(fixture->attach, "key", 3, value, sizeof(value)), 4);
+    assert_memory_equal(value, "note", 4);
+    assert_int_equal(via_board_take(fixture->attach, "key", 3, value, sizeof(value)), -ENOENT);
+    assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "", 0, "note", 4, 1000), -EINVAL);
+    assert_int_equal(via_board_post(fixture->attach, 9, "key", 3, "note", 4, 1000), -EHOSTUNREACH);
+
+    assert_int_equal(via_barrier(fixture->attach, 3, hosts, 2), 0);
+    assert_int_equal(via_barrier(fixture->attach, 3, wrong, 2), -EINVAL);
+    assert_int_equal(via_barrier(fixture->attach, 3, hosts + 1, 1), -EINVAL);
+
+    assert_int_equal(via_endpoint_open(fixture->attach, 12), 0);
+    assert_int_equal(via_endpoint_open(fixture->attach, 13), -EADDRINUSE);
+    assert_int_equal(via_endpoint_close(fixture->attach, 12), 0);
+    fixture->fake.command_status = -ENOENT;
+    assert_int_equal(via_message_send(fixture->attach, FAKE_PEER, 4, 1, "text", 4), 0);
+    assert_int_equal(via_attach_quiet(fixture->attach), -ENOENT);
+    fixture->fake.command_status = 0;
+}
+
+/* A leader that sleeps hears of what another thread finds on a bell it has drained. */
+static void a_drained_bell_loses_no_wake_up(void **state)
+{
+    struct fixture *fixture = *state;
+    int bell_fd = via_attach_bell_fd(fixture->attach);
+    for (unsigned i = 0; i < 50; i++) {
+        pthread_t thread;
+        void *result;
+        uint64_t count;
+        pthread_create(&thread, NULL, receive_one, fixture->attach);
+        nap_ms(2);
+        assert_true(fake_host_message(&fixture->fake, 5, "x", 1));
+        (void)!read(bell_fd, &count, sizeof(count));
+        assert_true(via_attach_poll(fixture->attach) >= 0);
+        struct timespec start;
+        struct timespec end;
+        clock_gettime(CLOCK_MONOTONIC, &start);
+        pthread_join(thread, &result);
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        assert_int_equal((intptr_t)result, 1);
+        assert_true((end.tv_sec - start.tv_sec) * 1000 + (end.tv_nsec - start.tv_nsec) / 1000000 <
+                    500);
+    }
+}
+
+#define WITH_HOST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    alarm(100); /* a wait that never ends is a failure, too */
+    const struct CMUnitTest tests[] = {
+        WITH_HOST(attach_tells_why_it_can_not),
+        WITH_HOST(descriptors_are_high_and_close_on_exec),
+        WITH_HOST(status_page_says_who_is_there),
+        WITH_HOST(puts_longer_than_the_pipe_arrive_whole),
+        WITH_HOST(gets_bring_all_pieces),
+        WITH_HOST(own_segments_are_used_without_a_copy),
+        WITH_HOST(adopted_memory_must_be_sealed),
+        WITH_HOST(signals_come_after_what_was_put),
+        WITH_HOST(atomics_are_done_at_the_owner),
+        WITH_HOST(nothing_outside_is_touched),
+        WITH_HOST(a_failure_is_told_once_by_puts_and_once_by_quiet),
+        WITH_HOST(try_put_never_waits),
+        WITH_HOST(a_full_pipe_is_waited_for),
+        WITH_HOST(commands_ring_a_host_that_has_armed),
+        WITH_HOST(a_remote_may_be_closed_before_its_puts_have_ended),
+        WITH_HOST(direct_puts_are_stores),
+        WITH_HOST(frames_take_over_when_the_link_goes_down),
+        WITH_HOST(a_refused_mapping_is_asked_for_once_per_generation),
+        WITH_HOST(memory_of_a_host_that_was_started_anew_is_lost),
+        WITH_HOST(a_wrong_handle_is_found_out_when_it_can_be_mapped),
+        WITH_HOST(the_death_of_the_host_ends_every_wait),
+        WITH_HOST(death_is_noticed_by_polling),
+        WITH_HOST(messages_come_in_order_and_are_cut_to_the_buffer),
+        WITH_HOST(threads_that_wait_do_not_take_each_others_replies),
+        WITH_HOST(the_bell_rings_who_watches_it),
+        WITH_HOST(boards_barriers_and_endpoints_ask_the_host),
+        WITH_HOST(a_drained_bell_loses_no_wake_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
