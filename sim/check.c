@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Judges what the nodes report: they do not know what the other side did, but the simulator does.
+ * A message arrives once and in order, an operation ends once, with a status that is true.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/memory.h"
+#include "sim/world.h"
+
+static const char *kind_name(unsigned kind)
+{
+    static const char *const names[] = {"?",   "message", "put",    "put with signal",
+                                        "get", "atomic",  "barrier"};
+    return names[kind < VIA_ARRAY_COUNT(names) ? kind : 0];
+}
+
+const char *sim_op_name(const struct sim_op *op)
+{
+    static char text[160];
+    if (op->flow == NULL) {
+        snprintf(text, sizeof(text), "barrier %u round %u, member %u", op->group, op->round,
+                 op->member);
+        return text;
+    }
+    snprintf(text, sizeof(text), "%s %u of flow %u (host %u.%u to %u.%u, channel %u, flow %u)",
+             kind_name(op->kind), op->number, op->flow->index, op->flow->source, op->source_life,
+             op->flow->destination, op->destination_life, op->flow->channel, op->flow->flow);
+    return text;
+}
+
+void sim_op_free_buffer(struct sim_op *op)
+{
+    free(op->buffer);
+    op->buffer = NULL;
+}
+
+/* --- deliveries ------------------------------------------------------------------------------ */
+
+static struct sim_op *find_message(struct sim_flow *flow, uint32_t number)
+{
+    via_list_foreach(member, &flow->pending) {
+        struct sim_op *op = via_list_entry(member, struct sim_op, pending);
+        if (op->number == number && op->kind == VIA_OP_MESSAGE) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+static struct sim_op *identify(struct sim_host *host, const struct via_delivery *delivery)
+{
+    struct sim_world *world = host->world;
+    uint32_t source =
+        delivery->source < VIA_HOSTS_MAX ? world->host_by_id[delivery->source] : UINT32_MAX;
+    if (source == UINT32_MAX || delivery->flow >= world->config.node.flows_count ||
+        delivery->channel >= world->config.node.channels_count) {
+        sim_fail(world, "host %u: a message from host id %u, channel %u, flow %u", host->index,
+                 delivery->source, delivery->channel, delivery->flow);
+        return NULL;
+    }
+    struct sim_flow *flow =
+        sim_flow_at(world, source, host->index, delivery->channel, delivery->flow);
+    uint32_t number = delivery->source_endpoint;
+    if (number <= flow->last_delivered) {
+        sim_fail(world, "host %u: message %u of flow %u (from host %u) comes after message %u",
+                 host->index, number, flow->index, source, flow->last_delivered);
+        return NULL;
+    }
+    struct sim_op *op = find_message(flow, number);
+    if (op == NULL) {
+        sim_fail(world, "host %u: message %u of flow %u (from host %u) was never sent, or is over",
+                 host->index, number, flow->index, source);
+    }
+    return op;
+}
+
+static bool is_whole(struct sim_host *host, const struct sim_op *op,
+                     const struct via_delivery *delivery)
+{
+    if (delivery->bytes != op->bytes || delivery->endpoint != op->endpoint) {
+        sim_fail(host->world, "%s: arrives with %u bytes of %llu, for endpoint %u", sim_op_name(op),
+                 delivery->bytes, (unsigned long long)op->bytes, delivery->endpoint);
+        return false;
+    }
+    size_t same = sim_content_check(delivery->data, op->bytes, op->content);
+    if (same != op->bytes) {
+        sim_fail(host->world, "%s: byte %zu of %llu is not what was sent", sim_op_name(op), same,
+                 (unsigned long long)op->bytes);
+        return false;
+    }
+    return true;
+}
+
+/* Consumers answer "not now" as they like, and never after the faults are over. */
+static bool is_busy(struct sim_host *host, struct sim_flow *flow)
+{
+    struct sim_world *world = host->world;
+    const struct sim_config_work *work = &world->config.work;
+    if (!flow->busy && !world->healed &&
+        via_rng_chance(&world->rng_work, work->busy_chance, 1000)) {
+        flow->busy = true;
+        sim_clock_after(&world->clock, via_rng_below(&world->rng_work, work->busy_ns_max),
+                        SIM_EVENT_RESUME, host->index, flow->index, host->life.number);
+    }
+    return flow->busy;
+}
+
+int sim_check_deliver(struct sim_host *host, const struct via_delivery *delivery)
+{
+    struct sim_world *world = host->world;
+    struct sim_op *op = identify(host, delivery);
+    if (op == NULL || !is_whole(host, op, delivery)) {
+        return 0;
+    }
+    if (op->wrong == SIM_WRONG_ENDPOINT) {
+        return -ENOENT;
+    }
+    if (is_busy(host, op->flow)) {
+        sim_trace(world, "%s: not now", sim_op_name(op));
+        return -EAGAIN;
+    }
+    op->delivered = true;
+    op->flow->last_delivered = op->number;
+    world->counts.deliveries++;
+    sim_mark(world, SIM_MARK_DELIVER, op->index, op->number);
+    sim_trace(world, "%s: delivered", sim_op_name(op));
+    return 0;
+}
+
+void sim_check_notify(struct sim_host *host, uint64_t handle)
+{
+    if (handle != host->life.mail) {
+        sim_fail(host->world, "host %u: told of a put into segment %#llx, which had none",
+                 host->index, (unsigned long long)handle);
+        return;
+    }
+    host->life.notifies++;
+}
+
+/* --- completions ----------------------------------------------------------------------------- */
+
+static bool destination_changed(const struct sim_op *op)
+{
+    const struct sim_host *host = &op->flow->world->hosts[op->flow->destination];
+    return !host->alive || host->life.number != op->destination_life;
+}
+
+static int expected_status(const struct sim_op *op)
+{
+    switch (op->wrong) {
+    case SIM_WRONG_KEY:
+    case SIM_WRONG_ACCESS:
+        return -EACCES;
+    case SIM_WRONG_RANGE:
+        return -ERANGE;
+    case SIM_WRONG_ENDPOINT:
+        return -ENOENT;
+    default:
+        return 0;
+    }
+}
+
+static bool status_is_true(const struct sim_op *op, int status)
+{
+    if (status == expected_status(op)) {
+        /* What was stored or delivered before a crash did happen; memory is judged elsewhere. */
+        return status != 0 || op->kind != VIA_OP_MESSAGE || op->delivered;
+    }
+    if (status == -ECANCELED) {
+        return op->cancelled;
+    }
+    if (status == -ECONNRESET) {
+        return destination_changed(op) || op->stale_route;
+    }
+    if (status == -EACCES) {
+        /* The handle is of the destination's former life. */
+        return op->kind != VIA_OP_MESSAGE && (destination_changed(op) || op->dead_handle);
+    }
+    return false;
+}
+
+static void count_status(struct sim_world *world, const struct sim_op *op, int status)
+{
+    struct sim_life *life = &world->hosts[op->flow->destination].life;
+    bool same = !destination_changed(op);
+    if (status == 0) {
+        world->counts.statuses_ok++;
+    } else if (status == expected_status(op)) {
+        world->counts.statuses_refused++;
+        life->refused_key += same && status == -EACCES;
+        life->refused_range += same && status == -ERANGE;
+        life->refused_endpoint += same && status == -ENOENT;
+    } else if (status == -ECONNRESET) {
+        world->counts.statuses_reset++;
+    } else {
+        world->counts.statuses_other++;
+    }
+}
+
+/* What is before it in its flow has ended, or is given up: it can not happen any more. */
+static void settle(struct sim_op *op)
+{
+    for (;;) {
+        struct via_list *member = via_list_pop_front(&op->flow->pending);
+        if (member == NULL || member == &op->pending) {
+            break;
+        }
+    }
+}
+
+static bool is_next(const struct sim_op *op)
+{
+    via_list_foreach(member, &op->flow->pending) {
+        const struct sim_op *first = via_list_entry(member, struct sim_op, pending);
+        if (first->state == SIM_OP_PENDING) {
+            return first == op;
+        }
+    }
+    return false;
+}
+
+static void op_completed(struct sim_world *world, struct sim_op *op, int status, uint64_t value)
+{
+    bool in_order = op->cancelled || is_next(op);
+    bool is_true = status_is_true(op, status);
+    if (!is_true) {
+        sim_fail(world, "%s: ends with %d (%s), expected %d%s", sim_op_name(op), status,
+                 strerror(-status), expected_status(op),
+                 status == 0 && !op->delivered ? "; it was not delivered" : "");
+    }
+    if (!in_order) {
+        sim_fail(world, "%s: ends before those before it", sim_op_name(op));
+    }
+    op->state = SIM_OP_DONE;
+    op->status = status;
+    count_status(world, op, status);
+    if (status == 0) {
+        sim_region_completed(op, value);
+        settle(op);
+    } else if (status == expected_status(op)) {
+        via_list_remove(&op->pending);
+    } else {
+        sim_region_unknown(op); /* stays in the list: it may still happen */
+    }
+}
+
+static struct sim_op *find_op(struct sim_host *host, unsigned channel, uint64_t cookie)
+{
+    struct sim_world *world = host->world;
+    uint32_t index = (uint32_t)cookie;
+    struct sim_op *op = index < world->ops_count ? world->ops[index] : NULL;
+    if (op == NULL || cookie >> 32 != op->owner) {
+        sim_fail(world, "host %u: cookie %#llx ends, which nobody gave out", host->index,
+                 (unsigned long long)cookie);
+        return NULL;
+    }
+    if (op->state != SIM_OP_PENDING) {
+        sim_fail(world, "%s: ends %s", sim_op_name(op),
+                 op->state == SIM_OP_DONE ? "twice" : "without being accepted");
+        return NULL;
+    }
+    if (op->source != host->index || op->source_life != host->life.number ||
+        op->channel != channel) {
+        sim_fail(world, "%s: ends at host %u, channel %u", sim_op_name(op), host->index, channel);
+        return NULL;
+    }
+    return op;
+}
+
+void sim_check_complete(struct sim_host *host, unsigned channel, uint64_t cookie, int status,
+                        uint64_t value)
+{
+    struct sim_world *world = host->world;
+    struct sim_op *op = find_op(host, channel, cookie);
+    if (op == NULL) {
+        return;
+    }
+    sim_mark(world, SIM_MARK_COMPLETE, op->index, (uint64_t)(int64_t)status ^ value << 16);
+    sim_trace(world, "%s: ends with %d, value %#llx", sim_op_name(op), status,
+              (unsigned long long)value);
+    world->ops_pending--;
+    if (op->flow == NULL) {
+        sim_barrier_completed(world, op, status);
+    } else {
+        op_completed(world, op, status, value);
+    }
+    /* From now on the node must not touch it: ASan tells. */
+    sim_op_free_buffer(op);
+    sim_final_progress(world);
+}
+
+void sim_check_orphan(struct sim_world *world, struct sim_op *op)
+{
+    op->state = SIM_OP_ORPHAN;
+    sim_op_free_buffer(op);
+    world->ops_pending--;
+    if (op->flow != NULL) {
+        sim_region_unknown(op);
+    }
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Virtual time: a queue of events, the earliest first; of two at the same time the one that was
+ * asked for first. That order is total, so a run depends on nothing but its seed.
+ */
+#ifndef SIM_CLOCK_H
+#define SIM_CLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum sim_event_kind {
+    SIM_EVENT_TURN = 1, /* a thread runs: a = host, b = channel, c = its ticket */
+    SIM_EVENT_PUTS,     /* posted writes arrive: a = link, b = end they left, c = lane */
+    SIM_EVENT_SHOW,     /* some words of the next posted write arrive early: the same */
+    SIM_EVENT_BELL,     /* a doorbell arrives: a = link, b = end it reaches | bit << 8, c = era */
+    SIM_EVENT_AUDIT,    /* should this thread really sleep? a = host, b = channel */
+    SIM_EVENT_WORK,     /* operations are wanted: a = host, b = channel, c = how many */
+    SIM_EVENT_RESUME,   /* a consumer has room: a = host, b = flow record, c = life */
+    SIM_EVENT_CANCEL,   /* an owner gives up its operations: a = host, b = channel, c = owner */
+    SIM_EVENT_BARRIER,  /* a member may enter: a = group, b = member */
+    SIM_EVENT_CUT,      /* a = link, b = nanoseconds */
+    SIM_EVENT_MEND,     /* a = link, b = era it was cut in */
+    SIM_EVENT_FREEZE,   /* a = host, b = microseconds */
+    SIM_EVENT_CRASH,    /* a = host, b = how (enum sim_crash), c = microseconds until it starts */
+    SIM_EVENT_START,    /* a = host, b = how it crashed, c = its life then */
+    SIM_EVENT_HEAL,     /* end of all faults */
+    SIM_EVENT_OVERDUE,  /* everything must be done by now */
+    SIM_EVENT_SETTLED,  /* links and routes must be right by now */
+    SIM_EVENT_STOP,
+};
+
+struct sim_event {
+    uint64_t time_ns;
+    uint64_t order;
+    uint32_t kind;
+    uint32_t a, b, c;
+};
+
+struct sim_clock {
+    struct sim_event *heap; /* owned; a binary heap */
+    size_t count, capacity;
+    uint64_t now_ns;
+    uint64_t next_order;
+    uint64_t taken_count;
+};
+
+void sim_clock_init(struct sim_clock *clock);
+void sim_clock_fini(struct sim_clock *clock);
+
+/* A time that has passed means now. */
+void sim_clock_at(struct sim_clock *clock, uint64_t time_ns, enum sim_event_kind kind, uint32_t a,
+                  uint32_t b, uint32_t c);
+void sim_clock_after(struct sim_clock *clock, uint64_t delay_ns, enum sim_event_kind kind,
+                     uint32_t a, uint32_t b, uint32_t c);
+
+/* Takes the next event and moves the clock to it; false when there is none. */
+bool sim_clock_take(struct sim_clock *clock, struct sim_event *ret_event);
+
+#endif

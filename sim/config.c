@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/types.h"
+
+static const char *const graph_names[] = {"any", "ring", "chain", "star", "mesh", "random"};
+
+int sim_graph_parse(const char *name)
+{
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(graph_names); i++) {
+        if (strcmp(name, graph_names[i]) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+const char *sim_graph_name(enum sim_graph graph)
+{
+    return graph_names[graph];
+}
+
+static uint32_t between(struct via_rng *rng, uint32_t lo, uint32_t hi)
+{
+    return (uint32_t)via_rng_between(rng, lo, hi);
+}
+
+/* Small numbers as likely as large ones: each power of two has the same share. */
+static uint32_t by_magnitude(struct via_rng *rng, uint32_t lo, uint32_t hi)
+{
+    uint32_t top = hi;
+    while (top / 2 >= lo && top > 1 && via_rng_chance(rng, 2, 3)) {
+        top /= 2;
+    }
+    return between(rng, lo, top);
+}
+
+static void draw_graph(struct sim_config *config, struct via_rng *rng, enum sim_graph graph)
+{
+    uint32_t drawn = between(rng, SIM_GRAPH_RING, SIM_GRAPH_RANDOM);
+    config->graph = graph != SIM_GRAPH_ANY ? graph : (enum sim_graph)drawn;
+    config->hosts_count = between(rng, 2, 8);
+    config->extra_links = between(rng, 0, config->hosts_count);
+}
+
+/* Every capacity down to 1: what works only with room to spare shows here. */
+static void draw_node(struct sim_config *config, struct via_rng *rng)
+{
+    struct via_node_config *node = &config->node;
+    via_node_config_init(node);
+    node->hosts_max = (uint16_t)(config->hosts_count + between(rng, 0, 2));
+    node->channels_count = (uint8_t)between(rng, 1, 3);
+    node->pipe_slots = 1u << between(rng, 0, 6);
+    node->frame_bytes_max = 64 * by_magnitude(rng, 1, 64);
+    node->bypass_count = by_magnitude(rng, 1, 8);
+    node->ops_count = by_magnitude(rng, 2, 32);
+    node->flows_count = between(rng, 1, 4);
+    node->window_frames = by_magnitude(rng, 1, 16);
+    node->segments_count = between(rng, 2, 6);
+    node->batch_frames = by_magnitude(rng, 1, 16);
+    node->epoch_first = via_rng_chance(rng, 1, 3) ? VIA_EPOCH_MAX - between(rng, 0, 3) : 0;
+    if (via_rng_chance(rng, 1, 2)) {
+        node->heartbeat_ns = between(rng, 1000, 4000) * VIA_USEC_NS;
+        node->dead_ns = node->heartbeat_ns * between(rng, 4, 8);
+        node->retry_ns_min = between(rng, 300, 3000) * VIA_USEC_NS;
+        node->retry_ns_max = node->retry_ns_min * between(rng, 2, 16);
+        node->stuck_ns = between(rng, 5, 30) * VIA_MSEC_NS;
+    }
+}
+
+static void draw_port(struct sim_config *config, struct via_rng *rng)
+{
+    struct sim_config_port *port = &config->port;
+    port->direct_percent = via_rng_chance(rng, 1, 2) ? 0 : via_rng_chance(rng, 1, 2) ? 100 : 50;
+    port->put_ns_min = between(rng, 150, 1000);
+    port->put_ns_max = port->put_ns_min + by_magnitude(rng, 100, 20000);
+    port->bell_ns_min = between(rng, 200, 2000);
+    port->bell_ns_max = port->bell_ns_min + by_magnitude(rng, 100, 30000);
+    port->linger_chance = via_rng_chance(rng, 1, 2) ? between(rng, 1, 300) : 0;
+    port->linger_ns_max = by_magnitude(rng, 1000, 500000);
+    port->show_chance = via_rng_chance(rng, 1, 2) ? between(rng, 1, 200) : 0;
+    port->pump_chance = via_rng_chance(rng, 1, 2) ? between(rng, 1, 300) : 0;
+    port->bell_late_chance = via_rng_chance(rng, 1, 3) ? between(rng, 1, 200) : 0;
+    port->bell_late_ns_max = by_magnitude(rng, 10000, 5000000);
+    port->bell_double_chance = via_rng_chance(rng, 1, 3) ? between(rng, 1, 300) : 0;
+    port->bell_drop_chance = via_rng_chance(rng, 1, 5) ? between(rng, 1, 300) : 0;
+    port->bell_edge = via_rng_chance(rng, 1, 2);
+}
+
+static void draw_cpu(struct sim_config *config, struct via_rng *rng)
+{
+    struct sim_config_cpu *cpu = &config->cpu;
+    cpu->turn_ns_min = between(rng, 100, 500);
+    cpu->turn_ns_max = cpu->turn_ns_min + by_magnitude(rng, 10, 5000);
+    cpu->wake_ns_min = between(rng, 500, 3000);
+    cpu->wake_ns_max = cpu->wake_ns_min + by_magnitude(rng, 100, 50000);
+    cpu->stall_chance = via_rng_chance(rng, 1, 2) ? between(rng, 1, 30) : 0;
+    cpu->stall_ns_max = by_magnitude(rng, 10000, 10000000);
+    cpu->insurance_ns = config->port.bell_drop_chance != 0 ? 10 * VIA_MSEC_NS : 0;
+}
+
+/* One run in four is calm: what goes wrong then is not to be blamed on any fault. */
+static void draw_faults(struct sim_config *config, struct via_rng *rng)
+{
+    struct sim_config_faults *faults = &config->faults;
+    uint32_t temper = between(rng, 0, 3);
+    if (temper >= 1) {
+        faults->cuts_count = by_magnitude(rng, 1, 12);
+        faults->cut_ns_max = by_magnitude(rng, 20 * 1000, 300 * 1000 * 1000);
+    }
+    if (temper >= 2 && via_rng_chance(rng, 1, 2)) {
+        faults->freezes_count = between(rng, 1, 3);
+        faults->freeze_ns_max = by_magnitude(rng, 1000 * 1000, 3000u * 1000 * 1000);
+    }
+    if (temper >= 3) {
+        faults->crashes_count = between(rng, 1, 3);
+        faults->restart_ns_max = by_magnitude(rng, 100 * 1000, 500 * 1000 * 1000);
+    }
+}
+
+static void draw_work(struct sim_config *config, struct via_rng *rng)
+{
+    struct sim_config_work *work = &config->work;
+    uint32_t flows = config->hosts_count * config->node.channels_count * config->node.flows_count;
+    work->ops_count = 40 + by_magnitude(rng, 20, 500);
+    work->burst_max = by_magnitude(rng, 1, 40);
+    work->message = between(rng, 1, 10);
+    work->put = between(rng, 0, 6);
+    work->put_signal = between(rng, 0, 4);
+    work->get = between(rng, 0, 4);
+    work->atomic = between(rng, 0, 4);
+    work->wrong = via_rng_chance(rng, 1, 2);
+    work->busy_chance = via_rng_chance(rng, 1, 2) ? between(rng, 1, 300) : 0;
+    work->busy_ns_max = by_magnitude(rng, 1000, 20000000);
+    work->cancels_count = via_rng_chance(rng, 1, 5) ? between(rng, 1, 4) : 0;
+    work->barrier_groups = via_rng_chance(rng, 1, 2) ? between(rng, 1, 3) : 0;
+    work->barrier_rounds = between(rng, 1, 6);
+    uint32_t region = 64 * by_magnitude(rng, 1, 16 * config->node.frame_bytes_max / 64);
+    work->region_bytes = via_min(via_max(region, 128u), via_max(65536 / flows & ~63u, 512u));
+    work->library_bytes = by_magnitude(rng, 8, 20000);
+}
+
+void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph)
+{
+    struct via_rng rng;
+    via_rng_init(&rng, seed);
+    *config = (struct sim_config){.seed = seed};
+    draw_graph(config, &rng, graph);
+    draw_node(config, &rng);
+    draw_port(config, &rng);
+    draw_cpu(config, &rng);
+    draw_faults(config, &rng);
+    draw_work(config, &rng);
+    config->active_ns = between(&rng, 10, 200) * VIA_MSEC_NS;
+}
+
+int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
+{
+    const struct via_node_config *node = &config->node;
+    const struct sim_config_port *port = &config->port;
+    const struct sim_config_faults *faults = &config->faults;
+    const struct sim_config_work *work = &config->work;
+    return snprintf(
+        text, bytes,
+        "%s of %u hosts, %u channels, %u slots of %u bytes, bypass %u, ops %u, flows %u, "
+        "window %u, batch %u, epoch_first %u, %u%% direct links\n"
+        "puts %u-%u ns, linger %u, show %u, pump %u; bells late %u drop %u double %u%s; "
+        "turn %u-%u ns, stall %u\n"
+        "%u cuts, %u freezes, %u crashes in %u ms; %u operations, %u barrier groups, "
+        "%u cancels, busy %u\n",
+        sim_graph_name(config->graph), config->hosts_count, node->channels_count, node->pipe_slots,
+        node->frame_bytes_max, node->bypass_count, node->ops_count, node->flows_count,
+        node->window_frames, node->batch_frames, node->epoch_first, port->direct_percent,
+        port->put_ns_min, port->put_ns_max, port->linger_chance, port->show_chance,
+        port->pump_chance, port->bell_late_chance, port->bell_drop_chance, port->bell_double_chance,
+        port->bell_edge ? " edge" : "", config->cpu.turn_ns_min, config->cpu.turn_ns_max,
+        config->cpu.stall_chance, faults->cuts_count, faults->freezes_count, faults->crashes_count,
+        (unsigned)(config->active_ns / VIA_MSEC_NS), work->ops_count, work->barrier_groups,
+        work->cancels_count, work->busy_chance);
+}

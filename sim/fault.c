@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Faults: planned at the start, so that the history of faults does not depend on what they do. */
+#include "sim/world.h"
+
+/* Short ones as often as long ones: each power of two has the same share. */
+static uint32_t duration(struct sim_world *world, uint32_t min, uint32_t max)
+{
+    uint32_t top = max;
+    while (top / 2 > min && via_rng_chance(&world->rng_fault, 1, 2)) {
+        top /= 2;
+    }
+    return sim_between(&world->rng_fault, min, via_max(min, top));
+}
+
+static uint64_t some_time(struct sim_world *world)
+{
+    return via_rng_below(&world->rng_fault, world->config.active_ns);
+}
+
+static void ends(struct sim_world *world, uint64_t time_ns)
+{
+    world->heal_ns = via_max(world->heal_ns, time_ns);
+}
+
+/* A cut is one, or the beginning of some flapping. */
+static void plan_cut(struct sim_world *world)
+{
+    uint64_t at = some_time(world);
+    uint32_t link = sim_between(&world->rng_fault, 0, world->links_count - 1);
+    uint32_t times = via_rng_chance(&world->rng_fault, 1, 4) ? 4 : 1;
+    for (; times > 0; times--) {
+        uint32_t down_ns = duration(world, 1000, world->config.faults.cut_ns_max);
+        sim_clock_at(&world->clock, at, SIM_EVENT_CUT, link, down_ns, 0);
+        at += down_ns + duration(world, 1000, 20 * 1000 * 1000);
+        ends(world, at);
+    }
+}
+
+static void plan_freeze(struct sim_world *world)
+{
+    uint64_t at = some_time(world);
+    uint32_t us = duration(world, 100, world->config.faults.freeze_ns_max / 1000);
+    sim_clock_at(&world->clock, at, SIM_EVENT_FREEZE,
+                 sim_between(&world->rng_fault, 0, world->hosts_count - 1), us, 0);
+    ends(world, at + us * VIA_USEC_NS);
+}
+
+static void plan_crash(struct sim_world *world)
+{
+    uint64_t at = some_time(world);
+    uint32_t us = duration(world, 10, world->config.faults.restart_ns_max / 1000);
+    sim_clock_at(&world->clock, at, SIM_EVENT_CRASH,
+                 sim_between(&world->rng_fault, 0, world->hosts_count - 1),
+                 sim_between(&world->rng_fault, 0, 7), us);
+    ends(world, at + us * VIA_USEC_NS + VIA_MSEC_NS);
+}
+
+void sim_fault_plan(struct sim_world *world)
+{
+    const struct sim_config_faults *faults = &world->config.faults;
+    ends(world, world->config.active_ns);
+    for (uint32_t i = 0; i < faults->cuts_count; i++) {
+        plan_cut(world);
+    }
+    for (uint32_t i = 0; i < faults->freezes_count; i++) {
+        plan_freeze(world);
+    }
+    for (uint32_t i = 0; i < faults->crashes_count; i++) {
+        plan_crash(world);
+    }
+    sim_clock_at(&world->clock, world->heal_ns, SIM_EVENT_HEAL, 0, 0, 0);
+}
+
+void sim_fault_cut(struct sim_world *world, uint32_t index, uint32_t down_ns)
+{
+    struct sim_link *link = &world->links[index];
+    if (world->healed || !link->up) {
+        return;
+    }
+    world->counts.cuts++;
+    sim_trace(world, "link %u (%u.%u - %u.%u) is cut for %u ns", index, link->end[0].host,
+              link->end[0].index, link->end[1].host, link->end[1].index, down_ns);
+    sim_link_set(link, false);
+    sim_clock_after(&world->clock, down_ns, SIM_EVENT_MEND, index, link->era, 0);
+}
+
+void sim_fault_mend(struct sim_world *world, uint32_t index, uint32_t era)
+{
+    struct sim_link *link = &world->links[index];
+    if (link->up || link->era != era) {
+        return;
+    }
+    sim_trace(world, "link %u is mended", index);
+    sim_link_set(link, true);
+}
+
+void sim_fault_freeze(struct sim_world *world, uint32_t index, uint32_t us)
+{
+    struct sim_host *host = &world->hosts[index];
+    if (world->healed || !host->alive) {
+        return;
+    }
+    world->counts.freezes++;
+    sim_trace(world, "host %u freezes for %u us", index, us);
+    host->thaw_ns = via_max(host->thaw_ns, world->clock.now_ns + us * VIA_USEC_NS);
+}
+
+void sim_fault_crash(struct sim_world *world, uint32_t index, uint32_t how, uint32_t restart_us)
+{
+    struct sim_host *host = &world->hosts[index];
+    if (world->healed || !host->alive) {
+        return;
+    }
+    world->counts.crashes++;
+    sim_trace(world, "host %u crashes for %u us, links %s", index, restart_us,
+              how & SIM_CRASH_LINKS_FALL ? "fall" : "stay up");
+    if (how & SIM_CRASH_BY_FINI) {
+        sim_host_stop(host);
+    }
+    sim_host_crash(host);
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        if (how & SIM_CRASH_LINKS_FALL) {
+            sim_link_set(host->ports[i]->link, false);
+        }
+    }
+    sim_clock_after(&world->clock, restart_us * VIA_USEC_NS, SIM_EVENT_START, index, how,
+                    host->life.number);
+    sim_final_progress(world);
+}
+
+void sim_fault_start(struct sim_world *world, uint32_t index, uint32_t how, uint32_t life)
+{
+    struct sim_host *host = &world->hosts[index];
+    if (host->alive || host->life.number != life) {
+        return;
+    }
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        struct sim_end *end = host->ports[i];
+        sim_link_reopen(end, (how & SIM_CRASH_KEEP_MEMORY) != 0);
+        if (how & SIM_CRASH_LINKS_FALL && !end->link->up) {
+            sim_link_set(end->link, true);
+        }
+    }
+    sim_host_start(host);
+}
+
+void sim_fault_heal(struct sim_world *world)
+{
+    sim_trace(world, "no more faults");
+    world->healed = true;
+    for (uint32_t i = 0; i < world->hosts_count; i++) {
+        struct sim_host *host = &world->hosts[i];
+        host->thaw_ns = 0;
+        if (!host->alive) {
+            sim_fault_start(world, i, 0, host->life.number);
+        }
+    }
+    for (uint32_t i = 0; i < world->links_count; i++) {
+        sim_link_set(&world->links[i], true);
+    }
+    sim_final_progress(world);
+}

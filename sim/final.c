@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The end of a run: once the faults are over all work is done within a bound, all links and routes
+ * are right, the fabric comes to rest, and nothing is left. */
+#include <string.h>
+
+#include "sim/world.h"
+
+static uint64_t or_default(uint64_t value, uint64_t preset)
+{
+    return value != 0 ? value : preset;
+}
+
+/* What the node takes for granted when its config says 0 (core/node.h). */
+static uint64_t dead_ns(const struct sim_world *world)
+{
+    return or_default(world->config.node.dead_ns, 80 * VIA_MSEC_NS);
+}
+
+static uint64_t heartbeat_ns(const struct sim_world *world)
+{
+    return or_default(world->config.node.heartbeat_ns, 20 * VIA_MSEC_NS);
+}
+
+static uint64_t retry_ns_max(const struct sim_world *world)
+{
+    return or_default(world->config.node.retry_ns_max, 100 * VIA_MSEC_NS);
+}
+
+static uint64_t stuck_ns(const struct sim_world *world)
+{
+    return or_default(world->config.node.stuck_ns, 50 * VIA_MSEC_NS);
+}
+
+/* Links are up and routes known everywhere this long after the last fault. */
+static uint64_t settle_ns(const struct sim_world *world)
+{
+    return 3 * dead_ns(world) + (4 + 2 * world->hosts_count) * heartbeat_ns(world) +
+           world->config.cpu.insurance_ns * 4;
+}
+
+/* All that was accepted has ended this long after the last fault. */
+static uint64_t drain_ns(const struct sim_world *world)
+{
+    return settle_ns(world) + 8 * (retry_ns_max(world) + stuck_ns(world)) + 2 * VIA_SEC_NS;
+}
+
+static bool all_done(const struct sim_world *world)
+{
+    if (world->ops_pending != 0 || !sim_barrier_done(world)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < world->hosts_count; i++) {
+        for (uint32_t k = 0; k < world->config.node.channels_count; k++) {
+            const struct sim_thread *thread = &world->hosts[i].threads[k];
+            if (thread->held != NULL || thread->work_wanted != 0 || thread->barriers_wanted != 0) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+void sim_final_progress(struct sim_world *world)
+{
+    if (!world->healed || world->done || !all_done(world)) {
+        return;
+    }
+    world->done = true;
+    world->done_ns = world->clock.now_ns;
+    uint64_t at = via_max(world->done_ns, world->heal_ns + settle_ns(world));
+    sim_clock_at(&world->clock, at, SIM_EVENT_SETTLED, 0, 0, 0);
+}
+
+void sim_final_plan(struct sim_world *world)
+{
+    sim_clock_at(&world->clock, world->heal_ns + drain_ns(world), SIM_EVENT_OVERDUE, 0, 0, 0);
+}
+
+void sim_final_overdue(struct sim_world *world)
+{
+    if (world->done) {
+        return;
+    }
+    const struct sim_op *oldest = NULL;
+    for (uint32_t i = 0; i < world->ops_count && oldest == NULL; i++) {
+        oldest = world->ops[i]->state == SIM_OP_PENDING ? world->ops[i] : NULL;
+    }
+    sim_fail(world, "%u ms after the last fault %u operations have not ended%s%s",
+             (unsigned)(drain_ns(world) / VIA_MSEC_NS), world->ops_pending,
+             oldest != NULL ? ", first: " : "", oldest != NULL ? sim_op_name(oldest) : "");
+}
+
+static void check_links(struct sim_host *host)
+{
+    struct sim_world *world = host->world;
+    bool calm = world->counts.cuts + world->counts.freezes + world->counts.crashes == 0;
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        struct via_link_status status;
+        const struct sim_host *peer = &world->hosts[host->ports[i]->peer->host];
+        int rc = via_node_link_status(host->node, i, &status);
+        if (rc != 0 || status.state != VIA_LINK_UP || status.peer != peer->id ||
+            status.peer_session != peer->life.session) {
+            sim_fail(world,
+                     "host %u port %u: link status %d: state %d, peer id %u session %#x; the "
+                     "peer's id is %u, its session %#x",
+                     host->index, i, rc, status.state, status.peer, status.peer_session, peer->id,
+                     peer->life.session);
+        } else if (status.errors != 0) {
+            sim_fail(world, "host %u port %u: %llu records or words broke the rules", host->index,
+                     i, (unsigned long long)status.errors);
+        } else if (calm && (status.downs_count != 0 || status.ups_count != 1)) {
+            sim_fail(world, "host %u port %u: the link went down %u times for no reason",
+                     host->index, i, status.downs_count);
+        }
+    }
+}
+
+static void check_routes(struct sim_host *host)
+{
+    struct sim_world *world = host->world;
+    for (uint32_t i = 0; i < world->hosts_count; i++) {
+        const struct sim_host *peer = &world->hosts[i];
+        uint32_t hops = sim_topology_hops(world, host->index, i);
+        struct via_route_status route;
+        int rc = via_node_route_status(host->node, peer->id, &route);
+        if (rc != 0 || route.hops != hops || route.session != peer->life.session) {
+            sim_fail(world,
+                     "host %u: route to host %u: %d, %u hops, session %#x; it is %u hops away, "
+                     "session %#x",
+                     host->index, i, rc, route.hops, route.session, hops, peer->life.session);
+        }
+    }
+}
+
+static void check_counters(struct sim_host *host)
+{
+    struct sim_world *world = host->world;
+    const struct sim_life *life = &host->life;
+    struct via_node_counters counters;
+    via_node_counters(host->node, &counters);
+    bool calm = world->counts.cuts + world->counts.freezes + world->counts.crashes == 0;
+    if (counters.refused_key < life->refused_key || counters.refused_range < life->refused_range ||
+        counters.refused_endpoint < life->refused_endpoint) {
+        sim_fail(world,
+                 "host %u: counts %llu, %llu and %llu refusals (key, range, endpoint); "
+                 "requesters were told of %llu, %llu and %llu",
+                 host->index, (unsigned long long)counters.refused_key,
+                 (unsigned long long)counters.refused_range,
+                 (unsigned long long)counters.refused_endpoint,
+                 (unsigned long long)life->refused_key, (unsigned long long)life->refused_range,
+                 (unsigned long long)life->refused_endpoint);
+    }
+    if (counters.frames_dropped_malformed != 0) {
+        sim_fail(world, "host %u: %llu malformed frames", host->index,
+                 (unsigned long long)counters.frames_dropped_malformed);
+    }
+    /* Bubbles keep rings from filling up: nobody waits there until a frame is thrown away. */
+    if (calm && world->config.graph == SIM_GRAPH_RING && counters.frames_dropped_stuck != 0) {
+        sim_fail(world, "host %u: %llu frames stuck on a ring without faults", host->index,
+                 (unsigned long long)counters.frames_dropped_stuck);
+    }
+    for (uint32_t k = 0; k < world->config.node.channels_count; k++) {
+        if (via_node_pending(host->node, k) != 0) {
+            sim_fail(world, "host %u: %u operations pending, of none", host->index,
+                     via_node_pending(host->node, k));
+        }
+    }
+}
+
+/* Turns that a fabric at rest may take: heartbeats come and go, and each may wake a thread. */
+static uint64_t turns_allowed(const struct sim_world *world, uint64_t span_ns)
+{
+    uint64_t beats = span_ns / heartbeat_ns(world) + 2;
+    uint64_t naps =
+        world->config.cpu.insurance_ns != 0 ? span_ns / world->config.cpu.insurance_ns + 1 : 0;
+    uint64_t threads = (uint64_t)world->hosts_count * world->config.node.channels_count;
+    return beats * (world->links_count * 2 * 4 + world->hosts_count * 4) + naps * threads * 2 +
+           threads * 10;
+}
+
+#define REST_NS (100 * VIA_MSEC_NS)
+
+void sim_final_settled(struct sim_world *world)
+{
+    world->settled = true;
+    for (uint32_t i = 0; i < world->hosts_count && !world->failed; i++) {
+        check_links(&world->hosts[i]);
+        check_routes(&world->hosts[i]);
+        check_counters(&world->hosts[i]);
+        if (world->plant == SIM_PLANT_SEGMENT_WRITE) {
+            world->hosts[i].life.mail_data[world->config.seed % 64] ^= 1;
+        }
+        sim_region_final(&world->hosts[i]);
+    }
+    world->turns_at_rest = world->counts.turns;
+    sim_clock_after(&world->clock, REST_NS, SIM_EVENT_STOP, 0, 0, 0);
+}
+
+void sim_final_stop(struct sim_world *world)
+{
+    uint64_t turns = world->counts.turns - world->turns_at_rest;
+    world->over = true;
+    if (turns > turns_allowed(world, REST_NS)) {
+        sim_fail(world, "at rest, yet %llu turns in %u ms (%llu would do)",
+                 (unsigned long long)turns, (unsigned)(REST_NS / VIA_MSEC_NS),
+                 (unsigned long long)turns_allowed(world, REST_NS));
+    }
+}

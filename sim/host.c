@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Hosts: a node each, and the transfer threads that run it as those of src/host do. */
+#include <stdlib.h>
+
+#include "sim/memory.h"
+#include "sim/world.h"
+
+/* Turns in a row in which nothing is done but arming says "do not sleep": then it never ends. */
+#define IDLE_TURNS_MAX 2000u
+
+uint64_t sim_host_now(const struct sim_host *host)
+{
+    return host->world->clock.now_ns + host->clock_offset_ns;
+}
+
+static bool frozen(const struct sim_host *host)
+{
+    return host->thaw_ns > host->world->clock.now_ns;
+}
+
+/* --- what the node calls --------------------------------------------------------------------- */
+
+static bool callback_allowed(struct sim_host *host, unsigned channel)
+{
+    struct sim_thread *current = host->world->current;
+    if (host->ended) {
+        sim_fail(host->world, "host %u: a callback after fini", host->index);
+        return false;
+    }
+    if (host->ending) {
+        return true;
+    }
+    if (current == NULL || current->host != host || current->channel != channel) {
+        sim_fail(host->world, "host %u: a callback for channel %u outside of its thread",
+                 host->index, channel);
+        return false;
+    }
+    return true;
+}
+
+static int on_deliver(void *ctx, const struct via_delivery *delivery)
+{
+    struct sim_host *host = ctx;
+    if (!callback_allowed(host, delivery->channel)) {
+        return 0;
+    }
+    struct sim_world *world = host->world;
+    if (world->plant == SIM_PLANT_LOST_DELIVERY && via_rng_chance(&world->rng_work, 1, 50)) {
+        return 0;
+    }
+    int rc = sim_check_deliver(host, delivery);
+    if (world->plant == SIM_PLANT_TWICE_DELIVERY && rc == 0 &&
+        via_rng_chance(&world->rng_work, 1, 50)) {
+        rc = sim_check_deliver(host, delivery);
+    }
+    return rc;
+}
+
+static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status, uint64_t value)
+{
+    struct sim_host *host = ctx;
+    if (!callback_allowed(host, channel)) {
+        return;
+    }
+    struct sim_thread *thread = &host->threads[channel];
+    if (thread->in_submit) {
+        sim_fail(host->world, "host %u: a completion from within submit", host->index);
+        return;
+    }
+    thread->completed = true;
+    if (host->world->plant == SIM_PLANT_LOST_COMPLETE &&
+        via_rng_chance(&host->world->rng_work, 1, 200)) {
+        return;
+    }
+    sim_check_complete(host, channel, cookie, status, value);
+}
+
+static void on_notify(void *ctx, unsigned channel, uint64_t handle)
+{
+    struct sim_host *host = ctx;
+    if (callback_allowed(host, channel)) {
+        sim_check_notify(host, handle);
+    }
+}
+
+static void on_wake(void *ctx, unsigned channel)
+{
+    struct sim_host *host = ctx;
+    if (host->ended) {
+        sim_fail(host->world, "host %u: a callback after fini", host->index);
+    } else if (channel >= host->world->config.node.channels_count) {
+        sim_fail(host->world, "host %u: wakes channel %u", host->index, channel);
+    } else {
+        sim_thread_interrupt(&host->threads[channel]);
+    }
+}
+
+static void on_trace(void *ctx, const char *text)
+{
+    struct sim_host *host = ctx;
+    sim_trace(host->world, "  host %u: %s", host->index, text);
+}
+
+/* --- threads --------------------------------------------------------------------------------- */
+
+static void schedule(struct sim_thread *thread, uint64_t at)
+{
+    thread->turn_ns = at;
+    thread->ticket++;
+    sim_clock_at(&thread->host->world->clock, at, SIM_EVENT_TURN, thread->host->index,
+                 thread->channel, thread->ticket);
+}
+
+void sim_thread_wake(struct sim_thread *thread, uint64_t delay_ns)
+{
+    uint64_t at = thread->host->world->clock.now_ns + delay_ns;
+    if (thread->running) {
+        thread->again = true;
+    } else if (thread->host->alive && thread->turn_ns > at) {
+        schedule(thread, at);
+    }
+}
+
+void sim_thread_interrupt(struct sim_thread *thread)
+{
+    struct sim_world *world = thread->host->world;
+    const struct sim_config_cpu *cpu = &world->config.cpu;
+    thread->interrupted = true;
+    sim_thread_wake(thread, sim_between(&world->rng_cpu, cpu->wake_ns_min, cpu->wake_ns_max));
+}
+
+static void run_again(struct sim_thread *thread)
+{
+    struct sim_world *world = thread->host->world;
+    const struct sim_config_cpu *cpu = &world->config.cpu;
+    uint64_t cost = sim_between(&world->rng_cpu, cpu->turn_ns_min, cpu->turn_ns_max);
+    if (!world->healed && via_rng_chance(&world->rng_cpu, cpu->stall_chance, 1000)) {
+        cost += sim_between(&world->rng_cpu, 0, cpu->stall_ns_max);
+    }
+    schedule(thread, world->clock.now_ns + cost);
+}
+
+static void sleep_until(struct sim_thread *thread, uint64_t deadline_ns)
+{
+    struct sim_world *world = thread->host->world;
+    uint64_t now = sim_host_now(thread->host);
+    uint64_t longest = world->config.cpu.insurance_ns;
+    thread->asleep = true;
+    thread->interrupted = false;
+    thread->idle_turns = 0;
+    if (longest != 0 && deadline_ns - now > longest) {
+        deadline_ns = now + longest;
+    }
+    if (deadline_ns == VIA_NEVER_NS) {
+        thread->turn_ns = VIA_NEVER_NS;
+        thread->ticket++;
+    } else {
+        schedule(thread, world->clock.now_ns + (deadline_ns - now) + world->config.cpu.wake_ns_min);
+    }
+}
+
+/* Poll, and when there is nothing: arm, look again, sleep. */
+static void turn(struct sim_thread *thread)
+{
+    struct sim_host *host = thread->host;
+    uint64_t now = sim_host_now(host);
+    uint64_t control_ns = VIA_NEVER_NS;
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    if (thread->channel == 0) {
+        via_node_control(host->node, now, &control_ns);
+    }
+    sim_work_turn(thread);
+    unsigned done = via_node_poll(host->node, thread->channel, now, &deadline_ns);
+    sim_mark(host->world, SIM_MARK_TURN, (uint64_t)host->index << 8 | thread->channel, done);
+    sim_region_watch(host);
+    deadline_ns = via_min(deadline_ns, control_ns);
+    bool wants = thread->held != NULL || thread->work_wanted != 0 || thread->barriers_wanted != 0;
+    if (done != 0 || thread->again || (wants && thread->completed)) {
+        thread->idle_turns = 0;
+        run_again(thread);
+    } else if (deadline_ns <= now || via_node_arm(host->node, thread->channel)) {
+        thread->idle_turns++;
+        run_again(thread);
+    } else {
+        sleep_until(thread, deadline_ns);
+    }
+}
+
+void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
+{
+    struct sim_host *host = thread->host;
+    struct sim_world *world = host->world;
+    if (ticket != thread->ticket || !host->alive) {
+        return;
+    }
+    if (frozen(host)) {
+        schedule(thread, host->thaw_ns);
+        return;
+    }
+    thread->asleep = false;
+    thread->interrupted = false;
+    thread->running = true;
+    thread->again = false;
+    thread->completed = false;
+    thread->turn_ns = VIA_NEVER_NS;
+    world->counts.turns++;
+    world->current = thread;
+    turn(thread);
+    world->current = NULL;
+    thread->running = false;
+    if (thread->idle_turns > IDLE_TURNS_MAX) {
+        sim_fail(world, "host %u thread %u: %u turns with nothing done and no sleep", host->index,
+                 thread->channel, thread->idle_turns);
+    }
+    /* Through mapped windows the neighbours have what was stored at once. */
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        struct sim_end *end = host->ports[i];
+        if (end->link->direct && end->link->up) {
+            sim_thread_audit_soon(&world->hosts[end->peer->host].threads[thread->channel]);
+        }
+    }
+}
+
+/* --- lost wake-ups --------------------------------------------------------------------------- */
+
+void sim_thread_audit_soon(struct sim_thread *thread)
+{
+    struct sim_world *world = thread->host->world;
+    /* Where doorbells get lost, sleeping on is no fault of the node's. */
+    if (thread->audit_due || !thread->asleep || world->config.port.bell_drop_chance != 0) {
+        return;
+    }
+    thread->audit_due = true;
+    sim_clock_after(&world->clock, 1, SIM_EVENT_AUDIT, thread->host->index, thread->channel, 0);
+}
+
+static bool bell_is_coming(const struct sim_thread *thread)
+{
+    const struct sim_host *host = thread->host;
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        const uint32_t *coming = host->ports[i]->bells_coming;
+        if (coming[thread->channel] != 0) {
+            return true;
+        }
+        if (thread->channel == 0 && (coming[VIA_PORT_DOORBELL_BARRIER_START] != 0 ||
+                                     coming[VIA_PORT_DOORBELL_BARRIER_END] != 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * A thread that sleeps, with no doorbell on its way to it, must have nothing to do: else it sleeps
+ * until its deadline, which on real hosts is a long time. Arming once more asks it.
+ */
+void sim_thread_audit(struct sim_thread *thread)
+{
+    struct sim_host *host = thread->host;
+    struct sim_world *world = host->world;
+    thread->audit_due = false;
+    if (!host->alive || frozen(host) || !thread->asleep || thread->interrupted ||
+        bell_is_coming(thread) || thread->turn_ns <= world->clock.now_ns) {
+        return;
+    }
+    world->counts.audits++;
+    world->current = thread;
+    bool busy = via_node_arm(host->node, thread->channel);
+    world->current = NULL;
+    if (busy) {
+        sim_fail(world,
+                 "host %u thread %u: sleeps with work to do and no doorbell coming "
+                 "(lost wake-up)",
+                 host->index, thread->channel);
+    }
+}
+
+/* --- lives ----------------------------------------------------------------------------------- */
+
+void sim_host_init(struct sim_world *world, uint32_t index, uint16_t id)
+{
+    struct sim_host *host = &world->hosts[index];
+    host->world = world;
+    host->index = index;
+    host->id = id;
+    world->host_by_id[id] = index;
+    via_list_init(&host->watched);
+    for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
+        struct sim_thread *thread = &host->threads[k];
+        thread->host = host;
+        thread->channel = (uint8_t)k;
+        thread->turn_ns = VIA_NEVER_NS;
+        via_list_init(&thread->resumes);
+    }
+}
+
+static void node_new(struct sim_host *host)
+{
+    struct sim_world *world = host->world;
+    struct via_node_config config = world->config.node;
+    config.host = host->id;
+    config.session = host->life.session;
+    config.ports_count = (uint8_t)host->ports_count;
+    const struct via_node_env env = {
+        .ctx = host,
+        .deliver = on_deliver,
+        .complete = on_complete,
+        .notify = on_notify,
+        .wake = on_wake,
+        .trace = world->trace != NULL ? on_trace : NULL,
+    };
+    size_t bytes = via_node_bytes(&config);
+    host->memory = sim_alloc_lines(bytes);
+    int rc = bytes == 0 ? -1 : via_node_init(&host->node, host->memory, &config, &env);
+    if (rc != 0) {
+        host->node = NULL;
+        sim_fail(world, "host %u: via_node_init: %d (%zu bytes)", host->index, rc, bytes);
+        return;
+    }
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        rc = via_node_port_set(host->node, i, &host->ports[i]->port);
+        if (rc != 0) {
+            sim_fail(world, "host %u: via_node_port_set %u: %d", host->index, i, rc);
+        }
+    }
+}
+
+void sim_host_start(struct sim_host *host)
+{
+    struct sim_world *world = host->world;
+    host->alive = true;
+    host->ended = false;
+    host->thaw_ns = 0;
+    host->clock_offset_ns = via_rng_between(&world->rng_cpu, 1, 1000 * VIA_SEC_NS);
+    host->life.number++;
+    host->life.session = sim_between(&world->rng_work, 1, UINT32_MAX);
+    world->current = &host->threads[0];
+    node_new(host);
+    if (host->node != NULL) {
+        sim_region_life(host);
+    }
+    world->current = NULL;
+    sim_trace(world, "host %u (id %u) starts its life %u, session %#x", host->index, host->id,
+              host->life.number, host->life.session);
+    for (uint32_t k = 0; k < world->config.node.channels_count; k++) {
+        sim_thread_wake(&host->threads[k], sim_between(&world->rng_cpu, 0, 100000));
+    }
+}
+
+static void forget_thread(struct sim_thread *thread)
+{
+    thread->asleep = false;
+    thread->interrupted = false;
+    thread->ticket++;
+    thread->turn_ns = VIA_NEVER_NS;
+    thread->idle_turns = 0;
+    thread->work_wanted = 0;
+    thread->owners_given_up = 0;
+    thread->barriers_wanted = 0;
+    thread->barriers_given_up = 0;
+    if (thread->held != NULL) {
+        sim_op_free_buffer(thread->held);
+        thread->held = NULL;
+    }
+    for (;;) {
+        struct via_list *member = via_list_pop_front(&thread->resumes);
+        if (member == NULL) {
+            break;
+        }
+        free(via_list_entry(member, struct sim_resume, member));
+    }
+}
+
+static void forget_life(struct sim_host *host)
+{
+    for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
+        forget_thread(&host->threads[k]);
+    }
+    free(host->memory);
+    host->memory = NULL;
+    host->node = NULL;
+    host->alive = false;
+}
+
+void sim_host_crash(struct sim_host *host)
+{
+    struct sim_world *world = host->world;
+    forget_life(host);
+    for (uint32_t i = 0; i < world->ops_count; i++) {
+        struct sim_op *op = world->ops[i];
+        if (op->state == SIM_OP_PENDING && op->source == host->index) {
+            sim_check_orphan(world, op);
+        }
+    }
+    sim_barrier_crashed(host);
+    sim_region_life_fini(host);
+}
+
+/* All operations in progress must be said to be cancelled by then, and nothing after. */
+void sim_host_stop(struct sim_host *host)
+{
+    struct sim_world *world = host->world;
+    for (uint32_t i = 0; i < world->ops_count; i++) {
+        struct sim_op *op = world->ops[i];
+        op->cancelled |= op->state == SIM_OP_PENDING && op->source == host->index;
+    }
+    host->ending = true;
+    world->current = &host->threads[0];
+    via_node_fini(host->node);
+    world->current = NULL;
+    host->ending = false;
+    host->ended = true;
+    for (uint32_t i = 0; i < world->ops_count; i++) {
+        const struct sim_op *op = world->ops[i];
+        if (op->state == SIM_OP_PENDING && op->source == host->index) {
+            sim_fail(world, "%s: fini has not ended it", sim_op_name(op));
+        }
+    }
+}
+
+void sim_host_fini(struct sim_host *host)
+{
+    if (host->node != NULL) {
+        sim_host_stop(host);
+    }
+    forget_life(host);
+    sim_region_life_fini(host);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/jobs.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/memory.h"
+
+#define PROCESSES_MAX 64u
+/* Seconds of real time: far more than any run takes, also with sanitizers on a busy machine. */
+#define HANG_S 120u
+
+/* What the processes share. The parent only reads until they have ended. */
+struct shared {
+    _Atomic uint64_t next; /* index of the next seed */
+    _Atomic uint64_t done;
+    _Atomic bool stop;
+    struct worker {
+        uint64_t seed; /* at work on it */
+        bool failed;
+        char failure[1024];
+        struct sim_jobs_result sums;
+    } workers[PROCESSES_MAX];
+};
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static uint64_t seed_at(const struct sim_jobs *jobs, uint64_t index)
+{
+    return jobs->seeds != NULL ? jobs->seeds[index] : jobs->first + index;
+}
+
+void sim_jobs_one(const struct sim_jobs *jobs, uint64_t seed, FILE *trace,
+                  struct sim_result *ret_result)
+{
+    struct sim_config config;
+    sim_config_from_seed(&config, seed, jobs->graph);
+    sim_world_run(&config, jobs->plant, trace, ret_result);
+    if (jobs->twice && !ret_result->failed) {
+        uint64_t digest = ret_result->digest;
+        sim_world_run(&config, jobs->plant, NULL, ret_result);
+        if (digest != ret_result->digest) {
+            ret_result->failed = true;
+            snprintf(ret_result->failure, sizeof(ret_result->failure),
+                     "run twice, the digests are %016llx and %016llx", (unsigned long long)digest,
+                     (unsigned long long)ret_result->digest);
+        }
+    }
+}
+
+static void add_counts(struct sim_counts *sum, const struct sim_counts *counts)
+{
+    /* All of its fields are uint64_t. */
+    uint64_t *to = (uint64_t *)sum;
+    const uint64_t *from = (const uint64_t *)counts;
+    for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++) {
+        to[i] += from[i];
+    }
+}
+
+static void add_result(struct sim_jobs_result *sums, uint64_t seed, double elapsed_s,
+                       const struct sim_result *result)
+{
+    sums->events += result->events;
+    add_counts(&sums->counts, &result->counts);
+    if (elapsed_s > sums->longest_s) {
+        sums->longest_s = elapsed_s;
+        sums->longest_seed = seed;
+    }
+    if (result->drain_ns > sums->drain_ns_max) {
+        sums->drain_ns_max = result->drain_ns;
+        sums->drain_seed = seed;
+    }
+}
+
+static void work(const struct sim_jobs *jobs, struct shared *shared, struct worker *worker)
+{
+    struct sim_result *result = sim_alloc(sizeof(*result));
+    while (!atomic_load_explicit(&shared->stop, memory_order_relaxed)) {
+        uint64_t index = atomic_fetch_add_explicit(&shared->next, 1, memory_order_relaxed);
+        if (index >= jobs->count) {
+            break;
+        }
+        worker->seed = seed_at(jobs, index);
+        double start = now_s();
+        alarm(HANG_S);
+        sim_jobs_one(jobs, worker->seed, NULL, result);
+        add_result(&worker->sums, worker->seed, now_s() - start, result);
+        atomic_fetch_add_explicit(&shared->done, 1, memory_order_relaxed);
+        if (result->failed) {
+            worker->failed = true;
+            memcpy(worker->failure, result->failure, sizeof(worker->failure));
+            atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
+            break;
+        }
+    }
+    free(result);
+}
+
+static void note_death(struct shared *shared, struct worker *worker, int status)
+{
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        return;
+    }
+    worker->failed = true;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
+        snprintf(worker->failure, sizeof(worker->failure), "no end after %u s", HANG_S);
+    } else if (WIFSIGNALED(status)) {
+        snprintf(worker->failure, sizeof(worker->failure), "ended by signal %d (%s)",
+                 WTERMSIG(status), strsignal(WTERMSIG(status)));
+    } else {
+        snprintf(worker->failure, sizeof(worker->failure), "ended with exit code %d",
+                 WEXITSTATUS(status));
+    }
+    atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
+}
+
+/* The parent waits for all of its processes, and tells how far they are. */
+static void wait_for_all(const struct sim_jobs *jobs, struct shared *shared, pid_t *pids,
+                         unsigned started, double start)
+{
+    unsigned left = started;
+    double told = start;
+    while (left > 0) {
+        const struct timespec nap = {.tv_nsec = 20 * 1000 * 1000};
+        nanosleep(&nap, NULL);
+        for (unsigned i = 0; i < started; i++) {
+            int status;
+            if (pids[i] > 0 && waitpid(pids[i], &status, WNOHANG) == pids[i]) {
+                note_death(shared, &shared->workers[i], status);
+                pids[i] = 0;
+                left--;
+            }
+        }
+        if (jobs->progress != NULL && (now_s() - told >= 1 || left == 0)) {
+            told = now_s();
+            jobs->progress(jobs, atomic_load_explicit(&shared->done, memory_order_relaxed),
+                           told - start);
+        }
+    }
+}
+
+static void collect(struct shared *shared, unsigned started, struct sim_jobs_result *result)
+{
+    result->done = atomic_load_explicit(&shared->done, memory_order_relaxed);
+    for (unsigned i = 0; i < started; i++) {
+        const struct worker *worker = &shared->workers[i];
+        result->events += worker->sums.events;
+        add_counts(&result->counts, &worker->sums.counts);
+        if (worker->sums.longest_s > result->longest_s) {
+            result->longest_s = worker->sums.longest_s;
+            result->longest_seed = worker->sums.longest_seed;
+        }
+        if (worker->sums.drain_ns_max > result->drain_ns_max) {
+            result->drain_ns_max = worker->sums.drain_ns_max;
+            result->drain_seed = worker->sums.drain_seed;
+        }
+        /* The smallest seed, so that the same run tends to report the same one. */
+        if (worker->failed && (!result->failed || worker->seed < result->seed)) {
+            result->failed = true;
+            result->seed = worker->seed;
+            memcpy(result->failure, worker->failure, sizeof(result->failure));
+        }
+    }
+}
+
+int sim_jobs_run(const struct sim_jobs *jobs, struct sim_jobs_result *ret_result)
+{
+    struct shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        return -errno;
+    }
+    double start = now_s();
+    pid_t pids[PROCESSES_MAX];
+    unsigned started = 0;
+    int rc = 0;
+    fflush(NULL);
+    for (; started < via_min(jobs->processes, PROCESSES_MAX); started++) {
+        pids[started] = fork();
+        if (pids[started] < 0) {
+            rc = -errno;
+            atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
+            break;
+        }
+        if (pids[started] == 0) {
+            work(jobs, shared, &shared->workers[started]);
+            exit(0); /* not _exit: LeakSanitizer looks at exit */
+        }
+    }
+    wait_for_all(jobs, shared, pids, started, start);
+    *ret_result = (struct sim_jobs_result){0};
+    collect(shared, started, ret_result);
+    ret_result->elapsed_s = now_s() - start;
+    munmap(shared, sizeof(*shared));
+    return rc;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Many seeds on several cores: a process each, so that a run that crashes or hangs is a failure of
+ * its seed and of nothing else. */
+#ifndef SIM_JOBS_H
+#define SIM_JOBS_H
+
+#include "sim/config.h"
+#include "sim/world.h"
+
+struct sim_jobs {
+    const uint64_t *seeds; /* NULL: first, first + 1, ... */
+    uint64_t first;
+    uint64_t count;
+    unsigned processes;
+    enum sim_graph graph;
+    int plant;
+    bool twice; /* each seed a second time; the digests must be equal */
+    /* About once a second and at the end; may be NULL. */
+    void (*progress)(const struct sim_jobs *jobs, uint64_t done, double elapsed_s);
+};
+
+struct sim_jobs_result {
+    uint64_t done; /* seeds run */
+    uint64_t events;
+    bool failed;
+    uint64_t seed; /* that failed */
+    char failure[1024];
+    double elapsed_s;
+    double longest_s; /* of one seed */
+    uint64_t longest_seed;
+    struct sim_counts counts; /* of all seeds */
+    uint64_t drain_ns_max;
+    uint64_t drain_seed;
+};
+
+/* 0, or -errno when processes can not be started. */
+int sim_jobs_run(const struct sim_jobs *jobs, struct sim_jobs_result *ret_result);
+
+/* One seed, in this process. */
+void sim_jobs_one(const struct sim_jobs *jobs, uint64_t seed, FILE *trace,
+                  struct sim_result *ret_result);
+
+#endif

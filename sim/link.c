@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A link as facts about PCIe have it: posted writes of one initiator arrive late but in order,
+ * those of different initiators in any order; a read waits for them; doorbells are hints; what is
+ * under way when the link goes down is lost, a write in the middle of it in part.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sim/memory.h"
+#include "sim/world.h"
+
+static struct sim_end *end_of(struct via_port *port)
+{
+    return via_container_of(port, struct sim_end, port);
+}
+
+/* The initiator is the transfer thread whose turn it is. */
+static struct sim_lane *lane_of(struct sim_end *end)
+{
+    struct sim_thread *thread = end->world->current;
+    if (thread == NULL || thread->host->index != end->host) {
+        sim_fail(end->world, "host %u: its port is used outside of its turns", end->host);
+        return &end->lanes[0];
+    }
+    return &end->lanes[thread->channel];
+}
+
+static uint32_t event_end(const struct sim_end *end)
+{
+    return (uint32_t)(end - end->link->end);
+}
+
+static uint32_t lane_index(const struct sim_end *end, const struct sim_lane *lane)
+{
+    return (uint32_t)(lane - end->lanes);
+}
+
+/* --- posted writes --------------------------------------------------------------------------- */
+
+/* Lets some of its aligned words be seen, never the last: a write is not seen all at once. */
+static void show_part(struct sim_end *to, const struct sim_flight *flight, struct via_rng *rng)
+{
+    uint64_t pattern = via_rng_next(rng);
+    for (uint32_t off = 0; off + 8 < flight->bytes; off += 8) {
+        if (pattern >> (off / 8 % 64) & 1) {
+            memcpy(to->inbox + flight->off + off, flight->data + off, 8);
+        }
+    }
+}
+
+static struct sim_flight *pop(struct sim_lane *lane)
+{
+    struct sim_flight *flight = lane->head;
+    lane->head = flight->next;
+    if (lane->head == NULL) {
+        lane->tail = NULL;
+    }
+    return flight;
+}
+
+static void arrive(struct sim_end *from, struct sim_lane *lane)
+{
+    struct sim_flight *flight = pop(lane);
+    struct sim_end *to = from->peer;
+    struct sim_world *world = from->world;
+    memcpy(to->inbox + flight->off, flight->data, flight->bytes);
+    sim_trace(world, "  %u.%u: %u bytes at %#llx arrive from host %u thread %u", to->host,
+              to->index, flight->bytes, (unsigned long long)flight->off, from->host,
+              lane_index(from, lane));
+    free(flight);
+    sim_thread_audit_soon(&world->hosts[to->host].threads[lane_index(from, lane)]);
+}
+
+static void arrive_all(struct sim_end *from, struct sim_lane *lane)
+{
+    while (lane->head != NULL) {
+        arrive(from, lane);
+    }
+}
+
+void sim_link_puts(struct sim_link *link, uint32_t end, uint32_t lane_number)
+{
+    struct sim_end *from = &link->end[end];
+    struct sim_lane *lane = &from->lanes[lane_number];
+    while (lane->head != NULL && lane->head->arrive_ns <= from->world->clock.now_ns) {
+        arrive(from, lane);
+    }
+}
+
+void sim_link_show(struct sim_link *link, uint32_t end, uint32_t lane_number)
+{
+    struct sim_end *from = &link->end[end];
+    struct sim_flight *flight = from->lanes[lane_number].head;
+    if (flight != NULL) {
+        show_part(from->peer, flight, &from->world->rng_port);
+    }
+}
+
+/* Time passes while the host works: something that is on its way to it arrives in between. */
+static void pump(struct sim_end *end)
+{
+    struct sim_world *world = end->world;
+    if (!via_rng_chance(&world->rng_port, world->config.port.pump_chance, 1000)) {
+        return;
+    }
+    struct sim_end *peer = end->peer;
+    uint32_t lane = sim_between(&world->rng_port, 0, world->config.node.channels_count - 1u);
+    for (uint32_t n = sim_between(&world->rng_port, 1, 4); n > 0; n--) {
+        if (peer->lanes[lane].head != NULL) {
+            arrive(peer, &peer->lanes[lane]);
+        }
+    }
+}
+
+static uint64_t put_latency(struct sim_world *world)
+{
+    const struct sim_config_port *port = &world->config.port;
+    return sim_between(&world->rng_port, port->put_ns_min, port->put_ns_max);
+}
+
+static void launch(struct sim_end *end, struct sim_lane *lane, struct sim_flight *flight)
+{
+    struct sim_world *world = end->world;
+    const struct sim_config_port *port = &world->config.port;
+    uint64_t now = world->clock.now_ns;
+    uint64_t at = now + put_latency(world);
+    if (via_rng_chance(&world->rng_port, port->linger_chance, 1000)) {
+        at += sim_between(&world->rng_port, 0, port->linger_ns_max);
+    }
+    if (lane->tail != NULL) {
+        at = via_max(at, lane->tail->arrive_ns);
+        lane->tail->next = flight;
+    } else {
+        lane->head = flight;
+    }
+    lane->tail = flight;
+    flight->arrive_ns = at;
+    sim_clock_at(&world->clock, at, SIM_EVENT_PUTS, end->link->index, event_end(end),
+                 lane_index(end, lane));
+    if (via_rng_chance(&world->rng_port, port->show_chance, 1000)) {
+        sim_clock_at(&world->clock, via_rng_between(&world->rng_port, now, at), SIM_EVENT_SHOW,
+                     end->link->index, event_end(end), lane_index(end, lane));
+    }
+}
+
+/* true when a planted bug takes the write over. */
+static bool put_planted(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
+                        size_t len)
+{
+    struct sim_world *world = end->world;
+    switch (world->plant) {
+    case SIM_PLANT_LOST_PUT:
+        return via_rng_chance(&world->rng_port, 1, 500);
+    case SIM_PLANT_WORD_FIRST:
+        if (len == 64 && lane->head != NULL && via_rng_chance(&world->rng_port, 1, 4)) {
+            memcpy(end->peer->inbox + off, src, len);
+            sim_thread_audit_soon(&world->hosts[end->peer->host].threads[lane_index(end, lane)]);
+            return true;
+        }
+        return false;
+    default:
+        return false;
+    }
+}
+
+static void sim_port_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+{
+    struct sim_end *end = end_of(port);
+    struct sim_world *world = end->world;
+    struct sim_lane *lane = lane_of(end);
+    if (off > port->caps.window_bytes || len > port->caps.window_bytes - off) {
+        sim_fail(world, "host %u port %u: put of %zu bytes at %#llx is outside the window",
+                 end->host, end->index, len, (unsigned long long)off);
+        return;
+    }
+    world->counts.puts++;
+    sim_mark(world, SIM_MARK_PUT, off << 20 ^ len, (uint64_t)end->host << 8 ^ end->index);
+    if (!end->link->up) {
+        return;
+    }
+    if (port->window != NULL) {
+        memcpy(port->window + off, src, len);
+        return;
+    }
+    pump(end);
+    if (put_planted(end, lane, off, src, len)) {
+        return;
+    }
+    struct sim_flight *flight = sim_alloc(sizeof(*flight) + len);
+    flight->off = off;
+    flight->bytes = (uint32_t)len;
+    memcpy(flight->data, src, len);
+    if (world->plant == SIM_PLANT_FLIPPED_BIT && len > 8 && len != 64 &&
+        via_rng_chance(&world->rng_port, 1, 100)) {
+        flight->data[via_rng_below(&world->rng_port, len)] ^= 0x10;
+    }
+    launch(end, lane, flight);
+}
+
+static void sim_port_flush(struct via_port *port)
+{
+    struct sim_end *end = end_of(port);
+    struct sim_world *world = end->world;
+    struct sim_lane *lane = lane_of(end);
+    if (lane->tail == NULL || lane->tail->flushed) {
+        return;
+    }
+    uint64_t at = world->clock.now_ns + put_latency(world);
+    for (struct sim_flight *flight = lane->head; flight != NULL; flight = flight->next) {
+        if (!flight->flushed) {
+            flight->arrive_ns = via_min(flight->arrive_ns, at);
+            flight->flushed = true;
+        }
+        at = via_max(at, flight->arrive_ns);
+    }
+    sim_clock_at(&world->clock, at, SIM_EVENT_PUTS, end->link->index, event_end(end),
+                 lane_index(end, lane));
+}
+
+static int sim_port_read_back(struct via_port *port)
+{
+    struct sim_end *end = end_of(port);
+    struct sim_world *world = end->world;
+    if (!end->link->up) {
+        return -ENOLINK;
+    }
+    if (world->plant == SIM_PLANT_HOLLOW_READ) {
+        return 0;
+    }
+    /*
+     * The read pushes my writes ahead of it, and its completion the peer's, of all its initiators
+     * (facts about PCIe ordering: posted writes are not passed by completions).
+     */
+    arrive_all(end, lane_of(end));
+    for (uint32_t i = 0; i < VIA_CHANNELS_MAX; i++) {
+        arrive_all(end->peer, &end->peer->lanes[i]);
+    }
+    return 0;
+}
+
+/* --- doorbells ------------------------------------------------------------------------------- */
+
+static void bell_at(struct sim_end *to, unsigned bit, uint64_t at)
+{
+    struct sim_world *world = to->world;
+    to->bells_coming[bit]++;
+    sim_clock_at(&world->clock, at, SIM_EVENT_BELL, to->link->index, event_end(to) | bit << 8,
+                 to->link->era);
+}
+
+static uint64_t bell_arrival(struct sim_world *world, const struct sim_lane *lane)
+{
+    const struct sim_config_port *config = &world->config.port;
+    uint64_t at = world->clock.now_ns +
+                  sim_between(&world->rng_port, config->bell_ns_min, config->bell_ns_max);
+    if (!world->healed && via_rng_chance(&world->rng_port, config->bell_late_chance, 1000)) {
+        at += sim_between(&world->rng_port, 0, config->bell_late_ns_max);
+    }
+    /* Not before what was flushed; the rest of the lane it may overtake. */
+    for (const struct sim_flight *flight = lane->head; flight != NULL && flight->flushed;
+         flight = flight->next) {
+        at = via_max(at, flight->arrive_ns);
+    }
+    return at;
+}
+
+static int sim_port_ring(struct via_port *port, unsigned bit)
+{
+    struct sim_end *end = end_of(port);
+    struct sim_world *world = end->world;
+    const struct sim_config_port *config = &world->config.port;
+    struct sim_lane *lane = lane_of(end);
+    if (bit >= VIA_PORT_DOORBELLS) {
+        sim_fail(world, "host %u port %u: doorbell %u does not exist", end->host, end->index, bit);
+        return -EINVAL;
+    }
+    world->counts.bells++;
+    sim_mark(world, SIM_MARK_BELL, bit, (uint64_t)end->host << 8 ^ end->index);
+    if (!end->link->up) {
+        return -ENOLINK;
+    }
+    sim_trace(world, "  %u.%u: rings bell %u of host %u", end->host, end->index, bit,
+              end->peer->host);
+    if (world->plant == SIM_PLANT_LOST_BELL && via_rng_chance(&world->rng_port, 1, 50)) {
+        return 0;
+    }
+    if (!world->healed && via_rng_chance(&world->rng_port, config->bell_drop_chance, 1000)) {
+        return 0;
+    }
+    bell_at(end->peer, bit, bell_arrival(world, lane));
+    if (!world->healed && via_rng_chance(&world->rng_port, config->bell_double_chance, 1000)) {
+        bell_at(end->peer, bit, bell_arrival(world, lane) + config->bell_ns_max);
+    }
+    return 0;
+}
+
+static struct sim_thread *thread_of_bell(struct sim_end *end, unsigned bit)
+{
+    unsigned channels = end->world->config.node.channels_count;
+    return &end->world->hosts[end->host].threads[bit < channels ? bit : 0];
+}
+
+void sim_link_bell(struct sim_link *link, uint32_t end_number, uint32_t bit, uint32_t era)
+{
+    struct sim_end *end = &link->end[end_number];
+    if (era != link->era) {
+        return;
+    }
+    bool was_set = (end->events >> bit & 1) != 0;
+    end->bells_coming[bit]--;
+    end->events |= VIA_PORT_EVENT_DOORBELL(bit);
+    if (was_set && end->world->config.port.bell_edge) {
+        return;
+    }
+    sim_thread_interrupt(thread_of_bell(end, bit));
+}
+
+static uint64_t sim_port_events(struct via_port *port, uint64_t mask)
+{
+    struct sim_end *end = end_of(port);
+    uint64_t events = end->events & mask;
+    end->events &= ~mask;
+    return events;
+}
+
+/* --- link state, scratchpads ----------------------------------------------------------------- */
+
+static bool sim_port_link_is_up(struct via_port *port)
+{
+    return end_of(port)->link->up;
+}
+
+static uint32_t sim_port_scratchpad_read(struct via_port *port, unsigned index)
+{
+    struct sim_end *end = end_of(port);
+    if (index >= VIA_PORT_SCRATCHPADS) {
+        sim_fail(end->world, "host %u reads scratchpad %u", end->host, index);
+        return UINT32_MAX;
+    }
+    return end->link->up ? end->link->scratchpad[index] : UINT32_MAX;
+}
+
+static void sim_port_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
+{
+    struct sim_end *end = end_of(port);
+    if (index >= VIA_PORT_SCRATCHPADS || index / 4 != port->side) {
+        sim_fail(end->world, "host %u port %u, side %u, writes scratchpad %u", end->host,
+                 end->index, port->side, index);
+        return;
+    }
+    if (end->link->up) {
+        end->link->scratchpad[index] = value;
+    }
+}
+
+static void sim_port_close(struct via_port *port)
+{
+    struct sim_end *end = end_of(port);
+    sim_fail(end->world, "host %u port %u: closed by the node, whose it is not", end->host,
+             end->index);
+}
+
+const struct via_port_ops sim_port_ops = {
+    .put = sim_port_put,
+    .flush = sim_port_flush,
+    .read_back = sim_port_read_back,
+    .ring = sim_port_ring,
+    .events = sim_port_events,
+    .link_is_up = sim_port_link_is_up,
+    .scratchpad_read = sim_port_scratchpad_read,
+    .scratchpad_write = sim_port_scratchpad_write,
+    .close = sim_port_close,
+};
+
+/* --- cut and mend ---------------------------------------------------------------------------- */
+
+/* The link fails at some point of the row: what is before it arrives, one write is torn, the rest
+ * is lost. */
+static void cut_lane(struct sim_end *from, struct sim_lane *lane)
+{
+    struct sim_world *world = from->world;
+    uint32_t count = 0;
+    for (struct sim_flight *flight = lane->head; flight != NULL; flight = flight->next) {
+        count++;
+    }
+    for (uint32_t keep = sim_between(&world->rng_fault, 0, count); keep > 0; keep--) {
+        arrive(from, lane);
+    }
+    struct sim_flight *torn = lane->head;
+    if (torn != NULL) {
+        show_part(from->peer, torn, &world->rng_fault);
+        if (world->plant == SIM_PLANT_TORN_WORD && torn->bytes == 64) {
+            memcpy(from->peer->inbox + torn->off + 56, torn->data + 56, 8);
+        }
+    }
+    while (lane->head != NULL) {
+        free(pop(lane));
+    }
+}
+
+/* A window of a link that is down swallows stores: other memory takes its place. */
+static void map_window(struct sim_end *end, bool real)
+{
+    void *place = mmap(end->port.window, end->window_bytes, PROT_READ | PROT_WRITE,
+                       MAP_FIXED | (real ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS),
+                       real ? end->peer->inbox_fd : -1, 0);
+    if (place == MAP_FAILED) {
+        abort();
+    }
+}
+
+void sim_link_set(struct sim_link *link, bool up)
+{
+    if (link->up == up) {
+        return;
+    }
+    link->up = up;
+    link->era++;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sim_end *end = &link->end[i];
+        if (!up) {
+            for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
+                cut_lane(end, &end->lanes[k]);
+            }
+        }
+        if (link->direct) {
+            map_window(end, up);
+        }
+        memset(end->bells_coming, 0, sizeof(end->bells_coming));
+        end->events |= up ? VIA_PORT_EVENT_LINK_UP : VIA_PORT_EVENT_LINK_DOWN;
+        sim_thread_interrupt(&end->world->hosts[end->host].threads[0]);
+    }
+    memset(link->scratchpad, 0, sizeof(link->scratchpad));
+}
+
+void sim_link_reopen(struct sim_end *end, bool keep_memory)
+{
+    end->events = 0;
+    if (!keep_memory) {
+        memset(end->inbox, 0, end->port.caps.inbox_bytes);
+    }
+}
+
+/* --- making and ending ----------------------------------------------------------------------- */
+
+void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host_a, uint32_t host_b)
+{
+    const uint32_t hosts[2] = {host_a, host_b};
+    link->up = true;
+    link->direct = sim_between(&world->rng_fault, 0, 99) < world->config.port.direct_percent;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sim_host *host = &world->hosts[hosts[i]];
+        struct sim_end *end = &link->end[i];
+        *end = (struct sim_end){
+            .world = world,
+            .link = link,
+            .peer = &link->end[1 - i],
+            .host = hosts[i],
+            .index = host->ports_count,
+            .inbox_fd = -1,
+        };
+        end->port = (struct via_port){.ops = &sim_port_ops, .side = i};
+        host->ports[host->ports_count++] = end;
+    }
+}
+
+static void *map_shared(int fd, size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        abort();
+    }
+    return memory;
+}
+
+void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_bytes)
+{
+    (void)world;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sim_end *end = &link->end[i];
+        end->port.caps = (struct via_port_caps){
+            .window_bytes = inbox_bytes,
+            .inbox_bytes = inbox_bytes,
+            .store_bytes_max = link->direct ? 8 : 64,
+            .coherent = link->direct,
+        };
+        if (!link->direct) {
+            end->inbox = sim_alloc_lines(inbox_bytes);
+            continue;
+        }
+        end->window_bytes = via_align_up(inbox_bytes, 4096);
+        end->inbox_fd = memfd_create("inbox", MFD_CLOEXEC);
+        if (end->inbox_fd < 0 || ftruncate(end->inbox_fd, (off_t)end->window_bytes) != 0) {
+            abort();
+        }
+        end->inbox = map_shared(end->inbox_fd, end->window_bytes);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sim_end *end = &link->end[i];
+        end->port.inbox = end->inbox;
+        if (link->direct) {
+            end->port.window = map_shared(end->peer->inbox_fd, end->window_bytes);
+        }
+    }
+}
+
+void sim_link_fini(struct sim_link *link)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sim_end *end = &link->end[i];
+        for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
+            while (end->lanes[k].head != NULL) {
+                free(pop(&end->lanes[k]));
+            }
+        }
+        if (link->direct) {
+            munmap(end->port.window, end->window_bytes);
+            munmap(end->inbox, end->window_bytes);
+            close(end->inbox_fd);
+        } else {
+            free(end->inbox);
+        }
+    }
+}

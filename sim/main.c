@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* viaduct-sim: histories of whole fabrics, by seed. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sim/jobs.h"
+#include "sim/memory.h"
+
+static const char usage_text[] =
+    "Usage: viaduct-sim COMMAND [OPTIONS]\n"
+    "Runs whole fabrics of the real core under virtual time, with faults; a seed is a history.\n"
+    "\n"
+    "Commands:\n"
+    "  seed N          run one seed and say how it went (--trace: tell the history)\n"
+    "  run             run many seeds, stop at the first that fails\n"
+    "  digest N        run a seed twice; both must have the same digest\n"
+    "  replay FILE     run the seeds of a file: one \"N [GRAPH]\" per line, # comments\n"
+    "  catch PLANT     run seeds with a planted bug until one fails; that is success\n"
+    "  plants          list the bugs that can be planted\n"
+    "\n"
+    "Options:\n"
+    "  --first N       first seed (run, catch; default 1)\n"
+    "  --count N       how many seeds (run; default 1000. catch: at most; default 500)\n"
+    "  --jobs N        processes (run, catch; default: one per core)\n"
+    "  --graph G       ring, chain, star, mesh, random, any (default: drawn by the seed)\n"
+    "  --ring          the same as --graph ring\n"
+    "  --twice         run every seed twice and compare digests (run)\n"
+    "  --plant PLANT   plant a bug (seed, run)\n"
+    "  --trace         print what happens (seed)\n"
+    "  --quiet         no progress line\n"
+    "  --help          this text\n"
+    "\n"
+    "Exit code: 0 when all is right, 1 when a seed failed (or a planted bug was not caught), 2 "
+    "for\n"
+    "wrong usage.\n";
+
+struct options {
+    struct sim_jobs jobs;
+    const char *graph;
+    const char *plant;
+    bool trace, quiet, count_given;
+};
+
+static int bad_usage(const char *what, const char *value)
+{
+    fprintf(stderr, "viaduct-sim: %s '%s'; see viaduct-sim --help\n", what, value);
+    return 2;
+}
+
+static bool parse_number(const char *text, uint64_t *ret_value)
+{
+    char *end;
+    errno = 0;
+    *ret_value = strtoull(text, &end, 0);
+    return errno == 0 && end != text && *end == '\0' && text[0] != '-';
+}
+
+/* --- output ---------------------------------------------------------------------------------- */
+
+static void print_failure(const struct options *options, uint64_t seed, enum sim_graph graph,
+                          const char *failure)
+{
+    struct sim_config config;
+    char text[1024];
+    sim_config_from_seed(&config, seed, graph);
+    sim_config_text(&config, text, sizeof(text));
+    printf("FAILED: %s\n%s", failure, text);
+    printf("reproduce: viaduct-sim seed %" PRIu64, seed);
+    if (graph != SIM_GRAPH_ANY) {
+        printf(" --graph %s", sim_graph_name(graph));
+    }
+    if (options->plant != NULL) {
+        printf(" --plant %s", options->plant);
+    }
+    printf("\n");
+}
+
+static void print_counts(const struct sim_counts *counts)
+{
+    printf("operations: %" PRIu64 " messages, %" PRIu64 " puts, %" PRIu64 " puts with signal, "
+           "%" PRIu64 " gets, %" PRIu64 " atomics, %" PRIu64 " barriers\n",
+           counts->ops[VIA_OP_MESSAGE], counts->ops[VIA_OP_PUT], counts->ops[VIA_OP_PUT_SIGNAL],
+           counts->ops[VIA_OP_GET], counts->ops[VIA_OP_ATOMIC], counts->ops[VIA_OP_BARRIER]);
+    printf("ended: %" PRIu64 " ok, %" PRIu64 " refused as they must, %" PRIu64
+           " by a restart, %" PRIu64 " cancelled or other\n",
+           counts->statuses_ok, counts->statuses_refused, counts->statuses_reset,
+           counts->statuses_other);
+    printf("hardware: %" PRIu64 " posted writes, %" PRIu64 " doorbells, %" PRIu64 " turns, %" PRIu64
+           " sleeps audited; faults: %" PRIu64 " cuts, %" PRIu64 " freezes, %" PRIu64 " crashes\n",
+           counts->puts, counts->bells, counts->turns, counts->audits, counts->cuts,
+           counts->freezes, counts->crashes);
+}
+
+static void print_progress(const struct sim_jobs *jobs, uint64_t done, double elapsed_s)
+{
+    fprintf(stderr, "%s%" PRIu64 " of %" PRIu64 " seeds, %.0f s, %.1f seeds/s%s",
+            isatty(2) ? "\r" : "", done, jobs->count, elapsed_s,
+            elapsed_s > 0 ? (double)done / elapsed_s : 0, isatty(2) ? "  " : "\n");
+    if (isatty(2) && done == jobs->count) {
+        fprintf(stderr, "\n");
+    }
+}
+
+/* --- commands -------------------------------------------------------------------------------- */
+
+static int command_seed(const struct options *options, uint64_t seed)
+{
+    struct sim_config config;
+    struct sim_result result;
+    char text[1024];
+    sim_config_from_seed(&config, seed, options->jobs.graph);
+    sim_config_text(&config, text, sizeof(text));
+    printf("seed %" PRIu64 ": %s", seed, text);
+    sim_jobs_one(&options->jobs, seed, options->trace ? stdout : NULL, &result);
+    print_counts(&result.counts);
+    printf("%" PRIu64 " events in %" PRIu64 " ms of virtual time, drained in %.3f ms, digest "
+           "%016" PRIx64 "\n",
+           result.events, result.virtual_ns / VIA_MSEC_NS, (double)result.drain_ns / 1e6,
+           result.digest);
+    if (result.failed) {
+        print_failure(options, seed, options->jobs.graph, result.failure);
+        return 1;
+    }
+    printf("ok\n");
+    return 0;
+}
+
+static int command_digest(struct options *options, uint64_t seed)
+{
+    struct sim_result result;
+    options->jobs.twice = true;
+    sim_jobs_one(&options->jobs, seed, NULL, &result);
+    if (result.failed) {
+        print_failure(options, seed, options->jobs.graph, result.failure);
+        return 1;
+    }
+    printf("seed %" PRIu64 ": digest %016" PRIx64 " twice\n", seed, result.digest);
+    return 0;
+}
+
+static int run_jobs(const struct options *options, struct sim_jobs_result *ret_result)
+{
+    int rc = sim_jobs_run(&options->jobs, ret_result);
+    if (rc != 0) {
+        fprintf(stderr, "viaduct-sim: starting %u processes: %s\n", options->jobs.processes,
+                strerror(-rc));
+        return 2;
+    }
+    return 0;
+}
+
+static int command_run(struct options *options)
+{
+    struct sim_jobs_result result;
+    options->jobs.progress = options->quiet ? NULL : print_progress;
+    int rc = run_jobs(options, &result);
+    if (rc != 0) {
+        return rc;
+    }
+    printf("%" PRIu64 " seeds from %" PRIu64 " (%s) in %.1f s: %.1f ms each, %.0f events/s; "
+           "longest %.0f ms (seed %" PRIu64 "), slowest to drain %.0f ms (seed %" PRIu64 ")\n",
+           result.done, options->jobs.first, sim_graph_name(options->jobs.graph), result.elapsed_s,
+           result.elapsed_s * 1000 / (double)via_max(result.done, UINT64_C(1)),
+           (double)result.events / result.elapsed_s, result.longest_s * 1000, result.longest_seed,
+           (double)result.drain_ns_max / 1e6, result.drain_seed);
+    print_counts(&result.counts);
+    if (result.failed) {
+        print_failure(options, result.seed, options->jobs.graph, result.failure);
+        return 1;
+    }
+    printf("ok\n");
+    return 0;
+}
+
+static int command_catch(struct options *options, const char *plant)
+{
+    struct sim_jobs_result result;
+    options->plant = plant;
+    options->jobs.plant = sim_plant_parse(plant);
+    if (options->jobs.plant <= 0) {
+        return bad_usage("no such plant:", plant);
+    }
+    if (!options->count_given) {
+        options->jobs.count = 500;
+    }
+    int rc = run_jobs(options, &result);
+    if (rc != 0) {
+        return rc;
+    }
+    if (!result.failed) {
+        printf("%s: NOT CAUGHT by %" PRIu64 " seeds\n", plant, result.done);
+        return 1;
+    }
+    printf("%s: caught after %" PRIu64 " seeds, by seed %" PRIu64 ": %s\n", plant, result.done,
+           result.seed, result.failure);
+    return 0;
+}
+
+static int command_plants(void)
+{
+    for (int plant = 1;; plant++) {
+        const struct sim_plant_name *name = sim_plant_at(plant);
+        if (name == NULL) {
+            return 0;
+        }
+        if (name->name != NULL) {
+            printf("%-24s %s\n", name->name, name->text);
+        }
+    }
+}
+
+/* One line of a file of seeds; false when it is none of "", "# ...", "N", "N GRAPH". */
+static bool parse_line(char *line, bool *ret_seed_there, uint64_t *ret_seed,
+                       enum sim_graph *ret_graph)
+{
+    line[strcspn(line, "#\n")] = '\0';
+    char *rest = NULL;
+    char *seed = strtok_r(line, " \t", &rest);
+    char *graph = seed != NULL ? strtok_r(NULL, " \t", &rest) : NULL;
+    *ret_seed_there = seed != NULL;
+    *ret_graph = SIM_GRAPH_ANY;
+    if (seed != NULL && !parse_number(seed, ret_seed)) {
+        return false;
+    }
+    if (graph != NULL) {
+        int number = sim_graph_parse(graph);
+        if (number < 0) {
+            return false;
+        }
+        *ret_graph = (enum sim_graph)number;
+    }
+    return strtok_r(NULL, " \t", &rest) == NULL;
+}
+
+static int replay_one(struct options *options, uint64_t seed, enum sim_graph graph)
+{
+    struct sim_jobs_result result;
+    options->jobs.seeds = &seed;
+    options->jobs.count = 1;
+    options->jobs.processes = 1;
+    options->jobs.graph = graph;
+    int rc = run_jobs(options, &result);
+    options->jobs.seeds = NULL;
+    if (rc == 0 && result.failed) {
+        print_failure(options, seed, graph, result.failure);
+        return 1;
+    }
+    return rc;
+}
+
+static int command_replay(struct options *options, const char *path)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        fprintf(stderr, "viaduct-sim: %s: open: %s\n", path, strerror(errno));
+        return 2;
+    }
+    char line[512];
+    unsigned number = 0;
+    unsigned replayed = 0;
+    int rc = 0;
+    while (rc == 0 && fgets(line, sizeof(line), file) != NULL) {
+        bool there;
+        uint64_t seed;
+        enum sim_graph graph;
+        number++;
+        if (!parse_line(line, &there, &seed, &graph)) {
+            fprintf(stderr, "viaduct-sim: %s:%u: not a seed and a graph\n", path, number);
+            rc = 2;
+        } else if (there) {
+            rc = replay_one(options, seed, graph);
+            replayed++;
+        }
+    }
+    fclose(file);
+    if (rc == 0) {
+        printf("%u seeds of %s: ok\n", replayed, path);
+    }
+    return rc;
+}
+
+/* --- arguments ------------------------------------------------------------------------------- */
+
+enum {
+    OPTION_FIRST = 256,
+    OPTION_COUNT,
+    OPTION_JOBS,
+    OPTION_GRAPH,
+    OPTION_RING,
+    OPTION_TWICE,
+    OPTION_PLANT,
+    OPTION_TRACE,
+    OPTION_QUIET,
+    OPTION_HELP
+};
+
+static const struct option long_options[] = {
+    {"first", required_argument, NULL, OPTION_FIRST},
+    {"count", required_argument, NULL, OPTION_COUNT},
+    {"jobs", required_argument, NULL, OPTION_JOBS},
+    {"graph", required_argument, NULL, OPTION_GRAPH},
+    {"ring", no_argument, NULL, OPTION_RING},
+    {"twice", no_argument, NULL, OPTION_TWICE},
+    {"plant", required_argument, NULL, OPTION_PLANT},
+    {"trace", no_argument, NULL, OPTION_TRACE},
+    {"quiet", no_argument, NULL, OPTION_QUIET},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {0},
+};
+
+static int set_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value)
+{
+    if (!parse_number(text, ret_value) || *ret_value < min || *ret_value > max) {
+        return bad_usage("not a number in range:", text);
+    }
+    return 0;
+}
+
+static int set_option(struct options *options, int option)
+{
+    uint64_t number;
+    int rc = 0;
+    switch (option) {
+    case OPTION_FIRST:
+        return set_number(optarg, 0, UINT64_MAX, &options->jobs.first);
+    case OPTION_COUNT:
+        options->count_given = true;
+        return set_number(optarg, 1, UINT64_MAX, &options->jobs.count);
+    case OPTION_JOBS:
+        rc = set_number(optarg, 1, 64, &number);
+        options->jobs.processes = rc == 0 ? (unsigned)number : 1;
+        return rc;
+    case OPTION_GRAPH:
+        if (sim_graph_parse(optarg) < 0) {
+            return bad_usage("no such graph:", optarg);
+        }
+        options->jobs.graph = (enum sim_graph)sim_graph_parse(optarg);
+        return 0;
+    case OPTION_RING:
+        options->jobs.graph = SIM_GRAPH_RING;
+        return 0;
+    case OPTION_TWICE:
+        options->jobs.twice = true;
+        return 0;
+    case OPTION_PLANT:
+        options->plant = optarg;
+        options->jobs.plant = sim_plant_parse(optarg);
+        return options->jobs.plant < 0 ? bad_usage("no such plant:", optarg) : 0;
+    case OPTION_TRACE:
+        options->trace = true;
+        return 0;
+    case OPTION_QUIET:
+        options->quiet = true;
+        return 0;
+    default:
+        return 2; /* getopt has said why */
+    }
+}
+
+static int run_command(struct options *options, int argc, char **argv)
+{
+    const char *command = argv[0];
+    uint64_t seed;
+    bool wants_seed = strcmp(command, "seed") == 0 || strcmp(command, "digest") == 0;
+    bool wants_name = strcmp(command, "replay") == 0 || strcmp(command, "catch") == 0;
+    if (argc != (wants_seed || wants_name ? 2 : 1)) {
+        return bad_usage("wrong number of arguments for", command);
+    }
+    if (wants_seed) {
+        if (!parse_number(argv[1], &seed)) {
+            return bad_usage("not a seed:", argv[1]);
+        }
+        return command[0] == 's' ? command_seed(options, seed) : command_digest(options, seed);
+    }
+    if (strcmp(command, "run") == 0) {
+        return command_run(options);
+    }
+    if (strcmp(command, "replay") == 0) {
+        return command_replay(options, argv[1]);
+    }
+    if (strcmp(command, "catch") == 0) {
+        return command_catch(options, argv[1]);
+    }
+    if (strcmp(command, "plants") == 0) {
+        return command_plants();
+    }
+    return bad_usage("no such command:", command);
+}
+
+int main(int argc, char **argv)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct options options = {
+        .jobs = {.first = 1, .count = 1000, .processes = cores < 1 ? 1 : (unsigned)cores},
+    };
+    for (;;) {
+        int option = getopt_long(argc, argv, "h", long_options, NULL);
+        if (option == -1) {
+            break;
+        }
+        if (option == OPTION_HELP || option == 'h') {
+            fputs(usage_text, stdout);
+            return 0;
+        }
+        int rc = set_option(&options, option);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    if (optind == argc) {
+        fputs(usage_text, stderr);
+        return 2;
+    }
+    return run_command(&options, argc - optind, argv + optind);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/types.h"
+
+void *sim_alloc(size_t bytes)
+{
+    void *memory = calloc(1, bytes == 0 ? 1 : bytes);
+    if (memory == NULL) {
+        abort();
+    }
+    return memory;
+}
+
+void *sim_alloc_lines(size_t bytes)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, VIA_CACHELINE, bytes == 0 ? 1 : bytes) != 0) {
+        abort();
+    }
+    memset(memory, 0, bytes == 0 ? 1 : bytes);
+    return memory;
+}
+
+void *sim_realloc(void *memory, size_t bytes)
+{
+    void *moved = realloc(memory, bytes == 0 ? 1 : bytes);
+    if (moved == NULL) {
+        abort();
+    }
+    return moved;
+}
+
+/* splitmix64 of (seed, word number): any word can be had without those before it. */
+static uint64_t content_word(uint64_t seed, uint64_t index)
+{
+    uint64_t z = seed + (index + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+void sim_content_fill(unsigned char *data, size_t bytes, uint64_t seed)
+{
+    for (size_t off = 0; off < bytes; off += 8) {
+        uint64_t word = content_word(seed, off / 8);
+        memcpy(data + off, &word, via_min(bytes - off, (size_t)8));
+    }
+}
+
+size_t sim_content_check(const unsigned char *data, size_t bytes, uint64_t seed)
+{
+    for (size_t off = 0; off < bytes; off += 8) {
+        uint64_t word = content_word(seed, off / 8);
+        const unsigned char *expected = (const unsigned char *)&word;
+        size_t part = via_min(bytes - off, (size_t)8);
+        if (memcmp(data + off, expected, part) != 0) {
+            while (data[off] == *expected) {
+                off++;
+                expected++;
+            }
+            return off;
+        }
+    }
+    return bytes;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Planted bugs: each is a way to be wrong that a checker must notice. A simulator that does not
+ * catch them proves nothing by catching nothing else.
+ */
+#ifndef SIM_PLANT_H
+#define SIM_PLANT_H
+
+enum sim_plant {
+    SIM_PLANT_NONE = 0,
+
+    /* The simulated hardware, or the host around the core, breaks its promise. */
+    SIM_PLANT_WORD_FIRST,     /* a record's line overtakes its body */
+    SIM_PLANT_TORN_WORD,      /* a record cut at link loss shows its last word */
+    SIM_PLANT_LOST_PUT,       /* a posted write vanishes on a link that is up */
+    SIM_PLANT_FLIPPED_BIT,    /* a body arrives with one bit changed */
+    SIM_PLANT_LOST_BELL,      /* doorbells vanish although they must not in this run */
+    SIM_PLANT_HOLLOW_READ,    /* read_back returns without waiting for anything */
+    SIM_PLANT_LOST_DELIVERY,  /* a message is taken and forgotten */
+    SIM_PLANT_TWICE_DELIVERY, /* a message is handed over twice */
+    SIM_PLANT_LOST_COMPLETE,  /* a completion is forgotten */
+    SIM_PLANT_SEGMENT_WRITE,  /* a byte of a segment changes by itself */
+
+    /* The core is wrong: only in the library that is built with -DVIA_MUTANTS, and there by
+     * via_mutant (core/mutant.h). */
+    SIM_PLANT_CORE_FIRST,
+};
+
+struct sim_plant_name {
+    const char *name;
+    const char *text;
+};
+
+/* -1 when there is no plant of this name, or this program has no mutants of the core. */
+int sim_plant_parse(const char *name);
+/* Its name and what it does; NULL past the last. Number 0 is none. */
+const struct sim_plant_name *sim_plant_at(int plant);
+
+/* Makes the core wrong or right again; nothing for plants outside the core. */
+void sim_plant_apply(int plant);
+
+#endif

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The world: hosts, links, time, and what is known about every operation. One thread; all of it is
+ * decided by the seed. Files:
+ *   world.c     builds it, runs its events            topology.c  who is linked to whom
+ *   link.c      posted writes, doorbells, scratchpads  fault.c     cuts, freezes, crashes
+ *   host.c      nodes and their transfer threads       work.c      operations
+ *   check.c     deliveries and completions             region.c    what segments must hold
+ *   barrier.c   groups and their rounds                final.c     the end: all done, all right
+ */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/rng.h"
+#include "base/types.h"
+#include "core/node.h"
+#include "sim/clock.h"
+#include "sim/config.h"
+#include "sim/plant.h"
+
+#define SIM_OWNERS 4u /* operations belong to one of these, for cancel */
+
+struct sim_world;
+
+/* --- links ----------------------------------------------------------------------------------- */
+
+/* One posted write under way. */
+struct sim_flight {
+    struct sim_flight *next;
+    uint64_t off;
+    uint64_t arrive_ns;
+    uint32_t bytes;
+    bool flushed;
+    unsigned char data[];
+};
+
+/* The posted writes of one initiator (a transfer thread) through one port: first in, first out. */
+struct sim_lane {
+    struct sim_flight *head, *tail;
+};
+
+/* One end of a link: a port. */
+struct sim_end {
+    struct via_port port; /* first */
+    struct sim_world *world;
+    struct sim_link *link;
+    struct sim_end *peer;
+    uint32_t host;                           /* index of the host it belongs to */
+    uint32_t index;                          /* of the port in that host */
+    struct sim_lane lanes[VIA_CHANNELS_MAX]; /* leaving from here */
+    uint64_t events;
+    uint32_t bells_coming[VIA_PORT_DOORBELLS]; /* under way to this end */
+    unsigned char *inbox;
+    int inbox_fd;        /* direct links: the memory of inbox, else -1 */
+    size_t window_bytes; /* as mapped */
+};
+
+struct sim_link {
+    struct sim_end end[2];
+    uint32_t index;
+    uint32_t era; /* counts cuts and mends; what was under way in another era is lost */
+    bool up;
+    bool direct;
+    uint32_t scratchpad[VIA_PORT_SCRATCHPADS];
+};
+
+/* --- hosts ----------------------------------------------------------------------------------- */
+
+struct sim_resume {
+    struct via_list member;
+    uint32_t flow; /* index of the struct sim_flow */
+};
+
+struct sim_thread {
+    struct sim_host *host;
+    uint8_t channel;
+    bool asleep;
+    bool interrupted;    /* asleep, but about to run */
+    bool running, again; /* in its turn; and has been woken meanwhile */
+    bool completed;      /* an operation ended in this turn: there may be room for another */
+    uint32_t ticket;     /* of the turn that counts; older turns in the queue are void */
+    uint64_t turn_ns;    /* when it is; UINT64_MAX = none */
+    uint32_t idle_turns; /* in a row, nothing done but not allowed to sleep */
+    bool audit_due;
+    bool in_submit;
+    uint32_t work_wanted;
+    uint32_t owners_given_up; /* bit per owner */
+    struct sim_op *held;      /* submit said -EAGAIN: to be tried again first */
+    struct via_list resumes;  /* struct sim_resume */
+    uint64_t barriers_wanted; /* bit per index of world.groups */
+    uint64_t barriers_given_up;
+};
+
+/* Words of a flow in the segment of its destination, behind the regions. */
+struct sim_flow_words {
+    uint64_t signal_set; /* number of the last put with signal */
+    uint64_t signal_sum;
+    uint64_t atomic64;
+    uint32_t atomic32;
+    uint32_t guard; /* stays 0 */
+    uint64_t unused[4];
+};
+
+/* What a life of a host has that another has not. */
+struct sim_life {
+    uint32_t number; /* 1 is the first of a host */
+    uint32_t session;
+    uint64_t mail, library; /* handles */
+    unsigned char *mail_data, *library_data;
+    unsigned char *expect; /* what mail_data must hold, where known */
+    unsigned char *known;
+    uint32_t mail_bytes, library_bytes;
+    uint64_t library_seed;
+    uint64_t adds_done, adds_unknown; /* to the shared counter */
+    unsigned char *adds_seen;         /* old values returned */
+    uint32_t adds_seen_count;
+    uint64_t notifies, notifies_done, notifies_unknown;
+    uint64_t refused_key, refused_range, refused_endpoint; /* as seen by requesters */
+};
+
+struct sim_host {
+    struct sim_world *world;
+    uint32_t index;
+    uint16_t id;
+    bool alive;
+    bool ending, ended;       /* by via_node_fini: afterwards a callback is a failure */
+    uint64_t thaw_ns;         /* frozen until then */
+    uint64_t clock_offset_ns; /* hosts do not agree about the time */
+    void *memory;
+    struct via_node *node; /* NULL when not alive */
+    uint32_t ports_count;
+    struct sim_end *ports[VIA_PORTS_MAX];
+    struct sim_thread threads[VIA_CHANNELS_MAX];
+    struct sim_life life;
+    struct via_list watched; /* struct sim_op.watched: must be seen whole or not at all */
+};
+
+/* --- operations ------------------------------------------------------------------------------ */
+
+enum sim_wrong {
+    SIM_RIGHT = 0,
+    SIM_WRONG_KEY,
+    SIM_WRONG_RANGE,
+    SIM_WRONG_ENDPOINT,
+    SIM_WRONG_ACCESS, /* writing to what may only be read */
+};
+
+enum sim_op_state {
+    SIM_OP_NEW = 0, /* not accepted yet */
+    SIM_OP_PENDING,
+    SIM_OP_DONE,
+    SIM_OP_ORPHAN, /* its host crashed */
+};
+
+struct sim_op {
+    uint32_t index;        /* its cookie's low half */
+    uint32_t number;       /* within its flow, over all lives */
+    struct sim_flow *flow; /* NULL for barriers */
+    uint8_t kind;          /* enum via_op_kind */
+    uint8_t state;
+    uint8_t wrong;
+    uint8_t atomic;
+    uint8_t flags;
+    uint8_t owner; /* high half of its cookie */
+    uint8_t channel;
+    bool delivered;
+    bool stale_route; /* at submit the source did not know the destination's present life */
+    bool dead_handle; /* at submit the destination was down: its next life has other handles */
+    bool shared_counter;
+    bool cancelled;
+    int status;
+    uint32_t source_life, destination_life;
+    uint32_t source; /* host index */
+    uint32_t endpoint;
+    uint64_t content; /* seed */
+    uint64_t off, bytes;
+    uint64_t operand, compare;
+    uint64_t submit_ns;
+    unsigned char *buffer;      /* owned until it ends: exact, so that ASan sees stray accesses */
+    const struct sim_op *reads; /* get: the put whose bytes it must bring, or NULL: the library */
+    struct via_list pending;    /* in flow->pending, while its memory is spoken for */
+    struct via_list watched;    /* in sim_host.watched of the destination */
+    uint32_t group, round, member; /* barrier */
+};
+
+/* (source, destination, channel, flow), over all lives of both. */
+struct sim_flow {
+    struct sim_world *world;
+    uint32_t index;
+    uint32_t source, destination; /* host indexes */
+    uint8_t channel;
+    uint16_t flow;
+    uint32_t next_number;    /* from 1 */
+    uint32_t last_delivered; /* number of a message */
+    bool busy;               /* the consumer has said -EAGAIN and not resumed */
+    struct via_list pending; /* struct sim_op, in order of submit */
+    struct sim_op *last_put; /* good for reading back, or NULL */
+    uint64_t last_set;       /* number of the last put with signal that was submitted */
+    uint64_t sum_done, sum_unknown;
+    uint64_t value64, value32; /* of the atomic words, if known */
+    bool known64, known32;
+    uint64_t likely64, likely32; /* if all that was submitted succeeds */
+};
+
+/* --- barriers -------------------------------------------------------------------------------- */
+
+struct sim_group {
+    uint32_t number;
+    uint32_t members_count;
+    uint32_t hosts[SIM_HOSTS_MAX];   /* indexes */
+    uint16_t ids[SIM_HOSTS_MAX];     /* ascending */
+    uint32_t entered[SIM_HOSTS_MAX]; /* rounds */
+    uint32_t left[SIM_HOSTS_MAX];
+    uint32_t rounds; /* to do */
+    bool retired;    /* a member has crashed */
+};
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+struct sim_counts {
+    uint64_t ops[8]; /* by enum via_op_kind: submitted */
+    uint64_t statuses_ok, statuses_refused, statuses_reset, statuses_other;
+    uint64_t deliveries, puts, bells, turns, cuts, freezes, crashes, audits;
+};
+
+struct sim_world {
+    struct sim_config config;
+    int plant; /* enum sim_plant, or a mutant of the core */
+    struct sim_clock clock;
+    struct via_rng rng_port, rng_cpu, rng_work, rng_fault;
+    uint64_t digest;
+    FILE *trace; /* NULL = none; borrowed */
+    bool failed;
+    char failure[1024]; /* the first one */
+
+    uint32_t hosts_count;
+    struct sim_host hosts[SIM_HOSTS_MAX];
+    uint32_t host_by_id[VIA_HOSTS_MAX]; /* UINT32_MAX for ids of nobody */
+    uint32_t links_count;
+    struct sim_link links[SIM_LINKS_MAX];
+    struct sim_thread *current; /* whose calls the ports are getting */
+
+    struct sim_flow *flows; /* owned; sim_flow_at() */
+    uint32_t flows_count;
+    struct sim_op **ops; /* owned, each and the array */
+    uint32_t ops_count, ops_capacity;
+    uint32_t ops_pending;  /* accepted, not complete, of hosts that live */
+    uint32_t work_planned; /* operations still to be drawn */
+    struct sim_group groups[64];
+    uint32_t groups_count;
+
+    bool healed, settled, done, over;
+    uint64_t heal_ns, done_ns;
+    uint64_t turns_at_rest;
+    unsigned char scratch[65536];
+    struct sim_counts counts;
+};
+
+/* --- world.c --------------------------------------------------------------------------------- */
+
+struct sim_result {
+    bool failed;
+    char failure[1024];
+    uint64_t digest;
+    uint64_t events, virtual_ns, drain_ns;
+    struct sim_counts counts;
+};
+
+/* One history, from nothing to the verdict. trace may be NULL. */
+void sim_world_run(const struct sim_config *config, int plant, FILE *trace,
+                   struct sim_result *ret_result);
+
+/* The first failure stays; the run ends with the event at hand. */
+void sim_fail(struct sim_world *world, const char *format, ...) VIA_PRINTF(2, 3);
+
+#define sim_trace(world, ...)                   \
+    do {                                        \
+        if (via_unlikely((world)->trace)) {     \
+            sim_trace_line(world, __VA_ARGS__); \
+        }                                       \
+    } while (0)
+void sim_trace_line(struct sim_world *world, const char *format, ...) VIA_PRINTF(2, 3);
+
+/* Everything that happens goes into the digest, with its time. */
+enum sim_mark {
+    SIM_MARK_EVENT = 1,
+    SIM_MARK_PUT,
+    SIM_MARK_BELL,
+    SIM_MARK_DELIVER,
+    SIM_MARK_COMPLETE,
+    SIM_MARK_SUBMIT,
+    SIM_MARK_TURN
+};
+static inline void sim_mark(struct sim_world *world, enum sim_mark mark, uint64_t a, uint64_t b)
+{
+    /* One multiplication per word instead of one per byte: it tells runs apart just as well. */
+    uint64_t h = world->digest;
+    h = (h ^ ((uint64_t)mark << 56 ^ world->clock.now_ns)) * UINT64_C(0x100000001b3);
+    h = (h ^ h >> 29 ^ a) * UINT64_C(0x100000001b3);
+    world->digest = (h ^ h >> 32 ^ b) * UINT64_C(0x100000001b3);
+}
+
+static inline uint32_t sim_between(struct via_rng *rng, uint32_t lo, uint32_t hi)
+{
+    return (uint32_t)via_rng_between(rng, lo, hi);
+}
+
+/* --- topology.c ------------------------------------------------------------------------------ */
+
+/* Makes the links of config->graph and gives every host its ports. */
+void sim_topology_build(struct sim_world *world);
+/* Hops between hosts over links that are up; UINT32_MAX = none. */
+uint32_t sim_topology_hops(const struct sim_world *world, uint32_t from, uint32_t to);
+
+/* --- link.c ---------------------------------------------------------------------------------- */
+
+void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host_a,
+                   uint32_t host_b);
+void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_bytes);
+void sim_link_fini(struct sim_link *link);
+void sim_link_set(struct sim_link *link, bool up);
+void sim_link_puts(struct sim_link *link, uint32_t end, uint32_t lane);
+void sim_link_show(struct sim_link *link, uint32_t end, uint32_t lane);
+void sim_link_bell(struct sim_link *link, uint32_t end, uint32_t bit, uint32_t era);
+/* The host at this end has started anew: no events of its former life, old memory or zeroes. */
+void sim_link_reopen(struct sim_end *end, bool keep_memory);
+extern const struct via_port_ops sim_port_ops;
+
+/* --- host.c ---------------------------------------------------------------------------------- */
+
+void sim_host_init(struct sim_world *world, uint32_t index, uint16_t id);
+void sim_host_start(struct sim_host *host); /* a new life; the ports exist */
+void sim_host_crash(struct sim_host *host); /* as kill -9 */
+void sim_host_stop(struct sim_host *host);  /* by via_node_fini; to be followed by crash */
+void sim_host_fini(struct sim_host *host);
+uint64_t sim_host_now(const struct sim_host *host);
+/* The thread runs after delay_ns at the latest. */
+void sim_thread_wake(struct sim_thread *thread, uint64_t delay_ns);
+/* The same, after the time it takes to wake one up. */
+void sim_thread_interrupt(struct sim_thread *thread);
+void sim_thread_turn(struct sim_thread *thread, uint32_t ticket);
+/* Looks soon whether the thread, should it sleep, has been forgotten. */
+void sim_thread_audit_soon(struct sim_thread *thread);
+void sim_thread_audit(struct sim_thread *thread);
+
+/* --- fault.c --------------------------------------------------------------------------------- */
+
+enum sim_crash {
+    SIM_CRASH_LINKS_STAY = 0,
+    SIM_CRASH_LINKS_FALL = 1,
+    SIM_CRASH_KEEP_MEMORY = 2,
+    SIM_CRASH_BY_FINI = 4
+};
+
+void sim_fault_plan(struct sim_world *world);
+void sim_fault_cut(struct sim_world *world, uint32_t link, uint32_t down_ns);
+void sim_fault_mend(struct sim_world *world, uint32_t link, uint32_t era);
+void sim_fault_freeze(struct sim_world *world, uint32_t host, uint32_t us);
+void sim_fault_crash(struct sim_world *world, uint32_t host, uint32_t how, uint32_t restart_us);
+void sim_fault_start(struct sim_world *world, uint32_t host, uint32_t how, uint32_t life);
+void sim_fault_heal(struct sim_world *world);
+
+/* --- work.c ---------------------------------------------------------------------------------- */
+
+void sim_work_init(struct sim_world *world);
+void sim_work_fini(struct sim_world *world);
+void sim_work_plan(struct sim_world *world);
+struct sim_flow *sim_flow_at(struct sim_world *world, uint32_t source, uint32_t destination,
+                             uint32_t channel, uint32_t flow);
+/* What the thread's clients want done: submits, resumes, cancels. */
+void sim_work_turn(struct sim_thread *thread);
+struct sim_op *sim_op_new(struct sim_world *world);
+/* Hands it to the node; false when there was no room: it is to be tried again. */
+bool sim_op_submit(struct sim_thread *thread, struct sim_op *op, const struct via_op *node_op);
+void sim_op_free_buffer(struct sim_op *op);
+uint64_t sim_op_cookie(const struct sim_op *op);
+/* Gives up all operations of an owner. */
+void sim_op_cancel(struct sim_thread *thread, uint32_t owner);
+
+/* --- check.c --------------------------------------------------------------------------------- */
+
+int sim_check_deliver(struct sim_host *host, const struct via_delivery *delivery);
+void sim_check_complete(struct sim_host *host, unsigned channel, uint64_t cookie, int status,
+                        uint64_t value);
+void sim_check_notify(struct sim_host *host, uint64_t handle);
+/* Its host has crashed: outcome unknown, nobody will hear of it. */
+void sim_check_orphan(struct sim_world *world, struct sim_op *op);
+const char *sim_op_name(const struct sim_op *op); /* one static text at a time */
+
+/* --- region.c -------------------------------------------------------------------------------- */
+
+void sim_region_life(struct sim_host *host);
+void sim_region_life_fini(struct sim_host *host);
+uint32_t sim_region_off(const struct sim_world *world, const struct sim_flow *flow);
+uint32_t sim_region_words_off(const struct sim_world *world, const struct sim_flow *flow);
+uint32_t sim_region_counter_off(const struct sim_world *world);
+/* A free place of `bytes` in the flow's region: its offset in the segment, or UINT32_MAX. */
+uint32_t sim_region_place(struct sim_flow *flow, uint32_t bytes, uint32_t alignment);
+/* The value after the atomic operation. */
+uint64_t sim_region_atomic(const struct sim_op *op, uint64_t old);
+void sim_region_submitted(struct sim_op *op);
+/* 0: check and remember; else what it may have written is unknown. */
+void sim_region_completed(struct sim_op *op, uint64_t value);
+/* Nobody knows whether it happened or still will. */
+void sim_region_unknown(struct sim_op *op);
+void sim_region_watch(struct sim_host *host);
+void sim_region_final(struct sim_host *host);
+
+/* --- barrier.c ------------------------------------------------------------------------------- */
+
+void sim_barrier_plan(struct sim_world *world);
+void sim_barrier_wanted(struct sim_world *world, uint32_t group, uint32_t member);
+void sim_barrier_turn(struct sim_thread *thread);
+void sim_barrier_completed(struct sim_world *world, struct sim_op *op, int status);
+void sim_barrier_crashed(struct sim_host *host);
+bool sim_barrier_done(const struct sim_world *world);
+
+/* --- final.c --------------------------------------------------------------------------------- */
+
+/* After each completion and at the end of the faults: is all work done? Then the last checks are
+ * set up. */
+void sim_final_progress(struct sim_world *world);
+void sim_final_plan(struct sim_world *world); /* when heal_ns is known */
+void sim_final_overdue(struct sim_world *world);
+void sim_final_settled(struct sim_world *world);
+void sim_final_stop(struct sim_world *world);
+
+#endif

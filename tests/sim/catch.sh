@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+# Every bug that can be planted is caught within a budget of seeds: catch.sh <simulator with mutants>
+set -u
+sim=$1
+missed=0
+for plant in $("$sim" plants | cut -d' ' -f1); do
+    "$sim" catch "$plant" --count 600 --jobs 2 || missed=$((missed + 1))
+done
+if [ "$missed" -ne 0 ]; then
+    echo "$missed planted bugs were not caught"
+    exit 1
+fi

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The simulator's own parts: what they say they do, before anything is judged by them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "sim/clock.h"
+#include "sim/config.h"
+#include "sim/jobs.h"
+#include "sim/memory.h"
+#include "sim/plant.h"
+
+static void events_come_by_time_then_by_request(void **state)
+{
+    (void)state;
+    struct sim_clock clock;
+    struct via_rng rng;
+    struct sim_event event;
+    sim_clock_init(&clock);
+    via_rng_init(&rng, 1);
+    for (uint32_t i = 0; i < 5000; i++) {
+        sim_clock_at(&clock, via_rng_below(&rng, 300), SIM_EVENT_WORK, i, 0, 0);
+    }
+    uint64_t time_ns = 0;
+    uint32_t request = 0;
+    unsigned count = 0;
+    while (sim_clock_take(&clock, &event)) {
+        assert_true(event.time_ns >= time_ns);
+        assert_true(event.time_ns > time_ns || count == 0 || event.a > request);
+        assert_int_equal(clock.now_ns, event.time_ns);
+        time_ns = event.time_ns;
+        request = event.a;
+        count++;
+    }
+    assert_int_equal(count, 5000);
+    sim_clock_fini(&clock);
+}
+
+static void the_past_is_now(void **state)
+{
+    (void)state;
+    struct sim_clock clock;
+    struct sim_event event;
+    sim_clock_init(&clock);
+    sim_clock_at(&clock, 100, SIM_EVENT_WORK, 0, 0, 0);
+    assert_true(sim_clock_take(&clock, &event));
+    sim_clock_at(&clock, 50, SIM_EVENT_WORK, 1, 0, 0);
+    assert_true(sim_clock_take(&clock, &event));
+    assert_int_equal(event.time_ns, 100);
+    assert_false(sim_clock_take(&clock, &event));
+    sim_clock_fini(&clock);
+}
+
+static void content_check_finds_the_first_wrong_byte(void **state)
+{
+    (void)state;
+    unsigned char data[1000];
+    for (size_t bytes = 0; bytes < sizeof(data); bytes += 7) {
+        sim_content_fill(data, bytes, bytes);
+        assert_int_equal(sim_content_check(data, bytes, bytes), bytes);
+        for (size_t off = 0; off < bytes; off += 31) {
+            data[off] ^= 1;
+            assert_int_equal(sim_content_check(data, bytes, bytes), off);
+            data[off] ^= 1;
+        }
+    }
+}
+
+static void configs_are_valid_and_reach_the_extremes(void **state)
+{
+    (void)state;
+    unsigned smallest = 0;
+    unsigned near_wrap = 0;
+    unsigned calm = 0;
+    unsigned crashes = 0;
+    for (uint64_t seed = 0; seed < 2000; seed++) {
+        struct sim_config config;
+        sim_config_from_seed(&config, seed, SIM_GRAPH_ANY);
+        const struct sim_config_faults *faults = &config.faults;
+        assert_in_range(config.hosts_count, 2, 8);
+        config.node.host = 0;
+        config.node.session = 1;
+        config.node.ports_count = 7;
+        assert_true(via_node_bytes(&config.node) > 0);
+        /* A lost wake-up is for ever, unless doorbells get lost. */
+        assert_int_equal(config.cpu.insurance_ns != 0, config.port.bell_drop_chance != 0);
+        smallest += config.node.pipe_slots == 1 && config.node.bypass_count == 1 &&
+                    config.node.window_frames == 1;
+        near_wrap += config.node.epoch_first >= VIA_EPOCH_MAX - 3;
+        calm += faults->cuts_count + faults->freezes_count + faults->crashes_count == 0;
+        crashes += faults->crashes_count != 0;
+    }
+    assert_true(smallest > 5 && near_wrap > 100 && calm > 200 && crashes > 200);
+}
+
+static void a_seed_is_one_history(void **state)
+{
+    (void)state;
+    const struct sim_jobs jobs = {.graph = SIM_GRAPH_ANY, .twice = true};
+    uint64_t digests[8];
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        struct sim_result result;
+        sim_jobs_one(&jobs, seed, NULL, &result);
+        if (result.failed) {
+            fail_msg("seed %u: %s", (unsigned)seed, result.failure);
+        }
+        digests[seed] = result.digest;
+        for (uint64_t other = 0; other < seed; other++) {
+            assert_true(digests[other] != digests[seed]);
+        }
+    }
+}
+
+static void plants_are_found_by_name(void **state)
+{
+    (void)state;
+    for (int plant = 0; plant < SIM_PLANT_CORE_FIRST; plant++) {
+        assert_non_null(sim_plant_at(plant));
+        assert_int_equal(sim_plant_parse(sim_plant_at(plant)->name), plant);
+    }
+    assert_int_equal(sim_plant_parse("weeds"), -1);
+    /* The core that is shipped can not be made wrong. */
+    assert_int_equal(sim_plant_parse("core-no-epoch"), -1);
+    assert_null(sim_plant_at(SIM_PLANT_CORE_FIRST));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events_come_by_time_then_by_request),
+        cmocka_unit_test(the_past_is_now),
+        cmocka_unit_test(content_check_finds_the_first_wrong_byte),
+        cmocka_unit_test(configs_are_valid_and_reach_the_extremes),
+        cmocka_unit_test(a_seed_is_one_history),
+        cmocka_unit_test(plants_are_found_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
