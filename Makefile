@@ -3,13 +3,16 @@
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Of the simulator: how many seeds, and new ones each time. A failure prints its own.
+SEEDS ?= 100000
+FIRST ?= $(shell date +%s)000000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench check install clean soak format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
-	@echo "Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) (install)"
+	@echo "Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) (install) SEEDS=$(SEEDS) FIRST=$(FIRST) (soak)"
 
 demo: packages build-release ## install what is missing, build, show Viaduct at work
 	tools/demo
@@ -24,8 +27,8 @@ check: ## test, then the same tests under TSan and in the release build
 bench: packages build-release ## run every benchmark on the release build
 	tools/bench-all
 
-soak: packages build-release ## run until told to stop, with faults
-	tools/soak
+soak: packages build-release ## run SEEDS seeds of the simulator on all cores, from FIRST on
+	build/release/bin/viaduct-sim run --first $(FIRST) --count $(SEEDS)
 
 install: ## install the release build below DESTDIR, for PREFIX
 	cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
