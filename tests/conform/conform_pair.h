@@ -14,7 +14,6 @@
 #include "conform_agent.h"
 
 #define ALL_ONES UINT32_MAX
-#define PAIR_TRIES_MS 20000u
 #define ROUNDS 500u
 
 /* A link, with an agent at each end. */
@@ -30,7 +29,7 @@ struct pair {
     do {                                                                      \
         unsigned tries_ = 0;                                                  \
         while (!(condition)) {                                                \
-            if (tries_++ == PAIR_TRIES_MS) {                                  \
+            if (tries_++ == conform_patience_ms) {                            \
                 fail_msg("%s: waited too long for %s", __func__, #condition); \
             }                                                                 \
             pair_pass_ms(pair, 1);                                            \

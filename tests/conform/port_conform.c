@@ -11,6 +11,8 @@
 
 #define TESTS_MAX 64u
 
+unsigned conform_patience_ms = 20000;
+
 static const struct conform_kind *current_kind;
 static enum conform_place current_place;
 

@@ -54,6 +54,9 @@ extern const struct conform_kind conform_emu_indirect;
 extern const struct conform_kind conform_fault_direct;
 extern const struct conform_kind conform_fault_indirect;
 
+/* How long a test waits for something before it fails; 20 s. */
+extern unsigned conform_patience_ms;
+
 /* Runs the suite; the number of failed tests. */
 int conform_run(const struct conform_kind *kind, enum conform_place place);
 

@@ -21,6 +21,11 @@
 #define VIA_EMU_LINK_TRAINED(side) (1u << (side))
 #define VIA_EMU_LINK_UP (VIA_EMU_LINK_TRAINED(0) | VIA_EMU_LINK_TRAINED(1))
 #define VIA_EMU_LINK_CUT 4u
+#define VIA_EMU_LINK_STATE 7u
+/* Above the state: how often the link has been cut, so that what was sent before is told from what
+ * was sent after. */
+#define VIA_EMU_LINK_ROUND_SHIFT 8
+#define VIA_EMU_LINK_ROUND (1u << VIA_EMU_LINK_ROUND_SHIFT)
 
 #define VIA_EMU_BRIDGE_BYTES 4096u
 
@@ -40,9 +45,19 @@ static inline uint32_t via_emu_bridge_link(const struct via_emu_bridge *bridge)
     return atomic_load_explicit(&bridge->link, memory_order_acquire);
 }
 
+static inline bool via_emu_bridge_is_up(uint32_t link)
+{
+    return (link & VIA_EMU_LINK_STATE) == VIA_EMU_LINK_UP;
+}
+
 static inline void via_emu_bridge_cut(struct via_emu_bridge *bridge)
 {
-    atomic_store_explicit(&bridge->link, VIA_EMU_LINK_CUT, memory_order_release);
+    uint32_t link = via_emu_bridge_link(bridge);
+    while (!atomic_compare_exchange_weak_explicit(
+        &bridge->link, &link,
+        ((link & ~VIA_EMU_LINK_STATE) + VIA_EMU_LINK_ROUND) | VIA_EMU_LINK_CUT,
+        memory_order_acq_rel, memory_order_acquire)) {
+    }
 }
 
 static inline void via_emu_bridge_mend(struct via_emu_bridge *bridge)

@@ -191,7 +191,7 @@ int via_emu_cable_send(int fd, enum via_emu_cable_type type, const void *body, s
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = body_bytes != 0 ? 2 : 1};
     union control_space control = {0};
 
-    if (fds_count > VIA_EMU_MESSAGE_FDS_MAX || body_bytes > VIA_EMU_MESSAGE_BYTES_MAX) {
+    if (fds_count > VIA_EMU_MESSAGE_FDS_MAX || body_bytes > VIA_EMU_CABLE_BODY_BYTES_MAX) {
         return -EMSGSIZE;
     }
     if (fds_count != 0) {

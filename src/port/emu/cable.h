@@ -40,9 +40,17 @@ struct via_emu_cable_hello {
 };
 _Static_assert(sizeof(struct via_emu_cable_hello) == 24, "no holes");
 
+/* Begins the body of a request; what follows is for on_message. */
+struct via_emu_cable_request {
+    uint32_t round; /* of the link word when it was sent: void after a cut */
+    uint32_t reserved;
+};
+
+#define VIA_EMU_CABLE_BODY_BYTES_MAX \
+    (sizeof(struct via_emu_cable_request) + VIA_EMU_MESSAGE_BYTES_MAX)
 struct via_emu_cable_message {
     _Alignas(8) struct via_emu_cable_header header;
-    unsigned char body[VIA_EMU_MESSAGE_BYTES_MAX];
+    unsigned char body[VIA_EMU_CABLE_BODY_BYTES_MAX];
     size_t body_bytes;
     int fds[VIA_EMU_MESSAGE_FDS_MAX]; /* -1 where taken */
     unsigned fds_count;

@@ -89,7 +89,7 @@ static void follow_link(struct via_emu_port *emu)
     }
     uint32_t link = via_emu_bridge_link(emu->bridge);
     emu->cut = (link & VIA_EMU_LINK_CUT) != 0;
-    if (atomic_load_explicit(&emu->up, memory_order_relaxed) && link != VIA_EMU_LINK_UP) {
+    if (atomic_load_explicit(&emu->up, memory_order_relaxed) && !via_emu_bridge_is_up(link)) {
         link_down(emu);
     }
     if (atomic_load_explicit(&emu->up, memory_order_relaxed) || emu->window_torn) {
@@ -99,7 +99,7 @@ static void follow_link(struct via_emu_port *emu)
         via_emu_bridge_train(emu->bridge, emu->base.side)) {
         nudge(emu);
     }
-    if (via_emu_bridge_link(emu->bridge) == VIA_EMU_LINK_UP) {
+    if (via_emu_bridge_is_up(via_emu_bridge_link(emu->bridge))) {
         link_up(emu);
     }
 }
@@ -303,13 +303,22 @@ static int take_hello(struct via_emu_port *emu, struct via_emu_cable_message *me
 
 static void take_request(struct via_emu_port *emu, struct via_emu_cable_message *message)
 {
+    struct via_emu_cable_request request;
+    uint32_t round = via_emu_bridge_link(emu->bridge) >> VIA_EMU_LINK_ROUND_SHIFT;
+
+    if (message->body_bytes < sizeof(request)) {
+        emu->messages_dropped++;
+        return;
+    }
+    memcpy(&request, message->body, sizeof(request));
     /* Under way when the link went down, or nobody wants it: gone. */
-    if (!via_emu_port_is_up(emu) || emu->on_message == NULL) {
+    if (!via_emu_port_is_up(emu) || request.round != round || emu->on_message == NULL) {
         emu->messages_dropped++;
         return;
     }
     emu->messages_received++;
-    emu->on_message(emu->ctx, message->body, message->body_bytes, message->fds, message->fds_count);
+    emu->on_message(emu->ctx, message->body + sizeof(request),
+                    message->body_bytes - sizeof(request), message->fds, message->fds_count);
 }
 
 /* 0, or why the connection must end. */
@@ -452,10 +461,18 @@ int via_emu_port_request(struct via_port *port, const void *msg, size_t len, con
     if (nfds > VIA_EMU_MESSAGE_FDS_MAX || (nfds != 0 && fds == NULL) || (len != 0 && msg == NULL)) {
         return -EINVAL;
     }
-    if (!via_emu_port_is_up(emu)) {
+    uint32_t link = via_emu_bridge_link(emu->bridge);
+    if (!via_emu_port_is_up(emu) || !via_emu_bridge_is_up(link)) {
         return -ENOLINK;
     }
-    int rc = via_emu_cable_send(emu->cable_fd, VIA_EMU_CABLE_REQUEST, msg, len, fds, nfds);
+    unsigned char body[sizeof(struct via_emu_cable_request) + VIA_EMU_MESSAGE_BYTES_MAX];
+    struct via_emu_cable_request request = {.round = link >> VIA_EMU_LINK_ROUND_SHIFT};
+    memcpy(body, &request, sizeof(request));
+    if (len != 0) {
+        memcpy(body + sizeof(request), msg, len);
+    }
+    int rc = via_emu_cable_send(emu->cable_fd, VIA_EMU_CABLE_REQUEST, body, sizeof(request) + len,
+                                fds, nfds);
     if (rc == -EPIPE || rc == -ECONNRESET) {
         return -ENOLINK;
     }

@@ -86,7 +86,7 @@ static inline struct via_emu_port *via_emu_port_of(const struct via_port *port)
 static inline bool via_emu_port_is_up(const struct via_emu_port *emu)
 {
     return atomic_load_explicit(&emu->up, memory_order_acquire) &&
-           via_emu_bridge_link(emu->bridge) == VIA_EMU_LINK_UP;
+           via_emu_bridge_is_up(via_emu_bridge_link(emu->bridge));
 }
 
 /* link.c: hangs up, takes the link down; for close. */

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Does the suite find what it is there to find? Ports with one bug each, planted over the emulated
+ * one: the test that is to catch it must fail. */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "conform_pair.h"
+#include "port_conform.h"
+
+enum flaw {
+    NO_FLAW,
+    LAST_WORD_FIRST,
+    WORD_IN_HALVES,
+    FLAG_BEFORE_DATA,
+    SOURCE_KEPT,
+    BOUNDS_CLIPPED,
+    BOUNDS_NOT_COUNTED,
+    READ_BACK_LIES,
+    MASK_IGNORED,
+    EVENT_TWICE,
+    DOORBELL_LOST,
+    DOWN_READS_ZERO,
+    SCRATCHPAD_SURVIVES,
+    EDGE_LOST,
+    STORES_WAIT_FOR_UP,
+    RING_WHEN_DOWN,
+    DMA_PRETENDED,
+};
+
+struct flawed {
+    struct via_port base;
+    struct via_port *inner;
+    enum flaw flaw;
+    struct { /* a put that comes late */
+        const void *src;
+        unsigned char bytes[CONFORM_DATA_BYTES];
+        uint64_t off;
+        size_t len;
+    } late;
+    uint64_t events_again;
+    unsigned rings;
+    uint32_t scratchpads[VIA_PORT_SCRATCHPADS];
+};
+
+static enum flaw planted;
+
+static struct flawed *flawed_of(struct via_port *port)
+{
+    return via_container_of(port, struct flawed, base);
+}
+
+static void put_late(struct flawed *flawed)
+{
+    if (flawed->late.len != 0) {
+        const void *src = flawed->late.src ? flawed->late.src : flawed->late.bytes;
+        flawed->inner->ops->put(flawed->inner, flawed->late.off, src, flawed->late.len);
+        flawed->late.len = 0;
+    }
+}
+
+static void keep(struct flawed *flawed, uint64_t off, const void *src, size_t len)
+{
+    memcpy(flawed->late.bytes, src, len);
+    flawed->late.src = NULL;
+    flawed->late.off = off;
+    flawed->late.len = len;
+}
+
+static void flawed_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+{
+    struct flawed *flawed = flawed_of(port);
+    struct via_port *inner = flawed->inner;
+    const unsigned char *from = src;
+    bool in_bounds = off <= port->caps.window_bytes && len <= port->caps.window_bytes - off;
+
+    if (flawed->flaw == LAST_WORD_FIRST && len == 64) {
+        inner->ops->put(inner, off + 56, from + 56, 8);
+        sched_yield(); /* so that it shows on one CPU as well */
+        inner->ops->put(inner, off, from, 56);
+    } else if (flawed->flaw == WORD_IN_HALVES && len == 8) {
+        inner->ops->put(inner, off, from, 4);
+        sched_yield();
+        inner->ops->put(inner, off + 4, from + 4, 4);
+    } else if (flawed->flaw == FLAG_BEFORE_DATA && in_bounds) {
+        if (len == 8) {
+            inner->ops->put(inner, off, src, len);
+            sched_yield();
+            put_late(flawed);
+        } else {
+            put_late(flawed);
+            keep(flawed, off, src, len);
+        }
+    } else if (flawed->flaw == SOURCE_KEPT && in_bounds) {
+        put_late(flawed);
+        flawed->late.src = src;
+        flawed->late.off = off;
+        flawed->late.len = len;
+    } else if (flawed->flaw == BOUNDS_CLIPPED && !in_bounds && off < port->caps.window_bytes) {
+        inner->ops->put(inner, off, src, port->caps.window_bytes - off);
+        inner->ops->put(inner, off, src, len); /* for the count */
+    } else if (flawed->flaw == BOUNDS_NOT_COUNTED && !in_bounds) {
+        return;
+    } else if (flawed->flaw == STORES_WAIT_FOR_UP && !inner->ops->link_is_up(inner)) {
+        keep(flawed, off, src, len);
+    } else {
+        inner->ops->put(inner, off, src, len);
+    }
+}
+
+static void flawed_flush(struct via_port *port)
+{
+    struct flawed *flawed = flawed_of(port);
+    if (flawed->flaw == FLAG_BEFORE_DATA || flawed->flaw == SOURCE_KEPT) {
+        put_late(flawed);
+    }
+    flawed->inner->ops->flush(flawed->inner);
+}
+
+static int flawed_read_back(struct via_port *port)
+{
+    struct flawed *flawed = flawed_of(port);
+    if (flawed->flaw == FLAG_BEFORE_DATA || flawed->flaw == SOURCE_KEPT) {
+        put_late(flawed);
+    }
+    int rc = flawed->inner->ops->read_back(flawed->inner);
+    return flawed->flaw == READ_BACK_LIES ? 0 : rc;
+}
+
+static int flawed_ring(struct via_port *port, unsigned bit)
+{
+    struct flawed *flawed = flawed_of(port);
+    if (flawed->flaw == DOORBELL_LOST && ++flawed->rings % 64 == 0) {
+        return 0;
+    }
+    int rc = flawed->inner->ops->ring(flawed->inner, bit);
+    return flawed->flaw == RING_WHEN_DOWN && rc != 0 ? 0 : rc;
+}
+
+static uint64_t flawed_events(struct via_port *port, uint64_t mask)
+{
+    struct flawed *flawed = flawed_of(port);
+    struct via_port *inner = flawed->inner;
+    uint64_t events;
+    switch (flawed->flaw) {
+    case MASK_IGNORED:
+        return inner->ops->events(inner, UINT64_MAX) & mask;
+    case EVENT_TWICE:
+        events = inner->ops->events(inner, mask) | (flawed->events_again & mask);
+        flawed->events_again = events & ~flawed->events_again;
+        return events;
+    case EDGE_LOST:
+        return inner->ops->events(inner, mask) & ~VIA_PORT_EVENT_LINK_DOWN;
+    default:
+        return inner->ops->events(inner, mask);
+    }
+}
+
+static int flawed_dma(struct via_port *port, uint64_t off, const void *src, size_t len,
+                      uint64_t cookie)
+{
+    struct flawed *flawed = flawed_of(port);
+    return flawed->flaw == DMA_PRETENDED
+               ? 0
+               : flawed->inner->ops->dma(flawed->inner, off, src, len, cookie);
+}
+
+static unsigned flawed_dma_take(struct via_port *port, uint64_t *ret_cookies, int *ret_results,
+                                unsigned max)
+{
+    struct via_port *inner = flawed_of(port)->inner;
+    return inner->ops->dma_take(inner, ret_cookies, ret_results, max);
+}
+
+static bool flawed_link_is_up(struct via_port *port)
+{
+    struct flawed *flawed = flawed_of(port);
+    bool up = flawed->inner->ops->link_is_up(flawed->inner);
+    if (up && flawed->flaw == STORES_WAIT_FOR_UP) {
+        put_late(flawed);
+    }
+    return up;
+}
+
+static uint32_t flawed_scratchpad_read(struct via_port *port, unsigned index)
+{
+    struct flawed *flawed = flawed_of(port);
+    struct via_port *inner = flawed->inner;
+    if (flawed->flaw == DOWN_READS_ZERO && !inner->ops->link_is_up(inner)) {
+        return 0;
+    }
+    if (flawed->flaw == SCRATCHPAD_SURVIVES && inner->ops->link_is_up(inner) &&
+        index / 4 == port->side && index < VIA_PORT_SCRATCHPADS) {
+        return flawed->scratchpads[index];
+    }
+    return inner->ops->scratchpad_read(inner, index);
+}
+
+static void flawed_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
+{
+    struct flawed *flawed = flawed_of(port);
+    if (index < VIA_PORT_SCRATCHPADS && index / 4 == port->side) {
+        flawed->scratchpads[index] = value;
+    }
+    flawed->inner->ops->scratchpad_write(flawed->inner, index, value);
+}
+
+static void flawed_close(struct via_port *port)
+{
+    struct flawed *flawed = flawed_of(port);
+    flawed->inner->ops->close(flawed->inner);
+    free(flawed);
+}
+
+static const struct via_port_ops flawed_ops = {
+    .put = flawed_put,
+    .flush = flawed_flush,
+    .read_back = flawed_read_back,
+    .ring = flawed_ring,
+    .dma = flawed_dma,
+    .dma_take = flawed_dma_take,
+    .events = flawed_events,
+    .link_is_up = flawed_link_is_up,
+    .scratchpad_read = flawed_scratchpad_read,
+    .scratchpad_write = flawed_scratchpad_write,
+    .close = flawed_close,
+};
+
+static int open_flawed(struct conform_end *end, const char *directory)
+{
+    int rc = conform_emu_indirect.open(end, directory);
+    if (rc != 0) {
+        return rc;
+    }
+    struct flawed *flawed = calloc(1, sizeof(*flawed));
+    flawed->base = *end->port;
+    flawed->base.ops = &flawed_ops;
+    flawed->inner = end->port;
+    flawed->flaw = planted;
+    end->port = &flawed->base;
+    return 0;
+}
+
+/* The number of failed tests among those whose name fits. */
+static int run(enum flaw flaw, const char *filter)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct conform_kind kind = conform_emu_indirect;
+        int null = open("/dev/null", O_WRONLY);
+        dup2(null, 1);
+        dup2(null, 2);
+        kind.open = open_flawed;
+        planted = flaw;
+        conform_patience_ms = 2500;
+        cmocka_set_test_filter(filter);
+        _exit(conform_run(&kind, CONFORM_THREADS));
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void the_bug_is_found(void **state)
+{
+    static const struct {
+        enum flaw flaw;
+        const char *name;
+        const char *test;
+    } plants[] = {
+        {LAST_WORD_FIRST, "last word first", "the_last_word_of_a_line_is_seen_last"},
+        {WORD_IN_HALVES, "a word in halves", "eight_bytes_are_seen_whole"},
+        {FLAG_BEFORE_DATA, "flag before data", "puts_are_seen_in_order"},
+        {SOURCE_KEPT, "source kept", "puts_arrive_and_nothing_else_changes"},
+        {BOUNDS_CLIPPED, "clipped at the bound", "a_put_out_of_bounds_is_dropped_and_counted"},
+        {BOUNDS_NOT_COUNTED, "not counted", "a_put_out_of_bounds_is_dropped_and_counted"},
+        {READ_BACK_LIES, "read_back lies", "nothing_passes_a_link_that_is_down"},
+        {MASK_IGNORED, "mask ignored", "events_outside_the_mask_stay"},
+        {EVENT_TWICE, "event twice", "each_doorbell_is_its_own_event"},
+        {DOORBELL_LOST, "doorbell lost", "a_doorbell_wakes_a_sleeping_thread"},
+        {DOWN_READS_ZERO, "down reads zero", "scratchpads_are_all_ones_while_down*"},
+        {SCRATCHPAD_SURVIVES, "scratchpads survive", "scratchpads_are_all_ones_while_down*"},
+        {EDGE_LOST, "edge lost", "a_short_cut_is_an_edge_at_both_ends"},
+        {STORES_WAIT_FOR_UP, "stores wait for up", "nothing_passes_a_link_that_is_down"},
+        {RING_WHEN_DOWN, "ring when down", "nothing_passes_a_link_that_is_down"},
+        {DMA_PRETENDED, "DMA pretended", "a_port_without_dma_says_so"},
+    };
+    (void)state;
+    assert_int_equal(run(NO_FLAW, "a_short_cut*"), 0); /* the wrapper itself is no bug */
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(plants); i++) {
+        if (run(plants[i].flaw, plants[i].test) != 1) {
+            fail_msg("planted: %s, and %s did not fail", plants[i].name, plants[i].test);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_bug_is_found)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
