@@ -35,7 +35,8 @@ struct via_daemon_ended {
 };
 
 /*
- * Ends all daemons of the fabric, strays too: asks, after 2 s SIGTERM, after another 2 s SIGKILL.
+ * Ends all daemons of the fabric, strays too: asks (SIGTERM to those that do not answer), after
+ * 2 s SIGTERM, after another 2 s SIGKILL.
  * -EPERM (daemons of somebody else), -EBUSY (one that even SIGKILL does not end, in the text).
  */
 int via_daemon_end_all(const struct via_fabric *fabric, struct via_daemon_ended *ret_ended,

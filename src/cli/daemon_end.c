@@ -90,43 +90,58 @@ static unsigned wait_gone(struct targets *targets, struct via_daemon_ended *ende
     }
 }
 
-static void ask_all(const struct via_fabric *fabric, const struct targets *targets)
+static int signal_one(struct target *target, int number, struct via_error *err)
 {
-    for (unsigned i = 0; i < targets->count; i++) {
-        json_t *answer = NULL;
-        /* One that does not answer gets a signal later. */
-        if (via_ask(fabric, targets->list[i].host, "stop", ANSWER_MS, &answer, NULL) == 0) {
-            json_decref(answer);
-        }
+    if (pidfd_send_signal(target->pidfd, number, NULL, 0) != 0 && errno != ESRCH) {
+        return via_error_set(err, -errno, "host %u: end the daemon (pid %d): %s", target->host,
+                             (int)target->pid, strerror(errno));
     }
+    target->signalled = true;
+    return 0;
+}
+
+static int ask_all(const struct via_fabric *fabric, struct targets *targets, struct via_error *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < targets->count && rc == 0; i++) {
+        json_t *answer = NULL;
+        if (via_ask(fabric, targets->list[i].host, "stop", ANSWER_MS, &answer, NULL) != 0) {
+            rc = signal_one(&targets->list[i], SIGTERM, err);
+        }
+        json_decref(answer);
+    }
+    return rc;
 }
 
 static int signal_all(struct targets *targets, int number, struct via_error *err)
 {
     int rc = 0;
-    for (unsigned i = 0; i < targets->count; i++) {
-        struct target *target = &targets->list[i];
-        if (target->pidfd >= 0 && pidfd_send_signal(target->pidfd, number, NULL, 0) != 0 &&
-            errno != ESRCH) {
-            rc = via_error_set(err, -errno, "host %u: end the daemon (pid %d): %s", target->host,
-                               (int)target->pid, strerror(errno));
-        }
-        target->signalled = target->pidfd >= 0;
+    for (unsigned i = 0; i < targets->count && rc == 0; i++) {
+        rc = targets->list[i].pidfd >= 0 ? signal_one(&targets->list[i], number, err) : 0;
     }
     return rc;
 }
 
-static int give_up(struct targets *targets, struct via_error *err)
+/* Those that could not be ended. */
+static int name_left(const struct targets *targets, struct via_error *err)
 {
     for (unsigned i = 0; i < targets->count; i++) {
-        const struct target *target = &targets->list[i];
-        if (target->pidfd >= 0) {
-            via_error_set(err, -EBUSY, "host %u: end the daemon (pid %d): SIGKILL does not end it",
-                          target->host, (int)target->pid);
-            close(target->pidfd);
+        if (targets->list[i].pidfd >= 0) {
+            return via_error_set(err, -EBUSY,
+                                 "host %u: end the daemon (pid %d): SIGKILL does not end it",
+                                 targets->list[i].host, (int)targets->list[i].pid);
         }
     }
-    return -EBUSY;
+    return 0;
+}
+
+static void close_all(struct targets *targets)
+{
+    for (unsigned i = 0; i < targets->count; i++) {
+        if (targets->list[i].pidfd >= 0) {
+            close(targets->list[i].pidfd);
+        }
+    }
 }
 
 int via_daemon_end_all(const struct via_fabric *fabric, struct via_daemon_ended *ret_ended,
@@ -134,18 +149,16 @@ int via_daemon_end_all(const struct via_fabric *fabric, struct via_daemon_ended 
 {
     static const int signals[] = {SIGTERM, SIGKILL};
     static struct targets targets;
-    int rc = 0;
     targets.count = 0;
     memset(ret_ended, 0, sizeof(*ret_ended));
     find_targets(fabric, &targets, ret_ended);
-    ask_all(fabric, &targets);
+    int rc = ask_all(fabric, &targets, err);
     unsigned left = wait_gone(&targets, ret_ended);
     for (size_t i = 0; i < VIA_ARRAY_COUNT(signals) && left > 0 && rc == 0; i++) {
         rc = signal_all(&targets, signals[i], err);
-        left = rc == 0 ? wait_gone(&targets, ret_ended) : left;
+        left = wait_gone(&targets, ret_ended);
     }
-    if (left > 0 && rc == 0) {
-        rc = give_up(&targets, err);
-    }
+    rc = rc != 0 ? rc : name_left(&targets, err);
+    close_all(&targets);
     return rc;
 }

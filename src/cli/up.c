@@ -160,15 +160,26 @@ static int make_topology(const struct options *options, struct via_fabric *fabri
 /* --- the run directory ---------------------------------------------------------------------------
  */
 
+/* Before anything is made: would the longest name of a socket fit? */
+static int check_rundir(const struct via_fabric *fabric, struct via_error *err)
+{
+    struct via_rundir_path longest;
+    int rc = via_rundir_link_path(fabric->rundir.text, VIA_TOPOLOGY_HOST_MAX - 1,
+                                  VIA_TOPOLOGY_HOST_MAX, VIA_TOPOLOGY_PORTS_MAX - 1, &longest, err);
+    return rc != 0 ? via_error_prefix(err, "run directory: ") : 0;
+}
+
 /* Makes and locks it; another `down` may remove it in between. */
 static int enter_rundir(struct via_fabric *fabric, struct via_error *err)
 {
-    int rc = -ENOENT;
-    for (unsigned i = 0; i < 5 && rc == -ENOENT; i++) {
+    int rc = check_rundir(fabric, err);
+    bool again = rc == 0;
+    for (unsigned i = 0; i < 5 && again; i++) {
         rc = via_rundir_make(fabric->rundir.text, (gid_t)-1, err);
         if (rc == 0) {
             rc = via_fabric_lock(fabric, LOCK_MS, err);
         }
+        again = rc == -ENOENT;
     }
     return rc;
 }
@@ -186,14 +197,14 @@ static unsigned count_alive(const struct via_fabric *fabric)
 static int clear_way(const struct via_fabric *fabric, const char *name, struct via_error *err)
 {
     static struct via_fabric old;
-    struct via_fabric_stray stray;
+    static struct via_fabric_stray stray[VIA_TOPOLOGY_HOST_MAX];
     old = *fabric;
     int rc = via_fabric_load(&old, err);
     if (rc == -EBUSY) {
         return rc;
     }
     unsigned alive = rc == 0 ? count_alive(&old) : 0;
-    unsigned strays = via_fabric_strays(&old, &stray, 1);
+    unsigned strays = via_fabric_strays(&old, stray, VIA_ARRAY_COUNT(stray));
     if (alive + strays > 0) {
         return via_error_set(err, -EEXIST,
                              "fabric '%s': it is up already in %s (%u of %u hosts run); 'viaduct "

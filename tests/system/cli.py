@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""For tests of the command viaduct: private fabrics, and a look at what they leave behind."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BIN = os.environ.get("VIADUCT_BUILD_DIR") or os.path.join(HERE, "..", "..", "build", "dev", "bin")
+NOBODY = 65534
+
+
+def processes_with(word):
+    """{pid: command line} of all processes with this word in their command line, but this one."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as line:
+                words = line.read().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if int(pid) != os.getpid() and any(word in w for w in words):
+            found[int(pid)] = " ".join(words)
+    return found
+
+
+def is_alive(pid):
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_for(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def in_shm():
+    return sorted(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else []
+
+
+def namespaces():
+    return sorted(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else []
+
+
+class Case(unittest.TestCase):
+    """A fabric of its own for each test, in a run directory of its own. At the end of a test nothing
+    of it may be left; whatever is, is ended by its pid and reported."""
+
+    maxDiff = None
+    fake = False  # with tests/system/cli_fake_daemon.py for viaductd
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="viaduct-test-")
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.rundir = os.path.join(self.folder, "run")
+        self.name = "t%d" % os.getpid()
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("VIADUCT_")}
+        self.env["VIADUCT_RUNDIR"] = self.rundir
+        self.env["VIADUCT_FABRIC"] = self.name
+        self.viaduct = os.path.join(BIN, "viaduct")
+        self.shm_before, self.namespaces_before = in_shm(), namespaces()
+        if self.fake:
+            self.put_beside(os.path.join(HERE, "cli_fake_daemon.py"))
+        self.addCleanup(self.end_leftovers)
+
+    def put_beside(self, daemon):
+        """A copy of viaduct with another viaductd beside it."""
+        folder = os.path.join(self.folder, "bin")
+        os.makedirs(folder, exist_ok=True)
+        shutil.copy(os.path.join(BIN, "viaduct"), folder)
+        shutil.copy(daemon, os.path.join(folder, "viaductd"))
+        os.chmod(os.path.join(folder, "viaductd"), 0o755)
+        self.viaduct = os.path.join(folder, "viaduct")
+
+    def end_leftovers(self):
+        for pid in processes_with(self.folder):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    # --- running it ---------------------------------------------------------------------------
+
+    def start(self, *words, **more):
+        return subprocess.Popen([self.viaduct, *words], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+                                env={**self.env, **more.pop("env", {})}, **more)
+
+    def call(self, *words, **more):
+        """(exit code, standard output, standard error)"""
+        timeout = more.pop("timeout", 60)
+        with self.start(*words, **more) as process:
+            try:
+                out, err = process.communicate(timeout=timeout)
+            except BaseException:
+                process.kill()
+                raise
+        return process.returncode, out, err
+
+    def good(self, *words, **more):
+        """Must succeed, without a word on standard error; its standard output."""
+        code, out, err = self.call(*words, **more)
+        self.assertEqual((code, err), (0, ""), "viaduct %s: %s%s" % (" ".join(words), out, err))
+        return out
+
+    def bad(self, *words, code=1, says, **more):
+        """Must fail with this exit code and this text in its error, which begins with the command's
+        name; the whole of standard error."""
+        got, out, err = self.call(*words, **more)
+        self.assertEqual(got, code, "viaduct %s: %s%s" % (" ".join(words), out, err))
+        self.assertEqual(out, "")
+        self.assertTrue(err.startswith("viaduct"), err)
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(text, err)
+        return err
+
+    def status(self):
+        return json.loads(self.good("status", "--json"))
+
+    def state(self):
+        with open(os.path.join(self.rundir, "fabric.json"), encoding="utf-8") as state:
+            return json.load(state)
+
+    def pid(self, host):
+        return next(h["pid"] for h in self.state()["hosts"] if h["host"] == host)
+
+    def kill(self, host, number=signal.SIGKILL):
+        pid = self.pid(host)
+        os.kill(pid, number)
+        if number == signal.SIGKILL:
+            self.assertTrue(wait_for(lambda: not is_alive(pid)))
+        return pid
+
+    # --- afterwards ---------------------------------------------------------------------------
+
+    def assert_nothing_left(self):
+        self.assertTrue(wait_for(lambda: not processes_with(self.rundir), 1),
+                        processes_with(self.rundir))
+        self.assertFalse(os.path.exists(self.rundir),
+                         os.path.isdir(self.rundir) and os.listdir(self.rundir))
+        self.assertEqual(in_shm(), self.shm_before)
+        self.assertEqual(namespaces(), self.namespaces_before)
+
+    def down(self):
+        out = self.good("down")
+        self.assert_nothing_left()
+        return out
+
+
+def main():
+    program = unittest.main(exit=False, verbosity=2)
+    result = program.result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    if result.testsRun and len(result.skipped) == result.testsRun:
+        print("skipped: %s" % result.skipped[0][1])
+        sys.exit(77)

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""What a user can type wrongly: each mistake is named, and nothing is started or left."""
+import os
+
+import cli
+
+COMMANDS = ["up", "down", "status", "run", "cut", "mend", "doctor"]
+
+
+class Words(cli.Case):
+    def test_help_is_there_for_every_command(self):
+        whole = self.good("--help")
+        self.assertEqual(whole, self.good("help"))
+        for command in COMMANDS:
+            self.assertIn("\n  %s " % command, whole)
+            text = self.good(command, "--help")
+            self.assertTrue(text.startswith("usage: viaduct %s " % command) or
+                            text == "usage: viaduct doctor\n" + text.partition("\n")[2], text)
+            self.assertEqual(self.good("help", command), text)
+
+    def test_version(self):
+        self.assertRegex(self.good("--version"), r"^viaduct \d+\.\d+\.\d+\n$")
+
+    def test_mistakes_in_the_command_line_give_2_and_the_way_to_help(self):
+        for words, says in [
+                ([], "no command"), (["upp"], "'upp': unknown command"),
+                (["--upp"], "'--upp': unknown option"), (["help", "upp"], "'upp': unknown command"),
+                (["up"], "which topology?"), (["up", "--ring", "x"], "'x': not a number"),
+                (["up", "--ring", "-1"], "not a number"), (["up", "--ring"], "requires an argument"),
+                (["up", "--ring", "2", "--mesh", "2"], "--mesh: one shape only"),
+                (["up", "--ring", "2", "file"], "'file': one argument too many"),
+                (["up", "--ring", "2", "--channels", "15"], "'15': a number from 1 to 14"),
+                (["up", "--wrong"], "unrecognized option '--wrong'"),
+                (["down", "x"], "'x': one argument too many"),
+                (["status", "x"], "'x': one argument too many"),
+                (["doctor", "x"], "'x': one argument too many"),
+                (["run", "true"], "on which host? --host H"),
+                (["run", "--host", "1"], "which program?"),
+                (["run", "--host", "0", "true"], "'0': a host id is a number from 1 to 254"),
+                (["run", "--host", "255", "true"], "'255': a host id"),
+                (["cut", "1"], "which link?"), (["cut", "1", "2", "3"], "which link?"),
+                (["mend", "1", "x"], "'x': a host id is a number"),
+                (["cut", "--cable", "16", "1", "2"], "'16': not a number of a cable")]:
+            with self.subTest(words):
+                err = self.bad(*words, code=2, says=says)
+                self.assertIn("--help'", err.splitlines()[-1])
+        self.assert_nothing_left()
+
+    def test_without_a_fabric_each_command_says_so(self):
+        for words in (["status"], ["status", "--json"], ["cut", "1", "2"], ["mend", "1", "2"],
+                      ["run", "--host", "1", "--", "true"]):
+            with self.subTest(words):
+                self.bad(*words, says="fabric '%s': it is not up (no %s/fabric.json)" %
+                         (self.name, self.rundir))
+        self.assertIn("nothing to do", self.good("down"))
+        self.assert_nothing_left()
+
+    def test_a_name_that_is_none(self):
+        for name in ("a/b", "..", "x" * 33, "a b"):
+            with self.subTest(name):
+                self.bad("up", "--ring", "2", "--fabric", name, says="fabric name '%s" % name)
+        self.assert_nothing_left()
+
+
+class Topology(cli.Case):
+    def file(self, text):
+        path = os.path.join(self.folder, "lab.topology")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+        return path
+
+    def refused(self, text, line, says):
+        path = self.file(text)
+        err = self.bad("up", path, says="viaduct up: %s:%d: %s" % (path, line, says))
+        self.assertEqual(len(err.splitlines()), 1)
+        self.assert_nothing_left()
+
+    def test_an_unknown_word_names_its_line(self):
+        self.refused("host 1\nhost 2\nlikn 1 2\n", 3, "'likn': unknown keyword")
+
+    def test_a_host_id_taken_twice(self):
+        self.refused("host 1\nhost 2\n# again\nhost 1\n", 4,
+                     "'1': this host id is taken already, in line 1")
+
+    def test_a_link_to_itself(self):
+        self.refused("host 1\nlink 1 1\n", 2, "'link 1 1': host 1 is linked to itself")
+
+    def test_a_link_to_nobody(self):
+        self.refused("host 1\nlink 1 7\n", 2, "'link 1 7': there is no line 'host 7'")
+
+    def test_a_doubled_link(self):
+        self.refused("host 1\nhost 2\nlink 1 2\nlink 2 1\n", 4, "'link 1 2': this link is there")
+
+    def test_numbers_that_are_none(self):
+        self.refused("host one\n", 1, "'one': a host id is a number from 1 to 254")
+        self.refused("host 1\nchannels 99\n", 2, "'99': the count of channels")
+
+    def test_more_hosts_than_ids(self):
+        self.bad("up", "--ring", "255", says="--ring 255: 255 hosts, but ids go from 1 to 254")
+        self.refused("".join("host %d\n" % i for i in range(1, 256)), 255,
+                     "'255': a host id is a number from 1 to 254")
+
+    def test_more_links_than_ports(self):
+        self.bad("up", "--mesh", "18", says="--mesh 18: host 1 would have 17 links")
+
+    def test_a_file_that_is_none(self):
+        self.bad("up", "/nowhere/lab", says="/nowhere/lab: open: No such file or directory")
+        self.assert_nothing_left()
+
+
+class RunDirectory(cli.Case):
+    def refused(self, says):
+        self.bad("up", "--ring", "2", says=["run directory %s" % self.rundir, says])
+        self.assertEqual(cli.processes_with(self.rundir), {})
+
+    def test_open_to_others(self):
+        os.mkdir(self.rundir)
+        os.chmod(self.rundir, 0o755)
+        self.refused("mode 755 is open to others")
+        self.bad("down", says="mode 755 is open to others")
+
+    def test_a_file(self):
+        with open(self.rundir, "w", encoding="utf-8"):
+            pass
+        self.refused("is not a directory")
+
+    def test_a_symbolic_link(self):
+        os.symlink("/tmp", self.rundir)
+        self.refused("is a symbolic link")
+
+    def test_somebody_elses(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can make a folder of somebody else")
+        os.mkdir(self.rundir, 0o700)
+        os.chown(self.rundir, cli.NOBODY, cli.NOBODY)
+        self.refused("belongs to uid %d" % cli.NOBODY)
+
+    def test_too_long_for_a_socket(self):
+        self.env["VIADUCT_RUNDIR"] = self.rundir = os.path.join(self.folder, "x" * 90)
+        self.bad("up", "--ring", "2", says="a socket address holds at most")
+        self.env["VIADUCT_RUNDIR"] = self.rundir = "/tmp/" + "x" * (105 - len("/tmp/"))
+        self.bad("up", "--ring", "2", says="a socket address holds at most")
+        self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    cli.main()

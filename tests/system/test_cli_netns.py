@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""up --netns: a network namespace for each host, and none of them left, whatever happens."""
+import os
+import shutil
+import subprocess
+import unittest
+
+import cli
+
+
+def reason_to_skip():
+    if os.geteuid() != 0:
+        return "only root can make network namespaces"
+    if not shutil.which("ip"):
+        return "no program ip (iproute2)"
+    name = "via-probe-%d" % os.getpid()
+    try:
+        for words in (["ip", "netns", "add", name],
+                      ["ip", "-n", name, "link", "add", "va0", "type", "veth", "peer", "name",
+                       "va1"],
+                      ["ip", "-n", name, "link", "add", "vc0", "type", "bridge"]):
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return "%s: %s" % (" ".join(words), done.stderr.strip())
+    finally:
+        subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
+    return None
+
+
+REASON = reason_to_skip()
+
+
+@unittest.skipIf(REASON, REASON)
+class Namespaces(cli.Case):
+    fake = True
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.remove_namespaces)
+
+    def remove_namespaces(self):
+        for name in cli.namespaces():
+            if name.startswith("via-%s-" % self.name):
+                subprocess.run(["ip", "netns", "del", name], check=False)
+
+    def mine(self):
+        return [n for n in cli.namespaces() if n.startswith("via-%s-" % self.name)]
+
+    def inside(self, host, *words):
+        return self.good("run", "--host", str(host), "--no-sockets", "--", *words)
+
+    def test_each_host_has_its_own_and_they_reach_each_other(self):
+        out = self.good("up", "--ring", "3", "--netns")
+        self.assertIn("host 2    10.77.0.2", out)
+        self.assertEqual(self.mine(), ["via-%s-%s" % (self.name, n) for n in ("1", "2", "3", "sw")])
+        for host in (1, 2, 3):
+            self.assertIn("inet 10.77.0.%d/24" % host, self.inside(host, "ip", "-4", "addr"))
+            self.assertIn("state UNKNOWN", self.inside(host, "ip", "link", "show", "lo"))
+        server = self.start("run", "--host", "2", "--no-sockets", "--", "python3", "-uc",
+                            "import socket; s = socket.create_server(('10.77.0.2', 7000));"
+                            "print('listening'); s.accept()[0].sendall(b'hello')")
+        try:
+            self.assertEqual(server.stdout.readline(), "listening\n")
+            out = self.inside(3, "python3", "-c", "import socket; s = socket.create_connection(("
+                              "'10.77.0.2', 7000), 5); print(s.recv(9), s.getsockname()[0])")
+            self.assertEqual(out, "b'hello' 10.77.0.3\n")
+        finally:
+            server.kill()
+            server.communicate()
+        status = self.status()
+        self.assertTrue(status["netns"])
+        self.assertEqual(status["hosts"][0]["address"], "10.77.0.1")
+        self.assertIn("4 namespaces removed", self.down())
+
+    def test_outside_there_is_no_trace(self):
+        before = subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
+        self.good("up", "--ring", "2", "--netns")
+        after = subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(before, after)
+        self.down()
+
+    def test_when_up_fails_they_go(self):
+        self.bad("up", "--ring", "3", "--netns", says="exit code 3",
+                 env={"VIADUCT_FAKE": "2 exit"})
+        self.assert_nothing_left()
+
+    def test_after_a_crash_they_go(self):
+        for clean_by_up in (False, True):
+            self.good("up", "--ring", "2", "--netns")
+            self.kill(1)
+            self.kill(2)
+            self.assertEqual(len(self.mine()), 3)
+            if clean_by_up:
+                code, _, err = self.call("up", "--ring", "2")
+                self.assertEqual(code, 0)
+                self.assertIn("3 namespaces", err)
+                self.assertEqual(self.mine(), [])
+            self.down()
+
+    def test_those_of_another_fabric_of_this_name_stay(self):
+        self.good("up", "--ring", "2", "--netns")
+        elsewhere = {"VIADUCT_RUNDIR": self.rundir + "2"}
+        self.bad("up", "--ring", "2", "--netns", env=elsewhere,
+                 says="network namespaces: make: 3 of the name via-%s-* are there" % self.name)
+        self.good("up", "--ring", "2", env=elsewhere)
+        self.good("down", env=elsewhere)
+        self.assertEqual(len(self.mine()), 3)
+        self.inside(2, "true")
+        self.down()
+
+    def test_a_namespace_that_went_away(self):
+        self.good("up", "--ring", "2", "--netns")
+        subprocess.run(["ip", "netns", "del", "via-%s-2" % self.name], check=True)
+        self.bad("run", "--host", "2", "--no-sockets", "true",
+                 says="namespace via-%s-2: open: No such file or directory" % self.name)
+        self.down()
+
+
+class WithoutRoot(cli.Case):
+    fake = True
+
+    def test_it_is_refused_and_nothing_is_left(self):
+        more = {}
+        if os.geteuid() == 0:
+            # No root without a file system that lets it read the build.
+            os.chmod(self.folder, 0o755)
+            self.rundir = os.path.join(self.folder, "nobody", "run")
+            os.mkdir(os.path.dirname(self.rundir), 0o700)
+            os.chown(os.path.dirname(self.rundir), cli.NOBODY, cli.NOBODY)
+            self.env["VIADUCT_RUNDIR"] = self.rundir
+            more = {"user": cli.NOBODY, "group": cli.NOBODY, "extra_groups": []}
+        self.bad("up", "--ring", "2", "--netns", says="network namespaces: make: only root may",
+                 **more)
+        self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    cli.main()
