@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_API_H
+#define VIA_SHMEM_API_H
+
+/*
+ * How the library defines OpenSHMEM's entry points. The function is pshmem_NAME; shmem_NAME is a
+ * weak alias of it, so a profiling library may take its place (OpenSHMEM 1.6, section 10).
+ */
+#define VIADUCT_SHMEM_NO_GENERIC
+#pragma GCC visibility push(default)
+#include <shmem.h>
+#pragma GCC visibility pop
+
+/* An alias is declared again where it is defined. */
+#pragma GCC diagnostic ignored "-Wredundant-decls"
+
+#define VIA_ALIAS(R, NAME, P) R NAME P __attribute__((weak, alias("p" #NAME)));
+
+/* A context is its team's view of the PEs. */
+struct viaduct_shmem_ctx {
+    struct viaduct_shmem_team *team;
+    long options;
+};
+
+/* PEs start, start + stride, ... of the world. */
+struct viaduct_shmem_team {
+    int start;
+    int stride;
+    int size;
+    int my_pe;      /* my number in it */
+    unsigned slot;  /* its sync words */
+    uint64_t epoch; /* of its barriers; only the thread in the collective touches it */
+    shmem_team_config_t config;
+    long config_mask;
+};
+
+/* The team of a valid handle. */
+struct viaduct_shmem_team *via_team(shmem_team_t team);
+
+/* The PE of the world that is number pe in the context's team. */
+static inline int via_ctx_pe(shmem_ctx_t ctx, int pe)
+{
+    if (ctx == SHMEM_CTX_DEFAULT || !ctx->team)
+        return pe;
+    return ctx->team->start + ctx->team->stride * pe;
+}
+
+/* Defines a call and its variant with a context; the body knows the PE of the world as pe. */
+#define VIA_DEFINE_PAIR(R, NAME, P, ...)                                      \
+    R pshmem_##NAME(VIADUCT_SHMEM_PARAMS P){__VA_ARGS__} R pshmem_ctx_##NAME( \
+        shmem_ctx_t ctx, VIADUCT_SHMEM_PARAMS P)                              \
+    {                                                                         \
+        pe = via_ctx_pe(ctx, pe);                                             \
+        __VA_ARGS__                                                           \
+    }
+
+/* The name of the call for errors: that of the function without its p. */
+#define VIA_CALL (__func__ + 1)
+
+#endif

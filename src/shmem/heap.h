@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_HEAP_H
+#define VIA_SHMEM_HEAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/types.h"
+
+/*
+ * The allocator of the symmetric heap: offsets in, offsets out. Every PE runs its own copy on the
+ * same sequence of calls and gets the same offsets, so nothing is exchanged. All it knows lies in
+ * private memory; the heap itself is written by others and is never trusted, nor touched.
+ *
+ * Blocks are whole granules, so that no two objects share a cache line: what one PE polls another
+ * does not write. Free blocks hang in lists by size class; neighbours are joined when freed.
+ *
+ * One thread at a time (the caller's lock).
+ */
+#define VIA_HEAP_GRANULE UINT64_C(64)
+#define VIA_HEAP_CLASSES 64u
+#define VIA_HEAP_NONE UINT32_MAX
+
+struct via_heap_block {
+    uint64_t off;
+    uint64_t bytes;
+    uint32_t before, after;  /* neighbours by address */
+    uint32_t previous, next; /* free: in the list of its class; used: next in its hash chain */
+    bool used;
+};
+
+struct via_heap {
+    uint64_t bytes;
+    uint64_t used_bytes;
+    struct via_heap_block *blocks; /* owned; slots, not addresses, are stable */
+    uint32_t blocks_count, blocks_max;
+    uint32_t spare; /* chain of slots that are not in use */
+    uint32_t classes[VIA_HEAP_CLASSES];
+    uint64_t classes_filled; /* bit c: classes[c] is not empty */
+    uint32_t *chains;        /* owned; used blocks by hash of their offset */
+    uint32_t chains_count, used_count;
+};
+
+/* bytes is rounded down to granules. -ENOMEM. */
+int via_heap_init(struct via_heap *heap, uint64_t bytes) VIA_MUST_CHECK;
+void via_heap_fini(struct via_heap *heap);
+
+/* bytes > 0; align is a power of two. -ENOSPC: it does not fit; -ENOMEM: no private memory. */
+int via_heap_alloc(struct via_heap *heap, uint64_t bytes, uint64_t align,
+                   uint64_t *ret_off) VIA_MUST_CHECK;
+
+/* -EINVAL: off is not the beginning of an allocated block. */
+int via_heap_free(struct via_heap *heap, uint64_t off);
+
+/*
+ * Changes the size where the block is; bytes > 0. 0, -EINVAL as above, -ENOSPC: what follows is not
+ * free, -ENOMEM.
+ */
+int via_heap_resize(struct via_heap *heap, uint64_t off, uint64_t bytes) VIA_MUST_CHECK;
+
+/* The size of the block that begins at off (at least what was asked for), 0 if none does. */
+uint64_t via_heap_block_bytes(const struct via_heap *heap, uint64_t off);
+
+/* For tests: walks everything. 0, or the number of the rule that does not hold. */
+int via_heap_check(const struct via_heap *heap);
+
+#endif

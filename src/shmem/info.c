@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "shmem/info.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shmem/api.h"
+#include "shmem/world.h"
+
+static const char *const variables[][2] = {
+    {"SHMEM_SYMMETRIC_SIZE", "bytes of the symmetric heap of each PE; a number and k, m, g or t"},
+    {"SHMEM_VERSION", "if set, the version is printed at the start"},
+    {"SHMEM_INFO", "if set, this text is printed at the start"},
+    {"SHMEM_DEBUG", "if set, messages that help to find errors are printed"},
+    {"VIADUCT_SHMEM_STATS", "a file: each PE appends how many bytes went by which way"},
+};
+
+static bool is_set(const char *name, const char *deprecated)
+{
+    return getenv(name) || getenv(deprecated);
+}
+
+void via_info_at_start(void)
+{
+    if (via_hot.my_pe != 0)
+        return;
+    if (is_set("SHMEM_VERSION", "SMA_VERSION"))
+        fprintf(stderr, "%s %s, OpenSHMEM %d.%d\n", SHMEM_VENDOR_STRING, VIADUCT_VERSION,
+                SHMEM_MAJOR_VERSION, SHMEM_MINOR_VERSION);
+    if (!is_set("SHMEM_INFO", "SMA_INFO"))
+        return;
+    fprintf(stderr, "Environment variables of %s %s:\n", SHMEM_VENDOR_STRING, VIADUCT_VERSION);
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(variables); i++) {
+        const char *value = getenv(variables[i][0]);
+        fprintf(stderr, "  %-22s %s (%s%s)\n", variables[i][0], variables[i][1],
+                value ? "now: " : "not set", value ? value : "");
+    }
+}
+
+void via_info_at_end(void)
+{
+    static const char *const names[VIA_WAYS] = {"direct", "window", "frames"};
+    const char *path = getenv("VIADUCT_SHMEM_STATS");
+    char text[512];
+    int used;
+
+    if (!via_world.statistics || !path)
+        return;
+    used = snprintf(text, sizeof(text), "{\"pe\": %d, \"host\": %u", via_hot.my_pe,
+                    via_world.me->host);
+    for (int way = 0; way < VIA_WAYS; way++)
+        used += snprintf(text + used, sizeof(text) - (size_t)used,
+                         ", \"%s_calls\": %" PRIu64 ", \"%s_bytes\": %" PRIu64, names[way],
+                         atomic_load_explicit(&via_world.ways[way].calls, memory_order_relaxed),
+                         names[way],
+                         atomic_load_explicit(&via_world.ways[way].bytes, memory_order_relaxed));
+    used += snprintf(text + used, sizeof(text) - (size_t)used, "}\n");
+    /* One write at the end of the file: lines of several PEs do not mix. */
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0 || write(fd, text, (size_t)used) != used)
+        fprintf(stderr, "viaduct-shmem: PE %d: VIADUCT_SHMEM_STATS=%s: %s\n", via_hot.my_pe, path,
+                strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}

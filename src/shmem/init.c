@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* OpenSHMEM 1.6, section 9.1: set-up, exit and query. */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shmem/api.h"
+#include "shmem/barrier.h"
+#include "shmem/info.h"
+#include "shmem/path.h"
+#include "shmem/world_make.h"
+
+VIADUCT_SHMEM_SETUP_ENTRIES(VIA_ALIAS)
+VIA_ALIAS(void, shmem_global_exit, (int status))
+VIA_ALIAS(void, start_pes, (int npes))
+
+static void must_be_initialized(const char *call)
+{
+    if (via_unlikely(via_world.init_count == 0))
+        via_fatal("%s: the library is not initialized: call shmem_init first", call);
+}
+
+/* --- the end of the job, seen from a PE --------------------------------------------------------
+ */
+
+/*
+ * One thread sleeps on the life pipe, because a PE may be anywhere when its job ends: spinning in a
+ * wait, in a computation, in libc. By shmem_global_exit the program ends as by exit, so that what
+ * it has printed is flushed; without a launcher there is nobody left to print for.
+ */
+static void *watch_life(void *argument)
+{
+    struct pollfd life = {.fd = via_world.life_fd, .events = POLLIN};
+
+    (void)argument;
+    while (poll(&life, 1, -1) < 0 && errno == EINTR)
+        ;
+    /* Pairs with the release in pshmem_global_exit. */
+    if (atomic_load_explicit(&via_world.job->exit_ready, memory_order_acquire))
+        exit(via_world.job->exit_status);
+    _exit(1);
+}
+
+static int start_watching(struct via_error *err)
+{
+    static bool started;
+    sigset_t all, before;
+    pthread_t thread;
+
+    if (started || via_world.life_fd < 0)
+        return 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int result = pthread_create(&thread, NULL, watch_life, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (result != 0)
+        return via_error_set(err, -result, "watching the launcher: thread: %s", strerror(result));
+    pthread_detach(thread);
+    started = true;
+    return 0;
+}
+
+static void set_state(enum via_job_state state)
+{
+    atomic_store_explicit(&via_world.me->state, state, memory_order_release);
+}
+
+/* --- init and finalize ------------------------------------------------------------------------ */
+
+static int initialize(struct via_error *err)
+{
+    int result = via_world_find_job(err);
+    if (result == 0)
+        result = via_world_make_peers(err);
+    if (result < 0)
+        return result;
+    set_state(VIA_JOB_INITIALIZED);
+    /* The daemons of a fabric want a core too. */
+    via_wait_configure(via_world.job->pes_count + via_world.job->fabric, via_world.job->cores);
+    via_world.statistics = getenv("VIADUCT_SHMEM_STATS") != NULL;
+    result = via_world_map_heaps(err);
+    if (result == 0)
+        result = via_world_share_data(err);
+    if (result == 0)
+        result = start_watching(err);
+    if (result == 0)
+        result = via_world_attach(err);
+    if (result == 0)
+        result = via_heap_init(&via_world.heap, via_world.job->heap_bytes - VIA_INTERNAL_BYTES);
+    if (result < 0)
+        return result;
+    via_job_gate_pass(via_world.job);
+    result = via_world_map_data(err);
+    if (result < 0)
+        return result;
+    via_world_open_hot();
+    return 0;
+}
+
+static int init(int requested, struct via_error *err)
+{
+    if (requested < SHMEM_THREAD_SINGLE || requested > SHMEM_THREAD_MULTIPLE)
+        return via_error_set(err, -EINVAL, "shmem_init_thread: %d is no thread level", requested);
+    if (via_world.init_count == 0) {
+        int result = initialize(err);
+        if (result < 0)
+            return result;
+        via_info_at_start();
+    }
+    via_world.init_count++;
+    /* Every call may be made by every thread, whatever is asked for. */
+    via_world.thread_level = SHMEM_THREAD_MULTIPLE;
+    return 0;
+}
+
+void pshmem_init(void)
+{
+    struct via_error err = {0};
+
+    if (init(SHMEM_THREAD_SINGLE, &err) < 0)
+        via_fatal("shmem_init: %s", via_error_describe(&err));
+}
+
+int pshmem_init_thread(int requested, int *provided)
+{
+    struct via_error err = {0};
+
+    int result = init(requested, &err);
+    if (result < 0) {
+        via_debug("shmem_init_thread: %s", via_error_describe(&err));
+        return -result;
+    }
+    *provided = via_world.thread_level;
+    return 0;
+}
+
+void pshmem_finalize(void)
+{
+    must_be_initialized(VIA_CALL);
+    via_quiet();
+    via_barrier_world();
+    if (via_world.init_count > 1) {
+        via_world.init_count--;
+        return;
+    }
+    /* The last words of the barrier may be under way still. */
+    via_quiet();
+    via_info_at_end();
+    via_world.init_count = 0;
+    via_world_release();
+    set_state(VIA_JOB_FINALIZED);
+}
+
+/* Not after exit(n) with an error, nor when the job ends anyhow: the others may not come. */
+static void finalize_at_exit(int status, void *argument)
+{
+    (void)argument;
+    if (status == 0 && via_world.init_count > 0 &&
+        !atomic_load_explicit(&via_world.job->exit_claim, memory_order_relaxed))
+        pshmem_finalize();
+}
+
+void pstart_pes(int npes)
+{
+    (void)npes;
+    if (via_world.init_count > 0)
+        return;
+    pshmem_init();
+    on_exit(finalize_at_exit, NULL);
+}
+
+void pshmem_global_exit(int status)
+{
+    must_be_initialized(VIA_CALL);
+    struct via_job *job = via_world.job;
+    uint32_t nobody = 0;
+
+    if (atomic_compare_exchange_strong(&job->exit_claim, &nobody, (uint32_t)via_hot.my_pe + 1)) {
+        job->exit_status = status;
+        /* Pairs with the acquire of the launcher and of watch_life. */
+        atomic_store_explicit(&job->exit_ready, 1, memory_order_release);
+        if (via_world.call_fd >= 0 && write(via_world.call_fd, "", 1) < 0)
+            via_debug("shmem_global_exit: the launcher does not listen: %s", strerror(errno));
+    }
+    exit(status);
+}
+
+/* --- queries ---------------------------------------------------------------------------------- */
+
+void pshmem_query_thread(int *provided)
+{
+    must_be_initialized(VIA_CALL);
+    *provided = via_world.thread_level;
+}
+
+void pshmem_query_initialized(int *initialized)
+{
+    *initialized = via_world.init_count > 0;
+}
+
+int pshmem_my_pe(void)
+{
+    return via_hot.my_pe;
+}
+
+int pshmem_n_pes(void)
+{
+    return via_hot.n_pes;
+}
+
+int pshmem_pe_accessible(int pe)
+{
+    return pe >= 0 && pe < via_hot.n_pes;
+}
+
+int pshmem_addr_accessible(const void *addr, int pe)
+{
+    enum via_region region;
+    uint64_t off;
+
+    return pshmem_pe_accessible(pe) && via_path_locate(addr, 1, &region, &off) &&
+           (region == VIA_REGION_HEAP || via_world.peers[pe].same_program);
+}
+
+void *pshmem_ptr(const void *dest, int pe)
+{
+    return via_path_pointer(dest, pe);
+}
+
+void pshmem_info_get_version(int *major, int *minor)
+{
+    *major = SHMEM_MAJOR_VERSION;
+    *minor = SHMEM_MINOR_VERSION;
+}
+
+void pshmem_info_get_name(char *name)
+{
+    memcpy(name, SHMEM_VENDOR_STRING, sizeof(SHMEM_VENDOR_STRING));
+}
+
+void pshmem_pcontrol(int level, ...)
+{
+    (void)level;
+}

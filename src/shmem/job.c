@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "shmem/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shmem/size.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+int via_job_size_and_seal(int fd, uint64_t bytes, struct via_error *err)
+{
+    if (ftruncate(fd, (off_t)bytes) < 0)
+        return via_error_set(err, -errno, "shared memory of %" PRIu64 " bytes: ftruncate: %s",
+                             bytes, strerror(errno));
+    if (fcntl(fd, F_ADD_SEALS, SEALS) < 0)
+        return via_error_set(err, -errno, "shared memory: sealing: %s", strerror(errno));
+    return 0;
+}
+
+int via_job_map_memory(int fd, uint64_t bytes, void *where, void **ret_base, struct via_error *err)
+{
+    struct stat info;
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+        return via_error_set(err, -EPERM, "fd %d: not a sealed memfd", fd);
+    if (fstat(fd, &info) < 0 || (uint64_t)info.st_size < bytes)
+        return via_error_set(err, -EINVAL, "fd %d: shorter than %" PRIu64 " bytes", fd, bytes);
+    void *base =
+        mmap(where, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (where ? MAP_FIXED : 0), fd, 0);
+    if (base == MAP_FAILED)
+        return via_error_set(err, -errno, "shared memory of %" PRIu64 " bytes: mmap: %s", bytes,
+                             strerror(errno));
+    *ret_base = base;
+    return 0;
+}
+
+/* A block begins with magic, version, and its own length, each of which may be wrong. */
+struct block_head {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t bytes;
+};
+_Static_assert(offsetof(struct via_job, bytes) == offsetof(struct block_head, bytes), "");
+_Static_assert(offsetof(struct via_node, bytes) == offsetof(struct block_head, bytes), "");
+
+static int map_block(int fd, uint64_t bytes_min, void **ret_block, struct via_error *err)
+{
+    struct block_head head;
+
+    if (pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) || head.magic != VIA_JOB_MAGIC)
+        return via_error_set(err, -EPROTO, "fd %d: not a job of oshrun", fd);
+    if (head.version != VIA_JOB_VERSION)
+        return via_error_set(err, -EPROTO, "oshrun speaks version %u, this library %u",
+                             head.version, VIA_JOB_VERSION);
+    if (head.bytes < bytes_min)
+        return via_error_set(err, -EPROTO, "fd %d: a job block of %u bytes", fd, head.bytes);
+    return via_job_map_memory(fd, head.bytes, NULL, ret_block, err);
+}
+
+int via_job_map(int fd, struct via_job **ret_job, struct via_error *err)
+{
+    void *block;
+    int result = map_block(fd, sizeof(struct via_job), &block, err);
+
+    if (result < 0)
+        return result;
+    struct via_job *job = block;
+    if (job->pes_count == 0 || job->pes_count > VIA_JOB_PES_MAX ||
+        job->bytes < sizeof(*job) + job->pes_count * sizeof(job->pes[0])) {
+        result =
+            via_error_set(err, -EPROTO, "a job of %u PEs in %u bytes", job->pes_count, job->bytes);
+        munmap(block, job->bytes);
+        return result;
+    }
+    *ret_job = job;
+    return 0;
+}
+
+int via_node_map(int fd, struct via_node **ret_node, struct via_error *err)
+{
+    void *block;
+    int result = map_block(fd, sizeof(struct via_node), &block, err);
+
+    if (result == 0)
+        *ret_node = block;
+    return result;
+}
+
+/* --- making ----------------------------------------------------------------------------------- */
+
+static int make_memory(const char *name, uint64_t bytes, int *ret_fd, struct via_error *err)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0)
+        return via_error_set(err, -errno, "shared memory: memfd_create: %s", strerror(errno));
+    int result = bytes ? via_job_size_and_seal(fd, bytes, err) : 0;
+    if (result < 0) {
+        close(fd);
+        return result;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static int make_job(const struct via_job_spec *spec, struct via_job_files *files,
+                    struct via_error *err)
+{
+    uint32_t bytes =
+        (uint32_t)(sizeof(struct via_job) + spec->pes_count * sizeof(struct via_job_pe));
+    void *block;
+
+    int result = make_memory("viaduct-job", bytes, &files->job_fd, err);
+    if (result == 0)
+        result = via_job_map_memory(files->job_fd, bytes, NULL, &block, err);
+    if (result < 0)
+        return result;
+    struct via_job *job = files->job = block;
+    job->magic = VIA_JOB_MAGIC;
+    job->version = VIA_JOB_VERSION;
+    job->bytes = bytes;
+    if (getrandom(&job->id, sizeof(job->id), 0) != (ssize_t)sizeof(job->id))
+        return via_error_set(err, -EIO, "getrandom: %s", strerror(errno));
+    job->heap_bytes = spec->heap_bytes;
+    job->pes_count = spec->pes_count;
+    job->nodes_count = spec->nodes_count;
+    job->cores = spec->cores;
+    job->fabric = spec->host_of != NULL;
+    job->launcher_pid = getpid();
+    return 0;
+}
+
+static int make_pe(const struct via_job_spec *spec, struct via_job_files *files, uint32_t number,
+                   struct via_error *err)
+{
+    struct via_job_pe *pe = &files->job->pes[number];
+
+    pe->node = spec->node_of ? spec->node_of[number] : 0;
+    pe->host = spec->host_of ? spec->host_of[pe->node] : 0;
+    pe->local = 0;
+    for (uint32_t i = 0; i < number; i++)
+        pe->local += files->job->pes[i].node == pe->node;
+    pe->heap_fd = pe->data_fd = -1;
+    int result = make_memory("viaduct-heap", spec->heap_bytes, &pe->heap_fd, err);
+    if (result == 0)
+        result = make_memory("viaduct-data", 0, &pe->data_fd, err);
+    return result;
+}
+
+static int make_node(const struct via_job_spec *spec, struct via_job_files *files, uint32_t number,
+                     struct via_error *err)
+{
+    uint32_t locals_count = 0;
+    void *block;
+
+    for (uint32_t i = 0; i < spec->pes_count; i++)
+        locals_count += files->job->pes[i].node == number;
+    uint32_t bytes =
+        (uint32_t)(sizeof(struct via_node) + locals_count * sizeof(struct via_node_line));
+    int result = make_memory("viaduct-node", bytes, &files->node_fds[number], err);
+    if (result == 0)
+        result = via_job_map_memory(files->node_fds[number], bytes, NULL, &block, err);
+    if (result < 0)
+        return result;
+    struct via_node *node = block;
+    node->magic = VIA_JOB_MAGIC;
+    node->version = VIA_JOB_VERSION;
+    node->bytes = bytes;
+    node->node = number;
+    node->locals_count = locals_count;
+    munmap(block, bytes);
+    return 0;
+}
+
+int via_job_create(const struct via_job_spec *spec, struct via_job_files *ret_files,
+                   struct via_error *err)
+{
+    struct via_job_files files = {.job_fd = -1, .life_fds = {-1, -1}, .call_fds = {-1, -1}};
+
+    files.node_fds = malloc(spec->nodes_count * sizeof(int));
+    if (!files.node_fds)
+        return via_error_set(err, -ENOMEM, "job: out of memory");
+    for (uint32_t i = 0; i < spec->nodes_count; i++)
+        files.node_fds[i] = -1;
+    int result = make_job(spec, &files, err);
+    for (uint32_t i = 0; i < spec->pes_count && result == 0; i++)
+        result = make_pe(spec, &files, i, err);
+    for (uint32_t i = 0; i < spec->nodes_count && result == 0; i++)
+        result = make_node(spec, &files, i, err);
+    if (result == 0 &&
+        (pipe2(files.life_fds, O_CLOEXEC) < 0 || pipe2(files.call_fds, O_CLOEXEC | O_NONBLOCK) < 0))
+        result = via_error_set(err, -errno, "job: pipe: %s", strerror(errno));
+    if (result < 0) {
+        if (files.job)
+            files.job->nodes_count = spec->nodes_count;
+        via_job_close(&files);
+        return result;
+    }
+    *ret_files = files;
+    return 0;
+}
+
+static void close_fd(int fd)
+{
+    if (fd > 2)
+        close(fd);
+}
+
+void via_job_close(struct via_job_files *files)
+{
+    struct via_job *job = files->job;
+
+    /* A job that was not made to its end has zeros for what is missing. */
+    for (uint32_t i = 0; job && i < job->pes_count; i++) {
+        close_fd(job->pes[i].heap_fd);
+        close_fd(job->pes[i].data_fd);
+    }
+    for (uint32_t i = 0; job && i < job->nodes_count; i++)
+        close_fd(files->node_fds[i]);
+    if (job)
+        munmap(job, job->bytes);
+    close_fd(files->job_fd);
+    for (int end = 0; end < 2; end++) {
+        close_fd(files->life_fds[end]);
+        close_fd(files->call_fds[end]);
+    }
+    free(files->node_fds);
+    memset(files, 0, sizeof(*files));
+}
+
+int via_job_heap_bytes(uint64_t *ret_bytes, struct via_error *err)
+{
+    const char *name = "SHMEM_SYMMETRIC_SIZE";
+    const char *text = getenv(name);
+    uint64_t bytes = VIA_JOB_HEAP_BYTES_DEFAULT;
+
+    if (!text) {
+        name = "SMA_SYMMETRIC_SIZE";
+        text = getenv(name);
+    }
+    int result = text ? via_size_parse(text, &bytes) : 0;
+    if (result == -EINVAL)
+        return via_error_set(
+            err, result, "%s=\"%s\": not a size; expected a number and k, m, g or t", name, text);
+    if (result < 0 || bytes > VIA_JOB_HEAP_BYTES_MAX)
+        return via_error_set(err, -ERANGE, "%s=\"%s\": more than %" PRIu64 " bytes", name, text,
+                             VIA_JOB_HEAP_BYTES_MAX);
+    *ret_bytes = via_align_up(via_max(bytes, VIA_JOB_HEAP_BYTES_MIN), 4096);
+    return 0;
+}
+
+/* --- set-up barrier --------------------------------------------------------------------------- */
+
+void via_job_gate_pass(struct via_job *job)
+{
+    struct via_job_gate *gate = &job->gate;
+    uint32_t generation = atomic_load_explicit(&gate->generation, memory_order_acquire);
+
+    if (atomic_fetch_add_explicit(&gate->arrived, 1, memory_order_acq_rel) + 1 == job->pes_count) {
+        atomic_store_explicit(&gate->arrived, 0, memory_order_relaxed);
+        /* Publishes what all PEs wrote before; pairs with the acquire below. */
+        atomic_store_explicit(&gate->generation, generation + 1, memory_order_release);
+        atomic_thread_fence(memory_order_seq_cst);
+        via_event_notify(&gate->event);
+        return;
+    }
+    struct via_wait wait = VIA_WAIT_INIT;
+    while (atomic_load_explicit(&gate->generation, memory_order_acquire) == generation) {
+        if (via_wait_try(&wait))
+            continue;
+        uint32_t count = via_event_prepare(&gate->event);
+        if (atomic_load_explicit(&gate->generation, memory_order_acquire) != generation)
+            via_event_cancel(&gate->event);
+        else
+            via_event_sleep(&gate->event, count);
+    }
+}

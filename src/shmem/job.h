@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_JOB_H
+#define VIA_SHMEM_JOB_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "shmem/wait.h"
+
+/*
+ * What a job's launcher and its PEs share. All of it is sealed memfds that the PEs inherit, so
+ * nothing has a name and nothing is left behind:
+ *
+ *   the job block    one, for all PEs: who is where, and the handles of their segments. For set-up
+ *                    and for the end only, never on the way of data: PEs of different hosts share
+ *                    it because their launcher started them all, not because they could otherwise.
+ *   a node block     per host: the barrier of its PEs.
+ *   a heap per PE    the symmetric heap; mapped by the PEs of the same host.
+ *   a data per PE    its program's .data and .bss; empty until the PE has measured them.
+ *   a life pipe      its write end is held by the launcher alone; nothing is written. Its end of
+ * file tells PEs that the job ends: by shmem_global_exit, or because the launcher died. a call pipe
+ * a byte from a PE calls the launcher to look at the job block.
+ *
+ * Environment of a PE: VIADUCT_SHMEM_JOB="<job> <node> <life> <call> <PE number>", the first four
+ * being file descriptors.
+ */
+#define VIA_JOB_ENV "VIADUCT_SHMEM_JOB"
+#define VIA_JOB_MAGIC UINT64_C(0x4d484f4a44564956) /* "VIVDJOHM" */
+#define VIA_JOB_VERSION 1u
+#define VIA_JOB_PES_MAX 1024u
+/* Memory of a heap is taken when it is touched, so room costs addresses only. */
+#define VIA_JOB_HEAP_BYTES_DEFAULT (UINT64_C(1) << 30)
+#define VIA_JOB_HEAP_BYTES_MIN (UINT64_C(1) << 20)
+#define VIA_JOB_HEAP_BYTES_MAX (UINT64_C(1) << 40)
+
+/* Symmetric memory lies in two regions. */
+enum via_region {
+    VIA_REGION_HEAP = 0,
+    VIA_REGION_DATA = 1,
+    VIA_REGIONS = 2,
+};
+
+enum via_job_state {
+    VIA_JOB_STARTED = 0,     /* the process exists, or soon will */
+    VIA_JOB_INITIALIZED = 1, /* has entered shmem_init */
+    VIA_JOB_FINALIZED = 2,   /* has left the last shmem_finalize */
+};
+
+struct via_job_pe {
+    uint32_t host;   /* id of its host in the fabric; 0 without one */
+    uint32_t node;   /* index of its host in this job */
+    uint32_t local;  /* index among the PEs of its host */
+    int32_t heap_fd; /* the same numbers in all processes of the job */
+    int32_t data_fd;
+    _Atomic uint32_t state;               /* written by the PE, read by the launcher */
+    _Atomic uint64_t handle[VIA_REGIONS]; /* of its segments, before the first gate */
+    _Atomic uint64_t data_bytes;          /* of .data and .bss, before the first gate */
+    _Atomic uint64_t data_digest;         /* equal where the program is the same */
+    uint64_t reserved[4];
+};
+
+/* A barrier of all PEs of the job for set-up; release and acquire on generation. */
+struct via_job_gate {
+    _Atomic uint32_t arrived;
+    struct via_event event;
+    _Atomic uint32_t generation;
+};
+
+struct via_job {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t bytes;
+    uint64_t id;         /* random */
+    uint64_t heap_bytes; /* of a heap's memfd */
+    uint32_t pes_count;
+    uint32_t nodes_count;
+    uint32_t cores;  /* that all PEs of this machine share */
+    uint32_t fabric; /* 1: PEs attach to their hosts */
+    int32_t launcher_pid;
+    /* shmem_global_exit: 0 = none; else 1 + PE, claimed by compare and swap, then exit_status is
+     * published by release with exit_ready. */
+    _Atomic uint32_t exit_claim;
+    _Atomic uint32_t exit_ready;
+    int32_t exit_status;
+    struct via_job_gate gate;
+    uint64_t reserved[8];
+    struct via_job_pe pes[];
+};
+
+/* One line per PE: only its owner writes it. */
+struct via_node_line {
+    _Atomic uint64_t arrived;
+    uint64_t reserved[15]; /* two lines: adjacent lines are prefetched in pairs */
+};
+
+struct via_node {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t bytes;
+    uint32_t node;
+    uint32_t locals_count;
+    uint64_t reserved[29];
+    _Atomic uint64_t released; /* last barrier that is complete; written by the leader */
+    uint64_t reserved_line[31];
+    struct via_event event; /* for those who sleep in a barrier */
+    uint64_t reserved_event[31];
+    struct via_node_line lines[];
+};
+
+/* --- for who makes jobs: the launcher, and a program that was started without one ------------- */
+
+struct via_job_spec {
+    uint32_t pes_count;
+    uint32_t nodes_count;
+    const uint32_t *node_of; /* of each PE, ascending; NULL = all on one */
+    const uint32_t *host_of; /* of each node; NULL = no fabric */
+    uint64_t heap_bytes;
+    uint32_t cores;
+};
+
+struct via_job_files {
+    struct via_job *job; /* mapped, writable */
+    int job_fd;
+    int *node_fds; /* nodes_count */
+    int life_fds[2];
+    int call_fds[2];
+};
+
+/* Owned by the caller until via_job_close. All fds are close-on-exec. -ENOMEM, -EMFILE, ... */
+int via_job_create(const struct via_job_spec *spec, struct via_job_files *ret_files,
+                   struct via_error *err) VIA_MUST_CHECK;
+void via_job_close(struct via_job_files *files);
+
+/* $SHMEM_SYMMETRIC_SIZE or the default. -EINVAL, -ERANGE with a text. */
+int via_job_heap_bytes(uint64_t *ret_bytes, struct via_error *err) VIA_MUST_CHECK;
+
+/* --- for PEs ---------------------------------------------------------------------------------- */
+
+/* Maps a sealed memfd that says itself how long it is, and checks magic and version. */
+int via_job_map(int fd, struct via_job **ret_job, struct via_error *err) VIA_MUST_CHECK;
+int via_node_map(int fd, struct via_node **ret_node, struct via_error *err) VIA_MUST_CHECK;
+
+/* Sizes a memfd, and seals it: afterwards nobody can make it shorter under a reader. */
+int via_job_size_and_seal(int fd, uint64_t bytes, struct via_error *err) VIA_MUST_CHECK;
+/* Maps all of a sealed memfd of at least `bytes`; at `where` (fixed) when it is not NULL. */
+int via_job_map_memory(int fd, uint64_t bytes, void *where, void **ret_base,
+                       struct via_error *err) VIA_MUST_CHECK;
+
+void via_job_gate_pass(struct via_job *job);
+
+#endif

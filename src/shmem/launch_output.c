@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "shmem/launch.h"
+
+/* One writev a line, so that lines do not mix; what a full pipe leaves over follows. */
+static void write_line(const struct via_launch_stream *stream, const char *line, size_t bytes)
+{
+    char tag[16];
+    bool whole = bytes > 0 && line[bytes - 1] == '\n';
+    int tag_bytes = snprintf(tag, sizeof(tag), "[%u] ", stream->pe);
+    struct iovec parts[3] = {
+        {tag, (size_t)tag_bytes}, {(char *)line, bytes}, {(char *)"\n", whole ? 0 : 1}};
+
+    for (int part = 0; part < 3;) {
+        ssize_t done = writev(stream->to_fd, &parts[part], 3 - part);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return;
+        for (; part < 3 && (size_t)done >= parts[part].iov_len; part++)
+            done -= (ssize_t)parts[part].iov_len;
+        if (part < 3) {
+            parts[part].iov_base = (char *)parts[part].iov_base + done;
+            parts[part].iov_len -= (size_t)done;
+        }
+    }
+}
+
+/* A line longer than the buffer is written in pieces. */
+static void write_lines(struct via_launch_stream *stream, bool end)
+{
+    uint32_t begin = 0;
+    char *newline;
+
+    while ((newline = memchr(stream->line + begin, '\n', stream->used - begin)) != NULL) {
+        uint32_t next = (uint32_t)(newline - stream->line) + 1;
+        write_line(stream, stream->line + begin, next - begin);
+        begin = next;
+    }
+    if (begin < stream->used && (end || (begin == 0 && stream->used == sizeof(stream->line)))) {
+        write_line(stream, stream->line + begin, stream->used - begin);
+        begin = stream->used;
+    }
+    memmove(stream->line, stream->line + begin, stream->used - begin);
+    stream->used -= begin;
+}
+
+bool via_launch_stream_copy(struct via_launch_stream *stream)
+{
+    ssize_t got =
+        read(stream->fd, stream->line + stream->used, sizeof(stream->line) - stream->used);
+
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return true;
+    if (got > 0)
+        stream->used += (uint32_t)got;
+    write_lines(stream, got <= 0);
+    if (got > 0)
+        return true;
+    close(stream->fd);
+    stream->fd = -1;
+    return false;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shmem/launch.h"
+#include "viaduct/viaduct.h"
+
+#define HOST_ID_MAX 1023ul
+
+static int add_host(struct via_launch_options *options, uint32_t host, struct via_error *err)
+{
+    for (uint32_t i = 0; i < options->hosts_count; i++)
+        if (options->hosts[i] == host)
+            return via_error_set(err, -EINVAL, "host %u is named twice", host);
+    if (options->hosts_count == VIA_LAUNCH_HOSTS_MAX)
+        return via_error_set(err, -EINVAL, "more than %u hosts", VIA_LAUNCH_HOSTS_MAX);
+    options->hosts[options->hosts_count++] = host;
+    return 0;
+}
+
+/* A number at *text, which moves behind it. */
+static bool take_number(const char **text, unsigned long *ret_number)
+{
+    char *end;
+
+    if (**text < '0' || **text > '9')
+        return false;
+    *ret_number = strtoul(*text, &end, 10);
+    *text = end;
+    return *ret_number <= HOST_ID_MAX;
+}
+
+int via_launch_parse_hosts(const char *text, struct via_launch_options *options,
+                           struct via_error *err)
+{
+    const char *at = text;
+    unsigned long first, last;
+    int result = 0;
+
+    options->hosts_count = 0;
+    do {
+        bool good = take_number(&at, &first);
+        last = first;
+        if (good && *at == '-') {
+            at++;
+            good = take_number(&at, &last) && first <= last;
+        }
+        if (!good || (*at != ',' && *at != '\0'))
+            return via_error_set(err, -EINVAL, "\"%s\": not a list of host ids such as 1,2 or 1-4",
+                                 text);
+        for (unsigned long host = first; host <= last && result == 0; host++)
+            result = add_host(options, (uint32_t)host, err);
+    } while (result == 0 && *at++ == ',');
+    return result;
+}
+
+/* --- hosts that are up ------------------------------------------------------------------------ */
+
+static int check_host(const struct via_launch_place *place, uint32_t host, struct via_error *err)
+{
+    struct via_attach_options options = {
+        .size = sizeof(options), .rundir = place->rundir.text, .host = (int)host, .channel = -1};
+    struct via_attach *attach;
+
+    int result = via_attach_open(&options, &attach);
+    if (result < 0)
+        return via_error_set(err, result, "host %u of %s: %s", host, place->rundir.text,
+                             via_error_text());
+    via_attach_close(attach);
+    return 0;
+}
+
+/* A socket's name to the host's id. */
+static bool host_of_name(const char *name, unsigned long *ret_host)
+{
+    const char *at = name + strlen("host-");
+
+    return strncmp(name, "host-", strlen("host-")) == 0 && take_number(&at, ret_host) &&
+           strcmp(at, ".attach") == 0;
+}
+
+static int compare_hosts(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+
+    return (left > right) - (left < right);
+}
+
+/* The hosts of the fabric that live on this machine and answer. */
+static int find_hosts(struct via_launch_place *place, uint32_t max, struct via_error *err)
+{
+    DIR *dir = opendir(place->rundir.text);
+    struct dirent *entry;
+    unsigned long host;
+    uint32_t count = 0;
+
+    if (!dir)
+        return via_error_set(err, -errno, "%s: %s; is the fabric up?", place->rundir.text,
+                             strerror(errno));
+    while ((entry = readdir(dir)) != NULL && count < VIA_LAUNCH_HOSTS_MAX)
+        if (host_of_name(entry->d_name, &host) && check_host(place, (uint32_t)host, NULL) == 0)
+            place->host_of[count++] = (uint32_t)host;
+    closedir(dir);
+    if (count == 0)
+        return via_error_set(err, -ENOENT, "%s: no host of the fabric is up", place->rundir.text);
+    qsort(place->host_of, count, sizeof(place->host_of[0]), compare_hosts);
+    place->nodes_count = via_min(count, max);
+    return 0;
+}
+
+int via_launch_place(const struct via_launch_options *options, struct via_launch_place *ret_place,
+                     struct via_error *err)
+{
+    struct via_launch_place *place = ret_place;
+    int result = 0;
+
+    memset(place, 0, sizeof(*place));
+    place->fabric = options->spread || options->hosts_count > 0;
+    place->nodes_count = place->fabric ? options->hosts_count : 1;
+    if (place->fabric)
+        result = via_rundir_default(options->fabric, &place->rundir, err);
+    if (result == 0 && options->spread)
+        result = find_hosts(place, options->pes_count, err);
+    for (uint32_t i = 0; i < options->hosts_count && result == 0; i++) {
+        place->host_of[i] = options->hosts[i];
+        result = check_host(place, options->hosts[i], err);
+    }
+    if (result < 0)
+        return result;
+    if (place->nodes_count > options->pes_count)
+        return via_error_set(err, -EINVAL, "%u hosts for %u PEs: each host needs one",
+                             place->nodes_count, options->pes_count);
+    for (uint32_t pe = 0; pe < options->pes_count; pe++)
+        place->node_of[pe] = (uint32_t)((uint64_t)pe * place->nodes_count / options->pes_count);
+    return 0;
+}

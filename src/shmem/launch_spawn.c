@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shmem/launch.h"
+
+/* How a child tells why it could not become the program; closed by a good exec. */
+struct failure {
+    int error;
+    char attempt[32];
+};
+
+/* --- in the child ----------------------------------------------------------------------------- */
+
+static __attribute__((noreturn)) void give_up(int fd, const char *attempt)
+{
+    struct failure failure = {.error = errno};
+
+    snprintf(failure.attempt, sizeof(failure.attempt), "%s", attempt);
+    if (write(fd, &failure, sizeof(failure)) < 0)
+        _exit(126);
+    _exit(127);
+}
+
+static bool inherit(int fd)
+{
+    return fcntl(fd, F_SETFD, 0) == 0;
+}
+
+/* The memory of the PEs of its host, and no other's. */
+static bool inherit_job(const struct via_launch *launch, uint32_t number)
+{
+    const struct via_job *job = launch->files.job;
+    uint32_t node = job->pes[number].node;
+    bool good = inherit(launch->files.job_fd) && inherit(launch->files.node_fds[node]) &&
+                inherit(launch->files.life_fds[0]) && inherit(launch->files.call_fds[1]);
+
+    for (uint32_t i = 0; i < job->pes_count && good; i++)
+        if (job->pes[i].node == node)
+            good = inherit(job->pes[i].heap_fd) && inherit(job->pes[i].data_fd);
+    return good;
+}
+
+static bool set_environment(const struct via_launch *launch, uint32_t number)
+{
+    const struct via_job_pe *pe = &launch->files.job->pes[number];
+    char text[128];
+
+    snprintf(text, sizeof(text), "%d %d %d %d %u", launch->files.job_fd,
+             launch->files.node_fds[pe->node], launch->files.life_fds[0], launch->files.call_fds[1],
+             number);
+    bool good = setenv(VIA_JOB_ENV, text, 1) == 0;
+    if (launch->place.fabric) {
+        snprintf(text, sizeof(text), "%u", pe->host);
+        good = good && setenv("VIADUCT_HOST", text, 1) == 0 &&
+               setenv("VIADUCT_RUNDIR", launch->place.rundir.text, 1) == 0;
+    }
+    return good;
+}
+
+/* Standard input is PE 0's; with --tag, output goes by pipes. */
+static bool set_streams(uint32_t number, const int pipes[2][2])
+{
+    if (number != 0) {
+        int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0)
+            return false;
+    }
+    for (int i = 0; i < 2; i++)
+        if (pipes[i][1] >= 0 && dup2(pipes[i][1], STDOUT_FILENO + i) < 0)
+            return false;
+    return true;
+}
+
+static __attribute__((noreturn)) void become_pe(const struct via_launch *launch, uint32_t number,
+                                                const int pipes[2][2], pid_t parent, int failure_fd)
+{
+    sigset_t none;
+
+    /* A group of its own: what it starts ends with it. If the launcher is killed, the kernel ends
+     * the PE; the question after it is for a launcher that was killed before. */
+    if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        give_up(failure_fd, "process group");
+    if (getppid() != parent)
+        _exit(127);
+    if (!set_streams(number, pipes))
+        give_up(failure_fd, "standard streams");
+    if (!inherit_job(launch, number) || !set_environment(launch, number))
+        give_up(failure_fd, "shared memory");
+    setrlimit(RLIMIT_NOFILE, &launch->files_limit);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    execvp(launch->options.argv[0], launch->options.argv);
+    give_up(failure_fd, "");
+}
+
+/* --- in the launcher -------------------------------------------------------------------------- */
+
+static int open_pipes(const struct via_launch *launch, int pipes[2][2], struct via_error *err)
+{
+    for (int i = 0; i < 2; i++)
+        pipes[i][0] = pipes[i][1] = -1;
+    for (int i = 0; i < 2 && launch->options.tag; i++)
+        if (pipe2(pipes[i], O_CLOEXEC) < 0)
+            return via_error_set(err, -errno, "output of a PE: pipe: %s", strerror(errno));
+    return 0;
+}
+
+static void keep_pipes(struct via_launch *launch, uint32_t number, int pipes[2][2])
+{
+    for (int i = 0; i < 2; i++) {
+        if (pipes[i][1] < 0)
+            continue;
+        close(pipes[i][1]);
+        struct via_launch_stream *stream = &launch->streams[launch->streams_count++];
+        stream->fd = pipes[i][0];
+        stream->to_fd = STDOUT_FILENO + i;
+        stream->pe = number;
+        stream->used = 0;
+        fcntl(stream->fd, F_SETFL, O_NONBLOCK);
+    }
+}
+
+static int spawn(struct via_launch *launch, uint32_t number, int failure_fd, struct via_error *err)
+{
+    int pipes[2][2];
+    pid_t parent = getpid();
+
+    int result = open_pipes(launch, pipes, err);
+    if (result < 0)
+        return result;
+    pid_t pid = fork();
+    if (pid == 0)
+        become_pe(launch, number, (const int(*)[2])pipes, parent, failure_fd);
+    if (pid < 0)
+        return via_error_set(err, -errno, "PE %u: fork: %s", number, strerror(errno));
+    /* Also here, so that a signal to the group finds it at once. */
+    setpgid(pid, pid);
+    launch->pes[number].pid = pid;
+    launch->running_count++;
+    keep_pipes(launch, number, pipes);
+    return 0;
+}
+
+/* A PE that could not become the program says so before its end of the pipe closes. */
+static int check_exec(const struct via_launch *launch, int fd, struct via_error *err)
+{
+    struct failure failure;
+
+    if (read(fd, &failure, sizeof(failure)) != (ssize_t)sizeof(failure))
+        return 0;
+    failure.attempt[sizeof(failure.attempt) - 1] = '\0';
+    return via_error_set(err, -failure.error, "\"%s\" can not be started: %s%s%s",
+                         launch->options.argv[0], failure.attempt,
+                         failure.attempt[0] != '\0' ? ": " : "", strerror(failure.error));
+}
+
+static void take_back(struct via_launch *launch)
+{
+    via_launch_signal_all(launch, SIGKILL);
+    for (uint32_t i = 0; i < launch->options.pes_count; i++)
+        if (launch->pes[i].pid > 0)
+            waitpid(launch->pes[i].pid, NULL, 0);
+}
+
+int via_launch_spawn(struct via_launch *launch, struct via_error *err)
+{
+    uint32_t count = launch->options.pes_count;
+    int failure_fds[2], result = 0;
+
+    launch->pes = calloc(count, sizeof(*launch->pes));
+    launch->streams =
+        launch->options.tag ? calloc(2 * (size_t)count, sizeof(*launch->streams)) : NULL;
+    if (!launch->pes || (launch->options.tag && !launch->streams))
+        return via_error_set(err, -ENOMEM, "%u PEs: out of memory", count);
+    if (pipe2(failure_fds, O_CLOEXEC) < 0)
+        return via_error_set(err, -errno, "pipe: %s", strerror(errno));
+    for (uint32_t i = 0; i < count && result == 0; i++)
+        result = spawn(launch, i, failure_fds[1], err);
+    close(failure_fds[1]);
+    if (result == 0)
+        result = check_exec(launch, failure_fds[0], err);
+    close(failure_fds[0]);
+    if (result < 0)
+        take_back(launch);
+    return result;
+}

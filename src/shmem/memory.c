@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* OpenSHMEM 1.6, section 9.3: memory management. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "shmem/api.h"
+#include "shmem/barrier.h"
+#include "shmem/path.h"
+
+VIADUCT_SHMEM_MEMORY_ENTRIES(VIA_ALIAS)
+
+/* The allocator has all of the heap but the library's own part at its end. */
+static char *user_base(void)
+{
+    return via_world.region[VIA_REGION_HEAP].base;
+}
+
+static uint64_t user_off(const char *call, const void *pointer)
+{
+    uintptr_t off = (uintptr_t)pointer - (uintptr_t)user_base();
+
+    if (off >= via_world.heap.bytes || via_heap_block_bytes(&via_world.heap, off) == 0)
+        via_fatal("%s: %p is not the address of allocated symmetric memory", call, pointer);
+    return off;
+}
+
+static void barrier(void)
+{
+    via_quiet();
+    via_barrier_world();
+}
+
+/* NULL when it does not fit: at every PE, as all make the same calls. */
+static void *allocate(uint64_t bytes, uint64_t align)
+{
+    uint64_t off;
+
+    pthread_mutex_lock(&via_world.lock);
+    int result = via_heap_alloc(&via_world.heap, bytes, align, &off);
+    pthread_mutex_unlock(&via_world.lock);
+    if (result < 0)
+        via_debug("symmetric heap: %" PRIu64 " bytes of %" PRIu64 ", %" PRIu64 " in use: %s", bytes,
+                  via_world.heap.bytes, via_world.heap.used_bytes, strerror(-result));
+    return result < 0 ? NULL : user_base() + off;
+}
+
+static void must_be_initialized(const char *call)
+{
+    if (via_unlikely(via_world.init_count == 0))
+        via_fatal("%s: the library is not initialized: call shmem_init first", call);
+}
+
+void *pshmem_malloc(size_t size)
+{
+    must_be_initialized(VIA_CALL);
+    if (size == 0)
+        return NULL;
+    void *pointer = allocate(size, VIA_HEAP_GRANULE);
+    barrier();
+    return pointer;
+}
+
+void *pshmem_malloc_with_hints(size_t size, long hints)
+{
+    /* Blocks share no cache line anyhow, which is what atomics and signals want. */
+    (void)hints;
+    return pshmem_malloc(size);
+}
+
+void *pshmem_calloc(size_t count, size_t size)
+{
+    size_t bytes;
+
+    must_be_initialized(VIA_CALL);
+    if (count == 0 || size == 0)
+        return NULL;
+    void *pointer = NULL;
+    if (!__builtin_mul_overflow(count, size, &bytes))
+        pointer = allocate(bytes, VIA_HEAP_GRANULE);
+    if (pointer)
+        memset(pointer, 0, bytes);
+    barrier();
+    return pointer;
+}
+
+void *pshmem_align(size_t alignment, size_t size)
+{
+    must_be_initialized(VIA_CALL);
+    if (size == 0)
+        return NULL;
+    void *pointer = NULL;
+    /* Offsets are what is aligned, so no more than the heap's address is. */
+    if (via_is_pow2(alignment) && alignment <= VIA_HEAP_ALIGN)
+        pointer = allocate(size, alignment);
+    barrier();
+    return pointer;
+}
+
+void pshmem_free(void *ptr)
+{
+    must_be_initialized(VIA_CALL);
+    if (!ptr)
+        return;
+    uint64_t off = user_off(VIA_CALL, ptr);
+    /* Nobody's access is under way any more. */
+    barrier();
+    pthread_mutex_lock(&via_world.lock);
+    via_heap_free(&via_world.heap, off);
+    pthread_mutex_unlock(&via_world.lock);
+}
+
+/* To another place: the old block is given up when its contents are copied. */
+static void *move(void *ptr, uint64_t off, size_t size)
+{
+    uint64_t old_bytes = via_heap_block_bytes(&via_world.heap, off);
+    void *pointer = allocate(size, VIA_HEAP_GRANULE);
+
+    if (!pointer)
+        return NULL;
+    memcpy(pointer, ptr, via_min(old_bytes, size));
+    pthread_mutex_lock(&via_world.lock);
+    via_heap_free(&via_world.heap, off);
+    pthread_mutex_unlock(&via_world.lock);
+    return pointer;
+}
+
+void *pshmem_realloc(void *ptr, size_t size)
+{
+    must_be_initialized(VIA_CALL);
+    if (!ptr)
+        return pshmem_malloc(size);
+    if (size == 0) {
+        pshmem_free(ptr);
+        return NULL;
+    }
+    uint64_t off = user_off(VIA_CALL, ptr);
+    barrier();
+    pthread_mutex_lock(&via_world.lock);
+    int result = via_heap_resize(&via_world.heap, off, size);
+    pthread_mutex_unlock(&via_world.lock);
+    void *pointer = result == 0 ? ptr : move(ptr, off, size);
+    barrier();
+    return pointer;
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "shmem/path.h"
+
+static const char *const region_names[VIA_REGIONS] = {"symmetric heap", "program's data"};
+
+/* --- where an address lies -------------------------------------------------------------------- */
+
+bool via_path_locate(const void *address, size_t bytes, enum via_region *ret_region,
+                     uint64_t *ret_off)
+{
+    for (int region = 0; region < VIA_REGIONS; region++) {
+        const struct via_region_mine *mine = &via_world.region[region];
+        uintptr_t off = (uintptr_t)address - (uintptr_t)mine->base;
+        if (off < mine->bytes && bytes <= mine->bytes - off) {
+            *ret_region = (enum via_region)region;
+            *ret_off = off;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void locate(const char *call, const void *address, size_t bytes, int pe,
+                   enum via_region *ret_region, uint64_t *ret_off)
+{
+    if (via_unlikely(via_world.init_count == 0))
+        via_fatal("%s: the library is not initialized: call shmem_init first", call);
+    if ((unsigned)pe >= (unsigned)via_hot.n_pes)
+        via_fatal("%s: PE %d: there are PEs 0 to %d", call, pe, via_hot.n_pes - 1);
+    if (!via_path_locate(address, bytes, ret_region, ret_off))
+        via_fatal("%s to PE %d: %zu bytes at %p are neither in the symmetric heap nor in the "
+                  "program's global and static variables",
+                  call, pe, bytes, address);
+}
+
+void via_path_check(const char *call, const void *address, size_t bytes, int pe)
+{
+    enum via_region region;
+    uint64_t off;
+
+    locate(call, address, bytes, pe, &region, &off);
+}
+
+/* --- PEs of other hosts ----------------------------------------------------------------------- */
+
+static void fatal_remote(const char *call, int pe, size_t bytes, int result)
+{
+    /* via_error_text of the client library names host and attempt. */
+    via_fatal("%s of %zu bytes, PE %d on host %u: %s (%s)", call, bytes, pe,
+              via_world.peers[pe].host, via_error_text(), strerror(-result));
+}
+
+static struct via_remote *open_remote(const char *call, enum via_region region, int pe)
+{
+    struct via_peer *peer = &via_world.peers[pe];
+    struct via_job_pe *entry = &via_world.job->pes[pe];
+    /* Written before the gate of shmem_init. */
+    uint64_t handle = atomic_load_explicit(&entry->handle[region], memory_order_relaxed);
+    struct via_remote *remote;
+    int result;
+
+    if (handle == 0 || !via_world.attach || (region == VIA_REGION_DATA && !peer->same_program))
+        via_fatal("%s: the %s of PE %d can not be reached from here", call, region_names[region],
+                  pe);
+    pthread_mutex_lock(&via_world.lock);
+    remote = atomic_load_explicit(&peer->remote[region], memory_order_relaxed);
+    if (!remote) {
+        result = via_remote_open(via_world.attach, peer->host, handle,
+                                 via_world.region[region].bytes, &remote);
+        if (result < 0)
+            fatal_remote(call, pe, via_world.region[region].bytes, result);
+        atomic_store_explicit(&peer->remote[region], remote, memory_order_release);
+    }
+    pthread_mutex_unlock(&via_world.lock);
+    return remote;
+}
+
+static struct via_remote *remote_of(const char *call, enum via_region region, int pe)
+{
+    /* Pairs with the release in open_remote. */
+    struct via_remote *remote =
+        atomic_load_explicit(&via_world.peers[pe].remote[region], memory_order_acquire);
+
+    return via_likely(remote) ? remote : open_remote(call, region, pe);
+}
+
+/* --- statistics ------------------------------------------------------------------------------- */
+
+static void count(enum via_way way, size_t bytes)
+{
+    if (!via_world.statistics)
+        return;
+    atomic_fetch_add_explicit(&via_world.ways[way].calls, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&via_world.ways[way].bytes, bytes, memory_order_relaxed);
+}
+
+static void mark_frames(void)
+{
+    atomic_store_explicit(&via_world.frames_used, true, memory_order_relaxed);
+}
+
+/* --- transfers -------------------------------------------------------------------------------- */
+
+/* Words are stored whole: others may be polling them. */
+static void store(void *dest, const void *source, size_t bytes)
+{
+    uint64_t word8;
+    uint32_t word4;
+
+    if (bytes == sizeof(word8) && (uintptr_t)dest % sizeof(word8) == 0) {
+        memcpy(&word8, source, sizeof(word8));
+        __atomic_store_n((uint64_t *)dest, word8, __ATOMIC_RELEASE);
+    } else if (bytes == sizeof(word4) && (uintptr_t)dest % sizeof(word4) == 0) {
+        memcpy(&word4, source, sizeof(word4));
+        __atomic_store_n((uint32_t *)dest, word4, __ATOMIC_RELEASE);
+    } else {
+        via_copy(dest, source, bytes);
+    }
+}
+
+void via_path_put(const char *call, void *dest, const void *source, size_t bytes, int pe)
+{
+    enum via_region region;
+    uint64_t off;
+    int result;
+
+    if (bytes == 0)
+        return;
+    locate(call, dest, bytes, pe, &region, &off);
+    char *base = via_world.peers[pe].base[region];
+    if (base) {
+        count(VIA_WAY_DIRECT, bytes);
+        store(base + off, source, bytes);
+        return;
+    }
+    struct via_remote *remote = remote_of(call, region, pe);
+    base = via_remote_direct(remote);
+    if (base) {
+        count(VIA_WAY_WINDOW, bytes);
+        store(base + off, source, bytes);
+        return;
+    }
+    count(VIA_WAY_FRAMES, bytes);
+    mark_frames();
+    result = via_remote_put(remote, off, source, bytes, 0);
+    if (result < 0)
+        fatal_remote(call, pe, bytes, result);
+}
+
+void via_path_get(const char *call, void *dest, const void *source, size_t bytes, int pe)
+{
+    enum via_region region;
+    uint64_t off;
+    int result;
+
+    if (bytes == 0)
+        return;
+    locate(call, source, bytes, pe, &region, &off);
+    const char *base = via_world.peers[pe].base[region];
+    if (base) {
+        count(VIA_WAY_DIRECT, bytes);
+        memcpy(dest, base + off, bytes);
+        return;
+    }
+    struct via_remote *remote = remote_of(call, region, pe);
+    base = via_remote_direct(remote);
+    if (base) {
+        count(VIA_WAY_WINDOW, bytes);
+        memcpy(dest, base + off, bytes);
+        return;
+    }
+    count(VIA_WAY_FRAMES, bytes);
+    result = via_remote_get(remote, off, dest, bytes);
+    if (result < 0)
+        fatal_remote(call, pe, bytes, result);
+}
+
+/* --- atomics ---------------------------------------------------------------------------------- */
+
+#define VIA_DEFINE_UPDATE(BITS)                                                                  \
+    static uint64_t update##BITS(void *address, enum viaduct_atomic operation, uint64_t operand, \
+                                 uint64_t compare)                                               \
+    {                                                                                            \
+        uint##BITS##_t *word = address;                                                          \
+        uint##BITS##_t value = (uint##BITS##_t)operand;                                          \
+        uint##BITS##_t expected = (uint##BITS##_t)compare;                                       \
+                                                                                                 \
+        switch (operation) {                                                                     \
+        case VIADUCT_ATOMIC_ADD:                                                                 \
+            return __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST);                            \
+        case VIADUCT_ATOMIC_AND:                                                                 \
+            return __atomic_fetch_and(word, value, __ATOMIC_SEQ_CST);                            \
+        case VIADUCT_ATOMIC_OR:                                                                  \
+            return __atomic_fetch_or(word, value, __ATOMIC_SEQ_CST);                             \
+        case VIADUCT_ATOMIC_XOR:                                                                 \
+            return __atomic_fetch_xor(word, value, __ATOMIC_SEQ_CST);                            \
+        case VIADUCT_ATOMIC_SWAP:                                                                \
+            return __atomic_exchange_n(word, value, __ATOMIC_SEQ_CST);                           \
+        case VIADUCT_ATOMIC_COMPARE_SWAP:                                                        \
+            __atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_SEQ_CST,         \
+                                        __ATOMIC_SEQ_CST);                                       \
+            return expected;                                                                     \
+        case VIADUCT_ATOMIC_FETCH:                                                               \
+            break;                                                                               \
+        }                                                                                        \
+        return __atomic_load_n(word, __ATOMIC_SEQ_CST);                                          \
+    }
+
+VIA_DEFINE_UPDATE(32)
+VIA_DEFINE_UPDATE(64)
+
+/*
+ * A word has one machine that executes its atomics: the owner's. There the PEs use the CPU's, and
+ * so does the daemon for everybody else. The window of a neighbour would carry them in emulation,
+ * but no bridge does, so it is not used for them.
+ */
+uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
+                         enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe)
+{
+    enum via_region region;
+    uint64_t off, old = 0;
+    int result;
+
+    locate(call, dest, width, pe, &region, &off);
+    char *base = via_world.peers[pe].base[region];
+    if (base) {
+        count(VIA_WAY_DIRECT, width);
+        return width == 4 ? update32(base + off, operation, operand, compare)
+                          : update64(base + off, operation, operand, compare);
+    }
+    count(VIA_WAY_FRAMES, width);
+    struct via_remote *remote = remote_of(call, region, pe);
+    result = via_remote_atomic(remote, off, width, operation, operand, compare, &old);
+    if (result < 0)
+        fatal_remote(call, pe, width, result);
+    return old;
+}
+
+/* --- signals ---------------------------------------------------------------------------------- */
+
+/* After what was put before: its own way keeps the order, and an atomic by frames follows them. */
+static void signal_alone(const char *call, uint64_t *signal, uint64_t value, unsigned operation,
+                         int pe)
+{
+    if (operation == VIADUCT_SIGNAL_ADD)
+        via_path_atomic(call, signal, sizeof(*signal), VIADUCT_ATOMIC_ADD, value, 0, pe);
+    else
+        via_path_put(call, signal, &value, sizeof(value), pe);
+}
+
+void via_path_put_signal(const char *call, void *dest, const void *source, size_t bytes,
+                         uint64_t *signal, uint64_t value, unsigned operation, int pe)
+{
+    enum via_region region, signal_region;
+    uint64_t off, signal_off;
+
+    locate(call, signal, sizeof(*signal), pe, &signal_region, &signal_off);
+    if (bytes > 0) {
+        locate(call, dest, bytes, pe, &region, &off);
+        bool frames = !via_world.peers[pe].base[region] && region == signal_region;
+        struct via_remote *remote = frames ? remote_of(call, region, pe) : NULL;
+        if (remote && !via_remote_direct(remote)) {
+            count(VIA_WAY_FRAMES, bytes);
+            mark_frames();
+            int result =
+                via_remote_put_signal(remote, off, source, bytes, signal_off, value, operation);
+            if (result < 0)
+                fatal_remote(call, pe, bytes, result);
+            return;
+        }
+        via_path_put(call, dest, source, bytes, pe);
+    }
+    signal_alone(call, signal, value, operation, pe);
+}
+
+/* --- completion and pointers ------------------------------------------------------------------ */
+
+void via_path_quiet(void)
+{
+    int result;
+
+    if (!via_world.attach)
+        return;
+    /* First, so that a put of another thread that comes meanwhile is not forgotten. */
+    atomic_store_explicit(&via_world.frames_used, false, memory_order_relaxed);
+    result = via_attach_quiet(via_world.attach);
+    if (result < 0)
+        via_fatal("quiet: %s (%s)", via_error_text(), strerror(-result));
+}
+
+void *via_path_pointer(const void *address, int pe)
+{
+    enum via_region region;
+    uint64_t off;
+
+    if ((unsigned)pe >= (unsigned)via_hot.n_pes || !via_path_locate(address, 1, &region, &off) ||
+        !via_world.peers[pe].base[region])
+        return NULL;
+    return via_world.peers[pe].base[region] + off;
+}

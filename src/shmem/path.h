@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_PATH_H
+#define VIA_SHMEM_PATH_H
+
+#include <string.h>
+
+#include "shmem/world.h"
+
+/*
+ * Moving bytes to and from a PE. The inline functions take the fast way when it is open; the
+ * others find out what the address is, whether the PE exists, and which way there is: memory of
+ * this host, a neighbour's window, or frames. `call` is the name that errors tell.
+ *
+ * Order: stores to mapped memory stay in order on x86, but for string and non-temporal stores,
+ * which memcpy may use for large copies: these are followed by a store fence here, so that
+ * shmem_fence has nothing to do but to stop the compiler. Between window and frames the client
+ * library keeps the order of one PE's puts to one host.
+ */
+void via_path_put(const char *call, void *dest, const void *source, size_t bytes, int pe);
+void via_path_get(const char *call, void *dest, const void *source, size_t bytes, int pe);
+/* width: 4 or 8. Returns the old value. */
+uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
+                         enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe);
+/* operation: VIADUCT_SIGNAL_SET or _ADD. */
+void via_path_put_signal(const char *call, void *dest, const void *source, size_t bytes,
+                         uint64_t *signal, uint64_t value, unsigned operation, int pe);
+/* Waits for everything that is under way; the caller adds the fence for its own stores. */
+void via_path_quiet(void);
+/* The address of an object of pe for loads and stores, or NULL. */
+void *via_path_pointer(const void *address, int pe);
+/* Is it the address of a symmetric object? Which region, and where in it. */
+bool via_path_locate(const void *address, size_t bytes, enum via_region *ret_region,
+                     uint64_t *ret_off);
+/* With a call's name: ends the program when address or PE are wrong. */
+void via_path_check(const char *call, const void *address, size_t bytes, int pe);
+
+#define VIA_COPY_STRING_BYTES 1024u
+
+static inline void via_copy(void *dest, const void *source, size_t bytes)
+{
+    memcpy(dest, source, bytes);
+    if (bytes >= VIA_COPY_STRING_BYTES)
+        __builtin_ia32_sfence();
+}
+
+static inline void via_put(const char *call, void *dest, const void *source, size_t bytes, int pe)
+{
+    void *direct = via_direct(dest, pe);
+
+    if (via_likely(direct))
+        via_copy(direct, source, bytes);
+    else
+        via_path_put(call, dest, source, bytes, pe);
+}
+
+static inline void via_get(const char *call, void *dest, const void *source, size_t bytes, int pe)
+{
+    const void *direct = via_direct(source, pe);
+
+    if (via_likely(direct))
+        memcpy(dest, direct, bytes);
+    else
+        via_path_get(call, dest, source, bytes, pe);
+}
+
+/* One word of the library's own symmetric memory, for synchronization. */
+static inline void via_put_word(_Atomic uint64_t *dest, uint64_t value, int pe)
+{
+    _Atomic uint64_t *direct = via_direct(dest, pe);
+
+    /* Pairs with the acquire of whoever waits for the word. */
+    if (via_likely(direct))
+        atomic_store_explicit(direct, value, memory_order_release);
+    else
+        via_path_put("synchronization", dest, &value, sizeof(value), pe);
+}
+
+/* Order of my accesses to each PE: all ways keep it by themselves. */
+static inline void via_fence(void)
+{
+    atomic_thread_fence(memory_order_release);
+}
+
+static inline void via_quiet(void)
+{
+    if (via_unlikely(atomic_load_explicit(&via_world.frames_used, memory_order_relaxed)))
+        via_path_quiet();
+    /* Also for stores by pointers of shmem_ptr. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "shmem/wait.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A pause is 15 to 60 ns, by the CPU. */
+#define PAUSES_ALONE_MAX 2000u /* a core for each PE: many times a cache line's way */
+#define PAUSES_SHARED_MAX 64u  /* a few cache misses: the one waited for may be running */
+#define PAUSES_MIN 4u
+#define YIELDS_SOON 8u
+
+/* Yielding costs a system call each, so it does not go on for ever; but who sleeps is woken late.
+ */
+#define YIELD_NS_MAX (10 * VIA_MSEC_NS)
+#define YIELDS_PER_CLOCK 16u
+#define SLEEP_NS_MIN (20 * VIA_USEC_NS)
+#define SLEEP_NS_MAX VIA_MSEC_NS
+#define EVENT_NS_MAX (100 * VIA_MSEC_NS)
+
+_Atomic uint32_t via_wait_pauses_max = PAUSES_SHARED_MAX;
+static uint32_t pauses_limit = PAUSES_SHARED_MAX;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
+}
+
+void via_wait_configure(unsigned pes, unsigned cores)
+{
+    pauses_limit = pes <= cores ? PAUSES_ALONE_MAX : PAUSES_SHARED_MAX;
+    atomic_store_explicit(&via_wait_pauses_max, pauses_limit, memory_order_relaxed);
+}
+
+/* cgroup v2: "max 100000" or "200000 100000". Absent or unlimited: no bound. */
+static unsigned quota_cores(void)
+{
+    unsigned long long quota, period;
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+
+    if (!file)
+        return UINT32_MAX;
+    int fields = fscanf(file, "%llu %llu", &quota, &period);
+    fclose(file);
+    if (fields != 2 || period == 0)
+        return UINT32_MAX;
+    return quota < period ? 1 : (unsigned)(quota / period);
+}
+
+unsigned via_wait_cores(void)
+{
+    cpu_set_t set;
+    unsigned cores = 1;
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        cores = (unsigned)CPU_COUNT(&set);
+    return via_max(1u, via_min(cores, quota_cores()));
+}
+
+bool via_wait_yield(struct via_wait *wait)
+{
+    if (wait->yields == 0)
+        wait->began_ns = now_ns();
+    wait->yields++;
+    if (wait->sleep_ns > 0 ||
+        (wait->yields % YIELDS_PER_CLOCK == 0 && now_ns() - wait->began_ns > YIELD_NS_MAX))
+        return false;
+    sched_yield();
+    return true;
+}
+
+void via_wait_sleep(struct via_wait *wait)
+{
+    wait->sleep_ns =
+        wait->sleep_ns == 0 ? SLEEP_NS_MIN : via_min(wait->sleep_ns * 2, (uint64_t)SLEEP_NS_MAX);
+    struct timespec time = {.tv_nsec = (long)wait->sleep_ns};
+    nanosleep(&time, NULL);
+}
+
+/* Only called for waits that had to yield. */
+void via_wait_learn(const struct via_wait *wait)
+{
+    uint32_t max = atomic_load_explicit(&via_wait_pauses_max, memory_order_relaxed);
+
+    if (wait->yields <= YIELDS_SOON)
+        max = via_min(pauses_limit, max + max / 4 + 1);
+    else
+        max = via_max(PAUSES_MIN, max - max / 8);
+    atomic_store_explicit(&via_wait_pauses_max, max, memory_order_relaxed);
+}
+
+/* --- event counts ----------------------------------------------------------------------------- */
+
+uint32_t via_event_prepare(struct via_event *event)
+{
+    uint32_t count = atomic_load_explicit(&event->count, memory_order_acquire);
+
+    /* Pairs with the fence before via_event_notify. */
+    atomic_fetch_add_explicit(&event->sleepers, 1, memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst);
+    return count;
+}
+
+void via_event_sleep(struct via_event *event, uint32_t count)
+{
+    struct timespec time = {.tv_nsec = (long)EVENT_NS_MAX};
+
+    /* Shared between processes, so not FUTEX_PRIVATE. */
+    syscall(SYS_futex, &event->count, FUTEX_WAIT, count, &time, NULL, 0);
+    via_event_cancel(event);
+}
+
+void via_event_cancel(struct via_event *event)
+{
+    atomic_fetch_sub_explicit(&event->sleepers, 1, memory_order_relaxed);
+}
+
+void via_event_wake_all(struct via_event *event)
+{
+    atomic_fetch_add_explicit(&event->count, 1, memory_order_release);
+    syscall(SYS_futex, &event->count, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_WAIT_H
+#define VIA_SHMEM_WAIT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/types.h"
+
+/*
+ * How a PE waits for memory to change: first it pauses, then it yields, then it sleeps. Pausing is
+ * right while every PE has a core of its own; with more PEs than cores the one that is waited for
+ * may need this very core, and each pause delays it. So the budget of pauses begins by the cores
+ * that are really there, and learns: waits that end soon after the pauses ran out make it grow,
+ * long ones make it shrink.
+ *
+ *     struct via_wait wait = VIA_WAIT_INIT;
+ *     while (!condition)
+ *         via_wait_step(&wait);
+ *     via_wait_done(&wait);
+ */
+struct via_wait {
+    uint32_t pauses;
+    uint32_t yields;
+    uint64_t began_ns; /* when the yields began */
+    uint64_t sleep_ns;
+};
+
+#define VIA_WAIT_INIT \
+    {                 \
+        0, 0, 0, 0    \
+    }
+
+/* Pauses until a wait yields: of this process, read and learned by all its threads. */
+extern _Atomic uint32_t via_wait_pauses_max;
+
+/* pes: how many share `cores`. To be called once, before the first wait. */
+void via_wait_configure(unsigned pes, unsigned cores);
+
+/* How many CPUs this process may use: by affinity and by the quota of its control group. */
+unsigned via_wait_cores(void);
+
+static inline void via_wait_pause(void)
+{
+    __builtin_ia32_pause();
+}
+
+/*
+ * One step of pausing or yielding. False once yielding has not helped for a while: the caller
+ * should sleep, on a futex if somebody will wake it, else by via_wait_sleep.
+ */
+bool via_wait_yield(struct via_wait *wait);
+void via_wait_sleep(struct via_wait *wait);
+void via_wait_learn(const struct via_wait *wait);
+
+/* True while pausing or yielding is the thing to do (and has been done). */
+static inline bool via_wait_try(struct via_wait *wait)
+{
+    if (via_likely(wait->pauses <
+                   atomic_load_explicit(&via_wait_pauses_max, memory_order_relaxed))) {
+        wait->pauses++;
+        via_wait_pause();
+        return true;
+    }
+    return via_wait_yield(wait);
+}
+
+static inline void via_wait_step(struct via_wait *wait)
+{
+    if (!via_wait_try(wait))
+        via_wait_sleep(wait);
+}
+
+static inline void via_wait_done(const struct via_wait *wait)
+{
+    if (via_unlikely(wait->yields > 0))
+        via_wait_learn(wait);
+}
+
+/*
+ * An event count in shared memory: whoever waits for a condition made true by others sleeps on it.
+ * The waker's side costs one load while nobody sleeps. Pairing: the waker makes the condition true,
+ * then a full fence, then looks at `sleepers`; the sleeper counts itself, then a full fence, then
+ * looks at the condition. One of the two sees the other.
+ */
+struct via_event {
+    _Atomic uint32_t count; /* the futex word */
+    _Atomic uint32_t sleepers;
+};
+
+uint32_t via_event_prepare(struct via_event *event);           /* ends with the full fence */
+void via_event_sleep(struct via_event *event, uint32_t count); /* returns at the latest in 100 ms */
+void via_event_cancel(struct via_event *event);
+void via_event_wake_all(struct via_event *event);
+
+/* After the condition is true and a full fence. */
+static inline void via_event_notify(struct via_event *event)
+{
+    if (via_unlikely(atomic_load_explicit(&event->sleepers, memory_order_relaxed) > 0))
+        via_event_wake_all(event);
+}
+
+#endif

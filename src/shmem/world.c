@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What a PE holds, and making and unmaking it. Who calls when: init.c. */
+#include "shmem/world.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shmem/data.h"
+#include "shmem/world_make.h"
+
+struct via_hot via_hot;
+struct via_world via_world = {.lock = PTHREAD_MUTEX_INITIALIZER, .life_fd = -1, .call_fd = -1};
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+static void print(const char *format, va_list args)
+{
+    char text[1024];
+    int used = 0;
+
+    if (via_world.me)
+        used = snprintf(text, sizeof(text), "viaduct-shmem: PE %d", via_hot.my_pe);
+    else
+        used = snprintf(text, sizeof(text), "viaduct-shmem");
+    if (via_world.me && via_world.job->fabric)
+        used +=
+            snprintf(text + used, sizeof(text) - (size_t)used, " on host %u", via_world.me->host);
+    used += snprintf(text + used, sizeof(text) - (size_t)used, ": ");
+    vsnprintf(text + used, sizeof(text) - (size_t)used - 1, format, args);
+    /* One write, so that lines of several PEs do not mix. */
+    size_t bytes = strlen(text);
+    text[bytes++] = '\n';
+    if (write(STDERR_FILENO, text, bytes) < 0)
+        return;
+}
+
+void via_fatal(const char *format, ...)
+{
+    va_list args;
+
+    fflush(stdout);
+    va_start(args, format);
+    print(format, args);
+    va_end(args);
+    _exit(1);
+}
+
+void via_debug(const char *format, ...)
+{
+    va_list args;
+
+    if (!getenv("SHMEM_DEBUG") && !getenv("SMA_DEBUG"))
+        return;
+    va_start(args, format);
+    print(format, args);
+    va_end(args);
+}
+
+/* --- the job: inherited from a launcher, or made -------------------------------------------- */
+
+static int inherit_job(const char *text, struct via_error *err)
+{
+    int job_fd, node_fd, life_fd, call_fd, number;
+
+    if (sscanf(text, "%d %d %d %d %d", &job_fd, &node_fd, &life_fd, &call_fd, &number) != 5)
+        return via_error_set(err, -EPROTO, "%s=\"%s\": not from oshrun", VIA_JOB_ENV, text);
+    int result = via_job_map(job_fd, &via_world.job, err);
+    if (result == 0)
+        result = via_node_map(node_fd, &via_world.node, err);
+    if (result < 0)
+        return via_error_prefix(err, "%s=\"%s\": ", VIA_JOB_ENV, text);
+    if (number < 0 || (uint32_t)number >= via_world.job->pes_count)
+        return via_error_set(err, -EPROTO, "%s: PE %d of %u", VIA_JOB_ENV, number,
+                             via_world.job->pes_count);
+    via_world.life_fd = life_fd;
+    via_world.call_fd = call_fd;
+    via_hot.my_pe = number;
+    /* Children of this program are no PEs. */
+    unsetenv(VIA_JOB_ENV);
+    for (int i = 0; i < 4; i++)
+        fcntl((int[]){job_fd, node_fd, life_fd, call_fd}[i], F_SETFD, FD_CLOEXEC);
+    return 0;
+}
+
+static int make_own_job(struct via_error *err)
+{
+    struct via_job_spec spec = {.pes_count = 1, .nodes_count = 1, .cores = via_wait_cores()};
+
+    int result = via_job_heap_bytes(&spec.heap_bytes, err);
+    if (result < 0)
+        return result;
+    spec.heap_bytes += VIA_INTERNAL_BYTES;
+    result = via_job_create(&spec, &via_world.own_files, err);
+    if (result < 0)
+        return result;
+    via_world.own_job = true;
+    via_world.job = via_world.own_files.job;
+    via_hot.my_pe = 0;
+    return via_node_map(via_world.own_files.node_fds[0], &via_world.node, err);
+}
+
+int via_world_find_job(struct via_error *err)
+{
+    const char *text = getenv(VIA_JOB_ENV);
+    /* Initialized again after the last finalize: the job is still there. */
+    int result = via_world.job ? 0 : text ? inherit_job(text, err) : make_own_job(err);
+
+    if (result < 0)
+        return result;
+    const struct via_job *job = via_world.job;
+    via_world.me = &via_world.job->pes[via_hot.my_pe];
+    if (via_world.me->node >= job->nodes_count || via_world.me->node != via_world.node->node ||
+        via_world.me->local >= via_world.node->locals_count)
+        return via_error_set(err, -EPROTO, "job block: PE %d is on node %u of %u", via_hot.my_pe,
+                             via_world.me->node, job->nodes_count);
+    for (uint32_t i = 0; i < job->pes_count; i++) {
+        if (job->pes[i].node != via_world.me->node || via_world.own_job)
+            continue;
+        fcntl(job->pes[i].heap_fd, F_SETFD, FD_CLOEXEC);
+        fcntl(job->pes[i].data_fd, F_SETFD, FD_CLOEXEC);
+    }
+    return 0;
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+int via_world_make_peers(struct via_error *err)
+{
+    uint32_t count = via_world.job->pes_count;
+
+    via_world.peers = calloc(count, sizeof(*via_world.peers));
+    via_hot.peer[VIA_REGION_HEAP] = calloc(count, sizeof(char *));
+    via_hot.peer[VIA_REGION_DATA] = calloc(count, sizeof(char *));
+    if (!via_world.peers || !via_hot.peer[VIA_REGION_HEAP] || !via_hot.peer[VIA_REGION_DATA])
+        return via_error_set(err, -ENOMEM, "%u PEs: out of memory", count);
+    for (uint32_t i = 0; i < count; i++) {
+        via_world.peers[i].host = via_world.job->pes[i].host;
+        via_world.peers[i].node = via_world.job->pes[i].node;
+    }
+    via_hot.n_pes = (int)count;
+    return 0;
+}
+
+/*
+ * All heaps of this host in one range of addresses. Between two of them at least VIA_HEAP_ALIGN
+ * stay empty: a run past the end of one must not be a write to the next.
+ */
+int via_world_map_heaps(struct via_error *err)
+{
+    const struct via_job *job = via_world.job;
+    uint64_t stride = via_align_up(job->heap_bytes, VIA_HEAP_ALIGN) + VIA_HEAP_ALIGN;
+    void *base;
+
+    via_world.map_bytes = stride * via_world.node->locals_count + VIA_HEAP_ALIGN;
+    via_world.map = mmap(NULL, via_world.map_bytes, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (via_world.map == MAP_FAILED) {
+        via_world.map = NULL;
+        return via_error_set(err, -errno,
+                             "%u heaps of %" PRIu64 " bytes: no room for addresses: %s",
+                             via_world.node->locals_count, job->heap_bytes, strerror(errno));
+    }
+    char *first = (char *)via_align_up((uintptr_t)via_world.map, VIA_HEAP_ALIGN);
+    for (uint32_t i = 0; i < job->pes_count; i++) {
+        const struct via_job_pe *pe = &job->pes[i];
+        if (pe->node != via_world.me->node)
+            continue;
+        int result = via_job_map_memory(pe->heap_fd, job->heap_bytes, first + pe->local * stride,
+                                        &base, err);
+        if (result < 0)
+            return via_error_prefix(err, "heap of PE %u: ", i);
+        via_world.peers[i].base[VIA_REGION_HEAP] = base;
+    }
+    via_world.region[VIA_REGION_HEAP] = (struct via_region_mine){
+        .base = via_world.peers[via_hot.my_pe].base[VIA_REGION_HEAP], .bytes = job->heap_bytes};
+    return 0;
+}
+
+int via_world_share_data(struct via_error *err)
+{
+    static bool done;
+    struct via_data data;
+
+    via_data_find(&data);
+    if (!done) {
+        int result = via_data_share(&data, via_world.me->data_fd, err);
+        if (result < 0)
+            return result;
+        done = true;
+    }
+    /* Published by the gate. */
+    atomic_store_explicit(&via_world.me->data_bytes, data.bytes, memory_order_relaxed);
+    atomic_store_explicit(&via_world.me->data_digest, data.digest, memory_order_relaxed);
+    via_world.region[VIA_REGION_DATA] =
+        (struct via_region_mine){.base = data.base, .bytes = data.bytes};
+    return 0;
+}
+
+/* After the gate. Variables of another program are not symmetric with mine. */
+int via_world_map_data(struct via_error *err)
+{
+    struct via_job *job = via_world.job;
+    size_t bytes = via_world.region[VIA_REGION_DATA].bytes;
+    uint64_t digest = atomic_load_explicit(&via_world.me->data_digest, memory_order_relaxed);
+    void *base;
+
+    for (uint32_t i = 0; i < job->pes_count && bytes > 0; i++) {
+        struct via_job_pe *pe = &job->pes[i];
+        if (atomic_load_explicit(&pe->data_bytes, memory_order_relaxed) != bytes ||
+            atomic_load_explicit(&pe->data_digest, memory_order_relaxed) != digest) {
+            via_debug("PE %u runs another program: its variables are not symmetric", i);
+            continue;
+        }
+        via_world.peers[i].same_program = true;
+        if (pe->node != via_world.me->node)
+            continue;
+        if ((int)i == via_hot.my_pe) {
+            base = via_world.region[VIA_REGION_DATA].base;
+        } else {
+            int result = via_job_map_memory(pe->data_fd, bytes, NULL, &base, err);
+            if (result < 0)
+                return via_error_prefix(err, "data of PE %u: ", i);
+        }
+        via_world.peers[i].base[VIA_REGION_DATA] = base;
+    }
+    return 0;
+}
+
+/* --- the fabric ------------------------------------------------------------------------------- */
+
+static int offer_region(enum via_region region, int fd, struct via_error *err)
+{
+    const struct via_region_mine *mine = &via_world.region[region];
+
+    if (mine->bytes == 0)
+        return 0;
+    int result =
+        via_segment_adopt(via_world.attach, fd, mine->bytes, mine->base,
+                          VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &via_world.segment[region]);
+    if (result < 0)
+        return via_error_set(err, result, "host %u: offering %zu bytes: %s", via_world.me->host,
+                             mine->bytes, via_error_text());
+    atomic_store_explicit(&via_world.me->handle[region],
+                          via_segment_handle(via_world.segment[region]), memory_order_relaxed);
+    return 0;
+}
+
+int via_world_attach(struct via_error *err)
+{
+    struct via_attach_options options = {
+        .size = sizeof(options), .host = (int)via_world.me->host, .channel = -1};
+
+    if (!via_world.job->fabric || via_world.job->nodes_count == 1)
+        return 0;
+    int result = via_attach_open(&options, &via_world.attach);
+    if (result < 0)
+        return via_error_set(err, result, "host %u: attaching: %s", via_world.me->host,
+                             via_error_text());
+    result = offer_region(VIA_REGION_HEAP, via_world.me->heap_fd, err);
+    if (result == 0)
+        result = offer_region(VIA_REGION_DATA, via_world.me->data_fd, err);
+    return result;
+}
+
+static void detach(void)
+{
+    for (int region = 0; region < VIA_REGIONS; region++) {
+        for (int pe = 0; pe < via_hot.n_pes && via_world.peers; pe++) {
+            struct via_remote *remote =
+                atomic_load_explicit(&via_world.peers[pe].remote[region], memory_order_relaxed);
+            if (remote)
+                via_remote_close(remote);
+        }
+        if (via_world.segment[region])
+            via_segment_free(via_world.segment[region]);
+        via_world.segment[region] = NULL;
+    }
+    if (via_world.attach)
+        via_attach_close(via_world.attach);
+    via_world.attach = NULL;
+}
+
+/* --- opening and closing the fast way --------------------------------------------------------- */
+
+void via_world_open_hot(void)
+{
+    for (int region = 0; region < VIA_REGIONS; region++) {
+        for (int pe = 0; pe < via_hot.n_pes; pe++)
+            via_hot.peer[region][pe] = via_world.peers[pe].base[region];
+        via_hot.base[region] = (uintptr_t)via_world.region[region].base;
+        via_hot.bytes[region] = via_world.statistics ? 0 : via_world.region[region].bytes;
+    }
+}
+
+/* The variables stay shared, and the job's memory stays open for another shmem_init. */
+void via_world_release(void)
+{
+    detach();
+    for (int pe = 0; pe < via_hot.n_pes && via_world.peers; pe++)
+        if (pe != via_hot.my_pe && via_world.peers[pe].base[VIA_REGION_DATA])
+            munmap(via_world.peers[pe].base[VIA_REGION_DATA],
+                   via_world.region[VIA_REGION_DATA].bytes);
+    if (via_world.map)
+        munmap(via_world.map, via_world.map_bytes);
+    via_world.map = NULL;
+    for (int region = 0; region < VIA_REGIONS; region++) {
+        via_hot.bytes[region] = 0;
+        via_world.region[region].bytes = 0;
+        free(via_hot.peer[region]);
+        via_hot.peer[region] = NULL;
+    }
+    free(via_world.peers);
+    via_world.peers = NULL;
+    via_hot.n_pes = 0;
+    via_heap_fini(&via_world.heap);
+}

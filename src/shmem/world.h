@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_WORLD_H
+#define VIA_SHMEM_WORLD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/types.h"
+#include "shmem/heap.h"
+#include "shmem/job.h"
+#include "viaduct/viaduct.h"
+
+/*
+ * What a PE knows between shmem_init and shmem_finalize. Two parts: what every access needs, small
+ * and read only (via_hot); and the rest (via_world).
+ */
+
+/*
+ * The fast way of an access: a symmetric address of mine becomes the address at which I have mapped
+ * the same object of another PE. bytes is 0 for a region while every access to it must be looked at
+ * (statistics), and a peer is NULL where its memory is not mapped: then the slow way decides.
+ */
+struct via_hot {
+    uintptr_t base[VIA_REGIONS];
+    size_t bytes[VIA_REGIONS];
+    char **peer[VIA_REGIONS]; /* n_pes each */
+    int my_pe;
+    int n_pes;
+};
+extern struct via_hot via_hot;
+
+static inline void *via_direct(const void *address, int pe)
+{
+    if (via_unlikely((unsigned)pe >= (unsigned)via_hot.n_pes))
+        return NULL;
+    for (int region = 0; region < VIA_REGIONS; region++) {
+        uintptr_t off = (uintptr_t)address - via_hot.base[region];
+        if (via_likely(off < via_hot.bytes[region])) {
+            char *peer = via_hot.peer[region][pe];
+            return via_likely(peer) ? peer + off : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* By which way bytes went. */
+enum via_way {
+    VIA_WAY_DIRECT, /* memory of this host */
+    VIA_WAY_WINDOW, /* loads and stores in a neighbour's window */
+    VIA_WAY_FRAMES, /* by the hosts' daemons */
+    VIA_WAYS,
+};
+
+struct via_way_count {
+    _Atomic uint64_t calls;
+    _Atomic uint64_t bytes;
+};
+
+/* Another PE, or myself. */
+struct via_peer {
+    char *base[VIA_REGIONS];                          /* mapped here; NULL on another host */
+    _Atomic(struct via_remote *) remote[VIA_REGIONS]; /* opened at first use */
+    uint32_t host;
+    uint32_t node;
+    bool same_program; /* its variables are symmetric with mine */
+};
+
+struct via_region_mine {
+    char *base;
+    size_t bytes;
+};
+
+struct via_world {
+    unsigned init_count; /* 0: not initialized */
+    int thread_level;
+    bool implicit_finalize; /* by start_pes */
+    bool statistics;
+
+    struct via_job *job;
+    struct via_node *node;
+    struct via_job_files own_files; /* of a program without launcher */
+    bool own_job;
+    int life_fd, call_fd; /* -1 without a launcher */
+    struct via_job_pe *me;
+
+    struct via_region_mine region[VIA_REGIONS];
+    struct via_peer *peers; /* n_pes */
+    void *map;              /* address range of all heaps of this host */
+    size_t map_bytes;
+
+    struct via_heap heap;
+    pthread_mutex_t lock; /* heap, peers[].remote */
+
+    /* NULL without a fabric, or when all PEs are on one host. */
+    struct via_attach *attach;
+    struct via_segment *segment[VIA_REGIONS];
+    _Atomic bool frames_used; /* since the last quiet */
+
+    struct via_way_count ways[VIA_WAYS];
+};
+extern struct via_world via_world;
+
+/* --- the end of the heap: symmetric memory of the library itself -------------------------------
+ */
+
+/* Heaps begin at multiples of this, so it is the largest alignment that shmem_align can give. */
+#define VIA_HEAP_ALIGN (UINT64_C(64) << 20)
+
+/* Sync words of a team: one per dissemination round, then scratch for collectives. */
+#define VIA_SYNC_WORDS 64u
+#define VIA_TEAMS_MAX 64u
+
+struct via_sync_slot {
+    _Atomic uint64_t words[VIA_SYNC_WORDS];
+};
+
+struct via_internal {
+    struct via_sync_slot nodes; /* barrier among the leaders of the hosts */
+    struct via_sync_slot teams[VIA_TEAMS_MAX];
+    uint64_t scratch[VIA_TEAMS_MAX]; /* team creation: free slots */
+};
+#define VIA_INTERNAL_BYTES VIA_ALIGN_UP(sizeof(struct via_internal), UINT64_C(4096))
+
+static inline struct via_internal *via_internal(void)
+{
+    const struct via_region_mine *heap = &via_world.region[VIA_REGION_HEAP];
+    return (struct via_internal *)(void *)(heap->base + heap->bytes - VIA_INTERNAL_BYTES);
+}
+
+/* --- */
+
+/* Prints "PE n on host h: ..." and ends the process with code 1, and so the job. */
+void via_fatal(const char *format, ...) VIA_PRINTF(1, 2) __attribute__((noreturn));
+void via_debug(const char *format, ...) VIA_PRINTF(1, 2); /* with SHMEM_DEBUG */
+
+#endif
