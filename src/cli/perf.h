@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CLI_PERF_H
+#define VIA_CLI_PERF_H
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "cli/fabric.h"
+#include "viaduct/viaduct.h"
+
+/*
+ * viaduct perf: two processes, one on each host (for barriers one on every host), that measure what
+ * the client library gives them. This process is the near one and holds the watch.
+ *
+ *   perf.c         options, the table
+ *   perf_measure.c rounds, medians, what is measured beside it
+ *   perf_peer.c    the processes on the other hosts
+ */
+#define VIA_PERF_SIZES_MAX 32u
+#define VIA_PERF_CHANNELS_MAX 14u
+#define VIA_PERF_SIZE_MAX (UINT64_C(1) << 30)
+/* Nothing here takes as long; longer means that the other side does not answer. */
+#define VIA_PERF_ANSWER_NS (10 * VIA_SEC_NS)
+
+enum via_perf_test {
+    VIA_PERF_PINGPONG,
+    VIA_PERF_PUT,
+    VIA_PERF_GET,
+    VIA_PERF_BARRIER,
+};
+
+struct via_perf {
+    enum via_perf_test test;
+    struct via_fabric fabric;
+    unsigned from;
+    unsigned to;
+    uint16_t hosts[VIA_TOPOLOGY_HOST_MAX]; /* barrier: ascending, `from` among them */
+    unsigned hosts_count;
+    uint64_t sizes[VIA_PERF_SIZES_MAX];
+    unsigned sizes_count;
+    int channels[VIA_PERF_CHANNELS_MAX]; /* -1 = the host's choice */
+    unsigned channels_count;
+    uint64_t span_ns;    /* to measure one row */
+    uint64_t iterations; /* operations of one row; 0 = by time */
+};
+
+/* Times are of one operation: a round trip, a put, a get, a barrier. */
+struct via_perf_row {
+    uint64_t bytes;
+    int hops;
+    bool direct; /* at its end */
+    unsigned rounds;
+    uint64_t operations;
+    double ns; /* medians over the rounds */
+    double ns_min;
+    double ns_max;
+    double yardstick_ns; /* 0 = none */
+    double ratio;        /* of speed: yardstick_ns / ns, round by round */
+};
+
+/* One row for each size. */
+int via_perf_measure(struct via_perf *perf, struct via_perf_row *ret_rows,
+                     struct via_error *err) VIA_MUST_CHECK;
+
+/* --- the other processes ---------------------------------------------------------------------- */
+
+/* A cache line each way, shared by fork: what a word costs without Viaduct. */
+struct via_perf_lines {
+    _Alignas(64) _Atomic uint64_t ping;
+    _Alignas(64) _Atomic uint64_t pong;
+};
+
+enum via_perf_order_kind {
+    VIA_PERF_ORDER_OPEN = 1, /* handle, bytes: of the near segment */
+    VIA_PERF_ORDER_BARE,     /* count pings on the lines */
+    VIA_PERF_ORDER_PING,     /* count pings of bytes */
+    VIA_PERF_ORDER_BARRIER,  /* count barriers */
+};
+
+struct via_perf_order {
+    uint32_t kind; /* enum via_perf_order_kind */
+    uint64_t count;
+    uint64_t bytes;
+    uint64_t handle;
+    uint64_t number; /* of the last ping before these */
+};
+
+struct via_perf_peer {
+    pid_t pid; /* 0 = not started */
+    int fd;
+    unsigned host;
+    uint64_t handle; /* of its segment */
+};
+
+/* Forks a process onto `host`, with a segment of `bytes` unless that is 0. Its end comes with the
+ * socket's. */
+int via_perf_peer_start(const struct via_perf *perf, unsigned host, uint64_t bytes,
+                        struct via_perf_lines *lines, struct via_perf_peer *peer,
+                        struct via_error *err) VIA_MUST_CHECK;
+void via_perf_peer_end(struct via_perf_peer *peer);
+
+int via_perf_peer_send(const struct via_perf_peer *peer, const struct via_perf_order *order,
+                       struct via_error *err) VIA_MUST_CHECK;
+/* Waits until the order has been carried out. */
+int via_perf_peer_wait(struct via_perf_peer *peer, struct via_error *err) VIA_MUST_CHECK;
+
+int via_perf_attach(const struct via_perf *perf, unsigned host, int channel,
+                    struct via_attach **ret_attach) VIA_MUST_CHECK;
+
+/* Until *word is `value`; -ETIMEDOUT after VIA_PERF_ANSWER_NS. */
+int via_perf_await(const _Atomic uint64_t *word, uint64_t value) VIA_MUST_CHECK;
+
+/* The last word of a ping of this size in a segment. */
+static inline _Atomic uint64_t *via_perf_last_word(unsigned char *base, uint64_t bytes)
+{
+    return (_Atomic uint64_t *)(void *)(base + bytes - sizeof(uint64_t));
+}
+
+#endif
