@@ -72,7 +72,7 @@ static void inbox(struct via_port *port, struct conform_call *call)
 static void worker_call(struct conform_agent *agent, struct conform_end *end,
                         struct conform_call *call)
 {
-    struct conform_worker *worker = &agent->workers[call->worker % CONFORM_WORKERS];
+    struct conform_worker *worker = &agent->workers[call->worker % CONFORM_WORKERS_MAX];
     struct conform_report report;
     switch (call->verb) {
     case CONFORM_START:
@@ -164,7 +164,7 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
 
 static void stop_workers(struct conform_agent *agent)
 {
-    for (unsigned i = 0; i < CONFORM_WORKERS; i++) {
+    for (unsigned i = 0; i < CONFORM_WORKERS_MAX; i++) {
         conform_worker_stop(&agent->workers[i]);
     }
 }
@@ -270,7 +270,9 @@ int conform_agent_start(struct conform_agent *agent, const struct conform_kind *
 int conform_agent_call(struct conform_agent *agent, struct conform_call *call)
 {
     if (agent->place == CONFORM_INLINE) {
+        agent->kind->enter(agent->end, 0);
         execute(agent, agent->end, call);
+        agent->kind->enter(agent->end, 0);
         return 0;
     }
     if (send(agent->socket, call, sizeof(*call), MSG_NOSIGNAL) != (ssize_t)sizeof(*call) ||

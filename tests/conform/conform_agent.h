@@ -70,7 +70,7 @@ struct conform_agent {
     pid_t pid;
     pthread_t thread;
     struct conform_end *end; /* CONFORM_INLINE: shared with the suite */
-    struct conform_worker workers[CONFORM_WORKERS];
+    struct conform_worker workers[CONFORM_WORKERS_MAX];
 };
 
 int conform_agent_start(struct conform_agent *agent, const struct conform_kind *kind,

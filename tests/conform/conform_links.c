@@ -145,6 +145,9 @@ static void a_window_that_is_down_reads_all_ones(void **state)
 {
     struct pair *pair = *state;
     struct conform_call load = {.verb = CONFORM_WINDOW_LOAD, .off = 1024};
+    if (pair->kind->down_reads_anything) {
+        skip();
+    }
     uint64_t last = pair_caps(pair, 0).caps.window_bytes - 8;
     pair_inbox_fill(pair, 1, 1024, 0x12, 8);
     pair_tell(pair, 0, &load);

@@ -110,6 +110,20 @@ struct conform_report pair_report(struct pair *pair, unsigned side, unsigned wor
 
 /* --- time --- */
 
+static bool step_workers(struct pair *pair)
+{
+    bool working = false;
+    for (unsigned i = 0; i < 2 * CONFORM_WORKERS_MAX; i++) {
+        struct conform_worker *worker = &pair->agent[i % 2].workers[i / 2];
+        if (worker->running) {
+            pair->kind->enter(&pair->end[i % 2], 1 + i / 2);
+            conform_worker_step(worker);
+            working = true;
+        }
+    }
+    return working;
+}
+
 void pair_pass_ms(struct pair *pair, unsigned ms)
 {
     if (pair->place != CONFORM_INLINE) {
@@ -117,15 +131,11 @@ void pair_pass_ms(struct pair *pair, unsigned ms)
         nanosleep(&pause, NULL);
         return;
     }
-    for (unsigned i = 0; i < ms * 10; i++) {
-        pair->kind->pass_time(pair->end, VIA_MSEC_NS / 10);
-        for (unsigned side = 0; side < 2; side++) {
-            for (unsigned j = 0; j < CONFORM_WORKERS; j++) {
-                if (pair->agent[side].workers[j].running) {
-                    conform_worker_step(&pair->agent[side].workers[j]);
-                }
-            }
-        }
+    bool working = step_workers(pair);
+    unsigned steps = working ? 1000 : 10; /* of a millisecond: fine enough to see puts half done */
+    for (unsigned i = 0; i < ms * steps; i++) {
+        pair->kind->pass_time(pair->end, VIA_MSEC_NS / steps);
+        step_workers(pair);
     }
 }
 

@@ -12,8 +12,6 @@
 #include "base/rng.h"
 #include "port_conform.h"
 
-#define CONFORM_WORKERS 2u
-
 /* Places in the inbox that the workers use, from the offset they are given on. */
 #define CONFORM_WORK_BYTES 4096u
 

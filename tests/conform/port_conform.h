@@ -16,6 +16,7 @@
 
 #define CONFORM_INBOX_BYTES (256u << 10)
 #define CONFORM_BELL_LINES 4u
+#define CONFORM_WORKERS_MAX 2u /* of one end */
 
 struct conform_kind;
 
@@ -30,12 +31,16 @@ struct conform_end {
 
 struct conform_kind {
     const char *name;
-    bool cut_is_own; /* only the end that cut can mend */
+    bool cut_is_own;          /* only the end that cut can mend */
+    bool down_reads_anything; /* loads from a window that is down bring no all-ones */
     /* Makes the end end->side; both ends of a link get the same directory. 0 or negative errno. */
     int (*open)(struct conform_end *end, const char *directory);
     /* To be watched while nothing is to be done; -1: nothing to watch. */
     int (*fd)(struct conform_end *end);
     void (*service)(struct conform_end *end, uint64_t now_ns, uint64_t *ret_deadline_ns);
+    /* Place CONFORM_INLINE only: the next calls are those of thread `thread` of this end, which is
+     * 0 for the suite and 1 + n for worker n. */
+    void (*enter)(struct conform_end *end, unsigned thread);
     void (*cut)(struct conform_end *end, bool cut);
     uint64_t (*puts_out_of_bounds)(struct conform_end *end);
     void (*close)(struct conform_end *end);
@@ -53,6 +58,8 @@ extern const struct conform_kind conform_emu_direct;
 extern const struct conform_kind conform_emu_indirect;
 extern const struct conform_kind conform_fault_direct;
 extern const struct conform_kind conform_fault_indirect;
+extern const struct conform_kind conform_sim_posted;
+extern const struct conform_kind conform_sim_direct;
 
 /* How long a test waits for something before it fails; 20 s. */
 extern unsigned conform_patience_ms;
