@@ -91,6 +91,16 @@ class Case(unittest.TestCase):
             except ProcessLookupError:
                 pass
 
+    def as_user(self):
+        """Arguments of call() that make it a user's, and a folder that is this user's."""
+        home = os.path.join(self.folder, "home")
+        os.mkdir(home, 0o700)
+        if os.geteuid() != 0:
+            return home, {}
+        os.chmod(self.folder, 0o755)
+        os.chown(home, NOBODY, NOBODY)
+        return home, {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+
     # --- running it ---------------------------------------------------------------------------
 
     def start(self, *words, **more):

@@ -88,18 +88,18 @@ class Doctor(cli.Case):
         self.down()
 
     def test_fabrics_beside_the_default_one(self):
+        home, user = self.as_user()
         del self.env["VIADUCT_RUNDIR"]
-        if os.geteuid() == 0:
-            self.skipTest("root's run directories are the machine's")
-        self.env["XDG_RUNTIME_DIR"] = self.folder
-        self.rundir = os.path.join(self.folder, "viaduct", self.name)
-        self.good("up", "--ring", "2")
+        self.env["XDG_RUNTIME_DIR"] = home
+        self.rundir = os.path.join(home, "viaduct", self.name)
+        self.good("up", "--ring", "2", **user)
         self.kill(1)
         self.env["VIADUCT_FABRIC"] = "another"
-        self.finding(self.examine(), "warn", "fabrics", "fabric '%s'" % self.name)
+        self.finding(self.examine(**user), "warn", "fabrics", "fabric '%s'" % self.name)
         self.env["VIADUCT_FABRIC"] = self.name
-        self.down()
-        self.assertFalse(os.path.exists(os.path.join(self.folder, "viaduct")))
+        self.good("down", **user)
+        self.assert_nothing_left()
+        self.assertEqual(os.listdir(home), [])
 
     def test_as_nobody(self):
         if os.geteuid() != 0:
