@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Peers of another version, full memory, users who may not, processes killed while they hold shared
+memory: a clear error each, and nothing is lost or left."""
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import cli
+
+LIBRARY = os.path.join(cli.BIN, "libviaduct.so")
+MEGABYTE = 1 << 20
+
+
+class Versions(cli.Case):
+    def setUp(self):
+        super().setUp()
+        wrapper = os.path.join(self.folder, "wrapper")
+        with open(wrapper, "w", encoding="utf-8") as script:
+            script.write("#!/bin/sh\n"
+                         "case \" $* \" in *\" --host 2 \"*) set -- \"$@\" --protocol-version 99;; esac\n"
+                         "exec '%s/viaductd' \"$@\"\n" % os.path.abspath(cli.BIN))
+        self.put_beside(wrapper)
+
+    def test_a_peer_with_another_protocol_version(self):
+        started = time.monotonic()
+        err = self.bad("up", "--ring", "3", says=["link to host ", "it does not come up, it is 'bad"])
+        self.assertLess(time.monotonic() - started, 8)
+        self.assertIn("version", err)
+        self.assertIn("99", err)
+        self.assert_nothing_left()
+
+    def test_both_ends_name_it(self):
+        self.env["VIADUCT_RUNDIR"] = self.rundir
+        daemon = os.path.join(cli.BIN, "viaductd")
+        ends = []
+        try:
+            for host, more in ((1, []), (2, ["--protocol-version", "99"])):
+                peer = 3 - host
+                ends.append(subprocess.Popen(
+                    [daemon, "--foreground", "--rundir", self.rundir, "--host", str(host), "--link",
+                     "%d:%d:0" % (peer, host - 1), *more], text=True, stderr=subprocess.PIPE,
+                    stdin=subprocess.DEVNULL))
+            time.sleep(1)
+        finally:
+            said = []
+            for end in ends:
+                end.terminate()
+                said.append(end.communicate(timeout=10)[1])
+        self.assertRegex(said[0], r"(?i)(?s)host 2.*version 99")
+        self.assertRegex(said[1], r"(?i)(?s)host 1.*version 1\b")
+        self.good("down")
+        self.assert_nothing_left()
+
+
+class FullMemory(cli.Case):
+    """A file size limit meets memfds as it meets files: the kernel refuses with EFBIG what it would
+    refuse with ENOSPC or ENOMEM on a machine whose memory is full. The signal that comes with it is
+    ignored, or it would end the process before it could say anything."""
+
+    def limited(self, size):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        return {"preexec_fn": limit}
+
+    def test_no_memory_for_a_host(self):
+        err = self.bad("up", "--ring", "3", says=["start: the daemon ended with exit code 1"],
+                       **self.limited(64 << 10))
+        self.assertRegex(err, r"host-\d\.log: .*(File too large|memory)")
+        self.assert_nothing_left()
+
+    def test_no_memory_for_a_process(self):
+        self.good("up", "--ring", "2")
+        more = self.limited(MEGABYTE)
+        with self.start("run", "--host", "1", "--no-sockets", sys.executable,
+                        os.path.join(cli.HERE, "cli_attached.py"), LIBRARY, "hold",
+                        str(64 * MEGABYTE), **more) as process:
+            out, _ = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 1, out)
+        self.assertRegex(out, r"^-\d+: .*segment.*(File too large|memory)")
+        self.assertEqual([h["state"] for h in self.status()["hosts"]], ["up", "up"])
+        self.assertTrue(cli.wait_for(lambda: self.status()["hosts"][0]["processes"] == []))
+        self.down()
+
+
+class Permission(cli.Case):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("only root can be somebody else")
+        self.good("up", "--ring", "2")
+        self.addCleanup(self.down)
+        os.chmod(self.folder, 0o755)
+        self.nobody = {"user": cli.NOBODY, "group": cli.NOBODY, "extra_groups": []}
+
+    def test_commands_of_somebody_else(self):
+        before = self.status()
+        for words in (["status"], ["run", "--host", "1", "true"], ["cut", "1", "2"]):
+            self.bad(*words, says=["open %s/fabric.json: permission denied: the fabric belongs to uid "
+                                   "0, this is uid %d" % (self.rundir, cli.NOBODY)], **self.nobody)
+        for words in (["down"], ["up", "--ring", "2"]):
+            self.bad(*words, says="run directory %s: belongs to uid 0" % self.rundir, **self.nobody)
+        self.assertEqual([h["session"] for h in self.status()["hosts"]],
+                         [h["session"] for h in before["hosts"]])
+
+    def attach(self):
+        done = subprocess.run([sys.executable, os.path.join(cli.HERE, "cli_attached.py"), LIBRARY,
+                               "hold", "4096"], env={**self.env, "VIADUCT_HOST": "1"}, text=True,
+                              stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False,
+                              **self.nobody)
+        return done.returncode, done.stdout
+
+    def test_a_client_of_somebody_else(self):
+        code, out = self.attach()
+        self.assertEqual(code, 1)
+        self.assertRegex(out, r"^-13: host 1: attach.*: .*(?i:permission|may not)")
+
+    def test_not_even_where_the_files_are_open(self):
+        os.chmod(self.rundir, 0o755)
+        for name in os.listdir(self.rundir):
+            os.chmod(os.path.join(self.rundir, name), 0o666)
+        code, out = self.attach()
+        self.assertEqual(code, 1)
+        self.assertRegex(out, r"^-13: host 1: attach.*: ")
+        for words in (["status"], ["cut", "1", "2"]):
+            self.call(*words, **self.nobody)
+        self.assertFalse(self.status()["links"][0]["cut"])
+        self.bad("cut", "1", "2", says="host 1: ", **self.nobody)
+        self.assertEqual(self.status()["hosts"][0]["processes"], [])
+        os.chmod(self.rundir, 0o700)
+
+
+class Killed(cli.Case):
+    def attached(self, host, *words):
+        return self.start("run", "--host", str(host), "--no-sockets", "--", sys.executable,
+                          os.path.join(cli.HERE, "cli_attached.py"), LIBRARY, *words)
+
+    def processes(self, host):
+        return next(h["processes"] for h in self.status()["hosts"] if h["host"] == host)
+
+    def held(self, host):
+        """What the daemon holds: open files, and mappings of memfds."""
+        pid = self.pid(host)
+        with open("/proc/%d/maps" % pid, encoding="utf-8") as maps:
+            mapped = sum("memfd:" in line for line in maps)
+        return len(os.listdir("/proc/%d/fd" % pid)), mapped
+
+    def test_a_process_killed_while_it_holds_shared_memory(self):
+        self.good("up", "--ring", "3", "--channels", "1")
+        before = self.held(1), self.held(2)
+        holder = self.attached(1, "hold", str(64 * MEGABYTE))
+        putter = None
+        try:
+            handle = holder.stdout.readline().strip()
+            self.assertRegex(handle, r"^\d+$")
+            shown = self.processes(1)
+            self.assertEqual([(p["pid"], p["segments"], p["bytes"]) for p in shown],
+                             [(holder.pid, 1, 64 * MEGABYTE)])
+            self.assertIn("(%d)" % holder.pid, self.good("status"))
+            putter = self.attached(2, "put", "1", handle, str(64 * MEGABYTE))
+            self.assertEqual(putter.stdout.readline(), "open\n")
+            holder.kill()
+            holder.communicate(timeout=10)
+            # Whoever used the memory is told.
+            out, _ = putter.communicate(timeout=30)
+            self.assertEqual(putter.returncode, 1, out)
+            self.assertRegex(out, r"^-\d+: ")
+        finally:
+            for process in filter(None, (holder, putter)):
+                process.kill()
+                process.communicate()
+        self.assertTrue(cli.wait_for(lambda: not self.processes(1) and not self.processes(2)))
+        self.assertTrue(cli.wait_for(lambda: (self.held(1), self.held(2)) == before),
+                        "held before %s, now %s" % (before, (self.held(1), self.held(2))))
+        self.assertEqual([k["state"] for k in self.status()["links"]], ["up"] * 3)
+        self.down()
+
+    def test_many_of_them(self):
+        self.good("up", "--ring", "2", "--channels", "1")
+        before = self.held(1)
+        for _ in range(3):
+            holders = [self.attached(1, "hold", str(MEGABYTE)) for _ in range(6)]
+            try:
+                for holder in holders:
+                    self.assertRegex(holder.stdout.readline(), r"^\d+\n$")
+                self.assertEqual(len(self.processes(1)), len(holders))
+            finally:
+                for holder in holders:
+                    holder.kill()
+                    holder.communicate()
+            self.assertTrue(cli.wait_for(lambda: not self.processes(1)))
+        self.assertTrue(cli.wait_for(lambda: self.held(1) == before),
+                        "held before %s, now %s" % (before, self.held(1)))
+        self.down()
+
+    def test_a_daemon_killed_while_processes_are_attached(self):
+        self.good("up", "--ring", "2", "--channels", "1")
+        holder = self.attached(1, "hold", str(MEGABYTE))
+        try:
+            handle = holder.stdout.readline().strip()
+            putter = self.attached(2, "put", "1", handle, str(MEGABYTE))
+            try:
+                self.assertEqual(putter.stdout.readline(), "open\n")
+                self.kill(2)
+                out, _ = putter.communicate(timeout=30)
+                self.assertEqual(putter.returncode, 1)
+                self.assertRegex(out, r"^-\d+: .*host 2.*daemon has gone")
+            finally:
+                putter.kill()
+                putter.communicate()
+        finally:
+            holder.kill()
+            holder.communicate()
+        self.assertEqual(json.loads(self.good("status", "--json"))["hosts"][0]["state"], "up")
+        self.down()
+
+
+if __name__ == "__main__":
+    cli.main()

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""viaduct perf: what it measures is there, over both ways, and what can not be measured is said."""
+import json
+import os
+import signal
+import time
+
+import cli
+
+
+class Words(cli.Case):
+    def test_mistakes_in_the_command_line_give_2_and_the_way_to_help(self):
+        for words, says in [
+                ([], "which test?"), (["ping"], "'ping': unknown test"),
+                (["put", "get"], "'get': one test at a time"),
+                (["put", "--sizes", "0"], "--sizes: '0'"), (["put", "--sizes", "8,4X"], "'4X'"),
+                (["put", "--sizes", "2G"], "'2G'"), (["put", "--sizes", "8,"], "''"),
+                (["put", "--sizes", ",".join(["8"] * 33)], "one too many"),
+                (["pingpong", "--sizes", "12"], "a multiple of 8 bytes"),
+                (["put", "--channels", "14"], "'14': not the number of a channel"),
+                (["put", "--seconds", "0"], "'0': not a number above 0"),
+                (["put", "--seconds", "nan"], "'nan'"), (["put", "--iterations", "0"], "'0'"),
+                (["put", "--from", "0"], "--from: '0': not the id"),
+                (["put", "--to", "256"], "--to: '256'"),
+                (["put", "--hosts", "1,2"], "--hosts is for barrier"),
+                (["barrier", "--hosts", "1,x"], "--hosts: 'x'"),
+                (["put", "--wrong"], "unrecognized option '--wrong'")]:
+            with self.subTest(words):
+                err = self.bad("perf", *words, code=2, says=says)
+                self.assertIn("--help'", err.splitlines()[-1])
+        self.assert_nothing_left()
+
+    def test_without_a_fabric_it_says_so(self):
+        self.bad("perf", "put", says="it is not up")
+        self.assert_nothing_left()
+
+
+class Chain(cli.Case):
+    """Three hosts in a row: neighbours, and a relay between."""
+
+    def setUp(self):
+        super().setUp()
+        self.good("up", "--chain", "3")
+
+    def tearDown(self):
+        self.good("down")
+        self.assert_nothing_left()
+
+    def perf(self, *words):
+        report = json.loads(self.good("perf", "--json", "--iterations", "200", *words))
+        for row in report["rows"]:
+            self.assertGreater(row["ns"], 0)
+            self.assertGreaterEqual(row["ns"], row["ns_min"])
+            self.assertLessEqual(row["ns"], row["ns_max"])
+        return report
+
+    def rows(self, report, keys):
+        return [tuple(row[key] for key in keys) for row in report["rows"]]
+
+    def test_each_test_by_both_ways(self):
+        for test in ("put", "get"):
+            report = self.perf(test, "--to", "2", "--sizes", "8,100,64K")
+            self.assertEqual(self.rows(report, ("bytes", "path", "hops")),
+                             [(8, "direct", 1), (100, "direct", 1), (65536, "direct", 1)])
+            report = self.perf(test, "--to", "3", "--sizes", "8,200000", "--channels", "0,1")
+            self.assertEqual(self.rows(report, ("bytes", "path", "hops")),
+                             [(8, "frames", 2), (200000, "frames", 2)])
+            for row in report["rows"]:
+                self.assertGreater(row["bytes_per_second"], 0)
+                self.assertGreater(row["memcpy_bytes_per_second"], row["bytes_per_second"])
+        for to, path in ((2, "direct"), (3, "frames")):
+            report = self.perf("pingpong", "--to", str(to), "--sizes", "8,4K")
+            self.assertEqual(self.rows(report, ("bytes", "path")), [(8, path), (4096, path)])
+        report = self.perf("barrier")
+        self.assertEqual(report["hosts"], [1, 2, 3])
+        report = self.perf("barrier", "--hosts", "3,2")
+        self.assertEqual((report["hosts"], report["from"]), ([2, 3], 2))
+
+    def test_two_processes_of_one_host(self):
+        report = self.perf("pingpong", "--from", "2", "--to", "2")
+        self.assertEqual(self.rows(report, ("path", "hops")), [("direct", 0)])
+
+    def test_the_table_has_a_line_for_each_size(self):
+        out = self.good("perf", "put", "--iterations", "20", "--sizes", "8,1K,64K,1M")
+        self.assertEqual([line.split()[0] for line in out.splitlines()],
+                         ["put,", "bytes", "8", "1K", "64K", "1M"])
+
+    def test_hosts_that_are_not_there(self):
+        self.bad("perf", "put", "--to", "9", says="host 9: no such host")
+        self.bad("perf", "barrier", "--hosts", "1,9", says="host 9: no such host")
+        self.bad("perf", "barrier", "--hosts", "1,1", says="host 1: is in --hosts twice")
+
+    def test_a_host_that_is_down(self):
+        self.kill(2)
+        self.bad("perf", "put", "--to", "2", says="host 2")
+        self.bad("perf", "put", "--from", "2", "--to", "1", says="host 2")
+
+    def test_its_other_process_does_not_outlive_it(self):
+        process = self.start("perf", "put", "--seconds", "60")
+        try:
+            self.assertTrue(cli.wait_for(
+                lambda: any(host["processes"] for host in self.status()["hosts"])))
+            time.sleep(0.2)
+        finally:
+            process.kill()
+            process.communicate()
+        self.assertTrue(cli.wait_for(lambda: not any(
+            host["processes"] for host in self.status()["hosts"])))
+
+    def test_the_death_of_a_host_ends_it(self):
+        process = self.start("perf", "put", "--to", "3", "--seconds", "60")
+        self.addCleanup(process.kill)
+        self.assertTrue(cli.wait_for(
+            lambda: len([h for h in self.status()["hosts"] if h["processes"]]) == 2))
+        time.sleep(0.2)
+        os.kill(self.pid(1), signal.SIGKILL)
+        _, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("host 1", err)
+
+
+if __name__ == "__main__":
+    cli.main()
