@@ -85,6 +85,7 @@ struct via_client_request {
 
 struct via_attach {
     /* Constant while attached. */
+    pid_t pid; /* who has opened it */
     int socket_fd;
     int bell_fd;
     int nudge_fd; /* eventfd: wakes the thread that sleeps for all */
@@ -109,7 +110,7 @@ struct via_attach {
 
     struct via_client_channel channels[VIA_CLIENT_CHANNELS_MAX];
 
-    bool dead;         /* the host has gone */
+    _Atomic bool dead; /* the host has gone; also read without the lock */
     bool leading;      /* a thread spins or sleeps for all */
     bool asleep;       /* ... and sleeps: replies are its to take */
     bool socket_ready; /* there may be answers on the socket */
@@ -173,7 +174,8 @@ struct via_remote {
     _Atomic uint32_t pending; /* puts by frames not known to have arrived; written under the lock */
     _Atomic int error;        /* first failure not yet reported */
     _Atomic int lost;         /* its owner has gone: all accesses fail with this */
-    bool mapping_now;         /* a thread is at it */
+    _Atomic uint32_t accesses; /* direct ones, roughly */
+    bool mapping_now;          /* a thread is at it */
     bool closed;
 };
 
@@ -209,6 +211,9 @@ void via_client_ring(struct via_client_channel *channel);
 
 /* [locked] The host has gone, or breaks the protocol: every wait ends. */
 void via_client_die(struct via_attach *attach);
+
+/* Is the host still there? For who has not waited for long. */
+bool via_client_look_for_death(struct via_attach *attach);
 
 typedef bool via_client_condition(struct via_attach *attach, void *ctx);
 

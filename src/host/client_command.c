@@ -7,6 +7,9 @@
 
 /* Cookie: bits 63..24 generation, bits 23..0 index + 1; never 0, which would ask for no reply. */
 #define COOKIE_INDEX_BITS 24
+/* Replies are taken in as commands go out, so that they do not fill their pipe; but not after each,
+ * because the host writes them in batches, too. */
+#define TAKE_EVERY_COMMANDS 32u
 
 static uint64_t cookie_of(const struct via_attach *attach, const struct via_client_op *op)
 {
@@ -70,6 +73,9 @@ int via_client_command_room(struct via_attach *attach, struct via_client_channel
 {
     if (attach->dead) {
         return via_client_dead(attach);
+    }
+    if (channel->writer.sequence % TAKE_EVERY_COMMANDS == 0 && !attach->asleep) {
+        via_client_take(attach);
     }
     struct room room = {.channel = channel, .body_bytes = body_bytes};
     if (has_room(attach, &room)) {

@@ -358,6 +358,7 @@ static struct via_attach *attach_new(void)
         free(attach);
         return NULL;
     }
+    attach->pid = getpid();
     attach->socket_fd = -1;
     attach->bell_fd = -1;
     attach->nudge_fd = -1;
@@ -478,6 +479,11 @@ static bool is_idle(struct via_attach *attach, void *ctx)
 void via_attach_close(struct via_attach *attach)
 {
     if (attach == NULL) {
+        return;
+    }
+    if (attach->pid != getpid()) {
+        /* A child's copy: the pipes are its parent's, and the lock may be held for ever. */
+        attach_free(attach);
         return;
     }
     via_client_lock(attach);

@@ -17,6 +17,8 @@
 
 #include "host/client_sys.h"
 
+#define LOOK_EVERY_ACCESSES 1024u
+
 static int lost(const struct via_remote *remote)
 {
     int rc = atomic_load_explicit(&remote->lost, memory_order_relaxed);
@@ -149,9 +151,26 @@ static struct via_client_mapping *look_again(struct via_remote *remote, uint64_t
     return mapping;
 }
 
+/* Direct accesses need no host, so they would not notice that it has gone: this looks, now and
+ * then.
+ */
+static bool has_died(struct via_remote *remote)
+{
+    /* Lost counts do not matter. */
+    uint32_t accesses = atomic_load_explicit(&remote->accesses, memory_order_relaxed) + 1;
+    atomic_store_explicit(&remote->accesses, accesses, memory_order_relaxed);
+    if (via_unlikely(accesses % LOOK_EVERY_ACCESSES == 0)) {
+        return via_client_look_for_death(remote->attach);
+    }
+    return atomic_load_explicit(&remote->attach->dead, memory_order_relaxed);
+}
+
 struct via_client_mapping *via_client_direct(struct via_remote *remote)
 {
     struct via_attach *attach = remote->attach;
+    if (via_unlikely(has_died(remote))) {
+        return NULL;
+    }
     uint64_t way = via_client_status(attach, remote->host) & VIA_CLIENT_WAY_MASK;
     if ((way & VIA_STATUS_DIRECT) == 0) {
         return NULL;
@@ -189,7 +208,7 @@ int via_client_direct_wait(struct via_remote *remote, struct via_client_mapping 
         struct via_client_mapping *mapping = via_client_direct(remote);
         if (via_likely(mapping != NULL) || !via_client_awaits_frames(remote)) {
             *ret_mapping = mapping;
-            return lost(remote);
+            return mapping == NULL && attach->dead ? via_client_dead(attach) : lost(remote);
         }
         struct via_client_wait wait = {
             .done = frames_have_arrived,

@@ -61,7 +61,7 @@ void via_client_ring(struct via_client_channel *channel)
 
 void via_client_die(struct via_attach *attach)
 {
-    attach->dead = true;
+    atomic_store_explicit(&attach->dead, true, memory_order_relaxed);
     if (attach->asleep) {
         via_sys_eventfd_ring(attach->nudge_fd);
     }
@@ -124,11 +124,9 @@ static int take_one(struct via_attach *attach, struct via_client_channel *channe
     if (reply.kind == VIA_REPLY_COMPLETE || reply.kind == VIA_REPLY_DATA) {
         via_client_command_end(attach, &reply, data, bytes);
     }
-    rc = via_pipe_take(&channel->reader, &record);
-    if (rc == 1) {
-        via_pipe_release(&channel->reader, 1);
-    }
-    return rc;
+    via_pipe_advance(&channel->reader, &record);
+    via_pipe_release(&channel->reader, 1);
+    return 1;
 }
 
 static unsigned take_channel(struct via_attach *attach, struct via_client_channel *channel)
@@ -340,6 +338,16 @@ static unsigned look_for_death(struct via_attach *attach)
     }
     attach->death_look_ns = now;
     return via_client_take_answers(attach);
+}
+
+bool via_client_look_for_death(struct via_attach *attach)
+{
+    via_client_lock(attach);
+    if (!attach->dead && !attach->asleep) {
+        via_client_take_answers(attach);
+    }
+    via_client_unlock(attach);
+    return attach->dead;
 }
 
 static unsigned poll_locked(struct via_attach *attach)

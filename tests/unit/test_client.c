@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -571,6 +572,41 @@ static void death_is_noticed_by_polling(void **state)
     assert_int_equal(via_attach_poll(fixture->attach), -ENOTCONN);
 }
 
+static void death_is_noticed_by_direct_puts(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t word = 1;
+    int rc = 0;
+    fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 2, 1, true);
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    fake_host_die(&fixture->fake);
+    nap_ms(10);
+    for (unsigned i = 0; i < 2000 && rc == 0; i++) {
+        rc = via_remote_put(fixture->remote, 0, &word, 8, 0);
+    }
+    assert_int_equal(rc, -ENOTCONN);
+    assert_null(via_remote_direct(fixture->remote));
+}
+
+static void a_child_lets_go_of_an_attachment_without_harm(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t word = 4;
+    int status;
+    fixture->fake.hold = true;
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        via_attach_close(fixture->attach);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    fixture->fake.hold = false;
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(fixture->peer->view[0], 4);
+}
+
 /* --- messages, boards, barriers ----------------------------------------------------------------*/
 
 static void messages_come_in_order_and_are_cut_to_the_buffer(void **state)
@@ -721,6 +757,8 @@ int main(void)
         WITH_HOST(a_wrong_handle_is_found_out_when_it_can_be_mapped),
         WITH_HOST(the_death_of_the_host_ends_every_wait),
         WITH_HOST(death_is_noticed_by_polling),
+        WITH_HOST(death_is_noticed_by_direct_puts),
+        WITH_HOST(a_child_lets_go_of_an_attachment_without_harm),
         WITH_HOST(messages_come_in_order_and_are_cut_to_the_buffer),
         WITH_HOST(threads_that_wait_do_not_take_each_others_replies),
         WITH_HOST(the_bell_rings_who_watches_it),
