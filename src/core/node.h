@@ -46,13 +46,13 @@ struct via_node_config {
     uint32_t batch_frames;   /* most frames one poll takes from one pipe, >= 1 */
     uint32_t epoch_first; /* first link epoch tried (tests start near the wrap); 0 = from session */
     uint8_t protocol_version; /* 0 = VIA_PROTOCOL_VERSION; another shows what a peer of it sees */
-    uint64_t heartbeat_ns; /* 0 = default 20 ms */
-    uint64_t dead_ns;      /* silence after which a link is down; 0 = default 80 ms */
-    uint64_t retry_ns_min; /* first time-out of an unacknowledged frame; 0 = default 5 ms */
-    uint64_t retry_ns_max; /* it doubles up to here; 0 = default 100 ms */
-    uint64_t stuck_ns;     /* a bypassed frame older than this is dropped (its source sends it
-                              again): breaks cycles that bubbles do not cover; 0 = default 50 ms */
-    uint64_t give_up_ns;   /* an operation without progress fails with -EHOSTUNREACH; 0 = never */
+    uint64_t heartbeat_ns;    /* 0 = default 20 ms */
+    uint64_t dead_ns;         /* silence after which a link is down; 0 = default 80 ms */
+    uint64_t retry_ns_min;    /* first time-out of an unacknowledged frame; 0 = default 5 ms */
+    uint64_t retry_ns_max;    /* it doubles up to here; 0 = default 100 ms */
+    uint64_t stuck_ns;        /* a bypassed frame older than this is dropped (its source sends it
+                                 again): breaks cycles that bubbles do not cover; 0 = default 50 ms */
+    uint64_t give_up_ns; /* an operation without progress fails with -EHOSTUNREACH; 0 = never */
 };
 
 /* Fills in defaults for everything but host, session and ports_count. */

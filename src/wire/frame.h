@@ -34,6 +34,10 @@ enum via_frame_kind {
 #define VIA_FRAME_FLAG_LAST_WORD \
     0x04u /* put: store the last aligned 8 bytes of the payload last, release */
 #define VIA_FRAME_FLAG_LAST 0x08u /* last fragment of its operation */
+#define VIA_FRAME_FLAG_START \
+    0x10u /* the source has given up every sequence number before this one, or never had one */
+#define VIA_FRAME_FLAG_ERROR \
+    0x20u /* GET_DATA: no more data comes, `value` is a negative errno (two's complement) */
 
 struct via_frame_header {
     uint8_t kind;
@@ -117,10 +121,17 @@ struct via_frame_atomic_operands {
     uint64_t compare;
 };
 
+enum via_frame_barrier_action {
+    VIA_BARRIER_PLAIN = 0,
+    VIA_BARRIER_WITHDRAW = 1, /* ARRIVE: the member no longer waits in this round */
+};
+
+/* round: the arriving member's own number for this barrier, not 0; the release repeats it. */
 struct via_frame_barrier {
     uint32_t group;
     uint32_t round;
-    uint64_t reserved[3];
+    uint32_t action; /* enum via_frame_barrier_action */
+    uint32_t reserved[5];
 };
 
 enum via_frame_ack_state {
@@ -128,7 +139,8 @@ enum via_frame_ack_state {
     VIA_ACK_GAP = 1,       /* a later frame came: send again from `next` */
     VIA_ACK_NOT_READY = 2, /* the consumer is full: hold `next` until RESUME or a time-out */
     VIA_ACK_RESUME = 3,
-    VIA_ACK_REFUSED = 4, /* `next` was refused with `status`: skip it, the operation has failed */
+    VIA_ACK_REFUSED = 4,  /* `next` was refused with `status`: skip it, the operation has failed */
+    VIA_ACK_NO_STATE = 5, /* this flow has not begun here: send again from its START frame */
 };
 
 struct via_frame_ack {

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* One channel's turn: what changed on the control side, frames in, time-outs, frames out, bells. */
+#include <errno.h>
+
+#include "core/node_internal.h"
+
+void via_channel_init(struct via_channel *channel)
+{
+    const struct via_node *node = channel->node;
+    const struct via_node_config *config = &node->config;
+
+    via_list_init(&channel->reports);
+    via_list_init(&channel->busy);
+    via_list_init(&channel->parked);
+    via_list_init(&channel->local);
+    via_list_init(&channel->parked_acks);
+    via_list_init(&channel->answer_waiters);
+    via_list_init(&channel->bypass_free);
+    channel->next_timer_ns = VIA_NEVER_NS;
+    for (unsigned p = 0; p < config->ports_count; p++) {
+        struct via_channel_link *way = &channel->links[p];
+        way->link = &channel->node->links[p];
+        via_list_init(&way->bypass);
+        via_list_init(&way->flows);
+        via_list_init(&way->acks);
+    }
+    for (unsigned i = 0; i < config->ports_count * config->bypass_count; i++) {
+        via_list_push_back(&channel->bypass_free, &channel->bypass_frames[i].link);
+    }
+    for (unsigned h = 0; h < config->hosts_max; h++) {
+        channel->hosts[h].port = VIA_PORT_NONE;
+        for (unsigned f = 0; f < node->flows_each; f++) {
+            via_tx_init(channel, via_channel_tx(channel, (uint16_t)h, (uint16_t)f), (uint16_t)h,
+                        (uint16_t)f);
+            via_rx_init(via_channel_rx(channel, (uint16_t)h, (uint16_t)f), (uint16_t)h,
+                        (uint16_t)f);
+        }
+    }
+    channel->hosts[config->host].session = config->session;
+    via_ops_init(channel);
+    if (channel->groups != NULL) {
+        via_barrier_init(channel);
+    }
+}
+
+struct via_channel_link *via_channel_way(struct via_channel *channel, uint16_t host)
+{
+    uint8_t port = channel->hosts[host].port;
+    if (port == VIA_PORT_NONE || !channel->links[port].up) {
+        return NULL;
+    }
+    return &channel->links[port];
+}
+
+/* --- what the control thread changed --------------------------------------------------------- */
+
+/* Everything that waits for some way is put where it belongs now. */
+static void sort_again(struct via_channel *channel)
+{
+    struct via_list flows, acks;
+
+    via_list_init(&flows);
+    via_list_init(&acks);
+    via_list_splice_back(&flows, &channel->parked);
+    via_list_splice_back(&acks, &channel->parked_acks);
+    for (unsigned p = 0; p < channel->node->config.ports_count; p++) {
+        via_list_splice_back(&flows, &channel->links[p].flows);
+        via_list_splice_back(&acks, &channel->links[p].acks);
+    }
+    struct via_list *it;
+    while ((it = via_list_pop_front(&flows)) != NULL) {
+        via_tx_update(channel, via_list_entry(it, struct via_tx_flow, ready));
+    }
+    while ((it = via_list_pop_front(&acks)) != NULL) {
+        via_rx_update(channel, via_list_entry(it, struct via_rx_flow, ack));
+    }
+}
+
+static void let_go(struct via_channel_link *way)
+{
+    if (!way->up) {
+        return;
+    }
+    way->up = false;
+    way->blocked = false;
+    way->sent = false;
+    way->released = false;
+    way->bells = 0;
+    /* Nothing of this epoch may still be on its way out when the next one begins. */
+    way->port->ops->flush(way->port);
+}
+
+/* Frames on this link may be lost: ask each peer beyond it how far it got. */
+static void ask_again(struct via_channel *channel, unsigned port)
+{
+    via_list_foreach(it, &channel->busy) {
+        struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
+        if (channel->hosts[flow->host].port == port) {
+            via_tx_rerouted(channel, flow);
+        }
+    }
+}
+
+static void take_up(struct via_channel *channel, struct via_channel_link *way)
+{
+    const struct via_node *node = channel->node;
+    struct via_link *link = way->link;
+    struct via_port *port = atomic_load_explicit(&link->port, memory_order_relaxed);
+    struct via_inbox_place place;
+    struct via_pipe_target target;
+
+    via_inbox_place(node, 1 + channel->index, &place);
+    via_link_target(port, place.memory_off, &target);
+    via_pipe_writer_init(&way->tx, &node->geometry, &target,
+                         (const _Atomic uint64_t *)(const void *)(port->inbox + place.credit_off),
+                         way->data_ends, link->tx_epoch);
+    via_link_target(port, place.credit_off, &target);
+    via_pipe_reader_init(&way->rx, &node->geometry, port->inbox + place.memory_off, &target,
+                         link->rx_epoch);
+    way->port = port;
+    way->blocked_since_ns = 0;
+    way->up = true;
+    ask_again(channel, link->index);
+}
+
+static void take_generation(struct via_channel *channel, struct via_channel_link *way)
+{
+    /* Pairs with the release in next_generation(). */
+    uint32_t generation = atomic_load_explicit(&way->link->generation, memory_order_acquire);
+    if (generation == way->seen) {
+        return;
+    }
+    let_go(way);
+    if (generation % 2 == 1) {
+        take_up(channel, way);
+    }
+    way->seen = generation;
+    sort_again(channel);
+    channel->work++;
+    /* Pairs with the acquire in channels_have_let_go(). */
+    atomic_store_explicit(&way->seen_generation, generation, memory_order_release);
+}
+
+static void host_has_restarted(struct via_channel *channel, uint16_t host)
+{
+    if (channel->groups != NULL) {
+        via_barrier_host_reset(channel, host);
+    }
+    for (unsigned f = 0; f < channel->node->flows_each; f++) {
+        via_tx_reset(channel, via_channel_tx(channel, host, (uint16_t)f), -ECONNRESET);
+        via_rx_reset(channel, via_channel_rx(channel, host, (uint16_t)f));
+    }
+}
+
+static void take_routes(struct via_channel *channel)
+{
+    struct via_node *node = channel->node;
+    /* Pairs with the release in publish_routes(). */
+    uint32_t version = atomic_load_explicit(&node->routes_version, memory_order_acquire);
+    if (version == channel->routes_seen) {
+        return;
+    }
+    for (unsigned h = 0; h < node->config.hosts_max; h++) {
+        struct via_channel_host *host = &channel->hosts[h];
+        uint32_t session = atomic_load_explicit(&node->sessions[h], memory_order_relaxed);
+        uint32_t route = atomic_load_explicit(&node->routes[h], memory_order_relaxed);
+        uint8_t port = h == node->config.host ? VIA_PORT_NONE : (uint8_t)route;
+        uint32_t old_session = host->session;
+
+        host->rerouted = host->port != port;
+        host->port = port;
+        host->session = session;
+        if (old_session != 0 && old_session != session) {
+            host_has_restarted(channel, (uint16_t)h);
+        }
+    }
+    via_list_foreach(it, &channel->busy) {
+        struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
+        if (channel->hosts[flow->host].rerouted) {
+            via_tx_rerouted(channel, flow);
+        }
+    }
+    sort_again(channel);
+    via_relay_reroute(channel);
+    channel->routes_seen = version;
+    channel->work++;
+}
+
+/* --- frames in ------------------------------------------------------------------------------- */
+
+/* Do payload and kind fit together? What a relay forwards is checked as well: it might be the
+ * sender's last chance to be told apart from us. */
+static bool is_well_formed(const struct via_node *node, const struct via_frame_header *header,
+                           uint32_t body_bytes)
+{
+    if (header->kind < VIA_FRAME_MESSAGE || header->kind > VIA_FRAME_ACK ||
+        header->source >= node->config.hosts_max || header->destination >= node->config.hosts_max ||
+        header->source == header->destination || header->flow >= node->flows_each) {
+        return false;
+    }
+    return header->inline_bytes == 0 ||
+           (header->inline_bytes <= via_frame_inline_max(header->kind) && body_bytes == 0);
+}
+
+/* One frame: 0 = it may be released, -EAGAIN = it stays. */
+static int take_frame(struct via_channel *channel, struct via_channel_link *way,
+                      const struct via_pipe_record *record)
+{
+    struct via_frame_header header;
+    const struct via_node *node = channel->node;
+
+    memcpy(&header, record->head, sizeof(header));
+    if (!is_well_formed(node, &header, record->body_bytes)) {
+        via_count(&channel->counters.dropped_malformed, 1);
+        return 0;
+    }
+    if (header.destination == node->config.host) {
+        via_rx_frame(channel, &header, record->body, record->body_bytes);
+        return 0;
+    }
+    return via_relay_frame(channel, way, &header, record->body, record->body_bytes);
+}
+
+/* The frame at the head can not go on; true when it has waited too long and is dropped. */
+static bool give_up_head(struct via_channel *channel, struct via_channel_link *way)
+{
+    if (!way->blocked) {
+        way->blocked = true;
+        way->blocked_since_ns = channel->now_ns;
+        return false;
+    }
+    if (channel->now_ns - way->blocked_since_ns < channel->node->config.stuck_ns) {
+        return false;
+    }
+    via_count(&channel->counters.dropped_stuck, 1);
+    return true;
+}
+
+static void break_link(struct via_channel_link *way)
+{
+    atomic_store_explicit(&way->link->broken, true, memory_order_relaxed);
+    let_go(way);
+}
+
+static void receive(struct via_channel *channel, struct via_channel_link *way)
+{
+    for (uint32_t n = 0; n < channel->node->config.batch_frames; n++) {
+        struct via_pipe_record record;
+        int rc = via_pipe_peek(&way->rx, &record);
+        if (rc == 0) {
+            return;
+        }
+        if (rc < 0) {
+            break_link(way);
+            sort_again(channel);
+            return;
+        }
+        if (take_frame(channel, way, &record) == -EAGAIN && !give_up_head(channel, way)) {
+            return;
+        }
+        way->blocked = false;
+        via_pipe_advance(&way->rx, &record);
+        via_pipe_release(&way->rx, 1);
+        way->released = true;
+        channel->work++;
+        via_count(&way->frames_received, 1);
+        via_count(&way->bytes_received, record.body_bytes);
+    }
+}
+
+/* --- bells ----------------------------------------------------------------------------------- */
+
+/* Rings whoever sleeps for what this turn sent and gave back. */
+static void ring(struct via_channel *channel, struct via_channel_link *way)
+{
+    struct via_port *port = way->port;
+
+    if (!port->caps.coherent && (way->sent || way->released)) {
+        port->ops->flush(port);
+    }
+    bool bell = way->sent && via_pipe_must_ring(&way->tx);
+    unsigned bells = bell ? way->bells : 0;
+    if (way->released && via_pipe_must_ring_writer(&way->rx)) {
+        bell = true;
+    }
+    way->sent = false;
+    way->released = false;
+    way->bells = 0;
+    if (!bell) {
+        return;
+    }
+    port->ops->flush(port);
+    (void)port->ops->ring(port, channel->index);
+    for (unsigned bit = VIA_PORT_DATA_DOORBELLS; bit < VIA_PORT_DOORBELLS; bit++) {
+        if ((bells >> bit & 1) != 0) {
+            (void)port->ops->ring(port, bit);
+        }
+    }
+}
+
+static void clear_events(struct via_channel *channel, struct via_channel_link *way)
+{
+    /* Pairs with the release in via_node_port_set(). */
+    struct via_port *port = atomic_load_explicit(&way->link->port, memory_order_acquire);
+    uint64_t mask = VIA_PORT_EVENT_DOORBELL(channel->index);
+    if (channel->index == 0) {
+        mask |= VIA_PORT_EVENT_DOORBELL(VIA_PORT_DOORBELL_BARRIER_START) |
+                VIA_PORT_EVENT_DOORBELL(VIA_PORT_DOORBELL_BARRIER_END);
+    }
+    if (port != NULL) {
+        /* Hints: the look at the pipes comes after. */
+        (void)port->ops->events(port, mask);
+    }
+}
+
+/* --- the turn -------------------------------------------------------------------------------- */
+
+static uint64_t deadline(const struct via_channel *channel)
+{
+    uint64_t stuck_ns = channel->node->config.stuck_ns;
+    uint64_t next = channel->next_timer_ns;
+
+    for (unsigned p = 0; p < channel->node->config.ports_count; p++) {
+        const struct via_channel_link *way = &channel->links[p];
+        if (way->blocked) {
+            next = via_min(next, way->blocked_since_ns + stuck_ns);
+        }
+        if (way->bypass_used != 0) {
+            const struct via_bypass_frame *frame =
+                via_list_entry(way->bypass.next, struct via_bypass_frame, link);
+            next = via_min(next, frame->since_ns + stuck_ns);
+        }
+    }
+    return next;
+}
+
+static void turn(struct via_channel *channel)
+{
+    unsigned ports_count = channel->node->config.ports_count;
+
+    for (unsigned p = 0; p < ports_count; p++) {
+        clear_events(channel, &channel->links[p]);
+        take_generation(channel, &channel->links[p]);
+    }
+    take_routes(channel);
+    for (unsigned p = 0; p < ports_count; p++) {
+        if (channel->links[p].bypass_used != 0) {
+            via_relay_drain(channel, &channel->links[p]);
+        }
+        channel->links[p].room_asked = false;
+    }
+    for (unsigned p = 0; p < ports_count; p++) {
+        if (channel->links[p].up) {
+            receive(channel, &channel->links[p]);
+        }
+    }
+    if (channel->now_ns >= channel->next_timer_ns) {
+        via_tx_timers(channel);
+    }
+    if (!via_list_empty(&channel->local)) {
+        via_ops_local(channel);
+    }
+    via_ops_report(channel);
+    if (channel->groups != NULL) {
+        via_barrier_pump(channel);
+    }
+    for (unsigned p = 0; p < ports_count; p++) {
+        struct via_channel_link *way = &channel->links[p];
+        if (way->up) {
+            via_tx_pump(channel, way);
+            ring(channel, way);
+        }
+        if (way->up && way->tx.broken) {
+            break_link(way);
+            sort_again(channel);
+        }
+    }
+}
+
+unsigned via_node_poll(struct via_node *node, unsigned index, uint64_t now_ns,
+                       uint64_t *ret_deadline_ns)
+{
+    struct via_channel *channel = &node->channels[index];
+    uint32_t count = atomic_load_explicit(&channel->turn, memory_order_relaxed);
+
+    /* Sequentially consistent before any look at a segment's handle: via_node_segment_remove(). */
+    atomic_store_explicit(&channel->turn, count + 1, memory_order_seq_cst);
+    channel->now_ns = now_ns;
+    channel->work = 0;
+    turn(channel);
+    *ret_deadline_ns = deadline(channel);
+    /* Pairs with the acquire in slot_is_idle(). */
+    atomic_store_explicit(&channel->turn, count + 2, memory_order_release);
+    return channel->work;
+}
+
+/* --- before sleeping ------------------------------------------------------------------------- */
+
+static bool wants_room(const struct via_channel_link *way)
+{
+    return way->bypass_used != 0 || way->room_asked || !via_list_empty(&way->flows) ||
+           !via_list_empty(&way->acks);
+}
+
+/* Could the next turn send what waits for this link? */
+static bool could_send(struct via_channel *channel, struct via_channel_link *way)
+{
+    if ((way->bypass_used != 0 || way->room_asked) && via_link_has_room(way)) {
+        return true;
+    }
+    return (!via_list_empty(&way->flows) || !via_list_empty(&way->acks)) &&
+           via_link_may_inject(channel, way);
+}
+
+static void arm_link(struct via_channel_link *way)
+{
+    struct via_port *port = way->port;
+
+    if (!way->blocked) {
+        via_pipe_arm(&way->rx);
+    } else {
+        via_pipe_post_credit(&way->rx);
+    }
+    if (wants_room(way)) {
+        via_pipe_want(&way->tx);
+    }
+    if (!port->caps.coherent) {
+        port->ops->flush(port);
+        (void)port->ops->read_back(port); /* a dead link has nothing that could be missed */
+    }
+}
+
+/* Is there anything this thread would not be woken for? */
+static bool has_work(struct via_channel *channel)
+{
+    struct via_node *node = channel->node;
+
+    if (!via_list_empty(&channel->local) || !via_list_empty(&channel->reports) ||
+        (channel->groups != NULL && via_barrier_is_due(channel)) ||
+        atomic_load_explicit(&node->routes_version, memory_order_acquire) != channel->routes_seen) {
+        return true;
+    }
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        struct via_channel_link *way = &channel->links[p];
+        if (atomic_load_explicit(&way->link->generation, memory_order_acquire) != way->seen ||
+            (way->up &&
+             ((!way->blocked && via_pipe_ready(&way->rx)) || could_send(channel, way)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Has an announcement come since the control thread looked? */
+static bool control_is_ready(const struct via_node *node, const struct via_link *link)
+{
+    const struct via_port *port = atomic_load_explicit(&link->port, memory_order_acquire);
+    uint64_t next = atomic_load_explicit(&link->control_word, memory_order_relaxed);
+    struct via_inbox_place place;
+
+    if (port == NULL || next == 0) {
+        return false;
+    }
+    via_inbox_place(node, 0, &place);
+    uint32_t slot = via_record_word_sequence(next) & (VIA_CONTROL_PIPE_SLOTS - 1);
+    const unsigned char *line =
+        port->inbox + place.memory_off + (size_t)(slot + 1) * VIA_RECORD_LINE_BYTES;
+    const _Atomic uint64_t *word =
+        (const _Atomic uint64_t *)(const void *)(line + offsetof(struct via_record_line, word));
+    uint64_t found = atomic_load_explicit(word, memory_order_relaxed);
+    return via_record_word_epoch(found) == via_record_word_epoch(next) &&
+           via_record_word_sequence(found) == via_record_word_sequence(next);
+}
+
+bool via_node_arm(struct via_node *node, unsigned index)
+{
+    struct via_channel *channel = &node->channels[index];
+
+    if (has_work(channel)) {
+        return true;
+    }
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        if (channel->links[p].up) {
+            arm_link(&channel->links[p]);
+        }
+    }
+    if (has_work(channel)) {
+        return true;
+    }
+    for (unsigned p = 0; index == 0 && p < node->config.ports_count; p++) {
+        if (control_is_ready(node, &node->links[p])) {
+            return true;
+        }
+    }
+    return false;
+}

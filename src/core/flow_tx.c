@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The sending end of flows.
+ *
+ * A flow is a queue of operations cut into frames, numbered without a gap. Nothing is copied to be
+ * kept: a frame that has to be sent again is made again from its operation. Numbers are never used
+ * for something else later: what must not be sent any more keeps its number as a SKIP frame, and
+ * when nobody waits for any frame of the flow, the next one carries START ("whatever came before is
+ * given up").
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "core/node_internal.h"
+
+/* Not 0, so that every flow crosses the wrap early in its life, not after four billion frames. */
+#define FIRST_SEQUENCE (UINT32_MAX - 63)
+/* Frames of one flow before the next flow gets its turn. */
+#define BURST 8
+/* "I know nothing of this flow" this often in a row from a peer that once did: believe it. */
+#define NO_STATE_MAX 8
+
+void via_tx_init(struct via_channel *channel, struct via_tx_flow *flow, uint16_t host,
+                 uint16_t number)
+{
+    *flow = (struct via_tx_flow){
+        .acked = FIRST_SEQUENCE,
+        .next = FIRST_SEQUENCE,
+        .sent_max = FIRST_SEQUENCE,
+        .start = FIRST_SEQUENCE,
+        .host = host,
+        .flow = number,
+        .retry_ns = channel->node->config.retry_ns_min,
+        .deadline_ns = VIA_NEVER_NS,
+    };
+    via_list_init(&flow->ops);
+    via_list_init(&flow->ready);
+    via_list_init(&flow->busy);
+}
+
+static struct via_op_slot *op_after(const struct via_tx_flow *flow, const struct via_op_slot *op)
+{
+    return op->link.next == &flow->ops ? NULL
+                                       : via_list_entry(op->link.next, struct via_op_slot, link);
+}
+
+/* --- what is ready --------------------------------------------------------------------------- */
+
+/* A get asks for the next piece when the one before has begun to arrive: two answers at a time are
+ * enough to keep the way full, and leave internal operations for others. */
+static bool get_must_wait(const struct via_channel *channel, const struct via_tx_flow *flow)
+{
+    const struct via_op_slot *op = flow->send_op;
+    if (op->op.kind != VIA_OP_GET || op->skip || !op->assigned) {
+        return false;
+    }
+    uint64_t piece = flow->next - op->first_sequence;
+    uint64_t limit = channel->node->get_bytes_max;
+    return piece * limit > op->moved + limit;
+}
+
+static bool is_sendable(const struct via_channel *channel, const struct via_tx_flow *flow)
+{
+    uint32_t window = flow->probing ? 1 : channel->node->config.window_frames;
+    return flow->send_op != NULL && (!flow->held || flow->probing) &&
+           flow->next - flow->acked < window && !get_must_wait(channel, flow);
+}
+
+static bool local_can_run(const struct via_tx_flow *flow)
+{
+    return !via_list_empty(&flow->ops) && !flow->held;
+}
+
+void via_tx_update(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    bool local = flow->host == channel->node->config.host;
+    bool wanted = local ? local_can_run(flow) : is_sendable(channel, flow);
+
+    if (!wanted) {
+        via_list_remove(&flow->ready);
+    } else if (!via_list_is_linked(&flow->ready)) {
+        struct via_channel_link *way = local ? NULL : via_channel_way(channel, flow->host);
+        via_list_push_back(local         ? &channel->local
+                           : way != NULL ? &way->flows
+                                         : &channel->parked,
+                           &flow->ready);
+    }
+}
+
+static void set_deadline(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    if (flow->next == flow->acked && !flow->held) {
+        flow->deadline_ns = VIA_NEVER_NS;
+        return;
+    }
+    flow->deadline_ns = channel->now_ns + flow->retry_ns;
+    channel->next_timer_ns = via_min(channel->next_timer_ns, flow->deadline_ns);
+}
+
+void via_tx_count(struct via_op_slot *op)
+{
+    op->flow->live += op->counted ? 0 : 1;
+    op->counted = true;
+}
+
+void via_tx_uncount(struct via_op_slot *op)
+{
+    if (op->counted) {
+        op->flow->live--;
+        op->counted = false;
+    }
+}
+
+void via_tx_append(struct via_channel *channel, struct via_tx_flow *flow, struct via_op_slot *op)
+{
+    op->flow = flow;
+    via_list_push_back(&flow->ops, &op->link);
+    via_tx_count(op);
+    if (flow->ack_op == NULL) {
+        flow->ack_op = op;
+    }
+    if (flow->send_op == NULL) {
+        flow->send_op = op;
+    }
+    if (!via_list_is_linked(&flow->busy)) {
+        via_list_push_back(&channel->busy, &flow->busy);
+        flow->progress_ns = 0;
+        if (channel->node->config.give_up_ns != 0) {
+            channel->next_timer_ns = 0; /* the time is not known here */
+        }
+    }
+    via_tx_update(channel, flow);
+}
+
+/* --- the end of operations ------------------------------------------------------------------- */
+
+void via_tx_remove(struct via_channel *channel, struct via_op_slot *op)
+{
+    struct via_tx_flow *flow = op->flow;
+
+    if (flow->ack_op == op) {
+        flow->ack_op = op_after(flow, op);
+    }
+    if (flow->send_op == op) {
+        flow->send_op = op_after(flow, op);
+    }
+    via_tx_uncount(op);
+    via_list_remove(&op->link);
+    op->flow = NULL;
+    if (via_list_empty(&flow->ops)) {
+        via_list_remove(&flow->busy);
+    }
+    via_op_free_if_over(channel, op);
+}
+
+static bool is_behind(const struct via_op_slot *op, uint32_t sequence)
+{
+    return op->assigned && sequence - op->first_sequence >= op->frames_count;
+}
+
+/* After `acked`, `next` or the length of an operation changed. */
+static void settle(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    if (via_seq_before_u32(flow->next, flow->acked)) {
+        flow->next = flow->acked;
+        flow->send_op = flow->ack_op;
+    }
+    while (flow->ack_op != NULL && is_behind(flow->ack_op, flow->acked)) {
+        struct via_op_slot *op = flow->ack_op;
+        flow->ack_op = op_after(flow, op);
+        if (flow->send_op == op) {
+            flow->send_op = flow->ack_op;
+        }
+        via_op_acked(channel, op);
+    }
+    while (flow->send_op != NULL && is_behind(flow->send_op, flow->next)) {
+        flow->send_op = op_after(flow, flow->send_op);
+    }
+    via_op_flush(channel, flow);
+    via_tx_update(channel, flow);
+}
+
+static void rewind_to_acked(struct via_tx_flow *flow)
+{
+    flow->next = flow->acked;
+    flow->send_op = flow->ack_op;
+}
+
+void via_tx_skip(struct via_channel *channel, struct via_op_slot *op)
+{
+    struct via_tx_flow *flow = op->flow;
+
+    op->skip = true;
+    if (!op->assigned) {
+        op->acked = true;
+        via_tx_remove(channel, op);
+    } else {
+        /* Only the last operation that was begun can have frames that were never sent. */
+        op->frames_count = via_min(op->frames_count, flow->sent_max - op->first_sequence);
+    }
+    settle(channel, flow);
+}
+
+void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int status)
+{
+    struct via_list *it;
+
+    flow->acked = flow->sent_max;
+    flow->next = flow->sent_max;
+    flow->start = flow->sent_max;
+    flow->started = false;
+    flow->held = false;
+    flow->probing = false;
+    flow->no_state_count = 0;
+    flow->ack_op = NULL;
+    flow->send_op = NULL;
+    flow->retry_ns = channel->node->config.retry_ns_min;
+    flow->deadline_ns = VIA_NEVER_NS;
+    via_list_remove(&flow->ready);
+    while ((it = via_list_first(&flow->ops)) != NULL) {
+        struct via_op_slot *op = via_list_entry(it, struct via_op_slot, link);
+        op->acked = true;
+        if (!op->finished) {
+            via_op_finish(channel, op, op->done ? op->status : status, op->value);
+        }
+        via_tx_remove(channel, op);
+    }
+}
+
+/* --- frames ---------------------------------------------------------------------------------- */
+
+/* What one frame is made of; payload is borrowed or lies in `operands`. */
+struct outgoing {
+    struct via_frame_header header;
+    const void *payload;
+    uint32_t bytes;
+    struct via_frame_atomic_operands operands;
+};
+
+static void set_args(struct outgoing *out, const void *args, size_t bytes)
+{
+    memcpy(out->header.args, args, bytes);
+}
+
+/* Where piece `index` of an operation's data lies, and whether it is the last. */
+static bool piece_of(const struct via_channel *channel, const struct via_op_slot *op,
+                     uint32_t index, uint64_t *ret_off, uint32_t *ret_bytes)
+{
+    uint64_t each = channel->node->config.frame_bytes_max;
+    uint64_t bytes = op->op.bytes;
+    uint64_t last = bytes == 0 ? 0 : (bytes - 1) / each;
+    uint64_t off = index * each;
+    uint64_t end = index == last ? bytes : off + each;
+
+    /* "Last word last" needs the last aligned word in one piece. */
+    if ((op->op.flags & VIA_FRAME_FLAG_LAST_WORD) != 0 && last > 0 && bytes - last * each < 16) {
+        if (index == last) {
+            off -= 32;
+        } else if (index + 1 == last) {
+            end -= 32;
+        }
+    }
+    *ret_off = off;
+    *ret_bytes = (uint32_t)(end - off);
+    return index == last;
+}
+
+static void make_message(const struct via_op_slot *op, struct outgoing *out)
+{
+    struct via_frame_message args = {
+        .endpoint = op->op.endpoint,
+        .source_endpoint = op->op.source_endpoint,
+    };
+    set_args(out, &args, sizeof(args));
+    out->header.kind = VIA_FRAME_MESSAGE;
+    out->header.flags |= VIA_FRAME_FLAG_LAST;
+    out->payload = op->op.source;
+    out->bytes = (uint32_t)op->op.bytes;
+}
+
+static void make_put(const struct via_channel *channel, const struct via_op_slot *op,
+                     uint32_t index, struct outgoing *out)
+{
+    uint64_t off;
+    bool last = piece_of(channel, op, index, &off, &out->bytes);
+
+    out->payload = (const unsigned char *)op->op.source + off;
+    if (last) {
+        out->header.flags |= VIA_FRAME_FLAG_LAST |
+                             (op->op.flags & (VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST_WORD));
+    }
+    if (last && op->op.kind == VIA_OP_PUT_SIGNAL) {
+        struct via_frame_signal args = {
+            .segment = op->op.segment,
+            .offset = op->op.offset + off,
+            .signal_offset = op->op.signal_offset,
+            .signal_value = op->op.signal_value,
+        };
+        out->header.kind = VIA_FRAME_PUT_SIGNAL;
+        set_args(out, &args, sizeof(args));
+    } else {
+        struct via_frame_access args = {.segment = op->op.segment, .offset = op->op.offset + off};
+        out->header.kind = VIA_FRAME_PUT;
+        set_args(out, &args, sizeof(args));
+    }
+}
+
+static void make_get(const struct via_channel *channel, const struct via_op_slot *op,
+                     uint32_t index, struct outgoing *out)
+{
+    uint64_t off = (uint64_t)index * channel->node->get_bytes_max;
+    struct via_frame_get args = {
+        .segment = op->op.segment,
+        .offset = op->op.offset + off,
+        .cookie = via_op_cookie(channel, op),
+        .length = (uint32_t)via_min((uint64_t)channel->node->get_bytes_max, op->op.bytes - off),
+    };
+    out->header.kind = VIA_FRAME_GET;
+    set_args(out, &args, sizeof(args));
+}
+
+static void make_atomic(const struct via_channel *channel, const struct via_op_slot *op,
+                        struct outgoing *out)
+{
+    struct via_frame_atomic args = {
+        .segment = op->op.segment,
+        .offset = op->op.offset,
+        .cookie = via_op_cookie(channel, op),
+        .operation = op->op.atomic,
+    };
+    out->header.kind = VIA_FRAME_ATOMIC;
+    set_args(out, &args, sizeof(args));
+    out->operands =
+        (struct via_frame_atomic_operands){.operand = op->op.operand, .compare = op->op.compare};
+    out->payload = &out->operands;
+    out->bytes = sizeof(out->operands);
+}
+
+/* The segment is looked up for every piece: it may have gone since. */
+static void make_get_answer(struct via_channel *channel, struct via_op_slot *op, uint32_t index,
+                            struct outgoing *out)
+{
+    uint64_t off;
+    unsigned char *memory = NULL;
+    bool last = piece_of(channel, op, index, &off, &out->bytes);
+    int rc = via_segment_reach(channel, op->op.segment, op->op.offset + off, out->bytes,
+                               VIA_SEGMENT_READ, &memory);
+    struct via_frame_answer args = {.cookie = op->op.cookie, .value = op->op.offset + off};
+
+    out->header.kind = VIA_FRAME_GET_DATA;
+    out->payload = memory;
+    if (rc != 0) {
+        uint32_t begun = op->flow->sent_max - op->first_sequence;
+        op->frames_count = via_max(begun, index + 1);
+        args.value = (uint64_t)(int64_t)rc;
+        out->header.flags |= VIA_FRAME_FLAG_ERROR;
+        out->bytes = 0;
+    }
+    if (last || rc != 0) {
+        out->header.flags |= VIA_FRAME_FLAG_LAST;
+    }
+    set_args(out, &args, sizeof(args));
+}
+
+static void make_atomic_answer(const struct via_op_slot *op, struct outgoing *out)
+{
+    struct via_frame_answer args = {.cookie = op->op.cookie, .value = op->op.operand};
+    out->header.kind = VIA_FRAME_ATOMIC_RESULT;
+    set_args(out, &args, sizeof(args));
+}
+
+static void make_barrier(const struct via_op_slot *op, struct outgoing *out)
+{
+    struct via_frame_barrier args = {
+        .group = op->op.group,
+        .round = op->round,
+        .action = op->op.kind == VIA_OP_BARRIER_WITHDRAW ? VIA_BARRIER_WITHDRAW : VIA_BARRIER_PLAIN,
+    };
+    out->header.kind = op->op.kind == VIA_OP_BARRIER_RELEASE ? VIA_FRAME_BARRIER_RELEASE
+                                                             : VIA_FRAME_BARRIER_ARRIVE;
+    set_args(out, &args, sizeof(args));
+}
+
+static void make_frame(struct via_channel *channel, struct via_op_slot *op, uint32_t index,
+                       struct outgoing *out)
+{
+    if (op->skip) {
+        out->header.kind = VIA_FRAME_SKIP;
+        return;
+    }
+    switch (op->op.kind) {
+    case VIA_OP_MESSAGE:
+        make_message(op, out);
+        break;
+    case VIA_OP_PUT:
+    case VIA_OP_PUT_SIGNAL:
+        make_put(channel, op, index, out);
+        break;
+    case VIA_OP_GET:
+        make_get(channel, op, index, out);
+        break;
+    case VIA_OP_ATOMIC:
+        make_atomic(channel, op, out);
+        break;
+    case VIA_OP_GET_ANSWER:
+        make_get_answer(channel, op, index, out);
+        break;
+    case VIA_OP_ATOMIC_ANSWER:
+        make_atomic_answer(op, out);
+        break;
+    default:
+        make_barrier(op, out);
+        break;
+    }
+}
+
+/* Small payloads go with the header in one cache line. */
+static void inline_payload(struct outgoing *out)
+{
+    unsigned max = via_frame_inline_max(out->header.kind);
+    if (out->bytes != 0 && out->bytes <= max) {
+        memcpy(out->header.args + sizeof(out->header.args) - max, out->payload, out->bytes);
+        out->header.inline_bytes = (uint8_t)out->bytes;
+        out->bytes = 0;
+    }
+}
+
+/* The sender decides what is acknowledged when; the receiver need not know its window. */
+static bool wants_ack(const struct via_channel *channel, const struct via_tx_flow *flow,
+                      bool last_of_op)
+{
+    uint32_t window = channel->node->config.window_frames;
+    uint32_t quarter = via_max(window / 4, 1u);
+    return last_of_op || flow->probing || (flow->next + 1) % quarter == 0 ||
+           flow->next + 1 - flow->acked >= window;
+}
+
+static void send_one(struct via_channel *channel, struct via_channel_link *way,
+                     struct via_tx_flow *flow)
+{
+    const struct via_node_config *config = &channel->node->config;
+    struct via_op_slot *op = flow->send_op;
+    struct outgoing out = {
+        .header =
+            {
+                .hops_left = config->hops_max,
+                .source = config->host,
+                .destination = flow->host,
+                .source_session = config->session,
+                .destination_session = channel->hosts[flow->host].session,
+                .sequence = flow->next,
+                .flow = flow->flow,
+            },
+    };
+    if (!op->assigned) {
+        op->assigned = true;
+        op->first_sequence = flow->next;
+    }
+    uint32_t index = flow->next - op->first_sequence;
+    make_frame(channel, op, index, &out);
+    if (flow->next == flow->start && !flow->started) {
+        out.header.flags |= VIA_FRAME_FLAG_START;
+    }
+    if (wants_ack(channel, flow, index + 1 == op->frames_count)) {
+        out.header.flags |= VIA_FRAME_FLAG_ACK_NOW;
+    }
+    inline_payload(&out);
+    via_link_send(way, &out.header, out.payload, out.bytes);
+
+    if (via_seq_before_u32(flow->next, flow->sent_max)) {
+        via_count(&channel->counters.resent, 1);
+    }
+    flow->next++;
+    if (via_seq_before_u32(flow->sent_max, flow->next)) {
+        flow->sent_max = flow->next;
+    }
+    if (is_behind(op, flow->next)) {
+        flow->send_op = op_after(flow, op);
+    }
+    if (flow->deadline_ns == VIA_NEVER_NS) {
+        set_deadline(channel, flow);
+    }
+    channel->work++;
+}
+
+static void send_acks(struct via_channel *channel, struct via_channel_link *way)
+{
+    uint32_t budget = channel->node->config.batch_frames;
+
+    while (budget-- != 0 && !via_list_empty(&way->acks) && via_link_may_inject(channel, way)) {
+        struct via_list *first = via_list_pop_front(&way->acks);
+        via_rx_send_ack(channel, way, via_list_entry(first, struct via_rx_flow, ack));
+        channel->work++;
+    }
+}
+
+void via_tx_pump(struct via_channel *channel, struct via_channel_link *way)
+{
+    uint32_t budget = channel->node->config.batch_frames;
+
+    send_acks(channel, way);
+    while (budget != 0 && !via_list_empty(&way->flows) && via_link_may_inject(channel, way)) {
+        struct via_tx_flow *flow = via_list_entry(way->flows.next, struct via_tx_flow, ready);
+        for (unsigned n = 0; n < BURST && budget != 0; n++, budget--) {
+            if (!is_sendable(channel, flow) || !via_link_may_inject(channel, way)) {
+                break;
+            }
+            send_one(channel, way, flow);
+        }
+        via_list_remove(&flow->ready); /* to the end, if there is more */
+        via_tx_update(channel, flow);
+    }
+}
+
+/* --- acknowledgements ------------------------------------------------------------------------ */
+
+static int status_from_peer(int32_t status)
+{
+    return status < 0 && status >= -4095 ? status : -EPROTO;
+}
+
+static void refused(struct via_channel *channel, struct via_tx_flow *flow, int32_t status)
+{
+    struct via_op_slot *op = flow->ack_op;
+
+    if (op == NULL || !op->assigned || op->skip) {
+        return; /* an old acknowledgement: it is skipped already */
+    }
+    if (!op->done) {
+        via_op_done(op, status_from_peer(status), 0);
+    }
+    if (op->op.kind == VIA_OP_BARRIER) {
+        via_op_finish(channel, op, op->status, 0); /* in no order with others */
+    }
+    via_tx_skip(channel, op);
+}
+
+/* The peer does not know this flow. It never did, or has lost what it knew. */
+static void no_state(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    if (flow->started && ++flow->no_state_count >= NO_STATE_MAX) {
+        via_tx_reset(channel, flow, -ECONNRESET);
+        return;
+    }
+    flow->probing = false;
+    rewind_to_acked(flow);
+}
+
+static void take_ack_state(struct via_channel *channel, struct via_tx_flow *flow,
+                           const struct via_frame_ack *ack, bool progress)
+{
+    switch (ack->state) {
+    case VIA_ACK_OK:
+        if (progress && (flow->probing || flow->held)) {
+            flow->probing = false;
+            flow->held = false;
+            rewind_to_acked(flow);
+        }
+        break;
+    case VIA_ACK_GAP:
+    case VIA_ACK_RESUME:
+        flow->held = false;
+        flow->probing = false;
+        rewind_to_acked(flow);
+        break;
+    case VIA_ACK_NOT_READY:
+        flow->held = true;
+        flow->probing = false;
+        rewind_to_acked(flow);
+        break;
+    case VIA_ACK_REFUSED:
+        flow->held = false;
+        flow->probing = false;
+        rewind_to_acked(flow);
+        refused(channel, flow, ack->status);
+        break;
+    case VIA_ACK_NO_STATE:
+        no_state(channel, flow);
+        break;
+    default:
+        via_count(&channel->counters.dropped_malformed, 1);
+        break;
+    }
+}
+
+void via_tx_acked(struct via_channel *channel, struct via_tx_flow *flow,
+                  const struct via_frame_ack *ack)
+{
+    bool progress = ack->next != flow->acked;
+
+    if (ack->state == VIA_ACK_NO_STATE) {
+        progress = false; /* `next` says nothing */
+    } else if (via_seq_before_u32(ack->next, flow->acked)) {
+        return; /* an old one */
+    } else if (via_seq_before_u32(flow->sent_max, ack->next)) {
+        via_count(&channel->counters.dropped_malformed, 1);
+        return;
+    }
+    flow->progress_ns = channel->now_ns;
+    if (progress) {
+        flow->acked = ack->next;
+        flow->started = true;
+        flow->retry_ns = channel->node->config.retry_ns_min;
+        flow->no_state_count = 0;
+        settle(channel, flow);
+        if (via_list_empty(&flow->ops)) {
+            set_deadline(channel, flow);
+            return; /* whatever else it says is about nothing now */
+        }
+    }
+    take_ack_state(channel, flow, ack, progress);
+    settle(channel, flow);
+    set_deadline(channel, flow);
+}
+
+/* --- time ------------------------------------------------------------------------------------ */
+
+void via_tx_rerouted(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    flow->retry_ns = channel->node->config.retry_ns_min;
+    if (flow->next != flow->acked || flow->probing) {
+        /* One frame; its acknowledgement tells what of the others arrived. */
+        flow->probing = true;
+        rewind_to_acked(flow);
+    }
+    via_list_remove(&flow->ready);
+    via_tx_update(channel, flow);
+    set_deadline(channel, flow);
+}
+
+static void timed_out(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    flow->retry_ns = via_min(flow->retry_ns * 2, channel->node->config.retry_ns_max);
+    flow->probing = true;
+    rewind_to_acked(flow);
+    via_tx_update(channel, flow);
+    flow->deadline_ns = channel->now_ns + flow->retry_ns;
+    channel->work++;
+}
+
+static bool gives_up(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    uint64_t give_up_ns = channel->node->config.give_up_ns;
+
+    if (give_up_ns == 0 || flow->flow == channel->node->config.flows_count ||
+        flow->host == channel->node->config.host) {
+        return false;
+    }
+    if (flow->progress_ns == 0) {
+        flow->progress_ns = channel->now_ns;
+    }
+    if (channel->now_ns - flow->progress_ns >= give_up_ns) {
+        via_tx_reset(channel, flow, -EHOSTUNREACH);
+        channel->work++;
+        return true;
+    }
+    channel->next_timer_ns = via_min(channel->next_timer_ns, flow->progress_ns + give_up_ns);
+    return false;
+}
+
+void via_tx_timers(struct via_channel *channel)
+{
+    channel->next_timer_ns = VIA_NEVER_NS;
+    via_list_foreach_safe(it, &channel->busy) {
+        struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
+        if (gives_up(channel, flow)) {
+            continue;
+        }
+        if (channel->now_ns >= flow->deadline_ns) {
+            timed_out(channel, flow);
+        }
+        channel->next_timer_ns = via_min(channel->next_timer_ns, flow->deadline_ns);
+    }
+}

@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Links: bring-up through scratchpads, heartbeats, and the end of a link. Control thread.
+ *
+ * Each side chooses the epoch of records into its own inbox, new for every bring-up, and echoes the
+ * peer's. Side 1 (the follower) publishes (epoch, 0) and does not change it until it has been up.
+ * Side 0 (the leader) answers (epoch, echo); the follower echoes that and is up; the leader sees
+ * its own epoch echoed and is up. Only the leader ever takes a new epoch while it waits: when the
+ * follower's epoch changes under it, because the follower may have been up with the old one. With
+ * two leaders both would do so for ever.
+ */
+#include <errno.h>
+
+#include "core/node_internal.h"
+
+/* While bring-up makes progress, look this often per heartbeat. */
+#define LOOKS_PER_HEARTBEAT 8
+
+static void set_state(struct via_node *node, struct via_link *link, enum via_link_state state)
+{
+    uint8_t old = atomic_load_explicit(&link->state, memory_order_relaxed);
+    if (old != state) {
+        atomic_store_explicit(&link->state, (uint8_t)state, memory_order_relaxed);
+        node->changed = true;
+        via_node_trace(node, "host %u: port %u: state %u -> %u (peer %u)", node->config.host,
+                       link->index, old, state,
+                       atomic_load_explicit(&link->peer, memory_order_relaxed));
+    }
+}
+
+static struct via_port *port_of(const struct via_link *link)
+{
+    return atomic_load_explicit(&link->port, memory_order_relaxed);
+}
+
+static uint32_t generation_of(const struct via_link *link)
+{
+    return atomic_load_explicit(&link->generation, memory_order_relaxed);
+}
+
+static void next_generation(struct via_node *node, struct via_link *link)
+{
+    /* Pairs with the acquire in take_generation(): the epochs, when it is odd. */
+    atomic_store_explicit(&link->generation, generation_of(link) + 1, memory_order_release);
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        node->env.wake(node->env.ctx, k);
+    }
+}
+
+static bool channels_have_let_go(const struct via_node *node, const struct via_link *link)
+{
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        const struct via_channel_link *way = &node->channels[k].links[link->index];
+        /* Pairs with the release in take_generation(): the channel's last use of the pipes. */
+        if (atomic_load_explicit(&way->seen_generation, memory_order_acquire) !=
+            generation_of(link)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- scratchpads ----------------------------------------------------------------------------- */
+
+static void publish_register(struct via_link *link, unsigned index, uint32_t value)
+{
+    struct via_port *port = port_of(link);
+    port->ops->scratchpad_write(port, VIA_HANDSHAKE_REGISTERS * port->side + index, value);
+}
+
+/* R0 last: who sees the magic for the first time sees the rest. */
+static void publish(const struct via_node *node, struct via_link *link, uint8_t state)
+{
+    uint32_t registers[VIA_HANDSHAKE_REGISTERS];
+    struct via_handshake mine = {
+        .magic = VIA_HANDSHAKE_MAGIC,
+        .version = node->config.protocol_version,
+        .state = state,
+        .host = node->config.host,
+        .channels_count = node->config.channels_count,
+        .slots_log2 = (uint8_t)via_log2_u32(node->config.pipe_slots),
+        .frame_bytes = node->config.frame_bytes_max,
+        .session = node->config.session,
+        .epoch = link->rx_epoch,
+        .echo = link->echo,
+    };
+    via_handshake_pack(&mine, registers);
+    publish_register(link, 1, registers[1]);
+    publish_register(link, 2, registers[2]);
+    publish_register(link, 3, registers[3]);
+    publish_register(link, 0, registers[0]);
+    link->published_state = state;
+}
+
+/* false when the link is dead or a write came between: look again later. */
+static bool read_peer(const struct via_link *link, struct via_handshake *ret_peer)
+{
+    struct via_port *port = port_of(link);
+    unsigned first = VIA_HANDSHAKE_REGISTERS * (1 - port->side);
+    uint32_t registers[VIA_HANDSHAKE_REGISTERS];
+
+    for (unsigned i = 0; i < VIA_HANDSHAKE_REGISTERS; i++) {
+        registers[i] = port->ops->scratchpad_read(port, first + i);
+        if (registers[i] == VIA_HANDSHAKE_ALL_ONES) {
+            return false;
+        }
+    }
+    for (unsigned i = 0; i < VIA_HANDSHAKE_REGISTERS; i++) {
+        if (port->ops->scratchpad_read(port, first + i) != registers[i]) {
+            return false;
+        }
+    }
+    via_handshake_unpack(registers, ret_peer);
+    return true;
+}
+
+/* My own R0 tells of a link that went down and up again unnoticed: all were zeroed then. */
+static bool registers_are_mine(const struct via_node *node, const struct via_link *link)
+{
+    struct via_port *port = port_of(link);
+    uint32_t value = port->ops->scratchpad_read(port, VIA_HANDSHAKE_REGISTERS * port->side);
+    return value == ((uint32_t)VIA_HANDSHAKE_MAGIC << 16 |
+                     (uint32_t)node->config.protocol_version << 8 | link->published_state);
+}
+
+/* --- inbox ----------------------------------------------------------------------------------- */
+
+static void clear_word(struct via_port *port, size_t off)
+{
+    atomic_store_explicit((_Atomic uint64_t *)(void *)(port->inbox + off), 0, memory_order_relaxed);
+}
+
+static void clear_pipe(const struct via_node *node, struct via_port *port, unsigned pipe)
+{
+    struct via_inbox_place place;
+    uint32_t slots = pipe == 0 ? VIA_CONTROL_PIPE_SLOTS : node->geometry.slots_count;
+
+    via_inbox_place(node, pipe, &place);
+    clear_word(port, place.credit_off);
+    clear_word(port, place.memory_off); /* the want word */
+    for (uint32_t i = 0; i < slots; i++) {
+        clear_word(port, place.memory_off + (size_t)(i + 1) * VIA_RECORD_LINE_BYTES +
+                             offsetof(struct via_record_line, word));
+    }
+}
+
+static bool inbox_fits(const struct via_node *node, const struct via_port *port)
+{
+    return port->caps.inbox_bytes >= node->inbox_bytes &&
+           port->caps.window_bytes >= node->inbox_bytes;
+}
+
+/*
+ * A new epoch for my inbox. The words are cleared because epochs come round after 65,534 bring-ups;
+ * nobody posts now: the peer goes up only after it has seen this epoch. An epoch that the peer
+ * shows as its echo is left out: it may be left from my host's earlier life.
+ */
+static void choose_epoch(const struct via_node *node, struct via_link *link)
+{
+    struct via_port *port = port_of(link);
+    struct via_handshake peer;
+    uint16_t shown = read_peer(link, &peer) ? peer.echo : 0;
+
+    do {
+        link->rx_epoch = via_epoch_next(link->rx_epoch);
+    } while (link->rx_epoch == shown);
+    link->echo = 0;
+    if (!inbox_fits(node, port)) {
+        return; /* this link will not go up */
+    }
+    clear_word(port, 0);
+    for (unsigned pipe = 0; pipe <= node->config.channels_count; pipe++) {
+        clear_pipe(node, port, pipe);
+    }
+}
+
+/* --- up and down ----------------------------------------------------------------------------- */
+
+static void control_pipe_init(const struct via_node *node, struct via_link *link)
+{
+    struct via_port *port = port_of(link);
+    struct via_inbox_place place;
+    struct via_pipe_target target;
+
+    via_inbox_place(node, 0, &place);
+    via_link_target(port, place.memory_off, &target);
+    via_pipe_writer_init(&link->control_tx, via_control_geometry(), &target,
+                         (const _Atomic uint64_t *)(const void *)(port->inbox + place.credit_off),
+                         link->control_data_ends, link->tx_epoch);
+    via_link_target(port, place.credit_off, &target);
+    via_pipe_reader_init(&link->control_rx, via_control_geometry(), port->inbox + place.memory_off,
+                         &target, link->rx_epoch);
+}
+
+static void go_up(struct via_node *node, struct via_link *link, const struct via_handshake *peer,
+                  uint64_t now_ns)
+{
+    link->tx_epoch = peer->epoch;
+    link->phase = VIA_PHASE_UP;
+    link->heard_ns = now_ns;
+    link->next_beat_ns = now_ns;
+    link->heartbeat_seen = 0;
+    atomic_store_explicit(&link->broken, false, memory_order_relaxed);
+    atomic_fetch_add_explicit(&link->ups_count, 1, memory_order_relaxed);
+    control_pipe_init(node, link);
+    set_state(node, link, VIA_LINK_UP);
+    via_lsdb_link_up(node, link);
+    next_generation(node, link);
+}
+
+static void go_down(struct via_node *node, struct via_link *link)
+{
+    bool was_up = link->phase == VIA_PHASE_UP;
+
+    link->phase = VIA_PHASE_QUIESCE;
+    link->echo = 0;
+    set_state(node, link, VIA_LINK_WAITING);
+    if (!was_up) {
+        return;
+    }
+    atomic_fetch_add_explicit(&link->downs_count, 1, memory_order_relaxed);
+    atomic_store_explicit(&link->control_word, 0, memory_order_relaxed);
+    node->own_dirty = true;
+    next_generation(node, link);
+    publish_register(link, 3, 0); /* the peer notices at its next look */
+}
+
+/* --- bring-up -------------------------------------------------------------------------------- */
+
+/* What is wrong with the peer's registers: a BAD_* state, or HANDSHAKE when they are fine. */
+static enum via_link_state judge(const struct via_node *node, const struct via_link *link,
+                                 const struct via_handshake *peer)
+{
+    const struct via_node_config *config = &node->config;
+
+    if (peer->magic != VIA_HANDSHAKE_MAGIC) {
+        return peer->magic == 0 && peer->version == 0 && peer->state == 0 ? VIA_LINK_WAITING
+                                                                          : VIA_LINK_BAD_MAGIC;
+    }
+    if (peer->version != config->protocol_version) {
+        return VIA_LINK_BAD_VERSION;
+    }
+    if (peer->host == config->host || peer->host >= config->hosts_max || peer->session == 0) {
+        return VIA_LINK_BAD_HOST;
+    }
+    if (peer->channels_count != config->channels_count ||
+        peer->slots_log2 != via_log2_u32(config->pipe_slots) ||
+        peer->frame_bytes != config->frame_bytes_max || !inbox_fits(node, port_of(link))) {
+        return VIA_LINK_BAD_GEOMETRY;
+    }
+    return VIA_LINK_HANDSHAKE;
+}
+
+static bool is_bad(enum via_link_state state)
+{
+    return state >= VIA_LINK_BAD_MAGIC && state <= VIA_LINK_BAD_HOST;
+}
+
+/* What the peer says it objects to; it may know better than I do. HANDSHAKE = nothing. */
+static enum via_link_state objection(const struct via_handshake *peer)
+{
+    enum via_link_state state = (enum via_link_state)(peer->state - VIA_HANDSHAKE_REFUSED);
+    return peer->state > VIA_HANDSHAKE_REFUSED && is_bad(state) ? state : VIA_LINK_HANDSHAKE;
+}
+
+/* As far as the registers can be understood. */
+static void remember_peer(const struct via_node *node, struct via_link *link,
+                          const struct via_handshake *peer)
+{
+    if (peer->magic != VIA_HANDSHAKE_MAGIC) {
+        return;
+    }
+    atomic_store_explicit(&link->peer_version, peer->version, memory_order_relaxed);
+    if (peer->version == node->config.protocol_version) {
+        atomic_store_explicit(&link->peer, peer->host, memory_order_relaxed);
+        atomic_store_explicit(&link->peer_session, peer->session, memory_order_relaxed);
+    }
+}
+
+/* Two valid sets of registers: one step towards up. */
+static void handshake(struct via_node *node, struct via_link *link,
+                      const struct via_handshake *peer, uint64_t now_ns)
+{
+    bool leader = port_of(link)->side == 0;
+
+    if (!via_epoch_is_valid(peer->epoch)) {
+        return;
+    }
+    if (leader && (link->echo != peer->epoch || link->peer_seen_session != peer->session)) {
+        if (link->echo != 0) {
+            choose_epoch(node, link); /* it may have been up with the epoch I had */
+        }
+        link->echo = peer->epoch;
+        link->peer_seen_session = peer->session;
+        publish(node, link, VIA_HANDSHAKE_READY);
+        return;
+    }
+    if (peer->echo != link->rx_epoch) {
+        return;
+    }
+    link->echo = peer->epoch;
+    link->peer_seen_session = peer->session;
+    publish(node, link, VIA_HANDSHAKE_UP);
+    go_up(node, link, peer, now_ns);
+}
+
+static void look_at_peer(struct via_node *node, struct via_link *link, uint64_t now_ns)
+{
+    struct via_handshake peer;
+
+    if (!registers_are_mine(node, link)) {
+        publish(node, link, link->published_state);
+    }
+    if (!read_peer(link, &peer)) {
+        if (!port_of(link)->ops->link_is_up(port_of(link))) {
+            link->phase = VIA_PHASE_DOWN;
+            set_state(node, link, VIA_LINK_DOWN);
+        }
+        return;
+    }
+    enum via_link_state state = judge(node, link, &peer);
+    remember_peer(node, link, &peer);
+    if (is_bad(state)) {
+        if (link->echo != 0) {
+            choose_epoch(node, link); /* whoever it was may have been up with the epoch I had */
+        }
+        if (link->published_state != VIA_HANDSHAKE_REFUSED + state) {
+            publish(node, link, (uint8_t)(VIA_HANDSHAKE_REFUSED + state));
+        }
+    } else if (link->published_state >= VIA_HANDSHAKE_REFUSED) {
+        publish(node, link, VIA_HANDSHAKE_INIT);
+    }
+    if (state != VIA_LINK_HANDSHAKE) {
+        set_state(node, link, state);
+        return;
+    }
+    set_state(node, link, objection(&peer));
+    handshake(node, link, &peer, now_ns);
+}
+
+static uint64_t look_interval(const struct via_node *node, const struct via_link *link)
+{
+    uint64_t beat = node->config.heartbeat_ns;
+    uint8_t state = atomic_load_explicit(&link->state, memory_order_relaxed);
+    bool quick = link->phase == VIA_PHASE_QUIESCE || state == VIA_LINK_HANDSHAKE;
+    return quick ? beat / LOOKS_PER_HEARTBEAT + 1 : beat;
+}
+
+static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_ns,
+                     uint64_t *ret_deadline_ns)
+{
+    struct via_port *port = port_of(link);
+
+    if (link->phase == VIA_PHASE_DOWN) {
+        if (!port->ops->link_is_up(port)) {
+            set_state(node, link, VIA_LINK_DOWN);
+            link->next_look_ns = now_ns + node->config.heartbeat_ns;
+            *ret_deadline_ns = via_min(*ret_deadline_ns, link->next_look_ns);
+            return;
+        }
+        link->phase = VIA_PHASE_QUIESCE;
+        set_state(node, link, VIA_LINK_WAITING);
+    }
+    if (link->phase == VIA_PHASE_QUIESCE && channels_have_let_go(node, link)) {
+        choose_epoch(node, link);
+        link->phase = VIA_PHASE_HANDSHAKE;
+        publish(node, link, VIA_HANDSHAKE_INIT);
+        link->next_look_ns = now_ns;
+    }
+    if (link->phase == VIA_PHASE_HANDSHAKE && now_ns >= link->next_look_ns) {
+        look_at_peer(node, link, now_ns);
+        link->next_look_ns = now_ns + look_interval(node, link);
+    }
+    uint64_t next = link->phase == VIA_PHASE_HANDSHAKE ? link->next_look_ns
+                                                       : now_ns + look_interval(node, link);
+    *ret_deadline_ns = via_min(*ret_deadline_ns, next);
+}
+
+/* --- while it is up -------------------------------------------------------------------------- */
+
+static uint64_t frames_received(const struct via_node *node, const struct via_link *link)
+{
+    uint64_t sum = 0;
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        sum += via_counted(&node->channels[k].links[link->index].frames_received);
+    }
+    return sum;
+}
+
+/* Frames count as a sign of life too: the peer's control thread may be the slowest of its threads.
+ */
+static void listen(const struct via_node *node, struct via_link *link, uint64_t now_ns)
+{
+    const _Atomic uint64_t *cell = (const _Atomic uint64_t *)(const void *)port_of(link)->inbox;
+    uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
+    uint64_t activity = frames_received(node, link);
+
+    if (word >> 48 == link->rx_epoch && word != link->heartbeat_seen) {
+        link->heartbeat_seen = word;
+        link->heard_ns = now_ns;
+    }
+    if (activity != link->activity_seen) {
+        link->activity_seen = activity;
+        link->heard_ns = now_ns;
+    }
+}
+
+static void beat(struct via_link *link)
+{
+    struct via_port *port = port_of(link);
+    struct via_pipe_target target;
+    uint64_t word = via_heartbeat_word(link->tx_epoch, ++link->heartbeat_sent);
+
+    via_link_target(port, 0, &target);
+    if (target.direct != NULL) {
+        atomic_store_explicit((_Atomic uint64_t *)(void *)target.direct, word,
+                              memory_order_relaxed);
+    } else {
+        port->ops->put(port, 0, &word, sizeof(word));
+        port->ops->flush(port);
+    }
+}
+
+/* Does the peer still show the registers with which we went up? */
+static bool peer_is_the_same(const struct via_node *node, const struct via_link *link)
+{
+    struct via_port *port = port_of(link);
+    unsigned first = VIA_HANDSHAKE_REGISTERS * (1 - port->side);
+
+    return port->ops->scratchpad_read(port, first + 3) ==
+               ((uint32_t)link->tx_epoch << 16 | link->rx_epoch) &&
+           port->ops->scratchpad_read(port, first + 2) == link->peer_seen_session &&
+           registers_are_mine(node, link);
+}
+
+static int receive(struct via_node *node, struct via_link *link)
+{
+    int rc = via_lsdb_receive(node, link);
+    if (rc == 0 && !atomic_load_explicit(&link->broken, memory_order_relaxed) &&
+        !link->control_tx.broken) {
+        return 0;
+    }
+    via_count(&link->errors, 1);
+    return -EPROTO;
+}
+
+/* Announcements that wait, and the look after arming that must come before any sleep. */
+static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t now_ns,
+                         uint64_t *ret_deadline_ns)
+{
+    struct via_port *port = port_of(link);
+    bool awake = link->control_rx.arm == 0;
+
+    via_lsdb_send(node, link);
+    via_pipe_arm(&link->control_rx);
+    if (link->dirty_count != 0) {
+        via_pipe_want(&link->control_tx);
+    }
+    if ((awake || link->dirty_count != 0) && !port->caps.coherent) {
+        port->ops->flush(port);
+        (void)port->ops->read_back(port); /* a dead link is noticed by its silence */
+    }
+    if (via_pipe_ready(&link->control_rx) ||
+        (link->dirty_count != 0 && via_pipe_writer_room(&link->control_tx) != 0)) {
+        *ret_deadline_ns = now_ns;
+    }
+}
+
+/* Work of a link that is up; 0, or negative when it must go down. */
+static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns)
+{
+    listen(node, link, now_ns);
+    if (now_ns - link->heard_ns >= node->config.dead_ns) {
+        return -ETIMEDOUT;
+    }
+    if (now_ns >= link->next_beat_ns) {
+        if (!peer_is_the_same(node, link)) {
+            return -ECONNRESET;
+        }
+        beat(link);
+        link->next_beat_ns = now_ns + node->config.heartbeat_ns;
+    }
+    return receive(node, link);
+}
+
+void via_link_control(struct via_node *node, struct via_link *link, uint64_t now_ns,
+                      uint64_t *ret_deadline_ns)
+{
+    struct via_port *port = port_of(link);
+    uint64_t events = port->ops->events(port, VIA_PORT_EVENT_CONTROL);
+
+    if ((events & VIA_PORT_EVENT_LINK_DOWN) != 0 && link->phase != VIA_PHASE_DOWN) {
+        go_down(node, link);
+        link->phase = VIA_PHASE_DOWN;
+    }
+    if (link->phase == VIA_PHASE_UP) {
+        int rc = keep_up(node, link, now_ns);
+        if (rc != 0) {
+            via_node_trace(node, "host %u: port %u: link lost: %d", node->config.host, link->index,
+                           rc);
+            go_down(node, link);
+            if (!port->ops->link_is_up(port)) {
+                link->phase = VIA_PHASE_DOWN;
+            }
+        }
+    }
+    if (link->phase != VIA_PHASE_UP) {
+        bring_up(node, link, now_ns, ret_deadline_ns);
+    }
+}
+
+void via_link_finish(struct via_node *node, struct via_link *link, uint64_t now_ns,
+                     uint64_t *ret_deadline_ns)
+{
+    if (link->phase != VIA_PHASE_UP) {
+        return;
+    }
+    uint64_t next = via_min(link->next_beat_ns, link->heard_ns + node->config.dead_ns);
+    *ret_deadline_ns = via_min(*ret_deadline_ns, next);
+    send_and_arm(node, link, now_ns, ret_deadline_ns);
+}
+
+void via_link_close(struct via_node *node, struct via_link *link)
+{
+    if (link->phase == VIA_PHASE_UP) {
+        go_down(node, link);
+    }
+    for (unsigned i = VIA_HANDSHAKE_REGISTERS; i-- > 0;) {
+        publish_register(link, i, 0);
+    }
+}

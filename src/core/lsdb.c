@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Link states and routes. Control thread.
+ *
+ * Every host floods an announcement of its neighbours; each host keeps the newest of every other
+ * and computes shortest ways by hops. Nothing waits in queues: per link there is one bit per host,
+ * "the peer has not got this one", so a slow link gets the newest and nothing is ever dropped.
+ */
+#include <errno.h>
+
+#include "core/node_internal.h"
+
+#define RECORDS_PER_TURN 64
+
+/* --- who has to be told ---------------------------------------------------------------------- */
+
+static bool is_dirty(const struct via_link *link, uint16_t host)
+{
+    return (link->dirty[host / 64] >> (host % 64) & 1) != 0;
+}
+
+static void set_dirty(struct via_link *link, uint16_t host)
+{
+    if (!is_dirty(link, host)) {
+        link->dirty[host / 64] |= UINT64_C(1) << (host % 64);
+        link->dirty_count++;
+    }
+}
+
+static void clear_dirty(struct via_link *link, uint16_t host)
+{
+    if (is_dirty(link, host)) {
+        link->dirty[host / 64] &= ~(UINT64_C(1) << (host % 64));
+        link->dirty_count--;
+    }
+}
+
+/* The next one in turn; there is one. */
+static uint16_t next_dirty(struct via_link *link, unsigned hosts_max)
+{
+    unsigned host = link->dirty_from;
+    for (unsigned i = 0; i < hosts_max; i++, host++) {
+        if (host >= hosts_max) {
+            host = 0;
+        }
+        if (is_dirty(link, (uint16_t)host)) {
+            break;
+        }
+    }
+    link->dirty_from = host + 1;
+    return (uint16_t)host;
+}
+
+static void tell_all_but(struct via_node *node, const struct via_link *but, uint16_t host)
+{
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        struct via_link *link = &node->links[p];
+        if (link != but && link->phase == VIA_PHASE_UP) {
+            set_dirty(link, host);
+        }
+    }
+}
+
+/* --- the database ---------------------------------------------------------------------------- */
+
+static uint32_t session_of(const struct via_lsa *lsa)
+{
+    return atomic_load_explicit(&lsa->session, memory_order_relaxed);
+}
+
+static unsigned neighbours_of(const struct via_lsa *lsa)
+{
+    return atomic_load_explicit(&lsa->neighbours_count, memory_order_relaxed);
+}
+
+static uint16_t neighbour_at(const struct via_lsa *lsa, unsigned i)
+{
+    return atomic_load_explicit(&lsa->neighbours[i], memory_order_relaxed);
+}
+
+static void store(struct via_lsa *lsa, const struct via_announcement *head,
+                  const struct via_announcement_neighbour *neighbours)
+{
+    uint32_t version = atomic_load_explicit(&lsa->version, memory_order_relaxed);
+
+    atomic_store_explicit(&lsa->version, version + 1, memory_order_relaxed);
+    /* Pairs with the acquire fence in via_node_neighbours(): who sees a new field sees the odd
+     * version. */
+    atomic_thread_fence(memory_order_release);
+    lsa->sequence = head->sequence;
+    atomic_store_explicit(&lsa->session, head->session, memory_order_relaxed);
+    atomic_store_explicit(&lsa->neighbours_count, head->neighbours_count, memory_order_relaxed);
+    for (unsigned i = 0; i < head->neighbours_count; i++) {
+        atomic_store_explicit(&lsa->neighbours[i], neighbours[i].host, memory_order_relaxed);
+        lsa->neighbour_sessions[i] = neighbours[i].session;
+    }
+    /* Pairs with the acquire load in via_node_neighbours(). */
+    atomic_store_explicit(&lsa->version, version + 2, memory_order_release);
+}
+
+int via_node_neighbours(const struct via_node *node, uint16_t host, uint16_t *ret_hosts,
+                        unsigned max)
+{
+    if (host >= node->config.hosts_max) {
+        return -EINVAL;
+    }
+    const struct via_lsa *lsa = &node->lsas[host];
+    for (;;) {
+        /* Pairs with the release store at the end of store(). */
+        uint32_t version = atomic_load_explicit(&lsa->version, memory_order_acquire);
+        uint32_t session = session_of(lsa);
+        unsigned count = via_min(neighbours_of(lsa), VIA_LINK_STATE_NEIGHBOURS_MAX);
+        for (unsigned i = 0; i < count && i < max; i++) {
+            ret_hosts[i] = neighbour_at(lsa, i);
+        }
+        /* Pairs with the release fence in store(). */
+        atomic_thread_fence(memory_order_acquire);
+        if (version % 2 == 0 &&
+            atomic_load_explicit(&lsa->version, memory_order_relaxed) == version) {
+            return session == 0 ? -ENOENT : (int)count;
+        }
+    }
+}
+
+/* My announcement, from the links that are up. */
+static void announce(struct via_node *node)
+{
+    struct via_lsa *own = &node->lsas[node->config.host];
+    struct via_announcement_neighbour neighbours[VIA_LINK_STATE_NEIGHBOURS_MAX];
+    struct via_announcement head = {
+        .kind = VIA_LINK_STATE_KIND,
+        .host = node->config.host,
+        .session = node->config.session,
+        .sequence = own->sequence + 1,
+    };
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        struct via_link *link = &node->links[p];
+        if (link->phase == VIA_PHASE_UP) {
+            neighbours[head.neighbours_count++] = (struct via_announcement_neighbour){
+                .host = atomic_load_explicit(&link->peer, memory_order_relaxed),
+                .session = link->peer_seen_session,
+            };
+        }
+    }
+    store(own, &head, neighbours);
+    tell_all_but(node, NULL, node->config.host);
+    node->routes_dirty = true;
+}
+
+void via_lsdb_init(struct via_node *node)
+{
+    for (unsigned h = 0; h < node->config.hosts_max; h++) {
+        atomic_store_explicit(&node->routes[h], VIA_ROUTE_NONE, memory_order_relaxed);
+    }
+    atomic_store_explicit(&node->sessions[node->config.host], node->config.session,
+                          memory_order_relaxed);
+    atomic_store_explicit(&node->routes[node->config.host], 0, memory_order_relaxed);
+    node->own_dirty = true;
+}
+
+void via_lsdb_link_up(struct via_node *node, struct via_link *link)
+{
+    for (unsigned h = 0; h < node->config.hosts_max; h++) {
+        clear_dirty(link, (uint16_t)h);
+        if (session_of(&node->lsas[h]) != 0) {
+            set_dirty(link, (uint16_t)h);
+        }
+    }
+    node->own_dirty = true;
+}
+
+/* --- what comes in --------------------------------------------------------------------------- */
+
+/* A private copy of an announcement; false when it breaks the rules. */
+static bool parse(const struct via_node *node, const struct via_pipe_record *record,
+                  struct via_announcement *ret_head,
+                  struct via_announcement_neighbour ret_neighbours[VIA_LINK_STATE_NEIGHBOURS_MAX])
+{
+    memcpy(ret_head, record->head, sizeof(*ret_head));
+    if (ret_head->kind != VIA_LINK_STATE_KIND || ret_head->host >= node->config.hosts_max ||
+        ret_head->session == 0 || ret_head->sequence == 0 ||
+        ret_head->sequence >= VIA_LINK_STATE_SEQUENCE_MAX ||
+        ret_head->neighbours_count > VIA_LINK_STATE_NEIGHBOURS_MAX ||
+        record->body_bytes !=
+            ret_head->neighbours_count * sizeof(struct via_announcement_neighbour)) {
+        return false;
+    }
+    if (record->body_bytes != 0) {
+        memcpy(ret_neighbours, record->body, record->body_bytes);
+    }
+    for (unsigned i = 0; i < ret_head->neighbours_count; i++) {
+        if (ret_neighbours[i].host >= node->config.hosts_max ||
+            ret_neighbours[i].host == ret_head->host || ret_neighbours[i].session == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Greater than 0: a is newer than b. Any order does between lives of equal sequence, if all hosts
+ * use the same: the living one outnumbers the other as soon as it hears of it. */
+static int compare(uint64_t sequence_a, uint32_t session_a, uint64_t sequence_b, uint32_t session_b)
+{
+    if (sequence_a != sequence_b) {
+        return sequence_a > sequence_b ? 1 : -1;
+    }
+    return session_a == session_b ? 0 : session_a > session_b ? 1 : -1;
+}
+
+static void take_own(struct via_node *node, struct via_link *link,
+                     const struct via_announcement *head)
+{
+    struct via_lsa *own = &node->lsas[node->config.host];
+
+    if (head->session == node->config.session && head->sequence <= own->sequence) {
+        if (head->sequence < own->sequence) {
+            set_dirty(link, head->host);
+        }
+    } else if (head->sequence >= own->sequence) {
+        own->sequence = head->sequence; /* an earlier life: jump over it */
+        node->own_outnumbered = true;
+    } else {
+        set_dirty(link, head->host);
+    }
+}
+
+static void take(struct via_node *node, struct via_link *link, const struct via_announcement *head,
+                 const struct via_announcement_neighbour *neighbours)
+{
+    if (head->host == node->config.host) {
+        take_own(node, link, head);
+        return;
+    }
+    struct via_lsa *lsa = &node->lsas[head->host];
+    int order = compare(head->sequence, head->session, lsa->sequence, session_of(lsa));
+    if (order < 0) {
+        set_dirty(link, head->host);
+        return;
+    }
+    clear_dirty(link, head->host);
+    if (order > 0) {
+        store(lsa, head, neighbours);
+        tell_all_but(node, link, head->host);
+        node->routes_dirty = true;
+        node->changed = true;
+    }
+}
+
+int via_lsdb_receive(struct via_node *node, struct via_link *link)
+{
+    struct via_pipe_reader *reader = &link->control_rx;
+    struct via_port *port = atomic_load_explicit(&link->port, memory_order_relaxed);
+    unsigned taken;
+
+    for (taken = 0; taken < RECORDS_PER_TURN; taken++) {
+        struct via_pipe_record record;
+        struct via_announcement head;
+        struct via_announcement_neighbour neighbours[VIA_LINK_STATE_NEIGHBOURS_MAX];
+        int rc = via_pipe_take(reader, &record);
+        if (rc == 0) {
+            break;
+        }
+        if (rc < 0 || !parse(node, &record, &head, neighbours)) {
+            return -EPROTO;
+        }
+        via_pipe_release(reader, 1);
+        take(node, link, &head, neighbours);
+    }
+    atomic_store_explicit(&link->control_word, via_record_word(reader->epoch, 0, reader->sequence),
+                          memory_order_relaxed);
+    if (taken != 0 && via_pipe_must_ring_writer(reader)) {
+        port->ops->flush(port);
+        (void)port->ops->ring(port, 0);
+    }
+    return 0;
+}
+
+/* --- what goes out --------------------------------------------------------------------------- */
+
+static void send_one(const struct via_node *node, struct via_link *link, uint16_t host)
+{
+    const struct via_lsa *lsa = &node->lsas[host];
+    struct via_announcement_neighbour neighbours[VIA_LINK_STATE_NEIGHBOURS_MAX];
+    struct via_announcement head = {
+        .kind = VIA_LINK_STATE_KIND,
+        .neighbours_count = (uint8_t)neighbours_of(lsa),
+        .host = host,
+        .session = session_of(lsa),
+        .sequence = lsa->sequence,
+    };
+    for (unsigned i = 0; i < head.neighbours_count; i++) {
+        neighbours[i] = (struct via_announcement_neighbour){
+            .host = neighbour_at(lsa, i),
+            .session = lsa->neighbour_sessions[i],
+        };
+    }
+    /* Room was checked; a broken pipe is noticed by the next look at the link. */
+    (void)via_pipe_send(&link->control_tx, &head, sizeof(head), neighbours,
+                        head.neighbours_count * sizeof(neighbours[0]));
+    clear_dirty(link, host);
+}
+
+void via_lsdb_send(struct via_node *node, struct via_link *link)
+{
+    struct via_port *port = atomic_load_explicit(&link->port, memory_order_relaxed);
+    bool sent = false;
+
+    while (link->dirty_count != 0 && via_pipe_writer_room(&link->control_tx) != 0) {
+        send_one(node, link, next_dirty(link, node->config.hosts_max));
+        sent = true;
+    }
+    if (!sent) {
+        return;
+    }
+    port->ops->flush(port);
+    if (via_pipe_must_ring(&link->control_tx)) {
+        (void)port->ops->ring(port, 0);
+    }
+}
+
+/* --- routes ---------------------------------------------------------------------------------- */
+
+static bool announces(const struct via_lsa *lsa, uint16_t host, uint32_t session)
+{
+    for (unsigned i = 0; i < neighbours_of(lsa); i++) {
+        if (neighbour_at(lsa, i) == host && lsa->neighbour_sessions[i] == session) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Both ends announce the edge, each the life that the other one announces for itself. */
+static bool is_edge(const struct via_node *node, uint16_t a, uint16_t b)
+{
+    const struct via_lsa *lsa_a = &node->lsas[a];
+    const struct via_lsa *lsa_b = &node->lsas[b];
+    return session_of(lsa_a) != 0 && session_of(lsa_b) != 0 &&
+           announces(lsa_a, b, session_of(lsa_b)) && announces(lsa_b, a, session_of(lsa_a));
+}
+
+/* Adds a host that was reached for the first time. */
+static void reach(struct via_node *node, uint16_t host, uint32_t hops, uint32_t port,
+                  unsigned *count)
+{
+    if (node->route_scratch[host] == VIA_ROUTE_NONE) {
+        node->route_scratch[host] = hops << 8 | port;
+        node->queue[(*count)++] = host;
+    }
+}
+
+/* Shortest ways by hops; equal ones by the lowest port: hosts enter the queue in order of ports at
+ * one hop, and so at every number of hops. */
+static void compute_routes(struct via_node *node)
+{
+    uint16_t me = node->config.host;
+    unsigned count = 0;
+
+    for (unsigned h = 0; h < node->config.hosts_max; h++) {
+        node->route_scratch[h] = VIA_ROUTE_NONE;
+    }
+    node->route_scratch[me] = 0;
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        const struct via_link *link = &node->links[p];
+        uint16_t peer = atomic_load_explicit(&link->peer, memory_order_relaxed);
+        if (link->phase == VIA_PHASE_UP &&
+            link->peer_seen_session == session_of(&node->lsas[peer]) && is_edge(node, me, peer)) {
+            reach(node, peer, 1, p, &count);
+        }
+    }
+    for (unsigned i = 0; i < count; i++) {
+        uint16_t host = node->queue[i];
+        uint32_t route = node->route_scratch[host];
+        const struct via_lsa *lsa = &node->lsas[host];
+        for (unsigned n = 0; n < neighbours_of(lsa); n++) {
+            uint16_t next = neighbour_at(lsa, n);
+            if (is_edge(node, host, next)) {
+                reach(node, next, (route >> 8) + 1, route & 0xff, &count);
+            }
+        }
+    }
+}
+
+static void publish_routes(struct via_node *node)
+{
+    bool changed = false;
+
+    for (unsigned h = 0; h < node->config.hosts_max; h++) {
+        uint32_t route = node->route_scratch[h];
+        uint32_t session = session_of(&node->lsas[h]);
+        if (route != atomic_load_explicit(&node->routes[h], memory_order_relaxed)) {
+            atomic_store_explicit(&node->routes[h], route, memory_order_relaxed);
+            changed = true;
+        }
+        /* A session counts once its host can be reached: that is, once a neighbour has shaken
+         * hands with it. */
+        if (route != VIA_ROUTE_NONE &&
+            session != atomic_load_explicit(&node->sessions[h], memory_order_relaxed)) {
+            atomic_store_explicit(&node->sessions[h], session, memory_order_relaxed);
+            changed = true;
+        }
+    }
+    if (!changed) {
+        return;
+    }
+    node->changed = true;
+    uint32_t version = atomic_load_explicit(&node->routes_version, memory_order_relaxed);
+    /* Pairs with the acquire in take_routes(): the routes and sessions. */
+    atomic_store_explicit(&node->routes_version, version + 1, memory_order_release);
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        node->env.wake(node->env.ctx, k);
+    }
+}
+
+void via_lsdb_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    if (node->own_outnumbered) {
+        /* Two living hosts with one id would outnumber each other at full speed. */
+        uint64_t next = node->own_sequence_ns + node->config.heartbeat_ns;
+        if (node->own_sequence_ns == 0 || now_ns >= next) {
+            node->own_outnumbered = false;
+            node->own_dirty = true;
+            node->own_sequence_ns = now_ns;
+        } else {
+            *ret_deadline_ns = via_min(*ret_deadline_ns, next);
+        }
+    }
+    if (node->own_dirty) {
+        node->own_dirty = false;
+        announce(node);
+    }
+    if (node->routes_dirty) {
+        node->routes_dirty = false;
+        compute_routes(node);
+        publish_routes(node);
+    }
+}

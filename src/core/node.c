@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The node as a whole: its configuration, its memory, its beginning and end, and its counters. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/node_internal.h"
+
+/* Announcements hold a port's neighbour each. */
+_Static_assert(VIA_PORTS_MAX <= VIA_LINK_STATE_NEIGHBOURS_MAX, "all neighbours are announced");
+_Static_assert(VIA_HOSTS_MAX <= 1024 && VIA_CHANNELS_MAX <= 16, "what R1 of the handshake holds");
+
+#define OPS_MAX (1u << 19) /* a cookie has 20 bits for the slot; internal ones count as well */
+#define WINDOW_MAX (1u << 20)
+
+void via_node_config_init(struct via_node_config *config)
+{
+    *config = (struct via_node_config){
+        .hosts_max = 64,
+        .channels_count = 1,
+        .hops_max = 64,
+        .pipe_slots = 32,
+        .frame_bytes_max = 16384,
+        .bypass_count = 8,
+        .ops_count = 256,
+        .flows_count = 8,
+        .window_frames = 32,
+        .segments_count = 256,
+        .batch_frames = 32,
+    };
+}
+
+static void config_defaults(struct via_node_config *config)
+{
+    if (config->protocol_version == 0) {
+        config->protocol_version = VIA_PROTOCOL_VERSION;
+    }
+    if (config->heartbeat_ns == 0) {
+        config->heartbeat_ns = 20 * VIA_MSEC_NS;
+    }
+    if (config->dead_ns == 0) {
+        config->dead_ns = 80 * VIA_MSEC_NS;
+    }
+    if (config->retry_ns_min == 0) {
+        config->retry_ns_min = 5 * VIA_MSEC_NS;
+    }
+    if (config->retry_ns_max == 0) {
+        config->retry_ns_max = 100 * VIA_MSEC_NS;
+    }
+    if (config->retry_ns_max < config->retry_ns_min) {
+        config->retry_ns_max = config->retry_ns_min;
+    }
+    if (config->stuck_ns == 0) {
+        config->stuck_ns = 50 * VIA_MSEC_NS;
+    }
+    /* A session travels through a register, and all-ones is what a dead link reads as. */
+    if (config->session == VIA_HANDSHAKE_ALL_ONES) {
+        config->session--;
+    }
+}
+
+static void pipe_geometry(const struct via_node_config *config, struct via_pipe_geometry *ret)
+{
+    /* One body more than slots: then what a lap's end wastes never makes a free slot useless, and
+     * slots are the only thing to run out of. */
+    *ret = (struct via_pipe_geometry){
+        .slots_count = config->pipe_slots,
+        .data_bytes = (config->pipe_slots + 1) * config->frame_bytes_max,
+        .body_bytes_max = config->frame_bytes_max,
+    };
+}
+
+static bool config_is_valid(const struct via_node_config *config)
+{
+    struct via_pipe_geometry geometry;
+
+    if (config->session == 0 || config->hosts_max == 0 || config->hosts_max > VIA_HOSTS_MAX ||
+        config->host >= config->hosts_max || config->ports_count > VIA_PORTS_MAX ||
+        config->channels_count == 0 || config->channels_count > VIA_CHANNELS_MAX ||
+        config->hops_max == 0) {
+        return false;
+    }
+    if (config->frame_bytes_max < VIA_HANDSHAKE_FRAME_UNIT ||
+        config->frame_bytes_max % VIA_HANDSHAKE_FRAME_UNIT != 0 ||
+        config->frame_bytes_max > VIA_RECORD_BODY_BYTES_MAX ||
+        (uint64_t)config->frame_bytes_max * ((uint64_t)config->pipe_slots + 1) > (1u << 30)) {
+        return false;
+    }
+    pipe_geometry(config, &geometry);
+    if (via_pipe_geometry_check(&geometry) != 0) {
+        return false;
+    }
+    return config->bypass_count >= 1 && config->bypass_count <= 65536 && config->ops_count >= 2 &&
+           config->ops_count <= OPS_MAX && config->flows_count >= 1 &&
+           config->flows_count < UINT16_MAX && config->window_frames >= 1 &&
+           config->window_frames <= WINDOW_MAX && config->segments_count <= UINT16_MAX &&
+           config->batch_frames >= 1 && config->epoch_first <= VIA_EPOCH_MAX;
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* With base NULL it only counts. */
+struct carver {
+    unsigned char *base;
+    size_t used;
+};
+
+static void *carve(struct carver *carver, size_t count, size_t each)
+{
+    size_t off = carver->used;
+    carver->used = via_align_up(off + count * each, VIA_CACHELINE);
+    return carver->base != NULL ? carver->base + off : NULL;
+}
+
+/* What a channel needs; `channel` is NULL when counting. */
+static void carve_channel(struct carver *carver, const struct via_node_config *config,
+                          unsigned index, struct via_channel *channel)
+{
+    struct via_channel none;
+    struct via_channel *to = channel != NULL ? channel : &none;
+    size_t flows = (size_t)config->hosts_max * (config->flows_count + 1);
+
+    to->links = carve(carver, config->ports_count, sizeof(struct via_channel_link));
+    for (unsigned p = 0; p < config->ports_count; p++) {
+        uint32_t *data_ends = carve(carver, config->pipe_slots, sizeof(uint32_t));
+        if (channel != NULL) {
+            channel->links[p].data_ends = data_ends;
+        }
+    }
+    to->hosts = carve(carver, config->hosts_max, sizeof(struct via_channel_host));
+    to->tx = carve(carver, flows, sizeof(struct via_tx_flow));
+    to->rx = carve(carver, flows, sizeof(struct via_rx_flow));
+    to->slots = carve(carver, 2 * (size_t)config->ops_count, sizeof(struct via_op_slot));
+    to->bypass_frames = carve(carver, (size_t)config->ports_count * config->bypass_count,
+                              sizeof(struct via_bypass_frame));
+    to->groups = NULL;
+    if (index == 0) {
+        to->groups = carve(carver, VIA_BARRIER_GROUPS, sizeof(struct via_barrier_group));
+        for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
+            uint32_t *arrivals = carve(carver, config->hosts_max, sizeof(uint32_t));
+            uint32_t *releases = carve(carver, config->hosts_max, sizeof(uint32_t));
+            if (channel != NULL) {
+                channel->groups[g].arrivals = arrivals;
+                channel->groups[g].releases = releases;
+            }
+        }
+    }
+}
+
+static void carve_bypass_bodies(struct carver *carver, const struct via_node_config *config,
+                                struct via_channel *channel)
+{
+    size_t count = (size_t)config->ports_count * config->bypass_count;
+    unsigned char *bodies = carve(carver, count, config->frame_bytes_max);
+    for (size_t i = 0; channel != NULL && i < count; i++) {
+        channel->bypass_frames[i].body = bodies + i * config->frame_bytes_max;
+    }
+}
+
+static size_t dirty_words(const struct via_node_config *config)
+{
+    return (config->hosts_max + 63u) / 64;
+}
+
+/* Everything but the bodies of bypass buffers, which need not be zero. */
+static void carve_node(struct carver *carver, const struct via_node_config *config,
+                       struct via_node *node)
+{
+    struct via_node none;
+    struct via_node *to = node != NULL ? node : &none;
+
+    carve(carver, 1, sizeof(struct via_node));
+    for (unsigned p = 0; p < config->ports_count; p++) {
+        to->links[p].dirty = carve(carver, dirty_words(config), sizeof(uint64_t));
+    }
+    to->lsas = carve(carver, config->hosts_max, sizeof(struct via_lsa));
+    to->queue = carve(carver, config->hosts_max, sizeof(uint16_t));
+    to->route_scratch = carve(carver, config->hosts_max, sizeof(uint32_t));
+    to->routes = carve(carver, config->hosts_max, sizeof(uint32_t));
+    to->sessions = carve(carver, config->hosts_max, sizeof(uint32_t));
+    to->segments = carve(carver, config->segments_count, sizeof(struct via_segment_slot));
+    for (unsigned s = 0; s < config->segments_count; s++) {
+        uint32_t *turns = carve(carver, config->channels_count, sizeof(uint32_t));
+        if (node != NULL) {
+            node->segments[s].turns = turns;
+        }
+    }
+    to->channels = carve(carver, config->channels_count, sizeof(struct via_channel));
+    for (unsigned k = 0; k < config->channels_count; k++) {
+        carve_channel(carver, config, k, node != NULL ? &node->channels[k] : NULL);
+    }
+}
+
+size_t via_node_bytes(const struct via_node_config *config)
+{
+    struct carver carver = {0};
+
+    if (!config_is_valid(config)) {
+        return 0;
+    }
+    carve_node(&carver, config, NULL);
+    for (unsigned k = 0; k < config->channels_count; k++) {
+        carve_bypass_bodies(&carver, config, NULL);
+    }
+    return carver.used;
+}
+
+/* --- inbox ----------------------------------------------------------------------------------- */
+
+static void inbox_place(const struct via_pipe_geometry *geometry, unsigned pipe,
+                        struct via_inbox_place *ret_place)
+{
+    size_t off = VIA_RECORD_LINE_BYTES; /* the heartbeat */
+    if (pipe > 0) {
+        off += VIA_RECORD_LINE_BYTES + via_pipe_memory_bytes(via_control_geometry());
+        off += (pipe - 1) * (VIA_RECORD_LINE_BYTES + via_pipe_memory_bytes(geometry));
+    }
+    ret_place->credit_off = off;
+    ret_place->memory_off = off + VIA_RECORD_LINE_BYTES;
+}
+
+void via_inbox_place(const struct via_node *node, unsigned pipe, struct via_inbox_place *ret_place)
+{
+    inbox_place(&node->geometry, pipe, ret_place);
+}
+
+size_t via_node_inbox_bytes(const struct via_node_config *config)
+{
+    struct via_pipe_geometry geometry;
+    struct via_inbox_place place;
+
+    if (!config_is_valid(config)) {
+        return 0;
+    }
+    pipe_geometry(config, &geometry);
+    inbox_place(&geometry, 1u + config->channels_count, &place); /* after the last */
+    return place.credit_off;
+}
+
+static void port_put(void *ctx, uint64_t off, const void *src, size_t len)
+{
+    struct via_port *port = ctx;
+    port->ops->put(port, off, src, len);
+}
+
+void via_link_target(struct via_port *port, size_t off, struct via_pipe_target *ret_target)
+{
+    bool direct = port->window != NULL && port->caps.coherent;
+    *ret_target = (struct via_pipe_target){
+        .direct = direct ? port->window + off : NULL,
+        .put = port_put,
+        .ctx = port,
+        .off = off,
+    };
+}
+
+/* --- beginning and end ----------------------------------------------------------------------- */
+
+static uint16_t first_epoch(const struct via_node_config *config)
+{
+    if (config->epoch_first != 0) {
+        return (uint16_t)config->epoch_first;
+    }
+    return (uint16_t)(config->session % VIA_EPOCH_MAX + VIA_EPOCH_MIN);
+}
+
+int via_node_init(struct via_node **ret_node, void *memory, const struct via_node_config *config,
+                  const struct via_node_env *env)
+{
+    struct carver carver = {.base = memory};
+
+    if (!config_is_valid(config) || env->deliver == NULL || env->complete == NULL ||
+        env->notify == NULL || env->wake == NULL || (uintptr_t)memory % VIA_CACHELINE != 0) {
+        return -EINVAL;
+    }
+    struct carver measure = {0};
+    carve_node(&measure, config, NULL);
+    memset(memory, 0, measure.used);
+
+    /* Twice: the tables that hold pointers to others have no place before the first. */
+    struct via_node *node = memory;
+    carve_node(&carver, config, node);
+    node->config = *config;
+    config_defaults(&node->config);
+    node->env = *env;
+    pipe_geometry(config, &node->geometry);
+    node->inbox_bytes = via_node_inbox_bytes(config);
+    node->flows_each = config->flows_count + 1;
+    node->answers_count = config->ops_count;
+    uint64_t get_bytes = (uint64_t)config->frame_bytes_max * (config->window_frames / 2 + 1);
+    node->get_bytes_max = (uint32_t)via_min(get_bytes, (uint64_t)1 << 24);
+
+    for (unsigned p = 0; p < VIA_PORTS_MAX; p++) {
+        struct via_link *link = &node->links[p];
+        link->index = p;
+        link->rx_epoch = first_epoch(config);
+    }
+    via_segments_init(node);
+    for (unsigned k = 0; k < config->channels_count; k++) {
+        struct via_channel *channel = &node->channels[k];
+        carve_bypass_bodies(&carver, config, channel);
+        channel->node = node;
+        channel->index = k;
+        via_channel_init(channel);
+    }
+    via_lsdb_init(node);
+    *ret_node = node;
+    return 0;
+}
+
+int via_node_port_set(struct via_node *node, unsigned index, struct via_port *port)
+{
+    if (index >= node->config.ports_count || port == NULL ||
+        (uintptr_t)port->inbox % VIA_CACHELINE != 0) {
+        return -EINVAL;
+    }
+    struct via_link *link = &node->links[index];
+    if (link->phase != VIA_PHASE_NO_PORT) {
+        return -EBUSY;
+    }
+    link->phase = VIA_PHASE_DOWN;
+    /* Pairs with the acquire in channel_events(): what the port is made of. */
+    atomic_store_explicit(&link->port, port, memory_order_release);
+    return 0;
+}
+
+void via_node_control(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    *ret_deadline_ns = VIA_NEVER_NS;
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        if (node->links[p].phase != VIA_PHASE_NO_PORT) {
+            via_link_control(node, &node->links[p], now_ns, ret_deadline_ns);
+        }
+    }
+    via_lsdb_update(node, now_ns, ret_deadline_ns);
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        via_link_finish(node, &node->links[p], now_ns, ret_deadline_ns);
+    }
+    if (node->changed) {
+        node->changed = false;
+        if (node->env.changed != NULL) {
+            node->env.changed(node->env.ctx);
+        }
+    }
+}
+
+void via_node_fini(struct via_node *node)
+{
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        via_node_cancel(node, k, 0, 0);
+    }
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        if (node->links[p].phase != VIA_PHASE_NO_PORT) {
+            via_link_close(node, &node->links[p]);
+        }
+    }
+}
+
+void via_node_trace(const struct via_node *node, const char *format, ...)
+{
+    char text[160];
+    va_list args;
+
+    if (node->env.trace == NULL) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    node->env.trace(node->env.ctx, text);
+}
+
+/* --- what is going on ------------------------------------------------------------------------ */
+
+int via_node_link_status(const struct via_node *node, unsigned port,
+                         struct via_link_status *ret_status)
+{
+    if (port >= node->config.ports_count) {
+        return -EINVAL;
+    }
+    const struct via_link *link = &node->links[port];
+    struct via_link_status status = {
+        .state = atomic_load_explicit(&link->state, memory_order_relaxed),
+        .peer = atomic_load_explicit(&link->peer, memory_order_relaxed),
+        .peer_session = atomic_load_explicit(&link->peer_session, memory_order_relaxed),
+        .peer_version = atomic_load_explicit(&link->peer_version, memory_order_relaxed),
+        .ups_count = atomic_load_explicit(&link->ups_count, memory_order_relaxed),
+        .downs_count = atomic_load_explicit(&link->downs_count, memory_order_relaxed),
+        .errors = via_counted(&link->errors),
+    };
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        const struct via_channel_link *way = &node->channels[k].links[port];
+        status.frames_sent += via_counted(&way->frames_sent);
+        status.frames_received += via_counted(&way->frames_received);
+        status.bytes_sent += via_counted(&way->bytes_sent);
+        status.bytes_received += via_counted(&way->bytes_received);
+        status.relayed_frames += via_counted(&way->frames_relayed);
+        status.bypassed_frames += via_counted(&way->frames_bypassed);
+    }
+    *ret_status = status;
+    return 0;
+}
+
+int via_node_route_status(const struct via_node *node, uint16_t host,
+                          struct via_route_status *ret_status)
+{
+    if (host >= node->config.hosts_max) {
+        return -EINVAL;
+    }
+    uint32_t route = atomic_load_explicit(&node->routes[host], memory_order_relaxed);
+    *ret_status = (struct via_route_status){
+        .port = (uint8_t)route,
+        .hops = (uint16_t)(route >> 8),
+        .session = atomic_load_explicit(&node->sessions[host], memory_order_relaxed),
+    };
+    return 0;
+}
+
+void via_node_counters(const struct via_node *node, struct via_node_counters *ret_counters)
+{
+    struct via_node_counters sum = {0};
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        const struct via_channel_counters *c = &node->channels[k].counters;
+        sum.frames_delivered += via_counted(&c->delivered);
+        sum.frames_duplicate += via_counted(&c->duplicate);
+        sum.frames_gap += via_counted(&c->gap);
+        sum.frames_resent += via_counted(&c->resent);
+        sum.frames_dropped_stuck += via_counted(&c->dropped_stuck);
+        sum.frames_dropped_hops += via_counted(&c->dropped_hops);
+        sum.frames_dropped_session += via_counted(&c->dropped_session);
+        sum.frames_dropped_unroutable += via_counted(&c->dropped_unroutable);
+        sum.frames_dropped_malformed += via_counted(&c->dropped_malformed);
+        sum.refused_key += via_counted(&c->refused_key);
+        sum.refused_range += via_counted(&c->refused_range);
+        sum.refused_endpoint += via_counted(&c->refused_endpoint);
+        sum.ops_completed += via_counted(&c->ops_completed);
+        sum.ops_failed += via_counted(&c->ops_failed);
+    }
+    *ret_counters = sum;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_WIRE_HANDSHAKE_H
+#define VIA_WIRE_HANDSHAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/record.h"
+
+/*
+ * What a side of a link writes into its four scratchpads, and the heartbeat word.
+ *
+ *   R0  31..16 magic, 15..8 protocol version, 7..0 state (enum via_handshake_state)
+ *   R1  31..22 host id, 21..18 channels - 1, 17..13 log2 of slots per channel pipe,
+ *       12..3 frame bytes / 64, 2..0 zero
+ *   R2  session of the host, not 0, not all-ones
+ *   R3  31..16 epoch of records into the writing side's inbox, 15..0 the other side's epoch that it
+ *       has accepted (echo), 0 = none yet
+ *
+ * R0 keeps this layout in every version: it is how a version mismatch is told. No register is ever
+ * all-ones (that is a read over a dead link). R3 is one register so that epoch and echo are seen
+ * together whatever the order of the others.
+ */
+#define VIA_HANDSHAKE_REGISTERS 4u
+#define VIA_HANDSHAKE_MAGIC 0x5641u
+#define VIA_HANDSHAKE_ALL_ONES 0xffffffffu
+#define VIA_HANDSHAKE_FRAME_UNIT 64u
+
+enum via_handshake_state {
+    VIA_HANDSHAKE_INIT = 1,  /* my epoch is chosen, my inbox is clear of it */
+    VIA_HANDSHAKE_READY = 2, /* and the peer's epoch is echoed */
+    VIA_HANDSHAKE_UP = 3,
+    VIA_HANDSHAKE_REFUSED = 0x10, /* + enum via_link_state BAD_*: what I object to */
+};
+
+struct via_handshake {
+    uint16_t magic;
+    uint8_t version;
+    uint8_t state;
+    uint16_t host;          /* < 1024 */
+    uint8_t channels_count; /* 1..16 */
+    uint8_t slots_log2;     /* 0..31 */
+    uint32_t frame_bytes;   /* multiple of 64, < 65536 */
+    uint32_t session;
+    uint16_t epoch;
+    uint16_t echo;
+};
+
+static inline void via_handshake_pack(const struct via_handshake *handshake,
+                                      uint32_t ret_registers[VIA_HANDSHAKE_REGISTERS])
+{
+    ret_registers[0] =
+        (uint32_t)handshake->magic << 16 | (uint32_t)handshake->version << 8 | handshake->state;
+    ret_registers[1] = (uint32_t)handshake->host << 22 |
+                       (uint32_t)(handshake->channels_count - 1) << 18 |
+                       (uint32_t)handshake->slots_log2 << 13 |
+                       handshake->frame_bytes / VIA_HANDSHAKE_FRAME_UNIT << 3;
+    ret_registers[2] = handshake->session;
+    ret_registers[3] = (uint32_t)handshake->epoch << 16 | handshake->echo;
+}
+
+static inline void via_handshake_unpack(const uint32_t registers[VIA_HANDSHAKE_REGISTERS],
+                                        struct via_handshake *ret_handshake)
+{
+    *ret_handshake = (struct via_handshake){
+        .magic = (uint16_t)(registers[0] >> 16),
+        .version = (uint8_t)(registers[0] >> 8),
+        .state = (uint8_t)registers[0],
+        .host = (uint16_t)(registers[1] >> 22),
+        .channels_count = (uint8_t)((registers[1] >> 18 & 0xf) + 1),
+        .slots_log2 = (uint8_t)(registers[1] >> 13 & 0x1f),
+        .frame_bytes = (registers[1] >> 3 & 0x3ff) * VIA_HANDSHAKE_FRAME_UNIT,
+        .session = registers[2],
+        .epoch = (uint16_t)(registers[3] >> 16),
+        .echo = (uint16_t)registers[3],
+    };
+}
+
+static inline bool via_epoch_is_valid(uint16_t epoch)
+{
+    return epoch >= VIA_EPOCH_MIN && epoch <= VIA_EPOCH_MAX;
+}
+
+/* The heartbeat word, posted to offset 0 of the inbox: bits 63..48 epoch of that inbox, 47..0 a
+ * counter that has changed whenever the sender was alive. */
+#define VIA_HEARTBEAT_COUNTER_MASK ((UINT64_C(1) << 48) - 1)
+
+static inline uint64_t via_heartbeat_word(uint16_t epoch, uint64_t counter)
+{
+    return (uint64_t)epoch << 48 | (counter & VIA_HEARTBEAT_COUNTER_MASK);
+}
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_WIRE_LINK_STATE_H
+#define VIA_WIRE_LINK_STATE_H
+
+#include <stdint.h>
+
+#include "wire/record.h"
+
+/*
+ * The link-state announcement: one record of a control pipe. Head: struct via_announcement. Body:
+ * neighbours_count entries of struct via_announcement_neighbour.
+ *
+ * A host announces the neighbours it has links up to, with the session it has shaken hands with: an
+ * edge counts only when both ends announce the session the other one lives in, so what remains of
+ * an earlier life of a host never makes a route.
+ */
+#define VIA_LINK_STATE_KIND 1u
+#define VIA_LINK_STATE_NEIGHBOURS_MAX 16u
+/* Announcements at or past it are malformed: a host must be able to outnumber its earlier life. */
+#define VIA_LINK_STATE_SEQUENCE_MAX (UINT64_C(1) << 62)
+
+struct via_announcement {
+    uint8_t kind;
+    uint8_t neighbours_count;
+    uint16_t host;
+    uint32_t session;
+    uint64_t sequence; /* newer is greater; equal: the greater session wins */
+};
+_Static_assert(sizeof(struct via_announcement) == 16, "no padding on the wire");
+
+struct via_announcement_neighbour {
+    uint16_t host;
+    uint16_t reserved; /* 0 */
+    uint32_t session;
+};
+_Static_assert(sizeof(struct via_announcement_neighbour) == 8, "no padding on the wire");
+
+/* The control pipe, the same in every configuration. */
+#define VIA_CONTROL_PIPE_SLOTS 16u
+#define VIA_CONTROL_PIPE_BODY_BYTES 128u
+_Static_assert(VIA_CONTROL_PIPE_BODY_BYTES >=
+                   VIA_LINK_STATE_NEIGHBOURS_MAX * sizeof(struct via_announcement_neighbour),
+               "an announcement is one record");
+
+#endif

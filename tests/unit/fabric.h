@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A small fabric in one thread, for unit tests of the node: links are memory, time is a number.
+ *
+ * Nodes are polled as threads would: a channel that armed and found nothing is polled again only
+ * when a bell rings, it is woken, or its deadline comes. So a lost wake-up shows as a late message.
+ */
+#ifndef TESTS_UNIT_FABRIC_H
+#define TESTS_UNIT_FABRIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/node.h"
+
+#define FABRIC_HOSTS_MAX 8
+#define FABRIC_LINKS_MAX 16
+#define FABRIC_RECORDS_MAX 4096
+
+struct fabric;
+
+struct fabric_port {
+    struct via_port port; /* first */
+    struct fabric *fabric;
+    struct fabric_link *link;
+    struct fabric_port *peer;
+    uint64_t events;
+    int host;
+};
+
+struct fabric_link {
+    bool up;
+    uint32_t scratchpads[VIA_PORT_SCRATCHPADS];
+    struct fabric_port ports[2];
+    uint64_t rings[VIA_PORT_DOORBELLS];
+};
+
+struct fabric_delivery {
+    uint16_t source;
+    uint16_t flow;
+    uint32_t endpoint;
+    uint32_t source_endpoint;
+    uint32_t bytes;
+    unsigned channel;
+    uint64_t hash;
+    uint64_t first; /* the first 8 bytes, or fewer */
+};
+
+struct fabric_completion {
+    uint64_t cookie;
+    int status;
+    uint64_t value;
+    unsigned channel;
+    bool seen;
+};
+
+struct fabric_host {
+    struct fabric *fabric;
+    struct via_node *node;
+    void *memory;
+    struct via_node_config config;
+    int index;
+    unsigned ports_count;
+    bool asleep[VIA_CHANNELS_MAX];
+    bool woken[VIA_CHANNELS_MAX];
+    uint64_t poll_deadline[VIA_CHANNELS_MAX];
+    uint64_t control_deadline;
+    /* What deliver() answers: 0 and record it, or this. */
+    int deliver_answer;
+    struct fabric_delivery deliveries[FABRIC_RECORDS_MAX];
+    unsigned deliveries_count;
+    struct fabric_completion completions[FABRIC_RECORDS_MAX];
+    unsigned completions_count;
+    unsigned notifies_count;
+    uint64_t notified;
+    bool frozen; /* not scheduled */
+    /* Called from complete(), for what a caller does there. */
+    void (*on_complete)(struct fabric_host *host, uint64_t cookie, int status);
+};
+
+struct fabric {
+    struct fabric_host hosts[FABRIC_HOSTS_MAX];
+    struct fabric_link links[FABRIC_LINKS_MAX];
+    unsigned hosts_count;
+    unsigned links_count;
+    uint64_t now_ns;
+    bool direct; /* windows are mapped and coherent; else put() and flush() */
+    uint32_t next_session;
+    struct via_node_config config; /* of all hosts, but for host and session */
+};
+
+/* With defaults that a test may change before hosts are added. */
+struct fabric *fabric_new(bool direct);
+void fabric_free(struct fabric *fabric);
+
+/* Adds a host, not started; its id is the return value. */
+int fabric_add_host(struct fabric *fabric);
+/* A cable between two hosts, before they start. */
+struct fabric_link *fabric_connect(struct fabric *fabric, int a, int b);
+/* Starts a host (again): a new session, fresh node memory, old inboxes. */
+void fabric_start(struct fabric *fabric, int host);
+/* It stops without a word. */
+void fabric_crash(struct fabric *fabric, int host);
+/* Hosts 0..n-1 in a ring (n > 2) or chain, all started. */
+void fabric_ring(struct fabric *fabric, unsigned n);
+void fabric_chain(struct fabric *fabric, unsigned n);
+
+void fabric_cut(struct fabric_link *link);
+void fabric_mend(struct fabric_link *link);
+
+/* Lets ns nanoseconds pass. */
+void fabric_run(struct fabric *fabric, uint64_t ns);
+/* Until every started host reaches every other. Fails the test after two seconds. */
+void fabric_settle(struct fabric *fabric);
+bool fabric_is_settled(const struct fabric *fabric);
+/* Until no started host has pending operations; false after ns. */
+bool fabric_drain(struct fabric *fabric, uint64_t ns);
+
+struct via_node *fabric_node(struct fabric *fabric, int host);
+/* The completion with this cookie; NULL when there is none. Fails the test when there are two. */
+const struct fabric_completion *fabric_completion(const struct fabric *fabric, int host,
+                                                  uint64_t cookie);
+/* Submits on channel 0, letting time pass while the pool is empty. */
+void fabric_submit(struct fabric *fabric, int host, const struct via_op *op);
+struct via_node_counters fabric_counters(const struct fabric *fabric, int host);
+struct via_link_status fabric_link_status(const struct fabric *fabric, int host, unsigned port);
+
+#endif
