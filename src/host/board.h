@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_BOARD_H
+#define VIA_HOST_BOARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+/*
+ * The notes that hang on a host's board: small values by key, each with a time to live. No threads,
+ * no clock: the caller passes the time in.
+ */
+#define VIA_BOARD_KEY_BYTES_MAX 64u
+#define VIA_BOARD_VALUE_BYTES_MAX 512u
+#define VIA_BOARD_BUCKETS 256u
+
+/* Whose note it is: all of one poster's go at once when it detaches. */
+struct via_board_poster {
+    uint16_t host;
+    uint32_t session; /* of that host */
+    uint32_t process; /* number of the attachment there */
+};
+
+struct via_board {
+    struct via_list buckets[VIA_BOARD_BUCKETS];
+    struct via_list all; /* oldest first */
+    uint32_t notes_count;
+    uint32_t notes_max;
+    size_t bytes;
+    size_t bytes_max;
+    uint64_t expiry_next_ns; /* not later than the first expiry */
+};
+
+void via_board_init(struct via_board *board, uint32_t notes_max, size_t bytes_max);
+void via_board_fini(struct via_board *board);
+
+/*
+ * Hangs up a note, in place of one with the same key. ttl_ns from now; 0 = until its poster
+ * detaches. 0, -EINVAL (sizes), -ENOSPC (too many notes or bytes), -ENOMEM.
+ */
+int via_board_hang(struct via_board *board, const struct via_board_poster *poster, const void *key,
+                   size_t key_bytes, const void *value, size_t value_bytes, uint64_t ttl_ns,
+                   uint64_t now_ns);
+
+/* Takes a note down: its value into ret_value (VIA_BOARD_VALUE_BYTES_MAX), its length, -ENOENT. */
+int via_board_pull(struct via_board *board, const void *key, size_t key_bytes, void *ret_value,
+                   uint64_t now_ns);
+
+/* All notes of a poster; process UINT32_MAX: of all processes of that host, and of any session but
+ * the one given. */
+void via_board_withdraw(struct via_board *board, const struct via_board_poster *poster);
+
+/* Takes down what is over. The time of the next expiry, or UINT64_MAX. */
+uint64_t via_board_expire(struct via_board *board, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_HOST_MEMORY_H
+#define VIA_HOST_HOST_MEMORY_H
+
+#include "base/error.h"
+
+/* Memory shared with processes: a memfd that nobody can resize, mapped here. */
+struct via_host_memory {
+    int fd; /* -1 when closed */
+    void *base;
+    size_t bytes;
+};
+
+/*
+ * Zeroed; every page is allocated here and now, so that a machine that is out of memory says so in
+ * the return value and not by a signal at the first store. reader_only: what is passed on can be
+ * mapped for reading only. -ENOMEM, -ENOSPC, -EFBIG (RLIMIT_FSIZE), -EMFILE.
+ */
+int via_host_memory_open(struct via_host_memory *memory, const char *name, size_t bytes,
+                         bool reader_only, struct via_error *err) VIA_MUST_CHECK;
+
+/*
+ * Maps a memfd of a process. The fd stays the caller's on failure and becomes the memory's on
+ * success. -EPERM (not sealed against shrinking, or sealed against writing), -EINVAL (no memfd,
+ * huge pages, smaller than bytes), -ENOMEM.
+ */
+int via_host_memory_adopt(struct via_host_memory *memory, int fd, size_t bytes,
+                          struct via_error *err) VIA_MUST_CHECK;
+
+/* The fd only; the mapping stays. */
+void via_host_memory_close_fd(struct via_host_memory *memory);
+void via_host_memory_close(struct via_host_memory *memory);
+
+#endif
