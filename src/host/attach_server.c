@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The attach socket: who may, what they ask, what they are answered. */
+#include "host/attach_server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "host/host_private.h"
+
+#define REQUEST_FDS_MAX 4u
+#define REQUESTS_PER_TURN 16u
+#define STRANGERS_MAX 64u
+/* A connection must say HELLO within this. */
+#define STRANGER_NS (5 * VIA_SEC_NS)
+
+void via_attach_server_answer(struct via_process *process, const struct via_attach_answer *answer,
+                              const int *fds, unsigned fds_count)
+{
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof(*answer)};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int) * REQUEST_FDS_MAX)];
+    } control = {0};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (fds_count != 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(sizeof(int) * fds_count);
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN(sizeof(int) * fds_count);
+        memcpy(CMSG_DATA(&control.header), fds, sizeof(int) * fds_count);
+    }
+    ssize_t sent;
+    do {
+        sent = sendmsg(process->source.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0 && errno != EPIPE && errno != ECONNRESET) {
+        /* The socket holds more answers than a process may ask for at a time. */
+        via_log(VIA_LOG_WARN,
+                "host %u: process %d (%s) is detached: its answer can not be sent: %s",
+                process->host->config.host, (int)process->pid, process->comm, strerror(errno));
+        shutdown(process->source.fd, SHUT_RDWR);
+    }
+}
+
+void via_attach_server_answer_init(const struct via_host *host,
+                                   const struct via_attach_request *request,
+                                   struct via_attach_answer *ret_answer)
+{
+    *ret_answer = (struct via_attach_answer){
+        .magic = VIA_ATTACH_MAGIC,
+        .version = VIA_ATTACH_VERSION,
+        .type = request->type,
+        .id = request->id,
+        .host = host->config.host,
+    };
+}
+
+void via_attach_server_answer_status(struct via_process *process,
+                                     const struct via_attach_request *request, int status)
+{
+    struct via_attach_answer answer;
+    via_attach_server_answer_init(process->host, request, &answer);
+    answer.status = status;
+    via_attach_server_answer(process, &answer, NULL, 0);
+}
+
+static void close_fds(int *fds, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+            fds[i] = -1;
+        }
+    }
+}
+
+/* One datagram and its descriptors: 1, 0 when the process has gone, -EAGAIN, -EPROTO. */
+static int receive(struct via_process *process, struct via_attach_request *ret_request,
+                   int *ret_fds, unsigned *ret_fds_count)
+{
+    struct iovec iov = {.iov_base = ret_request, .iov_len = sizeof(*ret_request)};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int) * REQUEST_FDS_MAX)];
+    } control;
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
+    ssize_t bytes = recvmsg(process->source.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    *ret_fds_count = 0;
+    if (bytes < 0) {
+        return errno == EAGAIN || errno == EINTR ? -EAGAIN : 0;
+    }
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL;
+         header = CMSG_NXTHDR(&message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        unsigned count = (unsigned)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        count = via_min(count, REQUEST_FDS_MAX - *ret_fds_count);
+        memcpy(ret_fds + *ret_fds_count, CMSG_DATA(header), count * sizeof(int));
+        *ret_fds_count += count;
+    }
+    if (bytes == 0) {
+        return 0;
+    }
+    return (size_t)bytes == sizeof(*ret_request) &&
+                   (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0
+               ? 1
+               : -EPROTO;
+}
+
+static int endpoint_request(struct via_process *process, const struct via_attach_request *request)
+{
+    if (request->endpoint == 0 || request->endpoint >= VIA_HOST_ENDPOINT_FIRST) {
+        return -EINVAL;
+    }
+    return request->type == VIA_ATTACH_ENDPOINT_OPEN
+               ? via_endpoint_open_for(process, request->endpoint)
+               : via_endpoint_close_for(process, request->endpoint);
+}
+
+static void board_take(struct via_process *process, const struct via_attach_request *request)
+{
+    struct via_attach_answer answer;
+    via_attach_server_answer_init(process->host, request, &answer);
+    int rc = -EINVAL;
+    if (request->key_bytes >= 1 && request->key_bytes <= sizeof(request->key)) {
+        rc = via_board_pull(&process->host->board, request->key, request->key_bytes, answer.value,
+                            process->host->now_ns);
+    }
+    answer.status = via_min(rc, 0);
+    answer.value_bytes = rc > 0 ? (uint32_t)rc : 0;
+    via_attach_server_answer(process, &answer, NULL, 0);
+}
+
+/* 0 = answered or to be answered; else the status to answer with. */
+static int board_post(struct via_process *process, const struct via_attach_request *request)
+{
+    struct via_host *host = process->host;
+    if (request->key_bytes == 0 || request->key_bytes > sizeof(request->key) ||
+        request->value_bytes > sizeof(request->value)) {
+        return -EINVAL;
+    }
+    if (request->host >= host->config.hosts_max) {
+        return -EHOSTUNREACH;
+    }
+    if (request->host != host->config.host) {
+        return via_attach_server_ask(process, request, VIA_BOARD_TIMEOUT_NS);
+    }
+    struct via_board_poster poster = {
+        .host = host->config.host, .session = host->session, .process = process->number};
+    int rc = via_board_hang(&host->board, &poster, request->key, request->key_bytes, request->value,
+                            request->value_bytes, request->ttl_ms * VIA_MSEC_NS, host->now_ns);
+    via_attach_server_answer_status(process, request, rc);
+    return 0;
+}
+
+static void handle_attached(struct via_process *process, const struct via_attach_request *request,
+                            int *fds, unsigned fds_count)
+{
+    int status = 0;
+    switch (request->type) {
+    case VIA_ATTACH_SEGMENT_ADD:
+        status = via_segment_add_for(process, request, fds, fds_count);
+        break;
+    case VIA_ATTACH_SEGMENT_REMOVE:
+        status = via_segment_remove_for(process, request->handle);
+        via_attach_server_answer_status(process, request, status);
+        return;
+    case VIA_ATTACH_MAP:
+        status = via_segment_map_for(process, request);
+        break;
+    case VIA_ATTACH_ENDPOINT_OPEN:
+    case VIA_ATTACH_ENDPOINT_CLOSE:
+        via_attach_server_answer_status(process, request, endpoint_request(process, request));
+        return;
+    case VIA_ATTACH_BOARD_POST:
+        status = board_post(process, request);
+        break;
+    case VIA_ATTACH_BOARD_TAKE:
+        board_take(process, request);
+        return;
+    default:
+        status = -EINVAL;
+    }
+    if (status != 0) {
+        via_attach_server_answer_status(process, request, status);
+    }
+}
+
+/* false: the connection is over. */
+static bool handle_hello(struct via_process *process, const struct via_attach_request *request)
+{
+    struct via_host *host = process->host;
+    int status = -EPROTO;
+    if (process->state == VIA_PROCESS_REFUSED) {
+        status = -EACCES;
+    } else if (request->version != VIA_ATTACH_VERSION) {
+        via_log(VIA_LOG_WARN,
+                "host %u: process %d (%s) refused: it speaks attach version %u, this host %u",
+                host->config.host, (int)process->pid, process->comm, request->version,
+                VIA_ATTACH_VERSION);
+    } else if (request->type == VIA_ATTACH_HELLO) {
+        struct via_error err;
+        status = via_process_attach(process, request, &err);
+        if (status != 0) {
+            via_log(VIA_LOG_WARN, "host %u: process %d (%s) can not attach: %s", host->config.host,
+                    (int)process->pid, process->comm, err.text);
+        }
+    }
+    if (status != 0) {
+        host->attach.refused_count++;
+        via_attach_server_answer_status(process, request, status);
+    }
+    return status == 0;
+}
+
+/* false: the connection is over. */
+static bool handle(struct via_process *process, const struct via_attach_request *request, int *fds,
+                   unsigned fds_count)
+{
+    if (request->magic != VIA_ATTACH_MAGIC) {
+        return false;
+    }
+    if (process->state != VIA_PROCESS_ATTACHED) {
+        return handle_hello(process, request);
+    }
+    if (request->version != VIA_ATTACH_VERSION) {
+        return false;
+    }
+    handle_attached(process, request, fds, fds_count);
+    return true;
+}
+
+static void ready(struct via_host_source *source, uint32_t events)
+{
+    struct via_process *process = via_container_of(source, struct via_process, source);
+    (void)events;
+    for (unsigned i = 0; i < REQUESTS_PER_TURN; i++) {
+        struct via_attach_request request;
+        int fds[REQUEST_FDS_MAX];
+        unsigned fds_count = 0;
+        int rc = receive(process, &request, fds, &fds_count);
+        if (rc == -EAGAIN) {
+            return;
+        }
+        bool alive = rc == 1 && handle(process, &request, fds, fds_count);
+        close_fds(fds, fds_count);
+        if (!alive) {
+            via_process_leave(process);
+            return;
+        }
+    }
+}
+
+static void accepted(struct via_host *host, int fd, const struct ucred *peer)
+{
+    struct via_attach_server *server = &host->attach;
+    struct via_process *process = via_process_new(host, fd, peer);
+    if (process == NULL) {
+        close(fd);
+        return;
+    }
+    process->source.ready = ready;
+    process->deadline_ns = host->now_ns + STRANGER_NS;
+    if (!via_host_listener_may(host, fd, peer)) {
+        process->state = VIA_PROCESS_REFUSED;
+        via_log(VIA_LOG_WARN, "host %u: process %d (%s) of uid %u refused: the host is of uid %u",
+                host->config.host, (int)peer->pid, process->comm, (unsigned)peer->uid,
+                (unsigned)geteuid());
+    }
+    via_list_push_back(&server->strangers, &process->link);
+    server->strangers_count++;
+    if (via_host_source_add(host, &process->source, EPOLLIN | EPOLLRDHUP) != 0) {
+        via_process_leave(process);
+    } else if (server->strangers_count > STRANGERS_MAX) {
+        /* Whoever connects and says nothing must not keep others out. */
+        via_process_leave(via_list_entry(server->strangers.next, struct via_process, link));
+    }
+}
+
+static int set_geometry(struct via_host *host, struct via_error *err)
+{
+    struct via_attach_server *server = &host->attach;
+    uint32_t frame_bytes = host->config.frame_bytes_max;
+    uint32_t body_bytes = via_max(VIA_ATTACH_BODY_BYTES_MAX, frame_bytes);
+    server->command = (struct via_pipe_geometry){
+        .slots_count = VIA_ATTACH_SLOTS,
+        .data_bytes = VIA_ATTACH_COMMAND_DATA_BYTES,
+        .body_bytes_max = body_bytes,
+    };
+    server->reply = (struct via_pipe_geometry){
+        .slots_count = VIA_ATTACH_SLOTS,
+        .data_bytes = VIA_ATTACH_REPLY_DATA_BYTES,
+        .body_bytes_max = body_bytes,
+    };
+    if (via_pipe_geometry_check(&server->command) != 0 ||
+        via_pipe_geometry_check(&server->reply) != 0) {
+        return via_error_set(err, -EINVAL, "frames of %u bytes do not fit the pipes of processes",
+                             frame_bytes);
+    }
+    server->message_bytes_max = frame_bytes;
+    server->area_bytes =
+        (uint32_t)via_align_up(VIA_ATTACH_COMMAND_OFF + via_pipe_memory_bytes(&server->command) +
+                                   via_pipe_memory_bytes(&server->reply),
+                               4096);
+    return 0;
+}
+
+int via_attach_server_init(struct via_host *host, struct via_error *err)
+{
+    struct via_attach_server *server = &host->attach;
+    *server = (struct via_attach_server){.host = host};
+    via_list_init(&server->processes);
+    via_list_init(&server->strangers);
+    via_list_init(&server->closing);
+    via_list_init(&server->removed);
+    via_list_init(&server->retired);
+    via_list_init(&server->pending);
+    int rc = set_geometry(host, err);
+    if (rc != 0) {
+        return rc;
+    }
+    server->by_slot = calloc(host->options.processes_max, sizeof(struct via_process *));
+    server->generations = calloc(host->options.processes_max, sizeof(uint32_t));
+    server->segments = calloc(host->config.segments_count, sizeof(*server->segments));
+    struct via_endpoint_table *table = via_endpoint_table_new(0);
+    atomic_store_explicit(&server->endpoints, table, memory_order_release);
+    if (server->by_slot == NULL || server->generations == NULL || server->segments == NULL ||
+        table == NULL) {
+        return via_error_set(err, -ENOMEM, "tables of processes: %s", strerror(ENOMEM));
+    }
+    return 0;
+}
+
+int via_attach_server_listen(struct via_host *host, struct via_error *err)
+{
+    struct via_rundir_path path;
+    int rc = via_rundir_attach_path(host->rundir.text, host->config.host, &path, err);
+    return rc != 0 ? rc
+                   : via_host_listener_open(host, &host->attach.listener, &path, SOCK_SEQPACKET,
+                                            accepted, err);
+}
+
+void via_attach_server_close(struct via_host *host)
+{
+    struct via_attach_server *server = &host->attach;
+    if (server->host == NULL) {
+        return;
+    }
+    via_host_listener_close(&server->listener);
+    via_process_free_all(host);
+    via_segment_reap(host);
+    via_endpoint_tables_free(server);
+    free(server->segments);
+    free(server->generations);
+    free(server->by_slot);
+    server->host = NULL;
+}
+
+void via_attach_server_changed(struct via_host *host)
+{
+    struct via_attach_server *server = &host->attach;
+    uint64_t one = 1;
+    via_list_foreach(it, &server->processes) {
+        (void)!write(via_list_entry(it, struct via_process, link)->bell_fd, &one, sizeof(one));
+    }
+    via_attach_server_links_changed(host);
+}
+
+uint64_t via_attach_server_tick(struct via_host *host)
+{
+    uint64_t deadline_ns = via_process_tick(host);
+    via_endpoint_tables_reap(host);
+    deadline_ns = via_min(deadline_ns, via_segment_reap(host));
+    return via_min(deadline_ns, via_attach_server_pending_tick(host));
+}

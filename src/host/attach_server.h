@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_ATTACH_SERVER_H
+#define VIA_HOST_ATTACH_SERVER_H
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "core/node.h"
+#include "core/pipe.h"
+#include "host/attach_wire.h"
+#include "host/host_listener.h"
+#include "host/host_memory.h"
+#include "host/host_transfer.h"
+#include "host/rundir.h"
+
+/*
+ * The processes attached to a host.
+ *
+ *   attach_server.c          listening, who may, requests and answers
+ *   attach_server_process.c  a process comes; a process goes
+ *   attach_server_segment.c  its memory, and that of others it maps
+ *   attach_server_endpoint.c where messages go
+ *   attach_server_command.c  its commands, in the transfer thread
+ *   attach_server_reply.c    replies to it, in the transfer thread
+ */
+struct via_host;
+
+#define VIA_ATTACH_SLOTS 256u
+#define VIA_ATTACH_COMMAND_DATA_BYTES (512u << 10)
+#define VIA_ATTACH_REPLY_DATA_BYTES (256u << 10)
+#define VIA_ATTACH_BODY_BYTES_MAX (32u << 10)
+#define VIA_ATTACH_REQUESTS_MAX 64u /* of one process, that wait for another host */
+#define VIA_ATTACH_SEGMENTS_MAX 1024u
+#define VIA_ATTACH_BLOCKED_MAX 64u
+/* Accepted commands of a dead process have so long to be finished. */
+#define VIA_ATTACH_DRAIN_NS VIA_SEC_NS
+/* A neighbour has so long to say whether its memory may be mapped. */
+#define VIA_ATTACH_MAP_NS (2 * VIA_SEC_NS)
+
+/* --- of a transfer thread --------------------------------------------------------------------- */
+
+enum via_command_state {
+    VIA_COMMAND_FREE = 0,
+    VIA_COMMAND_RUNNING, /* the node has it */
+    VIA_COMMAND_DUE,     /* ended; its reply has not been sent */
+    VIA_COMMAND_OVER,    /* its record can be released, once all before it are over */
+};
+
+/* A command taken from the pipe: its record stays unreleased, so slots and records are one to one
+ * and a slot is found by the record's sequence number. */
+struct via_command_slot {
+    uint64_t cookie; /* the process's */
+    uint64_t value;
+    int32_t status;
+    uint8_t state;   /* enum via_command_state */
+    bool is_data;    /* reply DATA: a get into a bounce buffer */
+    int16_t bounce;  /* index, or -1 */
+    int16_t members; /* index, or -1 */
+    uint32_t bytes;
+    struct via_host_segment *segment; /* payload lies here: one count of its `borrowed` */
+};
+
+/* A flow whose message was not taken. */
+struct via_blocked_flow {
+    uint16_t source;
+    uint16_t flow;
+};
+
+struct via_process;
+
+/* The pipes of a process on one channel. Belongs to the channel's transfer thread from the `add`
+ * mail to `via_process_channel_is_gone`. */
+struct via_process_channel {
+    struct via_process *process;
+    struct via_list link; /* active or idle */
+    struct via_list touched_link;
+    struct via_list starved_link;
+    struct via_mail add;
+    struct via_mail end;    /* the process is gone: finish what is in the pipe */
+    struct via_mail cancel; /* ... or give it up */
+    struct via_pipe_reader commands;
+    struct via_pipe_writer replies;
+    uint32_t *data_ends; /* of replies */
+    struct via_command_slot *slots;
+    uint32_t *due; /* ring of slots whose replies are to be sent, in order of completion */
+    uint32_t due_head, due_count;
+    struct via_pipe_record stash; /* taken, and not accepted by the node yet */
+    uint32_t stash_index;
+    uint32_t over_next; /* sequence number of the oldest unreleased record */
+    uint32_t running_count;
+    uint32_t empty_looks;
+    struct via_blocked_flow blocked[VIA_ATTACH_BLOCKED_MAX];
+    unsigned blocked_count; /* more than VIA_ATTACH_BLOCKED_MAX: too many to remember */
+    bool stashed;
+    bool sent; /* replies went out in this turn */
+    bool ring; /* ring the process at the end of the turn, whatever was sent */
+    bool ending;
+    bool cancelled;
+    bool gone;
+    bool broken; /* the process broke the rules of the pipe */
+};
+
+/* Takes commands; how many. */
+unsigned via_process_channel_serve(struct via_transfer *transfer, struct via_process_channel *pc);
+/* true when there is something to serve; the cheapest look. */
+bool via_process_channel_is_ready(const struct via_process_channel *pc);
+/* An operation of the process has ended. */
+void via_process_channel_complete(struct via_transfer *transfer, struct via_process_channel *pc,
+                                  uint32_t index, int status, uint64_t value);
+/* A command has ended without the node. */
+void via_process_channel_finish(struct via_transfer *transfer, struct via_process_channel *pc,
+                                uint32_t index, int status, uint64_t value);
+/* Sends replies, releases commands, rings. */
+void via_process_channel_flush(struct via_transfer *transfer, struct via_process_channel *pc);
+/* A message for an endpoint of the process: see via_node_env.deliver. */
+int via_process_channel_deliver(struct via_transfer *transfer, struct via_process_channel *pc,
+                                const struct via_delivery *delivery);
+/* There may be room in the reply pipe again: sends, resumes. false: still not. */
+bool via_process_channel_feed(struct via_transfer *transfer, struct via_process_channel *pc);
+void via_process_channel_touch(struct via_transfer *transfer, struct via_process_channel *pc);
+void via_process_channel_resume(struct via_transfer *transfer, struct via_process_channel *pc);
+void via_process_channel_break(struct via_process_channel *pc);
+/* When a process that goes has nothing left here, says so to the control thread. */
+void via_process_channel_check_gone(struct via_transfer *transfer, struct via_process_channel *pc);
+/* Handlers of the mails. */
+void via_process_channel_added(struct via_transfer *transfer, struct via_mail *mail);
+void via_process_channel_ending(struct via_transfer *transfer, struct via_mail *mail);
+void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mail *mail);
+
+/* --- of the control thread -------------------------------------------------------------------- */
+
+/* Memory that a process has registered. The pointer in via_attach_server.segments is read by
+ * transfer threads; the segment outlives a grace period after it has been taken out. */
+struct via_host_segment {
+    struct via_list link; /* of the process, or via_attach_server.removed */
+    struct via_process *process;
+    struct via_host_memory memory;
+    uint64_t handle;
+    uint32_t access;
+    _Atomic uint32_t borrowed; /* [any] commands under way whose payload lies here */
+    uint64_t sync;             /* removed: the grace period to wait for */
+};
+
+/* A request that another host must answer. */
+struct via_attach_pending {
+    struct via_list link; /* of the server */
+    struct via_process *process;
+    uint32_t request_id; /* of the process */
+    uint16_t type;
+    uint32_t id; /* mine, towards the other host */
+    uint16_t peer;
+    uint64_t deadline_ns;
+};
+
+enum via_process_state {
+    VIA_PROCESS_STRANGER, /* connected, has not said HELLO */
+    VIA_PROCESS_REFUSED,  /* may not attach; waits for its HELLO to be told so */
+    VIA_PROCESS_ATTACHED,
+    VIA_PROCESS_DRAINING, /* has gone; its commands are finished or given up */
+    VIA_PROCESS_SYNCING,  /* transfer threads forget it */
+};
+
+struct via_process {
+    struct via_host *host;
+    struct via_host_source source; /* its socket */
+    struct via_host_grave grave;
+    struct via_list link; /* of one list of the server, by state */
+    enum via_process_state state;
+    uint32_t slot;
+    uint32_t number; /* generation << 16 | slot: owner bits of its cookies */
+    pid_t pid;
+    uid_t uid;
+    char comm[16];
+    int bell_fd; /* eventfd; [any] while attached */
+    struct via_host_memory memory;
+    struct via_list segments;
+    uint32_t segments_count;
+    uint64_t segments_bytes;
+    uint32_t pending_count;
+    uint64_t deadline_ns; /* stranger: says HELLO; draining: commands are given up */
+    uint64_t sync;
+    bool cancelled;
+    _Atomic uint32_t channels_left;      /* [any] transfer threads that still know it */
+    _Atomic bool broken;                 /* [any] it broke the rules of a pipe */
+    uint64_t posted[VIA_HOSTS_MAX / 64]; /* hosts on whose boards it may have notes */
+    uint32_t channels_count;
+    struct via_process_channel *channels; /* NULL before HELLO */
+};
+
+struct via_endpoint {
+    uint32_t number; /* 0 = free */
+    struct via_process *process;
+};
+
+/* Read by transfer threads, never changed: a change is a new table. */
+struct via_endpoint_table {
+    struct via_list retired;
+    uint64_t sync;
+    uint32_t count;
+    uint32_t mask; /* entries - 1; at most half are used */
+    struct via_endpoint entries[];
+};
+
+struct via_attach_server {
+    struct via_host *host;
+    struct via_host_listener listener;
+    struct via_list processes; /* attached */
+    struct via_list strangers; /* connected, refused; oldest first */
+    struct via_list closing;   /* draining, syncing */
+    uint32_t processes_count;
+    uint32_t strangers_count;
+    struct via_process **by_slot; /* processes_max; NULL = free */
+    uint32_t *generations;
+    uint32_t slot_next;
+    struct via_pipe_geometry command;
+    struct via_pipe_geometry reply;
+    uint32_t area_bytes;
+    uint32_t message_bytes_max;
+
+    _Atomic(struct via_host_segment *) *segments; /* [any] by index of the handle */
+    struct via_list removed; /* segments to be unmapped once nobody uses them */
+    _Atomic(struct via_endpoint_table *) endpoints; /* [any] */
+    struct via_list retired;                        /* tables that a thread may still read */
+    struct via_list pending;                        /* struct via_attach_pending */
+    uint32_t pending_id_next;
+    _Atomic bool look; /* [any] a process broke the rules, or is gone from a transfer thread */
+
+    uint64_t attached_count, refused_count, died_count;
+    uint64_t maps_count, maps_refused_count;
+};
+
+/* Before the transfer threads start; then, once all else is there, listens. */
+int via_attach_server_init(struct via_host *host, struct via_error *err);
+int via_attach_server_listen(struct via_host *host, struct via_error *err);
+/* After the transfer threads have ended. */
+void via_attach_server_close(struct via_host *host);
+/* What time and transfer threads brought; the next deadline. */
+uint64_t via_attach_server_tick(struct via_host *host);
+/* Links or routes changed: rings all processes, fails requests that can not be answered. */
+void via_attach_server_changed(struct via_host *host);
+
+void via_attach_server_answer_init(const struct via_host *host,
+                                   const struct via_attach_request *request,
+                                   struct via_attach_answer *ret_answer);
+/* fds are borrowed. */
+void via_attach_server_answer(struct via_process *process, const struct via_attach_answer *answer,
+                              const int *fds, unsigned fds_count);
+void via_attach_server_answer_status(struct via_process *process,
+                                     const struct via_attach_request *request, int status);
+
+/* attach_server_process.c. leave: the connection has ended; frees at once, or when all is wound up.
+ */
+struct via_process *via_process_new(struct via_host *host, int fd, const struct ucred *peer);
+int via_process_attach(struct via_process *process, const struct via_attach_request *request,
+                       struct via_error *err);
+void via_process_leave(struct via_process *process);
+uint64_t via_process_tick(struct via_host *host);
+void via_process_free_all(struct via_host *host);
+
+/* attach_server_segment.c. add and map: 0 = answered, or to be answered; else the status to answer
+ * with. add takes fds[0] when it succeeds. */
+int via_segment_add_for(struct via_process *process, const struct via_attach_request *request,
+                        int *fds, unsigned fds_count);
+int via_segment_remove_for(struct via_process *process, uint64_t handle);
+int via_segment_map_for(struct via_process *process, const struct via_attach_request *request);
+uint64_t via_segment_reap(struct via_host *host);
+void via_segment_retire_all_for(struct via_process *process);
+void via_segment_forget_all_for(struct via_process *process);
+bool via_segment_all_idle_for(const struct via_process *process);
+void via_segment_free_all_for(struct via_process *process);
+
+/* attach_server_pending.c. ask: 0 = it will be answered, else the status to answer with. */
+struct via_host_cable;
+struct via_cable_message;
+int via_attach_server_ask(struct via_process *process, const struct via_attach_request *request,
+                          uint64_t timeout_ns);
+void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t peer,
+                                const struct via_attach_answer *content, const int *fds,
+                                unsigned fds_count);
+void via_attach_server_pending_drop(struct via_process *process);
+void via_attach_server_links_changed(struct via_host *host);
+uint64_t via_attach_server_pending_tick(struct via_host *host);
+void via_attach_server_map_asked(struct via_host_cable *cable,
+                                 const struct via_cable_message *message);
+void via_attach_server_map_answered(struct via_host_cable *cable,
+                                    const struct via_cable_message *message, int *fds,
+                                    unsigned nfds);
+
+/* attach_server_endpoint.c. 0 or negative errno. */
+int via_endpoint_open_for(struct via_process *process, uint32_t number);
+int via_endpoint_close_for(struct via_process *process, uint32_t number);
+int via_endpoint_close_all_for(struct via_process *process);
+/* [any] NULL when nobody has it. */
+const struct via_endpoint *via_endpoint_find(const struct via_endpoint_table *table,
+                                             uint32_t number);
+/* With room for count + 1; NULL: out of memory. */
+struct via_endpoint_table *via_endpoint_table_new(uint32_t count);
+void via_endpoint_tables_reap(struct via_host *host);
+void via_endpoint_tables_free(struct via_attach_server *server);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Commands of processes, in the transfer thread. Everything in a command is hostile: it is copied
+ * once, checked, then used. */
+#include <errno.h>
+#include <string.h>
+
+#include "host/host_private.h"
+
+/* Commands taken from one process in one turn. */
+#define BATCH_COMMANDS 32u
+
+static uint32_t slot_mask(const struct via_process_channel *pc)
+{
+    return pc->commands.geometry.slots_count - 1;
+}
+
+bool via_process_channel_is_ready(const struct via_process_channel *pc)
+{
+    return !pc->broken && !pc->cancelled && !pc->stashed && via_pipe_ready(&pc->commands);
+}
+
+/* The segment of this process behind a handle, or NULL. */
+static struct via_host_segment *find_segment(const struct via_process_channel *pc, uint64_t handle)
+{
+    const struct via_attach_server *server = &pc->process->host->attach;
+    uint16_t index = via_segment_handle_index(handle);
+    if (index >= pc->process->host->config.segments_count) {
+        return NULL;
+    }
+    /* Pairs with the release in publish_segment(). It stays until a grace period after its removal,
+     * and this turn is within it. */
+    struct via_host_segment *segment =
+        atomic_load_explicit(&server->segments[index], memory_order_acquire);
+    return segment != NULL && segment->handle == handle && segment->process == pc->process ? segment
+                                                                                           : NULL;
+}
+
+/* The payload in a segment of the process. */
+static int borrow_segment(struct via_process_channel *pc, const struct via_command *command,
+                          struct via_command_slot *slot, unsigned char **ret_memory)
+{
+    struct via_host_segment *segment = find_segment(pc, command->a.source_segment);
+    if (segment == NULL) {
+        return -EACCES;
+    }
+    uint64_t offset = command->b.source_offset;
+    if (offset > segment->memory.bytes || command->bytes > segment->memory.bytes - offset) {
+        return -ERANGE;
+    }
+    atomic_fetch_add_explicit(&segment->borrowed, 1, memory_order_relaxed);
+    slot->segment = segment;
+    *ret_memory = (unsigned char *)segment->memory.base + offset;
+    return 0;
+}
+
+static int build_source(struct via_process_channel *pc, const struct via_command *command,
+                        struct via_command_slot *slot, struct via_op *op)
+{
+    switch (command->source) {
+    case VIA_SOURCE_NONE:
+        return command->bytes == 0 ? 0 : -EINVAL;
+    case VIA_SOURCE_BODY:
+        op->source = pc->stash.body;
+        return command->bytes <= pc->stash.body_bytes ? 0 : -EINVAL;
+    case VIA_SOURCE_SEGMENT: {
+        /* a and b hold the source; signals and endpoints lie in the same place. */
+        if (command->kind != VIA_OP_PUT) {
+            return -EINVAL;
+        }
+        unsigned char *memory = NULL;
+        int rc = borrow_segment(pc, command, slot, &memory);
+        op->source = memory;
+        return rc;
+    }
+    default:
+        return -EINVAL;
+    }
+}
+
+static int build_message(struct via_process_channel *pc, const struct via_command *command,
+                         struct via_command_slot *slot, struct via_op *op)
+{
+    if (command->a.endpoint > UINT32_MAX || command->b.source_endpoint > UINT32_MAX) {
+        return -EINVAL;
+    }
+    if (command->a.endpoint >= VIA_HOST_ENDPOINT_FIRST ||
+        command->b.source_endpoint >= VIA_HOST_ENDPOINT_FIRST) {
+        return -EACCES;
+    }
+    op->endpoint = (uint32_t)command->a.endpoint;
+    op->source_endpoint = (uint32_t)command->b.source_endpoint;
+    if (command->bytes > pc->process->host->attach.message_bytes_max) {
+        return -EMSGSIZE;
+    }
+    return build_source(pc, command, slot, op);
+}
+
+static int build_get(struct via_transfer *transfer, struct via_process_channel *pc,
+                     const struct via_command *command, struct via_command_slot *slot,
+                     struct via_op *op)
+{
+    if (command->source == VIA_SOURCE_SEGMENT) {
+        unsigned char *memory = NULL;
+        int rc = borrow_segment(pc, command, slot, &memory);
+        op->result = memory;
+        return rc;
+    }
+    if (command->source != VIA_SOURCE_NONE) {
+        return -EINVAL;
+    }
+    if (command->bytes > pc->replies.geometry.body_bytes_max) {
+        return -EMSGSIZE;
+    }
+    if (transfer->bounce_free_count == 0) {
+        return -EAGAIN;
+    }
+    slot->bounce = (int16_t)transfer->bounce_free[--transfer->bounce_free_count];
+    slot->is_data = true;
+    op->result =
+        transfer->bounces + (size_t)slot->bounce * transfer->host->attach.reply.body_bytes_max;
+    return 0;
+}
+
+static bool are_members(const uint16_t *ids, size_t count, uint16_t host, uint16_t hosts_max)
+{
+    bool mine = false;
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] >= hosts_max || (i > 0 && ids[i] <= ids[i - 1])) {
+            return false;
+        }
+        mine = mine || ids[i] == host;
+    }
+    return mine;
+}
+
+static int build_barrier(struct via_transfer *transfer, struct via_process_channel *pc,
+                         const struct via_command *command, struct via_command_slot *slot,
+                         struct via_op *op)
+{
+    const struct via_node_config *config = &pc->process->host->config;
+    size_t count = pc->stash.body_bytes / sizeof(uint16_t);
+    if (command->source != VIA_SOURCE_BODY || command->bytes != pc->stash.body_bytes ||
+        pc->stash.body_bytes % sizeof(uint16_t) != 0 || command->a.group > UINT32_MAX ||
+        count > config->hosts_max) {
+        return -EINVAL;
+    }
+    if (transfer->members_free_count == 0) {
+        return -ENOBUFS;
+    }
+    uint16_t index = transfer->members_free[transfer->members_free_count - 1];
+    uint16_t *members = transfer->members + (size_t)index * config->hosts_max;
+    if (count != 0) {
+        memcpy(members, pc->stash.body, count * sizeof(*members));
+    }
+    if (!are_members(members, count, config->host, config->hosts_max)) {
+        return -EINVAL;
+    }
+    transfer->members_free_count--;
+    slot->members = (int16_t)index;
+    op->group = (uint32_t)command->a.group;
+    op->members = members;
+    op->members_count = (uint32_t)count;
+    return 0;
+}
+
+static int build(struct via_transfer *transfer, struct via_process_channel *pc,
+                 const struct via_command *command, struct via_command_slot *slot,
+                 struct via_op *op)
+{
+    switch (command->kind) {
+    case VIA_OP_MESSAGE:
+        return build_message(pc, command, slot, op);
+    case VIA_OP_PUT:
+        return build_source(pc, command, slot, op);
+    case VIA_OP_PUT_SIGNAL:
+        op->signal_offset = command->a.signal_offset;
+        op->signal_value = command->b.signal_value;
+        return build_source(pc, command, slot, op);
+    case VIA_OP_GET:
+        return build_get(transfer, pc, command, slot, op);
+    case VIA_OP_ATOMIC:
+        op->operand = command->a.operand;
+        op->compare = command->b.compare;
+        return command->source == VIA_SOURCE_NONE ? 0 : -EINVAL;
+    case VIA_OP_BARRIER:
+        return build_barrier(transfer, pc, command, slot, op);
+    default:
+        return -EINVAL;
+    }
+}
+
+/* Gives back what a command has borrowed, except the bounce buffer of data still to be sent. */
+static void unborrow(struct via_transfer *transfer, struct via_command_slot *slot)
+{
+    if (slot->segment != NULL) {
+        /* Pairs with the acquire in reap_segments(): nothing is touched after this. */
+        atomic_fetch_sub_explicit(&slot->segment->borrowed, 1, memory_order_release);
+        slot->segment = NULL;
+    }
+    if (slot->members >= 0) {
+        transfer->members_free[transfer->members_free_count++] = (uint16_t)slot->members;
+        slot->members = -1;
+    }
+}
+
+static void unbounce(struct via_transfer *transfer, struct via_command_slot *slot)
+{
+    if (slot->bounce >= 0) {
+        transfer->bounce_free[transfer->bounce_free_count++] = (uint16_t)slot->bounce;
+        slot->bounce = -1;
+    }
+}
+
+/*
+ * Processes share the flows towards a host, but for flow 0, which is the host's own: a process
+ * whose messages nobody takes holds up few others. One process's commands keep their order within
+ * the flow it asks for.
+ */
+static uint16_t flow_of(const struct via_process_channel *pc, uint16_t flow)
+{
+    uint32_t flows = pc->process->host->config.flows_count - 1;
+    return (uint16_t)(1 + (pc->process->slot + flow) % flows);
+}
+
+/* Hands the stashed command to the node. -EAGAIN: later; else it is under way or has ended. */
+static int start(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    struct via_command command;
+    memcpy(&command, pc->stash.head, sizeof(command));
+    struct via_command_slot *slot = &pc->slots[pc->stash_index];
+    *slot = (struct via_command_slot){
+        .cookie = command.cookie,
+        .state = VIA_COMMAND_RUNNING,
+        .bounce = -1,
+        .members = -1,
+        .bytes = (uint32_t)command.bytes,
+    };
+    struct via_op op = {
+        .kind = command.kind,
+        .flags = command.flags,
+        .atomic = command.atomic,
+        .destination = command.destination,
+        .flow = flow_of(pc, command.flow),
+        .segment = command.segment,
+        .offset = command.offset,
+        .bytes = command.bytes,
+        .cookie = (uint64_t)pc->process->number << 32 | pc->stash_index,
+    };
+    int rc = (command.flags & ~(VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST_WORD)) == 0
+                 ? build(transfer, pc, &command, slot, &op)
+                 : -EINVAL;
+    if (rc == 0) {
+        rc = via_node_submit(transfer->host->node, transfer->channel, &op);
+    }
+    if (rc == 0) {
+        pc->running_count++;
+        return 0;
+    }
+    unborrow(transfer, slot);
+    unbounce(transfer, slot);
+    slot->state = VIA_COMMAND_FREE;
+    if (rc != -EAGAIN) {
+        slot->is_data = false;
+        via_process_channel_finish(transfer, pc, pc->stash_index, rc, 0);
+        rc = 0;
+    }
+    return rc;
+}
+
+/* The next record into the stash; false when there is none. */
+static bool take(struct via_process_channel *pc)
+{
+    /* A process that writes over records it has not got back yet could bring a second record for a
+     * slot in use: not before the first is released. */
+    if (pc->commands.sequence - pc->commands.released > slot_mask(pc)) {
+        return false;
+    }
+    int rc = via_pipe_take(&pc->commands, &pc->stash);
+    if (rc < 0) {
+        via_process_channel_break(pc);
+    }
+    if (rc <= 0) {
+        return false;
+    }
+    pc->stash_index = (pc->commands.sequence - 1) & slot_mask(pc);
+    pc->stashed = true;
+    return true;
+}
+
+unsigned via_process_channel_serve(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    unsigned taken = 0;
+    if (pc->broken || pc->cancelled) {
+        return 0;
+    }
+    while (taken < BATCH_COMMANDS && (pc->stashed || take(pc))) {
+        if (start(transfer, pc) == -EAGAIN) {
+            break;
+        }
+        pc->stashed = false;
+        taken++;
+    }
+    if (pc->ending) {
+        via_process_channel_check_gone(transfer, pc);
+    }
+    return taken;
+}
+
+void via_process_channel_finish(struct via_transfer *transfer, struct via_process_channel *pc,
+                                uint32_t index, int status, uint64_t value)
+{
+    struct via_command_slot *slot = &pc->slots[index];
+    slot->status = status;
+    slot->value = value;
+    bool reply = (slot->cookie != 0 || status != 0 || slot->is_data) && !pc->ending;
+    if (reply) {
+        slot->state = VIA_COMMAND_DUE;
+        pc->due[(pc->due_head + pc->due_count++) & slot_mask(pc)] = index;
+    } else {
+        unbounce(transfer, slot);
+        slot->state = VIA_COMMAND_OVER;
+    }
+    via_process_channel_touch(transfer, pc);
+}
+
+void via_process_channel_complete(struct via_transfer *transfer, struct via_process_channel *pc,
+                                  uint32_t index, int status, uint64_t value)
+{
+    unborrow(transfer, &pc->slots[index]);
+    pc->running_count--;
+    via_process_channel_finish(transfer, pc, index, status, value);
+}

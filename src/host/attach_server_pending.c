@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Requests of processes that another host must answer. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/host_private.h"
+
+static int ask_neighbour(struct via_host *host, const struct via_attach_pending *pending,
+                         uint64_t handle)
+{
+    struct via_host_cable *cable = via_host_cables_direct(host, pending->peer);
+    if (cable == NULL) {
+        return -EXDEV;
+    }
+    struct via_cable_message message = {
+        .magic = VIA_CABLE_MAGIC,
+        .type = VIA_CABLE_MAP,
+        .id = pending->id,
+        .handle = handle,
+    };
+    int rc = via_emu_port_request(cable->port, &message, sizeof(message), NULL, 0);
+    return rc != 0 ? -EXDEV : 0;
+}
+
+int via_attach_server_ask(struct via_process *process, const struct via_attach_request *request,
+                          uint64_t timeout_ns)
+{
+    struct via_host *host = process->host;
+    struct via_attach_server *server = &host->attach;
+    if (process->pending_count >= VIA_ATTACH_REQUESTS_MAX) {
+        return -EAGAIN;
+    }
+    struct via_attach_pending *pending = calloc(1, sizeof(*pending));
+    if (pending == NULL) {
+        return -ENOMEM;
+    }
+    pending->process = process;
+    pending->request_id = request->id;
+    pending->type = request->type;
+    pending->id = server->pending_id_next++;
+    pending->peer = request->host;
+    pending->deadline_ns = host->now_ns + timeout_ns;
+    int rc = request->type == VIA_ATTACH_MAP ? ask_neighbour(host, pending, request->handle)
+                                             : via_host_board_post(host, pending, request);
+    if (rc != 0) {
+        free(pending);
+        return rc;
+    }
+    process->pending_count++;
+    via_list_push_back(&server->pending, &pending->link);
+    return 0;
+}
+
+static void finish(struct via_attach_pending *pending, const struct via_attach_answer *content,
+                   const int *fds, unsigned fds_count)
+{
+    struct via_process *process = pending->process;
+    struct via_attach_answer answer = *content;
+    answer.magic = VIA_ATTACH_MAGIC;
+    answer.version = VIA_ATTACH_VERSION;
+    answer.type = pending->type;
+    answer.id = pending->request_id;
+    answer.host = process->host->config.host;
+    via_list_remove(&pending->link);
+    process->pending_count--;
+    free(pending);
+    via_attach_server_answer(process, &answer, fds, fds_count);
+}
+
+static void finish_status(struct via_attach_pending *pending, int status)
+{
+    struct via_attach_answer answer = {.status = status};
+    finish(pending, &answer, NULL, 0);
+}
+
+void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t peer,
+                                const struct via_attach_answer *content, const int *fds,
+                                unsigned fds_count)
+{
+    via_list_foreach(it, &host->attach.pending) {
+        struct via_attach_pending *pending = via_list_entry(it, struct via_attach_pending, link);
+        if (pending->id == id && pending->peer == peer) {
+            finish(pending, content, fds, fds_count);
+            return;
+        }
+    }
+    /* Nobody waits any more: it was given up, or the process has gone. */
+}
+
+void via_attach_server_pending_drop(struct via_process *process)
+{
+    via_list_foreach_safe(it, &process->host->attach.pending) {
+        struct via_attach_pending *pending = via_list_entry(it, struct via_attach_pending, link);
+        if (pending->process == process) {
+            via_list_remove(&pending->link);
+            free(pending);
+        }
+    }
+    process->pending_count = 0;
+}
+
+/* A map request is answered over the link it went out on, or not at all. */
+void via_attach_server_links_changed(struct via_host *host)
+{
+    via_list_foreach_safe(it, &host->attach.pending) {
+        struct via_attach_pending *pending = via_list_entry(it, struct via_attach_pending, link);
+        if (pending->type == VIA_ATTACH_MAP &&
+            via_host_cables_direct(host, pending->peer) == NULL) {
+            finish_status(pending, -EXDEV);
+        }
+    }
+}
+
+uint64_t via_attach_server_pending_tick(struct via_host *host)
+{
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    via_list_foreach_safe(it, &host->attach.pending) {
+        struct via_attach_pending *pending = via_list_entry(it, struct via_attach_pending, link);
+        if (host->now_ns < pending->deadline_ns) {
+            deadline_ns = via_min(deadline_ns, pending->deadline_ns);
+        } else {
+            finish_status(pending, pending->type == VIA_ATTACH_MAP ? -EXDEV : -EHOSTUNREACH);
+        }
+    }
+    return deadline_ns;
+}

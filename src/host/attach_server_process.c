@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* A process comes, and goes: by detaching, or by dying with anything half done. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "host/host_private.h"
+
+/* How often a closing process that waits for nothing that wakes this thread is looked at. */
+#define CLOSING_LOOK_NS (10 * VIA_MSEC_NS)
+
+static void read_comm(struct via_process *process)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)process->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd >= 0 ? read(fd, process->comm, sizeof(process->comm) - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    process->comm[bytes > 0 ? bytes : 0] = '\0';
+    /* It goes into logs and tables: whatever the process calls itself is one plain word. */
+    for (char *c = process->comm; *c != '\0'; c++) {
+        if (*c == '\n') {
+            *c = '\0';
+            break;
+        }
+        if (*c < ' ' || *c > '~') {
+            *c = '?';
+        }
+    }
+}
+
+struct via_process *via_process_new(struct via_host *host, int fd, const struct ucred *peer)
+{
+    struct via_process *process = calloc(1, sizeof(*process));
+    if (process == NULL) {
+        return NULL;
+    }
+    process->host = host;
+    process->source.fd = fd;
+    process->state = VIA_PROCESS_STRANGER;
+    process->pid = peer->pid;
+    process->uid = peer->uid;
+    process->bell_fd = -1;
+    process->memory.fd = -1;
+    via_list_init(&process->segments);
+    read_comm(process);
+    return process;
+}
+
+static void free_channels(struct via_process *process)
+{
+    for (uint32_t i = 0; process->channels != NULL && i < process->channels_count; i++) {
+        struct via_process_channel *pc = &process->channels[i];
+        free(pc->data_ends);
+        free(pc->slots);
+        free(pc->due);
+    }
+    free(process->channels);
+    process->channels = NULL;
+}
+
+/* Everything but its place in lists and tables. */
+static void bury(struct via_process *process)
+{
+    if (process->source.fd >= 0) {
+        int fd = process->source.fd;
+        via_host_source_remove(process->host, &process->source);
+        close(fd);
+    }
+    free_channels(process);
+    via_host_memory_close(&process->memory);
+    if (process->bell_fd >= 0) {
+        close(process->bell_fd);
+    }
+    via_host_bury(process->host, &process->grave, process);
+}
+
+/* --- coming ----------------------------------------------------------------------------------- */
+
+static int init_channel(struct via_process *process, uint32_t index)
+{
+    const struct via_attach_server *server = &process->host->attach;
+    struct via_process_channel *pc = &process->channels[index];
+    uint32_t slots = server->command.slots_count;
+    pc->process = process;
+    via_list_init(&pc->link);
+    via_list_init(&pc->touched_link);
+    via_list_init(&pc->starved_link);
+    pc->add.handle = via_process_channel_added;
+    pc->end.handle = via_process_channel_ending;
+    pc->cancel.handle = via_process_channel_cancelled;
+    pc->data_ends = calloc(server->reply.slots_count, sizeof(*pc->data_ends));
+    pc->slots = calloc(slots, sizeof(*pc->slots));
+    pc->due = calloc(slots, sizeof(*pc->due));
+    if (pc->data_ends == NULL || pc->slots == NULL || pc->due == NULL) {
+        return -ENOMEM;
+    }
+    unsigned char *area =
+        (unsigned char *)process->memory.base + (size_t)index * server->area_bytes;
+    struct via_pipe_target credit = {.direct = area + VIA_ATTACH_COMMAND_CREDIT_OFF};
+    via_pipe_reader_init(&pc->commands, &server->command, area + VIA_ATTACH_COMMAND_OFF, &credit,
+                         VIA_ATTACH_EPOCH);
+    struct via_pipe_target target = {.direct = area + VIA_ATTACH_COMMAND_OFF +
+                                               via_pipe_memory_bytes(&server->command)};
+    via_pipe_writer_init(
+        &pc->replies, &server->reply, &target,
+        (const _Atomic uint64_t *)(const void *)(area + VIA_ATTACH_REPLY_CREDIT_OFF), pc->data_ends,
+        VIA_ATTACH_EPOCH);
+    return 0;
+}
+
+static int allocate(struct via_process *process, struct via_error *err)
+{
+    const struct via_host *host = process->host;
+    uint32_t channels = host->config.channels_count;
+    char name[64];
+    snprintf(name, sizeof(name), "viaduct-attach-%d", (int)process->pid);
+    int rc = via_host_memory_open(&process->memory, name,
+                                  (size_t)channels * host->attach.area_bytes, false, err);
+    if (rc != 0) {
+        return rc;
+    }
+    process->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (process->bell_fd < 0) {
+        return via_error_set(err, -errno, "eventfd: %s", strerror(errno));
+    }
+    process->channels = calloc(channels, sizeof(*process->channels));
+    process->channels_count = channels;
+    rc = process->channels == NULL ? -ENOMEM : 0;
+    for (uint32_t i = 0; i < channels && rc == 0; i++) {
+        rc = init_channel(process, i);
+    }
+    return rc != 0 ? via_error_set(err, rc, "pipes: %s", strerror(-rc)) : 0;
+}
+
+/* Slots go round, so that one is used again as late as possible. */
+static int take_slot(struct via_process *process, struct via_error *err)
+{
+    struct via_attach_server *server = &process->host->attach;
+    uint32_t slots = process->host->options.processes_max;
+    for (uint32_t i = 0; i < slots; i++) {
+        uint32_t slot = (server->slot_next + i) % slots;
+        if (server->by_slot[slot] == NULL) {
+            server->slot_next = slot + 1;
+            server->by_slot[slot] = process;
+            process->slot = slot;
+            process->number = (server->generations[slot]++ & 0x7fff) << 16 | slot;
+            return 0;
+        }
+    }
+    return via_error_set(err, -EMFILE, "%u processes are attached already", slots);
+}
+
+static void leave_slot(struct via_process *process)
+{
+    process->host->attach.by_slot[process->slot] = NULL;
+}
+
+static void welcome(struct via_process *process, const struct via_attach_request *request)
+{
+    struct via_host *host = process->host;
+    struct via_attach_server *server = &host->attach;
+    uint32_t channels = host->config.channels_count;
+    struct via_attach_answer answer;
+    via_attach_server_answer_init(host, request, &answer);
+    answer.channels_count = (uint16_t)channels;
+    answer.channel_first = (uint16_t)(request->channel >= 0 && (uint32_t)request->channel < channels
+                                          ? (uint32_t)request->channel
+                                          : process->slot % channels);
+    answer.hosts_max = host->config.hosts_max;
+    answer.area_bytes = server->area_bytes;
+    answer.message_bytes_max = server->message_bytes_max;
+    answer.command = server->command;
+    answer.reply = server->reply;
+    const int fds[] = {process->memory.fd, host->status_memory.fd, host->bells.fd,
+                       process->bell_fd};
+    via_attach_server_answer(process, &answer, fds, VIA_ARRAY_COUNT(fds));
+    via_host_memory_close_fd(&process->memory);
+}
+
+int via_process_attach(struct via_process *process, const struct via_attach_request *request,
+                       struct via_error *err)
+{
+    struct via_host *host = process->host;
+    struct via_attach_server *server = &host->attach;
+    int rc = take_slot(process, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = allocate(process, err);
+    if (rc != 0) {
+        free_channels(process);
+        leave_slot(process);
+        return rc;
+    }
+    via_list_remove(&process->link);
+    server->strangers_count--;
+    via_list_push_back(&server->processes, &process->link);
+    server->processes_count++;
+    server->attached_count++;
+    process->state = VIA_PROCESS_ATTACHED;
+    for (uint32_t i = 0; i < process->channels_count; i++) {
+        via_transfer_post(&host->transfers[i], &process->channels[i].add);
+    }
+    welcome(process, request);
+    via_log(VIA_LOG_DEBUG, "host %u: process %d (%s) attached", host->config.host,
+            (int)process->pid, process->comm);
+    return 0;
+}
+
+/* --- going ------------------------------------------------------------------------------------ */
+
+static void begin_draining(struct via_process *process)
+{
+    struct via_host *host = process->host;
+    struct via_attach_server *server = &host->attach;
+    via_log(VIA_LOG_DEBUG, "host %u: process %d (%s) has gone", host->config.host,
+            (int)process->pid, process->comm);
+    server->processes_count--;
+    server->died_count++;
+    via_list_push_back(&server->closing, &process->link);
+    process->state = VIA_PROCESS_DRAINING;
+    process->deadline_ns = host->now_ns + VIA_ATTACH_DRAIN_NS;
+    /* From here nobody new comes to it; then the transfer threads finish what it has begun. */
+    via_attach_server_pending_drop(process);
+    (void)via_endpoint_close_all_for(process); /* tried again before it is forgotten */
+    via_segment_retire_all_for(process);
+    atomic_store_explicit(&process->channels_left, process->channels_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < process->channels_count; i++) {
+        via_transfer_post(&host->transfers[i], &process->channels[i].end);
+    }
+}
+
+void via_process_leave(struct via_process *process)
+{
+    struct via_attach_server *server = &process->host->attach;
+    if (process->state == VIA_PROCESS_DRAINING || process->state == VIA_PROCESS_SYNCING) {
+        return;
+    }
+    via_list_remove(&process->link);
+    if (process->state != VIA_PROCESS_ATTACHED) {
+        server->strangers_count--;
+        bury(process);
+        return;
+    }
+    int fd = process->source.fd;
+    via_host_source_remove(process->host, &process->source);
+    close(fd);
+    begin_draining(process);
+}
+
+static void cancel_commands(struct via_process *process)
+{
+    process->cancelled = true;
+    process->deadline_ns = VIA_NEVER_NS;
+    via_log(VIA_LOG_WARN,
+            "host %u: process %d (%s) has gone with commands that can not be finished; given up",
+            process->host->config.host, (int)process->pid, process->comm);
+    for (uint32_t i = 0; i < process->channels_count; i++) {
+        via_transfer_post(&process->host->transfers[i], &process->channels[i].cancel);
+    }
+}
+
+/* One step of a process on its way out; when to look again. */
+static uint64_t tick_closing(struct via_process *process)
+{
+    struct via_host *host = process->host;
+    if (process->state == VIA_PROCESS_DRAINING) {
+        /* Pairs with the release in via_process_channel_check_gone(). */
+        if (atomic_load_explicit(&process->channels_left, memory_order_acquire) != 0) {
+            if (host->now_ns >= process->deadline_ns) {
+                cancel_commands(process);
+            }
+            return process->deadline_ns;
+        }
+        if (via_endpoint_close_all_for(process) != 0) {
+            return host->now_ns + CLOSING_LOOK_NS; /* out of memory for the moment */
+        }
+        via_segment_forget_all_for(process);
+        process->sync = via_host_sync(host);
+        process->state = VIA_PROCESS_SYNCING;
+    }
+    if (!via_host_is_synced(host, process->sync)) {
+        return VIA_NEVER_NS; /* the threads poke when they are */
+    }
+    if (!via_segment_all_idle_for(process) || !via_host_board_leave(host, process)) {
+        return host->now_ns + CLOSING_LOOK_NS;
+    }
+    via_segment_free_all_for(process);
+    via_list_remove(&process->link);
+    leave_slot(process);
+    bury(process);
+    return VIA_NEVER_NS;
+}
+
+static void detach_broken(struct via_host *host)
+{
+    via_list_foreach_safe(it, &host->attach.processes) {
+        struct via_process *process = via_list_entry(it, struct via_process, link);
+        if (atomic_load_explicit(&process->broken, memory_order_relaxed)) {
+            via_log(VIA_LOG_WARN,
+                    "host %u: process %d (%s) is detached: it broke the rules of its pipes",
+                    host->config.host, (int)process->pid, process->comm);
+            via_process_leave(process);
+        }
+    }
+}
+
+uint64_t via_process_tick(struct via_host *host)
+{
+    struct via_attach_server *server = &host->attach;
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    /* Pairs with the release in via_process_channel_break(). */
+    if (atomic_exchange_explicit(&server->look, false, memory_order_acquire)) {
+        detach_broken(host);
+    }
+    via_list_foreach_safe(closing, &server->closing) {
+        deadline_ns =
+            via_min(deadline_ns, tick_closing(via_list_entry(closing, struct via_process, link)));
+    }
+    via_list_foreach_safe(stranger, &server->strangers) {
+        struct via_process *process = via_list_entry(stranger, struct via_process, link);
+        if (host->now_ns < process->deadline_ns) {
+            deadline_ns = via_min(deadline_ns, process->deadline_ns);
+            break;
+        }
+        via_process_leave(process);
+    }
+    return deadline_ns;
+}
+
+static void free_list(struct via_list *list)
+{
+    via_list_foreach_safe(it, list) {
+        struct via_process *process = via_list_entry(it, struct via_process, link);
+        via_list_remove(&process->link);
+        via_attach_server_pending_drop(process);
+        via_segment_free_all_for(process);
+        bury(process);
+    }
+}
+
+void via_process_free_all(struct via_host *host)
+{
+    free_list(&host->attach.processes);
+    free_list(&host->attach.strangers);
+    free_list(&host->attach.closing);
+}

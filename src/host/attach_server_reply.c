@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What goes back to processes, in the transfer thread: replies, messages, bells; and how the pipes
+ * of a process that has gone are wound up. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host/host_private.h"
+
+static uint32_t slot_mask(const struct via_process_channel *pc)
+{
+    return pc->commands.geometry.slots_count - 1;
+}
+
+void via_process_channel_touch(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    if (!via_list_is_linked(&pc->touched_link)) {
+        via_list_push_back(&transfer->touched, &pc->touched_link);
+    }
+}
+
+void via_process_channel_break(struct via_process_channel *pc)
+{
+    struct via_host *host = pc->process->host;
+    pc->broken = true;
+    /* Release pairs with the acquire in via_attach_server_tick(). */
+    atomic_store_explicit(&pc->process->broken, true, memory_order_relaxed);
+    atomic_store_explicit(&host->attach.look, true, memory_order_release);
+    via_host_poke(host);
+}
+
+static void starve(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    if (!via_list_is_linked(&pc->starved_link)) {
+        via_list_push_back(&transfer->starved, &pc->starved_link);
+    }
+}
+
+static void free_bounce(struct via_transfer *transfer, struct via_command_slot *slot)
+{
+    if (slot->bounce >= 0) {
+        transfer->bounce_free[transfer->bounce_free_count++] = (uint16_t)slot->bounce;
+        slot->bounce = -1;
+    }
+}
+
+static int send_reply(struct via_transfer *transfer, struct via_process_channel *pc,
+                      const struct via_command_slot *slot)
+{
+    struct via_reply reply = {
+        .kind = slot->is_data ? VIA_REPLY_DATA : VIA_REPLY_COMPLETE,
+        .status = slot->status,
+        .cookie = slot->cookie,
+        .value = slot->value,
+    };
+    const void *body = NULL;
+    if (slot->is_data && slot->status == 0 && slot->bytes != 0) {
+        body = transfer->bounces + (size_t)slot->bounce * pc->replies.geometry.body_bytes_max;
+        reply.bytes = slot->bytes;
+    }
+    return via_pipe_send(&pc->replies, &reply, sizeof(reply), body, reply.bytes);
+}
+
+/* Replies in order of completion, as far as there is room. */
+static void send_due(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    while (pc->due_count != 0) {
+        struct via_command_slot *slot = &pc->slots[pc->due[pc->due_head & slot_mask(pc)]];
+        if (!pc->ending && !pc->broken) {
+            int rc = send_reply(transfer, pc, slot);
+            if (rc == -EAGAIN) {
+                starve(transfer, pc);
+                return;
+            }
+            if (rc != 0) {
+                via_process_channel_break(pc);
+            }
+            pc->sent = true;
+        }
+        free_bounce(transfer, slot);
+        slot->state = VIA_COMMAND_OVER;
+        pc->due_head++;
+        pc->due_count--;
+    }
+}
+
+/* Commands are released in order, however they end. */
+static uint32_t release_over(struct via_process_channel *pc)
+{
+    uint32_t count = 0;
+    for (struct via_command_slot *slot;
+         slot = &pc->slots[pc->over_next & slot_mask(pc)], slot->state == VIA_COMMAND_OVER;) {
+        slot->state = VIA_COMMAND_FREE;
+        pc->over_next++;
+        count++;
+    }
+    if (count != 0) {
+        via_pipe_release(&pc->commands, count);
+    }
+    return count;
+}
+
+void via_process_channel_flush(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    send_due(transfer, pc);
+    bool ring = pc->ring;
+    if (release_over(pc) != 0) {
+        ring = via_pipe_must_ring_writer(&pc->commands) || ring;
+    }
+    if (pc->sent) {
+        ring = via_pipe_must_ring(&pc->replies) || ring;
+    }
+    pc->sent = false;
+    pc->ring = false;
+    if (pc->ending) {
+        via_process_channel_check_gone(transfer, pc);
+        return;
+    }
+    if (ring) {
+        /* The counter can not overflow in practice; when it is full the process is rung already. */
+        uint64_t one = 1;
+        (void)!write(pc->process->bell_fd, &one, sizeof(one));
+    }
+    /* Credits not yet posted are posted when the pipe is armed, and only active pipes are. */
+    if (pc->commands.posted != pc->commands.released && !pc->gone) {
+        via_list_remove(&pc->link);
+        via_list_push_back(&transfer->active, &pc->link);
+    }
+}
+
+/* Messages leave a quarter of the reply pipe to replies: who waits for a reply need not take its
+ * messages first. */
+static bool has_message_room(struct via_process_channel *pc, uint32_t bytes)
+{
+    uint32_t slots = pc->replies.geometry.slots_count;
+    return via_pipe_writer_room(&pc->replies) > slots / 4 &&
+           via_pipe_writer_fits(&pc->replies, bytes);
+}
+
+static void block(struct via_process_channel *pc, uint16_t source, uint16_t flow)
+{
+    unsigned count = via_min(pc->blocked_count, VIA_ATTACH_BLOCKED_MAX);
+    for (unsigned i = 0; i < count; i++) {
+        if (pc->blocked[i].source == source && pc->blocked[i].flow == flow) {
+            return;
+        }
+    }
+    if (pc->blocked_count < VIA_ATTACH_BLOCKED_MAX) {
+        pc->blocked[pc->blocked_count] = (struct via_blocked_flow){source, flow};
+    }
+    pc->blocked_count = via_min(pc->blocked_count + 1, VIA_ATTACH_BLOCKED_MAX + 1);
+}
+
+void via_process_channel_resume(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    struct via_node *node = transfer->host->node;
+    const struct via_node_config *config = &transfer->host->config;
+    if (pc->blocked_count > VIA_ATTACH_BLOCKED_MAX) {
+        for (unsigned source = 0; source < config->hosts_max; source++) {
+            for (unsigned flow = 0; flow < config->flows_count; flow++) {
+                via_node_resume(node, transfer->channel, (uint16_t)source, (uint16_t)flow);
+            }
+        }
+    } else {
+        for (unsigned i = 0; i < pc->blocked_count; i++) {
+            via_node_resume(node, transfer->channel, pc->blocked[i].source, pc->blocked[i].flow);
+        }
+    }
+    pc->blocked_count = 0;
+}
+
+bool via_process_channel_feed(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    uint32_t due = pc->due_count;
+    send_due(transfer, pc);
+    bool fed = pc->due_count != due;
+    if (pc->blocked_count != 0 &&
+        (pc->broken || has_message_room(pc, transfer->host->attach.message_bytes_max))) {
+        via_process_channel_resume(transfer, pc);
+        fed = true;
+    }
+    if (pc->due_count == 0 && pc->blocked_count == 0) {
+        via_list_remove(&pc->starved_link);
+    }
+    if (fed) {
+        via_process_channel_touch(transfer, pc);
+    }
+    return fed;
+}
+
+int via_process_channel_deliver(struct via_transfer *transfer, struct via_process_channel *pc,
+                                const struct via_delivery *delivery)
+{
+    if (pc->ending || pc->broken) {
+        return -ENOENT;
+    }
+    struct via_reply reply = {
+        .kind = VIA_REPLY_MESSAGE,
+        .source_host = delivery->source,
+        .endpoint = delivery->endpoint,
+        .source_endpoint = delivery->source_endpoint,
+        .bytes = delivery->bytes,
+    };
+    const void *body = delivery->data;
+    uint32_t body_bytes = delivery->bytes;
+    if (body_bytes <= sizeof(reply.data)) {
+        reply.inline_bytes = (uint8_t)body_bytes;
+        if (body_bytes != 0) {
+            memcpy(reply.data, body, body_bytes);
+        }
+        body_bytes = 0;
+    } else if (body_bytes > pc->replies.geometry.body_bytes_max) {
+        return -EMSGSIZE;
+    }
+    if (!has_message_room(pc, body_bytes)) {
+        block(pc, delivery->source, delivery->flow);
+        starve(transfer, pc);
+        return -EAGAIN;
+    }
+    int rc = via_pipe_send(&pc->replies, &reply, sizeof(reply), body, body_bytes);
+    if (rc != 0) {
+        via_process_channel_break(pc);
+        return -ENOENT;
+    }
+    pc->sent = true;
+    via_process_channel_touch(transfer, pc);
+    return 0;
+}
+
+void via_process_channel_added(struct via_transfer *transfer, struct via_mail *mail)
+{
+    struct via_process_channel *pc = via_container_of(mail, struct via_process_channel, add);
+    transfer->by_slot[pc->process->slot] = pc;
+    via_list_push_back(&transfer->active, &pc->link);
+}
+
+void via_process_channel_ending(struct via_transfer *transfer, struct via_mail *mail)
+{
+    struct via_process_channel *pc = via_container_of(mail, struct via_process_channel, end);
+    pc->ending = true;
+    /* Its endpoints are closed already: who waits for room is told that nobody is here. */
+    via_process_channel_resume(transfer, pc);
+    via_list_remove(&pc->starved_link);
+    via_process_channel_touch(transfer, pc);
+    via_list_remove(&pc->link);
+    via_list_push_back(&transfer->active, &pc->link);
+}
+
+void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mail *mail)
+{
+    struct via_process_channel *pc = via_container_of(mail, struct via_process_channel, cancel);
+    pc->cancelled = true;
+    pc->stashed = false;
+    if (!pc->gone) {
+        via_node_cancel(transfer->host->node, transfer->channel, VIA_HOST_OWNER_MASK,
+                        (uint64_t)pc->process->number << 32);
+        via_process_channel_touch(transfer, pc);
+    }
+}
+
+void via_process_channel_check_gone(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    bool more = !pc->cancelled && !pc->broken && (pc->stashed || via_pipe_ready(&pc->commands));
+    if (pc->gone || more || pc->running_count != 0 || pc->due_count != 0) {
+        return;
+    }
+    pc->gone = true;
+    via_list_remove(&pc->link);
+    via_list_remove(&pc->touched_link);
+    via_list_remove(&pc->starved_link);
+    transfer->by_slot[pc->process->slot] = NULL;
+    struct via_host *host = transfer->host;
+    /* Pairs with the acquire in tick_closing(): this thread is done with the process. */
+    atomic_fetch_sub_explicit(&pc->process->channels_left, 1, memory_order_release);
+    atomic_store_explicit(&host->attach.look, true, memory_order_release);
+    via_host_poke(host);
+}

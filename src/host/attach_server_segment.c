@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The memory of processes: registered with the node, mapped by the host, passed on to whoever shows
+ * the handle. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "host/host_private.h"
+
+#define SEGMENT_BYTES_MAX (UINT64_C(1) << 46)
+/* How often removed segments that somebody still uses are looked at. */
+#define REAP_LOOK_NS (10 * VIA_MSEC_NS)
+
+static void publish_segment(struct via_host *host, uint64_t handle,
+                            struct via_host_segment *segment)
+{
+    /* Pairs with the acquires in find_segment() and notify(). */
+    atomic_store_explicit(&host->attach.segments[via_segment_handle_index(handle)], segment,
+                          memory_order_release);
+}
+
+static struct via_host_segment *find_handle(const struct via_host *host, uint64_t handle)
+{
+    uint16_t index = via_segment_handle_index(handle);
+    if (index >= host->config.segments_count) {
+        return NULL;
+    }
+    struct via_host_segment *segment =
+        atomic_load_explicit(&host->attach.segments[index], memory_order_relaxed);
+    return segment != NULL && segment->handle == handle ? segment : NULL;
+}
+
+static int random_key(uint64_t *ret_key)
+{
+    if (getrandom(ret_key, sizeof(*ret_key), 0) != (ssize_t)sizeof(*ret_key)) {
+        return -EIO;
+    }
+    *ret_key &= (UINT64_C(1) << 48) - 1;
+    return 0;
+}
+
+/* --- registering ------------------------------------------------------------------------------ */
+
+static int add(struct via_process *process, const struct via_attach_request *request,
+               struct via_host_segment *segment)
+{
+    struct via_host *host = process->host;
+    uint64_t key;
+    int rc = random_key(&key);
+    if (rc == 0) {
+        rc = via_node_segment_add(host->node, segment->memory.base, segment->memory.bytes,
+                                  request->access, key, &segment->handle);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    segment->process = process;
+    segment->access = request->access;
+    via_list_push_back(&process->segments, &segment->link);
+    process->segments_count++;
+    process->segments_bytes += segment->memory.bytes;
+    publish_segment(host, segment->handle, segment);
+    return 0;
+}
+
+static int check_request(const struct via_process *process,
+                         const struct via_attach_request *request, unsigned fds_count)
+{
+    if (fds_count != 1 || request->bytes == 0 || request->bytes > SEGMENT_BYTES_MAX ||
+        (request->access & ~(VIA_SEGMENT_READ | VIA_SEGMENT_WRITE)) != 0) {
+        return -EINVAL;
+    }
+    return process->segments_count < VIA_ATTACH_SEGMENTS_MAX ? 0 : -ENOSPC;
+}
+
+int via_segment_add_for(struct via_process *process, const struct via_attach_request *request,
+                        int *fds, unsigned fds_count)
+{
+    int rc = check_request(process, request, fds_count);
+    if (rc != 0) {
+        return rc;
+    }
+    struct via_host_segment *segment = calloc(1, sizeof(*segment));
+    if (segment == NULL) {
+        return -ENOMEM;
+    }
+    struct via_error err;
+    rc = via_host_memory_adopt(&segment->memory, fds[0], request->bytes, &err);
+    if (rc != 0) {
+        via_log(VIA_LOG_WARN, "host %u: process %d (%s): %s", process->host->config.host,
+                (int)process->pid, process->comm, err.text);
+        free(segment);
+        return rc;
+    }
+    fds[0] = -1; /* the segment's now */
+    rc = add(process, request, segment);
+    if (rc != 0) {
+        via_host_memory_close(&segment->memory);
+        free(segment);
+        return rc;
+    }
+    struct via_attach_answer answer;
+    via_attach_server_answer_init(process->host, request, &answer);
+    answer.handle = segment->handle;
+    answer.bytes = request->bytes;
+    via_attach_server_answer(process, &answer, NULL, 0);
+    return 0;
+}
+
+/* --- removing --------------------------------------------------------------------------------- */
+
+static void free_segment(struct via_host_segment *segment)
+{
+    via_list_remove(&segment->link);
+    via_host_memory_close(&segment->memory);
+    free(segment);
+}
+
+static bool is_idle(const struct via_host *host, const struct via_host_segment *segment)
+{
+    /* Pairs with the release in unborrow(). */
+    return atomic_load_explicit(&segment->borrowed, memory_order_acquire) == 0 &&
+           via_node_segment_is_idle(host->node, segment->handle);
+}
+
+static void retire(struct via_host *host, struct via_host_segment *segment)
+{
+    /* -ENOENT cannot be: the node has it until it is retired, and that happens once. */
+    int rc = via_node_segment_remove(host->node, segment->handle);
+    if (rc != 0) {
+        via_log(VIA_LOG_ERROR, "host %u: the node does not know segment %#llx: %s",
+                host->config.host, (unsigned long long)segment->handle, strerror(-rc));
+    }
+}
+
+int via_segment_remove_for(struct via_process *process, uint64_t handle)
+{
+    struct via_host *host = process->host;
+    struct via_host_segment *segment = find_handle(host, handle);
+    if (segment == NULL || segment->process != process) {
+        return -ENOENT;
+    }
+    retire(host, segment);
+    publish_segment(host, handle, NULL);
+    process->segments_count--;
+    process->segments_bytes -= segment->memory.bytes;
+    via_list_remove(&segment->link);
+    segment->sync = via_host_sync(host);
+    via_list_push_back(&host->attach.removed, &segment->link);
+    return 0;
+}
+
+uint64_t via_segment_reap(struct via_host *host)
+{
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    bool stopped = host->node == NULL;
+    via_list_foreach_safe(it, &host->attach.removed) {
+        struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
+        if (stopped || (via_host_is_synced(host, segment->sync) && is_idle(host, segment))) {
+            free_segment(segment);
+        } else {
+            deadline_ns = host->now_ns + REAP_LOOK_NS;
+        }
+    }
+    return deadline_ns;
+}
+
+/* A process goes: first nobody new reaches its memory, though its last commands still use it; then
+ * the threads forget it; then it is unmapped. */
+void via_segment_retire_all_for(struct via_process *process)
+{
+    via_list_foreach(it, &process->segments) {
+        retire(process->host, via_list_entry(it, struct via_host_segment, link));
+    }
+}
+
+void via_segment_forget_all_for(struct via_process *process)
+{
+    via_list_foreach(it, &process->segments) {
+        publish_segment(process->host, via_list_entry(it, struct via_host_segment, link)->handle,
+                        NULL);
+    }
+}
+
+bool via_segment_all_idle_for(const struct via_process *process)
+{
+    via_list_foreach(it, &process->segments) {
+        if (!is_idle(process->host, via_list_entry(it, struct via_host_segment, link))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void via_segment_free_all_for(struct via_process *process)
+{
+    via_list_foreach_safe(it, &process->segments) {
+        free_segment(via_list_entry(it, struct via_host_segment, link));
+    }
+}
+
+/* --- mapping ---------------------------------------------------------------------------------- */
+
+/* What one who may map the segment gets: {memory, bell}. The memory is the caller's to close when
+ * *ret_own is set. */
+static int pass_on(const struct via_host_segment *segment, int ret_fds[2], bool *ret_own)
+{
+    *ret_own = false;
+    ret_fds[0] = segment->memory.fd;
+    ret_fds[1] = segment->process->bell_fd;
+    if ((segment->access & VIA_SEGMENT_WRITE) != 0) {
+        return 0;
+    }
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", segment->memory.fd);
+    ret_fds[0] = open(path, O_RDONLY | O_CLOEXEC);
+    if (ret_fds[0] < 0) {
+        return -errno;
+    }
+    *ret_own = true;
+    return 0;
+}
+
+/* The segment when it may be mapped; refusals are counted. */
+static int find_mappable(struct via_host *host, uint64_t handle,
+                         struct via_host_segment **ret_segment)
+{
+    struct via_host_segment *segment = find_handle(host, handle);
+    if (segment == NULL || segment->access == 0 ||
+        segment->process->state != VIA_PROCESS_ATTACHED) {
+        host->attach.maps_refused_count++;
+        return -EACCES;
+    }
+    host->attach.maps_count++;
+    *ret_segment = segment;
+    return 0;
+}
+
+static int map_own(struct via_process *process, const struct via_attach_request *request)
+{
+    struct via_host_segment *segment = NULL;
+    int fds[2] = {-1, -1};
+    bool own = false;
+    int rc = find_mappable(process->host, request->handle, &segment);
+    if (rc == 0) {
+        rc = pass_on(segment, fds, &own);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    struct via_attach_answer answer;
+    via_attach_server_answer_init(process->host, request, &answer);
+    answer.handle = request->handle;
+    answer.bytes = segment->memory.bytes;
+    via_attach_server_answer(process, &answer, fds, 2);
+    if (own) {
+        close(fds[0]);
+    }
+    return 0;
+}
+
+int via_segment_map_for(struct via_process *process, const struct via_attach_request *request)
+{
+    if (request->host >= process->host->config.hosts_max) {
+        return -EHOSTUNREACH;
+    }
+    return request->host == process->host->config.host
+               ? map_own(process, request)
+               : via_attach_server_ask(process, request, VIA_ATTACH_MAP_NS);
+}
+
+/* [cable] A neighbour asks for one of my processes' memory. */
+void via_attach_server_map_asked(struct via_host_cable *cable,
+                                 const struct via_cable_message *message)
+{
+    struct via_host *host = cable->host;
+    struct via_host_segment *segment = NULL;
+    int fds[2] = {-1, -1};
+    bool own = false;
+    int rc = cable->direct ? find_mappable(host, message->handle, &segment) : -EXDEV;
+    if (rc == 0) {
+        rc = pass_on(segment, fds, &own);
+    }
+    if (rc == -EACCES) {
+        via_log(VIA_LOG_WARN, "host %u: host %u may not map segment %u: no such handle",
+                host->config.host, cable->peer, via_segment_handle_index(message->handle));
+    }
+    struct via_cable_message answer = {
+        .magic = VIA_CABLE_MAGIC,
+        .type = VIA_CABLE_MAP_ANSWER,
+        .id = message->id,
+        .status = rc,
+        .handle = message->handle,
+        .bytes = rc == 0 ? segment->memory.bytes : 0,
+    };
+    /* When it can not be sent the link is down or the neighbour does not listen: it gives up. */
+    int sent = via_emu_port_request(cable->port, &answer, sizeof(answer), fds, rc == 0 ? 2u : 0u);
+    if (sent != 0) {
+        via_log(VIA_LOG_WARN, "host %u: link %u: answer to host %u: %s", host->config.host,
+                cable->index, cable->peer, strerror(-sent));
+    }
+    if (own) {
+        close(fds[0]);
+    }
+}
+
+/* [cable] A neighbour has answered. */
+void via_attach_server_map_answered(struct via_host_cable *cable,
+                                    const struct via_cable_message *message, int *fds,
+                                    unsigned nfds)
+{
+    struct via_link_status link;
+    if (via_node_link_status(cable->host->node, cable->index, &link) != 0) {
+        return;
+    }
+    int status = message->status;
+    if (status == 0 && nfds != 2) {
+        status = -EPROTO;
+    } else if (status > 0 || status < -4095) {
+        status = -EPROTO;
+    }
+    struct via_attach_answer answer = {
+        .handle = message->handle,
+        .bytes = message->bytes,
+        .status = status,
+    };
+    via_attach_server_answered(cable->host, message->id, link.peer, &answer, fds,
+                               status == 0 ? nfds : 0);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What a host says of itself. docs/protocol.md lists the fields. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "host/host_private.h"
+
+/* Every number goes through here: JSON's are signed. */
+static void set(json_t *object, const char *key, uint64_t value)
+{
+    json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+static json_t *link_of(const struct via_host *host, unsigned index)
+{
+    const struct via_host_cable *cable = &host->cables[index];
+    struct via_link_status link = {.state = VIA_LINK_DOWN};
+    struct via_emu_status port;
+    (void)via_node_link_status(host->node, index, &link);
+    via_emu_port_status(cable->port, &port);
+    const char *error = via_link_state_text(link.state);
+    json_t *object = json_object();
+    set(object, "port", index);
+    set(object, "peer", cable->peer);
+    json_object_set_new(object, "state", json_string(via_link_state_name(link.state)));
+    json_object_set_new(object, "error", json_string(error[0] != '\0' ? error : port.error));
+    json_object_set_new(object, "cut", json_boolean(port.cut));
+    json_object_set_new(object, "direct", json_boolean(cable->direct));
+    json_object_set_new(object, "path", json_string(cable->path.text));
+    set(object, "seen_peer", link.peer);
+    set(object, "peer_session", link.peer_session);
+    set(object, "peer_version", link.peer_version);
+    set(object, "peer_pid", (uint64_t)port.peer_pid);
+    set(object, "ups", link.ups_count);
+    set(object, "downs", link.downs_count);
+    set(object, "frames_sent", link.frames_sent);
+    set(object, "frames_received", link.frames_received);
+    set(object, "bytes_sent", link.bytes_sent);
+    set(object, "bytes_received", link.bytes_received);
+    set(object, "frames_relayed", link.relayed_frames);
+    set(object, "frames_bypassed", link.bypassed_frames);
+    set(object, "errors", link.errors);
+    set(object, "doorbells_fired", port.doorbells_fired);
+    set(object, "doorbells_coalesced", port.doorbells_coalesced);
+    set(object, "peers_refused", port.peers_refused);
+    return object;
+}
+
+static json_t *links_of(const struct via_host *host)
+{
+    json_t *array = json_array();
+    for (unsigned i = 0; i < host->cables_count; i++) {
+        json_array_append_new(array, link_of(host, i));
+    }
+    return array;
+}
+
+/* Hosts that have been seen; -1 hops for those that can not be reached now. */
+static json_t *routes_of(const struct via_host *host)
+{
+    json_t *array = json_array();
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        struct via_route_status route;
+        if (via_node_route_status(host->node, id, &route) != 0 || id == host->config.host ||
+            (route.session == 0 && route.port == VIA_PORT_NONE)) {
+            continue;
+        }
+        bool there = route.port != VIA_PORT_NONE;
+        json_t *object = json_object();
+        set(object, "host", id);
+        json_object_set_new(object, "port", json_integer(there ? route.port : -1));
+        json_object_set_new(object, "hops", json_integer(there ? route.hops : -1));
+        set(object, "session", route.session);
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static json_t *neighbours_of(const struct via_host *host)
+{
+    json_t *object = json_object();
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        uint16_t ids[VIA_PORTS_MAX];
+        int count = via_node_neighbours(host->node, id, ids, VIA_PORTS_MAX);
+        if (count < 0) {
+            continue;
+        }
+        char key[8];
+        snprintf(key, sizeof(key), "%u", id);
+        json_t *array = json_array();
+        for (int i = 0; i < via_min(count, (int)VIA_PORTS_MAX); i++) {
+            json_array_append_new(array, json_integer(ids[i]));
+        }
+        json_object_set_new(object, key, array);
+    }
+    return object;
+}
+
+static json_t *counters_of(const struct via_host *host)
+{
+    struct via_node_counters counters;
+    via_node_counters(host->node, &counters);
+    json_t *object = json_object();
+    set(object, "frames_delivered", counters.frames_delivered);
+    set(object, "frames_duplicate", counters.frames_duplicate);
+    set(object, "frames_gap", counters.frames_gap);
+    set(object, "frames_resent", counters.frames_resent);
+    set(object, "frames_dropped_stuck", counters.frames_dropped_stuck);
+    set(object, "frames_dropped_hops", counters.frames_dropped_hops);
+    set(object, "frames_dropped_session", counters.frames_dropped_session);
+    set(object, "frames_dropped_unroutable", counters.frames_dropped_unroutable);
+    set(object, "frames_dropped_malformed", counters.frames_dropped_malformed);
+    set(object, "refused_key", counters.refused_key);
+    set(object, "refused_range", counters.refused_range);
+    set(object, "refused_endpoint", counters.refused_endpoint);
+    set(object, "ops_completed", counters.ops_completed);
+    set(object, "ops_failed", counters.ops_failed);
+    set(object, "attached", host->attach.attached_count);
+    set(object, "attach_refused", host->attach.refused_count);
+    set(object, "detached", host->attach.died_count);
+    set(object, "maps", host->attach.maps_count);
+    set(object, "maps_refused", host->attach.maps_refused_count);
+    set(object, "notes", host->board.notes_count);
+    set(object, "note_bytes", host->board.bytes);
+    return object;
+}
+
+static void append_processes(json_t *array, const struct via_list *list)
+{
+    via_list_foreach(it, list) {
+        const struct via_process *process = via_list_entry(it, struct via_process, link);
+        json_t *object = json_object();
+        set(object, "pid", (uint64_t)process->pid);
+        set(object, "uid", process->uid);
+        json_object_set_new(object, "comm", json_string(process->comm));
+        set(object, "segments", process->segments_count);
+        set(object, "bytes", process->segments_bytes);
+        json_object_set_new(object, "leaving",
+                            json_boolean(process->state != VIA_PROCESS_ATTACHED));
+        json_array_append_new(array, object);
+    }
+}
+
+json_t *via_control_status(struct via_host *host)
+{
+    json_t *object = json_object();
+    json_t *processes = json_array();
+    append_processes(processes, &host->attach.processes);
+    append_processes(processes, &host->attach.closing);
+    json_object_set_new(object, "ok", json_true());
+    set(object, "host", host->config.host);
+    set(object, "hosts_max", host->config.hosts_max);
+    set(object, "session", host->session);
+    set(object, "pid", (uint64_t)getpid());
+    set(object, "uptime_ns", via_host_now_ns() - host->started_ns);
+    set(object, "protocol_version", host->protocol_version);
+    set(object, "channels", host->config.channels_count);
+    set(object, "slots", host->config.pipe_slots);
+    set(object, "frame_bytes", host->config.frame_bytes_max);
+    json_object_set_new(object, "links", links_of(host));
+    json_object_set_new(object, "routes", routes_of(host));
+    json_object_set_new(object, "neighbours", neighbours_of(host));
+    json_object_set_new(object, "counters", counters_of(host));
+    json_object_set_new(object, "processes", processes);
+    return object;
+}

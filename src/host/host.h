@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_HOST_H
+#define VIA_HOST_HOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/*
+ * A host of the fabric: a node on emulated ports, the threads that run it, and the two sockets by
+ * which processes attach and operators look. viaductd is this and an option parser; launchers and
+ * tests embed it.
+ *
+ * Threads: the control thread (cables, sockets, via_node_control) and one transfer thread per
+ * channel. All functions but via_host_stop belong to the thread that opened the host.
+ */
+struct via_host;
+
+struct via_host_link {
+    const char *path; /* socket of the cable */
+    unsigned side;    /* 0 or 1, the two ends differ */
+    uint16_t peer;    /* who should be at the other end; for messages and for cut and mend */
+    bool direct;      /* processes may map the peer's segments */
+};
+
+/*
+ * size: sizeof(struct via_host_options), so that the struct may grow. 0 stands for the default
+ * wherever 0 makes no sense. Everything is copied.
+ */
+struct via_host_options {
+    size_t size;
+    uint16_t host;
+    uint16_t hosts_max;     /* default 64 */
+    const char *rundir;     /* made when missing, see via_rundir_make */
+    uint8_t channels_count; /* default 2 */
+    uint32_t pipe_slots;
+    uint32_t frame_bytes_max;
+    uint64_t heartbeat_ns;
+    uint64_t dead_ns;
+    uint64_t give_up_ns;    /* an operation without progress fails after; 0 = never */
+    uint64_t spin_ns_max;   /* longest a transfer thread looks before it sleeps; default 50 us, 1 =
+                               it does not */
+    uint32_t processes_max; /* attached at once; default 256 */
+    uint32_t protocol_version; /* for tests of what a peer of another version sees */
+    gid_t allowed_gid;         /* members may attach and control as well; -1 (gid_t) = nobody */
+    const struct via_host_link *links;
+    unsigned links_count;
+};
+
+/* Zero but for size and allowed_gid (nobody). */
+void via_host_options_init(struct via_host_options *options);
+
+/*
+ * Takes the host's lock in the run directory, allocates all memory, and listens. -EBUSY when a live
+ * process is this host already (the text names its pid); what a dead one left is replaced. -ENOMEM,
+ * -ENOSPC, -EINVAL, and what the run directory and sockets say.
+ */
+int via_host_open(const struct via_host_options *options, struct via_host **ret_host,
+                  struct via_error *err) VIA_MUST_CHECK;
+
+/* Runs the control thread in the caller until via_host_stop. 0, or why a thread did not start. */
+int via_host_run(struct via_host *host, struct via_error *err) VIA_MUST_CHECK;
+
+/* The same in a thread of its own; via_host_close ends it. */
+int via_host_start(struct via_host *host, struct via_error *err) VIA_MUST_CHECK;
+
+/* From any thread, and from a signal handler. */
+void via_host_stop(struct via_host *host);
+
+/* Stops, joins, detaches all processes, removes the sockets. NULL is nothing. */
+void via_host_close(struct via_host *host);
+
+#endif

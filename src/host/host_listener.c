@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/host_listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "host/host_private.h"
+
+#define BACKLOG 128
+#define ACCEPTS_PER_TURN 16
+
+bool via_host_listener_may(const struct via_host *host, int fd, const struct ucred *peer)
+{
+    if (peer->uid == 0 || peer->uid == geteuid()) {
+        return true;
+    }
+    gid_t allowed = host->options.allowed_gid;
+    if (allowed == (gid_t)-1) {
+        return false;
+    }
+    if (peer->gid == allowed) {
+        return true;
+    }
+    gid_t groups[256];
+    socklen_t bytes = sizeof(groups);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < bytes / sizeof(groups[0]); i++) {
+        if (groups[i] == allowed) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int open_spare(void)
+{
+    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* No descriptor is left: takes one connection and closes it, so that its process knows. */
+static void turn_away(struct via_host_listener *listener)
+{
+    if (listener->spare_fd >= 0) {
+        close(listener->spare_fd);
+        int fd = accept4(listener->source.fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0) {
+            close(fd);
+        }
+        listener->spare_fd = open_spare();
+    }
+    via_log(VIA_LOG_WARN, "host %u: %s: connection turned away: out of descriptors",
+            listener->host->config.host, listener->path.text);
+}
+
+static void accept_one(struct via_host_listener *listener, int fd)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
+        close(fd);
+        return;
+    }
+    listener->accepted(listener->host, fd, &peer);
+}
+
+static void ready(struct via_host_source *source, uint32_t events)
+{
+    struct via_host_listener *listener = via_container_of(source, struct via_host_listener, source);
+    (void)events;
+    for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
+        int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            accept_one(listener, fd);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            turn_away(listener);
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            return;
+        }
+    }
+}
+
+static int bind_to(struct via_host_listener *listener, struct via_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = listener->path.text;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    if (unlink(path) != 0 && errno != ENOENT) {
+        return via_error_set(err, -errno, "remove the old socket: %s", strerror(errno));
+    }
+    if (bind(listener->source.fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+        return via_error_set(err, -errno, "bind: %s", strerror(errno));
+    }
+    listener->bound = true;
+    /* The run directory keeps others out; whoever gets this far is told why it may not. */
+    if (chmod(path, 0666) != 0) {
+        return via_error_set(err, -errno, "chmod: %s", strerror(errno));
+    }
+    if (listen(listener->source.fd, BACKLOG) != 0) {
+        return via_error_set(err, -errno, "listen: %s", strerror(errno));
+    }
+    return 0;
+}
+
+int via_host_listener_open(struct via_host *host, struct via_host_listener *listener,
+                           const struct via_rundir_path *path, int type,
+                           void (*accepted)(struct via_host *host, int fd,
+                                            const struct ucred *peer),
+                           struct via_error *err)
+{
+    *listener = (struct via_host_listener){
+        .host = host,
+        .source = {.ready = ready, .fd = -1},
+        .path = *path,
+        .accepted = accepted,
+        .spare_fd = open_spare(),
+    };
+    int rc = 0;
+    listener->source.fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener->source.fd < 0) {
+        rc = via_error_set(err, -errno, "socket: %s", strerror(errno));
+    } else {
+        rc = bind_to(listener, err);
+    }
+    if (rc == 0) {
+        rc = via_host_source_add(host, &listener->source, EPOLLIN);
+        if (rc != 0) {
+            via_error_set(err, rc, "epoll: %s", strerror(-rc));
+        }
+    }
+    if (rc != 0) {
+        via_host_listener_close(listener);
+        via_error_prefix(err, "listen on %s: ", path->text);
+    }
+    return rc;
+}
+
+void via_host_listener_close(struct via_host_listener *listener)
+{
+    if (listener->host == NULL) {
+        return;
+    }
+    if (listener->source.fd >= 0) {
+        int fd = listener->source.fd;
+        via_host_source_remove(listener->host, &listener->source);
+        close(fd);
+    }
+    if (listener->bound) {
+        unlink(listener->path.text);
+    }
+    if (listener->spare_fd >= 0) {
+        close(listener->spare_fd);
+    }
+    listener->host = NULL;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_HOST_LISTENER_H
+#define VIA_HOST_HOST_LISTENER_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "host/host_source.h"
+#include "host/rundir.h"
+
+/*
+ * A listening UNIX socket in the run directory. The host's lock is held, so a socket that is there
+ * already is of a dead process and is replaced.
+ */
+struct via_host_listener {
+    struct via_host *host;
+    struct via_host_source source;
+    struct via_rundir_path path;
+    void (*accepted)(struct via_host *host, int fd, const struct ucred *peer);
+    int spare_fd; /* given up to take a connection and close it, when there are no others */
+    bool bound;
+};
+
+/* type: SOCK_STREAM or SOCK_SEQPACKET. */
+int via_host_listener_open(struct via_host *host, struct via_host_listener *listener,
+                           const struct via_rundir_path *path, int type,
+                           void (*accepted)(struct via_host *host, int fd,
+                                            const struct ucred *peer),
+                           struct via_error *err);
+void via_host_listener_close(struct via_host_listener *listener);
+
+/* May this peer use the host: the same user, root, or a member of the allowed group. */
+bool via_host_listener_may(const struct via_host *host, int fd, const struct ucred *peer);
+
+#endif

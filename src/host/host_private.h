@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Inside of a host.
+ *
+ *   host.c            open and close      host_control.c    the control thread
+ *   host_transfer.c   transfer threads    host_cables.c     ports, links, messages to neighbours
+ *   host_status.c     the status page     host_spin.c       how long to look before sleeping
+ *   attach_server*.c  processes           board.c, host_board.c  notes, and how they travel
+ *   control_server.c, control_status.c    the control socket
+ *
+ * Threads: everything belongs to the control thread, except struct via_transfer and what its
+ * comments give to other threads, and the fields marked [any].
+ */
+#ifndef VIA_HOST_HOST_PRIVATE_H
+#define VIA_HOST_HOST_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "base/rng.h"
+#include "core/node.h"
+#include "host/attach_server.h"
+#include "host/board.h"
+#include "host/control_server.h"
+#include "host/host.h"
+#include "host/host_board.h"
+#include "host/host_memory.h"
+#include "host/host_source.h"
+#include "host/host_transfer.h"
+#include "host/rundir.h"
+#include "port/emu/emu.h"
+
+/* Endpoints from here on are the hosts' own; processes can neither open them nor send to them. */
+#define VIA_HOST_ENDPOINT_FIRST 0xffffff00u
+#define VIA_HOST_ENDPOINT_BOARD 0xffffff00u
+
+/* Owner bits (63..32) of a cookie: (generation << 16 | slot) of a process, or this: the host. */
+#define VIA_HOST_OWNER 0xffffffffu
+#define VIA_HOST_OWNER_MASK (UINT64_C(0xffffffff) << 32)
+
+struct via_host_cable {
+    struct via_host *host;
+    struct via_host_source source;
+    struct via_port *port;
+    unsigned index;
+    uint16_t peer;
+    bool direct;
+    bool cut;
+    uint64_t deadline_ns;           /* of via_emu_port_service */
+    enum via_link_state state_seen; /* for the log */
+    struct via_rundir_path path;
+};
+
+/* What the status page says of a host, to see when it changes. */
+struct via_host_peer {
+    uint64_t edges; /* ups and downs of the links to it, and which of them is used */
+    uint16_t generation;
+};
+
+struct via_host {
+    struct via_host_options options; /* links is NULL: see cables */
+    struct via_rundir_path rundir;
+    int lock_fd;
+    struct via_rundir_path lock_path;
+
+    struct via_node_config config;
+    struct via_node *node;
+    void *node_memory;
+    size_t node_memory_bytes;
+    uint32_t session;
+    uint32_t protocol_version;
+    uint64_t started_ns;
+
+    struct via_host_memory bells; /* struct via_bell, one per transfer thread */
+    struct via_host_memory status_memory;
+    struct via_status_page *status;
+    struct via_host_peer *peers; /* hosts_max */
+
+    struct via_host_cable cables[VIA_PORTS_MAX];
+    unsigned cables_count; /* opened */
+    unsigned links_count;
+    struct via_transfer transfers[VIA_CHANNELS_MAX];
+    _Atomic uint64_t sync_target; /* [any] written by the control thread, see via_host_sync */
+
+    int epoll_fd;
+    struct via_host_source poke; /* eventfd */
+    uint64_t now_ns;             /* of this turn of the control thread */
+    uint64_t node_deadline_ns;
+    bool node_due;             /* something happened that via_node_control should see */
+    bool changed;              /* the node said so in this turn */
+    struct via_list graveyard; /* struct via_host_grave: freed at the end of the turn */
+    _Atomic bool stopping;     /* [any] */
+    int loadavg_fd;            /* [any] for via_host_spin_is_crowded */
+    unsigned cpus;
+
+    struct via_attach_server attach;
+    struct via_control_server control;
+    struct via_board board;
+    struct via_host_board_mail board_mail;
+
+    pthread_t thread; /* of via_host_start */
+    bool thread_started;
+};
+
+uint64_t via_host_now_ns(void);
+
+/* --- host_control.c --- */
+int via_host_control_open(struct via_host *host, struct via_error *err);
+void via_host_control_loop(struct via_host *host);
+/* Cables and node; the next deadline. */
+uint64_t via_host_fabric_tick(struct via_host *host);
+void via_host_control_close(struct via_host *host);
+void via_host_poke(struct via_host *host); /* [any] wakes the control thread */
+
+/*
+ * Grace periods: after via_host_is_synced(host, via_host_sync(host)) every transfer thread has
+ * begun a turn later than the call, so what was taken out of shared tables before it is not used
+ * any more.
+ */
+uint64_t via_host_sync(struct via_host *host);
+bool via_host_is_synced(const struct via_host *host, uint64_t target);
+
+/* --- host_cables.c --- */
+int via_host_cables_open(struct via_host *host, const struct via_host_options *options,
+                         struct via_error *err);
+void via_host_cables_close(struct via_host *host);
+uint64_t via_host_cables_tick(struct via_host *host); /* services what is due; next deadline */
+/* The cable over which processes may map memory of host `peer` now; NULL: none. */
+struct via_host_cable *via_host_cables_direct(struct via_host *host, uint16_t peer);
+/* Cuts or mends the links to a peer (index < 0: all), and lets the node see it. How many; -ENOENT.
+ */
+int via_host_cables_cut(struct via_host *host, uint16_t peer, int index, bool cut);
+void via_host_cables_changed(struct via_host *host);        /* logs what became of the links */
+const char *via_link_state_name(enum via_link_state state); /* one word */
+const char *via_link_state_text(enum via_link_state state); /* what is wrong, or "" */
+
+/* Between hosts over a cable: which segments may be mapped. */
+enum via_cable_type {
+    VIA_CABLE_MAP = 1,        /* id, handle */
+    VIA_CABLE_MAP_ANSWER = 2, /* id, status, bytes; fds {memory, bell of its owner} */
+};
+#define VIA_CABLE_MAGIC 0x56494143u
+struct via_cable_message {
+    uint32_t magic;
+    uint16_t type;
+    uint16_t reserved;
+    uint32_t id;
+    int32_t status;
+    uint64_t handle;
+    uint64_t bytes;
+};
+
+/* --- host_status.c --- */
+int via_host_status_open(struct via_host *host, struct via_error *err);
+void via_host_status_update(struct via_host *host);
+
+/* --- host_env.c: what the node calls --- */
+void via_host_env_init(struct via_host *host, struct via_node_env *ret_env);
+
+#endif

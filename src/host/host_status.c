@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The status page: what processes know of the fabric without asking. */
+#include "host/host_private.h"
+
+int via_host_status_open(struct via_host *host, struct via_error *err)
+{
+    size_t bytes = via_align_up(sizeof(struct via_status_page), 4096);
+    int rc = via_host_memory_open(&host->status_memory, "viaduct-status", bytes, true, err);
+    if (rc != 0) {
+        return rc;
+    }
+    host->status = host->status_memory.base;
+    host->status->magic = VIA_STATUS_MAGIC;
+    host->status->host = host->config.host;
+    host->status->session = host->session;
+    host->status->hosts_max = host->config.hosts_max;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(host->status->peers); i++) {
+        atomic_store_explicit(&host->status->peers[i], UINT64_C(0xff) << 8, memory_order_relaxed);
+    }
+    return 0;
+}
+
+/*
+ * Ups and downs of all links to `peer`, and which of them carries direct accesses: when this number
+ * differs, a process that has the peer's memory mapped must look again.
+ */
+static uint64_t edges_of(struct via_host *host, uint16_t peer, bool *ret_direct)
+{
+    uint64_t edges = 0;
+    *ret_direct = peer == host->config.host;
+    for (unsigned i = 0; i < host->cables_count; i++) {
+        struct via_link_status link;
+        if (via_node_link_status(host->node, i, &link) != 0 || link.peer != peer) {
+            continue;
+        }
+        edges += (uint64_t)link.ups_count + link.downs_count;
+        if (!*ret_direct && host->cables[i].direct && link.state == VIA_LINK_UP) {
+            *ret_direct = true;
+            edges += (uint64_t)(i + 1) << 48;
+        }
+    }
+    return edges;
+}
+
+static uint64_t word_of(struct via_host *host, uint16_t id)
+{
+    struct via_route_status route = {.port = VIA_PORT_NONE};
+    bool direct = false;
+    uint64_t edges = edges_of(host, id, &direct);
+    struct via_host_peer *peer = &host->peers[id];
+    if (edges != peer->edges) {
+        peer->edges = edges;
+        peer->generation++;
+    }
+    uint64_t hops = 0xff;
+    if (id == host->config.host) {
+        hops = 0;
+        route.session = host->session;
+    } else if (via_node_route_status(host->node, id, &route) == 0 && route.port != VIA_PORT_NONE) {
+        hops = via_min(route.hops, 0xfe);
+    }
+    return (uint64_t)route.session << 32 | (uint64_t)peer->generation << 16 | hops << 8 |
+           (direct ? VIA_STATUS_DIRECT : 0);
+}
+
+void via_host_status_update(struct via_host *host)
+{
+    struct via_status_page *page = host->status;
+    /* A sequence lock: odd before any word changes, even after all have. The fence keeps the words
+     * behind the odd version; pairs with the reader's acquire loads of words and version. */
+    uint32_t version = atomic_load_explicit(&page->version, memory_order_relaxed);
+    atomic_store_explicit(&page->version, version + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        atomic_store_explicit(&page->peers[id], word_of(host, id), memory_order_release);
+    }
+    atomic_store_explicit(&page->version, version + 2, memory_order_release);
+}

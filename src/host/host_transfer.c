@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/host_transfer.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "host/bell.h"
+#include "host/host_private.h"
+
+/* Turns without a command after which a process's pipe is armed and left alone. */
+#define EMPTY_LOOKS_MAX 16u
+/* How often a thread that would like to look on asks whether the machine is crowded. */
+#define CROWDED_LOOK_NS VIA_MSEC_NS
+
+static size_t bounces_bytes(const struct via_host *host)
+{
+    return (size_t)VIA_BOUNCE_COUNT * host->attach.reply.body_bytes_max;
+}
+
+int via_transfer_init(struct via_transfer *transfer, struct via_host *host, unsigned channel,
+                      struct via_error *err)
+{
+    *transfer = (struct via_transfer){
+        .host = host,
+        .channel = channel,
+        .bell = (struct via_bell *)host->bells.base + channel,
+    };
+    pthread_mutex_init(&transfer->mail_lock, NULL);
+    via_list_init(&transfer->mail);
+    via_list_init(&transfer->active);
+    via_list_init(&transfer->idle);
+    via_list_init(&transfer->touched);
+    via_list_init(&transfer->starved);
+    via_list_init(&transfer->sends);
+    uint64_t spin_ns = host->options.spin_ns_max;
+    via_host_spin_init(&transfer->spin,
+                       host->cpus <= 1 || host->config.channels_count > host->cpus ? 0 : spin_ns);
+
+    transfer->by_slot = calloc(host->options.processes_max, sizeof(*transfer->by_slot));
+    transfer->members =
+        calloc(VIA_MEMBERS_COUNT, sizeof(*transfer->members) * host->config.hosts_max);
+    /* Touched only as far as they are used. */
+    void *bounces =
+        mmap(NULL, bounces_bytes(host), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    transfer->bounces = bounces == MAP_FAILED ? NULL : bounces;
+    if (transfer->by_slot == NULL || transfer->members == NULL || transfer->bounces == NULL) {
+        via_transfer_fini(transfer);
+        return via_error_set(err, -ENOMEM, "buffers of channel %u: %s", channel, strerror(ENOMEM));
+    }
+    for (unsigned i = 0; i < VIA_BOUNCE_COUNT; i++) {
+        transfer->bounce_free[transfer->bounce_free_count++] = (uint16_t)i;
+    }
+    for (unsigned i = 0; i < VIA_MEMBERS_COUNT; i++) {
+        transfer->members_free[transfer->members_free_count++] = (uint16_t)i;
+    }
+    return 0;
+}
+
+void via_transfer_fini(struct via_transfer *transfer)
+{
+    if (transfer->host == NULL) {
+        return;
+    }
+    if (transfer->bounces != NULL) {
+        munmap(transfer->bounces, bounces_bytes(transfer->host));
+    }
+    free(transfer->members);
+    free(transfer->by_slot);
+    pthread_mutex_destroy(&transfer->mail_lock);
+    transfer->host = NULL;
+}
+
+void via_transfer_post(struct via_transfer *transfer, struct via_mail *mail)
+{
+    pthread_mutex_lock(&transfer->mail_lock);
+    via_list_push_back(&transfer->mail, &mail->link);
+    atomic_store_explicit(&transfer->mail_there, true, memory_order_release);
+    pthread_mutex_unlock(&transfer->mail_lock);
+    via_bell_ring(transfer->bell);
+}
+
+static void handle_mail(struct via_transfer *transfer)
+{
+    struct via_list mail;
+    via_list_init(&mail);
+    pthread_mutex_lock(&transfer->mail_lock);
+    via_list_splice_back(&mail, &transfer->mail);
+    atomic_store_explicit(&transfer->mail_there, false, memory_order_relaxed);
+    pthread_mutex_unlock(&transfer->mail_lock);
+
+    for (struct via_list *link; (link = via_list_pop_front(&mail)) != NULL;) {
+        struct via_mail *one = via_list_entry(link, struct via_mail, link);
+        one->handle(transfer, one);
+    }
+}
+
+/* Whether the control thread waits for this thread to begin a turn. */
+static bool is_behind(const struct via_transfer *transfer, uint64_t *ret_target)
+{
+    *ret_target = atomic_load_explicit(&transfer->host->sync_target, memory_order_acquire);
+    return *ret_target != atomic_load_explicit(&transfer->synced, memory_order_relaxed);
+}
+
+/* Earlier turns are over, and so is the mail that was posted before the control thread asked. */
+static void catch_up(struct via_transfer *transfer, uint64_t target)
+{
+    /* Pairs with the acquire in via_host_is_synced(). */
+    atomic_store_explicit(&transfer->synced, target, memory_order_release);
+    via_host_poke(transfer->host);
+}
+
+/* The bell has rung: for one of the idle, or with room for one of the starved. */
+static void look_around(struct via_transfer *transfer)
+{
+    via_list_foreach_safe(it, &transfer->idle) {
+        struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
+        if (via_process_channel_is_ready(pc)) {
+            via_list_remove(&pc->link);
+            via_list_push_back(&transfer->active, &pc->link);
+        }
+    }
+}
+
+static unsigned serve_active(struct via_transfer *transfer)
+{
+    unsigned work = 0;
+    via_list_foreach_safe(it, &transfer->active) {
+        struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
+        unsigned taken = via_process_channel_serve(transfer, pc);
+        work += taken;
+        if (pc->gone) {
+            continue;
+        }
+        if (taken != 0 || pc->stashed) {
+            pc->empty_looks = 0;
+        } else if (++pc->empty_looks >= EMPTY_LOOKS_MAX) {
+            pc->empty_looks = 0;
+            via_pipe_arm(&pc->commands);
+            if (!via_process_channel_is_ready(pc)) {
+                via_list_remove(&pc->link);
+                via_list_push_back(&transfer->idle, &pc->link);
+            }
+        }
+    }
+    /* Who was first in this turn is last in the next: room in the node goes round. */
+    struct via_list *first = via_list_pop_front(&transfer->active);
+    if (first != NULL) {
+        via_list_push_back(&transfer->active, first);
+    }
+    return work;
+}
+
+static unsigned feed_starved(struct via_transfer *transfer)
+{
+    unsigned work = 0;
+    via_list_foreach_safe(it, &transfer->starved) {
+        struct via_process_channel *pc =
+            via_list_entry(it, struct via_process_channel, starved_link);
+        work += via_process_channel_feed(transfer, pc);
+    }
+    return work;
+}
+
+static void flush_touched(struct via_transfer *transfer)
+{
+    for (struct via_list *link; (link = via_list_pop_front(&transfer->touched)) != NULL;) {
+        via_process_channel_flush(transfer,
+                                  via_list_entry(link, struct via_process_channel, touched_link));
+    }
+}
+
+/* One turn: how much was done. */
+static unsigned turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    unsigned work = 0;
+    uint64_t target;
+    bool behind = is_behind(transfer, &target);
+    uint32_t count = atomic_load_explicit(&transfer->bell->count, memory_order_acquire);
+    if (count != transfer->bell_seen) {
+        transfer->bell_seen = count;
+        look_around(transfer);
+    }
+    if (atomic_load_explicit(&transfer->mail_there, memory_order_acquire)) {
+        handle_mail(transfer);
+        work++;
+    }
+    if (behind) {
+        catch_up(transfer, target);
+    }
+    if (!via_list_empty(&transfer->sends)) {
+        via_host_board_submit_again(transfer);
+    }
+    work += serve_active(transfer);
+    work += via_node_poll(transfer->host->node, transfer->channel, now_ns, ret_deadline_ns);
+    work += feed_starved(transfer);
+    flush_touched(transfer);
+    return work;
+}
+
+/* Arms everything, then looks again. true = sleep. */
+static bool arm(struct via_transfer *transfer)
+{
+    bool nothing = true;
+    via_list_foreach_safe(it, &transfer->active) {
+        struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
+        via_pipe_arm(&pc->commands);
+        if (via_process_channel_is_ready(pc)) {
+            nothing = false;
+        } else if (!pc->stashed) {
+            pc->empty_looks = 0;
+            via_list_remove(&pc->link);
+            via_list_push_back(&transfer->idle, &pc->link);
+        }
+    }
+    via_list_foreach_safe(it, &transfer->starved) {
+        struct via_process_channel *pc =
+            via_list_entry(it, struct via_process_channel, starved_link);
+        via_pipe_want(&pc->replies);
+        if (via_process_channel_feed(transfer, pc)) {
+            nothing = false;
+        }
+    }
+    if (via_node_arm(transfer->host->node, transfer->channel)) {
+        nothing = false;
+    }
+    uint64_t target;
+    return nothing && via_list_empty(&transfer->touched) && !is_behind(transfer, &target) &&
+           !atomic_load_explicit(&transfer->mail_there, memory_order_acquire) &&
+           !atomic_load_explicit(&transfer->host->stopping, memory_order_acquire);
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
+{
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / VIA_SEC_NS),
+                               .tv_nsec = (long)(timeout_ns % VIA_SEC_NS)};
+    syscall(SYS_futex, word, FUTEX_WAIT, value, timeout_ns == VIA_NEVER_NS ? NULL : &timeout, NULL,
+            0);
+}
+
+/* Sleeps until the bell rings or the deadline comes; true when it did sleep. */
+static bool rest(struct via_transfer *transfer, uint64_t now_ns, uint64_t deadline_ns)
+{
+    struct via_bell *bell = transfer->bell;
+    uint32_t count = atomic_load_explicit(&bell->count, memory_order_acquire);
+    if (count != transfer->bell_seen || deadline_ns <= now_ns || !arm(transfer)) {
+        return false;
+    }
+    /* See via_bell_ring(): the ringer sees the sleeper, or the wait sees the new count. */
+    atomic_fetch_add_explicit(&bell->sleepers, 1, memory_order_seq_cst);
+    futex_wait(&bell->count, count,
+               deadline_ns == VIA_NEVER_NS ? VIA_NEVER_NS : deadline_ns - now_ns);
+    atomic_fetch_sub_explicit(&bell->sleepers, 1, memory_order_seq_cst);
+    return true;
+}
+
+static bool may_look_on(struct via_transfer *transfer, uint64_t now_ns)
+{
+    if (now_ns - transfer->crowded_look_ns >= CROWDED_LOOK_NS) {
+        transfer->crowded_look_ns = now_ns;
+        transfer->crowded =
+            via_host_spin_is_crowded(transfer->host->loadavg_fd, transfer->host->cpus);
+    }
+    return !transfer->crowded;
+}
+
+static void run(struct via_transfer *transfer)
+{
+    uint64_t idle_since_ns = 0;
+    while (!atomic_load_explicit(&transfer->host->stopping, memory_order_acquire)) {
+        uint64_t now_ns = via_host_now_ns();
+        uint64_t deadline_ns = VIA_NEVER_NS;
+        if (turn(transfer, now_ns, &deadline_ns) != 0) {
+            if (idle_since_ns != 0) {
+                via_host_spin_learn(&transfer->spin, now_ns - idle_since_ns, true);
+                idle_since_ns = 0;
+            }
+            continue;
+        }
+        if (idle_since_ns == 0) {
+            idle_since_ns = now_ns;
+        }
+        if (now_ns - idle_since_ns < transfer->spin.budget_ns && may_look_on(transfer, now_ns)) {
+            __builtin_ia32_pause();
+            continue;
+        }
+        if (rest(transfer, now_ns, deadline_ns)) {
+            via_host_spin_learn(&transfer->spin, via_host_now_ns() - idle_since_ns, false);
+            idle_since_ns = 0;
+        }
+    }
+}
+
+static void *thread_main(void *argument)
+{
+    run(argument);
+    return NULL;
+}
+
+int via_transfer_start(struct via_transfer *transfer, struct via_error *err)
+{
+    /* Signals are for the program's own threads. */
+    sigset_t all;
+    sigset_t old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int code = pthread_create(&transfer->thread, NULL, thread_main, transfer);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (code != 0) {
+        return via_error_set(err, -code, "transfer thread %u: pthread_create: %s",
+                             transfer->channel, strerror(code));
+    }
+    char name[16];
+    snprintf(name, sizeof(name), "via-%u-ch%u", transfer->host->config.host, transfer->channel);
+    pthread_setname_np(transfer->thread, name);
+    transfer->started = true;
+    return 0;
+}
+
+void via_transfer_join(struct via_transfer *transfer)
+{
+    if (transfer->started) {
+        via_bell_ring(transfer->bell);
+        pthread_join(transfer->thread, NULL);
+        transfer->started = false;
+    }
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_HOST_TRANSFER_H
+#define VIA_HOST_HOST_TRANSFER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "base/types.h"
+#include "core/node.h"
+#include "host/attach_wire.h"
+#include "host/host_spin.h"
+
+/*
+ * The transfer thread of a channel: polls the node, serves the command pipes of the processes, and
+ * sleeps on its bell.
+ *
+ * A process's pipes are in one of two lists. `active`: looked at in every turn. `idle`: armed, so
+ * the process rings when it writes; looked at only after the bell has rung. Both lists, and
+ * everything that hangs in them, belong to the thread; other threads send mail.
+ */
+struct via_host;
+struct via_transfer;
+struct via_process_channel;
+
+/* Something for a transfer thread to do between two turns. The sender's memory until handled. */
+struct via_mail {
+    struct via_list link;
+    void (*handle)(struct via_transfer *transfer, struct via_mail *mail);
+};
+
+#define VIA_BOUNCE_COUNT 16u  /* gets without a segment, under way per channel */
+#define VIA_MEMBERS_COUNT 64u /* barriers under way per host */
+
+struct via_transfer {
+    struct via_host *host;
+    unsigned channel;
+    struct via_bell *bell;
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t mail_lock;
+    struct via_list mail;    /* under mail_lock */
+    _Atomic bool mail_there; /* hint; the bell rings after it is set */
+    _Atomic uint64_t synced; /* newest via_host.sync_target this thread has passed */
+
+    /* The thread's own. */
+    struct via_list active;
+    struct via_list idle;
+    struct via_list
+        touched; /* have replies to send or commands to release at the end of the turn */
+    struct via_list starved;              /* wait for room in their reply pipe */
+    struct via_list rung;                 /* processes to be rung at the end of the turn (NOTIFY) */
+    struct via_process_channel **by_slot; /* processes_max; owner bits of a cookie to pipes */
+    struct via_list sends;                /* messages of the host itself not yet submitted */
+    uint32_t bell_seen;
+    struct via_host_spin spin;
+    uint64_t crowded_look_ns;
+    bool crowded;
+
+    /* Buffers of gets without a segment, and of barriers' members: stacks of free ones. */
+    unsigned char *bounces;
+    uint16_t bounce_free[VIA_BOUNCE_COUNT];
+    unsigned bounce_free_count;
+    uint16_t *members;
+    uint16_t members_free[VIA_MEMBERS_COUNT];
+    unsigned members_free_count;
+};
+
+int via_transfer_init(struct via_transfer *transfer, struct via_host *host, unsigned channel,
+                      struct via_error *err);
+int via_transfer_start(struct via_transfer *transfer, struct via_error *err);
+void via_transfer_join(struct via_transfer *transfer); /* after via_host.stopping is set */
+void via_transfer_fini(struct via_transfer *transfer);
+
+/* [any] Handled in order; wakes the thread. */
+void via_transfer_post(struct via_transfer *transfer, struct via_mail *mail);
+
+#endif
