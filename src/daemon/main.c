@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/options.h"
+
+/* Exit codes: 0 asked to end, 1 could not start, 2 wrong command line. */
+#define EXIT_WRONG 2
+
+static struct via_host *running; /* for the signal handler */
+
+static void on_signal(int number)
+{
+    (void)number;
+    via_host_stop(running);
+}
+
+/* One line a message, written at once, so that lines of several threads stay whole. */
+static void log_line(void *ctx, const struct via_log_message *message)
+{
+    char line[1200];
+    struct timespec now;
+    struct tm tm;
+    (void)ctx;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &tm);
+    size_t bytes = strftime(line, sizeof(line), "%F %T", &tm);
+    int more = snprintf(line + bytes, sizeof(line) - bytes, ".%03ld %s: %s\n",
+                        now.tv_nsec / 1000000, via_log_level_name(message->level), message->text);
+    bytes = via_min(bytes + (size_t)via_max(more, 0), sizeof(line) - 1);
+    line[bytes - 1] = '\n';
+    (void)!write(STDERR_FILENO, line, bytes);
+}
+
+static void handle_signals(void)
+{
+    struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGTERM, &stop, NULL);
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGHUP, &ignore, NULL);
+    /* RLIMIT_FSIZE counts for shared memory too: then the error is reported. */
+    sigaction(SIGXFSZ, &ignore, NULL);
+}
+
+/* Each attached process takes descriptors: as many as there may be. */
+static void raise_limits(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* Ends with the parent; also when it has ended before this call. */
+static int follow_parent(pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    return getppid() == parent ? 0 : -ESRCH;
+}
+
+/* --- background ------------------------------------------------------------------------------- */
+
+/* The parent waits until the child is up, or says what the child said, and ends. */
+static _Noreturn void wait_for_child(int fd)
+{
+    char said[VIA_ERROR_TEXT_BYTES];
+    size_t bytes = 0;
+    ssize_t n;
+    while (
+        bytes < sizeof(said) - 1 &&
+        ((n = read(fd, said + bytes, sizeof(said) - 1 - bytes)) > 0 || (n < 0 && errno == EINTR))) {
+        bytes += n > 0 ? (size_t)n : 0;
+    }
+    said[bytes] = '\0';
+    if (bytes == 1 && said[0] == '+') {
+        exit(EXIT_SUCCESS);
+    }
+    fprintf(stderr, "viaductd: %s\n", bytes != 0 ? said : "it died before it was up");
+    exit(EXIT_FAILURE);
+}
+
+/* In the child: the fd by which the parent is told. */
+static int go_to_background(void)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        fprintf(stderr, "viaductd: go to the background: pipe: %s\n", strerror(errno));
+        exit(EXIT_FAILURE);
+    }
+    pid_t child = fork();
+    if (child < 0) {
+        fprintf(stderr, "viaductd: go to the background: fork: %s\n", strerror(errno));
+        exit(EXIT_FAILURE);
+    }
+    if (child > 0) {
+        close(fds[1]);
+        wait_for_child(fds[0]);
+    }
+    close(fds[0]);
+    setsid();
+    return fds[1];
+}
+
+/* From here on messages go to <rundir>/host-<id>.log. */
+static void log_to_file(const struct via_daemon_options *options)
+{
+    char path[VIA_RUNDIR_PATH_BYTES + 32];
+    snprintf(path, sizeof(path), "%s/host-%u.log", options->rundir.text, options->host.host);
+    int log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null_fd >= 0) {
+        dup2(null_fd, STDIN_FILENO);
+        dup2(null_fd, STDOUT_FILENO);
+        dup2(log_fd >= 0 ? log_fd : null_fd, STDERR_FILENO);
+        close(null_fd);
+    }
+    if (log_fd >= 0) {
+        close(log_fd);
+    }
+}
+
+/* --- the daemon ------------------------------------------------------------------------------- */
+
+static void tell(int fd, const char *text, size_t bytes)
+{
+    if (fd >= 0) {
+        (void)!write(fd, text, bytes);
+        close(fd);
+    }
+}
+
+static int fail(int parent_fd, const struct via_error *err)
+{
+    if (parent_fd >= 0) {
+        tell(parent_fd, err->text, strlen(err->text));
+    } else {
+        fprintf(stderr, "viaductd: %s\n", err->text);
+    }
+    return EXIT_FAILURE;
+}
+
+static int run(const struct via_daemon_options *options, int parent_fd)
+{
+    struct via_error err;
+    via_error_clear(&err);
+    if (via_host_open(&options->host, &running, &err) != 0) {
+        return fail(parent_fd, &err);
+    }
+    handle_signals();
+    if (!options->foreground) {
+        log_to_file(options);
+    }
+    /* The sockets listen: who connects now waits until the loop runs, and is not refused. */
+    tell(options->ready_fd, "+", 1);
+    tell(parent_fd, "+", 1);
+    int rc = via_host_run(running, &err);
+    if (rc != 0) {
+        via_log(VIA_LOG_ERROR, "%s", err.text);
+    }
+    via_log(VIA_LOG_INFO, "host %u: ends", options->host.host);
+    via_host_close(running);
+    return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    static struct via_daemon_options options;
+    pid_t parent = getppid();
+    switch (via_daemon_parse(argc, argv, &options)) {
+    case VIA_DAEMON_DONE:
+        return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    case VIA_DAEMON_WRONG:
+        return EXIT_WRONG;
+    case VIA_DAEMON_RUN:
+        break;
+    }
+    umask(077);
+    via_log_set_sink(log_line, NULL);
+    via_log_set_level(options.log_level);
+    raise_limits();
+    /* Before the host is opened: a full disk or no memory is a text then, not a signal. */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    int parent_fd = options.foreground ? -1 : go_to_background();
+    if (options.parent_death && options.foreground && follow_parent(parent) != 0) {
+        fprintf(stderr, "viaductd: --parent-death: the parent has ended already\n");
+        return EXIT_FAILURE;
+    }
+    return run(&options, parent_fd);
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "daemon/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <grp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum option_id {
+    OPT_RUNDIR = 256,
+    OPT_FABRIC,
+    OPT_HOST,
+    OPT_HOSTS_MAX,
+    OPT_LINK,
+    OPT_CHANNELS,
+    OPT_SLOTS,
+    OPT_FRAME_BYTES,
+    OPT_HEARTBEAT_MS,
+    OPT_DEAD_MS,
+    OPT_SPIN_US,
+    OPT_GROUP,
+    OPT_FOREGROUND,
+    OPT_PARENT_DEATH,
+    OPT_LOG_LEVEL,
+    OPT_READY_FD,
+    OPT_PROTOCOL_VERSION,
+    OPT_HELP,
+    OPT_VERSION,
+};
+
+static const struct option long_options[] = {
+    {"rundir", required_argument, NULL, OPT_RUNDIR},
+    {"fabric", required_argument, NULL, OPT_FABRIC},
+    {"host", required_argument, NULL, OPT_HOST},
+    {"hosts-max", required_argument, NULL, OPT_HOSTS_MAX},
+    {"link", required_argument, NULL, OPT_LINK},
+    {"channels", required_argument, NULL, OPT_CHANNELS},
+    {"slots", required_argument, NULL, OPT_SLOTS},
+    {"frame-bytes", required_argument, NULL, OPT_FRAME_BYTES},
+    {"heartbeat-ms", required_argument, NULL, OPT_HEARTBEAT_MS},
+    {"dead-ms", required_argument, NULL, OPT_DEAD_MS},
+    {"spin-us", required_argument, NULL, OPT_SPIN_US},
+    {"group", required_argument, NULL, OPT_GROUP},
+    {"foreground", no_argument, NULL, OPT_FOREGROUND},
+    {"parent-death", no_argument, NULL, OPT_PARENT_DEATH},
+    {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
+    {"ready-fd", required_argument, NULL, OPT_READY_FD},
+    {"protocol-version", required_argument, NULL, OPT_PROTOCOL_VERSION},
+    {"help", no_argument, NULL, OPT_HELP},
+    {"version", no_argument, NULL, OPT_VERSION},
+    {NULL, 0, NULL, 0},
+};
+
+static const char help[] =
+    "usage: viaductd --host ID [OPTION...]\n"
+    "\n"
+    "One host of a Viaduct fabric: its links, its transfer threads, the processes attached to it.\n"
+    "\n"
+    "  --host ID             id of this host\n"
+    "  --hosts-max N         ids of the fabric are below N (64)\n"
+    "  --link PEER:SIDE:N[:nodirect]\n"
+    "                        cable N to host PEER, of which this host is side 0 or 1; with\n"
+    "                        nodirect, processes can not map memory over it. Repeatable\n"
+    "  --rundir DIR          directory of the fabric's sockets\n"
+    "  --fabric NAME         name of the fabric, when no directory is given (default)\n"
+    "  --channels N          channels of each link (2)\n"
+    "  --slots N             slots of a channel's pipe, a power of two (32)\n"
+    "  --frame-bytes N       payload of a frame (16384)\n"
+    "  --heartbeat-ms N      how often links say that they live (20)\n"
+    "  --dead-ms N           silence after which a link is down (80)\n"
+    "  --spin-us N           longest that a transfer thread looks before it sleeps (50), 0 to "
+    "10000\n"
+    "  --group NAME          members of this group may attach as well\n"
+    "  --foreground          stay, and log to standard error\n"
+    "  --parent-death        end when the process that started this one ends\n"
+    "  --log-level LEVEL     error, warn, info, debug or trace (info)\n"
+    "  --ready-fd FD         write a byte to FD once processes can attach\n"
+    "  --protocol-version N  speak another version than this program's: for tests\n"
+    "  --help, --version\n"
+    "\n"
+    "viaductd(8) explains all.\n";
+
+static enum via_daemon_next wrong(const char *format, ...) VIA_PRINTF(1, 2);
+
+static enum via_daemon_next wrong(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("viaductd: ", stderr);
+    vfprintf(stderr, format, args);
+    fputs("\nTry 'viaductd --help'.\n", stderr);
+    va_end(args);
+    return VIA_DAEMON_WRONG;
+}
+
+/* Decimal, min to max. */
+static bool parse_number(const char *text, unsigned long min, unsigned long max,
+                         unsigned long *ret_number)
+{
+    char *end;
+    errno = 0;
+    unsigned long number = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || number < min ||
+        number > max) {
+        return false;
+    }
+    *ret_number = number;
+    return true;
+}
+
+/* PEER:SIDE:N[:nodirect] */
+static bool parse_link(const char *text, struct via_host_link *link, unsigned *ret_number)
+{
+    char word[64];
+    if (strlen(text) >= sizeof(word)) {
+        return false;
+    }
+    strcpy(word, text);
+    char *rest = NULL;
+    const char *peer = strtok_r(word, ":", &rest);
+    const char *side = strtok_r(NULL, ":", &rest);
+    const char *number = strtok_r(NULL, ":", &rest);
+    const char *how = strtok_r(NULL, ":", &rest);
+    unsigned long values[3];
+    if (peer == NULL || side == NULL || number == NULL || strtok_r(NULL, ":", &rest) != NULL ||
+        (how != NULL && strcmp(how, "nodirect") != 0) ||
+        !parse_number(peer, 0, VIA_HOSTS_MAX - 1, &values[0]) ||
+        !parse_number(side, 0, 1, &values[1]) || !parse_number(number, 0, 999, &values[2])) {
+        return false;
+    }
+    *link = (struct via_host_link){
+        .peer = (uint16_t)values[0], .side = (unsigned)values[1], .direct = how == NULL};
+    *ret_number = (unsigned)values[2];
+    return true;
+}
+
+static enum via_daemon_next add_link(struct via_daemon_options *options, unsigned *numbers,
+                                     const char *text)
+{
+    unsigned count = options->host.links_count;
+    if (count == VIA_PORTS_MAX) {
+        return wrong("--link %s: a host has at most %u links", text, VIA_PORTS_MAX);
+    }
+    if (!parse_link(text, &options->links[count], &numbers[count])) {
+        return wrong("--link %s: PEER:SIDE:N or PEER:SIDE:N:nodirect, where PEER is 0 to %u, SIDE "
+                     "0 or 1, N 0 to 999",
+                     text, VIA_HOSTS_MAX - 1);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (options->links[i].peer == options->links[count].peer && numbers[i] == numbers[count]) {
+            return wrong("--link %s: cable %u to host %u is given twice", text, numbers[count],
+                         options->links[count].peer);
+        }
+    }
+    options->host.links_count++;
+    return VIA_DAEMON_RUN;
+}
+
+static enum via_daemon_next set_group(struct via_daemon_options *options, const char *name)
+{
+    unsigned long number;
+    if (parse_number(name, 0, UINT32_MAX - 1, &number)) {
+        options->host.allowed_gid = (gid_t)number;
+        return VIA_DAEMON_RUN;
+    }
+    const struct group *group = getgrnam(name);
+    if (group == NULL) {
+        return wrong("--group %s: there is no such group", name);
+    }
+    options->host.allowed_gid = group->gr_gid;
+    return VIA_DAEMON_RUN;
+}
+
+struct numeric {
+    int id;
+    unsigned long min, max;
+};
+
+/* Those options whose argument is a number. */
+static const struct numeric numerics[] = {
+    {OPT_HOST, 0, VIA_HOSTS_MAX - 1},
+    {OPT_HOSTS_MAX, 1, VIA_HOSTS_MAX},
+    {OPT_CHANNELS, 1, VIA_CHANNELS_MAX},
+    {OPT_SLOTS, 1, 65536},
+    {OPT_FRAME_BYTES, 64, 65472},
+    {OPT_HEARTBEAT_MS, 1, 60000},
+    {OPT_DEAD_MS, 1, 600000},
+    {OPT_SPIN_US, 0, 10000},
+    {OPT_READY_FD, 0, 1u << 20},
+    {OPT_PROTOCOL_VERSION, 1, 255},
+};
+
+static void set_number(struct via_daemon_options *options, int id, unsigned long value)
+{
+    struct via_host_options *host = &options->host;
+    switch (id) {
+    case OPT_HOST:
+        host->host = (uint16_t)value;
+        break;
+    case OPT_HOSTS_MAX:
+        host->hosts_max = (uint16_t)value;
+        break;
+    case OPT_CHANNELS:
+        host->channels_count = (uint8_t)value;
+        break;
+    case OPT_SLOTS:
+        host->pipe_slots = (uint32_t)value;
+        break;
+    case OPT_FRAME_BYTES:
+        host->frame_bytes_max = (uint32_t)value;
+        break;
+    case OPT_HEARTBEAT_MS:
+        host->heartbeat_ns = value * VIA_MSEC_NS;
+        break;
+    case OPT_DEAD_MS:
+        host->dead_ns = value * VIA_MSEC_NS;
+        break;
+    case OPT_SPIN_US:
+        host->spin_ns_max = value != 0 ? value * VIA_USEC_NS : 1;
+        break;
+    case OPT_READY_FD:
+        options->ready_fd = (int)value;
+        break;
+    case OPT_PROTOCOL_VERSION:
+        host->protocol_version = (uint32_t)value;
+        break;
+    default:
+        break;
+    }
+}
+
+static const char *name_of(int id)
+{
+    for (const struct option *option = long_options; option->name != NULL; option++) {
+        if (option->val == id) {
+            return option->name;
+        }
+    }
+    return "?";
+}
+
+static enum via_daemon_next parse_numeric(struct via_daemon_options *options, int id,
+                                          const char *text)
+{
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(numerics); i++) {
+        unsigned long value;
+        if (numerics[i].id != id) {
+            continue;
+        }
+        if (!parse_number(text, numerics[i].min, numerics[i].max, &value)) {
+            return wrong("--%s %s: a number from %lu to %lu is expected", name_of(id), text,
+                         numerics[i].min, numerics[i].max);
+        }
+        set_number(options, id, value);
+        return VIA_DAEMON_RUN;
+    }
+    return wrong("--%s is not understood", name_of(id));
+}
+
+struct parse {
+    const char *rundir;
+    const char *fabric;
+    bool host_given;
+    unsigned numbers[VIA_PORTS_MAX]; /* of the links */
+};
+
+static enum via_daemon_next parse_one(struct via_daemon_options *options, struct parse *parse,
+                                      int id)
+{
+    int level;
+    switch (id) {
+    case OPT_RUNDIR:
+        parse->rundir = optarg;
+        return VIA_DAEMON_RUN;
+    case OPT_FABRIC:
+        parse->fabric = optarg;
+        return VIA_DAEMON_RUN;
+    case OPT_LINK:
+        return add_link(options, parse->numbers, optarg);
+    case OPT_GROUP:
+        return set_group(options, optarg);
+    case OPT_FOREGROUND:
+        options->foreground = true;
+        return VIA_DAEMON_RUN;
+    case OPT_PARENT_DEATH:
+        options->parent_death = true;
+        return VIA_DAEMON_RUN;
+    case OPT_LOG_LEVEL:
+        level = via_log_level_parse(optarg);
+        if (level < 0) {
+            return wrong("--log-level %s: error, warn, info, debug or trace", optarg);
+        }
+        options->log_level = (enum via_log_level)level;
+        return VIA_DAEMON_RUN;
+    case OPT_HELP:
+        fputs(help, stdout);
+        return VIA_DAEMON_DONE;
+    case OPT_VERSION:
+        printf("viaductd %s, protocol %u\n", VIADUCT_VERSION, VIA_PROTOCOL_VERSION);
+        return VIA_DAEMON_DONE;
+    case '?':
+        fputs("Try 'viaductd --help'.\n", stderr);
+        return VIA_DAEMON_WRONG;
+    default:
+        parse->host_given = parse->host_given || id == OPT_HOST;
+        return parse_numeric(options, id, optarg);
+    }
+}
+
+static enum via_daemon_next set_paths(struct via_daemon_options *options, const struct parse *parse)
+{
+    struct via_error err;
+    int rc = 0;
+    if (parse->rundir == NULL) {
+        rc = via_rundir_default(parse->fabric, &options->rundir, &err);
+    } else if (strlen(parse->rundir) >= sizeof(options->rundir.text)) {
+        return wrong("--rundir %s: longer than %zu bytes", parse->rundir,
+                     sizeof(options->rundir.text) - 1);
+    } else {
+        strcpy(options->rundir.text, parse->rundir);
+    }
+    for (unsigned i = 0; i < options->host.links_count && rc == 0; i++) {
+        rc = via_rundir_link_path(options->rundir.text, options->host.host, options->links[i].peer,
+                                  parse->numbers[i], &options->link_paths[i], &err);
+        options->links[i].path = options->link_paths[i].text;
+    }
+    if (rc != 0) {
+        return wrong("%s", err.text);
+    }
+    options->host.rundir = options->rundir.text;
+    options->host.links = options->links;
+    return VIA_DAEMON_RUN;
+}
+
+enum via_daemon_next via_daemon_parse(int argc, char **argv, struct via_daemon_options *ret_options)
+{
+    struct parse parse = {0};
+    *ret_options = (struct via_daemon_options){.log_level = VIA_LOG_INFO, .ready_fd = -1};
+    via_host_options_init(&ret_options->host);
+    enum via_daemon_next next = VIA_DAEMON_RUN;
+    for (int id;
+         next == VIA_DAEMON_RUN && (id = getopt_long(argc, argv, "", long_options, NULL)) >= 0;) {
+        next = parse_one(ret_options, &parse, id);
+    }
+    if (next != VIA_DAEMON_RUN) {
+        return next;
+    }
+    if (optind < argc) {
+        return wrong("'%s' is not understood", argv[optind]);
+    }
+    if (!parse.host_given) {
+        return wrong("--host is missing");
+    }
+    if (ret_options->ready_fd >= 0 && fcntl(ret_options->ready_fd, F_GETFD) < 0) {
+        return wrong("--ready-fd %d: %s", ret_options->ready_fd, strerror(errno));
+    }
+    return set_paths(ret_options, &parse);
+}

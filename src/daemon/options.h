@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_DAEMON_OPTIONS_H
+#define VIA_DAEMON_OPTIONS_H
+
+#include "base/log.h"
+#include "core/node.h"
+#include "host/host.h"
+#include "host/rundir.h"
+
+/* What the command line says. */
+struct via_daemon_options {
+    struct via_host_options host; /* points into what follows */
+    struct via_host_link links[VIA_PORTS_MAX];
+    struct via_rundir_path link_paths[VIA_PORTS_MAX];
+    struct via_rundir_path rundir;
+    enum via_log_level log_level;
+    int ready_fd; /* -1 = none */
+    bool foreground;
+    bool parent_death;
+};
+
+enum via_daemon_next {
+    VIA_DAEMON_RUN,
+    VIA_DAEMON_DONE,  /* --help, --version: printed */
+    VIA_DAEMON_WRONG, /* said on standard error */
+};
+
+enum via_daemon_next via_daemon_parse(int argc, char **argv,
+                                      struct via_daemon_options *ret_options);
+
+#endif
