@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Hosts embedded in this process, used through the client library. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "host/control.h"
+#include "tests/system/host_lab.h"
+
+#define BYTES (1u << 20)
+
+struct pair {
+    struct host_lab lab;
+    struct via_attach *a;        /* at host 0 */
+    struct via_attach *b;        /* at the last host */
+    unsigned far;                /* id of the last host */
+    struct via_segment *segment; /* of b */
+    struct via_remote *remote;   /* a's view of it */
+};
+
+static void open_pair(struct pair *pair, unsigned hosts, bool direct)
+{
+    host_lab_init(&pair->lab, hosts, false, direct);
+    host_lab_start_all(&pair->lab);
+    pair->far = hosts - 1;
+    pair->a = host_lab_attach(&pair->lab, 0);
+    pair->b = host_lab_attach(&pair->lab, pair->far);
+    assert_int_equal(via_segment_new(pair->b, BYTES, VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE,
+                                     &pair->segment),
+                     0);
+    assert_int_equal(via_remote_open(pair->a, pair->far, via_segment_handle(pair->segment), BYTES,
+                                     &pair->remote),
+                     0);
+}
+
+static void close_pair(struct pair *pair)
+{
+    via_remote_close(pair->remote);
+    via_segment_free(pair->segment);
+    via_attach_close(pair->a);
+    via_attach_close(pair->b);
+    host_lab_fini(&pair->lab);
+}
+
+static void fill(unsigned char *data, size_t bytes, unsigned seed)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = (unsigned char)(i * 7 + seed + (i >> 8));
+    }
+}
+
+/* All operations through the frames of `hosts` hosts in a row. */
+static void all_operations(unsigned hosts, bool direct)
+{
+    struct pair pair;
+    unsigned char *data = malloc(BYTES);
+    unsigned char *back = malloc(BYTES);
+    open_pair(&pair, hosts, direct);
+    assert_int_equal(via_remote_direct(pair.remote) != NULL, direct && hosts == 2);
+
+    fill(data, BYTES, 1);
+    assert_int_equal(via_remote_put(pair.remote, 0, data, BYTES, 0), 0);
+    assert_int_equal(via_attach_quiet(pair.a), 0);
+    assert_memory_equal(via_segment_base(pair.segment), data, BYTES);
+    assert_int_equal(via_remote_get(pair.remote, 0, back, BYTES), 0);
+    assert_memory_equal(back, data, BYTES);
+
+    struct via_segment *source;
+    assert_int_equal(via_segment_new(pair.a, BYTES, VIADUCT_SEGMENT_READ, &source), 0);
+    fill(via_segment_base(source), BYTES, 9);
+    assert_int_equal(via_remote_put_from(pair.remote, 0, source, 0, BYTES, 0), 0);
+    assert_int_equal(via_attach_quiet(pair.a), 0);
+    assert_memory_equal(via_segment_base(pair.segment), via_segment_base(source), BYTES);
+    via_segment_free(source);
+
+    uint64_t old = 0;
+    uint64_t value = 40;
+    assert_int_equal(via_remote_put(pair.remote, 64, &value, 8, 0), 0);
+    assert_int_equal(via_remote_atomic(pair.remote, 64, 8, VIADUCT_ATOMIC_ADD, 2, 0, &old), 0);
+    assert_int_equal(old, 40);
+    assert_int_equal(
+        via_remote_put_signal(pair.remote, 128, "signal", 7, 64, 100, VIADUCT_SIGNAL_ADD), 0);
+    assert_int_equal(via_attach_quiet(pair.a), 0);
+    const unsigned char *base = via_segment_base(pair.segment);
+    memcpy(&value, base + 64, 8);
+    assert_int_equal(value, 142);
+    assert_string_equal((const char *)base + 128, "signal");
+
+    close_pair(&pair);
+    free(data);
+    free(back);
+}
+
+static void operations_between_neighbours_by_frames(void **state)
+{
+    (void)state;
+    all_operations(2, false);
+}
+
+static void operations_between_neighbours_direct(void **state)
+{
+    (void)state;
+    all_operations(2, true);
+}
+
+static void operations_over_two_relays(void **state)
+{
+    (void)state;
+    all_operations(4, true);
+}
+
+#define MESSAGES 5000u
+
+static void make_message(unsigned number, unsigned char text[200], size_t *ret_bytes)
+{
+    memset(text, (int)number, 200);
+    memcpy(text, &number, sizeof(number));
+    *ret_bytes = 4 + number % 190;
+}
+
+static void *send_all(void *argument)
+{
+    struct pair *pair = argument;
+    uintptr_t failures = 0;
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        unsigned char text[200];
+        size_t bytes;
+        make_message(i, text, &bytes);
+        failures += via_message_send(pair->a, pair->far, 7, 1, text, bytes) != 0;
+    }
+    return (void *)failures;
+}
+
+static void messages_arrive_in_order_and_wait_for_a_slow_receiver(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pthread_t sender;
+    void *failures;
+    open_pair(&pair, 3, true);
+    assert_int_equal(via_endpoint_open(pair.b, 7), 0);
+    assert_int_equal(via_endpoint_open(pair.a, 7), 0); /* of another host */
+    struct via_attach *other = host_lab_attach(&pair.lab, pair.far);
+    assert_int_equal(via_endpoint_open(other, 7), -EADDRINUSE);
+    via_attach_close(other);
+
+    assert_int_equal(pthread_create(&sender, NULL, send_all, &pair), 0);
+    usleep(100000); /* the pipes between them are full then */
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        unsigned char text[200];
+        unsigned char expected[200];
+        size_t bytes;
+        struct via_message_info info;
+        make_message(i, expected, &bytes);
+        assert_int_equal(via_message_receive(pair.b, text, sizeof(text), 10000, &info), bytes);
+        assert_memory_equal(text, expected, bytes);
+        assert_int_equal(info.source_host, 0);
+        assert_int_equal(info.source_endpoint, 1);
+        assert_int_equal(info.endpoint, 7);
+    }
+    pthread_join(sender, &failures);
+    assert_null(failures);
+    assert_int_equal(via_attach_quiet(pair.a), 0);
+
+    assert_int_equal(via_message_send(pair.a, pair.far, 8, 0, "x", 1), 0);
+    assert_int_equal(via_attach_quiet(pair.a), -ENOENT);
+    assert_int_equal(via_endpoint_close(pair.b, 7), 0);
+    assert_int_equal(via_message_send(pair.a, pair.far, 7, 0, "x", 1), 0);
+    assert_int_equal(via_attach_quiet(pair.a), -ENOENT);
+    close_pair(&pair);
+}
+
+static void notes_hang_on_boards_until_taken_or_their_poster_goes(void **state)
+{
+    (void)state;
+    struct pair pair;
+    char value[VIADUCT_BOARD_VALUE_MAX];
+    open_pair(&pair, 3, true);
+    assert_int_equal(via_board_take(pair.b, "key", 3, value, sizeof(value)), -ENOENT);
+    assert_int_equal(via_board_post(pair.a, pair.far, "key", 3, "first", 5, 60000), 0);
+    assert_int_equal(via_board_post(pair.a, pair.far, "key", 3, "other", 5, 60000), 0);
+    assert_int_equal(via_board_take(pair.b, "key", 3, value, sizeof(value)), 5);
+    assert_memory_equal(value, "other", 5);
+    assert_int_equal(via_board_take(pair.b, "key", 3, value, sizeof(value)), -ENOENT);
+
+    /* On the own host, too; and over when their time is. */
+    assert_int_equal(via_board_post(pair.b, pair.far, "own", 3, NULL, 0, 60000), 0);
+    assert_int_equal(via_board_take(pair.b, "own", 3, value, sizeof(value)), 0);
+    assert_int_equal(via_board_post(pair.a, pair.far, "short", 5, "x", 1, 20), 0);
+    uint64_t end_ns = host_lab_now_ns() + 40 * VIA_MSEC_NS;
+    while (host_lab_now_ns() < end_ns) {
+    }
+    assert_int_equal(via_board_take(pair.b, "short", 5, value, sizeof(value)), -ENOENT);
+
+    struct via_attach *poster = host_lab_attach(&pair.lab, 0);
+    assert_int_equal(via_board_post(poster, pair.far, "gone", 4, "x", 1, 60000), 0);
+    assert_int_equal(host_lab_counter(&pair.lab, pair.far, "notes"), 1);
+    via_attach_close(poster);
+    uint64_t deadline_ns = host_lab_now_ns() + 10 * VIA_SEC_NS;
+    while (host_lab_counter(&pair.lab, pair.far, "notes") != 0) {
+        assert_true(host_lab_now_ns() < deadline_ns);
+    }
+    assert_int_equal(via_board_take(pair.b, "gone", 4, value, sizeof(value)), -ENOENT);
+    close_pair(&pair);
+}
+
+static void wrong_keys_and_places_are_refused_and_counted(void **state)
+{
+    (void)state;
+    struct pair pair;
+    struct via_remote *wrong;
+    open_pair(&pair, 2, false);
+    uint64_t handle = via_segment_handle(pair.segment) ^ UINT64_C(0x10000);
+    assert_int_equal(via_remote_open(pair.a, pair.far, handle, BYTES, &wrong), 0);
+    assert_int_equal(via_remote_put(wrong, 0, "x", 1, 0), 0);
+    assert_int_equal(via_attach_quiet(pair.a), -EACCES);
+    via_remote_close(wrong);
+    assert_true(host_lab_counter(&pair.lab, pair.far, "refused_key") >= 1);
+
+    handle = via_segment_handle(pair.segment);
+    assert_int_equal(via_remote_open(pair.a, pair.far, handle, 2 * BYTES, &wrong), 0);
+    assert_int_equal(via_remote_put(wrong, 2 * BYTES - 1, "x", 1, 0), 0);
+    assert_int_equal(via_attach_quiet(pair.a), -ERANGE);
+    via_remote_close(wrong);
+    assert_true(host_lab_counter(&pair.lab, pair.far, "refused_range") >= 1);
+    close_pair(&pair);
+
+    /* Mapped, it is found out when it is opened. */
+    open_pair(&pair, 2, true);
+    handle = via_segment_handle(pair.segment) ^ UINT64_C(0x10000);
+    assert_int_equal(via_remote_open(pair.a, pair.far, handle, BYTES, &wrong), -EACCES);
+    assert_true(host_lab_counter(&pair.lab, pair.far, "maps_refused") >= 1);
+    close_pair(&pair);
+}
+
+static void a_cut_link_takes_the_other_way_and_comes_back(void **state)
+{
+    (void)state;
+    struct host_lab lab;
+    host_lab_init(&lab, 4, true, true);
+    host_lab_start_all(&lab);
+    struct via_attach *a = host_lab_attach(&lab, 0);
+    struct via_attach *b = host_lab_attach(&lab, 1);
+    struct via_segment *segment;
+    struct via_remote *remote;
+    assert_int_equal(via_segment_new(b, 4096, VIADUCT_SEGMENT_WRITE, &segment), 0);
+    assert_int_equal(via_remote_open(a, 1, via_segment_handle(segment), 4096, &remote), 0);
+    assert_non_null(via_remote_direct(remote));
+
+    uint64_t value = 1;
+    host_lab_cut(&lab, 0, 1, "cut");
+    assert_null(via_remote_direct(remote)); /* at once: the answer comes after */
+    host_lab_wait_hops(&lab, 0, 1, 3);
+    assert_int_equal(via_remote_put(remote, 0, &value, 8, 0), 0);
+    assert_int_equal(via_attach_quiet(a), 0);
+    assert_int_equal(*(uint64_t *)via_segment_base(segment), 1);
+
+    host_lab_cut(&lab, 1, 0, "mend");
+    host_lab_wait_hops(&lab, 0, 1, 1);
+    value = 2;
+    assert_int_equal(via_remote_put(remote, 0, &value, 8, 0), 0);
+    assert_int_equal(via_attach_quiet(a), 0);
+    assert_int_equal(*(uint64_t *)via_segment_base(segment), 2);
+    via_remote_close(remote);
+    via_segment_free(segment);
+    via_attach_close(a);
+    via_attach_close(b);
+    host_lab_fini(&lab);
+}
+
+struct member {
+    struct via_attach *attach;
+    pthread_t thread;
+    _Atomic unsigned *arrived; /* in this round */
+    unsigned failures;
+};
+
+static const uint16_t members[] = {0, 1, 2};
+#define ROUNDS 200u
+
+static void *meet(void *argument)
+{
+    struct member *member = argument;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        atomic_fetch_add(&member->arrived[round], 1);
+        member->failures += via_barrier(member->attach, 5, members, 3) != 0;
+        member->failures += atomic_load(&member->arrived[round]) != 3;
+    }
+    return NULL;
+}
+
+static void hosts_meet_in_a_barrier(void **state)
+{
+    (void)state;
+    static _Atomic unsigned arrived[ROUNDS];
+    static const uint16_t falling[] = {2, 1};
+    static const uint16_t others[] = {1, 2};
+    struct host_lab lab;
+    struct member all[3];
+    host_lab_init(&lab, 3, true, true);
+    host_lab_start_all(&lab);
+    for (unsigned i = 0; i < 3; i++) {
+        all[i] = (struct member){.attach = host_lab_attach(&lab, i), .arrived = arrived};
+    }
+    assert_int_equal(via_barrier(all[1].attach, 5, falling, 2), -EINVAL);
+    assert_int_equal(via_barrier(all[0].attach, 5, others, 2), -EINVAL);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&all[i].thread, NULL, meet, &all[i]), 0);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        pthread_join(all[i].thread, NULL);
+        assert_int_equal(all[i].failures, 0);
+        via_attach_close(all[i].attach);
+    }
+    host_lab_fini(&lab);
+}
+
+static struct via_host_options wrong_options(const struct host_lab *lab)
+{
+    struct via_host_options options;
+    via_host_options_init(&options);
+    options.host = 0;
+    options.hosts_max = 16;
+    options.rundir = lab->rundir;
+    return options;
+}
+
+static void what_can_not_be_is_refused_with_a_text(void **state)
+{
+    (void)state;
+    struct host_lab lab;
+    struct via_host *host = NULL;
+    struct via_error err;
+    host_lab_init(&lab, 2, false, true);
+    host_lab_start(&lab, 0, NULL);
+
+    struct via_host_options options = wrong_options(&lab);
+    assert_int_equal(via_host_open(&options, &host, &err), -EBUSY);
+    assert_non_null(strstr(err.text, "host 0: is up already: process "));
+    options.host = 16;
+    assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);
+    assert_string_equal(err.text, "host 16: ids of this fabric are 0 to 15");
+    options.host = 1;
+    struct via_host_link self = {.path = "/tmp/none", .peer = 1};
+    options.links = &self;
+    options.links_count = 1;
+    assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);
+    assert_string_equal(err.text, "host 1: link 0 is to the host itself");
+    options.links_count = 0;
+    options.pipe_slots = 3;
+    assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);
+    options.pipe_slots = 0;
+    options.rundir = "relative";
+    assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);
+    assert_null(host);
+    host_lab_fini(&lab);
+}
+
+static void speak_another_version(struct via_host_options *options)
+{
+    options->protocol_version = 9;
+}
+
+struct link_state {
+    struct host_lab *lab;
+    unsigned host;
+    const char *state;
+    const char *error;
+    int peer_version;
+};
+
+static bool link_is(void *ctx)
+{
+    const struct link_state *want = ctx;
+    json_t *status = host_lab_status(want->lab, want->host);
+    json_t *link = json_array_get(json_object_get(status, "links"), 0);
+    bool is = strcmp(json_string_value(json_object_get(link, "state")), want->state) == 0 &&
+              strcmp(json_string_value(json_object_get(link, "error")), want->error) == 0 &&
+              json_integer_value(json_object_get(link, "peer_version")) == want->peer_version;
+    json_decref(status);
+    return is;
+}
+
+static void a_peer_of_another_version_is_told_on_both_sides(void **state)
+{
+    (void)state;
+    struct host_lab lab;
+    host_lab_init(&lab, 2, false, true);
+    host_lab_start(&lab, 0, NULL);
+    host_lab_start(&lab, 1, speak_another_version);
+    struct link_state want = {&lab, 0, "bad-version", "the peer speaks another protocol version",
+                              9};
+    host_lab_wait(link_is, &want, "host 0 to see version 9");
+    want.host = 1;
+    want.peer_version = 1;
+    host_lab_wait(link_is, &want, "host 1 to see version 1");
+    host_lab_fini(&lab);
+}
+
+static void closed_hosts_leave_nothing(void **state)
+{
+    (void)state;
+    unsigned fds = host_lab_fds(0);
+    for (unsigned i = 0; i < 3; i++) {
+        struct pair pair;
+        open_pair(&pair, 3, true);
+        close_pair(&pair);
+    }
+    assert_int_equal(host_lab_fds(0), fds);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operations_between_neighbours_by_frames),
+        cmocka_unit_test(operations_between_neighbours_direct),
+        cmocka_unit_test(operations_over_two_relays),
+        cmocka_unit_test(messages_arrive_in_order_and_wait_for_a_slow_receiver),
+        cmocka_unit_test(notes_hang_on_boards_until_taken_or_their_poster_goes),
+        cmocka_unit_test(wrong_keys_and_places_are_refused_and_counted),
+        cmocka_unit_test(a_cut_link_takes_the_other_way_and_comes_back),
+        cmocka_unit_test(hosts_meet_in_a_barrier),
+        cmocka_unit_test(what_can_not_be_is_refused_with_a_text),
+        cmocka_unit_test(a_peer_of_another_version_is_told_on_both_sides),
+        cmocka_unit_test(closed_hosts_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
