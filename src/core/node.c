@@ -35,6 +35,9 @@ static void config_defaults(struct via_node_config *config)
     if (config->protocol_version == 0) {
         config->protocol_version = VIA_PROTOCOL_VERSION;
     }
+    if (config->protocol_version == 0) {
+        config->protocol_version = VIA_PROTOCOL_VERSION;
+    }
     if (config->heartbeat_ns == 0) {
         config->heartbeat_ns = 20 * VIA_MSEC_NS;
     }
