@@ -11,7 +11,8 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BIN = os.environ.get("VIADUCT_BUILD_DIR") or os.path.join(HERE, "..", "..", "build", "dev", "bin")
+BIN = os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or
+                      os.path.join(HERE, "..", "..", "build", "dev", "bin"))
 NOBODY = 65534
 
 

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """A process on a host, by libviaduct: cli_attached.py LIBRARY hold BYTES | put HOST HANDLE BYTES.
 
-hold registers BYTES of shared memory, prints the handle and waits for a line on standard input; put
-opens somebody's segment, prints "open", and puts its first bytes again and again until it fails. Any
-failure is printed as "code: text" and gives exit code 1.
+hold registers BYTES of shared memory, prints the handle and waits to be ended; put opens somebody's
+segment, prints "open", and puts its first bytes again and again until it fails. Any failure is
+printed as "code: text" and gives exit code 1.
 """
 import ctypes
 import os
+import signal
 import sys
 import time
 
@@ -55,8 +56,7 @@ def main():
     attach = library.attach()
     if sys.argv[2] == "hold":
         print(library.segment(attach, int(sys.argv[3])), flush=True)
-        sys.stdin.readline()
-        return
+        signal.pause()
     host, handle, size = (int(word) for word in sys.argv[3:6])
     remote = library.remote(attach, host, handle, size)
     print("open", flush=True)

@@ -5,6 +5,7 @@ memory: a clear error each, and nothing is lost or left."""
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 
 import cli
 
+ATTACHED = os.path.join(cli.HERE, "cli_attached.py")
 LIBRARY = os.path.join(cli.BIN, "libviaduct.so")
 MEGABYTE = 1 << 20
 
@@ -78,7 +80,7 @@ class FullMemory(cli.Case):
         self.good("up", "--ring", "2")
         more = self.limited(MEGABYTE)
         with self.start("run", "--host", "1", "--no-sockets", sys.executable,
-                        os.path.join(cli.HERE, "cli_attached.py"), LIBRARY, "hold",
+                        ATTACHED, LIBRARY, "hold",
                         str(64 * MEGABYTE), **more) as process:
             out, _ = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 1, out)
@@ -93,6 +95,11 @@ class Permission(cli.Case):
         super().setUp()
         if os.geteuid() != 0:
             self.skipTest("only root can be somebody else")
+        # What somebody else is to run lies where they can read it.
+        self.python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
+        self.put_beside(os.path.join(cli.BIN, "viaductd"))
+        for path in (LIBRARY, ATTACHED):
+            shutil.copy(path, self.folder)
         self.good("up", "--ring", "2")
         self.addCleanup(self.down)
         os.chmod(self.folder, 0o755)
@@ -109,8 +116,8 @@ class Permission(cli.Case):
                          [h["session"] for h in before["hosts"]])
 
     def attach(self):
-        done = subprocess.run([sys.executable, os.path.join(cli.HERE, "cli_attached.py"), LIBRARY,
-                               "hold", "4096"], env={**self.env, "VIADUCT_HOST": "1"}, text=True,
+        done = subprocess.run([self.python, os.path.join(self.folder, "cli_attached.py"),
+                               os.path.join(self.folder, "libviaduct.so"), "hold", "4096"], env={**self.env, "VIADUCT_HOST": "1"}, text=True,
                               stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False,
                               **self.nobody)
         return done.returncode, done.stdout
@@ -124,6 +131,7 @@ class Permission(cli.Case):
         os.chmod(self.rundir, 0o755)
         for name in os.listdir(self.rundir):
             os.chmod(os.path.join(self.rundir, name), 0o666)
+        self.addCleanup(os.chmod, self.rundir, 0o700)
         code, out = self.attach()
         self.assertEqual(code, 1)
         self.assertRegex(out, r"^-13: host 1: attach.*: ")
@@ -132,13 +140,12 @@ class Permission(cli.Case):
         self.assertFalse(self.status()["links"][0]["cut"])
         self.bad("cut", "1", "2", says="host 1: ", **self.nobody)
         self.assertEqual(self.status()["hosts"][0]["processes"], [])
-        os.chmod(self.rundir, 0o700)
 
 
 class Killed(cli.Case):
     def attached(self, host, *words):
         return self.start("run", "--host", str(host), "--no-sockets", "--", sys.executable,
-                          os.path.join(cli.HERE, "cli_attached.py"), LIBRARY, *words)
+                          ATTACHED, LIBRARY, *words)
 
     def processes(self, host):
         return next(h["processes"] for h in self.status()["hosts"] if h["host"] == host)
@@ -151,7 +158,7 @@ class Killed(cli.Case):
         return len(os.listdir("/proc/%d/fd" % pid)), mapped
 
     def test_a_process_killed_while_it_holds_shared_memory(self):
-        self.good("up", "--ring", "3", "--channels", "1")
+        self.good("up", "--ring", "3", "--channels", "1", "--no-direct")
         before = self.held(1), self.held(2)
         holder = self.attached(1, "hold", str(64 * MEGABYTE))
         putter = None
