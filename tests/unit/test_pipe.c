@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The pipe alone: one writer, one reader, in one thread. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "core/pipe.h"
+
+struct pair {
+    struct via_pipe_geometry geometry;
+    unsigned char *memory;
+    size_t bytes;
+    _Atomic uint64_t credit;
+    uint32_t data_ends[64];
+    struct via_pipe_writer writer;
+    struct via_pipe_reader reader;
+};
+
+static void memory_put(void *ctx, uint64_t off, const void *src, size_t len)
+{
+    struct pair *pair = ctx;
+    assert_true(off + len <= pair->bytes);
+    memcpy(pair->memory + off, src, len);
+}
+
+static void credit_put(void *ctx, uint64_t off, const void *src, size_t len)
+{
+    struct pair *pair = ctx;
+    uint64_t word;
+    assert_int_equal(off, 0);
+    assert_int_equal(len, sizeof(word));
+    memcpy(&word, src, sizeof(word));
+    atomic_store(&pair->credit, word);
+}
+
+static struct via_pipe_target target_of(struct pair *pair, bool direct, bool credit)
+{
+    if (direct) {
+        return (struct via_pipe_target){
+            .direct = credit ? (unsigned char *)&pair->credit : pair->memory,
+        };
+    }
+    return (struct via_pipe_target){.put = credit ? credit_put : memory_put, .ctx = pair};
+}
+
+static void pair_start(struct pair *pair, bool direct, uint16_t epoch)
+{
+    struct via_pipe_target out = target_of(pair, direct, false);
+    struct via_pipe_target back = target_of(pair, direct, true);
+    via_pipe_writer_init(&pair->writer, &pair->geometry, &out, &pair->credit, pair->data_ends,
+                         epoch);
+    via_pipe_reader_init(&pair->reader, &pair->geometry, pair->memory, &back, epoch);
+}
+
+static struct pair *pair_new(uint32_t slots, uint32_t data, uint32_t body, bool direct)
+{
+    struct pair *pair = calloc(1, sizeof(*pair));
+    assert_non_null(pair);
+    pair->geometry = (struct via_pipe_geometry){slots, data, body};
+    assert_int_equal(via_pipe_geometry_check(&pair->geometry), 0);
+    assert_true(slots <= 64);
+    pair->bytes = via_pipe_memory_bytes(&pair->geometry);
+    pair->memory = aligned_alloc(64, pair->bytes);
+    assert_non_null(pair->memory);
+    memset(pair->memory, 0, pair->bytes);
+    pair_start(pair, direct, 7);
+    return pair;
+}
+
+static void pair_free(struct pair *pair)
+{
+    free(pair->memory);
+    free(pair);
+}
+
+static void fill(unsigned char *body, size_t bytes, uint32_t number)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        body[i] = (unsigned char)(number * 31 + i);
+    }
+}
+
+static void expect(const struct via_pipe_record *record, uint32_t number, size_t bytes)
+{
+    unsigned char body[4096];
+    uint32_t head;
+    memcpy(&head, record->head, sizeof(head));
+    assert_int_equal(head, number);
+    assert_int_equal(record->body_bytes, bytes);
+    fill(body, bytes, number);
+    if (bytes != 0) {
+        assert_memory_equal(record->body, body, bytes);
+    } else {
+        assert_null(record->body);
+    }
+}
+
+static void geometry_is_checked(void **state)
+{
+    (void)state;
+    const struct via_pipe_geometry good[] = {{1, 0, 0}, {8, 128, 64}, {1u << 20, 0, 0}};
+    const struct via_pipe_geometry bad[] = {
+        {0, 0, 0},   {3, 0, 0},    {1u << 21, 0, 0}, {8, 64, 64},          {8, 0, 64},
+        {8, 128, 0}, {8, 130, 64}, {8, 256, 100},    {8, 1u << 20, 65536},
+    };
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        assert_int_equal(via_pipe_geometry_check(&good[i]), 0);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(via_pipe_geometry_check(&bad[i]), -EINVAL);
+    }
+}
+
+/* Random sizes, random batches, many laps of both rings. */
+static void wraps(uint32_t slots, uint32_t data, uint32_t body_max, bool direct)
+{
+    struct pair *pair = pair_new(slots, data, body_max, direct);
+    struct via_rng rng;
+    uint32_t sent = 0, taken = 0, held = 0;
+    size_t sizes[64] = {0};
+    unsigned char body[4096];
+
+    via_rng_init(&rng, slots * 1000003u + data + direct);
+    while (taken < 5000) {
+        size_t bytes = via_rng_chance(&rng, 1, 3) ? 0 : via_rng_between(&rng, 1, body_max);
+        if (body_max == 0) {
+            bytes = 0;
+        }
+        if (via_rng_chance(&rng, 1, 2)) {
+            fill(body, bytes, sent);
+            bool fits = via_pipe_writer_fits(&pair->writer, bytes);
+            int rc = via_pipe_send(&pair->writer, &sent, sizeof(sent), body, bytes);
+            assert_int_equal(rc, fits ? 0 : -EAGAIN);
+            if (rc == 0) {
+                sizes[sent % 64] = bytes;
+                sent++;
+            }
+        } else if (via_rng_chance(&rng, 2, 3)) {
+            struct via_pipe_record record;
+            int rc = via_pipe_take(&pair->reader, &record);
+            assert_int_equal(rc, taken != sent);
+            if (rc == 1) {
+                expect(&record, taken, sizes[taken % 64]);
+                taken++;
+                held++;
+            }
+        } else {
+            uint32_t give = (uint32_t)via_rng_below(&rng, held + 1);
+            via_pipe_release(&pair->reader, give);
+            held -= give;
+            if (via_rng_chance(&rng, 1, 4)) {
+                via_pipe_post_credit(&pair->reader);
+            }
+        }
+        assert_true(via_pipe_writer_outstanding(&pair->writer) <= slots);
+    }
+    pair_free(pair);
+}
+
+static void rings_wrap(void **state)
+{
+    (void)state;
+    for (int direct = 0; direct < 2; direct++) {
+        wraps(1, 0, 0, direct);
+        wraps(1, 128, 64, direct);
+        wraps(2, 192, 64, direct);
+        wraps(8, 4096, 1024, direct);
+        wraps(64, 2048, 1024, direct);
+    }
+}
+
+/* What the node relies on: with one body more than slots, a free slot is all a record needs. */
+static void a_free_slot_is_enough(void **state)
+{
+    (void)state;
+    for (uint32_t slots = 1; slots <= 16; slots *= 2) {
+        struct pair *pair = pair_new(slots, (slots + 1) * 256, 256, true);
+        struct via_rng rng;
+        unsigned char body[256] = {0};
+        uint32_t held = 0;
+
+        via_rng_init(&rng, slots);
+        for (unsigned i = 0; i < 20000; i++) {
+            struct via_pipe_record record;
+            if (via_pipe_writer_room(&pair->writer) > 0 && via_rng_chance(&rng, 2, 3)) {
+                size_t bytes = via_rng_between(&rng, 0, 256);
+                assert_int_equal(via_pipe_send(&pair->writer, &i, 4, body, bytes), 0);
+            } else if (via_pipe_take(&pair->reader, &record) == 1) {
+                held++;
+            } else if (held > 0) {
+                via_pipe_release(&pair->reader, 1);
+                via_pipe_post_credit(&pair->reader);
+                held--;
+            }
+        }
+        pair_free(pair);
+    }
+}
+
+static void capacity_one_alternates(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(1, 0, 0, true);
+    for (uint32_t i = 0; i < 10; i++) {
+        struct via_pipe_record record;
+        assert_int_equal(via_pipe_writer_room(&pair->writer), 1);
+        assert_int_equal(via_pipe_send(&pair->writer, &i, 4, NULL, 0), 0);
+        assert_int_equal(via_pipe_send(&pair->writer, &i, 4, NULL, 0), -EAGAIN);
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        expect(&record, i, 0);
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 0);
+        assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
+        via_pipe_release(&pair->reader, 1);
+    }
+    pair_free(pair);
+}
+
+static void peek_then_advance_is_take(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(4, 320, 64, true);
+    struct via_pipe_record record;
+    unsigned char body[64];
+    for (uint32_t i = 0; i < 40; i++) {
+        fill(body, 50, i);
+        assert_int_equal(via_pipe_send(&pair->writer, &i, 4, body, 50), 0);
+        assert_int_equal(via_pipe_peek(&pair->reader, &record), 1);
+        expect(&record, i, 50);
+        assert_int_equal(via_pipe_peek(&pair->reader, &record), 1);
+        expect(&record, i, 50);
+        via_pipe_advance(&pair->reader, &record);
+        assert_int_equal(via_pipe_peek(&pair->reader, &record), 0);
+        via_pipe_release(&pair->reader, 1);
+    }
+    pair_free(pair);
+}
+
+static void reserve_and_commit_build_in_place(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(2, 192, 64, true);
+    struct via_pipe_record record;
+    for (uint32_t i = 0; i < 20; i++) {
+        void *body;
+        assert_int_equal(via_pipe_reserve(&pair->writer, 60, &body), 0);
+        assert_int_equal(via_pipe_reserve(&pair->writer, 40, &body), 0); /* costs nothing */
+        fill(body, 40, i);
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 0);
+        assert_int_equal(via_pipe_commit(&pair->writer, &i, 4, 40), 0);
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        expect(&record, i, 40);
+        via_pipe_release(&pair->reader, 1);
+    }
+    void *body;
+    assert_int_equal(via_pipe_reserve(&pair->writer, 65, &body), -EMSGSIZE);
+    pair_start(pair, false, 8);
+    assert_int_equal(via_pipe_reserve(&pair->writer, 8, &body), -ENOTSUP);
+    pair_free(pair);
+}
+
+static void credits_go_back_by_quarters(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(8, 0, 0, true);
+    struct via_pipe_record record;
+    uint32_t head = 0;
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+    }
+    via_pipe_release(&pair->reader, 1);
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
+    via_pipe_release(&pair->reader, 1);
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 2);
+    via_pipe_release(&pair->reader, 1);
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 2);
+    via_pipe_post_credit(&pair->reader);
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 3);
+    pair_free(pair);
+}
+
+static void an_armed_reader_is_rung_once(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(8, 0, 0, true);
+    struct via_pipe_record record;
+    uint32_t head = 0;
+
+    /* Generations wrap past 0, which means awake. */
+    pair->reader.arm_next = UINT16_MAX - 2;
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+        assert_false(via_pipe_must_ring(&pair->writer)); /* nobody sleeps */
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        via_pipe_release(&pair->reader, 1);
+        via_pipe_arm(&pair->reader);
+        via_pipe_arm(&pair->reader);
+        assert_false(via_pipe_ready(&pair->reader));
+        assert_int_not_equal(pair->reader.arm, 0);
+
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+        assert_true(via_pipe_must_ring(&pair->writer));
+        assert_false(via_pipe_must_ring(&pair->writer));
+        assert_true(via_pipe_ready(&pair->reader));
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        via_pipe_release(&pair->reader, 1);
+    }
+    pair_free(pair);
+}
+
+static void a_waiting_writer_is_rung_once(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(8, 0, 0, true);
+    struct via_pipe_record record;
+    uint32_t head = 0;
+
+    pair->writer.want_next = UINT16_MAX - 1;
+    for (int lap = 0; lap < 5; lap++) {
+        while (via_pipe_send(&pair->writer, &head, 4, NULL, 0) == 0) {
+        }
+        via_pipe_want(&pair->writer);
+        via_pipe_want(&pair->writer);
+        assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
+        assert_false(via_pipe_must_ring_writer(&pair->reader)); /* nothing given back */
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        via_pipe_release(&pair->reader, 1);
+        assert_true(via_pipe_must_ring_writer(&pair->reader));
+        assert_false(via_pipe_must_ring_writer(&pair->reader));
+        assert_int_equal(via_pipe_writer_room(&pair->writer), 1); /* posted with it */
+    }
+    pair_free(pair);
+}
+
+static void records_of_another_epoch_are_void(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(4, 0, 0, true);
+    struct via_pipe_record record;
+    uint32_t head = 5;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+    }
+    struct via_pipe_writer old = pair->writer;
+    pair_start(pair, true, 8);
+    assert_false(via_pipe_ready(&pair->reader));
+    assert_int_equal(via_pipe_take(&pair->reader, &record), 0);
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 4);
+
+    /* Credits of the old epoch do not count in the new one. */
+    atomic_store(&pair->credit, via_credit_word(7, 3, 2));
+    assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 3);
+    assert_false(via_pipe_must_ring(&pair->writer));
+    (void)old;
+    assert_int_equal(via_epoch_next(VIA_EPOCH_MAX), VIA_EPOCH_MIN);
+    assert_int_equal(via_epoch_next(1), 2);
+    pair_free(pair);
+}
+
+static void hostile_lengths_are_refused(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(4, 320, 64, true);
+    struct via_pipe_record record;
+    struct via_record_line *line = (struct via_record_line *)(void *)(pair->memory + 64);
+
+    line->word = via_record_word(7, 65, 0);
+    assert_int_equal(via_pipe_take(&pair->reader, &record), -EPROTO);
+    assert_int_equal(via_pipe_peek(&pair->reader, &record), -EPROTO);
+    line->word = via_record_word(7, 0xffff, 0);
+    assert_int_equal(via_pipe_take(&pair->reader, &record), -EPROTO);
+    line->word = UINT64_MAX; /* a dead link */
+    assert_int_equal(via_pipe_take(&pair->reader, &record), 0);
+    line->word = via_record_word(7, 64, 1); /* another sequence number */
+    assert_int_equal(via_pipe_take(&pair->reader, &record), 0);
+    line->word = via_record_word(7, 64, 0);
+    assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+    assert_ptr_equal(record.body, pair->memory + 64 + 4 * 64);
+    pair_free(pair);
+}
+
+static void hostile_credits_break_the_pipe(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(4, 0, 0, true);
+    uint32_t head = 0;
+    assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+    atomic_store(&pair->credit, via_credit_word(7, 0, 2)); /* more than was sent */
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
+    assert_true(pair->writer.broken);
+    assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), -EPROTO);
+
+    pair_start(pair, true, 8);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+    }
+    atomic_store(&pair->credit, via_credit_word(8, 0, 3));
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 3);
+    atomic_store(&pair->credit, via_credit_word(8, 0, 1)); /* takes back what it gave */
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
+    assert_true(pair->writer.broken);
+    pair_free(pair);
+}
+
+static void bad_calls_are_refused(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(4, 320, 64, true);
+    unsigned char big[65] = {0};
+    assert_int_equal(via_pipe_send(&pair->writer, big, 57, NULL, 0), -EINVAL);
+    assert_int_equal(via_pipe_send(&pair->writer, big, 56, big, 65), -EMSGSIZE);
+    assert_int_equal(via_pipe_send(&pair->writer, big, 56, big, 64), 0);
+    pair_free(pair);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(geometry_is_checked),
+        cmocka_unit_test(rings_wrap),
+        cmocka_unit_test(a_free_slot_is_enough),
+        cmocka_unit_test(capacity_one_alternates),
+        cmocka_unit_test(peek_then_advance_is_take),
+        cmocka_unit_test(reserve_and_commit_build_in_place),
+        cmocka_unit_test(credits_go_back_by_quarters),
+        cmocka_unit_test(an_armed_reader_is_rung_once),
+        cmocka_unit_test(a_waiting_writer_is_rung_once),
+        cmocka_unit_test(records_of_another_epoch_are_void),
+        cmocka_unit_test(hostile_lengths_are_refused),
+        cmocka_unit_test(hostile_credits_break_the_pipe),
+        cmocka_unit_test(bad_calls_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
