@@ -88,6 +88,7 @@ struct via_host {
     uint64_t now_ns;             /* of this turn of the control thread */
     uint64_t node_deadline_ns;
     bool node_due;             /* something happened that via_node_control should see */
+    _Atomic bool node_asked;   /* [any] the same, from a transfer thread */
     bool changed;              /* the node said so in this turn */
     struct via_list graveyard; /* struct via_host_grave: freed at the end of the turn */
     _Atomic bool stopping;     /* [any] */
@@ -111,7 +112,8 @@ void via_host_control_loop(struct via_host *host);
 /* Cables and node; the next deadline. */
 uint64_t via_host_fabric_tick(struct via_host *host);
 void via_host_control_close(struct via_host *host);
-void via_host_poke(struct via_host *host); /* [any] wakes the control thread */
+void via_host_poke(struct via_host *host);        /* [any] wakes the control thread */
+void via_host_control_ask(struct via_host *host); /* [any] ... for via_node_control */
 
 /*
  * Grace periods: after via_host_is_synced(host, via_host_sync(host)) every transfer thread has

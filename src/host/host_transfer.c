@@ -14,6 +14,10 @@
 
 /* Turns without a command after which a process's pipe is armed and left alone. */
 #define EMPTY_LOOKS_MAX 16u
+/* Looks before sleeping that found something which a turn then did not: it is the control thread's,
+ * for announcements come through channel 0's doorbell. */
+#define VAIN_LOOKS_MAX 3u
+#define VAIN_SLEEP_NS (200 * VIA_USEC_NS)
 /* How often a thread that would like to look on asks whether the machine is crowded. */
 #define CROWDED_LOOK_NS VIA_MSEC_NS
 
@@ -247,9 +251,17 @@ static bool rest(struct via_transfer *transfer, uint64_t now_ns, uint64_t deadli
 {
     struct via_bell *bell = transfer->bell;
     uint32_t count = atomic_load_explicit(&bell->count, memory_order_acquire);
-    if (count != transfer->bell_seen || deadline_ns <= now_ns || !arm(transfer)) {
+    if (count != transfer->bell_seen || deadline_ns <= now_ns) {
         return false;
     }
+    if (!arm(transfer)) {
+        if (++transfer->vain_looks < VAIN_LOOKS_MAX) {
+            return false;
+        }
+        via_host_control_ask(transfer->host);
+        deadline_ns = via_min(deadline_ns, now_ns + VAIN_SLEEP_NS);
+    }
+    transfer->vain_looks = 0;
     /* See via_bell_ring(): the ringer sees the sleeper, or the wait sees the new count. */
     atomic_fetch_add_explicit(&bell->sleepers, 1, memory_order_seq_cst);
     futex_wait(&bell->count, count,
@@ -275,6 +287,7 @@ static void run(struct via_transfer *transfer)
         uint64_t now_ns = via_host_now_ns();
         uint64_t deadline_ns = VIA_NEVER_NS;
         if (turn(transfer, now_ns, &deadline_ns) != 0) {
+            transfer->vain_looks = 0;
             if (idle_since_ns != 0) {
                 via_host_spin_learn(&transfer->spin, now_ns - idle_since_ns, true);
                 idle_since_ns = 0;
