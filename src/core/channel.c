@@ -413,7 +413,7 @@ static bool could_send(struct via_channel *channel, struct via_channel_link *way
            via_link_may_inject(channel, way);
 }
 
-static void arm_link(struct via_channel_link *way)
+static void arm_link(const struct via_channel *channel, struct via_channel_link *way)
 {
     struct via_port *port = way->port;
 
@@ -428,6 +428,12 @@ static void arm_link(struct via_channel_link *way)
     if (!port->caps.coherent) {
         port->ops->flush(port);
         (void)port->ops->read_back(port); /* a dead link has nothing that could be missed */
+    }
+    /* Credits may have been given back just now for which the writer has begun to wait only after
+     * the turn that released them. */
+    if (via_pipe_must_ring_writer(&way->rx)) {
+        port->ops->flush(port);
+        (void)port->ops->ring(port, channel->index);
     }
 }
 
@@ -482,7 +488,7 @@ bool via_node_arm(struct via_node *node, unsigned index)
     }
     for (unsigned p = 0; p < node->config.ports_count; p++) {
         if (channel->links[p].up) {
-            arm_link(&channel->links[p]);
+            arm_link(channel, &channel->links[p]);
         }
     }
     if (VIA_MUTANT(NO_SECOND_LOOK)) {
