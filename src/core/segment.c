@@ -144,6 +144,9 @@ void via_segment_store(unsigned char *memory, const void *data, size_t bytes, un
 {
     uintptr_t place = (uintptr_t)memory;
 
+    if (bytes == 0) {
+        return;
+    }
     if (bytes == 8 && place % 8 == 0) {
         store_word(memory, data);
     } else if (bytes == 4 && place % 4 == 0) {
@@ -152,7 +155,7 @@ void via_segment_store(unsigned char *memory, const void *data, size_t bytes, un
         atomic_store_explicit((_Atomic uint32_t *)(void *)memory, word, memory_order_release);
     } else if ((flags & VIA_FRAME_FLAG_LAST_WORD) != 0) {
         store_last_word_last(memory, data, bytes);
-    } else if (bytes != 0) {
+    } else {
         memcpy(memory, data, bytes);
     }
 }
