@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* More than two hosts: relays, cuts under load, restarts, and rings with one buffer of everything.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "base/rng.h"
+#include "base/types.h"
+#include "fabric.h"
+
+#define MESSAGES_MAX 600
+
+/* What each host sends to each other host, and how far it got. */
+struct load {
+    struct fabric *fabric;
+    struct via_rng rng;
+    unsigned char *bodies; /* of the largest message */
+    struct {
+        uint32_t number[MESSAGES_MAX];
+        unsigned sent, taken;
+    } pairs[FABRIC_HOSTS_MAX][FABRIC_HOSTS_MAX];
+    unsigned each;
+};
+
+static struct load *load_new(struct fabric *fabric, unsigned each)
+{
+    struct load *load = calloc(1, sizeof(*load));
+    assert_non_null(load);
+    load->fabric = fabric;
+    load->each = each;
+    load->bodies = malloc(MESSAGES_MAX + fabric->config.frame_bytes_max);
+    for (unsigned i = 0; i < MESSAGES_MAX + fabric->config.frame_bytes_max; i++) {
+        load->bodies[i] = (unsigned char)(i * 13 + (i >> 8) * 7);
+    }
+    via_rng_init(&load->rng, 42);
+    return load;
+}
+
+static void load_free(struct load *load)
+{
+    free(load->bodies);
+    free(load);
+}
+
+static uint32_t bytes_of(const struct load *load, unsigned from, unsigned to, unsigned n)
+{
+    return (from * 131 + to * 17 + n * 97) % (load->fabric->config.frame_bytes_max + 1);
+}
+
+/* Submits as much as fits; true when all is submitted. */
+static bool load_more(struct load *load)
+{
+    struct fabric *fabric = load->fabric;
+    bool all = true;
+    for (unsigned a = 0; a < fabric->hosts_count; a++) {
+        for (unsigned b = 0; b < fabric->hosts_count; b++) {
+            unsigned *sent = &load->pairs[a][b].sent;
+            while (a != b && *sent < load->each) {
+                struct via_op op = {
+                    .kind = VIA_OP_MESSAGE,
+                    .destination = (uint16_t)b,
+                    .flow = *sent % 2,
+                    .endpoint = *sent,
+                    .source = load->bodies + *sent,
+                    .bytes = bytes_of(load, a, b, *sent),
+                    .cookie = (uint64_t)b << 32 | *sent,
+                };
+                int rc = via_node_submit(fabric_node(fabric, (int)a), 0, &op);
+                if (rc != 0) {
+                    assert_int_equal(rc, -EAGAIN);
+                    break;
+                }
+                fabric->hosts[a].woken[0] = true;
+                ++*sent;
+            }
+            all = all && (a == b || *sent == load->each);
+        }
+    }
+    return all;
+}
+
+/* Everything sent was delivered once, whole, in order of its flow. */
+static void load_check(struct load *load)
+{
+    struct fabric *fabric = load->fabric;
+    unsigned next[FABRIC_HOSTS_MAX][FABRIC_HOSTS_MAX][2] = {0};
+    for (unsigned b = 0; b < fabric->hosts_count; b++) {
+        const struct fabric_host *host = &fabric->hosts[b];
+        assert_int_equal(host->deliveries_count, load->each * (fabric->hosts_count - 1));
+        for (unsigned i = 0; i < host->deliveries_count; i++) {
+            const struct fabric_delivery *d = &host->deliveries[i];
+            unsigned *expected = &next[d->source][b][d->flow];
+            assert_int_equal(d->endpoint, *expected * 2 + d->flow);
+            ++*expected;
+            assert_int_equal(d->bytes, bytes_of(load, d->source, b, d->endpoint));
+            assert_true(d->hash ==
+                        via_hash64(VIA_HASH64_INIT, load->bodies + d->endpoint, d->bytes));
+        }
+    }
+    for (unsigned a = 0; a < fabric->hosts_count; a++) {
+        const struct fabric_host *host = &fabric->hosts[a];
+        assert_int_equal(host->completions_count, load->each * (fabric->hosts_count - 1));
+        for (unsigned i = 0; i < host->completions_count; i++) {
+            assert_int_equal(host->completions[i].status, 0);
+        }
+    }
+}
+
+static void load_run(struct load *load, uint64_t limit_ns)
+{
+    struct fabric *fabric = load->fabric;
+    uint64_t end = fabric->now_ns + limit_ns;
+    while (!load_more(load) && fabric->now_ns < end) {
+        fabric_run(fabric, 10 * VIA_USEC_NS);
+    }
+    assert_true(fabric_drain(fabric, end - fabric->now_ns));
+}
+
+static void the_way_is_the_shortest(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    struct via_route_status route;
+    fabric_ring(fabric, 6);
+    fabric_settle(fabric);
+    /* Links are made 0-1, 1-2, ... 5-0: port 0 of host 0 leads to 1, port 1 to 5. */
+    static const struct {
+        unsigned port, hops;
+    } expected[] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 1}};
+    for (uint16_t h = 0; h < 6; h++) {
+        assert_int_equal(via_node_route_status(fabric_node(fabric, 0), h, &route), 0);
+        assert_int_equal(route.port, expected[h].port);
+        assert_int_equal(route.hops, expected[h].hops);
+        assert_int_equal(route.session, fabric->hosts[h].config.session);
+    }
+    fabric_cut(&fabric->links[0]);
+    fabric_run(fabric, VIA_MSEC_NS);
+    for (uint16_t h = 1; h < 6; h++) {
+        assert_int_equal(via_node_route_status(fabric_node(fabric, 0), h, &route), 0);
+        assert_int_equal(route.port, 1);
+        assert_int_equal(route.hops, 6 - h);
+    }
+    assert_int_equal(via_node_route_status(fabric_node(fabric, 0), 7, &route), 0);
+    assert_int_equal(route.port, VIA_PORT_NONE);
+    assert_int_equal(route.session, 0);
+    assert_int_equal(via_node_route_status(fabric_node(fabric, 0), 8, &route), -EINVAL);
+    fabric_free(fabric);
+}
+
+static void a_chain_relays(void **state)
+{
+    (void)state;
+    for (int direct = 0; direct < 2; direct++) {
+        struct fabric *fabric = fabric_new(direct);
+        fabric_chain(fabric, 3);
+        fabric_settle(fabric);
+        struct load *load = load_new(fabric, 300);
+        load_run(load, 5 * VIA_SEC_NS);
+        load_check(load);
+        struct via_link_status left = fabric_link_status(fabric, 1, 0);
+        assert_true(left.relayed_frames >= 300);
+        for (int h = 0; h < 3; h++) {
+            struct via_node_counters counters = fabric_counters(fabric, h);
+            assert_int_equal(counters.frames_resent, 0);
+            assert_int_equal(counters.frames_dropped_stuck, 0);
+        }
+        load_free(load);
+        fabric_free(fabric);
+    }
+}
+
+static void puts_gets_and_atomics_over_relays(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    uint64_t handle;
+    unsigned char *memory = aligned_alloc(64, 256 * 1024), *data = malloc(200000),
+                  *back = malloc(200000);
+    fabric_chain(fabric, 4);
+    fabric_settle(fabric);
+    for (unsigned i = 0; i < 200000; i++) {
+        data[i] = (unsigned char)(i * 11 + i / 255);
+    }
+    memset(memory, 0, 256 * 1024);
+    assert_int_equal(via_node_segment_add(fabric_node(fabric, 3), memory, 256 * 1024,
+                                          VIA_SEGMENT_READ | VIA_SEGMENT_WRITE, 99, &handle),
+                     0);
+    struct via_op op = {.kind = VIA_OP_PUT_SIGNAL, .destination = 3, .segment = handle};
+    op.source = data;
+    op.bytes = 200000;
+    op.signal_offset = 255 * 1024;
+    op.signal_value = 1;
+    op.cookie = 1;
+    fabric_submit(fabric, 0, &op);
+    op = (struct via_op){.kind = VIA_OP_GET, .destination = 3, .segment = handle, .cookie = 2};
+    op.result = back;
+    op.bytes = 200000;
+    fabric_submit(fabric, 0, &op);
+    op = (struct via_op){.kind = VIA_OP_ATOMIC, .destination = 3, .segment = handle, .cookie = 3};
+    op.offset = 255 * 1024;
+    op.atomic = VIA_ATOMIC_ADD;
+    op.operand = 4;
+    fabric_submit(fabric, 0, &op);
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    assert_int_equal(fabric_completion(fabric, 0, 1)->status, 0);
+    assert_int_equal(fabric_completion(fabric, 0, 2)->status, 0);
+    assert_int_equal(fabric_completion(fabric, 0, 3)->value, 1);
+    assert_memory_equal(memory, data, 200000);
+    assert_memory_equal(back, data, 200000);
+    assert_int_equal(memory[255 * 1024], 5);
+    fabric_free(fabric);
+    free(memory);
+    free(data);
+    free(back);
+}
+
+/* One slot, one bypass buffer, window 1 to many, all hosts to all others. */
+static void all_send_with_one_of_everything(void **state)
+{
+    (void)state;
+    for (unsigned hosts = 3; hosts <= 8; hosts++) {
+        for (unsigned window = 1; window <= 8; window *= 8) {
+            struct fabric *fabric = fabric_new(hosts % 2 == 0);
+            fabric->config.pipe_slots = 1;
+            fabric->config.bypass_count = 1;
+            fabric->config.window_frames = window;
+            fabric->config.batch_frames = window == 1 ? 1 : 4;
+            fabric->config.ops_count = 2 + hosts;
+            fabric->config.frame_bytes_max = 64;
+            fabric_ring(fabric, hosts);
+            fabric_settle(fabric);
+            struct load *load = load_new(fabric, 60);
+            load_run(load, 20 * VIA_SEC_NS);
+            load_check(load);
+            for (unsigned h = 0; h < hosts; h++) {
+                /* Bubbles, not age, keep the ring going. */
+                assert_int_equal(fabric_counters(fabric, (int)h).frames_dropped_stuck, 0);
+            }
+            load_free(load);
+            fabric_free(fabric);
+        }
+    }
+}
+
+/* A graph with many cycles: bubbles may not cover them, age does. */
+static void a_mesh_with_one_of_everything(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    fabric->config.pipe_slots = 1;
+    fabric->config.bypass_count = 1;
+    fabric->config.frame_bytes_max = 64;
+    for (unsigned i = 0; i < 8; i++) {
+        fabric_add_host(fabric);
+    }
+    for (int i = 0; i < 8; i++) {
+        fabric_connect(fabric, i, (i + 1) % 8);
+        if (i < 4) {
+            fabric_connect(fabric, i, i + 4);
+        }
+    }
+    for (int i = 0; i < 8; i++) {
+        fabric_start(fabric, i);
+    }
+    fabric_settle(fabric);
+    struct load *load = load_new(fabric, 50);
+    load_run(load, 20 * VIA_SEC_NS);
+    load_check(load);
+    load_free(load);
+    fabric_free(fabric);
+}
+
+static void nothing_is_lost_when_links_flap(void **state)
+{
+    (void)state;
+    for (int direct = 0; direct < 2; direct++) {
+        struct fabric *fabric = fabric_new(direct);
+        fabric->config.pipe_slots = 4;
+        fabric_ring(fabric, 4);
+        fabric_settle(fabric);
+        struct load *load = load_new(fabric, 200);
+        for (unsigned i = 0; i < 12; i++) {
+            unsigned l = (unsigned)via_rng_below(&load->rng, 4);
+            load_more(load);
+            fabric_run(fabric, via_rng_between(&load->rng, 1, 100) * 10 * VIA_USEC_NS);
+            fabric_cut(&fabric->links[l]);
+            fabric_run(fabric, via_rng_between(&load->rng, 1, 3000) * 10 * VIA_USEC_NS);
+            fabric_mend(&fabric->links[l]);
+        }
+        load_run(load, 20 * VIA_SEC_NS);
+        load_check(load);
+        load_free(load);
+        fabric_free(fabric);
+    }
+}
+
+static void a_cut_costs_little_time(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    fabric_ring(fabric, 4);
+    fabric_settle(fabric);
+    uint64_t number = 1;
+    struct via_op op = {
+        .kind = VIA_OP_MESSAGE, .destination = 1, .source = &number, .bytes = 8, .cookie = 1};
+    fabric_cut(&fabric->links[0]);
+    fabric_submit(fabric, 0, &op);
+    assert_true(fabric_drain(fabric, 5 * VIA_MSEC_NS));
+    /* Far away, where nobody tells the source but time: hosts 0 to 2 by way of 1. */
+    fabric_mend(&fabric->links[0]);
+    fabric_settle(fabric);
+    fabric_run(fabric, 100 * VIA_MSEC_NS);
+    op.destination = 2;
+    op.cookie = 2;
+    fabric_submit(fabric, 0, &op);
+    fabric_cut(&fabric->links[1]);
+    assert_true(fabric_drain(fabric, 20 * VIA_MSEC_NS));
+    fabric_free(fabric);
+}
+
+static void a_relay_dies_with_frames_aboard(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    fabric->config.bypass_count = 4;
+    fabric->config.pipe_slots = 2;
+    fabric_ring(fabric, 4);
+    fabric_settle(fabric);
+    static uint64_t numbers[100];
+    for (uint64_t i = 0; i < 100; i++) {
+        numbers[i] = i;
+        struct via_op op = {.kind = VIA_OP_MESSAGE,
+                            .destination = 2,
+                            .source = &numbers[i],
+                            .bytes = 8,
+                            .cookie = i};
+        fabric_submit(fabric, 0, &op);
+    }
+    fabric_run(fabric, 50 * VIA_USEC_NS);
+    assert_true(fabric->hosts[2].deliveries_count < 100);
+    fabric_crash(fabric, 1);
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    assert_int_equal(fabric->hosts[2].deliveries_count, 100);
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(fabric->hosts[2].deliveries[i].first, i);
+    }
+    fabric_free(fabric);
+}
+
+/* --- restarts -------------------------------------------------------------------------------- */
+
+static void a_restarted_destination_is_reported(void **state)
+{
+    (void)state;
+    for (unsigned hosts = 2; hosts <= 4; hosts++) {
+        struct fabric *fabric = fabric_new(true);
+        int last = (int)hosts - 1;
+        unsigned char *result = calloc(1, 100000);
+        fabric_chain(fabric, hosts);
+        fabric_settle(fabric);
+        static const uint64_t number = 3;
+        struct via_op op = {
+            .kind = VIA_OP_MESSAGE, .destination = (uint16_t)last, .source = &number, .bytes = 8};
+        fabric->hosts[last].deliver_answer = -EAGAIN; /* so that they are under way for long */
+        for (unsigned i = 0; i < 5; i++) {
+            op.cookie = i;
+            op.flow = i % 3;
+            fabric_submit(fabric, 0, &op);
+        }
+        fabric_run(fabric, 10 * VIA_MSEC_NS);
+        fabric_crash(fabric, last);
+        fabric_run(fabric, 500 * VIA_MSEC_NS);
+        assert_int_equal(fabric->hosts[0].completions_count, 0); /* it may come back */
+        fabric->hosts[last].deliver_answer = 0;
+        fabric_start(fabric, last);
+        fabric_settle(fabric);
+        assert_true(fabric_drain(fabric, VIA_SEC_NS));
+        for (unsigned i = 0; i < 5; i++) {
+            assert_int_equal(fabric_completion(fabric, 0, i)->status, -ECONNRESET);
+        }
+        assert_int_equal(fabric->hosts[last].deliveries_count, 0);
+
+        /* And then all is well, in both directions. */
+        for (unsigned i = 0; i < 100; i++) {
+            op.cookie = 100 + i;
+            op.destination = (uint16_t)last;
+            fabric_submit(fabric, 0, &op);
+            op.destination = 0;
+            fabric_submit(fabric, last, &op);
+        }
+        assert_true(fabric_drain(fabric, VIA_SEC_NS));
+        assert_int_equal(fabric->hosts[last].deliveries_count, 100);
+        assert_int_equal(fabric->hosts[0].deliveries_count, 100);
+        for (unsigned i = 0; i < 100; i++) {
+            assert_int_equal(fabric_completion(fabric, 0, 100 + i)->status, 0);
+            assert_int_equal(fabric_completion(fabric, last, 100 + i)->status, 0);
+        }
+        free(result);
+        fabric_free(fabric);
+    }
+}
+
+static void a_restarted_source_starts_anew(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    fabric_chain(fabric, 3);
+    fabric_settle(fabric);
+    uint64_t number = 0;
+    for (unsigned life = 0; life < 5; life++) {
+        for (unsigned i = 0; i < 40; i++) {
+            struct via_op op = {.kind = VIA_OP_MESSAGE,
+                                .destination = 2,
+                                .source = &number,
+                                .bytes = 8,
+                                .cookie = life * 100 + i};
+            fabric_submit(fabric, 0, &op);
+        }
+        assert_true(fabric_drain(fabric, VIA_SEC_NS));
+        assert_int_equal(fabric->hosts[2].deliveries_count, (life + 1) * 40);
+        fabric_crash(fabric, 0);
+        if (life % 2 == 0) {
+            fabric_run(fabric, 300 * VIA_MSEC_NS);
+        }
+        fabric_start(fabric, 0);
+        fabric_settle(fabric);
+    }
+    fabric_free(fabric);
+}
+
+static void a_lone_life_is_outnumbered_by_its_past(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    fabric_chain(fabric, 3);
+    fabric_settle(fabric);
+    /* Its announcement gets a high number. */
+    for (unsigned i = 0; i < 10; i++) {
+        fabric_cut(&fabric->links[1]);
+        fabric_run(fabric, VIA_MSEC_NS);
+        fabric_mend(&fabric->links[1]);
+        fabric_settle(fabric);
+    }
+    /* It restarts next to a host that has forgotten it; then one that remembers joins. */
+    fabric_cut(&fabric->links[0]);
+    fabric_crash(fabric, 1);
+    fabric_crash(fabric, 2);
+    fabric_start(fabric, 1);
+    fabric_start(fabric, 2);
+    fabric_run(fabric, 200 * VIA_MSEC_NS);
+    struct via_op op = {.kind = VIA_OP_MESSAGE, .destination = 2, .cookie = 1};
+    fabric_submit(fabric, 1, &op);
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    fabric->hosts[2].deliver_answer = -EAGAIN;
+    op.cookie = 2;
+    fabric_submit(fabric, 1, &op);
+    fabric_run(fabric, 20 * VIA_MSEC_NS);
+    fabric_mend(&fabric->links[0]);
+    fabric_settle(fabric);
+    /* Nobody took the past for a restart. */
+    assert_null(fabric_completion(fabric, 1, 2));
+    fabric->hosts[2].deliver_answer = 0;
+    via_node_resume(fabric_node(fabric, 2), 0, 1, 0);
+    fabric->hosts[2].woken[0] = true;
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    assert_int_equal(fabric_completion(fabric, 1, 2)->status, 0);
+    fabric_free(fabric);
+}
+
+static void channels_do_not_mix(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    fabric->config.channels_count = 14;
+    fabric->config.frame_bytes_max = 64;
+    fabric_chain(fabric, 3);
+    fabric_settle(fabric);
+    for (uint64_t i = 0; i < 140; i++) {
+        struct via_op op = {
+            .kind = VIA_OP_MESSAGE, .destination = 2, .endpoint = (uint32_t)i, .cookie = i};
+        unsigned channel = (unsigned)i % 14;
+        assert_int_equal(via_node_submit(fabric_node(fabric, 0), channel, &op), 0);
+        fabric->hosts[0].woken[channel] = true;
+        assert_int_equal(via_node_pending(fabric_node(fabric, 0), channel), i / 14 + 1);
+    }
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    assert_int_equal(fabric->hosts[2].deliveries_count, 140);
+    for (unsigned i = 0; i < 140; i++) {
+        const struct fabric_delivery *d = &fabric->hosts[2].deliveries[i];
+        assert_int_equal(d->endpoint % 14, d->channel);
+    }
+    fabric_free(fabric);
+}
+
+/* When all is done, threads sleep: nothing but heartbeats makes them move. */
+static void an_idle_fabric_sleeps(void **state)
+{
+    (void)state;
+    for (int direct = 0; direct < 2; direct++) {
+        struct fabric *fabric = fabric_new(direct);
+        fabric_ring(fabric, 4);
+        fabric_settle(fabric);
+        struct load *load = load_new(fabric, 20);
+        load_run(load, 5 * VIA_SEC_NS);
+        fabric_run(fabric, 300 * VIA_MSEC_NS);
+        uint64_t rings = 0, after = 0;
+        for (unsigned l = 0; l < 4; l++) {
+            rings += fabric->links[l].rings[0];
+        }
+        for (unsigned h = 0; h < 4; h++) {
+            assert_true(fabric->hosts[h].asleep[0]);
+            assert_true(fabric->hosts[h].poll_deadline[0] == VIA_NEVER_NS);
+        }
+        fabric_run(fabric, VIA_SEC_NS);
+        for (unsigned l = 0; l < 4; l++) {
+            after += fabric->links[l].rings[0];
+        }
+        assert_int_equal(rings, after);
+        load_free(load);
+        fabric_free(fabric);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_way_is_the_shortest),
+        cmocka_unit_test(a_chain_relays),
+        cmocka_unit_test(puts_gets_and_atomics_over_relays),
+        cmocka_unit_test(all_send_with_one_of_everything),
+        cmocka_unit_test(a_mesh_with_one_of_everything),
+        cmocka_unit_test(nothing_is_lost_when_links_flap),
+        cmocka_unit_test(a_cut_costs_little_time),
+        cmocka_unit_test(a_relay_dies_with_frames_aboard),
+        cmocka_unit_test(a_restarted_destination_is_reported),
+        cmocka_unit_test(a_restarted_source_starts_anew),
+        cmocka_unit_test(a_lone_life_is_outnumbered_by_its_past),
+        cmocka_unit_test(channels_do_not_mix),
+        cmocka_unit_test(an_idle_fabric_sleeps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
