@@ -203,7 +203,7 @@ static void check_netns(struct via_doctor_finding *finding)
         via_doctor_say(finding, VIA_DOCTOR_OK, "--netns needs root; all else does not");
     } else if (via_find_in_path("ip", &path) != 0) {
         via_doctor_say(finding, VIA_DOCTOR_WARN, "--netns does not work: no program 'ip' in $PATH");
-        via_doctor_mend(finding, "apt-get install iproute2");
+        via_doctor_mend(finding, "install ip(8), in Debian the package iproute2");
     } else {
         via_doctor_say(finding, VIA_DOCTOR_OK, "--netns works with %.500s", path.text);
     }

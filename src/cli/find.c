@@ -75,6 +75,7 @@ int via_find_preload(struct via_find_path *ret_path, struct via_error *err)
             return 0;
         }
     }
-    return via_error_set(err, -ENOENT, "%s: find: neither in %.200s nor in its ../lib or %s",
-                         PRELOAD, own.text, VIADUCT_BINDIR_TO_LIBDIR);
+    bool other = strcmp(VIADUCT_BINDIR_TO_LIBDIR, "../lib") != 0;
+    return via_error_set(err, -ENOENT, "%s: find: neither in %.200s nor in its ../lib%s%s", PRELOAD,
+                         own.text, other ? " or " : "", other ? VIADUCT_BINDIR_TO_LIBDIR : "");
 }

@@ -104,9 +104,13 @@ static struct scaled scale(double value, const char *unit)
 
 static void print_processes(const struct via_status_host *host)
 {
+    json_t *processes = json_object_get(host->after, "processes");
     json_t *entry;
     size_t i;
-    json_array_foreach(json_object_get(host->after, "processes"), i, entry)
+    if (json_array_size(processes) == 0) {
+        printf("-");
+    }
+    json_array_foreach(processes, i, entry)
     {
         printf("%s%s(%llu)", i == 0 ? "" : " ", via_ask_text(entry, "comm"),
                (unsigned long long)via_ask_u64(entry, "pid"));

@@ -56,7 +56,7 @@ class Up(cli.Case):
     def test_interrupted_it_leaves_nothing(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.start("up", "--ring", "3", env={"VIADUCT_FAKE": "2 mute"}) as up:
-                self.assertTrue(cli.wait_for(lambda: len(cli.processes_with("viaductd")) >= 3))
+                self.assertTrue(cli.wait_for(lambda: len(cli.processes_with(self.rundir)) >= 3))
                 up.send_signal(number)
                 _, err = up.communicate(timeout=30)
             self.assertEqual((up.returncode, err), (1, "viaduct up: interrupted\n"))
