@@ -115,38 +115,45 @@ static void *carve(struct carver *carver, size_t count, size_t each)
     return carver->base != NULL ? carver->base + off : NULL;
 }
 
-/* What a channel needs; `channel` is NULL when counting. */
+/* What a channel needs; `channel` is NULL when counting, as is everything carved. */
 static void carve_channel(struct carver *carver, const struct via_node_config *config,
                           unsigned index, struct via_channel *channel)
 {
-    struct via_channel none;
-    struct via_channel *to = channel != NULL ? channel : &none;
     size_t flows = (size_t)config->hosts_max * (config->flows_count + 1);
-
-    to->links = carve(carver, config->ports_count, sizeof(struct via_channel_link));
+    struct via_channel_link *links =
+        carve(carver, config->ports_count, sizeof(struct via_channel_link));
     for (unsigned p = 0; p < config->ports_count; p++) {
         uint32_t *data_ends = carve(carver, config->pipe_slots, sizeof(uint32_t));
-        if (channel != NULL) {
-            channel->links[p].data_ends = data_ends;
+        if (links != NULL) {
+            links[p].data_ends = data_ends;
         }
     }
-    to->hosts = carve(carver, config->hosts_max, sizeof(struct via_channel_host));
-    to->tx = carve(carver, flows, sizeof(struct via_tx_flow));
-    to->rx = carve(carver, flows, sizeof(struct via_rx_flow));
-    to->slots = carve(carver, 2 * (size_t)config->ops_count, sizeof(struct via_op_slot));
-    to->bypass_frames = carve(carver, (size_t)config->ports_count * config->bypass_count,
-                              sizeof(struct via_bypass_frame));
-    to->groups = NULL;
+    void *hosts = carve(carver, config->hosts_max, sizeof(struct via_channel_host));
+    void *tx = carve(carver, flows, sizeof(struct via_tx_flow));
+    void *rx = carve(carver, flows, sizeof(struct via_rx_flow));
+    void *slots = carve(carver, 2 * (size_t)config->ops_count, sizeof(struct via_op_slot));
+    void *bypass_frames = carve(carver, (size_t)config->ports_count * config->bypass_count,
+                                sizeof(struct via_bypass_frame));
+    struct via_barrier_group *groups = NULL;
     if (index == 0) {
-        to->groups = carve(carver, VIA_BARRIER_GROUPS, sizeof(struct via_barrier_group));
+        groups = carve(carver, VIA_BARRIER_GROUPS, sizeof(struct via_barrier_group));
         for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
             uint32_t *arrivals = carve(carver, config->hosts_max, sizeof(uint32_t));
             uint32_t *releases = carve(carver, config->hosts_max, sizeof(uint32_t));
-            if (channel != NULL) {
-                channel->groups[g].arrivals = arrivals;
-                channel->groups[g].releases = releases;
+            if (groups != NULL) {
+                groups[g].arrivals = arrivals;
+                groups[g].releases = releases;
             }
         }
+    }
+    if (channel != NULL) {
+        channel->links = links;
+        channel->hosts = hosts;
+        channel->tx = tx;
+        channel->rx = rx;
+        channel->slots = slots;
+        channel->bypass_frames = bypass_frames;
+        channel->groups = groups;
     }
 }
 
@@ -169,28 +176,39 @@ static size_t dirty_words(const struct via_node_config *config)
 static void carve_node(struct carver *carver, const struct via_node_config *config,
                        struct via_node *node)
 {
-    struct via_node none;
-    struct via_node *to = node != NULL ? node : &none;
-
     carve(carver, 1, sizeof(struct via_node));
     for (unsigned p = 0; p < config->ports_count; p++) {
-        to->links[p].dirty = carve(carver, dirty_words(config), sizeof(uint64_t));
-    }
-    to->lsas = carve(carver, config->hosts_max, sizeof(struct via_lsa));
-    to->queue = carve(carver, config->hosts_max, sizeof(uint16_t));
-    to->route_scratch = carve(carver, config->hosts_max, sizeof(uint32_t));
-    to->routes = carve(carver, config->hosts_max, sizeof(uint32_t));
-    to->sessions = carve(carver, config->hosts_max, sizeof(uint32_t));
-    to->segments = carve(carver, config->segments_count, sizeof(struct via_segment_slot));
-    for (unsigned s = 0; s < config->segments_count; s++) {
-        uint32_t *turns = carve(carver, config->channels_count, sizeof(uint32_t));
+        uint64_t *dirty = carve(carver, dirty_words(config), sizeof(uint64_t));
         if (node != NULL) {
-            node->segments[s].turns = turns;
+            node->links[p].dirty = dirty;
         }
     }
-    to->channels = carve(carver, config->channels_count, sizeof(struct via_channel));
+    void *lsas = carve(carver, config->hosts_max, sizeof(struct via_lsa));
+    void *queue = carve(carver, config->hosts_max, sizeof(uint16_t));
+    void *route_scratch = carve(carver, config->hosts_max, sizeof(uint32_t));
+    void *routes = carve(carver, config->hosts_max, sizeof(uint32_t));
+    void *sessions = carve(carver, config->hosts_max, sizeof(uint32_t));
+    struct via_segment_slot *segments =
+        carve(carver, config->segments_count, sizeof(struct via_segment_slot));
+    for (unsigned s = 0; s < config->segments_count; s++) {
+        uint32_t *turns = carve(carver, config->channels_count, sizeof(uint32_t));
+        if (segments != NULL) {
+            segments[s].turns = turns;
+        }
+    }
+    struct via_channel *channels =
+        carve(carver, config->channels_count, sizeof(struct via_channel));
     for (unsigned k = 0; k < config->channels_count; k++) {
-        carve_channel(carver, config, k, node != NULL ? &node->channels[k] : NULL);
+        carve_channel(carver, config, k, channels != NULL ? &channels[k] : NULL);
+    }
+    if (node != NULL) {
+        node->lsas = lsas;
+        node->queue = queue;
+        node->route_scratch = route_scratch;
+        node->routes = routes;
+        node->sessions = sessions;
+        node->segments = segments;
+        node->channels = channels;
     }
 }
 
