@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "base/types.h"
+#include "core/node_internal.h"
 #include "fabric.h"
 
 #define MESSAGES_MAX 600
@@ -247,6 +248,82 @@ static void all_send_with_one_of_everything(void **state)
             load_free(load);
             fabric_free(fabric);
         }
+    }
+}
+
+/* The rule itself: what starts here leaves a buffer free, in the out pipe or beside it. */
+static void a_new_frame_leaves_a_bubble(void **state)
+{
+    (void)state;
+    for (uint32_t slots = 1; slots <= 4; slots *= 2) {
+        for (unsigned bypass = 1; bypass <= 2; bypass++) {
+            struct fabric *fabric = fabric_new(true);
+            fabric->config.pipe_slots = slots;
+            fabric->config.bypass_count = bypass;
+            fabric_chain(fabric, 2);
+            fabric_settle(fabric);
+            struct via_channel *channel = &fabric_node(fabric, 0)->channels[0];
+            struct via_channel_link *way = &channel->links[0];
+            const struct via_pipe_writer idle = way->tx;
+            for (uint32_t used = 0; used <= slots; used++) {
+                for (unsigned waiting = 0; waiting <= bypass; waiting++) {
+                    uint32_t room = slots - used;
+                    way->tx.sequence = way->tx.released + used;
+                    way->bypass_used = waiting;
+                    assert_int_equal(via_link_has_room(way), room >= 1);
+                    assert_int_equal(via_link_may_inject(channel, way),
+                                     room >= 1 && room + bypass - waiting >= 2);
+                }
+            }
+            way->tx = idle;
+            way->bypass_used = 0;
+            fabric_free(fabric);
+        }
+    }
+}
+
+/* The hardest ring: everybody sends the same way round, as far as it goes, with a window larger
+ * than all buffers together, and hosts stop and go at random. */
+static void a_crowded_ring_never_stops(void **state)
+{
+    (void)state;
+    for (unsigned hosts = 3; hosts <= 7; hosts += 2) {
+        struct fabric *fabric = fabric_new(hosts % 4 == 3);
+        struct via_rng rng;
+        unsigned submitted[FABRIC_HOSTS_MAX] = {0};
+        fabric->config.pipe_slots = 1;
+        fabric->config.bypass_count = 1;
+        fabric->config.window_frames = 64;
+        fabric->config.ops_count = 64;
+        fabric->config.frame_bytes_max = 64;
+        fabric_ring(fabric, hosts);
+        fabric_settle(fabric);
+        via_rng_init(&rng, hosts);
+        for (unsigned step = 0; step < 20000; step++) {
+            for (unsigned h = 0; h < hosts; h++) {
+                struct via_op op = {.kind = VIA_OP_MESSAGE,
+                                    .destination = (uint16_t)((h + hosts / 2) % hosts)};
+                fabric->hosts[h].frozen = via_rng_chance(&rng, 1, 2);
+                fabric->hosts[h].deliveries_count = 0;
+                fabric->hosts[h].completions_count = 0;
+                if (via_node_submit(fabric_node(fabric, (int)h), 0, &op) == 0) {
+                    submitted[h]++;
+                    fabric->hosts[h].woken[0] = true;
+                }
+            }
+            fabric_run(fabric, 10 * VIA_USEC_NS);
+        }
+        for (unsigned h = 0; h < hosts; h++) {
+            fabric->hosts[h].frozen = false;
+        }
+        assert_true(fabric_drain(fabric, VIA_SEC_NS));
+        for (unsigned h = 0; h < hosts; h++) {
+            struct via_node_counters counters = fabric_counters(fabric, (int)h);
+            assert_int_equal(counters.frames_dropped_stuck, 0);
+            assert_int_equal(counters.ops_completed, submitted[h]);
+            assert_true(submitted[h] > 1000);
+        }
+        fabric_free(fabric);
     }
 }
 
@@ -536,6 +613,8 @@ int main(void)
         cmocka_unit_test(a_chain_relays),
         cmocka_unit_test(puts_gets_and_atomics_over_relays),
         cmocka_unit_test(all_send_with_one_of_everything),
+        cmocka_unit_test(a_new_frame_leaves_a_bubble),
+        cmocka_unit_test(a_crowded_ring_never_stops),
         cmocka_unit_test(a_mesh_with_one_of_everything),
         cmocka_unit_test(nothing_is_lost_when_links_flap),
         cmocka_unit_test(a_cut_costs_little_time),
