@@ -291,8 +291,12 @@ void conform_worker_step(struct conform_worker *worker)
 static void *work(void *arg)
 {
     struct conform_worker *worker = arg;
-    while (!atomic_load(&worker->stop)) {
+    for (unsigned step = 1; !atomic_load(&worker->stop); step++) {
         conform_worker_step(worker);
+        /* On a CPU that others need as well, who watches must get to see what is written. */
+        if (step % 16 == 0) {
+            sched_yield();
+        }
     }
     return NULL;
 }
