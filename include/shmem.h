@@ -16,14 +16,9 @@
 #include <viaduct/shmem_entries.h>
 #include <viaduct/shmem_types.h>
 
-#ifdef __cplusplus
-#include <complex>
-typedef std::complex<double> viaduct_shmem_complexd;
-typedef std::complex<float> viaduct_shmem_complexf;
-#else
-typedef double _Complex viaduct_shmem_complexd;
-typedef float _Complex viaduct_shmem_complexf;
-#endif
+/* C++ knows them as an extension only; std::complex has the same layout. */
+__extension__ typedef double _Complex viaduct_shmem_complexd;
+__extension__ typedef float _Complex viaduct_shmem_complexf;
 
 #ifdef __cplusplus
 extern "C" {

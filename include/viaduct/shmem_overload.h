@@ -10,6 +10,8 @@
 
 #if defined(__cplusplus) && defined(SHMEM_H)
 
+#include <complex>
+
 /* clang-format off */
 
 #define VIADUCT_SHMEM_EXPAND(...) __VA_ARGS__
@@ -168,6 +170,22 @@ VIADUCT_SHMEM_RMA_DISTINCT(VIADUCT_SHMEM_CPP_COLLECTIVE, 0)
 VIADUCT_SHMEM_RMA_DISTINCT(VIADUCT_SHMEM_CPP_SUM, 0)
 VIADUCT_SHMEM_COMPLEX_TYPES(VIADUCT_SHMEM_CPP_SUM, 0)
 VIADUCT_SHMEM_REDUCE_BITS_DISTINCT(VIADUCT_SHMEM_CPP_BITS, 0)
+
+#define VIADUCT_SHMEM_CPP_COMPLEX(N, T, OP)                                                               \
+    inline int shmem_##OP(shmem_team_t team, std::complex<T> *dest, const std::complex<T> *source,        \
+                          size_t nelems)                                                                  \
+    {                                                                                                     \
+        return shmem_##N##_##OP(team, reinterpret_cast<viaduct_shmem_##N *>(dest),                        \
+                                reinterpret_cast<const viaduct_shmem_##N *>(source), nelems);             \
+    }
+VIADUCT_SHMEM_CPP_COMPLEX(complexd, double, sum_reduce)
+VIADUCT_SHMEM_CPP_COMPLEX(complexd, double, prod_reduce)
+VIADUCT_SHMEM_CPP_COMPLEX(complexd, double, sum_inscan)
+VIADUCT_SHMEM_CPP_COMPLEX(complexd, double, sum_exscan)
+VIADUCT_SHMEM_CPP_COMPLEX(complexf, float, sum_reduce)
+VIADUCT_SHMEM_CPP_COMPLEX(complexf, float, prod_reduce)
+VIADUCT_SHMEM_CPP_COMPLEX(complexf, float, sum_inscan)
+VIADUCT_SHMEM_CPP_COMPLEX(complexf, float, sum_exscan)
 
 inline int shmem_sync(shmem_team_t team) { return shmem_team_sync(team); }
 inline void shmem_signal_set(shmem_ctx_t ctx, uint64_t *sig_addr, uint64_t signal, int pe)

@@ -14,6 +14,7 @@
 #include "shmem/barrier.h"
 #include "shmem/info.h"
 #include "shmem/path.h"
+#include "shmem/team.h"
 #include "shmem/world_make.h"
 
 VIADUCT_SHMEM_SETUP_ENTRIES(VIA_ALIAS)
@@ -100,6 +101,7 @@ static int initialize(struct via_error *err)
     if (result < 0)
         return result;
     via_world_open_hot();
+    via_team_init();
     return 0;
 }
 
@@ -153,6 +155,7 @@ void pshmem_finalize(void)
     via_quiet();
     via_info_at_end();
     via_world.init_count = 0;
+    via_team_fini();
     via_world_release();
     set_state(VIA_JOB_FINALIZED);
 }

@@ -118,7 +118,6 @@ struct via_sync_slot {
 struct via_internal {
     struct via_sync_slot nodes; /* barrier among the leaders of the hosts */
     struct via_sync_slot teams[VIA_TEAMS_MAX];
-    uint64_t scratch[VIA_TEAMS_MAX]; /* team creation: free slots */
 };
 #define VIA_INTERNAL_BYTES VIA_ALIGN_UP(sizeof(struct via_internal), UINT64_C(4096))
 

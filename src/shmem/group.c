@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "shmem/group.h"
+
+#include "shmem/barrier.h"
+
+struct via_group via_group_of_team(shmem_team_t handle)
+{
+    struct viaduct_shmem_team *team = via_team(handle);
+
+    return (struct via_group){
+        .start = team->start,
+        .stride = team->stride,
+        .size = team->size,
+        .my_pe = team->my_pe,
+        .team = team,
+        .words = via_internal()->teams[team->slot].words,
+    };
+}
+
+struct via_group via_group_of_active_set(const char *call, int start, int log_stride, int size,
+                                         long *sync)
+{
+    int me = via_hot.my_pe;
+
+    if (start < 0 || size < 1 || log_stride < 0 || log_stride > 30 || start >= via_hot.n_pes ||
+        (int64_t)start + ((int64_t)(size - 1) << log_stride) >= via_hot.n_pes)
+        via_fatal("%s: PE_start %d, logPE_stride %d, PE_size %d: not PEs of 0 to %d", call, start,
+                  log_stride, size, via_hot.n_pes - 1);
+    int stride = 1 << log_stride;
+    if (me < start || (me - start) % stride != 0 || (me - start) / stride >= size)
+        via_fatal("%s: PE %d is not in the active set of PE_start %d, logPE_stride %d, PE_size %d",
+                  call, me, start, log_stride, size);
+    return (struct via_group){
+        .start = start,
+        .stride = stride,
+        .size = size,
+        .my_pe = (me - start) / stride,
+        .words = (_Atomic uint64_t *)(void *)sync,
+    };
+}
+
+static void wait_for(const _Atomic uint64_t *word, uint64_t value)
+{
+    struct via_wait wait = VIA_WAIT_INIT;
+
+    /* Acquire: pairs with the release of the put or atomic of the word. */
+    while (atomic_load_explicit(word, memory_order_acquire) < value)
+        via_wait_step(&wait);
+    via_wait_done(&wait);
+}
+
+/* Rounds of dissemination: in round r everybody tells the one 2^r further, and hears from the one
+ * 2^r before. A team's words only grow, so no round is mistaken for one of the barrier before. */
+static void sync_team(const struct via_group *group)
+{
+    uint64_t epoch = ++group->team->epoch;
+
+    for (unsigned round = 0; (1 << round) < group->size; round++) {
+        int to = (group->my_pe + (1 << round)) % group->size;
+        via_put_word(&group->words[round], epoch, via_group_pe(group, to));
+        wait_for(&group->words[round], epoch);
+    }
+}
+
+/* With pSync a word counts who has told, and who has heard takes one off: a PE that is already in
+ * the next barrier may tell before I have heard of this one. */
+static void sync_active_set(const struct via_group *group)
+{
+    for (unsigned round = 0; (1 << round) < group->size; round++) {
+        int to = (group->my_pe + (1 << round)) % group->size;
+        via_path_atomic("synchronization", &group->words[round], 8, VIADUCT_ATOMIC_ADD, 1, 0,
+                        via_group_pe(group, to));
+        wait_for(&group->words[round], 1);
+        atomic_fetch_sub_explicit(&group->words[round], 1, memory_order_acq_rel);
+    }
+}
+
+void via_group_sync(struct via_group *group)
+{
+    /* What follows must not be seen before what was stored until now. */
+    via_fence();
+    if (!group->team)
+        sync_active_set(group);
+    else if (group->team == via_team(SHMEM_TEAM_WORLD))
+        via_barrier_world();
+    else
+        sync_team(group);
+}

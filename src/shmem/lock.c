@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* OpenSHMEM 1.6, section 9.12: distributed locks. */
+#include "shmem/api.h"
+#include "shmem/path.h"
+
+/*
+ * First come, first served: the lock is two 32-bit numbers, the ticket that is next to be drawn
+ * (upper half) and the one that is being served (lower half). All PEs use the copy of one PE;
+ * which, the lock's place in memory decides, so that not all locks are PE 0's.
+ */
+#define TICKET_INDEX 1
+#define SERVED_INDEX 0
+
+static int home_of(const char *call, const long *lock)
+{
+    enum via_region region;
+    uint64_t off;
+
+    if (!via_path_locate(lock, sizeof(*lock), &region, &off))
+        via_fatal("%s: %p is not the address of a symmetric object", call, (const void *)lock);
+    return (int)(off / VIA_CACHELINE % (uint64_t)via_hot.n_pes);
+}
+
+static uint32_t add(const char *call, long *lock, int index, int home)
+{
+    uint32_t *half = (uint32_t *)(void *)lock + index;
+    uint32_t *direct = via_direct(half, home);
+
+    if (via_likely(direct))
+        return __atomic_fetch_add(direct, 1, __ATOMIC_SEQ_CST);
+    return (uint32_t)via_path_atomic(call, half, 4, VIADUCT_ATOMIC_ADD, 1, 0, home);
+}
+
+static uint32_t served(const char *call, long *lock, int home)
+{
+    uint32_t *half = (uint32_t *)(void *)lock + SERVED_INDEX;
+    uint32_t *direct = via_direct(half, home);
+
+    if (via_likely(direct))
+        return __atomic_load_n(direct, __ATOMIC_ACQUIRE);
+    return (uint32_t)via_path_atomic(call, half, 4, VIADUCT_ATOMIC_FETCH, 0, 0, home);
+}
+
+void pshmem_set_lock(long *lock)
+{
+    int home = home_of(VIA_CALL, lock);
+    uint32_t ticket = add(VIA_CALL, lock, TICKET_INDEX, home);
+    struct via_wait wait = VIA_WAIT_INIT;
+
+    while (served(VIA_CALL, lock, home) != ticket)
+        via_wait_step(&wait);
+    via_wait_done(&wait);
+}
+
+/* 0 when it was free and is mine now: both numbers were equal, and one ticket more is drawn. */
+int pshmem_test_lock(long *lock)
+{
+    int home = home_of(VIA_CALL, lock);
+    uint64_t now = (uint64_t)via_path_atomic(VIA_CALL, lock, 8, VIADUCT_ATOMIC_FETCH, 0, 0, home);
+
+    if ((uint32_t)now != (uint32_t)(now >> 32))
+        return 1;
+    uint64_t mine = now + (UINT64_C(1) << 32);
+    return via_path_atomic(VIA_CALL, lock, 8, VIADUCT_ATOMIC_COMPARE_SWAP, mine, now, home) != now;
+}
+
+void pshmem_clear_lock(long *lock)
+{
+    via_quiet();
+    add(VIA_CALL, lock, SERVED_INDEX, home_of(VIA_CALL, lock));
+}
+
+VIA_ALIAS(void, shmem_set_lock, (long *lock))
+VIA_ALIAS(int, shmem_test_lock, (long *lock))
+VIA_ALIAS(void, shmem_clear_lock, (long *lock))
