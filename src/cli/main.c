@@ -13,9 +13,6 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
-/* Weak: a build without the client library has no perf. */
-#pragma weak via_cli_perf
-
 static const struct command commands[] = {
     {"up", "bring an emulated fabric up on this machine", via_cli_up},
     {"down", "end a fabric and remove what it left", via_cli_down},
@@ -64,7 +61,7 @@ int via_cli_number(const char *text, unsigned min, unsigned max, unsigned *ret_n
 static const struct command *find_command(const char *name)
 {
     for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
-        if (strcmp(commands[i].name, name) == 0 && commands[i].run != NULL) {
+        if (strcmp(commands[i].name, name) == 0) {
             return &commands[i];
         }
     }
@@ -80,9 +77,7 @@ static void print_help(void)
            "PCIe NTB cluster network, and the same network emulated on one machine.\n"
            "\n");
     for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
-        if (commands[i].run != NULL) {
-            printf("  %-8s %s\n", commands[i].name, commands[i].summary);
-        }
+        printf("  %-8s %s\n", commands[i].name, commands[i].summary);
     }
     printf("\n"
            "'viaduct COMMAND --help' lists the options of a command, viaduct(1) explains all.\n");
@@ -96,7 +91,10 @@ static int run_command(const struct command *command, int argc, char **argv)
     int code = command->run(argc, argv);
     /* A full disk under our output is a failure like any other. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == VIA_CLI_OK) {
-        fprintf(stderr, "%s: standard output: write: %s\n", name, strerror(errno));
+        /* A reader that has seen enough needs no explanation. */
+        if (errno != EPIPE) {
+            fprintf(stderr, "%s: standard output: write: %s\n", name, strerror(errno));
+        }
         code = VIA_CLI_FAILED;
     }
     return code;

@@ -5,7 +5,7 @@ import os
 
 import cli
 
-COMMANDS = ["up", "down", "status", "run", "cut", "mend", "doctor"]
+COMMANDS = ["up", "down", "status", "run", "cut", "mend", "perf", "doctor"]
 
 
 class Words(cli.Case):
