@@ -113,11 +113,15 @@ static int ask_all(const struct via_fabric *fabric, struct targets *targets, str
     return rc;
 }
 
-static int signal_all(struct targets *targets, int number, struct via_error *err)
+/* The next step for each: SIGTERM, or SIGKILL for those that got it before. */
+static int press_all(struct targets *targets, struct via_error *err)
 {
     int rc = 0;
     for (unsigned i = 0; i < targets->count && rc == 0; i++) {
-        rc = targets->list[i].pidfd >= 0 ? signal_one(&targets->list[i], number, err) : 0;
+        struct target *target = &targets->list[i];
+        if (target->pidfd >= 0) {
+            rc = signal_one(target, target->signalled ? SIGKILL : SIGTERM, err);
+        }
     }
     return rc;
 }
@@ -147,15 +151,14 @@ static void close_all(struct targets *targets)
 int via_daemon_end_all(const struct via_fabric *fabric, struct via_daemon_ended *ret_ended,
                        struct via_error *err)
 {
-    static const int signals[] = {SIGTERM, SIGKILL};
     static struct targets targets;
     targets.count = 0;
     memset(ret_ended, 0, sizeof(*ret_ended));
     find_targets(fabric, &targets, ret_ended);
     int rc = ask_all(fabric, &targets, err);
     unsigned left = wait_gone(&targets, ret_ended);
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(signals) && left > 0 && rc == 0; i++) {
-        rc = signal_all(&targets, signals[i], err);
+    for (unsigned step = 0; step < 2 && left > 0 && rc == 0; step++) {
+        rc = press_all(&targets, err);
         left = wait_gone(&targets, ret_ended);
     }
     rc = rc != 0 ? rc : name_left(&targets, err);

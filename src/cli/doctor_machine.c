@@ -81,7 +81,8 @@ static void check_files(struct via_doctor_finding *finding)
 {
     struct rlimit limit = {0, 0};
     getrlimit(RLIMIT_NOFILE, &limit);
-    enum via_doctor_level level = limit.rlim_cur < FILES_NEEDED   ? VIA_DOCTOR_FAIL
+    /* Daemons raise their own limit as far as they may. */
+    enum via_doctor_level level = limit.rlim_max < FILES_NEEDED   ? VIA_DOCTOR_FAIL
                                   : limit.rlim_cur < FILES_WANTED ? VIA_DOCTOR_WARN
                                                                   : VIA_DOCTOR_OK;
     via_doctor_say(finding, level, "%llu open files a process", (unsigned long long)limit.rlim_cur);

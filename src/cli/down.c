@@ -11,7 +11,7 @@
 #include "cli/netns.h"
 
 /* An `up` that is at work ends within its own time-out. */
-#define LOCK_MS 12000u
+#define LOCK_MS 60000u
 
 static const char help[] =
     "usage: viaduct down [--fabric NAME]\n"

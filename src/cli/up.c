@@ -11,7 +11,10 @@
 #include "cli/find.h"
 #include "cli/netns.h"
 
+/* A fabric of this machine's size is up in less than a second; the many hosts of a large one take
+ * turns on few cores. */
 #define READY_NS (10 * VIA_SEC_NS)
+#define READY_NS_PER_HOST (200 * VIA_MSEC_NS)
 #define LOCK_MS 500u
 
 static const char help[] =
@@ -253,7 +256,8 @@ static void catch_signals(void)
 static int bring_up(struct via_fabric *fabric, unsigned *ret_host, struct via_error *err)
 {
     struct via_find_path program;
-    uint64_t deadline_ns = via_process_now_ns() + READY_NS;
+    uint64_t patience_ns = via_max(READY_NS, fabric->topology.hosts_count * READY_NS_PER_HOST);
+    uint64_t deadline_ns = via_process_now_ns() + patience_ns;
     int rc = via_find_daemon(&program, err);
     if (rc == 0) {
         rc = via_fabric_save(fabric, err);
