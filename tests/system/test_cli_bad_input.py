@@ -90,6 +90,40 @@ class FullMemory(cli.Case):
         self.down()
 
 
+class FullShm(cli.Case):
+    """/dev/shm is full: Viaduct keeps nothing there, so it does not mind; doctor tells."""
+
+    FULL = ("mount -t tmpfs -o size=64k tmpfs /dev/shm && "
+            "! head -c 1M /dev/zero > /dev/shm/filling 2>/dev/null && exec \"$@\"")
+
+    def setUp(self):
+        super().setUp()
+        probe = subprocess.run(["unshare", "-m", "sh", "-c", self.FULL, "sh", "true"], text=True,
+                               stderr=subprocess.PIPE, check=False)
+        if probe.returncode:
+            self.skipTest("a mount namespace: %s" % probe.stderr.strip())
+
+    def start(self, *words, **more):
+        env = {**self.env, **more.pop("env", {})}
+        return subprocess.Popen(["unshare", "-m", "sh", "-c", self.FULL, "sh", self.viaduct, *words],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                stdin=subprocess.DEVNULL, env=env, **more)
+
+    def test_a_full_dev_shm(self):
+        self.good("up", "--ring", "3")
+        self.assertEqual([h["state"] for h in self.status()["hosts"]], ["up"] * 3)
+        holder = self.start("run", "--host", "1", "--no-sockets", sys.executable, ATTACHED, LIBRARY,
+                            "hold", str(16 * MEGABYTE))
+        try:
+            handle = holder.stdout.readline().strip()
+            self.assertRegex(handle, r"^\d+$")
+        finally:
+            holder.kill()
+            holder.communicate()
+        self.assertRegex(self.call("doctor")[1], r"(?m)^warn  /dev/shm: 0 MB free$")
+        self.down()
+
+
 class Permission(cli.Case):
     def setUp(self):
         super().setUp()
