@@ -49,7 +49,8 @@ struct via_port_ops {
 
     /*
      * Sets doorbell `bit` (0..15) at the peer. A hint: coalesces, may be lost at link down. Ordered
-     * after earlier puts of the thread only if flush() came between. 0 or -ENOLINK.
+     * after earlier puts of the thread only if flush() came between. 0, -ENOLINK, or -EINVAL for a
+     * bit that does not exist.
      */
     int (*ring)(struct via_port *port, unsigned bit);
 
@@ -71,7 +72,8 @@ struct via_port_ops {
 
     /*
      * Scratchpads 0..7, shared by both ends. A read returns all-ones when the link is down; a write
-     * then vanishes. All are zeroed when the link goes down.
+     * then vanishes, as does one to a scratchpad of the other side. All are zeroed when the link
+     * goes down. There are no others: reads of them bring all-ones, writes vanish.
      */
     uint32_t (*scratchpad_read)(struct via_port *port, unsigned index);
     void (*scratchpad_write)(struct via_port *port, unsigned index, uint32_t value);

@@ -14,7 +14,9 @@
  * middle of any of them while the control thread takes the link up or down.
  *
  * A store to a link that is down vanishes; a load from the window then gives all-ones, but for
- * places the loading process itself has stored to since it went down.
+ * places the loading process itself has stored to since it went down. When the other end cuts,
+ * put, ring and scratchpads stop at once; direct stores go on into an inbox whose owner knows the
+ * link to be down until this end's service has run, and the link does not come up before that.
  */
 #ifndef VIA_PORT_EMU_EMU_H
 #define VIA_PORT_EMU_EMU_H
