@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_BELL_H
+#define VIA_SOCKETS_BELL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/types.h"
+
+/*
+ * Bells: by which a peer wakes this process. A bell is an eventfd and a word beside it.
+ *
+ * The eventfd is written and never read, so whoever sleeps on one registers it edge-triggered in an
+ * epoll set of its own. The word says whether anybody sleeps: peers may read it and nothing else.
+ * So a sleeper says once that it sleeps, for all its connections, and a peer rings once per sleep.
+ *
+ * A process has one bell for all its connections; a forked child makes one for those that come
+ * after, and keeps its parent's for those it inherited. An attachment to a host brings another.
+ */
+#define VIA_BELLS_MAX 8u
+
+/* Bits 63..32: counts sleeps begun; bits 31..0: how many sleep. */
+struct via_bell_word {
+    _Atomic uint64_t value;
+} VIA_CACHELINE_ALIGNED;
+
+/* The bell of new connections, made when it is first needed: its index, or a negative errno. */
+int via_bell_own(void);
+
+/* Makes a bell that somebody else owns known to sleepers; the fd must stay open. Index or -ENOSPC.
+ */
+int via_bell_adopt(int fd);
+
+unsigned via_bell_count(void);
+int via_bell_fd(unsigned index);
+int via_bell_page_fd(unsigned index); /* a memfd that can only be mapped for reading by now */
+uint64_t via_bell_id(unsigned index);
+
+/*
+ * Before sleeping, and after. Between enter and the sleep the caller looks again at what it waits
+ * for: enter contains the full fence that pairs with the one in via_peer_bell_must_ring().
+ */
+void via_bell_enter(void);
+void via_bell_leave(void);
+
+/* Wakes this process's own sleepers, because something changed under their feet. */
+void via_bell_ring(unsigned index);
+
+void via_bell_forked(void);
+
+/* A bell of another process. */
+struct via_peer_bell {
+    _Atomic int fd;
+    _Atomic uint32_t rung;            /* the last sleep that was rung for */
+    const struct via_bell_word *word; /* the peer's memory */
+    uint32_t refs;
+    uint64_t id;
+    struct via_peer_bell *next;
+};
+
+/* Both fds are given up. The same id gives the same bell. NULL: no memory, or nonsense. */
+struct via_peer_bell *via_peer_bell_get(uint64_t id, int fd, int page_fd);
+void via_peer_bell_put(struct via_peer_bell *bell); /* NULL is fine */
+void via_peer_bell_ring(struct via_peer_bell *bell);
+
+/* After posting something: does anybody sleep who has not been rung? true once per sleep. */
+static inline bool via_peer_bell_must_ring(struct via_peer_bell *bell)
+{
+    /* Store what is new, fence, load the word; the sleeper stores the word, fences, looks. */
+    atomic_thread_fence(memory_order_seq_cst);
+    uint64_t word = atomic_load_explicit(&bell->word->value, memory_order_relaxed);
+    if (via_likely((uint32_t)word == 0)) {
+        return false;
+    }
+    uint32_t sleep = (uint32_t)(word >> 32);
+    return atomic_exchange_explicit(&bell->rung, sleep, memory_order_relaxed) != sleep;
+}
+
+#endif

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/conn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "sockets/diag.h"
+#include "sockets/epoll_set.h"
+#include "sockets/pool.h"
+#include "sockets/real.h"
+#include "sockets/rendezvous.h"
+
+#define CONNS_MAX (1u << 18)
+
+static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_conn), CONNS_MAX);
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_list all = {&all, &all};
+
+/* Nobody refers to it any more. */
+static void conn_free(struct via_file *file)
+{
+    struct via_conn *conn = via_container_of(file, struct via_conn, file);
+    pthread_mutex_lock(&all_lock);
+    via_list_remove(&conn->all);
+    pthread_mutex_unlock(&all_lock);
+    via_stats_add(&conn->stats);
+    via_hidden_close(&conn->listen_fd);
+    via_hidden_close(&conn->control_fd);
+    via_hidden_close(&conn->memory_fd);
+    via_peer_bell_put(conn->peer_bell);
+    if (conn->memory != NULL) {
+        munmap(conn->memory, conn->memory_bytes);
+    }
+    via_side_free(conn->side);
+    via_pool_put(&pool, conn);
+}
+
+static struct via_conn *conn_new(bool connector)
+{
+    struct via_side *side = via_side_new();
+    if (side == NULL) {
+        return NULL;
+    }
+    struct via_conn *conn = via_pool_get(&pool);
+    if (conn == NULL) {
+        via_side_free(side);
+        return NULL;
+    }
+    side->connector = connector;
+    conn->file.kind = VIA_FILE_CONN;
+    conn->file.free = conn_free;
+    conn->side = side;
+    conn->fds = 1;
+    conn->listen_fd = -1;
+    conn->control_fd = -1;
+    conn->memory_fd = -1;
+    conn->attached = false;
+    conn->calls = 0;
+    conn->memory = NULL;
+    conn->memory_bytes = 0;
+    conn->bell = -1;
+    conn->peer_bell = NULL;
+    conn->spans = 0;
+    conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+    via_list_init(&conn->entries);
+    pthread_mutex_lock(&all_lock);
+    via_list_push_back(&all, &conn->all);
+    pthread_mutex_unlock(&all_lock);
+    /* Last: from now on a stale pointer to this object may be taken for a live one, and then be
+     * found to be another's. */
+    atomic_store_explicit(&conn->file.users, 1, memory_order_release);
+    return conn;
+}
+
+void via_conn_set_state(struct via_conn *conn, enum via_side_state state)
+{
+    atomic_store_explicit(&conn->side->state, (uint8_t)state, memory_order_release);
+}
+
+void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason)
+{
+    conn->stats.reason = reason;
+    via_conn_set_state(conn, VIA_SIDE_PLAIN);
+    via_hidden_close(&conn->listen_fd);
+    via_hidden_close(&conn->control_fd);
+}
+
+void via_conn_each(void (*visit)(struct via_conn *conn))
+{
+    pthread_mutex_lock(&all_lock);
+    via_list_foreach(it, &all) {
+        visit(via_list_entry(it, struct via_conn, all));
+    }
+    pthread_mutex_unlock(&all_lock);
+}
+
+/* --- connecting --------------------------------------------------------------------------------
+ */
+
+static bool is_tcp(int fd)
+{
+    int protocol = 0;
+    socklen_t bytes = sizeof(protocol);
+    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) == 0 &&
+           protocol == IPPROTO_TCP;
+}
+
+static uint64_t cookie_of(int fd)
+{
+    uint64_t cookie = 0;
+    socklen_t bytes = sizeof(cookie);
+    VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes);
+    return cookie;
+}
+
+static void remember_flags(struct via_conn *conn, int fd)
+{
+    int flags = VIA_REAL(fcntl)(fd, F_GETFL);
+    conn->side->nonblock = flags >= 0 && (flags & O_NONBLOCK) != 0;
+}
+
+struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes)
+{
+    struct via_address to;
+    if (!via_policy.on || !via_address_of(addr, addr_bytes, &to) || to.port == 0 ||
+        via_fd_peek(fd) != NULL || via_fd_is_marked(fd) ||
+        !via_policy_allows(&via_policy, &to, &to) || !via_address_is_local(&to) || !is_tcp(fd)) {
+        return NULL;
+    }
+    int listen_fd = via_rendezvous_listen(cookie_of(fd));
+    if (listen_fd < 0) {
+        return NULL;
+    }
+    struct via_conn *conn = conn_new(true);
+    if (conn == NULL) {
+        VIA_REAL(close)(listen_fd);
+        return NULL;
+    }
+    if (via_hidden_new(listen_fd, &conn->listen_fd) != 0) {
+        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
+    } else {
+        via_conn_set_state(conn, VIA_SIDE_PENDING);
+    }
+    return conn;
+}
+
+void via_conn_publish(struct via_conn *conn, int fd)
+{
+    remember_flags(conn, fd);
+    conn->connected_ns = via_os_now_ns();
+    if (!via_fd_set(fd, &conn->file)) {
+        via_file_put_slowly(&conn->file);
+    }
+}
+
+void via_conn_discard(struct via_conn *conn)
+{
+    via_file_put_slowly(&conn->file);
+}
+
+/* --- accepting ---------------------------------------------------------------------------------
+ */
+
+/* Both addresses, when the connection is one that may have pipes. */
+static bool accepted_tuple(int fd, struct via_tuple *ret_tuple)
+{
+    struct sockaddr_storage storage;
+    struct sockaddr *addr = (struct sockaddr *)&storage;
+    socklen_t bytes = sizeof(storage);
+    if (getpeername(fd, addr, &bytes) != 0 || !via_address_of(addr, bytes, &ret_tuple->remote)) {
+        return false;
+    }
+    bytes = sizeof(storage);
+    return getsockname(fd, addr, &bytes) == 0 && via_address_of(addr, bytes, &ret_tuple->local) &&
+           via_policy_allows(&via_policy, &ret_tuple->local, &ret_tuple->remote);
+}
+
+/* Finds the connector. A control socket or a negative errno. */
+static int find_connector(const struct via_tuple *tuple, enum via_reason *ret_reason)
+{
+    struct via_diag diag;
+    int rc = via_diag_peer(tuple, &diag);
+    if (rc != 0) {
+        *ret_reason = rc == -ENOENT ? VIA_REASON_PEER : VIA_REASON_KERNEL;
+        return rc;
+    }
+    rc = via_rendezvous_connect(diag.cookie, diag.uid);
+    *ret_reason = rc == -ECONNREFUSED ? VIA_REASON_PEER
+                  : rc == -EACCES     ? VIA_REASON_USER
+                                      : VIA_REASON_RESOURCES;
+    return rc;
+}
+
+void via_conn_accepted(int fd)
+{
+    struct via_tuple tuple;
+    int saved = errno;
+    if (!via_policy.on || !accepted_tuple(fd, &tuple) || !via_address_is_local(&tuple.remote)) {
+        errno = saved;
+        return;
+    }
+    enum via_reason reason;
+    int control_fd = find_connector(&tuple, &reason);
+    struct via_conn *conn = conn_new(false);
+    if (conn == NULL) {
+        if (control_fd >= 0) {
+            VIA_REAL(close)(control_fd);
+        }
+        errno = saved;
+        return;
+    }
+    remember_flags(conn, fd);
+    if (control_fd < 0) {
+        via_conn_settle_plain(conn, reason);
+    } else if (via_hidden_new(control_fd, &conn->control_fd) != 0) {
+        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
+    } else {
+        via_conn_set_state(conn, VIA_SIDE_ACCEPTED);
+    }
+    if (!via_fd_set(fd, &conn->file)) {
+        via_file_put_slowly(&conn->file);
+    }
+    errno = saved;
+}
+
+/* --- descriptors -------------------------------------------------------------------------------
+ */
+
+void via_conn_dup(struct via_conn *conn, int new_fd)
+{
+    atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&conn->fds, 1, memory_order_relaxed);
+    if (!via_fd_set(new_fd, &conn->file)) {
+        via_conn_closed(conn);
+    }
+}
+
+/* The end of both directions, told before the kernel tells it. */
+static void say_goodbye(struct via_conn *conn, int fd)
+{
+    struct via_side *side = conn->side;
+    bool exclusive = via_alone() && side->forked == 0;
+    uint32_t me = via_os_thread();
+    if (via_token_take(&side->tx_token, exclusive, me) == 0) {
+        via_side_say(side, VIA_FLAG_TAKEN | VIA_FLAG_CLOSED);
+        int rc = via_stream_tx_fin(&side->tx, VIA_STREAM_FIN_CLOSED);
+        via_token_give(&side->tx_token, exclusive);
+        if (rc == 0) {
+            via_conn_posted(conn);
+        }
+    }
+    if (via_token_take(&side->rx_token, exclusive, me) != 0) {
+        return;
+    }
+    /* A close that throws away what has arrived must be noticed by who sent it (RFC 1122 4.2.2.13);
+     * the kernel knows only of what arrived there. */
+    bool unread = via_stream_rx_next(&side->rx) == VIA_NEXT_DATA;
+    via_token_give(&side->rx_token, exclusive);
+    if (unread) {
+        struct linger linger = {.l_onoff = 1, .l_linger = 0};
+        VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    }
+}
+
+void via_conn_closing(struct via_conn *conn, int fd)
+{
+    int saved = errno;
+    bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
+    if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
+        via_conn_has_pipes(conn)) {
+        say_goodbye(conn, fd);
+    }
+    if (last_here) {
+        via_ep_conn_closing(conn);
+    }
+    errno = saved;
+}
+
+void via_conn_closed(struct via_conn *conn)
+{
+    if (atomic_fetch_sub_explicit(&conn->fds, 1, memory_order_acq_rel) == 1) {
+        int saved = errno;
+        via_file_put_slowly(&conn->file);
+        errno = saved;
+    }
+}
+
+/* --- fork --------------------------------------------------------------------------------------
+ */
+
+static void count_child(struct via_conn *conn)
+{
+    atomic_store_explicit(&conn->side->forked, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
+    via_offer_fork_prepare(conn);
+}
+
+static void uncount_child(struct via_conn *conn)
+{
+    atomic_fetch_sub_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
+}
+
+static void begin_child(struct via_conn *conn)
+{
+    /* Calls that other threads were in will never end; the connection lives on its descriptors. */
+    atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
+    conn->stats.tx_pipe_bytes = 0;
+    conn->stats.tx_kernel_bytes = 0;
+    conn->stats.rx_pipe_bytes = 0;
+    conn->stats.rx_kernel_bytes = 0;
+    conn->stats.tx_frames_bytes = 0;
+    conn->stats.rings = 0;
+    conn->stats.sleeps = 0;
+}
+
+static void visit_locked(void (*visit)(struct via_conn *conn))
+{
+    via_list_foreach(it, &all) {
+        visit(via_list_entry(it, struct via_conn, all));
+    }
+}
+
+void via_conn_fork_prepare(void)
+{
+    pthread_mutex_lock(&all_lock);
+    visit_locked(count_child);
+}
+
+void via_conn_fork_parent(bool failed)
+{
+    if (failed) {
+        visit_locked(uncount_child);
+    }
+    pthread_mutex_unlock(&all_lock);
+}
+
+void via_conn_fork_child(void)
+{
+    visit_locked(begin_child);
+    pthread_mutex_init(&all_lock, NULL);
+}
+
+/* --- what the kernel knows ---------------------------------------------------------------------
+ */
+
+static int tcp_info(int fd, struct tcp_info *ret_info)
+{
+    socklen_t bytes = sizeof(*ret_info);
+    memset(ret_info, 0, sizeof(*ret_info));
+    if (VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_INFO, ret_info, &bytes) != 0) {
+        return -errno;
+    }
+    /* Linux 4.1 and later. */
+    return bytes < offsetof(struct tcp_info, tcpi_bytes_received) + 8 ? -ENOTSUP : 0;
+}
+
+int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes)
+{
+    struct tcp_info info;
+    int queued = 0;
+    /* Twice: acknowledged bytes move from the second to the first between the two questions. */
+    for (int tries = 0; tries < 16; tries++) {
+        int rc = tcp_info(fd, &info);
+        if (rc != 0 || VIA_REAL(ioctl)(fd, SIOCOUTQ, &queued) != 0) {
+            return rc != 0 ? rc : -errno;
+        }
+        uint64_t acked = info.tcpi_bytes_acked;
+        rc = tcp_info(fd, &info);
+        if (rc == 0 && info.tcpi_bytes_acked == acked) {
+            /* The connector's SYN counts as one acknowledged byte. */
+            if (connector && acked == 0) {
+                return -ENOTCONN;
+            }
+            *ret_bytes = acked + (uint64_t)queued - (connector ? 1 : 0);
+            return 0;
+        }
+    }
+    return -EAGAIN;
+}
+
+#define STATE_CLOSE_WAIT 8 /* include/net/tcp_states.h: a FIN has come in these three */
+#define STATE_LAST_ACK 9
+#define STATE_CLOSING 11
+
+int via_kernel_read(int fd, uint64_t *ret_bytes)
+{
+    struct tcp_info info;
+    int unread = 0;
+    for (int tries = 0; tries < 16; tries++) {
+        int rc = tcp_info(fd, &info);
+        if (rc != 0 || VIA_REAL(ioctl)(fd, SIOCINQ, &unread) != 0) {
+            return rc != 0 ? rc : -errno;
+        }
+        uint64_t received = info.tcpi_bytes_received;
+        rc = tcp_info(fd, &info);
+        if (rc == 0 && info.tcpi_bytes_received == received) {
+            bool fin = info.tcpi_state == STATE_CLOSE_WAIT || info.tcpi_state == STATE_LAST_ACK ||
+                       info.tcpi_state == STATE_CLOSING;
+            *ret_bytes = received - (uint64_t)unread - (fin ? 1 : 0);
+            return 0;
+        }
+    }
+    return -EAGAIN;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_CONN_H
+#define VIA_SOCKETS_CONN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/list.h"
+#include "sockets/bell.h"
+#include "sockets/fds.h"
+#include "sockets/os.h"
+#include "sockets/policy.h"
+#include "sockets/side.h"
+#include "sockets/stats.h"
+
+/*
+ * A connection as this process holds it: what belongs to the process (mappings, file descriptors,
+ * epoll registrations, counters), around the side that it may share with forked processes.
+ *
+ * One object per connection, however many descriptors refer to it.
+ */
+struct via_conn {
+    struct via_file file;
+    struct via_side *side;
+    _Atomic uint32_t fds;   /* numbers of this process that refer to it */
+    _Atomic int listen_fd;  /* PENDING: where the acceptor comes */
+    _Atomic int control_fd; /* to the other side, from ANNOUNCED or ACCEPTED on */
+    _Atomic int memory_fd;  /* made before a fork, so that both processes can map it */
+    _Atomic bool attached;  /* the pipes are mapped here */
+    uint32_t calls;         /* that moved data, while nothing was settled */
+    unsigned char *memory;  /* both segments, or the addresses reserved for them */
+    size_t memory_bytes;
+    int bell; /* by which the peer wakes us: index, -1 = none yet */
+    struct via_peer_bell *peer_bell;
+    struct via_list all;     /* of this process: via_conn_each() */
+    struct via_list entries; /* in epoll sets: see epoll_set.h */
+    _Atomic uint32_t spans;  /* for which those entries are registered: via_conn_spans() */
+    uint64_t connected_ns;
+    struct via_stats_conn stats;
+};
+
+/* One call on a connection. */
+struct via_op {
+    struct via_conn *conn;
+    struct via_side *side;
+    int fd;
+    bool alone;     /* no other thread in this process: how `conn` is held */
+    bool exclusive; /* nor any other process that holds the side: how tokens are held */
+    uint32_t thread;
+};
+
+/* The connection behind fd, held until via_op_end(); false for everything else. */
+static inline bool via_op_begin(struct via_op *op, int fd)
+{
+    bool alone = via_alone();
+    struct via_file *file = via_file_get(fd, alone);
+    if (via_likely(file == NULL)) {
+        return false;
+    }
+    if (file->kind != VIA_FILE_CONN) {
+        via_file_put(file, alone);
+        return false;
+    }
+    op->conn = via_container_of(file, struct via_conn, file);
+    op->side = op->conn->side;
+    op->fd = fd;
+    op->alone = alone;
+    op->exclusive = alone && atomic_load_explicit(&op->side->forked, memory_order_relaxed) == 0;
+    op->thread = via_os_thread();
+    return true;
+}
+
+static inline void via_op_end(struct via_op *op)
+{
+    via_file_put(&op->conn->file, op->alone);
+}
+
+static inline enum via_side_state via_conn_state(const struct via_conn *conn)
+{
+    /* Pairs with the release in via_conn_set_state(): pipes are set up before the state says so. */
+    return (enum via_side_state)atomic_load_explicit(&conn->side->state, memory_order_acquire);
+}
+
+static inline bool via_conn_has_pipes(const struct via_conn *conn)
+{
+    return atomic_load_explicit(&conn->attached, memory_order_acquire);
+}
+
+/* Pipes are there, maybe set up by a sibling process and not mapped here yet. */
+static inline bool via_conn_needs_inherit(const struct via_conn *conn)
+{
+    enum via_side_state state = via_conn_state(conn);
+    return !via_conn_has_pipes(conn) && (state == VIA_SIDE_OFFERED || state == VIA_SIDE_LIVE);
+}
+
+/* Neither plain for good nor with pipes: something may still happen. */
+static inline bool via_conn_is_unsettled(const struct via_conn *conn)
+{
+    return !via_conn_has_pipes(conn) && via_conn_state(conn) != VIA_SIDE_PLAIN;
+}
+
+void via_conn_set_state(struct via_conn *conn, enum via_side_state state);
+
+/* Nobody will come, or may: the kernel's connection is all there is. Not with pipes. */
+void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason);
+
+/* --- life --------------------------------------------------------------------------------------
+ */
+
+/* Before connect(): announces fd to whoever accepts at this address. NULL when the connection is
+ * none of ours. */
+struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes);
+/* connect() succeeded or goes on in the background: fd refers to it from now on. */
+void via_conn_publish(struct via_conn *conn, int fd);
+void via_conn_discard(struct via_conn *conn);
+
+/* After accept(). */
+void via_conn_accepted(int fd);
+
+/* new_fd is a copy of fd, a number that nothing refers to. */
+void via_conn_dup(struct via_conn *conn, int new_fd);
+
+/* fd, which refers to it no more (via_fd_take), is about to be closed: what the peer must learn
+ * before the kernel tells it. */
+void via_conn_closing(struct via_conn *conn, int fd);
+/* ... and is closed. */
+void via_conn_closed(struct via_conn *conn);
+
+/* Around fork(). */
+void via_conn_fork_prepare(void);
+void via_conn_fork_parent(bool failed);
+void via_conn_fork_child(void);
+
+/* Calls visit for every connection that this process has a descriptor of. */
+void via_conn_each(void (*visit)(struct via_conn *conn));
+
+/* --- getting to pipes: offer.c -----------------------------------------------------------------
+ */
+
+/* After a call that moved data: what is there to do next? received: data came from the peer. */
+void via_conn_step(struct via_op *op, bool received);
+
+/* A sibling process has set up pipes that are not mapped here yet. */
+void via_conn_inherit(struct via_conn *conn);
+
+/* Before fork(), so that whichever process gets to pipes first, the other finds them too. */
+void via_offer_fork_prepare(struct via_conn *conn);
+
+/* May this end write into the pipe? From then on it does. The tx token is held. */
+bool via_conn_tx_can_switch(struct via_conn *conn);
+
+/* Wakes the peer if it sleeps: something new lies in its memory. */
+void via_conn_posted_slowly(struct via_conn *conn);
+
+static inline void via_conn_posted(struct via_conn *conn)
+{
+    if (via_unlikely(conn->peer_bell == NULL) || via_peer_bell_must_ring(conn->peer_bell)) {
+        via_conn_posted_slowly(conn);
+    }
+}
+
+/* What epoll registrations depend on: the spans of both directions. */
+static inline uint32_t via_conn_spans(const struct via_conn *conn)
+{
+    if (!via_conn_has_pipes(conn)) {
+        return 0;
+    }
+    return 1u | (conn->side->rx.span == VIA_SPAN_PIPE ? 2u : 0u) |
+           (conn->side->tx.span == VIA_SPAN_PIPE ? 4u : 0u);
+}
+
+/* Bytes that went through the kernel since the connection was made; the truth, whoever sent or read
+ * them (stdio, a forked child). 0 or a negative errno. */
+int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes);
+int via_kernel_read(int fd, uint64_t *ret_bytes);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_DIAG_H
+#define VIA_SOCKETS_DIAG_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sockets/policy.h"
+
+/* What the kernel knows of a TCP socket of this network namespace: see sock_diag(7). */
+struct via_diag {
+    uint64_t cookie; /* SO_COOKIE: no two sockets have had the same */
+    uid_t uid;
+};
+
+/*
+ * Looks up the socket at the other end of a connection whose both ends are on this machine. 0;
+ * -ENOENT when there is none (the peer is remote, or has closed), or what the kernel says when it
+ * does not answer such questions (no INET_DIAG).
+ */
+int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag);
+
+/* In a forked child: the socket to the kernel is shared with the parent and must not be used. */
+void via_diag_forked(void);
+
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Who is in which epoll set, and what the kernel is told of it. */
+#include "sockets/epoll_set.h"
+
+#include <errno.h>
+
+#include "sockets/epoll_internal.h"
+#include "sockets/io.h"
+#include "sockets/pool.h"
+#include "sockets/real.h"
+
+#define SETS_MAX 65536u
+
+struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u << 18);
+const char via_ep_bell_mark;
+
+static struct via_pool set_pool = VIA_POOL_INIT(sizeof(struct via_ep_set), SETS_MAX);
+static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
+static struct via_list all = {&all, &all};
+
+/* --- sets --------------------------------------------------------------------------------------
+ */
+
+static void set_free(struct via_file *file)
+{
+    struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
+    via_pool_put(&set_pool, set);
+}
+
+/* The set behind epfd, made when it is not there; held until put. With `links`. */
+static struct via_ep_set *set_get(int epfd)
+{
+    struct via_file *file = via_file_get(epfd, false);
+    if (file != NULL) {
+        if (file->kind == VIA_FILE_EPOLL) {
+            return via_container_of(file, struct via_ep_set, file);
+        }
+        via_file_put(file, false);
+        return NULL;
+    }
+    struct via_ep_set *set = via_pool_get(&set_pool);
+    if (set == NULL) {
+        return NULL;
+    }
+    set->file.kind = VIA_FILE_EPOLL;
+    set->file.free = set_free;
+    set->fd = epfd;
+    set->fds = 1;
+    set->entries_count = 0;
+    set->piped_count = 0;
+    set->bells = 0;
+    set->asked_ticks = 0;
+    pthread_mutex_init(&set->lock, NULL);
+    via_list_init(&set->entries);
+    via_list_push_back(&all, &set->all);
+    atomic_store_explicit(&set->file.users, 2, memory_order_release); /* the table, the caller */
+    if (!via_fd_set(epfd, &set->file)) {
+        via_list_remove(&set->all);
+        via_file_put_slowly(&set->file);
+        via_file_put_slowly(&set->file);
+        return NULL;
+    }
+    return set;
+}
+
+void via_ep_add_bells(struct via_ep_set *set)
+{
+    for (unsigned bells = via_bell_count(); set->bells < bells; set->bells++) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET,
+                                    .data = {.ptr = (void *)(uintptr_t)&via_ep_bell_mark}};
+        VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, via_bell_fd(set->bells), &event);
+    }
+}
+
+/* --- entries -----------------------------------------------------------------------------------
+ */
+
+struct via_op via_ep_op(const struct via_ep_entry *entry)
+{
+    bool alone = via_alone();
+    struct via_side *side = entry->conn->side;
+    return (struct via_op){.conn = entry->conn,
+                           .side = side,
+                           .fd = entry->fd,
+                           .alone = alone,
+                           .exclusive = alone && side->forked == 0,
+                           .thread = via_os_thread()};
+}
+
+/* What the kernel should watch. */
+static uint32_t kernel_events(const struct via_ep_entry *entry)
+{
+    if (!via_conn_has_pipes(entry->conn)) {
+        /* Exclusive registrations can not be changed later. */
+        return entry->events & ~(uint32_t)EPOLLEXCLUSIVE;
+    }
+    struct via_op op = via_ep_op(entry);
+    uint32_t events = entry->spent ? 0 : via_io_kernel_events(&op, entry->events);
+    /* Edges are enough for ends, which are remembered; bytes in the kernel are asked for by level
+     * unless the program wants edges. */
+    bool level = !entry->spent && (entry->events & EPOLLET) == 0 &&
+                 (events & (EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM)) != 0;
+    return events | (level ? 0 : (uint32_t)EPOLLET);
+}
+
+static int tell_kernel(struct via_ep_entry *entry, int op)
+{
+    struct epoll_event event = {.events = entry->kernel_events, .data = {.ptr = entry}};
+    return VIA_REAL(epoll_ctl)(entry->set->fd, op, entry->fd, &event) == 0 ? 0 : -errno;
+}
+
+/* With both locks: counts, and what the kernel watches. */
+static void refresh(struct via_ep_entry *entry)
+{
+    bool piped = via_conn_has_pipes(entry->conn);
+    if (piped != entry->piped) {
+        entry->piped = piped;
+        entry->set->piped_count += piped ? 1 : UINT32_MAX;
+        entry->edge = true;
+        entry->seen_sequence = entry->conn->side->rx.pipe.sequence;
+        entry->seen_full = entry->conn->side->tx_full;
+        via_ep_add_bells(entry->set);
+    }
+    uint32_t events = kernel_events(entry);
+    if (events != entry->kernel_events) {
+        entry->kernel_events = events;
+        entry->edge = true; /* between two registrations an edge may have gone unseen */
+        tell_kernel(entry, EPOLL_CTL_MOD);
+    }
+}
+
+void via_ep_refresh(struct via_ep_entry *entry)
+{
+    refresh(entry);
+}
+
+static struct via_ep_entry *find(struct via_ep_set *set, const struct via_conn *conn, int fd)
+{
+    via_list_foreach(it, &conn->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
+        if (entry->set == set && entry->fd == fd) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+/* With both locks. */
+static void entry_free(struct via_ep_entry *entry)
+{
+    struct via_ep_set *set = entry->set;
+    if (entry->piped) {
+        set->piped_count--;
+    }
+    set->entries_count--;
+    via_list_remove(&entry->in_set);
+    via_list_remove(&entry->in_conn);
+    entry->set = NULL;
+    via_pool_put(&via_ep_entries, entry);
+}
+
+static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
+                     const struct epoll_event *event)
+{
+    struct via_ep_entry *entry = via_pool_get(&via_ep_entries);
+    if (entry == NULL) {
+        return -ENOMEM;
+    }
+    *entry = (struct via_ep_entry){
+        .set = set, .conn = conn, .fd = fd, .events = event->events, .data = event->data.u64};
+    entry->kernel_events = kernel_events(entry);
+    int rc = tell_kernel(entry, EPOLL_CTL_ADD);
+    if (rc != 0) {
+        entry->set = NULL;
+        via_pool_put(&via_ep_entries, entry);
+        return rc;
+    }
+    via_list_push_back(&set->entries, &entry->in_set);
+    via_list_push_back(&conn->entries, &entry->in_conn);
+    set->entries_count++;
+    via_ep_add_bells(set);
+    refresh(entry);
+    return 0;
+}
+
+static void entry_change(struct via_ep_entry *entry, const struct epoll_event *event)
+{
+    entry->events = event->events;
+    entry->data = event->data.u64;
+    entry->spent = false;
+    entry->edge = true;
+    entry->seen_gone = 0;
+    entry->kernel_events = kernel_events(entry);
+    tell_kernel(entry, EPOLL_CTL_MOD);
+}
+
+int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event)
+{
+    int rc = 0;
+    pthread_mutex_lock(&links);
+    struct via_ep_set *set = set_get(epfd);
+    if (set == NULL) {
+        pthread_mutex_unlock(&links);
+        return -EBADF;
+    }
+    pthread_mutex_lock(&set->lock);
+    struct via_ep_entry *entry = find(set, conn, fd);
+    if (op == EPOLL_CTL_ADD) {
+        rc = entry != NULL ? -EEXIST : event == NULL ? -EFAULT : entry_add(set, conn, fd, event);
+    } else if (entry == NULL) {
+        rc = -ENOENT;
+    } else if (op == EPOLL_CTL_MOD) {
+        rc = event == NULL ? -EFAULT : 0;
+        if (rc == 0) {
+            entry_change(entry, event);
+        }
+    } else if (op == EPOLL_CTL_DEL) {
+        rc = tell_kernel(entry, EPOLL_CTL_DEL);
+        entry_free(entry);
+    } else {
+        rc = -EINVAL;
+    }
+    pthread_mutex_unlock(&set->lock);
+    pthread_mutex_unlock(&links);
+    via_file_put(&set->file, false);
+    return rc;
+}
+
+/* --- what happens to connections and sets ------------------------------------------------------
+ */
+
+void via_ep_conn_changed(struct via_conn *conn)
+{
+    int saved = errno;
+    pthread_mutex_lock(&links);
+    atomic_store_explicit(&conn->spans, via_conn_spans(conn), memory_order_relaxed);
+    via_list_foreach(it, &conn->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
+        struct via_ep_set *set = entry->set;
+        pthread_mutex_lock(&set->lock);
+        refresh(entry);
+        pthread_mutex_unlock(&set->lock);
+    }
+    pthread_mutex_unlock(&links);
+    errno = saved;
+}
+
+static void remove_entry(struct via_ep_entry *entry, bool tell)
+{
+    struct via_ep_set *set = entry->set;
+    pthread_mutex_lock(&set->lock);
+    if (tell) {
+        tell_kernel(entry, EPOLL_CTL_DEL);
+    }
+    entry_free(entry);
+    pthread_mutex_unlock(&set->lock);
+}
+
+void via_ep_conn_closing(struct via_conn *conn)
+{
+    if (via_list_empty(&conn->entries)) {
+        return;
+    }
+    pthread_mutex_lock(&links);
+    /* The kernel forgets it with the last descriptor of all processes; ours is not the last then.
+     */
+    bool tell = conn->side->forked != 0;
+    via_list_foreach_safe(it, &conn->entries) {
+        remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), tell);
+    }
+    pthread_mutex_unlock(&links);
+}
+
+void via_ep_closed(struct via_ep_set *set)
+{
+    if (atomic_fetch_sub_explicit(&set->fds, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    pthread_mutex_lock(&links);
+    via_list_foreach_safe(it, &set->entries) {
+        remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
+    }
+    via_list_remove(&set->all);
+    pthread_mutex_unlock(&links);
+    via_file_put_slowly(&set->file);
+}
+
+void via_ep_dup(struct via_ep_set *set, int new_fd)
+{
+    atomic_fetch_add_explicit(&set->fds, 1, memory_order_relaxed);
+    if (!via_fd_set(new_fd, &set->file)) {
+        atomic_fetch_sub_explicit(&set->fds, 1, memory_order_relaxed);
+    }
+}
+
+void via_ep_fork_prepare(void)
+{
+    pthread_mutex_lock(&links);
+}
+
+void via_ep_fork_parent(void)
+{
+    pthread_mutex_unlock(&links);
+}
+
+void via_ep_fork_child(void)
+{
+    via_list_foreach(it, &all) {
+        struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
+        pthread_mutex_init(&set->lock, NULL);
+        atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);
+    }
+    pthread_mutex_init(&links, NULL);
+}

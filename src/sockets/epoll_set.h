@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_EPOLL_SET_H
+#define VIA_SOCKETS_EPOLL_SET_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+#include "sockets/conn.h"
+
+/*
+ * An epoll set that has connections of ours in it. The kernel's set stays what the program waits
+ * in: it has the other descriptors with the program's own data, our bells, and our connections with
+ * the address of an entry as data. For a connection with pipes the kernel watches only what it
+ * alone knows (the end of the TCP connection, and bytes while they still go that way); readiness is
+ * computed here, level- or edge-triggered, one-shot or not.
+ *
+ * Locks: links (all links between sets and connections), then a set's.
+ */
+struct via_ep_set {
+    struct via_file file;
+    struct via_list all;
+    int fd;               /* one of its numbers */
+    _Atomic uint32_t fds; /* how many it has */
+    pthread_mutex_t lock;
+    struct via_list entries;
+    _Atomic uint32_t entries_count;
+    _Atomic uint32_t piped_count; /* entries whose connection has pipes */
+    unsigned bells;               /* how many are registered */
+    uint64_t asked_ticks;         /* when the kernel was last asked */
+};
+
+struct via_ep_entry {
+    struct via_list in_set;
+    struct via_list in_conn;
+    struct via_ep_set *set; /* NULL: free */
+    struct via_conn *conn;
+    int fd;
+    uint32_t events; /* as the program said */
+    uint64_t data;
+    uint32_t kernel_events;
+    uint32_t seen_sequence; /* edge-triggered: records before it have been reported */
+    uint32_t seen_full;     /* ... and writers that found no room */
+    uint32_t seen_gone;     /* ... and ends */
+    bool edge;              /* report once more, whatever was seen */
+    bool spent;             /* one-shot, and reported */
+    bool piped;             /* counted in piped_count */
+};
+
+/* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */
+int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event);
+
+/* epoll_wait() on a set with entries. Results as epoll_wait's, or a negative errno. deadline_ns as
+ * in via_sleep(). */
+int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                uint64_t deadline_ns, const sigset_t *mask);
+
+/* For poll() on the set itself. */
+bool via_ep_is_ready(struct via_ep_set *set);
+void via_ep_arm(struct via_ep_set *set);
+
+/* A connection has got pipes, or its bytes go another way: brings registrations up to date. */
+void via_ep_conn_changed(struct via_conn *conn);
+/* The last descriptor of this process is about to be closed. */
+void via_ep_conn_closing(struct via_conn *conn);
+
+/* A number of the set is closed. */
+void via_ep_closed(struct via_ep_set *set);
+void via_ep_dup(struct via_ep_set *set, int new_fd);
+
+void via_ep_fork_prepare(void);
+void via_ep_fork_parent(void);
+void via_ep_fork_child(void);
+
+#endif

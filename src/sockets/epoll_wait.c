@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "sockets/epoll_internal.h"
+#include "sockets/io.h"
+#include "sockets/io_internal.h"
+#include "sockets/real.h"
+#include "sockets/wait.h"
+
+/* While our own connections keep a set busy, the kernel's are asked for so often. */
+#define ASK_US 50u
+
+_Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &&
+                   EPOLLERR == POLLERR && EPOLLHUP == POLLHUP && EPOLLRDHUP == POLLRDHUP &&
+                   EPOLLRDNORM == POLLRDNORM && EPOLLWRNORM == POLLWRNORM,
+               "poll's bits and epoll's are the same");
+
+/*
+ * Nothing of what the program waits for here can have happened: the common case, at a glance. While
+ * bytes still go through the kernel, the kernel's report (`edge`) is what tells.
+ */
+static bool is_quiet(const struct via_ep_entry *entry)
+{
+    const struct via_side *side = entry->conn->side;
+    const struct via_stream_rx *rx = &side->rx;
+    if (!entry->piped || entry->spent) {
+        return true;
+    }
+    if (entry->edge || via_pipe_ready(&rx->pipe) || rx->held || rx->ended || rx->broken ||
+        atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
+        return false;
+    }
+    return (entry->events & (EPOLLOUT | EPOLLWRNORM)) == 0 || side->tx.span != VIA_SPAN_PIPE;
+}
+
+/* Edge-triggered: has anything come since the last report? Remembers what it sees. */
+static bool has_edge(struct via_ep_entry *entry, uint32_t bits)
+{
+    const struct via_side *side = entry->conn->side;
+    const struct via_pipe_reader *pipe = &side->rx.pipe;
+    bool edge = entry->edge;
+    entry->edge = false;
+    if (via_seq_before_u32(entry->seen_sequence, pipe->sequence)) {
+        entry->seen_sequence = pipe->sequence;
+    }
+    while (via_pipe_ready_at(pipe, entry->seen_sequence)) {
+        entry->seen_sequence++;
+        edge = true;
+    }
+    uint32_t full = atomic_load_explicit(&side->tx_full, memory_order_relaxed);
+    if ((bits & (EPOLLOUT | EPOLLWRNORM)) != 0 && full != entry->seen_full) {
+        entry->seen_full = full;
+        edge = true;
+    }
+    uint32_t gone = bits & VIA_POLL_GONE;
+    if ((gone & ~entry->seen_gone) != 0) {
+        entry->seen_gone |= gone;
+        edge = true;
+    }
+    return edge;
+}
+
+/* One entry's events to report now, or 0. With the set's lock. */
+static uint32_t entry_events(struct via_ep_entry *entry)
+{
+    if (is_quiet(entry)) {
+        return 0;
+    }
+    struct via_op op = via_ep_op(entry);
+    uint32_t bits = via_io_ready(&op, entry->events);
+    if ((entry->events & EPOLLET) != 0 && !has_edge(entry, bits)) {
+        return 0;
+    }
+    entry->edge = false;
+    return bits;
+}
+
+/* Reports what is ready among our connections, the longest unreported first. */
+static int collect(struct via_ep_set *set, struct epoll_event *events, int max)
+{
+    int count = 0;
+    struct via_list reported;
+    if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) == 0) {
+        return 0;
+    }
+    via_list_init(&reported);
+    pthread_mutex_lock(&set->lock);
+    via_list_foreach_safe(it, &set->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        uint32_t bits = count < max ? entry_events(entry) : 0;
+        if (bits == 0) {
+            continue;
+        }
+        events[count].events = bits;
+        events[count].data.u64 = entry->data;
+        count++;
+        if ((entry->events & EPOLLONESHOT) != 0) {
+            entry->spent = true;
+            via_ep_refresh(entry);
+        }
+        via_list_remove(&entry->in_set);
+        via_list_push_back(&reported, &entry->in_set);
+    }
+    via_list_splice_back(&set->entries, &reported);
+    pthread_mutex_unlock(&set->lock);
+    return count;
+}
+
+bool via_ep_is_ready(struct via_ep_set *set)
+{
+    bool ready = false;
+    pthread_mutex_lock(&set->lock);
+    via_list_foreach(it, &set->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (!is_quiet(entry)) {
+            struct via_op op = via_ep_op(entry);
+            ready = via_io_ready(&op, entry->events) != 0;
+        }
+        if (ready) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&set->lock);
+    return ready;
+}
+
+void via_ep_arm(struct via_ep_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    via_list_foreach(it, &set->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (entry->piped && !entry->spent && (entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0) {
+            struct via_op op = via_ep_op(entry);
+            via_io_arm(&op, entry->events);
+        }
+    }
+    pthread_mutex_unlock(&set->lock);
+}
+
+/* Something may be there, at a glance and without the lock: for spinning. */
+static bool has_news(struct via_ep_set *set)
+{
+    bool news = false;
+    pthread_mutex_lock(&set->lock);
+    via_list_foreach(it, &set->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        const struct via_side *side = entry->conn->side;
+        if (entry->piped && !entry->spent &&
+            ((entry->events & EPOLLET) != 0
+                 ? via_pipe_ready_at(&side->rx.pipe, entry->seen_sequence)
+                 : side->rx.held || via_pipe_ready(&side->rx.pipe))) {
+            news = true;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&set->lock);
+    return news;
+}
+
+/* One event of the kernel's that bears an entry. true: it is the program's to see, in *event. */
+static bool translate(struct via_ep_set *set, struct epoll_event *event)
+{
+    struct via_ep_entry *entry = event->data.ptr;
+    if (entry->set != set) {
+        return false; /* closed meanwhile */
+    }
+    if (entry->piped) {
+        struct via_op op = via_ep_op(entry);
+        via_io_shadow(&op, event->events);
+        entry->edge = true; /* what the kernel reported by edge is reported by collect() */
+        return false;
+    }
+    event->data.u64 = entry->data;
+    return true;
+}
+
+/* Takes ours out of what the kernel reported; how many are left. */
+static int sort_out(struct via_ep_set *set, struct epoll_event *events, int count)
+{
+    int kept = 0;
+    pthread_mutex_lock(&set->lock);
+    for (int i = 0; i < count; i++) {
+        uint64_t data = events[i].data.u64;
+        bool keep = data != (uint64_t)(uintptr_t)&via_ep_bell_mark;
+        if (keep && via_pool_owns(&via_ep_entries, data)) {
+            keep = translate(set, &events[i]);
+        }
+        if (keep) {
+            events[kept++] = events[i];
+        }
+    }
+    pthread_mutex_unlock(&set->lock);
+    return kept;
+}
+
+/* The kernel's call, with time in nanoseconds where it can. */
+static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t deadline_ns,
+                       const sigset_t *mask)
+{
+    uint64_t left = 0;
+    if (deadline_ns == VIA_NEVER_NS) {
+        left = VIA_NEVER_NS;
+    } else if (deadline_ns != 0) {
+        uint64_t now = via_os_now_ns();
+        left = deadline_ns > now ? deadline_ns - now : 0;
+    }
+    if (left != VIA_NEVER_NS && left % VIA_MSEC_NS != 0 && via_real.epoll_pwait2 != NULL) {
+        struct timespec ts = {.tv_sec = (time_t)(left / VIA_SEC_NS),
+                              .tv_nsec = (long)(left % VIA_SEC_NS)};
+        int n = via_real.epoll_pwait2(epfd, events, max, &ts, mask);
+        if (n >= 0 || errno != ENOSYS) {
+            return n >= 0 ? n : -errno;
+        }
+    }
+    uint64_t ms = left == VIA_NEVER_NS ? 0 : (left + VIA_MSEC_NS - 1) / VIA_MSEC_NS;
+    int timeout = left == VIA_NEVER_NS ? -1 : ms > INT32_MAX ? INT32_MAX : (int)ms;
+    int n = VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    return n >= 0 ? n : -errno;
+}
+
+/* Everything there is without sleeping: ours, and the kernel's when it is its turn. */
+static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                      bool ask)
+{
+    int count = collect(set, events, max);
+    uint64_t now = via_os_ticks();
+    if (count < max && (ask || now - set->asked_ticks > via_os_us_to_ticks(ASK_US))) {
+        set->asked_ticks = now;
+        int n = VIA_REAL(epoll_wait)(epfd, events + count, max - count, 0);
+        if (n < 0) {
+            return count != 0 ? count : -errno;
+        }
+        count += sort_out(set, events + count, n);
+        if (count == 0 && n > 0) {
+            count = collect(set, events, max); /* what the kernel said was about ours */
+        }
+    }
+    return count;
+}
+
+/* Sleeps in the kernel's set unless something has come meanwhile. What is there then; *ret_over
+ * when the deadline has passed. */
+static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                    uint64_t deadline_ns, const sigset_t *mask, bool *ret_over)
+{
+    via_bell_enter();
+    int count = collect(set, events, max);
+    if (count != 0) {
+        via_bell_leave();
+        return count;
+    }
+    int n = kernel_wait(epfd, events, max, deadline_ns, mask);
+    via_bell_leave();
+    if (n < 0) {
+        return n;
+    }
+    set->asked_ticks = via_os_ticks();
+    count = sort_out(set, events, n);
+    if (count < max) {
+        count += collect(set, events + count, max - count);
+    }
+    *ret_over = n == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns;
+    return count;
+}
+
+int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                uint64_t deadline_ns, const sigset_t *mask)
+{
+    struct via_spin spin;
+    if (max <= 0) {
+        return -EINVAL;
+    }
+    via_spin_begin(&spin);
+    for (;;) {
+        bool over = false;
+        int count = take_ready(set, epfd, events, max, deadline_ns == 0);
+        if (count == 0 && deadline_ns != 0) {
+            bool news = false;
+            if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
+                while (via_spin_again(&spin) && !(news = has_news(set))) {
+                }
+                if (news) {
+                    continue;
+                }
+                via_ep_arm(set);
+            }
+            count = sleep_in(set, epfd, events, max, deadline_ns, mask, &over);
+        }
+        if (count != 0 || over || deadline_ns == 0) {
+            via_spin_learn(&spin);
+            return count;
+        }
+    }
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/fds.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "sockets/pool.h"
+#include "sockets/real.h"
+
+#define FDS_MIN 65536u
+#define FDS_MAX (1u << 20)
+
+_Atomic(struct via_file *) *via_fds;
+unsigned char *via_fd_marks;
+unsigned via_fds_count;
+
+static struct via_pool hidden_pool = VIA_POOL_INIT(sizeof(struct via_hidden), FDS_MAX);
+static pthread_mutex_t hidden_lock = PTHREAD_MUTEX_INITIALIZER;
+
+int via_fds_init(void)
+{
+    struct rlimit limit;
+    unsigned count = FDS_MIN;
+    if (via_fds_count != 0) {
+        return 0;
+    }
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max > count) {
+        count = limit.rlim_max > FDS_MAX ? FDS_MAX : (unsigned)limit.rlim_max;
+    }
+    /* Only the pages of numbers in use are ever touched. */
+    unsigned char *memory = mmap(NULL, count * (sizeof(*via_fds) + 1), PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return -ENOMEM;
+    }
+    via_fds = (void *)memory;
+    via_fd_marks = memory + count * sizeof(*via_fds);
+    via_fds_count = count;
+    return 0;
+}
+
+struct via_file *via_file_get_slowly(int fd)
+{
+    for (;;) {
+        struct via_file *file = via_fd_peek(fd);
+        if (file == NULL) {
+            return NULL;
+        }
+        uint32_t users = atomic_load_explicit(&file->users, memory_order_relaxed);
+        if (users == 0) {
+            continue; /* being freed: the table says something else in a moment */
+        }
+        /* Pairs with the release in put: what the last user did is seen by who frees. */
+        if (!atomic_compare_exchange_weak_explicit(&file->users, &users, users + 1,
+                                                   memory_order_acquire, memory_order_relaxed)) {
+            continue;
+        }
+        if (via_fd_peek(fd) == file) {
+            return file;
+        }
+        via_file_put_slowly(file);
+    }
+}
+
+void via_file_put_slowly(struct via_file *file)
+{
+    if (atomic_fetch_sub_explicit(&file->users, 1, memory_order_acq_rel) == 1) {
+        file->free(file);
+    }
+}
+
+bool via_fd_set(int fd, struct via_file *file)
+{
+    if ((unsigned)fd >= via_fds_count) {
+        return false;
+    }
+    atomic_store_explicit(&via_fds[fd], file, memory_order_release);
+    return true;
+}
+
+struct via_file *via_fd_take(int fd)
+{
+    if (via_fd_peek(fd) == NULL) {
+        return NULL;
+    }
+    return atomic_exchange_explicit(&via_fds[fd], NULL, memory_order_acq_rel);
+}
+
+static void hidden_free(struct via_file *file)
+{
+    via_pool_put(&hidden_pool, via_container_of(file, struct via_hidden, file));
+}
+
+/*
+ * Our numbers start half-way up the limit. The program gets the lowest free ones, so it meets ours
+ * only when it has used up half of what it may have; then we stop taking more.
+ */
+static int lowest_hidden(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 512;
+    }
+    rlim_t half = limit.rlim_cur / 2;
+    return half > via_fds_count / 2 ? (int)(via_fds_count / 2) : (int)half;
+}
+
+int via_hidden_new(int fd, _Atomic int *place)
+{
+    atomic_store_explicit(place, -1, memory_order_relaxed);
+    int high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, lowest_hidden());
+    int error = errno;
+    VIA_REAL(close)(fd);
+    if (high < 0) {
+        return -error;
+    }
+    struct via_hidden *hidden = via_pool_get(&hidden_pool);
+    if (hidden == NULL || (unsigned)high >= via_fds_count) {
+        via_pool_put(&hidden_pool, hidden);
+        VIA_REAL(close)(high);
+        return -EMFILE;
+    }
+    atomic_store_explicit(&hidden->file.users, 1, memory_order_relaxed);
+    hidden->file.kind = VIA_FILE_HIDDEN;
+    hidden->file.free = hidden_free;
+    hidden->place = place;
+    atomic_store_explicit(place, high, memory_order_relaxed);
+    via_fd_set(high, &hidden->file);
+    return 0;
+}
+
+void via_hidden_close(_Atomic int *place)
+{
+    pthread_mutex_lock(&hidden_lock);
+    int fd = atomic_exchange_explicit(place, -1, memory_order_relaxed);
+    if (fd >= 0) {
+        struct via_file *file = via_fd_take(fd);
+        if (file != NULL) {
+            via_file_put_slowly(file);
+        }
+        VIA_REAL(close)(fd);
+    }
+    pthread_mutex_unlock(&hidden_lock);
+}
+
+void via_hidden_move(int fd)
+{
+    struct via_file *file = via_fd_peek(fd);
+    if (file == NULL || file->kind != VIA_FILE_HIDDEN) {
+        return;
+    }
+    pthread_mutex_lock(&hidden_lock);
+    struct via_hidden *hidden = via_container_of(file, struct via_hidden, file);
+    if (via_fd_peek(fd) == file) {
+        int high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, fd + 1);
+        if (high >= 0 && (unsigned)high < via_fds_count) {
+            via_fd_take(fd);
+            atomic_store_explicit(hidden->place, high, memory_order_relaxed);
+            via_fd_set(high, file);
+            VIA_REAL(close)(fd);
+        } else if (high >= 0) {
+            VIA_REAL(close)(high);
+        }
+    }
+    pthread_mutex_unlock(&hidden_lock);
+}
+
+void via_hidden_fork_prepare(void)
+{
+    pthread_mutex_lock(&hidden_lock);
+}
+
+void via_hidden_fork_done(void)
+{
+    pthread_mutex_unlock(&hidden_lock);
+}

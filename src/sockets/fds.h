@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_FDS_H
+#define VIA_SOCKETS_FDS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/single_threaded.h>
+
+#include "base/types.h"
+
+/*
+ * What this process knows about its file descriptors: a pointer per number, NULL for the many that
+ * are none of our business. Looking up one of those costs a load and a compare.
+ *
+ * What a number refers to is counted: `users` is 1 for being in the table (however many numbers
+ * refer to it) and 1 per call under way. Objects are never unmapped, so a stale pointer may be
+ * touched, but via_file_get() makes sure it is still what the number means.
+ */
+enum via_file_kind {
+    VIA_FILE_CONN = 1,   /* struct via_conn: one end of a TCP connection */
+    VIA_FILE_EPOLL = 2,  /* struct via_ep_set: an epoll set that holds one */
+    VIA_FILE_HIDDEN = 3, /* struct via_hidden: ours, the program must not know */
+};
+
+struct via_file {
+    _Atomic uint32_t users;
+    uint8_t kind; /* enum via_file_kind */
+    void (*free)(struct via_file *file);
+};
+
+extern _Atomic(struct via_file *) *via_fds;
+extern unsigned via_fds_count;
+
+/* 0, or -ENOMEM: then nothing is ever in the table. */
+int via_fds_init(void);
+
+static inline struct via_file *via_fd_peek(int fd)
+{
+    if (via_unlikely((unsigned)fd >= via_fds_count)) {
+        return NULL;
+    }
+    /* Pairs with the release in via_fd_set(). */
+    return atomic_load_explicit(&via_fds[fd], memory_order_acquire);
+}
+
+/* true while no other thread of this process can exist. Remember it from get to put. */
+static inline bool via_alone(void)
+{
+    return __libc_single_threaded != 0;
+}
+
+struct via_file *via_file_get_slowly(int fd);
+void via_file_put_slowly(struct via_file *file);
+
+/* The object behind fd, held until put; NULL when there is none. */
+static inline struct via_file *via_file_get(int fd, bool alone)
+{
+    struct via_file *file = via_fd_peek(fd);
+    return via_likely(file == NULL) || alone ? file : via_file_get_slowly(fd);
+}
+
+static inline void via_file_put(struct via_file *file, bool alone)
+{
+    if (!alone) {
+        via_file_put_slowly(file);
+    }
+}
+
+/* Makes fd refer to the object (NULL: to nothing); the caller sees to `users`. false when fd is
+ * beyond the table. */
+bool via_fd_set(int fd, struct via_file *file);
+/* Takes what fd refers to out of the table; the caller gives up the reference. */
+struct via_file *via_fd_take(int fd);
+
+/*
+ * A mark on a number that nothing in the table stands for: it is in an epoll set, where we could
+ * not find it again if it became one of ours. Closing takes the mark away.
+ */
+extern unsigned char *via_fd_marks;
+
+static inline bool via_fd_is_marked(int fd)
+{
+    return (unsigned)fd < via_fds_count && via_fd_marks[fd] != 0;
+}
+
+static inline void via_fd_mark(int fd, bool mark)
+{
+    if ((unsigned)fd < via_fds_count && via_fd_marks[fd] != (mark ? 1 : 0)) {
+        via_fd_marks[fd] = mark ? 1 : 0;
+    }
+}
+
+/* --- our own descriptors -----------------------------------------------------------------------
+ */
+
+/*
+ * Descriptors that the program does not know of: high numbers, close-on-exec, shielded from its
+ * close() and dup2(). Where one is kept is told, so that it can be moved out of the way.
+ */
+struct via_hidden {
+    struct via_file file;
+    _Atomic int *place;
+};
+
+/* Hides fd (any number) and stores its new number in *place. 0, or a negative errno: then fd is
+ * closed and *place is -1. -EMFILE also when the program's own descriptors come near ours. */
+int via_hidden_new(int fd, _Atomic int *place);
+/* Closes what *place says, if anything, and stores -1. */
+void via_hidden_close(_Atomic int *place);
+/* Something of the program's will get this number: moves ours away. */
+void via_hidden_move(int fd);
+
+/* Around fork(), as in pool.h. */
+void via_hidden_fork_prepare(void);
+void via_hidden_fork_done(void);
+
+#endif

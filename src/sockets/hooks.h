@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_HOOKS_H
+#define VIA_SOCKETS_HOOKS_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/types.h"
+
+/* What the files of hooks share. */
+
+extern bool via_hooks_ready;
+void via_hooks_init_slowly(void);
+
+/* Before the first connection is made; other calls find nothing in the table and pass through. */
+static inline void via_hooks_init(void)
+{
+    if (via_unlikely(!via_hooks_ready)) {
+        via_hooks_init_slowly();
+    }
+}
+
+/* From a negative errno to what the C library's calls return. errno is left alone on success. */
+static inline ssize_t via_hooks_result(ssize_t rc)
+{
+    if (via_unlikely(rc < 0)) {
+        errno = (int)-rc;
+        return -1;
+    }
+    return rc;
+}
+
+/* fd is closed, or has been, without passing through close(). */
+void via_hooks_forget(int fd);
+
+#endif

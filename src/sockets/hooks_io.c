@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The C library's calls that move bytes. */
+#undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "sockets/hooks.h"
+#include "sockets/io.h"
+#include "sockets/real.h"
+
+/* Entry points that compilers and old programs call instead; glibc declares them nowhere public. */
+VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room);
+VIA_HOOK ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int flags);
+VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, int flags,
+                                struct sockaddr *addr, socklen_t *addr_bytes);
+VIA_HOOK ssize_t __read(int fd, void *buf, size_t bytes);
+VIA_HOOK ssize_t __write(int fd, const void *buf, size_t bytes);
+VIA_HOOK ssize_t __send(int fd, const void *buf, size_t bytes, int flags);
+void __chk_fail(void) __attribute__((noreturn));
+
+/* Success must not change errno: programs that look at it anyway exist. */
+static ssize_t finish(struct via_op *op, ssize_t rc, int saved)
+{
+    via_op_end(op);
+    errno = saved;
+    return via_hooks_result(rc);
+}
+
+/* --- receiving ---------------------------------------------------------------------------------
+ */
+
+static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
+{
+    int saved = errno;
+    struct iovec iov = {.iov_base = buf, .iov_len = bytes};
+    return finish(op, via_io_recv(op, &iov, 1, flags), saved);
+}
+
+VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
+{
+    struct via_op op;
+    return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, 0) : VIA_REAL(read)(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t __read(int fd, void *buf, size_t bytes)
+{
+    return read(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t recv(int fd, void *buf, size_t bytes, int flags)
+{
+    struct via_op op;
+    return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, flags)
+                                 : VIA_REAL(recv)(fd, buf, bytes, flags);
+}
+
+VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR_ARG addr,
+                          socklen_t *addr_bytes)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(recvfrom)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
+    }
+    if (addr.__sockaddr__ != NULL && addr_bytes != NULL) {
+        *addr_bytes = 0; /* TCP gives no address */
+    }
+    return recv_one(&op, buf, bytes, flags);
+}
+
+VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room)
+{
+    if (bytes > room) {
+        __chk_fail();
+    }
+    return read(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int flags)
+{
+    if (bytes > room) {
+        __chk_fail();
+    }
+    return recv(fd, buf, bytes, flags);
+}
+
+VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, int flags,
+                                struct sockaddr *addr, socklen_t *addr_bytes)
+{
+    if (bytes > room) {
+        __chk_fail();
+    }
+    return recvfrom(fd, buf, bytes, flags, addr, addr_bytes);
+}
+
+VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(readv)(fd, iov, count);
+    }
+    int saved = errno;
+    return finish(&op, count < 0 ? -EINVAL : via_io_recv(&op, iov, count, 0), saved);
+}
+
+/* One message: data only, as pipes carry nothing else. */
+static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
+{
+    ssize_t n = via_io_recv(op, message->msg_iov, (int)message->msg_iovlen, flags);
+    if (n >= 0) {
+        message->msg_namelen = 0;
+        message->msg_controllen = 0;
+        message->msg_flags = 0;
+    }
+    return n;
+}
+
+VIA_HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(recvmsg)(fd, message, flags);
+    }
+    if ((flags & MSG_ERRQUEUE) != 0 || message->msg_iovlen > INT32_MAX) {
+        via_op_end(&op);
+        return VIA_REAL(recvmsg)(fd, message, flags);
+    }
+    int saved = errno;
+    return finish(&op, recvmsg_op(&op, message, flags), saved);
+}
+
+VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
+                      struct timespec *timeout)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(recvmmsg)(fd, messages, count, flags, timeout);
+    }
+    int saved = errno;
+    ssize_t rc = 0;
+    unsigned done = 0;
+    for (; done < count; done++) {
+        rc = recvmsg_op(&op, &messages[done].msg_hdr,
+                        (flags & ~MSG_WAITFORONE) |
+                            (done > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0));
+        if (rc <= 0) {
+            break;
+        }
+        messages[done].msg_len = (unsigned)rc;
+    }
+    return (int)finish(&op, done > 0 || rc == 0 ? (ssize_t)done : rc, saved);
+}
+
+/* --- sending -----------------------------------------------------------------------------------
+ */
+
+static ssize_t send_one(struct via_op *op, const void *buf, size_t bytes, int flags)
+{
+    int saved = errno;
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = bytes};
+    return finish(op, via_io_send(op, &iov, 1, flags), saved);
+}
+
+VIA_HOOK ssize_t write(int fd, const void *buf, size_t bytes)
+{
+    struct via_op op;
+    return via_op_begin(&op, fd) ? send_one(&op, buf, bytes, 0) : VIA_REAL(write)(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t __write(int fd, const void *buf, size_t bytes)
+{
+    return write(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t send(int fd, const void *buf, size_t bytes, int flags)
+{
+    struct via_op op;
+    return via_op_begin(&op, fd) ? send_one(&op, buf, bytes, flags)
+                                 : VIA_REAL(send)(fd, buf, bytes, flags);
+}
+
+VIA_HOOK ssize_t __send(int fd, const void *buf, size_t bytes, int flags)
+{
+    return send(fd, buf, bytes, flags);
+}
+
+VIA_HOOK ssize_t sendto(int fd, const void *buf, size_t bytes, int flags, __CONST_SOCKADDR_ARG addr,
+                        socklen_t addr_bytes)
+{
+    struct via_op op;
+    return via_op_begin(&op, fd)
+               ? send_one(&op, buf, bytes, flags) /* a connected TCP socket ignores the address */
+               : VIA_REAL(sendto)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
+}
+
+VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(writev)(fd, iov, count);
+    }
+    int saved = errno;
+    return finish(&op, count < 0 ? -EINVAL : via_io_send(&op, iov, count, 0), saved);
+}
+
+VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(sendmsg)(fd, message, flags);
+    }
+    int saved = errno;
+    if (message->msg_iovlen > INT32_MAX) {
+        return finish(&op, -EMSGSIZE, saved);
+    }
+    /* Control data for a TCP socket is about packets; there are none. */
+    return finish(&op, via_io_send(&op, message->msg_iov, (int)message->msg_iovlen, flags), saved);
+}
+
+VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(sendmmsg)(fd, messages, count, flags);
+    }
+    int saved = errno;
+    ssize_t rc = 0;
+    unsigned done = 0;
+    for (; done < count; done++) {
+        struct msghdr *message = &messages[done].msg_hdr;
+        rc = via_io_send(&op, message->msg_iov, (int)message->msg_iovlen, flags);
+        if (rc < 0) {
+            break;
+        }
+        messages[done].msg_len = (unsigned)rc;
+    }
+    return (int)finish(&op, done > 0 ? (ssize_t)done : rc, saved);
+}
+
+/* --- from one descriptor to another, by way of a buffer ----------------------------------------
+ */
+
+#define COPY_BYTES (64u * 1024)
+
+/* Sends all of it, or as much as a socket that does not block takes; bytes or a negative errno. */
+static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t bytes, int flags)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        struct iovec iov = {.iov_base = (void *)(uintptr_t)(data + done), .iov_len = bytes - done};
+        ssize_t n = via_io_send(op, &iov, 1, flags);
+        if (n < 0) {
+            return done != 0 ? (ssize_t)done : n;
+        }
+        done += (size_t)n;
+        if (op->side->nonblock != 0 && done < bytes) {
+            break;
+        }
+    }
+    return (ssize_t)done;
+}
+
+/* From a file at an offset of its own: what is not sent was not read. */
+static ssize_t copy_file(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
+{
+    unsigned char buffer[COPY_BYTES];
+    size_t total = 0;
+    while (total < bytes) {
+        ssize_t n = pread(in_fd, buffer, via_min(bytes - total, sizeof(buffer)), *offset);
+        if (n <= 0) {
+            return total != 0 || n == 0 ? (ssize_t)total : -errno;
+        }
+        ssize_t sent = send_all(op, buffer, (size_t)n, 0);
+        if (sent < 0) {
+            return total != 0 ? (ssize_t)total : sent;
+        }
+        *offset += sent;
+        total += (size_t)sent;
+        if (sent < n) {
+            break;
+        }
+    }
+    return (ssize_t)total;
+}
+
+VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, out_fd)) {
+        return VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
+    }
+    if (!via_conn_has_pipes(op.conn) &&
+        (op.exclusive || via_conn_state(op.conn) == VIA_SIDE_PLAIN)) {
+        ssize_t n = VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
+        if (n > 0) {
+            op.conn->stats.tx_kernel_bytes += (uint64_t)n;
+            via_conn_step(&op, false);
+        }
+        via_op_end(&op);
+        return n;
+    }
+    int saved = errno;
+    off_t at = offset != NULL ? *offset : lseek(in_fd, 0, SEEK_CUR);
+    if (at < 0) {
+        return finish(&op, offset != NULL ? -EINVAL : -errno, saved);
+    }
+    ssize_t rc = copy_file(&op, in_fd, &at, bytes);
+    if (rc > 0) {
+        if (offset != NULL) {
+            *offset = at;
+        } else {
+            lseek(in_fd, at, SEEK_SET);
+        }
+    }
+    return finish(&op, rc, saved);
+}
+
+VIA_HOOK ssize_t sendfile64(int out_fd, int in_fd, off64_t *offset, size_t bytes)
+{
+    _Static_assert(sizeof(off64_t) == sizeof(off_t), "the same function");
+    return sendfile(out_fd, in_fd, (off_t *)offset, bytes);
+}
+
+/* From a connection into a pipe of the program's: only what the pipe can surely take. */
+static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned flags)
+{
+    unsigned char buffer[4096];
+    struct iovec iov = {.iov_base = buffer, .iov_len = via_min(bytes, sizeof(buffer))};
+    int wait = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
+    struct pollfd pfd = {.fd = out_fd, .events = POLLOUT};
+    /* A pipe that polls writable takes PIPE_BUF bytes at once (pipe(7)). */
+    int n = VIA_REAL(poll)(&pfd, 1, wait != 0 ? 0 : -1);
+    if (n <= 0) {
+        return n == 0 ? -EAGAIN : -errno;
+    }
+    ssize_t got = via_io_recv(op, &iov, 1, wait);
+    if (got <= 0) {
+        return got;
+    }
+    ssize_t put = VIA_REAL(write)(out_fd, buffer, (size_t)got);
+    return put < 0 ? -errno : put;
+}
+
+/* From a pipe of the program's into a connection: what was taken out must go, so it may block. */
+static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
+{
+    unsigned char buffer[COPY_BYTES];
+    struct pollfd pfd = {.fd = in_fd, .events = POLLIN};
+    bool wait = (flags & SPLICE_F_NONBLOCK) == 0;
+    if (!wait && VIA_REAL(poll)(&pfd, 1, 0) == 0) {
+        return -EAGAIN;
+    }
+    if (op->side->nonblock != 0 && (via_io_ready(op, POLLOUT) & POLLOUT) == 0) {
+        return -EAGAIN;
+    }
+    /* Writable means room for at least a record's body. */
+    size_t most = op->side->nonblock != 0 ? 16384 : sizeof(buffer);
+    ssize_t got = VIA_REAL(read)(in_fd, buffer, via_min(bytes, most));
+    if (got <= 0) {
+        return got < 0 ? -errno : 0;
+    }
+    return send_all(op, buffer, (size_t)got, 0);
+}
+
+VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_offset,
+                        size_t bytes, unsigned flags)
+{
+    struct via_op op;
+    bool out = via_op_begin(&op, out_fd);
+    if (!out && !via_op_begin(&op, in_fd)) {
+        return VIA_REAL(splice)(in_fd, in_offset, out_fd, out_offset, bytes, flags);
+    }
+    int saved = errno;
+    if (!via_conn_has_pipes(op.conn)) {
+        via_op_end(&op);
+        return VIA_REAL(splice)(in_fd, in_offset, out_fd, out_offset, bytes, flags);
+    }
+    ssize_t rc = out ? splice_to(&op, in_fd, bytes, flags) : splice_from(&op, out_fd, bytes, flags);
+    return finish(&op, rc, saved);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The C library's calls that wait for several descriptors. */
+#undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+
+#include "sockets/epoll_set.h"
+#include "sockets/hooks.h"
+#include "sockets/io.h"
+#include "sockets/poll_set.h"
+#include "sockets/real.h"
+
+VIA_HOOK int __poll(struct pollfd *fds, nfds_t count, int timeout);
+VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room);
+VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                         const sigset_t *mask, size_t room);
+void __chk_fail(void) __attribute__((noreturn));
+
+static uint64_t deadline_of_ms(int timeout)
+{
+    return timeout < 0    ? VIA_NEVER_NS
+           : timeout == 0 ? 0
+                          : via_os_now_ns() + (uint64_t)timeout * VIA_MSEC_NS;
+}
+
+/* -EINVAL in *ret_error for a time that is none. */
+static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
+{
+    *ret_error = 0;
+    if (timeout == NULL) {
+        return VIA_NEVER_NS;
+    }
+    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= (long)VIA_SEC_NS) {
+        *ret_error = -EINVAL;
+        return 0;
+    }
+    if (timeout->tv_sec == 0 && timeout->tv_nsec == 0) {
+        return 0;
+    }
+    return via_os_now_ns() + (uint64_t)timeout->tv_sec * VIA_SEC_NS + (uint64_t)timeout->tv_nsec;
+}
+
+/* --- poll --------------------------------------------------------------------------------------
+ */
+
+VIA_HOOK int poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    if (via_likely(!via_poll_concerns_us(fds, count))) {
+        return VIA_REAL(poll)(fds, count, timeout);
+    }
+    int saved = errno;
+    int rc = via_poll(fds, count, deadline_of_ms(timeout), NULL);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+VIA_HOOK int __poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    return poll(fds, count, timeout);
+}
+
+VIA_HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                   const sigset_t *mask)
+{
+    int error;
+    if (via_likely(!via_poll_concerns_us(fds, count))) {
+        return VIA_REAL(ppoll)(fds, count, timeout, mask);
+    }
+    int saved = errno;
+    uint64_t deadline_ns = deadline_of(timeout, &error);
+    int rc = error != 0 ? error : via_poll(fds, count, deadline_ns, mask);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room)
+{
+    if (room / sizeof(*fds) < count) {
+        __chk_fail();
+    }
+    return poll(fds, count, timeout);
+}
+
+VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                         const sigset_t *mask, size_t room)
+{
+    if (room / sizeof(*fds) < count) {
+        __chk_fail();
+    }
+    return ppoll(fds, count, timeout, mask);
+}
+
+/* --- select ------------------------------------------------------------------------------------
+ */
+
+/* select(2), "Correspondence between select() and poll() notifications". */
+#define SELECT_IN (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
+#define SELECT_OUT (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
+#define SELECT_EXCEPT POLLPRI
+
+static bool in_set(int fd, const fd_set *set)
+{
+    return set != NULL && FD_ISSET(fd, set);
+}
+
+static bool select_concerns_us(int count, const fd_set *in, const fd_set *out, const fd_set *except)
+{
+    for (int fd = 0; fd < count && (unsigned)fd < via_fds_count; fd++) {
+        const struct via_file *file = via_fd_peek(fd);
+        if (via_unlikely(file != NULL) && file->kind != VIA_FILE_HIDDEN &&
+            (in_set(fd, in) || in_set(fd, out) || in_set(fd, except))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Into pollfds (room for `count`); how many. */
+static nfds_t from_sets(int count, const fd_set *in, const fd_set *out, const fd_set *except,
+                        struct pollfd *fds)
+{
+    nfds_t used = 0;
+    for (int fd = 0; fd < count; fd++) {
+        short events = (short)((in_set(fd, in) ? POLLIN : 0) | (in_set(fd, out) ? POLLOUT : 0) |
+                               (in_set(fd, except) ? POLLPRI : 0));
+        if (events != 0) {
+            fds[used++] = (struct pollfd){.fd = fd, .events = events};
+        }
+    }
+    return used;
+}
+
+static int keep(int fd, fd_set *set, bool keeps)
+{
+    if (set == NULL || !FD_ISSET(fd, set)) {
+        return 0;
+    }
+    if (!keeps) {
+        FD_CLR(fd, set);
+    }
+    return keeps ? 1 : 0;
+}
+
+/* Back into the sets; the number of bits. -EBADF when a descriptor is not open. */
+static int to_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *out, fd_set *except)
+{
+    int bits = 0;
+    for (nfds_t i = 0; i < used; i++) {
+        if ((fds[i].revents & POLLNVAL) != 0) {
+            return -EBADF;
+        }
+    }
+    for (nfds_t i = 0; i < used; i++) {
+        bits += keep(fds[i].fd, in, (fds[i].revents & SELECT_IN) != 0);
+        bits += keep(fds[i].fd, out, (fds[i].revents & SELECT_OUT) != 0);
+        bits += keep(fds[i].fd, except, (fds[i].revents & SELECT_EXCEPT) != 0);
+    }
+    return bits;
+}
+
+static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, uint64_t deadline_ns,
+                          const sigset_t *mask)
+{
+    struct pollfd fds[FD_SETSIZE];
+    nfds_t used = from_sets(count, in, out, except, fds);
+    int rc = via_poll(fds, used, deadline_ns, mask);
+    return rc < 0 ? rc : to_sets(fds, used, in, out, except);
+}
+
+VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
+{
+    /* Sets beyond FD_SETSIZE are the program's own invention; the kernel may know them. */
+    if (count > FD_SETSIZE || via_likely(!select_concerns_us(count, in, out, except))) {
+        return VIA_REAL(select)(count, in, out, except, timeout);
+    }
+    int saved = errno;
+    int error = 0;
+    struct timespec ts;
+    if (timeout != NULL) {
+        ts = (struct timespec){.tv_sec = timeout->tv_sec, .tv_nsec = timeout->tv_usec * 1000};
+    }
+    uint64_t deadline_ns = deadline_of(timeout != NULL ? &ts : NULL, &error);
+    int rc = error != 0 ? error : select_by_poll(count, in, out, except, deadline_ns, NULL);
+    if (timeout != NULL && deadline_ns != 0) {
+        uint64_t now = via_os_now_ns();
+        uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+        timeout->tv_sec = (time_t)(left / VIA_SEC_NS);
+        timeout->tv_usec = (suseconds_t)(left % VIA_SEC_NS / VIA_USEC_NS);
+    }
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
+                     const struct timespec *timeout, const sigset_t *mask)
+{
+    int error;
+    if (count > FD_SETSIZE || via_likely(!select_concerns_us(count, in, out, except))) {
+        return VIA_REAL(pselect)(count, in, out, except, timeout, mask);
+    }
+    int saved = errno;
+    uint64_t deadline_ns = deadline_of(timeout, &error);
+    int rc = error != 0 ? error : select_by_poll(count, in, out, except, deadline_ns, mask);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+/* --- epoll -------------------------------------------------------------------------------------
+ */
+
+VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        int rc = VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
+        if (rc == 0 && operation == EPOLL_CTL_ADD) {
+            via_fd_mark(fd, true);
+        } else if (rc == 0 && operation == EPOLL_CTL_DEL) {
+            via_fd_mark(fd, false);
+        }
+        return rc;
+    }
+    int saved = errno;
+    int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);
+    via_op_end(&op);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+/* The set behind epfd if it holds anything of ours, held until via_file_put(). */
+static struct via_ep_set *set_of(int epfd, bool alone)
+{
+    struct via_file *file = via_file_get(epfd, alone);
+    if (via_likely(file == NULL)) {
+        return NULL;
+    }
+    struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
+    if (file->kind == VIA_FILE_EPOLL &&
+        atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0) {
+        return set;
+    }
+    if (file->kind == VIA_FILE_EPOLL && set->bells != 0) {
+        return set; /* bells are still in it, and not for the program to see */
+    }
+    via_file_put(file, alone);
+    return NULL;
+}
+
+static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                       uint64_t deadline_ns, const sigset_t *mask, bool alone)
+{
+    int saved = errno;
+    int rc = via_ep_wait(set, epfd, events, max, deadline_ns, mask);
+    via_file_put(&set->file, alone);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+VIA_HOOK int epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
+{
+    bool alone = via_alone();
+    struct via_ep_set *set = set_of(epfd, alone);
+    if (set == NULL) {
+        return VIA_REAL(epoll_wait)(epfd, events, max, timeout);
+    }
+    return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), NULL, alone);
+}
+
+VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout,
+                         const sigset_t *mask)
+{
+    bool alone = via_alone();
+    struct via_ep_set *set = set_of(epfd, alone);
+    if (set == NULL) {
+        return VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    }
+    return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone);
+}
+
+VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
+                          const struct timespec *timeout, const sigset_t *mask)
+{
+    bool alone = via_alone();
+    int error;
+    struct via_ep_set *set = set_of(epfd, alone);
+    if (set == NULL) {
+        return VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
+    }
+    uint64_t deadline_ns = deadline_of(timeout, &error);
+    if (error != 0) {
+        via_file_put(&set->file, alone);
+        return (int)via_hooks_result(error);
+    }
+    return wait_in_set(set, epfd, events, max, deadline_ns, mask, alone);
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The C library's calls on sockets and descriptors as such. */
+#undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "sockets/epoll_set.h"
+#include "sockets/hooks.h"
+#include "sockets/io.h"
+#include "sockets/real.h"
+
+/* --- making connections ------------------------------------------------------------------------
+ */
+
+VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
+{
+    const struct sockaddr *to = addr.__sockaddr__;
+    via_hooks_init();
+    struct via_conn *conn = via_conn_prepare(fd, to, bytes);
+    int rc = VIA_REAL(connect)(fd, to, bytes);
+    if (conn != NULL) {
+        int saved = errno;
+        if (rc == 0 || saved == EINPROGRESS || saved == EINTR) {
+            via_conn_publish(conn, fd);
+        } else {
+            via_conn_discard(conn);
+        }
+        errno = saved;
+    }
+    return rc;
+}
+
+/* A number that the kernel has just given out can not refer to anything we know. */
+static void forget(int fd)
+{
+    if (via_fd_peek(fd) != NULL) {
+        via_hooks_forget(fd);
+    }
+    via_fd_mark(fd, false);
+}
+
+static int accepted(int fd, const struct sockaddr *addr)
+{
+    if (fd >= 0) {
+        forget(fd);
+        if (addr == NULL || addr->sa_family == AF_INET || addr->sa_family == AF_INET6) {
+            via_conn_accepted(fd);
+        }
+    }
+    return fd;
+}
+
+VIA_HOOK int accept(int fd, __SOCKADDR_ARG addr, socklen_t *bytes)
+{
+    via_hooks_init();
+    return accepted(VIA_REAL(accept)(fd, addr.__sockaddr__, bytes), addr.__sockaddr__);
+}
+
+VIA_HOOK int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *bytes, int flags)
+{
+    via_hooks_init();
+    return accepted(VIA_REAL(accept4)(fd, addr.__sockaddr__, bytes, flags), addr.__sockaddr__);
+}
+
+VIA_HOOK int shutdown(int fd, int how)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(shutdown)(fd, how);
+    }
+    int rc = via_io_shutdown(&op, how);
+    via_op_end(&op);
+    return (int)via_hooks_result(rc);
+}
+
+/* --- closing -----------------------------------------------------------------------------------
+ */
+
+void via_hooks_forget(int fd)
+{
+    struct via_file *file = via_fd_peek(fd);
+    if (file == NULL || file->kind == VIA_FILE_HIDDEN) {
+        return;
+    }
+    file = via_fd_take(fd);
+    if (file == NULL) {
+        return;
+    }
+    if (file->kind == VIA_FILE_CONN) {
+        struct via_conn *conn = via_container_of(file, struct via_conn, file);
+        via_conn_closing(conn, fd);
+        via_conn_closed(conn);
+    } else {
+        via_ep_closed(via_container_of(file, struct via_ep_set, file));
+    }
+}
+
+VIA_HOOK int close(int fd)
+{
+    struct via_file *file = via_fd_peek(fd);
+    if (via_likely(file == NULL)) {
+        via_fd_mark(fd, false);
+        return VIA_REAL(close)(fd);
+    }
+    if (file->kind == VIA_FILE_HIDDEN) {
+        errno = EBADF; /* as far as the program can know */
+        return -1;
+    }
+    file = via_fd_take(fd);
+    if (file == NULL || file->kind != VIA_FILE_CONN) {
+        if (file != NULL) {
+            via_ep_closed(via_container_of(file, struct via_ep_set, file));
+        }
+        return VIA_REAL(close)(fd);
+    }
+    struct via_conn *conn = via_container_of(file, struct via_conn, file);
+    via_conn_closing(conn, fd);
+    int rc = VIA_REAL(close)(fd);
+    via_conn_closed(conn);
+    return rc;
+}
+
+/* Numbers from first to last, except ours, as the kernel would: closed, or marked. */
+VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
+{
+    if (first > last) {
+        errno = EINVAL;
+        return -1;
+    }
+    unsigned from = first;
+    for (unsigned fd = first; fd < via_fds_count && fd <= last; fd++) {
+        struct via_file *file = via_fd_peek((int)fd);
+        if (file == NULL) {
+            continue;
+        }
+        if (file->kind != VIA_FILE_HIDDEN) {
+            if ((flags & CLOSE_RANGE_CLOEXEC) == 0) {
+                via_hooks_forget((int)fd);
+            }
+            continue;
+        }
+        if (fd > from && VIA_REAL(close_range)(from, fd - 1, flags) != 0) {
+            return -1;
+        }
+        from = fd + 1;
+    }
+    return from > last || from < first ? 0 : VIA_REAL(close_range)(from, last, flags);
+}
+
+VIA_HOOK void closefrom(int first)
+{
+    close_range((unsigned)(first < 0 ? 0 : first), ~0u, 0);
+}
+
+/* --- copying descriptors -----------------------------------------------------------------------
+ */
+
+/* new_fd has just become a copy of fd. */
+static int copied(int fd, int new_fd)
+{
+    bool alone = via_alone();
+    if (new_fd < 0) {
+        return new_fd;
+    }
+    forget(new_fd);
+    struct via_file *file = via_file_get(fd, alone);
+    if (via_likely(file == NULL)) {
+        return new_fd;
+    }
+    if (file->kind == VIA_FILE_CONN) {
+        via_conn_dup(via_container_of(file, struct via_conn, file), new_fd);
+    } else if (file->kind == VIA_FILE_EPOLL) {
+        via_ep_dup(via_container_of(file, struct via_ep_set, file), new_fd);
+    }
+    via_file_put(file, alone);
+    return new_fd;
+}
+
+VIA_HOOK int dup(int fd)
+{
+    return copied(fd, VIA_REAL(dup)(fd));
+}
+
+/* The number is about to be replaced by a copy of fd: what it stood for is closed by that. */
+static void make_way(int fd, int new_fd)
+{
+    struct via_file *file = via_fd_peek(new_fd);
+    if (file == NULL || fd == new_fd || VIA_REAL(fcntl)(fd, F_GETFD) < 0) {
+        return;
+    }
+    if (file->kind == VIA_FILE_HIDDEN) {
+        via_hidden_move(new_fd);
+    } else {
+        via_hooks_forget(new_fd);
+    }
+}
+
+VIA_HOOK int dup2(int fd, int new_fd)
+{
+    make_way(fd, new_fd);
+    int rc = VIA_REAL(dup2)(fd, new_fd);
+    return rc >= 0 && fd != new_fd ? copied(fd, rc) : rc;
+}
+
+VIA_HOOK int dup3(int fd, int new_fd, int flags)
+{
+    make_way(fd, new_fd);
+    return copied(fd, VIA_REAL(dup3)(fd, new_fd, flags));
+}
+
+/* --- flags and options -------------------------------------------------------------------------
+ */
+
+static int fcntl_any(int fd, int command, void *argument)
+{
+    int rc = VIA_REAL(fcntl)(fd, command, argument);
+    struct via_op op;
+    if (via_likely(rc < 0) ||
+        (command != F_SETFL && command != F_DUPFD && command != F_DUPFD_CLOEXEC)) {
+        return rc;
+    }
+    if (command != F_SETFL) {
+        return copied(fd, rc);
+    }
+    if (via_op_begin(&op, fd)) {
+        int flags = (int)(intptr_t)argument;
+        atomic_store_explicit(&op.side->nonblock, (flags & O_NONBLOCK) != 0, memory_order_relaxed);
+        if ((flags & O_ASYNC) != 0 && via_conn_is_unsettled(op.conn)) {
+            via_conn_settle_plain(op.conn,
+                                  VIA_REASON_OPTION); /* SIGIO comes from the kernel only */
+        }
+        via_op_end(&op);
+    }
+    return rc;
+}
+
+VIA_HOOK int fcntl(int fd, int command, ...)
+{
+    va_list list;
+    va_start(list, command);
+    void *argument = va_arg(list, void *);
+    va_end(list);
+    return fcntl_any(fd, command, argument);
+}
+
+VIA_HOOK int fcntl64(int fd, int command, ...)
+{
+    va_list list;
+    va_start(list, command);
+    void *argument = va_arg(list, void *);
+    va_end(list);
+    return fcntl_any(fd, command, argument);
+}
+
+VIA_HOOK int ioctl(int fd, unsigned long request, ...)
+{
+    va_list list;
+    va_start(list, request);
+    void *argument = va_arg(list, void *);
+    va_end(list);
+    struct via_op op;
+    if (via_likely(!via_op_begin(&op, fd))) {
+        return VIA_REAL(ioctl)(fd, request, argument);
+    }
+    int rc;
+    if (request == FIONREAD && argument != NULL) {
+        rc = via_io_readable_bytes(&op);
+        if (rc >= 0) {
+            *(int *)argument = rc;
+            rc = 0;
+        }
+        rc = (int)via_hooks_result(rc);
+    } else {
+        rc = VIA_REAL(ioctl)(fd, request, argument);
+        if (rc == 0 && request == FIONBIO) {
+            atomic_store_explicit(&op.side->nonblock, *(const int *)argument != 0,
+                                  memory_order_relaxed);
+        }
+    }
+    via_op_end(&op);
+    return rc;
+}
+
+static uint64_t timeout_ns(const void *value, socklen_t bytes)
+{
+    const struct timeval *tv = value;
+    return bytes < sizeof(*tv)
+               ? 0
+               : (uint64_t)tv->tv_sec * VIA_SEC_NS + (uint64_t)tv->tv_usec * VIA_USEC_NS;
+}
+
+/* The kernel has taken the option; what it means for pipes. */
+static void option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
+{
+    struct via_side *side = op->side;
+    if (level == SOL_SOCKET && name == SO_RCVTIMEO) {
+        atomic_store_explicit(&side->rcvtimeo_ns, timeout_ns(value, bytes), memory_order_relaxed);
+    } else if (level == SOL_SOCKET && name == SO_SNDTIMEO) {
+        atomic_store_explicit(&side->sndtimeo_ns, timeout_ns(value, bytes), memory_order_relaxed);
+    } else if (level == SOL_SOCKET && name == SO_RCVLOWAT && bytes >= sizeof(int)) {
+        int low = *(const int *)value;
+        atomic_store_explicit(&side->rcvlowat, low > 0 ? (uint32_t)low : 1, memory_order_relaxed);
+    } else if (((level == SOL_SOCKET && name == SO_ZEROCOPY) ||
+                (level == IPPROTO_TCP && name == TCP_ULP)) &&
+               via_conn_is_unsettled(op->conn)) {
+        via_conn_settle_plain(op->conn, VIA_REASON_OPTION);
+    }
+}
+
+VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_t bytes)
+{
+    struct via_op op;
+    if (via_likely(!via_op_begin(&op, fd))) {
+        return VIA_REAL(setsockopt)(fd, level, name, value, bytes);
+    }
+    int rc;
+    if (via_conn_has_pipes(op.conn) && level == IPPROTO_TCP && name == TCP_ULP) {
+        errno = ENOPROTOOPT; /* programs that want TLS in the kernel do it themselves then */
+        rc = -1;
+    } else {
+        rc = VIA_REAL(setsockopt)(fd, level, name, value, bytes);
+        if (rc == 0) {
+            option_set(&op, level, name, value, bytes);
+        }
+    }
+    via_op_end(&op);
+    return rc;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_IO_H
+#define VIA_SOCKETS_IO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "sockets/conn.h"
+
+/*
+ * Sending and receiving on a connection, whichever way its bytes go now, with the meaning the
+ * kernel's calls have. Results are bytes or a negative errno; SIGPIPE is raised where it would be.
+ */
+
+/* flags: MSG_PEEK, MSG_WAITALL, MSG_DONTWAIT, MSG_TRUNC; with MSG_OOB it is the kernel's business.
+ */
+ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
+
+/* flags: MSG_DONTWAIT, MSG_NOSIGNAL, and those that mean nothing to a pipe. */
+ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
+
+/* --- for those who wait ------------------------------------------------------------------------
+ */
+
+/*
+ * What poll() would say now, of `wanted` (POLLIN, POLLOUT, ...) and of POLLERR and POLLHUP. For a
+ * connection with pipes; asks the kernel only when it has something to say.
+ */
+uint32_t via_io_ready(struct via_op *op, uint32_t wanted);
+
+/* Before sleeping until `wanted`: tells the peer. The caller enters its bells (via_bell_enter),
+ * looks again and then sleeps. */
+void via_io_arm(struct via_op *op, uint32_t wanted);
+
+/* Events for which a sleeper watches the kernel's socket. */
+uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted);
+
+/* The kernel reported these on the socket. */
+void via_io_shadow(struct via_op *op, uint32_t events);
+
+/* Bytes that can be read without waiting, from pipe and kernel: FIONREAD. */
+int via_io_readable_bytes(struct via_op *op);
+
+/* shutdown(): the kernel's, and what the peer must read in the pipe. 0 or a negative errno. */
+int via_io_shutdown(struct via_op *op, int how);
+
+/* Registrations that depend on which way the bytes go are brought up to date. No token is held. */
+void via_io_after(struct via_op *op);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What receiving and sending share. */
+#ifndef VIA_SOCKETS_IO_INTERNAL_H
+#define VIA_SOCKETS_IO_INTERNAL_H
+
+#include <poll.h>
+
+#include "sockets/io.h"
+
+#ifndef POLLRDHUP
+#define POLLRDHUP 0x2000
+#endif
+#define VIA_POLL_GONE (POLLRDHUP | POLLHUP | POLLERR)
+
+static inline int via_rx_take(struct via_op *op)
+{
+    return via_token_take(&op->side->rx_token, op->exclusive, op->thread);
+}
+
+static inline void via_rx_give(struct via_op *op)
+{
+    via_token_give(&op->side->rx_token, op->exclusive);
+}
+
+static inline int via_tx_take(struct via_op *op)
+{
+    return via_token_take(&op->side->tx_token, op->exclusive, op->thread);
+}
+
+static inline void via_tx_give(struct via_op *op)
+{
+    via_token_give(&op->side->tx_token, op->exclusive);
+}
+
+/* Asks the kernel what it knows of its socket (its answer is kept): VIA_POLL_GONE bits. */
+uint32_t via_io_look(struct via_op *op);
+
+/* With the rx token: does VIA_NEXT_KERNEL_UNTIL still mean the kernel? Finds out how far the kernel
+ * has been read. The next step. */
+int via_rx_next(struct via_op *op);
+
+/* With the tx token: will nobody ever read what is written to the pipe? */
+bool via_tx_peer_is_gone(struct via_op *op);
+
+/* A blocking call waits for POLLOUT, or for POLLIN beyond `have` bytes that it has seen and does
+ * not take. 0: look again, -EAGAIN at the deadline, -EINTR. */
+int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline_ns);
+
+/* The deadline of a call that begins now, from SO_RCVTIMEO or SO_SNDTIMEO. */
+uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns);
+
+#endif

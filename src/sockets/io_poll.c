@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include "sockets/epoll_set.h"
+#include "sockets/io_internal.h"
+#include "sockets/real.h"
+#include "sockets/wait.h"
+
+#define IN_EVENTS (POLLIN | POLLRDNORM)
+#define OUT_EVENTS (POLLOUT | POLLWRNORM)
+
+void via_io_shadow(struct via_op *op, uint32_t events)
+{
+    if ((events & VIA_POLL_GONE) != 0) {
+        atomic_fetch_or_explicit(&op->side->shadow, events & VIA_POLL_GONE, memory_order_acq_rel);
+    }
+}
+
+/* The kernel's answer for these events, now. */
+static uint32_t ask_kernel(struct via_op *op, uint32_t events)
+{
+    struct pollfd pfd = {.fd = op->fd, .events = (short)(events | POLLRDHUP)};
+    if (VIA_REAL(poll)(&pfd, 1, 0) < 0) {
+        return 0;
+    }
+    uint32_t seen = (uint32_t)(unsigned short)pfd.revents;
+    via_io_shadow(op, seen);
+    return seen;
+}
+
+uint32_t via_io_look(struct via_op *op)
+{
+    return ask_kernel(op, 0);
+}
+
+/* Readable by the pipe; what must be asked of the kernel instead in *ret_ask; whether nothing is
+ * known to be there in *ret_idle. */
+static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    uint32_t low = atomic_load_explicit(&op->side->rcvlowat, memory_order_relaxed);
+    uint32_t bits = 0;
+    if (via_rx_take(op) != 0) {
+        return 0;
+    }
+    switch (via_rx_next(op)) {
+    case VIA_NEXT_DATA:
+        if (low <= 1 || via_stream_rx_bytes(rx, low) >= low) {
+            bits = IN_EVENTS;
+        }
+        *ret_idle = bits == 0;
+        break;
+    case VIA_NEXT_FIN:
+        bits = IN_EVENTS | POLLRDHUP;
+        break;
+    case VIA_NEXT_EMPTY:
+        *ret_idle = true;
+        break;
+    case VIA_NEXT_KERNEL:
+    case VIA_NEXT_KERNEL_UNTIL:
+        *ret_ask |= IN_EVENTS;
+        break;
+    default:
+        bits = IN_EVENTS | POLLERR;
+        break;
+    }
+    via_rx_give(op);
+    return bits;
+}
+
+static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
+{
+    struct via_stream_tx *tx = &op->side->tx;
+    uint32_t bits = 0;
+    if (via_tx_take(op) != 0) {
+        return 0;
+    }
+    if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op)) {
+        *ret_ask |= OUT_EVENTS;
+    } else if (via_stream_tx_writable(tx)) {
+        bits = OUT_EVENTS;
+    } else {
+        atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
+    }
+    via_tx_give(op);
+    return bits;
+}
+
+uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
+{
+    uint32_t bits = 0;
+    uint32_t ask = wanted & (POLLPRI | POLLRDBAND);
+    bool idle = false;
+    if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
+        bits |= rx_ready(op, &ask, &idle);
+    }
+    if ((wanted & OUT_EVENTS) != 0) {
+        bits |= tx_ready(op, &ask);
+    }
+    if (ask != 0 || atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0) {
+        uint32_t seen = ask_kernel(op, ask);
+        bits |= seen & (ask | VIA_POLL_GONE);
+        if (idle && (seen & VIA_POLL_GONE) != 0) {
+            bits |= IN_EVENTS; /* the end of the stream, or what came just before it */
+        }
+    }
+    return bits & (wanted | POLLERR | POLLHUP);
+}
+
+void via_io_arm(struct via_op *op, uint32_t wanted)
+{
+    /* Who writes to us sees by the bell's word that we sleep; who reads must be told to hurry. */
+    if ((wanted & OUT_EVENTS) != 0 && via_tx_take(op) == 0) {
+        if (op->side->tx.span == VIA_SPAN_PIPE) {
+            via_pipe_want(&op->side->tx.pipe);
+        }
+        via_tx_give(op);
+    }
+}
+
+uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
+{
+    const struct via_side *side = op->side;
+    uint32_t events = wanted & (POLLPRI | POLLRDBAND);
+    uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
+    if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
+        events |= POLLRDHUP | (side->rx.span != VIA_SPAN_PIPE ? wanted & IN_EVENTS : 0);
+    }
+    if ((wanted & OUT_EVENTS) != 0) {
+        events |= side->tx.span != VIA_SPAN_PIPE ? wanted & OUT_EVENTS
+                  : (seen & POLLRDHUP) == 0      ? (uint32_t)POLLRDHUP
+                                                 : 0;
+    }
+    return events;
+}
+
+/* --- a blocking call ---------------------------------------------------------------------------
+ */
+
+uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns)
+{
+    uint64_t timeout = atomic_load_explicit(timeout_ns, memory_order_relaxed);
+    return timeout == 0 ? VIA_NEVER_NS : via_os_now_ns() + timeout;
+}
+
+/* Is there something new for a reader? Racy without the token: it is asked again with it. */
+static bool rx_has_news(struct via_op *op, size_t have)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    if (rx->span == VIA_SPAN_KERNEL_UNTIL) {
+        return false; /* the kernel's turn, whatever the pipe holds */
+    }
+    if (have == 0) {
+        return rx->held || via_pipe_ready(&rx->pipe);
+    }
+    if (via_rx_take(op) != 0) {
+        return false;
+    }
+    bool news = via_stream_rx_bytes(rx, have + 1) > have;
+    via_rx_give(op);
+    return news;
+}
+
+static bool tx_has_room(struct via_op *op)
+{
+    if (op->side->tx.span != VIA_SPAN_PIPE || via_tx_take(op) != 0) {
+        return false;
+    }
+    bool room = via_stream_tx_writable(&op->side->tx);
+    via_tx_give(op);
+    return room;
+}
+
+static bool has_news(struct via_op *op, uint32_t what, size_t have)
+{
+    return what == POLLIN ? rx_has_news(op, have) : tx_has_room(op);
+}
+
+/* The sleep proper: the kernel's socket for what only it knows, bells for the rest. */
+static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t deadline_ns)
+{
+    struct pollfd fds[3] = {{.fd = op->fd, .events = (short)what}};
+    unsigned count = 1;
+    if (pipes) {
+        fds[0].events = (short)via_io_kernel_events(op, what);
+        if (what == POLLOUT) {
+            fds[count++] = (struct pollfd){.fd = op->conn->control_fd, .events = POLLRDHUP};
+        }
+    }
+    op->conn->stats.sleeps++;
+    int n = via_sleep(fds, count, deadline_ns, NULL);
+    if (n == -EINTR) {
+        return deadline_ns == VIA_NEVER_NS && via_sleep_restarts() ? 0 : -EINTR;
+    }
+    via_io_shadow(op, (uint32_t)(unsigned short)fds[0].revents);
+    if (n == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {
+        return -EAGAIN;
+    }
+    return n < 0 ? n : 0;
+}
+
+int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline_ns)
+{
+    struct via_spin spin;
+    bool pipes = via_conn_has_pipes(op->conn);
+    via_spin_begin(&spin);
+    if (pipes) {
+        do {
+            if (has_news(op, what, have)) {
+                via_spin_learn(&spin);
+                return 0;
+            }
+        } while (via_spin_again(&spin));
+        via_io_arm(op, what);
+    }
+    via_bell_enter();
+    int rc = pipes && has_news(op, what, have) ? 0 : sleep_for(op, what, pipes, deadline_ns);
+    via_bell_leave();
+    via_spin_learn(&spin);
+    return rc;
+}
+
+/* --- the rest ----------------------------------------------------------------------------------
+ */
+
+void via_io_after(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    if (via_unlikely(atomic_load_explicit(&conn->spans, memory_order_relaxed) !=
+                     via_conn_spans(conn))) {
+        via_ep_conn_changed(conn);
+    }
+}
+
+int via_io_readable_bytes(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    int kernel = 0;
+    if (via_conn_has_pipes(op->conn) && via_rx_take(op) == 0) {
+        int next = via_rx_next(op);
+        size_t piped = next == VIA_NEXT_DATA ? via_stream_rx_bytes(rx, INT32_MAX) : 0;
+        via_rx_give(op);
+        if (next == VIA_NEXT_DATA || next == VIA_NEXT_EMPTY || next == VIA_NEXT_FIN) {
+            return (int)piped;
+        }
+    }
+    return VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0 ? kernel : -errno;
+}
+
+int via_io_shutdown(struct via_op *op, int how)
+{
+    struct via_side *side = op->side;
+    if (via_conn_has_pipes(op->conn) && how != SHUT_RD && via_tx_take(op) == 0) {
+        int rc = via_stream_tx_fin(&side->tx, 0);
+        via_tx_give(op);
+        if (rc == 0) {
+            via_conn_posted(op->conn);
+        }
+    }
+    if (how != SHUT_WR) {
+        atomic_store_explicit(&side->rx_shut, 1, memory_order_relaxed);
+    }
+    return VIA_REAL(shutdown)(op->fd, how) == 0 ? 0 : -errno;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "sockets/io_internal.h"
+#include "sockets/real.h"
+
+/* How often a reader of an empty pipe, that never sleeps, asks the kernel whether the peer lives.
+ */
+#define LOOK_US 20u
+
+int via_rx_next(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    for (;;) {
+        int next = via_stream_rx_next(rx);
+        if (next != VIA_NEXT_KERNEL_UNTIL || rx->kernel_known) {
+            return next;
+        }
+        uint64_t total;
+        int rc = via_kernel_read(op->fd, &total);
+        if (rc == 0) {
+            rc = via_stream_rx_kernel_total(rx, total);
+        }
+        if (rc != 0) {
+            return rc;
+        }
+    }
+}
+
+/* From the kernel, without waiting, at most `limit` bytes of the first buffer that has room. */
+static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, uint64_t limit)
+{
+    while (iov->count > 0 && iov->off == iov->iov->iov_len) {
+        iov->iov++;
+        iov->count--;
+        iov->off = 0;
+    }
+    size_t bytes = iov->count > 0 ? iov->iov->iov_len - iov->off : 0;
+    unsigned char *to = iov->count > 0 ? (unsigned char *)iov->iov->iov_base + iov->off : NULL;
+    if (bytes > limit) {
+        bytes = (size_t)limit;
+    }
+    ssize_t n = VIA_REAL(recv)(op->fd, to, bytes, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+    if (n < 0) {
+        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    }
+    if (n > 0) {
+        via_iov_skip(iov, (size_t)n);
+        if ((flags & MSG_PEEK) == 0) {
+            op->conn->stats.rx_kernel_bytes += (uint64_t)n;
+        }
+    }
+    return n;
+}
+
+/*
+ * The pipe is empty. Ask the kernel now and then whether the peer is still there; when it is not,
+ * look into the pipe once more (what it wrote before it went is there by now), and let the kernel
+ * say how the stream ended.
+ */
+static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct via_side *side = op->side;
+    uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_acquire);
+    if ((seen & VIA_POLL_GONE) == 0) {
+        uint64_t now = via_os_ticks();
+        if (now - side->rx_looked_ticks < via_os_us_to_ticks(LOOK_US)) {
+            return -EAGAIN;
+        }
+        side->rx_looked_ticks = now;
+        seen = via_io_look(op);
+        if ((seen & VIA_POLL_GONE) == 0) {
+            return -EAGAIN;
+        }
+    }
+    if (via_pipe_ready(&side->rx.pipe)) {
+        return -ESTALE; /* look again */
+    }
+    return kernel_recv(op, iov, flags, SIZE_MAX);
+}
+
+static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    if ((flags & MSG_PEEK) != 0) {
+        return via_stream_rx_peek(rx, iov);
+    }
+    ssize_t n = via_stream_rx_read(rx, iov);
+    if (n > 0) {
+        op->conn->stats.rx_pipe_bytes += (uint64_t)n;
+    }
+    if (via_stream_rx_must_ring(rx)) {
+        via_conn_posted(op->conn);
+    }
+    return n;
+}
+
+/* One try, with the rx token: bytes, 0 at the end of the stream, -EAGAIN, or what is wrong. */
+static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    if (!via_conn_has_pipes(op->conn)) {
+        return kernel_recv(op, iov, flags, SIZE_MAX);
+    }
+    for (;;) {
+        int next = via_rx_next(op);
+        ssize_t n;
+        switch (next) {
+        case VIA_NEXT_DATA:
+            return recv_pipe(op, iov, flags);
+        case VIA_NEXT_KERNEL:
+            n = kernel_recv(op, iov, flags, SIZE_MAX);
+            if (n <= 0 && via_pipe_ready(&rx->pipe)) {
+                continue; /* the peer has switched meanwhile */
+            }
+            return n;
+        case VIA_NEXT_KERNEL_UNTIL:
+            n = kernel_recv(op, iov, flags, via_stream_rx_kernel_left(rx));
+            if (n > 0 && (flags & MSG_PEEK) == 0) {
+                via_stream_rx_kernel_read(rx, (size_t)n);
+            }
+            return n;
+        case VIA_NEXT_EMPTY:
+            n = recv_idle(op, iov, flags);
+            if (n == -ESTALE) {
+                continue;
+            }
+            return n;
+        case VIA_NEXT_FIN:
+            return 0;
+        default:
+            return -ECONNRESET; /* the peer broke the protocol: nothing it says can be used */
+        }
+    }
+}
+
+/* What a call that blocks wants at least. */
+static size_t least_bytes(const struct via_op *op, const struct via_iov *iov, int flags)
+{
+    if ((flags & MSG_WAITALL) != 0) {
+        return iov->left;
+    }
+    size_t low = atomic_load_explicit(&op->side->rcvlowat, memory_order_relaxed);
+    return via_min(via_max(low, (size_t)1), iov->left);
+}
+
+static bool is_nonblocking(const struct via_op *op, int flags)
+{
+    return (flags & MSG_DONTWAIT) != 0 ||
+           atomic_load_explicit(&op->side->nonblock, memory_order_relaxed) != 0;
+}
+
+/* Receives into *iov until there is enough. */
+static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct via_iov start = *iov;
+    size_t least = least_bytes(op, iov, flags);
+    size_t total = 0;
+    uint64_t deadline_ns = 0;
+    for (;;) {
+        int rc = via_rx_take(op);
+        if (rc != 0) {
+            return -EAGAIN; /* a signal handler's call inside this very call */
+        }
+        ssize_t n = recv_once(op, iov, flags);
+        via_rx_give(op);
+        via_io_after(op);
+        size_t have = 0;
+        if ((flags & MSG_PEEK) != 0) {
+            total = 0;
+            have = n > 0 ? (size_t)n : 0;
+            if (n >= 0 && (size_t)n < least && n != 0 && !is_nonblocking(op, flags)) {
+                *iov = start; /* not enough yet; peek from the start again */
+                n = -EAGAIN;
+            }
+        }
+        if (n >= 0) {
+            total += (size_t)n;
+            if (n == 0 || total >= least) {
+                return (ssize_t)total;
+            }
+        } else if (n != -EAGAIN) {
+            return total != 0 ? (ssize_t)total : n;
+        }
+        if (n == -EAGAIN || total < least) {
+            if (is_nonblocking(op, flags)) {
+                return total != 0 ? (ssize_t)total : -EAGAIN;
+            }
+            if (n > 0) {
+                continue; /* there may be more at once */
+            }
+            if (deadline_ns == 0) {
+                deadline_ns = via_io_deadline(&op->side->rcvtimeo_ns);
+            }
+            rc = via_io_wait(op, POLLIN, have, deadline_ns);
+            if (rc != 0) {
+                return total != 0 ? (ssize_t)total : rc;
+            }
+        }
+    }
+}
+
+/* Before pipes, with nobody else around: the kernel's call, as it is. */
+static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
+                             .msg_iovlen = (size_t)iov_count};
+    ssize_t n = iov_count == 1 ? VIA_REAL(recv)(op->fd, iov->iov_base, iov->iov_len, flags)
+                               : VIA_REAL(recvmsg)(op->fd, &message, flags);
+    if (n < 0) {
+        return -errno;
+    }
+    if ((flags & (MSG_PEEK | MSG_OOB)) == 0) {
+        op->conn->stats.rx_kernel_bytes += (uint64_t)n;
+    }
+    return n;
+}
+
+ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct via_iov cursor;
+    ssize_t n;
+    if (via_unlikely(via_conn_needs_inherit(op->conn))) {
+        via_conn_inherit(op->conn);
+    }
+    bool pipes = via_conn_has_pipes(op->conn);
+    if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
+        return recv_plain(op, iov, iov_count, flags);
+    }
+    if (!pipes && (op->exclusive || via_conn_state(op->conn) == VIA_SIDE_PLAIN)) {
+        n = recv_plain(op, iov, iov_count, flags);
+    } else {
+        int rc = via_iov_init(&cursor, iov, iov_count);
+        if (rc != 0) {
+            return rc;
+        }
+        if (cursor.left == 0) {
+            return 0;
+        }
+        n = recv_loop(op, &cursor, flags);
+    }
+    if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
+        via_conn_step(op, true);
+    }
+    return n;
+}

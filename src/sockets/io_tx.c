@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "sockets/io_internal.h"
+#include "sockets/real.h"
+#include "sockets/rendezvous.h"
+
+/* How often a writer that finds room, and never sleeps, asks the kernel whether the peer lives. */
+#define LOOK_US 1000u
+
+/* To the kernel, without waiting. Errors are the kernel's, SIGPIPE included. */
+static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct iovec first = {.iov_base = NULL, .iov_len = 0};
+    struct msghdr message = {.msg_iov = &first, .msg_iovlen = 1};
+    if (iov->count > 0) {
+        first = *iov->iov;
+        first.iov_base = (unsigned char *)first.iov_base + iov->off;
+        first.iov_len -= iov->off;
+    }
+    if (iov->off == 0 && iov->count > 1) {
+        message.msg_iov = (struct iovec *)(uintptr_t)iov->iov;
+        message.msg_iovlen = (size_t)iov->count;
+    }
+    ssize_t n = VIA_REAL(sendmsg)(op->fd, &message, flags | MSG_DONTWAIT);
+    if (n < 0) {
+        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    }
+    via_iov_skip(iov, (size_t)n);
+    op->conn->stats.tx_kernel_bytes += (uint64_t)n;
+    return n;
+}
+
+/* From the kernel span to the pipe, if the peer is ready for it. */
+static void try_switch(struct via_op *op)
+{
+    uint64_t sent;
+    if (via_conn_tx_can_switch(op->conn) &&
+        via_kernel_sent(op->fd, op->side->connector, &sent) == 0) {
+        via_stream_tx_switch(&op->side->tx, sent);
+    }
+}
+
+/* The kernel has seen FIN: has only that direction ended? Then FIN is in the pipe as well; and some
+ * process still holds the other end. */
+static bool peer_only_shut_down(struct via_op *op)
+{
+    if (via_rendezvous_is_over(op->conn->control_fd)) {
+        return false;
+    }
+    if (via_rx_take(op) != 0) {
+        return true;
+    }
+    const struct via_stream_rx *rx = &op->side->rx;
+    bool ends = rx->span != VIA_SPAN_PIPE || via_stream_rx_ends(rx);
+    via_rx_give(op);
+    return ends;
+}
+
+bool via_tx_peer_is_gone(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    if (via_unlikely((via_side_flags(side) & VIA_FLAG_CLOSED) != 0)) {
+        return true;
+    }
+    uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
+    uint64_t now = via_os_ticks();
+    if (via_unlikely(now - side->tx_looked_ticks > via_os_us_to_ticks(LOOK_US))) {
+        side->tx_looked_ticks = now;
+        seen = via_io_look(op);
+    }
+    if (via_likely((seen & VIA_POLL_GONE) == 0)) {
+        return false;
+    }
+    if ((seen & (POLLHUP | POLLERR)) != 0) {
+        return true;
+    }
+    return side->rx_shut != 0 ? via_rendezvous_is_over(op->conn->control_fd)
+                              : !peer_only_shut_down(op);
+}
+
+/* One try, with the tx token. */
+static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct via_stream_tx *tx = &op->side->tx;
+    if (!via_conn_has_pipes(op->conn)) {
+        return kernel_send(op, iov, flags);
+    }
+    if (via_unlikely(tx->span != VIA_SPAN_PIPE)) {
+        try_switch(op);
+        if (tx->span != VIA_SPAN_PIPE) {
+            return kernel_send(op, iov, flags);
+        }
+    }
+    if (via_unlikely(tx->ended) || via_unlikely(via_tx_peer_is_gone(op))) {
+        /* Who would have read it has gone; the kernel knows best how to say so. */
+        return kernel_send(op, iov, flags);
+    }
+    size_t total = 0;
+    while (iov->left != 0) {
+        ssize_t n = via_stream_tx_write(tx, iov);
+        if (n < 0) {
+            if (n == -EAGAIN) {
+                atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
+            }
+            if (total != 0) {
+                break;
+            }
+            return n == -EPROTO ? -ECONNRESET : n;
+        }
+        total += (size_t)n;
+        via_conn_posted(op->conn);
+    }
+    op->conn->stats.tx_pipe_bytes += total;
+    return (ssize_t)total;
+}
+
+static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
+{
+    bool nonblocking = (flags & MSG_DONTWAIT) != 0 ||
+                       atomic_load_explicit(&op->side->nonblock, memory_order_relaxed) != 0;
+    size_t total = 0;
+    uint64_t deadline_ns = 0;
+    for (;;) {
+        int rc = via_tx_take(op);
+        if (rc != 0) {
+            return -EAGAIN; /* a signal handler's call inside this very call */
+        }
+        ssize_t n = send_once(op, iov, flags);
+        via_tx_give(op);
+        via_io_after(op);
+        if (n >= 0) {
+            total += (size_t)n;
+            if (iov->left == 0) {
+                return (ssize_t)total;
+            }
+        } else if (n != -EAGAIN) {
+            return total != 0 ? (ssize_t)total : n;
+        }
+        if (nonblocking) {
+            return total != 0 ? (ssize_t)total : -EAGAIN;
+        }
+        if (n > 0) {
+            continue;
+        }
+        if (deadline_ns == 0) {
+            deadline_ns = via_io_deadline(&op->side->sndtimeo_ns);
+        }
+        rc = via_io_wait(op, POLLOUT, 0, deadline_ns);
+        if (rc != 0) {
+            return total != 0 ? (ssize_t)total : rc;
+        }
+    }
+}
+
+static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
+                             .msg_iovlen = (size_t)iov_count};
+    ssize_t n = iov_count == 1 ? VIA_REAL(send)(op->fd, iov->iov_base, iov->iov_len, flags)
+                               : VIA_REAL(sendmsg)(op->fd, &message, flags);
+    if (n < 0) {
+        return -errno;
+    }
+    op->conn->stats.tx_kernel_bytes += (uint64_t)n;
+    return n;
+}
+
+ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct via_iov cursor;
+    ssize_t n;
+    if (via_unlikely(via_conn_needs_inherit(op->conn))) {
+        via_conn_inherit(op->conn);
+    }
+    bool pipes = via_conn_has_pipes(op->conn);
+    if ((flags & MSG_OOB) != 0) {
+        return send_plain(op, iov, iov_count, flags);
+    }
+    if (!pipes && (op->exclusive || via_conn_state(op->conn) == VIA_SIDE_PLAIN)) {
+        n = send_plain(op, iov, iov_count, flags);
+    } else {
+        int rc = via_iov_init(&cursor, iov, iov_count);
+        if (rc != 0) {
+            return rc;
+        }
+        n = send_loop(op, &cursor, flags);
+    }
+    if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
+        via_conn_step(op, false);
+    }
+    return n;
+}

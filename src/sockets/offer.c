@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* How an acceptor and a connector of one machine that know of each other get to pipes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sockets/conn.h"
+#include "sockets/diag.h"
+#include "sockets/epoll_set.h"
+#include "sockets/real.h"
+#include "sockets/rendezvous.h"
+
+/* One direction: enough to keep a writer and a reader on two cores busy, small enough for L2. */
+#define RING_SLOTS VIA_RING_SLOTS_MAX
+#define RING_DATA_BYTES (256u * 1024)
+#define RING_BODY_BYTES_MAX (32u * 1024)
+
+/* Calls after which a connector that only sends looks for its acceptor; then every 16th. */
+#define LOOK_ALWAYS_CALLS 4u
+/* A connector that only sends gives up on an acceptor that has not come by then. */
+#define GIVE_UP_CALLS 256u
+#define GIVE_UP_NS (2 * VIA_SEC_NS)
+
+static const struct via_pipe_geometry ring = {.slots_count = RING_SLOTS,
+                                              .data_bytes = RING_DATA_BYTES,
+                                              .body_bytes_max = RING_BODY_BYTES_MAX};
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* A sealed memfd of that size, or a negative errno. */
+static int make_memory(size_t bytes)
+{
+    int fd = memfd_create("viaduct-connection", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return -errno;
+    }
+    if (ftruncate(fd, (off_t)bytes) != 0 || VIA_REAL(fcntl)(fd, F_ADD_SEALS, SEALS) != 0) {
+        int error = errno;
+        VIA_REAL(close)(fd);
+        return -error;
+    }
+    return fd;
+}
+
+/* Maps the memory, at the addresses that were reserved before a fork if there are any. */
+static int map_memory(struct via_conn *conn, int fd, size_t bytes)
+{
+    if (conn->memory != NULL && conn->memory_bytes != bytes) {
+        return -EPROTO;
+    }
+    int fixed = conn->memory != NULL ? MAP_FIXED : 0;
+    void *memory = mmap(conn->memory, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | fixed, fd, 0);
+    if (memory == MAP_FAILED) {
+        return -errno;
+    }
+    conn->memory = memory;
+    conn->memory_bytes = bytes;
+    return 0;
+}
+
+/* --- the acceptor offers -----------------------------------------------------------------------
+ */
+
+static bool has_bell(struct via_conn *conn)
+{
+    if (conn->bell < 0) {
+        conn->bell = via_bell_own();
+    }
+    return conn->bell >= 0;
+}
+
+static enum via_reason offer_send(struct via_conn *conn, int memory_fd, size_t segment_bytes)
+{
+    if (!has_bell(conn)) {
+        return VIA_REASON_RESOURCES;
+    }
+    unsigned bell = (unsigned)conn->bell;
+    struct via_offer offer = {.magic = VIA_RENDEZVOUS_MAGIC,
+                              .version = VIA_RENDEZVOUS_VERSION,
+                              .geometry = ring,
+                              .segment_bytes = segment_bytes,
+                              .bell_id = via_bell_id(bell)};
+    int fds[3] = {memory_fd, via_bell_fd(bell), via_bell_page_fd(bell)};
+    return via_rendezvous_send(conn->control_fd, &offer, fds, 3) == 0 ? VIA_REASON_NONE
+                                                                      : VIA_REASON_PEER;
+}
+
+static enum via_reason offer_make(struct via_conn *conn)
+{
+    size_t segment_bytes = via_segment_bytes_for(&ring);
+    int made_fd = -1;
+    int fd = conn->memory_fd;
+    if (fd < 0) {
+        fd = made_fd = make_memory(2 * segment_bytes);
+    }
+    enum via_reason reason = VIA_REASON_RESOURCES;
+    if (fd >= 0 && map_memory(conn, fd, 2 * segment_bytes) == 0) {
+        via_side_attach(conn->side, &ring, conn->memory, conn->memory + segment_bytes);
+        reason = offer_send(conn, fd, segment_bytes);
+    }
+    if (made_fd >= 0) {
+        VIA_REAL(close)(made_fd);
+    }
+    return reason;
+}
+
+/* The connector has answered: its bell. */
+static void fetch_peer_bell(struct via_conn *conn)
+{
+    struct via_offer answer;
+    int fds[2];
+    if (conn->peer_bell == NULL && via_rendezvous_peek(conn->control_fd, &answer, fds, 2) == 0) {
+        conn->peer_bell = via_peer_bell_get(answer.bell_id, fds[0], fds[1]);
+    }
+}
+
+bool via_conn_tx_can_switch(struct via_conn *conn)
+{
+    if (via_conn_state(conn) == VIA_SIDE_OFFERED &&
+        (via_side_flags(conn->side) & VIA_FLAG_TAKEN) != 0) {
+        fetch_peer_bell(conn);
+        if (conn->peer_bell != NULL) {
+            via_conn_set_state(conn, VIA_SIDE_LIVE);
+        }
+    }
+    return via_conn_state(conn) == VIA_SIDE_LIVE;
+}
+
+void via_conn_posted_slowly(struct via_conn *conn)
+{
+    if (conn->peer_bell == NULL) {
+        if (conn->side->connector) {
+            return;
+        }
+        fetch_peer_bell(conn);
+    }
+    if (conn->peer_bell != NULL) {
+        conn->stats.rings++;
+        via_peer_bell_ring(conn->peer_bell);
+    }
+}
+
+/* --- the connector takes -----------------------------------------------------------------------
+ */
+
+/* Is this the memory that the offer describes? Everything about it may be a lie. */
+static bool offer_is_sound(const struct via_offer *offer, int memory_fd)
+{
+    struct stat stat;
+    int seals = VIA_REAL(fcntl)(memory_fd, F_GET_SEALS);
+    return via_pipe_geometry_check(&offer->geometry) == 0 && offer->geometry.slots_count >= 4 &&
+           offer->geometry.slots_count <= VIA_RING_SLOTS_MAX &&
+           offer->geometry.body_bytes_max != 0 &&
+           offer->segment_bytes == via_segment_bytes_for(&offer->geometry) && seals >= 0 &&
+           (seals & F_SEAL_SHRINK) != 0 && fstat(memory_fd, &stat) == 0 &&
+           stat.st_size == (off_t)(2 * offer->segment_bytes);
+}
+
+static enum via_reason offer_answer(struct via_conn *conn)
+{
+    if (!has_bell(conn)) {
+        return VIA_REASON_RESOURCES;
+    }
+    unsigned bell = (unsigned)conn->bell;
+    struct via_offer answer = {.magic = VIA_RENDEZVOUS_MAGIC,
+                               .version = VIA_RENDEZVOUS_VERSION,
+                               .bell_id = via_bell_id(bell)};
+    int fds[2] = {via_bell_fd(bell), via_bell_page_fd(bell)};
+    return via_rendezvous_send(conn->control_fd, &answer, fds, 2) == 0 ? VIA_REASON_NONE
+                                                                       : VIA_REASON_PEER;
+}
+
+/* Maps what was offered. fds: memory, bell and its page; given up. */
+static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *offer,
+                                 const int *fds)
+{
+    enum via_reason reason = VIA_REASON_PROTOCOL;
+    conn->peer_bell = NULL;
+    if (offer_is_sound(offer, fds[0])) {
+        reason = VIA_REASON_RESOURCES;
+        conn->peer_bell = via_peer_bell_get(offer->bell_id, fds[1], fds[2]);
+        if (conn->peer_bell != NULL && map_memory(conn, fds[0], 2 * offer->segment_bytes) == 0) {
+            reason = VIA_REASON_NONE;
+        }
+    } else {
+        VIA_REAL(close)(fds[1]);
+        VIA_REAL(close)(fds[2]);
+    }
+    VIA_REAL(close)(fds[0]);
+    return reason;
+}
+
+/* Takes the offer if it is there: 0, -EAGAIN, or settled plain. */
+static int offer_take(struct via_conn *conn)
+{
+    struct via_offer offer;
+    int fds[3];
+    int rc = via_rendezvous_peek(conn->control_fd, &offer, fds, 3);
+    if (rc == -EAGAIN) {
+        return rc;
+    }
+    enum via_reason reason = rc == -EPROTO ? VIA_REASON_PROTOCOL : VIA_REASON_PEER;
+    if (rc == 0) {
+        reason = offer_map(conn, &offer, fds);
+    }
+    if (reason == VIA_REASON_NONE) {
+        via_side_attach(conn->side, &offer.geometry, conn->memory + offer.segment_bytes,
+                        conn->memory);
+        reason = offer_answer(conn);
+    }
+    if (reason != VIA_REASON_NONE) {
+        via_conn_settle_plain(conn, reason);
+        return -ECONNREFUSED;
+    }
+    return 0;
+}
+
+/* --- steps -------------------------------------------------------------------------------------
+ */
+
+/* Only one process and thread does what follows from a state. */
+static bool claim(struct via_conn *conn, enum via_side_state from)
+{
+    uint8_t expected = (uint8_t)from;
+    return atomic_compare_exchange_strong_explicit(&conn->side->state, &expected, VIA_SIDE_BUSY,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+/* Pipes are there: whoever sleeps on the kernel's connection alone must look again. */
+static void now_has_pipes(struct via_conn *conn, enum via_side_state state)
+{
+    conn->stats.accelerated = true;
+    atomic_store_explicit(&conn->attached, true, memory_order_release);
+    via_conn_set_state(conn, state);
+    via_ep_conn_changed(conn);
+    if (!via_alone() || conn->side->forked != 0) {
+        via_bell_ring((unsigned)conn->bell);
+    }
+}
+
+/* May the user at the other end of the control socket speak for the accepted TCP connection? */
+static bool acceptor_is_trusted(int fd, uid_t uid)
+{
+    if (uid == geteuid() || uid == 0) {
+        return true;
+    }
+    struct via_tuple tuple;
+    struct via_diag diag;
+    struct sockaddr_storage storage;
+    struct sockaddr *addr = (struct sockaddr *)&storage;
+    socklen_t bytes = sizeof(storage);
+    if (getpeername(fd, addr, &bytes) != 0 || !via_address_of(addr, bytes, &tuple.remote)) {
+        return false;
+    }
+    bytes = sizeof(storage);
+    return getsockname(fd, addr, &bytes) == 0 && via_address_of(addr, bytes, &tuple.local) &&
+           via_diag_peer(&tuple, &diag) == 0 && diag.uid == uid;
+}
+
+/* The connector, which listens: has the acceptor come? */
+static void step_pending(struct via_op *op, bool received)
+{
+    struct via_conn *conn = op->conn;
+    uint32_t calls = ++conn->calls;
+    if (!received && calls > LOOK_ALWAYS_CALLS && calls % 16 != 0) {
+        return;
+    }
+    if (!claim(conn, VIA_SIDE_PENDING)) {
+        return;
+    }
+    uid_t uid = 0;
+    int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
+    if (control_fd >= 0 && !acceptor_is_trusted(op->fd, uid)) {
+        VIA_REAL(close)(control_fd);
+        via_conn_settle_plain(conn, VIA_REASON_USER);
+    } else if (control_fd >= 0 && via_hidden_new(control_fd, &conn->control_fd) == 0) {
+        via_hidden_close(&conn->listen_fd);
+        via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
+    } else if (control_fd >= 0) {
+        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
+    } else if (received ||
+               (calls > GIVE_UP_CALLS && via_os_now_ns() - conn->connected_ns > GIVE_UP_NS)) {
+        /* An acceptor that runs Viaduct has come before its program could send anything. */
+        via_conn_settle_plain(conn, VIA_REASON_PEER);
+    } else {
+        via_conn_set_state(conn, VIA_SIDE_PENDING);
+    }
+}
+
+static void step_announced(struct via_conn *conn)
+{
+    uint32_t calls = ++conn->calls;
+    if ((calls > 64 && calls % 8 != 0) || !claim(conn, VIA_SIDE_ANNOUNCED)) {
+        return;
+    }
+    int rc = offer_take(conn);
+    if (rc == 0) {
+        now_has_pipes(conn, VIA_SIDE_LIVE);
+        via_side_say(conn->side, VIA_FLAG_TAKEN);
+    } else if (rc == -EAGAIN) {
+        via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
+    }
+}
+
+static void step_accepted(struct via_conn *conn)
+{
+    if (++conn->calls < via_policy.after_calls || !claim(conn, VIA_SIDE_ACCEPTED)) {
+        return;
+    }
+    enum via_reason reason = offer_make(conn);
+    if (reason == VIA_REASON_NONE) {
+        now_has_pipes(conn, VIA_SIDE_OFFERED);
+    } else {
+        via_conn_settle_plain(conn, reason);
+    }
+}
+
+void via_conn_step(struct via_op *op, bool received)
+{
+    int saved = errno;
+    enum via_side_state state = via_conn_state(op->conn);
+    if (state == VIA_SIDE_PENDING) {
+        step_pending(op, received);
+        state = via_conn_state(op->conn);
+    }
+    if (state == VIA_SIDE_ANNOUNCED) {
+        step_announced(op->conn);
+    } else if (state == VIA_SIDE_ACCEPTED) {
+        step_accepted(op->conn);
+    } else if (state == VIA_SIDE_OFFERED || state == VIA_SIDE_LIVE) {
+        via_conn_inherit(op->conn);
+    }
+    errno = saved;
+}
+
+/* --- fork --------------------------------------------------------------------------------------
+ */
+
+void via_offer_fork_prepare(struct via_conn *conn)
+{
+    enum via_side_state state = via_conn_state(conn);
+    size_t bytes = 2 * via_segment_bytes_for(&ring);
+    if (state == VIA_SIDE_PENDING) {
+        /* Only one process can take the acceptor's connection: now or never. */
+        uid_t uid = 0;
+        int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
+        bool trusted = control_fd >= 0 && (uid == geteuid() || uid == 0);
+        if (control_fd >= 0 && !trusted) {
+            VIA_REAL(close)(control_fd);
+        }
+        if (!trusted || via_hidden_new(control_fd, &conn->control_fd) != 0) {
+            via_conn_settle_plain(conn, VIA_REASON_FORK);
+            return;
+        }
+        via_hidden_close(&conn->listen_fd);
+        via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
+        state = VIA_SIDE_ANNOUNCED;
+    }
+    /* One bell for both processes: either may sleep for the other's pipe. */
+    if ((state != VIA_SIDE_ACCEPTED && state != VIA_SIDE_ANNOUNCED) || conn->memory != NULL ||
+        !has_bell(conn)) {
+        return;
+    }
+    void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int fd = state == VIA_SIDE_ACCEPTED ? make_memory(bytes) : -1;
+    if (memory == MAP_FAILED ||
+        (state == VIA_SIDE_ACCEPTED && (fd < 0 || via_hidden_new(fd, &conn->memory_fd) != 0))) {
+        if (memory != MAP_FAILED) {
+            munmap(memory, bytes);
+        }
+        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
+        return;
+    }
+    conn->memory = memory;
+    conn->memory_bytes = bytes;
+}
+
+static pthread_mutex_t inherit_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void inherit(struct via_conn *conn)
+{
+    if (via_conn_has_pipes(conn) || conn->memory == NULL) {
+        return;
+    }
+    /* Pointers in the side are good here too: the addresses were reserved before the fork. */
+    struct via_offer offer;
+    int fds[3] = {-1, -1, -1};
+    bool mapped;
+    if (conn->side->connector) {
+        mapped = via_rendezvous_peek(conn->control_fd, &offer, fds, 3) == 0 &&
+                 offer_map(conn, &offer, fds) == VIA_REASON_NONE;
+    } else {
+        mapped = map_memory(conn, conn->memory_fd, conn->memory_bytes) == 0;
+    }
+    if (mapped) {
+        conn->stats.accelerated = true;
+        atomic_store_explicit(&conn->attached, true, memory_order_release);
+        via_ep_conn_changed(conn);
+    }
+}
+
+void via_conn_inherit(struct via_conn *conn)
+{
+    pthread_mutex_lock(&inherit_lock);
+    inherit(conn);
+    pthread_mutex_unlock(&inherit_lock);
+}

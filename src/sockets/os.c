@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/os.h"
+
+#include <stddef.h>
+
+uint32_t via_os_ticks_us = 1000;
+
+static __thread uint32_t thread_id __attribute__((tls_model("initial-exec")));
+
+void via_os_init(void)
+{
+    /* 50 us tell the rate to a few percent, which is enough for what it is used for. */
+    uint64_t ns = via_os_now_ns();
+    uint64_t ticks = via_os_ticks();
+    uint64_t passed_ns;
+    do {
+        passed_ns = via_os_now_ns() - ns;
+    } while (passed_ns < 50 * VIA_USEC_NS);
+    uint64_t rate = (via_os_ticks() - ticks) * VIA_USEC_NS / passed_ns;
+    via_os_ticks_us = rate == 0 ? 1 : (uint32_t)rate;
+}
+
+uint32_t via_os_thread(void)
+{
+    if (via_unlikely(thread_id == 0)) {
+        thread_id = (uint32_t)syscall(SYS_gettid);
+    }
+    return thread_id;
+}
+
+void via_os_forked(void)
+{
+    thread_id = 0;
+}
+
+void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(timeout_ns / VIA_SEC_NS),
+                          .tv_nsec = (long)(timeout_ns % VIA_SEC_NS)};
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &ts, NULL, 0);
+}
+
+void via_os_futex_wake(_Atomic uint32_t *word, int count)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Clocks, futexes and thread ids, as cheaply as they come. Only the preload library uses them. */
+#ifndef VIA_SOCKETS_OS_H
+#define VIA_SOCKETS_OS_H
+
+#include <linux/futex.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/types.h"
+
+static inline uint64_t via_os_now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * VIA_SEC_NS + (uint64_t)ts.tv_nsec;
+}
+
+/* A counter for short times: cheap, of unknown rate; via_os_ticks_per_us() is a good guess at it.
+ */
+static inline uint64_t via_os_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return via_os_now_ns();
+#endif
+}
+
+extern uint32_t via_os_ticks_us; /* ticks per microsecond */
+void via_os_init(void);
+
+static inline uint64_t via_os_us_to_ticks(uint64_t us)
+{
+    return us * via_os_ticks_us;
+}
+
+static inline void via_os_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* The calling thread's id, remembered; via_os_forked() forgets it. */
+uint32_t via_os_thread(void);
+void via_os_forked(void);
+
+/* Sleeps while *word is value, up to timeout_ns. Spurious returns happen. errno is unspecified. */
+void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
+void via_os_futex_wake(_Atomic uint32_t *word, int count);
+
+#endif

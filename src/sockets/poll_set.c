@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/poll_set.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sockets/epoll_set.h"
+#include "sockets/io_internal.h"
+#include "sockets/real.h"
+#include "sockets/wait.h"
+
+/* While our own descriptors are ready, the kernel's are asked for so often. */
+#define ASK_US 50u
+#define ON_STACK 64u
+
+/* One call. kernel[i] is what the kernel watches for fds[i]. */
+struct call {
+    struct pollfd *fds;
+    nfds_t count;
+    struct pollfd *kernel; /* room for one more */
+    bool others;           /* some descriptors are the kernel's alone */
+};
+
+/* A connection of ours that has pipes. */
+static bool is_piped(struct via_op *op, int fd)
+{
+    if (!via_op_begin(op, fd)) {
+        return false;
+    }
+    if (via_unlikely(via_conn_needs_inherit(op->conn))) {
+        via_conn_inherit(op->conn);
+    }
+    if (via_conn_has_pipes(op->conn)) {
+        return true;
+    }
+    via_op_end(op);
+    return false;
+}
+
+static struct via_ep_set *set_at(int fd)
+{
+    struct via_file *file = via_file_get(fd, false);
+    if (file != NULL && file->kind != VIA_FILE_EPOLL) {
+        via_file_put(file, false);
+        file = NULL;
+    }
+    return file != NULL ? via_container_of(file, struct via_ep_set, file) : NULL;
+}
+
+/* Fills in revents of ours; how many have any. And what to ask the kernel. */
+static int look(struct call *call)
+{
+    int ready = 0;
+    call->others = false;
+    for (nfds_t i = 0; i < call->count; i++) {
+        struct via_op op;
+        struct pollfd *pfd = &call->fds[i];
+        uint32_t wanted = (uint32_t)(unsigned short)pfd->events;
+        pfd->revents = 0;
+        call->kernel[i] = (struct pollfd){.fd = pfd->fd, .events = pfd->events};
+        if (is_piped(&op, pfd->fd)) {
+            pfd->revents = (short)via_io_ready(&op, wanted);
+            call->kernel[i].events = (short)via_io_kernel_events(&op, wanted);
+            via_op_end(&op);
+        } else {
+            struct via_ep_set *set = (wanted & POLLIN) != 0 ? set_at(pfd->fd) : NULL;
+            call->others = true;
+            if (set != NULL) {
+                pfd->revents = via_ep_is_ready(set) ? POLLIN : 0;
+                via_file_put(&set->file, false);
+            }
+        }
+        ready += pfd->revents != 0 ? 1 : 0;
+    }
+    return ready;
+}
+
+static void arm(struct call *call)
+{
+    for (nfds_t i = 0; i < call->count; i++) {
+        struct via_op op;
+        uint32_t wanted = (uint32_t)(unsigned short)call->fds[i].events;
+        if (is_piped(&op, call->fds[i].fd)) {
+            via_io_arm(&op, wanted);
+            via_op_end(&op);
+            continue;
+        }
+        struct via_ep_set *set = (wanted & POLLIN) != 0 ? set_at(call->fds[i].fd) : NULL;
+        if (set != NULL) {
+            via_ep_arm(set);
+            via_file_put(&set->file, false);
+        }
+    }
+}
+
+/* Takes in what the kernel said; how many descriptors have events now. */
+static int merge(struct call *call)
+{
+    int ready = 0;
+    for (nfds_t i = 0; i < call->count; i++) {
+        struct via_op op;
+        struct pollfd *pfd = &call->fds[i];
+        short seen = call->kernel[i].revents;
+        if (seen != 0 && is_piped(&op, pfd->fd)) {
+            /* Never the kernel's word alone: what is in the pipe comes before an end. */
+            via_io_shadow(&op, (uint32_t)(unsigned short)seen);
+            pfd->revents = (short)via_io_ready(&op, (uint32_t)(unsigned short)pfd->events);
+            via_op_end(&op);
+        } else {
+            pfd->revents = (short)(pfd->revents | seen);
+        }
+        ready += pfd->revents != 0 ? 1 : 0;
+    }
+    return ready;
+}
+
+/* Is the kernel's turn to be asked, although ours are ready? */
+static bool is_its_turn(void)
+{
+    static __thread uint64_t asked_ticks __attribute__((tls_model("initial-exec")));
+    uint64_t now = via_os_ticks();
+    if (now - asked_ticks < via_os_us_to_ticks(ASK_US)) {
+        return false;
+    }
+    asked_ticks = now;
+    return true;
+}
+
+/* Everything there is, waiting for it until the deadline or not at all. *ret_over when it passed.
+ */
+static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_t *mask,
+                          bool *ret_over)
+{
+    arm(call);
+    via_bell_enter();
+    int ready = look(call);
+    int n = via_sleep(call->kernel, (unsigned)call->count, ready != 0 ? 0 : deadline_ns, mask);
+    via_bell_leave();
+    if (n < 0) {
+        return ready != 0 ? ready : n;
+    }
+    ready = merge(call);
+    *ret_over = deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns;
+    return ready;
+}
+
+static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *mask)
+{
+    struct via_spin spin;
+    bool over = false;
+    int ready = 0;
+    via_spin_begin(&spin);
+    while (ready == 0 && !over) {
+        ready = look(call);
+        if (ready != 0 && (!call->others || !is_its_turn())) {
+            break;
+        }
+        if (ready == 0 && deadline_ns != 0 && via_spin_again(&spin)) {
+            continue;
+        }
+        ready = look_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &over);
+    }
+    via_spin_learn(&spin);
+    return ready;
+}
+
+int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigset_t *mask)
+{
+    struct pollfd on_stack[ON_STACK];
+    struct call call = {.fds = fds, .count = count, .kernel = on_stack};
+    if (count >= ON_STACK) {
+        call.kernel = malloc((count + 1) * sizeof(*call.kernel));
+        if (call.kernel == NULL) {
+            return -ENOMEM;
+        }
+    }
+    int rc = poll_call(&call, deadline_ns, mask);
+    if (call.kernel != on_stack) {
+        free(call.kernel);
+    }
+    return rc;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_POOL_H
+#define VIA_SOCKETS_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Objects of one size that are never given back to the system, so that a stale pointer to one still
+ * points to one. Address space is reserved at first use; pages come as objects are used. Not from
+ * malloc: the program may have replaced it, and calls us from inside it.
+ */
+struct via_pool {
+    unsigned char *base;
+    void *
+        free; /* each free object's last 8 bytes point to the next: the rest stays as it was left */
+    size_t size;
+    size_t count_max;
+    size_t count; /* handed out so far at least once */
+};
+
+#define VIA_POOL_INIT(object_size, objects_max)                                                 \
+    {                                                                                           \
+        .size = ((object_size) + sizeof(void *) + 63) & ~(size_t)63, .count_max = (objects_max) \
+    }
+
+/* Contents are what the last user left; zero when new. NULL: none left. */
+void *via_pool_get(struct via_pool *pool);
+void via_pool_put(struct via_pool *pool, void *object); /* NULL is fine */
+
+/* Does this number point to an object of the pool, handed out or free? */
+bool via_pool_owns(const struct via_pool *pool, unsigned long long address);
+
+/* Around fork(), so that the child does not inherit a lock that nobody will give back. */
+void via_pool_fork_prepare(void);
+void via_pool_fork_done(void);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_REAL_H
+#define VIA_SOCKETS_REAL_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include "base/types.h"
+
+/*
+ * The C library's own functions, behind the ones this library puts in front of them. VIA_REAL(read)
+ * is callable at any time, also before constructors have run; the first use of each looks it up.
+ */
+/* clang-format off */
+#define VIA_REAL_FUNCTIONS(F)                                                                      \
+    F(int, connect, (int, const struct sockaddr *, socklen_t))                                     \
+    F(int, accept, (int, struct sockaddr *, socklen_t *))                                          \
+    F(int, accept4, (int, struct sockaddr *, socklen_t *, int))                                    \
+    F(int, shutdown, (int, int))                                                                   \
+    F(int, close, (int))                                                                           \
+    F(int, close_range, (unsigned, unsigned, int))                                                 \
+    F(int, dup, (int))                                                                             \
+    F(int, dup2, (int, int))                                                                       \
+    F(int, dup3, (int, int, int))                                                                  \
+    F(int, fcntl, (int, int, ...))                                                                 \
+    F(int, ioctl, (int, unsigned long, ...))                                                       \
+    F(int, getsockopt, (int, int, int, void *, socklen_t *))                                       \
+    F(int, setsockopt, (int, int, int, const void *, socklen_t))                                   \
+    F(ssize_t, read, (int, void *, size_t))                                                        \
+    F(ssize_t, readv, (int, const struct iovec *, int))                                            \
+    F(ssize_t, recv, (int, void *, size_t, int))                                                   \
+    F(ssize_t, recvfrom, (int, void *, size_t, int, struct sockaddr *, socklen_t *))               \
+    F(ssize_t, recvmsg, (int, struct msghdr *, int))                                               \
+    F(int, recvmmsg, (int, struct mmsghdr *, unsigned, int, struct timespec *))                    \
+    F(ssize_t, write, (int, const void *, size_t))                                                 \
+    F(ssize_t, writev, (int, const struct iovec *, int))                                           \
+    F(ssize_t, send, (int, const void *, size_t, int))                                             \
+    F(ssize_t, sendto, (int, const void *, size_t, int, const struct sockaddr *, socklen_t))       \
+    F(ssize_t, sendmsg, (int, const struct msghdr *, int))                                         \
+    F(int, sendmmsg, (int, struct mmsghdr *, unsigned, int))                                       \
+    F(ssize_t, sendfile, (int, int, off_t *, size_t))                                              \
+    F(ssize_t, splice, (int, loff_t *, int, loff_t *, size_t, unsigned))                           \
+    F(int, poll, (struct pollfd *, nfds_t, int))                                                   \
+    F(int, ppoll, (struct pollfd *, nfds_t, const struct timespec *, const sigset_t *))            \
+    F(int, select, (int, fd_set *, fd_set *, fd_set *, struct timeval *))                          \
+    F(int, pselect, (int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *))\
+    F(int, epoll_ctl, (int, int, int, struct epoll_event *))                                       \
+    F(int, epoll_wait, (int, struct epoll_event *, int, int))                                      \
+    F(int, epoll_pwait, (int, struct epoll_event *, int, int, const sigset_t *))                   \
+    F(int, epoll_pwait2, (int, struct epoll_event *, int, const struct timespec *,                 \
+                          const sigset_t *))                                                       \
+    F(pid_t, fork, (void))                                                                         \
+    F(FILE *, fdopen, (int, const char *))                                                         \
+    F(int, fclose, (FILE *))                                                                       \
+    F(void, _exit, (int))
+
+struct via_real {
+#define VIA_REAL_MEMBER(type, name, arguments) type(*name) arguments;
+    VIA_REAL_FUNCTIONS(VIA_REAL_MEMBER)
+#undef VIA_REAL_MEMBER
+};
+/* clang-format on */
+
+extern struct via_real via_real;
+
+/* Looks all of them up; may be called again. */
+void via_real_init(void);
+
+#define VIA_REAL(name) \
+    (via_likely(via_real.name != NULL) ? (void)0 : via_real_init(), via_real.name)
+
+/* Functions that stand in for the C library's. */
+#define VIA_HOOK __attribute__((visibility("default")))
+
+#endif

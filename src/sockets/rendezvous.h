@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_RENDEZVOUS_H
+#define VIA_SOCKETS_RENDEZVOUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/pipe.h"
+
+/*
+ * How two processes of one machine that have just made a TCP connection find each other, without a
+ * daemon and without anybody waiting.
+ *
+ * Before connect(), the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) named by the
+ * kernel's cookie of its TCP socket. After accept(), the acceptor asks the kernel for the cookie of
+ * the socket at the other end (sock_diag) and connects to that name: refused, and the peer is a
+ * plain program. This connection, the control socket, stays open as long as the TCP connection: it
+ * ends when the last process at its other end has closed or died.
+ *
+ * Over it the acceptor offers (memory and its bell), when it likes; the connector answers (its
+ * bell) when it next comes by. Both messages are only ever peeked at, so that a process forked
+ * meanwhile finds them too.
+ *
+ * Whoever holds the name must be the user who owns the TCP socket: else somebody else's process
+ * could step between.
+ */
+#define VIA_RENDEZVOUS_MAGIC 0x76696131u
+#define VIA_RENDEZVOUS_VERSION 1u
+
+struct via_offer {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t status; /* answer: 0 = taken */
+    struct via_pipe_geometry geometry;
+    uint32_t reserved;
+    uint64_t segment_bytes; /* the memory holds two of these: the acceptor's, the connector's */
+    uint64_t bell_id;       /* random: the same bell is kept once */
+};
+
+/* Listens for the acceptor of the socket with this cookie. A file descriptor or a negative errno.
+ */
+int via_rendezvous_listen(uint64_t cookie);
+
+/* Has the acceptor come? Its control socket, -EAGAIN, or what is wrong with it. */
+int via_rendezvous_accept(int listen_fd, uid_t *ret_uid);
+
+/* Connects to the connector with this cookie and owner: a control socket, -ECONNREFUSED when there
+ * is none (a plain program), -EACCES when it is somebody else's, another negative errno. */
+int via_rendezvous_connect(uint64_t cookie, uid_t uid);
+
+/* Sends an offer or an answer, with one to three file descriptors. 0 or a negative errno. */
+int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
+                        unsigned fds_count);
+
+/* Looks for the other side's message and leaves it there. 0 and the fds (close-on-exec, the
+ * caller's), -EAGAIN, -EPIPE when the other side has gone, -EPROTO. */
+int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fds,
+                        unsigned fds_count);
+
+/* true when every holder of the other end has closed it or died. */
+bool via_rendezvous_is_over(int control_fd);
+
+#endif

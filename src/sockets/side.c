@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/side.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/types.h"
+
+#define EPOCH 1u
+#define PAGE 4096u
+
+_Static_assert(sizeof(struct via_side) <= PAGE, "a page of its own");
+
+struct via_side *via_side_new(void)
+{
+    struct via_side *side =
+        mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (side == MAP_FAILED) {
+        return NULL;
+    }
+    atomic_store_explicit(&side->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&side->rcvlowat, 1, memory_order_relaxed);
+    return side;
+}
+
+void via_side_free(struct via_side *side)
+{
+    if (side != NULL) {
+        munmap(side, PAGE);
+    }
+}
+
+size_t via_segment_bytes_for(const struct via_pipe_geometry *geometry)
+{
+    return VIA_ALIGN_UP(VIA_SEGMENT_PIPE_OFF + via_pipe_memory_bytes(geometry), (size_t)PAGE);
+}
+
+void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geometry,
+                     unsigned char *own, unsigned char *peer)
+{
+    struct via_pipe_target credit = {.direct = peer + VIA_SEGMENT_CREDIT_OFF};
+    struct via_pipe_target target = {.direct = peer + VIA_SEGMENT_PIPE_OFF};
+    via_pipe_reader_init(&side->rx.pipe, geometry, own + VIA_SEGMENT_PIPE_OFF, &credit, EPOCH);
+    via_stream_rx_init(&side->rx);
+    via_pipe_writer_init(&side->tx.pipe, geometry, &target,
+                         (const _Atomic uint64_t *)(const void *)(own + VIA_SEGMENT_CREDIT_OFF),
+                         side->data_ends, EPOCH);
+    via_stream_tx_init(&side->tx);
+}
+
+void via_side_say(struct via_side *side, uint64_t flags)
+{
+    _Atomic uint64_t *word =
+        (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_FLAGS_OFF);
+    atomic_store_explicit(word, flags, memory_order_release);
+}

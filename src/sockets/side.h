@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_SIDE_H
+#define VIA_SOCKETS_SIDE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sockets/stream.h"
+#include "sockets/token.h"
+
+/*
+ * One end of a connection, as far as all processes that hold it (by fork) must agree on it. It lies
+ * in shared memory of their own, at the same address in each; the peer can not reach it.
+ */
+enum via_side_state {
+    /* The kernel's connection is used like any other, and somebody may still come: */
+    VIA_SIDE_PENDING = 1,   /* connector: listens for its acceptor */
+    VIA_SIDE_ANNOUNCED = 2, /* connector: the acceptor runs Viaduct and may offer pipes */
+    VIA_SIDE_ACCEPTED = 3,  /* acceptor: the connector runs Viaduct, nothing is offered yet */
+    VIA_SIDE_BUSY = 4,      /* a process is making or taking the offer */
+    /* Pipes are there: */
+    VIA_SIDE_OFFERED = 5, /* acceptor: reads pipes, writes the kernel until the offer is taken */
+    VIA_SIDE_LIVE = 6,
+    /* Nobody comes: */
+    VIA_SIDE_PLAIN = 7,
+};
+
+#define VIA_RING_SLOTS_MAX 256u
+
+struct via_side {
+    /* reading */
+    struct via_token rx_token;
+    _Atomic uint32_t shadow;  /* POLLRDHUP, POLLHUP, POLLERR of the kernel's socket, once seen */
+    _Atomic uint8_t state;    /* enum via_side_state */
+    _Atomic uint8_t nonblock; /* O_NONBLOCK */
+    _Atomic uint8_t forked;   /* other processes may hold it: tokens are for real */
+    _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP says nothing of the peer */
+    bool connector;
+    _Atomic uint32_t refs; /* file descriptors, in all processes */
+    _Atomic uint32_t rcvlowat;
+    _Atomic uint64_t rcvtimeo_ns; /* 0: none */
+    uint64_t rx_looked_ticks;     /* when the kernel's socket was last asked whether it lives */
+    struct via_stream_rx rx;
+
+    /* writing */
+    struct via_token tx_token __attribute__((aligned(64)));
+    _Atomic uint64_t sndtimeo_ns;
+    _Atomic uint32_t tx_full; /* counts the times that a writer found no room */
+    uint64_t tx_looked_ticks;
+    struct via_stream_tx tx;
+    uint32_t data_ends[VIA_RING_SLOTS_MAX];
+};
+
+struct via_side *via_side_new(void);       /* zeroed but for the defaults of above; NULL: none */
+void via_side_free(struct via_side *side); /* this process has no more use for it */
+
+/*
+ * The memory of one end, which its peer writes into: the words, then the pipe it reads from.
+ */
+#define VIA_SEGMENT_CREDIT_OFF 0u /* the credit word of the pipe this end writes */
+#define VIA_SEGMENT_FLAGS_OFF 8u  /* what the peer has to say, see below */
+#define VIA_SEGMENT_PIPE_OFF 64u
+#define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
+#define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
+
+size_t via_segment_bytes_for(const struct via_pipe_geometry *geometry);
+
+/* Starts both streams over two mapped segments. */
+void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geometry,
+                     unsigned char *own, unsigned char *peer);
+
+/* What the peer has said. */
+static inline uint64_t via_side_flags(const struct via_side *side)
+{
+    const _Atomic uint64_t *credit = side->tx.pipe.credit;
+    /* Pairs with the release in via_side_say(). */
+    return atomic_load_explicit(credit + 1, memory_order_acquire);
+}
+_Static_assert(VIA_SEGMENT_FLAGS_OFF == VIA_SEGMENT_CREDIT_OFF + 8, "behind the credit word");
+
+/* Tells the peer. */
+void via_side_say(struct via_side *side, uint64_t flags);
+
+#endif

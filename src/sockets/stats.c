@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/stats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sockets/conn.h"
+#include "sockets/policy.h"
+#include "sockets/real.h"
+
+static const char *const texts[VIA_REASON_COUNT] = {
+    [VIA_REASON_NONE] = "undecided",
+    [VIA_REASON_PEER] = "peer is a plain program",
+    [VIA_REASON_SHORT] = "ended before pipes were worth it",
+    [VIA_REASON_USER] = "peer belongs to another user",
+    [VIA_REASON_KERNEL] = "kernel does not answer sock_diag",
+    [VIA_REASON_RESOURCES] = "out of memory or descriptors",
+    [VIA_REASON_PROTOCOL] = "peer speaks another protocol version",
+    [VIA_REASON_OPTION] = "socket option that pipes can not honour",
+    [VIA_REASON_STDIO] = "used through stdio",
+    [VIA_REASON_FORK] = "forked before the peer was known",
+    [VIA_REASON_FABRIC] = "host of the fabric did not help",
+};
+
+static struct {
+    pthread_mutex_t lock;
+    atomic_flag written;
+    uint64_t connections;
+    uint64_t accelerated;
+    uint64_t not_accelerated[VIA_REASON_COUNT];
+    struct via_stats_conn sum;
+} total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
+
+const char *via_reason_text(enum via_reason reason)
+{
+    return reason < VIA_REASON_COUNT ? texts[reason] : "unknown";
+}
+
+void via_stats_add(const struct via_stats_conn *conn)
+{
+    pthread_mutex_lock(&total.lock);
+    total.connections++;
+    if (conn->accelerated) {
+        total.accelerated++;
+    } else {
+        total.not_accelerated[conn->reason == VIA_REASON_NONE ? VIA_REASON_SHORT : conn->reason]++;
+    }
+    total.sum.tx_pipe_bytes += conn->tx_pipe_bytes;
+    total.sum.tx_kernel_bytes += conn->tx_kernel_bytes;
+    total.sum.rx_pipe_bytes += conn->rx_pipe_bytes;
+    total.sum.rx_kernel_bytes += conn->rx_kernel_bytes;
+    total.sum.tx_frames_bytes += conn->tx_frames_bytes;
+    total.sum.rings += conn->rings;
+    total.sum.sleeps += conn->sleeps;
+    pthread_mutex_unlock(&total.lock);
+}
+
+/* The name of the program, with what JSON can not hold replaced. */
+static void program_name(char *ret_name, size_t max)
+{
+    ssize_t n = readlink("/proc/self/exe", ret_name, max - 1);
+    ret_name[n > 0 ? n : 0] = '\0';
+    const char *slash = strrchr(ret_name, '/');
+    if (slash != NULL) {
+        memmove(ret_name, slash + 1, strlen(slash + 1) + 1);
+    }
+    for (char *at = ret_name; *at != '\0'; at++) {
+        if ((unsigned char)*at < ' ' || (unsigned char)*at > '~' || *at == '"' || *at == '\\') {
+            *at = '?';
+        }
+    }
+}
+
+static int format(char *buffer, size_t max)
+{
+    char name[256];
+    program_name(name, sizeof(name));
+    int n = snprintf(
+        buffer, max,
+        "{\"pid\":%d,\"program\":\"%s\",\"connections\":%llu,\"accelerated\":%llu,"
+        "\"bytes_pipe_tx\":%llu,\"bytes_pipe_rx\":%llu,\"bytes_kernel_tx\":%llu,"
+        "\"bytes_kernel_rx\":%llu,\"bytes_frames_tx\":%llu,\"rings\":%llu,"
+        "\"sleeps\":%llu,\"not_accelerated\":{",
+        (int)getpid(), name, (unsigned long long)total.connections,
+        (unsigned long long)total.accelerated, (unsigned long long)total.sum.tx_pipe_bytes,
+        (unsigned long long)total.sum.rx_pipe_bytes, (unsigned long long)total.sum.tx_kernel_bytes,
+        (unsigned long long)total.sum.rx_kernel_bytes,
+        (unsigned long long)total.sum.tx_frames_bytes, (unsigned long long)total.sum.rings,
+        (unsigned long long)total.sum.sleeps);
+    const char *comma = "";
+    for (int i = 0; i < VIA_REASON_COUNT; i++) {
+        if (total.not_accelerated[i] != 0) {
+            n += snprintf(buffer + n, max - (size_t)n, "%s\"%s\":%llu", comma,
+                          via_reason_text((enum via_reason)i),
+                          (unsigned long long)total.not_accelerated[i]);
+            comma = ",";
+        }
+    }
+    n += snprintf(buffer + n, max - (size_t)n, "}}\n");
+    return n;
+}
+
+static void add_open(struct via_conn *conn)
+{
+    via_stats_add(&conn->stats);
+    conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+}
+
+void via_stats_write(void)
+{
+    char buffer[2048];
+    if (via_policy.stats == NULL || atomic_flag_test_and_set(&total.written)) {
+        return;
+    }
+    via_conn_each(add_open);
+    int n = format(buffer, sizeof(buffer));
+    int fd = open(via_policy.stats, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd >= 0) {
+        /* One write: lines of several processes do not mix. A full disk only costs the line. */
+        ssize_t done = VIA_REAL(write)(fd, buffer, (size_t)n);
+        (void)done;
+        VIA_REAL(close)(fd);
+    }
+}
+
+void via_stats_forked(void)
+{
+    pthread_mutex_init(&total.lock, NULL);
+    atomic_flag_clear(&total.written);
+    total.connections = 0;
+    total.accelerated = 0;
+    memset(total.not_accelerated, 0, sizeof(total.not_accelerated));
+    total.sum = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_STREAM_H
+#define VIA_SOCKETS_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "core/pipe.h"
+
+/*
+ * The stream: one direction of a connection, as a sequence of spans. A span's bytes go either
+ * through the kernel's TCP connection or through a pipe, and the writer says in the pipe where one
+ * ends and the next begins:
+ *
+ *   kernel span          pipe span                   kernel span
+ *   [0 ........ N)       SWITCH(N) DATA DATA ... DEMOTE(M)   [.........
+ *
+ * A stream begins in a kernel span, so a writer needs nobody's leave to send its first bytes. Until
+ * it has seen SWITCH, a reader takes all the kernel gives; when it has, it reads the kernel until
+ * it has had N bytes from there in all, then the pipe. A writer may send kernel bytes after DEMOTE
+ * only when the SWITCH before it has been released (via_stream_tx_demoted): else a reader that has
+ * not looked could not tell the two kernel spans apart.
+ *
+ * Nothing here does I/O or reads a clock. A tx and an rx each belong to one thread at a time. The
+ * pipe's target must be mapped (via_pipe_target.direct).
+ */
+
+enum via_stream_kind {
+    VIA_STREAM_DATA = 1,   /* payload inline or as body */
+    VIA_STREAM_SWITCH = 2, /* count: bytes that went through the kernel before */
+    VIA_STREAM_FIN = 3,    /* count: bytes of the whole stream; nothing follows */
+    VIA_STREAM_DEMOTE = 4, /* count: bytes that went through the pipe before */
+};
+
+#define VIA_STREAM_INLINE_BYTES_MAX 48u
+#define VIA_STREAM_FIN_CLOSED 0x01u /* the writer's end is closed: nobody will read either */
+
+/* The head of every record of a stream's pipe. */
+struct via_stream_head {
+    uint8_t kind;
+    uint8_t inline_bytes;
+    uint8_t flags;
+    uint8_t reserved[5]; /* 0 */
+    union {
+        unsigned char data[VIA_STREAM_INLINE_BYTES_MAX];
+        uint64_t count;
+    } u;
+};
+_Static_assert(sizeof(struct via_stream_head) == VIA_RECORD_HEAD_BYTES, "the head of a record");
+#define VIA_STREAM_HEAD_FIXED_BYTES 8u
+
+/* --- a position in an array of buffers ---------------------------------------------------------
+ */
+
+struct via_iov {
+    const struct iovec *iov; /* borrowed */
+    int count;
+    size_t off;  /* in iov[0] */
+    size_t left; /* bytes from here to the end */
+};
+
+/* -EINVAL when the lengths do not fit ssize_t. */
+int via_iov_init(struct via_iov *cursor, const struct iovec *iov, int count);
+/* bytes <= left. Copies and moves on. */
+void via_iov_get(struct via_iov *cursor, void *dst, size_t bytes);
+void via_iov_put(struct via_iov *cursor, const void *src, size_t bytes);
+void via_iov_skip(struct via_iov *cursor, size_t bytes);
+
+/* --- writing -----------------------------------------------------------------------------------
+ */
+
+enum via_span {
+    VIA_SPAN_KERNEL = 0,       /* bytes go through the kernel */
+    VIA_SPAN_KERNEL_UNTIL = 1, /* reader only: through the kernel until switch_at */
+    VIA_SPAN_PIPE = 2,
+};
+
+struct via_stream_tx {
+    struct via_pipe_writer pipe;
+    uint64_t kernel_bytes; /* through the kernel up to the last SWITCH */
+    uint64_t pipe_bytes;   /* through the pipe, in all */
+    uint32_t switch_end;   /* pipe sequence after the last SWITCH */
+    uint8_t span;          /* VIA_SPAN_KERNEL or _PIPE */
+    bool ended;            /* FIN is written */
+};
+
+/* Starts in a kernel span. `pipe` is initialised by the caller. */
+void via_stream_tx_init(struct via_stream_tx *tx);
+
+/* Ends the kernel span after kernel_bytes (counted from the connection's start). 0 or -EAGAIN. */
+int via_stream_tx_switch(struct via_stream_tx *tx, uint64_t kernel_bytes);
+
+/* Ends the pipe span. 0 or -EAGAIN; then via_stream_tx_demoted() tells when the kernel may be used.
+ */
+int via_stream_tx_demote(struct via_stream_tx *tx);
+bool via_stream_tx_demoted(struct via_stream_tx *tx);
+
+/*
+ * Writes one record with as much of *iov as fits in one; span must be the pipe. The bytes written
+ * (> 0 when left > 0), -EAGAIN when there is no room, -EPROTO when the peer broke the pipe, -EPIPE
+ * after FIN.
+ */
+ssize_t via_stream_tx_write(struct via_stream_tx *tx, struct via_iov *iov);
+
+/* Room for a record of the largest size and for some small ones: what poll calls writable. */
+bool via_stream_tx_writable(struct via_stream_tx *tx);
+
+/* Writes FIN when the span is the pipe; a slot is kept for it. Once; 0, -EALREADY or -EPROTO. */
+int via_stream_tx_fin(struct via_stream_tx *tx, uint8_t flags);
+
+/* --- reading -----------------------------------------------------------------------------------
+ */
+
+enum via_stream_next {
+    VIA_NEXT_KERNEL = 1,       /* read the kernel */
+    VIA_NEXT_KERNEL_UNTIL = 2, /* read the kernel until it gave switch_at bytes in all */
+    VIA_NEXT_DATA = 3,         /* the pipe has bytes */
+    VIA_NEXT_EMPTY = 4,        /* it will have */
+    VIA_NEXT_FIN = 5,          /* the stream has ended */
+};
+
+struct via_stream_rx {
+    struct via_pipe_reader pipe;
+    struct via_pipe_record record; /* the one being read, when `held` */
+    uint64_t switch_at;            /* with VIA_SPAN_KERNEL_UNTIL */
+    uint64_t kernel_read;          /* what the caller said, with VIA_SPAN_KERNEL_UNTIL */
+    uint64_t pipe_bytes;           /* taken from the pipe, in all */
+    uint32_t unposted_bytes;       /* body bytes released since the last credit */
+    uint32_t record_off;           /* next byte of the held record */
+    uint32_t record_bytes;
+    uint8_t span;
+    uint8_t fin_flags;
+    bool held;
+    bool kernel_known; /* kernel_read is valid */
+    bool ended;
+    bool broken;
+    bool posted; /* a credit went out: the writer may have to be rung */
+    bool probe;  /* a copy that only looks */
+};
+
+void via_stream_rx_init(struct via_stream_rx *rx);
+
+/* Takes in control records and says where the next byte comes from; -EPROTO when the peer broke the
+ * rules, for ever. */
+int via_stream_rx_next(struct via_stream_rx *rx);
+
+/*
+ * With VIA_NEXT_KERNEL_UNTIL: how many bytes the kernel has given since the connection's start. 0,
+ * or -EPROTO when that is more than the writer says went that way. _read() adds to it.
+ */
+int via_stream_rx_kernel_total(struct via_stream_rx *rx, uint64_t total);
+void via_stream_rx_kernel_read(struct via_stream_rx *rx, size_t bytes);
+/* Bytes still to be read from the kernel (kernel_known must be true). */
+uint64_t via_stream_rx_kernel_left(const struct via_stream_rx *rx);
+
+/* Copies what the pipe has, up to iov->left; 0 when the next byte is not in the pipe. */
+ssize_t via_stream_rx_read(struct via_stream_rx *rx, struct via_iov *iov);
+/* The same without taking (MSG_PEEK). */
+ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov);
+
+/* Bytes that could be read from the pipe now, counted up to `enough`. */
+size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough);
+
+/* true when FIN is among the records that are there. */
+bool via_stream_rx_ends(const struct via_stream_rx *rx);
+
+/* After reads: must the writer be rung because it waits for room? At most once each time. */
+bool via_stream_rx_must_ring(struct via_stream_rx *rx);
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <string.h>
+
+#include "base/types.h"
+#include "sockets/stream.h"
+
+void via_stream_rx_init(struct via_stream_rx *rx)
+{
+    struct via_pipe_reader pipe = rx->pipe;
+    *rx = (struct via_stream_rx){.pipe = pipe, .span = VIA_SPAN_KERNEL};
+}
+
+/* Gives one record back. Credits go out by the quarter, of slots (the pipe sees to that) or bytes.
+ */
+static void release(struct via_stream_rx *rx, uint32_t body_bytes)
+{
+    if (rx->probe) {
+        return;
+    }
+    via_pipe_release(&rx->pipe, 1);
+    rx->unposted_bytes += body_bytes;
+    if (rx->pipe.posted != rx->pipe.released &&
+        rx->unposted_bytes >= rx->pipe.geometry.data_bytes / 4 && body_bytes != 0) {
+        via_pipe_post_credit(&rx->pipe);
+    }
+    if (rx->pipe.posted == rx->pipe.released) {
+        rx->unposted_bytes = 0;
+        rx->posted = true;
+    }
+}
+
+static int breaks(struct via_stream_rx *rx)
+{
+    rx->broken = true;
+    return -EPROTO;
+}
+
+/* One record that was just taken. 0, or -EPROTO. */
+static int take_in(struct via_stream_rx *rx)
+{
+    struct via_stream_head head;
+    memcpy(&head, rx->record.head, sizeof(head));
+
+    if (head.kind == VIA_STREAM_DATA) {
+        uint32_t bytes = rx->record.body_bytes != 0 ? rx->record.body_bytes : head.inline_bytes;
+        if (rx->span != VIA_SPAN_PIPE ||
+            (rx->record.body_bytes == 0 && head.inline_bytes > VIA_STREAM_INLINE_BYTES_MAX)) {
+            return breaks(rx);
+        }
+        rx->held = bytes != 0;
+        rx->record_off = 0;
+        rx->record_bytes = bytes;
+        if (bytes == 0) {
+            release(rx, 0);
+        }
+        return 0;
+    }
+    if (rx->record.body_bytes != 0) {
+        return breaks(rx);
+    }
+    if (head.kind == VIA_STREAM_SWITCH && rx->span == VIA_SPAN_KERNEL) {
+        rx->span = VIA_SPAN_KERNEL_UNTIL;
+        rx->switch_at = head.u.count;
+        rx->kernel_known = false;
+    } else if (head.kind == VIA_STREAM_DEMOTE && rx->span == VIA_SPAN_PIPE &&
+               head.u.count == rx->pipe_bytes) {
+        rx->span = VIA_SPAN_KERNEL;
+    } else if (head.kind == VIA_STREAM_FIN && rx->span == VIA_SPAN_PIPE &&
+               head.u.count == rx->switch_at + rx->pipe_bytes) {
+        rx->ended = true;
+        rx->fin_flags = head.flags;
+    } else {
+        return breaks(rx);
+    }
+    release(rx, 0);
+    if (head.kind == VIA_STREAM_SWITCH && !rx->probe) {
+        via_pipe_post_credit(
+            &rx->pipe); /* the writer's leave to demote: see via_stream_tx_demoted */
+        rx->posted = true;
+    }
+    return 0;
+}
+
+int via_stream_rx_next(struct via_stream_rx *rx)
+{
+    /* Bounded: a hostile writer could keep control records coming. */
+    for (uint32_t i = 0; i <= rx->pipe.geometry.slots_count; i++) {
+        if (rx->held) {
+            return VIA_NEXT_DATA;
+        }
+        if (rx->span == VIA_SPAN_KERNEL_UNTIL) {
+            return VIA_NEXT_KERNEL_UNTIL;
+        }
+        if (rx->ended) {
+            return VIA_NEXT_FIN;
+        }
+        int rc = rx->broken ? -EPROTO : via_pipe_take(&rx->pipe, &rx->record);
+        if (rc == 0) {
+            return rx->span == VIA_SPAN_PIPE ? VIA_NEXT_EMPTY : VIA_NEXT_KERNEL;
+        }
+        if (rc < 0) {
+            return breaks(rx);
+        }
+        rc = take_in(rx);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return breaks(rx);
+}
+
+static void check_switch(struct via_stream_rx *rx)
+{
+    if (rx->kernel_read == rx->switch_at) {
+        rx->span = VIA_SPAN_PIPE;
+    }
+}
+
+int via_stream_rx_kernel_total(struct via_stream_rx *rx, uint64_t total)
+{
+    if (total > rx->switch_at) {
+        return breaks(rx);
+    }
+    rx->kernel_read = total;
+    rx->kernel_known = true;
+    check_switch(rx);
+    return 0;
+}
+
+void via_stream_rx_kernel_read(struct via_stream_rx *rx, size_t bytes)
+{
+    rx->kernel_read += bytes;
+    check_switch(rx);
+}
+
+uint64_t via_stream_rx_kernel_left(const struct via_stream_rx *rx)
+{
+    return rx->switch_at - rx->kernel_read;
+}
+
+static const unsigned char *record_data(const struct via_stream_rx *rx)
+{
+    const unsigned char *data = rx->record.body_bytes != 0
+                                    ? rx->record.body
+                                    : rx->record.head + VIA_STREAM_HEAD_FIXED_BYTES;
+    return data + rx->record_off;
+}
+
+/* Moves past `bytes` of the held record. */
+static void advance(struct via_stream_rx *rx, uint32_t bytes)
+{
+    rx->record_off += bytes;
+    rx->pipe_bytes += bytes;
+    if (rx->record_off == rx->record_bytes) {
+        rx->held = false;
+        release(rx, rx->record.body_bytes);
+    }
+}
+
+ssize_t via_stream_rx_read(struct via_stream_rx *rx, struct via_iov *iov)
+{
+    ssize_t total = 0;
+    while (iov->left != 0) {
+        int next = via_stream_rx_next(rx);
+        if (next != VIA_NEXT_DATA) {
+            return total != 0 || next > 0 ? total : next;
+        }
+        uint32_t bytes = (uint32_t)via_min(iov->left, (size_t)(rx->record_bytes - rx->record_off));
+        via_iov_put(iov, record_data(rx), bytes);
+        advance(rx, bytes);
+        total += bytes;
+    }
+    return total;
+}
+
+/* A copy that takes without giving back: nothing in shared memory changes. */
+static struct via_stream_rx probe(const struct via_stream_rx *rx)
+{
+    struct via_stream_rx copy = *rx;
+    copy.probe = true;
+    return copy;
+}
+
+ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov)
+{
+    struct via_stream_rx copy = probe(rx);
+    return via_stream_rx_read(&copy, iov);
+}
+
+size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough)
+{
+    struct via_stream_rx copy = probe(rx);
+    size_t total = 0;
+    while (total < enough && via_stream_rx_next(&copy) == VIA_NEXT_DATA) {
+        uint32_t bytes = copy.record_bytes - copy.record_off;
+        advance(&copy, bytes);
+        total += bytes;
+    }
+    return total;
+}
+
+bool via_stream_rx_ends(const struct via_stream_rx *rx)
+{
+    struct via_stream_rx copy = probe(rx);
+    while (via_stream_rx_next(&copy) == VIA_NEXT_DATA) {
+        advance(&copy, copy.record_bytes - copy.record_off);
+    }
+    return copy.ended;
+}
+
+bool via_stream_rx_must_ring(struct via_stream_rx *rx)
+{
+    if (!rx->posted) {
+        return false;
+    }
+    rx->posted = false;
+    return via_pipe_must_ring_writer(&rx->pipe);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/types.h"
+#include "sockets/stream.h"
+
+/* Slots that data leaves free, so that DEMOTE and FIN never have to wait. */
+#define RESERVED_SLOTS 2u
+
+void via_stream_tx_init(struct via_stream_tx *tx)
+{
+    tx->kernel_bytes = 0;
+    tx->pipe_bytes = 0;
+    tx->switch_end = 0;
+    tx->span = VIA_SPAN_KERNEL;
+    tx->ended = false;
+}
+
+static int send_control(struct via_stream_tx *tx, uint8_t kind, uint8_t flags, uint64_t count)
+{
+    struct via_stream_head head = {.kind = kind, .flags = flags};
+    head.u.count = count;
+    return via_pipe_send(&tx->pipe, &head, VIA_STREAM_HEAD_FIXED_BYTES + sizeof(count), NULL, 0);
+}
+
+/* Slots that data may use. */
+static bool slots_left(struct via_stream_tx *tx)
+{
+    uint32_t slots = tx->pipe.geometry.slots_count;
+    return via_pipe_writer_outstanding(&tx->pipe) + RESERVED_SLOTS < slots ||
+           via_pipe_writer_room(&tx->pipe) > RESERVED_SLOTS;
+}
+
+int via_stream_tx_switch(struct via_stream_tx *tx, uint64_t kernel_bytes)
+{
+    assert(tx->span == VIA_SPAN_KERNEL);
+    if (tx->ended) {
+        return -EPIPE;
+    }
+    if (!slots_left(tx)) {
+        return -EAGAIN;
+    }
+    int rc = send_control(tx, VIA_STREAM_SWITCH, 0, kernel_bytes);
+    if (rc == 0) {
+        tx->kernel_bytes = kernel_bytes;
+        tx->switch_end = tx->pipe.sequence;
+        tx->span = VIA_SPAN_PIPE;
+    }
+    return rc;
+}
+
+int via_stream_tx_demote(struct via_stream_tx *tx)
+{
+    assert(tx->span == VIA_SPAN_PIPE && !tx->ended);
+    int rc = send_control(tx, VIA_STREAM_DEMOTE, 0, tx->pipe_bytes);
+    if (rc == 0) {
+        tx->span = VIA_SPAN_KERNEL;
+    }
+    return rc;
+}
+
+bool via_stream_tx_demoted(struct via_stream_tx *tx)
+{
+    via_pipe_writer_room(&tx->pipe); /* takes in the credit */
+    return tx->span == VIA_SPAN_KERNEL && (int32_t)(tx->pipe.released - tx->switch_end) >= 0;
+}
+
+static ssize_t write_inline(struct via_stream_tx *tx, struct via_iov *iov, size_t bytes)
+{
+    struct via_stream_head head = {.kind = VIA_STREAM_DATA, .inline_bytes = (uint8_t)bytes};
+    struct via_iov before = *iov;
+    via_iov_get(iov, head.u.data, bytes);
+    int rc = via_pipe_send(&tx->pipe, &head, VIA_STREAM_HEAD_FIXED_BYTES + bytes, NULL, 0);
+    if (rc != 0) {
+        *iov = before;
+        return rc;
+    }
+    return (ssize_t)bytes;
+}
+
+static ssize_t write_body(struct via_stream_tx *tx, struct via_iov *iov, size_t bytes)
+{
+    struct via_stream_head head = {.kind = VIA_STREAM_DATA};
+    void *body;
+    int rc = via_pipe_reserve(&tx->pipe, bytes, &body);
+    if (rc != 0) {
+        return rc;
+    }
+    via_iov_get(iov, body, bytes);
+    rc = via_pipe_commit(&tx->pipe, &head, VIA_STREAM_HEAD_FIXED_BYTES, bytes);
+    assert(rc == 0);
+    return (ssize_t)bytes;
+}
+
+ssize_t via_stream_tx_write(struct via_stream_tx *tx, struct via_iov *iov)
+{
+    assert(tx->span == VIA_SPAN_PIPE);
+    if (tx->ended) {
+        return -EPIPE;
+    }
+    if (!slots_left(tx)) {
+        return tx->pipe.broken ? -EPROTO : -EAGAIN;
+    }
+    size_t bytes = via_min(iov->left, (size_t)tx->pipe.geometry.body_bytes_max);
+    ssize_t rc = bytes <= VIA_STREAM_INLINE_BYTES_MAX ? write_inline(tx, iov, bytes)
+                                                      : write_body(tx, iov, bytes);
+    if (rc > 0) {
+        tx->pipe_bytes += (uint64_t)rc;
+    }
+    return rc;
+}
+
+bool via_stream_tx_writable(struct via_stream_tx *tx)
+{
+    uint32_t slots = tx->pipe.geometry.slots_count;
+    uint32_t used = via_pipe_writer_outstanding(&tx->pipe);
+    if (used > slots / 2) {
+        used = slots - via_pipe_writer_room(&tx->pipe);
+    }
+    return used <= slots - slots / 4 &&
+           via_pipe_writer_fits(&tx->pipe, tx->pipe.geometry.body_bytes_max);
+}
+
+int via_stream_tx_fin(struct via_stream_tx *tx, uint8_t flags)
+{
+    if (tx->ended) {
+        return -EALREADY;
+    }
+    tx->ended = true;
+    if (tx->span != VIA_SPAN_PIPE) {
+        return 0; /* the kernel's FIN says it */
+    }
+    return send_control(tx, VIA_STREAM_FIN, flags, tx->kernel_bytes + tx->pipe_bytes);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_TOKEN_H
+#define VIA_SOCKETS_TOKEN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * The token: who may use one direction of a connection now. It lies in memory that forked processes
+ * share, so the holder is a thread id, and one that died does not keep it. Nobody sleeps in a
+ * system call for data while holding a token.
+ *
+ * A signal handler may interrupt the holder and use the same connection, or longjmp away for good.
+ * The first can not be waited for, the second must not be: which of them it was is told by the
+ * stack. A frame that lies above the one that took the token has outlived it.
+ */
+struct via_token {
+    _Atomic uint32_t holder; /* thread id, VIA_TOKEN_WAITERS; 0 = free */
+    uint32_t reserved;
+    uint64_t frame; /* of the function that took it */
+};
+#define VIA_TOKEN_WAITERS 0x80000000u
+
+/* alone: no other thread or process can ask for this token, so plain stores do. */
+int via_token_take_slowly(struct via_token *token, uint64_t frame);
+void via_token_give_slowly(struct via_token *token);
+
+/* 0, or -EDEADLK when this thread holds it in an outer frame (a signal handler's call). */
+static inline __attribute__((always_inline)) int via_token_take(struct via_token *token, bool alone,
+                                                                uint32_t thread)
+{
+    uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+    uint32_t free = 0;
+    if (alone && atomic_load_explicit(&token->holder, memory_order_relaxed) == 0) {
+        atomic_store_explicit(&token->holder, thread, memory_order_relaxed);
+    } else if (alone || !atomic_compare_exchange_strong_explicit(&token->holder, &free, thread,
+                                                                 memory_order_acquire,
+                                                                 memory_order_relaxed)) {
+        return via_token_take_slowly(token, frame);
+    }
+    token->frame = frame;
+    atomic_signal_fence(memory_order_seq_cst);
+    return 0;
+}
+
+static inline void via_token_give(struct via_token *token, bool alone)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    if (alone) {
+        atomic_store_explicit(&token->holder, 0, memory_order_relaxed);
+    } else if ((atomic_exchange_explicit(&token->holder, 0, memory_order_release) &
+                VIA_TOKEN_WAITERS) != 0) {
+        via_token_give_slowly(token);
+    }
+}
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/wait.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "sockets/bell.h"
+#include "sockets/fds.h"
+#include "sockets/os.h"
+#include "sockets/pool.h"
+#include "sockets/real.h"
+
+/* A wait that is longer than this is not worth spinning for: sleeping and being woken cost about
+ * half of it. */
+#define SPIN_US_MAX 40u
+/* Off the CPU for so long while spinning: somebody else wanted it. */
+#define GAP_US 60u
+#define PENALTY_US 20000u
+
+struct learned {
+    uint32_t wait_ticks; /* a moving mean, capped */
+    uint32_t known;
+    uint64_t penalty_end_ticks;
+};
+
+/* A thread's epoll set, in which it hears bells; edge-triggered, because bells are never drained.
+ */
+struct ear {
+    _Atomic int fd; /* 0: not made yet */
+    unsigned bells; /* how many are registered */
+};
+
+static __thread struct learned learned __attribute__((tls_model("initial-exec")));
+static __thread struct ear *ear __attribute__((tls_model("initial-exec")));
+
+static struct via_pool ear_pool = VIA_POOL_INIT(sizeof(struct ear), 65536);
+
+/* --- spinning ----------------------------------------------------------------------------------
+ */
+
+void via_spin_begin(struct via_spin *spin)
+{
+    uint64_t now = via_os_ticks();
+    uint64_t max = via_os_us_to_ticks(SPIN_US_MAX);
+    uint64_t budget = max / 4;
+    if (learned.known != 0) {
+        budget = learned.wait_ticks >= max / 2 ? 0 : 2 * (uint64_t)learned.wait_ticks + max / 8;
+    }
+    if (now < learned.penalty_end_ticks) {
+        budget = 0;
+    }
+    spin->begin_ticks = now;
+    spin->last_ticks = now;
+    spin->end_ticks = now + budget;
+}
+
+bool via_spin_again(struct via_spin *spin)
+{
+    if (spin->end_ticks == spin->begin_ticks) {
+        return false;
+    }
+    via_os_pause();
+    uint64_t now = via_os_ticks();
+    if (now - spin->last_ticks > via_os_us_to_ticks(GAP_US)) {
+        learned.penalty_end_ticks = now + via_os_us_to_ticks(PENALTY_US);
+        return false;
+    }
+    spin->last_ticks = now;
+    return now < spin->end_ticks;
+}
+
+void via_spin_learn(const struct via_spin *spin)
+{
+    uint64_t waited = via_os_ticks() - spin->begin_ticks;
+    uint64_t max = via_os_us_to_ticks(SPIN_US_MAX);
+    if (waited > max) {
+        waited = max;
+    }
+    if (learned.known == 0) {
+        learned.known = 1;
+        learned.wait_ticks = (uint32_t)waited;
+        return;
+    }
+    /* An eighth of the new: some dozens of short waits win the budget back. */
+    learned.wait_ticks = (uint32_t)(learned.wait_ticks - learned.wait_ticks / 8 + waited / 8);
+}
+
+/* --- sleeping ----------------------------------------------------------------------------------
+ */
+
+static pthread_key_t ear_key;
+static pthread_once_t ear_key_once = PTHREAD_ONCE_INIT;
+
+static void close_ear(void *of_thread)
+{
+    struct ear *dead = of_thread;
+    via_hidden_close(&dead->fd);
+    via_pool_put(&ear_pool, dead);
+    ear = NULL;
+}
+
+static void make_ear_key(void)
+{
+    pthread_key_create(&ear_key, close_ear);
+}
+
+static bool open_ear(void)
+{
+    if (ear == NULL) {
+        pthread_once(&ear_key_once, make_ear_key);
+        ear = via_pool_get(&ear_pool);
+        pthread_setspecific(ear_key, ear);
+    }
+    if (ear == NULL) {
+        return false;
+    }
+    if (ear->fd <= 0) {
+        int fd = epoll_create1(EPOLL_CLOEXEC);
+        ear->bells = 0;
+        if (fd < 0 || via_hidden_new(fd, &ear->fd) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The ear's descriptor with all bells in it, or -1. */
+static int listening_ear(void)
+{
+    unsigned bells = via_bell_count();
+    if (via_unlikely(ear == NULL || ear->fd <= 0) && !open_ear()) {
+        return -1;
+    }
+    for (; ear->bells < bells; ear->bells++) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+        VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_ADD, via_bell_fd(ear->bells), &event);
+    }
+    return ear->fd;
+}
+
+static struct timespec *time_left(uint64_t deadline_ns, struct timespec *storage)
+{
+    if (deadline_ns == VIA_NEVER_NS) {
+        return NULL;
+    }
+    uint64_t left = 0;
+    if (deadline_ns != 0) {
+        uint64_t now = via_os_now_ns();
+        left = deadline_ns > now ? deadline_ns - now : 0;
+    }
+    storage->tv_sec = (time_t)(left / VIA_SEC_NS);
+    storage->tv_nsec = (long)(left % VIA_SEC_NS);
+    return storage;
+}
+
+int via_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns, const sigset_t *mask)
+{
+    struct timespec storage;
+    int ear_fd = listening_ear();
+    fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
+    int n = VIA_REAL(ppoll)(fds, count + 1, time_left(deadline_ns, &storage), mask);
+    if (n < 0) {
+        return -errno;
+    }
+    if (fds[count].revents != 0) {
+        struct epoll_event events[VIA_BELLS_MAX];
+        /* Takes the edges, so that the next sleep is one. */
+        VIA_REAL(epoll_wait)(ear_fd, events, VIA_BELLS_MAX, 0);
+        n--;
+    }
+    return n;
+}
+
+bool via_sleep_restarts(void)
+{
+    for (int number = 1; number < _NSIG; number++) {
+        struct sigaction action;
+        if (sigaction(number, NULL, &action) != 0 || action.sa_handler == SIG_DFL ||
+            action.sa_handler == SIG_IGN) {
+            continue;
+        }
+        if ((action.sa_flags & SA_RESTART) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void via_wait_forked(void)
+{
+    /* The set is shared with the parent, who would miss what the child hears. */
+    if (ear != NULL) {
+        via_hidden_close(&ear->fd);
+    }
+}
