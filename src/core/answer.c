@@ -126,3 +126,14 @@ void via_answer_atomic_result(struct via_channel *channel, const struct via_fram
         end_request(channel, op, 0, args.value);
     }
 }
+
+void via_answer_lost(struct via_channel *channel, uint16_t host)
+{
+    for (uint32_t i = 0; i < channel->node->config.ops_count; i++) {
+        struct via_op_slot *op = &channel->slots[i];
+        bool asked = op->op.kind == VIA_OP_GET || op->op.kind == VIA_OP_ATOMIC;
+        if (op->in_use && !op->done && asked && op->assigned && op->op.destination == host) {
+            end_request(channel, op, -EHOSTUNREACH, 0);
+        }
+    }
+}

@@ -162,6 +162,9 @@ static int execute(struct via_channel *channel, const struct via_frame_header *h
         }
         return 0;
     case VIA_FRAME_SKIP:
+        if ((flags & VIA_FRAME_FLAG_ERROR) != 0) {
+            via_answer_lost(channel, header->source);
+        }
         return 0;
     default:
         via_count(&channel->counters.dropped_malformed, 1);
@@ -203,6 +206,7 @@ static void take_next(struct via_channel *channel, struct via_rx_flow *flow,
         flow->starved = true;
         if (!via_list_is_linked(&flow->wait)) {
             via_list_push_back(&channel->answer_waiters, &flow->wait);
+            via_tx_answers_short(channel);
         }
     } else {
         flow->refused = true;
@@ -212,12 +216,10 @@ static void take_next(struct via_channel *channel, struct via_rx_flow *flow,
 
 /* Brings the state of the flow to the life of the source and what it has given up. false = the
  * frame can not be placed. */
-static bool place(struct via_channel *channel, struct via_rx_flow *flow,
-                  const struct via_frame_header *header)
+static bool place(struct via_rx_flow *flow, const struct via_frame_header *header)
 {
     bool start = (header->flags & VIA_FRAME_FLAG_START) != 0;
 
-    (void)channel;
     if (flow->session != header->source_session) {
         if (!start) {
             flow->no_state = true;
@@ -237,7 +239,7 @@ static void take_sequenced(struct via_channel *channel, const struct via_frame_h
 {
     struct via_rx_flow *flow = via_channel_rx(channel, header->source, header->flow);
 
-    if (place(channel, flow, header)) {
+    if (place(flow, header)) {
         if (header->sequence == flow->expected) {
             take_next(channel, flow, header, body, body_bytes);
         } else if (via_seq_before_u32(header->sequence, flow->expected)) {

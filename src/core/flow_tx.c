@@ -17,6 +17,8 @@
 #define FIRST_SEQUENCE (UINT32_MAX - 63)
 /* Frames of one flow before the next flow gets its turn. */
 #define BURST 8
+/* When internal operations have run out: answers that got nowhere for so long make room. */
+#define ANSWER_PATIENCE_NS VIA_SEC_NS
 /* "I know nothing of this flow" this often in a row from a peer that once did: believe it. */
 #define NO_STATE_MAX 8
 
@@ -59,11 +61,19 @@ static bool get_must_wait(const struct via_channel *channel, const struct via_tx
     return piece * limit > op->moved + limit;
 }
 
+/* The next frame is the one that belongs to no operation. */
+static bool owes_start(const struct via_tx_flow *flow)
+{
+    return flow->owed && flow->next == flow->start;
+}
+
 static bool is_sendable(const struct via_channel *channel, const struct via_tx_flow *flow)
 {
     uint32_t window = flow->probing ? 1 : channel->node->config.window_frames;
-    return flow->send_op != NULL && (!flow->held || flow->probing) &&
-           flow->next - flow->acked < window && !get_must_wait(channel, flow);
+    if ((flow->held && !flow->probing) || flow->next - flow->acked >= window) {
+        return false;
+    }
+    return owes_start(flow) || (flow->send_op != NULL && !get_must_wait(channel, flow));
 }
 
 static bool local_can_run(const struct via_tx_flow *flow)
@@ -147,15 +157,19 @@ void via_tx_remove(struct via_channel *channel, struct via_op_slot *op)
     via_tx_uncount(op);
     via_list_remove(&op->link);
     op->flow = NULL;
-    if (via_list_empty(&flow->ops)) {
+    if (via_list_empty(&flow->ops) && !flow->owed) {
         via_list_remove(&flow->busy);
+        /* What was to be waited for is over; no timer would end it for the next operation. */
+        flow->held = false;
+        flow->probing = false;
+        flow->deadline_ns = VIA_NEVER_NS;
     }
     via_op_free_if_over(channel, op);
 }
 
 static bool is_behind(const struct via_op_slot *op, uint32_t sequence)
 {
-    return op->assigned && sequence - op->first_sequence >= op->frames_count;
+    return op->assigned && !via_seq_before_u32(sequence, op->first_sequence + op->frames_count);
 }
 
 /* After `acked`, `next` or the length of an operation changed. */
@@ -209,6 +223,7 @@ void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int sta
     flow->next = flow->sent_max;
     flow->start = flow->sent_max;
     flow->started = false;
+    flow->owed = false;
     flow->held = false;
     flow->probing = false;
     flow->no_state_count = 0;
@@ -225,6 +240,7 @@ void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int sta
         }
         via_tx_remove(channel, op);
     }
+    via_list_remove(&flow->busy);
 }
 
 /* --- frames ---------------------------------------------------------------------------------- */
@@ -435,11 +451,47 @@ static bool wants_ack(const struct via_channel *channel, const struct via_tx_flo
            flow->next + 1 - flow->acked >= window;
 }
 
+/* The frame of the operation whose turn it is; true when it is the operation's last. */
+static bool make_next(struct via_channel *channel, struct via_tx_flow *flow, struct outgoing *out)
+{
+    struct via_op_slot *op = flow->send_op;
+
+    if (owes_start(flow)) {
+        out->header.kind = VIA_FRAME_SKIP;
+        out->header.flags |= VIA_FRAME_FLAG_ERROR;
+        return true;
+    }
+    if (!op->assigned) {
+        op->assigned = true;
+        op->first_sequence = flow->next;
+    }
+    uint32_t index = flow->next - op->first_sequence;
+    make_frame(channel, op, index, out);
+    return index + 1 == op->frames_count;
+}
+
+static void was_sent(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    if (via_seq_before_u32(flow->next, flow->sent_max)) {
+        via_count(&channel->counters.resent, 1);
+    }
+    flow->next++;
+    if (via_seq_before_u32(flow->sent_max, flow->next)) {
+        flow->sent_max = flow->next;
+    }
+    if (flow->send_op != NULL && is_behind(flow->send_op, flow->next)) {
+        flow->send_op = op_after(flow, flow->send_op);
+    }
+    if (flow->deadline_ns == VIA_NEVER_NS) {
+        set_deadline(channel, flow);
+    }
+    channel->work++;
+}
+
 static void send_one(struct via_channel *channel, struct via_channel_link *way,
                      struct via_tx_flow *flow)
 {
     const struct via_node_config *config = &channel->node->config;
-    struct via_op_slot *op = flow->send_op;
     struct outgoing out = {
         .header =
             {
@@ -452,35 +504,16 @@ static void send_one(struct via_channel *channel, struct via_channel_link *way,
                 .flow = flow->flow,
             },
     };
-    if (!op->assigned) {
-        op->assigned = true;
-        op->first_sequence = flow->next;
-    }
-    uint32_t index = flow->next - op->first_sequence;
-    make_frame(channel, op, index, &out);
+    bool last = make_next(channel, flow, &out);
     if (flow->next == flow->start && !flow->started) {
         out.header.flags |= VIA_FRAME_FLAG_START;
     }
-    if (wants_ack(channel, flow, index + 1 == op->frames_count)) {
+    if (wants_ack(channel, flow, last)) {
         out.header.flags |= VIA_FRAME_FLAG_ACK_NOW;
     }
     inline_payload(&out);
     via_link_send(way, &out.header, out.payload, out.bytes);
-
-    if (via_seq_before_u32(flow->next, flow->sent_max)) {
-        via_count(&channel->counters.resent, 1);
-    }
-    flow->next++;
-    if (via_seq_before_u32(flow->sent_max, flow->next)) {
-        flow->sent_max = flow->next;
-    }
-    if (is_behind(op, flow->next)) {
-        flow->send_op = op_after(flow, op);
-    }
-    if (flow->deadline_ns == VIA_NEVER_NS) {
-        set_deadline(channel, flow);
-    }
-    channel->work++;
+    was_sent(channel, flow);
 }
 
 static void send_acks(struct via_channel *channel, struct via_channel_link *way)
@@ -600,10 +633,12 @@ void via_tx_acked(struct via_channel *channel, struct via_tx_flow *flow,
     if (progress) {
         flow->acked = ack->next;
         flow->started = true;
+        flow->owed = false;
         flow->retry_ns = channel->node->config.retry_ns_min;
         flow->no_state_count = 0;
         settle(channel, flow);
         if (via_list_empty(&flow->ops)) {
+            via_list_remove(&flow->busy);
             set_deadline(channel, flow);
             return; /* whatever else it says is about nothing now */
         }
@@ -638,24 +673,57 @@ static void timed_out(struct via_channel *channel, struct via_tx_flow *flow)
     channel->work++;
 }
 
+/* Answers to a host that does not acknowledge must not keep all others waiting. The requester is
+ * told that some are gone. */
+static void give_up_answers(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    via_tx_reset(channel, flow, -EHOSTUNREACH);
+    flow->owed = true;
+    via_list_push_back(&channel->busy, &flow->busy);
+    via_tx_update(channel, flow);
+}
+
+void via_tx_answers_short(struct via_channel *channel)
+{
+    channel->next_timer_ns = 0;
+}
+
+/* How long this flow may be without progress; VIA_NEVER_NS = for ever. */
+static uint64_t patience(const struct via_channel *channel, const struct via_tx_flow *flow)
+{
+    const struct via_node_config *config = &channel->node->config;
+
+    if (flow->host == config->host) {
+        return VIA_NEVER_NS;
+    }
+    if (flow->flow == config->flows_count) {
+        bool short_of = !via_list_empty(&channel->answer_waiters) && !via_list_empty(&flow->ops);
+        return short_of ? ANSWER_PATIENCE_NS : VIA_NEVER_NS;
+    }
+    return config->give_up_ns != 0 ? config->give_up_ns : VIA_NEVER_NS;
+}
+
 static bool gives_up(struct via_channel *channel, struct via_tx_flow *flow)
 {
-    uint64_t give_up_ns = channel->node->config.give_up_ns;
+    uint64_t limit_ns = patience(channel, flow);
 
-    if (give_up_ns == 0 || flow->flow == channel->node->config.flows_count ||
-        flow->host == channel->node->config.host) {
+    if (limit_ns == VIA_NEVER_NS) {
         return false;
     }
     if (flow->progress_ns == 0) {
         flow->progress_ns = channel->now_ns;
     }
-    if (channel->now_ns - flow->progress_ns >= give_up_ns) {
-        via_tx_reset(channel, flow, -EHOSTUNREACH);
-        channel->work++;
-        return true;
+    if (channel->now_ns - flow->progress_ns < limit_ns) {
+        channel->next_timer_ns = via_min(channel->next_timer_ns, flow->progress_ns + limit_ns);
+        return false;
     }
-    channel->next_timer_ns = via_min(channel->next_timer_ns, flow->progress_ns + give_up_ns);
-    return false;
+    channel->work++;
+    if (flow->flow == channel->node->config.flows_count) {
+        give_up_answers(channel, flow);
+    } else {
+        via_tx_reset(channel, flow, -EHOSTUNREACH);
+    }
+    return true;
 }
 
 void via_tx_timers(struct via_channel *channel)

@@ -210,6 +210,7 @@ struct via_tx_flow {
     uint32_t sent_max;           /* after the last ever sent */
     uint32_t start;              /* carries the START flag until it is acknowledged */
     bool started;                /* it was */
+    bool owed;                   /* answers were given up: a SKIP frame at `start` has to say so */
     bool held;                   /* NOT_READY: one frame per time-out until that changes */
     bool probing;                /* after a time-out: one frame, then see what the peer says */
     uint8_t no_state_count;
@@ -409,6 +410,8 @@ void via_tx_acked(struct via_channel *channel, struct via_tx_flow *flow,
                   const struct via_frame_ack *ack);
 /* The way to the flow's host has changed. */
 void via_tx_rerouted(struct via_channel *channel, struct via_tx_flow *flow);
+/* An answer waits for an internal operation: look whether others can be taken back. */
+void via_tx_answers_short(struct via_channel *channel);
 /* Ends all operations of the flow with status; the next frame starts anew. */
 void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int status);
 /* The operation needs nothing sent any more beyond what was: the rest becomes SKIP. */
@@ -471,6 +474,8 @@ int via_answer_atomic(struct via_channel *channel, const struct via_frame_header
 void via_answer_get_data(struct via_channel *channel, const struct via_frame_header *header,
                          const void *data, uint32_t bytes);
 void via_answer_atomic_result(struct via_channel *channel, const struct via_frame_header *header);
+/* `host` has given up answers that it owed. */
+void via_answer_lost(struct via_channel *channel, uint16_t host);
 
 /* barrier.c */
 void via_barrier_init(struct via_channel *channel);

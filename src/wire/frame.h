@@ -36,8 +36,9 @@ enum via_frame_kind {
 #define VIA_FRAME_FLAG_LAST 0x08u /* last fragment of its operation */
 #define VIA_FRAME_FLAG_START \
     0x10u /* the source has given up every sequence number before this one, or never had one */
-#define VIA_FRAME_FLAG_ERROR \
-    0x20u /* GET_DATA: no more data comes, `value` is a negative errno (two's complement) */
+#define VIA_FRAME_FLAG_ERROR                                                                     \
+    0x20u /* GET_DATA: no more data comes, `value` is a negative errno (two's complement). SKIP: \
+             the source has given up answers that it owed */
 
 struct via_frame_header {
     uint8_t kind;
