@@ -8,6 +8,9 @@
 
 #include "core/node.h"
 
+/* Longer than a new route takes after a link was lost. */
+#define REACH_NS_MAX (500 * VIA_MSEC_NS)
+
 /* --- endpoints and messages --------------------------------------------------------------------*/
 
 static int ask_endpoint(struct via_attach *attach, enum via_attach_type type, uint32_t endpoint,
@@ -134,6 +137,34 @@ static int ask_board(struct via_attach *attach, struct via_attach_request *ask, 
     return rc;
 }
 
+static bool is_reachable(struct via_attach *attach, void *ctx)
+{
+    const unsigned *host = ctx;
+    uint64_t word = via_client_status(attach, *host);
+    return via_status_session(word) != 0 && via_status_hops(word) != 0xff;
+}
+
+/* A host that was there a moment ago is waited for: routes go and come while links change. One that
+ * was never seen, or stays away, is not. */
+static int await_host(struct via_attach *attach, unsigned host)
+{
+    struct via_client_wait wait = {
+        .done = is_reachable,
+        .ctx = &host,
+        .deadline_ns = via_client_now_ns() + REACH_NS_MAX,
+    };
+    if (host >= attach->hosts_max || via_status_session(via_client_status(attach, host)) == 0) {
+        return via_attach_hops(attach, host);
+    }
+    if (is_reachable(attach, &host)) {
+        return 0;
+    }
+    via_client_lock(attach);
+    int rc = via_client_wait(attach, &wait);
+    via_client_unlock(attach);
+    return rc == -ETIMEDOUT ? via_attach_hops(attach, host) : rc;
+}
+
 int via_board_post(struct via_attach *attach, unsigned host, const void *key, size_t key_bytes,
                    const void *value, size_t value_bytes, unsigned ttl_ms)
 {
@@ -148,8 +179,7 @@ int via_board_post(struct via_attach *attach, unsigned host, const void *key, si
         return via_client_error(-EINVAL, "host %u, board: a note of %zu bytes, but at most %u",
                                 host, value_bytes, VIADUCT_BOARD_VALUE_MAX);
     }
-    /* Nobody can say when a host comes back. */
-    int rc = via_attach_hops(attach, host);
+    int rc = await_host(attach, host);
     if (rc < 0) {
         return rc;
     }

@@ -677,6 +677,13 @@ static void the_bell_rings_who_watches_it(void **state)
     close(epoll_fd);
 }
 
+static void *come_back(void *ctx)
+{
+    nap_ms(50);
+    fake_host_set_way(ctx, FAKE_PEER, 77, 2, 2, false);
+    return NULL;
+}
+
 static void boards_barriers_and_endpoints_ask_the_host(void **state)
 {
     struct fixture *fixture = *state;
@@ -690,6 +697,13 @@ static void boards_barriers_and_endpoints_ask_the_host(void **state)
     assert_int_equal(via_board_take(fixture->attach, "key", 3, value, sizeof(value)), -ENOENT);
     assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "", 0, "note", 4, 1000), -EINVAL);
     assert_int_equal(via_board_post(fixture->attach, 9, "key", 3, "note", 4, 1000), -EHOSTUNREACH);
+    fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 1, 0xff, false);
+    assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "key", 3, "note", 4, 1000),
+                     -EHOSTUNREACH);
+    pthread_t thread;
+    pthread_create(&thread, NULL, come_back, &fixture->fake);
+    assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "key", 3, "note", 4, 1000), 0);
+    pthread_join(thread, NULL);
 
     assert_int_equal(via_barrier(fixture->attach, 3, hosts, 2), 0);
     assert_int_equal(via_barrier(fixture->attach, 3, wrong, 2), -EINVAL);
