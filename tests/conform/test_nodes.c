@@ -76,6 +76,7 @@ struct host {
 struct fabric {
     char directory[64];
     struct host host[2];
+    unsigned running; /* hosts with threads */
 };
 
 static uint64_t now(void)
@@ -322,14 +323,43 @@ static void stop_host(struct host *host)
     via_node_fini(host->node);
 }
 
+static void stop_hosts(struct fabric *fabric)
+{
+    while (fabric->running != 0) {
+        stop_host(&fabric->host[--fabric->running]);
+    }
+}
+
 static void close_host(struct host *host)
 {
+    if (host->port == NULL) {
+        return;
+    }
     host->port->ops->close(host->port);
     munmap(host->bell, 4096);
     close(host->bell_fd);
     free(host->memory);
     free(host->segment);
     free(host->source);
+}
+
+static int set_up(void **state)
+{
+    struct fabric *fabric = calloc(1, sizeof(*fabric));
+    snprintf(fabric->directory, sizeof(fabric->directory), "/tmp/via-nodes-XXXXXX");
+    *state = fabric;
+    return mkdtemp(fabric->directory) != NULL ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    struct fabric *fabric = *state;
+    stop_hosts(fabric);
+    close_host(&fabric->host[0]);
+    close_host(&fabric->host[1]);
+    int rc = rmdir(fabric->directory);
+    free(fabric);
+    return rc;
 }
 
 static bool all_done(const struct host *host)
@@ -355,12 +385,9 @@ static void check(struct fabric *fabric)
 }
 
 /* Opens both hosts, lets `fault` disturb them until all is done, looks at what has come. */
-static void run(bool direct, const struct via_fault_plan *plan,
+static void run(struct fabric *fabric, bool direct, const struct via_fault_plan *plan,
                 void (*disturb)(struct fabric *fabric, unsigned turn))
 {
-    struct fabric *fabric = calloc(1, sizeof(*fabric));
-    snprintf(fabric->directory, sizeof(fabric->directory), "/tmp/via-nodes-XXXXXX");
-    assert_non_null(mkdtemp(fabric->directory));
     for (unsigned i = 0; i < 2; i++) {
         fabric->host[i].id = (uint16_t)(i + 1);
         fabric->host[i].peer = &fabric->host[1 - i];
@@ -370,6 +397,7 @@ static void run(bool direct, const struct via_fault_plan *plan,
         struct host *host = &fabric->host[i];
         assert_int_equal(pthread_create(&host->control, NULL, control, host), 0);
         assert_int_equal(pthread_create(&host->transfer, NULL, transfer, host), 0);
+        fabric->running++;
     }
     uint64_t limit_ns = now() + PATIENCE_NS;
     for (unsigned turn = 0; !all_done(&fabric->host[0]) || !all_done(&fabric->host[1]); turn++) {
@@ -393,34 +421,25 @@ static void run(bool direct, const struct via_fault_plan *plan,
         via_fault_port_stats(fabric->host[0].port, &stats);
     }
     uint32_t sleeps = atomic_load(&fabric->host[0].sleeps);
-    for (unsigned i = 0; i < 2; i++) {
-        stop_host(&fabric->host[i]);
-    }
+    stop_hosts(fabric);
     check(fabric);
     for (unsigned i = 0; i < 2; i++) {
         assert_memory_equal(fabric->host[i].segment, fabric->host[1 - i].source, SEGMENT_BYTES);
-    }
-    for (unsigned i = 0; i < 2; i++) {
-        close_host(&fabric->host[i]);
     }
     assert_true(sleeps != 0);
     if (disturb != NULL) {
         assert_true(stats.cuts >= 3 && stats.mends >= 3);
     }
-    assert_int_equal(rmdir(fabric->directory), 0);
-    free(fabric);
 }
 
 static void two_nodes_exchange_messages_and_puts(void **state)
 {
-    (void)state;
-    run(true, NULL, NULL);
+    run(*state, true, NULL, NULL);
 }
 
 static void the_same_without_direct_mapping(void **state)
 {
-    (void)state;
-    run(false, NULL, NULL);
+    run(*state, false, NULL, NULL);
 }
 
 static void cut_and_mend(struct fabric *fabric, unsigned turn)
@@ -435,8 +454,7 @@ static void cut_and_mend(struct fabric *fabric, unsigned turn)
 static void nothing_is_lost_when_the_link_is_cut_and_mended(void **state)
 {
     struct via_fault_plan plan = {.seed = 1, .cut = cut_emu};
-    (void)state;
-    run(true, &plan, cut_and_mend);
+    run(*state, true, &plan, cut_and_mend);
 }
 
 static void tear(struct fabric *fabric, unsigned turn)
@@ -454,17 +472,17 @@ static void nothing_is_lost_when_puts_are_torn_and_doorbells_dropped(void **stat
                                   .double_chance = 100000,
                                   .down_ns_max = 5 * VIA_MSEC_NS,
                                   .cut = cut_emu};
-    (void)state;
-    run(false, &plan, tear);
+    run(*state, false, &plan, tear);
 }
 
 int main(void)
 {
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_nodes_exchange_messages_and_puts),
-        cmocka_unit_test(the_same_without_direct_mapping),
-        cmocka_unit_test(nothing_is_lost_when_the_link_is_cut_and_mended),
-        cmocka_unit_test(nothing_is_lost_when_puts_are_torn_and_doorbells_dropped),
+        TEST(two_nodes_exchange_messages_and_puts),
+        TEST(the_same_without_direct_mapping),
+        TEST(nothing_is_lost_when_the_link_is_cut_and_mended),
+        TEST(nothing_is_lost_when_puts_are_torn_and_doorbells_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
