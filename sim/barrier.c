@@ -92,6 +92,18 @@ static uint32_t member_of(const struct sim_group *group, uint32_t host)
     return member;
 }
 
+/* Does the member still take another for the former life of its host? Then the barrier ends with
+ * what it takes for a restart. */
+static bool knows_all(const struct sim_thread *thread, const struct sim_group *group)
+{
+    for (uint32_t m = 0; m < group->members_count; m++) {
+        if (!sim_thread_knows(thread, group->hosts[m])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool enter(struct sim_thread *thread, struct sim_group *group)
 {
     struct sim_world *world = thread->host->world;
@@ -111,6 +123,7 @@ static bool enter(struct sim_thread *thread, struct sim_group *group)
         .members_count = group->members_count,
         .cookie = sim_op_cookie(op),
     };
+    op->stale_route = !knows_all(thread, group);
     if (!sim_op_submit(thread, op, &node_op)) {
         return false;
     }
@@ -134,27 +147,16 @@ void sim_barrier_turn(struct sim_thread *thread)
     }
 }
 
-void sim_barrier_completed(struct sim_world *world, struct sim_op *op, int status)
+static bool has_restarted(const struct sim_world *world, const struct sim_group *group,
+                          const struct sim_op *op)
 {
-    struct sim_group *group = &world->groups[op->group];
-    op->state = SIM_OP_DONE;
-    op->status = status;
-    group->left[op->member]++;
-    if (status != 0) {
-        bool given_up = group->retired || op->cancelled;
-        if (!given_up || (status != -ECONNRESET && status != -ECANCELED)) {
-            sim_fail(world, "%s: ends with %d", sim_op_name(op), status);
-        }
-        return;
-    }
     for (uint32_t m = 0; m < group->members_count; m++) {
-        if (group->entered[m] < op->round) {
-            sim_fail(world, "%s: ends before member %u has entered", sim_op_name(op), m);
+        const struct sim_host *host = &world->hosts[group->hosts[m]];
+        if (!host->alive || host->life.start_ns >= op->submit_ns) {
+            return true;
         }
     }
-    if (group->left[op->member] < group->rounds && !group->retired) {
-        plan_entry(world, group, op->member);
-    }
+    return false;
 }
 
 static void retire(struct sim_world *world, struct sim_group *group)
@@ -168,6 +170,33 @@ static void retire(struct sim_world *world, struct sim_group *group)
         }
     }
     group_new(world);
+}
+
+void sim_barrier_completed(struct sim_world *world, struct sim_op *op, int status)
+{
+    struct sim_group *group = &world->groups[op->group];
+    op->state = SIM_OP_DONE;
+    op->status = status;
+    group->left[op->member]++;
+    if (status != 0) {
+        bool reset = status == -ECONNRESET &&
+                     (group->retired || op->stale_route || has_restarted(world, group, op));
+        if (!reset && !(status == -ECANCELED && op->cancelled)) {
+            sim_fail(world, "%s: ends with %d", sim_op_name(op), status);
+        }
+        if (!group->retired) {
+            retire(world, group);
+        }
+        return;
+    }
+    for (uint32_t m = 0; m < group->members_count; m++) {
+        if (group->entered[m] < op->round) {
+            sim_fail(world, "%s: ends before member %u has entered", sim_op_name(op), m);
+        }
+    }
+    if (group->left[op->member] < group->rounds && !group->retired) {
+        plan_entry(world, group, op->member);
+    }
 }
 
 void sim_barrier_crashed(struct sim_host *host)

@@ -99,7 +99,9 @@ static void draw_cpu(struct sim_config *config, struct via_rng *rng)
     cpu->wake_ns_min = between(rng, 500, 3000);
     cpu->wake_ns_max = cpu->wake_ns_min + by_magnitude(rng, 100, 50000);
     cpu->stall_chance = via_rng_chance(rng, 1, 2) ? between(rng, 1, 30) : 0;
-    cpu->stall_ns_max = by_magnitude(rng, 10000, 10000000);
+    /* Short of what would make a link die: hosts that freeze are drawn elsewhere. */
+    uint64_t dead_ns = config->node.dead_ns != 0 ? config->node.dead_ns : 80 * VIA_MSEC_NS;
+    cpu->stall_ns_max = by_magnitude(rng, 10000, (uint32_t)(dead_ns / 8));
     cpu->insurance_ns = config->port.bell_drop_chance != 0 ? 10 * VIA_MSEC_NS : 0;
 }
 
@@ -138,6 +140,8 @@ static void draw_work(struct sim_config *config, struct via_rng *rng)
     work->busy_ns_max = by_magnitude(rng, 1000, 20000000);
     work->cancels_count = via_rng_chance(rng, 1, 5) ? between(rng, 1, 4) : 0;
     work->barrier_groups = via_rng_chance(rng, 1, 2) ? between(rng, 1, 3) : 0;
+    /* A host must be able to wait in all groups at once, or they may wait for each other. */
+    work->barrier_groups = via_min(work->barrier_groups, config->node.ops_count - 1);
     work->barrier_rounds = between(rng, 1, 6);
     uint32_t region = 64 * by_magnitude(rng, 1, 16 * config->node.frame_bytes_max / 64);
     work->region_bytes = via_min(via_max(region, 128u), via_max(65536 / flows & ~63u, 512u));

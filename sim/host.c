@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Hosts: a node each, and the transfer threads that run it as those of src/host do. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim/memory.h"
 #include "sim/world.h"
@@ -159,6 +160,24 @@ static void sleep_until(struct sim_thread *thread, uint64_t deadline_ns)
     }
 }
 
+/* Which life of each host the thread has dealt with: the control side may be ahead of it. */
+static void note_sessions(struct sim_thread *thread)
+{
+    const struct sim_world *world = thread->host->world;
+    for (uint32_t i = 0; i < world->hosts_count && world->counts.crashes != 0; i++) {
+        struct via_route_status route;
+        if (via_node_route_status(thread->host->node, world->hosts[i].id, &route) == 0) {
+            thread->sessions[i] = route.session;
+        }
+    }
+}
+
+bool sim_thread_knows(const struct sim_thread *thread, uint32_t host)
+{
+    const struct sim_life *life = &thread->host->world->hosts[host].life;
+    return life->number <= 1 || thread->sessions[host] == life->session;
+}
+
 /* Poll, and when there is nothing: arm, look again, sleep. */
 static void turn(struct sim_thread *thread)
 {
@@ -172,6 +191,7 @@ static void turn(struct sim_thread *thread)
     sim_work_turn(thread);
     unsigned done = via_node_poll(host->node, thread->channel, now, &deadline_ns);
     sim_mark(host->world, SIM_MARK_TURN, (uint64_t)host->index << 8 | thread->channel, done);
+    note_sessions(thread);
     sim_region_watch(host);
     deadline_ns = via_min(deadline_ns, control_ns);
     bool wants = thread->held != NULL || thread->work_wanted != 0 || thread->barriers_wanted != 0;
@@ -197,6 +217,7 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
         schedule(thread, host->thaw_ns);
         return;
     }
+    thread->ran_ns = world->clock.now_ns;
     thread->asleep = false;
     thread->interrupted = false;
     thread->running = true;
@@ -250,6 +271,13 @@ static bool bell_is_coming(const struct sim_thread *thread)
     return false;
 }
 
+/* Doorbells get lost with their link. The control thread will wake the others when it has seen that
+ * the link is down. */
+static bool link_loss_unseen(const struct sim_host *host)
+{
+    return host->link_lost && host->link_lost_ns >= host->threads[0].ran_ns;
+}
+
 /*
  * A thread that sleeps, with no doorbell on its way to it, must have nothing to do: else it sleeps
  * until its deadline, which on real hosts is a long time. Arming once more asks it.
@@ -260,12 +288,15 @@ void sim_thread_audit(struct sim_thread *thread)
     struct sim_world *world = host->world;
     thread->audit_due = false;
     if (!host->alive || frozen(host) || !thread->asleep || thread->interrupted ||
-        bell_is_coming(thread) || thread->turn_ns <= world->clock.now_ns) {
+        bell_is_coming(thread) || link_loss_unseen(host) ||
+        thread->turn_ns <= world->clock.now_ns) {
         return;
     }
     world->counts.audits++;
     world->current = thread;
+    world->auditing = true;
     bool busy = via_node_arm(host->node, thread->channel);
+    world->auditing = false;
     world->current = NULL;
     if (busy) {
         sim_fail(world,
@@ -301,6 +332,11 @@ static void node_new(struct sim_host *host)
     config.host = host->id;
     config.session = host->life.session;
     config.ports_count = (uint8_t)host->ports_count;
+    if (host->life.number > 1) {
+        /* From the session, as on real hosts: a life that begins with the epochs of the one before
+         * can not tell what was posted for that one. */
+        config.epoch_first = 0;
+    }
     const struct via_node_env env = {
         .ctx = host,
         .deliver = on_deliver,
@@ -333,6 +369,7 @@ void sim_host_start(struct sim_host *host)
     host->thaw_ns = 0;
     host->clock_offset_ns = via_rng_between(&world->rng_cpu, 1, 1000 * VIA_SEC_NS);
     host->life.number++;
+    host->life.start_ns = world->clock.now_ns;
     host->life.session = sim_between(&world->rng_work, 1, UINT32_MAX);
     world->current = &host->threads[0];
     node_new(host);
@@ -349,6 +386,7 @@ void sim_host_start(struct sim_host *host)
 
 static void forget_thread(struct sim_thread *thread)
 {
+    memset(thread->sessions, 0, sizeof(thread->sessions));
     thread->asleep = false;
     thread->interrupted = false;
     thread->ticket++;

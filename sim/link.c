@@ -71,8 +71,10 @@ static void arrive(struct sim_end *from, struct sim_lane *lane)
     sim_trace(world, "  %u.%u: %u bytes at %#llx arrive from host %u thread %u", to->host,
               to->index, flight->bytes, (unsigned long long)flight->off, from->host,
               lane_index(from, lane));
+    if (!flight->by_audit) {
+        sim_thread_audit_soon(&world->hosts[to->host].threads[lane_index(from, lane)]);
+    }
     free(flight);
-    sim_thread_audit_soon(&world->hosts[to->host].threads[lane_index(from, lane)]);
 }
 
 static void arrive_all(struct sim_end *from, struct sim_lane *lane)
@@ -182,6 +184,12 @@ static void sim_port_put(struct via_port *port, uint64_t off, const void *src, s
     if (!end->link->up) {
         return;
     }
+    if (len == 8) {
+        uint64_t word;
+        memcpy(&word, src, 8);
+        sim_trace(world, "  %u.%u: puts word %#llx at %#llx of host %u", end->host, end->index,
+                  (unsigned long long)word, (unsigned long long)off, end->peer->host);
+    }
     if (port->window != NULL) {
         memcpy(port->window + off, src, len);
         return;
@@ -193,6 +201,7 @@ static void sim_port_put(struct via_port *port, uint64_t off, const void *src, s
     struct sim_flight *flight = sim_alloc(sizeof(*flight) + len);
     flight->off = off;
     flight->bytes = (uint32_t)len;
+    flight->by_audit = world->auditing;
     memcpy(flight->data, src, len);
     if (world->plant == SIM_PLANT_FLIPPED_BIT && len > 8 && len != 64 &&
         via_rng_chance(&world->rng_port, 1, 100)) {
@@ -423,6 +432,9 @@ void sim_link_set(struct sim_link *link, bool up)
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_end *end = &link->end[i];
         if (!up) {
+            struct sim_host *host = &end->world->hosts[end->host];
+            host->link_lost = true;
+            host->link_lost_ns = end->world->clock.now_ns;
             for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
                 cut_lane(end, &end->lanes[k]);
             }

@@ -200,6 +200,7 @@ static void draw_wrong(struct sim_world *world, struct sim_op *op)
         op->bytes = via_max(op->bytes, UINT64_C(9));
     }
     if (op->wrong == SIM_WRONG_ACCESS) {
+        op->atomic = VIA_ATOMIC_ADD; /* to fetch would be allowed */
         op->off = 0;
         op->bytes = via_min(op->bytes, (uint64_t)world->config.work.library_bytes);
     }
@@ -321,18 +322,13 @@ bool sim_op_submit(struct sim_thread *thread, struct sim_op *op, const struct vi
     return false;
 }
 
-static void note_destination(struct sim_host *host, struct sim_op *op)
+static void note_destination(const struct sim_thread *thread, struct sim_op *op)
 {
-    struct sim_world *world = host->world;
-    struct sim_host *destination = &world->hosts[op->flow->destination];
-    struct via_route_status route;
+    struct sim_world *world = thread->host->world;
+    const struct sim_host *destination = &world->hosts[op->flow->destination];
     op->destination_life = destination->life.number;
     op->dead_handle = !destination->alive;
-    if (via_node_route_status(host->node, destination->id, &route) != 0) {
-        sim_fail(world, "host %u: no route status of host id %u", host->index, destination->id);
-    } else if (route.session != destination->life.session) {
-        op->stale_route = destination->life.number > 1;
-    }
+    op->stale_route = !sim_thread_knows(thread, op->flow->destination);
     if (op->reads != NULL && op->reads->destination_life != op->destination_life) {
         op->reads = NULL; /* what it was to read is gone */
         op->off = 0;
@@ -364,7 +360,7 @@ static bool submit(struct sim_thread *thread, struct sim_op *op)
 {
     struct sim_host *host = thread->host;
     struct sim_world *world = host->world;
-    note_destination(host, op);
+    note_destination(thread, op);
     struct via_op node_op = node_op_of(world, op);
     if (!sim_op_submit(thread, op, &node_op)) {
         return false;

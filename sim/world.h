@@ -37,6 +37,7 @@ struct sim_flight {
     uint64_t arrive_ns;
     uint32_t bytes;
     bool flushed;
+    bool by_audit; /* asked for by no turn: two audits must not keep each other going */
     unsigned char data[];
 };
 
@@ -87,13 +88,15 @@ struct sim_thread {
     uint32_t ticket;     /* of the turn that counts; older turns in the queue are void */
     uint64_t turn_ns;    /* when it is; UINT64_MAX = none */
     uint32_t idle_turns; /* in a row, nothing done but not allowed to sleep */
+    uint64_t ran_ns;     /* its last turn */
     bool audit_due;
     bool in_submit;
     uint32_t work_wanted;
-    uint32_t owners_given_up; /* bit per owner */
-    struct sim_op *held;      /* submit said -EAGAIN: to be tried again first */
-    struct via_list resumes;  /* struct sim_resume */
-    uint64_t barriers_wanted; /* bit per index of world.groups */
+    uint32_t owners_given_up;         /* bit per owner */
+    uint32_t sessions[SIM_HOSTS_MAX]; /* of each host, as far as its last turn knew */
+    struct sim_op *held;              /* submit said -EAGAIN: to be tried again first */
+    struct via_list resumes;          /* struct sim_resume */
+    uint64_t barriers_wanted;         /* bit per index of world.groups */
     uint64_t barriers_given_up;
 };
 
@@ -109,6 +112,7 @@ struct sim_flow_words {
 
 /* What a life of a host has that another has not. */
 struct sim_life {
+    uint64_t start_ns;
     uint32_t number; /* 1 is the first of a host */
     uint32_t session;
     uint64_t mail, library; /* handles */
@@ -129,7 +133,9 @@ struct sim_host {
     uint32_t index;
     uint16_t id;
     bool alive;
-    bool ending, ended;       /* by via_node_fini: afterwards a callback is a failure */
+    bool ending, ended; /* by via_node_fini: afterwards a callback is a failure */
+    bool link_lost;
+    uint64_t link_lost_ns;    /* when last */
     uint64_t thaw_ns;         /* frozen until then */
     uint64_t clock_offset_ns; /* hosts do not agree about the time */
     void *memory;
@@ -245,6 +251,7 @@ struct sim_world {
     uint32_t links_count;
     struct sim_link links[SIM_LINKS_MAX];
     struct sim_thread *current; /* whose calls the ports are getting */
+    bool auditing;
 
     struct sim_flow *flows; /* owned; sim_flow_at() */
     uint32_t flows_count;
@@ -344,6 +351,8 @@ uint64_t sim_host_now(const struct sim_host *host);
 void sim_thread_wake(struct sim_thread *thread, uint64_t delay_ns);
 /* The same, after the time it takes to wake one up. */
 void sim_thread_interrupt(struct sim_thread *thread);
+/* Has its last turn known of the present life of a host? */
+bool sim_thread_knows(const struct sim_thread *thread, uint32_t host);
 void sim_thread_turn(struct sim_thread *thread, uint32_t ticket);
 /* Looks soon whether the thread, should it sleep, has been forgotten. */
 void sim_thread_audit_soon(struct sim_thread *thread);
