@@ -403,6 +403,8 @@ static void cut_lane(struct sim_end *from, struct sim_lane *lane)
     if (torn != NULL) {
         show_part(from->peer, torn, &world->rng_fault);
         if (world->plant == SIM_PLANT_TORN_WORD && torn->bytes == 64) {
+            /* The beginning, and the word that says it is all there. */
+            memcpy(from->peer->inbox + torn->off, torn->data, 24);
             memcpy(from->peer->inbox + torn->off + 56, torn->data + 56, 8);
         }
     }
