@@ -25,6 +25,8 @@ static const char help[] =
     "  --hosts A,B,...   barrier: these hosts (default: all)\n"
     "  --sizes N,...     bytes, with K, M or G for powers of 1024 (default 8; put, get: 8,64K,1M)\n"
     "  --channels K,...  channels to use; put and get in turn (default: the host's choice)\n"
+    "  --spread N        put, get: one after another through N bytes, which are then not in a "
+    "cache\n"
     "  --seconds S       to measure each size (default 0.5)\n"
     "  --iterations N    operations of each size, instead\n"
     "  --json            the same for programs\n"
@@ -32,17 +34,12 @@ static const char help[] =
     "  -h, --help        this text\n";
 
 static const struct option long_options[] = {
-    {"from", required_argument, NULL, 'F'},
-    {"to", required_argument, NULL, 'T'},
-    {"hosts", required_argument, NULL, 'H'},
-    {"sizes", required_argument, NULL, 's'},
-    {"channels", required_argument, NULL, 'c'},
-    {"seconds", required_argument, NULL, 't'},
-    {"iterations", required_argument, NULL, 'n'},
-    {"json", no_argument, NULL, 'j'},
-    {"fabric", required_argument, NULL, 'f'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"from", required_argument, NULL, 'F'},     {"to", required_argument, NULL, 'T'},
+    {"hosts", required_argument, NULL, 'H'},    {"sizes", required_argument, NULL, 's'},
+    {"channels", required_argument, NULL, 'c'}, {"spread", required_argument, NULL, 'S'},
+    {"seconds", required_argument, NULL, 't'},  {"iterations", required_argument, NULL, 'n'},
+    {"json", no_argument, NULL, 'j'},           {"fabric", required_argument, NULL, 'f'},
+    {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
 };
 
 static const char *const test_names[] = {
@@ -168,6 +165,10 @@ static int take_option(const char *name, int opt, struct via_perf *perf, struct 
     case 'c':
         wrong = take_list(perf, optarg, take_channel);
         return wrong == NULL ? -1 : bad(name, "channels", wrong, "not the number of a channel");
+    case 'S':
+        return parse_size(optarg, &perf->spread) == 0
+                   ? -1
+                   : bad(name, "spread", optarg, "not 1 to 1G bytes");
     case 't':
         return take_seconds(perf, optarg) == 0
                    ? -1
@@ -238,6 +239,9 @@ static int complete(const char *name, struct via_perf *perf)
     if (perf->hosts_count != 0 && perf->test != VIA_PERF_BARRIER) {
         return via_cli_usage(name, "--hosts is for barrier; %s has --from and --to",
                              test_names[perf->test]);
+    }
+    if (perf->spread != 0 && perf->test != VIA_PERF_PUT && perf->test != VIA_PERF_GET) {
+        return via_cli_usage(name, "--spread is for put and get");
     }
     if (perf->channels_count == 0) {
         perf->channels[perf->channels_count++] = -1;

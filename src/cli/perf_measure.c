@@ -34,6 +34,7 @@ struct bench {
     unsigned nears_count;
     uint64_t area_bytes; /* of each segment */
     uint64_t bytes;      /* of this row */
+    uint64_t places;     /* how often it fits the part of the area that is used */
     uint64_t number;     /* of the last ping */
     uint64_t bare_number;
     struct via_error *err;
@@ -52,13 +53,20 @@ static int fail(struct bench *bench, int code, const char *attempt)
 /* --- what is measured ----------------------------------------------------------------------------
  */
 
+/* Where operation i is: in the same place, or one after another through the area. */
+static uint64_t place(const struct bench *bench, uint64_t i)
+{
+    return bench->places == 1 ? 0 : i % bench->places * bench->bytes;
+}
+
 static int run_put(struct bench *bench, uint64_t count, uint64_t *ret_ns)
 {
     uint64_t start_ns = via_process_now_ns();
     int rc = 0;
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         struct near *near = &bench->nears[i % bench->nears_count];
-        rc = via_remote_put_from(near->remote, 0, near->segment, 0, bench->bytes, 0);
+        uint64_t off = place(bench, i);
+        rc = via_remote_put_from(near->remote, off, near->segment, off, bench->bytes, 0);
     }
     for (unsigned i = 0; i < bench->nears_count && rc == 0; i++) {
         rc = via_attach_quiet(bench->nears[i].attach);
@@ -73,7 +81,9 @@ static int run_get(struct bench *bench, uint64_t count, uint64_t *ret_ns)
     int rc = 0;
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         struct near *near = &bench->nears[i % bench->nears_count];
-        rc = via_remote_get(near->remote, 0, via_segment_base(near->segment), bench->bytes);
+        uint64_t off = place(bench, i);
+        unsigned char *to = via_segment_base(near->segment);
+        rc = via_remote_get(near->remote, off, to + off, bench->bytes);
     }
     *ret_ns = via_process_now_ns() - start_ns;
     return rc == 0 ? 0 : fail(bench, rc, "get");
@@ -84,7 +94,9 @@ static int run_memcpy(struct bench *bench, uint64_t count, uint64_t *ret_ns)
     uint64_t start_ns = via_process_now_ns();
     for (uint64_t i = 0; i < count; i++) {
         struct near *near = &bench->nears[i % bench->nears_count];
-        memcpy(near->copy, via_segment_base(near->segment), bench->bytes);
+        uint64_t off = place(bench, i);
+        const unsigned char *from = via_segment_base(near->segment);
+        memcpy(near->copy + off, from + off, bench->bytes);
         /* The copy counts as used. */
         __asm__ volatile("" : : "r"(near->copy) : "memory");
     }
@@ -354,6 +366,7 @@ static int open_all(struct bench *bench)
         /* Twice: a ping's answer must not overwrite what is being sent. */
         bench->area_bytes = via_max(bench->area_bytes, 2 * perf->sizes[i]);
     }
+    bench->area_bytes = via_max(bench->area_bytes, perf->spread);
     bench->area_bytes = (bench->area_bytes + 8191) & ~UINT64_C(8191);
     /* Before attaching: a child must not have its parent's attachment. */
     int rc = start_peers(bench);
@@ -408,6 +421,7 @@ static int measure_sizes(struct bench *bench, struct via_perf_row *rows)
     for (unsigned i = 0; i < perf->sizes_count && rc == 0; i++) {
         struct near *near = &bench->nears[0];
         bench->bytes = perf->sizes[i];
+        bench->places = bench->bytes == 0 ? 1 : via_max(perf->spread / bench->bytes, UINT64_C(1));
         rc = measure_row(bench, tests[perf->test].run, tests[perf->test].yardstick, &rows[i]);
         rows[i].hops = via_attach_hops(near->attach, perf->to);
         rows[i].direct = near->remote != NULL && via_remote_direct(near->remote) != NULL;

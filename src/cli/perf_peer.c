@@ -12,6 +12,9 @@
 
 #include "cli/perf.h"
 
+/* Some microseconds; a word between two CPUs takes a fraction of one. */
+#define LOOKS_BEFORE_YIELD 200u
+
 /* What comes back for each order, and once after the start. */
 struct answer {
     int32_t status;
@@ -44,7 +47,7 @@ static void pause_cpu(void)
  * bring the word. */
 int via_perf_await(const _Atomic uint64_t *word, uint64_t value)
 {
-    for (unsigned i = 0; i < 2000; i++) {
+    for (unsigned i = 0; i < LOOKS_BEFORE_YIELD; i++) {
         /* Pairs with the release of who stores it last. */
         if (atomic_load_explicit(word, memory_order_acquire) == value) {
             return 0;

@@ -25,6 +25,8 @@ class Words(cli.Case):
                 (["put", "--to", "256"], "--to: '256'"),
                 (["put", "--hosts", "1,2"], "--hosts is for barrier"),
                 (["barrier", "--hosts", "1,x"], "--hosts: 'x'"),
+                (["put", "--spread", "x"], "--spread: 'x'"),
+                (["barrier", "--spread", "1M"], "--spread is for put and get"),
                 (["put", "--wrong"], "unrecognized option '--wrong'")]:
             with self.subTest(words):
                 err = self.bad("perf", *words, code=2, says=says)
@@ -60,7 +62,8 @@ class Chain(cli.Case):
 
     def test_each_test_by_both_ways(self):
         for test in ("put", "get"):
-            report = self.perf(test, "--to", "2", "--sizes", "8,100,64K")
+            report = self.perf(test, "--to", "2", "--sizes", "8,100,64K", "--spread",
+                               "150000")
             self.assertEqual(self.rows(report, ("bytes", "path", "hops")),
                              [(8, "direct", 1), (100, "direct", 1), (65536, "direct", 1)])
             report = self.perf(test, "--to", "3", "--sizes", "8,200000", "--channels", "0,1")
