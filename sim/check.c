@@ -172,6 +172,10 @@ static bool status_is_true(const struct sim_op *op, int status)
     if (status == -ECANCELED) {
         return op->cancelled;
     }
+    if (status == -EHOSTUNREACH && (op->kind == VIA_OP_GET || op->kind == VIA_OP_ATOMIC)) {
+        /* The owner of the memory has found nobody to answer to, for long. */
+        return op->flow->world->clock.now_ns - op->submit_ns >= VIA_SEC_NS;
+    }
     if (status == -ECONNRESET) {
         return destination_changed(op) || op->stale_route;
     }

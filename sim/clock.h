@@ -15,6 +15,7 @@ enum sim_event_kind {
     SIM_EVENT_PUTS,     /* posted writes arrive: a = link, b = end they left, c = lane */
     SIM_EVENT_SHOW,     /* some words of the next posted write arrive early: the same */
     SIM_EVENT_BELL,     /* a doorbell arrives: a = link, b = end it reaches | bit << 8, c = era */
+    SIM_EVENT_NOTICE,   /* a host hears of its link: a = link, b = end, c = up */
     SIM_EVENT_AUDIT,    /* should this thread really sleep? a = host, b = channel */
     SIM_EVENT_WORK,     /* operations are wanted: a = host, b = channel, c = how many */
     SIM_EVENT_RESUME,   /* a consumer has room: a = host, b = flow record, c = life */
@@ -25,6 +26,8 @@ enum sim_event_kind {
     SIM_EVENT_FREEZE,   /* a = host, b = microseconds */
     SIM_EVENT_CRASH,    /* a = host, b = how (enum sim_crash), c = microseconds until it starts */
     SIM_EVENT_START,    /* a = host, b = how it crashed, c = its life then */
+    SIM_EVENT_TRAP,     /* a fault lies in wait: a = trap */
+    SIM_EVENT_SPRING,   /* it comes, if it has not yet: a = trap */
     SIM_EVENT_HEAL,     /* end of all faults */
     SIM_EVENT_OVERDUE,  /* everything must be done by now */
     SIM_EVENT_SETTLED,  /* links and routes must be right by now */

@@ -88,6 +88,7 @@ static void draw_port(struct sim_config *config, struct via_rng *rng)
     port->bell_late_ns_max = by_magnitude(rng, 10000, 5000000);
     port->bell_double_chance = via_rng_chance(rng, 1, 3) ? between(rng, 1, 300) : 0;
     port->bell_drop_chance = via_rng_chance(rng, 1, 5) ? between(rng, 1, 300) : 0;
+    port->notice_ns = via_rng_chance(rng, 1, 2) ? by_magnitude(rng, 1, 3000000) : 0;
     port->bell_edge = via_rng_chance(rng, 1, 2);
 }
 
@@ -159,7 +160,7 @@ void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_gra
     draw_cpu(config, &rng);
     draw_faults(config, &rng);
     draw_work(config, &rng);
-    config->active_ns = between(&rng, 10, 200) * VIA_MSEC_NS;
+    config->active_ns = by_magnitude(&rng, 2000, 200000) * VIA_USEC_NS;
 }
 
 int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)

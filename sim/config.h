@@ -31,7 +31,8 @@ struct sim_config_port {
     uint32_t bell_late_chance, bell_late_ns_max;
     uint32_t bell_drop_chance; /* not 0: insurance_ns is not 0 */
     uint32_t bell_double_chance;
-    bool bell_edge; /* an interrupt only when the bit goes from 0 to 1 */
+    bool bell_edge;     /* an interrupt only when the bit goes from 0 to 1 */
+    uint32_t notice_ns; /* from a change of the link to the event that tells */
 };
 
 struct sim_config_cpu {

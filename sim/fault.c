@@ -17,48 +17,65 @@ static uint64_t some_time(struct sim_world *world)
     return via_rng_below(&world->rng_fault, world->config.active_ns);
 }
 
-static void ends(struct sim_world *world, uint64_t time_ns)
+/* At its time, or up to this much later, when there is traffic for it to hit. */
+#define TRAP_NS (10 * VIA_MSEC_NS)
+
+static void plan(struct sim_world *world, uint64_t at, const struct sim_event *fault,
+                 uint64_t lasts_ns)
 {
-    world->heal_ns = via_max(world->heal_ns, time_ns);
+    bool wait = via_rng_chance(&world->rng_fault, 2, 3) && world->traps_count < SIM_TRAPS_MAX;
+    if (!wait) {
+        sim_clock_at(&world->clock, at, fault->kind, fault->a, fault->b, fault->c);
+    } else {
+        bool is_cut = fault->kind == SIM_EVENT_CUT;
+        world->traps[world->traps_count] = (struct sim_trap){
+            .link = is_cut ? fault->a : UINT32_MAX,
+            .host = is_cut ? UINT32_MAX : fault->a,
+            .at_ns = at,
+            .countdown = duration(world, 1, 100),
+            .fault = *fault,
+        };
+        sim_clock_at(&world->clock, at, SIM_EVENT_TRAP, world->traps_count++, 0, 0);
+        lasts_ns += TRAP_NS;
+    }
+    world->heal_ns = via_max(world->heal_ns, at + lasts_ns + VIA_MSEC_NS);
 }
 
 /* A cut is one, or the beginning of some flapping. */
 static void plan_cut(struct sim_world *world)
 {
     uint64_t at = some_time(world);
-    uint32_t link = sim_between(&world->rng_fault, 0, world->links_count - 1);
+    struct sim_event fault = {.kind = SIM_EVENT_CUT};
+    fault.a = sim_between(&world->rng_fault, 0, world->links_count - 1);
     uint32_t times = via_rng_chance(&world->rng_fault, 1, 4) ? 4 : 1;
     for (; times > 0; times--) {
-        uint32_t down_ns = duration(world, 1000, world->config.faults.cut_ns_max);
-        sim_clock_at(&world->clock, at, SIM_EVENT_CUT, link, down_ns, 0);
-        at += down_ns + duration(world, 1000, 20 * 1000 * 1000);
-        ends(world, at);
+        fault.b = duration(world, 1000, world->config.faults.cut_ns_max);
+        plan(world, at, &fault, fault.b);
+        at += fault.b + duration(world, 1000, 20 * 1000 * 1000);
     }
 }
 
 static void plan_freeze(struct sim_world *world)
 {
-    uint64_t at = some_time(world);
-    uint32_t us = duration(world, 100, world->config.faults.freeze_ns_max / 1000);
-    sim_clock_at(&world->clock, at, SIM_EVENT_FREEZE,
-                 sim_between(&world->rng_fault, 0, world->hosts_count - 1), us, 0);
-    ends(world, at + us * VIA_USEC_NS);
+    struct sim_event fault = {.kind = SIM_EVENT_FREEZE};
+    fault.a = sim_between(&world->rng_fault, 0, world->hosts_count - 1);
+    fault.b = duration(world, 100, world->config.faults.freeze_ns_max / 1000);
+    plan(world, some_time(world), &fault, fault.b * VIA_USEC_NS);
 }
 
 static void plan_crash(struct sim_world *world)
 {
-    uint64_t at = some_time(world);
-    uint32_t us = duration(world, 10, world->config.faults.restart_ns_max / 1000);
-    sim_clock_at(&world->clock, at, SIM_EVENT_CRASH,
-                 sim_between(&world->rng_fault, 0, world->hosts_count - 1),
-                 sim_between(&world->rng_fault, 0, 7), us);
-    ends(world, at + us * VIA_USEC_NS + VIA_MSEC_NS);
+    struct sim_event fault = {.kind = SIM_EVENT_CRASH};
+    fault.a = sim_between(&world->rng_fault, 0, world->hosts_count - 1);
+    fault.b = sim_between(&world->rng_fault, 0, 7);
+    fault.c = duration(world, 10, world->config.faults.restart_ns_max / 1000);
+    plan(world, some_time(world), &fault, fault.c * VIA_USEC_NS);
 }
 
 void sim_fault_plan(struct sim_world *world)
 {
     const struct sim_config_faults *faults = &world->config.faults;
-    ends(world, world->config.active_ns);
+    world->heal_ns = world->config.active_ns;
     for (uint32_t i = 0; i < faults->cuts_count; i++) {
         plan_cut(world);
     }
@@ -142,6 +159,43 @@ void sim_fault_start(struct sim_world *world, uint32_t index, uint32_t how, uint
         }
     }
     sim_host_start(host);
+}
+
+void sim_fault_arm(struct sim_world *world, uint32_t index)
+{
+    world->traps[index].armed = true;
+    world->traps_armed++;
+    sim_clock_after(&world->clock, TRAP_NS, SIM_EVENT_SPRING, index, 0, 0);
+}
+
+void sim_fault_traffic(struct sim_world *world, uint32_t link, uint32_t host)
+{
+    for (uint32_t i = 0; i < world->traps_count; i++) {
+        struct sim_trap *trap = &world->traps[i];
+        bool hit = trap->armed && (trap->link == link || trap->host == host);
+        if (hit && --trap->countdown == 0) {
+            sim_clock_after(&world->clock, via_rng_below(&world->rng_fault, 3000), SIM_EVENT_SPRING,
+                            i, 0, 0);
+        }
+    }
+}
+
+void sim_fault_spring(struct sim_world *world, uint32_t index)
+{
+    struct sim_trap *trap = &world->traps[index];
+    const struct sim_event *fault = &trap->fault;
+    if (!trap->armed) {
+        return;
+    }
+    trap->armed = false;
+    world->traps_armed--;
+    if (fault->kind == SIM_EVENT_CUT) {
+        sim_fault_cut(world, fault->a, fault->b);
+    } else if (fault->kind == SIM_EVENT_FREEZE) {
+        sim_fault_freeze(world, fault->a, fault->b);
+    } else {
+        sim_fault_crash(world, fault->a, fault->b, fault->c);
+    }
 }
 
 void sim_fault_heal(struct sim_world *world)

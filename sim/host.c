@@ -275,7 +275,8 @@ static bool bell_is_coming(const struct sim_thread *thread)
  * the link is down. */
 static bool link_loss_unseen(const struct sim_host *host)
 {
-    return host->link_lost && host->link_lost_ns >= host->threads[0].ran_ns;
+    return host->notices_coming != 0 ||
+           (host->noticed_ns != 0 && host->noticed_ns >= host->threads[0].ran_ns);
 }
 
 /*

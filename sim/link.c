@@ -180,6 +180,9 @@ static void sim_port_put(struct via_port *port, uint64_t off, const void *src, s
         return;
     }
     world->counts.puts++;
+    if (world->traps_armed != 0) {
+        sim_fault_traffic(world, end->link->index, end->host);
+    }
     sim_mark(world, SIM_MARK_PUT, off << 20 ^ len, (uint64_t)end->host << 8 ^ end->index);
     if (!end->link->up) {
         return;
@@ -288,6 +291,9 @@ static int sim_port_ring(struct via_port *port, unsigned bit)
         return -EINVAL;
     }
     world->counts.bells++;
+    if (world->traps_armed != 0) {
+        sim_fault_traffic(world, end->link->index, end->host);
+    }
     sim_mark(world, SIM_MARK_BELL, bit, (uint64_t)end->host << 8 ^ end->index);
     if (!end->link->up) {
         return -ENOLINK;
@@ -434,9 +440,6 @@ void sim_link_set(struct sim_link *link, bool up)
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_end *end = &link->end[i];
         if (!up) {
-            struct sim_host *host = &end->world->hosts[end->host];
-            host->link_lost = true;
-            host->link_lost_ns = end->world->clock.now_ns;
             for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
                 cut_lane(end, &end->lanes[k]);
             }
@@ -445,10 +448,22 @@ void sim_link_set(struct sim_link *link, bool up)
             map_window(end, up);
         }
         memset(end->bells_coming, 0, sizeof(end->bells_coming));
-        end->events |= up ? VIA_PORT_EVENT_LINK_UP : VIA_PORT_EVENT_LINK_DOWN;
-        sim_thread_interrupt(&end->world->hosts[end->host].threads[0]);
+        struct sim_world *world = end->world;
+        world->hosts[end->host].notices_coming++;
+        sim_clock_after(&world->clock, world->config.port.notice_ns, SIM_EVENT_NOTICE, link->index,
+                        i, up);
     }
     memset(link->scratchpad, 0, sizeof(link->scratchpad));
+}
+
+void sim_link_notice(struct sim_link *link, uint32_t end_number, bool up)
+{
+    struct sim_end *end = &link->end[end_number];
+    struct sim_host *host = &end->world->hosts[end->host];
+    host->notices_coming--;
+    host->noticed_ns = end->world->clock.now_ns;
+    end->events |= up ? VIA_PORT_EVENT_LINK_UP : VIA_PORT_EVENT_LINK_DOWN;
+    sim_thread_interrupt(&host->threads[0]);
 }
 
 void sim_link_reopen(struct sim_end *end, bool keep_memory)

@@ -46,19 +46,32 @@ void sim_work_fini(struct sim_world *world)
     free(world->flows);
 }
 
+/* Half of the work comes just when a fault lies in wait for it. */
+static uint64_t work_time(struct sim_world *world)
+{
+    if (world->traps_count == 0 || via_rng_chance(&world->rng_work, 1, 2)) {
+        return via_rng_below(&world->rng_work, world->config.active_ns);
+    }
+    const struct sim_trap *trap =
+        &world->traps[sim_between(&world->rng_work, 0, world->traps_count - 1)];
+    uint64_t spread = UINT64_C(1) << sim_between(&world->rng_work, 10, 23);
+    uint64_t at = trap->at_ns + via_rng_below(&world->rng_work, spread);
+    return at > spread / 2 ? at - spread / 2 : at;
+}
+
 void sim_work_plan(struct sim_world *world)
 {
     const struct sim_config *config = &world->config;
     for (uint32_t left = config->work.ops_count; left > 0;) {
         uint32_t burst = via_min(sim_between(&world->rng_work, 1, config->work.burst_max), left);
         left -= burst;
-        sim_clock_at(&world->clock, via_rng_below(&world->rng_work, config->active_ns),
-                     SIM_EVENT_WORK, sim_between(&world->rng_work, 0, world->hosts_count - 1),
+        sim_clock_at(&world->clock, work_time(world), SIM_EVENT_WORK,
+                     sim_between(&world->rng_work, 0, world->hosts_count - 1),
                      sim_between(&world->rng_work, 0, config->node.channels_count - 1u), burst);
     }
     for (uint32_t i = 0; i < config->work.cancels_count; i++) {
-        sim_clock_at(&world->clock, via_rng_below(&world->rng_work, config->active_ns),
-                     SIM_EVENT_CANCEL, sim_between(&world->rng_work, 0, world->hosts_count - 1),
+        sim_clock_at(&world->clock, work_time(world), SIM_EVENT_CANCEL,
+                     sim_between(&world->rng_work, 0, world->hosts_count - 1),
                      sim_between(&world->rng_work, 0, config->node.channels_count - 1u),
                      sim_between(&world->rng_work, 0, SIM_OWNERS - 1));
     }

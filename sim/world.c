@@ -89,6 +89,12 @@ static void handle_fault(struct sim_world *world, const struct sim_event *event)
     case SIM_EVENT_START:
         sim_fault_start(world, event->a, event->b, event->c);
         break;
+    case SIM_EVENT_TRAP:
+        sim_fault_arm(world, event->a);
+        break;
+    case SIM_EVENT_SPRING:
+        sim_fault_spring(world, event->a);
+        break;
     case SIM_EVENT_HEAL:
         sim_fault_heal(world);
         break;
@@ -119,6 +125,9 @@ static void handle(struct sim_world *world, const struct sim_event *event)
         break;
     case SIM_EVENT_BELL:
         sim_link_bell(&world->links[event->a], event->b & 0xff, event->b >> 8, event->c);
+        break;
+    case SIM_EVENT_NOTICE:
+        sim_link_notice(&world->links[event->a], event->b, event->c != 0);
         break;
     case SIM_EVENT_AUDIT:
         sim_thread_audit(&hosts[event->a].threads[event->b]);

@@ -133,9 +133,9 @@ struct sim_host {
     uint32_t index;
     uint16_t id;
     bool alive;
-    bool ending, ended; /* by via_node_fini: afterwards a callback is a failure */
-    bool link_lost;
-    uint64_t link_lost_ns;    /* when last */
+    bool ending, ended;       /* by via_node_fini: afterwards a callback is a failure */
+    uint32_t notices_coming;  /* of links that changed, not yet heard of */
+    uint64_t noticed_ns;      /* when last */
     uint64_t thaw_ns;         /* frozen until then */
     uint64_t clock_offset_ns; /* hosts do not agree about the time */
     void *memory;
@@ -229,6 +229,16 @@ struct sim_group {
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
+/* A fault that waits for traffic: most of the time links are idle, and nothing is hit. */
+struct sim_trap {
+    bool armed;
+    uint32_t link, host; /* UINT32_MAX = not of interest */
+    uint64_t at_ns;
+    uint32_t countdown; /* posted writes and doorbells until it comes */
+    struct sim_event fault;
+};
+#define SIM_TRAPS_MAX 64u
+
 struct sim_counts {
     uint64_t ops[8]; /* by enum via_op_kind: submitted */
     uint64_t statuses_ok, statuses_refused, statuses_reset, statuses_other;
@@ -259,6 +269,8 @@ struct sim_world {
     uint32_t ops_count, ops_capacity;
     uint32_t ops_pending;  /* accepted, not complete, of hosts that live */
     uint32_t work_planned; /* operations still to be drawn */
+    struct sim_trap traps[SIM_TRAPS_MAX];
+    uint32_t traps_count, traps_armed;
     struct sim_group groups[64];
     uint32_t groups_count;
 
@@ -332,6 +344,7 @@ void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host
 void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_bytes);
 void sim_link_fini(struct sim_link *link);
 void sim_link_set(struct sim_link *link, bool up);
+void sim_link_notice(struct sim_link *link, uint32_t end, bool up);
 void sim_link_puts(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_show(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_bell(struct sim_link *link, uint32_t end, uint32_t bit, uint32_t era);
@@ -373,6 +386,9 @@ void sim_fault_mend(struct sim_world *world, uint32_t link, uint32_t era);
 void sim_fault_freeze(struct sim_world *world, uint32_t host, uint32_t us);
 void sim_fault_crash(struct sim_world *world, uint32_t host, uint32_t how, uint32_t restart_us);
 void sim_fault_start(struct sim_world *world, uint32_t host, uint32_t how, uint32_t life);
+void sim_fault_arm(struct sim_world *world, uint32_t trap);
+void sim_fault_spring(struct sim_world *world, uint32_t trap);
+void sim_fault_traffic(struct sim_world *world, uint32_t link, uint32_t host);
 void sim_fault_heal(struct sim_world *world);
 
 /* --- work.c ---------------------------------------------------------------------------------- */
