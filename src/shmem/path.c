@@ -101,23 +101,6 @@ static void mark_frames(void)
 
 /* --- transfers -------------------------------------------------------------------------------- */
 
-/* Words are stored whole: others may be polling them. */
-static void store(void *dest, const void *source, size_t bytes)
-{
-    uint64_t word8;
-    uint32_t word4;
-
-    if (bytes == sizeof(word8) && (uintptr_t)dest % sizeof(word8) == 0) {
-        memcpy(&word8, source, sizeof(word8));
-        __atomic_store_n((uint64_t *)dest, word8, __ATOMIC_RELEASE);
-    } else if (bytes == sizeof(word4) && (uintptr_t)dest % sizeof(word4) == 0) {
-        memcpy(&word4, source, sizeof(word4));
-        __atomic_store_n((uint32_t *)dest, word4, __ATOMIC_RELEASE);
-    } else {
-        via_copy(dest, source, bytes);
-    }
-}
-
 void via_path_put(const char *call, void *dest, const void *source, size_t bytes, int pe)
 {
     enum via_region region;
@@ -130,14 +113,14 @@ void via_path_put(const char *call, void *dest, const void *source, size_t bytes
     char *base = via_world.peers[pe].base[region];
     if (base) {
         count(VIA_WAY_DIRECT, bytes);
-        store(base + off, source, bytes);
+        via_copy(base + off, source, bytes);
         return;
     }
     struct via_remote *remote = remote_of(call, region, pe);
     base = via_remote_direct(remote);
     if (base) {
         count(VIA_WAY_WINDOW, bytes);
-        store(base + off, source, bytes);
+        via_copy(base + off, source, bytes);
         return;
     }
     count(VIA_WAY_FRAMES, bytes);
@@ -159,14 +142,14 @@ void via_path_get(const char *call, void *dest, const void *source, size_t bytes
     const char *base = via_world.peers[pe].base[region];
     if (base) {
         count(VIA_WAY_DIRECT, bytes);
-        memcpy(dest, base + off, bytes);
+        via_copy(dest, base + off, bytes);
         return;
     }
     struct via_remote *remote = remote_of(call, region, pe);
     base = via_remote_direct(remote);
     if (base) {
         count(VIA_WAY_WINDOW, bytes);
-        memcpy(dest, base + off, bytes);
+        via_copy(dest, base + off, bytes);
         return;
     }
     count(VIA_WAY_FRAMES, bytes);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "shmem/copy.h"
 #include "shmem/world.h"
 
 /*
@@ -11,8 +12,7 @@
  * others find out what the address is, whether the PE exists, and which way there is: memory of
  * this host, a neighbour's window, or frames. `call` is the name that errors tell.
  *
- * Order: stores to mapped memory stay in order on x86, but for string and non-temporal stores,
- * which memcpy may use for large copies: these are followed by a store fence here, so that
+ * Order: stores to mapped memory stay in order on x86, and via_copy fences those that do not, so
  * shmem_fence has nothing to do but to stop the compiler. Between window and frames the client
  * library keeps the order of one PE's puts to one host.
  */
@@ -34,15 +34,6 @@ bool via_path_locate(const void *address, size_t bytes, enum via_region *ret_reg
 /* With a call's name: ends the program when address or PE are wrong. */
 void via_path_check(const char *call, const void *address, size_t bytes, int pe);
 
-#define VIA_COPY_STRING_BYTES 1024u
-
-static inline void via_copy(void *dest, const void *source, size_t bytes)
-{
-    memcpy(dest, source, bytes);
-    if (bytes >= VIA_COPY_STRING_BYTES)
-        __builtin_ia32_sfence();
-}
-
 static inline void via_put(const char *call, void *dest, const void *source, size_t bytes, int pe)
 {
     void *direct = via_direct(dest, pe);
@@ -58,7 +49,7 @@ static inline void via_get(const char *call, void *dest, const void *source, siz
     const void *direct = via_direct(source, pe);
 
     if (via_likely(direct))
-        memcpy(dest, direct, bytes);
+        via_copy(dest, direct, bytes);
     else
         via_path_get(call, dest, source, bytes, pe);
 }

@@ -38,9 +38,8 @@ static void copy(char *dest, const char *source, ptrdiff_t dest_step, ptrdiff_t 
         copy_blocks(dest, source, dest_step, source_step, 16, blocks);
         break;
     default:
-        copy_blocks(dest, source, dest_step, source_step, bytes, blocks);
-        if (bytes >= VIA_COPY_STRING_BYTES)
-            __builtin_ia32_sfence();
+        for (size_t i = 0; i < blocks; i++)
+            via_copy(dest + dest_step * (ptrdiff_t)i, source + source_step * (ptrdiff_t)i, bytes);
         break;
     }
 }

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Copying to memory that others watch. memcpy may write a byte twice: for most lengths it stores
+ * the first and the last words of a block, and these overlap. Whoever polls a word then sees it,
+ * resets it, and the second store brings the old value back. Here each byte is written once, in
+ * ascending order, and no aligned word of up to 8 bytes is written in two pieces.
+ */
+#ifndef VIA_BASE_COPY_H
+#define VIA_BASE_COPY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of any alignment, and of any type behind it. */
+typedef uint64_t via_copy_block __attribute__((vector_size(16), aligned(1), may_alias));
+typedef uint64_t via_copy_word64 __attribute__((aligned(1), may_alias));
+typedef uint32_t via_copy_word32 __attribute__((aligned(1), may_alias));
+typedef uint16_t via_copy_word16 __attribute__((aligned(1), may_alias));
+
+/* Without it the compiler joins the stores again, or makes the loop a memcpy. */
+#define VIA_COPY_STEP(type)                        \
+    do {                                           \
+        *(type *)(void *)to = *(const type *)from; \
+        __asm__ volatile("" ::: "memory");         \
+        to += sizeof(type);                        \
+        from = (const type *)from + 1;             \
+    } while (0)
+
+/* dest and src must not overlap. */
+static inline void via_copy_once(void *dest, const void *src, size_t bytes)
+{
+    char *to = dest;
+    const void *from = src;
+
+    for (; bytes >= 4 * sizeof(via_copy_block); bytes -= 4 * sizeof(via_copy_block)) {
+        VIA_COPY_STEP(via_copy_block);
+        VIA_COPY_STEP(via_copy_block);
+        VIA_COPY_STEP(via_copy_block);
+        VIA_COPY_STEP(via_copy_block);
+    }
+    for (; bytes >= sizeof(via_copy_block); bytes -= sizeof(via_copy_block))
+        VIA_COPY_STEP(via_copy_block);
+    if (bytes & 8)
+        VIA_COPY_STEP(via_copy_word64);
+    if (bytes & 4)
+        VIA_COPY_STEP(via_copy_word32);
+    if (bytes & 2)
+        VIA_COPY_STEP(via_copy_word16);
+    if (bytes & 1)
+        VIA_COPY_STEP(char);
+}
+
+#endif
