@@ -21,6 +21,7 @@ void via_channel_init(struct via_channel *channel)
     for (unsigned p = 0; p < config->ports_count; p++) {
         struct via_channel_link *way = &channel->links[p];
         way->link = &channel->node->links[p];
+        way->doorbell = (uint8_t)channel->index;
         via_list_init(&way->bypass);
         via_list_init(&way->flows);
         via_list_init(&way->acks);
@@ -187,6 +188,36 @@ static void take_routes(struct via_channel *channel)
     channel->work++;
 }
 
+/* --- bells ----------------------------------------------------------------------------------- */
+
+/* Rings whoever sleeps for what was sent and given back since the last time. */
+void via_link_ring(struct via_channel_link *way)
+{
+    struct via_port *port = way->port;
+
+    if (!port->caps.coherent && (way->sent || way->released)) {
+        port->ops->flush(port);
+    }
+    bool bell = way->sent && via_pipe_must_ring(&way->tx);
+    unsigned bells = bell ? way->bells : 0;
+    if (way->released && via_pipe_must_ring_writer(&way->rx)) {
+        bell = true;
+    }
+    way->sent = false;
+    way->released = false;
+    way->bells = 0;
+    if (!bell) {
+        return;
+    }
+    port->ops->flush(port);
+    (void)port->ops->ring(port, way->doorbell);
+    for (unsigned bit = VIA_PORT_DATA_DOORBELLS; bit < VIA_PORT_DOORBELLS; bit++) {
+        if ((bells >> bit & 1) != 0) {
+            (void)port->ops->ring(port, bit);
+        }
+    }
+}
+
 /* --- frames in ------------------------------------------------------------------------------- */
 
 /* Do payload and kind fit together? What a relay forwards is checked as well: it might be the
@@ -263,39 +294,12 @@ static void receive(struct via_channel *channel, struct via_channel_link *way)
         via_pipe_advance(&way->rx, &record);
         via_pipe_release(&way->rx, 1);
         way->released = true;
+        if (way->rx.posted == way->rx.released && via_pipe_writer_waits(&way->rx)) {
+            via_link_ring(way); /* it can go on while the rest of this turn is copied */
+        }
         channel->work++;
         via_count(&way->frames_received, 1);
         via_count(&way->bytes_received, record.body_bytes);
-    }
-}
-
-/* --- bells ----------------------------------------------------------------------------------- */
-
-/* Rings whoever sleeps for what this turn sent and gave back. */
-static void ring(struct via_channel *channel, struct via_channel_link *way)
-{
-    struct via_port *port = way->port;
-
-    if (!port->caps.coherent && (way->sent || way->released)) {
-        port->ops->flush(port);
-    }
-    bool bell = way->sent && via_pipe_must_ring(&way->tx);
-    unsigned bells = bell ? way->bells : 0;
-    if (way->released && via_pipe_must_ring_writer(&way->rx)) {
-        bell = true;
-    }
-    way->sent = false;
-    way->released = false;
-    way->bells = 0;
-    if (!bell) {
-        return;
-    }
-    port->ops->flush(port);
-    (void)port->ops->ring(port, channel->index);
-    for (unsigned bit = VIA_PORT_DATA_DOORBELLS; bit < VIA_PORT_DOORBELLS; bit++) {
-        if ((bells >> bit & 1) != 0) {
-            (void)port->ops->ring(port, bit);
-        }
     }
 }
 
@@ -369,7 +373,7 @@ static void turn(struct via_channel *channel)
         struct via_channel_link *way = &channel->links[p];
         if (way->up) {
             via_tx_pump(channel, way);
-            ring(channel, way);
+            via_link_ring(way);
         }
         if (way->up && way->tx.broken) {
             break_link(way);
@@ -425,13 +429,13 @@ static void arm_link(const struct via_channel *channel, struct via_channel_link 
     if (wants_room(way)) {
         via_pipe_want(&way->tx);
     }
-    if (!port->caps.coherent) {
+    if (!port->caps.coherent && !VIA_MUTANT(NO_READ_BACK)) {
         port->ops->flush(port);
         (void)port->ops->read_back(port); /* a dead link has nothing that could be missed */
     }
     /* Credits may have been given back just now for which the writer has begun to wait only after
      * the turn that released them. */
-    if (via_pipe_must_ring_writer(&way->rx)) {
+    if (!VIA_MUTANT(NO_WANT) && via_pipe_must_ring_writer(&way->rx)) {
         port->ops->flush(port);
         (void)port->ops->ring(port, channel->index);
     }

@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "core/mutant.h"
 #include "core/node_internal.h"
 
 /* Not 0, so that every flow crosses the wrap early in its life, not after four billion frames. */
@@ -160,7 +161,7 @@ void via_tx_remove(struct via_channel *channel, struct via_op_slot *op)
     if (via_list_empty(&flow->ops) && !flow->owed) {
         via_list_remove(&flow->busy);
         /* What was to be waited for is over; no timer would end it for the next operation. */
-        flow->held = false;
+        flow->held = VIA_MUTANT(HELD) ? flow->held : false;
         flow->probing = false;
         flow->deadline_ns = VIA_NEVER_NS;
     }

@@ -138,6 +138,7 @@ struct via_bypass_frame {
 struct via_channel_link {
     struct via_link *link;
     struct via_port *port; /* set while up */
+    uint8_t doorbell;      /* the channel's number */
     bool up;
     bool blocked;    /* the frame at the head of rx waits for room elsewhere */
     bool room_asked; /* a frame of another in-pipe waits for room here */
@@ -384,6 +385,8 @@ static inline struct via_rx_flow *via_channel_rx(struct via_channel *channel, ui
 }
 /* The link towards a host, or NULL when there is no way now. */
 struct via_channel_link *via_channel_way(struct via_channel *channel, uint16_t host);
+
+void via_link_ring(struct via_channel_link *way);
 
 /* relay.c: room in out pipes, and frames for others. */
 bool via_link_has_room(struct via_channel_link *way);

@@ -245,6 +245,19 @@ int via_pipe_commit(struct via_pipe_writer *writer, const void *head, size_t hea
     return 0;
 }
 
+/* An arm generation of this epoch that has not been rung for; 0 = none. */
+static uint16_t arm_not_rung(const struct via_pipe_writer *writer)
+{
+    uint64_t word = atomic_load_explicit(writer->credit, memory_order_relaxed);
+    uint16_t arm = via_credit_word_arm(word);
+    return via_credit_word_epoch(word) == writer->epoch && arm != writer->arm_rung ? arm : 0;
+}
+
+bool via_pipe_reader_sleeps(const struct via_pipe_writer *writer)
+{
+    return arm_not_rung(writer) != 0;
+}
+
 bool via_pipe_must_ring(struct via_pipe_writer *writer)
 {
     /*
@@ -252,9 +265,8 @@ bool via_pipe_must_ring(struct via_pipe_writer *writer)
      * (via_pipe_arm). Without either fence both may miss the other: a lost wake-up.
      */
     atomic_thread_fence(memory_order_seq_cst);
-    uint64_t word = atomic_load_explicit(writer->credit, memory_order_relaxed);
-    uint16_t arm = via_credit_word_arm(word);
-    if (via_credit_word_epoch(word) != writer->epoch || arm == 0 || arm == writer->arm_rung) {
+    uint16_t arm = arm_not_rung(writer);
+    if (arm == 0) {
         return false;
     }
     writer->arm_rung = arm;
@@ -420,6 +432,12 @@ static bool wants(const struct via_pipe_reader *reader, uint64_t word)
     uint16_t generation = via_credit_word_arm(word);
     return via_credit_word_epoch(word) == reader->epoch && generation != 0 &&
            generation != reader->want_rung;
+}
+
+bool via_pipe_writer_waits(const struct via_pipe_reader *reader)
+{
+    const _Atomic uint64_t *want = (const _Atomic uint64_t *)(const void *)reader->memory;
+    return wants(reader, atomic_load_explicit(want, memory_order_relaxed));
 }
 
 bool via_pipe_must_ring_writer(struct via_pipe_reader *reader)

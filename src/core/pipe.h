@@ -107,6 +107,12 @@ int via_pipe_commit(struct via_pipe_writer *writer, const void *head, size_t hea
 bool via_pipe_must_ring(struct via_pipe_writer *writer);
 
 /*
+ * A hint without a fence: does the reader sleep and has not been rung for it? May be wrong in both
+ * directions; via_pipe_must_ring() decides, and has to be asked anyway.
+ */
+bool via_pipe_reader_sleeps(const struct via_pipe_writer *writer);
+
+/*
  * Before sleeping for want of room: posts "want" (once per generation), then a full fence. The
  * caller flushes when the port is not coherent, looks at via_pipe_writer_room() or _fits() again,
  * and only then sleeps. The reader rings when it posts a credit after that
@@ -188,6 +194,9 @@ void via_pipe_arm(struct via_pipe_reader *reader);
  * ring for those that are there may have used up the generation, so a new one is posted each time.
  */
 void via_pipe_arm_again(struct via_pipe_reader *reader);
+
+/* A hint, as via_pipe_reader_sleeps(): does the writer wait for room and has not been rung? */
+bool via_pipe_writer_waits(const struct via_pipe_reader *reader);
 
 /*
  * After one or more releases: must the writer be rung because it waits for room? true at most once

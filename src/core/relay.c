@@ -11,7 +11,12 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "core/mutant.h"
 #include "core/node_internal.h"
+
+/* After so much of a body the next hop is rung at once, not at the end of the turn: it can work on
+ * this frame while the next is copied. */
+#define RING_EARLY_BYTES 4096u
 
 /* The credits already seen are looked at first: fresh ones cost a cache miss. */
 static bool room_is(struct via_channel_link *way, uint32_t least)
@@ -29,6 +34,9 @@ bool via_link_has_room(struct via_channel_link *way)
 bool via_link_may_inject(struct via_channel *channel, struct via_channel_link *way)
 {
     bool bypass_free = way->bypass_used < channel->node->config.bypass_count;
+    if (VIA_MUTANT(NO_BUBBLE)) {
+        bypass_free = true;
+    }
     return room_is(way, bypass_free ? 1 : 2);
 }
 
@@ -46,6 +54,9 @@ void via_link_send(struct via_channel_link *way, const struct via_frame_header *
     }
     via_count(&way->frames_sent, 1);
     via_count(&way->bytes_sent, body_bytes);
+    if (body_bytes >= RING_EARLY_BYTES && via_pipe_reader_sleeps(&way->tx)) {
+        via_link_ring(way);
+    }
 }
 
 static void bypass_push(struct via_channel_link *way, struct via_bypass_frame *frame)
