@@ -245,12 +245,21 @@ int via_pipe_commit(struct via_pipe_writer *writer, const void *head, size_t hea
     return 0;
 }
 
-/* An arm generation of this epoch that has not been rung for; 0 = none. */
+/*
+ * An arm generation of this epoch that has not been rung for; 0 = none. A word that gives back all
+ * that was ever sent is of a reader that has taken all: a ring for it would use the generation up
+ * for nothing, the reader would look, find nothing, sleep on in the same generation, and not be
+ * rung for the next record. This happens to a writer that asks late, after the record it asks for
+ * has been taken.
+ */
 static uint16_t arm_not_rung(const struct via_pipe_writer *writer)
 {
     uint64_t word = atomic_load_explicit(writer->credit, memory_order_relaxed);
     uint16_t arm = via_credit_word_arm(word);
-    return via_credit_word_epoch(word) == writer->epoch && arm != writer->arm_rung ? arm : 0;
+    return via_credit_word_epoch(word) == writer->epoch && arm != writer->arm_rung &&
+                   via_credit_word_released(word) != writer->sequence
+               ? arm
+               : 0;
 }
 
 bool via_pipe_reader_sleeps(const struct via_pipe_writer *writer)

@@ -315,6 +315,31 @@ static void an_armed_reader_is_rung_once(void **state)
     pair_free(pair);
 }
 
+/* The writer asks only after its record was taken and the reader sleeps again. */
+static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(8, 0, 0, true);
+    struct via_pipe_record record;
+    uint32_t head = 0;
+
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        via_pipe_release(&pair->reader, 1);
+        via_pipe_arm(&pair->reader);
+        assert_false(via_pipe_ready(&pair->reader));
+        assert_false(via_pipe_must_ring(&pair->writer));
+        via_pipe_arm(&pair->reader); /* woken all the same, it sleeps on */
+
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+        assert_true(via_pipe_must_ring(&pair->writer));
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        via_pipe_release(&pair->reader, 1);
+    }
+    pair_free(pair);
+}
+
 static void a_waiting_writer_is_rung_once(void **state)
 {
     (void)state;
@@ -432,6 +457,7 @@ int main(void)
         cmocka_unit_test(reserve_and_commit_build_in_place),
         cmocka_unit_test(credits_go_back_by_quarters),
         cmocka_unit_test(an_armed_reader_is_rung_once),
+        cmocka_unit_test(a_writer_that_asks_late_does_not_use_up_the_next_ring),
         cmocka_unit_test(a_waiting_writer_is_rung_once),
         cmocka_unit_test(records_of_another_epoch_are_void),
         cmocka_unit_test(hostile_lengths_are_refused),
