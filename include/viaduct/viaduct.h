@@ -18,8 +18,8 @@ extern "C" {
  * the calling thread; elsewhere they travel as frames. Both are the same calls.
  *
  * Threads: every function may be called from any thread. Fork: a child must not use its parent's
- * attachment; it may open its own. Errors: 0 or a positive count, or a negative errno; the text of
- * the last error of the calling thread is via_error_text().
+ * attachment, but for closing it; it may open its own. Errors: 0 or a positive count, or a negative
+ * errno; the text of the last error of the calling thread is via_error_text().
  */
 
 #define VIADUCT_API __attribute__((visibility("default")))
@@ -70,6 +70,8 @@ VIADUCT_API int via_attach_hops(struct via_attach *attach, unsigned host);
  * A file descriptor (an eventfd, owned by the attachment) that is written whenever the host has
  * something for this process: a completion, a message, a NOTIFY put into one of its segments, a
  * link change. It is a hint, and never drained by the library: use it edge-triggered, or drain it.
+ * Before sleeping on it, call via_attach_poll(): what comes after a poll that brought nothing
+ * rings.
  */
 VIADUCT_API int via_attach_bell_fd(const struct via_attach *attach);
 
@@ -86,8 +88,8 @@ struct via_segment;
 
 /*
  * Registers `bytes` (rounded up to pages) of fresh zeroed shared memory, mapped in this process.
- * access: VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, what others may do. -ENOMEM, -ENOSPC (the
- * host's table is full), -EINVAL, -ENOTCONN.
+ * access: VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, what others may do; 0 for a source of own
+ * puts. -ENOMEM, -ENOSPC (the host's table is full), -EINVAL, -ENOTCONN.
  */
 VIADUCT_API int via_segment_new(struct via_attach *attach, size_t bytes, unsigned access,
                                 struct via_segment **ret_segment) VIADUCT_MUST_CHECK;
@@ -205,7 +207,9 @@ VIADUCT_API int via_message_send(struct via_attach *attach, unsigned host, uint3
                                  uint32_t source_endpoint, const void *data, size_t bytes);
 
 /* Receives the next message for any endpoint of this attachment. Waits up to timeout_ms (-1 = for
- * ever). Its length (cut to max when longer), -ETIMEDOUT, -EINTR, -ENOTCONN. */
+ * ever). Its length (cut to max when longer), -ETIMEDOUT, -EINTR, -ENOTCONN. Messages are kept
+ * until they are received; when 64 MiB of them wait, more are not taken, and calls that wait for
+ * something that comes behind them fail with -ENOBUFS after 5 seconds. */
 struct via_message_info {
     uint16_t source_host;
     uint32_t source_endpoint;

@@ -32,6 +32,8 @@
 #define VIA_CLIENT_ANSWER_FDS_MAX 4u
 /* Messages received and not yet asked for; what is over stays in the pipe, and the sender waits. */
 #define VIA_CLIENT_INBOX_BYTES_MAX (64u << 20)
+/* A wait for replies behind such messages ends after this. */
+#define VIA_CLIENT_STUCK_NS_MAX (5 * VIA_SEC_NS)
 /* The host answers a request within this, or something is wrong with it. */
 #define VIA_CLIENT_ANSWER_NS_MAX (10 * VIA_SEC_NS)
 /* Pieces of one get that are under way at a time. */
@@ -64,6 +66,7 @@ struct via_client_channel {
     struct via_bell *bell;         /* of the transfer thread */
     uint32_t *data_ends;           /* the writer's */
     unsigned room_waiters;         /* threads that wait for the writer */
+    uint64_t stuck_ns; /* since then the next reply is a message and the inbox is full; 0 = not */
 };
 
 /* A message that was taken in and not asked for yet. */
@@ -97,6 +100,8 @@ struct via_attach {
     uint32_t message_bytes_max;
     uint32_t body_bytes_max;  /* of a command */
     uint32_t reply_bytes_max; /* body of a reply */
+    size_t inbox_bytes_max;   /* VIA_CLIENT_INBOX_BYTES_MAX; tests take less */
+    uint64_t stuck_ns_max;    /* VIA_CLIENT_STUCK_NS_MAX; likewise */
     const struct via_status_page *status;
     size_t status_bytes;
     struct via_bell *bells;
@@ -114,7 +119,6 @@ struct via_attach {
     bool leading;      /* a thread spins or sleeps for all */
     bool asleep;       /* ... and sleeps: replies are its to take */
     bool socket_ready; /* there may be answers on the socket */
-    bool stuck;        /* the next record is a message, and the inbox is full */
     _Atomic bool
         bell_watched; /* the program has asked for the bell: it must be rung after a poll */
     unsigned followers;
@@ -193,6 +197,13 @@ static inline struct via_client_channel *via_client_channel_to(struct via_attach
     return &attach->channels[(attach->channel_first + host) % attach->channels_count];
 }
 
+#define VIA_CLIENT_REPLIES_ALL UINT32_MAX
+static inline uint32_t via_client_replies(const struct via_attach *attach,
+                                          const struct via_client_channel *channel)
+{
+    return UINT32_C(1) << (channel - attach->channels);
+}
+
 uint64_t via_client_now_ns(void);
 
 /* Sets the thread's text: "<object>: <attempt>: <cause>". Returns code. */
@@ -205,6 +216,9 @@ void via_client_unlock(struct via_attach *attach);
 
 /* [locked] Takes in what has come; returns how much. */
 unsigned via_client_take(struct via_attach *attach);
+
+/* [locked] There is room in the inbox again: whoever sleeps for all should look. */
+void via_client_unstick(struct via_attach *attach);
 
 /* [locked] After a command: wakes the transfer thread if it sleeps. */
 void via_client_ring(struct via_client_channel *channel);
@@ -220,8 +234,8 @@ typedef bool via_client_condition(struct via_attach *attach, void *ctx);
 /*
  * [locked, waits] Until done(ctx), which is asked with the lock held and must not wait. room: the
  * channel whose writer done() looks at, or NULL. deadline_ns: VIA_NEVER_NS = none. 0, -ETIMEDOUT,
- * -EINTR (only when a signal came and `interruptible`), -ENOTCONN, -ENOBUFS (nothing can be taken
- * in before messages are received). No error text but for -ENOTCONN and -ENOBUFS.
+ * -EINTR (only when a signal came and `interruptible`), -ENOTCONN, -ENOBUFS (the replies have been
+ * behind messages that nobody receives for long). No error text but for -ENOTCONN and -ENOBUFS.
  */
 struct via_client_wait {
     via_client_condition *done;
@@ -229,12 +243,12 @@ struct via_client_wait {
     struct via_client_channel *room;
     uint64_t deadline_ns;
     bool interruptible;
-    bool takes_messages; /* a full inbox is what done() waits for */
+    uint32_t replies; /* bits of the channels whose replies done() waits for */
 };
 int via_client_wait(struct via_attach *attach, const struct via_client_wait *wait) VIA_MUST_CHECK;
 
 /* [locked, waits] Until result->left is 0; its status, or why waiting ended. */
-int via_client_wait_result(struct via_attach *attach,
+int via_client_wait_result(struct via_attach *attach, const struct via_client_channel *channel,
                            struct via_client_result *result) VIA_MUST_CHECK;
 
 /* What an operation is besides its command. */

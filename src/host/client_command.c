@@ -86,6 +86,7 @@ int via_client_command_room(struct via_attach *attach, struct via_client_channel
         .ctx = &room,
         .room = channel,
         .deadline_ns = VIA_NEVER_NS,
+        .replies = via_client_replies(attach, channel),
     };
     return via_client_wait(attach, &wait);
 }
@@ -206,6 +207,7 @@ int via_attach_quiet(struct via_attach *attach)
         .done = is_quiet,
         .ctx = &issue,
         .deadline_ns = VIA_NEVER_NS,
+        .replies = VIA_CLIENT_REPLIES_ALL,
     };
     int rc = is_quiet(attach, &issue) ? 0 : via_client_wait(attach, &wait);
     if (rc == 0 && attach->async_status != 0) {

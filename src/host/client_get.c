@@ -47,6 +47,7 @@ static int send_get(struct via_remote *remote, struct via_command *command, void
         .done = few_are_left,
         .ctx = &few,
         .deadline_ns = VIA_NEVER_NS,
+        .replies = via_client_replies(attach, channel),
     };
     int rc = few_are_left(attach, &few) ? 0 : via_client_wait(attach, &wait);
     if (rc == 0) {
@@ -97,7 +98,8 @@ static int get_by_frames(struct via_remote *remote, uint64_t off, void *dst, siz
     struct via_segment *segment = via_client_segment_of(attach, dst, bytes);
     int rc = segment != NULL ? get_into_segment(remote, off, segment, dst, bytes, &result)
                              : get_pieces(remote, off, dst, bytes, &result);
-    int ended = via_client_wait_result(attach, &result);
+    int ended =
+        via_client_wait_result(attach, via_client_channel_to(attach, remote->host), &result);
     via_client_unlock(attach);
     if (rc == 0 && ended < 0 && ended != -ENOTCONN && ended != -ENOBUFS) {
         via_client_error(ended, "host %u, segment: get of %zu bytes at %llu: %s", remote->host,
@@ -198,7 +200,7 @@ static int atomic_by_frames(struct via_remote *remote, uint64_t off, unsigned wi
     if (rc == 0) {
         struct via_client_intent intent = {.result = &result};
         via_client_command_send(attach, channel, &command, NULL, 0, &intent);
-        rc = via_client_wait_result(attach, &result);
+        rc = via_client_wait_result(attach, channel, &result);
     }
     via_client_unlock(attach);
     if (rc == 0) {

@@ -94,6 +94,7 @@ static int take_message(struct via_attach *attach, void *buffer, size_t max,
     }
     attach->messages_bytes -= sizeof(*message) + message->info.bytes;
     free(message);
+    via_client_unstick(attach);
     return (int)bytes;
 }
 
@@ -104,7 +105,6 @@ int via_message_receive(struct via_attach *attach, void *buffer, size_t max, int
         .done = has_message,
         .deadline_ns = VIA_NEVER_NS,
         .interruptible = true,
-        .takes_messages = true,
     };
     if (timeout_ms >= 0) {
         wait.deadline_ns = via_client_now_ns() + (uint64_t)timeout_ms * VIA_MSEC_NS;
@@ -250,7 +250,7 @@ int via_barrier(struct via_attach *attach, uint32_t group, const uint16_t *hosts
     if (rc == 0) {
         struct via_client_intent intent = {.result = &result};
         via_client_command_send(attach, channel, &command, hosts, bytes, &intent);
-        rc = via_client_wait_result(attach, &result);
+        rc = via_client_wait_result(attach, channel, &result);
     }
     via_client_unlock(attach);
     if (rc < 0 && rc != -ENOTCONN && rc != -ENOBUFS) {

@@ -359,6 +359,8 @@ static struct via_attach *attach_new(void)
         return NULL;
     }
     attach->pid = getpid();
+    attach->inbox_bytes_max = VIA_CLIENT_INBOX_BYTES_MAX;
+    attach->stuck_ns_max = VIA_CLIENT_STUCK_NS_MAX;
     attach->socket_fd = -1;
     attach->bell_fd = -1;
     attach->nudge_fd = -1;

@@ -214,6 +214,7 @@ int via_client_direct_wait(struct via_remote *remote, struct via_client_mapping 
             .done = frames_have_arrived,
             .ctx = remote,
             .deadline_ns = VIA_NEVER_NS,
+            .replies = via_client_replies(attach, via_client_channel_to(attach, remote->host)),
         };
         via_client_lock(attach);
         int rc = via_client_wait(attach, &wait);

@@ -86,7 +86,7 @@ static size_t payload(const struct via_pipe_record *record, const struct via_rep
 static bool keep_message(struct via_attach *attach, const struct via_reply *reply, const void *data,
                          size_t bytes)
 {
-    if (attach->messages_bytes >= VIA_CLIENT_INBOX_BYTES_MAX) {
+    if (attach->messages_bytes >= attach->inbox_bytes_max) {
         return false;
     }
     struct via_client_message *message = malloc(sizeof(*message) + bytes);
@@ -117,9 +117,12 @@ static int take_one(struct via_attach *attach, struct via_client_channel *channe
     memcpy(&reply, record.head, sizeof(reply));
     const void *data;
     size_t bytes = payload(&record, &reply, &data);
-    if (reply.kind == VIA_REPLY_MESSAGE && !keep_message(attach, &reply, data, bytes)) {
-        attach->stuck = true;
-        return 0;
+    if (reply.kind == VIA_REPLY_MESSAGE) {
+        if (!keep_message(attach, &reply, data, bytes)) {
+            channel->stuck_ns = channel->stuck_ns != 0 ? channel->stuck_ns : via_client_now_ns();
+            return 0;
+        }
+        channel->stuck_ns = 0;
     }
     if (reply.kind == VIA_REPLY_COMPLETE || reply.kind == VIA_REPLY_DATA) {
         via_client_command_end(attach, &reply, data, bytes);
@@ -152,7 +155,6 @@ static unsigned take_channel(struct via_attach *attach, struct via_client_channe
 unsigned via_client_take(struct via_attach *attach)
 {
     unsigned taken = 0;
-    attach->stuck = false;
     for (unsigned i = 0; i < attach->channels_count; i++) {
         taken += take_channel(attach, &attach->channels[i]);
     }
@@ -162,10 +164,12 @@ unsigned via_client_take(struct via_attach *attach)
     return taken;
 }
 
+/* Replies that can be taken. */
 static bool replies_ready(const struct via_attach *attach)
 {
     for (unsigned i = 0; i < attach->channels_count; i++) {
-        if (via_pipe_ready(&attach->channels[i].reader)) {
+        const struct via_client_channel *channel = &attach->channels[i];
+        if (channel->stuck_ns == 0 && via_pipe_ready(&channel->reader)) {
             return true;
         }
     }
@@ -221,7 +225,7 @@ static int lead(struct via_attach *attach, const struct via_client_wait *wait)
         return 1;
     }
     arm(attach);
-    if ((replies_ready(attach) && !attach->stuck) || wait->done(attach, wait->ctx)) {
+    if (replies_ready(attach) || wait->done(attach, wait->ctx)) {
         return 1;
     }
     struct epoll_event events[4];
@@ -259,8 +263,32 @@ static void follow(struct via_attach *attach, const struct via_client_wait *wait
     attach->followers--;
 }
 
+/* Another thread may be about to receive; but if there is none, this would be for ever. */
+static bool is_stuck(const struct via_attach *attach, uint32_t replies, uint64_t start_ns)
+{
+    for (unsigned i = 0; i < attach->channels_count; i++) {
+        uint64_t since_ns = attach->channels[i].stuck_ns;
+        if ((replies >> i & 1) != 0 && since_ns != 0 &&
+            via_client_now_ns() - via_max(since_ns, start_ns) > attach->stuck_ns_max) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void via_client_unstick(struct via_attach *attach)
+{
+    for (unsigned i = 0; i < attach->channels_count && attach->asleep; i++) {
+        if (attach->channels[i].stuck_ns != 0) {
+            via_sys_eventfd_ring(attach->nudge_fd);
+            return;
+        }
+    }
+}
+
 /* 1 = again, 0 = done, negative errno. */
-static int wait_step(struct via_attach *attach, const struct via_client_wait *wait)
+static int wait_step(struct via_attach *attach, const struct via_client_wait *wait,
+                     uint64_t start_ns)
 {
     if (!attach->asleep) {
         via_client_take(attach);
@@ -271,11 +299,11 @@ static int wait_step(struct via_attach *attach, const struct via_client_wait *wa
     if (attach->dead) {
         return via_client_dead(attach);
     }
-    if (attach->stuck && !wait->takes_messages) {
+    if (is_stuck(attach, wait->replies, start_ns)) {
         return via_client_error(-ENOBUFS,
-                                "host %u: waiting: %u MiB of messages have not been received, and "
-                                "nothing can pass them",
-                                attach->host, VIA_CLIENT_INBOX_BYTES_MAX >> 20);
+                                "host %u: waiting: %zu bytes of messages have not been received, "
+                                "and what is waited for is behind them",
+                                attach->host, attach->messages_bytes);
     }
     if (wait->deadline_ns != VIA_NEVER_NS && via_client_now_ns() >= wait->deadline_ns) {
         return -ETIMEDOUT;
@@ -299,8 +327,9 @@ int via_client_wait(struct via_attach *attach, const struct via_client_wait *wai
     if (wait->room != NULL) {
         wait->room->room_waiters++;
     }
+    uint64_t start_ns = via_client_now_ns();
     do {
-        rc = wait_step(attach, wait);
+        rc = wait_step(attach, wait, start_ns);
     } while (rc > 0);
     if (wait->room != NULL) {
         wait->room->room_waiters--;
@@ -314,12 +343,14 @@ static bool result_is_there(struct via_attach *attach, void *ctx)
     return ((struct via_client_result *)ctx)->left == 0;
 }
 
-int via_client_wait_result(struct via_attach *attach, struct via_client_result *result)
+int via_client_wait_result(struct via_attach *attach, const struct via_client_channel *channel,
+                           struct via_client_result *result)
 {
     struct via_client_wait wait = {
         .done = result_is_there,
         .ctx = result,
         .deadline_ns = VIA_NEVER_NS,
+        .replies = via_client_replies(attach, channel),
     };
     int rc = via_client_wait(attach, &wait);
     if (rc != 0) {

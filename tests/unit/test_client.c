@@ -2,6 +2,7 @@
 /* The client library against a host that does as the test says. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@
 
 #include "base/types.h"
 #include "core/node.h"
+#include "host/client.h"
 #include "tests/unit/fake_host.h"
 #include "viaduct/viaduct.h"
 #include "wire/frame.h"
@@ -718,6 +720,67 @@ static void boards_barriers_and_endpoints_ask_the_host(void **state)
     fixture->fake.command_status = 0;
 }
 
+static void *push_messages(void *ctx)
+{
+    struct fixture *fixture = ctx;
+    static const unsigned char data[FAKE_BODY_BYTES];
+    uintptr_t pushed = 0;
+    /* Until nothing is taken for a while. */
+    for (unsigned idle = 0; idle < 100;) {
+        if (fake_host_message(&fixture->fake, 5, data, sizeof(data))) {
+            pushed++;
+            idle = 0;
+        } else {
+            nap_ms(1);
+            idle++;
+        }
+    }
+    return (void *)pushed;
+}
+
+static void *fetch(void *ctx)
+{
+    uint64_t word;
+    return (void *)(intptr_t)via_remote_atomic(ctx, 0, 8, VIADUCT_ATOMIC_FETCH, 0, 0, &word);
+}
+
+/* Messages come on channel 1, replies for the peer (an even id) on channel 0, for host 1 on 1. */
+static void messages_nobody_receives_hold_up_only_what_is_behind_them(void **state)
+{
+    struct fixture *fixture = *state;
+    struct via_remote *same;
+    pthread_t thread;
+    void *pushed;
+    void *status;
+    uint64_t word;
+    char buffer[FAKE_BODY_BYTES];
+    fixture->attach->inbox_bytes_max = 100000;
+    fixture->attach->stuck_ns_max = 200 * VIA_MSEC_NS;
+    fixture->fake.map_status = -EXDEV;
+    assert_int_equal(via_remote_open(fixture->attach, 1, FAKE_PEER_HANDLE, FAKE_PEER_BYTES, &same),
+                     0);
+    pthread_create(&thread, NULL, push_messages, fixture);
+    while (pthread_tryjoin_np(thread, &pushed) != 0) {
+        assert_true(via_attach_poll(fixture->attach) >= 0);
+        sched_yield();
+    }
+    assert_true((uintptr_t)pushed > 90000 / FAKE_BODY_BYTES);
+    assert_int_equal(via_remote_get(fixture->remote, 0, &word, 8), 0);
+    assert_int_equal(via_remote_get(same, 0, &word, 8), -ENOBUFS);
+    assert_text_has("messages");
+    assert_int_equal(via_remote_get(fixture->remote, 0, &word, 8), 0);
+
+    pthread_create(&thread, NULL, fetch, same);
+    nap_ms(20);
+    for (uintptr_t i = 0; i < (uintptr_t)pushed; i++) {
+        assert_int_equal(via_message_receive(fixture->attach, buffer, sizeof(buffer), 5000, NULL),
+                         sizeof(buffer));
+    }
+    pthread_join(thread, &status);
+    assert_int_equal((intptr_t)status, 0);
+    via_remote_close(same);
+}
+
 /* A leader that sleeps hears of what another thread finds on a bell it has drained. */
 static void a_drained_bell_loses_no_wake_up(void **state)
 {
@@ -777,6 +840,7 @@ int main(void)
         WITH_HOST(threads_that_wait_do_not_take_each_others_replies),
         WITH_HOST(the_bell_rings_who_watches_it),
         WITH_HOST(boards_barriers_and_endpoints_ask_the_host),
+        WITH_HOST(messages_nobody_receives_hold_up_only_what_is_behind_them),
         WITH_HOST(a_drained_bell_loses_no_wake_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
