@@ -229,7 +229,7 @@ void via_barrier_release(struct via_channel *channel, const struct via_frame_hea
     memcpy(&args, header->args, sizeof(args));
     via_list_foreach(it, &channel->barriers) {
         struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
-        if (op->op.group == args.group && op->round == args.round &&
+        if (op->op.group == args.group && op->round == args.round && op->assigned &&
             op->op.destination == header->source) {
             via_op_finish(channel, op, 0, 0);
             return;

@@ -164,8 +164,9 @@ static void take_routes(struct via_channel *channel)
     }
     for (unsigned h = 0; h < node->config.hosts_max; h++) {
         struct via_channel_host *host = &channel->hosts[h];
+        /* Pairs with the release in publish_routes(). */
+        uint32_t route = atomic_load_explicit(&node->routes[h], memory_order_acquire);
         uint32_t session = atomic_load_explicit(&node->sessions[h], memory_order_relaxed);
-        uint32_t route = atomic_load_explicit(&node->routes[h], memory_order_relaxed);
         uint8_t port = h == node->config.host ? VIA_PORT_NONE : (uint8_t)route;
         uint32_t old_session = host->session;
 

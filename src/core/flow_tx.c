@@ -207,6 +207,7 @@ void via_tx_skip(struct via_channel *channel, struct via_op_slot *op)
 
     op->skip = true;
     if (!op->assigned) {
+        assert(op->finished); /* nothing else would report it */
         op->acked = true;
         via_tx_remove(channel, op);
     } else {
@@ -228,6 +229,7 @@ void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int sta
     flow->held = false;
     flow->probing = false;
     flow->no_state_count = 0;
+    flow->progress_ns = 0;
     flow->ack_op = NULL;
     flow->send_op = NULL;
     flow->retry_ns = channel->node->config.retry_ns_min;

@@ -106,7 +106,11 @@ size_t via_node_inbox_bytes(const struct via_node_config *config);
 /* [control] Gives the node a port (index < ports_count); borrowed until via_node_fini. */
 int via_node_port_set(struct via_node *node, unsigned index, struct via_port *port);
 
-/* [control] Link bring-up, heartbeats, link states, routes. */
+/*
+ * [control] Link bring-up, heartbeats, link states, routes. Call it by its deadline, when a port
+ * has LINK events, and soon after doorbell 0 of a port was rung (announcements ring it, too;
+ * via_node_arm(node, 0) goes on saying true until they are taken). Cheap when there is nothing.
+ */
 void via_node_control(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns);
 
 /*
@@ -166,12 +170,15 @@ struct via_op {
  * nothing happened. A destination that can not be reached at present is accepted and waits.
  * Operations of one flow are delivered and completed in order. Statuses at completion: 0, -EACCES
  * (wrong key), -ERANGE (outside the segment), -ECONNRESET (the destination host restarted: outcome
- * unknown), -EHOSTUNREACH (give_up_ns), -ENOENT (no such endpoint), -ECANCELED (fini).
+ * unknown), -EHOSTUNREACH (give_up_ns, or the owner has given up the answer), -ENOENT (no such
+ * endpoint: what deliver() said), -EINVAL (misaligned word), -ENOSPC (barrier: the root's table is
+ * full), -EPROTO (the peer does not keep to the protocol), -ECANCELED (cancel, fini).
  * destination == own host works for everything.
  */
 int via_node_submit(struct via_node *node, unsigned channel, const struct via_op *op);
 
-/* The consumer that answered -EAGAIN to a delivery of (source, flow) has room again. */
+/* The consumer that answered -EAGAIN to a delivery of (source, flow) has room again. Not from
+ * within deliver(). */
 void via_node_resume(struct via_node *node, unsigned channel, uint16_t source, uint16_t flow);
 
 /* Gives up all operations with these cookies' `owner` bits: (cookie & mask) == match. They complete
@@ -230,7 +237,7 @@ int via_node_link_status(const struct via_node *node, unsigned port,
                          struct via_link_status *ret_status);
 
 struct via_route_status {
-    uint8_t port;     /* VIA_PORT_NONE = unreachable */
+    uint8_t port;     /* VIA_PORT_NONE = unreachable; 0 for myself */
     uint16_t hops;    /* 0 = myself */
     uint32_t session; /* 0 = never seen */
 };

@@ -179,7 +179,7 @@ struct via_op_slot *via_op_by_cookie(struct via_channel *channel, uint64_t cooki
         return NULL;
     }
     struct via_op_slot *op = &channel->slots[index];
-    if (!op->in_use || op->done || op->op.destination != destination ||
+    if (!op->in_use || !op->assigned || op->done || op->op.destination != destination ||
         via_op_cookie(channel, op) != cookie) {
         return NULL;
     }

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A peer that went through bring-up like any other and then sends whatever it likes. Host 0 must
+ * stay whole (the address sanitizer looks on), and serve a well-behaved peer afterwards.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/types.h"
+#include "core/node_internal.h"
+#include "fabric.h"
+
+#define SEGMENT_BYTES 4096u
+
+struct scene {
+    struct fabric *fabric;
+    struct via_rng rng;
+    struct via_pipe_writer writer; /* the hostile end of channel 0 towards host 0 */
+    struct via_pipe_reader reader; /* and what host 0 sends it */
+    uint32_t data_ends[64];
+    unsigned char *segment;
+    uint64_t handle;
+};
+
+/* Takes over host 1's end of the link at this moment. */
+static void become_peer(struct scene *s)
+{
+    struct via_node *node = fabric_node(s->fabric, 0);
+    struct via_link *link = &node->links[0];
+    struct via_port *port = &s->fabric->links[0].ports[1].port;
+    struct via_inbox_place place;
+    struct via_pipe_target target;
+
+    assert_int_equal(link->phase, VIA_PHASE_UP);
+    via_inbox_place(node, 1, &place);
+    via_link_target(port, place.memory_off, &target);
+    via_pipe_writer_init(&s->writer, &node->geometry, &target,
+                         (const _Atomic uint64_t *)(const void *)(port->inbox + place.credit_off),
+                         s->data_ends, link->rx_epoch);
+    via_link_target(port, place.credit_off, &target);
+    via_pipe_reader_init(&s->reader, &node->geometry, port->inbox + place.memory_off, &target,
+                         link->tx_epoch);
+    fabric_crash(s->fabric, 1);
+}
+
+static void scene_init(struct scene *s, uint64_t seed)
+{
+    memset(s, 0, sizeof(*s));
+    via_rng_init(&s->rng, seed);
+    s->fabric = fabric_new(true);
+    s->fabric->config.dead_ns = 1000 * VIA_SEC_NS; /* the hostile peer has no heart */
+    s->fabric->config.frame_bytes_max = 256;
+    fabric_chain(s->fabric, 2);
+    fabric_settle(s->fabric);
+    s->segment = malloc(SEGMENT_BYTES); /* of that size, for the sanitizer */
+    memset(s->segment, 0, SEGMENT_BYTES);
+    assert_int_equal(via_node_segment_add(fabric_node(s->fabric, 0), s->segment, SEGMENT_BYTES,
+                                          VIA_SEGMENT_READ | VIA_SEGMENT_WRITE,
+                                          via_rng_next(&s->rng) | 1, &s->handle),
+                     0);
+    become_peer(s);
+}
+
+static void scene_fini(struct scene *s)
+{
+    fabric_free(s->fabric);
+    free(s->segment);
+}
+
+/* A number that is often at the edge of something. */
+static uint64_t edgy(struct scene *s)
+{
+    static const uint64_t edges[] = {0,
+                                     1,
+                                     7,
+                                     8,
+                                     63,
+                                     64,
+                                     255,
+                                     256,
+                                     4088,
+                                     4095,
+                                     4096,
+                                     4097,
+                                     0xffff,
+                                     0x7fffffff,
+                                     1u << 31,
+                                     UINT32_MAX,
+                                     UINT64_C(1) << 63,
+                                     UINT64_MAX - 7,
+                                     UINT64_MAX};
+    if (via_rng_chance(&s->rng, 1, 8)) {
+        return via_rng_next(&s->rng);
+    }
+    return edges[via_rng_below(&s->rng, sizeof(edges) / sizeof(edges[0]))];
+}
+
+static void random_args(struct scene *s, struct via_frame_header *header)
+{
+    uint64_t args[4];
+    for (unsigned i = 0; i < 4; i++) {
+        args[i] = edgy(s);
+    }
+    if (via_rng_chance(&s->rng, 3, 4)) {
+        args[0] = s->handle; /* or a cookie that may be somebody's */
+    } else if (via_rng_chance(&s->rng, 1, 2)) {
+        args[0] = via_rng_below(&s->rng, 64) | via_rng_below(&s->rng, 4) << 20;
+    }
+    memcpy(header->args, args, sizeof(args));
+}
+
+static void random_frame(struct scene *s)
+{
+    const struct fabric_host *host = &s->fabric->hosts[0];
+    unsigned char body[256];
+    struct via_frame_header header = {
+        .kind = (uint8_t)via_rng_below(&s->rng, 14),
+        .flags = (uint8_t)via_rng_next(&s->rng),
+        .inline_bytes = via_rng_chance(&s->rng, 1, 4) ? (uint8_t)edgy(s) : 0,
+        .hops_left = (uint8_t)via_rng_below(&s->rng, 3),
+        .source = 1,
+        .destination = 0,
+        .source_session = s->fabric->hosts[1].config.session,
+        .destination_session = host->config.session,
+        .flow = (uint16_t)via_rng_below(&s->rng, 5),
+    };
+    const struct via_rx_flow *flow = via_channel_rx(&host->node->channels[0], 1, header.flow % 4);
+    header.sequence = flow->expected;
+    if (via_rng_chance(&s->rng, 1, 16)) {
+        header.sequence += (uint32_t)edgy(s);
+    }
+    if (flow->refused && via_rng_chance(&s->rng, 3, 4)) {
+        header.kind = VIA_FRAME_SKIP; /* or the flow would stand still */
+    }
+    if (via_rng_chance(&s->rng, 1, 16)) {
+        header.source = (uint16_t)edgy(s);
+    }
+    if (via_rng_chance(&s->rng, 1, 16)) {
+        header.destination = (uint16_t)edgy(s);
+    }
+    if (via_rng_chance(&s->rng, 1, 32)) {
+        header.source_session = (uint32_t)edgy(s);
+    }
+    random_args(s, &header);
+    memset(body, (int)via_rng_next(&s->rng), sizeof(body));
+    size_t bytes = via_rng_chance(&s->rng, 1, 2) ? 16 : via_rng_below(&s->rng, sizeof(body) + 1);
+    (void)via_pipe_send(&s->writer, &header, sizeof(header), body, bytes);
+}
+
+/* Host 0 has operations under way, so that there is something to be lied to about. */
+static void some_operation(struct scene *s)
+{
+    static unsigned char result[2048];
+    static const uint8_t kinds[] = {VIA_OP_MESSAGE, VIA_OP_PUT, VIA_OP_GET, VIA_OP_ATOMIC};
+    struct via_op op = {
+        .kind = kinds[via_rng_below(&s->rng, 4)],
+        .atomic = VIA_ATOMIC_ADD,
+        .destination = 1,
+        .flow = (uint16_t)via_rng_below(&s->rng, 3),
+        .segment = edgy(s),
+        .source = result,
+        .result = result,
+        .bytes = via_rng_below(&s->rng, 257),
+    };
+    (void)via_node_submit(fabric_node(s->fabric, 0), 0, &op);
+}
+
+static void anything_may_come(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct scene s;
+        scene_init(&s, seed);
+        for (unsigned i = 0; i < 3000; i++) {
+            struct via_pipe_record record;
+            random_frame(&s);
+            if (via_rng_chance(&s.rng, 1, 8)) {
+                some_operation(&s);
+            }
+            s.fabric->hosts[0].woken[0] = true;
+            s.fabric->hosts[0].completions_count = 0;
+            s.fabric->hosts[0].deliveries_count = 0;
+            s.fabric->hosts[0].deliver_answer = via_rng_chance(&s.rng, 1, 8) ? -EAGAIN : 0;
+            fabric_run(s.fabric, 10 * VIA_USEC_NS);
+            while (via_pipe_take(&s.reader, &record) == 1) {
+                via_pipe_release(&s.reader, 1);
+            }
+        }
+        struct via_node_counters counters = fabric_counters(s.fabric, 0);
+        assert_true(counters.frames_dropped_malformed > 100);
+        assert_true(counters.frames_delivered > 100);
+        assert_true(counters.refused_key > 10);
+        assert_true(counters.refused_range > 10);
+
+        /* A good peer takes its place, and host 0 is none the worse. */
+        s.fabric->hosts[0].deliver_answer = 0;
+        fabric_start(s.fabric, 1);
+        fabric_settle(s.fabric);
+        assert_true(fabric_drain(s.fabric, VIA_SEC_NS));
+        s.fabric->hosts[0].completions_count = 0;
+        s.fabric->hosts[0].deliveries_count = 0;
+        for (unsigned i = 0; i < 20; i++) {
+            struct via_op op = {.kind = VIA_OP_MESSAGE, .destination = 1, .cookie = i};
+            fabric_submit(s.fabric, 0, &op);
+            op.destination = 0;
+            fabric_submit(s.fabric, 1, &op);
+        }
+        assert_true(fabric_drain(s.fabric, VIA_SEC_NS));
+        assert_int_equal(s.fabric->hosts[0].deliveries_count, 20);
+        assert_int_equal(s.fabric->hosts[1].deliveries_count, 20);
+        assert_int_equal(fabric_completion(s.fabric, 0, 19)->status, 0);
+        scene_fini(&s);
+    }
+}
+
+static void run_until_down(struct scene *s)
+{
+    s->fabric->hosts[0].woken[0] = true;
+    fabric_run(s->fabric, 25 * VIA_MSEC_NS);
+    struct via_link_status status = fabric_link_status(s->fabric, 0, 0);
+    assert_int_equal(status.downs_count, 1);
+    assert_int_equal(status.errors, 1);
+    fabric_start(s->fabric, 1);
+    fabric_settle(s->fabric);
+}
+
+static void words_that_break_the_rules_end_the_link(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct via_inbox_place place;
+
+    /* A body larger than any. */
+    scene_init(&s, 1);
+    via_inbox_place(fabric_node(s.fabric, 0), 1, &place);
+    unsigned char *inbox = s.fabric->links[0].ports[0].port.inbox;
+    uint32_t slots = s.fabric->config.pipe_slots;
+    uint32_t next = fabric_node(s.fabric, 0)->channels[0].links[0].rx.sequence;
+    uint64_t word = via_record_word(s.writer.epoch, 257, next);
+    memcpy(inbox + place.memory_off + 64 + (next % slots) * 64 + 56, &word, 8);
+    run_until_down(&s);
+    scene_fini(&s);
+
+    /* Credit for what was never sent. */
+    scene_init(&s, 2);
+    inbox = s.fabric->links[0].ports[0].port.inbox;
+    word = via_credit_word(s.reader.epoch, 0, 1000000);
+    memcpy(inbox + place.credit_off, &word, 8);
+    struct via_op op = {.kind = VIA_OP_MESSAGE, .destination = 1};
+    for (unsigned i = 0; i < 3 * slots; i++) {
+        (void)via_node_submit(fabric_node(s.fabric, 0), 0, &op);
+    }
+    run_until_down(&s);
+    assert_true(fabric_drain(s.fabric, VIA_SEC_NS));
+    scene_fini(&s);
+}
+
+/* Acknowledgements that lie: of what was not sent, refused with a status that is none. */
+static void lies_about_progress_are_not_believed(void **state)
+{
+    (void)state;
+    struct scene s;
+    uint64_t number = 1;
+    scene_init(&s, 3);
+    struct via_op op = {
+        .kind = VIA_OP_MESSAGE, .destination = 1, .source = &number, .bytes = 8, .cookie = 1};
+    fabric_submit(s.fabric, 0, &op);
+    fabric_run(s.fabric, 20 * VIA_USEC_NS);
+    struct via_tx_flow *flow = via_channel_tx(&fabric_node(s.fabric, 0)->channels[0], 1, 0);
+    struct via_frame_header header = {
+        .kind = VIA_FRAME_ACK,
+        .source = 1,
+        .source_session = s.fabric->hosts[1].config.session,
+        .destination_session = s.fabric->hosts[0].config.session,
+    };
+    struct via_frame_ack ack = {.next = flow->sent_max + 1, .state = VIA_ACK_OK};
+    memcpy(header.args, &ack, sizeof(ack));
+    assert_int_equal(via_pipe_send(&s.writer, &header, sizeof(header), NULL, 0), 0);
+    s.fabric->hosts[0].woken[0] = true;
+    fabric_run(s.fabric, 20 * VIA_USEC_NS);
+    assert_null(fabric_completion(s.fabric, 0, 1));
+    assert_int_equal(fabric_counters(s.fabric, 0).frames_dropped_malformed, 1);
+
+    ack = (struct via_frame_ack){.next = flow->acked, .state = VIA_ACK_REFUSED, .status = 12345};
+    memcpy(header.args, &ack, sizeof(ack));
+    assert_int_equal(via_pipe_send(&s.writer, &header, sizeof(header), NULL, 0), 0);
+    s.fabric->hosts[0].woken[0] = true;
+    fabric_run(s.fabric, 20 * VIA_USEC_NS);
+    assert_int_equal(fabric_completion(s.fabric, 0, 1)->status, -EPROTO);
+    scene_fini(&s);
+}
+
+/* A destination that has lost what it knew of a flow, and says so, is believed in the end. */
+static void a_forgotten_flow_ends_and_begins_anew(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    fabric_chain(fabric, 2);
+    fabric_settle(fabric);
+    struct via_op op = {.kind = VIA_OP_MESSAGE, .destination = 1, .cookie = 1};
+    fabric_submit(fabric, 0, &op);
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    struct via_channel *channel = &fabric_node(fabric, 1)->channels[0];
+    via_rx_reset(channel, via_channel_rx(channel, 0, 0));
+    op.cookie = 2;
+    fabric_submit(fabric, 0, &op);
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    assert_int_equal(fabric_completion(fabric, 0, 2)->status, -ECONNRESET);
+    op.cookie = 3;
+    fabric_submit(fabric, 0, &op);
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    assert_int_equal(fabric_completion(fabric, 0, 3)->status, 0);
+    assert_int_equal(fabric->hosts[1].deliveries_count, 2);
+    fabric_free(fabric);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(anything_may_come),
+        cmocka_unit_test(words_that_break_the_rules_end_the_link),
+        cmocka_unit_test(lies_about_progress_are_not_believed),
+        cmocka_unit_test(a_forgotten_flow_ends_and_begins_anew),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
