@@ -112,6 +112,8 @@ void via_process_channel_complete(struct via_transfer *transfer, struct via_proc
 /* A command has ended without the node. */
 void via_process_channel_finish(struct via_transfer *transfer, struct via_process_channel *pc,
                                 uint32_t index, int status, uint64_t value);
+/* Before it is looked at only when the bell rings. */
+void via_process_channel_arm(struct via_process_channel *pc);
 /* Sends replies, releases commands, rings. */
 void via_process_channel_flush(struct via_transfer *transfer, struct via_process_channel *pc);
 /* A message for an endpoint of the process: see via_node_env.deliver. */

@@ -100,6 +100,23 @@ static uint32_t release_over(struct via_process_channel *pc)
     return count;
 }
 
+static void ring_process(const struct via_process_channel *pc)
+{
+    /* When the counter is full the process is rung already. */
+    uint64_t one = 1;
+    (void)!write(pc->process->bell_fd, &one, sizeof(one));
+}
+
+void via_process_channel_arm(struct via_process_channel *pc)
+{
+    via_pipe_arm(&pc->commands);
+    /* Arming gives credits back for which the process may have begun to wait after the turn that
+     * released them. */
+    if (via_pipe_must_ring_writer(&pc->commands) && !pc->ending) {
+        ring_process(pc);
+    }
+}
+
 void via_process_channel_flush(struct via_transfer *transfer, struct via_process_channel *pc)
 {
     send_due(transfer, pc);
@@ -117,9 +134,7 @@ void via_process_channel_flush(struct via_transfer *transfer, struct via_process
         return;
     }
     if (ring) {
-        /* The counter can not overflow in practice; when it is full the process is rung already. */
-        uint64_t one = 1;
-        (void)!write(pc->process->bell_fd, &one, sizeof(one));
+        ring_process(pc);
     }
     /* Credits not yet posted are posted when the pipe is armed, and only active pipes are. */
     if (pc->commands.posted != pc->commands.released && !pc->gone) {

@@ -118,11 +118,18 @@ static void catch_up(struct via_transfer *transfer, uint64_t target)
     via_host_poke(transfer->host);
 }
 
-/* The bell has rung: for one of the idle, or with room for one of the starved. */
+/*
+ * The bell has rung: for one of the idle, or with room for one of the starved. Whoever has commands
+ * under way may have rung late, for one of those: it used the generation up for nothing, so there
+ * is a new one.
+ */
 static void look_around(struct via_transfer *transfer)
 {
-    via_list_foreach_safe(it, &transfer->idle) {
+    via_list_foreach_safe (it, &transfer->idle) {
         struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
+        if (pc->commands.sequence != pc->commands.released) {
+            via_pipe_arm_again(&pc->commands);
+        }
         if (via_process_channel_is_ready(pc)) {
             via_list_remove(&pc->link);
             via_list_push_back(&transfer->active, &pc->link);
@@ -144,7 +151,7 @@ static unsigned serve_active(struct via_transfer *transfer)
             pc->empty_looks = 0;
         } else if (++pc->empty_looks >= EMPTY_LOOKS_MAX) {
             pc->empty_looks = 0;
-            via_pipe_arm(&pc->commands);
+            via_process_channel_arm(pc);
             if (!via_process_channel_is_ready(pc)) {
                 via_list_remove(&pc->link);
                 via_list_push_back(&transfer->idle, &pc->link);
@@ -212,7 +219,7 @@ static bool arm(struct via_transfer *transfer)
     bool nothing = true;
     via_list_foreach_safe(it, &transfer->active) {
         struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
-        via_pipe_arm(&pc->commands);
+        via_process_channel_arm(pc);
         if (via_process_channel_is_ready(pc)) {
             nothing = false;
         } else if (!pc->stashed) {
