@@ -417,12 +417,18 @@ void via_pipe_release(struct via_pipe_reader *reader, uint32_t records)
 
 void via_pipe_arm(struct via_pipe_reader *reader)
 {
-    if (reader->arm == 0 || reader->posted != reader->released) {
-        if (reader->arm == 0) {
-            reader->arm = reader->arm_next;
-            reader->arm_next =
-                reader->arm_next == UINT16_MAX ? 1 : (uint16_t)(reader->arm_next + 1);
-        }
+    /*
+     * A generation that may have been rung for is no good. Taking a record ends it. Without that, a
+     * late ring can still have used it up, if records are taken and not released: see
+     * arm_not_rung(), which tells late rings by what was released.
+     */
+    bool fresh = reader->arm == 0 || reader->sequence != reader->released;
+
+    if (fresh) {
+        reader->arm = reader->arm_next;
+        reader->arm_next = reader->arm_next == UINT16_MAX ? 1 : (uint16_t)(reader->arm_next + 1);
+    }
+    if (fresh || reader->posted != reader->released) {
         via_pipe_post_credit(reader);
     }
     /* Pairs with the fence in via_pipe_must_ring(). */

@@ -184,8 +184,9 @@ void via_pipe_post_credit(struct via_pipe_reader *reader);
 /*
  * Before sleeping: posts "armed" (with all credits due), then a full fence. The caller must then
  * flush or read back the port when it is not coherent, look with via_pipe_ready() again, and only
- * then sleep. Arming twice without a record taken between costs nothing (the generation stays); a
- * take disarms, and "awake" is posted lazily, with the next credit.
+ * then sleep. Arming twice without a record taken between costs nothing while all that was taken is
+ * released (the generation stays), else one posted word; a take disarms, and "awake" is posted
+ * lazily, with the next credit.
  */
 void via_pipe_arm(struct via_pipe_reader *reader);
 

@@ -340,6 +340,28 @@ static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
     pair_free(pair);
 }
 
+/* The same when the reader holds on to records it has taken. */
+static void a_late_ring_is_harmless_while_records_are_held(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(64, 0, 0, true);
+    struct via_pipe_record record;
+    uint32_t head = 0;
+
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        via_pipe_arm(&pair->reader);
+        (void)via_pipe_must_ring(&pair->writer); /* it cannot know */
+        via_pipe_arm(&pair->reader);             /* woken, nothing there, it sleeps on */
+
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+        assert_true(via_pipe_must_ring(&pair->writer));
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+    }
+    pair_free(pair);
+}
+
 static void a_waiting_writer_is_rung_once(void **state)
 {
     (void)state;
@@ -458,6 +480,7 @@ int main(void)
         cmocka_unit_test(credits_go_back_by_quarters),
         cmocka_unit_test(an_armed_reader_is_rung_once),
         cmocka_unit_test(a_writer_that_asks_late_does_not_use_up_the_next_ring),
+        cmocka_unit_test(a_late_ring_is_harmless_while_records_are_held),
         cmocka_unit_test(a_waiting_writer_is_rung_once),
         cmocka_unit_test(records_of_another_epoch_are_void),
         cmocka_unit_test(hostile_lengths_are_refused),
