@@ -333,6 +333,8 @@ static void node_new(struct sim_host *host)
     config.host = host->id;
     config.session = host->life.session;
     config.ports_count = (uint8_t)host->ports_count;
+    /* Clocks of hosts differ, but none goes back. */
+    config.born = (uint64_t)host->id * VIA_SEC_NS + world->clock.now_ns + host->life.number;
     if (host->life.number > 1) {
         /* From the session, as on real hosts: a life that begins with the epochs of the one before
          * can not tell what was posted for that one. */

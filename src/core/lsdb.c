@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 
+#include "core/mutant.h"
 #include "core/node_internal.h"
 
 #define RECORDS_PER_TURN 64
@@ -155,6 +156,11 @@ void via_lsdb_init(struct via_node *node)
     atomic_store_explicit(&node->sessions[node->config.host], node->config.session,
                           memory_order_relaxed);
     atomic_store_explicit(&node->routes[node->config.host], 0, memory_order_relaxed);
+    /* Newer than all announcements of my earlier lives, wherever they still lie: else hosts that
+     * know of this life could go back to an earlier one, until I have outnumbered it. */
+    if (node->config.born < VIA_LINK_STATE_SEQUENCE_MAX / 4 * 3 && !VIA_MUTANT(UNBORN)) {
+        node->lsas[node->config.host].sequence = node->config.born;
+    }
     node->own_dirty = true;
 }
 

@@ -53,6 +53,8 @@ struct via_node_config {
     uint64_t stuck_ns;        /* a bypassed frame older than this is dropped (its source sends it
                                  again): breaks cycles that bubbles do not cover; 0 = default 50 ms */
     uint64_t give_up_ns; /* an operation without progress fails with -EHOSTUNREACH; 0 = never */
+    uint64_t born; /* greater in each life of this host: the time of day at start, in nanoseconds.
+                      Hosts then never take an earlier life for a later one. 0 = unknown */
 };
 
 /* Fills in defaults for everything but host, session and ports_count. */

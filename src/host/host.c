@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -158,6 +159,9 @@ static int set_config(struct via_host *host, struct via_error *err)
     host->session |= 1;            /* not 0 */
     host->session &= ~UINT32_C(2); /* not all-ones */
     config->session = host->session;
+    struct timespec born;
+    clock_gettime(CLOCK_REALTIME, &born);
+    config->born = (uint64_t)born.tv_sec * VIA_SEC_NS + (uint64_t)born.tv_nsec;
     host->protocol_version =
         options->protocol_version != 0 ? options->protocol_version : VIA_PROTOCOL_VERSION;
     config->protocol_version = (uint8_t)host->protocol_version;
