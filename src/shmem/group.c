@@ -62,17 +62,34 @@ static void sync_team(const struct via_group *group)
     }
 }
 
-/* With pSync a word counts who has told, and who has heard takes one off: a PE that is already in
- * the next barrier may tell before I have heard of this one. */
+/*
+ * With pSync every word has to be zero again at the end, and the next barrier may follow at once.
+ * So up and down a tree, where each word has one writer, who does not write it again before its
+ * reader, who resets it, has answered.
+ */
+#define FAN 16
+#define RELEASE_WORD FAN
+_Static_assert(RELEASE_WORD < VIA_GROUP_ROUNDS_MAX, "below the words that have other uses");
+
+static void hear(_Atomic uint64_t *word)
+{
+    wait_for(word, 1);
+    atomic_store_explicit(word, 0, memory_order_relaxed);
+}
+
 static void sync_active_set(const struct via_group *group)
 {
-    for (unsigned round = 0; (1 << round) < group->size; round++) {
-        int to = (group->my_pe + (1 << round)) % group->size;
-        via_path_atomic("synchronization", &group->words[round], 8, VIADUCT_ATOMIC_ADD, 1, 0,
-                        via_group_pe(group, to));
-        wait_for(&group->words[round], 1);
-        atomic_fetch_sub_explicit(&group->words[round], 1, memory_order_acq_rel);
+    int me = group->my_pe, first_child = me * FAN + 1;
+    int children = via_max(0, via_min(FAN, group->size - first_child));
+
+    for (int i = 0; i < children; i++)
+        hear(&group->words[i]);
+    if (me > 0) {
+        via_put_word(&group->words[(me - 1) % FAN], 1, via_group_pe(group, (me - 1) / FAN));
+        hear(&group->words[RELEASE_WORD]);
     }
+    for (int i = 0; i < children; i++)
+        via_put_word(&group->words[RELEASE_WORD], 1, via_group_pe(group, first_child + i));
 }
 
 void via_group_sync(struct via_group *group)
