@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 
+#include "base/copy.h"
 #include "core/node_internal.h"
 
 #define KEY_MASK ((UINT64_C(1) << 48) - 1)
@@ -130,13 +131,13 @@ static void store_last_word_last(unsigned char *memory, const void *data, size_t
     uintptr_t start = (uintptr_t)memory;
     uintptr_t word = via_align_down(start + bytes, 8);
     if (word < start + 8) {
-        memcpy(memory, data, bytes); /* no aligned word in it */
+        via_copy_once(memory, data, bytes); /* no aligned word in it */
         atomic_thread_fence(memory_order_release);
         return;
     }
     size_t before = word - 8 - start;
-    memcpy(memory, from, before);
-    memcpy(memory + before + 8, from + before + 8, bytes - before - 8);
+    via_copy_once(memory, from, before);
+    via_copy_once(memory + before + 8, from + before + 8, bytes - before - 8);
     store_word(memory + before, from + before);
 }
 
@@ -156,7 +157,8 @@ void via_segment_store(unsigned char *memory, const void *data, size_t bytes, un
     } else if ((flags & VIA_FRAME_FLAG_LAST_WORD) != 0) {
         store_last_word_last(memory, data, bytes);
     } else {
-        memcpy(memory, data, bytes);
+        /* Not memcpy: others may poll and reset any word of it. */
+        via_copy_once(memory, data, bytes);
     }
 }
 

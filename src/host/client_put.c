@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/copy.h"
 #include "core/node.h"
 #include "host/client_sys.h"
 #include "wire/frame.h"
@@ -48,11 +49,11 @@ static void store_last_word(unsigned char *to, const unsigned char *src, size_t 
 {
     size_t end = (((uintptr_t)to + bytes) & ~(uintptr_t)7) - (uintptr_t)to;
     if (bytes < 8 || end < 8 || end > bytes) {
-        memcpy(to, src, bytes);
+        via_copy_once(to, src, bytes);
         return;
     }
-    memcpy(to, src, end - 8);
-    memcpy(to + end, src + end, bytes - end);
+    via_copy_once(to, src, end - 8);
+    via_copy_once(to + end, src + end, bytes - end);
     store_word(to + end - 8, src + end - 8, 8);
 }
 
@@ -65,7 +66,8 @@ static void store(const struct via_client_mapping *mapping, uint64_t off, const 
         if ((flags & VIADUCT_PUT_LAST_WORD) != 0) {
             store_last_word(to, src, bytes);
         } else if (bytes != 0) {
-            memcpy(to, src, bytes);
+            /* Not memcpy: others may poll and reset any word of it. */
+            via_copy_once(to, src, bytes);
         }
     }
     if ((flags & VIADUCT_PUT_NOTIFY) != 0) {
