@@ -246,203 +246,7 @@ void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int sta
     via_list_remove(&flow->busy);
 }
 
-/* --- frames ---------------------------------------------------------------------------------- */
-
-/* What one frame is made of; payload is borrowed or lies in `operands`. */
-struct outgoing {
-    struct via_frame_header header;
-    const void *payload;
-    uint32_t bytes;
-    struct via_frame_atomic_operands operands;
-};
-
-static void set_args(struct outgoing *out, const void *args, size_t bytes)
-{
-    memcpy(out->header.args, args, bytes);
-}
-
-/* Where piece `index` of an operation's data lies, and whether it is the last. */
-static bool piece_of(const struct via_channel *channel, const struct via_op_slot *op,
-                     uint32_t index, uint64_t *ret_off, uint32_t *ret_bytes)
-{
-    uint64_t each = channel->node->config.frame_bytes_max;
-    uint64_t bytes = op->op.bytes;
-    uint64_t last = bytes == 0 ? 0 : (bytes - 1) / each;
-    uint64_t off = index * each;
-    uint64_t end = index == last ? bytes : off + each;
-
-    /* "Last word last" needs the last aligned word in one piece. */
-    if ((op->op.flags & VIA_FRAME_FLAG_LAST_WORD) != 0 && last > 0 && bytes - last * each < 16) {
-        if (index == last) {
-            off -= 32;
-        } else if (index + 1 == last) {
-            end -= 32;
-        }
-    }
-    *ret_off = off;
-    *ret_bytes = (uint32_t)(end - off);
-    return index == last;
-}
-
-static void make_message(const struct via_op_slot *op, struct outgoing *out)
-{
-    struct via_frame_message args = {
-        .endpoint = op->op.endpoint,
-        .source_endpoint = op->op.source_endpoint,
-    };
-    set_args(out, &args, sizeof(args));
-    out->header.kind = VIA_FRAME_MESSAGE;
-    out->header.flags |= VIA_FRAME_FLAG_LAST;
-    out->payload = op->op.source;
-    out->bytes = (uint32_t)op->op.bytes;
-}
-
-static void make_put(const struct via_channel *channel, const struct via_op_slot *op,
-                     uint32_t index, struct outgoing *out)
-{
-    uint64_t off;
-    bool last = piece_of(channel, op, index, &off, &out->bytes);
-
-    out->payload = (const unsigned char *)op->op.source + off;
-    if (last) {
-        out->header.flags |= VIA_FRAME_FLAG_LAST |
-                             (op->op.flags & (VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST_WORD));
-    }
-    if (last && op->op.kind == VIA_OP_PUT_SIGNAL) {
-        struct via_frame_signal args = {
-            .segment = op->op.segment,
-            .offset = op->op.offset + off,
-            .signal_offset = op->op.signal_offset,
-            .signal_value = op->op.signal_value,
-        };
-        out->header.kind = VIA_FRAME_PUT_SIGNAL;
-        set_args(out, &args, sizeof(args));
-    } else {
-        struct via_frame_access args = {.segment = op->op.segment, .offset = op->op.offset + off};
-        out->header.kind = VIA_FRAME_PUT;
-        set_args(out, &args, sizeof(args));
-    }
-}
-
-static void make_get(const struct via_channel *channel, const struct via_op_slot *op,
-                     uint32_t index, struct outgoing *out)
-{
-    uint64_t off = (uint64_t)index * channel->node->get_bytes_max;
-    struct via_frame_get args = {
-        .segment = op->op.segment,
-        .offset = op->op.offset + off,
-        .cookie = via_op_cookie(channel, op),
-        .length = (uint32_t)via_min((uint64_t)channel->node->get_bytes_max, op->op.bytes - off),
-    };
-    out->header.kind = VIA_FRAME_GET;
-    set_args(out, &args, sizeof(args));
-}
-
-static void make_atomic(const struct via_channel *channel, const struct via_op_slot *op,
-                        struct outgoing *out)
-{
-    struct via_frame_atomic args = {
-        .segment = op->op.segment,
-        .offset = op->op.offset,
-        .cookie = via_op_cookie(channel, op),
-        .operation = op->op.atomic,
-    };
-    out->header.kind = VIA_FRAME_ATOMIC;
-    set_args(out, &args, sizeof(args));
-    out->operands =
-        (struct via_frame_atomic_operands){.operand = op->op.operand, .compare = op->op.compare};
-    out->payload = &out->operands;
-    out->bytes = sizeof(out->operands);
-}
-
-/* The segment is looked up for every piece: it may have gone since. */
-static void make_get_answer(struct via_channel *channel, struct via_op_slot *op, uint32_t index,
-                            struct outgoing *out)
-{
-    uint64_t off;
-    unsigned char *memory = NULL;
-    bool last = piece_of(channel, op, index, &off, &out->bytes);
-    int rc = via_segment_reach(channel, op->op.segment, op->op.offset + off, out->bytes,
-                               VIA_SEGMENT_READ, &memory);
-    struct via_frame_answer args = {.cookie = op->op.cookie, .value = op->op.offset + off};
-
-    out->header.kind = VIA_FRAME_GET_DATA;
-    out->payload = memory;
-    if (rc != 0) {
-        uint32_t begun = op->flow->sent_max - op->first_sequence;
-        op->frames_count = via_max(begun, index + 1);
-        args.value = (uint64_t)(int64_t)rc;
-        out->header.flags |= VIA_FRAME_FLAG_ERROR;
-        out->bytes = 0;
-    }
-    if (last || rc != 0) {
-        out->header.flags |= VIA_FRAME_FLAG_LAST;
-    }
-    set_args(out, &args, sizeof(args));
-}
-
-static void make_atomic_answer(const struct via_op_slot *op, struct outgoing *out)
-{
-    struct via_frame_answer args = {.cookie = op->op.cookie, .value = op->op.operand};
-    out->header.kind = VIA_FRAME_ATOMIC_RESULT;
-    set_args(out, &args, sizeof(args));
-}
-
-static void make_barrier(const struct via_op_slot *op, struct outgoing *out)
-{
-    struct via_frame_barrier args = {
-        .group = op->op.group,
-        .round = op->round,
-        .action = op->op.kind == VIA_OP_BARRIER_WITHDRAW ? VIA_BARRIER_WITHDRAW : VIA_BARRIER_PLAIN,
-    };
-    out->header.kind = op->op.kind == VIA_OP_BARRIER_RELEASE ? VIA_FRAME_BARRIER_RELEASE
-                                                             : VIA_FRAME_BARRIER_ARRIVE;
-    set_args(out, &args, sizeof(args));
-}
-
-static void make_frame(struct via_channel *channel, struct via_op_slot *op, uint32_t index,
-                       struct outgoing *out)
-{
-    if (op->skip) {
-        out->header.kind = VIA_FRAME_SKIP;
-        return;
-    }
-    switch (op->op.kind) {
-    case VIA_OP_MESSAGE:
-        make_message(op, out);
-        break;
-    case VIA_OP_PUT:
-    case VIA_OP_PUT_SIGNAL:
-        make_put(channel, op, index, out);
-        break;
-    case VIA_OP_GET:
-        make_get(channel, op, index, out);
-        break;
-    case VIA_OP_ATOMIC:
-        make_atomic(channel, op, out);
-        break;
-    case VIA_OP_GET_ANSWER:
-        make_get_answer(channel, op, index, out);
-        break;
-    case VIA_OP_ATOMIC_ANSWER:
-        make_atomic_answer(op, out);
-        break;
-    default:
-        make_barrier(op, out);
-        break;
-    }
-}
-
-/* Small payloads go with the header in one cache line. */
-static void inline_payload(struct outgoing *out)
-{
-    unsigned max = via_frame_inline_max(out->header.kind);
-    if (out->bytes != 0 && out->bytes <= max) {
-        memcpy(out->header.args + sizeof(out->header.args) - max, out->payload, out->bytes);
-        out->header.inline_bytes = (uint8_t)out->bytes;
-        out->bytes = 0;
-    }
-}
+/* --- frames ----------------------------------------------------------------------------------- */
 
 /* The sender decides what is acknowledged when; the receiver need not know its window. */
 static bool wants_ack(const struct via_channel *channel, const struct via_tx_flow *flow,
@@ -455,7 +259,8 @@ static bool wants_ack(const struct via_channel *channel, const struct via_tx_flo
 }
 
 /* The frame of the operation whose turn it is; true when it is the operation's last. */
-static bool make_next(struct via_channel *channel, struct via_tx_flow *flow, struct outgoing *out)
+static bool make_next(struct via_channel *channel, struct via_tx_flow *flow,
+                      struct via_outgoing *out)
 {
     struct via_op_slot *op = flow->send_op;
 
@@ -469,7 +274,7 @@ static bool make_next(struct via_channel *channel, struct via_tx_flow *flow, str
         op->first_sequence = flow->next;
     }
     uint32_t index = flow->next - op->first_sequence;
-    make_frame(channel, op, index, out);
+    via_outgoing_make(channel, op, index, out);
     return index + 1 == op->frames_count;
 }
 
@@ -495,7 +300,7 @@ static void send_one(struct via_channel *channel, struct via_channel_link *way,
                      struct via_tx_flow *flow)
 {
     const struct via_node_config *config = &channel->node->config;
-    struct outgoing out = {
+    struct via_outgoing out = {
         .header =
             {
                 .hops_left = config->hops_max,
@@ -514,7 +319,7 @@ static void send_one(struct via_channel *channel, struct via_channel_link *way,
     if (wants_ack(channel, flow, last)) {
         out.header.flags |= VIA_FRAME_FLAG_ACK_NOW;
     }
-    inline_payload(&out);
+    via_outgoing_inline(&out);
     via_link_send(way, &out.header, out.payload, out.bytes);
     was_sent(channel, flow);
 }

@@ -401,6 +401,20 @@ void via_relay_drain(struct via_channel *channel, struct via_channel_link *way);
 /* After a change of routes: bypassed frames whose way has changed move or are dropped. */
 void via_relay_reroute(struct via_channel *channel);
 
+/* outgoing.c: what one frame is made of; payload is borrowed or lies in `operands`. */
+struct via_outgoing {
+    struct via_frame_header header;
+    const void *payload;
+    uint32_t bytes;
+    struct via_frame_atomic_operands operands;
+};
+/* Fills in what frame `index` of an operation says and carries; `out` has the rest of the header.
+ */
+void via_outgoing_make(struct via_channel *channel, struct via_op_slot *op, uint32_t index,
+                       struct via_outgoing *out);
+/* A small payload goes with the header in one cache line. */
+void via_outgoing_inline(struct via_outgoing *out);
+
 /* flow_tx.c */
 void via_tx_init(struct via_channel *channel, struct via_tx_flow *flow, uint16_t host,
                  uint16_t number);
