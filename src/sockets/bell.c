@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sockets/fabric.h"
 #include "sockets/fds.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
@@ -20,7 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct bell {
     _Atomic int fd;
     _Atomic int page_fd;
-    struct via_bell_word *word; /* NULL: an adopted one */
+    struct via_sock_bell_word *word; /* NULL: an adopted one */
     uint64_t id;
 };
 
@@ -81,13 +82,13 @@ static int make_own(void)
         return rc;
     }
     bell->id = random_id();
-    /* Pairs with the acquire in via_bell_count(). */
+    /* Pairs with the acquire in via_sock_bell_count(). */
     atomic_store_explicit(&bells, index + 1, memory_order_release);
     own = (int)index;
     return own;
 }
 
-int via_bell_own(void)
+int via_sock_bell_own(void)
 {
     pthread_mutex_lock(&lock);
     int rc = own >= 0 ? own : make_own();
@@ -95,7 +96,7 @@ int via_bell_own(void)
     return rc;
 }
 
-int via_bell_adopt(int fd)
+int via_sock_bell_adopt(int fd)
 {
     pthread_mutex_lock(&lock);
     unsigned index = atomic_load_explicit(&bells, memory_order_relaxed);
@@ -108,29 +109,33 @@ int via_bell_adopt(int fd)
     return index < VIA_BELLS_MAX ? (int)index : -ENOSPC;
 }
 
-unsigned via_bell_count(void)
+unsigned via_sock_bell_count(void)
 {
     return atomic_load_explicit(&bells, memory_order_acquire);
 }
 
-int via_bell_fd(unsigned index)
+int via_sock_bell_fd(unsigned index)
 {
     return atomic_load_explicit(&own_bells[index].fd, memory_order_relaxed);
 }
 
-int via_bell_page_fd(unsigned index)
+int via_sock_bell_page_fd(unsigned index)
 {
     return atomic_load_explicit(&own_bells[index].page_fd, memory_order_relaxed);
 }
 
-uint64_t via_bell_id(unsigned index)
+uint64_t via_sock_bell_id(unsigned index)
 {
     return own_bells[index].id;
 }
 
-void via_bell_enter(void)
+unsigned via_sock_bell_enter(void)
 {
-    for (unsigned i = via_bell_count(); i-- > 0;) {
+    unsigned count = via_sock_bell_count();
+    if (count == 0 && !via_alone() && via_sock_bell_own() >= 0) {
+        count = via_sock_bell_count(); /* so that other threads can wake this one, whatever comes */
+    }
+    for (unsigned i = count; i-- > 0;) {
         if (own_bells[i].word != NULL) {
             /* One more sleep, one more sleeper. Pairs with the fence in via_peer_bell_must_ring().
              */
@@ -138,12 +143,14 @@ void via_bell_enter(void)
                                       memory_order_seq_cst);
         }
     }
+    via_fabric_before_sleep();
     atomic_thread_fence(memory_order_seq_cst);
+    return count;
 }
 
-void via_bell_leave(void)
+void via_sock_bell_leave(unsigned count)
 {
-    for (unsigned i = via_bell_count(); i-- > 0;) {
+    for (unsigned i = count; i-- > 0;) {
         if (own_bells[i].word != NULL) {
             atomic_fetch_sub_explicit(&own_bells[i].word->value, 1, memory_order_relaxed);
         }
@@ -159,19 +166,19 @@ static void ring(int fd)
     }
 }
 
-void via_bell_ring(unsigned index)
+void via_sock_bell_ring(unsigned index)
 {
-    ring(via_bell_fd(index));
+    ring(via_sock_bell_fd(index));
 }
 
-void via_bell_forked(void)
+void via_sock_bell_forked(void)
 {
     pthread_mutex_init(&lock, NULL);
     own = -1;
 }
 
 /* The page is the peer's: sealed against shrinking, or reading it could be the end of us. */
-static const struct via_bell_word *map_page(int fd)
+static const struct via_sock_bell_word *map_page(int fd)
 {
     struct stat stat;
     int seals = VIA_REAL(fcntl)(fd, F_GET_SEALS);
@@ -186,7 +193,7 @@ static const struct via_bell_word *map_page(int fd)
 static struct via_peer_bell *peer_new(uint64_t id, int fd, int page_fd)
 {
     struct via_peer_bell *bell = via_pool_get(&peer_pool);
-    const struct via_bell_word *word = map_page(page_fd);
+    const struct via_sock_bell_word *word = map_page(page_fd);
     if (bell == NULL || word == NULL || via_hidden_new(fd, &bell->fd) != 0) {
         if (bell == NULL || word == NULL) {
             VIA_REAL(close)(fd);

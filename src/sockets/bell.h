@@ -21,39 +21,39 @@
 #define VIA_BELLS_MAX 8u
 
 /* Bits 63..32: counts sleeps begun; bits 31..0: how many sleep. */
-struct via_bell_word {
+struct via_sock_bell_word {
     _Atomic uint64_t value;
 } VIA_CACHELINE_ALIGNED;
 
 /* The bell of new connections, made when it is first needed: its index, or a negative errno. */
-int via_bell_own(void);
+int via_sock_bell_own(void);
 
 /* Makes a bell that somebody else owns known to sleepers; the fd must stay open. Index or -ENOSPC.
  */
-int via_bell_adopt(int fd);
+int via_sock_bell_adopt(int fd);
 
-unsigned via_bell_count(void);
-int via_bell_fd(unsigned index);
-int via_bell_page_fd(unsigned index); /* a memfd that can only be mapped for reading by now */
-uint64_t via_bell_id(unsigned index);
+unsigned via_sock_bell_count(void);
+int via_sock_bell_fd(unsigned index);
+int via_sock_bell_page_fd(unsigned index); /* a memfd that can only be mapped for reading by now */
+uint64_t via_sock_bell_id(unsigned index);
 
 /*
  * Before sleeping, and after. Between enter and the sleep the caller looks again at what it waits
  * for: enter contains the full fence that pairs with the one in via_peer_bell_must_ring().
  */
-void via_bell_enter(void);
-void via_bell_leave(void);
+unsigned via_sock_bell_enter(void); /* how many bells were entered */
+void via_sock_bell_leave(unsigned count);
 
 /* Wakes this process's own sleepers, because something changed under their feet. */
-void via_bell_ring(unsigned index);
+void via_sock_bell_ring(unsigned index);
 
-void via_bell_forked(void);
+void via_sock_bell_forked(void);
 
 /* A bell of another process. */
 struct via_peer_bell {
     _Atomic int fd;
-    _Atomic uint32_t rung;            /* the last sleep that was rung for */
-    const struct via_bell_word *word; /* the peer's memory */
+    _Atomic uint32_t rung;                 /* the last sleep that was rung for */
+    const struct via_sock_bell_word *word; /* the peer's memory */
     uint32_t refs;
     uint64_t id;
     struct via_peer_bell *next;

@@ -15,6 +15,8 @@
 
 #include "sockets/diag.h"
 #include "sockets/epoll_set.h"
+#include "sockets/fabric.h"
+#include "sockets/io.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
@@ -37,6 +39,7 @@ static void conn_free(struct via_file *file)
     via_hidden_close(&conn->control_fd);
     via_hidden_close(&conn->memory_fd);
     via_peer_bell_put(conn->peer_bell);
+    via_fabric_free(conn);
     if (conn->memory != NULL) {
         munmap(conn->memory, conn->memory_bytes);
     }
@@ -69,6 +72,7 @@ static struct via_conn *conn_new(bool connector)
     conn->memory_bytes = 0;
     conn->bell = -1;
     conn->peer_bell = NULL;
+    conn->fabric = NULL;
     conn->spans = 0;
     conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
     via_list_init(&conn->entries);
@@ -128,12 +132,34 @@ static void remember_flags(struct via_conn *conn, int fd)
     conn->side->nonblock = flags >= 0 && (flags & O_NONBLOCK) != 0;
 }
 
+/* To another host of the fabric. */
+static struct via_conn *prepare_fabric(int fd, const struct via_address *to, unsigned host)
+{
+    struct via_conn *conn = conn_new(true);
+    if (conn == NULL) {
+        return NULL;
+    }
+    if (via_fabric_prepare(conn, fd, to, host) == 0) {
+        via_conn_set_state(conn, VIA_SIDE_PENDING);
+    } else {
+        via_conn_settle_plain(conn, VIA_REASON_FABRIC);
+    }
+    return conn;
+}
+
 struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes)
 {
     struct via_address to;
     if (!via_policy.on || !via_address_of(addr, addr_bytes, &to) || to.port == 0 ||
         via_fd_peek(fd) != NULL || via_fd_is_marked(fd) ||
-        !via_policy_allows(&via_policy, &to, &to) || !via_address_is_local(&to) || !is_tcp(fd)) {
+        !via_policy_allows(&via_policy, &to, &to) || !is_tcp(fd)) {
+        return NULL;
+    }
+    unsigned host;
+    if (via_fabric_concerns(&to, &host)) {
+        return prepare_fabric(fd, &to, host);
+    }
+    if (!via_address_is_local(&to)) {
         return NULL;
     }
     int listen_fd = via_rendezvous_listen(cookie_of(fd));
@@ -200,35 +226,51 @@ static int find_connector(const struct via_tuple *tuple, enum via_reason *ret_re
     return rc;
 }
 
-void via_conn_accepted(int fd)
+/* Is the connector one of ours? Then what is needed to meet it is found. */
+static enum via_reason meet(struct via_conn *conn, const struct via_tuple *tuple)
 {
-    struct via_tuple tuple;
-    int saved = errno;
-    if (!via_policy.on || !accepted_tuple(fd, &tuple) || !via_address_is_local(&tuple.remote)) {
-        errno = saved;
-        return;
+    unsigned host;
+    if (via_fabric_concerns(&tuple->remote, &host)) {
+        int rc = via_fabric_accepted(conn, tuple, host);
+        return rc == 0 ? VIA_REASON_NONE : rc == -ENOENT ? VIA_REASON_PEER : VIA_REASON_FABRIC;
     }
     enum via_reason reason;
-    int control_fd = find_connector(&tuple, &reason);
+    int control_fd = find_connector(tuple, &reason);
+    if (control_fd < 0) {
+        return reason;
+    }
+    return via_hidden_new(control_fd, &conn->control_fd) == 0 ? VIA_REASON_NONE
+                                                              : VIA_REASON_RESOURCES;
+}
+
+static void accepted(int fd)
+{
+    struct via_tuple tuple;
+    unsigned host;
+    if (!via_policy.on || !accepted_tuple(fd, &tuple) ||
+        (!via_fabric_concerns(&tuple.remote, &host) && !via_address_is_local(&tuple.remote))) {
+        return;
+    }
     struct via_conn *conn = conn_new(false);
     if (conn == NULL) {
-        if (control_fd >= 0) {
-            VIA_REAL(close)(control_fd);
-        }
-        errno = saved;
         return;
     }
     remember_flags(conn, fd);
-    if (control_fd < 0) {
-        via_conn_settle_plain(conn, reason);
-    } else if (via_hidden_new(control_fd, &conn->control_fd) != 0) {
-        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
-    } else {
+    enum via_reason reason = meet(conn, &tuple);
+    if (reason == VIA_REASON_NONE) {
         via_conn_set_state(conn, VIA_SIDE_ACCEPTED);
+    } else {
+        via_conn_settle_plain(conn, reason);
     }
     if (!via_fd_set(fd, &conn->file)) {
         via_file_put_slowly(&conn->file);
     }
+}
+
+void via_conn_accepted(int fd)
+{
+    int saved = errno;
+    accepted(fd);
     errno = saved;
 }
 
@@ -244,31 +286,42 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
     }
 }
 
+/*
+ * Must the peer be told by RST? When what has arrived is thrown away (RFC 1122, 4.2.2.13; the
+ * kernel knows only of what arrived there), or when the program asked for it.
+ */
+static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
+{
+    struct via_side *side = conn->side;
+    struct linger linger = {.l_onoff = 0};
+    socklen_t bytes = sizeof(linger);
+    if (via_token_take(&side->rx_token, exclusive, via_os_thread()) == 0) {
+        bool unread = via_stream_rx_next(&side->rx) == VIA_NEXT_DATA;
+        via_token_give(&side->rx_token, exclusive);
+        if (unread) {
+            linger = (struct linger){.l_onoff = 1, .l_linger = 0};
+            VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+            return true;
+        }
+    }
+    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, &bytes) == 0 &&
+           linger.l_onoff != 0 && linger.l_linger == 0;
+}
+
 /* The end of both directions, told before the kernel tells it. */
 static void say_goodbye(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
     bool exclusive = via_alone() && side->forked == 0;
-    uint32_t me = via_os_thread();
-    if (via_token_take(&side->tx_token, exclusive, me) == 0) {
-        via_side_say(side, VIA_FLAG_TAKEN | VIA_FLAG_CLOSED);
-        int rc = via_stream_tx_fin(&side->tx, VIA_STREAM_FIN_CLOSED);
-        via_token_give(&side->tx_token, exclusive);
-        if (rc == 0) {
-            via_conn_posted(conn);
-        }
-    }
-    if (via_token_take(&side->rx_token, exclusive, me) != 0) {
+    bool reset = ends_by_reset(conn, fd, exclusive);
+    if (via_token_take(&side->tx_token, exclusive, via_os_thread()) != 0) {
         return;
     }
-    /* A close that throws away what has arrived must be noticed by who sent it (RFC 1122 4.2.2.13);
-     * the kernel knows only of what arrived there. */
-    bool unread = via_stream_rx_next(&side->rx) == VIA_NEXT_DATA;
-    via_token_give(&side->rx_token, exclusive);
-    if (unread) {
-        struct linger linger = {.l_onoff = 1, .l_linger = 0};
-        VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    if (!reset) {
+        via_io_fin(conn, VIA_STREAM_FIN_CLOSED);
     }
+    via_conn_say(conn, VIA_FLAG_TAKEN | VIA_FLAG_CLOSED);
+    via_token_give(&side->tx_token, exclusive);
 }
 
 void via_conn_closing(struct via_conn *conn, int fd)

@@ -34,9 +34,10 @@ struct via_conn {
     size_t memory_bytes;
     int bell; /* by which the peer wakes us: index, -1 = none yet */
     struct via_peer_bell *peer_bell;
-    struct via_list all;     /* of this process: via_conn_each() */
-    struct via_list entries; /* in epoll sets: see epoll_set.h */
-    _Atomic uint32_t spans;  /* for which those entries are registered: via_conn_spans() */
+    struct via_fabric *fabric; /* the peer is on another host: see fabric.h */
+    struct via_list all;       /* of this process: via_conn_each() */
+    struct via_list entries;   /* in epoll sets: see epoll_set.h */
+    _Atomic uint32_t spans;    /* for which those entries are registered: via_conn_spans() */
     uint64_t connected_ns;
     struct via_stats_conn stats;
 };
@@ -150,6 +151,12 @@ void via_offer_fork_prepare(struct via_conn *conn);
 
 /* May this end write into the pipe? From then on it does. The tx token is held. */
 bool via_conn_tx_can_switch(struct via_conn *conn);
+
+/* Tells the peer: flags of side.h. With the tx token. */
+void via_conn_say(struct via_conn *conn, uint64_t flags);
+
+/* Has every process that held the other end closed it or died? */
+bool via_conn_peer_is_over(struct via_conn *conn);
 
 /* Wakes the peer if it sleeps: something new lies in its memory. */
 void via_conn_posted_slowly(struct via_conn *conn);

@@ -65,10 +65,10 @@ static struct via_ep_set *set_get(int epfd)
 
 void via_ep_add_bells(struct via_ep_set *set)
 {
-    for (unsigned bells = via_bell_count(); set->bells < bells; set->bells++) {
+    for (unsigned bells = via_sock_bell_count(); set->bells < bells; set->bells++) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLET,
                                     .data = {.ptr = (void *)(uintptr_t)&via_ep_bell_mark}};
-        VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, via_bell_fd(set->bells), &event);
+        VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, via_sock_bell_fd(set->bells), &event);
     }
 }
 
@@ -178,6 +178,10 @@ static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
     via_list_push_back(&set->entries, &entry->in_set);
     via_list_push_back(&conn->entries, &entry->in_conn);
     set->entries_count++;
+    if (!via_alone()) {
+        int bell = via_sock_bell_own(); /* other threads may wait in the set when pipes come */
+        (void)bell;
+    }
     via_ep_add_bells(set);
     refresh(entry);
     return 0;

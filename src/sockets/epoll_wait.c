@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "sockets/epoll_internal.h"
+#include "sockets/fabric.h"
 #include "sockets/io.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
@@ -44,7 +45,8 @@ static bool has_edge(struct via_ep_entry *entry, uint32_t bits)
     bool edge = entry->edge;
     entry->edge = false;
     if (via_seq_before_u32(entry->seen_sequence, pipe->sequence)) {
-        entry->seen_sequence = pipe->sequence;
+        entry->seen_sequence = pipe->sequence; /* taken before it was reported */
+        edge = true;
     }
     while (via_pipe_ready_at(pipe, entry->seen_sequence)) {
         entry->seen_sequence++;
@@ -132,7 +134,8 @@ void via_ep_arm(struct via_ep_set *set)
     pthread_mutex_lock(&set->lock);
     via_list_foreach(it, &set->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (entry->piped && !entry->spent && (entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0) {
+        if (entry->piped && !entry->spent &&
+            ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 || entry->conn->fabric != NULL)) {
             struct via_op op = via_ep_op(entry);
             via_io_arm(&op, entry->events);
         }
@@ -201,6 +204,10 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
                        const sigset_t *mask)
 {
     uint64_t left = 0;
+    uint64_t most_ns = via_fabric_sleep_ns_max();
+    if (most_ns != VIA_NEVER_NS && deadline_ns != 0) {
+        deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
+    }
     if (deadline_ns == VIA_NEVER_NS) {
         left = VIA_NEVER_NS;
     } else if (deadline_ns != 0) {
@@ -246,14 +253,14 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
 static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                     uint64_t deadline_ns, const sigset_t *mask, bool *ret_over)
 {
-    via_bell_enter();
+    unsigned bells = via_sock_bell_enter();
     int count = collect(set, events, max);
     if (count != 0) {
-        via_bell_leave();
+        via_sock_bell_leave(bells);
         return count;
     }
     int n = kernel_wait(epfd, events, max, deadline_ns, mask);
-    via_bell_leave();
+    via_sock_bell_leave(bells);
     if (n < 0) {
         return n;
     }

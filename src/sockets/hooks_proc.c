@@ -9,6 +9,7 @@
 #include "sockets/conn.h"
 #include "sockets/diag.h"
 #include "sockets/epoll_set.h"
+#include "sockets/fabric.h"
 #include "sockets/hooks.h"
 #include "sockets/os.h"
 #include "sockets/pool.h"
@@ -41,11 +42,13 @@ __attribute__((constructor)) static void begin(void)
 __attribute__((destructor)) static void end(void)
 {
     via_stats_write();
+    via_fabric_end();
 }
 
 VIA_HOOK void _exit(int status)
 {
     via_stats_write();
+    via_fabric_end();
     VIA_REAL(_exit)(status);
     __builtin_unreachable();
 }
@@ -66,9 +69,10 @@ static void forked_child(void)
     via_stats_forked();
     via_conn_fork_child();
     via_ep_fork_child();
-    via_bell_forked();
+    via_sock_bell_forked();
     via_wait_forked();
     via_diag_forked();
+    via_fabric_forked();
 }
 
 VIA_HOOK pid_t fork(void)

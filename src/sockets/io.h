@@ -30,12 +30,16 @@ ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, i
  */
 uint32_t via_io_ready(struct via_op *op, uint32_t wanted);
 
-/* Before sleeping until `wanted`: tells the peer. The caller enters its bells (via_bell_enter),
- * looks again and then sleeps. */
+/* Before sleeping until `wanted`: tells the peer. The caller enters its bells
+ * (via_sock_bell_enter), looks again and then sleeps. */
 void via_io_arm(struct via_op *op, uint32_t wanted);
 
 /* Events for which a sleeper watches the kernel's socket. */
 uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted);
+
+/* The descriptor to watch for them: -1 when the kernel has said its last word, but frames may still
+ * follow. */
+int via_io_kernel_fd(const struct via_op *op);
 
 /* The kernel reported these on the socket. */
 void via_io_shadow(struct via_op *op, uint32_t events);
@@ -45,6 +49,9 @@ int via_io_readable_bytes(struct via_op *op);
 
 /* shutdown(): the kernel's, and what the peer must read in the pipe. 0 or a negative errno. */
 int via_io_shutdown(struct via_op *op, int how);
+
+/* With the tx token: writes FIN into the pipe, if that is where the bytes go. */
+void via_io_fin(struct via_conn *conn, uint8_t flags);
 
 /* Registrations that depend on which way the bytes go are brought up to date. No token is held. */
 void via_io_after(struct via_op *op);

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 
 #include "sockets/epoll_set.h"
+#include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 #include "sockets/wait.h"
@@ -45,6 +46,9 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     if (via_rx_take(op) != 0) {
         return 0;
     }
+    if (op->conn->fabric != NULL) {
+        via_fabric_rx_begin(op->conn);
+    }
     switch (via_rx_next(op)) {
     case VIA_NEXT_DATA:
         if (low <= 1 || via_stream_rx_bytes(rx, low) >= low) {
@@ -54,6 +58,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         break;
     case VIA_NEXT_FIN:
         bits = IN_EVENTS | POLLRDHUP;
+        *ret_ask |= POLLRDHUP; /* whether it is the end of both directions */
         break;
     case VIA_NEXT_EMPTY:
         *ret_idle = true;
@@ -65,6 +70,9 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     default:
         bits = IN_EVENTS | POLLERR;
         break;
+    }
+    if (op->conn->fabric != NULL) {
+        via_fabric_rx_end(op->conn);
     }
     via_rx_give(op);
     return bits;
@@ -79,13 +87,21 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
     }
     if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op)) {
         *ret_ask |= OUT_EVENTS;
-    } else if (via_stream_tx_writable(tx)) {
+    } else if (via_stream_tx_writable(tx) &&
+               (op->conn->fabric == NULL || via_fabric_has_way(op->conn))) {
         bits = OUT_EVENTS;
     } else {
         atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
     }
     via_tx_give(op);
     return bits;
+}
+
+/* An end that the kernel has seen, while bytes before it may still be under way. */
+static bool follows(struct via_op *op)
+{
+    return op->conn->fabric != NULL && !via_pipe_ready(&op->side->rx.pipe) &&
+           via_fabric_may_follow(op->conn);
 }
 
 uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
@@ -102,7 +118,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     if (ask != 0 || atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0) {
         uint32_t seen = ask_kernel(op, ask);
         bits |= seen & (ask | VIA_POLL_GONE);
-        if (idle && (seen & VIA_POLL_GONE) != 0) {
+        if (idle && (seen & VIA_POLL_GONE) != 0 && !follows(op)) {
             bits |= IN_EVENTS; /* the end of the stream, or what came just before it */
         }
     }
@@ -111,9 +127,18 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
 
 void via_io_arm(struct via_op *op, uint32_t wanted)
 {
-    /* Who writes to us sees by the bell's word that we sleep; who reads must be told to hurry. */
+    struct via_conn *conn = op->conn;
+    /* On one machine who writes to us sees by the bell's word that we sleep. */
+    if (conn->fabric != NULL && (wanted & (IN_EVENTS | POLLRDHUP)) != 0 && via_rx_take(op) == 0) {
+        via_fabric_rx_arm(conn);
+        via_rx_give(op);
+    }
     if ((wanted & OUT_EVENTS) != 0 && via_tx_take(op) == 0) {
-        if (op->side->tx.span == VIA_SPAN_PIPE) {
+        if (op->side->tx.span != VIA_SPAN_PIPE) {
+            /* the kernel says when there is room */
+        } else if (conn->fabric != NULL) {
+            via_fabric_tx_want(conn);
+        } else {
             via_pipe_want(&op->side->tx.pipe);
         }
         via_tx_give(op);
@@ -126,7 +151,8 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
     uint32_t events = wanted & (POLLPRI | POLLRDBAND);
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
-        events |= POLLRDHUP | (side->rx.span != VIA_SPAN_PIPE ? wanted & IN_EVENTS : 0);
+        events |= (seen & POLLRDHUP) == 0 ? (uint32_t)POLLRDHUP : 0;
+        events |= side->rx.span != VIA_SPAN_PIPE ? wanted & IN_EVENTS : 0;
     }
     if ((wanted & OUT_EVENTS) != 0) {
         events |= side->tx.span != VIA_SPAN_PIPE ? wanted & OUT_EVENTS
@@ -134,6 +160,12 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
                                                  : 0;
     }
     return events;
+}
+
+int via_io_kernel_fd(const struct via_op *op)
+{
+    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+    return op->conn->fabric != NULL && (seen & (POLLHUP | POLLERR)) != 0 ? -1 : op->fd;
 }
 
 /* --- a blocking call ---------------------------------------------------------------------------
@@ -168,7 +200,8 @@ static bool tx_has_room(struct via_op *op)
     if (op->side->tx.span != VIA_SPAN_PIPE || via_tx_take(op) != 0) {
         return false;
     }
-    bool room = via_stream_tx_writable(&op->side->tx);
+    bool room = via_stream_tx_writable(&op->side->tx) &&
+                (op->conn->fabric == NULL || via_fabric_has_way(op->conn));
     via_tx_give(op);
     return room;
 }
@@ -184,8 +217,9 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t dead
     struct pollfd fds[3] = {{.fd = op->fd, .events = (short)what}};
     unsigned count = 1;
     if (pipes) {
+        fds[0].fd = via_io_kernel_fd(op);
         fds[0].events = (short)via_io_kernel_events(op, what);
-        if (what == POLLOUT) {
+        if (what == POLLOUT && op->conn->control_fd >= 0) {
             fds[count++] = (struct pollfd){.fd = op->conn->control_fd, .events = POLLRDHUP};
         }
     }
@@ -215,9 +249,9 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
         } while (via_spin_again(&spin));
         via_io_arm(op, what);
     }
-    via_bell_enter();
+    unsigned bells = via_sock_bell_enter();
     int rc = pipes && has_news(op, what, have) ? 0 : sleep_for(op, what, pipes, deadline_ns);
-    via_bell_leave();
+    via_sock_bell_leave(bells);
     via_spin_learn(&spin);
     return rc;
 }
@@ -253,11 +287,8 @@ int via_io_shutdown(struct via_op *op, int how)
 {
     struct via_side *side = op->side;
     if (via_conn_has_pipes(op->conn) && how != SHUT_RD && via_tx_take(op) == 0) {
-        int rc = via_stream_tx_fin(&side->tx, 0);
+        via_io_fin(op->conn, 0);
         via_tx_give(op);
-        if (rc == 0) {
-            via_conn_posted(op->conn);
-        }
     }
     if (how != SHUT_WR) {
         atomic_store_explicit(&side->rx_shut, 1, memory_order_relaxed);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 
@@ -28,20 +29,34 @@ int via_rx_next(struct via_op *op)
     }
 }
 
-/* From the kernel, without waiting, at most `limit` bytes of the first buffer that has room. */
+#define PIECES_MAX 64
+
+/* The buffers at the cursor, at most `limit` bytes of them: for a call that takes an array. */
+static int pieces_of(const struct via_iov *cursor, uint64_t limit, struct iovec *ret_pieces)
+{
+    size_t off = cursor->off;
+    int count = 0;
+    for (int i = 0; i < cursor->count && count < PIECES_MAX && limit > 0; i++, off = 0) {
+        size_t bytes = cursor->iov[i].iov_len - off;
+        if (bytes == 0) {
+            continue;
+        }
+        ret_pieces[count] = (struct iovec){
+            .iov_base = (unsigned char *)cursor->iov[i].iov_base + off,
+            .iov_len = bytes < limit ? bytes : (size_t)limit,
+        };
+        limit -= ret_pieces[count++].iov_len;
+    }
+    return count;
+}
+
+/* From the kernel, without waiting, at most `limit` bytes. */
 static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, uint64_t limit)
 {
-    while (iov->count > 0 && iov->off == iov->iov->iov_len) {
-        iov->iov++;
-        iov->count--;
-        iov->off = 0;
-    }
-    size_t bytes = iov->count > 0 ? iov->iov->iov_len - iov->off : 0;
-    unsigned char *to = iov->count > 0 ? (unsigned char *)iov->iov->iov_base + iov->off : NULL;
-    if (bytes > limit) {
-        bytes = (size_t)limit;
-    }
-    ssize_t n = VIA_REAL(recv)(op->fd, to, bytes, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+    struct iovec pieces[PIECES_MAX];
+    struct msghdr message = {.msg_iov = pieces};
+    message.msg_iovlen = (size_t)pieces_of(iov, limit, pieces);
+    ssize_t n = VIA_REAL(recvmsg)(op->fd, &message, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
     if (n < 0) {
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     }
@@ -77,6 +92,9 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
     if (via_pipe_ready(&side->rx.pipe)) {
         return -ESTALE; /* look again */
     }
+    if (op->conn->fabric != NULL && via_fabric_may_follow(op->conn)) {
+        return -EAGAIN;
+    }
     return kernel_recv(op, iov, flags, SIZE_MAX);
 }
 
@@ -90,19 +108,16 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov, int flags)
     if (n > 0) {
         op->conn->stats.rx_pipe_bytes += (uint64_t)n;
     }
-    if (via_stream_rx_must_ring(rx)) {
+    if (op->conn->fabric == NULL && via_stream_rx_must_ring(rx)) {
         via_conn_posted(op->conn);
     }
     return n;
 }
 
-/* One try, with the rx token: bytes, 0 at the end of the stream, -EAGAIN, or what is wrong. */
-static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
+/* One try with pipes: bytes, 0 at the end of the stream, -EAGAIN, or what is wrong. */
+static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_stream_rx *rx = &op->side->rx;
-    if (!via_conn_has_pipes(op->conn)) {
-        return kernel_recv(op, iov, flags, SIZE_MAX);
-    }
     for (;;) {
         int next = via_rx_next(op);
         ssize_t n;
@@ -133,6 +148,21 @@ static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
             return -ECONNRESET; /* the peer broke the protocol: nothing it says can be used */
         }
     }
+}
+
+/* One try, with the rx token. */
+static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
+{
+    if (!via_conn_has_pipes(op->conn)) {
+        return kernel_recv(op, iov, flags, SIZE_MAX);
+    }
+    if (via_likely(op->conn->fabric == NULL)) {
+        return recv_piped(op, iov, flags);
+    }
+    via_fabric_rx_begin(op->conn);
+    ssize_t n = recv_piped(op, iov, flags);
+    via_fabric_rx_end(op->conn);
+    return n;
 }
 
 /* What a call that blocks wants at least. */
@@ -217,6 +247,16 @@ static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_co
     return n;
 }
 
+/* MSG_TRUNC on a TCP socket: the bytes are thrown away, and the buffer may be anything. */
+static ssize_t recv_nowhere(struct via_op *op, size_t bytes, int flags)
+{
+    unsigned char scratch[16384];
+    struct iovec iov = {.iov_base = scratch, .iov_len = via_min(bytes, sizeof(scratch))};
+    struct via_iov cursor;
+    via_iov_init(&cursor, &iov, 1);
+    return recv_loop(op, &cursor, flags & ~(MSG_TRUNC | MSG_WAITALL));
+}
+
 ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
@@ -238,7 +278,9 @@ ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, i
         if (cursor.left == 0) {
             return 0;
         }
-        n = recv_loop(op, &cursor, flags);
+        n = (flags & (MSG_TRUNC | MSG_PEEK)) == MSG_TRUNC
+                ? recv_nowhere(op, cursor.left, flags)
+                : recv_loop(op, &cursor, flags & ~MSG_TRUNC);
     }
     if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
         via_conn_step(op, true);

@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
-#include "sockets/rendezvous.h"
 
 /* How often a writer that finds room, and never sleeps, asks the kernel whether the peer lives. */
 #define LOOK_US 1000u
@@ -35,10 +35,62 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
 /* From the kernel span to the pipe, if the peer is ready for it. */
 static void try_switch(struct via_op *op)
 {
+    struct via_fabric_undo undo;
+    struct via_conn *conn = op->conn;
     uint64_t sent;
-    if (via_conn_tx_can_switch(op->conn) &&
-        via_kernel_sent(op->fd, op->side->connector, &sent) == 0) {
+    if (!via_conn_tx_can_switch(conn) || via_kernel_sent(op->fd, op->side->connector, &sent) != 0) {
+        return;
+    }
+    if (conn->fabric == NULL) {
         via_stream_tx_switch(&op->side->tx, sent);
+        return;
+    }
+    via_fabric_tx_begin(conn, &undo);
+    if (via_stream_tx_switch(&op->side->tx, sent) == 0) {
+        via_fabric_tx_end(conn, &undo, false);
+    }
+}
+
+/* One record with as much of *iov as goes into it; and the peer knows. */
+static ssize_t write_record(struct via_op *op, struct via_iov *iov)
+{
+    struct via_conn *conn = op->conn;
+    struct via_stream_tx *tx = &op->side->tx;
+    if (via_likely(conn->fabric == NULL)) {
+        ssize_t n = via_stream_tx_write(tx, iov);
+        if (n > 0) {
+            via_conn_posted(conn);
+        }
+        return n;
+    }
+    struct via_fabric_undo undo;
+    struct via_iov before = *iov;
+    via_fabric_tx_begin(conn, &undo);
+    ssize_t n = via_stream_tx_write(tx, iov);
+    if (n > 0) {
+        int rc = via_fabric_tx_end(conn, &undo, false);
+        if (rc != 0) {
+            *iov = before;
+            return rc == -EAGAIN ? rc : -ECONNRESET;
+        }
+        conn->stats.tx_frames_bytes += undo.frames ? (uint64_t)n : 0;
+    }
+    return n;
+}
+
+void via_io_fin(struct via_conn *conn, uint8_t flags)
+{
+    struct via_fabric_undo undo;
+    if (conn->fabric == NULL) {
+        if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
+            via_conn_posted(conn);
+        }
+        return;
+    }
+    via_fabric_tx_begin(conn, &undo);
+    if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
+        via_fabric_tx_end(conn, &undo, true);
+        conn->side->tx.ended = true;
     }
 }
 
@@ -46,8 +98,11 @@ static void try_switch(struct via_op *op)
  * process still holds the other end. */
 static bool peer_only_shut_down(struct via_op *op)
 {
-    if (via_rendezvous_is_over(op->conn->control_fd)) {
+    if (via_conn_peer_is_over(op->conn)) {
         return false;
+    }
+    if (op->conn->fabric != NULL && via_fabric_may_follow(op->conn)) {
+        return true; /* FIN may still be under way */
     }
     if (via_rx_take(op) != 0) {
         return true;
@@ -76,8 +131,7 @@ bool via_tx_peer_is_gone(struct via_op *op)
     if ((seen & (POLLHUP | POLLERR)) != 0) {
         return true;
     }
-    return side->rx_shut != 0 ? via_rendezvous_is_over(op->conn->control_fd)
-                              : !peer_only_shut_down(op);
+    return side->rx_shut != 0 ? via_conn_peer_is_over(op->conn) : !peer_only_shut_down(op);
 }
 
 /* One try, with the tx token. */
@@ -99,7 +153,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
     }
     size_t total = 0;
     while (iov->left != 0) {
-        ssize_t n = via_stream_tx_write(tx, iov);
+        ssize_t n = write_record(op, iov);
         if (n < 0) {
             if (n == -EAGAIN) {
                 atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
@@ -110,7 +164,6 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
             return n == -EPROTO ? -ECONNRESET : n;
         }
         total += (size_t)n;
-        via_conn_posted(op->conn);
     }
     op->conn->stats.tx_pipe_bytes += total;
     return (ssize_t)total;

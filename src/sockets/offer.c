@@ -12,13 +12,9 @@
 #include "sockets/conn.h"
 #include "sockets/diag.h"
 #include "sockets/epoll_set.h"
+#include "sockets/fabric.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
-
-/* One direction: enough to keep a writer and a reader on two cores busy, small enough for L2. */
-#define RING_SLOTS VIA_RING_SLOTS_MAX
-#define RING_DATA_BYTES (256u * 1024)
-#define RING_BODY_BYTES_MAX (32u * 1024)
 
 /* Calls after which a connector that only sends looks for its acceptor; then every 16th. */
 #define LOOK_ALWAYS_CALLS 4u
@@ -26,9 +22,13 @@
 #define GIVE_UP_CALLS 256u
 #define GIVE_UP_NS (2 * VIA_SEC_NS)
 
-static const struct via_pipe_geometry ring = {.slots_count = RING_SLOTS,
-                                              .data_bytes = RING_DATA_BYTES,
-                                              .body_bytes_max = RING_BODY_BYTES_MAX};
+/* Only one process and thread does what follows from a state. */
+static bool claim(struct via_conn *conn, enum via_side_state from)
+{
+    uint8_t expected = (uint8_t)from;
+    return atomic_compare_exchange_strong_explicit(&conn->side->state, &expected, VIA_SIDE_BUSY,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
@@ -69,7 +69,7 @@ static int map_memory(struct via_conn *conn, int fd, size_t bytes)
 static bool has_bell(struct via_conn *conn)
 {
     if (conn->bell < 0) {
-        conn->bell = via_bell_own();
+        conn->bell = via_sock_bell_own();
     }
     return conn->bell >= 0;
 }
@@ -82,17 +82,17 @@ static enum via_reason offer_send(struct via_conn *conn, int memory_fd, size_t s
     unsigned bell = (unsigned)conn->bell;
     struct via_offer offer = {.magic = VIA_RENDEZVOUS_MAGIC,
                               .version = VIA_RENDEZVOUS_VERSION,
-                              .geometry = ring,
+                              .geometry = via_ring,
                               .segment_bytes = segment_bytes,
-                              .bell_id = via_bell_id(bell)};
-    int fds[3] = {memory_fd, via_bell_fd(bell), via_bell_page_fd(bell)};
+                              .bell_id = via_sock_bell_id(bell)};
+    int fds[3] = {memory_fd, via_sock_bell_fd(bell), via_sock_bell_page_fd(bell)};
     return via_rendezvous_send(conn->control_fd, &offer, fds, 3) == 0 ? VIA_REASON_NONE
                                                                       : VIA_REASON_PEER;
 }
 
 static enum via_reason offer_make(struct via_conn *conn)
 {
-    size_t segment_bytes = via_segment_bytes_for(&ring);
+    size_t segment_bytes = via_segment_bytes_for(&via_ring);
     int made_fd = -1;
     int fd = conn->memory_fd;
     if (fd < 0) {
@@ -100,7 +100,7 @@ static enum via_reason offer_make(struct via_conn *conn)
     }
     enum via_reason reason = VIA_REASON_RESOURCES;
     if (fd >= 0 && map_memory(conn, fd, 2 * segment_bytes) == 0) {
-        via_side_attach(conn->side, &ring, conn->memory, conn->memory + segment_bytes);
+        via_side_attach(conn->side, &via_ring, conn->memory, conn->memory + segment_bytes);
         reason = offer_send(conn, fd, segment_bytes);
     }
     if (made_fd >= 0) {
@@ -119,16 +119,39 @@ static void fetch_peer_bell(struct via_conn *conn)
     }
 }
 
+static bool offer_is_taken(struct via_conn *conn)
+{
+    if (conn->fabric != NULL) {
+        return via_fabric_is_taken(conn);
+    }
+    if ((via_side_flags(conn->side) & VIA_FLAG_TAKEN) != 0) {
+        fetch_peer_bell(conn);
+    }
+    return conn->peer_bell != NULL;
+}
+
 bool via_conn_tx_can_switch(struct via_conn *conn)
 {
-    if (via_conn_state(conn) == VIA_SIDE_OFFERED &&
-        (via_side_flags(conn->side) & VIA_FLAG_TAKEN) != 0) {
-        fetch_peer_bell(conn);
-        if (conn->peer_bell != NULL) {
-            via_conn_set_state(conn, VIA_SIDE_LIVE);
-        }
+    if (via_conn_state(conn) == VIA_SIDE_OFFERED && claim(conn, VIA_SIDE_OFFERED)) {
+        via_conn_set_state(conn, offer_is_taken(conn) ? VIA_SIDE_LIVE : VIA_SIDE_OFFERED);
     }
     return via_conn_state(conn) == VIA_SIDE_LIVE;
+}
+
+void via_conn_say(struct via_conn *conn, uint64_t flags)
+{
+    if (conn->fabric != NULL) {
+        via_fabric_say(conn, flags);
+        return;
+    }
+    via_side_say(conn->side, flags);
+    via_conn_posted(conn);
+}
+
+bool via_conn_peer_is_over(struct via_conn *conn)
+{
+    return conn->fabric != NULL ? via_fabric_is_over(conn)
+                                : via_rendezvous_is_over(conn->control_fd);
 }
 
 void via_conn_posted_slowly(struct via_conn *conn)
@@ -169,8 +192,8 @@ static enum via_reason offer_answer(struct via_conn *conn)
     unsigned bell = (unsigned)conn->bell;
     struct via_offer answer = {.magic = VIA_RENDEZVOUS_MAGIC,
                                .version = VIA_RENDEZVOUS_VERSION,
-                               .bell_id = via_bell_id(bell)};
-    int fds[2] = {via_bell_fd(bell), via_bell_page_fd(bell)};
+                               .bell_id = via_sock_bell_id(bell)};
+    int fds[2] = {via_sock_bell_fd(bell), via_sock_bell_page_fd(bell)};
     return via_rendezvous_send(conn->control_fd, &answer, fds, 2) == 0 ? VIA_REASON_NONE
                                                                        : VIA_REASON_PEER;
 }
@@ -223,14 +246,6 @@ static int offer_take(struct via_conn *conn)
 /* --- steps -------------------------------------------------------------------------------------
  */
 
-/* Only one process and thread does what follows from a state. */
-static bool claim(struct via_conn *conn, enum via_side_state from)
-{
-    uint8_t expected = (uint8_t)from;
-    return atomic_compare_exchange_strong_explicit(&conn->side->state, &expected, VIA_SIDE_BUSY,
-                                                   memory_order_acquire, memory_order_relaxed);
-}
-
 /* Pipes are there: whoever sleeps on the kernel's connection alone must look again. */
 static void now_has_pipes(struct via_conn *conn, enum via_side_state state)
 {
@@ -239,7 +254,10 @@ static void now_has_pipes(struct via_conn *conn, enum via_side_state state)
     via_conn_set_state(conn, state);
     via_ep_conn_changed(conn);
     if (!via_alone() || conn->side->forked != 0) {
-        via_bell_ring((unsigned)conn->bell);
+        int bell = conn->bell >= 0 ? conn->bell : via_sock_bell_own();
+        if (bell >= 0) {
+            via_sock_bell_ring((unsigned)bell);
+        }
     }
 }
 
@@ -262,6 +280,19 @@ static bool acceptor_is_trusted(int fd, uid_t uid)
            via_diag_peer(&tuple, &diag) == 0 && diag.uid == uid;
 }
 
+/* The connector, with a note on another host's board: has the offer come? */
+static void step_pending_fabric(struct via_conn *conn)
+{
+    int rc = via_fabric_take(conn);
+    if (rc == 0) {
+        now_has_pipes(conn, VIA_SIDE_LIVE);
+    } else if (rc == -EAGAIN) {
+        via_conn_set_state(conn, VIA_SIDE_PENDING);
+    } else {
+        via_conn_settle_plain(conn, VIA_REASON_FABRIC);
+    }
+}
+
 /* The connector, which listens: has the acceptor come? */
 static void step_pending(struct via_op *op, bool received)
 {
@@ -271,6 +302,10 @@ static void step_pending(struct via_op *op, bool received)
         return;
     }
     if (!claim(conn, VIA_SIDE_PENDING)) {
+        return;
+    }
+    if (conn->fabric != NULL) {
+        step_pending_fabric(conn);
         return;
     }
     uid_t uid = 0;
@@ -312,7 +347,7 @@ static void step_accepted(struct via_conn *conn)
     if (++conn->calls < via_policy.after_calls || !claim(conn, VIA_SIDE_ACCEPTED)) {
         return;
     }
-    enum via_reason reason = offer_make(conn);
+    enum via_reason reason = conn->fabric != NULL ? via_fabric_offer(conn) : offer_make(conn);
     if (reason == VIA_REASON_NONE) {
         now_has_pipes(conn, VIA_SIDE_OFFERED);
     } else {
@@ -344,7 +379,13 @@ void via_conn_step(struct via_op *op, bool received)
 void via_offer_fork_prepare(struct via_conn *conn)
 {
     enum via_side_state state = via_conn_state(conn);
-    size_t bytes = 2 * via_segment_bytes_for(&ring);
+    size_t bytes = 2 * via_segment_bytes_for(&via_ring);
+    if (conn->fabric != NULL) {
+        if (state == VIA_SIDE_PENDING) {
+            via_conn_settle_plain(conn, VIA_REASON_FORK); /* the mailbox is this process's */
+        }
+        return;
+    }
     if (state == VIA_SIDE_PENDING) {
         /* Only one process can take the acceptor's connection: now or never. */
         uid_t uid = 0;

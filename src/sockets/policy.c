@@ -255,8 +255,8 @@ bool via_address_is_local(const struct via_address *address)
 int via_address_fabric_host(const struct via_address *address)
 {
     const unsigned char *ip = address->ip + 12;
-    if (!via_address_is_v4(address) || (ip[0] != 127 && ip[0] != 10) || ip[1] != 77) {
+    if (!via_address_is_v4(address) || (ip[0] != 127 && ip[0] != 10) || ip[1] != 77 || ip[2] != 0) {
         return -1;
     }
-    return ip[2] << 8 | ip[3];
+    return ip[3];
 }

@@ -61,6 +61,7 @@ static int look(struct call *call)
         call->kernel[i] = (struct pollfd){.fd = pfd->fd, .events = pfd->events};
         if (is_piped(&op, pfd->fd)) {
             pfd->revents = (short)via_io_ready(&op, wanted);
+            call->kernel[i].fd = via_io_kernel_fd(&op);
             call->kernel[i].events = (short)via_io_kernel_events(&op, wanted);
             via_op_end(&op);
         } else {
@@ -133,10 +134,10 @@ static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_
                           bool *ret_over)
 {
     arm(call);
-    via_bell_enter();
+    unsigned bells = via_sock_bell_enter();
     int ready = look(call);
     int n = via_sleep(call->kernel, (unsigned)call->count, ready != 0 ? 0 : deadline_ns, mask);
-    via_bell_leave();
+    via_sock_bell_leave(bells);
     if (n < 0) {
         return ready != 0 ? ready : n;
     }

@@ -10,6 +10,10 @@
 #define EPOCH 1u
 #define PAGE 4096u
 
+/* One direction: enough to keep a writer and a reader on two cores busy, small enough for L2. */
+const struct via_pipe_geometry via_ring = {
+    .slots_count = VIA_RING_SLOTS_MAX, .data_bytes = 256u * 1024, .body_bytes_max = 32u * 1024};
+
 _Static_assert(sizeof(struct via_side) <= PAGE, "a page of its own");
 
 struct via_side *via_side_new(void)

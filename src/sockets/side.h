@@ -60,9 +60,13 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
  */
 #define VIA_SEGMENT_CREDIT_OFF 0u /* the credit word of the pipe this end writes */
 #define VIA_SEGMENT_FLAGS_OFF 8u  /* what the peer has to say, see below */
-#define VIA_SEGMENT_PIPE_OFF 64u
+#define VIA_SEGMENT_HELLO_OFF 64u /* over the fabric: struct via_fabric_hello */
+#define VIA_SEGMENT_PIPE_OFF 128u
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
 #define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
+
+/* What we offer. */
+extern const struct via_pipe_geometry via_ring;
 
 size_t via_segment_bytes_for(const struct via_pipe_geometry *geometry);
 

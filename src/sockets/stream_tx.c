@@ -119,7 +119,7 @@ bool via_stream_tx_writable(struct via_stream_tx *tx)
     if (used > slots / 2) {
         used = slots - via_pipe_writer_room(&tx->pipe);
     }
-    return used <= slots - slots / 4 &&
+    return slots - used >= RESERVED_SLOTS + via_max(slots / 4, 1u) &&
            via_pipe_writer_fits(&tx->pipe, tx->pipe.geometry.body_bytes_max);
 }
 

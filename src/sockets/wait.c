@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 
 #include "sockets/bell.h"
+#include "sockets/fabric.h"
 #include "sockets/fds.h"
 #include "sockets/os.h"
 #include "sockets/pool.h"
@@ -130,13 +131,13 @@ static bool open_ear(void)
 /* The ear's descriptor with all bells in it, or -1. */
 static int listening_ear(void)
 {
-    unsigned bells = via_bell_count();
+    unsigned bells = via_sock_bell_count();
     if (via_unlikely(ear == NULL || ear->fd <= 0) && !open_ear()) {
         return -1;
     }
     for (; ear->bells < bells; ear->bells++) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLET};
-        VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_ADD, via_bell_fd(ear->bells), &event);
+        VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_ADD, via_sock_bell_fd(ear->bells), &event);
     }
     return ear->fd;
 }
@@ -159,6 +160,10 @@ static struct timespec *time_left(uint64_t deadline_ns, struct timespec *storage
 int via_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns, const sigset_t *mask)
 {
     struct timespec storage;
+    uint64_t most_ns = via_fabric_sleep_ns_max();
+    if (most_ns != VIA_NEVER_NS && deadline_ns != 0) {
+        deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
+    }
     int ear_fd = listening_ear();
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
     int n = VIA_REAL(ppoll)(fds, count + 1, time_left(deadline_ns, &storage), mask);

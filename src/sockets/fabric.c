@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The process's attachment and mailbox, and how two ends meet over the fabric. */
+#include "sockets/fabric.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "sockets/fabric_internal.h"
+#include "sockets/pool.h"
+#include "sockets/real.h"
+
+#define SLOTS 1024u
+#define MAILBOXES_MAX 64u
+#define NOTE_TTL_MS 10000u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_attach *_Atomic attachment;
+static bool
+    attach_failed; /* it is not tried again: the host was not there when the program began */
+
+static struct via_segment *mailbox;
+static uint64_t slots_used[SLOTS / 64];
+
+/* Mailboxes of others, kept open: one program's connections have the same. */
+static struct {
+    unsigned host;
+    uint64_t handle;
+    struct via_remote *remote;
+} mailboxes[MAILBOXES_MAX];
+static unsigned mailboxes_next;
+
+static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_fabric), 65536);
+
+struct via_attach *via_fabric_attached(void)
+{
+    return atomic_load_explicit(&attachment, memory_order_acquire);
+}
+
+/* With the lock. */
+static struct via_attach *attach_locked(void)
+{
+    struct via_attach *attach = via_fabric_attached();
+    if (attach != NULL || attach_failed) {
+        return attach;
+    }
+    if (via_attach_open(NULL, &attach) != 0) {
+        attach_failed = true;
+        return NULL;
+    }
+    if (via_sock_bell_adopt(via_attach_bell_fd(attach)) < 0) {
+        via_attach_close(attach);
+        attach_failed = true;
+        return NULL;
+    }
+    atomic_store_explicit(&attachment, attach, memory_order_release);
+    int own = via_alone() ? -1 : via_sock_bell_own();
+    if (own >= 0) {
+        via_sock_bell_ring((unsigned)own); /* sleepers do not know the new bell yet */
+    }
+    return attach;
+}
+
+struct via_attach *via_fabric_attach(void)
+{
+    pthread_mutex_lock(&lock);
+    struct via_attach *attach = attach_locked();
+    pthread_mutex_unlock(&lock);
+    return attach;
+}
+
+void via_fabric_before_sleep(void)
+{
+    struct via_attach *attach = via_fabric_attached();
+    while (attach != NULL && via_attach_poll(attach) > 0) {
+    }
+}
+
+void via_fabric_forked(void)
+{
+    /* The parent's attachment must not be used, nor closed. */
+    pthread_mutex_init(&lock, NULL);
+    atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
+    attach_failed = false;
+    mailbox = NULL;
+    memset(slots_used, 0, sizeof(slots_used));
+    memset(mailboxes, 0, sizeof(mailboxes));
+}
+
+void via_fabric_end(void)
+{
+    struct via_attach *attach = atomic_exchange_explicit(&attachment, NULL, memory_order_acq_rel);
+    if (attach != NULL) {
+        via_attach_close(attach);
+    }
+}
+
+bool via_fabric_concerns(const struct via_address *remote, unsigned *ret_host)
+{
+    int host = via_address_fabric_host(remote);
+    if (via_policy.host < 0 || host < 0 || host == via_policy.host) {
+        return false;
+    }
+    *ret_host = (unsigned)host;
+    return true;
+}
+
+/* --- the mailbox -------------------------------------------------------------------------------
+ */
+
+/* With the lock: a free slot, or -ENOSPC. */
+static int32_t slot_take(struct via_attach *attach)
+{
+    if (mailbox == NULL && via_segment_new(attach, SLOTS * sizeof(struct via_fabric_offer),
+                                           VIADUCT_SEGMENT_WRITE, &mailbox) != 0) {
+        mailbox = NULL;
+        return -ENOSPC;
+    }
+    for (unsigned i = 0; i < SLOTS; i++) {
+        if ((slots_used[i / 64] >> i % 64 & 1) == 0) {
+            slots_used[i / 64] |= UINT64_C(1) << i % 64;
+            return (int32_t)i;
+        }
+    }
+    return -ENOSPC;
+}
+
+static struct via_fabric_offer *slot_at(int32_t slot)
+{
+    return (struct via_fabric_offer *)via_segment_base(mailbox) + slot;
+}
+
+static void slot_give(struct via_fabric *fabric)
+{
+    if (fabric->slot < 0 || mailbox == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    atomic_store_explicit(&slot_at(fabric->slot)->ready, 0, memory_order_relaxed);
+    slots_used[fabric->slot / 64] &= ~(UINT64_C(1) << fabric->slot % 64);
+    pthread_mutex_unlock(&lock);
+    fabric->slot = -1;
+}
+
+/* Somebody else's mailbox. */
+static struct via_remote *mailbox_of(struct via_attach *attach, const struct via_fabric_note *note)
+{
+    struct via_remote *remote = NULL;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < MAILBOXES_MAX && remote == NULL; i++) {
+        if (mailboxes[i].remote != NULL && mailboxes[i].host == note->host &&
+            mailboxes[i].handle == note->mailbox) {
+            remote = mailboxes[i].remote;
+        }
+    }
+    if (remote == NULL &&
+        via_remote_open(attach, note->host, note->mailbox, note->mailbox_bytes, &remote) == 0) {
+        unsigned i = mailboxes_next++ % MAILBOXES_MAX;
+        via_remote_close(mailboxes[i].remote);
+        mailboxes[i].host = note->host;
+        mailboxes[i].handle = note->mailbox;
+        mailboxes[i].remote = remote;
+    }
+    pthread_mutex_unlock(&lock);
+    return remote;
+}
+
+/* --- notes -------------------------------------------------------------------------------------
+ */
+
+/* The key of a connection's note, the same from both ends. */
+struct key {
+    char name[8];
+    unsigned char connector[16];
+    unsigned char acceptor[16];
+    uint16_t connector_port;
+    uint16_t acceptor_port;
+};
+
+static struct key key_of(const struct via_address *connector, const struct via_address *acceptor)
+{
+    struct key key = {
+        .name = "sockets", .connector_port = connector->port, .acceptor_port = acceptor->port};
+    memcpy(key.connector, connector->ip, sizeof(key.connector));
+    memcpy(key.acceptor, acceptor->ip, sizeof(key.acceptor));
+    return key;
+}
+
+/*
+ * Gives the socket an address before it connects, so that the note can name it: this host's own.
+ * Addresses of connections that have just ended may be used again, as connect() would.
+ */
+static int bind_own(int fd, const struct via_address *to, struct via_address *ret_own)
+{
+    struct sockaddr_in in;
+    socklen_t bytes = sizeof(in);
+    if (getsockname(fd, (struct sockaddr *)&in, &bytes) != 0 || in.sin_family != AF_INET) {
+        return -EAFNOSUPPORT;
+    }
+    if (in.sin_port == 0 || in.sin_addr.s_addr == 0) {
+        int reuse = 1;
+        int before = 0;
+        socklen_t option_bytes = sizeof(before);
+        in.sin_addr.s_addr =
+            htonl((uint32_t)to->ip[12] << 24 | UINT32_C(77) << 16 | (uint32_t)via_policy.host);
+        VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &before, &option_bytes);
+        VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+        int rc = bind(fd, (struct sockaddr *)&in, sizeof(in)) == 0 ? 0 : -errno;
+        VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &before, sizeof(before));
+        bytes = sizeof(in);
+        if (rc != 0 || getsockname(fd, (struct sockaddr *)&in, &bytes) != 0) {
+            return rc != 0 ? rc : -errno;
+        }
+    }
+    return via_address_of((struct sockaddr *)&in, bytes, ret_own) ? 0 : -EAFNOSUPPORT;
+}
+
+static struct via_fabric *fabric_new(unsigned host)
+{
+    struct via_fabric *fabric = via_pool_get(&pool);
+    if (fabric != NULL) {
+        *fabric = (struct via_fabric){.host = host, .slot = -1, .attach = via_fabric_attached()};
+    }
+    return fabric;
+}
+
+static int hang_note(struct via_attach *attach, struct via_fabric *fabric,
+                     const struct via_address *own, const struct via_address *to)
+{
+    pthread_mutex_lock(&lock);
+    fabric->slot = slot_take(attach);
+    pthread_mutex_unlock(&lock);
+    if (fabric->slot < 0) {
+        return -ENOSPC;
+    }
+    if (getrandom(&fabric->nonce, sizeof(fabric->nonce), 0) != sizeof(fabric->nonce)) {
+        return -EIO;
+    }
+    struct via_fabric_note note = {.magic = VIA_FABRIC_MAGIC,
+                                   .version = VIA_FABRIC_VERSION,
+                                   .host = (uint16_t)via_policy.host,
+                                   .mailbox = via_segment_handle(mailbox),
+                                   .mailbox_bytes = via_segment_bytes(mailbox),
+                                   .slot = (uint32_t)fabric->slot,
+                                   .nonce = fabric->nonce};
+    struct key key = key_of(own, to);
+    return via_board_post(attach, fabric->host, &key, sizeof(key), &note, sizeof(note),
+                          NOTE_TTL_MS);
+}
+
+int via_fabric_prepare(struct via_conn *conn, int fd, const struct via_address *to, unsigned host)
+{
+    struct via_attach *attach = via_fabric_attach();
+    struct via_address own;
+    if (attach == NULL) {
+        return -ENOTCONN;
+    }
+    if (via_attach_hops(attach, host) < 0) {
+        return -EHOSTUNREACH;
+    }
+    int rc = bind_own(fd, to, &own);
+    if (rc != 0) {
+        return rc;
+    }
+    conn->fabric = fabric_new(host);
+    return conn->fabric == NULL ? -ENOMEM : hang_note(attach, conn->fabric, &own, to);
+}
+
+int via_fabric_accepted(struct via_conn *conn, const struct via_tuple *tuple, unsigned host)
+{
+    struct via_attach *attach = via_fabric_attach();
+    struct via_fabric_note note;
+    if (attach == NULL) {
+        return -ENOTCONN;
+    }
+    struct key key = key_of(&tuple->remote, &tuple->local);
+    int rc = via_board_take(attach, &key, sizeof(key), &note, sizeof(note));
+    if (rc < 0) {
+        return rc;
+    }
+    if (rc != sizeof(note) || note.magic != VIA_FABRIC_MAGIC ||
+        note.version != VIA_FABRIC_VERSION || note.host != host ||
+        note.mailbox_bytes / sizeof(struct via_fabric_offer) <= note.slot) {
+        return -EPROTO;
+    }
+    conn->fabric = fabric_new(host);
+    if (conn->fabric == NULL) {
+        return -ENOMEM;
+    }
+    conn->fabric->note = note;
+    return 0;
+}
+
+/* --- offer and hello ---------------------------------------------------------------------------
+ */
+
+static struct via_fabric_hello *hello_line(const struct via_fabric *fabric)
+{
+    return (struct via_fabric_hello *)(void *)((unsigned char *)via_segment_base(fabric->segment) +
+                                               VIA_SEGMENT_HELLO_OFF);
+}
+
+/* Own segment and the mirror of the peer's; the side is attached to both. */
+static int make_memory(struct via_conn *conn, struct via_attach *attach,
+                       const struct via_pipe_geometry *geometry)
+{
+    struct via_fabric *fabric = conn->fabric;
+    fabric->bytes = via_segment_bytes_for(geometry);
+    fabric->attach = attach;
+    int rc = via_segment_new(attach, fabric->bytes, VIADUCT_SEGMENT_WRITE, &fabric->segment);
+    if (rc != 0) {
+        fabric->segment = NULL;
+        return rc;
+    }
+    void *mirror = mmap(NULL, fabric->bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mirror == MAP_FAILED) {
+        return -ENOMEM;
+    }
+    fabric->mirror = mirror;
+    via_side_attach(conn->side, geometry, via_segment_base(fabric->segment), fabric->mirror);
+    return 0;
+}
+
+enum via_reason via_fabric_offer(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_attach *attach = via_fabric_attach();
+    struct via_remote *box = attach == NULL ? NULL : mailbox_of(attach, &fabric->note);
+    if (box == NULL || make_memory(conn, attach, &via_ring) != 0) {
+        return VIA_REASON_FABRIC;
+    }
+    struct via_fabric_offer offer = {.nonce = fabric->note.nonce,
+                                     .segment = via_segment_handle(fabric->segment),
+                                     .segment_bytes = fabric->bytes,
+                                     .geometry = via_ring,
+                                     .host = (uint32_t)via_policy.host,
+                                     .ready = VIA_FABRIC_READY};
+    int rc = via_remote_put(box, (uint64_t)fabric->note.slot * sizeof(offer), &offer, sizeof(offer),
+                            VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY);
+    return rc == 0 ? VIA_REASON_NONE : VIA_REASON_FABRIC;
+}
+
+/* The offer in our slot, if it is there and for us. */
+static int read_offer(const struct via_fabric *fabric, struct via_fabric_offer *ret_offer)
+{
+    struct via_fabric_offer *slot = slot_at(fabric->slot);
+    /* Pairs with the release of VIADUCT_PUT_LAST_WORD. */
+    if (atomic_load_explicit(&slot->ready, memory_order_acquire) == 0) {
+        return -EAGAIN;
+    }
+    memcpy(ret_offer, slot, sizeof(*ret_offer));
+    if (ret_offer->ready != VIA_FABRIC_READY || ret_offer->nonce != fabric->nonce ||
+        ret_offer->host != fabric->host || via_pipe_geometry_check(&ret_offer->geometry) != 0 ||
+        ret_offer->geometry.slots_count < 4 ||
+        ret_offer->geometry.slots_count > VIA_RING_SLOTS_MAX ||
+        ret_offer->geometry.body_bytes_max == 0 ||
+        ret_offer->segment_bytes != via_segment_bytes_for(&ret_offer->geometry)) {
+        return -EPROTO;
+    }
+    return 0;
+}
+
+int via_fabric_take(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_attach *attach = via_fabric_attached();
+    struct via_fabric_offer offer;
+    if (attach == NULL || fabric->slot < 0) {
+        return -ENOTCONN; /* a forked child: the mailbox is its parent's */
+    }
+    int rc = read_offer(fabric, &offer);
+    if (rc != 0) {
+        return rc;
+    }
+    slot_give(fabric);
+    rc = via_remote_open(attach, fabric->host, offer.segment, offer.segment_bytes, &fabric->remote);
+    if (rc != 0) {
+        fabric->remote = NULL;
+        return rc;
+    }
+    rc = make_memory(conn, attach, &offer.geometry);
+    if (rc != 0) {
+        return rc;
+    }
+    struct via_fabric_hello hello = {.segment = via_segment_handle(fabric->segment),
+                                     .segment_bytes = fabric->bytes,
+                                     .host = (uint32_t)via_policy.host,
+                                     .ready = VIA_FABRIC_READY};
+    return via_remote_put(fabric->remote, VIA_SEGMENT_HELLO_OFF, &hello, sizeof(hello),
+                          VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY);
+}
+
+bool via_fabric_is_taken(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_attach *attach = via_fabric_attached();
+    if (fabric->remote != NULL) {
+        return true;
+    }
+    struct via_fabric_hello *line = hello_line(fabric);
+    /* Pairs with the release of VIADUCT_PUT_LAST_WORD. */
+    if (attach == NULL ||
+        atomic_load_explicit(&line->ready, memory_order_acquire) != VIA_FABRIC_READY) {
+        return false;
+    }
+    struct via_fabric_hello hello;
+    memcpy(&hello, line, sizeof(hello));
+    if (hello.host != fabric->host || hello.segment_bytes != fabric->bytes ||
+        via_remote_open(attach, fabric->host, hello.segment, hello.segment_bytes,
+                        &fabric->remote) != 0) {
+        fabric->remote = NULL;
+        return false;
+    }
+    /* What was posted to nobody goes out with the next step. */
+    atomic_fetch_add_explicit(&fabric->version, 1, memory_order_release);
+    return true;
+}
+
+void via_fabric_free(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    if (fabric == NULL) {
+        return;
+    }
+    via_fabric_follows_no_more(fabric);
+    if (fabric->attach != NULL && fabric->attach == via_fabric_attached()) {
+        slot_give(fabric);
+        via_remote_close(fabric->remote);
+        if (fabric->segment != NULL) {
+            via_segment_free(fabric->segment);
+        }
+    }
+    if (fabric->mirror != NULL) {
+        munmap(fabric->mirror, fabric->bytes);
+    }
+    via_pool_put(&pool, fabric);
+    conn->fabric = NULL;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_FABRIC_H
+#define VIA_SOCKETS_FABRIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "sockets/conn.h"
+
+/*
+ * Connections between programs on two hosts of the fabric (viaduct run --host H).
+ *
+ * Before connect(), the connector hangs a note on the board of the destination's host, under the
+ * addresses of the connection: "I run Viaduct; put your offer into this slot of my mailbox". After
+ * accept(), the acceptor looks for it; no note, and the peer is a plain program. The offer names
+ * the acceptor's segment; the connector makes one too and says so in the acceptor's (the hello
+ * line).
+ *
+ * Each segment is the memory its owner reads. The peer posts into it directly where it is mapped;
+ * else it builds the same bytes in a mirror of its own and puts them as frames. Which of the two
+ * may change at any record: positions are absolute, and the reader does not care how bytes came.
+ */
+struct via_fabric;
+
+/* Is the connection between two hosts of the fabric, and this one of them? The other one's id in
+ * *ret_host. */
+bool via_fabric_concerns(const struct via_address *remote, unsigned *ret_host);
+
+/* Before connect(): binds the socket if it is not, and hangs the note. 0 or a negative errno. */
+int via_fabric_prepare(struct via_conn *conn, int fd, const struct via_address *to, unsigned host);
+/* After accept(): 0 when there was a note, -ENOENT, another negative errno. */
+int via_fabric_accepted(struct via_conn *conn, const struct via_tuple *tuple, unsigned host);
+
+/* The acceptor: makes its segment and puts the offer. The side is attached then. */
+enum via_reason via_fabric_offer(struct via_conn *conn);
+/* The connector: 0 when the offer was there and is taken (the side is attached), -EAGAIN, else it
+ * can not be. */
+int via_fabric_take(struct via_conn *conn);
+/* The acceptor, with an offer out: has the connector taken it? */
+bool via_fabric_is_taken(struct via_conn *conn);
+
+void via_fabric_free(struct via_conn *conn);
+
+/* --- carrying ----------------------------------------------------------------------------------
+ */
+
+/* What a record was written over, so that it can be taken back. */
+struct via_fabric_undo {
+    struct via_stream_tx tx;
+    bool frames;
+};
+
+/*
+ * With the tx token, around writing one record: begin decides which way it goes; end sends it. 0,
+ * or -EAGAIN when the way is full (then the record has not been written), or the connection is
+ * lost. wait: up to a second for a full way.
+ */
+void via_fabric_tx_begin(struct via_conn *conn, struct via_fabric_undo *ret_undo);
+int via_fabric_tx_end(struct via_conn *conn, const struct via_fabric_undo *undo, bool wait);
+
+/* With the rx token, before reading and after: credits take the same ways. */
+void via_fabric_rx_begin(struct via_conn *conn);
+void via_fabric_rx_end(struct via_conn *conn);
+
+/* Before sleeping: with the rx token, and with the tx token. */
+void via_fabric_rx_arm(struct via_conn *conn);
+void via_fabric_tx_want(struct via_conn *conn);
+
+/* The flags word of the peer. */
+void via_fabric_say(struct via_conn *conn, uint64_t flags);
+
+/* Has a way that was full enough room again to be called writable? */
+bool via_fabric_has_way(struct via_conn *conn);
+
+/* The peer's process or host has gone; or ours. */
+bool via_fabric_is_over(struct via_conn *conn);
+
+/*
+ * The kernel has seen the end of the stream and the pipe has not: frames are slower than FIN. true
+ * while the pipe should be given more time. Who sleeps meanwhile must look again after a while:
+ * via_fabric_sleep_ns_max().
+ */
+bool via_fabric_may_follow(struct via_conn *conn);
+uint64_t via_fabric_sleep_ns_max(void);
+
+/* Takes in what the host has to say; afterwards its bell rings for what comes. */
+void via_fabric_before_sleep(void);
+
+void via_fabric_forked(void);
+/* The process ends: hands what is under way to the host. */
+void via_fabric_end(void);
+
+#endif

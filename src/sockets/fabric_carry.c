@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* How posts reach the peer's segment: stored where it is mapped, else put as frames. */
+#include <errno.h>
+#include <string.h>
+
+#include "sockets/fabric_internal.h"
+
+/* After the kernel's FIN, frames that carry the rest of the stream have so long to arrive. */
+#define FOLLOW_NS (2 * VIA_SEC_NS)
+#define FOLLOW_LOOK_NS (10 * VIA_MSEC_NS)
+#define WAIT_NS VIA_SEC_NS
+
+static _Atomic unsigned following; /* connections that wait for the rest */
+
+/* Can frames be put? A process forked later may store directly, but has no use of its parent's
+ * attachment. */
+static bool can_put(const struct via_fabric *fabric)
+{
+    return fabric->remote != NULL && fabric->attach == via_fabric_attached();
+}
+
+/* Where posts go now. */
+static unsigned char *base_now(struct via_fabric *fabric)
+{
+    void *direct = fabric->remote != NULL ? via_remote_direct(fabric->remote) : NULL;
+    return direct != NULL ? direct : fabric->mirror;
+}
+
+static bool by_frames(const struct via_fabric *fabric, const unsigned char *base)
+{
+    return base == fabric->mirror;
+}
+
+static void fail(struct via_fabric *fabric, int rc)
+{
+    if (rc != -EAGAIN && rc != 0 && fabric->error == 0) {
+        fabric->error = rc;
+    }
+}
+
+static int put(struct via_fabric *fabric, size_t off, size_t bytes, unsigned flags, bool wait)
+{
+    const unsigned char *src = fabric->mirror + off;
+    int rc = via_remote_try_put(fabric->remote, off, src, bytes, flags);
+    uint64_t end_ns = wait && rc == -EAGAIN ? via_os_now_ns() + WAIT_NS : 0;
+    while (rc == -EAGAIN && via_os_now_ns() < end_ns) {
+        struct timespec pause = {.tv_nsec = 500000};
+        nanosleep(&pause, NULL);
+        via_attach_poll(fabric->attach);
+        rc = via_remote_try_put(fabric->remote, off, src, bytes, flags);
+    }
+    fail(fabric, rc);
+    return rc;
+}
+
+/* A word of the mirror that changed since it was put last. */
+static int push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait)
+{
+    uint64_t word;
+    memcpy(&word, fabric->mirror + off, sizeof(word));
+    if (word == *pushed || !can_put(fabric)) {
+        return 0;
+    }
+    int rc = put(fabric, off, sizeof(word), VIADUCT_PUT_NOTIFY, wait);
+    if (rc == 0) {
+        *pushed = word;
+    }
+    return rc;
+}
+
+static int push_tx_words(struct via_fabric *fabric, bool wait)
+{
+    int rc = push_word(fabric, VIA_SEGMENT_FLAGS_OFF, &fabric->pushed_flags, wait);
+    return rc != 0 ? rc : push_word(fabric, VIA_SEGMENT_PIPE_OFF, &fabric->pushed_want, wait);
+}
+
+/* --- writing -----------------------------------------------------------------------------------
+ */
+
+static void store_word(unsigned char *base, size_t off, uint64_t word)
+{
+    /* Pairs with the peer's acquire of its own words. */
+    atomic_store_explicit((_Atomic uint64_t *)(void *)(base + off), word, memory_order_release);
+}
+
+/* The way has changed: words that were said on the old one are said again on the new one. */
+static void tx_rebase(struct via_conn *conn, unsigned char *base)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_pipe_writer *writer = &conn->side->tx.pipe;
+    fabric->tx_base = base;
+    writer->target.direct = base + VIA_SEGMENT_PIPE_OFF;
+    fabric->pushed_flags = 0;
+    fabric->pushed_want = 0;
+    store_word(base, VIA_SEGMENT_FLAGS_OFF, fabric->flags);
+    if (writer->want != 0) {
+        store_word(base, VIA_SEGMENT_PIPE_OFF,
+                   via_credit_word(writer->epoch, writer->want, writer->want_sequence));
+    }
+}
+
+void via_fabric_tx_begin(struct via_conn *conn, struct via_fabric_undo *ret_undo)
+{
+    struct via_fabric *fabric = conn->fabric;
+    uint32_t version = atomic_load_explicit(&fabric->version, memory_order_acquire);
+    unsigned char *base = base_now(fabric);
+    if (base != fabric->tx_base || version != fabric->tx_version) {
+        fabric->tx_version = version;
+        tx_rebase(conn, base);
+    }
+    ret_undo->frames = by_frames(fabric, base);
+    if (ret_undo->frames) {
+        ret_undo->tx = conn->side->tx;
+    }
+}
+
+/* Puts the record that was written after `undo`: body first, the line with its word last. */
+static int push_record(struct via_conn *conn, const struct via_fabric_undo *undo, bool wait)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_pipe_record record;
+    struct via_pipe_reader probe = {.memory = fabric->mirror + VIA_SEGMENT_PIPE_OFF,
+                                    .geometry = undo->tx.pipe.geometry,
+                                    .sequence = undo->tx.pipe.sequence,
+                                    .data_head = undo->tx.pipe.data_head,
+                                    .epoch = undo->tx.pipe.epoch};
+    if (via_pipe_peek(&probe, &record) != 1) {
+        return -EPROTO;
+    }
+    size_t most = via_remote_try_max(fabric->remote);
+    const unsigned char *body = record.body;
+    for (size_t done = 0; done < record.body_bytes;) {
+        size_t bytes = via_min(record.body_bytes - done, most);
+        int rc = put(fabric, (size_t)(body - fabric->mirror) + done, bytes, 0, wait);
+        if (rc != 0) {
+            return rc;
+        }
+        done += bytes;
+    }
+    uint32_t index = undo->tx.pipe.sequence & (undo->tx.pipe.geometry.slots_count - 1);
+    size_t off = VIA_SEGMENT_PIPE_OFF + VIA_RECORD_LINE_BYTES * (1 + (size_t)index);
+    return put(fabric, off, VIA_RECORD_LINE_BYTES, VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY,
+               wait);
+}
+
+int via_fabric_tx_end(struct via_conn *conn, const struct via_fabric_undo *undo, bool wait)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_stream_tx *tx = &conn->side->tx;
+    if (!undo->frames) {
+        /* Once more: the way may have gone down under the stores, but they have arrived. */
+        if (via_pipe_must_ring(&tx->pipe)) {
+            conn->stats.rings++;
+            fail(fabric, via_remote_ring(fabric->remote));
+        }
+        return fabric->error;
+    }
+    int rc = fabric->error;
+    if (rc == 0) {
+        rc = can_put(fabric) ? push_tx_words(fabric, wait) : -EAGAIN;
+    }
+    if (rc == 0 && tx->pipe.sequence != undo->tx.pipe.sequence) {
+        rc = push_record(conn, undo, wait);
+    }
+    if (rc == 0) {
+        fabric->full_pending = 0;
+        return 0;
+    }
+    *tx = undo->tx;
+    if (rc == -EAGAIN && can_put(fabric)) {
+        fabric->full_pending = via_remote_pending(fabric->remote);
+    }
+    return rc;
+}
+
+void via_fabric_tx_want(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_fabric_undo undo;
+    via_fabric_tx_begin(conn, &undo);
+    via_pipe_want(&conn->side->tx.pipe);
+    if (undo.frames) {
+        push_tx_words(fabric, false);
+    }
+}
+
+bool via_fabric_has_way(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    if (fabric->full_pending == 0 || fabric->error != 0 || !can_put(fabric)) {
+        return true;
+    }
+    if (via_remote_pending(fabric->remote) > fabric->full_pending / 2) {
+        return false;
+    }
+    fabric->full_pending = 0;
+    return true;
+}
+
+void via_fabric_say(struct via_conn *conn, uint64_t flags)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_fabric_undo undo;
+    fabric->flags = flags;
+    via_fabric_tx_begin(conn, &undo);
+    store_word(fabric->tx_base, VIA_SEGMENT_FLAGS_OFF, flags);
+    if (undo.frames) {
+        push_tx_words(fabric, true);
+    }
+}
+
+/* --- reading -----------------------------------------------------------------------------------
+ */
+
+void via_fabric_rx_begin(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    via_conn_tx_can_switch(conn); /* whom credits go to may have become known */
+    uint32_t version = atomic_load_explicit(&fabric->version, memory_order_acquire);
+    unsigned char *base = base_now(fabric);
+    if (base != fabric->rx_base || version != fabric->rx_version) {
+        fabric->rx_version = version;
+        fabric->rx_base = base;
+        fabric->pushed_credit = 0;
+        conn->side->rx.pipe.credit.direct = base + VIA_SEGMENT_CREDIT_OFF;
+        via_pipe_post_credit(&conn->side->rx.pipe);
+        via_fabric_rx_end(conn);
+    }
+}
+
+void via_fabric_rx_end(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    if (!by_frames(fabric, fabric->rx_base)) {
+        if (via_stream_rx_must_ring(&conn->side->rx)) {
+            conn->stats.rings++;
+            fail(fabric, via_remote_ring(fabric->remote));
+        }
+        return;
+    }
+    /* Frames ring by themselves: who wants may not have been heard yet. */
+    push_word(fabric, VIA_SEGMENT_CREDIT_OFF, &fabric->pushed_credit, false);
+}
+
+void via_fabric_rx_arm(struct via_conn *conn)
+{
+    via_fabric_rx_begin(conn);
+    via_pipe_arm(&conn->side->rx.pipe);
+    via_fabric_rx_end(conn);
+}
+
+/* --- ends --------------------------------------------------------------------------------------
+ */
+
+bool via_fabric_is_over(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_attach *attach = via_fabric_attached();
+    return fabric->error != 0 || (attach != NULL && via_attach_poll(attach) < 0);
+}
+
+bool via_fabric_may_follow(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    uint64_t now = via_os_now_ns();
+    if (fabric->fin_ns == 0) {
+        fabric->fin_ns = now;
+        fabric->follows = true;
+        atomic_fetch_add_explicit(&following, 1, memory_order_relaxed);
+    }
+    bool may =
+        !conn->side->rx.ended && now - fabric->fin_ns < FOLLOW_NS && !via_fabric_is_over(conn);
+    if (!may) {
+        via_fabric_follows_no_more(fabric);
+    }
+    return may;
+}
+
+void via_fabric_follows_no_more(struct via_fabric *fabric)
+{
+    if (fabric->follows) {
+        fabric->follows = false;
+        atomic_fetch_sub_explicit(&following, 1, memory_order_relaxed);
+    }
+}
+
+uint64_t via_fabric_sleep_ns_max(void)
+{
+    return atomic_load_explicit(&following, memory_order_relaxed) != 0 ? FOLLOW_LOOK_NS
+                                                                       : VIA_NEVER_NS;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What meeting over the fabric and carrying over it share. */
+#ifndef VIA_SOCKETS_FABRIC_INTERNAL_H
+#define VIA_SOCKETS_FABRIC_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "sockets/fabric.h"
+#include "viaduct/viaduct.h"
+
+#define VIA_FABRIC_MAGIC 0x76696132u
+#define VIA_FABRIC_VERSION 1u
+
+/* On the board of the acceptor's host. */
+struct via_fabric_note {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t host; /* the connector's */
+    uint64_t mailbox;
+    uint64_t mailbox_bytes;
+    uint32_t slot;
+    uint32_t reserved;
+    uint64_t nonce; /* repeated in the offer */
+};
+
+/* A slot of the connector's mailbox, put by the acceptor; `ready` is stored last. */
+struct via_fabric_offer {
+    uint64_t nonce;
+    uint64_t segment;
+    uint64_t segment_bytes;
+    struct via_pipe_geometry geometry;
+    uint32_t host;
+    uint64_t reserved[2];
+    _Atomic uint64_t ready;
+};
+_Static_assert(sizeof(struct via_fabric_offer) == 64, "a line, put whole");
+
+/* The hello line of the acceptor's segment, put by the connector; `ready` is stored last. */
+struct via_fabric_hello {
+    uint64_t segment;
+    uint64_t segment_bytes;
+    uint32_t host;
+    uint32_t reserved;
+    uint64_t reserved2[4];
+    _Atomic uint64_t ready;
+};
+_Static_assert(sizeof(struct via_fabric_hello) == 64, "a line, put whole");
+
+#define VIA_FABRIC_READY ((uint64_t)VIA_FABRIC_MAGIC << 32 | VIA_FABRIC_VERSION)
+
+struct via_fabric {
+    unsigned host;               /* the peer's */
+    struct via_fabric_note note; /* acceptor: what was on the board */
+    int32_t slot;                /* connector: of the mailbox, -1 = none */
+    uint64_t nonce;
+    struct via_attach *attach;   /* by which segment and remote were made */
+    struct via_segment *segment; /* own */
+    struct via_remote *remote;   /* the peer's; NULL: not known yet */
+    unsigned char *mirror;       /* of the peer's segment */
+    size_t bytes;                /* of either segment */
+    _Atomic uint32_t version;    /* counts what makes old bases void */
+    uint32_t tx_version;
+    uint32_t rx_version;
+    unsigned char *tx_base; /* where posts go now: mirror or mapped */
+    unsigned char *rx_base;
+    uint64_t flags;         /* as said last */
+    uint64_t pushed_credit; /* words of the mirror as put last */
+    uint64_t pushed_want;
+    uint64_t pushed_flags;
+    unsigned full_pending; /* puts under way when the way was full, 0 = it was not */
+    uint64_t fin_ns;       /* when the kernel's FIN was seen without the pipe's */
+    bool follows;          /* is counted as waiting for it */
+    int error;             /* the connection is lost */
+};
+
+void via_fabric_follows_no_more(struct via_fabric *fabric);
+
+/* This process's attachment, opened at first use; NULL: there is none. */
+struct via_attach *via_fabric_attach(void);
+/* The attachment if there is one already. */
+struct via_attach *via_fabric_attached(void);
+
+#endif
