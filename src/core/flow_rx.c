@@ -272,8 +272,9 @@ static void take_ack(struct via_channel *channel, const struct via_frame_header 
 void via_rx_frame(struct via_channel *channel, const struct via_frame_header *header,
                   const void *body, uint32_t body_bytes)
 {
-    /* Only frames between the two lives that are known now count. */
-    if ((header->source_session != channel->hosts[header->source].session ||
+    /* Only frames between the two lives that are known now count; 0 is no life. */
+    if ((header->source_session == 0 ||
+         header->source_session != channel->hosts[header->source].session ||
          header->destination_session != channel->node->config.session) &&
         !VIA_MUTANT(NO_SESSION)) {
         via_count(&channel->counters.dropped_session, 1);

@@ -298,6 +298,29 @@ static void lies_about_progress_are_not_believed(void **state)
     scene_fini(&s);
 }
 
+/* Nobody has ever heard of host 5, so its session is "none"; a frame that says so is from nobody.
+ */
+static void frames_from_nobody_are_dropped(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_init(&s, 4);
+    for (int start = 0; start < 2; start++) {
+        struct via_frame_header header = {
+            .kind = VIA_FRAME_MESSAGE,
+            .flags = start ? VIA_FRAME_FLAG_START : 0,
+            .source = 5,
+            .destination_session = s.fabric->hosts[0].config.session,
+        };
+        assert_int_equal(via_pipe_send(&s.writer, &header, sizeof(header), NULL, 0), 0);
+        s.fabric->hosts[0].woken[0] = true;
+        fabric_run(s.fabric, 20 * VIA_USEC_NS);
+    }
+    assert_int_equal(s.fabric->hosts[0].deliveries_count, 0);
+    assert_int_equal(fabric_counters(s.fabric, 0).frames_dropped_session, 2);
+    scene_fini(&s);
+}
+
 /* A destination that has lost what it knew of a flow, and says so, is believed in the end. */
 static void a_forgotten_flow_ends_and_begins_anew(void **state)
 {
@@ -328,6 +351,7 @@ int main(void)
         cmocka_unit_test(anything_may_come),
         cmocka_unit_test(words_that_break_the_rules_end_the_link),
         cmocka_unit_test(lies_about_progress_are_not_believed),
+        cmocka_unit_test(frames_from_nobody_are_dropped),
         cmocka_unit_test(a_forgotten_flow_ends_and_begins_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
