@@ -44,19 +44,21 @@ static int open_spare(void)
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* No descriptor is left: takes one connection and closes it, so that its process knows. */
+/* No descriptor is left: takes one connection and closes it, so that its process knows. The kernel
+ * says so before it looks whether there is a connection at all. */
 static void turn_away(struct via_host_listener *listener)
 {
-    if (listener->spare_fd >= 0) {
-        close(listener->spare_fd);
-        int fd = accept4(listener->source.fd, NULL, NULL, SOCK_CLOEXEC);
-        if (fd >= 0) {
-            close(fd);
-        }
-        listener->spare_fd = open_spare();
+    if (listener->spare_fd < 0) {
+        return;
     }
-    via_log(VIA_LOG_WARN, "host %u: %s: connection turned away: out of descriptors",
-            listener->host->config.host, listener->path.text);
+    close(listener->spare_fd);
+    int fd = accept4(listener->source.fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0) {
+        close(fd);
+        via_log(VIA_LOG_WARN, "host %u: %s: connection turned away: out of descriptors",
+                listener->host->config.host, listener->path.text);
+    }
+    listener->spare_fd = open_spare();
 }
 
 static void accept_one(struct via_host_listener *listener, int fd)
