@@ -125,7 +125,7 @@ static void catch_up(struct via_transfer *transfer, uint64_t target)
  */
 static void look_around(struct via_transfer *transfer)
 {
-    via_list_foreach_safe (it, &transfer->idle) {
+    via_list_foreach_safe(it, &transfer->idle) {
         struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
         if (pc->commands.sequence != pc->commands.released) {
             via_pipe_arm_again(&pc->commands);

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/types.h"
+#include "host/board.h"
+
+static const struct via_board_poster mine = {.host = 1, .session = 10, .process = 5};
+
+static int hang(struct via_board *board, const char *key, const char *value, uint64_t ttl_ns,
+                uint64_t now_ns)
+{
+    return via_board_hang(board, &mine, key, strlen(key), value, strlen(value), ttl_ns, now_ns);
+}
+
+static int pull(struct via_board *board, const char *key, uint64_t now_ns, char *ret_value)
+{
+    int bytes = via_board_pull(board, key, strlen(key), ret_value, now_ns);
+    if (bytes >= 0) {
+        ret_value[bytes] = '\0';
+    }
+    return bytes;
+}
+
+static void a_note_is_taken_once_and_the_last_one_counts(void **state)
+{
+    (void)state;
+    struct via_board board;
+    char value[VIA_BOARD_VALUE_BYTES_MAX + 1];
+    via_board_init(&board, 10, 10000);
+    assert_int_equal(hang(&board, "a", "1", 0, 0), 0);
+    assert_int_equal(hang(&board, "b", "", 0, 0), 0);
+    assert_int_equal(hang(&board, "a", "two", 0, 0), 0);
+    assert_int_equal(board.notes_count, 2);
+    assert_int_equal(pull(&board, "a", 0, value), 3);
+    assert_string_equal(value, "two");
+    assert_int_equal(pull(&board, "a", 0, value), -ENOENT);
+    assert_int_equal(pull(&board, "b", 0, value), 0);
+    assert_int_equal(board.notes_count, 0);
+    assert_int_equal(board.bytes, 0);
+    /* Keys are bytes, not strings. */
+    assert_int_equal(via_board_hang(&board, &mine, "\0x", 2, "v", 1, 0, 0), 0);
+    assert_int_equal(via_board_pull(&board, "\0y", 2, value, 0), -ENOENT);
+    assert_int_equal(via_board_pull(&board, "\0x", 2, value, 0), 1);
+    via_board_fini(&board);
+}
+
+static void sizes_are_checked(void **state)
+{
+    (void)state;
+    struct via_board board;
+    char big[VIA_BOARD_VALUE_BYTES_MAX + 1] = {0};
+    via_board_init(&board, 10, 10000);
+    assert_int_equal(via_board_hang(&board, &mine, big, 0, big, 0, 0, 0), -EINVAL);
+    assert_int_equal(via_board_hang(&board, &mine, big, 65, big, 0, 0, 0), -EINVAL);
+    assert_int_equal(via_board_hang(&board, &mine, big, 64, big, sizeof(big), 0, 0), -EINVAL);
+    assert_int_equal(via_board_hang(&board, &mine, big, 64, big, sizeof(big) - 1, 0, 0), 0);
+    via_board_fini(&board);
+}
+
+static void notes_go_when_their_time_is_over(void **state)
+{
+    (void)state;
+    struct via_board board;
+    char value[VIA_BOARD_VALUE_BYTES_MAX + 1];
+    via_board_init(&board, 10, 10000);
+    assert_int_equal(via_board_expire(&board, 0), VIA_NEVER_NS);
+    assert_int_equal(hang(&board, "late", "1", 200, 1000), 0);
+    assert_int_equal(hang(&board, "soon", "1", 100, 1000), 0);
+    assert_int_equal(hang(&board, "never", "1", 0, 1000), 0);
+    assert_int_equal(hang(&board, "ages", "1", UINT64_MAX, 1000), 0);
+    assert_int_equal(via_board_expire(&board, 1000), 1100);
+    assert_int_equal(pull(&board, "soon", 1100, value), -ENOENT);
+    assert_int_equal(via_board_expire(&board, 1100), 1200);
+    assert_int_equal(pull(&board, "late", 1199, value), 1);
+    assert_int_equal(via_board_expire(&board, UINT64_MAX - 1), VIA_NEVER_NS);
+    assert_int_equal(pull(&board, "never", UINT64_MAX - 1, value), 1);
+    assert_int_equal(pull(&board, "ages", UINT64_MAX - 1, value), 1);
+    via_board_fini(&board);
+}
+
+static void a_full_board_says_so_and_takes_replacements(void **state)
+{
+    (void)state;
+    struct via_board board;
+    char value[VIA_BOARD_VALUE_BYTES_MAX + 1];
+    via_board_init(&board, 2, 10000);
+    assert_int_equal(hang(&board, "a", "1", 0, 0), 0);
+    assert_int_equal(hang(&board, "b", "1", 50, 0), 0);
+    assert_int_equal(hang(&board, "c", "1", 0, 0), -ENOSPC);
+    assert_int_equal(hang(&board, "a", "2", 0, 0), 0);
+    assert_int_equal(hang(&board, "c", "1", 0, 50), 0); /* b is over */
+    via_board_fini(&board);
+
+    via_board_init(&board, 100, 400);
+    memset(value, 'x', 200);
+    value[200] = '\0';
+    assert_int_equal(hang(&board, "a", value, 0, 0), 0);
+    assert_int_equal(hang(&board, "b", value, 0, 0), -ENOSPC);
+    assert_int_equal(hang(&board, "a", value, 0, 0), 0);
+    assert_int_equal(hang(&board, "a", "small", 0, 0), 0);
+    assert_int_equal(hang(&board, "b", "small", 0, 0), 0);
+    via_board_fini(&board);
+}
+
+static void a_posters_notes_go_with_it_and_no_others(void **state)
+{
+    (void)state;
+    struct via_board board;
+    char value[VIA_BOARD_VALUE_BYTES_MAX + 1];
+    struct via_board_poster other = mine;
+    struct via_board_poster host = {.host = 1, .session = 11, .process = UINT32_MAX};
+    via_board_init(&board, 10, 10000);
+    assert_int_equal(hang(&board, "mine", "1", 0, 0), 0);
+    other.process = 6;
+    assert_int_equal(via_board_hang(&board, &other, "other", 5, "1", 1, 0, 0), 0);
+    other.host = 2;
+    assert_int_equal(via_board_hang(&board, &other, "away", 4, "1", 1, 0, 0), 0);
+    via_board_withdraw(&board, &mine);
+    assert_int_equal(pull(&board, "mine", 0, value), -ENOENT);
+    assert_int_equal(board.notes_count, 2);
+    /* Host 1 has restarted: what its earlier processes left is nobody's. */
+    via_board_withdraw(&board, &host);
+    assert_int_equal(pull(&board, "other", 0, value), -ENOENT);
+    assert_int_equal(pull(&board, "away", 0, value), 1);
+    via_board_fini(&board);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_note_is_taken_once_and_the_last_one_counts),
+        cmocka_unit_test(sizes_are_checked),
+        cmocka_unit_test(notes_go_when_their_time_is_over),
+        cmocka_unit_test(a_full_board_says_so_and_takes_replacements),
+        cmocka_unit_test(a_posters_notes_go_with_it_and_no_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

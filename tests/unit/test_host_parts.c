@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Run directories, shared memory, and how long a thread looks before it sleeps. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/types.h"
+#include "host/host_memory.h"
+#include "host/host_spin.h"
+#include "host/rundir.h"
+
+/* --- run directories -------------------------------------------------------------------------- */
+
+static void forget_environment(void)
+{
+    unsetenv("VIADUCT_RUNDIR");
+    unsetenv("VIADUCT_FABRIC");
+    unsetenv("XDG_RUNTIME_DIR");
+}
+
+static void the_default_directory_is_the_users(void **state)
+{
+    (void)state;
+    struct via_rundir_path path;
+    struct via_error err;
+    char expected[64];
+    forget_environment();
+    assert_int_equal(via_rundir_default(NULL, &path, &err), 0);
+    if (geteuid() == 0) {
+        strcpy(expected, "/run/viaduct/default");
+    } else {
+        snprintf(expected, sizeof(expected), "/tmp/viaduct-%u/default", (unsigned)geteuid());
+    }
+    assert_string_equal(path.text, expected);
+    setenv("VIADUCT_FABRIC", "lab", 1);
+    assert_int_equal(via_rundir_default(NULL, &path, &err), 0);
+    assert_non_null(strstr(path.text, "/lab"));
+    assert_int_equal(via_rundir_default("other", &path, &err), 0);
+    assert_non_null(strstr(path.text, "/other"));
+    setenv("VIADUCT_RUNDIR", "/somewhere/else", 1);
+    assert_int_equal(via_rundir_default("other", &path, &err), 0);
+    assert_string_equal(path.text, "/somewhere/else");
+    forget_environment();
+}
+
+static void names_that_leave_the_directory_are_no_names(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "", ".", "..", "../x", "a/b", ".hidden", "a b", "123456789012345678901234567890123"};
+    struct via_rundir_path path;
+    struct via_error err;
+    forget_environment();
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(wrong); i++) {
+        assert_int_equal(via_rundir_default(wrong[i], &path, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "fabric name '"));
+    }
+}
+
+static void paths_fit_a_socket_address_or_are_refused(void **state)
+{
+    (void)state;
+    struct via_rundir_path path;
+    struct via_error err;
+    char dir[200];
+    assert_int_equal(via_rundir_link_path("/r", 7, 3, 1, &path, &err), 0);
+    assert_string_equal(path.text, "/r/link-3-7-1.sock");
+    assert_int_equal(via_rundir_attach_path("/r", 7, &path, &err), 0);
+    assert_string_equal(path.text, "/r/host-7.attach");
+    memset(dir, 'd', sizeof(dir));
+    dir[0] = '/';
+    dir[107 - strlen("/host-7.ctl")] = '\0';
+    assert_int_equal(via_rundir_control_path(dir, 7, &path, &err), 0);
+    assert_int_equal(strlen(path.text), 107);
+    assert_int_equal(via_rundir_control_path(dir, 17, &path, &err), -ENAMETOOLONG);
+    assert_non_null(strstr(err.text, "a socket address holds at most 107"));
+}
+
+static void a_directory_is_ours_alone_or_refused(void **state)
+{
+    (void)state;
+    char top[64] = "/tmp/viaduct-test-XXXXXX";
+    char path[96];
+    char link[96];
+    struct stat st;
+    struct via_error err;
+    assert_non_null(mkdtemp(top));
+    snprintf(path, sizeof(path), "%s/a/b/", top);
+    snprintf(link, sizeof(link), "%s/link", top);
+    assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), 0);
+    assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+
+    assert_int_equal(chmod(path, 0750), 0);
+    assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), -EPERM);
+    assert_int_equal(chmod(path, 0700), 0);
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(via_rundir_make(link, (gid_t)-1, &err), -ELOOP);
+    assert_int_equal(unlink(link), 0);
+    int fd = open(link, O_CREAT | O_WRONLY, 0600);
+    assert_int_equal(via_rundir_make(link, (gid_t)-1, &err), -ENOTDIR);
+    close(fd);
+    assert_int_equal(via_rundir_make("relative/path", (gid_t)-1, &err), -EINVAL);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(path, 65534, 65534), 0);
+        assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), -EPERM);
+        assert_non_null(strstr(err.text, "belongs to uid 65534"));
+        assert_int_equal(chown(path, 0, 0), 0);
+        /* Whoever may write to the parent may put another directory in its place. */
+        snprintf(path, sizeof(path), "%s/a", top);
+        assert_int_equal(chmod(path, 0777), 0);
+        snprintf(path, sizeof(path), "%s/a/b", top);
+        assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), -EPERM);
+        assert_non_null(strstr(err.text, "others may replace what is in it"));
+    }
+    unlink(link);
+    rmdir(path);
+    snprintf(path, sizeof(path), "%s/a", top);
+    rmdir(path);
+    rmdir(top);
+}
+
+static void a_group_may_pass_but_not_look(void **state)
+{
+    (void)state;
+    char top[64] = "/tmp/viaduct-test-XXXXXX";
+    char path[96];
+    struct stat st;
+    struct via_error err;
+    assert_non_null(mkdtemp(top));
+    snprintf(path, sizeof(path), "%s/a", top);
+    assert_int_equal(via_rundir_make(path, getegid(), &err), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0710);
+    assert_int_equal(via_rundir_make(path, getegid(), &err), 0);
+    assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), -EPERM);
+    rmdir(path);
+    rmdir(top);
+}
+
+/* --- shared memory ---------------------------------------------------------------------------- */
+
+static void shared_memory_keeps_its_size(void **state)
+{
+    (void)state;
+    struct via_host_memory memory;
+    struct via_error err;
+    struct stat st;
+    assert_int_equal(via_host_memory_open(&memory, "test", 8192, false, &err), 0);
+    assert_int_equal(ftruncate(memory.fd, 0), -1);
+    assert_int_equal(ftruncate(memory.fd, 1 << 20), -1);
+    assert_int_equal(fstat(memory.fd, &st), 0);
+    assert_int_equal(st.st_blocks * 512, 8192); /* all of it is there, not only promised */
+    void *again = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0);
+    assert_true(again != MAP_FAILED);
+    strcpy(again, "seen");
+    assert_string_equal(memory.base, "seen");
+    munmap(again, 8192);
+    via_host_memory_close(&memory);
+    assert_int_equal(memory.fd, -1);
+
+    assert_int_equal(via_host_memory_open(&memory, "test", 4096, true, &err), 0);
+    assert_true(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, memory.fd, 0) == MAP_FAILED);
+    strcpy(memory.base, "ours");
+    via_host_memory_close(&memory);
+}
+
+static void no_memory_is_a_result_not_a_signal(void **state)
+{
+    (void)state;
+    struct via_host_memory memory;
+    struct via_error err;
+    struct rlimit old;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    struct rlimit little = {.rlim_cur = 4096, .rlim_max = old.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    int rc = via_host_memory_open(&memory, "test", 8192, false, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(rc, -EFBIG);
+    assert_string_equal(err.text, "8192 bytes of shared memory (test): ftruncate: File too large");
+    assert_int_equal(memory.fd, -1);
+}
+
+/* --- looking before sleeping ------------------------------------------------------------------ */
+
+#define MAX_NS (50 * VIA_USEC_NS)
+
+static void a_dialogue_is_waited_for(void **state)
+{
+    (void)state;
+    struct via_host_spin spin;
+    via_host_spin_init(&spin, MAX_NS);
+    assert_int_equal(spin.budget_ns, 0);
+    via_host_spin_learn(&spin, 10 * VIA_USEC_NS, false);
+    assert_int_equal(spin.budget_ns, 0); /* once is chance */
+    for (unsigned i = 0; i < 5; i++) {
+        via_host_spin_learn(&spin, 10 * VIA_USEC_NS, false);
+    }
+    assert_in_range(spin.budget_ns, 10 * VIA_USEC_NS, MAX_NS);
+    for (unsigned i = 0; i < 1000; i++) {
+        via_host_spin_learn(&spin, 3 * VIA_USEC_NS, true);
+    }
+    assert_in_range(spin.budget_ns, 3 * VIA_USEC_NS, 8 * VIA_USEC_NS);
+}
+
+static void waits_that_are_long_make_it_stop_looking(void **state)
+{
+    (void)state;
+    struct via_host_spin spin;
+    via_host_spin_init(&spin, MAX_NS);
+    for (unsigned i = 0; i < 10; i++) {
+        via_host_spin_learn(&spin, 30 * VIA_USEC_NS, i > 3);
+    }
+    assert_true(spin.budget_ns > 0);
+    for (unsigned i = 0; i < 10; i++) {
+        via_host_spin_learn(&spin, VIA_MSEC_NS, false);
+    }
+    assert_int_equal(spin.budget_ns, 0);
+    via_host_spin_init(&spin, 0);
+    for (unsigned i = 0; i < 10; i++) {
+        via_host_spin_learn(&spin, 0, false);
+    }
+    assert_int_equal(spin.budget_ns, 0); /* turned off */
+}
+
+static void a_crowded_machine_is_told_from_a_quiet_one(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/viaduct-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_int_equal(unlink(path), 0);
+    static const char load[] = "0.20 0.18 0.12 3/80 11206\n";
+    assert_int_equal(write(fd, load, sizeof(load) - 1), sizeof(load) - 1);
+    assert_true(via_host_spin_is_crowded(fd, 2));
+    assert_false(via_host_spin_is_crowded(fd, 3));
+    assert_false(via_host_spin_is_crowded(-1, 1));
+    close(fd);
+    assert_true(via_host_spin_cpus() >= 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_default_directory_is_the_users),
+        cmocka_unit_test(names_that_leave_the_directory_are_no_names),
+        cmocka_unit_test(paths_fit_a_socket_address_or_are_refused),
+        cmocka_unit_test(a_directory_is_ours_alone_or_refused),
+        cmocka_unit_test(a_group_may_pass_but_not_look),
+        cmocka_unit_test(shared_memory_keeps_its_size),
+        cmocka_unit_test(no_memory_is_a_result_not_a_signal),
+        cmocka_unit_test(a_dialogue_is_waited_for),
+        cmocka_unit_test(waits_that_are_long_make_it_stop_looking),
+        cmocka_unit_test(a_crowded_machine_is_told_from_a_quiet_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
