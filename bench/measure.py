@@ -133,7 +133,8 @@ def redis(way, requests=100000, clients=50, pipeline=1, tests="get,set"):
     port = free_port(way.address)
     with tempfile.TemporaryDirectory() as folder:
         with server(way, ["redis-server", "--bind", way.address, "--port", str(port), "--save", "",
-                          "--appendonly", "no", "--daemonize", "no"], port, cwd=folder):
+                          "--appendonly", "no", "--daemonize", "no",
+                          "--protected-mode", "no"], port, cwd=folder):
             out = client(way, ["redis-benchmark", "-h", way.address, "-p", str(port), "-c",
                                str(clients), "-n", str(requests), "-P", str(pipeline), "-t", tests,
                                "--csv"])
