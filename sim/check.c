@@ -173,8 +173,10 @@ static bool status_is_true(const struct sim_op *op, int status)
         return op->cancelled;
     }
     if (status == -EHOSTUNREACH && (op->kind == VIA_OP_GET || op->kind == VIA_OP_ATOMIC)) {
-        /* The owner of the memory has found nobody to answer to, for long. */
-        return op->flow->world->clock.now_ns - op->submit_ns >= VIA_SEC_NS;
+        /* The owner of the memory had nobody to send its answers to, for a second. */
+        const struct sim_counts *counts = &op->flow->world->counts;
+        return counts->cuts + counts->freezes + counts->crashes != 0 &&
+               op->flow->world->clock.now_ns >= VIA_SEC_NS;
     }
     if (status == -ECONNRESET) {
         return destination_changed(op) || op->stale_route;
@@ -204,14 +206,16 @@ static void count_status(struct sim_world *world, const struct sim_op *op, int s
     }
 }
 
-/* What is before it in its flow has ended, or is given up: it can not happen any more. */
+/* What is before it in its flow and has ended can not happen any more. */
 static void settle(struct sim_op *op)
 {
-    for (;;) {
-        struct via_list *member = via_list_pop_front(&op->flow->pending);
-        if (member == NULL || member == &op->pending) {
-            break;
+    bool before = via_list_is_linked(&op->pending);
+    via_list_foreach_safe(member, &op->flow->pending) {
+        struct sim_op *other = via_list_entry(member, struct sim_op, pending);
+        if (before && other->state != SIM_OP_PENDING) {
+            via_list_remove(member);
         }
+        before = before && other != op;
     }
 }
 
@@ -237,6 +241,12 @@ static void op_completed(struct sim_world *world, struct sim_op *op, int status,
     }
     if (!in_order) {
         sim_fail(world, "%s: ends before those before it", sim_op_name(op));
+    }
+    if (op->cancelled && !is_next(op)) {
+        /* Given up while it waited for others to end before it: from what comes now the order of
+         * what was done can not be told. */
+        op->flow->out_of_order = true;
+        op->flow->known64 = op->flow->known32 = false;
     }
     op->state = SIM_OP_DONE;
     op->status = status;

@@ -81,6 +81,7 @@ static void flow_meets_new_memory(struct sim_flow *flow)
     flow->value64 = flow->likely64 = 0;
     flow->value32 = flow->likely32 = 0;
     flow->known64 = flow->known32 = true;
+    flow->out_of_order = false;
 }
 
 void sim_region_life(struct sim_host *host)
@@ -291,7 +292,7 @@ static void atomic_completed(struct sim_op *op, struct sim_host *host, uint64_t 
         return;
     }
     *value = sim_region_atomic(op, old);
-    *known = true;
+    *known = !op->flow->out_of_order;
 }
 
 /* --- ends ------------------------------------------------------------------------------------ */

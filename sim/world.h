@@ -211,6 +211,7 @@ struct sim_flow {
     uint64_t sum_done, sum_unknown;
     uint64_t value64, value32; /* of the atomic words, if known */
     bool known64, known32;
+    bool out_of_order;           /* operations were given up: values are not followed any more */
     uint64_t likely64, likely32; /* if all that was submitted succeeds */
 };
 
