@@ -394,15 +394,16 @@ static void publish_routes(struct via_node *node)
     for (unsigned h = 0; h < node->config.hosts_max; h++) {
         uint32_t route = node->route_scratch[h];
         uint32_t session = session_of(&node->lsas[h]);
-        if (route != atomic_load_explicit(&node->routes[h], memory_order_relaxed)) {
-            atomic_store_explicit(&node->routes[h], route, memory_order_relaxed);
-            changed = true;
-        }
         /* A session counts once its host can be reached: that is, once a neighbour has shaken
          * hands with it. */
         if (route != VIA_ROUTE_NONE &&
             session != atomic_load_explicit(&node->sessions[h], memory_order_relaxed)) {
             atomic_store_explicit(&node->sessions[h], session, memory_order_relaxed);
+            changed = true;
+        }
+        if (route != atomic_load_explicit(&node->routes[h], memory_order_relaxed)) {
+            /* Pairs with the acquire in take_routes(): no way without the session at its end. */
+            atomic_store_explicit(&node->routes[h], route, memory_order_release);
             changed = true;
         }
     }
