@@ -37,7 +37,6 @@ static void conn_free(struct via_file *file)
     via_stats_add(&conn->stats);
     via_hidden_close(&conn->listen_fd);
     via_hidden_close(&conn->control_fd);
-    via_hidden_close(&conn->memory_fd);
     via_peer_bell_put(conn->peer_bell);
     via_fabric_free(conn);
     if (conn->memory != NULL) {
@@ -65,7 +64,6 @@ static struct via_conn *conn_new(bool connector)
     conn->fds = 1;
     conn->listen_fd = -1;
     conn->control_fd = -1;
-    conn->memory_fd = -1;
     conn->attached = false;
     conn->calls = 0;
     conn->memory = NULL;
@@ -73,6 +71,7 @@ static struct via_conn *conn_new(bool connector)
     conn->bell = -1;
     conn->peer_bell = NULL;
     conn->fabric = NULL;
+    conn->peer_cookie = 0;
     conn->spans = 0;
     conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
     via_list_init(&conn->entries);
@@ -118,18 +117,13 @@ static bool is_tcp(int fd)
            protocol == IPPROTO_TCP;
 }
 
-static uint64_t cookie_of(int fd)
+bool via_op_is_nonblocking_slowly(const struct via_op *op)
 {
-    uint64_t cookie = 0;
-    socklen_t bytes = sizeof(cookie);
-    VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes);
-    return cookie;
-}
-
-static void remember_flags(struct via_conn *conn, int fd)
-{
-    int flags = VIA_REAL(fcntl)(fd, F_GETFL);
-    conn->side->nonblock = flags >= 0 && (flags & O_NONBLOCK) != 0;
+    int saved = errno;
+    int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
+    via_op_set_nonblocking(op, flags >= 0 && (flags & O_NONBLOCK) != 0);
+    errno = saved;
+    return flags >= 0 && (flags & O_NONBLOCK) != 0;
 }
 
 /* To another host of the fabric. */
@@ -151,7 +145,7 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
 {
     struct via_address to;
     if (!via_policy.on || !via_address_of(addr, addr_bytes, &to) || to.port == 0 ||
-        via_fd_peek(fd) != NULL || via_fd_is_marked(fd) ||
+        via_fd_peek(fd) != NULL || via_fd_is_marked(fd, VIA_FD_IN_EPOLL) ||
         !via_policy_allows(&via_policy, &to, &to) || !is_tcp(fd)) {
         return NULL;
     }
@@ -162,18 +156,9 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
     if (!via_address_is_local(&to)) {
         return NULL;
     }
-    int listen_fd = via_rendezvous_listen(cookie_of(fd));
-    if (listen_fd < 0) {
-        return NULL;
-    }
     struct via_conn *conn = conn_new(true);
-    if (conn == NULL) {
-        VIA_REAL(close)(listen_fd);
-        return NULL;
-    }
-    if (via_hidden_new(listen_fd, &conn->listen_fd) != 0) {
-        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
-    } else {
+    if (conn != NULL) {
+        via_diag_mark(fd);
         via_conn_set_state(conn, VIA_SIDE_PENDING);
     }
     return conn;
@@ -181,8 +166,6 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
 
 void via_conn_publish(struct via_conn *conn, int fd)
 {
-    remember_flags(conn, fd);
-    conn->connected_ns = via_os_now_ns();
     if (!via_fd_set(fd, &conn->file)) {
         via_file_put_slowly(&conn->file);
     }
@@ -196,8 +179,7 @@ void via_conn_discard(struct via_conn *conn)
 /* --- accepting ---------------------------------------------------------------------------------
  */
 
-/* Both addresses, when the connection is one that may have pipes. */
-static bool accepted_tuple(int fd, struct via_tuple *ret_tuple)
+bool via_conn_tuple(int fd, struct via_tuple *ret_tuple)
 {
     struct sockaddr_storage storage;
     struct sockaddr *addr = (struct sockaddr *)&storage;
@@ -206,71 +188,59 @@ static bool accepted_tuple(int fd, struct via_tuple *ret_tuple)
         return false;
     }
     bytes = sizeof(storage);
-    return getsockname(fd, addr, &bytes) == 0 && via_address_of(addr, bytes, &ret_tuple->local) &&
-           via_policy_allows(&via_policy, &ret_tuple->local, &ret_tuple->remote);
+    return getsockname(fd, addr, &bytes) == 0 && via_address_of(addr, bytes, &ret_tuple->local);
 }
 
-/* Finds the connector. A control socket or a negative errno. */
-static int find_connector(const struct via_tuple *tuple, enum via_reason *ret_reason)
-{
-    struct via_diag diag;
-    int rc = via_diag_peer(tuple, &diag);
-    if (rc != 0) {
-        *ret_reason = rc == -ENOENT ? VIA_REASON_PEER : VIA_REASON_KERNEL;
-        return rc;
-    }
-    rc = via_rendezvous_connect(diag.cookie, diag.uid);
-    *ret_reason = rc == -ECONNREFUSED ? VIA_REASON_PEER
-                  : rc == -EACCES     ? VIA_REASON_USER
-                                      : VIA_REASON_RESOURCES;
-    return rc;
-}
-
-/* Is the connector one of ours? Then what is needed to meet it is found. */
-static enum via_reason meet(struct via_conn *conn, const struct via_tuple *tuple)
-{
-    unsigned host;
-    if (via_fabric_concerns(&tuple->remote, &host)) {
-        int rc = via_fabric_accepted(conn, tuple, host);
-        return rc == 0 ? VIA_REASON_NONE : rc == -ENOENT ? VIA_REASON_PEER : VIA_REASON_FABRIC;
-    }
-    enum via_reason reason;
-    int control_fd = find_connector(tuple, &reason);
-    if (control_fd < 0) {
-        return reason;
-    }
-    return via_hidden_new(control_fd, &conn->control_fd) == 0 ? VIA_REASON_NONE
-                                                              : VIA_REASON_RESOURCES;
-}
-
-static void accepted(int fd)
+/* From another host of the fabric: is there a note? */
+static void meet_fabric(struct via_conn *conn, int fd, unsigned host)
 {
     struct via_tuple tuple;
+    int rc = via_conn_tuple(fd, &tuple) ? via_fabric_accepted(conn, &tuple, host) : -ENOTCONN;
+    if (rc == 0) {
+        via_conn_set_state(conn, VIA_SIDE_ACCEPTED);
+    } else {
+        via_conn_settle_plain(conn, rc == -ENOENT ? VIA_REASON_PEER : VIA_REASON_FABRIC);
+    }
+}
+
+/* The rules are about the server's port, so its own address is needed when there are any. */
+static bool is_allowed(int fd, const struct via_address *peer)
+{
+    struct via_tuple tuple = {.remote = *peer};
+    if (via_policy.ports_count != 0 && !via_conn_tuple(fd, &tuple)) {
+        return false;
+    }
+    return via_policy_allows(&via_policy, &tuple.local, peer);
+}
+
+static void accepted(int fd, const struct via_address *peer)
+{
     unsigned host;
-    if (!via_policy.on || !accepted_tuple(fd, &tuple) ||
-        (!via_fabric_concerns(&tuple.remote, &host) && !via_address_is_local(&tuple.remote))) {
+    bool fabric = via_fabric_concerns(peer, &host);
+    if ((!fabric && !via_address_is_local(peer)) || !is_allowed(fd, peer)) {
         return;
     }
     struct via_conn *conn = conn_new(false);
     if (conn == NULL) {
         return;
     }
-    remember_flags(conn, fd);
-    enum via_reason reason = meet(conn, &tuple);
-    if (reason == VIA_REASON_NONE) {
-        via_conn_set_state(conn, VIA_SIDE_ACCEPTED);
+    if (fabric) {
+        meet_fabric(conn, fd, host);
     } else {
-        via_conn_settle_plain(conn, reason);
+        via_conn_set_state(conn, VIA_SIDE_ACCEPTED);
     }
     if (!via_fd_set(fd, &conn->file)) {
         via_file_put_slowly(&conn->file);
     }
 }
 
-void via_conn_accepted(int fd)
+void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes)
 {
+    struct via_address address;
     int saved = errno;
-    accepted(fd);
+    if (via_policy.on && via_address_of(peer, peer_bytes, &address)) {
+        accepted(fd, &address);
+    }
     errno = saved;
 }
 
@@ -352,9 +322,9 @@ void via_conn_closed(struct via_conn *conn)
 
 static void count_child(struct via_conn *conn)
 {
+    conn->side->ever_forked = true;
     atomic_store_explicit(&conn->side->forked, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
-    via_offer_fork_prepare(conn);
 }
 
 static void uncount_child(struct via_conn *conn)

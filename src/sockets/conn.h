@@ -26,11 +26,10 @@ struct via_conn {
     struct via_side *side;
     _Atomic uint32_t fds;   /* numbers of this process that refer to it */
     _Atomic int listen_fd;  /* PENDING: where the acceptor comes */
-    _Atomic int control_fd; /* to the other side, from ANNOUNCED or ACCEPTED on */
-    _Atomic int memory_fd;  /* made before a fork, so that both processes can map it */
+    _Atomic int control_fd; /* to the other side, from ANNOUNCED or OFFERED on */
     _Atomic bool attached;  /* the pipes are mapped here */
     uint32_t calls;         /* that moved data, while nothing was settled */
-    unsigned char *memory;  /* both segments, or the addresses reserved for them */
+    unsigned char *memory;  /* both segments */
     size_t memory_bytes;
     int bell; /* by which the peer wakes us: index, -1 = none yet */
     struct via_peer_bell *peer_bell;
@@ -38,7 +37,8 @@ struct via_conn {
     struct via_list all;       /* of this process: via_conn_each() */
     struct via_list entries;   /* in epoll sets: see epoll_set.h */
     _Atomic uint32_t spans;    /* for which those entries are registered: via_conn_spans() */
-    uint64_t connected_ns;
+    uint64_t peer_cookie;      /* of the kernel's socket at the other end, 0 = not known yet */
+    uid_t peer_uid;
     struct via_stats_conn stats;
 };
 
@@ -78,6 +78,22 @@ static inline void via_op_end(struct via_op *op)
     via_file_put(&op->conn->file, op->alone);
 }
 
+/* O_NONBLOCK of the descriptor, asked for once: all who change it say so. */
+bool via_op_is_nonblocking_slowly(const struct via_op *op);
+
+static inline bool via_op_is_nonblocking(const struct via_op *op)
+{
+    uint8_t known = atomic_load_explicit(&op->side->nonblock, memory_order_relaxed);
+    return via_likely(known != VIA_NONBLOCK_UNKNOWN) ? known == VIA_NONBLOCK_ON
+                                                     : via_op_is_nonblocking_slowly(op);
+}
+
+static inline void via_op_set_nonblocking(const struct via_op *op, bool on)
+{
+    atomic_store_explicit(&op->side->nonblock, on ? VIA_NONBLOCK_ON : VIA_NONBLOCK_OFF,
+                          memory_order_relaxed);
+}
+
 static inline enum via_side_state via_conn_state(const struct via_conn *conn)
 {
     /* Pairs with the release in via_conn_set_state(): pipes are set up before the state says so. */
@@ -87,13 +103,6 @@ static inline enum via_side_state via_conn_state(const struct via_conn *conn)
 static inline bool via_conn_has_pipes(const struct via_conn *conn)
 {
     return atomic_load_explicit(&conn->attached, memory_order_acquire);
-}
-
-/* Pipes are there, maybe set up by a sibling process and not mapped here yet. */
-static inline bool via_conn_needs_inherit(const struct via_conn *conn)
-{
-    enum via_side_state state = via_conn_state(conn);
-    return !via_conn_has_pipes(conn) && (state == VIA_SIDE_OFFERED || state == VIA_SIDE_LIVE);
 }
 
 /* Neither plain for good nor with pipes: something may still happen. */
@@ -110,15 +119,18 @@ void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason);
 /* --- life --------------------------------------------------------------------------------------
  */
 
-/* Before connect(): announces fd to whoever accepts at this address. NULL when the connection is
- * none of ours. */
+/* Before connect(): lets whoever accepts at this address know. NULL when the connection is none of
+ * ours. */
 struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes);
 /* connect() succeeded or goes on in the background: fd refers to it from now on. */
 void via_conn_publish(struct via_conn *conn, int fd);
 void via_conn_discard(struct via_conn *conn);
 
-/* After accept(). */
-void via_conn_accepted(int fd);
+/* After accept(), which has told the peer's address. */
+void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes);
+
+/* Both addresses of fd. */
+bool via_conn_tuple(int fd, struct via_tuple *ret_tuple);
 
 /* new_fd is a copy of fd, a number that nothing refers to. */
 void via_conn_dup(struct via_conn *conn, int new_fd);
@@ -140,14 +152,8 @@ void via_conn_each(void (*visit)(struct via_conn *conn));
 /* --- getting to pipes: offer.c -----------------------------------------------------------------
  */
 
-/* After a call that moved data: what is there to do next? received: data came from the peer. */
-void via_conn_step(struct via_op *op, bool received);
-
-/* A sibling process has set up pipes that are not mapped here yet. */
-void via_conn_inherit(struct via_conn *conn);
-
-/* Before fork(), so that whichever process gets to pipes first, the other finds them too. */
-void via_offer_fork_prepare(struct via_conn *conn);
+/* After a call that moved data on an unsettled connection: what is there to do next? */
+void via_conn_step(struct via_op *op);
 
 /* May this end write into the pipe? From then on it does. The tx token is held. */
 bool via_conn_tx_can_switch(struct via_conn *conn);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -33,6 +34,29 @@ static void fill_address(const struct via_address *address, int family, uint32_t
         memcpy(ret_ip, address->ip, 16);
     }
     *ret_port = htons(address->port);
+}
+
+void via_diag_mark(int fd)
+{
+    int saved = errno;
+    int off = 0;
+    VIA_REAL(setsockopt)(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof(off));
+    errno = saved;
+}
+
+/* Kernels before 5.10 do not say: then every socket may be. */
+static bool is_marked(const struct nlmsghdr *header, const struct inet_diag_msg *message)
+{
+    const struct rtattr *it = (const struct rtattr *)(message + 1);
+    size_t left = header->nlmsg_len - NLMSG_LENGTH(sizeof(*message));
+    for (; RTA_OK(it, left); it = RTA_NEXT(it, left)) {
+        if (it->rta_type == INET_DIAG_SOCKOPT &&
+            RTA_PAYLOAD(it) >= sizeof(struct inet_diag_sockopt)) {
+            const struct inet_diag_sockopt *options = RTA_DATA(it);
+            return options->mc_loop == 0;
+        }
+    }
+    return true;
 }
 
 /* One question, one answer. */
@@ -77,6 +101,7 @@ static int ask(int fd, const struct via_tuple *tuple, int family, struct via_dia
         ret_diag->cookie =
             (uint64_t)message->id.idiag_cookie[1] << 32 | message->id.idiag_cookie[0];
         ret_diag->uid = message->idiag_uid;
+        ret_diag->marked = is_marked(&answer.header, message);
         return 0;
     }
     return -EPROTO;

@@ -2,6 +2,7 @@
 #ifndef VIA_SOCKETS_DIAG_H
 #define VIA_SOCKETS_DIAG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -11,7 +12,14 @@
 struct via_diag {
     uint64_t cookie; /* SO_COOKIE: no two sockets have had the same */
     uid_t uid;
+    bool marked; /* by via_diag_mark(), as far as this kernel tells */
 };
+
+/*
+ * Marks a TCP socket so that the other end can see that this program runs Viaduct, by an option
+ * that means nothing to TCP (IP_MULTICAST_LOOP off). What is accepted has the mark of its listener.
+ */
+void via_diag_mark(int fd);
 
 /*
  * Looks up the socket at the other end of a connection whose both ends are on this machine. 0;

@@ -24,6 +24,7 @@ static bool
 
 static struct via_segment *mailbox;
 static uint64_t slots_used[SLOTS / 64];
+static unsigned slots_next;
 
 /* Mailboxes of others, kept open: one program's connections have the same. */
 static struct {
@@ -119,10 +120,12 @@ static int32_t slot_take(struct via_attach *attach)
         mailbox = NULL;
         return -ENOSPC;
     }
+    /* In turn, so that a slot is not soon used again: an offer to who had it before may be late. */
     for (unsigned i = 0; i < SLOTS; i++) {
-        if ((slots_used[i / 64] >> i % 64 & 1) == 0) {
-            slots_used[i / 64] |= UINT64_C(1) << i % 64;
-            return (int32_t)i;
+        unsigned slot = slots_next++ % SLOTS;
+        if ((slots_used[slot / 64] >> slot % 64 & 1) == 0) {
+            slots_used[slot / 64] |= UINT64_C(1) << slot % 64;
+            return (int32_t)slot;
         }
     }
     return -ENOSPC;
@@ -353,9 +356,12 @@ static int read_offer(const struct via_fabric *fabric, struct via_fabric_offer *
         return -EAGAIN;
     }
     memcpy(ret_offer, slot, sizeof(*ret_offer));
-    if (ret_offer->ready != VIA_FABRIC_READY || ret_offer->nonce != fabric->nonce ||
-        ret_offer->host != fabric->host || via_pipe_geometry_check(&ret_offer->geometry) != 0 ||
-        ret_offer->geometry.slots_count < 4 ||
+    if (ret_offer->nonce != fabric->nonce) {
+        atomic_store_explicit(&slot->ready, 0, memory_order_relaxed); /* to who had it before */
+        return -EAGAIN;
+    }
+    if (ret_offer->ready != VIA_FABRIC_READY || ret_offer->host != fabric->host ||
+        via_pipe_geometry_check(&ret_offer->geometry) != 0 || ret_offer->geometry.slots_count < 4 ||
         ret_offer->geometry.slots_count > VIA_RING_SLOTS_MAX ||
         ret_offer->geometry.body_bytes_max == 0 ||
         ret_offer->segment_bytes != via_segment_bytes_for(&ret_offer->geometry)) {

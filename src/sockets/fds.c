@@ -13,7 +13,7 @@
 #define FDS_MIN 65536u
 #define FDS_MAX (1u << 20)
 
-_Atomic(struct via_file *) *via_fds;
+struct via_file *_Atomic *via_fds;
 unsigned char *via_fd_marks;
 unsigned via_fds_count;
 
@@ -100,12 +100,15 @@ static void hidden_free(struct via_file *file)
  */
 static int lowest_hidden(void)
 {
+    static _Atomic int lowest;
+    static _Atomic unsigned uses;
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return 512;
+    if (atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % 16 == 0 &&
+        getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        rlim_t half = via_min(limit.rlim_cur / 2, (rlim_t)via_fds_count / 2);
+        atomic_store_explicit(&lowest, (int)half, memory_order_relaxed);
     }
-    rlim_t half = limit.rlim_cur / 2;
-    return half > via_fds_count / 2 ? (int)(via_fds_count / 2) : (int)half;
+    return atomic_load_explicit(&lowest, memory_order_relaxed);
 }
 
 int via_hidden_new(int fd, _Atomic int *place)

@@ -30,7 +30,7 @@ struct via_file {
     void (*free)(struct via_file *file);
 };
 
-extern _Atomic(struct via_file *) *via_fds;
+extern struct via_file *_Atomic *via_fds;
 extern unsigned via_fds_count;
 
 /* 0, or -ENOMEM: then nothing is ever in the table. */
@@ -74,21 +74,28 @@ bool via_fd_set(int fd, struct via_file *file);
 /* Takes what fd refers to out of the table; the caller gives up the reference. */
 struct via_file *via_fd_take(int fd);
 
-/*
- * A mark on a number that nothing in the table stands for: it is in an epoll set, where we could
- * not find it again if it became one of ours. Closing takes the mark away.
- */
+/* What is known of numbers that nothing in the table stands for. Closing takes it away. */
+#define VIA_FD_IN_EPOLL                                                                          \
+    1u                    /* in a set, where we could not find it again if it became one of ours \
+                           */
+#define VIA_FD_LISTENS 2u /* has our mark: see via_diag_mark() */
+#define VIA_FD_ALL 3u
+
 extern unsigned char *via_fd_marks;
 
-static inline bool via_fd_is_marked(int fd)
+static inline bool via_fd_is_marked(int fd, unsigned mark)
 {
-    return (unsigned)fd < via_fds_count && via_fd_marks[fd] != 0;
+    return (unsigned)fd < via_fds_count && (via_fd_marks[fd] & mark) != 0;
 }
 
-static inline void via_fd_mark(int fd, bool mark)
+static inline void via_fd_mark(int fd, unsigned mark, bool set)
 {
-    if ((unsigned)fd < via_fds_count && via_fd_marks[fd] != (mark ? 1 : 0)) {
-        via_fd_marks[fd] = mark ? 1 : 0;
+    if ((unsigned)fd >= via_fds_count) {
+        return;
+    }
+    unsigned char marks = (unsigned char)(set ? via_fd_marks[fd] | mark : via_fd_marks[fd] & ~mark);
+    if (marks != via_fd_marks[fd]) {
+        via_fd_marks[fd] = marks; /* most pages of the table stay untouched */
     }
 }
 

@@ -257,7 +257,7 @@ static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t byt
             return done != 0 ? (ssize_t)done : n;
         }
         done += (size_t)n;
-        if (op->side->nonblock != 0 && done < bytes) {
+        if (via_op_is_nonblocking(op) && done < bytes) {
             break;
         }
     }
@@ -298,7 +298,7 @@ VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
         ssize_t n = VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
         if (n > 0) {
             op.conn->stats.tx_kernel_bytes += (uint64_t)n;
-            via_conn_step(&op, false);
+            via_conn_step(&op);
         }
         via_op_end(&op);
         return n;
@@ -354,11 +354,11 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     if (!wait && VIA_REAL(poll)(&pfd, 1, 0) == 0) {
         return -EAGAIN;
     }
-    if (op->side->nonblock != 0 && (via_io_ready(op, POLLOUT) & POLLOUT) == 0) {
+    if (via_op_is_nonblocking(op) && (via_io_ready(op, POLLOUT) & POLLOUT) == 0) {
         return -EAGAIN;
     }
     /* Writable means room for at least a record's body. */
-    size_t most = op->side->nonblock != 0 ? 16384 : sizeof(buffer);
+    size_t most = via_op_is_nonblocking(op) ? 16384 : sizeof(buffer);
     ssize_t got = VIA_REAL(read)(in_fd, buffer, via_min(bytes, most));
     if (got <= 0) {
         return got < 0 ? -errno : 0;

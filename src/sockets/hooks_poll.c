@@ -218,9 +218,9 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
     if (!via_op_begin(&op, fd)) {
         int rc = VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
         if (rc == 0 && operation == EPOLL_CTL_ADD) {
-            via_fd_mark(fd, true);
+            via_fd_mark(fd, VIA_FD_IN_EPOLL, true);
         } else if (rc == 0 && operation == EPOLL_CTL_DEL) {
-            via_fd_mark(fd, false);
+            via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
         }
         return rc;
     }

@@ -68,6 +68,7 @@ static void forked_child(void)
     via_pool_fork_done();
     via_stats_forked();
     via_conn_fork_child();
+    via_side_forked();
     via_ep_fork_child();
     via_sock_bell_forked();
     via_wait_forked();

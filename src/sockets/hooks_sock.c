@@ -6,11 +6,13 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "sockets/diag.h"
 #include "sockets/epoll_set.h"
 #include "sockets/hooks.h"
 #include "sockets/io.h"
@@ -43,30 +45,54 @@ static void forget(int fd)
     if (via_fd_peek(fd) != NULL) {
         via_hooks_forget(fd);
     }
-    via_fd_mark(fd, false);
+    via_fd_mark(fd, VIA_FD_ALL, false);
 }
 
-static int accepted(int fd, const struct sockaddr *addr)
+/* The peer's address is wanted whether the program asks for it or not. */
+static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, int flags)
 {
-    if (fd >= 0) {
-        forget(fd);
-        if (addr == NULL || addr->sa_family == AF_INET || addr->sa_family == AF_INET6) {
-            via_conn_accepted(fd);
-        }
+    struct sockaddr_storage own;
+    socklen_t own_bytes = sizeof(own);
+    via_hooks_init();
+    if (!via_policy.on) {
+        return VIA_REAL(accept4)(listen_fd, addr, bytes, flags);
     }
+    if (!via_fd_is_marked(listen_fd, VIA_FD_LISTENS)) {
+        /* It listened before we were there; what it accepts from now on has the mark. */
+        via_diag_mark(listen_fd);
+        via_fd_mark(listen_fd, VIA_FD_LISTENS, true);
+    }
+    int fd = VIA_REAL(accept4)(listen_fd, (struct sockaddr *)&own, &own_bytes, flags);
+    if (fd < 0) {
+        return fd;
+    }
+    forget(fd);
+    if (addr != NULL && bytes != NULL) {
+        memcpy(addr, &own, via_min(*bytes, via_min(own_bytes, (socklen_t)sizeof(own))));
+        *bytes = own_bytes;
+    }
+    via_conn_accepted(fd, (struct sockaddr *)&own, own_bytes);
     return fd;
 }
 
 VIA_HOOK int accept(int fd, __SOCKADDR_ARG addr, socklen_t *bytes)
 {
-    via_hooks_init();
-    return accepted(VIA_REAL(accept)(fd, addr.__sockaddr__, bytes), addr.__sockaddr__);
+    return accept_any(fd, addr.__sockaddr__, bytes, 0);
 }
 
 VIA_HOOK int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *bytes, int flags)
 {
+    return accept_any(fd, addr.__sockaddr__, bytes, flags);
+}
+
+VIA_HOOK int listen(int fd, int backlog)
+{
     via_hooks_init();
-    return accepted(VIA_REAL(accept4)(fd, addr.__sockaddr__, bytes, flags), addr.__sockaddr__);
+    if (via_policy.on) {
+        via_diag_mark(fd);
+        via_fd_mark(fd, VIA_FD_LISTENS, true);
+    }
+    return VIA_REAL(listen)(fd, backlog);
 }
 
 VIA_HOOK int shutdown(int fd, int how)
@@ -106,7 +132,7 @@ VIA_HOOK int close(int fd)
 {
     struct via_file *file = via_fd_peek(fd);
     if (via_likely(file == NULL)) {
-        via_fd_mark(fd, false);
+        via_fd_mark(fd, VIA_FD_ALL, false);
         return VIA_REAL(close)(fd);
     }
     if (file->kind == VIA_FILE_HIDDEN) {
@@ -231,7 +257,7 @@ static int fcntl_any(int fd, int command, void *argument)
     }
     if (via_op_begin(&op, fd)) {
         int flags = (int)(intptr_t)argument;
-        atomic_store_explicit(&op.side->nonblock, (flags & O_NONBLOCK) != 0, memory_order_relaxed);
+        via_op_set_nonblocking(&op, (flags & O_NONBLOCK) != 0);
         if ((flags & O_ASYNC) != 0 && via_conn_is_unsettled(op.conn)) {
             via_conn_settle_plain(op.conn,
                                   VIA_REASON_OPTION); /* SIGIO comes from the kernel only */
@@ -280,8 +306,7 @@ VIA_HOOK int ioctl(int fd, unsigned long request, ...)
     } else {
         rc = VIA_REAL(ioctl)(fd, request, argument);
         if (rc == 0 && request == FIONBIO) {
-            atomic_store_explicit(&op.side->nonblock, *(const int *)argument != 0,
-                                  memory_order_relaxed);
+            via_op_set_nonblocking(&op, *(const int *)argument != 0);
         }
     }
     via_op_end(&op);

@@ -177,8 +177,7 @@ static size_t least_bytes(const struct via_op *op, const struct via_iov *iov, in
 
 static bool is_nonblocking(const struct via_op *op, int flags)
 {
-    return (flags & MSG_DONTWAIT) != 0 ||
-           atomic_load_explicit(&op->side->nonblock, memory_order_relaxed) != 0;
+    return (flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op);
 }
 
 /* Receives into *iov until there is enough. */
@@ -261,9 +260,6 @@ ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, i
 {
     struct via_iov cursor;
     ssize_t n;
-    if (via_unlikely(via_conn_needs_inherit(op->conn))) {
-        via_conn_inherit(op->conn);
-    }
     bool pipes = via_conn_has_pipes(op->conn);
     if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
         return recv_plain(op, iov, iov_count, flags);
@@ -283,7 +279,7 @@ ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, i
                 : recv_loop(op, &cursor, flags & ~MSG_TRUNC);
     }
     if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
-        via_conn_step(op, true);
+        via_conn_step(op);
     }
     return n;
 }

@@ -171,8 +171,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
 
 static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
 {
-    bool nonblocking = (flags & MSG_DONTWAIT) != 0 ||
-                       atomic_load_explicit(&op->side->nonblock, memory_order_relaxed) != 0;
+    bool nonblocking = (flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op);
     size_t total = 0;
     uint64_t deadline_ns = 0;
     for (;;) {
@@ -224,9 +223,6 @@ ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, i
 {
     struct via_iov cursor;
     ssize_t n;
-    if (via_unlikely(via_conn_needs_inherit(op->conn))) {
-        via_conn_inherit(op->conn);
-    }
     bool pipes = via_conn_has_pipes(op->conn);
     if ((flags & MSG_OOB) != 0) {
         return send_plain(op, iov, iov_count, flags);
@@ -241,7 +237,7 @@ ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, i
         n = send_loop(op, &cursor, flags);
     }
     if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
-        via_conn_step(op, false);
+        via_conn_step(op);
     }
     return n;
 }

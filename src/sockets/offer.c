@@ -2,8 +2,6 @@
 /* How an acceptor and a connector of one machine that know of each other get to pipes. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -16,11 +14,13 @@
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
 
-/* Calls after which a connector that only sends looks for its acceptor; then every 16th. */
-#define LOOK_ALWAYS_CALLS 4u
-/* A connector that only sends gives up on an acceptor that has not come by then. */
-#define GIVE_UP_CALLS 256u
-#define GIVE_UP_NS (2 * VIA_SEC_NS)
+/* What is not there yet is looked for at each call for a while, then at every 8th; then it will not
+ * come. */
+#define LOOK_ALWAYS_CALLS 32u
+#define LOOK_EVERY_CALLS 8u
+#define GIVE_UP_CALLS 4096u
+/* A connection is worth pipes after some calls, or when it moves a lot. */
+#define WORTH_BYTES (64u * 1024)
 
 /* Only one process and thread does what follows from a state. */
 static bool claim(struct via_conn *conn, enum via_side_state from)
@@ -47,14 +47,9 @@ static int make_memory(size_t bytes)
     return fd;
 }
 
-/* Maps the memory, at the addresses that were reserved before a fork if there are any. */
 static int map_memory(struct via_conn *conn, int fd, size_t bytes)
 {
-    if (conn->memory != NULL && conn->memory_bytes != bytes) {
-        return -EPROTO;
-    }
-    int fixed = conn->memory != NULL ? MAP_FIXED : 0;
-    void *memory = mmap(conn->memory, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | fixed, fd, 0);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) {
         return -errno;
     }
@@ -93,19 +88,16 @@ static enum via_reason offer_send(struct via_conn *conn, int memory_fd, size_t s
 static enum via_reason offer_make(struct via_conn *conn)
 {
     size_t segment_bytes = via_segment_bytes_for(&via_ring);
-    int made_fd = -1;
-    int fd = conn->memory_fd;
+    int fd = make_memory(2 * segment_bytes);
     if (fd < 0) {
-        fd = made_fd = make_memory(2 * segment_bytes);
+        return VIA_REASON_RESOURCES;
     }
     enum via_reason reason = VIA_REASON_RESOURCES;
-    if (fd >= 0 && map_memory(conn, fd, 2 * segment_bytes) == 0) {
+    if (map_memory(conn, fd, 2 * segment_bytes) == 0) {
         via_side_attach(conn->side, &via_ring, conn->memory, conn->memory + segment_bytes);
         reason = offer_send(conn, fd, segment_bytes);
     }
-    if (made_fd >= 0) {
-        VIA_REAL(close)(made_fd);
-    }
+    VIA_REAL(close)(fd);
     return reason;
 }
 
@@ -261,27 +253,86 @@ static void now_has_pipes(struct via_conn *conn, enum via_side_state state)
     }
 }
 
-/* May the user at the other end of the control socket speak for the accepted TCP connection? */
-static bool acceptor_is_trusted(int fd, uid_t uid)
+/* Who is at the other end of the kernel's connection? NONE when it may run Viaduct. */
+static enum via_reason find_peer(struct via_conn *conn, int fd)
 {
-    if (uid == geteuid() || uid == 0) {
-        return true;
-    }
     struct via_tuple tuple;
     struct via_diag diag;
-    struct sockaddr_storage storage;
-    struct sockaddr *addr = (struct sockaddr *)&storage;
-    socklen_t bytes = sizeof(storage);
-    if (getpeername(fd, addr, &bytes) != 0 || !via_address_of(addr, bytes, &tuple.remote)) {
-        return false;
+    int rc = via_conn_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT;
+    if (rc != 0 || !diag.marked) {
+        return rc == 0 || rc == -ENOENT ? VIA_REASON_PEER : VIA_REASON_KERNEL;
     }
-    bytes = sizeof(storage);
-    return getsockname(fd, addr, &bytes) == 0 && via_address_of(addr, bytes, &tuple.local) &&
-           via_diag_peer(&tuple, &diag) == 0 && diag.uid == uid;
+    conn->peer_cookie = diag.cookie;
+    conn->peer_uid = diag.uid;
+    return VIA_REASON_NONE;
+}
+
+/* Is this call one at which to look for what was not there yet? */
+static bool is_its_turn(uint32_t calls)
+{
+    return calls <= via_policy.after_calls + LOOK_ALWAYS_CALLS || calls % LOOK_EVERY_CALLS == 0;
+}
+
+/* --- the connector's steps ----------------------------------------------------------------------
+ */
+
+static uint64_t cookie_of(int fd)
+{
+    uint64_t cookie = 0;
+    socklen_t bytes = sizeof(cookie);
+    VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes);
+    return cookie;
+}
+
+/* Worth it: listens for the acceptor, unless that is a plain program. */
+static void begin_listening(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    enum via_reason reason = find_peer(conn, op->fd);
+    if (reason == VIA_REASON_NONE) {
+        int fd = via_rendezvous_listen(cookie_of(op->fd));
+        if (fd < 0 || via_hidden_new(fd, &conn->listen_fd) != 0) {
+            reason = VIA_REASON_RESOURCES;
+        }
+    }
+    if (reason == VIA_REASON_NONE) {
+        via_conn_set_state(conn, VIA_SIDE_PENDING);
+    } else {
+        via_conn_settle_plain(conn, reason);
+    }
+}
+
+/* May the user at the other end of the control socket speak for the accepted TCP connection? Before
+ * it was accepted it had no owner, so what was learnt then is looked up again. */
+static bool acceptor_is_trusted(struct via_op *op, uid_t uid)
+{
+    return uid == op->conn->peer_uid ||
+           (find_peer(op->conn, op->fd) == VIA_REASON_NONE && uid == op->conn->peer_uid);
+}
+
+/* The connector, which listens: has the acceptor come? */
+static void look_for_acceptor(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    uid_t uid = 0;
+    int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
+    if (control_fd >= 0 && !acceptor_is_trusted(op, uid)) {
+        VIA_REAL(close)(control_fd);
+        via_conn_settle_plain(conn, VIA_REASON_USER);
+    } else if (control_fd >= 0 && via_hidden_new(control_fd, &conn->control_fd) == 0) {
+        via_hidden_close(&conn->listen_fd);
+        via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
+    } else if (control_fd >= 0) {
+        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
+    } else if (conn->calls > GIVE_UP_CALLS) {
+        via_conn_settle_plain(conn, VIA_REASON_PEER);
+    } else {
+        via_conn_set_state(conn, VIA_SIDE_PENDING);
+    }
 }
 
 /* The connector, with a note on another host's board: has the offer come? */
-static void step_pending_fabric(struct via_conn *conn)
+static void look_for_offer(struct via_conn *conn)
 {
     int rc = via_fabric_take(conn);
     if (rc == 0) {
@@ -293,44 +344,24 @@ static void step_pending_fabric(struct via_conn *conn)
     }
 }
 
-/* The connector, which listens: has the acceptor come? */
-static void step_pending(struct via_op *op, bool received)
+static void step_pending(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
-    uint32_t calls = ++conn->calls;
-    if (!received && calls > LOOK_ALWAYS_CALLS && calls % 16 != 0) {
-        return;
-    }
     if (!claim(conn, VIA_SIDE_PENDING)) {
         return;
     }
     if (conn->fabric != NULL) {
-        step_pending_fabric(conn);
-        return;
-    }
-    uid_t uid = 0;
-    int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
-    if (control_fd >= 0 && !acceptor_is_trusted(op->fd, uid)) {
-        VIA_REAL(close)(control_fd);
-        via_conn_settle_plain(conn, VIA_REASON_USER);
-    } else if (control_fd >= 0 && via_hidden_new(control_fd, &conn->control_fd) == 0) {
-        via_hidden_close(&conn->listen_fd);
-        via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
-    } else if (control_fd >= 0) {
-        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
-    } else if (received ||
-               (calls > GIVE_UP_CALLS && via_os_now_ns() - conn->connected_ns > GIVE_UP_NS)) {
-        /* An acceptor that runs Viaduct has come before its program could send anything. */
-        via_conn_settle_plain(conn, VIA_REASON_PEER);
+        look_for_offer(conn);
+    } else if (conn->listen_fd < 0) {
+        begin_listening(op);
     } else {
-        via_conn_set_state(conn, VIA_SIDE_PENDING);
+        look_for_acceptor(op);
     }
 }
 
 static void step_announced(struct via_conn *conn)
 {
-    uint32_t calls = ++conn->calls;
-    if ((calls > 64 && calls % 8 != 0) || !claim(conn, VIA_SIDE_ANNOUNCED)) {
+    if (!claim(conn, VIA_SIDE_ANNOUNCED)) {
         return;
     }
     int rc = offer_take(conn);
@@ -342,12 +373,47 @@ static void step_announced(struct via_conn *conn)
     }
 }
 
-static void step_accepted(struct via_conn *conn)
+/* --- the acceptor's step ------------------------------------------------------------------------
+ */
+
+/* Goes to where the connector listens. NONE when it has met it, or (then there is no control
+ * socket) when it does not listen yet. */
+static enum via_reason meet_connector(struct via_op *op)
 {
-    if (++conn->calls < via_policy.after_calls || !claim(conn, VIA_SIDE_ACCEPTED)) {
+    struct via_conn *conn = op->conn;
+    if (conn->peer_cookie == 0) {
+        enum via_reason reason = find_peer(conn, op->fd);
+        if (reason != VIA_REASON_NONE) {
+            return reason;
+        }
+    }
+    int fd = via_rendezvous_connect(conn->peer_cookie, conn->peer_uid);
+    if (fd == -ECONNREFUSED) {
+        return conn->calls > GIVE_UP_CALLS ? VIA_REASON_PEER : VIA_REASON_NONE;
+    }
+    if (fd < 0) {
+        return fd == -EACCES ? VIA_REASON_USER : VIA_REASON_RESOURCES;
+    }
+    return via_hidden_new(fd, &conn->control_fd) == 0 ? VIA_REASON_NONE : VIA_REASON_RESOURCES;
+}
+
+static void step_accepted(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    enum via_reason reason = VIA_REASON_NONE;
+    if (!claim(conn, VIA_SIDE_ACCEPTED)) {
         return;
     }
-    enum via_reason reason = conn->fabric != NULL ? via_fabric_offer(conn) : offer_make(conn);
+    if (conn->fabric != NULL) {
+        reason = via_fabric_offer(conn);
+    } else {
+        reason = meet_connector(op);
+        if (reason == VIA_REASON_NONE && conn->control_fd < 0) {
+            via_conn_set_state(conn, VIA_SIDE_ACCEPTED);
+            return;
+        }
+        reason = reason == VIA_REASON_NONE ? offer_make(conn) : reason;
+    }
     if (reason == VIA_REASON_NONE) {
         now_has_pipes(conn, VIA_SIDE_OFFERED);
     } else {
@@ -355,99 +421,43 @@ static void step_accepted(struct via_conn *conn)
     }
 }
 
-void via_conn_step(struct via_op *op, bool received)
+/*
+ * Processes that hold a connection together can not agree on what one of them has found out; so
+ * nothing is done before all but one have closed it. (Those that were killed did not say so: then
+ * it stays with the kernel.)
+ */
+static bool is_sole_holder(struct via_conn *conn)
 {
+    struct via_side *side = conn->side;
+    if (side->forked == 0) {
+        return true;
+    }
+    if (side->refs != conn->fds) {
+        return false;
+    }
+    side->forked = 0;
+    return true;
+}
+
+void via_conn_step(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    uint32_t calls = ++conn->calls;
+    if ((calls < via_policy.after_calls &&
+         conn->stats.tx_kernel_bytes + conn->stats.rx_kernel_bytes < WORTH_BYTES) ||
+        !is_its_turn(calls) || !is_sole_holder(conn)) {
+        return;
+    }
     int saved = errno;
-    enum via_side_state state = via_conn_state(op->conn);
+    enum via_side_state state = via_conn_state(conn);
     if (state == VIA_SIDE_PENDING) {
-        step_pending(op, received);
-        state = via_conn_state(op->conn);
+        step_pending(op);
+        state = via_conn_state(conn);
     }
     if (state == VIA_SIDE_ANNOUNCED) {
-        step_announced(op->conn);
+        step_announced(conn);
     } else if (state == VIA_SIDE_ACCEPTED) {
-        step_accepted(op->conn);
-    } else if (state == VIA_SIDE_OFFERED || state == VIA_SIDE_LIVE) {
-        via_conn_inherit(op->conn);
+        step_accepted(op);
     }
     errno = saved;
-}
-
-/* --- fork --------------------------------------------------------------------------------------
- */
-
-void via_offer_fork_prepare(struct via_conn *conn)
-{
-    enum via_side_state state = via_conn_state(conn);
-    size_t bytes = 2 * via_segment_bytes_for(&via_ring);
-    if (conn->fabric != NULL) {
-        if (state == VIA_SIDE_PENDING) {
-            via_conn_settle_plain(conn, VIA_REASON_FORK); /* the mailbox is this process's */
-        }
-        return;
-    }
-    if (state == VIA_SIDE_PENDING) {
-        /* Only one process can take the acceptor's connection: now or never. */
-        uid_t uid = 0;
-        int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
-        bool trusted = control_fd >= 0 && (uid == geteuid() || uid == 0);
-        if (control_fd >= 0 && !trusted) {
-            VIA_REAL(close)(control_fd);
-        }
-        if (!trusted || via_hidden_new(control_fd, &conn->control_fd) != 0) {
-            via_conn_settle_plain(conn, VIA_REASON_FORK);
-            return;
-        }
-        via_hidden_close(&conn->listen_fd);
-        via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
-        state = VIA_SIDE_ANNOUNCED;
-    }
-    /* One bell for both processes: either may sleep for the other's pipe. */
-    if ((state != VIA_SIDE_ACCEPTED && state != VIA_SIDE_ANNOUNCED) || conn->memory != NULL ||
-        !has_bell(conn)) {
-        return;
-    }
-    void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    int fd = state == VIA_SIDE_ACCEPTED ? make_memory(bytes) : -1;
-    if (memory == MAP_FAILED ||
-        (state == VIA_SIDE_ACCEPTED && (fd < 0 || via_hidden_new(fd, &conn->memory_fd) != 0))) {
-        if (memory != MAP_FAILED) {
-            munmap(memory, bytes);
-        }
-        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
-        return;
-    }
-    conn->memory = memory;
-    conn->memory_bytes = bytes;
-}
-
-static pthread_mutex_t inherit_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void inherit(struct via_conn *conn)
-{
-    if (via_conn_has_pipes(conn) || conn->memory == NULL) {
-        return;
-    }
-    /* Pointers in the side are good here too: the addresses were reserved before the fork. */
-    struct via_offer offer;
-    int fds[3] = {-1, -1, -1};
-    bool mapped;
-    if (conn->side->connector) {
-        mapped = via_rendezvous_peek(conn->control_fd, &offer, fds, 3) == 0 &&
-                 offer_map(conn, &offer, fds) == VIA_REASON_NONE;
-    } else {
-        mapped = map_memory(conn, conn->memory_fd, conn->memory_bytes) == 0;
-    }
-    if (mapped) {
-        conn->stats.accelerated = true;
-        atomic_store_explicit(&conn->attached, true, memory_order_release);
-        via_ep_conn_changed(conn);
-    }
-}
-
-void via_conn_inherit(struct via_conn *conn)
-{
-    pthread_mutex_lock(&inherit_lock);
-    inherit(conn);
-    pthread_mutex_unlock(&inherit_lock);
 }

@@ -11,7 +11,7 @@
 
 #include "sockets/os.h"
 
-#define AFTER_CALLS_DEFAULT 2u
+#define AFTER_CALLS_DEFAULT 4u
 
 struct via_policy via_policy;
 

@@ -28,9 +28,6 @@ static bool is_piped(struct via_op *op, int fd)
     if (!via_op_begin(op, fd)) {
         return false;
     }
-    if (via_unlikely(via_conn_needs_inherit(op->conn))) {
-        via_conn_inherit(op->conn);
-    }
     if (via_conn_has_pipes(op->conn)) {
         return true;
     }

@@ -22,7 +22,7 @@
 /* clang-format off */
 #define VIA_REAL_FUNCTIONS(F)                                                                      \
     F(int, connect, (int, const struct sockaddr *, socklen_t))                                     \
-    F(int, accept, (int, struct sockaddr *, socklen_t *))                                          \
+    F(int, listen, (int, int))                                                                     \
     F(int, accept4, (int, struct sockaddr *, socklen_t *, int))                                    \
     F(int, shutdown, (int, int))                                                                   \
     F(int, close, (int))                                                                           \

@@ -9,14 +9,16 @@
 #include "core/pipe.h"
 
 /*
- * How two processes of one machine that have just made a TCP connection find each other, without a
- * daemon and without anybody waiting.
+ * How two processes of one machine that have a TCP connection find each other, without a daemon and
+ * without anybody waiting.
  *
- * Before connect(), the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) named by the
- * kernel's cookie of its TCP socket. After accept(), the acceptor asks the kernel for the cookie of
- * the socket at the other end (sock_diag) and connects to that name: refused, and the peer is a
- * plain program. This connection, the control socket, stays open as long as the TCP connection: it
- * ends when the last process at its other end has closed or died.
+ * Both mark their TCP sockets (via_diag_mark), the acceptor by marking its listener. That is all
+ * that happens to a short connection. When one has moved some data, either end asks the kernel
+ * about the socket at the other end (sock_diag): without a mark the peer is a plain program, for
+ * good. With one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) named by the
+ * kernel's cookie of its TCP socket, and the acceptor, who has learnt the cookie from the kernel
+ * too, connects to that name. This connection, the control socket, stays open as long as the TCP
+ * connection: it ends when the last process at its other end has closed or died.
  *
  * Over it the acceptor offers (memory and its bell), when it likes; the connector answers (its
  * bell) when it next comes by. Both messages are only ever peeked at, so that a process forked

@@ -16,10 +16,51 @@ const struct via_pipe_geometry via_ring = {
 
 _Static_assert(sizeof(struct via_side) <= PAGE, "a page of its own");
 
+#define SPARE_MAX 64u
+
+/* Pages that no other process has seen. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_side *spare[SPARE_MAX];
+static unsigned spare_count;
+
+static struct via_side *take_spare(void)
+{
+    struct via_side *side = NULL;
+    pthread_mutex_lock(&lock);
+    if (spare_count > 0) {
+        side = spare[--spare_count];
+    }
+    pthread_mutex_unlock(&lock);
+    if (side != NULL) {
+        memset(side, 0, sizeof(*side));
+    }
+    return side;
+}
+
+static bool give_spare(struct via_side *side)
+{
+    bool given = false;
+    pthread_mutex_lock(&lock);
+    if (spare_count < SPARE_MAX) {
+        spare[spare_count++] = side;
+        given = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return given;
+}
+
+void via_side_forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    spare_count = 0; /* they are the parent's, too */
+}
+
 struct via_side *via_side_new(void)
 {
-    struct via_side *side =
-        mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct via_side *side = take_spare();
+    if (side == NULL) {
+        side = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    }
     if (side == MAP_FAILED) {
         return NULL;
     }
@@ -30,7 +71,7 @@ struct via_side *via_side_new(void)
 
 void via_side_free(struct via_side *side)
 {
-    if (side != NULL) {
+    if (side != NULL && (side->ever_forked || !give_spare(side))) {
         munmap(side, PAGE);
     }
 }

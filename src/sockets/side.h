@@ -26,6 +26,8 @@ enum via_side_state {
     VIA_SIDE_PLAIN = 7,
 };
 
+enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK_ON = 2 };
+
 #define VIA_RING_SLOTS_MAX 256u
 
 struct via_side {
@@ -33,10 +35,11 @@ struct via_side {
     struct via_token rx_token;
     _Atomic uint32_t shadow;  /* POLLRDHUP, POLLHUP, POLLERR of the kernel's socket, once seen */
     _Atomic uint8_t state;    /* enum via_side_state */
-    _Atomic uint8_t nonblock; /* O_NONBLOCK */
+    _Atomic uint8_t nonblock; /* enum via_nonblock: O_NONBLOCK, once it is known */
     _Atomic uint8_t forked;   /* other processes may hold it: tokens are for real */
     _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP says nothing of the peer */
     bool connector;
+    bool ever_forked;
     _Atomic uint32_t refs; /* file descriptors, in all processes */
     _Atomic uint32_t rcvlowat;
     _Atomic uint64_t rcvtimeo_ns; /* 0: none */
@@ -52,6 +55,7 @@ struct via_side {
     uint32_t data_ends[VIA_RING_SLOTS_MAX];
 };
 
+void via_side_forked(void);                /* in a child */
 struct via_side *via_side_new(void);       /* zeroed but for the defaults of above; NULL: none */
 void via_side_free(struct via_side *side); /* this process has no more use for it */
 
