@@ -20,7 +20,7 @@ void via_node_config_init(struct via_node_config *config)
         .channels_count = 1,
         .hops_max = 64,
         .pipe_slots = 32,
-        .frame_bytes_max = 16384,
+        .frame_bytes_max = 32768,
         .bypass_count = 8,
         .ops_count = 256,
         .flows_count = 8,

@@ -69,7 +69,7 @@ static const char help[] =
     "  --fabric NAME         name of the fabric, when no directory is given (default)\n"
     "  --channels N          channels of each link (2)\n"
     "  --slots N             slots of a channel's pipe, a power of two (32)\n"
-    "  --frame-bytes N       payload of a frame (16384)\n"
+    "  --frame-bytes N       payload of a frame (32768)\n"
     "  --heartbeat-ms N      how often links say that they live (20)\n"
     "  --dead-ms N           silence after which a link is down (80)\n"
     "  --spin-us N           longest that a transfer thread looks before it sleeps (50), 0 to "
