@@ -23,7 +23,11 @@ static void read_comm(struct via_process *process)
     if (fd >= 0) {
         close(fd);
     }
-    process->comm[bytes > 0 ? bytes : 0] = '\0';
+    if (bytes <= 0) {
+        process->comm[0] = '?'; /* it has gone, or there is no descriptor left to look */
+        bytes = 1;
+    }
+    process->comm[bytes] = '\0';
     /* It goes into logs and tables: whatever the process calls itself is one plain word. */
     for (char *c = process->comm; *c != '\0'; c++) {
         if (*c == '\n') {

@@ -233,6 +233,20 @@ static uint32_t session_of(struct via_host *host, uint16_t id)
     return via_node_route_status(host->node, id, &route) == 0 ? route.session : 0;
 }
 
+void via_host_board_changed(struct via_host *host)
+{
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        uint32_t session = session_of(host, id);
+        uint32_t *seen = &host->board_mail.sessions[id];
+        if (session == 0 || session == *seen || id == host->config.host) {
+            continue;
+        }
+        *seen = session;
+        struct via_board_poster others = {.host = id, .session = session, .process = UINT32_MAX};
+        via_board_withdraw(&host->board, &others);
+    }
+}
+
 static int hang_up(struct via_host *host, const struct via_board_arrival *arrival)
 {
     const struct via_board_message *message = &arrival->message;

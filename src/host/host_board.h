@@ -81,12 +81,16 @@ struct via_host_board_mail {
     struct via_board_send sends[VIA_BOARD_SENDS_MAX];
     unsigned used_count;
     uint32_t serial;
+    uint32_t sessions[VIA_HOSTS_MAX]; /* of the other hosts, as last seen */
     struct via_mail resume;
     _Atomic bool resuming; /* the mail is on its way */
 };
 
 void via_host_board_open(struct via_host *host);
 void via_host_board_close(struct via_host *host);
+
+/* Links or routes changed: what the processes of a host left before it restarted is taken down. */
+void via_host_board_changed(struct via_host *host);
 
 /* What arrived and what ended; the next deadline. */
 uint64_t via_host_board_tick(struct via_host *host);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 
 #define EVENTS_PER_TURN 64
 #define TIMER_SLACK_NS (1000ul * 1000)
+#define TURN_NS (5 * VIA_MSEC_NS)
+#define NICE (-10)
 
 uint64_t via_host_now_ns(void)
 {
@@ -139,6 +142,7 @@ uint64_t via_host_fabric_tick(struct via_host *host)
     if (host->changed) {
         host->changed = false;
         via_host_cables_changed(host);
+        via_host_board_changed(host);
         via_attach_server_changed(host);
     }
     return deadline_ns;
@@ -178,6 +182,11 @@ static void sleep_and_serve(struct via_host *host, uint64_t deadline_ns)
         if (source->fd >= 0) {
             source->ready(source, events[i].events);
         }
+        /* Memory for a crowd of processes takes long: heartbeats come first, and the events again.
+         */
+        if (via_host_now_ns() - host->now_ns > TURN_NS) {
+            break;
+        }
     }
     free_buried(host);
 }
@@ -186,6 +195,9 @@ void via_host_control_loop(struct via_host *host)
 {
     /* The heartbeats of all hosts of a machine may fall together: fewer wake-ups of the machine. */
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+    /* A crowded machine must not look like a dead link. This thread only (setpriority(2)), and only
+     * if it is allowed to. */
+    (void)!setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     host->now_ns = via_host_now_ns();
     host->node_due = true;
     while (!atomic_load_explicit(&host->stopping, memory_order_acquire)) {
