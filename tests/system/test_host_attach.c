@@ -2,6 +2,7 @@
 /* What processes may do to a host: everything in their memory and on their socket is hostile. */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -210,6 +211,52 @@ static void other_users_are_refused_clearly(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_int_equal(host_lab_counter(&fixture->lab, 0, "attach_refused"), 1);
     assert_serves(fixture);
+}
+
+static void allow_nogroup(struct via_host_options *options)
+{
+    options->allowed_gid = 65534;
+}
+
+static int attach_by_library(const struct host_lab *lab, uid_t uid, gid_t gid, gid_t other)
+{
+    struct via_attach_options options = {
+        .size = sizeof(options), .rundir = lab->rundir, .host = 0, .channel = -1};
+    struct via_attach *attach;
+    if (setgroups(1, &other) != 0 || setresgid(gid, gid, gid) != 0 ||
+        setresuid(uid, uid, uid) != 0) {
+        return 100;
+    }
+    int rc = via_attach_open(&options, &attach);
+    return rc == 0 ? 0 : rc == -EACCES ? 1 : 2;
+}
+
+static void members_of_the_allowed_group_may_attach(void **state)
+{
+    (void)state;
+    static const struct {
+        gid_t gid, other;
+        int code;
+    } cases[] = {{65534, 65000, 0}, {65000, 65534, 0}, {65000, 65000, 1}};
+    struct host_lab lab;
+    if (geteuid() != 0) {
+        skip(); /* only root can become somebody else */
+    }
+    host_lab_init(&lab, 1, false, false);
+    /* A directory that is there already is not opened to the group; the host makes its own. */
+    assert_int_equal(rmdir(lab.rundir), 0);
+    host_lab_start(&lab, 0, allow_nogroup);
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            _exit(attach_by_library(&lab, 65534, cases[i].gid, cases[i].other));
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(WEXITSTATUS(status), cases[i].code);
+    }
+    host_lab_fini(&lab);
 }
 
 static void more_processes_than_there_may_be(void **state)
@@ -554,6 +601,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(connections_that_say_nothing_keep_nobody_out, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(other_users_are_refused_clearly, set_up, tear_down),
+        cmocka_unit_test(members_of_the_allowed_group_may_attach),
         cmocka_unit_test_setup_teardown(more_processes_than_there_may_be, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_memory_that_can_not_shrink_is_taken, set_up,
                                         tear_down),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Hosts embedded in this process, used through the client library. */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -211,6 +212,63 @@ static void notes_hang_on_boards_until_taken_or_their_poster_goes(void **state)
     }
     assert_int_equal(via_board_take(pair.b, "gone", 4, value, sizeof(value)), -ENOENT);
     close_pair(&pair);
+}
+
+static bool bell_rings(const struct via_attach *attach, int timeout_ms)
+{
+    struct pollfd pollfd = {.fd = via_attach_bell_fd(attach), .events = POLLIN};
+    return poll(&pollfd, 1, timeout_ms) == 1;
+}
+
+static void silence_bell(const struct via_attach *attach)
+{
+    uint64_t count;
+    while (bell_rings(attach, 50)) {
+        assert_int_equal(read(via_attach_bell_fd(attach), &count, sizeof(count)), 8);
+    }
+}
+
+static void a_put_with_notify_rings_the_owner_of_the_memory(void **state)
+{
+    (void)state;
+    struct pair pair;
+    open_pair(&pair, 3, true);
+    silence_bell(pair.b);
+    assert_int_equal(via_remote_put(pair.remote, 0, "quiet", 6, 0), 0);
+    assert_int_equal(via_attach_quiet(pair.a), 0);
+    assert_false(bell_rings(pair.b, 50));
+    assert_int_equal(via_remote_put(pair.remote, 0, "loud", 5, VIADUCT_PUT_NOTIFY), 0);
+    assert_true(bell_rings(pair.b, 10000));
+    assert_string_equal(via_segment_base(pair.segment), "loud");
+    silence_bell(pair.b);
+    /* So does a link that changes. */
+    host_lab_cut(&pair.lab, 0, 1, "cut");
+    assert_true(bell_rings(pair.b, 10000));
+    assert_int_equal(via_attach_hops(pair.b, 0), -EHOSTUNREACH);
+    close_pair(&pair);
+}
+
+static void notes_of_a_host_go_when_it_restarts(void **state)
+{
+    (void)state;
+    struct host_lab lab;
+    char value[VIADUCT_BOARD_VALUE_MAX];
+    host_lab_init(&lab, 2, false, true);
+    host_lab_start_all(&lab);
+    struct via_attach *poster = host_lab_attach(&lab, 0);
+    struct via_attach *taker = host_lab_attach(&lab, 1);
+    assert_int_equal(via_board_post(poster, 1, "old", 3, "x", 1, 600000), 0);
+    host_lab_end(&lab, 0);
+    via_attach_close(poster);
+    host_lab_start(&lab, 0, NULL);
+    host_lab_wait_routes(&lab);
+    poster = host_lab_attach(&lab, 0);
+    assert_int_equal(via_board_post(poster, 1, "new", 3, "x", 1, 600000), 0);
+    assert_int_equal(via_board_take(taker, "old", 3, value, sizeof(value)), -ENOENT);
+    assert_int_equal(via_board_take(taker, "new", 3, value, sizeof(value)), 1);
+    via_attach_close(poster);
+    via_attach_close(taker);
+    host_lab_fini(&lab);
 }
 
 static void wrong_keys_and_places_are_refused_and_counted(void **state)
@@ -426,6 +484,8 @@ int main(void)
         cmocka_unit_test(operations_over_two_relays),
         cmocka_unit_test(messages_arrive_in_order_and_wait_for_a_slow_receiver),
         cmocka_unit_test(notes_hang_on_boards_until_taken_or_their_poster_goes),
+        cmocka_unit_test(a_put_with_notify_rings_the_owner_of_the_memory),
+        cmocka_unit_test(notes_of_a_host_go_when_it_restarts),
         cmocka_unit_test(wrong_keys_and_places_are_refused_and_counted),
         cmocka_unit_test(a_cut_link_takes_the_other_way_and_comes_back),
         cmocka_unit_test(hosts_meet_in_a_barrier),
