@@ -15,7 +15,7 @@
  *   {"cmd":"mend","peer":N}
  *   {"cmd":"stop"}            answered, then the host ends
  *
- * Errors: {"ok":false,"error":"text"}. docs/protocol.md lists the fields of the status.
+ * Errors: {"ok":false,"error":"text"}. docs/host.md lists the fields of the status.
  */
 #define VIA_CONTROL_REQUEST_BYTES_MAX 4096u
 #define VIA_CONTROL_ANSWER_BYTES_MAX (4u << 20)
