@@ -350,7 +350,7 @@ static void turn(struct via_channel *channel)
     }
     take_routes(channel);
     for (unsigned p = 0; p < ports_count; p++) {
-        if (channel->links[p].bypass_used != 0) {
+        if (channel->links[p].bypass_used != 0 && !VIA_MUTANT(NO_BUBBLE)) {
             via_relay_drain(channel, &channel->links[p]);
         }
         channel->links[p].room_asked = false;
@@ -374,6 +374,9 @@ static void turn(struct via_channel *channel)
         struct via_channel_link *way = &channel->links[p];
         if (way->up) {
             via_tx_pump(channel, way);
+            if (VIA_MUTANT(NO_BUBBLE)) {
+                via_relay_drain(channel, way);
+            }
             via_link_ring(way);
         }
         if (way->up && way->tx.broken) {

@@ -8,16 +8,16 @@
 #define VIA_CORE_MUTANT_H
 
 /* X(symbol, name, what is wrong) */
-#define VIA_MUTANTS_EACH(X)                                                                \
-    X(NO_EPOCH, "no-epoch", "a reader takes records of an earlier epoch")                  \
-    X(NO_SECOND_LOOK, "no-second-look", "a thread sleeps without looking after arming")    \
-    X(ACK_FIRST, "ack-first", "acknowledged before it is delivered")                       \
-    X(NO_READ_BACK, "no-read-back", "a thread looks again before \"armed\" has arrived")   \
-    X(NO_WANT, "no-want", "arming gives back credits and does not ring for them")          \
-    X(NO_BUBBLE, "no-bubble", "a frame that starts here may take the last buffer")         \
-    X(NO_SESSION, "no-session", "frames of a host's former life count")                    \
-    X(TWICE, "twice", "a frame that was seen is delivered again")                          \
-    X(UNBORN, "unborn", "announcements of a new life may be older than those of the last") \
+#define VIA_MUTANTS_EACH(X)                                                                     \
+    X(NO_EPOCH, "no-epoch", "a reader takes records of an earlier epoch")                       \
+    X(NO_SECOND_LOOK, "no-second-look", "a thread sleeps without looking after arming")         \
+    X(ACK_FIRST, "ack-first", "acknowledged before it is delivered")                            \
+    X(NO_READ_BACK, "no-read-back", "a thread looks again before \"armed\" has arrived")        \
+    X(NO_WANT, "no-want", "arming gives back credits and does not ring for them")               \
+    X(NO_BUBBLE, "no-bubble", "frames that start here come first and may take the last buffer") \
+    X(NO_SESSION, "no-session", "frames of a host's former life count")                         \
+    X(TWICE, "twice", "a frame that was seen is delivered again")                               \
+    X(UNBORN, "unborn", "announcements of a new life may be older than those of the last")      \
     X(HELD, "held", "a flow stays held when what held it is over")
 
 #ifdef VIA_MUTANTS
