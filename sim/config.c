@@ -131,6 +131,10 @@ static void draw_work(struct sim_config *config, struct via_rng *rng)
     uint32_t flows = config->hosts_count * config->node.channels_count * config->node.flows_count;
     work->ops_count = 40 + by_magnitude(rng, 20, 500);
     work->burst_max = by_magnitude(rng, 1, 40);
+    if (via_rng_chance(rng, 1, 4)) {
+        work->shift = between(rng, 1, config->hosts_count - 1);
+        work->burst_max = config->node.ops_count * 2;
+    }
     work->message = between(rng, 1, 10);
     work->put = between(rng, 0, 6);
     work->put_signal = between(rng, 0, 4);

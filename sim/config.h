@@ -53,6 +53,7 @@ struct sim_config_faults {
 struct sim_config_work {
     uint32_t ops_count;
     uint32_t burst_max;
+    uint32_t shift; /* not 0: everybody sends to the host so many further on, all at once */
     uint32_t message, put, put_signal, get, atomic, wrong;
     uint32_t busy_chance, busy_ns_max; /* consumers that answer "not now" */
     uint32_t cancels_count;

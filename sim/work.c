@@ -64,10 +64,15 @@ void sim_work_plan(struct sim_world *world)
     const struct sim_config *config = &world->config;
     for (uint32_t left = config->work.ops_count; left > 0;) {
         uint32_t burst = via_min(sim_between(&world->rng_work, 1, config->work.burst_max), left);
-        left -= burst;
-        sim_clock_at(&world->clock, work_time(world), SIM_EVENT_WORK,
-                     sim_between(&world->rng_work, 0, world->hosts_count - 1),
-                     sim_between(&world->rng_work, 0, config->node.channels_count - 1u), burst);
+        uint64_t at = work_time(world);
+        uint32_t host = sim_between(&world->rng_work, 0, world->hosts_count - 1);
+        uint32_t channel = sim_between(&world->rng_work, 0, config->node.channels_count - 1u);
+        uint32_t hosts = config->work.shift != 0 ? via_min(left / burst, world->hosts_count) : 1;
+        for (uint32_t i = 0; i < hosts; i++) {
+            sim_clock_at(&world->clock, at, SIM_EVENT_WORK, (host + i) % world->hosts_count,
+                         channel, burst);
+        }
+        left -= hosts * burst;
     }
     for (uint32_t i = 0; i < config->work.cancels_count; i++) {
         sim_clock_at(&world->clock, work_time(world), SIM_EVENT_CANCEL,
@@ -235,13 +240,20 @@ static void draw_memory_op(struct sim_world *world, struct sim_op *op)
     }
 }
 
+static uint32_t draw_destination(const struct sim_thread *thread)
+{
+    struct sim_world *world = thread->host->world;
+    uint32_t shift = world->config.work.shift;
+    return shift != 0 ? (thread->host->index + shift) % world->hosts_count
+                      : sim_between(&world->rng_work, 0, world->hosts_count - 1);
+}
+
 static struct sim_op *draw(struct sim_thread *thread)
 {
     struct sim_world *world = thread->host->world;
     struct sim_op *op = sim_op_new(world);
-    op->flow = sim_flow_at(
-        world, thread->host->index, sim_between(&world->rng_work, 0, world->hosts_count - 1),
-        thread->channel, sim_between(&world->rng_work, 0, world->config.node.flows_count - 1));
+    op->flow = sim_flow_at(world, thread->host->index, draw_destination(thread), thread->channel,
+                           sim_between(&world->rng_work, 0, world->config.node.flows_count - 1));
     op->source = thread->host->index;
     op->source_life = thread->host->life.number;
     op->channel = thread->channel;
