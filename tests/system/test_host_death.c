@@ -331,7 +331,8 @@ static void memory_of_a_killed_process_is_out_of_reach(void **state)
 /* --- killed under load ------------------------------------------------------------------------ */
 
 /* Each into a place of its own: what two write to one place at once is anybody's. */
-static _Noreturn void put_for_ever(struct host_lab *lab, const struct target *target, uint64_t off)
+static _Noreturn void put_for_ever(struct host_lab *lab, const struct target *target, uint64_t off,
+                                   int ready_fd)
 {
     struct via_attach *attach = host_lab_attach(lab, 0);
     struct via_segment *segment;
@@ -342,10 +343,13 @@ static _Noreturn void put_for_ever(struct host_lab *lab, const struct target *ta
         via_remote_open(attach, target->host, target->handle, PUTTERS * BYTES, &remote) != 0) {
         _exit(1);
     }
-    for (;;) {
+    for (bool first = true;; first = false) {
         if (via_remote_put(remote, off, data, BYTES, 0) != 0 ||
             via_remote_put_from(remote, off, segment, 0, BYTES, 0) != 0) {
             _exit(2);
+        }
+        if (first && write(ready_fd, "+", 1) != 1) {
+            _exit(3);
         }
     }
 }
@@ -358,14 +362,22 @@ static void killed_in_the_middle_of_puts(void **state)
     open_target(&target, lab, 2);
     for (unsigned i = 0; i < 20; i++) {
         pid_t pids[PUTTERS];
+        int ready[2];
+        char byte;
+        assert_int_equal(pipe(ready), 0);
         for (size_t k = 0; k < VIA_ARRAY_COUNT(pids); k++) {
             pids[k] = fork();
             assert_true(pids[k] >= 0);
             if (pids[k] == 0) {
-                put_for_ever(lab, &target, k * BYTES);
+                put_for_ever(lab, &target, k * BYTES, ready[1]);
             }
         }
-        poll(NULL, 0, 20 + (int)i * 3);
+        for (size_t k = 0; k < VIA_ARRAY_COUNT(pids); k++) {
+            assert_int_equal(read(ready[0], &byte, 1), 1);
+        }
+        close(ready[0]);
+        close(ready[1]);
+        poll(NULL, 0, (int)i * 3);
         for (size_t k = 0; k < VIA_ARRAY_COUNT(pids); k++) {
             kill_child(pids[k]);
         }
