@@ -115,8 +115,9 @@ struct via_remote;
 
 /*
  * Opens segment `handle` of `host`. A wrong handle is found out here when the memory can be mapped
- * (-EACCES), else by the first access. Blocks for a round trip to the host at most. The owner's
- * death makes accesses fail with -ECONNRESET.
+ * (-EACCES), else by the first access. Blocks for a round trip to the host at most. When the owner
+ * dies or frees it, accesses fail with -ECONNRESET as soon as its host has noticed; with -EACCES
+ * when it was never mapped, because its handle is then one of many wrong ones.
  */
 VIADUCT_API int via_remote_open(struct via_attach *attach, unsigned host, uint64_t handle,
                                 size_t bytes, struct via_remote **ret_remote) VIADUCT_MUST_CHECK;

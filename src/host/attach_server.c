@@ -317,7 +317,7 @@ static int set_geometry(struct via_host *host, struct via_error *err)
 int via_attach_server_init(struct via_host *host, struct via_error *err)
 {
     struct via_attach_server *server = &host->attach;
-    *server = (struct via_attach_server){.host = host};
+    *server = (struct via_attach_server){.host = host, .life_memory.fd = -1};
     via_list_init(&server->processes);
     via_list_init(&server->strangers);
     via_list_init(&server->closing);
@@ -337,7 +337,10 @@ int via_attach_server_init(struct via_host *host, struct via_error *err)
         table == NULL) {
         return via_error_set(err, -ENOMEM, "tables of processes: %s", strerror(ENOMEM));
     }
-    return 0;
+    size_t bytes = via_align_up(host->config.segments_count * sizeof(*server->lives), 4096);
+    rc = via_host_memory_open(&server->life_memory, "viaduct-lives", bytes, true, err);
+    server->lives = server->life_memory.base;
+    return rc;
 }
 
 int via_attach_server_listen(struct via_host *host, struct via_error *err)
@@ -359,6 +362,7 @@ void via_attach_server_close(struct via_host *host)
     via_process_free_all(host);
     via_segment_reap(host);
     via_endpoint_tables_free(server);
+    via_host_memory_close(&server->life_memory);
     free(server->segments);
     free(server->generations);
     free(server->by_slot);

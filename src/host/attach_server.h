@@ -34,6 +34,11 @@ struct via_host;
 #define VIA_ATTACH_REQUESTS_MAX 64u /* of one process, that wait for another host */
 #define VIA_ATTACH_SEGMENTS_MAX 1024u
 #define VIA_ATTACH_BLOCKED_MAX 64u
+/* Of one process on one channel, so that one whose commands wait for an absent host takes nothing
+ * from the others: commands under way, gets without a segment among them, barriers. */
+#define VIA_ATTACH_RUNNING_MAX 32u
+#define VIA_ATTACH_BOUNCES 4u
+#define VIA_ATTACH_MEMBERS 4u
 /* Accepted commands of a dead process have so long to be finished. */
 #define VIA_ATTACH_DRAIN_NS VIA_SEC_NS
 /* A neighbour has so long to say whether its memory may be mapped. */
@@ -91,9 +96,16 @@ struct via_process_channel {
     uint32_t over_next; /* sequence number of the oldest unreleased record */
     uint32_t running_count;
     uint32_t empty_looks;
+    /* Buffers of gets without a segment (of replies.geometry.body_bytes_max bytes each), and of the
+     * members of barriers (hosts_max each); a bit is set for each that is free. */
+    unsigned char *bounces;
+    uint16_t *members;
+    uint32_t bounces_free;
+    uint32_t members_free;
     struct via_blocked_flow blocked[VIA_ATTACH_BLOCKED_MAX];
     unsigned blocked_count; /* more than VIA_ATTACH_BLOCKED_MAX: too many to remember */
     bool stashed;
+    bool held; /* as many commands under way as there may be: one must end first */
     bool sent; /* replies went out in this turn */
     bool ring; /* ring the process at the end of the turn, whatever was sent */
     bool ending;
@@ -121,6 +133,10 @@ int via_process_channel_deliver(struct via_transfer *transfer, struct via_proces
                                 const struct via_delivery *delivery);
 /* There may be room in the reply pipe again: sends, resumes. false: still not. */
 bool via_process_channel_feed(struct via_transfer *transfer, struct via_process_channel *pc);
+/* The buffer of a get without a segment, and giving it back. */
+unsigned char *via_process_channel_bounce(const struct via_process_channel *pc,
+                                          const struct via_command_slot *slot);
+void via_process_channel_unbounce(struct via_process_channel *pc, struct via_command_slot *slot);
 void via_process_channel_touch(struct via_transfer *transfer, struct via_process_channel *pc);
 void via_process_channel_resume(struct via_transfer *transfer, struct via_process_channel *pc);
 void via_process_channel_break(struct via_process_channel *pc);
@@ -140,6 +156,7 @@ struct via_host_segment {
     struct via_process *process;
     struct via_host_memory memory;
     uint64_t handle;
+    uint64_t life; /* what its word of the life page holds while it may be accessed */
     uint32_t access;
     _Atomic uint32_t borrowed; /* [any] commands under way whose payload lies here */
     uint64_t sync;             /* removed: the grace period to wait for */
@@ -222,6 +239,9 @@ struct via_attach_server {
     uint32_t message_bytes_max;
 
     _Atomic(struct via_host_segment *) *segments; /* [any] by index of the handle */
+    struct via_host_memory life_memory;
+    _Atomic uint64_t *lives; /* the life page: [any] by index of the handle */
+    uint64_t life_last;
     struct via_list removed; /* segments to be unmapped once nobody uses them */
     _Atomic(struct via_endpoint_table *) endpoints; /* [any] */
     struct via_list retired;                        /* tables that a thread may still read */

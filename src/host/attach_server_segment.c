@@ -35,6 +35,13 @@ static struct via_host_segment *find_handle(const struct via_host *host, uint64_
     return segment != NULL && segment->handle == handle ? segment : NULL;
 }
 
+static void set_life(struct via_host *host, const struct via_host_segment *segment, uint64_t life)
+{
+    /* Processes read it relaxed: it orders nothing, they only stop. */
+    atomic_store_explicit(&host->attach.lives[via_segment_handle_index(segment->handle)], life,
+                          memory_order_relaxed);
+}
+
 static int random_key(uint64_t *ret_key)
 {
     if (getrandom(ret_key, sizeof(*ret_key), 0) != (ssize_t)sizeof(*ret_key)) {
@@ -65,6 +72,8 @@ static int add(struct via_process *process, const struct via_attach_request *req
     process->segments_count++;
     process->segments_bytes += segment->memory.bytes;
     publish_segment(host, segment->handle, segment);
+    segment->life = ++host->attach.life_last;
+    set_life(host, segment, segment->life);
     return 0;
 }
 
@@ -130,6 +139,8 @@ static bool is_idle(const struct via_host *host, const struct via_host_segment *
 
 static void retire(struct via_host *host, struct via_host_segment *segment)
 {
+    /* First: when frames are told that it is gone, the page says so too. */
+    set_life(host, segment, 0);
     /* -ENOENT cannot be: the node has it until it is retired, and that happens once. */
     int rc = via_node_segment_remove(host->node, segment->handle);
     if (rc != 0) {
@@ -206,13 +217,17 @@ void via_segment_free_all_for(struct via_process *process)
 
 /* --- mapping ---------------------------------------------------------------------------------- */
 
-/* What one who may map the segment gets: {memory, bell}. The memory is the caller's to close when
- * *ret_own is set. */
-static int pass_on(const struct via_host_segment *segment, int ret_fds[2], bool *ret_own)
+#define MAP_FDS_COUNT 3u
+
+/* What one who may map the segment gets: {memory, bell, life page}. The memory is the caller's to
+ * close when *ret_own is set. */
+static int pass_on(const struct via_host *host, const struct via_host_segment *segment,
+                   int ret_fds[MAP_FDS_COUNT], bool *ret_own)
 {
     *ret_own = false;
     ret_fds[0] = segment->memory.fd;
     ret_fds[1] = segment->process->bell_fd;
+    ret_fds[2] = host->attach.life_memory.fd;
     if ((segment->access & VIA_SEGMENT_WRITE) != 0) {
         return 0;
     }
@@ -244,11 +259,11 @@ static int find_mappable(struct via_host *host, uint64_t handle,
 static int map_own(struct via_process *process, const struct via_attach_request *request)
 {
     struct via_host_segment *segment = NULL;
-    int fds[2] = {-1, -1};
+    int fds[MAP_FDS_COUNT];
     bool own = false;
     int rc = find_mappable(process->host, request->handle, &segment);
     if (rc == 0) {
-        rc = pass_on(segment, fds, &own);
+        rc = pass_on(process->host, segment, fds, &own);
     }
     if (rc != 0) {
         return rc;
@@ -257,7 +272,8 @@ static int map_own(struct via_process *process, const struct via_attach_request 
     via_attach_server_answer_init(process->host, request, &answer);
     answer.handle = request->handle;
     answer.bytes = segment->memory.bytes;
-    via_attach_server_answer(process, &answer, fds, 2);
+    answer.life = segment->life;
+    via_attach_server_answer(process, &answer, fds, MAP_FDS_COUNT);
     if (own) {
         close(fds[0]);
     }
@@ -280,11 +296,11 @@ void via_attach_server_map_asked(struct via_host_cable *cable,
 {
     struct via_host *host = cable->host;
     struct via_host_segment *segment = NULL;
-    int fds[2] = {-1, -1};
+    int fds[MAP_FDS_COUNT];
     bool own = false;
     int rc = cable->direct ? find_mappable(host, message->handle, &segment) : -EXDEV;
     if (rc == 0) {
-        rc = pass_on(segment, fds, &own);
+        rc = pass_on(host, segment, fds, &own);
     }
     if (rc == -EACCES) {
         via_log(VIA_LOG_WARN, "host %u: host %u may not map segment %u: no such handle",
@@ -297,9 +313,11 @@ void via_attach_server_map_asked(struct via_host_cable *cable,
         .status = rc,
         .handle = message->handle,
         .bytes = rc == 0 ? segment->memory.bytes : 0,
+        .life = rc == 0 ? segment->life : 0,
     };
     /* When it can not be sent the link is down or the neighbour does not listen: it gives up. */
-    int sent = via_emu_port_request(cable->port, &answer, sizeof(answer), fds, rc == 0 ? 2u : 0u);
+    int sent = via_emu_port_request(cable->port, &answer, sizeof(answer), fds,
+                                    rc == 0 ? MAP_FDS_COUNT : 0);
     if (sent != 0) {
         via_log(VIA_LOG_WARN, "host %u: link %u: answer to host %u: %s", host->config.host,
                 cable->index, cable->peer, strerror(-sent));
@@ -319,7 +337,7 @@ void via_attach_server_map_answered(struct via_host_cable *cable,
         return;
     }
     int status = message->status;
-    if (status == 0 && nfds != 2) {
+    if (status == 0 && nfds != MAP_FDS_COUNT) {
         status = -EPROTO;
     } else if (status > 0 || status < -4095) {
         status = -EPROTO;
@@ -327,6 +345,7 @@ void via_attach_server_map_answered(struct via_host_cable *cable,
     struct via_attach_answer answer = {
         .handle = message->handle,
         .bytes = message->bytes,
+        .life = message->life,
         .status = status,
     };
     via_attach_server_answered(cable->host, message->id, link.peer, &answer, fds,

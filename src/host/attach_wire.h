@@ -19,7 +19,7 @@
  * Everything in shared memory and on the socket is hostile input to the host.
  */
 #define VIA_ATTACH_MAGIC 0x56494141u /* "AAIV" */
-#define VIA_ATTACH_VERSION 1u
+#define VIA_ATTACH_VERSION 2u
 
 /* --- the memory of an attachment: made, sealed and passed by the host ---------------------------
  */
@@ -83,6 +83,12 @@ static inline uint8_t via_status_hops(uint64_t word)
     return (uint8_t)(word >> 8);
 }
 
+/*
+ * The life page of a host, read-only for processes: one _Atomic uint64_t per index of a handle. A
+ * segment's holds the `life` of its MAP answer for as long as anybody may access it, and never
+ * again; who has it mapped looks before each access. Lives are counted: they are no part of a key.
+ */
+
 /* --- requests and answers on the socket ------------------------------------------------------- */
 
 enum via_attach_type {
@@ -90,9 +96,9 @@ enum via_attach_type {
                              bell eventfd of this process} */
     VIA_ATTACH_SEGMENT_ADD = 2, /* fd: memfd sealed against shrinking. answer: handle */
     VIA_ATTACH_SEGMENT_REMOVE = 3,
-    VIA_ATTACH_MAP = 4, /* answer: fds {memfd of the segment, bell eventfd of its owner}; -EXDEV
-                           when it can not be mapped here (not a neighbour, link down), -EACCES,
-                           -ENOENT. `bytes` in the answer is the segment's size */
+    VIA_ATTACH_MAP = 4, /* answer: fds {memfd of the segment, bell eventfd of its owner, life page
+                           of its host}, `bytes` is its size, `life` its life; -EXDEV when it can
+                           not be mapped here (not a neighbour, link down), -EACCES, -ENOENT */
     VIA_ATTACH_ENDPOINT_OPEN = 5,
     VIA_ATTACH_ENDPOINT_CLOSE = 6,
     VIA_ATTACH_BOARD_POST = 7, /* answered when the note hangs on the destination's board */
@@ -126,6 +132,7 @@ struct via_attach_answer {
     int32_t status; /* 0 or negative errno */
     uint64_t handle;
     uint64_t bytes;
+    uint64_t life; /* MAP */
     /* WELCOME */
     uint16_t host;
     uint16_t channels_count;

@@ -156,6 +156,9 @@ struct via_client_mapping {
     struct via_client_mapping *next;
     unsigned char *base;
     size_t bytes;
+    const _Atomic uint64_t *life_now; /* in the life page of the owner's host */
+    uint64_t life;                    /* what it is while the segment may be accessed */
+    void *life_page;                  /* the page it lies in */
     int bell_fd;
     bool read_only;
 };
@@ -177,7 +180,7 @@ struct via_remote {
     uint32_t mapped_session;
     _Atomic uint32_t pending; /* puts by frames not known to have arrived; written under the lock */
     _Atomic int error;        /* first failure not yet reported */
-    _Atomic int lost;         /* its owner has gone: all accesses fail with this */
+    _Atomic int lost;         /* it is no more: all accesses fail with this */
     _Atomic uint32_t accesses; /* direct ones, roughly */
     bool mapping_now;          /* a thread is at it */
     bool closed;
@@ -275,6 +278,8 @@ void via_client_command_end(struct via_attach *attach, const struct via_reply *r
 /* Waiting calls go away before their commands have ended: forget where they wanted the results. */
 void via_client_command_forget(struct via_attach *attach, struct via_client_result *result);
 
+/* What an access by frames has come to: -EACCES is the loss of a segment that was mapped. */
+int via_client_remote_status(struct via_remote *remote, int status);
 /* [locked] A put has ended and lets go of its remote. */
 void via_client_remote_done(struct via_remote *remote, int status);
 

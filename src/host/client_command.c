@@ -130,6 +130,9 @@ void via_client_command_send(struct via_attach *attach, struct via_client_channe
 static void end_asynchronous(struct via_attach *attach, struct via_client_op *op, int status)
 {
     via_list_remove(&op->pending);
+    if (op->remote != NULL) {
+        status = via_client_remote_status(op->remote, status);
+    }
     if (status < 0 && attach->async_status == 0) {
         attach->async_status = status;
     }

@@ -101,6 +101,7 @@ static int get_by_frames(struct via_remote *remote, uint64_t off, void *dst, siz
     int ended =
         via_client_wait_result(attach, via_client_channel_to(attach, remote->host), &result);
     via_client_unlock(attach);
+    ended = via_client_remote_status(remote, ended);
     if (rc == 0 && ended < 0 && ended != -ENOTCONN && ended != -ENOBUFS) {
         via_client_error(ended, "host %u, segment: get of %zu bytes at %llu: %s", remote->host,
                          bytes, (unsigned long long)off, strerror(-ended));
@@ -200,7 +201,7 @@ static int atomic_by_frames(struct via_remote *remote, uint64_t off, unsigned wi
     if (rc == 0) {
         struct via_client_intent intent = {.result = &result};
         via_client_command_send(attach, channel, &command, NULL, 0, &intent);
-        rc = via_client_wait_result(attach, channel, &result);
+        rc = via_client_remote_status(remote, via_client_wait_result(attach, channel, &result));
     }
     via_client_unlock(attach);
     if (rc == 0) {

@@ -271,6 +271,10 @@ int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src,
     if (mapping != NULL) {
         return put_direct(remote, mapping, off, src, bytes, flags);
     }
+    rc = via_client_check(remote, off, bytes, "put");
+    if (rc != 0) {
+        return rc;
+    }
     if (via_client_awaits_frames(remote)) {
         rc = via_attach_poll(remote->attach);
         return rc < 0 ? rc : -EAGAIN;

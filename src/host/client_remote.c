@@ -6,6 +6,8 @@
  * word (session, generation, direct) in which the mapping holds; one comparison before each burst
  * therefore finds out whether anything has changed. After a change the way is looked at again, once
  * per generation: a mapping is asked for when the session is new, and a refusal is kept.
+ *
+ * The life page of the owner's host says in the same way whether the segment is still there.
  */
 #include "host/client.h"
 
@@ -16,13 +18,16 @@
 #include <sys/stat.h>
 
 #include "host/client_sys.h"
+#include "wire/frame.h"
 
 #define LOOK_EVERY_ACCESSES 1024u
 
 static int lost(const struct via_remote *remote)
 {
     int rc = atomic_load_explicit(&remote->lost, memory_order_relaxed);
-    return rc == 0 ? 0 : via_client_error(rc, "host %u, segment: its owner has gone", remote->host);
+    return rc == 0 ? 0
+                   : via_client_error(rc, "host %u, segment: its owner has gone, or has freed it",
+                                      remote->host);
 }
 
 int via_client_check(const struct via_remote *remote, uint64_t off, uint64_t bytes,
@@ -47,30 +52,71 @@ static bool fd_is_safe(int fd, size_t bytes)
            (uint64_t)st.st_size >= bytes;
 }
 
-static struct via_client_mapping *mapping_new(int memfd, int bell_fd, size_t bytes)
+static size_t page_bytes(void)
 {
-    struct via_client_mapping *mapping = calloc(1, sizeof(*mapping));
-    if (mapping == NULL) {
-        return NULL;
-    }
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool map_memory(struct via_client_mapping *mapping, int memfd, size_t bytes)
+{
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
     if (base == MAP_FAILED) {
         mapping->read_only = true;
         base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, memfd, 0);
     }
     if (base == MAP_FAILED) {
-        free(mapping);
-        return NULL;
+        return false;
     }
     mapping->base = base;
     mapping->bytes = bytes;
-    mapping->bell_fd = bell_fd;
+    return true;
+}
+
+static size_t life_off(uint64_t handle)
+{
+    return via_segment_handle_index(handle) * sizeof(uint64_t);
+}
+
+/* Only the page that is needed: so it belongs to this mapping alone, and goes with it. */
+static bool map_life(struct via_client_mapping *mapping, int memfd, uint64_t handle)
+{
+    size_t page_off = life_off(handle) & ~(page_bytes() - 1);
+    void *page = mmap(NULL, page_bytes(), PROT_READ, MAP_SHARED, memfd, (off_t)page_off);
+    if (page == MAP_FAILED) {
+        return false;
+    }
+    mapping->life_page = page;
+    mapping->life_now = (const _Atomic uint64_t *)(const void *)((const unsigned char *)page +
+                                                                 life_off(handle) - page_off);
+    return true;
+}
+
+/* The bell stays the caller's on failure. */
+static struct via_client_mapping *mapping_new(const struct via_remote *remote,
+                                              const struct via_client_request *request)
+{
+    struct via_client_mapping *mapping = calloc(1, sizeof(*mapping));
+    if (mapping == NULL) {
+        return NULL;
+    }
+    if (!map_memory(mapping, request->fds[0], remote->bytes)) {
+        free(mapping);
+        return NULL;
+    }
+    if (!map_life(mapping, request->fds[2], remote->handle)) {
+        munmap(mapping->base, mapping->bytes);
+        free(mapping);
+        return NULL;
+    }
+    mapping->bell_fd = request->fds[1];
+    mapping->life = request->answer.life;
     return mapping;
 }
 
 static void mapping_free(struct via_client_mapping *mapping)
 {
     munmap(mapping->base, mapping->bytes);
+    munmap(mapping->life_page, page_bytes());
     via_sys_close(mapping->bell_fd);
     free(mapping);
 }
@@ -80,20 +126,22 @@ static int take_mapping(struct via_remote *remote, struct via_client_request *re
 {
     struct via_client_mapping *mapping = NULL;
     int rc = -EPROTO;
-    if (request->fds_count == 2 && fd_is_safe(request->fds[0], request->answer.bytes)) {
+    if (request->fds_count == 3 && fd_is_safe(request->fds[0], request->answer.bytes) &&
+        fd_is_safe(request->fds[2], life_off(remote->handle) + sizeof(uint64_t))) {
         rc = remote->bytes > request->answer.bytes ? -ERANGE : 0;
     }
     if (rc == 0) {
-        mapping = mapping_new(request->fds[0], request->fds[1], remote->bytes);
+        mapping = mapping_new(remote, request);
         rc = mapping == NULL ? -ENOMEM : 0;
     }
-    for (unsigned i = rc == 0 ? 2 : 0; i < request->fds_count; i++) {
-        via_sys_close(request->fds[i]);
+    for (unsigned i = 0; i < request->fds_count; i++) {
+        if (rc != 0 || i != 1) {
+            via_sys_close(request->fds[i]);
+        }
     }
     if (rc != 0) {
         return rc;
     }
-    via_sys_close(request->fds[0]);
     mapping->next = atomic_load_explicit(&remote->mapping, memory_order_relaxed);
     atomic_store_explicit(&remote->mapping, mapping, memory_order_release);
     return 0;
@@ -124,6 +172,16 @@ static int map(struct via_remote *remote, uint64_t way)
     return rc == -EXDEV || rc == -ENOMEM || rc == -EMFILE ? 0 : rc;
 }
 
+static bool is_alive(const struct via_client_mapping *mapping)
+{
+    return atomic_load_explicit(mapping->life_now, memory_order_relaxed) == mapping->life;
+}
+
+static void lose(struct via_remote *remote)
+{
+    atomic_store_explicit(&remote->lost, -ECONNRESET, memory_order_relaxed);
+}
+
 /* The way has changed since the mapping was last used; is there one for its new state? */
 static struct via_client_mapping *look_again(struct via_remote *remote, uint64_t way)
 {
@@ -139,7 +197,7 @@ static struct via_client_mapping *look_again(struct via_remote *remote, uint64_t
         int rc = map(remote, way);
         if (rc == -EACCES || rc == -ENOENT) {
             /* The host was started anew, and knows nothing of the segment. */
-            atomic_store_explicit(&remote->lost, -ECONNRESET, memory_order_relaxed);
+            lose(remote);
         }
     }
     if (atomic_load_explicit(&remote->way_direct, memory_order_relaxed) != way) {
@@ -148,27 +206,18 @@ static struct via_client_mapping *look_again(struct via_remote *remote, uint64_t
         mapping = atomic_load_explicit(&remote->mapping, memory_order_relaxed);
     }
     via_client_unlock(remote->attach);
+    if (mapping != NULL && !is_alive(mapping)) {
+        lose(remote);
+        return NULL;
+    }
     return mapping;
 }
 
-/* Direct accesses need no host, so they would not notice that it has gone: this looks, now and
- * then.
- */
-static bool has_died(struct via_remote *remote)
-{
-    /* Lost counts do not matter. */
-    uint32_t accesses = atomic_load_explicit(&remote->accesses, memory_order_relaxed) + 1;
-    atomic_store_explicit(&remote->accesses, accesses, memory_order_relaxed);
-    if (via_unlikely(accesses % LOOK_EVERY_ACCESSES == 0)) {
-        return via_client_look_for_death(remote->attach);
-    }
-    return atomic_load_explicit(&remote->attach->dead, memory_order_relaxed);
-}
-
-struct via_client_mapping *via_client_direct(struct via_remote *remote)
+/* Inline, and its rare ends are tail calls: what is left is some loads and compares. */
+static inline struct via_client_mapping *find_direct(struct via_remote *remote)
 {
     struct via_attach *attach = remote->attach;
-    if (via_unlikely(has_died(remote))) {
+    if (via_unlikely(atomic_load_explicit(&attach->dead, memory_order_relaxed))) {
         return NULL;
     }
     uint64_t way = via_client_status(attach, remote->host) & VIA_CLIENT_WAY_MASK;
@@ -180,10 +229,44 @@ struct via_client_mapping *via_client_direct(struct via_remote *remote)
         return NULL;
     }
     /* Pairs with the release in map() and look_again(). */
-    if (via_likely(atomic_load_explicit(&remote->way_direct, memory_order_acquire) == way)) {
-        return atomic_load_explicit(&remote->mapping, memory_order_acquire);
+    if (via_unlikely(atomic_load_explicit(&remote->way_direct, memory_order_acquire) != way)) {
+        return look_again(remote, way);
     }
-    return look_again(remote, way);
+    struct via_client_mapping *mapping =
+        atomic_load_explicit(&remote->mapping, memory_order_acquire);
+    if (via_unlikely(!is_alive(mapping))) {
+        lose(remote);
+        return NULL;
+    }
+    return mapping;
+}
+
+/* Direct accesses need no host, so they would not notice that it has gone: this looks, now and
+ * then.
+ */
+static struct via_client_mapping *look_for_death_first(struct via_remote *remote)
+{
+    return via_client_look_for_death(remote->attach) ? NULL : find_direct(remote);
+}
+
+struct via_client_mapping *via_client_direct(struct via_remote *remote)
+{
+    /* Lost counts do not matter. */
+    uint32_t accesses = atomic_load_explicit(&remote->accesses, memory_order_relaxed) + 1;
+    atomic_store_explicit(&remote->accesses, accesses, memory_order_relaxed);
+    return via_unlikely(accesses % LOOK_EVERY_ACCESSES == 0) ? look_for_death_first(remote)
+                                                             : find_direct(remote);
+}
+
+int via_client_remote_status(struct via_remote *remote, int status)
+{
+    struct via_client_mapping *mapping =
+        atomic_load_explicit(&remote->mapping, memory_order_acquire);
+    if (status != -EACCES || mapping == NULL || is_alive(mapping)) {
+        return status;
+    }
+    lose(remote);
+    return -ECONNRESET;
 }
 
 bool via_client_awaits_frames(const struct via_remote *remote)
@@ -206,9 +289,13 @@ int via_client_direct_wait(struct via_remote *remote, struct via_client_mapping 
     struct via_attach *attach = remote->attach;
     for (;;) {
         struct via_client_mapping *mapping = via_client_direct(remote);
-        if (via_likely(mapping != NULL) || !via_client_awaits_frames(remote)) {
+        if (via_likely(mapping != NULL)) {
             *ret_mapping = mapping;
-            return mapping == NULL && attach->dead ? via_client_dead(attach) : lost(remote);
+            return 0;
+        }
+        if (!via_client_awaits_frames(remote)) {
+            *ret_mapping = NULL;
+            return attach->dead ? via_client_dead(attach) : lost(remote);
         }
         struct via_client_wait wait = {
             .done = frames_have_arrived,

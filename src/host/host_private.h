@@ -140,7 +140,7 @@ const char *via_link_state_text(enum via_link_state state); /* what is wrong, or
 /* Between hosts over a cable: which segments may be mapped. */
 enum via_cable_type {
     VIA_CABLE_MAP = 1,        /* id, handle */
-    VIA_CABLE_MAP_ANSWER = 2, /* id, status, bytes; fds {memory, bell of its owner} */
+    VIA_CABLE_MAP_ANSWER = 2, /* id, status, bytes, life; fds as of VIA_ATTACH_MAP */
 };
 #define VIA_CABLE_MAGIC 0x56494143u
 struct via_cable_message {
@@ -151,6 +151,7 @@ struct via_cable_message {
     int32_t status;
     uint64_t handle;
     uint64_t bytes;
+    uint64_t life;
 };
 
 /* --- host_status.c --- */

@@ -192,7 +192,13 @@ class Killed(cli.Case):
         return len(os.listdir("/proc/%d/fd" % pid)), mapped
 
     def test_a_process_killed_while_it_holds_shared_memory(self):
-        self.good("up", "--ring", "3", "--channels", "1", "--no-direct")
+        self.kill_holder("--no-direct", says=r"^-\d+: ")
+
+    def test_a_process_killed_while_others_have_its_memory_mapped(self):
+        self.kill_holder(says=r"^-104: host 1, segment: its owner has gone")
+
+    def kill_holder(self, *options, says):
+        self.good("up", "--ring", "3", "--channels", "1", *options)
         before = self.held(1), self.held(2)
         holder = self.attached(1, "hold", str(64 * MEGABYTE))
         putter = None
@@ -210,7 +216,7 @@ class Killed(cli.Case):
             # Whoever used the memory is told.
             out, _ = putter.communicate(timeout=30)
             self.assertEqual(putter.returncode, 1, out)
-            self.assertRegex(out, r"^-\d+: ")
+            self.assertRegex(out, says)
         finally:
             for process in filter(None, (holder, putter)):
                 process.kill()

@@ -52,6 +52,13 @@ static void pipes_init(struct fake_host *fake)
     }
 }
 
+static _Atomic uint64_t *life_of(struct fake_host *fake, uint64_t handle)
+{
+    unsigned index = via_segment_handle_index(handle);
+    assert(index < FAKE_LIVES);
+    return &fake->lives[index];
+}
+
 static struct fake_segment *segment_of(struct fake_host *fake, uint64_t handle)
 {
     for (unsigned i = 0; i < FAKE_SEGMENTS; i++) {
@@ -78,15 +85,18 @@ static struct fake_segment *segment_add(struct fake_host *fake, uint64_t handle,
                 .bytes = bytes,
                 .memfd = memfd,
                 .bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                .life = ++fake->life_last,
             };
+            *life_of(fake, handle) = segment->life;
             return segment;
         }
     }
     return NULL;
 }
 
-static void segment_remove(struct fake_segment *segment)
+static void segment_remove(struct fake_host *fake, struct fake_segment *segment)
 {
+    *life_of(fake, segment->handle) = 0;
     munmap(segment->base, segment->bytes);
     munmap(segment->view, segment->bytes);
     close(segment->memfd);
@@ -145,8 +155,9 @@ static void map(struct fake_host *fake, const struct via_attach_request *ask,
         return;
     }
     answer->bytes = segment->bytes;
-    const int fds[] = {segment->memfd, segment->bell_fd};
-    answer_send(fake, answer, fds, 2);
+    answer->life = segment->life;
+    const int fds[] = {segment->memfd, segment->bell_fd, fake->lives_fd};
+    answer_send(fake, answer, fds, 3);
 }
 
 static void board(struct fake_host *fake, const struct via_attach_request *ask,
@@ -189,7 +200,7 @@ static void request(struct fake_host *fake, const struct via_attach_request *ask
     case VIA_ATTACH_SEGMENT_REMOVE:
         segment = segment_of(fake, ask->handle);
         if (segment != NULL) {
-            segment_remove(segment);
+            segment_remove(fake, segment);
         }
         answer.status = segment == NULL ? -ENOENT : 0;
         break;
@@ -417,6 +428,7 @@ void fake_host_start(struct fake_host *fake, unsigned host)
     snprintf(fake->path, sizeof(fake->path), "%s/host-%u.attach", fake->rundir, host);
     pthread_mutex_init(&fake->lock, NULL);
 
+    fake->lives_fd = sealed(FAKE_LIVES * sizeof(*fake->lives), &fake->lives);
     fake->status_fd = sealed(sizeof(*fake->status), &fake->status);
     fake->status->magic = VIA_STATUS_MAGIC;
     fake->bells_fd = sealed(4096, &fake->bells);
@@ -459,13 +471,15 @@ void fake_host_stop(struct fake_host *fake)
     fake_host_die(fake);
     for (unsigned i = 0; i < FAKE_SEGMENTS; i++) {
         if (fake->segments[i].handle != 0) {
-            segment_remove(&fake->segments[i]);
+            segment_remove(fake, &fake->segments[i]);
         }
     }
     munmap(fake->status, sizeof(*fake->status));
+    munmap((void *)fake->lives, FAKE_LIVES * sizeof(*fake->lives));
     munmap(fake->bells, 4096);
     munmap(fake->memory, fake->memory_bytes);
     close(fake->status_fd);
+    close(fake->lives_fd);
     close(fake->bells_fd);
     close(fake->memory_fd);
     close(fake->bell_fd);

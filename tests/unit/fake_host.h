@@ -18,6 +18,7 @@
 #define FAKE_BODY_BYTES 1024u
 #define FAKE_DATA_BYTES 4096u
 #define FAKE_SEGMENTS 8u
+#define FAKE_LIVES 512u
 #define FAKE_LOG 4096u
 /* A segment that is there from the start, on host FAKE_PEER. */
 #define FAKE_PEER 2u
@@ -31,6 +32,7 @@ struct fake_segment {
     size_t bytes;
     int memfd;
     int bell_fd;
+    uint64_t life;
 };
 
 struct fake_host {
@@ -60,7 +62,9 @@ struct fake_host {
     struct via_bell *bells;
     unsigned char *memory;
     size_t memory_bytes;
-    int status_fd, bells_fd, memory_fd, bell_fd;
+    _Atomic uint64_t *lives; /* by index of the handle */
+    uint64_t life_last;
+    int status_fd, bells_fd, memory_fd, bell_fd, lives_fd;
     struct via_pipe_geometry geometry;
     struct via_pipe_reader commands[FAKE_CHANNELS];
     struct via_pipe_writer replies[FAKE_CHANNELS];
