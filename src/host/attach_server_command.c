@@ -16,7 +16,8 @@ static uint32_t slot_mask(const struct via_process_channel *pc)
 
 bool via_process_channel_is_ready(const struct via_process_channel *pc)
 {
-    return !pc->broken && !pc->cancelled && !pc->stashed && via_pipe_ready(&pc->commands);
+    return !pc->broken && !pc->cancelled && !pc->stashed && !pc->held &&
+           via_pipe_ready(&pc->commands);
 }
 
 /* The segment of this process behind a handle, or NULL. */
@@ -95,9 +96,8 @@ static int build_message(struct via_process_channel *pc, const struct via_comman
     return build_source(pc, command, slot, op);
 }
 
-static int build_get(struct via_transfer *transfer, struct via_process_channel *pc,
-                     const struct via_command *command, struct via_command_slot *slot,
-                     struct via_op *op)
+static int build_get(struct via_process_channel *pc, const struct via_command *command,
+                     struct via_command_slot *slot, struct via_op *op)
 {
     if (command->source == VIA_SOURCE_SEGMENT) {
         unsigned char *memory = NULL;
@@ -111,13 +111,13 @@ static int build_get(struct via_transfer *transfer, struct via_process_channel *
     if (command->bytes > pc->replies.geometry.body_bytes_max) {
         return -EMSGSIZE;
     }
-    if (transfer->bounce_free_count == 0) {
-        return -EAGAIN;
+    if (pc->bounces_free == 0) {
+        return -EAGAIN; /* one of its own gets has to end first */
     }
-    slot->bounce = (int16_t)transfer->bounce_free[--transfer->bounce_free_count];
+    slot->bounce = (int16_t)__builtin_ctz(pc->bounces_free);
+    pc->bounces_free &= pc->bounces_free - 1;
     slot->is_data = true;
-    op->result =
-        transfer->bounces + (size_t)slot->bounce * transfer->host->attach.reply.body_bytes_max;
+    op->result = via_process_channel_bounce(pc, slot);
     return 0;
 }
 
@@ -133,9 +133,8 @@ static bool are_members(const uint16_t *ids, size_t count, uint16_t host, uint16
     return mine;
 }
 
-static int build_barrier(struct via_transfer *transfer, struct via_process_channel *pc,
-                         const struct via_command *command, struct via_command_slot *slot,
-                         struct via_op *op)
+static int build_barrier(struct via_process_channel *pc, const struct via_command *command,
+                         struct via_command_slot *slot, struct via_op *op)
 {
     const struct via_node_config *config = &pc->process->host->config;
     size_t count = pc->stash.body_bytes / sizeof(uint16_t);
@@ -144,18 +143,18 @@ static int build_barrier(struct via_transfer *transfer, struct via_process_chann
         count > config->hosts_max) {
         return -EINVAL;
     }
-    if (transfer->members_free_count == 0) {
+    if (pc->members_free == 0) {
         return -ENOBUFS;
     }
-    uint16_t index = transfer->members_free[transfer->members_free_count - 1];
-    uint16_t *members = transfer->members + (size_t)index * config->hosts_max;
+    unsigned index = (unsigned)__builtin_ctz(pc->members_free);
+    uint16_t *members = pc->members + (size_t)index * config->hosts_max;
     if (count != 0) {
         memcpy(members, pc->stash.body, count * sizeof(*members));
     }
     if (!are_members(members, count, config->host, config->hosts_max)) {
         return -EINVAL;
     }
-    transfer->members_free_count--;
+    pc->members_free &= ~(1u << index);
     slot->members = (int16_t)index;
     op->group = (uint32_t)command->a.group;
     op->members = members;
@@ -163,9 +162,8 @@ static int build_barrier(struct via_transfer *transfer, struct via_process_chann
     return 0;
 }
 
-static int build(struct via_transfer *transfer, struct via_process_channel *pc,
-                 const struct via_command *command, struct via_command_slot *slot,
-                 struct via_op *op)
+static int build(struct via_process_channel *pc, const struct via_command *command,
+                 struct via_command_slot *slot, struct via_op *op)
 {
     switch (command->kind) {
     case VIA_OP_MESSAGE:
@@ -177,20 +175,20 @@ static int build(struct via_transfer *transfer, struct via_process_channel *pc,
         op->signal_value = command->b.signal_value;
         return build_source(pc, command, slot, op);
     case VIA_OP_GET:
-        return build_get(transfer, pc, command, slot, op);
+        return build_get(pc, command, slot, op);
     case VIA_OP_ATOMIC:
         op->operand = command->a.operand;
         op->compare = command->b.compare;
         return command->source == VIA_SOURCE_NONE ? 0 : -EINVAL;
     case VIA_OP_BARRIER:
-        return build_barrier(transfer, pc, command, slot, op);
+        return build_barrier(pc, command, slot, op);
     default:
         return -EINVAL;
     }
 }
 
 /* Gives back what a command has borrowed, except the bounce buffer of data still to be sent. */
-static void unborrow(struct via_transfer *transfer, struct via_command_slot *slot)
+static void unborrow(struct via_process_channel *pc, struct via_command_slot *slot)
 {
     if (slot->segment != NULL) {
         /* Pairs with the acquire in reap_segments(): nothing is touched after this. */
@@ -198,16 +196,8 @@ static void unborrow(struct via_transfer *transfer, struct via_command_slot *slo
         slot->segment = NULL;
     }
     if (slot->members >= 0) {
-        transfer->members_free[transfer->members_free_count++] = (uint16_t)slot->members;
+        pc->members_free |= 1u << slot->members;
         slot->members = -1;
-    }
-}
-
-static void unbounce(struct via_transfer *transfer, struct via_command_slot *slot)
-{
-    if (slot->bounce >= 0) {
-        transfer->bounce_free[transfer->bounce_free_count++] = (uint16_t)slot->bounce;
-        slot->bounce = -1;
     }
 }
 
@@ -247,7 +237,7 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
         .cookie = (uint64_t)pc->process->number << 32 | pc->stash_index,
     };
     int rc = (command.flags & ~(VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST_WORD)) == 0
-                 ? build(transfer, pc, &command, slot, &op)
+                 ? build(pc, &command, slot, &op)
                  : -EINVAL;
     if (rc == 0) {
         rc = via_node_submit(transfer->host->node, transfer->channel, &op);
@@ -256,8 +246,8 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
         pc->running_count++;
         return 0;
     }
-    unborrow(transfer, slot);
-    unbounce(transfer, slot);
+    unborrow(pc, slot);
+    via_process_channel_unbounce(pc, slot);
     slot->state = VIA_COMMAND_FREE;
     if (rc != -EAGAIN) {
         slot->is_data = false;
@@ -287,13 +277,19 @@ static bool take(struct via_process_channel *pc)
     return true;
 }
 
+static bool may_run(struct via_process_channel *pc)
+{
+    pc->held = pc->running_count >= VIA_ATTACH_RUNNING_MAX;
+    return !pc->held;
+}
+
 unsigned via_process_channel_serve(struct via_transfer *transfer, struct via_process_channel *pc)
 {
     unsigned taken = 0;
     if (pc->broken || pc->cancelled) {
         return 0;
     }
-    while (taken < BATCH_COMMANDS && (pc->stashed || take(pc))) {
+    while (taken < BATCH_COMMANDS && may_run(pc) && (pc->stashed || take(pc))) {
         if (start(transfer, pc) == -EAGAIN) {
             break;
         }
@@ -317,7 +313,7 @@ void via_process_channel_finish(struct via_transfer *transfer, struct via_proces
         slot->state = VIA_COMMAND_DUE;
         pc->due[(pc->due_head + pc->due_count++) & slot_mask(pc)] = index;
     } else {
-        unbounce(transfer, slot);
+        via_process_channel_unbounce(pc, slot);
         slot->state = VIA_COMMAND_OVER;
     }
     via_process_channel_touch(transfer, pc);
@@ -326,7 +322,12 @@ void via_process_channel_finish(struct via_transfer *transfer, struct via_proces
 void via_process_channel_complete(struct via_transfer *transfer, struct via_process_channel *pc,
                                   uint32_t index, int status, uint64_t value)
 {
-    unborrow(transfer, &pc->slots[index]);
+    unborrow(pc, &pc->slots[index]);
     pc->running_count--;
+    if (pc->held) {
+        pc->held = false;
+        via_list_remove(&pc->link);
+        via_list_push_back(&transfer->active, &pc->link);
+    }
     via_process_channel_finish(transfer, pc, index, status, value);
 }

@@ -65,6 +65,8 @@ static void free_channels(struct via_process *process)
         free(pc->data_ends);
         free(pc->slots);
         free(pc->due);
+        free(pc->bounces);
+        free(pc->members);
     }
     free(process->channels);
     process->channels = NULL;
@@ -103,7 +105,13 @@ static int init_channel(struct via_process *process, uint32_t index)
     pc->data_ends = calloc(server->reply.slots_count, sizeof(*pc->data_ends));
     pc->slots = calloc(slots, sizeof(*pc->slots));
     pc->due = calloc(slots, sizeof(*pc->due));
-    if (pc->data_ends == NULL || pc->slots == NULL || pc->due == NULL) {
+    pc->bounces = malloc((size_t)VIA_ATTACH_BOUNCES * server->reply.body_bytes_max);
+    pc->bounces_free = (1u << VIA_ATTACH_BOUNCES) - 1;
+    pc->members =
+        calloc(VIA_ATTACH_MEMBERS, sizeof(*pc->members) * process->host->config.hosts_max);
+    pc->members_free = (1u << VIA_ATTACH_MEMBERS) - 1;
+    if (pc->data_ends == NULL || pc->slots == NULL || pc->due == NULL || pc->bounces == NULL ||
+        pc->members == NULL) {
         return -ENOMEM;
     }
     unsigned char *area =

@@ -36,16 +36,21 @@ static void starve(struct via_transfer *transfer, struct via_process_channel *pc
     }
 }
 
-static void free_bounce(struct via_transfer *transfer, struct via_command_slot *slot)
+unsigned char *via_process_channel_bounce(const struct via_process_channel *pc,
+                                          const struct via_command_slot *slot)
+{
+    return pc->bounces + (size_t)slot->bounce * pc->replies.geometry.body_bytes_max;
+}
+
+void via_process_channel_unbounce(struct via_process_channel *pc, struct via_command_slot *slot)
 {
     if (slot->bounce >= 0) {
-        transfer->bounce_free[transfer->bounce_free_count++] = (uint16_t)slot->bounce;
+        pc->bounces_free |= 1u << slot->bounce;
         slot->bounce = -1;
     }
 }
 
-static int send_reply(struct via_transfer *transfer, struct via_process_channel *pc,
-                      const struct via_command_slot *slot)
+static int send_reply(struct via_process_channel *pc, const struct via_command_slot *slot)
 {
     struct via_reply reply = {
         .kind = slot->is_data ? VIA_REPLY_DATA : VIA_REPLY_COMPLETE,
@@ -55,7 +60,7 @@ static int send_reply(struct via_transfer *transfer, struct via_process_channel 
     };
     const void *body = NULL;
     if (slot->is_data && slot->status == 0 && slot->bytes != 0) {
-        body = transfer->bounces + (size_t)slot->bounce * pc->replies.geometry.body_bytes_max;
+        body = via_process_channel_bounce(pc, slot);
         reply.bytes = slot->bytes;
     }
     return via_pipe_send(&pc->replies, &reply, sizeof(reply), body, reply.bytes);
@@ -67,7 +72,7 @@ static void send_due(struct via_transfer *transfer, struct via_process_channel *
     while (pc->due_count != 0) {
         struct via_command_slot *slot = &pc->slots[pc->due[pc->due_head & slot_mask(pc)]];
         if (!pc->ending && !pc->broken) {
-            int rc = send_reply(transfer, pc, slot);
+            int rc = send_reply(pc, slot);
             if (rc == -EAGAIN) {
                 starve(transfer, pc);
                 return;
@@ -77,7 +82,7 @@ static void send_due(struct via_transfer *transfer, struct via_process_channel *
             }
             pc->sent = true;
         }
-        free_bounce(transfer, slot);
+        via_process_channel_unbounce(pc, slot);
         slot->state = VIA_COMMAND_OVER;
         pc->due_head++;
         pc->due_count--;

@@ -18,7 +18,7 @@
 #include "host/host_private.h"
 
 #define SEGMENTS_COUNT 8192u
-#define OPS_COUNT 1024u
+#define PROCESSES_MAX 4096u /* 16 bits of a cookie; and what the node can have under way */
 #define LOCK_TRIES 100
 
 void via_host_options_init(struct via_host_options *options)
@@ -114,9 +114,9 @@ static int set_options(struct via_host *host, const struct via_host_options *opt
     if (host->options.spin_ns_max == 0) {
         host->options.spin_ns_max = 50 * VIA_USEC_NS;
     }
-    if (host->options.processes_max > 0xfff0) {
+    if (host->options.processes_max > PROCESSES_MAX) {
         return via_error_set(err, -EINVAL, "processes_max %u: at most %u",
-                             host->options.processes_max, 0xfff0u);
+                             host->options.processes_max, PROCESSES_MAX);
     }
     if (options->links_count > VIA_PORTS_MAX) {
         return via_error_set(err, -EINVAL, "%u links, a host has at most %u", options->links_count,
@@ -150,7 +150,8 @@ static int set_config(struct via_host *host, struct via_error *err)
     config->dead_ns = options->dead_ns;
     config->give_up_ns = options->give_up_ns;
     config->segments_count = SEGMENTS_COUNT;
-    config->ops_count = OPS_COUNT;
+    /* For every process what it may have under way, so that none waits for another's. */
+    config->ops_count = options->processes_max * VIA_ATTACH_RUNNING_MAX + VIA_BOARD_SENDS_MAX;
     /* Each costs some hundred bytes for every id and channel. */
     config->flows_count = config->hosts_max <= 64 ? 32 : 8;
     if (getrandom(&host->session, sizeof(host->session), 0) != (ssize_t)sizeof(host->session)) {

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "host/bell.h"
@@ -20,11 +19,6 @@
 #define VAIN_SLEEP_NS (200 * VIA_USEC_NS)
 /* How often a thread that would like to look on asks whether the machine is crowded. */
 #define CROWDED_LOOK_NS VIA_MSEC_NS
-
-static size_t bounces_bytes(const struct via_host *host)
-{
-    return (size_t)VIA_BOUNCE_COUNT * host->attach.reply.body_bytes_max;
-}
 
 int via_transfer_init(struct via_transfer *transfer, struct via_host *host, unsigned channel,
                       struct via_error *err)
@@ -46,21 +40,9 @@ int via_transfer_init(struct via_transfer *transfer, struct via_host *host, unsi
                        host->cpus <= 1 || host->config.channels_count > host->cpus ? 0 : spin_ns);
 
     transfer->by_slot = calloc(host->options.processes_max, sizeof(*transfer->by_slot));
-    transfer->members =
-        calloc(VIA_MEMBERS_COUNT, sizeof(*transfer->members) * host->config.hosts_max);
-    /* Touched only as far as they are used. */
-    void *bounces =
-        mmap(NULL, bounces_bytes(host), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    transfer->bounces = bounces == MAP_FAILED ? NULL : bounces;
-    if (transfer->by_slot == NULL || transfer->members == NULL || transfer->bounces == NULL) {
+    if (transfer->by_slot == NULL) {
         via_transfer_fini(transfer);
-        return via_error_set(err, -ENOMEM, "buffers of channel %u: %s", channel, strerror(ENOMEM));
-    }
-    for (unsigned i = 0; i < VIA_BOUNCE_COUNT; i++) {
-        transfer->bounce_free[transfer->bounce_free_count++] = (uint16_t)i;
-    }
-    for (unsigned i = 0; i < VIA_MEMBERS_COUNT; i++) {
-        transfer->members_free[transfer->members_free_count++] = (uint16_t)i;
+        return via_error_set(err, -ENOMEM, "table of channel %u: %s", channel, strerror(ENOMEM));
     }
     return 0;
 }
@@ -70,10 +52,6 @@ void via_transfer_fini(struct via_transfer *transfer)
     if (transfer->host == NULL) {
         return;
     }
-    if (transfer->bounces != NULL) {
-        munmap(transfer->bounces, bounces_bytes(transfer->host));
-    }
-    free(transfer->members);
     free(transfer->by_slot);
     pthread_mutex_destroy(&transfer->mail_lock);
     transfer->host = NULL;

@@ -30,9 +30,6 @@ struct via_mail {
     void (*handle)(struct via_transfer *transfer, struct via_mail *mail);
 };
 
-#define VIA_BOUNCE_COUNT 16u  /* gets without a segment, under way per channel */
-#define VIA_MEMBERS_COUNT 64u /* barriers under way per host */
-
 struct via_transfer {
     struct via_host *host;
     unsigned channel;
@@ -59,14 +56,6 @@ struct via_transfer {
     struct via_host_spin spin;
     uint64_t crowded_look_ns;
     bool crowded;
-
-    /* Buffers of gets without a segment, and of barriers' members: stacks of free ones. */
-    unsigned char *bounces;
-    uint16_t bounce_free[VIA_BOUNCE_COUNT];
-    unsigned bounce_free_count;
-    uint16_t *members;
-    uint16_t members_free[VIA_MEMBERS_COUNT];
-    unsigned members_free_count;
 };
 
 int via_transfer_init(struct via_transfer *transfer, struct via_host *host, unsigned channel,
