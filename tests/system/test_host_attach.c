@@ -592,6 +592,50 @@ static void who_reads_no_replies_stops_only_itself(void **state)
     host_raw_close(&raw);
 }
 
+/* Every operation there is, as many as the pipe takes, for a host that does not come. */
+static void wait_for_absent_host(struct host_raw *raw)
+{
+    static const uint8_t kinds[] = {VIA_OP_PUT, VIA_OP_GET, VIA_OP_ATOMIC, VIA_OP_MESSAGE};
+    for (unsigned i = 0; i < 256; i++) {
+        struct via_command command = {.kind = kinds[i % VIA_ARRAY_COUNT(kinds)],
+                                      .source = VIA_SOURCE_NONE,
+                                      .atomic = VIA_ATOMIC_ADD,
+                                      .destination = 1,
+                                      .segment = 1,
+                                      .cookie = 1,
+                                      .a.endpoint = 1};
+        command.bytes = command.kind == VIA_OP_GET ? 100 : 0;
+        assert_int_equal(via_pipe_send(&raw->commands[0], &command, sizeof(command), NULL, 0), 0);
+    }
+    host_raw_ring(raw, 0);
+}
+
+static void who_waits_for_an_absent_host_holds_nobody_up(void **state)
+{
+    struct fixture *fixture = *state;
+    static struct host_raw raws[90];
+    host_lab_cut(&fixture->lab, 0, 1, "cut");
+    host_lab_wait_hops(&fixture->lab, 0, 1, -1);
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(raws); i++) {
+        host_raw_open(&raws[i], &fixture->lab, 0);
+        wait_for_absent_host(&raws[i]);
+    }
+    assert_serves(fixture);
+    struct via_command command = put(fixture, 0, 100);
+    command.kind = VIA_OP_GET;
+    command.source = VIA_SOURCE_NONE;
+    assert_int_equal(status_of(fixture, &command, NULL, 0), 0);
+    /* It comes after all: everything ends, in whatever way. */
+    host_lab_cut(&fixture->lab, 0, 1, "mend");
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(raws); i++) {
+        struct via_reply reply;
+        for (unsigned k = 0; k < 256; k++) {
+            assert_true(host_raw_reply(&raws[i], &reply, NULL, 20000));
+        }
+        host_raw_close(&raws[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -614,6 +658,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(commands_out_of_bounds_fail_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(random_commands_do_no_harm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pipes_that_break_the_rules_detach_their_process, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(who_waits_for_an_absent_host_holds_nobody_up, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(who_reads_no_replies_stops_only_itself, set_up, tear_down),
     };
