@@ -26,7 +26,7 @@ struct via_conn {
     struct via_side *side;
     _Atomic uint32_t fds;   /* numbers of this process that refer to it */
     _Atomic int listen_fd;  /* PENDING: where the acceptor comes */
-    _Atomic int control_fd; /* to the other side, from ANNOUNCED or OFFERED on */
+    _Atomic int control_fd; /* ANNOUNCED, OFFERED: to the other side */
     _Atomic bool attached;  /* the pipes are mapped here */
     uint32_t calls;         /* that moved data, while nothing was settled */
     unsigned char *memory;  /* both segments */
@@ -161,8 +161,8 @@ bool via_conn_tx_can_switch(struct via_conn *conn);
 /* Tells the peer: flags of side.h. With the tx token. */
 void via_conn_say(struct via_conn *conn, uint64_t flags);
 
-/* Has every process that held the other end closed it or died? */
-bool via_conn_peer_is_over(struct via_conn *conn);
+/* Has every process that held the other end closed it or died? Asks the kernel. */
+bool via_conn_peer_is_over(struct via_conn *conn, int fd);
 
 /* Wakes the peer if it sleeps: something new lies in its memory. */
 void via_conn_posted_slowly(struct via_conn *conn);

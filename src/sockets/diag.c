@@ -101,6 +101,7 @@ static int ask(int fd, const struct via_tuple *tuple, int family, struct via_dia
         ret_diag->cookie =
             (uint64_t)message->id.idiag_cookie[1] << 32 | message->id.idiag_cookie[0];
         ret_diag->uid = message->idiag_uid;
+        ret_diag->held = message->idiag_inode != 0;
         ret_diag->marked = is_marked(&answer.header, message);
         return 0;
     }

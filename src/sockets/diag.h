@@ -12,6 +12,7 @@
 struct via_diag {
     uint64_t cookie; /* SO_COOKIE: no two sockets have had the same */
     uid_t uid;
+    bool held;   /* by a process: not only by the kernel, until it is done with it */
     bool marked; /* by via_diag_mark(), as far as this kernel tells */
 };
 

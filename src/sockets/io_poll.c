@@ -211,20 +211,24 @@ static bool has_news(struct via_op *op, uint32_t what, size_t have)
     return what == POLLIN ? rx_has_news(op, have) : tx_has_room(op);
 }
 
+/* Nobody tells a writer that the other end is held no more when its direction has ended before. */
+#define HALF_CLOSED_LOOK_NS (100 * VIA_MSEC_NS)
+
 /* The sleep proper: the kernel's socket for what only it knows, bells for the rest. */
 static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t deadline_ns)
 {
-    struct pollfd fds[3] = {{.fd = op->fd, .events = (short)what}};
-    unsigned count = 1;
+    struct pollfd fds[2] = {{.fd = op->fd, .events = (short)what}};
+    uint64_t until_ns = deadline_ns;
     if (pipes) {
+        uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
         fds[0].fd = via_io_kernel_fd(op);
         fds[0].events = (short)via_io_kernel_events(op, what);
-        if (what == POLLOUT && op->conn->control_fd >= 0) {
-            fds[count++] = (struct pollfd){.fd = op->conn->control_fd, .events = POLLRDHUP};
+        if (what == POLLOUT && (seen & POLLRDHUP) != 0) {
+            until_ns = via_min(deadline_ns, via_os_now_ns() + HALF_CLOSED_LOOK_NS);
         }
     }
     op->conn->stats.sleeps++;
-    int n = via_sleep(fds, count, deadline_ns, NULL);
+    int n = via_sleep(fds, 1, until_ns, NULL);
     if (n == -EINTR) {
         return deadline_ns == VIA_NEVER_NS && via_sleep_restarts() ? 0 : -EINTR;
     }

@@ -8,6 +8,8 @@
 
 /* How often a writer that finds room, and never sleeps, asks the kernel whether the peer lives. */
 #define LOOK_US 1000u
+/* How often, once one direction has ended, the kernel is asked who holds the other end. */
+#define ASK_US 100000u
 
 /* To the kernel, without waiting. Errors are the kernel's, SIGPIPE included. */
 static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
@@ -94,23 +96,27 @@ void via_io_fin(struct via_conn *conn, uint8_t flags)
     }
 }
 
-/* The kernel has seen FIN: has only that direction ended? Then FIN is in the pipe as well; and some
- * process still holds the other end. */
-static bool peer_only_shut_down(struct via_op *op)
+/* Is FIN in the pipe, or may it still come there? Else the peer had no time to say it. */
+static bool fin_is_in_pipe(struct via_op *op)
 {
-    if (via_conn_peer_is_over(op->conn)) {
-        return false;
-    }
-    if (op->conn->fabric != NULL && via_fabric_may_follow(op->conn)) {
-        return true; /* FIN may still be under way */
-    }
-    if (via_rx_take(op) != 0) {
+    struct via_side *side = op->side;
+    if (side->tx_fin_seen || via_rx_take(op) != 0) {
         return true;
     }
-    const struct via_stream_rx *rx = &op->side->rx;
-    bool ends = rx->span != VIA_SPAN_PIPE || via_stream_rx_ends(rx);
+    side->tx_fin_seen = side->rx.span != VIA_SPAN_PIPE || via_stream_rx_ends(&side->rx);
     via_rx_give(op);
-    return ends;
+    return side->tx_fin_seen || (op->conn->fabric != NULL && via_fabric_may_follow(op->conn));
+}
+
+/* One direction has ended. Does anybody hold the other end any more, to read the other? */
+static bool other_end_is_held(struct via_op *op, uint64_t now)
+{
+    struct via_side *side = op->side;
+    if (now - side->tx_asked_ticks > via_os_us_to_ticks(ASK_US)) {
+        side->tx_asked_ticks = now;
+        side->tx_peer_over = via_conn_peer_is_over(op->conn, op->fd);
+    }
+    return !side->tx_peer_over;
 }
 
 bool via_tx_peer_is_gone(struct via_op *op)
@@ -131,7 +137,7 @@ bool via_tx_peer_is_gone(struct via_op *op)
     if ((seen & (POLLHUP | POLLERR)) != 0) {
         return true;
     }
-    return side->rx_shut != 0 ? via_conn_peer_is_over(op->conn) : !peer_only_shut_down(op);
+    return (side->rx_shut == 0 && !fin_is_in_pipe(op)) || !other_end_is_held(op, now);
 }
 
 /* One try, with the tx token. */

@@ -108,6 +108,7 @@ static void fetch_peer_bell(struct via_conn *conn)
     int fds[2];
     if (conn->peer_bell == NULL && via_rendezvous_peek(conn->control_fd, &answer, fds, 2) == 0) {
         conn->peer_bell = via_peer_bell_get(answer.bell_id, fds[0], fds[1]);
+        via_hidden_close(&conn->control_fd);
     }
 }
 
@@ -140,10 +141,15 @@ void via_conn_say(struct via_conn *conn, uint64_t flags)
     via_conn_posted(conn);
 }
 
-bool via_conn_peer_is_over(struct via_conn *conn)
+bool via_conn_peer_is_over(struct via_conn *conn, int fd)
 {
-    return conn->fabric != NULL ? via_fabric_is_over(conn)
-                                : via_rendezvous_is_over(conn->control_fd);
+    struct via_tuple tuple;
+    struct via_diag diag;
+    if (conn->fabric != NULL) {
+        return via_fabric_is_over(conn);
+    }
+    int rc = via_conn_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : 0;
+    return rc == -ENOENT || (rc == 0 && !diag.held);
 }
 
 void via_conn_posted_slowly(struct via_conn *conn)
@@ -366,6 +372,8 @@ static void step_announced(struct via_conn *conn)
     }
     int rc = offer_take(conn);
     if (rc == 0) {
+        via_rendezvous_drop(conn->control_fd);
+        via_hidden_close(&conn->control_fd);
         now_has_pipes(conn, VIA_SIDE_LIVE);
         via_side_say(conn->side, VIA_FLAG_TAKEN);
     } else if (rc == -EAGAIN) {

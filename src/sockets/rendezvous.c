@@ -2,7 +2,6 @@
 #include "sockets/rendezvous.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -137,6 +136,13 @@ static unsigned take_fds(struct msghdr *message, int *ret_fds)
     return count;
 }
 
+void via_rendezvous_drop(int control_fd)
+{
+    char byte;
+    ssize_t n = VIA_REAL(recv)(control_fd, &byte, 1, MSG_DONTWAIT);
+    (void)n;
+}
+
 int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fds,
                         unsigned fds_count)
 {
@@ -165,10 +171,4 @@ int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fd
         VIA_REAL(close)(fds[--count]);
     }
     return n == 0 ? -EPIPE : -EPROTO;
-}
-
-bool via_rendezvous_is_over(int control_fd)
-{
-    struct pollfd pfd = {.fd = control_fd, .events = POLLRDHUP};
-    return VIA_REAL(poll)(&pfd, 1, 0) == 1 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
 }

@@ -17,12 +17,9 @@
  * about the socket at the other end (sock_diag): without a mark the peer is a plain program, for
  * good. With one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) named by the
  * kernel's cookie of its TCP socket, and the acceptor, who has learnt the cookie from the kernel
- * too, connects to that name. This connection, the control socket, stays open as long as the TCP
- * connection: it ends when the last process at its other end has closed or died.
- *
- * Over it the acceptor offers (memory and its bell), when it likes; the connector answers (its
- * bell) when it next comes by. Both messages are only ever peeked at, so that a process forked
- * meanwhile finds them too.
+ * too, connects to that name. Over this connection, the control socket, the acceptor offers (memory
+ * and its bell); the connector answers (its bell) when it next comes by, and is done with it. The
+ * messages are only peeked at, so that a process forked meanwhile finds them too.
  *
  * Whoever holds the name must be the user who owns the TCP socket: else somebody else's process
  * could step between.
@@ -55,12 +52,13 @@ int via_rendezvous_connect(uint64_t cookie, uid_t uid);
 int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
                         unsigned fds_count);
 
+/* Closing with an unread message would make the other end's next read fail: takes it, and what it
+ * brings, away. */
+void via_rendezvous_drop(int control_fd);
+
 /* Looks for the other side's message and leaves it there. 0 and the fds (close-on-exec, the
  * caller's), -EAGAIN, -EPIPE when the other side has gone, -EPROTO. */
 int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fds,
                         unsigned fds_count);
-
-/* true when every holder of the other end has closed it or died. */
-bool via_rendezvous_is_over(int control_fd);
 
 #endif

@@ -50,7 +50,10 @@ struct via_side {
     struct via_token tx_token __attribute__((aligned(64)));
     _Atomic uint64_t sndtimeo_ns;
     _Atomic uint32_t tx_full; /* counts the times that a writer found no room */
-    uint64_t tx_looked_ticks;
+    uint64_t tx_looked_ticks; /* when the kernel's socket was last asked whether the peer lives */
+    uint64_t tx_asked_ticks;  /* ... and the peer's, whether anybody holds it */
+    bool tx_fin_seen;         /* the peer has shut down its direction, and said so in the pipe */
+    bool tx_peer_over;
     struct via_stream_tx tx;
     uint32_t data_ends[VIA_RING_SLOTS_MAX];
 };

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The checks of prog_socket_checks, and what they share. */
+#ifndef VIA_TESTS_SOCKETS_CHECKS_H
+#define VIA_TESTS_SOCKETS_CHECKS_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+struct sockaddr_in;
+
+extern const char *current; /* the check that runs */
+
+#define CHECK(condition)                                                                     \
+    do {                                                                                     \
+        if (!(condition)) {                                                                  \
+            printf("FAILED %s: line %d: %s (errno %d: %s)\n", current, __LINE__, #condition, \
+                   errno, strerror(errno));                                                  \
+            fflush(stdout);                                                                  \
+            _exit(1);                                                                        \
+        }                                                                                    \
+    } while (0)
+
+struct pair {
+    int client;
+    int server;
+};
+
+struct check {
+    const char *name;
+    void (*run)(void);
+};
+
+/* Tables of checks, ended by one without a name. */
+extern const struct check checks_of_bytes[];
+extern const struct check checks_of_ends[];
+extern const struct check checks_of_waiting[];
+extern const struct check checks_of_processes[];
+
+#define CHECK_ENTRY(name) \
+    {                     \
+#name, name       \
+    }
+
+/* A socket that listens on a free port of 127.0.0.1. */
+int listener(struct sockaddr_in *ret_addr);
+/* Two ends of a connection that has seen some traffic. */
+struct pair connected(void);
+void done(struct pair pair);
+
+void write_all(int fd, const void *data, size_t bytes);
+void read_all(int fd, void *data, size_t bytes);
+void nonblocking(int fd);
+/* Writes until nothing more is taken; how much that was. */
+size_t fill_up(int fd);
+/* Reads as much as expected. */
+size_t drain(int fd, size_t expected);
+
+double now_s(void);
+void sleep_ms(int ms);
+/* A child must have ended well. */
+void wait_for(pid_t pid);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What the checks share. */
+#include "checks.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+
+int listener(struct sockaddr_in *ret_addr)
+{
+    socklen_t bytes = sizeof(*ret_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    *ret_addr = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)ret_addr, bytes) == 0 && listen(fd, 64) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)ret_addr, &bytes) == 0);
+    return fd;
+}
+
+void write_all(int fd, const void *data, size_t bytes)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t n = write(fd, at, bytes);
+        CHECK(n > 0);
+        at += n;
+        bytes -= (size_t)n;
+    }
+}
+
+void read_all(int fd, void *data, size_t bytes)
+{
+    char *at = data;
+    while (bytes > 0) {
+        ssize_t n = read(fd, at, bytes);
+        CHECK(n > 0);
+        at += n;
+        bytes -= (size_t)n;
+    }
+}
+
+static void warm_up(struct pair pair)
+{
+    char byte = 'w';
+    for (int i = 0; i < 6; i++) {
+        write_all(pair.client, &byte, 1);
+        read_all(pair.server, &byte, 1);
+        write_all(pair.server, &byte, 1);
+        read_all(pair.client, &byte, 1);
+    }
+}
+
+struct pair connected(void)
+{
+    struct sockaddr_in addr;
+    struct pair pair;
+    int listen_fd = listener(&addr);
+    pair.client = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(pair.client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    pair.server = accept(listen_fd, NULL, NULL);
+    CHECK(pair.server >= 0);
+    close(listen_fd);
+    int on = 1; /* else small writes wait for acknowledgements, and the checks for them */
+    setsockopt(pair.client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(pair.server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    warm_up(pair);
+    return pair;
+}
+
+void nonblocking(int fd)
+{
+    CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0);
+}
+
+void done(struct pair pair)
+{
+    close(pair.client);
+    close(pair.server);
+}
+
+double now_s(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+void sleep_ms(int ms)
+{
+    struct timespec ts = {ms / 1000, (ms % 1000) * 1000000L};
+    while (nanosleep(&ts, &ts) != 0 && errno == EINTR) {
+    }
+}
+
+void wait_for(pid_t pid)
+{
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* What a non-blocking writer can get rid of. */
+size_t fill_up(int fd)
+{
+    static char block[65536];
+    size_t total = 0;
+    for (size_t bytes = sizeof(block);;) {
+        ssize_t n = send(fd, block, bytes, MSG_DONTWAIT);
+        if (n < 0) {
+            CHECK(errno == EAGAIN || errno == EWOULDBLOCK);
+            if (bytes == 1) {
+                return total;
+            }
+            bytes = 1;
+        } else {
+            total += (size_t)n;
+        }
+    }
+}
+
+size_t drain(int fd, size_t expected)
+{
+    static char block[65536];
+    size_t total = 0;
+    while (total < expected) {
+        ssize_t n = read(fd, block, sizeof(block));
+        CHECK(n > 0);
+        total += (size_t)n;
+    }
+    return total;
+}

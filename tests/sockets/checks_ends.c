@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* How connections end. */
+#include "checks.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+static void half_close(void)
+{
+    struct pair pair = connected();
+    char data[16];
+    write_all(pair.client, "last", 4);
+    CHECK(shutdown(pair.client, SHUT_WR) == 0);
+    CHECK(read(pair.server, data, 16) == 4);
+    CHECK(read(pair.server, data, 16) == 0);
+    CHECK(read(pair.server, data, 16) == 0);
+    struct pollfd pfd = {pair.server, POLLIN | POLLRDHUP | POLLOUT, 0};
+    CHECK(poll(&pfd, 1, 1000) == 1);
+    CHECK(pfd.revents == (POLLIN | POLLRDHUP | POLLOUT));
+    for (int i = 0; i < 100; i++) {
+        write_all(pair.server, "still here", 10);
+        read_all(pair.client, data, 10);
+    }
+    signal(SIGPIPE, SIG_IGN);
+    CHECK(write(pair.client, "x", 1) == -1 && errno == EPIPE);
+    close(pair.server);
+    CHECK(read(pair.client, data, 16) == 0);
+    pfd = (struct pollfd){pair.client, POLLIN, 0};
+    CHECK(poll(&pfd, 1, 1000) == 1 && (pfd.revents & POLLHUP) != 0);
+    close(pair.client);
+}
+
+static volatile sig_atomic_t pipes_broken;
+
+static void on_pipe(int number)
+{
+    (void)number;
+    pipes_broken++;
+}
+
+static void writing_to_a_closed_peer(void)
+{
+    struct pair pair = connected();
+    signal(SIGPIPE, on_pipe);
+    close(pair.server);
+    sleep_ms(20);
+    ssize_t n = 0;
+    for (int i = 0; i < 100 && n >= 0; i++) {
+        n = write(pair.client, "x", 1);
+        sleep_ms(1);
+    }
+    CHECK(n == -1 && errno == EPIPE && pipes_broken == 1);
+    CHECK(send(pair.client, "x", 1, MSG_NOSIGNAL) == -1 && errno == EPIPE && pipes_broken == 1);
+    close(pair.client);
+}
+
+static void closing_with_unread_data_resets(void)
+{
+    struct pair pair = connected();
+    char data[16];
+    write_all(pair.client, "never read", 10);
+    write_all(pair.server, "answer", 6);
+    close(pair.server);
+    sleep_ms(20);
+    ssize_t n = read(pair.client, data, 16);
+    if (n == 6) {
+        n = read(pair.client, data, 16);
+    }
+    CHECK(n == -1 && errno == ECONNRESET);
+    CHECK(read(pair.client, data, 16) == 0);
+    close(pair.client);
+}
+
+static void what_was_sent_before_close_arrives(void)
+{
+    struct pair pair = connected();
+    size_t total = fill_up(pair.client);
+    close(pair.client);
+    CHECK(drain(pair.server, total) == total);
+    char byte;
+    CHECK(read(pair.server, &byte, 1) == 0);
+    close(pair.server);
+}
+
+static void a_killed_peer_is_an_end(void)
+{
+    struct pair pair = connected();
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    char data[16];
+    if (pid == 0) {
+        close(pair.client);
+        write_all(pair.server, "bye", 3);
+        for (;;) {
+            pause();
+        }
+    }
+    close(pair.server);
+    read_all(pair.client, data, 3);
+    kill(pid, SIGKILL);
+    CHECK(read(pair.client, data, 16) == 0);
+    int status;
+    waitpid(pid, &status, 0);
+    signal(SIGPIPE, SIG_IGN);
+    ssize_t n = 0;
+    double before = now_s();
+    while (n >= 0 && now_s() - before < 5) {
+        n = write(pair.client, data, 16);
+    }
+    CHECK(n == -1 && (errno == EPIPE || errno == ECONNRESET));
+    close(pair.client);
+}
+
+static void a_killed_peer_wakes_a_writer(void)
+{
+    struct pair pair = connected();
+    signal(SIGPIPE, SIG_IGN);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(pair.client);
+        for (;;) {
+            pause();
+        }
+    }
+    close(pair.server);
+    fill_up(pair.client);
+    pid_t killer = fork();
+    CHECK(killer >= 0);
+    if (killer == 0) {
+        sleep_ms(50);
+        kill(pid, SIGKILL);
+        _exit(0);
+    }
+    static char block[1 << 20];
+    ssize_t n = 0;
+    while (n >= 0) {
+        n = send(pair.client, block, sizeof(block), 0);
+    }
+    CHECK(errno == EPIPE || errno == ECONNRESET);
+    wait_for(killer);
+    waitpid(pid, NULL, 0);
+    close(pair.client);
+}
+
+static void shutdown_for_reading(void)
+{
+    struct pair pair = connected();
+    char data[8];
+    CHECK(shutdown(pair.server, SHUT_RD) == 0);
+    CHECK(read(pair.server, data, 8) == 0);
+    write_all(pair.server, "out", 3);
+    read_all(pair.client, data, 3);
+    for (int i = 0; i < 300; i++) {
+        write_all(pair.server, "out", 3);
+        read_all(pair.client, data, 3);
+        if (i % 100 == 0) {
+            sleep_ms(3);
+        }
+    }
+    done(pair);
+}
+
+static void *shutter(void *of_fd)
+{
+    sleep_ms(50);
+    shutdown(*(int *)of_fd, SHUT_RDWR);
+    return NULL;
+}
+
+static void shutdown_wakes_a_reader(void)
+{
+    struct pair pair = connected();
+    pthread_t thread;
+    char byte;
+    CHECK(pthread_create(&thread, NULL, shutter, &pair.server) == 0);
+    CHECK(read(pair.server, &byte, 1) == 0);
+    pthread_join(thread, NULL);
+    done(pair);
+}
+
+static void linger_zero_resets(void)
+{
+    struct pair pair = connected();
+    struct linger linger = {1, 0};
+    char byte;
+    CHECK(setsockopt(pair.server, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) == 0);
+    close(pair.server);
+    CHECK(read(pair.client, &byte, 1) == -1 && errno == ECONNRESET);
+    close(pair.client);
+}
+
+const struct check checks_of_ends[] = {
+    CHECK_ENTRY(half_close),
+    CHECK_ENTRY(writing_to_a_closed_peer),
+    CHECK_ENTRY(closing_with_unread_data_resets),
+    CHECK_ENTRY(what_was_sent_before_close_arrives),
+    CHECK_ENTRY(a_killed_peer_is_an_end),
+    CHECK_ENTRY(a_killed_peer_wakes_a_writer),
+    CHECK_ENTRY(shutdown_for_reading),
+    CHECK_ENTRY(shutdown_wakes_a_reader),
+    CHECK_ENTRY(linger_zero_resets),
+    {0},
+};

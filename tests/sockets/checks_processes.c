@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Copied descriptors, processes and threads. */
+#include "checks.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+static void copies(void)
+{
+    struct pair pair = connected();
+    char data[8];
+    int copy = dup(pair.client);
+    int high = fcntl(pair.client, F_DUPFD_CLOEXEC, 100);
+    CHECK(copy >= 0 && high >= 100);
+    CHECK(dup2(pair.client, 90) == 90);
+    write_all(copy, "a", 1);
+    write_all(high, "b", 1);
+    write_all(90, "c", 1);
+    close(pair.client);
+    write_all(copy, "d", 1);
+    read_all(pair.server, data, 4);
+    CHECK(memcmp(data, "abcd", 4) == 0);
+    close(copy);
+    close(high);
+    CHECK(recv(pair.server, data, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+    int null = open("/dev/null", O_RDWR);
+    CHECK(dup2(null, 90) == 90); /* closes the last one */
+    CHECK(read(pair.server, data, 1) == 0);
+    close(90);
+    close(null);
+    close(pair.server);
+}
+
+static void the_last_holder_ends_it(void)
+{
+    struct pair pair = connected();
+    char data[8];
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(pair.server);
+        sleep_ms(50);
+        write_all(pair.client, "child", 5);
+        close(pair.client);
+        _exit(0);
+    }
+    close(pair.client);
+    CHECK(recv(pair.server, data, 8, MSG_WAITALL) == 5);
+    wait_for(pid);
+    close(pair.server);
+}
+
+static void processes_share_it(void)
+{
+    enum { CHILDREN = 3, MESSAGES = 500 };
+    struct pair pair = connected();
+    pid_t pids[CHILDREN];
+    for (int i = 0; i < CHILDREN; i++) {
+        pids[i] = fork();
+        CHECK(pids[i] >= 0);
+        if (pids[i] == 0) {
+            char message[32];
+            memset(message, 'a' + i, sizeof(message));
+            for (int k = 0; k < MESSAGES; k++) {
+                CHECK(write(pair.client, message, sizeof(message)) == sizeof(message));
+            }
+            _exit(0);
+        }
+    }
+    int seen[CHILDREN] = {0};
+    for (int k = 0; k < CHILDREN * MESSAGES; k++) {
+        char message[32];
+        CHECK(recv(pair.server, message, sizeof(message), MSG_WAITALL) == sizeof(message));
+        for (size_t i = 1; i < sizeof(message); i++) {
+            CHECK(message[i] == message[0]);
+        }
+        seen[message[0] - 'a']++;
+    }
+    for (int i = 0; i < CHILDREN; i++) {
+        CHECK(seen[i] == MESSAGES);
+        wait_for(pids[i]);
+    }
+    done(pair);
+}
+
+static void one_reads_one_writes(void)
+{
+    /* Forked before anything was sent: parent and child learn of the peer at different times. */
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    pid_t echo = fork();
+    CHECK(echo >= 0);
+    if (echo == 0) {
+        char data[4096];
+        ssize_t n;
+        int fd = accept(listen_fd, NULL, NULL);
+        while ((n = read(fd, data, sizeof(data))) > 0) {
+            write_all(fd, data, (size_t)n);
+        }
+        _exit(0);
+    }
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    pid_t writer = fork();
+    CHECK(writer >= 0);
+    if (writer == 0) {
+        for (int i = 0; i < 2000; i++) {
+            write_all(fd, &i, sizeof(i));
+            if (i % 100 == 0) {
+                sleep_ms(1);
+            }
+        }
+        shutdown(fd, SHUT_WR);
+        _exit(0);
+    }
+    for (int i = 0; i < 2000; i++) {
+        int value;
+        CHECK(recv(fd, &value, sizeof(value), MSG_WAITALL) == sizeof(value) && value == i);
+    }
+    char byte;
+    CHECK(read(fd, &byte, 1) == 0);
+    wait_for(writer);
+    wait_for(echo);
+    close(fd);
+    close(listen_fd);
+}
+
+static void a_child_per_connection(void)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    pid_t server = fork();
+    CHECK(server >= 0);
+    if (server == 0) {
+        for (int i = 0; i < 5; i++) {
+            int fd = accept(listen_fd, NULL, NULL);
+            pid_t pid = fork();
+            CHECK(pid >= 0);
+            if (pid == 0) {
+                char data[64];
+                ssize_t n;
+                while ((n = read(fd, data, sizeof(data))) > 0) {
+                    write_all(fd, data, (size_t)n);
+                }
+                _exit(0);
+            }
+            close(fd);
+        }
+        while (wait(NULL) > 0) {
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < 5; i++) {
+        char data[64];
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+        for (int k = 0; k < 50; k++) {
+            write_all(fd, "ping", 4);
+            read_all(fd, data, 4);
+        }
+        close(fd);
+    }
+    wait_for(server);
+    close(listen_fd);
+}
+
+struct half {
+    int fd;
+    int count;
+    uint64_t sum;
+};
+
+static void *thread_writer(void *of_half)
+{
+    struct half *half = of_half;
+    for (int i = 0; i < half->count; i++) {
+        uint64_t value = (uint64_t)i;
+        CHECK(write(half->fd, &value, sizeof(value)) == sizeof(value));
+    }
+    return NULL;
+}
+
+static void *thread_reader(void *of_half)
+{
+    struct half *half = of_half;
+    for (int i = 0; i < half->count; i++) {
+        uint64_t value;
+        CHECK(recv(half->fd, &value, sizeof(value), MSG_WAITALL) == sizeof(value));
+        half->sum += value;
+    }
+    return NULL;
+}
+
+static void threads_share_it(void)
+{
+    enum { COUNT = 20000, WRITERS = 2 };
+    struct pair pair = connected();
+    pthread_t writers[WRITERS], reader, back;
+    struct half out[WRITERS], in = {pair.server, COUNT * WRITERS, 0};
+    struct half out_back = {pair.server, COUNT, 0}, in_back = {pair.client, COUNT, 0};
+    CHECK(pthread_create(&reader, NULL, thread_reader, &in) == 0);
+    CHECK(pthread_create(&back, NULL, thread_reader, &in_back) == 0);
+    for (int i = 0; i < WRITERS; i++) {
+        out[i] = (struct half){pair.client, COUNT, 0};
+        CHECK(pthread_create(&writers[i], NULL, thread_writer, &out[i]) == 0);
+    }
+    thread_writer(&out_back);
+    for (int i = 0; i < WRITERS; i++) {
+        pthread_join(writers[i], NULL);
+    }
+    pthread_join(reader, NULL);
+    pthread_join(back, NULL);
+    CHECK(in.sum == (uint64_t)WRITERS * COUNT * (COUNT - 1) / 2);
+    CHECK(in_back.sum == (uint64_t)COUNT * (COUNT - 1) / 2);
+    done(pair);
+}
+
+static void a_thread_reads_before_anything_is_settled(void)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    struct pair pair = {socket(AF_INET, SOCK_STREAM, 0), -1};
+    CHECK(connect(pair.client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    pair.server = accept(listen_fd, NULL, NULL);
+    struct half in = {pair.server, 200, 0}, in_back = {pair.client, 200, 0};
+    struct half out = {pair.client, 200, 0}, out_back = {pair.server, 200, 0};
+    pthread_t reader, back;
+    CHECK(pthread_create(&reader, NULL, thread_reader, &in) == 0);
+    CHECK(pthread_create(&back, NULL, thread_reader, &in_back) == 0);
+    sleep_ms(20);
+    for (int i = 0; i < 200; i++) {
+        struct half one = {out.fd, 1, 0};
+        thread_writer(&one);
+        one.fd = out_back.fd;
+        thread_writer(&one);
+        if (i % 20 == 0) {
+            sleep_ms(1);
+        }
+    }
+    pthread_join(reader, NULL);
+    pthread_join(back, NULL);
+    close(listen_fd);
+    done(pair);
+}
+
+static void low_numbers_stay_free(void)
+{
+    int before = open("/dev/null", O_RDONLY);
+    close(before);
+    struct pair pair = connected();
+    int low = pair.client < pair.server ? pair.client : pair.server;
+    CHECK(low <= before + 1);
+    int next = open("/dev/null", O_RDONLY);
+    CHECK(next <= before + 3);
+    close(next);
+    done(pair);
+    int after = open("/dev/null", O_RDONLY);
+    CHECK(after == before);
+    close(after);
+}
+
+static void closing_everything_else(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int max = pair.client > pair.server ? pair.client : pair.server;
+    /* As daemons do; ours must survive it. */
+    for (int fd = max + 1; fd < 65536; fd++) {
+        close(fd);
+    }
+    CHECK(close_range((unsigned)max + 1, ~0u, 0) == 0);
+    for (int i = 0; i < 200; i++) {
+        write_all(pair.client, "x", 1);
+        read_all(pair.server, &byte, 1);
+    }
+    done(pair);
+}
+
+const struct check checks_of_processes[] = {
+    CHECK_ENTRY(copies),
+    CHECK_ENTRY(the_last_holder_ends_it),
+    CHECK_ENTRY(processes_share_it),
+    CHECK_ENTRY(one_reads_one_writes),
+    CHECK_ENTRY(a_child_per_connection),
+    CHECK_ENTRY(threads_share_it),
+    CHECK_ENTRY(a_thread_reads_before_anything_is_settled),
+    CHECK_ENTRY(low_numbers_stay_free),
+    CHECK_ENTRY(closing_everything_else),
+    {0},
+};

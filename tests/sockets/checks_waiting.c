@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* poll, select, epoll and signals. */
+#include "checks.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+static void poll_sees_data_and_room(void)
+{
+    struct pair pair = connected();
+    struct pollfd pfd = {pair.server, POLLIN | POLLOUT, 0};
+    CHECK(poll(&pfd, 1, 0) == 1 && pfd.revents == POLLOUT);
+    write_all(pair.client, "x", 1);
+    CHECK(poll(&pfd, 1, 1000) == 1);
+    pfd.events = POLLIN;
+    CHECK(poll(&pfd, 1, 1000) == 1 && pfd.revents == POLLIN);
+    char byte;
+    read_all(pair.server, &byte, 1);
+    CHECK(poll(&pfd, 1, 0) == 0 && poll(&pfd, 1, 20) == 0);
+    size_t total = fill_up(pair.client);
+    pfd = (struct pollfd){pair.client, POLLOUT, 0};
+    CHECK(poll(&pfd, 1, 20) == 0);
+    drain(pair.server, total);
+    CHECK(poll(&pfd, 1, 1000) == 1 && pfd.revents == POLLOUT);
+    pfd.fd = -1;
+    CHECK(poll(&pfd, 1, 0) == 0 && pfd.revents == 0);
+    done(pair);
+}
+
+static void poll_sleeps_and_is_woken(void)
+{
+    struct pair pair = connected();
+    int fds[2];
+    CHECK(pipe(fds) == 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        for (int i = 0; i < 20; i++) {
+            sleep_ms(10);
+            write_all(i % 2 == 0 ? pair.client : fds[1], "x", 1);
+        }
+        _exit(0);
+    }
+    int seen[2] = {0, 0};
+    while (seen[0] + seen[1] < 20) {
+        struct pollfd pfds[2] = {{pair.server, POLLIN, 0}, {fds[0], POLLIN, 0}};
+        CHECK(poll(pfds, 2, 5000) > 0);
+        for (int i = 0; i < 2; i++) {
+            char byte;
+            if ((pfds[i].revents & POLLIN) != 0) {
+                CHECK(read(pfds[i].fd, &byte, 1) == 1);
+                seen[i]++;
+            }
+        }
+    }
+    CHECK(seen[0] == 10 && seen[1] == 10);
+    wait_for(pid);
+    close(fds[0]);
+    close(fds[1]);
+    done(pair);
+}
+
+static void select_sees_the_same(void)
+{
+    struct pair pair = connected();
+    fd_set in, out;
+    struct timeval tv = {0, 20000};
+    FD_ZERO(&in);
+    FD_SET(pair.server, &in);
+    CHECK(select(pair.server + 1, &in, NULL, NULL, &tv) == 0 && !FD_ISSET(pair.server, &in));
+    write_all(pair.client, "x", 1);
+    FD_SET(pair.server, &in);
+    FD_ZERO(&out);
+    FD_SET(pair.server, &out);
+    FD_SET(pair.client, &out);
+    tv = (struct timeval){5, 0};
+    int max = pair.server > pair.client ? pair.server : pair.client;
+    CHECK(select(max + 1, &in, &out, NULL, &tv) == 3);
+    CHECK(FD_ISSET(pair.server, &in) && FD_ISSET(pair.client, &out) && tv.tv_sec >= 4);
+    done(pair);
+}
+
+static int epoll_of(int fd, uint32_t events)
+{
+    int epfd = epoll_create1(0);
+    struct epoll_event event = {.events = events, .data = {.u64 = UINT64_C(0x1234567890) + 1}};
+    CHECK(epfd >= 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
+    return epfd;
+}
+
+static uint32_t epoll_once(int epfd, int timeout)
+{
+    struct epoll_event events[4];
+    int n = epoll_wait(epfd, events, 4, timeout);
+    CHECK(n == 0 || n == 1);
+    CHECK(n == 0 || events[0].data.u64 == UINT64_C(0x1234567890) + 1);
+    return n == 0 ? 0 : events[0].events;
+}
+
+static void epoll_by_level(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int epfd = epoll_of(pair.server, EPOLLIN);
+    struct epoll_event event = {.events = EPOLLIN, .data = {.u64 = UINT64_C(0x1234567890) + 1}};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, pair.server, &event) == -1 && errno == EEXIST);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, pair.client, &event) == -1 && errno == ENOENT);
+    CHECK(epoll_once(epfd, 0) == 0 && epoll_once(epfd, 20) == 0);
+    write_all(pair.client, "xy", 2);
+    CHECK(epoll_once(epfd, 1000) == EPOLLIN && epoll_once(epfd, 0) == EPOLLIN);
+    read_all(pair.server, &byte, 1);
+    CHECK(epoll_once(epfd, 0) == EPOLLIN);
+    read_all(pair.server, &byte, 1);
+    CHECK(epoll_once(epfd, 0) == 0);
+    event.events = EPOLLIN | EPOLLOUT;
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, pair.server, &event) == 0);
+    CHECK(epoll_once(epfd, 1000) == EPOLLOUT);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+    CHECK(epoll_once(epfd, 0) == 0);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == -1 && errno == ENOENT);
+    close(epfd);
+    done(pair);
+}
+
+static void epoll_by_edge(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int epfd = epoll_of(pair.server, EPOLLIN | EPOLLET);
+    epoll_once(epfd, 0); /* an edge for what was before is allowed */
+    write_all(pair.client, "a", 1);
+    CHECK(epoll_once(epfd, 1000) == EPOLLIN);
+    CHECK(epoll_once(epfd, 0) == 0 && epoll_once(epfd, 20) == 0);
+    write_all(pair.client, "b", 1);
+    CHECK(epoll_once(epfd, 1000) == EPOLLIN);
+    read_all(pair.server, &byte, 1);
+    CHECK(epoll_once(epfd, 0) == 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        sleep_ms(50);
+        write_all(pair.client, "c", 1);
+        _exit(0);
+    }
+    CHECK(epoll_once(epfd, 5000) == EPOLLIN); /* asleep, with a byte left unread */
+    wait_for(pid);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET,
+                                .data = {.u64 = UINT64_C(0x1234567890) + 1}};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, pair.server, &event) == 0);
+    CHECK(epoll_once(epfd, 1000) == EPOLLIN); /* arming again reports what is there */
+    CHECK(epoll_once(epfd, 0) == 0);
+    close(epfd);
+    done(pair);
+}
+
+static void epoll_edge_for_room(void)
+{
+    struct pair pair = connected();
+    int epfd = epoll_of(pair.client, EPOLLOUT | EPOLLET);
+    CHECK(epoll_once(epfd, 1000) == EPOLLOUT);
+    CHECK(epoll_once(epfd, 0) == 0);
+    size_t total = fill_up(pair.client);
+    CHECK(epoll_once(epfd, 10) == 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        sleep_ms(50);
+        drain(pair.server, total);
+        _exit(0);
+    }
+    CHECK(epoll_once(epfd, 5000) == EPOLLOUT);
+    wait_for(pid);
+    close(epfd);
+    done(pair);
+}
+
+static void epoll_one_shot(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int epfd = epoll_of(pair.server, EPOLLIN | EPOLLONESHOT);
+    write_all(pair.client, "a", 1);
+    CHECK(epoll_once(epfd, 1000) == EPOLLIN);
+    CHECK(epoll_once(epfd, 20) == 0);
+    write_all(pair.client, "b", 1);
+    CHECK(epoll_once(epfd, 20) == 0);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT,
+                                .data = {.u64 = UINT64_C(0x1234567890) + 1}};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, pair.server, &event) == 0);
+    CHECK(epoll_once(epfd, 1000) == EPOLLIN);
+    read_all(pair.server, &byte, 1);
+    close(pair.client);
+    CHECK(epoll_once(epfd, 20) == 0);
+    close(epfd);
+    close(pair.server);
+}
+
+static void epoll_ends(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int epfd = epoll_of(pair.server, EPOLLIN | EPOLLRDHUP);
+    write_all(pair.client, "z", 1);
+    shutdown(pair.client, SHUT_WR);
+    CHECK(epoll_once(epfd, 1000) != 0);
+    sleep_ms(5);
+    CHECK(epoll_once(epfd, 1000) == (EPOLLIN | EPOLLRDHUP));
+    read_all(pair.server, &byte, 1);
+    CHECK(epoll_once(epfd, 1000) == (EPOLLIN | EPOLLRDHUP));
+    CHECK(read(pair.server, &byte, 1) == 0);
+    close(pair.server);
+    CHECK(epoll_once(epfd, 0) == 0); /* closing takes it out of the set */
+    close(epfd);
+    close(pair.client);
+}
+
+static void epoll_sleeps_and_is_woken(void)
+{
+    enum { PAIRS = 20, ROUNDS = 10 };
+    struct pair pairs[PAIRS];
+    int epfd = epoll_create1(0);
+    int fds[2];
+    CHECK(pipe(fds) == 0);
+    for (int i = 0; i < PAIRS; i++) {
+        pairs[i] = connected();
+        struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = (uint32_t)i}};
+        CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, pairs[i].server, &event) == 0);
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = PAIRS}};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, fds[0], &event) == 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        for (int round = 0; round < ROUNDS; round++) {
+            for (int i = 0; i < PAIRS; i++) {
+                write_all(pairs[i].client, "x", 1);
+                if (i % 7 == 0) {
+                    sleep_ms(2);
+                }
+            }
+            write_all(fds[1], "x", 1);
+        }
+        _exit(0);
+    }
+    int seen[PAIRS + 1] = {0};
+    int total = 0;
+    while (total < (PAIRS + 1) * ROUNDS) {
+        struct epoll_event events[5];
+        int n = epoll_wait(epfd, events, 5, 5000);
+        CHECK(n > 0);
+        for (int i = 0; i < n; i++) {
+            char data[ROUNDS];
+            unsigned which = events[i].data.u32;
+            CHECK(which <= PAIRS);
+            ssize_t got = read(which == PAIRS ? fds[0] : pairs[which].server, data, ROUNDS);
+            CHECK(got > 0);
+            seen[which] += (int)got;
+            total += (int)got;
+        }
+    }
+    for (int i = 0; i <= PAIRS; i++) {
+        CHECK(seen[i] == ROUNDS);
+    }
+    wait_for(pid);
+    close(epfd);
+    for (int i = 0; i < PAIRS; i++) {
+        done(pairs[i]);
+    }
+}
+
+static void an_epoll_set_can_be_polled(void)
+{
+    struct pair pair = connected();
+    int epfd = epoll_of(pair.server, EPOLLIN);
+    struct pollfd pfd = {epfd, POLLIN, 0};
+    CHECK(poll(&pfd, 1, 20) == 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        sleep_ms(50);
+        write_all(pair.client, "x", 1);
+        _exit(0);
+    }
+    CHECK(poll(&pfd, 1, 5000) == 1 && pfd.revents == POLLIN);
+    CHECK(epoll_once(epfd, 0) == EPOLLIN);
+    wait_for(pid);
+    close(epfd);
+    done(pair);
+}
+
+/* --- signals -----------------------------------------------------------------------------------
+ */
+
+static volatile sig_atomic_t alarms;
+
+static void on_alarm(int number)
+{
+    (void)number;
+    alarms++;
+}
+
+static void alarm_in_ms(int ms, int flags)
+{
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = flags};
+    struct itimerval timer = {{0, 0}, {ms / 1000, (ms % 1000) * 1000}};
+    alarms = 0;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+static void signals_interrupt(void)
+{
+    struct pair pair = connected();
+    struct pollfd pfd = {pair.server, POLLIN, 0};
+    struct epoll_event event;
+    char byte;
+    signal(SIGPIPE, SIG_DFL);
+    alarm_in_ms(50, 0);
+    CHECK(read(pair.server, &byte, 1) == -1 && errno == EINTR && alarms == 1);
+    alarm_in_ms(50, SA_RESTART);
+    CHECK(poll(&pfd, 1, 5000) == -1 && errno == EINTR && alarms == 1);
+    int epfd = epoll_of(pair.server, EPOLLIN);
+    alarm_in_ms(50, SA_RESTART);
+    CHECK(epoll_wait(epfd, &event, 1, 5000) == -1 && errno == EINTR && alarms == 1);
+    close(epfd);
+    alarm_in_ms(50, SA_RESTART);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        sleep_ms(150);
+        write_all(pair.client, "x", 1);
+        _exit(0);
+    }
+    CHECK(read(pair.server, &byte, 1) == 1 && alarms == 1);
+    wait_for(pid);
+    done(pair);
+}
+
+static sigjmp_buf away;
+
+static void jump_away(int number)
+{
+    (void)number;
+    siglongjmp(away, 1);
+}
+
+static void a_handler_may_jump_away(void)
+{
+    struct pair pair = connected();
+    char byte;
+    for (int i = 0; i < 5; i++) {
+        if (sigsetjmp(away, 1) == 0) {
+            struct sigaction action = {.sa_handler = jump_away};
+            struct itimerval timer = {{0, 0}, {0, 20000}};
+            CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+            CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+            ssize_t n = read(pair.server, &byte, 1);
+            (void)n;
+            CHECK(false);
+        }
+    }
+    write_all(pair.client, "x", 1);
+    read_all(pair.server, &byte, 1);
+    done(pair);
+}
+
+const struct check checks_of_waiting[] = {
+    CHECK_ENTRY(poll_sees_data_and_room),
+    CHECK_ENTRY(poll_sleeps_and_is_woken),
+    CHECK_ENTRY(select_sees_the_same),
+    CHECK_ENTRY(epoll_by_level),
+    CHECK_ENTRY(epoll_by_edge),
+    CHECK_ENTRY(epoll_edge_for_room),
+    CHECK_ENTRY(epoll_one_shot),
+    CHECK_ENTRY(epoll_ends),
+    CHECK_ENTRY(epoll_sleeps_and_is_woken),
+    CHECK_ENTRY(an_epoll_set_can_be_polled),
+    CHECK_ENTRY(signals_interrupt),
+    CHECK_ENTRY(a_handler_may_jump_away),
+    {0},
+};

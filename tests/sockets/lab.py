@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""For tests of the preload: runs programs with and without it and reads what it says it did.
+
+Everything started here is ended by its pid, also after a failure.
+"""
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BIN = os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or
+                      os.path.join(HERE, "..", "..", "build", "dev", "bin"))
+PRELOAD = os.path.join(BIN, "libviaduct-sockets.so")
+CHECKS = os.path.join(BIN, "tests", "prog_socket_checks")
+STREAM = os.path.join(BIN, "tests", "prog_stream")
+VIADUCT = os.path.join(BIN, "viaduct")
+# Debian's: what is in front of it in PATH may be a shell script that starts many programs.
+PYTHON = "/usr/bin/python3"
+
+
+def end(process):
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(3)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_port(address="127.0.0.1"):
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+def listens(port):
+    """Asks the kernel's table: a connection would be taken for a client's."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table, encoding="ascii") as lines:
+            for line in lines:
+                fields = line.split()
+                if len(fields) > 3 and fields[3] == "0A" and fields[1].endswith(":%04X" % port):
+                    return True
+    return False
+
+
+def rendezvous_names():
+    """Abstract sockets of the preload that exist now."""
+    with open("/proc/net/unix", encoding="ascii", errors="replace") as lines:
+        return [line.split()[-1] for line in lines if "@viaduct/" in line]
+
+
+def cpu_seconds(pid):
+    with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def need(*programs):
+    """Skips a test whose program is not installed; tools/packages.txt lists all of them."""
+    for program in programs:
+        if shutil.which(program) is None:
+            raise unittest.SkipTest("%s is not installed" % program)
+
+
+class Case(unittest.TestCase):
+    """Two sides, each started under a prefix of words (viaduct run ...) or with the preload."""
+
+    server_words = ()
+    client_words = ()
+    address = "127.0.0.1"
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="via-sockets-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.stats = os.path.join(self.folder, "stats")
+        self.addCleanup(self.check_nothing_left)
+
+    def check_nothing_left(self):
+        deadline = time.monotonic() + 3
+        while rendezvous_names() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(rendezvous_names(), [])
+
+    def environment(self, preload, **more):
+        env = dict(os.environ, VIADUCT_SOCKETS_STATS=self.stats, **more)
+        if preload:
+            env["LD_PRELOAD"] = PRELOAD
+        return env
+
+    def start(self, words, preload=True, port=None, env=None, cwd=None):
+        """A server; returns when it listens."""
+        log = tempfile.TemporaryFile("w+")
+        self.addCleanup(log.close)
+        process = subprocess.Popen([*self.server_words, *words], stdout=log, stdin=subprocess.DEVNULL,
+                                   stderr=subprocess.STDOUT, cwd=cwd,
+                                   env=self.environment(preload, **(env or {})))
+        self.addCleanup(end, process)
+        deadline = time.monotonic() + 10
+        while port is not None and not listens(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                log.seek(0)
+                self.fail("%s does not listen: %s" % (words[0], log.read()[-800:]))
+            time.sleep(0.01)
+        return process
+
+    def run_client(self, words, preload=True, timeout=60, env=None, code=0):
+        done = subprocess.run([*self.client_words, *words], capture_output=True, timeout=timeout,
+                              stdin=subprocess.DEVNULL, check=False,
+                              env=self.environment(preload, **(env or {})))
+        out = done.stdout.decode(errors="replace")
+        self.assertEqual(done.returncode, code,
+                         "%s: %s" % (words[0], (out + done.stderr.decode(errors="replace"))[-2000:]))
+        return out
+
+    def finish(self, process, seconds=10):
+        """Waits for a server that ends by itself."""
+        self.assertEqual(process.wait(seconds), 0)
+
+    def lines(self):
+        """What the programs since the last call did: one entry per process."""
+        if not os.path.exists(self.stats):
+            return []
+        with open(self.stats, encoding="utf-8") as file:
+            entries = [json.loads(line) for line in file]
+        os.unlink(self.stats)
+        return entries
+
+    def assert_by_pipes(self, entries, share=0.9, processes=2):
+        """That many processes took part, and that share of what they sent went by pipes."""
+        self.assertGreaterEqual(len(entries), processes, entries)
+        pipe = sum(e["bytes_pipe_tx"] for e in entries)
+        kernel = sum(e["bytes_kernel_tx"] for e in entries)
+        self.assertGreater(pipe, 0, entries)
+        self.assertGreaterEqual(pipe / (pipe + kernel), share, entries)
+
+    # --- programs, as both test files use them
+
+    def echo(self, megabytes, seed, server_preload=True, client_preload=True, env=None, timeout=60):
+        port = free_port(self.address)
+        server = self.start([STREAM, "serve", self.address, str(port), "1"], server_preload, port, env)
+        out = self.run_client([STREAM, "echo", self.address, str(port), str(megabytes << 20), str(seed)],
+                              client_preload, timeout, env)
+        self.finish(server)
+        return json.loads(out)
+
+    def iperf3(self, *options):
+        need("iperf3")
+        port = free_port(self.address)
+        server = self.start(["iperf3", "-s", "-1", "-p", str(port)], port=port)
+        out = json.loads(self.run_client(["iperf3", "-c", self.address, "-p", str(port), "-J", *options]))
+        self.finish(server)
+        self.assertGreater(out["end"]["sum_received"]["bytes"], 0)
+        return out
+
+    def redis(self, *options):
+        need("redis-server", "redis-benchmark")
+        port = free_port(self.address)
+        server = self.start(["redis-server", "--port", str(port), "--bind", self.address, "--save", "",
+                             "--appendonly", "no", "--protected-mode", "no"], port=port, cwd=self.folder)
+        out = self.run_client(["redis-benchmark", "-h", self.address, "-p", str(port), "-c", "20", "-n",
+                               "20000", "-t", "get,set", "--csv", *options])
+        end(server)
+        self.assertIn('"GET"', out)
+        return out
+
+    def http(self, client_preload=True):
+        need("curl")
+        data = os.urandom(64 << 20)
+        with open(os.path.join(self.folder, "file"), "wb") as file:
+            file.write(data)
+        port = free_port(self.address)
+        server = self.start([PYTHON, "-m", "http.server", str(port), "--bind", self.address],
+                            port=port, cwd=self.folder)
+        got = os.path.join(self.folder, "got")
+        self.run_client(["curl", "-sS", "-o", got, "http://%s:%d/file" % (self.address, port)],
+                        client_preload)
+        with open(got, "rb") as file:
+            self.assertEqual(file.read(), data)
+        server.send_signal(signal.SIGINT)
+        server.wait(5)

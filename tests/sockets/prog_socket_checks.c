@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * What Linux promises about a TCP connection, asked of whatever connection this program gets: it
+ * passes on the kernel's, so it has to pass on one that a library has moved elsewhere.
+ *
+ *     prog_socket_checks            all checks
+ *     prog_socket_checks NAME...    some
+ *
+ * Both ends are in this process unless a check forks. Each pair is warmed up by a few messages each
+ * way, so that a library which wants to see some traffic first has seen it.
+ */
+#include "checks.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+const char *current;
+
+/* Each in a process of its own, with a time limit. */
+static bool run_check(const struct check *check)
+{
+    int status;
+    current = check->name;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        check->run();
+        exit(0);
+    }
+    double deadline = now_s() + 20;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        if (now_s() > deadline) {
+            printf("FAILED %s: still running after 20 s\n", check->name);
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+            return false;
+        }
+        sleep_ms(2);
+    }
+    if (WIFSIGNALED(status)) {
+        printf("FAILED %s: signal %d\n", check->name, WTERMSIG(status));
+        return false;
+    }
+    if (WEXITSTATUS(status) == 0) {
+        printf("ok %s\n", check->name);
+    }
+    return WEXITSTATUS(status) == 0;
+}
+
+static bool is_wanted(const char *name, int argc, char **argv)
+{
+    bool wanted = argc < 2;
+    for (int i = 1; i < argc; i++) {
+        wanted = wanted || strcmp(argv[i], name) == 0;
+    }
+    return wanted;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check *const tables[] = {checks_of_bytes, checks_of_ends, checks_of_waiting,
+                                                 checks_of_processes};
+    int failed = 0;
+    int run = 0;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        for (const struct check *check = tables[i]; check->name != NULL; check++) {
+            if (is_wanted(check->name, argc, argv)) {
+                run++;
+                failed += run_check(check) ? 0 : 1;
+            }
+        }
+    }
+    if (run == 0) {
+        fprintf(stderr, "prog_socket_checks: no such check\n");
+    }
+    return run > 0 && failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Streams whose every byte is checked, over plain sockets.
+ *
+ *     prog_stream serve ADDRESS PORT COUNT           sends back what comes, for COUNT connections
+ *     prog_stream echo ADDRESS PORT BYTES SEED       sends BYTES in random pieces while it reads
+ * them back, and checks them prog_stream pingpong ADDRESS PORT BYTES COUNT [spin] messages there
+ * and back, one at a time; spin: by calls that do not block prog_stream connect ADDRESS PORT COUNT
+ * connects, sends a byte, reads it back, closes
+ *
+ * echo prints {"bytes":N,"seconds":S,"silence_ms":M}: the longest time in which nothing came back.
+ * pingpong prints {"median_us":M,"p99_us":P}, connect {"per_second":N}.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Noreturn void die(const char *attempt)
+{
+    fprintf(stderr, "prog_stream: %s: %s\n", attempt, strerror(errno));
+    exit(1);
+}
+
+static double now_s(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static struct sockaddr_in address_of(char **argv)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
+    if (inet_pton(AF_INET, argv[0], &addr.sin_addr) != 1) {
+        errno = EINVAL;
+        die(argv[0]);
+    }
+    return addr;
+}
+
+static void no_delay(int fd)
+{
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+static int connect_to(char **argv)
+{
+    struct sockaddr_in addr = address_of(argv);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
+        die("connect");
+    }
+    no_delay(fd);
+    return fd;
+}
+
+/* --- the server: one process per connection ----------------------------------------------------
+ */
+
+static void send_back(int fd)
+{
+    static char data[1 << 17];
+    ssize_t n;
+    no_delay(fd);
+    while ((n = read(fd, data, sizeof(data))) > 0) {
+        for (ssize_t done = 0; done < n;) {
+            ssize_t k = write(fd, data + done, (size_t)(n - done));
+            if (k <= 0) {
+                die("write");
+            }
+            done += k;
+        }
+    }
+    if (n < 0 && errno != ECONNRESET) {
+        die("read");
+    }
+    close(fd);
+}
+
+static int serve(char **argv)
+{
+    struct sockaddr_in addr = address_of(argv);
+    int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0 || listen(fd, 256) != 0) {
+        die("listen");
+    }
+    for (long left = atol(argv[2]); left > 0; left--) {
+        int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        if (peer < 0) {
+            die("accept");
+        }
+        send_back(peer);
+    }
+    return 0;
+}
+
+/* --- echo --------------------------------------------------------------------------------------
+ */
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* The 8 bytes at position 8 * index of the stream of this seed. */
+static uint64_t word_at(uint64_t seed, uint64_t index)
+{
+    return mix(seed * UINT64_C(0x9e3779b97f4a7c15) + index + 1);
+}
+
+static void fill(unsigned char *data, uint64_t seed, uint64_t at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = (unsigned char)(word_at(seed, (at + i) / 8) >> 8 * ((at + i) % 8));
+    }
+}
+
+static size_t piece(uint64_t *random)
+{
+    *random = mix(*random + 1);
+    unsigned bits = (unsigned)(*random >> 60);
+    return 1 + (*random & ((1u << (bits + 2)) - 1)); /* 1 to 2^17, small ones as likely as large */
+}
+
+struct echo {
+    int fd;
+    uint64_t seed, bytes, sent, received;
+    double last, silence;
+};
+
+static void send_some(struct echo *echo, uint64_t *random)
+{
+    static unsigned char data[1 << 17];
+    static size_t ready, done;
+    if (ready == done && echo->sent + 0 < echo->bytes) {
+        ready = piece(random);
+        if (ready > echo->bytes - echo->sent) {
+            ready = (size_t)(echo->bytes - echo->sent);
+        }
+        done = 0;
+        fill(data, echo->seed, echo->sent, ready);
+    }
+    ssize_t n = send(echo->fd, data + done, ready - done, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN) {
+        die("send");
+    }
+    if (n > 0) {
+        done += (size_t)n;
+        echo->sent += (uint64_t)n;
+    }
+}
+
+static void receive_some(struct echo *echo, uint64_t *random)
+{
+    static unsigned char data[1 << 17], expected[1 << 17];
+    ssize_t n = read(echo->fd, data, piece(random));
+    if (n == 0) {
+        errno = ECONNRESET;
+        die("end of the stream before all has come back");
+    }
+    if (n < 0) {
+        if (errno == EAGAIN) {
+            return;
+        }
+        die("read");
+    }
+    fill(expected, echo->seed, echo->received, (size_t)n);
+    if (memcmp(data, expected, (size_t)n) != 0) {
+        fprintf(stderr, "prog_stream: bytes after %llu are wrong\n",
+                (unsigned long long)echo->received);
+        exit(2);
+    }
+    echo->received += (uint64_t)n;
+    double now = now_s();
+    if (now - echo->last > echo->silence) {
+        echo->silence = now - echo->last;
+    }
+    echo->last = now;
+}
+
+static int echo(char **argv)
+{
+    struct echo echo = {.bytes = strtoull(argv[2], NULL, 10), .seed = strtoull(argv[3], NULL, 10)};
+    uint64_t random = echo.seed;
+    echo.fd = connect_to(argv);
+    fcntl(echo.fd, F_SETFL, O_NONBLOCK);
+    double begin = echo.last = now_s();
+    while (echo.received < echo.bytes) {
+        struct pollfd pfd = {echo.fd, POLLIN, 0};
+        if (echo.sent < echo.bytes) {
+            pfd.events |= POLLOUT;
+        }
+        if (poll(&pfd, 1, 20000) <= 0) {
+            errno = ETIMEDOUT;
+            die("poll");
+        }
+        if ((pfd.revents & POLLOUT) != 0) {
+            send_some(&echo, &random);
+        }
+        if ((pfd.revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+            receive_some(&echo, &random);
+        }
+    }
+    printf("{\"bytes\":%llu,\"seconds\":%.3f,\"silence_ms\":%.1f}\n",
+           (unsigned long long)echo.received, now_s() - begin, echo.silence * 1e3);
+    return 0;
+}
+
+/* --- pingpong, connect -------------------------------------------------------------------------
+ */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void take(int fd, char *data, size_t bytes, int flags)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = recv(fd, data + done, bytes - done, flags);
+        if (n > 0) {
+            done += (size_t)n;
+        } else if (n == 0 || errno != EAGAIN) {
+            die("recv");
+        }
+    }
+}
+
+static int pingpong(int argc, char **argv)
+{
+    size_t bytes = strtoul(argv[2], NULL, 10);
+    long count = atol(argv[3]);
+    int flags = argc > 4 && strcmp(argv[4], "spin") == 0 ? MSG_DONTWAIT : 0;
+    char *data = calloc(1, bytes);
+    double *times = calloc((size_t)count, sizeof(*times));
+    int fd = connect_to(argv);
+    for (long i = -count / 10; i < count; i++) {
+        double begin = now_s();
+        if (send(fd, data, bytes, 0) != (ssize_t)bytes) {
+            die("send");
+        }
+        take(fd, data, bytes, flags);
+        if (i >= 0) {
+            times[i] = (now_s() - begin) * 1e6;
+        }
+    }
+    qsort(times, (size_t)count, sizeof(*times), by_size);
+    printf("{\"median_us\":%.3f,\"p99_us\":%.3f}\n", times[count / 2], times[count * 99 / 100]);
+    return 0;
+}
+
+static int connects(char **argv)
+{
+    long count = atol(argv[2]);
+    double begin = now_s();
+    for (long i = 0; i < count; i++) {
+        char byte = 'c';
+        int fd = connect_to(argv);
+        if (write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 1) {
+            die("a byte there and back");
+        }
+        close(fd);
+    }
+    printf("{\"per_second\":%.0f}\n", (double)count / (now_s() - begin));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "serve") == 0 && argc == 5) {
+        return serve(argv + 2);
+    }
+    if (strcmp(what, "echo") == 0 && argc == 6) {
+        return echo(argv + 2);
+    }
+    if (strcmp(what, "pingpong") == 0 && argc >= 6) {
+        return pingpong(argc - 2, argv + 2);
+    }
+    if (strcmp(what, "connect") == 0 && argc == 5) {
+        return connects(argv + 2);
+    }
+    fprintf(stderr, "usage: prog_stream serve|echo|pingpong|connect ...: see its source\n");
+    return 64;
+}

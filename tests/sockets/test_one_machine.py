@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""The preload between processes of one machine, without any daemon."""
+import os
+import random
+import signal
+import subprocess
+import time
+import unittest
+
+from lab import CHECKS, Case, STREAM, end, free_port, cpu_seconds, need
+
+
+class Semantics(Case):
+    """What Linux promises holds on the kernel's connections, so the checks are right, and on ours."""
+
+    def failures(self, out):
+        return [line for line in out.splitlines() if not line.startswith("ok ")]
+
+    def test_checks_on_kernel_tcp(self):
+        out = self.run_client([CHECKS], preload=False, timeout=240)
+        self.assertEqual(self.failures(out), [])
+        self.assertEqual(self.lines(), [])
+
+    def test_checks(self):
+        out = self.run_client([CHECKS], timeout=240)
+        self.assertEqual(self.failures(out), [])
+        self.assert_by_pipes(self.lines(), 0.9, 20)
+
+    def test_checks_offered_at_once(self):
+        out = self.run_client([CHECKS], timeout=240, env={"VIADUCT_SOCKETS_AFTER": "0"})
+        self.assertEqual(self.failures(out), [])
+        self.assert_by_pipes(self.lines(), 0.9, 20)
+
+
+class Streams(Case):
+    def test_every_byte(self):
+        for seed in range(3):
+            self.echo(48, seed)
+            self.assert_by_pipes(self.lines(), 0.95)
+
+    def test_plain_server(self):
+        self.echo(2, 1, server_preload=False)
+        (entry,) = self.lines()
+        self.assertEqual(entry["accelerated"], 0)
+        self.assertEqual(entry["not_accelerated"], {"peer is a plain program": 1})
+
+    def test_plain_client(self):
+        self.echo(2, 1, client_preload=False)
+        (entry,) = self.lines()
+        self.assertEqual(entry["not_accelerated"], {"peer is a plain program": 1})
+
+    def test_ipv6_and_dual_stack(self):
+        script = ("import socket\n"
+                  "for family, host in ((socket.AF_INET6, '::1'), (socket.AF_INET, '127.0.0.1')):\n"
+                  "    l = socket.socket(socket.AF_INET6); l.bind(('::', 0)); l.listen()\n"
+                  "    c = socket.socket(family); c.connect((host, l.getsockname()[1]))\n"
+                  "    s, _ = l.accept()\n"
+                  "    for i in range(300):\n"
+                  "        c.sendall(b'x' * 100); assert len(s.recv(200)) == 100\n"
+                  "        s.sendall(b'y' * 100); assert len(c.recv(200)) == 100\n")
+        self.run_client(["/usr/bin/python3", "-c", script])
+        self.assert_by_pipes(self.lines(), 0.9, 1)
+
+
+class Policy(Case):
+    def accelerated(self, env):
+        self.echo(1, 1, env=env)
+        return sum(entry["accelerated"] for entry in self.lines())
+
+    def test_rules(self):
+        self.assertEqual(self.accelerated({}), 2)
+        self.assertEqual(self.accelerated({"VIADUCT_SOCKETS": "off"}), 0)
+        self.assertEqual(self.accelerated({"VIADUCT_SOCKETS_PORTS": "1-65535"}), 2)
+        self.assertEqual(self.accelerated({"VIADUCT_SOCKETS_PORTS": "1"}), 0)
+        self.assertEqual(self.accelerated({"VIADUCT_SOCKETS_NETWORKS": "127.0.0.0/8"}), 2)
+        self.assertEqual(self.accelerated({"VIADUCT_SOCKETS_NETWORKS": "10.0.0.0/8,::1"}), 0)
+
+    def test_rules_that_make_no_sense_switch_it_off(self):
+        for rule in ("80-", "x", "70000", "90-80", "1,,2"):
+            self.assertEqual(self.accelerated({"VIADUCT_SOCKETS_PORTS": rule}), 0, rule)
+        for rule in ("127.0.0.0/33", "nonsense", "1.2.3.4/x"):
+            self.assertEqual(self.accelerated({"VIADUCT_SOCKETS_NETWORKS": rule}), 0, rule)
+
+
+class Programs(Case):
+    def test_iperf3(self):
+        for options in ((), ("-R",), ("-P", "2"), ("--bidir",)):
+            self.iperf3("-t", "1", *options)
+            self.assert_by_pipes(self.lines())
+
+    def test_redis(self):
+        self.redis()
+        entries = self.lines()
+        self.assert_by_pipes(entries)
+        self.assertGreaterEqual(sum(entry["accelerated"] for entry in entries), 80)
+
+    def test_redis_pipelined_with_threads(self):
+        self.redis("-P", "16", "--threads", "2", "-n", "200000")
+        self.assert_by_pipes(self.lines())
+
+    def test_http(self):
+        self.http()
+        self.assert_by_pipes(self.lines())
+
+    def test_http_with_a_plain_client(self):
+        self.http(client_preload=False)
+
+
+class Ends(Case):
+    def test_a_killed_side_does_not_hang_the_other(self):
+        dice = random.Random(1)
+        for round_ in range(16):
+            port = free_port()
+            server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
+            client = subprocess.Popen([STREAM, "echo", self.address, str(port), str(1 << 40), "7"],
+                                      env=self.environment(True), stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE)
+            try:
+                time.sleep(dice.uniform(0.02, 0.3))
+                victim, other = (server, client) if round_ % 2 == 0 else (client, server)
+                victim.kill()
+                began = time.monotonic()
+                other.wait(5)
+                self.assertLess(time.monotonic() - began, 2)
+                self.assertNotEqual(client.returncode, 2, "wrong bytes")
+            finally:
+                end(client)
+                client.stderr.close()
+                end(server)
+
+    def test_an_idle_server_sleeps(self):
+        need("redis-server")
+        script = ("import socket, sys, time\n"
+                  "all = [socket.create_connection(('127.0.0.1', int(sys.argv[1]))) for i in range(50)]\n"
+                  "for i in range(20):\n"
+                  "    for s in all: s.sendall(b'PING\\r\\n'); s.recv(100)\n"
+                  "print('ready', flush=True); time.sleep(60)\n")
+        used = {}
+        for preload in (False, True):
+            port = free_port()
+            server = self.start(["redis-server", "--port", str(port), "--save", ""], preload, port,
+                                cwd=self.folder)
+            client = subprocess.Popen(["/usr/bin/python3", "-c", script, str(port)], text=True,
+                                      env=self.environment(preload), stdout=subprocess.PIPE)
+            try:
+                self.assertEqual(client.stdout.readline(), "ready\n")
+                time.sleep(0.3)
+                before = cpu_seconds(server.pid)
+                time.sleep(3)
+                used[preload] = cpu_seconds(server.pid) - before
+            finally:
+                client.stdout.close()
+                end(client)
+                end(server)
+        self.assertLessEqual(used[True], used[False] + 0.04, used)
+
+    def test_a_full_table_of_descriptors(self):
+        """Connections with pipes need no descriptors but the program's own."""
+        script = ("import resource, socket\n"
+                  "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))\n"
+                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(200)\n"
+                  "pairs = []\n"
+                  "for i in range(90):\n"
+                  "    c = socket.create_connection(l.getsockname()); s, _ = l.accept()\n"
+                  "    pairs.append((c, s))\n"
+                  "    for k in range(40):\n"
+                  "        for a, b in (c, s), (s, c):\n"
+                  "            a.sendall(b'ping'); assert b.recv(10) == b'ping'\n")
+        self.run_client(["/usr/bin/python3", "-c", script])
+        (entry,) = self.lines()
+        self.assertEqual(entry["connections"], 180)
+        self.assertGreaterEqual(entry["accelerated"], 160)
+
+
+if __name__ == "__main__":
+    os.environ.pop("LD_PRELOAD", None)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    unittest.main()

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The stream state machine alone, with a queue in the place of the kernel's connection. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/types.h"
+#include "sockets/stream.h"
+
+#define SLOTS_MAX 64u
+#define STREAM_BYTES (1u << 18)
+
+/* One direction, both its ends, and the kernel's way between them. */
+struct direction {
+    struct via_pipe_geometry geometry;
+    unsigned char *memory;
+    _Atomic uint64_t credit;
+    uint32_t data_ends[SLOTS_MAX];
+    struct via_stream_tx tx;
+    struct via_stream_rx rx;
+    unsigned char *kernel; /* all bytes ever sent that way */
+    size_t kernel_sent;
+    size_t kernel_read;
+};
+
+static void start(struct direction *d, uint32_t slots, uint32_t data_bytes, uint32_t body_bytes)
+{
+    *d = (struct direction){.geometry = {slots, data_bytes, body_bytes}};
+    assert_int_equal(via_pipe_geometry_check(&d->geometry), 0);
+    assert_int_equal(posix_memalign((void **)&d->memory, 64, via_pipe_memory_bytes(&d->geometry)),
+                     0);
+    memset(d->memory, 0, via_pipe_memory_bytes(&d->geometry));
+    d->kernel = malloc(STREAM_BYTES);
+    assert_non_null(d->kernel);
+    struct via_pipe_target out = {.direct = d->memory};
+    struct via_pipe_target back = {.direct = (unsigned char *)&d->credit};
+    via_pipe_writer_init(&d->tx.pipe, &d->geometry, &out, &d->credit, d->data_ends, 1);
+    via_pipe_reader_init(&d->rx.pipe, &d->geometry, d->memory, &back, 1);
+    via_stream_tx_init(&d->tx);
+    via_stream_rx_init(&d->rx);
+}
+
+static void stop(struct direction *d)
+{
+    free(d->memory);
+    free(d->kernel);
+}
+
+static void kernel_send(struct direction *d, const void *data, size_t bytes)
+{
+    memcpy(d->kernel + d->kernel_sent, data, bytes);
+    d->kernel_sent += bytes;
+}
+
+static size_t kernel_recv(struct direction *d, void *data, size_t max)
+{
+    size_t bytes = via_min(d->kernel_sent - d->kernel_read, max);
+    memcpy(data, d->kernel + d->kernel_read, bytes);
+    d->kernel_read += bytes;
+    return bytes;
+}
+
+static ssize_t write_some(struct direction *d, const void *data, size_t bytes)
+{
+    struct iovec iov = {(void *)(uintptr_t)data, bytes};
+    struct via_iov cursor;
+    assert_int_equal(via_iov_init(&cursor, &iov, 1), 0);
+    return via_stream_tx_write(&d->tx, &cursor);
+}
+
+/* What a reader does: the next bytes, from wherever they come. 0: none now; *ret_end at the end. */
+static size_t read_some(struct direction *d, void *data, size_t max, bool *ret_end)
+{
+    struct iovec iov = {data, max};
+    struct via_iov cursor;
+    assert_int_equal(via_iov_init(&cursor, &iov, 1), 0);
+    *ret_end = false;
+    int next = via_stream_rx_next(&d->rx);
+    switch (next) {
+    case VIA_NEXT_KERNEL:
+        return kernel_recv(d, data, max);
+    case VIA_NEXT_KERNEL_UNTIL:
+        if (!d->rx.kernel_known) {
+            assert_int_equal(via_stream_rx_kernel_total(&d->rx, d->kernel_read), 0);
+            return read_some(d, data, max, ret_end);
+        }
+        size_t n = kernel_recv(d, data, via_min(max, (size_t)via_stream_rx_kernel_left(&d->rx)));
+        via_stream_rx_kernel_read(&d->rx, n);
+        return n;
+    case VIA_NEXT_DATA:
+        return (size_t)via_stream_rx_read(&d->rx, &cursor);
+    case VIA_NEXT_FIN:
+        *ret_end = true;
+        return 0;
+    default:
+        assert_int_equal(next, VIA_NEXT_EMPTY);
+        return 0;
+    }
+}
+
+/* Byte `at` of every stream in these tests. */
+static unsigned char pattern(uint64_t at)
+{
+    return (unsigned char)(at * 167 + (at >> 8) * 13 + 5);
+}
+
+static void fill(unsigned char *data, uint64_t at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = pattern(at + i);
+    }
+}
+
+static void check(const unsigned char *data, uint64_t at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (data[i] != pattern(at + i)) {
+            fail_msg("byte %llu is %u, not %u", (unsigned long long)(at + i), data[i],
+                     pattern(at + i));
+        }
+    }
+}
+
+/* --- spans -------------------------------------------------------------------------------------
+ */
+
+static void bytes_before_the_switch_are_read_from_the_kernel_first(void **state)
+{
+    (void)state;
+    struct direction d;
+    char data[64];
+    bool end;
+    start(&d, 8, 1024, 256);
+    kernel_send(&d, "abc", 3);
+    assert_int_equal(read_some(&d, data, 2, &end), 2);
+    assert_int_equal(via_stream_tx_switch(&d.tx, 3), 0);
+    assert_int_equal(write_some(&d, "def", 3), 3);
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
+    assert_int_equal(read_some(&d, data, sizeof(data), &end), 1);
+    assert_int_equal(data[0], 'c');
+    assert_int_equal(read_some(&d, data, sizeof(data), &end), 3);
+    assert_memory_equal(data, "def", 3);
+    stop(&d);
+}
+
+static void a_reader_that_has_more_than_was_sent_notices(void **state)
+{
+    (void)state;
+    struct direction d;
+    start(&d, 8, 1024, 256);
+    assert_int_equal(via_stream_tx_switch(&d.tx, 3), 0);
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
+    assert_int_equal(via_stream_rx_kernel_total(&d.rx, 4), -EPROTO);
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
+    assert_true(d.rx.broken);
+    stop(&d);
+}
+
+static void the_kernel_is_used_again_only_when_the_switch_was_seen(void **state)
+{
+    (void)state;
+    struct direction d;
+    char data[8];
+    bool end;
+    start(&d, 8, 1024, 256);
+    assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
+    assert_int_equal(write_some(&d, "ab", 2), 2);
+    assert_int_equal(via_stream_tx_demote(&d.tx), 0);
+    assert_false(via_stream_tx_demoted(&d.tx));
+    assert_int_equal(read_some(&d, data, 1, &end), 1);
+    assert_true(via_stream_tx_demoted(&d.tx));
+    kernel_send(&d, "cd", 2);
+    assert_int_equal(read_some(&d, data, sizeof(data), &end), 1);
+    assert_int_equal(data[0], 'b');
+    assert_int_equal(read_some(&d, data, sizeof(data), &end), 2);
+    assert_memory_equal(data, "cd", 2);
+    stop(&d);
+}
+
+static void fin_has_room_in_a_full_pipe(void **state)
+{
+    (void)state;
+    struct direction d;
+    char data[64];
+    bool end = false;
+    size_t total = 0;
+    size_t n;
+    start(&d, 8, 1024, 256);
+    assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
+    ssize_t written = 0;
+    while (write_some(&d, "x", 1) == 1) {
+        written++;
+    }
+    assert_int_equal(write_some(&d, "x", 1), -EAGAIN);
+    assert_false(via_stream_tx_writable(&d.tx));
+    assert_int_equal(via_stream_tx_fin(&d.tx, VIA_STREAM_FIN_CLOSED), 0);
+    assert_int_equal(via_stream_tx_fin(&d.tx, 0), -EALREADY);
+    assert_int_equal(write_some(&d, "x", 1), -EPIPE);
+    assert_true(via_stream_rx_ends(&d.rx) == false); /* the kernel's span is not known yet */
+    do {
+        n = read_some(&d, data, 1, &end);
+        total += n;
+    } while (n != 0);
+    assert_true(end);
+    assert_int_equal(total, written);
+    assert_int_equal(d.rx.fin_flags, VIA_STREAM_FIN_CLOSED);
+    stop(&d);
+}
+
+static void peeking_takes_nothing(void **state)
+{
+    (void)state;
+    struct direction d;
+    char data[600];
+    char body[300];
+    bool end;
+    start(&d, 8, 1024, 256);
+    memset(body, 'b', sizeof(body));
+    assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
+    assert_int_equal(write_some(&d, "head", 4), 4);
+    assert_int_equal(write_some(&d, body, 200), 200);
+    assert_int_equal(read_some(&d, data, 1, &end), 1);
+    for (int i = 0; i < 3; i++) {
+        struct iovec iov[2] = {{data, 2}, {data + 2, sizeof(data) - 2}};
+        struct via_iov cursor;
+        assert_int_equal(via_iov_init(&cursor, iov, 2), 0);
+        assert_int_equal(via_stream_rx_peek(&d.rx, &cursor), 203);
+        assert_memory_equal(data, "eadbbb", 6);
+        assert_int_equal(via_stream_rx_bytes(&d.rx, SIZE_MAX), 203);
+        assert_true(via_stream_rx_bytes(&d.rx, 2) >= 2);
+    }
+    assert_int_equal(read_some(&d, data, sizeof(data), &end), 203);
+    stop(&d);
+}
+
+static void the_end_is_seen_behind_unread_data(void **state)
+{
+    (void)state;
+    struct direction d;
+    char data[8];
+    bool end;
+    start(&d, 8, 1024, 256);
+    assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
+    assert_int_equal(read_some(&d, data, sizeof(data), &end), 0);
+    assert_int_equal(write_some(&d, "ab", 2), 2);
+    assert_false(via_stream_rx_ends(&d.rx));
+    assert_int_equal(via_stream_tx_fin(&d.tx, 0), 0);
+    assert_true(via_stream_rx_ends(&d.rx));
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_DATA);
+    stop(&d);
+}
+
+/* --- random histories --------------------------------------------------------------------------
+ */
+
+static void write_step(struct direction *d, struct via_rng *rng, uint64_t *position)
+{
+    unsigned char data[2048];
+    size_t bytes = 1 + via_rng_below(rng, via_rng_below(rng, 4) == 0 ? sizeof(data) : 60);
+    bytes = via_min(bytes, (size_t)(STREAM_BYTES - *position));
+    fill(data, *position, bytes);
+    if (d->tx.span == VIA_SPAN_PIPE) {
+        ssize_t n = write_some(d, data, bytes);
+        if (n != -EAGAIN) {
+            assert_true(n > 0);
+            *position += (uint64_t)n;
+        }
+        if (via_rng_below(rng, 200) == 0) {
+            assert_int_equal(via_stream_tx_demote(&d->tx), 0);
+        }
+    } else if (d->tx.switch_end != 0 && !via_stream_tx_demoted(&d->tx)) {
+        return; /* may not use the kernel yet */
+    } else if (via_rng_below(rng, 20) == 0) {
+        int rc = via_stream_tx_switch(&d->tx, d->kernel_sent);
+        assert_true(rc == 0 || rc == -EAGAIN);
+    } else {
+        kernel_send(d, data, bytes);
+        *position += bytes;
+    }
+}
+
+static void any_history_gives_the_bytes_in_order(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct via_rng rng;
+        struct direction d;
+        uint64_t sent = 0;
+        uint64_t received = 0;
+        bool end = false;
+        via_rng_init(&rng, seed);
+        uint32_t slots = 4u << via_rng_below(&rng, 4);
+        uint32_t body = 64u * (1 + (uint32_t)via_rng_below(&rng, 8));
+        start(&d, slots, 2 * body + 64u * (uint32_t)via_rng_below(&rng, 30), body);
+        while (received < STREAM_BYTES && !end) {
+            unsigned char data[3000];
+            if (sent < STREAM_BYTES && via_rng_below(&rng, 2) == 0) {
+                write_step(&d, &rng, &sent);
+            } else {
+                size_t max = 1 + via_rng_below(&rng, sizeof(data));
+                size_t n = read_some(&d, data, max, &end);
+                check(data, received, n);
+                received += n;
+            }
+            assert_true(received <= sent);
+        }
+        assert_int_equal(received, STREAM_BYTES);
+        assert_int_equal(via_stream_tx_fin(&d.tx, 0), 0);
+        stop(&d);
+    }
+}
+
+/* --- hostile writers ---------------------------------------------------------------------------
+ */
+
+static void send_raw(struct direction *d, const struct via_stream_head *head, const void *body,
+                     size_t body_bytes)
+{
+    assert_int_equal(via_pipe_send(&d->tx.pipe, head, sizeof(*head), body, body_bytes), 0);
+}
+
+static void expect_broken(struct direction *d)
+{
+    int next = via_stream_rx_next(&d->rx);
+    assert_int_equal(next, -EPROTO);
+    assert_int_equal(via_stream_rx_next(&d->rx), -EPROTO);
+    stop(d);
+}
+
+static void records_that_make_no_sense_break_the_stream(void **state)
+{
+    (void)state;
+    struct direction d;
+    char body[64] = {0};
+    struct via_stream_head head;
+
+    head = (struct via_stream_head){.kind = VIA_STREAM_DATA, .inline_bytes = 1};
+    start(&d, 8, 1024, 256); /* data before SWITCH */
+    send_raw(&d, &head, NULL, 0);
+    expect_broken(&d);
+
+    head = (struct via_stream_head){.kind = VIA_STREAM_DATA, .inline_bytes = 49};
+    start(&d, 8, 1024, 256); /* more inline than there is */
+    assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
+    assert_int_equal(via_stream_rx_kernel_total(&d.rx, 0), 0);
+    send_raw(&d, &head, NULL, 0);
+    expect_broken(&d);
+
+    head = (struct via_stream_head){.kind = VIA_STREAM_SWITCH};
+    start(&d, 8, 1024, 256); /* control with a body */
+    send_raw(&d, &head, body, sizeof(body));
+    expect_broken(&d);
+
+    head = (struct via_stream_head){.kind = VIA_STREAM_FIN};
+    start(&d, 8, 1024, 256); /* an end in a kernel span */
+    send_raw(&d, &head, NULL, 0);
+    expect_broken(&d);
+
+    head = (struct via_stream_head){.kind = 77};
+    start(&d, 8, 1024, 256); /* no such kind */
+    send_raw(&d, &head, NULL, 0);
+    expect_broken(&d);
+
+    start(&d, 8, 1024, 256); /* an end at another byte than this */
+    assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
+    assert_int_equal(via_stream_rx_kernel_total(&d.rx, 0), 0);
+    head = (struct via_stream_head){.kind = VIA_STREAM_FIN, .u = {.count = 1}};
+    send_raw(&d, &head, NULL, 0);
+    expect_broken(&d);
+}
+
+static void empty_records_do_not_keep_a_reader_for_ever(void **state)
+{
+    (void)state;
+    struct direction d;
+    struct via_stream_head head = {.kind = VIA_STREAM_DATA};
+    start(&d, 8, 1024, 256);
+    assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
+    assert_int_equal(via_stream_rx_kernel_total(&d.rx, 0), 0);
+    for (int i = 0; i < 6; i++) {
+        send_raw(&d, &head, NULL, 0);
+    }
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_EMPTY);
+    stop(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_before_the_switch_are_read_from_the_kernel_first),
+        cmocka_unit_test(a_reader_that_has_more_than_was_sent_notices),
+        cmocka_unit_test(the_kernel_is_used_again_only_when_the_switch_was_seen),
+        cmocka_unit_test(fin_has_room_in_a_full_pipe),
+        cmocka_unit_test(peeking_takes_nothing),
+        cmocka_unit_test(the_end_is_seen_behind_unread_data),
+        cmocka_unit_test(any_history_gives_the_bytes_in_order),
+        cmocka_unit_test(records_that_make_no_sense_break_the_stream),
+        cmocka_unit_test(empty_records_do_not_keep_a_reader_for_ever),
+    };
+    return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
+}
