@@ -496,6 +496,20 @@ void via_tx_answers_short(struct via_channel *channel)
     channel->next_timer_ns = 0;
 }
 
+/* Arrivals, releases and withdrawals must not get lost: members would wait for ever, or not at all.
+ * Sent again with new numbers they might count twice. */
+static bool has_barriers(const struct via_tx_flow *flow)
+{
+    via_list_foreach(it, &flow->ops) {
+        unsigned kind = via_list_entry(it, struct via_op_slot, link)->op.kind;
+        if (kind == VIA_OP_BARRIER || kind == VIA_OP_BARRIER_RELEASE ||
+            kind == VIA_OP_BARRIER_WITHDRAW) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* How long this flow may be without progress; VIA_NEVER_NS = for ever. */
 static uint64_t patience(const struct via_channel *channel, const struct via_tx_flow *flow)
 {
@@ -505,7 +519,8 @@ static uint64_t patience(const struct via_channel *channel, const struct via_tx_
         return VIA_NEVER_NS;
     }
     if (flow->flow == config->flows_count) {
-        bool short_of = !via_list_empty(&channel->answer_waiters) && !via_list_empty(&flow->ops);
+        bool short_of = !via_list_empty(&channel->answer_waiters) &&
+                        !via_list_empty(&flow->ops) && !has_barriers(flow);
         return short_of ? ANSWER_PATIENCE_NS : VIA_NEVER_NS;
     }
     return config->give_up_ns != 0 ? config->give_up_ns : VIA_NEVER_NS;
