@@ -519,8 +519,8 @@ static uint64_t patience(const struct via_channel *channel, const struct via_tx_
         return VIA_NEVER_NS;
     }
     if (flow->flow == config->flows_count) {
-        bool short_of = !via_list_empty(&channel->answer_waiters) &&
-                        !via_list_empty(&flow->ops) && !has_barriers(flow);
+        bool short_of = !via_list_empty(&channel->answer_waiters) && !via_list_empty(&flow->ops) &&
+                        !has_barriers(flow);
         return short_of ? ANSWER_PATIENCE_NS : VIA_NEVER_NS;
     }
     return config->give_up_ns != 0 ? config->give_up_ns : VIA_NEVER_NS;
