@@ -118,8 +118,9 @@ static void make_get_answer(struct via_channel *channel, struct via_op_slot *op,
     out->header.kind = VIA_FRAME_GET_DATA;
     out->payload = memory;
     if (rc != 0) {
+        /* What was sent keeps its number, what follows is for the operations behind. */
         uint32_t begun = op->flow->sent_max - op->first_sequence;
-        op->frames_count = via_max(begun, index + 1);
+        op->frames_count = via_min(op->frames_count, via_max(begun, index + 1));
         args.value = (uint64_t)(int64_t)rc;
         out->header.flags |= VIA_FRAME_FLAG_ERROR;
         out->bytes = 0;
