@@ -313,7 +313,10 @@ static int make_memory(struct via_conn *conn, struct via_attach *attach,
     struct via_fabric *fabric = conn->fabric;
     fabric->bytes = via_segment_bytes_for(geometry);
     fabric->attach = attach;
-    int rc = via_segment_new(attach, fabric->bytes, VIADUCT_SEGMENT_WRITE, &fabric->segment);
+    /* To be read too: what may only be written is not mapped. The mailbox is not: nobody is to see
+     * the offers of others. */
+    int rc = via_segment_new(attach, fabric->bytes, VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE,
+                             &fabric->segment);
     if (rc != 0) {
         fabric->segment = NULL;
         return rc;

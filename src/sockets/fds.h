@@ -51,6 +51,13 @@ static inline bool via_alone(void)
     return __libc_single_threaded != 0;
 }
 
+/* One of our own: as far as the program can know, nothing is open there. */
+static inline bool via_fd_is_hidden(int fd)
+{
+    const struct via_file *file = via_fd_peek(fd);
+    return via_unlikely(file != NULL) && file->kind == VIA_FILE_HIDDEN;
+}
+
 struct via_file *via_file_get_slowly(int fd);
 void via_file_put_slowly(struct via_file *file);
 

@@ -215,6 +215,10 @@ VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
 VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event)
 {
     struct via_op op;
+    if (via_fd_is_hidden(fd)) {
+        errno = EBADF;
+        return -1;
+    }
     if (!via_op_begin(&op, fd)) {
         int rc = VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
         if (rc == 0 && operation == EPOLL_CTL_ADD) {

@@ -136,7 +136,7 @@ VIA_HOOK int close(int fd)
         return VIA_REAL(close)(fd);
     }
     if (file->kind == VIA_FILE_HIDDEN) {
-        errno = EBADF; /* as far as the program can know */
+        errno = EBADF;
         return -1;
     }
     file = via_fd_take(fd);
@@ -211,6 +211,10 @@ static int copied(int fd, int new_fd)
 
 VIA_HOOK int dup(int fd)
 {
+    if (via_fd_is_hidden(fd)) {
+        errno = EBADF;
+        return -1;
+    }
     return copied(fd, VIA_REAL(dup)(fd));
 }
 
@@ -246,6 +250,10 @@ VIA_HOOK int dup3(int fd, int new_fd, int flags)
 
 static int fcntl_any(int fd, int command, void *argument)
 {
+    if (via_fd_is_hidden(fd)) {
+        errno = EBADF;
+        return -1;
+    }
     int rc = VIA_REAL(fcntl)(fd, command, argument);
     struct via_op op;
     if (via_likely(rc < 0) ||

@@ -37,7 +37,7 @@ class Streams(Case):
     def test_every_byte(self):
         for seed in range(3):
             self.echo(48, seed)
-            self.assert_by_pipes(self.lines(), 0.95)
+            self.assert_by_pipes(self.lines())
 
     def test_plain_server(self):
         self.echo(2, 1, server_preload=False)
