@@ -41,13 +41,6 @@ void host_lab_wait(bool (*check)(void *ctx), void *ctx, const char *what)
     }
 }
 
-void host_lab_init(struct host_lab *lab, unsigned hosts_count, bool ring, bool direct)
-{
-    *lab = (struct host_lab){.hosts_count = hosts_count, .ring = ring, .direct = direct};
-    strcpy(lab->rundir, "/tmp/viaduct-test-XXXXXX");
-    assert_non_null(mkdtemp(lab->rundir));
-}
-
 static void remove_rundir(const char *path)
 {
     DIR *dir = opendir(path);
@@ -60,6 +53,39 @@ static void remove_rundir(const char *path)
         closedir(dir);
     }
     rmdir(path);
+}
+
+/* What a test that failed has left is removed when the program ends; its daemons end with it. */
+static struct {
+    pid_t pid;
+    char paths[16][64];
+} left;
+
+static void remove_left(void)
+{
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(left.paths) && left.pid == getpid(); i++) {
+        if (left.paths[i][0] != '\0') {
+            remove_rundir(left.paths[i]);
+        }
+    }
+}
+
+static void remember(const char *path)
+{
+    static unsigned next;
+    if (left.pid == 0) {
+        left.pid = getpid();
+        atexit(remove_left);
+    }
+    strcpy(left.paths[next++ % VIA_ARRAY_COUNT(left.paths)], path);
+}
+
+void host_lab_init(struct host_lab *lab, unsigned hosts_count, bool ring, bool direct)
+{
+    *lab = (struct host_lab){.hosts_count = hosts_count, .ring = ring, .direct = direct};
+    strcpy(lab->rundir, "/tmp/viaduct-test-XXXXXX");
+    assert_non_null(mkdtemp(lab->rundir));
+    remember(lab->rundir);
 }
 
 void host_lab_fini(struct host_lab *lab)
