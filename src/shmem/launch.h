@@ -86,6 +86,7 @@ struct via_launch {
     uint32_t streams_count;
     uint32_t running_count;
     uint32_t left_pe; /* in LEAVING */
+    pid_t left_pid;
     enum via_launch_phase phase;
     uint64_t deadline_ns;
     uint64_t timeout_ns;

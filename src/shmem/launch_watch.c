@@ -131,6 +131,7 @@ static void pe_has_ended(struct via_launch *launch, uint32_t number, pid_t pid, 
                launch->phase == VIA_LAUNCH_RUNNING) {
         launch->phase = VIA_LAUNCH_LEAVING;
         launch->left_pe = number;
+        launch->left_pid = pid;
         launch->deadline_ns = via_launch_now_ns() + LEAVING_NS;
     }
 }
@@ -162,7 +163,7 @@ static void on_deadline(struct via_launch *launch)
         launch->phase = VIA_LAUNCH_RUNNING;
         if (!others_take_part(launch))
             break;
-        snprintf(name, sizeof(name), "PE %u", launch->left_pe);
+        name_pe(launch, launch->left_pe, launch->left_pid, name);
         via_launch_say("%s exited with code 0 but without shmem_finalize, while others still run; "
                        "the job is ended",
                        name);

@@ -37,6 +37,12 @@ extern _Atomic uint32_t via_wait_pauses_max;
 /* pes: how many share `cores`. To be called once, before the first wait. */
 void via_wait_configure(unsigned pes, unsigned cores);
 
+/*
+ * Called before each sleep of a wait, when what is waited for is long in coming: to look whether it
+ * can come at all. NULL for none; set while no thread waits.
+ */
+extern void (*via_wait_look)(void);
+
 /* How many CPUs this process may use: by affinity and by the quota of its control group. */
 unsigned via_wait_cores(void);
 

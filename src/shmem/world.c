@@ -252,6 +252,15 @@ static int offer_region(enum via_region region, int fd, struct via_error *err)
     return 0;
 }
 
+/* A PE whose host has died waits in vain: nobody can put to it any more. */
+static void look_at_host(void)
+{
+    int result = via_attach_poll(via_world.attach);
+
+    if (result < 0)
+        via_fatal("%s", via_error_text());
+}
+
 int via_world_attach(struct via_error *err)
 {
     struct via_attach_options options = {
@@ -263,6 +272,7 @@ int via_world_attach(struct via_error *err)
     if (result < 0)
         return via_error_set(err, result, "host %u: attaching: %s", via_world.me->host,
                              via_error_text());
+    via_wait_look = look_at_host;
     result = offer_region(VIA_REGION_HEAP, via_world.me->heap_fd, err);
     if (result == 0)
         result = offer_region(VIA_REGION_DATA, via_world.me->data_fd, err);
@@ -282,6 +292,7 @@ static void detach(void)
             via_segment_free(via_world.segment[region]);
         via_world.segment[region] = NULL;
     }
+    via_wait_look = NULL;
     if (via_world.attach)
         via_attach_close(via_world.attach);
     via_world.attach = NULL;

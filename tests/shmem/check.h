@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* For the programs that tests run under oshrun: a check that fails ends the job. */
+#ifndef VIA_TESTS_SHMEM_CHECK_H
+#define VIA_TESTS_SHMEM_CHECK_H
+
+#include <shmem.h>
+#include <stdio.h>
+
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: PE %d: %s does not hold: ", __FILE__, __LINE__, shmem_my_pe(), \
+                    #condition);                                                                   \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fprintf(stderr, "\n");                                                                 \
+            shmem_global_exit(1);                                                                  \
+        }                                                                                          \
+    } while (0)
+
+/* PE 0 says so at the end, so that a program that ends early has not passed. */
+static inline int passed(const char *name)
+{
+    shmem_barrier_all();
+    if (shmem_my_pe() == 0)
+        printf("PASS %s\n", name);
+    shmem_finalize();
+    return 0;
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Ends in the way its first argument says: for tests of the launcher. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static int turn(const char *how, int me)
+{
+    if (strcmp(how, "exit-3") == 0) {
+        /* The last PE; the others wait for it in vain. */
+        if (me == shmem_n_pes() - 1)
+            exit(3);
+        shmem_barrier_all();
+    } else if (strcmp(how, "kill") == 0) {
+        if (me == 0)
+            raise(SIGKILL);
+        shmem_barrier_all();
+    } else if (strcmp(how, "segv") == 0) {
+        if (me == 0)
+            raise(SIGSEGV);
+        shmem_barrier_all();
+    } else if (strcmp(how, "leave") == 0) {
+        if (me == 0)
+            exit(0);
+        shmem_barrier_all();
+    } else if (strcmp(how, "wait") == 0) {
+        static long never;
+        shmem_long_wait_until(&never, SHMEM_CMP_NE, 0);
+    } else if (strcmp(how, "stubborn") == 0) {
+        signal(SIGTERM, SIG_IGN);
+        signal(SIGINT, SIG_IGN);
+        for (;;)
+            pause();
+    } else if (strcmp(how, "global-exit") == 0) {
+        printf("unflushed %d", me);
+        shmem_barrier_all();
+        if (me == 0)
+            shmem_global_exit(7);
+        for (volatile unsigned long spin = 0;; spin++)
+            ;
+    } else if (strcmp(how, "child") == 0) {
+        /* A child that outlives its parent, if it is allowed to. */
+        if (fork() == 0) {
+            pause();
+            _exit(0);
+        }
+        shmem_barrier_all();
+        if (me == 0)
+            exit(5);
+        shmem_barrier_all();
+    } else if (strcmp(how, "fork") == 0) {
+        /* A child's writes stay its own. */
+        static volatile long mine = 1;
+        if (fork() == 0) {
+            mine = 2;
+            _exit(mine == 2 ? 0 : 1);
+        }
+        sleep(1);
+        CHECK(mine == 1, "the child wrote into its parent");
+    } else if (strcmp(how, "input") == 0) {
+        char line[64] = "nothing\n";
+        if (!fgets(line, sizeof(line), stdin))
+            strcpy(line, "end\n");
+        printf("PE %d read %s", me, line);
+    } else if (strcmp(how, "again") == 0) {
+        /* Initialized twice, finalized, and once more from the start. */
+        int initialized;
+        shmem_init();
+        shmem_finalize();
+        shmem_query_initialized(&initialized);
+        CHECK(initialized, "one finalize is left");
+        long *word = shmem_malloc(sizeof(long));
+        shmem_long_p(word, me, (me + 1) % shmem_n_pes());
+        shmem_finalize();
+        shmem_query_initialized(&initialized);
+        if (initialized)
+            return 1;
+        shmem_init();
+        word = shmem_calloc(1, sizeof(long));
+        shmem_barrier_all();
+        shmem_long_p(word, me + 1, (me + 1) % shmem_n_pes());
+        shmem_long_wait_until(word, SHMEM_CMP_NE, 0);
+    } else if (strcmp(how, "bad-address") == 0) {
+        int on_stack;
+        if (me == 0)
+            shmem_int_p(&on_stack, 1, 0);
+        shmem_barrier_all();
+    } else if (strcmp(how, "bad-pe") == 0) {
+        static int word;
+        if (me == 0)
+            shmem_int_p(&word, 1, shmem_n_pes());
+        shmem_barrier_all();
+    } else if (strcmp(how, "bad-free") == 0) {
+        static int word;
+        shmem_free(&word);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "good";
+
+    if (strcmp(how, "no-init") == 0) {
+        shmem_malloc(8);
+        return 0;
+    }
+    if (strcmp(how, "never-init") == 0 && getenv("VIADUCT_SHMEM_JOB") &&
+        strrchr(getenv("VIADUCT_SHMEM_JOB"), ' ')[1] == '0')
+        return 0;
+    if (strcmp(how, "thread-level") == 0) {
+        int provided = -1;
+        if (shmem_init_thread(99, &provided) == 0)
+            return 1;
+        return shmem_init_thread(SHMEM_THREAD_MULTIPLE, &provided) != 0 ||
+               provided != SHMEM_THREAD_MULTIPLE || (shmem_finalize(), 0);
+    }
+    if (strcmp(how, "start_pes") == 0) {
+        start_pes(0);
+        printf("PE %d\n", shmem_my_pe());
+        return 0;
+    }
+    shmem_init();
+    int result = turn(how, shmem_my_pe());
+    shmem_finalize();
+    return result;
+}

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""For tests of OpenSHMEM: runs oshrun, and looks for what a job leaves behind."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BIN = os.environ.get("VIADUCT_BUILD_DIR") or os.path.join(HERE, "..", "..", "build", "dev", "bin")
+OSHRUN = os.path.join(BIN, "oshrun")
+
+
+def program(name):
+    """tests/shmem/prog_shmem_NAME.c or examples/NAME.c"""
+    path = os.path.join(BIN, "tests", "prog_shmem_" + name)
+    return path if os.path.exists(path) else os.path.join(BIN, "examples", name)
+
+
+def pids_in_folder(folder):
+    """{pid: command line} of the processes that were started by a test: they stand in its folder."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink("/proc/%s/cwd" % pid).startswith(folder):
+                with open("/proc/%s/cmdline" % pid, "rb") as line:
+                    found[int(pid)] = line.read().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+    return found
+
+
+def wait_for(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+class Case(unittest.TestCase):
+    """Each test has a folder of its own, in which its processes stand. After it, none of them may be
+    left; those that are get ended by their pid."""
+
+    maxDiff = None
+    env = {}
+
+    def setUp(self):
+        self.folder = os.path.realpath(tempfile.mkdtemp(prefix="viaduct-shmem-"))
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.addCleanup(self.end_leftovers)
+        self.shm_before = sorted(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else []
+        self.environment = {k: v for k, v in os.environ.items()
+                            if not k.startswith(("VIADUCT_SHMEM", "SHMEM_", "SMA_"))}
+        self.environment.update(self.env)
+
+    def end_leftovers(self):
+        for pid in pids_in_folder(self.folder):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def assert_nothing_left(self):
+        self.assertTrue(wait_for(lambda: not pids_in_folder(self.folder), 2),
+                        pids_in_folder(self.folder))
+        now = sorted(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else []
+        self.assertEqual(now, self.shm_before)
+
+    def start(self, *words, **more):
+        more.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, cwd=self.folder,
+                                env={**self.environment, **more.pop("env", {})}, **more)
+
+    @staticmethod
+    def finish(job, timeout):
+        """communicate(), but what does not end in time is ended."""
+        try:
+            return job.communicate(timeout=timeout)
+        except BaseException:
+            job.kill()
+            raise
+
+    def call(self, *words, timeout=100, text=None, **more):
+        """(exit code, standard output, standard error)"""
+        if text is not None:
+            more["stdin"] = subprocess.PIPE
+        with self.start(*words, **more) as process:
+            try:
+                out, err = process.communicate(text, timeout=timeout)
+            except BaseException:
+                process.kill()
+                raise
+        return process.returncode, out, err
+
+    def oshrun(self, *words, **more):
+        return self.call(OSHRUN, *words, **more)
+
+    def good(self, *words, **more):
+        """Must succeed without a word on standard error; its standard output."""
+        code, out, err = self.oshrun(*words, **more)
+        self.assertEqual((code, err), (0, ""), "oshrun %s: %s%s" % (words, out, err))
+        self.assert_nothing_left()
+        return out
+
+    def passes(self, name, *words, **more):
+        """One of the programs that say PASS, and which."""
+        out = self.good(*words, program(name), **more)
+        self.assertIn("PASS", out)
+        return out
+
+    def bad(self, *words, code, says, **more):
+        """Must fail with this code and one message that has all these parts; the message."""
+        got, out, err = self.oshrun(*words, **more)
+        self.assertEqual(got, code, "oshrun %s: %s%s" % (words, out, err))
+        for part in [says] if isinstance(says, str) else says:
+            self.assertIn(part, err)
+        self.assert_nothing_left()
+        return err
+
+
+def main():
+    result = unittest.main(exit=False, verbosity=2).result
+    sys.exit(0 if result.wasSuccessful() else 1)

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""oshrun: how jobs end, well and badly, and what is left of them: nothing."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+import shmem_lab
+from shmem_lab import OSHRUN, program
+
+END = program("end")
+WHERE = r"PE %d on \S+ \(pid \d+\)"
+
+
+class Ends(shmem_lab.Case):
+    def ends_soon(self, *words, seconds=1.5, **more):
+        """One second is what is promised; the rest is for starting, on a busy machine."""
+        began = time.monotonic()
+        err = self.bad(*words, **more)
+        self.assertLess(time.monotonic() - began, seconds)
+        return err
+
+    def one_message(self, err, pattern):
+        lines = [line for line in err.splitlines() if line.startswith("oshrun: ")]
+        self.assertEqual(len(lines), 1, err)
+        self.assertRegex(lines[0], "^oshrun: " + pattern + "$")
+
+    def test_good(self):
+        self.assertEqual(self.good("-n", 4, END), "")
+
+    def test_a_pe_that_exits_ends_the_job(self):
+        err = self.ends_soon("-n", 4, END, "exit-3", code=3, says="")
+        self.one_message(err, WHERE % 3 + " exited with code 3; the job is ended")
+
+    def test_a_pe_that_is_killed_ends_the_job(self):
+        err = self.ends_soon("-n", 4, END, "kill", code=137, says="")
+        self.one_message(err, WHERE % 0 + r" was killed by signal 9 \(Killed\); the job is ended")
+        err = self.ends_soon("-n", 2, END, "segv", code=139, says="")
+        self.one_message(err, WHERE % 0 + r" was killed by signal 11 \(.*\); the job is ended")
+
+    def test_a_pe_that_leaves_without_finalize_ends_the_job(self):
+        err = self.ends_soon("-n", 3, END, "leave", code=1, says="")
+        self.one_message(err, WHERE % 0 + " exited with code 0 but without shmem_finalize, while "
+                                          "others still run; the job is ended")
+        self.ends_soon("-n", 3, END, "never-init", code=1, says="PE 0")
+
+    def test_kill_minus_nine_of_any_pe_from_outside(self):
+        for turn in range(12):
+            with self.start(OSHRUN, "-n", 4, END, "wait" if turn % 2 else "stubborn") as job:
+                self.assertTrue(shmem_lab.wait_for(
+                    lambda: len(shmem_lab.pids_in_folder(self.folder)) == 5))
+                pids = sorted(pid for pid in shmem_lab.pids_in_folder(self.folder) if pid != job.pid)
+                os.kill(pids[turn % 4], signal.SIGKILL)
+                _, err = self.finish(job, 5)
+            self.assertEqual(job.returncode, 137, err)
+            self.assertIn("(pid %d) was killed by signal 9" % pids[turn % 4], err)
+            self.assert_nothing_left()
+
+    def test_the_launcher_is_killed(self):
+        for how in ("wait", "stubborn"):
+            with self.start(OSHRUN, "-n", 3, END, how) as job:
+                self.assertTrue(shmem_lab.wait_for(
+                    lambda: len(shmem_lab.pids_in_folder(self.folder)) == 4))
+                job.kill()
+                self.finish(job, 5)
+            self.assert_nothing_left()
+
+    def test_a_pe_behind_a_shell_ends_with_the_launcher(self):
+        with self.start(OSHRUN, "-n", 2, "sh", "-c", '"$0" wait; exit 9', END) as job:
+            self.assertTrue(shmem_lab.wait_for(
+                lambda: len(shmem_lab.pids_in_folder(self.folder)) == 5))
+            time.sleep(0.2)
+            job.kill()
+            self.finish(job, 5)
+        self.assert_nothing_left()
+
+    def test_signals_are_passed_on(self):
+        for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)):
+            with self.start(OSHRUN, "-n", 3, END, "wait") as job:
+                self.assertTrue(shmem_lab.wait_for(
+                    lambda: len(shmem_lab.pids_in_folder(self.folder)) == 4))
+                time.sleep(0.1)
+                began = time.monotonic()
+                job.send_signal(number)
+                _, err = self.finish(job, 5)
+                self.assertLess(time.monotonic() - began, 1)
+            self.assertEqual(job.returncode, code)
+            self.assertIn("the job is ended", err)
+            self.assert_nothing_left()
+
+    def test_timeout(self):
+        self.ends_soon("-n", 2, "--timeout", 1, END, "wait", code=124, seconds=2.5,
+                       says="has run for 1 s (--timeout)")
+        self.ends_soon("-n", 2, "--timeout", 1, END, "stubborn", code=124, seconds=2.5,
+                       says="has run for 1 s (--timeout)")
+
+    def test_global_exit(self):
+        """The others compute and call nothing; what they have printed is not lost."""
+        code, out, err = self.oshrun("-n", 3, END, "global-exit")
+        self.assertEqual(code, 7)
+        self.assertEqual(sorted(re.findall(r"unflushed \d", out)), ["unflushed %d" % i for i in range(3)])
+        self.one_message(err, r"PE 0 has ended the job by shmem_global_exit\(7\)")
+        self.assert_nothing_left()
+
+    def test_children_of_a_pe_end_with_a_failed_job(self):
+        self.ends_soon("-n", 2, END, "child", code=5, says="PE 0")
+
+    def test_a_forked_child_has_variables_of_its_own(self):
+        self.good("-n", 2, END, "fork")
+
+    def test_initialized_again(self):
+        self.good("-n", 3, END, "again")
+        self.good("-n", 2, END, "thread-level")
+
+    def test_start_pes_finalizes_at_exit(self):
+        self.assertEqual(sorted(self.good("-n", 3, END, "start_pes").split()),
+                         ["0", "1", "2", "PE", "PE", "PE"])
+
+
+class Mistakes(shmem_lab.Case):
+    def test_addresses_and_pes(self):
+        self.bad("-n", 2, END, "bad-address", code=1,
+                 says=["PE 0: shmem_int_p to PE 0: 4 bytes at 0x", "neither in the symmetric heap"])
+        self.bad("-n", 2, END, "bad-pe", code=1,
+                 says="PE 0: shmem_int_p: PE 2: there are PEs 0 to 1")
+        self.bad("-n", 2, END, "bad-free", code=1, says=["shmem_free: 0x", "is not the address"])
+        self.bad("-n", 1, END, "no-init", code=1, says="shmem_malloc: the library is not initialized")
+
+    def test_options(self):
+        for words, says in (
+                ([END], "how many PEs?"),
+                (["-n", "0", END], '-n "0": not a number from 1 to 1024'),
+                (["-n", "2x", END], '-n "2x"'),
+                (["-n", "5000", END], '-n "5000"'),
+                (["-n", "-1", END], '-n "-1"'),
+                (["-n"], "argument is missing"),
+                (["-n", "2"], "which program?"),
+                (["--loud", "-n", "2", END], "--loud: unknown option"),
+                (["-n", "2", "--timeout", "soon", END], '--timeout "soon"'),
+                (["-n", "2", "--hosts", "1,,2", END], '--hosts "1,,2": not a list'),
+                (["-n", "2", "--hosts", "3-1", END], '--hosts "3-1": not a list'),
+                (["-n", "2", "--hosts", "1,2,1", END], "--hosts host 1 is named twice"),
+                (["-n", "2", "--hosts", "1-4", "--spread", END], "exclude each other"),
+                (["-n", "2", "--fabric", "lab", END], "--fabric needs")):
+            with self.subTest(words):
+                self.bad(*words, code=2, says=["oshrun: ", says])
+
+    def test_a_program_that_is_not_there(self):
+        self.bad("-n", 3, "./nowhere", code=127,
+                 says='"./nowhere" can not be started: No such file or directory')
+        self.bad("-n", 3, "/", code=1, says='"/" can not be started: Permission denied')
+
+    def test_a_fabric_that_is_not_up(self):
+        env = {"VIADUCT_RUNDIR": os.path.join(self.folder, "no-fabric")}
+        self.bad("-n", 2, "--hosts", "1,2", END, code=127, says="host 1", env=env)
+        self.bad("-n", 2, "--spread", END, code=127, says="is the fabric up?", env=env)
+
+    def test_sizes_of_the_heap(self):
+        for size in ("", "x", "12q", "-1", ".", "k", "99999999999999999999999"):
+            with self.subTest(size):
+                self.bad("-n", 2, END, code=1, says='SHMEM_SYMMETRIC_SIZE="%s"' % size,
+                         env={"SHMEM_SYMMETRIC_SIZE": size})
+                code, _, err = self.call(END, env={"SHMEM_SYMMETRIC_SIZE": size})
+                self.assertEqual(code, 1)
+                self.assertIn("SHMEM_SYMMETRIC_SIZE", err)
+        for size in ("3.1M", ".5m", "2048kk", "64M", "1e".replace("e", "g"), "0"):
+            with self.subTest(size):
+                self.good("-n", 2, END, env={"SHMEM_SYMMETRIC_SIZE": size})
+        self.good("-n", 2, END, env={"SMA_SYMMETRIC_SIZE": "junk", "SHMEM_SYMMETRIC_SIZE": "1M"})
+
+
+class Streams(shmem_lab.Case):
+    def test_tags(self):
+        out = self.good("-n", 3, "--tag", "sh", "-c", "echo one; printf two")
+        self.assertEqual(sorted(out.splitlines()),
+                         ["[%d] %s" % (pe, word) for pe in range(3) for word in ("one", "two")])
+
+    def test_tags_of_errors_and_long_lines(self):
+        script = "echo wrong >&2; head -c 100000 /dev/zero | tr '\\0' x; echo"
+        code, out, err = self.oshrun("-n", 2, "--tag", "sh", "-c", script)
+        self.assertEqual((code, sorted(err.splitlines())), (0, ["[0] wrong", "[1] wrong"]))
+        self.assertEqual(out.count("x"), 200000)
+        for line in out.splitlines():
+            self.assertRegex(line, r"^\[[01]\] x*$")
+
+    def test_input_is_that_of_pe_0(self):
+        out = self.oshrun("-n", 3, END, "input", text="in\n")[1]
+        self.assertEqual(sorted(out.splitlines()),
+                         ["PE 0 read in", "PE 1 read end", "PE 2 read end"])
+
+    def test_exit_codes_of_programs_without_openshmem(self):
+        self.good("-n", 3, "true")
+        self.bad("-n", 3, "sh", "-c", "exit 42", code=42, says="exited with code 42")
+
+    def test_a_reader_that_goes_away(self):
+        with self.start(OSHRUN, "-n", 2, "--tag", "yes") as job:
+            job.stdout.readline()
+            job.stdout.close()
+            time.sleep(0.2)
+            job.send_signal(signal.SIGTERM)
+            self.assertEqual(job.wait(5), 143)
+            job.stderr.close()
+        self.assert_nothing_left()
+
+    def test_help(self):
+        self.assertIn("usage: oshrun", self.good("--help"))
+        self.assertRegex(self.good("--version"), r"^oshrun \(Viaduct\) \d")
+
+    def test_what_the_environment_asks_for(self):
+        code, out, err = self.oshrun("-n", 2, END, env={"SHMEM_VERSION": "1", "SHMEM_INFO": ""})
+        self.assertEqual((code, out), (0, ""))
+        self.assertEqual(err.count("Viaduct OpenSHMEM"), 2, "by PE 0 only: " + err)
+        self.assertIn("OpenSHMEM 1.6", err)
+        self.assertIn("SHMEM_SYMMETRIC_SIZE", err)
+        code, _, err = self.oshrun("-n", 1, program("memory"), env={"SHMEM_DEBUG": "1"})
+        self.assertEqual(code, 0)
+        self.assertIn("symmetric heap: ", err)
+
+
+if __name__ == "__main__":
+    shmem_lab.main()

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""OpenSHMEM over a ring of four emulated hosts: windows to neighbours, frames by relays, links cut and mended,
+PEs and hosts killed."""
+import json
+import os
+import signal
+import time
+
+import shmem_lab
+from shmem_lab import BIN, OSHRUN, program
+
+
+class Ring(shmem_lab.Case):
+    """In each test a ring of four hosts is up, in a run directory of the test's own."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment["VIADUCT_RUNDIR"] = os.path.join(self.folder, "run")
+        self.environment["VIADUCT_FABRIC"] = "s%d" % os.getpid()
+        self.viaduct("up", "--ring", "4")
+        self.addCleanup(self.call, os.path.join(BIN, "viaduct"), "down")
+
+    def viaduct(self, *words):
+        code, out, err = self.call(os.path.join(BIN, "viaduct"), *words)
+        self.assertEqual((code, err), (0, ""), out)
+        return out
+
+    def kill_host(self, host):
+        status = json.loads(self.viaduct("status", "--json"))
+        pid = next(h["pid"] for h in status["hosts"] if h["host"] == host)
+        os.kill(pid, signal.SIGKILL)
+
+    def pes(self):
+        """The launchers and PEs that run; the hosts stand elsewhere or are told by their name."""
+        return {pid: line for pid, line in shmem_lab.pids_in_folder(self.folder).items()
+                if "viaductd" not in line}
+
+    def assert_nothing_left(self):
+        self.assertTrue(shmem_lab.wait_for(lambda: not self.pes(), 2), self.pes())
+
+    def stats(self, *words):
+        path = os.path.join(self.folder, "stats")
+        if os.path.exists(path):
+            os.unlink(path)
+        out = self.good("--timeout", 90, *words, env={"VIADUCT_SHMEM_STATS": path})
+        with open(path, encoding="utf-8") as lines:
+            return out, sorted((json.loads(line) for line in lines), key=lambda pe: pe["pe"])
+
+
+class Paths(Ring):
+    def test_programs_on_all_hosts(self):
+        for name in ("rma", "amo", "wait", "memory", "order", "collect"):
+            for pes in (4, 6):
+                with self.subTest(name, pes=pes):
+                    self.assertIn("PASS", self.good("-n", pes, "--spread", "--timeout", 200,
+                                                    program(name), timeout=220))
+
+    def test_programs_between_hosts_that_are_not_neighbours(self):
+        for name in ("rma", "amo", "wait", "memory", "order", "collect"):
+            with self.subTest(name):
+                self.assertIn("PASS", self.good("-n", 2, "--hosts", "1,3", "--timeout", 200,
+                                                program(name), timeout=220))
+
+    def test_examples(self):
+        for pes in (4, 8):
+            for name in ("hello", "ring_shift", "heat_stencil"):
+                with self.subTest(name, pes=pes):
+                    self.assertIn("PASS", self.good("-n", pes, "--spread", "--timeout", 90,
+                                                    program(name)))
+
+    def test_bytes_go_where_they_should(self):
+        # Neighbours: by the window, and nothing else.
+        _, stats = self.stats("-n", 2, "--hosts", "1,2", program("ring_shift"))
+        self.assertEqual([pe["host"] for pe in stats], [1, 2])
+        for pe in stats:
+            self.assertGreater(pe["window_bytes"], 1600000)
+            self.assertEqual(pe["direct_bytes"], 0)
+        # Two hops: by frames.
+        _, stats = self.stats("-n", 2, "--hosts", "2,4", program("ring_shift"))
+        for pe in stats:
+            self.assertGreater(pe["frames_bytes"], 1600000)
+            self.assertEqual((pe["direct_bytes"], pe["window_bytes"]), (0, 0))
+        # Two PEs of one host: by its memory.
+        _, stats = self.stats("-n", 2, "--hosts", "3", program("ring_shift"))
+        self.assertEqual([pe["host"] for pe in stats], [3, 3])
+        for pe in stats:
+            self.assertGreater(pe["direct_bytes"], 1600000)
+            self.assertEqual((pe["frames_bytes"], pe["window_bytes"]), (0, 0))
+
+    def test_blocks_of_pes(self):
+        _, stats = self.stats("-n", 7, "--hosts", "4,1,2", program("hello"))
+        self.assertEqual([pe["host"] for pe in stats], [4, 4, 4, 1, 1, 2, 2])
+
+    def test_two_jobs_at_once(self):
+        jobs = [self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 90, program("order"))
+                for _ in range(2)]
+        for job in jobs:
+            out, err = self.finish(job, 100)
+            self.assertEqual((job.returncode, err), (0, ""))
+            self.assertIn("PASS", out)
+
+
+class Faults(Ring):
+    def test_a_link_is_cut_and_mended_while_a_job_runs(self):
+        for name in ("order", "collect"):
+            with self.subTest(name):
+                with self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 200, program(name)) as job:
+                    turns = 0
+                    while job.poll() is None and turns < 100:
+                        a = turns % 4 + 1
+                        self.viaduct("cut", str(a), str(a % 4 + 1))
+                        time.sleep(0.15)
+                        self.viaduct("mend", str(a), str(a % 4 + 1))
+                        time.sleep(0.15)
+                        turns += 1
+                    out, err = self.finish(job, 210)
+                self.assertEqual((job.returncode, err), (0, ""), "%d cuts" % turns)
+                self.assertIn("PASS", out)
+                self.assertGreater(turns, 0)
+
+    def test_a_host_that_is_cut_off_is_waited_for(self):
+        with self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 90, program("heat_stencil"),
+                        64, 64, 20000) as job:
+            time.sleep(0.3)
+            self.viaduct("cut", "1", "2")
+            self.viaduct("cut", "1", "4")
+            time.sleep(1)
+            self.assertIsNone(job.poll(), "it waits")
+            self.viaduct("mend", "1", "2")
+            self.viaduct("mend", "1", "4")
+            out, err = self.finish(job, 100)
+        self.assertEqual((job.returncode, err), (0, ""))
+        self.assertIn("PASS", out)
+
+    def test_kill_minus_nine_of_a_pe(self):
+        for turn in range(4):
+            with self.start(OSHRUN, "-n", 4, "--spread", program("end"), "wait") as job:
+                self.assertTrue(shmem_lab.wait_for(lambda: len(self.pes()) == 5))
+                time.sleep(0.1)
+                victim = sorted(pid for pid in self.pes() if pid != job.pid)[turn]
+                began = time.monotonic()
+                os.kill(victim, signal.SIGKILL)
+                _, err = self.finish(job, 5)
+                self.assertLess(time.monotonic() - began, 1)
+            self.assertEqual(job.returncode, 137, err)
+            self.assertRegex(err, r"^oshrun: PE \d on host %d \(pid %d\) was killed by signal 9 "
+                                  r"\(Killed\); the job is ended\n$" % (turn + 1, victim))
+            self.assert_nothing_left()
+        # And the fabric is as good as before.
+        self.assertIn("PASS", self.good("-n", 4, "--spread", program("ring_shift")))
+
+    def test_kill_minus_nine_of_a_host(self):
+        with self.start(OSHRUN, "-n", 4, "--spread", program("heat_stencil"), 64, 64, 10000000) as job:
+            self.assertTrue(shmem_lab.wait_for(lambda: len(self.pes()) == 5))
+            time.sleep(0.3)
+            self.kill_host(3)
+            began = time.monotonic()
+            _, err = self.finish(job, 20)
+            self.assertLess(time.monotonic() - began, 5)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertRegex(err, r"(?m)^viaduct-shmem: PE \d on host \d: ")
+        self.assertRegex(err, r"(?m)^oshrun: PE \d on host \d \(pid \d+\) exited with code 1")
+        self.assert_nothing_left()
+
+    def test_a_host_that_is_down_is_named(self):
+        self.kill_host(2)
+        self.bad("-n", 4, "--hosts", "1-4", program("hello"), code=1, says="host 2 of ")
+        _, stats = self.stats("-n", 3, "--spread", program("hello"))
+        self.assertEqual([pe["host"] for pe in stats], [1, 3, 4])
+
+
+if __name__ == "__main__":
+    shmem_lab.main()

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""oshcc, oshc++, the header in several languages, and the names that the library has."""
+import os
+import re
+import subprocess
+
+import shmem_lab
+from shmem_lab import BIN, HERE, OSHRUN
+
+OSHCC, OSHCXX = os.path.join(BIN, "oshcc"), os.path.join(BIN, "oshc++")
+LIBRARY = os.path.join(BIN, "libviaduct-shmem.so")
+HELLO = os.path.join(HERE, "..", "..", "examples", "hello.c")
+
+# A tool: counts the calls of one function and makes them by its other name.
+TOOL = r"""
+#include <shmem.h>
+#include <stdio.h>
+static int calls;
+void shmem_long_p(long *dest, long value, int pe) { calls++; pshmem_long_p(dest, value, pe); }
+void shmem_finalize(void) { printf("%d calls\n", calls); fflush(stdout); pshmem_finalize(); }
+"""
+PROFILED = r"""
+#include <shmem.h>
+static long word;
+int main(void) {
+    shmem_init();
+    for (int i = 0; i < 3; i++) shmem_long_p(&word, i, 0);
+    shmem_finalize();
+    return word != 2;
+}
+"""
+
+
+class Wrappers(shmem_lab.Case):
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+        return path
+
+    def build(self, *words):
+        code, out, err = self.call(*words)
+        self.assertEqual((code, out, err), (0, "", ""), words)
+
+    def test_c(self):
+        for standard in ("c99", "c11", "c17", "gnu17"):
+            flags = ["-std=" + standard, "-Wall", "-Wextra", "-Werror", "-pedantic"]
+            self.build(OSHCC, *flags, HELLO, "-o", "hello")
+            self.assertIn("PASS", self.good("-n", 2, "./hello"))
+
+    def test_in_two_steps(self):
+        self.build(OSHCC, "-c", HELLO, "-o", "a file.o")
+        self.build(OSHCC, "a file.o", "-o", "a program")
+        self.assertIn("PASS", self.good("-n", 2, "./a program"))
+
+    def test_kinds_of_programs(self):
+        """Where the variables lie differs."""
+        source = os.path.join(HERE, "prog_shmem_memory.c")
+        for flags in (["-pie", "-fPIE"], ["-no-pie", "-fno-pie"], ["-Wl,-z,norelro"],
+                      ["-Wl,-z,relro,-z,now"], ["-O2", "-flto"], ["-fcommon"]):
+            with self.subTest(flags):
+                self.build(OSHCC, *flags, source, "-o", "memory")
+                self.assertIn("PASS", self.good("-n", 2, "./memory"))
+
+    def test_cxx(self):
+        for standard in ("c++11", "c++17", "c++20"):
+            flags = ["-std=" + standard, "-Wall", "-Wextra", "-Werror", "-pedantic"]
+            self.build(OSHCXX, *flags, os.path.join(HERE, "prog_cxx.cpp"), "-o", "cxx")
+            self.assertIn("PASS", self.good("-n", 2, "./cxx"))
+
+    def test_a_type_that_no_call_knows_is_refused(self):
+        for call in ("shmem_put(p, p, 1, 0)", "shmem_put(SHMEM_CTX_DEFAULT, p, p, 1, 0)",
+                     "shmem_atomic_inc(p, 0)", "shmem_sum_reduce(SHMEM_TEAM_WORLD, p, p, 1)"):
+            source = self.write("bad.c", "#include <shmem.h>\nstruct s { int i; };\n"
+                                         "void f(struct s *p);\nvoid f(struct s *p) { %s; }\n" % call)
+            code, _, err = self.call(OSHCC, "-c", source)
+            self.assertNotEqual(code, 0, call)
+            self.assertIn("error", err)
+
+    def test_what_they_say(self):
+        self.assertEqual(self.call(OSHCC)[0], 2)
+        self.assertIn("usage: oshcc", self.call(OSHCC, "--help")[1])
+        self.assertIn("usage: oshc++", self.call(OSHCXX, "--help")[1])
+        shown = self.call(OSHCC, "-O2", "x.c", "--showme")[1]
+        self.assertRegex(shown, r"^cc -I\S+ -O2 x\.c -L\S+ -Wl,-rpath,\S+ -lviaduct-shmem\n$")
+        self.assertNotIn("-l", self.call(OSHCC, "-c", "x.c", "--showme")[1])
+        self.assertRegex(self.call(OSHCC, "--showme:compile")[1], r"^-I\S+\n$")
+        self.assertEqual(self.call(OSHCC, "x.c", "--showme", env={"OSHCC_CC": "my cc"})[1][:6], "my cc ")
+
+    def test_the_compilers_exit_code(self):
+        self.assertNotEqual(self.call(OSHCC, "nowhere.c")[0], 0)
+
+    def test_profiling(self):
+        self.build(OSHCC, self.write("program.c", PROFILED), self.write("tool.c", TOOL), "-o", "one")
+        self.assertEqual(self.good("-n", 1, "./one"), "3 calls\n")
+        self.build(OSHCC, "-shared", "-fPIC", "tool.c", "-o", "tool.so")
+        self.build(OSHCC, "program.c", "-o", "two")
+        out = self.good("-n", 1, "./two", env={"LD_PRELOAD": os.path.join(self.folder, "tool.so")})
+        self.assertEqual(out, "3 calls\n")
+
+
+class Names(shmem_lab.Case):
+    def test_all_that_the_header_declares_and_nothing_else(self):
+        source = os.path.join(self.folder, "header.c")
+        with open(source, "w", encoding="utf-8") as out:
+            out.write("#define VIADUCT_SHMEM_NO_GENERIC\n#include <shmem.h>\n")
+        text = subprocess.run([OSHCC, "-E", "-P", source], check=True, capture_output=True,
+                              text=True).stdout
+        declared = set(re.findall(r"\b(p?shmem_\w+|p?start_pes) *\(", text))
+        table = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], check=True,
+                               capture_output=True, text=True).stdout
+        defined = {line.split()[-1] for line in table.splitlines()}
+        self.assertGreater(len(declared), 3400)
+        self.assertEqual(declared - defined, set())
+        self.assertEqual(defined - declared, set())
+        # Each has its twin, and can be replaced.
+        kinds = {line.split()[-1]: line.split()[-2] for line in table.splitlines()}
+        for name in declared:
+            if name.startswith("p"):
+                self.assertEqual((kinds[name], kinds[name[1:]]), ("T", "W"), name)
+
+
+if __name__ == "__main__":
+    shmem_lab.main()
