@@ -19,72 +19,8 @@
 
 #include "base/types.h"
 #include "core/node.h"
-#include "host/client.h"
-#include "tests/unit/fake_host.h"
-#include "viaduct/viaduct.h"
+#include "tests/unit/client_fixture.h"
 #include "wire/frame.h"
-
-struct fixture {
-    struct fake_host fake;
-    struct via_attach *attach;
-    struct via_remote *remote;
-    struct fake_segment *peer;
-};
-
-static int attach_to(const struct fake_host *fake, struct via_attach **ret_attach)
-{
-    struct via_attach_options options = {
-        .size = sizeof(options),
-        .rundir = fake->rundir,
-        .host = (int)fake->host,
-        .channel = -1,
-    };
-    return via_attach_open(&options, ret_attach);
-}
-
-static int set_up(void **state)
-{
-    struct fixture *fixture = calloc(1, sizeof(*fixture));
-    fake_host_start(&fixture->fake, 1);
-    fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 1, 2, false);
-    fixture->peer = fake_host_peer(&fixture->fake);
-    assert_int_equal(attach_to(&fixture->fake, &fixture->attach), 0);
-    assert_int_equal(via_remote_open(fixture->attach, FAKE_PEER, FAKE_PEER_HANDLE, FAKE_PEER_BYTES,
-                                     &fixture->remote),
-                     0);
-    *state = fixture;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *fixture = *state;
-    via_remote_close(fixture->remote);
-    via_attach_close(fixture->attach);
-    fake_host_stop(&fixture->fake);
-    free(fixture);
-    return 0;
-}
-
-static void nap_ms(long ms)
-{
-    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    nanosleep(&time, NULL);
-}
-
-static void fill(unsigned char *bytes, size_t count, unsigned seed)
-{
-    for (size_t i = 0; i < count; i++) {
-        bytes[i] = (unsigned char)(i * 7 + i / 251 + seed);
-    }
-}
-
-static void assert_text_has(const char *part)
-{
-    if (strstr(via_error_text(), part) == NULL) {
-        fail_msg("'%s' is not in '%s'", part, via_error_text());
-    }
-}
 
 /* --- attaching ---------------------------------------------------------------------------------*/
 
@@ -103,22 +39,22 @@ static void attach_tells_why_it_can_not(void **state)
     options.rundir = fake->rundir;
     unsetenv("VIADUCT_HOST");
     assert_int_equal(via_attach_open(&options, &attach), -EINVAL);
-    assert_text_has("VIADUCT_HOST");
+    client_assert_text_has("VIADUCT_HOST");
     setenv("VIADUCT_HOST", "7x", 1);
     assert_int_equal(via_attach_open(&options, &attach), -EINVAL);
-    assert_text_has("7x");
+    client_assert_text_has("7x");
     unsetenv("VIADUCT_HOST");
 
     options.host = 4;
     assert_int_equal(via_attach_open(&options, &attach), -ENOENT);
-    assert_text_has("host 4: attach");
+    client_assert_text_has("host 4: attach");
     fake->version = 9;
-    assert_int_equal(attach_to(fake, &attach), -EPROTO);
-    assert_text_has("version 9");
-    assert_text_has("version 2");
+    assert_int_equal(client_attach_to(fake, &attach), -EPROTO);
+    client_assert_text_has("version 9");
+    client_assert_text_has("version 2");
     fake_host_die(fake);
-    assert_int_equal(attach_to(fake, &attach), -ECONNREFUSED);
-    assert_text_has("died");
+    assert_int_equal(client_attach_to(fake, &attach), -ECONNREFUSED);
+    client_assert_text_has("died");
 }
 
 static unsigned open_fds_below(int limit)
@@ -168,7 +104,7 @@ static void puts_longer_than_the_pipe_arrive_whole(void **state)
 {
     struct fixture *fixture = *state;
     static unsigned char data[50000];
-    fill(data, sizeof(data), 1);
+    client_fill(data, sizeof(data), 1);
     assert_int_equal(via_remote_put(fixture->remote, 100, data, sizeof(data),
                                     VIADUCT_PUT_NOTIFY | VIADUCT_PUT_LAST_WORD),
                      0);
@@ -189,7 +125,7 @@ static void gets_bring_all_pieces(void **state)
 {
     struct fixture *fixture = *state;
     static unsigned char data[40001];
-    fill(fixture->peer->view, FAKE_PEER_BYTES, 5);
+    client_fill(fixture->peer->view, FAKE_PEER_BYTES, 5);
     assert_int_equal(via_remote_get(fixture->remote, 77, data, sizeof(data)), 0);
     assert_memory_equal(data, fixture->peer->view + 77, sizeof(data));
     assert_int_equal(via_remote_get(fixture->remote, 8, data, 3), 0);
@@ -204,7 +140,7 @@ static void own_segments_are_used_without_a_copy(void **state)
     assert_int_equal(via_segment_new(fixture->attach, 10000, VIADUCT_SEGMENT_READ, &segment), 0);
     assert_int_equal(via_segment_bytes(segment), 12288);
     unsigned char *base = via_segment_base(segment);
-    fill(base, 10000, 9);
+    client_fill(base, 10000, 9);
     assert_int_equal(via_remote_put_from(fixture->remote, 0, segment, 50, 9000, 0), 0);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_int_equal(fixture->fake.commands_count, 1);
@@ -229,7 +165,7 @@ static void adopted_memory_must_be_sealed(void **state)
     assert_int_equal(
         via_segment_adopt(fixture->attach, memfd, 4096, NULL, VIADUCT_SEGMENT_READ, &segment),
         -EPERM);
-    assert_text_has("F_SEAL_SHRINK");
+    client_assert_text_has("F_SEAL_SHRINK");
     assert_int_equal(fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     assert_int_equal(
         via_segment_adopt(fixture->attach, memfd, 4096, NULL, VIADUCT_SEGMENT_READ, &segment), 0);
@@ -242,7 +178,7 @@ static void signals_come_after_what_was_put(void **state)
 {
     struct fixture *fixture = *state;
     static unsigned char data[5000];
-    fill(data, sizeof(data), 3);
+    client_fill(data, sizeof(data), 3);
     uint64_t *signal = (uint64_t *)(void *)(fixture->peer->view + 6000);
     *signal = 40;
     assert_int_equal(
@@ -293,7 +229,7 @@ static void nothing_outside_is_touched(void **state)
         -ERANGE);
     assert_int_equal(via_remote_atomic(remote, FAKE_PEER_BYTES, 8, VIADUCT_ATOMIC_ADD, 1, 0, &word),
                      -ERANGE);
-    assert_text_has("outside");
+    client_assert_text_has("outside");
     assert_int_equal(fixture->fake.commands_count, 0);
 }
 
@@ -304,11 +240,11 @@ static void a_failure_is_told_once_by_puts_and_once_by_quiet(void **state)
     fixture->fake.command_status = -ECONNRESET;
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
     while (via_remote_pending(fixture->remote) != 0) {
-        nap_ms(1);
+        client_nap_ms(1);
     }
     fixture->fake.command_status = 0;
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), -ECONNRESET);
-    assert_text_has("earlier put");
+    client_assert_text_has("earlier put");
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
     assert_int_equal(via_attach_quiet(fixture->attach), -ECONNRESET);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
@@ -344,7 +280,7 @@ static void try_put_never_waits(void **state)
 static void *release_later(void *ctx)
 {
     struct fake_host *fake = ctx;
-    nap_ms(50);
+    client_nap_ms(50);
     fake->hold = false;
     return NULL;
 }
@@ -354,7 +290,7 @@ static void a_full_pipe_is_waited_for(void **state)
     struct fixture *fixture = *state;
     static unsigned char data[30000];
     pthread_t thread;
-    fill(data, sizeof(data), 8);
+    client_fill(data, sizeof(data), 8);
     fixture->fake.hold = true;
     pthread_create(&thread, NULL, release_later, &fixture->fake);
     assert_int_equal(via_remote_put(fixture->remote, 0, data, sizeof(data), 0), 0);
@@ -367,7 +303,7 @@ static void commands_ring_a_host_that_has_armed(void **state)
 {
     struct fixture *fixture = *state;
     uint64_t word = 1;
-    nap_ms(20);
+    client_nap_ms(20);
     uint32_t before = 0;
     uint32_t after = 0;
     for (unsigned i = 0; i < FAKE_CHANNELS; i++) {
@@ -401,7 +337,7 @@ static void direct_puts_are_stores(void **state)
     struct fixture *fixture = *state;
     unsigned char data[100];
     uint64_t old;
-    fill(data, sizeof(data), 2);
+    client_fill(data, sizeof(data), 2);
     fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 2, 1, true);
     for (unsigned bytes = 1; bytes <= sizeof(data); bytes++) {
         for (unsigned off = 0; off < 16; off++) {
@@ -524,6 +460,23 @@ static void memory_whose_place_another_has_taken_is_lost(void **state)
     assert_int_equal(fake->maps_count, 1);
 }
 
+static void memory_that_outlives_its_owner_stays_mapped(void **state)
+{
+    struct fixture *fixture = *state;
+    struct fake_host *fake = &fixture->fake;
+    uint64_t word = 5;
+    via_client_remote_outlives(fixture->remote);
+    fake_host_set_way(fake, FAKE_PEER, 77, 2, 1, true);
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    fake->lives[FAKE_PEER_HANDLE & 0xffff] = 0;
+    word = 6;
+    assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
+    assert_int_equal(via_remote_ring(fixture->remote), 0);
+    fake_host_set_way(fake, FAKE_PEER, 77, 3, 1, true);
+    assert_non_null(via_remote_direct(fixture->remote));
+    assert_int_equal(fixture->peer->view[0], 6);
+}
+
 static void a_wrong_handle_is_found_out_when_it_can_be_mapped(void **state)
 {
     struct fixture *fixture = *state;
@@ -543,7 +496,7 @@ static void a_wrong_handle_is_found_out_when_it_can_be_mapped(void **state)
 
 static void *die_later(void *ctx)
 {
-    nap_ms(50);
+    client_nap_ms(50);
     fake_host_die(ctx);
     return NULL;
 }
@@ -567,7 +520,7 @@ static void the_death_of_the_host_ends_every_wait(void **state)
     pthread_create(&threads[1], NULL, receive_until_death, fixture->attach);
     pthread_create(&threads[2], NULL, die_later, &fixture->fake);
     assert_int_equal(via_attach_quiet(fixture->attach), -ENOTCONN);
-    assert_text_has("host 1");
+    client_assert_text_has("host 1");
     for (unsigned i = 0; i < 2; i++) {
         pthread_join(threads[i], &result);
         assert_int_equal((intptr_t)result, -ENOTCONN);
@@ -591,7 +544,7 @@ static void death_is_noticed_by_polling(void **state)
     struct fixture *fixture = *state;
     assert_true(via_attach_poll(fixture->attach) >= 0);
     fake_host_die(&fixture->fake);
-    nap_ms(10);
+    client_nap_ms(10);
     assert_int_equal(via_attach_poll(fixture->attach), -ENOTCONN);
 }
 
@@ -603,7 +556,7 @@ static void death_is_noticed_by_direct_puts(void **state)
     fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 2, 1, true);
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
     fake_host_die(&fixture->fake);
-    nap_ms(10);
+    client_nap_ms(10);
     for (unsigned i = 0; i < 2000 && rc == 0; i++) {
         rc = via_remote_put(fixture->remote, 0, &word, 8, 0);
     }
@@ -630,205 +583,6 @@ static void a_child_lets_go_of_an_attachment_without_harm(void **state)
     assert_int_equal(fixture->peer->view[0], 4);
 }
 
-/* --- messages, boards, barriers ----------------------------------------------------------------*/
-
-static void messages_come_in_order_and_are_cut_to_the_buffer(void **state)
-{
-    struct fixture *fixture = *state;
-    static unsigned char data[600];
-    unsigned char buffer[600];
-    struct via_message_info info;
-    fill(data, sizeof(data), 4);
-    assert_int_equal(via_message_receive(fixture->attach, buffer, 8, 20, &info), -ETIMEDOUT);
-    assert_true(fake_host_message(&fixture->fake, 5, data, 3));
-    assert_true(fake_host_message(&fixture->fake, 6, data, sizeof(data)));
-    assert_true(fake_host_message(&fixture->fake, 7, data, 0));
-    assert_int_equal(via_message_receive(fixture->attach, buffer, sizeof(buffer), -1, &info), 3);
-    assert_memory_equal(buffer, data, 3);
-    assert_int_equal(info.endpoint, 5);
-    assert_int_equal(info.source_host, FAKE_PEER);
-    assert_int_equal(info.source_endpoint, 9);
-    assert_int_equal(via_message_receive(fixture->attach, buffer, 100, -1, &info), 100);
-    assert_int_equal(info.bytes, sizeof(data));
-    assert_memory_equal(buffer, data, 100);
-    assert_int_equal(via_message_receive(fixture->attach, buffer, 100, 0, &info), 0);
-    assert_int_equal(info.endpoint, 7);
-}
-
-static void *receive_one(void *ctx)
-{
-    char buffer[8];
-    return (void *)(intptr_t)via_message_receive(ctx, buffer, sizeof(buffer), 5000, NULL);
-}
-
-static void threads_that_wait_do_not_take_each_others_replies(void **state)
-{
-    struct fixture *fixture = *state;
-    uint64_t word;
-    pthread_t thread;
-    void *result;
-    for (unsigned round = 0; round < 50; round++) {
-        pthread_create(&thread, NULL, receive_one, fixture->attach);
-        for (unsigned i = 0; i < 20; i++) {
-            assert_int_equal(
-                via_remote_atomic(fixture->remote, 0, 8, VIADUCT_ATOMIC_ADD, 1, 0, &word), 0);
-            assert_int_equal(word, round * 20 + i);
-        }
-        assert_true(fake_host_message(&fixture->fake, 5, "x", 1));
-        pthread_join(thread, &result);
-        assert_int_equal((intptr_t)result, 1);
-    }
-}
-
-static void the_bell_rings_who_watches_it(void **state)
-{
-    struct fixture *fixture = *state;
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
-    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    int bell_fd = via_attach_bell_fd(fixture->attach);
-    assert_int_equal(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell_fd, &event), 0);
-    epoll_wait(epoll_fd, &event, 1, 0);
-    for (unsigned i = 0; i < 5; i++) {
-        assert_int_equal(via_attach_poll(fixture->attach), 0);
-        assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 0);
-        assert_true(fake_host_message(&fixture->fake, 5, "hello", 5));
-        assert_int_equal(epoll_wait(epoll_fd, &event, 1, 1000), 1);
-        assert_int_equal(via_attach_poll(fixture->attach), 1);
-        char buffer[8];
-        assert_int_equal(via_message_receive(fixture->attach, buffer, 8, 0, NULL), 5);
-    }
-    close(epoll_fd);
-}
-
-static void *come_back(void *ctx)
-{
-    nap_ms(50);
-    fake_host_set_way(ctx, FAKE_PEER, 77, 2, 2, false);
-    return NULL;
-}
-
-static void boards_barriers_and_endpoints_ask_the_host(void **state)
-{
-    struct fixture *fixture = *state;
-    char value[16];
-    const uint16_t hosts[] = {1, 2};
-    const uint16_t wrong[] = {2, 1};
-    assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "key", 3, "note", 4, 1000), 0);
-    assert_int_equal(via_board_take(fixture->attach, "kex", 3, value, sizeof(value)), -ENOENT);
-    assert_int_equal(via_board_take(fixture->attach, "key", 3, value, sizeof(value)), 4);
-    assert_memory_equal(value, "note", 4);
-    assert_int_equal(via_board_take(fixture->attach, "key", 3, value, sizeof(value)), -ENOENT);
-    assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "", 0, "note", 4, 1000), -EINVAL);
-    assert_int_equal(via_board_post(fixture->attach, 9, "key", 3, "note", 4, 1000), -EHOSTUNREACH);
-    fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 1, 0xff, false);
-    assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "key", 3, "note", 4, 1000),
-                     -EHOSTUNREACH);
-    pthread_t thread;
-    pthread_create(&thread, NULL, come_back, &fixture->fake);
-    assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "key", 3, "note", 4, 1000), 0);
-    pthread_join(thread, NULL);
-
-    assert_int_equal(via_barrier(fixture->attach, 3, hosts, 2), 0);
-    assert_int_equal(via_barrier(fixture->attach, 3, wrong, 2), -EINVAL);
-    assert_int_equal(via_barrier(fixture->attach, 3, hosts + 1, 1), -EINVAL);
-
-    assert_int_equal(via_endpoint_open(fixture->attach, 12), 0);
-    assert_int_equal(via_endpoint_open(fixture->attach, 13), -EADDRINUSE);
-    assert_int_equal(via_endpoint_close(fixture->attach, 12), 0);
-    fixture->fake.command_status = -ENOENT;
-    assert_int_equal(via_message_send(fixture->attach, FAKE_PEER, 4, 1, "text", 4), 0);
-    assert_int_equal(via_attach_quiet(fixture->attach), -ENOENT);
-    fixture->fake.command_status = 0;
-}
-
-static void *push_messages(void *ctx)
-{
-    struct fixture *fixture = ctx;
-    static const unsigned char data[FAKE_BODY_BYTES];
-    uintptr_t pushed = 0;
-    /* Until nothing is taken for a while. */
-    for (unsigned idle = 0; idle < 100;) {
-        if (fake_host_message(&fixture->fake, 5, data, sizeof(data))) {
-            pushed++;
-            idle = 0;
-        } else {
-            nap_ms(1);
-            idle++;
-        }
-    }
-    return (void *)pushed;
-}
-
-static void *fetch(void *ctx)
-{
-    uint64_t word;
-    return (void *)(intptr_t)via_remote_atomic(ctx, 0, 8, VIADUCT_ATOMIC_FETCH, 0, 0, &word);
-}
-
-/* Messages come on channel 1, replies for the peer (an even id) on channel 0, for host 1 on 1. */
-static void messages_nobody_receives_hold_up_only_what_is_behind_them(void **state)
-{
-    struct fixture *fixture = *state;
-    struct via_remote *same;
-    pthread_t thread;
-    void *pushed;
-    void *status;
-    uint64_t word;
-    char buffer[FAKE_BODY_BYTES];
-    fixture->attach->inbox_bytes_max = 100000;
-    fixture->attach->stuck_ns_max = 200 * VIA_MSEC_NS;
-    fixture->fake.map_status = -EXDEV;
-    assert_int_equal(via_remote_open(fixture->attach, 1, FAKE_PEER_HANDLE, FAKE_PEER_BYTES, &same),
-                     0);
-    pthread_create(&thread, NULL, push_messages, fixture);
-    while (pthread_tryjoin_np(thread, &pushed) != 0) {
-        assert_true(via_attach_poll(fixture->attach) >= 0);
-        sched_yield();
-    }
-    assert_true((uintptr_t)pushed > 90000 / FAKE_BODY_BYTES);
-    assert_int_equal(via_remote_get(fixture->remote, 0, &word, 8), 0);
-    assert_int_equal(via_remote_get(same, 0, &word, 8), -ENOBUFS);
-    assert_text_has("messages");
-    assert_int_equal(via_remote_get(fixture->remote, 0, &word, 8), 0);
-
-    pthread_create(&thread, NULL, fetch, same);
-    nap_ms(20);
-    for (uintptr_t i = 0; i < (uintptr_t)pushed; i++) {
-        assert_int_equal(via_message_receive(fixture->attach, buffer, sizeof(buffer), 5000, NULL),
-                         sizeof(buffer));
-    }
-    pthread_join(thread, &status);
-    assert_int_equal((intptr_t)status, 0);
-    via_remote_close(same);
-}
-
-/* A leader that sleeps hears of what another thread finds on a bell it has drained. */
-static void a_drained_bell_loses_no_wake_up(void **state)
-{
-    struct fixture *fixture = *state;
-    int bell_fd = via_attach_bell_fd(fixture->attach);
-    for (unsigned i = 0; i < 50; i++) {
-        pthread_t thread;
-        void *result;
-        uint64_t count;
-        pthread_create(&thread, NULL, receive_one, fixture->attach);
-        nap_ms(2);
-        assert_true(fake_host_message(&fixture->fake, 5, "x", 1));
-        (void)!read(bell_fd, &count, sizeof(count));
-        assert_true(via_attach_poll(fixture->attach) >= 0);
-        struct timespec start;
-        struct timespec end;
-        clock_gettime(CLOCK_MONOTONIC, &start);
-        pthread_join(thread, &result);
-        clock_gettime(CLOCK_MONOTONIC, &end);
-        assert_int_equal((intptr_t)result, 1);
-        assert_true((end.tv_sec - start.tv_sec) * 1000 + (end.tv_nsec - start.tv_nsec) / 1000000 <
-                    500);
-    }
-}
-
-#define WITH_HOST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
 int main(void)
 {
     alarm(100); /* a wait that never ends is a failure, too */
@@ -853,17 +607,12 @@ int main(void)
         WITH_HOST(a_refused_mapping_is_asked_for_once_per_generation),
         WITH_HOST(memory_of_a_host_that_was_started_anew_is_lost),
         WITH_HOST(memory_whose_place_another_has_taken_is_lost),
+        WITH_HOST(memory_that_outlives_its_owner_stays_mapped),
         WITH_HOST(a_wrong_handle_is_found_out_when_it_can_be_mapped),
         WITH_HOST(the_death_of_the_host_ends_every_wait),
         WITH_HOST(death_is_noticed_by_polling),
         WITH_HOST(death_is_noticed_by_direct_puts),
         WITH_HOST(a_child_lets_go_of_an_attachment_without_harm),
-        WITH_HOST(messages_come_in_order_and_are_cut_to_the_buffer),
-        WITH_HOST(threads_that_wait_do_not_take_each_others_replies),
-        WITH_HOST(the_bell_rings_who_watches_it),
-        WITH_HOST(boards_barriers_and_endpoints_ask_the_host),
-        WITH_HOST(messages_nobody_receives_hold_up_only_what_is_behind_them),
-        WITH_HOST(a_drained_bell_loses_no_wake_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
