@@ -183,6 +183,7 @@ struct via_remote {
     _Atomic int lost;         /* it is no more: all accesses fail with this */
     _Atomic uint32_t accesses; /* direct ones, roughly */
     bool mapping_now;          /* a thread is at it */
+    bool outlives;             /* see via_client_remote_outlives() */
     bool closed;
 };
 
@@ -278,6 +279,12 @@ void via_client_command_end(struct via_attach *attach, const struct via_reply *r
 /* Waiting calls go away before their commands have ended: forget where they wanted the results. */
 void via_client_command_forget(struct via_attach *attach, struct via_client_result *result);
 
+/*
+ * The mapping of this remote may be used also when its owner has freed it or has gone: whoever
+ * inherited the memory reads it on. For users with another way to find out who listens; before the
+ * first access.
+ */
+void via_client_remote_outlives(struct via_remote *remote);
 /* What an access by frames has come to: -EACCES is the loss of a segment that was mapped. */
 int via_client_remote_status(struct via_remote *remote, int status);
 /* [locked] A put has ended and lets go of its remote. */

@@ -182,6 +182,22 @@ static void lose(struct via_remote *remote)
     atomic_store_explicit(&remote->lost, -ECONNRESET, memory_order_relaxed);
 }
 
+/* The segment of the mapping has been freed, or its owner has gone. */
+static struct via_client_mapping *no_more(struct via_remote *remote,
+                                          struct via_client_mapping *mapping)
+{
+    if (remote->outlives) {
+        return mapping;
+    }
+    lose(remote);
+    return NULL;
+}
+
+void via_client_remote_outlives(struct via_remote *remote)
+{
+    remote->outlives = true;
+}
+
 /* The way has changed since the mapping was last used; is there one for its new state? */
 static struct via_client_mapping *look_again(struct via_remote *remote, uint64_t way)
 {
@@ -206,11 +222,7 @@ static struct via_client_mapping *look_again(struct via_remote *remote, uint64_t
         mapping = atomic_load_explicit(&remote->mapping, memory_order_relaxed);
     }
     via_client_unlock(remote->attach);
-    if (mapping != NULL && !is_alive(mapping)) {
-        lose(remote);
-        return NULL;
-    }
-    return mapping;
+    return mapping == NULL || is_alive(mapping) ? mapping : no_more(remote, mapping);
 }
 
 /* Inline, and its rare ends are tail calls: what is left is some loads and compares. */
@@ -234,11 +246,7 @@ static inline struct via_client_mapping *find_direct(struct via_remote *remote)
     }
     struct via_client_mapping *mapping =
         atomic_load_explicit(&remote->mapping, memory_order_acquire);
-    if (via_unlikely(!is_alive(mapping))) {
-        lose(remote);
-        return NULL;
-    }
-    return mapping;
+    return via_likely(is_alive(mapping)) ? mapping : no_more(remote, mapping);
 }
 
 /* Direct accesses need no host, so they would not notice that it has gone: this looks, now and
@@ -262,7 +270,7 @@ int via_client_remote_status(struct via_remote *remote, int status)
 {
     struct via_client_mapping *mapping =
         atomic_load_explicit(&remote->mapping, memory_order_acquire);
-    if (status != -EACCES || mapping == NULL || is_alive(mapping)) {
+    if (status != -EACCES || mapping == NULL || is_alive(mapping) || remote->outlives) {
         return status;
     }
     lose(remote);

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#include "host/client.h"
 #include "sockets/fabric_internal.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
@@ -391,6 +392,7 @@ int via_fabric_take(struct via_conn *conn)
         fabric->remote = NULL;
         return rc;
     }
+    via_client_remote_outlives(fabric->remote); /* in processes forked from the peer */
     rc = make_memory(conn, attach, &offer.geometry);
     if (rc != 0) {
         return rc;
@@ -424,6 +426,7 @@ bool via_fabric_is_taken(struct via_conn *conn)
         fabric->remote = NULL;
         return false;
     }
+    via_client_remote_outlives(fabric->remote);
     /* What was posted to nobody goes out with the next step. */
     atomic_fetch_add_explicit(&fabric->version, 1, memory_order_release);
     return true;
