@@ -251,6 +251,11 @@ static int find_mappable(struct via_host *host, uint64_t handle,
         host->attach.maps_refused_count++;
         return -EACCES;
     }
+    /* No mapping can be written and not read (mmap(2): PROT_WRITE implies PROT_READ on some
+     * architectures, x86 for one): what may not be read goes by frames, which are checked. */
+    if ((segment->access & VIA_SEGMENT_READ) == 0) {
+        return -EXDEV;
+    }
     host->attach.maps_count++;
     *ret_segment = segment;
     return 0;

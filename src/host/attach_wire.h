@@ -96,9 +96,10 @@ enum via_attach_type {
                              bell eventfd of this process} */
     VIA_ATTACH_SEGMENT_ADD = 2, /* fd: memfd sealed against shrinking. answer: handle */
     VIA_ATTACH_SEGMENT_REMOVE = 3,
-    VIA_ATTACH_MAP = 4, /* answer: fds {memfd of the segment, bell eventfd of its owner, life page
-                           of its host}, `bytes` is its size, `life` its life; -EXDEV when it can
-                           not be mapped here (not a neighbour, link down), -EACCES, -ENOENT */
+    VIA_ATTACH_MAP =
+        4, /* answer: fds {memfd of the segment, bell eventfd of its owner, life page
+              of its host}, `bytes` is its size, `life` its life; -EXDEV when it can
+              not be mapped here (not a neighbour, link down, may not be read), -EACCES */
     VIA_ATTACH_ENDPOINT_OPEN = 5,
     VIA_ATTACH_ENDPOINT_CLOSE = 6,
     VIA_ATTACH_BOARD_POST = 7, /* answered when the note hangs on the destination's board */

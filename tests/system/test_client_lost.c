@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@
 #include <cmocka.h>
 
 #include "base/types.h"
-#include "tests/system/host_lab.h"
+#include "tests/system/host_raw.h"
 
 #define BYTES 65536u
 #define READ_WRITE (VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE)
@@ -189,6 +190,75 @@ static void killed_with_its_memory_mapped(void **state)
     host_lab_fini(&lab);
 }
 
+/* --- what others may do ----------------------------------------------------------------------- */
+
+static int map_status(struct host_raw *raw, unsigned host, uint64_t handle)
+{
+    struct via_attach_request request = host_raw_request(raw, VIA_ATTACH_MAP);
+    request.host = (uint16_t)host;
+    request.handle = handle;
+    struct via_attach_answer answer;
+    return host_raw_ask(raw, &request, -1, &answer);
+}
+
+static void only_what_may_be_read_is_mapped(void **state)
+{
+    (void)state;
+    struct host_lab lab;
+    struct host_raw raw;
+    host_lab_init(&lab, 2, false, true);
+    host_lab_start_all(&lab);
+    struct via_attach *owner = host_lab_attach(&lab, 1);
+    struct via_segment *segment = new_segment(owner, VIADUCT_SEGMENT_WRITE);
+    uint64_t handle = via_segment_handle(segment);
+    memcpy(via_segment_base(segment), "secret", 6);
+    for (unsigned from = 0; from < 2; from++) {
+        /* Whatever the library would do: the host hands nothing out. */
+        host_raw_open(&raw, &lab, from);
+        assert_int_equal(map_status(&raw, 1, handle), -EXDEV);
+        host_raw_close(&raw);
+        struct via_attach *near = host_lab_attach(&lab, from);
+        struct via_remote *remote = open_remote(near, 1, handle);
+        char got[6] = {0};
+        char put = (char)('0' + from);
+        assert_null(via_remote_direct(remote));
+        assert_int_equal(via_remote_get(remote, 0, got, sizeof(got)), -EACCES);
+        assert_memory_equal(got, "\0\0\0\0\0\0", sizeof(got));
+        assert_int_equal(via_remote_put(remote, 100, &put, 1, 0), 0);
+        assert_int_equal(via_attach_quiet(near), 0);
+        assert_int_equal(((const char *)via_segment_base(segment))[100], put);
+        via_remote_close(remote);
+        via_attach_close(near);
+    }
+    via_attach_close(owner);
+    host_lab_fini(&lab);
+}
+
+static void what_may_only_be_read_is_mapped_so(void **state)
+{
+    (void)state;
+    struct host_lab lab;
+    host_lab_init(&lab, 2, false, true);
+    host_lab_start_all(&lab);
+    struct via_attach *owner = host_lab_attach(&lab, 1);
+    struct via_segment *segment = new_segment(owner, VIADUCT_SEGMENT_READ);
+    memcpy(via_segment_base(segment), "public", 6);
+    for (unsigned from = 0; from < 2; from++) {
+        struct via_attach *near = host_lab_attach(&lab, from);
+        struct via_remote *remote = open_remote(near, 1, via_segment_handle(segment));
+        char *direct = via_remote_direct(remote);
+        assert_non_null(direct);
+        assert_memory_equal(direct, "public", 6);
+        /* It is the kernel that keeps it so. */
+        assert_int_equal(mprotect(direct, BYTES, PROT_READ | PROT_WRITE), -1);
+        assert_int_equal(via_remote_put(remote, 0, "x", 1, 0), -EACCES);
+        via_remote_close(remote);
+        via_attach_close(near);
+    }
+    via_attach_close(owner);
+    host_lab_fini(&lab);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +266,8 @@ int main(void)
         cmocka_unit_test(freed_memory_of_the_same_host),
         cmocka_unit_test(freed_while_the_link_is_down),
         cmocka_unit_test(killed_with_its_memory_mapped),
+        cmocka_unit_test(only_what_may_be_read_is_mapped),
+        cmocka_unit_test(what_may_only_be_read_is_mapped_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

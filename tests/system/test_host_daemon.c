@@ -213,7 +213,8 @@ static void a_killed_daemon_is_noticed_and_replaced(void **state)
     json_decref(status);
     struct via_attach *on_dead = host_lab_attach(lab, 1);
     watch.attach = host_lab_attach(lab, 0);
-    assert_int_equal(via_segment_new(on_dead, 4096, VIADUCT_SEGMENT_WRITE, &segment), 0);
+    assert_int_equal(
+        via_segment_new(on_dead, 4096, VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &segment), 0);
     assert_int_equal(
         via_remote_open(watch.attach, 1, via_segment_handle(segment), 4096, &watch.remote), 0);
     assert_non_null(via_remote_direct(watch.remote));

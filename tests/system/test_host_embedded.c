@@ -310,7 +310,8 @@ static void a_cut_link_takes_the_other_way_and_comes_back(void **state)
     struct via_attach *b = host_lab_attach(&lab, 1);
     struct via_segment *segment;
     struct via_remote *remote;
-    assert_int_equal(via_segment_new(b, 4096, VIADUCT_SEGMENT_WRITE, &segment), 0);
+    assert_int_equal(
+        via_segment_new(b, 4096, VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &segment), 0);
     assert_int_equal(via_remote_open(a, 1, via_segment_handle(segment), 4096, &remote), 0);
     assert_non_null(via_remote_direct(remote));
 
