@@ -28,6 +28,32 @@ static void forgive(unsigned side)
     world->failure[0] = '\0';
 }
 
+static void sim_pass_time(struct conform_end *ends, uint64_t ns)
+{
+    struct sim_link *link = &world->links[0];
+    struct sim_event event;
+    (void)ends;
+    sim_clock_after(&world->clock, ns, SIM_EVENT_STOP, 0, 0, 0);
+    while (sim_clock_take(&world->clock, &event) && event.kind != SIM_EVENT_STOP) {
+        switch (event.kind) {
+        case SIM_EVENT_PUTS:
+            sim_link_puts(link, event.b, event.c);
+            break;
+        case SIM_EVENT_SHOW:
+            sim_link_show(link, event.b, event.c);
+            break;
+        case SIM_EVENT_NOTICE:
+            sim_link_notice(link, event.b, event.c != 0);
+            break;
+        case SIM_EVENT_BELL:
+            sim_link_bell(link, event.b & 0xff, event.b >> 8, event.c);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
 static void make_world(uint32_t direct_percent)
 {
     world = calloc(1, sizeof(*world));
@@ -63,6 +89,7 @@ static void make_world(uint32_t direct_percent)
     /* A link of the simulator is up from the start; here it comes up. */
     world->links[0].up = false;
     sim_link_set(&world->links[0], true);
+    sim_pass_time(NULL, 0); /* both ends hear of it */
 }
 
 static int open_sim(struct conform_end *end, uint32_t direct_percent)
@@ -96,6 +123,7 @@ static void sim_cut(struct conform_end *end, bool cut)
 {
     (void)end;
     sim_link_set(&world->links[0], !cut);
+    sim_pass_time(NULL, 0);
 }
 
 static uint64_t sim_puts_out_of_bounds(struct conform_end *end)
@@ -111,29 +139,6 @@ static void sim_close(struct conform_end *end)
         sim_link_fini(&world->links[0]);
         sim_clock_fini(&world->clock);
         free(world);
-    }
-}
-
-static void sim_pass_time(struct conform_end *ends, uint64_t ns)
-{
-    struct sim_link *link = &world->links[0];
-    struct sim_event event;
-    (void)ends;
-    sim_clock_after(&world->clock, ns, SIM_EVENT_STOP, 0, 0, 0);
-    while (sim_clock_take(&world->clock, &event) && event.kind != SIM_EVENT_STOP) {
-        switch (event.kind) {
-        case SIM_EVENT_PUTS:
-            sim_link_puts(link, event.b, event.c);
-            break;
-        case SIM_EVENT_SHOW:
-            sim_link_show(link, event.b, event.c);
-            break;
-        case SIM_EVENT_BELL:
-            sim_link_bell(link, event.b & 0xff, event.b >> 8, event.c);
-            break;
-        default:
-            break;
-        }
     }
 }
 
