@@ -9,15 +9,15 @@
 /* Counts on over shmem_finalize and another shmem_init, as the words do. */
 static uint64_t epoch;
 
-/* Until a word that somebody of this host writes, and notifies of, has come to `value`. */
-static void wait_here(const _Atomic uint64_t *word, uint64_t value)
+/* Until a word that somebody of this host writes, and notifies of, has come to `value`. One wait
+ * goes over all the words of a barrier: who has paused in vain for one PE does not begin again. */
+static void wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t value)
 {
     struct via_event *event = &via_world.node->event;
-    struct via_wait wait = VIA_WAIT_INIT;
 
     /* Acquire: pairs with the exchange in tell_here. */
     while (atomic_load_explicit(word, memory_order_acquire) < value) {
-        if (via_wait_try(&wait))
+        if (via_wait_try(wait))
             continue;
         uint32_t count = via_event_prepare(event);
         if (atomic_load_explicit(word, memory_order_acquire) >= value)
@@ -25,7 +25,6 @@ static void wait_here(const _Atomic uint64_t *word, uint64_t value)
         else
             via_event_sleep(event, count);
     }
-    via_wait_done(&wait);
 }
 
 /* The exchange is the full fence that via_event_notify asks for, and that shmem_quiet promises. */
@@ -65,16 +64,18 @@ void via_barrier_world(void)
     struct via_node *node = via_world.node;
     uint32_t me = via_world.me->local, locals = node->locals_count;
     bool flat = via_world.job->nodes_count == 1 && locals <= FLAT_LOCALS_MAX;
+    struct via_wait wait = VIA_WAIT_INIT;
 
     epoch++;
     tell_here(&node->lines[me].arrived, epoch);
     if (!flat && me != 0) {
-        wait_here(&node->released, epoch);
-        return;
+        wait_here(&wait, &node->released, epoch);
+    } else {
+        for (uint32_t i = 0; i < locals; i++)
+            wait_here(&wait, &node->lines[i].arrived, epoch);
     }
-    for (uint32_t i = 0; i < locals; i++)
-        wait_here(&node->lines[i].arrived, epoch);
-    if (flat)
+    via_wait_done(&wait);
+    if (flat || me != 0)
         return;
     among_hosts();
     tell_here(&node->released, epoch);

@@ -194,8 +194,8 @@ VIA_DEFINE_UPDATE(64)
 
 /*
  * A word has one machine that executes its atomics: the owner's. There the PEs use the CPU's, and
- * so does the daemon for everybody else. The window of a neighbour would carry them in emulation,
- * but no bridge does, so it is not used for them.
+ * so does the daemon for everybody else. Whether a window carries the CPU's too is the client
+ * library's to know; no bridge does.
  */
 uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
                          enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe)
@@ -211,8 +211,8 @@ uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
         return width == 4 ? update32(base + off, operation, operand, compare)
                           : update64(base + off, operation, operand, compare);
     }
-    count(VIA_WAY_FRAMES, width);
     struct via_remote *remote = remote_of(call, region, pe);
+    count(via_remote_direct(remote) ? VIA_WAY_WINDOW : VIA_WAY_FRAMES, width);
     result = via_remote_atomic(remote, off, width, operation, operand, compare, &old);
     if (result < 0)
         fatal_remote(call, pe, width, result);

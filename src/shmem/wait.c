@@ -13,7 +13,7 @@
 #define PAUSES_ALONE_MAX 2000u /* a core for each PE: many times a cache line's way */
 #define PAUSES_SHARED_MAX 64u  /* a few cache misses: the one waited for may be running */
 #define PAUSES_MIN 4u
-#define YIELDS_SOON 8u
+#define FAILURES_A_TRIAL 64u
 
 /* Yielding costs a system call each, so it does not go on for ever; but who sleeps is woken late.
  */
@@ -93,15 +93,21 @@ void via_wait_sleep(struct via_wait *wait)
     nanosleep(&time, NULL);
 }
 
-/* Only called for waits that had to yield. */
-void via_wait_learn(const struct via_wait *wait)
+/*
+ * For waits that had to yield: their pauses were for nothing. With a core for each PE that is rare,
+ * and the budget stays; with fewer it is the rule, and the budget shrinks to almost nothing. Nobody
+ * learns from a wait that ended in time, so the whole budget is tried again after a number of
+ * failures: in the second case that costs a few pauses a wait, in the first it brings it back.
+ */
+void via_wait_learn(void)
 {
+    static _Atomic uint32_t failures;
     uint32_t max = atomic_load_explicit(&via_wait_pauses_max, memory_order_relaxed);
 
-    if (wait->yields <= YIELDS_SOON)
-        max = via_min(pauses_limit, max + max / 4 + 1);
+    if (atomic_fetch_add_explicit(&failures, 1, memory_order_relaxed) % FAILURES_A_TRIAL == 0)
+        max = pauses_limit;
     else
-        max = via_max(PAUSES_MIN, max - max / 8);
+        max = via_max(PAUSES_MIN, max / 2);
     atomic_store_explicit(&via_wait_pauses_max, max, memory_order_relaxed);
 }
 

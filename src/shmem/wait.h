@@ -11,8 +11,8 @@
  * How a PE waits for memory to change: first it pauses, then it yields, then it sleeps. Pausing is
  * right while every PE has a core of its own; with more PEs than cores the one that is waited for
  * may need this very core, and each pause delays it. So the budget of pauses begins by the cores
- * that are really there, and learns: waits that end soon after the pauses ran out make it grow,
- * long ones make it shrink.
+ * that are really there, and learns: a wait that it was too small for halves it, and now and then
+ * it is tried whole again.
  *
  *     struct via_wait wait = VIA_WAIT_INIT;
  *     while (!condition)
@@ -57,7 +57,7 @@ static inline void via_wait_pause(void)
  */
 bool via_wait_yield(struct via_wait *wait);
 void via_wait_sleep(struct via_wait *wait);
-void via_wait_learn(const struct via_wait *wait);
+void via_wait_learn(void);
 
 /* True while pausing or yielding is the thing to do (and has been done). */
 static inline bool via_wait_try(struct via_wait *wait)
@@ -80,7 +80,7 @@ static inline void via_wait_step(struct via_wait *wait)
 static inline void via_wait_done(const struct via_wait *wait)
 {
     if (via_unlikely(wait->yields > 0))
-        via_wait_learn(wait);
+        via_wait_learn();
 }
 
 /*

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * What OpenSHMEM calls cost between two PEs, or all. Prints "name value unit" lines by PE 0.
+ *
+ *     oshrun -n N figures [quick]
+ *
+ * PEs with a core each are bound to it. Numbers are medians of several rounds.
+ */
+#include <sched.h>
+#include <shmem.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ROUNDS 5
+#define BYTES_MAX ((size_t)4 << 20)
+
+static int me, pes;
+static double seconds_each = 0.02;
+static long static_words[64];
+static long *words;
+static uint64_t *signals;
+static char *block;
+static char *source;
+
+static double now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static void bind_to_core(void)
+{
+    cpu_set_t set, mine;
+    int wanted = me;
+
+    if (sched_getaffinity(0, sizeof(set), &set) < 0 || CPU_COUNT(&set) < pes)
+        return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &set) || wanted-- != 0)
+            continue;
+        CPU_ZERO(&mine);
+        CPU_SET(cpu, &mine);
+        sched_setaffinity(0, sizeof(mine), &mine);
+        return;
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+
+    return (left > right) - (left < right);
+}
+
+/* --- what is measured: each does its thing `count` times ----------------------------------------
+ */
+
+typedef void measured(long count);
+
+/* Numbers go on from one round to the next, so that an old one is never waited for. */
+static long turn;
+
+static void pingpong(long *word, long count)
+{
+    for (long i = 0; i < count && me < 2; i++) {
+        long number = turn + i + 1;
+        if (me == 0)
+            shmem_long_p(word, number, 1);
+        shmem_long_wait_until(word, SHMEM_CMP_GE, number);
+        if (me == 1)
+            shmem_long_p(word, number, 0);
+    }
+    turn += count;
+}
+
+static void pingpong_heap(long count)
+{
+    pingpong(words, count);
+}
+
+static void pingpong_static(long count)
+{
+    pingpong(static_words, count);
+}
+
+static void pingpong_flag(long count)
+{
+    for (long i = 0; i < count && me < 2; i++) {
+        long number = turn + i + 1;
+        if (me == 1)
+            shmem_long_wait_until(&words[8], SHMEM_CMP_GE, number);
+        shmem_long_put(words, &number, 1, 1 - me);
+        shmem_fence();
+        shmem_long_p(&words[8], number, 1 - me);
+        if (me == 0)
+            shmem_long_wait_until(&words[8], SHMEM_CMP_GE, number);
+    }
+    turn += count;
+}
+
+static void pingpong_signal(long count)
+{
+    for (long i = 0; i < count && me < 2; i++) {
+        long number = turn + i + 1;
+        if (me == 1)
+            shmem_signal_wait_until(signals, SHMEM_CMP_GE, (uint64_t)number);
+        shmem_long_put_signal(words, &number, 1, signals, (uint64_t)number, SHMEM_SIGNAL_SET,
+                              1 - me);
+        if (me == 0)
+            shmem_signal_wait_until(signals, SHMEM_CMP_GE, (uint64_t)number);
+    }
+    turn += count;
+}
+
+static void p_heap(long count)
+{
+    for (long i = 0; i < count; i++)
+        shmem_long_p(words, i, 1);
+}
+
+static void p_static(long count)
+{
+    for (long i = 0; i < count; i++)
+        shmem_long_p(static_words, i, 1);
+}
+
+static void p_quiet(long count)
+{
+    for (long i = 0; i < count; i++) {
+        shmem_long_p(words, i, 1);
+        shmem_quiet();
+    }
+}
+
+static void g_heap(long count)
+{
+    volatile long sum = 0;
+
+    for (long i = 0; i < count; i++)
+        sum += shmem_long_g(words, 1);
+}
+
+static void iput_256(long count)
+{
+    for (long i = 0; i < count; i++)
+        shmem_long_iput((long *)(void *)block, (long *)(void *)source, 2, 2, 256, 1);
+}
+
+static void fetch_add(long count)
+{
+    for (long i = 0; i < count; i++)
+        shmem_long_atomic_fetch_add(words, 1, 1);
+}
+
+static void lock_free(long count)
+{
+    static long lock;
+
+    for (long i = 0; i < count; i++) {
+        shmem_set_lock(&lock);
+        shmem_clear_lock(&lock);
+    }
+}
+
+static void barrier(long count)
+{
+    for (long i = 0; i < count; i++)
+        shmem_barrier_all();
+}
+
+static size_t bytes;
+
+static void put_bytes(long count)
+{
+    for (long i = 0; i < count; i++)
+        shmem_putmem(block, source, bytes, 1);
+    shmem_quiet();
+}
+
+static void get_bytes(long count)
+{
+    for (long i = 0; i < count; i++)
+        shmem_getmem(source, block, bytes, 1);
+}
+
+static void memcpy_bytes(long count)
+{
+    static char *copy;
+
+    if (!copy) {
+        copy = malloc(BYTES_MAX);
+        memset(copy, 1, BYTES_MAX);
+    }
+    for (long i = 0; i < count; i++) {
+        memcpy(copy, source, bytes);
+        __asm__ volatile("" ::: "memory");
+    }
+}
+
+static size_t elements;
+
+static void sum_reduce(long count)
+{
+    for (long i = 0; i < count; i++)
+        shmem_long_sum_reduce(SHMEM_TEAM_WORLD, (long *)(void *)block,
+                              (long *)(void *)(block + BYTES_MAX), elements);
+}
+
+/* --- measuring ---------------------------------------------------------------------------------
+ */
+
+/* How often, so that a round takes seconds_each; PE 0 decides for all. */
+static long calibrate(measured *function)
+{
+    static long decided;
+
+    for (long count = 1;; count *= 4) {
+        shmem_barrier_all();
+        double began = now_ns();
+        function(count);
+        double took = now_ns() - began;
+        decided = took > seconds_each * 1e9 / 8
+                      ? (long)((double)count * seconds_each * 1e9 / took) + 1
+                      : -1;
+        shmem_barrier_all();
+        long count_all = shmem_long_g(&decided, 0);
+        shmem_barrier_all();
+        if (count_all > 0)
+            return count_all;
+    }
+}
+
+static double measure(measured *function, bool together)
+{
+    double rounds[ROUNDS];
+    long count;
+
+    if (together) {
+        count = calibrate(function);
+    } else {
+        count = 1;
+        for (double took = 0; me == 0 && took < seconds_each * 1e9 / 4; count *= 2) {
+            double began = now_ns();
+            function(count);
+            took = now_ns() - began;
+        }
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        shmem_barrier_all();
+        double began = now_ns();
+        if (me == 0 || together)
+            function(count);
+        rounds[round] = (now_ns() - began) / (double)count;
+    }
+    shmem_barrier_all();
+    qsort(rounds, ROUNDS, sizeof(rounds[0]), compare);
+    return rounds[ROUNDS / 2];
+}
+
+static void say(const char *name, double value, const char *unit)
+{
+    if (me == 0)
+        printf("%s\t%.6g\t%s\n", name, value, unit);
+    fflush(stdout);
+}
+
+static void time_of(const char *name, measured *function, bool together)
+{
+    say(name, measure(function, together), "ns");
+}
+
+static void rate_of(const char *name, measured *function)
+{
+    say(name, 1e3 / measure(function, false), "M/s");
+}
+
+static void bandwidths(void)
+{
+    static const struct {
+        const char *name;
+        measured *function;
+    } ways[] = {{"put", put_bytes}, {"get", get_bytes}, {"memcpy", memcpy_bytes}};
+    static const char *const names[] = {"4K", "64K", "1M", "4M"};
+    char name[32];
+
+    for (int way = 0; way < 3; way++) {
+        for (int i = 0; i < 4; i++) {
+            bytes = (size_t[]){4096, 65536, 1 << 20, BYTES_MAX}[i];
+            snprintf(name, sizeof(name), "%s %s", ways[way].name, names[i]);
+            say(name, (double)bytes / measure(ways[way].function, false), "GB/s");
+        }
+    }
+}
+
+static void contended(void)
+{
+    shmem_barrier_all();
+    double began = now_ns();
+    long count = 1000000;
+
+    for (long i = 0; i < count; i++)
+        shmem_long_atomic_fetch_add(&words[16], 1, 0);
+    shmem_barrier_all();
+    say("fetch-add contended, total", (double)count * pes * 1e3 / (now_ns() - began), "M/s");
+}
+
+int main(int argc, char **argv)
+{
+    shmem_init();
+    me = shmem_my_pe();
+    pes = shmem_n_pes();
+    bool near = shmem_ptr(static_words, (me + 1) % pes) != NULL;
+    if (argc > 1 && strcmp(argv[1], "quick") == 0)
+        seconds_each = 0.005;
+    bind_to_core();
+    words = shmem_calloc(64, sizeof(long));
+    signals = shmem_calloc(1, sizeof(*signals));
+    block = shmem_malloc(2 * BYTES_MAX);
+    source = malloc(BYTES_MAX);
+    memset(block, 1, 2 * BYTES_MAX);
+    memset(source, 1, BYTES_MAX);
+    shmem_barrier_all();
+
+    time_of("barrier", barrier, true);
+    elements = 1;
+    time_of("sum-reduce 8 B", sum_reduce, true);
+    if (pes == 2) {
+        time_of("p 8 B + wait, there and back", pingpong_heap, true);
+        time_of("the same, static variable", pingpong_static, true);
+        time_of("put 8 B + fence + flag, there and back", pingpong_flag, true);
+        time_of("put_signal 8 B, there and back", pingpong_signal, true);
+        rate_of("p 8 B", p_heap);
+        rate_of("p 8 B, static variable", p_static);
+        time_of("p + quiet", p_quiet, false);
+        time_of("g 8 B", g_heap, false);
+        time_of("iput 256 x 8 B", iput_256, false);
+        rate_of("fetch-add", fetch_add);
+        bandwidths();
+        if (near) {
+            contended();
+            time_of("lock, free", lock_free, false);
+            elements = 65536;
+            time_of("sum-reduce 512 KiB", sum_reduce, true);
+        }
+    }
+    shmem_finalize();
+    return 0;
+}
