@@ -89,7 +89,8 @@ struct via_segment;
 /*
  * Registers `bytes` (rounded up to pages) of fresh zeroed shared memory, mapped in this process.
  * access: VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, what others may do; 0 for a source of own
- * puts. What may not be read is never mapped by others: puts go by frames. -ENOMEM, -ENOSPC (the host's table is full), -EINVAL, -ENOTCONN.
+ * puts. What may not be read is never mapped by others: puts go by frames. -ENOMEM, -ENOSPC (the
+ * host's table is full), -EINVAL, -ENOTCONN.
  */
 VIADUCT_API int via_segment_new(struct via_attach *attach, size_t bytes, unsigned access,
                                 struct via_segment **ret_segment) VIADUCT_MUST_CHECK;
