@@ -393,6 +393,7 @@ int via_fabric_take(struct via_conn *conn)
         return rc;
     }
     via_client_remote_outlives(fabric->remote); /* in processes forked from the peer */
+    fabric->remote_handle = offer.segment;
     rc = make_memory(conn, attach, &offer.geometry);
     if (rc != 0) {
         return rc;
@@ -427,6 +428,7 @@ bool via_fabric_is_taken(struct via_conn *conn)
         return false;
     }
     via_client_remote_outlives(fabric->remote);
+    fabric->remote_handle = hello.segment;
     /* What was posted to nobody goes out with the next step. */
     atomic_fetch_add_explicit(&fabric->version, 1, memory_order_release);
     return true;

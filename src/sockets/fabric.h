@@ -73,7 +73,7 @@ void via_fabric_say(struct via_conn *conn, uint64_t flags);
 /* Has a way that was full enough room again to be called writable? */
 bool via_fabric_has_way(struct via_conn *conn);
 
-/* The peer's process or host has gone; or ours. */
+/* The peer's process or host has gone, or ours. Asks the host: not for every call. */
 bool via_fabric_is_over(struct via_conn *conn);
 
 /*

@@ -252,11 +252,27 @@ void via_fabric_rx_arm(struct via_conn *conn)
 /* --- ends --------------------------------------------------------------------------------------
  */
 
+/* As far as is known without asking. */
+static bool is_lost(struct via_fabric *fabric)
+{
+    struct via_attach *attach = via_fabric_attached();
+    return fabric->error != 0 || (attach != NULL && via_attach_poll(attach) < 0);
+}
+
 bool via_fabric_is_over(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    struct via_attach *attach = via_fabric_attached();
-    return fabric->error != 0 || (attach != NULL && via_attach_poll(attach) < 0);
+    struct via_remote *probe = NULL;
+    if (is_lost(fabric) || !can_put(fabric)) {
+        return fabric->error != 0;
+    }
+    /* A segment goes with the process that made it; opening it once more tells. */
+    int rc =
+        via_remote_open(fabric->attach, fabric->host, fabric->remote_handle, fabric->bytes, &probe);
+    if (rc == 0) {
+        via_remote_close(probe);
+    }
+    return rc == -EACCES || rc == -ENOENT || rc == -ECONNRESET;
 }
 
 bool via_fabric_may_follow(struct via_conn *conn)
@@ -268,8 +284,7 @@ bool via_fabric_may_follow(struct via_conn *conn)
         fabric->follows = true;
         atomic_fetch_add_explicit(&following, 1, memory_order_relaxed);
     }
-    bool may =
-        !conn->side->rx.ended && now - fabric->fin_ns < FOLLOW_NS && !via_fabric_is_over(conn);
+    bool may = !conn->side->rx.ended && now - fabric->fin_ns < FOLLOW_NS && !is_lost(fabric);
     if (!may) {
         via_fabric_follows_no_more(fabric);
     }

@@ -56,9 +56,10 @@ struct via_fabric {
     struct via_attach *attach;   /* by which segment and remote were made */
     struct via_segment *segment; /* own */
     struct via_remote *remote;   /* the peer's; NULL: not known yet */
-    unsigned char *mirror;       /* of the peer's segment */
-    size_t bytes;                /* of either segment */
-    _Atomic uint32_t version;    /* counts what makes old bases void */
+    uint64_t remote_handle;
+    unsigned char *mirror;    /* of the peer's segment */
+    size_t bytes;             /* of either segment */
+    _Atomic uint32_t version; /* counts what makes old bases void */
     uint32_t tx_version;
     uint32_t rx_version;
     unsigned char *tx_base; /* where posts go now: mirror or mapped */
