@@ -59,6 +59,23 @@ struct via_launch_stream {
     char line[VIA_LAUNCH_LINE_BYTES];
 };
 
+/*
+ * A terminal is not handed to PE 0: it is in a process group of its own, and a group that is not in
+ * the foreground is stopped when it reads. The launcher reads, and passes on by a pipe.
+ */
+struct via_launch_input {
+    int pe_fd; /* PE 0's end, until it is started; -1 without a terminal */
+    int to_fd; /* -1 when there is nothing (more) to pass on */
+    uint32_t used;
+    char text[VIA_LAUNCH_LINE_BYTES];
+};
+
+int via_launch_input_open(struct via_launch_input *ret_input, struct via_error *err) VIA_MUST_CHECK;
+/* What to wait for, and doing it when that is ready. */
+struct pollfd;
+void via_launch_input_poll(const struct via_launch_input *input, struct pollfd *ret_poll);
+void via_launch_input_copy(struct via_launch_input *input);
+
 /* Reads what there is, writes what are whole lines, each behind "[PE] ". False at the end of it. */
 bool via_launch_stream_copy(struct via_launch_stream *stream);
 
@@ -84,6 +101,7 @@ struct via_launch {
     struct via_launch_pe *pes;
     struct via_launch_stream *streams; /* two per PE with --tag */
     uint32_t streams_count;
+    struct via_launch_input input;
     uint32_t running_count;
     uint32_t left_pe; /* in LEAVING */
     pid_t left_pid;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -65,4 +67,66 @@ bool via_launch_stream_copy(struct via_launch_stream *stream)
     close(stream->fd);
     stream->fd = -1;
     return false;
+}
+
+/* --- the terminal ------------------------------------------------------------------------------
+ */
+
+int via_launch_input_open(struct via_launch_input *ret_input, struct via_error *err)
+{
+    int fds[2];
+
+    ret_input->pe_fd = ret_input->to_fd = -1;
+    ret_input->used = 0;
+    if (!isatty(STDIN_FILENO))
+        return 0;
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return via_error_set(err, -errno, "standard input: pipe: %s", strerror(errno));
+    fcntl(fds[1], F_SETFL, O_NONBLOCK);
+    ret_input->pe_fd = fds[0];
+    ret_input->to_fd = fds[1];
+    return 0;
+}
+
+/* In the background the terminal is not ours to read. */
+static bool may_read(void)
+{
+    return tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
+void via_launch_input_poll(const struct via_launch_input *input, struct pollfd *ret_poll)
+{
+    *ret_poll = (struct pollfd){.fd = -1};
+    if (input->to_fd >= 0 && input->used > 0)
+        *ret_poll = (struct pollfd){.fd = input->to_fd, .events = POLLOUT};
+    else if (input->to_fd >= 0 && may_read())
+        *ret_poll = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+}
+
+static void end_input(struct via_launch_input *input)
+{
+    close(input->to_fd);
+    input->to_fd = -1;
+}
+
+void via_launch_input_copy(struct via_launch_input *input)
+{
+    if (input->used == 0) {
+        ssize_t got = read(STDIN_FILENO, input->text, sizeof(input->text));
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
+            return;
+        if (got <= 0) {
+            end_input(input);
+            return;
+        }
+        input->used = (uint32_t)got;
+    }
+    ssize_t done = write(input->to_fd, input->text, input->used);
+    if (done < 0 && errno != EINTR && errno != EAGAIN) {
+        /* PE 0 reads no more. */
+        end_input(input);
+    } else if (done > 0) {
+        input->used -= (uint32_t)done;
+        memmove(input->text, input->text + done, input->used);
+    }
 }

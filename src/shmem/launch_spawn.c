@@ -66,8 +66,10 @@ static bool set_environment(const struct via_launch *launch, uint32_t number)
 }
 
 /* Standard input is PE 0's; with --tag, output goes by pipes. */
-static bool set_streams(uint32_t number, const int pipes[2][2])
+static bool set_streams(const struct via_launch *launch, uint32_t number, const int pipes[2][2])
 {
+    if (number == 0 && launch->input.pe_fd >= 0 && dup2(launch->input.pe_fd, STDIN_FILENO) < 0)
+        return false;
     if (number != 0) {
         int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0)
@@ -90,7 +92,7 @@ static __attribute__((noreturn)) void become_pe(const struct via_launch *launch,
         give_up(failure_fd, "process group");
     if (getppid() != parent)
         _exit(127);
-    if (!set_streams(number, pipes))
+    if (!set_streams(launch, number, pipes))
         give_up(failure_fd, "standard streams");
     if (!inherit_job(launch, number) || !set_environment(launch, number))
         give_up(failure_fd, "shared memory");
@@ -186,6 +188,8 @@ int via_launch_spawn(struct via_launch *launch, struct via_error *err)
     for (uint32_t i = 0; i < count && result == 0; i++)
         result = spawn(launch, i, failure_fds[1], err);
     close(failure_fds[1]);
+    if (launch->input.pe_fd >= 0)
+        close(launch->input.pe_fd);
     if (result == 0)
         result = check_exec(launch, failure_fds[0], err);
     close(failure_fds[0]);

@@ -16,6 +16,7 @@
 /* From the death of a PE to the end of the job is a second at most. */
 #define LEAVING_NS (400 * VIA_MSEC_NS) /* for PEs that are about to end as well */
 #define ENDING_NS (400 * VIA_MSEC_NS)  /* from SIGTERM to SIGKILL */
+#define POLLS_OWN 3
 #define EXIT_CODE_TIMEOUT 124
 #define EXIT_CODE_SIGNAL 128
 
@@ -270,7 +271,7 @@ static void drain_streams(struct via_launch *launch)
 
 int via_launch_watch(struct via_launch *launch)
 {
-    struct pollfd *polls = calloc(2 + launch->streams_count, sizeof(*polls));
+    struct pollfd *polls = calloc(POLLS_OWN + launch->streams_count, sizeof(*polls));
 
     if (!polls) {
         via_launch_say("out of memory");
@@ -282,12 +283,15 @@ int via_launch_watch(struct via_launch *launch)
     /* The signal of a PE that ended before the mask was looked at is in the descriptor. */
     while (launch->running_count > 0) {
         for (uint32_t i = 0; i < launch->streams_count; i++)
-            polls[2 + i] = (struct pollfd){.fd = launch->streams[i].fd, .events = POLLIN};
-        if (poll(polls, 2 + launch->streams_count, poll_ms(launch)) < 0 && errno != EINTR)
+            polls[POLLS_OWN + i] = (struct pollfd){.fd = launch->streams[i].fd, .events = POLLIN};
+        via_launch_input_poll(&launch->input, &polls[2]);
+        if (poll(polls, POLLS_OWN + launch->streams_count, poll_ms(launch)) < 0 && errno != EINTR)
             break;
         for (uint32_t i = 0; i < launch->streams_count; i++)
-            if (polls[2 + i].revents)
+            if (polls[POLLS_OWN + i].revents)
                 via_launch_stream_copy(&launch->streams[i]);
+        if (polls[2].revents)
+            via_launch_input_copy(&launch->input);
         if (polls[1].revents)
             take_calls(launch);
         if (polls[0].revents)

@@ -193,6 +193,8 @@ int main(int argc, char **argv)
     if (result == 0)
         result = take_signals_by_descriptor(&launch, &err);
     if (result == 0)
+        result = via_launch_input_open(&launch.input, &err);
+    if (result == 0)
         result = via_launch_spawn(&launch, &err);
     if (result < 0) {
         via_launch_say("%s", via_error_describe(&err));

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """oshrun: how jobs end, well and badly, and what is left of them: nothing."""
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -189,6 +190,25 @@ class Streams(shmem_lab.Case):
         out = self.oshrun("-n", 3, END, "input", text="in\n")[1]
         self.assertEqual(sorted(out.splitlines()),
                          ["PE 0 read in", "PE 1 read end", "PE 2 read end"])
+
+    def test_input_from_a_terminal(self):
+        """PE 0 is in a group of its own, and is not stopped when it reads."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.execve(OSHRUN, [OSHRUN, "-n", "2", "--timeout", "20", END, "input"], self.environment)
+        os.write(terminal, b"typed\n")
+        out = b""
+        try:
+            while True:
+                out += os.read(terminal, 1000)
+        except OSError:
+            pass
+        os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0, out)
+        self.assertIn(b"PE 0 read typed", out)
+        self.assertIn(b"PE 1 read end", out)
+        self.assert_nothing_left()
 
     def test_exit_codes_of_programs_without_openshmem(self):
         self.good("-n", 3, "true")
