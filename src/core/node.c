@@ -24,7 +24,7 @@ void via_node_config_init(struct via_node_config *config)
         .bypass_count = 8,
         .ops_count = 256,
         .flows_count = 8,
-        .window_frames = 32,
+        .window_frames = 128,
         .segments_count = 256,
         .batch_frames = 32,
     };
