@@ -163,8 +163,23 @@ static int expected_status(const struct sim_op *op)
     }
 }
 
+static bool draft_is_gone(const struct sim_op *op)
+{
+    return destination_changed(op) || op->dead_handle ||
+           op->flow->world->hosts[op->flow->destination].life.draft_removed;
+}
+
+/* Has anything happened that may have kept hosts apart? */
+static bool is_calm(const struct sim_world *world)
+{
+    return world->counts.cuts + world->counts.freezes + world->counts.crashes == 0;
+}
+
 static bool status_is_true(const struct sim_op *op, int status)
 {
+    if (op->wrong == SIM_WRONG_DRAFT && (status == 0 || status == -EACCES)) {
+        return status == 0 ? !op->draft_removed : draft_is_gone(op);
+    }
     if (status == expected_status(op)) {
         /* What was stored or delivered before a crash did happen; memory is judged elsewhere. */
         return status != 0 || op->kind != VIA_OP_MESSAGE || op->delivered;
@@ -172,11 +187,13 @@ static bool status_is_true(const struct sim_op *op, int status)
     if (status == -ECANCELED) {
         return op->cancelled;
     }
+    if (status == -EHOSTUNREACH && op->flow->world->config.node.give_up_ns != 0) {
+        /* A doorbell that is dropped at each hop takes long, too. */
+        return !is_calm(op->flow->world) || op->flow->world->config.port.bell_drop_chance != 0;
+    }
     if (status == -EHOSTUNREACH && (op->kind == VIA_OP_GET || op->kind == VIA_OP_ATOMIC)) {
         /* The owner of the memory had nobody to send its answers to, for a second. */
-        const struct sim_counts *counts = &op->flow->world->counts;
-        return counts->cuts + counts->freezes + counts->crashes != 0 &&
-               op->flow->world->clock.now_ns >= VIA_SEC_NS;
+        return !is_calm(op->flow->world) && op->flow->world->clock.now_ns >= VIA_SEC_NS;
     }
     if (status == -ECONNRESET) {
         return destination_changed(op) || op->stale_route;

@@ -20,6 +20,7 @@ enum sim_event_kind {
     SIM_EVENT_WORK,     /* operations are wanted: a = host, b = channel, c = how many */
     SIM_EVENT_RESUME,   /* a consumer has room: a = host, b = flow record, c = life */
     SIM_EVENT_CANCEL,   /* an owner gives up its operations: a = host, b = channel, c = owner */
+    SIM_EVENT_REMOVE,   /* a segment goes: a = host, c = life */
     SIM_EVENT_BARRIER,  /* a member may enter: a = group, b = member */
     SIM_EVENT_CUT,      /* a = link, b = nanoseconds */
     SIM_EVENT_MEND,     /* a = link, b = era it was cut in */

@@ -60,7 +60,7 @@ static void draw_node(struct sim_config *config, struct via_rng *rng)
     node->ops_count = by_magnitude(rng, 2, 32);
     node->flows_count = between(rng, 1, 4);
     node->window_frames = by_magnitude(rng, 1, 16);
-    node->segments_count = between(rng, 2, 6);
+    node->segments_count = between(rng, 3, 6);
     node->batch_frames = by_magnitude(rng, 1, 16);
     node->epoch_first = via_rng_chance(rng, 1, 3) ? VIA_EPOCH_MAX - between(rng, 0, 3) : 0;
     if (via_rng_chance(rng, 1, 2)) {
@@ -69,6 +69,16 @@ static void draw_node(struct sim_config *config, struct via_rng *rng)
         node->retry_ns_min = between(rng, 300, 3000) * VIA_USEC_NS;
         node->retry_ns_max = node->retry_ns_min * between(rng, 2, 16);
         node->stuck_ns = between(rng, 5, 30) * VIA_MSEC_NS;
+    }
+}
+
+/* Some operations do not wait for ever; longer than a calm fabric needs to come up, though. */
+static void draw_patience(struct sim_config *config, struct via_rng *rng)
+{
+    uint64_t heartbeat_ns = config->node.heartbeat_ns;
+    if (via_rng_chance(rng, 1, 8)) {
+        config->node.give_up_ns = (heartbeat_ns != 0 ? heartbeat_ns : 20 * VIA_MSEC_NS) * 20 +
+                                  by_magnitude(rng, 1, 500) * VIA_MSEC_NS;
     }
 }
 
@@ -99,7 +109,7 @@ static void draw_cpu(struct sim_config *config, struct via_rng *rng)
     cpu->turn_ns_max = cpu->turn_ns_min + by_magnitude(rng, 10, 5000);
     cpu->wake_ns_min = between(rng, 500, 3000);
     cpu->wake_ns_max = cpu->wake_ns_min + by_magnitude(rng, 100, 50000);
-    cpu->stall_chance = via_rng_chance(rng, 1, 2) ? between(rng, 1, 30) : 0;
+    cpu->stall_chance = via_rng_chance(rng, 1, 2) ? by_magnitude(rng, 1, 300) : 0;
     /* Short of what would make a link die: hosts that freeze are drawn elsewhere. */
     uint64_t dead_ns = config->node.dead_ns != 0 ? config->node.dead_ns : 80 * VIA_MSEC_NS;
     cpu->stall_ns_max = by_magnitude(rng, 10000, (uint32_t)(dead_ns / 8));
@@ -120,7 +130,7 @@ static void draw_faults(struct sim_config *config, struct via_rng *rng)
         faults->freeze_ns_max = by_magnitude(rng, 1000 * 1000, 3000u * 1000 * 1000);
     }
     if (temper >= 3) {
-        faults->crashes_count = between(rng, 1, 3);
+        faults->crashes_count = between(rng, 1, 4);
         faults->restart_ns_max = by_magnitude(rng, 100 * 1000, 500 * 1000 * 1000);
     }
 }
@@ -129,7 +139,7 @@ static void draw_work(struct sim_config *config, struct via_rng *rng)
 {
     struct sim_config_work *work = &config->work;
     uint32_t flows = config->hosts_count * config->node.channels_count * config->node.flows_count;
-    work->ops_count = 40 + by_magnitude(rng, 20, 500);
+    work->ops_count = 40 + by_magnitude(rng, 20, 1000);
     work->burst_max = by_magnitude(rng, 1, 40);
     if (via_rng_chance(rng, 1, 4)) {
         work->shift = between(rng, 1, config->hosts_count - 1);
@@ -141,7 +151,7 @@ static void draw_work(struct sim_config *config, struct via_rng *rng)
     work->get = between(rng, 0, 4);
     work->atomic = between(rng, 0, 4);
     work->wrong = via_rng_chance(rng, 1, 2);
-    work->busy_chance = via_rng_chance(rng, 1, 2) ? between(rng, 1, 300) : 0;
+    work->busy_chance = via_rng_chance(rng, 2, 3) ? between(rng, 1, 600) : 0;
     work->busy_ns_max = by_magnitude(rng, 1000, 20000000);
     work->cancels_count = via_rng_chance(rng, 1, 5) ? between(rng, 1, 4) : 0;
     work->barrier_groups = via_rng_chance(rng, 1, 2) ? between(rng, 1, 3) : 0;
@@ -164,6 +174,7 @@ void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_gra
     draw_cpu(config, &rng);
     draw_faults(config, &rng);
     draw_work(config, &rng);
+    draw_patience(config, &rng);
     config->active_ns = by_magnitude(&rng, 2000, 200000) * VIA_USEC_NS;
 }
 

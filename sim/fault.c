@@ -69,7 +69,21 @@ static void plan_crash(struct sim_world *world)
     fault.a = sim_between(&world->rng_fault, 0, world->hosts_count - 1);
     fault.b = sim_between(&world->rng_fault, 0, 7);
     fault.c = duration(world, 10, world->config.faults.restart_ns_max / 1000);
-    plan(world, some_time(world), &fault, fault.c * VIA_USEC_NS);
+    uint64_t at = some_time(world);
+    plan(world, at, &fault, fault.c * VIA_USEC_NS);
+    /* Some do not hear of it in time: they are cut off, or asleep. */
+    while (via_rng_chance(&world->rng_fault, 1, 2)) {
+        struct sim_event other = {.kind = SIM_EVENT_CUT};
+        uint64_t also_at = at + via_rng_below(&world->rng_fault, fault.c * VIA_USEC_NS + 1);
+        other.a = sim_between(&world->rng_fault, 0, world->links_count - 1);
+        other.b = duration(world, 1000, via_max(world->config.faults.cut_ns_max, 1000u));
+        if (via_rng_chance(&world->rng_fault, 1, 4)) {
+            other.kind = SIM_EVENT_FREEZE;
+            other.a = sim_between(&world->rng_fault, 0, world->hosts_count - 1);
+            other.b = duration(world, 100, 2 * fault.c + 100);
+        }
+        plan(world, also_at, &other, other.kind == SIM_EVENT_CUT ? other.b : other.b * VIA_USEC_NS);
+    }
 }
 
 void sim_fault_plan(struct sim_world *world)

@@ -188,6 +188,10 @@ static void turn(struct sim_thread *thread)
     if (thread->channel == 0) {
         via_node_control(host->node, now, &control_ns);
     }
+    if (thread->channel == 0 && host->removal_wanted) {
+        host->removal_wanted = sim_region_draft_remove(host);
+        thread->again = host->removal_wanted;
+    }
     sim_work_turn(thread);
     unsigned done = via_node_poll(host->node, thread->channel, now, &deadline_ns);
     sim_mark(host->world, SIM_MARK_TURN, (uint64_t)host->index << 8 | thread->channel, done);
@@ -369,6 +373,7 @@ void sim_host_start(struct sim_host *host)
     struct sim_world *world = host->world;
     host->alive = true;
     host->ended = false;
+    host->removal_wanted = false;
     host->thaw_ns = 0;
     host->clock_offset_ns = via_rng_between(&world->rng_cpu, 1, 1000 * VIA_SEC_NS);
     host->life.number++;

@@ -197,6 +197,7 @@ static void sim_port_put(struct via_port *port, uint64_t off, const void *src, s
         memcpy(port->window + off, src, len);
         return;
     }
+    sim_credit_put(end, off, src, len);
     pump(end);
     if (put_planted(end, lane, off, src, len)) {
         return;

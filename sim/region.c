@@ -4,6 +4,7 @@
  * at the host, a line of words for each, one counter for all, and a pad; the "library" may only be
  * read. Of each byte of mail it is known what it must be, or that an operation is at it.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,9 @@ void sim_region_life(struct sim_host *host)
     add_segment(host, life->mail_data, life->mail_bytes, VIA_SEGMENT_READ | VIA_SEGMENT_WRITE,
                 &life->mail);
     add_segment(host, life->library_data, life->library_bytes, VIA_SEGMENT_READ, &life->library);
+    life->draft_data = sim_alloc_lines(SIM_DRAFT_BYTES);
+    add_segment(host, life->draft_data, SIM_DRAFT_BYTES, VIA_SEGMENT_READ | VIA_SEGMENT_WRITE,
+                &life->draft);
     for (uint32_t i = 0; i < world->flows_count; i++) {
         if (world->flows[i].destination == host->index) {
             flow_meets_new_memory(&world->flows[i]);
@@ -118,13 +122,34 @@ void sim_region_life_fini(struct sim_host *host)
     struct sim_life *life = &host->life;
     free(life->mail_data);
     free(life->library_data);
+    free(life->draft_data);
     free(life->expect);
     free(life->known);
     free(life->adds_seen);
+    life->draft_data = NULL;
     life->mail_data = life->library_data = life->expect = life->known = life->adds_seen = NULL;
     while (!via_list_empty(&host->watched)) {
         via_list_pop_front(&host->watched);
     }
+}
+
+bool sim_region_draft_remove(struct sim_host *host)
+{
+    struct sim_life *life = &host->life;
+    int expected = life->draft_removed ? -ENOENT : 0;
+    int rc = via_node_segment_remove(host->node, life->draft);
+    if (rc != expected) {
+        sim_fail(host->world, "host %u: via_node_segment_remove: %d, expected %d", host->index, rc,
+                 expected);
+    }
+    life->draft_removed = true;
+    if (!via_node_segment_is_idle(host->node, life->draft)) {
+        return true;
+    }
+    /* From now on nobody may touch it: ASan tells. */
+    free(life->draft_data);
+    life->draft_data = NULL;
+    return false;
 }
 
 /* --- operations ------------------------------------------------------------------------------ */
@@ -300,7 +325,7 @@ static void atomic_completed(struct sim_op *op, struct sim_host *host, uint64_t 
 void sim_region_completed(struct sim_op *op, uint64_t value)
 {
     via_list_remove(&op->watched);
-    if (!same_life(op)) {
+    if (op->wrong != SIM_RIGHT || !same_life(op)) {
         return;
     }
     struct sim_host *host = destination_of(op);

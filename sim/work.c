@@ -74,6 +74,11 @@ void sim_work_plan(struct sim_world *world)
         }
         left -= hosts * burst;
     }
+    for (uint32_t i = 0; i < world->hosts_count; i++) {
+        if (via_rng_chance(&world->rng_work, 1, 3)) {
+            sim_clock_at(&world->clock, work_time(world), SIM_EVENT_REMOVE, i, 0, 0);
+        }
+    }
     for (uint32_t i = 0; i < config->work.cancels_count; i++) {
         sim_clock_at(&world->clock, work_time(world), SIM_EVENT_CANCEL,
                      sim_between(&world->rng_work, 0, world->hosts_count - 1),
@@ -224,6 +229,17 @@ static void draw_wrong(struct sim_world *world, struct sim_op *op)
     }
 }
 
+/* Into the segment that goes away; what is in it does not matter. */
+static void draw_draft(struct sim_world *world, struct sim_op *op)
+{
+    op->wrong = SIM_WRONG_DRAFT;
+    op->reads = NULL;
+    op->shared_counter = false;
+    op->flags &= (uint8_t)~VIA_FRAME_FLAG_NOTIFY;
+    op->bytes = via_min(op->bytes, (uint64_t)SIM_DRAFT_BYTES - 8);
+    op->off = sim_between(&world->rng_work, 0, (SIM_DRAFT_BYTES - 8 - (uint32_t)op->bytes) / 8) * 8;
+}
+
 static void draw_memory_op(struct sim_world *world, struct sim_op *op)
 {
     if ((op->kind == VIA_OP_PUT || op->kind == VIA_OP_PUT_SIGNAL) && !draw_put(world, op)) {
@@ -237,6 +253,8 @@ static void draw_memory_op(struct sim_world *world, struct sim_op *op)
     }
     if (op->wrong != SIM_RIGHT) {
         draw_wrong(world, op);
+    } else if (via_rng_chance(&world->rng_work, 1, 25)) {
+        draw_draft(world, op);
     }
 }
 
@@ -287,6 +305,9 @@ static void fill_memory_op(struct sim_world *world, const struct sim_op *op, str
     if (op->wrong == SIM_WRONG_RANGE) {
         node_op->segment = life->mail;
     }
+    if (op->wrong == SIM_WRONG_DRAFT) {
+        node_op->segment = life->draft;
+    }
     node_op->offset = op->off;
     node_op->atomic = op->atomic;
     node_op->operand = op->operand;
@@ -297,7 +318,9 @@ static void fill_memory_op(struct sim_world *world, const struct sim_op *op, str
             op->operand | (sim_region_words_off(world, op->flow) +
                            (add ? offsetof(struct sim_flow_words, signal_sum)
                                 : offsetof(struct sim_flow_words, signal_set)));
-        node_op->signal_offset &= op->wrong == SIM_WRONG_ACCESS ? VIA_FRAME_SIGNAL_ADD : UINT64_MAX;
+        if (op->wrong == SIM_WRONG_ACCESS || op->wrong == SIM_WRONG_DRAFT) {
+            node_op->signal_offset = op->operand; /* at 0, which there is */
+        }
         node_op->signal_value = op->compare;
     }
 }
@@ -353,6 +376,7 @@ static void note_destination(const struct sim_thread *thread, struct sim_op *op)
     const struct sim_host *destination = &world->hosts[op->flow->destination];
     op->destination_life = destination->life.number;
     op->dead_handle = !destination->alive;
+    op->draft_removed = destination->life.draft_removed;
     op->stale_route = !sim_thread_knows(thread, op->flow->destination);
     if (op->reads != NULL && op->reads->destination_life != op->destination_life) {
         op->reads = NULL; /* what it was to read is gone */

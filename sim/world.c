@@ -141,6 +141,12 @@ static void handle(struct sim_world *world, const struct sim_event *event)
     case SIM_EVENT_CANCEL:
         cancel_wanted(world, event);
         break;
+    case SIM_EVENT_REMOVE:
+        if (hosts[event->a].alive) {
+            hosts[event->a].removal_wanted = true;
+            sim_thread_wake(&hosts[event->a].threads[0], 0);
+        }
+        break;
     case SIM_EVENT_BARRIER:
         sim_barrier_wanted(world, event->a, event->b);
         break;

@@ -6,6 +6,7 @@
  *   link.c      posted writes, doorbells, scratchpads  fault.c     cuts, freezes, crashes
  *   host.c      nodes and their transfer threads       work.c      operations
  *   check.c     deliveries and completions             region.c    what segments must hold
+ *   credit.c    room in pipes
  *   barrier.c   groups and their rounds                final.c     the end: all done, all right
  */
 #ifndef SIM_WORLD_H
@@ -24,6 +25,7 @@
 #include "sim/config.h"
 #include "sim/plant.h"
 
+#define SIM_DRAFT_BYTES 2048u
 #define SIM_OWNERS 4u /* operations belong to one of these, for cancel */
 
 struct sim_world;
@@ -115,8 +117,9 @@ struct sim_life {
     uint64_t start_ns;
     uint32_t number; /* 1 is the first of a host */
     uint32_t session;
-    uint64_t mail, library; /* handles */
-    unsigned char *mail_data, *library_data;
+    uint64_t mail, library, draft; /* handles */
+    unsigned char *mail_data, *library_data, *draft_data;
+    bool draft_removed;    /* then draft_data is NULL as soon as nobody is at it */
     unsigned char *expect; /* what mail_data must hold, where known */
     unsigned char *known;
     uint32_t mail_bytes, library_bytes;
@@ -133,6 +136,7 @@ struct sim_host {
     uint32_t index;
     uint16_t id;
     bool alive;
+    bool removal_wanted;      /* of the draft */
     bool ending, ended;       /* by via_node_fini: afterwards a callback is a failure */
     uint32_t notices_coming;  /* of links that changed, not yet heard of */
     uint64_t noticed_ns;      /* when last */
@@ -155,6 +159,7 @@ enum sim_wrong {
     SIM_WRONG_RANGE,
     SIM_WRONG_ENDPOINT,
     SIM_WRONG_ACCESS, /* writing to what may only be read */
+    SIM_WRONG_DRAFT,  /* in a segment that is removed some time: right until then */
 };
 
 enum sim_op_state {
@@ -176,8 +181,9 @@ struct sim_op {
     uint8_t owner; /* high half of its cookie */
     uint8_t channel;
     bool delivered;
-    bool stale_route; /* at submit the source did not know the destination's present life */
-    bool dead_handle; /* at submit the destination was down: its next life has other handles */
+    bool draft_removed; /* at submit */
+    bool stale_route;   /* at submit the source did not know the destination's present life */
+    bool dead_handle;   /* at submit the destination was down: its next life has other handles */
     bool shared_counter;
     bool cancelled;
     int status;
@@ -353,6 +359,10 @@ void sim_link_bell(struct sim_link *link, uint32_t end, uint32_t bit, uint32_t e
 void sim_link_reopen(struct sim_end *end, bool keep_memory);
 extern const struct via_port_ops sim_port_ops;
 
+/* --- credit.c -------------------------------------------------------------------------------- */
+
+void sim_credit_put(struct sim_end *end, uint64_t off, const void *src, size_t len);
+
 /* --- host.c ---------------------------------------------------------------------------------- */
 
 void sim_host_init(struct sim_world *world, uint32_t index, uint16_t id);
@@ -436,6 +446,8 @@ void sim_region_completed(struct sim_op *op, uint64_t value);
 /* Nobody knows whether it happened or still will. */
 void sim_region_unknown(struct sim_op *op);
 void sim_region_watch(struct sim_host *host);
+/* The draft goes; true = call again, somebody may be at it. */
+bool sim_region_draft_remove(struct sim_host *host);
 void sim_region_final(struct sim_host *host);
 
 /* --- barrier.c ------------------------------------------------------------------------------- */
