@@ -251,7 +251,8 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
 /* Sleeps in the kernel's set unless something has come meanwhile. What is there then; *ret_over
  * when the deadline has passed. */
 static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                    uint64_t deadline_ns, const sigset_t *mask, bool *ret_over)
+                    uint64_t deadline_ns, const sigset_t *mask, struct via_wait *wait,
+                    bool *ret_over)
 {
     unsigned bells = via_sock_bell_enter();
     int count = collect(set, events, max);
@@ -259,7 +260,9 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
         via_sock_bell_leave(bells);
         return count;
     }
+    via_wait_sleeps(wait);
     int n = kernel_wait(epfd, events, max, deadline_ns, mask);
+    via_wait_slept(wait);
     via_sock_bell_leave(bells);
     if (n < 0) {
         return n;
@@ -276,28 +279,28 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                 uint64_t deadline_ns, const sigset_t *mask)
 {
-    struct via_spin spin;
+    struct via_wait wait;
     if (max <= 0) {
         return -EINVAL;
     }
-    via_spin_begin(&spin);
+    via_wait_begin(&wait);
     for (;;) {
         bool over = false;
         int count = take_ready(set, epfd, events, max, deadline_ns == 0);
         if (count == 0 && deadline_ns != 0) {
             bool news = false;
             if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
-                while (via_spin_again(&spin) && !(news = has_news(set))) {
+                while (via_wait_again(&wait) && !(news = has_news(set))) {
                 }
                 if (news) {
                     continue;
                 }
                 via_ep_arm(set);
             }
-            count = sleep_in(set, epfd, events, max, deadline_ns, mask, &over);
+            count = sleep_in(set, epfd, events, max, deadline_ns, mask, &wait, &over);
         }
         if (count != 0 || over || deadline_ns == 0) {
-            via_spin_learn(&spin);
+            via_wait_end(&wait);
             return count;
         }
     }

@@ -241,22 +241,27 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t dead
 
 int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline_ns)
 {
-    struct via_spin spin;
+    struct via_wait wait;
     bool pipes = via_conn_has_pipes(op->conn);
-    via_spin_begin(&spin);
+    via_wait_begin(&wait);
     if (pipes) {
         do {
             if (has_news(op, what, have)) {
-                via_spin_learn(&spin);
+                via_wait_end(&wait);
                 return 0;
             }
-        } while (via_spin_again(&spin));
+        } while (via_wait_again(&wait));
         via_io_arm(op, what);
     }
     unsigned bells = via_sock_bell_enter();
-    int rc = pipes && has_news(op, what, have) ? 0 : sleep_for(op, what, pipes, deadline_ns);
+    int rc = 0;
+    if (!pipes || !has_news(op, what, have)) {
+        via_wait_sleeps(&wait);
+        rc = sleep_for(op, what, pipes, deadline_ns);
+        via_wait_slept(&wait);
+    }
     via_sock_bell_leave(bells);
-    via_spin_learn(&spin);
+    via_wait_end(&wait);
     return rc;
 }
 

@@ -128,12 +128,14 @@ static bool is_its_turn(void)
 /* Everything there is, waiting for it until the deadline or not at all. *ret_over when it passed.
  */
 static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_t *mask,
-                          bool *ret_over)
+                          struct via_wait *wait, bool *ret_over)
 {
     arm(call);
     unsigned bells = via_sock_bell_enter();
     int ready = look(call);
+    via_wait_sleeps(wait);
     int n = via_sleep(call->kernel, (unsigned)call->count, ready != 0 ? 0 : deadline_ns, mask);
+    via_wait_slept(wait);
     via_sock_bell_leave(bells);
     if (n < 0) {
         return ready != 0 ? ready : n;
@@ -145,21 +147,21 @@ static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_
 
 static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *mask)
 {
-    struct via_spin spin;
+    struct via_wait wait;
     bool over = false;
     int ready = 0;
-    via_spin_begin(&spin);
+    via_wait_begin(&wait);
     while (ready == 0 && !over) {
         ready = look(call);
         if (ready != 0 && (!call->others || !is_its_turn())) {
             break;
         }
-        if (ready == 0 && deadline_ns != 0 && via_spin_again(&spin)) {
+        if (ready == 0 && deadline_ns != 0 && via_wait_again(&wait)) {
             continue;
         }
-        ready = look_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &over);
+        ready = look_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &wait, &over);
     }
-    via_spin_learn(&spin);
+    via_wait_end(&wait);
     return ready;
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,19 +14,12 @@
 #include "sockets/os.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
+#include "sockets/spin.h"
 
-/* A wait that is longer than this is not worth spinning for: sleeping and being woken cost about
- * half of it. */
-#define SPIN_US_MAX 40u
 /* Off the CPU for so long while spinning: somebody else wanted it. */
 #define GAP_US 60u
-#define PENALTY_US 20000u
-
-struct learned {
-    uint32_t wait_ticks; /* a moving mean, capped */
-    uint32_t known;
-    uint64_t penalty_end_ticks;
-};
+/* Who waits on the same CPU gets it now and then. */
+#define YIELD_US 8u
 
 /* A thread's epoll set, in which it hears bells; edge-triggered, because bells are never drained.
  */
@@ -34,7 +28,7 @@ struct ear {
     unsigned bells; /* how many are registered */
 };
 
-static __thread struct learned learned __attribute__((tls_model("initial-exec")));
+static __thread struct via_spin spin __attribute__((tls_model("initial-exec")));
 static __thread struct ear *ear __attribute__((tls_model("initial-exec")));
 
 static struct via_pool ear_pool = VIA_POOL_INIT(sizeof(struct ear), 65536);
@@ -42,51 +36,54 @@ static struct via_pool ear_pool = VIA_POOL_INIT(sizeof(struct ear), 65536);
 /* --- spinning ----------------------------------------------------------------------------------
  */
 
-void via_spin_begin(struct via_spin *spin)
+void via_wait_begin(struct via_wait *wait)
 {
     uint64_t now = via_os_ticks();
-    uint64_t max = via_os_us_to_ticks(SPIN_US_MAX);
-    uint64_t budget = max / 4;
-    if (learned.known != 0) {
-        budget = learned.wait_ticks >= max / 2 ? 0 : 2 * (uint64_t)learned.wait_ticks + max / 8;
+    if (via_unlikely(spin.us_ticks == 0)) {
+        via_spin_init(&spin, via_os_ticks_us);
     }
-    if (now < learned.penalty_end_ticks) {
-        budget = 0;
-    }
-    spin->begin_ticks = now;
-    spin->last_ticks = now;
-    spin->end_ticks = now + budget;
+    *wait = (struct via_wait){
+        .begin_ticks = now,
+        .end_ticks = now + via_spin_budget(&spin, now),
+        .last_ticks = now,
+        .yield_ticks = now + via_os_us_to_ticks(YIELD_US),
+    };
 }
 
-bool via_spin_again(struct via_spin *spin)
+bool via_wait_again(struct via_wait *wait)
 {
-    if (spin->end_ticks == spin->begin_ticks) {
+    if (wait->end_ticks == wait->begin_ticks) {
         return false;
     }
     via_os_pause();
     uint64_t now = via_os_ticks();
-    if (now - spin->last_ticks > via_os_us_to_ticks(GAP_US)) {
-        learned.penalty_end_ticks = now + via_os_us_to_ticks(PENALTY_US);
+    if (via_unlikely(now > wait->yield_ticks)) {
+        sched_yield();
+        now = via_os_ticks();
+        wait->yield_ticks = now + via_os_us_to_ticks(YIELD_US);
+    }
+    if (via_unlikely(now - wait->last_ticks > via_os_us_to_ticks(GAP_US))) {
+        via_spin_crowded(&spin, now);
+        wait->end_ticks = wait->begin_ticks;
         return false;
     }
-    spin->last_ticks = now;
-    return now < spin->end_ticks;
+    wait->last_ticks = now;
+    return now < wait->end_ticks;
 }
 
-void via_spin_learn(const struct via_spin *spin)
+void via_wait_end(const struct via_wait *wait)
 {
-    uint64_t waited = via_os_ticks() - spin->begin_ticks;
-    uint64_t max = via_os_us_to_ticks(SPIN_US_MAX);
-    if (waited > max) {
-        waited = max;
-    }
-    if (learned.known == 0) {
-        learned.known = 1;
-        learned.wait_ticks = (uint32_t)waited;
-        return;
-    }
-    /* An eighth of the new: some dozens of short waits win the budget back. */
-    learned.wait_ticks = (uint32_t)(learned.wait_ticks - learned.wait_ticks / 8 + waited / 8);
+    via_spin_learn(&spin, via_os_ticks() - wait->begin_ticks, wait->slept_ticks);
+}
+
+void via_wait_sleeps(struct via_wait *wait)
+{
+    wait->last_ticks = via_os_ticks();
+}
+
+void via_wait_slept(struct via_wait *wait)
+{
+    wait->slept_ticks += via_os_ticks() - wait->last_ticks;
 }
 
 /* --- sleeping ----------------------------------------------------------------------------------

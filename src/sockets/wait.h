@@ -16,22 +16,24 @@
 /* --- spinning ----------------------------------------------------------------------------------
  */
 
-/*
- * A thread's spin budget learns from how long it had to wait: it is about what a wait takes when
- * that is short, and nothing when waits are long or when others want the CPU (the thread was off it
- * while it span).
- */
-struct via_spin {
+/* One wait of the calling thread; how long it spins is learned (spin.h). */
+struct via_wait {
     uint64_t begin_ticks;
-    uint64_t end_ticks;
+    uint64_t end_ticks; /* of spinning */
     uint64_t last_ticks;
+    uint64_t yield_ticks;
+    uint64_t slept_ticks;
 };
 
-void via_spin_begin(struct via_spin *spin);
+void via_wait_begin(struct via_wait *wait);
 /* Looked and saw nothing: look again? */
-bool via_spin_again(struct via_spin *spin);
+bool via_wait_again(struct via_wait *wait);
 /* The wait is over, whether by spinning or after sleep. */
-void via_spin_learn(const struct via_spin *spin);
+void via_wait_end(const struct via_wait *wait);
+
+/* Around a sleep that is part of it. */
+void via_wait_sleeps(struct via_wait *wait);
+void via_wait_slept(struct via_wait *wait);
 
 /* --- sleeping ----------------------------------------------------------------------------------
  */

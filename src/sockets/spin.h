@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_SPIN_H
+#define VIA_SOCKETS_SPIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * How long a thread looks before it sleeps: learned from how soon what it waited for has come.
+ *
+ * A wait that ended in sleep says little by itself: it took as long as waking up does, even if the
+ * awaited came at once. So the cost of waking is learned too (the shortest sleeps), and taken off.
+ * Two sides that both sleep for each other keep each other's waits long; therefore, now and then, a
+ * thread that has given up spinning tries again, the more seldom the more often that was in vain.
+ *
+ * Pure: times are arguments, in ticks of any rate.
+ */
+struct via_spin {
+    uint32_t us_ticks;    /* ticks per microsecond */
+    uint32_t need_ticks;  /* moving mean of how soon it came; at most the budget */
+    uint32_t wake_ticks;  /* what sleeping and being woken cost */
+    uint32_t backoff;     /* waits between two attempts to spin again */
+    uint32_t explore_in;  /* waits until the next */
+    bool exploring;       /* the wait under way is one */
+    uint64_t penalty_end; /* not before: somebody else wanted the CPU */
+};
+
+void via_spin_init(struct via_spin *spin, uint32_t us_ticks);
+
+/* A wait begins now: spin for so long, 0 = sleep at once. */
+uint64_t via_spin_budget(struct via_spin *spin, uint64_t now_ticks);
+
+/* It has ended after waited_ticks, of which it slept slept_ticks (0: spinning was enough). */
+void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks, uint64_t slept_ticks);
+
+/* The thread was off its CPU while it span. */
+void via_spin_crowded(struct via_spin *spin, uint64_t now_ticks);
+
+#endif
