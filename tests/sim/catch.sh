@@ -2,7 +2,7 @@
 # Every bug that can be planted is caught within a budget of seeds: catch.sh <simulator with mutants> [--all]
 set -u
 sim=$1
-# These two need a coincidence that 600 seeds do not bring; tests/unit covers their rules. --all tries them, too.
+# These two need a coincidence that 600 seeds do not bring, and nothing else catches them yet. --all tries them, too.
 rare=" core-unborn core-held "
 [ "${2-}" = --all ] && rare=
 missed=0
