@@ -358,12 +358,16 @@ void via_conn_fork_prepare(void)
     visit_locked(count_child);
 }
 
-void via_conn_fork_parent(bool failed)
+void via_conn_fork_parent(void)
 {
-    if (failed) {
-        visit_locked(uncount_child);
-    }
     pthread_mutex_unlock(&all_lock);
+}
+
+void via_conn_fork_failed(void)
+{
+    int saved = errno;
+    via_conn_each(uncount_child);
+    errno = saved;
 }
 
 void via_conn_fork_child(void)

@@ -143,7 +143,8 @@ void via_conn_closed(struct via_conn *conn);
 
 /* Around fork(). */
 void via_conn_fork_prepare(void);
-void via_conn_fork_parent(bool failed);
+void via_conn_fork_parent(void);
+void via_conn_fork_failed(void);
 void via_conn_fork_child(void);
 
 /* Calls visit for every connection that this process has a descriptor of. */

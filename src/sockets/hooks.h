@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "base/types.h"
 
@@ -19,6 +21,18 @@ static inline void via_hooks_init(void)
     if (via_unlikely(!via_hooks_ready)) {
         via_hooks_init_slowly();
     }
+}
+
+/*
+ * Is this a process that shares our memory but not our descriptors: a child of vfork()? What it
+ * does to its descriptors is none of our table's business. Costs a system call; asked only about
+ * descriptors of ours.
+ */
+extern pid_t via_hooks_pid;
+
+static inline bool via_hooks_is_guest(void)
+{
+    return syscall(SYS_getpid) != via_hooks_pid;
 }
 
 /* From a negative errno to what the C library's calls return. errno is left alone on success. */

@@ -2,6 +2,7 @@
 /* The library's own life: loading, fork, stdio, exit. */
 #undef _FORTIFY_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -17,6 +18,11 @@
 #include "sockets/wait.h"
 
 bool via_hooks_ready;
+pid_t via_hooks_pid;
+
+static void before_fork(void);
+static void after_fork(void);
+static void in_child(void);
 
 void via_hooks_init_slowly(void)
 {
@@ -30,6 +36,8 @@ void via_hooks_init_slowly(void)
     if (via_fds_init() != 0) {
         via_policy.on = false;
     }
+    via_hooks_pid = getpid();
+    pthread_atfork(before_fork, after_fork, in_child);
     via_hooks_ready = true;
     errno = saved;
 }
@@ -61,8 +69,26 @@ VIA_HOOK void _Exit(int status)
 /* --- fork --------------------------------------------------------------------------------------
  */
 
-static void forked_child(void)
+/* By pthread_atfork(), as the C library forks in several of its functions. */
+static void before_fork(void)
 {
+    via_ep_fork_prepare();
+    via_conn_fork_prepare();
+    via_hidden_fork_prepare();
+    via_pool_fork_prepare();
+}
+
+static void after_fork(void)
+{
+    via_pool_fork_done();
+    via_hidden_fork_done();
+    via_conn_fork_parent();
+    via_ep_fork_parent();
+}
+
+static void in_child(void)
+{
+    via_hooks_pid = getpid();
     via_os_forked();
     via_hidden_fork_done();
     via_pool_fork_done();
@@ -79,28 +105,11 @@ static void forked_child(void)
 VIA_HOOK pid_t fork(void)
 {
     via_hooks_init();
-    via_ep_fork_prepare();
-    via_conn_fork_prepare();
-    via_hidden_fork_prepare();
-    via_pool_fork_prepare();
     pid_t pid = VIA_REAL(fork)();
-    if (pid == 0) {
-        forked_child();
-        return pid;
+    if (pid < 0) {
+        via_conn_fork_failed();
     }
-    int saved = errno;
-    via_pool_fork_done();
-    via_hidden_fork_done();
-    via_conn_fork_parent(pid < 0);
-    via_ep_fork_parent();
-    errno = saved;
     return pid;
-}
-
-/* A child that shares our memory would change our table when it rearranges its descriptors. */
-VIA_HOOK pid_t vfork(void)
-{
-    return fork();
 }
 
 /* --- stdio: its reads and writes do not come by here -------------------------------------------

@@ -112,7 +112,7 @@ VIA_HOOK int shutdown(int fd, int how)
 void via_hooks_forget(int fd)
 {
     struct via_file *file = via_fd_peek(fd);
-    if (file == NULL || file->kind == VIA_FILE_HIDDEN) {
+    if (file == NULL || file->kind == VIA_FILE_HIDDEN || via_hooks_is_guest()) {
         return;
     }
     file = via_fd_take(fd);
@@ -138,6 +138,9 @@ VIA_HOOK int close(int fd)
     if (file->kind == VIA_FILE_HIDDEN) {
         errno = EBADF;
         return -1;
+    }
+    if (via_hooks_is_guest()) {
+        return VIA_REAL(close)(fd);
     }
     file = via_fd_take(fd);
     if (file == NULL || file->kind != VIA_FILE_CONN) {
@@ -200,7 +203,9 @@ static int copied(int fd, int new_fd)
     if (via_likely(file == NULL)) {
         return new_fd;
     }
-    if (file->kind == VIA_FILE_CONN) {
+    if (via_hooks_is_guest()) {
+        /* its copy, in its own table */
+    } else if (file->kind == VIA_FILE_CONN) {
         via_conn_dup(via_container_of(file, struct via_conn, file), new_fd);
     } else if (file->kind == VIA_FILE_EPOLL) {
         via_ep_dup(via_container_of(file, struct via_ep_set, file), new_fd);
@@ -223,6 +228,9 @@ static void make_way(int fd, int new_fd)
 {
     struct via_file *file = via_fd_peek(new_fd);
     if (file == NULL || fd == new_fd || VIA_REAL(fcntl)(fd, F_GETFD) < 0) {
+        return;
+    }
+    if (via_hooks_is_guest()) {
         return;
     }
     if (file->kind == VIA_FILE_HIDDEN) {

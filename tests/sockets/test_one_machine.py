@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from lab import CHECKS, Case, STREAM, end, free_port, cpu_seconds, need
+from lab import CHECKS, Case, PYTHON, STREAM, cpu_seconds, end, free_port, listens, need
 
 
 class Semantics(Case):
@@ -59,8 +59,44 @@ class Streams(Case):
                   "    for i in range(300):\n"
                   "        c.sendall(b'x' * 100); assert len(s.recv(200)) == 100\n"
                   "        s.sendall(b'y' * 100); assert len(c.recv(200)) == 100\n")
-        self.run_client(["/usr/bin/python3", "-c", script])
+        self.run_client([PYTHON, "-c", script])
         self.assert_by_pipes(self.lines(), 0.9, 1)
+
+
+class Children(Case):
+    def test_children_that_become_other_programs(self):
+        """By vfork (what subprocess does), system() and popen(); they close what is not theirs."""
+        script = ("import socket, subprocess, os\n"
+                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
+                  "c = socket.create_connection(l.getsockname()); s, _ = l.accept()\n"
+                  "def talk():\n"
+                  "    for i in range(100):\n"
+                  "        c.sendall(b'ping'); assert s.recv(9) == b'ping'\n"
+                  "        s.sendall(b'pong'); assert c.recv(9) == b'pong'\n"
+                  "for i in range(3):\n"
+                  "    talk()\n"
+                  "    assert subprocess.run(['sh', '-c', 'exit 3']).returncode == 3\n"
+                  "    assert subprocess.run(['cat'], input=b'x', capture_output=True,\n"
+                  "                          close_fds=False).stdout == b'x'\n"
+                  "    assert os.system('exit 2') >> 8 == 2 and os.popen('echo y').read() == 'y\\n'\n"
+                  "talk(); c.close(); assert s.recv(1) == b''\n")
+        self.run_client([PYTHON, "-c", script])
+        self.assert_by_pipes(self.lines(), processes=1)
+
+    def test_daemon(self):
+        """daemon() forks inside the C library."""
+        need("iperf3")
+        port = free_port()
+        pidfile = os.path.join(self.folder, "pid")
+        self.run_client(["iperf3", "-s", "-D", "-1", "-p", str(port), "-I", pidfile])
+        deadline = time.monotonic() + 10
+        while not listens(port) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.run_client(["iperf3", "-c", self.address, "-p", str(port), "-t", "1"])
+        while listens(port) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        self.assert_by_pipes(self.lines())
 
 
 class Policy(Case):
@@ -141,7 +177,7 @@ class Ends(Case):
             port = free_port()
             server = self.start(["redis-server", "--port", str(port), "--save", ""], preload, port,
                                 cwd=self.folder)
-            client = subprocess.Popen(["/usr/bin/python3", "-c", script, str(port)], text=True,
+            client = subprocess.Popen([PYTHON, "-c", script, str(port)], text=True,
                                       env=self.environment(preload), stdout=subprocess.PIPE)
             try:
                 self.assertEqual(client.stdout.readline(), "ready\n")
@@ -167,7 +203,7 @@ class Ends(Case):
                   "    for k in range(40):\n"
                   "        for a, b in (c, s), (s, c):\n"
                   "            a.sendall(b'ping'); assert b.recv(10) == b'ping'\n")
-        self.run_client(["/usr/bin/python3", "-c", script])
+        self.run_client([PYTHON, "-c", script])
         (entry,) = self.lines()
         self.assertEqual(entry["connections"], 180)
         self.assertGreaterEqual(entry["accelerated"], 160)
