@@ -284,7 +284,11 @@ bool via_fabric_may_follow(struct via_conn *conn)
         fabric->follows = true;
         atomic_fetch_add_explicit(&following, 1, memory_order_relaxed);
     }
-    bool may = !conn->side->rx.ended && now - fabric->fin_ns < FOLLOW_NS && !is_lost(fabric);
+    /* A peer that has closed refuses our credits (fabric->error), and what it sent before may still
+     * be on its way: only our own host's death ends the wait early. */
+    struct via_attach *attach = via_fabric_attached();
+    bool host_is_lost = attach != NULL && via_attach_poll(attach) < 0;
+    bool may = !conn->side->rx.ended && now - fabric->fin_ns < FOLLOW_NS && !host_is_lost;
     if (!may) {
         via_fabric_follows_no_more(fabric);
     }
