@@ -414,11 +414,7 @@ int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes)
     return -EAGAIN;
 }
 
-#define STATE_CLOSE_WAIT 8 /* include/net/tcp_states.h: a FIN has come in these three */
-#define STATE_LAST_ACK 9
-#define STATE_CLOSING 11
-
-int via_kernel_read(int fd, uint64_t *ret_bytes)
+int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes)
 {
     struct tcp_info info;
     int unread = 0;
@@ -429,12 +425,15 @@ int via_kernel_read(int fd, uint64_t *ret_bytes)
         }
         uint64_t received = info.tcpi_bytes_received;
         rc = tcp_info(fd, &info);
-        if (rc == 0 && info.tcpi_bytes_received == received) {
-            bool fin = info.tcpi_state == STATE_CLOSE_WAIT || info.tcpi_state == STATE_LAST_ACK ||
-                       info.tcpi_state == STATE_CLOSING;
-            *ret_bytes = received - (uint64_t)unread - (fin ? 1 : 0);
-            return 0;
+        if (rc != 0 || info.tcpi_bytes_received != received) {
+            continue;
         }
+        /* A FIN counts as one received byte, and comes after all that was sent. */
+        if (received > sent + 1) {
+            return -EPROTO;
+        }
+        *ret_bytes = via_min(received, sent) - (uint64_t)unread;
+        return 0;
     }
     return -EAGAIN;
 }

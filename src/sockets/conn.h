@@ -185,9 +185,12 @@ static inline uint32_t via_conn_spans(const struct via_conn *conn)
            (conn->side->tx.span == VIA_SPAN_PIPE ? 4u : 0u);
 }
 
-/* Bytes that went through the kernel since the connection was made; the truth, whoever sent or read
- * them (stdio, a forked child). 0 or a negative errno. */
+/*
+ * Bytes that went through the kernel since the connection was made; the truth, whoever sent or read
+ * them (stdio, a forked child). sent: what the peer has sent that way, in all. 0 or a negative
+ * errno.
+ */
 int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes);
-int via_kernel_read(int fd, uint64_t *ret_bytes);
+int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes);
 
 #endif

@@ -19,7 +19,7 @@ int via_rx_next(struct via_op *op)
             return next;
         }
         uint64_t total;
-        int rc = via_kernel_read(op->fd, &total);
+        int rc = via_kernel_read(op->fd, rx->switch_at, &total);
         if (rc == 0) {
             rc = via_stream_rx_kernel_total(rx, total);
         }
