@@ -172,18 +172,20 @@ class Case(unittest.TestCase):
         self.assertIn('"GET"', out)
         return out
 
-    def http(self, client_preload=True):
+    def http(self, client_preload=True, size=64 << 20, times=1):
+        """A server that closes right after its last byte."""
         need("curl")
-        data = os.urandom(64 << 20)
+        data = os.urandom(size)
         with open(os.path.join(self.folder, "file"), "wb") as file:
             file.write(data)
         port = free_port(self.address)
         server = self.start([PYTHON, "-m", "http.server", str(port), "--bind", self.address],
                             port=port, cwd=self.folder)
         got = os.path.join(self.folder, "got")
-        self.run_client(["curl", "-sS", "-o", got, "http://%s:%d/file" % (self.address, port)],
-                        client_preload)
-        with open(got, "rb") as file:
-            self.assertEqual(file.read(), data)
+        for _ in range(times):
+            self.run_client(["curl", "-sS", "-o", got,
+                             "http://%s:%d/file" % (self.address, port)], client_preload)
+            with open(got, "rb") as file:
+                self.assertEqual(file.read(), data)
         server.send_signal(signal.SIGINT)
         server.wait(5)

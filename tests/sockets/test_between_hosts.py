@@ -162,6 +162,11 @@ class OverARelay(Hosts):
         self.http()
         self.assert_by_pipes(self.lines())
 
+    def test_what_was_sent_before_a_close_arrives(self):
+        # Short: some bytes still go by the kernel, some by frames, and the close comes at once.
+        self.http(size=6 << 20, times=30)
+        self.assertGreater(self.by_frames(self.lines()), 0)
+
     def test_a_cut_on_the_way(self):
         def cut_each(stop):
             while not stop.is_set():
