@@ -8,7 +8,7 @@ SEEDS ?= 100000
 FIRST ?= $(shell date +%s)000000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check install clean soak format packages configure-% build-% test-%
+.PHONY: help demo test bench check install clean soak mutants format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,9 @@ bench: packages build-release ## run every benchmark on the release build
 
 soak: packages build-release ## run SEEDS seeds of the simulator on all cores, from FIRST on
 	build/release/bin/viaduct-sim run --first $(FIRST) --count $(SEEDS)
+
+mutants: packages build-release ## how many seeds each planted bug takes until it is caught
+	bash tests/sim/catch.sh build/release/bin/tests/viaduct-sim-mutants 20000 200000
 
 install: ## install the release build below DESTDIR, for PREFIX
 	cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
