@@ -37,11 +37,6 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static uint64_t seed_at(const struct sim_jobs *jobs, uint64_t index)
-{
-    return jobs->seeds != NULL ? jobs->seeds[index] : jobs->first + index;
-}
-
 void sim_jobs_one(const struct sim_jobs *jobs, uint64_t seed, FILE *trace,
                   struct sim_result *ret_result)
 {
@@ -93,7 +88,7 @@ static void work(const struct sim_jobs *jobs, struct shared *shared, struct work
         if (index >= jobs->count) {
             break;
         }
-        worker->seed = seed_at(jobs, index);
+        worker->seed = jobs->first + index;
         double start = now_s();
         alarm(HANG_S);
         sim_jobs_one(jobs, worker->seed, NULL, result);

@@ -8,7 +8,6 @@
 #include "sim/world.h"
 
 struct sim_jobs {
-    const uint64_t *seeds; /* NULL: first, first + 1, ... */
     uint64_t first;
     uint64_t count;
     unsigned processes;

@@ -236,49 +236,70 @@ static bool parse_line(char *line, bool *ret_seed_there, uint64_t *ret_seed,
     return strtok_r(NULL, " \t", &rest) == NULL;
 }
 
-static int replay_one(struct options *options, uint64_t seed, enum sim_graph graph)
+struct replay {
+    uint64_t seed;
+    enum sim_graph graph;
+};
+
+static int replay_one(struct options *options, const struct replay *replay)
 {
     struct sim_jobs_result result;
-    options->jobs.seeds = &seed;
+    options->jobs.first = replay->seed;
     options->jobs.count = 1;
     options->jobs.processes = 1;
-    options->jobs.graph = graph;
+    options->jobs.graph = replay->graph;
     int rc = run_jobs(options, &result);
-    options->jobs.seeds = NULL;
     if (rc == 0 && result.failed) {
-        print_failure(options, seed, graph, result.failure);
+        print_failure(options, replay->seed, replay->graph, result.failure);
         return 1;
     }
     return rc;
 }
 
+/* All of the file, before any process is started that would share its offset. Owned by the caller;
+ * NULL when a line is wrong. */
+static struct replay *replay_read(const char *path, FILE *file, unsigned *ret_count)
+{
+    struct replay *replays = sim_alloc(0);
+    char line[512];
+    unsigned count = 0;
+    for (unsigned number = 1; fgets(line, sizeof(line), file) != NULL; number++) {
+        bool there;
+        struct replay replay;
+        if (!parse_line(line, &there, &replay.seed, &replay.graph)) {
+            fprintf(stderr, "viaduct-sim: %s:%u: not a seed and a graph\n", path, number);
+            free(replays);
+            return NULL;
+        }
+        if (there) {
+            replays = sim_realloc(replays, (count + 1) * sizeof(*replays));
+            replays[count++] = replay;
+        }
+    }
+    *ret_count = count;
+    return replays;
+}
+
 static int command_replay(struct options *options, const char *path)
 {
+    unsigned count = 0;
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         fprintf(stderr, "viaduct-sim: %s: open: %s\n", path, strerror(errno));
         return 2;
     }
-    char line[512];
-    unsigned number = 0;
-    unsigned replayed = 0;
-    int rc = 0;
-    while (rc == 0 && fgets(line, sizeof(line), file) != NULL) {
-        bool there;
-        uint64_t seed;
-        enum sim_graph graph;
-        number++;
-        if (!parse_line(line, &there, &seed, &graph)) {
-            fprintf(stderr, "viaduct-sim: %s:%u: not a seed and a graph\n", path, number);
-            rc = 2;
-        } else if (there) {
-            rc = replay_one(options, seed, graph);
-            replayed++;
-        }
-    }
+    struct replay *replays = replay_read(path, file, &count);
     fclose(file);
+    if (replays == NULL) {
+        return 2;
+    }
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < count; i++) {
+        rc = replay_one(options, &replays[i]);
+    }
+    free(replays);
     if (rc == 0) {
-        printf("%u seeds of %s: ok\n", replayed, path);
+        printf("%u seeds of %s: ok\n", count, path);
     }
     return rc;
 }

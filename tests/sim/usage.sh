@@ -28,3 +28,10 @@ for args in "seed" "seed x" "run --count 0" "run --graph spiral" "run --plant we
     printf '%s\n' "$text" | grep -q viaduct-sim || fail "'$args': says only '$text'"
 done
 "$sim" replay "$VIADUCT_SOURCE_DIR/no/such/file" 2>&1 | grep -q 'no/such/file: open: No such file' || fail "replay"
+
+file=$(mktemp)
+trap 'rm -f "$file"' EXIT
+printf '# two\n7\n8 ring # with its graph\n' >"$file"
+"$sim" replay "$file" | grep -qxF "2 seeds of $file: ok" || fail "replay of two seeds"
+printf '7\n8 spiral\n' >"$file"
+"$sim" replay "$file" 2>&1 | grep -qF "$file:2: not a seed and a graph" || fail "replay of a bad line"
