@@ -17,17 +17,36 @@
 
 #define PEERS_MAX 65536u
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+#define PAGE 4096u
+#define PAGE_WORDS (PAGE / sizeof(struct via_sock_bell_word))
+#define PAGES_MAX 16u
+/* Threads beyond that share. */
+#define OWN_MAX 32u
+
+/* Words of the bells that one process makes. */
+struct page {
+    _Atomic int fd;
+    struct via_sock_bell_word *words;
+    unsigned used;
+};
+
 struct bell {
     _Atomic int fd;
-    _Atomic int page_fd;
-    struct via_sock_bell_word *word; /* NULL: an adopted one */
+    const struct page *page; /* NULL: an adopted one */
+    uint32_t word_index;
     uint64_t id;
 };
 
-static struct bell own_bells[VIA_BELLS_MAX];
-static _Atomic unsigned bells;
-static int own = -1;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct page pages[PAGES_MAX]; /* the last is this process's, those before its ancestors' */
+static unsigned pages_count;
+static struct bell all[VIA_BELLS_MAX];
+static unsigned all_count;
+static unsigned first_own; /* index of this process's first */
+static _Atomic uint64_t adopted;
+
+static __thread int thread_bell __attribute__((tls_model("initial-exec"))); /* index + 1 */
+static unsigned next_shared;
 
 static struct via_pool peer_pool = VIA_POOL_INIT(sizeof(struct via_peer_bell), PEERS_MAX);
 static struct via_peer_bell *peers;
@@ -41,118 +60,156 @@ static uint64_t random_id(void)
     return id;
 }
 
-#define PAGE 4096u
-
-/* The word's page: we keep the only mapping that can write. */
-static int make_page(struct bell *bell)
+/* The words' page: we keep the only mapping that can write. */
+static int make_page(void)
 {
-    int fd = memfd_create("viaduct-bell", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct page *page = &pages[pages_count];
+    if (pages_count == PAGES_MAX) {
+        return -ENOSPC;
+    }
+    int fd = memfd_create("viaduct-bells", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         return -errno;
     }
-    void *page = MAP_FAILED;
+    void *memory = MAP_FAILED;
     if (ftruncate(fd, PAGE) == 0) {
-        page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
-    if (page == MAP_FAILED ||
+    if (memory == MAP_FAILED ||
         VIA_REAL(fcntl)(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) != 0) {
         int error = errno;
         VIA_REAL(close)(fd);
         return -error;
     }
-    bell->word = page;
-    return via_hidden_new(fd, &bell->page_fd);
+    int rc = via_hidden_new(fd, &page->fd);
+    if (rc != 0) {
+        munmap(memory, PAGE);
+        return rc;
+    }
+    page->words = memory;
+    page->used = 0;
+    pages_count++;
+    return 0;
 }
 
-static int make_own(void)
+static bool has_own_page(void)
 {
-    unsigned index = atomic_load_explicit(&bells, memory_order_relaxed);
-    if (index == VIA_BELLS_MAX) {
+    return all_count > first_own && all[first_own].page != NULL;
+}
+
+/* With the lock. */
+static int make_bell(void)
+{
+    if (all_count == VIA_BELLS_MAX) {
         return -ENOSPC;
     }
-    struct bell *bell = &own_bells[index];
-    int rc = make_page(bell);
+    int rc = has_own_page() ? 0 : make_page();
     if (rc != 0) {
         return rc;
     }
+    struct bell *bell = &all[all_count];
+    struct page *page = &pages[pages_count - 1];
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     rc = fd < 0 ? -errno : via_hidden_new(fd, &bell->fd);
     if (rc != 0) {
-        via_hidden_close(&bell->page_fd);
         return rc;
     }
+    bell->page = page;
+    bell->word_index = page->used++;
     bell->id = random_id();
-    /* Pairs with the acquire in via_sock_bell_count(). */
-    atomic_store_explicit(&bells, index + 1, memory_order_release);
-    own = (int)index;
-    return own;
+    return (int)all_count++;
 }
 
-int via_sock_bell_own(void)
+int via_sock_bell_of_thread(void)
 {
+    if (thread_bell > 0) {
+        return thread_bell - 1;
+    }
     pthread_mutex_lock(&lock);
-    int rc = own >= 0 ? own : make_own();
+    unsigned own = all_count - first_own;
+    int rc = own < OWN_MAX ? make_bell() : -ENOSPC;
+    if (rc < 0 && own > 0) {
+        rc = (int)(first_own + next_shared++ % own);
+        rc = all[rc].page != NULL ? rc : (int)first_own;
+    }
     pthread_mutex_unlock(&lock);
+    if (rc >= 0) {
+        thread_bell = rc + 1;
+    }
     return rc;
 }
 
 int via_sock_bell_adopt(int fd)
 {
     pthread_mutex_lock(&lock);
-    unsigned index = atomic_load_explicit(&bells, memory_order_relaxed);
-    if (index < VIA_BELLS_MAX) {
-        own_bells[index].page_fd = -1;
-        atomic_store_explicit(&own_bells[index].fd, fd, memory_order_relaxed);
-        atomic_store_explicit(&bells, index + 1, memory_order_release);
+    /* From the top, so that the process's own are next to each other. */
+    unsigned index = VIA_BELLS_MAX - 1;
+    int rc = adopted == 0 && all_count < index ? 0 : -ENOSPC;
+    if (rc == 0) {
+        all[index] = (struct bell){.page = NULL};
+        atomic_store_explicit(&all[index].fd, fd, memory_order_relaxed);
+        atomic_store_explicit(&adopted, VIA_BELL_MASK(index), memory_order_release);
     }
     pthread_mutex_unlock(&lock);
-    return index < VIA_BELLS_MAX ? (int)index : -ENOSPC;
+    return rc;
 }
 
-unsigned via_sock_bell_count(void)
+uint64_t via_sock_bells_adopted(void)
 {
-    return atomic_load_explicit(&bells, memory_order_acquire);
+    return atomic_load_explicit(&adopted, memory_order_acquire);
 }
 
 int via_sock_bell_fd(unsigned index)
 {
-    return atomic_load_explicit(&own_bells[index].fd, memory_order_relaxed);
+    return atomic_load_explicit(&all[index].fd, memory_order_relaxed);
 }
 
 int via_sock_bell_page_fd(unsigned index)
 {
-    return atomic_load_explicit(&own_bells[index].page_fd, memory_order_relaxed);
+    return atomic_load_explicit(&all[index].page->fd, memory_order_relaxed);
+}
+
+uint32_t via_sock_bell_word_index(unsigned index)
+{
+    return all[index].word_index;
 }
 
 uint64_t via_sock_bell_id(unsigned index)
 {
-    return own_bells[index].id;
+    return all[index].id;
 }
 
-unsigned via_sock_bell_enter(void)
+/* The word of the lowest bell of a set, NULL for an adopted one; takes it out of the set. */
+static struct via_sock_bell_word *next_word(uint64_t *bells)
 {
-    unsigned count = via_sock_bell_count();
-    if (count == 0 && !via_alone() && via_sock_bell_own() >= 0) {
-        count = via_sock_bell_count(); /* so that other threads can wake this one, whatever comes */
-    }
-    for (unsigned i = count; i-- > 0;) {
-        if (own_bells[i].word != NULL) {
+    const struct bell *bell = &all[__builtin_ctzll(*bells)];
+    *bells &= *bells - 1;
+    return bell->page != NULL ? &bell->page->words[bell->word_index] : NULL;
+}
+
+void via_sock_bell_enter(uint64_t bells)
+{
+    bool attached = (bells & via_sock_bells_adopted()) != 0;
+    while (bells != 0) {
+        struct via_sock_bell_word *word = next_word(&bells);
+        if (word != NULL) {
             /* One more sleep, one more sleeper. Pairs with the fence in via_peer_bell_must_ring().
              */
-            atomic_fetch_add_explicit(&own_bells[i].word->value, (UINT64_C(1) << 32) + 1,
-                                      memory_order_seq_cst);
+            atomic_fetch_add_explicit(&word->value, (UINT64_C(1) << 32) + 1, memory_order_seq_cst);
         }
     }
-    via_fabric_before_sleep();
+    if (attached) {
+        via_fabric_before_sleep();
+    }
     atomic_thread_fence(memory_order_seq_cst);
-    return count;
 }
 
-void via_sock_bell_leave(unsigned count)
+void via_sock_bell_leave(uint64_t bells)
 {
-    for (unsigned i = count; i-- > 0;) {
-        if (own_bells[i].word != NULL) {
-            atomic_fetch_sub_explicit(&own_bells[i].word->value, 1, memory_order_relaxed);
+    while (bells != 0) {
+        struct via_sock_bell_word *word = next_word(&bells);
+        if (word != NULL) {
+            atomic_fetch_sub_explicit(&word->value, 1, memory_order_relaxed);
         }
     }
 }
@@ -174,11 +231,14 @@ void via_sock_bell_ring(unsigned index)
 void via_sock_bell_forked(void)
 {
     pthread_mutex_init(&lock, NULL);
-    own = -1;
+    first_own = all_count;
+    next_shared = 0;
+    thread_bell = 0;
+    adopted = 0; /* connections that were carried by the parent's attachment hear it no more */
 }
 
 /* The page is the peer's: sealed against shrinking, or reading it could be the end of us. */
-static const struct via_sock_bell_word *map_page(int fd)
+static void *map_page(int fd)
 {
     struct stat stat;
     int seals = VIA_REAL(fcntl)(fd, F_GET_SEALS);
@@ -190,22 +250,23 @@ static const struct via_sock_bell_word *map_page(int fd)
     return page == MAP_FAILED ? NULL : page;
 }
 
-static struct via_peer_bell *peer_new(uint64_t id, int fd, int page_fd)
+static struct via_peer_bell *peer_new(uint64_t id, int fd, int page_fd, uint32_t word_index)
 {
     struct via_peer_bell *bell = via_pool_get(&peer_pool);
-    const struct via_sock_bell_word *word = map_page(page_fd);
-    if (bell == NULL || word == NULL || via_hidden_new(fd, &bell->fd) != 0) {
-        if (bell == NULL || word == NULL) {
+    void *page = word_index < PAGE_WORDS ? map_page(page_fd) : NULL;
+    if (bell == NULL || page == NULL || via_hidden_new(fd, &bell->fd) != 0) {
+        if (bell == NULL || page == NULL) {
             VIA_REAL(close)(fd);
         }
-        if (word != NULL) {
-            munmap((void *)(uintptr_t)word, PAGE);
+        if (page != NULL) {
+            munmap(page, PAGE);
         }
         via_pool_put(&peer_pool, bell);
         return NULL;
     }
     bell->rung = 0;
-    bell->word = word;
+    bell->page = page;
+    bell->word = (const struct via_sock_bell_word *)page + word_index;
     bell->refs = 1;
     bell->id = id;
     bell->next = peers;
@@ -213,7 +274,7 @@ static struct via_peer_bell *peer_new(uint64_t id, int fd, int page_fd)
     return bell;
 }
 
-struct via_peer_bell *via_peer_bell_get(uint64_t id, int fd, int page_fd)
+struct via_peer_bell *via_peer_bell_get(uint64_t id, int fd, int page_fd, uint32_t word_index)
 {
     pthread_mutex_lock(&lock);
     struct via_peer_bell *bell = peers;
@@ -224,7 +285,7 @@ struct via_peer_bell *via_peer_bell_get(uint64_t id, int fd, int page_fd)
         bell->refs++;
         VIA_REAL(close)(fd);
     } else {
-        bell = peer_new(id, fd, page_fd);
+        bell = peer_new(id, fd, page_fd, word_index);
     }
     VIA_REAL(close)(page_fd);
     pthread_mutex_unlock(&lock);
@@ -244,7 +305,7 @@ void via_peer_bell_put(struct via_peer_bell *bell)
         }
         *link = bell->next;
         via_hidden_close(&bell->fd);
-        munmap((void *)(uintptr_t)bell->word, PAGE);
+        munmap(bell->page, PAGE);
         via_pool_put(&peer_pool, bell);
     }
     pthread_mutex_unlock(&lock);

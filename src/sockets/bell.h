@@ -15,34 +15,42 @@
  * epoll set of its own. The word says whether anybody sleeps: peers may read it and nothing else.
  * So a sleeper says once that it sleeps, for all its connections, and a peer rings once per sleep.
  *
- * A process has one bell for all its connections; a forked child makes one for those that come
- * after, and keeps its parent's for those it inherited. An attachment to a host brings another.
+ * A connection's bell is that of the thread that got it its pipes; whoever waits for it hears that
+ * bell, so threads that serve different connections do not wake each other. A forked child makes
+ * bells of its own for what comes after, and keeps its parent's for what it inherited. An
+ * attachment to a host brings another.
  */
-#define VIA_BELLS_MAX 8u
+#define VIA_BELLS_MAX 64u
+
+/* Sets of bells are words of 64 bits. */
+#define VIA_BELL_MASK(index) (UINT64_C(1) << (index))
 
 /* Bits 63..32: counts sleeps begun; bits 31..0: how many sleep. */
 struct via_sock_bell_word {
     _Atomic uint64_t value;
 } VIA_CACHELINE_ALIGNED;
 
-/* The bell of new connections, made when it is first needed: its index, or a negative errno. */
-int via_sock_bell_own(void);
+/* The calling thread's bell, made when it is first needed (one of others' when there are many): its
+ * index, or a negative errno. */
+int via_sock_bell_of_thread(void);
 
-/* Makes a bell that somebody else owns known to sleepers; the fd must stay open. Index or -ENOSPC.
- */
+/* Makes a bell that somebody else owns known to sleepers; the fd must stay open. 0 or -ENOSPC. */
 int via_sock_bell_adopt(int fd);
+/* Those. */
+uint64_t via_sock_bells_adopted(void);
 
-unsigned via_sock_bell_count(void);
 int via_sock_bell_fd(unsigned index);
-int via_sock_bell_page_fd(unsigned index); /* a memfd that can only be mapped for reading by now */
 uint64_t via_sock_bell_id(unsigned index);
+/* Where its word is: a memfd that can only be mapped for reading by now, and the index in it. */
+int via_sock_bell_page_fd(unsigned index);
+uint32_t via_sock_bell_word_index(unsigned index);
 
 /*
- * Before sleeping, and after. Between enter and the sleep the caller looks again at what it waits
- * for: enter contains the full fence that pairs with the one in via_peer_bell_must_ring().
+ * Before sleeping on bells, and after. Between enter and the sleep the caller looks again at what
+ * it waits for: enter contains the full fence that pairs with the one in via_peer_bell_must_ring().
  */
-unsigned via_sock_bell_enter(void); /* how many bells were entered */
-void via_sock_bell_leave(unsigned count);
+void via_sock_bell_enter(uint64_t bells);
+void via_sock_bell_leave(uint64_t bells);
 
 /* Wakes this process's own sleepers, because something changed under their feet. */
 void via_sock_bell_ring(unsigned index);
@@ -54,13 +62,14 @@ struct via_peer_bell {
     _Atomic int fd;
     _Atomic uint32_t rung;                 /* the last sleep that was rung for */
     const struct via_sock_bell_word *word; /* the peer's memory */
+    void *page;                            /* its mapping */
     uint32_t refs;
     uint64_t id;
     struct via_peer_bell *next;
 };
 
 /* Both fds are given up. The same id gives the same bell. NULL: no memory, or nonsense. */
-struct via_peer_bell *via_peer_bell_get(uint64_t id, int fd, int page_fd);
+struct via_peer_bell *via_peer_bell_get(uint64_t id, int fd, int page_fd, uint32_t word_index);
 void via_peer_bell_put(struct via_peer_bell *bell); /* NULL is fine */
 void via_peer_bell_ring(struct via_peer_bell *bell);
 

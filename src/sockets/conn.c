@@ -69,6 +69,7 @@ static struct via_conn *conn_new(bool connector)
     conn->memory = NULL;
     conn->memory_bytes = 0;
     conn->bell = -1;
+    conn->bell_before = -1;
     conn->peer_bell = NULL;
     conn->fabric = NULL;
     conn->peer_cookie = 0;

@@ -31,7 +31,8 @@ struct via_conn {
     uint32_t calls;         /* that moved data, while nothing was settled */
     unsigned char *memory;  /* both segments */
     size_t memory_bytes;
-    int bell; /* by which the peer wakes us: index, -1 = none yet */
+    _Atomic int bell; /* by which the peer wakes us: index, -1 = none yet */
+    int bell_before;  /* by which its own threads were to be woken until it had pipes */
     struct via_peer_bell *peer_bell;
     struct via_fabric *fabric; /* the peer is on another host: see fabric.h */
     struct via_list all;       /* of this process: via_conn_each() */
@@ -174,6 +175,9 @@ static inline void via_conn_posted(struct via_conn *conn)
         via_conn_posted_slowly(conn);
     }
 }
+
+/* The bells to hear when waiting for it. */
+uint64_t via_conn_bells(struct via_conn *conn);
 
 /* What epoll registrations depend on: the spans of both directions. */
 static inline uint32_t via_conn_spans(const struct via_conn *conn)

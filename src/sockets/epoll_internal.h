@@ -11,7 +11,6 @@ extern const char via_ep_bell_mark; /* its address is the data of bells in a set
 
 /* With the set's lock. */
 struct via_op via_ep_op(const struct via_ep_entry *entry);
-void via_ep_add_bells(struct via_ep_set *set);
 /* With the set's lock: the kernel watches what it should. */
 void via_ep_refresh(struct via_ep_entry *entry);
 

@@ -49,6 +49,7 @@ static struct via_ep_set *set_get(int epfd)
     set->entries_count = 0;
     set->piped_count = 0;
     set->bells = 0;
+    set->sleepers = 0;
     set->asked_ticks = 0;
     pthread_mutex_init(&set->lock, NULL);
     via_list_init(&set->entries);
@@ -63,12 +64,28 @@ static struct via_ep_set *set_get(int epfd)
     return set;
 }
 
-void via_ep_add_bells(struct via_ep_set *set)
+/* With the set's lock. */
+static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
-    for (unsigned bells = via_sock_bell_count(); set->bells < bells; set->bells++) {
+    for (uint64_t new = bells & ~set->bells; new != 0; new &= new - 1) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLET,
                                     .data = {.ptr = (void *)(uintptr_t)&via_ep_bell_mark}};
-        VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, via_sock_bell_fd(set->bells), &event);
+        VIA_REAL(epoll_ctl)
+        (set->fd, EPOLL_CTL_ADD, via_sock_bell_fd((unsigned)__builtin_ctzll(new)), &event);
+    }
+    set->bells |= bells;
+}
+
+/* With the set's lock: something about a connection with pipes has changed, which who sleeps in the
+ * set has not seen. Who went to sleep when there was nothing of ours in it has not been counted. */
+static void wake_sleepers(struct via_ep_set *set, bool uncounted)
+{
+    uint64_t bells = set->bells;
+    /* Pairs with the one in via_ep_wait(): it sees the change, or is seen asleep. */
+    atomic_thread_fence(memory_order_seq_cst);
+    bool asleep = atomic_load_explicit(&set->sleepers, memory_order_relaxed) != 0;
+    if ((asleep || (uncounted && !via_alone())) && bells != 0) {
+        via_sock_bell_ring((unsigned)__builtin_ctzll(bells));
     }
 }
 
@@ -119,7 +136,8 @@ static void refresh(struct via_ep_entry *entry)
         entry->edge = true;
         entry->seen_sequence = entry->conn->side->rx.pipe.sequence;
         entry->seen_full = entry->conn->side->tx_full;
-        via_ep_add_bells(entry->set);
+        add_bells(entry->set, via_conn_bells(entry->conn));
+        wake_sleepers(entry->set, true);
     }
     uint32_t events = kernel_events(entry);
     if (events != entry->kernel_events) {
@@ -178,11 +196,7 @@ static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
     via_list_push_back(&set->entries, &entry->in_set);
     via_list_push_back(&conn->entries, &entry->in_conn);
     set->entries_count++;
-    if (!via_alone()) {
-        int bell = via_sock_bell_own(); /* other threads may wait in the set when pipes come */
-        (void)bell;
-    }
-    via_ep_add_bells(set);
+    add_bells(set, via_conn_bells(conn));
     refresh(entry);
     return 0;
 }
@@ -196,6 +210,9 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     entry->seen_gone = 0;
     entry->kernel_events = kernel_events(entry);
     tell_kernel(entry, EPOLL_CTL_MOD);
+    if (entry->piped) {
+        wake_sleepers(entry->set, false);
+    }
 }
 
 int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event)

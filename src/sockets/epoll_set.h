@@ -28,7 +28,8 @@ struct via_ep_set {
     struct via_list entries;
     _Atomic uint32_t entries_count;
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
-    unsigned bells;               /* how many are registered */
+    _Atomic uint64_t bells;       /* registered: those of its connections */
+    _Atomic uint32_t sleepers;    /* threads asleep in it */
     uint64_t asked_ticks;         /* when the kernel was last asked */
 };
 
@@ -56,6 +57,9 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
  * in via_sleep(). */
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                 uint64_t deadline_ns, const sigset_t *mask);
+
+/* Takes what is not the program's out of events that the kernel reported; how many are left. */
+int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
 
 /* For poll() on the set itself. */
 bool via_ep_is_ready(struct via_ep_set *set);

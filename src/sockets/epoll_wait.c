@@ -180,8 +180,7 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
     return true;
 }
 
-/* Takes ours out of what the kernel reported; how many are left. */
-static int sort_out(struct via_ep_set *set, struct epoll_event *events, int count)
+int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count)
 {
     int kept = 0;
     pthread_mutex_lock(&set->lock);
@@ -240,7 +239,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         if (n < 0) {
             return count != 0 ? count : -errno;
         }
-        count += sort_out(set, events + count, n);
+        count += via_ep_sort_out(set, events + count, n);
         if (count == 0 && n > 0) {
             count = collect(set, events, max); /* what the kernel said was about ours */
         }
@@ -254,21 +253,26 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
                     uint64_t deadline_ns, const sigset_t *mask, struct via_wait *wait,
                     bool *ret_over)
 {
-    unsigned bells = via_sock_bell_enter();
+    /* Before its bells are looked at; pairs with the fence in wake_sleepers(). */
+    atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
+    uint64_t bells = set->bells;
+    via_sock_bell_enter(bells);
     int count = collect(set, events, max);
     if (count != 0) {
         via_sock_bell_leave(bells);
+        atomic_fetch_sub_explicit(&set->sleepers, 1, memory_order_relaxed);
         return count;
     }
     via_wait_sleeps(wait);
     int n = kernel_wait(epfd, events, max, deadline_ns, mask);
     via_wait_slept(wait);
     via_sock_bell_leave(bells);
+    atomic_fetch_sub_explicit(&set->sleepers, 1, memory_order_relaxed);
     if (n < 0) {
         return n;
     }
     set->asked_ticks = via_os_ticks();
-    count = sort_out(set, events, n);
+    count = via_ep_sort_out(set, events, n);
     if (count < max) {
         count += collect(set, events + count, max - count);
     }

@@ -59,10 +59,6 @@ static struct via_attach *attach_locked(void)
         return NULL;
     }
     atomic_store_explicit(&attachment, attach, memory_order_release);
-    int own = via_alone() ? -1 : via_sock_bell_own();
-    if (own >= 0) {
-        via_sock_bell_ring((unsigned)own); /* sleepers do not know the new bell yet */
-    }
     return attach;
 }
 

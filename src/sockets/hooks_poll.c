@@ -247,7 +247,8 @@ static struct via_ep_set *set_of(int epfd, bool alone)
         atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0) {
         return set;
     }
-    if (file->kind == VIA_FILE_EPOLL && set->bells != 0) {
+    if (file->kind == VIA_FILE_EPOLL &&
+        atomic_load_explicit(&set->bells, memory_order_relaxed) != 0) {
         return set; /* bells are still in it, and not for the program to see */
     }
     via_file_put(file, alone);
@@ -264,14 +265,29 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
     return (int)via_hooks_result(rc);
 }
 
+/* The kernel's call on a set that held nothing of ours when it began: another thread may have put
+ * something in meanwhile, and then the events are not all the program's. */
+static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, uint64_t deadline_ns,
+                        const sigset_t *mask)
+{
+    if (rc <= 0 || via_alone()) {
+        return rc;
+    }
+    struct via_ep_set *set = set_of(epfd, false);
+    if (set == NULL) {
+        return rc;
+    }
+    rc = via_ep_sort_out(set, events, rc);
+    if (rc > 0) {
+        via_file_put(&set->file, false);
+        return rc;
+    }
+    return wait_in_set(set, epfd, events, max, deadline_ns, mask, false);
+}
+
 VIA_HOOK int epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
 {
-    bool alone = via_alone();
-    struct via_ep_set *set = set_of(epfd, alone);
-    if (set == NULL) {
-        return VIA_REAL(epoll_wait)(epfd, events, max, timeout);
-    }
-    return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), NULL, alone);
+    return epoll_pwait(epfd, events, max, timeout, NULL);
 }
 
 VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout,
@@ -280,7 +296,9 @@ VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int time
     bool alone = via_alone();
     struct via_ep_set *set = set_of(epfd, alone);
     if (set == NULL) {
-        return VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+        uint64_t deadline_ns = alone ? 0 : deadline_of_ms(timeout);
+        int rc = VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+        return wait_plainly(epfd, events, max, rc, deadline_ns, mask);
     }
     return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone);
 }
@@ -291,10 +309,11 @@ VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
     bool alone = via_alone();
     int error;
     struct via_ep_set *set = set_of(epfd, alone);
-    if (set == NULL) {
-        return VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
-    }
     uint64_t deadline_ns = deadline_of(timeout, &error);
+    if (set == NULL) {
+        int rc = VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
+        return wait_plainly(epfd, events, max, rc, deadline_ns, mask);
+    }
     if (error != 0) {
         via_file_put(&set->file, alone);
         return (int)via_hooks_result(error);

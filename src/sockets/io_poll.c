@@ -215,7 +215,8 @@ static bool has_news(struct via_op *op, uint32_t what, size_t have)
 #define HALF_CLOSED_LOOK_NS (100 * VIA_MSEC_NS)
 
 /* The sleep proper: the kernel's socket for what only it knows, bells for the rest. */
-static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t deadline_ns)
+static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
+                     uint64_t deadline_ns)
 {
     struct pollfd fds[2] = {{.fd = op->fd, .events = (short)what}};
     uint64_t until_ns = deadline_ns;
@@ -228,7 +229,7 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t dead
         }
     }
     op->conn->stats.sleeps++;
-    int n = via_sleep(fds, 1, until_ns, NULL);
+    int n = via_sleep(fds, 1, bells, until_ns, NULL);
     if (n == -EINTR) {
         return deadline_ns == VIA_NEVER_NS && via_sleep_restarts() ? 0 : -EINTR;
     }
@@ -253,11 +254,12 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
         } while (via_wait_again(&wait));
         via_io_arm(op, what);
     }
-    unsigned bells = via_sock_bell_enter();
+    uint64_t bells = via_conn_bells(op->conn);
+    via_sock_bell_enter(bells);
     int rc = 0;
     if (!pipes || !has_news(op, what, have)) {
         via_wait_sleeps(&wait);
-        rc = sleep_for(op, what, pipes, deadline_ns);
+        rc = sleep_for(op, what, pipes, bells, deadline_ns);
         via_wait_slept(&wait);
     }
     via_sock_bell_leave(bells);

@@ -61,12 +61,31 @@ static int map_memory(struct via_conn *conn, int fd, size_t bytes)
 /* --- the acceptor offers -----------------------------------------------------------------------
  */
 
+uint64_t via_conn_bells(struct via_conn *conn)
+{
+    uint64_t bells = conn->fabric != NULL ? via_sock_bells_adopted() : 0;
+    int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
+    if (bell < 0 && !via_alone() && via_conn_is_unsettled(conn)) {
+        /* Pipes may come by another thread's doing while this one sleeps. */
+        int none = -1;
+        bell = via_sock_bell_of_thread();
+        if (bell >= 0 &&
+            !atomic_compare_exchange_strong_explicit(&conn->bell, &none, bell, memory_order_relaxed,
+                                                     memory_order_relaxed)) {
+            bell = none;
+        }
+    }
+    return bell >= 0 ? bells | VIA_BELL_MASK((unsigned)bell) : bells;
+}
+
+/* The bell of the thread that makes pipes is the connection's, whoever has waited for it before. */
 static bool has_bell(struct via_conn *conn)
 {
-    if (conn->bell < 0) {
-        conn->bell = via_sock_bell_own();
+    int bell = via_sock_bell_of_thread();
+    if (bell >= 0) {
+        conn->bell_before = atomic_exchange_explicit(&conn->bell, bell, memory_order_relaxed);
     }
-    return conn->bell >= 0;
+    return bell >= 0;
 }
 
 static enum via_reason offer_send(struct via_conn *conn, int memory_fd, size_t segment_bytes)
@@ -79,6 +98,7 @@ static enum via_reason offer_send(struct via_conn *conn, int memory_fd, size_t s
                               .version = VIA_RENDEZVOUS_VERSION,
                               .geometry = via_ring,
                               .segment_bytes = segment_bytes,
+                              .bell_word = via_sock_bell_word_index(bell),
                               .bell_id = via_sock_bell_id(bell)};
     int fds[3] = {memory_fd, via_sock_bell_fd(bell), via_sock_bell_page_fd(bell)};
     return via_rendezvous_send(conn->control_fd, &offer, fds, 3) == 0 ? VIA_REASON_NONE
@@ -107,7 +127,7 @@ static void fetch_peer_bell(struct via_conn *conn)
     struct via_offer answer;
     int fds[2];
     if (conn->peer_bell == NULL && via_rendezvous_peek(conn->control_fd, &answer, fds, 2) == 0) {
-        conn->peer_bell = via_peer_bell_get(answer.bell_id, fds[0], fds[1]);
+        conn->peer_bell = via_peer_bell_get(answer.bell_id, fds[0], fds[1], answer.bell_word);
         via_hidden_close(&conn->control_fd);
     }
 }
@@ -190,6 +210,7 @@ static enum via_reason offer_answer(struct via_conn *conn)
     unsigned bell = (unsigned)conn->bell;
     struct via_offer answer = {.magic = VIA_RENDEZVOUS_MAGIC,
                                .version = VIA_RENDEZVOUS_VERSION,
+                               .bell_word = via_sock_bell_word_index(bell),
                                .bell_id = via_sock_bell_id(bell)};
     int fds[2] = {via_sock_bell_fd(bell), via_sock_bell_page_fd(bell)};
     return via_rendezvous_send(conn->control_fd, &answer, fds, 2) == 0 ? VIA_REASON_NONE
@@ -204,7 +225,7 @@ static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *
     conn->peer_bell = NULL;
     if (offer_is_sound(offer, fds[0])) {
         reason = VIA_REASON_RESOURCES;
-        conn->peer_bell = via_peer_bell_get(offer->bell_id, fds[1], fds[2]);
+        conn->peer_bell = via_peer_bell_get(offer->bell_id, fds[1], fds[2], offer->bell_word);
         if (conn->peer_bell != NULL && map_memory(conn, fds[0], 2 * offer->segment_bytes) == 0) {
             reason = VIA_REASON_NONE;
         }
@@ -252,9 +273,10 @@ static void now_has_pipes(struct via_conn *conn, enum via_side_state state)
     via_conn_set_state(conn, state);
     via_ep_conn_changed(conn);
     if (!via_alone() || conn->side->forked != 0) {
-        int bell = conn->bell >= 0 ? conn->bell : via_sock_bell_own();
-        if (bell >= 0) {
-            via_sock_bell_ring((unsigned)bell);
+        /* Carried by the fabric it has no bell of ours but that of who waits. */
+        int waiter = conn->fabric != NULL ? conn->bell : conn->bell_before;
+        if (waiter >= 0) {
+            via_sock_bell_ring((unsigned)waiter);
         }
     }
 }

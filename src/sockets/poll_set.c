@@ -19,14 +19,19 @@ struct call {
     struct pollfd *fds;
     nfds_t count;
     struct pollfd *kernel; /* room for one more */
+    uint64_t bells;        /* to hear */
     bool others;           /* some descriptors are the kernel's alone */
 };
 
-/* A connection of ours that has pipes. */
-static bool is_piped(struct via_op *op, int fd)
+/* A connection of ours that has pipes. *bells: also the bell by which others learn that they come.
+ */
+static bool is_piped(struct via_op *op, int fd, uint64_t *bells)
 {
     if (!via_op_begin(op, fd)) {
         return false;
+    }
+    if (bells != NULL) {
+        *bells |= via_conn_bells(op->conn);
     }
     if (via_conn_has_pipes(op->conn)) {
         return true;
@@ -50,13 +55,14 @@ static int look(struct call *call)
 {
     int ready = 0;
     call->others = false;
+    call->bells = 0;
     for (nfds_t i = 0; i < call->count; i++) {
         struct via_op op;
         struct pollfd *pfd = &call->fds[i];
         uint32_t wanted = (uint32_t)(unsigned short)pfd->events;
         pfd->revents = 0;
         call->kernel[i] = (struct pollfd){.fd = pfd->fd, .events = pfd->events};
-        if (is_piped(&op, pfd->fd)) {
+        if (is_piped(&op, pfd->fd, &call->bells)) {
             pfd->revents = (short)via_io_ready(&op, wanted);
             call->kernel[i].fd = via_io_kernel_fd(&op);
             call->kernel[i].events = (short)via_io_kernel_events(&op, wanted);
@@ -66,6 +72,7 @@ static int look(struct call *call)
             call->others = true;
             if (set != NULL) {
                 pfd->revents = via_ep_is_ready(set) ? POLLIN : 0;
+                call->bells |= set->bells;
                 via_file_put(&set->file, false);
             }
         }
@@ -79,7 +86,7 @@ static void arm(struct call *call)
     for (nfds_t i = 0; i < call->count; i++) {
         struct via_op op;
         uint32_t wanted = (uint32_t)(unsigned short)call->fds[i].events;
-        if (is_piped(&op, call->fds[i].fd)) {
+        if (is_piped(&op, call->fds[i].fd, NULL)) {
             via_io_arm(&op, wanted);
             via_op_end(&op);
             continue;
@@ -100,7 +107,7 @@ static int merge(struct call *call)
         struct via_op op;
         struct pollfd *pfd = &call->fds[i];
         short seen = call->kernel[i].revents;
-        if (seen != 0 && is_piped(&op, pfd->fd)) {
+        if (seen != 0 && is_piped(&op, pfd->fd, NULL)) {
             /* Never the kernel's word alone: what is in the pipe comes before an end. */
             via_io_shadow(&op, (uint32_t)(unsigned short)seen);
             pfd->revents = (short)via_io_ready(&op, (uint32_t)(unsigned short)pfd->events);
@@ -131,10 +138,12 @@ static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_
                           struct via_wait *wait, bool *ret_over)
 {
     arm(call);
-    unsigned bells = via_sock_bell_enter();
+    uint64_t bells = call->bells;
+    via_sock_bell_enter(bells);
     int ready = look(call);
     via_wait_sleeps(wait);
-    int n = via_sleep(call->kernel, (unsigned)call->count, ready != 0 ? 0 : deadline_ns, mask);
+    int n = via_sleep(call->kernel, (unsigned)call->count, bells,
+                      ready != 0 || call->bells != bells ? 0 : deadline_ns, mask);
     via_wait_slept(wait);
     via_sock_bell_leave(bells);
     if (n < 0) {

@@ -34,7 +34,9 @@ struct via_offer {
     struct via_pipe_geometry geometry;
     uint32_t reserved;
     uint64_t segment_bytes; /* the memory holds two of these: the acceptor's, the connector's */
-    uint64_t bell_id;       /* random: the same bell is kept once */
+    uint32_t bell_word;     /* index in the page that comes with the bell */
+    uint32_t reserved2;
+    uint64_t bell_id; /* random: the same bell is kept once */
 };
 
 /* Listens for the acceptor of the socket with this cookie. A file descriptor or a negative errno.

@@ -25,7 +25,7 @@
  */
 struct ear {
     _Atomic int fd; /* 0: not made yet */
-    unsigned bells; /* how many are registered */
+    uint64_t bells; /* registered */
 };
 
 static __thread struct via_spin spin __attribute__((tls_model("initial-exec")));
@@ -125,17 +125,18 @@ static bool open_ear(void)
     return true;
 }
 
-/* The ear's descriptor with all bells in it, or -1. */
-static int listening_ear(void)
+/* The ear's descriptor with these bells in it, or -1. */
+static int listening_ear(uint64_t bells)
 {
-    unsigned bells = via_sock_bell_count();
     if (via_unlikely(ear == NULL || ear->fd <= 0) && !open_ear()) {
         return -1;
     }
-    for (; ear->bells < bells; ear->bells++) {
+    for (uint64_t new = bells & ~ear->bells; new != 0; new &= new - 1) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLET};
-        VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_ADD, via_sock_bell_fd(ear->bells), &event);
+        VIA_REAL(epoll_ctl)
+        (ear->fd, EPOLL_CTL_ADD, via_sock_bell_fd((unsigned)__builtin_ctzll(new)), &event);
     }
+    ear->bells |= bells;
     return ear->fd;
 }
 
@@ -154,23 +155,25 @@ static struct timespec *time_left(uint64_t deadline_ns, struct timespec *storage
     return storage;
 }
 
-int via_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns, const sigset_t *mask)
+int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
+              const sigset_t *mask)
 {
     struct timespec storage;
     uint64_t most_ns = via_fabric_sleep_ns_max();
     if (most_ns != VIA_NEVER_NS && deadline_ns != 0) {
         deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
     }
-    int ear_fd = listening_ear();
+    int ear_fd = bells != 0 ? listening_ear(bells) : -1;
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
     int n = VIA_REAL(ppoll)(fds, count + 1, time_left(deadline_ns, &storage), mask);
     if (n < 0) {
         return -errno;
     }
     if (fds[count].revents != 0) {
-        struct epoll_event events[VIA_BELLS_MAX];
+        struct epoll_event events[8];
         /* Takes the edges, so that the next sleep is one. */
-        VIA_REAL(epoll_wait)(ear_fd, events, VIA_BELLS_MAX, 0);
+        while (VIA_REAL(epoll_wait)(ear_fd, events, 8, 0) == 8) {
+        }
         n--;
     }
     return n;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/types.h"
+#include "sockets/bell.h"
 
 /*
  * Waiting: first spinning, as long as that has paid off lately, then sleeping in the kernel.
@@ -39,12 +40,13 @@ void via_wait_slept(struct via_wait *wait);
  */
 
 /*
- * Sleeps until one of the descriptors has an event, a bell of this process is rung or deadline_ns
- * passes (VIA_NEVER_NS: no deadline; 0: do not sleep). fds must have room for one more at
+ * Sleeps until one of the descriptors has an event, one of the bells is rung or deadline_ns passes
+ * (VIA_NEVER_NS: no deadline; 0: do not sleep). fds must have room for one more at
  * fds[count]. Returns how many of the count have events, 0 for a bell or the deadline, -EINTR.
  * A ring that came before the call and was not slept for wakes too.
  */
-int via_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns, const sigset_t *mask);
+int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
+              const sigset_t *mask);
 
 /* A call that Linux restarts after a signal whose handler has SA_RESTART was interrupted: start
  * again? Without knowing which signal it was: only when all handlers say so. */

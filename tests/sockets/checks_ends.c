@@ -74,6 +74,34 @@ static void closing_with_unread_data_resets(void)
     close(pair.client);
 }
 
+/* A server that has had enough says so and closes, with more coming in; the client learns by an
+ * error of its writes, and can still read why. */
+static void last_words_before_a_reset_arrive(void)
+{
+    for (int i = 0; i < 40; i++) {
+        struct pair pair = connected();
+        static char block[1000];
+        char word[16];
+        signal(SIGPIPE, SIG_IGN);
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            close(pair.client);
+            drain(pair.server, 40000 + 500 * (size_t)i);
+            write_all(pair.server, "enough", 6);
+            close(pair.server);
+            _exit(0);
+        }
+        close(pair.server);
+        while (write(pair.client, block, sizeof(block)) > 0) {
+        }
+        CHECK(errno == EPIPE || errno == ECONNRESET);
+        CHECK(read(pair.client, word, sizeof(word)) == 6 && memcmp(word, "enough", 6) == 0);
+        wait_for(pid);
+        close(pair.client);
+    }
+}
+
 static void what_was_sent_before_close_arrives(void)
 {
     struct pair pair = connected();
@@ -197,6 +225,7 @@ const struct check checks_of_ends[] = {
     CHECK_ENTRY(half_close),
     CHECK_ENTRY(writing_to_a_closed_peer),
     CHECK_ENTRY(closing_with_unread_data_resets),
+    CHECK_ENTRY(last_words_before_a_reset_arrive),
     CHECK_ENTRY(what_was_sent_before_close_arrives),
     CHECK_ENTRY(a_killed_peer_is_an_end),
     CHECK_ENTRY(a_killed_peer_wakes_a_writer),

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -274,6 +275,64 @@ static void epoll_sleeps_and_is_woken(void)
     }
 }
 
+struct sleeper {
+    int epfd;
+    int events;
+};
+
+static void *sleep_in_set(void *of_sleeper)
+{
+    struct sleeper *sleeper = of_sleeper;
+    struct epoll_event event;
+    sleeper->events = epoll_wait(sleeper->epfd, &event, 1, 5000) == 1 ? (int)event.events : 0;
+    return NULL;
+}
+
+/* A thread sleeps in the set while another changes it. */
+static void epoll_is_changed_under_a_sleeper(void)
+{
+    struct pair pair = connected();
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
+    struct sleeper sleeper = {.epfd = epoll_create1(0)};
+    pthread_t thread;
+    char byte;
+    write_all(pair.client, "x", 1);
+    CHECK(pthread_create(&thread, NULL, sleep_in_set, &sleeper) == 0);
+    sleep_ms(50);
+    CHECK(epoll_ctl(sleeper.epfd, EPOLL_CTL_ADD, pair.server, &event) == 0);
+    pthread_join(thread, NULL);
+    CHECK(sleeper.events == EPOLLIN);
+
+    CHECK(pthread_create(&thread, NULL, sleep_in_set, &sleeper) == 0);
+    sleep_ms(50);
+    CHECK(epoll_ctl(sleeper.epfd, EPOLL_CTL_MOD, pair.server, &event) == 0);
+    pthread_join(thread, NULL);
+    CHECK(sleeper.events == EPOLLIN);
+    read_all(pair.server, &byte, 1);
+
+    CHECK(epoll_ctl(sleeper.epfd, EPOLL_CTL_MOD, pair.server, &event) == 0);
+    CHECK(pthread_create(&thread, NULL, sleep_in_set, &sleeper) == 0);
+    sleep_ms(50);
+    event.events = EPOLLOUT;
+    CHECK(epoll_ctl(sleeper.epfd, EPOLL_CTL_MOD, pair.server, &event) == 0);
+    pthread_join(thread, NULL);
+    CHECK(sleeper.events == EPOLLOUT);
+
+    struct pair other = connected();
+    event.events = EPOLLIN;
+    CHECK(epoll_ctl(sleeper.epfd, EPOLL_CTL_MOD, pair.server, &event) == 0);
+    CHECK(pthread_create(&thread, NULL, sleep_in_set, &sleeper) == 0);
+    sleep_ms(50);
+    CHECK(epoll_ctl(sleeper.epfd, EPOLL_CTL_ADD, other.server, &event) == 0);
+    sleep_ms(50);
+    write_all(other.client, "x", 1);
+    pthread_join(thread, NULL);
+    CHECK(sleeper.events == EPOLLIN);
+    close(sleeper.epfd);
+    done(other);
+    done(pair);
+}
+
 static void an_epoll_set_can_be_polled(void)
 {
     struct pair pair = connected();
@@ -379,6 +438,7 @@ const struct check checks_of_waiting[] = {
     CHECK_ENTRY(epoll_one_shot),
     CHECK_ENTRY(epoll_ends),
     CHECK_ENTRY(epoll_sleeps_and_is_woken),
+    CHECK_ENTRY(epoll_is_changed_under_a_sleeper),
     CHECK_ENTRY(an_epoll_set_can_be_polled),
     CHECK_ENTRY(signals_interrupt),
     CHECK_ENTRY(a_handler_may_jump_away),
