@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Scenario files: every parameter of the cost model with its value, its unit, how it is known and
+ * from where (viaduct-scenario(5)):
+ *
+ *     [link cable]
+ *     lanes = 8 lanes [stated] x8 cable adapters
+ *
+ * Whoever has parameters declares them as sections; a caller loads a file against the sections it
+ * needs. All keys of a section must be there, no other may be. Numbers are kept in base units:
+ * picoseconds, bytes, bytes per second, metres.
+ */
+#ifndef SIM_COST_SCENARIO_H
+#define SIM_COST_SCENARIO_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+enum sim_dimension {
+    SIM_COUNT,       /* any word that says of what: 8 lanes, 32 tags */
+    SIM_TIME,        /* ps ns us ms s -> ps */
+    SIM_BYTES,       /* B KiB MiB GiB kB MB -> B */
+    SIM_BANDWIDTH,   /* B/s kB/s MB/s GB/s -> B/s; Mb/s and Gb/s are bits */
+    SIM_LENGTH,      /* m cm -> m */
+    SIM_TIME_LENGTH, /* ns/m -> ps per metre */
+    SIM_PERCENT,     /* % -> a fraction of 1 */
+    SIM_WORD,        /* one of `words`, no unit */
+    SIM_NAME,        /* a name: a letter, then letters, digits, '-' or '_' */
+};
+
+struct sim_key {
+    const char *name;
+    enum sim_dimension dimension;
+    double min, max;   /* in base units, both allowed; not of words and names */
+    const char *words; /* SIM_WORD: "copper optical" */
+};
+
+struct sim_section {
+    const char *name;
+    bool named; /* "[link cable]", any number of them; otherwise "[dma]", exactly one */
+    const struct sim_key *keys;
+    size_t keys_count;
+};
+
+/* How a value is known. */
+enum sim_mark {
+    SIM_STATED,  /* the paper says so */
+    SIM_SPEC,    /* a specification or data sheet does */
+    SIM_TYPICAL, /* measured by others on such hardware */
+    SIM_CHOSEN,  /* how we run the model: it has no right value */
+    SIM_FITTED,  /* found by "viaduct-sim paper X --fit" on the points marked so */
+};
+
+struct sim_value {
+    const char *section;       /* "link", borrowed from the declaration */
+    const struct sim_key *key; /* borrowed */
+    char instance[32];         /* "cable", or "" */
+    char text[32];             /* of words and names */
+    double number;
+    char unit[16];
+    double unit_factor; /* number = what the file says * this */
+    enum sim_mark mark;
+    char source[160];
+    unsigned line;
+};
+
+#define SIM_VALUES_MAX 512
+
+struct sim_scenario {
+    char name[256]; /* of the file, for errors */
+    const struct sim_section *const *sections;
+    size_t sections_count;
+    size_t values_count;
+    struct sim_value values[SIM_VALUES_MAX]; /* in the order of the file */
+};
+
+#define SIM_SCENARIO_BYTES_MAX (1u << 20)
+
+/*
+ * Errors begin with "name:line: " and name the key. 0 or -EINVAL; *ret is undefined then. sections
+ * and what they point to must outlive *ret.
+ */
+int sim_scenario_parse(const char *name, const char *text, size_t bytes,
+                       const struct sim_section *const *sections, size_t sections_count,
+                       struct sim_scenario *ret, struct via_error *err) VIA_MUST_CHECK;
+
+/* The same from a file. Also -errno of open and read, -EFBIG. */
+int sim_scenario_load(const char *path, const struct sim_section *const *sections,
+                      size_t sections_count, struct sim_scenario *ret,
+                      struct via_error *err) VIA_MUST_CHECK;
+
+/*
+ * Values by section ("dma", "link cable") and key. A caller may ask only for what its sections
+ * declare and an instance that is there: everything else is our bug and ends the program.
+ */
+double sim_scenario_number(const struct sim_scenario *scenario, const char *section,
+                           const char *key);
+uint64_t sim_scenario_count(const struct sim_scenario *scenario, const char *section,
+                            const char *key);
+uint64_t sim_scenario_ps(const struct sim_scenario *scenario, const char *section, const char *key);
+const char *sim_scenario_word(const struct sim_scenario *scenario, const char *section,
+                              const char *key);
+
+/* The name of the index-th "[section name]" of the file; NULL when there are fewer. */
+const char *sim_scenario_instance(const struct sim_scenario *scenario, const char *section,
+                                  size_t index);
+
+/* What a value is: for reports, fits, and errors that name file, line and key. */
+struct sim_value *sim_scenario_find(struct sim_scenario *scenario, const char *section,
+                                    const char *key);
+/* Sets err to "file:line: [section] key: ..." of that value. Returns -EINVAL. */
+int sim_scenario_complain(const struct sim_scenario *scenario, const char *section, const char *key,
+                          struct via_error *err, const char *format, ...) VIA_PRINTF(5, 6);
+
+/* Every value with its mark and source, as a table. */
+void sim_scenario_print(const struct sim_scenario *scenario, FILE *out);
+/* "stated", "spec", ... */
+const char *sim_mark_name(enum sim_mark mark);
+
+#endif
