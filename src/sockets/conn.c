@@ -34,7 +34,7 @@ static void conn_free(struct via_file *file)
     pthread_mutex_lock(&all_lock);
     via_list_remove(&conn->all);
     pthread_mutex_unlock(&all_lock);
-    via_stats_add(&conn->stats);
+    via_stats_add(conn->stats);
     via_hidden_close(&conn->listen_fd);
     via_hidden_close(&conn->control_fd);
     via_peer_bell_put(conn->peer_bell);
@@ -74,7 +74,8 @@ static struct via_conn *conn_new(bool connector)
     conn->fabric = NULL;
     conn->peer_cookie = 0;
     conn->spans = 0;
-    conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+    conn->stats = &conn->own_stats;
+    *conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
     via_list_init(&conn->entries);
     pthread_mutex_lock(&all_lock);
     via_list_push_back(&all, &conn->all);
@@ -92,7 +93,7 @@ void via_conn_set_state(struct via_conn *conn, enum via_side_state state)
 
 void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason)
 {
-    conn->stats.reason = reason;
+    conn->stats->reason = reason;
     via_conn_set_state(conn, VIA_SIDE_PLAIN);
     via_hidden_close(&conn->listen_fd);
     via_hidden_close(&conn->control_fd);
@@ -337,13 +338,13 @@ static void begin_child(struct via_conn *conn)
 {
     /* Calls that other threads were in will never end; the connection lives on its descriptors. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
-    conn->stats.tx_pipe_bytes = 0;
-    conn->stats.tx_kernel_bytes = 0;
-    conn->stats.rx_pipe_bytes = 0;
-    conn->stats.rx_kernel_bytes = 0;
-    conn->stats.tx_frames_bytes = 0;
-    conn->stats.rings = 0;
-    conn->stats.sleeps = 0;
+    conn->stats->tx_pipe_bytes = 0;
+    conn->stats->tx_kernel_bytes = 0;
+    conn->stats->rx_pipe_bytes = 0;
+    conn->stats->rx_kernel_bytes = 0;
+    conn->stats->tx_frames_bytes = 0;
+    conn->stats->rings = 0;
+    conn->stats->sleeps = 0;
 }
 
 static void visit_locked(void (*visit)(struct via_conn *conn))

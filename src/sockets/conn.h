@@ -40,7 +40,8 @@ struct via_conn {
     _Atomic uint32_t spans;    /* for which those entries are registered: via_conn_spans() */
     uint64_t peer_cookie;      /* of the kernel's socket at the other end, 0 = not known yet */
     uid_t peer_uid;
-    struct via_stats_conn stats;
+    struct via_stats_conn *stats; /* points to own_stats, or where others may look */
+    struct via_stats_conn own_stats;
 };
 
 /* One call on a connection. */

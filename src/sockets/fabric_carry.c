@@ -150,7 +150,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_fabric_undo *undo,
     if (!undo->frames) {
         /* Once more: the way may have gone down under the stores, but they have arrived. */
         if (via_pipe_must_ring(&tx->pipe)) {
-            conn->stats.rings++;
+            conn->stats->rings++;
             fail(fabric, via_remote_ring(fabric->remote));
         }
         return fabric->error;
@@ -233,7 +233,7 @@ void via_fabric_rx_end(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     if (!by_frames(fabric, fabric->rx_base)) {
         if (via_stream_rx_must_ring(&conn->side->rx)) {
-            conn->stats.rings++;
+            conn->stats->rings++;
             fail(fabric, via_remote_ring(fabric->remote));
         }
         return;

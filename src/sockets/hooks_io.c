@@ -297,7 +297,7 @@ VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
         (op.exclusive || via_conn_state(op.conn) == VIA_SIDE_PLAIN)) {
         ssize_t n = VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
         if (n > 0) {
-            op.conn->stats.tx_kernel_bytes += (uint64_t)n;
+            op.conn->stats->tx_kernel_bytes += (uint64_t)n;
             via_conn_step(&op);
         }
         via_op_end(&op);

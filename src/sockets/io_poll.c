@@ -228,7 +228,7 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
             until_ns = via_min(deadline_ns, via_os_now_ns() + HALF_CLOSED_LOOK_NS);
         }
     }
-    op->conn->stats.sleeps++;
+    op->conn->stats->sleeps++;
     int n = via_sleep(fds, 1, bells, until_ns, NULL);
     if (n == -EINTR) {
         return deadline_ns == VIA_NEVER_NS && via_sleep_restarts() ? 0 : -EINTR;

@@ -63,7 +63,7 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
     if (n > 0) {
         via_iov_skip(iov, (size_t)n);
         if ((flags & MSG_PEEK) == 0) {
-            op->conn->stats.rx_kernel_bytes += (uint64_t)n;
+            op->conn->stats->rx_kernel_bytes += (uint64_t)n;
         }
     }
     return n;
@@ -106,7 +106,7 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov, int flags)
     }
     ssize_t n = via_stream_rx_read(rx, iov);
     if (n > 0) {
-        op->conn->stats.rx_pipe_bytes += (uint64_t)n;
+        op->conn->stats->rx_pipe_bytes += (uint64_t)n;
     }
     if (op->conn->fabric == NULL && via_stream_rx_must_ring(rx)) {
         via_conn_posted(op->conn);
@@ -241,7 +241,7 @@ static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_co
         return -errno;
     }
     if ((flags & (MSG_PEEK | MSG_OOB)) == 0) {
-        op->conn->stats.rx_kernel_bytes += (uint64_t)n;
+        op->conn->stats->rx_kernel_bytes += (uint64_t)n;
     }
     return n;
 }

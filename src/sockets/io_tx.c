@@ -30,7 +30,7 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     }
     via_iov_skip(iov, (size_t)n);
-    op->conn->stats.tx_kernel_bytes += (uint64_t)n;
+    op->conn->stats->tx_kernel_bytes += (uint64_t)n;
     return n;
 }
 
@@ -75,7 +75,7 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
             *iov = before;
             return rc == -EAGAIN ? rc : -ECONNRESET;
         }
-        conn->stats.tx_frames_bytes += undo.frames ? (uint64_t)n : 0;
+        conn->stats->tx_frames_bytes += undo.frames ? (uint64_t)n : 0;
     }
     return n;
 }
@@ -171,7 +171,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
         }
         total += (size_t)n;
     }
-    op->conn->stats.tx_pipe_bytes += total;
+    op->conn->stats->tx_pipe_bytes += total;
     return (ssize_t)total;
 }
 
@@ -221,7 +221,7 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
     if (n < 0) {
         return -errno;
     }
-    op->conn->stats.tx_kernel_bytes += (uint64_t)n;
+    op->conn->stats->tx_kernel_bytes += (uint64_t)n;
     return n;
 }
 

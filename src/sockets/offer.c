@@ -181,7 +181,7 @@ void via_conn_posted_slowly(struct via_conn *conn)
         fetch_peer_bell(conn);
     }
     if (conn->peer_bell != NULL) {
-        conn->stats.rings++;
+        conn->stats->rings++;
         via_peer_bell_ring(conn->peer_bell);
     }
 }
@@ -268,7 +268,7 @@ static int offer_take(struct via_conn *conn)
 /* Pipes are there: whoever sleeps on the kernel's connection alone must look again. */
 static void now_has_pipes(struct via_conn *conn, enum via_side_state state)
 {
-    conn->stats.accelerated = true;
+    conn->stats->accelerated = true;
     atomic_store_explicit(&conn->attached, true, memory_order_release);
     via_conn_set_state(conn, state);
     via_ep_conn_changed(conn);
@@ -474,7 +474,7 @@ void via_conn_step(struct via_op *op)
     struct via_conn *conn = op->conn;
     uint32_t calls = ++conn->calls;
     if ((calls < via_policy.after_calls &&
-         conn->stats.tx_kernel_bytes + conn->stats.rx_kernel_bytes < WORTH_BYTES) ||
+         conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes < WORTH_BYTES) ||
         !is_its_turn(calls) || !is_sole_holder(conn)) {
         return;
     }

@@ -107,8 +107,8 @@ static int format(char *buffer, size_t max)
 
 static void add_open(struct via_conn *conn)
 {
-    via_stats_add(&conn->stats);
-    conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+    via_stats_add(conn->stats);
+    *conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
 }
 
 void via_stats_write(void)
