@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Hosts, switches and devices, the links between them, and what crosses them: posted writes, reads
+ * and doorbells. Each direction of a link is a server whose jobs are trains of TLPs. Switches cut
+ * through: a train leaves as soon as it can leave without a gap, so that its bytes are paid for
+ * once, at the slowest link of the path, and each hop adds its latency. Where a receiver has
+ * limited posted credits, trains wait for them in order, and whoever is behind waits, too.
+ */
+#ifndef SIM_COST_NET_H
+#define SIM_COST_NET_H
+
+#include "base/error.h"
+#include "sim/cost/cost.h"
+#include "sim/cost/pcie.h"
+#include "sim/cost/scenario.h"
+
+#define SIM_HOPS_MAX 16
+
+/* What a scenario says: [pcie], [host NAME], [switch NAME], [device NAME], [medium NAME], [link
+ * NAME].
+ */
+extern const struct sim_section sim_net_sections[];
+extern const size_t sim_net_sections_count;
+
+enum sim_node_kind { SIM_NODE_HOST, SIM_NODE_SWITCH, SIM_NODE_DEVICE };
+
+struct sim_node {
+    char name[32];
+    enum sim_node_kind kind;
+    uint64_t forward_ps;  /* of a TLP that passes */
+    uint64_t write_ps;    /* from the arrival of a posted write until it can be seen */
+    uint64_t read_ps;     /* from the arrival of a read request to its first completion */
+    unsigned rcb_bytes;   /* completions are cut at this, or at MPS if that is less */
+    unsigned lanes_total; /* 0: any */
+    uint64_t credits;     /* posted TLPs it takes in before it has dealt with them; 0: any */
+    uint64_t drain_ps;    /* how long it needs for each */
+    struct sim_server drain;
+};
+
+/* One direction of a link. */
+struct sim_way {
+    struct sim_server wire;
+    struct sim_pool credits; /* of the receiver; unused when it has no limit */
+};
+
+struct sim_link {
+    char name[32];
+    struct sim_pcie_link pcie;
+    unsigned a, b;          /* nodes */
+    uint64_t lag_ps;        /* propagation, converters of the medium included */
+    struct sim_way ways[2]; /* 0: a to b */
+};
+
+struct sim_path {
+    unsigned from, to; /* nodes */
+    unsigned hops_count;
+    struct {
+        uint16_t link;
+        uint8_t way;
+    } hops[SIM_HOPS_MAX];
+    unsigned mps_bytes; /* the least on the way */
+};
+
+struct sim_train;
+
+struct sim_net {
+    struct sim_cost *cost; /* borrowed */
+    struct sim_node *nodes;
+    struct sim_link *links;
+    unsigned nodes_count, links_count;
+    unsigned write_header, request_header, completion_header; /* bytes of a TLP besides payload */
+    struct sim_train *spare;                                  /* owned; trains to use again */
+};
+
+void sim_net_init(struct sim_net *net, struct sim_cost *cost);
+void sim_net_fini(struct sim_net *net);
+
+/*
+ * Everything a scenario's sections declare. -EINVAL when it does not close: a link to a node that
+ * is not there, a chip with more lanes used than it has, a cable longer than its medium reaches or
+ * slower than the link. net is initialised; the caller calls sim_net_fini also after failure.
+ */
+int sim_net_build(struct sim_net *net, const struct sim_scenario *scenario,
+                  struct via_error *err) VIA_MUST_CHECK;
+
+/*
+ * The same by hand, for fabrics of any size: the node or link is like the scenario's of that name
+ * ("host a", "link cable"). Return its number. All nodes come before the first link.
+ */
+unsigned sim_net_add_node(struct sim_net *net, const struct sim_scenario *scenario,
+                          const char *section, const char *name);
+unsigned sim_net_add_link(struct sim_net *net, const struct sim_scenario *scenario,
+                          const char *section, const char *name, unsigned a, unsigned b);
+/* [pcie] only; sim_net_build does it, too. */
+void sim_net_set_pcie(struct sim_net *net, const struct sim_scenario *scenario);
+
+/* The node's number; -ENOENT. */
+int sim_net_node(const struct sim_net *net, const char *name);
+/* Fewest hops, hosts and devices not being passed through; -ENOLINK when there is none. A path from
+ * a node to itself has no hops and costs nothing but the node's latencies. */
+int sim_net_path(const struct sim_net *net, unsigned from, unsigned to, struct sim_path *ret_path);
+
+/* --- what crosses: the path is borrowed until the last call ---------------------------------- */
+
+struct sim_post {
+    const struct sim_path *path;
+    uint64_t bytes;
+    struct sim_call sent;    /* the first link has taken it: the sender's buffer is free */
+    struct sim_call arrived; /* the last byte can be seen at the far end */
+};
+
+/* A posted write, cut into TLPs of at most MPS. One call is one train; a long transfer is better
+ * given in pieces of a few KiB, so that others get their turns. */
+void sim_net_post(struct sim_net *net, const struct sim_post *post);
+
+/*
+ * A read: the request goes along `there`, the completions come back along `back`; `done` when the
+ * last one has. One call is one request: at most MRRS bytes.
+ */
+void sim_net_read(struct sim_net *net, const struct sim_path *there, const struct sim_path *back,
+                  uint64_t bytes, struct sim_call done);
+
+/*
+ * A doorbell: 4 bytes along to_chip set the bit, the chip's MSI goes along from_chip; `arrived`
+ * when the MSI has reached the host. What the host's CPU makes of it is not in here.
+ */
+void sim_net_ring(struct sim_net *net, const struct sim_path *to_chip,
+                  const struct sim_path *from_chip, struct sim_call arrived);
+
+#endif
