@@ -100,7 +100,14 @@ void sim_server_init(struct sim_server *server, struct sim_cost *cost)
 uint64_t sim_server_add(struct sim_server *server, uint64_t service_ps, uint64_t lag_ps,
                         struct sim_call done)
 {
-    server->free_ps = via_max(server->free_ps, server->cost->now_ps) + service_ps;
+    return sim_server_add_at(server, server->cost->now_ps, service_ps, lag_ps, done);
+}
+
+uint64_t sim_server_add_at(struct sim_server *server, uint64_t ready_ps, uint64_t service_ps,
+                           uint64_t lag_ps, struct sim_call done)
+{
+    ready_ps = via_max(ready_ps, server->cost->now_ps);
+    server->free_ps = via_max(server->free_ps, ready_ps) + service_ps;
     server->busy_ps += service_ps;
     server->jobs_count++;
     sim_cost_at(server->cost, server->free_ps + lag_ps, done);

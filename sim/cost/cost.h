@@ -72,6 +72,9 @@ void sim_server_init(struct sim_server *server, struct sim_cost *cost);
  */
 uint64_t sim_server_add(struct sim_server *server, uint64_t service_ps, uint64_t lag_ps,
                         struct sim_call done);
+/* The same for a job that cannot begin before ready_ps. */
+uint64_t sim_server_add_at(struct sim_server *server, uint64_t ready_ps, uint64_t service_ps,
+                           uint64_t lag_ps, struct sim_call done);
 
 /* --- a pool: tokens, and callers who wait for them in order ---------------------------------- */
 

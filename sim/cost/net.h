@@ -19,8 +19,8 @@
 /* What a scenario says: [pcie], [host NAME], [switch NAME], [device NAME], [medium NAME], [link
  * NAME].
  */
-extern const struct sim_section sim_net_sections[];
-extern const size_t sim_net_sections_count;
+#define SIM_NET_SECTIONS_COUNT 6u
+extern const struct sim_section sim_net_sections[SIM_NET_SECTIONS_COUNT];
 
 enum sim_node_kind { SIM_NODE_HOST, SIM_NODE_SWITCH, SIM_NODE_DEVICE };
 
@@ -62,14 +62,17 @@ struct sim_path {
 };
 
 struct sim_train;
+struct sim_trains;
 
 struct sim_net {
     struct sim_cost *cost; /* borrowed */
     struct sim_node *nodes;
     struct sim_link *links;
     unsigned nodes_count, links_count;
+    bool dllp;
     unsigned write_header, request_header, completion_header; /* bytes of a TLP besides payload */
-    struct sim_train *spare;                                  /* owned; trains to use again */
+    struct sim_trains *trains; /* owned; all there are, under way or not */
+    struct sim_train *spare;   /* those that are not */
 };
 
 void sim_net_init(struct sim_net *net, struct sim_cost *cost);

@@ -13,6 +13,7 @@
 #ifndef SIM_COST_SCENARIO_H
 #define SIM_COST_SCENARIO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,9 +21,10 @@
 #include "base/error.h"
 
 enum sim_dimension {
-    SIM_COUNT,       /* any word that says of what: 8 lanes, 32 tags */
+    SIM_COUNT,       /* whole; any word that says of what: 8 lanes, 32 tags */
+    SIM_RATE,        /* of a lane: GT/s or Gb/s */
     SIM_TIME,        /* ps ns us ms s -> ps */
-    SIM_BYTES,       /* B KiB MiB GiB kB MB -> B */
+    SIM_BYTES,       /* whole; B KiB MiB GiB kB MB -> B */
     SIM_BANDWIDTH,   /* B/s kB/s MB/s GB/s -> B/s; Mb/s and Gb/s are bits */
     SIM_LENGTH,      /* m cm -> m */
     SIM_TIME_LENGTH, /* ns/m -> ps per metre */
@@ -55,24 +57,33 @@ enum sim_mark {
 };
 
 struct sim_value {
-    const char *section;       /* "link", borrowed from the declaration */
-    const struct sim_key *key; /* borrowed */
-    char instance[32];         /* "cable", or "" */
+    size_t part;               /* of the scenario's parts */
+    const struct sim_key *key; /* borrowed from the declaration */
     char text[32];             /* of words and names */
     double number;
     char unit[16];
-    double unit_factor; /* number = what the file says * this */
+    double unit_factor; /* number = what the file says * this; 0 of words */
     enum sim_mark mark;
     char source[160];
     unsigned line;
 };
 
+/* A section of the file. */
+struct sim_part {
+    const struct sim_section *section; /* borrowed from the declaration */
+    char instance[32];
+    unsigned line;
+};
+
 #define SIM_VALUES_MAX 512
+#define SIM_PARTS_MAX 128
 
 struct sim_scenario {
     char name[256]; /* of the file, for errors */
     const struct sim_section *const *sections;
     size_t sections_count;
+    size_t parts_count;
+    struct sim_part parts[SIM_PARTS_MAX];
     size_t values_count;
     struct sim_value values[SIM_VALUES_MAX]; /* in the order of the file */
 };
@@ -107,6 +118,9 @@ const char *sim_scenario_word(const struct sim_scenario *scenario, const char *s
 /* The name of the index-th "[section name]" of the file; NULL when there are fewer. */
 const char *sim_scenario_instance(const struct sim_scenario *scenario, const char *section,
                                   size_t index);
+
+/* Whether the file has "[link cable]". */
+bool sim_scenario_has(const struct sim_scenario *scenario, const char *section);
 
 /* What a value is: for reports, fits, and errors that name file, line and key. */
 struct sim_value *sim_scenario_find(struct sim_scenario *scenario, const char *section,

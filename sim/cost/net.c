@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What crosses the links. How they come to be there: net_build.c. */
+#include "sim/cost/net.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/types.h"
+#include "sim/memory.h"
+
+/* TLPs that follow each other from one node to the last of a path. */
+struct sim_train {
+    struct sim_net *net;
+    const struct sim_path *path;
+    const struct sim_path *back; /* of the completions; NULL: not a read request */
+    struct sim_train *next;      /* in net->spare */
+    unsigned hop;
+    unsigned header;
+    bool posted;
+    uint64_t tlps;
+    uint64_t payload;
+    uint64_t asked;      /* bytes a read request is for */
+    uint64_t tail_at_ps; /* when its last byte is where its first is */
+    struct sim_call sent, arrived;
+};
+
+struct sim_trains {
+    struct sim_trains *next;
+    struct sim_train trains[64];
+};
+
+void sim_net_init(struct sim_net *net, struct sim_cost *cost)
+{
+    *net = (struct sim_net){.cost = cost};
+}
+
+void sim_net_fini(struct sim_net *net)
+{
+    for (unsigned i = 0; i < net->links_count; i++) {
+        sim_pool_fini(&net->links[i].ways[0].credits);
+        sim_pool_fini(&net->links[i].ways[1].credits);
+    }
+    while (net->trains != NULL) {
+        struct sim_trains *trains = net->trains;
+        net->trains = trains->next;
+        free(trains);
+    }
+    free(net->nodes);
+    free(net->links);
+    *net = (struct sim_net){.cost = net->cost};
+}
+
+int sim_net_node(const struct sim_net *net, const char *name)
+{
+    for (unsigned i = 0; i < net->nodes_count; i++) {
+        if (strcmp(net->nodes[i].name, name) == 0) {
+            return (int)i;
+        }
+    }
+    return -ENOENT;
+}
+
+/* --- paths ----------------------------------------------------------------------------------- */
+
+/* Writes the way back from `to` along the links by which each node was reached. */
+static int trace(const struct sim_net *net, const int *reached_by, struct sim_path *path)
+{
+    unsigned count = 0;
+    for (unsigned node = path->to; node != path->from; count++) {
+        const struct sim_link *link = &net->links[reached_by[node]];
+        node = link->b == node ? link->a : link->b;
+    }
+    if (count > SIM_HOPS_MAX) {
+        return -ENOLINK;
+    }
+    path->hops_count = count;
+    path->mps_bytes = UINT32_MAX;
+    for (unsigned node = path->to; count-- > 0;) {
+        const struct sim_link *link = &net->links[reached_by[node]];
+        path->hops[count].link = (uint16_t)reached_by[node];
+        path->hops[count].way = link->b == node ? 0 : 1;
+        path->mps_bytes = via_min(path->mps_bytes, link->pcie.mps_bytes);
+        node = link->b == node ? link->a : link->b;
+    }
+    return 0;
+}
+
+int sim_net_path(const struct sim_net *net, unsigned from, unsigned to, struct sim_path *ret_path)
+{
+    assert(from < net->nodes_count && to < net->nodes_count);
+    int *reached_by = sim_alloc(net->nodes_count * sizeof(*reached_by));
+    unsigned *queue = sim_alloc(net->nodes_count * sizeof(*queue));
+    memset(reached_by, 0xff, net->nodes_count * sizeof(*reached_by));
+    unsigned queued = 0;
+    queue[queued++] = from;
+    for (unsigned next = 0; next < queued && reached_by[to] < 0; next++) {
+        unsigned node = queue[next];
+        if (node != from && net->nodes[node].kind != SIM_NODE_SWITCH) {
+            continue;
+        }
+        for (unsigned i = 0; i < net->links_count; i++) {
+            const struct sim_link *link = &net->links[i];
+            unsigned other = link->a == node ? link->b : link->a;
+            if ((link->a == node || link->b == node) && other != from && reached_by[other] < 0) {
+                reached_by[other] = (int)i;
+                queue[queued++] = other;
+            }
+        }
+    }
+    *ret_path = (struct sim_path){.from = from, .to = to, .mps_bytes = UINT32_MAX};
+    int rc = from == to ? 0 : reached_by[to] < 0 ? -ENOLINK : trace(net, reached_by, ret_path);
+    free(reached_by);
+    free(queue);
+    return rc;
+}
+
+/* --- trains ---------------------------------------------------------------------------------- */
+
+static void train_free(struct sim_train *train)
+{
+    train->next = train->net->spare;
+    train->net->spare = train;
+}
+
+static struct sim_train *train_new(struct sim_net *net)
+{
+    if (net->spare == NULL) {
+        struct sim_trains *trains = sim_alloc(sizeof(*trains));
+        trains->next = net->trains;
+        net->trains = trains;
+        for (size_t i = 0; i < VIA_ARRAY_COUNT(trains->trains); i++) {
+            trains->trains[i].net = net;
+            train_free(&trains->trains[i]);
+        }
+    }
+    struct sim_train *train = net->spare;
+    net->spare = train->next;
+    *train = (struct sim_train){.net = net};
+    return train;
+}
+
+static void train_start(struct sim_train *train);
+static void train_at_node(void *object, uint64_t arg);
+
+static struct sim_way *way_of(const struct sim_train *train)
+{
+    const struct sim_path *path = train->path;
+    return &train->net->links[path->hops[train->hop].link].ways[path->hops[train->hop].way];
+}
+
+static void credits_return(void *object, uint64_t count)
+{
+    sim_pool_give(object, count);
+}
+
+/* A posted train is where it is to be. Its credits come back when the receiver has dealt with it
+ * and the UpdateFC has crossed the last link. Returns when that is. */
+static uint64_t deal_with(struct sim_train *train, struct sim_node *node)
+{
+    uint64_t dealt_ps =
+        sim_server_add(&node->drain, train->tlps * node->drain_ps, 0, (struct sim_call){0});
+    if (train->path->hops_count > 0 && node->credits > 0) {
+        struct sim_way *way = way_of(train);
+        const struct sim_link *link = &train->net->links[train->path->hops[train->hop].link];
+        sim_cost_at(train->net->cost, dealt_ps + link->lag_ps,
+                    (struct sim_call){credits_return, &way->credits,
+                                      via_min(train->tlps, way->credits.total_count)});
+    }
+    return dealt_ps;
+}
+
+/* The request becomes its completions. */
+static void complete(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct sim_train *train = object;
+    unsigned unit = via_min(train->net->nodes[train->path->to].rcb_bytes, train->back->mps_bytes);
+    train->path = train->back;
+    train->back = NULL;
+    train->hop = 0;
+    train->header = train->net->completion_header;
+    train->payload = train->asked;
+    train->tlps = sim_pcie_tlps(train->asked, unit);
+    train_start(train);
+}
+
+static void train_arrived(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct sim_train *train = object;
+    struct sim_net *net = train->net;
+    struct sim_node *node = &net->nodes[train->path->to];
+    if (train->back != NULL) {
+        sim_cost_after(net->cost, node->read_ps, (struct sim_call){complete, train, 0});
+        return;
+    }
+    if (train->posted) {
+        sim_cost_at(net->cost, deal_with(train, node) + node->write_ps, train->arrived);
+    } else {
+        sim_cost_after(net->cost, 0, train->arrived);
+    }
+    train_free(train);
+}
+
+/* The way is ours. A train whose tail is still to come starts so late that it has no gap. */
+static void transmit(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct sim_train *train = object;
+    const struct sim_path *path = train->path;
+    const struct sim_link *link = &train->net->links[path->hops[train->hop].link];
+    struct sim_way *way = way_of(train);
+    uint64_t service_ps = sim_pcie_ps(&link->pcie, train->tlps, train->payload, train->header);
+    uint64_t ready_ps = train->tail_at_ps - via_min(train->tail_at_ps, service_ps);
+    uint64_t end_ps = sim_server_add_at(&way->wire, ready_ps, service_ps, 0,
+                                        train->hop == 0 ? train->sent : (struct sim_call){0});
+    if (train->hop + 1 == path->hops_count) {
+        sim_cost_at(train->net->cost, end_ps + link->lag_ps,
+                    (struct sim_call){train_arrived, train, 0});
+        return;
+    }
+    unsigned node = path->hops[train->hop].way == 0 ? link->b : link->a;
+    uint64_t later_ps = link->lag_ps + train->net->nodes[node].forward_ps;
+    train->hop++;
+    train->tail_at_ps = end_ps + later_ps;
+    sim_cost_at(train->net->cost, end_ps - service_ps + later_ps,
+                (struct sim_call){train_at_node, train, 0});
+}
+
+/* Its first byte may leave the node. */
+static void train_at_node(void *object, uint64_t arg)
+{
+    struct sim_train *train = object;
+    struct sim_way *way = way_of(train);
+    if (!train->posted || way->credits.total_count == 0) {
+        transmit(train, arg);
+        return;
+    }
+    sim_pool_take(&way->credits, via_min(train->tlps, way->credits.total_count),
+                  (struct sim_call){transmit, train, 0});
+}
+
+static void train_start(struct sim_train *train)
+{
+    train->tail_at_ps = train->net->cost->now_ps;
+    if (train->path->hops_count == 0) {
+        sim_cost_after(train->net->cost, 0, train->sent);
+        sim_cost_after(train->net->cost, 0, (struct sim_call){train_arrived, train, 0});
+        return;
+    }
+    train_at_node(train, 0);
+}
+
+void sim_net_post(struct sim_net *net, const struct sim_post *post)
+{
+    struct sim_train *train = train_new(net);
+    train->path = post->path;
+    train->posted = true;
+    train->header = net->write_header;
+    train->tlps = sim_pcie_tlps(post->bytes, post->path->mps_bytes);
+    train->payload = post->bytes;
+    train->sent = post->sent;
+    train->arrived = post->arrived;
+    train_start(train);
+}
+
+void sim_net_read(struct sim_net *net, const struct sim_path *there, const struct sim_path *back,
+                  uint64_t bytes, struct sim_call done)
+{
+    struct sim_train *train = train_new(net);
+    train->path = there;
+    train->back = back;
+    train->header = net->request_header;
+    train->tlps = 1;
+    train->asked = bytes;
+    train->arrived = done;
+    train_start(train);
+}
+
+/* --- doorbells ------------------------------------------------------------------------------- */
+
+/* A train without bytes of its own carries what is to be done at the chip. */
+static void send_msi(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct sim_train *train = object;
+    train_start(train);
+}
+
+void sim_net_ring(struct sim_net *net, const struct sim_path *to_chip,
+                  const struct sim_path *from_chip, struct sim_call arrived)
+{
+    struct sim_train *msi = train_new(net);
+    msi->path = from_chip;
+    msi->posted = true;
+    msi->header = net->write_header;
+    msi->tlps = 1;
+    msi->payload = 4;
+    msi->arrived = arrived;
+    sim_net_post(net,
+                 &(struct sim_post){.path = to_chip, .bytes = 4, .arrived = {send_msi, msi, 0}});
+}
