@@ -207,6 +207,7 @@ void via_link_ring(struct via_channel_link *way)
     way->sent = false;
     way->released = false;
     way->bells = 0;
+    way->unrung_bytes = 0;
     if (!bell) {
         return;
     }

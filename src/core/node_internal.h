@@ -140,11 +140,12 @@ struct via_channel_link {
     struct via_port *port; /* set while up */
     uint8_t doorbell;      /* the channel's number */
     bool up;
-    bool blocked;    /* the frame at the head of rx waits for room elsewhere */
-    bool room_asked; /* a frame of another in-pipe waits for room here */
-    bool sent;       /* records since the last must_ring */
-    bool released;   /* records since the last must_ring_writer */
-    uint16_t bells;  /* doorbells besides the channel's own that go with `sent` */
+    bool blocked;          /* the frame at the head of rx waits for room elsewhere */
+    bool room_asked;       /* a frame of another in-pipe waits for room here */
+    bool sent;             /* records since the last must_ring */
+    bool released;         /* records since the last must_ring_writer */
+    uint16_t bells;        /* doorbells besides the channel's own that go with `sent` */
+    uint32_t unrung_bytes; /* bodies since the last must_ring */
     uint32_t seen;
     _Atomic uint32_t seen_generation; /* `seen`, for the control thread */
     uint64_t blocked_since_ns;

@@ -14,9 +14,9 @@
 #include "core/mutant.h"
 #include "core/node_internal.h"
 
-/* After so much of a body the next hop is rung at once, not at the end of the turn: it can work on
- * this frame while the next is copied. */
-#define RING_EARLY_BYTES 4096u
+/* After so many bytes of bodies the next hop is rung at once, not at the end of the turn: it can
+ * work on them while the next are copied. Fewer, and being woken costs it more than it copies. */
+#define RING_EARLY_BYTES (128u << 10)
 
 /* The credits already seen are looked at first: fresh ones cost a cache miss. */
 static bool room_is(struct via_channel_link *way, uint32_t least)
@@ -54,7 +54,8 @@ void via_link_send(struct via_channel_link *way, const struct via_frame_header *
     }
     via_count(&way->frames_sent, 1);
     via_count(&way->bytes_sent, body_bytes);
-    if (body_bytes >= RING_EARLY_BYTES && via_pipe_reader_sleeps(&way->tx)) {
+    way->unrung_bytes += (uint32_t)body_bytes;
+    if (way->unrung_bytes >= RING_EARLY_BYTES && via_pipe_reader_sleeps(&way->tx)) {
         via_link_ring(way);
     }
 }
