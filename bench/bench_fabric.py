@@ -31,12 +31,8 @@ def perf(*words):
 
 
 def cpu_seconds(pids):
-    total = 0
-    for pid in pids:
-        with open("/proc/%d/stat" % pid, encoding="ascii") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")
+    """By their CPU clocks (clock_getcpuclockid(3)): ticks of 10 ms are too coarse for the idle."""
+    return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
 
 
 def idle_percent(seconds=10):
