@@ -479,7 +479,9 @@ static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns
             return -ECONNRESET;
         }
         beat(link);
-        link->next_beat_ns = now_ns + node->config.heartbeat_ns;
+        /* At multiples of the period: hosts of one machine then beat together, and wake it once. */
+        link->next_beat_ns =
+            now_ns - now_ns % node->config.heartbeat_ns + node->config.heartbeat_ns;
     }
     return receive(node, link);
 }

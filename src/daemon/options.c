@@ -70,7 +70,7 @@ static const char help[] =
     "  --channels N          channels of each link (2)\n"
     "  --slots N             slots of a channel's pipe, a power of two (32)\n"
     "  --frame-bytes N       payload of a frame (32768)\n"
-    "  --heartbeat-ms N      how often links say that they live (20)\n"
+    "  --heartbeat-ms N      how often links say that they live (25)\n"
     "  --dead-ms N           silence after which a link is down (80)\n"
     "  --spin-us N           longest that a transfer thread looks before it sleeps (50), 0 to "
     "10000\n"

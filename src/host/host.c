@@ -17,6 +17,8 @@
 #include "base/log.h"
 #include "host/host_private.h"
 
+/* Each is a wake-up of the machine; three may be lost before a link is dead. */
+#define HEARTBEAT_NS (25 * VIA_MSEC_NS)
 #define SEGMENTS_COUNT 8192u
 #define PROCESSES_MAX 4096u /* 16 bits of a cookie; and what the node can have under way */
 #define LOCK_TRIES 100
@@ -146,7 +148,7 @@ static int set_config(struct via_host *host, struct via_error *err)
     if (options->frame_bytes_max != 0) {
         config->frame_bytes_max = options->frame_bytes_max;
     }
-    config->heartbeat_ns = options->heartbeat_ns;
+    config->heartbeat_ns = options->heartbeat_ns != 0 ? options->heartbeat_ns : HEARTBEAT_NS;
     config->dead_ns = options->dead_ns;
     config->give_up_ns = options->give_up_ns;
     config->segments_count = SEGMENTS_COUNT;
