@@ -1,85 +1,303 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The preload within one machine against kernel TCP on loopback, in interleaved pairs.
+"""The preload within one machine: each figure beside what it is held against, in interleaved pairs.
 
-usage: bench_sockets.py [--json FILE] [--rounds N] [--only WORD]
+usage: bench_sockets.py [--json FILE] [--rounds N] [--seconds S] [--connections N] [--only WORD] [--list]
   --only WORD  only the measures whose name contains it
+  --list       their names, and nothing is measured
 """
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import measure  # noqa: E402
 
 STREAM = os.path.join(measure.BIN, "tests", "prog_stream")
+FLOWS = os.path.join(measure.BIN, "tests", "prog_flows")
+BENCH_PIPE = os.path.join(measure.BIN, "bench_pipe")
+
+TCP = measure.kernel_tcp()
+PIPES = measure.one_machine()
+NO_SPIN = measure.one_machine({"VIADUCT_SOCKETS_SPIN": "off"})
+NO_SPIN.name += ", spin off"
+
+FIRST_CORE = ("taskset", "-c", "0")
+SECOND_CORE = ("taskset", "-c", "1")
+BOTH_CORES = ("taskset", "-c", "0,1")
+# An idle server may be woken by this much that is not ours: microseconds of CPU in a second.
+IDLE_NOISE_US = 200
 
 
-def stream(way, *words, prefix=()):
-    """prog_stream's figures; prefix: words in front of both sides (taskset)."""
+class Options:
+    seconds = 1.0
+    connections = 10000
+
+
+# --- what is measured ----------------------------------------------------------------------------
+
+
+def stream(way, *words, server=(), client=()):
+    """prog_stream's figures; server, client: words in front of either (taskset)."""
     port = measure.free_port(way.address)
     what, *rest = words
-    command = [*prefix, STREAM, "serve", way.address, str(port), "1000000"]
-    with measure.server(way, command, port):
-        return json.loads(measure.client(way, [*prefix, STREAM, what, way.address, str(port),
+    with measure.server(way, [*server, STREAM, "serve", way.address, str(port), "1000000"], port):
+        return json.loads(measure.client(way, [*client, STREAM, what, way.address, str(port),
                                                *map(str, rest)]))
 
 
-def pingpong(size, *mode, prefix=()):
-    return lambda way: stream(way, "pingpong", size, 20000, *mode, prefix=prefix)["median_us"]
+def pingpong(way, size, **prefixes):
+    return stream(way, "pingpong", size, 20000, **prefixes)["median_us"]
 
 
-def small_messages(way):
-    """Stream of 64-byte writes in messages per second."""
-    gbit = measure.iperf3(way, 1, ["-l", "64"])
-    return gbit * 1e9 / 8 / 64
+def bare_pipe(_way):
+    """Round trip in us of 8 bytes through a pipe, with nothing around it."""
+    with tempfile.NamedTemporaryFile("r") as figures:
+        subprocess.run([BENCH_PIPE, "--json", figures.name], check=True, stdout=subprocess.DEVNULL)
+        return json.load(figures)["pipe_ns"] / 1e3
 
 
-def cpu_bound(way):
-    """Four busy pairs at once on the cores there are: Gbit/s of all."""
-    return measure.iperf3(way, 2, ["-P", "4"])
+def source(way, size, connections=1, threads=1):
+    """What prog_flows sends and another receives: (bytes, messages) per second."""
+    port = measure.free_port(way.address)
+    with measure.server(way, [FLOWS, "sink", way.address, str(port), str(size)], port):
+        out = json.loads(measure.client(way, [FLOWS, "source", way.address, str(port), str(size),
+                                              str(connections), str(Options.seconds), str(threads)]))
+    return out["bytes"] / out["seconds"], out["messages"] / out["seconds"]
 
 
-# Name, unit, how it is measured, whether less is better, what the ratio to TCP must reach.
-MEASURES = [
-    ("pingpong 16 B, waiting", "us", pingpong(16), True, 1),
-    ("pingpong 16 B, spinning client", "us", pingpong(16, "spin"), True, 1),
-    ("pingpong 16 B, one core", "us", pingpong(16, prefix=("taskset", "-c", "0")), True, 1),
-    ("pingpong 64 KiB", "us", pingpong(65536), True, 1),
-    ("iperf3", "Gbit/s", lambda way: measure.iperf3(way, 2), False, 1.5),
-    ("iperf3 -l 64K", "Gbit/s", lambda way: measure.iperf3(way, 2, ["-l", "64K"]), False, 1.5),
-    ("iperf3 -l 1M", "Gbit/s", lambda way: measure.iperf3(way, 2, ["-l", "1M"]), False, 1.5),
-    ("iperf3 -l 64", "1/s", small_messages, False, 1.5),
-    ("iperf3 -P 4", "Gbit/s", cpu_bound, False, 1),
-    ("redis -c 50 GET", "1/s", lambda way: measure.redis(way, 60000, tests="get")["GET"], False, 1.2),
-    ("redis -c 50 SET", "1/s", lambda way: measure.redis(way, 60000, tests="set")["SET"], False, 1.2),
-    ("redis -c 50 -P 16 GET", "1/s",
-     lambda way: measure.redis(way, 400000, pipeline=16, tests="get")["GET"], False, 1),
-    ("connect, a byte, close", "1/s", lambda way: stream(way, "connect", 3000)["per_second"], False, 0.9),
-]
+def messages(way, size, threads=1):
+    return source(way, size, threads=threads)[1]
 
 
-def run(rounds, only):
-    ways = [measure.kernel_tcp(), measure.one_machine()]
-    rows, results, missed = [], {}, []
-    for name, unit, one, less, target in MEASURES:
-        if only not in name:
-            continue
-        figures = measure.interleaved(one, ways, rounds)
-        tcp, pipe = (figures[way.name] for way in ways)
-        ratio = measure.median([(t / p if less else p / t) for t, p in zip(tcp, pipe)])
-        results[name] = {"unit": unit, "tcp": tcp, "viaduct": pipe, "times_better": ratio,
-                         "target": target}
-        form = "%.0f" if min(tcp) >= 1000 else "%.2f"
-        rows.append([name, unit, form % measure.median(tcp), form % measure.median(pipe),
-                     "%.2f" % ratio, "%.1f" % target])
-        if ratio < target:
-            missed.append("%s: %.2f of at least %.1f" % (name, ratio, target))
+def gigabytes(way, size, connections=1):
+    return source(way, size, connections)[0] / 1e9
+
+
+def two_memcpys(_way, size):
+    out = json.loads(measure.client(TCP, [FLOWS, "memcpy", str(size), str(Options.seconds / 2)]))
+    return out["bytes_per_second"] / 1e9
+
+
+def redis(way, test, requests, pipeline=1):
+    return measure.redis(way, requests, pipeline=pipeline, tests=test.lower())[test]
+
+
+def hot(way, connections):
+    """Round trips per second of one connection to an epoll server that has so many."""
+    port = measure.free_port(way.address)
+    with measure.server(way, [FLOWS, "echo", way.address, str(port)], port):
+        return json.loads(measure.client(way, [FLOWS, "hot", way.address, str(port),
+                                               str(connections), "20000"]))["per_second"]
+
+
+def cpu_us(pid):
+    """What the process's first thread has used."""
+    with open("/proc/%d/schedstat" % pid, encoding="ascii") as schedstat:
+        return int(schedstat.read().split()[0]) / 1e3
+
+
+def idle_cpu(way):
+    """Microseconds of CPU in a second of an epoll server with 100 connections that say nothing."""
+    port = measure.free_port(way.address)
+    with measure.server(way, [FLOWS, "echo", way.address, str(port)], port) as server:
+        client = subprocess.Popen([FLOWS, "idle", way.address, str(port), "100"], text=True,
+                                  stdout=subprocess.PIPE, env=measure.environment(way))
+        try:
+            if client.stdout.readline() != "ready\n":
+                raise measure.Failure("prog_flows idle: run over %s: it does not get ready" % way.name)
+            time.sleep(0.3)
+            before, begin = cpu_us(server.pid), time.monotonic()
+            time.sleep(2)
+            return (cpu_us(server.pid) - before) / (time.monotonic() - begin)
+        finally:
+            client.stdout.close()
+            measure.end(client)
+
+
+def two_pairs(way):
+    """Two servers and two clients, all busy, on two cores: round trips per second of both."""
+    with contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(2):
+            port = measure.free_port(way.address)
+            stack.enter_context(measure.server(way, [*BOTH_CORES, FLOWS, "echo", way.address,
+                                                     str(port)], port))
+            clients.append([*BOTH_CORES, FLOWS, "hot", way.address, str(port), "1", "30000"])
+        running = [subprocess.Popen(words, text=True, stdout=subprocess.PIPE,
+                                    env=measure.environment(way)) for words in clients]
+        for one in running:
+            stack.callback(measure.end, one)
+        outs = [one.communicate(timeout=120)[0] for one in running]
+        return sum(json.loads(out)["per_second"] for out in outs)
+
+
+NGINX = """
+pid {folder}/pid; error_log {folder}/error.log; daemon on; worker_processes 1;
+events {{ worker_connections 1024; }}
+http {{ access_log off; keepalive_requests 100000000; client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server {{ listen {address}:{port}; root {folder}/www; }} }}
+"""
+
+
+def nginx(way):
+    """Requests per second of a 1 KiB file: keep-alive, 32 connections of wrk."""
+    port = measure.free_port(way.address)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # its workers are another user
+        os.mkdir(os.path.join(folder, "www"))
+        with open(os.path.join(folder, "www", "file"), "w", encoding="ascii") as file:
+            file.write("f" * 1024)
+        conf = os.path.join(folder, "conf")
+        with open(conf, "w", encoding="ascii") as file:
+            file.write(NGINX.format(folder=folder, address=way.address, port=port))
+        measure.client(way, ["nginx", "-p", folder, "-c", conf])
+        try:
+            out = measure.client(way, ["wrk", "-t", "1", "-c", "32", "-d",
+                                       "%ds" % max(1, round(Options.seconds)),
+                                       "http://%s:%d/file" % (way.address, port)])
+        finally:
+            measure.client(TCP, ["nginx", "-p", folder, "-c", conf, "-s", "stop"])
+            while measure.listening(way.address, port):
+                time.sleep(0.01)
+    rate = [line for line in out.splitlines() if line.startswith("Requests/sec:")]
+    if not rate or "Non-2xx" in out or "Socket errors" in out:
+        raise measure.Failure("wrk: run over %s: %s" % (way.name, out[-400:]))
+    return float(rate[0].split()[1])
+
+
+# --- against what --------------------------------------------------------------------------------
+
+
+class Measure:
+    """subject beside base; both are (label, function without arguments)."""
+
+    def __init__(self, name, unit, base, subject, target, less=False):
+        self.name, self.unit, self.base, self.subject = name, unit, base, subject
+        self.target, self.less = target, less
+
+    def times_better(self, base, subject):
+        """The median of the pairs' ratios."""
+        ratios = [b / s if self.less else s / b for b, s in zip(base, subject) if min(b, s) > 0]
+        return measure.median(ratios) if ratios else 1
+
+    def met(self, base, subject):
+        return self.target is None or self.times_better(base, subject) >= self.target
+
+
+class Idle(Measure):
+    """CPU of who has nothing to do: nearly nothing, so a difference and no ratio."""
+
+    def met(self, base, subject):
+        return measure.median(subject) <= measure.median(base) + IDLE_NOISE_US
+
+
+def against_tcp(name, unit, function, target, less=False, way=PIPES, kind=Measure):
+    return kind(name, unit, ("TCP", lambda: function(TCP)), (way.name, lambda: function(way)), target,
+                less)
+
+
+def against(label, name, unit, base, function, target, less=False, way=PIPES):
+    return Measure(name, unit, (label, lambda: base(way)), (way.name, lambda: function(way)), target,
+                   less)
+
+
+def spinning():
+    for size in (8, 64):
+        name = "ping-pong %d B, both spin" % size
+        yield against_tcp(name, "us", lambda way, size=size: pingpong(way, size), 50, True)
+        yield against("bare pipe", name, "us", bare_pipe, lambda way, size=size: pingpong(way, size),
+                      0.5, True)
+    name = "sockperf 64 B, both spin"
+    one = lambda way: measure.sockperf(way, max(1, round(Options.seconds)))  # noqa: E731
+    yield against_tcp(name, "us", one, 50, True)
+    yield against("bare pipe", name, "us", bare_pipe, one, 0.5, True)
+
+
+def sleeping():
+    two = {"server": FIRST_CORE, "client": SECOND_CORE}
+    one = {"server": FIRST_CORE, "client": FIRST_CORE}
+    yield against_tcp("ping-pong 16 B, spin off, two cores", "us", lambda way: pingpong(way, 16, **two),
+                      1 / 0.75, True, NO_SPIN)
+    yield against_tcp("ping-pong 16 B, spin off, one core", "us", lambda way: pingpong(way, 16, **one),
+                      2, True, NO_SPIN)
+    yield against_tcp("ping-pong 16 B, one core", "us", lambda way: pingpong(way, 16, **one), 2, True)
+
+
+def streams():
+    yield against_tcp("stream of 64 B", "1/s", lambda way: messages(way, 64), 8)
+    for name, size in (("64 KiB", 65536), ("1 MiB", 1 << 20)):
+        yield against_tcp("stream of " + name, "GB/s", lambda way, size=size: gigabytes(way, size), 2)
+        yield against("two memcpys", "stream of " + name, "GB/s",
+                      lambda way, size=size: two_memcpys(way, size),
+                      lambda way, size=size: gigabytes(way, size), 0.7)
+
+
+def programs():
+    for test in ("GET", "SET"):
+        yield against_tcp("redis -c 50 " + test, "1/s", lambda way, test=test: redis(way, test, 50000),
+                          1.6)
+    for test in ("GET", "SET"):
+        yield against_tcp("redis -c 50 -P 16 " + test, "1/s",
+                          lambda way, test=test: redis(way, test, 400000, 16), 1.3)
+    yield against_tcp("nginx, wrk -c 32, 1 KiB", "1/s", nginx, 1.5)
+
+
+def connections():
+    yield against_tcp("connect, a byte, close", "1/s",
+                      lambda way: stream(way, "connect", 3000)["per_second"], 0.9)
+    yield against("alone", "one hot among %d" % Options.connections, "1/s", lambda way: hot(way, 1),
+                  lambda way: hot(way, Options.connections), 0.9)
+    yield against("alone", "one hot among %d, TCP" % Options.connections, "1/s",
+                  lambda way: hot(way, 1), lambda way: hot(way, Options.connections), None, way=TCP)
+    yield against("one thread", "two threads on one fd, 64 B", "1/s", lambda way: messages(way, 64),
+                  lambda way: messages(way, 64, 2), 0.8)
+    yield against("one thread", "two threads on one fd, 64 B, TCP", "1/s",
+                  lambda way: messages(way, 64), lambda way: messages(way, 64, 2), None, way=TCP)
+
+
+def sharing():
+    yield against_tcp("idle epoll server's CPU", "us/s", idle_cpu, 1, True, kind=Idle)
+    yield against_tcp("four busy processes, ping-pong", "1/s", two_pairs, 1)
+    yield against_tcp("four busy processes, 64 KiB", "GB/s", lambda way: gigabytes(way, 65536, 2), 1)
+
+
+def all_measures():
+    for group in (spinning, sleeping, streams, programs, connections, sharing):
+        yield from group()
+
+
+def number(value):
+    return "%.0f" % value if value >= 1000 else "%.3g" % value
+
+
+def run(measures, rounds):
+    rows, results, missed = [], [], []
+    for one in measures:
+        base, subject = [], []
+        for _ in range(rounds):
+            base.append(one.base[1]())
+            subject.append(one.subject[1]())
+        times, met = one.times_better(base, subject), one.met(base, subject)
+        results.append({"measure": one.name, "unit": one.unit, "against": one.base[0], "base": base,
+                        "viaduct": subject, "times_better": times, "target": one.target, "met": met})
+        target = "" if one.target is None else "%.3g" % one.target
+        rows.append([one.name, one.unit, one.base[0], number(measure.median(base)),
+                     number(measure.median(subject)), "%.2f" % times, target,
+                     "" if one.target is None else "met" if met else "MISSED"])
+        if not met:
+            missed.append("%s against %s: %.2f of %s" % (one.name, one.base[0], times, target))
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    print(measure.table(["measure", "unit", "TCP", "Viaduct", "times better", "at least"], rows))
+    print(measure.table(["measure", "unit", "against", "it", "Viaduct", "times better", "at least", ""],
+                        rows))
     return results, missed
 
 
@@ -87,18 +305,26 @@ def main():
     options = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1])
     options.add_argument("--json")
     options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--seconds", type=float, default=Options.seconds)
+    options.add_argument("--connections", type=int, default=Options.connections)
     options.add_argument("--only", default="")
+    options.add_argument("--list", action="store_true")
     options = options.parse_args()
+    Options.seconds, Options.connections = options.seconds, options.connections
+    measures = [one for one in all_measures() if options.only in one.name]
+    if options.list:
+        print("\n".join(dict.fromkeys(one.name for one in measures)))
+        return
     try:
-        measure.need("iperf3", "redis-server", "redis-benchmark", "taskset")
-        results, missed = run(options.rounds, options.only)
+        measure.need("iperf3", "redis-server", "redis-benchmark", "sockperf", "nginx", "wrk", "taskset")
+        results, missed = run(measures, options.rounds)
     except (measure.Failure, subprocess.SubprocessError, OSError) as error:
         sys.exit("bench_sockets: %s" % error)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)
     if missed:
-        sys.exit("missed: " + "; ".join(missed))
+        sys.exit("missed:\n  " + "\n  ".join(missed))
 
 
 if __name__ == "__main__":

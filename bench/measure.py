@@ -46,10 +46,10 @@ def fabric(fabric_name, name, server_host, client_host=1, env=None):
                [*run, str(client_host), "--"], env)
 
 
-def one_machine():
+def one_machine(env=None):
     """Two processes of one machine, no daemon: the preload alone."""
     preload = {"LD_PRELOAD": os.path.join(BIN, "libviaduct-sockets.so")}
-    return Way("one machine", "127.0.0.1", env=preload)
+    return Way("one machine", "127.0.0.1", env={**preload, **(env or {})})
 
 
 def environment(way):

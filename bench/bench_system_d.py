@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Parallel streams of synchronous sends: kernel TCP, pipes that copy, pipes with zero-copy.
+
+usage: bench_system_d.py [--json FILE] [--csv FILE] [--plot FILE.png] [--rounds N] [--seconds S]
+                         [--size BYTES] [--connections N,...]
+
+For each number of connections: GB/s (1e9) of all of them, as received, and CPU time of both sides in
+ns for each byte. "zero-copy" is forced; "chosen" is what the library does by itself.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import measure  # noqa: E402
+import sockets_load  # noqa: E402
+
+FLOWS = os.path.join(measure.BIN, "tests", "prog_flows")
+
+
+def all_ways():
+    ways = [measure.kernel_tcp()]
+    ways[0].name = "TCP"
+    for name, word in (("copy", "off"), ("zero-copy", "on"), ("chosen", "auto")):
+        way = measure.one_machine({"VIADUCT_SOCKETS_ZEROCOPY": word})
+        way.name = name
+        ways.append(way)
+    return ways
+
+
+def streams(way, connections, size, seconds):
+    """(GB/s, CPU ns for each byte)."""
+    port = measure.free_port(way.address)
+    with sockets_load.Used() as used:
+        with measure.server(way, [FLOWS, "sink", way.address, str(port), str(size)], port):
+            out = json.loads(measure.client(way, [FLOWS, "source", way.address, str(port), str(size),
+                                                  str(connections), str(seconds)]))
+    return out["bytes"] / out["seconds"] / 1e9, used.seconds * 1e9 / out["bytes"]
+
+
+HEAD = ["connections", "way", "GB/s", "CPU ns/byte"]
+
+
+def rows_of(results):
+    for one in results:
+        for way, figures in one["ways"].items():
+            yield (one["connections"], way, *(measure.median([figure[i] for figure in figures])
+                                              for i in (0, 1)))
+
+
+def show(results, ways):
+    head = ["connections", *["%s GB/s" % way.name for way in ways],
+            *["%s ns/B" % way.name for way in ways]]
+    rows = []
+    for one in results:
+        mine = [row for row in rows_of(results) if row[0] == one["connections"]]
+        rows.append([one["connections"], *["%.2f" % row[2] for row in mine],
+                     *["%.3f" % row[3] for row in mine]])
+    print(measure.table(head, rows))
+
+
+def draw(path, results, size):
+    rates, cpu = {}, {}
+    for connections, way, rate, used in rows_of(results):
+        rates.setdefault(way, []).append((connections, rate))
+        cpu.setdefault(way, []).append((connections, used))
+    sockets_load.plot(path, "Synchronous sends of %s" % sockets_load.bytes_name(size),
+                      [("connections", "GB/s", rates), ("connections", "CPU ns/byte", cpu)], log=False)
+
+
+def numbers(text):
+    return [int(word) for word in text.split(",")]
+
+
+def keep(options, results):
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+    if options.csv:
+        sockets_load.write_csv(options.csv, HEAD, rows_of(results))
+    if options.plot:
+        draw(options.plot, results, options.size)
+
+
+def main():
+    options = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1])
+    options.add_argument("--json")
+    options.add_argument("--csv")
+    options.add_argument("--plot")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--seconds", type=float, default=1)
+    options.add_argument("--size", type=int, default=1 << 20)
+    options.add_argument("--connections", type=numbers, default=list(range(1, 9)))
+    options = options.parse_args()
+    if not all(1 <= count <= 8 for count in options.connections):
+        sys.exit("bench_system_d: --connections: 1 to 8 each")
+    ways = all_ways()
+    results = []
+    try:
+        for count in options.connections:
+            figures = measure.interleaved(
+                lambda way, count=count: streams(way, count, options.size, options.seconds), ways,
+                options.rounds)
+            results.append({"connections": count, "bytes": options.size, "ways": figures})
+            print(".", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
+    except (measure.Failure, subprocess.SubprocessError, OSError) as error:
+        sys.exit("bench_system_d: %s" % error)
+    show(results, ways)
+    try:
+        keep(options, results)
+    except (measure.Failure, OSError) as error:
+        sys.exit("bench_system_d: %s" % error)
+
+
+if __name__ == "__main__":
+    main()

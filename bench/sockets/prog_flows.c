@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Loads for the benchmarks of sockets: plain sockets, linked with none of our libraries.
+ *
+ *     prog_flows sink ADDRESS PORT BYTES
+ *         reads whole messages, for ever
+ *     prog_flows source ADDRESS PORT BYTES CONNECTIONS SECONDS [THREADS]
+ *         sends messages, by one process for each connection; or by THREADS threads on each.
+ *         Prints {"bytes":N,"messages":M,"seconds":S} once all has been received
+ *     prog_flows echo ADDRESS PORT
+ *         sends back what comes, by one epoll set, for ever
+ *     prog_flows hot ADDRESS PORT CONNECTIONS COUNT
+ *         all connections talk once, then one of them only; {"per_second":N,"median_us":M}
+ *     prog_flows idle ADDRESS PORT CONNECTIONS
+ *         all connections talk once ("ready"), then none, until killed
+ *     prog_flows memcpy BYTES SECONDS
+ *         what a stream through memory could be; {"bytes_per_second":B}
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONNECTIONS_MAX 18000
+#define THREADS_MAX 16
+#define HELLOS 6 /* messages each way before a connection is left alone */
+
+static _Noreturn void die(const char *attempt)
+{
+    fprintf(stderr, "prog_flows: %s: %s\n", attempt, strerror(errno));
+    exit(1);
+}
+
+static double now_s(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static long number(const char *text, long min, long max)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || value < min || value > max) {
+        fprintf(stderr, "prog_flows: %s: not a number from %ld to %ld\n", text, min, max);
+        exit(64);
+    }
+    return value;
+}
+
+/* Touched, so that no page fault is measured. */
+static unsigned char *buffer(size_t bytes)
+{
+    unsigned char *data = NULL;
+    if (posix_memalign((void **)&data, 4096, bytes) != 0) {
+        errno = ENOMEM;
+        die("memory");
+    }
+    memset(data, 'd', bytes);
+    return data;
+}
+
+/* --- connections -------------------------------------------------------------------------------
+ */
+
+static struct sockaddr_in address_of(char **argv)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET,
+                               .sin_port = htons((uint16_t)number(argv[1], 1, 65535))};
+    if (inet_pton(AF_INET, argv[0], &addr.sin_addr) != 1) {
+        errno = EINVAL;
+        die(argv[0]);
+    }
+    return addr;
+}
+
+static void no_delay(int fd)
+{
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+static int connect_to(char **argv)
+{
+    struct sockaddr_in addr = address_of(argv);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
+        die("connect");
+    }
+    no_delay(fd);
+    return fd;
+}
+
+static int listen_at(char **argv)
+{
+    struct sockaddr_in addr = address_of(argv);
+    int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0 || listen(fd, 4096) != 0) {
+        die("listen");
+    }
+    return fd;
+}
+
+static void send_all(int fd, const void *data, size_t bytes)
+{
+    const unsigned char *at = data;
+    while (bytes > 0) {
+        ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+        if (n <= 0) {
+            die("send");
+        }
+        at += n;
+        bytes -= (size_t)n;
+    }
+}
+
+/* false at the end of the stream. */
+static bool receive_all(int fd, void *data, size_t bytes)
+{
+    unsigned char *at = data;
+    while (bytes > 0) {
+        ssize_t n = recv(fd, at, bytes, MSG_WAITALL);
+        if (n < 0) {
+            die("recv");
+        }
+        if (n == 0) {
+            return false;
+        }
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+/* --- streams -----------------------------------------------------------------------------------
+ */
+
+#define SINKS 8
+
+static _Noreturn void sink_serve(int listen_fd, size_t bytes)
+{
+    unsigned char *data = buffer(bytes);
+    for (;;) {
+        int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0) {
+            die("accept");
+        }
+        no_delay(fd);
+        while (receive_all(fd, data, bytes)) {
+        }
+        send_all(fd, "e", 1); /* it has all been received */
+        close(fd);
+    }
+}
+
+/* A process for each connection, forked before it accepts; SIGTERM ends them all, and they are
+ * waited for, so that their CPU time counts. */
+static int sink(char **argv)
+{
+    size_t bytes = (size_t)number(argv[2], 1, 1 << 30);
+    int listen_fd = listen_at(argv);
+    pid_t pids[SINKS];
+    sigset_t term;
+    int signal_number;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, NULL);
+    for (int i = 0; i < SINKS; i++) {
+        pids[i] = fork();
+        if (pids[i] < 0) {
+            die("fork");
+        }
+        if (pids[i] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            sigprocmask(SIG_UNBLOCK, &term, NULL);
+            sink_serve(listen_fd, bytes);
+        }
+    }
+    sigwait(&term, &signal_number);
+    for (int i = 0; i < SINKS; i++) {
+        kill(pids[i], SIGTERM);
+        waitpid(pids[i], NULL, 0);
+    }
+    return 0;
+}
+
+/* What the processes of source share. */
+struct flows {
+    double until; /* 0: not begun */
+    int ready;
+    uint64_t messages[64];
+    double ended[64];
+};
+
+struct flow {
+    int fd;
+    size_t bytes;
+    double until;
+    uint64_t messages;
+};
+
+static void *send_messages(void *argument)
+{
+    struct flow *flow = argument;
+    unsigned char *data = buffer(flow->bytes);
+    /* The clock costs as much as a small message: it is asked once in a while. */
+    unsigned once_in = flow->bytes >= 65536 ? 1 : 65536 / (unsigned)flow->bytes;
+    do {
+        for (unsigned i = 0; i < once_in; i++) {
+            send_all(flow->fd, data, flow->bytes);
+        }
+        flow->messages += once_in;
+    } while (now_s() < flow->until);
+    return NULL;
+}
+
+static void run_flow(char **argv, struct flows *flows, int index, int threads)
+{
+    pthread_t others[THREADS_MAX];
+    struct flow parts[THREADS_MAX];
+    int fd = connect_to(argv);
+    size_t bytes = (size_t)number(argv[2], 1, 1 << 30);
+    unsigned char *data = buffer(bytes);
+    for (int i = 0; i < HELLOS; i++) {
+        send_all(fd, data, bytes); /* not counted */
+    }
+    __atomic_fetch_add(&flows->ready, 1, __ATOMIC_SEQ_CST);
+    double until;
+    do {
+        __atomic_load(&flows->until, &until, __ATOMIC_SEQ_CST);
+    } while (until == 0 && usleep(200) == 0);
+    for (int i = 0; i < threads; i++) {
+        parts[i] = (struct flow){.fd = fd, .bytes = bytes, .until = until};
+        if (i > 0 && pthread_create(&others[i], NULL, send_messages, &parts[i]) != 0) {
+            die("thread");
+        }
+    }
+    send_messages(&parts[0]);
+    for (int i = 1; i < threads; i++) {
+        pthread_join(others[i], NULL);
+    }
+    shutdown(fd, SHUT_WR);
+    char byte;
+    if (!receive_all(fd, &byte, 1)) {
+        die("the receiver's last word");
+    }
+    flows->ended[index] = now_s();
+    for (int i = 0; i < threads; i++) {
+        flows->messages[index] += parts[i].messages;
+    }
+}
+
+static int source(int argc, char **argv)
+{
+    int connections = (int)number(argv[3], 1, 64);
+    double seconds = atof(argv[4]);
+    int threads = argc > 5 ? (int)number(argv[5], 1, THREADS_MAX) : 1;
+    struct flows *flows =
+        mmap(NULL, sizeof(*flows), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (flows == MAP_FAILED) {
+        die("memory");
+    }
+    for (int i = 0; i < connections; i++) {
+        pid_t pid = fork();
+        if (pid < 0) {
+            die("fork");
+        }
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            run_flow(argv, flows, i, threads);
+            exit(0); /* as programs end: who counts for them at exit can do so */
+        }
+    }
+    int status = 0;
+    while (__atomic_load_n(&flows->ready, __ATOMIC_SEQ_CST) < connections) {
+        if (waitpid(-1, &status, WNOHANG) > 0) {
+            return 1; /* it has said why */
+        }
+        usleep(200);
+    }
+    double begin = now_s();
+    double until = begin + seconds;
+    __atomic_store(&flows->until, &until, __ATOMIC_SEQ_CST);
+    double end = begin;
+    uint64_t messages = 0;
+    for (int i = 0; i < connections; i++) {
+        if (waitpid(-1, &status, 0) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+            return 1;
+        }
+    }
+    for (int i = 0; i < connections; i++) {
+        end = flows->ended[i] > end ? flows->ended[i] : end;
+        messages += flows->messages[i];
+    }
+    printf("{\"bytes\":%llu,\"messages\":%llu,\"seconds\":%.6f}\n",
+           (unsigned long long)messages * (unsigned long long)number(argv[2], 1, 1 << 30),
+           (unsigned long long)messages, end - begin);
+    return 0;
+}
+
+/*
+ * Through a buffer in between, as a stream through memory goes: in pieces, in and out again, by one
+ * thread. Two CPUs can do it in half the time, if nothing gets in their way.
+ */
+#define BETWEEN_BYTES (256u * 1024)
+#define PIECE_BYTES (32u * 1024)
+
+static int memcpys(char **argv)
+{
+    size_t bytes = (size_t)number(argv[0], 1, 1 << 30);
+    unsigned char *from = buffer(bytes);
+    unsigned char *to = buffer(bytes);
+    unsigned char *between = buffer(BETWEEN_BYTES);
+    size_t at = 0;
+    uint64_t messages = 0;
+    double begin = now_s();
+    double until = begin + atof(argv[1]);
+    do {
+        for (size_t off = 0; off < bytes; off += PIECE_BYTES) {
+            size_t piece = bytes - off < PIECE_BYTES ? bytes - off : PIECE_BYTES;
+            memcpy(between + at, from + off, piece);
+            __asm__ volatile("" ::: "memory");
+            memcpy(to + off, between + at, piece);
+            __asm__ volatile("" ::: "memory");
+            at = (at + PIECE_BYTES) % BETWEEN_BYTES;
+        }
+        messages++;
+    } while (now_s() < until);
+    printf("{\"bytes_per_second\":%.0f}\n", (double)messages * (double)bytes / (now_s() - begin));
+    return 0;
+}
+
+/* --- many connections --------------------------------------------------------------------------
+ */
+
+static void echo_one(int epoll_fd, int fd)
+{
+    char data[4096];
+    ssize_t n = recv(fd, data, sizeof(data), MSG_DONTWAIT);
+    if (n > 0) {
+        send_all(fd, data, (size_t)n);
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        close(fd);
+    }
+}
+
+static int echo(char **argv)
+{
+    int listen_fd = listen_at(argv);
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listen_fd};
+    if (epoll_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listen_fd, &event) != 0) {
+        die("epoll");
+    }
+    for (;;) {
+        struct epoll_event events[64];
+        int n = epoll_wait(epoll_fd, events, 64, -1);
+        for (int i = 0; i < n; i++) {
+            int fd = events[i].data.fd;
+            if (fd != listen_fd) {
+                echo_one(epoll_fd, fd);
+                continue;
+            }
+            fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+            if (fd < 0) {
+                die("accept");
+            }
+            no_delay(fd);
+            event = (struct epoll_event){.events = EPOLLIN, .data.fd = fd};
+            if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+                die("epoll_ctl");
+            }
+        }
+    }
+}
+
+static void ping(int fd)
+{
+    char data[16] = "there and back";
+    send_all(fd, data, sizeof(data));
+    if (!receive_all(fd, data, sizeof(data))) {
+        errno = ECONNRESET;
+        die("echo");
+    }
+}
+
+static int *open_all(char **argv, int count)
+{
+    static int fds[CONNECTIONS_MAX];
+    for (int i = 0; i < count; i++) {
+        fds[i] = connect_to(argv);
+        for (int k = 0; k < HELLOS; k++) {
+            ping(fds[i]);
+        }
+    }
+    return fds;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int hot(char **argv)
+{
+    int connections = (int)number(argv[2], 1, CONNECTIONS_MAX);
+    long count = number(argv[3], 1, 100000000);
+    double *times = calloc((size_t)count, sizeof(*times));
+    int fd = open_all(argv, connections)[connections / 2];
+    for (long i = 0; i < count / 10; i++) {
+        ping(fd);
+    }
+    double begin = now_s();
+    double last = begin;
+    for (long i = 0; i < count; i++) {
+        ping(fd);
+        double now = now_s();
+        times[i] = now - last;
+        last = now;
+    }
+    qsort(times, (size_t)count, sizeof(*times), by_size);
+    printf("{\"per_second\":%.0f,\"median_us\":%.3f}\n", (double)count / (last - begin),
+           times[count / 2] * 1e6);
+    return 0;
+}
+
+static _Noreturn void idle(char **argv)
+{
+    open_all(argv, (int)number(argv[2], 1, CONNECTIONS_MAX));
+    printf("ready\n");
+    fflush(stdout);
+    for (;;) {
+        pause();
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    argc -= 2;
+    argv += 2;
+    if (strcmp(what, "sink") == 0 && argc == 3) {
+        return sink(argv);
+    }
+    if (strcmp(what, "source") == 0 && (argc == 5 || argc == 6)) {
+        return source(argc, argv);
+    }
+    if (strcmp(what, "echo") == 0 && argc == 2) {
+        return echo(argv);
+    }
+    if (strcmp(what, "hot") == 0 && argc == 4) {
+        return hot(argv);
+    }
+    if (strcmp(what, "idle") == 0 && argc == 3) {
+        idle(argv);
+    }
+    if (strcmp(what, "memcpy") == 0 && argc == 2) {
+        return memcpys(argv);
+    }
+    fprintf(stderr, "usage: prog_flows sink|source|echo|hot|idle|memcpy ...: see its source\n");
+    return 64;
+}

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""What the benchmarks of whole systems share: CPU time of what was run, CSV, and plots."""
+import csv
+import os
+import resource
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import measure  # noqa: E402
+
+
+class Used:
+    """CPU time of the processes that were started and waited for inside the block: `seconds`."""
+
+    def __enter__(self):
+        self._before = self._now()
+        self.seconds = 0.0
+        return self
+
+    def __exit__(self, *_args):
+        self.seconds = self._now() - self._before
+
+    @staticmethod
+    def _now():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+
+def bytes_name(size):
+    """65536 -> 64K."""
+    for unit, factor in (("M", 1 << 20), ("K", 1 << 10)):
+        if size >= factor and size % factor == 0:
+            return "%d%s" % (size // factor, unit)
+    return str(size)
+
+
+def write_csv(path, head, rows):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+def plot(path, title, panels, log=True):
+    """panels: (label of x, label of y, {line's name: [(x, y), ...]}), side by side; to a PNG file."""
+    try:
+        import matplotlib  # only here: tables need no plots
+    except ImportError as error:
+        raise measure.Failure("matplotlib: import for %s: %s; run tools/install-packages (it is of Debian's "
+                              "/usr/bin/python3)" % (path, error)) from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(7 * len(panels), 5), squeeze=False)
+    for axis, (x_label, y_label, lines) in zip(axes[0], panels):
+        for name, points in lines.items():
+            axis.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3,
+                      label=name)
+        if log:
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+        axis.set_xlabel(x_label)
+        axis.set_ylabel(y_label)
+        axis.grid(True, which="major", alpha=0.3)
+        axis.legend(fontsize=8)
+    figure.suptitle(title)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
