@@ -268,7 +268,8 @@ static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
     struct linger linger = {.l_onoff = 0};
     socklen_t bytes = sizeof(linger);
     if (via_token_take(&side->rx_token, exclusive, via_os_thread()) == 0) {
-        bool unread = via_stream_rx_next(&side->rx) == VIA_NEXT_DATA;
+        int next = via_stream_rx_next(&side->rx);
+        bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL;
         via_token_give(&side->rx_token, exclusive);
         if (unread) {
             linger = (struct linger){.l_onoff = 1, .l_linger = 0};
@@ -343,6 +344,7 @@ static void begin_child(struct via_conn *conn)
     conn->stats->rx_pipe_bytes = 0;
     conn->stats->rx_kernel_bytes = 0;
     conn->stats->tx_frames_bytes = 0;
+    conn->stats->tx_fetched_bytes = 0;
     conn->stats->rings = 0;
     conn->stats->sleeps = 0;
 }

@@ -15,6 +15,15 @@
 #include "sockets/side.h"
 #include "sockets/stats.h"
 
+/* Zero-copy, as far as this process goes: zcopy.h. */
+struct via_zcopy {
+    bool able;
+    pid_t own_pid; /* when the two met */
+    pid_t peer_pid;
+    uint32_t pause_left; /* so many large sends are copied */
+    uint32_t pause;
+};
+
 /*
  * A connection as this process holds it: what belongs to the process (mappings, file descriptors,
  * epoll registrations, counters), around the side that it may share with forked processes.
@@ -40,6 +49,7 @@ struct via_conn {
     _Atomic uint32_t spans;    /* for which those entries are registered: via_conn_spans() */
     uint64_t peer_cookie;      /* of the kernel's socket at the other end, 0 = not known yet */
     uid_t peer_uid;
+    struct via_zcopy zcopy;
     struct via_stats_conn *stats; /* points to own_stats, or where others may look */
     struct via_stats_conn own_stats;
 };

@@ -16,6 +16,7 @@
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/wait.h"
+#include "sockets/zcopy.h"
 
 bool via_hooks_ready;
 pid_t via_hooks_pid;
@@ -33,6 +34,7 @@ void via_hooks_init_slowly(void)
     via_real_init();
     via_os_init();
     via_policy_init();
+    via_zcopy_init();
     if (via_fds_init() != 0) {
         via_policy.on = false;
     }

@@ -46,6 +46,10 @@ bool via_tx_peer_is_gone(struct via_op *op);
  * not take. 0: look again, -EAGAIN at the deadline, -EINTR. */
 int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline_ns);
 
+/* The buffers at the cursor, at most `limit` bytes of them: for a call that takes an array. */
+#define VIA_IO_PIECES_MAX 64
+int via_io_pieces(const struct via_iov *cursor, uint64_t limit, struct iovec *ret_pieces);
+
 /* The deadline of a call that begins now, from SO_RCVTIMEO or SO_SNDTIMEO. */
 uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns);
 

@@ -51,6 +51,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     }
     switch (via_rx_next(op)) {
     case VIA_NEXT_DATA:
+    case VIA_NEXT_AVAIL:
         if (low <= 1 || via_stream_rx_bytes(rx, low) >= low) {
             bits = IN_EVENTS;
         }
@@ -185,7 +186,7 @@ static bool rx_has_news(struct via_op *op, size_t have)
         return false; /* the kernel's turn, whatever the pipe holds */
     }
     if (have == 0) {
-        return rx->held || via_pipe_ready(&rx->pipe);
+        return rx->held || rx->avail.held || via_pipe_ready(&rx->pipe);
     }
     if (via_rx_take(op) != 0) {
         return false;
@@ -285,10 +286,11 @@ int via_io_readable_bytes(struct via_op *op)
     int kernel = 0;
     if (via_conn_has_pipes(op->conn) && via_rx_take(op) == 0) {
         int next = via_rx_next(op);
-        size_t piped = next == VIA_NEXT_DATA ? via_stream_rx_bytes(rx, INT32_MAX) : 0;
+        bool bytes = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL;
+        size_t piped = bytes ? via_stream_rx_bytes(rx, INT32_MAX) : 0;
         via_rx_give(op);
-        if (next == VIA_NEXT_DATA || next == VIA_NEXT_EMPTY || next == VIA_NEXT_FIN) {
-            return (int)piped;
+        if (bytes || next == VIA_NEXT_EMPTY || next == VIA_NEXT_FIN) {
+            return (int)via_min(piped, (size_t)INT32_MAX);
         }
     }
     return VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0 ? kernel : -errno;

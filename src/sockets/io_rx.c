@@ -5,6 +5,7 @@
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/zcopy.h"
 
 /* How often a reader of an empty pipe, that never sleeps, asks the kernel whether the peer lives.
  */
@@ -29,14 +30,11 @@ int via_rx_next(struct via_op *op)
     }
 }
 
-#define PIECES_MAX 64
-
-/* The buffers at the cursor, at most `limit` bytes of them: for a call that takes an array. */
-static int pieces_of(const struct via_iov *cursor, uint64_t limit, struct iovec *ret_pieces)
+int via_io_pieces(const struct via_iov *cursor, uint64_t limit, struct iovec *ret_pieces)
 {
     size_t off = cursor->off;
     int count = 0;
-    for (int i = 0; i < cursor->count && count < PIECES_MAX && limit > 0; i++, off = 0) {
+    for (int i = 0; i < cursor->count && count < VIA_IO_PIECES_MAX && limit > 0; i++, off = 0) {
         size_t bytes = cursor->iov[i].iov_len - off;
         if (bytes == 0) {
             continue;
@@ -53,9 +51,9 @@ static int pieces_of(const struct via_iov *cursor, uint64_t limit, struct iovec 
 /* From the kernel, without waiting, at most `limit` bytes. */
 static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, uint64_t limit)
 {
-    struct iovec pieces[PIECES_MAX];
+    struct iovec pieces[VIA_IO_PIECES_MAX];
     struct msghdr message = {.msg_iov = pieces};
-    message.msg_iovlen = (size_t)pieces_of(iov, limit, pieces);
+    message.msg_iovlen = (size_t)via_io_pieces(iov, limit, pieces);
     ssize_t n = VIA_REAL(recvmsg)(op->fd, &message, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
     if (n < 0) {
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
@@ -124,6 +122,12 @@ static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
         switch (next) {
         case VIA_NEXT_DATA:
             return recv_pipe(op, iov, flags);
+        case VIA_NEXT_AVAIL:
+            n = via_zcopy_fetch(op, iov, (flags & MSG_PEEK) != 0);
+            if (n == -ESTALE) {
+                continue;
+            }
+            return n;
         case VIA_NEXT_KERNEL:
             n = kernel_recv(op, iov, flags, SIZE_MAX);
             if (n <= 0 && via_pipe_ready(&rx->pipe)) {
@@ -191,6 +195,9 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
         int rc = via_rx_take(op);
         if (rc != 0) {
             return -EAGAIN; /* a signal handler's call inside this very call */
+        }
+        if (total == 0) {
+            via_zcopy_sink(op, iov->left, flags);
         }
         ssize_t n = recv_once(op, iov, flags);
         via_rx_give(op);

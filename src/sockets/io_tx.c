@@ -5,6 +5,8 @@
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/wait.h"
+#include "sockets/zcopy.h"
 
 /* How often a writer that finds room, and never sleeps, asks the kernel whether the peer lives. */
 #define LOOK_US 1000u
@@ -175,12 +177,31 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
     return (ssize_t)total;
 }
 
+/* Adds what went by zero-copy to *total. 0, or why the call ends with that: a negative errno. */
+static int send_uncopied(struct via_op *op, struct via_iov *iov, size_t *total)
+{
+    bool interrupted;
+    ssize_t n = via_zcopy_send(op, iov, &interrupted);
+    if (n < 0) {
+        return (int)n;
+    }
+    *total += (size_t)n;
+    return interrupted && (*total != 0 || !via_sleep_restarts()) ? -EINTR : 0;
+}
+
 static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
 {
     bool nonblocking = (flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op);
     size_t total = 0;
     uint64_t deadline_ns = 0;
     for (;;) {
+        if (via_unlikely(iov->left >= via_zcopy_least) && !nonblocking &&
+            via_zcopy_suits(op, iov)) {
+            int ended = send_uncopied(op, iov, &total);
+            if (ended != 0 || iov->left == 0) {
+                return total != 0 ? (ssize_t)total : ended;
+            }
+        }
         int rc = via_tx_take(op);
         if (rc != 0) {
             return -EAGAIN; /* a signal handler's call inside this very call */

@@ -13,6 +13,7 @@
 #include "sockets/fabric.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
+#include "sockets/zcopy.h"
 
 /* What is not there yet is looked for at each call for a while, then at every 8th; then it will not
  * come. */
@@ -115,6 +116,7 @@ static enum via_reason offer_make(struct via_conn *conn)
     enum via_reason reason = VIA_REASON_RESOURCES;
     if (map_memory(conn, fd, 2 * segment_bytes) == 0) {
         via_side_attach(conn->side, &via_ring, conn->memory, conn->memory + segment_bytes);
+        via_zcopy_meet(conn, conn->control_fd);
         reason = offer_send(conn, fd, segment_bytes);
     }
     VIA_REAL(close)(fd);
@@ -253,6 +255,7 @@ static int offer_take(struct via_conn *conn)
     if (reason == VIA_REASON_NONE) {
         via_side_attach(conn->side, &offer.geometry, conn->memory + offer.segment_bytes,
                         conn->memory);
+        via_zcopy_meet(conn, conn->control_fd);
         reason = offer_answer(conn);
     }
     if (reason != VIA_REASON_NONE) {

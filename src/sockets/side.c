@@ -94,6 +94,16 @@ void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geom
     via_stream_tx_init(&side->tx);
 }
 
+void via_side_allow_avail(struct via_side *side)
+{
+    const unsigned char *own = side->rx.pipe.memory - VIA_SEGMENT_PIPE_OFF;
+    unsigned char *peer = side->rx.pipe.credit.direct - VIA_SEGMENT_CREDIT_OFF;
+    const struct via_avail_words *own_words = (const void *)(own + VIA_SEGMENT_AVAIL_OFF);
+    struct via_avail_words *peer_words = (void *)(peer + VIA_SEGMENT_AVAIL_OFF);
+    via_stream_rx_allow_avail(&side->rx, own_words, peer_words);
+    via_stream_tx_allow_avail(&side->tx, own_words, peer_words);
+}
+
 void via_side_say(struct via_side *side, uint64_t flags)
 {
     _Atomic uint64_t *word =

@@ -67,6 +67,7 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
  */
 #define VIA_SEGMENT_CREDIT_OFF 0u /* the credit word of the pipe this end writes */
 #define VIA_SEGMENT_FLAGS_OFF 8u  /* what the peer has to say, see below */
+#define VIA_SEGMENT_AVAIL_OFF 16u /* struct via_avail_words, within one machine */
 #define VIA_SEGMENT_HELLO_OFF 64u /* over the fabric: struct via_fabric_hello */
 #define VIA_SEGMENT_PIPE_OFF 128u
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
@@ -80,6 +81,11 @@ size_t via_segment_bytes_for(const struct via_pipe_geometry *geometry);
 /* Starts both streams over two mapped segments. */
 void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geometry,
                      unsigned char *own, unsigned char *peer);
+
+/* Attached within one machine, this end may take part in zero-copy. */
+void via_side_allow_avail(struct via_side *side);
+_Static_assert(VIA_SEGMENT_AVAIL_OFF + sizeof(struct via_avail_words) <= VIA_SEGMENT_HELLO_OFF,
+               "in the first line");
 
 /* What the peer has said. */
 static inline uint64_t via_side_flags(const struct via_side *side)

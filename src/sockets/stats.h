@@ -25,7 +25,8 @@ enum via_reason {
 struct via_stats_conn {
     uint64_t tx_pipe_bytes, tx_kernel_bytes;
     uint64_t rx_pipe_bytes, rx_kernel_bytes;
-    uint64_t tx_frames_bytes; /* of those by pipe: not stored straight into the peer's memory */
+    uint64_t tx_frames_bytes;  /* of those by pipe: not stored straight into the peer's memory */
+    uint64_t tx_fetched_bytes; /* of those by pipe: not copied, see zcopy.h */
     uint64_t rings, sleeps;
     enum via_reason reason;
     bool accelerated;

@@ -33,6 +33,7 @@ enum via_stream_kind {
     VIA_STREAM_SWITCH = 2, /* count: bytes that went through the kernel before */
     VIA_STREAM_FIN = 3,    /* count: bytes of the whole stream; nothing follows */
     VIA_STREAM_DEMOTE = 4, /* count: bytes that went through the pipe before */
+    VIA_STREAM_AVAIL = 5,  /* avail: the next bytes lie in the writer's own memory */
 };
 
 #define VIA_STREAM_INLINE_BYTES_MAX 48u
@@ -47,10 +48,45 @@ struct via_stream_head {
     union {
         unsigned char data[VIA_STREAM_INLINE_BYTES_MAX];
         uint64_t count;
+        struct {
+            uint64_t address; /* in the writer's process */
+            uint64_t bytes;   /* 1..VIA_AVAIL_BYTES_MAX */
+            uint64_t id;      /* counts these records, 24 bits */
+        } avail;
     } u;
 };
 _Static_assert(sizeof(struct via_stream_head) == VIA_RECORD_HEAD_BYTES, "the head of a record");
 #define VIA_STREAM_HEAD_FIXED_BYTES 8u
+
+/*
+ * Zero-copy. A writer that waits anyway can leave its bytes where they are and say so (AVAIL); the
+ * reader fetches them from there into the program's buffer, in one or more steps, and says how far
+ * it is; then the writer goes on. Both can end it before: the reader by refusing the rest, the
+ * writer by revoking it. What was fetched until then is part of the stream, and the rest follows as
+ * other records.
+ *
+ * The reader claims before it fetches, and says so; the writer, when it has revoked, may use its
+ * memory again once no claim is to be seen. Store claim, fence, load revoked; store revoked, fence,
+ * load claim: at least one of the two sees the other. At most one AVAIL is open at a time.
+ *
+ * Bytes that were fetched are in none of the counts of SWITCH, DEMOTE and FIN.
+ *
+ * These words lie in the memory of each end and are written by its peer.
+ */
+struct via_avail_words {
+    _Atomic uint64_t pulled;  /* reader to writer: bits 63..40 id, 39..38 state, 37..0 bytes */
+    _Atomic uint64_t sink;    /* reader to writer: the buffer it waits with, 0 = none to speak of */
+    _Atomic uint64_t revoked; /* writer to reader: this id and all before are void */
+};
+#define VIA_AVAIL_BYTES_MAX (UINT64_C(1) << 30)
+#define VIA_AVAIL_ID_MASK 0xffffffu
+
+enum via_pull_state { VIA_PULL_OPEN = 0, VIA_PULL_CLAIMED = 1, VIA_PULL_REFUSED = 2 };
+
+static inline uint64_t via_pulled_word(uint32_t id, enum via_pull_state state, uint64_t bytes)
+{
+    return (uint64_t)(id & VIA_AVAIL_ID_MASK) << 40 | (uint64_t)state << 38 | bytes;
+}
 
 /* --- a position in an array of buffers ---------------------------------------------------------
  */
@@ -85,6 +121,15 @@ struct via_stream_tx {
     uint32_t switch_end;   /* pipe sequence after the last SWITCH */
     uint8_t span;          /* VIA_SPAN_KERNEL or _PIPE */
     bool ended;            /* FIN is written */
+    struct {
+        const struct via_avail_words *own; /* NULL: no zero-copy */
+        struct via_avail_words *peer;
+        uint64_t bytes;
+        uint64_t done; /* fetched, as seen last */
+        uint32_t id;   /* of the last */
+        bool revoked;
+        _Atomic bool open;
+    } avail;
 };
 
 /* Starts in a kernel span. `pipe` is initialised by the caller. */
@@ -111,6 +156,32 @@ bool via_stream_tx_writable(struct via_stream_tx *tx);
 /* Writes FIN when the span is the pipe; a slot is kept for it. Once; 0, -EALREADY or -EPROTO. */
 int via_stream_tx_fin(struct via_stream_tx *tx, uint8_t flags);
 
+/* The words by which AVAIL is settled: both streams of an end have the same. */
+void via_stream_tx_allow_avail(struct via_stream_tx *tx, const struct via_avail_words *own,
+                               struct via_avail_words *peer);
+
+/* The buffer that the reader waits with, if it would fetch; a hint. */
+uint64_t via_stream_tx_sink(const struct via_stream_tx *tx);
+
+/*
+ * Says that the next `bytes` lie at `address`; they must stay there until it has ended. 0, -EAGAIN
+ * (no room), -EBUSY (one is open), or as via_stream_tx_write().
+ */
+int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t bytes);
+
+enum via_avail_state {
+    VIA_AVAIL_OPEN = 1,    /* the reader may fetch */
+    VIA_AVAIL_CLAIMED = 2, /* it does, right now */
+    VIA_AVAIL_ENDED = 3,   /* and will not any more */
+};
+/* How it stands, and how many bytes have been fetched; -EPROTO when the peer broke the rules. For
+ * whoever opened it, without the token. */
+int via_stream_tx_avail_look(struct via_stream_tx *tx, uint64_t *ret_done);
+/* It shall end: look again, until it has. */
+void via_stream_tx_avail_revoke(struct via_stream_tx *tx);
+/* It has ended: another may be opened. */
+void via_stream_tx_avail_end(struct via_stream_tx *tx);
+
 /* --- reading -----------------------------------------------------------------------------------
  */
 
@@ -120,6 +191,7 @@ enum via_stream_next {
     VIA_NEXT_DATA = 3,         /* the pipe has bytes */
     VIA_NEXT_EMPTY = 4,        /* it will have */
     VIA_NEXT_FIN = 5,          /* the stream has ended */
+    VIA_NEXT_AVAIL = 6,        /* fetch: rx.avail says what from where */
 };
 
 struct via_stream_rx {
@@ -139,6 +211,17 @@ struct via_stream_rx {
     bool broken;
     bool posted; /* a credit went out: the writer may have to be rung */
     bool probe;  /* a copy that only looks */
+    struct {
+        const struct via_avail_words *own; /* NULL: no zero-copy */
+        struct via_avail_words *peer;
+        uint64_t address;
+        uint64_t bytes;
+        uint64_t done; /* fetched */
+        uint32_t id;
+        bool held;   /* one is there */
+        bool wanted; /* a sink was told: without it none may come */
+        uint64_t sink;
+    } avail;
 };
 
 void via_stream_rx_init(struct via_stream_rx *rx);
@@ -160,6 +243,17 @@ uint64_t via_stream_rx_kernel_left(const struct via_stream_rx *rx);
 ssize_t via_stream_rx_read(struct via_stream_rx *rx, struct via_iov *iov);
 /* The same without taking (MSG_PEEK). */
 ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov);
+
+void via_stream_rx_allow_avail(struct via_stream_rx *rx, const struct via_avail_words *own,
+                               struct via_avail_words *peer);
+/* Tells the writer with what buffer this end waits; 0: it does not, or with a small one. */
+void via_stream_rx_sink(struct via_stream_rx *rx, uint64_t bytes);
+/* With VIA_NEXT_AVAIL, before fetching: 0, or -ECANCELED when the writer has revoked it. */
+int via_stream_rx_claim(struct via_stream_rx *rx);
+/* After fetching: so many more have been, 0 when it was only a look; the claim is over. */
+void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes);
+/* Nothing more will be fetched of it; the claim is over. */
+void via_stream_rx_refuse(struct via_stream_rx *rx);
 
 /* Bytes that could be read from the pipe now, counted up to `enough`. */
 size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough);

@@ -36,6 +36,94 @@ static int breaks(struct via_stream_rx *rx)
     return -EPROTO;
 }
 
+/* --- zero-copy ---------------------------------------------------------------------------------
+ */
+
+void via_stream_rx_allow_avail(struct via_stream_rx *rx, const struct via_avail_words *own,
+                               struct via_avail_words *peer)
+{
+    memset(&rx->avail, 0, sizeof(rx->avail));
+    rx->avail.own = own;
+    rx->avail.peer = peer;
+}
+
+void via_stream_rx_sink(struct via_stream_rx *rx, uint64_t bytes)
+{
+    if (rx->avail.own != NULL && rx->avail.sink != bytes) {
+        rx->avail.sink = bytes;
+        rx->avail.wanted = true;
+        atomic_store_explicit(&rx->avail.peer->sink, bytes, memory_order_relaxed);
+    }
+}
+
+static int take_avail(struct via_stream_rx *rx, const struct via_stream_head *head)
+{
+    if (rx->span != VIA_SPAN_PIPE || !rx->avail.wanted || head->u.avail.bytes == 0 ||
+        head->u.avail.bytes > VIA_AVAIL_BYTES_MAX || head->u.avail.id > VIA_AVAIL_ID_MASK) {
+        return breaks(rx);
+    }
+    rx->avail.address = head->u.avail.address;
+    rx->avail.bytes = head->u.avail.bytes;
+    rx->avail.id = (uint32_t)head->u.avail.id;
+    rx->avail.done = 0;
+    rx->avail.held = true;
+    return 0;
+}
+
+static bool avail_is_void(const struct via_stream_rx *rx)
+{
+    uint32_t revoked =
+        (uint32_t)atomic_load_explicit(&rx->avail.own->revoked, memory_order_relaxed);
+    /* 24 bits that wrap. */
+    return (int32_t)((revoked - rx->avail.id) << 8) >= 0;
+}
+
+static void post_pulled(struct via_stream_rx *rx, enum via_pull_state state)
+{
+    /* Pairs with the acquire in via_stream_tx_avail_look(): fetching comes before. */
+    atomic_store_explicit(&rx->avail.peer->pulled,
+                          via_pulled_word(rx->avail.id, state, rx->avail.done),
+                          memory_order_release);
+}
+
+static void avail_end(struct via_stream_rx *rx)
+{
+    rx->avail.held = false;
+    release(rx, 0);
+}
+
+void via_stream_rx_refuse(struct via_stream_rx *rx)
+{
+    if (!rx->probe) {
+        post_pulled(rx, VIA_PULL_REFUSED);
+    }
+    avail_end(rx);
+}
+
+int via_stream_rx_claim(struct via_stream_rx *rx)
+{
+    post_pulled(rx, VIA_PULL_CLAIMED);
+    /* Store claim, fence, load revoked: pairs with the fence in via_stream_tx_avail_revoke(). */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (avail_is_void(rx)) {
+        via_stream_rx_refuse(rx);
+        return -ECANCELED;
+    }
+    return 0;
+}
+
+void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes)
+{
+    rx->avail.done += bytes;
+    post_pulled(rx, VIA_PULL_OPEN);
+    if (rx->avail.done == rx->avail.bytes) {
+        avail_end(rx);
+    }
+}
+
+/* --- records -----------------------------------------------------------------------------------
+ */
+
 /* One record that was just taken. 0, or -EPROTO. */
 static int take_in(struct via_stream_rx *rx)
 {
@@ -58,6 +146,9 @@ static int take_in(struct via_stream_rx *rx)
     }
     if (rx->record.body_bytes != 0) {
         return breaks(rx);
+    }
+    if (head.kind == VIA_STREAM_AVAIL) {
+        return take_avail(rx, &head);
     }
     if (head.kind == VIA_STREAM_SWITCH && rx->span == VIA_SPAN_KERNEL) {
         rx->span = VIA_SPAN_KERNEL_UNTIL;
@@ -88,6 +179,12 @@ int via_stream_rx_next(struct via_stream_rx *rx)
     for (uint32_t i = 0; i <= rx->pipe.geometry.slots_count; i++) {
         if (rx->held) {
             return VIA_NEXT_DATA;
+        }
+        if (via_unlikely(rx->avail.held)) {
+            if (!avail_is_void(rx)) {
+                return VIA_NEXT_AVAIL;
+            }
+            via_stream_rx_refuse(rx);
         }
         if (rx->span == VIA_SPAN_KERNEL_UNTIL) {
             return VIA_NEXT_KERNEL_UNTIL;
@@ -188,13 +285,27 @@ ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov)
     return via_stream_rx_read(&copy, iov);
 }
 
+/* Moves a copy past what is next, if it is bytes: how many, 0 when it is something else. */
+static size_t pass(struct via_stream_rx *copy)
+{
+    int next = via_stream_rx_next(copy);
+    size_t bytes = 0;
+    if (next == VIA_NEXT_DATA) {
+        bytes = copy->record_bytes - copy->record_off;
+        advance(copy, (uint32_t)bytes);
+    } else if (next == VIA_NEXT_AVAIL) {
+        bytes = (size_t)(copy->avail.bytes - copy->avail.done);
+        copy->avail.held = false;
+    }
+    return bytes;
+}
+
 size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough)
 {
     struct via_stream_rx copy = probe(rx);
     size_t total = 0;
-    while (total < enough && via_stream_rx_next(&copy) == VIA_NEXT_DATA) {
-        uint32_t bytes = copy.record_bytes - copy.record_off;
-        advance(&copy, bytes);
+    size_t bytes;
+    while (total < enough && (bytes = pass(&copy)) != 0) {
         total += bytes;
     }
     return total;
@@ -203,8 +314,7 @@ size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough)
 bool via_stream_rx_ends(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = probe(rx);
-    while (via_stream_rx_next(&copy) == VIA_NEXT_DATA) {
-        advance(&copy, copy.record_bytes - copy.record_off);
+    while (pass(&copy) != 0) {
     }
     return copy.ended;
 }

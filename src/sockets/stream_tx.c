@@ -16,6 +16,7 @@ void via_stream_tx_init(struct via_stream_tx *tx)
     tx->switch_end = 0;
     tx->span = VIA_SPAN_KERNEL;
     tx->ended = false;
+    via_stream_tx_allow_avail(tx, NULL, NULL);
 }
 
 static int send_control(struct via_stream_tx *tx, uint8_t kind, uint8_t flags, uint64_t count)
@@ -133,4 +134,88 @@ int via_stream_tx_fin(struct via_stream_tx *tx, uint8_t flags)
         return 0; /* the kernel's FIN says it */
     }
     return send_control(tx, VIA_STREAM_FIN, flags, tx->kernel_bytes + tx->pipe_bytes);
+}
+
+/* --- zero-copy ---------------------------------------------------------------------------------
+ */
+
+void via_stream_tx_allow_avail(struct via_stream_tx *tx, const struct via_avail_words *own,
+                               struct via_avail_words *peer)
+{
+    memset(&tx->avail, 0, sizeof(tx->avail));
+    tx->avail.own = own;
+    tx->avail.peer = peer;
+}
+
+uint64_t via_stream_tx_sink(const struct via_stream_tx *tx)
+{
+    return tx->avail.own != NULL ? atomic_load_explicit(&tx->avail.own->sink, memory_order_relaxed)
+                                 : 0;
+}
+
+int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t bytes)
+{
+    struct via_stream_head head = {.kind = VIA_STREAM_AVAIL};
+    assert(tx->span == VIA_SPAN_PIPE && tx->avail.own != NULL && bytes != 0);
+    if (tx->ended) {
+        return -EPIPE;
+    }
+    if (atomic_load_explicit(&tx->avail.open, memory_order_acquire)) {
+        return -EBUSY;
+    }
+    if (!slots_left(tx)) {
+        return tx->pipe.broken ? -EPROTO : -EAGAIN;
+    }
+    head.u.avail.address = address;
+    head.u.avail.bytes = via_min(bytes, VIA_AVAIL_BYTES_MAX);
+    head.u.avail.id = (tx->avail.id + 1) & VIA_AVAIL_ID_MASK;
+    /* All before have ended. The word is kept near the ids in use, so that it never is half a lap
+     * away; the record's release shows it to the reader. */
+    atomic_store_explicit(&tx->avail.peer->revoked, tx->avail.id, memory_order_relaxed);
+    int rc = via_pipe_send(&tx->pipe, &head, VIA_STREAM_HEAD_FIXED_BYTES + sizeof(head.u.avail),
+                           NULL, 0);
+    if (rc == 0) {
+        tx->avail.id = (uint32_t)head.u.avail.id;
+        tx->avail.bytes = head.u.avail.bytes;
+        tx->avail.done = 0;
+        tx->avail.revoked = false;
+        atomic_store_explicit(&tx->avail.open, true, memory_order_relaxed);
+    }
+    return rc;
+}
+
+int via_stream_tx_avail_look(struct via_stream_tx *tx, uint64_t *ret_done)
+{
+    /* Pairs with the release in post_pulled(): what was fetched is not read any more. */
+    uint64_t word = atomic_load_explicit(&tx->avail.own->pulled, memory_order_acquire);
+    uint64_t done = word & ((UINT64_C(1) << 38) - 1);
+    unsigned state = (unsigned)(word >> 38) & 3u;
+    *ret_done = tx->avail.done;
+    if (word >> 40 != tx->avail.id) {
+        return tx->avail.revoked ? VIA_AVAIL_ENDED : VIA_AVAIL_OPEN; /* not come to it yet */
+    }
+    if (done < tx->avail.done || done > tx->avail.bytes) {
+        tx->pipe.broken = true;
+        return -EPROTO;
+    }
+    tx->avail.done = done;
+    *ret_done = done;
+    if (state == VIA_PULL_CLAIMED) {
+        return VIA_AVAIL_CLAIMED;
+    }
+    bool ended = tx->avail.revoked || state == VIA_PULL_REFUSED || done == tx->avail.bytes;
+    return ended ? VIA_AVAIL_ENDED : VIA_AVAIL_OPEN;
+}
+
+void via_stream_tx_avail_revoke(struct via_stream_tx *tx)
+{
+    tx->avail.revoked = true;
+    atomic_store_explicit(&tx->avail.peer->revoked, tx->avail.id, memory_order_release);
+    /* Store revoked, fence, load pulled: pairs with the fence in via_stream_rx_claim(). */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+void via_stream_tx_avail_end(struct via_stream_tx *tx)
+{
+    atomic_store_explicit(&tx->avail.open, false, memory_order_release);
 }

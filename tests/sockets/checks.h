@@ -41,6 +41,7 @@ extern const struct check checks_of_bytes[];
 extern const struct check checks_of_ends[];
 extern const struct check checks_of_waiting[];
 extern const struct check checks_of_processes[];
+extern const struct check checks_of_zcopy[];
 
 #define CHECK_ENTRY(name) \
     {                     \

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_ZCOPY_H
+#define VIA_SOCKETS_ZCOPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sockets/io.h"
+#include "sockets/zcopy_rule.h"
+
+/*
+ * Zero-copy within one machine: a large send that waits anyway leaves its bytes in the program's
+ * buffer, and the receiver fetches them from there (process_vm_readv) into the program's buffer at
+ * the other end. stream.h has the rules of who may touch the sender's memory when.
+ *
+ * A sender offers when the receiver says that it waits in a large receive; when the receiver does
+ * not come soon all the same, or a signal does, it takes the rest back and copies. Which process
+ * the bytes are fetched from is what the kernel told when the two met (SO_PEERCRED), not what the
+ * peer says; both must be of one user, and neither side may have been forked since. The kernel has
+ * the last word: a receiver that may not read the sender's memory refuses, once, and then there is
+ * no more zero-copy on this connection.
+ */
+
+/* Fewer bytes than this are always copied; SIZE_MAX: all are. */
+extern size_t via_zcopy_least;
+
+/* Reads the environment. */
+void via_zcopy_init(void);
+
+/* The two have met: control_fd leads to the peer. May zero-copy be between them? */
+void via_zcopy_meet(struct via_conn *conn, int control_fd);
+
+/* --- receiving, with the rx token --------------------------------------------------------------
+ */
+
+void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags);
+
+/* A call begins that takes up to so many bytes. flags: of recv(). */
+static inline void via_zcopy_sink(struct via_op *op, size_t bytes, int flags)
+{
+    if (via_unlikely(bytes >= via_zcopy_least) || via_unlikely(op->side->rx.avail.sink != 0)) {
+        via_zcopy_sink_slowly(op, bytes, flags);
+    }
+}
+
+/* The next bytes are to be fetched. Bytes, or -ESTALE: look again what is next. */
+ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek);
+
+/* --- sending, without the tx token -------------------------------------------------------------
+ */
+
+/* Should the next piece of a call that waits be sent so? */
+bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov);
+
+/*
+ * Sends as much of it so as goes. 0 or more bytes, by which *iov has moved on: what is left is to
+ * be copied; *ret_interrupted: a signal's handler has run. -ECONNRESET.
+ */
+ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, bool *ret_interrupted);
+
+/* --- how large is large: zcopy_tune.c ----------------------------------------------------------
+ */
+
+/* From which size on fetching is not slower than copying twice, on this machine; SIZE_MAX: never.
+ * Measured once per machine and kept; takes some milliseconds then. */
+size_t via_zcopy_tuned(void);
+/* The same if it is known already, else 0. */
+size_t via_zcopy_known(void);
+
+#endif
