@@ -149,7 +149,7 @@ static void begin_section(struct parse *parse, const char *header)
         }
         struct sim_part *part = &scenario->parts[scenario->parts_count++];
         *part = (struct sim_part){.section = section, .line = parse->line};
-        snprintf(part->instance, sizeof(part->instance), "%s", instance);
+        snprintf(part->instance, sizeof(part->instance), "%.31s", instance);
         parse->skipped = false;
     }
 }
@@ -188,7 +188,7 @@ static int parse_unit(struct parse *parse, struct sim_value *value, const char *
     if (strlen(unit) >= sizeof(value->unit)) {
         return complain_key(parse, part, key->name, "unknown unit: expected ", expected);
     }
-    snprintf(value->unit, sizeof(value->unit), "%s", unit);
+    snprintf(value->unit, sizeof(value->unit), "%.15s", unit);
     const struct unit *units = dimensions[key->dimension].units;
     if (units == NULL) {
         value->unit_factor = 1;
@@ -242,7 +242,7 @@ static int parse_word(struct parse *parse, struct sim_value *value, const char *
         (key->dimension == SIM_NAME && !is_name(word, strlen(word)))) {
         return complain_key(parse, last_part(parse), key->name, "not a name: ", word);
     }
-    snprintf(value->text, sizeof(value->text), "%s", word);
+    snprintf(value->text, sizeof(value->text), "%.31s", word);
     return 1;
 }
 
@@ -274,7 +274,7 @@ static int parse_value(struct parse *parse, struct sim_value *value, char *text)
         return complain_key(parse, last_part(parse), value->key->name,
                             "the source is missing: who says so?", "");
     }
-    snprintf(value->source, sizeof(value->source), "%s", source);
+    snprintf(value->source, sizeof(value->source), "%.159s", source);
     return ok;
 }
 

@@ -40,6 +40,8 @@ struct sim_report {
 void sim_report_init(struct sim_report *report);
 void sim_report_fini(struct sim_report *report);
 void sim_report_add(struct sim_report *report, const struct sim_row *row);
+/* The same, low and high being the paper's figure less and more `bound` (0.03 for 3 %). */
+void sim_report_within(struct sim_report *report, const struct sim_row *row, double bound);
 
 /* True when a row of that role is of use now: ask before a long computation. */
 bool sim_report_wants(const struct sim_report *report, enum sim_role role);
@@ -79,8 +81,5 @@ bool sim_report_fair(const struct sim_report *report, size_t *ret_fit, size_t *r
  */
 int sim_fit(const struct sim_paper *paper, struct sim_scenario *scenario, FILE *log,
             struct via_error *err) VIA_MUST_CHECK;
-
-/* "viaduct-sim paper ..."; argv[0] is "paper". Returns the exit code. */
-int sim_paper_main(int argc, char **argv);
 
 #endif

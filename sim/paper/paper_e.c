@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * System E: a core stores into a device's BAR, write-combined or uncached, against the device's DMA
+ * engine that reads from the host. Time is measured as there: rdtscp before and after, its own cost
+ * taken off, a fence after each line, so that one fill buffer is in use at a time.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/types.h"
+#include "sim/cost/dma.h"
+#include "sim/cost/pio.h"
+#include "sim/paper/papers.h"
+
+#define SUSTAINED_BYTES (UINT64_C(1) << 20)
+#define CROSSOVER_BYTES_MAX UINT64_C(32768)
+#define EVENTS_MAX UINT64_C(10000000)
+
+static const struct sim_key method_keys[] = {
+    {"timer", SIM_TIME, 0, 1e6, NULL},            /* of rdtscp, taken off the result */
+    {"describe", SIM_TIME, 0, 1e7, NULL},         /* writing a descriptor into memory */
+    {"notice", SIM_TIME, 0, 1e7, NULL},           /* a polled word has changed until it is seen */
+    {"pipelined_buffers", SIM_COUNT, 1, 64, NULL} /* for the prediction */
+};
+static const struct sim_section method = {"method", false, method_keys,
+                                          VIA_ARRAY_COUNT(method_keys)};
+
+static const struct sim_section *const sections[] = {
+    &sim_net_sections[0], &sim_net_sections[1], &sim_net_sections[2],
+    &sim_net_sections[3], &sim_net_sections[4], &sim_net_sections[5],
+    &sim_pio_section,     &sim_dma_section,     &method,
+};
+
+enum way { COMBINED, UNCACHED, ENGINE };
+
+struct bench {
+    const struct sim_scenario *scenario;
+    struct sim_cost cost;
+    struct sim_net net;
+    struct sim_pio pio;
+    struct sim_dma dma;
+    struct sim_path to_device, to_host, nowhere;
+    struct sim_pio_store store;
+    uint64_t bytes;
+    uint64_t done_ps; /* when the core knows */
+};
+
+static int bench_init(struct bench *bench, const struct sim_scenario *scenario,
+                      struct via_error *err)
+{
+    *bench = (struct bench){.scenario = scenario};
+    sim_cost_init(&bench->cost);
+    sim_net_init(&bench->net, &bench->cost);
+    int rc = sim_net_build(&bench->net, scenario, err);
+    if (rc != 0) {
+        return rc;
+    }
+    int host = sim_net_node(&bench->net, "xeon");
+    int device = sim_net_node(&bench->net, "kintex");
+    if (host < 0 || device < 0 || !sim_scenario_has(scenario, "dma kintex") ||
+        sim_net_path(&bench->net, (unsigned)host, (unsigned)device, &bench->to_device) != 0 ||
+        sim_net_path(&bench->net, (unsigned)device, (unsigned)host, &bench->to_host) != 0 ||
+        sim_net_path(&bench->net, (unsigned)device, (unsigned)device, &bench->nowhere) != 0) {
+        return via_error_set(err, -EINVAL,
+                             "%s: expected [host xeon], [device kintex] and [dma kintex], with a "
+                             "path between them",
+                             scenario->name);
+    }
+    sim_pio_init(&bench->pio, &bench->net, scenario);
+    sim_dma_init(&bench->dma, &bench->net, scenario, "dma kintex");
+    return 0;
+}
+
+static void bench_fini(struct bench *bench)
+{
+    sim_pio_fini(&bench->pio);
+    sim_dma_fini(&bench->dma);
+    sim_net_fini(&bench->net);
+    sim_cost_fini(&bench->cost);
+}
+
+static void done(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct bench *bench = object;
+    bench->done_ps = bench->cost.now_ps;
+}
+
+/* --- DMA: describe, ring, fetch, read, write back, notice ------------------------------------- */
+
+static void written_back(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct bench *bench = object;
+    sim_cost_after(&bench->cost, sim_scenario_ps(bench->scenario, "method", "notice"),
+                   (struct sim_call){done, bench, 0});
+}
+
+static void transferred(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct bench *bench = object;
+    sim_net_post(&bench->net, &(struct sim_post){.path = &bench->to_host,
+                                                 .bytes = 4,
+                                                 .arrived = {written_back, bench, 0}});
+}
+
+static void rung(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct bench *bench = object;
+    sim_dma_start(&bench->dma, 0,
+                  &(struct sim_dma_transfer){.to_source = &bench->to_host,
+                                             .from_source = &bench->to_device,
+                                             .to_target = &bench->nowhere,
+                                             .to_descriptor = &bench->to_host,
+                                             .from_descriptor = &bench->to_device,
+                                             .bytes = bench->bytes,
+                                             .done = {transferred, bench, 0}});
+}
+
+static void described(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct bench *bench = object;
+    bench->store = (struct sim_pio_store){.pio = &bench->pio,
+                                          .path = &bench->to_device,
+                                          .bytes = bench->pio.store_bytes,
+                                          .arrived = {rung, bench, 0}};
+    sim_pio_start(&bench->store);
+}
+
+/* --- measuring ------------------------------------------------------------------------------- */
+
+/*
+ * rdtscp does not hold back what follows it (Intel SDM, volume 2): write-combined stores, weakly
+ * ordered, begin while it is under way, so that up to its own cost of filling the first line does
+ * not show. Uncached stores are strictly ordered and begin after it.
+ */
+static uint64_t hidden_ps(const struct bench *bench)
+{
+    uint64_t bytes = via_min(bench->bytes, (uint64_t)bench->pio.line_bytes);
+    uint64_t line_ps = bytes / bench->pio.store_bytes * bench->pio.store_ps;
+    return via_min(line_ps, sim_scenario_ps(bench->scenario, "method", "timer"));
+}
+
+/* MB/s of one transfer from idle. */
+static double measure(const struct sim_scenario *scenario, enum way way, uint64_t bytes,
+                      unsigned buffers)
+{
+    struct bench bench;
+    struct via_error err = {0};
+    if (bench_init(&bench, scenario, &err) != 0) {
+        abort(); /* it could be built before */
+    }
+    bench.bytes = bytes;
+    if (way == ENGINE) {
+        sim_cost_after(&bench.cost, sim_scenario_ps(scenario, "method", "describe"),
+                       (struct sim_call){described, &bench, 0});
+    } else {
+        sim_pool_fini(&bench.pio.buffers);
+        sim_pool_init(&bench.pio.buffers, &bench.cost, buffers);
+        bench.store = (struct sim_pio_store){.pio = &bench.pio,
+                                             .path = &bench.to_device,
+                                             .bytes = bytes,
+                                             .combined = way == COMBINED,
+                                             .stored = {done, &bench, 0}};
+        sim_pio_start(&bench.store);
+    }
+    sim_cost_run(&bench.cost, EVENTS_MAX);
+    uint64_t elapsed_ps = bench.done_ps - (way == COMBINED ? hidden_ps(&bench) : 0);
+    bench_fini(&bench);
+    return (double)bytes * 1e6 / (double)elapsed_ps;
+}
+
+/* Bytes at which DMA is as fast as stores, lines apart. */
+static double crossover(const struct sim_scenario *scenario, enum way way, unsigned buffers)
+{
+    for (uint64_t bytes = 64; bytes <= CROSSOVER_BYTES_MAX; bytes += 64) {
+        if (measure(scenario, ENGINE, bytes, 1) >= measure(scenario, way, bytes, buffers)) {
+            return (double)bytes;
+        }
+    }
+    return INFINITY;
+}
+
+/* The size of the best rate, the largest of those that differ by less than 0.1 %. */
+static double best_bytes(const struct sim_scenario *scenario, enum way way, unsigned buffers)
+{
+    uint64_t best = 0;
+    double best_rate = 0;
+    for (uint64_t bytes = 8; bytes <= SUSTAINED_BYTES; bytes *= 2) {
+        double rate = measure(scenario, way, bytes, buffers);
+        best = rate >= best_rate * 0.999 ? bytes : best;
+        best_rate = fmax(rate, best_rate);
+    }
+    return (double)best;
+}
+
+/* --- the figures ----------------------------------------------------------------------------- */
+
+static const char peaks[] = "Peaks and sustained rates";
+static const char sizes[] = "Rate by size";
+
+static void add(struct sim_report *report, const char *label, double x, const char *unit,
+                double paper, double model, enum sim_role role, double bound)
+{
+    struct sim_row row = {.series = peaks,
+                          .label = label,
+                          .x = x,
+                          .x_unit = "B",
+                          .unit = unit,
+                          .paper = paper,
+                          .model = model,
+                          .role = role};
+    sim_report_within(report, &row, bound);
+}
+
+static void fitted_points(const struct sim_scenario *scenario, struct sim_report *report,
+                          unsigned buffers)
+{
+    add(report, "write-combined", (double)SUSTAINED_BYTES, "MB/s", 665,
+        measure(scenario, COMBINED, SUSTAINED_BYTES, buffers), SIM_FIT, 0.03);
+    add(report, "uncached", 32, "MB/s", 1182, measure(scenario, UNCACHED, 32, buffers), SIM_FIT,
+        0.03);
+    add(report, "uncached", (double)SUSTAINED_BYTES, "MB/s", 60,
+        measure(scenario, UNCACHED, SUSTAINED_BYTES, buffers), SIM_FIT, 0.03);
+}
+
+static void judged_points(const struct sim_scenario *scenario, struct sim_report *report,
+                          unsigned buffers)
+{
+    struct sim_pcie_link link = {
+        .generation = (unsigned)sim_scenario_count(scenario, "link slot", "generation"),
+        .lanes = (unsigned)sim_scenario_count(scenario, "link slot", "lanes"),
+        .mps_bytes = (unsigned)sim_scenario_count(scenario, "link slot", "mps")};
+    unsigned header = (unsigned)sim_scenario_count(scenario, "pcie", "write_header");
+    double combined = measure(scenario, COMBINED, SUSTAINED_BYTES, buffers);
+    double uncached = measure(scenario, UNCACHED, SUSTAINED_BYTES, buffers);
+    add(report, "usable limit", 64, "MB/s", 2880, 64e6 / (double)sim_pcie_ps(&link, 1, 64, header),
+        SIM_JUDGED, 0.02);
+    add(report, "write-combined", 64, "MB/s", 2490, measure(scenario, COMBINED, 64, buffers),
+        SIM_JUDGED, 0.03);
+    add(report, "best write-combined", NAN, "B", 64, best_bytes(scenario, COMBINED, buffers),
+        SIM_JUDGED, 0);
+    add(report, "best uncached", NAN, "B", 32, best_bytes(scenario, UNCACHED, buffers), SIM_JUDGED,
+        0);
+    /* "Sustained above 64 KB" and "above 512 B". */
+    add(report, "write-combined", 65536, "MB/s", 665, measure(scenario, COMBINED, 65536, buffers),
+        SIM_JUDGED, 0.05);
+    add(report, "uncached", 512, "MB/s", 60, measure(scenario, UNCACHED, 512, buffers), SIM_JUDGED,
+        0.10);
+    add(report, "combined/uncached", (double)SUSTAINED_BYTES, "", 11, combined / uncached,
+        SIM_JUDGED, 0.05);
+    add(report, "DMA is faster from", NAN, "B", 4096, crossover(scenario, COMBINED, buffers),
+        SIM_JUDGED, 0.15);
+}
+
+static void predicted_points(const struct sim_scenario *scenario, struct sim_report *report,
+                             unsigned buffers)
+{
+    unsigned pipelined = (unsigned)sim_scenario_count(scenario, "method", "pipelined_buffers");
+    for (uint64_t bytes = 8; bytes <= SUSTAINED_BYTES; bytes *= 2) {
+        const struct {
+            const char *label;
+            double rate;
+        } lines[] = {
+            {"write-combined", measure(scenario, COMBINED, bytes, buffers)},
+            {"uncached", measure(scenario, UNCACHED, bytes, buffers)},
+            {"DMA", measure(scenario, ENGINE, bytes, buffers)},
+            {"all fill buffers", measure(scenario, COMBINED, bytes, pipelined)},
+        };
+        for (size_t i = 0; i < VIA_ARRAY_COUNT(lines); i++) {
+            sim_report_add(report, &(struct sim_row){.series = sizes,
+                                                     .label = lines[i].label,
+                                                     .x = (double)bytes,
+                                                     .x_unit = "B",
+                                                     .unit = "MB/s",
+                                                     .paper = NAN,
+                                                     .model = lines[i].rate,
+                                                     .role = SIM_PREDICTED});
+        }
+    }
+}
+
+static int run(const struct sim_scenario *scenario, struct sim_report *report,
+               struct via_error *err)
+{
+    struct bench bench;
+    int rc = bench_init(&bench, scenario, err);
+    bench_fini(&bench);
+    if (rc != 0) {
+        return rc;
+    }
+    unsigned buffers = (unsigned)sim_scenario_count(scenario, "pio", "fill_buffers");
+    fitted_points(scenario, report, buffers);
+    if (sim_report_wants(report, SIM_JUDGED)) {
+        judged_points(scenario, report, buffers);
+        predicted_points(scenario, report, buffers);
+    }
+    return 0;
+}
+
+const struct sim_paper sim_paper_e = {
+    .letter = 'E',
+    .title = "Write-combined programmed I/O (2015): Xeon E5-2650 v2, Kintex-7, Gen2 x8",
+    .scenario = "paper-e.ini",
+    .sections = sections,
+    .sections_count = VIA_ARRAY_COUNT(sections),
+    .run = run,
+};

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/paper/stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/types.h"
+#include "sim/memory.h"
+
+#define EVENTS_MAX UINT64_C(100000000)
+
+static const struct sim_key stream_keys[] = {
+    {"syscall", SIM_TIME, 0, 1e9, NULL},        /* into the kernel and back */
+    {"lookup", SIM_TIME, 0, 1e9, NULL},         /* is it a socket, which port */
+    {"register_store", SIM_TIME, 0, 1e8, NULL}, /* of the core, into a register of the chip */
+    {"dma_stores", SIM_COUNT, 1, 64, NULL},     /* to start a transfer */
+    {"poll", SIM_TIME, 0, 1e9, NULL},           /* between two looks at a register */
+    {"handler", SIM_TIME, 0, 1e9, NULL},        /* of an interrupt */
+    {"buffers", SIM_COUNT, 2, 64, NULL},        /* of the doorbell mode */
+    {"writes", SIM_COUNT, 2, 1000, NULL},       /* measured, of small sizes */
+    {"large_writes", SIM_COUNT, 1, 1000, NULL}, /* the same from 256 KiB on */
+};
+const struct sim_section sim_stream_section = {"stream", false, stream_keys,
+                                               VIA_ARRAY_COUNT(stream_keys)};
+
+struct end {
+    struct sim_cpu cpu;
+    struct sim_memory memory;
+    struct sim_actor actor;
+    struct sim_path to_chip, from_chip;
+};
+
+struct stream {
+    const struct sim_scenario *scenario;
+    struct sim_cost cost;
+    struct sim_net net;
+    struct sim_dma dma;
+    struct end sender, receiver;
+    enum sim_stream_mode mode;
+    uint64_t bytes;
+    uint64_t writes_count, warmup_count;
+    struct sim_pool buffers;    /* doorbell mode: free ones */
+    uint64_t dma_done_count;    /* what the chip's in-progress bit says */
+    uint64_t read_count;        /* what the scratchpad in the chip says */
+    uint64_t bells_count;       /* what the receiver has been told of */
+    uint64_t first_ps, last_ps; /* measured from and to */
+    uint64_t first_busy_ps, last_busy_ps;
+};
+
+static uint64_t parameter(const struct stream *stream, const char *key)
+{
+    return sim_scenario_ps(stream->scenario, "stream", key);
+}
+
+/* --- the chip -------------------------------------------------------------------------------- */
+
+static void ring(struct stream *stream, struct end *from, struct end *to, struct sim_call arrived)
+{
+    sim_actor_work(&from->actor, parameter(stream, "register_store"));
+    sim_net_ring(&stream->net, &from->to_chip, &to->from_chip, arrived);
+}
+
+static void bell_handled(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct stream *stream = object;
+    stream->bells_count++;
+    sim_actor_wake(&stream->receiver.actor);
+}
+
+static void bell_arrived(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct stream *stream = object;
+    sim_cpu_interrupt(&stream->receiver.cpu, 0, parameter(stream, "handler"),
+                      (struct sim_call){bell_handled, stream, 0});
+}
+
+/* Doorbell mode: the handler of the engine's interrupt rings for the sender. */
+static void dma_handled(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct stream *stream = object;
+    sim_net_ring(&stream->net, &stream->sender.to_chip, &stream->receiver.from_chip,
+                 (struct sim_call){bell_arrived, stream, 0});
+}
+
+static void dma_interrupt(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct stream *stream = object;
+    sim_cpu_interrupt(&stream->sender.cpu, 0,
+                      parameter(stream, "handler") + parameter(stream, "register_store"),
+                      (struct sim_call){dma_handled, stream, 0});
+}
+
+static void dma_done(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct stream *stream = object;
+    stream->dma_done_count++;
+    if (stream->mode == SIM_STREAM_DOORBELL) {
+        sim_net_post(&stream->net, &(struct sim_post){.path = &stream->sender.from_chip,
+                                                      .bytes = 4,
+                                                      .arrived = {dma_interrupt, stream, 0}});
+    }
+}
+
+static void dma_start(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct stream *stream = object;
+    sim_dma_start(&stream->dma, 0,
+                  &(struct sim_dma_transfer){.to_source = &stream->sender.from_chip,
+                                             .from_source = &stream->sender.to_chip,
+                                             .to_target = &stream->receiver.from_chip,
+                                             .bytes = stream->bytes,
+                                             .done = {dma_done, stream, 0}});
+}
+
+static void read_noted(void *object, uint64_t count)
+{
+    struct stream *stream = object;
+    stream->read_count = via_max(stream->read_count, count);
+}
+
+static void buffer_freed(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct stream *stream = object;
+    sim_pool_give(&stream->buffers, 1);
+}
+
+static void free_arrived(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct stream *stream = object;
+    sim_cpu_interrupt(&stream->sender.cpu, 0, parameter(stream, "handler"),
+                      (struct sim_call){buffer_freed, stream, 0});
+}
+
+/* --- the sender ------------------------------------------------------------------------------ */
+
+/* Looks at a register of the chip, a round trip each time, until it says at least so much. */
+static void poll_until(struct stream *stream, const uint64_t *reg, uint64_t count)
+{
+    struct sim_actor *actor = &stream->sender.actor;
+    for (;;) {
+        sim_net_read(&stream->net, &stream->sender.to_chip, &stream->sender.from_chip, 4,
+                     sim_fiber_call(&actor->fiber));
+        sim_actor_stall(actor);
+        if (*reg >= count) {
+            return;
+        }
+        sim_actor_work(actor, parameter(stream, "poll"));
+    }
+}
+
+static void sender_main(void *arg)
+{
+    struct stream *stream = arg;
+    struct sim_actor *actor = &stream->sender.actor;
+    uint64_t stores = sim_scenario_count(stream->scenario, "stream", "dma_stores");
+    for (uint64_t i = 0; i < stream->warmup_count + stream->writes_count; i++) {
+        sim_actor_work(actor, parameter(stream, "syscall") + parameter(stream, "lookup"));
+        if (stream->mode == SIM_STREAM_POLLING) {
+            poll_until(stream, &stream->read_count, i);
+        } else {
+            sim_actor_take(actor, &stream->buffers);
+        }
+        sim_actor_copy(actor, &stream->sender.memory, stream->bytes);
+        sim_actor_work(actor, stores * parameter(stream, "register_store"));
+        sim_net_post(&stream->net, &(struct sim_post){.path = &stream->sender.to_chip,
+                                                      .bytes = 4,
+                                                      .arrived = {dma_start, stream, 0}});
+        if (stream->mode == SIM_STREAM_POLLING) {
+            poll_until(stream, &stream->dma_done_count, i + 1);
+            ring(stream, &stream->sender, &stream->receiver,
+                 (struct sim_call){bell_arrived, stream, 0});
+        }
+    }
+    sim_task_sleep(&actor->task);
+}
+
+/* --- the receiver ---------------------------------------------------------------------------- */
+
+static void say_read(struct stream *stream, uint64_t count)
+{
+    struct end *receiver = &stream->receiver;
+    if (stream->mode == SIM_STREAM_DOORBELL) {
+        ring(stream, receiver, &stream->sender, (struct sim_call){free_arrived, stream, 0});
+        return;
+    }
+    sim_actor_work(&receiver->actor, parameter(stream, "register_store"));
+    sim_net_post(&stream->net, &(struct sim_post){.path = &receiver->to_chip,
+                                                  .bytes = 4,
+                                                  .arrived = {read_noted, stream, count}});
+}
+
+static void receiver_main(void *arg)
+{
+    struct stream *stream = arg;
+    struct sim_actor *actor = &stream->receiver.actor;
+    uint64_t all = stream->warmup_count + stream->writes_count;
+    for (uint64_t count = 0; count < all; count++) {
+        while (stream->bells_count <= count) {
+            sim_actor_sleep(actor);
+        }
+        sim_actor_copy(actor, &stream->receiver.memory, stream->bytes);
+        say_read(stream, count + 1);
+        if (count + 1 == stream->warmup_count) {
+            stream->first_ps = stream->cost.now_ps;
+            stream->first_busy_ps = sim_cpu_busy_ps(&stream->sender.cpu);
+        }
+        stream->last_ps = stream->cost.now_ps;
+        stream->last_busy_ps = sim_cpu_busy_ps(&stream->sender.cpu);
+        sim_actor_work(actor, parameter(stream, "syscall"));
+    }
+    sim_task_sleep(&actor->task);
+}
+
+/* --- a run ----------------------------------------------------------------------------------- */
+
+static void end_init(struct stream *stream, struct end *end)
+{
+    struct sim_cpu_config config;
+    sim_cpu_config_read(stream->scenario, "cpu", &config);
+    sim_cpu_init(&end->cpu, &stream->cost, &config, 1);
+    sim_memory_init(&end->memory, &stream->cost, stream->scenario);
+}
+
+static int end_paths(struct stream *stream, struct end *end, const char *name)
+{
+    int host = sim_net_node(&stream->net, name);
+    int chip = sim_net_node(&stream->net, "chip");
+    if (host < 0 || chip < 0) {
+        return -ENOENT;
+    }
+    int rc = sim_net_path(&stream->net, (unsigned)host, (unsigned)chip, &end->to_chip);
+    return rc == 0 ? sim_net_path(&stream->net, (unsigned)chip, (unsigned)host, &end->from_chip)
+                   : rc;
+}
+
+static int stream_init(struct stream *stream, const struct sim_scenario *scenario,
+                       struct via_error *err)
+{
+    stream->scenario = scenario;
+    sim_cost_init(&stream->cost);
+    sim_net_init(&stream->net, &stream->cost);
+    int rc = sim_net_build(&stream->net, scenario, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (!sim_scenario_has(scenario, "dma chip") ||
+        end_paths(stream, &stream->sender, "sender") != 0 ||
+        end_paths(stream, &stream->receiver, "receiver") != 0) {
+        return via_error_set(err, -EINVAL,
+                             "%s: expected [host sender], [host receiver], [switch chip] and [dma "
+                             "chip], with paths between them",
+                             scenario->name);
+    }
+    sim_dma_init(&stream->dma, &stream->net, scenario, "dma chip");
+    sim_pool_init(&stream->buffers, &stream->cost,
+                  sim_scenario_count(scenario, "stream", "buffers"));
+    end_init(stream, &stream->sender);
+    end_init(stream, &stream->receiver);
+    return 0;
+}
+
+static void stream_free(struct stream *stream)
+{
+    sim_dma_fini(&stream->dma);
+    sim_pool_fini(&stream->buffers);
+    sim_net_fini(&stream->net);
+    sim_cost_fini(&stream->cost);
+    free(stream);
+}
+
+static struct stream *stream_new(const struct sim_scenario *scenario)
+{
+    struct via_error err = {0};
+    struct stream *stream = sim_alloc(sizeof(*stream));
+    if (stream_init(stream, scenario, &err) != 0) {
+        fprintf(stderr, "%s\n", err.text);
+        abort(); /* the caller has checked it */
+    }
+    return stream;
+}
+
+int sim_stream_check(const struct sim_scenario *scenario, struct via_error *err)
+{
+    struct stream *stream = sim_alloc(sizeof(*stream));
+    int rc = stream_init(stream, scenario, err);
+    stream_free(stream);
+    return rc;
+}
+
+void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mode, uint64_t bytes,
+                    struct sim_stream_result *ret_result)
+{
+    struct stream *stream = stream_new(scenario);
+    stream->mode = mode;
+    stream->bytes = bytes;
+    stream->writes_count =
+        sim_scenario_count(scenario, "stream", bytes >= 262144 ? "large_writes" : "writes");
+    stream->warmup_count = 2;
+    sim_actor_start(&stream->receiver.actor, &stream->receiver.cpu, receiver_main, stream);
+    sim_actor_start(&stream->sender.actor, &stream->sender.cpu, sender_main, stream);
+    bool ended = sim_cost_run(&stream->cost, EVENTS_MAX);
+    assert(ended);
+    double total = (double)(bytes * stream->writes_count);
+    double busy_ps = (double)(stream->last_busy_ps - stream->first_busy_ps);
+    ret_result->rate = total * (double)SIM_SEC_PS / (double)(stream->last_ps - stream->first_ps);
+    ret_result->cpu_ps = busy_ps / (double)stream->writes_count;
+    sim_actor_fini(&stream->sender.actor);
+    sim_actor_fini(&stream->receiver.actor);
+    stream_free(stream);
+}
+
+static void note_time(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct stream *stream = object;
+    stream->last_ps = stream->cost.now_ps;
+}
+
+double sim_stream_latency(const struct sim_scenario *scenario)
+{
+    struct stream *stream = stream_new(scenario);
+    struct sim_path path;
+    int rc = sim_net_path(&stream->net, stream->sender.to_chip.from, stream->receiver.to_chip.from,
+                          &path);
+    assert(rc == 0);
+    sim_net_post(&stream->net,
+                 &(struct sim_post){.path = &path, .bytes = 8, .arrived = {note_time, stream, 0}});
+    sim_cost_run(&stream->cost, EVENTS_MAX);
+    double seconds = (double)stream->last_ps / (double)SIM_SEC_PS;
+    stream_free(stream);
+    return seconds;
+}

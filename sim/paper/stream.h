@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * System A as its paper describes it: a program writes, again and again, to a socket whose port is
+ * configured. The kernel copies into the area of the NT port, the switch's DMA engine moves it to
+ * the peer's area, completion is found by polling, a doorbell tells the receiver, which copies it
+ * out. The receiver may not read before the doorbell, the sender may not overwrite what has not
+ * been read. What the paper leaves open is chosen here; every time comes from the scenario.
+ */
+#ifndef SIM_PAPER_STREAM_H
+#define SIM_PAPER_STREAM_H
+
+#include "sim/cost/actor.h"
+#include "sim/cost/dma.h"
+#include "sim/cost/net.h"
+
+/* [stream], [ethernet] */
+extern const struct sim_section sim_stream_section, sim_ethernet_section;
+
+enum sim_stream_mode {
+    SIM_STREAM_POLLING,  /* as the paper did it: one buffer, its state polled in the chip */
+    SIM_STREAM_DOORBELL, /* as it hoped to: the engine's interrupt rings, a doorbell frees buffers
+                          */
+};
+
+struct sim_stream_result {
+    double rate;   /* bytes per second that the receiver's program has got */
+    double cpu_ps; /* processor time of the sender's host, a write */
+};
+
+/* Whether hosts, chip and engine are there, with paths between them. */
+int sim_stream_check(const struct sim_scenario *scenario, struct via_error *err) VIA_MUST_CHECK;
+
+void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mode, uint64_t bytes,
+                    struct sim_stream_result *ret_result);
+
+/* Seconds that an eight-byte store takes from host to host. */
+double sim_stream_latency(const struct sim_scenario *scenario);
+
+/* The same program over the kernel's TCP and Ethernet: bytes per second. */
+double sim_ethernet_run(const struct sim_scenario *scenario, uint64_t bytes);
+
+#endif
