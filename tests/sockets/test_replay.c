@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* A reader that leaves the pipe in the middle has every byte by the kernel's connection. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/types.h"
+#include "sockets/stream_replay.h"
+
+#define SLOTS_COUNT 16u
+#define STREAM_BYTES 65536u
+
+/* One direction; `kernel` is everything that went that way, in order. */
+struct direction {
+    struct via_pipe_geometry geometry;
+    unsigned char memory[64 + 64 * SLOTS_COUNT + 4096] __attribute__((aligned(64)));
+    _Atomic uint64_t credit;
+    uint32_t data_ends[SLOTS_COUNT];
+    struct via_stream_tx tx;
+    struct via_stream_rx rx;
+    unsigned char kernel[STREAM_BYTES];
+    size_t kernel_sent, kernel_read;
+    uint64_t written, read; /* of the stream */
+};
+
+static struct direction *start(void)
+{
+    static struct direction d;
+    memset(&d, 0, sizeof(d));
+    d.geometry = (struct via_pipe_geometry){SLOTS_COUNT, 4096, 1024};
+    assert_true(via_pipe_memory_bytes(&d.geometry) <= sizeof(d.memory));
+    struct via_pipe_target out = {.direct = d.memory};
+    struct via_pipe_target back = {.direct = (unsigned char *)&d.credit};
+    via_pipe_writer_init(&d.tx.pipe, &d.geometry, &out, &d.credit, d.data_ends, 1);
+    via_pipe_reader_init(&d.rx.pipe, &d.geometry, d.memory, &back, 1);
+    via_stream_tx_init(&d.tx);
+    via_stream_rx_init(&d.rx);
+    return &d;
+}
+
+static unsigned char pattern(uint64_t at)
+{
+    return (unsigned char)(at * 31 + at / 251);
+}
+
+static void write_kernel(struct direction *d, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        d->kernel[d->kernel_sent++] = pattern(d->written++);
+    }
+}
+
+static void write_pipe(struct direction *d, size_t bytes)
+{
+    unsigned char data[2048];
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = pattern(d->written + i);
+    }
+    struct iovec iov = {data, bytes};
+    struct via_iov cursor;
+    assert_int_equal(via_iov_init(&cursor, &iov, 1), 0);
+    ssize_t n = via_stream_tx_write(&d->tx, &cursor);
+    assert_true(n > 0 || n == -EAGAIN);
+    d->written += n > 0 ? (uint64_t)n : 0;
+}
+
+static void check(struct direction *d, const unsigned char *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        assert_int_equal(data[i], pattern(d->read++));
+    }
+}
+
+static void read_kernel(struct direction *d, size_t max)
+{
+    size_t bytes = via_min(max, d->kernel_sent - d->kernel_read);
+    check(d, d->kernel + d->kernel_read, bytes);
+    d->kernel_read += bytes;
+}
+
+static void read_some(struct direction *d, size_t max)
+{
+    unsigned char data[2048];
+    struct iovec iov = {data, max};
+    struct via_iov cursor;
+    assert_int_equal(via_iov_init(&cursor, &iov, 1), 0);
+    int next = via_stream_rx_next(&d->rx);
+    if (next == VIA_NEXT_KERNEL_UNTIL && !d->rx.kernel_known) {
+        assert_int_equal(via_stream_rx_kernel_total(&d->rx, d->kernel_read), 0);
+    } else if (next == VIA_NEXT_KERNEL_UNTIL) {
+        size_t before = d->kernel_read;
+        read_kernel(d, via_min(max, (size_t)via_stream_rx_kernel_left(&d->rx)));
+        via_stream_rx_kernel_read(&d->rx, d->kernel_read - before);
+    } else if (next == VIA_NEXT_KERNEL) {
+        read_kernel(d, max);
+    } else {
+        ssize_t n = via_stream_rx_read(&d->rx, &cursor);
+        assert_true(n >= 0);
+        check(d, data, (size_t)n);
+    }
+}
+
+/* In pieces, as a kernel whose buffer is full takes them. */
+static void replay(struct direction *d, uint32_t skip, struct via_rng *rng)
+{
+    struct via_stream_replay of;
+    const void *data;
+    size_t bytes;
+    via_stream_replay_begin(&of, &d->tx, skip);
+    assert_int_equal(d->tx.span, VIA_SPAN_KERNEL);
+    while ((bytes = via_stream_replay_next(&of, &data)) != 0) {
+        bytes = 1 + (size_t)(via_rng_next(rng) % bytes);
+        assert_true(d->kernel_sent + bytes <= sizeof(d->kernel));
+        memcpy(d->kernel + d->kernel_sent, data, bytes);
+        d->kernel_sent += bytes;
+        via_stream_replay_sent(&of, bytes);
+    }
+    assert_int_equal(via_stream_replay_next(&of, &data), 0);
+}
+
+static void one_history(uint64_t seed)
+{
+    struct direction *d = start();
+    struct via_rng rng;
+    via_rng_init(&rng, seed);
+    write_kernel(d, (size_t)(via_rng_next(&rng) % 300));
+    read_kernel(d, (size_t)(via_rng_next(&rng) % 300));
+    if (via_rng_next(&rng) % 8 != 0) {
+        assert_int_equal(via_stream_tx_switch(&d->tx, d->kernel_sent), 0);
+    }
+    for (uint64_t steps = via_rng_next(&rng) % 200; steps > 0; steps--) {
+        size_t bytes = 1 + (size_t)(via_rng_next(&rng) % (via_rng_next(&rng) % 2 == 0 ? 60 : 1500));
+        if (via_rng_next(&rng) % 2 == 0) {
+            read_some(d, bytes);
+        } else if (d->tx.span == VIA_SPAN_PIPE) {
+            write_pipe(d, bytes);
+        } else {
+            write_kernel(d, bytes);
+        }
+    }
+    uint32_t skip = via_stream_rx_leave(&d->rx);
+    for (uint64_t late = via_rng_next(&rng) % 3; late > 0 && d->tx.span == VIA_SPAN_PIPE; late--) {
+        write_pipe(d, 100); /* the writer has not heard yet */
+    }
+    replay(d, skip, &rng);
+    write_kernel(d, 100);
+    read_kernel(d, SIZE_MAX);
+    assert_int_equal(d->read, d->written);
+    assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_KERNEL);
+    assert_false(via_pipe_ready(&d->rx.pipe));
+}
+
+static void every_byte_once(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        one_history(seed);
+    }
+}
+
+/* Whatever the reader says, only what was written is sent, and it ends. */
+static void a_lying_reader_gets_its_own_loss(void **state)
+{
+    (void)state;
+    struct via_rng rng;
+    via_rng_init(&rng, 1);
+    static const uint32_t skips[] = {1, 60, 1024, UINT32_MAX};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(skips); i++) {
+        struct direction *d = start();
+        assert_int_equal(via_stream_tx_switch(&d->tx, 0), 0);
+        write_pipe(d, 50);
+        write_pipe(d, 900);
+        replay(d, skips[i], &rng);
+        assert_true(d->kernel_sent <= 950);
+        d = start();
+        assert_int_equal(via_stream_tx_switch(&d->tx, 0), 0);
+        write_pipe(d, 50);
+        write_pipe(d, 900);
+        memset(d->memory + 64, (int)(0x11 * i), 64 * SLOTS_COUNT); /* its memory is its own */
+        replay(d, skips[i], &rng);
+        assert_true(d->kernel_sent <= 950);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_byte_once),
+        cmocka_unit_test(a_lying_reader_gets_its_own_loss),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
