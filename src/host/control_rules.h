@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_CONTROL_RULES_H
+#define VIA_HOST_CONTROL_RULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/*
+ * Rules for sockets: which connections may be accelerated, by the server's port, by the network of
+ * the other end, by program. From a file and from the environment, which goes before it; see
+ * viaduct-sockets(7). The library obeys them, the command checks them.
+ *
+ * Each list has items to take and items, with "!" in front, to leave out. Something is allowed when
+ * no item leaves it out, and some item takes it or none takes anything in particular.
+ */
+#define VIA_RULES_ITEMS_MAX 32u
+#define VIA_RULES_PATTERN_BYTES 64u
+#define VIA_RULES_FILE "/etc/viaduct/sockets.conf"
+#define VIA_RULES_FILE_BYTES_MAX 65536u
+
+struct via_rules_ports {
+    uint16_t first, last;
+    bool out;
+};
+
+struct via_rules_network {
+    unsigned char ip[16]; /* IPv4 as ::ffff:a.b.c.d */
+    uint8_t prefix_bits;
+    bool out;
+};
+
+struct via_rules_program {
+    char pattern[VIA_RULES_PATTERN_BYTES]; /* as fnmatch(3) */
+    bool out;
+};
+
+#define VIA_RULES_AFTER_DEFAULT 4u
+#define VIA_RULES_AFTER_MAX 1000000u
+
+struct via_rules {
+    bool on;
+    unsigned ports_count;
+    struct via_rules_ports ports[VIA_RULES_ITEMS_MAX];
+    unsigned networks_count;
+    struct via_rules_network networks[VIA_RULES_ITEMS_MAX];
+    unsigned programs_count;
+    struct via_rules_program programs[VIA_RULES_ITEMS_MAX];
+    uint32_t after_calls; /* pipes are worth it after so many calls that moved data */
+};
+
+/* All is allowed. */
+void via_rules_init(struct via_rules *rules);
+
+/*
+ * Reads a file's text; name is for errors. Sections for other programs than this one are checked
+ * and otherwise passed over. 0, or -EINVAL with "name:line: key: what is wrong".
+ */
+int via_rules_parse(struct via_rules *rules, const char *name, const char *text, size_t bytes,
+                    const char *program, struct via_error *err);
+
+/* One value: key as in the file. -ENOENT when there is no such key, -EINVAL; *ret_why says what is
+ * wrong (a constant text). Replaces what was there. */
+int via_rules_set(struct via_rules *rules, const char *key, const char *value,
+                  const char **ret_why);
+
+/*
+ * Everything that holds for this program: the file of VIADUCT_SOCKETS_CONFIG, or the usual one if
+ * it is there, then the variables. 0 or a negative errno; then what was found is of no use.
+ */
+int via_rules_load(struct via_rules *rules, const char *program, struct via_error *err);
+
+bool via_rules_allow_program(const struct via_rules *rules, const char *program);
+bool via_rules_allow_port(const struct via_rules *rules, uint16_t port);
+/* ip: 16 bytes, IPv4 mapped. */
+bool via_rules_allow_network(const struct via_rules *rules, const unsigned char *ip);
+
+#endif
