@@ -18,6 +18,8 @@ static const struct command commands[] = {
     {"down", "end a fabric and remove what it left", via_cli_down},
     {"status", "hosts, links, routes, attached processes", via_cli_status},
     {"run", "run a program on a host of the fabric", via_cli_run},
+    {"sockets", "TCP connections and what carries them; run a program with the library",
+     via_cli_sockets},
     {"cut", "cut the link between two hosts", via_cli_cut},
     {"mend", "mend a link that was cut", via_cli_mend},
     {"perf", "measure pingpong, put, get and barrier", via_cli_perf},

@@ -10,12 +10,9 @@
 #include "cli/cli.h"
 #include "cli/find.h"
 #include "cli/netns.h"
+#include "cli/preload.h"
 
 #define ANSWER_MS 5000u
-
-/* As shells say it: found but not executable, not found. */
-#define CODE_CAN_NOT_RUN 126
-#define CODE_NOT_FOUND 127
 
 static const char help[] =
     "usage: viaduct run --host H [--fabric NAME] [--no-sockets] [--] PROGRAM [ARGUMENT...]\n"
@@ -96,34 +93,6 @@ static int check_host(const struct via_fabric *fabric, unsigned host, struct via
     return rc;
 }
 
-/* In front of what is preloaded already, once. */
-static int set_preload(struct via_error *err)
-{
-    static char value[2 * PATH_MAX];
-    struct via_find_path path;
-    const char *old = getenv("LD_PRELOAD");
-    int rc = via_find_preload(&path, err);
-    if (rc != 0) {
-        via_error_prefix(err, "sockets: ");
-        return rc;
-    }
-    /* ld.so(8) separates by both, and knows no quoting. */
-    if (strpbrk(path.text, ": ") != NULL) {
-        return via_error_set(err, -EINVAL,
-                             "sockets: preload %s: a path with a space or colon can not be "
-                             "preloaded; --no-sockets does without",
-                             path.text);
-    }
-    if (old != NULL && strstr(old, path.text) != NULL) {
-        return 0;
-    }
-    bool more = old != NULL && old[0] != '\0';
-    snprintf(value, sizeof(value), "%s%s%s", path.text, more ? ":" : "", more ? old : "");
-    return setenv("LD_PRELOAD", value, 1) == 0
-               ? 0
-               : via_error_set(err, -errno, "sockets: set LD_PRELOAD: %s", strerror(errno));
-}
-
 static int set_environment(const struct via_fabric *fabric, const struct options *options,
                            struct via_error *err)
 {
@@ -133,7 +102,7 @@ static int set_environment(const struct via_fabric *fabric, const struct options
         setenv("VIADUCT_FABRIC", fabric->name, 1) != 0 || setenv("VIADUCT_HOST", host, 1) != 0) {
         return via_error_set(err, -errno, "environment: set: %s", strerror(errno));
     }
-    return options->sockets ? set_preload(err) : 0;
+    return options->sockets ? via_preload_set("; --no-sockets does without", err) : 0;
 }
 
 int via_cli_run(int argc, char **argv)
@@ -161,9 +130,5 @@ int via_cli_run(int argc, char **argv)
     if (rc != 0) {
         return via_cli_fail(argv[0], &err);
     }
-    execvp(argv[optind], argv + optind);
-    code = errno == ENOENT ? CODE_NOT_FOUND : CODE_CAN_NOT_RUN;
-    via_error_set(&err, -errno, "%s: run: %s", argv[optind], strerror(errno));
-    via_cli_fail(argv[0], &err);
-    return code;
+    return via_preload_exec(argv[0], argv + optind);
 }

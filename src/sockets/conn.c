@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "sockets/board.h"
+#include "sockets/demote.h"
 #include "sockets/diag.h"
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
@@ -62,6 +64,7 @@ static struct via_conn *conn_new(bool connector)
     conn->file.free = conn_free;
     conn->side = side;
     conn->fds = 1;
+    conn->fd = -1;
     conn->listen_fd = -1;
     conn->control_fd = -1;
     conn->attached = false;
@@ -74,8 +77,11 @@ static struct via_conn *conn_new(bool connector)
     conn->fabric = NULL;
     conn->peer_cookie = 0;
     conn->spans = 0;
-    conn->stats = &conn->own_stats;
-    *conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+    conn->own_stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+    conn->stats = via_board_entry(via_pool_index(&pool, conn));
+    if (conn->stats == NULL) {
+        conn->stats = &conn->own_stats;
+    }
     via_list_init(&conn->entries);
     pthread_mutex_lock(&all_lock);
     via_list_push_back(&all, &conn->all);
@@ -97,6 +103,37 @@ void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason)
     via_conn_set_state(conn, VIA_SIDE_PLAIN);
     via_hidden_close(&conn->listen_fd);
     via_hidden_close(&conn->control_fd);
+}
+
+int via_conn_fd(const struct via_conn *conn)
+{
+    int last = atomic_load_explicit(&conn->fd, memory_order_relaxed);
+    if (via_fd_peek(last) == &conn->file) {
+        return last;
+    }
+    unsigned top = via_fds_top();
+    for (unsigned fd = 0; fd < top; fd++) {
+        if (via_fd_peek((int)fd) == &conn->file) {
+            return (int)fd;
+        }
+    }
+    return -1;
+}
+
+struct via_op via_conn_op(struct via_conn *conn, int fd)
+{
+    bool alone = via_alone();
+    return (struct via_op){.conn = conn,
+                           .side = conn->side,
+                           .fd = fd,
+                           .alone = alone,
+                           .exclusive = alone && conn->side->forked == 0,
+                           .thread = via_os_thread()};
+}
+
+bool via_conn_is_none(void)
+{
+    return via_list_empty(&all);
 }
 
 void via_conn_each(void (*visit)(struct via_conn *conn))
@@ -143,20 +180,37 @@ static struct via_conn *prepare_fabric(int fd, const struct via_address *to, uns
     return conn;
 }
 
+/* Why a connection to this address can not be accelerated. */
+static enum via_reason refusal(int fd, const struct via_address *to, bool fabric)
+{
+    if (!via_policy.on) {
+        return via_policy.off_reason;
+    }
+    if (!fabric && !via_address_is_local(to)) {
+        return VIA_REASON_REMOTE;
+    }
+    if (!via_policy_allows(&via_policy, to, to)) {
+        return VIA_REASON_RULES;
+    }
+    return via_fd_is_marked(fd, VIA_FD_IN_EPOLL) ? VIA_REASON_EPOLL : VIA_REASON_NONE;
+}
+
 struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes)
 {
     struct via_address to;
-    if (!via_policy.on || !via_address_of(addr, addr_bytes, &to) || to.port == 0 ||
-        via_fd_peek(fd) != NULL || via_fd_is_marked(fd, VIA_FD_IN_EPOLL) ||
-        !via_policy_allows(&via_policy, &to, &to) || !is_tcp(fd)) {
+    if (!via_address_of(addr, addr_bytes, &to) || to.port == 0 || via_fd_peek(fd) != NULL ||
+        !is_tcp(fd)) {
         return NULL;
     }
     unsigned host;
-    if (via_fabric_concerns(&to, &host)) {
-        return prepare_fabric(fd, &to, host);
-    }
-    if (!via_address_is_local(&to)) {
+    bool fabric = via_fabric_concerns(&to, &host);
+    enum via_reason reason = refusal(fd, &to, fabric);
+    if (reason != VIA_REASON_NONE) {
+        via_board_refuse(fd, reason);
         return NULL;
+    }
+    if (fabric) {
+        return prepare_fabric(fd, &to, host);
     }
     struct via_conn *conn = conn_new(true);
     if (conn != NULL) {
@@ -166,9 +220,20 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
     return conn;
 }
 
-void via_conn_publish(struct via_conn *conn, int fd)
+/* fd, a number that nothing refers to, refers to the connection from now on. */
+static bool set_number(struct via_conn *conn, int fd)
 {
     if (!via_fd_set(fd, &conn->file)) {
+        return false;
+    }
+    atomic_store_explicit(&conn->fd, fd, memory_order_relaxed);
+    via_board_show(fd, via_pool_index(&pool, conn));
+    return true;
+}
+
+void via_conn_publish(struct via_conn *conn, int fd)
+{
+    if (!set_number(conn, fd)) {
         via_file_put_slowly(&conn->file);
     }
 }
@@ -209,7 +274,7 @@ static void meet_fabric(struct via_conn *conn, int fd, unsigned host)
 static bool is_allowed(int fd, const struct via_address *peer)
 {
     struct via_tuple tuple = {.remote = *peer};
-    if (via_policy.ports_count != 0 && !via_conn_tuple(fd, &tuple)) {
+    if (via_policy.rules.ports_count != 0 && !via_conn_tuple(fd, &tuple)) {
         return false;
     }
     return via_policy_allows(&via_policy, &tuple.local, peer);
@@ -219,7 +284,9 @@ static void accepted(int fd, const struct via_address *peer)
 {
     unsigned host;
     bool fabric = via_fabric_concerns(peer, &host);
-    if ((!fabric && !via_address_is_local(peer)) || !is_allowed(fd, peer)) {
+    bool near = fabric || via_address_is_local(peer);
+    if (!near || !is_allowed(fd, peer)) {
+        via_board_refuse(fd, near ? VIA_REASON_RULES : VIA_REASON_REMOTE);
         return;
     }
     struct via_conn *conn = conn_new(false);
@@ -231,7 +298,7 @@ static void accepted(int fd, const struct via_address *peer)
     } else {
         via_conn_set_state(conn, VIA_SIDE_ACCEPTED);
     }
-    if (!via_fd_set(fd, &conn->file)) {
+    if (!set_number(conn, fd)) {
         via_file_put_slowly(&conn->file);
     }
 }
@@ -253,7 +320,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 {
     atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->fds, 1, memory_order_relaxed);
-    if (!via_fd_set(new_fd, &conn->file)) {
+    if (!set_number(conn, new_fd)) {
         via_conn_closed(conn);
     }
 }
@@ -293,13 +360,26 @@ static void say_goodbye(struct via_conn *conn, int fd)
     if (!reset) {
         via_io_fin(conn, VIA_STREAM_FIN_CLOSED);
     }
-    via_conn_say(conn, VIA_FLAG_TAKEN | VIA_FLAG_CLOSED);
+    side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
+    via_conn_say(conn, side->said);
     via_token_give(&side->tx_token, exclusive);
+}
+
+void via_conn_end(struct via_conn *conn, int fd)
+{
+    if (via_conn_must_heed(conn)) {
+        struct via_op op = via_conn_op(conn, fd);
+        via_conn_heed(&op);
+    }
+    if (conn->side->replays) {
+        via_conn_replay_all(conn, fd);
+    }
 }
 
 void via_conn_closing(struct via_conn *conn, int fd)
 {
     int saved = errno;
+    via_conn_end(conn, fd);
     bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
     if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
         via_conn_has_pipes(conn)) {
@@ -308,6 +388,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
     if (last_here) {
         via_ep_conn_closing(conn);
     }
+    via_board_forget(fd);
     errno = saved;
 }
 
@@ -376,6 +457,7 @@ void via_conn_fork_failed(void)
 
 void via_conn_fork_child(void)
 {
+    via_board_forked(!via_list_empty(&all));
     visit_locked(begin_child);
     pthread_mutex_init(&all_lock, NULL);
 }

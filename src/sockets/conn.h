@@ -34,6 +34,7 @@ struct via_conn {
     struct via_file file;
     struct via_side *side;
     _Atomic uint32_t fds;   /* numbers of this process that refer to it */
+    _Atomic int fd;         /* one of them, as long as it is open */
     _Atomic int listen_fd;  /* PENDING: where the acceptor comes */
     _Atomic int control_fd; /* ANNOUNCED, OFFERED: to the other side */
     _Atomic bool attached;  /* the pipes are mapped here */
@@ -114,7 +115,8 @@ static inline enum via_side_state via_conn_state(const struct via_conn *conn)
 
 static inline bool via_conn_has_pipes(const struct via_conn *conn)
 {
-    return atomic_load_explicit(&conn->attached, memory_order_acquire);
+    return atomic_load_explicit(&conn->attached, memory_order_acquire) &&
+           via_likely(atomic_load_explicit(&conn->side->demoted, memory_order_acquire) == 0);
 }
 
 /* Neither plain for good nor with pipes: something may still happen. */
@@ -152,12 +154,21 @@ void via_conn_dup(struct via_conn *conn, int new_fd);
 void via_conn_closing(struct via_conn *conn, int fd);
 /* ... and is closed. */
 void via_conn_closed(struct via_conn *conn);
+/* The program closes it or ends: bytes that are to be sent again go now. */
+void via_conn_end(struct via_conn *conn, int fd);
 
 /* Around fork(). */
 void via_conn_fork_prepare(void);
 void via_conn_fork_parent(void);
 void via_conn_fork_failed(void);
 void via_conn_fork_child(void);
+
+/* One of this process's numbers for it, or -1. */
+int via_conn_fd(const struct via_conn *conn);
+/* A call on it that somebody else makes for the program; the connection is held otherwise. */
+struct via_op via_conn_op(struct via_conn *conn, int fd);
+/* This process has none at all. */
+bool via_conn_is_none(void);
 
 /* Calls visit for every connection that this process has a descriptor of. */
 void via_conn_each(void (*visit)(struct via_conn *conn));

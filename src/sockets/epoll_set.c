@@ -109,7 +109,7 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
 {
     if (!via_conn_has_pipes(entry->conn)) {
         /* Exclusive registrations can not be changed later. */
-        return entry->events & ~(uint32_t)EPOLLEXCLUSIVE;
+        return entry->spent ? (uint32_t)EPOLLET : entry->events & ~(uint32_t)EPOLLEXCLUSIVE;
     }
     struct via_op op = via_ep_op(entry);
     uint32_t events = entry->spent ? 0 : via_io_kernel_events(&op, entry->events);

@@ -17,6 +17,7 @@ struct via_file *_Atomic *via_fds;
 unsigned char *via_fd_marks;
 unsigned via_fds_count;
 
+static _Atomic unsigned top; /* see via_fds_top() */
 static struct via_pool hidden_pool = VIA_POOL_INIT(sizeof(struct via_hidden), FDS_MAX);
 static pthread_mutex_t hidden_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -72,10 +73,21 @@ void via_file_put_slowly(struct via_file *file)
     }
 }
 
+unsigned via_fds_top(void)
+{
+    return atomic_load_explicit(&top, memory_order_relaxed);
+}
+
 bool via_fd_set(int fd, struct via_file *file)
 {
     if ((unsigned)fd >= via_fds_count) {
         return false;
+    }
+    bool hidden = file != NULL && file->kind == VIA_FILE_HIDDEN;
+    unsigned before = atomic_load_explicit(&top, memory_order_relaxed);
+    while (before <= (unsigned)fd && !hidden &&
+           !atomic_compare_exchange_weak_explicit(&top, &before, (unsigned)fd + 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
     }
     atomic_store_explicit(&via_fds[fd], file, memory_order_release);
     return true;

@@ -78,6 +78,8 @@ static inline void via_file_put(struct via_file *file, bool alone)
 /* Makes fd refer to the object (NULL: to nothing); the caller sees to `users`. false when fd is
  * beyond the table. */
 bool via_fd_set(int fd, struct via_file *file);
+/* One more than the highest number that ever referred to something of the program's. */
+unsigned via_fds_top(void);
 /* Takes what fd refers to out of the table; the caller gives up the reference. */
 struct via_file *via_fd_take(int fd);
 

@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "sockets/demote.h"
 #include "sockets/hooks.h"
 #include "sockets/io.h"
 #include "sockets/real.h"
@@ -105,6 +106,39 @@ VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
     }
     int saved = errno;
     return finish(&op, count < 0 ? -EINVAL : via_io_recv(&op, iov, count, 0), saved);
+}
+
+/* On a socket their flags are readv's and writev's business: an offset is an error, as for pread.
+ */
+VIA_HOOK ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
+{
+    struct via_op op;
+    if (offset != -1 || !via_op_begin(&op, fd)) {
+        return VIA_REAL(preadv2)(fd, iov, count, offset, flags);
+    }
+    int saved = errno;
+    int how = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
+    return finish(&op, count < 0 ? -EINVAL : via_io_recv(&op, iov, count, how), saved);
+}
+
+VIA_HOOK ssize_t preadv64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
+{
+    return preadv2(fd, iov, count, offset, flags);
+}
+
+VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
+{
+    struct via_op op;
+    if (offset != -1 || !via_op_begin(&op, fd)) {
+        return VIA_REAL(pwritev2)(fd, iov, count, offset, flags);
+    }
+    int saved = errno;
+    return finish(&op, count < 0 ? -EINVAL : via_io_send(&op, iov, count, 0), saved);
+}
+
+VIA_HOOK ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
+{
+    return pwritev2(fd, iov, count, offset, flags);
 }
 
 /* One message: data only, as pipes carry nothing else. */
@@ -211,6 +245,9 @@ VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
+        if (via_unlikely(message != NULL && message->msg_controllen != 0)) {
+            via_demote_passed(message);
+        }
         return VIA_REAL(sendmsg)(fd, message, flags);
     }
     int saved = errno;
@@ -225,6 +262,11 @@ VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
 {
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
+        for (unsigned i = 0; i < count; i++) {
+            if (via_unlikely(messages[i].msg_hdr.msg_controllen != 0)) {
+                via_demote_passed(&messages[i].msg_hdr);
+            }
+        }
         return VIA_REAL(sendmmsg)(fd, messages, count, flags);
     }
     int saved = errno;

@@ -3,15 +3,19 @@
 #undef _FORTIFY_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "sockets/bell.h"
 #include "sockets/conn.h"
+#include "sockets/demote.h"
 #include "sockets/diag.h"
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
 #include "sockets/hooks.h"
+#include "sockets/io.h"
 #include "sockets/os.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
@@ -49,16 +53,29 @@ __attribute__((constructor)) static void begin(void)
     via_hooks_init();
 }
 
+/* What is owed to peers goes now: nobody will come by here again. */
+static void end_conn(struct via_conn *conn)
+{
+    int fd = via_conn_must_heed(conn) || conn->side->replays ? via_conn_fd(conn) : -1;
+    if (fd >= 0) {
+        via_conn_end(conn, fd);
+    }
+}
+
 __attribute__((destructor)) static void end(void)
 {
+    via_conn_each(end_conn);
     via_stats_write();
     via_fabric_end();
 }
 
 VIA_HOOK void _exit(int status)
 {
-    via_stats_write();
-    via_fabric_end();
+    if (via_hooks_ready && !via_hooks_is_guest()) {
+        via_conn_each(end_conn);
+        via_stats_write();
+        via_fabric_end();
+    }
     VIA_REAL(_exit)(status);
     __builtin_unreachable();
 }
@@ -117,16 +134,92 @@ VIA_HOOK pid_t fork(void)
 /* --- stdio: its reads and writes do not come by here -------------------------------------------
  */
 
+/* A connection that can not go back to the kernel any more: its reads and writes by our calls. */
+static ssize_t cookie_read(void *of_fd, char *buf, size_t bytes)
+{
+    return read((int)(intptr_t)of_fd, buf, bytes);
+}
+
+static ssize_t cookie_write(void *of_fd, const char *buf, size_t bytes)
+{
+    ssize_t n = write((int)(intptr_t)of_fd, buf, bytes);
+    return n < 0 ? 0 : n; /* fopencookie(3) */
+}
+
+static int cookie_close(void *of_fd)
+{
+    return close((int)(intptr_t)of_fd);
+}
+
 VIA_HOOK FILE *fdopen(int fd, const char *mode)
 {
-    struct via_op op;
-    if (via_op_begin(&op, fd)) {
-        if (via_conn_is_unsettled(op.conn)) {
-            via_conn_settle_plain(op.conn, VIA_REASON_STDIO);
-        }
-        via_op_end(&op);
+    int rc = via_fd_demote(fd, VIA_REASON_STDIO);
+    if (rc == 0 || rc == -ETIMEDOUT) {
+        return VIA_REAL(fdopen)(fd, mode);
     }
-    return VIA_REAL(fdopen)(fd, mode);
+    cookie_io_functions_t functions = {
+        .read = cookie_read, .write = cookie_write, .close = cookie_close};
+    return fopencookie((void *)(intptr_t)fd, mode, functions);
+}
+
+/* By hand, as these write past us, too. */
+static int print(struct via_op *op, const char *format, va_list list)
+{
+    char *text;
+    int bytes = vasprintf(&text, format, list);
+    if (bytes < 0) {
+        return bytes;
+    }
+    int done = 0;
+    while (done < bytes) {
+        struct iovec iov = {.iov_base = text + done, .iov_len = (size_t)(bytes - done)};
+        ssize_t n = via_io_send(op, &iov, 1, 0);
+        if (n < 0) {
+            errno = (int)-n;
+            break;
+        }
+        done += (int)n;
+    }
+    free(text);
+    return done < bytes ? -1 : bytes;
+}
+
+VIA_HOOK int vdprintf(int fd, const char *format, va_list list)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(vdprintf)(fd, format, list);
+    }
+    int rc = print(&op, format, list);
+    via_op_end(&op);
+    return rc;
+}
+
+VIA_HOOK int dprintf(int fd, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int rc = vdprintf(fd, format, list);
+    va_end(list);
+    return rc;
+}
+
+VIA_HOOK int __vdprintf_chk(int fd, int flag, const char *format, va_list list);
+VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...);
+
+VIA_HOOK int __vdprintf_chk(int fd, int flag, const char *format, va_list list)
+{
+    (void)flag; /* only makes %n in writable memory an error */
+    return vdprintf(fd, format, list);
+}
+
+VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int rc = __vdprintf_chk(fd, flag, format, list);
+    va_end(list);
+    return rc;
 }
 
 VIA_HOOK int fclose(FILE *stream)

@@ -12,6 +12,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "sockets/board.h"
+#include "sockets/demote.h"
 #include "sockets/diag.h"
 #include "sockets/epoll_set.h"
 #include "sockets/hooks.h"
@@ -27,6 +29,9 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     via_hooks_init();
     struct via_conn *conn = via_conn_prepare(fd, to, bytes);
     int rc = VIA_REAL(connect)(fd, to, bytes);
+    if (rc == 0 && conn == NULL && bytes >= sizeof(to->sa_family) && to->sa_family == AF_UNSPEC) {
+        via_hooks_forget(fd); /* dissolved: the socket is as new */
+    }
     if (conn != NULL) {
         int saved = errno;
         if (rc == 0 || saved == EINPROGRESS || saved == EINTR) {
@@ -55,7 +60,11 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
     socklen_t own_bytes = sizeof(own);
     via_hooks_init();
     if (!via_policy.on) {
-        return VIA_REAL(accept4)(listen_fd, addr, bytes, flags);
+        int plain = VIA_REAL(accept4)(listen_fd, addr, bytes, flags);
+        if (plain >= 0) {
+            via_board_refuse(plain, via_policy.off_reason);
+        }
+        return plain;
     }
     if (!via_fd_is_marked(listen_fd, VIA_FD_LISTENS)) {
         /* It listened before we were there; what it accepts from now on has the mark. */
@@ -204,13 +213,17 @@ static int copied(int fd, int new_fd)
         return new_fd;
     }
     if (via_hooks_is_guest()) {
-        /* its copy, in its own table */
+        /* Its copy, in its own table, which we do not know when it becomes another program. */
+        via_fd_demote(fd, VIA_REASON_EXEC);
     } else if (file->kind == VIA_FILE_CONN) {
         via_conn_dup(via_container_of(file, struct via_conn, file), new_fd);
     } else if (file->kind == VIA_FILE_EPOLL) {
         via_ep_dup(via_container_of(file, struct via_ep_set, file), new_fd);
     }
     via_file_put(file, alone);
+    if (new_fd <= STDERR_FILENO) {
+        via_fd_demote(new_fd, VIA_REASON_STDIO); /* printf() and the next program go there */
+    }
     return new_fd;
 }
 
@@ -274,9 +287,8 @@ static int fcntl_any(int fd, int command, void *argument)
     if (via_op_begin(&op, fd)) {
         int flags = (int)(intptr_t)argument;
         via_op_set_nonblocking(&op, (flags & O_NONBLOCK) != 0);
-        if ((flags & O_ASYNC) != 0 && via_conn_is_unsettled(op.conn)) {
-            via_conn_settle_plain(op.conn,
-                                  VIA_REASON_OPTION); /* SIGIO comes from the kernel only */
+        if ((flags & O_ASYNC) != 0) {
+            via_conn_demote(&op, VIA_REASON_OPTION); /* SIGIO comes from the kernel only */
         }
         via_op_end(&op);
     }
@@ -323,6 +335,8 @@ VIA_HOOK int ioctl(int fd, unsigned long request, ...)
         rc = VIA_REAL(ioctl)(fd, request, argument);
         if (rc == 0 && request == FIONBIO) {
             via_op_set_nonblocking(&op, *(const int *)argument != 0);
+        } else if (rc == 0 && request == FIOASYNC && *(const int *)argument != 0) {
+            via_conn_demote(&op, VIA_REASON_OPTION);
         }
     }
     via_op_end(&op);
@@ -348,10 +362,8 @@ static void option_set(struct via_op *op, int level, int name, const void *value
     } else if (level == SOL_SOCKET && name == SO_RCVLOWAT && bytes >= sizeof(int)) {
         int low = *(const int *)value;
         atomic_store_explicit(&side->rcvlowat, low > 0 ? (uint32_t)low : 1, memory_order_relaxed);
-    } else if (((level == SOL_SOCKET && name == SO_ZEROCOPY) ||
-                (level == IPPROTO_TCP && name == TCP_ULP)) &&
-               via_conn_is_unsettled(op->conn)) {
-        via_conn_settle_plain(op->conn, VIA_REASON_OPTION);
+    } else if (level == SOL_SOCKET && (name == SO_ZEROCOPY || name == SO_OOBINLINE)) {
+        via_conn_demote(op, VIA_REASON_OPTION);
     }
 }
 
@@ -362,7 +374,7 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
         return VIA_REAL(setsockopt)(fd, level, name, value, bytes);
     }
     int rc;
-    if (via_conn_has_pipes(op.conn) && level == IPPROTO_TCP && name == TCP_ULP) {
+    if (level == IPPROTO_TCP && name == TCP_ULP && via_conn_demote(&op, VIA_REASON_OPTION) != 0) {
         errno = ENOPROTOOPT; /* programs that want TLS in the kernel do it themselves then */
         rc = -1;
     } else {

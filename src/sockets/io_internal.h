@@ -39,6 +39,9 @@ uint32_t via_io_look(struct via_op *op);
  * has been read. The next step. */
 int via_rx_next(struct via_op *op);
 
+/* With the tx token: from the kernel span to the pipe, if the peer is ready for it. */
+void via_io_try_switch(struct via_op *op);
+
 /* With the tx token: will nobody ever read what is written to the pipe? */
 bool via_tx_peer_is_gone(struct via_op *op);
 

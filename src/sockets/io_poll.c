@@ -3,6 +3,7 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
+#include "sockets/demote.h"
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
@@ -110,6 +111,9 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     uint32_t bits = 0;
     uint32_t ask = wanted & (POLLPRI | POLLRDBAND);
     bool idle = false;
+    if (via_conn_must_heed(op->conn)) {
+        via_conn_heed(op);
+    }
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
         bits |= rx_ready(op, &ask, &idle);
     }
@@ -274,6 +278,9 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
 void via_io_after(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
+    if (via_conn_must_heed(conn)) {
+        via_conn_heed(op);
+    }
     if (via_unlikely(atomic_load_explicit(&conn->spans, memory_order_relaxed) !=
                      via_conn_spans(conn))) {
         via_ep_conn_changed(conn);

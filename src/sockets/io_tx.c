@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "sockets/demote.h"
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
@@ -36,8 +37,7 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
-/* From the kernel span to the pipe, if the peer is ready for it. */
-static void try_switch(struct via_op *op)
+void via_io_try_switch(struct via_op *op)
 {
     struct via_fabric_undo undo;
     struct via_conn *conn = op->conn;
@@ -149,8 +149,17 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
     if (!via_conn_has_pipes(op->conn)) {
         return kernel_send(op, iov, flags);
     }
+    if (via_conn_must_heed(op->conn)) {
+        via_conn_heed_tx(op->conn, op->fd);
+    }
     if (via_unlikely(tx->span != VIA_SPAN_PIPE)) {
-        try_switch(op);
+        if (via_unlikely(op->side->replays)) {
+            int rc = via_conn_replay(op->conn, op->fd);
+            if (rc != 0) {
+                return rc;
+            }
+        }
+        via_io_try_switch(op);
         if (tx->span != VIA_SPAN_PIPE) {
             return kernel_send(op, iov, flags);
         }
@@ -252,6 +261,8 @@ ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, i
     ssize_t n;
     bool pipes = via_conn_has_pipes(op->conn);
     if ((flags & MSG_OOB) != 0) {
+        via_conn_demote(op,
+                        VIA_REASON_OPTION); /* the mark has its place among the kernel's bytes */
         return send_plain(op, iov, iov_count, flags);
     }
     if (!pipes && (op->exclusive || via_conn_state(op->conn) == VIA_SIDE_PLAIN)) {

@@ -147,6 +147,10 @@ static bool offer_is_taken(struct via_conn *conn)
 
 bool via_conn_tx_can_switch(struct via_conn *conn)
 {
+    if (via_unlikely((via_side_flags(conn->side) & VIA_FLAG_DEMOTE) != 0) ||
+        conn->side->demoted != 0) {
+        return false;
+    }
     if (via_conn_state(conn) == VIA_SIDE_OFFERED && claim(conn, VIA_SIDE_OFFERED)) {
         via_conn_set_state(conn, offer_is_taken(conn) ? VIA_SIDE_LIVE : VIA_SIDE_OFFERED);
     }
@@ -301,7 +305,8 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
 /* Is this call one at which to look for what was not there yet? */
 static bool is_its_turn(uint32_t calls)
 {
-    return calls <= via_policy.after_calls + LOOK_ALWAYS_CALLS || calls % LOOK_EVERY_CALLS == 0;
+    return calls <= via_policy.rules.after_calls + LOOK_ALWAYS_CALLS ||
+           calls % LOOK_EVERY_CALLS == 0;
 }
 
 /* --- the connector's steps ----------------------------------------------------------------------
@@ -476,7 +481,7 @@ void via_conn_step(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     uint32_t calls = ++conn->calls;
-    if ((calls < via_policy.after_calls &&
+    if ((calls < via_policy.rules.after_calls &&
          conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes < WORTH_BYTES) ||
         !is_its_turn(calls) || !is_sole_holder(conn)) {
         return;

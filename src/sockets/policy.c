@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/policy.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -9,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sockets/board.h"
 #include "sockets/os.h"
 
-#define AFTER_CALLS_DEFAULT 4u
+#define HOST_MAX 1023u
 
 struct via_policy via_policy;
 
@@ -57,148 +57,38 @@ bool via_address_ip_equal(const struct via_address *a, const struct via_address 
     return memcmp(a->ip, b->ip, sizeof(a->ip)) == 0;
 }
 
-/* The next item of a list separated by commas; false at its end. */
-static bool next_item(const char **text, char *ret_item, size_t max)
-{
-    const char *from = *text;
-    if (*from == '\0') {
-        return false;
-    }
-    size_t length = strcspn(from, ",");
-    *text = from + length + (from[length] == ',' ? 1 : 0);
-    if (length >= max) {
-        length = max - 1; /* too long for anything valid: what is left is not valid either */
-    }
-    memcpy(ret_item, from, length);
-    ret_item[length] = '\0';
-    return true;
-}
-
-static int parse_number(const char *text, char **ret_end, unsigned long max,
-                        unsigned long *ret_value)
-{
-    if (*text < '0' || *text > '9') {
-        return -EINVAL;
-    }
-    errno = 0;
-    *ret_value = strtoul(text, ret_end, 10);
-    return errno != 0 || *ret_value > max ? -EINVAL : 0;
-}
-
-int via_policy_parse_ports(struct via_policy *policy, const char *text)
-{
-    char item[32];
-    while (next_item(&text, item, sizeof(item))) {
-        char *end = item;
-        unsigned long first, last;
-        if (parse_number(item, &end, UINT16_MAX, &first) != 0) {
-            return -EINVAL;
-        }
-        last = first;
-        if (*end == '-' && parse_number(end + 1, &end, UINT16_MAX, &last) != 0) {
-            return -EINVAL;
-        }
-        if (*end != '\0' || last < first || policy->ports_count == VIA_POLICY_RULES_MAX) {
-            return -EINVAL;
-        }
-        policy->ports[policy->ports_count++] =
-            (struct via_policy_range){(uint16_t)first, (uint16_t)last};
-    }
-    return 0;
-}
-
-int via_policy_parse_networks(struct via_policy *policy, const char *text)
-{
-    char item[64];
-    while (next_item(&text, item, sizeof(item))) {
-        struct via_policy_network network = {.prefix_bits = 128};
-        char *slash = strchr(item, '/');
-        unsigned long bits = 128;
-        if (slash != NULL) {
-            char *end = slash;
-            *slash = '\0';
-            if (parse_number(slash + 1, &end, 128, &bits) != 0 || *end != '\0') {
-                return -EINVAL;
-            }
-        }
-        if (inet_pton(AF_INET, item, network.ip + 12) == 1) {
-            memcpy(network.ip, v4_prefix, sizeof(v4_prefix));
-            if (slash != NULL && bits > 32) {
-                return -EINVAL;
-            }
-            bits = slash != NULL ? bits + 96 : 128;
-        } else if (inet_pton(AF_INET6, item, network.ip) != 1) {
-            return -EINVAL;
-        }
-        if (policy->networks_count == VIA_POLICY_RULES_MAX) {
-            return -EINVAL;
-        }
-        network.prefix_bits = (uint8_t)bits;
-        policy->networks[policy->networks_count++] = network;
-    }
-    return 0;
-}
-
 void via_policy_init(void)
 {
-    const char *text = getenv("VIADUCT_SOCKETS");
-    via_policy = (struct via_policy){.on = true, .after_calls = AFTER_CALLS_DEFAULT, .host = -1};
-    if (text != NULL && strcmp(text, "on") != 0 && *text != '\0') {
-        via_policy.on = false;
+    struct via_error err = {0};
+    struct via_policy *policy = &via_policy;
+    *policy = (struct via_policy){.off_reason = VIA_REASON_OFF, .host = -1};
+    const char *program = program_invocation_short_name;
+    if (via_rules_load(&policy->rules, program, &err) != 0) {
+        via_board_complain(via_error_describe(&err));
+    } else if (policy->rules.on && !via_rules_allow_program(&policy->rules, program)) {
+        policy->off_reason = VIA_REASON_RULES;
+    } else {
+        policy->on = policy->rules.on;
     }
-    text = getenv("VIADUCT_SOCKETS_PORTS");
-    if (text != NULL && via_policy_parse_ports(&via_policy, text) != 0) {
-        via_policy.on = false;
-    }
-    text = getenv("VIADUCT_SOCKETS_NETWORKS");
-    if (text != NULL && via_policy_parse_networks(&via_policy, text) != 0) {
-        via_policy.on = false;
-    }
-    text = getenv("VIADUCT_SOCKETS_AFTER");
+    const char *text = getenv("VIADUCT_HOST");
     char *end = NULL;
-    unsigned long value;
-    if (text != NULL && parse_number(text, &end, 1000000, &value) == 0 && *end == '\0') {
-        via_policy.after_calls = (uint32_t)value;
+    unsigned long host = text != NULL ? strtoul(text, &end, 10) : 0;
+    if (text != NULL && *text >= '0' && *text <= '9' && *end == '\0' && host <= HOST_MAX) {
+        policy->host = (int)host;
     }
-    text = getenv("VIADUCT_HOST");
-    if (text != NULL && parse_number(text, &end, 1023, &value) == 0 && *end == '\0') {
-        via_policy.host = (int)value;
-    }
+    text = getenv("VIADUCT_SOCKETS_SPIN");
+    policy->spin = text == NULL || strcmp(text, "off") != 0;
     text = getenv("VIADUCT_SOCKETS_STATS");
     if (text != NULL && *text != '\0') {
-        via_policy.stats = strdup(text); /* the program may change its environment */
+        policy->stats = strdup(text); /* the program may change its environment */
     }
-}
-
-static bool in_network(const struct via_policy_network *network, const struct via_address *address)
-{
-    unsigned bytes = network->prefix_bits / 8;
-    unsigned bits = network->prefix_bits % 8;
-    if (memcmp(network->ip, address->ip, bytes) != 0) {
-        return false;
-    }
-    return bits == 0 || (network->ip[bytes] ^ address->ip[bytes]) >> (8 - bits) == 0;
 }
 
 bool via_policy_allows(const struct via_policy *policy, const struct via_address *server,
                        const struct via_address *peer)
 {
-    if (!policy->on) {
-        return false;
-    }
-    bool allowed = policy->ports_count == 0;
-    for (unsigned i = 0; i < policy->ports_count && !allowed; i++) {
-        allowed = server->port >= policy->ports[i].first && server->port <= policy->ports[i].last;
-    }
-    if (!allowed || policy->networks_count == 0) {
-        return allowed;
-    }
-    for (unsigned i = 0; i < policy->networks_count; i++) {
-        if (in_network(&policy->networks[i], peer)) {
-            return true;
-        }
-    }
-    return false;
+    return policy->on && via_rules_allow_port(&policy->rules, server->port) &&
+           via_rules_allow_network(&policy->rules, peer->ip);
 }
 
 /* --- this machine's addresses ------------------------------------------------------------------

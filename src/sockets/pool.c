@@ -48,6 +48,11 @@ bool via_pool_owns(const struct via_pool *pool, unsigned long long address)
            (address - base) % pool->size == 0;
 }
 
+size_t via_pool_index(const struct via_pool *pool, const void *object)
+{
+    return (size_t)((const unsigned char *)object - pool->base) / pool->size;
+}
+
 void via_pool_fork_prepare(void)
 {
     pthread_mutex_lock(&lock);

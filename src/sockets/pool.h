@@ -31,6 +31,9 @@ void via_pool_put(struct via_pool *pool, void *object); /* NULL is fine */
 /* Does this number point to an object of the pool, handed out or free? */
 bool via_pool_owns(const struct via_pool *pool, unsigned long long address);
 
+/* Which one is it, counted from 0? */
+size_t via_pool_index(const struct via_pool *pool, const void *object);
+
 /* Around fork(), so that the child does not inherit a lock that nobody will give back. */
 void via_pool_fork_prepare(void);
 void via_pool_fork_done(void);

@@ -4,6 +4,8 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -57,6 +59,18 @@
     F(int, epoll_pwait, (int, struct epoll_event *, int, int, const sigset_t *))                   \
     F(int, epoll_pwait2, (int, struct epoll_event *, int, const struct timespec *,                 \
                           const sigset_t *))                                                       \
+    F(ssize_t, preadv2, (int, const struct iovec *, int, off_t, int))                              \
+    F(ssize_t, pwritev2, (int, const struct iovec *, int, off_t, int))                             \
+    F(int, vdprintf, (int, const char *, va_list))                                                 \
+    F(int, execve, (const char *, char *const *, char *const *))                                   \
+    F(int, execvpe, (const char *, char *const *, char *const *))                                  \
+    F(int, fexecve, (int, char *const *, char *const *))                                           \
+    F(int, execveat, (int, const char *, char *const *, char *const *, int))                       \
+    F(int, posix_spawn, (pid_t *, const char *, const posix_spawn_file_actions_t *,                \
+                         const posix_spawnattr_t *, char *const *, char *const *))                 \
+    F(int, posix_spawnp, (pid_t *, const char *, const posix_spawn_file_actions_t *,               \
+                          const posix_spawnattr_t *, char *const *, char *const *))                \
+    F(int, posix_spawn_file_actions_adddup2, (posix_spawn_file_actions_t *, int, int))             \
     F(pid_t, fork, (void))                                                                         \
     F(FILE *, fdopen, (int, const char *))                                                         \
     F(int, fclose, (FILE *))                                                                       \

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "sockets/stream.h"
+#include "sockets/stream_replay.h"
 #include "sockets/token.h"
 
 /*
@@ -38,8 +39,11 @@ struct via_side {
     _Atomic uint8_t nonblock; /* enum via_nonblock: O_NONBLOCK, once it is known */
     _Atomic uint8_t forked;   /* other processes may hold it: tokens are for real */
     _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP says nothing of the peer */
+    _Atomic uint8_t demoted;  /* is the kernel's again, for good: see demote.h */
     bool connector;
     bool ever_forked;
+    bool heeded;           /* the peer wanted that, and writing is the kernel's again */
+    bool replays;          /* `replay` is not through */
     _Atomic uint32_t refs; /* file descriptors, in all processes */
     _Atomic uint32_t rcvlowat;
     _Atomic uint64_t rcvtimeo_ns; /* 0: none */
@@ -54,6 +58,8 @@ struct via_side {
     uint64_t tx_asked_ticks;  /* ... and the peer's, whether anybody holds it */
     bool tx_fin_seen;         /* the peer has shut down its direction, and said so in the pipe */
     bool tx_peer_over;
+    uint64_t said; /* the peer's flags word, as posted last */
+    struct via_stream_replay replay;
     struct via_stream_tx tx;
     uint32_t data_ends[VIA_RING_SLOTS_MAX];
 };
@@ -72,6 +78,8 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_SEGMENT_PIPE_OFF 128u
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
 #define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
+#define VIA_FLAG_DEMOTE 0x4u /* the peer has left the pipes: see demote.h; in bits 63..32 where */
+#define VIA_FLAG_HEEDED 0x8u /* it has left them because we did */
 
 /* What we offer. */
 extern const struct via_pipe_geometry via_ring;

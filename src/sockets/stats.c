@@ -13,38 +13,21 @@
 #include "sockets/policy.h"
 #include "sockets/real.h"
 
-static const char *const texts[VIA_REASON_COUNT] = {
-    [VIA_REASON_NONE] = "undecided",
-    [VIA_REASON_PEER] = "peer is a plain program",
-    [VIA_REASON_SHORT] = "ended before pipes were worth it",
-    [VIA_REASON_USER] = "peer belongs to another user",
-    [VIA_REASON_KERNEL] = "kernel does not answer sock_diag",
-    [VIA_REASON_RESOURCES] = "out of memory or descriptors",
-    [VIA_REASON_PROTOCOL] = "peer speaks another protocol version",
-    [VIA_REASON_OPTION] = "socket option that pipes can not honour",
-    [VIA_REASON_STDIO] = "used through stdio",
-    [VIA_REASON_FORK] = "forked before the peer was known",
-    [VIA_REASON_FABRIC] = "host of the fabric did not help",
-};
-
 static struct {
     pthread_mutex_t lock;
     atomic_flag written;
     uint64_t connections;
     uint64_t accelerated;
+    uint64_t demoted; /* of those */
     uint64_t not_accelerated[VIA_REASON_COUNT];
     struct via_stats_conn sum;
 } total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
-
-const char *via_reason_text(enum via_reason reason)
-{
-    return reason < VIA_REASON_COUNT ? texts[reason] : "unknown";
-}
 
 void via_stats_add(const struct via_stats_conn *conn)
 {
     pthread_mutex_lock(&total.lock);
     total.connections++;
+    total.demoted += conn->demoted ? 1 : 0;
     if (conn->accelerated) {
         total.accelerated++;
     } else {
@@ -81,25 +64,27 @@ static int format(char *buffer, size_t max)
 {
     char name[256];
     program_name(name, sizeof(name));
-    int n = snprintf(
-        buffer, max,
-        "{\"pid\":%d,\"program\":\"%s\",\"connections\":%llu,\"accelerated\":%llu,"
-        "\"bytes_pipe_tx\":%llu,\"bytes_pipe_rx\":%llu,\"bytes_kernel_tx\":%llu,"
-        "\"bytes_kernel_rx\":%llu,\"bytes_frames_tx\":%llu,"
-        "\"bytes_fetched_tx\":%llu,\"rings\":%llu,"
-        "\"sleeps\":%llu,\"not_accelerated\":{",
-        (int)getpid(), name, (unsigned long long)total.connections,
-        (unsigned long long)total.accelerated, (unsigned long long)total.sum.tx_pipe_bytes,
-        (unsigned long long)total.sum.rx_pipe_bytes, (unsigned long long)total.sum.tx_kernel_bytes,
-        (unsigned long long)total.sum.rx_kernel_bytes,
-        (unsigned long long)total.sum.tx_frames_bytes,
-        (unsigned long long)total.sum.tx_fetched_bytes, (unsigned long long)total.sum.rings,
-        (unsigned long long)total.sum.sleeps);
+    int n = snprintf(buffer, max,
+                     "{\"pid\":%d,\"program\":\"%s\",\"connections\":%llu,\"accelerated\":%llu,"
+                     "\"demoted\":%llu,"
+                     "\"bytes_pipe_tx\":%llu,\"bytes_pipe_rx\":%llu,\"bytes_kernel_tx\":%llu,"
+                     "\"bytes_kernel_rx\":%llu,\"bytes_frames_tx\":%llu,"
+                     "\"bytes_fetched_tx\":%llu,\"rings\":%llu,"
+                     "\"sleeps\":%llu,\"not_accelerated\":{",
+                     (int)getpid(), name, (unsigned long long)total.connections,
+                     (unsigned long long)total.accelerated, (unsigned long long)total.demoted,
+                     (unsigned long long)total.sum.tx_pipe_bytes,
+                     (unsigned long long)total.sum.rx_pipe_bytes,
+                     (unsigned long long)total.sum.tx_kernel_bytes,
+                     (unsigned long long)total.sum.rx_kernel_bytes,
+                     (unsigned long long)total.sum.tx_frames_bytes,
+                     (unsigned long long)total.sum.tx_fetched_bytes,
+                     (unsigned long long)total.sum.rings, (unsigned long long)total.sum.sleeps);
     const char *comma = "";
     for (int i = 0; i < VIA_REASON_COUNT; i++) {
         if (total.not_accelerated[i] != 0) {
             n += snprintf(buffer + n, max - (size_t)n, "%s\"%s\":%llu", comma,
-                          via_reason_text((enum via_reason)i),
+                          via_reason_text((unsigned)i),
                           (unsigned long long)total.not_accelerated[i]);
             comma = ",";
         }
@@ -140,6 +125,7 @@ void via_stats_forked(void)
     atomic_flag_clear(&total.written);
     total.connections = 0;
     total.accelerated = 0;
+    total.demoted = 0;
     memset(total.not_accelerated, 0, sizeof(total.not_accelerated));
     total.sum = (struct via_stats_conn){.reason = VIA_REASON_NONE};
 }

@@ -5,7 +5,7 @@ import os
 
 import cli
 
-COMMANDS = ["up", "down", "status", "run", "cut", "mend", "perf", "doctor"]
+COMMANDS = ["up", "down", "status", "run", "sockets", "cut", "mend", "perf", "doctor"]
 
 
 class Words(cli.Case):
@@ -39,6 +39,13 @@ class Words(cli.Case):
                 (["run", "--host", "1"], "which program?"),
                 (["run", "--host", "0", "true"], "'0': a host id is a number from 1 to 254"),
                 (["run", "--host", "255", "true"], "'255': a host id"),
+                (["sockets", "--wrong"], "unrecognized option '--wrong'"),
+                (["sockets", "--ports", "80-", "true"], "--ports: '80-': ports are numbers and ranges"),
+                (["sockets", "--networks", "x", "true"], "--networks: 'x': networks are addresses"),
+                (["sockets", "--after", "x", "true"], "--after: 'x': not a number"),
+                (["sockets", "--ports", "80"], "--ports: for which program?"),
+                (["sockets", "--json", "true"], "--json: is for the list"),
+                (["sockets", "--pid", "x"], "--pid: 'x': not the number of a process"),
                 (["cut", "1"], "which link?"), (["cut", "1", "2", "3"], "which link?"),
                 (["mend", "1", "x"], "'x': a host id is a number"),
                 (["cut", "--cable", "16", "1", "2"], "'16': not a number of a cable")]:

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/control_sockets.h"
+
+#include <stddef.h>
+
+static const char *const texts[VIA_REASON_COUNT] = {
+    [VIA_REASON_NONE] = "undecided",
+    [VIA_REASON_PEER] = "peer is a plain program",
+    [VIA_REASON_SHORT] = "ended before pipes were worth it",
+    [VIA_REASON_USER] = "peer belongs to another user",
+    [VIA_REASON_KERNEL] = "kernel does not answer sock_diag",
+    [VIA_REASON_RESOURCES] = "out of memory or descriptors",
+    [VIA_REASON_PROTOCOL] = "peer speaks another protocol version",
+    [VIA_REASON_OPTION] = "socket option that pipes can not honour",
+    [VIA_REASON_STDIO] = "used through stdio",
+    [VIA_REASON_FORK] = "forked before the peer was known",
+    [VIA_REASON_FABRIC] = "host of the fabric did not help",
+    [VIA_REASON_OFF] = "switched off",
+    [VIA_REASON_RULES] = "left to the kernel by the rules",
+    [VIA_REASON_REMOTE] = "peer is neither on this machine nor in the fabric",
+    [VIA_REASON_EPOLL] = "in an epoll set before it was connected",
+    [VIA_REASON_EXEC] = "passed to another program by exec",
+    [VIA_REASON_PASSED] = "sent to another process",
+    [VIA_REASON_URING] = "process uses io_uring",
+    [VIA_REASON_DEMOTED] = "peer went back to the kernel",
+};
+
+const char *via_reason_text(unsigned reason)
+{
+    return reason < VIA_REASON_COUNT && texts[reason] != NULL ? texts[reason] : "unknown";
+}

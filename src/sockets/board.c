@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/board.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/types.h"
+#include "sockets/fds.h"
+#include "sockets/real.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_sockets_board *_Atomic board;
+static bool failed; /* it is not tried again */
+static _Atomic int board_fd = -1;
+static char complaint[sizeof(((struct via_sockets_board *)NULL)->error)];
+
+static _Atomic uint32_t *number_of(struct via_sockets_board *of, int fd)
+{
+    return (_Atomic uint32_t *)(void *)((unsigned char *)of + VIA_SOCKETS_NUMBERS_OFF) + fd;
+}
+
+static struct via_sockets_entry *entry_of(struct via_sockets_board *of, size_t index)
+{
+    return (struct via_sockets_entry *)(void *)((unsigned char *)of + VIA_SOCKETS_ENTRIES_OFF) +
+           index;
+}
+
+/* A board's memory: the only mapping that can write. */
+static struct via_sockets_board *map_board(void)
+{
+    struct rlimit limit;
+    /* Beyond that limit ftruncate() would be the program's death (SIGXFSZ). */
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < VIA_SOCKETS_BOARD_BYTES) {
+        return NULL;
+    }
+    int fd = memfd_create(VIA_SOCKETS_BOARD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return NULL;
+    }
+    void *memory = MAP_FAILED;
+    if (ftruncate(fd, (off_t)VIA_SOCKETS_BOARD_BYTES) == 0) {
+        memory = mmap(NULL, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_NORESERVE, fd, 0);
+    }
+    if (memory == MAP_FAILED || VIA_REAL(fcntl)(fd, F_ADD_SEALS, SEALS) != 0) {
+        VIA_REAL(close)(fd);
+        if (memory != MAP_FAILED) {
+            munmap(memory, VIA_SOCKETS_BOARD_BYTES);
+        }
+        return NULL;
+    }
+    via_hidden_new(fd, &board_fd); /* without it nobody finds the board, and nothing else */
+    return memory;
+}
+
+/* Last of all the magic: before it the board is not one. */
+static void begin_board(struct via_sockets_board *fresh)
+{
+    fresh->version = VIA_SOCKETS_BOARD_VERSION;
+    fresh->entry_bytes = sizeof(struct via_sockets_entry);
+    fresh->pid = getpid();
+    memcpy(fresh->error, complaint, sizeof(complaint));
+    atomic_store_explicit((_Atomic uint32_t *)&fresh->magic, VIA_SOCKETS_BOARD_MAGIC,
+                          memory_order_release);
+}
+
+static struct via_sockets_board *make_board(void)
+{
+    int saved = errno;
+    pthread_mutex_lock(&lock);
+    struct via_sockets_board *made = atomic_load_explicit(&board, memory_order_relaxed);
+    if (made == NULL && !failed) {
+        made = map_board();
+        failed = made == NULL;
+        if (made != NULL) {
+            begin_board(made);
+            atomic_store_explicit(&board, made, memory_order_release);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+    return made;
+}
+
+/* NULL: there can be none. */
+static struct via_sockets_board *board_now(void)
+{
+    struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_acquire);
+    return via_likely(now != NULL) || failed ? now : make_board();
+}
+
+struct via_stats_conn *via_board_entry(size_t index)
+{
+    struct via_sockets_board *now = board_now();
+    if (now == NULL) {
+        return NULL;
+    }
+    if (index >= VIA_SOCKETS_ENTRIES_COUNT) {
+        atomic_fetch_add_explicit(&now->unlisted, 1, memory_order_relaxed);
+        return NULL;
+    }
+    struct via_stats_conn *stats = &entry_of(now, index)->stats;
+    *stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+    return stats;
+}
+
+static void set_number(struct via_sockets_board *now, int fd, uint32_t word)
+{
+    if ((unsigned)fd >= VIA_SOCKETS_NUMBERS_COUNT) {
+        return;
+    }
+    uint32_t used = atomic_load_explicit(&now->numbers_used, memory_order_relaxed);
+    while (used <= (uint32_t)fd &&
+           !atomic_compare_exchange_weak_explicit(&now->numbers_used, &used, (uint32_t)fd + 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+    atomic_store_explicit(number_of(now, fd), word, memory_order_release);
+}
+
+void via_board_show(int fd, size_t index)
+{
+    struct via_sockets_board *now = board_now();
+    if (now != NULL) {
+        set_number(now, fd,
+                   index < VIA_SOCKETS_ENTRIES_COUNT ? VIA_SOCKETS_NUMBER(index + 1, 0) : 0);
+    }
+}
+
+void via_board_refuse(int fd, enum via_reason reason)
+{
+    struct via_sockets_board *now = board_now();
+    if (now != NULL) {
+        set_number(now, fd, VIA_SOCKETS_NUMBER(0, reason));
+    }
+}
+
+void via_board_forget(int fd)
+{
+    struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_relaxed);
+    if (now != NULL && (unsigned)fd < VIA_SOCKETS_NUMBERS_COUNT) {
+        atomic_store_explicit(number_of(now, fd), 0, memory_order_relaxed);
+    }
+}
+
+void via_board_complain(const char *text)
+{
+    snprintf(complaint, sizeof(complaint), "%s", text);
+}
+
+/* --- fork --------------------------------------------------------------------------------------
+ */
+
+/* What was on the parent's board, but for what it has counted. */
+static void copy_board(struct via_sockets_board *to, struct via_sockets_board *from)
+{
+    uint32_t used = via_min(atomic_load_explicit(&from->numbers_used, memory_order_relaxed),
+                            VIA_SOCKETS_NUMBERS_COUNT);
+    for (uint32_t fd = 0; fd < used; fd++) {
+        uint32_t word = atomic_load_explicit(number_of(from, (int)fd), memory_order_relaxed);
+        uint32_t index = VIA_SOCKETS_NUMBER_ENTRY(word);
+        if (word == 0) {
+            continue;
+        }
+        set_number(to, (int)fd, word);
+        if (index != 0) {
+            const struct via_stats_conn *stats = &entry_of(from, index - 1)->stats;
+            entry_of(to, index - 1)->stats =
+                (struct via_stats_conn){.reason = stats->reason,
+                                        .accelerated = stats->accelerated,
+                                        .demoted = stats->demoted};
+        }
+    }
+}
+
+void via_board_forked(bool has_connections)
+{
+    struct via_sockets_board *old = atomic_load_explicit(&board, memory_order_relaxed);
+    pthread_mutex_init(&lock, NULL);
+    if (old == NULL) {
+        return;
+    }
+    via_hidden_close(&board_fd);
+    if (!has_connections) {
+        munmap(old, VIA_SOCKETS_BOARD_BYTES);
+        atomic_store_explicit(&board, NULL, memory_order_relaxed);
+        return;
+    }
+    struct via_sockets_board *fresh = map_board();
+    if (fresh != NULL) {
+        copy_board(fresh, old);
+        begin_board(fresh);
+        if (mremap(fresh, VIA_SOCKETS_BOARD_BYTES, VIA_SOCKETS_BOARD_BYTES,
+                   MREMAP_MAYMOVE | MREMAP_FIXED, old) == old) {
+            return;
+        }
+        munmap(fresh, VIA_SOCKETS_BOARD_BYTES);
+        via_hidden_close(&board_fd);
+    }
+    /* Counted, but not for others to see. */
+    mmap(old, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}

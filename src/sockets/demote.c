@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/demote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "sockets/epoll_set.h"
+#include "sockets/io_internal.h"
+#include "sockets/real.h"
+
+#define ANSWER_NS (2 * VIA_SEC_NS)
+/* As long as the peer has not read so far that it knows where the pipe began, bytes by the kernel
+ * would come before those in the pipe. */
+#define ORDER_NS (30 * VIA_SEC_NS)
+#define LOOK_NS_MIN (50 * VIA_USEC_NS)
+#define LOOK_NS_MAX (2 * VIA_MSEC_NS)
+#define SKIP_SHIFT 32u
+
+/* One more flag. With the tx token. */
+static void say(struct via_conn *conn, uint64_t flag)
+{
+    conn->side->said |= VIA_FLAG_TAKEN | flag;
+    via_conn_say(conn, conn->side->said);
+}
+
+/* --- the peer's part ---------------------------------------------------------------------------
+ */
+
+int via_conn_replay(struct via_conn *conn, int fd)
+{
+    struct via_stream_replay *replay = &conn->side->replay;
+    const void *data;
+    size_t bytes;
+    while ((bytes = via_stream_replay_next(replay, &data)) != 0) {
+        ssize_t n = VIA_REAL(send)(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0) {
+            return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        }
+        via_stream_replay_sent(replay, (size_t)n);
+        /* By pipe it has been counted already, and it did not arrive that way. */
+        conn->stats->tx_kernel_bytes += (uint64_t)n;
+        conn->stats->tx_pipe_bytes -= via_min((uint64_t)n, conn->stats->tx_pipe_bytes);
+    }
+    conn->side->replays = false;
+    return 0;
+}
+
+void via_conn_replay_all(struct via_conn *conn, int fd)
+{
+    for (int tries = 0; tries < 10 && via_conn_replay(conn, fd) == -EAGAIN; tries++) {
+        struct pollfd pfd = {.fd = fd, .events = POLLOUT};
+        VIA_REAL(poll)(&pfd, 1, 100);
+    }
+}
+
+void via_conn_heed_tx(struct via_conn *conn, int fd)
+{
+    struct via_side *side = conn->side;
+    if (side->heeded) {
+        return;
+    }
+    uint32_t skip = (uint32_t)(via_side_flags(side) >> SKIP_SHIFT);
+    via_stream_replay_begin(&side->replay, &side->tx, skip);
+    side->replays = true;
+    side->heeded = true;
+    via_conn_replay(conn, fd); /* what does not go now goes before the next that is sent */
+    say(conn, VIA_FLAG_HEEDED);
+}
+
+/* With the rx token: has the reader come to the end of the pipe? */
+static bool rx_is_through(struct via_op *op)
+{
+    return via_rx_next(op) == VIA_NEXT_KERNEL && !via_pipe_ready(&op->side->rx.pipe);
+}
+
+static void is_plain_now(struct via_conn *conn, enum via_reason reason)
+{
+    conn->stats->reason = reason;
+    conn->stats->demoted = true;
+    via_conn_set_state(conn, VIA_SIDE_PLAIN);
+    atomic_store_explicit(&conn->side->demoted, 1, memory_order_release);
+}
+
+void via_conn_heed(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    struct via_side *side = op->side;
+    int saved = errno;
+    if (via_tx_take(op) == 0) {
+        via_conn_heed_tx(conn, op->fd);
+        if (!side->replays && via_rx_take(op) == 0) {
+            if (rx_is_through(op)) {
+                is_plain_now(conn, VIA_REASON_DEMOTED);
+            }
+            via_rx_give(op);
+        }
+        via_tx_give(op);
+    }
+    errno = saved;
+}
+
+/* --- the part of who wants it ------------------------------------------------------------------
+ */
+
+/* Could the peer still send what it has written and we have not read? */
+static bool can_leave(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    int next = via_rx_next(op);
+    bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
+                  (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_ready(&rx->pipe));
+    if (!unread) {
+        return next > 0;
+    }
+    return !op->side->heeded && !via_stream_rx_ends(rx) &&
+           (via_io_look(op) & (POLLHUP | POLLERR)) == 0;
+}
+
+/* With both tokens: the last of this end's use of its pipes. */
+static int leave(struct via_op *op, enum via_reason reason)
+{
+    struct via_conn *conn = op->conn;
+    struct via_side *side = op->side;
+    if (!via_conn_has_pipes(conn)) {
+        return 0; /* another thread was faster */
+    }
+    if (!can_leave(op)) {
+        return -EPIPE;
+    }
+    if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
+        via_io_try_switch(op); /* so that the peer finds a record to stumble over */
+    }
+    if (side->tx.span == VIA_SPAN_PIPE && !side->tx.ended) {
+        via_stream_tx_demote(&side->tx);
+    }
+    uint64_t skip = via_stream_rx_leave(&side->rx);
+    is_plain_now(conn, reason);
+    say(conn, VIA_FLAG_DEMOTE | skip << SKIP_SHIFT);
+    return 0;
+}
+
+static bool is_answered(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    uint64_t flags = via_side_flags(side);
+    if ((flags & VIA_FLAG_CLOSED) != 0) {
+        return true;
+    }
+    if (!side->connector && (flags & VIA_FLAG_TAKEN) == 0) {
+        return true; /* it has no pipes yet, and will see what was said before it uses them */
+    }
+    return (flags & VIA_FLAG_HEEDED) != 0 && via_stream_tx_demoted(&side->tx);
+}
+
+/* The other end may be this process's, even this thread's. */
+static void heed_here(struct via_conn *conn)
+{
+    int fd = via_conn_must_heed(conn) ? via_conn_fd(conn) : -1;
+    if (fd >= 0) {
+        struct via_op op = via_conn_op(conn, fd);
+        via_conn_heed(&op);
+    }
+}
+
+/* Both want it at the same time: the peer waits for our answer, too. */
+static void heed_too(struct via_op *op)
+{
+    if ((via_side_flags(op->side) & VIA_FLAG_DEMOTE) != 0 && via_tx_take(op) == 0) {
+        via_conn_heed_tx(op->conn, op->fd);
+        via_conn_replay_all(op->conn, op->fd);
+        via_tx_give(op);
+    }
+}
+
+static int wait_for_answer(struct via_op *op)
+{
+    uint64_t begin_ns = via_os_now_ns();
+    uint64_t pause_ns = LOOK_NS_MIN;
+    while (!is_answered(op)) {
+        if ((via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
+            return 0; /* nobody will */
+        }
+        uint64_t most_ns = via_stream_tx_demoted(&op->side->tx) ? ANSWER_NS : ORDER_NS;
+        if (via_os_now_ns() - begin_ns > most_ns) {
+            return -ETIMEDOUT;
+        }
+        heed_too(op);
+        via_conn_each(heed_here);
+        struct timespec pause = {.tv_nsec = (long)pause_ns};
+        nanosleep(&pause, NULL);
+        pause_ns = via_min(2 * pause_ns, LOOK_NS_MAX);
+    }
+    return 0;
+}
+
+static int leave_pipes(struct via_op *op, enum via_reason reason)
+{
+    int rc = via_tx_take(op);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = via_rx_take(op);
+    if (rc == 0) {
+        rc = leave(op, reason);
+        via_rx_give(op);
+    }
+    via_tx_give(op);
+    return rc;
+}
+
+int via_conn_demote(struct via_op *op, enum via_reason reason)
+{
+    struct via_conn *conn = op->conn;
+    int saved = errno;
+    int rc = 0;
+    if (via_conn_is_unsettled(conn)) {
+        via_conn_settle_plain(conn, reason);
+    }
+    if (via_conn_has_pipes(conn)) {
+        rc = conn->fabric != NULL ? -ENOTSUP : leave_pipes(op, reason);
+        if (rc == 0) {
+            /* Who waits for the pipe shall wait for the kernel. */
+            via_ep_conn_changed(conn);
+            if (conn->bell >= 0) {
+                via_sock_bell_ring((unsigned)conn->bell);
+            }
+            rc = wait_for_answer(op);
+        }
+    }
+    errno = saved;
+    return rc;
+}
+
+int via_fd_demote(int fd, enum via_reason reason)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return 0;
+    }
+    int rc = via_conn_demote(&op, reason);
+    via_op_end(&op);
+    return rc;
+}
+
+/* Every number of ours that `wanted` (NULL: all) agrees to. */
+static void demote_some(bool (*wanted)(int fd), enum via_reason reason)
+{
+    unsigned top = via_fds_top();
+    for (unsigned fd = 0; fd < top; fd++) {
+        const struct via_file *file = via_fd_peek((int)fd);
+        if (via_unlikely(file != NULL) && file->kind == VIA_FILE_CONN &&
+            (wanted == NULL || wanted((int)fd))) {
+            via_fd_demote((int)fd, reason);
+        }
+    }
+}
+
+void via_demote_all(enum via_reason reason)
+{
+    via_policy.on = false;
+    via_policy.off_reason = reason;
+    demote_some(NULL, reason);
+}
+
+static bool survives_exec(int fd)
+{
+    int flags = VIA_REAL(fcntl)(fd, F_GETFD);
+    return flags >= 0 && (flags & FD_CLOEXEC) == 0;
+}
+
+void via_demote_inherited(void)
+{
+    if (!via_conn_is_none()) {
+        demote_some(survives_exec, VIA_REASON_EXEC);
+    }
+}
+
+void via_demote_passed(const struct msghdr *message)
+{
+    struct msghdr *of = (struct msghdr *)(uintptr_t)message;
+    for (struct cmsghdr *it = CMSG_FIRSTHDR(of); it != NULL; it = CMSG_NXTHDR(of, it)) {
+        if (it->cmsg_level != SOL_SOCKET || it->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        size_t bytes = it->cmsg_len - CMSG_LEN(0);
+        for (size_t off = 0; off + sizeof(int) <= bytes; off += sizeof(int)) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(it) + off, sizeof(fd));
+            via_fd_demote(fd, VIA_REASON_PASSED);
+        }
+    }
+}

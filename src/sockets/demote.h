@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_DEMOTE_H
+#define VIA_SOCKETS_DEMOTE_H
+
+#include <sys/socket.h>
+
+#include "sockets/conn.h"
+
+/*
+ * Demotion: a connection goes back to its kernel TCP connection for good, because this end is about
+ * to be used in a way that passes us by. Who wants it (A) and its peer (B) agree on the bytes like
+ * this:
+ *
+ * A writes DEMOTE after its last record; B reads the pipe up to there, then the kernel.
+ * A stops reading the pipe at some byte and says which, with VIA_FLAG_DEMOTE; B, when it next comes
+ * by, sends all that it has written after that byte once more through the kernel (stream_replay.h),
+ * writes to the kernel from then on, and answers VIA_FLAG_HEEDED.
+ *
+ * A waits for the answer, because the SWITCH before its DEMOTE has to be seen by B before the
+ * kernel carries A's next bytes. B is woken if it waits in a call of ours. If it does something
+ * else for long, A goes on without: what B has sent arrives when B comes by again, at the latest
+ * when it closes or ends.
+ */
+
+/*
+ * The connection is to be the kernel's from now on: 0 when it is; -ETIMEDOUT: it is, but the peer
+ * has not answered yet; other errors: it is as it was, because the bytes that are unread can not be
+ * brought to the kernel any more (-EPIPE: the peer has ended its direction; -ENOTSUP: it is between
+ * hosts). No token is held.
+ */
+int via_conn_demote(struct via_op *op, enum via_reason reason);
+
+/* The same by number; 0 for what is no connection of ours. */
+int via_fd_demote(int fd, enum via_reason reason);
+
+/* All of this process, and no new ones. */
+void via_demote_all(enum via_reason reason);
+
+/* Before a message is sent: those that go with it to another process. */
+void via_demote_passed(const struct msghdr *message);
+
+/* Before exec: those that the next program will have. */
+void via_demote_inherited(void);
+
+/* B's part, when via_conn_must_heed(). No token is held. Registrations in epoll sets are left to
+ * the caller (via_io_after, or what waits there). */
+void via_conn_heed(struct via_op *op);
+
+/* Its first half, with the tx token: nothing goes into the pipe any more. */
+void via_conn_heed_tx(struct via_conn *conn, int fd);
+
+/* With the tx token: sends what is still to be sent again. 0, -EAGAIN when the kernel takes no
+ * more, or a negative errno. */
+int via_conn_replay(struct via_conn *conn, int fd);
+/* All of it, waiting up to a second for the kernel; with nobody else around. */
+void via_conn_replay_all(struct via_conn *conn, int fd);
+
+static inline bool via_conn_must_heed(const struct via_conn *conn)
+{
+    const struct via_side *side = conn->side;
+    return via_conn_has_pipes(conn) &&
+           via_unlikely((via_side_flags(side) & VIA_FLAG_DEMOTE) != 0) && conn->fabric == NULL;
+}
+
+#endif
