@@ -30,8 +30,8 @@ static bool is_quiet(const struct via_ep_entry *entry)
     if (!entry->piped || entry->spent) {
         return true;
     }
-    if (entry->edge || via_pipe_ready(&rx->pipe) || rx->held || rx->ended || rx->broken ||
-        atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
+    if (entry->edge || side->demoted != 0 || via_pipe_ready(&rx->pipe) || rx->held || rx->ended ||
+        rx->broken || atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
         return false;
     }
     return (entry->events & (EPOLLOUT | EPOLLWRNORM)) == 0 || side->tx.span != VIA_SPAN_PIPE;
@@ -71,8 +71,15 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     if (is_quiet(entry)) {
         return 0;
     }
+    if (via_unlikely(entry->conn->side->demoted != 0)) {
+        via_ep_refresh(entry); /* the kernel's from now on */
+        return 0;
+    }
     struct via_op op = via_ep_op(entry);
     uint32_t bits = via_io_ready(&op, entry->events);
+    if (via_unlikely(entry->conn->spans != via_conn_spans(entry->conn))) {
+        via_ep_refresh(entry);
+    }
     if ((entry->events & EPOLLET) != 0 && !has_edge(entry, bits)) {
         return 0;
     }
