@@ -166,6 +166,8 @@ static uint32_t split(struct via_heap *heap, uint32_t slot, uint64_t bytes)
     rest->after = block->after;
     if (rest->after != VIA_HEAP_NONE)
         heap->blocks[rest->after].before = rest_slot;
+    else
+        heap->last = rest_slot;
     block->after = rest_slot;
     block->bytes = bytes;
     return rest_slot;
@@ -181,6 +183,8 @@ static void absorb_after(struct via_heap *heap, uint32_t slot)
     block->after = heap->blocks[gone].after;
     if (block->after != VIA_HEAP_NONE)
         heap->blocks[block->after].before = slot;
+    else
+        heap->last = slot;
     give_slot(heap, gone);
 }
 
@@ -210,22 +214,15 @@ static void release(struct via_heap *heap, uint32_t slot)
 int via_heap_init(struct via_heap *heap, uint64_t bytes)
 {
     memset(heap, 0, sizeof(*heap));
-    heap->bytes = via_align_down(bytes, VIA_HEAP_GRANULE);
-    heap->spare = VIA_HEAP_NONE;
+    heap->spare = heap->last = VIA_HEAP_NONE;
     memset(heap->classes, 0xff, sizeof(heap->classes));
     heap->chains_count = CHAINS_START;
     heap->chains = malloc(CHAINS_START * sizeof(*heap->chains));
-    if (!heap->chains || reserve_slots(heap, 1) < 0) {
+    if (!heap->chains || via_heap_grow(heap, bytes) < 0) {
         via_heap_fini(heap);
         return -ENOMEM;
     }
     memset(heap->chains, 0xff, CHAINS_START * sizeof(*heap->chains));
-    if (heap->bytes > 0) {
-        uint32_t slot = take_slot(heap);
-        heap->blocks[slot] = (struct via_heap_block){
-            .bytes = heap->bytes, .before = VIA_HEAP_NONE, .after = VIA_HEAP_NONE};
-        class_insert(heap, slot);
-    }
     return 0;
 }
 
@@ -234,6 +231,36 @@ void via_heap_fini(struct via_heap *heap)
     free(heap->blocks);
     free(heap->chains);
     memset(heap, 0, sizeof(*heap));
+}
+
+uint64_t via_heap_bytes_for(const struct via_heap *heap, uint64_t bytes, uint64_t align)
+{
+    uint64_t off = is_free(heap, heap->last) ? heap->blocks[heap->last].off : heap->bytes;
+
+    align = via_max(align, VIA_HEAP_GRANULE);
+    if (bytes > UINT64_MAX / 4 || align > UINT64_MAX / 4)
+        return UINT64_MAX;
+    return via_align_up(off, align) + via_align_up(bytes, VIA_HEAP_GRANULE);
+}
+
+int via_heap_grow(struct via_heap *heap, uint64_t bytes)
+{
+    bytes = via_align_down(bytes, VIA_HEAP_GRANULE);
+    if (bytes <= heap->bytes)
+        return 0;
+    if (reserve_slots(heap, 1) < 0)
+        return -ENOMEM;
+    uint32_t slot = take_slot(heap);
+    heap->blocks[slot] = (struct via_heap_block){.off = heap->bytes,
+                                                 .bytes = bytes - heap->bytes,
+                                                 .before = heap->last,
+                                                 .after = VIA_HEAP_NONE};
+    if (heap->last != VIA_HEAP_NONE)
+        heap->blocks[heap->last].after = slot;
+    heap->last = slot;
+    heap->bytes = bytes;
+    release(heap, slot);
+    return 0;
 }
 
 /* Where a block of `bytes` would begin in this one, or UINT64_MAX. */

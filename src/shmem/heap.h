@@ -35,6 +35,7 @@ struct via_heap {
     struct via_heap_block *blocks; /* owned; slots, not addresses, are stable */
     uint32_t blocks_count, blocks_max;
     uint32_t spare; /* chain of slots that are not in use */
+    uint32_t last;  /* the block at the end */
     uint32_t classes[VIA_HEAP_CLASSES];
     uint64_t classes_filled; /* bit c: classes[c] is not empty */
     uint32_t *chains;        /* owned; used blocks by hash of their offset */
@@ -48,6 +49,13 @@ void via_heap_fini(struct via_heap *heap);
 /* bytes > 0; align is a power of two. -ENOSPC: it does not fit; -ENOMEM: no private memory. */
 int via_heap_alloc(struct via_heap *heap, uint64_t bytes, uint64_t align,
                    uint64_t *ret_off) VIA_MUST_CHECK;
+
+/*
+ * For a request that did not fit: the size the heap would have to have. UINT64_MAX: more than any.
+ */
+uint64_t via_heap_bytes_for(const struct via_heap *heap, uint64_t bytes, uint64_t align);
+/* Makes the heap `bytes` long, rounded down; not less than it is. -ENOMEM. */
+int via_heap_grow(struct via_heap *heap, uint64_t bytes) VIA_MUST_CHECK;
 
 /* -EINVAL: off is not the beginning of an allocated block. */
 int via_heap_free(struct via_heap *heap, uint64_t off);

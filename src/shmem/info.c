@@ -14,6 +14,8 @@
 
 static const char *const variables[][2] = {
     {"SHMEM_SYMMETRIC_SIZE", "bytes of the symmetric heap of each PE; a number and k, m, g or t"},
+    {"VIADUCT_SHMEM_HEAP_MAX",
+     "up to how many bytes the heap of a PE grows, when a request does not fit"},
     {"SHMEM_VERSION", "if set, the version is printed at the start"},
     {"SHMEM_INFO", "if set, this text is printed at the start"},
     {"SHMEM_DEBUG", "if set, messages that help to find errors are printed"},

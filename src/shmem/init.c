@@ -12,6 +12,7 @@
 
 #include "shmem/api.h"
 #include "shmem/barrier.h"
+#include "shmem/grow.h"
 #include "shmem/info.h"
 #include "shmem/path.h"
 #include "shmem/team.h"
@@ -94,13 +95,15 @@ static int initialize(struct via_error *err)
     if (result == 0)
         result = via_world_attach(err);
     if (result == 0)
-        result = via_heap_init(&via_world.heap, via_world.job->heap_bytes - VIA_INTERNAL_BYTES);
+        result = via_heap_init(&via_world.heap,
+                               via_world.region[VIA_REGION_HEAP].bytes - VIA_INTERNAL_BYTES);
     if (result < 0)
         return result;
     via_job_gate_pass(via_world.job);
     result = via_world_map_data(err);
     if (result < 0)
         return result;
+    via_grow_init();
     via_world_open_hot();
     via_team_init();
     return 0;

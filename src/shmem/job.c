@@ -14,18 +14,36 @@
 #include "shmem/size.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define HEAP_SEALS (F_SEAL_SHRINK | F_SEAL_SEAL)
 
-int via_job_size_and_seal(int fd, uint64_t bytes, struct via_error *err)
+static int resize(int fd, uint64_t bytes, struct via_error *err)
 {
     if (ftruncate(fd, (off_t)bytes) < 0)
         return via_error_set(err, -errno, "shared memory of %" PRIu64 " bytes: ftruncate: %s",
                              bytes, strerror(errno));
-    if (fcntl(fd, F_ADD_SEALS, SEALS) < 0)
-        return via_error_set(err, -errno, "shared memory: sealing: %s", strerror(errno));
     return 0;
 }
 
-int via_job_map_memory(int fd, uint64_t bytes, void *where, void **ret_base, struct via_error *err)
+static int size_and_seal(int fd, uint64_t bytes, int seals, struct via_error *err)
+{
+    int result = resize(fd, bytes, err);
+
+    if (result == 0 && fcntl(fd, F_ADD_SEALS, seals) < 0)
+        return via_error_set(err, -errno, "shared memory: sealing: %s", strerror(errno));
+    return result;
+}
+
+int via_job_size_and_seal(int fd, uint64_t bytes, struct via_error *err)
+{
+    return size_and_seal(fd, bytes, SEALS, err);
+}
+
+int via_job_heap_grow(int fd, uint64_t bytes, struct via_error *err)
+{
+    return resize(fd, bytes, err);
+}
+
+static int check_memory(int fd, uint64_t bytes, struct via_error *err)
 {
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
@@ -34,6 +52,27 @@ int via_job_map_memory(int fd, uint64_t bytes, void *where, void **ret_base, str
         return via_error_set(err, -EPERM, "fd %d: not a sealed memfd", fd);
     if (fstat(fd, &info) < 0 || (uint64_t)info.st_size < bytes)
         return via_error_set(err, -EINVAL, "fd %d: shorter than %" PRIu64 " bytes", fd, bytes);
+    return 0;
+}
+
+int via_job_map_more(int fd, uint64_t off, uint64_t bytes, char *base, struct via_error *err)
+{
+    int result = check_memory(fd, bytes, err);
+
+    if (result == 0 && mmap(base + off, bytes - off, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                            fd, (off_t)off) == MAP_FAILED)
+        return via_error_set(err, -errno,
+                             "shared memory of %" PRIu64 " bytes, from %" PRIu64 " on: mmap: %s",
+                             bytes, off, strerror(errno));
+    return result;
+}
+
+int via_job_map_memory(int fd, uint64_t bytes, void *where, void **ret_base, struct via_error *err)
+{
+    int result = check_memory(fd, bytes, err);
+
+    if (result < 0)
+        return result;
     void *base =
         mmap(where, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (where ? MAP_FIXED : 0), fd, 0);
     if (base == MAP_FAILED)
@@ -97,19 +136,64 @@ int via_node_map(int fd, struct via_node **ret_node, struct via_error *err)
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-static int make_memory(const char *name, uint64_t bytes, int *ret_fd, struct via_error *err)
+static int make_memory(const char *name, uint64_t bytes, int seals, int *ret_fd,
+                       struct via_error *err)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd < 0)
         return via_error_set(err, -errno, "shared memory: memfd_create: %s", strerror(errno));
-    int result = bytes ? via_job_size_and_seal(fd, bytes, err) : 0;
+    int result = bytes ? size_and_seal(fd, bytes, seals, err) : 0;
     if (result < 0) {
         close(fd);
         return result;
     }
     *ret_fd = fd;
     return 0;
+}
+
+/* The standard's names, and one of ours. */
+static int size_of_environment(const char *name, const char *other_name, uint64_t *ret_bytes,
+                               struct via_error *err)
+{
+    const char *text = getenv(name);
+
+    if (!text && other_name) {
+        name = other_name;
+        text = getenv(name);
+    }
+    int result = text ? via_size_parse(text, ret_bytes) : 0;
+    if (result == -EINVAL)
+        return via_error_set(
+            err, result, "%s=\"%s\": not a size; expected a number and k, m, g or t", name, text);
+    if (result < 0 || *ret_bytes > VIA_JOB_HEAP_BYTES_MAX)
+        return via_error_set(err, -ERANGE, "%s=\"%s\": more than %" PRIu64 " bytes", name, text,
+                             VIA_JOB_HEAP_BYTES_MAX);
+    return 0;
+}
+
+int via_job_heap_bytes(uint64_t *ret_bytes, struct via_error *err)
+{
+    uint64_t bytes = VIA_JOB_HEAP_BYTES_DEFAULT;
+    int result = size_of_environment("SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE", &bytes, err);
+
+    if (result == 0)
+        *ret_bytes = via_align_up(via_max(bytes, VIA_JOB_HEAP_BYTES_MIN), 4096);
+    return result;
+}
+
+/* As much as the machine has, unless somebody says otherwise; what was asked for in any case. */
+static int heap_bytes_max(const struct via_job_spec *spec, uint64_t *ret_bytes,
+                          struct via_error *err)
+{
+    uint64_t share = VIA_JOB_ADDRESS_BYTES_MAX / spec->pes_count;
+    uint64_t bytes =
+        via_min((uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), share);
+    int result = size_of_environment("VIADUCT_SHMEM_HEAP_MAX", NULL, &bytes, err);
+
+    if (result == 0)
+        *ret_bytes = via_align_up(via_max(via_min(bytes, share), spec->heap_bytes), 4096);
+    return result;
 }
 
 static int make_job(const struct via_job_spec *spec, struct via_job_files *files,
@@ -119,7 +203,7 @@ static int make_job(const struct via_job_spec *spec, struct via_job_files *files
         (uint32_t)(sizeof(struct via_job) + spec->pes_count * sizeof(struct via_job_pe));
     void *block;
 
-    int result = make_memory("viaduct-job", bytes, &files->job_fd, err);
+    int result = make_memory("viaduct-job", bytes, SEALS, &files->job_fd, err);
     if (result == 0)
         result = via_job_map_memory(files->job_fd, bytes, NULL, &block, err);
     if (result < 0)
@@ -130,6 +214,9 @@ static int make_job(const struct via_job_spec *spec, struct via_job_files *files
     job->bytes = bytes;
     if (getrandom(&job->id, sizeof(job->id), 0) != (ssize_t)sizeof(job->id))
         return via_error_set(err, -EIO, "getrandom: %s", strerror(errno));
+    result = heap_bytes_max(spec, &job->heap_bytes_max, err);
+    if (result < 0)
+        return result;
     job->heap_bytes = spec->heap_bytes;
     job->pes_count = spec->pes_count;
     job->nodes_count = spec->nodes_count;
@@ -150,9 +237,10 @@ static int make_pe(const struct via_job_spec *spec, struct via_job_files *files,
     for (uint32_t i = 0; i < number; i++)
         pe->local += files->job->pes[i].node == pe->node;
     pe->heap_fd = pe->data_fd = -1;
-    int result = make_memory("viaduct-heap", spec->heap_bytes, &pe->heap_fd, err);
+    atomic_init(&pe->heap_bytes, spec->heap_bytes);
+    int result = make_memory("viaduct-heap", spec->heap_bytes, HEAP_SEALS, &pe->heap_fd, err);
     if (result == 0)
-        result = make_memory("viaduct-data", 0, &pe->data_fd, err);
+        result = make_memory("viaduct-data", 0, SEALS, &pe->data_fd, err);
     return result;
 }
 
@@ -166,7 +254,7 @@ static int make_node(const struct via_job_spec *spec, struct via_job_files *file
         locals_count += files->job->pes[i].node == number;
     uint32_t bytes =
         (uint32_t)(sizeof(struct via_node) + locals_count * sizeof(struct via_node_line));
-    int result = make_memory("viaduct-node", bytes, &files->node_fds[number], err);
+    int result = make_memory("viaduct-node", bytes, SEALS, &files->node_fds[number], err);
     if (result == 0)
         result = via_job_map_memory(files->node_fds[number], bytes, NULL, &block, err);
     if (result < 0)
@@ -235,27 +323,6 @@ void via_job_close(struct via_job_files *files)
     }
     free(files->node_fds);
     memset(files, 0, sizeof(*files));
-}
-
-int via_job_heap_bytes(uint64_t *ret_bytes, struct via_error *err)
-{
-    const char *name = "SHMEM_SYMMETRIC_SIZE";
-    const char *text = getenv(name);
-    uint64_t bytes = VIA_JOB_HEAP_BYTES_DEFAULT;
-
-    if (!text) {
-        name = "SMA_SYMMETRIC_SIZE";
-        text = getenv(name);
-    }
-    int result = text ? via_size_parse(text, &bytes) : 0;
-    if (result == -EINVAL)
-        return via_error_set(
-            err, result, "%s=\"%s\": not a size; expected a number and k, m, g or t", name, text);
-    if (result < 0 || bytes > VIA_JOB_HEAP_BYTES_MAX)
-        return via_error_set(err, -ERANGE, "%s=\"%s\": more than %" PRIu64 " bytes", name, text,
-                             VIA_JOB_HEAP_BYTES_MAX);
-    *ret_bytes = via_align_up(via_max(bytes, VIA_JOB_HEAP_BYTES_MIN), 4096);
-    return 0;
 }
 
 /* --- set-up barrier --------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@
  *                    and for the end only, never on the way of data: PEs of different hosts share
  *                    it because their launcher started them all, not because they could otherwise.
  *   a node block     per host: the barrier of its PEs.
- *   a heap per PE    the symmetric heap; mapped by the PEs of the same host.
+ *   a heap per PE    the symmetric heap; mapped by the PEs of the same host. It can be made longer.
  *   a data per PE    its program's .data and .bss; empty until the PE has measured them.
  *   a life pipe      its write end is held by the launcher alone; nothing is written. Its end of
  * file tells PEs that the job ends: by shmem_global_exit, or because the launcher died. a call pipe
@@ -28,12 +28,14 @@
  */
 #define VIA_JOB_ENV "VIADUCT_SHMEM_JOB"
 #define VIA_JOB_MAGIC UINT64_C(0x4d484f4a44564956) /* "VIVDJOHM" */
-#define VIA_JOB_VERSION 1u
+#define VIA_JOB_VERSION 2u
 #define VIA_JOB_PES_MAX 1024u
 /* Memory of a heap is taken when it is touched, so room costs addresses only. */
 #define VIA_JOB_HEAP_BYTES_DEFAULT (UINT64_C(1) << 30)
 #define VIA_JOB_HEAP_BYTES_MIN (UINT64_C(1) << 20)
 #define VIA_JOB_HEAP_BYTES_MAX (UINT64_C(1) << 40)
+/* A quarter of the addresses a process has, for the heaps of all PEs of a host. */
+#define VIA_JOB_ADDRESS_BYTES_MAX (UINT64_C(1) << 45)
 
 /* Symmetric memory lies in two regions. */
 enum via_region {
@@ -58,7 +60,9 @@ struct via_job_pe {
     _Atomic uint64_t handle[VIA_REGIONS]; /* of its segments, before the first gate */
     _Atomic uint64_t data_bytes;          /* of .data and .bss, before the first gate */
     _Atomic uint64_t data_digest;         /* equal where the program is the same */
-    uint64_t reserved[4];
+    _Atomic uint64_t heap_bytes;          /* of its heap's memfd now, before a gate */
+    _Atomic uint64_t heap_room;           /* up to where it can grow, before the first gate */
+    uint64_t reserved[2];
 };
 
 /* A barrier of all PEs of the job for set-up; release and acquire on generation. */
@@ -73,7 +77,7 @@ struct via_job {
     uint32_t version;
     uint32_t bytes;
     uint64_t id;         /* random */
-    uint64_t heap_bytes; /* of a heap's memfd */
+    uint64_t heap_bytes; /* of a heap's memfd at the start */
     uint32_t pes_count;
     uint32_t nodes_count;
     uint32_t cores;  /* that all PEs of this machine share */
@@ -85,7 +89,8 @@ struct via_job {
     _Atomic uint32_t exit_ready;
     int32_t exit_status;
     struct via_job_gate gate;
-    uint64_t reserved[8];
+    uint64_t heap_bytes_max; /* up to where heaps may grow */
+    uint64_t reserved[7];
     struct via_job_pe pes[];
 };
 
@@ -142,11 +147,16 @@ int via_job_heap_bytes(uint64_t *ret_bytes, struct via_error *err) VIA_MUST_CHEC
 int via_job_map(int fd, struct via_job **ret_job, struct via_error *err) VIA_MUST_CHECK;
 int via_node_map(int fd, struct via_node **ret_node, struct via_error *err) VIA_MUST_CHECK;
 
-/* Sizes a memfd, and seals it: afterwards nobody can make it shorter under a reader. */
+/* Sizes a memfd, and seals it: afterwards nobody can make it shorter under a reader, nor longer. */
 int via_job_size_and_seal(int fd, uint64_t bytes, struct via_error *err) VIA_MUST_CHECK;
+/* A heap's memfd is not sealed against growing. */
+int via_job_heap_grow(int fd, uint64_t bytes, struct via_error *err) VIA_MUST_CHECK;
 /* Maps all of a sealed memfd of at least `bytes`; at `where` (fixed) when it is not NULL. */
 int via_job_map_memory(int fd, uint64_t bytes, void *where, void **ret_base,
                        struct via_error *err) VIA_MUST_CHECK;
+/* The same from `off` on, at base + off, where the part before it is mapped at base. */
+int via_job_map_more(int fd, uint64_t off, uint64_t bytes, char *base,
+                     struct via_error *err) VIA_MUST_CHECK;
 
 void via_job_gate_pass(struct via_job *job);
 

@@ -7,19 +7,14 @@
 #include "base/bits.h"
 #include "shmem/api.h"
 #include "shmem/barrier.h"
+#include "shmem/grow.h"
 #include "shmem/path.h"
 
 VIADUCT_SHMEM_MEMORY_ENTRIES(VIA_ALIAS)
 
-/* The allocator has all of the heap but the library's own part at its end. */
-static char *user_base(void)
-{
-    return via_world.region[VIA_REGION_HEAP].base;
-}
-
 static uint64_t user_off(const char *call, const void *pointer)
 {
-    uintptr_t off = (uintptr_t)pointer - (uintptr_t)user_base();
+    uintptr_t off = (uintptr_t)pointer - (uintptr_t)via_heap_base();
 
     if (off >= via_world.heap.bytes || via_heap_block_bytes(&via_world.heap, off) == 0)
         via_fatal("%s: %p is not the address of allocated symmetric memory", call, pointer);
@@ -32,18 +27,31 @@ static void barrier(void)
     via_barrier_world();
 }
 
-/* NULL when it does not fit: at every PE, as all make the same calls. */
+static int allocate_once(uint64_t bytes, uint64_t align, uint64_t *ret_off)
+{
+    pthread_mutex_lock(&via_world.lock);
+    int result = via_heap_alloc(&via_world.heap, bytes, align, ret_off);
+    pthread_mutex_unlock(&via_world.lock);
+    if (result == -ENOMEM)
+        via_fatal("symmetric heap: no private memory to keep account of %" PRIu32 " blocks",
+                  via_world.heap.blocks_count);
+    return result;
+}
+
+/* NULL when it does not fit, and the heap can not grow: at every PE, as all make the same calls. */
 static void *allocate(uint64_t bytes, uint64_t align)
 {
     uint64_t off;
+    int result = allocate_once(bytes, align, &off);
 
-    pthread_mutex_lock(&via_world.lock);
-    int result = via_heap_alloc(&via_world.heap, bytes, align, &off);
-    pthread_mutex_unlock(&via_world.lock);
+    if (result == -ENOSPC && via_grow(bytes, align))
+        result = allocate_once(bytes, align, &off);
     if (result < 0)
-        via_debug("symmetric heap: %" PRIu64 " bytes of %" PRIu64 ", %" PRIu64 " in use: %s", bytes,
-                  via_world.heap.bytes, via_world.heap.used_bytes, strerror(-result));
-    return result < 0 ? NULL : user_base() + off;
+        via_debug("symmetric heap: %" PRIu64 " bytes of %" PRIu64 ", %" PRIu64
+                  " in use, may grow to %" PRIu64 ": %s",
+                  bytes, via_world.heap.bytes, via_world.heap.used_bytes, via_grow_max(),
+                  strerror(-result));
+    return result < 0 ? NULL : via_heap_base() + off;
 }
 
 static void must_be_initialized(const char *call)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "shmem/data.h"
+#include "shmem/grow.h"
 #include "shmem/world_make.h"
 
 struct via_hot via_hot;
@@ -148,38 +149,57 @@ int via_world_make_peers(struct via_error *err)
     return 0;
 }
 
-/*
- * All heaps of this host in one range of addresses. Between two of them at least VIA_HEAP_ALIGN
- * stay empty: a run past the end of one must not be a write to the next.
- */
-int via_world_map_heaps(struct via_error *err)
+/* Addresses for all heaps of this host, each to grow up to `room`. */
+static int reserve_addresses(uint64_t room, uint64_t *ret_stride)
 {
-    const struct via_job *job = via_world.job;
-    uint64_t stride = via_align_up(job->heap_bytes, VIA_HEAP_ALIGN) + VIA_HEAP_ALIGN;
-    void *base;
+    /* Between two at least VIA_HEAP_ALIGN stay empty: a run past the end of one must not be a write
+     * to the next. */
+    uint64_t stride = via_align_up(room, VIA_HEAP_ALIGN) + VIA_HEAP_ALIGN;
 
-    via_world.map_bytes = stride * via_world.node->locals_count + VIA_HEAP_ALIGN;
+    via_world.map_bytes = stride * via_world.node->locals_count + 2 * VIA_HEAP_ALIGN;
     via_world.map = mmap(NULL, via_world.map_bytes, PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (via_world.map == MAP_FAILED) {
         via_world.map = NULL;
-        return via_error_set(err, -errno,
-                             "%u heaps of %" PRIu64 " bytes: no room for addresses: %s",
-                             via_world.node->locals_count, job->heap_bytes, strerror(errno));
+        return -errno;
     }
-    char *first = (char *)via_align_up((uintptr_t)via_world.map, VIA_HEAP_ALIGN);
+    *ret_stride = stride;
+    atomic_store_explicit(&via_world.me->heap_room, room, memory_order_relaxed);
+    return 0;
+}
+
+/* All heaps of this host in one range of addresses. */
+int via_world_map_heaps(struct via_error *err)
+{
+    const struct via_job *job = via_world.job;
+    /* Initialized again, they may have grown; all to the same size. */
+    uint64_t bytes = atomic_load_explicit(&via_world.me->heap_bytes, memory_order_relaxed);
+    uint64_t stride;
+    void *base;
+
+    /* A process with a limit (RLIMIT_AS) can perhaps have what is needed now. */
+    if (reserve_addresses(via_max(job->heap_bytes_max, bytes), &stride) < 0) {
+        int result = reserve_addresses(bytes, &stride);
+        if (result < 0)
+            return via_error_set(err, result,
+                                 "%u heaps of %" PRIu64 " bytes: no room for addresses: %s",
+                                 via_world.node->locals_count, bytes, strerror(-result));
+    }
+    /* It is the heap itself, not what the library has before it, that is aligned. */
+    char *first =
+        (char *)via_align_up((uintptr_t)via_world.map + VIA_INTERNAL_BYTES, VIA_HEAP_ALIGN) -
+        VIA_INTERNAL_BYTES;
     for (uint32_t i = 0; i < job->pes_count; i++) {
         const struct via_job_pe *pe = &job->pes[i];
         if (pe->node != via_world.me->node)
             continue;
-        int result = via_job_map_memory(pe->heap_fd, job->heap_bytes, first + pe->local * stride,
-                                        &base, err);
+        int result = via_job_map_memory(pe->heap_fd, bytes, first + pe->local * stride, &base, err);
         if (result < 0)
             return via_error_prefix(err, "heap of PE %u: ", i);
         via_world.peers[i].base[VIA_REGION_HEAP] = base;
     }
     via_world.region[VIA_REGION_HEAP] = (struct via_region_mine){
-        .base = via_world.peers[via_hot.my_pe].base[VIA_REGION_HEAP], .bytes = job->heap_bytes};
+        .base = via_world.peers[via_hot.my_pe].base[VIA_REGION_HEAP], .bytes = bytes};
     return 0;
 }
 
@@ -235,18 +255,18 @@ int via_world_map_data(struct via_error *err)
 
 /* --- the fabric ------------------------------------------------------------------------------- */
 
-static int offer_region(enum via_region region, int fd, struct via_error *err)
+int via_world_offer(enum via_region region, int fd, size_t bytes, struct via_error *err)
 {
-    const struct via_region_mine *mine = &via_world.region[region];
+    struct via_segment *segment;
 
-    if (mine->bytes == 0)
+    if (bytes == 0)
         return 0;
-    int result =
-        via_segment_adopt(via_world.attach, fd, mine->bytes, mine->base,
-                          VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &via_world.segment[region]);
+    int result = via_segment_adopt(via_world.attach, fd, bytes, via_world.region[region].base,
+                                   VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &segment);
     if (result < 0)
         return via_error_set(err, result, "host %u: offering %zu bytes: %s", via_world.me->host,
-                             mine->bytes, via_error_text());
+                             bytes, via_error_text());
+    via_world.segment[region] = segment;
     atomic_store_explicit(&via_world.me->handle[region],
                           via_segment_handle(via_world.segment[region]), memory_order_relaxed);
     return 0;
@@ -273,9 +293,11 @@ int via_world_attach(struct via_error *err)
         return via_error_set(err, result, "host %u: attaching: %s", via_world.me->host,
                              via_error_text());
     via_wait_look = look_at_host;
-    result = offer_region(VIA_REGION_HEAP, via_world.me->heap_fd, err);
+    result = via_world_offer(VIA_REGION_HEAP, via_world.me->heap_fd,
+                             via_world.region[VIA_REGION_HEAP].bytes, err);
     if (result == 0)
-        result = offer_region(VIA_REGION_DATA, via_world.me->data_fd, err);
+        result = via_world_offer(VIA_REGION_DATA, via_world.me->data_fd,
+                                 via_world.region[VIA_REGION_DATA].bytes, err);
     return result;
 }
 
@@ -292,6 +314,7 @@ static void detach(void)
             via_segment_free(via_world.segment[region]);
         via_world.segment[region] = NULL;
     }
+    via_grow_fini();
     via_wait_look = NULL;
     if (via_world.attach)
         via_attach_close(via_world.attach);

@@ -23,8 +23,8 @@
  */
 struct via_hot {
     uintptr_t base[VIA_REGIONS];
-    size_t bytes[VIA_REGIONS];
-    char **peer[VIA_REGIONS]; /* n_pes each */
+    _Atomic size_t bytes[VIA_REGIONS]; /* stored after what is behind it: a growing heap */
+    char **peer[VIA_REGIONS];          /* n_pes each */
     int my_pe;
     int n_pes;
 };
@@ -36,7 +36,8 @@ static inline void *via_direct(const void *address, int pe)
         return NULL;
     for (int region = 0; region < VIA_REGIONS; region++) {
         uintptr_t off = (uintptr_t)address - via_hot.base[region];
-        if (via_likely(off < via_hot.bytes[region])) {
+        /* x86 loads are acquires; pairs with the release in grow.c. */
+        if (via_likely(off < atomic_load_explicit(&via_hot.bytes[region], memory_order_acquire))) {
             char *peer = via_hot.peer[region][pe];
             return via_likely(peer) ? peer + off : NULL;
         }
@@ -68,7 +69,14 @@ struct via_peer {
 
 struct via_region_mine {
     char *base;
-    size_t bytes;
+    _Atomic size_t bytes;
+};
+
+/* What a heap that has grown leaves: other threads may still be using it, until the end. */
+struct via_outgrown {
+    struct via_outgrown *next;
+    struct via_segment *segment; /* one of both */
+    struct via_remote *remote;
 };
 
 struct via_world {
@@ -88,9 +96,11 @@ struct via_world {
     struct via_peer *peers; /* n_pes */
     void *map;              /* address range of all heaps of this host */
     size_t map_bytes;
+    uint64_t heap_bytes_max; /* what every PE has addresses for */
 
     struct via_heap heap;
-    pthread_mutex_t lock; /* heap, peers[].remote */
+    pthread_mutex_t lock; /* heap, peers[].remote, outgrown */
+    struct via_outgrown *outgrown;
 
     /* NULL without a fabric, or when all PEs are on one host. */
     struct via_attach *attach;
@@ -101,7 +111,7 @@ struct via_world {
 };
 extern struct via_world via_world;
 
-/* --- the end of the heap: symmetric memory of the library itself -------------------------------
+/* --- before the heap: symmetric memory of the library itself -----------------------------------
  */
 
 /* Heaps begin at multiples of this, so it is the largest alignment that shmem_align can give. */
@@ -111,20 +121,36 @@ extern struct via_world via_world;
 #define VIA_SYNC_WORDS 64u
 #define VIA_TEAMS_MAX 64u
 
+/* What a PE says to those of its host: only it writes it. Two lines of a cache, as adjacent ones
+ * are prefetched in pairs. */
+#define VIA_SYNC_LINE_BYTES 112u
+struct via_sync_line {
+    _Alignas(128) _Atomic uint64_t arrived;
+    _Alignas(16) unsigned char bytes[VIA_SYNC_LINE_BYTES];
+};
+
 struct via_sync_slot {
     _Atomic uint64_t words[VIA_SYNC_WORDS];
+    struct via_sync_line lines[2]; /* in turn */
 };
 
 struct via_internal {
     struct via_sync_slot nodes; /* barrier among the leaders of the hosts */
     struct via_sync_slot teams[VIA_TEAMS_MAX];
 };
-#define VIA_INTERNAL_BYTES VIA_ALIGN_UP(sizeof(struct via_internal), UINT64_C(4096))
+/* A huge page: so huge pages of the memfd are huge pages of the address space. */
+#define VIA_INTERNAL_BYTES (UINT64_C(2) << 20)
+_Static_assert(sizeof(struct via_internal) <= VIA_INTERNAL_BYTES, "fits before the heap");
 
 static inline struct via_internal *via_internal(void)
 {
-    const struct via_region_mine *heap = &via_world.region[VIA_REGION_HEAP];
-    return (struct via_internal *)(void *)(heap->base + heap->bytes - VIA_INTERNAL_BYTES);
+    return (struct via_internal *)(void *)via_world.region[VIA_REGION_HEAP].base;
+}
+
+/* Where the heap itself begins. */
+static inline char *via_heap_base(void)
+{
+    return via_world.region[VIA_REGION_HEAP].base + VIA_INTERNAL_BYTES;
 }
 
 /* --- */

@@ -3,6 +3,7 @@
 #define VIA_SHMEM_WORLD_MAKE_H
 
 #include "base/error.h"
+#include "shmem/job.h"
 
 /* The steps of shmem_init, in this order; a gate lies between attach and map_data. */
 int via_world_find_job(struct via_error *err) VIA_MUST_CHECK;
@@ -12,6 +13,10 @@ int via_world_share_data(struct via_error *err) VIA_MUST_CHECK;
 int via_world_attach(struct via_error *err) VIA_MUST_CHECK;
 int via_world_map_data(struct via_error *err) VIA_MUST_CHECK;
 void via_world_open_hot(void);
+
+/* Registers a region of mine at the host, for PEs of others: once, and again when it has grown. */
+int via_world_offer(enum via_region region, int fd, size_t bytes,
+                    struct via_error *err) VIA_MUST_CHECK;
 
 /* The end of the last shmem_finalize. */
 void via_world_release(void);

@@ -115,8 +115,8 @@ static void copies_agree(void **state)
     uint64_t offs[SLOTS], bytes[SLOTS] = {0};
 
     via_rng_init(&rng, 20261121);
-    assert_int_equal(via_heap_init(&mine, HEAP_BYTES), 0);
-    assert_int_equal(via_heap_init(&theirs, HEAP_BYTES), 0);
+    assert_int_equal(via_heap_init(&mine, HEAP_BYTES / 8), 0);
+    assert_int_equal(via_heap_init(&theirs, HEAP_BYTES / 8), 0);
     for (int turn = 0; turn < 60000; turn++) {
         size_t slot = via_rng_below(&rng, SLOTS);
         uint64_t wanted = via_rng_between(&rng, 1, via_rng_chance(&rng, 1, 20) ? 60000 : 3000);
@@ -137,6 +137,15 @@ static void copies_agree(void **state)
             uint64_t align = UINT64_C(1) << via_rng_below(&rng, 14);
             int result = via_heap_alloc(&mine, wanted, align, &offs[slot]);
             assert_int_equal(via_heap_alloc(&theirs, wanted, align, &there), result);
+            if (result < 0 && via_heap_bytes_for(&mine, wanted, align) <= HEAP_BYTES) {
+                /* As much as it needs is enough. */
+                uint64_t needed = via_heap_bytes_for(&mine, wanted, align);
+                assert_int_equal(via_heap_grow(&mine, needed), 0);
+                assert_int_equal(via_heap_grow(&theirs, needed), 0);
+                assert_int_equal(via_heap_alloc(&mine, wanted, align, &offs[slot]), 0);
+                assert_int_equal(via_heap_alloc(&theirs, wanted, align, &there), 0);
+                result = 0;
+            }
             if (result < 0)
                 continue;
             assert_true(there == offs[slot] && there % align == 0);
@@ -154,9 +163,35 @@ static void copies_agree(void **state)
         if (bytes[slot])
             give(&mine, offs[slot]);
     assert_true(mine.used_bytes == 0);
-    assert_true(take(&mine, HEAP_BYTES, 1) == 0);
+    assert_true(take(&mine, mine.bytes, 1) == 0);
     via_heap_fini(&mine);
     via_heap_fini(&theirs);
+}
+
+static void a_heap_grows_at_its_end(void **state)
+{
+    (void)state;
+    struct via_heap heap;
+
+    assert_int_equal(via_heap_init(&heap, 4 * G), 0);
+    uint64_t a = take(&heap, 3 * G, 1), off;
+    assert_int_equal(via_heap_alloc(&heap, 2 * G, 1, &off), -ENOSPC);
+    /* The block that is free at the end is part of what is needed. */
+    assert_true(via_heap_bytes_for(&heap, 2 * G, 1) == 5 * G);
+    assert_true(via_heap_bytes_for(&heap, 1, 4 * G) == 5 * G);
+    assert_int_equal(via_heap_grow(&heap, 5 * G + 1), 0);
+    assert_int_equal(via_heap_check(&heap), 0);
+    assert_true(take(&heap, 2 * G, 1) == 3 * G);
+    /* None is free there. */
+    assert_true(via_heap_bytes_for(&heap, G, 1) == 6 * G);
+    assert_int_equal(via_heap_grow(&heap, 6 * G), 0);
+    assert_true(take(&heap, G, 1) == 5 * G);
+    /* Less, or more than any heap can be. */
+    assert_int_equal(via_heap_grow(&heap, G), 0);
+    assert_true(heap.bytes == 6 * G);
+    assert_true(via_heap_bytes_for(&heap, UINT64_MAX - 1, 1) == UINT64_MAX);
+    give(&heap, a);
+    via_heap_fini(&heap);
 }
 
 int main(void)
@@ -166,6 +201,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_changes_nothing),
         cmocka_unit_test(only_what_was_given_can_be_taken_back),
         cmocka_unit_test(a_block_grows_into_what_is_free_behind_it),
+        cmocka_unit_test(a_heap_grows_at_its_end),
         cmocka_unit_test(copies_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
