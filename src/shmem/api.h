@@ -7,6 +7,8 @@
  * weak alias of it, so a profiling library may take its place (OpenSHMEM 1.6, section 10).
  */
 #define VIADUCT_SHMEM_NO_GENERIC
+#include <stdbool.h>
+
 #pragma GCC visibility push(default)
 #include <shmem.h>
 #pragma GCC visibility pop
@@ -27,9 +29,12 @@ struct viaduct_shmem_team {
     int start;
     int stride;
     int size;
-    int my_pe;      /* my number in it */
-    unsigned slot;  /* its sync words */
-    uint64_t epoch; /* of its barriers; only the thread in the collective touches it */
+    int my_pe;     /* my number in it */
+    unsigned slot; /* its sync words */
+    bool here;     /* all on my host, and few enough to look at each other */
+    /* Of its barriers and exchanges; only the thread in the collective touches them. */
+    uint64_t epoch;
+    uint64_t exchanges;
     shmem_team_config_t config;
     long config_mask;
 };

@@ -2,15 +2,28 @@
 #ifndef VIA_SHMEM_BARRIER_H
 #define VIA_SHMEM_BARRIER_H
 
+#include "shmem/wait.h"
+
 /*
  * The barrier of all PEs. Within a host through its node block: every PE writes its own line and
- * reads the others'. Among hosts the leaders (the first PE of each) disseminate: log2(hosts) rounds
- * of one word each, put like any other data, so it works over every path and while links are cut
- * and mended.
+ * reads the others'. Among hosts the leaders (the first PE of each) tell their neighbours, by words
+ * that are put like any other data, so it works over every path and while links are cut and mended.
+ * Hosts are neighbours in the order in which the job names them.
  *
  * Everything a PE stored before is seen by all afterwards. Puts by frames are not waited for: that
  * is via_quiet's work.
  */
 void via_barrier_world(void);
+
+/*
+ * The same between any PEs of this host: a word of mine gets a value, and everything I stored
+ * before is seen before it; and a word of another PE is waited for until it has one. One wait goes
+ * over all the words of a barrier: who has paused in vain for one PE does not begin again.
+ */
+void via_tell_here(_Atomic uint64_t *word, uint64_t value);
+void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t value);
+
+/* So many PEs look at each other's lines; for more that takes longer than rounds. */
+#define VIA_FLAT_PES_MAX 16u
 
 #endif

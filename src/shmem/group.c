@@ -92,6 +92,38 @@ static void sync_active_set(const struct via_group *group)
         via_put_word(&group->words[RELEASE_WORD], 1, via_group_pe(group, first_child + i));
 }
 
+/* --- among PEs of one host ---------------------------------------------------------------------
+ */
+
+static struct via_sync_line *line_of(const struct via_group *group, int number)
+{
+    int pe = via_group_pe(group, number);
+    struct via_internal *there =
+        (struct via_internal *)(void *)via_world.peers[pe].base[VIA_REGION_HEAP];
+
+    return &there->teams[group->team->slot].lines[group->team->exchanges % 2];
+}
+
+/* Two lines in turn: nobody can begin the exchange after the next one before all have read what
+ * they got by this one. */
+void via_group_exchange(struct via_group *group, const void *mine, size_t bytes)
+{
+    uint64_t count = ++group->team->exchanges;
+    struct via_sync_line *line = line_of(group, group->my_pe);
+    struct via_wait wait = VIA_WAIT_INIT;
+
+    memcpy(line->bytes, mine, bytes);
+    via_tell_here(&line->arrived, count);
+    for (int i = 0; i < group->size; i++)
+        via_wait_here(&wait, &line_of(group, i)->arrived, count);
+    via_wait_done(&wait);
+}
+
+const void *via_group_exchanged(const struct via_group *group, int number)
+{
+    return line_of(group, number)->bytes;
+}
+
 void via_group_sync(struct via_group *group)
 {
     /* What follows must not be seen before what was stored until now. */
@@ -100,6 +132,8 @@ void via_group_sync(struct via_group *group)
         sync_active_set(group);
     else if (group->team == via_team(SHMEM_TEAM_WORLD))
         via_barrier_world();
+    else if (via_group_can_exchange(group, 0))
+        via_group_exchange(group, "", 0);
     else
         sync_team(group);
 }

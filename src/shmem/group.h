@@ -45,6 +45,17 @@ static inline void via_group_barrier(struct via_group *group)
     via_group_sync(group);
 }
 
+/*
+ * Few bytes of everybody to everybody, and a barrier with it: only among PEs of one host that are
+ * not many. What member i gave can be read in place until the next exchange of the group.
+ */
+static inline bool via_group_can_exchange(const struct via_group *group, size_t bytes)
+{
+    return group->team && group->team->here && bytes <= VIA_SYNC_LINE_BYTES;
+}
+void via_group_exchange(struct via_group *group, const void *mine, size_t bytes);
+const void *via_group_exchanged(const struct via_group *group, int number);
+
 /* --- collectives of bytes: collective.c --------------------------------------------------------
  */
 

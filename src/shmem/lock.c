@@ -18,7 +18,9 @@ static int home_of(const char *call, const long *lock)
 
     if (!via_path_locate(lock, sizeof(*lock), &region, &off))
         via_fatal("%s: %p is not the address of a symmetric object", call, (const void *)lock);
-    return (int)(off / VIA_CACHELINE % (uint64_t)via_hot.n_pes);
+    /* Scattered by the upper half of a product: cheaper than a remainder. */
+    uint32_t hash = (uint32_t)(off / VIA_CACHELINE) * UINT32_C(0x9e3779b1);
+    return (int)(((uint64_t)hash * (uint32_t)via_hot.n_pes) >> 32);
 }
 
 static uint32_t add(const char *call, long *lock, int index, int home)
@@ -66,7 +68,9 @@ int pshmem_test_lock(long *lock)
 
 void pshmem_clear_lock(long *lock)
 {
-    via_quiet();
+    /* What else quiet does for stores, the atomic does: it is a full fence. */
+    if (via_unlikely(atomic_load_explicit(&via_world.frames_used, memory_order_relaxed)))
+        via_path_quiet();
     add(VIA_CALL, lock, SERVED_INDEX, home_of(VIA_CALL, lock));
 }
 

@@ -18,6 +18,22 @@ static const void *see(const char *call, const void *source, size_t bytes, int p
     return buffer;
 }
 
+/* Each PE gets the numbers of all with one barrier, and computes what it wants. */
+static void combine_exchanged(struct via_group *group, void *dest, const void *source,
+                              size_t elements, size_t bytes, via_reduce_kernel *kernel, int count)
+{
+    _Alignas(64) char sum[VIA_SYNC_LINE_BYTES];
+
+    via_group_exchange(group, source, elements * bytes);
+    memcpy(sum, via_group_exchanged(group, 0), elements * bytes);
+    for (int i = 1; i < count; i++)
+        kernel(sum, via_group_exchanged(group, i), elements);
+    if (count == 0)
+        memset(dest, 0, elements * bytes);
+    else
+        memcpy(dest, sum, elements * bytes);
+}
+
 /*
  * In the order of the PEs, whoever computes: so every PE gets the same bits. Each PE computes its
  * share of the elements and puts it to all; a share is read by one PE only, which is why dest may
@@ -27,6 +43,10 @@ void via_group_reduce(const char *call, struct via_group *group, void *dest, con
                       size_t elements, size_t bytes, via_reduce_kernel *kernel)
 {
     _Alignas(64) char sum[PIECE_BYTES], buffer[PIECE_BYTES];
+    if (via_group_can_exchange(group, elements * bytes)) {
+        combine_exchanged(group, dest, source, elements, bytes, kernel, group->size);
+        return;
+    }
     size_t begin = elements * (size_t)group->my_pe / (size_t)group->size;
     size_t end = elements * ((size_t)group->my_pe + 1) / (size_t)group->size;
     size_t piece_max = PIECE_BYTES / bytes;
@@ -66,6 +86,11 @@ static void sum_up(const char *call, const struct via_group *group, char *sum, c
 void via_group_scan(const char *call, struct via_group *group, void *dest, const void *source,
                     size_t elements, size_t bytes, via_reduce_kernel *kernel, bool inclusive)
 {
+    int count = group->my_pe + (inclusive ? 1 : 0);
+    if (via_group_can_exchange(group, elements * bytes)) {
+        combine_exchanged(group, dest, source, elements, bytes, kernel, count);
+        return;
+    }
     bool in_place = dest == source;
     /* In place, nobody may write before everybody has read. */
     char *sum = in_place ? malloc(via_max(elements * bytes, (size_t)1)) : dest;
@@ -73,7 +98,7 @@ void via_group_scan(const char *call, struct via_group *group, void *dest, const
     if (!sum)
         via_fatal("%s: no memory for %zu elements", call, elements);
     via_group_barrier(group);
-    sum_up(call, group, sum, source, elements, bytes, kernel, group->my_pe + (inclusive ? 1 : 0));
+    sum_up(call, group, sum, source, elements, bytes, kernel, count);
     via_group_barrier(group);
     if (in_place) {
         memcpy(dest, sum, elements * bytes);

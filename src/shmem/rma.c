@@ -31,21 +31,30 @@ static inline void put_signal(const char *call, void *dest, const void *source, 
 
 /* clang-format off */
 
-/* The whole element in one load or store, as another PE may be polling it. */
+/* The whole element in one load or store, as another PE may be polling it. What is rare is a call, so
+ * that the element stays in its register. */
 #define VIA_DEFINE_SCALAR(N, T, A)                                                                        \
+    static __attribute__((noinline, cold)) void N##_p_far(const char *call, T *dest, T value, int pe)     \
+    {                                                                                                     \
+        via_path_put(call, dest, &value, sizeof(value), pe);                                              \
+    }                                                                                                     \
+    static __attribute__((noinline, cold)) T N##_g_far(const char *call, const T *source, int pe)         \
+    {                                                                                                     \
+        T value;                                                                                          \
+        via_path_get(call, &value, source, sizeof(value), pe);                                            \
+        return value;                                                                                     \
+    }                                                                                                     \
     VIA_DEFINE_PAIR(void, N##_p, (T *dest, T value, int pe),                                              \
         T *direct = via_direct(dest, pe);                                                                 \
         if (via_likely(direct))                                                                           \
             *(volatile T *)direct = value;                                                                \
         else                                                                                              \
-            via_path_put(VIA_CALL, dest, &value, sizeof(value), pe);)                                     \
+            N##_p_far(VIA_CALL, dest, value, pe);)                                                        \
     VIA_DEFINE_PAIR(T, N##_g, (const T *source, int pe),                                                  \
         const T *direct = via_direct(source, pe);                                                         \
         if (via_likely(direct))                                                                           \
             return *(const volatile T *)direct;                                                           \
-        T value;                                                                                          \
-        via_path_get(VIA_CALL, &value, source, sizeof(value), pe);                                        \
-        return value;)
+        return N##_g_far(VIA_CALL, source, pe);)
 
 /* PUT and GET are names of calls: int_put, put8, putmem. */
 #define VIA_DEFINE_BLOCKS(PUT, GET, T, BYTES)                                                             \

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/list.h"
+#include "shmem/barrier.h"
 #include "shmem/group.h"
 
 /* Slots that teams of this PE do not use; those of the predefined teams are never free. */
@@ -24,6 +25,21 @@ struct viaduct_shmem_team *via_team(shmem_team_t handle)
     return handle;
 }
 
+static void set_members(struct viaduct_shmem_team *team, int start, int stride, int size, int my_pe,
+                        unsigned slot)
+{
+    int last = start + stride * (size - 1);
+
+    team->start = start;
+    team->stride = stride;
+    team->size = size;
+    team->my_pe = my_pe;
+    team->slot = slot;
+    /* The PEs of a host are consecutive. */
+    team->here = (unsigned)size <= VIA_FLAT_PES_MAX &&
+                 via_world.job->pes[start].node == via_world.job->pes[last].node;
+}
+
 void via_team_init(void)
 {
     uint32_t node = via_world.me->node;
@@ -31,16 +47,10 @@ void via_team_init(void)
 
     if (via_world.job->pes[first].node != node)
         via_fatal("the PEs of node %u are not consecutive", node);
-    predefined[0] = (struct viaduct_shmem_team){
-        .start = 0, .stride = 1, .size = via_hot.n_pes, .my_pe = via_hot.my_pe, .slot = 0};
-    /* Its words and so its epoch outlive shmem_finalize. */
-    uint64_t epoch = predefined[1].epoch;
-    predefined[1] = (struct viaduct_shmem_team){.start = first,
-                                                .stride = 1,
-                                                .size = (int)via_world.node->locals_count,
-                                                .my_pe = (int)via_world.me->local,
-                                                .slot = 1,
-                                                .epoch = epoch};
+    /* Their words and so what counts them outlive shmem_finalize. */
+    set_members(&predefined[0], 0, 1, via_hot.n_pes, via_hot.my_pe, 0);
+    set_members(&predefined[1], first, 1, (int)via_world.node->locals_count,
+                (int)via_world.me->local, 1);
     free_slots = ~UINT64_C(3);
     via_list_init(&all_teams);
 }
@@ -113,13 +123,8 @@ static shmem_team_t make_team(const struct viaduct_shmem_team *parent, const str
     struct team_entry *entry = calloc(1, sizeof(*entry));
     if (!entry)
         via_fatal("team creation: out of memory");
-    entry->team = (struct viaduct_shmem_team){
-        .start = parent->start + parent->stride * part->start,
-        .stride = parent->stride * part->stride,
-        .size = part->size,
-        .my_pe = number,
-        .slot = slot,
-    };
+    set_members(&entry->team, parent->start + parent->stride * part->start,
+                parent->stride * part->stride, part->size, number, slot);
     if (config && (config_mask & SHMEM_TEAM_NUM_CONTEXTS))
         entry->team.config.num_contexts = config->num_contexts;
     via_list_push_back(&all_teams, &entry->link);
@@ -127,6 +132,8 @@ static shmem_team_t make_team(const struct viaduct_shmem_team *parent, const str
     struct via_sync_slot *words = &via_internal()->teams[slot];
     for (unsigned i = 0; i < VIA_SYNC_WORDS; i++)
         atomic_store_explicit(&words->words[i], 0, memory_order_relaxed);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(words->lines); i++)
+        atomic_store_explicit(&words->lines[i].arrived, 0, memory_order_relaxed);
     return &entry->team;
 }
 
