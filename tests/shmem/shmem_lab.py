@@ -12,6 +12,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get("VIADUCT_BUILD_DIR") or os.path.join(HERE, "..", "..", "build", "dev", "bin")
 OSHRUN = os.path.join(BIN, "oshrun")
+SMALL_HEAP = {"SHMEM_SYMMETRIC_SIZE": "1m", "VIADUCT_SHMEM_HEAP_MAX": "64m"}
 
 
 def program(name):

@@ -9,11 +9,29 @@ import shmem_lab
 
 class Calls(shmem_lab.Case):
     def test_programs(self):
-        for name in ("rma", "amo", "wait", "memory", "order", "collect"):
+        for name in ("rma", "amo", "wait", "memory", "order", "collect", "query"):
             for pes in (1, 2, 3, 4):
                 with self.subTest(name, pes=pes):
                     self.assertEqual(self.passes(name, "-n", pes, "--timeout", 90),
                                      "PASS %s\n" % name)
+
+    def test_random_operations_against_a_model(self):
+        for pes, seed in ((1, 1), (2, 2), (3, 3), (4, 4), (8, 5)):
+            with self.subTest(pes=pes, seed=seed):
+                self.assertIn("PASS", self.good("-n", pes, "--timeout", 90, shmem_lab.program("fuzz"), seed))
+
+    def test_the_heap_grows(self):
+        for pes in (1, 2, 4):
+            for seed in (1, 2):
+                with self.subTest(pes=pes, seed=seed):
+                    self.assertIn("PASS", self.good("-n", pes, "--timeout", 90, shmem_lab.program("heap"),
+                                                    seed, env=shmem_lab.SMALL_HEAP))
+
+    def test_the_heap_may_be_given_no_room_to_grow(self):
+        # A limit of addresses: the PEs start, and what does not fit is NULL, as beyond any limit.
+        self.bad("-n", 2, "--timeout", 90, "sh", "-c", "ulimit -v 1000000; exec %s" % shmem_lab.program("heap"),
+                 code=1, says="1048576 bytes: the heap grows",
+                 env={**shmem_lab.SMALL_HEAP, "VIADUCT_SHMEM_HEAP_MAX": "1g"})
 
     def test_more_pes_than_cores(self):
         for name in ("order", "collect"):

@@ -50,7 +50,7 @@ class Ring(shmem_lab.Case):
 
 class Paths(Ring):
     def test_programs_on_all_hosts(self):
-        for name in ("rma", "amo", "wait", "memory", "order", "collect"):
+        for name in ("rma", "amo", "wait", "memory", "order", "collect", "query"):
             for pes in (4, 6):
                 with self.subTest(name, pes=pes):
                     self.assertIn("PASS", self.good("-n", pes, "--spread", "--timeout", 200,
@@ -61,6 +61,17 @@ class Paths(Ring):
             with self.subTest(name):
                 self.assertIn("PASS", self.good("-n", 2, "--hosts", "1,3", "--timeout", 200,
                                                 program(name), timeout=220))
+
+    def test_random_operations_against_a_model(self):
+        for pes, seed in ((4, 6), (8, 7)):
+            with self.subTest(pes=pes, seed=seed):
+                self.assertIn("PASS", self.good("-n", pes, "--spread", "--timeout", 90, program("fuzz"), seed))
+
+    def test_the_heap_grows(self):
+        for words in (["-n", 4, "--spread"], ["-n", 2, "--hosts", "1,3"], ["-n", 5, "--hosts", "1,2"]):
+            with self.subTest(words):
+                self.assertIn("PASS", self.good(*words, "--timeout", 90, program("heap"), 3, 100,
+                                                env=shmem_lab.SMALL_HEAP))
 
     def test_examples(self):
         for pes in (4, 8):
@@ -103,9 +114,10 @@ class Paths(Ring):
 
 class Faults(Ring):
     def test_a_link_is_cut_and_mended_while_a_job_runs(self):
-        for name in ("order", "collect"):
+        for name, *arguments in (["order"], ["collect"], ["fuzz", 8, 100]):
             with self.subTest(name):
-                with self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 200, program(name)) as job:
+                with self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 200, program(name),
+                                *arguments) as job:
                     turns = 0
                     while job.poll() is None and turns < 100:
                         a = turns % 4 + 1

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """oshcc, oshc++, the header in several languages, and the names that the library has."""
+import glob
 import os
 import re
 import subprocess
@@ -103,7 +104,30 @@ class Wrappers(shmem_lab.Case):
         self.assertEqual(out, "3 calls\n")
 
 
+def standard():
+    """The names of the standard's calls."""
+    with open(os.path.join(HERE, "openshmem-1.6.txt"), encoding="utf-8") as lines:
+        return {line.split()[0] for line in lines if not line.startswith("#")}
+
+
+def symbols(*words):
+    """The names that nm prints."""
+    table = subprocess.run(["nm", *words], check=True, capture_output=True, text=True).stdout
+    return {line.split()[-1].partition("@")[0] for line in table.splitlines()}
+
+
 class Names(shmem_lab.Case):
+    def test_all_of_the_standard(self):
+        defined = symbols("-D", "--defined-only", LIBRARY)
+        self.assertGreater(len(standard()), 1850)
+        self.assertEqual(standard() - defined, set())
+        self.assertEqual({"p" + name for name in standard()} - defined, set())
+
+    def test_each_call_of_the_standard_is_called_by_a_test(self):
+        programs = glob.glob(os.path.join(BIN, "tests", "prog_shmem_*"))
+        called = set().union(*(symbols("-u", path) for path in programs))
+        self.assertEqual(standard() - called, set())
+
     def test_all_that_the_header_declares_and_nothing_else(self):
         source = os.path.join(self.folder, "header.c")
         with open(source, "w", encoding="utf-8") as out:
