@@ -13,12 +13,14 @@
 
 static const char help[] =
     "usage: viaduct perf pingpong|put|get|barrier [OPTION...]\n"
+    "       viaduct perf shmem [OPTION...]\n"
     "\n"
     "Measures what programs get from the client library, between two hosts of a fabric:\n"
     "  pingpong   a put each way, waited for in memory; beside it a bare cache line each way\n"
     "  put        puts one after another, then until all have arrived; beside it memcpy\n"
     "  get        gets one after another; beside it memcpy\n"
     "  barrier    barriers of all hosts\n"
+    "  shmem      OpenSHMEM, on rings of its own; has options of its own (shmem --help)\n"
     "\n"
     "  --from A          host of the process that measures (default: the first)\n"
     "  --to B            host of the other one (default: the first other)\n"
@@ -196,7 +198,7 @@ static int take_option(const char *name, int opt, struct via_perf *perf, struct 
 static int take_test(int argc, char **argv, struct via_perf *perf)
 {
     if (optind >= argc) {
-        return via_cli_usage(argv[0], "which test? pingpong, put, get or barrier");
+        return via_cli_usage(argv[0], "which test? pingpong, put, get, barrier or shmem");
     }
     const char *word = argv[optind];
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(test_names); i++) {
@@ -207,7 +209,7 @@ static int take_test(int argc, char **argv, struct via_perf *perf)
                        : via_cli_usage(argv[0], "'%s': one test at a time", argv[optind + 1]);
         }
     }
-    return via_cli_usage(argv[0], "'%s': unknown test: pingpong, put, get or barrier", word);
+    return via_cli_usage(argv[0], "'%s': unknown test: pingpong, put, get, barrier or shmem", word);
 }
 
 static int compare_hosts(const void *a, const void *b)
@@ -438,6 +440,9 @@ int via_cli_perf(int argc, char **argv)
     struct options options = {0};
     struct via_error err;
     via_error_clear(&err);
+    if (argc > 1 && strcmp(argv[1], "shmem") == 0) {
+        return via_perf_shmem(argv[0], argv + 1);
+    }
     perf.span_ns = (uint64_t)(SECONDS_DEFAULT * (double)VIA_SEC_NS);
     int code = take_options(argc, argv, &perf, &options);
     if (code >= 0) {

@@ -15,6 +15,7 @@
  *   perf.c         options, the table
  *   perf_measure.c rounds, medians, what is measured beside it
  *   perf_peer.c    the processes on the other hosts
+ *   perf_shmem.c   viaduct perf shmem, which is a program of its own
  */
 #define VIA_PERF_SIZES_MAX 32u
 #define VIA_PERF_CHANNELS_MAX 14u
@@ -62,6 +63,9 @@ struct via_perf_row {
 /* One row for each size. */
 int via_perf_measure(struct via_perf *perf, struct via_perf_row *ret_rows,
                      struct via_error *err) VIA_MUST_CHECK;
+
+/* Becomes the script that measures OpenSHMEM; returns the exit code when it can not. */
+int via_perf_shmem(const char *name, char **argv);
 
 /* --- the other processes ---------------------------------------------------------------------- */
 
