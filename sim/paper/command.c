@@ -108,6 +108,7 @@ static int plot(const char *csv_folder, const char *folder, const struct sim_pap
     csv_path(csv, sizeof(csv), csv_folder, paper);
     share_path(script, sizeof(script), "plot-papers");
     char option[] = "--output";
+    fflush(stdout); /* the script writes there, too */
     char *argv[] = {script, option, strdup(folder), csv, NULL};
     int rc = posix_spawn(&pid, script, NULL, NULL, argv, environ);
     free(argv[2]);

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+# "viaduct-sim paper": a figure outside its bound, a wrong scenario and wrong usage each have their exit code and text.
+set -eu
+sim=$VIADUCT_BUILD_DIR/viaduct-sim
+scenarios=$VIADUCT_SOURCE_DIR/sim/scenarios
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# expect CODE WORDS ARGUMENTS...: runs it; output and errors together must hold the words.
+expect() {
+    code=$1 words=$2
+    shift 2
+    status=0
+    text=$("$sim" paper "$@" 2>&1) || status=$?
+    [ "$status" = "$code" ] || fail "paper $*: exit code $status, expected $code: $text"
+    printf '%s\n' "$text" | grep -qF -- "$words" || fail "paper $*: no '$words' in: $text"
+}
+
+expect 2 "which one?"
+expect 2 "no such paper: 'Z'" Z
+expect 2 "one paper at a time, or all: 'E'" C E
+expect 2 "unknown option '--bad'" E --bad
+expect 2 "needs a value: '--csv'" E --csv
+expect 2 "of one paper only, not of all: '--scenario'" all --scenario "$scenarios/paper-e.ini"
+expect 2 "/no/such/file: open: No such file or directory" E --scenario /no/such/file
+expect 2 "/dev/null/x: mkdir: Not a directory" E --csv /dev/null/x
+expect 0 "Usage: viaduct-sim paper" --help
+
+sed 's/^drain = .*/drain = 96 [fitted] x/' "$scenarios/paper-e.ini" >"$folder/unit.ini"
+line=$(grep -n '^drain' "$folder/unit.ini" | cut -d: -f1)
+expect 2 "$folder/unit.ini:$line: [device kintex] drain: the unit is missing" E --scenario "$folder/unit.ini"
+sed 's/^length = 2 m/length = 12 m/' "$scenarios/paper-a.ini" >"$folder/long.ini"
+line=$(grep -n '^length = 12 m' "$folder/long.ini" | head -n 1 | cut -d: -f1)
+expect 2 "$folder/long.ini:$line: [link cable-a] length: 12 m, but copper reaches no farther than 10 m" \
+    A --scenario "$folder/long.ini"
+sed 's/\[host xeon\]/[host other]/; s/^a = xeon/a = other/' "$scenarios/paper-e.ini" >"$folder/name.ini"
+expect 2 "$folder/name.ini: expected [host xeon]" E --scenario "$folder/name.ini"
+
+# An endpoint twice as slow: the fitted figure and those judged by it are outside.
+sed 's/^drain = .*/drain = 200 ns [fitted] x/' "$scenarios/paper-e.ini" >"$folder/slow.ini"
+expect 1 "OUTSIDE" E --scenario "$folder/slow.ini"
+expect 0 "0 outside their bound" E --scenario "$folder/slow.ini" --fit "$folder/fit.ini"
+expect 0 "0 outside their bound" E --scenario "$folder/fit.ini"
+diff "$folder/slow.ini" "$folder/fit.ini" | grep '^[<>]' | grep -v fitted && fail "the fit moved what is not fitted"
+
+expect 0 "0 outside their bound" E --parameters --csv "$folder/csv"
+head -n 1 "$folder/csv/paper-e.csv" | grep -q '^system,series,label,' || fail "no header in the CSV"
+[ "$(awk -F, 'NR > 1 && NF != 13' "$folder/csv/paper-e.csv" | wc -l)" = 0 ] || fail "a row of the CSV has other fields"
+"$sim" paper E >"$folder/first"
+"$sim" paper E >"$folder/second"
+cmp "$folder/first" "$folder/second" || fail "the same scenario gave other figures"
+
+if /usr/bin/python3 -c 'import matplotlib' 2>/dev/null; then
+    expect 0 "paper-e-rate-by-size.png" E --plot "$folder/plots"
+    [ -s "$folder/plots/paper-e-rate-by-size.png" ] || fail "no picture"
+fi
