@@ -245,7 +245,7 @@ void via_fabric_rx_end(struct via_conn *conn)
 void via_fabric_rx_arm(struct via_conn *conn)
 {
     via_fabric_rx_begin(conn);
-    via_pipe_arm(&conn->side->rx.pipe);
+    via_stream_rx_arm(&conn->side->rx);
     via_fabric_rx_end(conn);
 }
 

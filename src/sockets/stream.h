@@ -261,6 +261,10 @@ size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough);
 /* true when FIN is among the records that are there. */
 bool via_stream_rx_ends(const struct via_stream_rx *rx);
 
+/* Before sleeping: says so to the writer and gives back all that is due; via_stream_rx_must_ring()
+ * then tells whether it waited for that. */
+void via_stream_rx_arm(struct via_stream_rx *rx);
+
 /* After reads: must the writer be rung because it waits for room? At most once each time. */
 bool via_stream_rx_must_ring(struct via_stream_rx *rx);
 

@@ -319,6 +319,13 @@ bool via_stream_rx_ends(const struct via_stream_rx *rx)
     return copy.ended;
 }
 
+void via_stream_rx_arm(struct via_stream_rx *rx)
+{
+    rx->posted |= rx->pipe.posted != rx->pipe.released;
+    rx->unposted_bytes = 0;
+    via_pipe_arm(&rx->pipe);
+}
+
 bool via_stream_rx_must_ring(struct via_stream_rx *rx)
 {
     if (!rx->posted) {

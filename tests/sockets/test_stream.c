@@ -257,6 +257,32 @@ static void the_end_is_seen_behind_unread_data(void **state)
     stop(&d);
 }
 
+static void a_writer_that_waits_is_rung_for_what_arming_gives_back(void **state)
+{
+    (void)state;
+    struct direction d;
+    char data[2000];
+    bool end;
+    memset(data, 'd', sizeof(data));
+    start(&d, 16, 3520, 1728); /* room for two large records and a bit */
+    assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
+    assert_int_equal(read_some(&d, data, sizeof(data), &end), 0);
+    /* Less than is given back at once, and enough to be in the way of a large record. */
+    assert_int_equal(write_some(&d, data, 1152), 1152);
+    assert_int_equal(read_some(&d, data, sizeof(data), &end), 1152);
+    (void)via_stream_rx_must_ring(&d.rx);
+    assert_int_equal(write_some(&d, data, 799), 799);
+    assert_int_equal(read_some(&d, data, sizeof(data), &end), 799);
+    assert_false(via_stream_rx_must_ring(&d.rx));
+    assert_int_equal(write_some(&d, data, 1728), -EAGAIN);
+    via_pipe_want(&d.tx.pipe);
+    assert_int_equal(write_some(&d, data, 1728), -EAGAIN);
+    via_stream_rx_arm(&d.rx);
+    assert_true(via_stream_rx_must_ring(&d.rx));
+    assert_int_equal(write_some(&d, data, 1728), 1728);
+    stop(&d);
+}
+
 /* --- random histories --------------------------------------------------------------------------
  */
 
@@ -403,6 +429,7 @@ int main(void)
         cmocka_unit_test(fin_has_room_in_a_full_pipe),
         cmocka_unit_test(peeking_takes_nothing),
         cmocka_unit_test(the_end_is_seen_behind_unread_data),
+        cmocka_unit_test(a_writer_that_waits_is_rung_for_what_arming_gives_back),
         cmocka_unit_test(any_history_gives_the_bytes_in_order),
         cmocka_unit_test(records_that_make_no_sense_break_the_stream),
         cmocka_unit_test(empty_records_do_not_keep_a_reader_for_ever),
