@@ -119,6 +119,8 @@ static void take_up(struct via_channel *channel, struct via_channel_link *way)
     via_link_target(port, place.credit_off, &target);
     via_pipe_reader_init(&way->rx, &node->geometry, port->inbox + place.memory_off, &target,
                          link->rx_epoch);
+    via_pipe_writer_start_at(&way->tx, node->config.pipe_first);
+    via_pipe_reader_start_at(&way->rx, node->config.pipe_first);
     way->port = port;
     way->blocked_since_ns = 0;
     way->up = true;
@@ -282,6 +284,9 @@ static void receive(struct via_channel *channel, struct via_channel_link *way)
         struct via_pipe_record record;
         int rc = via_pipe_peek(&way->rx, &record);
         if (rc == 0) {
+            /* A frame that waited may be gone: its writer is no friend. Else we would wait for
+             * its time-out for ever, awake. */
+            way->blocked = false;
             return;
         }
         if (rc < 0) {
@@ -289,12 +294,17 @@ static void receive(struct via_channel *channel, struct via_channel_link *way)
             sort_again(channel);
             return;
         }
+        if (VIA_MUTANT(CREDIT_FIRST) && !way->blocked) {
+            via_pipe_release(&way->rx, 1);
+        }
         if (take_frame(channel, way, &record) == -EAGAIN && !give_up_head(channel, way)) {
             return;
         }
         way->blocked = false;
         via_pipe_advance(&way->rx, &record);
-        via_pipe_release(&way->rx, 1);
+        if (!VIA_MUTANT(CREDIT_FIRST)) {
+            via_pipe_release(&way->rx, 1);
+        }
         way->released = true;
         if (way->rx.posted == way->rx.released && via_pipe_writer_waits(&way->rx)) {
             via_link_ring(way); /* it can go on while the rest of this turn is copied */

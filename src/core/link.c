@@ -191,6 +191,8 @@ static void control_pipe_init(const struct via_node *node, struct via_link *link
     via_link_target(port, place.credit_off, &target);
     via_pipe_reader_init(&link->control_rx, via_control_geometry(), port->inbox + place.memory_off,
                          &target, link->rx_epoch);
+    via_pipe_writer_start_at(&link->control_tx, node->config.pipe_first);
+    via_pipe_reader_start_at(&link->control_rx, node->config.pipe_first);
 }
 
 static void go_up(struct via_node *node, struct via_link *link, const struct via_handshake *peer,
@@ -362,7 +364,8 @@ static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_
         link->phase = VIA_PHASE_QUIESCE;
         set_state(node, link, VIA_LINK_WAITING);
     }
-    if (link->phase == VIA_PHASE_QUIESCE && channels_have_let_go(node, link)) {
+    if (link->phase == VIA_PHASE_QUIESCE &&
+        (VIA_MUTANT(NO_QUIESCE) || channels_have_let_go(node, link))) {
         choose_epoch(node, link);
         link->phase = VIA_PHASE_HANDSHAKE;
         publish(node, link, VIA_HANDSHAKE_INIT);

@@ -401,7 +401,11 @@ static void publish_routes(struct via_node *node)
             atomic_store_explicit(&node->sessions[h], session, memory_order_relaxed);
             changed = true;
         }
-        if (route != atomic_load_explicit(&node->routes[h], memory_order_relaxed)) {
+        uint32_t before = atomic_load_explicit(&node->routes[h], memory_order_relaxed);
+        if (VIA_MUTANT(ROUTE_LOOP) && route != VIA_ROUTE_NONE && route >> 8 > before >> 8) {
+            route = before;
+        }
+        if (route != before) {
             /* Pairs with the acquire in take_routes(): no way without the session at its end. */
             atomic_store_explicit(&node->routes[h], route, memory_order_release);
             changed = true;

@@ -45,6 +45,8 @@ struct via_node_config {
     uint32_t segments_count; /* segments registered at once */
     uint32_t batch_frames;   /* most frames one poll takes from one pipe, >= 1 */
     uint32_t epoch_first; /* first link epoch tried (tests start near the wrap); 0 = from session */
+    uint32_t pipe_first;  /* number of the first record of each pipe; the same at all hosts. 0, but
+                             for tests that start near the wrap */
     uint8_t protocol_version; /* 0 = VIA_PROTOCOL_VERSION; another shows what a peer of it sees */
     uint64_t heartbeat_ns;    /* 0 = default 20 ms */
     uint64_t dead_ns;         /* silence after which a link is down; 0 = default 80 ms */

@@ -3,6 +3,7 @@
  * What the frames of an operation look like. Any of them can be made at any time, also again: an
  * operation is cut in the same way each time.
  */
+#include "core/mutant.h"
 #include "core/node_internal.h"
 
 static void set_args(struct via_outgoing *out, const void *args, size_t bytes)
@@ -57,7 +58,7 @@ static void make_put(const struct via_channel *channel, const struct via_op_slot
         out->header.flags |= VIA_FRAME_FLAG_LAST |
                              (op->op.flags & (VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST_WORD));
     }
-    if (last && op->op.kind == VIA_OP_PUT_SIGNAL) {
+    if ((VIA_MUTANT(SIGNAL_FIRST) ? index == 0 : last) && op->op.kind == VIA_OP_PUT_SIGNAL) {
         struct via_frame_signal args = {
             .segment = op->op.segment,
             .offset = op->op.offset + off,

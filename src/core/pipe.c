@@ -89,6 +89,19 @@ void via_pipe_writer_init(struct via_pipe_writer *writer, const struct via_pipe_
     };
 }
 
+/* 0 is no generation. */
+static uint16_t generation_of(uint32_t sequence)
+{
+    return (uint16_t)sequence != 0 ? (uint16_t)sequence : 1;
+}
+
+void via_pipe_writer_start_at(struct via_pipe_writer *writer, uint32_t sequence)
+{
+    writer->sequence = sequence;
+    writer->released = sequence;
+    writer->want_next = generation_of(sequence);
+}
+
 /* Takes in the credit cell; it is peer-written, so it is loaded once and checked. */
 static void take_credit(struct via_pipe_writer *writer)
 {
@@ -99,7 +112,7 @@ static void take_credit(struct via_pipe_writer *writer)
     }
     uint32_t released = via_credit_word_released(word);
     uint32_t fresh = released - writer->released;
-    if (fresh == 0) {
+    if (fresh == 0 || (VIA_MUTANT(CREDIT_WRAP) && released < writer->released)) {
         return;
     }
     if (fresh > writer->sequence - writer->released) {
@@ -200,15 +213,18 @@ int via_pipe_send(struct via_pipe_writer *writer, const void *head, size_t head_
     if (rc != 0) {
         return rc;
     }
-    if (body_bytes != 0) {
-        uint64_t off = place_body(writer, body_bytes);
-        if (writer->target.direct != NULL) {
-            memcpy(writer->target.direct + off, body, body_bytes);
-        } else {
-            writer->target.put(writer->target.ctx, writer->target.off + off, body, body_bytes);
-        }
+    uint64_t off = body_bytes != 0 ? place_body(writer, body_bytes) : 0;
+    if (VIA_MUTANT(FLAG_FIRST)) {
+        publish(writer, head, head_bytes, body_bytes);
     }
-    publish(writer, head, head_bytes, body_bytes);
+    if (body_bytes != 0 && writer->target.direct != NULL) {
+        memcpy(writer->target.direct + off, body, body_bytes);
+    } else if (body_bytes != 0) {
+        writer->target.put(writer->target.ctx, writer->target.off + off, body, body_bytes);
+    }
+    if (!VIA_MUTANT(FLAG_FIRST)) {
+        publish(writer, head, head_bytes, body_bytes);
+    }
     return 0;
 }
 
@@ -316,6 +332,14 @@ void via_pipe_reader_init(struct via_pipe_reader *reader, const struct via_pipe_
         .epoch = epoch,
         .arm_next = 1,
     };
+}
+
+void via_pipe_reader_start_at(struct via_pipe_reader *reader, uint32_t sequence)
+{
+    reader->sequence = sequence;
+    reader->released = sequence;
+    reader->posted = sequence;
+    reader->arm_next = generation_of(sequence);
 }
 
 static const struct via_record_line *line_at(const struct via_pipe_reader *reader,

@@ -75,6 +75,12 @@ void via_pipe_writer_init(struct via_pipe_writer *writer, const struct via_pipe_
                           const struct via_pipe_target *target, const _Atomic uint64_t *credit,
                           uint32_t *data_ends, uint16_t epoch);
 
+/*
+ * Counts records from `sequence` instead of 0, and generations from its low half: tests cross the
+ * wraps early in this way. Right after init; the other end does the same.
+ */
+void via_pipe_writer_start_at(struct via_pipe_writer *writer, uint32_t sequence);
+
 /* Records that may be written now, as far as credits seen so far (and one fresh look) tell; bodies
  * of up to body_bytes_max each are not considered. */
 uint32_t via_pipe_writer_room(struct via_pipe_writer *writer);
@@ -153,6 +159,9 @@ struct via_pipe_record {
  */
 void via_pipe_reader_init(struct via_pipe_reader *reader, const struct via_pipe_geometry *geometry,
                           const void *memory, const struct via_pipe_target *credit, uint16_t epoch);
+
+/* The reader's via_pipe_writer_start_at(). */
+void via_pipe_reader_start_at(struct via_pipe_reader *reader, uint32_t sequence);
 
 /* true when a record is there; the cheapest look. */
 bool via_pipe_ready(const struct via_pipe_reader *reader);
