@@ -48,9 +48,10 @@ static void group_new(struct sim_world *world)
         .number = world->groups_count++,
         .rounds = world->config.work.barrier_rounds,
     };
-    uint32_t chosen = sim_between(&world->rng_work, 1, (1u << world->hosts_count) - 1);
+    uint64_t all = UINT64_MAX >> (64 - world->hosts_count);
+    uint64_t chosen = via_rng_between(&world->rng_work, 1, all);
     if (via_rng_chance(&world->rng_work, 1, 2)) {
-        chosen = (1u << world->hosts_count) - 1;
+        chosen = all;
     }
     for (uint32_t i = 0; i < world->hosts_count; i++) {
         if (chosen >> i & 1) {

@@ -111,6 +111,10 @@ static bool is_busy(struct sim_host *host, struct sim_flow *flow)
 int sim_check_deliver(struct sim_host *host, const struct via_delivery *delivery)
 {
     struct sim_world *world = host->world;
+    if (world->counts.rogues != 0 && sim_rogue_forged(delivery)) {
+        sim_trace(world, "  host %u: a forged message of %u bytes", host->index, delivery->bytes);
+        return delivery->bytes % 2 == 0 ? 0 : -ENOENT;
+    }
     struct sim_op *op = identify(host, delivery);
     if (op == NULL || !is_whole(host, op, delivery)) {
         return 0;
@@ -169,14 +173,17 @@ static bool draft_is_gone(const struct sim_op *op)
            op->flow->world->hosts[op->flow->destination].life.draft_removed;
 }
 
-/* Has anything happened that may have kept hosts apart? */
-static bool is_calm(const struct sim_world *world)
+bool sim_is_calm(const struct sim_world *world)
 {
-    return world->counts.cuts + world->counts.freezes + world->counts.crashes == 0;
+    const struct sim_counts *counts = &world->counts;
+    return counts->cuts + counts->freezes + counts->crashes + counts->ones == 0;
 }
 
 static bool status_is_true(const struct sim_op *op, int status)
 {
+    if (sim_rogue_was(&op->flow->world->hosts[op->flow->destination], op->destination_life)) {
+        return true;
+    }
     if (op->wrong == SIM_WRONG_DRAFT && (status == 0 || status == -EACCES)) {
         return status == 0 ? !op->draft_removed : draft_is_gone(op);
     }
@@ -189,11 +196,11 @@ static bool status_is_true(const struct sim_op *op, int status)
     }
     if (status == -EHOSTUNREACH && op->flow->world->config.node.give_up_ns != 0) {
         /* A doorbell that is dropped at each hop takes long, too. */
-        return !is_calm(op->flow->world) || op->flow->world->config.port.bell_drop_chance != 0;
+        return !sim_is_calm(op->flow->world) || op->flow->world->config.port.bell_drop_chance != 0;
     }
     if (status == -EHOSTUNREACH && (op->kind == VIA_OP_GET || op->kind == VIA_OP_ATOMIC)) {
         /* The owner of the memory had nobody to send its answers to, for a second. */
-        return !is_calm(op->flow->world) && op->flow->world->clock.now_ns >= VIA_SEC_NS;
+        return !sim_is_calm(op->flow->world) && op->flow->world->clock.now_ns >= VIA_SEC_NS;
     }
     if (status == -ECONNRESET) {
         return destination_changed(op) || op->stale_route;

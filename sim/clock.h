@@ -14,6 +14,8 @@ enum sim_event_kind {
     SIM_EVENT_TURN = 1, /* a thread runs: a = host, b = channel, c = its ticket */
     SIM_EVENT_PUTS,     /* posted writes arrive: a = link, b = end they left, c = lane */
     SIM_EVENT_SHOW,     /* some words of the next posted write arrive early: the same */
+    SIM_EVENT_DRAIN,    /* a write-combining buffer drains by itself: the same */
+    SIM_EVENT_ROGUE,    /* a host writes garbage: a = host, b = its life, c = times left */
     SIM_EVENT_BELL,     /* a doorbell arrives: a = link, b = end it reaches | bit << 8, c = era */
     SIM_EVENT_NOTICE,   /* a host hears of its link: a = link, b = end, c = up */
     SIM_EVENT_AUDIT,    /* should this thread really sleep? a = host, b = channel */

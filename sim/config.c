@@ -7,7 +7,8 @@
 #include "base/rng.h"
 #include "base/types.h"
 
-static const char *const graph_names[] = {"any", "ring", "chain", "star", "mesh", "random"};
+static const char *const graph_names[] = {"any",    "ring",  "chain", "star", "mesh",
+                                          "random", "torus", "tree",  "cube"};
 
 int sim_graph_parse(const char *name)
 {
@@ -163,6 +164,124 @@ static void draw_work(struct sim_config *config, struct via_rng *rng)
     work->library_bytes = by_magnitude(rng, 8, 20000);
 }
 
+/* --- what was added later -------------------------------------------------------------------- */
+
+/* Drawn from a stream of its own, so that a seed keeps its history where nothing of it is drawn. */
+
+static void draw_more_port(struct sim_config *config, struct via_rng *rng)
+{
+    struct sim_config_port *port = &config->port;
+    if (via_rng_chance(rng, 1, 3)) {
+        port->wc_percent = via_rng_chance(rng, 1, 2) ? 100 : 50;
+        port->wc_buffers = between(rng, 1, SIM_WC_BUFFERS_MAX);
+        port->wc_drain_ns_max = by_magnitude(rng, 1000, 100 * 1000 * 1000);
+    }
+    port->relaxed_chance = via_rng_chance(rng, 1, 3) ? between(rng, 1, 1000) : 0;
+    port->forgets = via_rng_chance(rng, 1, 2);
+    bool faults = config->faults.cuts_count != 0;
+    port->ones_chance = faults && via_rng_chance(rng, 1, 4) ? by_magnitude(rng, 1, 100) : 0;
+    port->blind_ns_max =
+        faults && via_rng_chance(rng, 1, 2) ? by_magnitude(rng, 1000, 30000000) : 0;
+}
+
+/* One fabric in thirty is larger than eight hosts, and then small in all else. */
+static void draw_more_hosts(struct sim_config *config, struct via_rng *rng, bool any_graph)
+{
+    static const uint8_t graphs[] = {SIM_GRAPH_RING,  SIM_GRAPH_CHAIN, SIM_GRAPH_TREE,
+                                     SIM_GRAPH_TORUS, SIM_GRAPH_CUBE,  SIM_GRAPH_RANDOM};
+    if (any_graph && via_rng_chance(rng, 1, 6)) {
+        config->graph = (enum sim_graph)between(rng, SIM_GRAPH_TORUS, SIM_GRAPH_CUBE);
+    }
+    if (!via_rng_chance(rng, 1, 30)) {
+        return;
+    }
+    config->hosts_count = by_magnitude(rng, 9, SIM_HOSTS_MAX);
+    config->node.channels_count = (uint8_t)between(rng, 1, 2);
+    config->node.flows_count = 1;
+    config->extra_links = between(rng, 0, config->hosts_count);
+    config->work.ops_count = via_min(config->work.ops_count, 400u);
+    uint32_t flows = config->hosts_count * config->node.channels_count;
+    config->work.region_bytes =
+        via_min(config->work.region_bytes, via_max(65536 / flows & ~63u, 512u));
+    if (any_graph) {
+        config->graph = (enum sim_graph)graphs[between(rng, 0, VIA_ARRAY_COUNT(graphs) - 1)];
+    }
+}
+
+/* Some coincidences want more than one of a kind: owners that give up what a busy consumer holds,
+ * lives that end before all have heard of them. */
+static void draw_more_moods(struct sim_config *config, struct via_rng *rng)
+{
+    struct sim_config_faults *faults = &config->faults;
+    struct sim_config_work *work = &config->work;
+    if (via_rng_chance(rng, 1, 6)) {
+        work->cancels_count = between(rng, 4, 40);
+        work->busy_chance = between(rng, 200, 900);
+        work->message = between(rng, 5, 20);
+    }
+    if (faults->crashes_count != 0 && via_rng_chance(rng, 1, 3)) {
+        faults->crashes_count = between(rng, 3, 10);
+        faults->restart_ns_max = by_magnitude(rng, 50 * 1000, 50 * 1000 * 1000);
+        faults->cuts_count = via_max(faults->cuts_count, between(rng, 3, 10));
+    }
+}
+
+static void draw_more(struct sim_config *config, bool any_graph)
+{
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x6d6f7265));
+    if (via_rng_chance(&rng, 1, 4)) {
+        return;
+    }
+    draw_more_moods(config, &rng);
+    draw_more_port(config, &rng);
+    draw_more_hosts(config, &rng, any_graph);
+    if (config->faults.crashes_count != 0 && via_rng_chance(&rng, 1, 3)) {
+        config->faults.rogues_count = between(&rng, 1, 2);
+        config->faults.rogue_ns_max = by_magnitude(&rng, 10 * 1000, 100 * 1000 * 1000);
+    }
+    if (via_rng_chance(&rng, 1, 3)) {
+        config->node.pipe_first = 0u - by_magnitude(&rng, 1, 1000);
+    }
+}
+
+static void draw_streams(struct sim_config *config)
+{
+    struct sim_config_streams *streams = &config->streams;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x73747265616d73));
+    streams->count = between(&rng, 1, 3);
+    streams->bytes_max = by_magnitude(&rng, 1, 60000);
+    streams->slots = 4u << between(&rng, 0, 4);
+    streams->body_bytes = 64 * by_magnitude(&rng, 1, 32);
+    streams->spare_lines = between(&rng, 0, 30);
+    streams->first = via_rng_chance(&rng, 1, 2) ? 0 : 0u - by_magnitude(&rng, 1, 300);
+    streams->switch_chance = by_magnitude(&rng, 10, 1000);
+    streams->demote_chance = via_rng_chance(&rng, 1, 4) ? 0 : by_magnitude(&rng, 1, 500);
+    streams->kernel_bytes = by_magnitude(&rng, 1, 65536);
+    streams->kernel_ns_max = by_magnitude(&rng, 100, 100000);
+    streams->bell_ns_max = by_magnitude(&rng, 10, 100000);
+    streams->stall_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 1, 300) : 0;
+    streams->stall_ns_max = by_magnitude(&rng, 1000, 10000000);
+    streams->rogue_chance = via_rng_chance(&rng, 1, 4) ? 300 : 0;
+}
+
+/* What follows from the rest, also when some of that was given and not drawn. */
+void sim_config_mend(struct sim_config *config)
+{
+    struct sim_config_work *work = &config->work;
+    /* A star and a mesh have hosts with a port for each of the others. */
+    bool wide = config->graph == SIM_GRAPH_STAR || config->graph == SIM_GRAPH_MESH;
+    config->hosts_count = via_min(config->hosts_count, wide ? VIA_PORTS_MAX + 1 : SIM_HOSTS_MAX);
+    config->node.hosts_max = (uint16_t)via_max(config->node.hosts_max, config->hosts_count);
+    work->shift = work->shift % config->hosts_count;
+    work->barrier_groups = via_min(work->barrier_groups, config->node.ops_count - 1);
+    config->cpu.insurance_ns = config->port.bell_drop_chance != 0 ? 10 * VIA_MSEC_NS : 0;
+    if (work->message + work->put + work->put_signal + work->get + work->atomic == 0) {
+        work->message = 1;
+    }
+}
+
 void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph)
 {
     struct via_rng rng;
@@ -176,6 +295,9 @@ void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_gra
     draw_work(config, &rng);
     draw_patience(config, &rng);
     config->active_ns = by_magnitude(&rng, 2000, 200000) * VIA_USEC_NS;
+    draw_more(config, graph == SIM_GRAPH_ANY);
+    draw_streams(config);
+    sim_config_mend(config);
 }
 
 int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
@@ -187,18 +309,21 @@ int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
     return snprintf(
         text, bytes,
         "%s of %u hosts, %u channels, %u slots of %u bytes, bypass %u, ops %u, flows %u, "
-        "window %u, batch %u, epoch_first %u, %u%% direct links\n"
+        "window %u, batch %u, epoch_first %u, pipe_first %#x, %u%% direct links\n"
         "puts %u-%u ns, linger %u, show %u, pump %u; bells late %u drop %u double %u%s; "
         "turn %u-%u ns, stall %u\n"
-        "%u cuts, %u freezes, %u crashes in %u ms; %u operations, %u barrier groups, "
+        "%u%% write-combining (%u buffers), relaxed %u, all-ones %u, blind %u us%s\n"
+        "%u cuts, %u freezes, %u crashes, %u rogues in %u ms; %u operations, %u barrier groups, "
         "%u cancels, busy %u\n",
         sim_graph_name(config->graph), config->hosts_count, node->channels_count, node->pipe_slots,
         node->frame_bytes_max, node->bypass_count, node->ops_count, node->flows_count,
-        node->window_frames, node->batch_frames, node->epoch_first, port->direct_percent,
-        port->put_ns_min, port->put_ns_max, port->linger_chance, port->show_chance,
-        port->pump_chance, port->bell_late_chance, port->bell_drop_chance, port->bell_double_chance,
-        port->bell_edge ? " edge" : "", config->cpu.turn_ns_min, config->cpu.turn_ns_max,
-        config->cpu.stall_chance, faults->cuts_count, faults->freezes_count, faults->crashes_count,
-        (unsigned)(config->active_ns / VIA_MSEC_NS), work->ops_count, work->barrier_groups,
-        work->cancels_count, work->busy_chance);
+        node->window_frames, node->batch_frames, node->epoch_first, node->pipe_first,
+        port->direct_percent, port->put_ns_min, port->put_ns_max, port->linger_chance,
+        port->show_chance, port->pump_chance, port->bell_late_chance, port->bell_drop_chance,
+        port->bell_double_chance, port->bell_edge ? " edge" : "", config->cpu.turn_ns_min,
+        config->cpu.turn_ns_max, config->cpu.stall_chance, port->wc_percent, port->wc_buffers,
+        port->relaxed_chance, port->ones_chance, port->blind_ns_max / 1000,
+        port->forgets ? ", forgets" : "", faults->cuts_count, faults->freezes_count,
+        faults->crashes_count, faults->rogues_count, (unsigned)(config->active_ns / VIA_MSEC_NS),
+        work->ops_count, work->barrier_groups, work->cancels_count, work->busy_chance);
 }

@@ -8,8 +8,8 @@
 
 #include "core/node.h"
 
-#define SIM_HOSTS_MAX 16u
-#define SIM_LINKS_MAX 64u
+#define SIM_HOSTS_MAX 64u
+#define SIM_LINKS_MAX 256u
 
 enum sim_graph {
     SIM_GRAPH_ANY = 0, /* chosen by the seed */
@@ -18,6 +18,9 @@ enum sim_graph {
     SIM_GRAPH_STAR,
     SIM_GRAPH_MESH,
     SIM_GRAPH_RANDOM, /* connected, degrees differ, two hosts may have two links */
+    SIM_GRAPH_TORUS,  /* of two dimensions */
+    SIM_GRAPH_TREE,   /* each host has up to four below it */
+    SIM_GRAPH_CUBE,   /* a hypercube, without the corners that are too many */
 };
 
 /* The time things take, and how the hardware misbehaves within its rules. Chances are per mille. */
@@ -31,9 +34,17 @@ struct sim_config_port {
     uint32_t bell_late_chance, bell_late_ns_max;
     uint32_t bell_drop_chance; /* not 0: insurance_ns is not 0 */
     uint32_t bell_double_chance;
-    bool bell_edge;     /* an interrupt only when the bit goes from 0 to 1 */
-    uint32_t notice_ns; /* from a change of the link to the event that tells */
+    bool bell_edge;      /* an interrupt only when the bit goes from 0 to 1 */
+    uint32_t notice_ns;  /* from a change of the link to the event that tells */
+    uint32_t wc_percent; /* links whose window is write-combining (never those that are direct) */
+    uint32_t wc_buffers; /* of each initiator, 1 to SIM_WC_BUFFERS_MAX */
+    uint32_t wc_drain_ns_max; /* after so long one drains by itself; others only when flushed */
+    uint32_t relaxed_chance;  /* a body passes what was posted before it: relaxed ordering */
+    uint32_t ones_chance;     /* a scratchpad reads all-ones although the link is up */
+    uint32_t blind_ns_max;    /* the link is down, and the port does not say so for so long */
+    bool forgets;             /* doorbells that are pending go with the link */
 };
+#define SIM_WC_BUFFERS_MAX 10u
 
 struct sim_config_cpu {
     uint32_t turn_ns_min, turn_ns_max;   /* a turn of a transfer thread */
@@ -47,6 +58,7 @@ struct sim_config_faults {
     uint32_t cuts_count, cut_ns_max;
     uint32_t freezes_count, freeze_ns_max;
     uint32_t crashes_count, restart_ns_max;
+    uint32_t rogues_count, rogue_ns_max; /* hosts that write garbage, then start anew */
 };
 
 /* Weights: how often each kind of operation is drawn. */
@@ -62,6 +74,40 @@ struct sim_config_work {
     uint32_t library_bytes;
 };
 
+/* Connections of the sockets library (streams.c). */
+struct sim_config_streams {
+    uint32_t count;
+    uint32_t bytes_max;                      /* that a program sends each way */
+    uint32_t slots, body_bytes, spare_lines; /* of a pipe */
+    uint32_t first;                          /* number of the first record */
+    uint32_t switch_chance, demote_chance;   /* to the pipe, and back to the kernel */
+    uint32_t kernel_bytes, kernel_ns_max;    /* socket buffer; under way */
+    uint32_t bell_ns_max;
+    uint32_t stall_chance, stall_ns_max;
+    uint32_t rogue_chance;
+};
+
+/* Which of the planned faults or bursts of work happen: all but those that are named. Those past
+ * the end always do. */
+#define SIM_MASK_BITS 4096u
+struct sim_mask {
+    uint64_t left_out[SIM_MASK_BITS / 64];
+};
+
+static inline bool sim_mask_keeps(const struct sim_mask *mask, uint32_t index)
+{
+    return index >= SIM_MASK_BITS || (mask->left_out[index / 64] >> (index % 64) & 1) == 0;
+}
+
+static inline void sim_mask_set(struct sim_mask *mask, uint32_t index, bool keep)
+{
+    uint64_t bit = UINT64_C(1) << (index % 64);
+    if (index < SIM_MASK_BITS) {
+        mask->left_out[index / 64] &= ~bit;
+        mask->left_out[index / 64] |= keep ? 0 : bit;
+    }
+}
+
 struct sim_config {
     uint64_t seed;
     enum sim_graph graph;
@@ -69,14 +115,19 @@ struct sim_config {
     uint32_t extra_links;        /* random graph: links more than a tree needs */
     uint64_t active_ns;          /* work and faults happen before */
     struct via_node_config node; /* host, session and ports_count are per host */
+    struct sim_mask faults_mask, work_mask;
     struct sim_config_port port;
     struct sim_config_cpu cpu;
     struct sim_config_faults faults;
     struct sim_config_work work;
+    struct sim_config_streams streams;
 };
 
 /* graph: SIM_GRAPH_ANY or the one to use whatever the seed says. */
 void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph);
+
+/* Brings what follows from other values into line with them: after some were changed. */
+void sim_config_mend(struct sim_config *config);
 
 /* -1 for a name that is none. */
 int sim_graph_parse(const char *name);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Faults: planned at the start, so that the history of faults does not depend on what they do. */
+#include "core/node_internal.h"
 #include "sim/world.h"
 
 /* Short ones as often as long ones: each power of two has the same share. */
@@ -24,9 +25,10 @@ static void plan(struct sim_world *world, uint64_t at, const struct sim_event *f
                  uint64_t lasts_ns)
 {
     bool wait = via_rng_chance(&world->rng_fault, 2, 3) && world->traps_count < SIM_TRAPS_MAX;
-    if (!wait) {
+    bool happens = sim_mask_keeps(&world->config.faults_mask, world->faults_planned++);
+    if (!wait && happens) {
         sim_clock_at(&world->clock, at, fault->kind, fault->a, fault->b, fault->c);
-    } else {
+    } else if (wait) {
         bool is_cut = fault->kind == SIM_EVENT_CUT;
         world->traps[world->traps_count] = (struct sim_trap){
             .link = is_cut ? fault->a : UINT32_MAX,
@@ -35,7 +37,10 @@ static void plan(struct sim_world *world, uint64_t at, const struct sim_event *f
             .countdown = duration(world, 1, 100),
             .fault = *fault,
         };
-        sim_clock_at(&world->clock, at, SIM_EVENT_TRAP, world->traps_count++, 0, 0);
+        if (happens) {
+            sim_clock_at(&world->clock, at, SIM_EVENT_TRAP, world->traps_count, 0, 0);
+        }
+        world->traps_count++;
         lasts_ns += TRAP_NS;
     }
     world->heal_ns = via_max(world->heal_ns, at + lasts_ns + VIA_MSEC_NS);
@@ -86,6 +91,16 @@ static void plan_crash(struct sim_world *world)
     }
 }
 
+static void plan_rogue(struct sim_world *world)
+{
+    struct sim_event fault = {.kind = SIM_EVENT_CRASH};
+    fault.a = sim_between(&world->rng_fault, 0, world->hosts_count - 1);
+    fault.b =
+        SIM_CRASH_ROGUE | (via_rng_chance(&world->rng_fault, 1, 2) ? SIM_CRASH_KEEP_MEMORY : 0);
+    fault.c = duration(world, 10, world->config.faults.rogue_ns_max / 1000);
+    plan(world, some_time(world), &fault, fault.c * VIA_USEC_NS);
+}
+
 void sim_fault_plan(struct sim_world *world)
 {
     const struct sim_config_faults *faults = &world->config.faults;
@@ -98,6 +113,9 @@ void sim_fault_plan(struct sim_world *world)
     }
     for (uint32_t i = 0; i < faults->crashes_count; i++) {
         plan_crash(world);
+    }
+    for (uint32_t i = 0; i < faults->rogues_count; i++) {
+        plan_rogue(world);
     }
     sim_clock_at(&world->clock, world->heal_ns, SIM_EVENT_HEAL, 0, 0, 0);
 }
@@ -136,6 +154,18 @@ void sim_fault_freeze(struct sim_world *world, uint32_t index, uint32_t us)
     host->thaw_ns = via_max(host->thaw_ns, world->clock.now_ns + us * VIA_USEC_NS);
 }
 
+/* Frames of others that wait in the host. */
+static uint32_t frames_aboard(const struct sim_host *host)
+{
+    uint32_t frames = 0;
+    for (uint32_t k = 0; k < host->world->config.node.channels_count; k++) {
+        for (uint32_t p = 0; p < host->ports_count; p++) {
+            frames += host->node->channels[k].links[p].bypass_used;
+        }
+    }
+    return frames;
+}
+
 void sim_fault_crash(struct sim_world *world, uint32_t index, uint32_t how, uint32_t restart_us)
 {
     struct sim_host *host = &world->hosts[index];
@@ -143,8 +173,10 @@ void sim_fault_crash(struct sim_world *world, uint32_t index, uint32_t how, uint
         return;
     }
     world->counts.crashes++;
-    sim_trace(world, "host %u crashes for %u us, links %s", index, restart_us,
-              how & SIM_CRASH_LINKS_FALL ? "fall" : "stay up");
+    uint32_t aboard = frames_aboard(host);
+    world->counts.aboard += aboard;
+    sim_trace(world, "host %u crashes for %u us, links %s, %u frames aboard", index, restart_us,
+              how & SIM_CRASH_LINKS_FALL ? "fall" : "stay up", aboard);
     if (how & SIM_CRASH_BY_FINI) {
         sim_host_stop(host);
     }
@@ -153,6 +185,9 @@ void sim_fault_crash(struct sim_world *world, uint32_t index, uint32_t how, uint
         if (how & SIM_CRASH_LINKS_FALL) {
             sim_link_set(host->ports[i]->link, false);
         }
+    }
+    if (how & SIM_CRASH_ROGUE) {
+        sim_rogue_begin(world, index, restart_us);
     }
     sim_clock_after(&world->clock, restart_us * VIA_USEC_NS, SIM_EVENT_START, index, how,
                     host->life.number);

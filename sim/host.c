@@ -231,6 +231,7 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
     world->counts.turns++;
     world->current = thread;
     turn(thread);
+    sim_trace_turn(host);
     world->current = NULL;
     thread->running = false;
     if (thread->idle_turns > IDLE_TURNS_MAX) {
@@ -339,6 +340,7 @@ static void node_new(struct sim_host *host)
     config.ports_count = (uint8_t)host->ports_count;
     /* Clocks of hosts differ, but none goes back. */
     config.born = (uint64_t)host->id * VIA_SEC_NS + world->clock.now_ns + host->life.number;
+    host->life.born = config.born;
     if (host->life.number > 1) {
         /* From the session, as on real hosts: a life that begins with the epochs of the one before
          * can not tell what was posted for that one. */

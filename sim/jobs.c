@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "sim/memory.h"
+#include "sim/streams.h"
 
 #define PROCESSES_MAX 64u
 /* Seconds of real time: far more than any run takes, also with sanitizers on a busy machine. */
@@ -37,15 +38,32 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+/* The fabric, then the streams. */
+static void run_both(const struct sim_config *config, int plant, FILE *trace,
+                     struct sim_result *ret_result)
+{
+    struct sim_streams_result streams;
+    sim_world_run(config, plant, trace, ret_result);
+    if (ret_result->failed || config->streams.count == 0) {
+        return;
+    }
+    sim_streams_run(config, plant, trace, &streams);
+    ret_result->digest ^= streams.digest;
+    ret_result->events += streams.events;
+    ret_result->counts.stream_bytes = streams.bytes;
+    ret_result->failed = streams.failed;
+    memcpy(ret_result->failure, streams.failure, sizeof(streams.failure));
+}
+
 void sim_jobs_one(const struct sim_jobs *jobs, uint64_t seed, FILE *trace,
                   struct sim_result *ret_result)
 {
     struct sim_config config;
-    sim_config_from_seed(&config, seed, jobs->graph);
-    sim_world_run(&config, jobs->plant, trace, ret_result);
+    sim_config_make(&config, seed, jobs->graph, jobs->changes);
+    run_both(&config, jobs->plant, trace, ret_result);
     if (jobs->twice && !ret_result->failed) {
         uint64_t digest = ret_result->digest;
-        sim_world_run(&config, jobs->plant, NULL, ret_result);
+        run_both(&config, jobs->plant, NULL, ret_result);
         if (digest != ret_result->digest) {
             ret_result->failed = true;
             snprintf(ret_result->failure, sizeof(ret_result->failure),
@@ -104,22 +122,29 @@ static void work(const struct sim_jobs *jobs, struct shared *shared, struct work
     free(result);
 }
 
-static void note_death(struct shared *shared, struct worker *worker, int status)
+/* How a process has ended, in words; false when all is well. */
+static bool has_died(int status, unsigned hang_s, char *text, size_t bytes)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-        return;
+        return false;
     }
-    worker->failed = true;
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
-        snprintf(worker->failure, sizeof(worker->failure), "no end after %u s", HANG_S);
+        snprintf(text, bytes, "no end after %u s", hang_s);
     } else if (WIFSIGNALED(status)) {
-        snprintf(worker->failure, sizeof(worker->failure), "ended by signal %d (%s)",
-                 WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(text, bytes, "ended by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
     } else {
-        snprintf(worker->failure, sizeof(worker->failure), "ended with exit code %d",
-                 WEXITSTATUS(status));
+        snprintf(text, bytes, "ended with exit code %d", WEXITSTATUS(status));
     }
-    atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
+    return true;
+}
+
+static void note_death(struct shared *shared, struct worker *worker, int status)
+{
+    if (has_died(status, HANG_S, worker->failure, sizeof(worker->failure))) {
+        worker->failed = true;
+        atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
+    }
 }
 
 /* The parent waits for all of its processes, and tells how far they are. */
@@ -200,5 +225,32 @@ int sim_jobs_run(const struct sim_jobs *jobs, struct sim_jobs_result *ret_result
     collect(shared, started, ret_result);
     ret_result->elapsed_s = now_s() - start;
     munmap(shared, sizeof(*shared));
+    return rc;
+}
+
+int sim_jobs_isolated(const struct sim_jobs *jobs, uint64_t seed, unsigned hang_s,
+                      struct sim_result *ret_result)
+{
+    struct sim_result *result =
+        mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (result == MAP_FAILED) {
+        return -errno;
+    }
+    fflush(NULL);
+    pid_t pid = fork();
+    int rc = pid < 0 ? -errno : 0;
+    if (pid == 0) {
+        alarm(hang_s);
+        sim_jobs_one(jobs, seed, NULL, result);
+        exit(0); /* not _exit: LeakSanitizer looks at exit */
+    }
+    int status = 0;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    *ret_result = *result;
+    if (has_died(status, hang_s, ret_result->failure, sizeof(ret_result->failure))) {
+        ret_result->failed = true;
+    }
+    munmap(result, sizeof(*result));
     return rc;
 }

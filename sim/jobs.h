@@ -4,7 +4,7 @@
 #ifndef SIM_JOBS_H
 #define SIM_JOBS_H
 
-#include "sim/config.h"
+#include "sim/change.h"
 #include "sim/world.h"
 
 struct sim_jobs {
@@ -12,6 +12,7 @@ struct sim_jobs {
     uint64_t count;
     unsigned processes;
     enum sim_graph graph;
+    const struct sim_changes *changes; /* to what each seed draws; NULL = none */
     int plant;
     bool twice; /* each seed a second time; the digests must be equal */
     /* About once a second and at the end; may be NULL. */
@@ -34,6 +35,13 @@ struct sim_jobs_result {
 
 /* 0, or -errno when processes can not be started. */
 int sim_jobs_run(const struct sim_jobs *jobs, struct sim_jobs_result *ret_result);
+
+/*
+ * One seed, in a process of its own: a crash, or no end within hang_s, is a failure like any other.
+ * 0, or -errno when it can not be started.
+ */
+int sim_jobs_isolated(const struct sim_jobs *jobs, uint64_t seed, unsigned hang_s,
+                      struct sim_result *ret_result);
 
 /* One seed, in this process. */
 void sim_jobs_one(const struct sim_jobs *jobs, uint64_t seed, FILE *trace,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * A link as facts about PCIe have it: posted writes of one initiator arrive late but in order,
- * those of different initiators in any order; a read waits for them; doorbells are hints; what is
- * under way when the link goes down is lost, a write in the middle of it in part.
+ * those of different initiators in any order (posted.c); a read waits for them; doorbells are
+ * hints; what is under way when the link goes down is lost, a write in the middle of it in part,
+ * and with it what the registers held.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #include "sim/memory.h"
-#include "sim/world.h"
+#include "sim/posted.h"
 
 static struct sim_end *end_of(struct via_port *port)
 {
@@ -34,140 +35,7 @@ static uint32_t event_end(const struct sim_end *end)
     return (uint32_t)(end - end->link->end);
 }
 
-static uint32_t lane_index(const struct sim_end *end, const struct sim_lane *lane)
-{
-    return (uint32_t)(lane - end->lanes);
-}
-
 /* --- posted writes --------------------------------------------------------------------------- */
-
-/* Lets some of its aligned words be seen, never the last: a write is not seen all at once. */
-static void show_part(struct sim_end *to, const struct sim_flight *flight, struct via_rng *rng)
-{
-    uint64_t pattern = via_rng_next(rng);
-    for (uint32_t off = 0; off + 8 < flight->bytes; off += 8) {
-        if (pattern >> (off / 8 % 64) & 1) {
-            memcpy(to->inbox + flight->off + off, flight->data + off, 8);
-        }
-    }
-}
-
-static struct sim_flight *pop(struct sim_lane *lane)
-{
-    struct sim_flight *flight = lane->head;
-    lane->head = flight->next;
-    if (lane->head == NULL) {
-        lane->tail = NULL;
-    }
-    return flight;
-}
-
-static void arrive(struct sim_end *from, struct sim_lane *lane)
-{
-    struct sim_flight *flight = pop(lane);
-    struct sim_end *to = from->peer;
-    struct sim_world *world = from->world;
-    memcpy(to->inbox + flight->off, flight->data, flight->bytes);
-    sim_trace(world, "  %u.%u: %u bytes at %#llx arrive from host %u thread %u", to->host,
-              to->index, flight->bytes, (unsigned long long)flight->off, from->host,
-              lane_index(from, lane));
-    if (!flight->by_audit) {
-        sim_thread_audit_soon(&world->hosts[to->host].threads[lane_index(from, lane)]);
-    }
-    free(flight);
-}
-
-static void arrive_all(struct sim_end *from, struct sim_lane *lane)
-{
-    while (lane->head != NULL) {
-        arrive(from, lane);
-    }
-}
-
-void sim_link_puts(struct sim_link *link, uint32_t end, uint32_t lane_number)
-{
-    struct sim_end *from = &link->end[end];
-    struct sim_lane *lane = &from->lanes[lane_number];
-    while (lane->head != NULL && lane->head->arrive_ns <= from->world->clock.now_ns) {
-        arrive(from, lane);
-    }
-}
-
-void sim_link_show(struct sim_link *link, uint32_t end, uint32_t lane_number)
-{
-    struct sim_end *from = &link->end[end];
-    struct sim_flight *flight = from->lanes[lane_number].head;
-    if (flight != NULL) {
-        show_part(from->peer, flight, &from->world->rng_port);
-    }
-}
-
-/* Time passes while the host works: something that is on its way to it arrives in between. */
-static void pump(struct sim_end *end)
-{
-    struct sim_world *world = end->world;
-    if (!via_rng_chance(&world->rng_port, world->config.port.pump_chance, 1000)) {
-        return;
-    }
-    struct sim_end *peer = end->peer;
-    uint32_t lane = sim_between(&world->rng_port, 0, world->config.node.channels_count - 1u);
-    for (uint32_t n = sim_between(&world->rng_port, 1, 4); n > 0; n--) {
-        if (peer->lanes[lane].head != NULL) {
-            arrive(peer, &peer->lanes[lane]);
-        }
-    }
-}
-
-static uint64_t put_latency(struct sim_world *world)
-{
-    const struct sim_config_port *port = &world->config.port;
-    return sim_between(&world->rng_port, port->put_ns_min, port->put_ns_max);
-}
-
-static void launch(struct sim_end *end, struct sim_lane *lane, struct sim_flight *flight)
-{
-    struct sim_world *world = end->world;
-    const struct sim_config_port *port = &world->config.port;
-    uint64_t now = world->clock.now_ns;
-    uint64_t at = now + put_latency(world);
-    if (via_rng_chance(&world->rng_port, port->linger_chance, 1000)) {
-        at += sim_between(&world->rng_port, 0, port->linger_ns_max);
-    }
-    if (lane->tail != NULL) {
-        at = via_max(at, lane->tail->arrive_ns);
-        lane->tail->next = flight;
-    } else {
-        lane->head = flight;
-    }
-    lane->tail = flight;
-    flight->arrive_ns = at;
-    sim_clock_at(&world->clock, at, SIM_EVENT_PUTS, end->link->index, event_end(end),
-                 lane_index(end, lane));
-    if (via_rng_chance(&world->rng_port, port->show_chance, 1000)) {
-        sim_clock_at(&world->clock, via_rng_between(&world->rng_port, now, at), SIM_EVENT_SHOW,
-                     end->link->index, event_end(end), lane_index(end, lane));
-    }
-}
-
-/* true when a planted bug takes the write over. */
-static bool put_planted(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
-                        size_t len)
-{
-    struct sim_world *world = end->world;
-    switch (world->plant) {
-    case SIM_PLANT_LOST_PUT:
-        return via_rng_chance(&world->rng_port, 1, 500);
-    case SIM_PLANT_WORD_FIRST:
-        if (len == 64 && lane->head != NULL && via_rng_chance(&world->rng_port, 1, 4)) {
-            memcpy(end->peer->inbox + off, src, len);
-            sim_thread_audit_soon(&world->hosts[end->peer->host].threads[lane_index(end, lane)]);
-            return true;
-        }
-        return false;
-    default:
-        return false;
-    }
-}
 
 static void sim_port_put(struct via_port *port, uint64_t off, const void *src, size_t len)
 {
@@ -187,51 +55,20 @@ static void sim_port_put(struct via_port *port, uint64_t off, const void *src, s
     if (!end->link->up) {
         return;
     }
-    if (len == 8) {
-        uint64_t word;
-        memcpy(&word, src, 8);
-        sim_trace(world, "  %u.%u: puts word %#llx at %#llx of host %u", end->host, end->index,
-                  (unsigned long long)word, (unsigned long long)off, end->peer->host);
-    }
+    sim_trace_put(end, off, src, len);
     if (port->window != NULL) {
         memcpy(port->window + off, src, len);
         return;
     }
     sim_credit_put(end, off, src, len);
-    pump(end);
-    if (put_planted(end, lane, off, src, len)) {
-        return;
-    }
-    struct sim_flight *flight = sim_alloc(sizeof(*flight) + len);
-    flight->off = off;
-    flight->bytes = (uint32_t)len;
-    flight->by_audit = world->auditing;
-    memcpy(flight->data, src, len);
-    if (world->plant == SIM_PLANT_FLIPPED_BIT && len > 8 && len != 64 &&
-        via_rng_chance(&world->rng_port, 1, 100)) {
-        flight->data[via_rng_below(&world->rng_port, len)] ^= 0x10;
-    }
-    launch(end, lane, flight);
+    sim_posted_pump(end);
+    sim_posted_put(end, lane, off, src, len);
 }
 
 static void sim_port_flush(struct via_port *port)
 {
     struct sim_end *end = end_of(port);
-    struct sim_world *world = end->world;
-    struct sim_lane *lane = lane_of(end);
-    if (lane->tail == NULL || lane->tail->flushed) {
-        return;
-    }
-    uint64_t at = world->clock.now_ns + put_latency(world);
-    for (struct sim_flight *flight = lane->head; flight != NULL; flight = flight->next) {
-        if (!flight->flushed) {
-            flight->arrive_ns = via_min(flight->arrive_ns, at);
-            flight->flushed = true;
-        }
-        at = via_max(at, flight->arrive_ns);
-    }
-    sim_clock_at(&world->clock, at, SIM_EVENT_PUTS, end->link->index, event_end(end),
-                 lane_index(end, lane));
+    sim_posted_flush(end, lane_of(end));
 }
 
 static int sim_port_read_back(struct via_port *port)
@@ -244,14 +81,7 @@ static int sim_port_read_back(struct via_port *port)
     if (world->plant == SIM_PLANT_HOLLOW_READ) {
         return 0;
     }
-    /*
-     * The read pushes my writes ahead of it, and its completion the peer's, of all its initiators
-     * (facts about PCIe ordering: posted writes are not passed by completions).
-     */
-    arrive_all(end, lane_of(end));
-    for (uint32_t i = 0; i < VIA_CHANNELS_MAX; i++) {
-        arrive_all(end->peer, &end->peer->lanes[i]);
-    }
+    sim_posted_read_back(end, lane_of(end));
     return 0;
 }
 
@@ -265,6 +95,11 @@ static void bell_at(struct sim_end *to, unsigned bit, uint64_t at)
                  to->link->era);
 }
 
+void sim_link_ring(struct sim_end *to, unsigned bit)
+{
+    bell_at(to, bit, to->world->clock.now_ns + to->world->config.port.bell_ns_min);
+}
+
 static uint64_t bell_arrival(struct sim_world *world, const struct sim_lane *lane)
 {
     const struct sim_config_port *config = &world->config.port;
@@ -274,9 +109,8 @@ static uint64_t bell_arrival(struct sim_world *world, const struct sim_lane *lan
         at += sim_between(&world->rng_port, 0, config->bell_late_ns_max);
     }
     /* Not before what was flushed; the rest of the lane it may overtake. */
-    for (const struct sim_flight *flight = lane->head; flight != NULL && flight->flushed;
-         flight = flight->next) {
-        at = via_max(at, flight->arrive_ns);
+    for (const struct sim_flight *flight = lane->head; flight != NULL; flight = flight->next) {
+        at = flight->flushed ? via_max(at, flight->arrive_ns) : at;
     }
     return at;
 }
@@ -347,7 +181,20 @@ static uint64_t sim_port_events(struct via_port *port, uint64_t mask)
 
 static bool sim_port_link_is_up(struct via_port *port)
 {
-    return end_of(port)->link->up;
+    const struct sim_link *link = end_of(port)->link;
+    /* A surprise: for a while nobody has told the port. */
+    return link->up || end_of(port)->world->clock.now_ns < link->blind_until_ns;
+}
+
+/* The completion of the read does not come in time, and the root complex makes one up. */
+static bool read_times_out(struct sim_world *world)
+{
+    uint32_t chance = world->config.port.ones_chance;
+    if (chance == 0 || world->healed || !via_rng_chance(&world->rng_port, chance, 1000)) {
+        return false;
+    }
+    world->counts.ones++;
+    return true;
 }
 
 static uint32_t sim_port_scratchpad_read(struct via_port *port, unsigned index)
@@ -357,7 +204,8 @@ static uint32_t sim_port_scratchpad_read(struct via_port *port, unsigned index)
         sim_fail(end->world, "host %u reads scratchpad %u", end->host, index);
         return UINT32_MAX;
     }
-    return end->link->up ? end->link->scratchpad[index] : UINT32_MAX;
+    bool answers = end->link->up && !read_times_out(end->world);
+    return answers ? end->link->scratchpad[index] : UINT32_MAX;
 }
 
 static void sim_port_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
@@ -394,32 +242,6 @@ const struct via_port_ops sim_port_ops = {
 
 /* --- cut and mend ---------------------------------------------------------------------------- */
 
-/* The link fails at some point of the row: what is before it arrives, one write is torn, the rest
- * is lost. */
-static void cut_lane(struct sim_end *from, struct sim_lane *lane)
-{
-    struct sim_world *world = from->world;
-    uint32_t count = 0;
-    for (struct sim_flight *flight = lane->head; flight != NULL; flight = flight->next) {
-        count++;
-    }
-    for (uint32_t keep = sim_between(&world->rng_fault, 0, count); keep > 0; keep--) {
-        arrive(from, lane);
-    }
-    struct sim_flight *torn = lane->head;
-    if (torn != NULL) {
-        show_part(from->peer, torn, &world->rng_fault);
-        if (world->plant == SIM_PLANT_TORN_WORD && torn->bytes == 64) {
-            /* The beginning, and the word that says it is all there. */
-            memcpy(from->peer->inbox + torn->off, torn->data, 24);
-            memcpy(from->peer->inbox + torn->off + 56, torn->data + 56, 8);
-        }
-    }
-    while (lane->head != NULL) {
-        free(pop(lane));
-    }
-}
-
 /* A window of a link that is down swallows stores: other memory takes its place. */
 static void map_window(struct sim_end *end, bool real)
 {
@@ -431,28 +253,51 @@ static void map_window(struct sim_end *end, bool real)
     }
 }
 
+/* What is under way is lost, and what the registers of the port held (DL_Down resets it). */
+static void lose(struct sim_end *end)
+{
+    for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
+        sim_posted_cut(end, &end->lanes[k]);
+    }
+    if (end->world->config.port.forgets) {
+        end->events &= VIA_PORT_EVENT_CONTROL;
+    }
+}
+
+/* Both ends will hear of it, in order. */
+static void announce(struct sim_link *link, uint32_t end_number, bool up)
+{
+    struct sim_end *end = &link->end[end_number];
+    struct sim_world *world = end->world;
+    uint64_t at = via_max(world->clock.now_ns, up ? 0 : link->blind_until_ns);
+    at = via_max(at + world->config.port.notice_ns, end->notice_ns);
+    end->notice_ns = at;
+    world->hosts[end->host].notices_coming++;
+    sim_clock_at(&world->clock, at, SIM_EVENT_NOTICE, link->index, end_number, up);
+}
+
 void sim_link_set(struct sim_link *link, bool up)
 {
     if (link->up == up) {
         return;
+    }
+    struct sim_world *world = link->end[0].world;
+    uint32_t blind_ns = world->config.port.blind_ns_max;
+    if (!up && blind_ns != 0 && via_rng_chance(&world->rng_fault, 1, 2)) {
+        link->blind_until_ns = world->clock.now_ns + via_rng_below(&world->rng_fault, blind_ns);
     }
     link->up = up;
     link->era++;
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_end *end = &link->end[i];
         if (!up) {
-            for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
-                cut_lane(end, &end->lanes[k]);
-            }
+            lose(end);
         }
         if (link->direct) {
             map_window(end, up);
         }
         memset(end->bells_coming, 0, sizeof(end->bells_coming));
-        struct sim_world *world = end->world;
-        world->hosts[end->host].notices_coming++;
-        sim_clock_after(&world->clock, world->config.port.notice_ns, SIM_EVENT_NOTICE, link->index,
-                        i, up);
+        announce(link, i, up);
     }
     memset(link->scratchpad, 0, sizeof(link->scratchpad));
 }
@@ -482,6 +327,8 @@ void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host
     const uint32_t hosts[2] = {host_a, host_b};
     link->up = true;
     link->direct = sim_between(&world->rng_fault, 0, 99) < world->config.port.direct_percent;
+    link->combines = !link->direct && world->config.port.wc_percent != 0 &&
+                     sim_between(&world->rng_fault, 0, 99) < world->config.port.wc_percent;
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_host *host = &world->hosts[hosts[i]];
         struct sim_end *end = &link->end[i];
@@ -509,9 +356,11 @@ static void *map_shared(int fd, size_t bytes)
 
 void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_bytes)
 {
-    (void)world;
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_end *end = &link->end[i];
+        for (uint32_t k = 0; link->combines && k < world->config.node.channels_count; k++) {
+            end->lanes[k].wc = sim_alloc(SIM_WC_BUFFERS_MAX * sizeof(struct sim_wc_buffer));
+        }
         end->port.caps = (struct via_port_caps){
             .window_bytes = inbox_bytes,
             .inbox_bytes = inbox_bytes,
@@ -543,10 +392,11 @@ void sim_link_fini(struct sim_link *link)
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_end *end = &link->end[i];
         for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
-            while (end->lanes[k].head != NULL) {
-                free(pop(&end->lanes[k]));
-            }
+            sim_posted_drop(&end->lanes[k]);
+            free(end->lanes[k].wc);
+            end->lanes[k].wc = NULL;
         }
+        free(end->shown);
         if (link->direct) {
             munmap(end->port.window, end->window_bytes);
             munmap(end->inbox, end->window_bytes);

@@ -9,28 +9,36 @@
 
 #include "sim/jobs.h"
 #include "sim/memory.h"
+#include "sim/shrink.h"
 
 static const char usage_text[] =
     "Usage: viaduct-sim COMMAND [OPTIONS]\n"
     "Runs whole fabrics of the real core under virtual time, with faults; a seed is a history.\n"
     "\n"
     "Commands:\n"
-    "  seed N          run one seed and say how it went (--trace: tell the history)\n"
-    "  run             run many seeds, stop at the first that fails\n"
+    "  seed N          run one seed and say how it went; when it fails, how its history ends\n"
+    "  run             run many seeds, stop at the first that fails and shrink it\n"
+    "  shrink N        look for a smaller case of a seed that fails\n"
     "  digest N        run a seed twice; both must have the same digest\n"
-    "  replay FILE     run the seeds of a file: one \"N [GRAPH]\" per line, # comments\n"
+    "  replay FILE     run the seeds of a file: one \"N [GRAPH] [KEY=VALUE,...]\" per line\n"
     "  catch PLANT     run seeds with a planted bug until one fails; that is success\n"
     "  plants          list the bugs that can be planted\n"
+    "  keys            list what --set can change\n"
     "\n"
     "Options:\n"
     "  --first N       first seed (run, catch; default 1)\n"
     "  --count N       how many seeds (run; default 1000. catch: at most; default 500)\n"
     "  --jobs N        processes (run, catch; default: one per core)\n"
-    "  --graph G       ring, chain, star, mesh, random, any (default: drawn by the seed)\n"
+    "  --graph G       ring, chain, star, mesh, random, torus, tree, cube, any (default: drawn\n"
+    "                  by the seed)\n"
     "  --ring          the same as --graph ring\n"
     "  --twice         run every seed twice and compare digests (run)\n"
     "  --plant PLANT   plant a bug (seed, run)\n"
-    "  --trace         print what happens (seed)\n"
+    "  --set K=V,...   change what seeds draw; see keys\n"
+    "  --faults LIST   only these of the planned faults (\"0,3-5\", \"none\")\n"
+    "  --work LIST     only these of the planned bursts of work\n"
+    "  --trace         print all that happens (seed)\n"
+    "  --no-shrink     print a seed that fails as it is (run)\n"
     "  --quiet         no progress line\n"
     "  --help          this text\n"
     "\n"
@@ -42,8 +50,15 @@ struct options {
     struct sim_jobs jobs;
     const char *graph;
     const char *plant;
-    bool trace, quiet, count_given;
+    struct sim_changes changes;
+    bool trace, quiet, count_given, no_shrink;
 };
+
+/* Of the search for a smaller case. */
+#define SHRINK_RUNS_MAX 1500u
+#define SHRINK_SECONDS_MAX 60.0
+/* Of the history of a seed that has failed. */
+#define TAIL_BYTES 8192
 
 static int bad_usage(const char *what, const char *value)
 {
@@ -61,22 +76,61 @@ static bool parse_number(const char *text, uint64_t *ret_value)
 
 /* --- output ---------------------------------------------------------------------------------- */
 
-static void print_failure(const struct options *options, uint64_t seed, enum sim_graph graph,
-                          const char *failure)
+/* Ends a command line that was begun: graph and plant as they were given. */
+static void print_given(const struct options *options, enum sim_graph graph)
 {
-    struct sim_config config;
-    char text[1024];
-    sim_config_from_seed(&config, seed, graph);
-    sim_config_text(&config, text, sizeof(text));
-    printf("FAILED: %s\n%s", failure, text);
-    printf("reproduce: viaduct-sim seed %" PRIu64, seed);
     if (graph != SIM_GRAPH_ANY) {
         printf(" --graph %s", sim_graph_name(graph));
     }
     if (options->plant != NULL) {
         printf(" --plant %s", options->plant);
     }
+}
+
+/* changes: options of the command line, each with a blank before it. */
+static void print_command(const struct options *options, uint64_t seed, enum sim_graph graph,
+                          const char *changes)
+{
+    printf("reproduce: viaduct-sim seed %" PRIu64 "%s", seed, changes);
+    print_given(options, graph);
     printf("\n");
+}
+
+static void print_failure(const struct options *options, uint64_t seed, enum sim_graph graph,
+                          const char *failure)
+{
+    struct sim_config config;
+    char text[1024];
+    char changes[2048];
+    sim_config_make(&config, seed, graph, options->jobs.changes);
+    sim_config_text(&config, text, sizeof(text));
+    printf("FAILED: %s\n%s", failure, text);
+    sim_changes_text(&options->changes, SIM_MASK_BITS, SIM_MASK_BITS, changes, sizeof(changes));
+    print_command(options, seed, graph, changes);
+}
+
+/* Looks for a smaller case; its command is the last line of output. */
+static int shrink(const struct options *options, uint64_t seed, enum sim_graph graph)
+{
+    struct sim_shrunk *shrunk = sim_alloc(sizeof(*shrunk));
+    struct sim_jobs jobs = options->jobs;
+    char changes[2048];
+    jobs.graph = graph;
+    int rc = sim_shrink(&jobs, seed, SHRINK_RUNS_MAX, SHRINK_SECONDS_MAX, shrunk);
+    if (rc == -ENOENT) {
+        printf("seed %" PRIu64 " alone does not fail: nothing to shrink\n", seed);
+    } else if (rc != 0) {
+        fprintf(stderr, "viaduct-sim: shrinking: starting a process: %s\n", strerror(-rc));
+    } else {
+        sim_shrunk_text(shrunk, changes, sizeof(changes));
+        printf("shrunk in %u runs to %u of %u hosts, %u of %u faults, %u of %u bursts of work:\n"
+               "FAILED: %s\n",
+               shrunk->runs, shrunk->hosts, shrunk->hosts_before, shrunk->faults,
+               shrunk->faults_before, shrunk->work, shrunk->work_before, shrunk->failure);
+        print_command(options, seed, graph, changes);
+    }
+    free(shrunk);
+    return rc;
 }
 
 static void print_counts(const struct sim_counts *counts)
@@ -85,10 +139,16 @@ static void print_counts(const struct sim_counts *counts)
            "%" PRIu64 " gets, %" PRIu64 " atomics, %" PRIu64 " barriers\n",
            counts->ops[VIA_OP_MESSAGE], counts->ops[VIA_OP_PUT], counts->ops[VIA_OP_PUT_SIGNAL],
            counts->ops[VIA_OP_GET], counts->ops[VIA_OP_ATOMIC], counts->ops[VIA_OP_BARRIER]);
+    printf("streams: %" PRIu64 " bytes\n", counts->stream_bytes);
     printf("ended: %" PRIu64 " ok, %" PRIu64 " refused as they must, %" PRIu64
            " by a restart, %" PRIu64 " cancelled or other\n",
            counts->statuses_ok, counts->statuses_refused, counts->statuses_reset,
            counts->statuses_other);
+    printf("forced by hardware: %" PRIu64 " write-combining buffers drained, %" PRIu64
+           " writes overtaken, %" PRIu64 " torn, %" PRIu64 " reads of all-ones; %" PRIu64
+           " hosts wrote garbage (%" PRIu64 " frames forged), %" PRIu64 " frames died in relays\n",
+           counts->drains, counts->overtakes, counts->torn, counts->ones, counts->rogues,
+           counts->forged, counts->aboard);
     printf("hardware: %" PRIu64 " posted writes, %" PRIu64 " doorbells, %" PRIu64 " turns, %" PRIu64
            " sleeps audited; faults: %" PRIu64 " cuts, %" PRIu64 " freezes, %" PRIu64 " crashes\n",
            counts->puts, counts->bells, counts->turns, counts->audits, counts->cuts,
@@ -107,15 +167,38 @@ static void print_progress(const struct sim_jobs *jobs, uint64_t done, double el
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-static int command_seed(const struct options *options, uint64_t seed)
+/* The end of a history that was told to a file. */
+static void print_tail(FILE *history)
+{
+    char tail[TAIL_BYTES + 1];
+    long end = ftell(history);
+    long start = end > TAIL_BYTES ? end - TAIL_BYTES : 0;
+    if (end < 0 || fseek(history, start, SEEK_SET) != 0) {
+        return;
+    }
+    size_t bytes = fread(tail, 1, TAIL_BYTES, history);
+    tail[bytes] = '\0';
+    const char *line = start == 0 ? tail : strchr(tail, '\n');
+    printf("--- how its history ends (all of it: --trace) ---\n%s---\n",
+           line == NULL ? tail : line + (start != 0));
+}
+
+static int command_seed(struct options *options, uint64_t seed)
 {
     struct sim_config config;
     struct sim_result result;
     char text[1024];
-    sim_config_from_seed(&config, seed, options->jobs.graph);
+    FILE *history = options->trace ? stdout : tmpfile();
+    sim_config_make(&config, seed, options->jobs.graph, options->jobs.changes);
     sim_config_text(&config, text, sizeof(text));
     printf("seed %" PRIu64 ": %s", seed, text);
-    sim_jobs_one(&options->jobs, seed, options->trace ? stdout : NULL, &result);
+    sim_jobs_one(&options->jobs, seed, history, &result);
+    if (history != NULL && history != stdout) {
+        if (result.failed) {
+            print_tail(history);
+        }
+        fclose(history);
+    }
     print_counts(&result.counts);
     printf("%" PRIu64 " events in %" PRIu64 " ms of virtual time, drained in %.3f ms, digest "
            "%016" PRIx64 "\n",
@@ -127,6 +210,12 @@ static int command_seed(const struct options *options, uint64_t seed)
     }
     printf("ok\n");
     return 0;
+}
+
+static int command_shrink(struct options *options, uint64_t seed)
+{
+    int rc = shrink(options, seed, options->jobs.graph);
+    return rc == 0 ? 1 : rc == -ENOENT ? 0 : 2;
 }
 
 static int command_digest(struct options *options, uint64_t seed)
@@ -170,6 +259,10 @@ static int command_run(struct options *options)
     print_counts(&result.counts);
     if (result.failed) {
         print_failure(options, result.seed, options->jobs.graph, result.failure);
+        fflush(stdout);
+        if (!options->no_shrink) {
+            (void)shrink(options, result.seed, options->jobs.graph);
+        }
         return 1;
     }
     printf("ok\n");
@@ -200,8 +293,9 @@ static int command_catch(struct options *options, const char *plant)
     return 0;
 }
 
-static int command_plants(void)
+static int command_plants(struct options *options)
 {
+    (void)options;
     for (int plant = 1;; plant++) {
         const struct sim_plant_name *name = sim_plant_at(plant);
         if (name == NULL) {
@@ -213,33 +307,53 @@ static int command_plants(void)
     }
 }
 
-/* One line of a file of seeds; false when it is none of "", "# ...", "N", "N GRAPH". */
-static bool parse_line(char *line, bool *ret_seed_there, uint64_t *ret_seed,
-                       enum sim_graph *ret_graph)
+static int command_keys(struct options *options)
 {
-    line[strcspn(line, "#\n")] = '\0';
-    char *rest = NULL;
-    char *seed = strtok_r(line, " \t", &rest);
-    char *graph = seed != NULL ? strtok_r(NULL, " \t", &rest) : NULL;
-    *ret_seed_there = seed != NULL;
-    *ret_graph = SIM_GRAPH_ANY;
-    if (seed != NULL && !parse_number(seed, ret_seed)) {
-        return false;
-    }
-    if (graph != NULL) {
-        int number = sim_graph_parse(graph);
-        if (number < 0) {
-            return false;
+    (void)options;
+    for (unsigned i = 0; sim_knob_at(i) != NULL; i++) {
+        const struct sim_knob *key = sim_knob_at(i);
+        if (key->bytes == 0) {
+            printf("%-16s a graph\n", key->name);
+        } else {
+            printf("%-16s %" PRIu64 " to %" PRIu64 "\n", key->name, key->min, key->max);
         }
-        *ret_graph = (enum sim_graph)number;
     }
-    return strtok_r(NULL, " \t", &rest) == NULL;
+    return 0;
 }
 
 struct replay {
     uint64_t seed;
     enum sim_graph graph;
+    struct sim_changes changes;
 };
+
+/* One line of a file of seeds; false when it is none of "", "# ...", "N [GRAPH] [KEY=VALUE,...]".
+ */
+static bool parse_line(char *line, bool *ret_seed_there, struct replay *ret_replay)
+{
+    line[strcspn(line, "#\n")] = '\0';
+    char error[256];
+    char *rest = NULL;
+    char *word = strtok_r(line, " \t", &rest);
+    *ret_replay = (struct replay){.graph = SIM_GRAPH_ANY};
+    *ret_seed_there = word != NULL;
+    if (word != NULL && !parse_number(word, &ret_replay->seed)) {
+        return false;
+    }
+    word = word != NULL ? strtok_r(NULL, " \t", &rest) : NULL;
+    if (word != NULL && strchr(word, '=') == NULL) {
+        int number = sim_graph_parse(word);
+        if (number < 0) {
+            return false;
+        }
+        ret_replay->graph = (enum sim_graph)number;
+        word = strtok_r(NULL, " \t", &rest);
+    }
+    if (word != NULL && sim_changes_parse(&ret_replay->changes, word, error, sizeof(error)) != 0) {
+        return false;
+    }
+    return word == NULL || strtok_r(NULL, " \t", &rest) == NULL;
+}
 
 static int replay_one(struct options *options, const struct replay *replay)
 {
@@ -248,6 +362,8 @@ static int replay_one(struct options *options, const struct replay *replay)
     options->jobs.count = 1;
     options->jobs.processes = 1;
     options->jobs.graph = replay->graph;
+    options->changes = replay->changes;
+    options->jobs.changes = &options->changes;
     int rc = run_jobs(options, &result);
     if (rc == 0 && result.failed) {
         print_failure(options, replay->seed, replay->graph, result.failure);
@@ -266,8 +382,8 @@ static struct replay *replay_read(const char *path, FILE *file, unsigned *ret_co
     for (unsigned number = 1; fgets(line, sizeof(line), file) != NULL; number++) {
         bool there;
         struct replay replay;
-        if (!parse_line(line, &there, &replay.seed, &replay.graph)) {
-            fprintf(stderr, "viaduct-sim: %s:%u: not a seed and a graph\n", path, number);
+        if (!parse_line(line, &there, &replay)) {
+            fprintf(stderr, "viaduct-sim: %s:%u: not a seed, a graph and changes\n", path, number);
             free(replays);
             return NULL;
         }
@@ -314,7 +430,11 @@ enum {
     OPTION_RING,
     OPTION_TWICE,
     OPTION_PLANT,
+    OPTION_SET,
+    OPTION_FAULTS,
+    OPTION_WORK,
     OPTION_TRACE,
+    OPTION_NO_SHRINK,
     OPTION_QUIET,
     OPTION_HELP
 };
@@ -327,7 +447,11 @@ static const struct option long_options[] = {
     {"ring", no_argument, NULL, OPTION_RING},
     {"twice", no_argument, NULL, OPTION_TWICE},
     {"plant", required_argument, NULL, OPTION_PLANT},
+    {"set", required_argument, NULL, OPTION_SET},
+    {"faults", required_argument, NULL, OPTION_FAULTS},
+    {"work", required_argument, NULL, OPTION_WORK},
     {"trace", no_argument, NULL, OPTION_TRACE},
+    {"no-shrink", no_argument, NULL, OPTION_NO_SHRINK},
     {"quiet", no_argument, NULL, OPTION_QUIET},
     {"help", no_argument, NULL, OPTION_HELP},
     {0},
@@ -341,11 +465,35 @@ static int set_number(const char *text, uint64_t min, uint64_t max, uint64_t *re
     return 0;
 }
 
+static int set_changes(struct options *options, const char *text)
+{
+    char error[256];
+    if (sim_changes_parse(&options->changes, text, error, sizeof(error)) != 0) {
+        fprintf(stderr, "viaduct-sim: --set: %s; see viaduct-sim keys\n", error);
+        return 2;
+    }
+    return 0;
+}
+
+static int set_mask(struct sim_mask *mask, const char *text)
+{
+    return sim_mask_parse(mask, text) == 0 ? 0 : bad_usage("not a list like 0,3-5:", text);
+}
+
 static int set_option(struct options *options, int option)
 {
     uint64_t number;
     int rc = 0;
     switch (option) {
+    case OPTION_SET:
+        return set_changes(options, optarg);
+    case OPTION_FAULTS:
+        return set_mask(&options->changes.faults, optarg);
+    case OPTION_WORK:
+        return set_mask(&options->changes.work, optarg);
+    case OPTION_NO_SHRINK:
+        options->no_shrink = true;
+        return 0;
     case OPTION_FIRST:
         return set_number(optarg, 0, UINT64_MAX, &options->jobs.first);
     case OPTION_COUNT:
@@ -382,34 +530,42 @@ static int set_option(struct options *options, int option)
     }
 }
 
+/* Exactly one of the three is set. */
+struct command {
+    const char *name;
+    int (*plain)(struct options *options);
+    int (*seeded)(struct options *options, uint64_t seed);
+    int (*named)(struct options *options, const char *name);
+};
+
+static const struct command commands[] = {
+    {"seed", .seeded = command_seed},     {"run", .plain = command_run},
+    {"shrink", .seeded = command_shrink}, {"digest", .seeded = command_digest},
+    {"replay", .named = command_replay},  {"catch", .named = command_catch},
+    {"plants", .plain = command_plants},  {"keys", .plain = command_keys},
+};
+
 static int run_command(struct options *options, int argc, char **argv)
 {
-    const char *command = argv[0];
+    const struct command *command = NULL;
     uint64_t seed;
-    bool wants_seed = strcmp(command, "seed") == 0 || strcmp(command, "digest") == 0;
-    bool wants_name = strcmp(command, "replay") == 0 || strcmp(command, "catch") == 0;
-    if (argc != (wants_seed || wants_name ? 2 : 1)) {
-        return bad_usage("wrong number of arguments for", command);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
+        command = strcmp(argv[0], commands[i].name) == 0 ? &commands[i] : command;
     }
-    if (wants_seed) {
-        if (!parse_number(argv[1], &seed)) {
-            return bad_usage("not a seed:", argv[1]);
-        }
-        return command[0] == 's' ? command_seed(options, seed) : command_digest(options, seed);
+    if (command == NULL) {
+        return bad_usage("no such command:", argv[0]);
     }
-    if (strcmp(command, "run") == 0) {
-        return command_run(options);
+    if (argc != (command->plain != NULL ? 1 : 2)) {
+        return bad_usage("wrong number of arguments for", argv[0]);
     }
-    if (strcmp(command, "replay") == 0) {
-        return command_replay(options, argv[1]);
+    if (command->plain != NULL) {
+        return command->plain(options);
     }
-    if (strcmp(command, "catch") == 0) {
-        return command_catch(options, argv[1]);
+    if (command->named != NULL) {
+        return command->named(options, argv[1]);
     }
-    if (strcmp(command, "plants") == 0) {
-        return command_plants();
-    }
-    return bad_usage("no such command:", command);
+    return parse_number(argv[1], &seed) ? command->seeded(options, seed)
+                                        : bad_usage("not a seed:", argv[1]);
 }
 
 int main(int argc, char **argv)
@@ -418,6 +574,7 @@ int main(int argc, char **argv)
     struct options options = {
         .jobs = {.first = 1, .count = 1000, .processes = cores < 1 ? 1 : (unsigned)cores},
     };
+    options.jobs.changes = &options.changes;
     for (;;) {
         int option = getopt_long(argc, argv, "h", long_options, NULL);
         if (option == -1) {

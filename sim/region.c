@@ -91,6 +91,7 @@ void sim_region_life(struct sim_host *host)
     struct sim_life *life = &host->life;
     *life = (struct sim_life){
         .start_ns = life->start_ns,
+        .born = life->born,
         .number = life->number,
         .session = life->session,
         .mail_bytes = mail_bytes(world),

@@ -37,6 +37,45 @@ static void build_random(struct sim_world *world)
     }
 }
 
+/* Rows and columns as near to each other as they divide; a row of three or more is closed. */
+static void build_torus(struct sim_world *world)
+{
+    uint32_t hosts = world->hosts_count;
+    uint32_t rows = 1;
+    for (uint32_t n = 2; n * n <= hosts; n++) {
+        rows = hosts % n == 0 ? n : rows;
+    }
+    uint32_t columns = hosts / rows;
+    for (uint32_t i = 0; i < hosts; i++) {
+        uint32_t row = i / columns;
+        uint32_t column = i % columns;
+        if (columns > 2 || column == 0) {
+            connect_either_way(world, i, row * columns + (column + 1) % columns);
+        }
+        if (rows > 2 || (rows == 2 && row == 0)) {
+            connect_either_way(world, i, (row + 1) % rows * columns + column);
+        }
+    }
+}
+
+static void build_tree(struct sim_world *world)
+{
+    for (uint32_t i = 1; i < world->hosts_count; i++) {
+        connect_either_way(world, (i - 1) / 4, i);
+    }
+}
+
+static void build_cube(struct sim_world *world)
+{
+    for (uint32_t i = 0; i < world->hosts_count; i++) {
+        for (uint32_t bit = 1; bit < SIM_HOSTS_MAX; bit *= 2) {
+            if ((i & bit) == 0 && (i | bit) < world->hosts_count) {
+                connect_either_way(world, i, i | bit);
+            }
+        }
+    }
+}
+
 void sim_topology_build(struct sim_world *world)
 {
     uint32_t hosts = world->hosts_count;
@@ -64,6 +103,15 @@ void sim_topology_build(struct sim_world *world)
             }
         }
         break;
+    case SIM_GRAPH_TORUS:
+        build_torus(world);
+        break;
+    case SIM_GRAPH_TREE:
+        build_tree(world);
+        break;
+    case SIM_GRAPH_CUBE:
+        build_cube(world);
+        break;
     case SIM_GRAPH_ANY:
     case SIM_GRAPH_RANDOM:
         build_random(world);
@@ -76,7 +124,7 @@ uint32_t sim_topology_hops(const struct sim_world *world, uint32_t from, uint32_
     uint32_t hops[SIM_HOSTS_MAX];
     memset(hops, 0xff, sizeof(hops));
     hops[from] = 0;
-    for (uint32_t round = 0; round < world->hosts_count; round++) {
+    for (uint32_t round = 0; round < world->hosts_count && hops[to] == UINT32_MAX; round++) {
         for (uint32_t i = 0; i < world->links_count; i++) {
             const struct sim_link *link = &world->links[i];
             uint32_t a = link->end[0].host;

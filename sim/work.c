@@ -69,6 +69,9 @@ void sim_work_plan(struct sim_world *world)
         uint32_t channel = sim_between(&world->rng_work, 0, config->node.channels_count - 1u);
         uint32_t hosts = config->work.shift != 0 ? via_min(left / burst, world->hosts_count) : 1;
         for (uint32_t i = 0; i < hosts; i++) {
+            if (!sim_mask_keeps(&config->work_mask, world->work_bursts++)) {
+                continue;
+            }
             sim_clock_at(&world->clock, at, SIM_EVENT_WORK, (host + i) % world->hosts_count,
                          channel, burst);
         }

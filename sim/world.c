@@ -89,6 +89,9 @@ static void handle_fault(struct sim_world *world, const struct sim_event *event)
     case SIM_EVENT_START:
         sim_fault_start(world, event->a, event->b, event->c);
         break;
+    case SIM_EVENT_ROGUE:
+        sim_rogue_turn(world, event->a, event->b, event->c);
+        break;
     case SIM_EVENT_TRAP:
         sim_fault_arm(world, event->a);
         break;
@@ -119,6 +122,9 @@ static void handle(struct sim_world *world, const struct sim_event *event)
         break;
     case SIM_EVENT_PUTS:
         sim_link_puts(&world->links[event->a], event->b, event->c);
+        break;
+    case SIM_EVENT_DRAIN:
+        sim_link_drain(&world->links[event->a], event->b, event->c);
         break;
     case SIM_EVENT_SHOW:
         sim_link_show(&world->links[event->a], event->b, event->c);
@@ -203,6 +209,7 @@ static void world_start(struct sim_world *world)
         config.ports_count = 1;
         sim_link_open(world, &world->links[i], via_node_inbox_bytes(&config));
     }
+    sim_trace_world(world);
     sim_fault_plan(world);
     sim_final_plan(world);
     sim_work_plan(world);
@@ -246,6 +253,11 @@ void sim_world_run(const struct sim_config *config, int plant, FILE *trace,
     sim_plant_apply(plant);
     struct sim_world *world = world_new(config, plant, trace);
     world_start(world);
+    *ret_result = (struct sim_result){
+        /* For those who look at what a process that has crashed leaves. */
+        .faults_planned = world->faults_planned,
+        .work_bursts = world->work_bursts,
+    };
     world_run(world);
     uint64_t now = world->clock.now_ns;
     world_free(world);
@@ -255,6 +267,8 @@ void sim_world_run(const struct sim_config *config, int plant, FILE *trace,
         .events = world->clock.taken_count,
         .virtual_ns = now,
         .drain_ns = world->done ? world->done_ns - world->heal_ns : 0,
+        .faults_planned = world->faults_planned,
+        .work_bursts = world->work_bursts,
         .counts = world->counts,
     };
     memcpy(ret_result->failure, world->failure, sizeof(ret_result->failure));

@@ -3,11 +3,13 @@
  * The world: hosts, links, time, and what is known about every operation. One thread; all of it is
  * decided by the seed. Files:
  *   world.c     builds it, runs its events            topology.c  who is linked to whom
- *   link.c      posted writes, doorbells, scratchpads  fault.c     cuts, freezes, crashes
+ *   posted.c    posted writes under way                link.c      ports: doorbells, scratchpads
+ *   fault.c     cuts, freezes, crashes                 rogue.c     hosts that write garbage
  *   host.c      nodes and their transfer threads       work.c      operations
  *   check.c     deliveries and completions             region.c    what segments must hold
  *   credit.c    room in pipes
  *   barrier.c   groups and their rounds                final.c     the end: all done, all right
+ *   trace.c     all of it in words
  */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
@@ -43,9 +45,17 @@ struct sim_flight {
     unsigned char data[];
 };
 
+/* A write-combining buffer: a line of which some bytes were stored. */
+struct sim_wc_buffer {
+    uint64_t line_off;
+    uint64_t mask; /* bit per byte; 0 = free */
+    unsigned char data[VIA_RECORD_LINE_BYTES];
+};
+
 /* The posted writes of one initiator (a transfer thread) through one port: first in, first out. */
 struct sim_lane {
     struct sim_flight *head, *tail;
+    struct sim_wc_buffer *wc; /* owned, SIM_WC_BUFFERS_MAX; NULL when the window does not combine */
 };
 
 /* One end of a link: a port. */
@@ -61,6 +71,8 @@ struct sim_end {
     uint32_t bells_coming[VIA_PORT_DOORBELLS]; /* under way to this end */
     unsigned char *inbox;
     int inbox_fd;        /* direct links: the memory of inbox, else -1 */
+    uint64_t notice_ns;  /* of the last change, when it hears of it */
+    uint64_t *shown;     /* owned; trace of direct links: the words of records that were told */
     size_t window_bytes; /* as mapped */
 };
 
@@ -70,6 +82,8 @@ struct sim_link {
     uint32_t era; /* counts cuts and mends; what was under way in another era is lost */
     bool up;
     bool direct;
+    bool combines;           /* its windows are write-combining */
+    uint64_t blind_until_ns; /* it is down, and the ports do not say so yet */
     uint32_t scratchpad[VIA_PORT_SCRATCHPADS];
 };
 
@@ -115,6 +129,7 @@ struct sim_flow_words {
 /* What a life of a host has that another has not. */
 struct sim_life {
     uint64_t start_ns;
+    uint64_t born;   /* as in struct via_node_config */
     uint32_t number; /* 1 is the first of a host */
     uint32_t session;
     uint64_t mail, library, draft; /* handles */
@@ -148,6 +163,7 @@ struct sim_host {
     struct sim_end *ports[VIA_PORTS_MAX];
     struct sim_thread threads[VIA_CHANNELS_MAX];
     struct sim_life life;
+    uint32_t rogue_life;     /* number of the life that went on as a rogue, 0 = none */
     struct via_list watched; /* struct sim_op.watched: must be seen whole or not at all */
 };
 
@@ -250,6 +266,9 @@ struct sim_counts {
     uint64_t ops[8]; /* by enum via_op_kind: submitted */
     uint64_t statuses_ok, statuses_refused, statuses_reset, statuses_other;
     uint64_t deliveries, puts, bells, turns, cuts, freezes, crashes, audits;
+    uint64_t drains, overtakes, torn, ones; /* what the hardware did */
+    uint64_t rogues, forged, aboard;        /* aboard: frames in relays that crashed */
+    uint64_t stream_bytes;
 };
 
 struct sim_world {
@@ -274,8 +293,9 @@ struct sim_world {
     uint32_t flows_count;
     struct sim_op **ops; /* owned, each and the array */
     uint32_t ops_count, ops_capacity;
-    uint32_t ops_pending;  /* accepted, not complete, of hosts that live */
-    uint32_t work_planned; /* operations still to be drawn */
+    uint32_t ops_pending;                 /* accepted, not complete, of hosts that live */
+    uint32_t work_planned;                /* operations still to be drawn */
+    uint32_t faults_planned, work_bursts; /* what masks may leave out */
     struct sim_trap traps[SIM_TRAPS_MAX];
     uint32_t traps_count, traps_armed;
     struct sim_group groups[64];
@@ -295,6 +315,7 @@ struct sim_result {
     char failure[1024];
     uint64_t digest;
     uint64_t events, virtual_ns, drain_ns;
+    uint32_t faults_planned, work_bursts;
     struct sim_counts counts;
 };
 
@@ -354,10 +375,22 @@ void sim_link_set(struct sim_link *link, bool up);
 void sim_link_notice(struct sim_link *link, uint32_t end, bool up);
 void sim_link_puts(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_show(struct sim_link *link, uint32_t end, uint32_t lane);
+void sim_link_drain(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_bell(struct sim_link *link, uint32_t end, uint32_t bit, uint32_t era);
+/* Whoever is at the other end rings, not through its port. */
+void sim_link_ring(struct sim_end *to, unsigned bit);
 /* The host at this end has started anew: no events of its former life, old memory or zeroes. */
 void sim_link_reopen(struct sim_end *end, bool keep_memory);
 extern const struct via_port_ops sim_port_ops;
+
+/* --- trace.c --------------------------------------------------------------------------------- */
+
+/* What a run is about, before it begins. */
+void sim_trace_world(struct sim_world *world);
+void sim_trace_put(const struct sim_end *end, uint64_t off, const void *src, size_t len);
+void sim_trace_arrival(const struct sim_end *from, uint32_t lane, const struct sim_flight *flight);
+/* Of direct links the simulator sees no stores: after a turn, the records that are new. */
+void sim_trace_turn(struct sim_host *host);
 
 /* --- credit.c -------------------------------------------------------------------------------- */
 
@@ -388,7 +421,8 @@ enum sim_crash {
     SIM_CRASH_LINKS_STAY = 0,
     SIM_CRASH_LINKS_FALL = 1,
     SIM_CRASH_KEEP_MEMORY = 2,
-    SIM_CRASH_BY_FINI = 4
+    SIM_CRASH_BY_FINI = 4,
+    SIM_CRASH_ROGUE = 8 /* and writes garbage until it starts anew */
 };
 
 void sim_fault_plan(struct sim_world *world);
@@ -401,6 +435,15 @@ void sim_fault_arm(struct sim_world *world, uint32_t trap);
 void sim_fault_spring(struct sim_world *world, uint32_t trap);
 void sim_fault_traffic(struct sim_world *world, uint32_t link, uint32_t host);
 void sim_fault_heal(struct sim_world *world);
+
+/* --- rogue.c --------------------------------------------------------------------------------- */
+
+/* The host, which has just crashed, writes garbage for so long. */
+void sim_rogue_begin(struct sim_world *world, uint32_t host, uint32_t for_us);
+void sim_rogue_turn(struct sim_world *world, uint32_t host, uint32_t life, uint32_t left_us);
+/* Did what was this life go on as a rogue? What it acknowledged then was a lie. */
+bool sim_rogue_was(const struct sim_host *host, uint32_t life);
+bool sim_rogue_forged(const struct via_delivery *delivery);
 
 /* --- work.c ---------------------------------------------------------------------------------- */
 
@@ -425,6 +468,8 @@ int sim_check_deliver(struct sim_host *host, const struct via_delivery *delivery
 void sim_check_complete(struct sim_host *host, unsigned channel, uint64_t cookie, int status,
                         uint64_t value);
 void sim_check_notify(struct sim_host *host, uint64_t handle);
+/* Has nothing happened that may have kept hosts apart? */
+bool sim_is_calm(const struct sim_world *world);
 /* Its host has crashed: outcome unknown, nobody will hear of it. */
 void sim_check_orphan(struct sim_world *world, struct sim_op *op);
 const char *sim_op_name(const struct sim_op *op); /* one static text at a time */

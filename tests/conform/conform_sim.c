@@ -39,6 +39,9 @@ static void sim_pass_time(struct conform_end *ends, uint64_t ns)
         case SIM_EVENT_PUTS:
             sim_link_puts(link, event.b, event.c);
             break;
+        case SIM_EVENT_DRAIN:
+            sim_link_drain(link, event.b, event.c);
+            break;
         case SIM_EVENT_SHOW:
             sim_link_show(link, event.b, event.c);
             break;
@@ -54,7 +57,7 @@ static void sim_pass_time(struct conform_end *ends, uint64_t ns)
     }
 }
 
-static void make_world(uint32_t direct_percent)
+static void make_world(uint32_t direct_percent, uint32_t wc_percent)
 {
     world = calloc(1, sizeof(*world));
     world->config.node.channels_count = 1 + CONFORM_WORKERS_MAX;
@@ -68,6 +71,9 @@ static void make_world(uint32_t direct_percent)
         .linger_ns_max = 20000,
         .show_chance = 200,
         .pump_chance = 300,
+        .wc_percent = wc_percent,
+        .wc_buffers = 4,
+        .wc_drain_ns_max = 20000,
     };
     struct via_rng *rngs[] = {&world->rng_port, &world->rng_cpu, &world->rng_work,
                               &world->rng_fault};
@@ -92,10 +98,10 @@ static void make_world(uint32_t direct_percent)
     sim_pass_time(NULL, 0); /* both ends hear of it */
 }
 
-static int open_sim(struct conform_end *end, uint32_t direct_percent)
+static int open_sim(struct conform_end *end, uint32_t direct_percent, uint32_t wc_percent)
 {
     if (ends_open++ == 0) {
-        make_world(direct_percent);
+        make_world(direct_percent, wc_percent);
     }
     end->port = &world->links[0].end[end->side].port;
     return 0;
@@ -104,13 +110,19 @@ static int open_sim(struct conform_end *end, uint32_t direct_percent)
 static int open_posted(struct conform_end *end, const char *directory)
 {
     (void)directory;
-    return open_sim(end, 0);
+    return open_sim(end, 0, 0);
+}
+
+static int open_combining(struct conform_end *end, const char *directory)
+{
+    (void)directory;
+    return open_sim(end, 0, 100);
 }
 
 static int open_direct(struct conform_end *end, const char *directory)
 {
     (void)directory;
-    return open_sim(end, 100);
+    return open_sim(end, 100, 0);
 }
 
 static void sim_enter(struct conform_end *end, unsigned thread)
@@ -155,4 +167,5 @@ static void sim_close(struct conform_end *end)
     }
 
 SIM_KIND(conform_sim_posted, "simulated", open_posted);
+SIM_KIND(conform_sim_combining, "simulated write-combining", open_combining);
 SIM_KIND(conform_sim_direct, "simulated direct", open_direct);

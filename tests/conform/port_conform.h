@@ -59,6 +59,7 @@ extern const struct conform_kind conform_emu_indirect;
 extern const struct conform_kind conform_fault_direct;
 extern const struct conform_kind conform_fault_indirect;
 extern const struct conform_kind conform_sim_posted;
+extern const struct conform_kind conform_sim_combining;
 extern const struct conform_kind conform_sim_direct;
 
 /* How long a test waits for something before it fails; 20 s. */

@@ -4,6 +4,7 @@
 int main(void)
 {
     int failed = conform_run(&conform_sim_posted, CONFORM_INLINE);
+    failed += conform_run(&conform_sim_combining, CONFORM_INLINE);
     failed += conform_run(&conform_sim_direct, CONFORM_INLINE);
     return failed;
 }

@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "base/types.h"
+#include "sim/change.h"
 #include "sim/clock.h"
 #include "sim/config.h"
 #include "sim/jobs.h"
@@ -79,11 +81,23 @@ static void configs_are_valid_and_reach_the_extremes(void **state)
     unsigned near_wrap = 0;
     unsigned calm = 0;
     unsigned crashes = 0;
+    unsigned large = 0;
+    unsigned combining = 0;
+    unsigned relaxed = 0;
+    unsigned rogues = 0;
+    unsigned records_wrap = 0;
+    unsigned graphs = 0;
     for (uint64_t seed = 0; seed < 2000; seed++) {
         struct sim_config config;
         sim_config_from_seed(&config, seed, SIM_GRAPH_ANY);
         const struct sim_config_faults *faults = &config.faults;
-        assert_in_range(config.hosts_count, 2, 8);
+        assert_in_range(config.hosts_count, 2, SIM_HOSTS_MAX);
+        large += config.hosts_count > 32;
+        combining += config.port.wc_percent != 0;
+        relaxed += config.port.relaxed_chance != 0;
+        rogues += config.faults.rogues_count != 0;
+        records_wrap += config.node.pipe_first != 0;
+        graphs |= 1u << config.graph;
         config.node.host = 0;
         config.node.session = 1;
         config.node.ports_count = 7;
@@ -97,6 +111,8 @@ static void configs_are_valid_and_reach_the_extremes(void **state)
         crashes += faults->crashes_count != 0;
     }
     assert_true(smallest > 5 && near_wrap > 100 && calm > 200 && crashes > 200);
+    assert_true(large > 2 && combining > 200 && relaxed > 200 && rogues > 50 && records_wrap > 200);
+    assert_int_equal(graphs, (1u << (SIM_GRAPH_CUBE + 1)) - 2); /* all but "any" */
 }
 
 static void a_seed_is_one_history(void **state)
@@ -113,6 +129,76 @@ static void a_seed_is_one_history(void **state)
         digests[seed] = result.digest;
         for (uint64_t other = 0; other < seed; other++) {
             assert_true(digests[other] != digests[seed]);
+        }
+    }
+}
+
+static void changes_are_read_back_as_they_are_written(void **state)
+{
+    (void)state;
+    struct sim_changes changes = {0};
+    struct sim_changes again = {0};
+    struct sim_config config;
+    char text[512];
+    char error[256];
+    assert_int_equal(sim_changes_parse(&changes, "hosts=3,graph=torus,cuts=0", error, 256), 0);
+    assert_int_equal(sim_mask_parse(&changes.faults, "0,2-4"), 0);
+    assert_int_equal(sim_mask_parse(&changes.work, "none"), 0);
+    sim_changes_text(&changes, 6, 7, text, sizeof(text));
+    assert_string_equal(text, " --set graph=torus,hosts=3,cuts=0 --faults 0,2-4 --work none");
+    sim_config_make(&config, 1, SIM_GRAPH_ANY, &changes);
+    assert_int_equal(config.hosts_count, 3);
+    assert_int_equal(config.graph, SIM_GRAPH_TORUS);
+    assert_int_equal(config.faults.cuts_count, 0);
+    assert_true(sim_mask_keeps(&config.faults_mask, 3));
+    assert_false(sim_mask_keeps(&config.faults_mask, 1));
+    assert_false(sim_mask_keeps(&config.work_mask, 0));
+    sim_changes_text(&again, 6, 7, text, sizeof(text));
+    assert_string_equal(text, "");
+}
+
+static void bad_changes_name_the_key(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"hosts",        "hosts=",    "hosts=1",     "hosts=65",
+                                      "hosts=3x",     "hosts=-3",  "wheels=4",    "graph=spiral",
+                                      "slots=3",      "frame=100", "ops-slots=1", "=3",
+                                      "hosts=3,cut=1"};
+    static const char *const bad_masks[] = {"", "x", "3-", "4-3", "1,,2", "1,", "99999", "-3"};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(bad); i++) {
+        struct sim_changes changes = {0};
+        char error[256] = "";
+        if (sim_changes_parse(&changes, bad[i], error, sizeof(error)) == 0) {
+            fail_msg("'%s' is accepted", bad[i]);
+        }
+        assert_true(error[0] != '\0');
+    }
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(bad_masks); i++) {
+        struct sim_mask mask;
+        if (sim_mask_parse(&mask, bad_masks[i]) == 0) {
+            fail_msg("'%s' is accepted", bad_masks[i]);
+        }
+    }
+}
+
+/* All that a key can be set to is a configuration that runs. */
+static void the_extremes_of_every_key_run(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; sim_knob_at(i) != NULL; i++) {
+        const struct sim_knob *key = sim_knob_at(i);
+        const uint64_t values[] = {key->min, key->simplest};
+        for (unsigned v = 0; v < VIA_ARRAY_COUNT(values) && values[v] != UINT64_MAX; v++) {
+            struct sim_changes changes = {0};
+            const struct sim_jobs jobs = {.changes = &changes};
+            struct sim_result result;
+            changes.changed[i] = true;
+            changes.values[i] = values[v];
+            sim_jobs_one(&jobs, 3 + i, NULL, &result);
+            if (result.failed) {
+                fail_msg("%s=%llu: seed %u: %s", key->name, (unsigned long long)values[v], 3 + i,
+                         result.failure);
+            }
         }
     }
 }
@@ -138,6 +224,9 @@ int main(void)
         cmocka_unit_test(content_check_finds_the_first_wrong_byte),
         cmocka_unit_test(configs_are_valid_and_reach_the_extremes),
         cmocka_unit_test(a_seed_is_one_history),
+        cmocka_unit_test(changes_are_read_back_as_they_are_written),
+        cmocka_unit_test(bad_changes_name_the_key),
+        cmocka_unit_test(the_extremes_of_every_key_run),
         cmocka_unit_test(plants_are_found_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,16 +9,33 @@ fail() {
 }
 
 out=$("$sim" run --first 1 --count 200 --plant lost-delivery --quiet) && fail "a lost delivery went unnoticed"
-line=$(printf '%s\n' "$out" | sed -n 's/^reproduce: viaduct-sim //p')
-[ -n "$line" ] || fail "no reproduction in: $out"
-failure=$(printf '%s\n' "$out" | grep '^FAILED')
-# shellcheck disable=SC2086 # the line is the arguments
-again=$("$sim" $line) && fail "'$line' does not fail"
-printf '%s\n' "$again" | grep -qxF "$failure" || fail "'$line' fails otherwise: $again"
+[ "$(printf '%s\n' "$out" | grep -c '^reproduce: ')" -eq 2 ] || fail "not the seed and the shrunk case in: $out"
+printf '%s\n' "$out" | grep -q '^shrunk in .* runs to 2 of ' || fail "not shrunk: $out"
+for n in 1 2; do
+    line=$(printf '%s\n' "$out" | sed -n 's/^reproduce: viaduct-sim //p' | sed -n ${n}p)
+    failure=$(printf '%s\n' "$out" | grep '^FAILED' | sed -n ${n}p)
+    # shellcheck disable=SC2086 # the line is the arguments
+    again=$("$sim" $line) && fail "'$line' does not fail"
+    printf '%s\n' "$again" | grep -qxF "$failure" || fail "'$line' fails otherwise: $again"
+    printf '%s\n' "$again" | grep -q '^--- how its history ends' || fail "'$line': not how it ends: $again"
+done
+# The last is the shrunk one. What is told: links, frames both ways, operations, time.
 # shellcheck disable=SC2086
-"$sim" $line --trace | grep -q delivered || fail "no trace"
+trace=$("$sim" $line --trace) && fail "'$line' does not fail with a trace"
+for words in '^ *0\.000000 link 0: host . port . - host . port .' \
+    ' host [01] > host [01] (link 0, thread [0-9]*): record [0-9]*: MESSAGE [0-9]* of flow' \
+    ' host [01] < host [01] (link 0, thread [0-9]*): arrives: ' ': link state of host ' ': ACK [0-9]* of flow' \
+    ' FAILURE at '; do
+    printf '%s\n' "$trace" | grep -q -- "$words" || fail "the trace of '$line' does not say '$words'"
+done
+"$sim" seed 5 --set cuts=3,direct=0,crashes=1,graph=ring --trace | grep -q '^ *[0-9.]* link .* is cut for ' ||
+    fail "a fault is not told"
+out=$("$sim" run --first 1 --count 200 --plant lost-delivery --quiet --no-shrink) && fail "unnoticed"
+printf '%s\n' "$out" | grep -q '^shrunk' && fail "shrunk although it must not be"
+"$sim" shrink 1 --graph ring | grep -q 'does not fail: nothing to shrink' || fail "shrink of a good seed"
 
-for args in "seed" "seed x" "run --count 0" "run --graph spiral" "run --plant weeds" "walk" "seed 1 2" "run --bad"; do
+for args in "seed" "seed x" "run --count 0" "run --graph spiral" "run --plant weeds" "walk" "seed 1 2" "run --bad" \
+    "seed 1 --set wheels=4" "seed 1 --set hosts=1" "seed 1 --faults 3-" "seed 1 --work x" "shrink" "keys 1"; do
     # shellcheck disable=SC2086
     if text=$("$sim" $args 2>&1); then
         fail "'$args' is accepted"
@@ -31,7 +48,7 @@ done
 
 file=$(mktemp)
 trap 'rm -f "$file"' EXIT
-printf '# two\n7\n8 ring # with its graph\n' >"$file"
-"$sim" replay "$file" | grep -qxF "2 seeds of $file: ok" || fail "replay of two seeds"
+printf '# three\n7\n8 ring # with its graph\n9 torus hosts=4,cuts=1\n' >"$file"
+"$sim" replay "$file" | grep -qxF "3 seeds of $file: ok" || fail "replay of three seeds"
 printf '7\n8 spiral\n' >"$file"
-"$sim" replay "$file" 2>&1 | grep -qF "$file:2: not a seed and a graph" || fail "replay of a bad line"
+"$sim" replay "$file" 2>&1 | grep -qF "$file:2: not a seed, a graph and changes" || fail "replay of a bad line"

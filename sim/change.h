@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Changes to what a seed draws: values of the configuration by name, faults and bursts of work that
+ * are left out. A failing seed is shrunk by them, and the command that reproduces it names them.
+ */
+#ifndef SIM_CHANGE_H
+#define SIM_CHANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sim/config.h"
+
+/* A value that may be changed. */
+struct sim_knob {
+    const char *name;
+    uint16_t off, bytes; /* in struct sim_config; bytes 0 = the graph, by name */
+    uint64_t min, max;   /* as far as a seed may draw it, or more carefully */
+    uint64_t simplest;   /* what a reader has to think about least; UINT64_MAX = leave it */
+};
+
+#define SIM_KNOBS_MAX 64u
+
+struct sim_changes {
+    bool changed[SIM_KNOBS_MAX]; /* by key */
+    uint64_t values[SIM_KNOBS_MAX];
+    struct sim_mask faults, work; /* what is left out */
+};
+
+/* NULL past the last. */
+const struct sim_knob *sim_knob_at(unsigned index);
+uint64_t sim_knob_get(const struct sim_knob *key, const struct sim_config *config);
+
+/* Takes in "name=value,name=value..."; on -EINVAL ret_error says what is wrong. */
+int sim_changes_parse(struct sim_changes *changes, const char *text, char *ret_error,
+                      size_t error_bytes);
+
+/* Takes in a list of what is kept ("0,3-5"; "none"): the rest is left out. 0 or -EINVAL. */
+int sim_mask_parse(struct sim_mask *mask, const char *text);
+
+/* The same backwards: as options of a command line, each with a blank before it; "" when nothing is
+ * changed. faults and work: how many there are. */
+void sim_changes_text(const struct sim_changes *changes, uint32_t faults, uint32_t work, char *text,
+                      size_t bytes);
+
+/* What a seed stands for, changed. changes may be NULL. */
+void sim_config_make(struct sim_config *config, uint64_t seed, enum sim_graph graph,
+                     const struct sim_changes *changes);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Posted writes of one initiator through one window, as ports of the simulator make them. */
+#ifndef SIM_POSTED_H
+#define SIM_POSTED_H
+
+#include "sim/world.h"
+
+/* core/port.h: put, flush, read_back. */
+void sim_posted_put(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
+                    size_t len);
+void sim_posted_flush(struct sim_end *end, struct sim_lane *lane);
+void sim_posted_read_back(struct sim_end *end, struct sim_lane *lane);
+
+/* Time passes while the host of this end works: something that is on its way to it arrives. */
+void sim_posted_pump(struct sim_end *end);
+
+void sim_posted_arrive_all(struct sim_end *from, struct sim_lane *lane);
+/* The link is lost, and with it what is under way: from some point on, one write torn. */
+void sim_posted_cut(struct sim_end *from, struct sim_lane *lane);
+/* All of it, without a trace. */
+void sim_posted_drop(struct sim_lane *lane);
+
+#endif

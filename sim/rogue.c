@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A host that writes garbage on purpose. It is no node any more, but it knows what one knows: it
+ * keeps its links up by good heartbeats and registers, and writes what it likes into the inboxes of
+ * its neighbours: noise, records with bad lengths, credits for what was never sent, frames with
+ * forged fields, announcements of links that are not. It does not know the keys of segments nor the
+ * sessions of others as their own proof, so it can be told from them. Whoever is not a rogue must
+ * neither crash nor hang nor lose anything that is not to, from or through it.
+ */
+#include <string.h>
+
+#include "core/node_internal.h"
+#include "sim/posted.h"
+
+/* Messages that rogues forge have numbers that nobody else's have. */
+#define FORGED_NUMBER (UINT32_C(1) << 31)
+
+static void put_word(unsigned char *memory, size_t off, uint64_t word)
+{
+    memcpy(memory + off, &word, sizeof(word));
+}
+
+/* What the rogue has learned of one of its links while it was a node. */
+struct rogue_view {
+    struct sim_end *end;         /* its own */
+    unsigned char *to;           /* the inbox of the neighbour */
+    const struct via_node *node; /* the neighbour: for the layout, which is everybody's */
+    uint16_t epoch;              /* of records into that inbox */
+};
+
+static struct via_rng *rng_of(const struct rogue_view *view)
+{
+    return &view->end->world->rng_fault;
+}
+
+/* false when there is nobody to write to. */
+static bool look(struct sim_end *end, struct rogue_view *ret_view)
+{
+    const struct sim_host *neighbour = &end->world->hosts[end->peer->host];
+    if (!end->link->up || neighbour->node == NULL) {
+        return false;
+    }
+    *ret_view = (struct rogue_view){
+        .end = end,
+        .to = end->peer->inbox,
+        .node = neighbour->node,
+        .epoch = neighbour->node->links[end->peer->index].rx_epoch,
+    };
+    return true;
+}
+
+/* The number that the neighbour's reader of a channel waits for. */
+static uint32_t next_record(const struct rogue_view *view, unsigned channel)
+{
+    return view->node->channels[channel].links[view->end->peer->index].rx.sequence;
+}
+
+/* --- what it writes -------------------------------------------------------------------------- */
+
+static void write_noise(const struct rogue_view *view)
+{
+    size_t words = view->end->port.caps.window_bytes / 8;
+    for (uint32_t n = sim_between(rng_of(view), 1, 64); n > 0; n--) {
+        put_word(view->to, via_rng_below(rng_of(view), words) * 8, via_rng_next(rng_of(view)));
+    }
+}
+
+static void write_credit(const struct rogue_view *view, const struct via_inbox_place *place)
+{
+    uint32_t released = (uint32_t)via_rng_next(rng_of(view));
+    uint16_t generation = (uint16_t)via_rng_next(rng_of(view));
+    bool want = via_rng_chance(rng_of(view), 1, 2);
+    put_word(view->to, want ? place->memory_off : place->credit_off,
+             via_credit_word(view->epoch, generation, released));
+}
+
+/* Some fields good, others not: what is all wrong is dropped by the first check. */
+static void forge_header(const struct rogue_view *view, struct via_frame_header *header)
+{
+    struct sim_world *world = view->end->world;
+    struct via_rng *rng = rng_of(view);
+    const struct sim_host *me = &world->hosts[view->end->host];
+    const struct sim_host *to = &world->hosts[sim_between(rng, 0, world->hosts_count - 1)];
+    unsigned char *bytes = (unsigned char *)header;
+    for (size_t i = 0; i < sizeof(*header); i++) {
+        bytes[i] = (unsigned char)via_rng_next(rng);
+    }
+    if (via_rng_chance(rng, 1, 8)) {
+        return;
+    }
+    header->kind = (uint8_t)sim_between(rng, 1, VIA_FRAME_ACK + 1);
+    header->flow = (uint16_t)sim_between(rng, 0, world->config.node.flows_count + 1u);
+    header->source = me->id;
+    header->destination = to->id;
+    header->source_session = me->life.session;
+    header->destination_session = to->life.session;
+    header->hops_left = (uint8_t)sim_between(rng, 0, 8);
+    header->inline_bytes = via_rng_chance(rng, 1, 2) ? 0 : (uint8_t)sim_between(rng, 0, 40);
+    if (via_rng_chance(rng, 1, 2)) {
+        /* As the beginning of a flow it will be taken in. */
+        header->flags |= VIA_FRAME_FLAG_START;
+    }
+    if (header->kind == VIA_FRAME_MESSAGE) {
+        struct via_frame_message args;
+        memcpy(&args, header->args, sizeof(args));
+        args.source_endpoint |= FORGED_NUMBER;
+        memcpy(header->args, &args, sizeof(args));
+    }
+    if (header->kind == VIA_FRAME_ACK) {
+        struct via_frame_ack args;
+        memcpy(&args, header->args, sizeof(args));
+        args.state = sim_between(rng, 0, VIA_ACK_NO_STATE + 1);
+        args.next = via_rng_chance(rng, 1, 2) ? UINT32_MAX - sim_between(rng, 0, 63) : args.next;
+        memcpy(header->args, &args, sizeof(args));
+    }
+}
+
+static void write_frame(const struct rogue_view *view)
+{
+    struct sim_world *world = view->end->world;
+    unsigned channel = sim_between(rng_of(view), 0, world->config.node.channels_count - 1u);
+    uint32_t slots = world->config.node.pipe_slots;
+    struct via_inbox_place place;
+    struct via_record_line line;
+    struct via_frame_header header;
+    via_inbox_place(view->node, 1 + channel, &place);
+    forge_header(view, &header);
+    memcpy(line.head, &header, sizeof(header));
+    uint32_t sequence = next_record(view, channel);
+    uint32_t length = 0;
+    if (via_rng_chance(rng_of(view), 1, 2)) {
+        length = sim_between(rng_of(view), 0, world->config.node.frame_bytes_max + 64);
+    }
+    line.word = via_record_word(view->epoch, (uint16_t)length, sequence);
+    memcpy(view->to + place.memory_off + VIA_RECORD_LINE_BYTES * (1 + (sequence & (slots - 1))),
+           &line, sizeof(line));
+    world->counts.forged++;
+}
+
+/* About itself: of others it would be found out by them. */
+static void write_announcement(const struct rogue_view *view)
+{
+    struct sim_world *world = view->end->world;
+    const struct sim_host *me = &world->hosts[view->end->host];
+    struct via_rng *rng = rng_of(view);
+    struct via_inbox_place place;
+    struct via_record_line line = {0};
+    uint32_t sequence = view->node->links[view->end->peer->index].control_rx.sequence;
+    struct via_announcement head = {
+        .kind = via_rng_chance(rng, 7, 8) ? VIA_LINK_STATE_KIND : (uint8_t)via_rng_next(rng),
+        .neighbours_count = (uint8_t)sim_between(rng, 0, 20),
+        .host = me->id,
+        .session = me->life.session,
+        .sequence = me->life.born + sim_between(rng, 1, 1000),
+    };
+    via_inbox_place(view->node, 0, &place);
+    size_t body = place.memory_off + VIA_RECORD_LINE_BYTES * (1 + VIA_CONTROL_PIPE_SLOTS);
+    for (size_t i = 0; i < VIA_CONTROL_PIPE_BODY_BYTES; i += 8) {
+        put_word(view->to, body + i,
+                 sim_between(rng, 0, world->config.node.hosts_max) | via_rng_next(rng) << 32);
+    }
+    memcpy(line.head, &head, sizeof(head));
+    line.word = via_record_word(view->epoch, (uint16_t)(head.neighbours_count * 8), sequence);
+    memcpy(view->to + place.memory_off +
+               VIA_RECORD_LINE_BYTES * (1 + (sequence & (VIA_CONTROL_PIPE_SLOTS - 1))),
+           &line, sizeof(line));
+    world->counts.forged++;
+}
+
+static void write_registers(const struct rogue_view *view)
+{
+    struct sim_end *end = view->end;
+    unsigned first = VIA_HANDSHAKE_REGISTERS * end->port.side;
+    for (unsigned i = 0; i < VIA_HANDSHAKE_REGISTERS; i++) {
+        if (via_rng_chance(rng_of(view), 1, 3)) {
+            end->link->scratchpad[first + i] ^=
+                (uint32_t)via_rng_next(rng_of(view)) & (uint32_t)via_rng_next(rng_of(view));
+        }
+    }
+}
+
+static void write_heartbeat(const struct rogue_view *view)
+{
+    uint64_t count = view->end->world->clock.now_ns & UINT64_C(0xffffffffffff);
+    put_word(view->to, 0, via_heartbeat_word(view->epoch, count));
+}
+
+static void write_something(const struct rogue_view *view)
+{
+    struct sim_world *world = view->end->world;
+    struct via_inbox_place place;
+    if (view->node->links[view->end->peer->index].phase != VIA_PHASE_UP) {
+        /* It does not write ahead, in the epoch that its next life will have: that life could not
+         * tell such records from its own, and would be blamed for them. */
+        write_registers(view);
+        return;
+    }
+    write_heartbeat(view);
+    switch (sim_between(rng_of(view), 0, 15)) {
+    case 0:
+        write_noise(view);
+        break;
+    case 1:
+        write_registers(view);
+        break;
+    case 2:
+        via_inbox_place(view->node, sim_between(rng_of(view), 0, world->config.node.channels_count),
+                        &place);
+        write_credit(view, &place);
+        break;
+    case 3:
+    case 4:
+        write_announcement(view);
+        break;
+    default:
+        write_frame(view);
+        break;
+    }
+}
+
+/* --- when ------------------------------------------------------------------------------------ */
+
+/* What lies unread of its life as a node is gone: a relay may lose frames, but it must not be
+ * blamed for those that it has sent when they are overwritten now. */
+static void take_back(struct sim_end *end)
+{
+    struct rogue_view view;
+    for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
+        sim_posted_drop(&end->lanes[k]);
+    }
+    if (!look(end, &view)) {
+        return;
+    }
+    for (unsigned pipe = 0; pipe <= end->world->config.node.channels_count; pipe++) {
+        uint32_t slots = pipe == 0 ? VIA_CONTROL_PIPE_SLOTS : end->world->config.node.pipe_slots;
+        struct via_inbox_place place;
+        via_inbox_place(view.node, pipe, &place);
+        for (uint32_t i = 0; i < slots; i++) {
+            put_word(view.to,
+                     place.memory_off + VIA_RECORD_LINE_BYTES * (i + 1) +
+                         offsetof(struct via_record_line, word),
+                     0);
+        }
+    }
+}
+
+void sim_rogue_begin(struct sim_world *world, uint32_t index, uint32_t for_us)
+{
+    struct sim_host *host = &world->hosts[index];
+    sim_trace(world, "host %u writes garbage for %u us", index, for_us);
+    world->counts.rogues++;
+    host->rogue_life = host->life.number;
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        take_back(host->ports[i]);
+    }
+    sim_clock_after(&world->clock, 0, SIM_EVENT_ROGUE, index, host->life.number, for_us);
+}
+
+/* Where its garbage looks like work nobody may sleep, so it rings for it; and one bit in vain. */
+static void ring_all(struct sim_end *end)
+{
+    struct sim_world *world = end->world;
+    for (unsigned k = 0; k < world->config.node.channels_count; k++) {
+        sim_link_ring(end, k);
+    }
+    sim_link_ring(end, sim_between(&world->rng_fault, 0, VIA_PORT_DOORBELLS - 1));
+}
+
+void sim_rogue_turn(struct sim_world *world, uint32_t index, uint32_t life, uint32_t left_us)
+{
+    struct sim_host *host = &world->hosts[index];
+    if (host->alive || host->life.number != life || world->healed) {
+        return;
+    }
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        struct rogue_view view;
+        if (!look(host->ports[i], &view)) {
+            continue;
+        }
+        for (uint32_t n = sim_between(&world->rng_fault, 1, 4); n > 0; n--) {
+            write_something(&view);
+        }
+        ring_all(host->ports[i]->peer);
+    }
+    uint32_t pause_us = sim_between(&world->rng_fault, 1, via_max(left_us / 8, 2u));
+    if (pause_us < left_us) {
+        sim_clock_after(&world->clock, pause_us * VIA_USEC_NS, SIM_EVENT_ROGUE, index, life,
+                        left_us - pause_us);
+    }
+}
+
+bool sim_rogue_was(const struct sim_host *host, uint32_t life)
+{
+    return host->rogue_life != 0 && host->rogue_life == life;
+}
+
+bool sim_rogue_forged(const struct via_delivery *delivery)
+{
+    return (delivery->source_endpoint & FORGED_NUMBER) != 0;
+}

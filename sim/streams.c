@@ -1,0 +1,712 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Connections of the sockets library: the same stream state machine, with a virtual clock in the
+ * place of threads, counters in the place of the kernel's TCP, and bells that take their time. Each
+ * end is a thread that does one thing at a time: write, read, ring, arm, look again, sleep; between
+ * any two of these the other end may get its turn. Bytes go by kernel and by pipe, and back, as
+ * often as the seed says.
+ *
+ * What is demanded: all bytes come, once, in order, then the end; nobody sleeps while there is
+ * something to do; a peer that writes garbage does no harm but to its own connection.
+ */
+#include "sim/streams.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/types.h"
+#include "sim/clock.h"
+#include "sim/memory.h"
+#include "sim/plant.h"
+#include "sockets/stream.h"
+
+#define EPOCH 7u
+#define CHUNK_MAX 4096u
+#define EVENTS_MAX 3000000u
+#define ROGUE_TURNS 200u
+
+enum step { STEP_WORK = 0, STEP_RING, STEP_ARM, STEP_LOOK };
+
+/* One direction of a connection: its pipe, its way through the kernel, and what is known of both.
+ */
+struct direction {
+    struct via_pipe_geometry geometry;
+    unsigned char *memory; /* owned; at the reader */
+    _Atomic uint64_t credit;
+    uint32_t *data_ends; /* owned */
+    struct via_stream_tx tx;
+    struct via_stream_rx rx;
+    uint64_t total;   /* bytes that the program wants to send */
+    uint64_t content; /* seed */
+    uint64_t sent;    /* of them, by either way */
+    uint64_t received;
+    unsigned char *kernel; /* owned: what went that way, in order */
+    uint64_t kernel_sent, kernel_arrived, kernel_read;
+    bool kernel_fin, kernel_fin_arrived;
+    bool switched, fin_sent, ended;
+};
+
+struct end {
+    struct direction *out, *in;
+    enum step step;
+    bool asleep, bell;
+    bool ring_reader,
+        ring_writer; /* something was written, given back: the peer may have to know */
+    bool rogue;
+    uint32_t rogue_turns;
+    uint32_t ticket;
+    uint64_t busy_until; /* its thread does not run before */
+};
+
+struct connection {
+    struct direction directions[2];
+    struct end ends[2];
+    bool rogue; /* one of its ends is: nothing is promised any more */
+};
+
+struct streams {
+    const struct sim_config_streams *config;
+    int plant;
+    FILE *trace;
+    struct sim_clock clock;
+    struct via_rng rng;
+    struct connection *connections; /* owned */
+    struct sim_streams_result *result;
+    unsigned char chunk[CHUNK_MAX];
+};
+
+static void VIA_PRINTF(2, 3) fail(struct streams *streams, const char *format, ...)
+{
+    struct sim_streams_result *result = streams->result;
+    if (result->failed) {
+        return;
+    }
+    result->failed = true;
+    int length = snprintf(result->failure, sizeof(result->failure),
+                          "streams, at %llu ns: ", (unsigned long long)streams->clock.now_ns);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(result->failure + length, sizeof(result->failure) - (size_t)length, format, args);
+    va_end(args);
+}
+
+static void VIA_PRINTF(4, 5)
+    tell(struct streams *streams, unsigned connection, unsigned end, const char *format, ...)
+{
+    if (streams->trace == NULL) {
+        return;
+    }
+    fprintf(streams->trace, "%6llu.%06llu stream %u end %u: ",
+            (unsigned long long)(streams->clock.now_ns / VIA_MSEC_NS),
+            (unsigned long long)(streams->clock.now_ns % VIA_MSEC_NS), connection, end);
+    va_list args;
+    va_start(args, format);
+    vfprintf(streams->trace, format, args);
+    va_end(args);
+    fputc('\n', streams->trace);
+}
+
+static void mark(struct streams *streams, uint64_t a, uint64_t b)
+{
+    uint64_t h = streams->result->digest;
+    h = (h ^ streams->clock.now_ns ^ a << 48) * UINT64_C(0x100000001b3);
+    streams->result->digest = (h ^ h >> 29 ^ b) * UINT64_C(0x100000001b3);
+}
+
+static uint64_t between(struct streams *streams, uint64_t lo, uint64_t hi)
+{
+    return via_rng_between(&streams->rng, lo, hi);
+}
+
+static bool chance(struct streams *streams, uint32_t per_mille)
+{
+    return per_mille != 0 && via_rng_chance(&streams->rng, per_mille, 1000);
+}
+
+/* --- turns and bells ------------------------------------------------------------------------- */
+
+static struct end *end_at(struct streams *streams, unsigned connection, unsigned end)
+{
+    return &streams->connections[connection].ends[end];
+}
+
+static void turn_after(struct streams *streams, unsigned connection, unsigned number,
+                       uint64_t delay_ns)
+{
+    struct end *end = end_at(streams, connection, number);
+    sim_clock_after(&streams->clock, delay_ns, SIM_EVENT_TURN, connection, number, ++end->ticket);
+}
+
+/* Most of the time a step takes little; sometimes its thread is not scheduled for long. */
+static void next_turn(struct streams *streams, unsigned connection, unsigned number)
+{
+    uint64_t delay = between(streams, 20, 400);
+    if (chance(streams, streams->config->stall_chance)) {
+        delay += between(streams, 0, streams->config->stall_ns_max);
+    }
+    turn_after(streams, connection, number, delay);
+}
+
+static void wake(struct streams *streams, unsigned connection, unsigned number)
+{
+    struct end *end = end_at(streams, connection, number);
+    if (end->asleep) {
+        end->asleep = false;
+        end->bell = false;
+        end->step = STEP_WORK;
+        turn_after(streams, connection, number, between(streams, 500, 5000));
+    }
+}
+
+/* An eventfd: what comes before the sleep keeps it from beginning. */
+static void bell_arrives(struct streams *streams, unsigned connection, unsigned number)
+{
+    struct end *end = end_at(streams, connection, number);
+    if (end->asleep) {
+        wake(streams, connection, number);
+    } else {
+        end->bell = true;
+    }
+}
+
+static void ring(struct streams *streams, unsigned connection, unsigned to)
+{
+    streams->result->bells++;
+    if (streams->plant == SIM_PLANT_LOST_BELL && via_rng_chance(&streams->rng, 1, 20)) {
+        return;
+    }
+    sim_clock_after(&streams->clock, between(streams, 0, streams->config->bell_ns_max),
+                    SIM_EVENT_BELL, connection, to, 0);
+}
+
+/* --- the kernel's way ------------------------------------------------------------------------ */
+
+static uint64_t kernel_room(const struct streams *streams, const struct direction *way)
+{
+    return streams->config->kernel_bytes - (way->kernel_sent - way->kernel_read);
+}
+
+static unsigned reader_of(const struct connection *connection, const struct direction *way)
+{
+    return way == &connection->directions[0] ? 1 : 0;
+}
+
+static void kernel_arrives(struct streams *streams, unsigned number, unsigned direction,
+                           uint32_t bytes)
+{
+    struct connection *connection = &streams->connections[number];
+    struct direction *way = &connection->directions[direction];
+    way->kernel_arrived += bytes;
+    way->kernel_fin_arrived |= bytes == 0;
+    wake(streams, number, reader_of(connection, way));
+}
+
+static void kernel_send(struct streams *streams, unsigned number, struct direction *way,
+                        const void *data, uint32_t bytes)
+{
+    const struct connection *connection = &streams->connections[number];
+    uint32_t direction = way == &connection->directions[0] ? 0 : 1;
+    if (bytes != 0) {
+        memcpy(way->kernel + way->kernel_sent, data, bytes);
+        way->kernel_sent += bytes;
+    }
+    sim_clock_after(&streams->clock, between(streams, 100, streams->config->kernel_ns_max + 100),
+                    SIM_EVENT_PUTS, number, direction, bytes);
+}
+
+/* TCP does not reorder: bytes that have a shorter way wait for those before them. */
+static uint32_t kernel_take(struct direction *way, unsigned char *data, uint64_t max)
+{
+    uint64_t bytes = via_min(way->kernel_arrived - way->kernel_read, max);
+    memcpy(data, way->kernel + way->kernel_read, bytes);
+    way->kernel_read += bytes;
+    return (uint32_t)bytes;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+/* May the kernel be used, now that the span is the kernel's? */
+static bool kernel_is_free(const struct streams *streams, struct direction *way)
+{
+    return !way->switched || streams->plant == SIM_PLANT_EARLY_KERNEL ||
+           via_stream_tx_demoted(&way->tx);
+}
+
+static uint32_t fill_chunk(struct streams *streams, const struct direction *way)
+{
+    uint64_t left = way->total - way->sent;
+    uint64_t most = via_rng_chance(&streams->rng, 1, 3) ? CHUNK_MAX : 60;
+    uint32_t bytes = (uint32_t)via_min(left, between(streams, 1, most));
+    for (uint32_t i = 0; i < bytes; i++) {
+        streams->chunk[i] = sim_streams_byte(way->content, way->sent + i);
+    }
+    return bytes;
+}
+
+/* false when nothing can be written now. */
+static bool write_kernel(struct streams *streams, unsigned number, struct direction *way)
+{
+    if (!kernel_is_free(streams, way)) {
+        return false;
+    }
+    if (chance(streams, streams->config->switch_chance) && way->sent < way->total) {
+        int rc = via_stream_tx_switch(&way->tx, way->kernel_sent);
+        if (rc == 0) {
+            way->switched = true;
+            return true;
+        }
+        if (rc != -EAGAIN) {
+            fail(streams, "switch: %d", rc);
+        }
+    }
+    uint64_t room = kernel_room(streams, way);
+    if (way->sent == way->total) {
+        way->fin_sent = true;
+        int rc = via_stream_tx_fin(&way->tx, 0);
+        kernel_send(streams, number, way, NULL, 0);
+        return rc == 0;
+    }
+    uint32_t bytes = (uint32_t)via_min((uint64_t)fill_chunk(streams, way), room);
+    if (bytes == 0) {
+        return false;
+    }
+    kernel_send(streams, number, way, streams->chunk, bytes);
+    way->sent += bytes;
+    return true;
+}
+
+static bool write_pipe(struct streams *streams, struct end *end)
+{
+    struct direction *way = end->out;
+    if (chance(streams, streams->config->demote_chance)) {
+        int rc = via_stream_tx_demote(&way->tx);
+        if (rc != 0) {
+            fail(streams, "demote: %d, although a slot is kept for it", rc);
+        }
+        end->ring_reader = true;
+        return true;
+    }
+    if (way->sent == way->total) {
+        way->fin_sent = true;
+        int rc = via_stream_tx_fin(&way->tx, VIA_STREAM_FIN_CLOSED);
+        if (rc != 0) {
+            fail(streams, "fin: %d, although a slot is kept for it", rc);
+        }
+        end->ring_reader = true;
+        return true;
+    }
+    struct iovec iov = {streams->chunk, fill_chunk(streams, way)};
+    struct via_iov cursor;
+    ssize_t rc = via_iov_init(&cursor, &iov, 1);
+    if (rc == 0) {
+        rc = via_stream_tx_write(&way->tx, &cursor);
+    }
+    if (rc > 0) {
+        way->sent += (uint64_t)rc;
+        end->ring_reader = true;
+    } else if (rc != -EAGAIN) {
+        fail(streams, "write: %zd", rc);
+    }
+    return rc > 0;
+}
+
+static bool write_some(struct streams *streams, unsigned number, struct end *end)
+{
+    struct direction *way = end->out;
+    if (way->fin_sent) {
+        return false;
+    }
+    bool pipe = way->tx.span == VIA_SPAN_PIPE;
+    bool done = pipe ? write_pipe(streams, end) : write_kernel(streams, number, way);
+    if (!pipe && way->tx.span == VIA_SPAN_PIPE) {
+        end->ring_reader = true; /* the switch is a record */
+    }
+    return done;
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+static void check_chunk(struct streams *streams, struct direction *way, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < bytes; i++) {
+        if (streams->chunk[i] != sim_streams_byte(way->content, way->received + i)) {
+            fail(streams, "byte %llu is not what was sent",
+                 (unsigned long long)(way->received + i));
+            return;
+        }
+    }
+    way->received += bytes;
+    if (way->received > way->sent) {
+        fail(streams, "%llu bytes came, of %llu that were sent", (unsigned long long)way->received,
+             (unsigned long long)way->sent);
+    }
+}
+
+static void ended(struct streams *streams, struct direction *way)
+{
+    way->ended = true;
+    if (way->received != way->total) {
+        fail(streams, "the stream ends after %llu of %llu bytes", (unsigned long long)way->received,
+             (unsigned long long)way->total);
+    }
+}
+
+static bool read_kernel(struct streams *streams, struct direction *way, uint64_t max)
+{
+    uint32_t bytes = kernel_take(way, streams->chunk, max);
+    check_chunk(streams, way, bytes);
+    if (way->rx.span == VIA_SPAN_KERNEL_UNTIL) {
+        via_stream_rx_kernel_read(&way->rx, bytes);
+    } else if (bytes == 0 && way->kernel_fin_arrived && way->kernel_read == way->kernel_sent) {
+        ended(streams, way);
+        return true;
+    }
+    return bytes != 0;
+}
+
+/* false when there is nothing now. */
+static bool read_some(struct streams *streams, struct end *end)
+{
+    struct direction *way = end->in;
+    uint64_t max = between(streams, 1, via_rng_chance(&streams->rng, 1, 2) ? CHUNK_MAX : 100);
+    struct iovec iov = {streams->chunk, max};
+    struct via_iov cursor;
+    uint32_t released = way->rx.pipe.released;
+    bool done = false;
+    if (way->ended) {
+        return false;
+    }
+    int next = via_stream_rx_next(&way->rx);
+    if (next == VIA_NEXT_KERNEL_UNTIL && !way->rx.kernel_known) {
+        next = via_stream_rx_kernel_total(&way->rx, way->kernel_read);
+        next = next == 0 ? via_stream_rx_next(&way->rx) : next;
+    }
+    if (next == VIA_NEXT_KERNEL) {
+        done = read_kernel(streams, way, max);
+    } else if (next == VIA_NEXT_KERNEL_UNTIL) {
+        done = read_kernel(streams, way, via_min(max, via_stream_rx_kernel_left(&way->rx)));
+    } else if (next == VIA_NEXT_DATA && via_iov_init(&cursor, &iov, 1) == 0) {
+        ssize_t bytes = via_stream_rx_read(&way->rx, &cursor);
+        done = bytes > 0;
+        check_chunk(streams, way, (uint64_t)via_max(bytes, (ssize_t)0));
+    } else if (next == VIA_NEXT_FIN) {
+        ended(streams, way);
+        done = true;
+    } else if (next < 0) {
+        fail(streams, "read: %d", next);
+    }
+    end->ring_writer |= way->rx.posted;
+    return done || released != way->rx.pipe.released;
+}
+
+static void reader_init(struct streams *streams, struct direction *way)
+{
+    const struct via_pipe_target back = {.direct = (unsigned char *)&way->credit};
+    via_pipe_reader_init(&way->rx.pipe, &way->geometry, way->memory, &back, EPOCH);
+    via_pipe_reader_start_at(&way->rx.pipe, streams->config->first);
+    via_stream_rx_init(&way->rx);
+}
+
+/* --- an end that writes garbage -------------------------------------------------------------- */
+
+/* What it may write: the pipe that goes out, and the credits of the one that comes in. */
+static void write_garbage(struct streams *streams, struct end *end)
+{
+    struct direction *way = end->out;
+    size_t words = via_pipe_memory_bytes(&way->geometry) / 8;
+    for (uint64_t n = between(streams, 1, 20); n > 0; n--) {
+        uint64_t word = via_rng_next(&streams->rng);
+        size_t at = via_rng_below(&streams->rng, words);
+        if (via_rng_chance(&streams->rng, 1, 2)) {
+            /* A record that looks good, with a head of noise. */
+            struct via_stream_head head;
+            uint32_t sequence = way->rx.pipe.sequence;
+            at = 8 * (size_t)(1 + (sequence & (way->geometry.slots_count - 1)));
+            memcpy(&head, way->memory + at * 8, sizeof(head));
+            head.kind = (uint8_t)between(streams, 0, 8);
+            head.inline_bytes = (uint8_t)between(streams, 0, 60);
+            head.u.count = between(streams, 0, 3);
+            memcpy(way->memory + at * 8, &head, sizeof(head));
+            at += 7;
+            uint32_t length = via_rng_chance(&streams->rng, 1, 2) ? 0 : (uint32_t)word & 0xffff;
+            word = via_record_word(EPOCH, (uint16_t)length, sequence);
+        }
+        memcpy(way->memory + at * 8, &word, sizeof(word));
+    }
+    if (via_rng_chance(&streams->rng, 1, 4)) {
+        end->in->credit = via_credit_word(EPOCH, (uint16_t)via_rng_next(&streams->rng),
+                                          (uint32_t)via_rng_next(&streams->rng));
+    }
+}
+
+/* The victim: whatever it is told, it goes on without harm. */
+static void suffer(struct streams *streams, struct end *end)
+{
+    struct direction *in = end->in;
+    struct direction *out = end->out;
+    if (in->rx.broken && via_rng_chance(&streams->rng, 1, 2)) {
+        reader_init(streams, in); /* the next connection */
+    }
+    struct iovec iov = {streams->chunk, between(streams, 1, CHUNK_MAX)};
+    struct via_iov cursor;
+    int next = via_stream_rx_next(&in->rx);
+    if (next == VIA_NEXT_KERNEL_UNTIL) {
+        next = via_stream_rx_kernel_total(&in->rx, via_min(in->rx.switch_at, in->kernel_read));
+    }
+    if (via_iov_init(&cursor, &iov, 1) == 0 && next == VIA_NEXT_DATA) {
+        (void)via_stream_rx_peek(&in->rx, &cursor);
+        (void)via_iov_init(&cursor, &iov, 1);
+        (void)via_stream_rx_read(&in->rx, &cursor);
+    }
+    (void)via_stream_rx_ends(&in->rx);
+    (void)via_stream_rx_must_ring(&in->rx);
+    if (out->tx.span == VIA_SPAN_PIPE && !out->tx.ended && via_iov_init(&cursor, &iov, 1) == 0) {
+        (void)via_stream_tx_write(&out->tx, &cursor);
+        (void)via_pipe_must_ring(&out->tx.pipe);
+    }
+    (void)via_stream_tx_writable(&out->tx);
+}
+
+static bool rogue_turn(struct streams *streams, unsigned number, struct end *end)
+{
+    struct connection *connection = &streams->connections[number];
+    if (end->rogue_turns++ > ROGUE_TURNS) {
+        return false;
+    }
+    if (end->rogue) {
+        write_garbage(streams, end);
+    } else {
+        suffer(streams, end);
+    }
+    connection->directions[0].ended = connection->directions[1].ended = true;
+    return true;
+}
+
+/* --- turns ----------------------------------------------------------------------------------- */
+
+static bool is_over(const struct end *end)
+{
+    return end->out->fin_sent && end->in->ended;
+}
+
+static void ring_peer(struct streams *streams, unsigned number, unsigned end_number)
+{
+    struct end *end = end_at(streams, number, end_number);
+    bool bell = end->ring_reader && via_pipe_must_ring(&end->out->tx.pipe);
+    if (end->ring_writer && via_stream_rx_must_ring(&end->in->rx)) {
+        bell = true;
+    }
+    end->ring_reader = false;
+    end->ring_writer = false;
+    if (bell) {
+        tell(streams, number, end_number, "rings");
+        ring(streams, number, 1 - end_number);
+    }
+}
+
+static void sleep_now(struct streams *streams, unsigned number, unsigned end_number)
+{
+    struct end *end = end_at(streams, number, end_number);
+    end->step = STEP_WORK;
+    if (end->bell) {
+        end->bell = false;
+        next_turn(streams, number, end_number);
+    } else {
+        tell(streams, number, end_number,
+             "sleeps; writes to the %s, records %u to %u not given back; reads from the %s",
+             end->out->tx.span == VIA_SPAN_PIPE ? "pipe" : "kernel", end->out->tx.pipe.released,
+             end->out->tx.pipe.sequence, end->in->rx.span == VIA_SPAN_PIPE ? "pipe" : "kernel");
+        end->asleep = true;
+    }
+}
+
+static bool work(struct streams *streams, unsigned number, unsigned end_number)
+{
+    struct end *end = end_at(streams, number, end_number);
+    uint64_t sent = end->out->sent;
+    uint64_t received = end->in->received;
+    uint64_t read = end->in->kernel_read;
+    bool reads_first = via_rng_chance(&streams->rng, 1, 2);
+    bool done = reads_first ? read_some(streams, end) : write_some(streams, number, end);
+    if (!done) {
+        done = reads_first ? write_some(streams, number, end) : read_some(streams, end);
+    }
+    if (read != end->in->kernel_read) {
+        wake(streams, number, 1 - end_number); /* there is room in the socket buffer */
+    }
+    mark(streams, (uint64_t)number << 8 | end_number, end->out->sent << 32 ^ end->in->received);
+    tell(streams, number, end_number, "%s, sent %llu (+%llu), received %llu (+%llu)",
+         done ? "works" : "finds nothing to do", (unsigned long long)end->out->sent,
+         (unsigned long long)(end->out->sent - sent), (unsigned long long)end->in->received,
+         (unsigned long long)(end->in->received - received));
+    return done;
+}
+
+static void arm(struct end *end)
+{
+    via_stream_rx_arm(&end->in->rx);
+    end->ring_writer = true;
+    if (!end->out->fin_sent) {
+        via_pipe_want(&end->out->tx.pipe);
+    }
+}
+
+static void turn(struct streams *streams, unsigned number, unsigned end_number, uint32_t ticket)
+{
+    struct end *end = end_at(streams, number, end_number);
+    const struct connection *connection = &streams->connections[number];
+    if (ticket != end->ticket || end->asleep) {
+        return;
+    }
+    if (connection->rogue) {
+        if (rogue_turn(streams, number, end)) {
+            next_turn(streams, number, end_number);
+        }
+        return;
+    }
+    switch (end->step) {
+    case STEP_WORK:
+    case STEP_LOOK:
+        if (work(streams, number, end_number)) {
+            end->step = STEP_RING;
+        } else if (end->step == STEP_WORK) {
+            end->step = STEP_RING;
+            end->bell = false; /* the look came after it */
+            ring_peer(streams, number, end_number);
+            end->step = is_over(end) ? STEP_RING : STEP_ARM;
+        } else {
+            sleep_now(streams, number, end_number);
+            return;
+        }
+        break;
+    case STEP_RING:
+        ring_peer(streams, number, end_number);
+        end->step = STEP_WORK;
+        if (is_over(end)) {
+            return;
+        }
+        break;
+    case STEP_ARM:
+        arm(end);
+        ring_peer(streams, number, end_number);
+        end->step = STEP_LOOK;
+        break;
+    }
+    next_turn(streams, number, end_number);
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+static void direction_init(struct streams *streams, struct direction *way)
+{
+    const struct sim_config_streams *config = streams->config;
+    way->geometry = (struct via_pipe_geometry){
+        .slots_count = config->slots,
+        .data_bytes = 2 * config->body_bytes + 64 * config->spare_lines,
+        .body_bytes_max = config->body_bytes,
+    };
+    way->memory = sim_alloc_lines(via_pipe_memory_bytes(&way->geometry));
+    way->data_ends = sim_alloc(config->slots * sizeof(uint32_t));
+    way->total = between(streams, 0, config->bytes_max);
+    way->kernel = sim_alloc(way->total);
+    way->content = via_rng_next(&streams->rng);
+    const struct via_pipe_target out = {.direct = way->memory};
+    via_pipe_writer_init(&way->tx.pipe, &way->geometry, &out, &way->credit, way->data_ends, EPOCH);
+    via_pipe_writer_start_at(&way->tx.pipe, config->first);
+    via_stream_tx_init(&way->tx);
+    reader_init(streams, way);
+}
+
+static void start(struct streams *streams)
+{
+    for (unsigned i = 0; i < streams->config->count; i++) {
+        struct connection *connection = &streams->connections[i];
+        connection->rogue = chance(streams, streams->config->rogue_chance);
+        for (unsigned e = 0; e < 2; e++) {
+            direction_init(streams, &connection->directions[e]);
+            connection->ends[e].out = &connection->directions[e];
+            connection->ends[e].in = &connection->directions[1 - e];
+        }
+        connection->ends[0].rogue = connection->rogue;
+        for (unsigned e = 0; e < 2; e++) {
+            next_turn(streams, i, e);
+        }
+    }
+}
+
+static void check_all_over(struct streams *streams)
+{
+    for (unsigned i = 0; i < streams->config->count; i++) {
+        const struct connection *connection = &streams->connections[i];
+        for (unsigned e = 0; e < 2 && !connection->rogue; e++) {
+            const struct end *end = &connection->ends[e];
+            if (!is_over(end)) {
+                fail(streams,
+                     "stream %u end %u: %s for ever, with %llu of %llu bytes sent, %llu of %llu "
+                     "received (lost wake-up)",
+                     i, e, end->asleep ? "sleeps" : "waits", (unsigned long long)end->out->sent,
+                     (unsigned long long)end->out->total, (unsigned long long)end->in->received,
+                     (unsigned long long)end->in->total);
+            }
+        }
+    }
+}
+
+static void run(struct streams *streams)
+{
+    struct sim_event event;
+    while (!streams->result->failed && sim_clock_take(&streams->clock, &event)) {
+        switch (event.kind) {
+        case SIM_EVENT_TURN:
+            turn(streams, event.a, event.b, event.c);
+            break;
+        case SIM_EVENT_BELL:
+            bell_arrives(streams, event.a, event.b);
+            break;
+        default:
+            kernel_arrives(streams, event.a, event.b, event.c);
+            break;
+        }
+        if (streams->clock.taken_count > EVENTS_MAX) {
+            fail(streams, "no end after %u events", EVENTS_MAX);
+        }
+    }
+    check_all_over(streams);
+}
+
+unsigned char sim_streams_byte(uint64_t content, uint64_t at)
+{
+    return (unsigned char)(content + at * 167 + (at >> 8) * 13);
+}
+
+void sim_streams_run(const struct sim_config *config, int plant, FILE *trace,
+                     struct sim_streams_result *ret_result)
+{
+    struct streams *streams = sim_alloc(sizeof(*streams));
+    *ret_result = (struct sim_streams_result){.digest = config->seed};
+    streams->config = &config->streams;
+    streams->plant = plant;
+    streams->trace = trace;
+    streams->result = ret_result;
+    streams->connections = sim_alloc(config->streams.count * sizeof(*streams->connections));
+    via_rng_init(&streams->rng, config->seed ^ UINT64_C(0x73747265616d));
+    sim_clock_init(&streams->clock);
+    start(streams);
+    run(streams);
+    for (unsigned i = 0; i < config->streams.count; i++) {
+        for (unsigned e = 0; e < 2; e++) {
+            struct direction *way = &streams->connections[i].directions[e];
+            ret_result->bytes += way->received;
+            free(way->memory);
+            free(way->data_ends);
+            free(way->kernel);
+        }
+    }
+    ret_result->events = streams->clock.taken_count;
+    sim_clock_fini(&streams->clock);
+    free(streams->connections);
+    free(streams);
+}
