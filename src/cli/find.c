@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define DAEMON "viaductd"
+#define SIMULATOR "viaduct-sim"
 #define PRELOAD "libviaduct-sockets.so"
 
 static bool is_file(const char *path, int mode)
@@ -62,6 +63,23 @@ int via_find_daemon(struct via_find_path *ret_path, struct via_error *err)
     }
     return via_error_set(err, -ENOENT, "%s: find: neither in %.200s nor in $PATH", DAEMON,
                          own.text);
+}
+
+int via_find_simulator(struct via_find_path *ret_path, struct via_error *err)
+{
+    static const char *const between[] = {"", "../libexec/viaduct/"};
+    struct via_find_path own = own_folder();
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(between); i++) {
+        if (join(ret_path, own.text, between[i], SIMULATOR) && is_file(ret_path->text, X_OK)) {
+            return 0;
+        }
+    }
+    if (via_find_in_path(SIMULATOR, ret_path) == 0) {
+        return 0;
+    }
+    return via_error_set(err, -ENOENT,
+                         "%s: find: neither in %.200s, nor in its ../libexec/viaduct, nor in $PATH",
+                         SIMULATOR, own.text);
 }
 
 int via_find_preload(struct via_find_path *ret_path, struct via_error *err)

@@ -14,6 +14,9 @@ struct via_find_path {
 /* viaductd: beside this program, else in $PATH. -ENOENT. */
 int via_find_daemon(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 
+/* viaduct-sim: beside this program, in its ../libexec/viaduct, else in $PATH. -ENOENT. */
+int via_find_simulator(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
+
 /* libviaduct-sockets.so: beside this program, in its ../lib or the library folder it was configured
  * with. -ENOENT. */
 int via_find_preload(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;

@@ -23,6 +23,7 @@ static const struct command commands[] = {
     {"cut", "cut the link between two hosts", via_cli_cut},
     {"mend", "mend a link that was cut", via_cli_mend},
     {"perf", "measure pingpong, put, get and barrier", via_cli_perf},
+    {"sim", "whole fabrics under virtual time, with faults", via_cli_sim},
     {"doctor", "what is wrong with this machine's set-up", via_cli_doctor},
 };
 
