@@ -12,6 +12,7 @@
 #include "sockets/fabric.h"
 #include "sockets/fds.h"
 #include "sockets/os.h"
+#include "sockets/policy.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/spin.h"
@@ -44,7 +45,7 @@ void via_wait_begin(struct via_wait *wait)
     }
     *wait = (struct via_wait){
         .begin_ticks = now,
-        .end_ticks = now + via_spin_budget(&spin, now),
+        .end_ticks = via_likely(via_policy.spin) ? now + via_spin_budget(&spin, now) : now,
         .last_ticks = now,
         .yield_ticks = now + via_os_us_to_ticks(YIELD_US),
     };
