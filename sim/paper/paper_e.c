@@ -13,7 +13,7 @@
 #include "sim/cost/pio.h"
 #include "sim/paper/papers.h"
 
-#define SUSTAINED_BYTES (UINT64_C(1) << 20)
+#define SUSTAINED_BYTES (UINT64_C(1) << 18)
 #define CROSSOVER_BYTES_MAX UINT64_C(32768)
 #define EVENTS_MAX UINT64_C(10000000)
 
