@@ -9,6 +9,7 @@
 
 #include "sim/jobs.h"
 #include "sim/memory.h"
+#include "sim/paper/command.h"
 #include "sim/shrink.h"
 
 static const char usage_text[] =
@@ -24,6 +25,7 @@ static const char usage_text[] =
     "  catch PLANT     run seeds with a planted bug until one fails; that is success\n"
     "  plants          list the bugs that can be planted\n"
     "  keys            list what --set can change\n"
+    "  paper X         published systems by the cost model; see viaduct-sim paper --help\n"
     "\n"
     "Options:\n"
     "  --first N       first seed (run, catch; default 1)\n"
@@ -570,6 +572,11 @@ static int run_command(struct options *options, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+#ifndef VIA_MUTANTS
+    if (argc > 1 && strcmp(argv[1], "paper") == 0) {
+        return sim_paper_main(argc - 1, argv + 1);
+    }
+#endif
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     struct options options = {
         .jobs = {.first = 1, .count = 1000, .processes = cores < 1 ? 1 : (unsigned)cores},

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Actors: threads of a modelled host, a fiber that says what they do and a task that needs a
+ * processor for it. And memory, which all cores of a host copy through.
+ */
+#ifndef SIM_COST_ACTOR_H
+#define SIM_COST_ACTOR_H
+
+#include "sim/cost/cpu.h"
+#include "sim/cost/fiber.h"
+
+struct sim_actor {
+    struct sim_fiber fiber;
+    struct sim_task task;
+    bool asleep;  /* and to be woken */
+    bool woken;   /* while it was awake: its next sleep ends at once */
+    bool granted; /* by the pool it waits for */
+};
+
+/* Begins main(arg) now. The actor and the processor must stay where they are. */
+void sim_actor_start(struct sim_actor *actor, struct sim_cpu *cpu, void (*main)(void *arg),
+                     void *arg);
+void sim_actor_fini(struct sim_actor *actor);
+
+/* Wakes it if it sleeps, else sees to it that its next sleep ends at once. From anywhere. */
+void sim_actor_wake(struct sim_actor *actor);
+
+/* --- from within the actor ------------------------------------------------------------------- */
+
+/* Computes. */
+void sim_actor_work(struct sim_actor *actor, uint64_t work_ps);
+/* Sleeps until woken. */
+void sim_actor_sleep(struct sim_actor *actor);
+/* Waits on its processor until the call sim_fiber_call(&actor->fiber) comes: polling, or a load
+ * that takes long. */
+void sim_actor_stall(struct sim_actor *actor);
+/* The same for a time that is known. */
+void sim_actor_stall_until(struct sim_actor *actor, uint64_t time_ps);
+/* Takes a token of a pool, sleeping while there is none. */
+void sim_actor_take(struct sim_actor *actor, struct sim_pool *pool);
+/* The same without sleeping. */
+void sim_actor_spin_take(struct sim_actor *actor, struct sim_pool *pool);
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* The memory of a host. A core copies at a rate of its own as long as the bus can follow. */
+struct sim_memory {
+    struct sim_server bus;
+    double copy_rate; /* bytes per second of one core alone */
+    double bus_rate;  /* bytes per second that are read or written, of all */
+    double crossings; /* of the bus by a byte copied: read, written, and fetched to be written */
+    uint64_t piece_bytes; /* of a copy, after which others get their turn */
+};
+
+/* [memory]: copy, bus, crossings, piece. */
+extern const struct sim_section sim_memory_section;
+void sim_memory_init(struct sim_memory *memory, struct sim_cost *cost,
+                     const struct sim_scenario *scenario);
+
+void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes);
+/* What devices read or write; it slows down copies. */
+void sim_memory_traffic(struct sim_memory *memory, uint64_t bytes);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/cost/fiber.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
+/* The sanitizers follow stacks, and have to be told of every change (sanitizer/
+ * common_interface_defs.h, tsan_interface.h). */
+static void leaving(void **shadow, const void *stack, size_t bytes, void *tsan_fiber)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(shadow, stack, bytes);
+#endif
+#ifdef __SANITIZE_THREAD__
+    __tsan_switch_to_fiber(tsan_fiber, 0);
+#endif
+    (void)shadow;
+    (void)stack;
+    (void)bytes;
+    (void)tsan_fiber;
+}
+
+static void arrived(void *shadow, const void **ret_stack, size_t *ret_bytes)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(shadow, ret_stack, ret_bytes);
+#endif
+    (void)shadow;
+    (void)ret_stack;
+    (void)ret_bytes;
+}
+
+#ifdef __SANITIZE_THREAD__
+#define OWN_TSAN(fiber) ((fiber)->own_shadow)
+#define OTHER_TSAN(fiber) ((fiber)->other_shadow)
+#else
+#define OWN_TSAN(fiber) NULL
+#define OTHER_TSAN(fiber) NULL
+#endif
+
+/* makecontext() passes ints: the pointer comes in two. */
+static void entry(unsigned low, unsigned high)
+{
+    struct sim_fiber *fiber = (struct sim_fiber *)(uintptr_t)((uint64_t)high << 32 | low);
+    arrived(NULL, &fiber->other_stack, &fiber->other_stack_bytes);
+    fiber->main(fiber->arg);
+    fiber->ended = true;
+    fiber->running = false;
+    /* No shadow to be kept: this stack is not come back to. */
+    leaving(NULL, fiber->other_stack, fiber->other_stack_bytes, OTHER_TSAN(fiber));
+    setcontext(&fiber->other);
+    abort();
+}
+
+void sim_fiber_init(struct sim_fiber *fiber, void (*main)(void *arg), void *arg)
+{
+    *fiber = (struct sim_fiber){.main = main, .arg = arg};
+    fiber->stack = mmap(NULL, SIM_FIBER_STACK_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fiber->stack == MAP_FAILED || getcontext(&fiber->own) != 0) {
+        abort();
+    }
+    fiber->own.uc_stack.ss_sp = fiber->stack;
+    fiber->own.uc_stack.ss_size = SIM_FIBER_STACK_BYTES;
+    fiber->own.uc_link = NULL;
+#ifdef __SANITIZE_THREAD__
+    fiber->own_shadow = __tsan_create_fiber(0);
+#endif
+    uint64_t self = (uintptr_t)fiber;
+    makecontext(&fiber->own, (void (*)(void))(uintptr_t)entry, 2, (unsigned)self,
+                (unsigned)(self >> 32));
+}
+
+void sim_fiber_fini(struct sim_fiber *fiber)
+{
+    assert(!fiber->running);
+#ifdef __SANITIZE_THREAD__
+    __tsan_destroy_fiber(fiber->own_shadow);
+#endif
+    munmap(fiber->stack, SIM_FIBER_STACK_BYTES);
+    fiber->stack = NULL;
+}
+
+static void go_on(void *object, uint64_t arg)
+{
+    struct sim_fiber *fiber = object;
+    (void)arg;
+    assert(!fiber->running && !fiber->ended);
+    fiber->running = true;
+#ifdef __SANITIZE_THREAD__
+    fiber->other_shadow = __tsan_get_current_fiber();
+#endif
+    leaving(&fiber->other_shadow, fiber->stack, SIM_FIBER_STACK_BYTES, OWN_TSAN(fiber));
+    swapcontext(&fiber->other, &fiber->own);
+    arrived(fiber->other_shadow, NULL, NULL);
+}
+
+struct sim_call sim_fiber_call(struct sim_fiber *fiber)
+{
+    return (struct sim_call){.run = go_on, .object = fiber};
+}
+
+void sim_fiber_wait(struct sim_fiber *fiber)
+{
+    assert(fiber->running);
+    fiber->running = false;
+    leaving(&fiber->own_shadow, fiber->other_stack, fiber->other_stack_bytes, OTHER_TSAN(fiber));
+    swapcontext(&fiber->own, &fiber->other);
+    arrived(fiber->own_shadow, &fiber->other_stack, &fiber->other_stack_bytes);
+}
