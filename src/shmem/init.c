@@ -15,6 +15,7 @@
 #include "shmem/grow.h"
 #include "shmem/info.h"
 #include "shmem/path.h"
+#include "shmem/pmi.h"
 #include "shmem/team.h"
 #include "shmem/world_make.h"
 
@@ -164,6 +165,7 @@ void pshmem_finalize(void)
     via_team_fini();
     via_world_release();
     set_state(VIA_JOB_FINALIZED);
+    via_pmi_leave();
 }
 
 /* Not after exit(n) with an error, nor when the job ends anyhow: the others may not come. */

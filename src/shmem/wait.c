@@ -42,7 +42,7 @@ void via_wait_configure(unsigned pes, unsigned cores)
 }
 
 /* cgroup v2: "max 100000" or "200000 100000". Absent or unlimited: no bound. */
-static unsigned quota_cores(void)
+unsigned via_wait_quota_cores(void)
 {
     unsigned long long quota, period;
     FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
@@ -63,7 +63,7 @@ unsigned via_wait_cores(void)
 
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         cores = (unsigned)CPU_COUNT(&set);
-    return via_max(1u, via_min(cores, quota_cores()));
+    return via_max(1u, via_min(cores, via_wait_quota_cores()));
 }
 
 bool via_wait_yield(struct via_wait *wait)

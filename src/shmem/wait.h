@@ -45,6 +45,7 @@ extern void (*via_wait_look)(void);
 
 /* How many CPUs this process may use: by affinity and by the quota of its control group. */
 unsigned via_wait_cores(void);
+unsigned via_wait_quota_cores(void); /* by the quota alone; UINT32_MAX without one */
 
 static inline void via_wait_pause(void)
 {

@@ -14,6 +14,7 @@
 
 #include "shmem/data.h"
 #include "shmem/grow.h"
+#include "shmem/pmi.h"
 #include "shmem/world_make.h"
 
 struct via_hot via_hot;
@@ -107,12 +108,34 @@ static int make_own_job(struct via_error *err)
     return via_node_map(via_world.own_files.node_fds[0], &via_world.node, err);
 }
 
+/* Of a launcher that is not oshrun, or of none. */
+static int join_or_make_job(struct via_error *err)
+{
+    static struct via_pmi pmi;
+    struct via_pmi_job job;
+
+    int result = via_pmi_find(&pmi, err);
+    if (result < 0 || !pmi.ops)
+        return result < 0 ? result : make_own_job(err);
+    result = via_pmi_join(&pmi, &job, err);
+    if (result < 0)
+        return result;
+    via_world.job = job.job;
+    via_world.node = job.node;
+    via_world.life_fd = job.life_fd;
+    via_world.call_fd = job.call_fd;
+    via_hot.my_pe = (int)job.number;
+    return 0;
+}
+
 int via_world_find_job(struct via_error *err)
 {
     const char *text = getenv(VIA_JOB_ENV);
-    /* Initialized again after the last finalize: the job is still there. */
-    int result = via_world.job ? 0 : text ? inherit_job(text, err) : make_own_job(err);
+    int result = 0;
 
+    /* Initialized again after the last finalize: the job is still there. */
+    if (!via_world.job)
+        result = text ? inherit_job(text, err) : join_or_make_job(err);
     if (result < 0)
         return result;
     const struct via_job *job = via_world.job;

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_PMI_H
+#define VIA_SHMEM_PMI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/types.h"
+
+/*
+ * Launchers of others: how a process that mpiexec, mpirun, prterun or srun has started learns which
+ * PE it is and tells the others a few words. Two protocols: PMI-1, a dialogue of lines over an
+ * inherited descriptor (Hydra), which we speak ourselves; and PMIx, whose library is loaded when
+ * the environment asks for it.
+ *
+ * One thread, in shmem_init and at the end. All calls block until the launcher has answered.
+ */
+#define VIA_PMI_VALUE_BYTES 1024u
+#define VIA_PMI_KVS_BYTES 256u
+#define VIA_PMI_LINE_BYTES 4096u
+
+struct via_pmi_ops;
+
+struct via_pmi {
+    const struct via_pmi_ops *ops; /* NULL: no launcher */
+    uint32_t rank;
+    uint32_t size;
+    /* PMI-1 */
+    int fd;
+    char kvs[VIA_PMI_KVS_BYTES];
+    uint32_t value_bytes_max;
+    uint32_t used; /* of line: what has been read */
+    char line[VIA_PMI_LINE_BYTES];
+};
+
+struct via_pmi_ops {
+    const char *name;
+    /* Says hello; fills in rank and size. */
+    int (*open)(struct via_pmi *pmi, struct via_error *err);
+    /* A word of mine for the others, without white space; they can get it after a fence. */
+    int (*put)(struct via_pmi *pmi, const char *key, const char *value, struct via_error *err);
+    /* Until every process of the job has come here. */
+    int (*fence)(struct via_pmi *pmi, struct via_error *err);
+    /* The word of `rank`, at most VIA_PMI_VALUE_BYTES with its end. */
+    int (*get)(struct via_pmi *pmi, uint32_t rank, const char *key, char *ret_value,
+               struct via_error *err);
+    /* Goodbye: from now on it is no error that this process ends. */
+    void (*finalize)(struct via_pmi *pmi);
+    /* Asks the launcher to end the job; may return. */
+    void (*abort)(struct via_pmi *pmi, int code, const char *why);
+};
+
+extern const struct via_pmi_ops via_pmi1_ops;
+extern const struct via_pmi_ops via_pmix_ops;
+
+/*
+ * The launcher that the environment names; ret_pmi->ops stays NULL without one. -ENOTSUP with a
+ * text when a launcher has started several processes and none of the two protocols: they must not
+ * become as many jobs of one PE.
+ */
+int via_pmi_find(struct via_pmi *ret_pmi, struct via_error *err) VIA_MUST_CHECK;
+
+/* --- pmi_join.c: a job without oshrun ----------------------------------------------------------
+ */
+
+struct via_job;
+struct via_node;
+
+struct via_pmi_job {
+    struct via_job *job;
+    struct via_node *node;
+    int life_fd; /* a byte in it: look whether the job ends */
+    int call_fd; /* its other end */
+    uint32_t number;
+};
+
+/* PE 0 makes the job's memory and the others take it from there. To be called once. */
+int via_pmi_join(struct via_pmi *pmi, struct via_pmi_job *ret_job,
+                 struct via_error *err) VIA_MUST_CHECK;
+/* After the last shmem_finalize, and again without effect. */
+void via_pmi_leave(void);
+
+#endif
