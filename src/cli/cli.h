@@ -18,6 +18,7 @@ int via_cli_status(int argc, char **argv);
 int via_cli_run(int argc, char **argv);
 int via_cli_cut(int argc, char **argv);
 int via_cli_mend(int argc, char **argv);
+int via_cli_shmem(int argc, char **argv);
 int via_cli_doctor(int argc, char **argv);
 int via_cli_perf(int argc, char **argv);
 int via_cli_sim(int argc, char **argv);

@@ -54,15 +54,24 @@ int via_find_in_path(const char *name, struct via_find_path *ret_path)
     return -ENOENT;
 }
 
-int via_find_daemon(struct via_find_path *ret_path, struct via_error *err)
+static int find_command(const char *name, struct via_find_path *ret_path, struct via_error *err)
 {
     struct via_find_path own = own_folder();
-    if ((join(ret_path, own.text, "", DAEMON) && is_file(ret_path->text, X_OK)) ||
-        via_find_in_path(DAEMON, ret_path) == 0) {
+    if ((join(ret_path, own.text, "", name) && is_file(ret_path->text, X_OK)) ||
+        via_find_in_path(name, ret_path) == 0) {
         return 0;
     }
-    return via_error_set(err, -ENOENT, "%s: find: neither in %.200s nor in $PATH", DAEMON,
-                         own.text);
+    return via_error_set(err, -ENOENT, "%s: find: neither in %.200s nor in $PATH", name, own.text);
+}
+
+int via_find_daemon(struct via_find_path *ret_path, struct via_error *err)
+{
+    return find_command(DAEMON, ret_path, err);
+}
+
+int via_find_oshrun(struct via_find_path *ret_path, struct via_error *err)
+{
+    return find_command("oshrun", ret_path, err);
 }
 
 int via_find_simulator(struct via_find_path *ret_path, struct via_error *err)

@@ -21,6 +21,9 @@ int via_find_simulator(struct via_find_path *ret_path, struct via_error *err) VI
  * with. -ENOENT. */
 int via_find_preload(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 
+/* oshrun: beside this program, else in $PATH. -ENOENT. */
+int via_find_oshrun(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
+
 /* An executable of $PATH. -ENOENT. */
 int via_find_in_path(const char *name, struct via_find_path *ret_path) VIA_MUST_CHECK;
 

@@ -12,6 +12,7 @@
 
 #include "shmem/api.h"
 #include "shmem/barrier.h"
+#include "shmem/check.h"
 #include "shmem/grow.h"
 #include "shmem/info.h"
 #include "shmem/path.h"
@@ -84,6 +85,7 @@ static int initialize(struct via_error *err)
     if (result < 0)
         return result;
     set_state(VIA_JOB_INITIALIZED);
+    via_trace_init();
     /* The daemons of a fabric want a core too. */
     via_wait_configure(via_world.job->pes_count + via_world.job->fabric, via_world.job->cores);
     via_copy_configure();
@@ -107,6 +109,7 @@ static int initialize(struct via_error *err)
     via_grow_init();
     via_world_open_hot();
     via_team_init();
+    via_check_start();
     return 0;
 }
 
@@ -165,6 +168,7 @@ void pshmem_finalize(void)
     via_team_fini();
     via_world_release();
     set_state(VIA_JOB_FINALIZED);
+    via_check_stop();
     via_pmi_leave();
 }
 

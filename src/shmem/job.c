@@ -114,7 +114,7 @@ int via_job_map(int fd, struct via_job **ret_job, struct via_error *err)
         return result;
     struct via_job *job = block;
     if (job->pes_count == 0 || job->pes_count > VIA_JOB_PES_MAX ||
-        job->bytes < sizeof(*job) + job->pes_count * sizeof(job->pes[0])) {
+        job->bytes < via_job_bytes(job->pes_count)) {
         result =
             via_error_set(err, -EPROTO, "a job of %u PEs in %u bytes", job->pes_count, job->bytes);
         munmap(block, job->bytes);
@@ -199,8 +199,7 @@ static int heap_bytes_max(const struct via_job_spec *spec, uint64_t *ret_bytes,
 static int make_job(const struct via_job_spec *spec, struct via_job_files *files,
                     struct via_error *err)
 {
-    uint32_t bytes =
-        (uint32_t)(sizeof(struct via_job) + spec->pes_count * sizeof(struct via_job_pe));
+    uint32_t bytes = (uint32_t)via_job_bytes(spec->pes_count);
     void *block;
 
     int result = make_memory("viaduct-job", bytes, SEALS, &files->job_fd, err);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "shmem/trace.h"
 #include "shmem/wait.h"
 
 /*
@@ -93,6 +94,23 @@ struct via_job {
     uint64_t reserved[7];
     struct via_job_pe pes[];
 };
+
+/* Behind the PEs, a board of each: what it tells of itself to people, trace.h. */
+static inline uint64_t via_job_boards_off(uint32_t pes_count)
+{
+    return VIA_ALIGN_UP(sizeof(struct via_job) + pes_count * sizeof(struct via_job_pe),
+                        _Alignof(struct via_board));
+}
+
+static inline struct via_board *via_job_board(const struct via_job *job, uint32_t pe)
+{
+    return (struct via_board *)(void *)((char *)job + via_job_boards_off(job->pes_count)) + pe;
+}
+
+static inline uint64_t via_job_bytes(uint32_t pes_count)
+{
+    return via_job_boards_off(pes_count) + pes_count * sizeof(struct via_board);
+}
 
 /* One line per PE: only its owner writes it. */
 struct via_node_line {

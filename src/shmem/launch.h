@@ -3,6 +3,7 @@
 #define VIA_SHMEM_LAUNCH_H
 
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -24,7 +25,9 @@ struct via_launch_options {
     const char *fabric;   /* NULL = the default */
     uint32_t timeout_s;   /* 0 = none */
     bool tag;
-    char **argv; /* program and arguments, NULL at the end */
+    bool trace;            /* look at jobs, start none */
+    const char *trace_job; /* NULL = all */
+    char **argv;           /* program and arguments, NULL at the end */
 };
 
 /* --- launch_place.c: which PE goes where -------------------------------------------------------
@@ -110,6 +113,7 @@ struct via_launch {
     uint64_t timeout_ns;
     int exit_code;
     int signal_fd;
+    uint64_t quit_ns;          /* the last SIGQUIT */
     struct rlimit files_limit; /* to be given back to the PEs */
     char machine[64];
 };
@@ -124,6 +128,14 @@ uint64_t via_launch_now_ns(void);
 /* Until all have ended; returns the exit code. */
 int via_launch_watch(struct via_launch *launch);
 void via_launch_signal_all(const struct via_launch *launch, int signal_number);
+
+/* --- launch_trace.c: who waits for whom --------------------------------------------------------
+ */
+
+/* Of one job; of the jobs of this user on this machine, or of the one whose id or launcher's pid is
+ * `wanted`. -ENOENT with a text when there is none. */
+int via_launch_trace(FILE *out, const struct via_job *job);
+int via_launch_trace_jobs(const char *wanted, struct via_error *err) VIA_MUST_CHECK;
 
 /* "oshrun: ..." on standard error. */
 void via_launch_say(const char *format, ...) VIA_PRINTF(1, 2);

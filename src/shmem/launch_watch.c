@@ -17,6 +17,7 @@
 #define LEAVING_NS (400 * VIA_MSEC_NS) /* for PEs that are about to end as well */
 #define ENDING_NS (400 * VIA_MSEC_NS)  /* from SIGTERM to SIGKILL */
 #define POLLS_OWN 3
+#define QUIT_AGAIN_NS (2 * VIA_SEC_NS)
 #define EXIT_CODE_TIMEOUT 124
 #define EXIT_CODE_SIGNAL 128
 
@@ -212,6 +213,20 @@ static int poll_ms(const struct via_launch *launch)
 
 /* --- events ----------------------------------------------------------------------------------- */
 
+/* A job that hangs is asked what it waits for; asked again at once, its PEs get the signal. */
+static void on_quit(struct via_launch *launch)
+{
+    uint64_t now_ns = via_launch_now_ns();
+
+    if (launch->quit_ns > 0 && now_ns - launch->quit_ns < QUIT_AGAIN_NS) {
+        via_launch_signal_all(launch, SIGQUIT);
+        return;
+    }
+    launch->quit_ns = now_ns;
+    if (via_launch_trace(stderr, launch->files.job) < 0)
+        via_launch_say("out of memory");
+}
+
 static void on_signal(struct via_launch *launch, int signal_number)
 {
     switch (signal_number) {
@@ -228,6 +243,9 @@ static void on_signal(struct via_launch *launch, int signal_number)
         }
         via_launch_say("%s; the job is ended", strsignal(signal_number));
         end_job(launch, EXIT_CODE_SIGNAL + signal_number, signal_number);
+        break;
+    case SIGQUIT:
+        on_quit(launch);
         break;
     case SIGTSTP:
         via_launch_signal_all(launch, SIGTSTP);

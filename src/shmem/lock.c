@@ -50,7 +50,7 @@ void pshmem_set_lock(long *lock)
     struct via_wait wait = VIA_WAIT_INIT;
 
     while (served(VIA_CALL, lock, home) != ticket)
-        via_wait_step(&wait);
+        via_trace_step(&wait, lock, sizeof(*lock), VIA_TRACE_LOCK, (uint64_t)home);
     via_wait_done(&wait);
 }
 

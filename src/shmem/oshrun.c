@@ -17,6 +17,7 @@
 
 static const char usage_text[] =
     "usage: oshrun -n N [options] program [arguments]\n"
+    "       oshrun --trace [--job JOB]\n"
     "Runs an OpenSHMEM program as N PEs on this machine, or on the hosts of a fabric.\n"
     "\n"
     "  -n, --np N        how many PEs\n"
@@ -25,6 +26,8 @@ static const char usage_text[] =
     "  --fabric NAME     the fabric (default: $VIADUCT_FABRIC, else \"default\")\n"
     "  --timeout S       end the job after S seconds, with exit code 124\n"
     "  --tag             put [PE] before each line of output\n"
+    "  --trace           who waits for whom in the jobs that run (the same: SIGQUIT)\n"
+    "  --job JOB         with --trace: the job of this id, or of the launcher with this pid\n"
     "  --help, --version\n"
     "\n"
     "Exit code: that of the first PE that fails, 128 + n when it was killed by signal n, else 0.\n"
@@ -36,6 +39,8 @@ enum {
     OPTION_FABRIC,
     OPTION_TIMEOUT,
     OPTION_TAG,
+    OPTION_TRACE,
+    OPTION_JOB,
     OPTION_HELP,
     OPTION_VERSION
 };
@@ -47,6 +52,8 @@ static const struct option long_options[] = {
     {"fabric", required_argument, NULL, OPTION_FABRIC},
     {"timeout", required_argument, NULL, OPTION_TIMEOUT},
     {"tag", no_argument, NULL, OPTION_TAG},
+    {"trace", no_argument, NULL, OPTION_TRACE},
+    {"job", required_argument, NULL, OPTION_JOB},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
@@ -87,6 +94,12 @@ static int parse_option(int option, struct via_launch_options *options, struct v
     case OPTION_TAG:
         options->tag = true;
         return 0;
+    case OPTION_TRACE:
+        options->trace = true;
+        return 0;
+    case OPTION_JOB:
+        options->trace_job = optarg;
+        return 0;
     case OPTION_HELP:
         fputs(usage_text, stdout);
         exit(0);
@@ -115,6 +128,10 @@ static int parse_options(int argc, char **argv, struct via_launch_options *optio
     if (result < 0)
         return result;
     options->argv = argv + optind;
+    if (options->trace_job && !options->trace)
+        return via_error_set(err, -EINVAL, "--job needs --trace");
+    if (options->trace)
+        return optind < argc ? via_error_set(err, -EINVAL, "--trace starts no program") : 0;
     if (options->pes_count == 0)
         return via_error_set(err, -EINVAL, "how many PEs? (-n N)");
     if (optind >= argc)
@@ -172,6 +189,16 @@ static int take_signals_by_descriptor(struct via_launch *launch, struct via_erro
     return launch->signal_fd < 0 ? via_error_set(err, -errno, "signalfd: %s", strerror(errno)) : 0;
 }
 
+static int trace(const struct via_launch_options *options)
+{
+    struct via_error err = {0};
+
+    if (via_launch_trace_jobs(options->trace_job, &err) == 0)
+        return 0;
+    via_launch_say("%s", via_error_describe(&err));
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     static struct via_launch launch;
@@ -181,6 +208,8 @@ int main(int argc, char **argv)
         via_launch_say("%s (oshrun --help)", via_error_describe(&err));
         return EXIT_CODE_USAGE;
     }
+    if (launch.options.trace)
+        return trace(&launch.options);
     if (gethostname(launch.machine, sizeof(launch.machine) - 1) < 0)
         strcpy(launch.machine, "this machine");
     launch.timeout_ns = launch.options.timeout_s == 0

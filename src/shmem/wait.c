@@ -25,6 +25,8 @@
 
 _Atomic uint32_t via_wait_pauses_max = PAUSES_SHARED_MAX;
 void (*via_wait_look)(void);
+void (*via_wait_trace)(void);
+void (*via_wait_trace_over)(void);
 static uint32_t pauses_limit = PAUSES_SHARED_MAX;
 
 static uint64_t now_ns(void)
@@ -82,6 +84,8 @@ static void look(void)
 {
     if (via_wait_look)
         via_wait_look();
+    if (via_wait_trace)
+        via_wait_trace();
 }
 
 void via_wait_sleep(struct via_wait *wait)
@@ -104,6 +108,8 @@ void via_wait_learn(void)
     static _Atomic uint32_t failures;
     uint32_t max = atomic_load_explicit(&via_wait_pauses_max, memory_order_relaxed);
 
+    if (via_wait_trace_over)
+        via_wait_trace_over();
     if (atomic_fetch_add_explicit(&failures, 1, memory_order_relaxed) % FAILURES_A_TRIAL == 0)
         max = pauses_limit;
     else

@@ -43,6 +43,10 @@ void via_wait_configure(unsigned pes, unsigned cores);
  */
 extern void (*via_wait_look)(void);
 
+/* The same, and when a wait that has taken long is over: for `viaduct shmem trace`; or NULL. */
+extern void (*via_wait_trace)(void);
+extern void (*via_wait_trace_over)(void);
+
 /* How many CPUs this process may use: by affinity and by the quota of its control group. */
 unsigned via_wait_cores(void);
 unsigned via_wait_quota_cores(void); /* by the quota alone; UINT32_MAX without one */

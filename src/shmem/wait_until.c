@@ -13,6 +13,8 @@ static __attribute__((noreturn)) void no_comparison(const char *call, int cmp)
 
 /* clang-format off */
 
+#define VIA_SIGNED_BYTES(T) ((T)-1 < (T)1 ? -(int)sizeof(T) : (int)sizeof(T))
+
 /*
  * Every wait is a test that is repeated. Acquire: what its writer put before, with a fence between,
  * is seen after the wait.
@@ -47,7 +49,7 @@ static __attribute__((noreturn)) void no_comparison(const char *call, int cmp)
     {                                                                                                     \
         struct via_wait wait = VIA_WAIT_INIT;                                                             \
         while (!N##_holds(call, ivar, cmp, value))                                                        \
-            via_wait_step(&wait);                                                                         \
+            via_trace_step(&wait, ivar, VIA_SIGNED_BYTES(T), cmp, (uint64_t)value);                       \
         via_wait_done(&wait);                                                                             \
     }                                                                                                     \
     static bool N##_all(const char *call, const T *ivars, size_t nelems, const int *status, int cmp,      \
@@ -87,7 +89,7 @@ static __attribute__((noreturn)) void no_comparison(const char *call, int cmp)
         size_t found, set;                                                                                \
         while ((found = N##_some(call, ivars, nelems, indices, max, status, cmp, values, values_step,     \
                                  &set)) == 0 && set > 0)                                                  \
-            via_wait_step(&wait);                                                                         \
+            via_trace_step(&wait, ivars, VIA_SIGNED_BYTES(T), VIA_TRACE_SOME, nelems);                    \
         via_wait_done(&wait);                                                                             \
         return found;                                                                                     \
     }
@@ -112,7 +114,7 @@ static __attribute__((noreturn)) void no_comparison(const char *call, int cmp)
     {                                                                                                     \
         struct via_wait wait = VIA_WAIT_INIT;                                                             \
         while (!N##_all(VIA_CALL, ivars, nelems, status, cmp, VALUES, STEP))                              \
-            via_wait_step(&wait);                                                                         \
+            via_trace_step(&wait, ivars, VIA_SIGNED_BYTES(T), VIA_TRACE_SOME, nelems);                    \
         via_wait_done(&wait);                                                                             \
     }                                                                                                     \
     size_t pshmem_##N##_wait_until_any##SUFFIX(T *ivars, size_t nelems, const int *status, int cmp,       \
@@ -174,7 +176,7 @@ uint64_t pshmem_signal_wait_until(uint64_t *sig_addr, int cmp, uint64_t cmp_valu
         now = __atomic_load_n(sig_addr, __ATOMIC_ACQUIRE);
         if (uint64_holds(VIA_CALL, &now, cmp, cmp_value))
             break;
-        via_wait_step(&wait);
+        via_trace_step(&wait, sig_addr, sizeof(*sig_addr), cmp, cmp_value);
     }
     via_wait_done(&wait);
     return now;

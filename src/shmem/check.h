@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_CHECK_H
+#define VIA_SHMEM_CHECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/types.h"
+#include "shmem/check_calls.h"
+#include "shmem/job.h"
+
+/*
+ * VIADUCT_SHMEM_CHECK: mistakes that the library itself can not see, or not afford to look for. The
+ * program's calls go through stubs (check_hook.c) to via_check_enter, which looks at the arguments
+ * before the call is made. Without the variable there are no stubs in anybody's way.
+ *
+ *   check.c             switching on, messages, what belongs to which call
+ *   check_memory.c      is it symmetric, and does it end within its object?
+ *   check_collective.c  have all PEs made the same collective call?
+ *   check_order.c       flags that may overtake their data
+ */
+
+/* --- check.c ---------------------------------------------------------------------------------- */
+
+/* In shmem_init, once the job is known; and behind the last shmem_finalize. */
+void via_check_start(void);
+void via_check_stop(void);
+
+/* One line on standard error, the same mistake at the same place only once. section: of OpenSHMEM
+ * 1.6; NULL = that of the call. Ends the program when the variable says so. */
+void via_check_report(const struct via_arguments *arguments, const char *section,
+                      const char *format, ...) VIA_PRINTF(3, 4);
+
+/* --- check_memory.c --------------------------------------------------------------------------- */
+
+struct via_check_span {
+    const char *name; /* of the argument */
+    uintptr_t address;
+    uint64_t bytes;
+};
+
+bool via_check_locate(uintptr_t address, enum via_region *ret_region, uint64_t *ret_off);
+
+#define VIA_CHECK_TEXT_BYTES 160u
+/* "table+40", "byte 40 of the 64 of shmem_malloc", or where else it is. */
+const char *via_check_describe(uintptr_t address, char text[VIA_CHECK_TEXT_BYTES]);
+
+/* pe: of the world, or -1. False when something was wrong. */
+bool via_check_symmetric(const struct via_arguments *arguments, const struct via_check_span *span,
+                         int pe);
+/* Of memory that need not be symmetric: where its end is known, it has to hold. */
+void via_check_bounds(const struct via_arguments *arguments, const struct via_check_span *span);
+
+/* Where free and realloc are given what no allocation has returned. */
+void via_check_block(const struct via_arguments *arguments, const struct via_check_span *span);
+
+/* Makes the allocation calls tell us of their blocks. */
+void via_check_memory_init(void);
+void via_check_memory_clear(void);
+
+/* --- check_collective.c ----------------------------------------------------------------------- */
+
+/* PEs start, start + stride, ... of the world. */
+struct via_check_group {
+    uint64_t id;
+    int start, stride, size;
+    char name[48];
+};
+
+bool via_check_group_of(const struct via_arguments *arguments, struct via_check_group *ret_group);
+void via_check_collective(const struct via_arguments *arguments,
+                          const struct via_check_group *group);
+
+/* --- check_order.c ---------------------------------------------------------------------------- */
+
+/* A put or an update of pe's memory; a wait of mine; a fence, quiet or barrier of mine. */
+void via_check_order_put(const struct via_arguments *arguments, uintptr_t address, uint64_t bytes,
+                         int pe, bool flag);
+void via_check_order_wait(uintptr_t address);
+void via_check_order_done(void);
+
+#endif

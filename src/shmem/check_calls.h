@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_CHECK_CALLS_H
+#define VIA_SHMEM_CHECK_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/*
+ * Every entry point of the library as data: its name, and where each of its arguments is when it is
+ * called, read from the very prototypes that shmem.h is made of. So one function can look at the
+ * arguments of 1,800 calls.
+ */
+
+/* What an argument is for: the names that the standard gives them. */
+enum via_role {
+    VIA_ROLE_CTX,
+    VIA_ROLE_TEAM,
+    VIA_ROLE_DEST,
+    VIA_ROLE_SOURCE,
+    VIA_ROLE_PE,
+    VIA_ROLE_NELEMS,
+    VIA_ROLE_DST,
+    VIA_ROLE_SST,
+    VIA_ROLE_BSIZE,
+    VIA_ROLE_NBLOCKS,
+    VIA_ROLE_SIGNAL_ADDRESS,
+    VIA_ROLE_IVAR,
+    VIA_ROLE_ROOT,
+    VIA_ROLE_START,
+    VIA_ROLE_LOG_STRIDE,
+    VIA_ROLE_SIZE,
+    VIA_ROLE_WORK,
+    VIA_ROLE_SYNC,
+    VIA_ROLE_LOCK,
+    VIA_ROLE_POINTER, /* free, realloc */
+    VIA_ROLE_BYTES,   /* malloc ... */
+    VIA_ROLE_COUNT,
+    VIA_ROLE_ALIGNMENT,
+    VIA_ROLE_TEAM_START,
+    VIA_ROLE_TEAM_STRIDE,
+    VIA_ROLE_XRANGE,
+    VIA_ROLES,
+};
+
+enum via_family {
+    VIA_FAMILY_OTHER,
+    VIA_FAMILY_PUT,        /* writes to another PE */
+    VIA_FAMILY_GET,        /* reads from another PE */
+    VIA_FAMILY_ATOMIC,     /* writes, and may read */
+    VIA_FAMILY_SIGNAL,     /* put with signal, signal_set, signal_add */
+    VIA_FAMILY_WAIT,       /* wait, test, signal_fetch */
+    VIA_FAMILY_ORDER,      /* fence, quiet */
+    VIA_FAMILY_COLLECTIVE, /* of a team, an active set or all PEs */
+    VIA_FAMILY_MEMORY,     /* collective, of all PEs */
+    VIA_FAMILY_LOCK,
+};
+
+/* Places 0 to 5 are rdi, rsi, rdx, rcx, r8, r9; from 6 on words on the stack (System V ABI for
+ * x86-64, section 3.2.3). */
+#define VIA_PLACE_NONE 0xffu
+
+struct via_call {
+    const char *name;
+    const char *parameters;
+    void *target; /* what is called in the end */
+    enum via_family family;
+    uint8_t place[VIA_ROLES];
+    uint8_t element_bytes; /* of what dest, source, ivar point to; 0 = unknown */
+    bool narrow;           /* nelems is an int */
+    bool anytime;          /* allowed before shmem_init and after shmem_finalize */
+    const char *section;   /* of OpenSHMEM 1.6 */
+};
+
+/* The arguments of a call, as they were when it was made. */
+struct via_arguments {
+    const struct via_call *call;
+    const uint64_t *registers; /* rdi, rsi, rdx, rcx, r8, r9 */
+    const uint64_t *stack;     /* [0] is the return address */
+};
+
+static inline bool via_has(const struct via_arguments *arguments, enum via_role role)
+{
+    return arguments->call->place[role] != VIA_PLACE_NONE;
+}
+
+static inline uint64_t via_argument(const struct via_arguments *arguments, enum via_role role)
+{
+    unsigned place = arguments->call->place[role];
+    return place < 6 ? arguments->registers[place] : arguments->stack[place - 6 + 1];
+}
+
+static inline int via_int_argument(const struct via_arguments *arguments, enum via_role role)
+{
+    return (int)(uint32_t)via_argument(arguments, role);
+}
+
+static inline uintptr_t via_return_address(const struct via_arguments *arguments)
+{
+    return (uintptr_t)arguments->stack[0];
+}
+
+/* Understands all prototypes; before anything else here. */
+void via_calls_init(void);
+/* NULL when there is none. name: "shmem_..." */
+struct via_call *via_call_of_name(const char *name);
+/* Whose code this is, or whose stub; NULL for anything else. */
+struct via_call *via_call_of_code(uintptr_t function);
+/* The code that reports a call to via_check_enter and goes on to its target. */
+void *via_call_stub(const struct via_call *call);
+
+/* For stubs: whatever is to be done at a call. Returns the target. */
+void *via_check_enter(uint64_t index, const uint64_t *registers, const uint64_t *stack);
+struct via_call *via_call_of_index(uint64_t index);
+
+/*
+ * check_hook.c: from now on the calls that other objects of this process make come to the stubs:
+ * their entries in the global offset tables are changed. A call that a profiling tool has taken
+ * over stays the tool's, and is seen when the tool calls pshmem_...
+ * Again for objects that have been loaded since.
+ */
+int via_check_hook(struct via_error *err) VIA_MUST_CHECK;
+/* Where this library is loaded. */
+void *via_call_object(void);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * OpenSHMEM 1.6, section 9.10: all PEs of a group make the same collective calls in the same order.
+ * Each PE counts its calls per group, and writes what it calls to its board before it makes the
+ * call; then it looks at the boards of the others. Of two PEs whose calls differ, the one that
+ * writes last sees the other's: the fence between writing and looking is theirs together.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "shmem/api.h"
+#include "shmem/check.h"
+#include "shmem/trace.h"
+#include "shmem/world.h"
+
+#define GROUPS_MAX 128u
+
+static struct {
+    pthread_mutex_t lock;
+    uint64_t ids[GROUPS_MAX];
+    uint64_t numbers[GROUPS_MAX];
+    unsigned count;
+} made = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- groups ----------------------------------------------------------------------------------- */
+
+static void describe_group(struct via_check_group *group, const char *kind, uint64_t tag)
+{
+    uint64_t id = via_hash64(VIA_HASH64_INIT, &tag, sizeof(tag));
+
+    id = via_hash64(id, &group->start, sizeof(group->start));
+    id = via_hash64(id, &group->stride, sizeof(group->stride));
+    group->id = via_hash64(id, &group->size, sizeof(group->size));
+    if (group->size == via_hot.n_pes)
+        snprintf(group->name, sizeof(group->name), "%s of all PEs", kind);
+    else
+        snprintf(group->name, sizeof(group->name), "%s of PEs %d to %d by %d", kind, group->start,
+                 group->start + group->stride * (group->size - 1), group->stride);
+}
+
+static bool group_of_active_set(const struct via_arguments *arguments,
+                                struct via_check_group *group)
+{
+    int log_stride = via_int_argument(arguments, VIA_ROLE_LOG_STRIDE);
+
+    group->start = via_int_argument(arguments, VIA_ROLE_START);
+    group->size = via_int_argument(arguments, VIA_ROLE_SIZE);
+    if (log_stride < 0 || log_stride > 30 || group->start < 0 || group->size < 1 ||
+        (int64_t)group->start + ((int64_t)(group->size - 1) << log_stride) >= via_hot.n_pes) {
+        via_check_report(arguments, NULL,
+                         "PE_start = %d, logPE_stride = %d, PE_size = %d: the job has PEs 0 to %d",
+                         group->start, log_stride, group->size, via_hot.n_pes - 1);
+        return false;
+    }
+    group->stride = 1 << log_stride;
+    describe_group(group, "the active set", UINT64_MAX);
+    return true;
+}
+
+bool via_check_group_of(const struct via_arguments *arguments, struct via_check_group *ret_group)
+{
+    shmem_team_t handle = SHMEM_TEAM_WORLD;
+
+    if (via_has(arguments, VIA_ROLE_START))
+        return group_of_active_set(arguments, ret_group);
+    if (via_has(arguments, VIA_ROLE_TEAM))
+        handle = (shmem_team_t)(uintptr_t)via_argument(arguments, VIA_ROLE_TEAM);
+    /* Calls that are given no team do nothing, as the standard says. */
+    if (handle == SHMEM_TEAM_INVALID)
+        return false;
+    const struct viaduct_shmem_team *team = via_team(handle);
+    ret_group->start = team->start;
+    ret_group->stride = team->stride;
+    ret_group->size = team->size;
+    describe_group(ret_group, "the team", team->slot);
+    return true;
+}
+
+static uint64_t next_number(uint64_t id)
+{
+    uint64_t number = 0;
+    unsigned i = 0;
+
+    pthread_mutex_lock(&made.lock);
+    while (i < made.count && made.ids[i] != id)
+        i++;
+    if (i < GROUPS_MAX) {
+        if (i == made.count)
+            made.count++;
+        made.ids[i] = id;
+        number = ++made.numbers[i];
+    }
+    pthread_mutex_unlock(&made.lock);
+    return number;
+}
+
+/* --- what a call is --------------------------------------------------------------------------- */
+
+/* The arguments that have to be the same at every PE. Addresses count as places in symmetric
+ * memory. */
+static const struct {
+    enum via_role role;
+    const char *name;
+    bool address;
+} compared[] = {
+    {VIA_ROLE_DEST, "dest", true},
+    {VIA_ROLE_SOURCE, "source", true},
+    {VIA_ROLE_NELEMS, "nelems", false},
+    {VIA_ROLE_DST, "dst", false},
+    {VIA_ROLE_SST, "sst", false},
+    {VIA_ROLE_ROOT, "PE_root", false},
+    {VIA_ROLE_SYNC, "pSync", true},
+    {VIA_ROLE_POINTER, "ptr", true},
+    {VIA_ROLE_ALIGNMENT, "alignment", false},
+    {VIA_ROLE_COUNT, "count", false},
+    {VIA_ROLE_BYTES, "size", false},
+    {VIA_ROLE_TEAM_START, "start", false},
+    {VIA_ROLE_TEAM_STRIDE, "stride", false},
+    {VIA_ROLE_XRANGE, "xrange", false},
+};
+
+static uint64_t place_of(uintptr_t address)
+{
+    enum via_region region;
+    uint64_t off;
+
+    return via_check_locate(address, &region, &off) ? off * VIA_REGIONS + region : UINT64_MAX;
+}
+
+/* collect takes a number of elements of its own from every PE. */
+static bool may_differ(const struct via_arguments *arguments, enum via_role role)
+{
+    return role == VIA_ROLE_NELEMS && strstr(arguments->call->name, "_collect") != NULL;
+}
+
+static uint64_t describe_call(const struct via_arguments *arguments,
+                              char text[VIA_TRACE_WHAT_BYTES])
+{
+    const struct via_call *call = arguments->call;
+    uint64_t digest = via_hash64(VIA_HASH64_INIT, call->name, strlen(call->name));
+    char place[VIA_CHECK_TEXT_BYTES];
+    const char *comma = "";
+    size_t used = (size_t)snprintf(text, VIA_TRACE_WHAT_BYTES, "%s(", call->name);
+
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(compared) && used < VIA_TRACE_WHAT_BYTES; i++) {
+        if (!via_has(arguments, compared[i].role) || may_differ(arguments, compared[i].role))
+            continue;
+        uint64_t value = via_argument(arguments, compared[i].role);
+        size_t room = VIA_TRACE_WHAT_BYTES - used;
+        if (compared[i].address) {
+            used += (size_t)snprintf(text + used, room, "%s%s %.60s", comma, compared[i].name,
+                                     via_check_describe((uintptr_t)value, place));
+            value = place_of((uintptr_t)value);
+        } else {
+            /* An int's upper half is not defined. */
+            if (compared[i].role == VIA_ROLE_ROOT || call->narrow)
+                value = (uint64_t)(int64_t)(int)value;
+            used += (size_t)snprintf(text + used, room, "%s%s %" PRId64, comma, compared[i].name,
+                                     (int64_t)value);
+        }
+        digest = via_hash64(digest, &value, sizeof(value));
+        comma = ", ";
+    }
+    if (used < VIA_TRACE_WHAT_BYTES - 1)
+        strcpy(text + used, ")");
+    return digest;
+}
+
+/* --- the boards ------------------------------------------------------------------------------- */
+
+static struct via_trace_collective *line_of(int pe, const struct via_trace_collective *like)
+{
+    struct via_board *board = via_job_board(via_world.job, (uint32_t)pe);
+
+    return &board->collectives[(like->group + like->number) % VIA_TRACE_COLLECTIVES];
+}
+
+static void publish(const struct via_trace_collective *mine)
+{
+    struct via_trace_collective *line = line_of(via_hot.my_pe, mine);
+
+    /* Odd while it changes; pairs with the acquires in read_line. */
+    atomic_fetch_add_explicit(&line->version, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    line->group = mine->group;
+    line->number = mine->number;
+    line->digest = mine->digest;
+    memcpy(line->text, mine->text, sizeof(line->text));
+    atomic_fetch_add_explicit(&line->version, 1, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* What another PE has written about the same call of the same group; false when it is not there
+ * yet, or not any more. */
+static bool read_line(int pe, const struct via_trace_collective *mine,
+                      struct via_trace_collective *ret_theirs)
+{
+    const struct via_trace_collective *line = line_of(pe, mine);
+    uint32_t before = atomic_load_explicit(&line->version, memory_order_acquire);
+
+    memcpy(ret_theirs, (const void *)line, sizeof(*ret_theirs));
+    atomic_thread_fence(memory_order_acquire);
+    ret_theirs->text[sizeof(ret_theirs->text) - 1] = '\0';
+    return before % 2 == 0 &&
+           atomic_load_explicit(&line->version, memory_order_relaxed) == before &&
+           ret_theirs->group == mine->group && ret_theirs->number == mine->number;
+}
+
+void via_check_collective(const struct via_arguments *arguments,
+                          const struct via_check_group *group)
+{
+    struct via_trace_collective mine = {.group = group->id, .number = next_number(group->id)};
+    struct via_trace_collective theirs;
+
+    if (mine.number == 0)
+        return;
+    mine.digest = describe_call(arguments, mine.text);
+    publish(&mine);
+    for (int i = 0; i < group->size; i++) {
+        int pe = group->start + group->stride * i;
+        if (pe == via_hot.my_pe || !read_line(pe, &mine, &theirs) || theirs.digest == mine.digest)
+            continue;
+        via_check_report(arguments, NULL,
+                         "collective %" PRIu64 " of %s is %s here, and %s at PE %d", mine.number,
+                         group->name, mine.text, theirs.text, pe);
+        return;
+    }
+}

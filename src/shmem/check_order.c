@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * OpenSHMEM 1.6, section 9.12: puts are not ordered without shmem_fence or shmem_quiet. A put of
+ * data and then of a word on which the other PE waits, with neither between them, is a program that
+ * works on some machines. Seen here when the other PE has waited on that word before; a word of a
+ * put with signal is ordered behind its own data, but not behind that of an earlier put.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shmem/api.h"
+#include "shmem/check.h"
+#include "shmem/trace.h"
+#include "shmem/world.h"
+
+/* The last put to a PE that nothing has ordered yet. */
+struct unordered {
+    const char *call; /* NULL: none */
+    uintptr_t address;
+    uint64_t bytes;
+};
+
+/* Of this thread, as order is among the calls of one. */
+static _Thread_local struct unordered *puts_of;
+static _Thread_local int puts_count;
+static _Thread_local bool some;
+
+static uint64_t word_of(uintptr_t address)
+{
+    enum via_region region;
+    uint64_t off;
+
+    return via_check_locate(address, &region, &off) ? 1 + region + VIA_REGIONS * off : 0;
+}
+
+static _Atomic uint64_t *slot_of(int pe, uint64_t word, unsigned probe)
+{
+    struct via_board *board = via_job_board(via_world.job, (uint32_t)pe);
+
+    return &board->words[(word * UINT64_C(0x9e3779b97f4a7c15) >> 32) % VIA_TRACE_WORDS ^ probe];
+}
+
+#define PROBES 8u
+
+/* A word more or less is all that other PEs make of it, so nothing else is ordered by it. */
+void via_check_order_wait(uintptr_t address)
+{
+    uint64_t word = word_of(address), nothing;
+
+    for (unsigned probe = 0; probe < PROBES && word != 0; probe++) {
+        _Atomic uint64_t *slot = slot_of(via_hot.my_pe, word, probe);
+        nothing = 0;
+        if (atomic_compare_exchange_strong_explicit(slot, &nothing, word, memory_order_relaxed,
+                                                    memory_order_relaxed) ||
+            nothing == word)
+            return;
+    }
+}
+
+static bool is_waited_for(int pe, uintptr_t address)
+{
+    uint64_t word = word_of(address);
+
+    for (unsigned probe = 0; probe < PROBES && word != 0; probe++)
+        if (atomic_load_explicit(slot_of(pe, word, probe), memory_order_relaxed) == word)
+            return true;
+    return false;
+}
+
+static bool make_room(void)
+{
+    if (puts_count == via_hot.n_pes)
+        return true;
+    free(puts_of);
+    puts_of = calloc((size_t)via_hot.n_pes, sizeof(*puts_of));
+    puts_count = puts_of ? via_hot.n_pes : 0;
+    return puts_of != NULL;
+}
+
+void via_check_order_put(const struct via_arguments *arguments, uintptr_t address, uint64_t bytes,
+                         int pe, bool flag)
+{
+    char data[VIA_CHECK_TEXT_BYTES], word[VIA_CHECK_TEXT_BYTES];
+
+    if (!make_room())
+        return;
+    struct unordered *before = &puts_of[pe];
+    if (flag && is_waited_for(pe, address)) {
+        if (before->call && address - before->address >= before->bytes)
+            via_check_report(arguments, "9.12.1",
+                             "PE %d waits on %s, which may be seen there before %s of %s, as no "
+                             "shmem_fence or shmem_quiet is between them",
+                             pe, via_check_describe(address, word), before->call,
+                             via_check_describe(before->address, data));
+        return;
+    }
+    /* A word may be a flag that has not been waited for yet, so data is what is larger. */
+    if (bytes <= sizeof(uint64_t))
+        return;
+    *before = (struct unordered){arguments->call->name, address, bytes};
+    some = true;
+}
+
+void via_check_order_done(void)
+{
+    for (int pe = 0; pe < puts_count && some; pe++)
+        puts_of[pe].call = NULL;
+    some = false;
+}

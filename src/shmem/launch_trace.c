@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Who waits for whom: reads the boards of a job's PEs, and prints them. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shmem/launch.h"
+#include "shmem/trace.h"
+
+#define TRIES_MAX 100
+#define LIST_BYTES 128u
+
+/* A PE at one moment: a copy, so that it can be looked at in peace. */
+struct moment {
+    uint32_t state;
+    int pid;
+    struct via_trace_wait wait; /* its longest; waiting = 0: none */
+};
+
+/* --- copying ---------------------------------------------------------------------------------- */
+
+/* What other processes have written is printed, so it has to be ended and printable. */
+static void make_printable(char *text, size_t bytes)
+{
+    text[bytes - 1] = '\0';
+    for (char *at = text; *at != '\0'; at++)
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+}
+
+static bool copy_wait(const struct via_trace_wait *line, struct via_trace_wait *ret_wait)
+{
+    for (int i = 0; i < TRIES_MAX; i++) {
+        /* Pairs with the releases of begin_write and end_write, trace.c. */
+        uint32_t before = atomic_load_explicit(&line->version, memory_order_acquire);
+        memcpy(ret_wait, (const void *)line, sizeof(*ret_wait));
+        atomic_thread_fence(memory_order_acquire);
+        if (before % 2 == 0 &&
+            atomic_load_explicit(&line->version, memory_order_relaxed) == before) {
+            make_printable(ret_wait->call, sizeof(ret_wait->call));
+            make_printable(ret_wait->caller, sizeof(ret_wait->caller));
+            make_printable(ret_wait->what, sizeof(ret_wait->what));
+            return true;
+        }
+    }
+    return false;
+}
+
+static void look_at(const struct via_job *job, uint32_t number, uint64_t now_ns,
+                    struct moment *ret_moment)
+{
+    const struct via_board *board = via_job_board(job, number);
+    struct via_trace_wait wait;
+
+    memset(ret_moment, 0, sizeof(*ret_moment));
+    ret_moment->state = atomic_load_explicit(&job->pes[number].state, memory_order_acquire);
+    ret_moment->pid = atomic_load_explicit(&board->pid, memory_order_relaxed);
+    for (unsigned i = 0; i < VIA_TRACE_THREADS; i++) {
+        if (!copy_wait(&board->waits[i], &wait) || !wait.waiting ||
+            now_ns - wait.seen_ns > VIA_TRACE_FRESH_NS)
+            continue;
+        if (!ret_moment->wait.waiting || wait.since_ns < ret_moment->wait.since_ns)
+            ret_moment->wait = wait;
+    }
+}
+
+/* --- telling ---------------------------------------------------------------------------------- */
+
+/* "0-2,5" of those for which `in` is true. */
+static void list_pes(const bool *in, uint32_t count, char text[LIST_BYTES])
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t last = i;
+        if (!in[i])
+            continue;
+        while (last + 1 < count && in[last + 1])
+            last++;
+        if (used + 16 > LIST_BYTES) {
+            strcpy(text + used, "...");
+            return;
+        }
+        used += (size_t)snprintf(text + used, LIST_BYTES - used, last > i ? "%s%u-%u" : "%s%u",
+                                 used > 0 ? "," : "", i, last);
+        i = last;
+    }
+}
+
+/* Calls that all PEs of a group have to make. */
+static bool is_collective(const char *call)
+{
+    static const char *const parts[] = {
+        "barrier", "sync",  "alltoall", "broadcast", "collect",     "reduce",
+        "to_all",  "scan",  "malloc",   "calloc",    "realloc",     "_free",
+        "_align",  "_init", "finalize", "_split_",   "team_destroy"};
+
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(parts); i++)
+        if (strstr(call, parts[i]))
+            return true;
+    return false;
+}
+
+static char process_state(int pid)
+{
+    char path[64], text[256];
+    ssize_t got = -1;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        got = read(fd, text, sizeof(text) - 1);
+        close(fd);
+    }
+    if (got <= 0)
+        return 'X';
+    text[got] = '\0';
+    const char *end = strrchr(text, ')');
+    return end && end[1] == ' ' ? end[2] : '?';
+}
+
+static const char *idle_text(const struct moment *moment)
+{
+    switch (moment->state) {
+    case VIA_JOB_STARTED:
+        return "has not called shmem_init";
+    case VIA_JOB_FINALIZED:
+        return "has left shmem_finalize";
+    default:
+        break;
+    }
+    switch (process_state(moment->pid)) {
+    case 'X':
+    case 'Z':
+        return "has ended";
+    case 'T':
+    case 't':
+        return "is stopped";
+    case 'R':
+        return "computes";
+    default:
+        return "is in no OpenSHMEM call that waits";
+    }
+}
+
+/* The PEs that are not in the collective that `moment` waits in. */
+static void list_missing(const struct moment *moments, uint32_t count, const struct moment *moment,
+                         char text[LIST_BYTES])
+{
+    bool *missing = calloc(count, sizeof(*missing));
+
+    text[0] = '\0';
+    if (!missing)
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        missing[i] =
+            !moments[i].wait.waiting || strcmp(moments[i].wait.call, moment->wait.call) != 0;
+    list_pes(missing, count, text);
+    free(missing);
+}
+
+static void print_pe(FILE *out, const struct via_job *job, const struct moment *moments,
+                     uint32_t number, uint64_t now_ns)
+{
+    const struct moment *moment = &moments[number];
+    const struct via_trace_wait *wait = &moment->wait;
+    char missing[LIST_BYTES];
+
+    fprintf(out, "  PE %u", number);
+    if (job->fabric)
+        fprintf(out, " on host %u", job->pes[number].host);
+    if (moment->pid > 0)
+        fprintf(out, " (pid %d)", moment->pid);
+    if (!wait->waiting) {
+        fprintf(out, " %s\n", idle_text(moment));
+        return;
+    }
+    fprintf(out, " waits for %.1f s in %s", (double)(now_ns - wait->since_ns) * 1e-9, wait->call);
+    if (wait->caller[0] != '\0')
+        fprintf(out, ", called in %s", wait->caller);
+    if (wait->what[0] != '\0')
+        fprintf(out, ": %s", wait->what);
+    if (is_collective(wait->call)) {
+        list_missing(moments, job->pes_count, moment, missing);
+        if (missing[0] != '\0')
+            fprintf(out, ": for PE %s", missing);
+    }
+    fprintf(out, "\n");
+}
+
+int via_launch_trace(FILE *out, const struct via_job *job)
+{
+    uint32_t count = job->pes_count, waiting = 0;
+    struct moment *moments = calloc(count, sizeof(*moments));
+    uint64_t now_ns = via_launch_now_ns();
+
+    if (!moments)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < count; i++) {
+        look_at(job, i, now_ns, &moments[i]);
+        waiting += moments[i].wait.waiting != 0;
+    }
+    fprintf(out, "job %016" PRIx64 " of pid %d: %u PE%s, %u wait%s\n", job->id, job->launcher_pid,
+            count, count == 1 ? "" : "s", waiting, waiting == 1 ? "s" : "");
+    for (uint32_t i = 0; i < count; i++)
+        print_pe(out, job, moments, i, now_ns);
+    free(moments);
+    return fflush(out) == 0 ? 0 : -errno;
+}
+
+/* --- the jobs of this machine -----------------------------------------------------------------
+ */
+
+#define JOBS_MAX 256u
+
+struct jobs {
+    uint64_t ids[JOBS_MAX];
+    uint32_t count;
+    const char *wanted; /* an id or its beginning, or NULL */
+    int result;
+};
+
+static bool is_wanted(const struct jobs *jobs, const struct via_job *job)
+{
+    char id[32];
+
+    for (uint32_t i = 0; i < jobs->count; i++)
+        if (jobs->ids[i] == job->id)
+            return false;
+    snprintf(id, sizeof(id), "%016" PRIx64, job->id);
+    return !jobs->wanted || strncmp(id, jobs->wanted, strlen(jobs->wanted)) == 0 ||
+           (int)strtol(jobs->wanted, NULL, 10) == job->launcher_pid;
+}
+
+static void look_at_job(struct jobs *jobs, const char *path)
+{
+    struct via_error err = {0};
+    struct via_job *job;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    if (via_job_map(fd, &job, &err) == 0) {
+        if (jobs->count < JOBS_MAX && is_wanted(jobs, job)) {
+            jobs->ids[jobs->count++] = job->id;
+            jobs->result = via_launch_trace(stdout, job);
+        }
+        munmap(job, job->bytes);
+    }
+    close(fd);
+}
+
+/* A job's memory has no name, but whoever has it open shows in /proc what it is. */
+static void look_at_process(struct jobs *jobs, const char *pid)
+{
+    char folder[64], path[400], target[64];
+    struct dirent *entry;
+
+    snprintf(folder, sizeof(folder), "/proc/%.20s/fd", pid);
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return; /* somebody else's process, or it has ended */
+    while ((entry = readdir(dir)) != NULL) {
+        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        ssize_t bytes = readlink(path, target, sizeof(target) - 1);
+        if (bytes <= 0)
+            continue;
+        target[bytes] = '\0';
+        if (strncmp(target, "/memfd:viaduct-job", strlen("/memfd:viaduct-job")) == 0)
+            look_at_job(jobs, path);
+    }
+    closedir(dir);
+}
+
+int via_launch_trace_jobs(const char *wanted, struct via_error *err)
+{
+    struct jobs jobs = {.wanted = wanted};
+    struct dirent *entry;
+    DIR *dir = opendir("/proc");
+
+    if (!dir)
+        return via_error_set(err, -errno, "/proc: %s", strerror(errno));
+    while ((entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
+            look_at_process(&jobs, entry->d_name);
+    closedir(dir);
+    if (jobs.count == 0 && wanted)
+        return via_error_set(err, -ENOENT, "\"%s\": no such job of this user on this machine",
+                             wanted);
+    if (jobs.count == 0)
+        return via_error_set(err, -ENOENT, "no job of this user runs on this machine");
+    return jobs.result;
+}

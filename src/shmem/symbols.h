@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_SYMBOLS_H
+#define VIA_SHMEM_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The names of a program's variables and functions, for messages: from the symbol table of its
+ * file, which also knows those that are static, else (a stripped program) from the dynamic one.
+ * Read at the first question, and kept. Any thread.
+ */
+struct via_symbol {
+    const char *name;
+    uintptr_t address;
+    size_t bytes;
+};
+
+/* The variable that contains the address. False where there is none, or none that is known. */
+bool via_symbol_of_data(uintptr_t address, struct via_symbol *ret_symbol);
+
+#define VIA_SYMBOL_TEXT_BYTES 96u
+
+/* "exchange+0x1c", or as much as is known of it: "libfoo.so+0x1234". */
+const char *via_symbol_describe_code(uintptr_t address, char text[VIA_SYMBOL_TEXT_BYTES]);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The PE's side of `viaduct shmem trace`: a wait that has come to its first sleep, after
+ * milliseconds of pausing and yielding, writes into the PE's board which call it is. Which one, it
+ * finds out then, from the stack: so calls that do not wait long have nothing to do for it.
+ */
+#include "shmem/trace.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shmem/api.h"
+#include "shmem/check_calls.h"
+#include "shmem/symbols.h"
+#include "shmem/world.h"
+
+#define FRAMES_MAX 24
+/* A look less than this after the one before belongs to the same wait; events sleep for 100 ms. */
+#define SAME_WAIT_NS (250 * VIA_MSEC_NS)
+#define REFRESH_NS (40 * VIA_MSEC_NS)
+
+static _Thread_local struct {
+    struct via_trace_wait *line; /* NULL: this thread has none yet */
+    bool waiting;
+    uint64_t seen_ns;
+    /* via_trace_note */
+    const volatile void *word;
+    int bytes;
+    int cmp;
+    uint64_t value;
+} mine;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
+}
+
+/* --- which call ------------------------------------------------------------------------------- */
+
+static int32_t displacement(const unsigned char *bytes)
+{
+    int32_t value;
+
+    memcpy(&value, bytes, sizeof(value));
+    return value;
+}
+
+/* The table entry through which a procedure linkage stub jumps: [endbr64] [bnd] jmp *disp(%rip). */
+static uintptr_t slot_of_stub(uintptr_t stub)
+{
+    const unsigned char *at = (const unsigned char *)stub;
+
+    if (memcmp(at, "\xf3\x0f\x1e\xfa", 4) == 0)
+        at += 4;
+    if (*at == 0xf2)
+        at++;
+    if (at[0] != 0xff || at[1] != 0x25)
+        return 0;
+    return (uintptr_t)(at + 6) + (uintptr_t)(intptr_t)displacement(at + 2);
+}
+
+/*
+ * The call that returns to `address`: what the instruction before it calls. Through a stub (call
+ * rel32) or at once (call *disp(%rip)); NULL for a call by pointer.
+ */
+static const struct via_call *call_before(uintptr_t address)
+{
+    const unsigned char *end = (const unsigned char *)address;
+    uintptr_t slot = 0, function;
+
+    if (end[-5] == 0xe8)
+        slot = slot_of_stub(address + (uintptr_t)(intptr_t)displacement(end - 4));
+    else if (end[-6] == 0xff && end[-5] == 0x15)
+        slot = address + (uintptr_t)(intptr_t)displacement(end - 4);
+    if (slot == 0)
+        return NULL;
+    memcpy(&function, (const void *)slot, sizeof(function));
+    return via_call_of_code(function);
+}
+
+/* Ours are the frames up to the program's. False when it is the call of before. */
+static bool find_call(struct via_trace_wait *line)
+{
+    char name[VIA_TRACE_CALL_BYTES], caller[VIA_TRACE_CALLER_BYTES];
+    void *frames[FRAMES_MAX];
+    int count = backtrace(frames, FRAMES_MAX), i = 0;
+    const struct via_call *call = NULL;
+    char text[VIA_SYMBOL_TEXT_BYTES];
+    Dl_info info;
+
+    while (i < count && dladdr(frames[i], &info) && info.dli_fbase == via_call_object())
+        i++;
+    if (i < count)
+        call = call_before((uintptr_t)frames[i]);
+    snprintf(name, sizeof(name), "%s", call ? call->name : "an OpenSHMEM call");
+    snprintf(caller, sizeof(caller), "%s",
+             i < count ? via_symbol_describe_code((uintptr_t)frames[i] - 1, text) : "");
+    if (strcmp(name, line->call) == 0 && strcmp(caller, line->caller) == 0)
+        return false;
+    memcpy(line->call, name, sizeof(name));
+    memcpy(line->caller, caller, sizeof(caller));
+    return true;
+}
+
+/* --- what for --------------------------------------------------------------------------------- */
+
+static int64_t load(const volatile void *word, int bytes)
+{
+    switch (bytes) {
+    case 2:
+        return *(const volatile uint16_t *)word;
+    case -2:
+        return *(const volatile int16_t *)word;
+    case 4:
+        return *(const volatile uint32_t *)word;
+    case -4:
+        return *(const volatile int32_t *)word;
+    default:
+        return *(const volatile int64_t *)word;
+    }
+}
+
+static void describe_word(char *text, size_t size)
+{
+    static const char *const comparisons[] = {"?", "==", "!=", ">", "<=", "<", ">="};
+    uintptr_t address = (uintptr_t)mine.word;
+    struct via_symbol symbol;
+    char name[96];
+
+    if (!via_symbol_of_data(address, &symbol))
+        snprintf(name, sizeof(name), "heap+0x%zx",
+                 (size_t)(address - (uintptr_t)via_world.region[VIA_REGION_HEAP].base));
+    else if (address == symbol.address)
+        snprintf(name, sizeof(name), "%.64s", symbol.name);
+    else
+        snprintf(name, sizeof(name), "%.64s+%zu", symbol.name, (size_t)(address - symbol.address));
+    if (mine.cmp == VIA_TRACE_SOME)
+        snprintf(text, size, "%s, of %" PRIu64 " words", name, mine.value);
+    else if (mine.cmp == VIA_TRACE_LOCK)
+        snprintf(text, size, "lock %s, kept at PE %" PRIu64, name, mine.value);
+    else
+        snprintf(text, size, "%s is %" PRId64 ", wanted %s %" PRId64, name,
+                 load(mine.word, mine.bytes),
+                 comparisons[mine.cmp >= 0 && mine.cmp < 7 ? mine.cmp : 0], (int64_t)mine.value);
+}
+
+void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t value)
+{
+    mine.word = word;
+    mine.bytes = bytes;
+    mine.cmp = cmp;
+    mine.value = value;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+/* Threads that wait at the same time need a line each; more of them than lines share. */
+static struct via_trace_wait *take_line(void)
+{
+    static _Atomic uint32_t taken;
+    uint32_t number = atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed);
+
+    return &via_job_board(via_world.job, (uint32_t)via_hot.my_pe)
+                ->waits[number % VIA_TRACE_THREADS];
+}
+
+/* Odd while the line changes. Pairs with the acquires of the reader, launch_trace.c. */
+static void begin_write(struct via_trace_wait *line)
+{
+    atomic_fetch_add_explicit(&line->version, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+}
+
+static void end_write(struct via_trace_wait *line)
+{
+    atomic_fetch_add_explicit(&line->version, 1, memory_order_release);
+}
+
+static void look(void)
+{
+    uint64_t now = now_ns();
+    bool again = mine.waiting && now - mine.seen_ns < SAME_WAIT_NS;
+
+    if (again && now - mine.seen_ns < REFRESH_NS)
+        return;
+    if (!mine.line)
+        mine.line = take_line();
+    struct via_trace_wait *line = mine.line;
+    begin_write(line);
+    /* One wait may follow another without a word between them. */
+    if (find_call(line) || !again)
+        line->since_ns = now;
+    line->what[0] = '\0';
+    if (mine.word)
+        describe_word(line->what, sizeof(line->what));
+    line->waiting = 1;
+    line->seen_ns = now;
+    end_write(line);
+    mine.waiting = true;
+    mine.seen_ns = now;
+}
+
+static void over(void)
+{
+    mine.word = NULL;
+    if (!mine.waiting)
+        return;
+    mine.waiting = false;
+    begin_write(mine.line);
+    mine.line->waiting = 0;
+    end_write(mine.line);
+}
+
+void via_trace_init(void)
+{
+    struct via_board *board = via_job_board(via_world.job, (uint32_t)via_hot.my_pe);
+
+    atomic_store_explicit(&board->pid, getpid(), memory_order_relaxed);
+    via_wait_trace = look;
+    via_wait_trace_over = over;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_TRACE_H
+#define VIA_SHMEM_TRACE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/types.h"
+#include "shmem/wait.h"
+
+/*
+ * What a PE tells about itself, in the job block, for people and for the checks of other PEs. Only
+ * the PE writes its board. Nothing is written until a wait has lasted for milliseconds (or
+ * VIADUCT_SHMEM_CHECK is set), so it costs nothing on the way of data.
+ */
+#define VIA_TRACE_THREADS 4u
+#define VIA_TRACE_CALL_BYTES 64u
+#define VIA_TRACE_CALLER_BYTES 96u
+#define VIA_TRACE_WHAT_BYTES 160u
+
+/* A call that waits. A reader copies it, and believes it when version is even and the same before
+ * and after; texts are ended and made printable by the reader. */
+struct via_trace_wait {
+    _Atomic uint32_t version;
+    uint32_t waiting;
+    uint64_t since_ns; /* CLOCK_MONOTONIC */
+    uint64_t seen_ns;  /* its last sign */
+    char call[VIA_TRACE_CALL_BYTES];
+    char caller[VIA_TRACE_CALLER_BYTES];
+    char what[VIA_TRACE_WHAT_BYTES];
+};
+
+/* A collective call, as a PE has made it. */
+struct via_trace_collective {
+    _Atomic uint32_t version;
+    uint32_t reserved;
+    uint64_t group;  /* hash of the team or active set */
+    uint64_t number; /* of this collective among the group's; from 1 on */
+    uint64_t digest; /* of all that has to be the same at every PE */
+    char text[VIA_TRACE_WHAT_BYTES];
+};
+
+#define VIA_TRACE_COLLECTIVES 32u
+#define VIA_TRACE_WORDS 64u
+
+struct via_board {
+    _Atomic int32_t pid;
+    uint32_t reserved[15];
+    struct via_trace_wait waits[VIA_TRACE_THREADS];
+    struct via_trace_collective collectives[VIA_TRACE_COLLECTIVES];
+    /* Words that this PE has waited on: 1 + region + VIA_REGIONS * offset; 0 = free. */
+    _Atomic uint64_t words[VIA_TRACE_WORDS];
+} __attribute__((aligned(128)));
+
+/* A wait whose last sign is older has ended without a word, or its process is stopped. */
+#define VIA_TRACE_FRESH_NS (500 * VIA_MSEC_NS)
+
+/* --- for the PE: trace.c ---------------------------------------------------------------------- */
+
+/* After the job has been found. */
+void via_trace_init(void);
+/*
+ * Inside a wait: for `word` to compare with `value` as cmp says; bytes is negative when it is
+ * signed. Or for one of `value` words (VIA_TRACE_SOME), or a lock that PE `value` keeps
+ * (VIA_TRACE_LOCK). Kept until the wait is over.
+ */
+#define VIA_TRACE_SOME (-1)
+#define VIA_TRACE_LOCK (-2)
+void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t value);
+
+/* via_wait_step, for those who know what they wait for. */
+static inline void via_trace_step(struct via_wait *wait, const volatile void *word, int bytes,
+                                  int cmp, uint64_t value)
+{
+    if (via_likely(via_wait_try(wait)))
+        return;
+    via_trace_note(word, bytes, cmp, value);
+    via_wait_sleep(wait);
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Hangs in the way its first argument says: for tests of `viaduct shmem trace`. */
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static long never[2];
+static uint64_t signals[1];
+static long lock;
+
+static __attribute__((noinline)) void hang_in_barrier(int me)
+{
+    if (me == shmem_n_pes() - 1)
+        for (;;)
+            pause();
+    shmem_barrier_all();
+    never[0] = 1;
+}
+
+static __attribute__((noinline)) void hang_in_wait(int me)
+{
+    never[1] = 3;
+    if (me == 0)
+        shmem_long_wait_until(&never[1], SHMEM_CMP_GE, 5);
+    else if (me == 1)
+        shmem_signal_wait_until(signals, SHMEM_CMP_EQ, 1);
+    never[0] = 1;
+}
+
+static __attribute__((noinline)) void hang_in_lock(void)
+{
+    shmem_set_lock(&lock);
+    for (;;)
+        pause();
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "";
+
+    shmem_init();
+    if (strcmp(how, "barrier") == 0)
+        hang_in_barrier(shmem_my_pe());
+    else if (strcmp(how, "word") == 0)
+        hang_in_wait(shmem_my_pe());
+    else if (strcmp(how, "lock") == 0)
+        hang_in_lock();
+    shmem_finalize();
+    return 0;
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""`viaduct shmem trace`, oshrun --trace and SIGQUIT: who waits for whom."""
+import os
+import re
+import signal
+import time
+
+import shmem_lab
+from shmem_lab import BIN, OSHRUN, program
+
+VIADUCT = os.path.join(BIN, "viaduct")
+END = program("end")
+
+
+class Trace(shmem_lab.Case):
+    def hang(self, *words):
+        """A job that waits for ever, seen so by a first look."""
+        job = self.start(OSHRUN, "-n", 3, "--timeout", 60, *words)
+        self.addCleanup(job.stderr.close)
+        self.addCleanup(job.stdout.close)
+        self.addCleanup(job.wait)
+        self.addCleanup(job.terminate)
+        return job
+
+    def look(self, job, *patterns):
+        """What the command shows once it has all of these."""
+        def shown():
+            code, out, err = self.call(VIADUCT, "shmem", "trace", "--job", job.pid)
+            self.text = out + err
+            return code == 0 and all(re.search(pattern, out, re.MULTILINE) for pattern in patterns)
+        self.assertTrue(shmem_lab.wait_for(shown, 20), self.text)
+        return self.text
+
+    def test_a_barrier_that_one_pe_does_not_come_to(self):
+        job = self.hang(program("trace"), "barrier")
+        text = self.look(job, r"^job \w{16} of pid %d: 3 PEs, 2 wait$" % job.pid,
+                         r"^  PE 0 \(pid \d+\) waits for \d+\.\d s in shmem_barrier_all, called in hang_in_barrier\S+: "
+                         r"for PE 2$",
+                         r"^  PE 1 .* for PE 2$",
+                         r"^  PE 2 \(pid \d+\) (is in no OpenSHMEM call that waits|computes)$")
+        since = float(re.search(r"PE 0 .* waits for (\d+\.\d) s", text).group(1))
+        time.sleep(1)
+        later = float(re.search(r"PE 0 .* waits for (\d+\.\d) s", self.look(job, "PE 0")).group(1))
+        self.assertGreater(later, since)
+
+    def test_a_word_that_nobody_sets(self):
+        job = self.hang(program("trace"), "word")
+        self.look(job, r'^  PE 0 .* in shmem_long_wait_until, called in hang_in_wait\S+: never\+8 is 3, wanted >= 5$',
+                  r"^  PE 1 .* in shmem_signal_wait_until, called in .*: signals is 0, wanted == 1$",
+                  r"^  PE 2 .* in shmem_finalize, .*for PE 0-1$")
+
+    def test_a_lock(self):
+        job = self.hang(program("trace"), "lock")
+        self.look(job, r"^  PE [012] .* waits for .* in shmem_set_lock, called in hang_in_lock")
+
+    def test_a_pe_that_is_stopped(self):
+        job = self.hang(program("trace"), "barrier")
+        text = self.look(job, r"PE 0 .* waits")
+        pid = int(re.search(r"PE 2 \(pid (\d+)\)", text).group(1))
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+        self.look(job, r"^  PE 2 .* is stopped$")
+
+    def test_sigquit(self):
+        job = self.hang(program("trace"), "barrier")
+        self.look(job, "PE 0 .* waits")
+        job.send_signal(signal.SIGQUIT)
+        lines = [job.stderr.readline() for _ in range(4)]
+        self.assertRegex("".join(lines), r"(?s)^job \w+ of pid.*PE 0 .* waits .* in shmem_barrier_all.*PE 1.*PE 2")
+        self.assertIsNone(job.poll(), "the job goes on")
+        time.sleep(0.1)
+        job.send_signal(signal.SIGQUIT)
+        self.assertEqual(job.wait(10), 128 + signal.SIGQUIT, "twice: the PEs get it")
+
+    def test_all_jobs(self):
+        job = self.hang(program("trace"), "barrier")
+        self.look(job, "PE 0 .* waits")
+        code, out, err = self.call(OSHRUN, "--trace")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("of pid %d:" % job.pid, out)
+        identity = re.search(r"job (\w+) of pid %d:" % job.pid, out).group(1)
+        self.assertIn(identity, self.call(OSHRUN, "--trace", "--job", identity[:8])[1])
+
+    def test_mistakes(self):
+        for words, code, says in (
+                ((VIADUCT, "shmem", "trace", "--job", "nothing"), 1, '"nothing": no such job'),
+                ((VIADUCT, "shmem"), 2, "what?"),
+                ((VIADUCT, "shmem", "dance"), 2, "'dance': unknown"),
+                ((VIADUCT, "shmem", "trace", "--job"), 2, "'--job': unknown option, or its argument is missing"),
+                ((OSHRUN, "--trace", "true"), 2, "--trace starts no program"),
+                ((OSHRUN, "--job", "1", "-n", "2", "true"), 2, "--job needs --trace")):
+            with self.subTest(words):
+                got, out, err = self.call(*words)
+                self.assertEqual((got, out), (code, ""), err)
+                self.assertIn(says, err)
+        self.assertIn("usage: viaduct shmem trace", self.call(VIADUCT, "shmem", "--help")[1])
+
+
+if __name__ == "__main__":
+    shmem_lab.main()
