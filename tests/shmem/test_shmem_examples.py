@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""The examples check their answers: by 1 to 8 PEs of one host, and over a ring of four."""
+import shmem_lab
+import test_shmem_ring
+from shmem_lab import program
+
+EXAMPLES = ("histogram", "integer_sort", "producer_consumer", "teams")
+
+
+class OneHost(shmem_lab.Case):
+    def test_examples(self):
+        for name in EXAMPLES:
+            for pes in (1, 2, 3, 8):
+                with self.subTest(name, pes=pes):
+                    self.passes(name, "-n", pes, "--timeout", 90)
+
+    def test_other_sizes(self):
+        for name, words, says in (
+                ("histogram", (10, 1), "PASS: 30 numbers in 1 bins on 3 PEs, 0 bins are wrong"),
+                ("integer_sort", (0,), "PASS: 0 keys sorted by 3 PEs, 0 out of place, sum 0 (before: 0)"),
+                ("integer_sort", (1,), "PASS: 3 keys"),
+                ("producer_consumer", (1,), "PASS: 1 pieces of 64 words by 1 producers, 0 words are wrong"),
+                ("teams", (1,), "PASS: 3 x 1 PEs, 3 x 1 numbers, 0 are wrong")):
+            with self.subTest(name, words=words):
+                self.assertIn(says, self.good("-n", 3, "--timeout", 90, program(name), *words))
+
+    def test_teams_of_several_columns(self):
+        self.assertIn("PASS: 3 x 2 PEs", self.passes("teams", "-n", 6))
+
+
+class OverTheRing(test_shmem_ring.Ring):
+    def test_examples(self):
+        for name, words in (("histogram", (300, 50)), ("integer_sort", (5000,)), ("producer_consumer", (200,)),
+                            ("teams", (20,))):
+            with self.subTest(name):
+                self.assertIn("PASS", self.good("-n", 4, "--spread", "--timeout", 90, program(name), *words))
+
+
+if __name__ == "__main__":
+    shmem_lab.main()
