@@ -8,10 +8,10 @@ SEEDS ?= 100000
 FIRST ?= $(shell date +%s)000000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check install clean soak mutants format packages configure-% build-% test-%
+.PHONY: help demo test bench check install clean soak mutants conform-shmem format packages configure-% build-% test-%
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	@echo "Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) (install) SEEDS=$(SEEDS) FIRST=$(FIRST) (soak)"
 
 demo: packages build-release ## install what is missing, build, show Viaduct at work
@@ -32,6 +32,9 @@ soak: packages build-release ## run SEEDS seeds of the simulator on all cores, f
 
 mutants: packages build-release ## how many seeds each planted bug takes until it is caught
 	bash tests/sim/catch.sh build/release/bin/tests/viaduct-sim-mutants 20000 200000
+
+conform-shmem: packages build-release ## run the tests of shmem4py (from PyPI) over the installed library
+	python3 tests/shmem/conform_shmem.py --build build/release || [ $$? -eq 77 ]
 
 install: ## install the release build below DESTDIR, for PREFIX
 	cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
