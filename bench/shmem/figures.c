@@ -4,7 +4,8 @@
  *
  *     oshrun -n N figures [quick]
  *
- * PEs with a core each are bound to it. Numbers are medians of several rounds.
+ * PEs with a core each are bound to it. Numbers are medians of several rounds. Any implementation
+ * of OpenSHMEM 1.4 or later will do; what came later is left out where it is not there.
  */
 #include <sched.h>
 #include <shmem.h>
@@ -16,12 +17,20 @@
 
 #define ROUNDS 5
 #define BYTES_MAX ((size_t)4 << 20)
+#define GUPS_WORDS ((size_t)1 << 24)
+#define BUSY_NS 3e8
+
+#if SHMEM_MAJOR_VERSION > 1 || SHMEM_MINOR_VERSION >= 5
+#define HAS_TEAMS 1
+#endif
 
 static int me, pes;
 static double seconds_each = 0.02;
 static long static_words[64];
 static long *words;
+#ifdef HAS_TEAMS
 static uint64_t *signals;
+#endif
 static char *block;
 static char *source;
 
@@ -103,6 +112,7 @@ static void pingpong_flag(long count)
     turn += count;
 }
 
+#ifdef HAS_TEAMS
 static void pingpong_signal(long count)
 {
     for (long i = 0; i < count && me < 2; i++) {
@@ -116,6 +126,7 @@ static void pingpong_signal(long count)
     }
     turn += count;
 }
+#endif
 
 static void p_heap(long count)
 {
@@ -204,11 +215,68 @@ static void memcpy_bytes(long count)
 
 static size_t elements;
 
+#ifdef HAS_TEAMS
 static void sum_reduce(long count)
 {
     for (long i = 0; i < count; i++)
         shmem_long_sum_reduce(SHMEM_TEAM_WORLD, (long *)(void *)block,
                               (long *)(void *)(block + BYTES_MAX), elements);
+}
+#else
+/* Two of each: one may be used again when all have left the call before. */
+static long psync[2][SHMEM_REDUCE_SYNC_SIZE];
+static long pwork[2][65536 / 2 + SHMEM_REDUCE_MIN_WRKDATA_SIZE];
+
+static void sum_reduce(long count)
+{
+    static int which;
+
+    for (long i = 0; i < count; i++, which = !which)
+        shmem_long_sum_to_all((long *)(void *)block, (long *)(void *)(block + BYTES_MAX),
+                              (int)elements, 0, 0, pes, pwork[which], psync[which]);
+}
+
+static void prepare_sync(void)
+{
+    for (int i = 0; i < 2 * SHMEM_REDUCE_SYNC_SIZE; i++)
+        psync[i / SHMEM_REDUCE_SYNC_SIZE][i % SHMEM_REDUCE_SYNC_SIZE] = SHMEM_SYNC_VALUE;
+}
+#endif
+
+/* Random updates of a table that is spread over all PEs, as HPCC's RandomAccess has them: by get
+ * and put, as lost updates are allowed; and by atomics. */
+static long *table;
+
+static inline uint64_t next_random(uint64_t last)
+{
+    return (last << 1) ^ ((int64_t)last < 0 ? 7 : 0);
+}
+
+static void gups(long count)
+{
+    static uint64_t random_word = 0x123456789abcdef;
+    uint64_t word = random_word + (uint64_t)me;
+
+    for (long i = 0; i < count; i++) {
+        word = next_random(word);
+        int pe = (int)((word >> 40) % (uint64_t)pes);
+        long *at = &table[word % GUPS_WORDS];
+        shmem_long_p(at, shmem_long_g(at, pe) ^ (long)word, pe);
+    }
+    random_word = word;
+}
+
+static void gups_atomic(long count)
+{
+    static uint64_t random_word = 0xfedcba987654321;
+    uint64_t word = random_word + (uint64_t)me;
+
+    for (long i = 0; i < count; i++) {
+        word = next_random(word);
+        shmem_ulong_atomic_xor((unsigned long *)&table[word % GUPS_WORDS], word,
+                               (int)((word >> 40) % (uint64_t)pes));
+    }
+    random_word = word;
 }
 
 /* --- measuring ---------------------------------------------------------------------------------
@@ -309,23 +377,71 @@ static void contended(void)
     say("fetch-add contended, total", (double)count * pes * 1e3 / (now_ns() - began), "M/s");
 }
 
+static void random_updates(void)
+{
+    shmem_barrier_all();
+    table = shmem_malloc(GUPS_WORDS * sizeof(long));
+    if (!table)
+        return;
+    memset(table, 1, GUPS_WORDS * sizeof(long));
+    shmem_barrier_all();
+    say("GUPs, get and put", pes / measure(gups, true), "GUP/s");
+    say("GUPs, atomic", pes / measure(gups_atomic, true), "GUP/s");
+    shmem_free(table);
+}
+
+/* PE 1 computes and calls nothing; what does PE 0 wait for? */
+static void busy_target(void)
+{
+    shmem_barrier_all();
+    double began = now_ns();
+    if (me == 1) {
+        while (now_ns() - began < BUSY_NS)
+            ;
+    } else if (me == 0) {
+        while (now_ns() - began < BUSY_NS / 10)
+            ;
+        double rounds[ROUNDS];
+        for (int round = 0; round < ROUNDS; round++) {
+            double from = now_ns();
+            shmem_long_p(static_words, 1, 1);
+            shmem_quiet();
+            shmem_long_atomic_fetch_add(static_words, 1, 1);
+            rounds[round] = now_ns() - from;
+        }
+        /* The first is the one that has to wait for somebody. */
+        say("p + quiet + fetch-add, busy PE, first", rounds[0] / 1e3, "us");
+        qsort(rounds, ROUNDS, sizeof(rounds[0]), compare);
+        say("p + quiet + fetch-add, busy PE", rounds[ROUNDS / 2] / 1e3, "us");
+    }
+    shmem_barrier_all();
+}
+
 int main(int argc, char **argv)
 {
+    double began = now_ns();
     shmem_init();
+    double init_ms = (now_ns() - began) / 1e6;
     me = shmem_my_pe();
     pes = shmem_n_pes();
-    bool near = shmem_ptr(static_words, (me + 1) % pes) != NULL;
     if (argc > 1 && strcmp(argv[1], "quick") == 0)
         seconds_each = 0.005;
     bind_to_core();
     words = shmem_calloc(64, sizeof(long));
+#ifdef HAS_TEAMS
     signals = shmem_calloc(1, sizeof(*signals));
+#endif
     block = shmem_malloc(2 * BYTES_MAX);
     source = malloc(BYTES_MAX);
     memset(block, 1, 2 * BYTES_MAX);
     memset(source, 1, BYTES_MAX);
+#ifndef HAS_TEAMS
+    prepare_sync();
+#endif
+    bool near = shmem_ptr(words, (me + 1) % pes) != NULL;
     shmem_barrier_all();
 
+    say("shmem_init", init_ms, "ms");
     time_of("barrier", barrier, true);
     elements = 1;
     time_of("sum-reduce 8 B", sum_reduce, true);
@@ -333,7 +449,9 @@ int main(int argc, char **argv)
         time_of("p 8 B + wait, there and back", pingpong_heap, true);
         time_of("the same, static variable", pingpong_static, true);
         time_of("put 8 B + fence + flag, there and back", pingpong_flag, true);
+#ifdef HAS_TEAMS
         time_of("put_signal 8 B, there and back", pingpong_signal, true);
+#endif
         rate_of("p 8 B", p_heap);
         rate_of("p 8 B, static variable", p_static);
         time_of("p + quiet", p_quiet, false);
@@ -346,6 +464,8 @@ int main(int argc, char **argv)
             time_of("lock, free", lock_free, false);
             elements = 65536;
             time_of("sum-reduce 512 KiB", sum_reduce, true);
+            busy_target();
+            random_updates();
         }
     }
     shmem_finalize();
