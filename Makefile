@@ -6,9 +6,11 @@ DESTDIR ?=
 # Of the simulator: how many seeds, and new ones each time. A failure prints its own.
 SEEDS ?= 100000
 FIRST ?= $(shell date +%s)000000
+# Of OpenSHMEM jobs.
+KILLS ?= 500
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check install clean soak mutants conform-shmem format packages configure-% build-% test-%
+.PHONY: help demo test bench check install clean soak kills mutants conform-shmem format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +37,9 @@ mutants: packages build-release ## how many seeds each planted bug takes until i
 
 conform-shmem: packages build-release ## run the tests of shmem4py (from PyPI) over the installed library
 	python3 tests/shmem/conform_shmem.py --build build/release || [ $$? -eq 77 ]
+
+kills: packages build-release ## kill -9 random PEs of KILLS random OpenSHMEM jobs: nothing hangs or is left
+	python3 tests/shmem/kill_pes.py --count $(KILLS)
 
 install: ## install the release build below DESTDIR, for PREFIX
 	cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
