@@ -35,6 +35,7 @@ struct bell {
     const struct page *page; /* NULL: an adopted one */
     uint32_t word_index;
     uint64_t id;
+    _Atomic uint32_t cold_rings; /* taken out of the eventfd */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -214,18 +215,34 @@ void via_sock_bell_leave(uint64_t bells)
     }
 }
 
-static void ring(int fd)
+/* What a ring adds to the eventfd: rings for cold connections count in the upper half. */
+#define RING UINT64_C(1)
+#define RING_COLD (UINT64_C(1) << 32)
+
+static void ring(int fd, uint64_t what)
 {
-    uint64_t one = 1;
     int saved = errno;
-    if (fd >= 0 && VIA_REAL(write)(fd, &one, sizeof(one)) < 0) {
-        errno = saved; /* full after 2^64 rings, or gone with its process: nobody to wake */
+    if (fd >= 0 && VIA_REAL(write)(fd, &what, sizeof(what)) < 0) {
+        errno = saved; /* full after 2^32 rings unread, or gone with its process: nobody to wake */
     }
+}
+
+uint32_t via_sock_bell_cold_rings(unsigned index)
+{
+    struct bell *bell = &all[index];
+    uint64_t rung = 0;
+    int saved = errno;
+    if (VIA_REAL(read)(via_sock_bell_fd(index), &rung, sizeof(rung)) == (ssize_t)sizeof(rung) &&
+        rung >= RING_COLD) {
+        atomic_fetch_add_explicit(&bell->cold_rings, 1, memory_order_relaxed);
+    }
+    errno = saved;
+    return atomic_load_explicit(&bell->cold_rings, memory_order_relaxed);
 }
 
 void via_sock_bell_ring(unsigned index)
 {
-    ring(via_sock_bell_fd(index));
+    ring(via_sock_bell_fd(index), RING);
 }
 
 void via_sock_bell_forked(void)
@@ -311,7 +328,7 @@ void via_peer_bell_put(struct via_peer_bell *bell)
     pthread_mutex_unlock(&lock);
 }
 
-void via_peer_bell_ring(struct via_peer_bell *bell)
+void via_peer_bell_ring(struct via_peer_bell *bell, bool cold)
 {
-    ring(atomic_load_explicit(&bell->fd, memory_order_relaxed));
+    ring(atomic_load_explicit(&bell->fd, memory_order_relaxed), cold ? RING_COLD : RING);
 }

@@ -11,9 +11,10 @@
 /*
  * Bells: by which a peer wakes this process. A bell is an eventfd and a word beside it.
  *
- * The eventfd is written and never read, so whoever sleeps on one registers it edge-triggered in an
- * epoll set of its own. The word says whether anybody sleeps: peers may read it and nothing else.
- * So a sleeper says once that it sleeps, for all its connections, and a peer rings once per sleep.
+ * Sleepers do not read the eventfd, so whoever sleeps on one registers it edge-triggered in an
+ * epoll set of its own. (It is read to find out whether a ring was for a cold connection.) The word
+ * says whether anybody sleeps: peers may read it and nothing else. So a sleeper says once that it
+ * sleeps, for all its connections, and a peer rings once per sleep.
  *
  * A connection's bell is that of the thread that got it its pipes; whoever waits for it hears that
  * bell, so threads that serve different connections do not wake each other. A forked child makes
@@ -52,6 +53,9 @@ uint32_t via_sock_bell_word_index(unsigned index);
 void via_sock_bell_enter(uint64_t bells);
 void via_sock_bell_leave(uint64_t bells);
 
+/* How often it was rung for cold connections. Takes what has been rung out of the eventfd. */
+uint32_t via_sock_bell_cold_rings(unsigned index);
+
 /* Wakes this process's own sleepers, because something changed under their feet. */
 void via_sock_bell_ring(unsigned index);
 
@@ -71,7 +75,8 @@ struct via_peer_bell {
 /* Both fds are given up. The same id gives the same bell. NULL: no memory, or nonsense. */
 struct via_peer_bell *via_peer_bell_get(uint64_t id, int fd, int page_fd, uint32_t word_index);
 void via_peer_bell_put(struct via_peer_bell *bell); /* NULL is fine */
-void via_peer_bell_ring(struct via_peer_bell *bell);
+/* cold: for a connection that nobody looks at, see epoll_cold.c. */
+void via_peer_bell_ring(struct via_peer_bell *bell, bool cold);
 
 /* After posting something: does anybody sleep who has not been rung? true once per sleep. */
 static inline bool via_peer_bell_must_ring(struct via_peer_bell *bell)

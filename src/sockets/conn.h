@@ -188,13 +188,26 @@ void via_conn_say(struct via_conn *conn, uint64_t flags);
 /* Has every process that held the other end closed it or died? Asks the kernel. */
 bool via_conn_peer_is_over(struct via_conn *conn, int fd);
 
-/* Wakes the peer if it sleeps: something new lies in its memory. */
-void via_conn_posted_slowly(struct via_conn *conn);
+/* Wakes the peer: something new lies in its memory. */
+void via_conn_posted_slowly(struct via_conn *conn, bool record);
 
 static inline void via_conn_posted(struct via_conn *conn)
 {
     if (via_unlikely(conn->peer_bell == NULL) || via_peer_bell_must_ring(conn->peer_bell)) {
-        via_conn_posted_slowly(conn);
+        via_conn_posted_slowly(conn, false);
+    }
+}
+
+/* The same after a record: the peer may want a ring for it although nobody sleeps. */
+static inline void via_conn_posted_record(struct via_conn *conn)
+{
+    struct via_side *side = conn->side;
+    /* Asked first, for its fence: store record, fence, load cold word; epoll_cold.c stores the
+     * word, fences, looks at the pipe. */
+    bool sleeps = via_unlikely(conn->peer_bell == NULL) || via_peer_bell_must_ring(conn->peer_bell);
+    bool cold = via_side_cold(side) != atomic_load_explicit(&side->cold_rung, memory_order_relaxed);
+    if (via_unlikely(sleeps) || via_unlikely(cold)) {
+        via_conn_posted_slowly(conn, true);
     }
 }
 

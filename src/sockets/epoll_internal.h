@@ -14,4 +14,21 @@ struct via_op via_ep_op(const struct via_ep_entry *entry);
 /* With the set's lock: the kernel watches what it should. */
 void via_ep_refresh(struct via_ep_entry *entry);
 
+/* With the set's lock: nothing that the program waits for can have happened. */
+bool via_ep_is_quiet(const struct via_ep_entry *entry);
+
+/* --- epoll_cold.c; with the set's lock ---------------------------------------------------------
+ */
+
+/* How many entries may become cold during one look at the hot ones. */
+unsigned via_ep_cold_batch(const struct via_ep_set *set);
+/* It was quiet. true: it is among the cold now. */
+bool via_ep_make_cold(struct via_ep_entry *entry);
+/* Something about it has changed. */
+void via_ep_make_hot(struct via_ep_entry *entry);
+void via_ep_all_hot(struct via_ep_set *set);
+/* A bell of the set has rung: for a cold one? Then they are due to be looked at. */
+void via_ep_bell_rang(struct via_ep_set *set);
+void via_ep_look_at_cold(struct via_ep_set *set);
+
 #endif

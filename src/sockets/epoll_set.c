@@ -53,6 +53,10 @@ static struct via_ep_set *set_get(int epfd)
     set->asked_ticks = 0;
     pthread_mutex_init(&set->lock, NULL);
     via_list_init(&set->entries);
+    via_list_init(&set->cold);
+    set->cold_count = 0;
+    set->cold_rings = 0;
+    set->cold_due = false;
     via_list_push_back(&all, &set->all);
     atomic_store_explicit(&set->file.users, 2, memory_order_release); /* the table, the caller */
     if (!via_fd_set(epfd, &set->file)) {
@@ -130,6 +134,7 @@ static int tell_kernel(struct via_ep_entry *entry, int op)
 static void refresh(struct via_ep_entry *entry)
 {
     bool piped = via_conn_has_pipes(entry->conn);
+    via_ep_make_hot(entry);
     if (piped != entry->piped) {
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
@@ -170,11 +175,27 @@ static void entry_free(struct via_ep_entry *entry)
     if (entry->piped) {
         set->piped_count--;
     }
+    via_ep_make_hot(entry);
     set->entries_count--;
     via_list_remove(&entry->in_set);
     via_list_remove(&entry->in_conn);
     entry->set = NULL;
     via_pool_put(&via_ep_entries, entry);
+}
+
+/* A second registration: a ring is for one only. With `links`, and the lock of `set`. */
+static void others_hot(struct via_conn *conn, struct via_ep_set *set)
+{
+    via_list_foreach(it, &conn->entries) {
+        struct via_ep_entry *other = via_list_entry(it, struct via_ep_entry, in_conn);
+        if (other->set == set) {
+            via_ep_make_hot(other);
+        } else {
+            pthread_mutex_lock(&other->set->lock);
+            via_ep_make_hot(other);
+            pthread_mutex_unlock(&other->set->lock);
+        }
+    }
 }
 
 static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
@@ -195,6 +216,7 @@ static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
     }
     via_list_push_back(&set->entries, &entry->in_set);
     via_list_push_back(&conn->entries, &entry->in_conn);
+    others_hot(conn, set);
     set->entries_count++;
     add_bells(set, via_conn_bells(conn));
     refresh(entry);
@@ -203,6 +225,7 @@ static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
 
 static void entry_change(struct via_ep_entry *entry, const struct epoll_event *event)
 {
+    via_ep_make_hot(entry);
     entry->events = event->events;
     entry->data = event->data.u64;
     entry->spent = false;
@@ -298,6 +321,7 @@ void via_ep_closed(struct via_ep_set *set)
         return;
     }
     pthread_mutex_lock(&links);
+    via_ep_all_hot(set);
     via_list_foreach_safe(it, &set->entries) {
         remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
     }
@@ -321,6 +345,13 @@ void via_ep_fork_prepare(void)
 
 void via_ep_fork_parent(void)
 {
+    /* A ring is for one process only. None becomes cold any more: may_be_cold(). */
+    via_list_foreach(it, &all) {
+        struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
+        pthread_mutex_lock(&set->lock);
+        via_ep_all_hot(set);
+        pthread_mutex_unlock(&set->lock);
+    }
     pthread_mutex_unlock(&links);
 }
 
@@ -329,6 +360,7 @@ void via_ep_fork_child(void)
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         pthread_mutex_init(&set->lock, NULL);
+        via_ep_all_hot(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);
     }
     pthread_mutex_init(&links, NULL);

@@ -25,7 +25,11 @@ struct via_ep_set {
     int fd;               /* one of its numbers */
     _Atomic uint32_t fds; /* how many it has */
     pthread_mutex_t lock;
-    struct via_list entries;
+    struct via_list entries; /* those that are looked at */
+    struct via_list cold;    /* those that are not: epoll_cold.c */
+    _Atomic uint32_t cold_count;
+    uint32_t cold_rings;   /* of the bells, when they were asked last */
+    _Atomic bool cold_due; /* look at all */
     _Atomic uint32_t entries_count;
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
     _Atomic uint64_t bells;       /* registered: those of its connections */
@@ -48,6 +52,9 @@ struct via_ep_entry {
     bool edge;              /* report once more, whatever was seen */
     bool spent;             /* one-shot, and reported */
     bool piped;             /* counted in piped_count */
+    bool cold;
+    uint16_t idle_looks;    /* in vain, one after another */
+    uint32_t cold_sequence; /* the reader's when it became cold */
 };
 
 /* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */
@@ -60,6 +67,9 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
 
 /* Takes what is not the program's out of events that the kernel reported; how many are left. */
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
+
+/* It has been put into another set, which sees of it what the kernel sees. */
+void via_ep_nested(struct via_ep_set *set);
 
 /* For poll() on the set itself. */
 bool via_ep_is_ready(struct via_ep_set *set);

@@ -23,7 +23,7 @@ _Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &
  * Nothing of what the program waits for here can have happened: the common case, at a glance. While
  * bytes still go through the kernel, the kernel's report (`edge`) is what tells.
  */
-static bool is_quiet(const struct via_ep_entry *entry)
+bool via_ep_is_quiet(const struct via_ep_entry *entry)
 {
     const struct via_side *side = entry->conn->side;
     const struct via_stream_rx *rx = &side->rx;
@@ -31,7 +31,8 @@ static bool is_quiet(const struct via_ep_entry *entry)
         return true;
     }
     if (entry->edge || side->demoted != 0 || via_pipe_ready(&rx->pipe) || rx->held || rx->ended ||
-        rx->broken || atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
+        rx->broken || rx->avail.held ||
+        atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
         return false;
     }
     return (entry->events & (EPOLLOUT | EPOLLWRNORM)) == 0 || side->tx.span != VIA_SPAN_PIPE;
@@ -68,9 +69,10 @@ static bool has_edge(struct via_ep_entry *entry, uint32_t bits)
 /* One entry's events to report now, or 0. With the set's lock. */
 static uint32_t entry_events(struct via_ep_entry *entry)
 {
-    if (is_quiet(entry)) {
+    if (via_ep_is_quiet(entry)) {
         return 0;
     }
+    entry->idle_looks = 0;
     if (via_unlikely(entry->conn->side->demoted != 0)) {
         via_ep_refresh(entry); /* the kernel's from now on */
         return 0;
@@ -97,10 +99,15 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max)
     }
     via_list_init(&reported);
     pthread_mutex_lock(&set->lock);
+    if (via_unlikely(set->cold_due)) {
+        via_ep_look_at_cold(set);
+    }
+    unsigned batch = via_ep_cold_batch(set);
     via_list_foreach_safe(it, &set->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         uint32_t bits = count < max ? entry_events(entry) : 0;
         if (bits == 0) {
+            batch -= batch != 0 && via_ep_make_cold(entry) ? 1 : 0;
             continue;
         }
         events[count].events = bits;
@@ -122,9 +129,10 @@ bool via_ep_is_ready(struct via_ep_set *set)
 {
     bool ready = false;
     pthread_mutex_lock(&set->lock);
+    via_ep_look_at_cold(set);
     via_list_foreach(it, &set->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (!is_quiet(entry)) {
+        if (!via_ep_is_quiet(entry)) {
             struct via_op op = via_ep_op(entry);
             ready = via_io_ready(&op, entry->events) != 0;
         }
@@ -161,7 +169,7 @@ static bool has_news(struct via_ep_set *set)
         if (entry->piped && !entry->spent &&
             ((entry->events & EPOLLET) != 0
                  ? via_pipe_ready_at(&side->rx.pipe, entry->seen_sequence)
-                 : side->rx.held || via_pipe_ready(&side->rx.pipe))) {
+                 : side->rx.held || side->rx.avail.held || via_pipe_ready(&side->rx.pipe))) {
             news = true;
             break;
         }
@@ -180,6 +188,7 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
     if (entry->piped) {
         struct via_op op = via_ep_op(entry);
         via_io_shadow(&op, event->events);
+        via_ep_make_hot(entry);
         entry->edge = true; /* what the kernel reported by edge is reported by collect() */
         return false;
     }
@@ -194,6 +203,9 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
     for (int i = 0; i < count; i++) {
         uint64_t data = events[i].data.u64;
         bool keep = data != (uint64_t)(uintptr_t)&via_ep_bell_mark;
+        if (!keep) {
+            via_ep_bell_rang(set);
+        }
         if (keep && via_pool_owns(&via_ep_entries, data)) {
             keep = translate(set, &events[i]);
         }

@@ -63,7 +63,7 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
     if (via_likely(conn->fabric == NULL)) {
         ssize_t n = via_stream_tx_write(tx, iov);
         if (n > 0) {
-            via_conn_posted(conn);
+            via_conn_posted_record(conn);
         }
         return n;
     }
@@ -87,7 +87,7 @@ void via_io_fin(struct via_conn *conn, uint8_t flags)
     struct via_fabric_undo undo;
     if (conn->fabric == NULL) {
         if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
-            via_conn_posted(conn);
+            via_conn_posted_record(conn);
         }
         return;
     }

@@ -164,7 +164,7 @@ void via_conn_say(struct via_conn *conn, uint64_t flags)
         return;
     }
     via_side_say(conn->side, flags);
-    via_conn_posted(conn);
+    via_conn_posted_record(conn);
 }
 
 bool via_conn_peer_is_over(struct via_conn *conn, int fd)
@@ -178,7 +178,7 @@ bool via_conn_peer_is_over(struct via_conn *conn, int fd)
     return rc == -ENOENT || (rc == 0 && !diag.held);
 }
 
-void via_conn_posted_slowly(struct via_conn *conn)
+void via_conn_posted_slowly(struct via_conn *conn, bool record)
 {
     if (conn->peer_bell == NULL) {
         if (conn->side->connector) {
@@ -187,8 +187,12 @@ void via_conn_posted_slowly(struct via_conn *conn)
         fetch_peer_bell(conn);
     }
     if (conn->peer_bell != NULL) {
+        struct via_side *side = conn->side;
+        uint32_t word = via_side_cold(side);
+        bool cold = record &&
+                    atomic_exchange_explicit(&side->cold_rung, word, memory_order_relaxed) != word;
         conn->stats->rings++;
-        via_peer_bell_ring(conn->peer_bell);
+        via_peer_bell_ring(conn->peer_bell, cold);
     }
 }
 

@@ -25,7 +25,7 @@
  * could step between.
  */
 #define VIA_RENDEZVOUS_MAGIC 0x76696131u
-#define VIA_RENDEZVOUS_VERSION 1u
+#define VIA_RENDEZVOUS_VERSION 2u
 
 struct via_offer {
     uint32_t magic;

@@ -110,3 +110,11 @@ void via_side_say(struct via_side *side, uint64_t flags)
         (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_FLAGS_OFF);
     atomic_store_explicit(word, flags, memory_order_release);
 }
+
+void via_side_say_cold(struct via_side *side)
+{
+    _Atomic uint64_t *word =
+        (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_COLD_OFF);
+    side->cold_said = side->cold_said == UINT32_MAX ? 1 : side->cold_said + 1;
+    atomic_store_explicit(word, side->cold_said, memory_order_relaxed);
+}

@@ -58,7 +58,9 @@ struct via_side {
     uint64_t tx_asked_ticks;  /* ... and the peer's, whether anybody holds it */
     bool tx_fin_seen;         /* the peer has shut down its direction, and said so in the pipe */
     bool tx_peer_over;
-    uint64_t said; /* the peer's flags word, as posted last */
+    uint64_t said;              /* the peer's flags word, as posted last */
+    _Atomic uint32_t cold_rung; /* the peer's cold word that was rung for */
+    uint32_t cold_said;         /* ours */
     struct via_stream_replay replay;
     struct via_stream_tx tx;
     uint32_t data_ends[VIA_RING_SLOTS_MAX];
@@ -74,6 +76,7 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_SEGMENT_CREDIT_OFF 0u /* the credit word of the pipe this end writes */
 #define VIA_SEGMENT_FLAGS_OFF 8u  /* what the peer has to say, see below */
 #define VIA_SEGMENT_AVAIL_OFF 16u /* struct via_avail_words, within one machine */
+#define VIA_SEGMENT_COLD_OFF 40u  /* the peer wants a ring for the next record: epoll_cold.c */
 #define VIA_SEGMENT_HELLO_OFF 64u /* over the fabric: struct via_fabric_hello */
 #define VIA_SEGMENT_PIPE_OFF 128u
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
@@ -92,8 +95,8 @@ void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geom
 
 /* Attached within one machine, this end may take part in zero-copy. */
 void via_side_allow_avail(struct via_side *side);
-_Static_assert(VIA_SEGMENT_AVAIL_OFF + sizeof(struct via_avail_words) <= VIA_SEGMENT_HELLO_OFF,
-               "in the first line");
+_Static_assert(VIA_SEGMENT_AVAIL_OFF + sizeof(struct via_avail_words) <= VIA_SEGMENT_COLD_OFF,
+               "words of their own");
 
 /* What the peer has said. */
 static inline uint64_t via_side_flags(const struct via_side *side)
@@ -103,6 +106,18 @@ static inline uint64_t via_side_flags(const struct via_side *side)
     return atomic_load_explicit(credit + 1, memory_order_acquire);
 }
 _Static_assert(VIA_SEGMENT_FLAGS_OFF == VIA_SEGMENT_CREDIT_OFF + 8, "behind the credit word");
+
+/* The peer's cold word; 0: it has said none. Only compared. */
+static inline uint32_t via_side_cold(const struct via_side *side)
+{
+    const _Atomic uint64_t *credit = side->tx.pipe.credit;
+    return (uint32_t)atomic_load_explicit(credit + (VIA_SEGMENT_COLD_OFF - VIA_SEGMENT_CREDIT_OFF) /
+                                                       sizeof(*credit),
+                                          memory_order_relaxed);
+}
+
+/* A new one of ours. */
+void via_side_say_cold(struct via_side *side);
 
 /* Tells the peer. */
 void via_side_say(struct via_side *side, uint64_t flags);

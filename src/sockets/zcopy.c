@@ -351,10 +351,10 @@ static int make_offer(struct via_op *op, const struct via_iov *iov)
         uintptr_t address = (uintptr_t)iov->iov->iov_base + iov->off;
         rc = via_stream_tx_avail(tx, address, piece_bytes(iov));
     }
-    via_tx_give(op);
     if (rc == 0) {
-        tell(op);
+        via_conn_posted_record(op->conn);
     }
+    via_tx_give(op);
     return rc;
 }
 

@@ -42,6 +42,7 @@ extern const struct check checks_of_ends[];
 extern const struct check checks_of_waiting[];
 extern const struct check checks_of_processes[];
 extern const struct check checks_of_zcopy[];
+extern const struct check checks_of_many[];
 
 #define CHECK_ENTRY(name) \
     {                     \

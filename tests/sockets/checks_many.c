@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Many connections in one epoll set, of which few are busy: each is heard when it has something. */
+#include "checks.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define MANY 150u
+#define ROUNDS 3000u
+
+static struct pair pairs[MANY];
+static int set;
+
+/* The same numbers in each run. */
+static unsigned dice(unsigned below)
+{
+    static uint64_t state = 1;
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)(state >> 33) % below;
+}
+
+static void watch(int op, unsigned i, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.u32 = i};
+    CHECK(epoll_ctl(set, op, pairs[i].server, &event) == 0);
+}
+
+static void open_many(uint32_t events)
+{
+    set = epoll_create1(EPOLL_CLOEXEC);
+    CHECK(set >= 0);
+    for (unsigned i = 0; i < MANY; i++) {
+        pairs[i] = connected();
+        watch(EPOLL_CTL_ADD, i, events);
+    }
+    struct epoll_event event;
+    while (epoll_wait(set, &event, 1, 0) > 0 && (events & EPOLLET) != 0) {
+    }
+    /* Quiet for so many looks that whoever stops looking has stopped. */
+    for (unsigned i = 0; i < 500; i++) {
+        CHECK(epoll_wait(set, &event, 1, 0) == 0);
+    }
+}
+
+static void close_many(void)
+{
+    for (unsigned i = 0; i < MANY; i++) {
+        done(pairs[i]);
+    }
+    close(set);
+}
+
+/* The next event, which must come soon and be of that connection. */
+static uint32_t expect_event(unsigned i)
+{
+    struct epoll_event events[4];
+    CHECK(epoll_wait(set, events, 4, 3000) == 1);
+    CHECK(events[0].data.u32 == i);
+    return events[0].events;
+}
+
+static void expect_nothing(void)
+{
+    struct epoll_event event;
+    CHECK(epoll_wait(set, &event, 1, 0) == 0);
+}
+
+static void say(unsigned i)
+{
+    write_all(pairs[i].client, "s", 1);
+}
+
+static void hear(unsigned i)
+{
+    char byte;
+    read_all(pairs[i].server, &byte, 1);
+    CHECK(byte == 's');
+}
+
+static void each_of_many_is_heard(uint32_t events)
+{
+    open_many(events);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        unsigned i = dice(MANY);
+        say(i);
+        CHECK((expect_event(i) & EPOLLIN) != 0);
+        if (round % 3 == 0) {
+            say(i); /* while the first is unread */
+            CHECK((expect_event(i) & EPOLLIN) != 0);
+            hear(i);
+        }
+        hear(i);
+        if (round % 5 == 0) {
+            expect_nothing();
+        }
+    }
+    close_many();
+}
+
+static void each_of_many_is_heard_by_level(void)
+{
+    each_of_many_is_heard(EPOLLIN);
+}
+
+static void each_of_many_is_heard_by_edge(void)
+{
+    each_of_many_is_heard(EPOLLIN | EPOLLET | EPOLLRDHUP);
+}
+
+/* What is read without asking the set must not use up what the set needs for the next. */
+static void many_are_read_without_asking(void)
+{
+    open_many(EPOLLIN);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        unsigned i = dice(MANY);
+        say(i);
+        hear(i);
+        if (round % 4 == 0) {
+            expect_nothing();
+        }
+        if (round % 3 == 0) {
+            say(i);
+            CHECK((expect_event(i) & EPOLLIN) != 0);
+            hear(i);
+        }
+    }
+    close_many();
+}
+
+static void registrations_of_many_change(void)
+{
+    open_many(EPOLLIN);
+    for (unsigned round = 0; round < 300; round++) {
+        unsigned i = dice(MANY);
+        watch(EPOLL_CTL_MOD, i, EPOLLOUT);
+        CHECK(expect_event(i) == EPOLLOUT);
+        watch(EPOLL_CTL_MOD, i, 0);
+        say(i);
+        expect_nothing();
+        watch(EPOLL_CTL_MOD, i, EPOLLIN | EPOLLONESHOT);
+        CHECK((expect_event(i) & EPOLLIN) != 0);
+        expect_nothing();
+        hear(i);
+        watch(EPOLL_CTL_DEL, i, 0);
+        say(i);
+        expect_nothing();
+        watch(EPOLL_CTL_ADD, i, EPOLLIN);
+        CHECK((expect_event(i) & EPOLLIN) != 0);
+        hear(i);
+    }
+    close_many();
+}
+
+static void two_sets_hear_of_one(void)
+{
+    open_many(EPOLLIN);
+    int first = set;
+    int second = epoll_create1(0);
+    set = second;
+    for (unsigned i = 0; i < MANY; i += 2) {
+        watch(EPOLL_CTL_ADD, i, EPOLLIN);
+    }
+    for (unsigned round = 0; round < 300; round++) {
+        unsigned i = dice(MANY);
+        say(i);
+        set = first;
+        expect_event(i);
+        set = second;
+        if (i % 2 == 0) {
+            expect_event(i);
+        } else {
+            expect_nothing();
+        }
+        hear(i);
+    }
+    close(second);
+    set = first;
+    close_many();
+}
+
+static void ends_of_many_are_heard(void)
+{
+    open_many(EPOLLIN | EPOLLRDHUP);
+    for (unsigned i = 0; i < MANY; i += 2) {
+        if (i % 4 == 0) {
+            CHECK(shutdown(pairs[i].client, SHUT_WR) == 0);
+        } else {
+            close(pairs[i].client);
+            pairs[i].client = socket(AF_INET, SOCK_STREAM, 0);
+        }
+        CHECK((expect_event(i) & (EPOLLIN | EPOLLRDHUP)) != 0);
+        char byte;
+        CHECK(read(pairs[i].server, &byte, 1) == 0);
+        watch(EPOLL_CTL_DEL, i, 0);
+        say(i + 1);
+        CHECK((expect_event(i + 1) & EPOLLIN) != 0);
+        hear(i + 1);
+    }
+    close_many();
+}
+
+/* --- between processes --------------------------------------------------------------------------
+ */
+
+static void ask_at_random(const struct sockaddr_in *addr)
+{
+    static int fds[MANY];
+    int on = 1;
+    for (unsigned i = 0; i < MANY; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(connect(fds[i], (const struct sockaddr *)addr, sizeof(*addr)) == 0);
+        setsockopt(fds[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+    for (unsigned round = 0; round < ROUNDS + MANY * 6; round++) {
+        unsigned i = round < MANY * 6 ? round % MANY : dice(MANY);
+        char byte = 'q';
+        write_all(fds[i], &byte, 1);
+        read_all(fds[i], &byte, 1);
+        CHECK(byte == 'q');
+        if (round % 100 == 99) {
+            sleep_ms(1);
+        }
+    }
+}
+
+static void answer_all(int listen_fd)
+{
+    set = epoll_create1(0);
+    unsigned open = 0;
+    for (unsigned i = 0; i < MANY; i++) {
+        struct epoll_event event = {.events = EPOLLIN};
+        event.data.fd = accept(listen_fd, NULL, NULL);
+        CHECK(event.data.fd >= 0);
+        CHECK(epoll_ctl(set, EPOLL_CTL_ADD, event.data.fd, &event) == 0);
+        open++;
+    }
+    while (open > 0) {
+        struct epoll_event events[8];
+        int n = epoll_wait(set, events, 8, 5000);
+        CHECK(n > 0);
+        for (int i = 0; i < n; i++) {
+            char data[16];
+            ssize_t got = recv(events[i].data.fd, data, sizeof(data), MSG_DONTWAIT);
+            if (got > 0) {
+                write_all(events[i].data.fd, data, (size_t)got);
+            } else if (got == 0) {
+                close(events[i].data.fd);
+                open--;
+            } else {
+                CHECK(errno == EAGAIN);
+            }
+        }
+    }
+}
+
+static void a_server_of_many_answers_each(void)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(listen_fd);
+        ask_at_random(&addr);
+        exit(0);
+    }
+    CHECK(listen(listen_fd, MANY) == 0);
+    answer_all(listen_fd);
+    wait_for(pid);
+}
+
+const struct check checks_of_many[] = {
+    CHECK_ENTRY(each_of_many_is_heard_by_level), CHECK_ENTRY(each_of_many_is_heard_by_edge),
+    CHECK_ENTRY(many_are_read_without_asking),   CHECK_ENTRY(registrations_of_many_change),
+    CHECK_ENTRY(two_sets_hear_of_one),           CHECK_ENTRY(ends_of_many_are_heard),
+    CHECK_ENTRY(a_server_of_many_answers_each),  {0},
+};
