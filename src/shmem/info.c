@@ -10,17 +10,8 @@
 #include <unistd.h>
 
 #include "shmem/api.h"
+#include "shmem/variables.h"
 #include "shmem/world.h"
-
-static const char *const variables[][2] = {
-    {"SHMEM_SYMMETRIC_SIZE", "bytes of the symmetric heap of each PE; a number and k, m, g or t"},
-    {"VIADUCT_SHMEM_HEAP_MAX",
-     "up to how many bytes the heap of a PE grows, when a request does not fit"},
-    {"SHMEM_VERSION", "if set, the version is printed at the start"},
-    {"SHMEM_INFO", "if set, this text is printed at the start"},
-    {"SHMEM_DEBUG", "if set, messages that help to find errors are printed"},
-    {"VIADUCT_SHMEM_STATS", "a file: each PE appends how many bytes went by which way"},
-};
 
 static bool is_set(const char *name, const char *deprecated)
 {
@@ -37,9 +28,9 @@ void via_info_at_start(void)
     if (!is_set("SHMEM_INFO", "SMA_INFO"))
         return;
     fprintf(stderr, "Environment variables of %s %s:\n", SHMEM_VENDOR_STRING, VIADUCT_VERSION);
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(variables); i++) {
-        const char *value = getenv(variables[i][0]);
-        fprintf(stderr, "  %-22s %s (%s%s)\n", variables[i][0], variables[i][1],
+    for (size_t i = 0; i < via_variables_count; i++) {
+        const char *value = via_variable_value(&via_variables[i]);
+        fprintf(stderr, "  %-22s %s (%s%s)\n", via_variables[i].name, via_variables[i].text,
                 value ? "now: " : "not set", value ? value : "");
     }
 }

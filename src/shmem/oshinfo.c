@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The command: what this OpenSHMEM is, what it may use here, and what the environment asks of it.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VIADUCT_SHMEM_NO_GENERIC
+#include <shmem.h>
+
+#include "shmem/launch.h"
+#include "shmem/variables.h"
+#include "shmem/world.h"
+
+#define EXIT_CODE_USAGE 2
+#define PMIX_LIBRARY "libpmix.so.2"
+
+static const char usage_text[] =
+    "usage: oshinfo [--json]\n"
+    "Shows the version of this OpenSHMEM, its limits, the memory, transports and launchers that "
+    "it\n"
+    "can use on this machine, and the environment variables that it knows, with their values.\n"
+    "\n"
+    "  --json            as one JSON object\n"
+    "  --help, --version\n";
+
+/* --- what there is ---------------------------------------------------------------------------- */
+
+static json_t *make_limits(void)
+{
+    return json_pack("{s:i, s:i, s:I, s:I}", "pes_max", (int)VIA_JOB_PES_MAX, "teams_max",
+                     (int)VIA_TEAMS_MAX, "alignment_bytes_max", (json_int_t)VIA_HEAP_ALIGN,
+                     "heap_bytes_max", (json_int_t)VIA_JOB_HEAP_BYTES_MAX);
+}
+
+/* The first line of a file of the kernel's; "unknown" when there is none. */
+static const char *first_line(const char *path, char text[128])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, 127);
+
+    if (fd >= 0)
+        close(fd);
+    if (got <= 0)
+        return "unknown";
+    text[got] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    return text;
+}
+
+/* From a job of one PE, made as oshrun would make it. */
+static json_t *make_memory(void)
+{
+    struct via_job_spec spec = {.pes_count = 1, .nodes_count = 1, .cores = via_wait_cores()};
+    struct via_job_files files;
+    struct via_error err = {0};
+    char pages[128], huge_bytes[128];
+    const char *folder = "/sys/kernel/mm/transparent_hugepage";
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/shmem_enabled", folder);
+    const char *enabled = first_line(path, pages);
+    snprintf(path, sizeof(path), "%s/hpage_pmd_size", folder);
+    json_t *memory = json_pack("{s:I, s:i, s:s, s:s}", "machine_bytes",
+                               (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE), "cores",
+                               (int)spec.cores, "huge_pages_of_shared_memory", enabled,
+                               "huge_page_bytes", first_line(path, huge_bytes));
+    int result = via_job_heap_bytes(&spec.heap_bytes, &err);
+    if (result == 0)
+        result = via_job_create(&spec, &files, &err);
+    if (result < 0) {
+        json_object_set_new(memory, "error", json_string(via_error_describe(&err)));
+        return memory;
+    }
+    json_object_set_new(memory, "heap_bytes", json_integer((json_int_t)files.job->heap_bytes));
+    json_object_set_new(memory, "heap_bytes_grows_to",
+                        json_integer((json_int_t)files.job->heap_bytes_max));
+    via_job_close(&files);
+    return memory;
+}
+
+static json_t *make_fabric(void)
+{
+    static struct via_launch_place place;
+    static const struct via_launch_options options = {.pes_count = VIA_JOB_PES_MAX, .spread = true};
+    struct via_error err = {0};
+    json_t *hosts = json_array();
+
+    if (via_launch_place(&options, &place, &err) < 0)
+        return json_pack("{s:o, s:s}", "hosts", hosts, "none", via_error_describe(&err));
+    for (uint32_t i = 0; i < place.nodes_count; i++)
+        json_array_append_new(hosts, json_integer(place.host_of[i]));
+    return json_pack("{s:o, s:s}", "hosts", hosts, "rundir", place.rundir.text);
+}
+
+static json_t *make_transports(void)
+{
+    return json_pack("{s:s, s:s, s:s}", "direct", "PEs of one host: loads and stores", "window",
+                     "a neighbour host: loads and stores in its window", "frames",
+                     "other hosts: by the daemons, over relays");
+}
+
+static json_t *make_launchers(void)
+{
+    const char *pmix = "not built in";
+
+#ifdef VIA_HAVE_PMIX
+    void *library = dlopen(PMIX_LIBRARY, RTLD_LAZY | RTLD_LOCAL);
+    pmix = library ? "yes" : "built in, but " PMIX_LIBRARY " is not installed";
+#endif
+    return json_pack("{s:s, s:s, s:s}", "oshrun", "yes", "PMI-1", "yes", "PMIx", pmix);
+}
+
+static json_t *make_variables(void)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < via_variables_count; i++) {
+        const struct via_variable *variable = &via_variables[i];
+        const char *value = via_variable_value(variable);
+        struct via_error err = {0};
+        json_t *one = json_pack("{s:s, s:s, s:s?, s:s?, s:s?}", "name", variable->name, "text",
+                                variable->text, "value", value, "default", variable->fallback,
+                                "old_name", variable->old_name);
+        /* A value need not be UTF-8, as JSON does. */
+        if (!one)
+            one = json_pack("{s:s, s:s, s:s}", "name", variable->name, "text", variable->text,
+                            "wrong", "not UTF-8");
+        else if (value && variable->check && variable->check(value, &err) < 0)
+            json_object_set_new(one, "wrong", json_string(via_error_describe(&err)));
+        json_array_append_new(all, one);
+    }
+    return all;
+}
+
+static json_t *make_info(void)
+{
+    char standard[16];
+
+    snprintf(standard, sizeof(standard), "%d.%d", SHMEM_MAJOR_VERSION, SHMEM_MINOR_VERSION);
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+                     SHMEM_VENDOR_STRING, "version", VIADUCT_VERSION, "standard", standard,
+                     "thread_level", "SHMEM_THREAD_MULTIPLE", "limits", make_limits(), "memory",
+                     make_memory(), "transports", make_transports(), "fabric", make_fabric(),
+                     "launchers", make_launchers(), "variables", make_variables());
+}
+
+/* --- telling ---------------------------------------------------------------------------------- */
+
+static void print_value(const json_t *value)
+{
+    size_t i;
+    json_t *item;
+
+    if (json_is_string(value)) {
+        printf("%s", json_string_value(value));
+    } else if (json_is_integer(value)) {
+        printf("%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    } else if (json_is_array(value)) {
+        json_array_foreach(value, i, item)
+            printf("%s%" JSON_INTEGER_FORMAT, i > 0 ? ", " : "", json_integer_value(item));
+    }
+}
+
+static void print_section(const char *title, json_t *section)
+{
+    const char *key;
+    json_t *value;
+
+    printf("%s:\n", title);
+    json_object_foreach(section, key, value)
+    {
+        if (json_is_array(value) && json_array_size(value) == 0)
+            continue;
+        printf("  %-28s ", key);
+        print_value(value);
+        printf("\n");
+    }
+}
+
+static void print_variables(const json_t *variables)
+{
+    size_t i;
+    json_t *one;
+
+    printf("environment:\n");
+    json_array_foreach(variables, i, one)
+    {
+        const char *value = json_string_value(json_object_get(one, "value"));
+        const char *fallback = json_string_value(json_object_get(one, "default"));
+        const char *wrong = json_string_value(json_object_get(one, "wrong"));
+        printf("  %-28s ", json_string_value(json_object_get(one, "name")));
+        if (value)
+            printf("= \"%s\"", value);
+        else
+            printf("not set%s%s", fallback ? ": " : "", fallback ? fallback : "");
+        if (wrong)
+            printf(" -- WRONG: %s", wrong);
+        printf("\n  %-28s   %s\n", "", json_string_value(json_object_get(one, "text")));
+    }
+}
+
+static void print_text(const json_t *info)
+{
+    static const char *const sections[] = {"limits", "memory", "transports", "fabric", "launchers"};
+
+    printf("%s %s, OpenSHMEM %s, %s\n", json_string_value(json_object_get(info, "name")),
+           json_string_value(json_object_get(info, "version")),
+           json_string_value(json_object_get(info, "standard")),
+           json_string_value(json_object_get(info, "thread_level")));
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(sections); i++)
+        print_section(sections[i], json_object_get(info, sections[i]));
+    print_variables(json_object_get(info, "variables"));
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+static int show(bool as_json)
+{
+    json_t *info = make_info();
+
+    if (!info) {
+        fprintf(stderr, "oshinfo: out of memory\n");
+        return 1;
+    }
+    if (as_json) {
+        json_dumpf(info, stdout, JSON_INDENT(2));
+        printf("\n");
+    } else {
+        print_text(info);
+    }
+    json_decref(info);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    fprintf(stderr, "oshinfo: standard output: write: %s\n", strerror(errno));
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
+        {0},
+    };
+    bool as_json = false;
+    int option;
+
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (option) {
+        case 'j':
+            as_json = true;
+            break;
+        case 'h':
+            fputs(usage_text, stdout);
+            return 0;
+        case 'V':
+            puts("oshinfo (Viaduct) " VIADUCT_VERSION);
+            return 0;
+        default:
+            fprintf(stderr, "oshinfo: %s: unknown option (oshinfo --help)\n", argv[optind - 1]);
+            return EXIT_CODE_USAGE;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "oshinfo: %s: takes no argument (oshinfo --help)\n", argv[optind]);
+        return EXIT_CODE_USAGE;
+    }
+    return show(as_json);
+}
