@@ -187,14 +187,6 @@ static void tick(void *object, uint64_t ticket)
     }
     settle(lcpu);
     struct sim_task *task = lcpu->task;
-    if (cpu->cost->now_ps >= lcpu->slice_end_ps && !via_list_empty(&cpu->ready)) {
-        struct sim_task *next = pop_ready(cpu);
-        task->state = SIM_TASK_READY;
-        task->preempted_count++;
-        via_list_push_back(&cpu->ready, &task->ready);
-        occupy(lcpu, next);
-        return;
-    }
     /* The clock counts whole picoseconds, so of what is left up to one may be missing. */
     if (task->working && lcpu->since_ps <= cpu->cost->now_ps && lcpu->switch_left_ps == 0 &&
         task->left_ps <= 1) {
@@ -204,6 +196,14 @@ static void tick(void *object, uint64_t ticket)
         if (done.run != NULL) {
             done.run(done.object, done.arg);
         }
+        return;
+    }
+    if (cpu->cost->now_ps >= lcpu->slice_end_ps && !via_list_empty(&cpu->ready)) {
+        struct sim_task *next = pop_ready(cpu);
+        task->state = SIM_TASK_READY;
+        task->preempted_count++;
+        via_list_push_back(&cpu->ready, &task->ready);
+        occupy(lcpu, next);
         return;
     }
     arm(lcpu);
@@ -231,6 +231,25 @@ void sim_task_work(struct sim_task *task, uint64_t work_ps, struct sim_call done
     }
 }
 
+/* A core has become free: one of two tasks that share another moves there. */
+static void balance(struct sim_lcpu *lcpu)
+{
+    struct sim_cpu *cpu = lcpu->cpu;
+    const struct sim_lcpu *other = sibling(lcpu);
+    if (lcpu->task != NULL || other == NULL || other->task != NULL) {
+        return;
+    }
+    for (uint32_t i = cpu->config.cores_count; i < cpu->lcpus_count; i++) {
+        struct sim_lcpu *from = &cpu->lcpus[i];
+        struct sim_task *task = from->task;
+        if (task != NULL && sibling(from)->task != NULL) {
+            occupy(from, NULL);
+            occupy(lcpu, task);
+            return;
+        }
+    }
+}
+
 void sim_task_sleep(struct sim_task *task)
 {
     assert(!task->working);
@@ -238,6 +257,7 @@ void sim_task_sleep(struct sim_task *task)
         struct sim_lcpu *lcpu = task->lcpu;
         task->state = SIM_TASK_ASLEEP;
         occupy(lcpu, pop_ready(task->cpu));
+        balance(lcpu);
     } else {
         assert(task->state == SIM_TASK_READY);
         via_list_remove(&task->ready);
