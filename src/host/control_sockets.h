@@ -51,6 +51,7 @@ enum via_reason {
     VIA_REASON_PASSED = 16,   /* sent to another process */
     VIA_REASON_URING = 17,    /* the process uses io_uring */
     VIA_REASON_DEMOTED = 18,  /* the peer went back to the kernel */
+    VIA_REASON_NESTED = 19,   /* in an epoll set that is in another */
     VIA_REASON_COUNT,
 };
 

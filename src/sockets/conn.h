@@ -119,6 +119,16 @@ static inline bool via_conn_has_pipes(const struct via_conn *conn)
            via_likely(atomic_load_explicit(&conn->side->demoted, memory_order_acquire) == 0);
 }
 
+/* Without pipes: if it had some, shows why it has none now. Another process may have done it. */
+static inline void via_conn_note_demoted(struct via_conn *conn)
+{
+    if (via_unlikely(atomic_load_explicit(&conn->attached, memory_order_relaxed)) &&
+        !conn->stats->demoted) {
+        conn->stats->reason = conn->side->why;
+        conn->stats->demoted = true;
+    }
+}
+
 /* Neither plain for good nor with pipes: something may still happen. */
 static inline bool via_conn_is_unsettled(const struct via_conn *conn)
 {
@@ -214,14 +224,15 @@ static inline void via_conn_posted_record(struct via_conn *conn)
 /* The bells to hear when waiting for it. */
 uint64_t via_conn_bells(struct via_conn *conn);
 
-/* What epoll registrations depend on: the spans of both directions. */
+/* What epoll registrations depend on: the spans of both directions, and whether bytes are to be
+ * sent again. */
 static inline uint32_t via_conn_spans(const struct via_conn *conn)
 {
     if (!via_conn_has_pipes(conn)) {
         return 0;
     }
     return 1u | (conn->side->rx.span == VIA_SPAN_PIPE ? 2u : 0u) |
-           (conn->side->tx.span == VIA_SPAN_PIPE ? 4u : 0u);
+           (conn->side->tx.span == VIA_SPAN_PIPE ? 4u : 0u) | (conn->side->replays ? 8u : 0u);
 }
 
 /*

@@ -51,6 +51,9 @@ int via_conn_replay(struct via_conn *conn, int fd)
 
 void via_conn_replay_all(struct via_conn *conn, int fd)
 {
+    int bytes = 4 * (int)conn->side->tx.pipe.geometry.data_bytes;
+    /* Nobody may read before we are through. */
+    VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
     for (int tries = 0; tries < 10 && via_conn_replay(conn, fd) == -EAGAIN; tries++) {
         struct pollfd pfd = {.fd = fd, .events = POLLOUT};
         VIA_REAL(poll)(&pfd, 1, 100);
@@ -79,10 +82,10 @@ static bool rx_is_through(struct via_op *op)
 
 static void is_plain_now(struct via_conn *conn, enum via_reason reason)
 {
-    conn->stats->reason = reason;
-    conn->stats->demoted = true;
+    conn->side->why = (uint8_t)reason;
     via_conn_set_state(conn, VIA_SIDE_PLAIN);
     atomic_store_explicit(&conn->side->demoted, 1, memory_order_release);
+    via_conn_note_demoted(conn);
 }
 
 void via_conn_heed(struct via_op *op)
@@ -92,6 +95,9 @@ void via_conn_heed(struct via_op *op)
     int saved = errno;
     if (via_tx_take(op) == 0) {
         via_conn_heed_tx(conn, op->fd);
+        if (side->replays) {
+            via_conn_replay(conn, op->fd);
+        }
         if (!side->replays && via_rx_take(op) == 0) {
             if (rx_is_through(op)) {
                 is_plain_now(conn, VIA_REASON_DEMOTED);
@@ -134,8 +140,8 @@ static int leave(struct via_op *op, enum via_reason reason)
     if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
         via_io_try_switch(op); /* so that the peer finds a record to stumble over */
     }
-    if (side->tx.span == VIA_SPAN_PIPE && !side->tx.ended) {
-        via_stream_tx_demote(&side->tx);
+    if (side->tx.span == VIA_SPAN_PIPE && !side->tx.ended && via_stream_tx_demote(&side->tx) == 0) {
+        via_conn_posted_record(conn);
     }
     uint64_t skip = via_stream_rx_leave(&side->rx);
     is_plain_now(conn, reason);
@@ -156,23 +162,33 @@ static bool is_answered(struct via_op *op)
     return (flags & VIA_FLAG_HEEDED) != 0 && via_stream_tx_demoted(&side->tx);
 }
 
-/* The other end may be this process's, even this thread's. */
-static void heed_here(struct via_conn *conn)
-{
-    int fd = via_conn_must_heed(conn) ? via_conn_fd(conn) : -1;
-    if (fd >= 0) {
-        struct via_op op = via_conn_op(conn, fd);
-        via_conn_heed(&op);
-    }
-}
-
 /* Both want it at the same time: the peer waits for our answer, too. */
 static void heed_too(struct via_op *op)
 {
-    if ((via_side_flags(op->side) & VIA_FLAG_DEMOTE) != 0 && via_tx_take(op) == 0) {
+    struct via_side *side = op->side;
+    if ((via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 && via_tx_take(op) == 0) {
         via_conn_heed_tx(op->conn, op->fd);
-        via_conn_replay_all(op->conn, op->fd);
+        if (side->replays) {
+            via_conn_replay_all(op->conn, op->fd);
+        }
         via_tx_give(op);
+    }
+}
+
+/* The other end may be this process's, even this thread's. */
+static void heed_here(struct via_conn *conn)
+{
+    bool left = atomic_load_explicit(&conn->attached, memory_order_acquire) &&
+                conn->side->demoted != 0 && conn->fabric == NULL && !conn->side->heeded &&
+                (via_side_flags(conn->side) & VIA_FLAG_DEMOTE) != 0;
+    int fd = left || via_conn_must_heed(conn) ? via_conn_fd(conn) : -1;
+    if (fd >= 0) {
+        struct via_op op = via_conn_op(conn, fd);
+        if (left) {
+            heed_too(&op);
+        } else {
+            via_conn_heed(&op);
+        }
     }
 }
 
@@ -212,24 +228,43 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
     return rc;
 }
 
-int via_conn_demote(struct via_op *op, enum via_reason reason)
+/* The first half: this end is out of the pipes. */
+static int demote_begin(struct via_op *op, enum via_reason reason)
 {
     struct via_conn *conn = op->conn;
-    int saved = errno;
     int rc = 0;
     if (via_conn_is_unsettled(conn)) {
         via_conn_settle_plain(conn, reason);
     }
-    if (via_conn_has_pipes(conn)) {
-        rc = conn->fabric != NULL ? -ENOTSUP : leave_pipes(op, reason);
-        if (rc == 0) {
-            /* Who waits for the pipe shall wait for the kernel. */
-            via_ep_conn_changed(conn);
-            if (conn->bell >= 0) {
-                via_sock_bell_ring((unsigned)conn->bell);
-            }
-            rc = wait_for_answer(op);
+    if (!via_conn_has_pipes(conn)) {
+        return 0;
+    }
+    rc = conn->fabric != NULL ? -ENOTSUP : leave_pipes(op, reason);
+    if (rc == 0) {
+        /* Who waits for the pipe shall wait for the kernel. */
+        via_ep_conn_changed(conn);
+        if (conn->bell >= 0) {
+            via_sock_bell_ring((unsigned)conn->bell);
         }
+    }
+    return rc;
+}
+
+/* The second: the peer knows. */
+static int demote_finish(struct via_op *op)
+{
+    bool left = atomic_load_explicit(&op->conn->attached, memory_order_acquire) &&
+                op->side->demoted != 0 && !op->side->heeded;
+    return left ? wait_for_answer(op) : 0;
+}
+
+int via_conn_demote(struct via_op *op, enum via_reason reason)
+{
+    int saved = errno;
+    bool pipes = via_conn_has_pipes(op->conn);
+    int rc = demote_begin(op, reason);
+    if (rc == 0 && pipes) {
+        rc = demote_finish(op);
     }
     errno = saved;
     return rc;
@@ -246,17 +281,29 @@ int via_fd_demote(int fd, enum via_reason reason)
     return rc;
 }
 
-/* Every number of ours that `wanted` (NULL: all) agrees to. */
+/* Every number of ours that `wanted` (NULL: all) agrees to: first all out, then all wait, because
+ * some may be each other's peers. */
 static void demote_some(bool (*wanted)(int fd), enum via_reason reason)
 {
     unsigned top = via_fds_top();
-    for (unsigned fd = 0; fd < top; fd++) {
-        const struct via_file *file = via_fd_peek((int)fd);
-        if (via_unlikely(file != NULL) && file->kind == VIA_FILE_CONN &&
-            (wanted == NULL || wanted((int)fd))) {
-            via_fd_demote((int)fd, reason);
+    int saved = errno;
+    for (int half = 0; half < 2; half++) {
+        for (unsigned fd = 0; fd < top; fd++) {
+            struct via_op op;
+            const struct via_file *file = via_fd_peek((int)fd);
+            if (via_likely(file == NULL) || file->kind != VIA_FILE_CONN ||
+                (wanted != NULL && !wanted((int)fd)) || !via_op_begin(&op, (int)fd)) {
+                continue;
+            }
+            if (half == 0) {
+                demote_begin(&op, reason);
+            } else {
+                demote_finish(&op);
+            }
+            via_op_end(&op);
         }
     }
+    errno = saved;
 }
 
 void via_demote_all(enum via_reason reason)

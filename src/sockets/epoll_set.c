@@ -3,13 +3,17 @@
 #include "sockets/epoll_set.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
+#include "sockets/demote.h"
 #include "sockets/epoll_internal.h"
 #include "sockets/io.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 
 #define SETS_MAX 65536u
+#define EXCLUSIVE_EVENTS \
+    ((uint32_t)(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE))
 
 struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u << 18);
 const char via_ep_bell_mark;
@@ -78,6 +82,18 @@ static void add_bells(struct via_ep_set *set, uint64_t bells)
         (set->fd, EPOLL_CTL_ADD, via_sock_bell_fd((unsigned)__builtin_ctzll(new)), &event);
     }
     set->bells |= bells;
+}
+
+/* The kernel's set is for others to look at: a bell that was rung would seem an event to them. */
+static void remove_bells(struct via_ep_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    for (uint64_t left = set->bells; left != 0; left &= left - 1) {
+        VIA_REAL(epoll_ctl)
+        (set->fd, EPOLL_CTL_DEL, via_sock_bell_fd((unsigned)__builtin_ctzll(left)), NULL);
+    }
+    set->bells = 0;
+    pthread_mutex_unlock(&set->lock);
 }
 
 /* With the set's lock: something about a connection with pipes has changed, which who sleeps in the
@@ -218,7 +234,9 @@ static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
     via_list_push_back(&conn->entries, &entry->in_conn);
     others_hot(conn, set);
     set->entries_count++;
-    add_bells(set, via_conn_bells(conn));
+    if (via_conn_has_pipes(conn) || via_conn_is_unsettled(conn)) {
+        add_bells(set, via_conn_bells(conn));
+    }
     refresh(entry);
     return 0;
 }
@@ -238,9 +256,24 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     }
 }
 
+/* epoll_ctl(2), ERRORS: what may not be combined with EPOLLEXCLUSIVE. */
+static bool is_valid(int op, const struct epoll_event *event)
+{
+    uint32_t events = event != NULL ? event->events : 0;
+    if (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL) {
+        return false;
+    }
+    return op == EPOLL_CTL_DEL || (events & EPOLLEXCLUSIVE) == 0 ||
+           (op == EPOLL_CTL_ADD && (events & ~EXCLUSIVE_EVENTS) == 0);
+}
+
 int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event)
 {
     int rc = 0;
+    const struct via_file *file = via_fd_peek(epfd);
+    if (!is_valid(op, event) || (file != NULL && file->kind == VIA_FILE_CONN)) {
+        return -EINVAL;
+    }
     pthread_mutex_lock(&links);
     struct via_ep_set *set = set_get(epfd);
     if (set == NULL) {
@@ -254,15 +287,13 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     } else if (entry == NULL) {
         rc = -ENOENT;
     } else if (op == EPOLL_CTL_MOD) {
-        rc = event == NULL ? -EFAULT : 0;
+        rc = event == NULL ? -EFAULT : (entry->events & EPOLLEXCLUSIVE) != 0 ? -EINVAL : 0;
         if (rc == 0) {
             entry_change(entry, event);
         }
-    } else if (op == EPOLL_CTL_DEL) {
+    } else {
         rc = tell_kernel(entry, EPOLL_CTL_DEL);
         entry_free(entry);
-    } else {
-        rc = -EINVAL;
     }
     pthread_mutex_unlock(&set->lock);
     pthread_mutex_unlock(&links);
@@ -287,6 +318,27 @@ void via_ep_conn_changed(struct via_conn *conn)
     }
     pthread_mutex_unlock(&links);
     errno = saved;
+}
+
+void via_ep_nested(struct via_ep_set *set)
+{
+    pthread_mutex_lock(&links);
+    pthread_mutex_lock(&set->lock);
+    via_ep_all_hot(set);
+    pthread_mutex_unlock(&set->lock);
+    unsigned count = 0;
+    int *fds = malloc(set->entries_count * sizeof(*fds));
+    if (fds != NULL) {
+        via_list_foreach(it, &set->entries) {
+            fds[count++] = via_list_entry(it, struct via_ep_entry, in_set)->fd;
+        }
+    }
+    pthread_mutex_unlock(&links);
+    while (count > 0) {
+        via_fd_demote(fds[--count], VIA_REASON_NESTED);
+    }
+    free(fds);
+    remove_bells(set);
 }
 
 static void remove_entry(struct via_ep_entry *entry, bool tell)

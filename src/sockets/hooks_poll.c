@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
+#include "sockets/demote.h"
 #include "sockets/epoll_set.h"
 #include "sockets/hooks.h"
 #include "sockets/io.h"
@@ -212,6 +213,18 @@ VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
 /* --- epoll -------------------------------------------------------------------------------------
  */
 
+/* fd has been put into a set: is it one itself? */
+static void nest(int fd)
+{
+    struct via_file *file = via_file_get(fd, false);
+    if (file != NULL) {
+        if (file->kind == VIA_FILE_EPOLL) {
+            via_ep_nested(via_container_of(file, struct via_ep_set, file));
+        }
+        via_file_put(file, false);
+    }
+}
+
 VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event)
 {
     struct via_op op;
@@ -223,12 +236,16 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
         int rc = VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
         if (rc == 0 && operation == EPOLL_CTL_ADD) {
             via_fd_mark(fd, VIA_FD_IN_EPOLL, true);
+            nest(fd);
         } else if (rc == 0 && operation == EPOLL_CTL_DEL) {
             via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
         }
         return rc;
     }
     int saved = errno;
+    if (operation == EPOLL_CTL_ADD && via_fd_is_marked(epfd, VIA_FD_IN_EPOLL)) {
+        via_conn_demote(&op, VIA_REASON_NESTED);
+    }
     int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);
     via_op_end(&op);
     errno = saved;

@@ -140,8 +140,8 @@ void via_hooks_forget(int fd)
 VIA_HOOK int close(int fd)
 {
     struct via_file *file = via_fd_peek(fd);
+    via_fd_mark(fd, VIA_FD_ALL, false);
     if (via_likely(file == NULL)) {
-        via_fd_mark(fd, VIA_FD_ALL, false);
         return VIA_REAL(close)(fd);
     }
     if (file->kind == VIA_FILE_HIDDEN) {

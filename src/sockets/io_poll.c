@@ -164,6 +164,9 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
                   : (seen & POLLRDHUP) == 0      ? (uint32_t)POLLRDHUP
                                                  : 0;
     }
+    if (via_unlikely(side->replays)) {
+        events |= POLLOUT; /* whoever waits, for whatever: see demote.h */
+    }
     return events;
 }
 

@@ -266,6 +266,7 @@ ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, i
         return send_plain(op, iov, iov_count, flags);
     }
     if (!pipes && (op->exclusive || via_conn_state(op->conn) == VIA_SIDE_PLAIN)) {
+        via_conn_note_demoted(op->conn);
         n = send_plain(op, iov, iov_count, flags);
     } else {
         int rc = via_iov_init(&cursor, iov, iov_count);

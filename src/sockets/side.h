@@ -40,6 +40,7 @@ struct via_side {
     _Atomic uint8_t forked;   /* other processes may hold it: tokens are for real */
     _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP says nothing of the peer */
     _Atomic uint8_t demoted;  /* is the kernel's again, for good: see demote.h */
+    uint8_t why;              /* enum via_reason */
     bool connector;
     bool ever_forked;
     bool heeded;           /* the peer wanted that, and writing is the kernel's again */

@@ -43,6 +43,11 @@ extern const struct check checks_of_waiting[];
 extern const struct check checks_of_processes[];
 extern const struct check checks_of_zcopy[];
 extern const struct check checks_of_many[];
+extern const struct check checks_of_calls[];
+extern const struct check checks_of_sets[];
+extern const struct check checks_of_fortified[];
+extern const struct check checks_of_demotion[];
+extern const struct check checks_of_identity[];
 
 #define CHECK_ENTRY(name) \
     {                     \

@@ -26,7 +26,7 @@ def ready():
 """
 
 
-class Listing(Case):
+class Lister(Case):
     def talker(self, script, preload=True, env=None):
         process = subprocess.Popen([PYTHON, "-c", TALK + script], stdin=subprocess.PIPE, text=True,
                                    stdout=subprocess.PIPE, env=self.environment(preload, **(env or {})))
@@ -44,6 +44,8 @@ class Listing(Case):
     def rows_of(self, process):
         return self.rows("--pid", str(process.pid))
 
+
+class Listing(Lister):
     def test_both_ends_of_a_connection(self):
         process = self.talker("c, s = pair(); talk(c, s); ready()")
         one, other = self.rows_of(process)

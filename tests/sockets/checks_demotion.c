@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A descriptor that gets to where no library sees what becomes of it: stdio, another program,
+ * another process, a ring of the kernel's. Whatever was in front of its bytes, none is lost.
+ */
+#include "checks.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/io_uring.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+/* --- stdio -------------------------------------------------------------------------------------
+ */
+
+static void stdio_reads_and_writes(void)
+{
+    struct pair pair = connected();
+    char line[32];
+    write_all(pair.client, "early ", 6); /* is unread when stdio comes */
+    write_all(pair.server, "before ", 7);
+    FILE *file = fdopen(pair.server, "r+");
+    CHECK(file != NULL && fileno(file) == pair.server);
+    for (int i = 0; i < 50; i++) {
+        write_all(pair.client, "line\n", 5);
+        CHECK(fgets(line, sizeof(line), file) != NULL);
+        CHECK(strcmp(line, i == 0 ? "early line\n" : "line\n") == 0);
+        CHECK(fprintf(file, "answer %d\n", i) > 0 && fflush(file) == 0);
+        size_t bytes =
+            (size_t)snprintf(line, sizeof(line), "%sanswer %d\n", i == 0 ? "before " : "", i);
+        char got[32];
+        read_all(pair.client, got, bytes);
+        CHECK(memcmp(got, line, bytes) == 0);
+    }
+    fclose(file);
+    CHECK(read(pair.client, line, 1) == 0);
+    close(pair.client);
+}
+
+/* What may be unread when the other end has been closed is still there for stdio. */
+static void stdio_after_the_end(void)
+{
+    struct pair pair = connected();
+    char line[16];
+    write_all(pair.client, "last\n", 5);
+    close(pair.client);
+    sleep_ms(5);
+    FILE *file = fdopen(pair.server, "r");
+    CHECK(file != NULL);
+    CHECK(fgets(line, sizeof(line), file) != NULL && strcmp(line, "last\n") == 0);
+    CHECK(fgets(line, sizeof(line), file) == NULL && feof(file));
+    fclose(file);
+}
+
+/* The peer sleeps, in this way or that, when it happens. */
+static void a_sleeping_peer(void (*sleep_in)(int fd))
+{
+    struct pair pair = connected();
+    static char block[65536];
+    char data[16];
+    size_t left = fill_up(pair.client); /* more than is read before */
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(pair.server);
+        sleep_in(pair.client);
+        read_all(pair.client, data, 5);
+        CHECK(memcmp(data, "hello", 5) == 0);
+        write_all(pair.client, "world", 5);
+        CHECK(read(pair.client, data, 1) == 0);
+        _exit(0);
+    }
+    close(pair.client);
+    left -= drain(pair.server, 10000);
+    sleep_ms(50);
+    FILE *file = fdopen(pair.server, "r+");
+    CHECK(file != NULL);
+    setvbuf(file, NULL, _IONBF, 0);
+    CHECK(fwrite("hello", 5, 1, file) == 1);
+    while (left > 0) {
+        size_t n = fread(block, 1, left < sizeof(block) ? left : sizeof(block), file);
+        CHECK(n > 0);
+        left -= n;
+    }
+    CHECK(fread(data, 5, 1, file) == 1 && memcmp(data, "world", 5) == 0);
+    fclose(file);
+    wait_for(pid);
+}
+
+static void in_read(int fd)
+{
+    (void)fd;
+}
+
+static void in_poll(int fd)
+{
+    struct pollfd pfd = {fd, POLLIN, 0};
+    CHECK(poll(&pfd, 1, 10000) == 1 && pfd.revents == POLLIN);
+}
+
+static void in_epoll(int fd)
+{
+    int epfd = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
+    CHECK(epoll_wait(epfd, &event, 1, 10000) == 1 && event.events == EPOLLIN);
+}
+
+static void in_epoll_by_edge(int fd)
+{
+    int epfd = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
+    CHECK(epoll_wait(epfd, &event, 1, 10000) == 1 && event.events == EPOLLIN);
+}
+
+static void elsewhere(int fd)
+{
+    (void)fd;
+    sleep_ms(300); /* it can not answer */
+}
+
+static void the_peer_reads(void)
+{
+    a_sleeping_peer(in_read);
+}
+
+static void the_peer_polls(void)
+{
+    a_sleeping_peer(in_poll);
+}
+
+static void the_peer_waits_in_a_set(void)
+{
+    a_sleeping_peer(in_epoll);
+}
+
+static void the_peer_waits_for_an_edge(void)
+{
+    a_sleeping_peer(in_epoll_by_edge);
+}
+
+static void the_peer_is_busy(void)
+{
+    a_sleeping_peer(elsewhere);
+}
+
+/* A writer that sleeps for want of room goes on by the kernel. */
+static void the_peer_writes(void)
+{
+    struct pair pair = connected();
+    static unsigned char block[4 << 20];
+    for (size_t i = 0; i < sizeof(block); i++) {
+        block[i] = (unsigned char)(i * 7 + i / 509);
+    }
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(pair.server);
+        write_all(pair.client, block, sizeof(block));
+        close(pair.client);
+        _exit(0);
+    }
+    close(pair.client);
+    sleep_ms(50);
+    char first[1000];
+    read_all(pair.server, first, sizeof(first));
+    FILE *file = fdopen(pair.server, "r");
+    CHECK(file != NULL && memcmp(first, block, sizeof(first)) == 0);
+    for (size_t at = sizeof(first); at < sizeof(block);) {
+        unsigned char data[4096];
+        size_t n = fread(data, 1, sizeof(data), file);
+        CHECK(n > 0 && memcmp(data, block + at, n) == 0);
+        at += n;
+    }
+    CHECK(fgetc(file) == EOF);
+    fclose(file);
+    wait_for(pid);
+}
+
+/* One end goes back; the other, in the same process, sits in a set that a thread need not be in. */
+static void the_other_end_is_in_a_set_here(void)
+{
+    struct pair pair = connected();
+    char data[8];
+    int epfd = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, pair.client, &event) == 0);
+    FILE *file = fdopen(pair.server, "w");
+    CHECK(file != NULL);
+    CHECK(epoll_wait(epfd, &event, 1, 0) == 0);
+    for (int i = 0; i < 5; i++) {
+        CHECK(fputs("abc", file) >= 0 && fflush(file) == 0);
+        CHECK(epoll_wait(epfd, &event, 1, 5000) == 1 && event.events == EPOLLIN);
+        read_all(pair.client, data, 3);
+        CHECK(epoll_wait(epfd, &event, 1, 0) == 0);
+    }
+    close(epfd);
+    fclose(file);
+    close(pair.client);
+}
+
+static void both_ends_at_once(void)
+{
+    struct pair pair = connected();
+    char data[16];
+    write_all(pair.client, "to server\n", 10);
+    write_all(pair.server, "to client\n", 10);
+    FILE *one = fdopen(pair.client, "r+");
+    FILE *other = fdopen(pair.server, "r+");
+    CHECK(one != NULL && other != NULL);
+    CHECK(fgets(data, sizeof(data), one) != NULL && strcmp(data, "to client\n") == 0);
+    CHECK(fgets(data, sizeof(data), other) != NULL && strcmp(data, "to server\n") == 0);
+    CHECK(fputs("again\n", one) >= 0 && fflush(one) == 0);
+    CHECK(fgets(data, sizeof(data), other) != NULL && strcmp(data, "again\n") == 0);
+    fclose(one);
+    fclose(other);
+}
+
+/* --- other programs ----------------------------------------------------------------------------
+ */
+
+/* Of plain system calls, without any library. */
+static const char *static_cat(void)
+{
+    static char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    CHECK(n > 0);
+    path[n] = '\0';
+    strcpy(strrchr(path, '/') + 1, "prog_static");
+    return path;
+}
+
+/* The other end of a connection whose this end has become cat; "early" was unread. */
+static void talk_to_cat(int fd, const char *early)
+{
+    char data[64];
+    size_t bytes = strlen(early);
+    read_all(fd, data, bytes);
+    CHECK(memcmp(data, early, bytes) == 0);
+    for (int i = 0; i < 50; i++) {
+        write_all(fd, "message", 7);
+        read_all(fd, data, 7);
+        CHECK(memcmp(data, "message", 7) == 0);
+    }
+    shutdown(fd, SHUT_WR);
+    CHECK(read(fd, data, 1) == 0);
+    close(fd);
+}
+
+static void becomes(const char *path)
+{
+    struct pair pair = connected();
+    write_all(pair.client, "unread ", 7);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(pair.client);
+        CHECK(dup2(pair.server, 0) == 0 && dup2(pair.server, 1) == 1);
+        close(pair.server);
+        execl(path, "cat", "cat", NULL);
+        _exit(127);
+    }
+    close(pair.server);
+    talk_to_cat(pair.client, "unread ");
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+}
+
+static void becomes_a_static_program(void)
+{
+    becomes(static_cat());
+}
+
+static void becomes_another_program(void)
+{
+    struct pair pair = connected();
+    write_all(pair.client, "unread ", 7);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(pair.client);
+        CHECK(dup2(pair.server, 0) == 0 && dup2(pair.server, 1) == 1);
+        close(pair.server);
+        char *const argv[] = {(char *)"cat", NULL};
+        execvp("cat", argv);
+        _exit(127);
+    }
+    close(pair.server);
+    talk_to_cat(pair.client, "unread ");
+    wait_for(pid);
+}
+
+/* By a number of its own, which is not close-on-exec. */
+static void inherited_by_number(void)
+{
+    struct pair pair = connected();
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(pair.client);
+        char number[16];
+        snprintf(number, sizeof(number), "%d", pair.server);
+        execl(static_cat(), "cat", "cat", number, NULL);
+        _exit(127);
+    }
+    close(pair.server);
+    talk_to_cat(pair.client, "");
+    wait_for(pid);
+}
+
+static void spawned(void)
+{
+    struct pair pair = connected();
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    char *const argv[] = {(char *)"cat", (char *)"cat", NULL};
+    write_all(pair.client, "unread ", 7);
+    fcntl(pair.server, F_SETFD, FD_CLOEXEC);
+    fcntl(pair.client, F_SETFD, FD_CLOEXEC);
+    CHECK(posix_spawn_file_actions_init(&actions) == 0);
+    CHECK(posix_spawn_file_actions_adddup2(&actions, pair.server, 0) == 0);
+    CHECK(posix_spawn_file_actions_adddup2(&actions, pair.server, 1) == 0);
+    CHECK(posix_spawn(&pid, static_cat(), &actions, NULL, argv, environ) == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(pair.server);
+    talk_to_cat(pair.client, "unread ");
+    wait_for(pid);
+}
+
+static void after_vfork(void)
+{
+    struct pair pair = connected();
+    const char *path = static_cat();
+    write_all(pair.client, "unread ", 7);
+    fcntl(pair.server, F_SETFD, FD_CLOEXEC);
+    fcntl(pair.client, F_SETFD, FD_CLOEXEC);
+    pid_t pid = vfork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        if (dup2(pair.server, 0) == 0 && dup2(pair.server, 1) == 1) {
+            execl(path, "cat", "cat", NULL);
+        }
+        _exit(127);
+    }
+    close(pair.server);
+    talk_to_cat(pair.client, "unread ");
+    wait_for(pid);
+}
+
+/* Nobody's but this program's: an exec goes by it. */
+static void close_on_exec_stays(void)
+{
+    struct pair pair = connected();
+    char byte;
+    fcntl(pair.server, F_SETFD, FD_CLOEXEC);
+    fcntl(pair.client, F_SETFD, FD_CLOEXEC);
+    for (int i = 0; i < 3; i++) {
+        pid_t pid;
+        char *const argv[] = {(char *)"true", NULL};
+        CHECK(posix_spawnp(&pid, "true", NULL, NULL, argv, environ) == 0);
+        wait_for(pid);
+        for (int k = 0; k < 50; k++) {
+            write_all(pair.client, "x", 1);
+            read_all(pair.server, &byte, 1);
+        }
+    }
+    done(pair);
+}
+
+/* --- other processes ---------------------------------------------------------------------------
+ */
+
+static void send_fd(int channel, int fd)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char byte = 'f';
+    struct iovec iov = {&byte, 1};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    control.header = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+    CHECK(sendmsg(channel, &message, 0) == 1);
+}
+
+static int receive_fd(int channel)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char byte;
+    int fd = -1;
+    struct iovec iov = {&byte, 1};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    CHECK(recvmsg(channel, &message, 0) == 1);
+    memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static void sent_to_another_process(void)
+{
+    int channel[2];
+    char data[16];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, channel) == 0);
+    pid_t pid = fork(); /* before there is a connection */
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        int fd = receive_fd(channel[1]);
+        ssize_t n;
+        while ((n = read(fd, data, sizeof(data))) > 0) {
+            write_all(fd, data, (size_t)n);
+        }
+        CHECK(n == 0);
+        _exit(0);
+    }
+    struct pair pair = connected();
+    write_all(pair.client, "unread ", 7);
+    send_fd(channel[0], pair.server);
+    close(pair.server);
+    close(channel[0]);
+    close(channel[1]);
+    talk_to_cat(pair.client, "unread ");
+    wait_for(pid);
+}
+
+/* --- what the kernel does by itself ------------------------------------------------------------
+ */
+
+static volatile sig_atomic_t told;
+
+static void on_io(int number)
+{
+    (void)number;
+    told++;
+}
+
+static void told_by_signal(void)
+{
+    struct pair pair = connected();
+    char data[8];
+    int on = 1;
+    write_all(pair.client, "abc", 3);
+    signal(SIGIO, on_io);
+    CHECK(fcntl(pair.server, F_SETOWN, getpid()) == 0 && ioctl(pair.server, FIOASYNC, &on) == 0);
+    read_all(pair.server, data, 3);
+    told = 0;
+    write_all(pair.client, "def", 3);
+    double end = now_s() + 5;
+    while (told == 0 && now_s() < end) {
+        sleep_ms(1);
+    }
+    CHECK(told > 0);
+    read_all(pair.server, data, 3);
+    CHECK(memcmp(data, "def", 3) == 0);
+    done(pair);
+}
+
+/* TLS in the kernel, without keys yet: bytes go as they are. Refusing it is an answer, too. */
+static void layered(void)
+{
+    struct pair pair = connected();
+    char data[8];
+    write_all(pair.client, "abc", 3);
+    if (setsockopt(pair.server, IPPROTO_TCP, TCP_ULP, "tls", 4) != 0) {
+        CHECK(errno == ENOENT || errno == ENOPROTOOPT || errno == EPERM);
+    }
+    for (int i = 0; i < 20; i++) {
+        read_all(pair.server, data, 3);
+        CHECK(memcmp(data, "abc", 3) == 0);
+        write_all(pair.server, "def", 3);
+        read_all(pair.client, data, 3);
+        CHECK(memcmp(data, "def", 3) == 0);
+        write_all(pair.client, "abc", 3);
+    }
+    done(pair);
+}
+
+/* One request at a time in a ring of the kernel's, by system calls alone. */
+struct ring {
+    int fd;
+    struct io_uring_params params;
+    unsigned char *queues;
+    struct io_uring_sqe *entries;
+};
+
+static bool ring_open(struct ring *ring)
+{
+    memset(&ring->params, 0, sizeof(ring->params));
+    ring->fd = (int)syscall(SYS_io_uring_setup, 4, &ring->params);
+    if (ring->fd < 0) {
+        return false; /* this kernel or sandbox has none */
+    }
+    size_t bytes = ring->params.cq_off.cqes + ring->params.cq_entries * sizeof(struct io_uring_cqe);
+    size_t other = ring->params.sq_off.array + ring->params.sq_entries * sizeof(unsigned);
+    CHECK((ring->params.features & IORING_FEAT_SINGLE_MMAP) != 0);
+    ring->queues = mmap(NULL, bytes > other ? bytes : other, PROT_READ | PROT_WRITE, MAP_SHARED,
+                        ring->fd, IORING_OFF_SQ_RING);
+    ring->entries = mmap(NULL, ring->params.sq_entries * sizeof(struct io_uring_sqe),
+                         PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, IORING_OFF_SQES);
+    CHECK(ring->queues != MAP_FAILED && ring->entries != MAP_FAILED);
+    return true;
+}
+
+static int ring_do(struct ring *ring, int what, int fd, void *data, unsigned bytes)
+{
+    unsigned *tail = (void *)(ring->queues + ring->params.sq_off.tail);
+    unsigned *array = (void *)(ring->queues + ring->params.sq_off.array);
+    unsigned mask = *(unsigned *)(void *)(ring->queues + ring->params.sq_off.ring_mask);
+    unsigned *head = (void *)(ring->queues + ring->params.cq_off.head);
+    unsigned cq_mask = *(unsigned *)(void *)(ring->queues + ring->params.cq_off.ring_mask);
+    struct io_uring_cqe *done_entries = (void *)(ring->queues + ring->params.cq_off.cqes);
+    unsigned index = *tail & mask;
+    ring->entries[index] = (struct io_uring_sqe){
+        .opcode = (uint8_t)what, .fd = fd, .addr = (uint64_t)(uintptr_t)data, .len = bytes};
+    array[index] = index;
+    __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+    CHECK(syscall(SYS_io_uring_enter, ring->fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) == 1);
+    int result = done_entries[*head & cq_mask].res;
+    __atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
+    return result;
+}
+
+static void by_io_uring(void)
+{
+    struct pair pair = connected();
+    struct ring ring;
+    char data[16];
+    write_all(pair.client, "unread ", 7);
+    if (ring_open(&ring)) {
+        CHECK(ring_do(&ring, IORING_OP_RECV, pair.server, data, 16) == 7);
+        CHECK(memcmp(data, "unread ", 7) == 0);
+        for (int i = 0; i < 20; i++) {
+            memcpy(data, "ring", 4);
+            CHECK(ring_do(&ring, IORING_OP_SEND, pair.server, data, 4) == 4);
+            read_all(pair.client, data, 4);
+            write_all(pair.client, "answer", 6);
+            CHECK(ring_do(&ring, IORING_OP_RECV, pair.server, data, 6) == 6);
+        }
+        struct pair later = connected();
+        CHECK(ring_do(&ring, IORING_OP_SEND, later.client, data, 6) == 6);
+        read_all(later.server, data, 6);
+        CHECK(memcmp(data, "answer", 6) == 0);
+        done(later);
+    }
+    done(pair);
+}
+
+const struct check checks_of_demotion[] = {
+    CHECK_ENTRY(stdio_reads_and_writes),
+    CHECK_ENTRY(stdio_after_the_end),
+    CHECK_ENTRY(the_peer_reads),
+    CHECK_ENTRY(the_peer_polls),
+    CHECK_ENTRY(the_peer_waits_in_a_set),
+    CHECK_ENTRY(the_peer_waits_for_an_edge),
+    CHECK_ENTRY(the_peer_is_busy),
+    CHECK_ENTRY(the_peer_writes),
+    CHECK_ENTRY(the_other_end_is_in_a_set_here),
+    CHECK_ENTRY(both_ends_at_once),
+    CHECK_ENTRY(becomes_a_static_program),
+    CHECK_ENTRY(becomes_another_program),
+    CHECK_ENTRY(inherited_by_number),
+    CHECK_ENTRY(spawned),
+    CHECK_ENTRY(after_vfork),
+    CHECK_ENTRY(close_on_exec_stays),
+    CHECK_ENTRY(sent_to_another_process),
+    CHECK_ENTRY(told_by_signal),
+    CHECK_ENTRY(layered),
+    CHECK_ENTRY(by_io_uring),
+    {0},
+};

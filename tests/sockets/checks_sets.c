@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* epoll sets in less usual shapes. */
+#include "checks.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+static int set_with(int fd, uint32_t events)
+{
+    int epfd = epoll_create1(0);
+    struct epoll_event event = {.events = events, .data = {.fd = fd}};
+    CHECK(epfd >= 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
+    return epfd;
+}
+
+/* The events of the one descriptor in it that has any; 0: none. */
+static uint32_t wait_in(int epfd, int fd, int timeout)
+{
+    struct epoll_event events[4];
+    int n = epoll_wait(epfd, events, 4, timeout);
+    CHECK(n == 0 || (n == 1 && events[0].data.fd == fd));
+    return n == 0 ? 0 : events[0].events;
+}
+
+static void two_sets_hold_it(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int one = set_with(pair.server, EPOLLIN);
+    int other = set_with(pair.server, EPOLLIN | EPOLLET);
+    wait_in(other, pair.server, 0);
+    for (int i = 0; i < 3; i++) {
+        write_all(pair.client, "x", 1);
+        CHECK(wait_in(one, pair.server, 5000) == EPOLLIN);
+        CHECK(wait_in(other, pair.server, 5000) == EPOLLIN);
+        CHECK(wait_in(one, pair.server, 0) == EPOLLIN && wait_in(other, pair.server, 0) == 0);
+        read_all(pair.server, &byte, 1);
+        CHECK(wait_in(one, pair.server, 0) == 0);
+    }
+    CHECK(epoll_ctl(one, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+    write_all(pair.client, "x", 1);
+    CHECK(wait_in(one, pair.server, 20) == 0 && wait_in(other, pair.server, 5000) == EPOLLIN);
+    close(one);
+    close(other);
+    done(pair);
+}
+
+/* A copy is a registration of its own, which outlives the descriptor it was made of. */
+static void a_copy_is_another_registration(void)
+{
+    struct pair pair = connected();
+    int copy = dup(pair.server);
+    int epfd = set_with(pair.server, EPOLLIN);
+    struct epoll_event events[4], event = {.events = EPOLLIN, .data = {.fd = copy}};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, copy, &event) == 0);
+    write_all(pair.client, "x", 1);
+    CHECK(poll(&(struct pollfd){pair.server, POLLIN, 0}, 1, 5000) == 1);
+    CHECK(epoll_wait(epfd, events, 4, 5000) == 2);
+    CHECK(events[0].data.fd + events[1].data.fd == pair.server + copy);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+    close(pair.server);
+    CHECK(epoll_wait(epfd, events, 4, 5000) == 1 && events[0].data.fd == copy);
+    close(epfd);
+    close(copy);
+    close(pair.client);
+}
+
+static void exclusive(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int one = set_with(pair.server, EPOLLIN | EPOLLEXCLUSIVE);
+    int other = set_with(pair.server, EPOLLIN | EPOLLEXCLUSIVE);
+    struct epoll_event event = {.events = EPOLLIN, .data = {.fd = pair.server}};
+    CHECK(epoll_ctl(one, EPOLL_CTL_MOD, pair.server, &event) == -1 && errno == EINVAL);
+    event.events = EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT;
+    CHECK(epoll_ctl(one, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+    CHECK(epoll_ctl(one, EPOLL_CTL_ADD, pair.server, &event) == -1 && errno == EINVAL);
+    event.events = EPOLLIN | EPOLLEXCLUSIVE;
+    CHECK(epoll_ctl(one, EPOLL_CTL_ADD, pair.server, &event) == 0);
+    write_all(pair.client, "x", 1);
+    CHECK(wait_in(one, pair.server, 5000) == EPOLLIN);
+    CHECK(wait_in(other, pair.server, 5000) == EPOLLIN);
+    read_all(pair.server, &byte, 1);
+    CHECK(wait_in(one, pair.server, 0) == 0 && wait_in(other, pair.server, 0) == 0);
+    close(one);
+    close(other);
+    done(pair);
+}
+
+static void write_later(int fd)
+{
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        sleep_ms(50);
+        write_all(fd, "x", 1);
+        _exit(0);
+    }
+}
+
+/* A set in a set in a set. */
+static void nest(struct pair pair, int inner)
+{
+    int middle = set_with(inner, EPOLLIN);
+    int outer = set_with(middle, EPOLLIN);
+    char byte;
+    CHECK(wait_in(outer, middle, 20) == 0);
+    for (int i = 0; i < 3; i++) {
+        write_later(pair.client);
+        CHECK(wait_in(outer, middle, 5000) == EPOLLIN);
+        CHECK(wait_in(outer, middle, 0) == EPOLLIN); /* by level */
+        CHECK(wait_in(middle, inner, 0) == EPOLLIN && wait_in(inner, pair.server, 0) == EPOLLIN);
+        read_all(pair.server, &byte, 1);
+        CHECK(wait_in(outer, middle, 0) == 0);
+    }
+    close(outer);
+    close(middle);
+}
+
+static void nested_after_it_was_filled(void)
+{
+    struct pair pair = connected();
+    int inner = set_with(pair.server, EPOLLIN);
+    CHECK(wait_in(inner, pair.server, 0) == 0);
+    nest(pair, inner);
+    close(inner);
+    done(pair);
+}
+
+static void nested_before_it_is_filled(void)
+{
+    struct pair pair = connected();
+    int inner = epoll_create1(0);
+    int outer = set_with(inner, EPOLLIN);
+    struct epoll_event event = {.events = EPOLLIN, .data = {.fd = pair.server}};
+    CHECK(epoll_ctl(inner, EPOLL_CTL_ADD, pair.server, &event) == 0);
+    write_later(pair.client);
+    CHECK(wait_in(outer, inner, 5000) == EPOLLIN && wait_in(inner, pair.server, 0) == EPOLLIN);
+    char byte;
+    read_all(pair.server, &byte, 1);
+    CHECK(wait_in(outer, inner, 0) == 0);
+    close(outer);
+    close(inner);
+    done(pair);
+}
+
+static void times_in_nanoseconds(void)
+{
+    struct pair pair = connected();
+    int epfd = set_with(pair.server, EPOLLIN);
+    struct epoll_event event;
+    struct timespec little = {0, 1500000}, second = {5, 0}, none = {0, 0}, wrong = {0, -1};
+    double before = now_s();
+    CHECK(epoll_pwait2(epfd, &event, 1, &little, NULL) == 0);
+    CHECK(now_s() - before >= 0.0015 && now_s() - before < 2);
+    CHECK(epoll_pwait2(epfd, &event, 1, &none, NULL) == 0);
+    CHECK(epoll_pwait2(epfd, &event, 1, &wrong, NULL) == -1 && errno == EINVAL);
+    write_later(pair.client);
+    CHECK(epoll_pwait2(epfd, &event, 1, &second, NULL) == 1 && event.events == EPOLLIN);
+    close(epfd);
+    done(pair);
+}
+
+static void mistakes(void)
+{
+    struct pair pair = connected();
+    int epfd = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, pair.server, &event) == -1 && errno == ENOENT);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, &event) == -1 && errno == ENOENT);
+    CHECK(epoll_ctl(epfd, 77, pair.server, &event) == -1 && errno == EINVAL);
+    CHECK(epoll_ctl(-1, EPOLL_CTL_ADD, pair.server, &event) == -1 && errno == EBADF);
+    CHECK(epoll_ctl(pair.client, EPOLL_CTL_ADD, pair.server, &event) == -1 && errno == EINVAL);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, epfd, &event) == -1 && errno == EINVAL);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, pair.server, &event) == 0);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, pair.server, &event) == -1 && errno == EEXIST);
+    CHECK(epoll_wait(epfd, &event, 0, 0) == -1 && errno == EINVAL);
+    CHECK(epoll_wait(pair.server, &event, 1, 0) == -1 && errno == EINVAL);
+    close(epfd);
+    CHECK(epoll_wait(epfd, &event, 1, 0) == -1 && errno == EBADF);
+    done(pair);
+}
+
+const struct check checks_of_sets[] = {
+    CHECK_ENTRY(two_sets_hold_it),
+    CHECK_ENTRY(a_copy_is_another_registration),
+    CHECK_ENTRY(exclusive),
+    CHECK_ENTRY(nested_after_it_was_filled),
+    CHECK_ENTRY(nested_before_it_is_filled),
+    CHECK_ENTRY(times_in_nanoseconds),
+    CHECK_ENTRY(mistakes),
+    {0},
+};

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Connections that go back to the kernel: that they do (checks_demotion.c has that nothing breaks), and for
+what reason; and other ends that never leave it."""
+import os
+import unittest
+
+from lab import BIN, CHECKS, Case, STREAM, free_port
+from test_listing import Lister
+
+STATIC = os.path.join(BIN, "tests", "prog_static")
+
+
+class Counts(Case):
+    """Each check alone: pipes carried something before, and how many ends went back."""
+
+    def demoted(self, check):
+        self.run_client([CHECKS, check])
+        entries = self.lines()
+        self.assertGreater(sum(entry["accelerated"] for entry in entries), 0, entries)
+        self.assertGreater(sum(entry["bytes_pipe_tx"] for entry in entries), 0, entries)
+        return sum(entry["demoted"] for entry in entries)
+
+    def test_both_ends_go(self):
+        for check in ("stdio_reads_and_writes", "the_other_end_is_in_a_set_here", "told_by_signal",
+                      "layered", "a_mark_among_the_bytes", "nested_after_it_was_filled",
+                      "nested_before_it_is_filled"):
+            with self.subTest(check):
+                self.assertGreaterEqual(self.demoted(check), 2)
+
+    def test_the_other_end_goes_along(self):
+        for check in ("the_peer_reads", "the_peer_polls", "the_peer_waits_in_a_set",
+                      "the_peer_waits_for_an_edge", "the_peer_is_busy", "the_peer_writes",
+                      "becomes_a_static_program", "becomes_another_program", "inherited_by_number",
+                      "spawned", "after_vfork", "sent_to_another_process"):
+            with self.subTest(check):
+                self.assertGreaterEqual(self.demoted(check), 1)
+
+    def test_what_stays(self):
+        for check in ("close_on_exec_stays", "calls_with_known_buffers", "two_sets_hold_it", "exclusive"):
+            with self.subTest(check):
+                self.assertEqual(self.demoted(check), 0)
+
+
+class Reasons(Lister):
+    def whys(self, script):
+        return sorted(row["why_not"] for row in self.rows_of(self.talker("c, s = pair(); talk(c, s)\n" + script)))
+
+    def test_each_is_told(self):
+        for script, why in (
+                ("d = os.dup(2); os.dup2(s.fileno(), 2); os.dup2(d, 2)", "used through stdio"),
+                ("a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [s.fileno()])",
+                 "sent to another process"),
+                ("s.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)",
+                 "socket option that pipes can not honour"),
+                ("os.set_inheritable(s.fileno(), True)\n"
+                 "if os.fork() == 0: os.execv('/bin/true', ['true'])\n"
+                 "os.wait()", "passed to another program by exec"),
+                ("e = select.epoll(); e.register(s, 1); f = select.epoll(); f.register(e, 1)",
+                 "in an epoll set that is in another")):
+            with self.subTest(why):
+                again = "talk(c, s); talk(s, c)\n"
+                whys = self.whys("%s\n%sready()" % (script, again))
+                self.assertEqual(whys, sorted([why, "peer went back to the kernel"]))
+
+
+class PlainPeers(Case):
+    def test_a_static_server(self):
+        port = free_port()
+        server = self.start([STATIC, "serve", str(port)], port=port)
+        self.run_client([STREAM, "echo", self.address, str(port), str(4 << 20), "3"])
+        self.finish(server)
+        (entry,) = self.lines()
+        self.assertEqual(entry["accelerated"], 0)
+        self.assertEqual(entry["not_accelerated"], {"peer is a plain program": 1})
+
+    def test_a_setuid_program_is_a_plain_one(self):
+        """ld.so(8) ignores a preload that is not itself setuid where privileges change."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can make such a file")
+        copy = os.path.join(self.folder, "stream")
+        with open(STREAM, "rb") as source, open(copy, "wb") as target:
+            target.write(source.read())
+        os.chown(copy, 65534, 65534)
+        os.chmod(copy, 0o6755)
+        os.chmod(self.folder, 0o755)
+        port = free_port()
+        server = self.start([copy, "serve", self.address, str(port), "1"], port=port)
+        self.run_client([STREAM, "echo", self.address, str(port), str(1 << 20), "3"])
+        self.finish(server)
+        (entry,) = self.lines()
+        self.assertEqual(entry["not_accelerated"], {"peer is a plain program": 1})
+
+
+if __name__ == "__main__":
+    os.environ.pop("LD_PRELOAD", None)
+    unittest.main()
