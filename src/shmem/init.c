@@ -33,6 +33,16 @@ static void must_be_initialized(const char *call)
 /* --- the end of the job, seen from a PE --------------------------------------------------------
  */
 
+/* exit is for one thread: the program's, or the one below when the job ends; the other stays. */
+static __attribute__((noreturn)) void leave(int status)
+{
+    static atomic_flag leaving = ATOMIC_FLAG_INIT;
+
+    while (atomic_flag_test_and_set(&leaving))
+        pause();
+    exit(status);
+}
+
 /*
  * One thread sleeps on the life pipe, because a PE may be anywhere when its job ends: spinning in a
  * wait, in a computation, in libc. By shmem_global_exit the program ends as by exit, so that what
@@ -47,7 +57,7 @@ static void *watch_life(void *argument)
         ;
     /* Pairs with the release in pshmem_global_exit. */
     if (atomic_load_explicit(&via_world.job->exit_ready, memory_order_acquire))
-        exit(via_world.job->exit_status);
+        leave(via_world.job->exit_status);
     _exit(1);
 }
 
@@ -203,7 +213,7 @@ void pshmem_global_exit(int status)
         if (via_world.call_fd >= 0 && write(via_world.call_fd, "", 1) < 0)
             via_debug("shmem_global_exit: the launcher does not listen: %s", strerror(errno));
     }
-    exit(status);
+    leave(status);
 }
 
 /* --- queries ---------------------------------------------------------------------------------- */
