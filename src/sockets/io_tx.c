@@ -121,25 +121,37 @@ static bool other_end_is_held(struct via_op *op, uint64_t now)
     return !side->tx_peer_over;
 }
 
-bool via_tx_peer_is_gone(struct via_op *op)
+/* From time to time, asks the kernel whether it has seen the peer go. */
+static void look_sometimes(struct via_op *op)
+{
+    uint64_t now = via_os_ticks();
+    if (via_unlikely(now - op->side->tx_looked_ticks > via_os_us_to_ticks(LOOK_US))) {
+        op->side->tx_looked_ticks = now;
+        via_io_look(op);
+    }
+}
+
+/* As far as is known. */
+static bool peer_is_gone(struct via_op *op)
 {
     struct via_side *side = op->side;
     if (via_unlikely((via_side_flags(side) & VIA_FLAG_CLOSED) != 0)) {
         return true;
     }
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
-    uint64_t now = via_os_ticks();
-    if (via_unlikely(now - side->tx_looked_ticks > via_os_us_to_ticks(LOOK_US))) {
-        side->tx_looked_ticks = now;
-        seen = via_io_look(op);
-    }
     if (via_likely((seen & VIA_POLL_GONE) == 0)) {
         return false;
     }
     if ((seen & (POLLHUP | POLLERR)) != 0) {
         return true;
     }
-    return (side->rx_shut == 0 && !fin_is_in_pipe(op)) || !other_end_is_held(op, now);
+    return (side->rx_shut == 0 && !fin_is_in_pipe(op)) || !other_end_is_held(op, via_os_ticks());
+}
+
+bool via_tx_peer_is_gone(struct via_op *op)
+{
+    look_sometimes(op);
+    return peer_is_gone(op);
 }
 
 /* One try, with the tx token. */
@@ -164,7 +176,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
             return kernel_send(op, iov, flags);
         }
     }
-    if (via_unlikely(tx->ended) || via_unlikely(via_tx_peer_is_gone(op))) {
+    if (via_unlikely(tx->ended) || via_unlikely(peer_is_gone(op))) {
         /* Who would have read it has gone; the kernel knows best how to say so. */
         return kernel_send(op, iov, flags);
     }
@@ -178,11 +190,15 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
             if (total != 0) {
                 break;
             }
+            look_sometimes(op);
             return n == -EPROTO ? -ECONNRESET : n;
         }
         total += (size_t)n;
     }
     op->conn->stats->tx_pipe_bytes += total;
+    /* The peer has its bytes; while it is at them, there is time for the clock. What is seen holds
+     * for the next call, as with TCP. */
+    look_sometimes(op);
     return (ssize_t)total;
 }
 

@@ -19,6 +19,8 @@
 
 /* Off the CPU for so long while spinning: somebody else wanted it. */
 #define GAP_US 60u
+/* Reading the clock takes as long as some looks; what comes meanwhile would wait for it. */
+#define LOOKS_PER_CLOCK 4u
 /* Who waits on the same CPU gets it now and then. */
 #define YIELD_US 8u
 
@@ -57,6 +59,9 @@ bool via_wait_again(struct via_wait *wait)
         return false;
     }
     via_os_pause();
+    if (++wait->looks % LOOKS_PER_CLOCK != 0) {
+        return true;
+    }
     uint64_t now = via_os_ticks();
     if (via_unlikely(now > wait->yield_ticks)) {
         sched_yield();
@@ -74,7 +79,9 @@ bool via_wait_again(struct via_wait *wait)
 
 void via_wait_end(const struct via_wait *wait)
 {
-    via_spin_learn(&spin, via_os_ticks() - wait->begin_ticks, wait->slept_ticks);
+    /* What has come by spinning is not kept waiting for the clock: some looks more or less. */
+    uint64_t now = wait->slept_ticks == 0 ? wait->last_ticks : via_os_ticks();
+    via_spin_learn(&spin, now - wait->begin_ticks, wait->slept_ticks);
 }
 
 void via_wait_sleeps(struct via_wait *wait)

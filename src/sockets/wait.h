@@ -24,6 +24,7 @@ struct via_wait {
     uint64_t last_ticks;
     uint64_t yield_ticks;
     uint64_t slept_ticks;
+    uint32_t looks;
 };
 
 void via_wait_begin(struct via_wait *wait);
