@@ -72,11 +72,27 @@ static bool read_object(const struct dl_phdr_info *info, struct object *ret_obje
     return object->symbols && object->strings;
 }
 
+/*
+ * Is this function ours? A tool's function of the same name stays the tool's. What a program that
+ * is not position independent takes the address of, is its own linkage stub: an undefined symbol
+ * with an address, through which the call goes on to us.
+ */
+static bool is_ours(const char *name, uint64_t type)
+{
+    const Elf64_Sym *symbol = NULL;
+    Dl_info info;
+    void *bound = dlsym(RTLD_DEFAULT, name);
+
+    if (!bound || !dladdr1(bound, &info, (void **)&symbol, RTLD_DL_SYMENT))
+        return false;
+    return info.dli_fbase == via_call_object() ||
+           (type == R_X86_64_JUMP_SLOT && symbol && symbol->st_shndx == SHN_UNDEF);
+}
+
 /* The call that a relocation is about; NULL for anything else, and for calls of others' making. */
 static struct via_call *call_of(const struct object *object, const Elf64_Rela *relocation)
 {
     uint64_t type = ELF64_R_TYPE(relocation->r_info);
-    Dl_info info;
 
     if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT && type != R_X86_64_64)
         return NULL;
@@ -85,9 +101,7 @@ static struct via_call *call_of(const struct object *object, const Elf64_Rela *r
     if (strncmp(name + profiled, "shmem_", 6) != 0 && strcmp(name + profiled, "start_pes") != 0)
         return NULL;
     struct via_call *call = via_call_of_name(name + profiled);
-    /* A tool's function of this name stays the tool's. */
-    void *bound = call ? dlsym(RTLD_DEFAULT, name) : NULL;
-    return bound && dladdr(bound, &info) && info.dli_fbase == via_call_object() ? call : NULL;
+    return call && is_ours(name, type) ? call : NULL;
 }
 
 static int hook(const struct object *object, const Elf64_Rela *relocation,

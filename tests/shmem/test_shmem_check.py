@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """VIADUCT_SHMEM_CHECK: one message for each kind of mistake, and none for programs without any."""
+import os
 import re
+import subprocess
 
 import shmem_lab
 from shmem_lab import program
@@ -92,6 +94,81 @@ class Messages(shmem_lab.Case):
     def test_off(self):
         for mode in ("", "0"):
             self.assertEqual(self.check("static", mode)[1], [])
+
+
+SOURCE = """
+#include <shmem.h>
+long table[8], other[8];
+int main(void)
+{
+    void (*volatile put)(long *, const long *, size_t, int) = shmem_long_put;
+    shmem_init();
+    if (shmem_my_pe() == 0) {
+        put(table + 7, other, 2, 1);
+        shmem_long_get(other, table + 6, 3, 1);
+    }
+    shmem_finalize();
+    return 0;
+}
+"""
+TOOL = """
+#define VIADUCT_SHMEM_NO_GENERIC
+#include <shmem.h>
+#include <stdio.h>
+void shmem_long_get(long *dest, const long *source, size_t nelems, int pe)
+{
+    printf("seen\\n");
+    pshmem_long_get(dest, source, nelems, pe);
+}
+"""
+
+
+class Kinds(shmem_lab.Case):
+    """However a program was linked, its calls are found."""
+
+    def build(self, text, name, *flags):
+        source = os.path.join(self.folder, name + ".c")
+        with open(source, "w", encoding="utf-8") as out:
+            out.write(text)
+        subprocess.run([os.path.join(shmem_lab.BIN, "oshcc"), source, "-o", name, *flags], check=True, cwd=self.folder)
+
+    def mistakes(self, *words, **env):
+        code, out, err = self.oshrun("-n", 2, "--timeout", 20, *words, env={"VIADUCT_SHMEM_CHECK": "1", **env})
+        self.assertEqual(code, 0, err)
+        return out, re.findall(r"check: (\w+) in \S+ (?:dest|source) = \w+, (.*?) past", err)
+
+    EXPECTED = [("shmem_long_put", '"table"+56: 16 bytes of PE 1, 8'),
+                ("shmem_long_get", '"table"+48: 24 bytes of PE 1, 8')]
+
+    def test_ways_of_linking(self):
+        for number, flags in enumerate((["-O2", "-pie", "-fPIE"], ["-O0", "-no-pie", "-fno-pie"],
+                                        ["-O2", "-fno-plt", "-pie", "-fPIE"], ["-Wl,-z,now"], ["-Wl,-z,lazy"],
+                                        ["-Wl,-z,norelro"], ["-fcf-protection=full"])):
+            with self.subTest(flags):
+                self.build(SOURCE, "program%d" % number, *flags)
+                self.assertEqual(self.mistakes("./program%d" % number)[1], self.EXPECTED)
+
+    def test_a_library_of_the_program(self):
+        self.build(SOURCE.replace("main", "mistakes").replace("long table[8], other[8];", "extern long table[], other[];"),
+                   "libmistakes.so", "-shared", "-fPIC")
+        self.build("long table[8], other[8]; int mistakes(void); int main(void) { return mistakes(); }", "program",
+                   "-L.", "-Wl,-rpath,.", "-lmistakes", "-Wl,--no-as-needed")
+        self.assertEqual(self.mistakes("./program")[1], self.EXPECTED)
+
+    def test_a_profiling_tool(self):
+        self.build(SOURCE, "program")
+        self.build(TOOL, "tool.so", "-shared", "-fPIC")
+        out, found = self.mistakes("./program", LD_PRELOAD=os.path.join(self.folder, "tool.so"),
+                                   ASAN_OPTIONS="verify_asan_link_order=0")
+        self.assertEqual((out, found), ("seen\n", self.EXPECTED))
+
+    def test_a_program_without_names(self):
+        """Its calls are seen, the ends of its variables are not known; those of the heap are."""
+        self.build(SOURCE.replace("shmem_init();", "shmem_init(); char *block = shmem_malloc(10);").replace(
+            "put(table", "shmem_putmem(block, other, 11, 1); put(table"), "program", "-s")
+        _, _, err = self.oshrun("-n", 2, "./program", env={"VIADUCT_SHMEM_CHECK": "1"})
+        self.assertEqual(err.count("check:"), 1, err)
+        self.assertIn("byte 0 of 10 of a shmem_malloc: 11 bytes of PE 1, 1 past", err)
 
 
 class Silence(shmem_lab.Case):
