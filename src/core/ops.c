@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "base/copy.h"
 #include "core/node_internal.h"
 
 #define COOKIE_SLOT_BITS 20
@@ -334,7 +335,7 @@ static bool copy_step(struct via_channel *channel, struct via_op_slot *op, uint3
         *ret_status =
             via_segment_reach(channel, op->op.segment, offset, bytes, VIA_SEGMENT_READ, &memory);
         if (*ret_status == 0 && bytes != 0) {
-            memcpy((unsigned char *)op->op.result + op->moved, memory, bytes);
+            via_copy_foreign((unsigned char *)op->op.result + op->moved, memory, bytes);
         }
     } else if (last && op->op.kind == VIA_OP_PUT_SIGNAL) {
         struct via_frame_signal args = {op->op.segment, offset, op->op.signal_offset,

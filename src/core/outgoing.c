@@ -3,6 +3,7 @@
  * What the frames of an operation look like. Any of them can be made at any time, also again: an
  * operation is cut in the same way each time.
  */
+#include "base/copy.h"
 #include "core/mutant.h"
 #include "core/node_internal.h"
 
@@ -188,7 +189,8 @@ void via_outgoing_inline(struct via_outgoing *out)
 {
     unsigned max = via_frame_inline_max(out->header.kind);
     if (out->bytes != 0 && out->bytes <= max) {
-        memcpy(out->header.args + sizeof(out->header.args) - max, out->payload, out->bytes);
+        via_copy_foreign(out->header.args + sizeof(out->header.args) - max, out->payload,
+                         out->bytes);
         out->header.inline_bytes = (uint8_t)out->bytes;
         out->bytes = 0;
     }

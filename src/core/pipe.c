@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/copy.h"
 #include "core/mutant.h"
 
 #define LINE VIA_RECORD_LINE_BYTES
@@ -218,7 +219,7 @@ int via_pipe_send(struct via_pipe_writer *writer, const void *head, size_t head_
         publish(writer, head, head_bytes, body_bytes);
     }
     if (body_bytes != 0 && writer->target.direct != NULL) {
-        memcpy(writer->target.direct + off, body, body_bytes);
+        via_copy_foreign(writer->target.direct + off, body, body_bytes);
     } else if (body_bytes != 0) {
         writer->target.put(writer->target.ctx, writer->target.off + off, body, body_bytes);
     }

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "port/emu/cable.h"
 #include "port/emu/memory.h"
 #include "port/emu/port.h"
@@ -65,7 +66,7 @@ static void emu_put(struct via_port *port, uint64_t off, const void *src, size_t
     } else if (len == sizeof(uint64_t) && off % sizeof(uint64_t) == 0) {
         store_word(to, src);
     } else {
-        memcpy(to, src, len);
+        via_copy_foreign(to, src, len);
     }
 }
 
