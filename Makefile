@@ -8,12 +8,15 @@ SEEDS ?= 100000
 FIRST ?= $(shell date +%s)000000
 # Of OpenSHMEM jobs.
 KILLS ?= 500
+# Of either side of a connection; of reloads of nginx.
+SOCKET_KILLS ?= 1000
+RELOADS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check install clean soak kills mutants conform-shmem format packages configure-% build-% test-%
+.PHONY: help demo test bench check install clean soak kills kills-sockets reloads-sockets mutants conform-shmem conform-sockets format packages configure-% build-% test-%
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 	@echo "Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) (install) SEEDS=$(SEEDS) FIRST=$(FIRST) (soak)"
 
 demo: packages build-release ## install what is missing, build, show Viaduct at work
@@ -40,6 +43,16 @@ conform-shmem: packages build-release ## run the tests of shmem4py (from PyPI) o
 
 kills: packages build-release ## kill -9 random PEs of KILLS random OpenSHMEM jobs: nothing hangs or is left
 	python3 tests/shmem/kill_pes.py --count $(KILLS)
+
+conform-sockets: packages build-release ## CPython's tests of sockets with and without the library
+	tools/install-packages conform
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/conform_sockets.py || [ $$? -eq 77 ]
+
+kills-sockets: packages build-release ## kill -9 a random side of SOCKET_KILLS connections under load
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/kill_sockets.py --count $(SOCKET_KILLS)
+
+reloads-sockets: packages build-release ## reload nginx RELOADS times under load
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/reload_nginx.py --count $(RELOADS) || [ $$? -eq 77 ]
 
 install: ## install the release build below DESTDIR, for PREFIX
 	cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""kill -9 of a random side of a connection under load, at a random moment, over pipes and over kernel TCP in turn.
+
+usage: kill_sockets.py [--count N] [--seed S]
+
+The other side has to end by itself, and must not have seen a wrong byte. How soon it was told is printed for both ways:
+the kernel tells it in either case. Exit code 1 when a side hung, bytes were wrong, or something was left behind.
+"""
+import argparse
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+from lab import PRELOAD, STREAM, end, free_port, listens, rendezvous_names
+
+# What is promised is what TCP does; the rest is for a machine that is busy with other things.
+HANG_S = 20.0
+WRONG_BYTES = 2
+
+
+def client_words(dice, port):
+    where = ["127.0.0.1", str(port)]
+    return dice.choice((["echo", *where, str(1 << 40), str(dice.randrange(1000))],
+                        ["pingpong", *where, "64", "100000000"],
+                        ["pingpong", *where, "40000", "100000000", "spin"]))
+
+
+def start(words, env):
+    return subprocess.Popen([STREAM, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
+
+
+def one(dice, preload):
+    """(what was wrong or None, seconds until the other side had ended)"""
+    env = dict(os.environ, **({"LD_PRELOAD": PRELOAD} if preload else {}))
+    port = free_port()
+    server = start(["serve", "127.0.0.1", str(port), "1"], env)
+    client = None
+    try:
+        while not listens(port):
+            if server.poll() is not None:
+                return "the server did not start", 0
+            time.sleep(0.001)
+        words = client_words(dice, port)
+        client = start(words, env)
+        time.sleep(dice.choice((0.01, 0.03, 0.1)) * dice.random() * 2)
+        victim, other = (server, client) if dice.random() < 0.5 else (client, server)
+        victim.kill()
+        killed = time.monotonic()
+        try:
+            code = other.wait(HANG_S)
+        except subprocess.TimeoutExpired:
+            return "%s: the %s hung" % (" ".join(words), "client" if other is client else "server"), 0
+        told = time.monotonic() - killed
+        wrong = other is client and code == WRONG_BYTES or code < 0
+        return ("%s: exit code %d" % (" ".join(words), code) if wrong else None), told
+    finally:
+        end(server)
+        if client is not None:
+            end(client)
+
+
+def report(name, times):
+    times = sorted(times)
+    print("%-7s told after %.1f ms (median), %.1f ms (99 %%), %.1f ms (worst), of %d"
+          % (name, statistics.median(times) * 1e3, times[len(times) * 99 // 100] * 1e3, times[-1] * 1e3, len(times)))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    args = parser.parse_args()
+    times = {True: [], False: []}
+    wrong = 0
+    for number in range(args.count):
+        for preload in (True, False):
+            complaint, told = one(random.Random("%d-%d" % (args.seed, number)), preload)
+            if complaint is not None:
+                wrong += 1
+                print("round %d (seed %d, %s): %s" % (number, args.seed, "pipes" if preload else "kernel", complaint))
+            else:
+                times[preload].append(told)
+    for preload, name in ((True, "pipes"), (False, "kernel")):
+        if times[preload]:
+            report(name, times[preload])
+    left = rendezvous_names()
+    if left:
+        wrong += 1
+        print("left behind: %s" % left)
+    print("%d kills of each, seed %d: %d wrong" % (args.count, args.seed, wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    os.environ.pop("LD_PRELOAD", None)
+    sys.exit(main())

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""nginx, as a daemon, is reloaded again and again while wrk asks it for a file, over kernel TCP and over pipes.
+
+usage: reload_nginx.py [--count N] [--connections C]
+
+Prints requests, failed ones as wrk counts them, and how much went by pipes. Exit code 1 when pipes fail more requests
+than kernel TCP does, when nginx complains, or when less than 90 % of its bytes went by pipes.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from lab import PRELOAD, free_port, listens
+
+CONFIG = """
+daemon on;
+worker_processes 2;
+pid {folder}/pid;
+error_log {folder}/error.log notice;
+events {{ worker_connections 512; }}
+env LD_PRELOAD;
+env VIADUCT_SOCKETS_STATS;
+http {{
+    access_log off;
+    client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+    uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+    keepalive_requests 1000000;
+    server {{ listen 127.0.0.1:{port}; root {folder}; }}
+}}
+"""
+
+
+def wait_until(condition, seconds, what):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit("reload_nginx: %s: not within %d s" % (what, seconds))
+        time.sleep(0.01)
+
+
+def failures_of(out):
+    """wrk's own count."""
+    errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", out)
+    status = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
+    counts = [int(n) for n in errors.groups()] if errors else [0, 0, 0, 0]
+    return sum(counts) + (int(status.group(1)) if status else 0)
+
+
+def share_by_pipes(stats):
+    pipe = kernel = 0
+    if os.path.exists(stats):
+        with open(stats, encoding="utf-8") as lines:
+            for line in lines:
+                entry = json.loads(line)
+                if entry["program"].startswith("nginx"):
+                    pipe += entry["bytes_pipe_tx"]
+                    kernel += entry["bytes_kernel_tx"]
+    return pipe / max(pipe + kernel, 1)
+
+
+def measure(preload, args):
+    folder = tempfile.mkdtemp(prefix="via-nginx-")
+    os.chmod(folder, 0o755)
+    port = free_port()
+    stats = os.path.join(folder, "stats")
+    open(stats, "w", encoding="utf-8").close()
+    os.chmod(stats, 0o666)
+    config = os.path.join(folder, "nginx.conf")
+    with open(config, "w", encoding="utf-8") as file:
+        file.write(CONFIG.format(folder=folder, port=port))
+    with open(os.path.join(folder, "file"), "w", encoding="utf-8") as file:
+        file.write("x" * 1000)
+    env = dict(os.environ, **({"LD_PRELOAD": PRELOAD, "VIADUCT_SOCKETS_STATS": stats} if preload else {}))
+    try:
+        subprocess.run(["nginx", "-c", config], env=env, check=True, timeout=20)
+        wait_until(lambda: listens(port), 10, "nginx listens")
+        with open(os.path.join(folder, "pid"), encoding="ascii") as file:
+            master = int(file.read())
+        wrk = subprocess.Popen(["wrk", "-t1", "-c%d" % args.connections, "-d%d" % (2 + args.count * 0.1 + 1),
+                                "http://127.0.0.1:%d/file" % port], env=env, stdout=subprocess.PIPE, text=True)
+        time.sleep(1)
+        for _ in range(args.count):
+            os.kill(master, signal.SIGHUP)
+            time.sleep(0.1)
+        out = wrk.communicate(timeout=60 + args.count)[0]
+        os.kill(master, signal.SIGQUIT)
+        wait_until(lambda: not os.path.exists("/proc/%d" % master), 30, "nginx ends")
+        time.sleep(0.3)
+        requests = int(re.search(r"(\d+) requests in", out).group(1))
+        with open(os.path.join(folder, "error.log"), encoding="utf-8") as file:
+            bad = [line for line in file if re.search(r"\[(alert|crit|emerg|error)\]|signal 11", line)]
+        return requests, failures_of(out), share_by_pipes(stats), bad
+    finally:
+        shutil.rmtree(folder)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--connections", type=int, default=16)
+    args = parser.parse_args()
+    for program in ("nginx", "wrk"):
+        if shutil.which(program) is None:
+            print("%s is not installed" % program)
+            return 77
+    results = {}
+    for preload, name in ((False, "kernel"), (True, "pipes")):
+        requests, failed, share, bad = results[preload] = measure(preload, args)
+        print("%-7s %d reloads: %d requests, %d failed, %.1f %% of nginx's bytes by pipes, %d complaints in its log"
+              % (name, args.count, requests, failed, share * 100, len(bad)))
+        for line in bad[:5]:
+            print("    " + line.rstrip())
+    kernel, pipes = results[False], results[True]
+    # Which requests are under way at a reload is chance: three standard deviations of a count.
+    allowed = kernel[1] + 3 * max(kernel[1], 1) ** 0.5
+    return 1 if pipes[1] > allowed or len(pipes[3]) > len(kernel[3]) or pipes[2] < 0.9 else 0
+
+
+if __name__ == "__main__":
+    os.environ.pop("LD_PRELOAD", None)
+    sys.exit(main())
