@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sim/jobs.h"
+#include "sim/machine/command.h"
 #include "sim/memory.h"
 #include "sim/paper/command.h"
 #include "sim/shrink.h"
@@ -25,6 +26,8 @@ static const char usage_text[] =
     "  catch PLANT     run seeds with a planted bug until one fails; that is success\n"
     "  plants          list the bugs that can be planted\n"
     "  keys            list what --set can change\n"
+    "  calibrate FILE  measure this machine, write a scenario of it\n"
+    "  machine FILE    emulated hosts on such a machine, by the cost model\n"
     "  paper X         published systems by the cost model; see viaduct-sim paper --help\n"
     "\n"
     "Options:\n"
@@ -575,6 +578,12 @@ int main(int argc, char **argv)
 #ifndef VIA_MUTANTS
     if (argc > 1 && strcmp(argv[1], "paper") == 0) {
         return sim_paper_main(argc - 1, argv + 1);
+    }
+    if (argc > 1 && strcmp(argv[1], "calibrate") == 0) {
+        return sim_calibrate_main(argc - 1, argv + 1);
+    }
+    if (argc > 1 && strcmp(argv[1], "machine") == 0) {
+        return sim_machine_main(argc - 1, argv + 1);
     }
 #endif
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/machine/machine.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/types.h"
+#include "core/node.h"
+#include "sim/cost/actor.h"
+#include "sim/memory.h"
+#include "wire/frame.h"
+#include "wire/record.h"
+
+static const struct sim_key keys[] = {
+    {"line", SIM_TIME, 0, 1e7, NULL},    /* a cache line from one core to another */
+    {"bell", SIM_TIME, 0, 1e9, NULL},    /* of who rings: the call that wakes a thread */
+    {"submit", SIM_TIME, 0, 1e9, NULL},  /* an operation into its host's pipe */
+    {"turn", SIM_TIME, 1e3, 1e9, NULL},  /* a turn of a transfer thread that finds nothing */
+    {"frame", SIM_TIME, 0, 1e9, NULL},   /* each thing that it finds, copying aside */
+    {"fence", SIM_TIME, 0, 1e7, NULL},   /* before a thread sleeps */
+    {"spin", SIM_TIME, 0, 1e9, NULL},    /* how long a thread looks before it sleeps */
+    {"window", SIM_COUNT, 1, 256, NULL}, /* puts of a client under way */
+    {"seed", SIM_COUNT, 0, 1e9, NULL},   /* of the wake-up times */
+};
+static const struct sim_section machine_section = {"machine", false, keys, VIA_ARRAY_COUNT(keys)};
+const struct sim_section *const sim_machine_sections[] = {&sim_cpu_section, &sim_memory_section,
+                                                          &machine_section};
+const size_t sim_machine_sections_count = VIA_ARRAY_COUNT(sim_machine_sections);
+
+/* How soon a thread that only looks makes room for another. */
+#define PREEMPT_PS (2 * SIM_USEC_PS)
+
+struct machine;
+struct host;
+
+/* Somebody who looks at memory for a while and then sleeps. */
+struct waiter {
+    struct machine *machine;
+    struct sim_actor actor;
+    uint64_t events; /* that it may have waited for */
+    bool spinning;
+    uint64_t ticket; /* of the end of its spinning */
+};
+
+struct thread {
+    struct waiter waiter;
+    struct host *host;
+    unsigned channel;
+    unsigned queued;         /* operations in its clients' pipe */
+    uint64_t body_bytes;     /* that others have put, their record not yet */
+    uint64_t copyable_bytes; /* that are for this host: to be copied to their place */
+};
+
+struct end {
+    struct via_port port; /* first */
+    struct host *host;
+    struct end *peer;
+    uint32_t *scratchpads; /* of the link */
+    uint64_t events;
+};
+
+struct client {
+    struct waiter waiter;
+    struct host *host;
+    unsigned under_way;
+    uint64_t done;
+    uint64_t first_ps, last_ps;
+    bool finished;
+};
+
+struct host {
+    struct machine *machine;
+    unsigned index;
+    void *node_memory; /* owned */
+    struct via_node *node;
+    struct end right, left;
+    struct thread threads[SIM_MACHINE_CHANNELS_MAX];
+    struct client client;
+    unsigned char *segment, *source; /* owned */
+    uint64_t segment_handle;
+};
+
+struct machine {
+    struct sim_machine_run run;
+    struct sim_cost cost;
+    struct sim_cpu cpu;
+    struct sim_memory memory;
+    struct host hosts[SIM_MACHINE_HOSTS_MAX];
+    uint32_t scratchpads[SIM_MACHINE_HOSTS_MAX][VIA_PORT_SCRATCHPADS];
+    struct thread *current; /* whose calls the ports are getting */
+    uint64_t line_ps, bell_ps, submit_ps, turn_ps, frame_ps, fence_ps, spin_ps;
+    unsigned window, finished_count, warmup_count;
+    bool stopping;
+    int status;
+};
+
+/* --- waiting --------------------------------------------------------------------------------- */
+
+static void resume(struct waiter *waiter)
+{
+    waiter->spinning = false;
+    waiter->ticket++;
+    sim_cost_after(&waiter->machine->cost, 0, sim_fiber_call(&waiter->actor.fiber));
+}
+
+static void seen(void *object, uint64_t arg)
+{
+    struct waiter *waiter = object;
+    (void)arg;
+    waiter->events++;
+    if (waiter->spinning) {
+        resume(waiter);
+    }
+}
+
+/* Something is in memory: who looks at it sees it a cache line's way later. */
+static void show(struct waiter *waiter)
+{
+    sim_cost_after(&waiter->machine->cost, waiter->machine->line_ps,
+                   (struct sim_call){seen, waiter, 0});
+}
+
+static void spin_over(void *object, uint64_t ticket)
+{
+    struct waiter *waiter = object;
+    if (waiter->spinning && ticket == waiter->ticket) {
+        resume(waiter);
+    }
+}
+
+/* Looks for a while, but not when others want the processor: the kernel would put a task that was
+ * woken in its place. Whether anything came. */
+static bool spin(struct waiter *waiter, uint64_t events, uint64_t until_ps)
+{
+    struct machine *machine = waiter->machine;
+    while (waiter->events == events && !machine->stopping) {
+        uint64_t now_ps = machine->cost.now_ps;
+        if (!via_list_empty(&machine->cpu.ready) || until_ps <= now_ps) {
+            return false;
+        }
+        waiter->spinning = true;
+        sim_cost_at(&machine->cost, via_min(until_ps, now_ps + PREEMPT_PS),
+                    (struct sim_call){spin_over, waiter, waiter->ticket});
+        sim_actor_stall(&waiter->actor);
+    }
+    return true;
+}
+
+static void work(struct thread *thread, uint64_t work_ps)
+{
+    sim_actor_work(&thread->waiter.actor, work_ps);
+    thread->host->machine->current = thread;
+}
+
+/* --- the port -------------------------------------------------------------------------------- */
+
+static struct end *end_of(struct via_port *port)
+{
+    return (struct end *)port;
+}
+
+/* A record says for whom the body before it is; a relay sends it on from where it is. */
+static void arrived(struct thread *reader, const void *data, size_t bytes)
+{
+    if (bytes != VIA_RECORD_LINE_BYTES) {
+        reader->body_bytes += bytes > VIA_RECORD_LINE_BYTES ? bytes : 0;
+        return;
+    }
+    struct via_frame_header header;
+    memcpy(&header, data, sizeof(header));
+    if (header.destination == reader->host->index) {
+        reader->copyable_bytes += reader->body_bytes;
+    }
+    reader->body_bytes = 0;
+}
+
+static void port_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+{
+    struct end *end = end_of(port);
+    struct machine *machine = end->host->machine;
+    struct thread *thread = machine->current;
+    struct thread *reader = &end->peer->host->threads[thread->channel];
+    assert(off + len <= port->caps.window_bytes);
+    if (len > VIA_CACHELINE) {
+        sim_actor_copy(&thread->waiter.actor, &machine->memory, len);
+        machine->current = thread;
+    }
+    memcpy(end->peer->port.inbox + off, src, len);
+    arrived(reader, src, len);
+    show(&reader->waiter);
+}
+
+static void port_flush(struct via_port *port)
+{
+    (void)port;
+}
+
+static int port_read_back(struct via_port *port)
+{
+    struct machine *machine = end_of(port)->host->machine;
+    work(machine->current, machine->fence_ps);
+    return 0;
+}
+
+static int port_ring(struct via_port *port, unsigned bit)
+{
+    struct end *end = end_of(port);
+    struct machine *machine = end->host->machine;
+    unsigned channel = bit < machine->run.channels_count ? bit : 0;
+    end->peer->events |= VIA_PORT_EVENT_DOORBELL(bit);
+    work(machine->current, machine->bell_ps);
+    seen(&end->peer->host->threads[channel].waiter, 0);
+    sim_actor_wake(&end->peer->host->threads[channel].waiter.actor);
+    return 0;
+}
+
+static uint64_t port_events(struct via_port *port, uint64_t mask)
+{
+    struct end *end = end_of(port);
+    uint64_t events = end->events & mask;
+    end->events &= ~mask;
+    return events;
+}
+
+static bool port_link_is_up(struct via_port *port)
+{
+    (void)port;
+    return true;
+}
+
+static uint32_t port_scratchpad_read(struct via_port *port, unsigned index)
+{
+    return end_of(port)->scratchpads[index];
+}
+
+static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
+{
+    end_of(port)->scratchpads[index] = value;
+}
+
+static void port_close(struct via_port *port)
+{
+    (void)port;
+}
+
+static const struct via_port_ops port_ops = {
+    .put = port_put,
+    .flush = port_flush,
+    .read_back = port_read_back,
+    .ring = port_ring,
+    .events = port_events,
+    .link_is_up = port_link_is_up,
+    .scratchpad_read = port_scratchpad_read,
+    .scratchpad_write = port_scratchpad_write,
+    .close = port_close,
+};
+
+/* --- what the node calls --------------------------------------------------------------------- */
+
+static int on_deliver(void *ctx, const struct via_delivery *delivery)
+{
+    (void)ctx;
+    (void)delivery;
+    return -ENOENT; /* there are no messages */
+}
+
+static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status, uint64_t value)
+{
+    struct host *host = ctx;
+    struct machine *machine = host->machine;
+    struct client *client = &host->client;
+    (void)channel;
+    (void)cookie;
+    (void)value;
+    machine->status = status != 0 ? -EPROTO : machine->status;
+    client->under_way--;
+    client->done++;
+    if (client->done == machine->warmup_count) {
+        client->first_ps = machine->cost.now_ps;
+    } else if (client->done == machine->warmup_count + machine->run.ops_count) {
+        client->last_ps = machine->cost.now_ps;
+        client->finished = true;
+        machine->finished_count++;
+    }
+    show(&client->waiter);
+    if (client->waiter.actor.asleep) {
+        work(machine->current, machine->bell_ps);
+        sim_actor_wake(&client->waiter.actor);
+    }
+}
+
+static void on_notify(void *ctx, unsigned channel, uint64_t handle)
+{
+    (void)ctx;
+    (void)channel;
+    (void)handle;
+}
+
+static void on_wake(void *ctx, unsigned channel)
+{
+    struct host *host = ctx;
+    seen(&host->threads[channel].waiter, 0);
+    sim_actor_wake(&host->threads[channel].waiter.actor);
+}
+
+/* --- clients --------------------------------------------------------------------------------- */
+
+static void stop(struct machine *machine)
+{
+    machine->stopping = true;
+    for (unsigned i = 0; i < machine->run.hosts_count; i++) {
+        for (unsigned k = 0; k < machine->run.channels_count; k++) {
+            struct waiter *waiter = &machine->hosts[i].threads[k].waiter;
+            seen(waiter, 0);
+            sim_actor_wake(&waiter->actor);
+        }
+        if (i < machine->run.clients_count) {
+            seen(&machine->hosts[i].client.waiter, 0);
+            sim_actor_wake(&machine->hosts[i].client.waiter.actor);
+        }
+    }
+}
+
+/* Into the pipe of one channel after the other. */
+static void client_submit(struct client *client, uint64_t number)
+{
+    struct machine *machine = client->waiter.machine;
+    struct thread *thread = &client->host->threads[number % machine->run.channels_count];
+    sim_actor_work(&client->waiter.actor, machine->submit_ps);
+    client->under_way++;
+    thread->queued++;
+    show(&thread->waiter);
+    if (thread->waiter.actor.asleep) {
+        sim_actor_work(&client->waiter.actor, machine->bell_ps);
+        sim_actor_wake(&thread->waiter.actor);
+    }
+}
+
+static void client_main(void *arg)
+{
+    struct client *client = arg;
+    struct machine *machine = client->waiter.machine;
+    unsigned window = machine->run.get ? 1 : machine->window;
+    uint64_t submitted = 0;
+    while (machine->finished_count < machine->run.clients_count) {
+        uint64_t events = client->waiter.events;
+        if (client->under_way < window) {
+            client_submit(client, submitted++);
+        } else if (!spin(&client->waiter, events, machine->cost.now_ps + machine->spin_ps) &&
+                   client->waiter.events == events) {
+            sim_actor_sleep(&client->waiter.actor);
+        }
+    }
+    if (!machine->stopping) {
+        stop(machine);
+    }
+    sim_task_sleep(&client->waiter.actor.task);
+}
+
+/* --- transfer threads ------------------------------------------------------------------------ */
+
+/* What is in the pipe, as far as the node takes it. */
+static unsigned serve(struct thread *thread)
+{
+    struct host *host = thread->host;
+    struct machine *machine = host->machine;
+    const struct sim_machine_run *run = &machine->run;
+    struct host *far = &machine->hosts[(host->index + run->distance) % run->hosts_count];
+    unsigned served = 0;
+    const struct via_op op = {
+        .kind = run->get ? VIA_OP_GET : VIA_OP_PUT,
+        .destination = (uint16_t)far->index,
+        .segment = far->segment_handle,
+        .source = host->source,
+        .result = host->source,
+        .bytes = run->bytes,
+    };
+    while (thread->queued > 0 && via_node_submit(host->node, thread->channel, &op) == 0) {
+        thread->queued--;
+        served++;
+    }
+    return served;
+}
+
+static void deadline_over(void *object, uint64_t arg)
+{
+    struct waiter *waiter = object;
+    (void)arg;
+    sim_actor_wake(&waiter->actor);
+}
+
+static void wait_for_work(struct thread *thread, uint64_t events, uint64_t deadline_ns)
+{
+    struct machine *machine = thread->host->machine;
+    struct waiter *waiter = &thread->waiter;
+    uint64_t deadline_ps =
+        deadline_ns >= UINT64_MAX / SIM_NS_PS ? UINT64_MAX : deadline_ns * SIM_NS_PS;
+    uint64_t until_ps = via_min(deadline_ps, machine->cost.now_ps + machine->spin_ps);
+    if (spin(waiter, events, until_ps) || deadline_ps <= machine->cost.now_ps) {
+        return;
+    }
+    machine->current = thread;
+    if (via_node_arm(thread->host->node, thread->channel) || waiter->events != events ||
+        thread->queued > 0) {
+        return;
+    }
+    if (deadline_ps != UINT64_MAX) {
+        sim_cost_at(&machine->cost, deadline_ps, (struct sim_call){deadline_over, waiter, 0});
+    }
+    sim_actor_sleep(&waiter->actor);
+}
+
+static void thread_main(void *arg)
+{
+    struct thread *thread = arg;
+    struct host *host = thread->host;
+    struct machine *machine = host->machine;
+    while (!machine->stopping) {
+        uint64_t control_ns = VIA_NEVER_NS;
+        uint64_t deadline_ns = VIA_NEVER_NS;
+        uint64_t events = thread->waiter.events;
+        machine->current = thread;
+        if (thread->channel == 0) {
+            via_node_control(host->node, machine->cost.now_ps / SIM_NS_PS, &control_ns);
+        }
+        unsigned done = serve(thread);
+        uint64_t bytes = thread->copyable_bytes;
+        thread->copyable_bytes = 0;
+        work(thread, machine->turn_ps);
+        if (bytes > 0) {
+            sim_actor_copy(&thread->waiter.actor, &machine->memory, bytes);
+            machine->current = thread;
+        }
+        done += via_node_poll(host->node, thread->channel, machine->cost.now_ps / SIM_NS_PS,
+                              &deadline_ns);
+        work(thread, done * machine->frame_ps);
+        if (done == 0 && thread->waiter.events == events) {
+            wait_for_work(thread, events, via_min(deadline_ns, control_ns));
+        }
+    }
+    sim_task_sleep(&thread->waiter.actor.task);
+}
+
+/* --- the whole ------------------------------------------------------------------------------- */
+
+static void open_port(struct end *end, struct host *host, struct end *peer, uint32_t *scratchpads,
+                      unsigned side, size_t inbox_bytes)
+{
+    *end = (struct end){
+        .port = {.ops = &port_ops,
+                 .caps = {.window_bytes = inbox_bytes,
+                          .inbox_bytes = inbox_bytes,
+                          .store_bytes_max = VIA_CACHELINE,
+                          .coherent = true},
+                 .inbox = sim_alloc_lines(inbox_bytes),
+                 .side = side},
+        .host = host,
+        .peer = peer,
+        .scratchpads = scratchpads,
+    };
+}
+
+static void build_host(struct host *host)
+{
+    struct machine *machine = host->machine;
+    const struct sim_machine_run *run = &machine->run;
+    struct host *next = &machine->hosts[(host->index + 1) % run->hosts_count];
+    struct host *previous =
+        &machine->hosts[(host->index + run->hosts_count - 1) % run->hosts_count];
+    struct via_node_config config;
+    const struct via_node_env env = {.ctx = host,
+                                     .deliver = on_deliver,
+                                     .complete = on_complete,
+                                     .notify = on_notify,
+                                     .wake = on_wake};
+    via_node_config_init(&config);
+    config.host = (uint16_t)host->index;
+    config.hosts_max = SIM_MACHINE_HOSTS_MAX;
+    config.session = 0x1000 + host->index;
+    config.ports_count = 2;
+    config.channels_count = (uint8_t)run->channels_count;
+    size_t bytes = via_node_bytes(&config);
+    size_t inbox_bytes = via_node_inbox_bytes(&config);
+    host->node_memory = sim_alloc_lines(bytes);
+    host->source = sim_alloc_lines(run->bytes);
+    host->segment = sim_alloc_lines(run->bytes);
+    open_port(&host->right, host, &next->left, machine->scratchpads[host->index], 0, inbox_bytes);
+    open_port(&host->left, host, &previous->right, machine->scratchpads[previous->index], 1,
+              inbox_bytes);
+    if (bytes == 0 || via_node_init(&host->node, host->node_memory, &config, &env) != 0 ||
+        via_node_port_set(host->node, 0, &host->right.port) != 0 ||
+        via_node_port_set(host->node, 1, &host->left.port) != 0 ||
+        via_node_segment_add(host->node, host->segment, run->bytes,
+                             VIA_SEGMENT_READ | VIA_SEGMENT_WRITE, 1 + host->index,
+                             &host->segment_handle) != 0) {
+        abort();
+    }
+}
+
+static void build(struct machine *machine, const struct sim_scenario *scenario)
+{
+    struct sim_cpu_config cpu;
+    machine->line_ps = sim_scenario_ps(scenario, "machine", "line");
+    machine->bell_ps = sim_scenario_ps(scenario, "machine", "bell");
+    machine->submit_ps = sim_scenario_ps(scenario, "machine", "submit");
+    machine->turn_ps = sim_scenario_ps(scenario, "machine", "turn");
+    machine->frame_ps = sim_scenario_ps(scenario, "machine", "frame");
+    machine->fence_ps = sim_scenario_ps(scenario, "machine", "fence");
+    machine->spin_ps = sim_scenario_ps(scenario, "machine", "spin");
+    machine->window = (unsigned)sim_scenario_count(scenario, "machine", "window");
+    machine->warmup_count = machine->run.get ? 4 : machine->window;
+    sim_cost_init(&machine->cost);
+    sim_cpu_config_read(scenario, "cpu", &cpu);
+    sim_cpu_init(&machine->cpu, &machine->cost, &cpu,
+                 sim_scenario_count(scenario, "machine", "seed"));
+    sim_memory_init(&machine->memory, &machine->cost, scenario);
+    for (unsigned i = 0; i < machine->run.hosts_count; i++) {
+        machine->hosts[i].machine = machine;
+        machine->hosts[i].index = i;
+    }
+    for (unsigned i = 0; i < machine->run.hosts_count; i++) {
+        build_host(&machine->hosts[i]);
+    }
+}
+
+static void start(struct machine *machine)
+{
+    for (unsigned i = 0; i < machine->run.hosts_count; i++) {
+        struct host *host = &machine->hosts[i];
+        for (unsigned k = 0; k < machine->run.channels_count; k++) {
+            struct thread *thread = &host->threads[k];
+            thread->waiter.machine = machine;
+            thread->host = host;
+            thread->channel = k;
+            sim_actor_start(&thread->waiter.actor, &machine->cpu, thread_main, thread);
+        }
+        if (i < machine->run.clients_count) {
+            host->client.waiter.machine = machine;
+            host->client.host = host;
+            sim_actor_start(&host->client.waiter.actor, &machine->cpu, client_main, &host->client);
+        }
+    }
+}
+
+static void tear_down(struct machine *machine)
+{
+    for (unsigned i = 0; i < machine->run.hosts_count; i++) {
+        struct host *host = &machine->hosts[i];
+        for (unsigned k = 0; k < machine->run.channels_count; k++) {
+            sim_actor_fini(&host->threads[k].waiter.actor);
+        }
+        if (i < machine->run.clients_count) {
+            sim_actor_fini(&host->client.waiter.actor);
+        }
+        free(host->node_memory);
+        free(host->source);
+        free(host->segment);
+        free(host->right.port.inbox);
+        free(host->left.port.inbox);
+    }
+    sim_cost_fini(&machine->cost);
+}
+
+int sim_machine_run(const struct sim_scenario *scenario, const struct sim_machine_run *run,
+                    struct sim_machine_result *ret_result)
+{
+    assert(run->hosts_count >= 3 && run->hosts_count <= SIM_MACHINE_HOSTS_MAX);
+    assert(run->channels_count <= SIM_MACHINE_CHANNELS_MAX &&
+           run->clients_count <= run->hosts_count);
+    struct machine *machine = sim_alloc(sizeof(*machine));
+    machine->run = *run;
+    build(machine, scenario);
+    start(machine);
+    while (!machine->stopping && sim_cost_step(&machine->cost)) {
+    }
+    assert(machine->stopping);
+    *ret_result = (struct sim_machine_result){.events_count = machine->cost.taken_count};
+    for (unsigned i = 0; i < run->clients_count; i++) {
+        const struct client *client = &machine->hosts[i].client;
+        ret_result->op_ps +=
+            (double)(client->last_ps - client->first_ps) / run->ops_count / run->clients_count;
+    }
+    int rc = machine->status;
+    tear_down(machine);
+    free(machine);
+    return rc;
+}

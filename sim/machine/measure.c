@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/machine/measure.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/types.h"
+#include "sim/memory.h"
+
+uint64_t sim_measure_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
+}
+
+void sim_measure_pin(unsigned cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    sched_setaffinity(0, sizeof(set), &set); /* where that is not allowed, the kernel places it */
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double *x = a;
+    const double *y = b;
+    return *x < *y ? -1 : *x > *y ? 1 : 0;
+}
+
+double sim_measure_quartile(double *samples, size_t count)
+{
+    qsort(samples, count, sizeof(*samples), compare);
+    return samples[count / 4];
+}
+
+/* --- between two threads --------------------------------------------------------------------- */
+
+#define TRIALS 300u
+#define LINE_ROUNDS 200u
+
+struct pair {
+    _Alignas(64) atomic_uint ball;   /* each side adds one when it is its turn */
+    _Alignas(64) atomic_uint asleep; /* futex: the far side sleeps while it is 1 */
+    _Alignas(64) _Atomic uint64_t woken_ns;
+    atomic_bool stop;
+    unsigned far_cpu;
+};
+
+/* Answers until told not to. */
+static void *answer_line(void *arg)
+{
+    struct pair *pair = arg;
+    sim_measure_pin(pair->far_cpu);
+    unsigned next = 1;
+    while (!atomic_load_explicit(&pair->stop, memory_order_relaxed)) {
+        /* Pairs with the release in line_ns(): its turn is over. */
+        if (atomic_load_explicit(&pair->ball, memory_order_acquire) == next) {
+            atomic_store_explicit(&pair->ball, next + 1, memory_order_release);
+            next += 2;
+        }
+    }
+    return NULL;
+}
+
+/* The best of many runs of rounds: a run that was interrupted is longer. */
+static double line_ns(struct pair *pair)
+{
+    unsigned turn = 0;
+    double best_ns = 1e9;
+    for (unsigned trial = 0; trial < TRIALS; trial++) {
+        uint64_t start_ns = sim_measure_now_ns();
+        for (unsigned round = 0; round < LINE_ROUNDS; round++) {
+            atomic_store_explicit(&pair->ball, ++turn, memory_order_release);
+            ++turn;
+            /* Pairs with the release in answer_line(). */
+            while (atomic_load_explicit(&pair->ball, memory_order_acquire) != turn) {
+            }
+        }
+        double ns = (double)(sim_measure_now_ns() - start_ns) / LINE_ROUNDS / 2;
+        best_ns = ns < best_ns ? ns : best_ns;
+        if (best_ns < 1e3 && sim_measure_now_ns() - start_ns > 200 * VIA_MSEC_NS) {
+            break; /* both share a processor just now; what there is has to do */
+        }
+    }
+    return best_ns;
+}
+
+static long futex(atomic_uint *word, int op, unsigned value)
+{
+    return syscall(SYS_futex, word, op, value, NULL, NULL, 0);
+}
+
+static void *sleep_again(void *arg)
+{
+    struct pair *pair = arg;
+    sim_measure_pin(pair->far_cpu);
+    while (!atomic_load(&pair->stop)) {
+        atomic_store(&pair->asleep, 1);
+        while (atomic_load(&pair->asleep) == 1) {
+            futex(&pair->asleep, FUTEX_WAIT_PRIVATE, 1);
+        }
+        atomic_store(&pair->woken_ns, sim_measure_now_ns());
+    }
+    return NULL;
+}
+
+/* The first quartile of what a wake-up takes: of the call, and until the other runs. */
+static void wake_ns(struct pair *pair, double *ret_bell_ns, double *ret_wake_ns)
+{
+    double bells[TRIALS];
+    double wakes[TRIALS];
+    const struct timespec pause = {.tv_nsec = 100000};
+    for (unsigned trial = 0; trial < TRIALS; trial++) {
+        while (atomic_load(&pair->asleep) != 1) {
+            sched_yield();
+        }
+        nanosleep(&pause, NULL); /* it has said that it sleeps; now it does */
+        atomic_store(&pair->woken_ns, 0);
+        uint64_t start_ns = sim_measure_now_ns();
+        atomic_store(&pair->asleep, 0);
+        futex(&pair->asleep, FUTEX_WAKE_PRIVATE, 1);
+        uint64_t called_ns = sim_measure_now_ns();
+        while (atomic_load(&pair->woken_ns) == 0) {
+            sched_yield();
+        }
+        uint64_t woken_ns = atomic_load(&pair->woken_ns);
+        bells[trial] = (double)(called_ns - start_ns);
+        wakes[trial] = (double)(via_max(woken_ns, start_ns) - start_ns);
+    }
+    *ret_bell_ns = sim_measure_quartile(bells, TRIALS);
+    *ret_wake_ns = sim_measure_quartile(wakes, TRIALS);
+}
+
+static void pair_end(struct pair *pair, pthread_t thread)
+{
+    atomic_store(&pair->stop, true);
+    atomic_store(&pair->asleep, 0);
+    futex(&pair->asleep, FUTEX_WAKE_PRIVATE, 1);
+    pthread_join(thread, NULL);
+}
+
+static int measure_pairs(struct sim_measured *ret, struct via_error *err)
+{
+    struct pair *pair = sim_alloc_lines(sizeof(*pair));
+    pthread_t thread;
+    pair->far_cpu = ret->cpus_count > 1 ? 1 : 0;
+    int rc = pthread_create(&thread, NULL, answer_line, pair);
+    if (rc == 0) {
+        ret->line_ns = line_ns(pair);
+        pair_end(pair, thread);
+        atomic_store(&pair->stop, false);
+        rc = pthread_create(&thread, NULL, sleep_again, pair);
+    }
+    if (rc == 0) {
+        wake_ns(pair, &ret->bell_ns, &ret->wake_ns);
+        pair_end(pair, thread);
+    }
+    free(pair);
+    return rc == 0 ? 0 : via_error_set(err, -EAGAIN, "starting a thread: %s", strerror(rc));
+}
+
+/* --- by itself ------------------------------------------------------------------------------- */
+
+static double fence_ns(void)
+{
+    double best_ns = 1e9;
+    atomic_uint word = 0;
+    for (unsigned trial = 0; trial < TRIALS; trial++) {
+        uint64_t start_ns = sim_measure_now_ns();
+        for (unsigned i = 0; i < 100; i++) {
+            atomic_store_explicit(&word, i, memory_order_relaxed);
+            atomic_thread_fence(memory_order_seq_cst); /* what is measured */
+        }
+        double ns = (double)(sim_measure_now_ns() - start_ns) / 100;
+        best_ns = ns < best_ns ? ns : best_ns;
+    }
+    return best_ns;
+}
+
+static void *yield_until(void *arg)
+{
+    atomic_uint *stop = arg;
+    sim_measure_pin(0);
+    while (!atomic_load(stop)) {
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* Two threads that give their processor to each other; the best of some runs. */
+static int switch_ns(double *ret_ns, struct via_error *err)
+{
+    pthread_t thread;
+    atomic_uint stop = 0;
+    int rc = pthread_create(&thread, NULL, yield_until, &stop);
+    if (rc != 0) {
+        return via_error_set(err, -EAGAIN, "starting a thread: %s", strerror(rc));
+    }
+    *ret_ns = 1e9;
+    for (unsigned trial = 0; trial < 50; trial++) {
+        uint64_t start_ns = sim_measure_now_ns();
+        for (unsigned i = 0; i < 50; i++) {
+            sched_yield();
+        }
+        double ns = (double)(sim_measure_now_ns() - start_ns) / 100; /* there and back */
+        *ret_ns = trial > 5 && ns < *ret_ns ? ns : *ret_ns;
+    }
+    atomic_store(&stop, 1);
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+int sim_measure(struct sim_measured *ret, struct via_error *err)
+{
+    cpu_set_t mine;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    *ret = (struct sim_measured){.cpus_count = cpus < 1 ? 1 : (unsigned)cpus};
+    sched_getaffinity(0, sizeof(mine), &mine);
+    sim_measure_pin(0);
+    ret->fence_ns = fence_ns();
+    int rc = sim_measure_memory(ret, err);
+    rc = rc == 0 ? measure_pairs(ret, err) : rc;
+    rc = rc == 0 ? switch_ns(&ret->switch_ns, err) : rc;
+    rc = rc == 0 ? sim_measure_node(ret, err) : rc;
+    sched_setaffinity(0, sizeof(mine), &mine);
+    return rc;
+}

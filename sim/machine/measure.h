@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * What the model of emulated hosts wants to know of a machine, measured on it. Each is the best, or
+ * a low quantile, of many short trials: whatever else runs makes trials longer, never shorter.
+ */
+#ifndef SIM_MACHINE_MEASURE_H
+#define SIM_MACHINE_MEASURE_H
+
+#include "base/error.h"
+
+struct sim_measured {
+    unsigned cpus_count;
+    double copy_rate; /* bytes per second, one thread */
+    double bus_rate;  /* bytes read and written per second, as many threads as processors */
+    double line_ns;   /* a cache line, from one processor to another */
+    double fence_ns;  /* a full fence after a store */
+    double bell_ns;   /* the call that wakes a thread */
+    double wake_ns;   /* from that call until the thread runs */
+    double switch_ns; /* from one thread to another on a processor */
+    double submit_ns; /* an operation to a node */
+    double turn_ns;   /* a poll of a node that finds nothing */
+    double frame_ns;  /* each thing that a poll finds */
+};
+
+/* Takes about a second. 0; -EAGAIN (no thread, no memory), with err. */
+int sim_measure(struct sim_measured *ret, struct via_error *err) VIA_MUST_CHECK;
+
+/* Parts of it. Copies; cpus_count is set. */
+int sim_measure_memory(struct sim_measured *ret, struct via_error *err) VIA_MUST_CHECK;
+/* What a node of src/core costs, between two of them in one thread. */
+int sim_measure_node(struct sim_measured *ret, struct via_error *err) VIA_MUST_CHECK;
+
+/* For all parts. */
+uint64_t sim_measure_now_ns(void);
+void sim_measure_pin(unsigned cpu);
+/* The first quartile; sorts. */
+double sim_measure_quartile(double *samples, size_t count);
+
+#endif
