@@ -94,6 +94,10 @@ unsigned sim_net_add_node(struct sim_net *net, const struct sim_scenario *scenar
                           const char *section, const char *name);
 unsigned sim_net_add_link(struct sim_net *net, const struct sim_scenario *scenario,
                           const char *section, const char *name, unsigned a, unsigned b);
+/* Whether a section with a link's keys is one: its medium is there, carries that rate and reaches
+ * so far, and its widths are possible. -EINVAL. */
+int sim_net_check_link(const struct sim_scenario *scenario, const char *section,
+                       struct via_error *err) VIA_MUST_CHECK;
 /* [pcie] only; sim_net_build does it, too. */
 void sim_net_set_pcie(struct sim_net *net, const struct sim_scenario *scenario);
 

@@ -158,8 +158,8 @@ static int add_nodes(struct sim_net *net, const struct sim_scenario *scenario,
     return 0;
 }
 
-static int check_link(const struct sim_scenario *scenario, const char *section,
-                      struct via_error *err)
+int sim_net_check_link(const struct sim_scenario *scenario, const char *section,
+                       struct via_error *err)
 {
     char medium[64];
     const char *name = sim_scenario_word(scenario, section, "medium");
@@ -224,7 +224,7 @@ static int add_links(struct sim_net *net, const struct sim_scenario *scenario,
     for (size_t i = 0; (name = sim_scenario_instance(scenario, "link", i)) != NULL; i++) {
         char section[64];
         section_of(section, sizeof(section), "link", name);
-        int rc = check_link(scenario, section, err);
+        int rc = sim_net_check_link(scenario, section, err);
         int a = rc == 0 ? end_of_link(net, scenario, section, "a", err) : rc;
         int b = a >= 0 ? end_of_link(net, scenario, section, "b", err) : a;
         if (b < 0) {
