@@ -3,18 +3,15 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
-#include <libgen.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "sim/memory.h"
 #include "sim/paper/command.h"
 #include "sim/paper/paper.h"
+#include "sim/paper/share.h"
 
 static const char usage_text[] =
     "Usage: viaduct-sim paper A|B|C|D|E|all [OPTIONS]\n"
@@ -37,15 +34,6 @@ struct options {
     bool parameters;
 };
 
-/* Scenarios and the script lie beside the program: ../share/viaduct of where it is. */
-static void share_path(char *ret, size_t bytes, const char *name)
-{
-    char exe[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    exe[length > 0 ? length : 0] = '\0';
-    snprintf(ret, bytes, "%s/../share/viaduct/%s", dirname(exe), name);
-}
-
 static int fail(const struct via_error *err)
 {
     fprintf(stderr, "viaduct-sim: %s\n", via_error_describe(err));
@@ -62,7 +50,7 @@ static void scenario_path(char *ret, size_t bytes, const struct options *options
                           const struct sim_paper *paper)
 {
     char folder[PATH_MAX];
-    share_path(folder, sizeof(folder), "scenarios");
+    sim_share_path(folder, sizeof(folder), "scenarios");
     if (options->scenario != NULL) {
         snprintf(ret, bytes, "%s", options->scenario);
     } else {
@@ -98,31 +86,12 @@ static int write_csv(const char *folder, const struct sim_paper *paper,
     return 0;
 }
 
-/* Runs the script on the CSV of a paper; it writes its pictures into the folder. */
 static int plot(const char *csv_folder, const char *folder, const struct sim_paper *paper)
 {
     char csv[PATH_MAX];
-    char script[PATH_MAX + 64];
-    pid_t pid;
-    int status;
+    struct via_error err = {0};
     csv_path(csv, sizeof(csv), csv_folder, paper);
-    share_path(script, sizeof(script), "plot-papers");
-    char option[] = "--output";
-    fflush(stdout); /* the script writes there, too */
-    char *argv[] = {script, option, strdup(folder), csv, NULL};
-    int rc = posix_spawn(&pid, script, NULL, NULL, argv, environ);
-    free(argv[2]);
-    if (rc != 0) {
-        errno = rc;
-        return fail_errno(script, "start");
-    }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (status != 0) {
-        fprintf(stderr, "viaduct-sim: %s %s: failed\n", script, csv);
-        return 2;
-    }
-    return 0;
+    return sim_share_plot(csv, folder, &err) == 0 ? 0 : fail(&err);
 }
 
 /* The same file with the numbers of [fitted] values that were found. */
