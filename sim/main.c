@@ -11,6 +11,7 @@
 #include "sim/machine/command.h"
 #include "sim/memory.h"
 #include "sim/paper/command.h"
+#include "sim/plan/command.h"
 #include "sim/shrink.h"
 
 static const char usage_text[] =
@@ -584,6 +585,9 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "machine") == 0) {
         return sim_machine_main(argc - 1, argv + 1);
+    }
+    if (argc > 1 && strcmp(argv[1], "plan") == 0) {
+        return sim_plan_main(argc - 1, argv + 1);
     }
 #endif
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

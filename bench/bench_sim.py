@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""The simulator's speed and memory by the size of the fabric: events per second of one core, and the most memory used.
+
+Each fabric is run twice for as many events as count and for few, and the difference is divided: building it is not
+counted. The target is 200,000 events per second; memory is to grow no faster than the number of hosts.
+"""
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import time
+
+import measure
+
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+FABRICS = {
+    "ring, neighbour": ["--topology", "ring", "--pattern", "neighbour"],
+    "ring, all-to-all": ["--topology", "ring", "--pattern", "all-to-all"],
+    "torus, all-to-all": ["--topology", "torus2", "--pattern", "all-to-all"],
+    "fat tree, all-to-all": ["--topology", "fat-tree", "--cable", "copper-x4", "--pattern", "all-to-all"],
+}
+TARGET = 200_000
+FEW = 2000
+
+
+def high_water(pid):
+    """The most memory that a program has used so far; 0 when it has ended, or is not the simulator yet."""
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        status = dict(line.split(":", 1) for line in file)
+    ready = status["Name"].strip() == "viaduct-sim" and "VmHWM" in status
+    return int(status["VmHWM"].split()[0]) * 1024 if ready else 0
+
+
+def run(arguments, hosts, events):
+    """Seconds of processor time, bytes of memory at most."""
+    command = [measure.VIADUCT, "plan", "--hosts", str(hosts), *arguments, "--load", "50", "--events", str(events)]
+    with open(os.devnull, "w", encoding="utf-8") as nothing:
+        pid = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, nothing.fileno(), 1)])
+    peak = 0
+    while True:
+        # Not ru_maxrss: that begins with what this program had before exec.
+        peak = max(peak, high_water(pid))
+        done, status, usage = os.wait4(pid, os.WNOHANG)
+        if done != 0:
+            break
+        time.sleep(0.003)
+    if status != 0:
+        raise measure.Failure(f"{' '.join(command)}: exit code {os.waitstatus_to_exitcode(status)}")
+    return usage.ru_utime + usage.ru_stime, peak
+
+
+def figure(name, hosts, events, rounds):
+    rates, memory = [], 0
+    for _ in range(rounds):
+        building, _ = run(FABRICS[name], hosts, FEW)
+        whole, peak = run(FABRICS[name], hosts, events)
+        rates.append((events - FEW) / max(whole - building, 1e-9))
+        memory = max(memory, peak)
+    return {"fabric": name, "hosts": hosts, "events": events, "events_per_second": statistics.median(rates), "bytes": memory}
+
+
+def exponent(rows, least):
+    """Of memory against hosts, by least squares of the logarithms: 1 is linear."""
+    points = [(math.log(row["hosts"]), math.log(row["bytes"])) for row in rows if row["hosts"] >= least]
+    mean_x, mean_y = (statistics.mean(axis) for axis in zip(*points))
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", metavar="FILE", help="also write the figures there")
+    parser.add_argument("--events", type=int, default=300_000, help="per run, and 1,000 more per host (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=2, help="of each, the median counts (default %(default)s)")
+    args = parser.parse_args()
+    rows = []
+    began = time.monotonic()
+    try:
+        for name in FABRICS:
+            print(f"{name:22} {'hosts':>6} {'events/s':>12} {'memory':>10} {'a host':>10}")
+            mine = []
+            for hosts in SIZES:
+                row = figure(name, hosts, args.events + 1000 * hosts, args.rounds)
+                mine.append(row)
+                print(f"{'':22} {hosts:>6} {row['events_per_second']:>12,.0f} {row['bytes'] / 1e6:>7.1f} MB "
+                      f"{row['bytes'] / hosts / 1e3:>7.1f} kB", flush=True)
+            print(f"{'':22} memory grows with the hosts to the power of {exponent(mine, 128):.2f} from 128 on\n")
+            rows += mine
+    except measure.Failure as failure:
+        print(f"bench_sim: {failure}", file=sys.stderr)
+        return 1
+    slowest = min(rows, key=lambda row: row["events_per_second"])
+    print(f"slowest: {slowest['fabric']} of {slowest['hosts']}, {slowest['events_per_second']:,.0f} events/s; target {TARGET:,}; "
+          f"{time.monotonic() - began:.0f} s")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump({"bench": "sim", "target_events_per_second": TARGET, "rows": rows}, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

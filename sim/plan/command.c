@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* "viaduct-sim plan": what is to be planned, and where the result goes. */
+#include "sim/plan/command.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/types.h"
+#include "sim/memory.h"
+#include "sim/paper/share.h"
+#include "sim/plan/report.h"
+
+static const char usage_text[] =
+    "Usage: viaduct plan --hosts N [OPTIONS]\n"
+    "What a fabric would do: bandwidth, latency, bisection, where it saturates, what to buy.\n"
+    "\n"
+    "Fabric:\n"
+    "  --hosts N        2 to 1024\n"
+    "  --topology T     ring (default), torus2, torus3, torus:AxB, torus:AxBxC, star, fat-tree\n"
+    "  --card NAME      adapter card, [card NAME] of the parts (default gen3-x8)\n"
+    "  --cable NAME     [cable NAME] (default copper-x8)\n"
+    "  --switch NAME    [switch NAME], of star and fat-tree (default pex8796)\n"
+    "  --channels N     transfer threads of a host (default: what the parts say)\n"
+    "  --parts FILE     parts and costs, instead of those that were installed\n"
+    "  --list           print all parts with units, marks and sources, and stop\n"
+    "\n"
+    "Traffic:\n"
+    "  --pattern P      neighbour (default), all-to-all, incast or barrier\n"
+    "  --size BYTES     of a message, as in 64, 4KiB, 1MiB (default 32KiB)\n"
+    "  --load LIST      percents of what a port carries, as in 10,50,90; default: all that the\n"
+    "                   hosts can send, then 20, 40, 60, 80 and 95 % of what came of that\n"
+    "  --under-way N    messages a host has under way when it sends all it can (default 16)\n"
+    "  --seed N         (default 1)\n"
+    "  --events N       simulated per load, a third of them to warm up\n"
+    "\n"
+    "Results:\n"
+    "  --csv FILE       '-' is standard output, instead of the table\n"
+    "  --json FILE      the same\n"
+    "  --plot DIR       write pictures there, by matplotlib\n"
+    "  --help           this text\n";
+
+#define DEFAULT_SIZE 32768u
+/* Enough that fabrics have come to rest in their rhythm when measuring begins. */
+#define EVENTS_BASE UINT64_C(200000)
+#define EVENTS_PER_HOST UINT64_C(10000)
+#define EVENTS_DEFAULT_MAX UINT64_C(12000000)
+#define EVENTS_MIN UINT64_C(1000)
+#define EVENTS_MAX UINT64_C(100000000000)
+
+struct options {
+    unsigned hosts_count, channels_count;
+    const char *topology, *parts, *csv, *json, *plot;
+    struct plan_parts names;
+    struct plan_run run;
+    double loads[PLAN_LOADS_MAX];
+    unsigned loads_count;
+    bool list;
+};
+
+static const struct sim_section *const sections[] = {
+    &sim_net_sections[0],      &sim_net_sections[1],   &sim_net_sections[2],
+    &sim_net_sections[4],      &sim_plan_card_section, &sim_plan_slot_section,
+    &sim_plan_cable_section,   &sim_cpu_section,       &sim_plan_memory_section,
+    &sim_plan_viaduct_section,
+};
+
+static int fail(const struct via_error *err)
+{
+    fprintf(stderr, "viaduct-sim: plan: %s\n", via_error_describe(err));
+    return 2;
+}
+
+static int bad_usage(const char *what, const char *value)
+{
+    fprintf(stderr, "viaduct-sim: plan: %s '%s'; see viaduct plan --help\n", what, value);
+    return 2;
+}
+
+/* --- a run at each load ----------------------------------------------------------------------- */
+
+struct plan {
+    const struct options *options;
+    const struct sim_scenario *scenario;
+    struct plan_shape shape;
+    struct plan_costs costs;
+    struct plan_report report;
+};
+
+/* Each row begins with an empty fabric. */
+static int run_row(struct plan *plan, double rate, struct via_error *err)
+{
+    struct plan_row *row = &plan->report.rows[plan->report.rows_count];
+    struct sim_cost cost;
+    struct plan_wiring wiring;
+    sim_cost_init(&cost);
+    int rc =
+        plan_wiring_init(&wiring, &plan->shape, &cost, plan->scenario, &plan->options->names, err);
+    if (rc == 0) {
+        struct plan_run run = plan->options->run;
+        run.rate = rate;
+        plan_run(&run, &cost, &plan->costs, &plan->shape, &wiring, &row->measured);
+        row->load = (rate > 0 ? rate : row->measured.got) / plan->report.port_rate;
+        plan->report.rows_count++;
+    }
+    plan_wiring_fini(&wiring);
+    sim_cost_fini(&cost);
+    return rc;
+}
+
+static int run_rows(struct plan *plan, struct via_error *err)
+{
+    static const double shares[] = {0.2, 0.4, 0.6, 0.8, 0.95};
+    const struct options *options = plan->options;
+    struct plan_report *report = &plan->report;
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < options->loads_count; i++) {
+        rc = run_row(plan, options->loads[i] * report->port_rate, err);
+    }
+    if (options->loads_count > 0) {
+        return rc;
+    }
+    rc = run_row(plan, 0, err);
+    report->saturated = options->run.pattern != PLAN_BARRIER;
+    double most = rc == 0 ? report->rows[0].measured.got : 0;
+    for (unsigned i = 0; rc == 0 && report->saturated && most > 0 && i < VIA_ARRAY_COUNT(shares);
+         i++) {
+        rc = run_row(plan, shares[i] * most, err);
+    }
+    return rc;
+}
+
+/* What the fabric is made of. */
+static int take_stock(struct plan *plan, struct via_error *err)
+{
+    struct plan_report *report = &plan->report;
+    struct sim_cost cost;
+    struct plan_wiring wiring;
+    sim_cost_init(&cost);
+    int rc =
+        plan_wiring_init(&wiring, &plan->shape, &cost, plan->scenario, &plan->options->names, err);
+    if (rc == 0) {
+        uint64_t body =
+            via_min(via_max(plan->options->run.bytes, UINT64_C(1)), plan->costs.frame_bytes);
+        report->cards_per_host = wiring.cards_per_host;
+        report->cards_count = wiring.cards_per_host * plan->shape.hosts_count;
+        report->cables_count = plan_shape_cables(&plan->shape);
+        report->cords_per_cable = wiring.cords_per_cable;
+        for (unsigned level = 1; level <= plan->shape.levels_count; level++) {
+            report->switches_count += plan_shape_switches(&plan->shape, level);
+        }
+        report->bisection_cables = plan_shape_bisection(&plan->shape);
+        report->diameter = plan_shape_diameter(&plan->shape);
+        report->port_rate = plan_wiring_port_rate(&wiring, body, PLAN_RECORD_BYTES);
+        report->cable_rate = plan_wiring_cable_rate(&wiring, body, PLAN_RECORD_BYTES);
+    }
+    plan_wiring_fini(&wiring);
+    sim_cost_fini(&cost);
+    return rc;
+}
+
+static void add_notes(struct plan *plan)
+{
+    struct plan_report *report = &plan->report;
+    uint64_t stuck = 0;
+    uint64_t fewest = UINT64_MAX;
+    double drift = 0;
+    for (unsigned i = 0; i < report->rows_count; i++) {
+        stuck += report->rows[i].measured.stuck_count;
+        fewest = via_min(fewest, report->rows[i].measured.messages_count);
+        drift = fmax(drift, fabs(report->rows[i].measured.drift));
+    }
+    if (report->diameter > 64) {
+        plan_report_note(report,
+                         "the longest way has %u links; hosts let frames travel 64 unless "
+                         "hops_max says otherwise, and 255 at most",
+                         report->diameter);
+    }
+    if (plan->shape.kind == PLAN_TREE && plan->shape.hosts_count > 17) {
+        plan_report_note(report,
+                         "every host has a window on each of %u others; the node of today "
+                         "has 16 ports",
+                         plan->shape.hosts_count - 1);
+    }
+    if (stuck > 0) {
+        plan_report_note(report, "%llu frames were dropped because they were stuck, and sent again",
+                         (unsigned long long)stuck);
+    }
+    if (drift > 0.1) {
+        plan_report_note(report,
+                         "a row had not come to rest: its second half differs by %.0f %% "
+                         "from the first; more with --events",
+                         drift * 100);
+    }
+    if (fewest < 10 * (uint64_t)plan->shape.hosts_count) {
+        plan_report_note(report, "a row has measured only %llu messages; more with --events",
+                         (unsigned long long)fewest);
+    }
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static int write_file(const char *path, const struct plan_report *report,
+                      void (*write)(const struct plan_report *report, FILE *out),
+                      struct via_error *err)
+{
+    if (strcmp(path, "-") == 0) {
+        write(report, stdout);
+        return 0;
+    }
+    FILE *file = fopen(path, "we");
+    if (file == NULL) {
+        return via_error_set(err, -errno, "%.200s: open: %s", path, strerror(errno));
+    }
+    write(report, file);
+    bool bad = ferror(file) != 0;
+    if (fclose(file) != 0 || bad) {
+        return via_error_set(err, -EIO, "%.200s: write: %s", path, strerror(errno));
+    }
+    return 0;
+}
+
+static int plot(const char *folder, const struct plan_report *report, struct via_error *err)
+{
+    char path[PATH_MAX];
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+        return via_error_set(err, -errno, "%.200s: mkdir: %s", folder, strerror(errno));
+    }
+    snprintf(path, sizeof(path), "%s/plan.csv", folder);
+    int rc = write_file(path, report, plan_report_series, err);
+    return rc == 0 ? sim_share_plot(path, folder, err) : rc;
+}
+
+static int write_results(const struct options *options, const struct plan_report *report,
+                         struct via_error *err)
+{
+    bool to_stdout = (options->csv != NULL && strcmp(options->csv, "-") == 0) ||
+                     (options->json != NULL && strcmp(options->json, "-") == 0);
+    int rc = 0;
+    if (!to_stdout) {
+        plan_report_print(report, stdout);
+    }
+    if (options->csv != NULL) {
+        rc = write_file(options->csv, report, plan_report_csv, err);
+    }
+    if (rc == 0 && options->json != NULL) {
+        rc = write_file(options->json, report, plan_report_json, err);
+    }
+    return rc == 0 && options->plot != NULL ? plot(options->plot, report, err) : rc;
+}
+
+static int make_plan(struct plan *plan, struct via_error *err)
+{
+    const struct options *options = plan->options;
+    plan_costs_read(&plan->costs, plan->scenario);
+    if (options->channels_count > 0) {
+        plan->costs.channels_count = options->channels_count;
+    }
+    plan->report = (struct plan_report){.shape = &plan->shape,
+                                        .parts = &options->names,
+                                        .run = options->run,
+                                        .channels_count = plan->costs.channels_count};
+    int rc = take_stock(plan, err);
+    rc = rc == 0 ? run_rows(plan, err) : rc;
+    if (rc == 0) {
+        add_notes(plan);
+        rc = write_results(options, &plan->report, err);
+    }
+    return rc;
+}
+
+static int run(struct options *options)
+{
+    struct via_error err = {0};
+    char path[PATH_MAX];
+    struct sim_scenario *scenario = sim_alloc(sizeof(*scenario));
+    struct plan *plan = sim_alloc(sizeof(*plan));
+    plan->options = options;
+    plan->scenario = scenario;
+    sim_share_path(path, sizeof(path), "scenarios/parts.ini");
+    int rc = sim_scenario_load(options->parts != NULL ? options->parts : path, sections,
+                               VIA_ARRAY_COUNT(sections), scenario, &err);
+    if (rc == 0 && options->list) {
+        sim_scenario_print(scenario, stdout);
+    } else if (rc == 0) {
+        rc = plan_shape_parse(options->topology, options->hosts_count, &plan->shape, &err);
+        if (options->run.events_max == 0) {
+            uint64_t links = via_max(plan_shape_diameter(&plan->shape), 8u);
+            options->run.events_max =
+                via_min(EVENTS_BASE + plan->shape.hosts_count * EVENTS_PER_HOST * links / 8,
+                        EVENTS_DEFAULT_MAX);
+        }
+        rc = rc == 0 ? make_plan(plan, &err) : via_error_prefix(&err, "--topology ");
+    }
+    free(plan);
+    free(scenario);
+    return rc == 0 ? 0 : fail(&err);
+}
+
+/* --- arguments ------------------------------------------------------------------------------- */
+
+static bool parse_whole(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value,
+                        char **ret_end)
+{
+    errno = 0;
+    *ret_value = strtoull(text, ret_end, 10);
+    return text[0] >= '0' && text[0] <= '9' && errno == 0 && *ret_value >= min && *ret_value <= max;
+}
+
+static bool parse_count(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value)
+{
+    char *end;
+    return parse_whole(text, min, max, ret_value, &end) && *end == '\0';
+}
+
+static bool parse_size(const char *text, uint64_t *ret_bytes)
+{
+    static const struct {
+        const char *name;
+        uint64_t factor;
+    } units[] = {{"", 1}, {"B", 1}, {"KiB", 1024}, {"MiB", 1048576}};
+    char *end;
+    if (!parse_whole(text, 1, 1 << 30, ret_bytes, &end)) {
+        return false;
+    }
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(units); i++) {
+        if (strcmp(end, units[i].name) == 0) {
+            *ret_bytes *= units[i].factor;
+            return *ret_bytes <= 1 << 30;
+        }
+    }
+    return false;
+}
+
+static bool parse_loads(const char *text, struct options *options)
+{
+    for (options->loads_count = 0; options->loads_count < PLAN_LOADS_MAX;) {
+        char *end;
+        double load = strtod(text, &end);
+        if (end == text || !(load > 0 && load <= 1000)) {
+            return false;
+        }
+        options->loads[options->loads_count++] = load / 100;
+        if (*end == '\0') {
+            return true;
+        }
+        if (*end != ',') {
+            return false;
+        }
+        text = end + 1;
+    }
+    return false;
+}
+
+/* -1: it has no such letter. */
+static int set_number(struct options *options, int option)
+{
+    uint64_t value;
+    unsigned *counts[] = {&options->hosts_count, &options->channels_count, &options->run.under_way};
+    static const struct {
+        int option;
+        const char *what;
+        uint64_t min, max;
+    } numbers[] = {{'n', "--hosts: not a number from 2 to 1024:", 2, PLAN_HOSTS_MAX},
+                   {'k', "--channels: not a number from 1 to 14:", 1, PLAN_CHANNELS_MAX},
+                   {'u', "--under-way: not a number from 1 to 256:", 1, 256}};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(numbers); i++) {
+        if (numbers[i].option == option) {
+            if (!parse_count(optarg, numbers[i].min, numbers[i].max, &value)) {
+                return bad_usage(numbers[i].what, optarg);
+            }
+            *counts[i] = (unsigned)value;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static int set_traffic(struct options *options, int option)
+{
+    switch (option) {
+    case 'p':
+        return plan_pattern_parse(optarg, &options->run.pattern) == 0
+                   ? 0
+                   : bad_usage("--pattern: expected neighbour, all-to-all, incast or barrier, not",
+                               optarg);
+    case 's':
+        return parse_size(optarg, &options->run.bytes)
+                   ? 0
+                   : bad_usage("--size: expected 1 B to 1 GiB, as in 64, 4KiB, 1MiB, not", optarg);
+    case 'l':
+        return parse_loads(optarg, options)
+                   ? 0
+                   : bad_usage("--load: expected up to 16 percents, as in 10,50,90, not", optarg);
+    case 'r':
+        return parse_count(optarg, 0, UINT64_MAX, &options->run.seed)
+                   ? 0
+                   : bad_usage("--seed: not a number:", optarg);
+    case 'e':
+        return parse_count(optarg, EVENTS_MIN, EVENTS_MAX, &options->run.events_max)
+                   ? 0
+                   : bad_usage("--events: not a number from 1000 on:", optarg);
+    default:
+        return set_number(options, option);
+    }
+}
+
+static int set_name(char name[32], const char *option, const char *value)
+{
+    if (strlen(value) >= 32) {
+        return bad_usage(option, value);
+    }
+    snprintf(name, 32, "%s", value);
+    return 0;
+}
+
+static int set_option(struct options *options, int option)
+{
+    switch (option) {
+    case 't':
+        options->topology = optarg;
+        return 0;
+    case 'c':
+        return set_name(options->names.card, "--card: too long:", optarg);
+    case 'b':
+        return set_name(options->names.cable, "--cable: too long:", optarg);
+    case 'w':
+        return set_name(options->names.chip, "--switch: too long:", optarg);
+    case 'f':
+        options->parts = optarg;
+        return 0;
+    case 'L':
+        options->list = true;
+        return 0;
+    case 'v':
+        options->csv = optarg;
+        return 0;
+    case 'j':
+        options->json = optarg;
+        return 0;
+    case 'P':
+        options->plot = optarg;
+        return 0;
+    default:
+        return set_traffic(options, option);
+    }
+}
+
+int sim_plan_main(int argc, char **argv)
+{
+    static const struct option longs[] = {
+        {"hosts", required_argument, NULL, 'n'},
+        {"topology", required_argument, NULL, 't'},
+        {"card", required_argument, NULL, 'c'},
+        {"cable", required_argument, NULL, 'b'},
+        {"switch", required_argument, NULL, 'w'},
+        {"channels", required_argument, NULL, 'k'},
+        {"parts", required_argument, NULL, 'f'},
+        {"list", no_argument, NULL, 'L'},
+        {"pattern", required_argument, NULL, 'p'},
+        {"size", required_argument, NULL, 's'},
+        {"load", required_argument, NULL, 'l'},
+        {"seed", required_argument, NULL, 'r'},
+        {"under-way", required_argument, NULL, 'u'},
+        {"events", required_argument, NULL, 'e'},
+        {"csv", required_argument, NULL, 'v'},
+        {"json", required_argument, NULL, 'j'},
+        {"plot", required_argument, NULL, 'P'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct options options = {
+        .topology = "ring",
+        .names = {.card = "gen3-x8", .cable = "copper-x8", .chip = "pex8796"},
+        .run = {.pattern = PLAN_NEIGHBOUR, .bytes = DEFAULT_SIZE, .under_way = 16, .seed = 1},
+    };
+    optind = 0;
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, ":", longs, NULL)) != -1;) {
+        if (option == 'h') {
+            fputs(usage_text, stdout);
+            return 0;
+        }
+        if (option == '?' || option == ':') {
+            return bad_usage(option == ':' ? "needs a value:" : "unknown option", argv[optind - 1]);
+        }
+        int rc = set_option(&options, option);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    if (optind < argc) {
+        return bad_usage("takes options only, not", argv[optind]);
+    }
+    return run(&options);
+}

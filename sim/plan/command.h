@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef SIM_PLAN_COMMAND_H
+#define SIM_PLAN_COMMAND_H
+
+/* "viaduct-sim plan ..."; argv[0] is "plan". Returns the exit code. */
+int sim_plan_main(int argc, char **argv);
+
+#endif

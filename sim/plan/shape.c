@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/plan/shape.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- from text ------------------------------------------------------------------------------- */
+
+/* "8x8" after "torus:"; false when it is not such. */
+static bool parse_sizes(const char *text, struct plan_shape *shape)
+{
+    for (;;) {
+        char *end;
+        if (*text < '0' || *text > '9' || shape->dimensions_count == PLAN_DIMENSIONS_MAX) {
+            return false;
+        }
+        unsigned long size = strtoul(text, &end, 10);
+        if (size < 2 || size > PLAN_HOSTS_MAX) {
+            return false;
+        }
+        shape->sizes[shape->dimensions_count++] = (unsigned)size;
+        if (*end == '\0') {
+            return shape->dimensions_count >= 2;
+        }
+        if (*end != 'x') {
+            return false;
+        }
+        text = end + 1;
+    }
+}
+
+/* The greatest divisor of n that is not above its root of that degree. */
+static unsigned near_root(unsigned n, unsigned degree)
+{
+    unsigned best = 1;
+    for (unsigned i = 2; i <= n; i++) {
+        unsigned power = 1;
+        for (unsigned k = 0; k < degree; k++) {
+            power *= i;
+        }
+        if (power > n) {
+            break;
+        }
+        best = n % i == 0 ? i : best;
+    }
+    return best;
+}
+
+static int factor(struct plan_shape *shape, unsigned dimensions, struct via_error *err)
+{
+    unsigned left = shape->hosts_count;
+    shape->dimensions_count = dimensions;
+    for (unsigned d = dimensions; d-- > 0;) {
+        shape->sizes[d] = d == 0 ? left : near_root(left, d + 1);
+        left /= shape->sizes[d];
+        if (shape->sizes[d] < 2) {
+            return via_error_set(err, -EINVAL,
+                                 "%s: %u hosts are no %u-dimensional torus: no product of numbers "
+                                 "above 1 that near each other; say torus:AxB or torus:AxBxC",
+                                 shape->name, shape->hosts_count, dimensions);
+        }
+    }
+    return 0;
+}
+
+static int parse_torus(const char *text, struct plan_shape *shape, struct via_error *err)
+{
+    unsigned hosts = 1;
+    if (!parse_sizes(text, shape)) {
+        return via_error_set(err, -EINVAL, "%s: expected torus:AxB or torus:AxBxC, each 2 to %u",
+                             shape->name, PLAN_HOSTS_MAX);
+    }
+    for (unsigned d = 0; d < shape->dimensions_count; d++) {
+        hosts *= shape->sizes[d];
+    }
+    if (shape->hosts_count != 0 && shape->hosts_count != hosts) {
+        return via_error_set(err, -EINVAL, "%s: has %u hosts, not %u", shape->name, hosts,
+                             shape->hosts_count);
+    }
+    shape->hosts_count = hosts;
+    return 0;
+}
+
+int plan_shape_parse(const char *text, unsigned hosts_count, struct plan_shape *ret,
+                     struct via_error *err)
+{
+    *ret = (struct plan_shape){.hosts_count = hosts_count};
+    snprintf(ret->name, sizeof(ret->name), "%s", text);
+    bool sized = strncmp(text, "torus:", 6) == 0;
+    if (hosts_count == 0 && !sized) {
+        return via_error_set(err, -EINVAL, "%s: how many hosts?", text);
+    }
+    int rc = sized ? parse_torus(text + 6, ret, err) : 0;
+    if (rc == 0 && (ret->hosts_count < 2 || ret->hosts_count > PLAN_HOSTS_MAX)) {
+        return via_error_set(err, -EINVAL, "%s: %u hosts, but 2 to %u are allowed", text,
+                             ret->hosts_count, PLAN_HOSTS_MAX);
+    }
+    if (rc != 0 || sized) {
+        return rc;
+    }
+    if (strcmp(text, "ring") == 0) {
+        ret->dimensions_count = 1;
+        ret->sizes[0] = hosts_count;
+        return 0;
+    }
+    if (strcmp(text, "torus2") == 0 || strcmp(text, "torus3") == 0) {
+        return factor(ret, (unsigned)(text[5] - '0'), err);
+    }
+    ret->kind = PLAN_TREE;
+    ret->fat = strcmp(text, "fat-tree") == 0;
+    return ret->fat || strcmp(text, "star") == 0
+               ? 0
+               : via_error_set(err, -EINVAL,
+                               "%s: no such topology: expected ring, torus2, torus3, torus:AxB, "
+                               "torus:AxBxC, star or fat-tree",
+                               text);
+}
+
+/* --- trees ----------------------------------------------------------------------------------- */
+
+static unsigned groups(const struct plan_shape *shape, unsigned level)
+{
+    unsigned members = 1;
+    for (unsigned i = 1; i <= level; i++) {
+        members *= shape->children[i];
+    }
+    return (shape->hosts_count + members - 1) / members;
+}
+
+int plan_shape_grow(struct plan_shape *shape, unsigned chip_ports, unsigned *ret_room)
+{
+    assert(shape->kind == PLAN_TREE);
+    /* Of a chip below others so many ports go down, and to so many chips above. */
+    unsigned down = shape->fat ? chip_ports / 2 : chip_ports - 1;
+    unsigned up = shape->fat ? chip_ports / 2 : 1;
+    unsigned levels_max = shape->fat ? PLAN_LEVELS_MAX : 2;
+    unsigned below = 1; /* hosts below a child of the top */
+    *ret_room = 0;
+    if (chip_ports < 2 || down == 0) {
+        return -ERANGE;
+    }
+    for (unsigned levels = 1; levels <= levels_max; levels++) {
+        *ret_room = below * chip_ports;
+        if (shape->hosts_count <= *ret_room) {
+            shape->levels_count = levels;
+            for (unsigned i = 1; i <= levels; i++) {
+                shape->children[i] = i < levels ? down : (shape->hosts_count + below - 1) / below;
+                shape->parents[i] = i == 1 ? 1 : up;
+            }
+            return 0;
+        }
+        below *= down;
+    }
+    return -ERANGE;
+}
+
+static unsigned copies(const struct plan_shape *shape, unsigned level)
+{
+    unsigned copies = 1;
+    for (unsigned i = 1; i <= level; i++) {
+        copies *= shape->parents[i];
+    }
+    return copies;
+}
+
+unsigned plan_shape_switches(const struct plan_shape *shape, unsigned level)
+{
+    return groups(shape, level) * copies(shape, level);
+}
+
+unsigned plan_shape_uplinks(const struct plan_shape *shape, unsigned level)
+{
+    return level == 0 ? shape->hosts_count
+           : level == shape->levels_count
+               ? 0
+               : plan_shape_switches(shape, level) * shape->parents[level + 1];
+}
+
+/* --- counts ---------------------------------------------------------------------------------- */
+
+unsigned plan_shape_cables(const struct plan_shape *shape)
+{
+    unsigned cables = 0;
+    for (unsigned i = 0; i < shape->levels_count; i++) {
+        cables += plan_shape_uplinks(shape, i);
+    }
+    for (unsigned d = 0; d < shape->dimensions_count; d++) {
+        cables += shape->sizes[d] == 2 ? shape->hosts_count / 2 : shape->hosts_count;
+    }
+    return cables;
+}
+
+unsigned plan_shape_degree(const struct plan_shape *shape)
+{
+    return shape->kind == PLAN_TREE ? 1 : plan_shape_port(shape, shape->dimensions_count, false);
+}
+
+unsigned plan_shape_bisection(const struct plan_shape *shape)
+{
+    unsigned least = shape->hosts_count; /* no cut has more than all cables of half of the hosts */
+    if (shape->kind == PLAN_TREE) {
+        for (unsigned i = 0; i < shape->levels_count; i++) {
+            unsigned cut = plan_shape_uplinks(shape, i) / 2;
+            least = cut < least ? cut : least;
+        }
+        return least > 0 ? least : 1;
+    }
+    /* A cut across a dimension cuts each of its rings twice, or a pair once. */
+    least = UINT32_MAX;
+    for (unsigned d = 0; d < shape->dimensions_count; d++) {
+        unsigned rings = shape->hosts_count / shape->sizes[d];
+        unsigned cut = shape->sizes[d] == 2 ? rings : 2 * rings;
+        least = cut < least ? cut : least;
+    }
+    return least;
+}
+
+/* --- tori ------------------------------------------------------------------------------------ */
+
+unsigned plan_shape_port(const struct plan_shape *shape, unsigned dimension, bool down)
+{
+    unsigned port = 0;
+    for (unsigned d = 0; d < dimension; d++) {
+        port += shape->sizes[d] == 2 ? 1 : 2;
+    }
+    return port + (down && shape->sizes[dimension] > 2 ? 1 : 0);
+}
+
+unsigned plan_shape_step(const struct plan_shape *shape, unsigned host, unsigned dimension,
+                         bool down)
+{
+    unsigned stride = 1;
+    for (unsigned d = 0; d < dimension; d++) {
+        stride *= shape->sizes[d];
+    }
+    unsigned size = shape->sizes[dimension];
+    unsigned at = host / stride % size;
+    unsigned next = down ? (at + size - 1) % size : (at + 1) % size;
+    return host - at * stride + next * stride;
+}
+
+unsigned plan_shape_way(const struct plan_shape *shape, unsigned at, unsigned to,
+                        unsigned *ret_next)
+{
+    unsigned a = at, b = to, d = 0;
+    assert(at != to && shape->kind == PLAN_TORUS);
+    while (a % shape->sizes[d] == b % shape->sizes[d]) {
+        a /= shape->sizes[d];
+        b /= shape->sizes[d];
+        d++;
+    }
+    unsigned size = shape->sizes[d];
+    unsigned up = (b % size + size - a % size) % size;
+    bool down = up > size - up;
+    *ret_next = plan_shape_step(shape, at, d, down);
+    return plan_shape_port(shape, d, down);
+}
+
+unsigned plan_shape_diameter(const struct plan_shape *shape)
+{
+    unsigned links = shape->kind == PLAN_TREE ? 1 : 0;
+    for (unsigned d = 0; d < shape->dimensions_count; d++) {
+        links += shape->sizes[d] / 2;
+    }
+    return links;
+}

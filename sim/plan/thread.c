@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Transfer threads: which frame is next, and what it costs. A job is a frame: time of the
+ * processor, then, if it is stored into a window, the stores, which keep the thread as long as they
+ * are ahead of the link by more than the fill buffers.
+ */
+#include <assert.h>
+
+#include "base/types.h"
+#include "sim/plan/pipe.h"
+
+static void next(struct plan_thread *thread);
+
+/* --- what is next ---------------------------------------------------------------------------- */
+
+static struct plan_pipe *pop_in(struct plan_thread *thread)
+{
+    struct plan_pipe *pipe = thread->in.first;
+    if (pipe != NULL) {
+        thread->in.first = pipe->next_in;
+        thread->in.last = pipe->next_in == NULL ? NULL : thread->in.last;
+        pipe->in_listed = false;
+    }
+    return pipe;
+}
+
+static struct plan_pipe *pop_out(struct plan_thread *thread)
+{
+    struct plan_pipe *pipe = thread->out.first;
+    if (pipe != NULL) {
+        thread->out.first = pipe->next_out;
+        thread->out.last = pipe->next_out == NULL ? NULL : thread->out.last;
+        pipe->out_listed = false;
+    }
+    return pipe;
+}
+
+static void list_in(struct plan_thread *thread, struct plan_pipe *pipe)
+{
+    if (pipe->arrived.count == 0 || pipe->in_listed || pipe->is_blocked) {
+        return;
+    }
+    pipe->in_listed = true;
+    pipe->next_in = NULL;
+    *(thread->in.first == NULL ? &thread->in.first : &thread->in.last->next_in) = pipe;
+    thread->in.last = pipe;
+}
+
+static void block(struct plan_fabric *fabric, struct plan_pipe *pipe, struct plan_pipe *way)
+{
+    pipe->is_blocked = true;
+    pipe->arrived.first->since_ps = fabric->cost->now_ps;
+    pipe->next_blocked = way->blocked;
+    way->blocked = pipe;
+    plan_pipe_want(fabric, way);
+}
+
+static void unblock(struct plan_pipe *way)
+{
+    while (way->blocked != NULL) {
+        struct plan_pipe *pipe = way->blocked;
+        way->blocked = pipe->next_blocked;
+        pipe->is_blocked = false;
+        list_in(pipe->reader, pipe);
+    }
+}
+
+/* A frame out of a pipe, unless it has to wait. */
+static bool choose_in(struct plan_thread *thread)
+{
+    struct plan_fabric *fabric = thread->host->fabric;
+    struct plan_pipe *pipe;
+    while ((pipe = pop_in(thread)) != NULL) {
+        const struct plan_frame *frame = pipe->arrived.first;
+        struct plan_pipe *way = NULL;
+        thread->job = PLAN_TAKE;
+        if (frame->destination != thread->host->index) {
+            way =
+                plan_pipe_towards(fabric, thread->host->index, frame->destination, thread->channel);
+            if (way->bypass_used == 0 && way->credits > 0) {
+                thread->job = PLAN_RELAY;
+                way->credits--;
+            } else if (way->bypass_used < fabric->costs.bypass_count) {
+                thread->job = PLAN_STORE;
+                way->bypass_used++;
+            } else {
+                block(fabric, pipe, way);
+                continue;
+            }
+        }
+        thread->from = pipe;
+        thread->way = way;
+        thread->frame = plan_frames_pop(&pipe->arrived);
+        return true;
+    }
+    return false;
+}
+
+/* The next frame of the first operation that may send one. */
+static struct plan_frame *cut(struct plan_fabric *fabric, struct plan_pipe *way)
+{
+    struct plan_op *op = way->ops_first;
+    struct plan_frame *frame = plan_frame_new(fabric);
+    uint32_t quarter = via_max(fabric->costs.window_frames / 4, 1u);
+    *frame = (struct plan_frame){
+        .op = op,
+        .body_bytes = (uint32_t)via_min(op->unsent_bytes, fabric->costs.frame_bytes),
+        .source = op->source,
+        .destination = op->destination,
+        .first = op->unsent_bytes == op->bytes,
+        .acknowledge_now = op->frames_unsent == 1 || op->frames_unsent % quarter == 0,
+    };
+    op->unsent_bytes -= frame->body_bytes;
+    op->frames_unsent--;
+    op->unacknowledged++;
+    if (op->frames_unsent == 0 || op->unacknowledged == fabric->costs.window_frames) {
+        way->ops_first = op->next; /* goes on when an acknowledgement comes */
+        op->queued = false;
+    }
+    return frame;
+}
+
+static bool choose_out(struct plan_thread *thread)
+{
+    struct plan_fabric *fabric = thread->host->fabric;
+    struct plan_pipe *way;
+    while ((way = pop_out(thread)) != NULL) {
+        bool own = way->own.count > 0 || way->ops_first != NULL;
+        if (way->blocked != NULL && way->bypass_used < fabric->costs.bypass_count) {
+            unblock(way);
+        }
+        if (way->bypass.count > 0 && way->credits > 0) {
+            thread->job = PLAN_DRAIN;
+            thread->frame = plan_frames_pop(&way->bypass);
+        } else if (own && plan_pipe_may_inject(fabric, way)) {
+            thread->job = PLAN_SEND;
+            thread->frame = way->own.count > 0 ? plan_frames_pop(&way->own) : cut(fabric, way);
+        } else {
+            if (own || way->bypass.count > 0) {
+                plan_pipe_want(fabric, way);
+            }
+            plan_pipe_forget(fabric, way);
+            continue;
+        }
+        way->credits--;
+        thread->way = way;
+        thread->from = NULL;
+        return true;
+    }
+    return false;
+}
+
+static bool choose(struct plan_thread *thread)
+{
+    thread->out_next = !thread->out_next;
+    return thread->out_next ? choose_out(thread) || choose_in(thread)
+                            : choose_in(thread) || choose_out(thread);
+}
+
+/* --- what it costs --------------------------------------------------------------------------- */
+
+static uint64_t ps_of(uint64_t bytes, double rate)
+{
+    return (uint64_t)((double)bytes / rate * (double)SIM_SEC_PS);
+}
+
+static bool stores(const struct plan_thread *thread)
+{
+    return thread->job == PLAN_RELAY || thread->job == PLAN_DRAIN || thread->job == PLAN_SEND;
+}
+
+static void finish(struct plan_thread *thread);
+
+static void memory_done(void *object, uint64_t arg)
+{
+    (void)arg;
+    finish(object);
+}
+
+static void part_done(void *object, uint64_t is_work)
+{
+    struct plan_thread *thread = object;
+    if (is_work) {
+        thread->work_end_ps = thread->host->fabric->cost->now_ps;
+        if (stores(thread)) {
+            plan_frame_came(thread->frame, 0);
+        }
+    }
+    if (--thread->waits == 0) {
+        finish(thread);
+    }
+}
+
+/* The header is made, what was to be copied has been. Now into the window. */
+static void begin_stores(struct plan_thread *thread)
+{
+    struct plan_fabric *fabric = thread->host->fabric;
+    struct plan_frame *frame = thread->frame;
+    uint64_t bytes = frame->body_bytes + PLAN_RECORD_BYTES;
+    const struct sim_call none = {0};
+    frame->pipe = thread->way;
+    frame->since_ps = 0;
+    if (bytes <= fabric->costs.fill_bytes) {
+        frame->arriving = 1;
+        plan_pipe_post(fabric, frame, none);
+        finish(thread);
+        return;
+    }
+    frame->arriving = 2;
+    thread->waits = 2;
+    plan_pipe_post(fabric, frame, (struct sim_call){part_done, thread, false});
+    sim_task_work(&thread->task, ps_of(bytes, fabric->costs.store_rate),
+                  (struct sim_call){part_done, thread, true});
+}
+
+static void work_done(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct plan_thread *thread = object;
+    struct sim_cost *cost = thread->host->fabric->cost;
+    thread->work_end_ps = cost->now_ps;
+    if (thread->body_ready_ps > cost->now_ps) {
+        thread->waits = 1;
+        sim_cost_at(cost, thread->body_ready_ps,
+                    stores(thread) ? (struct sim_call){work_done, thread, 0}
+                                   : (struct sim_call){memory_done, thread, 0});
+        thread->body_ready_ps = 0;
+    } else if (stores(thread)) {
+        begin_stores(thread);
+    } else {
+        finish(thread);
+    }
+}
+
+static void begin(struct plan_thread *thread)
+{
+    struct plan_fabric *fabric = thread->host->fabric;
+    const struct plan_costs *costs = &fabric->costs;
+    const struct plan_frame *frame = thread->frame;
+    const struct sim_call none = {0};
+    uint64_t bytes = frame->body_bytes + PLAN_RECORD_BYTES;
+    uint64_t work_ps = thread->debt_ps + costs->frame_ps;
+    uint64_t crossed = 0; /* bytes that cross the memory bus */
+    thread->debt_ps = 0;
+    if (thread->turn_left == 0) {
+        thread->turn_left = costs->batch_frames;
+        work_ps += costs->turn_ps;
+    }
+    thread->turn_left--;
+    if (stores(thread)) {
+        work_ps += costs->fence_ps;
+        work_ps += thread->job == PLAN_SEND && frame->first ? costs->submit_ps : 0;
+        crossed = frame->body_bytes;
+        if (bytes <= costs->fill_bytes) {
+            work_ps += ps_of(bytes, costs->store_rate);
+        }
+    } else {
+        work_ps += ps_of(frame->body_bytes, costs->copy_rate);
+        crossed = 2 * (uint64_t)frame->body_bytes;
+    }
+    thread->state = PLAN_BUSY;
+    thread->job_since_ps = fabric->cost->now_ps;
+    thread->body_ready_ps =
+        crossed > 0 ? sim_server_add(thread->host->bus, ps_of(crossed, costs->bus_rate), 0, none)
+                    : 0;
+    sim_task_work(&thread->task, work_ps, (struct sim_call){work_done, thread, 0});
+}
+
+/* --- what comes of it ------------------------------------------------------------------------ */
+
+static void acknowledge(struct plan_thread *thread, const struct plan_frame *frame)
+{
+    struct plan_fabric *fabric = thread->host->fabric;
+    struct plan_op *op = frame->op;
+    struct plan_frame *ack = plan_frame_new(fabric);
+    ack->op = op;
+    ack->source = frame->destination;
+    ack->destination = frame->source;
+    ack->acknowledges = op->to_acknowledge;
+    op->to_acknowledge = 0;
+    struct plan_pipe *way =
+        plan_pipe_towards(fabric, ack->source, ack->destination, thread->channel);
+    plan_frames_push(&way->own, ack);
+    plan_pipe_offer(fabric, way, NULL);
+}
+
+static void acknowledged(struct plan_thread *thread, const struct plan_frame *ack)
+{
+    struct plan_fabric *fabric = thread->host->fabric;
+    struct plan_op *op = ack->op;
+    op->unacknowledged -= ack->acknowledges;
+    if (op->frames_unsent > 0 && !op->queued) {
+        struct plan_pipe *way = plan_pipe_towards(fabric, op->source, op->destination, op->channel);
+        op->queued = true;
+        op->next = way->ops_first;
+        way->ops_last = way->ops_first == NULL ? op : way->ops_last;
+        way->ops_first = op;
+        plan_pipe_offer(fabric, way, NULL);
+    } else if (op->frames_left == 0 && op->unacknowledged == 0) {
+        fabric->events.ended(fabric->events.object, op);
+        plan_op_free(fabric, op);
+    }
+}
+
+static void taken(struct plan_thread *thread, struct plan_frame *frame)
+{
+    struct plan_fabric *fabric = thread->host->fabric;
+    struct plan_op *op = frame->op;
+    if (frame->acknowledges > 0) {
+        acknowledged(thread, frame);
+    } else {
+        op->to_acknowledge++;
+        op->frames_left--;
+        if (frame->acknowledge_now || op->frames_left == 0) {
+            acknowledge(thread, frame);
+        }
+        if (op->frames_left == 0) {
+            fabric->events.delivered(fabric->events.object, op);
+        }
+    }
+    plan_frame_free(fabric, frame);
+}
+
+static void finish(struct plan_thread *thread)
+{
+    struct plan_fabric *fabric = thread->host->fabric;
+    struct plan_pipe *from = thread->from, *way = thread->way;
+    struct plan_frame *frame = thread->frame;
+    uint64_t now_ps = fabric->cost->now_ps;
+    thread->busy_ps += now_ps - thread->job_since_ps;
+    thread->stalled_ps += now_ps - thread->work_end_ps;
+    if (thread->job == PLAN_TAKE) {
+        taken(thread, frame);
+    } else if (thread->job == PLAN_STORE) {
+        frame->since_ps = now_ps;
+        plan_frames_push(&way->bypass, frame);
+        plan_pipe_offer(fabric, way, NULL);
+    } else if (thread->job == PLAN_DRAIN) {
+        way->bypass_used--;
+    }
+    if (stores(thread) && (way->bypass.count > 0 || way->own.count > 0 || way->ops_first != NULL ||
+                           way->blocked != NULL)) {
+        plan_pipe_offer(fabric, way, NULL);
+    }
+    if (from != NULL) {
+        list_in(thread, from);
+        plan_pipe_release(fabric, from);
+    }
+    next(thread);
+}
+
+/* --- awake and asleep ------------------------------------------------------------------------ */
+
+static void awake(void *object, uint64_t arg)
+{
+    (void)arg;
+    next(object);
+}
+
+static void handled(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct plan_thread *thread = object;
+    sim_task_wake(&thread->task, (struct sim_call){awake, thread, 0});
+}
+
+void plan_thread_kick(struct plan_thread *thread, struct plan_thread *ringer)
+{
+    const struct plan_costs *costs = &thread->host->fabric->costs;
+    if (thread->state == PLAN_SPINNING) {
+        next(thread);
+    } else if (thread->state == PLAN_ASLEEP) {
+        thread->state = PLAN_WAKING;
+        if (ringer != NULL) {
+            ringer->debt_ps += costs->ring_ps;
+        }
+        sim_cpu_interrupt(thread->host->cpu, thread->channel % thread->host->cpu->lcpus_count,
+                          costs->handler_ps, (struct sim_call){handled, thread, 0});
+    }
+}
+
+static void sleep_now(struct plan_thread *thread)
+{
+    thread->state = PLAN_ASLEEP;
+    sim_task_sleep(&thread->task);
+}
+
+static void spin_over(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct plan_thread *thread = object;
+    struct sim_cost *cost = thread->host->fabric->cost;
+    uint64_t until_ps = thread->idle_since_ps + thread->host->fabric->costs.spin_ps;
+    thread->spin_pending = false;
+    if (thread->state != PLAN_SPINNING) {
+        return;
+    }
+    if (until_ps <= cost->now_ps) {
+        sleep_now(thread);
+    } else {
+        thread->spin_pending = true;
+        sim_cost_at(cost, until_ps, (struct sim_call){spin_over, thread, 0});
+    }
+}
+
+static void next(struct plan_thread *thread)
+{
+    struct plan_fabric *fabric = thread->host->fabric;
+    thread->state = PLAN_BUSY;
+    if (choose(thread)) {
+        begin(thread);
+        return;
+    }
+    thread->turn_left = 0;
+    thread->state = PLAN_SPINNING;
+    thread->idle_since_ps = fabric->cost->now_ps;
+    if (fabric->costs.spin_ps == 0) {
+        sleep_now(thread);
+    } else if (!thread->spin_pending) {
+        thread->spin_pending = true;
+        sim_cost_after(fabric->cost, fabric->costs.spin_ps,
+                       (struct sim_call){spin_over, thread, 0});
+    }
+}
+
+void plan_thread_init(struct plan_thread *thread, struct plan_host *host, unsigned channel)
+{
+    *thread = (struct plan_thread){.host = host, .channel = (uint8_t)channel};
+    sim_task_init(&thread->task, host->cpu);
+}
+
+/* --- frames that are stuck ------------------------------------------------------------------- */
+
+static void send_again(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct plan_frame *frame = object;
+    struct plan_pipe *old = frame->pipe;
+    struct plan_fabric *fabric = old->writer->host->fabric;
+    struct plan_pipe *way =
+        plan_pipe_towards(fabric, frame->source, frame->destination, old->channel);
+    plan_frames_push(&way->own, frame);
+    plan_pipe_offer(fabric, way, NULL);
+}
+
+static void drop(struct plan_fabric *fabric, struct plan_frame *frame)
+{
+    fabric->stuck_count++;
+    frame->since_ps = 0;
+    sim_cost_after(fabric->cost, fabric->costs.retry_ps, (struct sim_call){send_again, frame, 0});
+}
+
+static bool is_stuck(const struct plan_fabric *fabric, const struct plan_frame *frame)
+{
+    return frame != NULL && frame->since_ps != 0 &&
+           fabric->cost->now_ps - frame->since_ps >= fabric->costs.stuck_ps;
+}
+
+static void sweep_pipe(struct plan_fabric *fabric, struct plan_pipe *pipe)
+{
+    while (pipe->bypass.count > 0 && is_stuck(fabric, pipe->bypass.first)) {
+        drop(fabric, plan_frames_pop(&pipe->bypass));
+        pipe->bypass_used--;
+    }
+    if (pipe->blocked != NULL && pipe->bypass_used < fabric->costs.bypass_count) {
+        unblock(pipe);
+        plan_thread_kick(pipe->writer, NULL);
+    }
+}
+
+void plan_fabric_sweep(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct plan_fabric *fabric = object;
+    for (unsigned i = 0; i <= fabric->pipes_mask; i++) {
+        for (struct plan_pipe *pipe = fabric->pipes[i]; pipe != NULL; pipe = pipe->same_hash) {
+            sweep_pipe(fabric, pipe);
+        }
+    }
+    sim_cost_after(fabric->cost, via_max(fabric->costs.stuck_ps / 4, SIM_USEC_PS),
+                   (struct sim_call){plan_fabric_sweep, fabric, 0});
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/plan/wiring.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/types.h"
+#include "sim/memory.h"
+
+static const struct sim_key card_keys[] = {
+    {"chip", SIM_NAME, 0, 0, NULL},
+    {"slot", SIM_NAME, 0, 0, NULL},
+    {"cables", SIM_COUNT, 1, PLAN_PORTS_MAX, NULL},
+};
+const struct sim_section sim_plan_card_section = {"card", true, card_keys,
+                                                  VIA_ARRAY_COUNT(card_keys)};
+
+#define LINE_KEYS                                                               \
+    {"generation", SIM_COUNT, 1, SIM_PCIE_GENERATION_MAX, NULL},                \
+        {"lanes", SIM_COUNT, 1, 16, NULL}, {"mps", SIM_BYTES, 128, 4096, NULL}, \
+        {"medium", SIM_NAME, 0, 0, NULL},                                       \
+    {                                                                           \
+        "length", SIM_LENGTH, 0, 10000, NULL                                    \
+    }
+
+static const struct sim_key slot_keys[] = {LINE_KEYS};
+const struct sim_section sim_plan_slot_section = {"slot", true, slot_keys,
+                                                  VIA_ARRAY_COUNT(slot_keys)};
+
+static const struct sim_key cable_keys[] = {LINE_KEYS, {"cords", SIM_COUNT, 1, 64, NULL}};
+const struct sim_section sim_plan_cable_section = {"cable", true, cable_keys,
+                                                   VIA_ARRAY_COUNT(cable_keys)};
+
+#define SECTION_BYTES 48
+
+static void section_of(char ret[SECTION_BYTES], const char *kind, const char *name)
+{
+    snprintf(ret, SECTION_BYTES, "%s %.31s", kind, name);
+}
+
+/* --- do the parts fit? ----------------------------------------------------------------------- */
+
+static int want_part(const struct sim_scenario *parts, const char *kind, const char *name,
+                     struct via_error *err)
+{
+    char section[SECTION_BYTES];
+    char known[200] = "";
+    section_of(section, kind, name);
+    if (sim_scenario_has(parts, section)) {
+        return 0;
+    }
+    const char *other;
+    for (size_t i = 0; (other = sim_scenario_instance(parts, kind, i)) != NULL; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s%s", used > 0 ? ", " : "", other);
+    }
+    return via_error_set(err, -EINVAL, "%.200s: there is no [%s]; it has %s", parts->name, section,
+                         known[0] != '\0' ? known : "none");
+}
+
+/* The cards' chips have lanes for slot and cables, those of switches for two cables at least. */
+static int check_card(const struct sim_scenario *parts, const char *card, const char *cable,
+                      struct via_error *err)
+{
+    char card_section[SECTION_BYTES], section[SECTION_BYTES];
+    section_of(card_section, "card", card);
+    const char *chip = sim_scenario_word(parts, card_section, "chip");
+    const char *slot = sim_scenario_word(parts, card_section, "slot");
+    if (want_part(parts, "switch", chip, err) != 0 || want_part(parts, "slot", slot, err) != 0) {
+        return via_error_prefix(err, "[%s]: ", card_section);
+    }
+    section_of(section, "slot", slot);
+    uint64_t wanted = sim_scenario_count(parts, section, "lanes");
+    int rc = sim_net_check_link(parts, section, err);
+    section_of(section, "cable", cable);
+    wanted += sim_scenario_count(parts, section, "lanes") *
+              sim_scenario_count(parts, card_section, "cables");
+    rc = rc == 0 ? sim_net_check_link(parts, section, err) : rc;
+    section_of(section, "switch", chip);
+    uint64_t lanes = sim_scenario_count(parts, section, "lanes");
+    if (rc == 0 && wanted > lanes) {
+        return sim_scenario_complain(parts, card_section, "cables", err,
+                                     "%s has %u lanes, slot and cables of %s want %u", chip,
+                                     (unsigned)lanes, cable, (unsigned)wanted);
+    }
+    return rc;
+}
+
+static int grow_tree(struct plan_shape *shape, const struct sim_scenario *parts,
+                     const struct plan_parts *names, struct via_error *err)
+{
+    char chip[SECTION_BYTES], cable[SECTION_BYTES];
+    unsigned room;
+    section_of(chip, "switch", names->chip);
+    section_of(cable, "cable", names->cable);
+    uint64_t lanes = sim_scenario_count(parts, chip, "lanes");
+    uint64_t width = sim_scenario_count(parts, cable, "lanes");
+    if (plan_shape_grow(shape, (unsigned)(lanes / width), &room) != 0) {
+        return sim_scenario_complain(parts, chip, "lanes", err,
+                                     "a %s of chips with %u ports of x%u (%s) has room for %u "
+                                     "hosts, not %u",
+                                     shape->name, (unsigned)(lanes / width), (unsigned)width,
+                                     names->cable, room, shape->hosts_count);
+    }
+    return 0;
+}
+
+/* --- wiring ---------------------------------------------------------------------------------- */
+
+struct builder {
+    struct plan_wiring *wiring;
+    const struct sim_scenario *parts;
+    char host[SECTION_BYTES], card_chip[SECTION_BYTES], slot[SECTION_BYTES], cable[SECTION_BYTES],
+        chip[SECTION_BYTES];
+    unsigned first_card;   /* node; hosts are from 0 */
+    unsigned first_switch; /* node */
+};
+
+static void add_nodes(struct builder *builder)
+{
+    struct plan_wiring *wiring = builder->wiring;
+    const struct plan_shape *shape = wiring->shape;
+    char name[48];
+    for (unsigned i = 0; i < shape->hosts_count; i++) {
+        snprintf(name, sizeof(name), "host %u", i);
+        sim_net_add_node(&wiring->net, builder->parts, builder->host, name);
+    }
+    builder->first_card = wiring->net.nodes_count;
+    for (unsigned i = 0; i < shape->hosts_count * wiring->cards_per_host; i++) {
+        snprintf(name, sizeof(name), "card %u of host %u", i % wiring->cards_per_host,
+                 i / wiring->cards_per_host);
+        sim_net_add_node(&wiring->net, builder->parts, builder->card_chip, name);
+    }
+    builder->first_switch = wiring->net.nodes_count;
+    for (unsigned level = 1; level <= shape->levels_count; level++) {
+        for (unsigned i = 0; i < plan_shape_switches(shape, level); i++) {
+            snprintf(name, sizeof(name), "switch %u.%u", level, i);
+            sim_net_add_node(&wiring->net, builder->parts, builder->chip, name);
+        }
+    }
+}
+
+static unsigned add_link(const struct builder *builder, const char *section, const char *what,
+                         unsigned a, unsigned b)
+{
+    const struct sim_node *nodes = builder->wiring->net.nodes;
+    char name[96];
+    snprintf(name, sizeof(name), "%s %.24s - %.24s", what, nodes[a].name, nodes[b].name);
+    name[31] = '\0';
+    return sim_net_add_link(&builder->wiring->net, builder->parts, section, name, a, b);
+}
+
+/* The chip behind a port of a host. */
+static unsigned chip_of(const struct builder *builder, unsigned host, unsigned port)
+{
+    const struct plan_wiring *wiring = builder->wiring;
+    return builder->first_card + host * wiring->cards_per_host + port / wiring->cables_per_card;
+}
+
+static void cable_torus(struct builder *builder)
+{
+    struct plan_wiring *wiring = builder->wiring;
+    const struct plan_shape *shape = wiring->shape;
+    wiring->cables =
+        sim_alloc(shape->hosts_count * shape->dimensions_count * sizeof(*wiring->cables));
+    for (unsigned i = 0; i < shape->hosts_count; i++) {
+        for (unsigned d = 0; d < shape->dimensions_count; d++) {
+            unsigned next = plan_shape_step(shape, i, d, false);
+            unsigned *cable = &wiring->cables[i * shape->dimensions_count + d];
+            if (shape->sizes[d] == 2 && next < i) {
+                *cable = wiring->cables[next * shape->dimensions_count + d]; /* there is one */
+            } else {
+                *cable = add_link(builder, builder->cable, "cable",
+                                  chip_of(builder, i, plan_shape_port(shape, d, false)),
+                                  chip_of(builder, next, plan_shape_port(shape, d, true)));
+            }
+        }
+    }
+}
+
+/* Copies of a group's switch at a level. */
+static unsigned copies_at(const struct plan_shape *shape, unsigned level)
+{
+    unsigned copies = 1;
+    for (unsigned i = 1; i <= level; i++) {
+        copies *= shape->parents[i];
+    }
+    return copies;
+}
+
+/* Switch i of a level is copy i mod copies of group i / copies; its c-th uplink leads to the copy
+ * of the next level that has c behind its own digits. */
+static void cable_tree(struct builder *builder)
+{
+    struct plan_wiring *wiring = builder->wiring;
+    const struct plan_shape *shape = wiring->shape;
+    unsigned below = 0; /* first node of the level below */
+    unsigned above = builder->first_switch;
+    for (unsigned level = 0; level < shape->levels_count; level++) {
+        unsigned count = plan_shape_uplinks(shape, level);
+        unsigned parents = shape->parents[level + 1];
+        unsigned copies = copies_at(shape, level);
+        wiring->ups[level] = sim_alloc(count * sizeof(*wiring->ups[level]));
+        for (unsigned i = 0; i < count; i++) {
+            unsigned lower = i / parents;
+            unsigned group = lower / copies / shape->children[level + 1];
+            unsigned upper = group * copies * parents + lower % copies * parents + i % parents;
+            wiring->ups[level][i] =
+                add_link(builder, builder->cable, "cable",
+                         level == 0 ? chip_of(builder, lower, 0) : below + lower, above + upper);
+        }
+        below = above;
+        above += plan_shape_switches(shape, level + 1);
+    }
+}
+
+static void build(struct builder *builder)
+{
+    struct plan_wiring *wiring = builder->wiring;
+    const struct plan_shape *shape = wiring->shape;
+    sim_net_set_pcie(&wiring->net, builder->parts);
+    add_nodes(builder);
+    unsigned cards = shape->hosts_count * wiring->cards_per_host;
+    wiring->slots = sim_alloc(cards * sizeof(*wiring->slots));
+    for (unsigned i = 0; i < cards; i++) {
+        wiring->slots[i] = add_link(builder, builder->slot, "slot", i / wiring->cards_per_host,
+                                    builder->first_card + i);
+    }
+    if (shape->kind == PLAN_TORUS) {
+        cable_torus(builder);
+    } else {
+        cable_tree(builder);
+    }
+}
+
+int plan_wiring_init(struct plan_wiring *wiring, struct plan_shape *shape, struct sim_cost *cost,
+                     const struct sim_scenario *parts, const struct plan_parts *names,
+                     struct via_error *err)
+{
+    struct builder builder = {.wiring = wiring, .parts = parts};
+    char card[SECTION_BYTES];
+    const char *host = sim_scenario_instance(parts, "host", 0);
+    *wiring = (struct plan_wiring){.shape = shape};
+    sim_net_init(&wiring->net, cost);
+    if (host == NULL) {
+        return via_error_set(err, -EINVAL, "%.200s: there is no [host NAME]", parts->name);
+    }
+    int rc = want_part(parts, "card", names->card, err);
+    rc = rc == 0 ? want_part(parts, "cable", names->cable, err) : rc;
+    rc = rc == 0 ? check_card(parts, names->card, names->cable, err) : rc;
+    if (rc == 0 && shape->kind == PLAN_TREE) {
+        rc = want_part(parts, "switch", names->chip, err);
+        rc = rc == 0 ? grow_tree(shape, parts, names, err) : rc;
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    section_of(card, "card", names->card);
+    section_of(builder.host, "host", host);
+    section_of(builder.card_chip, "switch", sim_scenario_word(parts, card, "chip"));
+    section_of(builder.slot, "slot", sim_scenario_word(parts, card, "slot"));
+    section_of(builder.cable, "cable", names->cable);
+    section_of(builder.chip, "switch", names->chip);
+    wiring->cables_per_card = (unsigned)sim_scenario_count(parts, card, "cables");
+    wiring->cords_per_cable = (unsigned)sim_scenario_count(parts, builder.cable, "cords");
+    wiring->cards_per_host =
+        (plan_shape_degree(shape) + wiring->cables_per_card - 1) / wiring->cables_per_card;
+    build(&builder);
+    return 0;
+}
+
+void plan_wiring_fini(struct plan_wiring *wiring)
+{
+    sim_net_fini(&wiring->net);
+    free(wiring->slots);
+    free(wiring->cables);
+    for (unsigned i = 0; i < PLAN_LEVELS_MAX; i++) {
+        free(wiring->ups[i]);
+    }
+    *wiring = (struct plan_wiring){.shape = wiring->shape};
+}
+
+/* --- paths ----------------------------------------------------------------------------------- */
+
+static void add_hop(const struct plan_wiring *wiring, struct sim_path *path, unsigned link,
+                    bool backwards)
+{
+    assert(path->hops_count < SIM_HOPS_MAX);
+    path->hops[path->hops_count].link = (uint16_t)link;
+    path->hops[path->hops_count++].way = backwards ? 1 : 0;
+    path->mps_bytes = via_min(path->mps_bytes, wiring->net.links[link].pcie.mps_bytes);
+}
+
+static unsigned slot_of(const struct plan_wiring *wiring, unsigned host, unsigned port)
+{
+    return wiring->slots[host * wiring->cards_per_host + port / wiring->cables_per_card];
+}
+
+static void torus_path(const struct plan_wiring *wiring, unsigned from, unsigned to,
+                       struct sim_path *path)
+{
+    const struct plan_shape *shape = wiring->shape;
+    for (unsigned d = 0; d < shape->dimensions_count; d++) {
+        for (int down = 0; down < 2; down++) {
+            if (plan_shape_step(shape, from, d, down) == to) {
+                unsigned lower = down ? to : from;
+                unsigned cable = wiring->cables[lower * shape->dimensions_count + d];
+                /* Of a pair's only cable the lower id is end a. */
+                bool backwards = shape->sizes[d] == 2 ? from > to : down;
+                add_hop(wiring, path, slot_of(wiring, from, plan_shape_port(shape, d, down)),
+                        false);
+                add_hop(wiring, path, cable, backwards);
+                add_hop(wiring, path, slot_of(wiring, to, plan_shape_port(shape, d, !down)), true);
+                return;
+            }
+        }
+    }
+    assert(!"hosts that are neighbours");
+}
+
+/* Up as far as needed, by ways that the destination chooses, then down to it. */
+static void tree_path(const struct plan_wiring *wiring, unsigned from, unsigned to,
+                      struct sim_path *path)
+{
+    const struct plan_shape *shape = wiring->shape;
+    unsigned up[PLAN_LEVELS_MAX], down[PLAN_LEVELS_MAX];
+    unsigned levels = 0, copy = 0, members = 1, copies = 1;
+    unsigned below = 1; /* members of a child: which child it is says which way, so that the hosts
+                           of a switch are reached by different ways */
+    do {
+        unsigned parents = shape->parents[levels + 1];
+        unsigned choice = to / below % parents;
+        up[levels] = wiring->ups[levels][((from / members) * copies + copy) * parents + choice];
+        down[levels] = wiring->ups[levels][((to / members) * copies + copy) * parents + choice];
+        copy = copy * parents + choice;
+        copies *= parents;
+        below = members;
+        members *= shape->children[++levels];
+    } while (from / members != to / members);
+    add_hop(wiring, path, slot_of(wiring, from, 0), false);
+    for (unsigned i = 0; i < levels; i++) {
+        add_hop(wiring, path, up[i], false);
+    }
+    for (unsigned i = levels; i-- > 0;) {
+        add_hop(wiring, path, down[i], true);
+    }
+    add_hop(wiring, path, slot_of(wiring, to, 0), true);
+}
+
+void plan_wiring_path(const struct plan_wiring *wiring, unsigned from, unsigned to,
+                      struct sim_path *ret_path)
+{
+    assert(from != to);
+    *ret_path = (struct sim_path){.from = from, .to = to, .mps_bytes = UINT32_MAX};
+    if (wiring->shape->kind == PLAN_TORUS) {
+        torus_path(wiring, from, to, ret_path);
+    } else {
+        tree_path(wiring, from, to, ret_path);
+    }
+}
+
+static double rate(const struct plan_wiring *wiring, unsigned link, uint64_t body_bytes,
+                   uint64_t record_bytes, unsigned mps_bytes)
+{
+    uint64_t bytes = body_bytes + record_bytes;
+    uint64_t ps = sim_pcie_ps(&wiring->net.links[link].pcie, sim_pcie_tlps(bytes, mps_bytes), bytes,
+                              wiring->net.write_header);
+    return (double)body_bytes * (double)SIM_SEC_PS / (double)ps;
+}
+
+double plan_wiring_cable_rate(const struct plan_wiring *wiring, uint64_t body_bytes,
+                              uint64_t record_bytes)
+{
+    unsigned cable = wiring->shape->kind == PLAN_TORUS ? wiring->cables[0] : wiring->ups[0][0];
+    return rate(wiring, cable, body_bytes, record_bytes,
+                via_min(wiring->net.links[cable].pcie.mps_bytes,
+                        wiring->net.links[wiring->slots[0]].pcie.mps_bytes));
+}
+
+double plan_wiring_port_rate(const struct plan_wiring *wiring, uint64_t body_bytes,
+                             uint64_t record_bytes)
+{
+    struct sim_path path;
+    double least = 0;
+    plan_wiring_path(wiring, 0, 1, &path);
+    for (unsigned i = 0; i < path.hops_count; i++) {
+        double one = rate(wiring, path.hops[i].link, body_bytes, record_bytes, path.mps_bytes);
+        least = i == 0 || one < least ? one : least;
+    }
+    return least;
+}

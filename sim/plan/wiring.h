@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A fabric's hardware: hosts, adapter cards, cables and switch chips, of the types that a parts
+ * file describes, wired up in a shape as a net of the cost model.
+ *
+ * host -- slot -- chip of the card -- cable -- chip of the next card or of a switch -- ...
+ */
+#ifndef SIM_PLAN_WIRING_H
+#define SIM_PLAN_WIRING_H
+
+#include "sim/cost/net.h"
+#include "sim/plan/shape.h"
+
+/* [pcie], [host], [switch], [medium], [card], [slot], [cable] */
+extern const struct sim_section sim_plan_card_section, sim_plan_slot_section,
+    sim_plan_cable_section;
+
+/* Names of the parts; a switch is of use to trees only. */
+struct plan_parts {
+    char card[32], cable[32], chip[32];
+};
+
+struct plan_wiring {
+    const struct plan_shape *shape; /* borrowed */
+    struct sim_net net;
+    unsigned cards_per_host, cables_per_card;
+    unsigned cords_per_cable;       /* what has to be bought for one */
+    unsigned *slots;                /* owned; links, [host x cards_per_host + card] */
+    unsigned *cables;               /* owned; tori: [host x dimensions + d] from a host up in d */
+    unsigned *ups[PLAN_LEVELS_MAX]; /* owned; trees: uplinks of a level, see plan_shape_uplinks */
+};
+
+/*
+ * Completes the shape of a tree, too. -EINVAL when parts do not fit together: not in the file, a
+ * cable too long or too fast for its medium, more lanes than a chip has, more hosts than there is
+ * room for. The caller calls fini also after failure.
+ */
+int plan_wiring_init(struct plan_wiring *wiring, struct plan_shape *shape, struct sim_cost *cost,
+                     const struct sim_scenario *parts, const struct plan_parts *names,
+                     struct via_error *err) VIA_MUST_CHECK;
+void plan_wiring_fini(struct plan_wiring *wiring);
+
+/* The way from a host to a neighbour of it. */
+void plan_wiring_path(const struct plan_wiring *wiring, unsigned from, unsigned to,
+                      struct sim_path *ret_path);
+
+/* What a port of a host can carry one way at most, in bytes per second of payload, when it comes in
+ * bodies of so many bytes with a record each. */
+double plan_wiring_port_rate(const struct plan_wiring *wiring, uint64_t body_bytes,
+                             uint64_t record_bytes);
+/* The same of a cable. */
+double plan_wiring_cable_rate(const struct plan_wiring *wiring, uint64_t body_bytes,
+                              uint64_t record_bytes);
+
+#endif

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Plans of small fabrics against what paper and pencil say; the same seed, the same plan; errors that name their cause."""
+import csv
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+BIN = os.environ["VIADUCT_BUILD_DIR"]
+PARTS = pathlib.Path(os.environ["VIADUCT_SOURCE_DIR"]) / "sim/scenarios/parts.ini"
+failures = []
+
+
+def run(*args):
+    return subprocess.run([os.path.join(BIN, "viaduct"), "plan", *args], capture_output=True, text=True, timeout=60,
+                          check=False)
+
+
+def check(condition, what):
+    if not condition:
+        failures.append(what)
+
+
+def plan(line):
+    result = run(*line.split(), "--json", "-")
+    if result.returncode != 0:
+        sys.exit(f"FAILED: viaduct plan {line}: exit code {result.returncode}: {result.stderr}")
+    return json.loads(result.stdout)
+
+
+def within(line, value, low, high, what):
+    check(low <= value <= high, f"viaduct plan {line}: {what} is {value:.5g}, not {low:.5g} to {high:.5g}")
+
+
+# Gen3 x8, MPS 256: 8 lanes x 8 GT/s x 128/130 / 8 bits; Ack and UpdateFC DLLPs of 8 bytes each (256 + 28) x 2.5 / 8 + 115
+# symbols; SKPs 4 in 1538. A frame of 32 KiB and its record of 64 bytes is 129 TLPs of 24 bytes besides.
+TLP_RATE = 8 * 8e9 * 128 / 130 / 8 * (1 - 16 / int((256 + 28) * 2.5 / 8 + 115) - 4 / 1538)
+PORT = TLP_RATE * 32768 / (32768 + 64 + 129 * 24)
+
+
+def bandwidths():
+    line = "--hosts 4 --events 100000"
+    ring = plan(line)
+    within(line, ring["port_bytes_per_s"], PORT * 0.9999, PORT * 1.0001, "a port")
+    within(line, ring["rows"][0]["host_bytes_per_s"], PORT * 0.99, PORT * 1.001, "a host to its neighbour")
+    check("link host" in ring["rows"][0]["limit"], f"viaduct plan {line}: the limit is {ring['rows'][0]['limit']}")
+    check(ring["cards"] == 8 and ring["cables"] == 4 and ring["cords"] == 12, f"viaduct plan {line}: counts")
+    check(ring["bisection_cables"] == 2, f"viaduct plan {line}: bisection of a ring")
+    for row in ring["rows"][1:]:
+        within(line, row["host_bytes_per_s"] / row["offered_bytes_per_s"], 0.9, 1.1, "what arrives of what is offered")
+
+    # Of 7 messages to all others 4 go up, and are on 1 + 2 + 3 + 4 links there: 7 for each 10.
+    line = "--hosts 8 --pattern all-to-all --load 100 --events 200000"
+    within(line, plan(line)["rows"][0]["host_bytes_per_s"], PORT * 0.6, PORT * 0.7, "a host of a ring to all")
+    # One port takes it all.
+    line = "--hosts 9 --topology star --pattern incast --events 100000"
+    star = plan(line)
+    within(line, star["rows"][0]["total_bytes_per_s"], PORT * 0.98, PORT * 1.001, "all into one")
+    check("> host 0" in star["rows"][0]["limit"], f"viaduct plan {line}: the limit is {star['rows'][0]['limit']}")
+    check(star["switches"] == 1 and star["cards"] == 9 and star["cables"] == 9, f"viaduct plan {line}: counts")
+    # A fat tree has as much room above as below, so nobody is far from a port's worth.
+    line = "--hosts 32 --topology fat-tree --switch pex8749 --pattern all-to-all --events 300000 --load 60"
+    tree = plan(line)
+    within(line, tree["rows"][0]["host_bytes_per_s"], PORT * 0.55, PORT * 0.65, "a host of a fat tree to all")
+    # Small messages are limited by threads, and four of them do more than one.
+    one = plan("--hosts 4 --size 64 --channels 1 --events 60000")["rows"][0]
+    four = plan("--hosts 4 --size 64 --channels 4 --events 60000")["rows"][0]
+    within("--size 64", four["host_bytes_per_s"] / one["host_bytes_per_s"], 2, 4.2, "four channels for one")
+    check("transfer thread" in one["limit"], f"--size 64 --channels 1: the limit is {one['limit']}")
+
+
+def latencies():
+    # Cut through 3 links there: slot, cable, slot; the neighbour's latency is below one over two relays.
+    near = plan("--hosts 6 --load 5 --events 60000")["rows"][0]
+    far = plan("--hosts 6 --load 5 --events 60000 --pattern all-to-all")["rows"][0]
+    within("--load 5", far["p50_us"] / near["p50_us"], 1.1, 5, "latency to all for that to the neighbour")
+    check(near["p50_us"] >= 32768 / TLP_RATE * 1e6, "a frame is faster than its bytes")
+    check(near["p50_us"] <= near["p90_us"] <= near["p99_us"] <= near["max_us"], "percentiles in order")
+    small = plan("--hosts 64 --pattern barrier --topology star --events 60000")["rows"][0]
+    large = plan("--hosts 256 --pattern barrier --topology fat-tree --events 200000")["rows"][0]
+    # Dissemination: 6 rounds and 8.
+    within("barriers", large["p50_us"] / small["p50_us"], 1.1, 1.6, "256 hosts for 64")
+    slots = tempfile_parts({"pipe_slots": "pipe_slots = 1 slots [chosen] x", "bypass": "bypass = 1 buffers [chosen] x"})
+    line = f"--hosts 6 --pattern all-to-all --parts {slots} --events 300000"
+    tight = plan(line)["rows"][0]
+    check(tight["messages"] > 1000 and tight["stuck"] == 0, "a ring with one slot and one bypass buffer goes on")
+    os.unlink(slots)
+
+
+def tempfile_parts(changes):
+    lines = PARTS.read_text(encoding="utf-8").splitlines()
+    for key, line in changes.items():
+        lines = [line if old.startswith(key + " = ") else old for old in lines]
+    with tempfile.NamedTemporaryFile("w", suffix=".ini", delete=False) as file:
+        file.write("\n".join(lines) + "\n")
+        return file.name
+
+
+def repeatable():
+    line = ["--topology", "torus:3x4", "--pattern", "all-to-all", "--load", "20,50", "--events", "60000", "--json", "-"]
+    first = run(*line).stdout
+    check(first == run(*line).stdout, "the same seed, another plan")
+    check(first != run(*line, "--seed", "2").stdout, "another seed, the same plan")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "plan.csv")
+        table = run("--hosts", "3", "--events", "20000", "--csv", path)
+        check("saturates at" in table.stdout and "bisection" in table.stdout, f"not a table: {table.stdout}")
+        with open(path, encoding="utf-8") as file:
+            rows = list(csv.DictReader(io.StringIO(file.read())))
+        check(len(rows) == 6 and rows[0]["cards"] == "6" and float(rows[0]["p99_us"]) > 0, f"not the rows: {rows}")
+
+
+def bad_input():
+    wrong = tempfile_parts({"chip": "chip = pex9999 [chosen] x"})
+    wide = tempfile_parts({"cables": "cables = 6 cables [chosen] x"})
+    long = tempfile_parts({"pipe_slots": "pipe_slots = 0 slots [chosen] x"})
+    for line, says in [
+            ("", "--topology ring: how many hosts?"), ("--hosts 1", "--hosts: not a number from 2 to 1024: '1'"),
+            ("--hosts 1025", "--hosts: not a number"), ("--hosts 4 --topology knot", "--topology knot: no such topology"),
+            ("--hosts 4 --card x", "parts.ini: there is no [card x]; it has gen3-x8"),
+            ("--hosts 4 --cable string", "there is no [cable string]; it has"),
+            (f"--hosts 4 --parts {wide}", "[card gen3-x8] cables: pex8749 has 48 lanes, slot and cables of copper-x8 want"),
+            ("--hosts 200 --topology star", "[switch pex8796] lanes: a star of chips with 12 ports of x8"),
+            ("--hosts 4 --topology star --switch x", "there is no [switch x]"),
+            ("--hosts 4 --size 0", "--size: expected"), ("--hosts 4 --size 4KB", "--size: expected"),
+            ("--hosts 4 --load 10,", "--load: expected"), ("--hosts 4 --load 0", "--load: expected"),
+            ("--hosts 4 --pattern knit", "--pattern: expected"), ("--hosts 4 --seed x", "--seed: not a number"),
+            ("--hosts 4 --channels 15", "--channels: not a number"), ("--hosts 4 --wheels 4", "unknown option '--wheels'"),
+            ("--hosts 4 --events 1", "--events: not a number"), ("--hosts", "needs a value: '--hosts'"),
+            ("--hosts 4 more", "takes options only, not 'more'"),
+            ("--hosts 4 --parts /no/such", "/no/such: open: No such file"),
+            ("--hosts 4 --csv /no/such/file --events 1000", "/no/such/file: open: No such file"),
+            (f"--hosts 4 --parts {wrong}", f"{wrong}: there is no [switch pex9999]"),
+            (f"--hosts 4 --parts {long}", "[viaduct] pipe_slots: out of range: 1 to 65536 slots are allowed")]:
+        result = run(*line.split())
+        check(result.returncode == 2 and says in result.stderr,
+              f"viaduct plan {line}: exit code {result.returncode}, says '{result.stderr.strip()}', not '{says}'")
+    for path in (wrong, wide, long):
+        os.unlink(path)
+
+
+def main():
+    for part in (bandwidths, latencies, repeatable, bad_input):
+        part()
+    for failure in failures:
+        print("FAILED:", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
