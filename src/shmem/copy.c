@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 /* Without a cache that tells its size. */
-#define PAST_CACHES_BYTES_DEFAULT (8u << 20)
+#define PAST_CACHES_BYTES_DEFAULT (12u << 20)
 
 static bool has_avx;
 static size_t past_caches_bytes = PAST_CACHES_BYTES_DEFAULT;
@@ -15,9 +15,10 @@ void via_copy_configure(void)
     long cache_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
 
     has_avx = __builtin_cpu_supports("avx");
-    /* Source and destination share the cache, and others use it as well. */
+    /* Source and destination share the cache, and others use it as well: with 32 MiB of it these
+     * stores are slower up to 8 MiB, and twice as fast from 16 MiB on. */
     if (cache_bytes > 0)
-        past_caches_bytes = (size_t)cache_bytes / 4;
+        past_caches_bytes = (size_t)cache_bytes / 8 * 3;
 }
 
 #define BLOCK_BYTES 128u
