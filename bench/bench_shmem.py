@@ -5,7 +5,8 @@
 usage: bench_shmem.py [--json FILE] [--rounds N] [--no-fabric] [--no-peer]
 
 The peer is Open MPI's OpenSHMEM, when its shmemcc and mpirun are there (tools/install-packages bench). Each round
-runs Viaduct, then the peer; a ratio is one round's, and what is shown is the median of the ratios.
+runs Viaduct, then the peer; a time is that of the fastest of many short slices, a ratio that of one round, and what is
+shown are medians over the rounds.
 """
 import argparse
 import json
