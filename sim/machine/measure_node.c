@@ -231,7 +231,8 @@ int sim_measure_node(struct sim_measured *ret, struct via_error *err)
     ret->turn_ns = idle_turn_ns(&sides[0]);
     ret->submit_ns = 1e9;
     ret->frame_ns = 1e9;
-    for (unsigned i = 0; i < TRIALS; i++) {
+    give_up_ns = sim_measure_now_ns() + VIA_SEC_NS;
+    for (unsigned i = 0; i < TRIALS && sim_measure_now_ns() < give_up_ns; i++) {
         double submit_ns;
         double frame_ns;
         turn(&sides[0]);
