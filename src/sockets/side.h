@@ -29,7 +29,7 @@ enum via_side_state {
 
 enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK_ON = 2 };
 
-#define VIA_RING_SLOTS_MAX 256u
+#define VIA_RING_SLOTS_MAX 1024u
 
 struct via_side {
     /* reading */
