@@ -243,8 +243,7 @@ static void take_sequenced(struct via_channel *channel, const struct via_frame_h
         if (header->sequence == flow->expected ||
             (VIA_MUTANT(TWICE) && header->sequence + 1 == flow->expected)) {
             take_next(channel, flow, header, body, body_bytes);
-        } else if (VIA_MUTANT(WRONG_WRAP) ? header->sequence < flow->expected
-                                          : via_seq_before_u32(header->sequence, flow->expected)) {
+        } else if (via_seq_before_u32(header->sequence, flow->expected)) {
             via_count(&channel->counters.duplicate, 1);
             flow->ack_due = true;
         } else {

@@ -431,7 +431,8 @@ void via_tx_acked(struct via_channel *channel, struct via_tx_flow *flow,
 
     if (ack->state == VIA_ACK_NO_STATE) {
         progress = false; /* `next` says nothing */
-    } else if (via_seq_before_u32(ack->next, flow->acked)) {
+    } else if (VIA_MUTANT(WRONG_WRAP) ? ack->next < flow->acked
+                                      : via_seq_before_u32(ack->next, flow->acked)) {
         return; /* an old one */
     } else if (via_seq_before_u32(flow->sent_max, ack->next)) {
         via_count(&channel->counters.dropped_malformed, 1);

@@ -93,6 +93,20 @@ static void publish(const struct via_node *node, struct via_link *link, uint8_t 
     link->published_state = state;
 }
 
+/*
+ * All-ones is no value of any register: the link is down, or the completion of the read was late
+ * and the root complex made one up. The second is no reason to lose a link that is up, so ask
+ * again.
+ */
+static uint32_t read_register(struct via_port *port, unsigned index)
+{
+    uint32_t value = port->ops->scratchpad_read(port, index);
+    if (value == VIA_HANDSHAKE_ALL_ONES && port->ops->link_is_up(port)) {
+        value = port->ops->scratchpad_read(port, index);
+    }
+    return value;
+}
+
 /* false when the link is dead or a write came between: look again later. */
 static bool read_peer(const struct via_link *link, struct via_handshake *ret_peer)
 {
@@ -101,13 +115,13 @@ static bool read_peer(const struct via_link *link, struct via_handshake *ret_pee
     uint32_t registers[VIA_HANDSHAKE_REGISTERS];
 
     for (unsigned i = 0; i < VIA_HANDSHAKE_REGISTERS; i++) {
-        registers[i] = port->ops->scratchpad_read(port, first + i);
+        registers[i] = read_register(port, first + i);
         if (registers[i] == VIA_HANDSHAKE_ALL_ONES) {
             return false;
         }
     }
     for (unsigned i = 0; i < VIA_HANDSHAKE_REGISTERS; i++) {
-        if (port->ops->scratchpad_read(port, first + i) != registers[i]) {
+        if (read_register(port, first + i) != registers[i]) {
             return false;
         }
     }
@@ -119,7 +133,7 @@ static bool read_peer(const struct via_link *link, struct via_handshake *ret_pee
 static bool registers_are_mine(const struct via_node *node, const struct via_link *link)
 {
     struct via_port *port = port_of(link);
-    uint32_t value = port->ops->scratchpad_read(port, VIA_HANDSHAKE_REGISTERS * port->side);
+    uint32_t value = read_register(port, VIA_HANDSHAKE_REGISTERS * port->side);
     return value == ((uint32_t)VIA_HANDSHAKE_MAGIC << 16 |
                      (uint32_t)node->config.protocol_version << 8 | link->published_state);
 }
@@ -364,8 +378,7 @@ static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_
         link->phase = VIA_PHASE_QUIESCE;
         set_state(node, link, VIA_LINK_WAITING);
     }
-    if (link->phase == VIA_PHASE_QUIESCE &&
-        (VIA_MUTANT(NO_QUIESCE) || channels_have_let_go(node, link))) {
+    if (link->phase == VIA_PHASE_QUIESCE && channels_have_let_go(node, link)) {
         choose_epoch(node, link);
         link->phase = VIA_PHASE_HANDSHAKE;
         publish(node, link, VIA_HANDSHAKE_INIT);
@@ -431,9 +444,8 @@ static bool peer_is_the_same(const struct via_node *node, const struct via_link 
     struct via_port *port = port_of(link);
     unsigned first = VIA_HANDSHAKE_REGISTERS * (1 - port->side);
 
-    return port->ops->scratchpad_read(port, first + 3) ==
-               ((uint32_t)link->tx_epoch << 16 | link->rx_epoch) &&
-           port->ops->scratchpad_read(port, first + 2) == link->peer_seen_session &&
+    return read_register(port, first + 3) == ((uint32_t)link->tx_epoch << 16 | link->rx_epoch) &&
+           read_register(port, first + 2) == link->peer_seen_session &&
            registers_are_mine(node, link);
 }
 

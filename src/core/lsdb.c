@@ -374,8 +374,10 @@ static void compute_routes(struct via_node *node)
             reach(node, peer, 1, p, &count);
         }
     }
-    for (unsigned i = 0; i < count; i++) {
-        uint16_t host = node->queue[i];
+    for (unsigned taken = 0; taken < count;) {
+        /* First in, first out: the mutant makes ways that are not shortest, and so meet in loops.
+         */
+        uint16_t host = node->queue[VIA_MUTANT(ROUTE_LOOP) ? --count : taken++];
         uint32_t route = node->route_scratch[host];
         const struct via_lsa *lsa = &node->lsas[host];
         for (unsigned n = 0; n < neighbours_of(lsa); n++) {
@@ -401,11 +403,7 @@ static void publish_routes(struct via_node *node)
             atomic_store_explicit(&node->sessions[h], session, memory_order_relaxed);
             changed = true;
         }
-        uint32_t before = atomic_load_explicit(&node->routes[h], memory_order_relaxed);
-        if (VIA_MUTANT(ROUTE_LOOP) && route != VIA_ROUTE_NONE && route >> 8 > before >> 8) {
-            route = before;
-        }
-        if (route != before) {
+        if (route != atomic_load_explicit(&node->routes[h], memory_order_relaxed)) {
             /* Pairs with the acquire in take_routes(): no way without the session at its end. */
             atomic_store_explicit(&node->routes[h], route, memory_order_release);
             changed = true;

@@ -19,11 +19,10 @@
     X(TWICE, "twice", "a frame that was seen is delivered again")                               \
     X(FLAG_FIRST, "flag-first", "the record is written before its body")                        \
     X(CREDIT_FIRST, "credit-first", "a record is given back before its frame is dealt with")    \
-    X(ROUTE_LOOP, "route-loop", "a way that has become longer is not taken")                    \
-    X(WRONG_WRAP, "wrong-wrap", "frames are compared as if their numbers never wrapped")        \
+    X(ROUTE_LOOP, "route-loop", "routes are computed in the wrong order")                       \
+    X(WRONG_WRAP, "wrong-wrap", "acks are compared as if numbers never wrapped")                \
     X(CREDIT_WRAP, "credit-wrap", "credits are compared as if their numbers never wrapped")     \
     X(SIGNAL_FIRST, "signal-first", "a signal goes with the first frame of its put")            \
-    X(NO_QUIESCE, "no-quiesce", "a link comes up again while a channel still posts")            \
     X(UNBORN, "unborn", "announcements of a new life may be older than those of the last")      \
     X(HELD, "held", "a flow stays held when what held it is over")
 

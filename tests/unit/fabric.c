@@ -77,7 +77,12 @@ static bool port_link_is_up(struct via_port *port)
 
 static uint32_t port_scratchpad_read(struct via_port *port, unsigned index)
 {
-    return of(port)->link->up ? of(port)->link->scratchpads[index] : UINT32_MAX;
+    struct fabric_link *link = of(port)->link;
+    if (link->up && link->late_reads != 0) {
+        link->late_reads--;
+        return UINT32_MAX;
+    }
+    return link->up ? link->scratchpads[index] : UINT32_MAX;
 }
 
 static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)

@@ -31,6 +31,7 @@ struct fabric_port {
 
 struct fabric_link {
     bool up;
+    unsigned late_reads; /* so many reads of scratchpads bring all-ones although it is up */
     uint32_t scratchpads[VIA_PORT_SCRATCHPADS];
     struct fabric_port ports[2];
     uint64_t rings[VIA_PORT_DOORBELLS];

@@ -274,6 +274,26 @@ static void a_restart_with_the_same_epoch_is_not_taken_for_the_old_life(void **s
     }
 }
 
+static void a_read_that_times_out_does_not_cost_the_link(void **state)
+{
+    (void)state;
+    struct fabric *fabric = pair(true);
+    struct via_link_status status;
+    start_both(fabric);
+    fabric_settle(fabric);
+    for (unsigned i = 0; i < 20; i++) {
+        fabric->links[0].late_reads = 1;
+        fabric_run(fabric, 20 * VIA_MSEC_NS);
+        assert_int_equal(fabric->links[0].late_reads, 0);
+    }
+    for (unsigned host = 0; host < 2; host++) {
+        assert_int_equal(via_node_link_status(fabric_node(fabric, (int)host), 0, &status), 0);
+        assert_int_equal(status.state, VIA_LINK_UP);
+        assert_int_equal(status.downs_count, 0);
+    }
+    fabric_free(fabric);
+}
+
 static void a_fini_is_noticed_at_once(void **state)
 {
     (void)state;
@@ -395,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_silent_peer_is_down_within_its_time),
         cmocka_unit_test(a_quick_restart_is_noticed_by_its_registers),
         cmocka_unit_test(a_restart_with_the_same_epoch_is_not_taken_for_the_old_life),
+        cmocka_unit_test(a_read_that_times_out_does_not_cost_the_link),
         cmocka_unit_test(a_fini_is_noticed_at_once),
         cmocka_unit_test(cut_and_mend),
         cmocka_unit_test(a_flap_between_two_looks_is_noticed),
