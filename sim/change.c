@@ -20,6 +20,7 @@
 
 /* What matters most to a reader first: in this order a failing seed is shrunk. */
 static const struct sim_knob keys[] = {
+    KEY("classic", classic, 0, 1, NO_SIMPLEST), /* the first: sim_config_make() looks at it */
     {.name = "graph", .min = SIM_GRAPH_RING, .max = SIM_GRAPH_CUBE, .simplest = SIM_GRAPH_CHAIN},
     KEY("streams", streams.count, 0, 16, 0),
     KEY("stream-bytes", streams.bytes_max, 0, 1 << 20, 0),
@@ -105,7 +106,11 @@ static void key_set(const struct sim_knob *key, struct sim_config *config, uint6
 void sim_config_make(struct sim_config *config, uint64_t seed, enum sim_graph graph,
                      const struct sim_changes *changes)
 {
-    sim_config_from_seed(config, seed, graph);
+    if (changes != NULL && changes->changed[0] && changes->values[0] != 0) {
+        sim_config_classic(config, seed, graph);
+    } else {
+        sim_config_from_seed(config, seed, graph);
+    }
     if (changes == NULL) {
         return;
     }

@@ -179,7 +179,7 @@ static void draw_more_port(struct sim_config *config, struct via_rng *rng)
     port->relaxed_chance = via_rng_chance(rng, 1, 3) ? between(rng, 1, 1000) : 0;
     port->forgets = via_rng_chance(rng, 1, 2);
     bool faults = config->faults.cuts_count != 0;
-    port->ones_chance = faults && via_rng_chance(rng, 1, 4) ? by_magnitude(rng, 1, 100) : 0;
+    port->ones_chance = faults && via_rng_chance(rng, 1, 4) ? by_magnitude(rng, 1, 60) : 0;
     port->blind_ns_max =
         faults && via_rng_chance(rng, 1, 2) ? by_magnitude(rng, 1000, 30000000) : 0;
 }
@@ -208,21 +208,65 @@ static void draw_more_hosts(struct sim_config *config, struct via_rng *rng, bool
     }
 }
 
-/* Some coincidences want more than one of a kind: owners that give up what a busy consumer holds,
- * lives that end before all have heard of them. */
-static void draw_more_moods(struct sim_config *config, struct via_rng *rng)
+/* Consumers that are busy for about as long as it takes to try again, on flows with one operation
+ * at a time, while links flap: what is told about a flow that has just become empty gets lost. */
+static void draw_sparse(struct sim_config *config, struct via_rng *rng)
+{
+    struct sim_config_work *work = &config->work;
+    config->hosts_count = between(rng, 2, 3);
+    config->node.channels_count = 1;
+    config->node.flows_count = 1;
+    config->node.retry_ns_min = between(rng, 300, 1000) * VIA_USEC_NS;
+    config->node.retry_ns_max = config->node.retry_ns_min * 4;
+    work->ops_count = between(rng, 50, 400);
+    work->burst_max = between(rng, 1, 2);
+    work->message = 20;
+    work->busy_chance = between(rng, 300, 900);
+    work->busy_ns_max = (uint32_t)config->node.retry_ns_min * between(rng, 1, 4);
+    work->cancels_count = between(rng, 0, 40);
+    config->faults.cuts_count = between(rng, 10, 40);
+    config->faults.cut_ns_max = between(rng, 1, 10) * 1000 * 1000;
+    config->active_ns = between(rng, 50, 200) * VIA_MSEC_NS;
+}
+
+/* Lives that end before all have heard of them, because links are down for long. */
+static void draw_apart(struct sim_config *config, struct via_rng *rng)
 {
     struct sim_config_faults *faults = &config->faults;
-    struct sim_config_work *work = &config->work;
-    if (via_rng_chance(rng, 1, 6)) {
-        work->cancels_count = between(rng, 4, 40);
-        work->busy_chance = between(rng, 200, 900);
-        work->message = between(rng, 5, 20);
-    }
-    if (faults->crashes_count != 0 && via_rng_chance(rng, 1, 3)) {
-        faults->crashes_count = between(rng, 3, 10);
-        faults->restart_ns_max = by_magnitude(rng, 50 * 1000, 50 * 1000 * 1000);
-        faults->cuts_count = via_max(faults->cuts_count, between(rng, 3, 10));
+    config->hosts_count = between(rng, 3, 5);
+    faults->crashes_count = between(rng, 4, 12);
+    faults->restart_ns_max = by_magnitude(rng, 50 * 1000, 50 * 1000 * 1000);
+    faults->cuts_count = between(rng, 4, 12);
+    faults->cut_ns_max = between(rng, 50, 300) * 1000 * 1000;
+    config->active_ns = between(rng, 50, 300) * VIA_MSEC_NS;
+}
+
+/* Pipes that are full all the time, whose readers take little at once. */
+static void draw_tight(struct sim_config *config, struct via_rng *rng)
+{
+    struct via_node_config *node = &config->node;
+    node->pipe_slots = 1u << between(rng, 2, 4);
+    node->batch_frames = between(rng, 1, 2);
+    node->window_frames = between(rng, 2, 32);
+    node->ops_count = between(rng, 8, 64);
+    node->frame_bytes_max = 64 * between(rng, 1, 4);
+    config->port.direct_percent = 0;
+    config->port.pump_chance = between(rng, 50, 500);
+    config->port.bell_drop_chance = 0;
+    config->work.burst_max = between(rng, 10, 60);
+    config->work.ops_count = between(rng, 200, 800);
+}
+
+/* Coincidences that a history in which everything happens seldom has. */
+static void draw_more_moods(struct sim_config *config, struct via_rng *rng)
+{
+    uint32_t mood = between(rng, 0, 11);
+    if (mood == 0) {
+        draw_sparse(config, rng);
+    } else if (mood == 1) {
+        draw_apart(config, rng);
+    } else if (mood == 2) {
+        draw_tight(config, rng);
     }
 }
 
@@ -282,7 +326,7 @@ void sim_config_mend(struct sim_config *config)
     }
 }
 
-void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph)
+void sim_config_classic(struct sim_config *config, uint64_t seed, enum sim_graph graph)
 {
     struct via_rng rng;
     via_rng_init(&rng, seed);
@@ -295,6 +339,14 @@ void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_gra
     draw_work(config, &rng);
     draw_patience(config, &rng);
     config->active_ns = by_magnitude(&rng, 2000, 200000) * VIA_USEC_NS;
+    config->classic = 1;
+    sim_config_mend(config);
+}
+
+void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph)
+{
+    sim_config_classic(config, seed, graph);
+    config->classic = 0;
     draw_more(config, graph == SIM_GRAPH_ANY);
     draw_streams(config);
     sim_config_mend(config);

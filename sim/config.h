@@ -121,10 +121,13 @@ struct sim_config {
     struct sim_config_faults faults;
     struct sim_config_work work;
     struct sim_config_streams streams;
+    uint32_t classic; /* 1: what was added to the draws later is left out */
 };
 
 /* graph: SIM_GRAPH_ANY or the one to use whatever the seed says. */
 void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph);
+/* The same without what was added later: seeds that were found before keep their histories. */
+void sim_config_classic(struct sim_config *config, uint64_t seed, enum sim_graph graph);
 
 /* Brings what follows from other values into line with them: after some were changed. */
 void sim_config_mend(struct sim_config *config);

@@ -53,6 +53,7 @@ struct end {
     struct direction *out, *in;
     enum step step;
     bool asleep, bell;
+    bool in_kernel; /* has looked at the pipe and found nothing: about to read from the kernel */
     bool ring_reader,
         ring_writer; /* something was written, given back: the peer may have to know */
     bool rogue;
@@ -379,13 +380,20 @@ static bool read_some(struct streams *streams, struct end *end)
     if (way->ended) {
         return false;
     }
+    if (end->in_kernel) {
+        end->in_kernel = false;
+        return read_kernel(streams, way, max);
+    }
     int next = via_stream_rx_next(&way->rx);
     if (next == VIA_NEXT_KERNEL_UNTIL && !way->rx.kernel_known) {
         next = via_stream_rx_kernel_total(&way->rx, way->kernel_read);
         next = next == 0 ? via_stream_rx_next(&way->rx) : next;
     }
     if (next == VIA_NEXT_KERNEL) {
-        done = read_kernel(streams, way, max);
+        /* The next step: between the look at the pipe and the read the writer may do anything. */
+        end->in_kernel = way->kernel_arrived != way->kernel_read ||
+                         (way->kernel_fin_arrived && way->kernel_read == way->kernel_sent);
+        done = end->in_kernel;
     } else if (next == VIA_NEXT_KERNEL_UNTIL) {
         done = read_kernel(streams, way, via_min(max, via_stream_rx_kernel_left(&way->rx)));
     } else if (next == VIA_NEXT_DATA && via_iov_init(&cursor, &iov, 1) == 0) {
