@@ -61,7 +61,7 @@ class Fabric(Base):
                                   ("--ring", 2, 1)):
             with self.subTest(shape):
                 self.good("up", shape, str(count), "--channels", "1")
-                self.assertEqual(self.hops(2 if shape == "--star" else 1, count), far)
+                self.assert_hops(2 if shape == "--star" else 1, count, far)
                 self.assertEqual(self.status()["hosts"][0]["channels"], 1)
                 self.down()
 
