@@ -199,17 +199,13 @@ void via_conn_posted_slowly(struct via_conn *conn, bool record)
 /* --- the connector takes -----------------------------------------------------------------------
  */
 
-/* Is this the memory that the offer describes? Everything about it may be a lie. */
+/* Is this the memory that the offer describes, and will it stay so? */
 static bool offer_is_sound(const struct via_offer *offer, int memory_fd)
 {
     struct stat stat;
     int seals = VIA_REAL(fcntl)(memory_fd, F_GET_SEALS);
-    return via_pipe_geometry_check(&offer->geometry) == 0 && offer->geometry.slots_count >= 4 &&
-           offer->geometry.slots_count <= VIA_RING_SLOTS_MAX &&
-           offer->geometry.body_bytes_max != 0 &&
-           offer->segment_bytes == via_segment_bytes_for(&offer->geometry) && seals >= 0 &&
-           (seals & F_SEAL_SHRINK) != 0 && fstat(memory_fd, &stat) == 0 &&
-           stat.st_size == (off_t)(2 * offer->segment_bytes);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(memory_fd, &stat) == 0 &&
+           via_offer_is_sound(offer, (uint64_t)stat.st_size);
 }
 
 static enum via_reason offer_answer(struct via_conn *conn)

@@ -150,7 +150,8 @@ int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fd
         struct cmsghdr header;
         char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
     } control;
-    struct iovec iov = {.iov_base = ret_offer, .iov_len = sizeof(*ret_offer)};
+    unsigned char bytes[sizeof(*ret_offer)];
+    struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
                              .msg_control = &control,
@@ -161,9 +162,8 @@ int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fd
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     }
     unsigned count = take_fds(&message, fds);
-    if (n == (ssize_t)sizeof(*ret_offer) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
-        ret_offer->magic == VIA_RENDEZVOUS_MAGIC && ret_offer->version == VIA_RENDEZVOUS_VERSION &&
-        count == fds_count) {
+    if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && count == fds_count &&
+        via_offer_parse(bytes, (size_t)n, ret_offer) == 0) {
         memcpy(ret_fds, fds, count * sizeof(int));
         return 0;
     }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "core/pipe.h"
+#include "sockets/stream_offer.h"
 
 /*
  * How two processes of one machine that have a TCP connection find each other, without a daemon and
@@ -24,20 +24,6 @@
  * Whoever holds the name must be the user who owns the TCP socket: else somebody else's process
  * could step between.
  */
-#define VIA_RENDEZVOUS_MAGIC 0x76696131u
-#define VIA_RENDEZVOUS_VERSION 2u
-
-struct via_offer {
-    uint32_t magic;
-    uint16_t version;
-    uint16_t status; /* answer: 0 = taken */
-    struct via_pipe_geometry geometry;
-    uint32_t reserved;
-    uint64_t segment_bytes; /* the memory holds two of these: the acceptor's, the connector's */
-    uint32_t bell_word;     /* index in the page that comes with the bell */
-    uint32_t reserved2;
-    uint64_t bell_id; /* random: the same bell is kept once */
-};
 
 /* Listens for the acceptor of the socket with this cookie. A file descriptor or a negative errno.
  */

@@ -81,11 +81,6 @@ void via_side_free(struct via_side *side)
     }
 }
 
-size_t via_segment_bytes_for(const struct via_pipe_geometry *geometry)
-{
-    return VIA_ALIGN_UP(VIA_SEGMENT_PIPE_OFF + via_pipe_memory_bytes(geometry), (size_t)PAGE);
-}
-
 void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geometry,
                      unsigned char *own, unsigned char *peer)
 {

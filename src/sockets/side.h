@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "sockets/stream.h"
+#include "sockets/stream_offer.h"
 #include "sockets/stream_replay.h"
 #include "sockets/token.h"
 
@@ -28,8 +29,6 @@ enum via_side_state {
 };
 
 enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK_ON = 2 };
-
-#define VIA_RING_SLOTS_MAX 1024u
 
 struct via_side {
     /* reading */
@@ -87,8 +86,6 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 
 /* What we offer. */
 extern const struct via_pipe_geometry via_ring;
-
-size_t via_segment_bytes_for(const struct via_pipe_geometry *geometry);
 
 /* Starts both streams over two mapped segments. */
 void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geometry,

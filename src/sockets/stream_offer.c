@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/stream_offer.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/types.h"
+#include "sockets/side.h"
+
+#define PAGE 4096u
+/* SWITCH, data, and the two that are kept for DEMOTE and FIN. */
+#define SLOTS_MIN 4u
+
+size_t via_segment_bytes_for(const struct via_pipe_geometry *geometry)
+{
+    return VIA_ALIGN_UP(VIA_SEGMENT_PIPE_OFF + via_pipe_memory_bytes(geometry), (size_t)PAGE);
+}
+
+int via_offer_parse(const void *message, size_t bytes, struct via_offer *ret_offer)
+{
+    if (bytes != sizeof(*ret_offer)) {
+        return -EPROTO;
+    }
+    memcpy(ret_offer, message, sizeof(*ret_offer));
+    return ret_offer->magic == VIA_RENDEZVOUS_MAGIC && ret_offer->version == VIA_RENDEZVOUS_VERSION
+               ? 0
+               : -EPROTO;
+}
+
+bool via_offer_is_sound(const struct via_offer *offer, uint64_t memory_bytes)
+{
+    const struct via_pipe_geometry *geometry = &offer->geometry;
+    return via_pipe_geometry_check(geometry) == 0 && geometry->slots_count >= SLOTS_MIN &&
+           geometry->slots_count <= VIA_RING_SLOTS_MAX && geometry->body_bytes_max != 0 &&
+           offer->segment_bytes == via_segment_bytes_for(geometry) &&
+           memory_bytes == 2 * offer->segment_bytes;
+}

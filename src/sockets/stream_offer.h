@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_STREAM_OFFER_H
+#define VIA_SOCKETS_STREAM_OFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/pipe.h"
+
+/*
+ * The message by which two ends of one machine agree on pipes (rendezvous.h), and what makes one
+ * sound. It comes from another process: everything in it may be a lie.
+ */
+#define VIA_RENDEZVOUS_MAGIC 0x76696131u
+#define VIA_RENDEZVOUS_VERSION 2u
+
+struct via_offer {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t status; /* answer: 0 = taken */
+    struct via_pipe_geometry geometry;
+    uint32_t reserved;
+    uint64_t segment_bytes; /* the memory holds two of these: the acceptor's, the connector's */
+    uint32_t bell_word;     /* index in the page that comes with the bell */
+    uint32_t reserved2;
+    uint64_t bell_id; /* random: the same bell is kept once */
+};
+
+#define VIA_RING_SLOTS_MAX 1024u
+
+/* The message of these bytes: 0, or -EPROTO. */
+int via_offer_parse(const void *message, size_t bytes, struct via_offer *ret_offer);
+
+/* Does it describe pipes that this end can use, in a memory of that size? */
+bool via_offer_is_sound(const struct via_offer *offer, uint64_t memory_bytes);
+
+/* Bytes of the memory of one end. */
+size_t via_segment_bytes_for(const struct via_pipe_geometry *geometry);
+
+#endif
