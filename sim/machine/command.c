@@ -92,7 +92,7 @@ int sim_calibrate_main(int argc, char **argv)
 #define PUTS_COUNT 200u
 #define GETS_COUNT 200u
 
-/* The cases that bench/bench_truth.py measures for real, by the same names. */
+/* The cases that tools/sim-truth measures for real, by the same names. */
 static const struct {
     const char *name;
     struct sim_machine_run run;
