@@ -7,8 +7,10 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "base/hash.h"
 #include "shmem/job.h"
 
@@ -55,7 +57,13 @@ void via_data_find(struct via_data *ret_data)
 
 /* --- sharing ---------------------------------------------------------------------------------- */
 
-static bool is_zero(const char *page)
+/*
+ * AddressSanitizer has red zones among the variables of a program that is built with it, and checks
+ * what libc's functions are given. Whole pages are copied here, so without these functions.
+ */
+#define VIA_ALL_OF_A_PAGE __attribute__((no_sanitize("address")))
+
+static VIA_ALL_OF_A_PAGE bool is_zero(const char *page)
 {
     const uint64_t *words = (const uint64_t *)(const void *)page;
 
@@ -71,7 +79,7 @@ static int copy_out(const struct via_data *data, int fd, struct via_error *err)
     for (size_t off = 0; off < data->bytes; off += PAGE) {
         if (is_zero(data->base + off))
             continue;
-        if (pwrite(fd, data->base + off, PAGE, (off_t)off) != (ssize_t)PAGE)
+        if (syscall(SYS_pwrite64, fd, data->base + off, PAGE, (off_t)off) != (long)PAGE)
             return via_error_set(err, errno ? -errno : -EIO, "program's data: copying: %s",
                                  strerror(errno));
     }
@@ -83,7 +91,7 @@ static int copy_out(const struct via_data *data, int fd, struct via_error *err)
  * touches one; fork's child has one thread, and this function uses none of the variables while it
  * moves them.
  */
-static void make_private_in_child(void)
+static VIA_ALL_OF_A_PAGE void make_private_in_child(void)
 {
     void *copy =
         mmap(NULL, shared.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -92,7 +100,7 @@ static void make_private_in_child(void)
         _exit(127);
     for (size_t off = 0; off < shared.bytes; off += PAGE)
         if (!is_zero(shared.base + off))
-            memcpy((char *)copy + off, shared.base + off, PAGE);
+            via_copy_once((char *)copy + off, shared.base + off, PAGE);
     if (mremap(copy, shared.bytes, shared.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, shared.base) ==
         MAP_FAILED)
         _exit(127);

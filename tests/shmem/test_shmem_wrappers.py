@@ -33,6 +33,29 @@ int main(void) {
 """
 
 
+CHECKED = r"""
+#include <shmem.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char first[5000] = "first", second[3];
+static long word;
+int main(void) {
+    int status = 1;
+    shmem_init();
+    shmem_char_put(second, first, 3, (shmem_my_pe() + 1) % shmem_n_pes());
+    shmem_long_atomic_inc(&word, 0);
+    shmem_barrier_all();
+    if (second[1] != 'i' || shmem_long_g(&word, 0) != shmem_n_pes()) return 1;
+    if (fork() == 0) _exit(first[0] == 'f' ? 0 : 1);
+    wait(&status);
+    if (shmem_my_pe() == 0 && status == 0) puts("PASS");
+    shmem_finalize();
+    return status != 0;
+}
+"""
+
+
 class Wrappers(shmem_lab.Case):
     def write(self, name, text):
         path = os.path.join(self.folder, name)
@@ -63,6 +86,14 @@ class Wrappers(shmem_lab.Case):
             with self.subTest(flags):
                 self.build(OSHCC, *flags, source, "-o", "memory")
                 self.assertIn("PASS", self.good("-n", 2, "./memory"))
+
+    def test_a_program_with_a_sanitizer(self):
+        # Its variables lie between red zones that nobody may read, and it forks.
+        source = self.write("checked.c", CHECKED)
+        for flags in (["-fsanitize=address"], ["-fsanitize=undefined"]):
+            with self.subTest(flags):
+                self.build(OSHCC, "-g", *flags, source, "-o", "checked")
+                self.assertEqual(self.good("-n", 2, "./checked"), "PASS\n")
 
     def test_cxx(self):
         for standard in ("c++11", "c++17", "c++20"):
