@@ -24,6 +24,7 @@
 #define BYTES_MAX ((size_t)4 << 20)
 #define GUPS_WORDS ((size_t)1 << 24)
 #define GUPS_UPDATES 500000L
+#define CONTENDED_ADDS 2000000L /* so long that all are at it */
 #define BUSY_NS 3e8
 
 #if SHMEM_MAJOR_VERSION > 1 || SHMEM_MINOR_VERSION >= 5
@@ -407,9 +408,9 @@ static void contended(void)
     for (int round = 0; round < ROUNDS; round++) {
         shmem_barrier_all();
         double began = now_ns();
-        add_to_one(200000);
+        add_to_one(CONTENDED_ADDS);
         shmem_barrier_all();
-        double rate = 200000.0 * pes * 1e3 / (now_ns() - began);
+        double rate = (double)CONTENDED_ADDS * pes * 1e3 / (now_ns() - began);
         best = rate > best ? rate : best;
     }
     say("fetch-add contended, total", best, "M/s");
