@@ -19,6 +19,14 @@
  */
 #define YIELD_NS_MAX (10 * VIA_MSEC_NS)
 #define YIELDS_PER_CLOCK 16u
+/*
+ * Yielding hands the core to another PE of the same scheduling group only. Under some launchers
+ * (Hydra) every PE is a session, and so, where the kernel has autogroups, a group of its own:
+ * yields then come back at once, and the PE that is waited for runs when the time slice is over,
+ * after milliseconds. A round that comes back as fast as system calls do tells that.
+ */
+#define YIELDS_PER_ROUND 256u
+#define YIELD_NS_IN_VAIN 1000u
 #define SLEEP_NS_MIN (20 * VIA_USEC_NS)
 #define SLEEP_NS_MAX VIA_MSEC_NS
 #define EVENT_NS_MAX (100 * VIA_MSEC_NS)
@@ -68,13 +76,26 @@ unsigned via_wait_cores(void)
     return via_max(1u, via_min(cores, via_wait_quota_cores()));
 }
 
+/* Has yielding been in vain, or gone on for too long? */
+static bool has_yielded_enough(struct via_wait *wait)
+{
+    uint64_t now = now_ns();
+
+    if (now - wait->began_ns > YIELD_NS_MAX)
+        return true;
+    if (pauses_limit != PAUSES_SHARED_MAX || wait->yields % YIELDS_PER_ROUND != 0)
+        return false;
+    bool in_vain = now - wait->round_ns < YIELDS_PER_ROUND * YIELD_NS_IN_VAIN;
+    wait->round_ns = now;
+    return in_vain;
+}
+
 bool via_wait_yield(struct via_wait *wait)
 {
     if (wait->yields == 0)
-        wait->began_ns = now_ns();
+        wait->began_ns = wait->round_ns = now_ns();
     wait->yields++;
-    if (wait->sleep_ns > 0 ||
-        (wait->yields % YIELDS_PER_CLOCK == 0 && now_ns() - wait->began_ns > YIELD_NS_MAX))
+    if (wait->sleep_ns > 0 || (wait->yields % YIELDS_PER_CLOCK == 0 && has_yielded_enough(wait)))
         return false;
     sched_yield();
     return true;

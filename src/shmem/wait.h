@@ -23,12 +23,13 @@ struct via_wait {
     uint32_t pauses;
     uint32_t yields;
     uint64_t began_ns; /* when the yields began */
+    uint64_t round_ns; /* and the present round of them */
     uint64_t sleep_ns;
 };
 
 #define VIA_WAIT_INIT \
     {                 \
-        0, 0, 0, 0    \
+        0, 0, 0, 0, 0 \
     }
 
 /* Pauses until a wait yields: of this process, read and learned by all its threads. */
