@@ -349,4 +349,5 @@ void via_job_gate_pass(struct via_job *job)
         else
             via_event_sleep(&gate->event, count);
     }
+    via_wait_done(&wait);
 }

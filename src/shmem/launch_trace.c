@@ -15,7 +15,8 @@
 #include "shmem/launch.h"
 #include "shmem/trace.h"
 
-#define TRIES_MAX 100
+#define TRIES_MAX 20
+#define TRY_US 1000
 #define LIST_BYTES 128u
 
 /* A PE at one moment: a copy, so that it can be looked at in peace. */
@@ -24,6 +25,31 @@ struct moment {
     int pid;
     struct via_trace_wait wait; /* its longest; waiting = 0: none */
 };
+
+static char process_state(int pid)
+{
+    char path[64], text[256];
+    ssize_t got = -1;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        got = read(fd, text, sizeof(text) - 1);
+        close(fd);
+    }
+    if (got <= 0)
+        return 'X';
+    text[got] = '\0';
+    const char *end = strrchr(text, ')');
+    return end && end[1] == ' ' ? end[2] : '?';
+}
+
+static bool is_stopped(int pid)
+{
+    char state = process_state(pid);
+
+    return state == 'T' || state == 't';
+}
 
 /* --- copying ---------------------------------------------------------------------------------- */
 
@@ -50,6 +76,7 @@ static bool copy_wait(const struct via_trace_wait *line, struct via_trace_wait *
             make_printable(ret_wait->what, sizeof(ret_wait->what));
             return true;
         }
+        usleep(TRY_US);
     }
     return false;
 }
@@ -64,8 +91,9 @@ static void look_at(const struct via_job *job, uint32_t number, uint64_t now_ns,
     ret_moment->state = atomic_load_explicit(&job->pes[number].state, memory_order_acquire);
     ret_moment->pid = atomic_load_explicit(&board->pid, memory_order_relaxed);
     for (unsigned i = 0; i < VIA_TRACE_THREADS; i++) {
-        if (!copy_wait(&board->waits[i], &wait) || !wait.waiting ||
-            now_ns - wait.seen_ns > VIA_TRACE_FRESH_NS)
+        if (!copy_wait(&board->waits[i], &wait) || !wait.waiting)
+            continue;
+        if (wait.seen_ns + VIA_TRACE_FRESH_NS < now_ns && !is_stopped(ret_moment->pid))
             continue;
         if (!ret_moment->wait.waiting || wait.since_ns < ret_moment->wait.since_ns)
             ret_moment->wait = wait;
@@ -110,24 +138,6 @@ static bool is_collective(const char *call)
     return false;
 }
 
-static char process_state(int pid)
-{
-    char path[64], text[256];
-    ssize_t got = -1;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        got = read(fd, text, sizeof(text) - 1);
-        close(fd);
-    }
-    if (got <= 0)
-        return 'X';
-    text[got] = '\0';
-    const char *end = strrchr(text, ')');
-    return end && end[1] == ' ' ? end[2] : '?';
-}
-
 static const char *idle_text(const struct moment *moment)
 {
     switch (moment->state) {
@@ -138,13 +148,12 @@ static const char *idle_text(const struct moment *moment)
     default:
         break;
     }
+    if (is_stopped(moment->pid))
+        return "is stopped";
     switch (process_state(moment->pid)) {
     case 'X':
     case 'Z':
         return "has ended";
-    case 'T':
-    case 't':
-        return "is stopped";
     case 'R':
         return "computes";
     default:
@@ -184,11 +193,15 @@ static void print_pe(FILE *out, const struct via_job *job, const struct moment *
         fprintf(out, " %s\n", idle_text(moment));
         return;
     }
-    fprintf(out, " waits for %.1f s in %s", (double)(now_ns - wait->since_ns) * 1e-9, wait->call);
+    /* It may have begun after this look did. */
+    uint64_t for_ns = now_ns - via_min(now_ns, wait->since_ns);
+    fprintf(out, " waits for %.1f s in %s", (double)for_ns * 1e-9, wait->call);
     if (wait->caller[0] != '\0')
         fprintf(out, ", called in %s", wait->caller);
     if (wait->what[0] != '\0')
         fprintf(out, ": %s", wait->what);
+    if (is_stopped(moment->pid))
+        fprintf(out, "; it is stopped");
     if (is_collective(wait->call)) {
         list_missing(moments, job->pes_count, moment, missing);
         if (missing[0] != '\0')

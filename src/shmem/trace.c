@@ -20,13 +20,14 @@
 #include "shmem/world.h"
 
 #define FRAMES_MAX 24
-/* A look less than this after the one before belongs to the same wait; events sleep for 100 ms. */
-#define SAME_WAIT_NS (250 * VIA_MSEC_NS)
+/* Less is not worth telling of. */
+#define LONG_WAIT_NS (5 * VIA_MSEC_NS)
 #define REFRESH_NS (40 * VIA_MSEC_NS)
 
 static _Thread_local struct {
     struct via_trace_wait *line; /* NULL: this thread has none yet */
     bool waiting;
+    uint64_t first_ns; /* 0: not in a wait */
     uint64_t seen_ns;
     /* via_trace_note */
     const volatile void *word;
@@ -184,26 +185,33 @@ static void end_write(struct via_trace_wait *line)
     atomic_fetch_add_explicit(&line->version, 1, memory_order_release);
 }
 
+/* What is to be told, all of it before the line is touched: finding it out takes its time, and a
+ * reader must not wait for a process that may be stopped meanwhile. */
 static void look(void)
 {
+    static _Thread_local struct via_trace_wait told;
     uint64_t now = now_ns();
-    bool again = mine.waiting && now - mine.seen_ns < SAME_WAIT_NS;
 
-    if (again && now - mine.seen_ns < REFRESH_NS)
+    if (mine.first_ns == 0)
+        mine.first_ns = now;
+    if (now - mine.first_ns < LONG_WAIT_NS || (mine.waiting && now - mine.seen_ns < REFRESH_NS))
         return;
     if (!mine.line)
         mine.line = take_line();
-    struct via_trace_wait *line = mine.line;
-    begin_write(line);
     /* One wait may follow another without a word between them. */
-    if (find_call(line) || !again)
-        line->since_ns = now;
-    line->what[0] = '\0';
+    if (find_call(&told) || !mine.waiting)
+        told.since_ns = mine.waiting ? now : mine.first_ns;
+    told.what[0] = '\0';
     if (mine.word)
-        describe_word(line->what, sizeof(line->what));
-    line->waiting = 1;
-    line->seen_ns = now;
-    end_write(line);
+        describe_word(told.what, sizeof(told.what));
+    begin_write(mine.line);
+    mine.line->waiting = 1;
+    mine.line->since_ns = told.since_ns;
+    mine.line->seen_ns = now;
+    memcpy(mine.line->call, told.call, sizeof(told.call));
+    memcpy(mine.line->caller, told.caller, sizeof(told.caller));
+    memcpy(mine.line->what, told.what, sizeof(told.what));
+    end_write(mine.line);
     mine.waiting = true;
     mine.seen_ns = now;
 }
@@ -211,6 +219,7 @@ static void look(void)
 static void over(void)
 {
     mine.word = NULL;
+    mine.first_ns = 0;
     if (!mine.waiting)
         return;
     mine.waiting = false;

@@ -53,8 +53,8 @@ struct via_board {
     _Atomic uint64_t words[VIA_TRACE_WORDS];
 } __attribute__((aligned(128)));
 
-/* A wait whose last sign is older has ended without a word, or its process is stopped. */
-#define VIA_TRACE_FRESH_NS (500 * VIA_MSEC_NS)
+/* A wait whose last sign is older has ended without a word. Long, as the machine may be busy. */
+#define VIA_TRACE_FRESH_NS (10 * VIA_SEC_NS)
 
 /* --- for the PE: trace.c ---------------------------------------------------------------------- */
 

@@ -10,7 +10,8 @@ import shmem_lab
 from shmem_lab import BIN, OSHRUN, program
 
 VIADUCT = os.path.join(BIN, "viaduct")
-END = program("end")
+# Not while it sets up, where PEs wait for each other as well.
+BOTH = (r"PE 0 .* waits .* in shmem_barrier_all", r"PE 1 .* waits .* in shmem_barrier_all")
 
 
 class Trace(shmem_lab.Case):
@@ -56,15 +57,19 @@ class Trace(shmem_lab.Case):
 
     def test_a_pe_that_is_stopped(self):
         job = self.hang(program("trace"), "barrier")
-        text = self.look(job, r"PE 0 .* waits")
+        text = self.look(job, *BOTH)
         pid = int(re.search(r"PE 2 \(pid (\d+)\)", text).group(1))
         os.kill(pid, signal.SIGSTOP)
         self.addCleanup(os.kill, pid, signal.SIGCONT)
         self.look(job, r"^  PE 2 .* is stopped$")
+        pid = int(re.search(r"PE 1 \(pid (\d+)\)", text).group(1))
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+        self.look(job, r"^  PE 1 .* waits .*; it is stopped: for PE 2$")
 
     def test_sigquit(self):
         job = self.hang(program("trace"), "barrier")
-        self.look(job, "PE 0 .* waits")
+        self.look(job, *BOTH)
         job.send_signal(signal.SIGQUIT)
         lines = [job.stderr.readline() for _ in range(4)]
         self.assertRegex("".join(lines), r"(?s)^job \w+ of pid.*PE 0 .* waits .* in shmem_barrier_all.*PE 1.*PE 2")
@@ -75,7 +80,7 @@ class Trace(shmem_lab.Case):
 
     def test_all_jobs(self):
         job = self.hang(program("trace"), "barrier")
-        self.look(job, "PE 0 .* waits")
+        self.look(job, *BOTH)
         code, out, err = self.call(OSHRUN, "--trace")
         self.assertEqual((code, err), (0, ""))
         self.assertIn("of pid %d:" % job.pid, out)
