@@ -53,8 +53,10 @@ static void *watch_life(void *argument)
     struct pollfd life = {.fd = via_world.life_fd, .events = POLLIN};
 
     (void)argument;
-    while (poll(&life, 1, -1) < 0 && errno == EINTR)
-        ;
+    /* oshrun's end is seen at once; that of others has to be looked for. */
+    while (poll(&life, 1, via_pmi_watch_ms()) <= 0)
+        if (via_pmi_launcher_is_gone())
+            via_fatal("the launcher is gone");
     /* Pairs with the release in pshmem_global_exit. */
     if (atomic_load_explicit(&via_world.job->exit_ready, memory_order_acquire))
         leave(via_world.job->exit_status);

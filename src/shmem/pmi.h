@@ -2,6 +2,7 @@
 #ifndef VIA_SHMEM_PMI_H
 #define VIA_SHMEM_PMI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -78,6 +79,9 @@ struct via_pmi_job {
 /* PE 0 makes the job's memory and the others take it from there. To be called once. */
 int via_pmi_join(struct via_pmi *pmi, struct via_pmi_job *ret_job,
                  struct via_error *err) VIA_MUST_CHECK;
+/* How often to ask whether the launcher has died; -1: need not be asked, there is none. */
+int via_pmi_watch_ms(void);
+bool via_pmi_launcher_is_gone(void);
 /* After the last shmem_finalize, and again without effect. */
 void via_pmi_leave(void);
 

@@ -32,6 +32,7 @@ static struct {
     const struct via_job *job;
     uint32_t number;
     pid_t pid;
+    pid_t launcher; /* who has started this process: the launcher, its daemon, or a shell of it */
 } member;
 
 /* --- who runs where --------------------------------------------------------------------------- */
@@ -237,6 +238,22 @@ static int take_job(struct via_pmi *pmi, struct via_job_files *ret_files, struct
     return result;
 }
 
+/* --- the launcher's death ----------------------------------------------------------------------
+ */
+
+#define WATCH_MS 500
+
+int via_pmi_watch_ms(void)
+{
+    return member.launcher > 0 ? WATCH_MS : -1;
+}
+
+/* Not by PR_SET_PDEATHSIG: that is of the thread that forked, and such a thread may end. */
+bool via_pmi_launcher_is_gone(void)
+{
+    return member.launcher > 0 && getppid() != member.launcher;
+}
+
 /* --- the end ---------------------------------------------------------------------------------- */
 
 void via_pmi_leave(void)
@@ -325,6 +342,7 @@ int via_pmi_join(struct via_pmi *pmi, struct via_pmi_job *ret_job, struct via_er
     member.job = ret_job->job;
     member.number = pmi->rank;
     member.pid = getpid();
+    member.launcher = getppid();
     on_exit(at_exit, NULL);
     return 0;
 }

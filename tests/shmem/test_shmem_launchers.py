@@ -97,6 +97,17 @@ class Launcher:
             self.assertNotEqual(job.returncode, 0)
             self.assert_nothing_left()
 
+    def test_the_launcher_is_killed(self):
+        with self.job(3, END, "wait") as job:
+            pids = lambda: shmem_lab.pids_in_folder(self.folder)
+            self.assertTrue(shmem_lab.wait_for(lambda: sum(line.startswith(END) for line in pids().values()) == 3, 20))
+            time.sleep(0.3)
+            for pid, line in pids().items():
+                if not line.startswith(END):
+                    os.kill(pid, signal.SIGKILL)
+            self.finish(job, 20)
+            self.assert_nothing_left()
+
     def test_who_waits_for_whom(self):
         with self.job(3, program("trace"), "barrier") as job:
             shown = lambda: re.search("PE 0 .* in shmem_barrier_all, .*: for PE 2\n",
