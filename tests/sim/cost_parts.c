@@ -300,6 +300,24 @@ static void a_write_pays_its_bytes_once_and_each_hop(void **state)
     fabric_free(fabric);
 }
 
+/* Half as wide a link, 76 ns for the same bytes, is what is paid, whether it comes first or second.
+ */
+static void the_slowest_link_is_what_a_write_pays(void **state)
+{
+    (void)state;
+    for (unsigned slow = 0; slow < 2; slow++) {
+        struct fabric *fabric = fabric_new();
+        fabric->net.links[slow].pcie.lanes = 4;
+        sim_net_post(&fabric->net, &(struct sim_post){.path = &fabric->there,
+                                                      .bytes = 128,
+                                                      .arrived = {note, &fabric->record, 0}});
+        assert_int_equal(ended_ps(fabric), 76000 + 20000 + 110000 + 150000);
+        /* And the fast one is not kept longer than its own 38 ns. */
+        assert_int_equal(fabric->net.links[1 - slow].ways[0].wire.busy_ps, 38000);
+        fabric_free(fabric);
+    }
+}
+
 static void a_read_is_a_round_trip(void **state)
 {
     (void)state;
@@ -498,6 +516,7 @@ int main(void)
         cmocka_unit_test(ack_limits_are_those_of_the_specification),
         cmocka_unit_test(transfers_are_cut_into_tlps),
         cmocka_unit_test(a_write_pays_its_bytes_once_and_each_hop),
+        cmocka_unit_test(the_slowest_link_is_what_a_write_pays),
         cmocka_unit_test(a_read_is_a_round_trip),
         cmocka_unit_test(a_node_reads_its_own_memory_without_a_link),
         cmocka_unit_test(a_doorbell_is_a_write_to_the_chip_and_an_msi),
