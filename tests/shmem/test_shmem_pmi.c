@@ -85,7 +85,9 @@ static void start_after_hello(struct launcher *launcher, const struct turn *turn
     struct turn all[16];
 
     memcpy(all, hello, sizeof(hello));
-    memcpy(all + VIA_ARRAY_COUNT(hello), turns, count * sizeof(*turns));
+    for (size_t i = 0; i < count; i++) {
+        all[VIA_ARRAY_COUNT(hello) + i] = turns[i];
+    }
     start(launcher, all, VIA_ARRAY_COUNT(hello) + count);
     assert_int_equal(via_pmi1_ops.open(&launcher->pmi, &launcher->err), 0);
 }
