@@ -219,9 +219,10 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
     bool nonblocking = (flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op);
     size_t total = 0;
     uint64_t deadline_ns = 0;
+    struct via_zcopy_trial trial = {.bytes = 0};
     for (;;) {
         if (via_unlikely(iov->left >= via_zcopy_least) && !nonblocking &&
-            via_zcopy_suits(op, iov)) {
+            via_zcopy_suits(op, iov, &trial)) {
             int ended = send_uncopied(op, iov, &total);
             if (ended != 0 || iov->left == 0) {
                 return total != 0 ? (ssize_t)total : ended;
@@ -237,6 +238,9 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         if (n >= 0) {
             total += (size_t)n;
             if (iov->left == 0) {
+                if (via_unlikely(trial.begin_ns != 0)) {
+                    via_zcopy_copied(&trial);
+                }
                 return (ssize_t)total;
             }
         } else if (n != -EAGAIN) {

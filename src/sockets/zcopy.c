@@ -84,9 +84,6 @@ static bool is_able(const struct via_op *op)
 void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags)
 {
     bool waits = (flags & (MSG_DONTWAIT | MSG_TRUNC)) == 0 && !via_op_is_nonblocking(op);
-    if (mode == AUTO && via_zcopy_known() != 0) {
-        via_zcopy_least = via_zcopy_known();
-    }
     bool would = waits && bytes >= via_zcopy_least && is_able(op);
     via_stream_rx_sink(&op->side->rx, would ? bytes : 0);
 }
@@ -160,7 +157,7 @@ static size_t piece_bytes(const struct via_iov *iov)
     return iov->count > 0 ? iov->iov->iov_len - iov->off : 0;
 }
 
-bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov)
+bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov, struct via_zcopy_trial *trial)
 {
     const struct via_side *side = op->side;
     struct via_zcopy *zcopy = &op->conn->zcopy;
@@ -170,17 +167,24 @@ bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov)
         getpid() != zcopy->own_pid) {
         return false;
     }
-    if (mode == AUTO) {
-        via_zcopy_least = via_zcopy_tuned();
-        if (piece_bytes(iov) < via_zcopy_least) {
-            return false;
-        }
-    }
     if (zcopy->pause_left > 0) {
         zcopy->pause_left--;
         return false;
     }
-    return true;
+    if (mode == ON || trial->bytes != 0) {
+        return mode == ON; /* the rest of what is copied is, too */
+    }
+    trial->bytes = iov->left;
+    if (via_zcopy_fetches(piece_bytes(iov))) {
+        return true;
+    }
+    trial->begin_ns = via_os_now_ns();
+    return false;
+}
+
+void via_zcopy_copied(const struct via_zcopy_trial *trial)
+{
+    via_zcopy_took(trial->bytes, false, via_os_now_ns() - trial->begin_ns);
 }
 
 /* Nobody may leave a send while its buffer is being read: neither by longjmp() from a handler nor
@@ -372,6 +376,7 @@ static void learn(struct via_zcopy *zcopy, const struct offer *offer)
 ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, bool *ret_interrupted)
 {
     struct offer offer = {.done = 0};
+    uint64_t begin_ns = via_os_now_ns();
     *ret_interrupted = false;
     shield_up(&offer.shield);
     int rc = make_offer(op, iov);
@@ -390,6 +395,9 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, bool *ret_interru
         return -ECONNRESET;
     }
     learn(&op->conn->zcopy, &offer);
+    if (!offer.revoked && offer.done == piece_bytes(iov)) {
+        via_zcopy_took((size_t)offer.done, true, via_os_now_ns() - begin_ns);
+    }
     op->conn->stats->tx_pipe_bytes += offer.done;
     op->conn->stats->tx_fetched_bytes += offer.done;
     via_iov_skip(iov, (size_t)offer.done);

@@ -49,8 +49,16 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek);
 /* --- sending, without the tx token -------------------------------------------------------------
  */
 
+/* A large send that is copied for comparison: since when, and how much; 0: it is not. */
+struct via_zcopy_trial {
+    uint64_t begin_ns;
+    size_t bytes;
+};
+
 /* Should the next piece of a call that waits be sent so? */
-bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov);
+bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov, struct via_zcopy_trial *trial);
+/* All of it has been copied. */
+void via_zcopy_copied(const struct via_zcopy_trial *trial);
 
 /*
  * Sends as much of it so as goes. 0 or more bytes, by which *iov has moved on: what is left is to
@@ -58,13 +66,12 @@ bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov);
  */
 ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, bool *ret_interrupted);
 
-/* --- how large is large: zcopy_tune.c ----------------------------------------------------------
+/* --- copy or fetch, by size: zcopy_tune.c --------------------------------------------------------
  */
 
-/* From which size on fetching is not slower than copying twice, on this machine; SIZE_MAX: never.
- * Measured once per machine and kept; takes some milliseconds then. */
-size_t via_zcopy_tuned(void);
-/* The same if it is known already, else 0. */
-size_t via_zcopy_known(void);
+/* One more send of so many bytes. */
+bool via_zcopy_fetches(size_t bytes);
+/* How long it took; what has been learned is kept for the next process. */
+void via_zcopy_took(size_t bytes, bool fetched, uint64_t ns);
 
 #endif

@@ -5,28 +5,84 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT_VERSION "1"
-/* Saying that bytes are there, that they have been fetched, and waking up in between. */
-#define AGREEMENT_NS 10000u
+#define FORMAT_VERSION "2"
 
-/*
- * Sender and receiver copy at the same time when each has a CPU: then a message takes half of both
- * copies, while fetching is the receiver's work alone.
- */
-static int pays(const struct via_zcopy_times *times, unsigned cpus)
+unsigned via_zcopy_size(size_t bytes)
 {
-    uint64_t copies_ns = cpus > 1 ? times->copies_ns / 2 : times->copies_ns;
-    return times->fetch_ns + AGREEMENT_NS <= copies_ns;
+    unsigned size = 0;
+    while (size + 1 < VIA_ZCOPY_SIZES && bytes >> (size + 1) >= VIA_ZCOPY_LEAST) {
+        size++;
+    }
+    return size;
 }
 
-size_t via_zcopy_decide(const struct via_zcopy_times times[VIA_ZCOPY_SIZES], unsigned cpus)
+static bool prefers_fetch(const struct via_zcopy_choice *choice)
 {
-    size_t least = SIZE_MAX;
-    /* From the largest down: it has to pay for all that are larger, too. */
-    for (unsigned i = VIA_ZCOPY_SIZES; i-- > 0 && pays(&times[i], cpus);) {
+    bool known = choice->copy_ps != 0 && choice->fetch_ps != 0;
+    return known ? choice->fetch_ps < choice->copy_ps : choice->prior;
+}
+
+#define FIRST (2u * VIA_ZCOPY_BLOCK)
+
+bool via_zcopy_choose(struct via_zcopy_choice *choice)
+{
+    uint32_t tries = choice->tries++;
+    if (tries < FIRST) {
+        return tries >= VIA_ZCOPY_BLOCK;
+    }
+    bool explores = tries % VIA_ZCOPY_EXPLORE >= VIA_ZCOPY_EXPLORE - VIA_ZCOPY_BLOCK;
+    return prefers_fetch(choice) != explores;
+}
+
+bool via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes, uint64_t ns)
+{
+    if (choice->run_fetched != fetched) {
+        choice->run_fetched = fetched;
+        choice->run = 0;
+        choice->run_ns = 0;
+        choice->run_bytes = 0;
+    }
+    if (++choice->run <= VIA_ZCOPY_BLOCK_SKIP) {
+        return false;
+    }
+    choice->run_ns += ns > UINT32_MAX ? UINT32_MAX : ns;
+    choice->run_bytes += bytes;
+    if (choice->run < VIA_ZCOPY_BLOCK) {
+        return false;
+    }
+    bool known = choice->copy_ps != 0 && choice->fetch_ps != 0;
+    uint32_t *mean = fetched ? &choice->fetch_ps : &choice->copy_ps;
+    uint64_t ps = choice->run_ns * 1000 / choice->run_bytes + 1;
+    ps = ps > INT32_MAX ? INT32_MAX : ps;
+    *mean = *mean == 0 ? (uint32_t)ps : (uint32_t)((*mean + ps) / 2);
+    choice->run = VIA_ZCOPY_BLOCK_SKIP;
+    choice->run_ns = 0;
+    choice->run_bytes = 0;
+    return !known && choice->copy_ps != 0 && choice->fetch_ps != 0;
+}
+
+size_t via_zcopy_least_of(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES])
+{
+    size_t least = 0;
+    /* From the largest down, until one is better copied. */
+    for (unsigned i = VIA_ZCOPY_SIZES; i-- > 0;) {
+        if (choices[i].tries < FIRST) {
+            continue;
+        }
+        if (!prefers_fetch(&choices[i])) {
+            return least == 0 ? SIZE_MAX : least;
+        }
         least = (size_t)VIA_ZCOPY_LEAST << i;
     }
     return least;
+}
+
+void via_zcopy_begin(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES], size_t least)
+{
+    for (unsigned i = 0; i < VIA_ZCOPY_SIZES; i++) {
+        choices[i].tries = FIRST;
+        choices[i].prior = (size_t)VIA_ZCOPY_LEAST << i >= least;
+    }
 }
 
 int via_zcopy_format(char *ret_line, size_t max, const char *machine, size_t least)

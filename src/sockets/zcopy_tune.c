@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Measures fetching against copying, within this process: the kernel's work is the same. */
+/* What is learned about copying and fetching, for this process, and kept for the next. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -8,78 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "sockets/os.h"
 #include "sockets/real.h"
-#include "sockets/side.h"
 #include "sockets/zcopy.h"
 
-#define ROUNDS 3
-#define BYTES_MAX ((size_t)VIA_ZCOPY_LEAST << (VIA_ZCOPY_SIZES - 1))
 #define LINE_MAX_BYTES 256
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic size_t tuned; /* 0: not known yet */
-static bool looked;          /* whether it is kept */
-
-/* --- measuring ---------------------------------------------------------------------------------
- */
-
-/* As a stream does it: in pieces, through a ring. */
-static uint64_t copies_ns(unsigned char *to, const unsigned char *from, unsigned char *ring,
-                          size_t bytes)
-{
-    size_t piece = via_ring.body_bytes_max;
-    size_t at = 0;
-    uint64_t begin = via_os_now_ns();
-    for (size_t off = 0; off < bytes; off += piece) {
-        memcpy(ring + at, from + off, piece);
-        atomic_signal_fence(memory_order_seq_cst); /* both copies are made */
-        memcpy(to + off, ring + at, piece);
-        at = (at + piece) % via_ring.data_bytes;
-    }
-    return via_os_now_ns() - begin;
-}
-
-static uint64_t fetch_ns(unsigned char *to, unsigned char *from, size_t bytes)
-{
-    struct iovec local = {.iov_base = to, .iov_len = bytes};
-    struct iovec remote = {.iov_base = from, .iov_len = bytes};
-    uint64_t begin = via_os_now_ns();
-    ssize_t n = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-    return n == (ssize_t)bytes ? via_os_now_ns() - begin : UINT64_MAX / 2;
-}
-
-static size_t measure(unsigned cpus)
-{
-    struct via_zcopy_times times[VIA_ZCOPY_SIZES];
-    size_t mapped = 2 * BYTES_MAX + via_ring.data_bytes;
-    unsigned char *memory =
-        mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        return SIZE_MAX;
-    }
-    memset(memory, 1, mapped);
-    unsigned char *from = memory;
-    unsigned char *to = memory + BYTES_MAX;
-    unsigned char *ring = memory + 2 * BYTES_MAX;
-    for (unsigned i = 0; i < VIA_ZCOPY_SIZES; i++) {
-        size_t bytes = (size_t)VIA_ZCOPY_LEAST << i;
-        times[i] = (struct via_zcopy_times){.fetch_ns = UINT64_MAX / 2, .copies_ns = UINT64_MAX};
-        /* The shortest of a few: whatever else the machine does makes them longer. */
-        for (int round = 0; round < ROUNDS; round++) {
-            times[i].copies_ns = via_min(times[i].copies_ns, copies_ns(to, from, ring, bytes));
-            times[i].fetch_ns = via_min(times[i].fetch_ns, fetch_ns(to, from, bytes));
-        }
-    }
-    munmap(memory, mapped);
-    return via_zcopy_decide(times, cpus);
-}
+static bool ready;
+static struct via_zcopy_choice choices[VIA_ZCOPY_SIZES];
 
 /* --- keeping -----------------------------------------------------------------------------------
  */
@@ -168,38 +108,49 @@ static void store(const char *machine, size_t least)
     }
 }
 
-static size_t find_out(bool may_measure)
+/* --- deciding ----------------------------------------------------------------------------------
+ */
+
+/* false: another thread is at it, or a fork has left it locked. */
+static bool enter(void)
+{
+    if (pthread_mutex_trylock(&lock) != 0) {
+        return false;
+    }
+    if (!ready) {
+        char machine[160];
+        name_machine(machine, sizeof(machine), cpus_now());
+        size_t least = load(machine);
+        if (least != 0) {
+            via_zcopy_begin(choices, least);
+        }
+        ready = true;
+    }
+    return true;
+}
+
+bool via_zcopy_fetches(size_t bytes)
 {
     int saved = errno;
-    if (pthread_mutex_trylock(&lock) != 0) {
-        return SIZE_MAX; /* another thread is at it; or a fork has left it locked */
+    bool fetches = false;
+    if (enter()) {
+        fetches = via_zcopy_choose(&choices[via_zcopy_size(bytes)]);
+        pthread_mutex_unlock(&lock);
     }
-    size_t least = atomic_load_explicit(&tuned, memory_order_relaxed);
-    if (least == 0 && (may_measure || !looked)) {
-        char machine[160];
-        unsigned cpus = cpus_now();
-        looked = true;
-        name_machine(machine, sizeof(machine), cpus);
-        least = load(machine);
-        if (least == 0 && may_measure) {
-            least = measure(cpus);
-            store(machine, least);
-        }
-        atomic_store_explicit(&tuned, least, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&lock);
     errno = saved;
-    return least;
+    return fetches;
 }
 
-size_t via_zcopy_tuned(void)
+void via_zcopy_took(size_t bytes, bool fetched, uint64_t ns)
 {
-    size_t least = atomic_load_explicit(&tuned, memory_order_relaxed);
-    return via_likely(least != 0) ? least : find_out(true);
-}
-
-size_t via_zcopy_known(void)
-{
-    size_t least = atomic_load_explicit(&tuned, memory_order_relaxed);
-    return via_likely(least != 0) || looked ? least : find_out(false);
+    int saved = errno;
+    if (enter()) {
+        if (via_zcopy_learn(&choices[via_zcopy_size(bytes)], fetched, bytes, ns)) {
+            char machine[160];
+            name_machine(machine, sizeof(machine), cpus_now());
+            store(machine, via_zcopy_least_of(choices));
+        }
+        pthread_mutex_unlock(&lock);
+    }
+    errno = saved;
 }

@@ -470,20 +470,71 @@ static void memory_is_never_read_after_it_was_given_back(void **state)
 /* --- from which size on ------------------------------------------------------------------------
  */
 
+/* So many sends, which take so many ns a KiB; how many were fetched. */
+static unsigned sends(struct via_zcopy_choice *choice, unsigned count, uint64_t copy,
+                      uint64_t fetch)
+{
+    unsigned fetched = 0;
+    for (unsigned i = 0; i < count; i++) {
+        bool fetches = via_zcopy_choose(choice);
+        via_zcopy_learn(choice, fetches, 64 * 1024, 64 * (fetches ? fetch : copy));
+        fetched += fetches ? 1 : 0;
+    }
+    return fetched;
+}
+
+static void the_faster_way_is_found_and_kept_watching(void **state)
+{
+    (void)state;
+    struct via_zcopy_choice choice = {.tries = 0};
+    assert_int_equal(sends(&choice, 2 * VIA_ZCOPY_BLOCK, 200, 150), VIA_ZCOPY_BLOCK);
+    unsigned most = 4 * VIA_ZCOPY_EXPLORE;
+    assert_in_range(sends(&choice, most, 200, 150), most - 5 * VIA_ZCOPY_BLOCK, most - 1);
+    /* Fetching gets slow: that is seen at once. */
+    assert_in_range(sends(&choice, most, 200, 300), 1, 6 * VIA_ZCOPY_BLOCK);
+    /* And so does copying: by exploring. */
+    assert_in_range(sends(&choice, most, 900, 300), most / 2, most - 1);
+}
+
+static void the_first_of_a_block_does_not_count(void **state)
+{
+    (void)state;
+    struct via_zcopy_choice choice = {.tries = 0};
+    for (unsigned i = 0; i < 2 * VIA_ZCOPY_BLOCK; i++) {
+        bool fetches = via_zcopy_choose(&choice);
+        bool first = i % VIA_ZCOPY_BLOCK < VIA_ZCOPY_BLOCK_SKIP;
+        bool both =
+            via_zcopy_learn(&choice, fetches, 65536, first ? (fetches ? 900000 : 1) : 20000);
+        assert_int_equal(both, i == 2 * VIA_ZCOPY_BLOCK - 1);
+    }
+    assert_int_equal(choice.copy_ps, choice.fetch_ps);
+}
+
 static void sizes_from_which_it_pays(void **state)
 {
     (void)state;
-    struct via_zcopy_times times[VIA_ZCOPY_SIZES];
-    for (unsigned i = 0; i < VIA_ZCOPY_SIZES; i++) {
-        times[i] = (struct via_zcopy_times){.fetch_ns = 20000u << i, .copies_ns = 50000u << i};
-    }
-    /* 30 us against 25 for the smallest, 50 against 50 for the next. */
-    assert_int_equal(via_zcopy_decide(times, 2), 2 * VIA_ZCOPY_LEAST);
-    assert_int_equal(via_zcopy_decide(times, 1), VIA_ZCOPY_LEAST);
-    times[2].fetch_ns *= 4; /* an outlier: no size below it */
-    assert_int_equal(via_zcopy_decide(times, 2), 8 * VIA_ZCOPY_LEAST);
-    times[VIA_ZCOPY_SIZES - 1].fetch_ns *= 4;
-    assert_int_equal(via_zcopy_decide(times, 2), SIZE_MAX);
+    struct via_zcopy_choice choices[VIA_ZCOPY_SIZES];
+    memset(choices, 0, sizeof(choices));
+    assert_int_equal(via_zcopy_least_of(choices), 0);
+    assert_int_equal(via_zcopy_size(VIA_ZCOPY_LEAST), 0);
+    assert_int_equal(via_zcopy_size(2 * VIA_ZCOPY_LEAST - 1), 0);
+    assert_int_equal(via_zcopy_size(1u << 20), 4);
+    assert_int_equal(via_zcopy_size(SIZE_MAX), VIA_ZCOPY_SIZES - 1);
+    sends(&choices[4], 2 * VIA_ZCOPY_BLOCK, 200, 150);
+    assert_int_equal(via_zcopy_least_of(choices), 1u << 20);
+    sends(&choices[0], 2 * VIA_ZCOPY_BLOCK, 150, 200);
+    assert_int_equal(via_zcopy_least_of(choices), 1u << 20);
+    sends(&choices[5], 2 * VIA_ZCOPY_BLOCK, 150, 200);
+    assert_true(via_zcopy_least_of(choices) == SIZE_MAX);
+    /* And back. */
+    memset(choices, 0, sizeof(choices));
+    via_zcopy_begin(choices, 1u << 20);
+    assert_int_equal(via_zcopy_least_of(choices), 1u << 20);
+    assert_false(via_zcopy_choose(&choices[3]));
+    assert_true(via_zcopy_choose(&choices[4]));
+    via_zcopy_begin(choices, SIZE_MAX);
+    assert_false(via_zcopy_choose(&choices[VIA_ZCOPY_SIZES - 1]));
+    assert_true(via_zcopy_least_of(choices) == SIZE_MAX);
 }
 
 static void what_is_kept_is_read_back(void **state)
@@ -500,16 +551,16 @@ static void what_is_kept_is_read_back(void **state)
     assert_int_equal(via_zcopy_parse(line, "m/x/2", &least), 0);
     assert_true(least == SIZE_MAX);
     static const char *const bad[] = {"",
-                                      "1",
-                                      "1 m/x/2",
-                                      "1 m/x/2 ",
-                                      "1 m/x/2 never",
-                                      "2 m/x/2 never\n",
-                                      "1 m/x/2 -1\n",
-                                      "1 m/x/2 1\n",
-                                      "1 m/x/2 99999999999999999999999\n",
-                                      "1 m/x/2 262144 \n",
-                                      "1 m/x/2 0x40000\n"};
+                                      "2",
+                                      "2 m/x/2",
+                                      "2 m/x/2 ",
+                                      "2 m/x/2 never",
+                                      "1 m/x/2 never\n",
+                                      "2 m/x/2 -1\n",
+                                      "2 m/x/2 1\n",
+                                      "2 m/x/2 99999999999999999999999\n",
+                                      "2 m/x/2 262144 \n",
+                                      "2 m/x/2 0x40000\n"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_int_equal(via_zcopy_parse(bad[i], "m/x/2", &least), -1);
     }
@@ -534,6 +585,8 @@ int main(void)
         cmocka_unit_test(a_reader_that_takes_back_breaks_the_stream),
         cmocka_unit_test(words_about_other_numbers_say_nothing),
         cmocka_unit_test(memory_is_never_read_after_it_was_given_back),
+        cmocka_unit_test(the_faster_way_is_found_and_kept_watching),
+        cmocka_unit_test(the_first_of_a_block_does_not_count),
         cmocka_unit_test(sizes_from_which_it_pays),
         cmocka_unit_test(what_is_kept_is_read_back),
     };

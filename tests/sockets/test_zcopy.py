@@ -22,13 +22,13 @@ if pid == 0:
     c = socket.create_connection(l.getsockname())
     for i in range(6):
         c.sendall(b'x'); assert c.recv(1) == b'y'
-    for i in range(24):
+    for i in range(40):
         c.sendall(data)
     c.close(); sys.exit(0)
 s, _ = l.accept()
 for i in range(6):
     assert s.recv(1) == b'x'; s.sendall(b'y')
-for i in range(24):
+for i in range(40):
     assert s.recv(1 << 20, socket.MSG_WAITALL) == data
 assert s.recv(1) == b''
 assert os.waitpid(pid, 0)[1] == 0
@@ -61,7 +61,7 @@ class ZeroCopy(Case):
 
     def test_off(self):
         sent, fetched = self.went([PYTHON, "-c", PAIR, "1"], "off")
-        self.assertGreater(sent, 20 << 20)
+        self.assertGreater(sent, 30 << 20)
         self.assertEqual(fetched, 0)
 
     def test_allowed(self):
@@ -70,7 +70,7 @@ class ZeroCopy(Case):
 
     def test_refused_by_the_kernel(self):
         sent, fetched = self.went([PYTHON, "-c", PAIR, "0"], "on")
-        self.assertGreater(sent, 20 << 20)
+        self.assertGreater(sent, 30 << 20)
         self.assertEqual(fetched, 0)
 
     def test_what_is_measured_is_kept(self):
@@ -79,7 +79,7 @@ class ZeroCopy(Case):
         self.went([PYTHON, "-c", PAIR, "1"], "auto")
         with open(os.path.join(self.cache, "viaduct", "zerocopy"), encoding="ascii") as file:
             version, _machine, least = file.read().split()
-        self.assertEqual(version, "1")
+        self.assertEqual(version, "2")
         self.assertTrue(least == "never" or int(least) >= 65536, least)
 
 
