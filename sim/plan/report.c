@@ -41,8 +41,10 @@ void plan_report_limit(const struct plan_measured *measured, char *ret, size_t b
         for (unsigned i = 1; i < PLAN_RESOURCES; i++) {
             most = busy[i].share > most->share ? &busy[i] : most;
         }
-        snprintf(ret, bytes, "nothing that is always busy (%s, %.0f %%): the way and back is long",
-                 most->name, most->share * 100);
+        bool starved = most->share < 0.5 && isnan(measured->offered) && measured->stuck_count == 0;
+        snprintf(ret, bytes, "nothing is always busy, most of all %s, %.0f %%%s",
+                 most->name[0] != '\0' ? most->name : "none", most->share * 100,
+                 starved ? ": more messages under way would do more" : "");
     }
 }
 

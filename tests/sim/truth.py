@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""viaduct sim truth: what it concludes from figures, that it ends and leaves nothing behind, and what it says is wrong.
+Whether the model is right is no question for a test: that depends on what else the machine does."""
+import importlib.machinery
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+BIN = os.environ["VIADUCT_BUILD_DIR"]
+SCRIPT = os.path.join(os.environ["VIADUCT_SOURCE_DIR"], "tools/sim-truth")
+failures = []
+
+
+def check(condition, what):
+    if not condition:
+        failures.append(what)
+
+
+def verdicts():
+    sys.dont_write_bytecode = True
+    loader = importlib.machinery.SourceFileLoader("sim_truth", SCRIPT)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("sim_truth", loader))
+    loader.exec_module(module)
+    for ratios, model, expected in [((2, 2, 2, 2, 2), 2.4, "within"), ((2, 2, 2, 2, 2), 2.6, "outside"),
+                                    ((2, 2, 2, 2, 2), 1.4, "outside"), ((1, 1.2, 2, 2.8, 3), 2.0, "unclear"),
+                                    ((1.9, 2, 2.1, 9, 0.1), 2.0, "within"), ((1, 1.2, 2, 2.8, 3), 4.0, "outside")]:
+        row = module.judge(("a", "b"), [(3, 3 * ratio) for ratio in ratios], [(5, 5 * model)])
+        check(row["verdict"] == expected, f"{ratios} and {model}: {row['verdict']}, not {expected}")
+        check(abs(row["error"] - (model / row["real"] - 1)) < 1e-9, f"{ratios} and {model}: error {row['error']}")
+
+
+def truth(*words):
+    return subprocess.run([os.path.join(BIN, "viaduct"), "sim", "truth", *words], capture_output=True, text=True,
+                          timeout=120, check=False)
+
+
+def whole():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "truth.json")
+        done = truth("--rounds", "1", "--seconds", "0.005", "--json", path)
+        check(done.returncode == 0, f"exit code {done.returncode}: {done.stderr}")
+        check("put relay / put neighbour" in done.stdout, f"not a table: {done.stdout}")
+        with open(path, encoding="utf-8") as file:
+            rows = json.load(file)["rows"]
+        check(len(rows) == 4 and all(row["real"] > 0 and row["model"] > 0 for row in rows), f"not the ratios: {rows}")
+    for words, code, says in [(["--rounds", "0"], 2, "--rounds: not a number from 1 on"),
+                              (["--seconds", "0"], 2, "--seconds: not a number above 0"), (["--walk"], 2, "--walk"),
+                              (["--rounds", "1", "--bin", "/no/such"], 1, "/no/such/viaduct: start: No such file")]:
+        done = truth(*words)
+        check(done.returncode == code and says in done.stderr, f"truth {words}: exit code {done.returncode}, {done.stderr}")
+
+
+def main():
+    verdicts()
+    whole()
+    for failure in failures:
+        print("FAILED:", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
