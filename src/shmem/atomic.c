@@ -11,32 +11,36 @@
 
 /* clang-format off */
 
+/* What is in front of the CPU's instruction costs as much as it does, if it is a call. */
+#define VIA_FAST static inline __attribute__((always_inline))
+#define VIA_FAR static __attribute__((noinline, cold))
+
 #define VIA_WIDTH(T) ((unsigned)sizeof(T))
 /* The operand's bits; narrower ones are in the lower half, which is all that is looked at. */
 #define VIA_BITS(T, VALUE) ((uint64_t)(VALUE))
 
 #define VIA_DEFINE_INTEGER(N, T, A)                                                                       \
-    static inline T N##_update(const char *call, T *dest, enum viaduct_atomic operation, T value, T cond, \
+    VIA_FAR T N##_update(const char *call, T *dest, enum viaduct_atomic operation, T value, T cond,       \
                                int pe)                                                                    \
     {                                                                                                     \
         return (T)via_path_atomic(call, dest, VIA_WIDTH(T), operation, VIA_BITS(T, value),                \
                                   VIA_BITS(T, cond), pe);                                                 \
     }                                                                                                     \
-    static inline T N##_do_fetch(const char *call, const T *source, int pe)                               \
+    VIA_FAST T N##_do_fetch(const char *call, const T *source, int pe)                                    \
     {                                                                                                     \
         const T *direct = via_direct(source, pe);                                                         \
         if (via_likely(direct))                                                                           \
             return __atomic_load_n(direct, __ATOMIC_SEQ_CST);                                             \
         return N##_update(call, (T *)source, VIADUCT_ATOMIC_FETCH, 0, 0, pe);                             \
     }                                                                                                     \
-    static inline T N##_do_swap(const char *call, T *dest, T value, int pe)                               \
+    VIA_FAST T N##_do_swap(const char *call, T *dest, T value, int pe)                                    \
     {                                                                                                     \
         T *direct = via_direct(dest, pe);                                                                 \
         if (via_likely(direct))                                                                           \
             return __atomic_exchange_n(direct, value, __ATOMIC_SEQ_CST);                                  \
         return N##_update(call, dest, VIADUCT_ATOMIC_SWAP, value, 0, pe);                                 \
     }                                                                                                     \
-    static inline T N##_do_compare_swap(const char *call, T *dest, T cond, T value, int pe)               \
+    VIA_FAST T N##_do_compare_swap(const char *call, T *dest, T cond, T value, int pe)                    \
     {                                                                                                     \
         T *direct = via_direct(dest, pe);                                                                 \
         if (via_unlikely(!direct))                                                                        \
@@ -44,7 +48,7 @@
         __atomic_compare_exchange_n(direct, &cond, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);     \
         return cond;                                                                                      \
     }                                                                                                     \
-    static inline T N##_do_add(const char *call, T *dest, T value, int pe)                                \
+    VIA_FAST T N##_do_add(const char *call, T *dest, T value, int pe)                                     \
     {                                                                                                     \
         T *direct = via_direct(dest, pe);                                                                 \
         if (via_likely(direct))                                                                           \
@@ -53,7 +57,7 @@
     }
 
 #define VIA_DEFINE_BITWISE_DO(N, T, OP, OPERATION)                                                        \
-    static inline T N##_do_##OP(const char *call, T *dest, T value, int pe)                               \
+    VIA_FAST T N##_do_##OP(const char *call, T *dest, T value, int pe)                                    \
     {                                                                                                     \
         T *direct = via_direct(dest, pe);                                                                 \
         if (via_likely(direct))                                                                           \
@@ -76,11 +80,11 @@
         memcpy(&value, &bits, sizeof(value));                                                             \
         return value;                                                                                     \
     }                                                                                                     \
-    static inline T N##_do_fetch(const char *call, const T *source, int pe)                               \
+    VIA_FAST T N##_do_fetch(const char *call, const T *source, int pe)                                    \
     {                                                                                                     \
         return N##_of(WORD##_do_fetch(call, (const W *)source, pe));                                      \
     }                                                                                                     \
-    static inline T N##_do_swap(const char *call, T *dest, T value, int pe)                               \
+    VIA_FAST T N##_do_swap(const char *call, T *dest, T value, int pe)                                    \
     {                                                                                                     \
         return N##_of(WORD##_do_swap(call, (W *)dest, N##_bits(value), pe));                              \
     }
