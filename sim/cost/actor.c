@@ -125,7 +125,9 @@ void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t
     const struct sim_call none = {0};
     for (uint64_t left = bytes; left > 0;) {
         uint64_t piece = via_min(left, memory->piece_bytes);
-        uint64_t bus_ps = sim_server_add(&memory->bus, ps_of(2 * piece, memory->bus_rate), 0, none);
+        uint64_t crossing_ps =
+            (uint64_t)(memory->crossings * (double)ps_of(piece, memory->bus_rate));
+        uint64_t bus_ps = sim_server_add(&memory->bus, crossing_ps, 0, none);
         sim_actor_work(actor, ps_of(piece, memory->copy_rate));
         sim_actor_stall_until(actor, bus_ps);
         left -= piece;

@@ -136,8 +136,8 @@ static void occupy(struct sim_lcpu *lcpu, struct sim_task *task)
     }
 }
 
-/* Where it ran last if that is free and shares its core with nobody; else a free core; else
- * anything that is free. */
+/* Where it ran last if that is free, shares its core with nobody and is not interrupted; else a
+ * free core; else anything that is free. */
 static struct sim_lcpu *find_idle(struct sim_cpu *cpu, const struct sim_task *task)
 {
     struct sim_lcpu *found = NULL;
@@ -145,10 +145,11 @@ static struct sim_lcpu *find_idle(struct sim_cpu *cpu, const struct sim_task *ta
         uint32_t start = task->lcpu == NULL ? 0 : task->lcpu->index;
         struct sim_lcpu *lcpu = &cpu->lcpus[(start + i) % cpu->lcpus_count];
         const struct sim_lcpu *other = sibling(lcpu);
-        if (lcpu->task == NULL && (other == NULL || other->task == NULL)) {
+        bool interrupted = lcpu->since_ps > cpu->cost->now_ps;
+        if (lcpu->task == NULL && !interrupted && (other == NULL || other->task == NULL)) {
             return lcpu;
         }
-        if (lcpu->task == NULL && found == NULL) {
+        if (lcpu->task == NULL && (found == NULL || !interrupted)) {
             found = lcpu;
         }
     }
@@ -293,11 +294,25 @@ void sim_task_wake(struct sim_task *task, struct sim_call done)
     sim_cost_after(cpu->cost, delay, (struct sim_call){.run = woken, .object = task});
 }
 
+/* Schedulers take the time that interrupts need off a processor's capacity: a task does not stay
+ * there while a core is free. */
+static void evade(struct sim_lcpu *lcpu)
+{
+    struct sim_task *task = lcpu->task;
+    struct sim_lcpu *idle = task == NULL ? NULL : find_idle(lcpu->cpu, task);
+    const struct sim_lcpu *other = idle == NULL ? NULL : sibling(idle);
+    if (idle != NULL && (other == NULL || other->task == NULL)) {
+        occupy(lcpu, NULL);
+        occupy(idle, task);
+    }
+}
+
 void sim_cpu_interrupt(struct sim_cpu *cpu, uint32_t index, uint64_t work_ps, struct sim_call done)
 {
     assert(index < cpu->lcpus_count);
     struct sim_lcpu *lcpu = &cpu->lcpus[index];
     settle(lcpu);
+    evade(lcpu);
     lcpu->since_ps = via_max(lcpu->since_ps, cpu->cost->now_ps) + work_ps;
     cpu->interrupts_count++;
     if (lcpu->task == NULL) {
