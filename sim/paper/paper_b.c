@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* System B's figures: OpenSHMEM over a ring of hosts without a switch. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/types.h"
+#include "sim/memory.h"
+#include "sim/paper/node_ring.h"
+#include "sim/paper/papers.h"
+#include "sim/paper/ring.h"
+
+#define KIB 1024u
+#define MIB (1024u * 1024)
+
+static const unsigned hosts[] = {3, 4, 5};
+static const unsigned threads[] = {1, 2, 4, 8};
+/* Of the nine sizes four are fitted on, five are judged. */
+static const struct {
+    uint64_t bytes;
+    bool fit;
+} sizes[] = {
+    {4 * KIB, false},  {8 * KIB, true},    {16 * KIB, false}, {32 * KIB, true}, {64 * KIB, false},
+    {128 * KIB, true}, {256 * KIB, false}, {512 * KIB, true}, {MIB, false},
+};
+#define HOSTS VIA_ARRAY_COUNT(hosts)
+#define THREADS VIA_ARRAY_COUNT(threads)
+#define SIZES VIA_ARRAY_COUNT(sizes)
+
+static const char *const hosts_names[HOSTS] = {"3 hosts", "4 hosts", "5 hosts"};
+static const char *const hosts_steps[HOSTS - 1][THREADS] = {
+    {"3-4 hosts, 1 thread", "3-4 hosts, 2 threads", "3-4 hosts, 4 threads", "3-4 hosts, 8 threads"},
+    {"4-5 hosts, 1 thread", "4-5 hosts, 2 threads", "4-5 hosts, 4 threads", "4-5 hosts, 8 threads"},
+};
+static const char *const runs_names[HOSTS][THREADS] = {
+    {"3 hosts, 1 thread", "3 hosts, 2 threads", "3 hosts, 4 threads", "3 hosts, 8 threads"},
+    {"4 hosts, 1 thread", "4 hosts, 2 threads", "4 hosts, 4 threads", "4 hosts, 8 threads"},
+    {"5 hosts, 1 thread", "5 hosts, 2 threads", "5 hosts, 4 threads", "5 hosts, 8 threads"},
+};
+
+struct figures {
+    const struct sim_scenario *scenario;
+    struct sim_report *report;
+    struct sim_ring_result runs[HOSTS][THREADS][SIZES];
+};
+
+static struct sim_ring_run neighbour_puts(const struct figures *figures, unsigned hosts_count,
+                                          unsigned threads_count, uint64_t bytes)
+{
+    const struct sim_scenario *scenario = figures->scenario;
+    return (struct sim_ring_run){
+        .hosts_count = hosts_count,
+        .threads_count = threads_count,
+        .senders_count = hosts_count,
+        .window = (unsigned)sim_scenario_count(scenario, "ring", "window"),
+        .puts_count = (unsigned)sim_scenario_count(scenario, "ring", "puts"),
+        .bytes = bytes,
+    };
+}
+
+static enum sim_role role_of(size_t size)
+{
+    return sizes[size].fit ? SIM_FIT : SIM_JUDGED;
+}
+
+static void run_all(struct figures *figures)
+{
+    for (size_t s = 0; s < SIZES; s++) {
+        for (size_t h = 0; h < HOSTS && sim_report_wants(figures->report, role_of(s)); h++) {
+            for (size_t t = 0; t < THREADS; t++) {
+                struct sim_ring_run run =
+                    neighbour_puts(figures, hosts[h], threads[t], sizes[s].bytes);
+                sim_ring_run(figures->scenario, &run, &figures->runs[h][t][s]);
+            }
+        }
+    }
+}
+
+/* --- bandwidth: one host puts, the others only relay ------------------------------------------ */
+
+static double mb_per_s(double bytes, double ps)
+{
+    return bytes / ps * 1e6;
+}
+
+static void add_bandwidth(struct figures *figures)
+{
+    static const uint64_t bandwidth_sizes[] = {4 * KIB,   16 * KIB, 64 * KIB,
+                                               256 * KIB, MIB,      4 * MIB};
+    struct sim_row row = {.series = "bandwidth", .x_unit = "B", .unit = "MB/s"};
+    double raw_mib = 0;
+    if (!sim_report_wants(figures->report, SIM_JUDGED)) {
+        return;
+    }
+    row.label = "DMA alone";
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(bandwidth_sizes); i++) {
+        uint64_t bytes = bandwidth_sizes[i];
+        row.x = (double)bytes;
+        row.model = mb_per_s(row.x, sim_ring_raw_ps(figures->scenario, bytes));
+        row.role = bytes >= MIB ? SIM_JUDGED : SIM_PREDICTED;
+        row.paper = bytes >= MIB ? 6000 : NAN;
+        row.low = 6000;
+        row.high = INFINITY;
+        raw_mib = bytes == MIB ? row.model : raw_mib;
+        sim_report_add(figures->report, &row);
+    }
+    row.label = "put";
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(bandwidth_sizes); i++) {
+        struct sim_ring_run run = neighbour_puts(figures, 3, 8, bandwidth_sizes[i]);
+        struct sim_ring_result result;
+        run.senders_count = 1;
+        run.window = (unsigned)sim_scenario_count(figures->scenario, "ring", "stream");
+        sim_ring_run(figures->scenario, &run, &result);
+        bool stated = run.bytes == MIB;
+        row.x = (double)run.bytes;
+        row.model = mb_per_s(row.x, result.put_ps);
+        row.role = stated ? SIM_JUDGED : SIM_PREDICTED;
+        row.paper = stated ? 4750 : NAN;
+        row.low = 4500;
+        row.high = 5000;
+        sim_report_add(figures->report, &row);
+        if (stated) {
+            struct sim_row ratio = {.series = "put against DMA alone",
+                                    .label = "put",
+                                    .x = row.x,
+                                    .x_unit = "B",
+                                    .unit = "%",
+                                    .paper = 82.5,
+                                    .low = 80,
+                                    .high = 85,
+                                    .model = 100 * row.model / raw_mib,
+                                    .role = SIM_JUDGED};
+            sim_report_add(figures->report, &ratio);
+        }
+    }
+}
+
+/* --- all hosts put to their neighbours ------------------------------------------------------- */
+
+static double percent_more(const struct sim_ring_result *after,
+                           const struct sim_ring_result *before)
+{
+    return (after->latency_ps / before->latency_ps - 1) * 100;
+}
+
+static void add_latency(struct figures *figures)
+{
+    struct sim_row row = {
+        .series = "latency", .x_unit = "B", .unit = "us", .paper = NAN, .role = SIM_PREDICTED};
+    for (size_t h = 0; h < HOSTS; h++) {
+        for (size_t t = 0; t < THREADS; t++) {
+            for (size_t s = 0; s < SIZES; s++) {
+                row.label = runs_names[h][t];
+                row.x = (double)sizes[s].bytes;
+                row.model = figures->runs[h][t][s].latency_ps / 1e6;
+                sim_report_add(figures->report, &row);
+            }
+        }
+    }
+}
+
+static void add_throughput(struct figures *figures)
+{
+    struct sim_row row = {.series = "throughput of a host",
+                          .x_unit = "B",
+                          .unit = "MB/s",
+                          .paper = NAN,
+                          .role = SIM_PREDICTED};
+    for (size_t h = 0; h < HOSTS; h++) {
+        for (size_t t = 0; t < THREADS; t++) {
+            for (size_t s = 0; s < SIZES; s++) {
+                row.label = runs_names[h][t];
+                row.x = (double)sizes[s].bytes;
+                row.model = mb_per_s(row.x, figures->runs[h][t][s].put_ps);
+                sim_report_add(figures->report, &row);
+            }
+        }
+    }
+}
+
+static void add_host_steps(struct figures *figures)
+{
+    struct sim_row row = {.series = "latency: a host more", .x_unit = "B", .unit = "%"};
+    for (size_t t = 0; t < THREADS; t++) {
+        row.low = 22;
+        row.high = threads[t] == 1 ? 36 : 34;
+        row.paper = (row.low + row.high) / 2;
+        for (size_t h = 0; h + 1 < HOSTS; h++) {
+            for (size_t s = 0; s < SIZES; s++) {
+                row.label = hosts_steps[h][t];
+                row.x = (double)sizes[s].bytes;
+                row.role = role_of(s);
+                if (sim_report_wants(figures->report, row.role)) {
+                    row.model = percent_more(&figures->runs[h + 1][t][s], &figures->runs[h][t][s]);
+                    sim_report_add(figures->report, &row);
+                }
+            }
+        }
+    }
+}
+
+/* What 8 threads may gain and still be "no better than 4". */
+#define NO_BETTER_PERCENT -5
+
+static void add_thread_steps(struct figures *figures)
+{
+    static const struct {
+        const char *series;
+        double low, high;
+    } steps[THREADS - 1] = {
+        {"latency: 2 threads for 1", -45, -38},
+        {"latency: 4 threads for 2", -25, -12},
+        {"latency: 8 threads for 4", NO_BETTER_PERCENT, INFINITY},
+    };
+    struct sim_row row = {.x_unit = "B", .unit = "%"};
+    for (size_t t = 0; t + 1 < THREADS; t++) {
+        row.series = steps[t].series;
+        row.low = steps[t].low;
+        row.high = steps[t].high;
+        row.paper = isinf(row.high) ? NAN : (row.low + row.high) / 2;
+        for (size_t h = 0; h < HOSTS; h++) {
+            for (size_t s = 0; s < SIZES; s++) {
+                row.label = hosts_names[h];
+                row.x = (double)sizes[s].bytes;
+                row.role = isnan(row.paper) ? SIM_JUDGED : role_of(s);
+                if (sim_report_wants(figures->report, row.role)) {
+                    row.model = percent_more(&figures->runs[h][t + 1][s], &figures->runs[h][t][s]);
+                    sim_report_add(figures->report, &row);
+                }
+            }
+        }
+    }
+}
+
+/* --- where the time goes: one put at a time -------------------------------------------------- */
+
+static void add_steps(struct figures *figures)
+{
+    struct sim_row row = {.series = "time of a hop by step",
+                          .x_unit = "B",
+                          .unit = "us",
+                          .paper = NAN,
+                          .role = SIM_PREDICTED};
+    struct sim_ring_result results[SIZES];
+    for (size_t s = 0; s < SIZES; s++) {
+        struct sim_ring_run run = neighbour_puts(figures, 3, 1, sizes[s].bytes);
+        run.senders_count = 1;
+        run.window = 1;
+        sim_ring_run(figures->scenario, &run, &results[s]);
+    }
+    for (unsigned step = 0; step < SIM_RING_STEPS; step++) {
+        for (size_t s = 0; s < SIZES; s++) {
+            row.label = sim_ring_step_name(step);
+            row.x = (double)sizes[s].bytes;
+            row.model = results[s].step_ps[step] / 1e6;
+            sim_report_add(figures->report, &row);
+        }
+    }
+}
+
+/* --- our protocol on the same hardware -------------------------------------------------------- */
+
+static const uint64_t beside_sizes[] = {4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB};
+#define BESIDES VIA_ARRAY_COUNT(beside_sizes)
+
+/* What is compared: the published system at its best number of threads, ours with as many. */
+struct beside {
+    const char *series, *unit;
+    unsigned hosts_count, senders_count, threads_count, window; /* window 0: the scenario's */
+    bool rate;                                                  /* throughput, else latency */
+};
+
+static const struct beside besides[] = {
+    {"ours: latency of a put alone", "us", 3, 1, 1, 1, false},
+    {"ours: latency, 3 hosts putting, 4 threads", "us", 3, 3, 4, 0, false},
+    {"ours: latency, 5 hosts putting, 4 threads", "us", 5, 5, 4, 0, false},
+    {"ours: throughput, one host putting, 1 thread", "MB/s", 3, 1, 1, 0, true},
+    {"ours: throughput of a host, 5 putting, 1 thread", "MB/s", 5, 5, 1, 0, true},
+    {"ours: throughput of a host, 5 putting, 4 threads", "MB/s", 5, 5, 4, 0, true},
+};
+
+static double beside_value(const struct beside *beside, uint64_t bytes,
+                           const struct sim_ring_result *result)
+{
+    return beside->rate ? mb_per_s((double)bytes, result->put_ps) : result->latency_ps / 1e6;
+}
+
+static int add_beside(struct figures *figures, const struct beside *beside, struct via_error *err)
+{
+    static const char *const labels[] = {"published", "ours", "better by"};
+    double values[VIA_ARRAY_COUNT(labels)][BESIDES];
+    for (size_t i = 0; i < BESIDES; i++) {
+        struct sim_ring_result theirs, ours;
+        struct sim_ring_run run =
+            neighbour_puts(figures, beside->hosts_count, beside->threads_count, beside_sizes[i]);
+        run.senders_count = beside->senders_count;
+        run.window = beside->window == 0 ? run.window : beside->window;
+        sim_ring_run(figures->scenario, &run, &theirs);
+        if (sim_node_ring_run(figures->scenario, &run, &ours) != 0) {
+            return via_error_set(err, -EPROTO, "%.200s: a put of %llu bytes failed",
+                                 figures->scenario->name, (unsigned long long)run.bytes);
+        }
+        values[0][i] = beside_value(beside, run.bytes, &theirs);
+        values[1][i] = beside_value(beside, run.bytes, &ours);
+        values[2][i] = beside->rate ? values[1][i] / values[0][i] : values[0][i] / values[1][i];
+    }
+    for (size_t line = 0; line < VIA_ARRAY_COUNT(labels); line++) {
+        for (size_t i = 0; i < BESIDES; i++) {
+            const struct sim_row row = {
+                .series = beside->series,
+                .label = labels[line],
+                .x = (double)beside_sizes[i],
+                .x_unit = "B",
+                .unit = line == 2 ? "times" : beside->unit,
+                .paper = NAN,
+                .model = values[line][i],
+                .role = SIM_PREDICTED,
+            };
+            sim_report_add(figures->report, &row);
+        }
+    }
+    return 0;
+}
+
+static int run_b(const struct sim_scenario *scenario, struct sim_report *report,
+                 struct via_error *err)
+{
+    int rc = sim_ring_net_check(scenario, err);
+    if (rc != 0) {
+        return rc;
+    }
+    struct figures *figures = sim_alloc(sizeof(*figures));
+    figures->scenario = scenario;
+    figures->report = report;
+    run_all(figures);
+    add_bandwidth(figures);
+    add_host_steps(figures);
+    add_thread_steps(figures);
+    if (sim_report_wants(report, SIM_PREDICTED)) {
+        add_latency(figures);
+        add_throughput(figures);
+        add_steps(figures);
+        for (size_t i = 0; rc == 0 && i < VIA_ARRAY_COUNT(besides); i++) {
+            rc = add_beside(figures, &besides[i], err);
+        }
+    }
+    free(figures);
+    return rc;
+}
+
+static const struct sim_section *const sections[] = {
+    &sim_net_sections[0], &sim_net_sections[1], &sim_net_sections[2],   &sim_net_sections[3],
+    &sim_net_sections[4], &sim_net_sections[5], &sim_dma_section,       &sim_cpu_section,
+    &sim_memory_section,  &sim_ring_section,    &sim_node_ring_section,
+};
+_Static_assert(SIM_NET_SECTIONS_COUNT == 6, "all of them are listed");
+
+const struct sim_paper sim_paper_b = {
+    .letter = 'B',
+    .title = "OpenSHMEM over a switchless PCIe NTB ring (2023)",
+    .scenario = "paper-b.ini",
+    .sections = sections,
+    .sections_count = VIA_ARRAY_COUNT(sections),
+    .run = run_b,
+};

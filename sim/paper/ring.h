@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * System B as its paper describes it: hosts in a ring, each with an adapter towards either
+ * neighbour, and puts that are relayed by transfer threads. What the paper leaves open is chosen
+ * here and said so; every time comes from the scenario.
+ *
+ * A put is a request {source, destination, offset, size}. At every host it comes to, its source
+ * first, a transfer thread takes it from one of two queues and passes it on to the right: it waits
+ * until its data doorbell is free, copies into its part of the shared region, and with the port to
+ * itself runs the DMA, writes the scratchpads - one set a link, which must have been read - and
+ * rings; the source sets up the address translation before. At the neighbour the interrupt handler
+ * reads the scratchpads and wakes the service thread of that doorbell, which copies the data out
+ * (into the symmetric object or a bypass buffer), frees the doorbell, and queues what has to go on.
+ * A request is done when it is back at its source. Who waits for the port or the scratchpads polls.
+ */
+#ifndef SIM_PAPER_RING_H
+#define SIM_PAPER_RING_H
+
+#include "sim/cost/actor.h"
+#include "sim/cost/dma.h"
+#include "sim/paper/ring_net.h"
+
+#define SIM_RING_THREADS_MAX 16u
+
+/* Parameters of [ring]. */
+extern const struct sim_section sim_ring_section;
+
+enum sim_ring_step {
+    SIM_RING_TAKE,      /* request taken up */
+    SIM_RING_INTERRUPT, /* wait for the thread's doorbell to be free */
+    SIM_RING_COPY_IN,   /* into the shared region */
+    SIM_RING_PORT,      /* wait for the port */
+    SIM_RING_TRANSLATE, /* at the source: address translation set up, registers of the port */
+    SIM_RING_DMA,
+    SIM_RING_SCRATCHPAD, /* wait until the neighbour has read them; write them */
+    SIM_RING_DOORBELL,   /* ring; until the interrupt is there */
+    SIM_RING_HANDLER,    /* interrupt handler: reads the scratchpads */
+    SIM_RING_SERVICE,    /* wake-up of the service thread */
+    SIM_RING_COPY_OUT,
+    SIM_RING_QUEUE, /* until a transfer thread takes it */
+    SIM_RING_STEPS
+};
+const char *sim_ring_step_name(enum sim_ring_step step);
+
+struct sim_ring_run {
+    unsigned hosts_count;
+    unsigned threads_count; /* transfer threads of a host */
+    unsigned senders_count; /* hosts that put: all, or one */
+    unsigned window;        /* puts of a host under way */
+    unsigned puts_count;    /* measured, of a host */
+    uint64_t bytes;
+};
+
+struct sim_ring_result {
+    double put_ps;                  /* time per put of a host, in the long run */
+    double latency_ps;              /* of a put, from submit to its end */
+    double step_ps[SIM_RING_STEPS]; /* per hop */
+    double cpu_percent;             /* of a host's hardware threads */
+    uint64_t events_count;
+};
+
+/* A whole history. The scenario is that of the sections above. */
+void sim_ring_run(const struct sim_scenario *scenario, const struct sim_ring_run *run,
+                  struct sim_ring_result *ret_result);
+
+/* The DMA engine alone: seconds per transfer, one after the other, its completion polled. */
+double sim_ring_raw_ps(const struct sim_scenario *scenario, uint64_t bytes);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/paper/ring_net.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "base/types.h"
+
+int sim_ring_net_check(const struct sim_scenario *scenario, struct via_error *err)
+{
+    static const char *const parts[] = {"host pc",   "switch pex8749", "switch pex8733",
+                                        "link slot", "link cable",     "dma pex"};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(parts); i++) {
+        if (!sim_scenario_has(scenario, parts[i])) {
+            return via_error_set(err, -EINVAL, "%.200s: there is no [%s]", scenario->name,
+                                 parts[i]);
+        }
+    }
+    struct sim_cost cost;
+    struct sim_net net;
+    sim_cost_init(&cost);
+    sim_net_init(&net, &cost);
+    int rc = sim_net_build(&net, scenario, err);
+    sim_net_fini(&net);
+    sim_cost_fini(&cost);
+    return rc;
+}
+
+static unsigned add_node(struct sim_ring_net *ring, const struct sim_scenario *scenario,
+                         const char *section, const char *kind, unsigned index)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "%s-%u", kind, index);
+    return sim_net_add_node(&ring->net, scenario, section, name);
+}
+
+static void add_link(struct sim_ring_net *ring, const struct sim_scenario *scenario,
+                     const char *section, unsigned a, unsigned b)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "link-%u", ring->net.links_count);
+    sim_net_add_link(&ring->net, scenario, section, name, a, b);
+}
+
+static void find_path(struct sim_ring_net *ring, unsigned from, unsigned to,
+                      struct sim_path *ret_path)
+{
+    int rc = sim_net_path(&ring->net, from, to, ret_path);
+    assert(rc == 0);
+    (void)rc;
+}
+
+void sim_ring_net_init(struct sim_ring_net *ring, struct sim_cost *cost,
+                       const struct sim_scenario *scenario, unsigned hosts_count)
+{
+    assert(hosts_count >= 2 && hosts_count <= SIM_RING_HOSTS_MAX);
+    *ring = (struct sim_ring_net){.hosts_count = hosts_count};
+    sim_net_init(&ring->net, cost);
+    sim_net_set_pcie(&ring->net, scenario);
+    for (unsigned i = 0; i < hosts_count; i++) {
+        struct sim_ring_place *place = &ring->places[i];
+        place->host = add_node(ring, scenario, "host pc", "host", i);
+        place->right_chip = add_node(ring, scenario, "switch pex8749", "right", i);
+        place->left_chip = add_node(ring, scenario, "switch pex8733", "left", i);
+    }
+    for (unsigned i = 0; i < hosts_count; i++) {
+        const struct sim_ring_place *place = &ring->places[i];
+        const struct sim_ring_place *right = &ring->places[(i + 1) % hosts_count];
+        add_link(ring, scenario, "link slot", place->host, place->right_chip);
+        add_link(ring, scenario, "link slot", place->host, place->left_chip);
+        add_link(ring, scenario, "link cable", place->right_chip, right->left_chip);
+    }
+    for (unsigned i = 0; i < hosts_count; i++) {
+        struct sim_ring_place *place = &ring->places[i];
+        const struct sim_ring_place *right = &ring->places[(i + 1) % hosts_count];
+        find_path(ring, place->host, place->right_chip, &place->to_chip);
+        find_path(ring, place->right_chip, place->host, &place->from_chip);
+        find_path(ring, place->right_chip, right->host, &place->chip_to_right);
+        find_path(ring, right->host, place->right_chip, &place->right_to_chip);
+        find_path(ring, place->host, right->host, &place->to_right);
+        find_path(ring, right->host, place->host, &place->from_right);
+    }
+}
+
+void sim_ring_net_fini(struct sim_ring_net *ring)
+{
+    sim_net_fini(&ring->net);
+}
+
+static void note_time(void *object, uint64_t arg)
+{
+    uint64_t *ret_ps = object;
+    (void)arg;
+    *ret_ps = 1;
+}
+
+uint64_t sim_ring_net_read_ps(struct sim_ring_net *ring)
+{
+    struct sim_cost *cost = ring->net.cost;
+    const struct sim_ring_place *place = &ring->places[0];
+    uint64_t from_ps = cost->now_ps;
+    uint64_t done = 0;
+    sim_net_read(&ring->net, &place->right_to_chip, &place->chip_to_right, 4,
+                 (struct sim_call){.run = note_time, .object = &done});
+    while (done == 0 && sim_cost_step(cost)) {
+    }
+    assert(done != 0);
+    return cost->now_ps - from_ps;
+}
