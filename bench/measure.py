@@ -97,7 +97,7 @@ def server(way, command, port, cwd=None):
         process = subprocess.Popen(way.server + command, stdout=log, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL, cwd=cwd, env=environment(way))
         try:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 30
             while not listening(way.address, port):
                 if process.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
