@@ -24,6 +24,7 @@ static const struct sim_knob keys[] = {
     {.name = "graph", .min = SIM_GRAPH_RING, .max = SIM_GRAPH_CUBE, .simplest = SIM_GRAPH_CHAIN},
     KEY("streams", streams.count, 0, 16, 0),
     KEY("stream-bytes", streams.bytes_max, 0, 1 << 20, 0),
+    KEY("stream-avail", streams.avail_chance, 0, 1000, 0),
     KEY("hosts", hosts_count, 2, SIM_HOSTS_MAX, 2),
     KEY("extra-links", extra_links, 0, SIM_HOSTS_MAX, 0),
     KEY("rogues", faults.rogues_count, 0, 8, 0),

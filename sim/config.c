@@ -308,6 +308,7 @@ static void draw_streams(struct sim_config *config)
     streams->stall_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 1, 300) : 0;
     streams->stall_ns_max = by_magnitude(&rng, 1000, 10000000);
     streams->rogue_chance = via_rng_chance(&rng, 1, 4) ? 300 : 0;
+    streams->avail_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 10, 1000) : 0;
 }
 
 /* What follows from the rest, also when some of that was given and not drawn. */

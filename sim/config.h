@@ -85,6 +85,7 @@ struct sim_config_streams {
     uint32_t bell_ns_max;
     uint32_t stall_chance, stall_ns_max;
     uint32_t rogue_chance;
+    uint32_t avail_chance; /* that bytes are left where they are, to be fetched */
 };
 
 /* Which of the planned faults or bursts of work happen: all but those that are named. Those past

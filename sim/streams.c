@@ -9,75 +9,17 @@
  * What is demanded: all bytes come, once, in order, then the end; nobody sleeps while there is
  * something to do; a peer that writes garbage does no harm but to its own connection.
  */
-#include "sim/streams.h"
+#include "sim/streams_internal.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "base/types.h"
-#include "sim/clock.h"
 #include "sim/memory.h"
-#include "sim/plant.h"
-#include "sockets/stream.h"
 
-#define EPOCH 7u
-#define CHUNK_MAX 4096u
 #define EVENTS_MAX 3000000u
-#define ROGUE_TURNS 200u
-
-enum step { STEP_WORK = 0, STEP_RING, STEP_ARM, STEP_LOOK };
-
-/* One direction of a connection: its pipe, its way through the kernel, and what is known of both.
- */
-struct direction {
-    struct via_pipe_geometry geometry;
-    unsigned char *memory; /* owned; at the reader */
-    _Atomic uint64_t credit;
-    uint32_t *data_ends; /* owned */
-    struct via_stream_tx tx;
-    struct via_stream_rx rx;
-    uint64_t total;   /* bytes that the program wants to send */
-    uint64_t content; /* seed */
-    uint64_t sent;    /* of them, by either way */
-    uint64_t received;
-    unsigned char *kernel; /* owned: what went that way, in order */
-    uint64_t kernel_sent, kernel_arrived, kernel_read;
-    bool kernel_fin, kernel_fin_arrived;
-    bool switched, fin_sent, ended;
-};
-
-struct end {
-    struct direction *out, *in;
-    enum step step;
-    bool asleep, bell;
-    bool in_kernel; /* has looked at the pipe and found nothing: about to read from the kernel */
-    bool ring_reader,
-        ring_writer; /* something was written, given back: the peer may have to know */
-    bool rogue;
-    uint32_t rogue_turns;
-    uint32_t ticket;
-    uint64_t busy_until; /* its thread does not run before */
-};
-
-struct connection {
-    struct direction directions[2];
-    struct end ends[2];
-    bool rogue; /* one of its ends is: nothing is promised any more */
-};
-
-struct streams {
-    const struct sim_config_streams *config;
-    int plant;
-    FILE *trace;
-    struct sim_clock clock;
-    struct via_rng rng;
-    struct connection *connections; /* owned */
-    struct sim_streams_result *result;
-    unsigned char chunk[CHUNK_MAX];
-};
 
 static void VIA_PRINTF(2, 3) fail(struct streams *streams, const char *format, ...)
 {
@@ -115,16 +57,6 @@ static void mark(struct streams *streams, uint64_t a, uint64_t b)
     uint64_t h = streams->result->digest;
     h = (h ^ streams->clock.now_ns ^ a << 48) * UINT64_C(0x100000001b3);
     streams->result->digest = (h ^ h >> 29 ^ b) * UINT64_C(0x100000001b3);
-}
-
-static uint64_t between(struct streams *streams, uint64_t lo, uint64_t hi)
-{
-    return via_rng_between(&streams->rng, lo, hi);
-}
-
-static bool chance(struct streams *streams, uint32_t per_mille)
-{
-    return per_mille != 0 && via_rng_chance(&streams->rng, per_mille, 1000);
 }
 
 /* --- turns and bells ------------------------------------------------------------------------- */
@@ -279,9 +211,53 @@ static bool write_kernel(struct streams *streams, unsigned number, struct direct
     return true;
 }
 
+/* What was left to be fetched: has it been? Or shall it be taken back? false: wait. */
+static bool look_after_avail(struct streams *streams, struct direction *way)
+{
+    uint64_t done;
+    int state = via_stream_tx_avail_look(&way->tx, &done);
+    if (state < 0 || done > way->avail_bytes) {
+        fail(streams, "avail: %d, %llu of %llu bytes fetched", state, (unsigned long long)done,
+             (unsigned long long)way->avail_bytes);
+    }
+    if (state == VIA_AVAIL_ENDED || (streams->plant == SIM_PLANT_EARLY_REUSE &&
+                                     state == VIA_AVAIL_CLAIMED && way->tx.avail.revoked)) {
+        via_stream_tx_avail_end(&way->tx);
+        way->sent += done;
+        way->avail_bytes = 0;
+        return true;
+    }
+    if (!way->tx.avail.revoked && chance(streams, streams->config->avail_chance / 4)) {
+        via_stream_tx_avail_revoke(&way->tx);
+        return true;
+    }
+    return false;
+}
+
+/* Leaves some bytes where they are: a stream's offset serves as address. */
+static bool open_avail(struct streams *streams, struct end *end)
+{
+    struct direction *way = end->out;
+    uint64_t bytes = between(streams, 1, via_min(way->total - way->sent, (uint64_t)CHUNK_MAX));
+    int rc = via_stream_tx_avail(&way->tx, way->sent, bytes);
+    if (rc != 0 && rc != -EAGAIN) {
+        fail(streams, "avail: %d", rc);
+    }
+    way->avail_bytes = rc == 0 ? bytes : 0;
+    end->ring_reader |= rc == 0;
+    return rc == 0;
+}
+
 static bool write_pipe(struct streams *streams, struct end *end)
 {
     struct direction *way = end->out;
+    if (way->avail_bytes != 0) {
+        return look_after_avail(streams, way);
+    }
+    if (way->sent < way->total && via_stream_tx_sink(&way->tx) != 0 &&
+        chance(streams, streams->config->avail_chance)) {
+        return open_avail(streams, end);
+    }
     if (chance(streams, streams->config->demote_chance)) {
         int rc = via_stream_tx_demote(&way->tx);
         if (rc != 0) {
@@ -340,7 +316,7 @@ static void check_chunk(struct streams *streams, struct direction *way, uint64_t
         }
     }
     way->received += bytes;
-    if (way->received > way->sent) {
+    if (way->received > way->sent + way->avail_bytes) {
         fail(streams, "%llu bytes came, of %llu that were sent", (unsigned long long)way->received,
              (unsigned long long)way->sent);
     }
@@ -368,6 +344,40 @@ static bool read_kernel(struct streams *streams, struct direction *way, uint64_t
     return bytes != 0;
 }
 
+/* The second half of a fetch; the first was the claim. */
+static void fetch(struct streams *streams, struct end *end, uint64_t max)
+{
+    struct direction *way = end->in;
+    uint64_t from = way->rx.avail.address + way->rx.avail.done;
+    uint64_t bytes = via_min(max, way->rx.avail.bytes - way->rx.avail.done);
+    if (via_rng_chance(&streams->rng, 1, 8)) {
+        bytes = 0; /* only a look */
+    }
+    if (way->avail_bytes == 0 || way->sent != way->rx.avail.address) {
+        fail(streams, "bytes are fetched from memory that the writer has taken back");
+        return;
+    }
+    for (uint64_t i = 0; i < bytes; i++) {
+        streams->chunk[i] = sim_streams_byte(way->content, from + i);
+    }
+    via_stream_rx_pulled(&way->rx, bytes);
+    check_chunk(streams, way, bytes);
+    end->in_fetch = false;
+    end->pulled = true;
+}
+
+static void meet_avail(struct streams *streams, struct end *end)
+{
+    if (via_rng_chance(&streams->rng, 1, 6)) {
+        via_stream_rx_refuse(&end->in->rx);
+        end->pulled = true;
+    } else if (via_stream_rx_claim(&end->in->rx) == 0) {
+        end->in_fetch = true;
+    } else {
+        end->pulled = true;
+    }
+}
+
 /* false when there is nothing now. */
 static bool read_some(struct streams *streams, struct end *end)
 {
@@ -379,6 +389,10 @@ static bool read_some(struct streams *streams, struct end *end)
     bool done = false;
     if (way->ended) {
         return false;
+    }
+    if (end->in_fetch) {
+        fetch(streams, end, max);
+        return true;
     }
     if (end->in_kernel) {
         end->in_kernel = false;
@@ -403,94 +417,14 @@ static bool read_some(struct streams *streams, struct end *end)
     } else if (next == VIA_NEXT_FIN) {
         ended(streams, way);
         done = true;
+    } else if (next == VIA_NEXT_AVAIL) {
+        meet_avail(streams, end);
+        done = true;
     } else if (next < 0) {
         fail(streams, "read: %d", next);
     }
     end->ring_writer |= way->rx.posted;
     return done || released != way->rx.pipe.released;
-}
-
-static void reader_init(struct streams *streams, struct direction *way)
-{
-    const struct via_pipe_target back = {.direct = (unsigned char *)&way->credit};
-    via_pipe_reader_init(&way->rx.pipe, &way->geometry, way->memory, &back, EPOCH);
-    via_pipe_reader_start_at(&way->rx.pipe, streams->config->first);
-    via_stream_rx_init(&way->rx);
-}
-
-/* --- an end that writes garbage -------------------------------------------------------------- */
-
-/* What it may write: the pipe that goes out, and the credits of the one that comes in. */
-static void write_garbage(struct streams *streams, struct end *end)
-{
-    struct direction *way = end->out;
-    size_t words = via_pipe_memory_bytes(&way->geometry) / 8;
-    for (uint64_t n = between(streams, 1, 20); n > 0; n--) {
-        uint64_t word = via_rng_next(&streams->rng);
-        size_t at = via_rng_below(&streams->rng, words);
-        if (via_rng_chance(&streams->rng, 1, 2)) {
-            /* A record that looks good, with a head of noise. */
-            struct via_stream_head head;
-            uint32_t sequence = way->rx.pipe.sequence;
-            at = 8 * (size_t)(1 + (sequence & (way->geometry.slots_count - 1)));
-            memcpy(&head, way->memory + at * 8, sizeof(head));
-            head.kind = (uint8_t)between(streams, 0, 8);
-            head.inline_bytes = (uint8_t)between(streams, 0, 60);
-            head.u.count = between(streams, 0, 3);
-            memcpy(way->memory + at * 8, &head, sizeof(head));
-            at += 7;
-            uint32_t length = via_rng_chance(&streams->rng, 1, 2) ? 0 : (uint32_t)word & 0xffff;
-            word = via_record_word(EPOCH, (uint16_t)length, sequence);
-        }
-        memcpy(way->memory + at * 8, &word, sizeof(word));
-    }
-    if (via_rng_chance(&streams->rng, 1, 4)) {
-        end->in->credit = via_credit_word(EPOCH, (uint16_t)via_rng_next(&streams->rng),
-                                          (uint32_t)via_rng_next(&streams->rng));
-    }
-}
-
-/* The victim: whatever it is told, it goes on without harm. */
-static void suffer(struct streams *streams, struct end *end)
-{
-    struct direction *in = end->in;
-    struct direction *out = end->out;
-    if (in->rx.broken && via_rng_chance(&streams->rng, 1, 2)) {
-        reader_init(streams, in); /* the next connection */
-    }
-    struct iovec iov = {streams->chunk, between(streams, 1, CHUNK_MAX)};
-    struct via_iov cursor;
-    int next = via_stream_rx_next(&in->rx);
-    if (next == VIA_NEXT_KERNEL_UNTIL) {
-        next = via_stream_rx_kernel_total(&in->rx, via_min(in->rx.switch_at, in->kernel_read));
-    }
-    if (via_iov_init(&cursor, &iov, 1) == 0 && next == VIA_NEXT_DATA) {
-        (void)via_stream_rx_peek(&in->rx, &cursor);
-        (void)via_iov_init(&cursor, &iov, 1);
-        (void)via_stream_rx_read(&in->rx, &cursor);
-    }
-    (void)via_stream_rx_ends(&in->rx);
-    (void)via_stream_rx_must_ring(&in->rx);
-    if (out->tx.span == VIA_SPAN_PIPE && !out->tx.ended && via_iov_init(&cursor, &iov, 1) == 0) {
-        (void)via_stream_tx_write(&out->tx, &cursor);
-        (void)via_pipe_must_ring(&out->tx.pipe);
-    }
-    (void)via_stream_tx_writable(&out->tx);
-}
-
-static bool rogue_turn(struct streams *streams, unsigned number, struct end *end)
-{
-    struct connection *connection = &streams->connections[number];
-    if (end->rogue_turns++ > ROGUE_TURNS) {
-        return false;
-    }
-    if (end->rogue) {
-        write_garbage(streams, end);
-    } else {
-        suffer(streams, end);
-    }
-    connection->directions[0].ended = connection->directions[1].ended = true;
-    return true;
 }
 
 /* --- turns ----------------------------------------------------------------------------------- */
@@ -507,6 +441,8 @@ static void ring_peer(struct streams *streams, unsigned number, unsigned end_num
     if (end->ring_writer && via_stream_rx_must_ring(&end->in->rx)) {
         bell = true;
     }
+    bell |= end->pulled;
+    end->pulled = false;
     end->ring_reader = false;
     end->ring_writer = false;
     if (bell) {
@@ -553,8 +489,11 @@ static bool work(struct streams *streams, unsigned number, unsigned end_number)
     return done;
 }
 
-static void arm(struct end *end)
+static void arm(struct streams *streams, struct end *end)
 {
+    if (streams->config->avail_chance != 0) {
+        via_stream_rx_sink(&end->in->rx, via_rng_chance(&streams->rng, 1, 2) ? CHUNK_MAX : 0);
+    }
     via_stream_rx_arm(&end->in->rx);
     end->ring_writer = true;
     if (!end->out->fin_sent) {
@@ -565,12 +504,12 @@ static void arm(struct end *end)
 static void turn(struct streams *streams, unsigned number, unsigned end_number, uint32_t ticket)
 {
     struct end *end = end_at(streams, number, end_number);
-    const struct connection *connection = &streams->connections[number];
+    struct connection *connection = &streams->connections[number];
     if (ticket != end->ticket || end->asleep) {
         return;
     }
     if (connection->rogue) {
-        if (rogue_turn(streams, number, end)) {
+        if (sim_streams_rogue_turn(streams, connection, end)) {
             next_turn(streams, number, end_number);
         }
         return;
@@ -598,7 +537,7 @@ static void turn(struct streams *streams, unsigned number, unsigned end_number, 
         }
         break;
     case STEP_ARM:
-        arm(end);
+        arm(streams, end);
         ring_peer(streams, number, end_number);
         end->step = STEP_LOOK;
         break;
@@ -607,6 +546,15 @@ static void turn(struct streams *streams, unsigned number, unsigned end_number, 
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
+
+void sim_streams_reader_init(struct streams *streams, struct direction *way)
+{
+    const struct via_pipe_target back = {.direct = (unsigned char *)&way->credit};
+    via_pipe_reader_init(&way->rx.pipe, &way->geometry, way->memory, &back, EPOCH);
+    via_pipe_reader_start_at(&way->rx.pipe, streams->config->first);
+    via_stream_rx_init(&way->rx);
+    via_stream_rx_allow_avail(&way->rx, &way->at_reader, &way->at_writer);
+}
 
 static void direction_init(struct streams *streams, struct direction *way)
 {
@@ -625,7 +573,8 @@ static void direction_init(struct streams *streams, struct direction *way)
     via_pipe_writer_init(&way->tx.pipe, &way->geometry, &out, &way->credit, way->data_ends, EPOCH);
     via_pipe_writer_start_at(&way->tx.pipe, config->first);
     via_stream_tx_init(&way->tx);
-    reader_init(streams, way);
+    via_stream_tx_allow_avail(&way->tx, &way->at_writer, &way->at_reader);
+    sim_streams_reader_init(streams, way);
 }
 
 static void start(struct streams *streams)
