@@ -12,6 +12,7 @@
 #include "sockets/demote.h"
 #include "sockets/hooks.h"
 #include "sockets/io.h"
+#include "sockets/io_internal.h"
 #include "sockets/real.h"
 
 /* Entry points that compilers and old programs call instead; glibc declares them nowhere public. */
@@ -329,28 +330,41 @@ static ssize_t copy_file(struct via_op *op, int in_fd, off_t *offset, size_t byt
     return (ssize_t)total;
 }
 
-VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
+/* By the kernel, as long as it is its turn: *ret_left is what is not, because pipes have come.
+ * Bytes, or -1 and errno. */
+static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, size_t bytes,
+                                 size_t *ret_left)
 {
-    struct via_op op;
-    if (!via_op_begin(&op, out_fd)) {
-        return VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
-    }
-    if (!via_conn_has_pipes(op.conn) &&
-        (op.exclusive || via_conn_state(op.conn) == VIA_SIDE_PLAIN)) {
-        ssize_t n = VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
-        if (n > 0) {
-            op.conn->stats->tx_kernel_bytes += (uint64_t)n;
-            via_conn_step(&op);
+    size_t total = 0;
+    *ret_left = 0;
+    while (!via_conn_has_pipes(op->conn)) {
+        bool unsettled = via_conn_is_unsettled(op->conn);
+        size_t piece =
+            unsettled ? via_min(bytes - total, (size_t)VIA_IO_PIECE_BYTES) : bytes - total;
+        ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, piece);
+        if (n <= 0) {
+            return total != 0 ? (ssize_t)total : n;
         }
-        via_op_end(&op);
-        return n;
+        total += (size_t)n;
+        op->conn->stats->tx_kernel_bytes += (uint64_t)n;
+        if (unsettled) {
+            via_conn_step(op);
+        }
+        if ((size_t)n < piece || total == bytes) {
+            return (ssize_t)total;
+        }
     }
-    int saved = errno;
+    *ret_left = bytes - total;
+    return (ssize_t)total;
+}
+
+static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
+{
     off_t at = offset != NULL ? *offset : lseek(in_fd, 0, SEEK_CUR);
     if (at < 0) {
-        return finish(&op, offset != NULL ? -EINVAL : -errno, saved);
+        return offset != NULL ? -EINVAL : -errno;
     }
-    ssize_t rc = copy_file(&op, in_fd, &at, bytes);
+    ssize_t rc = copy_file(op, in_fd, &at, bytes);
     if (rc > 0) {
         if (offset != NULL) {
             *offset = at;
@@ -358,7 +372,28 @@ VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
             lseek(in_fd, at, SEEK_SET);
         }
     }
-    return finish(&op, rc, saved);
+    return rc;
+}
+
+VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, out_fd)) {
+        return VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
+    }
+    ssize_t plain = 0;
+    size_t left = bytes;
+    if (!via_conn_has_pipes(op.conn) &&
+        (op.exclusive || via_conn_state(op.conn) == VIA_SIDE_PLAIN)) {
+        plain = send_file_plainly(&op, in_fd, offset, bytes, &left);
+        if (plain < 0 || left == 0) {
+            via_op_end(&op);
+            return plain;
+        }
+    }
+    int saved = errno;
+    ssize_t rc = send_file_by_pipe(&op, in_fd, offset, left);
+    return finish(&op, rc < 0 && plain > 0 ? plain : rc + plain, saved);
 }
 
 VIA_HOOK ssize_t sendfile64(int out_fd, int in_fd, off64_t *offset, size_t bytes)

@@ -39,6 +39,10 @@ uint32_t via_io_look(struct via_op *op);
  * has been read. The next step. */
 int via_rx_next(struct via_op *op);
 
+/* As long as pipes may still come, the kernel gets so much at a time, and then it is asked again
+ * whether they have: one call may be all that a connection is for. */
+#define VIA_IO_PIECE_BYTES (64u * 1024)
+
 /* With the tx token: from the kernel span to the pipe, if the peer is ready for it. */
 void via_io_try_switch(struct via_op *op);
 

@@ -14,9 +14,17 @@
 /* How often, once one direction has ended, the kernel is asked who holds the other end. */
 #define ASK_US 100000u
 
+/* Bytes go by the kernel, and perhaps not all of this call's. */
+static bool goes_piecewise(const struct via_op *op)
+{
+    return op->side->tx.span != VIA_SPAN_PIPE && !op->side->heeded &&
+           via_conn_state(op->conn) != VIA_SIDE_PLAIN;
+}
+
 /* To the kernel, without waiting. Errors are the kernel's, SIGPIPE included. */
 static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
 {
+    struct iovec pieces[VIA_IO_PIECES_MAX];
     struct iovec first = {.iov_base = NULL, .iov_len = 0};
     struct msghdr message = {.msg_iov = &first, .msg_iovlen = 1};
     if (iov->count > 0) {
@@ -24,7 +32,10 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         first.iov_base = (unsigned char *)first.iov_base + iov->off;
         first.iov_len -= iov->off;
     }
-    if (iov->off == 0 && iov->count > 1) {
+    if (iov->left > VIA_IO_PIECE_BYTES && goes_piecewise(op)) {
+        message.msg_iov = pieces;
+        message.msg_iovlen = (size_t)via_io_pieces(iov, VIA_IO_PIECE_BYTES, pieces);
+    } else if (iov->off == 0 && iov->count > 1) {
         message.msg_iov = (struct iovec *)(uintptr_t)iov->iov;
         message.msg_iovlen = (size_t)iov->count;
     }
@@ -246,6 +257,12 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         } else if (n != -EAGAIN) {
             return total != 0 ? (ssize_t)total : n;
         }
+        if (n > 0 && goes_piecewise(op)) {
+            if (via_conn_is_unsettled(op->conn)) {
+                via_conn_step(op);
+            }
+            continue;
+        }
         if (nonblocking) {
             return total != 0 ? (ssize_t)total : -EAGAIN;
         }
@@ -275,6 +292,16 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
     return n;
 }
 
+/* More than a piece, on a connection that may get pipes meanwhile? */
+static bool is_worth_pieces(struct via_op *op, const struct iovec *iov, int iov_count)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < iov_count && bytes <= VIA_IO_PIECE_BYTES; i++) {
+        bytes += via_min(iov[i].iov_len, (size_t)VIA_IO_PIECE_BYTES + 1);
+    }
+    return bytes > VIA_IO_PIECE_BYTES && via_conn_is_unsettled(op->conn);
+}
+
 ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
@@ -285,7 +312,8 @@ ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, i
                         VIA_REASON_OPTION); /* the mark has its place among the kernel's bytes */
         return send_plain(op, iov, iov_count, flags);
     }
-    if (!pipes && (op->exclusive || via_conn_state(op->conn) == VIA_SIDE_PLAIN)) {
+    if (!pipes && !is_worth_pieces(op, iov, iov_count) &&
+        (op->exclusive || via_conn_state(op->conn) == VIA_SIDE_PLAIN)) {
         via_conn_note_demoted(op->conn);
         n = send_plain(op, iov, iov_count, flags);
     } else {

@@ -34,6 +34,7 @@ class Runner:
         self.args = args
         self.folder = folder
         self.stats = os.path.join(folder, "stats")
+        self.why = {}
 
     def run(self, module, preload, only=None):
         """(tests that ran, those that failed, whether it ended by itself)"""
@@ -61,17 +62,18 @@ class Runner:
         return (all(self.run(module, True, only)[1] for _ in range(3)) and
                 not any(self.run(module, False, only)[1] for _ in range(3)))
 
-    def share(self):
+    def take_share(self):
+        """Bytes by pipes and by the kernel since the last call."""
         pipe = kernel = 0
-        why = {}
         if os.path.exists(self.stats):
             with open(self.stats, encoding="utf-8") as lines:
                 for entry in map(json.loads, lines):
                     pipe += entry["bytes_pipe_tx"]
                     kernel += entry["bytes_kernel_tx"]
                     for reason, count in entry["not_accelerated"].items():
-                        why[reason] = why.get(reason, 0) + count
-        return pipe, kernel, why
+                        self.why[reason] = self.why.get(reason, 0) + count
+            os.unlink(self.stats)
+        return pipe, kernel
 
 
 def main():
@@ -87,24 +89,29 @@ def main():
     bad = []
     with tempfile.TemporaryDirectory(prefix="via-conform-") as folder:
         runner = Runner(args, folder)
-        print("%-18s %8s %8s %8s %8s  %s" % ("module", "ran", "failed", "ran", "failed", "new failures"))
+        pipe = kernel = 0
         print("%-18s %17s %17s" % ("", "kernel TCP", "pipes"))
+        print("%-18s %8s %8s %8s %8s %9s  %s" % ("module", "ran", "failed", "ran", "failed", "by pipes", "new failures"))
         for module in args.modules or MODULES:
             ran, failed, _ = runner.run(module, False)
             ran_pipes, failed_pipes, ended = runner.run(module, True)
+            by_pipe, by_kernel = runner.take_share()
+            pipe += by_pipe
+            kernel += by_kernel
             new = [name for name in sorted(failed_pipes - failed) if runner.is_new(module, name)]
             if not ended:
                 new.append("did not end")
             if ran_pipes < ran:
                 new.append("%d tests less" % (ran - ran_pipes))
             bad += new
-            print("%-18s %8d %8d %8d %8d  %s" % (module, ran, len(failed), ran_pipes, len(failed_pipes),
-                                               ", ".join(new) or "none"), flush=True)
-        pipe, kernel, why = runner.share()
+            runner.take_share()
+            print("%-18s %8d %8d %8d %8d %7.1f %%  %s" % (module, ran, len(failed), ran_pipes, len(failed_pipes),
+                                                       100 * by_pipe / max(by_pipe + by_kernel, 1),
+                                                       ", ".join(new) or "none"), flush=True)
     print("bytes sent: %d by pipes, %d by the kernel: %.1f %% by pipes"
           % (pipe, kernel, 100 * pipe / max(pipe + kernel, 1)))
-    for reason in sorted(why, key=why.get, reverse=True):
-        print("%8d connections by the kernel: %s" % (why[reason], reason))
+    for reason in sorted(runner.why, key=runner.why.get, reverse=True):
+        print("%8d connections by the kernel: %s" % (runner.why[reason], reason))
     return 1 if bad else 0
 
 

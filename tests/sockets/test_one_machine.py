@@ -39,6 +39,24 @@ class Streams(Case):
             self.echo(48, seed)
             self.assert_by_pipes(self.lines())
 
+    def test_one_large_call(self):
+        """All there is to a connection may be one send(), or one sendfile()."""
+        take = ("import socket, sys\n"
+                "l = socket.socket(); l.bind(('127.0.0.1', int(sys.argv[1]))); l.listen()\n"
+                "s, _ = l.accept(); n = 0\n"
+                "while n < 32 << 20: n += len(s.recv(1 << 16))\n")
+        give = "import os, socket, sys\nc = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+        with open(os.path.join(self.folder, "file"), "wb") as file:
+            file.truncate(32 << 20)
+        for how in ("c.sendall(bytes(32 << 20))\n",
+                    "f = open('%s', 'rb'); n = 0\n"
+                    "while n < 32 << 20: n += os.sendfile(c.fileno(), f.fileno(), n, 32 << 20)\n" % file.name):
+            port = free_port()
+            server = self.start([PYTHON, "-c", take, str(port)], port=port)
+            self.run_client([PYTHON, "-c", give + how, str(port)])
+            self.finish(server)
+            self.assert_by_pipes(self.lines(), 0.5)
+
     def test_plain_server(self):
         self.echo(2, 1, server_preload=False)
         (entry,) = self.lines()
