@@ -63,7 +63,7 @@ struct node_host {
     unsigned char *segment, *source; /* owned */
     uint64_t segment_handle;
     unsigned done;
-    uint64_t first_ps, last_ps, latency_ps;
+    uint64_t first_ps, last_ps, latency_ps, latencies_count;
 };
 
 struct node_ring {
@@ -325,7 +325,11 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
             ring->busy_from_ps = busy_ps(ring);
         }
     } else if (host->done > run->window && host->done <= run->window + run->puts_count) {
-        host->latency_ps += ring->cost.now_ps - thread->submit_ps[cookie];
+        /* Those that were submitted before the links were up do not count. */
+        if (thread->submit_ps[cookie] >= host->first_ps) {
+            host->latency_ps += ring->cost.now_ps - thread->submit_ps[cookie];
+            host->latencies_count++;
+        }
         host->last_ps = ring->cost.now_ps;
         ring->finished_count += host->done == run->window + run->puts_count;
     }
@@ -592,7 +596,7 @@ static void gather(struct node_ring *ring, struct sim_ring_result *ret)
         struct node_host *host = &ring->hosts[i];
         if (i < ring->run.senders_count) {
             ret->put_ps += (double)(host->last_ps - host->first_ps) / ring->run.puts_count;
-            ret->latency_ps += (double)host->latency_ps / ring->run.puts_count;
+            ret->latency_ps += (double)host->latency_ps / (double)host->latencies_count;
         }
     }
     ret->put_ps /= ring->run.senders_count;
