@@ -43,7 +43,7 @@ static _Atomic uint64_t *slot_of(int pe, uint64_t word, unsigned probe)
 
 #define PROBES 8u
 
-/* A word more or less is all that other PEs make of it, so nothing else is ordered by it. */
+/* Relaxed: other PEs learn of the word alone, and nothing that was done before it. */
 void via_check_order_wait(uintptr_t address)
 {
     uint64_t word = word_of(address), nothing;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The PE's side of `viaduct shmem trace`: a wait that has come to its first sleep, after
- * milliseconds of pausing and yielding, writes into the PE's board which call it is. Which one, it
- * finds out then, from the stack: so calls that do not wait long have nothing to do for it.
+ * The PE's side of `viaduct shmem trace`: a wait that sleeps, and has lasted for milliseconds,
+ * writes into the PE's board which call it is. Which one, it finds out then, from the stack: so
+ * calls that do not wait long have nothing to do for it.
  */
 #include "shmem/trace.h"
 
