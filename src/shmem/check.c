@@ -293,6 +293,7 @@ static void look_at_block(const struct via_arguments *arguments)
 {
     if (!via_has(arguments, VIA_ROLE_POINTER))
         return;
+    via_check_order_forget();
     struct via_check_span block = span_of(arguments, "ptr", VIA_ROLE_POINTER, 1);
     if (block.address != 0)
         via_check_block(arguments, &block);
@@ -431,6 +432,7 @@ void via_check_stop(void)
     if (!check.on)
         return;
     via_check_memory_clear();
+    via_check_order_forget();
     if (check.more_count > 0) {
         char line[100];
         snprintf(line, sizeof(line), "%u more of the same were not printed", check.more_count);

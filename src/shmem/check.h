@@ -78,5 +78,6 @@ void via_check_order_put(const struct via_arguments *arguments, uintptr_t addres
                          int pe, bool flag);
 void via_check_order_wait(uintptr_t address);
 void via_check_order_done(void);
+void via_check_order_forget(void);
 
 #endif

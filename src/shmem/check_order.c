@@ -58,6 +58,15 @@ void via_check_order_wait(uintptr_t address)
     }
 }
 
+/* Memory that is given back may become anything, so that what was a flag is none any more. */
+void via_check_order_forget(void)
+{
+    struct via_board *board = via_job_board(via_world.job, (uint32_t)via_hot.my_pe);
+
+    for (unsigned i = 0; i < VIA_TRACE_WORDS; i++)
+        atomic_store_explicit(&board->words[i], 0, memory_order_relaxed);
+}
+
 static bool is_waited_for(int pe, uintptr_t address)
 {
     uint64_t word = word_of(address);
