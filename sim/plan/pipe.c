@@ -169,7 +169,7 @@ static void credits_came(void *object, uint64_t count)
     assert(pipe->credits <= fabric->costs.pipe_slots);
     if (pipe->bypass.count > 0 || pipe->own.count > 0 || pipe->ops_first != NULL ||
         pipe->blocked != NULL) {
-        plan_pipe_offer(fabric, pipe, pipe->reader);
+        plan_pipe_offer(pipe, pipe->reader);
     } else {
         plan_pipe_forget(fabric, pipe);
     }
@@ -234,9 +234,8 @@ static void pipes_push(struct plan_pipes *pipes, struct plan_pipe *pipe, bool in
     pipes->last = pipe;
 }
 
-void plan_pipe_offer(struct plan_fabric *fabric, struct plan_pipe *pipe, struct plan_thread *ringer)
+void plan_pipe_offer(struct plan_pipe *pipe, struct plan_thread *ringer)
 {
-    (void)fabric;
     if (!pipe->out_listed) {
         pipe->out_listed = true;
         pipes_push(&pipe->writer->out, pipe, false);

@@ -144,8 +144,7 @@ void plan_pipe_want(struct plan_fabric *fabric, struct plan_pipe *pipe);
 void plan_pipe_release(struct plan_fabric *fabric, struct plan_pipe *pipe);
 /* The writer has something for it, or room in it: its thread is to look. ringer pays if that
  * sleeps; NULL: somebody else does. */
-void plan_pipe_offer(struct plan_fabric *fabric, struct plan_pipe *pipe,
-                     struct plan_thread *ringer);
+void plan_pipe_offer(struct plan_pipe *pipe, struct plan_thread *ringer);
 /* A frame has arrived. */
 void plan_pipe_arrived(struct plan_fabric *fabric, struct plan_frame *frame);
 /* The stores of a frame begin; `sent`: all have left. */

@@ -153,8 +153,9 @@ static bool choose_out(struct plan_thread *thread)
 static bool choose(struct plan_thread *thread)
 {
     thread->out_next = !thread->out_next;
+    /* Looking at the ways may give pipes that were blocked something to do. */
     return thread->out_next ? choose_out(thread) || choose_in(thread)
-                            : choose_in(thread) || choose_out(thread);
+                            : choose_in(thread) || choose_out(thread) || choose_in(thread);
 }
 
 /* --- what it costs --------------------------------------------------------------------------- */
@@ -281,7 +282,7 @@ static void acknowledge(struct plan_thread *thread, const struct plan_frame *fra
     struct plan_pipe *way =
         plan_pipe_towards(fabric, ack->source, ack->destination, thread->channel);
     plan_frames_push(&way->own, ack);
-    plan_pipe_offer(fabric, way, NULL);
+    plan_pipe_offer(way, NULL);
 }
 
 static void acknowledged(struct plan_thread *thread, const struct plan_frame *ack)
@@ -295,7 +296,7 @@ static void acknowledged(struct plan_thread *thread, const struct plan_frame *ac
         op->next = way->ops_first;
         way->ops_last = way->ops_first == NULL ? op : way->ops_last;
         way->ops_first = op;
-        plan_pipe_offer(fabric, way, NULL);
+        plan_pipe_offer(way, NULL);
     } else if (op->frames_left == 0 && op->unacknowledged == 0) {
         fabric->events.ended(fabric->events.object, op);
         plan_op_free(fabric, op);
@@ -334,13 +335,13 @@ static void finish(struct plan_thread *thread)
     } else if (thread->job == PLAN_STORE) {
         frame->since_ps = now_ps;
         plan_frames_push(&way->bypass, frame);
-        plan_pipe_offer(fabric, way, NULL);
+        plan_pipe_offer(way, NULL);
     } else if (thread->job == PLAN_DRAIN) {
         way->bypass_used--;
     }
     if (stores(thread) && (way->bypass.count > 0 || way->own.count > 0 || way->ops_first != NULL ||
                            way->blocked != NULL)) {
-        plan_pipe_offer(fabric, way, NULL);
+        plan_pipe_offer(way, NULL);
     }
     if (from != NULL) {
         list_in(thread, from);
@@ -440,7 +441,7 @@ static void send_again(void *object, uint64_t arg)
     struct plan_pipe *way =
         plan_pipe_towards(fabric, frame->source, frame->destination, old->channel);
     plan_frames_push(&way->own, frame);
-    plan_pipe_offer(fabric, way, NULL);
+    plan_pipe_offer(way, NULL);
 }
 
 static void drop(struct plan_fabric *fabric, struct plan_frame *frame)
