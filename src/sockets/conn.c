@@ -145,6 +145,16 @@ void via_conn_each(void (*visit)(struct via_conn *conn))
     pthread_mutex_unlock(&all_lock);
 }
 
+void via_conn_try_each(void (*visit)(struct via_conn *conn))
+{
+    if (pthread_mutex_trylock(&all_lock) == 0) {
+        via_list_foreach(it, &all) {
+            visit(via_list_entry(it, struct via_conn, all));
+        }
+        pthread_mutex_unlock(&all_lock);
+    }
+}
+
 /* --- connecting --------------------------------------------------------------------------------
  */
 

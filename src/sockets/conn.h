@@ -182,6 +182,8 @@ bool via_conn_is_none(void);
 
 /* Calls visit for every connection that this process has a descriptor of. */
 void via_conn_each(void (*visit)(struct via_conn *conn));
+/* The same from where a lock may not be waited for: not at all while somebody else is at it. */
+void via_conn_try_each(void (*visit)(struct via_conn *conn));
 
 /* --- getting to pipes: offer.c -----------------------------------------------------------------
  */

@@ -15,7 +15,7 @@
 #define ANSWER_NS (2 * VIA_SEC_NS)
 /* As long as the peer has not read so far that it knows where the pipe began, bytes by the kernel
  * would come before those in the pipe. */
-#define ORDER_NS (30 * VIA_SEC_NS)
+#define ORDER_NS (5 * VIA_SEC_NS)
 #define LOOK_NS_MIN (50 * VIA_USEC_NS)
 #define LOOK_NS_MAX (2 * VIA_MSEC_NS)
 #define SKIP_SHIFT 32u
@@ -192,9 +192,9 @@ static void heed_here(struct via_conn *conn)
     }
 }
 
-static int wait_for_answer(struct via_op *op)
+/* begin_ns: when this end, and others that go with it, left. */
+static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
 {
-    uint64_t begin_ns = via_os_now_ns();
     uint64_t pause_ns = LOOK_NS_MIN;
     while (!is_answered(op)) {
         if ((via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
@@ -251,20 +251,21 @@ static int demote_begin(struct via_op *op, enum via_reason reason)
 }
 
 /* The second: the peer knows. */
-static int demote_finish(struct via_op *op)
+static int demote_finish(struct via_op *op, uint64_t begin_ns)
 {
     bool left = atomic_load_explicit(&op->conn->attached, memory_order_acquire) &&
                 op->side->demoted != 0 && !op->side->heeded;
-    return left ? wait_for_answer(op) : 0;
+    return left ? wait_for_answer(op, begin_ns) : 0;
 }
 
 int via_conn_demote(struct via_op *op, enum via_reason reason)
 {
     int saved = errno;
+    uint64_t begin_ns = via_os_now_ns();
     bool pipes = via_conn_has_pipes(op->conn);
     int rc = demote_begin(op, reason);
     if (rc == 0 && pipes) {
-        rc = demote_finish(op);
+        rc = demote_finish(op, begin_ns);
     }
     errno = saved;
     return rc;
@@ -287,6 +288,7 @@ static void demote_some(bool (*wanted)(int fd), enum via_reason reason)
 {
     unsigned top = via_fds_top();
     int saved = errno;
+    uint64_t begin_ns = via_os_now_ns();
     for (int half = 0; half < 2; half++) {
         for (unsigned fd = 0; fd < top; fd++) {
             struct via_op op;
@@ -298,7 +300,7 @@ static void demote_some(bool (*wanted)(int fd), enum via_reason reason)
             if (half == 0) {
                 demote_begin(&op, reason);
             } else {
-                demote_finish(&op);
+                demote_finish(&op, begin_ns);
             }
             via_op_end(&op);
         }

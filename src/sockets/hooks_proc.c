@@ -64,7 +64,7 @@ static void end_conn(struct via_conn *conn)
 
 __attribute__((destructor)) static void end(void)
 {
-    via_conn_each(end_conn);
+    via_conn_try_each(end_conn);
     via_stats_write();
     via_fabric_end();
 }
@@ -72,7 +72,7 @@ __attribute__((destructor)) static void end(void)
 VIA_HOOK void _exit(int status)
 {
     if (via_hooks_ready && !via_hooks_is_guest()) {
-        via_conn_each(end_conn);
+        via_conn_try_each(end_conn);
         via_stats_write();
         via_fabric_end();
     }
