@@ -24,6 +24,7 @@ static const char usage_text[] =
     "  --scenarios DIR  take paper-X.ini from there\n"
     "  --scenario FILE  take this file (of one paper)\n"
     "  --fit FILE       fit the [fitted] parameters (of one paper), write the scenario to FILE\n"
+    "  --sensitivity    print instead what a tenth more of each parameter does to the figures\n"
     "  --help           this text\n"
     "\n"
     "Exit code: 0 when every figure is within its bound, 1 when one is not, 2 for wrong usage and\n"
@@ -31,7 +32,7 @@ static const char usage_text[] =
 
 struct options {
     const char *csv, *plot, *scenarios, *scenario, *fit;
-    bool parameters;
+    bool parameters, sensitivity;
 };
 
 static int fail(const struct via_error *err)
@@ -154,6 +155,9 @@ static int run_paper(const struct options *options, const struct sim_paper *pape
         printf("\n%s\n", path);
         sim_scenario_print(scenario, stdout);
     }
+    if (options->sensitivity) {
+        return sim_sensitivity(paper, scenario, stdout, &err) != 0 ? fail(&err) : 0;
+    }
     struct sim_report report;
     sim_report_init(&report);
     int rc = paper->run(scenario, &report, &err);
@@ -204,10 +208,15 @@ static int run_papers(const struct options *options, const char *which)
 int sim_paper_main(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"csv", required_argument, NULL, 'c'},      {"plot", required_argument, NULL, 'p'},
-        {"parameters", no_argument, NULL, 'v'},     {"scenarios", required_argument, NULL, 'd'},
-        {"scenario", required_argument, NULL, 's'}, {"fit", required_argument, NULL, 'f'},
-        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+        {"csv", required_argument, NULL, 'c'},
+        {"plot", required_argument, NULL, 'p'},
+        {"parameters", no_argument, NULL, 'v'},
+        {"scenarios", required_argument, NULL, 'd'},
+        {"scenario", required_argument, NULL, 's'},
+        {"fit", required_argument, NULL, 'f'},
+        {"sensitivity", no_argument, NULL, 'x'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     struct options options = {0};
     optind = 0;
@@ -231,6 +240,9 @@ int sim_paper_main(int argc, char **argv)
             break;
         case 'f':
             options.fit = optarg;
+            break;
+        case 'x':
+            options.sensitivity = true;
             break;
         case 'h':
             fputs(usage_text, stdout);

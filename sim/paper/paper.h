@@ -35,6 +35,7 @@ struct sim_report {
     struct sim_row *rows; /* owned */
     size_t count, capacity;
     bool fitting; /* only SIM_FIT rows are of use: others need not be computed */
+    bool brief;   /* only rows with a bound are, and of a long curve a few points will do */
 };
 
 void sim_report_init(struct sim_report *report);
@@ -81,5 +82,11 @@ bool sim_report_fair(const struct sim_report *report, size_t *ret_fit, size_t *r
  */
 int sim_fit(const struct sim_paper *paper, struct sim_scenario *scenario, FILE *log,
             struct via_error *err) VIA_MUST_CHECK;
+
+/* --- which parameter moves which figure: sensitivity.c ---------------------------------------- */
+
+/* Prints a table: every value of the scenario but the chosen ones, a tenth more, one at a time. */
+int sim_sensitivity(const struct sim_paper *paper, struct sim_scenario *scenario, FILE *out,
+                    struct via_error *err) VIA_MUST_CHECK;
 
 #endif

@@ -58,6 +58,12 @@ static struct sim_ring_run neighbour_puts(const struct figures *figures, unsigne
     };
 }
 
+/* 64 KiB and 1 MiB stand for all when a few points will do. */
+static bool wants_size(const struct figures *figures, size_t size)
+{
+    return !figures->report->brief || sizes[size].bytes == 64 * KIB || sizes[size].bytes == MIB;
+}
+
 static enum sim_role role_of(size_t size)
 {
     return sizes[size].fit ? SIM_FIT : SIM_JUDGED;
@@ -66,7 +72,8 @@ static enum sim_role role_of(size_t size)
 static void run_all(struct figures *figures)
 {
     for (size_t s = 0; s < SIZES; s++) {
-        for (size_t h = 0; h < HOSTS && sim_report_wants(figures->report, role_of(s)); h++) {
+        bool wanted = wants_size(figures, s) && sim_report_wants(figures->report, role_of(s));
+        for (size_t h = 0; h < HOSTS && wanted; h++) {
             for (size_t t = 0; t < THREADS; t++) {
                 struct sim_ring_run run =
                     neighbour_puts(figures, hosts[h], threads[t], sizes[s].bytes);
@@ -190,7 +197,7 @@ static void add_host_steps(struct figures *figures)
                 row.label = hosts_steps[h][t];
                 row.x = (double)sizes[s].bytes;
                 row.role = role_of(s);
-                if (sim_report_wants(figures->report, row.role)) {
+                if (wants_size(figures, s) && sim_report_wants(figures->report, row.role)) {
                     row.model = percent_more(&figures->runs[h + 1][t][s], &figures->runs[h][t][s]);
                     sim_report_add(figures->report, &row);
                 }
@@ -223,7 +230,7 @@ static void add_thread_steps(struct figures *figures)
                 row.label = hosts_names[h];
                 row.x = (double)sizes[s].bytes;
                 row.role = isnan(row.paper) ? SIM_JUDGED : role_of(s);
-                if (sim_report_wants(figures->report, row.role)) {
+                if (wants_size(figures, s) && sim_report_wants(figures->report, row.role)) {
                     row.model = percent_more(&figures->runs[h][t + 1][s], &figures->runs[h][t][s]);
                     sim_report_add(figures->report, &row);
                 }

@@ -40,7 +40,7 @@ void sim_report_within(struct sim_report *report, const struct sim_row *row, dou
 
 bool sim_report_wants(const struct sim_report *report, enum sim_role role)
 {
-    return !report->fitting || role == SIM_FIT;
+    return role == SIM_FIT || (!report->fitting && (!report->brief || role == SIM_JUDGED));
 }
 
 static bool has_bound(const struct sim_row *row)

@@ -48,6 +48,10 @@ expect 0 "0 outside their bound" E --scenario "$folder/slow.ini" --fit "$folder/
 expect 0 "0 outside their bound" E --scenario "$folder/fit.ini"
 diff "$folder/slow.ini" "$folder/fit.ini" | grep '^[<>]' | grep -v fitted && fail "the fit moved what is not fitted"
 
+expect 0 "What a tenth more of a parameter does" E --sensitivity
+printf '%s\n' "$text" | grep -Eq '^device kintex drain +fitted +-[1-9]' ||
+    fail "a slower endpoint does not lower its rate: $text"
+
 expect 0 "0 outside their bound" E --parameters --csv "$folder/csv"
 head -n 1 "$folder/csv/paper-e.csv" | grep -q '^system,series,label,' || fail "no header in the CSV"
 python3 - "$folder/csv/paper-e.csv" <<'PY' || fail "a row of the CSV has other fields"
