@@ -13,7 +13,7 @@ SOCKET_KILLS ?= 1000
 RELOADS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check install clean soak kills kills-sockets reloads-sockets mutants conform-shmem conform-sockets format packages configure-% build-% test-%
+.PHONY: help demo test bench check install clean soak kills kills-sockets reloads-sockets mutants conform-shmem sanitize-shmem conform-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,10 @@ soak: packages build-release ## run SEEDS seeds of the simulator on all cores, f
 
 mutants: packages build-release ## how many seeds each planted bug takes until it is caught
 	bash tests/sim/catch.sh build/release/bin/tests/viaduct-sim-mutants 20000 200000
+
+sanitize-shmem: packages build-release ## run programs over the OpenSHMEM library built with ASan, UBSan and TSan
+	python3 tests/shmem/sanitize_shmem.py --build build/release address,undefined
+	python3 tests/shmem/sanitize_shmem.py --build build/release thread
 
 conform-shmem: packages build-release ## run the tests of shmem4py (from PyPI) over the installed library
 	python3 tests/shmem/conform_shmem.py --build build/release || [ $$? -eq 77 ]
