@@ -23,6 +23,7 @@
 #include "shmem/world.h"
 
 #define FD_FIRST 4096u
+#define GRACE_US 100000u
 
 /* Where a process runs, so that they find out whether they can share memory. */
 #define MACHINE_BYTES 128u
@@ -283,6 +284,8 @@ static void at_exit(int status, void *argument)
                 "viaduct-shmem: PE %u exits with code 0 but without shmem_finalize; the job is "
                 "ended\n",
                 member.number);
+    /* A launcher that is asked to abort does not pass on what it has not read yet. */
+    usleep(GRACE_US);
     member.pmi->ops->abort(member.pmi, status == 0 ? 1 : status,
                            "a PE exits without shmem_finalize");
 }

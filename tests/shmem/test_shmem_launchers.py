@@ -83,7 +83,8 @@ class Launcher:
                 code, out, err = self.launch(3, END, how, timeout=30)
                 self.assertNotEqual(code, 0, out + err)
                 self.assert_nothing_left()
-        self.assertIn("without shmem_finalize", self.launch(3, END, "leave")[2])
+        # Hydra may end before it has passed on what its processes have printed.
+        self.assertTrue(any("without shmem_finalize" in self.launch(3, END, "leave")[2] for _ in range(5)))
 
     def test_kill_minus_nine_of_any_pe(self):
         for turn in range(3):
