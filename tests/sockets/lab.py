@@ -91,7 +91,9 @@ class Case(unittest.TestCase):
         self.assertEqual(rendezvous_names(), [])
 
     def environment(self, preload, **more):
-        env = dict(os.environ, VIADUCT_SOCKETS_STATS=self.stats, **more)
+        # What the library learns about this machine is kept out of the user's cache.
+        env = dict(os.environ, **{"VIADUCT_SOCKETS_STATS": self.stats, "XDG_CACHE_HOME": self.folder,
+                                  **more})
         if preload:
             env["LD_PRELOAD"] = PRELOAD
         return env
