@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-#include <unistd.h>
-
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "conform_pair.h"
 
