@@ -16,6 +16,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+os.environ["VIADUCT_UP_WITH"] = str(os.getpid())  # no fabric outlives a killed benchmark
 BIN = os.environ.get("VIADUCT_BUILD_DIR", os.path.join(ROOT, "build", "release", "bin"))
 VIADUCT = os.path.join(BIN, "viaduct")
 

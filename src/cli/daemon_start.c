@@ -74,6 +74,10 @@ static void make_words(const struct via_fabric *fabric, unsigned host, struct wo
         add_word(words, "--channels");
         add_word(words, "%u", topology->channels_count);
     }
+    if (fabric->with != 0) {
+        add_word(words, "--with");
+        add_word(words, "%u", fabric->with);
+    }
     for (unsigned i = 0; i < topology->links_count; i++) {
         const struct via_topology_link *link = &topology->links[i];
         if (link->a == host || link->b == host) {

@@ -20,9 +20,10 @@
 struct via_fabric {
     char name[VIA_FABRIC_NAME_BYTES_MAX + 1];
     struct via_rundir_path rundir;
-    bool netns;                                        /* a network namespace for each host */
-    bool direct;                                       /* links are mapped by processes */
-    struct via_topology topology;                      /* channels_count 0: the daemon's default */
+    bool netns;                   /* a network namespace for each host */
+    bool direct;                  /* links are mapped by processes */
+    unsigned with;                /* the daemons end with this process; 0 = with nobody */
+    struct via_topology topology; /* channels_count 0: the daemon's default */
     struct via_process daemons[VIA_TOPOLOGY_HOST_MAX]; /* by index in topology.hosts */
     int lock_fd;                                       /* -1 = not held */
 };

@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ static const char help[] =
     "  --channels K     data channels of each link, 1 to 14\n"
     "  --netns          a network namespace for each host, 10.77.0.i there (root)\n"
     "  --no-direct      processes may not map a neighbour's memory: all goes by frames\n"
+    "  --with PID       the fabric ends when this process does (default $VIADUCT_UP_WITH)\n"
     "  -h, --help       this text\n";
 
 struct options {
@@ -40,6 +42,7 @@ struct options {
     int shape; /* enum via_topology_shape, -1 = FILE */
     unsigned count;
     unsigned channels;
+    unsigned with;
     bool netns;
     bool direct;
 };
@@ -52,7 +55,8 @@ enum {
     OPT_FABRIC,
     OPT_CHANNELS,
     OPT_NETNS,
-    OPT_NO_DIRECT
+    OPT_NO_DIRECT,
+    OPT_WITH
 };
 
 static const struct option long_options[] = {
@@ -64,6 +68,7 @@ static const struct option long_options[] = {
     {"channels", required_argument, NULL, OPT_CHANNELS},
     {"netns", no_argument, NULL, OPT_NETNS},
     {"no-direct", no_argument, NULL, OPT_NO_DIRECT},
+    {"with", required_argument, NULL, OPT_WITH},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -84,6 +89,20 @@ static int take_shape(const char *name, struct options *options, int opt)
         return via_cli_usage(name, "--%s: '%s': not a number of hosts", word, optarg);
     }
     options->shape = (int)shapes[opt - OPT_RING];
+    return VIA_CLI_OK;
+}
+
+static int take_companion(const char *name, const char *what, const char *text,
+                          struct options *options)
+{
+    if (via_cli_number(text, 1, INT32_MAX, &options->with) != 0) {
+        return via_cli_usage(name, "%s: '%s': not the number of a process", what, text);
+    }
+    if (kill((pid_t)options->with, 0) != 0 && errno == ESRCH) {
+        fprintf(stderr, "viaduct %s: %s: process %u: %s\n", name, what, options->with,
+                strerror(errno));
+        return VIA_CLI_FAILED;
+    }
     return VIA_CLI_OK;
 }
 
@@ -114,6 +133,9 @@ static int take_options(int argc, char **argv, struct options *options)
             break;
         case OPT_NO_DIRECT:
             options->direct = false;
+            break;
+        case OPT_WITH:
+            code = take_companion(argv[0], "--with", optarg, options);
             break;
         case 'h':
             fputs(help, stdout);
@@ -349,7 +371,14 @@ int via_cli_up(int argc, char **argv)
     static struct via_fabric fabric;
     struct options options = {.shape = -1, .direct = true};
     struct via_error err = {0};
-    int code = take_options(argc, argv, &options);
+    const char *with = getenv("VIADUCT_UP_WITH");
+    int code = with == NULL || with[0] == '\0'
+                   ? VIA_CLI_OK
+                   : take_companion(argv[0], "VIADUCT_UP_WITH", with, &options);
+    if (code != VIA_CLI_OK) {
+        return code;
+    }
+    code = take_options(argc, argv, &options);
     if (code >= 0) {
         return code;
     }
@@ -362,6 +391,7 @@ int via_cli_up(int argc, char **argv)
     }
     fabric.netns = options.netns;
     fabric.direct = options.direct;
+    fabric.with = options.with;
     catch_signals();
     return up(&fabric, argv[0]);
 }

@@ -8,10 +8,12 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "daemon/options.h"
+#include "host/host_source.h"
 
 /* Exit codes: 0 asked to end, 1 could not start, 2 wrong command line. */
 #define EXIT_WRONG 2
@@ -151,11 +153,36 @@ static int fail(int parent_fd, const struct via_error *err)
     return EXIT_FAILURE;
 }
 
+/* Readable when the process of --with has ended. */
+static void companion_ended(struct via_host_source *source, uint32_t events)
+{
+    (void)source;
+    (void)events;
+    via_host_stop(running);
+}
+
+static struct via_host_source companion = {.ready = companion_ended, .fd = -1};
+
+static int follow_companion(pid_t pid, struct via_error *err)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    int rc = fd < 0 ? -errno : 0;
+    if (rc == 0) {
+        companion.fd = fd;
+        rc = via_host_source_add(running, &companion, EPOLLIN);
+    }
+    return rc == 0 ? 0 : via_error_set(err, rc, "--with %d: %s", (int)pid, strerror(-rc));
+}
+
 static int run(const struct via_daemon_options *options, int parent_fd)
 {
     struct via_error err;
     via_error_clear(&err);
     if (via_host_open(&options->host, &running, &err) != 0) {
+        return fail(parent_fd, &err);
+    }
+    if (options->with != 0 && follow_companion(options->with, &err) != 0) {
+        via_host_close(running);
         return fail(parent_fd, &err);
     }
     handle_signals();
@@ -170,6 +197,7 @@ static int run(const struct via_daemon_options *options, int parent_fd)
         via_log(VIA_LOG_ERROR, "%s", err.text);
     }
     via_log(VIA_LOG_INFO, "host %u: ends", options->host.host);
+    via_host_source_remove(running, &companion);
     via_host_close(running);
     return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

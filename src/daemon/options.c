@@ -25,6 +25,7 @@ enum option_id {
     OPT_GROUP,
     OPT_FOREGROUND,
     OPT_PARENT_DEATH,
+    OPT_WITH,
     OPT_LOG_LEVEL,
     OPT_READY_FD,
     OPT_PROTOCOL_VERSION,
@@ -47,6 +48,7 @@ static const struct option long_options[] = {
     {"group", required_argument, NULL, OPT_GROUP},
     {"foreground", no_argument, NULL, OPT_FOREGROUND},
     {"parent-death", no_argument, NULL, OPT_PARENT_DEATH},
+    {"with", required_argument, NULL, OPT_WITH},
     {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
     {"ready-fd", required_argument, NULL, OPT_READY_FD},
     {"protocol-version", required_argument, NULL, OPT_PROTOCOL_VERSION},
@@ -77,6 +79,7 @@ static const char help[] =
     "  --group NAME          members of this group may attach as well\n"
     "  --foreground          stay, and log to standard error\n"
     "  --parent-death        end when the process that started this one ends\n"
+    "  --with PID            end when this process ends\n"
     "  --log-level LEVEL     error, warn, info, debug or trace (info)\n"
     "  --ready-fd FD         write a byte to FD once processes can attach\n"
     "  --protocol-version N  speak another version than this program's: for tests\n"
@@ -191,6 +194,7 @@ static const struct numeric numerics[] = {
     {OPT_DEAD_MS, 1, 600000},
     {OPT_SPIN_US, 0, 10000},
     {OPT_READY_FD, 0, 1u << 20},
+    {OPT_WITH, 1, INT32_MAX},
     {OPT_PROTOCOL_VERSION, 1, 255},
 };
 
@@ -224,6 +228,9 @@ static void set_number(struct via_daemon_options *options, int id, unsigned long
         break;
     case OPT_READY_FD:
         options->ready_fd = (int)value;
+        break;
+    case OPT_WITH:
+        options->with = (pid_t)value;
         break;
     case OPT_PROTOCOL_VERSION:
         host->protocol_version = (uint32_t)value;

@@ -2,6 +2,8 @@
 #ifndef VIA_DAEMON_OPTIONS_H
 #define VIA_DAEMON_OPTIONS_H
 
+#include <sys/types.h>
+
 #include "base/log.h"
 #include "core/node.h"
 #include "host/host.h"
@@ -17,6 +19,7 @@ struct via_daemon_options {
     int ready_fd; /* -1 = none */
     bool foreground;
     bool parent_death;
+    pid_t with; /* end when it ends; 0 = nobody */
 };
 
 enum via_daemon_next {

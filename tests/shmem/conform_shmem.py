@@ -22,6 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 PACKAGE = "shmem4py"
 VERSION = "1.0.0"
 FABRIC = "conform-%d" % os.getpid()
+os.environ["VIADUCT_UP_WITH"] = str(os.getpid())
 SECONDS_MAX = 900
 
 # [name, options of oshrun]; those with --fabric need the ring.

@@ -20,6 +20,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FABRIC = "sanitize-%d" % os.getpid()
+os.environ["VIADUCT_UP_WITH"] = str(os.getpid())
 ENV = {"SHMEM_SYMMETRIC_SIZE": "1m", "VIADUCT_SHMEM_HEAP_MAX": "64m"}
 PROGRAMS = [["query"], ["heap", "1", "60"], ["fuzz", "1", "8"], ["collect"], ["memory"]]
 # -R: ThreadSanitizer knows where things lie without randomization.

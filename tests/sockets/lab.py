@@ -15,6 +15,7 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+os.environ["VIADUCT_UP_WITH"] = str(os.getpid())  # no fabric outlives a killed test
 BIN = os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or
                       os.path.join(HERE, "..", "..", "build", "dev", "bin"))
 PRELOAD = os.path.join(BIN, "libviaduct-sockets.so")

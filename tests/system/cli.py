@@ -72,6 +72,7 @@ class Case(unittest.TestCase):
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("VIADUCT_")}
         self.env["VIADUCT_RUNDIR"] = self.rundir
         self.env["VIADUCT_FABRIC"] = self.name
+        self.env["VIADUCT_UP_WITH"] = str(os.getpid())  # also when the test is killed
         self.viaduct = os.path.join(BIN, "viaduct")
         self.shm_before, self.namespaces_before = in_shm(), namespaces()
         if self.fake:

@@ -174,6 +174,17 @@ class Crash(Base):
         self.assertIn("4 hosts, 4 links", out)
         self.down()
 
+    def test_it_ends_with_a_process(self):
+        with subprocess.Popen(["sleep", "1000"]) as companion:
+            self.good("up", "--ring", "3", "--with", str(companion.pid))
+            pids = [h["pid"] for h in self.status()["hosts"]]
+            self.assertTrue(all(cli.is_alive(pid) for pid in pids))
+            companion.kill()
+        self.assertTrue(cli.wait_for(lambda: not any(cli.is_alive(pid) for pid in pids)), pids)
+        self.bad("up", "--ring", "3", "--with", str(companion.pid),
+                 says="--with: process %d: No such process" % companion.pid)
+        self.down()
+
     def test_down_after_a_crash(self):
         self.good("up", "--ring", "3")
         for host in (1, 2, 3):

@@ -31,6 +31,7 @@ class Words(cli.Case):
                 (["up", "--ring", "2", "--mesh", "2"], "--mesh: one shape only"),
                 (["up", "--ring", "2", "file"], "'file': one argument too many"),
                 (["up", "--ring", "2", "--channels", "15"], "'15': a number from 1 to 14"),
+                (["up", "--ring", "2", "--with", "x"], "--with: 'x': not the number of a process"),
                 (["up", "--wrong"], "unrecognized option '--wrong'"),
                 (["down", "x"], "'x': one argument too many"),
                 (["status", "x"], "'x': one argument too many"),
