@@ -99,7 +99,7 @@ static int connect_error(int code, unsigned host, const char *path)
         break;
     case -EPERM:
         code = -EACCES;
-        /* fallthrough */
+        __attribute__((fallthrough));
     case -EACCES:
         cause = "permission denied: the fabric belongs to another user";
         break;

@@ -22,6 +22,8 @@ struct via_world via_world = {.lock = PTHREAD_MUTEX_INITIALIZER, .life_fd = -1, 
 
 /* --- messages --------------------------------------------------------------------------------- */
 
+static void print(const char *format, va_list args) VIA_PRINTF(1, 0);
+
 static void print(const char *format, va_list args)
 {
     char text[1024];

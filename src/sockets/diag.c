@@ -44,12 +44,20 @@ void via_diag_mark(int fd)
     errno = saved;
 }
 
+/* RTA_NEXT() casts from char *, which looks like less alignment than there is. */
+static const struct rtattr *next_attribute(const struct rtattr *it, size_t *left)
+{
+    size_t bytes = RTA_ALIGN(it->rta_len);
+    *left -= via_min(bytes, *left);
+    return (const void *)((const char *)it + bytes);
+}
+
 /* Kernels before 5.10 do not say: then every socket may be. */
 static bool is_marked(const struct nlmsghdr *header, const struct inet_diag_msg *message)
 {
     const struct rtattr *it = (const struct rtattr *)(message + 1);
     size_t left = header->nlmsg_len - NLMSG_LENGTH(sizeof(*message));
-    for (; RTA_OK(it, left); it = RTA_NEXT(it, left)) {
+    for (; RTA_OK(it, left); it = next_attribute(it, &left)) {
         if (it->rta_type == INET_DIAG_SOCKOPT &&
             RTA_PAYLOAD(it) >= sizeof(struct inet_diag_sockopt)) {
             const struct inet_diag_sockopt *options = RTA_DATA(it);

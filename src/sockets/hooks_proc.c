@@ -163,6 +163,8 @@ VIA_HOOK FILE *fdopen(int fd, const char *mode)
 }
 
 /* By hand, as these write past us, too. */
+static int print(struct via_op *op, const char *format, va_list list) VIA_PRINTF(2, 0);
+
 static int print(struct via_op *op, const char *format, va_list list)
 {
     char *text;
@@ -204,8 +206,8 @@ VIA_HOOK int dprintf(int fd, const char *format, ...)
     return rc;
 }
 
-VIA_HOOK int __vdprintf_chk(int fd, int flag, const char *format, va_list list);
-VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...);
+VIA_HOOK int __vdprintf_chk(int fd, int flag, const char *format, va_list list) VIA_PRINTF(3, 0);
+VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...) VIA_PRINTF(3, 4);
 
 VIA_HOOK int __vdprintf_chk(int fd, int flag, const char *format, va_list list)
 {

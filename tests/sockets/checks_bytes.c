@@ -93,7 +93,7 @@ static void wait_all(void)
     if (pid == 0) {
         for (int i = 0; i < 10; i++) {
             sleep_ms(5);
-            write_all(pair.client, "0123456789" + i, 1);
+            write_all(pair.client, &"0123456789"[i], 1);
         }
         _exit(0);
     }
