@@ -9,6 +9,7 @@
 #include "base/types.h"
 #include "core/node.h"
 #include "sim/cost/actor.h"
+#include "sim/cost/still.h"
 #include "sim/memory.h"
 #include "wire/frame.h"
 #include "wire/record.h"
@@ -192,11 +193,6 @@ static void port_put(struct via_port *port, uint64_t off, const void *src, size_
     show(&reader->waiter);
 }
 
-static void port_flush(struct via_port *port)
-{
-    (void)port;
-}
-
 static int port_read_back(struct via_port *port)
 {
     struct machine *machine = end_of(port)->host->machine;
@@ -224,12 +220,6 @@ static uint64_t port_events(struct via_port *port, uint64_t mask)
     return events;
 }
 
-static bool port_link_is_up(struct via_port *port)
-{
-    (void)port;
-    return true;
-}
-
 static uint32_t port_scratchpad_read(struct via_port *port, unsigned index)
 {
     return end_of(port)->scratchpads[index];
@@ -240,31 +230,19 @@ static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_
     end_of(port)->scratchpads[index] = value;
 }
 
-static void port_close(struct via_port *port)
-{
-    (void)port;
-}
-
 static const struct via_port_ops port_ops = {
     .put = port_put,
-    .flush = port_flush,
+    .flush = sim_still_flush,
     .read_back = port_read_back,
     .ring = port_ring,
     .events = port_events,
-    .link_is_up = port_link_is_up,
+    .link_is_up = sim_still_link_is_up,
     .scratchpad_read = port_scratchpad_read,
     .scratchpad_write = port_scratchpad_write,
-    .close = port_close,
+    .close = sim_still_close,
 };
 
 /* --- what the node calls --------------------------------------------------------------------- */
-
-static int on_deliver(void *ctx, const struct via_delivery *delivery)
-{
-    (void)ctx;
-    (void)delivery;
-    return -ENOENT; /* there are no messages */
-}
 
 static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status, uint64_t value)
 {
@@ -289,13 +267,6 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
         work(machine->current, machine->bell_ps);
         sim_actor_wake(&client->waiter.actor);
     }
-}
-
-static void on_notify(void *ctx, unsigned channel, uint64_t handle)
-{
-    (void)ctx;
-    (void)channel;
-    (void)handle;
 }
 
 static void on_wake(void *ctx, unsigned channel)
@@ -471,9 +442,9 @@ static void build_host(struct host *host)
         &machine->hosts[(host->index + run->hosts_count - 1) % run->hosts_count];
     struct via_node_config config;
     const struct via_node_env env = {.ctx = host,
-                                     .deliver = on_deliver,
+                                     .deliver = sim_still_deliver,
                                      .complete = on_complete,
-                                     .notify = on_notify,
+                                     .notify = sim_still_notify,
                                      .wake = on_wake};
     via_node_config_init(&config);
     config.host = (uint16_t)host->index;

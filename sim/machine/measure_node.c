@@ -6,6 +6,7 @@
 
 #include "base/types.h"
 #include "core/node.h"
+#include "sim/cost/still.h"
 #include "sim/machine/measure.h"
 #include "sim/memory.h"
 
@@ -35,11 +36,6 @@ static void port_put(struct via_port *port, uint64_t off, const void *src, size_
     memcpy(side_of(port)->peer->port.inbox + off, src, len);
 }
 
-static void port_flush(struct via_port *port)
-{
-    (void)port;
-}
-
 static int port_read_back(struct via_port *port)
 {
     (void)port;
@@ -59,12 +55,6 @@ static uint64_t port_events(struct via_port *port, uint64_t mask)
     return events;
 }
 
-static bool port_link_is_up(struct via_port *port)
-{
-    (void)port;
-    return true;
-}
-
 static uint32_t port_scratchpad_read(struct via_port *port, unsigned index)
 {
     return side_of(port)->scratchpads[index];
@@ -75,29 +65,17 @@ static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_
     side_of(port)->scratchpads[index] = value;
 }
 
-static void port_close(struct via_port *port)
-{
-    (void)port;
-}
-
 static const struct via_port_ops port_ops = {
     .put = port_put,
-    .flush = port_flush,
+    .flush = sim_still_flush,
     .read_back = port_read_back,
     .ring = port_ring,
     .events = port_events,
-    .link_is_up = port_link_is_up,
+    .link_is_up = sim_still_link_is_up,
     .scratchpad_read = port_scratchpad_read,
     .scratchpad_write = port_scratchpad_write,
-    .close = port_close,
+    .close = sim_still_close,
 };
-
-static int on_deliver(void *ctx, const struct via_delivery *delivery)
-{
-    (void)ctx;
-    (void)delivery;
-    return -ENOENT;
-}
 
 static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status, uint64_t value)
 {
@@ -109,27 +87,14 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
     side->failed_count += status != 0 ? 1 : 0;
 }
 
-static void on_notify(void *ctx, unsigned channel, uint64_t handle)
-{
-    (void)ctx;
-    (void)channel;
-    (void)handle;
-}
-
-static void on_wake(void *ctx, unsigned channel)
-{
-    (void)ctx;
-    (void)channel;
-}
-
 static void build(struct side *side, struct side *peer, unsigned index, uint32_t *scratchpads)
 {
     struct via_node_config config;
     const struct via_node_env env = {.ctx = side,
-                                     .deliver = on_deliver,
+                                     .deliver = sim_still_deliver,
                                      .complete = on_complete,
-                                     .notify = on_notify,
-                                     .wake = on_wake};
+                                     .notify = sim_still_notify,
+                                     .wake = sim_still_wake};
     via_node_config_init(&config);
     config.host = (uint16_t)index;
     config.hosts_max = 2;

@@ -8,6 +8,7 @@
 
 #include "base/types.h"
 #include "core/node.h"
+#include "sim/cost/still.h"
 #include "sim/memory.h"
 
 static const struct sim_key keys[] = {
@@ -233,12 +234,6 @@ static uint64_t port_events(struct via_port *port, uint64_t mask)
     return events;
 }
 
-static bool port_link_is_up(struct via_port *port)
-{
-    (void)port;
-    return true;
-}
-
 static uint32_t port_scratchpad_read(struct via_port *port, unsigned index)
 {
     struct node_end *end = end_of(port);
@@ -253,31 +248,19 @@ static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_
     end->scratchpads[index] = value;
 }
 
-static void port_close(struct via_port *port)
-{
-    (void)port;
-}
-
 static const struct via_port_ops port_ops = {
     .put = port_put,
     .flush = port_flush,
     .read_back = port_read_back,
     .ring = port_ring,
     .events = port_events,
-    .link_is_up = port_link_is_up,
+    .link_is_up = sim_still_link_is_up,
     .scratchpad_read = port_scratchpad_read,
     .scratchpad_write = port_scratchpad_write,
-    .close = port_close,
+    .close = sim_still_close,
 };
 
 /* --- what the node calls --------------------------------------------------------------------- */
-
-static int on_deliver(void *ctx, const struct via_delivery *delivery)
-{
-    (void)ctx;
-    (void)delivery;
-    return -ENOENT; /* there are only puts */
-}
 
 static void stop_if_over(struct node_ring *ring)
 {
@@ -334,13 +317,6 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
         ring->finished_count += host->done == run->window + run->puts_count;
     }
     stop_if_over(ring);
-}
-
-static void on_notify(void *ctx, unsigned channel, uint64_t handle)
-{
-    (void)ctx;
-    (void)channel;
-    (void)handle;
 }
 
 static void on_wake(void *ctx, unsigned channel)
@@ -513,9 +489,9 @@ static void build_host(struct node_host *host)
     struct sim_cpu_config cpu;
     struct via_node_config config;
     const struct via_node_env env = {.ctx = host,
-                                     .deliver = on_deliver,
+                                     .deliver = sim_still_deliver,
                                      .complete = on_complete,
-                                     .notify = on_notify,
+                                     .notify = sim_still_notify,
                                      .wake = on_wake};
     sim_cpu_config_read(ring->scenario, "cpu", &cpu);
     sim_cpu_init(&host->cpu, &ring->cost, &cpu,
