@@ -25,6 +25,9 @@ void via_channel_init(struct via_channel *channel)
         via_list_init(&way->bypass);
         via_list_init(&way->flows);
         via_list_init(&way->acks);
+        if (way->dma != NULL) {
+            via_dma_init(channel, way);
+        }
     }
     for (unsigned i = 0; i < config->ports_count * config->bypass_count; i++) {
         via_list_push_back(&channel->bypass_free, &channel->bypass_frames[i].link);
@@ -88,6 +91,9 @@ static void let_go(struct via_channel_link *way)
     way->sent = false;
     way->released = false;
     way->bells = 0;
+    if (way->dma != NULL) {
+        via_dma_let_go(way);
+    }
     /* Nothing of this epoch may still be on its way out when the next one begins. */
     way->port->ops->flush(way->port);
 }
@@ -123,6 +129,7 @@ static void take_up(struct via_channel *channel, struct via_channel_link *way)
     via_pipe_reader_start_at(&way->rx, node->config.pipe_first);
     way->port = port;
     way->blocked_since_ns = 0;
+    via_dma_take_up(way);
     way->up = true;
     ask_again(channel, link->index);
 }
@@ -134,7 +141,15 @@ static void take_generation(struct via_channel *channel, struct via_channel_link
     if (generation == way->seen) {
         return;
     }
+    bool was_up = way->up;
     let_go(way);
+    if (via_dma_is_busy(way) && !VIA_MUTANT(DMA_LET_GO)) {
+        /* The engine may still write for the old epoch: the answer comes when it has ended. */
+        if (was_up) {
+            sort_again(channel);
+        }
+        return;
+    }
     if (generation % 2 == 1) {
         take_up(channel, way);
     }
@@ -272,10 +287,12 @@ static bool give_up_head(struct via_channel *channel, struct via_channel_link *w
     return true;
 }
 
-static void break_link(struct via_channel_link *way)
+/* why: via_link.broken or .lost; the control thread sees it. */
+static void break_link(struct via_channel *channel, struct via_channel_link *way, _Atomic bool *why)
 {
-    atomic_store_explicit(&way->link->broken, true, memory_order_relaxed);
+    atomic_store_explicit(why, true, memory_order_relaxed);
     let_go(way);
+    sort_again(channel);
 }
 
 static void receive(struct via_channel *channel, struct via_channel_link *way)
@@ -290,8 +307,7 @@ static void receive(struct via_channel *channel, struct via_channel_link *way)
             return;
         }
         if (rc < 0) {
-            break_link(way);
-            sort_again(channel);
+            break_link(channel, way, &way->link->broken);
             return;
         }
         if (VIA_MUTANT(CREDIT_FIRST) && !way->blocked) {
@@ -324,10 +340,22 @@ static void clear_events(struct via_channel *channel, struct via_channel_link *w
         mask |= VIA_PORT_EVENT_DOORBELL(VIA_PORT_DOORBELL_BARRIER_START) |
                 VIA_PORT_EVENT_DOORBELL(VIA_PORT_DOORBELL_BARRIER_END);
     }
+    if (via_dma_is_busy(way)) {
+        mask |= VIA_PORT_EVENT_DMA_DONE(channel->index);
+    }
     if (port != NULL) {
         /* Hints: the look at the pipes comes after. */
         (void)port->ops->events(port, mask);
     }
+}
+
+/* After take_generation(): what is published must be rung for, and is not on a link let go. */
+static void take_dma(struct via_channel *channel, struct via_channel_link *way)
+{
+    if (!via_dma_poll(way)) {
+        break_link(channel, way, &way->link->lost);
+    }
+    take_generation(channel, way); /* which may have waited for the engine */
 }
 
 /* --- the turn -------------------------------------------------------------------------------- */
@@ -347,6 +375,9 @@ static uint64_t deadline(const struct via_channel *channel)
                 via_list_entry(way->bypass.next, struct via_bypass_frame, link);
             next = via_min(next, frame->since_ns + stuck_ns);
         }
+        if (via_dma_is_busy(way)) {
+            next = via_min(next, via_dma_deadline_ns(way));
+        }
     }
     return next;
 }
@@ -358,6 +389,9 @@ static void turn(struct via_channel *channel)
     for (unsigned p = 0; p < ports_count; p++) {
         clear_events(channel, &channel->links[p]);
         take_generation(channel, &channel->links[p]);
+        if (via_dma_is_busy(&channel->links[p])) {
+            take_dma(channel, &channel->links[p]);
+        }
     }
     take_routes(channel);
     for (unsigned p = 0; p < ports_count; p++) {
@@ -365,6 +399,7 @@ static void turn(struct via_channel *channel)
             via_relay_drain(channel, &channel->links[p]);
         }
         channel->links[p].room_asked = false;
+        channel->links[p].turn_asked = false;
     }
     for (unsigned p = 0; p < ports_count; p++) {
         if (channel->links[p].up) {
@@ -391,8 +426,7 @@ static void turn(struct via_channel *channel)
             via_link_ring(way);
         }
         if (way->up && way->tx.broken) {
-            break_link(way);
-            sort_again(channel);
+            break_link(channel, way, &way->link->broken);
         }
     }
 }
@@ -418,14 +452,17 @@ unsigned via_node_poll(struct via_node *node, unsigned index, uint64_t now_ns,
 
 static bool wants_room(const struct via_channel_link *way)
 {
-    return way->bypass_used != 0 || way->room_asked || !via_list_empty(&way->flows) ||
-           !via_list_empty(&way->acks);
+    return way->bypass_used != 0 || way->room_asked || way->turn_asked ||
+           !via_list_empty(&way->flows) || !via_list_empty(&way->acks);
 }
 
 /* Could the next turn send what waits for this link? */
 static bool could_send(struct via_channel *channel, struct via_channel_link *way)
 {
     if ((way->bypass_used != 0 || way->room_asked) && via_link_has_room(way)) {
+        return true;
+    }
+    if (way->turn_asked && via_link_may_turn(channel, way)) {
         return true;
     }
     return (!via_list_empty(&way->flows) || !via_list_empty(&way->acks)) &&
@@ -468,7 +505,9 @@ static bool has_work(struct via_channel *channel)
     }
     for (unsigned p = 0; p < node->config.ports_count; p++) {
         struct via_channel_link *way = &channel->links[p];
-        if (atomic_load_explicit(&way->link->generation, memory_order_acquire) != way->seen ||
+        bool changed =
+            atomic_load_explicit(&way->link->generation, memory_order_acquire) != way->seen;
+        if ((changed && (way->up || !via_dma_is_busy(way))) ||
             (way->up &&
              ((!way->blocked && via_pipe_ready(&way->rx)) || could_send(channel, way)))) {
             return true;

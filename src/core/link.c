@@ -218,6 +218,7 @@ static void go_up(struct via_node *node, struct via_link *link, const struct via
     link->next_beat_ns = now_ns;
     link->heartbeat_seen = 0;
     atomic_store_explicit(&link->broken, false, memory_order_relaxed);
+    atomic_store_explicit(&link->lost, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&link->ups_count, 1, memory_order_relaxed);
     control_pipe_init(node, link);
     set_state(node, link, VIA_LINK_UP);
@@ -488,6 +489,9 @@ static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns
     listen(node, link, now_ns);
     if (now_ns - link->heard_ns >= node->config.dead_ns) {
         return -ETIMEDOUT;
+    }
+    if (atomic_load_explicit(&link->lost, memory_order_relaxed)) {
+        return -EIO;
     }
     if (now_ns >= link->next_beat_ns) {
         if (!peer_is_the_same(node, link)) {

@@ -355,8 +355,22 @@ static void reach(struct via_node *node, uint16_t host, uint32_t hops, uint32_t 
     }
 }
 
-/* Shortest ways by hops; equal ones by the lowest port: hosts enter the queue in order of ports at
- * one hop, and so at every number of hops. */
+/* The neighbours that links of a dimension lead to, in order of ports. */
+static void reach_neighbours(struct via_node *node, unsigned dimension, unsigned *count)
+{
+    uint16_t me = node->config.host;
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        const struct via_link *link = &node->links[p];
+        uint16_t peer = atomic_load_explicit(&link->peer, memory_order_relaxed);
+        if (node->config.dimensions[p] == dimension && link->phase == VIA_PHASE_UP &&
+            link->peer_seen_session == session_of(&node->lsas[peer]) && is_edge(node, me, peer)) {
+            reach(node, peer, 1, p, count);
+        }
+    }
+}
+
+/* Shortest ways by hops; equal ones by the lowest dimension, then by the lowest port: hosts enter
+ * the queue in that order at one hop, and so at every number of hops. */
 static void compute_routes(struct via_node *node)
 {
     uint16_t me = node->config.host;
@@ -366,13 +380,8 @@ static void compute_routes(struct via_node *node)
         node->route_scratch[h] = VIA_ROUTE_NONE;
     }
     node->route_scratch[me] = 0;
-    for (unsigned p = 0; p < node->config.ports_count; p++) {
-        const struct via_link *link = &node->links[p];
-        uint16_t peer = atomic_load_explicit(&link->peer, memory_order_relaxed);
-        if (link->phase == VIA_PHASE_UP &&
-            link->peer_seen_session == session_of(&node->lsas[peer]) && is_edge(node, me, peer)) {
-            reach(node, peer, 1, p, &count);
-        }
+    for (unsigned d = 0; d < VIA_DIMENSIONS_MAX; d++) {
+        reach_neighbours(node, d, &count);
     }
     for (unsigned taken = 0; taken < count;) {
         /* First in, first out: the mutant makes ways that are not shortest, and so meet in loops.

@@ -2,7 +2,8 @@
 /*
  * Known-bad variants of the core, for the simulator to catch. In the core that is shipped
  * VIA_MUTANT() is the constant 0 and nothing of it is compiled; only the copy that
- * sim/CMakeLists.txt builds with -DVIA_MUTANTS knows via_mutant, which selects one.
+ * sim/CMakeLists.txt builds with -DVIA_MUTANTS knows via_mutant, which selects one. The same goes
+ * for the OpenSHMEM library and the client library below it.
  */
 #ifndef VIA_CORE_MUTANT_H
 #define VIA_CORE_MUTANT_H
@@ -15,6 +16,7 @@
     X(NO_READ_BACK, "no-read-back", "a thread looks again before \"armed\" has arrived")        \
     X(NO_WANT, "no-want", "arming gives back credits and does not ring for them")               \
     X(NO_BUBBLE, "no-bubble", "frames that start here come first and may take the last buffer") \
+    X(NO_TURN_BUBBLE, "no-turn-bubble", "frames that turn may take the last buffer of a ring")  \
     X(NO_SESSION, "no-session", "frames of a host's former life count")                         \
     X(TWICE, "twice", "a frame that was seen is delivered again")                               \
     X(FLAG_FIRST, "flag-first", "the record is written before its body")                        \
@@ -24,7 +26,24 @@
     X(CREDIT_WRAP, "credit-wrap", "credits are compared as if their numbers never wrapped")     \
     X(SIGNAL_FIRST, "signal-first", "a signal goes with the first frame of its put")            \
     X(UNBORN, "unborn", "announcements of a new life may be older than those of the last")      \
-    X(HELD, "held", "a flow stays held when what held it is over")
+    X(HELD, "held", "a flow stays held when what held it is over")                              \
+    X(DMA_FIRST, "dma-first", "a record is published before the DMA of its body is done")       \
+    X(DMA_FAILED, "dma-failed", "a body whose DMA failed is taken to be there")                 \
+    X(DMA_REUSE, "dma-reuse", "the source of a DMA is used for the next before it is done")     \
+    X(DMA_HASTE, "dma-haste", "a body goes by PIO before its DMA, aborted, has ended")          \
+    X(DMA_FLAP, "dma-flap", "what was written before a link was down is published after it")    \
+    X(DMA_LET_GO, "dma-let-go", "a link begins anew while an engine still writes for the old")  \
+    X(SHMEM_SIGNAL_FIRST, "shmem-signal-first", "a put stores its signal before its data")      \
+    X(SHMEM_NO_QUIET, "shmem-no-quiet", "barriers do not wait for puts under way")              \
+    X(SHMEM_OLD_ROUND, "shmem-old-round", "a team's barriers have all the same number")         \
+    X(SHMEM_WRONG_MEMBER, "shmem-wrong-member", "each round of a barrier tells the same PE")    \
+    X(SHMEM_WRONG_PARENT, "shmem-wrong-parent", "the root of a tree waits for a child less")    \
+    X(SHMEM_ONE_LINE, "shmem-one-line", "exchanges of one after another use one line")          \
+    X(SHMEM_NO_GATHER, "shmem-no-gather", "a host's leader does not wait for all of its PEs")   \
+    X(SHMEM_OLD_OFFSET, "shmem-old-offset", "an offset in collect stays for the next one")      \
+    X(SHMEM_UNLOCK_EARLY, "shmem-unlock-early", "a lock is given up with puts under way")       \
+    X(CLIENT_OVERTAKE, "client-overtake", "stores do not wait for puts by frames before them")  \
+    X(CLIENT_NO_WANT, "client-no-want", "a PE that arms gives credits back, rings for none")
 
 #ifdef VIA_MUTANTS
 #define VIA_MUTANT_NUMBER(symbol, name, text) VIA_MUTANT_##symbol,

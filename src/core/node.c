@@ -12,6 +12,7 @@ _Static_assert(VIA_HOSTS_MAX <= 1024 && VIA_CHANNELS_MAX <= 16, "what R1 of the 
 
 #define OPS_MAX (1u << 19) /* a cookie has 20 bits for the slot; internal ones count as well */
 #define WINDOW_MAX (1u << 20)
+#define DMA_BUFFERS_MAX 4096u
 
 void via_node_config_init(struct via_node_config *config)
 {
@@ -27,6 +28,7 @@ void via_node_config_init(struct via_node_config *config)
         .window_frames = 128,
         .segments_count = 256,
         .batch_frames = 32,
+        .dma_buffers = 8,
     };
 }
 
@@ -56,6 +58,9 @@ static void config_defaults(struct via_node_config *config)
     if (config->stuck_ns == 0) {
         config->stuck_ns = 50 * VIA_MSEC_NS;
     }
+    if (config->dma_ns_max == 0) {
+        config->dma_ns_max = 20 * VIA_MSEC_NS;
+    }
     /* A session travels through a register, and all-ones is what a dead link reads as. */
     if (config->session == VIA_HANDSHAKE_ALL_ONES) {
         config->session--;
@@ -73,6 +78,16 @@ static void pipe_geometry(const struct via_node_config *config, struct via_pipe_
     };
 }
 
+static bool dimensions_are_valid(const struct via_node_config *config)
+{
+    for (unsigned p = 0; p < config->ports_count; p++) {
+        if (config->dimensions[p] >= VIA_DIMENSIONS_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool config_is_valid(const struct via_node_config *config)
 {
     struct via_pipe_geometry geometry;
@@ -80,7 +95,7 @@ static bool config_is_valid(const struct via_node_config *config)
     if (config->session == 0 || config->hosts_max == 0 || config->hosts_max > VIA_HOSTS_MAX ||
         config->host >= config->hosts_max || config->ports_count > VIA_PORTS_MAX ||
         config->channels_count == 0 || config->channels_count > VIA_CHANNELS_MAX ||
-        config->hops_max == 0) {
+        config->hops_max == 0 || !dimensions_are_valid(config)) {
         return false;
     }
     if (config->frame_bytes_max < VIA_HANDSHAKE_FRAME_UNIT ||
@@ -97,7 +112,8 @@ static bool config_is_valid(const struct via_node_config *config)
            config->ops_count <= OPS_MAX && config->flows_count >= 1 &&
            config->flows_count < UINT16_MAX && config->window_frames >= 1 &&
            config->window_frames <= WINDOW_MAX && config->segments_count <= UINT16_MAX &&
-           config->batch_frames >= 1 && config->epoch_first <= VIA_EPOCH_MAX;
+           config->batch_frames >= 1 && config->epoch_first <= VIA_EPOCH_MAX &&
+           config->dma_buffers >= 1 && config->dma_buffers <= DMA_BUFFERS_MAX;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -115,6 +131,24 @@ static void *carve(struct carver *carver, size_t count, size_t each)
     return carver->base != NULL ? carver->base + off : NULL;
 }
 
+/* All but the bodies; NULL when counting, or for a port that is never given DMA. */
+static struct via_dma *carve_dma(struct carver *carver, const struct via_node_config *config,
+                                 unsigned port)
+{
+    if (config->dma_bytes_min[port] == 0) {
+        return NULL;
+    }
+    struct via_dma *dma = carve(carver, 1, sizeof(struct via_dma));
+    void *stages = carve(carver, config->dma_buffers, sizeof(struct via_dma_stage));
+    void *records = carve(carver, config->pipe_slots, sizeof(struct via_dma_record));
+    if (dma != NULL) {
+        dma->bytes_min = config->dma_bytes_min[port];
+        dma->stages = stages;
+        dma->records = records;
+    }
+    return dma;
+}
+
 /* What a channel needs; `channel` is NULL when counting, as is everything carved. */
 static void carve_channel(struct carver *carver, const struct via_node_config *config,
                           unsigned index, struct via_channel *channel)
@@ -124,8 +158,10 @@ static void carve_channel(struct carver *carver, const struct via_node_config *c
         carve(carver, config->ports_count, sizeof(struct via_channel_link));
     for (unsigned p = 0; p < config->ports_count; p++) {
         uint32_t *data_ends = carve(carver, config->pipe_slots, sizeof(uint32_t));
+        struct via_dma *dma = carve_dma(carver, config, p);
         if (links != NULL) {
             links[p].data_ends = data_ends;
+            links[p].dma = dma;
         }
     }
     void *hosts = carve(carver, config->hosts_max, sizeof(struct via_channel_host));
@@ -157,13 +193,22 @@ static void carve_channel(struct carver *carver, const struct via_node_config *c
     }
 }
 
-static void carve_bypass_bodies(struct carver *carver, const struct via_node_config *config,
-                                struct via_channel *channel)
+static void carve_bodies(struct carver *carver, const struct via_node_config *config,
+                         struct via_channel *channel)
 {
     size_t count = (size_t)config->ports_count * config->bypass_count;
     unsigned char *bodies = carve(carver, count, config->frame_bytes_max);
     for (size_t i = 0; channel != NULL && i < count; i++) {
         channel->bypass_frames[i].body = bodies + i * config->frame_bytes_max;
+    }
+    for (unsigned p = 0; p < config->ports_count; p++) {
+        if (config->dma_bytes_min[p] == 0) {
+            continue;
+        }
+        unsigned char *stages = carve(carver, config->dma_buffers, config->frame_bytes_max);
+        for (size_t i = 0; channel != NULL && i < config->dma_buffers; i++) {
+            channel->links[p].dma->stages[i].data = stages + i * config->frame_bytes_max;
+        }
     }
 }
 
@@ -172,7 +217,7 @@ static size_t dirty_words(const struct via_node_config *config)
     return (config->hosts_max + 63u) / 64;
 }
 
-/* Everything but the bodies of bypass buffers, which need not be zero. */
+/* Everything but bodies, which need not be zero. */
 static void carve_node(struct carver *carver, const struct via_node_config *config,
                        struct via_node *node)
 {
@@ -221,7 +266,7 @@ size_t via_node_bytes(const struct via_node_config *config)
     }
     carve_node(&carver, config, NULL);
     for (unsigned k = 0; k < config->channels_count; k++) {
-        carve_bypass_bodies(&carver, config, NULL);
+        carve_bodies(&carver, config, NULL);
     }
     return carver.used;
 }
@@ -319,7 +364,7 @@ int via_node_init(struct via_node **ret_node, void *memory, const struct via_nod
     via_segments_init(node);
     for (unsigned k = 0; k < config->channels_count; k++) {
         struct via_channel *channel = &node->channels[k];
-        carve_bypass_bodies(&carver, config, channel);
+        carve_bodies(&carver, config, channel);
         channel->node = node;
         channel->index = k;
         via_channel_init(channel);
@@ -417,6 +462,11 @@ int via_node_link_status(const struct via_node *node, unsigned port,
         status.bytes_received += via_counted(&way->bytes_received);
         status.relayed_frames += via_counted(&way->frames_relayed);
         status.bypassed_frames += via_counted(&way->frames_bypassed);
+        status.dma_frames += via_counted(&way->dma_frames);
+        status.dma_bytes += via_counted(&way->dma_bytes);
+        status.dma_busy += via_counted(&way->dma_busy);
+        status.dma_fallbacks += via_counted(&way->dma_fallbacks);
+        status.dma_hangs += via_counted(&way->dma_hangs);
     }
     *ret_status = status;
     return 0;

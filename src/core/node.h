@@ -25,6 +25,7 @@
 #define VIA_HOSTS_MAX 1024u /* host ids are 0..1023 */
 #define VIA_PORTS_MAX 16u
 #define VIA_CHANNELS_MAX 14u
+#define VIA_DIMENSIONS_MAX 8u /* two ports each */
 #define VIA_PROTOCOL_VERSION 1u
 #define VIA_PORT_NONE 0xffu
 
@@ -48,12 +49,23 @@ struct via_node_config {
     uint32_t pipe_first;  /* number of the first record of each pipe; the same at all hosts. 0, but
                              for tests that start near the wrap */
     uint8_t protocol_version; /* 0 = VIA_PROTOCOL_VERSION; another shows what a peer of it sees */
-    uint64_t heartbeat_ns;    /* 0 = default 20 ms */
-    uint64_t dead_ns;         /* silence after which a link is down; 0 = default 80 ms */
-    uint64_t retry_ns_min;    /* first time-out of an unacknowledged frame; 0 = default 5 ms */
-    uint64_t retry_ns_max;    /* it doubles up to here; 0 = default 100 ms */
-    uint64_t stuck_ns;        /* a bypassed frame older than this is dropped (its source sends it
-                                 again): breaks cycles that bubbles do not cover; 0 = default 50 ms */
+    uint32_t dma_bytes_min[VIA_PORTS_MAX]; /* per port: bodies of so many bytes or more go by the
+                                              port's DMA engine, if it has one. 0 = none do */
+    uint32_t dma_buffers;  /* bodies under way by DMA per (channel, port), >= 1; each takes
+                              frame_bytes_max of memory where dma_bytes_min is not 0 */
+    uint64_t dma_ns_max;   /* a DMA that takes longer hangs: it is aborted, and its body goes by
+                              PIO; an abort that takes longer ends the link. 0 = default 20 ms */
+    uint64_t heartbeat_ns; /* 0 = default 20 ms */
+    uint64_t dead_ns;      /* silence after which a link is down; 0 = default 80 ms */
+    uint64_t retry_ns_min; /* first time-out of an unacknowledged frame; 0 = default 5 ms */
+    uint64_t retry_ns_max; /* it doubles up to here; 0 = default 100 ms */
+    uint64_t stuck_ns;     /* a bypassed frame older than this is dropped (its source sends it
+                              again): breaks cycles that bubbles do not cover; 0 = default 50 ms */
+    uint8_t dimensions[VIA_PORTS_MAX]; /* < VIA_DIMENSIONS_MAX; of a torus: which one each port's
+                                          link belongs to, the same at both ends. Of equal ways the
+                                          one in the lowest is taken, and a frame that turns into a
+                                          higher one needs a bubble as a new frame does. All 0 in
+                                          any other fabric */
     uint64_t give_up_ns; /* an operation without progress fails with -EHOSTUNREACH; 0 = never */
     uint64_t born; /* greater in each life of this host: the time of day at start, in nanoseconds.
                       Hosts then never take an earlier life for a later one. 0 = unknown */
@@ -100,7 +112,8 @@ struct via_node;
 
 size_t via_node_bytes(const struct via_node_config *config); /* 0 when the config is invalid */
 
-/* memory: via_node_bytes() bytes, 64-byte aligned, owned by the caller. 0 or -EINVAL. */
+/* memory: via_node_bytes() bytes, 64-byte aligned, owned by the caller, who may give it back after
+ * via_node_fini() and the close of all ports: their DMA engines read from it. 0 or -EINVAL. */
 int via_node_init(struct via_node **ret_node, void *memory, const struct via_node_config *config,
                   const struct via_node_env *env);
 
@@ -235,7 +248,11 @@ struct via_link_status {
     uint32_t downs_count;
     uint64_t frames_sent, frames_received, bytes_sent, bytes_received; /* all channels */
     uint64_t relayed_frames, bypassed_frames;
-    uint64_t errors; /* records or words that broke the rules */
+    uint64_t errors;                /* records or words that broke the rules */
+    uint64_t dma_frames, dma_bytes; /* bodies that the port's engine has brought */
+    uint64_t dma_busy;              /* bodies for the engine that found no room there: by PIO */
+    uint64_t dma_fallbacks;         /* that it refused, failed or was stopped at: by PIO */
+    uint64_t dma_hangs;             /* times that it had to be stopped */
 };
 int via_node_link_status(const struct via_node *node, unsigned port,
                          struct via_link_status *ret_status);

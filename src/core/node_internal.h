@@ -66,6 +66,7 @@ struct via_link {
     uint16_t rx_epoch;   /* of records into my inbox; my choice */
     uint16_t tx_epoch;   /* of records into the peer's inbox; the peer's choice */
     _Atomic bool broken; /* set by a channel: the peer posted nonsense */
+    _Atomic bool lost;   /* set by a channel: it was down, or its engine can not be stopped */
 
     /* What via_node_arm(0) looks at without touching the control thread's reader. */
     _Atomic uint64_t control_word; /* the record word that comes next, length 0; 0 = down */
@@ -135,6 +136,38 @@ struct via_bypass_frame {
     unsigned char *body; /* frame_bytes_max bytes */
 };
 
+/* Where a body waits for the engine that reads it. */
+struct via_dma_stage {
+    struct via_list link;          /* via_dma.free or via_dma.running */
+    struct via_dma_record *record; /* NULL: of a link that is gone */
+    uint64_t cookie;               /* 0 = no DMA is under way */
+    uint64_t since_ns;
+    unsigned char *data; /* frame_bytes_max bytes */
+};
+
+/* A record that has its places in the pipe and is not published. */
+struct via_dma_record {
+    struct via_frame_header header;
+    uint64_t off; /* of the body in the window */
+    uint32_t body_bytes;
+    bool waits; /* for its DMA */
+};
+
+struct via_dma {
+    struct via_channel *channel;
+    uint32_t bytes_min;
+    unsigned running_count;
+    struct via_dma_stage *stages; /* config.dma_buffers */
+    struct via_list free;
+    struct via_list running;        /* the oldest first */
+    struct via_dma_record *records; /* pipe_slots; by sequence number */
+    uint64_t serial;                /* of the last DMA */
+    bool lost;                      /* the link was down while a DMA was under way */
+    bool aborting;
+    uint64_t abort_ns;  /* when that was asked for */
+    uint64_t resume_ns; /* after a hang: by PIO until then */
+};
+
 struct via_channel_link {
     struct via_link *link;
     struct via_port *port; /* set while up */
@@ -142,6 +175,7 @@ struct via_channel_link {
     bool up;
     bool blocked;          /* the frame at the head of rx waits for room elsewhere */
     bool room_asked;       /* a frame of another in-pipe waits for room here */
+    bool turn_asked;       /* the same, of a frame that turns: via_link_may_turn() */
     bool sent;             /* records since the last must_ring */
     bool released;         /* records since the last must_ring_writer */
     uint16_t bells;        /* doorbells besides the channel's own that go with `sent` */
@@ -152,12 +186,16 @@ struct via_channel_link {
     struct via_pipe_writer tx;
     struct via_pipe_reader rx;
     uint32_t *data_ends;
+    size_t dma_from;     /* while up: bodies of so many bytes go to via_dma_send(). SIZE_MAX: none.
+                            0: all records, because those before them wait for their DMA */
+    struct via_dma *dma; /* NULL: this port is never given DMA */
     struct via_list bypass; /* struct via_bypass_frame.link, oldest first */
     unsigned bypass_used;
     struct via_list flows; /* struct via_tx_flow.ready: have something to send this way */
     struct via_list acks;  /* struct via_rx_flow.ack: acknowledgements to send this way */
     _Atomic uint64_t frames_sent, frames_received, bytes_sent, bytes_received;
     _Atomic uint64_t frames_relayed, frames_bypassed;
+    _Atomic uint64_t dma_frames, dma_bytes, dma_busy, dma_fallbacks, dma_hangs;
 };
 
 /* What channels know of a host; a copy of the routes at via_channel.routes_seen. */
@@ -393,6 +431,9 @@ void via_link_ring(struct via_channel_link *way);
 bool via_link_has_room(struct via_channel_link *way);
 /* May a frame that starts here leave this way? Keeps a free buffer in every ring of relays. */
 bool via_link_may_inject(struct via_channel *channel, struct via_channel_link *way);
+/* May a frame that turns from one dimension of a torus into another leave this way, or wait for it?
+ */
+bool via_link_may_turn(const struct via_channel *channel, struct via_channel_link *way);
 void via_link_send(struct via_channel_link *way, const struct via_frame_header *header,
                    const void *body, size_t body_bytes);
 /* A frame for another host: 0 = taken (sent, waiting or dropped), -EAGAIN = no room, leave it. */
@@ -401,6 +442,28 @@ int via_relay_frame(struct via_channel *channel, struct via_channel_link *from,
 void via_relay_drain(struct via_channel *channel, struct via_channel_link *way);
 /* After a change of routes: bypassed frames whose way has changed move or are dropped. */
 void via_relay_reroute(struct via_channel *channel);
+
+/* After the line of a record was posted: what is to be rung and counted for it. */
+void via_link_sent(struct via_channel_link *way, unsigned kind, size_t body_bytes);
+
+/* dma.c: bodies by the port's engine. */
+void via_dma_init(struct via_channel *channel, struct via_channel_link *way);
+/* The link is up, or gone. */
+void via_dma_take_up(struct via_channel_link *way);
+void via_dma_let_go(struct via_channel_link *way);
+/* Is an engine still at work for the link as it was? Then its pipes must not begin anew. */
+static inline bool via_dma_is_busy(const struct via_channel_link *way)
+{
+    return way->dma != NULL && way->dma->running_count != 0;
+}
+/* As via_link_send(), which decides. */
+void via_dma_send(struct via_channel_link *way, const struct via_frame_header *header,
+                  const void *body, size_t body_bytes);
+/* Takes what has ended and publishes what waited for it, while via_dma_is_busy(). false: the link
+ * has been down, or its engine can not be stopped: it has to go. */
+bool via_dma_poll(struct via_channel_link *way);
+/* When via_dma_poll() wants to be called at the latest, while via_dma_is_busy(). */
+uint64_t via_dma_deadline_ns(const struct via_channel_link *way);
 
 /* outgoing.c: what one frame is made of; payload is borrowed or lies in `operands`. */
 struct via_outgoing {

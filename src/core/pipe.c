@@ -116,7 +116,7 @@ static void take_credit(struct via_pipe_writer *writer)
     if (fresh == 0 || (VIA_MUTANT(CREDIT_WRAP) && released < writer->released)) {
         return;
     }
-    if (fresh > writer->sequence - writer->released) {
+    if (fresh > writer->sequence - writer->deferred - writer->released) {
         writer->broken = true; /* gives back what was never sent */
         return;
     }
@@ -170,12 +170,13 @@ static int check_room(struct via_pipe_writer *writer, size_t body_bytes)
     return writer->broken ? -EPROTO : -EAGAIN;
 }
 
-static void publish(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
-                    size_t body_bytes)
+/* The line of record `sequence`: its reader sees the record from now on. */
+static void post_line(struct via_pipe_writer *writer, uint32_t sequence, const void *head,
+                      size_t head_bytes, size_t body_bytes)
 {
-    uint32_t index = writer->sequence & (writer->geometry.slots_count - 1);
+    uint32_t index = sequence & (writer->geometry.slots_count - 1);
     uint64_t off = SLOTS_OFF + (uint64_t)index * LINE;
-    uint64_t word = via_record_word(writer->epoch, (uint16_t)body_bytes, writer->sequence);
+    uint64_t word = via_record_word(writer->epoch, (uint16_t)body_bytes, sequence);
 
     if (writer->target.direct != NULL) {
         struct via_record_line *line =
@@ -190,8 +191,21 @@ static void publish(struct via_pipe_writer *writer, const void *head, size_t hea
         line.word = word;
         writer->target.put(writer->target.ctx, writer->target.off + off, &line, sizeof(line));
     }
+}
+
+/* The record at `sequence` has its slot, and its body its place. */
+static void take_slot(struct via_pipe_writer *writer)
+{
+    uint32_t index = writer->sequence & (writer->geometry.slots_count - 1);
     writer->data_ends[index] = writer->data_head;
     writer->sequence++;
+}
+
+static void publish(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
+                    size_t body_bytes)
+{
+    post_line(writer, writer->sequence, head, head_bytes, body_bytes);
+    take_slot(writer);
 }
 
 /* Places a body that fits; returns its offset from the pipe's memory and moves the head past it. */
@@ -262,6 +276,35 @@ int via_pipe_commit(struct via_pipe_writer *writer, const void *head, size_t hea
     return 0;
 }
 
+int via_pipe_defer(struct via_pipe_writer *writer, size_t body_bytes, uint64_t *ret_off)
+{
+    int rc = check_room(writer, body_bytes);
+    if (rc != 0) {
+        return rc;
+    }
+    *ret_off = writer->target.off + (body_bytes != 0 ? place_body(writer, body_bytes) : 0);
+    take_slot(writer);
+    writer->deferred++;
+    return 0;
+}
+
+void via_pipe_publish(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
+                      size_t body_bytes)
+{
+    post_line(writer, writer->sequence - writer->deferred, head, head_bytes, body_bytes);
+    writer->deferred--;
+}
+
+void via_pipe_put_body(struct via_pipe_writer *writer, uint64_t off, const void *body,
+                       size_t body_bytes)
+{
+    if (writer->target.direct != NULL) {
+        via_copy_foreign(writer->target.direct + (off - writer->target.off), body, body_bytes);
+    } else {
+        writer->target.put(writer->target.ctx, off, body, body_bytes);
+    }
+}
+
 /*
  * An arm generation of this epoch that has not been rung for; 0 = none. A word that gives back all
  * that was ever sent is of a reader that has taken all: a ring for it would use the generation up
@@ -274,7 +317,7 @@ static uint16_t arm_not_rung(const struct via_pipe_writer *writer)
     uint64_t word = atomic_load_explicit(writer->credit, memory_order_relaxed);
     uint16_t arm = via_credit_word_arm(word);
     return via_credit_word_epoch(word) == writer->epoch && arm != writer->arm_rung &&
-                   via_credit_word_released(word) != writer->sequence
+                   via_credit_word_released(word) != writer->sequence - writer->deferred
                ? arm
                : 0;
 }

@@ -59,6 +59,7 @@ struct via_pipe_writer {
     uint32_t released; /* last credit accepted */
     uint32_t data_head; /* data position where the next body may start (bytes, wraps) */
     uint32_t data_tail; /* data position up to which the reader has released */
+    uint32_t deferred;  /* the last so many before `sequence` have their places, but no line yet */
     uint16_t epoch;
     uint16_t arm_rung; /* arm generation already rung for */
     uint16_t want;     /* want generation posted last, 0 = not waiting for credit */
@@ -105,6 +106,20 @@ int via_pipe_commit(struct via_pipe_writer *writer, const void *head, size_t hea
                     size_t body_bytes);
 
 /*
+ * A record whose body somebody else brings, a DMA engine: defer takes its slot and the place of its
+ * body, *ret_off in the target (what put() would be given; for a direct target as well). Its reader
+ * sees nothing of it. publish posts the line of the oldest deferred record, when its body is there:
+ * lines leave in the order of the records. While records are deferred, all that follow must be.
+ * Same errors as via_pipe_send; publish can not fail.
+ */
+int via_pipe_defer(struct via_pipe_writer *writer, size_t body_bytes, uint64_t *ret_off);
+void via_pipe_publish(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
+                      size_t body_bytes);
+/* Brings the body of a deferred record itself, to where defer said. */
+void via_pipe_put_body(struct via_pipe_writer *writer, uint64_t off, const void *body,
+                       size_t body_bytes);
+
+/*
  * After one or more sends: must the reader be rung? true at most once per arm generation. Contains
  * the full fence that pairs with the one in via_pipe_arm() (store record, fence, load armed against
  * store armed, fence, load record: one of the two sees the other). Ports that are not coherent
@@ -126,7 +141,7 @@ bool via_pipe_reader_sleeps(const struct via_pipe_writer *writer);
  */
 void via_pipe_want(struct via_pipe_writer *writer);
 
-/* Records sent and not yet released, by the last credit seen. */
+/* Records sent or deferred and not yet released, by the last credit seen. */
 uint32_t via_pipe_writer_outstanding(const struct via_pipe_writer *writer);
 
 struct via_pipe_reader {

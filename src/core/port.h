@@ -23,9 +23,11 @@
 #define VIA_PORT_EVENT_DOORBELL(bit) (UINT64_C(1) << (bit)) /* bit 0..15 */
 #define VIA_PORT_EVENT_LINK_UP (UINT64_C(1) << 32)
 #define VIA_PORT_EVENT_LINK_DOWN (UINT64_C(1) << 33)
-#define VIA_PORT_EVENT_DMA_DONE (UINT64_C(1) << 34)
-#define VIA_PORT_EVENT_CONTROL \
-    (VIA_PORT_EVENT_LINK_UP | VIA_PORT_EVENT_LINK_DOWN | VIA_PORT_EVENT_DMA_DONE)
+#define VIA_PORT_EVENT_CONTROL (VIA_PORT_EVENT_LINK_UP | VIA_PORT_EVENT_LINK_DOWN)
+/* DMA of this queue has ended. Wakes transfer thread `queue`, as doorbell `queue` does, and is a
+ * hint as doorbells are: merged, early, late or lost. */
+#define VIA_PORT_EVENT_DMA_DONE(queue) (UINT64_C(1) << (48 + (queue))) /* queue 0..13 */
+#define VIA_PORT_EVENT_DMA_DONE_ANY (((UINT64_C(1) << VIA_PORT_DATA_DOORBELLS) - 1) << 48)
 
 struct via_port;
 
@@ -55,14 +57,48 @@ struct via_port_ops {
     int (*ring)(struct via_port *port, unsigned bit);
 
     /*
-     * Starts a DMA of len bytes from src (borrowed until done) to window offset off.
-     * 0, -EAGAIN (queue full), -ENOTSUP (no engine: caps.dma_depth is 0), -ENOLINK.
-     * No order towards put(). dma_take stores up to max finished cookies and their results (0,
-     * -EIO) and returns how many; it does not block. Both may be NULL when dma_depth is 0.
+     * DMA: copies by an engine. dma, dma_take and dma_abort may be NULL when caps.dma_depth is 0.
+     * `queue` is the number of the calling transfer thread; what it started, only it takes and
+     * aborts. How queues share engines and depth is the port's affair. None of the three blocks.
+     *
+     * dma starts a copy of len bytes (not 0) from src to window offset off. 0; -EAGAIN (as many as
+     * the engine takes are under way: later); -ENOTSUP (no engine), -EINVAL (out of bounds),
+     * -ENOLINK, -EIO (it does not start): nothing was begun. src is borrowed until the cookie is
+     * taken and does not change; it lies in the memory that via_node_init() got, which whoever
+     * opens the port makes known to the engine. Until the cookie is taken, bytes may arrive at any
+     * time, in any order, in part, and also after the link was down and is up again. There is no
+     * order towards put() and other DMA.
      */
-    int (*dma)(struct via_port *port, uint64_t off, const void *src, size_t len, uint64_t cookie);
-    unsigned (*dma_take)(struct via_port *port, uint64_t *ret_cookies, int *ret_results,
-                         unsigned max);
+    int (*dma)(struct via_port *port, unsigned queue, uint64_t off, const void *src, size_t len,
+               uint64_t cookie);
+
+    /*
+     * Stores up to max cookies of the queue's DMA that has ended, each once, in any order, and
+     * their results; returns how many. Results:
+     * - 0: what this thread puts from now on arrives after all bytes of the DMA. They need not have
+     *   arrived yet: read_back() proves that. Where the engine's writes and those of the CPU take
+     *   different ways, the port sees to the order before it reports (by a read back on the
+     *   engine's way, say).
+     * - -EIO: the engine failed. Some of the bytes were written, or none.
+     * - -ECANCELED: aborted. The same.
+     * - -ENOLINK: the link has been down since the DMA was started, whatever else became of it.
+     *   With the other results it has not: what the thread put meanwhile is on its way.
+     *
+     * Whatever the result, the engine reads src no more, and nothing of it arrives after what this
+     * thread puts from now on.
+     */
+    unsigned (*dma_take)(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
+                         int *ret_results, unsigned max);
+
+    /*
+     * Ends all DMA of the queue, without waiting for it. Each cookie can be taken within tens of
+     * milliseconds, with -ECANCELED or the result it had by then. A port that can not stop its
+     * engine cuts it off from memory (resets it, takes its link down) before it reports. Asking
+     * again is allowed. Nothing else limits the time of a DMA: an engine may hang, also over the
+     * end of its link, and it is the caller who notices and aborts. close() ends all DMA before it
+     * returns.
+     */
+    void (*dma_abort)(struct via_port *port, unsigned queue);
 
     /* Reads and clears the pending events within mask. Does not block. */
     uint64_t (*events)(struct via_port *port, uint64_t mask);
@@ -87,7 +123,7 @@ struct via_port_caps {
     uint64_t window_bytes;    /* peer memory put() reaches = size of the peer's inbox */
     uint64_t inbox_bytes;     /* my memory the peer reaches */
     uint32_t store_bytes_max; /* largest aligned store the peer sees whole: 8 or 64 */
-    uint32_t dma_depth;       /* 0 = no DMA engine */
+    uint32_t dma_depth;       /* DMAs under way at once, all queues together; 0 = no engine */
     bool coherent;            /* a store that returned has arrived, in order (x86 shared memory) */
 };
 

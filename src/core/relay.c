@@ -4,9 +4,10 @@
  *
  * Bubble rule: a frame that starts here (data, acknowledgement) may leave only if a buffer stays
  * free behind it, in the out pipe or among the bypass buffers of that way; a relayed frame needs
- * just one. So on every ring of relays at least one buffer is free at any time, and the frames in
- * the ring can always move on (docs/adr/0002-bubble-with-bypass.md). Other cycles are broken by
- * age: a frame that has waited stuck_ns is dropped, its source sends it again.
+ * just one, unless it turns from one dimension of a torus into the next: for the ring it comes into
+ * it is a new one. So on every ring of relays at least one buffer is free at any time, and the
+ * frames in the ring can always move on (docs/adr/0002-bubble-with-bypass.md). Other cycles are
+ * broken by age: a frame that has waited stuck_ns is dropped, its source sends it again.
  */
 #include <assert.h>
 #include <errno.h>
@@ -31,25 +32,38 @@ bool via_link_has_room(struct via_channel_link *way)
     return room_is(way, 1);
 }
 
+static uint32_t bypass_free_count(const struct via_channel *channel,
+                                  const struct via_channel_link *way)
+{
+    return channel->node->config.bypass_count - way->bypass_used;
+}
+
 bool via_link_may_inject(struct via_channel *channel, struct via_channel_link *way)
 {
-    bool bypass_free = way->bypass_used < channel->node->config.bypass_count;
-    if (VIA_MUTANT(NO_BUBBLE)) {
-        bypass_free = true;
-    }
+    bool bypass_free = VIA_MUTANT(NO_BUBBLE) || bypass_free_count(channel, way) > 0;
     return room_is(way, bypass_free ? 1 : 2);
 }
 
-void via_link_send(struct via_channel_link *way, const struct via_frame_header *header,
-                   const void *body, size_t body_bytes)
+bool via_link_may_turn(const struct via_channel *channel, struct via_channel_link *way)
 {
-    int rc = via_pipe_send(&way->tx, header, sizeof(*header), body, body_bytes);
-    assert(rc == 0); /* a free slot always has its room in the data ring: see pipe_geometry() */
-    (void)rc;
+    uint32_t bypass = bypass_free_count(channel, way);
+    return VIA_MUTANT(NO_TURN_BUBBLE) || bypass >= 2 || room_is(way, 2 - bypass);
+}
+
+/* From one ring of a torus into another. */
+static bool is_turn(const struct via_channel *channel, const struct via_channel_link *from,
+                    const struct via_channel_link *to)
+{
+    const uint8_t *dimensions = channel->node->config.dimensions;
+    return dimensions[from - channel->links] != dimensions[to - channel->links];
+}
+
+void via_link_sent(struct via_channel_link *way, unsigned kind, size_t body_bytes)
+{
     way->sent = true;
-    if (header->kind == VIA_FRAME_BARRIER_ARRIVE) {
+    if (kind == VIA_FRAME_BARRIER_ARRIVE) {
         way->bells |= 1u << VIA_PORT_DOORBELL_BARRIER_START;
-    } else if (header->kind == VIA_FRAME_BARRIER_RELEASE) {
+    } else if (kind == VIA_FRAME_BARRIER_RELEASE) {
         way->bells |= 1u << VIA_PORT_DOORBELL_BARRIER_END;
     }
     via_count(&way->frames_sent, 1);
@@ -58,6 +72,19 @@ void via_link_send(struct via_channel_link *way, const struct via_frame_header *
     if (way->unrung_bytes >= RING_EARLY_BYTES && via_pipe_reader_sleeps(&way->tx)) {
         via_link_ring(way);
     }
+}
+
+void via_link_send(struct via_channel_link *way, const struct via_frame_header *header,
+                   const void *body, size_t body_bytes)
+{
+    if (via_unlikely(body_bytes >= way->dma_from)) {
+        via_dma_send(way, header, body, body_bytes);
+        return;
+    }
+    int rc = via_pipe_send(&way->tx, header, sizeof(*header), body, body_bytes);
+    assert(rc == 0); /* a free slot always has its room in the data ring: see pipe_geometry() */
+    (void)rc;
+    via_link_sent(way, header->kind, body_bytes);
 }
 
 static void bypass_push(struct via_channel_link *way, struct via_bypass_frame *frame)
@@ -116,6 +143,10 @@ int via_relay_frame(struct via_channel *channel, struct via_channel_link *from,
         return 0;
     }
     header->hops_left--;
+    if (is_turn(channel, from, way) && !via_link_may_turn(channel, way)) {
+        way->turn_asked = true;
+        return -EAGAIN;
+    }
     if (way->bypass_used == 0 && via_link_has_room(way)) {
         via_link_send(way, header, body, body_bytes);
     } else if (way->bypass_used < channel->node->config.bypass_count) {

@@ -13,6 +13,7 @@
 #define DELAY_NS_DEFAULT VIA_MSEC_NS
 #define HELD_BYTES_DEFAULT ((size_t)256 << 10)
 #define HELD_MAX 1024u
+#define DMA_MAX 64u
 #define DOORBELL UINT64_MAX /* as the length of a held entry */
 
 /* A put or a doorbell that is under way. */
@@ -21,6 +22,20 @@ struct held {
     uint64_t off; /* or the doorbell's bit */
     uint64_t len; /* or DOORBELL */
     size_t data;  /* place in `bytes` */
+};
+
+enum dma_state {
+    DMA_PASSED = 0, /* the wrapped port's */
+    DMA_HUNG,
+    DMA_OVER, /* with a result of ours */
+};
+
+struct dma {
+    uint64_t cookie;
+    unsigned queue;
+    enum dma_state state;
+    int result;
+    uint64_t cuts; /* when it was started */
 };
 
 struct fault_port {
@@ -33,7 +48,7 @@ struct fault_port {
     uint64_t now_ns;  /* of the last pump */
     size_t step;      /* next of the script */
     uint64_t hold_ns; /* VIA_FAULT_HOLD */
-    bool tear_next, drop_next, double_next;
+    bool tear_next, drop_next, double_next, dma_fail_next, dma_hang_next;
 
     bool down;
     bool cut_due; /* plan.cut and the scratchpads wait for the control thread */
@@ -45,6 +60,8 @@ struct fault_port {
     unsigned flushed; /* so many of them must arrive before a doorbell that is rung now */
     unsigned char *bytes;
     size_t bytes_used;
+    struct dma dmas[DMA_MAX]; /* under way */
+    unsigned dmas_count;
     uint32_t again; /* doorbells that come a second time */
     uint64_t again_ns;
     struct via_fault_stats stats;
@@ -194,7 +211,7 @@ static void go_up(struct fault_port *fault)
     settle_cut(fault);
     fault->stats.mends++;
     /* The doorbells of before are lost, and this port has told the edges itself. */
-    (void)fault->inner->ops->events(fault->inner, UINT64_MAX & ~VIA_PORT_EVENT_DMA_DONE);
+    (void)fault->inner->ops->events(fault->inner, UINT64_MAX & ~VIA_PORT_EVENT_DMA_DONE_ANY);
     if (fault->plan.cut != NULL) {
         fault->plan.cut(fault->plan.ctx, fault->inner, false);
     }
@@ -329,25 +346,147 @@ static int fault_ring(struct via_port *port, unsigned bit)
     return rc;
 }
 
-static int fault_dma(struct via_port *port, uint64_t off, const void *src, size_t len,
-                     uint64_t cookie)
+/* --- DMA --- */
+
+static void dma_over(struct fault_port *fault, struct dma *dma, int result)
+{
+    dma->state = DMA_OVER;
+    dma->result = result;
+    fault->edges |= VIA_PORT_EVENT_DMA_DONE(dma->queue);
+}
+
+/* true when the wrapped port is not to get it. */
+static bool dma_faulted(struct fault_port *fault, struct dma *dma, uint64_t off, const void *src,
+                        size_t len)
+{
+    if (take_flag(&fault->dma_fail_next) || chance(fault, fault->plan.dma_fail_chance)) {
+        size_t some = (size_t)via_rng_below(&fault->rng, len);
+        fault->inner->ops->put(fault->inner, off, src, some);
+        fault->stats.dmas_failed++;
+        dma_over(fault, dma, -EIO);
+        return true;
+    }
+    if (take_flag(&fault->dma_hang_next) || chance(fault, fault->plan.dma_hang_chance)) {
+        fault->stats.dmas_hung++;
+        dma->state = DMA_HUNG;
+        return true;
+    }
+    return false;
+}
+
+static int dma_locked(struct fault_port *fault, unsigned queue, uint64_t off, const void *src,
+                      size_t len, uint64_t cookie)
+{
+    struct via_port *inner = fault->inner;
+    bool in_bounds =
+        off <= fault->base.caps.window_bytes && len <= fault->base.caps.window_bytes - off;
+
+    if (fault->down) {
+        return -ENOLINK;
+    }
+    if (!in_bounds || len == 0) {
+        return inner->ops->dma(inner, queue, off, src, len, cookie);
+    }
+    if (fault->dmas_count >= via_min(DMA_MAX, fault->base.caps.dma_depth)) {
+        return -EAGAIN;
+    }
+    struct dma *dma = &fault->dmas[fault->dmas_count];
+    *dma = (struct dma){.cookie = cookie, .queue = queue, .cuts = fault->stats.cuts};
+    if (!dma_faulted(fault, dma, off, src, len)) {
+        int rc = inner->ops->dma(inner, queue, off, src, len, cookie);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    fault->dmas_count++;
+    fault->stats.dmas++;
+    return 0;
+}
+
+/* What this port has to say of it; it is not under way any more. */
+static int dma_result(struct fault_port *fault, struct dma *dma, int result)
+{
+    bool was_down = fault->down || dma->cuts != fault->stats.cuts;
+    *dma = fault->dmas[--fault->dmas_count];
+    return was_down ? -ENOLINK : result;
+}
+
+static unsigned take_own(struct fault_port *fault, unsigned queue, uint64_t *ret_cookies,
+                         int *ret_results, unsigned max)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < fault->dmas_count && count < max;) {
+        struct dma *dma = &fault->dmas[i];
+        if (dma->queue != queue || dma->state != DMA_OVER) {
+            i++;
+            continue;
+        }
+        ret_cookies[count] = dma->cookie;
+        ret_results[count++] = dma_result(fault, dma, dma->result);
+    }
+    return count;
+}
+
+static unsigned take_passed(struct fault_port *fault, unsigned queue, uint64_t *ret_cookies,
+                            int *ret_results, unsigned max)
+{
+    unsigned count =
+        fault->inner->ops->dma_take(fault->inner, queue, ret_cookies, ret_results, max);
+    for (unsigned n = 0; n < count; n++) {
+        for (unsigned i = 0; i < fault->dmas_count; i++) {
+            struct dma *dma = &fault->dmas[i];
+            if (dma->queue == queue && dma->cookie == ret_cookies[n] && dma->state == DMA_PASSED) {
+                ret_results[n] = dma_result(fault, dma, ret_results[n]);
+                break;
+            }
+        }
+    }
+    return count;
+}
+
+static int fault_dma(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                     size_t len, uint64_t cookie)
 {
     struct fault_port *fault = fault_of(port);
     if (port->caps.dma_depth == 0) {
         return -ENOTSUP;
     }
     pthread_mutex_lock(&fault->lock);
-    int rc = fault->down ? -ENOLINK : fault->inner->ops->dma(fault->inner, off, src, len, cookie);
+    int rc = dma_locked(fault, queue, off, src, len, cookie);
     pthread_mutex_unlock(&fault->lock);
     return rc;
 }
 
-static unsigned fault_dma_take(struct via_port *port, uint64_t *ret_cookies, int *ret_results,
-                               unsigned max)
+static unsigned fault_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
+                               int *ret_results, unsigned max)
 {
-    struct via_port *inner = fault_of(port)->inner;
-    return port->caps.dma_depth == 0 ? 0
-                                     : inner->ops->dma_take(inner, ret_cookies, ret_results, max);
+    struct fault_port *fault = fault_of(port);
+
+    if (port->caps.dma_depth == 0) {
+        return 0;
+    }
+    pthread_mutex_lock(&fault->lock);
+    unsigned count = take_own(fault, queue, ret_cookies, ret_results, max);
+    count += take_passed(fault, queue, ret_cookies + count, ret_results + count, max - count);
+    pthread_mutex_unlock(&fault->lock);
+    return count;
+}
+
+static void fault_dma_abort(struct via_port *port, unsigned queue)
+{
+    struct fault_port *fault = fault_of(port);
+    if (port->caps.dma_depth == 0) {
+        return;
+    }
+    pthread_mutex_lock(&fault->lock);
+    for (unsigned i = 0; i < fault->dmas_count; i++) {
+        struct dma *dma = &fault->dmas[i];
+        if (dma->queue == queue && dma->state == DMA_HUNG) {
+            dma_over(fault, dma, -ECANCELED);
+        }
+    }
+    fault->inner->ops->dma_abort(fault->inner, queue);
+    pthread_mutex_unlock(&fault->lock);
 }
 
 static uint64_t fault_events(struct via_port *port, uint64_t mask)
@@ -356,7 +495,7 @@ static uint64_t fault_events(struct via_port *port, uint64_t mask)
     pthread_mutex_lock(&fault->lock);
     uint64_t inner = fault->inner->ops->events(fault->inner, mask);
     if (fault->down) {
-        inner &= VIA_PORT_EVENT_DMA_DONE; /* the rest is lost, or was told when it went down */
+        inner &= VIA_PORT_EVENT_DMA_DONE_ANY; /* the rest is lost, or was told when it went down */
     }
     uint64_t events = inner | (fault->edges & mask);
     fault->edges &= ~mask;
@@ -409,6 +548,7 @@ static const struct via_port_ops fault_ops = {
     .ring = fault_ring,
     .dma = fault_dma,
     .dma_take = fault_dma_take,
+    .dma_abort = fault_dma_abort,
     .events = fault_events,
     .link_is_up = fault_link_is_up,
     .scratchpad_read = fault_scratchpad_read,
@@ -471,6 +611,12 @@ static void act_locked(struct fault_port *fault, enum via_fault_action action, u
         break;
     case VIA_FAULT_HOLD:
         fault->hold_ns = value;
+        break;
+    case VIA_FAULT_DMA_FAIL_NEXT:
+        fault->dma_fail_next = true;
+        break;
+    case VIA_FAULT_DMA_HANG_NEXT:
+        fault->dma_hang_next = true;
         break;
     }
 }

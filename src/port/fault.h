@@ -4,8 +4,9 @@
  * by chance. The same seed and the same calls give the same faults. For tests; it takes a lock.
  *
  * It never breaks the contract of core/port.h: held puts keep their order, a doorbell does not
- * overtake what was flushed before it, read_back() proves arrival, a torn put ends the link, and
- * what is promised to be stored whole is stored whole or not at all.
+ * overtake what was flushed before it, read_back() proves arrival, a torn put ends the link, what
+ * is promised to be stored whole is stored whole or not at all, and a DMA that hangs ends when it
+ * is aborted.
  */
 #ifndef VIA_PORT_FAULT_H
 #define VIA_PORT_FAULT_H
@@ -24,6 +25,8 @@ enum via_fault_action {
     VIA_FAULT_DROP_DOORBELL,   /* the next doorbell is lost */
     VIA_FAULT_DOUBLE_DOORBELL, /* the next doorbell comes once more, later */
     VIA_FAULT_HOLD, /* from now on puts wait for `value` ns before they arrive; needs plan.holds */
+    VIA_FAULT_DMA_FAIL_NEXT, /* the next DMA writes some of its bytes and fails */
+    VIA_FAULT_DMA_HANG_NEXT, /* the next DMA never ends, but by dma_abort */
 };
 
 struct via_fault_step {
@@ -39,10 +42,11 @@ struct via_fault_plan {
     uint32_t tear_chance;  /* of a put: cut at a random byte, the link goes down */
     uint32_t drop_chance;  /* of a doorbell */
     uint32_t double_chance;
-    uint32_t cut_chance;   /* of a put: the link goes down before it */
-    uint64_t delay_ns_max; /* 0 = 1 ms */
-    uint64_t down_ns_max;  /* how long a torn or cut link stays down: 1..this. 0 = until MEND */
-    size_t held_bytes;     /* room for held puts; when it is full they arrive. 0 = 256 KiB */
+    uint32_t cut_chance;                       /* of a put: the link goes down before it */
+    uint32_t dma_fail_chance, dma_hang_chance; /* of a DMA */
+    uint64_t delay_ns_max;                     /* 0 = 1 ms */
+    uint64_t down_ns_max; /* how long a torn or cut link stays down: 1..this. 0 = until MEND */
+    size_t held_bytes;    /* room for held puts; when it is full they arrive. 0 = 256 KiB */
     bool holds; /* there will be VIA_FAULT_HOLD: the port says that it is not coherent, as it does
                    with a delay_chance */
 
@@ -77,6 +81,7 @@ struct via_fault_stats {
     uint64_t puts, puts_held, puts_torn;
     uint64_t puts_lost; /* held when the link went down, or put after that */
     uint64_t doorbells, doorbells_dropped, doorbells_doubled, doorbells_held;
+    uint64_t dmas, dmas_failed, dmas_hung;
     uint64_t cuts, mends; /* a torn put is a cut as well */
 };
 void via_fault_port_stats(struct via_port *port, struct via_fault_stats *ret_stats);

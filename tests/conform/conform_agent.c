@@ -89,12 +89,46 @@ static void worker_call(struct conform_agent *agent, struct conform_end *end,
     memcpy(call->data, &report, sizeof(report));
 }
 
+/* --- DMA: what is its source lives as long as the agent --- */
+
+static unsigned char *dma_source(struct conform_agent *agent, uint64_t cookie)
+{
+    if (agent->dma_sources == NULL) {
+        agent->dma_sources = malloc((size_t)CONFORM_DMA_SOURCES * CONFORM_DATA_BYTES);
+    }
+    return agent->dma_sources + cookie % CONFORM_DMA_SOURCES * CONFORM_DATA_BYTES;
+}
+
+static void dma(struct conform_agent *agent, struct via_port *port, struct conform_call *call)
+{
+    if (port->ops->dma == NULL) {
+        call->result = -ENOTSUP;
+        return;
+    }
+    unsigned char *source = dma_source(agent, call->value);
+    memcpy(source, call->data, CONFORM_DATA_BYTES);
+    call->result = port->ops->dma(port, 0, call->off, source, call->bytes, call->value);
+}
+
+static void dma_take(struct conform_agent *agent, struct via_port *port, struct conform_call *call)
+{
+    uint64_t cookie = 0;
+    int result = 0;
+    if (port->ops->dma_take == NULL) {
+        return;
+    }
+    call->result = port->ops->dma_take(port, 0, &cookie, &result, 1);
+    if (call->result != 0) {
+        memset(dma_source(agent, cookie), 0xee, CONFORM_DATA_BYTES);
+    }
+    call->value = cookie;
+    call->count = (uint64_t)(int64_t)result;
+}
+
 static void execute(struct conform_agent *agent, struct conform_end *end, struct conform_call *call)
 {
     struct via_port *port = end->port;
     const struct via_port_ops *ops = port->ops;
-    uint64_t cookie = 0;
-    int status = 0;
 
     call->result = 0;
     switch ((enum conform_verb)call->verb) {
@@ -138,10 +172,15 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
         caps(end, call);
         break;
     case CONFORM_DMA:
-        call->result = ops->dma ? ops->dma(port, 0, call->data, 64, 1) : -ENOTSUP;
+        dma(agent, port, call);
         break;
     case CONFORM_DMA_TAKE:
-        call->result = ops->dma_take ? ops->dma_take(port, &cookie, &status, 1) : 0;
+        dma_take(agent, port, call);
+        break;
+    case CONFORM_DMA_ABORT:
+        if (ops->dma_abort != NULL) {
+            ops->dma_abort(port, 0);
+        }
         break;
     case CONFORM_PUTS_OUT_OF_BOUNDS:
         call->result = (int64_t)end->kind->puts_out_of_bounds(end);
@@ -160,6 +199,13 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
     case CONFORM_QUIT:
         break;
     }
+}
+
+/* After the port is closed: until then an engine may read. */
+static void free_sources(struct conform_agent *agent)
+{
+    free(agent->dma_sources);
+    agent->dma_sources = NULL;
 }
 
 static void stop_workers(struct conform_agent *agent)
@@ -208,6 +254,7 @@ static void *live(void *arg)
     if (hello.result == 0) {
         serve(agent, &end);
         agent->kind->close(&end);
+        free_sources(agent);
     }
     return NULL;
 }
@@ -294,6 +341,7 @@ int conform_agent_quit(struct conform_agent *agent)
     case CONFORM_INLINE:
         stop_workers(agent);
         agent->kind->close(agent->end);
+        free_sources(agent);
         return 0;
     case CONFORM_THREADS:
         (void)!send(agent->socket, &quit, sizeof(quit), MSG_NOSIGNAL);

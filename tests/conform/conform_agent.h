@@ -28,8 +28,9 @@ enum conform_verb {
     CONFORM_INBOX_READ, /* bytes at off */
     CONFORM_INBOX_FILL, /* bytes at off with value */
     CONFORM_CAPS,       /* data: struct conform_caps */
-    CONFORM_DMA,
-    CONFORM_DMA_TAKE,
+    CONFORM_DMA,        /* data, bytes to off, with cookie `value` */
+    CONFORM_DMA_TAKE,   /* one; value: its cookie, count: its result; its source is overwritten */
+    CONFORM_DMA_ABORT,
     CONFORM_PUTS_OUT_OF_BOUNDS,
     CONFORM_BELL_COUNT, /* of line `value` */
     CONFORM_CUT,
@@ -48,6 +49,7 @@ struct conform_caps {
 };
 
 #define CONFORM_DATA_BYTES 4096u
+#define CONFORM_DMA_SOURCES 64u
 struct conform_call {
     uint32_t verb;
     uint32_t worker;
@@ -71,6 +73,7 @@ struct conform_agent {
     pthread_t thread;
     struct conform_end *end; /* CONFORM_INLINE: shared with the suite */
     struct conform_worker workers[CONFORM_WORKERS_MAX];
+    unsigned char *dma_sources; /* CONFORM_DMA_SOURCES of CONFORM_DATA_BYTES, by cookie */
 };
 
 int conform_agent_start(struct conform_agent *agent, const struct conform_kind *kind,

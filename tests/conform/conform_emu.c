@@ -23,7 +23,8 @@ static void cut_emu(void *ctx, struct via_port *inner, bool cut)
     via_emu_port_cut(inner, cut);
 }
 
-static int open_emu(struct conform_end *end, const char *directory, bool direct, bool fault)
+static int open_emu(struct conform_end *end, const char *directory, bool direct, bool fault,
+                    unsigned dma_depth)
 {
     struct emu_end *state = calloc(1, sizeof(*state));
     struct via_error err = {0};
@@ -44,6 +45,7 @@ static int open_emu(struct conform_end *end, const char *directory, bool direct,
         .bell_fd = state->bell_fd,
         .bell_lines = CONFORM_BELL_LINES,
         .direct = direct,
+        .dma_depth = dma_depth,
     };
     rc = via_emu_port_open(&options, &state->emu, &err);
     if (rc != 0) {
@@ -65,25 +67,17 @@ static int open_emu(struct conform_end *end, const char *directory, bool direct,
     return 0;
 }
 
-static int open_direct(struct conform_end *end, const char *directory)
-{
-    return open_emu(end, directory, true, false);
-}
-
-static int open_indirect(struct conform_end *end, const char *directory)
-{
-    return open_emu(end, directory, false, false);
-}
-
-static int open_fault_direct(struct conform_end *end, const char *directory)
-{
-    return open_emu(end, directory, true, true);
-}
-
-static int open_fault_indirect(struct conform_end *end, const char *directory)
-{
-    return open_emu(end, directory, false, true);
-}
+#define OPEN(name, direct, fault, dma_depth)                        \
+    static int name(struct conform_end *end, const char *directory) \
+    {                                                               \
+        return open_emu(end, directory, direct, fault, dma_depth);  \
+    }
+OPEN(open_direct, true, false, 0)
+OPEN(open_indirect, false, false, 0)
+OPEN(open_dma, true, false, 5)
+OPEN(open_fault_direct, true, true, 0)
+OPEN(open_fault_indirect, false, true, 0)
+OPEN(open_fault_dma, false, true, 5)
 
 static int emu_fd(struct conform_end *end)
 {
@@ -129,10 +123,11 @@ static void emu_close(struct conform_end *end)
     free(state);
 }
 
-#define EMU_KIND(symbol, text, opens, own)            \
+#define EMU_KIND(symbol, text, opens, own, engine)    \
     const struct conform_kind symbol = {              \
         .name = text,                                 \
         .cut_is_own = own,                            \
+        .only_dma = engine,                           \
         .open = opens,                                \
         .fd = emu_fd,                                 \
         .service = emu_service,                       \
@@ -141,7 +136,9 @@ static void emu_close(struct conform_end *end)
         .close = emu_close,                           \
     }
 
-EMU_KIND(conform_emu_direct, "emu direct", open_direct, false);
-EMU_KIND(conform_emu_indirect, "emu put only", open_indirect, false);
-EMU_KIND(conform_fault_direct, "fault over emu direct", open_fault_direct, true);
-EMU_KIND(conform_fault_indirect, "fault over emu put only", open_fault_indirect, true);
+EMU_KIND(conform_emu_direct, "emu direct", open_direct, false, false);
+EMU_KIND(conform_emu_indirect, "emu put only", open_indirect, false, false);
+EMU_KIND(conform_emu_dma, "emu direct with DMA", open_dma, false, true);
+EMU_KIND(conform_fault_direct, "fault over emu direct", open_fault_direct, true, false);
+EMU_KIND(conform_fault_indirect, "fault over emu put only", open_fault_indirect, true, false);
+EMU_KIND(conform_fault_dma, "fault over emu put only with DMA", open_fault_dma, true, true);

@@ -63,6 +63,7 @@ void pair_ring(struct pair *pair, unsigned side, unsigned bit);
 
 /* Tests of a part of the contract, appended to a list; how many. */
 unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests);
+unsigned conform_tests_of_dma(struct CMUnitTest *ret_tests);
 unsigned conform_tests_of_doorbells(struct CMUnitTest *ret_tests);
 unsigned conform_tests_of_links(struct CMUnitTest *ret_tests);
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-#include <errno.h>
 #include <string.h>
 
 #include "conform_pair.h"
@@ -148,20 +147,6 @@ static void direct_stores_arrive_as_puts_do(void **state)
     assert_true(word == UINT64_C(0x0102030405060708));
 }
 
-/* --- DMA --- */
-
-static void a_port_without_dma_says_so(void **state)
-{
-    struct pair *pair = *state;
-    for (unsigned side = 0; side < 2; side++) {
-        if (pair_caps(pair, side).caps.dma_depth != 0) {
-            skip();
-        }
-        assert_int_equal(pair_tell_value(pair, side, CONFORM_DMA, 0), -ENOTSUP);
-        assert_int_equal(pair_tell_value(pair, side, CONFORM_DMA_TAKE, 0), 0);
-    }
-}
-
 unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests)
 {
     const struct CMUnitTest tests[] = {
@@ -175,7 +160,6 @@ unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests)
         cmocka_unit_test(two_threads_put_at_the_same_time),
         cmocka_unit_test(read_back_proves_arrival),
         cmocka_unit_test(direct_stores_arrive_as_puts_do),
-        cmocka_unit_test(a_port_without_dma_says_so),
     };
     memcpy(ret_tests, tests, sizeof(tests));
     return VIA_ARRAY_COUNT(tests);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "port_conform.h"
+#include "sim/engine.h"
 #include "sim/world.h"
 
 static struct sim_world *world; /* made by the first end to open, ended by the last to close */
@@ -48,6 +49,12 @@ static void sim_pass_time(struct conform_end *ends, uint64_t ns)
         case SIM_EVENT_NOTICE:
             sim_link_notice(link, event.b, event.c != 0);
             break;
+        case SIM_EVENT_DMA:
+            sim_link_dma(link, event.b, event.c);
+            break;
+        case SIM_EVENT_DMA_SHOW:
+            sim_link_dma_show(link, event.b, event.c);
+            break;
         case SIM_EVENT_BELL:
             sim_link_bell(link, event.b & 0xff, event.b >> 8, event.c);
             break;
@@ -57,7 +64,7 @@ static void sim_pass_time(struct conform_end *ends, uint64_t ns)
     }
 }
 
-static void make_world(uint32_t direct_percent, uint32_t wc_percent)
+static void make_world(uint32_t direct_percent, uint32_t wc_percent, uint32_t dma_percent)
 {
     world = calloc(1, sizeof(*world));
     world->config.node.channels_count = 1 + CONFORM_WORKERS_MAX;
@@ -75,8 +82,18 @@ static void make_world(uint32_t direct_percent, uint32_t wc_percent)
         .wc_buffers = 4,
         .wc_drain_ns_max = 20000,
     };
+    world->config.dma = (struct sim_config_dma){
+        .percent = dma_percent,
+        .depth = 4,
+        .ns_min = 200,
+        .ns_max = 30000,
+        .busy_chance = 100,
+        .show_chance = 300,
+        .trail_chance = 500,
+        .abort_ns_max = 100000,
+    };
     struct via_rng *rngs[] = {&world->rng_port, &world->rng_cpu, &world->rng_work,
-                              &world->rng_fault};
+                              &world->rng_fault, &world->rng_dma};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(rngs); i++) {
         via_rng_init(rngs[i], i);
     }
@@ -98,32 +115,28 @@ static void make_world(uint32_t direct_percent, uint32_t wc_percent)
     sim_pass_time(NULL, 0); /* both ends hear of it */
 }
 
-static int open_sim(struct conform_end *end, uint32_t direct_percent, uint32_t wc_percent)
+static int open_sim(struct conform_end *end, uint32_t direct_percent, uint32_t wc_percent,
+                    uint32_t dma_percent)
 {
     if (ends_open++ == 0) {
-        make_world(direct_percent, wc_percent);
+        make_world(direct_percent, wc_percent, dma_percent);
     }
     end->port = &world->links[0].end[end->side].port;
     return 0;
 }
 
-static int open_posted(struct conform_end *end, const char *directory)
-{
-    (void)directory;
-    return open_sim(end, 0, 0);
-}
-
-static int open_combining(struct conform_end *end, const char *directory)
-{
-    (void)directory;
-    return open_sim(end, 0, 100);
-}
-
-static int open_direct(struct conform_end *end, const char *directory)
-{
-    (void)directory;
-    return open_sim(end, 100, 0);
-}
+#define OPEN(name, direct_percent, wc_percent, dma_percent)            \
+    static int name(struct conform_end *end, const char *directory)    \
+    {                                                                  \
+        (void)directory;                                               \
+        return open_sim(end, direct_percent, wc_percent, dma_percent); \
+    }
+OPEN(open_posted, 0, 0, 0)
+OPEN(open_combining, 0, 100, 0)
+OPEN(open_direct, 100, 0, 0)
+OPEN(open_posted_dma, 0, 0, 100)
+OPEN(open_combining_dma, 0, 100, 100)
+OPEN(open_direct_dma, 100, 0, 100)
 
 static void sim_enter(struct conform_end *end, unsigned thread)
 {
@@ -147,6 +160,7 @@ static void sim_close(struct conform_end *end)
 {
     forgive(end->side);
     puts_out_of_bounds[end->side] = 0;
+    sim_engine_drop(&world->links[0].end[end->side]);
     if (--ends_open == 0) {
         sim_link_fini(&world->links[0]);
         sim_clock_fini(&world->clock);
@@ -154,9 +168,10 @@ static void sim_close(struct conform_end *end)
     }
 }
 
-#define SIM_KIND(symbol, text, opens)                 \
+#define SIM_KIND(symbol, text, opens, engine)         \
     const struct conform_kind symbol = {              \
         .name = text,                                 \
+        .only_dma = engine,                           \
         .down_reads_anything = true,                  \
         .open = opens,                                \
         .enter = sim_enter,                           \
@@ -166,6 +181,9 @@ static void sim_close(struct conform_end *end)
         .pass_time = sim_pass_time,                   \
     }
 
-SIM_KIND(conform_sim_posted, "simulated", open_posted);
-SIM_KIND(conform_sim_combining, "simulated write-combining", open_combining);
-SIM_KIND(conform_sim_direct, "simulated direct", open_direct);
+SIM_KIND(conform_sim_posted, "simulated", open_posted, false);
+SIM_KIND(conform_sim_combining, "simulated write-combining", open_combining, false);
+SIM_KIND(conform_sim_direct, "simulated direct", open_direct, false);
+SIM_KIND(conform_sim_dma, "simulated with DMA", open_posted_dma, true);
+SIM_KIND(conform_sim_combining_dma, "simulated write-combining with DMA", open_combining_dma, true);
+SIM_KIND(conform_sim_direct_dma, "simulated direct with DMA", open_direct_dma, true);

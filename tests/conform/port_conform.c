@@ -60,9 +60,12 @@ int conform_run(const struct conform_kind *kind, enum conform_place place)
 {
     static const char *const places[] = {"two threads", "two processes", "one thread"};
     struct CMUnitTest tests[TESTS_MAX];
-    unsigned count = conform_tests_of_puts(tests);
-    count += conform_tests_of_doorbells(tests + count);
-    count += conform_tests_of_links(tests + count);
+    unsigned count = conform_tests_of_dma(tests);
+    if (!kind->only_dma) {
+        count += conform_tests_of_puts(tests + count);
+        count += conform_tests_of_doorbells(tests + count);
+        count += conform_tests_of_links(tests + count);
+    }
     for (unsigned i = 0; i < count; i++) {
         tests[i].setup_func = set_up;
         tests[i].teardown_func = tear_down;

@@ -32,6 +32,7 @@ struct conform_end {
 struct conform_kind {
     const char *name;
     bool cut_is_own;          /* only the end that cut can mend */
+    bool only_dma;            /* all else is tested with a kind that has no engine */
     bool down_reads_anything; /* loads from a window that is down bring no all-ones */
     /* Makes the end end->side; both ends of a link get the same directory. 0 or negative errno. */
     int (*open)(struct conform_end *end, const char *directory);
@@ -56,11 +57,16 @@ enum conform_place {
 
 extern const struct conform_kind conform_emu_direct;
 extern const struct conform_kind conform_emu_indirect;
+extern const struct conform_kind conform_emu_dma;
 extern const struct conform_kind conform_fault_direct;
 extern const struct conform_kind conform_fault_indirect;
+extern const struct conform_kind conform_fault_dma;
 extern const struct conform_kind conform_sim_posted;
 extern const struct conform_kind conform_sim_combining;
 extern const struct conform_kind conform_sim_direct;
+extern const struct conform_kind conform_sim_dma; /* each with an engine */
+extern const struct conform_kind conform_sim_combining_dma;
+extern const struct conform_kind conform_sim_direct_dma;
 
 /* How long a test waits for something before it fails; 20 s. */
 extern unsigned conform_patience_ms;

@@ -5,5 +5,6 @@ int main(void)
 {
     int failed = conform_run(&conform_emu_direct, CONFORM_PROCESSES);
     failed += conform_run(&conform_emu_indirect, CONFORM_PROCESSES);
+    failed += conform_run(&conform_emu_dma, CONFORM_PROCESSES);
     return failed;
 }

@@ -5,5 +5,6 @@ int main(void)
 {
     int failed = conform_run(&conform_emu_direct, CONFORM_THREADS);
     failed += conform_run(&conform_emu_indirect, CONFORM_THREADS);
+    failed += conform_run(&conform_emu_dma, CONFORM_THREADS);
     return failed;
 }

@@ -50,8 +50,12 @@ static void begin(struct bench *bench)
     struct via_error err;
     snprintf(path, sizeof(path), "%s/link-1-2-0.sock", bench->directory);
     for (unsigned side = 0; side < 2; side++) {
-        struct via_emu_options options = {
-            .path = path, .side = side, .inbox_bytes = INBOX_BYTES, .bell_fd = -1, .direct = true};
+        struct via_emu_options options = {.path = path,
+                                          .side = side,
+                                          .inbox_bytes = INBOX_BYTES,
+                                          .bell_fd = -1,
+                                          .direct = true,
+                                          .dma_depth = 4};
         if (via_emu_port_open(&options, &bench->emu[side], &err) != 0) {
             fail_msg("%s", err.text);
         }
@@ -337,6 +341,63 @@ static void doorbells_are_dropped_and_doubled(void **state)
     assert_true(stats(bench).doorbells_dropped == 1 && stats(bench).doorbells_doubled == 1);
 }
 
+/* --- DMA --- */
+
+static void dma(struct bench *bench, uint64_t off, const uint64_t *words, uint64_t cookie)
+{
+    assert_int_equal(bench->fault->ops->dma(bench->fault, 2, off, words, 64, cookie), 0);
+}
+
+/* The cookie that has ended, or 0. */
+static uint64_t dma_taken(struct bench *bench, int *ret_result)
+{
+    uint64_t cookie = 0;
+    return bench->fault->ops->dma_take(bench->fault, 2, &cookie, ret_result, 1) != 0 ? cookie : 0;
+}
+
+static uint64_t dma_events(struct bench *bench)
+{
+    return bench->fault->ops->events(bench->fault, VIA_PORT_EVENT_DMA_DONE_ANY);
+}
+
+static void dma_fails_and_hangs(void **state)
+{
+    struct bench *bench = *state;
+    const uint64_t words[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    int result = 1;
+    begin(bench);
+    dma(bench, 0, words, 11);
+    assert_int_equal(dma_taken(bench, &result), 11);
+    assert_int_equal(result, 0);
+    assert_true(word_at(bench, 56) == 8);
+    assert_true(dma_events(bench) == VIA_PORT_EVENT_DMA_DONE(2));
+
+    via_fault_port_act(bench->fault, VIA_FAULT_DMA_FAIL_NEXT, 0);
+    dma(bench, 128, words, 12);
+    assert_true(dma_events(bench) == VIA_PORT_EVENT_DMA_DONE(2));
+    assert_int_equal(dma_taken(bench, &result), 12);
+    assert_int_equal(result, -EIO);
+    assert_true(word_at(bench, 128 + 56) == 0);
+
+    via_fault_port_act(bench->fault, VIA_FAULT_DMA_HANG_NEXT, 0);
+    dma(bench, 256, words, 13);
+    turn(bench, VIA_SEC_NS);
+    assert_true(dma_events(bench) == 0);
+    assert_int_equal(dma_taken(bench, &result), 0);
+    dma(bench, 384, words, 14); /* passes it */
+    assert_int_equal(dma_taken(bench, &result), 14);
+    assert_int_equal(dma_taken(bench, &result), 0);
+    bench->fault->ops->dma_abort(bench->fault, 3); /* another thread's */
+    assert_int_equal(dma_taken(bench, &result), 0);
+    bench->fault->ops->dma_abort(bench->fault, 2);
+    assert_true((dma_events(bench) & VIA_PORT_EVENT_DMA_DONE(2)) != 0);
+    assert_int_equal(dma_taken(bench, &result), 13);
+    assert_int_equal(result, -ECANCELED);
+    assert_true(word_at(bench, 256) == 0);
+    assert_true(stats(bench).dmas == 4 && stats(bench).dmas_failed == 1 &&
+                stats(bench).dmas_hung == 1);
+}
+
 /* --- scripts and seeds --- */
 
 static void a_script_is_followed(void **state)
@@ -422,6 +483,7 @@ int main(void)
         TEST(what_is_stored_whole_is_never_torn),
         TEST(a_cut_of_one_end_is_seen_by_it_alone),
         TEST(doorbells_are_dropped_and_doubled),
+        TEST(dma_fails_and_hangs),
         TEST(a_script_is_followed),
         TEST(the_same_seed_gives_the_same_faults),
     };

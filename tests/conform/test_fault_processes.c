@@ -5,5 +5,6 @@ int main(void)
 {
     int failed = conform_run(&conform_fault_direct, CONFORM_PROCESSES);
     failed += conform_run(&conform_fault_indirect, CONFORM_PROCESSES);
+    failed += conform_run(&conform_fault_dma, CONFORM_PROCESSES);
     return failed;
 }

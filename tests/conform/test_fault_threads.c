@@ -5,5 +5,6 @@ int main(void)
 {
     int failed = conform_run(&conform_fault_direct, CONFORM_THREADS);
     failed += conform_run(&conform_fault_indirect, CONFORM_THREADS);
+    failed += conform_run(&conform_fault_dma, CONFORM_THREADS);
     return failed;
 }

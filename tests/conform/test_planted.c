@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Does the suite find what it is there to find? Ports with one bug each, planted over the emulated
  * one: the test that is to catch it must fail. */
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -30,6 +31,10 @@ enum flaw {
     STORES_WAIT_FOR_UP,
     RING_WHEN_DOWN,
     DMA_PRETENDED,
+    DMA_EARLY, /* from here on over a port with an engine */
+    DMA_TWICE,
+    DMA_FOR_EVER,
+    DMA_ANYWHERE,
 };
 
 struct flawed {
@@ -43,6 +48,7 @@ struct flawed {
         size_t len;
     } late;
     uint64_t events_again;
+    uint64_t cookie;
     unsigned rings;
     uint32_t scratchpads[VIA_PORT_SCRATCHPADS];
 };
@@ -160,20 +166,52 @@ static uint64_t flawed_events(struct via_port *port, uint64_t mask)
     }
 }
 
-static int flawed_dma(struct via_port *port, uint64_t off, const void *src, size_t len,
-                      uint64_t cookie)
+static int flawed_dma(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len, uint64_t cookie)
 {
     struct flawed *flawed = flawed_of(port);
-    return flawed->flaw == DMA_PRETENDED
-               ? 0
-               : flawed->inner->ops->dma(flawed->inner, off, src, len, cookie);
+    struct via_port *inner = flawed->inner;
+    switch (flawed->flaw) {
+    case DMA_PRETENDED:
+        return 0;
+    case DMA_FOR_EVER:
+        return flawed->rings++ < port->caps.dma_depth ? 0 : -EAGAIN;
+    case DMA_EARLY:
+        put_late(flawed);
+        keep(flawed, off, src, len);
+        flawed->cookie = cookie;
+        return 0;
+    case DMA_ANYWHERE:
+        return off > port->caps.window_bytes - len
+                   ? 0
+                   : inner->ops->dma(inner, queue, off, src, len, cookie);
+    default:
+        return inner->ops->dma(inner, queue, off, src, len, cookie);
+    }
 }
 
-static unsigned flawed_dma_take(struct via_port *port, uint64_t *ret_cookies, int *ret_results,
-                                unsigned max)
+static unsigned flawed_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
+                                int *ret_results, unsigned max)
+{
+    struct flawed *flawed = flawed_of(port);
+    struct via_port *inner = flawed->inner;
+    if (flawed->cookie != 0) { /* again, or before its time */
+        *ret_cookies = flawed->cookie;
+        *ret_results = 0;
+        flawed->cookie = 0;
+        return 1;
+    }
+    unsigned count = inner->ops->dma_take(inner, queue, ret_cookies, ret_results, max);
+    if (flawed->flaw == DMA_TWICE && count != 0) {
+        flawed->cookie = ret_cookies[0];
+    }
+    return count;
+}
+
+static void flawed_dma_abort(struct via_port *port, unsigned queue)
 {
     struct via_port *inner = flawed_of(port)->inner;
-    return inner->ops->dma_take(inner, ret_cookies, ret_results, max);
+    inner->ops->dma_abort(inner, queue);
 }
 
 static bool flawed_link_is_up(struct via_port *port)
@@ -223,6 +261,7 @@ static const struct via_port_ops flawed_ops = {
     .ring = flawed_ring,
     .dma = flawed_dma,
     .dma_take = flawed_dma_take,
+    .dma_abort = flawed_dma_abort,
     .events = flawed_events,
     .link_is_up = flawed_link_is_up,
     .scratchpad_read = flawed_scratchpad_read,
@@ -232,7 +271,9 @@ static const struct via_port_ops flawed_ops = {
 
 static int open_flawed(struct conform_end *end, const char *directory)
 {
-    int rc = conform_emu_indirect.open(end, directory);
+    const struct conform_kind *kind =
+        planted >= DMA_EARLY ? &conform_emu_dma : &conform_emu_indirect;
+    int rc = kind->open(end, directory);
     if (rc != 0) {
         return rc;
     }
@@ -289,6 +330,10 @@ static void the_bug_is_found(void **state)
         {STORES_WAIT_FOR_UP, "stores wait for up", "nothing_passes_a_link_that_is_down"},
         {RING_WHEN_DOWN, "ring when down", "nothing_passes_a_link_that_is_down"},
         {DMA_PRETENDED, "DMA pretended", "a_port_without_dma_says_so"},
+        {DMA_EARLY, "DMA done early", "dma_that_is_done_comes_before_later_puts"},
+        {DMA_TWICE, "DMA done twice", "a_full_engine_says_so"},
+        {DMA_FOR_EVER, "DMA for ever", "dma_that_is_aborted_comes_back"},
+        {DMA_ANYWHERE, "DMA anywhere", "dma_out_of_bounds_is_refused"},
     };
     (void)state;
     assert_int_equal(run(NO_FLAW, "a_short_cut*"), 0); /* the wrapper itself is no bug */

@@ -156,6 +156,74 @@ static void the_way_is_the_shortest(void **state)
     fabric_free(fabric);
 }
 
+/* A square of hosts, 0-1 and 2-3 in one dimension, 0-2 and 1-3 in the other: two ways to the far
+ * corner. */
+static struct fabric *fabric_square(const uint8_t dimensions[2])
+{
+    struct fabric *fabric = fabric_new(true);
+    static const int ends[4][2] = {{0, 1}, {0, 2}, {1, 3}, {2, 3}};
+    fabric->config.pipe_slots = 1;
+    fabric->config.bypass_count = 1;
+    for (unsigned i = 0; i < 4; i++) {
+        fabric_add_host(fabric);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned upright = i == 1 || i == 2;
+        for (unsigned side = 0; side < 2; side++) {
+            struct fabric_host *host = &fabric->hosts[ends[i][side]];
+            host->config.dimensions[host->ports_count] = dimensions[upright];
+        }
+        fabric_connect(fabric, ends[i][0], ends[i][1]);
+    }
+    for (int i = 0; i < 4; i++) {
+        fabric_start(fabric, i);
+    }
+    fabric_settle(fabric);
+    return fabric;
+}
+
+static void of_equal_ways_the_one_in_the_lowest_dimension(void **state)
+{
+    (void)state;
+    static const struct {
+        uint8_t dimensions[2];
+        unsigned port;
+    } cases[] = {{{0, 0}, 0}, {{0, 1}, 0}, {{1, 0}, 1}};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
+        struct fabric *fabric = fabric_square(cases[i].dimensions);
+        struct via_route_status route;
+        assert_int_equal(via_node_route_status(fabric_node(fabric, 0), 3, &route), 0);
+        assert_int_equal(route.port, cases[i].port);
+        assert_int_equal(route.hops, 2);
+        fabric_free(fabric);
+    }
+}
+
+/* The far corner takes nothing: frames stay where they may. On from host 1 there are one slot and
+ * one bypass buffer; what turns leaves one of them free, what goes straight on does not. */
+static void a_frame_that_turns_leaves_a_bubble(void **state)
+{
+    (void)state;
+    for (uint8_t upright = 0; upright < 2; upright++) {
+        struct fabric *fabric = fabric_square((const uint8_t[2]){0, upright});
+        struct via_op op = {.kind = VIA_OP_MESSAGE, .destination = 3};
+        fabric->hosts[3].frozen = true;
+        for (op.cookie = 1; op.cookie <= 3; op.cookie++) {
+            fabric_submit(fabric, 0, &op);
+        }
+        fabric_run(fabric, 2 * VIA_MSEC_NS);
+        const struct via_channel *relay = &fabric_node(fabric, 1)->channels[0];
+        assert_int_equal(relay->links[1].bypass_used, upright == 0 ? 1 : 0);
+        assert_true(relay->links[0].blocked);
+        /* And it goes on when there is room. */
+        fabric->hosts[3].frozen = false;
+        assert_true(fabric_drain(fabric, 5 * VIA_MSEC_NS));
+        assert_int_equal(fabric->hosts[3].deliveries_count, 3);
+        assert_int_equal(fabric_counters(fabric, 1).frames_dropped_stuck, 0);
+        fabric_free(fabric);
+    }
+}
+
 static void a_chain_relays(void **state)
 {
     (void)state;
@@ -273,6 +341,8 @@ static void a_new_frame_leaves_a_bubble(void **state)
                     assert_int_equal(via_link_has_room(way), room >= 1);
                     assert_int_equal(via_link_may_inject(channel, way),
                                      room >= 1 && room + bypass - waiting >= 2);
+                    /* What turns may wait in a bypass buffer, too. */
+                    assert_int_equal(via_link_may_turn(channel, way), room + bypass - waiting >= 2);
                 }
             }
             way->tx = idle;
@@ -660,6 +730,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_way_is_the_shortest),
+        cmocka_unit_test(of_equal_ways_the_one_in_the_lowest_dimension),
+        cmocka_unit_test(a_frame_that_turns_leaves_a_bubble),
         cmocka_unit_test(a_chain_relays),
         cmocka_unit_test(puts_gets_and_atomics_over_relays),
         cmocka_unit_test(all_send_with_one_of_everything),

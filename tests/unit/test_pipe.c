@@ -265,6 +265,85 @@ static void reserve_and_commit_build_in_place(void **state)
     pair_free(pair);
 }
 
+/* A body that somebody else brings, as a DMA engine would: straight to the place. */
+static void bring(struct pair *pair, uint64_t off, uint32_t number, size_t bytes)
+{
+    assert_true(off + bytes <= pair->bytes);
+    fill(pair->memory + off, bytes, number);
+}
+
+static void deferred_records_are_seen_when_published(struct pair *pair)
+{
+    const size_t sizes[] = {100, 0, 64};
+    uint64_t offs[3];
+    struct via_pipe_record record;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(via_pipe_defer(&pair->writer, sizes[i], &offs[i]), 0);
+    }
+    assert_int_equal(via_pipe_writer_outstanding(&pair->writer), 3);
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 1);
+    bring(pair, offs[2], 2, sizes[2]); /* the last is there first */
+    assert_false(via_pipe_ready(&pair->reader));
+    unsigned char body[100];
+    fill(body, sizeof(body), 0);
+    via_pipe_put_body(&pair->writer, offs[0], body, sizeof(body));
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 0);
+        via_pipe_publish(&pair->writer, &i, sizeof(i), sizes[i]);
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        expect(&record, i, sizes[i]);
+    }
+    via_pipe_release(&pair->reader, 3);
+    via_pipe_post_credit(&pair->reader);
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 4);
+}
+
+static void records_can_be_deferred(void **state)
+{
+    (void)state;
+    for (int direct = 0; direct < 2; direct++) {
+        struct pair *pair = pair_new(4, 512, 128, direct != 0);
+        for (unsigned round = 0; round < 5; round++) { /* around the ring */
+            deferred_records_are_seen_when_published(pair);
+        }
+        pair_free(pair);
+    }
+}
+
+/* The reader has taken all that it can see: a ring for what is deferred would be for nothing, and
+ * use up the generation that the published record needs. */
+static void deferred_records_are_not_rung_for(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(4, 0, 0, false);
+    uint64_t off;
+    uint32_t head = 0;
+    via_pipe_arm(&pair->reader);
+    assert_int_equal(via_pipe_defer(&pair->writer, 0, &off), 0);
+    assert_false(via_pipe_must_ring(&pair->writer));
+    via_pipe_publish(&pair->writer, &head, sizeof(head), 0);
+    assert_true(via_pipe_must_ring(&pair->writer));
+    pair_free(pair);
+}
+
+/* A place that an engine may still write to must not be given back. */
+static void credit_for_deferred_records_breaks_the_pipe(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(4, 0, 0, false);
+    uint64_t off;
+    assert_int_equal(via_pipe_send(&pair->writer, "", 1, NULL, 0), 0);
+    assert_int_equal(via_pipe_defer(&pair->writer, 0, &off), 0);
+    atomic_store(&pair->credit, via_credit_word(7, 0, 1));
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 3);
+    atomic_store(&pair->credit, via_credit_word(7, 0, 2));
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
+    assert_true(pair->writer.broken);
+    assert_int_equal(via_pipe_defer(&pair->writer, 0, &off), -EPROTO);
+    pair_free(pair);
+}
+
 static void credits_go_back_by_quarters(void **state)
 {
     (void)state;
@@ -477,6 +556,9 @@ int main(void)
         cmocka_unit_test(capacity_one_alternates),
         cmocka_unit_test(peek_then_advance_is_take),
         cmocka_unit_test(reserve_and_commit_build_in_place),
+        cmocka_unit_test(records_can_be_deferred),
+        cmocka_unit_test(deferred_records_are_not_rung_for),
+        cmocka_unit_test(credit_for_deferred_records_breaks_the_pipe),
         cmocka_unit_test(credits_go_back_by_quarters),
         cmocka_unit_test(an_armed_reader_is_rung_once),
         cmocka_unit_test(a_writer_that_asks_late_does_not_use_up_the_next_ring),

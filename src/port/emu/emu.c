@@ -111,25 +111,11 @@ static int emu_ring(struct via_port *port, unsigned bit)
     return 0;
 }
 
-static int emu_dma(struct via_port *port, uint64_t off, const void *src, size_t len,
-                   uint64_t cookie)
-{
-    (void)port, (void)off, (void)src, (void)len, (void)cookie;
-    return -ENOTSUP;
-}
-
-static unsigned emu_dma_take(struct via_port *port, uint64_t *ret_cookies, int *ret_results,
-                             unsigned max)
-{
-    (void)port, (void)ret_cookies, (void)ret_results, (void)max;
-    return 0;
-}
-
 static uint64_t emu_events(struct via_port *port, uint64_t mask)
 {
     struct via_emu_port *emu = via_emu_port_of(port);
     uint32_t doorbells = (uint32_t)(mask & ((1u << VIA_PORT_DOORBELLS) - 1));
-    uint64_t control = mask & VIA_PORT_EVENT_CONTROL;
+    uint64_t edges = mask & (VIA_PORT_EVENT_CONTROL | VIA_PORT_EVENT_DMA_DONE_ANY);
     _Atomic uint32_t *pending = &emu->bridge->doorbell[port->side].pending;
     uint64_t events = 0;
 
@@ -138,8 +124,8 @@ static uint64_t emu_events(struct via_port *port, uint64_t mask)
         /* Acquire pairs with the fetch-or in ring(). The peer can write the other bits: masked. */
         events |= atomic_fetch_and_explicit(pending, ~doorbells, memory_order_seq_cst) & doorbells;
     }
-    if ((atomic_load_explicit(&emu->edges, memory_order_relaxed) & control) != 0) {
-        events |= atomic_fetch_and_explicit(&emu->edges, ~control, memory_order_acq_rel) & control;
+    if ((atomic_load_explicit(&emu->edges, memory_order_relaxed) & edges) != 0) {
+        events |= atomic_fetch_and_explicit(&emu->edges, ~edges, memory_order_acq_rel) & edges;
     }
     return events;
 }
@@ -196,6 +182,7 @@ static void emu_close(struct via_port *port)
     via_emu_range_free(port->inbox, port->caps.inbox_bytes);
     via_emu_range_free(emu->bridge, VIA_EMU_BRIDGE_BYTES);
     via_emu_range_free(emu->bells, VIA_EMU_BELL_BYTES);
+    via_emu_dma_close(emu);
     free(emu->path);
     free(emu);
 }
@@ -205,8 +192,9 @@ static const struct via_port_ops emu_ops = {
     .flush = emu_flush,
     .read_back = emu_read_back,
     .ring = emu_ring,
-    .dma = emu_dma,
-    .dma_take = emu_dma_take,
+    .dma = via_emu_dma,
+    .dma_take = via_emu_dma_take,
+    .dma_abort = via_emu_dma_abort,
     .events = emu_events,
     .link_is_up = emu_link_is_up,
     .scratchpad_read = emu_scratchpad_read,
@@ -242,6 +230,14 @@ static int check_options(const struct via_emu_options *options, struct via_error
     return 0;
 }
 
+static int check_engine(const struct via_emu_options *options, struct via_error *err)
+{
+    return options->dma_depth <= VIA_EMU_DMA_DEPTH_MAX
+               ? 0
+               : via_error_set(err, -EINVAL, "DMA engine of depth %u, at most %u are possible",
+                               options->dma_depth, VIA_EMU_DMA_DEPTH_MAX);
+}
+
 static struct via_emu_port *new_port(const struct via_emu_options *options)
 {
     struct via_emu_port *emu = calloc(1, sizeof(*emu));
@@ -267,6 +263,7 @@ static struct via_emu_port *new_port(const struct via_emu_options *options)
         .window_bytes = options->window_bytes ? options->window_bytes : options->inbox_bytes,
         .inbox_bytes = options->inbox_bytes,
         .store_bytes_max = sizeof(uint64_t),
+        .dma_depth = options->dma_depth,
         .coherent = options->direct,
     };
     emu->host = options->host;
@@ -355,6 +352,9 @@ int via_emu_port_open(const struct via_emu_options *options, struct via_port **r
                       struct via_error *err)
 {
     int rc = check_options(options, err);
+    if (rc == 0) {
+        rc = check_engine(options, err);
+    }
     if (rc != 0) {
         via_error_prefix(err, "emulated port: ");
         return rc;
@@ -366,6 +366,9 @@ int via_emu_port_open(const struct via_emu_options *options, struct via_port **r
     rc = open_bell(emu, options->bell_fd, err);
     if (rc == 0) {
         rc = open_memory(emu, err);
+    }
+    if (rc == 0 && via_emu_dma_open(emu) != 0) {
+        rc = via_error_set(err, -ENOMEM, "queues of the DMA engine: %s", strerror(ENOMEM));
     }
     if (rc == 0) {
         rc = open_cable(emu, err);

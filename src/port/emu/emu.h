@@ -60,6 +60,7 @@ static inline unsigned via_emu_bell_line(unsigned bit, unsigned lines)
 #define VIA_EMU_MESSAGE_BYTES_MAX 4096u
 #define VIA_EMU_MESSAGE_FDS_MAX 8u
 #define VIA_EMU_INBOX_BYTES_MAX (UINT64_C(1) << 36)
+#define VIA_EMU_DMA_DEPTH_MAX 64u
 
 /*
  * A message of the other end. fds belong to the port and are closed after the call; to keep one,
@@ -81,6 +82,8 @@ struct via_emu_options {
     unsigned bell_lines;   /* 1..VIA_EMU_BELL_LINES_MAX; 0 with bell_fd -1 */
     bool direct;           /* port->window can be stored to. Otherwise it is NULL and the port says
                               it is not coherent: then core does all that real hardware needs */
+    unsigned dma_depth;    /* the port has an engine that takes so many, 0..VIA_EMU_DMA_DEPTH_MAX;
+                              0: none. It copies when it is asked what has ended */
     mode_t mode;           /* of the socket file; 0 = 0600. Other users than mine and root are
                               refused all the same */
     via_emu_on_message *on_message; /* NULL: messages are dropped and counted */

@@ -66,6 +66,7 @@ static void link_down(struct via_emu_port *emu)
     }
     atomic_store_explicit(&emu->bridge->doorbell[emu->base.side].pending, 0, memory_order_release);
     emu->downs_count++;
+    atomic_fetch_add_explicit(&emu->downs, 1, memory_order_release);
     atomic_fetch_or_explicit(&emu->edges, VIA_PORT_EVENT_LINK_DOWN, memory_order_acq_rel);
 }
 

@@ -30,6 +30,8 @@ struct via_emu_counters {
     _Atomic uint64_t scratchpads_refused;
 };
 
+struct via_emu_dma_queue; /* dma.c */
+
 struct via_emu_port {
     struct via_port base;
 
@@ -49,12 +51,16 @@ struct via_emu_port {
     int ones_fd;
     int epoll_fd;
     int listen_fd; /* side 0, else -1 */
+    /* Owned; one per transfer thread, whose it is. NULL: no engine. */
+    struct via_emu_dma_queue *dma;
 
     /* --- any thread --- */
     /* My end is up: the window is mapped. Release in link_up(), acquire in via_emu_port_is_up(). */
     _Atomic bool up;
     _Atomic uint32_t peer_bell_lines; /* 0 = nobody to wake */
-    _Atomic uint64_t edges;           /* VIA_PORT_EVENT_LINK_* not yet read */
+    _Atomic uint64_t edges;           /* VIA_PORT_EVENT_LINK_*, _DMA_DONE not yet read */
+    _Atomic uint32_t downs;           /* of my end: what no DMA lives through */
+    _Atomic uint32_t dma_used;        /* under way, all queues together */
     struct via_emu_counters counters;
 
     /* --- control thread --- */
@@ -88,6 +94,15 @@ static inline bool via_emu_port_is_up(const struct via_emu_port *emu)
     return atomic_load_explicit(&emu->up, memory_order_acquire) &&
            via_emu_bridge_is_up(via_emu_bridge_link(emu->bridge));
 }
+
+/* dma.c: core/port.h's. */
+int via_emu_dma_open(struct via_emu_port *emu); /* 0 or -ENOMEM */
+void via_emu_dma_close(struct via_emu_port *emu);
+int via_emu_dma(struct via_port *port, unsigned queue, uint64_t off, const void *src, size_t len,
+                uint64_t cookie);
+unsigned via_emu_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
+                          int *ret_results, unsigned max);
+void via_emu_dma_abort(struct via_port *port, unsigned queue);
 
 /* link.c: hangs up, takes the link down; for close. */
 void via_emu_link_disconnect(struct via_emu_port *emu);
