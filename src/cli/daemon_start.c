@@ -74,6 +74,10 @@ static void make_words(const struct via_fabric *fabric, unsigned host, struct wo
         add_word(words, "--channels");
         add_word(words, "%u", topology->channels_count);
     }
+    if (fabric->dma_bytes != 0) {
+        add_word(words, "--dma-bytes");
+        add_word(words, "%u", fabric->dma_bytes);
+    }
     if (fabric->with != 0) {
         add_word(words, "--with");
         add_word(words, "%u", fabric->with);

@@ -22,6 +22,7 @@ struct via_fabric {
     struct via_rundir_path rundir;
     bool netns;                   /* a network namespace for each host */
     bool direct;                  /* links are mapped by processes */
+    unsigned dma_bytes;           /* bodies from here on go by DMA; 0 = none do */
     unsigned with;                /* the daemons end with this process; 0 = with nobody */
     struct via_topology topology; /* channels_count 0: the daemon's default */
     struct via_process daemons[VIA_TOPOLOGY_HOST_MAX]; /* by index in topology.hosts */

@@ -17,6 +17,8 @@
 #define READY_NS (10 * VIA_SEC_NS)
 #define READY_NS_PER_HOST (200 * VIA_MSEC_NS)
 #define LOCK_MS 500u
+/* The largest body there is. */
+#define DMA_BYTES_MAX 65472u
 
 static const char help[] =
     "usage: viaduct up --ring N | --chain N | --star N | --mesh N | FILE  [OPTION...]\n"
@@ -33,6 +35,7 @@ static const char help[] =
     "  --channels K     data channels of each link, 1 to 14\n"
     "  --netns          a network namespace for each host, 10.77.0.i there (root)\n"
     "  --no-direct      processes may not map a neighbour's memory: all goes by frames\n"
+    "  --dma-bytes N    bodies of N bytes or more go by a DMA engine, emulated, too: for tests\n"
     "  --with PID       the fabric ends when this process does (default $VIADUCT_UP_WITH)\n"
     "  -h, --help       this text\n";
 
@@ -42,6 +45,7 @@ struct options {
     int shape; /* enum via_topology_shape, -1 = FILE */
     unsigned count;
     unsigned channels;
+    unsigned dma_bytes;
     unsigned with;
     bool netns;
     bool direct;
@@ -56,6 +60,7 @@ enum {
     OPT_CHANNELS,
     OPT_NETNS,
     OPT_NO_DIRECT,
+    OPT_DMA_BYTES,
     OPT_WITH
 };
 
@@ -68,6 +73,7 @@ static const struct option long_options[] = {
     {"channels", required_argument, NULL, OPT_CHANNELS},
     {"netns", no_argument, NULL, OPT_NETNS},
     {"no-direct", no_argument, NULL, OPT_NO_DIRECT},
+    {"dma-bytes", required_argument, NULL, OPT_DMA_BYTES},
     {"with", required_argument, NULL, OPT_WITH},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -133,6 +139,12 @@ static int take_options(int argc, char **argv, struct options *options)
             break;
         case OPT_NO_DIRECT:
             options->direct = false;
+            break;
+        case OPT_DMA_BYTES:
+            if (via_cli_number(optarg, 0, DMA_BYTES_MAX, &options->dma_bytes) != 0) {
+                code = via_cli_usage(argv[0], "--dma-bytes: '%s': a number from 0 to %u", optarg,
+                                     DMA_BYTES_MAX);
+            }
             break;
         case OPT_WITH:
             code = take_companion(argv[0], "--with", optarg, options);
@@ -391,6 +403,7 @@ int via_cli_up(int argc, char **argv)
     }
     fabric.netns = options.netns;
     fabric.direct = options.direct;
+    fabric.dma_bytes = options.dma_bytes;
     fabric.with = options.with;
     catch_signals();
     return up(&fabric, argv[0]);

@@ -19,6 +19,7 @@ enum option_id {
     OPT_CHANNELS,
     OPT_SLOTS,
     OPT_FRAME_BYTES,
+    OPT_DMA_BYTES,
     OPT_HEARTBEAT_MS,
     OPT_DEAD_MS,
     OPT_SPIN_US,
@@ -42,6 +43,7 @@ static const struct option long_options[] = {
     {"channels", required_argument, NULL, OPT_CHANNELS},
     {"slots", required_argument, NULL, OPT_SLOTS},
     {"frame-bytes", required_argument, NULL, OPT_FRAME_BYTES},
+    {"dma-bytes", required_argument, NULL, OPT_DMA_BYTES},
     {"heartbeat-ms", required_argument, NULL, OPT_HEARTBEAT_MS},
     {"dead-ms", required_argument, NULL, OPT_DEAD_MS},
     {"spin-us", required_argument, NULL, OPT_SPIN_US},
@@ -72,6 +74,9 @@ static const char help[] =
     "  --channels N          channels of each link (2)\n"
     "  --slots N             slots of a channel's pipe, a power of two (32)\n"
     "  --frame-bytes N       payload of a frame (32768)\n"
+    "  --dma-bytes N         bodies of N bytes or more go by a DMA engine, which the emulated "
+    "ports\n"
+    "                        then have: for tests (0, none)\n"
     "  --heartbeat-ms N      how often links say that they live (25)\n"
     "  --dead-ms N           silence after which a link is down (80)\n"
     "  --spin-us N           longest that a transfer thread looks before it sleeps (50), 0 to "
@@ -190,6 +195,7 @@ static const struct numeric numerics[] = {
     {OPT_CHANNELS, 1, VIA_CHANNELS_MAX},
     {OPT_SLOTS, 1, 65536},
     {OPT_FRAME_BYTES, 64, 65472},
+    {OPT_DMA_BYTES, 0, 65472},
     {OPT_HEARTBEAT_MS, 1, 60000},
     {OPT_DEAD_MS, 1, 600000},
     {OPT_SPIN_US, 0, 10000},
@@ -216,6 +222,9 @@ static void set_number(struct via_daemon_options *options, int id, unsigned long
         break;
     case OPT_FRAME_BYTES:
         host->frame_bytes_max = (uint32_t)value;
+        break;
+    case OPT_DMA_BYTES:
+        host->dma_bytes_min = (uint32_t)value;
         break;
     case OPT_HEARTBEAT_MS:
         host->heartbeat_ns = value * VIA_MSEC_NS;

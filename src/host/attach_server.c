@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "host/client_sys.h"
 #include "host/host_private.h"
 
 #define REQUEST_FDS_MAX 4u
@@ -372,9 +373,8 @@ void via_attach_server_close(struct via_host *host)
 void via_attach_server_changed(struct via_host *host)
 {
     struct via_attach_server *server = &host->attach;
-    uint64_t one = 1;
     via_list_foreach(it, &server->processes) {
-        (void)!write(via_list_entry(it, struct via_process, link)->bell_fd, &one, sizeof(one));
+        via_sys_eventfd_ring(via_list_entry(it, struct via_process, link)->bell_fd);
     }
     via_attach_server_links_changed(host);
 }

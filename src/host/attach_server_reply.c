@@ -3,8 +3,8 @@
  * of a process that has gone are wound up. */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "host/client_sys.h"
 #include "host/host_private.h"
 
 static uint32_t slot_mask(const struct via_process_channel *pc)
@@ -107,9 +107,7 @@ static uint32_t release_over(struct via_process_channel *pc)
 
 static void ring_process(const struct via_process_channel *pc)
 {
-    /* When the counter is full the process is rung already. */
-    uint64_t one = 1;
-    (void)!write(pc->process->bell_fd, &one, sizeof(one));
+    via_sys_eventfd_ring(pc->process->bell_fd);
 }
 
 void via_process_channel_arm(struct via_process_channel *pc)

@@ -133,6 +133,7 @@ struct via_attach {
     int async_status; /* first failure since the last quiet */
     /* Asynchronous puts to a host that are not known to have arrived; written under the lock. */
     _Atomic uint32_t host_pending[VIA_CLIENT_HOSTS_MAX];
+    _Atomic uint32_t puts_pending; /* ... to any host */
 
     struct via_list messages;
     size_t messages_bytes;

@@ -100,6 +100,7 @@ static void make_asynchronous(struct via_attach *attach, struct via_client_op *o
         /* Pairs with the acquire in via_client_direct(): no direct access before 0 is seen. */
         atomic_fetch_add_explicit(&op->remote->pending, 1, memory_order_release);
         atomic_fetch_add_explicit(&attach->host_pending[op->host], 1, memory_order_release);
+        atomic_fetch_add_explicit(&attach->puts_pending, 1, memory_order_release);
     }
 }
 
@@ -138,6 +139,7 @@ static void end_asynchronous(struct via_attach *attach, struct via_client_op *op
     }
     if (op->remote != NULL) {
         atomic_fetch_sub_explicit(&attach->host_pending[op->host], 1, memory_order_release);
+        atomic_fetch_sub_explicit(&attach->puts_pending, 1, memory_order_release);
         via_client_remote_done(op->remote, status);
     }
 }

@@ -79,11 +79,16 @@ static inline int via_sys_eventfd(void)
     return (int)via_sys_result(syscall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
-/* Adds 1. A full counter is as good as a rung one. */
+/* Adds 1. A full counter, which somebody else must have filled on purpose, would wake nobody who
+ * waits for an edge: it is emptied first. */
 static inline void via_sys_eventfd_ring(int fd)
 {
-    uint64_t one = 1;
-    (void)!syscall(SYS_write, fd, &one, sizeof(one));
+    uint64_t count = 1;
+    if (syscall(SYS_write, fd, &count, sizeof(count)) < 0 && errno == EAGAIN) {
+        (void)!syscall(SYS_read, fd, &count, sizeof(count));
+        count = 1;
+        (void)!syscall(SYS_write, fd, &count, sizeof(count));
+    }
 }
 
 static inline void via_sys_futex_wake(_Atomic uint32_t *word, int waiters)

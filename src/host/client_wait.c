@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/mutant.h"
 #include "host/bell.h"
 #include "host/client_sys.h"
 
@@ -182,6 +183,11 @@ static void arm(struct via_attach *attach)
     for (unsigned i = 0; i < attach->channels_count; i++) {
         struct via_client_channel *channel = &attach->channels[i];
         via_pipe_arm(&channel->reader);
+        /* Arming gives credits back for which the host may have begun to wait after the look that
+         * released them. */
+        if (!VIA_MUTANT(CLIENT_NO_WANT) && via_pipe_must_ring_writer(&channel->reader)) {
+            via_bell_ring(channel->bell);
+        }
         if (channel->room_waiters != 0) {
             via_pipe_want(&channel->writer);
         }

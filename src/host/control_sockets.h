@@ -76,11 +76,14 @@ _Static_assert(sizeof(struct via_sockets_board) == 512, "the same in all builds"
 
 /* One connection, as used by this process. */
 struct via_stats_conn {
-    uint64_t tx_pipe_bytes, tx_kernel_bytes;
-    uint64_t rx_pipe_bytes, rx_kernel_bytes;
+    /* Bytes by pipe are counted with a token of the connection; the rest by any thread. */
+    uint64_t tx_pipe_bytes;
+    _Atomic uint64_t tx_kernel_bytes;
+    uint64_t rx_pipe_bytes;
+    _Atomic uint64_t rx_kernel_bytes;
     uint64_t tx_frames_bytes;  /* of those by pipe: not stored straight into the peer's memory */
     uint64_t tx_fetched_bytes; /* of those by pipe: not copied, see zcopy.h */
-    uint64_t rings, sleeps;
+    _Atomic uint64_t rings, sleeps;
     uint32_t reason; /* enum via_reason */
     bool accelerated;
     bool demoted; /* was accelerated, and is no more */

@@ -40,6 +40,11 @@ static json_t *link_of(const struct via_host *host, unsigned index)
     set(object, "frames_relayed", link.relayed_frames);
     set(object, "frames_bypassed", link.bypassed_frames);
     set(object, "errors", link.errors);
+    set(object, "dma_frames", link.dma_frames);
+    set(object, "dma_bytes", link.dma_bytes);
+    set(object, "dma_busy", link.dma_busy);
+    set(object, "dma_fallbacks", link.dma_fallbacks);
+    set(object, "dma_hangs", link.dma_hangs);
     set(object, "doorbells_fired", port.doorbells_fired);
     set(object, "doorbells_coalesced", port.doorbells_coalesced);
     set(object, "peers_refused", port.peers_refused);

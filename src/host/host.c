@@ -152,6 +152,9 @@ static int set_config(struct via_host *host, struct via_error *err)
     config->dead_ns = options->dead_ns;
     config->give_up_ns = options->give_up_ns;
     config->segments_count = SEGMENTS_COUNT;
+    for (unsigned i = 0; i < VIA_PORTS_MAX; i++) {
+        config->dma_bytes_min[i] = options->dma_bytes_min;
+    }
     /* For every process what it may have under way, so that none waits for another's. */
     config->ops_count = options->processes_max * VIA_ATTACH_RUNNING_MAX + VIA_BOARD_SENDS_MAX;
     /* Each costs some hundred bytes for every id and channel. */

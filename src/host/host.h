@@ -48,6 +48,8 @@ struct via_host_options {
     gid_t allowed_gid;         /* members may attach and control as well; -1 (gid_t) = nobody */
     const struct via_host_link *links;
     unsigned links_count;
+    uint32_t dma_bytes_min; /* not 0: the ports have an emulated DMA engine, and bodies of so many
+                               bytes or more go by it */
 };
 
 /* Zero but for size and allowed_gid (nobody). */

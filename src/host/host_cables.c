@@ -7,6 +7,10 @@
 #include "base/log.h"
 #include "host/host_private.h"
 
+/* Of an emulated engine. Less than what the channels of a host would give it at once, so that they
+ * find it full now and then. */
+#define DMA_DEPTH 8u
+
 const char *via_link_state_name(enum via_link_state state)
 {
     switch (state) {
@@ -72,6 +76,7 @@ static int open_cable(struct via_host *host, struct via_host_cable *cable,
         .bell_fd = host->bells.fd,
         .bell_lines = host->config.channels_count,
         .direct = link->direct,
+        .dma_depth = host->options.dma_bytes_min != 0 ? DMA_DEPTH : 0,
         .on_message = on_message,
         .ctx = cable,
     };

@@ -4,6 +4,7 @@
 import json
 import os
 import signal
+import socket
 import time
 
 import cli
@@ -35,6 +36,32 @@ class Words(cli.Case):
 
     def test_without_a_fabric_it_says_so(self):
         self.bad("perf", "put", says="it is not up")
+        self.assert_nothing_left()
+
+
+class Dma(cli.Case):
+    """Large bodies by the emulated engine, over a relay."""
+
+    def dma_bytes(self, host):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.connect(os.path.join(self.rundir, "host-%d.ctl" % host))
+            control.sendall(b'{"cmd":"status"}\n')
+            with control.makefile() as answer:
+                return [link["dma_bytes"] for link in json.loads(answer.readline())["links"]]
+
+    def test_puts_and_gets_by_dma(self):
+        self.good("up", "--chain", "3", "--dma-bytes", "1024")
+        for test in ("put", "get"):
+            report = json.loads(self.good("perf", test, "--json", "--iterations", "20", "--sizes", "64,1M",
+                                          "--from", "1", "--to", "3"))
+            self.assertEqual({row["bytes"] for row in report["rows"]}, {64, 1 << 20})
+        for host in (1, 2, 3):
+            self.assertGreater(min(self.dma_bytes(host)), 0)
+        self.good("down")
+        self.assert_nothing_left()
+
+    def test_a_size_that_can_not_be(self):
+        self.bad("up", "--chain", "2", "--dma-bytes", "65473", code=2, says="--dma-bytes: '65473': a number from 0")
         self.assert_nothing_left()
 
 

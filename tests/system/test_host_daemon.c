@@ -90,6 +90,7 @@ static void a_wrong_command_line_is_explained(void **state)
         {{"--host", "1024"}, "--host 1024: a number from 0 to 1023"},
         {{"--host", "x"}, "--host x: a number from"},
         {{"--slots", "-1"}, "--slots -1: a number from"},
+        {{"--dma-bytes", "65473"}, "--dma-bytes 65473: a number from 0 to 65472"},
         {{"--link", "1:2:0"}, "--link 1:2:0: PEER:SIDE:N"},
         {{"--link", "1:0"}, "--link 1:0: PEER:SIDE:N"},
         {{"--link", "2:0:0:sideways"}, "--link 2:0:0:sideways: PEER:SIDE:N"},
@@ -256,6 +257,60 @@ static void a_killed_daemon_is_noticed_and_replaced(void **state)
     via_remote_close(watch.remote);
     via_attach_close(watch.attach);
     via_attach_close(on_dead);
+}
+
+static void put_a_megabyte(struct host_lab *lab, bool kill_host_1)
+{
+    const size_t bytes = 1u << 20;
+    unsigned char *data = malloc(bytes);
+    struct via_attach *a = host_lab_attach(lab, 0);
+    struct via_attach *b = host_lab_attach(lab, 1);
+    struct via_segment *segment;
+    struct via_remote *remote;
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = (unsigned char)(i * 13 + (i >> 12));
+    }
+    assert_int_equal(
+        via_segment_new(b, bytes, VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &segment), 0);
+    assert_int_equal(via_remote_open(a, 1, via_segment_handle(segment), bytes, &remote), 0);
+    assert_null(via_remote_direct(remote));
+    for (unsigned i = 0; kill_host_1 && i < 8; i++) {
+        assert_int_equal(via_remote_put(remote, 0, data, bytes, 0), 0);
+    }
+    if (kill_host_1) {
+        host_lab_kill(lab, 1, SIGKILL);
+        host_lab_wait_hops(lab, 0, 1, -1);
+    } else {
+        assert_int_equal(via_remote_put(remote, 0, data, bytes, 0), 0);
+        assert_int_equal(via_attach_quiet(a), 0);
+        assert_memory_equal(via_segment_base(segment), data, bytes);
+        via_segment_free(segment);
+    }
+    via_remote_close(remote);
+    via_attach_close(a);
+    via_attach_close(b);
+    free(data);
+}
+
+static void a_daemon_brings_bodies_by_dma_also_when_its_neighbour_dies(void **state)
+{
+    struct host_lab *lab = *state;
+    static const char *const dma[] = {"--dma-bytes", "1024", NULL};
+    lab->direct = false;
+    host_lab_spawn(lab, 0, dma);
+    host_lab_spawn(lab, 1, dma);
+    host_lab_wait_routes(lab);
+    put_a_megabyte(lab, false);
+    json_t *status = host_lab_status(lab, 0);
+    json_t *link = json_array_get(json_object_get(status, "links"), 0);
+    assert_true(json_integer_value(json_object_get(link, "dma_bytes")) >= 32768);
+    assert_int_equal(json_integer_value(json_object_get(link, "dma_hangs")), 0);
+    json_decref(status);
+
+    put_a_megabyte(lab, true);
+    host_lab_spawn(lab, 1, dma);
+    host_lab_wait_routes(lab);
+    put_a_megabyte(lab, false);
 }
 
 static void a_stopped_daemon_does_not_answer_in_time(void **state)
@@ -462,6 +517,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(in_the_background_it_is_up_when_the_command_returns, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_killed_daemon_is_noticed_and_replaced, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_daemon_brings_bodies_by_dma_also_when_its_neighbour_dies,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stopped_daemon_does_not_answer_in_time, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(without_memory_it_says_so_and_ends, set_up, tear_down),

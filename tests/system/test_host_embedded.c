@@ -28,10 +28,14 @@ struct pair {
     struct via_remote *remote;   /* a's view of it */
 };
 
-static void open_pair(struct pair *pair, unsigned hosts, bool direct)
+static void open_pair_as(struct pair *pair, unsigned hosts, bool direct,
+                         void (*change)(struct via_host_options *options))
 {
     host_lab_init(&pair->lab, hosts, false, direct);
-    host_lab_start_all(&pair->lab);
+    for (unsigned i = 0; i < hosts; i++) {
+        host_lab_start(&pair->lab, i, change);
+    }
+    host_lab_wait_routes(&pair->lab);
     pair->far = hosts - 1;
     pair->a = host_lab_attach(&pair->lab, 0);
     pair->b = host_lab_attach(&pair->lab, pair->far);
@@ -41,6 +45,11 @@ static void open_pair(struct pair *pair, unsigned hosts, bool direct)
     assert_int_equal(via_remote_open(pair->a, pair->far, via_segment_handle(pair->segment), BYTES,
                                      &pair->remote),
                      0);
+}
+
+static void open_pair(struct pair *pair, unsigned hosts, bool direct)
+{
+    open_pair_as(pair, hosts, direct, NULL);
 }
 
 static void close_pair(struct pair *pair)
@@ -59,46 +68,51 @@ static void fill(unsigned char *data, size_t bytes, unsigned seed)
     }
 }
 
-/* All operations through the frames of `hosts` hosts in a row. */
-static void all_operations(unsigned hosts, bool direct)
+/* All operations, between a and b. */
+static void operate(struct pair *pair)
 {
-    struct pair pair;
     unsigned char *data = malloc(BYTES);
     unsigned char *back = malloc(BYTES);
-    open_pair(&pair, hosts, direct);
-    assert_int_equal(via_remote_direct(pair.remote) != NULL, direct && hosts == 2);
-
     fill(data, BYTES, 1);
-    assert_int_equal(via_remote_put(pair.remote, 0, data, BYTES, 0), 0);
-    assert_int_equal(via_attach_quiet(pair.a), 0);
-    assert_memory_equal(via_segment_base(pair.segment), data, BYTES);
-    assert_int_equal(via_remote_get(pair.remote, 0, back, BYTES), 0);
+    assert_int_equal(via_remote_put(pair->remote, 0, data, BYTES, 0), 0);
+    assert_int_equal(via_attach_quiet(pair->a), 0);
+    assert_memory_equal(via_segment_base(pair->segment), data, BYTES);
+    assert_int_equal(via_remote_get(pair->remote, 0, back, BYTES), 0);
     assert_memory_equal(back, data, BYTES);
 
     struct via_segment *source;
-    assert_int_equal(via_segment_new(pair.a, BYTES, VIADUCT_SEGMENT_READ, &source), 0);
+    assert_int_equal(via_segment_new(pair->a, BYTES, VIADUCT_SEGMENT_READ, &source), 0);
     fill(via_segment_base(source), BYTES, 9);
-    assert_int_equal(via_remote_put_from(pair.remote, 0, source, 0, BYTES, 0), 0);
-    assert_int_equal(via_attach_quiet(pair.a), 0);
-    assert_memory_equal(via_segment_base(pair.segment), via_segment_base(source), BYTES);
+    assert_int_equal(via_remote_put_from(pair->remote, 0, source, 0, BYTES, 0), 0);
+    assert_int_equal(via_attach_quiet(pair->a), 0);
+    assert_memory_equal(via_segment_base(pair->segment), via_segment_base(source), BYTES);
     via_segment_free(source);
 
     uint64_t old = 0;
     uint64_t value = 40;
-    assert_int_equal(via_remote_put(pair.remote, 64, &value, 8, 0), 0);
-    assert_int_equal(via_remote_atomic(pair.remote, 64, 8, VIADUCT_ATOMIC_ADD, 2, 0, &old), 0);
+    assert_int_equal(via_remote_put(pair->remote, 64, &value, 8, 0), 0);
+    assert_int_equal(via_remote_atomic(pair->remote, 64, 8, VIADUCT_ATOMIC_ADD, 2, 0, &old), 0);
     assert_int_equal(old, 40);
     assert_int_equal(
-        via_remote_put_signal(pair.remote, 128, "signal", 7, 64, 100, VIADUCT_SIGNAL_ADD), 0);
-    assert_int_equal(via_attach_quiet(pair.a), 0);
-    const unsigned char *base = via_segment_base(pair.segment);
+        via_remote_put_signal(pair->remote, 128, "signal", 7, 64, 100, VIADUCT_SIGNAL_ADD), 0);
+    assert_int_equal(via_attach_quiet(pair->a), 0);
+    const unsigned char *base = via_segment_base(pair->segment);
     memcpy(&value, base + 64, 8);
     assert_int_equal(value, 142);
     assert_string_equal((const char *)base + 128, "signal");
 
-    close_pair(&pair);
     free(data);
     free(back);
+}
+
+/* All operations through the frames of `hosts` hosts in a row. */
+static void all_operations(unsigned hosts, bool direct)
+{
+    struct pair pair;
+    open_pair(&pair, hosts, direct);
+    assert_int_equal(via_remote_direct(pair.remote) != NULL, direct && hosts == 2);
+    operate(&pair);
+    close_pair(&pair);
 }
 
 static void operations_between_neighbours_by_frames(void **state)
@@ -117,6 +131,53 @@ static void operations_over_two_relays(void **state)
 {
     (void)state;
     all_operations(4, true);
+}
+
+static uint64_t link_counter(struct host_lab *lab, unsigned host, unsigned link, const char *name)
+{
+    json_t *status = host_lab_status(lab, host);
+    json_t *value = json_object_get(json_array_get(json_object_get(status, "links"), link), name);
+    assert_true(json_is_integer(value));
+    uint64_t count = (uint64_t)json_integer_value(value);
+    json_decref(status);
+    return count;
+}
+
+static void by_dma(struct via_host_options *options)
+{
+    options->dma_bytes_min = 4096;
+}
+
+/* The emulated engine under the threads of real hosts: bodies that start here, and relayed ones. */
+static void operations_by_dma(void **state)
+{
+    (void)state;
+    struct pair pair;
+    open_pair_as(&pair, 3, false, by_dma);
+    for (unsigned round = 0; round < 4; round++) {
+        operate(&pair);
+    }
+    const unsigned hosts[] = {0, 1, 1, 2};
+    const unsigned links[] = {0, 0, 1, 0};
+    for (unsigned i = 0; i < 4; i++) {
+        assert_true(link_counter(&pair.lab, hosts[i], links[i], "dma_frames") != 0);
+        assert_true(link_counter(&pair.lab, hosts[i], links[i], "dma_bytes") >= 32768);
+        assert_int_equal(link_counter(&pair.lab, hosts[i], links[i], "dma_hangs"), 0);
+        assert_int_equal(link_counter(&pair.lab, hosts[i], links[i], "dma_fallbacks"), 0);
+        assert_int_equal(link_counter(&pair.lab, hosts[i], links[i], "downs"), 0);
+    }
+    /* Nor does a link that goes in the middle lose anything. */
+    unsigned char *data = malloc(BYTES);
+    for (unsigned round = 0; round < 10; round++) {
+        fill(data, BYTES, round);
+        assert_int_equal(via_remote_put(pair.remote, 0, data, BYTES, 0), 0);
+        host_lab_cut(&pair.lab, 1, 2, "cut");
+        host_lab_cut(&pair.lab, 1, 2, "mend");
+        assert_int_equal(via_attach_quiet(pair.a), 0);
+        assert_memory_equal(via_segment_base(pair.segment), data, BYTES);
+    }
+    free(data);
+    close_pair(&pair);
 }
 
 #define MESSAGES 5000u
@@ -483,6 +544,7 @@ int main(void)
         cmocka_unit_test(operations_between_neighbours_by_frames),
         cmocka_unit_test(operations_between_neighbours_direct),
         cmocka_unit_test(operations_over_two_relays),
+        cmocka_unit_test(operations_by_dma),
         cmocka_unit_test(messages_arrive_in_order_and_wait_for_a_slow_receiver),
         cmocka_unit_test(notes_hang_on_boards_until_taken_or_their_poster_goes),
         cmocka_unit_test(a_put_with_notify_rings_the_owner_of_the_memory),
