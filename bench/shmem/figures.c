@@ -10,6 +10,7 @@
  */
 #include <sched.h>
 #include <shmem.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,6 +190,39 @@ static void barrier(long count)
 {
     for (long i = 0; i < count; i++)
         shmem_barrier_all();
+}
+
+/* --- and without a library: what the CPU takes for it ------------------------------------------
+ */
+
+static _Atomic long *theirs, *mine; /* a word of the other PE, mapped here, and mine */
+
+static void bare_line(long count)
+{
+    for (long i = 0; i < count && me < 2; i++) {
+        long number = turn + i + 1;
+        if (me == 0)
+            atomic_store_explicit(theirs, number, memory_order_release);
+        while (atomic_load_explicit(mine, memory_order_acquire) < number)
+            ;
+        if (me == 1)
+            atomic_store_explicit(theirs, number, memory_order_release);
+    }
+    turn += count;
+}
+
+static void bare_store_and_fence(long count)
+{
+    for (long i = 0; i < count; i++) {
+        atomic_store_explicit(theirs, i, memory_order_relaxed);
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+}
+
+static void bare_fetch_add(long count)
+{
+    for (long i = 0; i < count; i++)
+        atomic_fetch_add_explicit(theirs, 1, memory_order_seq_cst);
 }
 
 static size_t bytes;
@@ -445,6 +479,15 @@ static void random_updates(void)
     shmem_free(table);
 }
 
+static void bare(void)
+{
+    mine = (_Atomic long *)&words[32];
+    theirs = shmem_ptr(&words[32], 1 - me);
+    time_of("bare cache line, there and back", bare_line, true);
+    time_of("bare store + fence", bare_store_and_fence, false);
+    rate_of("bare fetch-add", bare_fetch_add);
+}
+
 /* PE 1 computes and calls nothing; what does PE 0 wait for? */
 static void busy_target(void)
 {
@@ -515,6 +558,7 @@ int main(int argc, char **argv)
         rate_of("fetch-add", fetch_add);
         bandwidths();
         if (near) {
+            bare();
             contended();
             time_of("lock, free", lock_free, false);
             elements = 65536;

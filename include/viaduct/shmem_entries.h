@@ -15,7 +15,7 @@
     E(R, shmem_##NAME, (VIADUCT_SHMEM_PARAMS P))                                                             \
     E(R, shmem_ctx_##NAME, (shmem_ctx_t ctx, VIADUCT_SHMEM_PARAMS P))
 
-/* --- remote memory access, section 9.5; signals, section 9.8 --- */
+/* --- remote memory access, section 9.6; signals, section 9.8 --- */
 
 #define VIADUCT_SHMEM_RMA_ENTRIES(N, T, E)                                                                   \
     VIADUCT_SHMEM_PAIR(E, void, N##_p, (T *dest, T value, int pe))                                           \
@@ -98,7 +98,7 @@
     VIADUCT_SHMEM_PAIR(E, void, N##_atomic_fetch_or_nbi, (T *fetch, T *dest, T value, int pe))               \
     VIADUCT_SHMEM_PAIR(E, void, N##_atomic_fetch_xor_nbi, (T *fetch, T *dest, T value, int pe))
 
-/* --- point-to-point synchronization, section 9.10 --- */
+/* --- point-to-point synchronization, section 9.11 --- */
 
 #define VIADUCT_SHMEM_WAIT_ENTRIES(N, T, E)                                                                  \
     E(void, shmem_##N##_wait_until, (T *ivar, int cmp, T cmp_value))                                         \
@@ -125,7 +125,7 @@
                                              int cmp, const T *cmp_values))                                  \
     E(void, shmem_##N##_wait, (T *ivar, T cmp_value))
 
-/* --- collectives, section 9.9 --- */
+/* --- collectives, section 9.10 --- */
 
 #define VIADUCT_SHMEM_COLLECTIVE_ENTRIES(N, T, E)                                                            \
     E(int, shmem_##N##_broadcast, (shmem_team_t team, T *dest, const T *source, size_t nelems, int PE_root)) \

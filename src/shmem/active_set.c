@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* OpenSHMEM 1.6, section 9.9: the deprecated collectives over active sets. */
+/* OpenSHMEM 1.6, section 9.10: the deprecated collectives over active sets. */
 #include "shmem/group.h"
 
 #define VIA_GROUP via_group_of_active_set(VIA_CALL, PE_start, logPE_stride, PE_size, pSync)

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "shmem/barrier.h"
 
+#include <string.h>
+
+#include "core/mutant.h"
 #include "shmem/path.h"
+#include "shmem/round.h"
 
-/* On so many hosts words go from neighbour to neighbour: half as many rounds, each of a store or
- * two. With more, fewer rounds of frames win. */
-#define NEIGHBOURS_MAX 16u
-#define WORD_LEFT 0
-#define WORD_RIGHT 1
-
-/* Counts on over shmem_finalize and another shmem_init, as the words do. */
-static uint64_t epoch;
+struct via_barriers via_barriers;
 
 void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t value)
 {
@@ -35,46 +32,6 @@ void via_tell_here(_Atomic uint64_t *word, uint64_t value)
     via_event_notify(&via_world.node->event);
 }
 
-static int leader_of(uint32_t node)
-{
-    int pe = 0;
-
-    while (via_world.peers[pe].node != node)
-        pe++;
-    return pe;
-}
-
-static void hear(const _Atomic uint64_t *word, uint64_t value)
-{
-    struct via_wait wait = VIA_WAIT_INIT;
-
-    /* Pairs with the release of via_put_word, or of the daemon that stores for it. */
-    while (atomic_load_explicit(word, memory_order_acquire) < value)
-        via_wait_step(&wait);
-    via_wait_done(&wait);
-}
-
-/*
- * Both ways round the ring: after round r every host has heard of those up to r hops away. All
- * words go through the windows of neighbours, so that no daemon has to wake up; they count on, as
- * each has one writer.
- */
-static void both_ways_round(uint32_t nodes, uint32_t mine)
-{
-    _Atomic uint64_t *from = via_internal()->nodes.words;
-    int left = leader_of((mine + nodes - 1) % nodes), right = leader_of((mine + 1) % nodes);
-
-    for (uint64_t round = 1; round <= nodes / 2; round++) {
-        uint64_t value = epoch * NEIGHBOURS_MAX + round;
-        via_put_word(&from[WORD_LEFT], value, right);
-        if (left != right)
-            via_put_word(&from[WORD_RIGHT], value, left);
-        hear(&from[WORD_LEFT], value);
-        if (left != right)
-            hear(&from[WORD_RIGHT], value);
-    }
-}
-
 /* In round r everybody tells the one 2^r further. */
 static void dissemination(uint32_t nodes, uint32_t mine)
 {
@@ -82,39 +39,105 @@ static void dissemination(uint32_t nodes, uint32_t mine)
 
     for (unsigned round = 0; (UINT32_C(1) << round) < nodes; round++) {
         uint32_t to = (mine + (UINT32_C(1) << round)) % nodes;
-        via_put_word(&words[round], epoch, leader_of(to));
-        hear(&words[round], epoch);
+        via_put_word(&words[round], via_barriers.epoch, via_round_leader(to));
+        via_round_hear(&words[round], via_barriers.epoch);
     }
 }
 
-static void among_hosts(void)
+static void among_hosts(const struct via_round_load *load)
 {
-    uint32_t nodes = via_world.job->nodes_count, mine = via_world.me->node;
+    uint32_t nodes = via_world.job->nodes_count;
 
-    if (nodes <= NEIGHBOURS_MAX)
-        both_ways_round(nodes, mine);
+    if (nodes > 1 && via_world.job->barrier == VIA_JOB_BARRIER_DOORBELLS)
+        via_barrier_by_doorbells();
+    else if (nodes <= VIA_ROUND_NODES_MAX)
+        via_round_go(via_barriers.epoch, load);
     else
-        dissemination(nodes, mine);
+        dissemination(nodes, via_world.me->node);
 }
 
-void via_barrier_world(void)
+static void meet(const struct via_round_load *load)
 {
     struct via_node *node = via_world.node;
     uint32_t me = via_world.me->local, locals = node->locals_count;
     bool flat = via_world.job->nodes_count == 1 && locals <= VIA_FLAT_PES_MAX;
     struct via_wait wait = VIA_WAIT_INIT;
 
-    epoch++;
-    via_tell_here(&node->lines[me].arrived, epoch);
+    via_barriers.epoch++;
+    via_tell_here(via_node_arrived(node, me), via_barriers.epoch);
     if (!flat && me != 0) {
-        via_wait_here(&wait, &node->released, epoch);
+        via_wait_here(&wait, &node->released, via_barriers.epoch);
     } else {
-        for (uint32_t i = 0; i < locals; i++)
-            via_wait_here(&wait, &node->lines[i].arrived, epoch);
+        for (uint32_t i = 0; i < locals && !VIA_MUTANT(SHMEM_NO_GATHER); i++)
+            via_wait_here(&wait, via_node_arrived(node, i), via_barriers.epoch);
     }
     via_wait_done(&wait);
     if (flat || me != 0)
         return;
-    among_hosts();
-    via_tell_here(&node->released, epoch);
+    among_hosts(load);
+    via_tell_here(&node->released, via_barriers.epoch);
+}
+
+void via_barrier_world(void)
+{
+    meet(NULL);
+}
+
+/* --- barriers that take something along --------------------------------------------------------
+ */
+
+bool via_barrier_goes_round(void)
+{
+    const struct via_job *job = via_world.job;
+
+    return job->nodes_count > 1 && job->nodes_count <= VIA_ROUND_NODES_MAX &&
+           job->barrier == VIA_JOB_BARRIER_WINDOWS;
+}
+
+/* Two sets of places in turn: who fills one again has passed the barrier after the one that filled
+ * it, and so all have read it. Those of this host are at its leader. */
+static char *places_at(int leader, uint64_t at_epoch)
+{
+    char *heap = via_world.peers[leader].base[VIA_REGION_HEAP];
+
+    return (char *)((struct via_internal *)(void *)heap)->carry[at_epoch % 2];
+}
+
+size_t via_barrier_carry_max(void)
+{
+    return via_barrier_goes_round() ? VIA_CARRY_BYTES / (size_t)via_hot.n_pes / 64 * 64 : 0;
+}
+
+void via_barrier_carry(const void *mine, size_t bytes)
+{
+    size_t stride = via_align_up(bytes, 64);
+    char *places = places_at(via_round_leader(via_world.me->node), via_barriers.epoch + 1);
+    /* The leader's own address, which is symmetric; the others do not use it. */
+    struct via_round_load load = {.base = places, .stride = stride};
+
+    memcpy(places + (size_t)via_hot.my_pe * stride, mine, bytes);
+    meet(&load);
+    via_barriers.carried_stride = stride;
+}
+
+const void *via_barrier_carried(int pe)
+{
+    return places_at(via_round_leader(via_world.me->node), via_barriers.epoch) +
+           (size_t)pe * via_barriers.carried_stride;
+}
+
+void via_barrier_gather(const char *call, void *array, size_t bytes)
+{
+    int me = via_hot.my_pe, leader = via_round_leader(via_world.me->node);
+    char *my_place = (char *)array + (size_t)me * bytes;
+    struct via_round_load load = {.base = array, .stride = bytes};
+
+    if (me != leader)
+        via_put(call, my_place, my_place, bytes, leader);
+    meet(&load);
+    if (me != leader)
+        via_get(call, array, array, (size_t)via_hot.n_pes * bytes, leader);
+    /* A leader's array is its program's again when the others of its host have it. */
+    if (via_hot.n_pes > (int)via_world.job->nodes_count)
+        meet(NULL);
 }

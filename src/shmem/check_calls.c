@@ -373,28 +373,34 @@ static enum via_family family_of(const struct via_call *call)
     return VIA_FAMILY_ATOMIC;
 }
 
-/* Of OpenSHMEM 1.6. The first that the name contains. */
+/* Sections of OpenSHMEM 1.6, by the first part that a name contains. */
+/* clang-format off */
+static const struct {
+    const char *part, *section;
+} sections[] = {
+    {"init_thread", "9.2.1"}, {"query_thread", "9.2.2"}, {"query_initialized", "9.1.5"},
+    {"init", "9.1.1"}, {"start_pes", "9.1.13"}, {"finalize", "9.1.4"}, {"global_exit", "9.1.6"},
+    {"pe_accessible", "9.1.7"}, {"addr_accessible", "9.1.8"}, {"shmem_ptr", "9.1.9"},
+    {"team_ptr", "9.1.10"}, {"info_get_version", "9.1.11"}, {"info_get_name", "9.1.12"},
+    {"pcontrol", "10"}, {"malloc_with_hints", "9.3.5"}, {"malloc", "9.3.1"}, {"free", "9.3.2"},
+    {"realloc", "9.3.3"}, {"align", "9.3.4"}, {"calloc", "9.3.6"}, {"team_create_ctx", "9.5.2"},
+    {"ctx_get_team", "9.5.4"}, {"ctx_create", "9.5.1"}, {"ctx_destroy", "9.5.3"},
+    {"session", "9.9"}, {"barrier_all", "9.10.1"}, {"barrier", "9.10.2"}, {"sync_all", "9.10.4"},
+    {"sync", "9.10.3"}, {"alltoalls", "9.10.6"}, {"alltoall", "9.10.5"}, {"broadcast", "9.10.7"},
+    {"collect", "9.10.8"}, {"reduce", "9.10.9"}, {"to_all", "9.10.9"}, {"scan", "9.10.10"},
+    {"team", "9.4"}, {"my_pe", "9.1.2"}, {"n_pes", "9.1.3"}, {"signal_wait_until", "9.11.15"},
+    {"signal_fetch", "9.8.4"}, {"signal_add", "9.8.3"}, {"signal_set", "9.8.5"},
+    {"_signal_nbi", "9.8.2"}, {"_signal", "9.8.1"}, {"fence", "9.12.1"}, {"pe_quiet", "9.12.3"},
+    {"quiet", "9.12.2"},
+};
+/* clang-format on */
+
 static const char *section_of(const struct via_call *call)
 {
-    static const struct {
-        const char *part, *section;
-    } sections[] = {
-        {"barrier_all", "9.10.1"}, {"barrier", "9.10.2"},    {"sync_all", "9.10.4"},
-        {"sync", "9.10.3"},        {"alltoalls", "9.10.6"},  {"alltoall", "9.10.5"},
-        {"broadcast", "9.10.7"},   {"collect", "9.10.8"},    {"reduce", "9.10.9"},
-        {"to_all", "9.10.9"},      {"scan", "9.10.10"},      {"init", "9.1.1"},
-        {"finalize", "9.1.4"},     {"global_exit", "9.1.6"}, {"malloc_with_hints", "9.3.5"},
-        {"malloc", "9.3.1"},       {"free", "9.3.2"},        {"realloc", "9.3.3"},
-        {"align", "9.3.4"},        {"calloc", "9.3.6"},      {"team", "9.4"},
-        {"fence", "9.12.1"},       {"pe_quiet", "9.12.3"},   {"quiet", "9.12.2"},
-        {"session", "9.9"},
-    };
     for (size_t i = 0; i < VIA_ARRAY_COUNT(sections); i++)
         if (contains(call, sections[i].part))
             return sections[i].section;
     switch (call->family) {
-    case VIA_FAMILY_SIGNAL:
-        return "9.8";
     case VIA_FAMILY_WAIT:
         return "9.11";
     case VIA_FAMILY_LOCK:

@@ -4,16 +4,43 @@
  * each other: the standard lets a PE enter only when everybody's dest may be written, so there is
  * nothing to wait for before.
  */
+#include "shmem/barrier.h"
 #include "shmem/group.h"
+#include "shmem/round.h"
 #include "shmem/strided.h"
+
+/* All PEs of a job of several hosts, whose barriers can take few bytes along: they come sooner than
+ * by puts. */
+static bool goes_with_barrier(const struct via_group *group, size_t bytes)
+{
+    return group->team && !group->team->here && bytes > 0 && bytes <= VIA_SYNC_LINE_BYTES &&
+           bytes <= via_group_exchange_max(group);
+}
+
+static void put_from_root(const char *call, const struct via_group *group, void *dest,
+                          const void *source, size_t bytes, int root)
+{
+    if (bytes > 0 && via_group_is_far(group)) {
+        via_round_cast(call, dest, source, bytes, root);
+        return;
+    }
+    for (int i = 1; i < group->size && group->my_pe == root; i++)
+        via_put(call, dest, source, bytes, via_group_pe(group, (root + i) % group->size));
+}
 
 void via_group_broadcast(const char *call, struct via_group *group, void *dest, const void *source,
                          size_t bytes, int root, bool root_too)
 {
     if (root < 0 || root >= group->size)
         via_fatal("%s: PE_root %d: there are PEs 0 to %d", call, root, group->size - 1);
-    for (int i = 1; i < group->size && group->my_pe == root; i++)
-        via_put(call, dest, source, bytes, via_group_pe(group, (root + i) % group->size));
+    if (goes_with_barrier(group, bytes)) {
+        static const char nothing[VIA_SYNC_LINE_BYTES];
+        via_group_exchange(group, group->my_pe == root ? source : nothing, bytes);
+        if (group->my_pe != root || root_too)
+            memcpy(dest, via_group_exchanged(group, root), bytes);
+        return;
+    }
+    put_from_root(call, group, dest, source, bytes, root);
     if (group->my_pe == root && root_too)
         memmove(dest, source, bytes);
     via_group_barrier(group);
@@ -31,7 +58,19 @@ static void put_to_all(const char *call, const struct via_group *group, void *de
 void via_group_fcollect(const char *call, struct via_group *group, void *dest, const void *source,
                         size_t bytes)
 {
-    put_to_all(call, group, (char *)dest + (size_t)group->my_pe * bytes, source, bytes);
+    if (goes_with_barrier(group, bytes)) {
+        via_group_exchange(group, source, bytes);
+        for (int i = 0; i < group->size; i++)
+            memcpy((char *)dest + (size_t)i * bytes, via_group_exchanged(group, i), bytes);
+        return;
+    }
+    char *my_place = (char *)dest + (size_t)group->my_pe * bytes;
+    if (bytes > 0 && via_group_is_far(group)) {
+        memmove(my_place, source, bytes);
+        via_barrier_gather(call, dest, bytes);
+        return;
+    }
+    put_to_all(call, group, my_place, source, bytes);
     via_group_barrier(group);
 }
 
@@ -48,7 +87,8 @@ static uint64_t learn_offset(struct via_group *group, size_t bytes)
             via_wait_step(&wait);
         via_wait_done(&wait);
         off--;
-        atomic_store_explicit(word, 0, memory_order_relaxed);
+        if (!VIA_MUTANT(SHMEM_OLD_OFFSET))
+            atomic_store_explicit(word, 0, memory_order_relaxed);
     }
     if (group->my_pe + 1 < group->size)
         via_put_word(word, off + bytes + 1, via_group_pe(group, group->my_pe + 1));

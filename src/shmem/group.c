@@ -26,6 +26,9 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
         (int64_t)start + ((int64_t)(size - 1) << log_stride) >= via_hot.n_pes)
         via_fatal("%s: PE_start %d, logPE_stride %d, PE_size %d: not PEs of 0 to %d", call, start,
                   log_stride, size, via_hot.n_pes - 1);
+    /* All PEs are the team of the world, which has better ways, and leaves pSync as it is. */
+    if (size == via_hot.n_pes)
+        return via_group_of_team(SHMEM_TEAM_WORLD);
     int stride = 1 << log_stride;
     if (me < start || (me - start) % stride != 0 || (me - start) / stride >= size)
         via_fatal("%s: PE %d is not in the active set of PE_start %d, logPE_stride %d, PE_size %d",
@@ -53,10 +56,11 @@ static void wait_for(const _Atomic uint64_t *word, uint64_t value)
  * 2^r before. A team's words only grow, so no round is mistaken for one of the barrier before. */
 static void sync_team(const struct via_group *group)
 {
-    uint64_t epoch = ++group->team->epoch;
+    uint64_t epoch = VIA_MUTANT(SHMEM_OLD_ROUND) ? 1 : ++group->team->epoch;
 
     for (unsigned round = 0; (1 << round) < group->size; round++) {
-        int to = (group->my_pe + (1 << round)) % group->size;
+        int further = VIA_MUTANT(SHMEM_WRONG_MEMBER) ? 1 : 1 << round;
+        int to = (group->my_pe + further) % group->size;
         via_put_word(&group->words[round], epoch, via_group_pe(group, to));
         wait_for(&group->words[round], epoch);
     }
@@ -82,7 +86,7 @@ static void sync_active_set(const struct via_group *group)
     int me = group->my_pe, first_child = me * FAN + 1;
     int children = via_max(0, via_min(FAN, group->size - first_child));
 
-    for (int i = 0; i < children; i++)
+    for (int i = VIA_MUTANT(SHMEM_WRONG_PARENT) ? 1 : 0; i < children; i++)
         hear(&group->words[i]);
     if (me > 0) {
         via_put_word(&group->words[(me - 1) % FAN], 1, via_group_pe(group, (me - 1) / FAN));
@@ -101,12 +105,35 @@ static struct via_sync_line *line_of(const struct via_group *group, int number)
     struct via_internal *there =
         (struct via_internal *)(void *)via_world.peers[pe].base[VIA_REGION_HEAP];
 
-    return &there->teams[group->team->slot].lines[group->team->exchanges % 2];
+    unsigned line = VIA_MUTANT(SHMEM_ONE_LINE) ? 0 : group->team->exchanges % 2;
+    return &there->teams[group->team->slot].lines[line];
+}
+
+#define FAR_NODES_MIN 4u
+
+static bool is_world(const struct via_group *group)
+{
+    return group->team == via_team(SHMEM_TEAM_WORLD);
+}
+
+size_t via_group_exchange_max(const struct via_group *group)
+{
+    if (!group->team)
+        return 0;
+    if (group->team->here)
+        return VIA_SYNC_LINE_BYTES;
+    return is_world(group) ? via_barrier_carry_max() : 0;
+}
+
+bool via_group_is_far(const struct via_group *group)
+{
+    return is_world(group) && via_world.job->nodes_count >= FAR_NODES_MIN &&
+           via_barrier_goes_round();
 }
 
 /* Two lines in turn: nobody can begin the exchange after the next one before all have read what
  * they got by this one. */
-void via_group_exchange(struct via_group *group, const void *mine, size_t bytes)
+static void exchange_here(struct via_group *group, const void *mine, size_t bytes)
 {
     uint64_t count = ++group->team->exchanges;
     struct via_sync_line *line = line_of(group, group->my_pe);
@@ -119,9 +146,18 @@ void via_group_exchange(struct via_group *group, const void *mine, size_t bytes)
     via_wait_done(&wait);
 }
 
-const void *via_group_exchanged(const struct via_group *group, int number)
+void via_group_exchange(struct via_group *group, const void *mine, size_t bytes)
 {
-    return line_of(group, number)->bytes;
+    if (group->team->here)
+        exchange_here(group, mine, bytes);
+    else
+        via_barrier_carry(mine, bytes);
+}
+
+const char *via_group_exchanged(const struct via_group *group, int number)
+{
+    return group->team->here ? (const char *)line_of(group, number)->bytes
+                             : via_barrier_carried(via_group_pe(group, number));
 }
 
 void via_group_sync(struct via_group *group)
@@ -130,9 +166,9 @@ void via_group_sync(struct via_group *group)
     via_fence();
     if (!group->team)
         sync_active_set(group);
-    else if (group->team == via_team(SHMEM_TEAM_WORLD))
+    else if (is_world(group))
         via_barrier_world();
-    else if (via_group_can_exchange(group, 0))
+    else if (group->team->here)
         via_group_exchange(group, "", 0);
     else
         sync_team(group);

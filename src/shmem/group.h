@@ -2,6 +2,7 @@
 #ifndef VIA_SHMEM_GROUP_H
 #define VIA_SHMEM_GROUP_H
 
+#include "core/mutant.h"
 #include "shmem/api.h"
 #include "shmem/path.h"
 
@@ -22,8 +23,8 @@ struct via_group {
 /* The words of a group: a barrier has one per round, and these have uses of their own. */
 #define VIA_GROUP_ROUNDS_MAX 32u
 #define VIA_GROUP_WORD_OFFSET 32u     /* collect: where my part begins */
-#define VIA_GROUP_WORD_AGREE_MINE 33u /* team creation */
-#define VIA_GROUP_WORD_AGREE_ALL 34u
+#define VIA_GROUP_WORD_AGREE_MINE 34u /* team creation: two words each */
+#define VIA_GROUP_WORD_AGREE_ALL 36u
 
 struct via_group via_group_of_team(shmem_team_t team);
 /* call: for errors. */
@@ -41,20 +42,23 @@ void via_group_sync(struct via_group *group);
 /* The same, and puts by frames have arrived as well. */
 static inline void via_group_barrier(struct via_group *group)
 {
-    via_quiet();
+    if (!VIA_MUTANT(SHMEM_NO_QUIET))
+        via_quiet();
     via_group_sync(group);
 }
 
 /*
- * Few bytes of everybody to everybody, and a barrier with it: only among PEs of one host that are
- * not many. What member i gave can be read in place until the next exchange of the group.
+ * Few bytes of everybody to everybody, and a barrier with it: among PEs of one host that are not
+ * many, and among all PEs. What member i gave can be read in place until the next exchange of the
+ * group.
  */
-static inline bool via_group_can_exchange(const struct via_group *group, size_t bytes)
-{
-    return group->team && group->team->here && bytes <= VIA_SYNC_LINE_BYTES;
-}
+size_t via_group_exchange_max(const struct via_group *group); /* bytes; 0 = not at all */
 void via_group_exchange(struct via_group *group, const void *mine, size_t bytes);
-const void *via_group_exchanged(const struct via_group *group, int number);
+const char *via_group_exchanged(const struct via_group *group, int number);
+
+/* All PEs of a job of so many hosts that some are not neighbours, and whose barriers go round: what
+ * neighbours pass on comes sooner than by frames, for which daemons have to wake up. */
+bool via_group_is_far(const struct via_group *group);
 
 /* --- collectives of bytes: collective.c --------------------------------------------------------
  */

@@ -196,6 +196,33 @@ static int heap_bytes_max(const struct via_job_spec *spec, uint64_t *ret_bytes,
     return result;
 }
 
+int via_job_barrier_parse(const char *text, uint32_t *ret_barrier)
+{
+    static const char *const words[] = {
+        [VIA_JOB_BARRIER_WINDOWS] = "windows",
+        [VIA_JOB_BARRIER_DOORBELLS] = "doorbells",
+    };
+
+    for (uint32_t i = 0; i < VIA_ARRAY_COUNT(words); i++) {
+        if (strcmp(words[i], text) == 0) {
+            *ret_barrier = i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+/* Of the launcher's environment, as all PEs have to agree. */
+static int choose_barrier(uint32_t *ret_barrier, struct via_error *err)
+{
+    const char *text = getenv("VIADUCT_SHMEM_BARRIER");
+
+    if (text && via_job_barrier_parse(text, ret_barrier) < 0)
+        return via_error_set(err, -EINVAL,
+                             "VIADUCT_SHMEM_BARRIER=\"%s\": expected windows or doorbells", text);
+    return 0;
+}
+
 static int make_job(const struct via_job_spec *spec, struct via_job_files *files,
                     struct via_error *err)
 {
@@ -214,6 +241,8 @@ static int make_job(const struct via_job_spec *spec, struct via_job_files *files
     if (getrandom(&job->id, sizeof(job->id), 0) != (ssize_t)sizeof(job->id))
         return via_error_set(err, -EIO, "getrandom: %s", strerror(errno));
     result = heap_bytes_max(spec, &job->heap_bytes_max, err);
+    if (result == 0)
+        result = choose_barrier(&job->barrier, err);
     if (result < 0)
         return result;
     job->heap_bytes = spec->heap_bytes;
@@ -247,12 +276,12 @@ static int make_node(const struct via_job_spec *spec, struct via_job_files *file
                      struct via_error *err)
 {
     uint32_t locals_count = 0;
+    uint32_t apart = spec->cores <= VIA_NODE_CORES_PACKED ? 1 : VIA_NODE_WORDS_APART;
     void *block;
 
     for (uint32_t i = 0; i < spec->pes_count; i++)
         locals_count += files->job->pes[i].node == number;
-    uint32_t bytes =
-        (uint32_t)(sizeof(struct via_node) + locals_count * sizeof(struct via_node_line));
+    uint32_t bytes = (uint32_t)(sizeof(struct via_node) + locals_count * apart * sizeof(uint64_t));
     int result = make_memory("viaduct-node", bytes, SEALS, &files->node_fds[number], err);
     if (result == 0)
         result = via_job_map_memory(files->node_fds[number], bytes, NULL, &block, err);
@@ -264,6 +293,7 @@ static int make_node(const struct via_job_spec *spec, struct via_job_files *file
     node->bytes = bytes;
     node->node = number;
     node->locals_count = locals_count;
+    node->words_apart = apart;
     munmap(block, bytes);
     return 0;
 }

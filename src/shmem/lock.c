@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* OpenSHMEM 1.6, section 9.12: distributed locks. */
+/* OpenSHMEM 1.6, section 9.13: distributed locks. */
+#include "core/mutant.h"
 #include "shmem/api.h"
 #include "shmem/path.h"
 
@@ -69,7 +70,8 @@ int pshmem_test_lock(long *lock)
 void pshmem_clear_lock(long *lock)
 {
     /* What else quiet does for stores, the atomic does: it is a full fence. */
-    if (via_unlikely(atomic_load_explicit(&via_world.frames_used, memory_order_relaxed)))
+    if (via_unlikely(atomic_load_explicit(&via_world.frames_used, memory_order_relaxed)) &&
+        !VIA_MUTANT(SHMEM_UNLOCK_EARLY))
         via_path_quiet();
     add(VIA_CALL, lock, SERVED_INDEX, home_of(VIA_CALL, lock));
 }

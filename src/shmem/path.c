@@ -142,14 +142,14 @@ void via_path_get(const char *call, void *dest, const void *source, size_t bytes
     const char *base = via_world.peers[pe].base[region];
     if (base) {
         count(VIA_WAY_DIRECT, bytes);
-        via_copy(dest, base + off, bytes);
+        via_copy_foreign(dest, base + off, bytes);
         return;
     }
     struct via_remote *remote = remote_of(call, region, pe);
     base = via_remote_direct(remote);
     if (base) {
         count(VIA_WAY_WINDOW, bytes);
-        via_copy(dest, base + off, bytes);
+        via_copy_foreign(dest, base + off, bytes);
         return;
     }
     count(VIA_WAY_FRAMES, bytes);

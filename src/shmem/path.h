@@ -48,8 +48,10 @@ static inline void via_get(const char *call, void *dest, const void *source, siz
 {
     const void *direct = via_direct(source, pe);
 
+    /* Into memory of the caller, who waits for the call to return: no need to write each byte once.
+     */
     if (via_likely(direct))
-        via_copy(dest, direct, bytes);
+        via_copy_foreign(dest, direct, bytes);
     else
         via_path_get(call, dest, source, bytes, pe);
 }

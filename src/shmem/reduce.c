@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* OpenSHMEM 1.6, section 9.9: reductions and scans. */
+/* OpenSHMEM 1.6, section 9.10: reductions and scans. */
 #include <stdlib.h>
 
 #include "shmem/group.h"
@@ -18,20 +18,55 @@ static const void *see(const char *call, const void *source, size_t bytes, int p
     return buffer;
 }
 
-/* Each PE gets the numbers of all with one barrier, and computes what it wants. */
+/* So many elements go with one barrier; 0 = none. */
+static size_t exchange_max(const struct via_group *group, size_t bytes)
+{
+    return via_group_exchange_max(group) / bytes;
+}
+
+/* Each PE gets the numbers of all with one barrier, and computes what it wants: the sum of those of
+ * PEs 0 to count - 1. */
+static void combine_some(struct via_group *group, char *dest, const char *source, size_t elements,
+                         size_t bytes, via_reduce_kernel *kernel, int count)
+{
+    _Alignas(64) char sum[PIECE_BYTES];
+    size_t piece_max = PIECE_BYTES / bytes;
+
+    via_group_exchange(group, source, elements * bytes);
+    if (count == 0)
+        memset(dest, 0, elements * bytes);
+    for (size_t at = 0; at < elements && count > 0; at += piece_max) {
+        size_t piece = via_min(piece_max, elements - at);
+        memcpy(sum, via_group_exchanged(group, 0) + at * bytes, piece * bytes);
+        for (int i = 1; i < count; i++)
+            kernel(sum, via_group_exchanged(group, i) + at * bytes, piece);
+        memcpy(dest + at * bytes, sum, piece * bytes);
+    }
+}
+
 static void combine_exchanged(struct via_group *group, void *dest, const void *source,
                               size_t elements, size_t bytes, via_reduce_kernel *kernel, int count)
 {
-    _Alignas(64) char sum[VIA_SYNC_LINE_BYTES];
+    size_t most = exchange_max(group, bytes), at = 0;
 
-    via_group_exchange(group, source, elements * bytes);
-    memcpy(sum, via_group_exchanged(group, 0), elements * bytes);
-    for (int i = 1; i < count; i++)
-        kernel(sum, via_group_exchanged(group, i), elements);
-    if (count == 0)
-        memset(dest, 0, elements * bytes);
-    else
-        memcpy(dest, sum, elements * bytes);
+    do {
+        size_t some = via_min(most, elements - at);
+        combine_some(group, (char *)dest + at * bytes, (const char *)source + at * bytes, some,
+                     bytes, kernel, count);
+        at += some;
+    } while (at < elements);
+}
+
+/*
+ * Where all members are on one host, or all are neighbours, memory that is read in place is better
+ * for more than one exchange of numbers. To hosts that are farther every read is a round trip by
+ * frames.
+ */
+static bool is_exchanged(const struct via_group *group, size_t elements, size_t bytes)
+{
+    size_t most = exchange_max(group, bytes);
+
+    return most > 0 && (elements <= VIA_SYNC_LINE_BYTES / bytes || via_group_is_far(group));
 }
 
 /*
@@ -43,7 +78,7 @@ void via_group_reduce(const char *call, struct via_group *group, void *dest, con
                       size_t elements, size_t bytes, via_reduce_kernel *kernel)
 {
     _Alignas(64) char sum[PIECE_BYTES], buffer[PIECE_BYTES];
-    if (via_group_can_exchange(group, elements * bytes)) {
+    if (is_exchanged(group, elements, bytes)) {
         combine_exchanged(group, dest, source, elements, bytes, kernel, group->size);
         return;
     }
@@ -87,7 +122,7 @@ void via_group_scan(const char *call, struct via_group *group, void *dest, const
                     size_t elements, size_t bytes, via_reduce_kernel *kernel, bool inclusive)
 {
     int count = group->my_pe + (inclusive ? 1 : 0);
-    if (via_group_can_exchange(group, elements * bytes)) {
+    if (is_exchanged(group, elements, bytes)) {
         combine_exchanged(group, dest, source, elements, bytes, kernel, count);
         return;
     }

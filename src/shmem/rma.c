@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* OpenSHMEM 1.6, section 9.5: remote memory access; section 9.8: put with signal. */
+/* OpenSHMEM 1.6, section 9.6: remote memory access; section 9.8: put with signal. */
+#include "core/mutant.h"
 #include "shmem/api.h"
 #include "shmem/path.h"
 #include "shmem/strided.h"
@@ -21,12 +22,15 @@ static inline void put_signal(const char *call, void *dest, const void *source, 
                             pe);
         return;
     }
-    via_copy(direct, source, bytes);
+    if (!VIA_MUTANT(SHMEM_SIGNAL_FIRST))
+        via_copy(direct, source, bytes);
     /* Release: pairs with the acquire of the wait, which then sees the payload. */
     if (operation == SHMEM_SIGNAL_ADD)
         __atomic_fetch_add(direct_signal, value, __ATOMIC_RELEASE);
     else
         __atomic_store_n(direct_signal, value, __ATOMIC_RELEASE);
+    if (VIA_MUTANT(SHMEM_SIGNAL_FIRST))
+        via_copy(direct, source, bytes);
 }
 
 /* clang-format off */

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* OpenSHMEM 1.6, section 9.4: teams; 9.5: contexts; 9.6: sessions. */
+/* OpenSHMEM 1.6, section 9.4: teams; 9.5: contexts; 9.9: sessions. */
 #include "shmem/team.h"
 
 #include <stdlib.h>
 
-#include "base/list.h"
 #include "shmem/barrier.h"
 #include "shmem/group.h"
 
-/* Slots that teams of this PE do not use; those of the predefined teams are never free. */
-static uint64_t free_slots;
-static struct viaduct_shmem_team predefined[2];
-static struct via_list all_teams;
+struct via_teams via_teams;
 
 struct team_entry {
     struct viaduct_shmem_team team;
@@ -21,7 +17,7 @@ struct team_entry {
 struct viaduct_shmem_team *via_team(shmem_team_t handle)
 {
     if (handle == SHMEM_TEAM_WORLD || handle == SHMEM_TEAM_SHARED)
-        return &predefined[(uintptr_t)handle - (uintptr_t)SHMEM_TEAM_WORLD];
+        return &via_teams.predefined[(uintptr_t)handle - (uintptr_t)SHMEM_TEAM_WORLD];
     return handle;
 }
 
@@ -48,19 +44,27 @@ void via_team_init(void)
     if (via_world.job->pes[first].node != node)
         via_fatal("the PEs of node %u are not consecutive", node);
     /* Their words and so what counts them outlive shmem_finalize. */
-    set_members(&predefined[0], 0, 1, via_hot.n_pes, via_hot.my_pe, 0);
-    set_members(&predefined[1], first, 1, (int)via_world.node->locals_count,
+    set_members(&via_teams.predefined[0], 0, 1, via_hot.n_pes, via_hot.my_pe, 0);
+    set_members(&via_teams.predefined[1], first, 1, (int)via_world.node->locals_count,
                 (int)via_world.me->local, 1);
-    free_slots = ~UINT64_C(3);
-    via_list_init(&all_teams);
+    via_teams.free_slots = ~UINT64_C(3);
+    via_list_init(&via_teams.all);
+}
+
+static void keep_count(const struct viaduct_shmem_team *team)
+{
+    via_teams.counted = via_max(via_teams.counted, via_max(team->epoch, team->exchanges));
 }
 
 void via_team_fini(void)
 {
     struct via_list *link;
 
-    while ((link = via_list_pop_front(&all_teams)) != NULL)
-        free(via_list_entry(link, struct team_entry, link));
+    while ((link = via_list_pop_front(&via_teams.all)) != NULL) {
+        struct team_entry *entry = via_list_entry(link, struct team_entry, link);
+        keep_count(&entry->team);
+        free(entry);
+    }
 }
 
 /* --- making teams ------------------------------------------------------------------------------
@@ -94,27 +98,42 @@ static int number_in(const struct part *part, int pe)
     return number >= 0 && number < part->size ? number : -1;
 }
 
-static void and_words(void *into, const void *from, size_t elements)
+/* Slots that are free at every PE of the parent, and a number up to which words of none of them
+ * count. */
+struct agreement {
+    uint64_t slots;
+    uint64_t counted;
+};
+_Static_assert(sizeof(struct agreement) ==
+                   (VIA_GROUP_WORD_AGREE_ALL - VIA_GROUP_WORD_AGREE_MINE) * sizeof(uint64_t),
+               "as many words");
+
+static void agree(void *into, const void *from, size_t elements)
 {
-    for (size_t i = 0; i < elements; i++)
-        ((uint64_t *)into)[i] &= ((const uint64_t *)from)[i];
+    struct agreement *all = into;
+    const struct agreement *more = from;
+
+    for (size_t i = 0; i < elements; i++) {
+        all[i].slots &= more[i].slots;
+        all[i].counted = via_max(all[i].counted, more[i].counted);
+    }
 }
 
-/* Slots that are free at every PE of the parent. */
-static uint64_t agree_on_slots(struct viaduct_shmem_team *parent)
+static struct agreement agree_on_slots(struct viaduct_shmem_team *parent)
 {
     struct via_group group = via_group_of_team(parent);
-    uint64_t *mine = (uint64_t *)(void *)&group.words[VIA_GROUP_WORD_AGREE_MINE];
-    uint64_t *all = (uint64_t *)(void *)&group.words[VIA_GROUP_WORD_AGREE_ALL];
+    struct agreement *mine = (void *)&group.words[VIA_GROUP_WORD_AGREE_MINE];
+    struct agreement *all = (void *)&group.words[VIA_GROUP_WORD_AGREE_ALL];
 
-    *mine = free_slots;
-    via_group_reduce("team creation", &group, all, mine, 1, sizeof(*mine), and_words);
+    *mine = (struct agreement){via_teams.free_slots, via_teams.counted};
+    via_group_reduce("team creation", &group, all, mine, 1, sizeof(*mine), agree);
     return *all;
 }
 
 /* The caller synchronizes the parent before anybody uses the team's words. */
 static shmem_team_t make_team(const struct viaduct_shmem_team *parent, const struct part *part,
-                              unsigned slot, const shmem_team_config_t *config, long config_mask)
+                              unsigned slot, uint64_t begin, const shmem_team_config_t *config,
+                              long config_mask)
 {
     int number = number_in(part, parent->my_pe);
 
@@ -127,13 +146,11 @@ static shmem_team_t make_team(const struct viaduct_shmem_team *parent, const str
                 parent->stride * part->stride, part->size, number, slot);
     if (config && (config_mask & SHMEM_TEAM_NUM_CONTEXTS))
         entry->team.config.num_contexts = config->num_contexts;
-    via_list_push_back(&all_teams, &entry->link);
-    free_slots &= ~(UINT64_C(1) << slot);
-    struct via_sync_slot *words = &via_internal()->teams[slot];
-    for (unsigned i = 0; i < VIA_SYNC_WORDS; i++)
-        atomic_store_explicit(&words->words[i], 0, memory_order_relaxed);
-    for (unsigned i = 0; i < VIA_ARRAY_COUNT(words->lines); i++)
-        atomic_store_explicit(&words->lines[i].arrived, 0, memory_order_relaxed);
+    via_list_push_back(&via_teams.all, &entry->link);
+    via_teams.free_slots &= ~(UINT64_C(1) << slot);
+    /* Words are not set to zero: a member of the team that had the slot before may still be looking
+     * at them, in its last barrier. */
+    entry->team.epoch = entry->team.exchanges = begin;
     return &entry->team;
 }
 
@@ -156,10 +173,11 @@ int pshmem_team_split_strided(shmem_team_t parent_team, int start, int stride, i
     struct viaduct_shmem_team *parent = via_team(parent_team);
     if (!part_is_valid(parent, &part))
         return -1;
-    uint64_t slots = agree_on_slots(parent);
-    if (slots == 0)
+    struct agreement all = agree_on_slots(parent);
+    if (all.slots == 0)
         return -1;
-    *new_team = make_team(parent, &part, (unsigned)__builtin_ctzll(slots), config, config_mask);
+    *new_team = make_team(parent, &part, (unsigned)__builtin_ctzll(all.slots), all.counted, config,
+                          config_mask);
     sync_parent(parent);
     return 0;
 }
@@ -174,16 +192,16 @@ int pshmem_team_split_2d(shmem_team_t parent_team, int xrange,
         return -1;
     struct viaduct_shmem_team *parent = via_team(parent_team);
     xrange = via_min(xrange, parent->size);
-    uint64_t slots = agree_on_slots(parent);
-    if ((slots & (slots - 1)) == 0)
+    struct agreement all = agree_on_slots(parent);
+    if ((all.slots & (all.slots - 1)) == 0)
         return -1;
-    unsigned x_slot = (unsigned)__builtin_ctzll(slots);
-    unsigned y_slot = (unsigned)__builtin_ctzll(slots & (slots - 1));
+    unsigned x_slot = (unsigned)__builtin_ctzll(all.slots);
+    unsigned y_slot = (unsigned)__builtin_ctzll(all.slots & (all.slots - 1));
     int x = parent->my_pe % xrange, y = parent->my_pe / xrange;
     struct part row = {y * xrange, 1, via_min(xrange, parent->size - y * xrange)};
     struct part column = {x, xrange, (parent->size - x + xrange - 1) / xrange};
-    *xaxis_team = make_team(parent, &row, x_slot, xaxis_config, xaxis_mask);
-    *yaxis_team = make_team(parent, &column, y_slot, yaxis_config, yaxis_mask);
+    *xaxis_team = make_team(parent, &row, x_slot, all.counted, xaxis_config, xaxis_mask);
+    *yaxis_team = make_team(parent, &column, y_slot, all.counted, yaxis_config, yaxis_mask);
     sync_parent(parent);
     return 0;
 }
@@ -193,7 +211,11 @@ void pshmem_team_destroy(shmem_team_t team)
     if (team == SHMEM_TEAM_INVALID || team == SHMEM_TEAM_WORLD || team == SHMEM_TEAM_SHARED)
         return;
     struct team_entry *entry = via_container_of(team, struct team_entry, team);
-    free_slots |= UINT64_C(1) << team->slot;
+    struct via_group group = via_group_of_team(team);
+    /* Everybody has taken what its last collective brought, before the slot has another team. */
+    via_group_sync(&group);
+    keep_count(team);
+    via_teams.free_slots |= UINT64_C(1) << team->slot;
     via_list_remove(&entry->link);
     free(entry);
 }

@@ -2,6 +2,21 @@
 #ifndef VIA_SHMEM_TEAM_H
 #define VIA_SHMEM_TEAM_H
 
+#include "base/list.h"
+#include "shmem/api.h"
+
+/* What a PE knows of its teams; team.c's own. */
+struct via_teams {
+    /* Slots that teams of this PE do not use; those of the predefined teams are never free. */
+    uint64_t free_slots;
+    struct viaduct_shmem_team predefined[2];
+    struct via_list all;
+    /* The words of a slot count on from team to team: no team of mine that is gone has counted
+     * further. */
+    uint64_t counted;
+};
+extern struct via_teams via_teams;
+
 /* The predefined teams, in shmem_init; every team, in the last shmem_finalize. */
 void via_team_init(void);
 void via_team_fini(void);

@@ -31,12 +31,24 @@ static int check_mode(const char *value, struct via_error *err)
     return via_error_set(err, -EINVAL, "expected 1, warn, abort or 0; taken as warn");
 }
 
+static int check_barrier(const char *value, struct via_error *err)
+{
+    uint32_t barrier;
+
+    if (via_job_barrier_parse(value, &barrier) < 0)
+        return via_error_set(err, -EINVAL, "expected windows or doorbells");
+    return 0;
+}
+
 const struct via_variable via_variables[] = {
     {"SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE",
      "bytes of the symmetric heap of each PE; a number and k, m, g or t", "1g", check_size},
     {"VIADUCT_SHMEM_HEAP_MAX", NULL,
      "up to how many bytes the heap of a PE grows, when a request does not fit",
      "the machine's memory", check_size},
+    {"VIADUCT_SHMEM_BARRIER", NULL,
+     "how hosts meet in a barrier: windows (of neighbours) or doorbells (of the daemons)",
+     "windows", check_barrier},
     {"SHMEM_VERSION", "SMA_VERSION", "if set, the version is printed at the start", NULL, NULL},
     {"SHMEM_INFO", "SMA_INFO", "if set, these variables are printed at the start", NULL, NULL},
     {"SHMEM_DEBUG", "SMA_DEBUG", "if set, messages that help to find errors are printed", NULL,

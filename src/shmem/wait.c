@@ -36,6 +36,7 @@ void (*via_wait_look)(void);
 void (*via_wait_trace)(void);
 void (*via_wait_trace_over)(void);
 static uint32_t pauses_limit = PAUSES_SHARED_MAX;
+static _Atomic uint32_t failures; /* waits for which the pauses were too few */
 
 static uint64_t now_ns(void)
 {
@@ -49,6 +50,7 @@ void via_wait_configure(unsigned pes, unsigned cores)
 {
     pauses_limit = pes <= cores ? PAUSES_ALONE_MAX : PAUSES_SHARED_MAX;
     atomic_store_explicit(&via_wait_pauses_max, pauses_limit, memory_order_relaxed);
+    atomic_store_explicit(&failures, 0, memory_order_relaxed);
 }
 
 /* cgroup v2: "max 100000" or "200000 100000". Absent or unlimited: no bound. */
@@ -126,7 +128,6 @@ void via_wait_sleep(struct via_wait *wait)
  */
 void via_wait_learn(void)
 {
-    static _Atomic uint32_t failures;
     uint32_t max = atomic_load_explicit(&via_wait_pauses_max, memory_order_relaxed);
 
     if (via_wait_trace_over)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* OpenSHMEM 1.6, section 9.10: point-to-point synchronization. */
+/* OpenSHMEM 1.6, section 9.11: point-to-point synchronization. */
 #include <stdbool.h>
 
 #include "shmem/api.h"

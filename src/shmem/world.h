@@ -143,9 +143,14 @@ struct via_sync_slot {
     struct via_sync_line lines[2]; /* in turn */
 };
 
+/* What PEs give each other in a barrier among hosts: at the leader of each host a place of each PE.
+ */
+#define VIA_CARRY_BYTES ((size_t)512 << 10)
+
 struct via_internal {
     struct via_sync_slot nodes; /* barrier among the leaders of the hosts */
     struct via_sync_slot teams[VIA_TEAMS_MAX];
+    _Alignas(64) unsigned char carry[2][VIA_CARRY_BYTES]; /* in turn */
 };
 /* A huge page: so huge pages of the memfd are huge pages of the address space. */
 #define VIA_INTERNAL_BYTES (UINT64_C(2) << 20)

@@ -6,7 +6,7 @@ import re
 
 import repo
 
-PUBLIC = ["viaduct/", "shmem.h", "shmemx.h"]
+PUBLIC = ["viaduct/", "shmem.h", "shmemx.h", "pshmem.h"]
 BASE = ["base/"]
 WIRE = BASE + ["wire/"]
 CORE = WIRE + ["core/"]
@@ -28,12 +28,12 @@ ALLOWED = {
     "src/ofi": CORE + ["host/", "ofi/"] + PUBLIC,
     "src/daemon": CORE + ["host/", "daemon/"] + PUBLIC,
     "src/cli": BASE + ["host/control", "cli/"] + PUBLIC,
-    "sim": CORE + ["sim/", "sockets/stream.h"],
+    "sim": CORE + ["sim/", "sockets/stream.h", "shmem/", "host/client.h", "host/attach_wire.h"] + PUBLIC,
     "examples": PUBLIC,
 }
 FREE = ("tests/", "bench/", "tools/")
 
-OURS = {name.split("/")[1] for name in ALLOWED if "/" in name} | {"sim", "viaduct", "shmem.h", "shmemx.h"}
+OURS = {name.split("/")[1] for name in ALLOWED if "/" in name} | {"sim", "viaduct", "shmem.h", "shmemx.h", "pshmem.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
 

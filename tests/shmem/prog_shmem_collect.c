@@ -3,6 +3,7 @@
  * teams and their contexts; locks. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -131,27 +132,38 @@ VIADUCT_SHMEM_RMA_TYPES(TEST_ORDER, 0)
 VIADUCT_SHMEM_RMA_TYPES(TEST_RING, 0)
 VIADUCT_SHMEM_COMPLEX_TYPES(TEST_RING, 0)
 
+static char bytes_dest[PES_MAX];
+
+static void no_bytes_yet(void)
+{
+    shmem_team_sync(team);
+    memset(bytes_dest, -1, sizeof(bytes_dest));
+    shmem_team_sync(team);
+}
+
 static void test_bytes_and_generic(void)
 {
-    static char source[PES_MAX], dest[PES_MAX];
+    static char source[PES_MAX];
     static long number, sum;
+    char *dest = bytes_dest;
+    int last = team_pes - 1;
 
-    source[0] = (char)me;
     memset(source, me, sizeof(source));
-    shmem_team_sync(team);
+    no_bytes_yet();
     shmem_broadcastmem(team, dest, source, 3, 0);
-    CHECK(dest[2] == world_of(0), "broadcastmem");
-    shmem_team_sync(team);
+    CHECK(dest[2] == world_of(0) && dest[3] == -1, "broadcastmem");
+    no_bytes_yet();
     shmem_fcollectmem(team, dest, source, 1);
-    CHECK(dest[team_pes - 1] == world_of(team_pes - 1), "fcollectmem");
-    shmem_team_sync(team);
+    CHECK(dest[last] == world_of(last), "fcollectmem");
+    no_bytes_yet();
     shmem_collectmem(team, dest, source, 1);
-    CHECK(dest[0] == world_of(0), "collectmem");
-    shmem_team_sync(team);
+    CHECK(dest[0] == world_of(0) && dest[last] == world_of(last), "collectmem");
+    no_bytes_yet();
     shmem_alltoallmem(team, dest, source, 1);
-    CHECK(dest[team_pes - 1] == world_of(team_pes - 1), "alltoallmem");
-    shmem_team_sync(team);
+    CHECK(dest[last] == world_of(last), "alltoallmem");
+    no_bytes_yet();
     shmem_alltoallsmem(team, dest, source, 1, 1, 1);
+    CHECK(dest[last] == world_of(last), "alltoallsmem");
     shmem_sync(team);
     number = 2;
     CHECK(shmem_sum_reduce(team, &sum, &number, 1) == 0 && sum == 2 * team_pes, "%ld", sum);
@@ -172,6 +184,7 @@ static void test_long(void)
         source[i] = 1.0 / (double)(i + (size_t)me * 3 + 1);
     shmem_barrier_all();
     shmem_double_sum_reduce(SHMEM_TEAM_WORLD, dest, source, count);
+    shmem_barrier_all(); /* the other's is not known to be there before */
     shmem_double_get(theirs, dest, count, (me + 1) % pes);
     CHECK(memcmp(theirs, dest, count * sizeof(double)) == 0, "sums differ by PE");
     for (size_t i = 0; i < count; i += 997) {
@@ -277,6 +290,21 @@ static void test_many_teams(void)
     }
 }
 
+/* A team of the others takes the place of one that a PE may not have left yet. */
+static void test_shrinking_teams(void)
+{
+    for (int round = 0; round < 100; round++) {
+        shmem_team_t all, rest;
+        CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, pes, NULL, 0, &all) == 0, "all");
+        for (int left = pes; all != SHMEM_TEAM_INVALID && left > 1; left--) {
+            CHECK(shmem_team_split_strided(all, 1, 1, left - 1, NULL, 0, &rest) == 0, "%d", left);
+            shmem_team_destroy(all);
+            all = rest;
+        }
+        shmem_team_destroy(all);
+    }
+}
+
 /* --- active sets and locks ---------------------------------------------------------------------
  */
 
@@ -347,6 +375,27 @@ VIADUCT_SHMEM_COMPLEX_TYPES(TO_ALL_RING, 0)
 TEST_ACTIVE_SET(32, uint32_t)
 TEST_ACTIVE_SET(64, uint64_t)
 
+/* Who sets a lock that another PE has set waits until it is cleared. */
+static void test_lock_is_waited_for(void)
+{
+    static long lock, told;
+
+    if (me == 0)
+        shmem_set_lock(&lock);
+    shmem_barrier_all();
+    if (me == 0) {
+        usleep(1500);
+        for (int pe = 0; pe < pes; pe++)
+            shmem_long_p(&told, 1, pe);
+        shmem_quiet();
+    } else {
+        shmem_set_lock(&lock);
+        CHECK(told == 1, "the lock was not kept");
+    }
+    shmem_clear_lock(&lock);
+    shmem_barrier_all();
+}
+
 static void test_locks(void)
 {
     static long lock, locks[8], count;
@@ -390,6 +439,7 @@ int main(void)
     test_splits();
     shmem_barrier_all();
     test_many_teams();
+    test_shrinking_teams();
     test_long();
 
     team = SHMEM_TEAM_WORLD;
@@ -406,6 +456,7 @@ int main(void)
     VIADUCT_SHMEM_COMPLEX_TYPES(RUN_RING_TO_ALL, 0)
     active_set_32();
     active_set_64();
+    test_lock_is_waited_for();
     test_locks();
     return passed("collect");
 }

@@ -48,6 +48,30 @@ static void test_contents(void)
     CHECK(shmem_realloc(NULL, 64) != NULL, "realloc of nothing");
 }
 
+/* What is freed can be had again: more in turn than all heaps of the tests have. */
+static void test_given_back(void)
+{
+    for (int i = 0; i < 100; i++) {
+        void *block = shmem_malloc((size_t)1 << 20);
+        CHECK(block, "block %d", i);
+        shmem_free(block);
+    }
+}
+
+/* Hints change nothing that can be seen. */
+static void test_hints(void)
+{
+    long *words =
+        shmem_malloc_with_hints(64, SHMEM_MALLOC_ATOMICS_REMOTE | SHMEM_MALLOC_SIGNAL_REMOTE);
+    CHECK(words, "hints");
+    words[0] = 1;
+    shmem_barrier_all();
+    shmem_long_atomic_add(words, 2, next);
+    shmem_barrier_all();
+    CHECK(words[0] == 3, "%ld", words[0]);
+    shmem_free(words);
+}
+
 static void test_alignment(void)
 {
     for (size_t alignment = sizeof(void *); alignment <= (size_t)16 << 20; alignment *= 4) {
@@ -169,6 +193,8 @@ int main(void)
     next = (me + 1) % pes;
     test_nothing();
     test_contents();
+    test_hints();
+    test_given_back();
     test_alignment();
     test_too_much();
     test_pointers();

@@ -104,6 +104,44 @@ static void test_barriers(void)
     shmem_free(all);
 }
 
+/* Who has left one of them knows that all others have come, and what they did before. */
+static void test_meetings(void)
+{
+    static long came[6], sync_array[SHMEM_SYNC_SIZE];
+    int next = (me + 1) % pes;
+
+    for (int kind = 0; kind < 6; kind++) {
+        shmem_barrier_all();
+        late();
+        shmem_long_p(&came[kind], 1, next);
+        if (kind >= 3)
+            shmem_quiet();
+        switch (kind) {
+        case 0:
+            shmem_barrier_all();
+            break;
+        case 1:
+            shmem_barrier(0, 0, pes, sync_array);
+            break;
+        case 2:
+            shmem_quiet();
+            shmem_sync(SHMEM_TEAM_WORLD);
+            break;
+        case 3:
+            shmem_sync_all();
+            break;
+        case 4:
+            shmem_team_sync(SHMEM_TEAM_WORLD);
+            break;
+        default:
+            (shmem_sync)(0, 0, pes, sync_array);
+            break;
+        }
+        CHECK(came[kind] == 1, "meeting %d", kind);
+    }
+    shmem_barrier_all();
+}
+
 int main(void)
 {
     shmem_init();
@@ -125,5 +163,6 @@ int main(void)
     }
     test_third();
     test_barriers();
+    test_meetings();
     return passed("order");
 }

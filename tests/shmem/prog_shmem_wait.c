@@ -41,8 +41,11 @@ static int me, next;
     static void one_##N(void)                                                                     \
     {                                                                                             \
         reset_##N();                                                                              \
+        late();                                                                                   \
         shmem_putmem(&N##_vars[1], &(T){4}, sizeof(T), next);                                     \
         shmem_##N##_wait_until(&N##_vars[1], SHMEM_CMP_EQ, 4);                                    \
+        CHECK(N##_vars[1] == 4, #N);                                                              \
+        late();                                                                                   \
         shmem_putmem(&N##_vars[2], &(T){4}, sizeof(T), next);                                     \
         shmem_##N##_wait(&N##_vars[2], 0);                                                        \
         CHECK(N##_vars[2] == 4, #N);                                                              \
@@ -53,6 +56,15 @@ static int me, next;
             T value = (T)(i + 1);                                                                 \
             shmem_putmem(&N##_vars[i], &value, sizeof(T), next);                                  \
         }                                                                                         \
+    }                                                                                             \
+    static void all_##N(void)                                                                     \
+    {                                                                                             \
+        reset_##N();                                                                              \
+        late();                                                                                   \
+        send_all_##N();                                                                           \
+        shmem_##N##_wait_until_all(N##_vars, COUNT, NULL, SHMEM_CMP_GT, 0);                       \
+        for (int i = 0; i < COUNT; i++)                                                           \
+            CHECK(N##_vars[i] == (T)(i + 1), #N);                                                 \
     }                                                                                             \
     static void sets_##N(void)                                                                    \
     {                                                                                             \
@@ -67,6 +79,7 @@ static int me, next;
         CHECK(shmem_##N##_wait_until_some(vars, 0, indices, NULL, SHMEM_CMP_NE, 0) == 0, #N);     \
         shmem_##N##_wait_until_all(vars, 0, NULL, SHMEM_CMP_NE, 0);                               \
         shmem_barrier_all();                                                                      \
+        late();                                                                                   \
         send_all_##N();                                                                           \
         while (found < COUNT / 2) {                                                               \
             index = shmem_##N##_wait_until_any(vars, COUNT, status, SHMEM_CMP_NE, 0);             \
@@ -105,6 +118,7 @@ static int me, next;
         CHECK(shmem_##N##_test_any_vector(vars, COUNT, NULL, SHMEM_CMP_EQ, values) == SIZE_MAX,   \
               #N);                                                                                \
         shmem_barrier_all();                                                                      \
+        late();                                                                                   \
         send_all_##N();                                                                           \
         shmem_##N##_wait_until_all_vector(vars, COUNT, NULL, SHMEM_CMP_EQ, values);               \
         CHECK(shmem_##N##_test_all_vector(vars, COUNT, NULL, SHMEM_CMP_EQ, values), #N);          \
@@ -135,8 +149,16 @@ static void test_others(void)
     shmem_p(&number, 3L, next);
     shmem_wait_until(&number, SHMEM_CMP_EQ, 3L);
     CHECK(shmem_test(&number, SHMEM_CMP_EQ, 3L), "generic");
-    (shmem_wait_until)(&number, SHMEM_CMP_LT, 4);
-    shmem_wait(&number, 2);
+    shmem_barrier_all();
+    late();
+    shmem_p(&number, 4L, next);
+    (shmem_wait_until)(&number, SHMEM_CMP_GE, 4);
+    CHECK(number == 4, "%ld", number);
+    shmem_barrier_all();
+    late();
+    shmem_p(&number, 3L, next);
+    shmem_wait(&number, 4);
+    CHECK(number == 3, "%ld", number);
     shmem_wait_until_all(&number, 1, NULL, SHMEM_CMP_EQ, 3L);
     CHECK(shmem_test_any(&number, 1, NULL, SHMEM_CMP_EQ, 3L) == 0, "generic");
     CHECK(shmem_wait_until_any_vector(&number, 1, NULL, SHMEM_CMP_EQ, &(long){3}) == 0, "generic");
@@ -166,6 +188,7 @@ int main(void)
 #define RUN(N, T, A) \
     compare_##N();   \
     one_##N();       \
+    all_##N();       \
     sets_##N();      \
     vectors_##N();
     VIADUCT_SHMEM_WAIT_TYPES(RUN, 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The same binaries under the launchers of others: Hydra of MPICH (PMI-1) and mpirun of Open MPI (PMIx)."""
+"""The same binaries under the launchers of others: Hydra of MPICH (PMI-1), mpirun of Open MPI and prterun (PMIx)."""
 import contextlib
 import os
 import re
@@ -133,6 +133,12 @@ class OpenMpi(Launcher, shmem_lab.Case):
     command = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe")
 
 
+class Prrte(Launcher, shmem_lab.Case):
+    """No package of Debian: where somebody has installed it."""
+
+    command = ("prterun", "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE")
+
+
 class Others(shmem_lab.Case):
     def test_a_launcher_without_a_protocol_is_refused(self):
         """Rather than several jobs of one PE."""
@@ -152,7 +158,7 @@ class Others(shmem_lab.Case):
 
 
 if __name__ == "__main__":
-    if not any(map(shutil.which, ("mpiexec.hydra", "mpirun.openmpi"))):
-        print("SKIP: neither mpiexec.hydra nor mpirun.openmpi is installed")
+    if not any(map(shutil.which, ("mpiexec.hydra", "mpirun.openmpi", "prterun"))):
+        print("SKIP: neither mpiexec.hydra nor mpirun.openmpi nor prterun is installed")
         sys.exit(77)
     shmem_lab.main()

@@ -21,7 +21,7 @@ class Perf(shmem_lab.Case):
                                    "--seconds", "0.002", "--csv", "figures.csv", "--plot", "draw")
         self.assertEqual((code, err), (0, ""), out)
         for title in ("Put and get by size", "Put, of raw", "Time by step", "Turn-around",
-                      "Latency when all hosts put at once, neighbour", "two hops"):
+                      "Latency when all hosts put at once, neighbour", "two hops", "Barrier, us"):
             self.assertIn(title, out)
         with open(os.path.join(self.folder, "figures.csv"), encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines))
@@ -31,6 +31,9 @@ class Perf(shmem_lab.Case):
         self.assertEqual(together, {(hosts, threads, path, size) for hosts in "34" for threads in "12"
                                     for path in ("neighbour", "two hops") for size in ("8", "4096")
                                     if (hosts, path) != ("3", "two hops")})
+        barriers = {(row["hosts"], row["threads"], row["path"]) for row in rows if row["test"] == "barrier"}
+        self.assertEqual(barriers, {(hosts, threads, way) for hosts in "34" for threads in "12"
+                                    for way in ("windows", "doorbells")})
         for row in rows:
             self.assertGreater(float(row["value"]), 0, row)
         with open(os.path.join(self.folder, "draw"), encoding="utf-8") as script:

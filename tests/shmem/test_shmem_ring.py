@@ -113,6 +113,58 @@ class Paths(Ring):
             self.assertIn("PASS", out)
 
 
+class Doorbells(Ring):
+    """Barriers of the daemons instead of those by windows."""
+
+    env = {"VIADUCT_SHMEM_BARRIER": "doorbells"}
+
+    def operations(self):
+        return sum(host["counters"]["ops_completed"] for host in json.loads(self.viaduct("status", "--json"))["hosts"])
+
+    def test_programs(self):
+        for words in (["-n", 4, "--spread"], ["-n", 6, "--hosts", "3,1,2"], ["-n", 2, "--hosts", "1,3"]):
+            for name in ("order", "query"):
+                with self.subTest(name, words=words):
+                    self.assertIn("PASS", self.good(*words, "--timeout", 90, program(name)))
+
+    def test_the_daemons_meet(self):
+        for way, least, most in (("doorbells", 600, 100000), ("windows", 0, 500)):
+            with self.subTest(way):
+                before = self.operations()
+                # Of neighbours only, so that nothing else goes by the daemons.
+                self.good("-n", 2, "--hosts", "1,2", "--timeout", 90, program("order"),
+                          env={"VIADUCT_SHMEM_BARRIER": way})
+                self.assertIn(self.operations() - before, range(least, most))
+
+    def test_two_jobs_at_once(self):
+        jobs = [self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 90, program("order")) for _ in range(2)]
+        for job in jobs:
+            out, err = self.finish(job, 100)
+            self.assertEqual((job.returncode, err), (0, ""))
+            self.assertIn("PASS", out)
+
+    def test_no_host_is_lost_and_no_link_needed(self):
+        with self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 90, program("fuzz"), 9, 60) as job:
+            turns = 0
+            while job.poll() is None and turns < 100:
+                self.viaduct("cut", "2", "3")
+                time.sleep(0.1)
+                self.viaduct("mend", "2", "3")
+                time.sleep(0.1)
+                turns += 1
+            out, err = self.finish(job, 100)
+        self.assertEqual((job.returncode, err), (0, ""), "%d cuts" % turns)
+        self.assertIn("PASS", out)
+        self.assertGreater(turns, 0)
+
+    def test_one_host_and_more_pes_than_look_at_each_other(self):
+        self.assertIn("PASS", self.good("-n", 18, "--hosts", "2", "--timeout", 90, program("query")))
+
+    def test_another_word_is_refused(self):
+        self.bad("-n", 2, program("hello"), code=1, says='VIADUCT_SHMEM_BARRIER="bells": expected windows or doorbells',
+                 env={"VIADUCT_SHMEM_BARRIER": "bells"})
+
+
 class Faults(Ring):
     def test_a_link_is_cut_and_mended_while_a_job_runs(self):
         for name, *arguments in (["order"], ["collect"], ["fuzz", 8, 100]):

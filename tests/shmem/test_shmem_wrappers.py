@@ -15,7 +15,7 @@ HELLO = os.path.join(HERE, "..", "..", "examples", "hello.c")
 
 # A tool: counts the calls of one function and makes them by its other name.
 TOOL = r"""
-#include <shmem.h>
+#include <pshmem.h>
 #include <stdio.h>
 static int calls;
 void shmem_long_p(long *dest, long value, int pe) { calls++; pshmem_long_p(dest, value, pe); }

@@ -3,7 +3,7 @@
  * What viaduct-perf-shmem runs, a PE on each host of a ring: prints lines of
  * "test <tab> path <tab> bytes <tab> value <tab> unit". An OpenSHMEM program like any other.
  *
- *     oshrun -n N --hosts ... perf_pe put|steps|together|turn seconds size...
+ *     oshrun -n N --hosts ... perf_pe put|steps|together|turn|barrier seconds size...
  */
 #include <shmem.h>
 #include <stdbool.h>
@@ -250,12 +250,30 @@ static void test_together(void)
     }
 }
 
+static void barriers(size_t bytes, int to, long count)
+{
+    (void)bytes;
+    (void)to;
+    for (long i = 0; i < count; i++)
+        shmem_barrier_all();
+}
+
+/* As the job's environment says: by windows or by doorbells. */
+static void test_barrier(void)
+{
+    const char *way = getenv("VIADUCT_SHMEM_BARRIER");
+    double guess = time_together(barriers, 0, 0, 50);
+    long count = (long)(seconds * 1e9 / ROUNDS / (guess + 1)) + 1;
+
+    say("barrier", way ? way : "windows", 0, time_together(barriers, 0, 0, count) / 1e3, "us");
+}
+
 int main(int argc, char **argv)
 {
     size_t bytes_max = 8;
 
     if (argc < 4) {
-        fputs("usage: perf_pe put|steps|together|turn seconds size...\n", stderr);
+        fputs("usage: perf_pe put|steps|together|turn|barrier seconds size...\n", stderr);
         return 2;
     }
     seconds = strtod(argv[2], NULL);
@@ -285,6 +303,8 @@ int main(int argc, char **argv)
         test_steps();
     else if (strcmp(argv[1], "together") == 0)
         test_together();
+    else if (strcmp(argv[1], "barrier") == 0)
+        test_barrier();
     else
         test_turn();
     shmem_finalize();
