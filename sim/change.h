@@ -20,7 +20,7 @@ struct sim_knob {
     uint64_t simplest;   /* what a reader has to think about least; UINT64_MAX = leave it */
 };
 
-#define SIM_KNOBS_MAX 64u
+#define SIM_KNOBS_MAX 96u
 
 struct sim_changes {
     bool changed[SIM_KNOBS_MAX]; /* by key */

@@ -176,7 +176,7 @@ static bool draft_is_gone(const struct sim_op *op)
 bool sim_is_calm(const struct sim_world *world)
 {
     const struct sim_counts *counts = &world->counts;
-    return counts->cuts + counts->freezes + counts->crashes + counts->ones == 0;
+    return counts->cuts + counts->freezes + counts->crashes + counts->ones + counts->dma_hung == 0;
 }
 
 static bool status_is_true(const struct sim_op *op, int status)

@@ -35,6 +35,9 @@ enum sim_event_kind {
     SIM_EVENT_OVERDUE,  /* everything must be done by now */
     SIM_EVENT_SETTLED,  /* links and routes must be right by now */
     SIM_EVENT_STOP,
+    SIM_EVENT_DMA,      /* a DMA ends: a = link, b = end whose engine it is, c = its number */
+    SIM_EVENT_DMA_SHOW, /* some of its bytes arrive before: the same */
+    SIM_EVENT_GUEST,    /* of the world's guest (guest.h); a, b, c are its own */
 };
 
 struct sim_event {

@@ -311,6 +311,108 @@ static void draw_streams(struct sim_config *config)
     streams->avail_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 10, 1000) : 0;
 }
 
+/* Everybody sends as much as it can over a torus with next to no buffers, and nothing is in the
+ * way: the rings of either dimension fill up, and frames turn from one into the other. */
+static void draw_torus(struct sim_config *config)
+{
+    static const uint8_t hosts[] = {16, 20, 25, 36};
+    struct via_node_config *node = &config->node;
+    struct sim_config_work *work = &config->work;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x746f727573));
+    if (!via_rng_chance(&rng, 1, 40)) {
+        return;
+    }
+    config->graph = SIM_GRAPH_TORUS;
+    config->hosts_count = hosts[between(&rng, 0, VIA_ARRAY_COUNT(hosts) - 1)];
+    config->faults = (struct sim_config_faults){0};
+    config->cpu.stall_chance = 0;
+    config->port.bell_late_chance = 0;
+    config->port.bell_drop_chance = 0;
+    config->port.ones_chance = 0;
+    config->port.blind_ns_max = 0;
+    node->channels_count = 1;
+    node->flows_count = 1;
+    node->pipe_slots = 1u << between(&rng, 0, 1);
+    node->bypass_count = between(&rng, 1, 2);
+    node->frame_bytes_max = 64;
+    node->window_frames = by_magnitude(&rng, 1, 16);
+    node->ops_count = between(&rng, 8, 32);
+    node->stuck_ns = 0;
+    node->give_up_ns = 0;
+    work->shift = between(&rng, 1, config->hosts_count - 1);
+    work->burst_max = node->ops_count * 2;
+    work->ops_count = config->hosts_count * between(&rng, 10, 40);
+    work->busy_chance = 0;
+    work->cancels_count = 0;
+    work->barrier_groups = 0;
+    work->region_bytes = 512;
+    work->library_bytes = 64;
+    /* Ways that change turn frames round in mid-ring, which bubbles do not answer for. */
+    work->quiet_ns = 100 * VIA_MSEC_NS;
+    config->active_ns = work->quiet_ns + between(&rng, 200, 2000) * VIA_USEC_NS;
+}
+
+static void draw_dma_faults(struct sim_config *config, struct via_rng *rng)
+{
+    struct sim_config_dma *dma = &config->dma;
+    dma->fail_chance = via_rng_chance(rng, 1, 2) ? by_magnitude(rng, 1, 500) : 0;
+    dma->lost_chance = via_rng_chance(rng, 1, 4) ? by_magnitude(rng, 1, 300) : 0;
+    dma->abort_ns_max = by_magnitude(rng, 100, 2000 * 1000);
+    uint32_t hang_chance = via_rng_chance(rng, 1, 2) ? by_magnitude(rng, 1, 200) : 0;
+    dma->stubborn_chance = via_rng_chance(rng, 1, 2) ? by_magnitude(rng, 1, 500) : 0;
+    bool calm = config->faults.cuts_count == 0;
+    dma->hang_chance = calm ? 0 : hang_chance;
+    dma->stubborn_chance = calm ? 0 : dma->stubborn_chance;
+}
+
+/* Half of the fabrics have engines; with one in two of those every body goes by DMA. */
+static void draw_dma(struct sim_config *config)
+{
+    struct sim_config_dma *dma = &config->dma;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x646d61));
+    if (via_rng_chance(&rng, 1, 2)) {
+        return;
+    }
+    dma->percent = via_rng_chance(&rng, 1, 2) ? 100 : 50;
+    dma->depth = by_magnitude(&rng, 1, 8);
+    dma->ns_min = between(&rng, 200, 2000);
+    dma->ns_max = dma->ns_min + by_magnitude(&rng, 100, 50000);
+    dma->in_order = via_rng_chance(&rng, 1, 3);
+    dma->busy_chance = via_rng_chance(&rng, 1, 3) ? by_magnitude(&rng, 1, 500) : 0;
+    dma->show_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 10, 1000) : 0;
+    dma->trail_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 10, 1000) : 0;
+    draw_dma_faults(config, &rng);
+    struct via_node_config *node = &config->node;
+    node->dma_bytes_min[0] =
+        via_rng_chance(&rng, 1, 2) ? 1 : by_magnitude(&rng, 8, node->frame_bytes_max);
+    node->dma_buffers = by_magnitude(&rng, 1, 8);
+    node->dma_ns_max = by_magnitude(&rng, 200, 5000) * VIA_USEC_NS;
+}
+
+static void draw_shmem(struct sim_config *config)
+{
+    struct sim_config_shmem *shmem = &config->shmem;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x73686d656d));
+    shmem->pes = between(&rng, 2, via_rng_chance(&rng, 1, 6) ? 20 : 8);
+    shmem->nodes = via_rng_chance(&rng, 1, 6) ? 1 : between(&rng, 2, 6);
+    shmem->steps = by_magnitude(&rng, 3, 30);
+    shmem->elements_max = by_magnitude(&rng, 1, 1200);
+    bool fine = via_rng_chance(&rng, 1, 4);
+    shmem->accesses_max = fine ? between(&rng, 50, 500) : by_magnitude(&rng, 1000, 40000);
+    shmem->pes = fine ? via_min(shmem->pes, 5u) : shmem->pes;
+    shmem->yield_ns_max = via_rng_chance(&rng, 1, 6) ? 900 : between(&rng, 5000, 50000);
+    shmem->wake_ns_max = by_magnitude(&rng, 1000, 200000);
+    shmem->stall_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 1, 100) : 0;
+    shmem->stall_ns_max = by_magnitude(&rng, 1000, 5000000);
+    shmem->slots = 1u << between(&rng, 2, 6);
+    shmem->reply_slots = 1u << between(&rng, 2, 6);
+    shmem->body_bytes = 64 * by_magnitude(&rng, 1, 32);
+    shmem->crashes = via_rng_chance(&rng, 1, 10);
+}
+
 /* What follows from the rest, also when some of that was given and not drawn. */
 void sim_config_mend(struct sim_config *config)
 {
@@ -322,6 +424,17 @@ void sim_config_mend(struct sim_config *config)
     work->shift = work->shift % config->hosts_count;
     work->barrier_groups = via_min(work->barrier_groups, config->node.ops_count - 1);
     config->cpu.insurance_ns = config->port.bell_drop_chance != 0 ? 10 * VIA_MSEC_NS : 0;
+    /* An engine that does as it should must not be taken for one that hangs. */
+    struct sim_config_dma *dma = &config->dma;
+    dma->depth = via_max(dma->depth, 1u);
+    dma->ns_max = via_max(dma->ns_max, dma->ns_min);
+    if (dma->percent != 0) {
+        config->node.dma_ns_max =
+            via_max(config->node.dma_ns_max,
+                    via_max(2 * (uint64_t)dma->ns_max * dma->depth, 100 * VIA_USEC_NS));
+    } else {
+        config->node.dma_bytes_min[0] = 0;
+    }
     if (work->message + work->put + work->put_signal + work->get + work->atomic == 0) {
         work->message = 1;
     }
@@ -350,6 +463,11 @@ void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_gra
     config->classic = 0;
     draw_more(config, graph == SIM_GRAPH_ANY);
     draw_streams(config);
+    if (graph == SIM_GRAPH_ANY) {
+        draw_torus(config);
+    }
+    draw_dma(config);
+    draw_shmem(config);
     sim_config_mend(config);
 }
 
@@ -359,6 +477,7 @@ int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
     const struct sim_config_port *port = &config->port;
     const struct sim_config_faults *faults = &config->faults;
     const struct sim_config_work *work = &config->work;
+    const struct sim_config_dma *dma = &config->dma;
     return snprintf(
         text, bytes,
         "%s of %u hosts, %u channels, %u slots of %u bytes, bypass %u, ops %u, flows %u, "
@@ -366,6 +485,8 @@ int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
         "puts %u-%u ns, linger %u, show %u, pump %u; bells late %u drop %u double %u%s; "
         "turn %u-%u ns, stall %u\n"
         "%u%% write-combining (%u buffers), relaxed %u, all-ones %u, blind %u us%s\n"
+        "%u%% with DMA of depth %u%s from %u bytes on, %u buffers, at most %u us, %u-%u ns; "
+        "fails %u, hangs %u\n"
         "%u cuts, %u freezes, %u crashes, %u rogues in %u ms; %u operations, %u barrier groups, "
         "%u cancels, busy %u\n",
         sim_graph_name(config->graph), config->hosts_count, node->channels_count, node->pipe_slots,
@@ -376,7 +497,10 @@ int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
         port->bell_double_chance, port->bell_edge ? " edge" : "", config->cpu.turn_ns_min,
         config->cpu.turn_ns_max, config->cpu.stall_chance, port->wc_percent, port->wc_buffers,
         port->relaxed_chance, port->ones_chance, port->blind_ns_max / 1000,
-        port->forgets ? ", forgets" : "", faults->cuts_count, faults->freezes_count,
-        faults->crashes_count, faults->rogues_count, (unsigned)(config->active_ns / VIA_MSEC_NS),
-        work->ops_count, work->barrier_groups, work->cancels_count, work->busy_chance);
+        port->forgets ? ", forgets" : "", dma->percent, dma->depth,
+        dma->in_order ? " in order" : "", node->dma_bytes_min[0], node->dma_buffers,
+        (unsigned)(node->dma_ns_max / VIA_USEC_NS), dma->ns_min, dma->ns_max, dma->fail_chance,
+        dma->hang_chance, faults->cuts_count, faults->freezes_count, faults->crashes_count,
+        faults->rogues_count, (unsigned)(config->active_ns / VIA_MSEC_NS), work->ops_count,
+        work->barrier_groups, work->cancels_count, work->busy_chance);
 }

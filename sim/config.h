@@ -46,6 +46,23 @@ struct sim_config_port {
 };
 #define SIM_WC_BUFFERS_MAX 10u
 
+/* DMA engines of ports, and how they misbehave. Chances are per mille, of a DMA. What the node
+ * makes of them is in struct via_node_config; dma_bytes_min[0] is that of all its ports. */
+struct sim_config_dma {
+    uint32_t percent; /* links whose ports have an engine */
+    uint32_t depth;
+    uint32_t ns_min, ns_max; /* a DMA, from its start or, in_order, from the end of the last */
+    bool in_order;
+    uint32_t busy_chance;  /* no room, although it should have */
+    uint32_t show_chance;  /* some bytes are seen long before it is done */
+    uint32_t trail_chance; /* it is done, and its bytes are still under way */
+    uint32_t fail_chance;
+    uint32_t hang_chance;
+    uint32_t lost_chance;     /* the interrupt at its end does not come */
+    uint32_t abort_ns_max;    /* an abort takes up to so long */
+    uint32_t stubborn_chance; /* or much longer */
+};
+
 struct sim_config_cpu {
     uint32_t turn_ns_min, turn_ns_max;   /* a turn of a transfer thread */
     uint32_t wake_ns_min, wake_ns_max;   /* from interrupt to running */
@@ -72,6 +89,7 @@ struct sim_config_work {
     uint32_t barrier_groups, barrier_rounds;
     uint32_t region_bytes; /* of each flow at each host */
     uint32_t library_bytes;
+    uint64_t quiet_ns; /* at the start nothing is sent: links come up, and ways settle */
 };
 
 /* Connections of the sockets library (streams.c). */
@@ -109,6 +127,19 @@ static inline void sim_mask_set(struct sim_mask *mask, uint32_t index, bool keep
     }
 }
 
+/* Programs of the OpenSHMEM library (sim/shmem/). */
+struct sim_config_shmem {
+    uint32_t pes;          /* 0 = no program */
+    uint32_t nodes;        /* hosts that have some of them */
+    uint32_t steps;        /* of the program */
+    uint32_t elements_max; /* of what a step moves */
+    uint32_t accesses_max; /* of a PE to memory, until another may run */
+    uint32_t yield_ns_max, wake_ns_max;
+    uint32_t stall_chance, stall_ns_max;
+    uint32_t slots, body_bytes, reply_slots; /* of the pipes between a PE and its host */
+    uint32_t crashes;                        /* 1: a host's daemon dies, and so the job ends */
+};
+
 struct sim_config {
     uint64_t seed;
     enum sim_graph graph;
@@ -122,6 +153,8 @@ struct sim_config {
     struct sim_config_faults faults;
     struct sim_config_work work;
     struct sim_config_streams streams;
+    struct sim_config_dma dma;
+    struct sim_config_shmem shmem;
     uint32_t classic; /* 1: what was added to the draws later is left out */
 };
 

@@ -41,12 +41,15 @@ static uint64_t settle_ns(const struct sim_world *world)
 /* All that was accepted has ended this long after the last fault. */
 static uint64_t drain_ns(const struct sim_world *world)
 {
-    return settle_ns(world) + 8 * (retry_ns_max(world) + stuck_ns(world)) + 2 * VIA_SEC_NS;
+    uint64_t guest_ns = world->guest != NULL ? world->guest->patience_ns : 0;
+    return settle_ns(world) + 8 * (retry_ns_max(world) + stuck_ns(world)) + 2 * VIA_SEC_NS +
+           guest_ns;
 }
 
 static bool all_done(const struct sim_world *world)
 {
-    if (world->ops_pending != 0 || !sim_barrier_done(world)) {
+    if (world->ops_pending != 0 || !sim_barrier_done(world) ||
+        (world->guest != NULL && !world->guest->ops->is_done(world->guest))) {
         return false;
     }
     for (uint32_t i = 0; i < world->hosts_count; i++) {
@@ -81,6 +84,10 @@ void sim_final_overdue(struct sim_world *world)
     if (world->done) {
         return;
     }
+    if (world->guest != NULL) {
+        world->guest->ops->overdue(world->guest);
+        return;
+    }
     const struct sim_op *oldest = NULL;
     for (uint32_t i = 0; i < world->ops_count && oldest == NULL; i++) {
         oldest = world->ops[i]->state == SIM_OP_PENDING ? world->ops[i] : NULL;
@@ -88,6 +95,26 @@ void sim_final_overdue(struct sim_world *world)
     sim_fail(world, "%u ms after the last fault %u operations have not ended%s%s",
              (unsigned)(drain_ns(world) / VIA_MSEC_NS), world->ops_pending,
              oldest != NULL ? ", first: " : "", oldest != NULL ? sim_op_name(oldest) : "");
+}
+
+/* What the node says of a port's engine, beside what the engine did. */
+static void check_engine(const struct sim_host *host, uint32_t port,
+                         const struct via_link_status *status)
+{
+    struct sim_world *world = host->world;
+    const struct sim_end *end = host->ports[port];
+    if (status->dma_frames != end->dmas_good) {
+        sim_fail(world, "host %u port %u: counts %llu bodies by DMA; the engine did %llu",
+                 host->index, port, (unsigned long long)status->dma_frames,
+                 (unsigned long long)end->dmas_good);
+    } else if (sim_is_calm(world) &&
+               (status->dma_hangs != 0 || status->dma_fallbacks != end->dmas_refused)) {
+        sim_fail(world,
+                 "host %u port %u: without faults the engine was stopped %llu times, and %llu "
+                 "bodies went by PIO; it has refused %llu",
+                 host->index, port, (unsigned long long)status->dma_hangs,
+                 (unsigned long long)status->dma_fallbacks, (unsigned long long)end->dmas_refused);
+    }
 }
 
 static void check_links(struct sim_host *host)
@@ -111,6 +138,8 @@ static void check_links(struct sim_host *host)
         } else if (calm && (status.downs_count != 0 || status.ups_count != 1)) {
             sim_fail(world, "host %u port %u: the link went down %u times for no reason",
                      host->index, i, status.downs_count);
+        } else {
+            check_engine(host, i, &status);
         }
     }
 }
@@ -139,7 +168,10 @@ static bool is_brisk(const struct sim_world *world)
     const struct sim_config_cpu *cpu = &world->config.cpu;
     uint64_t slowest = via_max(port->bell_late_chance != 0 ? port->bell_late_ns_max : 0,
                                cpu->stall_chance != 0 ? cpu->stall_ns_max : 0);
-    return port->bell_drop_chance == 0 && slowest * 20 < stuck_ns(world);
+    const struct sim_config_dma *dma = &world->config.dma;
+    slowest = via_max(slowest, dma->percent != 0 ? (uint64_t)dma->ns_max * dma->depth : 0);
+    bool tells = port->bell_drop_chance == 0 && (dma->percent == 0 || dma->lost_chance == 0);
+    return tells && slowest * 20 < stuck_ns(world);
 }
 
 static void check_counters(struct sim_host *host)
@@ -165,10 +197,11 @@ static void check_counters(struct sim_host *host)
                  (unsigned long long)counters.frames_dropped_malformed);
     }
     /* Bubbles keep rings from filling up: nobody waits there until a frame is thrown away. */
-    if (calm && is_brisk(world) && world->config.graph == SIM_GRAPH_RING &&
-        counters.frames_dropped_stuck != 0) {
-        sim_fail(world, "host %u: %llu frames stuck on a ring without faults", host->index,
-                 (unsigned long long)counters.frames_dropped_stuck);
+    bool rings = world->config.graph == SIM_GRAPH_RING || world->config.graph == SIM_GRAPH_TORUS;
+    if (calm && is_brisk(world) && rings && counters.frames_dropped_stuck != 0) {
+        sim_fail(world, "host %u: %llu frames stuck on a %s without faults", host->index,
+                 (unsigned long long)counters.frames_dropped_stuck,
+                 sim_graph_name(world->config.graph));
     }
     for (uint32_t k = 0; k < world->config.node.channels_count; k++) {
         if (via_node_pending(host->node, k) != 0) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/engine.h"
 #include "sim/memory.h"
 #include "sim/world.h"
 
@@ -71,6 +72,13 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
     thread->completed = true;
     if (host->world->plant == SIM_PLANT_LOST_COMPLETE &&
         via_rng_chance(&host->world->rng_work, 1, 200)) {
+        return;
+    }
+    struct sim_guest *guest = host->world->guest;
+    if ((cookie & SIM_GUEST_COOKIE) != 0) {
+        if (guest != NULL) {
+            guest->ops->complete(guest, host, channel, cookie, status, value);
+        }
         return;
     }
     sim_check_complete(host, channel, cookie, status, value);
@@ -193,7 +201,10 @@ static void turn(struct sim_thread *thread)
         thread->again = host->removal_wanted;
     }
     sim_work_turn(thread);
-    unsigned done = via_node_poll(host->node, thread->channel, now, &deadline_ns);
+    struct sim_guest *guest = host->world->guest;
+    unsigned done = guest != NULL ? guest->ops->turn(guest, thread) : 0;
+    done += via_node_poll(host->node, thread->channel, now, &deadline_ns);
+    done += guest != NULL ? guest->ops->turn_over(guest, thread) : 0;
     sim_mark(host->world, SIM_MARK_TURN, (uint64_t)host->index << 8 | thread->channel, done);
     note_sessions(thread);
     sim_region_watch(host);
@@ -202,7 +213,8 @@ static void turn(struct sim_thread *thread)
     if (done != 0 || thread->again || (wants && thread->completed)) {
         thread->idle_turns = 0;
         run_again(thread);
-    } else if (deadline_ns <= now || via_node_arm(host->node, thread->channel)) {
+    } else if (deadline_ns <= now || via_node_arm(host->node, thread->channel) ||
+               (guest != NULL && guest->ops->arm(guest, thread))) {
         thread->idle_turns++;
         run_again(thread);
     } else {
@@ -338,6 +350,10 @@ static void node_new(struct sim_host *host)
     config.host = host->id;
     config.session = host->life.session;
     config.ports_count = (uint8_t)host->ports_count;
+    memcpy(config.dimensions, host->dimensions, sizeof(config.dimensions));
+    for (uint32_t i = 1; i < VIA_PORTS_MAX; i++) {
+        config.dma_bytes_min[i] = config.dma_bytes_min[0];
+    }
     /* Clocks of hosts differ, but none goes back. */
     config.born = (uint64_t)host->id * VIA_SEC_NS + world->clock.now_ns + host->life.number;
     host->life.born = config.born;
@@ -424,6 +440,9 @@ static void forget_life(struct sim_host *host)
     for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
         forget_thread(&host->threads[k]);
     }
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        sim_engine_drop(host->ports[i]); /* what the process had open is closed */
+    }
     free(host->memory);
     host->memory = NULL;
     host->node = NULL;
@@ -442,6 +461,9 @@ void sim_host_crash(struct sim_host *host)
     }
     sim_barrier_crashed(host);
     sim_region_life_fini(host);
+    if (world->guest != NULL) {
+        world->guest->ops->crashed(world->guest, host);
+    }
 }
 
 /* All operations in progress must be said to be cancelled by then, and nothing after. */

@@ -38,39 +38,16 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* The fabric, then the streams. */
-static void run_both(const struct sim_config *config, int plant, FILE *trace,
-                     struct sim_result *ret_result)
+static void run_streams(const struct sim_config *config, int plant, FILE *trace,
+                        struct sim_result *ret_result)
 {
     struct sim_streams_result streams;
-    sim_world_run(config, plant, trace, ret_result);
-    if (ret_result->failed || config->streams.count == 0) {
-        return;
-    }
     sim_streams_run(config, plant, trace, &streams);
     ret_result->digest ^= streams.digest;
     ret_result->events += streams.events;
     ret_result->counts.stream_bytes = streams.bytes;
     ret_result->failed = streams.failed;
     memcpy(ret_result->failure, streams.failure, sizeof(streams.failure));
-}
-
-void sim_jobs_one(const struct sim_jobs *jobs, uint64_t seed, FILE *trace,
-                  struct sim_result *ret_result)
-{
-    struct sim_config config;
-    sim_config_make(&config, seed, jobs->graph, jobs->changes);
-    run_both(&config, jobs->plant, trace, ret_result);
-    if (jobs->twice && !ret_result->failed) {
-        uint64_t digest = ret_result->digest;
-        run_both(&config, jobs->plant, NULL, ret_result);
-        if (digest != ret_result->digest) {
-            ret_result->failed = true;
-            snprintf(ret_result->failure, sizeof(ret_result->failure),
-                     "run twice, the digests are %016llx and %016llx", (unsigned long long)digest,
-                     (unsigned long long)ret_result->digest);
-        }
-    }
 }
 
 static void add_counts(struct sim_counts *sum, const struct sim_counts *counts)
@@ -80,6 +57,55 @@ static void add_counts(struct sim_counts *sum, const struct sim_counts *counts)
     const uint64_t *from = (const uint64_t *)counts;
     for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++) {
         to[i] += from[i];
+    }
+}
+
+static void run_shmem(const struct sim_jobs *jobs, const struct sim_config *config, FILE *trace,
+                      struct sim_result *ret_result)
+{
+    struct sim_result *shmem = sim_alloc(sizeof(*shmem));
+    jobs->shmem(config, jobs->plant, trace, shmem);
+    ret_result->digest ^= shmem->digest * 3;
+    ret_result->events += shmem->events;
+    add_counts(&ret_result->counts, &shmem->counts);
+    if (shmem->failed) {
+        /* What may be left out to make the case smaller is this part's. */
+        ret_result->faults_planned = shmem->faults_planned;
+        ret_result->work_bursts = shmem->work_bursts;
+        ret_result->failed = true;
+        memcpy(ret_result->failure, shmem->failure, sizeof(ret_result->failure));
+    }
+    free(shmem);
+}
+
+/* The fabric, then the streams, then a program of OpenSHMEM. */
+static void run_all(const struct sim_jobs *jobs, const struct sim_config *config, FILE *trace,
+                    struct sim_result *ret_result)
+{
+    sim_world_run(config, jobs->plant, trace, NULL, ret_result);
+    if (!ret_result->failed && config->streams.count != 0) {
+        run_streams(config, jobs->plant, trace, ret_result);
+    }
+    if (!ret_result->failed && jobs->shmem != NULL && config->shmem.pes != 0) {
+        run_shmem(jobs, config, trace, ret_result);
+    }
+}
+
+void sim_jobs_one(const struct sim_jobs *jobs, uint64_t seed, FILE *trace,
+                  struct sim_result *ret_result)
+{
+    struct sim_config config;
+    sim_config_make(&config, seed, jobs->graph, jobs->changes);
+    run_all(jobs, &config, trace, ret_result);
+    if (jobs->twice && !ret_result->failed) {
+        uint64_t digest = ret_result->digest;
+        run_all(jobs, &config, NULL, ret_result);
+        if (digest != ret_result->digest) {
+            ret_result->failed = true;
+            snprintf(ret_result->failure, sizeof(ret_result->failure),
+                     "run twice, the digests are %016llx and %016llx", (unsigned long long)digest,
+                     (unsigned long long)ret_result->digest);
+        }
     }
 }
 

@@ -14,6 +14,9 @@ struct sim_jobs {
     enum sim_graph graph;
     const struct sim_changes *changes; /* to what each seed draws; NULL = none */
     int plant;
+    /* The third part of each seed; NULL = none. */
+    void (*shmem)(const struct sim_config *config, int plant, FILE *trace,
+                  struct sim_result *ret_result);
     bool twice; /* each seed a second time; the digests must be equal */
     /* About once a second and at the end; may be NULL. */
     void (*progress)(const struct sim_jobs *jobs, uint64_t done, double elapsed_s);

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "sim/engine.h"
 #include "sim/memory.h"
 #include "sim/posted.h"
 
@@ -52,6 +53,9 @@ static void sim_port_put(struct via_port *port, uint64_t off, const void *src, s
         sim_fault_traffic(world, end->link->index, end->host);
     }
     sim_mark(world, SIM_MARK_PUT, off << 20 ^ len, (uint64_t)end->host << 8 ^ end->index);
+    if (port->caps.dma_depth != 0) {
+        sim_engine_check_put(end, off, src, len);
+    }
     if (!end->link->up) {
         return;
     }
@@ -83,6 +87,25 @@ static int sim_port_read_back(struct via_port *port)
     }
     sim_posted_read_back(end, lane_of(end));
     return 0;
+}
+
+/* --- DMA ------------------------------------------------------------------------------------- */
+
+static int sim_port_dma(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                        size_t len, uint64_t cookie)
+{
+    return sim_engine_start(end_of(port), queue, off, src, len, cookie);
+}
+
+static unsigned sim_port_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
+                                  int *ret_results, unsigned max)
+{
+    return sim_engine_take(end_of(port), queue, ret_cookies, ret_results, max);
+}
+
+static void sim_port_dma_abort(struct via_port *port, unsigned queue)
+{
+    sim_engine_abort(end_of(port), queue);
 }
 
 /* --- doorbells ------------------------------------------------------------------------------- */
@@ -233,6 +256,9 @@ const struct via_port_ops sim_port_ops = {
     .flush = sim_port_flush,
     .read_back = sim_port_read_back,
     .ring = sim_port_ring,
+    .dma = sim_port_dma,
+    .dma_take = sim_port_dma_take,
+    .dma_abort = sim_port_dma_abort,
     .events = sim_port_events,
     .link_is_up = sim_port_link_is_up,
     .scratchpad_read = sim_port_scratchpad_read,
@@ -259,6 +285,7 @@ static void lose(struct sim_end *end)
     for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
         sim_posted_cut(end, &end->lanes[k]);
     }
+    sim_engine_cut(end);
     if (end->world->config.port.forgets) {
         end->events &= VIA_PORT_EVENT_CONTROL;
     }
@@ -327,6 +354,8 @@ void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host
     const uint32_t hosts[2] = {host_a, host_b};
     link->up = true;
     link->direct = sim_between(&world->rng_fault, 0, 99) < world->config.port.direct_percent;
+    const struct sim_config_dma *dma = &world->config.dma;
+    bool engine = dma->percent != 0 && sim_between(&world->rng_dma, 0, 99) < dma->percent;
     link->combines = !link->direct && world->config.port.wc_percent != 0 &&
                      sim_between(&world->rng_fault, 0, 99) < world->config.port.wc_percent;
     for (uint32_t i = 0; i < 2; i++) {
@@ -341,6 +370,7 @@ void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host
             .inbox_fd = -1,
         };
         end->port = (struct via_port){.ops = &sim_port_ops, .side = i};
+        end->port.caps.dma_depth = engine ? dma->depth : 0;
         host->ports[host->ports_count++] = end;
     }
 }
@@ -365,6 +395,7 @@ void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_
             .window_bytes = inbox_bytes,
             .inbox_bytes = inbox_bytes,
             .store_bytes_max = link->direct ? 8 : 64,
+            .dma_depth = end->port.caps.dma_depth,
             .coherent = link->direct,
         };
         if (!link->direct) {
@@ -396,6 +427,7 @@ void sim_link_fini(struct sim_link *link)
             free(end->lanes[k].wc);
             end->lanes[k].wc = NULL;
         }
+        sim_engine_drop(end);
         free(end->shown);
         if (link->direct) {
             munmap(end->port.window, end->window_bytes);

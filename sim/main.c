@@ -12,6 +12,7 @@
 #include "sim/memory.h"
 #include "sim/paper/command.h"
 #include "sim/plan/command.h"
+#include "sim/shmem/shmem.h"
 #include "sim/shrink.h"
 #include "sim/truth/truth.h"
 
@@ -148,7 +149,10 @@ static void print_counts(const struct sim_counts *counts)
            "%" PRIu64 " gets, %" PRIu64 " atomics, %" PRIu64 " barriers\n",
            counts->ops[VIA_OP_MESSAGE], counts->ops[VIA_OP_PUT], counts->ops[VIA_OP_PUT_SIGNAL],
            counts->ops[VIA_OP_GET], counts->ops[VIA_OP_ATOMIC], counts->ops[VIA_OP_BARRIER]);
-    printf("streams: %" PRIu64 " bytes\n", counts->stream_bytes);
+    printf("streams: %" PRIu64 " bytes; OpenSHMEM: %" PRIu64 " PEs, %" PRIu64 " steps, %" PRIu64
+           " turns, %" PRIu64 " commands to hosts; %" PRIu64 " jobs ended by a fault\n",
+           counts->stream_bytes, counts->pes, counts->pe_steps, counts->pe_turns, counts->pe_frames,
+           counts->pe_ends);
     printf("ended: %" PRIu64 " ok, %" PRIu64 " refused as they must, %" PRIu64
            " by a restart, %" PRIu64 " cancelled or other\n",
            counts->statuses_ok, counts->statuses_refused, counts->statuses_reset,
@@ -158,6 +162,9 @@ static void print_counts(const struct sim_counts *counts)
            " hosts wrote garbage (%" PRIu64 " frames forged), %" PRIu64 " frames died in relays\n",
            counts->drains, counts->overtakes, counts->torn, counts->ones, counts->rogues,
            counts->forged, counts->aboard);
+    printf("DMA: %" PRIu64 " started, %" PRIu64 " failed, %" PRIu64 " hung, %" PRIu64
+           " torn by the end of a link\n",
+           counts->dmas, counts->dma_failed, counts->dma_hung, counts->dma_torn);
     printf("hardware: %" PRIu64 " posted writes, %" PRIu64 " doorbells, %" PRIu64 " turns, %" PRIu64
            " sleeps audited; faults: %" PRIu64 " cuts, %" PRIu64 " freezes, %" PRIu64 " crashes\n",
            counts->puts, counts->bells, counts->turns, counts->audits, counts->cuts,
@@ -598,7 +605,10 @@ int main(int argc, char **argv)
 #endif
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     struct options options = {
-        .jobs = {.first = 1, .count = 1000, .processes = cores < 1 ? 1 : (unsigned)cores},
+        .jobs = {.first = 1,
+                 .count = 1000,
+                 .processes = cores < 1 ? 1 : (unsigned)cores,
+                 .shmem = sim_shmem_run},
     };
     options.jobs.changes = &options.changes;
     for (;;) {

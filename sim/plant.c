@@ -24,6 +24,7 @@ static const struct sim_plant_name names[] = {
     [SIM_PLANT_LOST_COMPLETE] = {"lost-complete", "a completion is forgotten"},
     [SIM_PLANT_SEGMENT_WRITE] = {"segment-write", "a byte of a segment changes by itself"},
     [SIM_PLANT_NO_FENCE] = {"no-fence", "a write-combining port does not fence its stores"},
+    [SIM_PLANT_SHORT_DMA] = {"short-dma", "a DMA is said to be done, and half of it never comes"},
     [SIM_PLANT_EARLY_REUSE] = {"early-reuse", "a writer takes back what is being fetched"},
     [SIM_PLANT_EARLY_KERNEL] = {"early-kernel", "a demoted stream does not wait for its reader"},
     [SIM_PLANT_RELAXED_FLAG] = {"relaxed-flag", "records and words have relaxed ordering, too"},

@@ -22,6 +22,7 @@ enum sim_plant {
     SIM_PLANT_SEGMENT_WRITE,  /* a byte of a segment changes by itself */
     SIM_PLANT_NO_FENCE,       /* a write-combining port does not fence between its stores */
     SIM_PLANT_RELAXED_FLAG,   /* lines and words are posted with relaxed ordering, too */
+    SIM_PLANT_SHORT_DMA,      /* a DMA is reported done, and the rest of it never comes */
     SIM_PLANT_EARLY_REUSE,    /* a writer takes its bytes back while they are fetched */
     SIM_PLANT_EARLY_KERNEL,   /* a stream that is demoted uses the kernel at once */
 

@@ -359,6 +359,12 @@ void sim_posted_put(struct sim_end *end, struct sim_lane *lane, uint64_t off, co
     }
 }
 
+void sim_posted_by_engine(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
+                          size_t len)
+{
+    post(end, lane, off, src, len);
+}
+
 void sim_posted_flush(struct sim_end *end, struct sim_lane *lane)
 {
     struct sim_world *world = end->world;

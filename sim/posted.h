@@ -8,6 +8,9 @@
 /* core/port.h: put, flush, read_back. */
 void sim_posted_put(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
                     size_t len);
+/* A write of the port's engine that is ordered in front of what the lane's thread puts next. */
+void sim_posted_by_engine(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
+                          size_t len);
 void sim_posted_flush(struct sim_end *end, struct sim_lane *lane);
 void sim_posted_read_back(struct sim_end *end, struct sim_lane *lane);
 

@@ -37,7 +37,18 @@ static void build_random(struct sim_world *world)
     }
 }
 
-/* Rows and columns as near to each other as they divide; a row of three or more is closed. */
+static void connect_dimension(struct sim_world *world, uint32_t a, uint32_t b, uint8_t dimension)
+{
+    uint32_t links_count = world->links_count;
+    connect_either_way(world, a, b);
+    if (world->links_count > links_count) {
+        world->hosts[a].dimensions[world->hosts[a].ports_count - 1] = dimension;
+        world->hosts[b].dimensions[world->hosts[b].ports_count - 1] = dimension;
+    }
+}
+
+/* Rows and columns as near to each other as they divide; a row of three or more is closed. The
+ * ports of the two dimensions are mixed, and in another order at each host. */
 static void build_torus(struct sim_world *world)
 {
     uint32_t hosts = world->hosts_count;
@@ -50,10 +61,10 @@ static void build_torus(struct sim_world *world)
         uint32_t row = i / columns;
         uint32_t column = i % columns;
         if (columns > 2 || column == 0) {
-            connect_either_way(world, i, row * columns + (column + 1) % columns);
+            connect_dimension(world, i, row * columns + (column + 1) % columns, 0);
         }
         if (rows > 2 || (rows == 2 && row == 0)) {
-            connect_either_way(world, i, (row + 1) % rows * columns + column);
+            connect_dimension(world, i, (row + 1) % rows * columns + column, 1);
         }
     }
 }

@@ -49,8 +49,9 @@ void sim_work_fini(struct sim_world *world)
 /* Half of the work comes just when a fault lies in wait for it. */
 static uint64_t work_time(struct sim_world *world)
 {
+    uint64_t quiet_ns = world->config.work.quiet_ns;
     if (world->traps_count == 0 || via_rng_chance(&world->rng_work, 1, 2)) {
-        return via_rng_below(&world->rng_work, world->config.active_ns);
+        return quiet_ns + via_rng_below(&world->rng_work, world->config.active_ns - quiet_ns);
     }
     const struct sim_trap *trap =
         &world->traps[sim_between(&world->rng_work, 0, world->traps_count - 1)];

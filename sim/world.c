@@ -129,6 +129,12 @@ static void handle(struct sim_world *world, const struct sim_event *event)
     case SIM_EVENT_SHOW:
         sim_link_show(&world->links[event->a], event->b, event->c);
         break;
+    case SIM_EVENT_DMA:
+        sim_link_dma(&world->links[event->a], event->b, event->c);
+        break;
+    case SIM_EVENT_DMA_SHOW:
+        sim_link_dma_show(&world->links[event->a], event->b, event->c);
+        break;
     case SIM_EVENT_BELL:
         sim_link_bell(&world->links[event->a], event->b & 0xff, event->b >> 8, event->c);
         break;
@@ -152,6 +158,9 @@ static void handle(struct sim_world *world, const struct sim_event *event)
             hosts[event->a].removal_wanted = true;
             sim_thread_wake(&hosts[event->a].threads[0], 0);
         }
+        break;
+    case SIM_EVENT_GUEST:
+        world->guest->ops->event(world->guest, event);
         break;
     case SIM_EVENT_BARRIER:
         sim_barrier_wanted(world, event->a, event->b);
@@ -194,6 +203,7 @@ static struct sim_world *world_new(const struct sim_config *config, int plant, F
     via_rng_init(&world->rng_cpu, config->seed ^ UINT64_C(0x637075));
     via_rng_init(&world->rng_work, config->seed ^ UINT64_C(0x776f726b));
     via_rng_init(&world->rng_fault, config->seed ^ UINT64_C(0x6661756c74));
+    via_rng_init(&world->rng_dma, config->seed ^ UINT64_C(0x656e67696e65));
     sim_clock_init(&world->clock);
     make_hosts(world);
     sim_topology_build(world);
@@ -217,6 +227,9 @@ static void world_start(struct sim_world *world)
         sim_host_start(&world->hosts[i]);
     }
     sim_barrier_plan(world);
+    if (world->guest != NULL) {
+        world->guest->ops->begin(world->guest, world);
+    }
 }
 
 static void world_run(struct sim_world *world)
@@ -247,11 +260,12 @@ static void world_free(struct sim_world *world)
     sim_clock_fini(&world->clock);
 }
 
-void sim_world_run(const struct sim_config *config, int plant, FILE *trace,
+void sim_world_run(const struct sim_config *config, int plant, FILE *trace, struct sim_guest *guest,
                    struct sim_result *ret_result)
 {
     sim_plant_apply(plant);
     struct sim_world *world = world_new(config, plant, trace);
+    world->guest = guest;
     world_start(world);
     *ret_result = (struct sim_result){
         /* For those who look at what a process that has crashed leaves. */
@@ -260,6 +274,10 @@ void sim_world_run(const struct sim_config *config, int plant, FILE *trace,
     };
     world_run(world);
     uint64_t now = world->clock.now_ns;
+    if (guest != NULL) {
+        guest->ops->end(guest);
+        world->guest = NULL; /* what it has under way ends with the hosts */
+    }
     world_free(world);
     *ret_result = (struct sim_result){
         .failed = world->failed,

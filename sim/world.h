@@ -4,6 +4,7 @@
  * decided by the seed. Files:
  *   world.c     builds it, runs its events            topology.c  who is linked to whom
  *   posted.c    posted writes under way                link.c      ports: doorbells, scratchpads
+ *   engine.c    DMA engines
  *   fault.c     cuts, freezes, crashes                 rogue.c     hosts that write garbage
  *   host.c      nodes and their transfer threads       work.c      operations
  *   check.c     deliveries and completions             region.c    what segments must hold
@@ -25,6 +26,7 @@
 #include "core/node.h"
 #include "sim/clock.h"
 #include "sim/config.h"
+#include "sim/guest.h"
 #include "sim/plant.h"
 
 #define SIM_DRAFT_BYTES 2048u
@@ -70,8 +72,15 @@ struct sim_end {
     uint64_t events;
     uint32_t bells_coming[VIA_PORT_DOORBELLS]; /* under way to this end */
     unsigned char *inbox;
-    int inbox_fd;        /* direct links: the memory of inbox, else -1 */
-    uint64_t notice_ns;  /* of the last change, when it hears of it */
+    int inbox_fd;       /* direct links: the memory of inbox, else -1 */
+    uint64_t notice_ns; /* of the last change, when it hears of it */
+    /* Its engine (engine.c). */
+    struct sim_engine_dma *dmas; /* owned; not taken yet, in the order they were started */
+    uint32_t dmas_count, dma_next_number;
+    uint64_t dma_last_ns;                      /* when the last ends */
+    uint64_t dmas_refused;                     /* by -EIO, in this life: at the start or later */
+    uint64_t dmas_good;                        /* taken with result 0, in this life of the host */
+    uint32_t data_heads[VIA_CHANNELS_MAX + 1]; /* by pipe: behind the last body published */
     uint64_t *shown;     /* owned; trace of direct links: the words of records that were told */
     size_t window_bytes; /* as mapped */
 };
@@ -161,6 +170,7 @@ struct sim_host {
     struct via_node *node; /* NULL when not alive */
     uint32_t ports_count;
     struct sim_end *ports[VIA_PORTS_MAX];
+    uint8_t dimensions[VIA_PORTS_MAX]; /* of a torus, that the ports' links belong to */
     struct sim_thread threads[VIA_CHANNELS_MAX];
     struct sim_life life;
     uint32_t rogue_life;     /* number of the life that went on as a rogue, 0 = none */
@@ -267,15 +277,18 @@ struct sim_counts {
     uint64_t statuses_ok, statuses_refused, statuses_reset, statuses_other;
     uint64_t deliveries, puts, bells, turns, cuts, freezes, crashes, audits;
     uint64_t drains, overtakes, torn, ones; /* what the hardware did */
-    uint64_t rogues, forged, aboard;        /* aboard: frames in relays that crashed */
+    uint64_t dmas, dma_failed, dma_hung, dma_torn;
+    uint64_t rogues, forged, aboard; /* aboard: frames in relays that crashed */
     uint64_t stream_bytes;
+    uint64_t pes, pe_steps, pe_turns, pe_frames; /* of OpenSHMEM programs */
+    uint64_t pe_ends;                            /* programs that a fault ended, as it may */
 };
 
 struct sim_world {
     struct sim_config config;
     int plant; /* enum sim_plant, or a mutant of the core */
     struct sim_clock clock;
-    struct via_rng rng_port, rng_cpu, rng_work, rng_fault;
+    struct via_rng rng_port, rng_cpu, rng_work, rng_fault, rng_dma;
     uint64_t digest;
     FILE *trace; /* NULL = none; borrowed */
     bool failed;
@@ -287,6 +300,7 @@ struct sim_world {
     uint32_t links_count;
     struct sim_link links[SIM_LINKS_MAX];
     struct sim_thread *current; /* whose calls the ports are getting */
+    struct sim_guest *guest;    /* borrowed; NULL = none */
     bool auditing;
 
     struct sim_flow *flows; /* owned; sim_flow_at() */
@@ -319,8 +333,8 @@ struct sim_result {
     struct sim_counts counts;
 };
 
-/* One history, from nothing to the verdict. trace may be NULL. */
-void sim_world_run(const struct sim_config *config, int plant, FILE *trace,
+/* One history, from nothing to the verdict. trace and guest may be NULL. */
+void sim_world_run(const struct sim_config *config, int plant, FILE *trace, struct sim_guest *guest,
                    struct sim_result *ret_result);
 
 /* The first failure stays; the run ends with the event at hand. */
@@ -377,6 +391,9 @@ void sim_link_puts(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_show(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_drain(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_bell(struct sim_link *link, uint32_t end, uint32_t bit, uint32_t era);
+/* engine.c: a DMA ends, or some of its bytes are seen before. */
+void sim_link_dma(struct sim_link *link, uint32_t end, uint32_t number);
+void sim_link_dma_show(struct sim_link *link, uint32_t end, uint32_t number);
 /* Whoever is at the other end rings, not through its port. */
 void sim_link_ring(struct sim_end *to, unsigned bit);
 /* The host at this end has started anew: no events of its former life, old memory or zeroes. */

@@ -37,7 +37,7 @@ void sim_cpu_init(struct sim_cpu *cpu, struct sim_cost *cost, const struct sim_c
     *cpu = (struct sim_cpu){.cost = cost, .config = *config};
     cpu->lcpus_count = config->cores_count * config->threads_per_core;
     assert(cpu->lcpus_count >= 1 && cpu->lcpus_count <= SIM_LCPUS_MAX);
-    via_rng_init(&cpu->rng, seed);
+    sim_spread_init(&cpu->wakes, seed);
     via_list_init(&cpu->ready);
     for (uint32_t i = 0; i < cpu->lcpus_count; i++) {
         cpu->lcpus[i] = (struct sim_lcpu){.cpu = cpu, .index = i};
@@ -274,13 +274,6 @@ static void woken(void *object, uint64_t arg)
     make_ready(task);
 }
 
-static uint64_t exponential(struct via_rng *rng, uint64_t mean)
-{
-    /* 53 random bits in (0, 1]. */
-    double u = (double)((via_rng_next(rng) >> 11) + 1) / 9007199254740992.0;
-    return (uint64_t)(-log(u) * (double)mean);
-}
-
 void sim_task_wake(struct sim_task *task, struct sim_call done)
 {
     struct sim_cpu *cpu = task->cpu;
@@ -290,7 +283,8 @@ void sim_task_wake(struct sim_task *task, struct sim_call done)
     task->left_ps = 0;
     task->done = done;
     task->woken_count++;
-    uint64_t delay = cpu->config.wake_ps + exponential(&cpu->rng, cpu->config.wake_spread_ps);
+    double spread_ps = sim_spread_draw(&cpu->wakes) * (double)cpu->config.wake_spread_ps;
+    uint64_t delay = cpu->config.wake_ps + (uint64_t)spread_ps;
     sim_cost_after(cpu->cost, delay, (struct sim_call){.run = woken, .object = task});
 }
 

@@ -9,9 +9,9 @@
 #define SIM_COST_CPU_H
 
 #include "base/list.h"
-#include "base/rng.h"
 #include "sim/cost/cost.h"
 #include "sim/cost/scenario.h"
+#include "sim/cost/spread.h"
 
 #define SIM_LCPUS_MAX 64u
 
@@ -68,7 +68,7 @@ struct sim_lcpu {
 struct sim_cpu {
     struct sim_cost *cost; /* borrowed */
     struct sim_cpu_config config;
-    struct via_rng rng;
+    struct sim_spread wakes;
     uint32_t lcpus_count;
     struct sim_lcpu lcpus[SIM_LCPUS_MAX];
     struct via_list ready; /* struct sim_task */

@@ -7,6 +7,7 @@
 #ifndef SIM_COST_FIBER_H
 #define SIM_COST_FIBER_H
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <ucontext.h>
@@ -16,11 +17,12 @@
 #define SIM_FIBER_STACK_BYTES (256u * 1024)
 
 struct sim_fiber {
-    ucontext_t own, other; /* itself, and whoever made it go on */
+    ucontext_t first;      /* it has not begun yet */
+    sigjmp_buf own, other; /* itself, and whoever made it go on */
     void (*main)(void *arg);
     void *arg;
     void *stack; /* owned */
-    bool running, ended;
+    bool begun, running, ended;
     /* What the sanitizers want to know of stacks; unused without them. */
     void *own_shadow, *other_shadow;
     const void *other_stack;

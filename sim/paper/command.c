@@ -23,6 +23,7 @@ static const char usage_text[] =
     "  --parameters     print every parameter with its mark and source, too\n"
     "  --scenarios DIR  take paper-X.ini from there\n"
     "  --scenario FILE  take this file (of one paper)\n"
+    "  --bounded        only the figures that must keep a bound, which takes less time\n"
     "  --fit FILE       fit the [fitted] parameters (of one paper), write the scenario to FILE\n"
     "  --sensitivity    print instead what a tenth more of each parameter does to the figures\n"
     "  --help           this text\n"
@@ -32,7 +33,7 @@ static const char usage_text[] =
 
 struct options {
     const char *csv, *plot, *scenarios, *scenario, *fit;
-    bool parameters, sensitivity;
+    bool parameters, sensitivity, bounded;
 };
 
 static int fail(const struct via_error *err)
@@ -112,8 +113,9 @@ static int write_fit(const char *from, const char *to, const struct sim_scenario
         for (size_t i = 0; i < scenario->values_count; i++) {
             const struct sim_value *value = &scenario->values[i];
             if (value->line == line && value->mark == SIM_FITTED && value->unit_factor > 0) {
-                snprintf(text, sizeof(text), "%s = %.5g %s [fitted] %s\n", value->key->name,
-                         value->number / value->unit_factor, value->unit, value->source);
+                snprintf(text, sizeof(text), "%s = " SIM_FIT_FORMAT " %s [fitted] %s\n",
+                         value->key->name, value->number / value->unit_factor, value->unit,
+                         value->source);
             }
         }
         fputs(text, out);
@@ -160,6 +162,7 @@ static int run_paper(const struct options *options, const struct sim_paper *pape
     }
     struct sim_report report;
     sim_report_init(&report);
+    report.bounded = options->bounded;
     int rc = paper->run(scenario, &report, &err);
     if (rc != 0) {
         rc = fail(&err);
@@ -208,15 +211,11 @@ static int run_papers(const struct options *options, const char *which)
 int sim_paper_main(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"csv", required_argument, NULL, 'c'},
-        {"plot", required_argument, NULL, 'p'},
-        {"parameters", no_argument, NULL, 'v'},
-        {"scenarios", required_argument, NULL, 'd'},
-        {"scenario", required_argument, NULL, 's'},
-        {"fit", required_argument, NULL, 'f'},
-        {"sensitivity", no_argument, NULL, 'x'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"csv", required_argument, NULL, 'c'},      {"plot", required_argument, NULL, 'p'},
+        {"parameters", no_argument, NULL, 'v'},     {"scenarios", required_argument, NULL, 'd'},
+        {"scenario", required_argument, NULL, 's'}, {"fit", required_argument, NULL, 'f'},
+        {"sensitivity", no_argument, NULL, 'x'},    {"bounded", no_argument, NULL, 'b'},
+        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
     };
     struct options options = {0};
     optind = 0;
@@ -243,6 +242,9 @@ int sim_paper_main(int argc, char **argv)
             break;
         case 'x':
             options.sensitivity = true;
+            break;
+        case 'b':
+            options.bounded = true;
             break;
         case 'h':
             fputs(usage_text, stdout);

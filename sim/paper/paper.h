@@ -27,6 +27,7 @@ struct sim_row {
     const char *unit;   /* of paper, low, high and model */
     double paper;       /* a range's middle; NAN when there is none */
     double low, high;   /* where the model must lie */
+    bool range;         /* low to high is what the paper says, and paper its middle */
     double model;       /* NAN when there is none */
     enum sim_role role;
 };
@@ -34,8 +35,11 @@ struct sim_row {
 struct sim_report {
     struct sim_row *rows; /* owned */
     size_t count, capacity;
-    bool fitting; /* only SIM_FIT rows are of use: others need not be computed */
-    bool brief;   /* only rows with a bound are, and of a long curve a few points will do */
+    bool fitting;      /* only SIM_FIT rows are of use: others need not be computed */
+    double misfit;     /* of the SIM_FIT rows so far */
+    double misfit_max; /* fitting: with more than this nothing is of use any more */
+    bool bounded;      /* only rows with a bound are of use */
+    bool brief;        /* the same, and of a long curve a few points will do */
 };
 
 void sim_report_init(struct sim_report *report);
@@ -46,6 +50,8 @@ void sim_report_within(struct sim_report *report, const struct sim_row *row, dou
 
 /* True when a row of that role is of use now: ask before a long computation. */
 bool sim_report_wants(const struct sim_report *report, enum sim_role role);
+/* Fitting, and this cannot become the best fit: the rest of the rows can be left out. */
+bool sim_report_is_hopeless(const struct sim_report *report);
 
 /* Inside its bound, or without one. */
 bool sim_row_good(const struct sim_row *row);
@@ -76,10 +82,16 @@ bool sim_report_fair(const struct sim_report *report, size_t *ret_fit, size_t *r
 /* --- fitting: fit.c --------------------------------------------------------------------------- */
 
 /*
- * Moves the scenario's [fitted] values, within their ranges, until the sum of squared relative
- * errors over the SIM_FIT rows is least: a pattern search from the values given, the same each
- * time. log, if not NULL, gets a line per improvement.
+ * Moves the scenario's [fitted] values, within their ranges, until the misfit of the SIM_FIT rows
+ * is least: a pattern search, the same each time, from the values given; a value whose source
+ * begins with "from 2 us;" (in the value's unit) begins there. log, if not NULL, gets a line per
+ * improvement.
+ *
+ * A point's misfit is its squared relative error. A range's is the fourth power of the distance
+ * from its middle, in halves of its width: anywhere inside is nearly as good, and near its ends it
+ * grows steeply.
  */
+#define SIM_FIT_FORMAT "%.4g" /* of fitted values, in files and logs */
 int sim_fit(const struct sim_paper *paper, struct sim_scenario *scenario, FILE *log,
             struct via_error *err) VIA_MUST_CHECK;
 

@@ -59,17 +59,105 @@ static void add(struct sim_report *report, const char *series, const char *label
                       bound);
 }
 
-static void pcie_column(const struct sim_scenario *scenario, struct sim_report *report)
+/* rates: MB/s by the sizes of the column, as far as they were asked for. */
+static void pcie_column(const struct sim_scenario *scenario, struct sim_report *report,
+                        double *rates)
 {
     for (size_t i = 0; i < VIA_ARRAY_COUNT(column); i++) {
         enum sim_role role = is_fitted(column[i].bytes) ? SIM_FIT : SIM_JUDGED;
         if (sim_report_wants(report, role)) {
             struct sim_stream_result result;
             sim_stream_run(scenario, SIM_STREAM_POLLING, column[i].bytes, &result);
-            add(report, "Bandwidth over PCIe", "polling", column[i].bytes, column[i].pcie,
-                result.rate / 1e6, role, bound_of(column[i].bytes));
+            rates[i] = result.rate / 1e6;
+            add(report, "Bandwidth over PCIe", "polling", column[i].bytes, column[i].pcie, rates[i],
+                role, bound_of(column[i].bytes));
         }
     }
+}
+
+/* --- a line through the column: size / (t0 + size / B) ---------------------------------------- */
+
+struct line {
+    double t0_us, rate; /* MB/s, that is, bytes per microsecond */
+};
+
+static double line_at(const struct line *line, double bytes)
+{
+    return bytes / (line->t0_us + bytes / line->rate);
+}
+
+/* Least squares in MB/s, by Gauss and Newton. */
+static struct line line_through(const double *rates)
+{
+    struct line line = {.t0_us = 10, .rate = 1000};
+    for (unsigned round = 0; round < 50; round++) {
+        double tt = 0, tr = 0, rr = 0, t = 0, r = 0;
+        for (size_t i = 0; i < VIA_ARRAY_COUNT(column); i++) {
+            double bytes = (double)column[i].bytes;
+            double y = line_at(&line, bytes);
+            double by_t0 = -y * y / bytes;
+            double by_rate = y * y / (line.rate * line.rate);
+            double error = rates[i] - y;
+            tt += by_t0 * by_t0;
+            tr += by_t0 * by_rate;
+            rr += by_rate * by_rate;
+            t += by_t0 * error;
+            r += by_rate * error;
+        }
+        double determinant = tt * rr - tr * tr;
+        line.t0_us += (t * rr - r * tr) / determinant;
+        line.rate += (tt * r - tr * t) / determinant;
+    }
+    return line;
+}
+
+/* How far the line lies from its points, in per cent: where the paper's does most, and as much
+ * nearer or farther as the points themselves may be. */
+static void line_rows(const double *rates, struct sim_report *report)
+{
+    static const struct {
+        uint64_t bytes;
+        double paper;
+    } points[] = {{64, 6.8}, {1024, 2.6}, {4096, -2.5}};
+    const struct line line = line_through(rates);
+    struct sim_row row = {.x = NAN, .x_unit = "", .role = SIM_JUDGED};
+    row.series = "Line size/(t0 + size/B) through the column";
+    row.label = "t0";
+    row.unit = "us";
+    row.paper = 14.49;
+    row.model = line.t0_us;
+    sim_report_within(report, &row, 0.03);
+    row.label = "B";
+    row.unit = "MB/s";
+    row.paper = 1086.7;
+    row.model = line.rate;
+    sim_report_within(report, &row, 0.03);
+    double worst = 0;
+    row.series = "How far that line is off";
+    row.unit = "%";
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(column); i++) {
+        double off = 100 * (line_at(&line, (double)column[i].bytes) / rates[i] - 1);
+        worst = column[i].bytes >= 8192 ? fmax(worst, fabs(off)) : worst;
+        for (size_t k = 0; k < VIA_ARRAY_COUNT(points); k++) {
+            if (points[k].bytes == column[i].bytes) {
+                row.label = "at a size";
+                row.x = (double)points[k].bytes;
+                row.x_unit = "B";
+                row.paper = points[k].paper;
+                row.low = row.paper - 100 * bound_of(column[i].bytes);
+                row.high = row.paper + 100 * bound_of(column[i].bytes);
+                row.model = off;
+                sim_report_add(report, &row);
+            }
+        }
+    }
+    row.label = "at most from 8 KiB";
+    row.x = 8192;
+    row.paper = 1.3;
+    row.low = 0;
+    row.high = row.paper + 100 * bound_of(8192);
+    row.model = worst;
+    sim_report_add(report, &row);
 }
 
 static void tcp_column(const struct sim_scenario *scenario, struct sim_report *report)
@@ -160,10 +248,14 @@ static int run(const struct sim_scenario *scenario, struct sim_report *report,
     if (rc != 0) {
         return rc;
     }
-    pcie_column(scenario, report);
+    double rates[VIA_ARRAY_COUNT(column)] = {0};
+    pcie_column(scenario, report, rates);
     tcp_column(scenario, report);
     if (sim_report_wants(report, SIM_JUDGED)) {
-        doorbell_column(scenario, report);
+        line_rows(rates, report);
+        if (sim_report_wants(report, SIM_PREDICTED)) {
+            doorbell_column(scenario, report);
+        }
         background(scenario, report);
     }
     return 0;

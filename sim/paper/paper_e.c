@@ -333,8 +333,10 @@ static int run(const struct sim_scenario *scenario, struct sim_report *report,
     }
     unsigned buffers = (unsigned)sim_scenario_count(scenario, "pio", "fill_buffers");
     stated_rates(scenario, report, buffers);
-    if (sim_report_wants(report, SIM_JUDGED)) {
+    if (sim_report_wants(report, SIM_PREDICTED)) {
         other_rates(scenario, report, buffers);
+    }
+    if (sim_report_wants(report, SIM_JUDGED)) {
         thresholds(scenario, report, buffers);
     }
     return 0;

@@ -12,7 +12,7 @@ static const char *const role_names[] = {"judged", "fitted", "predicted", "quote
 
 void sim_report_init(struct sim_report *report)
 {
-    *report = (struct sim_report){0};
+    *report = (struct sim_report){.misfit_max = INFINITY};
 }
 
 void sim_report_fini(struct sim_report *report)
@@ -21,13 +21,29 @@ void sim_report_fini(struct sim_report *report)
     report->rows = NULL;
 }
 
+static bool has_bound(const struct sim_row *row)
+{
+    return row->role == SIM_JUDGED || row->role == SIM_FIT;
+}
+
+static double misfit(const struct sim_row *row)
+{
+    double error = row->range ? (row->model - row->paper) / ((row->high - row->low) / 2)
+                              : row->model / row->paper - 1;
+    return row->range ? error * error * error * error : error * error;
+}
+
 void sim_report_add(struct sim_report *report, const struct sim_row *row)
 {
+    if (report->bounded && !has_bound(row)) {
+        return;
+    }
     if (report->count == report->capacity) {
         report->capacity = via_max(report->capacity * 2, (size_t)64);
         report->rows = sim_realloc(report->rows, report->capacity * sizeof(*report->rows));
     }
     report->rows[report->count++] = *row;
+    report->misfit += row->role == SIM_FIT ? misfit(row) : 0;
 }
 
 void sim_report_within(struct sim_report *report, const struct sim_row *row, double bound)
@@ -40,12 +56,13 @@ void sim_report_within(struct sim_report *report, const struct sim_row *row, dou
 
 bool sim_report_wants(const struct sim_report *report, enum sim_role role)
 {
-    return role == SIM_FIT || (!report->fitting && (!report->brief || role == SIM_JUDGED));
+    bool bounded = report->bounded || report->brief;
+    return role == SIM_FIT || (!report->fitting && (!bounded || role == SIM_JUDGED));
 }
 
-static bool has_bound(const struct sim_row *row)
+bool sim_report_is_hopeless(const struct sim_report *report)
 {
-    return row->role == SIM_JUDGED || row->role == SIM_FIT;
+    return report->fitting && report->misfit > report->misfit_max;
 }
 
 bool sim_row_good(const struct sim_row *row)
@@ -150,11 +167,14 @@ static void csv_number(double value, FILE *out)
 
 void sim_report_csv(const struct sim_report *report, char letter, FILE *out)
 {
-    fputs("system,series,label,x_unit,unit,role,good,x,paper,low,high,model,error_percent\n", out);
+    fputs("system,series,label,x_unit,unit,role,good,range,x,paper,low,high,model,error_percent\n",
+          out);
     for (size_t i = 0; i < report->count; i++) {
         const struct sim_row *row = &report->rows[i];
-        fprintf(out, "%c,\"%s\",\"%s\",%s,%s,%s,%s,", letter, row->series, row->label, row->x_unit,
-                row->unit, role_names[row->role], sim_row_good(row) ? "yes" : "no");
+        bool range = row->range || (has_bound(row) && isnan(row->paper));
+        fprintf(out, "%c,\"%s\",\"%s\",%s,%s,%s,%s,%s,", letter, row->series, row->label,
+                row->x_unit, row->unit, role_names[row->role], sim_row_good(row) ? "yes" : "no",
+                range ? "yes" : "no");
         csv_number(row->x, out);
         csv_number(row->paper, out);
         csv_number(has_bound(row) ? row->low : NAN, out);

@@ -2,12 +2,12 @@
 #include "sim/paper/ring.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/list.h"
 #include "base/types.h"
+#include "sim/cost/spread.h"
 #include "sim/memory.h"
 
 /* --- parameters ------------------------------------------------------------------------------ */
@@ -21,7 +21,7 @@ static const struct sim_key keys[] = {
     {"handler", SIM_TIME, 0, 1e9, NULL},        {"spread", SIM_PERCENT, 0, 1, NULL},
     {"copy_spread", SIM_PERCENT, 0, 1, NULL},   {"window", SIM_COUNT, 1, 1024, NULL},
     {"stream", SIM_COUNT, 1, 1024, NULL},       {"puts", SIM_COUNT, 1, 100000, NULL},
-    {"seed", SIM_COUNT, 0, 1e9, NULL},
+    {"fit_puts", SIM_COUNT, 1, 100000, NULL},   {"seed", SIM_COUNT, 0, 1e9, NULL},
 };
 const struct sim_section sim_ring_section = {"ring", false, keys, VIA_ARRAY_COUNT(keys)};
 
@@ -47,12 +47,15 @@ struct request {
 
 struct thread;
 
+/* Steps whose times vary, each with draws of its own. */
+enum spread { TAKE, TRANSLATION, HANDLER, COPY_IN, COPY_OUT, SPREADS_COUNT };
+
 struct ring_host {
     struct ring *ring;
     unsigned index;
     struct ring_host *right;
     const struct sim_ring_place *place;
-    struct via_rng rng;
+    struct sim_spread spreads[SPREADS_COUNT];
     struct sim_cpu cpu;
     struct sim_memory memory;
     struct sim_dma dma;           /* of the chip on the right */
@@ -102,7 +105,10 @@ struct ring {
 static void build_host(struct ring_host *host, const struct sim_cpu_config *cpu, uint64_t seed)
 {
     struct ring *ring = host->ring;
-    via_rng_init(&host->rng, seed + SIM_RING_HOSTS_MAX + host->index);
+    for (unsigned i = 0; i < SPREADS_COUNT; i++) {
+        sim_spread_init(&host->spreads[i],
+                        seed + (uint64_t)(i + 1) * SIM_RING_HOSTS_MAX + host->index);
+    }
     sim_cpu_init(&host->cpu, &ring->cost, cpu, seed + host->index);
     sim_memory_init(&host->memory, &ring->cost, ring->scenario);
     sim_dma_init(&host->dma, &ring->net.net, ring->scenario, "dma pex");
@@ -161,21 +167,22 @@ static void tear_down(struct ring *ring)
  */
 
 /* Of mean 1: a fixed part, and an exponential one. */
-static double vary(struct ring_host *host, double spread)
+static double vary(struct ring_host *host, enum spread step)
 {
-    double u = (double)((via_rng_next(&host->rng) >> 11) + 1) / 9007199254740992.0;
-    return 1 - spread - spread * log(u);
+    const struct ring *ring = host->ring;
+    double share = step == COPY_IN || step == COPY_OUT ? ring->copy_spread : ring->spread;
+    return 1 - share + share * sim_spread_draw(&host->spreads[step]);
 }
 
-static void work(struct sim_actor *actor, struct ring_host *host, uint64_t work_ps)
+static void work(struct sim_actor *actor, struct ring_host *host, enum spread step,
+                 uint64_t work_ps)
 {
-    sim_actor_work(actor, (uint64_t)((double)work_ps * vary(host, host->ring->spread)));
+    sim_actor_work(actor, (uint64_t)((double)work_ps * vary(host, step)));
 }
 
-static void copy(struct sim_actor *actor, struct ring_host *host, uint64_t bytes)
+static void copy(struct sim_actor *actor, struct ring_host *host, enum spread step, uint64_t bytes)
 {
-    sim_actor_copy(actor, &host->memory,
-                   (uint64_t)((double)bytes * vary(host, host->ring->copy_spread)));
+    sim_actor_copy(actor, &host->memory, (uint64_t)((double)bytes * vary(host, step)));
 }
 
 /* --- registers and the DMA engine, as a thread sees them -------------------------------------- */
@@ -303,11 +310,11 @@ static void pass_on(struct thread *thread, struct request *request)
     struct ring *ring = host->ring;
     struct sim_actor *actor = &thread->transfer;
     enter(request, SIM_RING_QUEUE);
-    work(actor, host, ring->take_ps);
+    work(actor, host, TAKE, ring->take_ps);
     enter(request, SIM_RING_TAKE);
     sim_actor_take(actor, &thread->doorbell);
     enter(request, SIM_RING_INTERRUPT);
-    copy(actor, host, request->bytes);
+    copy(actor, host, COPY_IN, request->bytes);
     enter(request, SIM_RING_COPY_IN);
     if (!sim_pool_try(&host->port, 1)) {
         sim_actor_spin_take(actor, &host->port);
@@ -315,7 +322,7 @@ static void pass_on(struct thread *thread, struct request *request)
     }
     enter(request, SIM_RING_PORT);
     if (request->source == host) {
-        work(actor, host, ring->translation_ps);
+        work(actor, host, TRANSLATION, ring->translation_ps);
     }
     enter(request, SIM_RING_TRANSLATE);
     for (uint64_t left = request->bytes; left > 0;) {
@@ -394,7 +401,7 @@ static void interrupt(void *object, uint64_t index)
     /* It reads the doorbell register and the scratchpads, with the core waiting for each. */
     uint64_t reads_ps = (1 + ring->scratchpads_count) * ring->remote_read_ps;
     sim_cpu_interrupt(&host->cpu, 0,
-                      (uint64_t)((double)(ring->handler_ps + reads_ps) * vary(host, ring->spread)),
+                      (uint64_t)((double)(ring->handler_ps + reads_ps) * vary(host, HANDLER)),
                       (struct sim_call){.run = handled, .object = host, .arg = index});
 }
 
@@ -403,7 +410,7 @@ static void serve(struct thread *thread, struct request *request)
     struct ring_host *host = thread->host;
     struct ring *ring = host->ring;
     enter(request, SIM_RING_SERVICE);
-    copy(&thread->service, host, request->bytes);
+    copy(&thread->service, host, COPY_OUT, request->bytes);
     enter(request, SIM_RING_COPY_OUT);
     sim_actor_work(&thread->service, ring->store_ps);
     tell_left(host, doorbell_freed, thread->index);

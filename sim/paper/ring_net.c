@@ -3,8 +3,29 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 #include "base/types.h"
+
+/* The model repeats what is written down once, so these have to be what it repeats. */
+static int check_ends(const struct sim_scenario *scenario, struct via_error *err)
+{
+    static const char *const ends[][3] = {
+        {"link slot", "a", "pc"},
+        {"link slot", "b", "pex8749"},
+        {"link cable", "a", "pex8749"},
+        {"link cable", "b", "pex8733"},
+    };
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(ends); i++) {
+        const char *word = sim_scenario_word(scenario, ends[i][0], ends[i][1]);
+        if (strcmp(word, ends[i][2]) != 0) {
+            return sim_scenario_complain(scenario, ends[i][0], ends[i][1], err,
+                                         "the ring does not close: expected %s, not %s", ends[i][2],
+                                         word);
+        }
+    }
+    return 0;
+}
 
 int sim_ring_net_check(const struct sim_scenario *scenario, struct via_error *err)
 {
@@ -21,6 +42,7 @@ int sim_ring_net_check(const struct sim_scenario *scenario, struct via_error *er
     sim_cost_init(&cost);
     sim_net_init(&net, &cost);
     int rc = sim_net_build(&net, scenario, err);
+    rc = rc == 0 ? check_ends(scenario, err) : rc;
     sim_net_fini(&net);
     sim_cost_fini(&cost);
     return rc;

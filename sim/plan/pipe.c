@@ -108,6 +108,9 @@ static struct plan_pipe *pipe_new(struct plan_fabric *fabric, unsigned from, uns
         .from = (uint16_t)from,
         .to = (uint16_t)to,
         .channel = (uint8_t)channel,
+        .dimension = fabric->shape->kind == PLAN_TORUS
+                         ? (uint8_t)plan_shape_dimension(fabric->shape, from, to)
+                         : 0,
         .writer = &fabric->hosts[from].threads[channel],
         .reader = &fabric->hosts[to].threads[channel],
         .credits = fabric->costs.pipe_slots,
@@ -153,11 +156,15 @@ void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe)
 
 /* --- room ------------------------------------------------------------------------------------ */
 
+/* One buffer stays free behind it, in the pipe or of the bypass. */
+bool plan_pipe_may_turn(const struct plan_fabric *fabric, const struct plan_pipe *pipe)
+{
+    return pipe->credits + fabric->costs.bypass_count - pipe->bypass_used >= 2;
+}
+
 bool plan_pipe_may_inject(const struct plan_fabric *fabric, const struct plan_pipe *pipe)
 {
-    /* The bubble rule: one buffer stays free behind it, in the pipe or of the bypass. */
-    return pipe->credits >= 1 &&
-           pipe->credits + fabric->costs.bypass_count - pipe->bypass_used >= 2;
+    return pipe->credits >= 1 && plan_pipe_may_turn(fabric, pipe);
 }
 
 static void credits_came(void *object, uint64_t count)

@@ -30,6 +30,7 @@ struct plan_pipe {
     struct plan_pipe *same_hash;
     uint16_t from, to;
     uint8_t channel;
+    uint8_t dimension; /* of a torus */
     struct plan_thread *writer, *reader;
     struct sim_path there, back;
     /* writer's */
@@ -137,7 +138,9 @@ struct plan_pipe *plan_pipe_towards(struct plan_fabric *fabric, unsigned at, uns
 /* Forgets a pipe that is as if it were new: a tree has more pairs of hosts than talk at a time. */
 void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe);
 
+/* The bubble rule, for frames that begin here; for those that turn into another dimension. */
 bool plan_pipe_may_inject(const struct plan_fabric *fabric, const struct plan_pipe *pipe);
+bool plan_pipe_may_turn(const struct plan_fabric *fabric, const struct plan_pipe *pipe);
 /* The writer has found no room. */
 void plan_pipe_want(struct plan_fabric *fabric, struct plan_pipe *pipe);
 /* The reader has taken a record. */

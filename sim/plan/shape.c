@@ -229,31 +229,45 @@ unsigned plan_shape_port(const struct plan_shape *shape, unsigned dimension, boo
     return port + (down && shape->sizes[dimension] > 2 ? 1 : 0);
 }
 
-unsigned plan_shape_step(const struct plan_shape *shape, unsigned host, unsigned dimension,
-                         bool down)
+/* How far apart the ids of neighbours are. */
+static unsigned stride_of(const struct plan_shape *shape, unsigned dimension)
 {
     unsigned stride = 1;
     for (unsigned d = 0; d < dimension; d++) {
         stride *= shape->sizes[d];
     }
+    return stride;
+}
+
+unsigned plan_shape_step(const struct plan_shape *shape, unsigned host, unsigned dimension,
+                         bool down)
+{
+    unsigned stride = stride_of(shape, dimension);
     unsigned size = shape->sizes[dimension];
     unsigned at = host / stride % size;
     unsigned next = down ? (at + size - 1) % size : (at + 1) % size;
     return host - at * stride + next * stride;
 }
 
-unsigned plan_shape_way(const struct plan_shape *shape, unsigned at, unsigned to,
-                        unsigned *ret_next)
+unsigned plan_shape_dimension(const struct plan_shape *shape, unsigned a, unsigned b)
 {
-    unsigned a = at, b = to, d = 0;
-    assert(at != to && shape->kind == PLAN_TORUS);
+    unsigned d = 0;
+    assert(a != b && shape->kind == PLAN_TORUS);
     while (a % shape->sizes[d] == b % shape->sizes[d]) {
         a /= shape->sizes[d];
         b /= shape->sizes[d];
         d++;
     }
+    return d;
+}
+
+unsigned plan_shape_way(const struct plan_shape *shape, unsigned at, unsigned to,
+                        unsigned *ret_next)
+{
+    unsigned d = plan_shape_dimension(shape, at, to);
     unsigned size = shape->sizes[d];
-    unsigned up = (b % size + size - a % size) % size;
+    unsigned stride = stride_of(shape, d);
+    unsigned up = (to / stride % size + size - at / stride % size) % size;
     bool down = up > size - up;
     *ret_next = plan_shape_step(shape, at, d, down);
     return plan_shape_port(shape, d, down);

@@ -68,6 +68,8 @@ unsigned plan_shape_step(const struct plan_shape *shape, unsigned host, unsigned
  * core routes; and where that leads. at != to. */
 unsigned plan_shape_way(const struct plan_shape *shape, unsigned at, unsigned to,
                         unsigned *ret_next);
+/* The first dimension in which two hosts differ: the one that neighbours are in. */
+unsigned plan_shape_dimension(const struct plan_shape *shape, unsigned a, unsigned b);
 /* Links of the longest way. 1 for trees. */
 unsigned plan_shape_diameter(const struct plan_shape *shape);
 

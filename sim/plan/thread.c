@@ -77,6 +77,11 @@ static bool choose_in(struct plan_thread *thread)
         if (frame->destination != thread->host->index) {
             way =
                 plan_pipe_towards(fabric, thread->host->index, frame->destination, thread->channel);
+            bool turns = way->dimension != pipe->dimension;
+            if (turns && !plan_pipe_may_turn(fabric, way)) {
+                block(fabric, pipe, way);
+                continue;
+            }
             if (way->bypass_used == 0 && way->credits > 0) {
                 thread->job = PLAN_RELAY;
                 way->credits--;

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A PE's attachment to its host: what via_attach_open() would have set up, and the answers that
+ * come by the socket. All else of the client library is the library itself.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sim/memory.h"
+#include "sim/shmem/job.h"
+
+/* Names of descriptors that only the simulator looks at. */
+enum { SOCKET_FD = 100001, BELL_FD, NUDGE_FD, EPOLL_FD };
+
+#define LIFE_BYTES 4096u
+/* Every life of a segment in a run is its first. */
+#define LIFE UINT64_C(1)
+#define ANSWER_NS_MAX 100000u
+
+/* --- errors ---------------------------------------------------------------------------------- */
+
+static char *error_text(void)
+{
+    static char nobody[sizeof(sim_job->pes[0].error_text)];
+    return sim_job->running != NULL ? sim_job->running->error_text : nobody;
+}
+
+const char *via_error_text(void)
+{
+    return error_text();
+}
+
+int via_client_error(int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error_text(), sizeof(sim_job->pes[0].error_text), format, args);
+    va_end(args);
+    return code;
+}
+
+int via_client_dead(const struct via_attach *attach)
+{
+    return via_client_error(-ENOTCONN, "host %u: its daemon has gone, or broke the protocol",
+                            attach->host);
+}
+
+/* --- a host's pages -------------------------------------------------------------------------- */
+
+void sim_attach_host_init(struct sim_job *job, uint32_t index)
+{
+    struct sim_pe_host *shared = &job->hosts[index];
+    const struct via_node_config *node = &job->world->config.node;
+    shared->status = sim_alloc_lines(sizeof(*shared->status));
+    shared->status->magic = VIA_STATUS_MAGIC;
+    shared->status->host = job->world->hosts[index].id;
+    shared->status->hosts_max = node->hosts_max;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(shared->status->peers); i++) {
+        shared->status->peers[i] = UINT64_C(0xff) << 8;
+    }
+    shared->bells = sim_alloc_lines(node->channels_count * sizeof(*shared->bells));
+    for (unsigned i = 0; i < node->channels_count; i++) {
+        shared->bells[i].sleepers = 1;
+    }
+    shared->life_fd = memfd_create("viaduct-sim lives", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (shared->life_fd < 0 || ftruncate(shared->life_fd, LIFE_BYTES) != 0 ||
+        fcntl(shared->life_fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+        perror("viaduct-sim: life page of a host");
+        abort();
+    }
+    shared->lives = mmap(NULL, LIFE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, shared->life_fd, 0);
+    if (shared->lives == MAP_FAILED) {
+        abort();
+    }
+}
+
+void sim_attach_host_fini(struct sim_job *job, uint32_t index)
+{
+    struct sim_pe_host *shared = &job->hosts[index];
+    free(shared->status);
+    free(shared->bells);
+    munmap(shared->lives, LIFE_BYTES);
+    close(shared->life_fd);
+}
+
+/* As edges_of() in host/host_status.c: ups and downs of the links to a peer, and is one direct? */
+static uint64_t edges_of(const struct sim_host *host, uint16_t peer, bool *ret_direct)
+{
+    uint64_t edges = 0;
+    *ret_direct = peer == host->id;
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        struct via_link_status link;
+        if (via_node_link_status(host->node, i, &link) != 0 || link.peer != peer) {
+            continue;
+        }
+        edges += (uint64_t)link.ups_count + link.downs_count;
+        if (!*ret_direct && host->ports[i]->link->direct && link.state == VIA_LINK_UP) {
+            *ret_direct = true;
+            edges += (uint64_t)(i + 1) << 48;
+        }
+    }
+    return edges;
+}
+
+void sim_attach_status(struct sim_job *job, struct sim_host *host)
+{
+    struct sim_pe_host *shared = &job->hosts[host->index];
+    for (uint32_t i = 0; i < job->world->hosts_count; i++) {
+        const struct sim_host *peer = &job->world->hosts[i];
+        struct via_route_status route = {.port = VIA_PORT_NONE};
+        bool direct;
+        uint64_t edges = edges_of(host, peer->id, &direct);
+        if (edges != shared->edges[i]) {
+            shared->edges[i] = edges;
+            shared->generations[i]++;
+        }
+        uint64_t hops = 0xff;
+        if (peer == host) {
+            hops = 0;
+            route.session = host->life.session;
+        } else if (via_node_route_status(host->node, peer->id, &route) == 0 &&
+                   route.port != VIA_PORT_NONE) {
+            hops = via_min(route.hops, 0xfe);
+        }
+        uint64_t word = (uint64_t)route.session << 32 | (uint64_t)shared->generations[i] << 16 |
+                        hops << 8 | (direct ? VIA_STATUS_DIRECT : 0);
+        atomic_store_explicit(&shared->status->peers[peer->id], word, memory_order_release);
+    }
+}
+
+/* --- answers of the host --------------------------------------------------------------------- */
+
+static int add_segment(struct sim_pe *pe, const struct via_attach_request *ask, int fd,
+                       struct via_attach_answer *answer)
+{
+    struct sim_job *job = pe->job;
+    char *base = pe->base[fd == pe->heap_fd ? VIA_REGION_HEAP : VIA_REGION_DATA];
+    uint64_t handle;
+    int rc = via_node_segment_add(pe->host->node, base, ask->bytes, ask->access,
+                                  via_rng_next(&job->rng) >> 16, &handle);
+    if (rc == 0) {
+        answer->handle = handle;
+        job->hosts[pe->host->index].lives[via_segment_handle_index(handle)] = LIFE;
+    }
+    return rc;
+}
+
+/* Whose segment is it, and which? */
+static struct sim_pe *owner_of(struct sim_job *job, const struct sim_host *host, uint64_t handle,
+                               int *ret_fd)
+{
+    for (uint32_t i = 0; i < job->pes_count; i++) {
+        struct sim_pe *pe = &job->pes[i];
+        for (int region = 0; region < VIA_REGIONS && pe->host == host; region++) {
+            if (job->job->pes[i].handle[region] == handle) {
+                *ret_fd = region == VIA_REGION_HEAP ? pe->heap_fd : pe->data_fd;
+                return pe;
+            }
+        }
+    }
+    return NULL;
+}
+
+static int map_segment(struct sim_pe *pe, const struct via_attach_request *ask,
+                       struct via_client_request *request)
+{
+    struct sim_job *job = pe->job;
+    const struct sim_host *host = &job->world->hosts[job->world->host_by_id[ask->host]];
+    struct sim_pe_host *shared = &job->hosts[host->index];
+    bool direct;
+    int fd;
+    edges_of(pe->host, host->id, &direct);
+    if (!direct || !host->alive) {
+        return -EXDEV;
+    }
+    const struct sim_pe *owner = owner_of(job, host, ask->handle, &fd);
+    if (owner == NULL || shared->crashed) {
+        return -EACCES;
+    }
+    /* The bell of the owner is never rung here; any descriptor will do. */
+    const int fds[] = {fd, shared->life_fd, shared->life_fd};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
+        request->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
+    }
+    request->fds_count = VIA_ARRAY_COUNT(fds);
+    request->answer.bytes = fd == owner->heap_fd ? SIM_PE_HEAP_BYTES : SIM_PE_DATA_BYTES;
+    request->answer.life = LIFE;
+    return 0;
+}
+
+int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
+                   struct via_client_request *request)
+{
+    struct sim_pe *pe = sim_job->running;
+    *request = (struct via_client_request){0};
+    sim_pe_pause(pe, sim_job_between(pe->job, 1000, ANSWER_NS_MAX));
+    if (pe->job->hosts[pe->host->index].crashed) {
+        via_client_die(attach);
+        return via_client_dead(attach);
+    }
+    int rc = -EINVAL;
+    if (ask->type == VIA_ATTACH_SEGMENT_ADD) {
+        rc = add_segment(pe, ask, fd, &request->answer);
+    } else if (ask->type == VIA_ATTACH_MAP) {
+        rc = map_segment(pe, ask, request);
+        sim_pe_tell(pe, "maps a segment of host %u: %d", ask->host, rc);
+    }
+    return rc;
+}
+
+unsigned via_client_take_answers(struct via_attach *attach)
+{
+    const struct sim_pe *pe = sim_job->running;
+    attach->socket_ready = false;
+    if (!pe->job->hosts[pe->host->index].crashed) {
+        return 0;
+    }
+    via_client_die(attach);
+    return 1;
+}
+
+/* --- attaching ------------------------------------------------------------------------------- */
+
+static void channel_init(struct sim_pe *pe, unsigned index, const struct via_pipe_geometry *command,
+                         const struct via_pipe_geometry *reply, unsigned char *area)
+{
+    struct via_client_channel *channel = &pe->attach.channels[index];
+    unsigned char *commands = area + VIA_ATTACH_COMMAND_OFF;
+    struct via_pipe_target target = {.direct = commands};
+    struct via_pipe_target credit = {.direct = area + VIA_ATTACH_REPLY_CREDIT_OFF};
+    channel->data_ends = sim_alloc(command->slots_count * sizeof(*channel->data_ends));
+    channel->bell = &pe->job->hosts[pe->host->index].bells[index];
+    via_pipe_writer_init(&channel->writer, command, &target,
+                         (const _Atomic uint64_t *)(void *)(area + VIA_ATTACH_COMMAND_CREDIT_OFF),
+                         channel->data_ends, VIA_ATTACH_EPOCH);
+    via_pipe_reader_init(&channel->reader, reply, commands + via_pipe_memory_bytes(command),
+                         &credit, VIA_ATTACH_EPOCH);
+    sim_serve_init(pe, index, command, reply, area);
+}
+
+void sim_attach_open(struct sim_pe *pe)
+{
+    struct sim_job *job = pe->job;
+    const struct sim_config_shmem *config = job->config;
+    struct via_attach *attach = &pe->attach;
+    const struct via_pipe_geometry command = {
+        .slots_count = config->slots,
+        .data_bytes = via_max(2u, config->slots / 2) * config->body_bytes,
+        .body_bytes_max = config->body_bytes,
+    };
+    const struct via_pipe_geometry reply = {
+        .slots_count = config->reply_slots,
+        .data_bytes = 2 * config->body_bytes,
+        .body_bytes_max = config->body_bytes,
+    };
+    size_t area_bytes =
+        VIA_ATTACH_COMMAND_OFF + via_pipe_memory_bytes(&command) + via_pipe_memory_bytes(&reply);
+    attach->socket_fd = SOCKET_FD;
+    attach->bell_fd = BELL_FD;
+    attach->nudge_fd = NUDGE_FD;
+    attach->epoll_fd = EPOLL_FD;
+    attach->host = pe->host->id;
+    attach->hosts_max = job->world->config.node.hosts_max;
+    attach->channels_count = job->world->config.node.channels_count;
+    attach->channel_first = (uint16_t)(pe->index % attach->channels_count);
+    attach->body_bytes_max = config->body_bytes;
+    attach->reply_bytes_max = config->body_bytes;
+    attach->inbox_bytes_max = VIA_CLIENT_INBOX_BYTES_MAX;
+    attach->stuck_ns_max = VIA_CLIENT_STUCK_NS_MAX;
+    attach->status = job->hosts[pe->host->index].status;
+    attach->memory_bytes = area_bytes * attach->channels_count;
+    attach->memory = sim_alloc_lines(attach->memory_bytes);
+    attach->ops_count = command.slots_count * attach->channels_count;
+    attach->ops = sim_alloc(attach->ops_count * sizeof(*attach->ops));
+    for (uint32_t i = 0; i < attach->ops_count; i++) {
+        attach->ops[i].index_next_free = i + 1;
+    }
+    via_host_spin_init(&attach->spin, config->wake_ns_max / 2);
+    via_list_init(&attach->pending);
+    via_list_init(&attach->messages);
+    via_list_init(&attach->requests);
+    via_list_init(&attach->segments);
+    via_list_init(&attach->remotes);
+    for (unsigned i = 0; i < attach->channels_count; i++) {
+        channel_init(pe, i, &command, &reply, attach->memory + i * area_bytes);
+    }
+}
+
+void sim_attach_offer(struct sim_pe *pe)
+{
+    const int fds[VIA_REGIONS] = {pe->heap_fd, pe->data_fd};
+    for (int region = 0; region < VIA_REGIONS && via_world.attach != NULL; region++) {
+        int rc = via_segment_adopt(via_world.attach, fds[region], via_world.region[region].bytes,
+                                   pe->base[region], VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE,
+                                   &via_world.segment[region]);
+        if (rc != 0) {
+            via_fatal("offering memory: %s", via_error_text());
+        }
+        via_world.me->handle[region] = via_segment_handle(via_world.segment[region]);
+    }
+}
+
+void sim_attach_close(struct sim_pe *pe)
+{
+    struct via_attach *attach = &pe->attach;
+    while (!via_list_empty(&attach->remotes)) {
+        via_client_remote_free(
+            via_list_entry(via_list_first(&attach->remotes), struct via_remote, link));
+    }
+    for (unsigned i = 0; i < attach->channels_count; i++) {
+        sim_serve_fini(pe, i);
+        free(attach->channels[i].data_ends);
+    }
+    free(attach->memory);
+    free(attach->ops);
+}

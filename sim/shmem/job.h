@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A job of PEs under virtual time. A PE is a fiber that runs the library; what the library stands
+ * on is here:
+ *   pe.c       fibers: who runs when, whose state the library's variables hold
+ *   accesses.c accesses to memory, after any of which another PE may run
+ *   hooks.c    system calls, clocks, malloc()
+ *   attach.c   a PE's attachment: what via_attach_open() sets up, and the host's answers
+ *   serve.c    the host's side of its pipes
+ *   program.c  what the PEs do, drawn by the seed      check.c   whether it was done right
+ *   steps.c    the steps of a program, by the library's calls
+ *   shmem.c    all of it together
+ */
+#ifndef SIM_SHMEM_JOB_H
+#define SIM_SHMEM_JOB_H
+
+#include "host/attach_wire.h"
+#include "host/client.h"
+#include "shmem/barrier.h"
+#include "shmem/job.h"
+#include "shmem/team.h"
+#include "shmem/world.h"
+#include "sim/cost/fiber.h"
+#include "sim/shmem/program.h"
+#include "sim/world.h"
+
+#define SIM_PES_MAX 64u
+#define SIM_PE_HEAP_BYTES (4u << 20) /* with VIA_INTERNAL_BYTES of the library's own */
+#define SIM_PE_DATA_BYTES (1u << 20)
+
+enum sim_pe_state {
+    SIM_PE_GOING,   /* an event makes it go on */
+    SIM_PE_BLOCKED, /* and perhaps one that wakes it before */
+    SIM_PE_ENDED,
+};
+
+enum sim_pe_event {
+    SIM_PE_GO_ON = 0, /* a = PE, c = its ticket */
+    SIM_PE_BELL = 1,  /* a = PE: its host rings */
+    SIM_PE_KILL = 2,  /* the launcher ends all */
+    SIM_PE_LOOK = 3,  /* after a crash: have they ended? */
+};
+
+/* A command that the host has taken. */
+struct sim_slot {
+    enum { SIM_SLOT_FREE, SIM_SLOT_RUNNING, SIM_SLOT_DUE, SIM_SLOT_OVER } state;
+    uint64_t cookie, value;
+    int status;
+    bool is_data;
+    uint32_t bytes;
+    unsigned char *bounce; /* owned; what a get brings */
+};
+
+/* The host's side of one channel of a PE. */
+struct sim_serve {
+    struct via_pipe_reader commands;
+    struct via_pipe_writer replies;
+    struct via_pipe_record stash;
+    bool stashed;
+    uint32_t stash_index, over_next;
+    struct sim_slot *slots; /* owned */
+    uint32_t *due;          /* owned; indexes of slots */
+    uint32_t due_head, due_count;
+    uint32_t *reply_ends; /* owned */
+};
+
+struct sim_pe {
+    struct sim_job *job;
+    struct sim_host *host;
+    uint32_t index, node, local;
+    uint32_t host_life; /* of the host, when the job began */
+    struct sim_fiber fiber;
+    enum sim_pe_state state;
+    uint32_t ticket;
+    const void *futex; /* sleeps on it */
+    bool woken, bell, in_epoll;
+    bool fatal;
+    char last_words[400];
+
+    uint32_t step; /* at work on it */
+    const char *doing;
+
+    /* The library's variables while another PE runs. */
+    struct via_hot hot;
+    struct via_world world;
+    struct via_teams teams;
+    struct via_barriers barriers;
+    char error_text[256];
+
+    int heap_fd, data_fd;
+    char *base[VIA_REGIONS];
+    struct via_list allocated; /* by the library */
+    struct via_attach attach;
+    struct sim_serve serve[VIA_CLIENT_CHANNELS_MAX];
+    /* Of its program. */
+    shmem_team_t handles[SIM_TEAMS_MAX];
+    uint64_t arena_off; /* in its heap */
+};
+
+/* What the processes of a host share. */
+struct sim_pe_host {
+    struct via_status_page *status; /* owned */
+    struct via_bell *bells;         /* owned, one per channel */
+    int life_fd;
+    _Atomic uint64_t *lives; /* mapped */
+    uint64_t edges[SIM_HOSTS_MAX];
+    uint16_t generations[SIM_HOSTS_MAX];
+    uint32_t running; /* operations of its PEs that the node has */
+    bool crashed;     /* what attached to it is on its own */
+};
+
+struct sim_job {
+    struct sim_guest guest; /* first */
+    struct sim_world *world;
+    const struct sim_config_shmem *config;
+    struct via_rng rng;
+    int plant;
+    uint32_t pes_count, nodes_count;
+    struct sim_pe pes[SIM_PES_MAX];
+    struct sim_pe *running; /* whose fiber runs now */
+    struct sim_pe *loaded;  /* whose the library's variables are */
+    struct via_job *job;    /* owned */
+    struct via_node *nodes[SIM_HOSTS_MAX];
+    uint32_t node_hosts[SIM_HOSTS_MAX];
+    struct sim_pe_host hosts[SIM_HOSTS_MAX];
+    struct sim_program program;
+    uint32_t at_gate;
+    bool ending;  /* a PE has ended the job */
+    bool crashed; /* a host of PEs has crashed: the job ends */
+};
+
+/* The one that is being run: the library has no argument by which to find it. */
+extern struct sim_job *sim_job;
+
+/* Until all PEs are here; from within a fiber. */
+void sim_job_gate(struct sim_pe *pe);
+
+/* --- pe.c ------------------------------------------------------------------------------------ */
+
+void sim_pe_init(struct sim_job *job, uint32_t index);
+void sim_pe_fini(struct sim_pe *pe);
+void sim_pe_start(struct sim_pe *pe);
+void sim_pe_go_on(struct sim_pe *pe, uint32_t ticket);
+/* From within its fiber: goes on after so long, when not woken before. True when woken. */
+bool sim_pe_block(struct sim_pe *pe, uint64_t longest_ns);
+/* The same, not to be woken. */
+void sim_pe_pause(struct sim_pe *pe, uint64_t ns);
+void sim_pe_wake(struct sim_pe *pe);
+/* The library's variables are this PE's. */
+void sim_pe_load(struct sim_pe *pe);
+/* It has come to its end; from within its fiber, for a fatal error, does not return. */
+void sim_pe_ends(struct sim_pe *pe);
+void sim_pe_tell(struct sim_pe *pe, const char *format, ...) VIA_PRINTF(2, 3);
+
+static inline uint32_t sim_job_between(struct sim_job *job, uint32_t lo, uint32_t hi)
+{
+    return (uint32_t)via_rng_between(&job->rng, lo, via_max(lo, hi));
+}
+
+/* --- accesses.c ------------------------------------------------------------------------------ */
+
+/* Draws how many accesses the PE that runs makes until another may. */
+void sim_accesses_draw(struct sim_job *job);
+
+/* --- hooks.c --------------------------------------------------------------------------------- */
+
+/* What the library has allocated for a PE, and not given back. */
+void sim_hooks_free_all(struct sim_pe *pe);
+
+/* --- attach.c -------------------------------------------------------------------------------- */
+
+void sim_attach_host_init(struct sim_job *job, uint32_t host);
+void sim_attach_host_fini(struct sim_job *job, uint32_t host);
+void sim_attach_open(struct sim_pe *pe);
+/* Registers its memory; from within its fiber. */
+void sim_attach_offer(struct sim_pe *pe);
+void sim_attach_close(struct sim_pe *pe);
+/* What a host's processes are told of the fabric. */
+void sim_attach_status(struct sim_job *job, struct sim_host *host);
+
+/* --- serve.c --------------------------------------------------------------------------------- */
+
+unsigned sim_serve_turn(struct sim_guest *guest, struct sim_thread *thread);
+unsigned sim_serve_turn_over(struct sim_guest *guest, struct sim_thread *thread);
+bool sim_serve_arm(struct sim_guest *guest, struct sim_thread *thread);
+void sim_serve_complete(struct sim_guest *guest, struct sim_host *host, unsigned channel,
+                        uint64_t cookie, int status, uint64_t value);
+void sim_serve_init(struct sim_pe *pe, unsigned channel, const struct via_pipe_geometry *command,
+                    const struct via_pipe_geometry *reply, unsigned char *area);
+void sim_serve_fini(struct sim_pe *pe, unsigned channel);
+void sim_serve_ring(struct sim_pe *pe);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* PEs: fibers that share the library's variables, which are copied when another one runs. */
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shmem/copy.h"
+#include "sim/memory.h"
+#include "sim/shmem/job.h"
+
+struct via_hot via_hot;
+struct via_world via_world;
+struct sim_job *sim_job;
+
+void sim_pe_tell(struct sim_pe *pe, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    if (pe->job->world->trace == NULL) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    sim_trace(pe->job->world, "PE %u (host %u) step %u: %s", pe->index, pe->host->index, pe->step,
+              text);
+}
+
+/* --- the library's variables ----------------------------------------------------------------- */
+
+static void unload(struct sim_pe *pe)
+{
+    pe->hot = via_hot;
+    pe->world = via_world;
+    pe->teams = via_teams;
+    pe->barriers = via_barriers;
+}
+
+void sim_pe_load(struct sim_pe *pe)
+{
+    struct sim_job *job = pe->job;
+    if (job->loaded == pe) {
+        return;
+    }
+    if (job->loaded != NULL) {
+        unload(job->loaded);
+    }
+    via_hot = pe->hot;
+    via_world = pe->world;
+    via_teams = pe->teams;
+    via_barriers = pe->barriers;
+    job->loaded = pe;
+}
+
+/* --- who runs when --------------------------------------------------------------------------- */
+
+static void go_on_after(struct sim_pe *pe, uint64_t ns)
+{
+    sim_clock_after(&pe->job->world->clock, ns, SIM_EVENT_GUEST, pe->index, SIM_PE_GO_ON,
+                    ++pe->ticket);
+}
+
+void sim_pe_start(struct sim_pe *pe)
+{
+    pe->state = SIM_PE_GOING;
+    go_on_after(pe, sim_job_between(pe->job, 0, 3000000));
+}
+
+void sim_pe_go_on(struct sim_pe *pe, uint32_t ticket)
+{
+    struct sim_job *job = pe->job;
+    if (pe->state == SIM_PE_ENDED || ticket != pe->ticket) {
+        return;
+    }
+    if (pe->host->thaw_ns > job->world->clock.now_ns) {
+        sim_clock_at(&job->world->clock, pe->host->thaw_ns, SIM_EVENT_GUEST, pe->index,
+                     SIM_PE_GO_ON, ticket);
+        return;
+    }
+    pe->state = SIM_PE_GOING;
+    pe->futex = NULL;
+    pe->in_epoll = false;
+    job->world->counts.pe_turns++;
+    sim_pe_load(pe);
+    job->running = pe;
+    struct sim_call call = sim_fiber_call(&pe->fiber);
+    call.run(call.object, 0);
+    job->running = NULL;
+    if (pe->state == SIM_PE_ENDED) {
+        sim_final_progress(job->world);
+    }
+}
+
+bool sim_pe_block(struct sim_pe *pe, uint64_t longest_ns)
+{
+    pe->woken = false;
+    pe->state = SIM_PE_BLOCKED;
+    go_on_after(pe, longest_ns);
+    sim_fiber_wait(&pe->fiber);
+    return pe->woken;
+}
+
+void sim_pe_pause(struct sim_pe *pe, uint64_t ns)
+{
+    pe->state = SIM_PE_GOING;
+    go_on_after(pe, ns);
+    sim_fiber_wait(&pe->fiber);
+}
+
+void sim_pe_wake(struct sim_pe *pe)
+{
+    if (pe->state != SIM_PE_BLOCKED || pe->woken) {
+        return;
+    }
+    pe->woken = true;
+    go_on_after(pe, sim_job_between(pe->job, 500, pe->job->config->wake_ns_max));
+}
+
+/* --- ends ------------------------------------------------------------------------------------ */
+
+/* The launcher notices that one has ended with an error, and ends the others. */
+#define KILL_US_MAX 1000000u
+
+void sim_pe_ends(struct sim_pe *pe)
+{
+    struct sim_job *job = pe->job;
+    pe->state = SIM_PE_ENDED;
+    if (!pe->fatal) {
+        return;
+    }
+    sim_pe_tell(pe, "ends the job: %s", pe->last_words);
+    if (!job->ending) {
+        job->ending = true;
+        job->world->counts.pe_ends++;
+        sim_clock_after(&job->world->clock, sim_job_between(job, 0, KILL_US_MAX) * VIA_USEC_NS,
+                        SIM_EVENT_GUEST, 0, SIM_PE_KILL, 0);
+    }
+    if (job->running == pe) {
+        sim_fiber_wait(&pe->fiber);
+        abort(); /* nothing makes it go on */
+    }
+}
+
+void via_fatal(const char *format, ...)
+{
+    struct sim_pe *pe = sim_job->running;
+    va_list args;
+    pe->fatal = true;
+    va_start(args, format);
+    vsnprintf(pe->last_words, sizeof(pe->last_words), format, args);
+    va_end(args);
+    sim_program_fatal(pe);
+    sim_pe_ends(pe);
+    abort();
+}
+
+void via_debug(const char *format, ...)
+{
+    (void)format;
+}
+
+/* --- set-up ---------------------------------------------------------------------------------- */
+
+static char *memory_new(size_t bytes, int *ret_fd)
+{
+    int fd = memfd_create("viaduct-sim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *base = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0) {
+        base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (base == MAP_FAILED) {
+        perror("viaduct-sim: memory of a PE");
+        abort();
+    }
+    *ret_fd = fd;
+    return base;
+}
+
+static void pe_main(void *arg)
+{
+    struct sim_pe *pe = arg;
+    sim_accesses_draw(pe->job);
+    sim_attach_offer(pe);
+    sim_program_run(pe);
+    sim_pe_ends(pe);
+}
+
+void sim_pe_init(struct sim_job *job, uint32_t index)
+{
+    struct sim_pe *pe = &job->pes[index];
+    pe->job = job;
+    pe->index = index;
+    pe->doing = "begins";
+    via_list_init(&pe->allocated);
+    pe->base[VIA_REGION_HEAP] = memory_new(SIM_PE_HEAP_BYTES, &pe->heap_fd);
+    pe->base[VIA_REGION_DATA] = memory_new(SIM_PE_DATA_BYTES, &pe->data_fd);
+    sim_fiber_init(&pe->fiber, pe_main, pe);
+}
+
+void sim_pe_fini(struct sim_pe *pe)
+{
+    sim_fiber_fini(&pe->fiber);
+    munmap(pe->base[VIA_REGION_HEAP], SIM_PE_HEAP_BYTES);
+    munmap(pe->base[VIA_REGION_DATA], SIM_PE_DATA_BYTES);
+    close(pe->heap_fd);
+    close(pe->data_fd);
+}
