@@ -45,6 +45,7 @@ static struct bell all[VIA_BELLS_MAX];
 static unsigned all_count;
 static unsigned first_own; /* index of this process's first */
 static _Atomic uint64_t adopted;
+static _Atomic uint64_t inherited; /* adopted by ancestors: what they carried rings there */
 
 static __thread int thread_bell __attribute__((tls_model("initial-exec"))); /* index + 1 */
 static unsigned next_shared;
@@ -98,10 +99,17 @@ static bool has_own_page(void)
     return all_count > first_own && all[first_own].page != NULL;
 }
 
+/* The highest index that is free: adopted ones begin at the top, so that the process's own are next
+ * to each other. */
+static unsigned top_free(void)
+{
+    return VIA_BELLS_MAX - 1 - (unsigned)__builtin_popcountll(via_sock_bells_adopted());
+}
+
 /* With the lock. */
 static int make_bell(void)
 {
-    if (all_count == VIA_BELLS_MAX) {
+    if (all_count >= top_free()) {
         return -ENOSPC;
     }
     int rc = has_own_page() ? 0 : make_page();
@@ -143,8 +151,7 @@ int via_sock_bell_of_thread(void)
 int via_sock_bell_adopt(int fd)
 {
     pthread_mutex_lock(&lock);
-    /* From the top, so that the process's own are next to each other. */
-    unsigned index = VIA_BELLS_MAX - 1;
+    unsigned index = top_free();
     int rc = adopted == 0 && all_count < index ? 0 : -ENOSPC;
     if (rc == 0) {
         all[index] = (struct bell){.page = NULL};
@@ -157,7 +164,8 @@ int via_sock_bell_adopt(int fd)
 
 uint64_t via_sock_bells_adopted(void)
 {
-    return atomic_load_explicit(&adopted, memory_order_acquire);
+    return atomic_load_explicit(&adopted, memory_order_acquire) |
+           atomic_load_explicit(&inherited, memory_order_relaxed);
 }
 
 int via_sock_bell_fd(unsigned index)
@@ -219,12 +227,23 @@ void via_sock_bell_leave(uint64_t bells)
 #define RING UINT64_C(1)
 #define RING_COLD (UINT64_C(1) << 32)
 
+/* Against who fills it again and again: it is rung by that, too. */
+#define RING_TRIES 8
+
 static void ring(int fd, uint64_t what)
 {
     int saved = errno;
-    if (fd >= 0 && VIA_REAL(write)(fd, &what, sizeof(what)) < 0) {
-        errno = saved; /* full after 2^32 rings unread, or gone with its process: nobody to wake */
+    uint64_t rung;
+    for (int tries = 0; fd >= 0 && tries < RING_TRIES; tries++) {
+        if (VIA_REAL(write)(fd, &what, sizeof(what)) >= 0 || errno != EAGAIN) {
+            break; /* or gone with its process: nobody to wake */
+        }
+        /* Full: another peer of its owner's has seen to that, as it would have taken 2^32 rings.
+         * What is lost with it may have been for cold connections. */
+        (void)!VIA_REAL(read)(fd, &rung, sizeof(rung));
+        what = RING_COLD;
     }
+    errno = saved;
 }
 
 uint32_t via_sock_bell_cold_rings(unsigned index)
@@ -251,7 +270,8 @@ void via_sock_bell_forked(void)
     first_own = all_count;
     next_shared = 0;
     thread_bell = 0;
-    adopted = 0; /* connections that were carried by the parent's attachment hear it no more */
+    inherited |= adopted;
+    adopted = 0;
 }
 
 /* The page is the peer's: sealed against shrinking, or reading it could be the end of us. */

@@ -37,7 +37,7 @@ int via_sock_bell_of_thread(void);
 
 /* Makes a bell that somebody else owns known to sleepers; the fd must stay open. 0 or -ENOSPC. */
 int via_sock_bell_adopt(int fd);
-/* Those. */
+/* Those, and those of the processes from which this one was forked. */
 uint64_t via_sock_bells_adopted(void);
 
 int via_sock_bell_fd(unsigned index);

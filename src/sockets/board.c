@@ -18,7 +18,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_sockets_board *_Atomic board;
-static bool failed; /* it is not tried again */
+static _Atomic bool failed; /* it is not tried again */
 static _Atomic int board_fd = -1;
 static char complaint[sizeof(((struct via_sockets_board *)NULL)->error)];
 
@@ -77,9 +77,9 @@ static struct via_sockets_board *make_board(void)
     int saved = errno;
     pthread_mutex_lock(&lock);
     struct via_sockets_board *made = atomic_load_explicit(&board, memory_order_relaxed);
-    if (made == NULL && !failed) {
+    if (made == NULL && !atomic_load_explicit(&failed, memory_order_relaxed)) {
         made = map_board();
-        failed = made == NULL;
+        atomic_store_explicit(&failed, made == NULL, memory_order_relaxed);
         if (made != NULL) {
             begin_board(made);
             atomic_store_explicit(&board, made, memory_order_release);
@@ -94,7 +94,9 @@ static struct via_sockets_board *make_board(void)
 static struct via_sockets_board *board_now(void)
 {
     struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_acquire);
-    return via_likely(now != NULL) || failed ? now : make_board();
+    return via_likely(now != NULL) || atomic_load_explicit(&failed, memory_order_relaxed)
+               ? now
+               : make_board();
 }
 
 struct via_stats_conn *via_board_entry(size_t index)

@@ -25,6 +25,15 @@
 
 #define CONNS_MAX (1u << 18)
 
+/* linux/socket.h */
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72
+#endif
+#ifndef SOCK_SNDBUF_LOCK
+#define SOCK_SNDBUF_LOCK 1
+#define SOCK_RCVBUF_LOCK 2
+#endif
+
 static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_conn), CONNS_MAX);
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_list all = {&all, &all};
@@ -69,6 +78,7 @@ static struct via_conn *conn_new(bool connector)
     conn->control_fd = -1;
     conn->attached = false;
     conn->calls = 0;
+    conn->early_looks = 0;
     conn->memory = NULL;
     conn->memory_bytes = 0;
     conn->bell = -1;
@@ -76,6 +86,7 @@ static struct via_conn *conn_new(bool connector)
     conn->peer_bell = NULL;
     conn->fabric = NULL;
     conn->peer_cookie = 0;
+    conn->peer_uid = (uid_t)-1; /* nobody */
     conn->spans = 0;
     conn->own_stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
     conn->stats = via_board_entry(via_pool_index(&pool, conn));
@@ -175,6 +186,60 @@ bool via_op_is_nonblocking_slowly(const struct via_op *op)
     return flags >= 0 && (flags & O_NONBLOCK) != 0;
 }
 
+static uint64_t timeout_of(int fd, int name)
+{
+    struct timeval tv = {.tv_sec = 0};
+    socklen_t bytes = sizeof(tv);
+    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, name, &tv, &bytes) != 0
+               ? 0
+               : (uint64_t)tv.tv_sec * VIA_SEC_NS + (uint64_t)tv.tv_usec * VIA_USEC_NS;
+}
+
+static int int_option(int fd, int name)
+{
+    int value = 0;
+    socklen_t bytes = sizeof(value);
+    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, name, &value, &bytes) == 0 ? value : 0;
+}
+
+/* Does the program want less under way than a pipe holds? Asked of the kernel, which knows whether
+ * the sizes are the program's, and tells twice what it was told (socket(7)). */
+static bool has_small_buffers(int fd)
+{
+    int locks = int_option(fd, SO_BUF_LOCK); /* 0 before Linux 5.14 */
+    return ((locks & SOCK_SNDBUF_LOCK) != 0 &&
+            int_option(fd, SO_SNDBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN) ||
+           ((locks & SOCK_RCVBUF_LOCK) != 0 &&
+            int_option(fd, SO_RCVBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN);
+}
+
+/* setsockopt() in another thread may be faster, and then its value stays. */
+static void set_if_none(_Atomic uint64_t *timeout_ns, uint64_t value)
+{
+    uint64_t none = 0;
+    atomic_compare_exchange_strong_explicit(timeout_ns, &none, value, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
+void via_conn_learn_options_slowly(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    int saved = errno;
+    uint32_t one = 1;
+    set_if_none(&side->rcvtimeo_ns, timeout_of(op->fd, SO_RCVTIMEO));
+    set_if_none(&side->sndtimeo_ns, timeout_of(op->fd, SO_SNDTIMEO));
+    atomic_compare_exchange_strong_explicit(&side->rcvlowat, &one,
+                                            (uint32_t)via_max(int_option(op->fd, SO_RCVLOWAT), 1),
+                                            memory_order_relaxed, memory_order_relaxed);
+    atomic_store_explicit(&side->options_known, true, memory_order_relaxed);
+    int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
+    if ((flags >= 0 && (flags & O_ASYNC) != 0) || int_option(op->fd, SO_ZEROCOPY) != 0 ||
+        has_small_buffers(op->fd)) {
+        via_conn_demote(op, VIA_REASON_OPTION); /* SIGIO and notifications come from the kernel */
+    }
+    errno = saved;
+}
+
 /* To another host of the fabric. */
 static struct via_conn *prepare_fabric(int fd, const struct via_address *to, unsigned host)
 {
@@ -226,6 +291,9 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
     if (conn != NULL) {
         via_diag_mark(fd);
         via_conn_set_state(conn, VIA_SIDE_PENDING);
+        if (via_conn_is_eager(conn)) {
+            via_conn_announce(conn, fd);
+        }
     }
     return conn;
 }
@@ -310,7 +378,10 @@ static void accepted(int fd, const struct via_address *peer)
     }
     if (!set_number(conn, fd)) {
         via_file_put_slowly(&conn->file);
+        return;
     }
+    struct via_op op = via_conn_op(conn, fd);
+    via_conn_look_early(&op);
 }
 
 void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes)
@@ -368,7 +439,7 @@ static void say_goodbye(struct via_conn *conn, int fd)
         return;
     }
     if (!reset) {
-        via_io_fin(conn, VIA_STREAM_FIN_CLOSED);
+        via_io_fin(conn, fd, VIA_STREAM_FIN_CLOSED);
     }
     side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
     via_conn_say(conn, side->said);
@@ -394,6 +465,9 @@ void via_conn_closing(struct via_conn *conn, int fd)
     if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
         via_conn_has_pipes(conn)) {
         say_goodbye(conn, fd);
+    } else if (conn->fabric != NULL && conn->side->refs == 0 &&
+               via_conn_state(conn) == VIA_SIDE_PENDING) {
+        via_fabric_decline(conn, VIA_FLAG_CLOSED);
     }
     if (last_here) {
         via_ep_conn_closing(conn);
@@ -469,7 +543,7 @@ void via_conn_fork_child(void)
 {
     via_board_forked(!via_list_empty(&all));
     visit_locked(begin_child);
-    pthread_mutex_init(&all_lock, NULL);
+    pthread_mutex_unlock(&all_lock);
 }
 
 /* --- what the kernel knows ---------------------------------------------------------------------

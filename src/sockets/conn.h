@@ -33,13 +33,14 @@ struct via_zcopy {
 struct via_conn {
     struct via_file file;
     struct via_side *side;
-    _Atomic uint32_t fds;   /* numbers of this process that refer to it */
-    _Atomic int fd;         /* one of them, as long as it is open */
-    _Atomic int listen_fd;  /* PENDING: where the acceptor comes */
-    _Atomic int control_fd; /* ANNOUNCED, OFFERED: to the other side */
-    _Atomic bool attached;  /* the pipes are mapped here */
-    uint32_t calls;         /* that moved data, while nothing was settled */
-    unsigned char *memory;  /* both segments */
+    _Atomic uint32_t fds;         /* numbers of this process that refer to it */
+    _Atomic int fd;               /* one of them, as long as it is open */
+    _Atomic int listen_fd;        /* PENDING: where the acceptor comes */
+    _Atomic int control_fd;       /* ANNOUNCED, OFFERED: to the other side */
+    _Atomic bool attached;        /* the pipes are mapped here */
+    _Atomic uint32_t calls;       /* that moved data, while nothing was settled */
+    _Atomic uint32_t early_looks; /* before such calls: see via_conn_is_eager() */
+    unsigned char *memory;        /* both segments */
     size_t memory_bytes;
     _Atomic int bell; /* by which the peer wakes us: index, -1 = none yet */
     int bell_before;  /* by which its own threads were to be woken until it had pipes */
@@ -191,10 +192,51 @@ void via_conn_try_each(void (*visit)(struct via_conn *conn));
 /* After a call that moved data on an unsettled connection: what is there to do next? */
 void via_conn_step(struct via_op *op);
 
+/* Shall pipes be there before the first byte, if that can be? Then the two meet as soon as the
+ * kernel's connection is made and accepted. */
+static inline bool via_conn_is_eager(const struct via_conn *conn)
+{
+    return via_unlikely(via_policy.rules.after_calls == 0) && via_conn_is_unsettled(conn) &&
+           conn->fabric == NULL;
+}
+
+/* The connector, before connect(): the acceptor will find it. */
+void via_conn_announce(struct via_conn *conn, int fd);
+
+/* On an eager connection, before a call that may move data or wait for some. */
+void via_conn_look_early_slowly(struct via_op *op);
+
+static inline void via_conn_look_early(struct via_op *op)
+{
+    if (via_conn_is_eager(op->conn)) {
+        via_conn_look_early_slowly(op);
+    }
+}
+
+/* A descriptor of ours that becomes readable when there is something to look for; -1: none. */
+int via_conn_early_fd(const struct via_conn *conn);
+
+/* Looks for an offer from another host now, whatever has moved. No token is held. */
+void via_conn_look(struct via_op *op);
+
 /* May this end write into the pipe? From then on it does. The tx token is held. */
 bool via_conn_tx_can_switch(struct via_conn *conn);
 
-/* Tells the peer: flags of side.h. With the tx token. */
+/* Who asks for smaller buffers than that wants to be held up early: the kernel does. */
+#define VIA_CONN_BUFFER_BYTES_MIN (64 * 1024)
+
+/* Options that the socket had before it was a connection, or from its listener: into the side,
+ * once. With some it stays the kernel's. No token is held. */
+void via_conn_learn_options_slowly(struct via_op *op);
+
+static inline void via_conn_learn_options(struct via_op *op)
+{
+    if (via_unlikely(!atomic_load_explicit(&op->side->options_known, memory_order_relaxed))) {
+        via_conn_learn_options_slowly(op);
+    }
+}
+
+/* Tells the peer: flags of side.h, and wakes it. With the tx token. */
 void via_conn_say(struct via_conn *conn, uint64_t flags);
 
 /* Has every process that held the other end closed it or died? Asks the kernel. */
@@ -234,7 +276,8 @@ static inline uint32_t via_conn_spans(const struct via_conn *conn)
         return 0;
     }
     return 1u | (conn->side->rx.span == VIA_SPAN_PIPE ? 2u : 0u) |
-           (conn->side->tx.span == VIA_SPAN_PIPE ? 4u : 0u) | (conn->side->replays ? 8u : 0u);
+           (conn->side->tx.span == VIA_SPAN_PIPE ? 4u : 0u) | (conn->side->replays ? 8u : 0u) |
+           (conn->side->rx_kernel_ended ? 16u : 0u);
 }
 
 /*

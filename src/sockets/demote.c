@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "sockets/epoll_set.h"
+#include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 
@@ -18,7 +19,6 @@
 #define ORDER_NS (5 * VIA_SEC_NS)
 #define LOOK_NS_MIN (50 * VIA_USEC_NS)
 #define LOOK_NS_MAX (2 * VIA_MSEC_NS)
-#define SKIP_SHIFT 32u
 
 /* One more flag. With the tx token. */
 static void say(struct via_conn *conn, uint64_t flag)
@@ -42,7 +42,7 @@ int via_conn_replay(struct via_conn *conn, int fd)
         }
         via_stream_replay_sent(replay, (size_t)n);
         /* By pipe it has been counted already, and it did not arrive that way. */
-        conn->stats->tx_kernel_bytes += (uint64_t)n;
+        via_stats_count(&conn->stats->tx_kernel_bytes, (uint64_t)n);
         conn->stats->tx_pipe_bytes -= via_min((uint64_t)n, conn->stats->tx_pipe_bytes);
     }
     conn->side->replays = false;
@@ -60,24 +60,67 @@ void via_conn_replay_all(struct via_conn *conn, int fd)
     }
 }
 
+/* Bytes are lost: neither end may take the stream for whole. */
+static void reset_kernel(int fd)
+{
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    VIA_REAL(connect)(fd, &none, sizeof(none));
+}
+
+/* Between hosts: can what was written be sent again? -EAGAIN: not now. */
+static int gather(struct via_conn *conn, int fd)
+{
+    if (conn->fabric == NULL) {
+        return 0;
+    }
+    via_conn_tx_can_switch(conn); /* whom to answer may have become known */
+    int rc = via_fabric_gather(conn);
+    if (rc != 0 && rc != -EAGAIN) {
+        reset_kernel(fd);
+        rc = 0;
+    }
+    return rc;
+}
+
 void via_conn_heed_tx(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
-    if (side->heeded) {
+    const void *data;
+    uint64_t flags = via_side_flags(side);
+    if (side->heeded || (side->said & VIA_FLAG_STAYS) != 0) {
         return;
     }
-    uint32_t skip = (uint32_t)(via_side_flags(side) >> SKIP_SHIFT);
-    via_stream_replay_begin(&side->replay, &side->tx, skip);
+    via_stream_tx_left(&side->tx, VIA_FLAGS_LEFT_RELEASED(flags));
+    if (gather(conn, fd) != 0) {
+        return; /* later */
+    }
+    via_stream_replay_begin(&side->replay, &side->tx, VIA_FLAGS_LEFT_SKIP(flags));
+    if (side->tx.ended && via_stream_replay_next(&side->replay, &data) != 0) {
+        say(conn, VIA_FLAG_STAYS);
+        return;
+    }
     side->replays = true;
     side->heeded = true;
     via_conn_replay(conn, fd); /* what does not go now goes before the next that is sent */
     say(conn, VIA_FLAG_HEEDED);
 }
 
+/* What is next in the pipe, wherever credits go. With the rx token. */
+static int pipe_next(struct via_op *op)
+{
+    if (op->conn->fabric == NULL) {
+        return via_rx_next(op);
+    }
+    via_fabric_rx_begin(op->conn);
+    int next = via_rx_next(op);
+    via_fabric_rx_end(op->conn);
+    return next;
+}
+
 /* With the rx token: has the reader come to the end of the pipe? */
 static bool rx_is_through(struct via_op *op)
 {
-    return via_rx_next(op) == VIA_NEXT_KERNEL && !via_pipe_ready(&op->side->rx.pipe);
+    return pipe_next(op) == VIA_NEXT_KERNEL && !via_pipe_ready(&op->side->rx.pipe);
 }
 
 static void is_plain_now(struct via_conn *conn, enum via_reason reason)
@@ -86,6 +129,9 @@ static void is_plain_now(struct via_conn *conn, enum via_reason reason)
     via_conn_set_state(conn, VIA_SIDE_PLAIN);
     atomic_store_explicit(&conn->side->demoted, 1, memory_order_release);
     via_conn_note_demoted(conn);
+    if (conn->fabric != NULL) {
+        via_fabric_follows_no_more(conn);
+    }
 }
 
 void via_conn_heed(struct via_op *op)
@@ -98,7 +144,7 @@ void via_conn_heed(struct via_op *op)
         if (side->replays) {
             via_conn_replay(conn, op->fd);
         }
-        if (!side->replays && via_rx_take(op) == 0) {
+        if (side->heeded && !side->replays && via_rx_take(op) == 0) {
             if (rx_is_through(op)) {
                 is_plain_now(conn, VIA_REASON_DEMOTED);
             }
@@ -112,11 +158,25 @@ void via_conn_heed(struct via_op *op)
 /* --- the part of who wants it ------------------------------------------------------------------
  */
 
+/* Frames are slower than the kernel: when that has seen an end, what came before may be under way.
+ */
+static void wait_for_end(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    while (op->conn->fabric != NULL && rx->span == VIA_SPAN_PIPE &&
+           (via_io_look(op) & VIA_POLL_GONE) != 0 && pipe_next(op) == VIA_NEXT_EMPTY &&
+           via_fabric_may_follow(op->conn)) {
+        struct timespec pause = {.tv_nsec = LOOK_NS_MAX};
+        nanosleep(&pause, NULL);
+    }
+}
+
 /* Could the peer still send what it has written and we have not read? */
 static bool can_leave(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
-    int next = via_rx_next(op);
+    wait_for_end(op);
+    int next = pipe_next(op);
     bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
                   (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_ready(&rx->pipe));
     if (!unread) {
@@ -124,6 +184,26 @@ static bool can_leave(struct via_op *op)
     }
     return !op->side->heeded && !via_stream_rx_ends(rx) &&
            (via_io_look(op) & (POLLHUP | POLLERR)) == 0;
+}
+
+/* The last record of this end's. */
+static int end_pipe_span(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    struct via_stream_tx *tx = &op->side->tx;
+    struct via_fabric_undo undo;
+    if (tx->span != VIA_SPAN_PIPE || tx->ended) {
+        return 0;
+    }
+    if (conn->fabric == NULL) {
+        if (via_stream_tx_demote(tx) == 0) {
+            via_conn_posted_record(conn);
+        }
+        return 0;
+    }
+    via_fabric_tx_begin(conn, &undo);
+    int rc = via_stream_tx_demote(tx);
+    return rc == 0 ? via_fabric_tx_end(conn, &undo, true) : rc;
 }
 
 /* With both tokens: the last of this end's use of its pipes. */
@@ -140,26 +220,31 @@ static int leave(struct via_op *op, enum via_reason reason)
     if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
         via_io_try_switch(op); /* so that the peer finds a record to stumble over */
     }
-    if (side->tx.span == VIA_SPAN_PIPE && !side->tx.ended && via_stream_tx_demote(&side->tx) == 0) {
-        via_conn_posted_record(conn);
+    int rc = end_pipe_span(op);
+    if (rc != 0) {
+        return rc;
     }
-    uint64_t skip = via_stream_rx_leave(&side->rx);
+    side->rx_left = side->rx;
+    uint32_t skip = via_stream_rx_leave(&side->rx);
     is_plain_now(conn, reason);
-    say(conn, VIA_FLAG_DEMOTE | skip << SKIP_SHIFT);
+    say(conn, VIA_FLAG_DEMOTE | via_flags_left(side->rx.pipe.released, skip));
     return 0;
+}
+
+/* It has no pipes yet, and will see what was said before it uses them. */
+static bool peer_has_no_pipes(const struct via_conn *conn)
+{
+    return conn->fabric == NULL && !conn->side->connector &&
+           (via_side_flags(conn->side) & VIA_FLAG_TAKEN) == 0;
 }
 
 static bool is_answered(struct via_op *op)
 {
-    struct via_side *side = op->side;
-    uint64_t flags = via_side_flags(side);
-    if ((flags & VIA_FLAG_CLOSED) != 0) {
+    uint64_t flags = via_side_flags(op->side);
+    if ((flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_has_no_pipes(op->conn)) {
         return true;
     }
-    if (!side->connector && (flags & VIA_FLAG_TAKEN) == 0) {
-        return true; /* it has no pipes yet, and will see what was said before it uses them */
-    }
-    return (flags & VIA_FLAG_HEEDED) != 0 && via_stream_tx_demoted(&side->tx);
+    return (flags & VIA_FLAG_HEEDED) != 0 && via_stream_tx_demoted(&op->side->tx);
 }
 
 /* Both want it at the same time: the peer waits for our answer, too. */
@@ -179,7 +264,7 @@ static void heed_too(struct via_op *op)
 static void heed_here(struct via_conn *conn)
 {
     bool left = atomic_load_explicit(&conn->attached, memory_order_acquire) &&
-                conn->side->demoted != 0 && conn->fabric == NULL && !conn->side->heeded &&
+                conn->side->demoted != 0 && !conn->side->heeded &&
                 (via_side_flags(conn->side) & VIA_FLAG_DEMOTE) != 0;
     int fd = left || via_conn_must_heed(conn) ? via_conn_fd(conn) : -1;
     if (fd >= 0) {
@@ -189,6 +274,14 @@ static void heed_here(struct via_conn *conn)
         } else {
             via_conn_heed(&op);
         }
+    }
+}
+
+static void say_again(struct via_op *op)
+{
+    if (op->conn->fabric != NULL && via_tx_take(op) == 0) {
+        via_fabric_say_again(op->conn);
+        via_tx_give(op);
     }
 }
 
@@ -205,6 +298,7 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
             return -ETIMEDOUT;
         }
         heed_too(op);
+        say_again(op);
         via_conn_each(heed_here);
         struct timespec pause = {.tv_nsec = (long)pause_ns};
         nanosleep(&pause, NULL);
@@ -234,12 +328,20 @@ static int demote_begin(struct via_op *op, enum via_reason reason)
     struct via_conn *conn = op->conn;
     int rc = 0;
     if (via_conn_is_unsettled(conn)) {
+        if (conn->fabric != NULL && via_conn_state(conn) == VIA_SIDE_PENDING) {
+            via_fabric_decline(conn, VIA_FLAG_KERNEL_END);
+        }
         via_conn_settle_plain(conn, reason);
     }
     if (!via_conn_has_pipes(conn)) {
         return 0;
     }
-    rc = conn->fabric != NULL ? -ENOTSUP : leave_pipes(op, reason);
+    rc = conn->fabric != NULL ? via_fabric_leave_begin(conn) : 0;
+    if (rc > 0) {
+        is_plain_now(conn, reason);
+        conn->side->heeded = true; /* there is nobody to wait for */
+    }
+    rc = rc == 0 ? leave_pipes(op, reason) : via_min(rc, 0);
     if (rc == 0) {
         /* Who waits for the pipe shall wait for the kernel. */
         via_ep_conn_changed(conn);
@@ -250,12 +352,76 @@ static int demote_begin(struct via_op *op, enum via_reason reason)
     return rc;
 }
 
+/* With the rx token, after the peer has ended without sending anything again: are there bytes in
+ * the pipe that this end has not read? */
+static bool has_left_bytes(struct via_op *op)
+{
+    struct via_stream_rx *left = &op->side->rx_left;
+    bool follow = op->conn->fabric != NULL;
+    for (;;) {
+        if (via_stream_rx_bytes(left, 1) != 0 ||
+            (left->span == VIA_SPAN_KERNEL_UNTIL && via_pipe_ready(&left->pipe))) {
+            return true;
+        }
+        if (!follow || via_stream_rx_ends(left) || !via_fabric_may_follow(op->conn)) {
+            break;
+        }
+        struct timespec pause = {.tv_nsec = LOOK_NS_MAX};
+        nanosleep(&pause, NULL);
+    }
+    if (follow) {
+        via_fabric_follows_no_more(op->conn);
+    }
+    return false;
+}
+
+/* Everything as it was, but that what this end writes goes by the kernel for now. */
+static void take_back(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    struct via_side *side = op->side;
+    if (via_tx_take(op) != 0) {
+        return;
+    }
+    side->rx = side->rx_left;
+    via_conn_set_state(conn, VIA_SIDE_LIVE);
+    atomic_store_explicit(&side->demoted, 0, memory_order_release);
+    conn->stats->demoted = false;
+    conn->stats->reason = VIA_REASON_NONE;
+    side->said &= ~(VIA_FLAG_DEMOTE | VIA_FLAGS_LEFT_MASK);
+    say(conn, 0);
+    via_tx_give(op);
+    via_ep_conn_changed(conn);
+}
+
+/* Did the peer end before it heard, so that it sends nothing again? Then 0, or -EPIPE: this end has
+ * its pipes back, because there are bytes in them. */
+static int check_end(struct via_op *op)
+{
+    uint64_t flags = via_side_flags(op->side);
+    bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 ||
+                (via_io_look(op) & (POLLHUP | POLLERR)) != 0;
+    if ((flags & VIA_FLAG_HEEDED) != 0 || !over || via_rx_take(op) != 0) {
+        return 0;
+    }
+    bool bytes = op->side->demoted != 0 && has_left_bytes(op);
+    if (bytes) {
+        take_back(op);
+    }
+    via_rx_give(op);
+    return bytes ? -EPIPE : 0;
+}
+
 /* The second: the peer knows. */
 static int demote_finish(struct via_op *op, uint64_t begin_ns)
 {
     bool left = atomic_load_explicit(&op->conn->attached, memory_order_acquire) &&
                 op->side->demoted != 0 && !op->side->heeded;
-    return left ? wait_for_answer(op, begin_ns) : 0;
+    if (!left) {
+        return 0;
+    }
+    int rc = wait_for_answer(op, begin_ns);
+    return rc == 0 ? check_end(op) : rc;
 }
 
 int via_conn_demote(struct via_op *op, enum via_reason reason)

@@ -16,6 +16,13 @@
  * by, sends all that it has written after that byte once more through the kernel (stream_replay.h),
  * writes to the kernel from then on, and answers VIA_FLAG_HEEDED.
  *
+ * Whoever has ended its direction can not send anything again: a B that has says so instead
+ * (VIA_FLAG_STAYS), or has closed, and if it left bytes in the pipe, A takes all back and reads
+ * them there.
+ *
+ * Between hosts all is the same, but B gathers what it sends again: records that went as frames are
+ * in its mirror, those that it stored itself it gets from A's host.
+ *
  * A waits for the answer, because the SWITCH before its DEMOTE has to be seen by B before the
  * kernel carries A's next bytes. B is woken if it waits in a call of ours. If it does something
  * else for long, A goes on without: what B has sent arrives when B comes by again, at the latest
@@ -25,8 +32,8 @@
 /*
  * The connection is to be the kernel's from now on: 0 when it is; -ETIMEDOUT: it is, but the peer
  * has not answered yet; other errors: it is as it was, because the bytes that are unread can not be
- * brought to the kernel any more (-EPIPE: the peer has ended its direction; -ENOTSUP: it is between
- * hosts). No token is held.
+ * brought to the kernel any more (-EPIPE: the peer has ended its direction) or the peer can not be
+ * told (-EAGAIN, or what is wrong with the fabric). No token is held.
  */
 int via_conn_demote(struct via_op *op, enum via_reason reason);
 
@@ -58,8 +65,7 @@ void via_conn_replay_all(struct via_conn *conn, int fd);
 static inline bool via_conn_must_heed(const struct via_conn *conn)
 {
     const struct via_side *side = conn->side;
-    return via_conn_has_pipes(conn) &&
-           via_unlikely((via_side_flags(side) & VIA_FLAG_DEMOTE) != 0) && conn->fabric == NULL;
+    return via_conn_has_pipes(conn) && via_unlikely((via_side_flags(side) & VIA_FLAG_DEMOTE) != 0);
 }
 
 #endif

@@ -415,5 +415,5 @@ void via_ep_fork_child(void)
         via_ep_all_hot(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);
     }
-    pthread_mutex_init(&links, NULL);
+    pthread_mutex_unlock(&links);
 }

@@ -13,6 +13,8 @@
 
 /* While our own connections keep a set busy, the kernel's are asked for so often. */
 #define ASK_US 50u
+/* So many eager connections are looked after at each call. */
+#define EARLY_MAX 32u
 
 _Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &&
                    EPOLLERR == POLLERR && EPOLLHUP == POLLHUP && EPOLLRDHUP == POLLRDHUP &&
@@ -299,12 +301,38 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     return count;
 }
 
+/* Eager connections whose peer may have come meanwhile. Not under the set's lock: what they find
+ * changes sets. */
+static void look_early(struct via_ep_set *set)
+{
+    int fds[EARLY_MAX];
+    unsigned count = 0;
+    pthread_mutex_lock(&set->lock);
+    via_list_foreach(it, &set->entries) {
+        const struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (count < EARLY_MAX && via_conn_is_eager(entry->conn)) {
+            fds[count++] = entry->fd;
+        }
+    }
+    pthread_mutex_unlock(&set->lock);
+    while (count > 0) {
+        struct via_op op;
+        if (via_op_begin(&op, fds[--count])) {
+            via_conn_look_early(&op);
+            via_op_end(&op);
+        }
+    }
+}
+
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                 uint64_t deadline_ns, const sigset_t *mask)
 {
     struct via_wait wait;
     if (max <= 0) {
         return -EINVAL;
+    }
+    if (via_unlikely(via_policy.rules.after_calls == 0)) {
+        look_early(set);
     }
     via_wait_begin(&wait);
     for (;;) {

@@ -8,13 +8,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "host/client.h"
 #include "sockets/fabric_internal.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 
-#define SLOTS 1024u
+/* A slot is kept until the acceptor is seen to use the pipe, or the connection ends. */
+#define SLOTS 16384u
 #define MAILBOXES_MAX 64u
 #define NOTE_TTL_MS 10000u
 
@@ -70,10 +72,45 @@ struct via_attach *via_fabric_attach(void)
     return attach;
 }
 
+/* Words by which this thread's peers are to see that it sleeps may still be on their way. */
+static __thread bool unproven __attribute__((tls_model("initial-exec")));
+
 void via_fabric_before_sleep(void)
 {
     struct via_attach *attach = via_fabric_attached();
-    while (attach != NULL && via_attach_poll(attach) > 0) {
+    int taken = 0;
+    while (attach != NULL && (taken = via_attach_poll(attach)) > 0) {
+    }
+    /* Pairs with the releases where it is counted: what was put has arrived at 0. */
+    unproven = attach != NULL && taken == 0 &&
+               atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0;
+}
+
+bool via_fabric_take_unproven(void)
+{
+    bool was = unproven;
+    unproven = false;
+    return was;
+}
+
+/* Frames take that long only when there is no way. */
+#define FORK_WAIT_NS VIA_SEC_NS
+
+static bool is_quiet(const struct via_attach *attach)
+{
+    return atomic_load_explicit(&attach->puts_pending, memory_order_acquire) == 0;
+}
+
+void via_fabric_fork_prepare(void)
+{
+    struct via_attach *attach = via_fabric_attached();
+    if (attach == NULL || is_quiet(attach)) {
+        return;
+    }
+    uint64_t end_ns = via_os_now_ns() + FORK_WAIT_NS;
+    while (via_attach_poll(attach) >= 0 && !is_quiet(attach) && via_os_now_ns() < end_ns) {
+        struct timespec pause = {.tv_nsec = 50000};
+        nanosleep(&pause, NULL);
     }
 }
 
@@ -133,9 +170,9 @@ static struct via_fabric_offer *slot_at(int32_t slot)
     return (struct via_fabric_offer *)via_segment_base(mailbox) + slot;
 }
 
-static void slot_give(struct via_fabric *fabric)
+void via_fabric_slot_give(struct via_fabric *fabric)
 {
-    if (fabric->slot < 0 || mailbox == NULL) {
+    if (fabric->slot < 0 || mailbox == NULL || fabric->slot_attach != via_fabric_attached()) {
         return;
     }
     pthread_mutex_lock(&lock);
@@ -146,7 +183,8 @@ static void slot_give(struct via_fabric *fabric)
 }
 
 /* Somebody else's mailbox. */
-static struct via_remote *mailbox_of(struct via_attach *attach, const struct via_fabric_note *note)
+struct via_remote *via_fabric_mailbox_of(struct via_attach *attach,
+                                         const struct via_fabric_note *note)
 {
     struct via_remote *remote = NULL;
     pthread_mutex_lock(&lock);
@@ -218,11 +256,14 @@ static int bind_own(int fd, const struct via_address *to, struct via_address *re
     return via_address_of((struct sockaddr *)&in, bytes, ret_own) ? 0 : -EAFNOSUPPORT;
 }
 
-static struct via_fabric *fabric_new(unsigned host)
+static struct via_fabric *fabric_new(const struct via_attach *attach, unsigned host)
 {
     struct via_fabric *fabric = via_pool_get(&pool);
     if (fabric != NULL) {
-        *fabric = (struct via_fabric){.host = host, .slot = -1, .attach = via_fabric_attached()};
+        *fabric = (struct via_fabric){.host = host, .slot = -1};
+        if (host < attach->hosts_max) {
+            fabric->way = via_client_status(attach, host) & VIA_CLIENT_WAY_MASK;
+        }
     }
     return fabric;
 }
@@ -232,6 +273,7 @@ static int hang_note(struct via_attach *attach, struct via_fabric *fabric,
 {
     pthread_mutex_lock(&lock);
     fabric->slot = slot_take(attach);
+    fabric->slot_attach = attach;
     pthread_mutex_unlock(&lock);
     if (fabric->slot < 0) {
         return -ENOSPC;
@@ -265,7 +307,7 @@ int via_fabric_prepare(struct via_conn *conn, int fd, const struct via_address *
     if (rc != 0) {
         return rc;
     }
-    conn->fabric = fabric_new(host);
+    conn->fabric = fabric_new(attach, host);
     return conn->fabric == NULL ? -ENOMEM : hang_note(attach, conn->fabric, &own, to);
 }
 
@@ -286,7 +328,7 @@ int via_fabric_accepted(struct via_conn *conn, const struct via_tuple *tuple, un
         note.mailbox_bytes / sizeof(struct via_fabric_offer) <= note.slot) {
         return -EPROTO;
     }
-    conn->fabric = fabric_new(host);
+    conn->fabric = fabric_new(attach, host);
     if (conn->fabric == NULL) {
         return -ENOMEM;
     }
@@ -309,7 +351,7 @@ static int make_memory(struct via_conn *conn, struct via_attach *attach,
 {
     struct via_fabric *fabric = conn->fabric;
     fabric->bytes = via_segment_bytes_for(geometry);
-    fabric->attach = attach;
+    fabric->segment_attach = attach;
     /* To be read too: what may only be written is not mapped. The mailbox is not: nobody is to see
      * the offers of others. */
     int rc = via_segment_new(attach, fabric->bytes, VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE,
@@ -328,27 +370,34 @@ static int make_memory(struct via_conn *conn, struct via_attach *attach,
     return 0;
 }
 
-enum via_reason via_fabric_offer(struct via_conn *conn)
+int via_fabric_put_offer(struct via_conn *conn, uint64_t ready)
 {
-    struct via_fabric *fabric = conn->fabric;
+    const struct via_fabric *fabric = conn->fabric;
     struct via_attach *attach = via_fabric_attach();
-    struct via_remote *box = attach == NULL ? NULL : mailbox_of(attach, &fabric->note);
-    if (box == NULL || make_memory(conn, attach, &via_ring) != 0) {
-        return VIA_REASON_FABRIC;
+    struct via_remote *box = attach == NULL ? NULL : via_fabric_mailbox_of(attach, &fabric->note);
+    if (box == NULL) {
+        return -ENOTCONN;
     }
     struct via_fabric_offer offer = {.nonce = fabric->note.nonce,
                                      .segment = via_segment_handle(fabric->segment),
                                      .segment_bytes = fabric->bytes,
                                      .geometry = via_ring,
                                      .host = (uint32_t)via_policy.host,
-                                     .ready = VIA_FABRIC_READY};
-    int rc = via_remote_put(box, (uint64_t)fabric->note.slot * sizeof(offer), &offer, sizeof(offer),
-                            VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY);
-    return rc == 0 ? VIA_REASON_NONE : VIA_REASON_FABRIC;
+                                     .ready = ready};
+    return via_remote_put(box, (uint64_t)fabric->note.slot * sizeof(offer), &offer, sizeof(offer),
+                          VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY);
+}
+
+enum via_reason via_fabric_offer(struct via_conn *conn)
+{
+    struct via_attach *attach = via_fabric_attach();
+    bool made = attach != NULL && make_memory(conn, attach, &via_ring) == 0;
+    return made && via_fabric_put_offer(conn, VIA_FABRIC_READY) == 0 ? VIA_REASON_NONE
+                                                                     : VIA_REASON_FABRIC;
 }
 
 /* The offer in our slot, if it is there and for us. */
-static int read_offer(const struct via_fabric *fabric, struct via_fabric_offer *ret_offer)
+int via_fabric_read_offer(const struct via_fabric *fabric, struct via_fabric_offer *ret_offer)
 {
     struct via_fabric_offer *slot = slot_at(fabric->slot);
     /* Pairs with the release of VIADUCT_PUT_LAST_WORD. */
@@ -359,6 +408,12 @@ static int read_offer(const struct via_fabric *fabric, struct via_fabric_offer *
     if (ret_offer->nonce != fabric->nonce) {
         atomic_store_explicit(&slot->ready, 0, memory_order_relaxed); /* to who had it before */
         return -EAGAIN;
+    }
+    if (ret_offer->ready == VIA_FABRIC_WITHDRAWN) {
+        return -ECANCELED;
+    }
+    if (ret_offer->ready == VIA_FABRIC_ENDED) {
+        return -ESHUTDOWN;
     }
     if (ret_offer->ready != VIA_FABRIC_READY || ret_offer->host != fabric->host ||
         via_pipe_geometry_check(&ret_offer->geometry) != 0 || ret_offer->geometry.slots_count < 4 ||
@@ -375,20 +430,20 @@ int via_fabric_take(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     struct via_attach *attach = via_fabric_attached();
     struct via_fabric_offer offer;
-    if (attach == NULL || fabric->slot < 0) {
+    if (attach == NULL || fabric->slot < 0 || fabric->slot_attach != attach) {
         return -ENOTCONN; /* a forked child: the mailbox is its parent's */
     }
-    int rc = read_offer(fabric, &offer);
+    int rc = via_fabric_read_offer(fabric, &offer);
     if (rc != 0) {
         return rc;
     }
-    slot_give(fabric);
     rc = via_remote_open(attach, fabric->host, offer.segment, offer.segment_bytes, &fabric->remote);
     if (rc != 0) {
         fabric->remote = NULL;
         return rc;
     }
     via_client_remote_outlives(fabric->remote); /* in processes forked from the peer */
+    fabric->attach = attach;
     fabric->remote_handle = offer.segment;
     rc = make_memory(conn, attach, &offer.geometry);
     if (rc != 0) {
@@ -405,29 +460,53 @@ int via_fabric_take(struct via_conn *conn)
 bool via_fabric_is_taken(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    struct via_attach *attach = via_fabric_attached();
     if (fabric->remote != NULL) {
         return true;
     }
     struct via_fabric_hello *line = hello_line(fabric);
     /* Pairs with the release of VIADUCT_PUT_LAST_WORD. */
-    if (attach == NULL ||
-        atomic_load_explicit(&line->ready, memory_order_acquire) != VIA_FABRIC_READY) {
+    if (atomic_load_explicit(&line->ready, memory_order_acquire) != VIA_FABRIC_READY) {
         return false;
     }
+    struct via_attach *attach = via_fabric_attach();
     struct via_fabric_hello hello;
     memcpy(&hello, line, sizeof(hello));
-    if (hello.host != fabric->host || hello.segment_bytes != fabric->bytes ||
+    if (attach == NULL || hello.host != fabric->host || hello.segment_bytes != fabric->bytes ||
         via_remote_open(attach, fabric->host, hello.segment, hello.segment_bytes,
                         &fabric->remote) != 0) {
         fabric->remote = NULL;
         return false;
     }
     via_client_remote_outlives(fabric->remote);
+    fabric->attach = attach;
     fabric->remote_handle = hello.segment;
     /* What was posted to nobody goes out with the next step. */
     atomic_fetch_add_explicit(&fabric->version, 1, memory_order_release);
     return true;
+}
+
+/* A process forked from the one that opened the peer's segment opens it for itself. */
+static bool open_again(struct via_fabric *fabric)
+{
+    struct via_attach *attach = via_fabric_attach();
+    struct via_remote *remote;
+    pthread_mutex_lock(&lock);
+    bool opened = attach != NULL && fabric->attach == attach; /* another thread was faster */
+    if (attach != NULL && !opened &&
+        via_remote_open(attach, fabric->host, fabric->remote_handle, fabric->bytes, &remote) == 0) {
+        via_client_remote_outlives(remote);
+        fabric->remote = remote; /* the other is the parent's */
+        fabric->attach = attach;
+        opened = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return opened;
+}
+
+bool via_fabric_can_put(struct via_fabric *fabric)
+{
+    return fabric->remote != NULL &&
+           (via_likely(fabric->attach == via_fabric_attached()) || open_again(fabric));
 }
 
 void via_fabric_free(struct via_conn *conn)
@@ -436,13 +515,15 @@ void via_fabric_free(struct via_conn *conn)
     if (fabric == NULL) {
         return;
     }
-    via_fabric_follows_no_more(fabric);
-    if (fabric->attach != NULL && fabric->attach == via_fabric_attached()) {
-        slot_give(fabric);
+    via_fabric_follows_no_more(conn);
+    struct via_attach *attach = via_fabric_attached();
+    via_fabric_slot_give(fabric);
+    if (fabric->remote != NULL && fabric->attach == attach) {
         via_remote_close(fabric->remote);
-        if (fabric->segment != NULL) {
-            via_segment_free(fabric->segment);
-        }
+    }
+    /* Processes that were forked with it read it on, and the peer writes it on. */
+    if (fabric->segment != NULL && fabric->segment_attach == attach && conn->side->refs == 0) {
+        via_segment_free(fabric->segment);
     }
     if (fabric->mirror != NULL) {
         munmap(fabric->mirror, fabric->bytes);

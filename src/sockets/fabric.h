@@ -47,7 +47,8 @@ void via_fabric_free(struct via_conn *conn);
 
 /* What a record was written over, so that it can be taken back. */
 struct via_fabric_undo {
-    struct via_stream_tx tx;
+    struct via_stream_tx tx; /* valid with `frames` */
+    uint32_t sequence;
     bool frames;
 };
 
@@ -67,8 +68,22 @@ void via_fabric_rx_end(struct via_conn *conn);
 void via_fabric_rx_arm(struct via_conn *conn);
 void via_fabric_tx_want(struct via_conn *conn);
 
-/* The flags word of the peer. */
+/* The flags word of the peer, and a ring if it says that pipes are left. */
 void via_fabric_say(struct via_conn *conn, uint64_t flags);
+
+/* --- going back to the kernel: demote.h --------------------------------------------------------
+ */
+
+/* Before this end leaves: 0 when the peer can be told; 1: it has no pipes, and will not get any. */
+int via_fabric_leave_begin(struct via_conn *conn);
+/* With the tx token: says again what the way had no room for. */
+void via_fabric_say_again(struct via_conn *conn);
+/*
+ * With the tx token: everything in the pipe that the peer has not given back is brought into memory
+ * of this end, where the writer's target points then. 0, or a negative errno: it can not be had any
+ * more. Waits for the peer's host.
+ */
+int via_fabric_gather(struct via_conn *conn);
 
 /* Has a way that was full enough room again to be called writable? */
 bool via_fabric_has_way(struct via_conn *conn);
@@ -82,11 +97,25 @@ bool via_fabric_is_over(struct via_conn *conn);
  * via_fabric_sleep_ns_max().
  */
 bool via_fabric_may_follow(struct via_conn *conn);
+void via_fabric_follows_no_more(struct via_conn *conn);
+
+/* The same while no record has said that the pipe is used: the word that it is may be under way. */
+bool via_fabric_may_switch(struct via_conn *conn);
+
+/* With the tx token: tells a peer that waits for such a word, and can not be told in its segment,
+ * that none will come. */
+void via_fabric_never_switches(struct via_conn *conn);
+/* A connector that will not take it: the same to the maker of an offer, if there is one. flag: of
+ * side.h. */
+void via_fabric_decline(struct via_conn *conn, uint64_t flag);
 uint64_t via_fabric_sleep_ns_max(void);
 
-/* Takes in what the host has to say; afterwards its bell rings for what comes. */
+/* Takes in what the host has to say; afterwards its bell rings for what comes. Before the last look
+ * at what the sleep is for. */
 void via_fabric_before_sleep(void);
 
+/* Before fork(): what is under way arrives, or what the child sends might overtake it. */
+void via_fabric_fork_prepare(void);
 void via_fabric_forked(void);
 /* The process ends: hands what is under way to the host. */
 void via_fabric_end(void);

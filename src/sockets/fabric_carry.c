@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "host/client.h"
 #include "sockets/fabric_internal.h"
 
 /* After the kernel's FIN, frames that carry the rest of the stream have so long to arrive. */
@@ -11,13 +12,6 @@
 #define WAIT_NS VIA_SEC_NS
 
 static _Atomic unsigned following; /* connections that wait for the rest */
-
-/* Can frames be put? A process forked later may store directly, but has no use of its parent's
- * attachment. */
-static bool can_put(const struct via_fabric *fabric)
-{
-    return fabric->remote != NULL && fabric->attach == via_fabric_attached();
-}
 
 /* Where posts go now. */
 static unsigned char *base_now(struct via_fabric *fabric)
@@ -53,12 +47,11 @@ static int put(struct via_fabric *fabric, size_t off, size_t bytes, unsigned fla
     return rc;
 }
 
-/* A word of the mirror that changed since it was put last. */
-static int push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait)
+int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait)
 {
     uint64_t word;
     memcpy(&word, fabric->mirror + off, sizeof(word));
-    if (word == *pushed || !can_put(fabric)) {
+    if (word == *pushed || !via_fabric_can_put(fabric)) {
         return 0;
     }
     int rc = put(fabric, off, sizeof(word), VIADUCT_PUT_NOTIFY, wait);
@@ -70,8 +63,9 @@ static int push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bo
 
 static int push_tx_words(struct via_fabric *fabric, bool wait)
 {
-    int rc = push_word(fabric, VIA_SEGMENT_FLAGS_OFF, &fabric->pushed_flags, wait);
-    return rc != 0 ? rc : push_word(fabric, VIA_SEGMENT_PIPE_OFF, &fabric->pushed_want, wait);
+    int rc = via_fabric_push_word(fabric, VIA_SEGMENT_FLAGS_OFF, &fabric->pushed_flags, wait);
+    return rc != 0 ? rc
+                   : via_fabric_push_word(fabric, VIA_SEGMENT_PIPE_OFF, &fabric->pushed_want, wait);
 }
 
 /* --- writing -----------------------------------------------------------------------------------
@@ -92,7 +86,7 @@ static void tx_rebase(struct via_conn *conn, unsigned char *base)
     writer->target.direct = base + VIA_SEGMENT_PIPE_OFF;
     fabric->pushed_flags = 0;
     fabric->pushed_want = 0;
-    store_word(base, VIA_SEGMENT_FLAGS_OFF, fabric->flags);
+    store_word(base, VIA_SEGMENT_FLAGS_OFF, conn->side->said);
     if (writer->want != 0) {
         store_word(base, VIA_SEGMENT_PIPE_OFF,
                    via_credit_word(writer->epoch, writer->want, writer->want_sequence));
@@ -109,6 +103,7 @@ void via_fabric_tx_begin(struct via_conn *conn, struct via_fabric_undo *ret_undo
         tx_rebase(conn, base);
     }
     ret_undo->frames = by_frames(fabric, base);
+    ret_undo->sequence = conn->side->tx.pipe.sequence;
     if (ret_undo->frames) {
         ret_undo->tx = conn->side->tx;
     }
@@ -143,31 +138,48 @@ static int push_record(struct via_conn *conn, const struct via_fabric_undo *undo
                wait);
 }
 
+/* Where the record that was written after `undo` can be found again: via_fabric_gather(). */
+static void note_way(struct via_side *side, const struct via_fabric_undo *undo)
+{
+    uint32_t index = undo->sequence & (side->tx.pipe.geometry.slots_count - 1);
+    uint64_t bit = UINT64_C(1) << index % 64;
+    if (side->tx.pipe.sequence == undo->sequence) {
+        return;
+    }
+    if (undo->frames) {
+        side->tx_mirrored[index / 64] |= bit;
+    } else {
+        side->tx_mirrored[index / 64] &= ~bit;
+    }
+}
+
 int via_fabric_tx_end(struct via_conn *conn, const struct via_fabric_undo *undo, bool wait)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_stream_tx *tx = &conn->side->tx;
     if (!undo->frames) {
+        note_way(conn->side, undo);
         /* Once more: the way may have gone down under the stores, but they have arrived. */
         if (via_pipe_must_ring(&tx->pipe)) {
-            conn->stats->rings++;
+            via_stats_count(&conn->stats->rings, 1);
             fail(fabric, via_remote_ring(fabric->remote));
         }
         return fabric->error;
     }
     int rc = fabric->error;
     if (rc == 0) {
-        rc = can_put(fabric) ? push_tx_words(fabric, wait) : -EAGAIN;
+        rc = via_fabric_can_put(fabric) ? push_tx_words(fabric, wait) : -EAGAIN;
     }
-    if (rc == 0 && tx->pipe.sequence != undo->tx.pipe.sequence) {
+    if (rc == 0 && tx->pipe.sequence != undo->sequence) {
         rc = push_record(conn, undo, wait);
     }
     if (rc == 0) {
+        note_way(conn->side, undo);
         fabric->full_pending = 0;
         return 0;
     }
     *tx = undo->tx;
-    if (rc == -EAGAIN && can_put(fabric)) {
+    if (rc == -EAGAIN && via_fabric_can_put(fabric)) {
         fabric->full_pending = via_remote_pending(fabric->remote);
     }
     return rc;
@@ -187,7 +199,7 @@ void via_fabric_tx_want(struct via_conn *conn)
 bool via_fabric_has_way(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    if (fabric->full_pending == 0 || fabric->error != 0 || !can_put(fabric)) {
+    if (fabric->full_pending == 0 || fabric->error != 0 || !via_fabric_can_put(fabric)) {
         return true;
     }
     if (via_remote_pending(fabric->remote) > fabric->full_pending / 2) {
@@ -201,11 +213,12 @@ void via_fabric_say(struct via_conn *conn, uint64_t flags)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_fabric_undo undo;
-    fabric->flags = flags;
     via_fabric_tx_begin(conn, &undo);
     store_word(fabric->tx_base, VIA_SEGMENT_FLAGS_OFF, flags);
     if (undo.frames) {
         push_tx_words(fabric, true);
+    } else if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_HEEDED | VIA_FLAG_STAYS)) != 0) {
+        via_remote_ring(fabric->remote); /* it may sleep without waiting for a record */
     }
 }
 
@@ -216,6 +229,9 @@ void via_fabric_rx_begin(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     via_conn_tx_can_switch(conn); /* whom credits go to may have become known */
+    if (via_unlikely(fabric->slot >= 0) && conn->side->rx.span != VIA_SPAN_KERNEL) {
+        via_fabric_slot_give(fabric);
+    }
     uint32_t version = atomic_load_explicit(&fabric->version, memory_order_acquire);
     unsigned char *base = base_now(fabric);
     if (base != fabric->rx_base || version != fabric->rx_version) {
@@ -233,13 +249,13 @@ void via_fabric_rx_end(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     if (!by_frames(fabric, fabric->rx_base)) {
         if (via_stream_rx_must_ring(&conn->side->rx)) {
-            conn->stats->rings++;
+            via_stats_count(&conn->stats->rings, 1);
             fail(fabric, via_remote_ring(fabric->remote));
         }
         return;
     }
     /* Frames ring by themselves: who wants may not have been heard yet. */
-    push_word(fabric, VIA_SEGMENT_CREDIT_OFF, &fabric->pushed_credit, false);
+    via_fabric_push_word(fabric, VIA_SEGMENT_CREDIT_OFF, &fabric->pushed_credit, false);
 }
 
 void via_fabric_rx_arm(struct via_conn *conn)
@@ -263,7 +279,7 @@ bool via_fabric_is_over(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_remote *probe = NULL;
-    if (is_lost(fabric) || !can_put(fabric)) {
+    if (is_lost(fabric) || !via_fabric_can_put(fabric)) {
         return fabric->error != 0;
     }
     /* A segment goes with the process that made it; opening it once more tells. */
@@ -290,13 +306,60 @@ bool via_fabric_may_follow(struct via_conn *conn)
     bool host_is_lost = attach != NULL && via_attach_poll(attach) < 0;
     bool may = !conn->side->rx.ended && now - fabric->fin_ns < FOLLOW_NS && !host_is_lost;
     if (!may) {
-        via_fabric_follows_no_more(fabric);
+        via_fabric_follows_no_more(conn);
     }
     return may;
 }
 
-void via_fabric_follows_no_more(struct via_fabric *fabric)
+bool via_fabric_may_switch(struct via_conn *conn)
 {
+    const struct via_fabric *fabric = conn->fabric;
+    const struct via_attach *attach = via_fabric_attached();
+    struct via_fabric_offer offer;
+    uint64_t flags = via_side_flags(conn->side);
+    if ((flags & (VIA_FLAG_CLOSED | VIA_FLAG_DEMOTE | VIA_FLAG_KERNEL_END)) != 0) {
+        return false;
+    }
+    /* What is stored directly is there before the kernel says anything. */
+    if (attach != NULL && (fabric->way & VIA_STATUS_DIRECT) != 0 &&
+        (via_client_status(attach, fabric->host) & VIA_CLIENT_WAY_MASK) == fabric->way) {
+        return false;
+    }
+    if (fabric->slot >= 0 && fabric->slot_attach == attach &&
+        via_fabric_read_offer(fabric, &offer) < 0) {
+        return false; /* it was taken, and holds no more */
+    }
+    return via_fabric_may_follow(conn);
+}
+
+void via_fabric_never_switches(struct via_conn *conn)
+{
+    struct via_side *side = conn->side;
+    bool told = (via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 || side->demoted != 0;
+    if (!told && !side->connector && conn->fabric->remote == NULL) {
+        /* There is nobody to tell when this fails. */
+        (void)!via_fabric_put_offer(conn, VIA_FABRIC_ENDED);
+    }
+}
+
+void via_fabric_decline(struct via_conn *conn, uint64_t flag)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_attach *attach = via_fabric_attached();
+    struct via_fabric_offer offer;
+    struct via_remote *remote;
+    if (attach == NULL || fabric->slot < 0 || fabric->slot_attach != attach ||
+        via_fabric_read_offer(fabric, &offer) != 0 ||
+        via_remote_open(attach, fabric->host, offer.segment, offer.segment_bytes, &remote) != 0) {
+        return;
+    }
+    via_remote_try_put(remote, VIA_SEGMENT_FLAGS_OFF, &flag, sizeof(flag), VIADUCT_PUT_NOTIFY);
+    via_remote_close(remote);
+}
+
+void via_fabric_follows_no_more(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
     if (fabric->follows) {
         fabric->follows = false;
         atomic_fetch_sub_explicit(&following, 1, memory_order_relaxed);
@@ -305,6 +368,7 @@ void via_fabric_follows_no_more(struct via_fabric *fabric)
 
 uint64_t via_fabric_sleep_ns_max(void)
 {
-    return atomic_load_explicit(&following, memory_order_relaxed) != 0 ? FOLLOW_LOOK_NS
-                                                                       : VIA_NEVER_NS;
+    return atomic_load_explicit(&following, memory_order_relaxed) != 0 || via_fabric_take_unproven()
+               ? FOLLOW_LOOK_NS
+               : VIA_NEVER_NS;
 }

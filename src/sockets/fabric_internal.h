@@ -47,15 +47,19 @@ struct via_fabric_hello {
 _Static_assert(sizeof(struct via_fabric_hello) == 64, "a line, put whole");
 
 #define VIA_FABRIC_READY ((uint64_t)VIA_FABRIC_MAGIC << 32 | VIA_FABRIC_VERSION)
+#define VIA_FABRIC_WITHDRAWN (VIA_FABRIC_READY | UINT64_C(0x10000)) /* gone back to the kernel */
+#define VIA_FABRIC_ENDED (VIA_FABRIC_READY | UINT64_C(0x20000))     /* its direction has ended */
 
 struct via_fabric {
-    unsigned host;               /* the peer's */
-    struct via_fabric_note note; /* acceptor: what was on the board */
-    int32_t slot;                /* connector: of the mailbox, -1 = none */
+    unsigned host;                  /* the peer's */
+    struct via_fabric_note note;    /* acceptor: what was on the board */
+    int32_t slot;                   /* connector: of the mailbox, -1 = none */
+    struct via_attach *slot_attach; /* whose mailbox that is; a parent's, perhaps */
     uint64_t nonce;
-    struct via_attach *attach;   /* by which segment and remote were made */
-    struct via_segment *segment; /* own */
-    struct via_remote *remote;   /* the peer's; NULL: not known yet */
+    struct via_attach *attach;         /* by which the remote was made */
+    struct via_segment *segment;       /* own */
+    struct via_attach *segment_attach; /* by which that was made; a parent's, perhaps */
+    struct via_remote *remote;         /* the peer's; NULL: not known yet */
     uint64_t remote_handle;
     unsigned char *mirror;    /* of the peer's segment */
     size_t bytes;             /* of either segment */
@@ -64,21 +68,47 @@ struct via_fabric {
     uint32_t rx_version;
     unsigned char *tx_base; /* where posts go now: mirror or mapped */
     unsigned char *rx_base;
-    uint64_t flags;         /* as said last */
     uint64_t pushed_credit; /* words of the mirror as put last */
     uint64_t pushed_want;
     uint64_t pushed_flags;
     unsigned full_pending; /* puts under way when the way was full, 0 = it was not */
+    uint64_t way;          /* to the peer's host when the connection was made */
     uint64_t fin_ns;       /* when the kernel's FIN was seen without the pipe's */
     bool follows;          /* is counted as waiting for it */
     int error;             /* the connection is lost */
 };
 
-void via_fabric_follows_no_more(struct via_fabric *fabric);
+/* Can frames be put? A process forked later opens the peer's segment once more for itself. */
+bool via_fabric_can_put(struct via_fabric *fabric);
+
+/* Puts a word of the mirror if it is not *pushed, which it then becomes. 0, or as
+ * via_remote_try_put(). wait: up to a second for a full way. */
+int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait);
+
+/* The connector has no more use for its slot of the mailbox. */
+void via_fabric_slot_give(struct via_fabric *fabric);
+/* What the acceptor has put there last: 0 and an offer, -EAGAIN (nothing), -ECANCELED (withdrawn),
+ * -ESHUTDOWN (ended), -EPROTO. */
+int via_fabric_read_offer(const struct via_fabric *fabric, struct via_fabric_offer *ret_offer);
+
+/*
+ * Were there puts under way at the last via_fabric_before_sleep() of this thread? A word that says
+ * "I sleep" as a frame, because other frames had to arrive first or a cable was just cut, is not
+ * seen by a peer that stores its record directly: neither rings the other. So who sleeps with puts
+ * under way looks once more after a while; the second time they have arrived. Said once.
+ */
+bool via_fabric_take_unproven(void);
+
+/* An offer of this end's, with another word that says whether it holds. */
+int via_fabric_put_offer(struct via_conn *conn, uint64_t ready);
 
 /* This process's attachment, opened at first use; NULL: there is none. */
 struct via_attach *via_fabric_attach(void);
 /* The attachment if there is one already. */
 struct via_attach *via_fabric_attached(void);
+
+/* Other people's mailboxes: the one of this note, NULL when it can not be opened. */
+struct via_remote *via_fabric_mailbox_of(struct via_attach *attach,
+                                         const struct via_fabric_note *note);
 
 #endif

@@ -14,7 +14,7 @@
 #define FDS_MAX (1u << 20)
 
 struct via_file *_Atomic *via_fds;
-unsigned char *via_fd_marks;
+_Atomic unsigned char *via_fd_marks;
 unsigned via_fds_count;
 
 static _Atomic unsigned top; /* see via_fds_top() */
@@ -38,7 +38,7 @@ int via_fds_init(void)
         return -ENOMEM;
     }
     via_fds = (void *)memory;
-    via_fd_marks = memory + count * sizeof(*via_fds);
+    via_fd_marks = (void *)(memory + count * sizeof(*via_fds));
     via_fds_count = count;
     return 0;
 }

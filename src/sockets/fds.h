@@ -90,11 +90,12 @@ struct via_file *via_fd_take(int fd);
 #define VIA_FD_LISTENS 2u /* has our mark: see via_diag_mark() */
 #define VIA_FD_ALL 3u
 
-extern unsigned char *via_fd_marks;
+extern _Atomic unsigned char *via_fd_marks;
 
 static inline bool via_fd_is_marked(int fd, unsigned mark)
 {
-    return (unsigned)fd < via_fds_count && (via_fd_marks[fd] & mark) != 0;
+    return (unsigned)fd < via_fds_count &&
+           (atomic_load_explicit(&via_fd_marks[fd], memory_order_relaxed) & mark) != 0;
 }
 
 static inline void via_fd_mark(int fd, unsigned mark, bool set)
@@ -102,9 +103,10 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
     if ((unsigned)fd >= via_fds_count) {
         return;
     }
-    unsigned char marks = (unsigned char)(set ? via_fd_marks[fd] | mark : via_fd_marks[fd] & ~mark);
-    if (marks != via_fd_marks[fd]) {
-        via_fd_marks[fd] = marks; /* most pages of the table stay untouched */
+    unsigned char marks = atomic_load_explicit(&via_fd_marks[fd], memory_order_relaxed);
+    unsigned char after = (unsigned char)(set ? marks | mark : marks & ~mark);
+    if (after != marks) { /* most pages of the table stay untouched */
+        atomic_store_explicit(&via_fd_marks[fd], after, memory_order_relaxed);
     }
 }
 

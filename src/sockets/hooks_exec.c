@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -94,6 +95,23 @@ VIA_HOOK int execle(const char *path, const char *word, ...)
     char *const *envp = argv != NULL ? va_arg(list, char *const *) : NULL;
     va_end(list);
     return argv != NULL ? execve(path, argv, envp) : -1;
+}
+
+/* --- shells: these start them inside of the C library -------------------------------------------
+ */
+
+VIA_HOOK int system(const char *command)
+{
+    if (command != NULL) {
+        via_demote_inherited();
+    }
+    return VIA_REAL(system)(command);
+}
+
+VIA_HOOK FILE *popen(const char *command, const char *mode)
+{
+    via_demote_inherited();
+    return VIA_REAL(popen)(command, mode);
 }
 
 /* --- posix_spawn -------------------------------------------------------------------------------

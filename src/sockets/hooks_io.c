@@ -142,9 +142,17 @@ VIA_HOOK ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t
     return pwritev2(fd, iov, count, offset, flags);
 }
 
-/* One message: data only, as pipes carry nothing else. */
+/* One message: data only, as pipes carry nothing else; the kernel does, for connections that are
+ * its own. */
 static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
 {
+    if (message->msg_controllen != 0 && via_conn_state(op->conn) == VIA_SIDE_PLAIN &&
+        !via_conn_has_pipes(op->conn)) {
+        via_conn_note_demoted(op->conn);
+        ssize_t plain = VIA_REAL(recvmsg)(op->fd, message, flags);
+        via_stats_count(&op->conn->stats->rx_kernel_bytes, plain > 0 ? (uint64_t)plain : 0);
+        return plain >= 0 ? plain : -errno;
+    }
     ssize_t n = via_io_recv(op, message->msg_iov, (int)message->msg_iovlen, flags);
     if (n >= 0) {
         message->msg_namelen = 0;
@@ -346,7 +354,7 @@ static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, si
             return total != 0 ? (ssize_t)total : n;
         }
         total += (size_t)n;
-        op->conn->stats->tx_kernel_bytes += (uint64_t)n;
+        via_stats_count(&op->conn->stats->tx_kernel_bytes, (uint64_t)n);
         if (unsettled) {
             via_conn_step(op);
         }

@@ -351,6 +351,27 @@ static uint64_t timeout_ns(const void *value, socklen_t bytes)
                : (uint64_t)tv->tv_sec * VIA_SEC_NS + (uint64_t)tv->tv_usec * VIA_USEC_NS;
 }
 
+/* Answers in control data or on the error queue, which only the kernel writes. Not SO_TIMESTAMP,
+ * which iperf sets on every socket. */
+static bool is_answered_by_kernel(int level, int name)
+{
+    return level == IPPROTO_TCP
+               ? name == TCP_INQ
+               : level == SOL_SOCKET && (name == SO_ZEROCOPY || name == SO_OOBINLINE);
+}
+
+static bool is_small_buffer(int level, int name, const void *value, socklen_t bytes)
+{
+    int size;
+    if (level != SOL_SOCKET || bytes < sizeof(size) ||
+        (name != SO_SNDBUF && name != SO_RCVBUF && name != SO_SNDBUFFORCE &&
+         name != SO_RCVBUFFORCE)) {
+        return false;
+    }
+    memcpy(&size, value, sizeof(size));
+    return size < VIA_CONN_BUFFER_BYTES_MIN;
+}
+
 /* The kernel has taken the option; what it means for pipes. */
 static void option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
@@ -362,7 +383,7 @@ static void option_set(struct via_op *op, int level, int name, const void *value
     } else if (level == SOL_SOCKET && name == SO_RCVLOWAT && bytes >= sizeof(int)) {
         int low = *(const int *)value;
         atomic_store_explicit(&side->rcvlowat, low > 0 ? (uint32_t)low : 1, memory_order_relaxed);
-    } else if (level == SOL_SOCKET && (name == SO_ZEROCOPY || name == SO_OOBINLINE)) {
+    } else if (is_answered_by_kernel(level, name) || is_small_buffer(level, name, value, bytes)) {
         via_conn_demote(op, VIA_REASON_OPTION);
     }
 }

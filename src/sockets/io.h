@@ -50,8 +50,9 @@ int via_io_readable_bytes(struct via_op *op);
 /* shutdown(): the kernel's, and what the peer must read in the pipe. 0 or a negative errno. */
 int via_io_shutdown(struct via_op *op, int how);
 
-/* With the tx token: writes FIN into the pipe, if that is where the bytes go. */
-void via_io_fin(struct via_conn *conn, uint8_t flags);
+/* With the tx token, before the kernel is told the end of this direction: writes FIN into the pipe,
+ * if that is where the bytes go, and between hosts in any case. */
+void via_io_fin(struct via_conn *conn, int fd, uint8_t flags);
 
 /* Registrations that depend on which way the bytes go are brought up to date. No token is held. */
 void via_io_after(struct via_op *op);

@@ -66,7 +66,14 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         *ret_idle = true;
         break;
     case VIA_NEXT_KERNEL:
+        if (op->side->rx_kernel_ended) {
+            *ret_idle = true;
+            break;
+        }
+        *ret_ask |= IN_EVENTS;
+        break;
     case VIA_NEXT_KERNEL_UNTIL:
+    case -EAGAIN: /* kernel bytes keep coming, see via_kernel_read() */
         *ret_ask |= IN_EVENTS;
         break;
     default:
@@ -102,8 +109,20 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
 /* An end that the kernel has seen, while bytes before it may still be under way. */
 static bool follows(struct via_op *op)
 {
-    return op->conn->fabric != NULL && !via_pipe_ready(&op->side->rx.pipe) &&
-           via_fabric_may_follow(op->conn);
+    const struct via_stream_rx *rx = &op->side->rx;
+    return op->conn->fabric != NULL && !via_pipe_ready(&rx->pipe) &&
+           (rx->span == VIA_SPAN_PIPE ? via_fabric_may_follow(op->conn)
+                                      : via_fabric_may_switch(op->conn));
+}
+
+/* Between hosts, while bytes may follow in the pipe: there is nothing in front of the kernel's end.
+ */
+static bool is_at_kernel_end(struct via_op *op)
+{
+    int unread = 0;
+    return op->conn->fabric != NULL && op->side->rx.span == VIA_SPAN_KERNEL &&
+           via_conn_has_pipes(op->conn) && VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) == 0 &&
+           unread == 0;
 }
 
 uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
@@ -120,12 +139,23 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     if ((wanted & OUT_EVENTS) != 0) {
         bits |= tx_ready(op, &ask);
     }
+    if (via_unlikely(atomic_load_explicit(&op->side->tx_shut, memory_order_relaxed) != 0)) {
+        ask |= POLLRDHUP; /* unread data does not hide the end of both */
+    }
     if (ask != 0 || atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0) {
         uint32_t seen = ask_kernel(op, ask);
-        bits |= seen & (ask | VIA_POLL_GONE);
-        if (idle && (seen & VIA_POLL_GONE) != 0 && !follows(op)) {
-            bits |= IN_EVENTS; /* the end of the stream, or what came just before it */
+        if (via_unlikely((seen & POLLRDHUP) != 0) && is_at_kernel_end(op)) {
+            idle = true;
+            seen &= ~(uint32_t)IN_EVENTS;
         }
+        if (idle && (seen & VIA_POLL_GONE) != 0) {
+            if (follows(op)) {
+                seen &= ~(uint32_t)(POLLHUP | POLLRDHUP); /* not yet */
+            } else {
+                bits |= IN_EVENTS; /* the end of the stream, or what came just before it */
+            }
+        }
+        bits |= seen & (ask | VIA_POLL_GONE);
     }
     return bits & (wanted | POLLERR | POLLHUP);
 }
@@ -157,7 +187,7 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
         events |= (seen & POLLRDHUP) == 0 ? (uint32_t)POLLRDHUP : 0;
-        events |= side->rx.span != VIA_SPAN_PIPE ? wanted & IN_EVENTS : 0;
+        events |= side->rx.span != VIA_SPAN_PIPE && !side->rx_kernel_ended ? wanted & IN_EVENTS : 0;
     }
     if ((wanted & OUT_EVENTS) != 0) {
         events |= side->tx.span != VIA_SPAN_PIPE ? wanted & OUT_EVENTS
@@ -226,8 +256,11 @@ static bool has_news(struct via_op *op, uint32_t what, size_t have)
 static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
                      uint64_t deadline_ns)
 {
-    struct pollfd fds[2] = {{.fd = op->fd, .events = (short)what}};
+    struct pollfd fds[3] = {{.fd = op->fd, .events = (short)what}, {.fd = -1, .events = POLLIN}};
     uint64_t until_ns = deadline_ns;
+    if (via_conn_is_eager(op->conn)) {
+        fds[1].fd = via_conn_early_fd(op->conn);
+    }
     if (pipes) {
         uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
         fds[0].fd = via_io_kernel_fd(op);
@@ -236,8 +269,8 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
             until_ns = via_min(deadline_ns, via_os_now_ns() + HALF_CLOSED_LOOK_NS);
         }
     }
-    op->conn->stats->sleeps++;
-    int n = via_sleep(fds, 1, bells, until_ns, NULL);
+    via_stats_count(&op->conn->stats->sleeps, 1);
+    int n = via_sleep(fds, 2, bells, until_ns, NULL);
     if (n == -EINTR) {
         return deadline_ns == VIA_NEVER_NS && via_sleep_restarts() ? 0 : -EINTR;
     }
@@ -272,6 +305,7 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
     }
     via_sock_bell_leave(bells);
     via_wait_end(&wait);
+    via_conn_look_early(op);
     return rc;
 }
 
@@ -309,12 +343,24 @@ int via_io_readable_bytes(struct via_op *op)
 int via_io_shutdown(struct via_op *op, int how)
 {
     struct via_side *side = op->side;
-    if (via_conn_has_pipes(op->conn) && how != SHUT_RD && via_tx_take(op) == 0) {
-        via_io_fin(op->conn, 0);
+    if (how != SHUT_RD && op->conn->fabric != NULL && via_conn_is_unsettled(op->conn)) {
+        via_conn_look(op); /* an offer that is there: its maker waits for this end in the pipe */
+    }
+    if (how != SHUT_RD && via_conn_must_heed(op->conn)) {
+        via_conn_heed(op);
+    }
+    if (how != SHUT_RD && (side->replays || via_conn_has_pipes(op->conn)) && via_tx_take(op) == 0) {
+        if (side->replays) {
+            via_conn_replay_all(op->conn, op->fd); /* nothing can be sent again afterwards */
+        }
+        via_io_fin(op->conn, op->fd, 0);
         via_tx_give(op);
     }
     if (how != SHUT_WR) {
         atomic_store_explicit(&side->rx_shut, 1, memory_order_relaxed);
+    }
+    if (how != SHUT_RD) {
+        atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
     }
     return VIA_REAL(shutdown)(op->fd, how) == 0 ? 0 : -errno;
 }

@@ -61,7 +61,7 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
     if (n > 0) {
         via_iov_skip(iov, (size_t)n);
         if ((flags & MSG_PEEK) == 0) {
-            op->conn->stats->rx_kernel_bytes += (uint64_t)n;
+            via_stats_count(&op->conn->stats->rx_kernel_bytes, (uint64_t)n);
         }
     }
     return n;
@@ -112,6 +112,20 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
+/* The kernel's stream has ended, between hosts; the peer's may go on in frames that are still under
+ * way. 0, or -EAGAIN. */
+static ssize_t kernel_end(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    if (side->rx_shut != 0 ||
+        (!via_fabric_may_switch(op->conn) && !via_pipe_ready(&side->rx.pipe))) {
+        return 0;
+    }
+    side->rx_kernel_ended = true;
+    via_io_look(op);
+    return -EAGAIN;
+}
+
 /* One try with pipes: bytes, 0 at the end of the stream, -EAGAIN, or what is wrong. */
 static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
 {
@@ -133,7 +147,7 @@ static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
             if (n <= 0 && via_pipe_ready(&rx->pipe)) {
                 continue; /* the peer has switched meanwhile */
             }
-            return n;
+            return n == 0 && op->conn->fabric != NULL ? kernel_end(op) : n;
         case VIA_NEXT_KERNEL_UNTIL:
             n = kernel_recv(op, iov, flags, via_stream_rx_kernel_left(rx));
             if (n > 0 && (flags & MSG_PEEK) == 0) {
@@ -148,6 +162,8 @@ static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
             return n;
         case VIA_NEXT_FIN:
             return 0;
+        case -EAGAIN:
+            return next; /* kernel bytes keep coming, see via_kernel_read() */
         default:
             return -ECONNRESET; /* the peer broke the protocol: nothing it says can be used */
         }
@@ -248,7 +264,7 @@ static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_co
         return -errno;
     }
     if ((flags & (MSG_PEEK | MSG_OOB)) == 0) {
-        op->conn->stats->rx_kernel_bytes += (uint64_t)n;
+        via_stats_count(&op->conn->stats->rx_kernel_bytes, (uint64_t)n);
     }
     return n;
 }
@@ -267,11 +283,13 @@ ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, i
 {
     struct via_iov cursor;
     ssize_t n;
-    bool pipes = via_conn_has_pipes(op->conn);
     if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
         return recv_plain(op, iov, iov_count, flags);
     }
-    if (!pipes && (op->exclusive || via_conn_state(op->conn) == VIA_SIDE_PLAIN)) {
+    via_conn_look_early(op);
+    bool pipes = via_conn_has_pipes(op->conn);
+    if (!pipes && (op->exclusive || via_conn_state(op->conn) == VIA_SIDE_PLAIN) &&
+        !via_conn_is_eager(op->conn)) {
         via_conn_note_demoted(op->conn);
         n = recv_plain(op, iov, iov_count, flags);
     } else {
@@ -282,6 +300,7 @@ ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, i
         if (cursor.left == 0) {
             return 0;
         }
+        via_conn_learn_options(op);
         n = (flags & (MSG_TRUNC | MSG_PEEK)) == MSG_TRUNC
                 ? recv_nowhere(op, cursor.left, flags)
                 : recv_loop(op, &cursor, flags & ~MSG_TRUNC);

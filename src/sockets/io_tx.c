@@ -44,7 +44,7 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     }
     via_iov_skip(iov, (size_t)n);
-    op->conn->stats->tx_kernel_bytes += (uint64_t)n;
+    via_stats_count(&op->conn->stats->tx_kernel_bytes, (uint64_t)n);
     return n;
 }
 
@@ -86,14 +86,34 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
         int rc = via_fabric_tx_end(conn, &undo, false);
         if (rc != 0) {
             *iov = before;
-            return rc == -EAGAIN ? rc : -ECONNRESET;
+            /* Who has left for the kernel, and perhaps its program, takes no frames any more. */
+            return rc == -EAGAIN || via_conn_must_heed(conn) ? -EAGAIN : -ECONNRESET;
         }
         conn->stats->tx_frames_bytes += undo.frames ? (uint64_t)n : 0;
     }
     return n;
 }
 
-void via_io_fin(struct via_conn *conn, uint8_t flags)
+/* Frames are slower than the kernel's FIN. So that a reader who sees that one knows whether there
+ * are any, the end is always told in the pipe, too; or that the pipe will never be used. */
+static void switch_before_fin(struct via_conn *conn, int fd)
+{
+    struct via_fabric_undo undo;
+    uint64_t sent;
+    if (conn->side->tx.span != VIA_SPAN_KERNEL || conn->side->tx.ended) {
+        return;
+    }
+    if (!via_conn_tx_can_switch(conn)) {
+        via_fabric_never_switches(conn);
+    } else if (via_kernel_sent(fd, conn->side->connector, &sent) == 0) {
+        via_fabric_tx_begin(conn, &undo);
+        if (via_stream_tx_switch(&conn->side->tx, sent) == 0) {
+            via_fabric_tx_end(conn, &undo, true);
+        }
+    }
+}
+
+void via_io_fin(struct via_conn *conn, int fd, uint8_t flags)
 {
     struct via_fabric_undo undo;
     if (conn->fabric == NULL) {
@@ -102,6 +122,7 @@ void via_io_fin(struct via_conn *conn, uint8_t flags)
         }
         return;
     }
+    switch_before_fin(conn, fd);
     via_fabric_tx_begin(conn, &undo);
     if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
         via_fabric_tx_end(conn, &undo, true);
@@ -288,7 +309,7 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
     if (n < 0) {
         return -errno;
     }
-    op->conn->stats->tx_kernel_bytes += (uint64_t)n;
+    via_stats_count(&op->conn->stats->tx_kernel_bytes, (uint64_t)n);
     return n;
 }
 
@@ -306,6 +327,7 @@ ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, i
 {
     struct via_iov cursor;
     ssize_t n;
+    via_conn_look_early(op);
     bool pipes = via_conn_has_pipes(op->conn);
     if ((flags & MSG_OOB) != 0) {
         via_conn_demote(op,
@@ -321,6 +343,7 @@ ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, i
         if (rc != 0) {
             return rc;
         }
+        via_conn_learn_options(op);
         n = send_loop(op, &cursor, flags);
     }
     if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {

@@ -20,6 +20,7 @@
 #define LOOK_ALWAYS_CALLS 32u
 #define LOOK_EVERY_CALLS 8u
 #define GIVE_UP_CALLS 4096u
+#define GIVE_UP_BYTES (UINT64_C(64) << 20)
 /* A connection is worth pipes after some calls, or when it moves a lot. */
 #define WORTH_BYTES (64u * 1024)
 
@@ -147,14 +148,11 @@ static bool offer_is_taken(struct via_conn *conn)
 
 bool via_conn_tx_can_switch(struct via_conn *conn)
 {
-    if (via_unlikely((via_side_flags(conn->side) & VIA_FLAG_DEMOTE) != 0) ||
-        conn->side->demoted != 0) {
-        return false;
-    }
     if (via_conn_state(conn) == VIA_SIDE_OFFERED && claim(conn, VIA_SIDE_OFFERED)) {
         via_conn_set_state(conn, offer_is_taken(conn) ? VIA_SIDE_LIVE : VIA_SIDE_OFFERED);
     }
-    return via_conn_state(conn) == VIA_SIDE_LIVE;
+    return via_conn_state(conn) == VIA_SIDE_LIVE && conn->side->demoted == 0 &&
+           via_likely((via_side_flags(conn->side) & VIA_FLAG_DEMOTE) == 0);
 }
 
 void via_conn_say(struct via_conn *conn, uint64_t flags)
@@ -191,7 +189,7 @@ void via_conn_posted_slowly(struct via_conn *conn, bool record)
         uint32_t word = via_side_cold(side);
         bool cold = record &&
                     atomic_exchange_explicit(&side->cold_rung, word, memory_order_relaxed) != word;
-        conn->stats->rings++;
+        via_stats_count(&conn->stats->rings, 1);
         via_peer_bell_ring(conn->peer_bell, cold);
     }
 }
@@ -352,7 +350,13 @@ static void look_for_acceptor(struct via_op *op)
     struct via_conn *conn = op->conn;
     uid_t uid = 0;
     int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
-    if (control_fd >= 0 && !acceptor_is_trusted(op, uid)) {
+    enum via_reason reason = VIA_REASON_NONE;
+    if (control_fd < 0 && conn->calls == 1 && conn->peer_cookie == 0) {
+        reason = find_peer(conn, op->fd); /* it has announced itself without asking */
+    }
+    if (reason != VIA_REASON_NONE) {
+        via_conn_settle_plain(conn, reason);
+    } else if (control_fd >= 0 && !acceptor_is_trusted(op, uid)) {
         VIA_REAL(close)(control_fd);
         via_conn_settle_plain(conn, VIA_REASON_USER);
     } else if (control_fd >= 0 && via_hidden_new(control_fd, &conn->control_fd) == 0) {
@@ -367,16 +371,36 @@ static void look_for_acceptor(struct via_op *op)
     }
 }
 
+/* A direction that has ended before there were pipes never goes by them: the peer need not wait. */
+static void say_kernel_end(struct via_conn *conn)
+{
+    struct via_side *side = conn->side;
+    bool exclusive = via_alone() && side->forked == 0;
+    if (side->tx_shut && via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
+        side->tx.ended = true;
+        side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
+        via_conn_say(conn, side->said);
+        via_token_give(&side->tx_token, exclusive);
+    }
+}
+
 /* The connector, with a note on another host's board: has the offer come? */
 static void look_for_offer(struct via_conn *conn)
 {
     int rc = via_fabric_take(conn);
     if (rc == 0) {
         now_has_pipes(conn, VIA_SIDE_LIVE);
-    } else if (rc == -EAGAIN) {
+        say_kernel_end(conn);
+    } else if (rc == -EAGAIN && conn->calls <= GIVE_UP_CALLS &&
+               conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes <= GIVE_UP_BYTES) {
         via_conn_set_state(conn, VIA_SIDE_PENDING);
+    } else if (rc == -EAGAIN) {
+        via_conn_settle_plain(conn, VIA_REASON_PEER);
     } else {
-        via_conn_settle_plain(conn, VIA_REASON_FABRIC);
+        /* -EACCES: its maker has closed meanwhile. */
+        via_conn_settle_plain(conn, rc == -ECANCELED                    ? VIA_REASON_DEMOTED
+                                    : rc == -ESHUTDOWN || rc == -EACCES ? VIA_REASON_SHORT
+                                                                        : VIA_REASON_FABRIC);
     }
 }
 
@@ -477,16 +501,66 @@ static bool is_sole_holder(struct via_conn *conn)
     return true;
 }
 
+/* --- before the first byte ---------------------------------------------------------------------
+ */
+
+void via_conn_announce(struct via_conn *conn, int fd)
+{
+    int saved = errno;
+    int listen_fd = via_rendezvous_listen(cookie_of(fd));
+    if (listen_fd >= 0) {
+        via_hidden_new(listen_fd, &conn->listen_fd); /* without, it is tried later */
+    }
+    errno = saved;
+}
+
+int via_conn_early_fd(const struct via_conn *conn)
+{
+    int fd = atomic_load_explicit(&conn->control_fd, memory_order_relaxed);
+    return fd >= 0 ? fd : atomic_load_explicit(&conn->listen_fd, memory_order_relaxed);
+}
+
+void via_conn_look_early_slowly(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    uint32_t looks = 1 + atomic_fetch_add_explicit(&conn->early_looks, 1, memory_order_relaxed);
+    if ((looks > LOOK_ALWAYS_CALLS && looks % LOOK_EVERY_CALLS != 0) || !is_sole_holder(conn)) {
+        return;
+    }
+    int saved = errno;
+    via_conn_learn_options(op);
+    if (via_conn_state(conn) == VIA_SIDE_PENDING && conn->listen_fd >= 0) {
+        step_pending(op);
+    }
+    if (via_conn_state(conn) == VIA_SIDE_ANNOUNCED) {
+        step_announced(conn);
+    } else if (via_conn_state(conn) == VIA_SIDE_ACCEPTED) {
+        step_accepted(op);
+    }
+    errno = saved;
+}
+
+void via_conn_look(struct via_op *op)
+{
+    int saved = errno;
+    if (is_sole_holder(op->conn)) {
+        via_conn_learn_options(op);
+        step_pending(op);
+    }
+    errno = saved;
+}
+
 void via_conn_step(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
-    uint32_t calls = ++conn->calls;
+    uint32_t calls = 1 + atomic_fetch_add_explicit(&conn->calls, 1, memory_order_relaxed);
     if ((calls < via_policy.rules.after_calls &&
          conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes < WORTH_BYTES) ||
         !is_its_turn(calls) || !is_sole_holder(conn)) {
         return;
     }
     int saved = errno;
+    via_conn_learn_options(op);
     enum via_side_state state = via_conn_state(conn);
     if (state == VIA_SIDE_PENDING) {
         step_pending(op);

@@ -174,6 +174,18 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
     return ready;
 }
 
+/* Eager connections whose peer may have come meanwhile. */
+static void look_early(const struct pollfd *fds, nfds_t count)
+{
+    for (nfds_t i = 0; i < count; i++) {
+        struct via_op op;
+        if (via_op_begin(&op, fds[i].fd)) {
+            via_conn_look_early(&op);
+            via_op_end(&op);
+        }
+    }
+}
+
 int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigset_t *mask)
 {
     struct pollfd on_stack[ON_STACK];
@@ -183,6 +195,9 @@ int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigse
         if (call.kernel == NULL) {
             return -ENOMEM;
         }
+    }
+    if (via_unlikely(via_policy.rules.after_calls == 0)) {
+        look_early(fds, count);
     }
     int rc = poll_call(&call, deadline_ns, mask);
     if (call.kernel != on_stack) {

@@ -71,6 +71,8 @@
     F(int, posix_spawnp, (pid_t *, const char *, const posix_spawn_file_actions_t *,               \
                           const posix_spawnattr_t *, char *const *, char *const *))                \
     F(int, posix_spawn_file_actions_adddup2, (posix_spawn_file_actions_t *, int, int))             \
+    F(int, system, (const char *))                                                                 \
+    F(FILE *, popen, (const char *, const char *))                                                 \
     F(pid_t, fork, (void))                                                                         \
     F(FILE *, fdopen, (int, const char *))                                                         \
     F(int, fclose, (FILE *))                                                                       \

@@ -29,7 +29,7 @@ int via_rendezvous_listen(uint64_t cookie)
     if (fd < 0) {
         return -errno;
     }
-    if (bind(fd, (struct sockaddr *)&name, bytes) != 0 || listen(fd, 4) != 0) {
+    if (bind(fd, (struct sockaddr *)&name, bytes) != 0 || VIA_REAL(listen)(fd, 4) != 0) {
         int error = errno;
         VIA_REAL(close)(fd);
         return -error;

@@ -38,10 +38,13 @@ struct via_side {
     _Atomic uint8_t nonblock; /* enum via_nonblock: O_NONBLOCK, once it is known */
     _Atomic uint8_t forked;   /* other processes may hold it: tokens are for real */
     _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP says nothing of the peer */
-    _Atomic uint8_t demoted;  /* is the kernel's again, for good: see demote.h */
-    uint8_t why;              /* enum via_reason */
+    _Atomic uint8_t tx_shut; /* shutdown(SHUT_WR) here: the end of the other direction is POLLHUP */
+    _Atomic uint8_t demoted; /* is the kernel's again, for good: see demote.h */
+    uint8_t why;             /* enum via_reason */
     bool connector;
     bool ever_forked;
+    _Atomic bool options_known; /* those of before it was one: via_conn_learn_options() */
+    bool rx_kernel_ended;  /* EOF of the kernel's, but the peer may have switched: see fabric.h */
     bool heeded;           /* the peer wanted that, and writing is the kernel's again */
     bool replays;          /* `replay` is not through */
     _Atomic uint32_t refs; /* file descriptors, in all processes */
@@ -49,6 +52,7 @@ struct via_side {
     _Atomic uint64_t rcvtimeo_ns; /* 0: none */
     uint64_t rx_looked_ticks;     /* when the kernel's socket was last asked whether it lives */
     struct via_stream_rx rx;
+    struct via_stream_rx rx_left; /* as it was when the pipe was left: see demote.c */
 
     /* writing */
     struct via_token tx_token __attribute__((aligned(64)));
@@ -62,6 +66,8 @@ struct via_side {
     _Atomic uint32_t cold_rung; /* the peer's cold word that was rung for */
     uint32_t cold_said;         /* ours */
     struct via_stream_replay replay;
+    /* Over the fabric, by slot: the record went as frames, so its bytes are in the mirror. */
+    uint64_t tx_mirrored[VIA_RING_SLOTS_MAX / 64];
     struct via_stream_tx tx;
     uint32_t data_ends[VIA_RING_SLOTS_MAX];
 };
@@ -79,10 +85,22 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_SEGMENT_COLD_OFF 40u  /* the peer wants a ring for the next record: epoll_cold.c */
 #define VIA_SEGMENT_HELLO_OFF 64u /* over the fabric: struct via_fabric_hello */
 #define VIA_SEGMENT_PIPE_OFF 128u
-#define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
-#define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
-#define VIA_FLAG_DEMOTE 0x4u /* the peer has left the pipes: see demote.h; in bits 63..32 where */
-#define VIA_FLAG_HEEDED 0x8u /* it has left them because we did */
+#define VIA_FLAG_TAKEN 0x1u       /* the connector has taken the offer */
+#define VIA_FLAG_CLOSED 0x2u      /* the peer's last holder has closed */
+#define VIA_FLAG_DEMOTE 0x4u      /* the peer has left the pipes: see demote.h, and below where */
+#define VIA_FLAG_HEEDED 0x8u      /* it has left them because we did */
+#define VIA_FLAG_KERNEL_END 0x20u /* its direction has ended by the kernel, and never switched */
+#define VIA_FLAG_STAYS 0x10u /* it can not: it has ended its direction, with bytes in the pipe */
+
+/* Where the peer has left: records given back, and bytes read of the next. */
+static inline uint64_t via_flags_left(uint32_t released, uint32_t skip)
+{
+    return (uint64_t)released << 16 | (uint64_t)skip << 48;
+}
+#define VIA_FLAGS_LEFT_MASK (~UINT64_C(0) << 16)
+#define VIA_FLAGS_LEFT_RELEASED(flags) ((uint32_t)((flags) >> 16))
+#define VIA_FLAGS_LEFT_SKIP(flags) ((uint32_t)((flags) >> 48))
+_Static_assert(VIA_RECORD_BODY_BYTES_MAX <= UINT16_MAX, "skip has 16 bits");
 
 /* What we offer. */
 extern const struct via_pipe_geometry via_ring;

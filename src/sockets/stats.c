@@ -20,6 +20,8 @@ static struct {
     uint64_t accelerated;
     uint64_t demoted; /* of those */
     uint64_t not_accelerated[VIA_REASON_COUNT];
+    uint64_t
+        why_kernel_bytes[VIA_REASON_COUNT]; /* sent by the kernel on those, and on demoted ones */
     struct via_stats_conn sum;
 } total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
 
@@ -27,11 +29,15 @@ void via_stats_add(const struct via_stats_conn *conn)
 {
     pthread_mutex_lock(&total.lock);
     total.connections++;
+    enum via_reason why = conn->reason == VIA_REASON_NONE ? VIA_REASON_SHORT : conn->reason;
     total.demoted += conn->demoted ? 1 : 0;
     if (conn->accelerated) {
         total.accelerated++;
     } else {
-        total.not_accelerated[conn->reason == VIA_REASON_NONE ? VIA_REASON_SHORT : conn->reason]++;
+        total.not_accelerated[why]++;
+    }
+    if (!conn->accelerated || conn->demoted) {
+        total.why_kernel_bytes[why] += conn->tx_kernel_bytes;
     }
     total.sum.tx_pipe_bytes += conn->tx_pipe_bytes;
     total.sum.tx_kernel_bytes += conn->tx_kernel_bytes;
@@ -60,6 +66,19 @@ static void program_name(char *ret_name, size_t max)
     }
 }
 
+/* Those that are not 0. */
+static int format_reasons(char *buffer, size_t max, const uint64_t *counts)
+{
+    int n = 0;
+    for (int i = 0; i < VIA_REASON_COUNT; i++) {
+        if (counts[i] != 0) {
+            n += snprintf(buffer + n, max - (size_t)n, "%s\"%s\":%llu", n != 0 ? "," : "",
+                          via_reason_text((unsigned)i), (unsigned long long)counts[i]);
+        }
+    }
+    return n;
+}
+
 static int format(char *buffer, size_t max)
 {
     char name[256];
@@ -80,15 +99,9 @@ static int format(char *buffer, size_t max)
                      (unsigned long long)total.sum.tx_frames_bytes,
                      (unsigned long long)total.sum.tx_fetched_bytes,
                      (unsigned long long)total.sum.rings, (unsigned long long)total.sum.sleeps);
-    const char *comma = "";
-    for (int i = 0; i < VIA_REASON_COUNT; i++) {
-        if (total.not_accelerated[i] != 0) {
-            n += snprintf(buffer + n, max - (size_t)n, "%s\"%s\":%llu", comma,
-                          via_reason_text((unsigned)i),
-                          (unsigned long long)total.not_accelerated[i]);
-            comma = ",";
-        }
-    }
+    n += format_reasons(buffer + n, max - (size_t)n, total.not_accelerated);
+    n += snprintf(buffer + n, max - (size_t)n, "},\"kernel_tx_why\":{");
+    n += format_reasons(buffer + n, max - (size_t)n, total.why_kernel_bytes);
     n += snprintf(buffer + n, max - (size_t)n, "}}\n");
     return n;
 }
@@ -101,15 +114,17 @@ static void add_open(struct via_conn *conn)
 
 void via_stats_write(void)
 {
-    char buffer[2048];
+    char buffer[4096];
     if (via_policy.stats == NULL || atomic_flag_test_and_set(&total.written)) {
         return;
     }
     via_conn_each(add_open);
-    if (total.connections == 0) {
+    pthread_mutex_lock(&total.lock); /* other threads may still be at it */
+    int n = total.connections != 0 ? format(buffer, sizeof(buffer)) : 0;
+    pthread_mutex_unlock(&total.lock);
+    if (n == 0) {
         return; /* the many programs that make none need not be listed */
     }
-    int n = format(buffer, sizeof(buffer));
     int fd = open(via_policy.stats, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd >= 0) {
         /* One write: lines of several processes do not mix. A full disk only costs the line. */
@@ -127,5 +142,6 @@ void via_stats_forked(void)
     total.accelerated = 0;
     total.demoted = 0;
     memset(total.not_accelerated, 0, sizeof(total.not_accelerated));
+    memset(total.why_kernel_bytes, 0, sizeof(total.why_kernel_bytes));
     total.sum = (struct via_stats_conn){.reason = VIA_REASON_NONE};
 }

@@ -2,9 +2,17 @@
 #ifndef VIA_SOCKETS_STATS_H
 #define VIA_SOCKETS_STATS_H
 
+#include <stdatomic.h>
+#include <stdint.h>
+
 #include "host/control_sockets.h"
 
 /* What this process did with its connections; see viaduct-sockets(7) for how it is reported. */
+
+static inline void via_stats_count(_Atomic uint64_t *counter, uint64_t count)
+{
+    atomic_fetch_add_explicit(counter, count, memory_order_relaxed);
+}
 
 /* A connection has ended: adds it up. */
 void via_stats_add(const struct via_stats_conn *conn);

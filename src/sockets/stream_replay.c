@@ -21,10 +21,19 @@ uint32_t via_stream_rx_leave(struct via_stream_rx *rx)
     return skip;
 }
 
+void via_stream_tx_left(struct via_stream_tx *tx, uint32_t released)
+{
+    struct via_pipe_writer *writer = &tx->pipe;
+    uint32_t fresh = released - writer->released;
+    if (fresh != 0 && fresh <= via_pipe_writer_outstanding(writer)) {
+        writer->released = released;
+        writer->data_tail = writer->data_ends[(released - 1) & (writer->geometry.slots_count - 1)];
+    }
+}
+
 void via_stream_replay_begin(struct via_stream_replay *replay, struct via_stream_tx *tx,
                              uint32_t skip)
 {
-    via_pipe_writer_room(&tx->pipe); /* takes in the last credit */
     *replay = (struct via_stream_replay){
         .pipe = {.memory = tx->pipe.target.direct,
                  .geometry = tx->pipe.geometry,

@@ -14,8 +14,13 @@
  * Only within one machine: the writer reads the reader's memory.
  */
 
-/* The reader's last act. How many bytes of the oldest record that is not given back were read. */
+/* The reader's last act. How many bytes of the oldest record that is not given back were read;
+ * rx->pipe.released says which that is. */
 uint32_t via_stream_rx_leave(struct via_stream_rx *rx);
+
+/* The writer has heard that the reader gave back all before `released` and then left. It is not to
+ * be trusted. Credits are not looked at any more: one from before may still be on its way. */
+void via_stream_tx_left(struct via_stream_tx *tx, uint32_t released);
 
 /* Bytes of the pipe that are to be sent again. */
 struct via_stream_replay {
@@ -26,8 +31,8 @@ struct via_stream_replay {
     uint32_t bytes;
 };
 
-/* The writer's side: it writes no more into the pipe, and is in a kernel span. `skip`: what leave()
- * returned at the other end, which is not to be trusted. */
+/* After that: the writer writes no more into the pipe, and is in a kernel span. `skip`: what
+ * leave() returned at the other end, which is not to be trusted. */
 void via_stream_replay_begin(struct via_stream_replay *replay, struct via_stream_tx *tx,
                              uint32_t skip);
 /* The next bytes: how many, 0 when there are none left. */

@@ -120,6 +120,9 @@ bool via_stream_tx_writable(struct via_stream_tx *tx)
     if (used > slots / 2) {
         used = slots - via_pipe_writer_room(&tx->pipe);
     }
+    if (via_unlikely(tx->pipe.broken)) {
+        return true; /* a write finds out */
+    }
     return slots - used >= RESERVED_SLOTS + via_max(slots / 4, 1u) &&
            via_pipe_writer_fits(&tx->pipe, tx->pipe.geometry.body_bytes_max);
 }

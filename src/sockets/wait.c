@@ -187,12 +187,19 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     return n;
 }
 
+/* Comes of an instruction, not while a thread sleeps: handlers of crashes say nothing. */
+static bool is_fault(int number)
+{
+    return number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL ||
+           number == SIGTRAP || number == SIGSYS || number == SIGABRT;
+}
+
 bool via_sleep_restarts(void)
 {
     for (int number = 1; number < _NSIG; number++) {
         struct sigaction action;
-        if (sigaction(number, NULL, &action) != 0 || action.sa_handler == SIG_DFL ||
-            action.sa_handler == SIG_IGN) {
+        if (is_fault(number) || sigaction(number, NULL, &action) != 0 ||
+            action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
             continue;
         }
         if ((action.sa_flags & SA_RESTART) == 0) {

@@ -263,7 +263,7 @@ static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, b
     const sigset_t *mask = offer->revoked && claimed && now - offer->progress_ns > PATIENCE_NS
                                ? &offer->shield.before
                                : NULL;
-    op->conn->stats->sleeps++;
+    via_stats_count(&op->conn->stats->sleeps, 1);
     if (via_sleep(fds, 1, bells, now + PATIENCE_NS, mask) == -EINTR) {
         offer->handled = true;
     }

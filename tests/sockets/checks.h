@@ -48,6 +48,7 @@ extern const struct check checks_of_sets[];
 extern const struct check checks_of_fortified[];
 extern const struct check checks_of_demotion[];
 extern const struct check checks_of_identity[];
+extern const struct check checks_of_options[];
 
 #define CHECK_ENTRY(name) \
     {                     \
@@ -62,6 +63,8 @@ void done(struct pair pair);
 
 void write_all(int fd, const void *data, size_t bytes);
 void read_all(int fd, void *data, size_t bytes);
+/* Both ends of a connection: enough traffic for any library to do what it wants to do. */
+void talk_both_ways(int one, int other);
 void nonblocking(int fd);
 /* Writes until nothing more is taken; how much that was. */
 size_t fill_up(int fd);

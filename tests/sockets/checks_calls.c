@@ -14,20 +14,6 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 
-/* Enough traffic for any library to do what it wants to do. */
-static void talk(int one, int other)
-{
-    char data[16];
-    for (int i = 0; i < 20; i++) {
-        write_all(one, "question", 8);
-        read_all(other, data, 8);
-        CHECK(memcmp(data, "question", 8) == 0);
-        write_all(other, "answer", 6);
-        read_all(one, data, 6);
-        CHECK(memcmp(data, "answer", 6) == 0);
-    }
-}
-
 static int error_of(int fd)
 {
     int error = -1;
@@ -49,7 +35,7 @@ static void connect_in_progress(void)
     CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0 || errno == EISCONN);
     int server = accept(listen_fd, NULL, NULL);
     CHECK(server >= 0 && fcntl(fd, F_SETFL, 0) == 0);
-    talk(fd, server);
+    talk_both_ways(fd, server);
     close(listen_fd);
     done((struct pair){fd, server});
 }
@@ -84,7 +70,7 @@ static void connect_again(void)
     int listen_fd = listener(&addr);
     CHECK(connect(pair.client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
     pair.server = accept(listen_fd, NULL, NULL);
-    talk(pair.client, pair.server);
+    talk_both_ways(pair.client, pair.server);
     close(listen_fd);
     done(pair);
 }
@@ -104,7 +90,7 @@ static void accepting_with_flags(void)
     char byte;
     CHECK(read(server, &byte, 1) == -1 && errno == EAGAIN);
     CHECK(fcntl(server, F_SETFL, 0) == 0);
-    talk(fd, server);
+    talk_both_ways(fd, server);
     close(fd);
     close(server);
     fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -138,7 +124,7 @@ static void listeners_that_share_a_port(void)
         CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
         CHECK(poll(pfds, 2, 5000) == 1);
         int server = accept(pfds[pfds[0].revents != 0 ? 0 : 1].fd, NULL, NULL);
-        talk(fd, server);
+        talk_both_ways(fd, server);
         done((struct pair){fd, server});
     }
     close(pfds[0].fd);
@@ -160,7 +146,7 @@ static void over_ipv6(void)
     bytes = sizeof(peer);
     int server = accept(listen_fd, (struct sockaddr *)&peer, &bytes);
     CHECK(server >= 0 && bytes == sizeof(peer) && peer.sin6_family == AF_INET6);
-    talk(fd, server);
+    talk_both_ways(fd, server);
     bytes = sizeof(peer);
     CHECK(getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0);
     CHECK(peer.sin6_port == addr.sin6_port);

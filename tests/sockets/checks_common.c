@@ -132,3 +132,16 @@ size_t drain(int fd, size_t expected)
     }
     return total;
 }
+
+void talk_both_ways(int one, int other)
+{
+    char data[16];
+    for (int i = 0; i < 20; i++) {
+        write_all(one, "question", 8);
+        read_all(other, data, 8);
+        CHECK(memcmp(data, "question", 8) == 0);
+        write_all(other, "answer", 6);
+        read_all(one, data, 6);
+        CHECK(memcmp(data, "answer", 6) == 0);
+    }
+}

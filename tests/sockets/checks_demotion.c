@@ -359,6 +359,35 @@ static void after_vfork(void)
     wait_for(pid);
 }
 
+/* Started inside of the C library. */
+static void given_to_a_shell(bool by_popen)
+{
+    struct pair pair = connected();
+    write_all(pair.client, "unread ", 7);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        char command[PATH_MAX + 32];
+        close(pair.client);
+        snprintf(command, sizeof(command), "exec %s cat %d", static_cat(), pair.server);
+        FILE *file = by_popen ? popen(command, "r") : NULL;
+        _exit((by_popen ? file == NULL || pclose(file) : system(command)) != 0);
+    }
+    close(pair.server);
+    talk_to_cat(pair.client, "unread ");
+    wait_for(pid);
+}
+
+static void given_to_system(void)
+{
+    given_to_a_shell(false);
+}
+
+static void given_to_popen(void)
+{
+    given_to_a_shell(true);
+}
+
 /* Nobody's but this program's: an exec goes by it. */
 static void close_on_exec_stays(void)
 {
@@ -371,6 +400,7 @@ static void close_on_exec_stays(void)
         char *const argv[] = {(char *)"true", NULL};
         CHECK(posix_spawnp(&pid, "true", NULL, NULL, argv, environ) == 0);
         wait_for(pid);
+        CHECK(system("true") == 0);
         for (int k = 0; k < 50; k++) {
             write_all(pair.client, "x", 1);
             read_all(pair.server, &byte, 1);
@@ -583,6 +613,8 @@ const struct check checks_of_demotion[] = {
     CHECK_ENTRY(inherited_by_number),
     CHECK_ENTRY(spawned),
     CHECK_ENTRY(after_vfork),
+    CHECK_ENTRY(given_to_system),
+    CHECK_ENTRY(given_to_popen),
     CHECK_ENTRY(close_on_exec_stays),
     CHECK_ENTRY(sent_to_another_process),
     CHECK_ENTRY(told_by_signal),

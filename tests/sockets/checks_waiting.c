@@ -2,14 +2,17 @@
 /* poll, select, epoll and signals. */
 #include "checks.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 static void poll_sees_data_and_room(void)
@@ -400,6 +403,27 @@ static void signals_interrupt(void)
     done(pair);
 }
 
+/* A handler for crashes, which no wait ever meets, does not make others' signals interrupt. */
+static void handlers_of_crashes_do_not_interrupt(void)
+{
+    struct pair pair = connected();
+    struct sigaction action = {.sa_handler = on_alarm};
+    char byte;
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0 && sigaction(SIGBUS, &action, NULL) == 0);
+    signal(SIGPIPE, SIG_DFL);
+    alarm_in_ms(50, SA_RESTART);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        sleep_ms(150);
+        write_all(pair.client, "x", 1);
+        _exit(0);
+    }
+    CHECK(read(pair.server, &byte, 1) == 1 && alarms == 1);
+    wait_for(pid);
+    done(pair);
+}
+
 static sigjmp_buf away;
 
 static void jump_away(int number)
@@ -428,9 +452,62 @@ static void a_handler_may_jump_away(void)
     done(pair);
 }
 
+/* Past the library, every event counter of this process to the brim: what a peer can do to one that
+ * it was given. How many there were. */
+static int fill_event_counters(void)
+{
+    int filled = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    CHECK(folder != NULL);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        char path[300];
+        char target[64] = "";
+        uint64_t count = UINT64_MAX - 1;
+        uint64_t before;
+        int fd = atoi(entry->d_name);
+        snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+        if (readlink(path, target, sizeof(target) - 1) > 0 && strstr(target, "[eventfd]") != NULL) {
+            syscall(SYS_read, fd, &before, sizeof(before));
+            CHECK(syscall(SYS_write, fd, &count, sizeof(count)) == sizeof(count));
+            filled++;
+        }
+    }
+    closedir(folder);
+    return filled;
+}
+
+/* Who sleeps is woken all the same. */
+static void full_bells_ring(void)
+{
+    struct pair pair = connected();
+    char byte = 'x';
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(pair.client);
+        while (read(pair.server, &byte, 1) == 1) {
+            sleep_ms(2); /* so that the other sleeps */
+            write_all(pair.server, &byte, 1);
+        }
+        _exit(0);
+    }
+    close(pair.server);
+    for (int i = 0; i < 20; i++) {
+        sleep_ms(2);
+        CHECK(fill_event_counters() > 0 || getenv("LD_PRELOAD") == NULL);
+        write_all(pair.client, &byte, 1);
+        struct pollfd pfd = {pair.client, POLLIN, 0};
+        CHECK(poll(&pfd, 1, 5000) == 1);
+        read_all(pair.client, &byte, 1);
+    }
+    close(pair.client);
+    wait_for(pid);
+}
+
 const struct check checks_of_waiting[] = {
     CHECK_ENTRY(poll_sees_data_and_room),
     CHECK_ENTRY(poll_sleeps_and_is_woken),
+    CHECK_ENTRY(full_bells_ring),
     CHECK_ENTRY(select_sees_the_same),
     CHECK_ENTRY(epoll_by_level),
     CHECK_ENTRY(epoll_by_edge),
@@ -441,6 +518,7 @@ const struct check checks_of_waiting[] = {
     CHECK_ENTRY(epoll_is_changed_under_a_sleeper),
     CHECK_ENTRY(an_epoll_set_can_be_polled),
     CHECK_ENTRY(signals_interrupt),
+    CHECK_ENTRY(handlers_of_crashes_do_not_interrupt),
     CHECK_ENTRY(a_handler_may_jump_away),
     {0},
 };

@@ -5,6 +5,7 @@
  *
  *     prog_socket_checks            all checks
  *     prog_socket_checks NAME...    some
+ *     prog_socket_checks -NAME...   all but some
  *
  * Both ends are in this process unless a check forks. Each pair is warmed up by a few messages each
  * way, so that a library which wants to see some traffic first has seen it.
@@ -50,9 +51,12 @@ static bool run_check(const struct check *check)
 
 static bool is_wanted(const char *name, int argc, char **argv)
 {
-    bool wanted = argc < 2;
+    bool wanted = argc < 2 || argv[1][0] == '-';
     for (int i = 1; i < argc; i++) {
         wanted = wanted || strcmp(argv[i], name) == 0;
+        if (argv[i][0] == '-' && strcmp(argv[i] + 1, name) == 0) {
+            return false;
+        }
     }
     return wanted;
 }
@@ -62,7 +66,7 @@ int main(int argc, char **argv)
     static const struct check *const tables[] = {
         checks_of_bytes,    checks_of_ends,     checks_of_waiting, checks_of_processes,
         checks_of_zcopy,    checks_of_calls,    checks_of_sets,    checks_of_fortified,
-        checks_of_demotion, checks_of_identity, checks_of_many};
+        checks_of_demotion, checks_of_identity, checks_of_options, checks_of_many};
     int failed = 0;
     int run = 0;
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {

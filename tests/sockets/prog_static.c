@@ -31,7 +31,7 @@ static int copy(int from, int to)
 static int serve(const char *port)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET,
-                               .sin_addr = {htonl(INADDR_LOOPBACK)},
+                               .sin_addr = {htonl(INADDR_ANY)},
                                .sin_port = htons((uint16_t)atoi(port))};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0 || listen(fd, 4) != 0) {

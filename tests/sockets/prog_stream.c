@@ -4,9 +4,11 @@
  *
  *     prog_stream serve ADDRESS PORT COUNT           sends back what comes, for COUNT connections
  *     prog_stream echo ADDRESS PORT BYTES SEED       sends BYTES in random pieces while it reads
- * them back, and checks them prog_stream pingpong ADDRESS PORT BYTES COUNT [spin] messages there
- * and back, one at a time; spin: by calls that do not block prog_stream connect ADDRESS PORT COUNT
- * connects, sends a byte, reads it back, closes
+ *                                                    them back, and checks them
+ *     prog_stream accept-echo ADDRESS PORT BYTES SEED  the same for who connects here
+ *     prog_stream pingpong ADDRESS PORT BYTES COUNT [spin]  messages there and back, one at a time;
+ *                                                    spin: by calls that do not block
+ *     prog_stream connect ADDRESS PORT COUNT         connects, sends a byte, reads it back, closes
  *
  * echo prints {"bytes":N,"seconds":S,"silence_ms":M}: the longest time in which nothing came back.
  * pingpong prints {"median_us":M,"p99_us":P}, connect {"per_second":N}.
@@ -90,7 +92,7 @@ static void send_back(int fd)
     close(fd);
 }
 
-static int serve(char **argv)
+static int listen_at(char **argv)
 {
     struct sockaddr_in addr = address_of(argv);
     int on = 1;
@@ -99,12 +101,23 @@ static int serve(char **argv)
     if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0 || listen(fd, 256) != 0) {
         die("listen");
     }
+    return fd;
+}
+
+static int accept_one(int listen_fd)
+{
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0) {
+        die("accept");
+    }
+    return fd;
+}
+
+static int serve(char **argv)
+{
+    int fd = listen_at(argv);
     for (long left = atol(argv[2]); left > 0; left--) {
-        int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-        if (peer < 0) {
-            die("accept");
-        }
-        send_back(peer);
+        send_back(accept_one(fd));
     }
     return 0;
 }
@@ -165,6 +178,9 @@ static void send_some(struct echo *echo, uint64_t *random)
         done += (size_t)n;
         echo->sent += (uint64_t)n;
     }
+    if (echo->sent == echo->bytes) {
+        shutdown(echo->fd, SHUT_WR);
+    }
 }
 
 static void receive_some(struct echo *echo, uint64_t *random)
@@ -195,11 +211,24 @@ static void receive_some(struct echo *echo, uint64_t *random)
     echo->last = now;
 }
 
-static int echo(char **argv)
+/* Nothing but the end must follow. */
+static void check_end(int fd)
 {
-    struct echo echo = {.bytes = strtoull(argv[2], NULL, 10), .seed = strtoull(argv[3], NULL, 10)};
+    char byte;
+    struct pollfd pfd = {fd, POLLIN, 0};
+    poll(&pfd, 1, 20000);
+    ssize_t n = read(fd, &byte, 1);
+    if (n != 0) {
+        errno = n > 0 ? EBADMSG : errno;
+        die("the end of the stream");
+    }
+}
+
+static int echo(int fd, char **argv)
+{
+    struct echo echo = {.bytes = strtoull(argv[0], NULL, 10), .seed = strtoull(argv[1], NULL, 10)};
     uint64_t random = echo.seed;
-    echo.fd = connect_to(argv);
+    echo.fd = fd;
     fcntl(echo.fd, F_SETFL, O_NONBLOCK);
     double begin = echo.last = now_s();
     while (echo.received < echo.bytes) {
@@ -218,6 +247,7 @@ static int echo(char **argv)
             receive_some(&echo, &random);
         }
     }
+    check_end(echo.fd);
     printf("{\"bytes\":%llu,\"seconds\":%.3f,\"silence_ms\":%.1f}\n",
            (unsigned long long)echo.received, now_s() - begin, echo.silence * 1e3);
     return 0;
@@ -291,7 +321,10 @@ int main(int argc, char **argv)
         return serve(argv + 2);
     }
     if (strcmp(what, "echo") == 0 && argc == 6) {
-        return echo(argv + 2);
+        return echo(connect_to(argv + 2), argv + 4);
+    }
+    if (strcmp(what, "accept-echo") == 0 && argc == 6) {
+        return echo(accept_one(listen_at(argv + 2)), argv + 4);
     }
     if (strcmp(what, "pingpong") == 0 && argc >= 6) {
         return pingpong(argc - 2, argv + 2);
@@ -299,6 +332,7 @@ int main(int argc, char **argv)
     if (strcmp(what, "connect") == 0 && argc == 5) {
         return connects(argv + 2);
     }
-    fprintf(stderr, "usage: prog_stream serve|echo|pingpong|connect ...: see its source\n");
+    fprintf(stderr,
+            "usage: prog_stream serve|echo|accept-echo|pingpong|connect ...: see its source\n");
     return 64;
 }

@@ -4,8 +4,9 @@
 
 usage: reload_nginx.py [--count N] [--connections C]
 
-Prints requests, failed ones as wrk counts them, and how much went by pipes. Exit code 1 when pipes fail more requests
-than kernel TCP does, when nginx complains, or when less than 90 % of its bytes went by pipes.
+In turns of 25 reloads each. Prints requests, failed ones as wrk counts them, for each reload and for each million of
+requests, and how much went by pipes. Exit code 1 when pipes fail more requests than kernel TCP does, when nginx
+complains, or when less than 90 % of its bytes went by pipes.
 """
 import argparse
 import json
@@ -20,6 +21,9 @@ import time
 
 from lab import PRELOAD, free_port, listens
 
+# Reloads between two changes of the way.
+TURN = 25
+
 CONFIG = """
 daemon on;
 worker_processes 2;
@@ -28,6 +32,7 @@ error_log {folder}/error.log notice;
 events {{ worker_connections 512; }}
 env LD_PRELOAD;
 env VIADUCT_SOCKETS_STATS;
+env VIADUCT_SOCKETS_AFTER;
 http {{
     access_log off;
     client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
@@ -54,19 +59,20 @@ def failures_of(out):
     return sum(counts) + (int(status.group(1)) if status else 0)
 
 
-def share_by_pipes(stats):
+def bytes_by(stats):
+    """What nginx sent by pipes and by the kernel."""
     pipe = kernel = 0
-    if os.path.exists(stats):
-        with open(stats, encoding="utf-8") as lines:
-            for line in lines:
-                entry = json.loads(line)
-                if entry["program"].startswith("nginx"):
-                    pipe += entry["bytes_pipe_tx"]
-                    kernel += entry["bytes_kernel_tx"]
-    return pipe / max(pipe + kernel, 1)
+    with open(stats, encoding="utf-8") as lines:
+        for line in lines:
+            entry = json.loads(line)
+            if entry["program"].startswith("nginx"):
+                pipe += entry["bytes_pipe_tx"]
+                kernel += entry["bytes_kernel_tx"]
+    return pipe, kernel
 
 
-def measure(preload, args):
+def measure(preload, count, connections, more_env=None):
+    """[requests, failed, bytes by pipes, by the kernel], and what nginx complained of."""
     folder = tempfile.mkdtemp(prefix="via-nginx-")
     os.chmod(folder, 0o755)
     port = free_port()
@@ -78,26 +84,27 @@ def measure(preload, args):
         file.write(CONFIG.format(folder=folder, port=port))
     with open(os.path.join(folder, "file"), "w", encoding="utf-8") as file:
         file.write("x" * 1000)
-    env = dict(os.environ, **({"LD_PRELOAD": PRELOAD, "VIADUCT_SOCKETS_STATS": stats} if preload else {}))
+    env = {**os.environ, **({"LD_PRELOAD": PRELOAD, "VIADUCT_SOCKETS_STATS": stats} if preload else {}),
+           **(more_env or {})}
     try:
         subprocess.run(["nginx", "-c", config], env=env, check=True, timeout=20)
         wait_until(lambda: listens(port), 10, "nginx listens")
         with open(os.path.join(folder, "pid"), encoding="ascii") as file:
             master = int(file.read())
-        wrk = subprocess.Popen(["wrk", "-t1", "-c%d" % args.connections, "-d%d" % (2 + args.count * 0.1 + 1),
+        wrk = subprocess.Popen(["wrk", "-t1", "-c%d" % connections, "-d%d" % (2 + count * 0.1 + 1),
                                 "http://127.0.0.1:%d/file" % port], env=env, stdout=subprocess.PIPE, text=True)
         time.sleep(1)
-        for _ in range(args.count):
+        for _ in range(count):
             os.kill(master, signal.SIGHUP)
             time.sleep(0.1)
-        out = wrk.communicate(timeout=60 + args.count)[0]
+        out = wrk.communicate(timeout=60 + count)[0]
         os.kill(master, signal.SIGQUIT)
         wait_until(lambda: not os.path.exists("/proc/%d" % master), 30, "nginx ends")
         time.sleep(0.3)
         requests = int(re.search(r"(\d+) requests in", out).group(1))
         with open(os.path.join(folder, "error.log"), encoding="utf-8") as file:
             bad = [line for line in file if re.search(r"\[(alert|crit|emerg|error)\]|signal 11", line)]
-        return requests, failures_of(out), share_by_pipes(stats), bad
+        return [requests, failures_of(out), *bytes_by(stats)], bad
     finally:
         shutil.rmtree(folder)
 
@@ -111,17 +118,26 @@ def main():
         if shutil.which(program) is None:
             print("%s is not installed" % program)
             return 77
-    results = {}
+    sums = {False: [0] * 4, True: [0] * 4}
+    complaints = {False: [], True: []}
+    for done in range(0, args.count, TURN):
+        for preload in (False, True):
+            counts, bad = measure(preload, min(TURN, args.count - done), args.connections)
+            sums[preload] = [a + b for a, b in zip(sums[preload], counts)]
+            complaints[preload] += bad
     for preload, name in ((False, "kernel"), (True, "pipes")):
-        requests, failed, share, bad = results[preload] = measure(preload, args)
-        print("%-7s %d reloads: %d requests, %d failed, %.1f %% of nginx's bytes by pipes, %d complaints in its log"
-              % (name, args.count, requests, failed, share * 100, len(bad)))
-        for line in bad[:5]:
+        requests, failed, pipe, kernel = sums[preload]
+        print("%-7s %d reloads: %d requests, %d failed: %.2f for each reload, %.1f for each million; %.1f %% of nginx's "
+              "bytes by pipes, %d complaints in its log"
+              % (name, args.count, requests, failed, failed / args.count, failed * 1e6 / max(requests, 1),
+                 100 * pipe / max(pipe + kernel, 1), len(complaints[preload])))
+        for line in complaints[preload][:5]:
             print("    " + line.rstrip())
-    kernel, pipes = results[False], results[True]
     # Which requests are under way at a reload is chance: three standard deviations of a count.
-    allowed = kernel[1] + 3 * max(kernel[1], 1) ** 0.5
-    return 1 if pipes[1] > allowed or len(pipes[3]) > len(kernel[3]) or pipes[2] < 0.9 else 0
+    plain, piped = sums[False], sums[True]
+    allowed = plain[1] + 3 * max(plain[1], 1) ** 0.5
+    return 1 if (piped[1] > allowed or len(complaints[True]) > len(complaints[False]) or
+                 piped[2] < 0.9 * (piped[2] + piped[3])) else 0
 
 
 if __name__ == "__main__":

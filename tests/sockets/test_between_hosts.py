@@ -8,57 +8,35 @@ import threading
 import time
 import unittest
 
-from lab import CHECKS, Case, STREAM, VIADUCT, free_port, need
+from hosts import Hosts, beside, cut, mend
+from lab import BIN, CHECKS, STREAM, end, free_port, need
 
-FABRIC = "sockets-%d" % os.getpid()
+BURST = os.path.join(BIN, "tests", "prog_burst")
+
 SILENCE_MS_MAX = 300
 
 
-def viaduct(*words):
-    done = subprocess.run([VIADUCT, *words], capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode != 0:
-        raise AssertionError("viaduct %s: %s" % (" ".join(words), done.stderr or done.stdout))
-    return done.stdout
-
-
-class Hosts(Case):
-    """Between host 1 and `server_host`."""
-
-    server_host = 2
-
-    @classmethod
-    def setUpClass(cls):
-        if not os.path.exists(VIADUCT):
-            raise unittest.SkipTest("%s is not built" % VIADUCT)
-        viaduct("up", "--ring", "4", "--fabric", FABRIC)
-        cls.addClassCleanup(viaduct, "down", "--fabric", FABRIC)
-
-    def setUp(self):
-        super().setUp()
-        run = [VIADUCT, "run", "--fabric", FABRIC, "--host"]
-        self.server_words = [*run, str(self.server_host), "--"]
-        self.client_words = [*run, "1", "--"]
-        self.address = "127.77.0.%d" % self.server_host
-
-    def environment(self, preload, **more):
-        return super().environment(False, **more)
-
-    def by_frames(self, entries):
-        return sum(e["bytes_frames_tx"] for e in entries) / sum(e["bytes_pipe_tx"] for e in entries)
-
+class Carried(Hosts):
     def echo_while(self, megabytes, disturb):
         """Checked bytes there and back while disturb(stop) runs beside; what the client measured."""
-        stop = threading.Event()
-        beside = threading.Thread(target=disturb, args=(stop,))
-        beside.start()
-        try:
+        with beside(disturb):
             return self.echo(megabytes, 5)
-        finally:
-            stop.set()
-            beside.join()
+
+    def burst(self, count, size, seed):
+        """Short connections, whose server closes after its last byte; each byte is checked."""
+        port = free_port(self.address)
+        server = self.start([BURST, "serve", self.address, str(port)], port=port)
+        for _ in range(5):
+            self.run_client([BURST, "fetch", self.address, str(port), str(count), "8", str(size), str(seed)],
+                            timeout=120)
+            (entry,) = self.lines()
+            if entry["bytes_pipe_rx"] > 0:
+                break
+        end(server)
+        self.assertGreater(entry["bytes_pipe_rx"], 0, entry)
 
 
-class Neighbours(Hosts):
+class Neighbours(Carried):
     def test_every_byte(self):
         for seed in range(3):
             self.echo(48, seed)
@@ -97,9 +75,9 @@ class Neighbours(Hosts):
     def test_a_cut_cable_costs_no_byte(self):
         def cut_once(stop):
             time.sleep(0.4)
-            viaduct("cut", "--fabric", FABRIC, "1", "2")
+            cut("1", "2")
             stop.wait(1.0)
-            viaduct("mend", "--fabric", FABRIC, "1", "2")
+            mend("1", "2")
 
         result = self.echo_while(400, cut_once)
         self.assertEqual(result["bytes"], 400 << 20)
@@ -109,27 +87,41 @@ class Neighbours(Hosts):
     def test_cables_cut_and_mended_all_the_time(self):
         def keep_cutting(stop):
             while not stop.is_set():
-                viaduct("cut", "--fabric", FABRIC, "1", "2")
+                cut("1", "2")
                 stop.wait(0.15)
-                viaduct("mend", "--fabric", FABRIC, "1", "2")
+                mend("1", "2")
                 stop.wait(0.25)
 
         result = self.echo_while(200, keep_cutting)
         self.assertEqual(result["bytes"], 200 << 20)
         self.assert_by_pipes(self.lines())
 
+    def test_servers_that_close_at_once(self):
+        self.burst(1000, 1 << 20, 1)
+
+    def test_servers_that_close_while_cables_are_cut(self):
+        def keep_cutting(stop):
+            while not stop.is_set():
+                cut("1", "2")
+                stop.wait(0.1)
+                mend("1", "2")
+                stop.wait(0.2)
+
+        with beside(keep_cutting):
+            self.burst(500, 1 << 20, 2)
+
     def test_iperf3_over_a_cut(self):
         need("iperf3")
         port = free_port(self.address)
         server = self.start(["iperf3", "-s", "-1", "-p", str(port)], port=port)
-        cut = threading.Timer(1.0, viaduct, ("cut", "--fabric", FABRIC, "1", "2"))
-        cut.start()
+        cutting = threading.Timer(1.0, cut, ("1", "2"))
+        cutting.start()
         try:
             out = json.loads(self.run_client(["iperf3", "-c", self.address, "-p", str(port), "-J", "-t", "3",
                                               "-i", "0.1"]))
         finally:
-            cut.join()
-            viaduct("mend", "--fabric", FABRIC, "1", "2")
+            cutting.join()
+            mend("1", "2")
         self.finish(server)
         silent = longest = 0
         for interval in out["intervals"]:
@@ -141,7 +133,7 @@ class Neighbours(Hosts):
         self.assertGreater(self.by_frames(entries), 0)
 
 
-class OverARelay(Hosts):
+class OverARelay(Carried):
     server_host = 3
 
     def test_every_byte(self):
@@ -167,13 +159,16 @@ class OverARelay(Hosts):
         self.http(size=6 << 20, times=30)
         self.assertGreater(self.by_frames(self.lines()), 0)
 
+    def test_servers_that_close_at_once(self):
+        self.burst(1000, 1 << 20, 1)
+
     def test_a_cut_on_the_way(self):
         def cut_each(stop):
             while not stop.is_set():
                 for a, b in (("1", "2"), ("3", "4")):
-                    viaduct("cut", "--fabric", FABRIC, a, b)
+                    cut(a, b)
                     stop.wait(0.3)
-                    viaduct("mend", "--fabric", FABRIC, a, b)
+                    mend(a, b)
                     stop.wait(0.3)
 
         result = self.echo_while(100, cut_each)
@@ -181,7 +176,7 @@ class OverARelay(Hosts):
         self.assert_by_pipes(self.lines())
 
 
-del Hosts
+del Hosts, Carried
 
 if __name__ == "__main__":
     os.environ.pop("LD_PRELOAD", None)

@@ -5,7 +5,7 @@ what reason; and other ends that never leave it."""
 import os
 import unittest
 
-from lab import BIN, CHECKS, Case, STREAM, free_port
+from lab import BIN, CHECKS, Case, STREAM, free_port, go_program
 from test_listing import Lister
 
 STATIC = os.path.join(BIN, "tests", "prog_static")
@@ -32,7 +32,8 @@ class Counts(Case):
         for check in ("the_peer_reads", "the_peer_polls", "the_peer_waits_in_a_set",
                       "the_peer_waits_for_an_edge", "the_peer_is_busy", "the_peer_writes",
                       "becomes_a_static_program", "becomes_another_program", "inherited_by_number",
-                      "spawned", "after_vfork", "sent_to_another_process"):
+                      "spawned", "after_vfork", "given_to_system", "given_to_popen",
+                      "sent_to_another_process"):
             with self.subTest(check):
                 self.assertGreaterEqual(self.demoted(check), 1)
 
@@ -72,6 +73,22 @@ class PlainPeers(Case):
         self.finish(server)
         (entry,) = self.lines()
         self.assertEqual(entry["accelerated"], 0)
+        self.assertEqual(entry["not_accelerated"], {"peer is a plain program": 1})
+
+    def test_a_go_server(self):
+        port = free_port()
+        server = self.start([go_program(), "serve", "%s:%d" % (self.address, port)], port=port)
+        self.run_client([STREAM, "echo", self.address, str(port), str(4 << 20), "3"])
+        self.finish(server)
+        (entry,) = self.lines()
+        self.assertEqual(entry["not_accelerated"], {"peer is a plain program": 1})
+
+    def test_a_go_client(self):
+        port = free_port()
+        server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
+        self.run_client([go_program(), "talk", "%s:%d" % (self.address, port), str(4 << 20)])
+        self.finish(server)
+        (entry,) = self.lines()
         self.assertEqual(entry["not_accelerated"], {"peer is a plain program": 1})
 
     def test_a_setuid_program_is_a_plain_one(self):

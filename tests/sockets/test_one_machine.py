@@ -30,7 +30,8 @@ class Semantics(Case):
     def test_checks_offered_at_once(self):
         out = self.run_client([CHECKS], timeout=240, env={"VIADUCT_SOCKETS_AFTER": "0"})
         self.assertEqual(self.failures(out), [])
-        self.assert_by_pipes(self.lines(), 0.9, 20)
+        # What is written until the other thread has accepted goes by the kernel: as much as it has buffers for.
+        self.assert_by_pipes(self.lines(), 0.7, 20)
 
 
 class Streams(Case):
@@ -119,7 +120,7 @@ class Children(Case):
 
 class Policy(Case):
     def accelerated(self, env):
-        self.echo(1, 1, env=env)
+        self.echo(4, 1, env=env)
         return sum(entry["accelerated"] for entry in self.lines())
 
     def test_rules(self):

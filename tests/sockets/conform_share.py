@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""How the bytes of programs with the library went, from the lines that it writes (VIADUCT_SOCKETS_STATS)."""
+import collections
+import json
+import os
+
+# A connection that the rules of the game leave to the kernel: bytes on it were never meant for pipes. What other
+# connections sent by the kernel counts against the library.
+NOT_ELIGIBLE = {
+    "peer is a plain program", "ended before pipes were worth it", "socket option that pipes can not honour",
+    "used through stdio", "passed to another program by exec", "sent to another process", "process uses io_uring",
+    "peer went back to the kernel", "in an epoll set that is in another", "left to the kernel by the rules",
+    "peer is neither on this machine nor in the fabric"}
+
+
+class Share:
+    """Bytes sent: by pipes, by the kernel, and of those how many on connections of which kind."""
+
+    def __init__(self):
+        self.pipe = self.kernel = 0
+        self.why = collections.Counter()
+        self.connections = collections.Counter()
+
+    def add(self, other):
+        self.pipe += other.pipe
+        self.kernel += other.kernel
+        self.why.update(other.why)
+        self.connections.update(other.connections)
+
+    def of_all(self):
+        return 100 * self.pipe / max(self.pipe + self.kernel, 1)
+
+    def of_eligible(self):
+        left = sum(count for why, count in self.why.items() if why in NOT_ELIGIBLE)
+        return 100 * self.pipe / max(self.pipe + self.kernel - left, 1)
+
+    def is_empty(self):
+        return self.pipe + self.kernel == 0
+
+    def show(self):
+        print("bytes sent: %d by pipes, %d by the kernel: %.1f %% of all by pipes, %.1f %% of the eligible"
+              % (self.pipe, self.kernel, self.of_all(), self.of_eligible()))
+        for why, count in self.connections.most_common():
+            print("%8d connections, %d bytes by the kernel%s: %s"
+                  % (count, self.why[why], "" if why in NOT_ELIGIBLE else ", eligible", why))
+
+
+def take_share(path):
+    """What programs have told in that file since the last call."""
+    share = Share()
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as lines:
+            for entry in map(json.loads, lines):
+                share.pipe += entry["bytes_pipe_tx"]
+                share.kernel += entry["bytes_kernel_tx"]
+                share.why.update(entry["kernel_tx_why"])
+                share.connections.update(entry["not_accelerated"])
+        os.truncate(path, 0)
+    return share
+
+
+def environment(preload, library, stats):
+    env = dict(os.environ)
+    env.pop("LD_PRELOAD", None)
+    if preload:
+        # Every connection from its first byte on: most tests send little.
+        env.update(LD_PRELOAD=library, VIADUCT_SOCKETS_STATS=stats, VIADUCT_SOCKETS_AFTER="0")
+    return env
+
+
+HEAD = "%-22s %8s %8s %8s %8s %9s %9s  %s" % ("", "ran", "failed", "ran", "failed", "of all", "eligible",
+                                             "new failures")
+
+
+def show_head(title):
+    print("\n%-22s %17s %17s %19s" % (title, "kernel TCP", "pipes", "bytes by pipes"))
+    print(HEAD, flush=True)
+
+
+def show_row(name, plain, piped, share, new):
+    """plain, piped: (ran, failed) each."""
+    shares = ("-", "-") if share.is_empty() else ("%.1f %%" % share.of_all(), "%.1f %%" % share.of_eligible())
+    print("%-22s %8d %8d %8d %8d %9s %9s  %s" % (name, *plain, *piped, *shares, ", ".join(new) or "none"),
+          flush=True)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""For tests of the preload between hosts of an emulated ring of four."""
+import contextlib
+import os
+import subprocess
+import threading
+import unittest
+
+from lab import Case, VIADUCT
+
+FABRIC = "sockets-%d" % os.getpid()
+
+
+def viaduct(*words):
+    done = subprocess.run([VIADUCT, *words], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise AssertionError("viaduct %s: %s" % (" ".join(words), done.stderr or done.stdout))
+    return done.stdout
+
+
+def cut(a, b):
+    viaduct("cut", "--fabric", FABRIC, a, b)
+
+
+def mend(a, b):
+    viaduct("mend", "--fabric", FABRIC, a, b)
+
+
+@contextlib.contextmanager
+def beside(disturb):
+    """Calls disturb(stop), stop being an event, in another thread; waits for it at the end."""
+    stop = threading.Event()
+    thread = threading.Thread(target=disturb, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+class Hosts(Case):
+    """The server on `server_host`, the client on host 1."""
+
+    server_host = 2
+
+    @classmethod
+    def setUpClass(cls):
+        if not os.path.exists(VIADUCT):
+            raise unittest.SkipTest("%s is not built" % VIADUCT)
+        viaduct("up", "--ring", "4", "--fabric", FABRIC)
+        cls.addClassCleanup(viaduct, "down", "--fabric", FABRIC)
+
+    def setUp(self):
+        super().setUp()
+        run = [VIADUCT, "run", "--fabric", FABRIC, "--host"]
+        self.server_words = [*run, str(self.server_host), "--"]
+        self.client_words = [*run, "1", "--"]
+        self.address = "127.77.0.%d" % self.server_host
+
+    def environment(self, preload, **more):
+        return super().environment(False, **more)
+
+    def by_frames(self, entries):
+        return sum(e["bytes_frames_tx"] for e in entries) / sum(e["bytes_pipe_tx"] for e in entries)

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Connections between hosts that go back to the kernel in the middle of a stream, in every way in which a
+program can get a descriptor past the library; each byte is checked at the other end."""
+import json
+import os
+import random
+import unittest
+
+from hosts import Hosts, beside, cut, mend
+from lab import BIN, STREAM, free_port, go_program
+
+STATIC = os.path.join(BIN, "tests", "prog_static")
+LEAVER = os.path.join(BIN, "tests", "prog_leaver")
+BYTES = 12 << 20
+WAYS = ("stdio", "static", "fork", "number", "spawn", "system", "popen", "passed", "uring")
+
+
+class Leaves(Hosts):
+    def leave(self, how, seed, from_client=False, size=BYTES):
+        """What the end that stays says about itself."""
+        after = random.Random("%s %d" % (how, seed)).randrange(size // 3, size // 2)
+        port = free_port(self.address)
+        where = [self.address, str(port)]
+        leaver = [LEAVER, "connect" if from_client else "accept", *where, how, str(after)]
+        stays = [STREAM, "accept-echo" if from_client else "echo", *where, str(size), str(seed)]
+        server, client = (stays, leaver) if from_client else (leaver, stays)
+        with self.subTest(how=how, seed=seed, from_client=from_client):
+            process = self.start(server, port=port)
+            out = self.run_client(client)
+            self.finish(process)
+            if not from_client:
+                self.assertEqual(json.loads(out)["bytes"], size)
+        entries = [e for e in self.lines() if e["program"] == "prog_stream"]
+        self.assertEqual(len(entries), 1, entries)
+        return entries[0]
+
+    def goes_back(self, how, seed, from_client=False):
+        """On a busy machine the end may leave before there are pipes: then once more."""
+        for attempt in range(5):
+            entry = self.leave(how, seed + 100 * attempt, from_client)
+            if entry["bytes_pipe_tx"] + entry["bytes_pipe_rx"] > 0:
+                break
+        self.assertEqual((how, entry["accelerated"], entry["demoted"]), (how, 1, 1), entry)
+        self.assertGreater(entry["bytes_pipe_tx"] + entry["bytes_pipe_rx"], 0, entry)
+        self.assertGreater(entry["bytes_kernel_tx"], BYTES // 4, entry)
+
+
+class Neighbours(Leaves):
+    def test_the_acceptor(self):
+        for how in WAYS:
+            self.goes_back(how, 1)
+
+    def test_the_connector(self):
+        for how in ("stdio", "static", "fork", "passed"):
+            self.goes_back(how, 2, from_client=True)
+
+    def test_what_stays(self):
+        for how in ("splice", "child", "stay"):
+            self.assertEqual(self.leave(how, 3)["demoted"], 0)
+
+    def test_while_the_cable_is_cut_and_mended(self):
+        def keep_cutting(stop):
+            while not stop.is_set():
+                cut("1", "2")
+                stop.wait(0.03)
+                mend("1", "2")
+                stop.wait(0.05)
+
+        with beside(keep_cutting):
+            for seed in range(6):
+                for how in ("stdio", "fork"):
+                    self.leave(how, 10 + seed)
+
+
+class OverARelay(Leaves):
+    server_host = 3
+
+    def test_the_acceptor(self):
+        for how in WAYS:
+            self.goes_back(how, 1)
+
+    def test_the_connector(self):
+        for how in ("stdio", "fork"):
+            self.goes_back(how, 2, from_client=True)
+
+    def test_what_stays(self):
+        for how in ("splice", "child", "stay"):
+            self.assertEqual(self.leave(how, 3)["demoted"], 0)
+
+    def test_while_the_ways_change(self):
+        def cut_each(stop):
+            while not stop.is_set():
+                for a, b in (("1", "2"), ("3", "4")):
+                    cut(a, b)
+                    stop.wait(0.05)
+                    mend(a, b)
+                    stop.wait(0.05)
+
+        with beside(cut_each):
+            for seed in range(4):
+                for how in ("stdio", "fork"):
+                    self.leave(how, 20 + seed)
+
+
+class PlainPeers(Hosts):
+    """Programs that no library can be loaded into, on another host."""
+
+    def why_not(self):
+        (entry,) = self.lines()
+        self.assertEqual((entry["accelerated"], entry["connections"]), (0, 1), entry)
+        return entry["not_accelerated"]
+
+    def test_a_client_of_go(self):
+        port = free_port(self.address)
+        server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
+        self.run_client([go_program(), "talk", "%s:%d" % (self.address, port), str(4 << 20)])
+        self.finish(server)
+        self.assertEqual(self.why_not(), {"peer is a plain program": 1})
+
+    def serve(self, words):
+        port = int(words[-1].rpartition(":")[2])
+        server = self.start(words, port=port)
+        self.run_client([STREAM, "echo", self.address, str(port), str(40 << 20), "3"])
+        self.finish(server)
+        self.assertEqual(self.why_not(), {"peer is a plain program": 1})
+
+    def test_a_server_of_go(self):
+        self.serve([go_program(), "serve", "%s:%d" % (self.address, free_port(self.address))])
+
+    def test_a_static_server(self):
+        self.serve([STATIC, "serve", str(free_port(self.address))])
+
+
+del Hosts, Leaves
+
+if __name__ == "__main__":
+    os.environ.pop("LD_PRELOAD", None)
+    unittest.main()

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""The preload library built with sanitizers, in programs that are not: what it does wrong itself is a failure.
+
+The programs of the other tests run with the sanitizer's runtime loaded first. Only in builds with one (presets dev,
+tsan). VIADUCT_SANITIZE_ROUNDS=N repeats everything N times, with pipes before the first byte and later in turn.
+"""
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from lab import BIN, HERE, CHECKS, Case, PYTHON, STREAM
+
+SANITIZED = os.path.join(BIN, "tests", "libviaduct-sockets-sanitized.so")
+ROUNDS = int(os.environ.get("VIADUCT_SANITIZE_ROUNDS", "1"))
+SUPPRESSIONS = os.path.join(HERE, "tsan.supp")
+# ThreadSanitizer puts handlers of signals off, and has a thread of its own: so a bell may have been rung when the pipes
+# came, by which a set of epoll, asked by poll(), looks ready once.
+NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_they_came",
+                    "-an_epoll_set_can_be_polled"]
+REPORTS = ("AddressSanitizer", "ThreadSanitizer", "runtime error:", "LeakSanitizer", "Sanitizer:DEADLYSIGNAL")
+
+
+def runtimes():
+    """The runtimes that the library needs, as the loader would find them."""
+    out = subprocess.run(["ldd", SANITIZED], capture_output=True, text=True, check=True).stdout
+    return [words[2] for words in map(str.split, out.splitlines())
+            if len(words) > 2 and words[0].startswith(("libasan", "libubsan", "libtsan"))]
+
+
+class Sanitized(Case):
+    def setUp(self):
+        super().setUp()
+        self.runtimes = runtimes()
+        # ThreadSanitizer knows where things lie without randomization.
+        self.threads = any("libtsan" in name for name in self.runtimes)
+        self.words = ["setarch", "-R"] if self.threads else []
+        self.server_words = self.client_words = self.words
+
+    def environment(self, preload, **more):
+        env = super().environment(False, **more)
+        if preload:
+            reports = "log_path=%s/report" % self.folder
+            # ThreadSanitizer's stand-ins of calls that block look away, so ours come first and call them.
+            first = [SANITIZED, *self.runtimes] if self.threads else [*self.runtimes, SANITIZED]
+            env.update(LD_PRELOAD=":".join(first),
+                       ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0:" + reports,
+                       UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:" + reports,
+                       TSAN_OPTIONS="halt_on_error=1:die_after_fork=0:suppressions=%s:%s" % (SUPPRESSIONS, reports))
+        return env
+
+    def check_no_report(self):
+        texts = []
+        for name in sorted(os.listdir(self.folder)):
+            if name.startswith("report"):
+                with open(os.path.join(self.folder, name), encoding="utf-8", errors="replace") as file:
+                    texts.append(file.read()[:3000])
+        self.assertEqual(texts, [])
+
+    def run_checks(self, names, env):
+        """The names of those that failed. A report is a failure at once."""
+        done = subprocess.run([*self.words, CHECKS, *names], capture_output=True, text=True, timeout=400, check=False,
+                              stdin=subprocess.DEVNULL, env=self.environment(True, **env))
+        self.check_no_report()
+        out = done.stdout + done.stderr
+        self.assertFalse(any(word in out for word in REPORTS), out[-3000:])
+        failed = re.findall(r"^FAILED (\w+):", done.stdout, re.MULTILINE)
+        self.assertEqual(done.returncode != 0, bool(failed), out[-3000:])
+        return list(dict.fromkeys(failed))
+
+    def checks(self, **env):
+        failed = self.run_checks(NOT_WITH_THREADS if self.threads else [], env)
+        self.assert_by_pipes(self.lines(), 0.9, 20)
+        for _ in range(2):  # some have time limits, and everything takes several times as long here
+            failed = self.run_checks(failed, env) if failed else []
+        self.lines()
+        self.assertEqual(failed, [])
+
+    def test_checks(self):
+        for number in range(ROUNDS):
+            self.checks(VIADUCT_SOCKETS_AFTER="04"[number % 2])
+
+    def test_streams(self):
+        for seed in range(ROUNDS):
+            self.echo(8, seed, timeout=120)
+            self.check_no_report()
+            self.assert_by_pipes(self.lines(), 0.5)
+
+    def test_threads_of_python(self):
+        """Connections that come and go in many threads of one process, by poll and by blocking calls."""
+        script = ("import socket, threading\n"
+                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(64)\n"
+                  "def serve(s):\n"
+                  "    with s:\n"
+                  "        while (data := s.recv(4096)): s.sendall(data)\n"
+                  "def accept():\n"
+                  "    while True: threading.Thread(target=serve, args=(l.accept()[0],), daemon=True).start()\n"
+                  "threading.Thread(target=accept, daemon=True).start()\n"
+                  "def talk():\n"
+                  "    for i in range(15):\n"
+                  "        with socket.create_connection(l.getsockname(), timeout=30) as c:\n"
+                  "            for k in range(30):\n"
+                  "                c.sendall(b'x' * 700)\n"
+                  "                n = 0\n"
+                  "                while n < 700: n += len(c.recv(700))\n"
+                  "all = [threading.Thread(target=talk) for i in range(6)]\n"
+                  "for t in all: t.start()\n"
+                  "for t in all: t.join()\n")
+        for _ in range(ROUNDS):
+            self.run_client([PYTHON, "-c", script], timeout=200)
+            self.check_no_report()
+            self.assert_by_pipes(self.lines(), 0.8, 1)
+
+
+if __name__ == "__main__":
+    os.environ.pop("LD_PRELOAD", None)
+    if not os.path.exists(SANITIZED):
+        print("no sanitizers in this build")
+        sys.exit(77)
+    unittest.main()
