@@ -11,9 +11,11 @@ KILLS ?= 500
 # Of either side of a connection; of reloads of nginx.
 SOCKET_KILLS ?= 1000
 RELOADS ?= 200
+# Which suites, or which modules of CPython's: conform_sockets.py --help.
+CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check install clean soak kills kills-sockets reloads-sockets mutants conform-shmem sanitize-shmem conform-sockets format packages configure-% build-% test-%
+.PHONY: help demo test bench check install clean soak kills kills-sockets reloads-sockets mutants mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -42,15 +44,22 @@ sanitize-shmem: packages build-release ## run programs over the OpenSHMEM librar
 	python3 tests/shmem/sanitize_shmem.py --build build/release address,undefined
 	python3 tests/shmem/sanitize_shmem.py --build build/release thread
 
+mutants-shmem: packages build-release ## each call of OpenSHMEM does nothing in turn: some test program must fail
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/shmem/test_shmem_entries.py --all
+
 conform-shmem: packages build-release ## run the tests of shmem4py (from PyPI) over the installed library
 	python3 tests/shmem/conform_shmem.py --build build/release || [ $$? -eq 77 ]
 
 kills: packages build-release ## kill -9 random PEs of KILLS random OpenSHMEM jobs: nothing hangs or is left
 	python3 tests/shmem/kill_pes.py --count $(KILLS)
 
-conform-sockets: packages build-release ## CPython's tests of sockets with and without the library
+conform-sockets: packages build-release ## tests of others (CONFORM=--all: all) with and without the sockets library
 	tools/install-packages conform
-	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/conform_sockets.py || [ $$? -eq 77 ]
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/conform_sockets.py $(CONFORM) || [ $$? -eq 77 ]
+
+sanitize-sockets: packages build-dev build-tsan ## programs over the sockets library built with ASan, UBSan and TSan, 5 times
+	VIADUCT_SANITIZE_ROUNDS=5 VIADUCT_BUILD_DIR=$(CURDIR)/build/dev/bin python3 tests/sockets/test_sanitized.py
+	VIADUCT_SANITIZE_ROUNDS=5 VIADUCT_BUILD_DIR=$(CURDIR)/build/tsan/bin python3 tests/sockets/test_sanitized.py
 
 kills-sockets: packages build-release ## kill -9 a random side of SOCKET_KILLS connections under load
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/kill_sockets.py --count $(SOCKET_KILLS)

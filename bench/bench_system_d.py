@@ -2,22 +2,28 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Parallel streams of synchronous sends: kernel TCP, pipes that copy, pipes with zero-copy.
 
-usage: bench_system_d.py [--json FILE] [--csv FILE] [--plot FILE.png] [--rounds N] [--seconds S]
-                         [--size BYTES] [--connections N,...]
+usage: bench_system_d.py [--between-hosts] [--json FILE] [--csv FILE] [--plot FILE.png] [--rounds N]
+                         [--seconds S] [--size BYTES] [--connections N,...]
 
 For each number of connections: GB/s (1e9) of all of them, as received, and CPU time of both sides in
 ns for each byte. "zero-copy" is forced; "chosen" is what the library does by itself.
+
+--between-hosts: on an emulated ring of four: "direct", to a neighbour, where the sender stores into the
+receiver's host and the receiver copies once more (ADR 6: why not less), and "relay", by frames through
+one host, beside kernel TCP and both ways of one machine. CPU time is then that of all daemons, too.
 """
 import argparse
 import json
 import os
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import measure  # noqa: E402
 import sockets_load  # noqa: E402
 
+FABRIC = "bench-d-%d" % os.getpid()
 FLOWS = os.path.join(measure.BIN, "tests", "prog_flows")
 
 
@@ -31,14 +37,39 @@ def all_ways():
     return ways
 
 
+def viaduct(*words):
+    done = subprocess.run([measure.VIADUCT, words[0], "--fabric", FABRIC, *words[1:]], capture_output=True,
+                          text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise measure.Failure(done.stderr.strip() or done.stdout.strip())
+    return done.stdout
+
+
+def ways_between_hosts():
+    ways = all_ways()[:3]
+    ways[1].name, ways[2].name = "one machine", "zero-copy"
+    return [*ways, measure.fabric(FABRIC, "direct", 2), measure.fabric(FABRIC, "relay", 3)]
+
+
+class Daemons(sockets_load.Used):
+    """The same of all daemons, which go on."""
+
+    pids = ()
+
+    @classmethod
+    def _now(cls):
+        return sum(time.clock_gettime((~pid << 3) | 2) for pid in cls.pids)
+
+
 def streams(way, connections, size, seconds):
     """(GB/s, CPU ns for each byte)."""
     port = measure.free_port(way.address)
-    with sockets_load.Used() as used:
+    with Daemons() as hosts, sockets_load.Used() as used:
         with measure.server(way, [FLOWS, "sink", way.address, str(port), str(size)], port):
             out = json.loads(measure.client(way, [FLOWS, "source", way.address, str(port), str(size),
                                                   str(connections), str(seconds)]))
-    return out["bytes"] / out["seconds"] / 1e9, used.seconds * 1e9 / out["bytes"]
+    cpu = used.seconds + (hosts.seconds if way.client else 0)
+    return out["bytes"] / out["seconds"] / 1e9, cpu * 1e9 / out["bytes"]
 
 
 HEAD = ["connections", "way", "GB/s", "CPU ns/byte"]
@@ -87,6 +118,7 @@ def keep(options, results):
 
 def main():
     options = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1])
+    options.add_argument("--between-hosts", action="store_true")
     options.add_argument("--json")
     options.add_argument("--csv")
     options.add_argument("--plot")
@@ -97,9 +129,12 @@ def main():
     options = options.parse_args()
     if not all(1 <= count <= 8 for count in options.connections):
         sys.exit("bench_system_d: --connections: 1 to 8 each")
-    ways = all_ways()
+    ways = ways_between_hosts() if options.between_hosts else all_ways()
     results = []
     try:
+        if options.between_hosts:
+            viaduct("up", "--ring", "4")
+            Daemons.pids = [host["pid"] for host in json.loads(viaduct("status", "--json"))["hosts"]]
         for count in options.connections:
             figures = measure.interleaved(
                 lambda way, count=count: streams(way, count, options.size, options.seconds), ways,
@@ -109,6 +144,9 @@ def main():
         print(file=sys.stderr)
     except (measure.Failure, subprocess.SubprocessError, OSError) as error:
         sys.exit("bench_system_d: %s" % error)
+    finally:
+        if options.between_hosts:
+            subprocess.run([measure.VIADUCT, "down", "--fabric", FABRIC], capture_output=True, check=False)
     show(results, ways)
     try:
         keep(options, results)

@@ -20,8 +20,8 @@ class Used:
     def __exit__(self, *_args):
         self.seconds = self._now() - self._before
 
-    @staticmethod
-    def _now():
+    @classmethod
+    def _now(cls):
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime
 
