@@ -281,6 +281,13 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
     return n < 0 ? n : 0;
 }
 
+/* Asks the kernel: has the peer gone, as far as was not known? */
+static bool has_gone(struct via_op *op)
+{
+    uint32_t known = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+    return (via_io_look(op) & VIA_POLL_GONE & ~known) != 0;
+}
+
 int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline_ns)
 {
     struct via_wait wait;
@@ -288,7 +295,7 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
     via_wait_begin(&wait);
     if (pipes) {
         do {
-            if (has_news(op, what, have)) {
+            if (has_news(op, what, have) || (via_wait_asks(&wait) && has_gone(op))) {
                 via_wait_end(&wait);
                 return 0;
             }

@@ -13,6 +13,8 @@
 /* While our own descriptors are ready, the kernel's are asked for so often. */
 #define ASK_US 50u
 #define ON_STACK 64u
+/* ... and while spinning, when there are no more of them. */
+#define ASK_FDS_MAX 16u
 
 /* One call. kernel[i] is what the kernel watches for fds[i]. */
 struct call {
@@ -154,6 +156,14 @@ static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_
     return ready;
 }
 
+/* Who spins for its own would hear late of what only the kernel knows. */
+static int ask_kernel(struct call *call)
+{
+    return call->count <= ASK_FDS_MAX && VIA_REAL(poll)(call->kernel, call->count, 0) > 0
+               ? merge(call)
+               : 0;
+}
+
 static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *mask)
 {
     struct via_wait wait;
@@ -166,6 +176,9 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
             break;
         }
         if (ready == 0 && deadline_ns != 0 && via_wait_again(&wait)) {
+            if (via_wait_asks(&wait)) {
+                ready = ask_kernel(call);
+            }
             continue;
         }
         ready = look_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &wait, &over);

@@ -21,6 +21,8 @@
 #define GAP_US 60u
 /* Reading the clock takes as long as some looks; what comes meanwhile would wait for it. */
 #define LOOKS_PER_CLOCK 4u
+/* Asking the kernel takes half a microsecond. */
+#define ASK_US 20u
 /* Who waits on the same CPU gets it now and then. */
 #define YIELD_US 8u
 
@@ -49,6 +51,7 @@ void via_wait_begin(struct via_wait *wait)
         .begin_ticks = now,
         .end_ticks = via_likely(via_policy.spin) ? now + via_spin_budget(&spin, now) : now,
         .last_ticks = now,
+        .asked_ticks = now,
         .yield_ticks = now + via_os_us_to_ticks(YIELD_US),
     };
 }
@@ -75,6 +78,15 @@ bool via_wait_again(struct via_wait *wait)
     }
     wait->last_ticks = now;
     return now < wait->end_ticks;
+}
+
+bool via_wait_asks(struct via_wait *wait)
+{
+    if (via_likely(wait->last_ticks - wait->asked_ticks < via_os_us_to_ticks(ASK_US))) {
+        return false;
+    }
+    wait->asked_ticks = wait->last_ticks;
+    return true;
 }
 
 void via_wait_end(const struct via_wait *wait)

@@ -24,12 +24,16 @@ struct via_wait {
     uint64_t last_ticks;
     uint64_t yield_ticks;
     uint64_t slept_ticks;
+    uint64_t asked_ticks; /* when the kernel was asked last */
     uint32_t looks;
 };
 
 void via_wait_begin(struct via_wait *wait);
 /* Looked and saw nothing: look again? */
 bool via_wait_again(struct via_wait *wait);
+/* While spinning, once in a while: is it time to ask the kernel, who alone knows that a peer has
+ * gone? */
+bool via_wait_asks(struct via_wait *wait);
 /* The wait is over, whether by spinning or after sleep. */
 void via_wait_end(const struct via_wait *wait);
 

@@ -4,15 +4,14 @@
 
 usage: kill_sockets.py [--count N] [--seed S]
 
-The other side has to end by itself, and must not have seen a wrong byte. How soon it was told is printed for both ways.
-Exit code 1 when a side hung, bytes were wrong, something was left behind, or the other side was told later than by
-kernel TCP: by more than a quarter and a millisecond, in the median.
+The other side has to end by itself, and must not have seen a wrong byte. How soon a call of its told it is printed for
+both ways, side by side. Exit code 1 when a side hung, bytes were wrong, something was left behind, or the other side was
+told later than by kernel TCP: by more than a quarter and a millisecond, in the median.
 """
 import argparse
 import os
 import random
 import select
-import signal
 import statistics
 import subprocess
 import sys
@@ -33,8 +32,8 @@ def client_words(dice, port):
 
 
 def start(words, env):
-    return subprocess.Popen([STREAM, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.DEVNULL)
+    return subprocess.Popen([STREAM, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, text=True)
 
 
 def is_connected(port):
@@ -53,8 +52,8 @@ def has_ended(process, seconds):
 
 
 def one(dice, preload):
-    """(what was wrong or None, seconds until the other side had ended)"""
-    env = dict(os.environ, **({"LD_PRELOAD": PRELOAD} if preload else {}))
+    """(what was wrong or None, seconds until the other side knew)"""
+    env = dict(os.environ, PROG_STREAM_TOLD="1", **({"LD_PRELOAD": PRELOAD} if preload else {}))
     port = free_port()
     server = start(["serve", "127.0.0.1", str(port), "1"], env)
     client = None
@@ -69,25 +68,26 @@ def one(dice, preload):
             time.sleep(0.001)
         time.sleep(dice.choice((0.01, 0.03, 0.1)) * dice.random() * 2)
         victim, other = (server, client) if dice.random() < 0.5 else (client, server)
-        victim.kill()
         killed = time.monotonic()
+        victim.kill()
         if not has_ended(other, HANG_S):
             return "%s: the %s hung" % (" ".join(words), "client" if other is client else "server"), 0
-        told = time.monotonic() - killed
         code = other.wait()
-        # SIGPIPE is an answer, too.
-        wrong = other is client and code == WRONG_BYTES or code < 0 and code != -signal.SIGPIPE
-        return ("%s: exit code %d" % (" ".join(words), code) if wrong else None), told
+        answers = [line.split()[1] for line in other.stdout if line.startswith("told ")]
+        if code < 0 or other is client and code == WRONG_BYTES or not answers:
+            return "%s: exit code %d" % (" ".join(words), code), 0
+        return None, float(answers[0]) - killed
     finally:
-        end(server)
-        if client is not None:
-            end(client)
+        for process in filter(None, (server, client)):
+            end(process)
+            process.stdout.close()
 
 
-def report(name, times):
-    times = sorted(times)
-    print("%-7s told after %.1f ms (median), %.1f ms (99 %%), %.1f ms (worst), of %d"
-          % (name, statistics.median(times) * 1e3, times[len(times) * 99 // 100] * 1e3, times[-1] * 1e3, len(times)))
+def report(piped, plain):
+    print("told after    pipes     kernel TCP")
+    for name, of in (("median", statistics.median), ("99 %", lambda times: sorted(times)[len(times) * 99 // 100]),
+                     ("worst", max)):
+        print("%-8s %7.3f ms %9.3f ms" % (name, of(piped) * 1e3, of(plain) * 1e3))
 
 
 def main():
@@ -105,10 +105,8 @@ def main():
                 print("round %d (seed %d, %s): %s" % (number, args.seed, "pipes" if preload else "kernel", complaint))
             else:
                 times[preload].append(told)
-    for preload, name in ((True, "pipes"), (False, "kernel")):
-        if times[preload]:
-            report(name, times[preload])
     if times[True] and times[False]:
+        report(times[True], times[False])
         piped, plain = statistics.median(times[True]), statistics.median(times[False])
         print("told in %.2f times as long as by kernel TCP" % (piped / plain))
         if piped > 1.25 * plain + 1e-3:

@@ -11,7 +11,9 @@
  *     prog_stream connect ADDRESS PORT COUNT         connects, sends a byte, reads it back, closes
  *
  * echo prints {"bytes":N,"seconds":S,"silence_ms":M}: the longest time in which nothing came back.
- * pingpong prints {"median_us":M,"p99_us":P}, connect {"per_second":N}.
+ * With PROG_STREAM_TOLD in the environment each prints "told" and the time (CLOCK_MONOTONIC) at
+ * which it knew that the stream had ended. pingpong prints {"median_us":M,"p99_us":P}, connect
+ * {"per_second":N}.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,17 +31,28 @@
 #include <time.h>
 #include <unistd.h>
 
-static _Noreturn void die(const char *attempt)
-{
-    fprintf(stderr, "prog_stream: %s: %s\n", attempt, strerror(errno));
-    exit(1);
-}
-
 static double now_s(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* A call has said that the stream has ended, or why it can not go on. */
+static void is_told(void)
+{
+    int saved = errno;
+    if (getenv("PROG_STREAM_TOLD") != NULL) {
+        printf("told %.7f\n", now_s());
+    }
+    errno = saved;
+}
+
+static _Noreturn void die(const char *attempt)
+{
+    is_told();
+    fprintf(stderr, "prog_stream: %s: %s\n", attempt, strerror(errno));
+    exit(1);
 }
 
 static struct sockaddr_in address_of(char **argv)
@@ -89,6 +102,7 @@ static void send_back(int fd)
     if (n < 0 && errno != ECONNRESET) {
         die("read");
     }
+    is_told();
     close(fd);
 }
 
@@ -317,6 +331,9 @@ static int connects(char **argv)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
+    if (getenv("PROG_STREAM_TOLD") != NULL) {
+        signal(SIGPIPE, SIG_IGN); /* it is an answer, too */
+    }
     if (strcmp(what, "serve") == 0 && argc == 5) {
         return serve(argv + 2);
     }
