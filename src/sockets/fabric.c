@@ -30,10 +30,11 @@ static uint64_t slots_used[SLOTS / 64];
 static unsigned slots_next;
 
 /* Mailboxes of others, kept open: one program's connections have the same. */
-static struct {
+static struct mailbox {
     unsigned host;
     uint64_t handle;
     struct via_remote *remote;
+    unsigned users; /* threads that are at it */
 } mailboxes[MAILBOXES_MAX];
 static unsigned mailboxes_next;
 
@@ -182,28 +183,62 @@ void via_fabric_slot_give(struct via_fabric *fabric)
     fabric->slot = -1;
 }
 
-/* Somebody else's mailbox. */
-struct via_remote *via_fabric_mailbox_of(struct via_attach *attach,
-                                         const struct via_fabric_note *note)
+/* With the lock: the entry of a mailbox that is open, or NULL. */
+static struct mailbox *mailbox_find(const struct via_fabric_note *note)
+{
+    for (unsigned i = 0; i < MAILBOXES_MAX; i++) {
+        if (mailboxes[i].remote != NULL && mailboxes[i].host == note->host &&
+            mailboxes[i].handle == note->mailbox) {
+            return &mailboxes[i];
+        }
+    }
+    return NULL;
+}
+
+/* With the lock: keeps it open for later, in the place of one that nobody is at. If somebody is at
+ * each of them it is closed when it is put back. */
+static void mailbox_keep(const struct via_fabric_note *note, struct via_remote *remote)
+{
+    for (unsigned tries = 0; tries < MAILBOXES_MAX; tries++) {
+        struct mailbox *entry = &mailboxes[mailboxes_next++ % MAILBOXES_MAX];
+        if (entry->users == 0) {
+            via_remote_close(entry->remote);
+            *entry = (struct mailbox){
+                .host = note->host, .handle = note->mailbox, .remote = remote, .users = 1};
+            return;
+        }
+    }
+}
+
+struct via_remote *via_fabric_mailbox_get(struct via_attach *attach,
+                                          const struct via_fabric_note *note)
 {
     struct via_remote *remote = NULL;
     pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < MAILBOXES_MAX && remote == NULL; i++) {
-        if (mailboxes[i].remote != NULL && mailboxes[i].host == note->host &&
-            mailboxes[i].handle == note->mailbox) {
-            remote = mailboxes[i].remote;
-        }
-    }
-    if (remote == NULL &&
-        via_remote_open(attach, note->host, note->mailbox, note->mailbox_bytes, &remote) == 0) {
-        unsigned i = mailboxes_next++ % MAILBOXES_MAX;
-        via_remote_close(mailboxes[i].remote);
-        mailboxes[i].host = note->host;
-        mailboxes[i].handle = note->mailbox;
-        mailboxes[i].remote = remote;
+    struct mailbox *entry = mailbox_find(note);
+    if (entry != NULL) {
+        entry->users++;
+        remote = entry->remote;
+    } else if (via_remote_open(attach, note->host, note->mailbox, note->mailbox_bytes, &remote) ==
+               0) {
+        mailbox_keep(note, remote);
     }
     pthread_mutex_unlock(&lock);
     return remote;
+}
+
+void via_fabric_mailbox_put(struct via_remote *remote)
+{
+    bool kept = remote == NULL;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < MAILBOXES_MAX && !kept; i++) {
+        kept = mailboxes[i].remote == remote;
+        mailboxes[i].users -= kept ? 1 : 0;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!kept) {
+        via_remote_close(remote);
+    }
 }
 
 /* --- notes -------------------------------------------------------------------------------------
@@ -374,7 +409,7 @@ int via_fabric_put_offer(struct via_conn *conn, uint64_t ready)
 {
     const struct via_fabric *fabric = conn->fabric;
     struct via_attach *attach = via_fabric_attach();
-    struct via_remote *box = attach == NULL ? NULL : via_fabric_mailbox_of(attach, &fabric->note);
+    struct via_remote *box = attach == NULL ? NULL : via_fabric_mailbox_get(attach, &fabric->note);
     if (box == NULL) {
         return -ENOTCONN;
     }
@@ -384,8 +419,10 @@ int via_fabric_put_offer(struct via_conn *conn, uint64_t ready)
                                      .geometry = via_ring,
                                      .host = (uint32_t)via_policy.host,
                                      .ready = ready};
-    return via_remote_put(box, (uint64_t)fabric->note.slot * sizeof(offer), &offer, sizeof(offer),
-                          VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY);
+    int rc = via_remote_put(box, (uint64_t)fabric->note.slot * sizeof(offer), &offer, sizeof(offer),
+                            VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY);
+    via_fabric_mailbox_put(box);
+    return rc;
 }
 
 enum via_reason via_fabric_offer(struct via_conn *conn)

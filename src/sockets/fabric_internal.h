@@ -107,8 +107,10 @@ struct via_attach *via_fabric_attach(void);
 /* The attachment if there is one already. */
 struct via_attach *via_fabric_attached(void);
 
-/* Other people's mailboxes: the one of this note, NULL when it can not be opened. */
-struct via_remote *via_fabric_mailbox_of(struct via_attach *attach,
-                                         const struct via_fabric_note *note);
+/* Other people's mailboxes: the one of this note, NULL when it can not be opened; it stays open
+ * until it is put back. */
+struct via_remote *via_fabric_mailbox_get(struct via_attach *attach,
+                                          const struct via_fabric_note *note);
+void via_fabric_mailbox_put(struct via_remote *mailbox);
 
 #endif

@@ -45,8 +45,10 @@ static int withdraw(struct via_conn *conn)
         return rc;
     }
     struct via_attach *attach = via_fabric_attach();
-    struct via_remote *box = via_fabric_mailbox_of(attach, &fabric->note);
-    if (box == NULL || !arrives(attach, box)) {
+    struct via_remote *box = via_fabric_mailbox_get(attach, &fabric->note);
+    bool arrived = box != NULL && arrives(attach, box);
+    via_fabric_mailbox_put(box);
+    if (!arrived) {
         return -EAGAIN;
     }
     uint64_t end_ns = via_os_now_ns() + HELLO_NS;
