@@ -32,10 +32,10 @@ struct page {
 
 struct bell {
     _Atomic int fd;
+    _Atomic int cold_fd;
     const struct page *page; /* NULL: an adopted one */
     uint32_t word_index;
     uint64_t id;
-    _Atomic uint32_t cold_rings; /* taken out of the eventfd */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -106,6 +106,23 @@ static unsigned top_free(void)
     return VIA_BELLS_MAX - 1 - (unsigned)__builtin_popcountll(via_sock_bells_adopted());
 }
 
+/* Never to be read empty, never to be filled. */
+#define PRIMED (UINT64_C(1) << 63)
+
+static int make_eventfd(_Atomic int *ret_fd)
+{
+    uint64_t count = PRIMED;
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+    if (fd < 0) {
+        return -errno;
+    }
+    if (VIA_REAL(write)(fd, &count, sizeof(count)) != (ssize_t)sizeof(count)) {
+        VIA_REAL(close)(fd);
+        return -EIO;
+    }
+    return via_hidden_new(fd, ret_fd);
+}
+
 /* With the lock. */
 static int make_bell(void)
 {
@@ -118,9 +135,13 @@ static int make_bell(void)
     }
     struct bell *bell = &all[all_count];
     struct page *page = &pages[pages_count - 1];
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    rc = fd < 0 ? -errno : via_hidden_new(fd, &bell->fd);
+    rc = make_eventfd(&bell->fd);
     if (rc != 0) {
+        return rc;
+    }
+    rc = make_eventfd(&bell->cold_fd);
+    if (rc != 0) {
+        via_hidden_close(&bell->fd);
         return rc;
     }
     bell->page = page;
@@ -154,7 +175,7 @@ int via_sock_bell_adopt(int fd)
     unsigned index = top_free();
     int rc = adopted == 0 && all_count < index ? 0 : -ENOSPC;
     if (rc == 0) {
-        all[index] = (struct bell){.page = NULL};
+        all[index] = (struct bell){.cold_fd = -1, .page = NULL};
         atomic_store_explicit(&all[index].fd, fd, memory_order_relaxed);
         atomic_store_explicit(&adopted, VIA_BELL_MASK(index), memory_order_release);
     }
@@ -173,9 +194,16 @@ int via_sock_bell_fd(unsigned index)
     return atomic_load_explicit(&all[index].fd, memory_order_relaxed);
 }
 
-int via_sock_bell_page_fd(unsigned index)
+int via_sock_bell_cold_fd(unsigned index)
 {
-    return atomic_load_explicit(&all[index].page->fd, memory_order_relaxed);
+    return atomic_load_explicit(&all[index].cold_fd, memory_order_relaxed);
+}
+
+void via_sock_bell_fds(unsigned index, int *ret_fds)
+{
+    ret_fds[0] = via_sock_bell_fd(index);
+    ret_fds[1] = via_sock_bell_cold_fd(index);
+    ret_fds[2] = atomic_load_explicit(&all[index].page->fd, memory_order_relaxed);
 }
 
 uint32_t via_sock_bell_word_index(unsigned index)
@@ -223,45 +251,18 @@ void via_sock_bell_leave(uint64_t bells)
     }
 }
 
-/* What a ring adds to the eventfd: rings for cold connections count in the upper half. */
-#define RING UINT64_C(1)
-#define RING_COLD (UINT64_C(1) << 32)
-
-/* Against who fills it again and again: it is rung by that, too. */
-#define RING_TRIES 8
-
-static void ring(int fd, uint64_t what)
+static void ring(int fd)
 {
     int saved = errno;
-    uint64_t rung;
-    for (int tries = 0; fd >= 0 && tries < RING_TRIES; tries++) {
-        if (VIA_REAL(write)(fd, &what, sizeof(what)) >= 0 || errno != EAGAIN) {
-            break; /* or gone with its process: nobody to wake */
-        }
-        /* Full: another peer of its owner's has seen to that, as it would have taken 2^32 rings.
-         * What is lost with it may have been for cold connections. */
-        (void)!VIA_REAL(read)(fd, &rung, sizeof(rung));
-        what = RING_COLD;
-    }
+    uint64_t nothing = 0;
+    /* It fails when it has gone with its process: nobody to wake. */
+    (void)!VIA_REAL(write)(fd, &nothing, sizeof(nothing));
     errno = saved;
-}
-
-uint32_t via_sock_bell_cold_rings(unsigned index)
-{
-    struct bell *bell = &all[index];
-    uint64_t rung = 0;
-    int saved = errno;
-    if (VIA_REAL(read)(via_sock_bell_fd(index), &rung, sizeof(rung)) == (ssize_t)sizeof(rung) &&
-        rung >= RING_COLD) {
-        atomic_fetch_add_explicit(&bell->cold_rings, 1, memory_order_relaxed);
-    }
-    errno = saved;
-    return atomic_load_explicit(&bell->cold_rings, memory_order_relaxed);
 }
 
 void via_sock_bell_ring(unsigned index)
 {
-    ring(via_sock_bell_fd(index), RING);
+    ring(via_sock_bell_fd(index));
 }
 
 void via_sock_bell_forked(void)
@@ -287,14 +288,52 @@ static void *map_page(int fd)
     return page == MAP_FAILED ? NULL : page;
 }
 
-static struct via_peer_bell *peer_new(uint64_t id, int fd, int page_fd, uint32_t word_index)
+/* A pipe, a socket or a file could make who writes to it wait. An eventfd, as all that the kernel
+ * makes of nothing, has no type. */
+static bool is_nameless(int fd)
 {
-    struct via_peer_bell *bell = via_pool_get(&peer_pool);
-    void *page = word_index < PAGE_WORDS ? map_page(page_fd) : NULL;
-    if (bell == NULL || page == NULL || via_hidden_new(fd, &bell->fd) != 0) {
-        if (bell == NULL || page == NULL) {
-            VIA_REAL(close)(fd);
-        }
+    struct stat stat;
+    return fstat(fd, &stat) == 0 && (stat.st_mode & S_IFMT) == 0;
+}
+
+static void close_fds(const int *fds)
+{
+    for (unsigned i = 0; i < VIA_BELL_FDS; i++) {
+        VIA_REAL(close)(fds[i]);
+    }
+}
+
+/* The first two fds are given up. */
+static int hide_eventfds(struct via_peer_bell *bell, const int *fds)
+{
+    int rc = via_hidden_new(fds[0], &bell->fd);
+    if (rc != 0) {
+        VIA_REAL(close)(fds[1]);
+        return rc;
+    }
+    rc = via_hidden_new(fds[1], &bell->cold_fd);
+    if (rc != 0) {
+        via_hidden_close(&bell->fd);
+    }
+    return rc;
+}
+
+static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word_index)
+{
+    struct via_peer_bell *bell = NULL;
+    void *page = NULL;
+    if (word_index < PAGE_WORDS && is_nameless(fds[0]) && is_nameless(fds[1])) {
+        page = map_page(fds[2]);
+    }
+    if (page != NULL) {
+        bell = via_pool_get(&peer_pool);
+    }
+    if (bell == NULL) {
+        close_fds(fds);
+    } else {
+        VIA_REAL(close)(fds[2]);
+    }
+    if (bell == NULL || hide_eventfds(bell, fds) != 0) {
         if (page != NULL) {
             munmap(page, PAGE);
         }
@@ -311,7 +350,7 @@ static struct via_peer_bell *peer_new(uint64_t id, int fd, int page_fd, uint32_t
     return bell;
 }
 
-struct via_peer_bell *via_peer_bell_get(uint64_t id, int fd, int page_fd, uint32_t word_index)
+struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index)
 {
     pthread_mutex_lock(&lock);
     struct via_peer_bell *bell = peers;
@@ -320,11 +359,10 @@ struct via_peer_bell *via_peer_bell_get(uint64_t id, int fd, int page_fd, uint32
     }
     if (bell != NULL) {
         bell->refs++;
-        VIA_REAL(close)(fd);
+        close_fds(fds);
     } else {
-        bell = peer_new(id, fd, page_fd, word_index);
+        bell = peer_new(id, fds, word_index);
     }
-    VIA_REAL(close)(page_fd);
     pthread_mutex_unlock(&lock);
     return bell;
 }
@@ -342,6 +380,7 @@ void via_peer_bell_put(struct via_peer_bell *bell)
         }
         *link = bell->next;
         via_hidden_close(&bell->fd);
+        via_hidden_close(&bell->cold_fd);
         munmap(bell->page, PAGE);
         via_pool_put(&peer_pool, bell);
     }
@@ -350,5 +389,8 @@ void via_peer_bell_put(struct via_peer_bell *bell)
 
 void via_peer_bell_ring(struct via_peer_bell *bell, bool cold)
 {
-    ring(atomic_load_explicit(&bell->fd, memory_order_relaxed), cold ? RING_COLD : RING);
+    ring(atomic_load_explicit(&bell->fd, memory_order_relaxed));
+    if (cold) {
+        ring(atomic_load_explicit(&bell->cold_fd, memory_order_relaxed));
+    }
 }

@@ -9,12 +9,18 @@
 #include "base/types.h"
 
 /*
- * Bells: by which a peer wakes this process. A bell is an eventfd and a word beside it.
+ * Bells: by which a peer wakes this process. A bell is an eventfd, another for cold connections
+ * (epoll_cold.c), and a word beside them.
  *
- * Sleepers do not read the eventfd, so whoever sleeps on one registers it edge-triggered in an
- * epoll set of its own. (It is read to find out whether a ring was for a cold connection.) The word
- * says whether anybody sleeps: peers may read it and nothing else. So a sleeper says once that it
- * sleeps, for all its connections, and a peer rings once per sleep.
+ * An eventfd's count and its O_NONBLOCK belong to all who hold it, hostile peers among them. So its
+ * count is half of what it can hold from the beginning, a ring writes 0, which wakes whoever waits
+ * for it, never blocks and leaves the count as it is, and a read, if anybody makes one, takes only
+ * 1 (EFD_SEMAPHORE): nobody can keep a ring from being heard or make who rings wait.
+ *
+ * Nobody reads it here, so whoever sleeps on one registers it edge-triggered in an epoll set of its
+ * own, which reports it once at the beginning. The word says whether anybody sleeps: peers may read
+ * it and nothing else. So a sleeper says once that it sleeps, for all its connections, and a peer
+ * rings once per sleep.
  *
  * A connection's bell is that of the thread that got it its pipes; whoever waits for it hears that
  * bell, so threads that serve different connections do not wake each other. A forked child makes
@@ -41,9 +47,13 @@ int via_sock_bell_adopt(int fd);
 uint64_t via_sock_bells_adopted(void);
 
 int via_sock_bell_fd(unsigned index);
+/* Rung for cold connections; -1: that is not done with this one. */
+int via_sock_bell_cold_fd(unsigned index);
 uint64_t via_sock_bell_id(unsigned index);
-/* Where its word is: a memfd that can only be mapped for reading by now, and the index in it. */
-int via_sock_bell_page_fd(unsigned index);
+/* What a peer needs: both eventfds, and where the word is: a memfd that can only be mapped for
+ * reading by now; and the index in it. */
+#define VIA_BELL_FDS 3u
+void via_sock_bell_fds(unsigned index, int *ret_fds);
 uint32_t via_sock_bell_word_index(unsigned index);
 
 /*
@@ -53,9 +63,6 @@ uint32_t via_sock_bell_word_index(unsigned index);
 void via_sock_bell_enter(uint64_t bells);
 void via_sock_bell_leave(uint64_t bells);
 
-/* How often it was rung for cold connections. Takes what has been rung out of the eventfd. */
-uint32_t via_sock_bell_cold_rings(unsigned index);
-
 /* Wakes this process's own sleepers, because something changed under their feet. */
 void via_sock_bell_ring(unsigned index);
 
@@ -64,6 +71,7 @@ void via_sock_bell_forked(void);
 /* A bell of another process. */
 struct via_peer_bell {
     _Atomic int fd;
+    _Atomic int cold_fd;
     _Atomic uint32_t rung;                 /* the last sleep that was rung for */
     const struct via_sock_bell_word *word; /* the peer's memory */
     void *page;                            /* its mapping */
@@ -72,8 +80,9 @@ struct via_peer_bell {
     struct via_peer_bell *next;
 };
 
-/* Both fds are given up. The same id gives the same bell. NULL: no memory, or nonsense. */
-struct via_peer_bell *via_peer_bell_get(uint64_t id, int fd, int page_fd, uint32_t word_index);
+/* The fds, as of via_sock_bell_fds(), are given up. The same id gives the same bell. NULL: no
+ * memory, or nonsense. */
+struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index);
 void via_peer_bell_put(struct via_peer_bell *bell); /* NULL is fine */
 /* cold: for a connection that nobody looks at, see epoll_cold.c. */
 void via_peer_bell_ring(struct via_peer_bell *bell, bool cold);

@@ -93,26 +93,3 @@ void via_ep_look_at_cold(struct via_ep_set *set)
         }
     }
 }
-
-/* How often the set's bells have rung for cold ones. */
-static uint32_t cold_rings(uint64_t bells)
-{
-    uint32_t sum = 0;
-    for (; bells != 0; bells &= bells - 1) {
-        sum += via_sock_bell_cold_rings((unsigned)__builtin_ctzll(bells));
-    }
-    return sum;
-}
-
-void via_ep_bell_rang(struct via_ep_set *set)
-{
-    uint64_t bells = set->bells & ~via_sock_bells_adopted();
-    if (set->cold_count == 0) {
-        return;
-    }
-    uint32_t rings = cold_rings(bells);
-    if (rings != set->cold_rings) {
-        set->cold_rings = rings;
-        set->cold_due = true;
-    }
-}

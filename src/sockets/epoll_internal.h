@@ -8,9 +8,13 @@
 
 extern struct via_pool via_ep_entries;
 extern const char via_ep_bell_mark; /* its address is the data of bells in a set */
+extern const char via_ep_cold_mark; /* ... when they ring for cold connections */
 
 /* With the set's lock. */
 struct via_op via_ep_op(const struct via_ep_entry *entry);
+/* Registers the set's bells before somebody sleeps in it. Not before that: poll() on the set would
+ * take the first report of each for an event. */
+void via_ep_hear_bells(struct via_ep_set *set);
 /* With the set's lock: the kernel watches what it should. */
 void via_ep_refresh(struct via_ep_entry *entry);
 
@@ -27,8 +31,6 @@ bool via_ep_make_cold(struct via_ep_entry *entry);
 /* Something about it has changed. */
 void via_ep_make_hot(struct via_ep_entry *entry);
 void via_ep_all_hot(struct via_ep_set *set);
-/* A bell of the set has rung: for a cold one? Then they are due to be looked at. */
-void via_ep_bell_rang(struct via_ep_set *set);
 void via_ep_look_at_cold(struct via_ep_set *set);
 
 #endif

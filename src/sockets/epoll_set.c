@@ -17,6 +17,7 @@
 
 struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u << 18);
 const char via_ep_bell_mark;
+const char via_ep_cold_mark;
 
 static struct via_pool set_pool = VIA_POOL_INIT(sizeof(struct via_ep_set), SETS_MAX);
 static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
@@ -53,13 +54,13 @@ static struct via_ep_set *set_get(int epfd)
     set->entries_count = 0;
     set->piped_count = 0;
     set->bells = 0;
+    set->heard = 0;
     set->sleepers = 0;
     set->asked_ticks = 0;
     pthread_mutex_init(&set->lock, NULL);
     via_list_init(&set->entries);
     via_list_init(&set->cold);
     set->cold_count = 0;
-    set->cold_rings = 0;
     set->cold_due = false;
     via_list_push_back(&all, &set->all);
     atomic_store_explicit(&set->file.users, 2, memory_order_release); /* the table, the caller */
@@ -72,27 +73,61 @@ static struct via_ep_set *set_get(int epfd)
     return set;
 }
 
+static void add_bell(const struct via_ep_set *set, int fd, const char *mark)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET,
+                                .data = {.ptr = (void *)(uintptr_t)mark}};
+    if (fd >= 0) {
+        VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, fd, &event);
+    }
+}
+
+static void remove_bell(const struct via_ep_set *set, int fd)
+{
+    if (fd >= 0) {
+        VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_DEL, fd, NULL);
+    }
+}
+
+/* With the set's lock. */
+static void hear_bells(struct via_ep_set *set)
+{
+    uint64_t bells = set->bells;
+    for (uint64_t new = bells & ~set->heard; new != 0; new &= new - 1) {
+        unsigned index = (unsigned)__builtin_ctzll(new);
+        add_bell(set, via_sock_bell_fd(index), &via_ep_bell_mark);
+        add_bell(set, via_sock_bell_cold_fd(index), &via_ep_cold_mark);
+    }
+    set->heard = bells;
+}
+
+void via_ep_hear_bells(struct via_ep_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    hear_bells(set);
+    pthread_mutex_unlock(&set->lock);
+}
+
 /* With the set's lock. */
 static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
-    for (uint64_t new = bells & ~set->bells; new != 0; new &= new - 1) {
-        struct epoll_event event = {.events = EPOLLIN | EPOLLET,
-                                    .data = {.ptr = (void *)(uintptr_t)&via_ep_bell_mark}};
-        VIA_REAL(epoll_ctl)
-        (set->fd, EPOLL_CTL_ADD, via_sock_bell_fd((unsigned)__builtin_ctzll(new)), &event);
-    }
     set->bells |= bells;
+    if (!via_alone()) {
+        hear_bells(set); /* somebody may sleep in it already */
+    }
 }
 
 /* The kernel's set is for others to look at: a bell that was rung would seem an event to them. */
 static void remove_bells(struct via_ep_set *set)
 {
     pthread_mutex_lock(&set->lock);
-    for (uint64_t left = set->bells; left != 0; left &= left - 1) {
-        VIA_REAL(epoll_ctl)
-        (set->fd, EPOLL_CTL_DEL, via_sock_bell_fd((unsigned)__builtin_ctzll(left)), NULL);
+    for (uint64_t left = set->heard; left != 0; left &= left - 1) {
+        unsigned index = (unsigned)__builtin_ctzll(left);
+        remove_bell(set, via_sock_bell_fd(index));
+        remove_bell(set, via_sock_bell_cold_fd(index));
     }
     set->bells = 0;
+    set->heard = 0;
     pthread_mutex_unlock(&set->lock);
 }
 

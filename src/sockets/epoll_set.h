@@ -28,11 +28,11 @@ struct via_ep_set {
     struct via_list entries; /* those that are looked at */
     struct via_list cold;    /* those that are not: epoll_cold.c */
     _Atomic uint32_t cold_count;
-    uint32_t cold_rings;   /* of the bells, when they were asked last */
     _Atomic bool cold_due; /* look at all */
     _Atomic uint32_t entries_count;
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
-    _Atomic uint64_t bells;       /* registered: those of its connections */
+    _Atomic uint64_t bells;       /* to hear: those of its connections */
+    _Atomic uint64_t heard;       /* ... and registered: via_ep_hear_bells() */
     _Atomic uint32_t sleepers;    /* threads asleep in it */
     uint64_t asked_ticks;         /* when the kernel was last asked */
 };

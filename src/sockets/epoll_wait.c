@@ -204,10 +204,9 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
     pthread_mutex_lock(&set->lock);
     for (int i = 0; i < count; i++) {
         uint64_t data = events[i].data.u64;
-        bool keep = data != (uint64_t)(uintptr_t)&via_ep_bell_mark;
-        if (!keep) {
-            via_ep_bell_rang(set);
-        }
+        bool cold = data == (uint64_t)(uintptr_t)&via_ep_cold_mark;
+        bool keep = !cold && data != (uint64_t)(uintptr_t)&via_ep_bell_mark;
+        set->cold_due |= cold;
         if (keep && via_pool_owns(&via_ep_entries, data)) {
             keep = translate(set, &events[i]);
         }
@@ -277,6 +276,9 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     /* Before its bells are looked at; pairs with the fence in wake_sleepers(). */
     atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
     uint64_t bells = set->bells;
+    if (via_unlikely(bells != set->heard)) {
+        via_ep_hear_bells(set);
+    }
     via_sock_bell_enter(bells);
     int count = collect(set, events, max);
     if (count != 0) {
@@ -335,15 +337,18 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
         look_early(set);
     }
     via_wait_begin(&wait);
+    bool ask = deadline_ns == 0;
     for (;;) {
         bool over = false;
-        int count = take_ready(set, epfd, events, max, deadline_ns == 0);
+        int count = take_ready(set, epfd, events, max, ask);
+        ask = deadline_ns == 0;
         if (count == 0 && deadline_ns != 0) {
             bool news = false;
             if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
-                while (via_wait_again(&wait) && !(news = has_news(set))) {
+                while (via_wait_again(&wait) && !(news = has_news(set)) &&
+                       !(ask = via_wait_asks(&wait))) {
                 }
-                if (news) {
+                if (news || ask) {
                     continue;
                 }
                 via_ep_arm(set);

@@ -90,6 +90,9 @@ static bool has_bell(struct via_conn *conn)
     return bell >= 0;
 }
 
+/* The memory, then the bell. */
+#define OFFER_FDS (1 + VIA_BELL_FDS)
+
 static enum via_reason offer_send(struct via_conn *conn, int memory_fd, size_t segment_bytes)
 {
     if (!has_bell(conn)) {
@@ -102,9 +105,10 @@ static enum via_reason offer_send(struct via_conn *conn, int memory_fd, size_t s
                               .segment_bytes = segment_bytes,
                               .bell_word = via_sock_bell_word_index(bell),
                               .bell_id = via_sock_bell_id(bell)};
-    int fds[3] = {memory_fd, via_sock_bell_fd(bell), via_sock_bell_page_fd(bell)};
-    return via_rendezvous_send(conn->control_fd, &offer, fds, 3) == 0 ? VIA_REASON_NONE
-                                                                      : VIA_REASON_PEER;
+    int fds[OFFER_FDS] = {memory_fd};
+    via_sock_bell_fds(bell, fds + 1);
+    return via_rendezvous_send(conn->control_fd, &offer, fds, OFFER_FDS) == 0 ? VIA_REASON_NONE
+                                                                              : VIA_REASON_PEER;
 }
 
 static enum via_reason offer_make(struct via_conn *conn)
@@ -128,9 +132,10 @@ static enum via_reason offer_make(struct via_conn *conn)
 static void fetch_peer_bell(struct via_conn *conn)
 {
     struct via_offer answer;
-    int fds[2];
-    if (conn->peer_bell == NULL && via_rendezvous_peek(conn->control_fd, &answer, fds, 2) == 0) {
-        conn->peer_bell = via_peer_bell_get(answer.bell_id, fds[0], fds[1], answer.bell_word);
+    int fds[VIA_BELL_FDS];
+    if (conn->peer_bell == NULL &&
+        via_rendezvous_peek(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0) {
+        conn->peer_bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word);
         via_hidden_close(&conn->control_fd);
     }
 }
@@ -216,12 +221,13 @@ static enum via_reason offer_answer(struct via_conn *conn)
                                .version = VIA_RENDEZVOUS_VERSION,
                                .bell_word = via_sock_bell_word_index(bell),
                                .bell_id = via_sock_bell_id(bell)};
-    int fds[2] = {via_sock_bell_fd(bell), via_sock_bell_page_fd(bell)};
-    return via_rendezvous_send(conn->control_fd, &answer, fds, 2) == 0 ? VIA_REASON_NONE
-                                                                       : VIA_REASON_PEER;
+    int fds[VIA_BELL_FDS];
+    via_sock_bell_fds(bell, fds);
+    return via_rendezvous_send(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0 ? VIA_REASON_NONE
+                                                                                  : VIA_REASON_PEER;
 }
 
-/* Maps what was offered. fds: memory, bell and its page; given up. */
+/* Maps what was offered. fds: memory, and those of the bell; given up. */
 static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *offer,
                                  const int *fds)
 {
@@ -229,13 +235,14 @@ static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *
     conn->peer_bell = NULL;
     if (offer_is_sound(offer, fds[0])) {
         reason = VIA_REASON_RESOURCES;
-        conn->peer_bell = via_peer_bell_get(offer->bell_id, fds[1], fds[2], offer->bell_word);
+        conn->peer_bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word);
         if (conn->peer_bell != NULL && map_memory(conn, fds[0], 2 * offer->segment_bytes) == 0) {
             reason = VIA_REASON_NONE;
         }
     } else {
-        VIA_REAL(close)(fds[1]);
-        VIA_REAL(close)(fds[2]);
+        for (unsigned i = 1; i < OFFER_FDS; i++) {
+            VIA_REAL(close)(fds[i]);
+        }
     }
     VIA_REAL(close)(fds[0]);
     return reason;
@@ -245,8 +252,8 @@ static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *
 static int offer_take(struct via_conn *conn)
 {
     struct via_offer offer;
-    int fds[3];
-    int rc = via_rendezvous_peek(conn->control_fd, &offer, fds, 3);
+    int fds[OFFER_FDS];
+    int rc = via_rendezvous_peek(conn->control_fd, &offer, fds, OFFER_FDS);
     if (rc == -EAGAIN) {
         return rc;
     }

@@ -452,38 +452,56 @@ static void a_handler_may_jump_away(void)
     done(pair);
 }
 
-/* Past the library, every event counter of this process to the brim: what a peer can do to one that
- * it was given. How many there were. */
-static int fill_event_counters(void)
+/* What a peer can do to an event counter that it was given. */
+enum mischief { FILLS = 1, EMPTIES = 2, LETS_BLOCK = 4 };
+
+/* Past the library. As far as a thousand reads go. */
+static void harm(int fd, unsigned mischief)
 {
-    int filled = 0;
+    int flags = (int)syscall(SYS_fcntl, fd, F_GETFL);
+    uint64_t count;
+    CHECK(syscall(SYS_fcntl, fd, F_SETFL, flags | O_NONBLOCK) == 0);
+    for (int i = 0; i < 1000 && (mischief & EMPTIES) != 0; i++) {
+        (void)!syscall(SYS_read, fd, &count, sizeof(count));
+    }
+    for (int bit = 63; bit >= 0 && (mischief & FILLS) != 0; bit--) {
+        count = UINT64_C(1) << bit;
+        (void)!syscall(SYS_write, fd, &count, sizeof(count));
+    }
+    if ((mischief & LETS_BLOCK) != 0) {
+        CHECK(syscall(SYS_fcntl, fd, F_SETFL, flags & ~O_NONBLOCK) == 0);
+    }
+}
+
+/* How many event counters of this process there were. */
+static int harm_event_counters(unsigned mischief)
+{
+    int found = 0;
     DIR *folder = opendir("/proc/self/fd");
     CHECK(folder != NULL);
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         char path[300];
         char target[64] = "";
-        uint64_t count = UINT64_MAX - 1;
-        uint64_t before;
-        int fd = atoi(entry->d_name);
         snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
         if (readlink(path, target, sizeof(target) - 1) > 0 && strstr(target, "[eventfd]") != NULL) {
-            syscall(SYS_read, fd, &before, sizeof(before));
-            CHECK(syscall(SYS_write, fd, &count, sizeof(count)) == sizeof(count));
-            filled++;
+            harm(atoi(entry->d_name), mischief);
+            found++;
         }
     }
     closedir(folder);
-    return filled;
+    return found;
 }
 
-/* Who sleeps is woken all the same. */
-static void full_bells_ring(void)
+/* Who sleeps is woken all the same, and nobody who wakes it waits. */
+static void harmed_bells_ring(void)
 {
+    static const unsigned mischief[] = {FILLS, EMPTIES, FILLS | LETS_BLOCK, EMPTIES | LETS_BLOCK};
     struct pair pair = connected();
     char byte = 'x';
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
+        alarm(20); /* when it waits for ever, the check has failed */
         close(pair.client);
         while (read(pair.server, &byte, 1) == 1) {
             sleep_ms(2); /* so that the other sleeps */
@@ -494,7 +512,7 @@ static void full_bells_ring(void)
     close(pair.server);
     for (int i = 0; i < 20; i++) {
         sleep_ms(2);
-        CHECK(fill_event_counters() > 0 || getenv("LD_PRELOAD") == NULL);
+        CHECK(harm_event_counters(mischief[i % 4]) > 0 || getenv("LD_PRELOAD") == NULL);
         write_all(pair.client, &byte, 1);
         struct pollfd pfd = {pair.client, POLLIN, 0};
         CHECK(poll(&pfd, 1, 5000) == 1);
@@ -507,7 +525,7 @@ static void full_bells_ring(void)
 const struct check checks_of_waiting[] = {
     CHECK_ENTRY(poll_sees_data_and_room),
     CHECK_ENTRY(poll_sleeps_and_is_woken),
-    CHECK_ENTRY(full_bells_ring),
+    CHECK_ENTRY(harmed_bells_ring),
     CHECK_ENTRY(select_sees_the_same),
     CHECK_ENTRY(epoll_by_level),
     CHECK_ENTRY(epoll_by_edge),

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Bells of peers that mean harm. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "sockets/bell.h"
+#include "sockets/fabric.h"
+#include "sockets/fds.h"
+#include "sockets/real.h"
+
+void via_fabric_before_sleep(void)
+{
+}
+
+/* What a peer would get. */
+static unsigned own_bell(int *ret_fds)
+{
+    int own[VIA_BELL_FDS];
+    int index = via_sock_bell_of_thread();
+    assert_true(index >= 0);
+    via_sock_bell_fds((unsigned)index, own);
+    for (unsigned i = 0; i < VIA_BELL_FDS; i++) {
+        ret_fds[i] = fcntl(own[i], F_DUPFD_CLOEXEC, 0);
+        assert_true(ret_fds[i] >= 0);
+    }
+    return (unsigned)index;
+}
+
+static bool hears(int epoll_fd)
+{
+    struct epoll_event event;
+    return epoll_wait(epoll_fd, &event, 1, 0) == 1;
+}
+
+static int ear_of(int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    assert_true(epoll_fd >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
+    hears(epoll_fd);
+    return epoll_fd;
+}
+
+static void every_ring_is_heard(void **state)
+{
+    (void)state;
+    int fds[VIA_BELL_FDS];
+    unsigned index = own_bell(fds);
+    int ear = ear_of(via_sock_bell_fd(index));
+    int cold_ear = ear_of(via_sock_bell_cold_fd(index));
+    struct via_peer_bell *peer =
+        via_peer_bell_get(via_sock_bell_id(index), fds, via_sock_bell_word_index(index));
+    assert_non_null(peer);
+    assert_false(hears(ear) || hears(cold_ear));
+    for (int i = 0; i < 3; i++) {
+        via_peer_bell_ring(peer, false);
+        assert_true(hears(ear));
+        assert_false(hears(ear) || hears(cold_ear));
+        via_peer_bell_ring(peer, true);
+        assert_true(hears(ear) && hears(cold_ear));
+    }
+    via_peer_bell_put(peer);
+    close(ear);
+    close(cold_ear);
+}
+
+/* In the place of each eventfd something that can make a writer wait, and is full. */
+static void only_what_never_blocks_is_a_bell(void **state)
+{
+    (void)state;
+    for (unsigned place = 0; place < 2; place++) {
+        int fds[VIA_BELL_FDS];
+        int pipe_fds[2];
+        unsigned index = own_bell(fds);
+        close(fds[place]);
+        assert_int_equal(pipe(pipe_fds), 0);
+        fds[place] = pipe_fds[1];
+        assert_null(via_peer_bell_get(1, fds, via_sock_bell_word_index(index)));
+        assert_int_equal(fcntl(pipe_fds[1], F_GETFD), -1);
+        close(pipe_fds[0]);
+        own_bell(fds);
+        close(fds[place]);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pipe_fds), 0);
+        fds[place] = pipe_fds[1];
+        assert_null(via_peer_bell_get(1, fds, via_sock_bell_word_index(index)));
+        close(pipe_fds[0]);
+    }
+}
+
+static void its_word_must_be_in_a_page_that_stays(void **state)
+{
+    (void)state;
+    int fds[VIA_BELL_FDS];
+    unsigned index = own_bell(fds);
+    assert_null(via_peer_bell_get(1, fds, 1u << 20));
+    own_bell(fds);
+    close(fds[2]);
+    fds[2] = eventfd(0, EFD_CLOEXEC);
+    assert_null(via_peer_bell_get(1, fds, via_sock_bell_word_index(index)));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    via_real_init();
+    return via_fds_init();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_ring_is_heard),
+        cmocka_unit_test(only_what_never_blocks_is_a_bell),
+        cmocka_unit_test(its_word_must_be_in_a_page_that_stays),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
