@@ -90,8 +90,8 @@ void sim_actor_spin_take(struct sim_actor *actor, struct sim_pool *pool)
 /* --- memory ---------------------------------------------------------------------------------- */
 
 static const struct sim_key keys[] = {
-    {"copy", SIM_BANDWIDTH, 1e8, 1e12, NULL},
-    {"bus", SIM_BANDWIDTH, 1e8, 1e13, NULL},
+    {"copy", SIM_BANDWIDTH, 1e6, 1e12, NULL},
+    {"bus", SIM_BANDWIDTH, 1e6, 1e13, NULL},
     {"crossings", SIM_COUNT, 2, 3, NULL},
     {"piece", SIM_BYTES, 4096, 1 << 20, NULL},
 };

@@ -9,9 +9,9 @@ static const struct sim_key keys[] = {
     {"threads_per_core", SIM_COUNT, 1, 2, NULL},
     {"smt_speed", SIM_PERCENT, 0.3, 1, NULL},
     {"slice", SIM_TIME, 1e6, 1e12, NULL},
-    {"switch", SIM_TIME, 0, 1e9, NULL},
-    {"wake", SIM_TIME, 0, 1e9, NULL},
-    {"wake_spread", SIM_TIME, 0, 1e9, NULL},
+    {"switch", SIM_TIME, 0, 1e12, NULL},
+    {"wake", SIM_TIME, 0, 1e12, NULL},
+    {"wake_spread", SIM_TIME, 0, 1e12, NULL},
 };
 
 const struct sim_section sim_cpu_section = {"cpu", false, keys, VIA_ARRAY_COUNT(keys)};

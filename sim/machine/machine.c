@@ -15,12 +15,12 @@
 #include "wire/record.h"
 
 static const struct sim_key keys[] = {
-    {"line", SIM_TIME, 0, 1e7, NULL},    /* a cache line from one core to another */
-    {"bell", SIM_TIME, 0, 1e9, NULL},    /* of who rings: the call that wakes a thread */
-    {"submit", SIM_TIME, 0, 1e9, NULL},  /* an operation into its host's pipe */
-    {"turn", SIM_TIME, 1e3, 1e9, NULL},  /* a turn of a transfer thread that finds nothing */
-    {"frame", SIM_TIME, 0, 1e9, NULL},   /* each thing that it finds, copying aside */
-    {"fence", SIM_TIME, 0, 1e7, NULL},   /* before a thread sleeps */
+    {"line", SIM_TIME, 0, 1e10, NULL},   /* a cache line from one core to another */
+    {"bell", SIM_TIME, 0, 1e12, NULL},   /* of who rings: the call that wakes a thread */
+    {"submit", SIM_TIME, 0, 1e12, NULL}, /* an operation into its host's pipe */
+    {"turn", SIM_TIME, 1e3, 1e12, NULL}, /* a turn of a transfer thread that finds nothing */
+    {"frame", SIM_TIME, 0, 1e12, NULL},  /* each thing that it finds, copying aside */
+    {"fence", SIM_TIME, 0, 1e10, NULL},  /* before a thread sleeps */
     {"spin", SIM_TIME, 0, 1e9, NULL},    /* how long a thread looks before it sleeps */
     {"window", SIM_COUNT, 1, 256, NULL}, /* puts of a client under way */
     {"seed", SIM_COUNT, 0, 1e9, NULL},   /* of the wake-up times */

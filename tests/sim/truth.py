@@ -34,14 +34,16 @@ def verdicts():
 
 def truth(*words):
     return subprocess.run([os.path.join(BIN, "viaduct"), "sim", "truth", *words], capture_output=True, text=True,
-                          timeout=120, check=False)
+                          timeout=300, check=False)
 
 
 def whole():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "truth.json")
         done = truth("--rounds", "1", "--seconds", "0.005", "--json", path)
-        check(done.returncode == 0, f"exit code {done.returncode}: {done.stderr}")
+        if done.returncode != 0:
+            check(False, f"exit code {done.returncode}: {done.stdout}{done.stderr}")
+            return
         check("put relay / put neighbour" in done.stdout, f"not a table: {done.stdout}")
         with open(path, encoding="utf-8") as file:
             rows = json.load(file)["rows"]
