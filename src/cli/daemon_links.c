@@ -99,7 +99,8 @@ int via_daemon_wait_links(const struct via_fabric *fabric, uint64_t deadline_ns,
             return via_error_set(err, -EINTR, "interrupted");
         }
         *ret_host = topology->hosts[i];
-        if (rc != -EAGAIN) {
+        /* On a busy machine a daemon may be slow to answer. */
+        if (rc != -EAGAIN && rc != -ETIMEDOUT) {
             return rc;
         }
         if (via_process_now_ns() >= deadline_ns) {

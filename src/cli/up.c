@@ -14,7 +14,7 @@
 
 /* A fabric of this machine's size is up in less than a second; the many hosts of a large one take
  * turns on few cores. */
-#define READY_NS (10 * VIA_SEC_NS)
+#define READY_NS (30 * VIA_SEC_NS)
 #define READY_NS_PER_HOST (200 * VIA_MSEC_NS)
 #define LOCK_MS 500u
 /* The largest body there is. */
