@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "conform_pair.h"
 
@@ -194,10 +193,11 @@ static void cuts_under_load_do_no_harm(void **state)
         pair_cut(pair, round % 2, false);
         pair_wait_up(pair);
     }
-    usleep(100000); /* on a crowded machine a worker may not have run at all yet */
     for (unsigned side = 0; side < 2; side++) {
         for (unsigned i = 0; i < 2; i++) {
-            assert_true(pair_report(pair, side, i, CONFORM_STOP).steps > 0);
+            /* On a crowded machine it may not have run at all yet. */
+            WAIT_FOR(pair, pair_report(pair, side, i, CONFORM_LOOK).steps > 0);
+            pair_report(pair, side, i, CONFORM_STOP);
         }
         assert_true(pair_inbox_is(pair, side, 0, 0x77, 4096));
     }

@@ -11,7 +11,7 @@
 
 #define TESTS_MAX 64u
 
-unsigned conform_patience_ms = 20000;
+unsigned conform_patience_ms = 60000;
 
 static const struct conform_kind *current_kind;
 static enum conform_place current_place;

@@ -7,7 +7,7 @@ import subprocess
 
 import repo
 
-TIMEOUT_S = 10
+TIMEOUT_S = 60
 
 
 def complaint_about_help(path):

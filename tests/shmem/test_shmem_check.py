@@ -57,7 +57,7 @@ MESSAGES = (
 class Messages(shmem_lab.Case):
     def check(self, name, mode="1", pes=2):
         """The lines of the checks, by PE."""
-        code, out, err = self.oshrun("-n", pes, "--timeout", 20, MISTAKE, name, env={"VIADUCT_SHMEM_CHECK": mode})
+        code, out, err = self.oshrun("-n", pes, "--timeout", 90, MISTAKE, name, env={"VIADUCT_SHMEM_CHECK": mode})
         self.assertNotIn("has run for", err, out)
         self.assert_nothing_left()
         return code, re.findall(r"(?m)^viaduct-shmem: PE (\d): check: (.*)$", err), err
@@ -133,7 +133,7 @@ class Kinds(shmem_lab.Case):
         subprocess.run([os.path.join(shmem_lab.BIN, "oshcc"), source, "-o", name, *flags], check=True, cwd=self.folder)
 
     def mistakes(self, *words, **env):
-        code, out, err = self.oshrun("-n", 2, "--timeout", 20, *words, env={"VIADUCT_SHMEM_CHECK": "1", **env})
+        code, out, err = self.oshrun("-n", 2, "--timeout", 90, *words, env={"VIADUCT_SHMEM_CHECK": "1", **env})
         self.assertEqual(code, 0, err)
         return out, re.findall(r"check: (\w+) in \S+ (?:dest|source) = \w+, (.*?) past", err)
 

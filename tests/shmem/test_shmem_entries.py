@@ -3,14 +3,14 @@
 """Every entry point of the standard is called by the test programs with two PEs, and its result looked at: when it does
 nothing, the program that calls it fails. Every type-generic call of C11 and C++ selects what it should.
 
-By default a few entry points are skipped in turn, chosen by a seed; with --all every one (make mutants-shmem)."""
+By default a few entry points are skipped in turn, the same ones unless SEED=N asks for others; with --all every one (make
+mutants-shmem)."""
 import collections
 import os
 import random
 import re
 import subprocess
 import sys
-import time
 
 import shmem_entries
 import shmem_lab
@@ -69,7 +69,7 @@ class Calls(shmem_lab.Case):
         between = shmem_entries.Between(self.folder, BIN)
         callers = self.callers(between)
         self.assertEqual(set(between.names) - set(callers), set(), "not called")
-        seed = int(os.environ.get("SEED", time.time_ns() % 1000000))
+        seed = int(os.environ.get("SEED", 1))
         entries = [name for name in between.names if name not in UNSEEN]
         if not self.every:
             entries = random.Random(seed).sample(entries, SAMPLE)

@@ -16,13 +16,6 @@ WHERE = r"PE %d on \S+ \(pid \d+\)"
 
 
 class Ends(shmem_lab.Case):
-    def ends_soon(self, *words, seconds=1.5, **more):
-        """One second is what is promised; the rest is for starting, on a busy machine."""
-        began = time.monotonic()
-        err = self.bad(*words, **more)
-        self.assertLess(time.monotonic() - began, seconds)
-        return err
-
     def one_message(self, err, pattern):
         lines = [line for line in err.splitlines() if line.startswith("oshrun: ")]
         self.assertEqual(len(lines), 1, err)
@@ -32,20 +25,20 @@ class Ends(shmem_lab.Case):
         self.assertEqual(self.good("-n", 4, END), "")
 
     def test_a_pe_that_exits_ends_the_job(self):
-        err = self.ends_soon("-n", 4, END, "exit-3", code=3, says="")
+        err = self.bad("-n", 4, END, "exit-3", code=3, says="")
         self.one_message(err, WHERE % 3 + " exited with code 3; the job is ended")
 
     def test_a_pe_that_is_killed_ends_the_job(self):
-        err = self.ends_soon("-n", 4, END, "kill", code=137, says="")
+        err = self.bad("-n", 4, END, "kill", code=137, says="")
         self.one_message(err, WHERE % 0 + r" was killed by signal 9 \(Killed\); the job is ended")
-        err = self.ends_soon("-n", 2, END, "segv", code=139, says="")
+        err = self.bad("-n", 2, END, "segv", code=139, says="")
         self.one_message(err, WHERE % 0 + r" was killed by signal 11 \(.*\); the job is ended")
 
     def test_a_pe_that_leaves_without_finalize_ends_the_job(self):
-        err = self.ends_soon("-n", 3, END, "leave", code=1, says="")
+        err = self.bad("-n", 3, END, "leave", code=1, says="")
         self.one_message(err, WHERE % 0 + " exited with code 0 but without shmem_finalize, while "
                                           "others still run; the job is ended")
-        self.ends_soon("-n", 3, END, "never-init", code=1, says="PE 0")
+        self.bad("-n", 3, END, "never-init", code=1, says="PE 0")
 
     def test_kill_minus_nine_of_any_pe_from_outside(self):
         for turn in range(12):
@@ -54,7 +47,7 @@ class Ends(shmem_lab.Case):
                     lambda: len(shmem_lab.pids_in_folder(self.folder)) == 5))
                 pids = sorted(pid for pid in shmem_lab.pids_in_folder(self.folder) if pid != job.pid)
                 os.kill(pids[turn % 4], signal.SIGKILL)
-                _, err = self.finish(job, 5)
+                _, err = self.finish(job)
             self.assertEqual(job.returncode, 137, err)
             self.assertIn("(pid %d) was killed by signal 9" % pids[turn % 4], err)
             self.assert_nothing_left()
@@ -65,7 +58,7 @@ class Ends(shmem_lab.Case):
                 self.assertTrue(shmem_lab.wait_for(
                     lambda: len(shmem_lab.pids_in_folder(self.folder)) == 4))
                 job.kill()
-                self.finish(job, 5)
+                self.finish(job)
             self.assert_nothing_left()
 
     def test_a_pe_behind_a_shell_ends_with_the_launcher(self):
@@ -74,7 +67,7 @@ class Ends(shmem_lab.Case):
                 lambda: len(shmem_lab.pids_in_folder(self.folder)) == 5))
             time.sleep(0.2)
             job.kill()
-            self.finish(job, 5)
+            self.finish(job)
         self.assert_nothing_left()
 
     def test_signals_are_passed_on(self):
@@ -83,19 +76,15 @@ class Ends(shmem_lab.Case):
                 self.assertTrue(shmem_lab.wait_for(
                     lambda: len(shmem_lab.pids_in_folder(self.folder)) == 4))
                 time.sleep(0.1)
-                began = time.monotonic()
                 job.send_signal(number)
-                _, err = self.finish(job, 5)
-                self.assertLess(time.monotonic() - began, 1)
+                _, err = self.finish(job)
             self.assertEqual(job.returncode, code)
             self.assertIn("the job is ended", err)
             self.assert_nothing_left()
 
     def test_timeout(self):
-        self.ends_soon("-n", 2, "--timeout", 1, END, "wait", code=124, seconds=2.5,
-                       says="has run for 1 s (--timeout)")
-        self.ends_soon("-n", 2, "--timeout", 1, END, "stubborn", code=124, seconds=2.5,
-                       says="has run for 1 s (--timeout)")
+        self.bad("-n", 2, "--timeout", 1, END, "wait", code=124, says="has run for 1 s (--timeout)")
+        self.bad("-n", 2, "--timeout", 1, END, "stubborn", code=124, says="has run for 1 s (--timeout)")
 
     def test_global_exit(self):
         """The others compute and call nothing; what they have printed is not lost."""
@@ -106,7 +95,7 @@ class Ends(shmem_lab.Case):
         self.assert_nothing_left()
 
     def test_children_of_a_pe_end_with_a_failed_job(self):
-        self.ends_soon("-n", 2, END, "child", code=5, says="PE 0")
+        self.bad("-n", 2, END, "child", code=5, says="PE 0")
 
     def test_a_forked_child_has_variables_of_its_own(self):
         self.good("-n", 2, END, "fork")
@@ -196,7 +185,7 @@ class Streams(shmem_lab.Case):
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.folder)
-            os.execve(OSHRUN, [OSHRUN, "-n", "2", "--timeout", "20", END, "input"], self.environment)
+            os.execve(OSHRUN, [OSHRUN, "-n", "2", "--timeout", "60", END, "input"], self.environment)
         os.write(terminal, b"typed\n")
         out = b""
         try:
@@ -220,7 +209,7 @@ class Streams(shmem_lab.Case):
             job.stdout.close()
             time.sleep(0.2)
             job.send_signal(signal.SIGTERM)
-            self.assertEqual(job.wait(5), 143)
+            self.assertEqual(job.wait(shmem_lab.HANG_S), 143)
             job.stderr.close()
         self.assert_nothing_left()
 

@@ -49,7 +49,7 @@ class Launcher:
 
     def assert_nothing_left(self):
         """The launcher's own daemons take a moment longer."""
-        self.assertTrue(shmem_lab.wait_for(lambda: not shmem_lab.pids_in_folder(self.folder), 10),
+        self.assertTrue(shmem_lab.wait_for(lambda: not shmem_lab.pids_in_folder(self.folder)),
                         shmem_lab.pids_in_folder(self.folder))
         now = [name for name in os.listdir("/dev/shm") if "viaduct" in name]
         self.assertEqual(now, [])
@@ -80,46 +80,46 @@ class Launcher:
     def test_a_pe_that_ends_badly_ends_the_job(self):
         for how in ("exit-3", "kill", "segv", "leave"):
             with self.subTest(how):
-                code, out, err = self.launch(3, END, how, timeout=30)
+                code, out, err = self.launch(3, END, how)
                 self.assertNotEqual(code, 0, out + err)
                 self.assert_nothing_left()
         # Hydra may end before it has passed on what its processes have printed.
-        self.assertTrue(any("without shmem_finalize" in self.launch(3, END, "leave")[2] for _ in range(5)))
+        self.assertTrue(any("without shmem_finalize" in self.launch(3, END, "leave")[2] for _ in range(20)))
 
     def test_kill_minus_nine_of_any_pe(self):
         for turn in range(3):
             with self.job(3, END, "wait") as job:
                 pes = lambda: [pid for pid, line in shmem_lab.pids_in_folder(self.folder).items()
                                if line.startswith(END)]
-                self.assertTrue(shmem_lab.wait_for(lambda: len(pes()) == 3, 20))
+                self.assertTrue(shmem_lab.wait_for(lambda: len(pes()) == 3))
                 time.sleep(0.3)
                 os.kill(sorted(pes())[turn], signal.SIGKILL)
-                self.finish(job, 20)
+                self.finish(job)
             self.assertNotEqual(job.returncode, 0)
             self.assert_nothing_left()
 
     def test_the_launcher_is_killed(self):
         with self.job(3, END, "wait") as job:
             pids = lambda: shmem_lab.pids_in_folder(self.folder)
-            self.assertTrue(shmem_lab.wait_for(lambda: sum(line.startswith(END) for line in pids().values()) == 3, 20))
+            self.assertTrue(shmem_lab.wait_for(lambda: sum(line.startswith(END) for line in pids().values()) == 3))
             time.sleep(0.3)
             for pid, line in pids().items():
                 if not line.startswith(END):
                     os.kill(pid, signal.SIGKILL)
-            self.finish(job, 20)
+            self.finish(job)
             self.assert_nothing_left()
 
     def test_who_waits_for_whom(self):
         with self.job(3, program("trace"), "barrier") as job:
             shown = lambda: re.search("PE 0 .* in shmem_barrier_all, .*: for PE 2\n",
                                       self.call(shmem_lab.OSHRUN, "--trace")[1])
-            self.assertTrue(shmem_lab.wait_for(shown, 20), self.call(shmem_lab.OSHRUN, "--trace"))
+            self.assertTrue(shmem_lab.wait_for(shown), self.call(shmem_lab.OSHRUN, "--trace"))
             job.terminate()
-            self.finish(job, 20)
+            self.finish(job)
         self.assert_nothing_left()
 
     def test_a_heap_size_that_is_none(self):
-        code, out, err = self.launch(2, program("hello"), env={"SHMEM_SYMMETRIC_SIZE": "huge"}, timeout=30)
+        code, out, err = self.launch(2, program("hello"), env={"SHMEM_SYMMETRIC_SIZE": "huge"})
         self.assertNotEqual(code, 0)
         self.assertIn('SHMEM_SYMMETRIC_SIZE="huge"', out + err)
         self.assert_nothing_left()

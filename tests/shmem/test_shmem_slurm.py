@@ -67,8 +67,8 @@ class Cluster:
             self.daemons.append(subprocess.Popen([find(name), "-D", "-f", self.configuration], cwd=self.folder,
                                                  env=self.environment, stdin=subprocess.DEVNULL,
                                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        if not shmem_lab.wait_for(self.is_idle, 20):
-            raise RuntimeError("no node after 20 seconds\n" + self.logs())
+        if not shmem_lab.wait_for(self.is_idle):
+            raise RuntimeError("no node\n" + self.logs())
 
     def is_idle(self):
         return subprocess.run([find("sinfo"), "-h", "-o", "%T"], env=self.environment, capture_output=True, text=True,
@@ -85,7 +85,7 @@ class Cluster:
         for daemon in reversed(self.daemons):
             daemon.terminate()
             try:
-                daemon.wait(10)
+                daemon.wait(shmem_lab.HANG_S)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
@@ -124,7 +124,7 @@ class Slurm(launchers.Launcher, shmem_lab.Case):
     def wait_for_pes(self, job, count):
         """False when srun ended instead."""
         pes = lambda: sum(line.startswith(launchers.END) for line in shmem_lab.pids_in_folder(self.folder).values())
-        shmem_lab.wait_for(lambda: pes() == count or job.poll() is not None, 20)
+        shmem_lab.wait_for(lambda: pes() == count or job.poll() is not None)
         return job.poll() is None and pes() == count
 
     def test_the_launcher_is_killed(self):

@@ -15,7 +15,7 @@ failures = []
 
 
 def run(*args):
-    return subprocess.run([os.path.join(BIN, "viaduct"), "plan", *args], capture_output=True, text=True, timeout=60,
+    return subprocess.run([os.path.join(BIN, "viaduct"), "plan", *args], capture_output=True, text=True, timeout=300,
                           check=False)
 
 

@@ -71,6 +71,11 @@ size_t fill_up(int fd);
 /* Reads as much as expected. */
 size_t drain(int fd, size_t expected);
 
+/* SIGALRM again and again, until no_more_signals(): one alone may come before the call that it is
+ * to interrupt. */
+void every_ms(void (*handler)(int), int flags, int ms);
+void no_more_signals(void);
+
 double now_s(void);
 void sleep_ms(int ms);
 /* A child must have ended well. */

@@ -265,12 +265,12 @@ static void timeouts(void)
     CHECK(setsockopt(pair.server, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) == 0);
     double before = now_s();
     CHECK(read(pair.server, &byte, 1) == -1 && errno == EAGAIN);
-    CHECK(now_s() - before > 0.05 && now_s() - before < 2);
+    CHECK(now_s() - before > 0.05 && now_s() - before < 30);
     CHECK(setsockopt(pair.client, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) == 0);
     size_t total = fill_up(pair.client);
     before = now_s();
     CHECK(write(pair.client, "x", 1) == -1 && errno == EAGAIN);
-    CHECK(now_s() - before > 0.05 && now_s() - before < 2);
+    CHECK(now_s() - before > 0.05 && now_s() - before < 30);
     drain(pair.server, total);
     done(pair);
 }
@@ -285,7 +285,7 @@ static void low_water_mark(void)
     struct pollfd pfd = {pair.server, POLLIN, 0};
     CHECK(poll(&pfd, 1, 30) == 0);
     write_all(pair.client, "67890", 5);
-    CHECK(poll(&pfd, 1, 1000) == 1 && pfd.revents == POLLIN);
+    CHECK(poll(&pfd, 1, 30000) == 1 && pfd.revents == POLLIN);
     CHECK(recv(pair.server, data, sizeof(data), 0) == 10);
     write_all(pair.client, "12", 2);
     CHECK(recv(pair.server, data, sizeof(data), MSG_DONTWAIT) == 2);

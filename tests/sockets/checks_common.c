@@ -6,7 +6,9 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -79,6 +81,19 @@ void done(struct pair pair)
 {
     close(pair.client);
     close(pair.server);
+}
+
+void every_ms(void (*handler)(int), int flags, int ms)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    struct itimerval timer = {.it_interval = {0, ms * 1000}, .it_value = {0, ms * 1000}};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+void no_more_signals(void)
+{
+    struct itimerval timer = {.it_value = {0, 0}};
+    CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
 }
 
 double now_s(void)

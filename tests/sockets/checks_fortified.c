@@ -15,7 +15,7 @@ static void calls_with_known_buffers(void)
     struct pollfd pfds[2] = {{pair.server, POLLIN, 0}, {pair.client, POLLIN, 0}};
     struct timespec second = {5, 0};
     write_all(pair.client, "aaaaabbbbbcccccddddd", 20);
-    CHECK(poll(pfds, some - 3, 5000) == 1 && pfds[0].revents == POLLIN);
+    CHECK(poll(pfds, some - 3, 30000) == 1 && pfds[0].revents == POLLIN);
     CHECK(ppoll(pfds, some - 3, &second, NULL) == 1);
     CHECK(read(pair.server, data, some) == 5 && memcmp(data, "aaaaa", 5) == 0);
     CHECK(recv(pair.server, data, some, 0) == 5 && memcmp(data, "bbbbb", 5) == 0);

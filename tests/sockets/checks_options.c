@@ -59,11 +59,11 @@ static void check_timeouts(int fd, int other)
     char byte;
     double before = now_s();
     CHECK(read(fd, &byte, 1) == -1 && errno == EAGAIN);
-    CHECK(now_s() - before > 0.05 && now_s() - before < 3);
+    CHECK(now_s() - before > 0.05 && now_s() - before < 30);
     size_t total = fill_up(fd);
     before = now_s();
     CHECK(write(fd, "x", 1) == -1 && errno == EAGAIN);
-    CHECK(now_s() - before > 0.05 && now_s() - before < 3);
+    CHECK(now_s() - before > 0.05 && now_s() - before < 30);
     drain(other, total);
 }
 
@@ -94,7 +94,7 @@ static void check_low_water(int fd, int other)
     struct pollfd pfd = {fd, POLLIN, 0};
     CHECK(poll(&pfd, 1, 30) == 0);
     write_all(other, "67890", 5);
-    CHECK(poll(&pfd, 1, 1000) == 1 && pfd.revents == POLLIN);
+    CHECK(poll(&pfd, 1, 30000) == 1 && pfd.revents == POLLIN);
     CHECK(recv(fd, data, sizeof(data), 0) == 10);
 }
 
@@ -160,7 +160,7 @@ static void not_blocking_since_before_connecting(void)
     for (int i = 0; i < 40; i++) {
         struct pollfd pfd = {fd, POLLIN, 0};
         write_all(server, "x", 1);
-        CHECK(poll(&pfd, 1, 5000) == 1 && read(fd, data, 8) == 1);
+        CHECK(poll(&pfd, 1, 30000) == 1 && read(fd, data, 8) == 1);
         CHECK(read(fd, data, 8) == -1 && errno == EAGAIN);
         CHECK(write(fd, "y", 1) == 1);
         read_all(server, data, 1);
@@ -202,7 +202,7 @@ static void set_async(int fd)
 static void signals_asked_for_before_connecting(void)
 {
     struct pair pair = prepared(set_async, false);
-    double end = now_s() + 5;
+    double end = now_s() + 30;
     signals = 0;
     write_all(pair.server, "x", 1);
     while (signals == 0 && now_s() < end) {
@@ -230,7 +230,7 @@ static void notifications_asked_for_before_connecting(void)
         drain(pair.server, sizeof(block));
         struct pollfd pfd = {pair.client, 0, 0};
         struct msghdr message = {.msg_control = control, .msg_controllen = sizeof(control)};
-        CHECK(poll(&pfd, 1, 5000) == 1 && pfd.revents == POLLERR);
+        CHECK(poll(&pfd, 1, 30000) == 1 && pfd.revents == POLLERR);
         CHECK(recvmsg(pair.client, &message, MSG_ERRQUEUE) == 0);
         CHECK(CMSG_FIRSTHDR(&message) != NULL);
     }
@@ -292,7 +292,7 @@ static void connected_to_itself(void)
     for (int i = 0; i < 100; i++) {
         struct pollfd pfd = {fd, POLLIN, 0};
         write_all(fd, "echo", 4);
-        CHECK(poll(&pfd, 1, 5000) == 1);
+        CHECK(poll(&pfd, 1, 30000) == 1);
         read_all(fd, data, 4);
         CHECK(memcmp(data, "echo", 4) == 0);
     }
@@ -335,11 +335,11 @@ static void half_closed_both_ways(void)
     write_all(pair.server, "two", 3);
     CHECK(shutdown(pair.server, SHUT_WR) == 0);
     struct pollfd pfd = {pair.server, POLLIN | POLLRDHUP, 0};
-    CHECK(poll(&pfd, 1, 5000) == 1 && (pfd.revents & (POLLIN | POLLHUP)) == (POLLIN | POLLHUP));
+    CHECK(poll(&pfd, 1, 30000) == 1 && (pfd.revents & (POLLIN | POLLHUP)) == (POLLIN | POLLHUP));
     CHECK(read(pair.server, data, 8) == 0);
     pfd = (struct pollfd){pair.client, POLLIN | POLLRDHUP, 0};
     sleep_ms(10);
-    CHECK(poll(&pfd, 1, 5000) == 1);
+    CHECK(poll(&pfd, 1, 30000) == 1);
     CHECK(pfd.revents == (POLLIN | POLLHUP | POLLRDHUP));
     read_all(pair.client, data, 3);
     CHECK(memcmp(data, "two", 3) == 0 && read(pair.client, data, 8) == 0);
@@ -476,13 +476,13 @@ static void a_set_waits_for_the_connection(void)
     int epfd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data = {.fd = fd}};
     CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
-    CHECK(epoll_wait(epfd, &event, 1, 5000) == 1 && event.events == EPOLLOUT);
+    CHECK(epoll_wait(epfd, &event, 1, 30000) == 1 && event.events == EPOLLOUT);
     int server = accept(listen_fd, NULL, NULL);
     char data[8];
     for (int i = 0; i < 40; i++) {
         write_all(server, "x", 1);
         do {
-            CHECK(epoll_wait(epfd, &event, 1, 5000) == 1 && (event.events & EPOLLOUT) != 0);
+            CHECK(epoll_wait(epfd, &event, 1, 30000) == 1 && (event.events & EPOLLOUT) != 0);
         } while ((event.events & EPOLLIN) == 0);
         CHECK(read(fd, data, 8) == 1 && read(fd, data, 8) == -1 && errno == EAGAIN);
         write_all(fd, "y", 1);

@@ -56,11 +56,11 @@ static void a_copy_is_another_registration(void)
     CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, copy, &event) == 0);
     write_all(pair.client, "x", 1);
     CHECK(poll(&(struct pollfd){pair.server, POLLIN, 0}, 1, 5000) == 1);
-    CHECK(epoll_wait(epfd, events, 4, 5000) == 2);
+    CHECK(epoll_wait(epfd, events, 4, 30000) == 2);
     CHECK(events[0].data.fd + events[1].data.fd == pair.server + copy);
     CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == 0);
     close(pair.server);
-    CHECK(epoll_wait(epfd, events, 4, 5000) == 1 && events[0].data.fd == copy);
+    CHECK(epoll_wait(epfd, events, 4, 30000) == 1 && events[0].data.fd == copy);
     close(epfd);
     close(copy);
     close(pair.client);
@@ -154,7 +154,7 @@ static void times_in_nanoseconds(void)
     struct timespec little = {0, 1500000}, second = {5, 0}, none = {0, 0}, wrong = {0, -1};
     double before = now_s();
     CHECK(epoll_pwait2(epfd, &event, 1, &little, NULL) == 0);
-    CHECK(now_s() - before >= 0.0015 && now_s() - before < 2);
+    CHECK(now_s() - before >= 0.0015 && now_s() - before < 4);
     CHECK(epoll_pwait2(epfd, &event, 1, &none, NULL) == 0);
     CHECK(epoll_pwait2(epfd, &event, 1, &wrong, NULL) == -1 && errno == EINVAL);
     write_later(pair.client);

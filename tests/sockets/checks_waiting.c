@@ -21,9 +21,9 @@ static void poll_sees_data_and_room(void)
     struct pollfd pfd = {pair.server, POLLIN | POLLOUT, 0};
     CHECK(poll(&pfd, 1, 0) == 1 && pfd.revents == POLLOUT);
     write_all(pair.client, "x", 1);
-    CHECK(poll(&pfd, 1, 1000) == 1);
+    CHECK(poll(&pfd, 1, 30000) == 1);
     pfd.events = POLLIN;
-    CHECK(poll(&pfd, 1, 1000) == 1 && pfd.revents == POLLIN);
+    CHECK(poll(&pfd, 1, 30000) == 1 && pfd.revents == POLLIN);
     char byte;
     read_all(pair.server, &byte, 1);
     CHECK(poll(&pfd, 1, 0) == 0 && poll(&pfd, 1, 20) == 0);
@@ -31,7 +31,7 @@ static void poll_sees_data_and_room(void)
     pfd = (struct pollfd){pair.client, POLLOUT, 0};
     CHECK(poll(&pfd, 1, 20) == 0);
     drain(pair.server, total);
-    CHECK(poll(&pfd, 1, 1000) == 1 && pfd.revents == POLLOUT);
+    CHECK(poll(&pfd, 1, 30000) == 1 && pfd.revents == POLLOUT);
     pfd.fd = -1;
     CHECK(poll(&pfd, 1, 0) == 0 && pfd.revents == 0);
     done(pair);
@@ -54,7 +54,7 @@ static void poll_sleeps_and_is_woken(void)
     int seen[2] = {0, 0};
     while (seen[0] + seen[1] < 20) {
         struct pollfd pfds[2] = {{pair.server, POLLIN, 0}, {fds[0], POLLIN, 0}};
-        CHECK(poll(pfds, 2, 5000) > 0);
+        CHECK(poll(pfds, 2, 30000) > 0);
         for (int i = 0; i < 2; i++) {
             char byte;
             if ((pfds[i].revents & POLLIN) != 0) {
@@ -256,7 +256,7 @@ static void epoll_sleeps_and_is_woken(void)
     int total = 0;
     while (total < (PAIRS + 1) * ROUNDS) {
         struct epoll_event events[5];
-        int n = epoll_wait(epfd, events, 5, 5000);
+        int n = epoll_wait(epfd, events, 5, 30000);
         CHECK(n > 0);
         for (int i = 0; i < n; i++) {
             char data[ROUNDS];
@@ -287,7 +287,7 @@ static void *sleep_in_set(void *of_sleeper)
 {
     struct sleeper *sleeper = of_sleeper;
     struct epoll_event event;
-    sleeper->events = epoll_wait(sleeper->epfd, &event, 1, 5000) == 1 ? (int)event.events : 0;
+    sleeper->events = epoll_wait(sleeper->epfd, &event, 1, 30000) == 1 ? (int)event.events : 0;
     return NULL;
 }
 
@@ -349,7 +349,7 @@ static void an_epoll_set_can_be_polled(void)
         write_all(pair.client, "x", 1);
         _exit(0);
     }
-    CHECK(poll(&pfd, 1, 5000) == 1 && pfd.revents == POLLIN);
+    CHECK(poll(&pfd, 1, 30000) == 1 && pfd.revents == POLLIN);
     CHECK(epoll_once(epfd, 0) == EPOLLIN);
     wait_for(pid);
     close(epfd);
@@ -367,12 +367,22 @@ static void on_alarm(int number)
     alarms++;
 }
 
-static void alarm_in_ms(int ms, int flags)
+/* A read that goes on after a signal. */
+static void read_among_signals(struct pair pair)
 {
-    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = flags};
-    struct itimerval timer = {{0, 0}, {ms / 1000, (ms % 1000) * 1000}};
+    char byte;
     alarms = 0;
-    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+    every_ms(on_alarm, SA_RESTART, 50);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        sleep_ms(150);
+        write_all(pair.client, "x", 1);
+        _exit(0);
+    }
+    CHECK(read(pair.server, &byte, 1) == 1 && alarms > 0);
+    no_more_signals();
+    wait_for(pid);
 }
 
 static void signals_interrupt(void)
@@ -382,24 +392,14 @@ static void signals_interrupt(void)
     struct epoll_event event;
     char byte;
     signal(SIGPIPE, SIG_DFL);
-    alarm_in_ms(50, 0);
-    CHECK(read(pair.server, &byte, 1) == -1 && errno == EINTR && alarms == 1);
-    alarm_in_ms(50, SA_RESTART);
-    CHECK(poll(&pfd, 1, 5000) == -1 && errno == EINTR && alarms == 1);
+    every_ms(on_alarm, 0, 50);
+    CHECK(read(pair.server, &byte, 1) == -1 && errno == EINTR && alarms > 0);
     int epfd = epoll_of(pair.server, EPOLLIN);
-    alarm_in_ms(50, SA_RESTART);
-    CHECK(epoll_wait(epfd, &event, 1, 5000) == -1 && errno == EINTR && alarms == 1);
+    every_ms(on_alarm, SA_RESTART, 50);
+    CHECK(poll(&pfd, 1, 30000) == -1 && errno == EINTR);
+    CHECK(epoll_wait(epfd, &event, 1, 30000) == -1 && errno == EINTR && alarms > 2);
     close(epfd);
-    alarm_in_ms(50, SA_RESTART);
-    pid_t pid = fork();
-    CHECK(pid >= 0);
-    if (pid == 0) {
-        sleep_ms(150);
-        write_all(pair.client, "x", 1);
-        _exit(0);
-    }
-    CHECK(read(pair.server, &byte, 1) == 1 && alarms == 1);
-    wait_for(pid);
+    read_among_signals(pair);
     done(pair);
 }
 
@@ -408,19 +408,9 @@ static void handlers_of_crashes_do_not_interrupt(void)
 {
     struct pair pair = connected();
     struct sigaction action = {.sa_handler = on_alarm};
-    char byte;
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0 && sigaction(SIGBUS, &action, NULL) == 0);
     signal(SIGPIPE, SIG_DFL);
-    alarm_in_ms(50, SA_RESTART);
-    pid_t pid = fork();
-    CHECK(pid >= 0);
-    if (pid == 0) {
-        sleep_ms(150);
-        write_all(pair.client, "x", 1);
-        _exit(0);
-    }
-    CHECK(read(pair.server, &byte, 1) == 1 && alarms == 1);
-    wait_for(pid);
+    read_among_signals(pair);
     done(pair);
 }
 
@@ -438,14 +428,12 @@ static void a_handler_may_jump_away(void)
     char byte;
     for (int i = 0; i < 5; i++) {
         if (sigsetjmp(away, 1) == 0) {
-            struct sigaction action = {.sa_handler = jump_away};
-            struct itimerval timer = {{0, 0}, {0, 20000}};
-            CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-            CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+            every_ms(jump_away, 0, 20);
             ssize_t n = read(pair.server, &byte, 1);
             (void)n;
             CHECK(false);
         }
+        no_more_signals();
     }
     write_all(pair.client, "x", 1);
     read_all(pair.server, &byte, 1);
@@ -515,7 +503,7 @@ static void harmed_bells_ring(void)
         CHECK(harm_event_counters(mischief[i % 4]) > 0 || getenv("LD_PRELOAD") == NULL);
         write_all(pair.client, &byte, 1);
         struct pollfd pfd = {pair.client, POLLIN, 0};
-        CHECK(poll(&pfd, 1, 5000) == 1);
+        CHECK(poll(&pfd, 1, 30000) == 1);
         read_all(pair.client, &byte, 1);
     }
     close(pair.client);

@@ -6,13 +6,13 @@ import subprocess
 import threading
 import unittest
 
-from lab import Case, VIADUCT
+from lab import Case, HANG_S, VIADUCT
 
 FABRIC = "sockets-%d" % os.getpid()
 
 
 def viaduct(*words):
-    done = subprocess.run([VIADUCT, *words], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([VIADUCT, *words], capture_output=True, text=True, timeout=2 * HANG_S, check=False)
     if done.returncode != 0:
         raise AssertionError("viaduct %s: %s" % (" ".join(words), done.stderr or done.stdout))
     return done.stdout

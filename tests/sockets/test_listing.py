@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from lab import Case, PYTHON, STREAM, VIADUCT, end, free_port
+from lab import Case, HANG_S, PYTHON, STREAM, VIADUCT, end, free_port
 
 # A process that talks to itself over one connection, says so, and waits.
 TALK = """
@@ -38,7 +38,7 @@ class Lister(Case):
 
     def rows(self, *words):
         out = subprocess.run([VIADUCT, "sockets", "--json", *words], capture_output=True, text=True,
-                             timeout=20, check=True).stdout
+                             timeout=HANG_S, check=True).stdout
         return json.loads(out)["connections"]
 
     def rows_of(self, process):
@@ -90,7 +90,7 @@ class Listing(Lister):
         self.assertGreater(max(mine), 80000)
         process.stdin.write("x")
         process.stdin.flush()
-        self.assertEqual(process.wait(5), 0)
+        self.assertEqual(process.wait(HANG_S), 0)
 
     def test_why_not(self):
         one = "c, s = pair(); talk(c, s); ready()"
@@ -146,7 +146,7 @@ class Running(Case):
         return self.run_client([VIADUCT, "sockets", *words], preload=False, code=code, env=env)
 
     def complaint(self, *words, code=1):
-        done = subprocess.run([VIADUCT, "sockets", *words], capture_output=True, text=True, timeout=20,
+        done = subprocess.run([VIADUCT, "sockets", *words], capture_output=True, text=True, timeout=HANG_S,
                               env=self.environment(False), check=False)
         self.assertEqual(done.returncode, code)
         return done.stderr

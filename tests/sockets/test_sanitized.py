@@ -11,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-from lab import BIN, HERE, CHECKS, Case, PYTHON, STREAM
+from lab import BIN, HANG_S, HERE, CHECKS, Case, PYTHON, STREAM
 
 SANITIZED = os.path.join(BIN, "tests", "libviaduct-sockets-sanitized.so")
 ROUNDS = int(os.environ.get("VIADUCT_SANITIZE_ROUNDS", "1"))
@@ -61,7 +61,7 @@ class Sanitized(Case):
 
     def run_checks(self, names, env):
         """The names of those that failed. A report is a failure at once."""
-        done = subprocess.run([*self.words, CHECKS, *names], capture_output=True, text=True, timeout=400, check=False,
+        done = subprocess.run([*self.words, CHECKS, *names], capture_output=True, text=True, timeout=15 * HANG_S, check=False,
                               stdin=subprocess.DEVNULL, env=self.environment(True, **env))
         self.check_no_report()
         out = done.stdout + done.stderr
@@ -72,7 +72,7 @@ class Sanitized(Case):
 
     def checks(self, **env):
         failed = self.run_checks(NOT_WITH_THREADS if self.threads else [], env)
-        self.assert_by_pipes(self.lines(), 0.9, 20)
+        self.assert_by_pipes(self.lines(), processes=20)
         for _ in range(2):  # some have time limits, and everything takes several times as long here
             failed = self.run_checks(failed, env) if failed else []
         self.lines()
@@ -84,9 +84,9 @@ class Sanitized(Case):
 
     def test_streams(self):
         for seed in range(ROUNDS):
-            self.echo(8, seed, timeout=120)
+            self.echo(8, seed, timeout=8 * HANG_S)
             self.check_no_report()
-            self.assert_by_pipes(self.lines(), 0.5)
+            self.assert_by_pipes(self.lines(), 0.3)
 
     def test_threads_of_python(self):
         """Connections that come and go in many threads of one process, by poll and by blocking calls."""
@@ -100,7 +100,7 @@ class Sanitized(Case):
                   "threading.Thread(target=accept, daemon=True).start()\n"
                   "def talk():\n"
                   "    for i in range(15):\n"
-                  "        with socket.create_connection(l.getsockname(), timeout=30) as c:\n"
+                  "        with socket.create_connection(l.getsockname(), timeout=60) as c:\n"
                   "            for k in range(30):\n"
                   "                c.sendall(b'x' * 700)\n"
                   "                n = 0\n"
@@ -109,9 +109,9 @@ class Sanitized(Case):
                   "for t in all: t.start()\n"
                   "for t in all: t.join()\n")
         for _ in range(ROUNDS):
-            self.run_client([PYTHON, "-c", script], timeout=200)
+            self.run_client([PYTHON, "-c", script], timeout=8 * HANG_S)
             self.check_no_report()
-            self.assert_by_pipes(self.lines(), 0.8, 1)
+            self.assert_by_pipes(self.lines(), 0.3, 1)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 import os
 import unittest
 
-from lab import CHECKS, Case, HERE, PYTHON
+from lab import CHECKS, Case, HANG_S, HERE, PYTHON
 
 # Both sides of a connection, one of them a child; run by a plain user when started by root. `word` decides
 # whether the kernel lets the child be read.
@@ -46,7 +46,7 @@ class ZeroCopy(Case):
         os.chmod(self.folder, 0o777)  # the programs may be another user's
         self.cache = os.path.join(self.folder, "cache")
 
-    def went(self, words, choice, timeout=120):
+    def went(self, words, choice, timeout=8 * HANG_S):
         """How many bytes were sent, and how many of them by zero-copy."""
         out = self.run_client(words, timeout=timeout,
                               env={"VIADUCT_SOCKETS_ZEROCOPY": choice, "XDG_CACHE_HOME": self.cache})

@@ -20,7 +20,7 @@
 
 #include "host/control.h"
 
-#define WAIT_NS (20 * VIA_SEC_NS)
+#define WAIT_NS (60 * VIA_SEC_NS)
 #define WORDS_MAX 40
 
 uint64_t host_lab_now_ns(void)
@@ -281,7 +281,7 @@ json_t *host_lab_ask(struct host_lab *lab, unsigned host, json_t *request)
 {
     struct via_error err = {0};
     json_t *answer = NULL;
-    int rc = via_control_call(lab->rundir, host, request, &answer, &err, 10000);
+    int rc = via_control_call(lab->rundir, host, request, &answer, &err, 60000);
     json_decref(request);
     if (rc != 0) {
         fail_msg("%s", err.text);

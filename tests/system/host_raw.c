@@ -78,7 +78,7 @@ int host_raw_receive(int fd, struct via_attach_answer *ret_answer, int *ret_fds,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof(control.bytes)};
     struct pollfd pollfd = {.fd = fd, .events = POLLIN};
-    if (poll(&pollfd, 1, 20000) != 1) {
+    if (poll(&pollfd, 1, 60000) != 1) {
         return -ETIMEDOUT;
     }
     ssize_t bytes = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
@@ -203,7 +203,7 @@ void host_raw_ring(struct host_raw *raw, unsigned channel)
 void host_raw_command(struct host_raw *raw, const struct via_command *command, const void *body,
                       size_t body_bytes)
 {
-    uint64_t deadline_ns = host_lab_now_ns() + 20 * VIA_SEC_NS;
+    uint64_t deadline_ns = host_lab_now_ns() + 60 * VIA_SEC_NS;
     for (;;) {
         int rc = via_pipe_send(&raw->commands[0], command, sizeof(*command), body, body_bytes);
         if (rc == 0) {

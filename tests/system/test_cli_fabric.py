@@ -18,6 +18,10 @@ class Base(cli.Case):
         return next(k for k in self.status()["links"]
                     if (k["a"], k["b"], k["n"]) == (a, b, number))
 
+    def assert_link_up(self, *link):
+        """By and by: on a busy machine a link may be down for a moment."""
+        self.assertTrue(cli.wait_for(lambda: self.link(*link)["state"] == "up"), self.link(*link))
+
     def assert_hops(self, source, destination, hops):
         self.assertTrue(cli.wait_for(lambda: self.hops(source, destination) == hops),
                         "host %d to %d: %s hops, not %s" %
@@ -76,7 +80,8 @@ class Fabric(Base):
         self.assertRegex(self.good("status"), r"(?m)^1-2 +cut ")
         self.good("mend", "1", "2")
         self.assert_hops(1, 2, 1)
-        self.assertEqual((self.link(1, 2)["state"], self.link(1, 2)["cut"]), ("up", False))
+        self.assert_link_up(1, 2)
+        self.assertFalse(self.link(1, 2)["cut"])
         self.down()
 
     def test_a_host_that_is_cut_off_can_not_be_reached(self):
@@ -109,7 +114,7 @@ class Fabric(Base):
                          [(7, 254, 0, "up"), (7, 254, 1, "up")])
         self.good("cut", "7", "254", "--cable", "1")
         self.assertTrue(cli.wait_for(lambda: self.link(7, 254, 1)["state"] != "up"))
-        self.assertEqual(self.link(7, 254, 0)["state"], "up")
+        self.assert_link_up(7, 254, 0)
         self.assert_hops(7, 254, 1)
         self.good("cut", "7", "254")
         self.assert_hops(7, 254, None)
@@ -146,7 +151,7 @@ class Crash(Base):
         self.assertEqual([h["state"] for h in status["hosts"]], ["up", "up", "down", "up"])
         self.assertEqual(status["hosts"][2]["routes"], [])
         self.assertNotEqual(self.link(2, 3)["state"], "up")
-        self.assertEqual(self.link(1, 2)["state"], "up")
+        self.assert_link_up(1, 2)
         self.assertRegex(self.good("status"), r"(?m)^ +3  down    - ")
         self.bad("run", "--host", "3", "--no-sockets", "true",
                  says="host 3: attach: it is down: its daemon (pid %d) has died" % pid)
@@ -200,7 +205,7 @@ class Crash(Base):
             self.assertTrue(cli.wait_for(lambda: os.path.exists(control)))
             self.bad("up", "--ring", "2", says="it is up already in %s (1 of 1" % self.rundir)
             self.assertIn("1 daemon ended (1 unknown to its state)", self.good("down"))
-            self.assertEqual(daemon.wait(5), 0)
+            self.assertEqual(daemon.wait(cli.HANG_S), 0)
         finally:
             daemon.kill()
             daemon.wait()

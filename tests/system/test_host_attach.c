@@ -78,7 +78,7 @@ static void assert_serves(struct fixture *fixture)
     struct via_command command = put(fixture, 8, 6);
     host_raw_open(&raw, &fixture->lab, 0);
     host_raw_command(&raw, &command, "alive", 6);
-    assert_true(host_raw_reply(&raw, &reply, NULL, 10000));
+    assert_true(host_raw_reply(&raw, &reply, NULL, 60000));
     assert_int_equal(reply.status, 0);
     assert_string_equal((const char *)fixture->base + 8, "alive");
     host_raw_close(&raw);
@@ -89,7 +89,7 @@ static int status_of(struct fixture *fixture, const struct via_command *command,
 {
     struct via_reply reply;
     host_raw_command(&fixture->raw, command, body, body_bytes);
-    assert_true(host_raw_reply(&fixture->raw, &reply, NULL, 10000));
+    assert_true(host_raw_reply(&fixture->raw, &reply, NULL, 60000));
     assert_int_equal(reply.cookie, command->cookie);
     return reply.status;
 }
@@ -114,7 +114,7 @@ static bool is_hung_up_on(int fd)
 {
     struct pollfd pollfd = {.fd = fd, .events = POLLIN};
     char byte;
-    return poll(&pollfd, 1, 10000) == 1 && recv(fd, &byte, 1, MSG_DONTWAIT) <= 0;
+    return poll(&pollfd, 1, 60000) == 1 && recv(fd, &byte, 1, MSG_DONTWAIT) <= 0;
 }
 
 static bool has_so_many_fds(void *ctx)
@@ -187,7 +187,7 @@ static int attach_as(const struct host_lab *lab, uid_t uid)
     json_t *request = json_pack("{s:s}", "cmd", "stop");
     json_t *ignored;
     struct via_error err;
-    int rc = via_control_call(lab->rundir, 0, request, &ignored, &err, 5000);
+    int rc = via_control_call(lab->rundir, 0, request, &ignored, &err, 60000);
     json_decref(request);
     return rc == -EREMOTEIO && strstr(err.text, "permission denied") != NULL ? 0 : 103;
 }
@@ -275,7 +275,7 @@ static void more_processes_than_there_may_be(void **state)
         struct via_reply reply;
         struct via_command command = put(fixture, 64 * i, 1);
         host_raw_command(&raws[i], &command, "z", 1);
-        assert_true(host_raw_reply(&raws[i], &reply, NULL, 10000));
+        assert_true(host_raw_reply(&raws[i], &reply, NULL, 60000));
         assert_int_equal(reply.status, 0);
         assert_int_equal(((char *)fixture->base)[64 * i], 'z');
     }
@@ -512,7 +512,7 @@ static void random_commands_do_no_harm(void **state)
         }
         /* Both pipes are full, and stay so, when replies are not taken meanwhile. */
         size_t bytes = via_rng_below(&rng, sizeof(body));
-        uint64_t deadline_ns = host_lab_now_ns() + 20 * VIA_SEC_NS;
+        uint64_t deadline_ns = host_lab_now_ns() + 60 * VIA_SEC_NS;
         while (via_pipe_send(&fixture->raw.commands[0], &command, sizeof(command), body, bytes) !=
                0) {
             via_pipe_want(&fixture->raw.commands[0]);
@@ -585,7 +585,7 @@ static void who_reads_no_replies_stops_only_itself(void **state)
     assert_serves(fixture);
     for (unsigned i = 0; i < sent; i++) {
         struct via_reply reply;
-        assert_true(host_raw_reply(&raw, &reply, NULL, 10000));
+        assert_true(host_raw_reply(&raw, &reply, NULL, 60000));
         assert_int_equal(reply.cookie, i + 1);
         assert_int_equal(reply.status, 0);
     }
@@ -630,7 +630,7 @@ static void who_waits_for_an_absent_host_holds_nobody_up(void **state)
     for (size_t i = 0; i < VIA_ARRAY_COUNT(raws); i++) {
         struct via_reply reply;
         for (unsigned k = 0; k < 256; k++) {
-            assert_true(host_raw_reply(&raws[i], &reply, NULL, 20000));
+            assert_true(host_raw_reply(&raws[i], &reply, NULL, 60000));
         }
         host_raw_close(&raws[i]);
     }

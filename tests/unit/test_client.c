@@ -585,7 +585,7 @@ static void a_child_lets_go_of_an_attachment_without_harm(void **state)
 
 int main(void)
 {
-    alarm(100); /* a wait that never ends is a failure, too */
+    alarm(250); /* a wait that never ends is a failure, too */
     const struct CMUnitTest tests[] = {
         WITH_HOST(attach_tells_why_it_can_not),
         WITH_HOST(descriptors_are_high_and_close_on_exec),

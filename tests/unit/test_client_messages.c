@@ -50,7 +50,7 @@ static void messages_come_in_order_and_are_cut_to_the_buffer(void **state)
 static void *receive_one(void *ctx)
 {
     char buffer[8];
-    return (void *)(intptr_t)via_message_receive(ctx, buffer, sizeof(buffer), 5000, NULL);
+    return (void *)(intptr_t)via_message_receive(ctx, buffer, sizeof(buffer), 60000, NULL);
 }
 
 static void threads_that_wait_do_not_take_each_others_replies(void **state)
@@ -84,7 +84,7 @@ static void the_bell_rings_who_watches_it(void **state)
         assert_int_equal(via_attach_poll(fixture->attach), 0);
         assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 0);
         assert_true(fake_host_message(&fixture->fake, 5, "hello", 5));
-        assert_int_equal(epoll_wait(epoll_fd, &event, 1, 1000), 1);
+        assert_int_equal(epoll_wait(epoll_fd, &event, 1, 60000), 1);
         assert_int_equal(via_attach_poll(fixture->attach), 1);
         char buffer[8];
         assert_int_equal(via_message_receive(fixture->attach, buffer, 8, 0, NULL), 5);
@@ -186,7 +186,7 @@ static void messages_nobody_receives_hold_up_only_what_is_behind_them(void **sta
     pthread_create(&thread, NULL, fetch, same);
     client_nap_ms(20);
     for (uintptr_t i = 0; i < (uintptr_t)pushed; i++) {
-        assert_int_equal(via_message_receive(fixture->attach, buffer, sizeof(buffer), 5000, NULL),
+        assert_int_equal(via_message_receive(fixture->attach, buffer, sizeof(buffer), 60000, NULL),
                          sizeof(buffer));
     }
     pthread_join(thread, &status);
@@ -221,7 +221,7 @@ static void a_drained_bell_loses_no_wake_up(void **state)
 
 int main(void)
 {
-    alarm(100); /* a wait that never ends is a failure, too */
+    alarm(250); /* a wait that never ends is a failure, too */
     const struct CMUnitTest tests[] = {
         WITH_HOST(messages_come_in_order_and_are_cut_to_the_buffer),
         WITH_HOST(threads_that_wait_do_not_take_each_others_replies),

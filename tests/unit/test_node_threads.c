@@ -314,7 +314,7 @@ static void threads_share_a_node(void **state)
             pthread_create(&hosts[h].channels[k], NULL, run_channel, &threads[h][k]);
         }
     }
-    for (unsigned i = 0; i < 1500; i++) {
+    for (unsigned i = 0; i < 6000; i++) {
         if (atomic_load(&hosts[0].finished) == CHANNELS &&
             atomic_load(&hosts[1].finished) == CHANNELS) {
             break;
