@@ -17,6 +17,9 @@
 
 /* No receiver came for so long, or it stopped in the middle: copy the rest. */
 #define PATIENCE_NS (10 * VIA_MSEC_NS)
+/* One that has begun to fetch and makes no progress for so long is stopped rather than waiting for
+ * a processor. */
+#define STOPPED_NS VIA_SEC_NS
 /* So many sends are copied after that, doubling each time. */
 #define PAUSE_MIN 16u
 #define PAUSE_MAX 4096u
@@ -260,7 +263,7 @@ static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, b
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
     struct pollfd fds[2] = {{.fd = (seen & (POLLHUP | POLLERR)) != 0 ? -1 : op->fd,
                              .events = (seen & POLLRDHUP) != 0 ? 0 : POLLRDHUP}};
-    const sigset_t *mask = offer->revoked && claimed && now - offer->progress_ns > PATIENCE_NS
+    const sigset_t *mask = offer->revoked && claimed && now - offer->progress_ns > STOPPED_NS
                                ? &offer->shield.before
                                : NULL;
     via_stats_count(&op->conn->stats->sleeps, 1);
