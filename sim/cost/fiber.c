@@ -21,8 +21,10 @@
 #endif
 
 /* The sanitizers follow stacks, and have to be told of every change (sanitizer/
- * common_interface_defs.h, tsan_interface.h). */
-static void leaving(void **shadow, const void *stack, size_t bytes, void *tsan_fiber)
+ * common_interface_defs.h, tsan_interface.h). Inline: what ThreadSanitizer is told at the end of a
+ * function must be of the fiber that began it. */
+__attribute__((always_inline)) static inline void leaving(void **shadow, const void *stack,
+                                                          size_t bytes, void *tsan_fiber)
 {
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_start_switch_fiber(shadow, stack, bytes);
@@ -54,6 +56,18 @@ static void arrived(void *shadow, const void **ret_stack, size_t *ret_bytes)
 #define OTHER_TSAN(fiber) NULL
 #endif
 
+/* ThreadSanitizer keeps for each fiber where it may jump to, and knows no jump from one to another.
+ */
+__attribute__((always_inline)) static inline void go_back(struct sim_fiber *fiber)
+{
+#ifdef __SANITIZE_THREAD__
+    setcontext(&fiber->other_whole);
+    abort();
+#else
+    siglongjmp(fiber->other, 1);
+#endif
+}
+
 /* makecontext() passes ints: the pointer comes in two. */
 static void entry(unsigned low, unsigned high)
 {
@@ -64,7 +78,7 @@ static void entry(unsigned low, unsigned high)
     fiber->running = false;
     /* No shadow to be kept: this stack is not come back to. */
     leaving(NULL, fiber->other_stack, fiber->other_stack_bytes, OTHER_TSAN(fiber));
-    siglongjmp(fiber->other, 1);
+    go_back(fiber);
 }
 
 void sim_fiber_init(struct sim_fiber *fiber, void (*main)(void *arg), void *arg)
@@ -106,6 +120,9 @@ static void go_on(void *object, uint64_t arg)
     fiber->other_shadow = __tsan_get_current_fiber();
 #endif
     leaving(&fiber->other_shadow, fiber->stack, SIM_FIBER_STACK_BYTES, OWN_TSAN(fiber));
+#ifdef __SANITIZE_THREAD__
+    swapcontext(&fiber->other_whole, &fiber->first);
+#else
     if (sigsetjmp(fiber->other, 0) == 0) {
         if (fiber->begun) {
             siglongjmp(fiber->own, 1);
@@ -113,6 +130,7 @@ static void go_on(void *object, uint64_t arg)
         fiber->begun = true;
         setcontext(&fiber->first);
     }
+#endif
     arrived(fiber->other_shadow, NULL, NULL);
 }
 
@@ -126,8 +144,12 @@ void sim_fiber_wait(struct sim_fiber *fiber)
     assert(fiber->running);
     fiber->running = false;
     leaving(&fiber->own_shadow, fiber->other_stack, fiber->other_stack_bytes, OTHER_TSAN(fiber));
+#ifdef __SANITIZE_THREAD__
+    swapcontext(&fiber->first, &fiber->other_whole);
+#else
     if (sigsetjmp(fiber->own, 0) == 0) {
-        siglongjmp(fiber->other, 1);
+        go_back(fiber);
     }
+#endif
     arrived(fiber->own_shadow, &fiber->other_stack, &fiber->other_stack_bytes);
 }

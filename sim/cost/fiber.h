@@ -17,8 +17,9 @@
 #define SIM_FIBER_STACK_BYTES (256u * 1024)
 
 struct sim_fiber {
-    ucontext_t first;      /* it has not begun yet */
-    sigjmp_buf own, other; /* itself, and whoever made it go on */
+    ucontext_t first;       /* it has not begun yet */
+    sigjmp_buf own, other;  /* itself, and whoever made it go on */
+    ucontext_t other_whole; /* with ThreadSanitizer, instead of these; itself is first then */
     void (*main)(void *arg);
     void *arg;
     void *stack; /* owned */
