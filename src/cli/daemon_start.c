@@ -78,6 +78,10 @@ static void make_words(const struct via_fabric *fabric, unsigned host, struct wo
         add_word(words, "--dma-bytes");
         add_word(words, "%u", fabric->dma_bytes);
     }
+    if (fabric->give_up_ms != 0) {
+        add_word(words, "--give-up-ms");
+        add_word(words, "%u", fabric->give_up_ms);
+    }
     if (fabric->with != 0) {
         add_word(words, "--with");
         add_word(words, "%u", fabric->with);
@@ -86,8 +90,13 @@ static void make_words(const struct via_fabric *fabric, unsigned host, struct wo
         const struct via_topology_link *link = &topology->links[i];
         if (link->a == host || link->b == host) {
             add_word(words, "--link");
-            add_word(words, "%u:%u:%u%s", link->a == host ? link->b : link->a,
-                     link->a == host ? 0u : 1u, link->number, fabric->direct ? "" : ":nodirect");
+            char dimension[24] = "";
+            if (link->dimension != 0) {
+                snprintf(dimension, sizeof(dimension), ":dimension=%u", link->dimension);
+            }
+            add_word(words, "%u:%u:%u%s%s", link->a == host ? link->b : link->a,
+                     link->a == host ? 0u : 1u, link->number, fabric->direct ? "" : ":nodirect",
+                     dimension);
         }
     }
 }

@@ -23,6 +23,7 @@ struct via_fabric {
     bool netns;                   /* a network namespace for each host */
     bool direct;                  /* links are mapped by processes */
     unsigned dma_bytes;           /* bodies from here on go by DMA; 0 = none do */
+    unsigned give_up_ms;          /* operations without progress fail; 0 = never */
     unsigned with;                /* the daemons end with this process; 0 = with nobody */
     struct via_topology topology; /* channels_count 0: the daemon's default */
     struct via_process daemons[VIA_TOPOLOGY_HOST_MAX]; /* by index in topology.hosts */

@@ -22,13 +22,17 @@
 #define VIA_TOPOLOGY_CHANNELS_MAX 14u
 #define VIA_TOPOLOGY_LINKS_MAX (VIA_TOPOLOGY_HOST_MAX * VIA_TOPOLOGY_PORTS_MAX / 2)
 
+/* Of a torus that a shape makes; core has room for VIA_DIMENSIONS_MAX. */
+#define VIA_TOPOLOGY_DIMENSIONS_MAX 3u
+
 /* A file larger than this is none. */
 #define VIA_TOPOLOGY_FILE_BYTES_MAX (1u << 20)
 
 struct via_topology_link {
     uint8_t a; /* a < b */
     uint8_t b;
-    uint8_t number; /* of the cables between a and b: 0, 1, ... */
+    uint8_t number;    /* of the cables between a and b: 0, 1, ... */
+    uint8_t dimension; /* of a torus; 0 in any other fabric */
 };
 
 struct via_topology {
@@ -60,5 +64,13 @@ enum via_topology_shape {
 /* Hosts 1..count. -EINVAL when a host's ids or ports do not suffice. */
 int via_topology_make(enum via_topology_shape shape, unsigned count, struct via_topology *ret,
                       struct via_error *err) VIA_MUST_CHECK;
+
+/*
+ * Hosts along each dimension, "AxB" or "AxBxC", each 2 or more: host 1 + x + A * (y + B * z) is
+ * linked with the next in each dimension and the last with the first; two in a dimension have one
+ * link. -EINVAL says what is wrong.
+ */
+int via_topology_make_torus(const char *sizes, struct via_topology *ret,
+                            struct via_error *err) VIA_MUST_CHECK;
 
 #endif

@@ -19,9 +19,12 @@
 #define LOCK_MS 500u
 /* The largest body there is. */
 #define DMA_BYTES_MAX 65472u
+/* A day, as viaductd allows. */
+#define GIVE_UP_MS_MAX 86400000u
 
 static const char help[] =
-    "usage: viaduct up --ring N | --chain N | --star N | --mesh N | FILE  [OPTION...]\n"
+    "usage: viaduct up --ring N | --chain N | --star N | --mesh N | --torus AxB[xC] | FILE\n"
+    "                  [OPTION...]\n"
     "\n"
     "Brings an emulated fabric up on this machine: one viaductd for each host, in the background.\n"
     "Host i answers on 127.77.0.i.\n"
@@ -30,12 +33,16 @@ static const char help[] =
     "  --chain N        the same without the last link\n"
     "  --star N         host 1 linked with each other\n"
     "  --mesh N         each host linked with each\n"
+    "  --torus AxB[xC]  so many hosts along each dimension, each linked with the next, the last "
+    "with\n"
+    "                   the first: host 1 + x + A * (y + B * z)\n"
     "  FILE             hosts and links as a file says: viaduct-topology(5)\n"
     "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
     "  --channels K     data channels of each link, 1 to 14\n"
     "  --netns          a network namespace for each host, 10.77.0.i there (root)\n"
     "  --no-direct      processes may not map a neighbour's memory: all goes by frames\n"
     "  --dma-bytes N    bodies of N bytes or more go by a DMA engine, emulated, too: for tests\n"
+    "  --give-up-ms N   operations that make no progress for so long fail (default 0: never)\n"
     "  --with PID       the fabric ends when this process does (default $VIADUCT_UP_WITH)\n"
     "  -h, --help       this text\n";
 
@@ -44,8 +51,10 @@ struct options {
     const char *file;
     int shape; /* enum via_topology_shape, -1 = FILE */
     unsigned count;
+    const char *torus; /* its sizes; NULL = none */
     unsigned channels;
     unsigned dma_bytes;
+    unsigned give_up_ms;
     unsigned with;
     bool netns;
     bool direct;
@@ -56,11 +65,13 @@ enum {
     OPT_CHAIN,
     OPT_STAR,
     OPT_MESH,
+    OPT_TORUS,
     OPT_FABRIC,
     OPT_CHANNELS,
     OPT_NETNS,
     OPT_NO_DIRECT,
     OPT_DMA_BYTES,
+    OPT_GIVE_UP_MS,
     OPT_WITH
 };
 
@@ -69,11 +80,13 @@ static const struct option long_options[] = {
     {"chain", required_argument, NULL, OPT_CHAIN},
     {"star", required_argument, NULL, OPT_STAR},
     {"mesh", required_argument, NULL, OPT_MESH},
+    {"torus", required_argument, NULL, OPT_TORUS},
     {"fabric", required_argument, NULL, OPT_FABRIC},
     {"channels", required_argument, NULL, OPT_CHANNELS},
     {"netns", no_argument, NULL, OPT_NETNS},
     {"no-direct", no_argument, NULL, OPT_NO_DIRECT},
     {"dma-bytes", required_argument, NULL, OPT_DMA_BYTES},
+    {"give-up-ms", required_argument, NULL, OPT_GIVE_UP_MS},
     {"with", required_argument, NULL, OPT_WITH},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -87,8 +100,12 @@ static int take_shape(const char *name, struct options *options, int opt)
     static const enum via_topology_shape shapes[] = {VIA_TOPOLOGY_RING, VIA_TOPOLOGY_CHAIN,
                                                      VIA_TOPOLOGY_STAR, VIA_TOPOLOGY_MESH};
     const char *word = long_options[opt - OPT_RING].name;
-    if (options->shape >= 0) {
+    if (options->shape >= 0 || options->torus != NULL) {
         return via_cli_usage(name, "--%s: one shape only", word);
+    }
+    if (opt == OPT_TORUS) {
+        options->torus = optarg;
+        return VIA_CLI_OK;
     }
     /* More than there are ids is an error of the topology, not of the command line. */
     if (via_cli_number(optarg, 1, 1000000, &options->count) != 0) {
@@ -123,6 +140,7 @@ static int take_options(int argc, char **argv, struct options *options)
         case OPT_CHAIN:
         case OPT_STAR:
         case OPT_MESH:
+        case OPT_TORUS:
             code = take_shape(argv[0], options, opt);
             break;
         case OPT_FABRIC:
@@ -146,6 +164,12 @@ static int take_options(int argc, char **argv, struct options *options)
                                      DMA_BYTES_MAX);
             }
             break;
+        case OPT_GIVE_UP_MS:
+            if (via_cli_number(optarg, 0, GIVE_UP_MS_MAX, &options->give_up_ms) != 0) {
+                code = via_cli_usage(argv[0], "--give-up-ms: '%s': not a number from 0 to %u",
+                                     optarg, GIVE_UP_MS_MAX);
+            }
+            break;
         case OPT_WITH:
             code = take_companion(argv[0], "--with", optarg, options);
             break;
@@ -156,15 +180,16 @@ static int take_options(int argc, char **argv, struct options *options)
             return via_cli_usage(argv[0], NULL);
         }
     }
-    if (code == VIA_CLI_OK && optind < argc && options->shape < 0) {
+    bool shaped = options->shape >= 0 || options->torus != NULL;
+    if (code == VIA_CLI_OK && optind < argc && !shaped) {
         options->file = argv[optind++];
     }
     if (code == VIA_CLI_OK && optind < argc) {
         code = via_cli_usage(argv[0], "'%s': one argument too many", argv[optind]);
     }
-    if (code == VIA_CLI_OK && options->shape < 0 && options->file == NULL) {
-        code = via_cli_usage(argv[0], "which topology? --ring N, --chain N, --star N, --mesh N or "
-                                      "a FILE");
+    if (code == VIA_CLI_OK && !shaped && options->file == NULL) {
+        code = via_cli_usage(argv[0], "which topology? --ring N, --chain N, --star N, --mesh N, "
+                                      "--torus AxB[xC] or a FILE");
     }
     return code == VIA_CLI_OK ? -1 : code;
 }
@@ -175,6 +200,11 @@ static int make_topology(const struct options *options, struct via_fabric *fabri
     int rc;
     if (options->file != NULL) {
         rc = via_topology_load(options->file, &fabric->topology, err);
+    } else if (options->torus != NULL) {
+        rc = via_topology_make_torus(options->torus, &fabric->topology, err);
+        if (rc != 0) {
+            via_error_prefix(err, "--torus %s: ", options->torus);
+        }
     } else {
         static const char *const words[] = {
             [VIA_TOPOLOGY_RING] = "ring",
@@ -404,6 +434,7 @@ int via_cli_up(int argc, char **argv)
     fabric.netns = options.netns;
     fabric.direct = options.direct;
     fabric.dma_bytes = options.dma_bytes;
+    fabric.give_up_ms = options.give_up_ms;
     fabric.with = options.with;
     catch_signals();
     return up(&fabric, argv[0]);

@@ -19,6 +19,7 @@ enum option_id {
     OPT_CHANNELS,
     OPT_SLOTS,
     OPT_FRAME_BYTES,
+    OPT_GIVE_UP_MS,
     OPT_DMA_BYTES,
     OPT_HEARTBEAT_MS,
     OPT_DEAD_MS,
@@ -44,6 +45,7 @@ static const struct option long_options[] = {
     {"slots", required_argument, NULL, OPT_SLOTS},
     {"frame-bytes", required_argument, NULL, OPT_FRAME_BYTES},
     {"dma-bytes", required_argument, NULL, OPT_DMA_BYTES},
+    {"give-up-ms", required_argument, NULL, OPT_GIVE_UP_MS},
     {"heartbeat-ms", required_argument, NULL, OPT_HEARTBEAT_MS},
     {"dead-ms", required_argument, NULL, OPT_DEAD_MS},
     {"spin-us", required_argument, NULL, OPT_SPIN_US},
@@ -66,9 +68,10 @@ static const char help[] =
     "\n"
     "  --host ID             id of this host\n"
     "  --hosts-max N         ids of the fabric are below N (64)\n"
-    "  --link PEER:SIDE:N[:nodirect]\n"
+    "  --link PEER:SIDE:N[:nodirect][:dimension=D]\n"
     "                        cable N to host PEER, of which this host is side 0 or 1; with\n"
-    "                        nodirect, processes can not map memory over it. Repeatable\n"
+    "                        nodirect, processes can not map memory over it; in dimension D of a\n"
+    "                        torus. Repeatable\n"
     "  --rundir DIR          directory of the fabric's sockets\n"
     "  --fabric NAME         name of the fabric, when no directory is given (default)\n"
     "  --channels N          channels of each link (2)\n"
@@ -77,6 +80,9 @@ static const char help[] =
     "  --dma-bytes N         bodies of N bytes or more go by a DMA engine, which the emulated "
     "ports\n"
     "                        then have: for tests (0, none)\n"
+    "  --give-up-ms N        an operation that makes no progress for so long fails (0, never: a "
+    "host\n"
+    "                        that is cut off is waited for)\n"
     "  --heartbeat-ms N      how often links say that they live (25)\n"
     "  --dead-ms N           silence after which a link is down (80)\n"
     "  --spin-us N           longest that a transfer thread looks before it sleeps (50), 0 to "
@@ -120,7 +126,24 @@ static bool parse_number(const char *text, unsigned long min, unsigned long max,
     return true;
 }
 
-/* PEER:SIDE:N[:nodirect] */
+/* "nodirect" or "dimension=D". */
+static bool parse_kind(const char *word, struct via_host_link *link)
+{
+    static const char dimension[] = "dimension=";
+    unsigned long value;
+    if (strcmp(word, "nodirect") == 0) {
+        link->direct = false;
+        return true;
+    }
+    if (strncmp(word, dimension, sizeof(dimension) - 1) != 0 ||
+        !parse_number(word + sizeof(dimension) - 1, 0, VIA_DIMENSIONS_MAX - 1, &value)) {
+        return false;
+    }
+    link->dimension = (uint8_t)value;
+    return true;
+}
+
+/* PEER:SIDE:N[:nodirect][:dimension=D] */
 static bool parse_link(const char *text, struct via_host_link *link, unsigned *ret_number)
 {
     char word[64];
@@ -132,17 +155,20 @@ static bool parse_link(const char *text, struct via_host_link *link, unsigned *r
     const char *peer = strtok_r(word, ":", &rest);
     const char *side = strtok_r(NULL, ":", &rest);
     const char *number = strtok_r(NULL, ":", &rest);
-    const char *how = strtok_r(NULL, ":", &rest);
     unsigned long values[3];
-    if (peer == NULL || side == NULL || number == NULL || strtok_r(NULL, ":", &rest) != NULL ||
-        (how != NULL && strcmp(how, "nodirect") != 0) ||
+    if (peer == NULL || side == NULL || number == NULL ||
         !parse_number(peer, 0, VIA_HOSTS_MAX - 1, &values[0]) ||
         !parse_number(side, 0, 1, &values[1]) || !parse_number(number, 0, 999, &values[2])) {
         return false;
     }
     *link = (struct via_host_link){
-        .peer = (uint16_t)values[0], .side = (unsigned)values[1], .direct = how == NULL};
+        .peer = (uint16_t)values[0], .side = (unsigned)values[1], .direct = true};
     *ret_number = (unsigned)values[2];
+    for (const char *kind; (kind = strtok_r(NULL, ":", &rest)) != NULL;) {
+        if (!parse_kind(kind, link)) {
+            return false;
+        }
+    }
     return true;
 }
 
@@ -154,9 +180,9 @@ static enum via_daemon_next add_link(struct via_daemon_options *options, unsigne
         return wrong("--link %s: a host has at most %u links", text, VIA_PORTS_MAX);
     }
     if (!parse_link(text, &options->links[count], &numbers[count])) {
-        return wrong("--link %s: PEER:SIDE:N or PEER:SIDE:N:nodirect, where PEER is 0 to %u, SIDE "
-                     "0 or 1, N 0 to 999",
-                     text, VIA_HOSTS_MAX - 1);
+        return wrong("--link %s: PEER:SIDE:N[:nodirect][:dimension=D], where PEER is 0 to %u, SIDE "
+                     "0 or 1, N 0 to 999, D 0 to %u",
+                     text, VIA_HOSTS_MAX - 1, VIA_DIMENSIONS_MAX - 1);
     }
     for (unsigned i = 0; i < count; i++) {
         if (options->links[i].peer == options->links[count].peer && numbers[i] == numbers[count]) {
@@ -196,6 +222,7 @@ static const struct numeric numerics[] = {
     {OPT_SLOTS, 1, 65536},
     {OPT_FRAME_BYTES, 64, 65472},
     {OPT_DMA_BYTES, 0, 65472},
+    {OPT_GIVE_UP_MS, 0, 86400000},
     {OPT_HEARTBEAT_MS, 1, 60000},
     {OPT_DEAD_MS, 1, 600000},
     {OPT_SPIN_US, 0, 10000},
@@ -225,6 +252,9 @@ static void set_number(struct via_daemon_options *options, int id, unsigned long
         break;
     case OPT_DMA_BYTES:
         host->dma_bytes_min = (uint32_t)value;
+        break;
+    case OPT_GIVE_UP_MS:
+        host->give_up_ns = value * VIA_MSEC_NS;
         break;
     case OPT_HEARTBEAT_MS:
         host->heartbeat_ns = value * VIA_MSEC_NS;

@@ -26,6 +26,7 @@ static json_t *link_of(const struct via_host *host, unsigned index)
     json_object_set_new(object, "error", json_string(error[0] != '\0' ? error : port.error));
     json_object_set_new(object, "cut", json_boolean(port.cut));
     json_object_set_new(object, "direct", json_boolean(cable->direct));
+    set(object, "dimension", host->config.dimensions[index]);
     json_object_set_new(object, "path", json_string(cable->path.text));
     set(object, "seen_peer", link.peer);
     set(object, "peer_session", link.peer_session);

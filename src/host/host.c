@@ -135,7 +135,8 @@ static int set_options(struct via_host *host, const struct via_host_options *opt
     return 0;
 }
 
-static int set_config(struct via_host *host, struct via_error *err)
+static int set_config(struct via_host *host, const struct via_host_link *links,
+                      struct via_error *err)
 {
     const struct via_host_options *options = &host->options;
     struct via_node_config *config = &host->config;
@@ -154,6 +155,9 @@ static int set_config(struct via_host *host, struct via_error *err)
     config->segments_count = SEGMENTS_COUNT;
     for (unsigned i = 0; i < VIA_PORTS_MAX; i++) {
         config->dma_bytes_min[i] = options->dma_bytes_min;
+    }
+    for (unsigned i = 0; i < host->links_count; i++) {
+        config->dimensions[i] = links[i].dimension;
     }
     /* For every process what it may have under way, so that none waits for another's. */
     config->ops_count = options->processes_max * VIA_ATTACH_RUNNING_MAX + VIA_BOARD_SENDS_MAX;
@@ -239,7 +243,7 @@ static int open_all(struct via_host *host, const struct via_host_options *option
     int rc = set_options(host, options, err);
     host->links_count = options->links_count;
     if (rc == 0) {
-        rc = set_config(host, err);
+        rc = set_config(host, options->links, err);
     }
     if (rc == 0) {
         rc = open_rundir(host, options->rundir, err);

@@ -20,10 +20,11 @@
 struct via_host;
 
 struct via_host_link {
-    const char *path; /* socket of the cable */
-    unsigned side;    /* 0 or 1, the two ends differ */
-    uint16_t peer;    /* who should be at the other end; for messages and for cut and mend */
-    bool direct;      /* processes may map the peer's segments */
+    const char *path;  /* socket of the cable */
+    unsigned side;     /* 0 or 1, the two ends differ */
+    uint16_t peer;     /* who should be at the other end; for messages and for cut and mend */
+    bool direct;       /* processes may map the peer's segments */
+    uint8_t dimension; /* of a torus, the same at both ends; 0 in any other fabric */
 };
 
 /*

@@ -234,6 +234,24 @@ class Killed(cli.Case):
         self.assertTrue(cli.wait_for(lambda: [k["state"] for k in self.status()["links"]] == ["up"] * 3))
         self.down()
 
+    def test_who_is_told_to_gives_up_a_host_that_is_cut_off(self):
+        self.good("up", "--chain", "2", "--no-direct", "--give-up-ms", "300")
+        holder = self.attached(2, "hold", str(MEGABYTE))
+        putter = None
+        try:
+            handle = holder.stdout.readline().strip()
+            putter = self.attached(1, "put", "2", handle, str(MEGABYTE))
+            self.assertEqual(putter.stdout.readline(), "open\n")
+            self.good("cut", "1", "2")
+            out, _ = putter.communicate(timeout=cli.HANG_S)
+            self.assertEqual(putter.returncode, 1, out)
+            self.assertRegex(out, r"^-113: ")
+        finally:
+            for process in filter(None, (holder, putter)):
+                process.kill()
+                process.communicate()
+        self.down()
+
     def test_many_of_them(self):
         self.good("up", "--ring", "2", "--channels", "1")
         before = self.held(1)

@@ -3,6 +3,7 @@
 """The commands on real fabrics: up, status, cut and mend, run, crashes, down."""
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -68,6 +69,22 @@ class Fabric(Base):
                 self.assert_hops(2 if shape == "--star" else 1, count, far)
                 self.assertEqual(self.status()["hosts"][0]["channels"], 1)
                 self.down()
+
+    def dimensions(self, host):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.connect(os.path.join(self.rundir, "host-%d.ctl" % host))
+            control.sendall(b'{"cmd":"status"}\n')
+            with control.makefile() as answer:
+                return {link["peer"]: link["dimension"] for link in json.loads(answer.readline())["links"]}
+
+    def test_a_torus(self):
+        self.assertIn("is up: 12 hosts, 24 links\n", self.good("up", "--torus", "3x2x2", "--channels", "1"))
+        # 1 is the first of all, 8 is at (1, 0, 1).
+        self.assertEqual(self.dimensions(1), {2: 0, 3: 0, 4: 1, 7: 2})
+        self.assertEqual(self.dimensions(8), {7: 0, 9: 0, 11: 1, 2: 2})
+        self.assert_hops(1, 11, 3)
+        self.good("run", "--host", "1", "--no-sockets", "true")
+        self.down()
 
     def test_a_cut_link_is_gone_round_and_mended(self):
         self.good("up", "--ring", "4")

@@ -29,6 +29,9 @@ class Words(cli.Case):
                 (["up"], "which topology?"), (["up", "--ring", "x"], "'x': not a number"),
                 (["up", "--ring", "-1"], "not a number"), (["up", "--ring"], "requires an argument"),
                 (["up", "--ring", "2", "--mesh", "2"], "--mesh: one shape only"),
+                (["up", "--torus", "2x2", "--ring", "2"], "--ring: one shape only"),
+                (["up", "--torus", "2x2", "file"], "'file': one argument too many"),
+                (["up", "--ring", "2", "--give-up-ms", "x"], "--give-up-ms: 'x': not a number"),
                 (["up", "--ring", "2", "file"], "'file': one argument too many"),
                 (["up", "--ring", "2", "--channels", "15"], "'15': a number from 1 to 14"),
                 (["up", "--ring", "2", "--with", "x"], "--with: 'x': not the number of a process"),
@@ -111,6 +114,17 @@ class Topology(cli.Case):
 
     def test_more_links_than_ports(self):
         self.bad("up", "--mesh", "18", says="--mesh 18: host 1 would have 17 links")
+
+    def test_a_torus_that_is_none(self):
+        shape = "expected hosts along two or three dimensions, such as 4x3"
+        for sizes, says in (("", shape), ("x", shape), ("4x", shape), ("x4", shape), ("4X4", shape), ("2x2x2x2", shape),
+                            ("-4x4", shape), ("4 x4", shape), ("1x4", "a dimension has at least 2 hosts"),
+                            ("4x0", "a dimension has at least 2 hosts"), ("4", "one dimension is a ring: --ring 4"),
+                            ("16x16", "255 hosts or more, but ids go from 1 to 254"),
+                            ("99999999999x2", "255 hosts or more")):
+            with self.subTest(sizes):
+                self.bad("up", "--torus", sizes, says="viaduct up: --torus %s: %s" % (sizes, says))
+        self.assert_nothing_left()
 
     def test_a_file_that_is_none(self):
         self.bad("up", "/nowhere/lab", says="/nowhere/lab: open: No such file or directory")

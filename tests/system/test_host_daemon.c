@@ -94,6 +94,8 @@ static void a_wrong_command_line_is_explained(void **state)
         {{"--link", "1:2:0"}, "--link 1:2:0: PEER:SIDE:N"},
         {{"--link", "1:0"}, "--link 1:0: PEER:SIDE:N"},
         {{"--link", "2:0:0:sideways"}, "--link 2:0:0:sideways: PEER:SIDE:N"},
+        {{"--link", "2:0:0:dimension=8"}, "--link 2:0:0:dimension=8: PEER:SIDE:N"},
+        {{"--give-up-ms", "x"}, "--give-up-ms x: "},
         {{"--link", "1:0:0"}, "--link 1:0:0: cable 0 to host 1 is given twice"},
         {{"--log-level", "loud"}, "--log-level loud: error, warn"},
         {{"--ready-fd", "999"}, "--ready-fd 999: Bad file descriptor"},

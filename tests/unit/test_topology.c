@@ -15,6 +15,7 @@
 
 _Static_assert(VIA_TOPOLOGY_PORTS_MAX == VIA_PORTS_MAX, "core has as many ports");
 _Static_assert(VIA_TOPOLOGY_CHANNELS_MAX == VIA_CHANNELS_MAX, "core has as many channels");
+_Static_assert(VIA_TOPOLOGY_DIMENSIONS_MAX <= VIA_DIMENSIONS_MAX, "core has as many dimensions");
 _Static_assert(VIA_TOPOLOGY_HOST_MAX < VIA_HOSTS_MAX, "core has as many hosts");
 
 static struct via_topology topology;
@@ -156,6 +157,41 @@ static void shapes_have_their_links(void **state)
     assert_link(3, 1, 4, 0);
 }
 
+static void a_torus_has_a_ring_along_each_dimension(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sizes;
+        unsigned hosts, links;
+    } cases[] = {{"2x2", 4, 4},    {"3x2", 6, 9},     {"2x3", 6, 9},      {"4x3", 12, 24},
+                 {"2x2x2", 8, 12}, {"3x3x3", 27, 81}, {"127x2", 254, 381}};
+    struct via_error err = {0};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
+        unsigned ports[VIA_TOPOLOGY_HOST_MAX + 1][VIA_TOPOLOGY_DIMENSIONS_MAX] = {{0}};
+        assert_int_equal(via_topology_make_torus(cases[i].sizes, &topology, &err), 0);
+        assert_int_equal(topology.hosts_count, cases[i].hosts);
+        assert_int_equal(topology.links_count, cases[i].links);
+        for (unsigned k = 0; k < topology.links_count; k++) {
+            const struct via_topology_link *link = &topology.links[k];
+            assert_true(link->a < link->b && link->b <= cases[i].hosts);
+            ports[link->a][link->dimension]++;
+            ports[link->b][link->dimension]++;
+        }
+        /* The same at every host: one along a dimension of two, else two. */
+        for (unsigned id = 2; id <= cases[i].hosts; id++) {
+            assert_memory_equal(ports[id], ports[1], sizeof(ports[1]));
+        }
+    }
+    assert_int_equal(via_topology_make_torus("4x3", &topology, &err), 0);
+    assert_link(3, 1, 4, 0);
+    assert_int_equal(topology.links[3].dimension, 0);
+    assert_link(12, 1, 5, 0);
+    assert_link(20, 1, 9, 0);
+    assert_int_equal(topology.links[20].dimension, 1);
+    assert_int_equal(via_topology_make_torus("16x16", &topology, &err), -EINVAL);
+    assert_string_equal(err.text, "255 hosts or more, but ids go from 1 to 254");
+}
+
 static void shapes_larger_than_ids_or_ports_are_refused(void **state)
 {
     (void)state;
@@ -226,6 +262,7 @@ int main(void)
         cmocka_unit_test(a_host_has_no_more_links_than_ports),
         cmocka_unit_test(words_are_shown_without_what_a_terminal_acts_on),
         cmocka_unit_test(shapes_have_their_links),
+        cmocka_unit_test(a_torus_has_a_ring_along_each_dimension),
         cmocka_unit_test(shapes_larger_than_ids_or_ports_are_refused),
         cmocka_unit_test(what_is_taken_is_sound),
         cmocka_unit_test(a_file_that_is_none_is_named),
