@@ -106,6 +106,10 @@ int sim_net_node(const struct sim_net *net, const char *name);
 /* Fewest hops, hosts and devices not being passed through; -ENOLINK when there is none. A path from
  * a node to itself has no hops and costs nothing but the node's latencies. */
 int sim_net_path(const struct sim_net *net, unsigned from, unsigned to, struct sim_path *ret_path);
+/* The same for what a scenario must have: -EINVAL, which names where the last link of one of the
+ * two is, when there is none. The net is of sim_net_build. */
+int sim_net_way(const struct sim_net *net, const struct sim_scenario *scenario, unsigned from,
+                unsigned to, struct sim_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 
 /* --- what crosses: the path is borrowed until the last call ---------------------------------- */
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/types.h"
-#include "sim/cost/dma.h"
+#include "sim/paper/engine.h"
 #include "sim/paper/papers.h"
 
 #define EVENTS_MAX UINT64_C(10000000)
@@ -26,113 +26,39 @@ static const struct sim_section *const sections[] = {
     &sim_net_sections[4], &sim_net_sections[5], &sim_dma_section,     &copy,
 };
 
-struct bench {
-    const struct sim_scenario *scenario;
-    struct sim_cost cost;
-    struct sim_net net;
-    struct sim_dma dma;
-    struct sim_path to_device, to_host, nowhere;
-    struct sim_dma_transfer transfer;
-    uint64_t done_ps;
-};
-
-static int bench_init(struct bench *bench, const struct sim_scenario *scenario, const char *device,
-                      struct via_error *err)
-{
-    *bench = (struct bench){.scenario = scenario};
-    sim_cost_init(&bench->cost);
-    sim_net_init(&bench->net, &bench->cost);
-    int rc = sim_net_build(&bench->net, scenario, err);
-    if (rc != 0) {
-        return rc;
-    }
-    int a = sim_net_node(&bench->net, "host");
-    int b = sim_net_node(&bench->net, device);
-    if (a < 0 || b < 0 || !sim_scenario_has(scenario, "dma gpu") ||
-        sim_net_path(&bench->net, (unsigned)a, (unsigned)b, &bench->to_device) != 0 ||
-        sim_net_path(&bench->net, (unsigned)b, (unsigned)a, &bench->to_host) != 0 ||
-        sim_net_path(&bench->net, (unsigned)b, (unsigned)b, &bench->nowhere) != 0) {
-        return via_error_set(
-            err, -EINVAL,
-            "%s: expected [host host], [device %s] and [dma gpu], with a path between them",
-            scenario->name, device);
-    }
-    sim_dma_init(&bench->dma, &bench->net, scenario, "dma gpu");
-    return 0;
-}
-
-static void bench_fini(struct bench *bench)
-{
-    sim_dma_fini(&bench->dma);
-    sim_net_fini(&bench->net);
-    sim_cost_fini(&bench->cost);
-}
-
 /* --- one copy -------------------------------------------------------------------------------- */
 
-static void returned(void *object, uint64_t arg)
+static int engine_init(struct sim_engine *engine, const struct sim_scenario *scenario,
+                       const char *device, struct via_error *err)
 {
-    (void)arg;
-    struct bench *bench = object;
-    bench->done_ps = bench->cost.now_ps;
-}
-
-static void written_back(void *object, uint64_t arg)
-{
-    (void)arg;
-    struct bench *bench = object;
-    sim_cost_after(&bench->cost, sim_scenario_ps(bench->scenario, "copy", "notice"),
-                   (struct sim_call){returned, bench, 0});
-}
-
-static void transferred(void *object, uint64_t arg)
-{
-    (void)arg;
-    struct bench *bench = object;
-    sim_net_post(&bench->net, &(struct sim_post){.path = &bench->to_host,
-                                                 .bytes = 4,
-                                                 .arrived = {written_back, bench, 0}});
-}
-
-static void rung(void *object, uint64_t arg)
-{
-    (void)arg;
-    struct bench *bench = object;
-    sim_dma_start(&bench->dma, 0, &bench->transfer);
+    return sim_engine_init(engine, scenario, "host", device, "dma gpu",
+                           sim_scenario_ps(scenario, "copy", "notice"), err);
 }
 
 static void launched(void *object, uint64_t arg)
 {
     (void)arg;
-    struct bench *bench = object;
-    sim_net_post(
-        &bench->net,
-        &(struct sim_post){.path = &bench->to_device, .bytes = 4, .arrived = {rung, bench, 0}});
+    struct sim_engine *engine = object;
+    sim_net_post(&engine->net, &(struct sim_post){.path = &engine->to_device,
+                                                  .bytes = 4,
+                                                  .arrived = sim_engine_rung(engine)});
 }
 
 /* MB/s of one call that copies so much. */
 static double measure(const struct sim_scenario *scenario, const char *device, bool to_device,
                       uint64_t bytes)
 {
-    struct bench bench;
+    struct sim_engine engine;
     struct via_error err = {0};
-    if (bench_init(&bench, scenario, device, &err) != 0) {
+    if (engine_init(&engine, scenario, device, &err) != 0) {
         abort(); /* it could be built before */
     }
-    bench.transfer = (struct sim_dma_transfer){
-        .to_source = to_device ? &bench.to_host : &bench.nowhere,
-        .from_source = to_device ? &bench.to_device : &bench.nowhere,
-        .to_target = to_device ? &bench.nowhere : &bench.to_host,
-        .to_descriptor = &bench.to_host,
-        .from_descriptor = &bench.to_device,
-        .bytes = bytes,
-        .done = {transferred, &bench, 0},
-    };
-    sim_cost_after(&bench.cost, sim_scenario_ps(scenario, "copy", "launch"),
-                   (struct sim_call){launched, &bench, 0});
-    sim_cost_run(&bench.cost, EVENTS_MAX);
-    bench_fini(&bench);
-    return (double)bytes * 1e6 / (double)bench.done_ps;
+    sim_engine_prepare(&engine, to_device, bytes);
+    sim_cost_after(&engine.cost, sim_scenario_ps(scenario, "copy", "launch"),
+                   (struct sim_call){launched, &engine, 0});
+    sim_cost_run(&engine.cost, EVENTS_MAX);
+    sim_engine_fini(&engine);
+    return (double)bytes * 1e6 / (double)engine.done_ps;
 }
 
 /* --- the figures ----------------------------------------------------------------------------- */
@@ -248,9 +174,9 @@ static int run(const struct sim_scenario *scenario, struct sim_report *report,
 {
     struct curves curves;
     for (unsigned device = 0; device < DEVICES_COUNT; device++) {
-        struct bench bench;
-        int rc = bench_init(&bench, scenario, devices[device], err);
-        bench_fini(&bench);
+        struct sim_engine engine;
+        int rc = engine_init(&engine, scenario, devices[device], err);
+        sim_engine_fini(&engine);
         if (rc != 0) {
             return rc;
         }

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 #include "base/types.h"
-#include "sim/cost/dma.h"
 #include "sim/cost/pio.h"
 #include "sim/memory.h"
+#include "sim/paper/engine.h"
 #include "sim/paper/papers.h"
 
 #define SUSTAINED_BYTES (UINT64_C(1) << 18)
@@ -36,99 +36,39 @@ static const struct sim_section *const sections[] = {
 enum way { COMBINED, UNCACHED, ENGINE };
 
 struct bench {
-    const struct sim_scenario *scenario;
-    struct sim_cost cost;
-    struct sim_net net;
+    struct sim_engine engine;
     struct sim_pio pio;
-    struct sim_dma dma;
-    struct sim_path to_device, to_host, nowhere;
     struct sim_pio_store store;
     uint64_t bytes;
-    uint64_t done_ps; /* when the core knows */
 };
 
 static int bench_init(struct bench *bench, const struct sim_scenario *scenario,
                       struct via_error *err)
 {
-    *bench = (struct bench){.scenario = scenario};
-    sim_cost_init(&bench->cost);
-    sim_net_init(&bench->net, &bench->cost);
-    int rc = sim_net_build(&bench->net, scenario, err);
-    if (rc != 0) {
-        return rc;
+    *bench = (struct bench){.bytes = 0};
+    int rc = sim_engine_init(&bench->engine, scenario, "xeon", "kintex", "dma kintex",
+                             sim_scenario_ps(scenario, "method", "notice"), err);
+    if (rc == 0) {
+        sim_pio_init(&bench->pio, &bench->engine.net, scenario);
     }
-    int host = sim_net_node(&bench->net, "xeon");
-    int device = sim_net_node(&bench->net, "kintex");
-    if (host < 0 || device < 0 || !sim_scenario_has(scenario, "dma kintex") ||
-        sim_net_path(&bench->net, (unsigned)host, (unsigned)device, &bench->to_device) != 0 ||
-        sim_net_path(&bench->net, (unsigned)device, (unsigned)host, &bench->to_host) != 0 ||
-        sim_net_path(&bench->net, (unsigned)device, (unsigned)device, &bench->nowhere) != 0) {
-        return via_error_set(err, -EINVAL,
-                             "%s: expected [host xeon], [device kintex] and [dma kintex], with a "
-                             "path between them",
-                             scenario->name);
-    }
-    sim_pio_init(&bench->pio, &bench->net, scenario);
-    sim_dma_init(&bench->dma, &bench->net, scenario, "dma kintex");
-    return 0;
+    return rc;
 }
 
 static void bench_fini(struct bench *bench)
 {
     sim_pio_fini(&bench->pio);
-    sim_dma_fini(&bench->dma);
-    sim_net_fini(&bench->net);
-    sim_cost_fini(&bench->cost);
+    sim_engine_fini(&bench->engine);
 }
 
-static void done(void *object, uint64_t arg)
-{
-    (void)arg;
-    struct bench *bench = object;
-    bench->done_ps = bench->cost.now_ps;
-}
-
-/* --- DMA: describe, ring, fetch, read, write back, notice ------------------------------------- */
-
-static void written_back(void *object, uint64_t arg)
-{
-    (void)arg;
-    struct bench *bench = object;
-    sim_cost_after(&bench->cost, sim_scenario_ps(bench->scenario, "method", "notice"),
-                   (struct sim_call){done, bench, 0});
-}
-
-static void transferred(void *object, uint64_t arg)
-{
-    (void)arg;
-    struct bench *bench = object;
-    sim_net_post(&bench->net, &(struct sim_post){.path = &bench->to_host,
-                                                 .bytes = 4,
-                                                 .arrived = {written_back, bench, 0}});
-}
-
-static void rung(void *object, uint64_t arg)
-{
-    (void)arg;
-    struct bench *bench = object;
-    sim_dma_start(&bench->dma, 0,
-                  &(struct sim_dma_transfer){.to_source = &bench->to_host,
-                                             .from_source = &bench->to_device,
-                                             .to_target = &bench->nowhere,
-                                             .to_descriptor = &bench->to_host,
-                                             .from_descriptor = &bench->to_device,
-                                             .bytes = bench->bytes,
-                                             .done = {transferred, bench, 0}});
-}
-
+/* The descriptor is written: a store rings. */
 static void described(void *object, uint64_t arg)
 {
     (void)arg;
     struct bench *bench = object;
     bench->store = (struct sim_pio_store){.pio = &bench->pio,
-                                          .path = &bench->to_device,
+                                          .path = &bench->engine.to_device,
                                           .bytes = bench->pio.store_bytes,
-                                          .arrived = {rung, bench, 0}};
+                                          .arrived = sim_engine_rung(&bench->engine)};
     sim_pio_start(&bench->store);
 }
 
@@ -143,7 +83,7 @@ static uint64_t hidden_ps(const struct bench *bench)
 {
     uint64_t bytes = via_min(bench->bytes, (uint64_t)bench->pio.line_bytes);
     uint64_t line_ps = bytes / bench->pio.store_bytes * bench->pio.store_ps;
-    return via_min(line_ps, sim_scenario_ps(bench->scenario, "method", "timer"));
+    return via_min(line_ps, sim_scenario_ps(bench->engine.scenario, "method", "timer"));
 }
 
 /* MB/s of one transfer from idle. */
@@ -157,20 +97,21 @@ static double measure(const struct sim_scenario *scenario, enum way way, uint64_
     }
     bench.bytes = bytes;
     if (way == ENGINE) {
-        sim_cost_after(&bench.cost, sim_scenario_ps(scenario, "method", "describe"),
+        sim_engine_prepare(&bench.engine, true, bytes);
+        sim_cost_after(&bench.engine.cost, sim_scenario_ps(scenario, "method", "describe"),
                        (struct sim_call){described, &bench, 0});
     } else {
         sim_pool_fini(&bench.pio.buffers);
-        sim_pool_init(&bench.pio.buffers, &bench.cost, buffers);
+        sim_pool_init(&bench.pio.buffers, &bench.engine.cost, buffers);
         bench.store = (struct sim_pio_store){.pio = &bench.pio,
-                                             .path = &bench.to_device,
+                                             .path = &bench.engine.to_device,
                                              .bytes = bytes,
                                              .combined = way == COMBINED,
-                                             .stored = {done, &bench, 0}};
+                                             .stored = sim_engine_done(&bench.engine)};
         sim_pio_start(&bench.store);
     }
-    sim_cost_run(&bench.cost, EVENTS_MAX);
-    uint64_t elapsed_ps = bench.done_ps - (way == COMBINED ? hidden_ps(&bench) : 0);
+    sim_cost_run(&bench.engine.cost, EVENTS_MAX);
+    uint64_t elapsed_ps = bench.engine.done_ps - (way == COMBINED ? hidden_ps(&bench) : 0);
     bench_fini(&bench);
     return (double)bytes * 1e6 / (double)elapsed_ps;
 }

@@ -230,15 +230,13 @@ static void end_init(struct stream *stream, struct end *end)
     sim_memory_init(&end->memory, &stream->cost, stream->scenario);
 }
 
-static int end_paths(struct stream *stream, struct end *end, const char *name)
+static int end_paths(struct stream *stream, struct end *end, const char *name,
+                     struct via_error *err)
 {
-    int host = sim_net_node(&stream->net, name);
-    int chip = sim_net_node(&stream->net, "chip");
-    if (host < 0 || chip < 0) {
-        return -ENOENT;
-    }
-    int rc = sim_net_path(&stream->net, (unsigned)host, (unsigned)chip, &end->to_chip);
-    return rc == 0 ? sim_net_path(&stream->net, (unsigned)chip, (unsigned)host, &end->from_chip)
+    unsigned host = (unsigned)sim_net_node(&stream->net, name);
+    unsigned chip = (unsigned)sim_net_node(&stream->net, "chip");
+    int rc = sim_net_way(&stream->net, stream->scenario, host, chip, &end->to_chip, err);
+    return rc == 0 ? sim_net_way(&stream->net, stream->scenario, chip, host, &end->from_chip, err)
                    : rc;
 }
 
@@ -252,13 +250,19 @@ static int stream_init(struct stream *stream, const struct sim_scenario *scenari
     if (rc != 0) {
         return rc;
     }
-    if (!sim_scenario_has(scenario, "dma chip") ||
-        end_paths(stream, &stream->sender, "sender") != 0 ||
-        end_paths(stream, &stream->receiver, "receiver") != 0) {
-        return via_error_set(err, -EINVAL,
-                             "%s: expected [host sender], [host receiver], [switch chip] and [dma "
-                             "chip], with paths between them",
-                             scenario->name);
+    static const char *const nodes[] = {"sender", "receiver", "chip"};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(nodes); i++) {
+        if (sim_net_node(&stream->net, nodes[i]) < 0 || !sim_scenario_has(scenario, "dma chip")) {
+            return via_error_set(
+                err, -EINVAL,
+                "%.200s: expected [host sender], [host receiver], [switch chip] and [dma chip]",
+                scenario->name);
+        }
+    }
+    rc = end_paths(stream, &stream->sender, "sender", err);
+    rc = rc == 0 ? end_paths(stream, &stream->receiver, "receiver", err) : rc;
+    if (rc != 0) {
+        return rc;
     }
     sim_dma_init(&stream->dma, &stream->net, scenario, "dma chip");
     sim_pool_init(&stream->buffers, &stream->cost,

@@ -45,6 +45,13 @@ line=$(grep -n '^b = neighbour' "$folder/ring.ini" | head -n 1 | cut -d: -f1)
 expect 2 "$folder/ring.ini:$line: [link cable] b: the ring does not close: expected pex8733, not neighbour" \
     B --scenario "$folder/ring.ini"
 
+# Both linked with something, but not with each other.
+{ sed 's/^b = kintex/b = other/' "$scenarios/paper-e.ini" && sed -n '/^\[device kintex\]/,/^$/p' "$scenarios/paper-e.ini" |
+    sed 's/kintex/other/' && sed -n '/^\[device kintex\]/,/^$/p' "$scenarios/paper-e.ini" | sed 's/kintex/third/' &&
+    sed -n '/^\[link slot\]/,/^$/p' "$scenarios/paper-e.ini" | sed 's/slot\]/far]/; s/^a = xeon/a = third/'; } >"$folder/way.ini"
+line=$(grep -n '^b = kintex' "$folder/way.ini" | cut -d: -f1)
+expect 2 "$folder/way.ini:$line: [link far] b: no links lead from 'xeon' to 'kintex'" E --scenario "$folder/way.ini"
+
 # An endpoint twice as slow: the fitted figure and those judged by it are outside.
 sed 's/^drain = .*/drain = 200 ns [fitted] x/' "$scenarios/paper-e.ini" >"$folder/slow.ini"
 expect 1 "OUTSIDE" E --scenario "$folder/slow.ini"

@@ -66,13 +66,20 @@ static bool read_all(int fd, void *data, size_t bytes)
     return true;
 }
 
-/* A byte there and back, some times. false: the connection is over. */
+/* A byte there and back, some times. false: the connection is over; at its end errno is 0. */
 static bool warm_up(int fd, uint64_t seed, bool first)
 {
     char byte = 'w';
     for (uint64_t left = mix(seed + 3) % ROUNDS_MAX; left > 0; left--) {
-        if ((first && write(fd, &byte, 1) != 1) || read(fd, &byte, 1) != 1 ||
-            (!first && write(fd, &byte, 1) != 1)) {
+        if (first && write(fd, &byte, 1) != 1) {
+            return false;
+        }
+        ssize_t n = read(fd, &byte, 1);
+        if (n != 1) {
+            errno = n == 0 ? 0 : errno;
+            return false;
+        }
+        if (!first && write(fd, &byte, 1) != 1) {
             return false;
         }
     }
