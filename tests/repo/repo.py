@@ -68,6 +68,17 @@ def self_test(check, clean, plants, args):
     return failures
 
 
+def planted_archive(tree, cc):
+    """For self tests of checks of archives: the tree's sources, compiled."""
+    objects = []
+    for name in tree.files(".c"):
+        objects.append(tree.root / (name + ".o"))
+        subprocess.run([cc, "-O1", "-c", tree.root / name, "-o", objects[-1]], check=True)
+    archive = tree.root / "libplant.a"
+    subprocess.run(["ar", "rcs", archive, *objects], check=True)
+    return archive
+
+
 def main(check, clean, plants, add_arguments=None):
     """check(tree, args) returns its complaints; plants are (what, files, expected part of a complaint)."""
     parser = argparse.ArgumentParser()

@@ -40,14 +40,7 @@ def check(tree, args):
         if not archives:
             repo.skip("no archive is built")
         return check_archives(archives)
-
-    objects = []
-    for name in tree.files(".c"):
-        objects.append(tree.root / (name + ".o"))
-        subprocess.run([args.cc, "-O1", "-c", tree.root / name, "-o", objects[-1]], check=True)
-    archive = tree.root / "libplant.a"
-    subprocess.run(["ar", "rcs", archive, *objects], check=True)
-    return check_archives([archive])
+    return check_archives([repo.planted_archive(tree, args.cc)])
 
 
 def add_arguments(parser):

@@ -31,13 +31,7 @@ def check_archive(archive):
 def check(tree, args):
     if not args.self_test:
         return check_archive(args.archive)
-    objects = []
-    for name in tree.files(".c"):
-        objects.append(tree.root / (name + ".o"))
-        subprocess.run([args.cc, "-O1", "-c", tree.root / name, "-o", objects[-1]], check=True)
-    archive = tree.root / "libplant.a"
-    subprocess.run(["ar", "rcs", archive, *objects], check=True)
-    return check_archive(archive)
+    return check_archive(repo.planted_archive(tree, args.cc))
 
 
 def add_arguments(parser):

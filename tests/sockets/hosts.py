@@ -39,6 +39,18 @@ def beside(disturb):
         thread.join()
 
 
+def keep_cutting(cut_s, mended_s, links=(("1", "2"),)):
+    """For beside(): one link after the other is cut for so long, then mended for so long."""
+    def disturb(stop):
+        while not stop.is_set():
+            for a, b in links:
+                cut(a, b)
+                stop.wait(cut_s)
+                mend(a, b)
+                stop.wait(mended_s)
+    return disturb
+
+
 class Hosts(Case):
     """The server on `server_host`, the client on host 1."""
 

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import unittest
 
-from hosts import Hosts, beside, cut, mend
+from hosts import Hosts, beside, cut, keep_cutting, mend
 from lab import BIN, CHECKS, HANG_S, STREAM, end, free_port, need
 
 BURST = os.path.join(BIN, "tests", "prog_burst")
@@ -83,14 +83,7 @@ class Neighbours(Carried):
         self.assert_by_pipes(self.lines())
 
     def test_cables_cut_and_mended_all_the_time(self):
-        def keep_cutting(stop):
-            while not stop.is_set():
-                cut("1", "2")
-                stop.wait(0.15)
-                mend("1", "2")
-                stop.wait(0.25)
-
-        result = self.echo_while(200, keep_cutting)
+        result = self.echo_while(200, keep_cutting(0.15, 0.25))
         self.assertEqual(result["bytes"], 200 << 20)
         self.assert_by_pipes(self.lines())
 
@@ -98,14 +91,7 @@ class Neighbours(Carried):
         self.burst(1000, 1 << 20, 1)
 
     def test_servers_that_close_while_cables_are_cut(self):
-        def keep_cutting(stop):
-            while not stop.is_set():
-                cut("1", "2")
-                stop.wait(0.1)
-                mend("1", "2")
-                stop.wait(0.2)
-
-        with beside(keep_cutting):
+        with beside(keep_cutting(0.1, 0.2)):
             self.burst(500, 1 << 20, 2)
 
     def test_iperf3_over_a_cut(self):
@@ -157,15 +143,7 @@ class OverARelay(Carried):
         self.burst(1000, 1 << 20, 1)
 
     def test_a_cut_on_the_way(self):
-        def cut_each(stop):
-            while not stop.is_set():
-                for a, b in (("1", "2"), ("3", "4")):
-                    cut(a, b)
-                    stop.wait(0.3)
-                    mend(a, b)
-                    stop.wait(0.3)
-
-        result = self.echo_while(100, cut_each)
+        result = self.echo_while(100, keep_cutting(0.3, 0.3, (("1", "2"), ("3", "4"))))
         self.assertEqual(result["bytes"], 100 << 20)
         self.assert_by_pipes(self.lines())
 

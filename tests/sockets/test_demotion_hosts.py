@@ -7,7 +7,7 @@ import os
 import random
 import unittest
 
-from hosts import Hosts, beside, cut, mend
+from hosts import Hosts, beside, keep_cutting
 from lab import BIN, STREAM, free_port, go_program
 
 STATIC = os.path.join(BIN, "tests", "prog_static")
@@ -60,14 +60,7 @@ class Neighbours(Leaves):
             self.assertEqual(self.leave(how, 3)["demoted"], 0)
 
     def test_while_the_cable_is_cut_and_mended(self):
-        def keep_cutting(stop):
-            while not stop.is_set():
-                cut("1", "2")
-                stop.wait(0.03)
-                mend("1", "2")
-                stop.wait(0.05)
-
-        with beside(keep_cutting):
+        with beside(keep_cutting(0.03, 0.05)):
             for seed in range(6):
                 for how in ("stdio", "fork"):
                     self.leave(how, 10 + seed)
@@ -89,15 +82,7 @@ class OverARelay(Leaves):
             self.assertEqual(self.leave(how, 3)["demoted"], 0)
 
     def test_while_the_ways_change(self):
-        def cut_each(stop):
-            while not stop.is_set():
-                for a, b in (("1", "2"), ("3", "4")):
-                    cut(a, b)
-                    stop.wait(0.05)
-                    mend(a, b)
-                    stop.wait(0.05)
-
-        with beside(cut_each):
+        with beside(keep_cutting(0.05, 0.05, (("1", "2"), ("3", "4")))):
             for seed in range(4):
                 for how in ("stdio", "fork"):
                     self.leave(how, 20 + seed)
