@@ -163,6 +163,11 @@ VIADUCT_API int via_remote_try_put(struct via_remote *remote, uint64_t off, cons
                                    size_t bytes, unsigned flags);
 VIADUCT_API size_t via_remote_try_max(const struct via_remote *remote);
 
+/* Both: like via_remote_put_from, for any number of bytes, but never blocks. */
+VIADUCT_API int via_remote_try_put_from(struct via_remote *remote, uint64_t off,
+                                        struct via_segment *segment, uint64_t src_off, size_t bytes,
+                                        unsigned flags);
+
 /* Puts, then updates the 8-byte aligned word at signal_off: sets it to value, or adds it. */
 #define VIADUCT_SIGNAL_SET 0u
 #define VIADUCT_SIGNAL_ADD 1u

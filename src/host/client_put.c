@@ -184,8 +184,9 @@ int via_remote_put(struct via_remote *remote, uint64_t off, const void *src, siz
     return bytes == 0 && flags == 0 ? 0 : put_by_frames(remote, off, src, bytes, flags);
 }
 
-static int send_from(struct via_remote *remote, uint64_t off, const struct via_segment *segment,
-                     uint64_t src_off, size_t bytes, unsigned flags)
+static struct via_command put_from_command(const struct via_remote *remote, uint64_t off,
+                                           const struct via_segment *segment, uint64_t src_off,
+                                           size_t bytes, unsigned flags)
 {
     struct via_command command = put_command(remote, off, bytes);
     command.flags = frame_flags(flags);
@@ -194,14 +195,21 @@ static int send_from(struct via_remote *remote, uint64_t off, const struct via_s
         command.a.source_segment = segment->handle;
         command.b.source_offset = src_off;
     }
+    return command;
+}
+
+static int send_from(struct via_remote *remote, uint64_t off, const struct via_segment *segment,
+                     uint64_t src_off, size_t bytes, unsigned flags)
+{
+    struct via_command command = put_from_command(remote, off, segment, src_off, bytes, flags);
     via_client_lock(remote->attach);
     int rc = send_piece(remote, &command, NULL);
     via_client_unlock(remote->attach);
     return rc;
 }
 
-int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segment *segment,
-                        uint64_t src_off, size_t bytes, unsigned flags)
+static int check_source(const struct via_remote *remote, const struct via_segment *segment,
+                        uint64_t src_off, size_t bytes)
 {
     if (src_off > segment->bytes || bytes > segment->bytes - src_off) {
         return via_client_error(-ERANGE,
@@ -209,8 +217,17 @@ int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segm
                                 "of the own segment of %zu bytes",
                                 remote->host, bytes, (unsigned long long)src_off, segment->bytes);
     }
+    return 0;
+}
+
+int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segment *segment,
+                        uint64_t src_off, size_t bytes, unsigned flags)
+{
     struct via_client_mapping *mapping;
-    int rc = begin_put(remote, off, bytes, &mapping);
+    int rc = check_source(remote, segment, src_off, bytes);
+    if (rc == 0) {
+        rc = begin_put(remote, off, bytes, &mapping);
+    }
     if (rc != 0 || (bytes == 0 && flags == 0)) {
         return rc;
     }
@@ -230,7 +247,7 @@ static int try_send(struct via_remote *remote, struct via_command *command, cons
 {
     struct via_attach *attach = remote->attach;
     struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
-    size_t bytes = (size_t)command->bytes;
+    size_t bytes = command->source == VIA_SOURCE_BODY ? (size_t)command->bytes : 0;
     if (attach->dead) {
         return via_client_dead(attach);
     }
@@ -251,8 +268,17 @@ static int try_send(struct via_remote *remote, struct via_command *command, cons
     return 0;
 }
 
-int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
-                       unsigned flags)
+static int try_command(struct via_remote *remote, struct via_command *command, const void *src)
+{
+    via_client_lock(remote->attach);
+    int rc = try_send(remote, command, src);
+    via_client_unlock(remote->attach);
+    return rc;
+}
+
+/* As begin_put(), but never waits: -EAGAIN. */
+static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
+                     struct via_client_mapping **ret_mapping)
 {
     int rc = via_client_check(remote, off, bytes, "put");
     if (rc == 0) {
@@ -261,30 +287,56 @@ int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src,
     if (rc != 0) {
         return rc;
     }
+    *ret_mapping = via_client_direct(remote);
+    if (*ret_mapping != NULL) {
+        return 0;
+    }
+    rc = via_client_check(remote, off, bytes, "put"); /* it may just have been found lost */
+    if (rc == 0 && via_client_awaits_frames(remote)) {
+        rc = via_attach_poll(remote->attach);
+        return rc < 0 ? rc : -EAGAIN;
+    }
+    return rc;
+}
+
+int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                       unsigned flags)
+{
     if (bytes > via_remote_try_max(remote)) {
         return via_client_error(-EMSGSIZE,
                                 "host %u, segment: put of %zu bytes at once: at most "
                                 "%zu can be tried",
                                 remote->host, bytes, via_remote_try_max(remote));
     }
-    struct via_client_mapping *mapping = via_client_direct(remote);
-    if (mapping != NULL) {
-        return put_direct(remote, mapping, off, src, bytes, flags);
-    }
-    rc = via_client_check(remote, off, bytes, "put");
+    struct via_client_mapping *mapping;
+    int rc = begin_try(remote, off, bytes, &mapping);
     if (rc != 0) {
         return rc;
     }
-    if (via_client_awaits_frames(remote)) {
-        rc = via_attach_poll(remote->attach);
-        return rc < 0 ? rc : -EAGAIN;
+    if (mapping != NULL) {
+        return put_direct(remote, mapping, off, src, bytes, flags);
     }
     struct via_command command = put_command(remote, off, bytes);
     command.flags = frame_flags(flags);
-    via_client_lock(remote->attach);
-    rc = try_send(remote, &command, src);
-    via_client_unlock(remote->attach);
-    return rc;
+    return try_command(remote, &command, src);
+}
+
+int via_remote_try_put_from(struct via_remote *remote, uint64_t off, struct via_segment *segment,
+                            uint64_t src_off, size_t bytes, unsigned flags)
+{
+    struct via_client_mapping *mapping;
+    int rc = check_source(remote, segment, src_off, bytes);
+    if (rc == 0) {
+        rc = begin_try(remote, off, bytes, &mapping);
+    }
+    if (rc != 0 || (bytes == 0 && flags == 0)) {
+        return rc;
+    }
+    if (mapping != NULL && segment->base != NULL) {
+        return put_direct(remote, mapping, off, segment->base + src_off, bytes, flags);
+    }
+    struct via_command command = put_from_command(remote, off, segment, src_off, bytes, flags);
+    return try_command(remote, &command, NULL);
 }
 
 static void signal_direct(const struct via_client_mapping *mapping, uint64_t signal_off,

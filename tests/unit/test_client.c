@@ -156,6 +156,38 @@ static void own_segments_are_used_without_a_copy(void **state)
     via_segment_free(segment);
 }
 
+static void own_segments_are_lent_without_waiting(void **state)
+{
+    struct fixture *fixture = *state;
+    struct via_segment *segment;
+    unsigned accepted = 0;
+    int rc;
+    assert_int_equal(via_segment_new(fixture->attach, 100000, 0, &segment), 0);
+    unsigned char *base = via_segment_base(segment);
+    client_fill(base, 100000, 10);
+    /* More than fits into a command pipe: nothing of it goes there. */
+    fixture->fake.hold = true;
+    while ((rc = via_remote_try_put_from(fixture->remote, 0, segment, 7, FAKE_PEER_BYTES, 0)) ==
+           0) {
+        accepted++;
+    }
+    assert_int_equal(rc, -EAGAIN);
+    assert_int_equal(accepted, FAKE_SLOTS);
+    assert_int_equal(via_remote_pending(fixture->remote), FAKE_SLOTS);
+    assert_int_equal(via_remote_try_put_from(fixture->remote, 0, segment, 102400 - 8, 9, 0),
+                     -ERANGE);
+    client_assert_text_has("own segment");
+    assert_int_equal(
+        via_remote_try_put_from(fixture->remote, FAKE_PEER_BYTES - 8, segment, 0, 9, 0), -ERANGE);
+    fixture->fake.hold = false;
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(fixture->fake.log[0].source, VIA_SOURCE_SEGMENT);
+    assert_memory_equal(fixture->peer->view, base + 7, FAKE_PEER_BYTES);
+    assert_int_equal(via_remote_try_put_from(fixture->remote, 0, segment, 0, 0, 0), 0);
+    assert_int_equal(fixture->fake.commands_count, FAKE_SLOTS);
+    via_segment_free(segment);
+}
+
 static void adopted_memory_must_be_sealed(void **state)
 {
     struct fixture *fixture = *state;
@@ -593,6 +625,7 @@ int main(void)
         WITH_HOST(puts_longer_than_the_pipe_arrive_whole),
         WITH_HOST(gets_bring_all_pieces),
         WITH_HOST(own_segments_are_used_without_a_copy),
+        WITH_HOST(own_segments_are_lent_without_waiting),
         WITH_HOST(adopted_memory_must_be_sealed),
         WITH_HOST(signals_come_after_what_was_put),
         WITH_HOST(atomics_are_done_at_the_owner),
