@@ -3,14 +3,16 @@
 """Parallel streams of synchronous sends: kernel TCP, pipes that copy, pipes with zero-copy.
 
 usage: bench_system_d.py [--between-hosts] [--json FILE] [--csv FILE] [--plot FILE.png] [--rounds N]
-                         [--seconds S] [--size BYTES] [--connections N,...]
+                         [--seconds S] [--sizes BYTES,...] [--connections N,...] [--ways NAME,...]
 
 For each number of connections: GB/s (1e9) of all of them, as received, and CPU time of both sides in
 ns for each byte. "zero-copy" is forced; "chosen" is what the library does by itself.
 
 --between-hosts: on an emulated ring of four: "direct", to a neighbour, where the sender stores into the
-receiver's host and the receiver copies once more (ADR 6: why not less), and "relay", by frames through
-one host, beside kernel TCP and both ways of one machine. CPU time is then that of all daemons, too.
+receiver's host and the receiver copies once more (ADR 6: why not less), and by frames through one host:
+"relay", where the host takes the bytes from where the sender has built its records, and "relay copied",
+where they are copied for the host first. Beside them kernel TCP and both ways of one machine. CPU time is
+then that of all daemons, too.
 """
 import argparse
 import json
@@ -48,7 +50,8 @@ def viaduct(*words):
 def ways_between_hosts():
     ways = all_ways()[:3]
     ways[1].name, ways[2].name = "one machine", "zero-copy"
-    return [*ways, measure.fabric(FABRIC, "direct", 2), measure.fabric(FABRIC, "relay", 3)]
+    return [*ways, measure.fabric(FABRIC, "direct", 2), measure.fabric(FABRIC, "relay", 3),
+            measure.fabric(FABRIC, "relay copied", 3, env={"VIADUCT_SOCKETS_ZEROCOPY": "off"})]
 
 
 class Daemons(sockets_load.Used):
@@ -72,30 +75,30 @@ def streams(way, connections, size, seconds):
     return out["bytes"] / out["seconds"] / 1e9, cpu * 1e9 / out["bytes"]
 
 
-HEAD = ["connections", "way", "GB/s", "CPU ns/byte"]
+HEAD = ["bytes", "connections", "way", "GB/s", "CPU ns/byte"]
 
 
 def rows_of(results):
     for one in results:
         for way, figures in one["ways"].items():
-            yield (one["connections"], way, *(measure.median([figure[i] for figure in figures])
-                                              for i in (0, 1)))
+            yield (one["bytes"], one["connections"], way, *(measure.median([figure[i] for figure in figures])
+                                                            for i in (0, 1)))
 
 
 def show(results, ways):
-    head = ["connections", *["%s GB/s" % way.name for way in ways],
+    head = ["bytes", "connections", *["%s GB/s" % way.name for way in ways],
             *["%s ns/B" % way.name for way in ways]]
     rows = []
     for one in results:
-        mine = [row for row in rows_of(results) if row[0] == one["connections"]]
-        rows.append([one["connections"], *["%.2f" % row[2] for row in mine],
-                     *["%.3f" % row[3] for row in mine]])
+        mine = list(rows_of([one]))
+        rows.append([sockets_load.bytes_name(one["bytes"]), one["connections"], *["%.2f" % row[3] for row in mine],
+                     *["%.3f" % row[4] for row in mine]])
     print(measure.table(head, rows))
 
 
 def draw(path, results, size):
     rates, cpu = {}, {}
-    for connections, way, rate, used in rows_of(results):
+    for _, connections, way, rate, used in rows_of([one for one in results if one["bytes"] == size]):
         rates.setdefault(way, []).append((connections, rate))
         cpu.setdefault(way, []).append((connections, used))
     sockets_load.plot(path, "Synchronous sends of %s" % sockets_load.bytes_name(size),
@@ -113,7 +116,7 @@ def keep(options, results):
     if options.csv:
         sockets_load.write_csv(options.csv, HEAD, rows_of(results))
     if options.plot:
-        draw(options.plot, results, options.size)
+        draw(options.plot, results, options.sizes[-1])
 
 
 def main():
@@ -124,22 +127,24 @@ def main():
     options.add_argument("--plot")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--seconds", type=float, default=1)
-    options.add_argument("--size", type=int, default=1 << 20)
+    options.add_argument("--sizes", type=numbers, default=[1 << 20])
     options.add_argument("--connections", type=numbers, default=list(range(1, 9)))
+    options.add_argument("--ways", type=lambda text: text.split(","), help="only these")
     options = options.parse_args()
     if not all(1 <= count <= 8 for count in options.connections):
         sys.exit("bench_system_d: --connections: 1 to 8 each")
-    ways = ways_between_hosts() if options.between_hosts else all_ways()
+    ways = [way for way in (ways_between_hosts() if options.between_hosts else all_ways())
+            if options.ways is None or way.name in options.ways]
     results = []
     try:
         if options.between_hosts:
             viaduct("up", "--ring", "4")
             Daemons.pids = [host["pid"] for host in json.loads(viaduct("status", "--json"))["hosts"]]
-        for count in options.connections:
+        for size, count in [(size, count) for size in options.sizes for count in options.connections]:
             figures = measure.interleaved(
-                lambda way, count=count: streams(way, count, options.size, options.seconds), ways,
+                lambda way, size=size, count=count: streams(way, count, size, options.seconds), ways,
                 options.rounds)
-            results.append({"connections": count, "bytes": options.size, "ways": figures})
+            results.append({"connections": count, "bytes": size, "ways": figures})
             print(".", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
     except (measure.Failure, subprocess.SubprocessError, OSError) as error:
