@@ -13,8 +13,8 @@ static json_t *row_json(const struct via_sockets_row *row)
 {
     const struct via_stats_conn *stats = &row->stats;
     return json_pack(
-        "{s:i, s:s, s:i, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
-        (int)row->pid, "program", row->program, "fd", row->fd, "local", row->local, "peer",
+        "{s:i, s:s, s:i, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "pid", (int)row->pid, "program", row->program, "fd", row->fd, "local", row->local, "peer",
         row->peer, "state", row->state, "accelerated", (int)row->accelerated, "why_not",
         row->accelerated ? json_null() : json_string(row->why), "bytes_pipe_tx",
         count_or_null(row, stats->tx_pipe_bytes), "bytes_pipe_rx",
@@ -22,7 +22,8 @@ static json_t *row_json(const struct via_sockets_row *row)
         count_or_null(row, stats->tx_kernel_bytes), "bytes_kernel_rx",
         count_or_null(row, stats->rx_kernel_bytes), "bytes_frames_tx",
         count_or_null(row, stats->tx_frames_bytes), "bytes_fetched_tx",
-        count_or_null(row, stats->tx_fetched_bytes), "rings", count_or_null(row, stats->rings),
+        count_or_null(row, stats->tx_fetched_bytes), "bytes_lent_tx",
+        count_or_null(row, stats->tx_lent_bytes), "rings", count_or_null(row, stats->rings),
         "sleeps", count_or_null(row, stats->sleeps));
 }
 

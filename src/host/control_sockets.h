@@ -87,11 +87,13 @@ struct via_stats_conn {
     uint32_t reason; /* enum via_reason */
     bool accelerated;
     bool demoted; /* was accelerated, and is no more */
+    uint64_t
+        tx_lent_bytes; /* of those by frames: not copied for the host, which reads the mirror */
 };
 
 struct via_sockets_entry {
     struct via_stats_conn stats;
-    uint64_t reserved[7];
+    uint64_t reserved[6];
 };
 _Static_assert(sizeof(struct via_sockets_entry) == 128, "the same in all builds");
 

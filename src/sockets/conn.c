@@ -510,6 +510,7 @@ static void begin_child(struct via_conn *conn)
     conn->stats->rx_kernel_bytes = 0;
     conn->stats->tx_frames_bytes = 0;
     conn->stats->tx_fetched_bytes = 0;
+    conn->stats->tx_lent_bytes = 0;
     conn->stats->rings = 0;
     conn->stats->sleeps = 0;
 }

@@ -121,6 +121,7 @@ void via_fabric_forked(void)
     pthread_mutex_init(&lock, NULL);
     atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
     attach_failed = false;
+    via_fabric_mirrors_forked();
     mailbox = NULL;
     memset(slots_used, 0, sizeof(slots_used));
     memset(mailboxes, 0, sizeof(mailboxes));
@@ -130,6 +131,7 @@ void via_fabric_end(void)
 {
     struct via_attach *attach = atomic_exchange_explicit(&attachment, NULL, memory_order_acq_rel);
     if (attach != NULL) {
+        via_fabric_mirrors_end();
         via_attach_close(attach);
     }
 }
@@ -385,6 +387,7 @@ static int make_memory(struct via_conn *conn, struct via_attach *attach,
                        const struct via_pipe_geometry *geometry)
 {
     struct via_fabric *fabric = conn->fabric;
+    fabric->geometry = *geometry;
     fabric->bytes = via_segment_bytes_for(geometry);
     fabric->segment_attach = attach;
     /* To be read too: what may only be written is not mapped. The mailbox is not: nobody is to see
@@ -395,14 +398,11 @@ static int make_memory(struct via_conn *conn, struct via_attach *attach,
         fabric->segment = NULL;
         return rc;
     }
-    void *mirror = mmap(NULL, fabric->bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mirror == MAP_FAILED) {
-        return -ENOMEM;
+    rc = via_fabric_mirror_new(fabric, attach);
+    if (rc == 0) {
+        via_side_attach(conn->side, geometry, via_segment_base(fabric->segment), fabric->mirror);
     }
-    fabric->mirror = mirror;
-    via_side_attach(conn->side, geometry, via_segment_base(fabric->segment), fabric->mirror);
-    return 0;
+    return rc;
 }
 
 int via_fabric_put_offer(struct via_conn *conn, uint64_t ready)
@@ -416,7 +416,7 @@ int via_fabric_put_offer(struct via_conn *conn, uint64_t ready)
     struct via_fabric_offer offer = {.nonce = fabric->note.nonce,
                                      .segment = via_segment_handle(fabric->segment),
                                      .segment_bytes = fabric->bytes,
-                                     .geometry = via_ring,
+                                     .geometry = fabric->geometry,
                                      .host = (uint32_t)via_policy.host,
                                      .ready = ready};
     int rc = via_remote_put(box, (uint64_t)fabric->note.slot * sizeof(offer), &offer, sizeof(offer),
@@ -428,7 +428,8 @@ int via_fabric_put_offer(struct via_conn *conn, uint64_t ready)
 enum via_reason via_fabric_offer(struct via_conn *conn)
 {
     struct via_attach *attach = via_fabric_attach();
-    bool made = attach != NULL && make_memory(conn, attach, &via_ring) == 0;
+    struct via_pipe_geometry geometry = via_fabric_geometry(conn->fabric);
+    bool made = attach != NULL && make_memory(conn, attach, &geometry) == 0;
     return made && via_fabric_put_offer(conn, VIA_FABRIC_READY) == 0 ? VIA_REASON_NONE
                                                                      : VIA_REASON_FABRIC;
 }
@@ -555,15 +556,13 @@ void via_fabric_free(struct via_conn *conn)
     via_fabric_follows_no_more(conn);
     struct via_attach *attach = via_fabric_attached();
     via_fabric_slot_give(fabric);
+    via_fabric_mirror_free(fabric);
     if (fabric->remote != NULL && fabric->attach == attach) {
         via_remote_close(fabric->remote);
     }
     /* Processes that were forked with it read it on, and the peer writes it on. */
     if (fabric->segment != NULL && fabric->segment_attach == attach && conn->side->refs == 0) {
         via_segment_free(fabric->segment);
-    }
-    if (fabric->mirror != NULL) {
-        munmap(fabric->mirror, fabric->bytes);
     }
     via_pool_put(&pool, fabric);
     conn->fabric = NULL;

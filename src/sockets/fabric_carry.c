@@ -32,16 +32,25 @@ static void fail(struct via_fabric *fabric, int rc)
     }
 }
 
-static int put(struct via_fabric *fabric, size_t off, size_t bytes, unsigned flags, bool wait)
+/* lent: the host takes the bytes from there, NULL: they are copied for it. */
+static int try_put(struct via_fabric *fabric, struct via_segment *lent, size_t off, size_t bytes,
+                   unsigned flags)
 {
-    const unsigned char *src = fabric->mirror + off;
-    int rc = via_remote_try_put(fabric->remote, off, src, bytes, flags);
+    return lent != NULL
+               ? via_remote_try_put_from(fabric->remote, off, lent, off, bytes, flags)
+               : via_remote_try_put(fabric->remote, off, fabric->mirror + off, bytes, flags);
+}
+
+static int put(struct via_fabric *fabric, struct via_segment *lent, size_t off, size_t bytes,
+               unsigned flags, bool wait)
+{
+    int rc = try_put(fabric, lent, off, bytes, flags);
     uint64_t end_ns = wait && rc == -EAGAIN ? via_os_now_ns() + WAIT_NS : 0;
     while (rc == -EAGAIN && via_os_now_ns() < end_ns) {
         struct timespec pause = {.tv_nsec = 500000};
         nanosleep(&pause, NULL);
         via_attach_poll(fabric->attach);
-        rc = via_remote_try_put(fabric->remote, off, src, bytes, flags);
+        rc = try_put(fabric, lent, off, bytes, flags);
     }
     fail(fabric, rc);
     return rc;
@@ -54,7 +63,7 @@ int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed
     if (word == *pushed || !via_fabric_can_put(fabric)) {
         return 0;
     }
-    int rc = put(fabric, off, sizeof(word), VIADUCT_PUT_NOTIFY, wait);
+    int rc = put(fabric, NULL, off, sizeof(word), VIADUCT_PUT_NOTIFY, wait);
     if (rc == 0) {
         *pushed = word;
     }
@@ -109,6 +118,28 @@ void via_fabric_tx_begin(struct via_conn *conn, struct via_fabric_undo *ret_undo
     }
 }
 
+/* Smaller ones are as fast copied as lent. */
+#define LENT_BYTES_MIN 4096u
+
+static int push_body(struct via_conn *conn, const struct via_pipe_record *record, bool wait)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_segment *lent =
+        record->body_bytes >= LENT_BYTES_MIN ? via_fabric_mirror_lent(conn) : NULL;
+    size_t most = via_remote_try_max(fabric->remote);
+    size_t off = (size_t)((const unsigned char *)record->body - fabric->mirror);
+    for (size_t done = 0; done < record->body_bytes;) {
+        size_t bytes = via_min(record->body_bytes - done, most);
+        int rc = put(fabric, lent, off + done, bytes, 0, wait);
+        if (rc != 0) {
+            return rc;
+        }
+        conn->stats->tx_lent_bytes += lent != NULL ? bytes : 0;
+        done += bytes;
+    }
+    return 0;
+}
+
 /* Puts the record that was written after `undo`: body first, the line with its word last. */
 static int push_record(struct via_conn *conn, const struct via_fabric_undo *undo, bool wait)
 {
@@ -122,19 +153,13 @@ static int push_record(struct via_conn *conn, const struct via_fabric_undo *undo
     if (via_pipe_peek(&probe, &record) != 1) {
         return -EPROTO;
     }
-    size_t most = via_remote_try_max(fabric->remote);
-    const unsigned char *body = record.body;
-    for (size_t done = 0; done < record.body_bytes;) {
-        size_t bytes = via_min(record.body_bytes - done, most);
-        int rc = put(fabric, (size_t)(body - fabric->mirror) + done, bytes, 0, wait);
-        if (rc != 0) {
-            return rc;
-        }
-        done += bytes;
+    int rc = push_body(conn, &record, wait);
+    if (rc != 0) {
+        return rc;
     }
     uint32_t index = undo->tx.pipe.sequence & (undo->tx.pipe.geometry.slots_count - 1);
     size_t off = VIA_SEGMENT_PIPE_OFF + VIA_RECORD_LINE_BYTES * (1 + (size_t)index);
-    return put(fabric, off, VIA_RECORD_LINE_BYTES, VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY,
+    return put(fabric, NULL, off, VIA_RECORD_LINE_BYTES, VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY,
                wait);
 }
 

@@ -62,6 +62,10 @@ struct via_fabric {
     struct via_remote *remote;         /* the peer's; NULL: not known yet */
     uint64_t remote_handle;
     unsigned char *mirror;    /* of the peer's segment */
+    struct via_segment *lent; /* the mirror, where the host may read it; NULL: it may not */
+    struct via_attach *lent_to;
+    bool counted; /* as one that goes by frames */
+    struct via_pipe_geometry geometry;
     size_t bytes;             /* of either segment */
     _Atomic uint32_t version; /* counts what makes old bases void */
     uint32_t tx_version;
@@ -84,6 +88,24 @@ bool via_fabric_can_put(struct via_fabric *fabric);
 /* Puts a word of the mirror if it is not *pushed, which it then becomes. 0, or as
  * via_remote_try_put(). wait: up to a second for a full way. */
 int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait);
+
+/*
+ * The mirror: fabric_mirror.c. Of connections that go by frames when they are made the host is told
+ * of it, as of a segment that nobody else may touch: then it takes the bodies of records from
+ * there, and they are not copied into its command pipe first. They stay there until the peer has
+ * released the record, which is after all puts of it have arrived.
+ */
+int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach);
+void via_fabric_mirror_free(struct via_fabric *fabric);
+/* For puts from the mirror; NULL: they are to be copied. A process that was forked has no part in
+ * what its parent lends, and once there are two, neither lends: what one of them has under way the
+ * other does not know. */
+struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn);
+/* The attachment is closed, or a parent's. */
+void via_fabric_mirrors_end(void);
+void via_fabric_mirrors_forked(void);
+/* What a new connection offers: longer rings where frames take long, for the first of a process. */
+struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric);
 
 /* The connector has no more use for its slot of the mailbox. */
 void via_fabric_slot_give(struct via_fabric *fabric);

@@ -45,6 +45,7 @@ void via_stats_add(const struct via_stats_conn *conn)
     total.sum.rx_kernel_bytes += conn->rx_kernel_bytes;
     total.sum.tx_frames_bytes += conn->tx_frames_bytes;
     total.sum.tx_fetched_bytes += conn->tx_fetched_bytes;
+    total.sum.tx_lent_bytes += conn->tx_lent_bytes;
     total.sum.rings += conn->rings;
     total.sum.sleeps += conn->sleeps;
     pthread_mutex_unlock(&total.lock);
@@ -83,22 +84,22 @@ static int format(char *buffer, size_t max)
 {
     char name[256];
     program_name(name, sizeof(name));
-    int n = snprintf(buffer, max,
-                     "{\"pid\":%d,\"program\":\"%s\",\"connections\":%llu,\"accelerated\":%llu,"
-                     "\"demoted\":%llu,"
-                     "\"bytes_pipe_tx\":%llu,\"bytes_pipe_rx\":%llu,\"bytes_kernel_tx\":%llu,"
-                     "\"bytes_kernel_rx\":%llu,\"bytes_frames_tx\":%llu,"
-                     "\"bytes_fetched_tx\":%llu,\"rings\":%llu,"
-                     "\"sleeps\":%llu,\"not_accelerated\":{",
-                     (int)getpid(), name, (unsigned long long)total.connections,
-                     (unsigned long long)total.accelerated, (unsigned long long)total.demoted,
-                     (unsigned long long)total.sum.tx_pipe_bytes,
-                     (unsigned long long)total.sum.rx_pipe_bytes,
-                     (unsigned long long)total.sum.tx_kernel_bytes,
-                     (unsigned long long)total.sum.rx_kernel_bytes,
-                     (unsigned long long)total.sum.tx_frames_bytes,
-                     (unsigned long long)total.sum.tx_fetched_bytes,
-                     (unsigned long long)total.sum.rings, (unsigned long long)total.sum.sleeps);
+    int n = snprintf(
+        buffer, max,
+        "{\"pid\":%d,\"program\":\"%s\",\"connections\":%llu,\"accelerated\":%llu,"
+        "\"demoted\":%llu,"
+        "\"bytes_pipe_tx\":%llu,\"bytes_pipe_rx\":%llu,\"bytes_kernel_tx\":%llu,"
+        "\"bytes_kernel_rx\":%llu,\"bytes_frames_tx\":%llu,"
+        "\"bytes_fetched_tx\":%llu,\"bytes_lent_tx\":%llu,\"rings\":%llu,"
+        "\"sleeps\":%llu,\"not_accelerated\":{",
+        (int)getpid(), name, (unsigned long long)total.connections,
+        (unsigned long long)total.accelerated, (unsigned long long)total.demoted,
+        (unsigned long long)total.sum.tx_pipe_bytes, (unsigned long long)total.sum.rx_pipe_bytes,
+        (unsigned long long)total.sum.tx_kernel_bytes,
+        (unsigned long long)total.sum.rx_kernel_bytes,
+        (unsigned long long)total.sum.tx_frames_bytes,
+        (unsigned long long)total.sum.tx_fetched_bytes, (unsigned long long)total.sum.tx_lent_bytes,
+        (unsigned long long)total.sum.rings, (unsigned long long)total.sum.sleeps);
     n += format_reasons(buffer + n, max - (size_t)n, total.not_accelerated);
     n += snprintf(buffer + n, max - (size_t)n, "},\"kernel_tx_why\":{");
     n += format_reasons(buffer + n, max - (size_t)n, total.why_kernel_bytes);

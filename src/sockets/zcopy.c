@@ -33,12 +33,14 @@
 enum mode { AUTO, OFF, ON };
 
 size_t via_zcopy_least = SIZE_MAX;
+bool via_zcopy_lends;
 static enum mode mode;
 
 void via_zcopy_init(void)
 {
     const char *text = getenv("VIADUCT_SOCKETS_ZEROCOPY");
     via_zcopy_least = VIA_ZCOPY_LEAST;
+    via_zcopy_lends = true;
     mode = AUTO;
     if (text == NULL || strcmp(text, "auto") == 0) {
         return;
@@ -53,6 +55,7 @@ void via_zcopy_init(void)
     } else {
         mode = OFF;
         via_zcopy_least = SIZE_MAX;
+        via_zcopy_lends = false;
     }
 }
 

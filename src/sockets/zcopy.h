@@ -23,6 +23,8 @@
 
 /* Fewer bytes than this are always copied; SIZE_MAX: all are. */
 extern size_t via_zcopy_least;
+/* Between hosts: may the host take the bytes of frames from where they lie? */
+extern bool via_zcopy_lends;
 
 /* Reads the environment. */
 void via_zcopy_init(void);

@@ -8,9 +8,44 @@ import threading
 import unittest
 
 from hosts import Hosts, beside, cut, keep_cutting, mend
-from lab import BIN, CHECKS, HANG_S, STREAM, end, free_port, need
+from lab import BIN, CHECKS, HANG_S, PYTHON, STREAM, end, free_port, need
 
 BURST = os.path.join(BIN, "tests", "prog_burst")
+
+# Large sends of words that count, then an end: what comes is a beginning of that, and how much.
+SENDER = """
+import array, os, signal, socket, sys
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+conn = listener.accept()[0]
+conn.recv(1)
+data = array.array("I", range(int(sys.argv[4]) >> 2)).tobytes()
+at = 0
+if sys.argv[3] == "forks":
+    for part in range(8):
+        if part in (2, 5) and os.fork() != 0:
+            os.wait()
+            os._exit(0)
+        conn.sendall(data[at:at + len(data) // 8])
+        at += len(data) // 8
+else:
+    while at < len(data):
+        at += conn.send(data[at:at + (1 << 20)])
+if sys.argv[3] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+READER = """
+import array, socket, sys
+conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+conn.sendall(b"!")
+data = bytearray()
+try:
+    while piece := conn.recv(int(sys.argv[3])):
+        data += piece
+except ConnectionResetError:
+    pass
+assert array.array("I", bytes(data[:len(data) & ~3])) == array.array("I", range(len(data) >> 2)), "wrong bytes"
+print(len(data))
+"""
 
 
 class Carried(Hosts):
@@ -121,6 +156,49 @@ class OverARelay(Carried):
         entries = self.lines()
         self.assert_by_pipes(entries)
         self.assertEqual(self.by_frames(entries), 1)
+        self.assertGreater(self.lent(entries), 0.5, entries)
+
+    def lent(self, entries):
+        """The part of what went as frames."""
+        return sum(e["bytes_lent_tx"] for e in entries) / sum(e["bytes_frames_tx"] for e in entries)
+
+    def lent_by(self, run):
+        """The same of what run() does. On a busy machine all of it may be through before there are pipes: again."""
+        for _ in range(8):
+            run()
+            entries = self.lines()
+            if sum(e["bytes_frames_tx"] for e in entries) > 1 << 20:
+                return self.lent(entries)
+        self.fail("nothing goes as frames: %r" % entries)
+
+    def test_every_byte_copied(self):
+        self.assertEqual(self.lent_by(lambda: self.echo(24, 10, env={"VIADUCT_SOCKETS_ZEROCOPY": "off"})), 0)
+
+    def sends_until(self, how, size=24 << 20, pieces=1 << 18, disturb=None):
+        """How many bytes came, each checked, until the sender had ended in this way."""
+        port = free_port(self.address)
+        server = self.start([PYTHON, "-c", SENDER, self.address, str(port), how, str(size)], port=port)
+        with beside(disturb or (lambda stop: None)):
+            came = int(self.run_client([PYTHON, "-c", READER, self.address, str(port), str(pieces)]))
+        server.wait(HANG_S)
+        return came
+
+    def test_what_was_lent_when_the_sender_exits(self):
+        self.assertEqual(self.sends_until("exits", pieces=1000, size=4 << 20), 4 << 20)
+        lent = self.lent_by(lambda: self.assertEqual(self.sends_until("exits"), 24 << 20))
+        self.assertGreater(lent, 0.5)
+
+    def test_what_was_lent_when_the_sender_is_killed(self):
+        for _ in range(3):
+            self.assertGreater(self.sends_until("killed"), 0)
+
+    def test_what_was_lent_when_the_sender_forks(self):
+        self.assertEqual(self.sends_until("forks"), 24 << 20)
+
+    def test_what_was_lent_while_the_ways_change(self):
+        cutting = keep_cutting(0.1, 0.1, (("1", "2"), ("3", "4")))
+        lent = self.lent_by(lambda: self.assertEqual(self.sends_until("exits", 64 << 20, disturb=cutting), 64 << 20))
+        self.assertGreater(lent, 0)
 
     def test_iperf3(self):
         self.iperf3("-t", "1")

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The memory in which records are built that go as frames, and what of it is lent to the host. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "host/client.h"
+#include "sockets/fabric_internal.h"
+#include "sockets/real.h"
+#include "sockets/zcopy.h"
+
+/* A process may have so many segments: some for lending, most for connections. */
+#define LENT_MAX 64u
+/* Frames are under way for long, and a sleeper's ring for longer: so much keeps all busy. Many such
+ * connections have enough under way together, and the more memory they go through, the less of it
+ * is in a cache. */
+#define LONG_RING_BYTES (1024u * 1024)
+#define LONG_RINGS_MAX 2u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned lent_count;
+static _Atomic unsigned relayed_count;
+
+/* Of connections that were closed while the host still reads: kept until it does not. */
+static struct {
+    struct via_segment *lent;
+    struct via_remote *remote;
+} rests[LENT_MAX];
+
+static bool goes_by_frames(const struct via_fabric *fabric)
+{
+    return (fabric->way & VIA_STATUS_DIRECT) == 0;
+}
+
+struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
+{
+    struct via_pipe_geometry geometry = via_ring;
+    if (goes_by_frames(fabric) &&
+        atomic_load_explicit(&relayed_count, memory_order_relaxed) < LONG_RINGS_MAX) {
+        geometry.data_bytes = LONG_RING_BYTES;
+    }
+    return geometry;
+}
+
+/* --- lending -----------------------------------------------------------------------------------
+ */
+
+/* With the lock: those that nobody reads any more are the system's again. */
+static void reap(void)
+{
+    for (unsigned i = 0; i < LENT_MAX; i++) {
+        if (rests[i].lent != NULL && via_remote_pending(rests[i].remote) == 0) {
+            via_remote_close(rests[i].remote);
+            via_segment_free(rests[i].lent);
+            rests[i].lent = NULL;
+            lent_count--;
+        }
+    }
+}
+
+static bool may_lend(const struct via_fabric *fabric)
+{
+    bool may = via_zcopy_lends && goes_by_frames(fabric);
+    if (may) {
+        pthread_mutex_lock(&lock);
+        reap();
+        may = lent_count < LENT_MAX;
+        lent_count += may ? 1 : 0;
+        pthread_mutex_unlock(&lock);
+    }
+    return may;
+}
+
+static void lend_no_more(void)
+{
+    pthread_mutex_lock(&lock);
+    lent_count--;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Memory that can be lent, mapped; MAP_FAILED. The mapping is ours, whatever becomes of the
+ * attachment. */
+static void *map_lent(struct via_fabric *fabric, struct via_attach *attach)
+{
+    void *mirror = MAP_FAILED;
+    int fd = memfd_create("viaduct mirror", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return MAP_FAILED;
+    }
+    if (ftruncate(fd, (off_t)fabric->bytes) == 0 &&
+        VIA_REAL(fcntl)(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+        mirror = mmap(NULL, fabric->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (mirror != MAP_FAILED &&
+        via_segment_adopt(attach, fd, fabric->bytes, mirror, 0, &fabric->lent) != 0) {
+        munmap(mirror, fabric->bytes);
+        mirror = MAP_FAILED;
+    }
+    VIA_REAL(close)(fd);
+    return mirror;
+}
+
+struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn)
+{
+    const struct via_fabric *fabric = conn->fabric;
+    bool is_ours = fabric->lent != NULL && fabric->attach == fabric->lent_to &&
+                   fabric->lent_to == via_fabric_attached();
+    return is_ours && !conn->side->ever_forked ? fabric->lent : NULL;
+}
+
+/* The host forgets it, at once or when the last put has ended; the remote goes with it then. */
+static void take_back(struct via_fabric *fabric)
+{
+    pthread_mutex_lock(&lock);
+    reap();
+    bool reads = fabric->remote != NULL && fabric->attach == fabric->lent_to &&
+                 via_remote_pending(fabric->remote) != 0;
+    for (unsigned i = 0; i < LENT_MAX && reads; i++) {
+        if (rests[i].lent == NULL) {
+            rests[i].lent = fabric->lent;
+            rests[i].remote = fabric->remote;
+            fabric->remote = NULL;
+            reads = false;
+            fabric->lent = NULL;
+        }
+    }
+    if (fabric->lent != NULL) {
+        via_segment_free(fabric->lent);
+        lent_count--;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- the mirror --------------------------------------------------------------------------------
+ */
+
+int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach)
+{
+    void *mirror = MAP_FAILED;
+    if (may_lend(fabric)) {
+        mirror = map_lent(fabric, attach);
+        fabric->lent_to = attach;
+        if (mirror == MAP_FAILED) {
+            fabric->lent = NULL;
+            lend_no_more();
+        }
+    }
+    if (mirror == MAP_FAILED) {
+        mirror = mmap(NULL, fabric->bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    }
+    if (mirror == MAP_FAILED) {
+        return -ENOMEM;
+    }
+    fabric->mirror = mirror;
+    fabric->counted = goes_by_frames(fabric);
+    if (fabric->counted) {
+        atomic_fetch_add_explicit(&relayed_count, 1, memory_order_relaxed);
+    }
+    return 0;
+}
+
+void via_fabric_mirror_free(struct via_fabric *fabric)
+{
+    /* Not what a parent has lent, nor what an attachment that is closed has known of. */
+    if (fabric->lent != NULL && fabric->lent_to == via_fabric_attached()) {
+        take_back(fabric);
+    }
+    if (fabric->counted) {
+        atomic_fetch_sub_explicit(&relayed_count, 1, memory_order_relaxed);
+    }
+    if (fabric->mirror != NULL) {
+        munmap(fabric->mirror, fabric->bytes);
+    }
+}
+
+void via_fabric_mirrors_end(void)
+{
+    pthread_mutex_lock(&lock);
+    lent_count = 0;
+    for (unsigned i = 0; i < LENT_MAX; i++) {
+        rests[i].lent = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void via_fabric_mirrors_forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    via_fabric_mirrors_end();
+}
