@@ -441,8 +441,10 @@ static void say_goodbye(struct via_conn *conn, int fd)
     if (!reset) {
         via_io_fin(conn, fd, VIA_STREAM_FIN_CLOSED);
     }
+    via_fabric_arrive(conn);
     side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
     via_conn_say(conn, side->said);
+    via_fabric_arrive(conn);
     via_token_give(&side->tx_token, exclusive);
 }
 

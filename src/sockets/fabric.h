@@ -71,6 +71,10 @@ void via_fabric_tx_want(struct via_conn *conn);
 /* The flags word of the peer, and a ring if it says that pipes are left. */
 void via_fabric_say(struct via_conn *conn, uint64_t flags);
 
+/* Before the kernel tells of an end: waits, not for long, until what went as frames has arrived.
+ * With the tx token; nothing when no host is at the other end. */
+void via_fabric_arrive(struct via_conn *conn);
+
 /* --- going back to the kernel: demote.h --------------------------------------------------------
  */
 

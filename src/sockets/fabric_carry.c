@@ -10,6 +10,8 @@
 #define FOLLOW_NS (2 * VIA_SEC_NS)
 #define FOLLOW_LOOK_NS (10 * VIA_MSEC_NS)
 #define WAIT_NS VIA_SEC_NS
+/* At an end, what went as frames has so long to arrive before the kernel tells of the end. */
+#define ARRIVE_NS (2 * VIA_SEC_NS)
 
 static _Atomic unsigned following; /* connections that wait for the rest */
 
@@ -244,6 +246,25 @@ void via_fabric_say(struct via_conn *conn, uint64_t flags)
         push_tx_words(fabric, true);
     } else if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_HEEDED | VIA_FLAG_STAYS)) != 0) {
         via_remote_ring(fabric->remote); /* it may sleep without waiting for a record */
+    }
+}
+
+/* Frames are slower than the kernel's FIN, and than a flag that is stored directly once the cable
+ * is mended: a peer that has not read by pipes yet, and whose host knows of no cut, would take
+ * either for the end. */
+void via_fabric_arrive(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    uint64_t end_ns = 0;
+    while (fabric != NULL && fabric->error == 0 && via_fabric_can_put(fabric) &&
+           via_remote_pending(fabric->remote) != 0) {
+        const struct timespec pause = {.tv_nsec = 50000};
+        uint64_t now_ns = via_os_now_ns();
+        end_ns = end_ns == 0 ? now_ns + ARRIVE_NS : end_ns;
+        if (now_ns > end_ns || via_attach_poll(fabric->attach) < 0) {
+            return;
+        }
+        nanosleep(&pause, NULL);
     }
 }
 

@@ -361,6 +361,7 @@ int via_io_shutdown(struct via_op *op, int how)
             via_conn_replay_all(op->conn, op->fd); /* nothing can be sent again afterwards */
         }
         via_io_fin(op->conn, op->fd, 0);
+        via_fabric_arrive(op->conn);
         via_tx_give(op);
     }
     if (how != SHUT_WR) {
