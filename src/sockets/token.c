@@ -6,7 +6,10 @@
 
 #include "sockets/os.h"
 
-#define SPINS 200
+/* Looking takes the line away from who holds it, so a waiter looks ever more seldom: the holder
+ * does a lot before it loses it. */
+#define PAUSES_MAX 64u
+#define LOOKS 16u
 #define LOOK_NS (20 * VIA_MSEC_NS)
 
 static bool is_dead(uint32_t thread)
@@ -18,7 +21,8 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
 {
     uint32_t me = via_os_thread();
     int saved = errno;
-    unsigned spins = 0;
+    unsigned looks = 0;
+    unsigned pauses = 1;
 
     for (;;) {
         uint32_t seen = atomic_load_explicit(&token->holder, memory_order_relaxed);
@@ -42,8 +46,11 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
             }
             continue;
         }
-        if (spins++ < SPINS) {
-            via_os_pause();
+        if (looks++ < LOOKS) {
+            for (unsigned i = 0; i < pauses; i++) {
+                via_os_pause();
+            }
+            pauses = via_min(2 * pauses, PAUSES_MAX);
             continue;
         }
         if ((seen & VIA_TOKEN_WAITERS) == 0 &&
