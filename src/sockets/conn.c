@@ -37,6 +37,7 @@
 static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_conn), CONNS_MAX);
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_list all = {&all, &all};
+static _Atomic uint64_t serials;
 
 /* Nobody refers to it any more. */
 static void conn_free(struct via_file *file)
@@ -72,6 +73,7 @@ static struct via_conn *conn_new(bool connector)
     conn->file.kind = VIA_FILE_CONN;
     conn->file.free = conn_free;
     conn->side = side;
+    conn->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
     conn->fds = 1;
     conn->fd = -1;
     conn->listen_fd = -1;

@@ -33,6 +33,7 @@ struct via_zcopy {
 struct via_conn {
     struct via_file file;
     struct via_side *side;
+    uint64_t serial;              /* no other connection of this process ever has it */
     _Atomic uint32_t fds;         /* numbers of this process that refer to it */
     _Atomic int fd;               /* one of them, as long as it is open */
     _Atomic int listen_fd;        /* PENDING: where the acceptor comes */

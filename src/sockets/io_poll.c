@@ -270,11 +270,19 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
         }
     }
     via_stats_count(&op->conn->stats->sleeps, 1);
-    int n = via_sleep(fds, 2, bells, until_ns, NULL);
+    uint32_t seen = 0;
+    int n = -EAGAIN;
+    if (fds[0].fd >= 0 && fds[0].events == POLLRDHUP && fds[1].fd < 0 && until_ns == VIA_NEVER_NS) {
+        n = via_sleep_watching(op->fd, op->conn->serial, bells, &seen);
+    }
+    if (n == -EAGAIN) {
+        n = via_sleep(fds, 2, bells, until_ns, NULL);
+        seen = (uint32_t)(unsigned short)fds[0].revents;
+    }
     if (n == -EINTR) {
         return deadline_ns == VIA_NEVER_NS && via_sleep_restarts() ? 0 : -EINTR;
     }
-    via_io_shadow(op, (uint32_t)(unsigned short)fds[0].revents);
+    via_io_shadow(op, seen);
     if (n == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {
         return -EAGAIN;
     }

@@ -78,6 +78,11 @@ void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks, uint64_t slept
     spin->need_ticks = spin->need_ticks - spin->need_ticks / 8 + capped / 8;
 }
 
+void via_spin_made_way(struct via_spin *spin, bool came)
+{
+    spin->yields = came;
+}
+
 void via_spin_crowded(struct via_spin *spin, uint64_t now_ticks)
 {
     spin->penalty_end = now_ticks + (uint64_t)PENALTY_US * spin->us_ticks;

@@ -23,6 +23,7 @@ struct via_spin {
     uint32_t explore_in;  /* waits until the next */
     bool exploring;       /* the wait under way is one */
     uint64_t penalty_end; /* not before: somebody else wanted the CPU */
+    bool yields;          /* offer the CPU at once: who is waited for runs on the same */
 };
 
 void via_spin_init(struct via_spin *spin, uint32_t us_ticks);
@@ -32,6 +33,10 @@ uint64_t via_spin_budget(struct via_spin *spin, uint64_t now_ticks);
 
 /* It has ended after waited_ticks, of which it slept slept_ticks (0: spinning was enough). */
 void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks, uint64_t slept_ticks);
+
+/* A wait during which it looked more than once has ended. came: what it waited for had come when
+ * somebody else had had its CPU, so it is who runs there that is waited for. */
+void via_spin_made_way(struct via_spin *spin, bool came);
 
 /* The thread was off its CPU while it span. */
 void via_spin_crowded(struct via_spin *spin, uint64_t now_ticks);

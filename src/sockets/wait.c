@@ -25,16 +25,22 @@
 #define ASK_US 20u
 /* Who waits on the same CPU gets it now and then. */
 #define YIELD_US 8u
+/* A yield that takes longer: somebody else had it. */
+#define TAKEN_US 1u
 
 /* A thread's epoll set, in which it hears bells; edge-triggered, because bells are never drained.
  */
 struct ear {
     _Atomic int fd; /* 0: not made yet */
     uint64_t bells; /* registered */
+    uint64_t conn;  /* the connection slept for last: its serial number, 0 = none */
+    int conn_fd;    /* ... by this number */
+    bool watched;   /* it is registered, too */
 };
 
 static __thread struct via_spin spin __attribute__((tls_model("initial-exec")));
 static __thread struct ear *ear __attribute__((tls_model("initial-exec")));
+static __thread struct via_wait *innermost __attribute__((tls_model("initial-exec")));
 
 static struct via_pool ear_pool = VIA_POOL_INIT(sizeof(struct ear), 65536);
 
@@ -47,13 +53,28 @@ void via_wait_begin(struct via_wait *wait)
     if (via_unlikely(spin.us_ticks == 0)) {
         via_spin_init(&spin, via_os_ticks_us);
     }
+    uint64_t end = via_likely(via_policy.spin) ? now + via_spin_budget(&spin, now) : now;
+    bool yields = via_unlikely(spin.yields) || spin.exploring;
     *wait = (struct via_wait){
         .begin_ticks = now,
-        .end_ticks = via_likely(via_policy.spin) ? now + via_spin_budget(&spin, now) : now,
+        .end_ticks = end,
         .last_ticks = now,
         .asked_ticks = now,
-        .yield_ticks = now + via_os_us_to_ticks(YIELD_US),
+        .yield_ticks = yields ? now : now + via_os_us_to_ticks(YIELD_US),
+        .outer = innermost,
     };
+    innermost = wait;
+}
+
+/* Others may have the CPU; the time afterwards. */
+static uint64_t make_way(struct via_wait *wait, uint64_t before)
+{
+    sched_yield();
+    uint64_t now = via_os_ticks();
+    bool taken = now - before > via_os_us_to_ticks(TAKEN_US);
+    wait->taken_at = taken ? wait->looks : 0;
+    wait->yield_ticks = spin.yields && taken ? now : now + via_os_us_to_ticks(YIELD_US);
+    return now;
 }
 
 bool via_wait_again(struct via_wait *wait)
@@ -62,14 +83,12 @@ bool via_wait_again(struct via_wait *wait)
         return false;
     }
     via_os_pause();
-    if (++wait->looks % LOOKS_PER_CLOCK != 0) {
+    if (++wait->looks % LOOKS_PER_CLOCK != 0 && via_likely(!spin.yields)) {
         return true;
     }
     uint64_t now = via_os_ticks();
     if (via_unlikely(now > wait->yield_ticks)) {
-        sched_yield();
-        now = via_os_ticks();
-        wait->yield_ticks = now + via_os_us_to_ticks(YIELD_US);
+        now = make_way(wait, now);
     }
     if (via_unlikely(now - wait->last_ticks > via_os_us_to_ticks(GAP_US))) {
         via_spin_crowded(&spin, now);
@@ -94,6 +113,16 @@ void via_wait_end(const struct via_wait *wait)
     /* What has come by spinning is not kept waiting for the clock: some looks more or less. */
     uint64_t now = wait->slept_ticks == 0 ? wait->last_ticks : via_os_ticks();
     via_spin_learn(&spin, now - wait->begin_ticks, wait->slept_ticks);
+    if (wait->looks != 0) {
+        via_spin_made_way(&spin, wait->slept_ticks == 0 && wait->taken_at == wait->looks);
+    }
+    innermost = wait->outer;
+    /* A signal handler's wait may have taken edges that the one it interrupted, about to sleep, has
+     * not seen. One that was left by longjmp() lies below on the stack, which grows down. */
+    if (via_unlikely(wait->outer > wait) && wait->slept_ticks != 0 && ear != NULL &&
+        ear->bells != 0) {
+        via_sock_bell_ring((unsigned)__builtin_ctzll(ear->bells));
+    }
 }
 
 void via_wait_sleeps(struct via_wait *wait)
@@ -138,6 +167,8 @@ static bool open_ear(void)
     if (ear->fd <= 0) {
         int fd = epoll_create1(EPOLL_CLOEXEC);
         ear->bells = 0;
+        ear->conn = 0;
+        ear->watched = false;
         if (fd < 0 || via_hidden_new(fd, &ear->fd) != 0) {
             return false;
         }
@@ -158,6 +189,16 @@ static int listening_ear(uint64_t bells)
     }
     ear->bells |= bells;
     return ear->fd;
+}
+
+/* The ear is for bells alone: who sleeps on other descriptors throws away what it tells. */
+static void watch_none(void)
+{
+    if (ear != NULL && ear->watched) {
+        /* Fails when the connection has been closed: then it is registered no more. */
+        VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_DEL, ear->conn_fd, NULL);
+        ear->watched = false;
+    }
 }
 
 static struct timespec *time_left(uint64_t deadline_ns, struct timespec *storage)
@@ -183,6 +224,7 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     if (most_ns != VIA_NEVER_NS && deadline_ns != 0) {
         deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
     }
+    watch_none();
     int ear_fd = bells != 0 ? listening_ear(bells) : -1;
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
     int n = VIA_REAL(ppoll)(fds, count + 1, time_left(deadline_ns, &storage), mask);
@@ -197,6 +239,41 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
         n--;
     }
     return n;
+}
+
+static bool watch(int fd, uint64_t conn, uint64_t bells)
+{
+    if (bells == 0 || via_fabric_sleep_ns_max() != VIA_NEVER_NS || listening_ear(bells) < 0) {
+        return false;
+    }
+    if (ear->conn != conn || ear->conn_fd != fd) {
+        watch_none();
+        ear->conn = conn; /* registering pays from the second time on */
+        ear->conn_fd = fd;
+        return false;
+    }
+    if (!ear->watched) {
+        struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data = {.u64 = conn}};
+        ear->watched = VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_ADD, fd, &event) == 0;
+    }
+    return ear->watched;
+}
+
+int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint32_t *ret_events)
+{
+    struct epoll_event events[8];
+    if (!watch(fd, conn, bells)) {
+        return -EAGAIN;
+    }
+    int n = VIA_REAL(epoll_wait)(ear->fd, events, 8, -1);
+    *ret_events = 0;
+    if (n < 0) {
+        return -errno;
+    }
+    for (int i = 0; i < n; i++) {
+        *ret_events |= events[i].data.u64 == conn ? events[i].events : 0;
+    }
+    return 0;
 }
 
 /* Comes of an instruction, not while a thread sleeps: handlers of crashes say nothing. */

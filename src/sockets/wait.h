@@ -25,7 +25,9 @@ struct via_wait {
     uint64_t yield_ticks;
     uint64_t slept_ticks;
     uint64_t asked_ticks; /* when the kernel was asked last */
+    struct via_wait *outer; /* that this one's signal handler has interrupted */
     uint32_t looks;
+    uint32_t taken_at; /* the look before which somebody else had the CPU, 0 = none */
 };
 
 void via_wait_begin(struct via_wait *wait);
@@ -52,6 +54,15 @@ void via_wait_slept(struct via_wait *wait);
  */
 int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
               const sigset_t *mask);
+
+/*
+ * The same for one connection that a thread waits for again and again, by one system call instead
+ * of two: its descriptor stays registered with the bells. Only for the end of the peer's direction
+ * (POLLRDHUP, POLLHUP, POLLERR), each of which is reported once to each thread, and without a
+ * deadline. conn: the connection's serial number, as fd may have meant another one.
+ * 0, and what the kernel reported of it; -EINTR; or -EAGAIN: use via_sleep().
+ */
+int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint32_t *ret_events);
 
 /* A call that Linux restarts after a signal whose handler has SA_RESTART was interrupted: start
  * again? Without knowing which signal it was: only when all handlers say so. */

@@ -142,6 +142,38 @@ static void a_killed_peer_is_an_end(void)
     close(pair.client);
 }
 
+/* Who sleeps for one connection again and again may do so in another way than at first: with waits
+ * for several descriptors in between, and for another connection by the same number later. */
+static void a_killed_peer_wakes_who_has_slept_before(void)
+{
+    for (int round = 0; round < 3; round++) {
+        struct pair pair = connected();
+        char byte;
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            close(pair.server);
+            for (int i = 0; i < 6; i++) {
+                sleep_ms(10);
+                write_all(pair.client, "x", 1);
+            }
+            sleep_ms(50);
+            raise(SIGKILL);
+        }
+        close(pair.client);
+        for (int i = 0; i < 6; i++) {
+            struct pollfd pfd = {pair.server, POLLIN, 0};
+            CHECK(i != 3 || round == 1 || poll(&pfd, 1, 5000) == 1);
+            read_all(pair.server, &byte, 1);
+        }
+        alarm(20);
+        CHECK(read(pair.server, &byte, 1) == 0);
+        alarm(0);
+        CHECK(waitpid(pid, NULL, 0) == pid);
+        close(pair.server);
+    }
+}
+
 static void a_killed_peer_wakes_a_writer(void)
 {
     struct pair pair = connected();
@@ -228,6 +260,7 @@ const struct check checks_of_ends[] = {
     CHECK_ENTRY(last_words_before_a_reset_arrive),
     CHECK_ENTRY(what_was_sent_before_close_arrives),
     CHECK_ENTRY(a_killed_peer_is_an_end),
+    CHECK_ENTRY(a_killed_peer_wakes_who_has_slept_before),
     CHECK_ENTRY(a_killed_peer_wakes_a_writer),
     CHECK_ENTRY(shutdown_for_reading),
     CHECK_ENTRY(shutdown_wakes_a_reader),

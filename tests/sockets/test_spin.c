@@ -108,6 +108,18 @@ static void who_loses_the_cpu_does_not_spin_for_a_while(void **state)
     assert_true(via_spin_budget(&spin, 21001 * US) > 0);
 }
 
+static void who_is_helped_by_making_way_does_so_at_once(void **state)
+{
+    (void)state;
+    struct via_spin spin;
+    via_spin_init(&spin, US);
+    assert_false(spin.yields);
+    via_spin_made_way(&spin, true);
+    assert_true(spin.yields);
+    via_spin_made_way(&spin, false); /* it came while this one looked: from another CPU */
+    assert_false(spin.yields);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +128,7 @@ int main(void)
         cmocka_unit_test(short_waits_after_long_ones_are_noticed),
         cmocka_unit_test(two_sleepers_find_out_that_they_could_spin),
         cmocka_unit_test(who_loses_the_cpu_does_not_spin_for_a_while),
+        cmocka_unit_test(who_is_helped_by_making_way_does_so_at_once),
     };
     return cmocka_run_group_tests_name("spin", tests, NULL, NULL);
 }
