@@ -9,9 +9,8 @@
 
 #define LINE VIA_RECORD_LINE_BYTES
 
-/* The reader's memory: a line whose first word is the want word, then slots, then data. */
 #define WANT_OFF 0u
-#define SLOTS_OFF ((size_t)LINE)
+#define SLOTS_OFF VIA_PIPE_SLOTS_OFF
 
 static uint32_t body_span(size_t body_bytes)
 {

@@ -2,9 +2,11 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "sockets/demote.h"
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/stream_small.h"
 #include "sockets/zcopy.h"
 
 /* How often a reader of an empty pipe, that never sleeps, asks the kernel whether the peer lives.
@@ -68,15 +70,18 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
 }
 
 /*
- * The pipe is empty. Ask the kernel now and then whether the peer is still there; when it is not,
- * look into the pipe once more (what it wrote before it went is there by now), and let the kernel
- * say how the stream ended.
+ * The pipe is empty. Ask the kernel now and then whether the peer is still there, unless the call
+ * goes to sleep where the kernel tells that; when it is not, look into the pipe once more (what it
+ * wrote before it went is there by now), and let the kernel say how the stream ended.
  */
 static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_side *side = op->side;
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_acquire);
     if ((seen & VIA_POLL_GONE) == 0) {
+        if ((flags & MSG_DONTWAIT) == 0) {
+            return -EAGAIN;
+        }
         uint64_t now = via_os_ticks();
         if (now - side->rx_looked_ticks < via_os_us_to_ticks(LOOK_US)) {
             return -EAGAIN;
@@ -195,9 +200,51 @@ static size_t least_bytes(const struct via_op *op, const struct via_iov *iov, in
     return via_min(via_max(low, (size_t)1), iov->left);
 }
 
-static bool is_nonblocking(const struct via_op *op, int flags)
+/* A small message that is there, into one buffer, on a connection on which nothing is unusual: most
+ * calls. -EAGAIN: nothing has been done. */
+static ssize_t recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
-    return (flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op);
+    struct via_conn *conn = op->conn;
+    struct via_side *side = op->side;
+    struct via_stream_rx *rx = &side->rx;
+    if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL)) != 0 || !via_conn_has_pipes(conn) ||
+        conn->fabric != NULL || via_conn_must_heed(conn) || bytes >= via_zcopy_least ||
+        rx->avail.sink != 0 || !atomic_load_explicit(&side->options_known, memory_order_relaxed) ||
+        atomic_load_explicit(&side->rcvlowat, memory_order_relaxed) > 1 || via_rx_take(op) != 0) {
+        return -EAGAIN;
+    }
+    /* With the token: another thread may have left the pipes before it was taken. */
+    ssize_t n = 0;
+    if (via_conn_has_pipes(conn)) {
+        n = (ssize_t)via_stream_rx_small(rx, buf, bytes, (flags & MSG_WAITALL) != 0);
+    }
+    bool more = n > 0 && (size_t)n < bytes && via_pipe_ready(&rx->pipe);
+    if (more) {
+        struct iovec rest = {.iov_base = (unsigned char *)buf + n, .iov_len = bytes - (size_t)n};
+        struct via_iov cursor;
+        ssize_t k = via_iov_init(&cursor, &rest, 1) == 0 ? via_stream_rx_read(rx, &cursor) : 0;
+        n += k > 0 ? k : 0; /* what is wrong is found again by the next call */
+    }
+    if (n > 0) {
+        conn->stats->rx_pipe_bytes += (uint64_t)n;
+        if (via_unlikely(rx->posted) && via_stream_rx_must_ring(rx)) {
+            via_conn_posted(conn);
+        }
+    }
+    via_rx_give(op);
+    if (more) {
+        via_io_after(op); /* the end of the span may have been among it */
+    }
+    return n > 0 ? n : -EAGAIN;
+}
+
+/* The same for what is left of a call's buffers, when that is one. */
+static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int flags)
+{
+    if (iov->count != 1) {
+        return -EAGAIN;
+    }
+    return recv_now(op, (unsigned char *)iov->iov->iov_base + iov->off, iov->left, flags);
 }
 
 /* Receives into *iov until there is enough. */
@@ -207,6 +254,9 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     size_t least = least_bytes(op, iov, flags);
     size_t total = 0;
     uint64_t deadline_ns = 0;
+    if (via_op_is_nonblocking(op)) {
+        flags |= MSG_DONTWAIT;
+    }
     for (;;) {
         int rc = via_rx_take(op);
         if (rc != 0) {
@@ -222,7 +272,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
         if ((flags & MSG_PEEK) != 0) {
             total = 0;
             have = n > 0 ? (size_t)n : 0;
-            if (n >= 0 && (size_t)n < least && n != 0 && !is_nonblocking(op, flags)) {
+            if (n >= 0 && (size_t)n < least && n != 0 && (flags & MSG_DONTWAIT) == 0) {
                 *iov = start; /* not enough yet; peek from the start again */
                 n = -EAGAIN;
             }
@@ -236,7 +286,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
             return total != 0 ? (ssize_t)total : n;
         }
         if (n == -EAGAIN || total < least) {
-            if (is_nonblocking(op, flags)) {
+            if ((flags & MSG_DONTWAIT) != 0) {
                 return total != 0 ? (ssize_t)total : -EAGAIN;
             }
             if (n > 0) {
@@ -248,6 +298,10 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
             rc = via_io_wait(op, POLLIN, have, deadline_ns);
             if (rc != 0) {
                 return total != 0 ? (ssize_t)total : rc;
+            }
+            n = total == 0 ? recv_rest_now(op, iov, flags) : -EAGAIN;
+            if (n > 0) {
+                return n;
             }
         }
     }
@@ -283,6 +337,12 @@ ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, i
 {
     struct via_iov cursor;
     ssize_t n;
+    if (via_likely(iov_count == 1)) {
+        n = recv_now(op, iov->iov_base, iov->iov_len, flags);
+        if (n > 0) {
+            return n;
+        }
+    }
     if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
         return recv_plain(op, iov, iov_count, flags);
     }

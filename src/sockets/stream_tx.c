@@ -5,9 +5,9 @@
 
 #include "base/types.h"
 #include "sockets/stream.h"
+#include "sockets/stream_small.h"
 
-/* Slots that data leaves free, so that DEMOTE and FIN never have to wait. */
-#define RESERVED_SLOTS 2u
+#define RESERVED_SLOTS VIA_STREAM_RESERVED_SLOTS
 
 void via_stream_tx_init(struct via_stream_tx *tx)
 {
