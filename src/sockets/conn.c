@@ -406,6 +406,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
     if (!set_number(conn, new_fd)) {
         via_conn_closed(conn);
     }
+    via_ep_conn_duped(conn);
 }
 
 /*

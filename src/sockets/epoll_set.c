@@ -60,6 +60,7 @@ static struct via_ep_set *set_get(int epfd)
     pthread_mutex_init(&set->lock, NULL);
     via_list_init(&set->entries);
     via_list_init(&set->cold);
+    via_list_init(&set->parked);
     set->cold_count = 0;
     set->cold_due = false;
     via_list_push_back(&all, &set->all);
@@ -227,11 +228,57 @@ static void entry_free(struct via_ep_entry *entry)
         set->piped_count--;
     }
     via_ep_make_hot(entry);
-    set->entries_count--;
+    set->entries_count -= entry->parked ? 0 : 1;
     via_list_remove(&entry->in_set);
     via_list_remove(&entry->in_conn);
     entry->set = NULL;
     via_pool_put(&via_ep_entries, entry);
+}
+
+/*
+ * Programs that register for writing, then for reading, then for writing, spend most of their time
+ * in epoll_ctl(). Of a connection with pipes the kernel watches the same, its end, whatever the
+ * program wants. So when the program takes one out, the kernel is not told but the entry is parked,
+ * and its next registration costs no system call. Only with one number, in one process: then the
+ * last close ends the kernel's registration, too.
+ */
+#define PARKED_EVENTS ((uint32_t)(EPOLLRDHUP | EPOLLET))
+
+/* With both locks. */
+static bool may_be_parked(const struct via_ep_entry *entry)
+{
+    const struct via_conn *conn = entry->conn;
+    return entry->piped && entry->kernel_events == PARKED_EVENTS && conn->fabric == NULL &&
+           !conn->side->ever_forked && (entry->events & EPOLLEXCLUSIVE) == 0 &&
+           atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
+}
+
+static void park(struct via_ep_entry *entry)
+{
+    struct via_ep_set *set = entry->set;
+    via_ep_make_hot(entry);
+    entry->parked = true;
+    entry->piped = false;
+    set->piped_count--;
+    set->entries_count--;
+    via_list_remove(&entry->in_set);
+    via_list_push_back(&set->parked, &entry->in_set);
+}
+
+/* With both locks: the kernel is told after all. */
+static void unpark(struct via_ep_entry *entry)
+{
+    tell_kernel(entry, EPOLL_CTL_DEL);
+    entry_free(entry);
+}
+
+static void unpark_set(struct via_ep_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    via_list_foreach_safe(it, &set->parked) {
+        unpark(via_list_entry(it, struct via_ep_entry, in_set));
+    }
+    pthread_mutex_unlock(&set->lock);
 }
 
 /* A second registration: a ring is for one only. With `links`, and the lock of `set`. */
@@ -276,8 +323,26 @@ static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
     return 0;
 }
 
+/* The program takes a parked one in again. */
+static void entry_revive(struct via_ep_entry *entry, const struct epoll_event *event)
+{
+    struct via_ep_set *set = entry->set;
+    entry->parked = false;
+    entry->events = event->events;
+    entry->data = event->data.u64;
+    entry->spent = false;
+    entry->edge = true;
+    entry->seen_gone = 0;
+    set->entries_count++;
+    via_list_remove(&entry->in_set);
+    via_list_push_back(&set->entries, &entry->in_set);
+    others_hot(entry->conn, set);
+    refresh(entry);
+}
+
 static void entry_change(struct via_ep_entry *entry, const struct epoll_event *event)
 {
+    uint32_t before = entry->kernel_events;
     via_ep_make_hot(entry);
     entry->events = event->events;
     entry->data = event->data.u64;
@@ -285,7 +350,10 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     entry->edge = true;
     entry->seen_gone = 0;
     entry->kernel_events = kernel_events(entry);
-    tell_kernel(entry, EPOLL_CTL_MOD);
+    /* Ends are remembered; everything else the kernel would report once more. */
+    if (!entry->piped || entry->kernel_events != before || before != PARKED_EVENTS) {
+        tell_kernel(entry, EPOLL_CTL_MOD);
+    }
     if (entry->piped) {
         wake_sleepers(entry->set, false);
     }
@@ -317,7 +385,12 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     }
     pthread_mutex_lock(&set->lock);
     struct via_ep_entry *entry = find(set, conn, fd);
-    if (op == EPOLL_CTL_ADD) {
+    bool parked = entry != NULL && entry->parked;
+    if (parked && op == EPOLL_CTL_ADD && event != NULL) {
+        entry_revive(entry, event);
+    } else if (parked) {
+        rc = op == EPOLL_CTL_ADD ? -EFAULT : -ENOENT;
+    } else if (op == EPOLL_CTL_ADD) {
         rc = entry != NULL ? -EEXIST : event == NULL ? -EFAULT : entry_add(set, conn, fd, event);
     } else if (entry == NULL) {
         rc = -ENOENT;
@@ -326,6 +399,8 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
         if (rc == 0) {
             entry_change(entry, event);
         }
+    } else if (may_be_parked(entry)) {
+        park(entry);
     } else {
         rc = tell_kernel(entry, EPOLL_CTL_DEL);
         entry_free(entry);
@@ -344,15 +419,34 @@ void via_ep_conn_changed(struct via_conn *conn)
     int saved = errno;
     pthread_mutex_lock(&links);
     atomic_store_explicit(&conn->spans, via_conn_spans(conn), memory_order_relaxed);
-    via_list_foreach(it, &conn->entries) {
+    via_list_foreach_safe(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         struct via_ep_set *set = entry->set;
         pthread_mutex_lock(&set->lock);
-        refresh(entry);
+        if (entry->parked) {
+            unpark(entry);
+        } else {
+            refresh(entry);
+        }
         pthread_mutex_unlock(&set->lock);
     }
     pthread_mutex_unlock(&links);
     errno = saved;
+}
+
+void via_ep_conn_duped(struct via_conn *conn)
+{
+    pthread_mutex_lock(&links);
+    via_list_foreach_safe(it, &conn->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
+        struct via_ep_set *set = entry->set;
+        pthread_mutex_lock(&set->lock);
+        if (entry->parked) {
+            unpark(entry);
+        }
+        pthread_mutex_unlock(&set->lock);
+    }
+    pthread_mutex_unlock(&links);
 }
 
 void via_ep_nested(struct via_ep_set *set)
@@ -361,6 +455,7 @@ void via_ep_nested(struct via_ep_set *set)
     pthread_mutex_lock(&set->lock);
     via_ep_all_hot(set);
     pthread_mutex_unlock(&set->lock);
+    unpark_set(set);
     unsigned count = 0;
     int *fds = malloc(set->entries_count * sizeof(*fds));
     if (fds != NULL) {
@@ -409,6 +504,7 @@ void via_ep_closed(struct via_ep_set *set)
     }
     pthread_mutex_lock(&links);
     via_ep_all_hot(set);
+    via_list_splice_back(&set->entries, &set->parked);
     via_list_foreach_safe(it, &set->entries) {
         remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
     }
@@ -428,6 +524,9 @@ void via_ep_dup(struct via_ep_set *set, int new_fd)
 void via_ep_fork_prepare(void)
 {
     pthread_mutex_lock(&links);
+    via_list_foreach(it, &all) {
+        unpark_set(via_list_entry(it, struct via_ep_set, all));
+    }
 }
 
 void via_ep_fork_parent(void)

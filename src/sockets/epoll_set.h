@@ -27,6 +27,7 @@ struct via_ep_set {
     pthread_mutex_t lock;
     struct via_list entries; /* those that are looked at */
     struct via_list cold;    /* those that are not: epoll_cold.c */
+    struct via_list parked;  /* those that the program has taken out: epoll_set.c */
     _Atomic uint32_t cold_count;
     _Atomic bool cold_due; /* look at all */
     _Atomic uint32_t entries_count;
@@ -53,6 +54,7 @@ struct via_ep_entry {
     bool spent;             /* one-shot, and reported */
     bool piped;             /* counted in piped_count */
     bool cold;
+    bool parked;            /* the program has taken it out, the kernel has not been told */
     uint16_t idle_looks;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
 };
@@ -77,6 +79,8 @@ void via_ep_arm(struct via_ep_set *set);
 
 /* A connection has got pipes, or its bytes go another way: brings registrations up to date. */
 void via_ep_conn_changed(struct via_conn *conn);
+/* It has got a second number in this process. */
+void via_ep_conn_duped(struct via_conn *conn);
 /* The last descriptor of this process is about to be closed. */
 void via_ep_conn_closing(struct via_conn *conn);
 

@@ -187,6 +187,11 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
     if (entry->set != set) {
         return false; /* closed meanwhile */
     }
+    if (entry->parked) {
+        struct via_op op = via_ep_op(entry);
+        via_io_shadow(&op, event->events); /* the program does not want to know now */
+        return false;
+    }
     if (entry->piped) {
         struct via_op op = via_ep_op(entry);
         via_io_shadow(&op, event->events);

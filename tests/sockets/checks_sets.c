@@ -66,6 +66,65 @@ static void a_copy_is_another_registration(void)
     close(pair.client);
 }
 
+static int put_in(int epfd, int fd, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data = {.fd = fd}};
+    return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* Some programs do that for every message. */
+static void taken_out_and_put_in_again(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int epfd = set_with(pair.server, EPOLLIN);
+    struct epoll_event event = {.events = EPOLLIN, .data = {.fd = pair.server}};
+    for (int i = 0; i < 3; i++) {
+        CHECK(wait_in(epfd, pair.server, 0) == 0);
+        CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+        CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == -1 && errno == ENOENT);
+        CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, pair.server, &event) == -1 && errno == ENOENT);
+        write_all(pair.client, "x", 1);
+        CHECK(wait_in(epfd, pair.server, 20) == 0);
+        CHECK(put_in(epfd, pair.server, EPOLLOUT) == 0);
+        CHECK(wait_in(epfd, pair.server, 5000) == EPOLLOUT);
+        CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+        CHECK(put_in(epfd, pair.server, EPOLLIN | (i == 1 ? EPOLLET : 0)) == 0);
+        CHECK(put_in(epfd, pair.server, EPOLLIN) == -1 && errno == EEXIST);
+        CHECK(wait_in(epfd, pair.server, 5000) == EPOLLIN);
+        CHECK(wait_in(epfd, pair.server, 0) == (i == 1 ? 0 : EPOLLIN));
+        read_all(pair.server, &byte, 1);
+    }
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+    close(pair.client);
+    CHECK(wait_in(epfd, pair.server, 20) == 0); /* out of it, even its end is not reported */
+    CHECK(put_in(epfd, pair.server, EPOLLIN | EPOLLRDHUP) == 0);
+    CHECK(wait_in(epfd, pair.server, 5000) == (EPOLLIN | EPOLLRDHUP));
+    close(pair.server);
+    CHECK(wait_in(epfd, pair.server, 0) == 0);
+    close(epfd);
+}
+
+/* What was taken out does not come back by a copy, nor as the next connection of that number. */
+static void taken_out_and_copied(void)
+{
+    struct pair pair = connected();
+    int epfd = set_with(pair.server, EPOLLIN);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+    int copy = dup(pair.server);
+    close(pair.server);
+    struct pair next = connected();
+    CHECK(put_in(epfd, next.client, EPOLLIN) == 0 && put_in(epfd, next.server, EPOLLIN) == 0);
+    write_all(pair.client, "x", 1);
+    close(pair.client);
+    CHECK(wait_in(epfd, -1, 50) == 0);
+    write_all(next.client, "x", 1);
+    CHECK(wait_in(epfd, next.server, 5000) == EPOLLIN);
+    close(copy);
+    close(epfd);
+    done(next);
+}
+
 static void exclusive(void)
 {
     struct pair pair = connected();
@@ -186,6 +245,8 @@ static void mistakes(void)
 const struct check checks_of_sets[] = {
     CHECK_ENTRY(two_sets_hold_it),
     CHECK_ENTRY(a_copy_is_another_registration),
+    CHECK_ENTRY(taken_out_and_put_in_again),
+    CHECK_ENTRY(taken_out_and_copied),
     CHECK_ENTRY(exclusive),
     CHECK_ENTRY(nested_after_it_was_filled),
     CHECK_ENTRY(nested_before_it_is_filled),
