@@ -24,7 +24,7 @@ struct via_wait {
     uint64_t last_ticks;
     uint64_t yield_ticks;
     uint64_t slept_ticks;
-    uint64_t asked_ticks; /* when the kernel was asked last */
+    uint64_t asked_ticks;   /* when the kernel was asked last */
     struct via_wait *outer; /* that this one's signal handler has interrupted */
     uint32_t looks;
     uint32_t taken_at; /* the look before which somebody else had the CPU, 0 = none */
