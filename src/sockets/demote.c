@@ -244,7 +244,9 @@ static bool is_answered(struct via_op *op)
     if ((flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_has_no_pipes(op->conn)) {
         return true;
     }
-    return (flags & VIA_FLAG_HEEDED) != 0 && via_stream_tx_demoted(&op->side->tx);
+    /* A peer that has left, too, reads nothing of the pipe: it need not know where that began. */
+    return (flags & VIA_FLAG_HEEDED) != 0 &&
+           ((flags & VIA_FLAG_DEMOTE) != 0 || via_stream_tx_demoted(&op->side->tx));
 }
 
 /* Both want it at the same time: the peer waits for our answer, too. */
@@ -359,8 +361,7 @@ static bool has_left_bytes(struct via_op *op)
     struct via_stream_rx *left = &op->side->rx_left;
     bool follow = op->conn->fabric != NULL;
     for (;;) {
-        if (via_stream_rx_bytes(left, 1) != 0 ||
-            (left->span == VIA_SPAN_KERNEL_UNTIL && via_pipe_ready(&left->pipe))) {
+        if (via_stream_rx_left_bytes(left)) {
             return true;
         }
         if (!follow || via_stream_rx_ends(left) || !via_fabric_may_follow(op->conn)) {
@@ -375,7 +376,8 @@ static bool has_left_bytes(struct via_op *op)
     return false;
 }
 
-/* Everything as it was, but that what this end writes goes by the kernel for now. */
+/* Everything as it was, but that what this end writes goes by the kernel, for good: a peer on
+ * another host that has not heard of this yet takes the kernel's end for the stream's. */
 static void take_back(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -388,8 +390,9 @@ static void take_back(struct via_op *op)
     atomic_store_explicit(&side->demoted, 0, memory_order_release);
     conn->stats->demoted = false;
     conn->stats->reason = VIA_REASON_NONE;
+    side->took_back = true;
     side->said &= ~(VIA_FLAG_DEMOTE | VIA_FLAGS_LEFT_MASK);
-    say(conn, 0);
+    say(conn, side->tx.ended ? 0 : VIA_FLAG_KERNEL_END);
     via_tx_give(op);
     via_ep_conn_changed(conn);
 }

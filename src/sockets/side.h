@@ -47,6 +47,7 @@ struct via_side {
     bool rx_kernel_ended;  /* EOF of the kernel's, but the peer may have switched: see fabric.h */
     bool heeded;           /* the peer wanted that, and writing is the kernel's again */
     bool replays;          /* `replay` is not through */
+    bool took_back;        /* left the pipes and came back: writes by the kernel, for good */
     _Atomic uint32_t refs; /* file descriptors, in all processes */
     _Atomic uint32_t rcvlowat;
     _Atomic uint64_t rcvtimeo_ns; /* 0: none */
@@ -85,11 +86,12 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_SEGMENT_COLD_OFF 40u  /* the peer wants a ring for the next record: epoll_cold.c */
 #define VIA_SEGMENT_HELLO_OFF 64u /* over the fabric: struct via_fabric_hello */
 #define VIA_SEGMENT_PIPE_OFF 128u
-#define VIA_FLAG_TAKEN 0x1u       /* the connector has taken the offer */
-#define VIA_FLAG_CLOSED 0x2u      /* the peer's last holder has closed */
-#define VIA_FLAG_DEMOTE 0x4u      /* the peer has left the pipes: see demote.h, and below where */
-#define VIA_FLAG_HEEDED 0x8u      /* it has left them because we did */
-#define VIA_FLAG_KERNEL_END 0x20u /* its direction has ended by the kernel, and never switched */
+#define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
+#define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
+#define VIA_FLAG_DEMOTE 0x4u /* the peer has left the pipes: see demote.h, and below where */
+#define VIA_FLAG_HEEDED 0x8u /* it has left them because we did */
+#define VIA_FLAG_KERNEL_END \
+    0x20u                    /* its direction ends by the kernel, and does not switch any more */
 #define VIA_FLAG_STAYS 0x10u /* it can not: it has ended its direction, with bytes in the pipe */
 
 /* Where the peer has left: records given back, and bytes read of the next. */

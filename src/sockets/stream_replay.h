@@ -18,6 +18,13 @@
  * rx->pipe.released says which that is. */
 uint32_t via_stream_rx_leave(struct via_stream_rx *rx);
 
+/*
+ * Its peer will send nothing again: may the reader, as it was before it left, have bytes in the
+ * pipe that it has not read? Takes in control records: it may have left before it saw that the pipe
+ * is used at all. More may come when records are under way and via_stream_rx_ends() does not hold.
+ */
+bool via_stream_rx_left_bytes(struct via_stream_rx *left);
+
 /* The writer has heard that the reader gave back all before `released` and then left. It is not to
  * be trusted. Credits are not looked at any more: one from before may still be on its way. */
 void via_stream_tx_left(struct via_stream_tx *tx, uint32_t released);

@@ -171,6 +171,31 @@ static void every_byte_once(void **state)
 }
 
 /* Whatever the reader says, only what was written is sent, and it ends. */
+/* It leaves before it has seen that the pipe is used; the writer has ended, and sends nothing
+ * again.
+ */
+static void what_lies_behind_a_switch_is_not_lost(void **state)
+{
+    (void)state;
+    for (unsigned kernel_bytes = 0; kernel_bytes < 2; kernel_bytes++) {
+        struct direction *d = start();
+        struct via_stream_rx left = d->rx;
+        via_stream_rx_leave(&d->rx);
+        assert_false(via_stream_rx_left_bytes(&left));
+        write_kernel(d, kernel_bytes);
+        assert_int_equal(via_stream_tx_switch(&d->tx, kernel_bytes), 0);
+        write_pipe(d, 100);
+        assert_int_equal(via_stream_tx_fin(&d->tx, 0), 0);
+        assert_true(via_stream_rx_left_bytes(&left));
+        d->rx = left;
+        for (int i = 0; i < 10; i++) {
+            read_some(d, 200);
+        }
+        assert_int_equal(d->read, 100 + kernel_bytes);
+        assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_FIN);
+    }
+}
+
 static void a_lying_reader_gets_its_own_loss(void **state)
 {
     (void)state;
@@ -198,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_once),
+        cmocka_unit_test(what_lies_behind_a_switch_is_not_lost),
         cmocka_unit_test(a_lying_reader_gets_its_own_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
