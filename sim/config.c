@@ -311,6 +311,17 @@ static void draw_streams(struct sim_config *config)
     streams->avail_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 10, 1000) : 0;
 }
 
+static void draw_streams_hosts(struct sim_config *config)
+{
+    struct sim_config_streams *streams = &config->streams;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x73747265616d6873));
+    streams->hosts_count = between(&rng, 1, 3);
+    streams->leave_chance = via_rng_chance(&rng, 1, 8) ? 0 : by_magnitude(&rng, 1, 300);
+    streams->frames_max = by_magnitude(&rng, 1, 64);
+    streams->frame_ns_max = by_magnitude(&rng, 1000, 1000000);
+}
+
 /* Everybody sends as much as it can over a torus with next to no buffers, and nothing is in the
  * way: the rings of either dimension fill up, and frames turn from one into the other. */
 static void draw_torus(struct sim_config *config)
@@ -468,6 +479,7 @@ void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_gra
     }
     draw_dma(config);
     draw_shmem(config);
+    draw_streams_hosts(config);
     sim_config_mend(config);
 }
 

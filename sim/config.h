@@ -103,7 +103,10 @@ struct sim_config_streams {
     uint32_t bell_ns_max;
     uint32_t stall_chance, stall_ns_max;
     uint32_t rogue_chance;
-    uint32_t avail_chance; /* that bytes are left where they are, to be fetched */
+    uint32_t avail_chance;             /* that bytes are left where they are, to be fetched */
+    uint32_t hosts_count;              /* connections between hosts (streams_hosts.c) */
+    uint32_t leave_chance;             /* that an end of one goes back to the kernel */
+    uint32_t frames_max, frame_ns_max; /* records under way, and how long they are */
 };
 
 /* Which of the planned faults or bursts of work happen: all but those that are named. Those past

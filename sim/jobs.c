@@ -38,14 +38,18 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static void run_streams(const struct sim_config *config, int plant, FILE *trace,
+static void run_streams(const struct sim_config *config, int plant, FILE *trace, bool hosts,
                         struct sim_result *ret_result)
 {
     struct sim_streams_result streams;
-    sim_streams_run(config, plant, trace, &streams);
-    ret_result->digest ^= streams.digest;
+    if (hosts) {
+        sim_streams_hosts_run(config, plant, trace, &streams);
+    } else {
+        sim_streams_run(config, plant, trace, &streams);
+    }
+    ret_result->digest ^= hosts ? streams.digest * 5 : streams.digest;
     ret_result->events += streams.events;
-    ret_result->counts.stream_bytes = streams.bytes;
+    ret_result->counts.stream_bytes += streams.bytes;
     ret_result->failed = streams.failed;
     memcpy(ret_result->failure, streams.failure, sizeof(streams.failure));
 }
@@ -84,7 +88,10 @@ static void run_all(const struct sim_jobs *jobs, const struct sim_config *config
 {
     sim_world_run(config, jobs->plant, trace, NULL, ret_result);
     if (!ret_result->failed && config->streams.count != 0) {
-        run_streams(config, jobs->plant, trace, ret_result);
+        run_streams(config, jobs->plant, trace, false, ret_result);
+    }
+    if (!ret_result->failed && config->streams.count != 0 && config->streams.hosts_count != 0) {
+        run_streams(config, jobs->plant, trace, true, ret_result);
     }
     if (!ret_result->failed && jobs->shmem != NULL && config->shmem.pes != 0) {
         run_shmem(jobs, config, trace, ret_result);

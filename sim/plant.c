@@ -27,6 +27,9 @@ static const struct sim_plant_name names[] = {
     [SIM_PLANT_SHORT_DMA] = {"short-dma", "a DMA is said to be done, and half of it never comes"},
     [SIM_PLANT_EARLY_REUSE] = {"early-reuse", "a writer takes back what is being fetched"},
     [SIM_PLANT_EARLY_KERNEL] = {"early-kernel", "a demoted stream does not wait for its reader"},
+    [SIM_PLANT_EARLY_END] = {"early-end", "between hosts the kernel's FIN is taken for the end"},
+    [SIM_PLANT_EARLY_LEAVER] = {"early-leaver", "who goes back to the kernel does not wait"},
+    [SIM_PLANT_NO_SKIP] = {"no-skip", "bytes that were read already are sent again"},
     [SIM_PLANT_RELAXED_FLAG] = {"relaxed-flag", "records and words have relaxed ordering, too"},
 #ifdef VIA_MUTANTS
 #define SIM_MUTANT_NAME(symbol, name, text) \

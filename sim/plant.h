@@ -25,6 +25,9 @@ enum sim_plant {
     SIM_PLANT_SHORT_DMA,      /* a DMA is reported done, and the rest of it never comes */
     SIM_PLANT_EARLY_REUSE,    /* a writer takes its bytes back while they are fetched */
     SIM_PLANT_EARLY_KERNEL,   /* a stream that is demoted uses the kernel at once */
+    SIM_PLANT_EARLY_END,      /* between hosts the kernel's FIN is taken for the end */
+    SIM_PLANT_EARLY_LEAVER,   /* who goes back to the kernel does not wait for the answer */
+    SIM_PLANT_NO_SKIP,        /* what is sent again begins with bytes that were read */
 
     /* The core is wrong: only in the library that is built with -DVIA_MUTANTS, and there by
      * via_mutant (core/mutant.h). */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The second part of a seed's history: connections of the sockets library, on one host. */
+/* The second part of a seed's history: connections of the sockets library, on one host, and between
+ * hosts. */
 #ifndef SIM_STREAMS_H
 #define SIM_STREAMS_H
 
@@ -19,6 +20,10 @@ struct sim_streams_result {
 /* From nothing to the verdict; trace may be NULL. */
 void sim_streams_run(const struct sim_config *config, int plant, FILE *trace,
                      struct sim_streams_result *ret_result);
+
+/* The same for those between hosts. */
+void sim_streams_hosts_run(const struct sim_config *config, int plant, FILE *trace,
+                           struct sim_streams_result *ret_result);
 
 /* Byte `at` of a stream. */
 unsigned char sim_streams_byte(uint64_t content, uint64_t at);

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What an end of a stream between hosts does: it reads, writes, and goes back to the kernel. */
+#include <errno.h>
+#include <string.h>
+
+#include "sim/streams_hosts.h"
+
+/* --- reading -----------------------------------------------------------------------------------
+ */
+
+static bool kernel_is_through(const struct way *way)
+{
+    return way->fin_arrived && way->kernel_read == way->kernel_sent;
+}
+
+static void take(struct hosts *hosts, struct way *way, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < bytes; i++) {
+        if (hosts->chunk[i] != sim_streams_byte(way->content, way->received + i)) {
+            sim_hosts_fail(hosts, "byte %llu is not what was sent",
+                           (unsigned long long)(way->received + i));
+            return;
+        }
+    }
+    way->received += bytes;
+}
+
+static bool read_kernel(struct hosts *hosts, unsigned number, unsigned which, uint64_t most)
+{
+    struct way *way = hosts->connections[number].ends[which].in;
+    uint64_t bytes = via_min(way->kernel_arrived - way->kernel_read, most);
+    memcpy(hosts->chunk, way->kernel + way->kernel_read, bytes);
+    way->kernel_read += bytes;
+    take(hosts, way, bytes);
+    if (bytes != 0) {
+        sim_hosts_wake(hosts, number, 1 - which); /* there is room in the socket buffer */
+    }
+    if (way->rx.span == VIA_SPAN_KERNEL_UNTIL) {
+        via_stream_rx_kernel_read(&way->rx, bytes);
+    }
+    return bytes != 0;
+}
+
+static bool ends(struct hosts *hosts, struct way *way)
+{
+    way->ended = true;
+    if (way->received != way->total) {
+        sim_hosts_fail(hosts, "the stream ends after %llu of %llu bytes",
+                       (unsigned long long)way->received, (unsigned long long)way->total);
+    }
+    return true;
+}
+
+/* The next step, when it is known how far the kernel was read. */
+static int next_of(struct way *way)
+{
+    int next = via_stream_rx_next(&way->rx);
+    if (next == VIA_NEXT_KERNEL_UNTIL && !way->rx.kernel_known) {
+        int rc = via_stream_rx_kernel_total(&way->rx, way->kernel_read);
+        next = rc == 0 ? via_stream_rx_next(&way->rx) : rc;
+    }
+    return next;
+}
+
+/* The kernel's stream has ended. May records that say otherwise be on their way? */
+static bool may_follow(const struct hosts *hosts, const struct end *end)
+{
+    bool left = end->heard.demote || end->heard.closed || end->heard.kernel_end;
+    return hosts->plant != SIM_PLANT_EARLY_END && !left;
+}
+
+static bool read_piped(struct hosts *hosts, unsigned number, unsigned which, uint64_t most)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    struct way *way = end->in;
+    struct iovec iov = {hosts->chunk, most};
+    struct via_iov cursor;
+    int next = next_of(way);
+    switch (next) {
+    case VIA_NEXT_KERNEL:
+        return read_kernel(hosts, number, which, most) ||
+               (kernel_is_through(way) && !may_follow(hosts, end) && ends(hosts, way));
+    case VIA_NEXT_KERNEL_UNTIL:
+        return read_kernel(hosts, number, which,
+                           via_min(most, via_stream_rx_kernel_left(&way->rx)));
+    case VIA_NEXT_DATA:
+        if (via_iov_init(&cursor, &iov, 1) == 0) {
+            ssize_t bytes = via_stream_rx_read(&way->rx, &cursor);
+            take(hosts, way, (uint64_t)via_max(bytes, (ssize_t)0));
+        }
+        return true;
+    case VIA_NEXT_FIN:
+        return ends(hosts, way);
+    case VIA_NEXT_EMPTY:
+        return hosts->plant == SIM_PLANT_EARLY_END && kernel_is_through(way) && ends(hosts, way);
+    default:
+        sim_hosts_fail(hosts, "read: %d", next);
+        return false;
+    }
+}
+
+static bool read_some(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    uint64_t most = between(hosts, 1, via_rng_chance(&hosts->rng, 1, 2) ? CHUNK_MAX : 100);
+    if (end->in->ended || end->waits) {
+        return false;
+    }
+    if (end->plain) {
+        return read_kernel(hosts, number, which, most) ||
+               (kernel_is_through(end->in) && ends(hosts, end->in));
+    }
+    uint32_t released = end->in->rx.pipe.released;
+    bool done = read_piped(hosts, number, which, most);
+    return done || released != end->in->rx.pipe.released;
+}
+
+/* --- writing -----------------------------------------------------------------------------------
+ */
+
+static bool may_switch(const struct end *end)
+{
+    return !end->heeded && !end->said.demote && !end->said.stays && !end->heard.demote &&
+           !end->took_back;
+}
+
+static bool switch_now(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct way *way = hosts->connections[number].ends[which].out;
+    int rc = via_stream_tx_switch(&way->tx, way->kernel_sent);
+    if (rc != 0 && rc != -EAGAIN) {
+        sim_hosts_fail(hosts, "switch: %d", rc);
+    }
+    if (rc == 0) {
+        way->switched = true;
+        sim_hosts_push(hosts, number, which, true);
+    }
+    return rc == 0;
+}
+
+/* The end of a direction: told in the pipe, if that is used or may still be, and by the kernel. */
+static bool finish(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    struct way *way = end->out;
+    if (way->tx.span == VIA_SPAN_KERNEL && may_switch(end) && !switch_now(hosts, number, which)) {
+        return false;
+    }
+    bool piped = way->tx.span == VIA_SPAN_PIPE;
+    int rc = via_stream_tx_fin(&way->tx, 0);
+    if (rc != 0) {
+        sim_hosts_fail(hosts, "fin: %d, although a slot is kept for it", rc);
+    }
+    sim_hosts_push(hosts, number, which, piped);
+    way->fin_sent = true;
+    sim_hosts_kernel_send(hosts, number, which, "", 0);
+    return true;
+}
+
+static uint32_t fill_chunk(struct hosts *hosts, const struct way *way)
+{
+    uint64_t most = via_rng_chance(&hosts->rng, 1, 3) ? CHUNK_MAX : 60;
+    uint32_t bytes = (uint32_t)via_min(way->total - way->sent, between(hosts, 1, most));
+    for (uint32_t i = 0; i < bytes; i++) {
+        hosts->chunk[i] = sim_streams_byte(way->content, way->sent + i);
+    }
+    return bytes;
+}
+
+static bool write_pipe(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    struct way *way = end->out;
+    struct iovec iov = {hosts->chunk, fill_chunk(hosts, way)};
+    struct via_iov cursor;
+    if (!line_takes(hosts, end) || via_iov_init(&cursor, &iov, 1) != 0) {
+        return false;
+    }
+    ssize_t rc = via_stream_tx_write(&way->tx, &cursor);
+    if (rc < 0 && rc != -EAGAIN) {
+        sim_hosts_fail(hosts, "write: %zd", rc);
+    }
+    if (rc <= 0) {
+        return false;
+    }
+    way->sent += (uint64_t)rc;
+    sim_hosts_push(hosts, number, which, true);
+    return true;
+}
+
+static bool write_kernel(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    struct way *way = end->out;
+    if (may_switch(end) && chance(hosts, hosts->config->switch_chance)) {
+        return switch_now(hosts, number, which);
+    }
+    uint64_t room = kernel_room(hosts, way);
+    uint32_t bytes = (uint32_t)via_min((uint64_t)fill_chunk(hosts, way), room);
+    if (bytes != 0) {
+        sim_hosts_kernel_send(hosts, number, which, hosts->chunk, bytes);
+        way->sent += bytes;
+    }
+    return bytes != 0;
+}
+
+static bool write_some(struct hosts *hosts, unsigned number, unsigned which)
+{
+    const struct end *end = &hosts->connections[number].ends[which];
+    struct way *way = end->out;
+    if (way->fin_sent || end->replays || end->waits) {
+        return false;
+    }
+    if (way->sent == way->total) {
+        return finish(hosts, number, which);
+    }
+    return way->tx.span == VIA_SPAN_PIPE ? write_pipe(hosts, number, which)
+                                         : write_kernel(hosts, number, which);
+}
+
+/* --- going back to the kernel ------------------------------------------------------------------
+ */
+
+static bool has_unread(struct way *way, int next)
+{
+    return next == VIA_NEXT_DATA ||
+           (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_ready(&way->rx.pipe));
+}
+
+/* Could the peer still send what it has written and this end has not read? */
+static bool can_leave(struct end *end)
+{
+    struct way *way = end->in;
+    int next = next_of(way);
+    if (way->fin_arrived && next == VIA_NEXT_EMPTY && !way->rx.ended) {
+        return false; /* the end may be on its way: it is waited for */
+    }
+    if (!has_unread(way, next)) {
+        return next > 0;
+    }
+    return !end->heeded && !via_stream_rx_ends(&way->rx) &&
+           !(way->fin_arrived && end->out->fin_sent);
+}
+
+static bool leave(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    struct way *out = end->out;
+    if (end->said.demote || end->said.stays || !line_takes(hosts, end) || !can_leave(end)) {
+        return false;
+    }
+    if (out->tx.span == VIA_SPAN_KERNEL && !out->tx.ended && may_switch(end)) {
+        switch_now(hosts, number, which);
+    }
+    if (out->tx.span == VIA_SPAN_PIPE && !out->tx.ended) {
+        int rc = via_stream_tx_demote(&out->tx);
+        if (rc != 0) {
+            sim_hosts_fail(hosts, "demote: %d, although a slot is kept for it", rc);
+        }
+        sim_hosts_push(hosts, number, which, true);
+    }
+    end->in->rx_left = end->in->rx;
+    end->said.skip = via_stream_rx_leave(&end->in->rx);
+    end->said.released = end->in->rx.pipe.released;
+    end->said.demote = true;
+    end->waits = true;
+    sim_hosts_say(hosts, number, which);
+    sim_hosts_tell(hosts, number, which, "leaves, skip", end->said.skip);
+    return true;
+}
+
+/* The peer has left: what it has not read goes by the kernel. */
+static bool heed(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    const void *data;
+    if (!end->heard.demote || end->heeded || end->said.stays) {
+        return false;
+    }
+    via_stream_tx_left(&end->out->tx, end->heard.released);
+    via_stream_replay_begin(&end->replay, &end->out->tx,
+                            hosts->plant == SIM_PLANT_NO_SKIP ? 0 : end->heard.skip);
+    if (end->out->tx.ended && via_stream_replay_next(&end->replay, &data) != 0) {
+        end->said.stays = true;
+    } else {
+        end->heeded = true;
+        end->replays = true;
+        end->said.heeded = true;
+    }
+    sim_hosts_say(hosts, number, which);
+    sim_hosts_tell(hosts, number, which, end->heeded ? "heeds" : "stays", end->heard.skip);
+    return true;
+}
+
+static bool replay(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    const void *data;
+    uint64_t room = kernel_room(hosts, end->out);
+    if (!end->replays) {
+        return false;
+    }
+    size_t bytes = via_stream_replay_next(&end->replay, &data);
+    if (bytes == 0) {
+        end->replays = false;
+        return true;
+    }
+    bytes = via_min(bytes, room);
+    if (bytes != 0) {
+        sim_hosts_kernel_send(hosts, number, which, data, (uint32_t)bytes);
+        via_stream_replay_sent(&end->replay, bytes);
+    }
+    return bytes != 0;
+}
+
+/* The peer has ended before it heard: are there bytes in the pipe that this end has not read? Then
+ * it has its pipe back. false: that is not known yet. */
+static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    struct way *in = end->in;
+    bool bytes = via_stream_rx_left_bytes(&in->rx_left);
+    if (!bytes && !via_stream_rx_ends(&in->rx_left) && !in->ended) {
+        return false;
+    }
+    end->waits = false;
+    end->plain = !bytes;
+    if (bytes) {
+        in->rx = in->rx_left;
+        end->took_back = true;
+        end->said.demote = false;
+        end->said.kernel_end = !end->out->tx.ended;
+        sim_hosts_say(hosts, number, which);
+    }
+    sim_hosts_tell(hosts, number, which, "has its pipe back", bytes);
+    return true;
+}
+
+static bool look_for_answer(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    if (!end->waits) {
+        return false;
+    }
+    if (!end->heard.heeded && (end->heard.stays || end->heard.closed)) {
+        return meet_ended_peer(hosts, number, which);
+    }
+    /* Who has left, too, reads nothing of the pipe, and is not to be told where it began. */
+    bool seen = !end->out->switched || via_stream_tx_demoted(&end->out->tx) || end->out->tx.ended ||
+                end->heard.demote;
+    if ((end->heard.heeded && seen) || hosts->plant == SIM_PLANT_EARLY_LEAVER) {
+        end->waits = false;
+        end->plain = true;
+        return true;
+    }
+    return false;
+}
+
+bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    if (heed(hosts, number, which) || look_for_answer(hosts, number, which) ||
+        replay(hosts, number, which)) {
+        return true;
+    }
+    if (chance(hosts, hosts->config->leave_chance) && leave(hosts, number, which)) {
+        return true;
+    }
+    bool reads_first = via_rng_chance(&hosts->rng, 1, 2);
+    bool done = reads_first ? read_some(hosts, number, which) : write_some(hosts, number, which);
+    if (!done) {
+        done = reads_first ? write_some(hosts, number, which) : read_some(hosts, number, which);
+    }
+    sim_hosts_tell(hosts, number, which, done ? "works, received" : "finds nothing, received",
+                   end->in->received);
+    return done;
+}

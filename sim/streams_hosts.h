@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What the files of streams between hosts share: see streams_hosts.c. */
+#ifndef SIM_STREAMS_HOSTS_H
+#define SIM_STREAMS_HOSTS_H
+
+#include "base/rng.h"
+#include "base/types.h"
+#include "sim/clock.h"
+#include "sim/plant.h"
+#include "sim/streams.h"
+#include "sockets/stream.h"
+#include "sockets/stream_replay.h"
+
+#define CHUNK_MAX 4096u
+
+/* What an end says to the other; sockets/side.h has the same as bits of a word. */
+struct said {
+    bool demote, heeded, stays, closed, kernel_end;
+    uint32_t released, skip; /* with demote: where it stopped */
+};
+
+enum frame_kind { FRAME_RECORD = 1, FRAME_WANT, FRAME_CREDIT, FRAME_SAID };
+
+struct frame {
+    enum frame_kind kind;
+    uint64_t word; /* want, credit; sequence of a record */
+    struct said said;
+};
+
+/* An end's frames under way, in order. */
+struct line {
+    struct frame *frames; /* owned; a ring */
+    uint32_t head, count, capacity;
+    uint32_t records; /* among them: a way takes only so many */
+    uint64_t last_ns;
+};
+
+struct way {
+    struct via_pipe_geometry geometry;
+    unsigned char *memory; /* owned; at the reader */
+    unsigned char *mirror; /* owned; of it, at the writer */
+    _Atomic uint64_t credit;
+    _Atomic uint64_t credit_mirror; /* at the reader */
+    uint64_t credit_pushed, want_pushed;
+    uint32_t *data_ends; /* owned */
+    struct via_stream_tx tx;
+    struct via_stream_rx rx;
+    struct via_stream_rx rx_left; /* as it was when the reader left */
+    uint64_t total, content, sent, received;
+    unsigned char *kernel; /* owned */
+    uint64_t kernel_sent, kernel_arrived, kernel_read, kernel_last_ns;
+    bool switched, fin_sent, fin_arrived, ended;
+};
+
+struct end {
+    struct way *out, *in;
+    struct line line;
+    struct said said; /* by this end */
+    struct said heard;
+    struct via_stream_replay replay;
+    bool replays, heeded;
+    bool waits; /* has left, and waits for the answer */
+    bool plain; /* has left, and has it */
+    bool took_back;
+    bool asleep, bell;
+    uint32_t ticket;
+};
+
+struct connection {
+    struct way ways[2];
+    struct end ends[2];
+};
+
+struct hosts {
+    const struct sim_config_streams *config;
+    int plant;
+    FILE *trace;
+    struct sim_clock clock;
+    struct via_rng rng;
+    struct connection *connections; /* owned */
+    struct sim_streams_result *result;
+    unsigned char chunk[CHUNK_MAX];
+};
+
+static inline uint64_t between(struct hosts *hosts, uint64_t lo, uint64_t hi)
+{
+    return via_rng_between(&hosts->rng, lo, hi);
+}
+
+static inline bool chance(struct hosts *hosts, uint32_t per_mille)
+{
+    return per_mille != 0 && via_rng_chance(&hosts->rng, per_mille, 1000);
+}
+
+static inline bool line_takes(const struct hosts *hosts, const struct end *end)
+{
+    return end->line.records < hosts->config->frames_max;
+}
+
+static inline uint64_t kernel_room(const struct hosts *hosts, const struct way *way)
+{
+    return hosts->config->kernel_bytes - (way->kernel_sent - way->kernel_read);
+}
+
+void sim_hosts_fail(struct hosts *hosts, const char *format, ...) VIA_PRINTF(2, 3);
+void sim_hosts_tell(struct hosts *hosts, unsigned connection, unsigned end, const char *what,
+                    uint64_t number);
+void sim_hosts_wake(struct hosts *hosts, unsigned number, unsigned which);
+
+/* Sends words that have changed, and the record that was written last if there is one. */
+void sim_hosts_push(struct hosts *hosts, unsigned number, unsigned which, bool record);
+/* Sends what the end says now. */
+void sim_hosts_say(struct hosts *hosts, unsigned number, unsigned which);
+/* 0 bytes: the FIN. */
+void sim_hosts_kernel_send(struct hosts *hosts, unsigned number, unsigned which, const void *data,
+                           uint32_t bytes);
+
+/* What an end does in a turn: one thing. false: there is nothing to do. */
+bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which);
+
+#endif
