@@ -8,7 +8,7 @@
  * fetch asks for COUNT answers of 1 to BYTES bytes, small ones as likely as large, and checks each
  * byte and the end. Before that it exchanges some bytes with the server, from none to many: so the
  * end comes at every stage of the connection. It prints what went wrong, each once, and
- * {"connections":N,"failures":F}.
+ * {"connections":N,"failures":F,"end_ms":E}: the longest time between a last byte and the end.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What is asked for. */
@@ -150,6 +151,7 @@ static int serve(void)
 
 static _Atomic long left;
 static _Atomic long failures;
+static _Atomic uint64_t end_us;
 static uint64_t bytes_max;
 static uint64_t first_seed;
 
@@ -161,11 +163,26 @@ static void fails(const char *attempt, uint64_t done, const struct request *requ
     }
 }
 
+static uint64_t now_us(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+static void note_end(uint64_t took_us)
+{
+    uint64_t before = atomic_load(&end_us);
+    while (took_us > before && !atomic_compare_exchange_weak(&end_us, &before, took_us)) {
+    }
+}
+
 static void fetch(struct request *request)
 {
     unsigned char data[8192];
     uint64_t random = request->seed;
     uint64_t done = 0;
+    uint64_t last_us = 0;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&server, sizeof(server)) != 0) {
         fails("connect", 0, request);
@@ -187,6 +204,8 @@ static void fetch(struct request *request)
             if (n < 0 || done != request->bytes) {
                 errno = n < 0 ? errno : 0;
                 fails(n < 0 ? "read" : "the end", done, request);
+            } else {
+                note_end(now_us() - last_us);
             }
             break;
         }
@@ -199,6 +218,7 @@ static void fetch(struct request *request)
             }
         }
         done += (uint64_t)n;
+        last_us = now_us();
     }
     close(fd);
 }
@@ -238,7 +258,8 @@ static int fetch_all(char **argv)
     for (long i = 0; i < threads_count; i++) {
         pthread_join(threads[i], NULL);
     }
-    printf("{\"connections\":%ld,\"failures\":%ld}\n", count, (long)failures);
+    printf("{\"connections\":%ld,\"failures\":%ld,\"end_ms\":%.1f}\n", count, (long)failures,
+           (double)end_us / 1e3);
     return failures == 0 ? 0 : 2;
 }
 
