@@ -82,6 +82,10 @@ static void make_words(const struct via_fabric *fabric, unsigned host, struct wo
         add_word(words, "--give-up-ms");
         add_word(words, "%u", fabric->give_up_ms);
     }
+    if (fabric->spin_us != VIA_FABRIC_SPIN_US) {
+        add_word(words, "--spin-us");
+        add_word(words, "%u", fabric->spin_us);
+    }
     if (fabric->with != 0) {
         add_word(words, "--with");
         add_word(words, "%u", fabric->with);

@@ -79,10 +79,10 @@ static json_t *state_of(const struct via_fabric *fabric)
         json_array_append_new(links, json_pack("{s:i, s:i, s:i}", "a", (int)link->a, "b",
                                                (int)link->b, "n", (int)link->number));
     }
-    return json_pack("{s:s, s:s, s:i, s:i, s:b, s:b, s:o, s:o}", "fabric", fabric->name, "version",
-                     VIADUCT_VERSION, "channels", (int)topology->channels_count, "dma_bytes",
-                     (int)fabric->dma_bytes, "netns", fabric->netns, "direct", fabric->direct,
-                     "hosts", hosts, "links", links);
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:o}", "fabric", fabric->name,
+                     "version", VIADUCT_VERSION, "channels", (int)topology->channels_count,
+                     "dma_bytes", (int)fabric->dma_bytes, "spin_us", (int)fabric->spin_us, "netns",
+                     fabric->netns, "direct", fabric->direct, "hosts", hosts, "links", links);
 }
 
 int via_fabric_save(const struct via_fabric *fabric, struct via_error *err)

@@ -16,12 +16,15 @@
  */
 #define VIA_FABRIC_STATE_FILE "fabric.json"
 #define VIA_FABRIC_LOCK_FILE "fabric.lock"
+/* Unless it is told: viaductd(8). */
+#define VIA_FABRIC_SPIN_US 50u
 
 struct via_fabric {
     char name[VIA_FABRIC_NAME_BYTES_MAX + 1];
     struct via_rundir_path rundir;
     bool netns;                   /* a network namespace for each host */
     bool direct;                  /* links are mapped by processes */
+    unsigned spin_us;             /* longest look of a transfer thread before it sleeps */
     unsigned dma_bytes;           /* bodies from here on go by DMA; 0 = none do */
     unsigned give_up_ms;          /* operations without progress fail; 0 = never */
     unsigned with;                /* the daemons end with this process; 0 = with nobody */

@@ -29,6 +29,7 @@ static const char help[] =
     "  --channels K,...  channels to use; put and get in turn (default: the host's choice)\n"
     "  --spread N        put, get: one after another through N bytes, which are then not in a "
     "cache\n"
+    "  --no-memcpy       put, get: nothing beside it, for when several are measured at once\n"
     "  --seconds S       to measure each size (default 0.5)\n"
     "  --iterations N    operations of each size, instead\n"
     "  --json            the same for programs\n"
@@ -36,12 +37,19 @@ static const char help[] =
     "  -h, --help        this text\n";
 
 static const struct option long_options[] = {
-    {"from", required_argument, NULL, 'F'},     {"to", required_argument, NULL, 'T'},
-    {"hosts", required_argument, NULL, 'H'},    {"sizes", required_argument, NULL, 's'},
-    {"channels", required_argument, NULL, 'c'}, {"spread", required_argument, NULL, 'S'},
-    {"seconds", required_argument, NULL, 't'},  {"iterations", required_argument, NULL, 'n'},
-    {"json", no_argument, NULL, 'j'},           {"fabric", required_argument, NULL, 'f'},
-    {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+    {"from", required_argument, NULL, 'F'},
+    {"to", required_argument, NULL, 'T'},
+    {"hosts", required_argument, NULL, 'H'},
+    {"sizes", required_argument, NULL, 's'},
+    {"channels", required_argument, NULL, 'c'},
+    {"spread", required_argument, NULL, 'S'},
+    {"seconds", required_argument, NULL, 't'},
+    {"iterations", required_argument, NULL, 'n'},
+    {"no-memcpy", no_argument, NULL, 'm'},
+    {"json", no_argument, NULL, 'j'},
+    {"fabric", required_argument, NULL, 'f'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 static const char *const test_names[] = {
@@ -171,6 +179,9 @@ static int take_option(const char *name, int opt, struct via_perf *perf, struct 
         return parse_size(optarg, &perf->spread) == 0
                    ? -1
                    : bad(name, "spread", optarg, "not 1 to 1G bytes");
+    case 'm':
+        perf->alone = true;
+        return -1;
     case 't':
         return take_seconds(perf, optarg) == 0
                    ? -1
@@ -244,6 +255,9 @@ static int complete(const char *name, struct via_perf *perf)
     }
     if (perf->spread != 0 && perf->test != VIA_PERF_PUT && perf->test != VIA_PERF_GET) {
         return via_cli_usage(name, "--spread is for put and get");
+    }
+    if (perf->alone && perf->test != VIA_PERF_PUT && perf->test != VIA_PERF_GET) {
+        return via_cli_usage(name, "--no-memcpy is for put and get");
     }
     if (perf->channels_count == 0) {
         perf->channels[perf->channels_count++] = -1;
@@ -350,9 +364,15 @@ static void print_rates(const struct via_perf *perf, const struct via_perf_row *
     for (unsigned i = 0; i < perf->sizes_count; i++) {
         const struct via_perf_row *row = &rows[i];
         char size[24];
-        printf("%-8s %-8s %12.3f %12.3f %12.3f %8.1f%%\n", size_text(size, row->bytes),
-               row->direct ? "direct" : "frames", row->ns / 1e3, gb_per_second(row->bytes, row->ns),
-               gb_per_second(row->bytes, row->yardstick_ns), 100 * row->ratio);
+        printf("%-8s %-8s %12.3f %12.3f", size_text(size, row->bytes),
+               row->direct ? "direct" : "frames", row->ns / 1e3,
+               gb_per_second(row->bytes, row->ns));
+        if (perf->alone) {
+            printf(" %12s %9s\n", "-", "-");
+        } else {
+            printf(" %12.3f %8.1f%%\n", gb_per_second(row->bytes, row->yardstick_ns),
+                   100 * row->ratio);
+        }
     }
 }
 
@@ -390,6 +410,9 @@ static json_t *row_json(const struct via_perf *perf, const struct via_perf_row *
     }
     json_object_set_new(object, "bytes_per_second",
                         json_real(1e9 * gb_per_second(row->bytes, row->ns)));
+    if (perf->alone) {
+        return object;
+    }
     json_object_set_new(object, "memcpy_bytes_per_second",
                         json_real(1e9 * gb_per_second(row->bytes, row->yardstick_ns)));
     json_object_set_new(object, "ratio", json_real(row->ratio));

@@ -423,7 +423,8 @@ static int measure_sizes(struct bench *bench, struct via_perf_row *rows)
         struct near *near = &bench->nears[0];
         bench->bytes = perf->sizes[i];
         bench->places = bench->bytes == 0 ? 1 : via_max(perf->spread / bench->bytes, UINT64_C(1));
-        rc = measure_row(bench, tests[perf->test].run, tests[perf->test].yardstick, &rows[i]);
+        rc = measure_row(bench, tests[perf->test].run,
+                         perf->alone ? NULL : tests[perf->test].yardstick, &rows[i]);
         rows[i].hops = via_attach_hops(near->attach, perf->to);
         rows[i].direct = near->remote != NULL && via_remote_direct(near->remote) != NULL;
     }

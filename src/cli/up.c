@@ -21,6 +21,7 @@
 #define DMA_BYTES_MAX 65472u
 /* A day, as viaductd allows. */
 #define GIVE_UP_MS_MAX 86400000u
+#define SPIN_US_MAX 10000u
 
 static const char help[] =
     "usage: viaduct up --ring N | --chain N | --star N | --mesh N | --torus AxB[xC] | FILE\n"
@@ -43,6 +44,7 @@ static const char help[] =
     "  --no-direct      processes may not map a neighbour's memory: all goes by frames\n"
     "  --dma-bytes N    bodies of N bytes or more go by a DMA engine, emulated, too: for tests\n"
     "  --give-up-ms N   operations that make no progress for so long fail (default 0: never)\n"
+    "  --spin-us N      longest look of a transfer thread before it sleeps, 0 = none (default 50)\n"
     "  --with PID       the fabric ends when this process does (default $VIADUCT_UP_WITH)\n"
     "  -h, --help       this text\n";
 
@@ -55,6 +57,7 @@ struct options {
     unsigned channels;
     unsigned dma_bytes;
     unsigned give_up_ms;
+    unsigned spin_us;
     unsigned with;
     bool netns;
     bool direct;
@@ -72,6 +75,7 @@ enum {
     OPT_NO_DIRECT,
     OPT_DMA_BYTES,
     OPT_GIVE_UP_MS,
+    OPT_SPIN_US,
     OPT_WITH
 };
 
@@ -87,6 +91,7 @@ static const struct option long_options[] = {
     {"no-direct", no_argument, NULL, OPT_NO_DIRECT},
     {"dma-bytes", required_argument, NULL, OPT_DMA_BYTES},
     {"give-up-ms", required_argument, NULL, OPT_GIVE_UP_MS},
+    {"spin-us", required_argument, NULL, OPT_SPIN_US},
     {"with", required_argument, NULL, OPT_WITH},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -168,6 +173,12 @@ static int take_options(int argc, char **argv, struct options *options)
             if (via_cli_number(optarg, 0, GIVE_UP_MS_MAX, &options->give_up_ms) != 0) {
                 code = via_cli_usage(argv[0], "--give-up-ms: '%s': not a number from 0 to %u",
                                      optarg, GIVE_UP_MS_MAX);
+            }
+            break;
+        case OPT_SPIN_US:
+            if (via_cli_number(optarg, 0, SPIN_US_MAX, &options->spin_us) != 0) {
+                code = via_cli_usage(argv[0], "--spin-us: '%s': a number from 0 to %u", optarg,
+                                     SPIN_US_MAX);
             }
             break;
         case OPT_WITH:
@@ -411,7 +422,7 @@ static int up(struct via_fabric *fabric, const char *name)
 int via_cli_up(int argc, char **argv)
 {
     static struct via_fabric fabric;
-    struct options options = {.shape = -1, .direct = true};
+    struct options options = {.shape = -1, .direct = true, .spin_us = VIA_FABRIC_SPIN_US};
     struct via_error err = {0};
     const char *with = getenv("VIADUCT_UP_WITH");
     int code = with == NULL || with[0] == '\0'
@@ -435,6 +446,7 @@ int via_cli_up(int argc, char **argv)
     fabric.direct = options.direct;
     fabric.dma_bytes = options.dma_bytes;
     fabric.give_up_ms = options.give_up_ms;
+    fabric.spin_us = options.spin_us;
     fabric.with = options.with;
     catch_signals();
     return up(&fabric, argv[0]);

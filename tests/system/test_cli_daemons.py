@@ -244,15 +244,15 @@ class Status(cli.Case):
         self.down()
 
     def test_the_state_says_what_up_was_told(self):
-        self.good("up", "--star", "3", "--channels", "3", "--no-direct", "--dma-bytes", "4096")
+        self.good("up", "--star", "3", "--channels", "3", "--no-direct", "--dma-bytes", "4096", "--spin-us", "0")
         state = self.state()
         self.assertEqual((state["channels"], state["direct"], state["netns"]), (3, False, False))
-        self.assertEqual(state["dma_bytes"], 4096)
+        self.assertEqual((state["dma_bytes"], state["spin_us"]), (4096, 0))
         self.assertEqual([(k["a"], k["b"], k["n"]) for k in state["links"]], [(1, 2, 0), (1, 3, 0)])
         lines = [line for line in cli.processes_with(self.rundir).values() if "--host 1 " in line]
         self.assertEqual(len(lines), 1)
         self.assertTrue(re.search(r"--foreground .*--rundir %s --host 1 --hosts-max 4 --ready-fd 3 "
-                                  r"--channels 3 --dma-bytes 4096 --with %d --link 2:0:0:nodirect --link 3:0:0:nodirect" %
+                                  r"--channels 3 --dma-bytes 4096 --spin-us 0 --with %d --link 2:0:0:nodirect --link 3:0:0:nodirect" %
                                   (re.escape(self.rundir), os.getpid()), lines[0]), lines[0])
         self.down()
 

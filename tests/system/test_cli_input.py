@@ -34,6 +34,7 @@ class Words(cli.Case):
                 (["up", "--ring", "2", "--give-up-ms", "x"], "--give-up-ms: 'x': not a number"),
                 (["up", "--ring", "2", "file"], "'file': one argument too many"),
                 (["up", "--ring", "2", "--channels", "15"], "'15': a number from 1 to 14"),
+                (["up", "--ring", "2", "--spin-us", "10001"], "--spin-us: '10001': a number from 0 to 10000"),
                 (["up", "--ring", "2", "--with", "x"], "--with: 'x': not the number of a process"),
                 (["up", "--wrong"], "unrecognized option '--wrong'"),
                 (["down", "x"], "'x': one argument too many"),

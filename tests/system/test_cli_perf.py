@@ -28,6 +28,7 @@ class Words(cli.Case):
                 (["barrier", "--hosts", "1,x"], "--hosts: 'x'"),
                 (["put", "--spread", "x"], "--spread: 'x'"),
                 (["barrier", "--spread", "1M"], "--spread is for put and get"),
+                (["barrier", "--no-memcpy"], "--no-memcpy is for put and get"),
                 (["put", "--wrong"], "unrecognized option '--wrong'")]:
             with self.subTest(words):
                 err = self.bad("perf", *words, code=2, says=says)
