@@ -12,6 +12,16 @@ void sim_actor_start(struct sim_actor *actor, struct sim_cpu *cpu, void (*main)(
     sim_task_work(&actor->task, 0, sim_fiber_call(&actor->fiber));
 }
 
+void sim_actor_start_on(struct sim_actor *actor, struct sim_cpu *cpu, uint32_t lcpu,
+                        void (*main)(void *arg), void *arg)
+{
+    *actor = (struct sim_actor){.asleep = false};
+    sim_fiber_init(&actor->fiber, main, arg);
+    sim_task_init(&actor->task, cpu);
+    sim_task_pin(&actor->task, lcpu);
+    sim_task_work(&actor->task, 0, sim_fiber_call(&actor->fiber));
+}
+
 void sim_actor_fini(struct sim_actor *actor)
 {
     sim_fiber_fini(&actor->fiber);
@@ -120,7 +130,8 @@ void sim_memory_traffic(struct sim_memory *memory, uint64_t bytes)
     sim_server_add(&memory->bus, ps_of(bytes, memory->bus_rate), 0, none);
 }
 
-void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes)
+void sim_actor_copy_at(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes,
+                       double rate)
 {
     const struct sim_call none = {0};
     for (uint64_t left = bytes; left > 0;) {
@@ -128,8 +139,13 @@ void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t
         uint64_t crossing_ps =
             (uint64_t)(memory->crossings * (double)ps_of(piece, memory->bus_rate));
         uint64_t bus_ps = sim_server_add(&memory->bus, crossing_ps, 0, none);
-        sim_actor_work(actor, ps_of(piece, memory->copy_rate));
+        sim_actor_work(actor, ps_of(piece, rate));
         sim_actor_stall_until(actor, bus_ps);
         left -= piece;
     }
+}
+
+void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes)
+{
+    sim_actor_copy_at(actor, memory, bytes, memory->copy_rate);
 }

@@ -20,6 +20,9 @@ struct sim_actor {
 /* Begins main(arg) now. The actor and the processor must stay where they are. */
 void sim_actor_start(struct sim_actor *actor, struct sim_cpu *cpu, void (*main)(void *arg),
                      void *arg);
+/* The same on one hardware thread only. */
+void sim_actor_start_on(struct sim_actor *actor, struct sim_cpu *cpu, uint32_t lcpu,
+                        void (*main)(void *arg), void *arg);
 void sim_actor_fini(struct sim_actor *actor);
 
 /* Wakes it if it sleeps, else sees to it that its next sleep ends at once. From anywhere. */
@@ -58,6 +61,9 @@ void sim_memory_init(struct sim_memory *memory, struct sim_cost *cost,
                      const struct sim_scenario *scenario);
 
 void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes);
+/* The same where caches make it faster or slower: bytes per second of one core alone. */
+void sim_actor_copy_at(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes,
+                       double rate);
 /* What devices read or write; it slows down copies. */
 void sim_memory_traffic(struct sim_memory *memory, uint64_t bytes);
 

@@ -31,6 +31,16 @@ static int complain(const char *command, const char *text)
 
 /* --- calibrate ------------------------------------------------------------------------------- */
 
+/* 0.7 ms, and that again for each time that the processors double, up to 8. */
+static double slice_ms(unsigned cpus)
+{
+    unsigned doublings = 0;
+    while (doublings < 3 && cpus >> (doublings + 1) != 0) {
+        doublings++;
+    }
+    return 0.7 * (1 + doublings);
+}
+
 static void write_scenario(const struct sim_measured *m, FILE *out)
 {
     const char *here = "[typical] measured here";
@@ -38,22 +48,37 @@ static void write_scenario(const struct sim_measured *m, FILE *out)
     fprintf(out, "cores = %u cores [spec] processors online here\n", m->cpus_count);
     fprintf(out, "threads_per_core = 1 threads [chosen] each processor counts as a core\n");
     fprintf(out, "smt_speed = 100 %% [chosen] each processor counts as a core\n");
-    fprintf(out, "slice = 3 ms [typical] Linux: sched_min_granularity\n");
+    fprintf(out, "slice = %.1f ms [spec] Linux 6.12, kernel/sched/fair.c: base slice\n",
+            slice_ms(m->cpus_count));
     fprintf(out, "switch = %.1f ns %s: sched_yield\n", m->switch_ns, here);
     fprintf(out, "wake = %.1f ns %s: futex, until the other runs, less the switch\n",
             fmax(m->wake_ns - m->switch_ns, 0), here);
     fprintf(out, "wake_spread = 0 ns [chosen] medians are compared\n\n[memory]\n");
-    fprintf(out, "copy = %.1f MB/s %s: of what another processor has\n", m->copy_rate / 1e6, here);
+    fprintf(out, "copy = %.1f MB/s %s: out of what another processor writes\n", m->copy_rate / 1e6,
+            here);
     fprintf(out, "bus = %.1f MB/s %s: all processors\n", m->bus_rate / 1e6, here);
     fprintf(out, "crossings = 2 times [chosen] as the bus was measured: read and written\n");
     fprintf(out, "piece = 64 KiB [chosen] how finely copies share the bus\n\n[machine]\n");
+    fprintf(out, "put = %.1f MB/s %s: into what another processor reads\n", m->put_rate / 1e6,
+            here);
+    fprintf(out, "near = %.1f MB/s %s: copies with both on one processor\n", m->near_rate / 1e6,
+            here);
     fprintf(out, "line = %.1f ns %s: there and back, halved\n", m->line_ns, here);
     fprintf(out, "bell = %.1f ns %s: futex wake, of the caller\n", m->bell_ns, here);
+    fprintf(
+        out,
+        "queue = %.1f ns %s: futex, until the other runs in place of the caller, less the switch\n",
+        fmax(m->queue_ns - m->switch_ns, 0), here);
+    fprintf(out,
+            "kick = %.1f ns %s: futex, until the other runs in place of a third, less the switch\n",
+            fmax(m->kick_ns - m->switch_ns, 0), here);
     fprintf(out, "submit = %.1f ns %s: via_node_submit\n", m->submit_ns, here);
     fprintf(out, "turn = %.1f ns %s: via_node_poll that finds nothing\n", m->turn_ns, here);
     fprintf(out, "frame = %.1f ns %s: via_node_poll, each thing found\n", m->frame_ns, here);
     fprintf(out, "fence = %.1f ns %s: store and fence\n", m->fence_ns, here);
-    fprintf(out, "spin = 50 us [spec] spin_ns_max of a host\n");
+    fprintf(out, "spin = 0 us [chosen] as with viaduct up --spin-us 0\n");
+    fprintf(out, "client_spin = 0 us [chosen] as with one processor for each program\n");
+    fprintf(out, "pinned = 1 yes [chosen] a host and its programs on one processor\n");
     fprintf(out, "window = 64 puts [chosen] of a client under way\n");
     fprintf(out, "seed = 1 seed [chosen] of the wake-up times\n");
 }
@@ -89,7 +114,7 @@ int sim_calibrate_main(int argc, char **argv)
 /* --- machine --------------------------------------------------------------------------------- */
 
 #define PUT_BYTES (UINT64_C(64) << 10)
-#define PUTS_COUNT 200u
+#define PUTS_COUNT 2000u
 #define GETS_COUNT 200u
 
 /* The cases that tools/sim-truth measures for real, by the same names. */

@@ -3,11 +3,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/types.h"
 #include "core/node.h"
+#include "host/host_spin.h"
 #include "sim/cost/actor.h"
 #include "sim/cost/still.h"
 #include "sim/memory.h"
@@ -15,13 +17,19 @@
 #include "wire/record.h"
 
 static const struct sim_key keys[] = {
-    {"line", SIM_TIME, 0, 1e10, NULL},   /* a cache line from one core to another */
-    {"bell", SIM_TIME, 0, 1e12, NULL},   /* of who rings: the call that wakes a thread */
-    {"submit", SIM_TIME, 0, 1e12, NULL}, /* an operation into its host's pipe */
-    {"turn", SIM_TIME, 1e3, 1e12, NULL}, /* a turn of a transfer thread that finds nothing */
-    {"frame", SIM_TIME, 0, 1e12, NULL},  /* each thing that it finds, copying aside */
-    {"fence", SIM_TIME, 0, 1e10, NULL},  /* before a thread sleeps */
-    {"spin", SIM_TIME, 0, 1e9, NULL},    /* how long a thread looks before it sleeps */
+    {"put", SIM_BANDWIDTH, 1e6, 1e12, NULL},  /* copies into what another processor reads */
+    {"near", SIM_BANDWIDTH, 1e6, 1e12, NULL}, /* copies where both sides are on one processor */
+    {"line", SIM_TIME, 0, 1e12, NULL},        /* a cache line from one core to another */
+    {"bell", SIM_TIME, 0, 1e12, NULL},        /* of who rings: the call that wakes a thread */
+    {"queue", SIM_TIME, 0, 1e12, NULL},       /* the same for a thread of the caller's processor */
+    {"kick", SIM_TIME, 0, 1e12, NULL},        /* until a woken thread is put on a busy processor */
+    {"submit", SIM_TIME, 0, 1e12, NULL},      /* an operation into its host's pipe */
+    {"turn", SIM_TIME, 1e3, 1e12, NULL},      /* a turn of a transfer thread that finds nothing */
+    {"frame", SIM_TIME, 0, 1e12, NULL},       /* each thing that it finds, copying aside */
+    {"fence", SIM_TIME, 0, 1e10, NULL},       /* before a thread sleeps */
+    {"spin", SIM_TIME, 0, 1e9, NULL}, /* how long a transfer thread may learn to look for work */
+    {"client_spin", SIM_TIME, 0, 1e9, NULL}, /* and a client, before they sleep */
+    {"pinned", SIM_COUNT, 0, 1, NULL},   /* host i on processor i modulo their number, client too */
     {"window", SIM_COUNT, 1, 256, NULL}, /* puts of a client under way */
     {"seed", SIM_COUNT, 0, 1e9, NULL},   /* of the wake-up times */
 };
@@ -30,8 +38,9 @@ const struct sim_section *const sim_machine_sections[] = {&sim_cpu_section, &sim
                                                           &machine_section};
 const size_t sim_machine_sections_count = VIA_ARRAY_COUNT(sim_machine_sections);
 
-/* How soon a thread that only looks makes room for another. */
-#define PREEMPT_PS (2 * SIM_USEC_PS)
+/* How often a transfer thread that looks asks whether others want the processor: host_transfer.c.
+ */
+#define CROWDED_LOOK_PS (1000 * SIM_USEC_PS)
 
 struct machine;
 struct host;
@@ -41,6 +50,9 @@ struct waiter {
     struct machine *machine;
     struct sim_actor actor;
     uint64_t events; /* that it may have waited for */
+    struct via_host_spin spin;
+    bool idle; /* since: found nothing to do */
+    uint64_t idle_since_ps;
     bool spinning;
     uint64_t ticket; /* of the end of its spinning */
 };
@@ -49,9 +61,12 @@ struct thread {
     struct waiter waiter;
     struct host *host;
     unsigned channel;
-    unsigned queued;         /* operations in its clients' pipe */
-    uint64_t body_bytes;     /* that others have put, their record not yet */
-    uint64_t copyable_bytes; /* that are for this host: to be copied to their place */
+    unsigned queued;               /* operations in its clients' pipe */
+    uint64_t body_bytes;           /* that others have put, their record not yet */
+    uint64_t copyable_bytes;       /* that are for this host: to be copied to their place */
+    const struct sim_lcpu *writer; /* where they were put */
+    bool crowded;                  /* as it was when last asked */
+    uint64_t crowded_look_ps;
 };
 
 struct end {
@@ -68,6 +83,7 @@ struct client {
     unsigned under_way;
     uint64_t done;
     uint64_t first_ps, last_ps;
+    bool touched; /* completions that it has not been shown */
     bool finished;
 };
 
@@ -91,8 +107,11 @@ struct machine {
     struct host hosts[SIM_MACHINE_HOSTS_MAX];
     uint32_t scratchpads[SIM_MACHINE_HOSTS_MAX][VIA_PORT_SCRATCHPADS];
     struct thread *current; /* whose calls the ports are getting */
-    uint64_t line_ps, bell_ps, submit_ps, turn_ps, frame_ps, fence_ps, spin_ps;
+    double put_rate, near_rate;
+    uint64_t line_ps, bell_ps, submit_ps, turn_ps, frame_ps, fence_ps, queue_ps, spin_ps,
+        client_spin_ps;
     unsigned window, finished_count, warmup_count;
+    bool pinned;
     bool stopping;
     int status;
 };
@@ -131,28 +150,53 @@ static void spin_over(void *object, uint64_t ticket)
     }
 }
 
-/* Looks for a while, but not when others want the processor: the kernel would put a task that was
- * woken in its place. Whether anything came. */
+/* Looks until something comes or the time is over. Whether anything came. */
 static bool spin(struct waiter *waiter, uint64_t events, uint64_t until_ps)
 {
     struct machine *machine = waiter->machine;
-    while (waiter->events == events && !machine->stopping) {
-        uint64_t now_ps = machine->cost.now_ps;
-        if (!via_list_empty(&machine->cpu.ready) || until_ps <= now_ps) {
-            return false;
-        }
+    while (waiter->events == events && !machine->stopping && until_ps > machine->cost.now_ps) {
         waiter->spinning = true;
-        sim_cost_at(&machine->cost, via_min(until_ps, now_ps + PREEMPT_PS),
-                    (struct sim_call){spin_over, waiter, waiter->ticket});
+        sim_cost_at(&machine->cost, until_ps, (struct sim_call){spin_over, waiter, waiter->ticket});
         sim_actor_stall(&waiter->actor);
     }
-    return true;
+    return waiter->events != events;
+}
+
+static void learn(struct waiter *waiter, bool found)
+{
+    uint64_t wait_ps = waiter->machine->cost.now_ps - waiter->idle_since_ps;
+    via_host_spin_learn(&waiter->spin, wait_ps / SIM_NS_PS, found);
+    waiter->idle = false;
+}
+
+static uint64_t budget_ps(const struct waiter *waiter)
+{
+    return waiter->idle_since_ps + waiter->spin.budget_ns * SIM_NS_PS;
+}
+
+/* What the call costs that wakes somebody: more when another processor has to be told. */
+static uint64_t bell_ps(const struct waiter *woken)
+{
+    const struct machine *machine = woken->machine;
+    bool told = sim_cpu_is_told(&machine->cpu, &woken->actor.task);
+    return told ? machine->bell_ps : machine->queue_ps;
 }
 
 static void work(struct thread *thread, uint64_t work_ps)
 {
     sim_actor_work(&thread->waiter.actor, work_ps);
     thread->host->machine->current = thread;
+}
+
+/* At the rate of two processors' caches, unless the other side is on this one. */
+static void copy(struct thread *thread, uint64_t bytes, const struct sim_lcpu *other,
+                 double far_rate)
+{
+    struct machine *machine = thread->host->machine;
+    struct sim_actor *actor = &thread->waiter.actor;
+    double rate = actor->task.lcpu == other ? machine->near_rate : far_rate;
+    sim_actor_copy_at(actor, &machine->memory, bytes, rate);
+    machine->current = thread;
 }
 
 /* --- the port -------------------------------------------------------------------------------- */
@@ -185,8 +229,8 @@ static void port_put(struct via_port *port, uint64_t off, const void *src, size_
     struct thread *reader = &end->peer->host->threads[thread->channel];
     assert(off + len <= port->caps.window_bytes);
     if (len > VIA_CACHELINE) {
-        sim_actor_copy(&thread->waiter.actor, &machine->memory, len);
-        machine->current = thread;
+        copy(thread, len, reader->waiter.actor.task.lcpu, machine->put_rate);
+        reader->writer = thread->waiter.actor.task.lcpu;
     }
     memcpy(end->peer->port.inbox + off, src, len);
     arrived(reader, src, len);
@@ -206,7 +250,7 @@ static int port_ring(struct via_port *port, unsigned bit)
     struct machine *machine = end->host->machine;
     unsigned channel = bit < machine->run.channels_count ? bit : 0;
     end->peer->events |= VIA_PORT_EVENT_DOORBELL(bit);
-    work(machine->current, machine->bell_ps);
+    work(machine->current, bell_ps(&end->peer->host->threads[channel].waiter));
     seen(&end->peer->host->threads[channel].waiter, 0);
     sim_actor_wake(&end->peer->host->threads[channel].waiter.actor);
     return 0;
@@ -262,11 +306,7 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
         client->finished = true;
         machine->finished_count++;
     }
-    show(&client->waiter);
-    if (client->waiter.actor.asleep) {
-        work(machine->current, machine->bell_ps);
-        sim_actor_wake(&client->waiter.actor);
-    }
+    client->touched = true;
 }
 
 static void on_wake(void *ctx, unsigned channel)
@@ -304,9 +344,21 @@ static void client_submit(struct client *client, uint64_t number)
     thread->queued++;
     show(&thread->waiter);
     if (thread->waiter.actor.asleep) {
-        sim_actor_work(&client->waiter.actor, machine->bell_ps);
+        sim_actor_work(&client->waiter.actor, bell_ps(&thread->waiter));
         sim_actor_wake(&thread->waiter.actor);
     }
+}
+
+/* As lead() of host/client_wait.c. */
+static void client_wait(struct waiter *waiter, uint64_t events)
+{
+    waiter->idle = true;
+    waiter->idle_since_ps = waiter->machine->cost.now_ps;
+    bool found = spin(waiter, events, budget_ps(waiter));
+    if (!found) {
+        sim_actor_sleep(&waiter->actor);
+    }
+    learn(waiter, found);
 }
 
 static void client_main(void *arg)
@@ -319,9 +371,8 @@ static void client_main(void *arg)
         uint64_t events = client->waiter.events;
         if (client->under_way < window) {
             client_submit(client, submitted++);
-        } else if (!spin(&client->waiter, events, machine->cost.now_ps + machine->spin_ps) &&
-                   client->waiter.events == events) {
-            sim_actor_sleep(&client->waiter.actor);
+        } else {
+            client_wait(&client->waiter, events);
         }
     }
     if (!machine->stopping) {
@@ -362,25 +413,66 @@ static void deadline_over(void *object, uint64_t arg)
     sim_actor_wake(&waiter->actor);
 }
 
-static void wait_for_work(struct thread *thread, uint64_t events, uint64_t deadline_ns)
+static bool may_look_on(struct thread *thread)
+{
+    struct machine *machine = thread->host->machine;
+    if (machine->cost.now_ps - thread->crowded_look_ps >= CROWDED_LOOK_PS) {
+        thread->crowded_look_ps = machine->cost.now_ps;
+        thread->crowded = sim_cpu_running_count(&machine->cpu) > machine->cpu.lcpus_count;
+    }
+    return !thread->crowded;
+}
+
+static void rest(struct thread *thread, uint64_t events, uint64_t deadline_ps)
 {
     struct machine *machine = thread->host->machine;
     struct waiter *waiter = &thread->waiter;
-    uint64_t deadline_ps =
-        deadline_ns >= UINT64_MAX / SIM_NS_PS ? UINT64_MAX : deadline_ns * SIM_NS_PS;
-    uint64_t until_ps = via_min(deadline_ps, machine->cost.now_ps + machine->spin_ps);
-    if (spin(waiter, events, until_ps) || deadline_ps <= machine->cost.now_ps) {
-        return;
-    }
     machine->current = thread;
-    if (via_node_arm(thread->host->node, thread->channel) || waiter->events != events ||
-        thread->queued > 0) {
+    if (deadline_ps <= machine->cost.now_ps || via_node_arm(thread->host->node, thread->channel) ||
+        waiter->events != events || thread->queued > 0) {
         return;
     }
     if (deadline_ps != UINT64_MAX) {
         sim_cost_at(&machine->cost, deadline_ps, (struct sim_call){deadline_over, waiter, 0});
     }
     sim_actor_sleep(&waiter->actor);
+    learn(waiter, false);
+}
+
+/* As run() of host/host_transfer.c, after a turn that found nothing. */
+static void wait_for_work(struct thread *thread, uint64_t events, uint64_t deadline_ns)
+{
+    struct machine *machine = thread->host->machine;
+    struct waiter *waiter = &thread->waiter;
+    uint64_t deadline_ps =
+        deadline_ns >= UINT64_MAX / SIM_NS_PS ? UINT64_MAX : deadline_ns * SIM_NS_PS;
+    if (!waiter->idle) {
+        waiter->idle = true;
+        waiter->idle_since_ps = machine->cost.now_ps;
+    }
+    while (budget_ps(waiter) > machine->cost.now_ps && may_look_on(thread)) {
+        uint64_t until_ps = via_min(budget_ps(waiter), thread->crowded_look_ps + CROWDED_LOOK_PS);
+        if (spin(waiter, events, via_min(until_ps, deadline_ps)) || machine->stopping ||
+            deadline_ps <= machine->cost.now_ps) {
+            return;
+        }
+    }
+    rest(thread, events, deadline_ps);
+}
+
+/* As flush_touched() of host/host_transfer.c: completions show at the end of a turn. */
+static void flush_touched(struct thread *thread)
+{
+    struct client *client = &thread->host->client;
+    if (!client->touched) {
+        return;
+    }
+    client->touched = false;
+    show(&client->waiter);
+    if (client->waiter.actor.asleep) {
+        work(thread, bell_ps(&client->waiter));
+        sim_actor_wake(&client->waiter.actor);
+    }
 }
 
 static void thread_main(void *arg)
@@ -401,12 +493,15 @@ static void thread_main(void *arg)
         thread->copyable_bytes = 0;
         work(thread, machine->turn_ps);
         if (bytes > 0) {
-            sim_actor_copy(&thread->waiter.actor, &machine->memory, bytes);
-            machine->current = thread;
+            copy(thread, bytes, thread->writer, machine->memory.copy_rate);
         }
         done += via_node_poll(host->node, thread->channel, machine->cost.now_ps / SIM_NS_PS,
                               &deadline_ns);
         work(thread, done * machine->frame_ps);
+        flush_touched(thread);
+        if (done > 0 && thread->waiter.idle) {
+            learn(&thread->waiter, true);
+        }
         if (done == 0 && thread->waiter.events == events) {
             wait_for_work(thread, events, via_min(deadline_ns, control_ns));
         }
@@ -473,17 +568,26 @@ static void build_host(struct host *host)
 static void build(struct machine *machine, const struct sim_scenario *scenario)
 {
     struct sim_cpu_config cpu;
+    sim_cpu_config_read(scenario, "cpu", &cpu);
+    machine->put_rate = sim_scenario_number(scenario, "machine", "put");
+    machine->near_rate = sim_scenario_number(scenario, "machine", "near");
     machine->line_ps = sim_scenario_ps(scenario, "machine", "line");
     machine->bell_ps = sim_scenario_ps(scenario, "machine", "bell");
     machine->submit_ps = sim_scenario_ps(scenario, "machine", "submit");
     machine->turn_ps = sim_scenario_ps(scenario, "machine", "turn");
     machine->frame_ps = sim_scenario_ps(scenario, "machine", "frame");
     machine->fence_ps = sim_scenario_ps(scenario, "machine", "fence");
-    machine->spin_ps = sim_scenario_ps(scenario, "machine", "spin");
+    machine->queue_ps = sim_scenario_ps(scenario, "machine", "queue");
+    if (cpu.cores_count > 1) {
+        machine->spin_ps = sim_scenario_ps(scenario, "machine", "spin");
+        machine->client_spin_ps = sim_scenario_ps(scenario, "machine", "client_spin");
+    }
+    machine->pinned = sim_scenario_count(scenario, "machine", "pinned") != 0;
     machine->window = (unsigned)sim_scenario_count(scenario, "machine", "window");
     machine->warmup_count = machine->run.get ? 4 : machine->window;
     sim_cost_init(&machine->cost);
-    sim_cpu_config_read(scenario, "cpu", &cpu);
+    cpu.preempts = true;
+    cpu.kick_ps = sim_scenario_ps(scenario, "machine", "kick");
     sim_cpu_init(&machine->cpu, &machine->cost, &cpu,
                  sim_scenario_count(scenario, "machine", "seed"));
     sim_memory_init(&machine->memory, &machine->cost, scenario);
@@ -496,6 +600,18 @@ static void build(struct machine *machine, const struct sim_scenario *scenario)
     }
 }
 
+/* The hosts take turns with the processors, if they are to stay where they are. */
+static void start_actor(const struct host *host, struct sim_actor *actor, void (*main)(void *arg),
+                        void *arg)
+{
+    struct machine *machine = host->machine;
+    if (machine->pinned) {
+        sim_actor_start_on(actor, &machine->cpu, host->index % machine->cpu.lcpus_count, main, arg);
+    } else {
+        sim_actor_start(actor, &machine->cpu, main, arg);
+    }
+}
+
 static void start(struct machine *machine)
 {
     for (unsigned i = 0; i < machine->run.hosts_count; i++) {
@@ -505,12 +621,14 @@ static void start(struct machine *machine)
             thread->waiter.machine = machine;
             thread->host = host;
             thread->channel = k;
-            sim_actor_start(&thread->waiter.actor, &machine->cpu, thread_main, thread);
+            via_host_spin_init(&thread->waiter.spin, machine->spin_ps / SIM_NS_PS);
+            start_actor(host, &thread->waiter.actor, thread_main, thread);
         }
         if (i < machine->run.clients_count) {
             host->client.waiter.machine = machine;
             host->client.host = host;
-            sim_actor_start(&host->client.waiter.actor, &machine->cpu, client_main, &host->client);
+            via_host_spin_init(&host->client.waiter.spin, machine->client_spin_ps / SIM_NS_PS);
+            start_actor(host, &host->client.waiter.actor, client_main, &host->client);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -30,6 +31,22 @@ void sim_measure_pin(unsigned cpu)
     sched_setaffinity(0, sizeof(set), &set); /* where that is not allowed, the kernel places it */
 }
 
+int sim_measure_start(pthread_t *ret_thread, unsigned cpu, void *(*main)(void *arg), void *arg)
+{
+    pthread_attr_t attr;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    pthread_attr_init(&attr);
+    pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
+    int rc = pthread_create(ret_thread, &attr, main, arg);
+    pthread_attr_destroy(&attr);
+    if (rc == EINVAL) { /* it may not be there: the kernel places it */
+        rc = pthread_create(ret_thread, NULL, main, arg);
+    }
+    return rc;
+}
+
 static int compare(const void *a, const void *b)
 {
     const double *x = a;
@@ -41,6 +58,12 @@ double sim_measure_quartile(double *samples, size_t count)
 {
     qsort(samples, count, sizeof(*samples), compare);
     return samples[count / 4];
+}
+
+double sim_measure_median(double *samples, size_t count)
+{
+    qsort(samples, count, sizeof(*samples), compare);
+    return samples[count / 2];
 }
 
 /* --- between two threads --------------------------------------------------------------------- */
@@ -55,6 +78,7 @@ struct pair {
     _Alignas(64) atomic_uint asleep; /* futex: the far side sleeps while it is 1 */
     _Alignas(64) _Atomic uint64_t woken_ns;
     atomic_bool stop;
+    atomic_bool calm; /* no more work beside it */
     unsigned far_cpu;
 };
 
@@ -62,7 +86,6 @@ struct pair {
 static void *answer_line(void *arg)
 {
     struct pair *pair = arg;
-    sim_measure_pin(pair->far_cpu);
     unsigned next = 1;
     while (!atomic_load_explicit(&pair->stop, memory_order_relaxed)) {
         /* Pairs with the release in line_ns(): its turn is over. */
@@ -105,7 +128,6 @@ static long futex(atomic_uint *word, int op, unsigned value)
 static void *sleep_again(void *arg)
 {
     struct pair *pair = arg;
-    sim_measure_pin(pair->far_cpu);
     while (!atomic_load(&pair->stop)) {
         atomic_store(&pair->asleep, 1);
         while (atomic_load(&pair->asleep) == 1) {
@@ -116,7 +138,17 @@ static void *sleep_again(void *arg)
     return NULL;
 }
 
-/* The first quartile of what a wake-up takes: of the call, and until the other runs. */
+static double wait_until_woken(struct pair *pair)
+{
+    while (atomic_load(&pair->woken_ns) == 0) {
+        if (pair->far_cpu == 0) {
+            sched_yield(); /* it has not taken our place */
+        }
+    }
+    return (double)atomic_load(&pair->woken_ns);
+}
+
+/* The first quartile of what a wake-up takes: of the call, and until the other one runs. */
 static void wake_ns(struct pair *pair, double *ret_bell_ns, double *ret_wake_ns)
 {
     double bells[TRIALS];
@@ -125,21 +157,17 @@ static void wake_ns(struct pair *pair, double *ret_bell_ns, double *ret_wake_ns)
     uint64_t end_ns = sim_measure_now_ns() + LIMIT_NS;
     unsigned trials = 0;
     for (; trials < TRIALS && (trials == 0 || sim_measure_now_ns() < end_ns); trials++) {
-        while (atomic_load(&pair->asleep) != 1) {
-            sched_yield();
-        }
-        nanosleep(&pause, NULL); /* it has said that it sleeps; now it does */
+        do {
+            nanosleep(&pause, NULL); /* it says that it sleeps before it does */
+        } while (atomic_load(&pair->asleep) != 1);
         atomic_store(&pair->woken_ns, 0);
-        uint64_t start_ns = sim_measure_now_ns();
+        double start_ns = (double)sim_measure_now_ns();
         atomic_store(&pair->asleep, 0);
         futex(&pair->asleep, FUTEX_WAKE_PRIVATE, 1);
-        uint64_t called_ns = sim_measure_now_ns();
-        while (atomic_load(&pair->woken_ns) == 0) {
-            sched_yield();
-        }
-        uint64_t woken_ns = atomic_load(&pair->woken_ns);
-        bells[trials] = (double)(called_ns - start_ns);
-        wakes[trials] = (double)(via_max(woken_ns, start_ns) - start_ns);
+        double called_ns = (double)sim_measure_now_ns();
+        double woken_ns = wait_until_woken(pair);
+        bells[trials] = called_ns - start_ns;
+        wakes[trials] = fmax(woken_ns - start_ns, 0);
     }
     *ret_bell_ns = sim_measure_quartile(bells, trials);
     *ret_wake_ns = sim_measure_quartile(wakes, trials);
@@ -151,23 +179,62 @@ static void pair_end(struct pair *pair, pthread_t thread)
     atomic_store(&pair->asleep, 0);
     futex(&pair->asleep, FUTEX_WAKE_PRIVATE, 1);
     pthread_join(thread, NULL);
+    atomic_store(&pair->stop, false);
+}
+
+/* A sleeper that is woken, on the other processor or this one. */
+static int wake_on(struct pair *pair, unsigned cpu, double *ret_bell_ns, double *ret_wake_ns)
+{
+    pthread_t thread;
+    pair->far_cpu = cpu;
+    int rc = sim_measure_start(&thread, cpu, sleep_again, pair);
+    if (rc == 0) {
+        wake_ns(pair, ret_bell_ns, ret_wake_ns);
+        pair_end(pair, thread);
+    }
+    return rc;
+}
+
+static void *keep_busy(void *arg)
+{
+    const struct pair *pair = arg;
+    const struct sched_param normal = {0};
+    sched_setscheduler(0, SCHED_OTHER, &normal); /* not so that nobody ever takes its place */
+    while (!atomic_load_explicit(&pair->calm, memory_order_relaxed)) {
+    }
+    return NULL;
+}
+
+static int wake_busy(struct pair *pair, unsigned cpu, double *ret_wake_ns)
+{
+    pthread_t thread;
+    double bell_ns;
+    int rc = sim_measure_start(&thread, cpu, keep_busy, pair);
+    if (rc == 0) {
+        rc = wake_on(pair, cpu, &bell_ns, ret_wake_ns);
+        atomic_store(&pair->calm, true);
+        pthread_join(thread, NULL);
+    }
+    return rc;
 }
 
 static int measure_pairs(struct sim_measured *ret, struct via_error *err)
 {
     struct pair *pair = sim_alloc_lines(sizeof(*pair));
+    unsigned other = ret->cpus_count > 1 ? 1 : 0;
+    double bell_ns;
     pthread_t thread;
-    pair->far_cpu = ret->cpus_count > 1 ? 1 : 0;
-    int rc = pthread_create(&thread, NULL, answer_line, pair);
+    int rc = sim_measure_start(&thread, other, answer_line, pair);
     if (rc == 0) {
         ret->line_ns = line_ns(pair);
         pair_end(pair, thread);
-        atomic_store(&pair->stop, false);
-        rc = pthread_create(&thread, NULL, sleep_again, pair);
+        rc = wake_on(pair, other, &ret->bell_ns, &ret->wake_ns);
     }
     if (rc == 0) {
-        wake_ns(pair, &ret->bell_ns, &ret->wake_ns);
-        pair_end(pair, thread);
+        rc = wake_on(pair, 0, &bell_ns, &ret->queue_ns);
+    }
+    if (rc == 0) {
+        rc = wake_busy(pair, other, &ret->kick_ns);
     }
     free(pair);
     return rc == 0 ? 0 : via_error_set(err, -EAGAIN, "starting a thread: %s", strerror(rc));
@@ -194,7 +261,6 @@ static double fence_ns(void)
 static void *yield_until(void *arg)
 {
     atomic_uint *stop = arg;
-    sim_measure_pin(0);
     while (!atomic_load(stop)) {
         sched_yield();
     }
@@ -206,7 +272,7 @@ static int switch_ns(double *ret_ns, struct via_error *err)
 {
     pthread_t thread;
     atomic_uint stop = 0;
-    int rc = pthread_create(&thread, NULL, yield_until, &stop);
+    int rc = sim_measure_start(&thread, 0, yield_until, &stop);
     if (rc != 0) {
         return via_error_set(err, -EAGAIN, "starting a thread: %s", strerror(rc));
     }

@@ -27,9 +27,13 @@ static struct sim_scenario *scenario_of(unsigned cores)
         "wake = 20 us [chosen] x\nwake_spread = 0 ns [chosen] x\n"
         "[memory]\ncopy = 10 GB/s [chosen] x\nbus = 1000 GB/s [chosen] x\n"
         "crossings = 2 times [chosen] x\npiece = 64 KiB [chosen] x\n"
-        "[machine]\nline = 10 ns [chosen] x\nbell = 10 ns [chosen] x\nsubmit = 10 ns [chosen] x\n"
+        "[machine]\nput = 10 GB/s [chosen] x\nnear = 10 GB/s [chosen] x\nline = 10 ns [chosen] "
+        "x\nbell = 10 ns [chosen] x\nqueue = 10 ns [chosen] x\nkick = 10 ns [chosen] x\nsubmit = "
+        "10 ns [chosen] x\n"
         "turn = 10 ns [chosen] x\nframe = 10 ns [chosen] x\nfence = 1 ns [chosen] x\n"
-        "spin = 50 us [chosen] x\nwindow = 64 puts [chosen] x\nseed = 1 seed [chosen] x\n";
+        "spin = 50 us [chosen] x\nclient_spin = 50 us [chosen] x\npinned = 0 no [chosen] x\nwindow "
+        "= 64 puts [chosen] "
+        "x\nseed = 1 seed [chosen] x\n";
     char text[2048];
     struct via_error err = {0};
     struct sim_scenario *scenario = sim_alloc(sizeof(*scenario));
