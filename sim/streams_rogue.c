@@ -50,12 +50,13 @@ static void suffer(struct streams *streams, struct end *end)
     }
     struct iovec iov = {streams->chunk, between(streams, 1, CHUNK_MAX)};
     struct via_iov cursor;
+    bool kernel;
     int next = via_stream_rx_next(&in->rx);
     if (next == VIA_NEXT_KERNEL_UNTIL) {
         next = via_stream_rx_kernel_total(&in->rx, via_min(in->rx.switch_at, in->kernel_read));
     }
     if (via_iov_init(&cursor, &iov, 1) == 0 && next == VIA_NEXT_DATA) {
-        (void)via_stream_rx_peek(&in->rx, &cursor);
+        (void)via_stream_rx_peek(&in->rx, &cursor, &kernel);
         (void)via_iov_init(&cursor, &iov, 1);
         (void)via_stream_rx_read(&in->rx, &cursor);
     }

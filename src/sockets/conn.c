@@ -590,6 +590,16 @@ int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes)
     return -EAGAIN;
 }
 
+int via_kernel_received(int fd, uint64_t *ret_bytes)
+{
+    struct tcp_info info;
+    int rc = tcp_info(fd, &info);
+    if (rc == 0) {
+        *ret_bytes = info.tcpi_bytes_received;
+    }
+    return rc;
+}
+
 int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes)
 {
     struct tcp_info info;

@@ -206,6 +206,8 @@ void via_conn_announce(struct via_conn *conn, int fd);
 
 /* On an eager connection, before a call that may move data or wait for some. */
 void via_conn_look_early_slowly(struct via_op *op);
+/* ... and when via_conn_early_fd() has become readable. */
+void via_conn_look_early_now(struct via_op *op);
 
 static inline void via_conn_look_early(struct via_op *op)
 {
@@ -278,7 +280,7 @@ static inline uint32_t via_conn_spans(const struct via_conn *conn)
     }
     return 1u | (conn->side->rx.span == VIA_SPAN_PIPE ? 2u : 0u) |
            (conn->side->tx.span == VIA_SPAN_PIPE ? 4u : 0u) | (conn->side->replays ? 8u : 0u) |
-           (conn->side->rx_kernel_ended ? 16u : 0u);
+           (conn->side->rx_kernel_ended ? 16u : 0u) | (conn->side->heeded ? 32u : 0u);
 }
 
 /*
@@ -288,5 +290,7 @@ static inline uint32_t via_conn_spans(const struct via_conn *conn)
  */
 int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes);
 int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes);
+/* All that has arrived that way, read or not; a FIN counts as one. */
+int via_kernel_received(int fd, uint64_t *ret_bytes);
 
 #endif

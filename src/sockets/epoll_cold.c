@@ -25,7 +25,7 @@ static bool may_be_cold(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
     const struct via_side *side = conn->side;
-    return entry->piped && !entry->spent && !entry->edge && conn->fabric == NULL &&
+    return entry->piped && !entry->spent && !entry->edge && !entry->look && conn->fabric == NULL &&
            (entry->events & (EPOLLOUT | EPOLLWRNORM | EPOLLPRI | EPOLLRDBAND)) == 0 &&
            side->rx.span == VIA_SPAN_PIPE && !side->ever_forked &&
            conn->entries.next == &entry->in_conn && conn->entries.prev == &entry->in_conn;

@@ -7,8 +7,14 @@
 #include "sockets/pool.h"
 
 extern struct via_pool via_ep_entries;
-extern const char via_ep_bell_mark; /* its address is the data of bells in a set */
-extern const char via_ep_cold_mark; /* ... when they ring for cold connections */
+/* Their addresses are the data of descriptors of ours in a set. */
+extern const char via_ep_bell_mark;  /* bells */
+extern const char via_ep_cold_mark;  /* bells for cold connections */
+extern const char via_ep_early_mark; /* where the other end comes to an eager connection */
+
+/* What the kernel keeps for an entry: its address and, where addresses have no bits, `arms`. */
+#define VIA_EP_ADDRESS(data) ((data) & ((UINT64_C(1) << 48) - 1))
+#define VIA_EP_ARMS(data) ((uint16_t)((data) >> 48))
 
 /* With the set's lock. */
 struct via_op via_ep_op(const struct via_ep_entry *entry);
@@ -18,8 +24,26 @@ void via_ep_hear_bells(struct via_ep_set *set);
 /* With the set's lock: the kernel watches what it should. */
 void via_ep_refresh(struct via_ep_entry *entry);
 
+/* Nobody sleeps in the set: the kernel's has nothing of ours in it then, but connections, until
+ * somebody does. */
+void via_ep_hear_nothing(struct via_ep_set *set);
+
 /* With the set's lock: nothing that the program waits for can have happened. */
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
+
+/* --- epoll_edge.c; with the set's lock ---------------------------------------------------------
+ */
+
+/* Before the bits to report are found out. */
+static inline uint32_t via_ep_full(const struct via_ep_entry *entry)
+{
+    return atomic_load_explicit(&entry->conn->side->tx_full, memory_order_relaxed);
+}
+
+/* Edge-triggered: is there anything in bits that the program has not been told? */
+bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits, uint32_t full);
+/* It is told these now. */
+void via_ep_told(struct via_ep_entry *entry, uint32_t bits, uint32_t full);
 
 /* --- epoll_cold.c; with the set's lock ---------------------------------------------------------
  */

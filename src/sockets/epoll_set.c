@@ -18,6 +18,9 @@
 struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u << 18);
 const char via_ep_bell_mark;
 const char via_ep_cold_mark;
+const char via_ep_early_mark;
+
+_Atomic uint32_t via_ep_plain_waits;
 
 static struct via_pool set_pool = VIA_POOL_INIT(sizeof(struct via_ep_set), SETS_MAX);
 static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
@@ -63,6 +66,7 @@ static struct via_ep_set *set_get(int epfd)
     via_list_init(&set->parked);
     set->cold_count = 0;
     set->cold_due = false;
+    set->early_due = false;
     via_list_push_back(&all, &set->all);
     atomic_store_explicit(&set->file.users, 2, memory_order_release); /* the table, the caller */
     if (!via_fd_set(epfd, &set->file)) {
@@ -118,17 +122,52 @@ static void add_bells(struct via_ep_set *set, uint64_t bells)
     }
 }
 
-/* The kernel's set is for others to look at: a bell that was rung would seem an event to them. */
-static void remove_bells(struct via_ep_set *set)
+/* With the set's lock. The kernel's set is for others to look at: a bell that was rung would seem
+ * an event to them. */
+static void unhear_bells(struct via_ep_set *set)
 {
-    pthread_mutex_lock(&set->lock);
     for (uint64_t left = set->heard; left != 0; left &= left - 1) {
         unsigned index = (unsigned)__builtin_ctzll(left);
         remove_bell(set, via_sock_bell_fd(index));
         remove_bell(set, via_sock_bell_cold_fd(index));
     }
-    set->bells = 0;
     set->heard = 0;
+    set->cold_due = true; /* one may have been rung */
+}
+
+static void remove_bells(struct via_ep_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    unhear_bells(set);
+    set->bells = 0;
+    pthread_mutex_unlock(&set->lock);
+}
+
+static bool has_sleepers(struct via_ep_set *set)
+{
+    return atomic_load_explicit(&set->sleepers, memory_order_seq_cst) != 0 ||
+           atomic_load_explicit(&via_ep_plain_waits, memory_order_seq_cst) != 0;
+}
+
+void via_ep_hear_nothing(struct via_ep_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    if (!has_sleepers(set)) {
+        unhear_bells(set);
+        via_list_foreach(it, &set->entries) {
+            struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+            if (entry->early_fd != 0) {
+                remove_bell(set, entry->early_fd);
+                entry->early_fd = 0;
+                set->early_due = true;
+            }
+        }
+        /* Store heard, load sleepers; who goes to sleep stores sleepers, loads heard: one of the
+         * two sees to it. */
+        if (has_sleepers(set)) {
+            hear_bells(set);
+        }
+    }
     pthread_mutex_unlock(&set->lock);
 }
 
@@ -178,7 +217,9 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
 
 static int tell_kernel(struct via_ep_entry *entry, int op)
 {
-    struct epoll_event event = {.events = entry->kernel_events, .data = {.ptr = entry}};
+    struct epoll_event event = {
+        .events = entry->kernel_events,
+        .data = {.u64 = (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48}};
     return VIA_REAL(epoll_ctl)(entry->set->fd, op, entry->fd, &event) == 0 ? 0 : -errno;
 }
 
@@ -190,16 +231,15 @@ static void refresh(struct via_ep_entry *entry)
     if (piped != entry->piped) {
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
-        entry->edge = true;
+        entry->look = true; /* in what has come meanwhile */
         entry->seen_sequence = entry->conn->side->rx.pipe.sequence;
-        entry->seen_full = entry->conn->side->tx_full;
         add_bells(entry->set, via_conn_bells(entry->conn));
         wake_sleepers(entry->set, true);
     }
     uint32_t events = kernel_events(entry);
     if (events != entry->kernel_events) {
         entry->kernel_events = events;
-        entry->edge = true; /* between two registrations an edge may have gone unseen */
+        entry->look = true; /* between two registrations an edge may have gone unseen */
         tell_kernel(entry, EPOLL_CTL_MOD);
     }
 }
@@ -305,6 +345,7 @@ static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
     }
     *entry = (struct via_ep_entry){
         .set = set, .conn = conn, .fd = fd, .events = event->events, .data = event->data.u64};
+    entry->edge = true;
     entry->kernel_events = kernel_events(entry);
     int rc = tell_kernel(entry, EPOLL_CTL_ADD);
     if (rc != 0) {
@@ -320,6 +361,7 @@ static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
         add_bells(set, via_conn_bells(conn));
     }
     refresh(entry);
+    set->early_due |= via_conn_is_eager(conn);
     return 0;
 }
 
@@ -347,6 +389,7 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     entry->events = event->events;
     entry->data = event->data.u64;
     entry->spent = false;
+    entry->arms++;
     entry->edge = true;
     entry->seen_gone = 0;
     entry->kernel_events = kernel_events(entry);
@@ -543,6 +586,7 @@ void via_ep_fork_parent(void)
 
 void via_ep_fork_child(void)
 {
+    via_ep_plain_waits = 0; /* its threads are not here */
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         pthread_mutex_init(&set->lock, NULL);

@@ -29,7 +29,8 @@ struct via_ep_set {
     struct via_list cold;    /* those that are not: epoll_cold.c */
     struct via_list parked;  /* those that the program has taken out: epoll_set.c */
     _Atomic uint32_t cold_count;
-    _Atomic bool cold_due; /* look at all */
+    _Atomic bool cold_due;  /* look at all */
+    _Atomic bool early_due; /* somebody may have come for one that is eager */
     _Atomic uint32_t entries_count;
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
     _Atomic uint64_t bells;       /* to hear: those of its connections */
@@ -50,13 +51,17 @@ struct via_ep_entry {
     uint32_t seen_sequence; /* edge-triggered: records before it have been reported */
     uint32_t seen_full;     /* ... and writers that found no room */
     uint32_t seen_gone;     /* ... and ends */
-    bool edge;              /* report once more, whatever was seen */
+    uint64_t seen_kernel;   /* ... and bytes that had come by the kernel */
+    bool edge;              /* report what there is: the program has just asked for it */
+    bool look;              /* the kernel has said something: is it new? */
     bool spent;             /* one-shot, and reported */
+    uint16_t arms;          /* how often the program has asked for it: tells old events from new */
     bool piped;             /* counted in piped_count */
     bool cold;
     bool parked;            /* the program has taken it out, the kernel has not been told */
     uint16_t idle_looks;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
+    int early_fd;           /* in the kernel's set, while it is eager; 0: none */
 };
 
 /* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */
@@ -73,9 +78,17 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
 /* It has been put into another set, which sees of it what the kernel sees. */
 void via_ep_nested(struct via_ep_set *set);
 
-/* For poll() on the set itself. */
+/* Calls on sets that held nothing of ours when they began, while there are several threads. */
+extern _Atomic uint32_t via_ep_plain_waits;
+
+/* --- for poll() on the set itself --------------------------------------------------------------
+ */
+/* Has it anything of ours to report? */
 bool via_ep_is_ready(struct via_ep_set *set);
 void via_ep_arm(struct via_ep_set *set);
+/* The kernel says that it has events: true when some of them are for others to see. Bells and the
+ * like are quiet afterwards. */
+bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd);
 
 /* A connection has got pipes, or its bytes go another way: brings registrations up to date. */
 void via_ep_conn_changed(struct via_conn *conn);

@@ -13,6 +13,8 @@
 
 /* While our own connections keep a set busy, the kernel's are asked for so often. */
 #define ASK_US 50u
+/* ... and so often at a time. */
+#define ASK_TRIES 2
 /* So many eager connections are looked after at each call. */
 #define EARLY_MAX 32u
 
@@ -23,7 +25,7 @@ _Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &
 
 /*
  * Nothing of what the program waits for here can have happened: the common case, at a glance. While
- * bytes still go through the kernel, the kernel's report (`edge`) is what tells.
+ * bytes still go through the kernel, the kernel's report (`look`) is what tells.
  */
 bool via_ep_is_quiet(const struct via_ep_entry *entry)
 {
@@ -32,40 +34,12 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
     if (!entry->piped || entry->spent) {
         return true;
     }
-    if (entry->edge || side->demoted != 0 || via_pipe_ready(&rx->pipe) || rx->held || rx->ended ||
-        rx->broken || rx->avail.held ||
+    if (entry->edge || entry->look || side->demoted != 0 || via_pipe_ready(&rx->pipe) || rx->held ||
+        rx->ended || rx->broken || rx->avail.held ||
         atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
         return false;
     }
     return (entry->events & (EPOLLOUT | EPOLLWRNORM)) == 0 || side->tx.span != VIA_SPAN_PIPE;
-}
-
-/* Edge-triggered: has anything come since the last report? Remembers what it sees. */
-static bool has_edge(struct via_ep_entry *entry, uint32_t bits)
-{
-    const struct via_side *side = entry->conn->side;
-    const struct via_pipe_reader *pipe = &side->rx.pipe;
-    bool edge = entry->edge;
-    entry->edge = false;
-    if (via_seq_before_u32(entry->seen_sequence, pipe->sequence)) {
-        entry->seen_sequence = pipe->sequence; /* taken before it was reported */
-        edge = true;
-    }
-    while (via_pipe_ready_at(pipe, entry->seen_sequence)) {
-        entry->seen_sequence++;
-        edge = true;
-    }
-    uint32_t full = atomic_load_explicit(&side->tx_full, memory_order_relaxed);
-    if ((bits & (EPOLLOUT | EPOLLWRNORM)) != 0 && full != entry->seen_full) {
-        entry->seen_full = full;
-        edge = true;
-    }
-    uint32_t gone = bits & VIA_POLL_GONE;
-    if ((gone & ~entry->seen_gone) != 0) {
-        entry->seen_gone |= gone;
-        edge = true;
-    }
-    return edge;
 }
 
 /* One entry's events to report now, or 0. With the set's lock. */
@@ -80,15 +54,22 @@ static uint32_t entry_events(struct via_ep_entry *entry)
         return 0;
     }
     struct via_op op = via_ep_op(entry);
+    uint32_t full = via_ep_full(entry);
     uint32_t bits = via_io_ready(&op, entry->events);
     if (via_unlikely(entry->conn->spans != via_conn_spans(entry->conn))) {
         via_ep_refresh(entry);
     }
-    if ((entry->events & EPOLLET) != 0 && !has_edge(entry, bits)) {
-        return 0;
+    if ((entry->events & EPOLLET) == 0) {
+        entry->edge = false;
+        entry->look = false;
+        return bits;
     }
-    entry->edge = false;
-    return bits;
+    bool news = via_ep_is_news(entry, bits, full);
+    if (news || bits == 0) {
+        via_ep_told(entry, bits, full);
+    }
+    entry->look = false;
+    return news ? bits : 0;
 }
 
 /* Reports what is ready among our connections, the longest unreported first. */
@@ -136,7 +117,9 @@ bool via_ep_is_ready(struct via_ep_set *set)
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (!via_ep_is_quiet(entry)) {
             struct via_op op = via_ep_op(entry);
-            ready = via_io_ready(&op, entry->events) != 0;
+            uint32_t full = via_ep_full(entry);
+            uint32_t bits = via_io_ready(&op, entry->events);
+            ready = (entry->events & EPOLLET) != 0 ? via_ep_is_news(entry, bits, full) : bits != 0;
         }
         if (ready) {
             break;
@@ -144,6 +127,13 @@ bool via_ep_is_ready(struct via_ep_set *set)
     }
     pthread_mutex_unlock(&set->lock);
     return ready;
+}
+
+bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd)
+{
+    struct pollfd pfd = {.fd = epfd, .events = POLLIN};
+    via_ep_hear_nothing(set);
+    return VIA_REAL(poll)(&pfd, 1, 0) > 0;
 }
 
 void via_ep_arm(struct via_ep_set *set)
@@ -180,10 +170,29 @@ static bool has_news(struct via_ep_set *set)
     return news;
 }
 
+/* An event of a connection without pipes. true: it is for the program to see. */
+static bool is_told(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
+{
+    if ((entry->events & EPOLLONESHOT) != 0 && arms == entry->arms) {
+        bool spent = entry->spent; /* with pipes, and the kernel does not know */
+        entry->spent = true;
+        return !spent;
+    }
+    if ((entry->events & EPOLLET) != 0 && (entry->look || via_conn_is_unsettled(entry->conn))) {
+        uint32_t full = via_ep_full(entry);
+        /* The kernel has been told anew of it, and so tells anew. */
+        bool again = entry->look && !via_ep_is_news(entry, bits, full);
+        via_ep_told(entry, bits, full);
+        return !again;
+    }
+    return true;
+}
+
 /* One event of the kernel's that bears an entry. true: it is the program's to see, in *event. */
 static bool translate(struct via_ep_set *set, struct epoll_event *event)
 {
-    struct via_ep_entry *entry = event->data.ptr;
+    struct via_ep_entry *entry = (void *)(uintptr_t)VIA_EP_ADDRESS(event->data.u64);
+    uint16_t arms = VIA_EP_ARMS(event->data.u64);
     if (entry->set != set) {
         return false; /* closed meanwhile */
     }
@@ -196,11 +205,11 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
         struct via_op op = via_ep_op(entry);
         via_io_shadow(&op, event->events);
         via_ep_make_hot(entry);
-        entry->edge = true; /* what the kernel reported by edge is reported by collect() */
+        entry->look = true; /* what the kernel reported by edge is reported by collect() */
         return false;
     }
     event->data.u64 = entry->data;
-    return true;
+    return is_told(entry, event->events, arms);
 }
 
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count)
@@ -209,10 +218,17 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
     pthread_mutex_lock(&set->lock);
     for (int i = 0; i < count; i++) {
         uint64_t data = events[i].data.u64;
-        bool cold = data == (uint64_t)(uintptr_t)&via_ep_cold_mark;
-        bool keep = !cold && data != (uint64_t)(uintptr_t)&via_ep_bell_mark;
-        set->cold_due |= cold;
-        if (keep && via_pool_owns(&via_ep_entries, data)) {
+        bool keep = true;
+        if (data == (uint64_t)(uintptr_t)&via_ep_bell_mark) {
+            keep = false;
+        } else if (data == (uint64_t)(uintptr_t)&via_ep_cold_mark) {
+            set->cold_due = true;
+            keep = false;
+        } else if (data == (uint64_t)(uintptr_t)&via_ep_early_mark) {
+            set->early_due = true;
+            keep = false;
+        }
+        if (keep && via_pool_owns(&via_ep_entries, VIA_EP_ADDRESS(data))) {
             keep = translate(set, &events[i]);
         }
         if (keep) {
@@ -252,6 +268,28 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
     return n >= 0 ? n : -errno;
 }
 
+/* What the kernel has for the program, without sleeping; how many, or -1 and errno. *ret_ours: it
+ * had something for us, too. */
+static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                      bool *ret_ours)
+{
+    int kept = 0;
+    for (int tries = 0; tries < ASK_TRIES; tries++) {
+        int room = max - kept;
+        int n = VIA_REAL(epoll_wait)(epfd, events + kept, room, 0);
+        if (n < 0) {
+            return kept != 0 ? kept : n;
+        }
+        int mine = via_ep_sort_out(set, events + kept, n);
+        *ret_ours |= mine < n;
+        kept += mine;
+        if (n < room || mine == n) {
+            break; /* else what is ours has taken the place of more */
+        }
+    }
+    return kept;
+}
+
 /* Everything there is without sleeping: ours, and the kernel's when it is its turn. */
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool ask)
@@ -260,12 +298,13 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     uint64_t now = via_os_ticks();
     if (count < max && (ask || now - set->asked_ticks > via_os_us_to_ticks(ASK_US))) {
         set->asked_ticks = now;
-        int n = VIA_REAL(epoll_wait)(epfd, events + count, max - count, 0);
+        bool ours = false;
+        int n = ask_kernel(set, epfd, events + count, max - count, &ours);
         if (n < 0) {
             return count != 0 ? count : -errno;
         }
-        count += via_ep_sort_out(set, events + count, n);
-        if (count == 0 && n > 0) {
+        count += n;
+        if (count == 0 && ours) {
             count = collect(set, events, max); /* what the kernel said was about ours */
         }
     }
@@ -308,27 +347,55 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     return count;
 }
 
+/* With the set's lock: who sleeps in it wakes when somebody comes for this connection. */
+static void hear_early(struct via_ep_entry *entry)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET,
+                                .data = {.ptr = (void *)(uintptr_t)&via_ep_early_mark}};
+    int fd = via_conn_early_fd(entry->conn);
+    if (fd > 0 && fd != entry->early_fd &&
+        VIA_REAL(epoll_ctl)(entry->set->fd, EPOLL_CTL_ADD, fd, &event) == 0) {
+        entry->early_fd = fd;
+    }
+}
+
+/* Up to so many eager connections that somebody may have come for; and hears them. */
+static unsigned list_early(struct via_ep_set *set, int *fds, unsigned max)
+{
+    unsigned count = 0;
+    pthread_mutex_lock(&set->lock);
+    via_list_foreach(it, &set->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (via_conn_is_eager(entry->conn)) {
+            hear_early(entry);
+            if (count < max) {
+                fds[count++] = entry->fd;
+            }
+        }
+    }
+    pthread_mutex_unlock(&set->lock);
+    return count;
+}
+
 /* Eager connections whose peer may have come meanwhile. Not under the set's lock: what they find
  * changes sets. */
 static void look_early(struct via_ep_set *set)
 {
     int fds[EARLY_MAX];
-    unsigned count = 0;
-    pthread_mutex_lock(&set->lock);
-    via_list_foreach(it, &set->entries) {
-        const struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (count < EARLY_MAX && via_conn_is_eager(entry->conn)) {
-            fds[count++] = entry->fd;
-        }
-    }
-    pthread_mutex_unlock(&set->lock);
-    while (count > 0) {
+    bool due = set->early_due;
+    set->early_due = false;
+    for (unsigned count = list_early(set, fds, EARLY_MAX); count > 0;) {
         struct via_op op;
         if (via_op_begin(&op, fds[--count])) {
-            via_conn_look_early(&op);
+            if (due) {
+                via_conn_look_early_now(&op);
+            } else {
+                via_conn_look_early(&op);
+            }
             via_op_end(&op);
         }
     }
+    list_early(set, fds, 0); /* where they come now */
 }
 
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
@@ -345,6 +412,9 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
     bool ask = deadline_ns == 0;
     for (;;) {
         bool over = false;
+        if (via_unlikely(set->early_due)) {
+            look_early(set);
+        }
         int count = take_ready(set, epfd, events, max, ask);
         ask = deadline_ns == 0;
         if (count == 0 && deadline_ns != 0) {

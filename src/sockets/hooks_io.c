@@ -350,6 +350,9 @@ static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, si
         size_t piece =
             unsettled ? via_min(bytes - total, (size_t)VIA_IO_PIECE_BYTES) : bytes - total;
         ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, piece);
+        if (n < (ssize_t)piece) {
+            via_io_found_full(op);
+        }
         if (n <= 0) {
             return total != 0 ? (ssize_t)total : n;
         }

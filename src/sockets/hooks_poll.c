@@ -282,6 +282,19 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
     return (int)via_hooks_result(rc);
 }
 
+/* The kernel's call, which others may have to know of: something of ours may come into the set. */
+static int wait_in_kernel(bool alone, int epfd, struct epoll_event *events, int max, int timeout,
+                          const sigset_t *mask)
+{
+    if (alone) {
+        return VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    }
+    atomic_fetch_add_explicit(&via_ep_plain_waits, 1, memory_order_seq_cst);
+    int rc = VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    atomic_fetch_sub_explicit(&via_ep_plain_waits, 1, memory_order_relaxed);
+    return rc;
+}
+
 /* The kernel's call on a set that held nothing of ours when it began: another thread may have put
  * something in meanwhile, and then the events are not all the program's. */
 static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, uint64_t deadline_ns,
@@ -314,7 +327,7 @@ VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int time
     struct via_ep_set *set = set_of(epfd, alone);
     if (set == NULL) {
         uint64_t deadline_ns = alone ? 0 : deadline_of_ms(timeout);
-        int rc = VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+        int rc = wait_in_kernel(alone, epfd, events, max, timeout, mask);
         return wait_plainly(epfd, events, max, rc, deadline_ns, mask);
     }
     return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone);

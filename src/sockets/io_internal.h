@@ -32,6 +32,12 @@ static inline void via_tx_give(struct via_op *op)
     via_token_give(&op->side->tx_token, op->exclusive);
 }
 
+/* A writer has found no room: room is news (epoll_edge.c). */
+static inline void via_io_found_full(const struct via_op *op)
+{
+    atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
+}
+
 /* Asks the kernel what it knows of its socket (its answer is kept): VIA_POLL_GONE bits. */
 uint32_t via_io_look(struct via_op *op);
 

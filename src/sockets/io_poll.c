@@ -105,7 +105,7 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
                (op->conn->fabric == NULL || via_fabric_has_way(op->conn))) {
         bits = OUT_EVENTS;
     } else {
-        atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
+        via_io_found_full(op);
     }
     via_tx_give(op);
     return bits;
@@ -149,6 +149,9 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     }
     if (ask != 0 || atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0) {
         uint32_t seen = ask_kernel(op, ask);
+        if ((wanted & ask & OUT_EVENTS) != 0 && (seen & OUT_EVENTS) == 0) {
+            via_io_found_full(op);
+        }
         if (via_unlikely((seen & POLLRDHUP) != 0) && is_at_kernel_end(op)) {
             idle = true;
             seen &= ~(uint32_t)IN_EVENTS;
@@ -192,7 +195,8 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
         events |= (seen & POLLRDHUP) == 0 ? (uint32_t)POLLRDHUP : 0;
-        events |= side->rx.span != VIA_SPAN_PIPE && !side->rx_kernel_ended ? wanted & IN_EVENTS : 0;
+        bool kernel = side->rx.span != VIA_SPAN_PIPE || side->heeded; /* its bytes may follow */
+        events |= kernel && !side->rx_kernel_ended ? wanted & IN_EVENTS : 0;
     }
     if ((wanted & OUT_EVENTS) != 0) {
         events |= side->tx.span != VIA_SPAN_PIPE ? wanted & OUT_EVENTS
@@ -257,8 +261,11 @@ static bool has_news(struct via_op *op, uint32_t what, size_t have)
 /* Nobody tells a writer that the other end is held no more when its direction has ended before. */
 #define HALF_CLOSED_LOOK_NS (100 * VIA_MSEC_NS)
 
+/* How often who peeks, and wants more than there is, looks whether the kernel has more. */
+#define PEEK_LOOK_NS VIA_MSEC_NS
+
 /* The sleep proper: the kernel's socket for what only it knows, bells for the rest. */
-static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
+static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, uint64_t bells,
                      uint64_t deadline_ns)
 {
     struct pollfd fds[3] = {{.fd = op->fd, .events = (short)what}, {.fd = -1, .events = POLLIN}};
@@ -273,6 +280,11 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
         if (what == POLLOUT && (seen & POLLRDHUP) != 0) {
             until_ns = via_min(deadline_ns, via_os_now_ns() + HALF_CLOSED_LOOK_NS);
         }
+    }
+    if (have != 0 && (fds[0].events & IN_EVENTS) != 0) {
+        /* The kernel would report what has been seen already, again and again. */
+        fds[0].events &= (short)~IN_EVENTS;
+        until_ns = via_min(until_ns, via_os_now_ns() + PEEK_LOOK_NS);
     }
     via_stats_count(&op->conn->stats->sleeps, 1);
     uint32_t seen = 0;
@@ -320,7 +332,7 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
     int rc = 0;
     if (!pipes || !has_news(op, what, have)) {
         via_wait_sleeps(&wait);
-        rc = sleep_for(op, what, pipes, bells, deadline_ns);
+        rc = sleep_for(op, what, have, pipes, bells, deadline_ns);
         via_wait_slept(&wait);
     }
     via_sock_bell_leave(bells);
@@ -350,9 +362,14 @@ int via_io_readable_bytes(struct via_op *op)
     int kernel = 0;
     if (via_conn_has_pipes(op->conn) && via_rx_take(op) == 0) {
         int next = via_rx_next(op);
-        bool bytes = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL;
+        bool until = next == VIA_NEXT_KERNEL_UNTIL;
+        bool bytes = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL || until;
         size_t piped = bytes ? via_stream_rx_bytes(rx, INT32_MAX) : 0;
+        uint64_t left = until ? via_stream_rx_kernel_left(rx) : 0;
         via_rx_give(op);
+        if (until && VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0) {
+            piped = (uint64_t)kernel < left ? (size_t)kernel : (size_t)left + piped;
+        }
         if (bytes || next == VIA_NEXT_EMPTY || next == VIA_NEXT_FIN) {
             return (int)via_min(piped, (size_t)INT32_MAX);
         }

@@ -101,18 +101,31 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
     return kernel_recv(op, iov, flags, SIZE_MAX);
 }
 
-static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov, int flags)
+static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
 {
     struct via_stream_rx *rx = &op->side->rx;
-    if ((flags & MSG_PEEK) != 0) {
-        return via_stream_rx_peek(rx, iov);
-    }
     ssize_t n = via_stream_rx_read(rx, iov);
     if (n > 0) {
         op->conn->stats->rx_pipe_bytes += (uint64_t)n;
     }
     if (op->conn->fabric == NULL && via_stream_rx_must_ring(rx)) {
         via_conn_posted(op->conn);
+    }
+    return n;
+}
+
+/* MSG_PEEK, where what the kernel has and what the pipe has meet: n bytes have been seen. How many
+ * with those behind. */
+static ssize_t peek_on(struct via_op *op, struct via_iov *iov, int flags, bool pipe, ssize_t n)
+{
+    bool kernel = !pipe;
+    if (pipe && iov->left != 0) {
+        ssize_t more = via_stream_rx_peek(&op->side->rx, iov, &kernel);
+        n += via_max(more, (ssize_t)0);
+    }
+    if (kernel && iov->left != 0) {
+        ssize_t more = kernel_recv(op, iov, flags, SIZE_MAX);
+        n += via_max(more, (ssize_t)0);
     }
     return n;
 }
@@ -131,18 +144,19 @@ static ssize_t kernel_end(struct via_op *op)
     return -EAGAIN;
 }
 
-/* One try with pipes: bytes, 0 at the end of the stream, -EAGAIN, or what is wrong. */
-static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
+/* One step with pipes: bytes, 0 at the end of the stream, -EAGAIN, or what is wrong. */
+static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_stream_rx *rx = &op->side->rx;
+    bool peek = (flags & MSG_PEEK) != 0;
     for (;;) {
         int next = via_rx_next(op);
         ssize_t n;
         switch (next) {
         case VIA_NEXT_DATA:
-            return recv_pipe(op, iov, flags);
+            return peek ? peek_on(op, iov, flags, true, 0) : recv_pipe(op, iov);
         case VIA_NEXT_AVAIL:
-            n = via_zcopy_fetch(op, iov, (flags & MSG_PEEK) != 0);
+            n = via_zcopy_fetch(op, iov, peek);
             if (n == -ESTALE) {
                 continue;
             }
@@ -155,8 +169,10 @@ static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
             return n == 0 && op->conn->fabric != NULL ? kernel_end(op) : n;
         case VIA_NEXT_KERNEL_UNTIL:
             n = kernel_recv(op, iov, flags, via_stream_rx_kernel_left(rx));
-            if (n > 0 && (flags & MSG_PEEK) == 0) {
+            if (n > 0 && !peek) {
                 via_stream_rx_kernel_read(rx, (size_t)n);
+            } else if (n > 0 && (uint64_t)n == via_stream_rx_kernel_left(rx)) {
+                return peek_on(op, iov, flags, true, n);
             }
             return n;
         case VIA_NEXT_EMPTY:
@@ -171,6 +187,30 @@ static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
             return next; /* kernel bytes keep coming, see via_kernel_read() */
         default:
             return -ECONNRESET; /* the peer broke the protocol: nothing it says can be used */
+        }
+    }
+}
+
+/* Has the next step bytes, too, without asking anybody? */
+static bool goes_on(const struct via_stream_rx *rx)
+{
+    return rx->span != VIA_SPAN_KERNEL_UNTIL &&
+           (rx->held || rx->avail.held || via_pipe_ready(&rx->pipe));
+}
+
+/* One try with pipes. A program that gets less than it wants takes it that there is no more, and
+ * may wait for an edge: so whichever way the bytes have come, it gets all that are there. */
+static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
+{
+    ssize_t total = 0;
+    for (;;) {
+        ssize_t n = recv_step(op, iov, flags);
+        if (n <= 0) {
+            return total != 0 ? total : n;
+        }
+        total += n;
+        if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 || !goes_on(&op->side->rx)) {
+            return total;
         }
     }
 }

@@ -42,7 +42,11 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
     }
     ssize_t n = VIA_REAL(sendmsg)(op->fd, &message, flags | MSG_DONTWAIT);
     if (n < 0) {
-        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        if (error == -EAGAIN) {
+            via_io_found_full(op);
+        }
+        return error;
     }
     via_iov_skip(iov, (size_t)n);
     via_stats_count(&op->conn->stats->tx_kernel_bytes, (uint64_t)n);
@@ -218,7 +222,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
         ssize_t n = write_record(op, iov);
         if (n < 0) {
             if (n == -EAGAIN) {
-                atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
+                via_io_found_full(op);
             }
             if (total != 0) {
                 break;
@@ -286,6 +290,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             continue;
         }
         if (nonblocking) {
+            via_io_found_full(op);
             return total != 0 ? (ssize_t)total : -EAGAIN;
         }
         if (n > 0) {
@@ -301,6 +306,15 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
     }
 }
 
+static size_t iov_bytes(const struct iovec *iov, int iov_count)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < iov_count; i++) {
+        bytes += iov[i].iov_len;
+    }
+    return bytes;
+}
+
 static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
@@ -308,7 +322,12 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
     ssize_t n = iov_count == 1 ? VIA_REAL(send)(op->fd, iov->iov_base, iov->iov_len, flags)
                                : VIA_REAL(sendmsg)(op->fd, &message, flags);
     if (n < 0) {
-        return -errno;
+        int error = errno;
+        via_io_found_full(op);
+        return -error;
+    }
+    if ((size_t)n < iov_bytes(iov, iov_count)) {
+        via_io_found_full(op);
     }
     via_stats_count(&op->conn->stats->tx_kernel_bytes, (uint64_t)n);
     return n;

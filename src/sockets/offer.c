@@ -530,9 +530,16 @@ int via_conn_early_fd(const struct via_conn *conn)
 
 void via_conn_look_early_slowly(struct via_op *op)
 {
+    uint32_t looks = 1 + atomic_fetch_add_explicit(&op->conn->early_looks, 1, memory_order_relaxed);
+    if (looks <= LOOK_ALWAYS_CALLS || looks % LOOK_EVERY_CALLS == 0) {
+        via_conn_look_early_now(op);
+    }
+}
+
+void via_conn_look_early_now(struct via_op *op)
+{
     struct via_conn *conn = op->conn;
-    uint32_t looks = 1 + atomic_fetch_add_explicit(&conn->early_looks, 1, memory_order_relaxed);
-    if ((looks > LOOK_ALWAYS_CALLS && looks % LOOK_EVERY_CALLS != 0) || !is_sole_holder(conn)) {
+    if (!via_conn_is_eager(conn) || !is_sole_holder(conn)) {
         return;
     }
     int saved = errno;

@@ -12,7 +12,7 @@
 
 /* While our own descriptors are ready, the kernel's are asked for so often. */
 #define ASK_US 50u
-#define ON_STACK 64u
+#define ON_STACK 128u
 /* ... and while spinning, when there are no more of them. */
 #define ASK_FDS_MAX 16u
 
@@ -20,8 +20,9 @@
 struct call {
     struct pollfd *fds;
     nfds_t count;
-    struct pollfd *kernel; /* room for one more */
+    struct pollfd *kernel; /* room for as many more, and one */
     uint64_t bells;        /* to hear */
+    unsigned early;        /* kernel[count..]: where others come to eager connections */
     bool others;           /* some descriptors are the kernel's alone */
 };
 
@@ -52,12 +53,27 @@ static struct via_ep_set *set_at(int fd)
     return file != NULL ? via_container_of(file, struct via_ep_set, file) : NULL;
 }
 
+/* A connection without pipes, which the peer may be about to offer. */
+static void hear_early(struct call *call, int fd)
+{
+    struct via_op op;
+    if (via_op_begin(&op, fd)) {
+        int early = via_conn_is_eager(op.conn) ? via_conn_early_fd(op.conn) : -1;
+        if (early >= 0) {
+            call->kernel[call->count + call->early++] =
+                (struct pollfd){.fd = early, .events = POLLIN};
+        }
+        via_op_end(&op);
+    }
+}
+
 /* Fills in revents of ours; how many have any. And what to ask the kernel. */
 static int look(struct call *call)
 {
     int ready = 0;
     call->others = false;
     call->bells = 0;
+    call->early = 0;
     for (nfds_t i = 0; i < call->count; i++) {
         struct via_op op;
         struct pollfd *pfd = &call->fds[i];
@@ -72,6 +88,9 @@ static int look(struct call *call)
         } else {
             struct via_ep_set *set = (wanted & POLLIN) != 0 ? set_at(pfd->fd) : NULL;
             call->others = true;
+            if (via_unlikely(via_policy.rules.after_calls == 0)) {
+                hear_early(call, pfd->fd);
+            }
             if (set != NULL) {
                 pfd->revents = via_ep_is_ready(set) ? POLLIN : 0;
                 call->bells |= set->bells;
@@ -101,6 +120,19 @@ static void arm(struct call *call)
     }
 }
 
+/* The kernel says POLLIN of a set: of what is in it besides bells? */
+static bool is_set_ready(int fd)
+{
+    struct via_ep_set *set = set_at(fd);
+    if (set == NULL) {
+        return true;
+    }
+    /* The latter last: bells are quiet then, and what they were rung for is looked for. */
+    bool ready = via_ep_is_ready_for_kernel(set, fd) || via_ep_is_ready(set);
+    via_file_put(&set->file, false);
+    return ready;
+}
+
 /* Takes in what the kernel said; how many descriptors have events now. */
 static int merge(struct call *call)
 {
@@ -114,7 +146,7 @@ static int merge(struct call *call)
             via_io_shadow(&op, (uint32_t)(unsigned short)seen);
             pfd->revents = (short)via_io_ready(&op, (uint32_t)(unsigned short)pfd->events);
             via_op_end(&op);
-        } else {
+        } else if (seen != POLLIN || pfd->revents != 0 || is_set_ready(pfd->fd)) {
             pfd->revents = (short)(pfd->revents | seen);
         }
         ready += pfd->revents != 0 ? 1 : 0;
@@ -144,7 +176,7 @@ static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_
     via_sock_bell_enter(bells);
     int ready = look(call);
     via_wait_sleeps(wait);
-    int n = via_sleep(call->kernel, (unsigned)call->count, bells,
+    int n = via_sleep(call->kernel, (unsigned)call->count + call->early, bells,
                       ready != 0 || call->bells != bells ? 0 : deadline_ns, mask);
     via_wait_slept(wait);
     via_sock_bell_leave(bells);
@@ -154,6 +186,33 @@ static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_
     ready = merge(call);
     *ret_over = deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns;
     return ready;
+}
+
+/* Eager connections whose peer may have come meanwhile. surely: something has. */
+static void look_early(const struct call *call, bool surely)
+{
+    for (nfds_t i = 0; i < call->count; i++) {
+        struct via_op op;
+        if (!via_op_begin(&op, call->fds[i].fd)) {
+            continue;
+        }
+        if (surely) {
+            via_conn_look_early_now(&op);
+        } else {
+            via_conn_look_early(&op);
+        }
+        via_op_end(&op);
+    }
+}
+
+static bool has_come_early(const struct call *call)
+{
+    for (unsigned i = 0; i < call->early; i++) {
+        if (call->kernel[call->count + i].revents != 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Who spins for its own would hear late of what only the kernel knows. */
@@ -182,35 +241,26 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
             continue;
         }
         ready = look_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &wait, &over);
+        if (via_unlikely(call->early != 0) && has_come_early(call)) {
+            look_early(call, true);
+        }
     }
     via_wait_end(&wait);
     return ready;
-}
-
-/* Eager connections whose peer may have come meanwhile. */
-static void look_early(const struct pollfd *fds, nfds_t count)
-{
-    for (nfds_t i = 0; i < count; i++) {
-        struct via_op op;
-        if (via_op_begin(&op, fds[i].fd)) {
-            via_conn_look_early(&op);
-            via_op_end(&op);
-        }
-    }
 }
 
 int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigset_t *mask)
 {
     struct pollfd on_stack[ON_STACK];
     struct call call = {.fds = fds, .count = count, .kernel = on_stack};
-    if (count >= ON_STACK) {
-        call.kernel = malloc((count + 1) * sizeof(*call.kernel));
+    if (2 * count >= ON_STACK) {
+        call.kernel = malloc((2 * count + 1) * sizeof(*call.kernel));
         if (call.kernel == NULL) {
             return -ENOMEM;
         }
     }
     if (via_unlikely(via_policy.rules.after_calls == 0)) {
-        look_early(fds, count);
+        look_early(&call, false);
     }
     int rc = poll_call(&call, deadline_ns, mask);
     if (call.kernel != on_stack) {

@@ -241,8 +241,9 @@ uint64_t via_stream_rx_kernel_left(const struct via_stream_rx *rx);
 
 /* Copies what the pipe has, up to iov->left; 0 when the next byte is not in the pipe. */
 ssize_t via_stream_rx_read(struct via_stream_rx *rx, struct via_iov *iov);
-/* The same without taking (MSG_PEEK). */
-ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov);
+/* The same without taking (MSG_PEEK); with VIA_NEXT_KERNEL_UNTIL what comes after the kernel's
+ * bytes. *ret_kernel: all of the pipe's has been copied, and what follows is the kernel's. */
+ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov, bool *ret_kernel);
 
 void via_stream_rx_allow_avail(struct via_stream_rx *rx, const struct via_avail_words *own,
                                struct via_avail_words *peer);
@@ -255,7 +256,8 @@ void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes);
 /* Nothing more will be fetched of it; the claim is over. */
 void via_stream_rx_refuse(struct via_stream_rx *rx);
 
-/* Bytes that could be read from the pipe now, counted up to `enough`. */
+/* Bytes that could be read from the pipe now, after the kernel's if it is their turn, counted up
+ * to `enough`. */
 size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough);
 
 /* true when FIN is among the records that are there. */

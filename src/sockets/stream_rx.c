@@ -279,10 +279,22 @@ static struct via_stream_rx probe(const struct via_stream_rx *rx)
     return copy;
 }
 
-ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov)
+/* The same for which the kernel's bytes before the pipe's have been read. */
+static struct via_stream_rx probe_behind_kernel(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = probe(rx);
-    return via_stream_rx_read(&copy, iov);
+    if (copy.span == VIA_SPAN_KERNEL_UNTIL) {
+        copy.span = VIA_SPAN_PIPE;
+    }
+    return copy;
+}
+
+ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov, bool *ret_kernel)
+{
+    struct via_stream_rx copy = probe_behind_kernel(rx);
+    ssize_t n = via_stream_rx_read(&copy, iov);
+    *ret_kernel = copy.span == VIA_SPAN_KERNEL;
+    return n;
 }
 
 /* Moves a copy past what is next, if it is bytes: how many, 0 when it is something else. */
@@ -302,7 +314,7 @@ static size_t pass(struct via_stream_rx *copy)
 
 size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough)
 {
-    struct via_stream_rx copy = probe(rx);
+    struct via_stream_rx copy = probe_behind_kernel(rx);
     size_t total = 0;
     size_t bytes;
     while (total < enough && (bytes = pass(&copy)) != 0) {

@@ -49,6 +49,7 @@ extern const struct check checks_of_fortified[];
 extern const struct check checks_of_demotion[];
 extern const struct check checks_of_identity[];
 extern const struct check checks_of_options[];
+extern const struct check checks_of_changeover[];
 
 #define CHECK_ENTRY(name) \
     {                     \
@@ -59,6 +60,8 @@ extern const struct check checks_of_options[];
 int listener(struct sockaddr_in *ret_addr);
 /* Two ends of a connection that has seen some traffic. */
 struct pair connected(void);
+/* ... and of one that has not. */
+struct pair just_connected(void);
 void done(struct pair pair);
 
 void write_all(int fd, const void *data, size_t bytes);

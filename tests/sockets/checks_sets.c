@@ -205,6 +205,42 @@ static void nested_before_it_is_filled(void)
     done(pair);
 }
 
+static bool is_readable(int fd, int timeout)
+{
+    return poll(&(struct pollfd){fd, POLLIN, 0}, 1, timeout) == 1;
+}
+
+/* poll() on a set says what epoll_wait() would. */
+static void a_set_is_polled(void)
+{
+    struct pair pair = connected();
+    char byte;
+    for (int edge = 0; edge < 2; edge++) {
+        int epfd = set_with(pair.server, EPOLLIN | (edge != 0 ? EPOLLET : 0));
+        for (int i = 0; i < 3; i++) {
+            CHECK(!is_readable(epfd, 0) && !is_readable(epfd, 20));
+            write_later(pair.client);
+            CHECK(is_readable(epfd, 5000) && is_readable(epfd, 0));
+            CHECK(wait_in(epfd, pair.server, 0) == EPOLLIN);
+            CHECK(is_readable(epfd, 0) == (edge == 0)); /* told; and it is still there */
+            read_all(pair.server, &byte, 1);
+            CHECK(!is_readable(epfd, 0) && wait_in(epfd, pair.server, 20) == 0);
+            /* It wakes who sleeps in the set, and is gone by then. */
+            write_later(pair.client);
+            CHECK(wait_in(epfd, pair.server, 5000) == EPOLLIN);
+            read_all(pair.server, &byte, 1);
+            CHECK(!is_readable(epfd, 0));
+            /* It is read without asking the set. */
+            write_later(pair.client);
+            CHECK(is_readable(pair.server, 5000));
+            read_all(pair.server, &byte, 1);
+            CHECK(!is_readable(epfd, 0) && !is_readable(epfd, 20));
+        }
+        close(epfd);
+    }
+    done(pair);
+}
+
 static void times_in_nanoseconds(void)
 {
     struct pair pair = connected();
@@ -250,6 +286,7 @@ const struct check checks_of_sets[] = {
     CHECK_ENTRY(exclusive),
     CHECK_ENTRY(nested_after_it_was_filled),
     CHECK_ENTRY(nested_before_it_is_filled),
+    CHECK_ENTRY(a_set_is_polled),
     CHECK_ENTRY(times_in_nanoseconds),
     CHECK_ENTRY(mistakes),
     {0},

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 import unittest
 
 from lab import Case, HANG_S, PYTHON, STREAM, VIADUCT, end, free_port
@@ -91,6 +92,32 @@ class Listing(Lister):
         process.stdin.write("x")
         process.stdin.flush()
         self.assertEqual(process.wait(HANG_S), 0)
+
+    def test_who_sleeps_when_it_gets_pipes(self):
+        """Before the first byte: the connector sleeps in this or that call when it has been accepted."""
+        for sleep in ("select.select([c], [], [])", "p = select.poll(); p.register(c, 1); p.poll()",
+                      "e = select.epoll(); e.register(c, 1); e.poll()", "c.recv(1)"):
+            process = self.talker(
+                "import time\n"
+                "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
+                "r, w = os.pipe()\n"
+                "if os.fork() == 0:\n"
+                "    c = socket.create_connection(l.getsockname()); l.close(); os.write(w, b'x')\n"
+                "    %s\n"
+                "    os._exit(0)\n"
+                "os.read(r, 1); time.sleep(0.2)\n"
+                "s, _ = l.accept(); ready()\n" % sleep, env={"VIADUCT_SOCKETS_AFTER": "0"})
+            (mine,) = self.rows_of(process)
+            deadline = time.monotonic() + 20
+            other = {"accelerated": False}
+            while not other["accelerated"] and time.monotonic() < deadline:
+                time.sleep(0.02)
+                (other,) = [row for row in self.rows() if row["local"] == mine["peer"]]
+            self.assertTrue(other["accelerated"], (sleep, other))
+            self.assertNotEqual(other["pid"], process.pid)
+            process.stdin.write("x")
+            process.stdin.flush()
+            self.assertEqual(process.wait(10), 0)
 
     def test_why_not(self):
         one = "c, s = pair(); talk(c, s); ready()"

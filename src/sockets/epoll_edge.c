@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * What an edge is, whichever way a connection's bytes go. The kernel tells its own once, but tells
+ * the state again whenever a registration is changed, as it is when pipes come or go; and then two
+ * know of the same end, the kernel and the pipe. So what has been told is remembered by what the
+ * state was due to: records, bytes of the kernel's, writers that found no room, ends.
+ */
+#include "base/bits.h"
+#include "sockets/epoll_internal.h"
+#include "sockets/io_internal.h"
+
+#define IN_EVENTS (EPOLLIN | EPOLLRDNORM)
+#define OUT_EVENTS (EPOLLOUT | EPOLLWRNORM)
+#define URGENT_EVENTS (EPOLLPRI | EPOLLRDBAND)
+
+static bool reads_kernel(const struct via_ep_entry *entry)
+{
+    const struct via_side *side = entry->conn->side;
+    return !entry->piped || side->rx.span != VIA_SPAN_PIPE || side->heeded;
+}
+
+/* As many as have come, a FIN counted as one. When the kernel does not tell, all are new. */
+static bool is_kernel_news(const struct via_ep_entry *entry)
+{
+    uint64_t bytes;
+    return via_kernel_received(entry->fd, &bytes) != 0 || bytes != entry->seen_kernel;
+}
+
+/* Records that came after those that were told of, taken or not. */
+static bool is_pipe_news(const struct via_ep_entry *entry)
+{
+    const struct via_pipe_reader *pipe = &entry->conn->side->rx.pipe;
+    return entry->piped && (via_seq_before_u32(entry->seen_sequence, pipe->sequence) ||
+                            via_pipe_ready_at(pipe, entry->seen_sequence));
+}
+
+bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits, uint32_t full)
+{
+    return bits != 0 && (entry->edge || is_pipe_news(entry) ||
+                         ((bits & OUT_EVENTS) != 0 && full != entry->seen_full) ||
+                         (bits & VIA_POLL_GONE & ~entry->seen_gone) != 0 ||
+                         (entry->look && ((bits & URGENT_EVENTS) != 0 ||
+                                          ((bits & IN_EVENTS) != 0 && reads_kernel(entry) &&
+                                           is_kernel_news(entry)))));
+}
+
+void via_ep_told(struct via_ep_entry *entry, uint32_t bits, uint32_t full)
+{
+    const struct via_pipe_reader *pipe = &entry->conn->side->rx.pipe;
+    uint64_t bytes;
+    entry->edge = false;
+    entry->look = false;
+    if (entry->piped) {
+        if (via_seq_before_u32(entry->seen_sequence, pipe->sequence)) {
+            entry->seen_sequence = pipe->sequence; /* taken before it was told */
+        }
+        while (via_pipe_ready_at(pipe, entry->seen_sequence)) {
+            entry->seen_sequence++;
+        }
+    }
+    if ((bits & OUT_EVENTS) != 0) {
+        entry->seen_full = full;
+    }
+    entry->seen_gone |= bits & VIA_POLL_GONE;
+    if ((bits & IN_EVENTS) != 0 && reads_kernel(entry) &&
+        via_kernel_received(entry->fd, &bytes) == 0) {
+        entry->seen_kernel = bytes;
+    }
+}

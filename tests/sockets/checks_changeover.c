@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Young connections, whose bytes may go another way at any of the first calls: nothing of that is
+ * to be seen. */
+#include "checks.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+/* More calls than it takes. */
+#define ROUNDS 12
+
+static int set_of(const int *fds, int count, uint32_t events)
+{
+    int epfd = epoll_create1(0);
+    for (int i = 0; i < count; i++) {
+        struct epoll_event event = {.events = events, .data = {.fd = fds[i]}};
+        CHECK(epfd >= 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, fds[i], &event) == 0);
+    }
+    return epfd;
+}
+
+/* One event of fd, and nothing else, not even a little later. */
+static void only(int epfd, int fd, uint32_t expected)
+{
+    struct epoll_event events[4];
+    CHECK(epoll_wait(epfd, events, 4, 5000) == 1);
+    CHECK(events[0].data.fd == fd && events[0].events == expected);
+    CHECK(epoll_wait(epfd, events, 4, 0) == 0 && epoll_wait(epfd, events, 4, 2) == 0);
+}
+
+/* Each end once, in whatever order. */
+static void both(int epfd, struct pair pair, uint32_t expected)
+{
+    struct epoll_event events[4];
+    int sum = 0;
+    for (int seen = 0; seen < 2;) {
+        int n = epoll_wait(epfd, events, 4, 5000);
+        CHECK(n > 0 && seen + n <= 2);
+        seen += n;
+        for (int i = 0; i < n; i++) {
+            CHECK(events[i].events == expected);
+            sum += events[i].data.fd;
+        }
+    }
+    CHECK(sum == pair.client + pair.server);
+    CHECK(epoll_wait(epfd, events, 4, 20) == 0);
+}
+
+static void every_edge_once(bool reads)
+{
+    struct pair pair = just_connected();
+    const int ends[2] = {pair.client, pair.server};
+    int epfd = set_of(ends, 2, EPOLLIN | EPOLLOUT | EPOLLET);
+    char bytes[2 * ROUNDS];
+    both(epfd, pair, EPOLLOUT);
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        int from = ends[i % 2];
+        int to = ends[1 - i % 2];
+        write_all(from, "x", 1);
+        only(epfd, to, EPOLLIN | EPOLLOUT);
+        if (reads) {
+            read_all(to, bytes, 1);
+            CHECK(epoll_wait(epfd, &(struct epoll_event){0}, 1, 0) == 0);
+        }
+    }
+    for (int i = 0; i < 2 && !reads; i++) {
+        CHECK(read(ends[i], bytes, sizeof(bytes)) == ROUNDS); /* all there is, in one call */
+    }
+    close(epfd);
+    done(pair);
+}
+
+static void edges_of_a_young_connection(void)
+{
+    every_edge_once(true);
+}
+
+static void edges_with_unread_bytes(void)
+{
+    every_edge_once(false);
+}
+
+/* The descriptor was full before there were pipes, and has room when there may be some. */
+static void edge_for_room_of_a_young_connection(void)
+{
+    struct pair pair = just_connected();
+    int epfd = set_of(&pair.client, 1, EPOLLOUT | EPOLLET);
+    only(epfd, pair.client, EPOLLOUT);
+    nonblocking(pair.client);
+    for (int i = 0; i < 3; i++) {
+        size_t total = fill_up(pair.client);
+        CHECK(epoll_wait(epfd, &(struct epoll_event){0}, 1, 0) == 0);
+        drain(pair.server, total);
+        only(epfd, pair.client, EPOLLOUT);
+    }
+    close(epfd);
+    done(pair);
+}
+
+static void one_shots_of_a_young_connection(void)
+{
+    struct pair pair = just_connected();
+    char byte;
+    for (int before = 0; before < 6; before++) {
+        int epfd = set_of(&pair.server, 1, EPOLLIN | EPOLLONESHOT);
+        struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data = {.fd = pair.server}};
+        write_all(pair.client, "x", 1);
+        only(epfd, pair.server, EPOLLIN);
+        for (int i = 0; i < 2 * before; i++) {
+            read_all(pair.server, &byte, 1);
+            write_all(pair.server, "y", 1);
+            read_all(pair.client, &byte, 1);
+            write_all(pair.client, "x", 1);
+            CHECK(epoll_wait(epfd, &event, 1, 0) == 0);
+        }
+        event.data.fd = pair.server;
+        event.events = EPOLLIN | EPOLLONESHOT;
+        CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, pair.server, &event) == 0);
+        only(epfd, pair.server, EPOLLIN);
+        read_all(pair.server, &byte, 1);
+        close(epfd);
+        done(pair);
+        pair = just_connected();
+    }
+    done(pair);
+}
+
+/* Some bytes come by the kernel, some may come otherwise: a reader can not tell. */
+static void bytes_on_both_sides_of_the_change(void)
+{
+    struct pair pair = just_connected();
+    char data[64];
+    int unread = 0;
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        data[0] = (char)('a' + i);
+        write_all(pair.client, data, 1);
+        CHECK(recv(pair.server, data, 1, MSG_PEEK) == 1 && data[0] == 'a');
+        write_all(pair.server, "y", 1);
+        read_all(pair.client, data, 1);
+    }
+    CHECK(ioctl(pair.server, FIONREAD, &unread) == 0 && unread == 2 * ROUNDS);
+    CHECK(recv(pair.server, data, 64, MSG_PEEK) == 2 * ROUNDS && data[2 * ROUNDS - 1] == 'x');
+    memset(data, 0, sizeof(data));
+    CHECK(recv(pair.server, data, 2 * ROUNDS, MSG_PEEK | MSG_WAITALL) == 2 * ROUNDS);
+    CHECK(memcmp(data, "abcdefghijklmnopqrstuvwx", 2 * ROUNDS) == 0);
+    CHECK(recv(pair.server, data, 5, MSG_PEEK) == 5 && memcmp(data, "abcde", 5) == 0);
+    CHECK(read(pair.server, data, 64) == 2 * ROUNDS);
+    CHECK(memcmp(data, "abcdefghijklmnopqrstuvwx", 2 * ROUNDS) == 0);
+    CHECK(ioctl(pair.server, FIONREAD, &unread) == 0 && unread == 0);
+    done(pair);
+}
+
+/* And back: who writes uses stdio from now on. */
+static void bytes_on_both_sides_of_the_way_back(void)
+{
+    struct pair pair = connected();
+    char data[16];
+    struct epoll_event event;
+    int epfd = set_of(&pair.server, 1, EPOLLIN | EPOLLOUT | EPOLLET);
+    only(epfd, pair.server, EPOLLOUT);
+    write_all(pair.client, "abc", 3);
+    only(epfd, pair.server, EPOLLIN | EPOLLOUT);
+    FILE *file = fdopen(dup(pair.client), "r+");
+    CHECK(file != NULL);
+    epoll_wait(epfd, &event, 1, 20); /* an edge for that is no harm */
+    setvbuf(file, NULL, _IONBF, 0);
+    CHECK(fwrite("def", 3, 1, file) == 1);
+    only(epfd, pair.server, EPOLLIN | EPOLLOUT);
+    CHECK(recv(pair.server, data, 16, MSG_PEEK) == 6 && memcmp(data, "abcdef", 6) == 0);
+    CHECK(recv(pair.server, data, 6, MSG_PEEK | MSG_WAITALL) == 6);
+    CHECK(read(pair.server, data, 16) > 0);
+    fclose(file);
+    close(epfd);
+    done(pair);
+}
+
+const struct check checks_of_changeover[] = {
+    CHECK_ENTRY(edges_of_a_young_connection),
+    CHECK_ENTRY(edges_with_unread_bytes),
+    CHECK_ENTRY(edge_for_room_of_a_young_connection),
+    CHECK_ENTRY(one_shots_of_a_young_connection),
+    CHECK_ENTRY(bytes_on_both_sides_of_the_change),
+    CHECK_ENTRY(bytes_on_both_sides_of_the_way_back),
+    {0},
+};
