@@ -46,7 +46,7 @@ static void conn_free(struct via_file *file)
     pthread_mutex_lock(&all_lock);
     via_list_remove(&conn->all);
     pthread_mutex_unlock(&all_lock);
-    via_stats_add(conn->stats);
+    via_stats_add(conn->stats, conn->tx_early_bytes);
     via_hidden_close(&conn->listen_fd);
     via_hidden_close(&conn->control_fd);
     via_peer_bell_put(conn->peer_bell);
@@ -87,7 +87,10 @@ static struct via_conn *conn_new(bool connector)
     conn->bell_before = -1;
     conn->peer_bell = NULL;
     conn->fabric = NULL;
+    conn->own_cookie = 0;
     conn->peer_cookie = 0;
+    conn->awaited = false;
+    conn->tx_early_bytes = 0;
     conn->peer_uid = (uid_t)-1; /* nobody */
     conn->spans = 0;
     conn->own_stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
@@ -142,6 +145,21 @@ struct via_op via_conn_op(struct via_conn *conn, int fd)
                            .alone = alone,
                            .exclusive = alone && conn->side->forked == 0,
                            .thread = via_os_thread()};
+}
+
+int via_conn_fd_by_cookie(uint64_t cookie)
+{
+    int fd = -1;
+    pthread_mutex_lock(&all_lock);
+    via_list_foreach(it, &all) {
+        const struct via_conn *conn = via_list_entry(it, struct via_conn, all);
+        if (conn->own_cookie == cookie) {
+            fd = via_conn_fd(conn);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&all_lock);
+    return fd;
 }
 
 bool via_conn_is_none(void)
@@ -511,6 +529,7 @@ static void begin_child(struct via_conn *conn)
     atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
     conn->stats->tx_pipe_bytes = 0;
     conn->stats->tx_kernel_bytes = 0;
+    conn->tx_early_bytes = 0;
     conn->stats->rx_pipe_bytes = 0;
     conn->stats->rx_kernel_bytes = 0;
     conn->stats->tx_frames_bytes = 0;

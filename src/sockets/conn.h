@@ -50,10 +50,13 @@ struct via_conn {
     struct via_list all;       /* of this process: via_conn_each() */
     struct via_list entries;   /* in epoll sets: see epoll_set.h */
     _Atomic uint32_t spans;    /* for which those entries are registered: via_conn_spans() */
-    uint64_t peer_cookie;      /* of the kernel's socket at the other end, 0 = not known yet */
+    uint64_t own_cookie;       /* of the kernel's socket: the connector's when it has announced */
+    uint64_t peer_cookie;      /* ... at the other end, 0 = not known yet */
     uid_t peer_uid;
     struct via_zcopy zcopy;
-    struct via_stats_conn *stats; /* points to own_stats, or where others may look */
+    bool awaited; /* the acceptor has given the connector time to take the offer */
+    _Atomic uint64_t tx_early_bytes; /* sent when nobody had accepted the connection yet */
+    struct via_stats_conn *stats;    /* points to own_stats, or where others may look */
     struct via_stats_conn own_stats;
 };
 
@@ -177,6 +180,8 @@ void via_conn_fork_child(void);
 
 /* One of this process's numbers for it, or -1. */
 int via_conn_fd(const struct via_conn *conn);
+/* The connection of this process whose own cookie it is: a number of it, or -1. */
+int via_conn_fd_by_cookie(uint64_t cookie);
 /* A call on it that somebody else makes for the program; the connection is held otherwise. */
 struct via_op via_conn_op(struct via_conn *conn, int fd);
 /* This process has none at all. */
@@ -213,6 +218,24 @@ static inline void via_conn_look_early(struct via_op *op)
 {
     if (via_conn_is_eager(op->conn)) {
         via_conn_look_early_slowly(op);
+    }
+}
+
+/* Nobody has come to this connector: what it sends now goes before it has been accepted. */
+static inline bool via_conn_is_unaccepted(const struct via_conn *conn)
+{
+    return via_conn_is_eager(conn) && via_conn_state(conn) == VIA_SIDE_PENDING;
+}
+
+/* The acceptor, before it sends for the first time: a connector that waits for something to come
+ * is on its way to take the offer. */
+void via_conn_await_taken_slowly(struct via_op *op);
+
+static inline void via_conn_await_taken(struct via_op *op)
+{
+    if (via_unlikely(via_policy.rules.after_calls == 0) &&
+        via_conn_state(op->conn) == VIA_SIDE_OFFERED && op->conn->fabric == NULL) {
+        via_conn_await_taken_slowly(op);
     }
 }
 

@@ -40,6 +40,7 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         message.msg_iov = (struct iovec *)(uintptr_t)iov->iov;
         message.msg_iovlen = (size_t)iov->count;
     }
+    bool early = via_conn_is_unaccepted(op->conn);
     ssize_t n = VIA_REAL(sendmsg)(op->fd, &message, flags | MSG_DONTWAIT);
     if (n < 0) {
         int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
@@ -49,7 +50,7 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         return error;
     }
     via_iov_skip(iov, (size_t)n);
-    via_stats_count(&op->conn->stats->tx_kernel_bytes, (uint64_t)n);
+    via_io_count_kernel(op, n, early);
     return n;
 }
 
@@ -319,6 +320,7 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
                              .msg_iovlen = (size_t)iov_count};
+    bool early = via_conn_is_unaccepted(op->conn);
     ssize_t n = iov_count == 1 ? VIA_REAL(send)(op->fd, iov->iov_base, iov->iov_len, flags)
                                : VIA_REAL(sendmsg)(op->fd, &message, flags);
     if (n < 0) {
@@ -329,7 +331,7 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
     if ((size_t)n < iov_bytes(iov, iov_count)) {
         via_io_found_full(op);
     }
-    via_stats_count(&op->conn->stats->tx_kernel_bytes, (uint64_t)n);
+    via_io_count_kernel(op, n, early);
     return n;
 }
 
@@ -378,6 +380,7 @@ ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, i
         }
     }
     via_conn_look_early(op);
+    via_conn_await_taken(op);
     bool pipes = via_conn_has_pipes(op->conn);
     if ((flags & MSG_OOB) != 0) {
         via_conn_demote(op,

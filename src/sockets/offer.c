@@ -2,9 +2,11 @@
 /* How an acceptor and a connector of one machine that know of each other get to pipes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sockets/conn.h"
@@ -19,6 +21,9 @@
  * come. */
 #define LOOK_ALWAYS_CALLS 32u
 #define LOOK_EVERY_CALLS 8u
+/* Who waits in a call takes an offer in less. */
+#define TAKE_MS 5
+#define TAKE_PAUSE_NS (20 * VIA_USEC_NS)
 #define GIVE_UP_CALLS 4096u
 #define GIVE_UP_BYTES (UINT64_C(64) << 20)
 /* A connection is worth pipes after some calls, or when it moves a lot. */
@@ -301,7 +306,9 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
     struct via_diag diag;
     int rc = via_conn_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT;
     if (rc != 0 || !diag.marked) {
-        return rc == 0 || rc == -ENOENT ? VIA_REASON_PEER : VIA_REASON_KERNEL;
+        return rc == 0         ? VIA_REASON_PEER
+               : rc == -ENOENT ? VIA_REASON_SHORT /* closed already, whatever it was */
+                               : VIA_REASON_KERNEL;
     }
     conn->peer_cookie = diag.cookie;
     conn->peer_uid = diag.uid;
@@ -467,6 +474,24 @@ static enum via_reason meet_connector(struct via_op *op)
     return via_hidden_new(fd, &conn->control_fd) == 0 ? VIA_REASON_NONE : VIA_REASON_RESOURCES;
 }
 
+/* This process may talk to itself: then nobody else need be woken for its other end to take the
+ * offer. */
+static void take_here(const struct via_conn *acceptor)
+{
+    struct via_op op;
+    struct ucred cred = {.pid = 0};
+    socklen_t bytes = sizeof(cred);
+    int fd = -1;
+    if (VIA_REAL(getsockopt)(acceptor->control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) == 0 &&
+        cred.pid == getpid()) {
+        fd = via_conn_fd_by_cookie(acceptor->peer_cookie);
+    }
+    if (fd >= 0 && via_op_begin(&op, fd)) {
+        via_conn_look_early_now(&op);
+        via_op_end(&op);
+    }
+}
+
 static void step_accepted(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -486,6 +511,9 @@ static void step_accepted(struct via_op *op)
     }
     if (reason == VIA_REASON_NONE) {
         now_has_pipes(conn, VIA_SIDE_OFFERED);
+        if (via_policy.rules.after_calls == 0 && conn->fabric == NULL) {
+            take_here(conn);
+        }
     } else {
         via_conn_settle_plain(conn, reason);
     }
@@ -515,7 +543,8 @@ static bool is_sole_holder(struct via_conn *conn)
 void via_conn_announce(struct via_conn *conn, int fd)
 {
     int saved = errno;
-    int listen_fd = via_rendezvous_listen(cookie_of(fd));
+    conn->own_cookie = cookie_of(fd);
+    int listen_fd = via_rendezvous_listen(conn->own_cookie);
     if (listen_fd >= 0) {
         via_hidden_new(listen_fd, &conn->listen_fd); /* without, it is tried later */
     }
@@ -531,7 +560,8 @@ int via_conn_early_fd(const struct via_conn *conn)
 void via_conn_look_early_slowly(struct via_op *op)
 {
     uint32_t looks = 1 + atomic_fetch_add_explicit(&op->conn->early_looks, 1, memory_order_relaxed);
-    if (looks <= LOOK_ALWAYS_CALLS || looks % LOOK_EVERY_CALLS == 0) {
+    if (looks <= LOOK_ALWAYS_CALLS || looks % LOOK_EVERY_CALLS == 0 ||
+        via_conn_is_unaccepted(op->conn)) {
         via_conn_look_early_now(op);
     }
 }
@@ -555,6 +585,24 @@ void via_conn_look_early_now(struct via_op *op)
     errno = saved;
 }
 
+void via_conn_await_taken_slowly(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    int saved = errno;
+    struct pollfd pfd = {.fd = conn->control_fd, .events = POLLIN};
+    if (!conn->awaited && pfd.fd >= 0 && (via_side_flags(op->side) & VIA_FLAG_TAKEN) == 0 &&
+        VIA_REAL(poll)(&pfd, 1, TAKE_MS) > 0) {
+        /* It has answered, and says so in the pipes' memory when they are set up there. */
+        uint64_t end_ns = via_os_now_ns() + TAKE_MS * VIA_MSEC_NS;
+        while ((via_side_flags(op->side) & VIA_FLAG_TAKEN) == 0 && via_os_now_ns() < end_ns) {
+            struct timespec pause = {.tv_nsec = TAKE_PAUSE_NS};
+            nanosleep(&pause, NULL);
+        }
+    }
+    conn->awaited = true;
+    errno = saved;
+}
+
 void via_conn_look(struct via_op *op)
 {
     int saved = errno;
@@ -571,7 +619,7 @@ void via_conn_step(struct via_op *op)
     uint32_t calls = 1 + atomic_fetch_add_explicit(&conn->calls, 1, memory_order_relaxed);
     if ((calls < via_policy.rules.after_calls &&
          conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes < WORTH_BYTES) ||
-        !is_its_turn(calls) || !is_sole_holder(conn)) {
+        (!is_its_turn(calls) && !via_conn_is_unaccepted(conn)) || !is_sole_holder(conn)) {
         return;
     }
     int saved = errno;

@@ -82,6 +82,33 @@ class Streams(Case):
         self.assert_by_pipes(self.lines(), 0.9, 1)
 
 
+    def test_from_the_first_byte(self):
+        """Of a process that talks to itself only what is sent before accept() goes by the kernel, and is told so."""
+        script = ("import socket\n"
+                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
+                  "for early in (b'', b'x' * 70):\n"
+                  "    c = socket.create_connection(l.getsockname()); c.sendall(early)\n"
+                  "    s, _ = l.accept()\n"
+                  "    s.sendall(b'welcome'); assert c.recv(9) == b'welcome'\n"
+                  "    c.sendall(b'thanks'); assert s.recv(99, socket.MSG_PEEK) == early + b'thanks'\n"
+                  "    c.close(); s.close()\n")
+        self.run_client([PYTHON, "-c", script], env={"VIADUCT_SOCKETS_AFTER": "0"})
+        (entry,) = self.lines()
+        self.assertEqual((entry["accelerated"], entry["bytes_pipe_tx"], entry["bytes_kernel_tx"]), (4, 26, 70))
+        self.assertEqual(entry["kernel_tx_why"], {"sent before it was accepted": 70})
+        self.assertEqual(entry["not_accelerated"], {})
+
+    def test_who_has_gone_is_no_plain_program(self):
+        script = ("import socket, struct\n"
+                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
+                  "c = socket.create_connection(l.getsockname()); c.sendall(b'bye')\n"
+                  "c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)); c.close()\n"
+                  "s, _ = l.accept(); s.close()\n")
+        self.run_client([PYTHON, "-c", script], env={"VIADUCT_SOCKETS_AFTER": "0"})
+        (entry,) = self.lines()
+        self.assertEqual(entry["not_accelerated"], {"ended before pipes were worth it": 2})
+
+
 class Children(Case):
     def test_children_that_become_other_programs(self):
         """By vfork (what subprocess does), system() and popen(); they close what is not theirs."""
