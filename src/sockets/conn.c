@@ -287,7 +287,7 @@ static enum via_reason refusal(int fd, const struct via_address *to, bool fabric
     if (!via_policy_allows(&via_policy, to, to)) {
         return VIA_REASON_RULES;
     }
-    return via_fd_is_marked(fd, VIA_FD_IN_EPOLL) ? VIA_REASON_EPOLL : VIA_REASON_NONE;
+    return via_ep_can_adopt(fd) ? VIA_REASON_NONE : VIA_REASON_EPOLL;
 }
 
 struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes)
@@ -333,7 +333,9 @@ void via_conn_publish(struct via_conn *conn, int fd)
 {
     if (!set_number(conn, fd)) {
         via_file_put_slowly(&conn->file);
+        return;
     }
+    via_ep_adopt(conn, fd);
 }
 
 void via_conn_discard(struct via_conn *conn)

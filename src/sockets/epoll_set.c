@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "sockets/demote.h"
 #include "sockets/epoll_internal.h"
@@ -336,7 +337,8 @@ static void others_hot(struct via_conn *conn, struct via_ep_set *set)
     }
 }
 
-static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
+/* op: EPOLL_CTL_MOD when it is in the kernel's set already. */
+static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
                      const struct epoll_event *event)
 {
     struct via_ep_entry *entry = via_pool_get(&via_ep_entries);
@@ -347,7 +349,7 @@ static int entry_add(struct via_ep_set *set, struct via_conn *conn, int fd,
         .set = set, .conn = conn, .fd = fd, .events = event->events, .data = event->data.u64};
     entry->edge = true;
     entry->kernel_events = kernel_events(entry);
-    int rc = tell_kernel(entry, EPOLL_CTL_ADD);
+    int rc = tell_kernel(entry, op);
     if (rc != 0) {
         entry->set = NULL;
         via_pool_put(&via_ep_entries, entry);
@@ -434,7 +436,9 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     } else if (parked) {
         rc = op == EPOLL_CTL_ADD ? -EFAULT : -ENOENT;
     } else if (op == EPOLL_CTL_ADD) {
-        rc = entry != NULL ? -EEXIST : event == NULL ? -EFAULT : entry_add(set, conn, fd, event);
+        rc = entry != NULL   ? -EEXIST
+             : event == NULL ? -EFAULT
+                             : entry_add(set, EPOLL_CTL_ADD, conn, fd, event);
     } else if (entry == NULL) {
         rc = -ENOENT;
     } else if (op == EPOLL_CTL_MOD) {
@@ -452,6 +456,95 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     pthread_mutex_unlock(&links);
     via_file_put(&set->file, false);
     return rc;
+}
+
+/* --- before it is a connection ------------------------------------------------------------------
+ */
+
+struct note {
+    int epfd;
+    bool several; /* sets */
+    struct epoll_event event;
+};
+
+/* By descriptor; valid while that is marked. */
+static struct note *_Atomic notes;
+
+static struct note *note_of(int fd)
+{
+    struct note *table = atomic_load_explicit(&notes, memory_order_acquire);
+    if ((unsigned)fd >= via_fds_count) {
+        return NULL;
+    }
+    if (via_unlikely(table == NULL)) {
+        size_t bytes = via_fds_count * sizeof(*table);
+        struct note *new = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (new == MAP_FAILED) {
+            return NULL;
+        }
+        if (atomic_compare_exchange_strong_explicit(&notes, &table, new, memory_order_acq_rel,
+                                                    memory_order_acquire)) {
+            table = new;
+        } else {
+            munmap(new, bytes); /* another thread was faster */
+        }
+    }
+    return &table[fd];
+}
+
+void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event)
+{
+    struct note *note = note_of(fd);
+    bool marked = via_fd_is_marked(fd, VIA_FD_IN_EPOLL);
+    if (op == EPOLL_CTL_DEL) {
+        via_fd_mark(fd, VIA_FD_IN_EPOLL, marked && note != NULL && note->several);
+        return;
+    }
+    if (note != NULL && event != NULL) {
+        bool other = marked && (note->several || note->epfd != epfd);
+        *note = (struct note){.epfd = epfd, .several = other, .event = *event};
+    }
+    via_fd_mark(fd, VIA_FD_IN_EPOLL, true);
+}
+
+bool via_ep_can_adopt(int fd)
+{
+    if (!via_fd_is_marked(fd, VIA_FD_IN_EPOLL)) {
+        return true;
+    }
+    const struct note *note = note_of(fd);
+    /* An exclusive one can not be changed, and of a one-shot it is not known whether it is spent.
+     */
+    return note != NULL && !note->several &&
+           (note->event.events & (EPOLLEXCLUSIVE | EPOLLONESHOT)) == 0;
+}
+
+void via_ep_adopt(struct via_conn *conn, int fd)
+{
+    if (via_likely(!via_fd_is_marked(fd, VIA_FD_IN_EPOLL))) {
+        return;
+    }
+    int saved = errno;
+    int rc = -EBADF;
+    const struct note *note = note_of(fd);
+    pthread_mutex_lock(&links);
+    struct via_ep_set *set = note != NULL ? set_get(note->epfd) : NULL;
+    if (set != NULL) {
+        pthread_mutex_lock(&set->lock);
+        rc = entry_add(set, EPOLL_CTL_MOD, conn, fd, &note->event);
+        pthread_mutex_unlock(&set->lock);
+    }
+    pthread_mutex_unlock(&links);
+    if (set != NULL) {
+        via_file_put(&set->file, false);
+    }
+    if (rc == 0) {
+        via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
+    } else if (via_conn_is_unsettled(conn)) {
+        via_conn_settle_plain(conn, VIA_REASON_EPOLL); /* that set is gone, or has another number */
+    }
+    errno = saved;
 }
 
 /* --- what happens to connections and sets ------------------------------------------------------

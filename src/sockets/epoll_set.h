@@ -67,6 +67,15 @@ struct via_ep_entry {
 /* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */
 int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event);
 
+/* --- sockets that are put into a set before they are connected ---------------------------------
+ */
+/* epoll_ctl() has succeeded for a descriptor that is none of ours: remembers what it said. */
+void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event);
+/* It is in one set only, in a way that can be taken over; or in none. */
+bool via_ep_can_adopt(int fd);
+/* fd has become this connection: its registration becomes an entry. Else it stays the kernel's. */
+void via_ep_adopt(struct via_conn *conn, int fd);
+
 /* epoll_wait() on a set with entries. Results as epoll_wait's, or a negative errno. deadline_ns as
  * in via_sleep(). */
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,

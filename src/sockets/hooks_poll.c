@@ -234,11 +234,11 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
     }
     if (!via_op_begin(&op, fd)) {
         int rc = VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
+        if (rc == 0) {
+            via_ep_note(epfd, operation, fd, event);
+        }
         if (rc == 0 && operation == EPOLL_CTL_ADD) {
-            via_fd_mark(fd, VIA_FD_IN_EPOLL, true);
             nest(fd);
-        } else if (rc == 0 && operation == EPOLL_CTL_DEL) {
-            via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
         }
         return rc;
     }

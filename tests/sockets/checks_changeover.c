@@ -3,6 +3,7 @@
  * to be seen. */
 #include "checks.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -127,6 +128,39 @@ static void one_shots_of_a_young_connection(void)
     done(pair);
 }
 
+/* What nginx does to whom it asks. */
+static void in_a_set_before_it_connects(void)
+{
+    struct sockaddr_in addr;
+    struct epoll_event event;
+    char byte;
+    int listen_fd = listener(&addr);
+    struct pair pair = {.client = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)};
+    int epfd = set_of(&pair.client, 1, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    while (epoll_wait(epfd, &event, 1, 0) > 0) { /* it hangs up, as it has never been connected */
+    }
+    CHECK(connect(pair.client, (struct sockaddr *)&addr, sizeof(addr)) == 0 ||
+          errno == EINPROGRESS);
+    only(epfd, pair.client, EPOLLOUT);
+    pair.server = accept(listen_fd, NULL, NULL);
+    CHECK(pair.server >= 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        write_all(pair.client, "x", 1);
+        read_all(pair.server, &byte, 1);
+        CHECK(epoll_wait(epfd, &event, 1, 0) == 0);
+        write_all(pair.server, "y", 1);
+        only(epfd, pair.client, EPOLLIN | EPOLLOUT);
+        read_all(pair.client, &byte, 1);
+    }
+    close(pair.server);
+    only(epfd, pair.client, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, pair.client, &event) == -1 && errno == EEXIST);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.client, NULL) == 0);
+    close(pair.client);
+    close(epfd);
+    close(listen_fd);
+}
+
 /* Some bytes come by the kernel, some may come otherwise: a reader can not tell. */
 static void bytes_on_both_sides_of_the_change(void)
 {
@@ -181,6 +215,7 @@ const struct check checks_of_changeover[] = {
     CHECK_ENTRY(edges_with_unread_bytes),
     CHECK_ENTRY(edge_for_room_of_a_young_connection),
     CHECK_ENTRY(one_shots_of_a_young_connection),
+    CHECK_ENTRY(in_a_set_before_it_connects),
     CHECK_ENTRY(bytes_on_both_sides_of_the_change),
     CHECK_ENTRY(bytes_on_both_sides_of_the_way_back),
     {0},

@@ -122,7 +122,7 @@ class Listing(Lister):
     def test_why_not(self):
         one = "c, s = pair(); talk(c, s); ready()"
         watched = ("e = select.epoll()\n"
-                   "c, s = pair(lambda c: e.register(c, select.EPOLLIN)); talk(c, s); ready()")
+                   "c, s = pair(lambda c: e.register(c, select.EPOLLIN | select.EPOLLONESHOT)); talk(c, s); ready()")
         for env, script, preload, whys in (
                 ({"VIADUCT_SOCKETS_PORTS": "1"}, one, True, {"left to the kernel by the rules"}),
                 ({"VIADUCT_SOCKETS_PROGRAMS": "!python*"}, one, True, {"left to the kernel by the rules"}),
