@@ -10,7 +10,9 @@ NOT_ELIGIBLE = {
     "peer is a plain program", "ended before pipes were worth it", "socket option that pipes can not honour",
     "used through stdio", "passed to another program by exec", "sent to another process", "process uses io_uring",
     "peer went back to the kernel", "in an epoll set that is in another", "left to the kernel by the rules",
-    "peer is neither on this machine nor in the fabric"}
+    "peer is neither on this machine nor in the fabric",
+    # By a connector, while the kernel alone held the other end: there was nobody to make pipes with.
+    "sent before it was accepted"}
 
 
 class Share:
@@ -40,9 +42,11 @@ class Share:
     def show(self):
         print("bytes sent: %d by pipes, %d by the kernel: %.1f %% of all by pipes, %.1f %% of the eligible"
               % (self.pipe, self.kernel, self.of_all(), self.of_eligible()))
-        for why, count in self.connections.most_common():
+        for why in sorted(set(self.why) | set(self.connections), key=lambda why: -self.why[why]):
             print("%8d connections, %d bytes by the kernel%s: %s"
-                  % (count, self.why[why], "" if why in NOT_ELIGIBLE else ", eligible", why))
+                  % (self.connections[why], self.why[why], "" if why in NOT_ELIGIBLE else ", eligible", why))
+        rest = self.kernel - sum(self.why.values())
+        print("   the others, %d bytes by the kernel, eligible: before the two ends had met" % rest)
 
 
 def take_share(path):

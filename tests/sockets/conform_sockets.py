@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Tests and programs of others, with and without the library: what fails with it and not without is a bug here.
 
-usage: conform_sockets.py [--suites NAME,...] [--all] [--python PROGRAM] [--timeout S] [MODULE...]
-  --suites  some of: programs, redis, cpython; default: all
+usage: conform_sockets.py [--suites NAME,...] [--all] [--python PROGRAM] [--timeout S] [--nginx-tests PATH] [MODULE...]
+  --suites  some of: programs, redis, nginx, cpython; default: all
   --all     all of Redis' tests, not those that take seconds
+  --nginx-tests  a path, or another URL, to have nginx' tests from
   MODULE    of CPython's tests, which are then the only suite
 
 Each runs on kernel TCP and on pipes; then how much of what was sent went by pipes, of all bytes and of those on
-connections that are not the kernel's by rule (demoted, to plain programs, ended before the two ends had met). The tests
-come from Debian's packages: libpython3.11-testsuite, redis (source). Exit code 1 for new failures or less than 90 % of
+connections that are not the kernel's by rule (demoted, to plain programs, ended before the two ends had met; and what is
+sent before there is another end). The tests come from Debian's packages libpython3.11-testsuite and redis (source), and
+nginx' by git. Exit code 1 for new failures or less than 90 % of
 the eligible bytes by pipes, 77 when nothing could run.
 """
 import argparse
@@ -18,12 +20,14 @@ import sys
 import tempfile
 
 import conform_cpython
+import conform_nginx
 import conform_programs
 import conform_redis
 from conform_share import Share
 from lab import PRELOAD
 
-SUITES = {"programs": conform_programs.suite, "redis": conform_redis.suite, "cpython": conform_cpython.suite}
+SUITES = {"programs": conform_programs.suite, "redis": conform_redis.suite, "nginx": conform_nginx.suite,
+          "cpython": conform_cpython.suite}
 
 
 def main():
@@ -32,6 +36,7 @@ def main():
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--python", default="/usr/bin/python3")
     parser.add_argument("--timeout", type=int, default=600)
+    parser.add_argument("--nginx-tests", default=conform_nginx.URL)
     parser.add_argument("modules", nargs="*")
     args = parser.parse_args()
     if not set(args.suites) <= set(SUITES):
