@@ -369,6 +369,8 @@ int via_io_readable_bytes(struct via_op *op)
         via_rx_give(op);
         if (until && VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0) {
             piped = (uint64_t)kernel < left ? (size_t)kernel : (size_t)left + piped;
+        } else if (op->side->heeded && VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0) {
+            piped += (size_t)kernel; /* they follow what is left in the pipe */
         }
         if (bytes || next == VIA_NEXT_EMPTY || next == VIA_NEXT_FIN) {
             return (int)via_min(piped, (size_t)INT32_MAX);
