@@ -5,8 +5,11 @@
 
 #include "base/types.h"
 
-/* No record has this epoch (record.h): a reader in it finds its pipe empty for ever. */
+/* No record has this epoch (record.h), but a peer may write it: a reader in it looks at a pipe of
+ * its own, that stays empty. */
 #define NO_EPOCH UINT16_MAX
+static _Alignas(VIA_RECORD_LINE_BYTES) const
+    unsigned char empty_pipe[VIA_PIPE_SLOTS_OFF + VIA_RECORD_LINE_BYTES];
 
 uint32_t via_stream_rx_leave(struct via_stream_rx *rx)
 {
@@ -18,6 +21,8 @@ uint32_t via_stream_rx_leave(struct via_stream_rx *rx)
     rx->held = false;
     rx->span = VIA_SPAN_KERNEL;
     rx->pipe.epoch = NO_EPOCH;
+    rx->pipe.memory = empty_pipe;
+    rx->pipe.geometry.slots_count = 1;
     return skip;
 }
 

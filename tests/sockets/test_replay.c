@@ -219,12 +219,32 @@ static void a_lying_reader_gets_its_own_loss(void **state)
     }
 }
 
+/* Neither with the epoch that a reader has which has left. */
+static void who_has_left_takes_nothing_more(void **state)
+{
+    (void)state;
+    for (unsigned epoch = 0; epoch <= UINT16_MAX; epoch += epoch == 2 ? UINT16_MAX - 2 : 1) {
+        struct direction *d = start();
+        assert_int_equal(via_stream_tx_switch(&d->tx, 0), 0);
+        via_stream_rx_leave(&d->rx);
+        for (unsigned i = 0; i < SLOTS_COUNT; i++) {
+            uint64_t word = via_record_word((uint16_t)epoch, 0, i);
+            memcpy(d->memory + VIA_PIPE_SLOTS_OFF + (size_t)i * VIA_RECORD_LINE_BYTES +
+                       offsetof(struct via_record_line, word),
+                   &word, sizeof(word));
+        }
+        assert_false(via_pipe_ready(&d->rx.pipe));
+        assert_null(via_pipe_next_line(&d->rx.pipe));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_once),
         cmocka_unit_test(what_lies_behind_a_switch_is_not_lost),
         cmocka_unit_test(a_lying_reader_gets_its_own_loss),
+        cmocka_unit_test(who_has_left_takes_nothing_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
