@@ -223,6 +223,11 @@ int via_node_segment_add(struct via_node *node, void *base, size_t bytes, unsign
  * handle.
  */
 int via_node_segment_remove(struct via_node *node, uint64_t handle);
+/*
+ * [control] The same, but the number in the handle goes to no other segment until it is removed:
+ * whoever has a table by these numbers may still need its entry. -ENOENT for an unknown handle.
+ */
+int via_node_segment_retire(struct via_node *node, uint64_t handle);
 bool via_node_segment_is_idle(struct via_node *node, uint64_t handle);
 
 /* --- what is going on [any] ------------------------------------------------------------------ */

@@ -42,7 +42,7 @@ int via_node_segment_add(struct via_node *node, void *base, size_t bytes, unsign
     }
     for (unsigned s = 0; s < node->config.segments_count; s++) {
         struct via_segment_slot *slot = &node->segments[s];
-        if (atomic_load_explicit(&slot->handle, memory_order_relaxed) != 0 ||
+        if (atomic_load_explicit(&slot->handle, memory_order_relaxed) != 0 || slot->retired != 0 ||
             !slot_is_idle(node, slot)) {
             continue;
         }
@@ -64,7 +64,7 @@ static struct via_segment_slot *slot_of(struct via_node *node, uint64_t handle)
     return index < node->config.segments_count ? &node->segments[index] : NULL;
 }
 
-int via_node_segment_remove(struct via_node *node, uint64_t handle)
+int via_node_segment_retire(struct via_node *node, uint64_t handle)
 {
     struct via_segment_slot *slot = slot_of(node, handle);
 
@@ -79,7 +79,20 @@ int via_node_segment_remove(struct via_node *node, uint64_t handle)
     for (unsigned k = 0; k < node->config.channels_count; k++) {
         slot->turns[k] = atomic_load_explicit(&node->channels[k].turn, memory_order_seq_cst);
     }
+    slot->retired = handle;
     return 0;
+}
+
+int via_node_segment_remove(struct via_node *node, uint64_t handle)
+{
+    struct via_segment_slot *slot = slot_of(node, handle);
+    bool retired = slot != NULL && handle != 0 && slot->retired == handle;
+    int rc = retired ? 0 : via_node_segment_retire(node, handle);
+
+    if (rc == 0) {
+        slot->retired = 0;
+    }
+    return rc;
 }
 
 bool via_node_segment_is_idle(struct via_node *node, uint64_t handle)

@@ -142,11 +142,18 @@ static void retire(struct via_host *host, struct via_host_segment *segment)
     /* First: when frames are told that it is gone, the page says so too. */
     set_life(host, segment, 0);
     /* -ENOENT cannot be: the node has it until it is retired, and that happens once. */
-    int rc = via_node_segment_remove(host->node, segment->handle);
+    int rc = via_node_segment_retire(host->node, segment->handle);
     if (rc != 0) {
         via_log(VIA_LOG_ERROR, "host %u: the node does not know segment %#llx: %s",
                 host->config.host, (unsigned long long)segment->handle, strerror(-rc));
     }
+}
+
+/* Its number may go to another one from now on, not before: the entry would be that one's. */
+static void forget(struct via_host *host, const struct via_host_segment *segment)
+{
+    publish_segment(host, segment->handle, NULL);
+    (void)via_node_segment_remove(host->node, segment->handle); /* retired before */
 }
 
 int via_segment_remove_for(struct via_process *process, uint64_t handle)
@@ -157,7 +164,7 @@ int via_segment_remove_for(struct via_process *process, uint64_t handle)
         return -ENOENT;
     }
     retire(host, segment);
-    publish_segment(host, handle, NULL);
+    forget(host, segment);
     process->segments_count--;
     process->segments_bytes -= segment->memory.bytes;
     via_list_remove(&segment->link);
@@ -193,8 +200,7 @@ void via_segment_retire_all_for(struct via_process *process)
 void via_segment_forget_all_for(struct via_process *process)
 {
     via_list_foreach(it, &process->segments) {
-        publish_segment(process->host, via_list_entry(it, struct via_host_segment, link)->handle,
-                        NULL);
+        forget(process->host, via_list_entry(it, struct via_host_segment, link));
     }
 }
 

@@ -238,6 +238,42 @@ static void what_waits_for_an_absent_host_is_given_up(void **state)
     close_target(&target);
 }
 
+/* The number of a segment is free when its process is forgotten, not when it dies. */
+static void memory_of_the_living_is_not_forgotten_with_the_dead(void **state)
+{
+    struct host_lab *lab = *state;
+    struct target absent;
+    struct target near;
+    struct via_segment *segment;
+    struct via_remote *remote;
+    open_target(&absent, lab, 2);
+    open_target(&near, lab, 1);
+    struct via_attach *attach = host_lab_attach(lab, 0);
+    assert_int_equal(via_remote_open(attach, 1, near.handle, BYTES, &remote), 0);
+    assert_int_equal(via_segment_new(attach, BYTES, VIADUCT_SEGMENT_READ, &segment), 0);
+    unsigned fds = host_lab_fds(lab->daemons[0]);
+    via_segment_free(segment);
+    host_lab_cut(lab, 1, 2, "cut");
+    host_lab_wait_hops(lab, 0, 2, -1);
+
+    pid_t pid = start(use_everything, lab, &absent);
+    kill_child(pid);
+    assert_int_equal(via_segment_new(attach, BYTES, VIADUCT_SEGMENT_READ, &segment), 0);
+    struct gone gone = {lab, 0, 1, fds, lab->daemons[0]};
+    host_lab_wait(is_gone, &gone, "the dead process to be forgotten");
+    memset(via_segment_base(segment), 3, 8);
+    assert_int_equal(via_remote_put_from(remote, 0, segment, 0, 8, 0), 0);
+    assert_int_equal(via_attach_quiet(attach), 0);
+    assert_int_equal(word_at(&near, 0), UINT64_C(0x0303030303030303));
+
+    host_lab_cut(lab, 1, 2, "mend");
+    host_lab_wait_hops(lab, 0, 2, 2);
+    via_remote_close(remote);
+    via_attach_close(attach);
+    close_target(&near);
+    close_target(&absent);
+}
+
 /* --- a receiver that is killed ---------------------------------------------------------------- */
 
 static void receive_nothing(struct host_lab *lab, void *ctx)
@@ -423,6 +459,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(accepted_commands_of_a_killed_process_are_finished, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_waits_for_an_absent_host_is_given_up, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(memory_of_the_living_is_not_forgotten_with_the_dead, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(senders_to_a_killed_receiver_are_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_of_a_killed_process_is_out_of_reach, set_up,
