@@ -24,17 +24,20 @@ def verdicts():
     loader = importlib.machinery.SourceFileLoader("sim_truth", SCRIPT)
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("sim_truth", loader))
     loader.exec_module(module)
-    steady = [[2.4, 2.4]]
-    for ratios, models, expected in [((2, 2, 2, 2, 2), steady, "within"), ((1.95, 2, 2.05, 9, 0.1), steady, "within"),
-                                     ((2, 2, 2, 2, 2), [[2.6, 2.6]], "outside"), ((2, 2, 2, 2, 2), [[1.4, 1.4]], "outside"),
-                                     ((1, 1.2, 2, 2.8, 3), steady, "unclear"), ((2, 2), steady, "unclear"),
-                                     ((2, 2, 2, 2, 2), [[2.0, 2.5]], "unclear"),
-                                     # Of five rounds the machine was the same in three.
-                                     ((2, 9, 2, 9, 2), [[2, 2.1], [2, 3], [2, 2], [3, 2], [2.1, 2]], "within")]:
+    same, steady = (2,) * 8, [[2.4, 2.4]]
+    for ratios, models, expected in [(same, steady, "within"), ((1.95, 2, 2.05, 2, 2, 2, 2, 9, 0.1), steady, "within"),
+                                     (same, [[2.6, 2.6]], "outside"), (same, [[1.4, 1.4]], "outside"),
+                                     ((1, 1.2, 2, 2.8, 3, 2, 1.1, 2.9), steady, "unclear"), ((2,) * 5, steady, "unclear"),
+                                     (same, [[2.0, 2.5]], "unclear"),
+                                     # Of twelve rounds the machine was the same in every other one.
+                                     ((2, 9) * 6, [[2, 2.1], [2, 3]], "within")]:
         pairs = [[(5, 5 * before), (5.5, 5.5 * after)] for before, after in models]
         samples = [{"real_us": (3, 3 * ratio), "model_us": pairs[index % len(pairs)]} for index, ratio in enumerate(ratios)]
         row = module.judge(("a", "b"), samples)
         check(row["verdict"] == expected, f"{ratios} and {models}: {row['verdict']}, not {expected}")
+    for count, expected in [(5, None), (6, (1, 6)), (12, (3, 10)), (30, (10, 21))]:
+        interval = module.median_interval(list(range(count, 0, -1)))
+        check(interval == expected, f"median of {count}: in {interval}, not {expected}")
 
 
 def truth(*words):
