@@ -175,9 +175,9 @@ struct via_segment *via_client_segment_of(struct via_attach *attach, const void 
     uintptr_t first = (uintptr_t)base;
     via_list_foreach(it, &attach->segments) {
         struct via_segment *segment = via_list_entry(it, struct via_segment, link);
-        uintptr_t start = (uintptr_t)segment->base;
-        if (start != 0 && first >= start && first - start <= segment->bytes &&
-            bytes <= segment->bytes - (first - start)) {
+        /* Beyond every size where it begins before. Not by order: the simulator counts accesses. */
+        uintptr_t off = first - (uintptr_t)segment->base;
+        if (segment->base != NULL && off <= segment->bytes && bytes <= segment->bytes - off) {
             return segment;
         }
     }
