@@ -550,22 +550,28 @@ void via_ep_adopt(struct via_conn *conn, int fd)
 /* --- what happens to connections and sets ------------------------------------------------------
  */
 
-void via_ep_conn_changed(struct via_conn *conn)
+/* Takes what is parked out of the park; the others are looked at again, if asked for. */
+static void unpark_all(struct via_conn *conn, bool refreshing)
 {
-    int saved = errno;
-    pthread_mutex_lock(&links);
-    atomic_store_explicit(&conn->spans, via_conn_spans(conn), memory_order_relaxed);
     via_list_foreach_safe(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         struct via_ep_set *set = entry->set;
         pthread_mutex_lock(&set->lock);
         if (entry->parked) {
             unpark(entry);
-        } else {
+        } else if (refreshing) {
             refresh(entry);
         }
         pthread_mutex_unlock(&set->lock);
     }
+}
+
+void via_ep_conn_changed(struct via_conn *conn)
+{
+    int saved = errno;
+    pthread_mutex_lock(&links);
+    atomic_store_explicit(&conn->spans, via_conn_spans(conn), memory_order_relaxed);
+    unpark_all(conn, true);
     pthread_mutex_unlock(&links);
     errno = saved;
 }
@@ -573,15 +579,7 @@ void via_ep_conn_changed(struct via_conn *conn)
 void via_ep_conn_duped(struct via_conn *conn)
 {
     pthread_mutex_lock(&links);
-    via_list_foreach_safe(it, &conn->entries) {
-        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
-        struct via_ep_set *set = entry->set;
-        pthread_mutex_lock(&set->lock);
-        if (entry->parked) {
-            unpark(entry);
-        }
-        pthread_mutex_unlock(&set->lock);
-    }
+    unpark_all(conn, false);
     pthread_mutex_unlock(&links);
 }
 

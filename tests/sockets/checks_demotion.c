@@ -21,6 +21,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "pass_fd.h"
+
 /* --- stdio -------------------------------------------------------------------------------------
  */
 
@@ -412,24 +414,6 @@ static void close_on_exec_stays(void)
 /* --- other processes ---------------------------------------------------------------------------
  */
 
-static void send_fd(int channel, int fd)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    char byte = 'f';
-    struct iovec iov = {&byte, 1};
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
-    control.header = (struct cmsghdr){
-        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-    memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-    CHECK(sendmsg(channel, &message, 0) == 1);
-}
-
 static int receive_fd(int channel)
 {
     union {
@@ -467,7 +451,7 @@ static void sent_to_another_process(void)
     }
     struct pair pair = connected();
     write_all(pair.client, "unread ", 7);
-    send_fd(channel[0], pair.server);
+    CHECK(pass_fd(channel[0], pair.server));
     close(pair.server);
     close(channel[0]);
     close(channel[1]);

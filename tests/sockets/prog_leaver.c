@@ -24,6 +24,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "pass_fd.h"
+
 static _Noreturn void die(const char *attempt)
 {
     fprintf(stderr, "prog_leaver: %s: %s\n", attempt, strerror(errno));
@@ -227,26 +229,6 @@ struct other {
     pid_t pid;
 };
 
-static void send_fd(int channel, int fd)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    char byte = 'f';
-    struct iovec iov = {&byte, 1};
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
-    control.header = (struct cmsghdr){
-        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-    memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-    if (sendmsg(channel, &message, 0) != 1) {
-        die("sendmsg");
-    }
-}
-
 static int receive_fd(int channel)
 {
     union {
@@ -287,7 +269,9 @@ static struct other start_other(void)
 
 static void by_other(const struct other *other, int fd)
 {
-    send_fd(other->channel, fd);
+    if (!pass_fd(other->channel, fd)) {
+        die("sendmsg");
+    }
     close(fd);
     wait_for(other->pid);
 }
