@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/*
- * Virtual time: a queue of events, the earliest first; of two at the same time the one that was
- * asked for first. That order is total, so a run depends on nothing but its seed.
- */
+/* Virtual time, in nanoseconds: a queue of events (heap.h). */
 #ifndef SIM_CLOCK_H
 #define SIM_CLOCK_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "sim/heap.h"
 
 enum sim_event_kind {
     SIM_EVENT_TURN = 1, /* a thread runs: a = host, b = channel, c = its ticket */
@@ -41,14 +40,13 @@ enum sim_event_kind {
 };
 
 struct sim_event {
-    uint64_t time_ns;
-    uint64_t order;
+    struct sim_when when; /* ns */
     uint32_t kind;
     uint32_t a, b, c;
 };
 
 struct sim_clock {
-    struct sim_event *heap; /* owned; a binary heap */
+    struct sim_event *heap; /* owned */
     size_t count, capacity;
     uint64_t now_ns;
     uint64_t next_order;

@@ -19,11 +19,6 @@ void sim_cost_fini(struct sim_cost *cost)
     cost->heap = NULL;
 }
 
-static bool before(const struct sim_cost_event *a, const struct sim_cost_event *b)
-{
-    return a->time_ps < b->time_ps || (a->time_ps == b->time_ps && a->order < b->order);
-}
-
 void sim_cost_at(struct sim_cost *cost, uint64_t time_ps, struct sim_call call)
 {
     if (call.run == NULL) {
@@ -34,37 +29,15 @@ void sim_cost_at(struct sim_cost *cost, uint64_t time_ps, struct sim_call call)
         cost->heap = sim_realloc(cost->heap, cost->capacity * sizeof(*cost->heap));
     }
     const struct sim_cost_event event = {
-        .time_ps = via_max(time_ps, cost->now_ps), .order = cost->next_order++, .call = call};
-    size_t i = cost->count++;
-    while (i > 0 && before(&event, &cost->heap[(i - 1) / 2])) {
-        cost->heap[i] = cost->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    cost->heap[i] = event;
+        .when = {.time = via_max(time_ps, cost->now_ps), .order = cost->next_order++},
+        .call = call,
+    };
+    sim_heap_push(cost->heap, cost->count++, &event, sizeof(event));
 }
 
 void sim_cost_after(struct sim_cost *cost, uint64_t delay_ps, struct sim_call call)
 {
     sim_cost_at(cost, cost->now_ps + delay_ps, call);
-}
-
-/* The last event takes the place of the first, and sinks. */
-static void heap_pop(struct sim_cost *cost)
-{
-    struct sim_cost_event *heap = cost->heap;
-    const struct sim_cost_event event = heap[--cost->count];
-    size_t i = 0;
-    for (size_t child = 1; child < cost->count; child = 2 * i + 1) {
-        if (child + 1 < cost->count && before(&heap[child + 1], &heap[child])) {
-            child++;
-        }
-        if (!before(&heap[child], &event)) {
-            break;
-        }
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = event;
 }
 
 bool sim_cost_step(struct sim_cost *cost)
@@ -73,8 +46,8 @@ bool sim_cost_step(struct sim_cost *cost)
         return false;
     }
     const struct sim_cost_event event = cost->heap[0];
-    heap_pop(cost);
-    cost->now_ps = event.time_ps;
+    sim_heap_pop(cost->heap, cost->count--, sizeof(event));
+    cost->now_ps = event.when.time;
     cost->taken_count++;
     event.call.run(event.call.object, event.call.arg);
     return true;

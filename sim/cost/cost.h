@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sim/heap.h"
+
 #define SIM_NS_PS UINT64_C(1000)
 #define SIM_USEC_PS UINT64_C(1000000)
 #define SIM_SEC_PS UINT64_C(1000000000000)
@@ -27,13 +29,12 @@ struct sim_call {
 };
 
 struct sim_cost_event {
-    uint64_t time_ps;
-    uint64_t order;
+    struct sim_when when; /* ps */
     struct sim_call call;
 };
 
 struct sim_cost {
-    struct sim_cost_event *heap; /* owned; a binary heap */
+    struct sim_cost_event *heap; /* owned */
     size_t count, capacity;
     uint64_t now_ps;
     uint64_t next_order;

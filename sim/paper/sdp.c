@@ -450,7 +450,7 @@ static void drop_moves(struct sdp *sdp)
 
 static void run_until(struct sim_cost *cost, uint64_t time_ps)
 {
-    while (cost->count > 0 && cost->heap[0].time_ps <= time_ps) {
+    while (cost->count > 0 && cost->heap[0].when.time <= time_ps) {
         sim_cost_step(cost);
     }
 }

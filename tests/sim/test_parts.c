@@ -33,10 +33,10 @@ static void events_come_by_time_then_by_request(void **state)
     uint32_t request = 0;
     unsigned count = 0;
     while (sim_clock_take(&clock, &event)) {
-        assert_true(event.time_ns >= time_ns);
-        assert_true(event.time_ns > time_ns || count == 0 || event.a > request);
-        assert_int_equal(clock.now_ns, event.time_ns);
-        time_ns = event.time_ns;
+        assert_true(event.when.time >= time_ns);
+        assert_true(event.when.time > time_ns || count == 0 || event.a > request);
+        assert_int_equal(clock.now_ns, event.when.time);
+        time_ns = event.when.time;
         request = event.a;
         count++;
     }
@@ -54,7 +54,7 @@ static void the_past_is_now(void **state)
     assert_true(sim_clock_take(&clock, &event));
     sim_clock_at(&clock, 50, SIM_EVENT_WORK, 1, 0, 0);
     assert_true(sim_clock_take(&clock, &event));
-    assert_int_equal(event.time_ns, 100);
+    assert_int_equal(event.when.time, 100);
     assert_false(sim_clock_take(&clock, &event));
     sim_clock_fini(&clock);
 }
