@@ -143,28 +143,12 @@ def draw(path, results):
                                                       ("bytes of each write", "CPU ns/byte", cpu)])
 
 
-def numbers(text):
-    return [int(word) for word in text.split(",")]
-
-
-def keep(options, results):
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
-    if options.csv:
-        sockets_load.write_csv(options.csv, HEAD, rows_of(results))
-    if options.plot:
-        draw(options.plot, results)
-
-
 def main():
     options = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1])
-    options.add_argument("--json")
-    options.add_argument("--csv")
-    options.add_argument("--plot")
+    sockets_load.options_for_files(options)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--seconds", type=float, default=1)
-    options.add_argument("--sizes", type=numbers, default=SIZES)
+    options.add_argument("--sizes", type=sockets_load.numbers, default=SIZES)
     options.add_argument("--programs", type=lambda text: text.split(","), default=list(PROGRAMS))
     options.add_argument("--between-hosts", action="store_true")
     options = options.parse_args()
@@ -178,7 +162,8 @@ def main():
         sys.exit("bench_system_a: %s" % error)
     show(results)
     try:
-        keep(options, results)
+        sockets_load.keep(options, results, HEAD, rows_of(results),
+                          lambda path: draw(path, results))
     except (measure.Failure, OSError) as error:
         sys.exit("bench_system_a: %s" % error)
 

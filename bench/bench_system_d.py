@@ -105,30 +105,14 @@ def draw(path, results, size):
                       [("connections", "GB/s", rates), ("connections", "CPU ns/byte", cpu)], log=False)
 
 
-def numbers(text):
-    return [int(word) for word in text.split(",")]
-
-
-def keep(options, results):
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
-    if options.csv:
-        sockets_load.write_csv(options.csv, HEAD, rows_of(results))
-    if options.plot:
-        draw(options.plot, results, options.sizes[-1])
-
-
 def main():
     options = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1])
     options.add_argument("--between-hosts", action="store_true")
-    options.add_argument("--json")
-    options.add_argument("--csv")
-    options.add_argument("--plot")
+    sockets_load.options_for_files(options)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--seconds", type=float, default=1)
-    options.add_argument("--sizes", type=numbers, default=[1 << 20])
-    options.add_argument("--connections", type=numbers, default=list(range(1, 9)))
+    options.add_argument("--sizes", type=sockets_load.numbers, default=[1 << 20])
+    options.add_argument("--connections", type=sockets_load.numbers, default=list(range(1, 9)))
     options.add_argument("--ways", type=lambda text: text.split(","), help="only these")
     options = options.parse_args()
     if not all(1 <= count <= 8 for count in options.connections):
@@ -154,7 +138,8 @@ def main():
             subprocess.run([measure.VIADUCT, "down", "--fabric", FABRIC], capture_output=True, check=False)
     show(results, ways)
     try:
-        keep(options, results)
+        sockets_load.keep(options, results, HEAD, rows_of(results),
+                          lambda path: draw(path, results, options.sizes[-1]))
     except (measure.Failure, OSError) as error:
         sys.exit("bench_system_d: %s" % error)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """What the benchmarks of whole systems share: CPU time of what was run, CSV, and plots."""
 import csv
+import json
 import os
 import resource
 import sys
@@ -34,11 +35,28 @@ def bytes_name(size):
     return str(size)
 
 
-def write_csv(path, head, rows):
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(head)
-        writer.writerows(rows)
+def numbers(text):
+    return [int(word) for word in text.split(",")]
+
+
+def options_for_files(parser):
+    """The options that keep() looks at."""
+    for name in ("--json", "--csv", "--plot"):
+        parser.add_argument(name)
+
+
+def keep(options, results, head, rows, draw):
+    """To the files that were asked for: results as JSON, head and rows as CSV, draw(path) a plot."""
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+    if options.csv:
+        with open(options.csv, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(head)
+            writer.writerows(rows)
+    if options.plot:
+        draw(options.plot)
 
 
 def plot(path, title, panels, log=True):
