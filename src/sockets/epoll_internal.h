@@ -48,13 +48,16 @@ void via_ep_told(struct via_ep_entry *entry, uint32_t bits, uint32_t full);
 /* --- epoll_cold.c; with the set's lock ---------------------------------------------------------
  */
 
-/* How many entries may become cold during one look at the hot ones. */
-unsigned via_ep_cold_batch(const struct via_ep_set *set);
-/* It was quiet. true: it is among the cold now. */
-bool via_ep_make_cold(struct via_ep_entry *entry);
+/* Behind all others of that place. */
+void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place);
+/* A hot one was quiet when it was looked at. */
+void via_ep_cool(struct via_ep_entry *entry);
 /* Something about it has changed. */
 void via_ep_make_hot(struct via_ep_entry *entry);
 void via_ep_all_hot(struct via_ep_set *set);
+/* What is not quiet among the next warm ones becomes hot. */
+void via_ep_look_at_warm(struct via_ep_set *set, unsigned most);
+#define VIA_EP_ALL UINT32_MAX
 void via_ep_look_at_cold(struct via_ep_set *set);
 
 #endif

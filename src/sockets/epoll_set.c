@@ -61,11 +61,13 @@ static struct via_ep_set *set_get(int epfd)
     set->heard = 0;
     set->sleepers = 0;
     set->asked_ticks = 0;
+    set->warm_ticks = 0;
+    set->warm_looks = 0;
     pthread_mutex_init(&set->lock, NULL);
-    via_list_init(&set->entries);
-    via_list_init(&set->cold);
-    via_list_init(&set->parked);
-    set->cold_count = 0;
+    for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
+        via_list_init(&set->entries[place]);
+    }
+    set->warm_count = 0;
     set->cold_due = false;
     set->early_due = false;
     via_list_push_back(&all, &set->all);
@@ -150,12 +152,11 @@ static bool has_sleepers(struct via_ep_set *set)
            atomic_load_explicit(&via_ep_plain_waits, memory_order_seq_cst) != 0;
 }
 
-void via_ep_hear_nothing(struct via_ep_set *set)
+/* With the set's lock. */
+static void unhear_early(struct via_ep_set *set)
 {
-    pthread_mutex_lock(&set->lock);
-    if (!has_sleepers(set)) {
-        unhear_bells(set);
-        via_list_foreach(it, &set->entries) {
+    for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
+        via_list_foreach(it, &set->entries[place]) {
             struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
             if (entry->early_fd != 0) {
                 remove_bell(set, entry->early_fd);
@@ -163,6 +164,15 @@ void via_ep_hear_nothing(struct via_ep_set *set)
                 set->early_due = true;
             }
         }
+    }
+}
+
+void via_ep_hear_nothing(struct via_ep_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    if (!has_sleepers(set)) {
+        unhear_bells(set);
+        unhear_early(set);
         /* Store heard, load sleepers; who goes to sleep stores sleepers, loads heard: one of the
          * two sees to it. */
         if (has_sleepers(set)) {
@@ -232,6 +242,7 @@ static void refresh(struct via_ep_entry *entry)
     if (piped != entry->piped) {
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
+        via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
         entry->look = true; /* in what has come meanwhile */
         entry->seen_sequence = entry->conn->side->rx.pipe.sequence;
         add_bells(entry->set, via_conn_bells(entry->conn));
@@ -268,8 +279,8 @@ static void entry_free(struct via_ep_entry *entry)
     if (entry->piped) {
         set->piped_count--;
     }
-    via_ep_make_hot(entry);
-    set->entries_count -= entry->parked ? 0 : 1;
+    set->entries_count -= entry->place == VIA_EP_PARKED ? 0 : 1;
+    via_ep_move(entry, VIA_EP_PLAIN); /* counted nowhere */
     via_list_remove(&entry->in_set);
     via_list_remove(&entry->in_conn);
     entry->set = NULL;
@@ -297,13 +308,11 @@ static bool may_be_parked(const struct via_ep_entry *entry)
 static void park(struct via_ep_entry *entry)
 {
     struct via_ep_set *set = entry->set;
-    via_ep_make_hot(entry);
-    entry->parked = true;
+    entry->idle_looks = 0;
     entry->piped = false;
     set->piped_count--;
     set->entries_count--;
-    via_list_remove(&entry->in_set);
-    via_list_push_back(&set->parked, &entry->in_set);
+    via_ep_move(entry, VIA_EP_PARKED);
 }
 
 /* With both locks: the kernel is told after all. */
@@ -316,7 +325,7 @@ static void unpark(struct via_ep_entry *entry)
 static void unpark_set(struct via_ep_set *set)
 {
     pthread_mutex_lock(&set->lock);
-    via_list_foreach_safe(it, &set->parked) {
+    via_list_foreach_safe(it, &set->entries[VIA_EP_PARKED]) {
         unpark(via_list_entry(it, struct via_ep_entry, in_set));
     }
     pthread_mutex_unlock(&set->lock);
@@ -347,6 +356,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     }
     *entry = (struct via_ep_entry){
         .set = set, .conn = conn, .fd = fd, .events = event->events, .data = event->data.u64};
+    entry->place = VIA_EP_PLAIN; /* until refresh() */
     entry->edge = true;
     entry->kernel_events = kernel_events(entry);
     int rc = tell_kernel(entry, op);
@@ -355,7 +365,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
         via_pool_put(&via_ep_entries, entry);
         return rc;
     }
-    via_list_push_back(&set->entries, &entry->in_set);
+    via_list_push_back(&set->entries[VIA_EP_PLAIN], &entry->in_set);
     via_list_push_back(&conn->entries, &entry->in_conn);
     others_hot(conn, set);
     set->entries_count++;
@@ -371,15 +381,13 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
 static void entry_revive(struct via_ep_entry *entry, const struct epoll_event *event)
 {
     struct via_ep_set *set = entry->set;
-    entry->parked = false;
     entry->events = event->events;
     entry->data = event->data.u64;
     entry->spent = false;
     entry->edge = true;
     entry->seen_gone = 0;
     set->entries_count++;
-    via_list_remove(&entry->in_set);
-    via_list_push_back(&set->entries, &entry->in_set);
+    via_ep_move(entry, VIA_EP_PLAIN); /* until refresh() */
     others_hot(entry->conn, set);
     refresh(entry);
 }
@@ -430,7 +438,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     }
     pthread_mutex_lock(&set->lock);
     struct via_ep_entry *entry = find(set, conn, fd);
-    bool parked = entry != NULL && entry->parked;
+    bool parked = entry != NULL && entry->place == VIA_EP_PARKED;
     if (parked && op == EPOLL_CTL_ADD && event != NULL) {
         entry_revive(entry, event);
     } else if (parked) {
@@ -557,7 +565,7 @@ static void unpark_all(struct via_conn *conn, bool refreshing)
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         struct via_ep_set *set = entry->set;
         pthread_mutex_lock(&set->lock);
-        if (entry->parked) {
+        if (entry->place == VIA_EP_PARKED) {
             unpark(entry);
         } else if (refreshing) {
             refresh(entry);
@@ -586,15 +594,14 @@ void via_ep_conn_duped(struct via_conn *conn)
 void via_ep_nested(struct via_ep_set *set)
 {
     pthread_mutex_lock(&links);
-    pthread_mutex_lock(&set->lock);
-    via_ep_all_hot(set);
-    pthread_mutex_unlock(&set->lock);
     unpark_set(set);
     unsigned count = 0;
     int *fds = malloc(set->entries_count * sizeof(*fds));
     if (fds != NULL) {
-        via_list_foreach(it, &set->entries) {
-            fds[count++] = via_list_entry(it, struct via_ep_entry, in_set)->fd;
+        for (unsigned place = 0; place < VIA_EP_PARKED; place++) {
+            via_list_foreach(it, &set->entries[place]) {
+                fds[count++] = via_list_entry(it, struct via_ep_entry, in_set)->fd;
+            }
         }
     }
     pthread_mutex_unlock(&links);
@@ -637,10 +644,10 @@ void via_ep_closed(struct via_ep_set *set)
         return;
     }
     pthread_mutex_lock(&links);
-    via_ep_all_hot(set);
-    via_list_splice_back(&set->entries, &set->parked);
-    via_list_foreach_safe(it, &set->entries) {
-        remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
+    for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
+        via_list_foreach_safe(it, &set->entries[place]) {
+            remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
+        }
     }
     via_list_remove(&set->all);
     pthread_mutex_unlock(&links);

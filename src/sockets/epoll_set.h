@@ -19,16 +19,23 @@
  *
  * Locks: links (all links between sets and connections), then a set's.
  */
+enum via_ep_place {
+    VIA_EP_HOT,    /* looked at each time */
+    VIA_EP_WARM,   /* now and then: epoll_cold.c */
+    VIA_EP_COLD,   /* not until their peers ring */
+    VIA_EP_PLAIN,  /* without pipes: the kernel tells */
+    VIA_EP_PARKED, /* taken out by the program, and the kernel has not been told: epoll_set.c */
+    VIA_EP_PLACES,
+};
+
 struct via_ep_set {
     struct via_file file;
     struct via_list all;
     int fd;               /* one of its numbers */
     _Atomic uint32_t fds; /* how many it has */
     pthread_mutex_t lock;
-    struct via_list entries; /* those that are looked at */
-    struct via_list cold;    /* those that are not: epoll_cold.c */
-    struct via_list parked;  /* those that the program has taken out: epoll_set.c */
-    _Atomic uint32_t cold_count;
+    struct via_list entries[VIA_EP_PLACES];
+    uint32_t warm_count;
     _Atomic bool cold_due;  /* look at all */
     _Atomic bool early_due; /* somebody may have come for one that is eager */
     _Atomic uint32_t entries_count;
@@ -37,6 +44,8 @@ struct via_ep_set {
     _Atomic uint64_t heard;       /* ... and registered: via_ep_hear_bells() */
     _Atomic uint32_t sleepers;    /* threads asleep in it */
     uint64_t asked_ticks;         /* when the kernel was last asked */
+    uint64_t warm_ticks;          /* when all warm ones were last looked at */
+    uint32_t warm_looks;          /* counts looks of who spins */
 };
 
 struct via_ep_entry {
@@ -56,9 +65,8 @@ struct via_ep_entry {
     bool look;              /* the kernel has said something: is it new? */
     bool spent;             /* one-shot, and reported */
     uint16_t arms;          /* how often the program has asked for it: tells old events from new */
-    bool piped;             /* counted in piped_count */
-    bool cold;
-    bool parked;            /* the program has taken it out, the kernel has not been told */
+    bool piped;             /* counted in piped_count: hot, warm or cold */
+    uint8_t place;          /* enum via_ep_place */
     uint16_t idle_looks;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
     int early_fd;           /* in the kernel's set, while it is eager; 0: none */

@@ -15,6 +15,10 @@
 #define ASK_US 50u
 /* ... and so often at a time. */
 #define ASK_TRIES 2
+/* While others are hot, all warm ones are looked at so often: it takes about half a microsecond.
+ * Who spins looks at one of them each time that it has looked at the hot ones so often. */
+#define WARM_US 20u
+#define WARM_LOOKS 4u
 /* So many eager connections are looked after at each call. */
 #define EARLY_MAX 32u
 
@@ -72,8 +76,9 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     return news ? bits : 0;
 }
 
-/* Reports what is ready among our connections, the longest unreported first. */
-static int collect(struct via_ep_set *set, struct epoll_event *events, int max)
+/* Reports what is ready among our connections, the longest unreported first; all: also of those
+ * that have been quiet for a while. */
+static int collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
 {
     int count = 0;
     struct via_list reported;
@@ -85,12 +90,15 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max)
     if (via_unlikely(set->cold_due)) {
         via_ep_look_at_cold(set);
     }
-    unsigned batch = via_ep_cold_batch(set);
-    via_list_foreach_safe(it, &set->entries) {
+    via_ep_look_at_warm(set, all ? VIA_EP_ALL : 0);
+    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        uint32_t bits = count < max ? entry_events(entry) : 0;
+        if (count == max) {
+            break;
+        }
+        uint32_t bits = entry_events(entry);
         if (bits == 0) {
-            batch -= batch != 0 && via_ep_make_cold(entry) ? 1 : 0;
+            via_ep_cool(entry);
             continue;
         }
         events[count].events = bits;
@@ -103,7 +111,7 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max)
         via_list_remove(&entry->in_set);
         via_list_push_back(&reported, &entry->in_set);
     }
-    via_list_splice_back(&set->entries, &reported);
+    via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
     pthread_mutex_unlock(&set->lock);
     return count;
 }
@@ -113,7 +121,8 @@ bool via_ep_is_ready(struct via_ep_set *set)
     bool ready = false;
     pthread_mutex_lock(&set->lock);
     via_ep_look_at_cold(set);
-    via_list_foreach(it, &set->entries) {
+    via_ep_look_at_warm(set, VIA_EP_ALL);
+    via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (!via_ep_is_quiet(entry)) {
             struct via_op op = via_ep_op(entry);
@@ -139,9 +148,9 @@ bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd)
 void via_ep_arm(struct via_ep_set *set)
 {
     pthread_mutex_lock(&set->lock);
-    via_list_foreach(it, &set->entries) {
+    via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (entry->piped && !entry->spent &&
+        if (!entry->spent &&
             ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 || entry->conn->fabric != NULL)) {
             struct via_op op = via_ep_op(entry);
             via_io_arm(&op, entry->events);
@@ -150,15 +159,16 @@ void via_ep_arm(struct via_ep_set *set)
     pthread_mutex_unlock(&set->lock);
 }
 
-/* Something may be there, at a glance and without the lock: for spinning. */
+/* Something may be there, at a glance: for spinning. */
 static bool has_news(struct via_ep_set *set)
 {
     bool news = false;
     pthread_mutex_lock(&set->lock);
-    via_list_foreach(it, &set->entries) {
+    via_ep_look_at_warm(set, ++set->warm_looks % WARM_LOOKS == 0 ? 1 : 0);
+    via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         const struct via_side *side = entry->conn->side;
-        if (entry->piped && !entry->spent &&
+        if (!entry->spent &&
             ((entry->events & EPOLLET) != 0
                  ? via_pipe_ready_at(&side->rx.pipe, entry->seen_sequence)
                  : side->rx.held || side->rx.avail.held || via_pipe_ready(&side->rx.pipe))) {
@@ -196,7 +206,7 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
     if (entry->set != set) {
         return false; /* closed meanwhile */
     }
-    if (entry->parked) {
+    if (entry->place == VIA_EP_PARKED) {
         struct via_op op = via_ep_op(entry);
         via_io_shadow(&op, event->events); /* the program does not want to know now */
         return false;
@@ -294,8 +304,12 @@ static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *even
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool ask)
 {
-    int count = collect(set, events, max);
     uint64_t now = via_os_ticks();
+    bool all = ask || now - set->warm_ticks > via_os_us_to_ticks(WARM_US);
+    if (all) {
+        set->warm_ticks = now;
+    }
+    int count = collect(set, events, max, all);
     if (count < max && (ask || now - set->asked_ticks > via_os_us_to_ticks(ASK_US))) {
         set->asked_ticks = now;
         bool ours = false;
@@ -305,7 +319,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         }
         count += n;
         if (count == 0 && ours) {
-            count = collect(set, events, max); /* what the kernel said was about ours */
+            count = collect(set, events, max, true); /* what the kernel said was about ours */
         }
     }
     return count;
@@ -324,7 +338,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
         via_ep_hear_bells(set);
     }
     via_sock_bell_enter(bells);
-    int count = collect(set, events, max);
+    int count = collect(set, events, max, true);
     if (count != 0) {
         via_sock_bell_leave(bells);
         atomic_fetch_sub_explicit(&set->sleepers, 1, memory_order_relaxed);
@@ -341,7 +355,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     set->asked_ticks = via_os_ticks();
     count = via_ep_sort_out(set, events, n);
     if (count < max) {
-        count += collect(set, events + count, max - count);
+        count += collect(set, events + count, max - count, true);
     }
     *ret_over = n == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns;
     return count;
@@ -364,7 +378,7 @@ static unsigned list_early(struct via_ep_set *set, int *fds, unsigned max)
 {
     unsigned count = 0;
     pthread_mutex_lock(&set->lock);
-    via_list_foreach(it, &set->entries) {
+    via_list_foreach(it, &set->entries[VIA_EP_PLAIN]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (via_conn_is_eager(entry->conn)) {
             hear_early(entry);

@@ -131,6 +131,30 @@ static void many_are_read_without_asking(void)
     close_many();
 }
 
+/* One that always has something keeps the set from ever waiting. */
+static void quiet_ones_are_heard_beside_a_busy_one(void)
+{
+    open_many(EPOLLIN);
+    say(0);
+    for (unsigned round = 0; round < 300; round++) {
+        unsigned i = 1 + dice(MANY - 1);
+        bool heard = false;
+        say(i);
+        for (double end = now_s() + 30; !heard && now_s() < end;) {
+            struct epoll_event events[4];
+            int n = epoll_wait(set, events, 4, -1);
+            CHECK(n > 0);
+            while (n > 0 && !heard) {
+                heard = events[--n].data.u32 == i;
+            }
+        }
+        CHECK(heard);
+        hear(i);
+    }
+    hear(0);
+    close_many();
+}
+
 static void registrations_of_many_change(void)
 {
     open_many(EPOLLIN);
@@ -274,8 +298,13 @@ static void a_server_of_many_answers_each(void)
 }
 
 const struct check checks_of_many[] = {
-    CHECK_ENTRY(each_of_many_is_heard_by_level), CHECK_ENTRY(each_of_many_is_heard_by_edge),
-    CHECK_ENTRY(many_are_read_without_asking),   CHECK_ENTRY(registrations_of_many_change),
-    CHECK_ENTRY(two_sets_hear_of_one),           CHECK_ENTRY(ends_of_many_are_heard),
-    CHECK_ENTRY(a_server_of_many_answers_each),  {0},
+    CHECK_ENTRY(each_of_many_is_heard_by_level),
+    CHECK_ENTRY(each_of_many_is_heard_by_edge),
+    CHECK_ENTRY(many_are_read_without_asking),
+    CHECK_ENTRY(quiet_ones_are_heard_beside_a_busy_one),
+    CHECK_ENTRY(registrations_of_many_change),
+    CHECK_ENTRY(two_sets_hear_of_one),
+    CHECK_ENTRY(ends_of_many_are_heard),
+    CHECK_ENTRY(a_server_of_many_answers_each),
+    {0},
 };
