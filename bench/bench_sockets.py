@@ -55,11 +55,30 @@ def pingpong(way, size, **prefixes):
     return stream(way, "pingpong", size, 20000, **prefixes)["median_us"]
 
 
-def bare_pipe(_way):
-    """Round trip in us of 8 bytes through a pipe, with nothing around it."""
+def bench_pipe(way, size, *words):
+    """Round trips in ns of so many bytes between the same two processes, by everything that bench_pipe knows."""
     with tempfile.NamedTemporaryFile("r") as figures:
-        subprocess.run([BENCH_PIPE, "--json", figures.name], check=True, stdout=subprocess.DEVNULL)
-        return json.load(figures)["pipe_ns"] / 1e3
+        measure.client(way, [BENCH_PIPE, "--json", figures.name, "--size", str(size), *words])
+        return json.load(figures)
+
+
+def bare_pipe(_way, size):
+    """Round trip in us through a pipe, with nothing around it."""
+    return bench_pipe(TCP, size)["pipe_ns"] / 1e3
+
+
+class PipeAndSockets:
+    """The same and plain sockets, in turn, within one run: a run takes the figures of both."""
+
+    def __init__(self, size):
+        self.size, self.figures = size, None
+
+    def pipe(self, way):
+        self.figures = bench_pipe(way, self.size, "--sockets")
+        return self.figures["pipe_ns"] / 1e3
+
+    def sockets(self, _way):
+        return self.figures["sockets_ns"] / 1e3
 
 
 def source(way, size, connections=1, threads=1):
@@ -214,12 +233,12 @@ def spinning():
     for size in (8, 64):
         name = "ping-pong %d B, both spin" % size
         yield against_tcp(name, "us", lambda way, size=size: pingpong(way, size), 50, True)
-        yield against("bare pipe", name, "us", bare_pipe, lambda way, size=size: pingpong(way, size),
-                      0.5, True)
+        both = PipeAndSockets(size)
+        yield against("bare pipe", name, "us", both.pipe, both.sockets, 0.5, True)
     name = "sockperf 64 B, both spin"
     one = lambda way: measure.sockperf(way, max(1, round(Options.seconds)))  # noqa: E731
     yield against_tcp(name, "us", one, 50, True)
-    yield against("bare pipe", name, "us", bare_pipe, one, 0.5, True)
+    yield against("bare pipe", name, "us", lambda way: bare_pipe(way, 64), one, 0.5, True)
 
 
 def sleeping():
