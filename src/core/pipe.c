@@ -6,16 +6,12 @@
 
 #include "base/copy.h"
 #include "core/mutant.h"
+#include "core/pipe_inline.h"
 
 #define LINE VIA_RECORD_LINE_BYTES
 
 #define WANT_OFF 0u
 #define SLOTS_OFF VIA_PIPE_SLOTS_OFF
-
-static uint32_t body_span(size_t body_bytes)
-{
-    return ((uint32_t)body_bytes + LINE - 1) & ~(LINE - 1);
-}
 
 int via_pipe_geometry_check(const struct via_pipe_geometry *geometry)
 {
@@ -39,40 +35,7 @@ int via_pipe_geometry_check(const struct via_pipe_geometry *geometry)
 
 size_t via_pipe_memory_bytes(const struct via_pipe_geometry *geometry)
 {
-    return SLOTS_OFF + (size_t)geometry->slots_count * LINE + geometry->data_bytes;
-}
-
-/*
- * Data positions count bytes since the start, modulo 2 * data_bytes so that full and empty differ.
- * A body lies in one piece: when it does not fit before the end, the rest of the lap is skipped.
- * Writer and reader compute the same from the lengths alone.
- */
-static uint32_t data_offset(const struct via_pipe_geometry *geometry, uint32_t position)
-{
-    return position >= geometry->data_bytes ? position - geometry->data_bytes : position;
-}
-
-static uint32_t data_advance(const struct via_pipe_geometry *geometry, uint32_t position,
-                             uint32_t bytes)
-{
-    uint32_t sum = position + bytes;
-    return sum >= 2 * geometry->data_bytes ? sum - 2 * geometry->data_bytes : sum;
-}
-
-/* Where a body of `span` bytes starts when the next free position is `position`. */
-static uint32_t data_place(const struct via_pipe_geometry *geometry, uint32_t position,
-                           uint32_t span)
-{
-    uint32_t off = data_offset(geometry, position);
-    if (off + span > geometry->data_bytes) {
-        return data_advance(geometry, position, geometry->data_bytes - off);
-    }
-    return position;
-}
-
-static uint32_t data_used(const struct via_pipe_geometry *geometry, uint32_t tail, uint32_t head)
-{
-    return head >= tail ? head - tail : head + 2 * geometry->data_bytes - tail;
+    return via_pipe_data_off(geometry) + geometry->data_bytes;
 }
 
 void via_pipe_writer_init(struct via_pipe_writer *writer, const struct via_pipe_geometry *geometry,
@@ -123,22 +86,6 @@ static void take_credit(struct via_pipe_writer *writer)
     writer->data_tail = writer->data_ends[(released - 1) & (writer->geometry.slots_count - 1)];
 }
 
-static bool fits_now(const struct via_pipe_writer *writer, uint32_t span)
-{
-    const struct via_pipe_geometry *geometry = &writer->geometry;
-    if (writer->sequence - writer->released >= geometry->slots_count) {
-        return false;
-    }
-    if (span == 0) {
-        return true;
-    }
-    uint32_t start = data_place(geometry, writer->data_head, span);
-    uint32_t skipped = data_used(geometry, writer->data_head, start);
-    uint32_t used = data_used(geometry, writer->data_tail, writer->data_head);
-    /* An empty ring always fits one body: skipped < span, and two spans are at most data_bytes. */
-    return used + skipped + span <= geometry->data_bytes;
-}
-
 uint32_t via_pipe_writer_room(struct via_pipe_writer *writer)
 {
     take_credit(writer);
@@ -146,16 +93,24 @@ uint32_t via_pipe_writer_room(struct via_pipe_writer *writer)
                           : writer->geometry.slots_count - (writer->sequence - writer->released);
 }
 
+static bool fits_now(const struct via_pipe_writer *writer, uint32_t span)
+{
+    return writer->sequence - writer->released < writer->geometry.slots_count &&
+           (span == 0 ||
+            via_pipe_has_room_at(
+                writer, via_pipe_data_place(&writer->geometry, writer->data_head, span), span));
+}
+
 bool via_pipe_writer_fits(struct via_pipe_writer *writer, size_t body_bytes)
 {
     if (body_bytes > writer->geometry.body_bytes_max || writer->broken) {
         return false;
     }
-    if (fits_now(writer, body_span(body_bytes))) {
+    if (fits_now(writer, via_pipe_body_span(body_bytes))) {
         return true;
     }
     take_credit(writer);
-    return !writer->broken && fits_now(writer, body_span(body_bytes));
+    return !writer->broken && fits_now(writer, via_pipe_body_span(body_bytes));
 }
 
 static int check_room(struct via_pipe_writer *writer, size_t body_bytes)
@@ -211,10 +166,11 @@ static void publish(struct via_pipe_writer *writer, const void *head, size_t hea
 static uint64_t place_body(struct via_pipe_writer *writer, size_t body_bytes)
 {
     const struct via_pipe_geometry *geometry = &writer->geometry;
-    uint32_t span = body_span(body_bytes);
-    uint32_t start = data_place(geometry, writer->data_head, span);
-    writer->data_head = data_advance(geometry, start, span);
-    return SLOTS_OFF + (uint64_t)geometry->slots_count * LINE + data_offset(geometry, start);
+    uint32_t span = via_pipe_body_span(body_bytes);
+    uint32_t start = via_pipe_data_place(geometry, writer->data_head, span);
+    writer->data_head = via_pipe_data_advance(geometry, start, span);
+    return SLOTS_OFF + (uint64_t)geometry->slots_count * LINE +
+           via_pipe_data_offset(geometry, start);
 }
 
 int via_pipe_send(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
@@ -252,9 +208,10 @@ int via_pipe_reserve(struct via_pipe_writer *writer, size_t body_bytes, void **r
         return rc;
     }
     const struct via_pipe_geometry *geometry = &writer->geometry;
-    uint32_t start = data_place(geometry, writer->data_head, body_span(body_bytes));
-    *ret_body = writer->target.direct + SLOTS_OFF + (size_t)geometry->slots_count * LINE +
-                data_offset(geometry, start);
+    uint32_t start =
+        via_pipe_data_place(geometry, writer->data_head, via_pipe_body_span(body_bytes));
+    *ret_body =
+        writer->target.direct + via_pipe_data_off(geometry) + via_pipe_data_offset(geometry, start);
     return 0;
 }
 
@@ -432,10 +389,10 @@ int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *
     ret_record->body_bytes = length;
     ret_record->body = NULL;
     if (length != 0) {
-        uint32_t start = data_place(&reader->geometry, reader->data_head, body_span(length));
-        ret_record->body = reader->memory + SLOTS_OFF +
-                           (size_t)reader->geometry.slots_count * LINE +
-                           data_offset(&reader->geometry, start);
+        uint32_t start =
+            via_pipe_data_place(&reader->geometry, reader->data_head, via_pipe_body_span(length));
+        ret_record->body = reader->memory + via_pipe_data_off(&reader->geometry) +
+                           via_pipe_data_offset(&reader->geometry, start);
     }
     return 1;
 }
@@ -443,9 +400,9 @@ int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *
 void via_pipe_advance(struct via_pipe_reader *reader, const struct via_pipe_record *record)
 {
     if (record->body_bytes != 0) {
-        uint32_t span = body_span(record->body_bytes);
-        uint32_t start = data_place(&reader->geometry, reader->data_head, span);
-        reader->data_head = data_advance(&reader->geometry, start, span);
+        uint32_t span = via_pipe_body_span(record->body_bytes);
+        uint32_t start = via_pipe_data_place(&reader->geometry, reader->data_head, span);
+        reader->data_head = via_pipe_data_advance(&reader->geometry, start, span);
     }
     reader->sequence++;
     reader->arm = 0; /* the generation may have been rung for; sleep needs a new one */

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/types.h"
 #include "wire/record.h"
 
 /*
@@ -230,61 +229,5 @@ bool via_pipe_writer_waits(const struct via_pipe_reader *reader);
  * the full fence that pairs with the one in via_pipe_want().
  */
 bool via_pipe_must_ring_writer(struct via_pipe_reader *reader);
-
-/* --- records without a body, inline ------------------------------------------------------------
- *
- * For callers that count instructions: both ends mapped for direct stores, and everything out of
- * the ordinary asked beforehand or left to the functions above.
- */
-
-/* The reader's memory: a line whose first word is the want word, then slots, then data. */
-#define VIA_PIPE_SLOTS_OFF ((size_t)VIA_RECORD_LINE_BYTES)
-
-/* Where the head of the next record goes. The caller knows that there is room
- * (via_pipe_writer_outstanding), that the pipe is not broken and that nothing is deferred. */
-static inline void *via_pipe_line(const struct via_pipe_writer *writer)
-{
-    uint32_t index = writer->sequence & (writer->geometry.slots_count - 1);
-    return writer->target.direct + VIA_PIPE_SLOTS_OFF + (size_t)index * VIA_RECORD_LINE_BYTES;
-}
-
-/* The head is written: its reader sees the record from now on. */
-static inline void via_pipe_commit_line(struct via_pipe_writer *writer)
-{
-    struct via_record_line *line = (struct via_record_line *)via_pipe_line(writer);
-    /* Pairs with the acquire in via_pipe_next_line(): the head is there before the word. */
-    atomic_store_explicit((_Atomic uint64_t *)&line->word,
-                          via_record_word(writer->epoch, 0, writer->sequence),
-                          memory_order_release);
-    writer->data_ends[writer->sequence & (writer->geometry.slots_count - 1)] = writer->data_head;
-    writer->sequence++;
-}
-
-/* The head of the next record, in the pipe, when it is there and has no body; else NULL. It changes
- * under the reader's feet. */
-static inline const void *via_pipe_next_line(const struct via_pipe_reader *reader)
-{
-    uint32_t index = reader->sequence & (reader->geometry.slots_count - 1);
-    const struct via_record_line *line =
-        (const struct via_record_line *)(const void *)(reader->memory + VIA_PIPE_SLOTS_OFF +
-                                                       (size_t)index * VIA_RECORD_LINE_BYTES);
-    /* Pairs with the release in via_pipe_commit_line() and in post_line(). */
-    uint64_t word =
-        atomic_load_explicit((const _Atomic uint64_t *)&line->word, memory_order_acquire);
-    return word == via_record_word(reader->epoch, 0, reader->sequence) ? line->head : NULL;
-}
-
-/* Takes that record and gives it back, with all before it released. true: a credit was posted. */
-static inline bool via_pipe_release_line(struct via_pipe_reader *reader)
-{
-    reader->sequence++;
-    reader->arm = 0; /* as in via_pipe_advance() */
-    reader->released++;
-    if (via_likely((reader->released - reader->posted) * 4 < reader->geometry.slots_count)) {
-        return false;
-    }
-    via_pipe_post_credit(reader);
-    return true;
-}
 
 #endif

@@ -8,7 +8,7 @@
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
-#include "sockets/stream_small.h"
+#include "sockets/stream_quick.h"
 #include "sockets/wait.h"
 
 #define IN_EVENTS (POLLIN | POLLRDNORM)
@@ -45,13 +45,12 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     struct via_stream_rx *rx = &op->side->rx;
     uint32_t low = atomic_load_explicit(&op->side->rcvlowat, memory_order_relaxed);
     uint32_t bits = 0;
-    size_t small;
     if (via_rx_take(op) != 0) {
         return 0;
     }
     if (op->conn->fabric != NULL) {
         via_fabric_rx_begin(op->conn);
-    } else if (low <= 1 && via_stream_rx_next_small(rx, &small) != NULL) {
+    } else if (low <= 1 && via_stream_rx_has_quick(rx)) {
         via_rx_give(op);
         return IN_EVENTS; /* and it stays where it is, to be read whole */
     }

@@ -6,7 +6,7 @@
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
-#include "sockets/stream_small.h"
+#include "sockets/stream_quick.h"
 #include "sockets/zcopy.h"
 
 /* How often a reader of an empty pipe, that never sleeps, asks the kernel whether the peer lives.
@@ -240,25 +240,28 @@ static size_t least_bytes(const struct via_op *op, const struct via_iov *iov, in
     return via_min(via_max(low, (size_t)1), iov->left);
 }
 
-/* A small message that is there, into one buffer, on a connection on which nothing is unusual: most
+/* Bytes that are in the pipe, into one buffer, on a connection on which nothing is unusual: most
  * calls. -EAGAIN: nothing has been done. */
 static ssize_t recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct via_conn *conn = op->conn;
     struct via_side *side = op->side;
     struct via_stream_rx *rx = &side->rx;
+    bool all = (flags & MSG_WAITALL) != 0;
     if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL)) != 0 || !via_conn_has_pipes(conn) ||
-        conn->fabric != NULL || via_conn_must_heed(conn) || bytes >= via_zcopy_least ||
-        rx->avail.sink != 0 || !atomic_load_explicit(&side->options_known, memory_order_relaxed) ||
+        conn->fabric != NULL || via_conn_must_heed(conn) ||
+        !via_zcopy_sink_is_told(op, bytes, flags) ||
+        !atomic_load_explicit(&side->options_known, memory_order_relaxed) ||
         atomic_load_explicit(&side->rcvlowat, memory_order_relaxed) > 1 || via_rx_take(op) != 0) {
         return -EAGAIN;
     }
     /* With the token: another thread may have left the pipes before it was taken. */
     ssize_t n = 0;
-    if (via_conn_has_pipes(conn)) {
-        n = (ssize_t)via_stream_rx_small(rx, buf, bytes, (flags & MSG_WAITALL) != 0);
+    bool more = false;
+    if (via_likely(via_conn_has_pipes(conn))) {
+        n = (ssize_t)via_stream_rx_quick(rx, buf, bytes, all);
+        more = (size_t)n < bytes && !all && (rx->held || via_pipe_ready(&rx->pipe));
     }
-    bool more = n > 0 && (size_t)n < bytes && via_pipe_ready(&rx->pipe);
     if (more) {
         struct iovec rest = {.iov_base = (unsigned char *)buf + n, .iov_len = bytes - (size_t)n};
         struct via_iov cursor;
@@ -267,9 +270,9 @@ static ssize_t recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
     }
     if (n > 0) {
         conn->stats->rx_pipe_bytes += (uint64_t)n;
-        if (via_unlikely(rx->posted) && via_stream_rx_must_ring(rx)) {
-            via_conn_posted(conn);
-        }
+    }
+    if (via_unlikely(rx->posted) && via_conn_has_pipes(conn) && via_stream_rx_must_ring(rx)) {
+        via_conn_posted(conn);
     }
     via_rx_give(op);
     if (more) {

@@ -6,7 +6,7 @@
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
-#include "sockets/stream_small.h"
+#include "sockets/stream_quick.h"
 #include "sockets/wait.h"
 #include "sockets/zcopy.h"
 
@@ -345,21 +345,21 @@ static bool is_worth_pieces(struct via_op *op, const struct iovec *iov, int iov_
     return bytes > VIA_IO_PIECE_BYTES && via_conn_is_unsettled(op->conn);
 }
 
-/* A small message on a connection on which nothing is unusual: most calls. -EAGAIN: nothing has
- * been done. */
+/* A message of up to a record, on a connection on which nothing is unusual: most calls. -EAGAIN:
+ * nothing has been done. */
 static ssize_t send_now(struct via_op *op, const void *buf, size_t bytes, int flags)
 {
     struct via_conn *conn = op->conn;
     struct via_side *side = op->side;
-    if ((flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL)) != 0 || bytes > VIA_STREAM_INLINE_BYTES_MAX ||
-        bytes >= via_zcopy_least || !via_conn_has_pipes(conn) || conn->fabric != NULL ||
+    if ((flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL)) != 0 || bytes >= via_zcopy_least ||
+        !via_conn_has_pipes(conn) || conn->fabric != NULL ||
         (via_side_flags(side) & (VIA_FLAG_DEMOTE | VIA_FLAG_CLOSED)) != 0 ||
         (atomic_load_explicit(&side->shadow, memory_order_relaxed) & VIA_POLL_GONE) != 0 ||
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) || via_tx_take(op) != 0) {
         return -EAGAIN;
     }
     /* With the token: another thread may have left the pipes before it was taken. */
-    bool sent = via_conn_has_pipes(conn) && via_stream_tx_small(&side->tx, buf, bytes);
+    bool sent = via_conn_has_pipes(conn) && via_stream_tx_quick(&side->tx, buf, bytes);
     if (via_likely(sent)) {
         via_conn_posted_record(conn);
         conn->stats->tx_pipe_bytes += bytes;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/types.h"
+#include "core/pipe_inline.h"
 
 /* No record has this epoch (record.h), but a peer may write it: a reader in it looks at a pipe of
  * its own, that stays empty. */

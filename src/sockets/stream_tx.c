@@ -5,7 +5,7 @@
 
 #include "base/types.h"
 #include "sockets/stream.h"
-#include "sockets/stream_small.h"
+#include "sockets/stream_quick.h"
 
 #define RESERVED_SLOTS VIA_STREAM_RESERVED_SLOTS
 

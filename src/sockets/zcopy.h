@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 
 #include "sockets/io.h"
 #include "sockets/zcopy_rule.h"
@@ -43,6 +44,17 @@ static inline void via_zcopy_sink(struct via_op *op, size_t bytes, int flags)
     if (via_unlikely(bytes >= via_zcopy_least) || via_unlikely(op->side->rx.avail.sink != 0)) {
         via_zcopy_sink_slowly(op, bytes, flags);
     }
+}
+
+/* Would that tell the peer nothing new? */
+static inline bool via_zcopy_sink_is_told(const struct via_op *op, size_t bytes, int flags)
+{
+    const struct via_stream_rx *rx = &op->side->rx;
+    if (via_likely(bytes < via_zcopy_least)) {
+        return rx->avail.sink == 0;
+    }
+    return rx->avail.own == NULL || rx->avail.sink == bytes ||
+           (rx->avail.sink == 0 && ((flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op)));
 }
 
 /* The next bytes are to be fetched. Bytes, or -ESTALE: look again what is next. */

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "base/types.h"
 #include "sockets/stream.h"
+#include "sockets/stream_quick.h"
 
 #define SLOTS_MAX 64u
 #define STREAM_BYTES (1u << 18)
@@ -28,6 +29,9 @@ struct direction {
     unsigned char *kernel; /* all bytes ever sent that way */
     size_t kernel_sent;
     size_t kernel_read;
+    struct via_rng rng; /* with quick: which way */
+    bool quick;
+    bool switched;
 };
 
 static void start(struct direction *d, uint32_t slots, uint32_t data_bytes, uint32_t body_bytes)
@@ -45,6 +49,13 @@ static void start(struct direction *d, uint32_t slots, uint32_t data_bytes, uint
     via_pipe_reader_init(&d->rx.pipe, &d->geometry, d->memory, &back, 1);
     via_stream_tx_init(&d->tx);
     via_stream_rx_init(&d->rx);
+}
+
+/* Numbers of records wrap soon. Before the first one. */
+static void start_at(struct direction *d, uint32_t sequence)
+{
+    via_pipe_writer_start_at(&d->tx.pipe, sequence);
+    via_pipe_reader_start_at(&d->rx.pipe, sequence);
 }
 
 static void stop(struct direction *d)
@@ -288,6 +299,26 @@ static void a_writer_that_waits_is_rung_for_what_arming_gives_back(void **state)
 /* --- random histories --------------------------------------------------------------------------
  */
 
+/* What send() does: by the short way if it goes. */
+static ssize_t send_some(struct direction *d, const void *data, size_t bytes)
+{
+    if (d->quick && via_rng_below(&d->rng, 4) != 0 && via_stream_tx_quick(&d->tx, data, bytes)) {
+        return (ssize_t)bytes;
+    }
+    return write_some(d, data, bytes);
+}
+
+/* What recv() does. */
+static size_t recv_some(struct direction *d, unsigned char *data, size_t max, bool *ret_end)
+{
+    size_t n = 0;
+    *ret_end = false;
+    if (d->quick && via_rng_below(&d->rng, 4) != 0) {
+        n = via_stream_rx_quick(&d->rx, data, max, via_rng_below(&d->rng, 4) == 0);
+    }
+    return n != 0 ? n : read_some(d, data, max, ret_end);
+}
+
 static void write_step(struct direction *d, struct via_rng *rng, uint64_t *position)
 {
     unsigned char data[2048];
@@ -295,7 +326,7 @@ static void write_step(struct direction *d, struct via_rng *rng, uint64_t *posit
     bytes = via_min(bytes, (size_t)(STREAM_BYTES - *position));
     fill(data, *position, bytes);
     if (d->tx.span == VIA_SPAN_PIPE) {
-        ssize_t n = write_some(d, data, bytes);
+        ssize_t n = send_some(d, data, bytes);
         if (n != -EAGAIN) {
             assert_true(n > 0);
             *position += (uint64_t)n;
@@ -303,21 +334,22 @@ static void write_step(struct direction *d, struct via_rng *rng, uint64_t *posit
         if (via_rng_below(rng, 200) == 0) {
             assert_int_equal(via_stream_tx_demote(&d->tx), 0);
         }
-    } else if (d->tx.switch_end != 0 && !via_stream_tx_demoted(&d->tx)) {
+    } else if (d->switched && !via_stream_tx_demoted(&d->tx)) {
         return; /* may not use the kernel yet */
     } else if (via_rng_below(rng, 20) == 0) {
         int rc = via_stream_tx_switch(&d->tx, d->kernel_sent);
         assert_true(rc == 0 || rc == -EAGAIN);
+        d->switched |= rc == 0;
     } else {
         kernel_send(d, data, bytes);
         *position += bytes;
     }
 }
 
-static void any_history_gives_the_bytes_in_order(void **state)
+/* quick: by the short ways, too, at both ends, whichever the other takes. */
+static void try_histories(uint64_t seeds, bool quick)
 {
-    (void)state;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
         struct via_rng rng;
         struct direction d;
         uint64_t sent = 0;
@@ -327,13 +359,16 @@ static void any_history_gives_the_bytes_in_order(void **state)
         uint32_t slots = 4u << via_rng_below(&rng, 4);
         uint32_t body = 64u * (1 + (uint32_t)via_rng_below(&rng, 8));
         start(&d, slots, 2 * body + 64u * (uint32_t)via_rng_below(&rng, 30), body);
+        d.quick = quick;
+        d.rng = rng;
+        start_at(&d, (uint32_t)0 - 50);
         while (received < STREAM_BYTES && !end) {
             unsigned char data[3000];
             if (sent < STREAM_BYTES && via_rng_below(&rng, 2) == 0) {
                 write_step(&d, &rng, &sent);
             } else {
                 size_t max = 1 + via_rng_below(&rng, sizeof(data));
-                size_t n = read_some(&d, data, max, &end);
+                size_t n = recv_some(&d, data, max, &end);
                 check(data, received, n);
                 received += n;
             }
@@ -343,6 +378,88 @@ static void any_history_gives_the_bytes_in_order(void **state)
         assert_int_equal(via_stream_tx_fin(&d.tx, 0), 0);
         stop(&d);
     }
+}
+
+static void any_history_gives_the_bytes_in_order(void **state)
+{
+    (void)state;
+    try_histories(300, false);
+}
+
+static void so_does_any_history_by_the_short_ways(void **state)
+{
+    (void)state;
+    try_histories(300, true);
+}
+
+/* --- the short ways ----------------------------------------------------------------------------
+ */
+
+static void start_in_pipe(struct direction *d)
+{
+    start(d, 16, 1024, 256);
+    assert_int_equal(via_stream_tx_switch(&d->tx, 0), 0);
+    assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_KERNEL_UNTIL);
+    assert_int_equal(via_stream_rx_kernel_total(&d->rx, 0), 0);
+}
+
+static void a_message_of_any_size_comes_whole(void **state)
+{
+    (void)state;
+    struct direction d;
+    unsigned char data[256], got[257];
+    start_in_pipe(&d);
+    for (size_t bytes = 1; bytes <= sizeof(data); bytes++) {
+        fill(data, bytes, bytes);
+        memset(got, 0xee, sizeof(got));
+        assert_false(via_stream_rx_has_quick(&d.rx));
+        assert_true(via_stream_tx_quick(&d.tx, data, bytes));
+        assert_true(via_stream_rx_has_quick(&d.rx));
+        assert_int_equal(via_stream_rx_quick(&d.rx, got, bytes - 1, false), 0); /* not in part */
+        assert_int_equal(via_stream_rx_quick(&d.rx, got, bytes, false), bytes);
+        assert_memory_equal(got, data, bytes);
+        assert_int_equal(got[bytes], 0xee);
+        assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false), 0);
+        via_pipe_writer_room(&d.tx.pipe); /* takes in the credit */
+    }
+    assert_false(via_stream_tx_quick(&d.tx, data, 0));
+    assert_false(via_stream_tx_quick(&d.tx, data, 257)); /* more than a record */
+    stop(&d);
+}
+
+static void all_that_is_wanted_or_nothing(void **state)
+{
+    (void)state;
+    struct direction d;
+    unsigned char got[200];
+    start_in_pipe(&d);
+    assert_true(via_stream_tx_quick(&d.tx, "abc", 3));
+    assert_int_equal(via_stream_rx_quick(&d.rx, got, 4, true), 0);
+    assert_true(via_stream_tx_quick(&d.tx, "de", 2));
+    assert_int_equal(via_stream_rx_quick(&d.rx, got, 4, true), 0); /* and not a part of a record */
+    assert_int_equal(via_stream_rx_quick(&d.rx, got, 5, true), 5);
+    assert_memory_equal(got, "abcde", 5);
+    stop(&d);
+}
+
+static void slots_for_the_end_are_left_free(void **state)
+{
+    (void)state;
+    struct direction d;
+    bool end;
+    unsigned char got[64];
+    start_in_pipe(&d);
+    unsigned sent = 0;
+    while (via_stream_tx_quick(&d.tx, "x", 1)) {
+        sent++;
+    }
+    assert_int_equal(sent, 16 - 1 - 2); /* SWITCH has one, if its credit has not been taken in */
+    assert_int_equal(via_stream_tx_demote(&d.tx), 0);
+    assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false), 5); /* by the quarter */
+    assert_int_equal(read_some(&d, got, sizeof(got), &end), sent - 5);
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL);
+    assert_false(via_stream_tx_quick(&d.tx, "x", 1)); /* nor outside of a pipe span */
+    stop(&d);
 }
 
 /* --- hostile writers ---------------------------------------------------------------------------
@@ -422,6 +539,46 @@ static void empty_records_do_not_keep_a_reader_for_ever(void **state)
     stop(&d);
 }
 
+static void the_short_way_leaves_what_is_odd_alone(void **state)
+{
+    (void)state;
+    static const struct via_stream_head heads[] = {
+        {.kind = VIA_STREAM_DATA, .inline_bytes = 0},
+        {.kind = VIA_STREAM_DATA, .inline_bytes = VIA_STREAM_INLINE_BYTES_MAX + 1},
+        {.kind = VIA_STREAM_DATA, .inline_bytes = 255},
+        {.kind = VIA_STREAM_SWITCH, .inline_bytes = 8},
+        {.kind = VIA_STREAM_FIN, .inline_bytes = 8},
+        {.kind = VIA_STREAM_AVAIL, .inline_bytes = 8},
+        {.kind = 0, .inline_bytes = 8},
+        {.kind = 77, .inline_bytes = 8},
+    };
+    unsigned char got[4096];
+    for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++) {
+        struct direction d;
+        start_in_pipe(&d);
+        send_raw(&d, &heads[i], NULL, 0);
+        uint32_t before = d.rx.pipe.sequence;
+        assert_false(via_stream_rx_has_quick(&d.rx));
+        assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false), 0);
+        assert_int_equal(d.rx.pipe.sequence, before);
+        stop(&d);
+    }
+}
+
+static void a_body_longer_than_any_is_not_read(void **state)
+{
+    (void)state;
+    struct direction d;
+    unsigned char got[4096];
+    start_in_pipe(&d);
+    struct via_stream_head *head = via_pipe_line(&d.tx.pipe);
+    *head = (struct via_stream_head){.kind = VIA_STREAM_DATA};
+    via_pipe_commit_line(&d.tx.pipe, d.geometry.body_bytes_max + 1, 0);
+    assert_false(via_stream_rx_has_quick(&d.rx));
+    assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false), 0);
+    expect_broken(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,8 +590,14 @@ int main(void)
         cmocka_unit_test(the_end_is_seen_behind_unread_data),
         cmocka_unit_test(a_writer_that_waits_is_rung_for_what_arming_gives_back),
         cmocka_unit_test(any_history_gives_the_bytes_in_order),
+        cmocka_unit_test(so_does_any_history_by_the_short_ways),
+        cmocka_unit_test(a_message_of_any_size_comes_whole),
+        cmocka_unit_test(all_that_is_wanted_or_nothing),
+        cmocka_unit_test(slots_for_the_end_are_left_free),
         cmocka_unit_test(records_that_make_no_sense_break_the_stream),
         cmocka_unit_test(empty_records_do_not_keep_a_reader_for_ever),
+        cmocka_unit_test(the_short_way_leaves_what_is_odd_alone),
+        cmocka_unit_test(a_body_longer_than_any_is_not_read),
     };
     return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
 }
