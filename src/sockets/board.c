@@ -21,6 +21,10 @@ static struct via_sockets_board *_Atomic board;
 static _Atomic bool failed; /* it is not tried again */
 static _Atomic int board_fd = -1;
 static char complaint[sizeof(((struct via_sockets_board *)NULL)->error)];
+/* Words of the descriptors when fork() began: the parent changes its own at once, a child of its
+ * has what it had then. */
+static uint32_t numbers_then[VIA_SOCKETS_NUMBERS_COUNT];
+static uint32_t numbers_then_count;
 
 static _Atomic uint32_t *number_of(struct via_sockets_board *of, int fd)
 {
@@ -160,24 +164,22 @@ void via_board_complain(const char *text)
 /* --- fork --------------------------------------------------------------------------------------
  */
 
-/* What was on the parent's board, but for what it has counted. */
-static void copy_board(struct via_sockets_board *to, struct via_sockets_board *from)
+void via_board_fork_prepare(void)
 {
-    uint32_t used = via_min(atomic_load_explicit(&from->numbers_used, memory_order_relaxed),
-                            VIA_SOCKETS_NUMBERS_COUNT);
-    for (uint32_t fd = 0; fd < used; fd++) {
-        uint32_t word = atomic_load_explicit(number_of(from, (int)fd), memory_order_relaxed);
-        uint32_t index = VIA_SOCKETS_NUMBER_ENTRY(word);
-        if (word == 0) {
-            continue;
-        }
-        set_number(to, (int)fd, word);
-        if (index != 0) {
-            const struct via_stats_conn *stats = &entry_of(from, index - 1)->stats;
-            entry_of(to, index - 1)->stats =
-                (struct via_stats_conn){.reason = stats->reason,
-                                        .accelerated = stats->accelerated,
-                                        .demoted = stats->demoted};
+    struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_relaxed);
+    uint32_t used =
+        now != NULL ? atomic_load_explicit(&now->numbers_used, memory_order_relaxed) : 0;
+    numbers_then_count = via_min(used, VIA_SOCKETS_NUMBERS_COUNT);
+    for (uint32_t fd = 0; fd < numbers_then_count; fd++) {
+        numbers_then[fd] = atomic_load_explicit(number_of(now, (int)fd), memory_order_relaxed);
+    }
+}
+
+static void copy_numbers(struct via_sockets_board *to)
+{
+    for (uint32_t fd = 0; fd < numbers_then_count; fd++) {
+        if (numbers_then[fd] != 0) {
+            set_number(to, (int)fd, numbers_then[fd]);
         }
     }
 }
@@ -197,7 +199,7 @@ void via_board_forked(bool has_connections)
     }
     struct via_sockets_board *fresh = map_board();
     if (fresh != NULL) {
-        copy_board(fresh, old);
+        copy_numbers(fresh);
         begin_board(fresh);
         if (mremap(fresh, VIA_SOCKETS_BOARD_BYTES, VIA_SOCKETS_BOARD_BYTES,
                    MREMAP_MAYMOVE | MREMAP_FIXED, old) == old) {

@@ -518,6 +518,11 @@ static void count_child(struct via_conn *conn)
     conn->side->ever_forked = true;
     atomic_store_explicit(&conn->side->forked, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
+    /* For the child: the parent may have ended it, and have another in the same place of its board,
+     * before the child looks. */
+    conn->own_stats.reason = conn->stats->reason;
+    conn->own_stats.accelerated = conn->stats->accelerated;
+    conn->own_stats.demoted = conn->stats->demoted;
 }
 
 static void uncount_child(struct via_conn *conn)
@@ -529,16 +534,10 @@ static void begin_child(struct via_conn *conn)
 {
     /* Calls that other threads were in will never end; the connection lives on its descriptors. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
-    conn->stats->tx_pipe_bytes = 0;
-    conn->stats->tx_kernel_bytes = 0;
     conn->tx_early_bytes = 0;
-    conn->stats->rx_pipe_bytes = 0;
-    conn->stats->rx_kernel_bytes = 0;
-    conn->stats->tx_frames_bytes = 0;
-    conn->stats->tx_fetched_bytes = 0;
-    conn->stats->tx_lent_bytes = 0;
-    conn->stats->rings = 0;
-    conn->stats->sleeps = 0;
+    *conn->stats = (struct via_stats_conn){.reason = conn->own_stats.reason,
+                                           .accelerated = conn->own_stats.accelerated,
+                                           .demoted = conn->own_stats.demoted};
 }
 
 static void visit_locked(void (*visit)(struct via_conn *conn))
@@ -552,6 +551,7 @@ void via_conn_fork_prepare(void)
 {
     pthread_mutex_lock(&all_lock);
     visit_locked(count_child);
+    via_board_fork_prepare();
 }
 
 void via_conn_fork_parent(void)

@@ -93,6 +93,33 @@ class Listing(Lister):
         process.stdin.flush()
         self.assertEqual(process.wait(HANG_S), 0)
 
+    def test_a_child_for_each_connection(self):
+        """As PostgreSQL does it: the parent closes its descriptor at once. What the child shows is the child's."""
+        for after in ("0", "4"):
+            process = self.talker(
+                "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(); clients = []\n"
+                "for i in range(20):\n"
+                "    c = socket.create_connection(l.getsockname()); clients.append(c); s, _ = l.accept()\n"
+                "    if os.fork() == 0:\n"
+                "        for c in clients: c.close()\n"
+                "        while data := s.recv(100): s.sendall(data)\n"
+                "        os._exit(0)\n"
+                "    s.close()\n"
+                "for i in range(20):\n"
+                "    for c in clients: c.sendall(b'x' * 100); assert len(c.recv(100, socket.MSG_WAITALL)) == 100\n"
+                "ready()\n", env={"VIADUCT_SOCKETS_AFTER": after})
+            ends = {row["peer"] for row in self.rows_of(process)}
+            rows = [row for row in self.rows() if row["pid"] != process.pid and row["local"] in ends]
+            self.assertEqual(len(rows), 20)
+            for row in rows:
+                self.assertTrue(row["accelerated"], row)
+                self.assertGreater(row["bytes_pipe_rx"], 1000, row)
+            process.stdin.write("x")
+            process.stdin.flush()
+            self.assertEqual(process.wait(HANG_S), 0)
+            for line in self.lines(21):
+                self.assertGreaterEqual(line["accelerated"], 1, line)
+
     def test_who_sleeps_when_it_gets_pipes(self):
         """Before the first byte: the connector sleeps in this or that call when it has been accepted."""
         for sleep in ("select.select([c], [], [])", "p = select.poll(); p.register(c, 1); p.poll()",
