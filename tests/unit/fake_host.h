@@ -55,7 +55,7 @@ struct fake_host {
     /* What was seen. */
     _Atomic unsigned maps_count;
     _Atomic unsigned commands_count;
-    struct via_command log[FAKE_LOG]; /* of the first commands */
+    struct via_command log[FAKE_LOG]; /* of the first commands; to be read after their count */
 
     pthread_mutex_t lock; /* everything below */
     struct via_status_page *status;
