@@ -11,11 +11,13 @@ KILLS ?= 500
 # Of either side of a connection; of reloads of nginx.
 SOCKET_KILLS ?= 1000
 RELOADS ?= 200
+# Of each fuzzer.
+FUZZ_SECONDS ?= 300
 # Which suites, or which modules of CPython's: conform_sockets.py --help.
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check install clean soak kills kills-sockets reloads-sockets mutants mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help demo test bench check fuzz install clean soak kills kills-sockets reloads-sockets mutants mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +38,12 @@ bench: packages build-release ## run every benchmark on the release build
 
 soak: packages build-release ## run SEEDS seeds of the simulator on all cores, from FIRST on
 	build/release/bin/viaduct-sim run --first $(FIRST) --count $(SEEDS)
+
+fuzz: packages ## every fuzzer of tests/fuzz, for FUZZ_SECONDS each; what they learn is kept in build/fuzz/inputs
+	tools/install-packages fuzz
+	cmake --preset fuzz --log-level=WARNING
+	cmake --build --preset fuzz --target fuzzers
+	bash tests/fuzz/run.sh build/fuzz $(FUZZ_SECONDS)
 
 mutants: packages build-release ## how many seeds each planted bug takes until it is caught
 	bash tests/sim/catch.sh build/release/bin/tests/viaduct-sim-mutants 20000 200000

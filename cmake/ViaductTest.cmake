@@ -70,7 +70,6 @@ endfunction()
 #   test_*.sh, .py      a test each
 #   prog_*.c            a program for tests to run, bin/tests/prog_*: built without sanitizers and without
 #                       our libraries, like any program of a user
-#   fuzz_*.c            a libFuzzer target each, with VIADUCT_FUZZ
 #   any other *.c       shared by the tests of the folder
 # Labels: unit and repo are "fast"; sim, conform, system, vm, hw their own; others "fast" and their name.
 function(via_add_test_folder folder)
@@ -82,7 +81,7 @@ function(via_add_test_folder folder)
     endif()
     get_property(libraries GLOBAL PROPERTY VIADUCT_LIBRARIES)
 
-    via_glob(shared ${folder}/*.c EXCLUDE "/(test|prog|fuzz)_[^/]*$")
+    via_glob(shared ${folder}/*.c EXCLUDE "/(test|prog)_[^/]*$")
     if(shared)
         add_library(via_test_${folder} STATIC ${shared})
         target_include_directories(via_test_${folder} PUBLIC ${PROJECT_SOURCE_DIR})
@@ -112,13 +111,4 @@ function(via_add_test_folder folder)
         set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${VIADUCT_BIN_DIR}/tests)
         target_link_libraries(${name} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
     endforeach()
-
-    if(VIADUCT_FUZZ)
-        via_glob(fuzzers ${folder}/fuzz_*.c)
-        foreach(source IN LISTS fuzzers)
-            cmake_path(GET source STEM name)
-            via_add_executable(${name} SOURCES ${source} DEPENDS ${libraries})
-            target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-        endforeach()
-    endif()
 endfunction()

@@ -15,20 +15,12 @@
 #include "sockets/side.h"
 #include "sockets/stream_offer.h"
 #include "sockets/stream_replay.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/input.h"
 
 #define OPTION_WELL_FORMED 0x01u /* so that more inputs come to what follows */
 #define OPTION_WRITE 0x02u
 #define SEGMENT_BYTES_MAX (256u * 1024)
 #define STEPS 600
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 /* A reader of this memory, told by another process that it may read. */
 static void read_all(const struct via_offer *offer, unsigned char *memory)

@@ -7,15 +7,7 @@
 #include <string.h>
 
 #include "host/control_rules.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
+#include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

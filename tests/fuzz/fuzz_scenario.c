@@ -10,20 +10,12 @@
 #include "sim/cost/dma.h"
 #include "sim/cost/net.h"
 #include "sim/cost/pio.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/input.h"
 
 static const struct sim_section *const sections[] = {
     &sim_net_sections[0], &sim_net_sections[1], &sim_net_sections[2], &sim_net_sections[3],
     &sim_net_sections[4], &sim_net_sections[5], &sim_pio_section,     &sim_dma_section,
 };
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 static void check_values(const struct sim_scenario *scenario)
 {

@@ -6,15 +6,7 @@
 #include <string.h>
 
 #include "cli/topology.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
+#include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

@@ -141,7 +141,7 @@ static void open_channel(struct host_raw *raw, unsigned channel)
                          VIA_ATTACH_EPOCH);
 }
 
-void host_raw_open(struct host_raw *raw, const struct host_lab *lab, unsigned host)
+int host_raw_try_open(struct host_raw *raw, const struct host_lab *lab, unsigned host)
 {
     int fds[HOST_RAW_FDS_MAX];
     unsigned fds_count;
@@ -150,7 +150,11 @@ void host_raw_open(struct host_raw *raw, const struct host_lab *lab, unsigned ho
     struct via_attach_request hello = host_raw_request(raw, VIA_ATTACH_HELLO);
     assert_int_equal(host_raw_send(raw->fd, &hello, sizeof(hello), NULL, 0), 0);
     assert_int_equal(host_raw_receive(raw->fd, &raw->welcome, fds, &fds_count), 0);
-    assert_int_equal(raw->welcome.status, 0);
+    if (raw->welcome.status != 0) {
+        assert_int_equal(fds_count, 0);
+        close(raw->fd);
+        return raw->welcome.status;
+    }
     assert_int_equal(fds_count, 4);
     raw->memory_bytes = (size_t)raw->welcome.area_bytes * raw->welcome.channels_count;
     raw->memory = map_shared(fds[0], raw->memory_bytes, PROT_READ | PROT_WRITE);
@@ -165,6 +169,12 @@ void host_raw_open(struct host_raw *raw, const struct host_lab *lab, unsigned ho
     for (unsigned i = 0; i < raw->welcome.channels_count; i++) {
         open_channel(raw, i);
     }
+    return 0;
+}
+
+void host_raw_open(struct host_raw *raw, const struct host_lab *lab, unsigned host)
+{
+    assert_int_equal(host_raw_try_open(raw, lab, host), 0);
 }
 
 void host_raw_close(struct host_raw *raw)

@@ -30,6 +30,8 @@ int host_raw_connect(const struct host_lab *lab, unsigned host);
 
 /* Connects and says HELLO. */
 void host_raw_open(struct host_raw *raw, const struct host_lab *lab, unsigned host);
+/* 0, or why the host refuses: a negative errno. */
+int host_raw_try_open(struct host_raw *raw, const struct host_lab *lab, unsigned host);
 void host_raw_close(struct host_raw *raw);
 
 struct via_attach_request host_raw_request(struct host_raw *raw, enum via_attach_type type);

@@ -17,39 +17,17 @@
 #include "base/types.h"
 #include "core/node_internal.h"
 #include "fabric.h"
+#include "hostile_peer.h"
 
 #define SEGMENT_BYTES 4096u
 
 struct scene {
     struct fabric *fabric;
     struct via_rng rng;
-    struct via_pipe_writer writer; /* the hostile end of channel 0 towards host 0 */
-    struct via_pipe_reader reader; /* and what host 0 sends it */
-    uint32_t data_ends[64];
+    struct hostile_peer peer; /* host 1's end of the link */
     unsigned char *segment;
     uint64_t handle;
 };
-
-/* Takes over host 1's end of the link at this moment. */
-static void become_peer(struct scene *s)
-{
-    struct via_node *node = fabric_node(s->fabric, 0);
-    struct via_link *link = &node->links[0];
-    struct via_port *port = &s->fabric->links[0].ports[1].port;
-    struct via_inbox_place place;
-    struct via_pipe_target target;
-
-    assert_int_equal(link->phase, VIA_PHASE_UP);
-    via_inbox_place(node, 1, &place);
-    via_link_target(port, place.memory_off, &target);
-    via_pipe_writer_init(&s->writer, &node->geometry, &target,
-                         (const _Atomic uint64_t *)(const void *)(port->inbox + place.credit_off),
-                         s->data_ends, link->rx_epoch);
-    via_link_target(port, place.credit_off, &target);
-    via_pipe_reader_init(&s->reader, &node->geometry, port->inbox + place.memory_off, &target,
-                         link->tx_epoch);
-    fabric_crash(s->fabric, 1);
-}
 
 static void scene_init(struct scene *s, uint64_t seed)
 {
@@ -66,7 +44,7 @@ static void scene_init(struct scene *s, uint64_t seed)
                                           VIA_SEGMENT_READ | VIA_SEGMENT_WRITE,
                                           via_rng_next(&s->rng) | 1, &s->handle),
                      0);
-    become_peer(s);
+    hostile_peer_become(&s->peer, s->fabric, 1);
 }
 
 static void scene_fini(struct scene *s)
@@ -152,7 +130,7 @@ static void random_frame(struct scene *s)
     random_args(s, &header);
     memset(body, (int)via_rng_next(&s->rng), sizeof(body));
     size_t bytes = via_rng_chance(&s->rng, 1, 2) ? 16 : via_rng_below(&s->rng, sizeof(body) + 1);
-    (void)via_pipe_send(&s->writer, &header, sizeof(header), body, bytes);
+    (void)via_pipe_send(&s->peer.channel.writer, &header, sizeof(header), body, bytes);
 }
 
 /* Host 0 has operations under way, so that there is something to be lied to about. */
@@ -190,8 +168,8 @@ static void anything_may_come(void **state)
             s.fabric->hosts[0].deliveries_count = 0;
             s.fabric->hosts[0].deliver_answer = via_rng_chance(&s.rng, 1, 8) ? -EAGAIN : 0;
             fabric_run(s.fabric, 10 * VIA_USEC_NS);
-            while (via_pipe_take(&s.reader, &record) == 1) {
-                via_pipe_release(&s.reader, 1);
+            while (via_pipe_take(&s.peer.channel.reader, &record) == 1) {
+                via_pipe_release(&s.peer.channel.reader, 1);
             }
         }
         struct via_node_counters counters = fabric_counters(s.fabric, 0);
@@ -244,7 +222,7 @@ static void words_that_break_the_rules_end_the_link(void **state)
     unsigned char *inbox = s.fabric->links[0].ports[0].port.inbox;
     uint32_t slots = s.fabric->config.pipe_slots;
     uint32_t next = fabric_node(s.fabric, 0)->channels[0].links[0].rx.sequence;
-    uint64_t word = via_record_word(s.writer.epoch, 257, next);
+    uint64_t word = via_record_word(s.peer.channel.writer.epoch, 257, next);
     memcpy(inbox + place.memory_off + 64 + (next % slots) * 64 + 56, &word, 8);
     run_until_down(&s);
     scene_fini(&s);
@@ -252,7 +230,7 @@ static void words_that_break_the_rules_end_the_link(void **state)
     /* Credit for what was never sent. */
     scene_init(&s, 2);
     inbox = s.fabric->links[0].ports[0].port.inbox;
-    word = via_credit_word(s.reader.epoch, 0, 1000000);
+    word = via_credit_word(s.peer.channel.reader.epoch, 0, 1000000);
     memcpy(inbox + place.credit_off, &word, 8);
     struct via_op op = {.kind = VIA_OP_MESSAGE, .destination = 1};
     for (unsigned i = 0; i < 3 * slots; i++) {
@@ -283,7 +261,7 @@ static void lies_about_progress_are_not_believed(void **state)
     };
     struct via_frame_ack ack = {.next = flow->sent_max + 1, .state = VIA_ACK_OK};
     memcpy(header.args, &ack, sizeof(ack));
-    assert_int_equal(via_pipe_send(&s.writer, &header, sizeof(header), NULL, 0), 0);
+    assert_int_equal(via_pipe_send(&s.peer.channel.writer, &header, sizeof(header), NULL, 0), 0);
     s.fabric->hosts[0].woken[0] = true;
     fabric_run(s.fabric, 20 * VIA_USEC_NS);
     assert_null(fabric_completion(s.fabric, 0, 1));
@@ -291,7 +269,7 @@ static void lies_about_progress_are_not_believed(void **state)
 
     ack = (struct via_frame_ack){.next = flow->acked, .state = VIA_ACK_REFUSED, .status = 12345};
     memcpy(header.args, &ack, sizeof(ack));
-    assert_int_equal(via_pipe_send(&s.writer, &header, sizeof(header), NULL, 0), 0);
+    assert_int_equal(via_pipe_send(&s.peer.channel.writer, &header, sizeof(header), NULL, 0), 0);
     s.fabric->hosts[0].woken[0] = true;
     fabric_run(s.fabric, 20 * VIA_USEC_NS);
     assert_int_equal(fabric_completion(s.fabric, 0, 1)->status, -EPROTO);
@@ -312,7 +290,8 @@ static void frames_from_nobody_are_dropped(void **state)
             .source = 5,
             .destination_session = s.fabric->hosts[0].config.session,
         };
-        assert_int_equal(via_pipe_send(&s.writer, &header, sizeof(header), NULL, 0), 0);
+        assert_int_equal(via_pipe_send(&s.peer.channel.writer, &header, sizeof(header), NULL, 0),
+                         0);
         s.fabric->hosts[0].woken[0] = true;
         fabric_run(s.fabric, 20 * VIA_USEC_NS);
     }
