@@ -56,8 +56,8 @@ __attribute__((no_sanitize("thread"))) static inline void via_copy_once(void *de
 }
 
 /*
- * memcpy from memory of a process: whoever may write it meanwhile is ordered by the process, with
- * means that ThreadSanitizer does not see from here.
+ * memcpy from or to memory of a process: who else uses it is ordered by the process, with means
+ * that ThreadSanitizer does not see from here.
  */
 static inline void via_copy_foreign(void *dest, const void *src, size_t bytes)
 {

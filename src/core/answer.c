@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 
+#include "base/copy.h"
 #include "core/node_internal.h"
 
 static void answer(struct via_channel *channel, const struct via_op *what)
@@ -106,7 +107,7 @@ void via_answer_get_data(struct via_channel *channel, const struct via_frame_hea
         return;
     }
     if (bytes != 0) {
-        memcpy((unsigned char *)op->op.result + op->moved, data, bytes);
+        via_copy_foreign((unsigned char *)op->op.result + op->moved, data, bytes);
     }
     op->moved += bytes;
     if (op->moved == op->op.bytes) {
