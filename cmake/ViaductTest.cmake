@@ -15,6 +15,7 @@ set(via_test_env
 
 # Called with any test: what all of them have. The first label decides when it is taken to hang, be the machine
 # ten times as busy as it has cores, and tests of the whole system run alone: they use well-known addresses and measure time.
+# ThreadSanitizer makes some of them ten times as slow.
 function(via_test_properties name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS")
     list(GET arg_LABELS 0 label)
@@ -25,6 +26,9 @@ function(via_test_properties name)
         elseif(label MATCHES "^(vm|hw)$")
             set(arg_TIMEOUT 1800)
         endif()
+    endif()
+    if(VIADUCT_SANITIZE MATCHES "thread")
+        math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
                          SKIP_RETURN_CODE 77 ENVIRONMENT "${via_test_env}")
