@@ -11,6 +11,8 @@ KILLS ?= 500
 # Of either side of a connection; of reloads of nginx.
 SOCKET_KILLS ?= 1000
 RELOADS ?= 200
+# For each planted bug; then the next one's turn comes.
+MUTANT_SECONDS ?= 300
 # Of each fuzzer.
 FUZZ_SECONDS ?= 300
 # Which suites, or which modules of CPython's: conform_sockets.py --help.
@@ -46,7 +48,7 @@ fuzz: packages ## every fuzzer of tests/fuzz, for FUZZ_SECONDS each; what they l
 	bash tests/fuzz/run.sh build/fuzz $(FUZZ_SECONDS)
 
 mutants: packages build-release ## how many seeds each planted bug takes until it is caught
-	bash tests/sim/catch.sh build/release/bin/tests/viaduct-sim-mutants 20000 200000
+	bash tests/sim/catch.sh build/release/bin/tests/viaduct-sim-mutants 20000 200000 $(MUTANT_SECONDS)
 
 sanitize-shmem: packages build-release ## run programs over the OpenSHMEM library built with ASan, UBSan and TSan
 	python3 tests/shmem/sanitize_shmem.py --build build/release address,undefined

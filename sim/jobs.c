@@ -197,6 +197,9 @@ static void wait_for_all(const struct sim_jobs *jobs, struct shared *shared, pid
                 left--;
             }
         }
+        if (jobs->seconds_max != 0 && now_s() - start >= (double)jobs->seconds_max) {
+            atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
+        }
         if (jobs->progress != NULL && (now_s() - told >= 1 || left == 0)) {
             told = now_s();
             jobs->progress(jobs, atomic_load_explicit(&shared->done, memory_order_relaxed),

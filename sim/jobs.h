@@ -10,6 +10,7 @@
 struct sim_jobs {
     uint64_t first;
     uint64_t count;
+    uint64_t seconds_max; /* of real time, after which no seed is begun; 0 = no limit */
     unsigned processes;
     enum sim_graph graph;
     const struct sim_changes *changes; /* to what each seed draws; NULL = none */

@@ -39,6 +39,7 @@ static const char usage_text[] =
     "  --first N       first seed (run, catch; default 1)\n"
     "  --count N       how many seeds (run; default 1000. catch: at most; default 500)\n"
     "  --jobs N        processes (run, catch; default: one per core)\n"
+    "  --seconds N     begin no seed after so long (run, catch; default: no limit)\n"
     "  --graph G       ring, chain, star, mesh, random, torus, tree, cube, any (default: drawn\n"
     "                  by the seed)\n"
     "  --ring          the same as --graph ring\n"
@@ -301,7 +302,8 @@ static int command_catch(struct options *options, const char *plant)
         return rc;
     }
     if (!result.failed) {
-        printf("%s: NOT CAUGHT by %" PRIu64 " seeds\n", plant, result.done);
+        printf("%s: NOT CAUGHT by %" PRIu64 " seeds in %.0f s\n", plant, result.done,
+               result.elapsed_s);
         return 1;
     }
     printf("%s: caught after %" PRIu64 " seeds, by seed %" PRIu64 ": %s\n", plant, result.done,
@@ -442,6 +444,7 @@ enum {
     OPTION_FIRST = 256,
     OPTION_COUNT,
     OPTION_JOBS,
+    OPTION_SECONDS,
     OPTION_GRAPH,
     OPTION_RING,
     OPTION_TWICE,
@@ -459,6 +462,7 @@ static const struct option long_options[] = {
     {"first", required_argument, NULL, OPTION_FIRST},
     {"count", required_argument, NULL, OPTION_COUNT},
     {"jobs", required_argument, NULL, OPTION_JOBS},
+    {"seconds", required_argument, NULL, OPTION_SECONDS},
     {"graph", required_argument, NULL, OPTION_GRAPH},
     {"ring", no_argument, NULL, OPTION_RING},
     {"twice", no_argument, NULL, OPTION_TWICE},
@@ -519,6 +523,8 @@ static int set_option(struct options *options, int option)
         rc = set_number(optarg, 1, 64, &number);
         options->jobs.processes = rc == 0 ? (unsigned)number : 1;
         return rc;
+    case OPTION_SECONDS:
+        return set_number(optarg, 1, UINT64_MAX, &options->jobs.seconds_max);
     case OPTION_GRAPH:
         if (sim_graph_parse(optarg) < 0) {
             return bad_usage("no such graph:", optarg);
