@@ -18,7 +18,7 @@
 
 #define INPUT_BYTES_MAX 16384u
 #define ANSWER_BYTES_MAX (VIA_CONTROL_ANSWER_BYTES_MAX + 1)
-#define WAIT_MS 60000
+#define WAIT_MS 240000
 #define LOOK_MS 20
 
 static struct host_lab lab; /* one host, that looks for another in vain */
