@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,16 @@ static int own_pid(pid_t pid)
     return own;
 }
 
+/* Of another process: it goes into tables and JSON, as plain text whatever it is. */
+static void make_plain(char *text)
+{
+    for (char *at = text; *at != '\0'; at++) {
+        if ((unsigned char)*at < ' ' || (unsigned char)*at > '~') {
+            *at = '?';
+        }
+    }
+}
+
 static bool is_board(const struct via_sockets_board *board, pid_t pid)
 {
     /* A child that has not got one of its own yet still has its parent's. */
@@ -116,7 +127,8 @@ static void map_board(struct process *process)
     char path[64];
     struct stat stat;
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)process->pid, process->board_fd);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Whatever has such a name: nothing that is opened here is to be waited for. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         return;
     }
@@ -160,11 +172,7 @@ static void read_name(struct process *process)
         process->program[0] = '?';
     }
     process->program[strcspn(process->program, "\n")] = '\0';
-    for (char *at = process->program; *at != '\0'; at++) {
-        if ((unsigned char)*at < ' ' || (unsigned char)*at > '~') {
-            *at = '?';
-        }
-    }
+    make_plain(process->program);
     if (file != NULL) {
         fclose(file);
     }
@@ -182,7 +190,14 @@ static void judge_entry(const struct process *process, uint32_t index, struct vi
 {
     const struct via_sockets_entry *entries =
         (const void *)((const unsigned char *)process->board + VIA_SOCKETS_ENTRIES_OFF);
-    row->stats = entries[index].stats;
+    /* A byte there may be anything, a bool may not. */
+    unsigned char bytes[sizeof(row->stats)];
+    memcpy(bytes, &entries[index].stats, sizeof(bytes));
+    unsigned char *accelerated = &bytes[offsetof(struct via_stats_conn, accelerated)];
+    unsigned char *demoted = &bytes[offsetof(struct via_stats_conn, demoted)];
+    *accelerated = *accelerated != 0;
+    *demoted = *demoted != 0;
+    memcpy(&row->stats, bytes, sizeof(bytes));
     row->counted = true;
     row->accelerated = row->stats.accelerated && !row->stats.demoted;
     if (!row->accelerated) {
@@ -212,6 +227,7 @@ static void judge(const struct process *process, int fd, struct via_sockets_row 
                process->board->error[0] != '\0') {
         snprintf(row->why, sizeof(row->why), "switched off: %.*s",
                  (int)sizeof(process->board->error) - 1, process->board->error);
+        make_plain(row->why);
     } else if (word != 0) {
         say_why(row, via_reason_text(VIA_SOCKETS_NUMBER_REASON(word)));
     } else {

@@ -27,6 +27,22 @@ def ready():
 """
 
 
+# Such a process with a board of its own making: what it says of one end is no text, of the other no bool.
+LIE = """
+import fcntl, mmap, struct
+numbers, entries = 4096, 4096 + 4 * 65536
+def lie(c, s):
+    board = os.memfd_create('viaduct-sockets', os.MFD_ALLOW_SEALING)
+    os.ftruncate(board, entries + 65536 * 128)
+    fcntl.fcntl(board, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    text = bytes([27]) + b'[31m' + bytes([255, 10]) + b'x' * 600
+    os.pwrite(board, struct.pack('=IHHiIQ488s', 0x76696162, 1, 128, os.getpid(), 99, 0, text), 0)
+    os.pwrite(board, struct.pack('=I', 11 << 24), numbers + 4 * c.fileno())
+    os.pwrite(board, struct.pack('=I', 1), numbers + 4 * s.fileno())
+    os.pwrite(board, struct.pack('=8QIBB', *[2**64 - 1] * 8, 2**32 - 1, 0x55, 0), entries)
+"""
+
+
 class Lister(Case):
     def talker(self, script, preload=True, env=None):
         process = subprocess.Popen([PYTHON, "-c", TALK + script], stdin=subprocess.PIPE, text=True,
@@ -65,6 +81,16 @@ class Listing(Lister):
         self.assertEqual(len(lines), 2)
         for line in lines:
             self.assertTrue(line.endswith("  pipes"), line)
+
+    def test_a_board_may_say_anything(self):
+        """It is memory of somebody else's: what of it is shown is plain text, and hides nothing."""
+        process = self.talker(LIE + "c, s = pair(); lie(c, s); ready()", preload=False)
+        off, odd = sorted(self.rows_of(process), key=lambda row: row["accelerated"])
+        self.assertTrue(off["why_not"].startswith("switched off: ?[31m??xxx"), off)
+        self.assertTrue(odd["accelerated"], odd)
+        table = subprocess.run([VIADUCT, "sockets", "--pid", str(process.pid)], capture_output=True, check=True).stdout
+        self.assertTrue(all(byte in b"\n" or 32 <= byte < 127 for byte in table), table)
+        self.assertEqual(len(table.splitlines()), 3)
 
     def test_ended_connections_are_not_listed(self):
         process = self.talker("c, s = pair(); talk(c, s); c.close(); s.close(); d, t = pair(); ready()")
