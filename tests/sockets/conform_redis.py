@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 
+import conform_source
 from conform_share import Share, environment, show_head, show_row, take_share
 
 # Seconds each; the whole suite takes an hour or so.
@@ -24,40 +25,6 @@ OK = re.compile(r"\[ok\]: (.*?)(?: \(\d+ ms\))?$", re.MULTILINE)
 ERR = re.compile(r"\[(?:err|exception|TIMEOUT)\]: ([^\n]*)")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 LIMIT_S = 900
-
-
-def source_lists(parts):
-    """What apt reads on this machine, for source packages: sources that have none fail quietly."""
-    os.makedirs(parts)
-    for folder in ("/etc/apt", "/etc/apt/sources.list.d"):
-        for name in os.listdir(folder) if os.path.isdir(folder) else ():
-            if name.endswith((".sources", ".list")):
-                with open(os.path.join(folder, name), encoding="utf-8") as file:
-                    text = re.sub(r"^Types:.*$", "Types: deb-src", file.read(), flags=re.MULTILINE)
-                with open(os.path.join(parts, name), "w", encoding="utf-8") as file:
-                    file.write(re.sub(r"^deb\s", "deb-src ", text, flags=re.MULTILINE))
-
-
-def fetch(folder):
-    """The unpacked source, or None and why not."""
-    apt = os.path.join(folder, "apt")
-    parts = os.path.join(folder, "parts")
-    os.makedirs(os.path.join(apt, "partial"))
-    source_lists(parts)
-    options = {"Dir::Etc::sourcelist": "/dev/null", "Dir::Etc::sourceparts": parts, "Dir::State::lists": apt,
-               "Dir::Cache::pkgcache": "", "Dir::Cache::srcpkgcache": "", "APT::Sandbox::User": "root"}
-    words = ["apt-get", "-qq", *[word for pair in options.items() for word in ("-o", "%s=%s" % pair)]]
-    version = subprocess.run(["dpkg-query", "-W", "-f", "${source:Version}", "redis-server"], capture_output=True,
-                             text=True, check=False).stdout
-    for more in (["update"], ["source", "--only-source", "redis=" + version]):
-        done = subprocess.run([*words, *more], cwd=folder, capture_output=True, text=True, check=False, timeout=600)
-        if done.returncode != 0:
-            return None, "apt-get %s: %s" % (more[0], done.stderr.strip()[-300:])
-    trees = [name for name in os.listdir(folder) if name.startswith("redis-") and
-             os.path.isdir(os.path.join(folder, name))]
-    if len(trees) != 1:
-        return None, "apt-get source: no tree"
-    return os.path.join(folder, trees[0]), None
 
 
 def prepare(tree):
@@ -131,7 +98,7 @@ def run_suite(runner, units):
 
 def suite(folder, library, options):
     """(new failures, share), or None and why it can not run."""
-    tree, why = fetch(folder)
+    tree, why = conform_source.fetch(folder, "redis", "redis-server")
     if tree is None:
         return None, why
     prepare(tree)

@@ -32,12 +32,12 @@ class Share:
     def of_all(self):
         return 100 * self.pipe / max(self.pipe + self.kernel, 1)
 
-    def of_eligible(self):
+    def eligible(self):
         left = sum(count for why, count in self.why.items() if why in NOT_ELIGIBLE)
-        return 100 * self.pipe / max(self.pipe + self.kernel - left, 1)
+        return self.pipe + self.kernel - left
 
-    def is_empty(self):
-        return self.pipe + self.kernel == 0
+    def of_eligible(self):
+        return 100 * self.pipe / max(self.eligible(), 1)
 
     def show(self):
         print("bytes sent: %d by pipes, %d by the kernel: %.1f %% of all by pipes, %.1f %% of the eligible"
@@ -72,17 +72,28 @@ def environment(preload, library, stats):
     return env
 
 
-HEAD = "%-22s %8s %8s %8s %8s %9s %9s  %s" % ("", "ran", "failed", "ran", "failed", "of all", "eligible",
+HEAD = "%-22s %8s %8s %8s %8s %12s %12s  %s" % ("", "ran", "failed", "ran", "failed", "of all", "eligible",
                                              "new failures")
 
 
 def show_head(title):
-    print("\n%-22s %17s %17s %19s" % (title, "kernel TCP", "pipes", "bytes by pipes"))
+    print("\n%-22s %17s %17s %25s" % (title, "kernel TCP", "pipes", "bytes by pipes"))
     print(HEAD, flush=True)
+
+
+# Below it a share says nothing: shown are the bytes.
+FEW_BYTES = 4096
+
+
+def part(pipe, bytes_):
+    """For the table."""
+    if bytes_ == 0:
+        return "-"
+    return "%d/%d B" % (pipe, bytes_) if bytes_ < FEW_BYTES else "%.1f %%" % (100 * pipe / bytes_)
 
 
 def show_row(name, plain, piped, share, new):
     """plain, piped: (ran, failed) each."""
-    shares = ("-", "-") if share.is_empty() else ("%.1f %%" % share.of_all(), "%.1f %%" % share.of_eligible())
-    print("%-22s %8d %8d %8d %8d %9s %9s  %s" % (name, *plain, *piped, *shares, ", ".join(new) or "none"),
+    shares = part(share.pipe, share.pipe + share.kernel), part(share.pipe, share.eligible())
+    print("%-22s %8d %8d %8d %8d %12s %12s  %s" % (name, *plain, *piped, *shares, ", ".join(new) or "none"),
           flush=True)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""curl's own tests, from Debian's source package, of Debian's curl: what it says to servers, byte by byte.
+
+The source comes by apt-get into the folder of this run, and only the servers it brings are built. curl, they and the Perl
+programs among them have the library. What fails only on pipes is run again, up to three times.
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import conform_source
+from conform_share import Share, environment, show_head, show_row, take_share
+
+# Rows of the table: a test is in the first one of whose servers it needs one. What needs any other is left out.
+GROUPS = [("proxies, SOCKS", {"http-proxy", "socks4", "socks5"}), ("FTP", {"ftp", "ftp-ipv6"}), ("SMTP", {"smtp"}),
+          ("IMAP", {"imap"}), ("POP3", {"pop3"}), ("HTTPS by stunnel", {"https"}),
+          ("MQTT, gopher, telnet", {"mqtt", "gopher", "gopher-ipv6", "telnet", "dict"}), ("HTTP", {"http", "http-ipv6"})]
+KNOWN = set().union(*[servers for _, servers in GROUPS])
+# Without --all it is one of so many HTTP tests.
+ONE_OF = 4
+RESULT = re.compile(r"^test (\d+)\.\.\.(.*?)(?=^test \d|^TEST|\Z)", re.MULTILINE | re.DOTALL)
+LIMIT_S = 1500
+OPTIONS = ["--without-ssl", "--without-zlib", "--without-brotli", "--without-zstd", "--without-libpsl",
+           "--without-nghttp2", "--without-libidn2", "--without-librtmp", "--disable-ldap", "--disable-manual", "--disable-shared"]
+
+
+def build(tree):
+    """The servers of the tests. None, or why not."""
+    for words in (["./configure", "-q", *OPTIONS], ["make", "-s", "-C", "tests/server"]):
+        done = subprocess.run(words, cwd=tree, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                              timeout=1200)
+        if done.returncode != 0:
+            return "%s: %s" % (" ".join(words[:1]), done.stderr.strip()[-300:])
+    # Some commands of the tests go there whichever curl is tested.
+    os.symlink(shutil.which("curl"), os.path.join(tree, "src", "curl"))
+    return None
+
+
+def servers_of(path):
+    """What a test needs; None: it is one of a program of its own, which would need libcurl's source built."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    found = re.search(r"<server>\s*(.*?)\s*</server>", text, re.DOTALL)
+    return None if "<tool>" in text else set(found.group(1).split() if found else ())
+
+
+def groups_of(tree, every):
+    folder = os.path.join(tree, "tests", "data")
+    numbers = sorted(int(name[4:]) for name in os.listdir(folder) if re.fullmatch(r"test\d+", name))
+    needs = {number: servers_of(os.path.join(folder, "test%d" % number)) for number in numbers}
+    left = [number for number in numbers if needs[number] and needs[number] <= KNOWN]
+    for title, servers in GROUPS:
+        mine = [number for number in left if needs[number] & servers]
+        left = [number for number in left if number not in mine]
+        yield title, mine[::ONE_OF] if title == "HTTP" and not every else mine
+
+
+class Runner:
+    def __init__(self, tree, library, folder):
+        self.tests = os.path.join(tree, "tests")
+        self.library = library
+        self.stats = os.path.join(folder, "curl-stats")
+        self.log = os.path.join(folder, "curl-log")
+
+    def run(self, numbers, preload):
+        """(tests that ran, those that failed)"""
+        with open(self.log, "wb") as out:
+            process = subprocess.Popen(["perl", "runtests.pl", "-n", "-a", "-s", *map(str, numbers)], cwd=self.tests,
+                                       stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                       start_new_session=True, env=environment(preload, self.library, self.stats))
+            late = False
+            try:
+                process.wait(LIMIT_S)
+            except subprocess.TimeoutExpired:
+                late = True
+            finally:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                process.wait()
+        with open(self.log, encoding="utf-8", errors="replace") as file:
+            results = {int(number): text for number, text in RESULT.findall(file.read())}
+        failed = {"curl %d" % number for number, text in results.items() if not re.search(r"^(?:.*\n)*?OK ", text)}
+        return {"curl %d" % number for number in results} | failed, failed | ({"did not end"} if late else set())
+
+
+def run_group(runner, numbers):
+    """The figures of a row, its share and what is new."""
+    ran, failed = runner.run(numbers, False)
+    ran_pipes, failed_pipes = runner.run(numbers, True)
+    share = take_share(runner.stats)
+    new = (failed_pipes | (ran - ran_pipes)) - failed
+    for _ in range(3):  # some of them measure time, or wait for a log for as long as a quiet machine takes
+        alone = [int(name.split()[1]) for name in new if name.startswith("curl ")]
+        if alone:
+            again, failed_again = runner.run(sorted(alone), True)
+            new -= again - failed_again
+    take_share(runner.stats)
+    return (len(ran), len(failed)), (len(ran_pipes), len(failed_pipes)), share, sorted(new)
+
+
+def suite(folder, library, options):
+    """(new failures, share), or None and why it can not run."""
+    tree, why = conform_source.fetch(folder, "curl", "curl")
+    why = why or build(tree)
+    if why is not None:
+        return None, why
+    runner = Runner(tree, library, folder)
+    total = Share()
+    bad = []
+    show_head("curl")
+    for title, numbers in groups_of(tree, options.all):
+        plain, piped, share, new = run_group(runner, numbers)
+        total.add(share)
+        bad += new
+        show_row(title, plain, piped, share, new)
+    return bad, total
