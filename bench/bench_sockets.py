@@ -268,6 +268,10 @@ def programs():
         yield against_tcp("redis -c 50 -P 16 " + test, "1/s",
                           lambda way, test=test: redis(way, test, 400000, 16), 1.3)
     yield against_tcp("nginx, wrk -c 32, 1 KiB", "1/s", nginx, 1.5)
+    if measure.postgres("postgres") is not None:  # of the packages' group servers
+        for options in (("-S",), ("-S", "-c", "8", "-j", "2"), ("-c", "4", "-j", "2")):
+            yield against_tcp("pgbench " + " ".join(options), "1/s", lambda way, options=options:
+                              measure.pgbench(way, max(1, round(Options.seconds)), options), 1)
 
 
 def connections():

@@ -4,6 +4,7 @@
 Used by tools/demo and the benchmarks. Everything started here is ended by its pid, also after a failure.
 """
 import contextlib
+import glob
 import json
 import os
 import re
@@ -92,11 +93,11 @@ def listening(address, port):
 
 
 @contextlib.contextmanager
-def server(way, command, port, cwd=None):
+def server(way, command, port, cwd=None, **user):
     """Runs a server, waits until it listens, ends it."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(way.server + command, stdout=log, stderr=subprocess.STDOUT,
-                                   stdin=subprocess.DEVNULL, cwd=cwd, env=environment(way))
+                                   stdin=subprocess.DEVNULL, cwd=cwd, env=environment(way), **user)
         try:
             deadline = time.monotonic() + 30
             while not listening(way.address, port):
@@ -147,6 +148,41 @@ def redis(way, requests=100000, clients=50, pipeline=1, tests="get,set"):
     if not rates:
         raise Failure("redis-benchmark: run over %s: no figure in %r" % (way.name, out[-300:]))
     return rates
+
+
+def postgres(name):
+    """A program of the newest PostgreSQL, which Debian does not have in PATH; None: there is none."""
+    return max(glob.glob("/usr/lib/postgresql/*/bin/" + name), default=shutil.which(name))
+
+
+def pgbench(way, seconds=1, options=("-S",)):
+    """Transactions per second. The library is copied to where a server that is not root's can read it."""
+    user = {"user": "nobody"} if os.geteuid() == 0 else {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        data = os.path.join(folder, "data")
+        os.mkdir(data)
+        if user:
+            shutil.chown(data, **user)
+        if "LD_PRELOAD" in way.env:
+            env = {"LD_PRELOAD": shutil.copy(way.env["LD_PRELOAD"], folder)}
+            way = Way(way.name, way.address, way.server, way.client, {**way.env, **env})
+        subprocess.run([postgres("initdb"), "-D", data, "-A", "trust", "-U", "bench", "--no-sync"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=data, **user)
+        port = free_port(way.address)
+        at = ["-h", way.address, "-p", str(port), "-U", "bench", "postgres"]
+        with server(way, [postgres("postgres"), "-D", data, "-h", way.address, "-p", str(port), "-k", "",
+                          "-c", "fsync=off"], port, cwd=data, **user) as process:
+            # It listens before it is ready.
+            while subprocess.run([postgres("pg_isready"), "-q", *at[:-1]], check=False).returncode == 1:
+                time.sleep(0.02)
+            client(way, [postgres("pgbench"), "-i", "-q", *at])
+            out = client(way, [postgres("pgbench"), *options, "-T", str(seconds), *at])
+            process.send_signal(signal.SIGINT)  # at SIGTERM it would wait for whoever is connected
+    found = re.search(r"^tps = ([\d.]+)", out, re.MULTILINE)
+    if not found:
+        raise Failure("pgbench: run over %s: no figure in %r" % (way.name, out[-300:]))
+    return float(found.group(1))
 
 
 SOCKPERF_PER_SECOND = 5000000
