@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from lab import PRELOAD, STREAM, end, free_port, listens, rendezvous_names
+from lab import PRELOAD, STREAM, end, free_port, is_connected, listens, rendezvous_names
 
 # What is promised is what TCP does; the rest is for a machine that is busy with other things.
 HANG_S = 20.0
@@ -34,12 +34,6 @@ def client_words(dice, port):
 def start(words, env):
     return subprocess.Popen([STREAM, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.DEVNULL, text=True)
-
-
-def is_connected(port):
-    """Killed before that, a client leaves its server waiting for one, as it should."""
-    with open("/proc/net/tcp", encoding="ascii") as lines:
-        return any(fields[3] == "01" and fields[1].endswith(":%04X" % port) for fields in map(str.split, lines))
 
 
 def has_ended(process, seconds):

@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from lab import CHECKS, Case, PYTHON, STREAM, HANG_S, cpu_seconds, end, free_port, listens, need
+from lab import CHECKS, Case, PYTHON, STREAM, HANG_S, cpu_seconds, end, free_port, is_connected, listens, need
 
 
 class Semantics(Case):
@@ -209,6 +209,8 @@ class Ends(Case):
                                       env=self.environment(True), stdout=subprocess.DEVNULL,
                                       stderr=subprocess.PIPE)
             try:
+                while client.poll() is None and not is_connected(port):
+                    time.sleep(0.01)
                 time.sleep(dice.uniform(0.02, 0.3))
                 victim, other = (server, client) if round_ % 2 == 0 else (client, server)
                 victim.kill()
