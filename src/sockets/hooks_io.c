@@ -38,9 +38,14 @@ static ssize_t finish(struct via_op *op, ssize_t rc, int saved)
 
 static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
 {
+    ssize_t n = via_io_recv_now(op, buf, bytes, flags);
+    if (via_likely(n > 0)) {
+        via_op_end(op);
+        return n;
+    }
     int saved = errno;
     struct iovec iov = {.iov_base = buf, .iov_len = bytes};
-    return finish(op, via_io_recv(op, &iov, 1, flags), saved);
+    return finish(op, n != -EAGAIN ? n : via_io_recv_slowly(op, &iov, 1, flags), saved);
 }
 
 VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
@@ -203,9 +208,14 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
 
 static ssize_t send_one(struct via_op *op, const void *buf, size_t bytes, int flags)
 {
+    ssize_t n = via_io_send_now(op, buf, bytes, flags);
+    if (via_likely(n > 0)) {
+        via_op_end(op);
+        return n;
+    }
     int saved = errno;
     struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = bytes};
-    return finish(op, via_io_send(op, &iov, 1, flags), saved);
+    return finish(op, n != -EAGAIN ? n : via_io_send_slowly(op, &iov, 1, flags), saved);
 }
 
 VIA_HOOK ssize_t write(int fd, const void *buf, size_t bytes)

@@ -2,6 +2,7 @@
 #ifndef VIA_SOCKETS_IO_H
 #define VIA_SOCKETS_IO_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -14,12 +15,31 @@
  * kernel's calls have. Results are bytes or a negative errno; SIGPIPE is raised where it would be.
  */
 
-/* flags: MSG_PEEK, MSG_WAITALL, MSG_DONTWAIT, MSG_TRUNC; with MSG_OOB it is the kernel's business.
- */
-ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
+/* Of one buffer, most calls: a connection on which nothing is unusual, whose pipe has bytes, or
+ * will have some while the call waits, or has room for the message as one record. Leaves errno
+ * alone. -EAGAIN: nothing has been done, the functions below are to be used. */
+ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags);
+ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int flags);
 
+/* All others. flags: MSG_PEEK, MSG_WAITALL, MSG_DONTWAIT, MSG_TRUNC; with MSG_OOB it is the
+ * kernel's business. */
+ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
 /* flags: MSG_DONTWAIT, MSG_NOSIGNAL, and those that mean nothing to a pipe. */
-ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
+ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
+
+static inline ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count,
+                                  int flags)
+{
+    ssize_t n = iov_count == 1 ? via_io_recv_now(op, iov->iov_base, iov->iov_len, flags) : -EAGAIN;
+    return n != -EAGAIN ? n : via_io_recv_slowly(op, iov, iov_count, flags);
+}
+
+static inline ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count,
+                                  int flags)
+{
+    ssize_t n = iov_count == 1 ? via_io_send_now(op, iov->iov_base, iov->iov_len, flags) : -EAGAIN;
+    return n != -EAGAIN ? n : via_io_send_slowly(op, iov, iov_count, flags);
+}
 
 /* --- for those who wait ------------------------------------------------------------------------
  */

@@ -240,9 +240,10 @@ static size_t least_bytes(const struct via_op *op, const struct via_iov *iov, in
     return via_min(via_max(low, (size_t)1), iov->left);
 }
 
-/* Bytes that are in the pipe, into one buffer, on a connection on which nothing is unusual: most
- * calls. -EAGAIN: nothing has been done. */
-static ssize_t recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
+/* Bytes that are in the pipe, into one buffer, on a connection on which nothing is unusual. 0:
+ * there are none, and nothing else is to be done than to wait for some; -EAGAIN: nothing has been
+ * done. */
+static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct via_conn *conn = op->conn;
     struct via_side *side = op->side;
@@ -256,38 +257,56 @@ static ssize_t recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
         return -EAGAIN;
     }
     /* With the token: another thread may have left the pipes before it was taken. */
-    ssize_t n = 0;
-    bool more = false;
-    if (via_likely(via_conn_has_pipes(conn))) {
-        n = (ssize_t)via_stream_rx_quick(rx, buf, bytes, all);
-        more = (size_t)n < bytes && !all && (rx->held || via_pipe_ready(&rx->pipe));
-    }
+    bool quick = via_conn_has_pipes(conn) && via_stream_rx_is_quick(rx);
+    size_t n = quick ? via_stream_rx_quick(rx, buf, bytes, all) : 0;
+    bool more =
+        n < bytes && !all && via_conn_has_pipes(conn) && (rx->held || via_pipe_is_ready(&rx->pipe));
     if (more) {
-        struct iovec rest = {.iov_base = (unsigned char *)buf + n, .iov_len = bytes - (size_t)n};
+        struct iovec rest = {.iov_base = (unsigned char *)buf + n, .iov_len = bytes - n};
         struct via_iov cursor;
         ssize_t k = via_iov_init(&cursor, &rest, 1) == 0 ? via_stream_rx_read(rx, &cursor) : 0;
-        n += k > 0 ? k : 0; /* what is wrong is found again by the next call */
+        n += k > 0 ? (size_t)k : 0; /* what is wrong is found again by the next call */
     }
-    if (n > 0) {
-        conn->stats->rx_pipe_bytes += (uint64_t)n;
-    }
+    conn->stats->rx_pipe_bytes += n;
     if (via_unlikely(rx->posted) && via_conn_has_pipes(conn) && via_stream_rx_must_ring(rx)) {
         via_conn_posted(conn);
     }
+    bool empty = n == 0 && quick && !more && !via_pipe_is_ready(&rx->pipe);
     via_rx_give(op);
     if (more) {
         via_io_after(op); /* the end of the span may have been among it */
     }
-    return n > 0 ? n : -EAGAIN;
+    return n != 0 || empty ? (ssize_t)n : -EAGAIN;
 }
 
-/* The same for what is left of a call's buffers, when that is one. */
+/* Nothing is there. Is it to be waited for, as long as it takes? */
+static bool waits_for_ever(const struct via_op *op, int flags)
+{
+    struct via_side *side = op->side;
+    return (flags & MSG_DONTWAIT) == 0 && !via_op_is_nonblocking(op) &&
+           atomic_load_explicit(&side->rcvtimeo_ns, memory_order_relaxed) == 0 &&
+           (atomic_load_explicit(&side->shadow, memory_order_acquire) & VIA_POLL_GONE) == 0;
+}
+
+ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
+{
+    ssize_t n = take_now(op, buf, bytes, flags);
+    if (n == 0 && bytes != 0 && waits_for_ever(op, flags)) {
+        int saved = errno;
+        int rc = via_io_wait(op, POLLIN, 0, VIA_NEVER_NS);
+        errno = saved;
+        n = rc == 0 ? take_now(op, buf, bytes, flags) : rc;
+    }
+    return n != 0 ? n : -EAGAIN;
+}
+
+/* The same for what is left of a call's buffers, when that is one, and without waiting. */
 static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int flags)
 {
     if (iov->count != 1) {
-        return -EAGAIN;
+        return 0;
     }
-    return recv_now(op, (unsigned char *)iov->iov->iov_base + iov->off, iov->left, flags);
+    return take_now(op, (unsigned char *)iov->iov->iov_base + iov->off, iov->left, flags);
 }
 
 /* Receives into *iov until there is enough. */
@@ -342,7 +361,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
             if (rc != 0) {
                 return total != 0 ? (ssize_t)total : rc;
             }
-            n = total == 0 ? recv_rest_now(op, iov, flags) : -EAGAIN;
+            n = total == 0 ? recv_rest_now(op, iov, flags) : 0;
             if (n > 0) {
                 return n;
             }
@@ -376,16 +395,10 @@ static ssize_t recv_nowhere(struct via_op *op, size_t bytes, int flags)
     return recv_loop(op, &cursor, flags & ~(MSG_TRUNC | MSG_WAITALL));
 }
 
-ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
     ssize_t n;
-    if (via_likely(iov_count == 1)) {
-        n = recv_now(op, iov->iov_base, iov->iov_len, flags);
-        if (n > 0) {
-            return n;
-        }
-    }
     if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
         return recv_plain(op, iov, iov_count, flags);
     }

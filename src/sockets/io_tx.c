@@ -164,8 +164,10 @@ static void look_sometimes(struct via_op *op)
 {
     uint64_t now = via_os_ticks();
     if (via_unlikely(now - op->side->tx_looked_ticks > via_os_us_to_ticks(LOOK_US))) {
+        int saved = errno;
         op->side->tx_looked_ticks = now;
         via_io_look(op);
+        errno = saved;
     }
 }
 
@@ -345,9 +347,7 @@ static bool is_worth_pieces(struct via_op *op, const struct iovec *iov, int iov_
     return bytes > VIA_IO_PIECE_BYTES && via_conn_is_unsettled(op->conn);
 }
 
-/* A message of up to a record, on a connection on which nothing is unusual: most calls. -EAGAIN:
- * nothing has been done. */
-static ssize_t send_now(struct via_op *op, const void *buf, size_t bytes, int flags)
+ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int flags)
 {
     struct via_conn *conn = op->conn;
     struct via_side *side = op->side;
@@ -369,16 +369,10 @@ static ssize_t send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     return sent ? (ssize_t)bytes : -EAGAIN;
 }
 
-ssize_t via_io_send(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
     ssize_t n;
-    if (via_likely(iov_count == 1)) {
-        n = send_now(op, iov->iov_base, iov->iov_len, flags);
-        if (n > 0) {
-            return n;
-        }
-    }
     via_conn_look_early(op);
     via_conn_await_taken(op);
     bool pipes = via_conn_has_pipes(op->conn);

@@ -189,6 +189,7 @@ bool via_conn_peer_is_over(struct via_conn *conn, int fd)
 
 void via_conn_posted_slowly(struct via_conn *conn, bool record)
 {
+    int saved = errno;
     if (conn->peer_bell == NULL) {
         if (conn->side->connector) {
             return;
@@ -203,6 +204,7 @@ void via_conn_posted_slowly(struct via_conn *conn, bool record)
         via_stats_count(&conn->stats->rings, 1);
         via_peer_bell_ring(conn->peer_bell, cold);
     }
+    errno = saved;
 }
 
 /* --- the connector takes -----------------------------------------------------------------------

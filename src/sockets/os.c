@@ -5,7 +5,7 @@
 
 uint32_t via_os_ticks_us = 1000;
 
-static __thread uint32_t thread_id __attribute__((tls_model("initial-exec")));
+__thread uint32_t via_os_thread_id __attribute__((tls_model("initial-exec")));
 
 void via_os_init(void)
 {
@@ -20,17 +20,9 @@ void via_os_init(void)
     via_os_ticks_us = rate == 0 ? 1 : (uint32_t)rate;
 }
 
-uint32_t via_os_thread(void)
-{
-    if (via_unlikely(thread_id == 0)) {
-        thread_id = (uint32_t)syscall(SYS_gettid);
-    }
-    return thread_id;
-}
-
 void via_os_forked(void)
 {
-    thread_id = 0;
+    via_os_thread_id = 0;
 }
 
 void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)

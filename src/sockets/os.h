@@ -45,7 +45,15 @@ static inline void via_os_pause(void)
 }
 
 /* The calling thread's id, remembered; via_os_forked() forgets it. */
-uint32_t via_os_thread(void);
+extern __thread uint32_t via_os_thread_id __attribute__((tls_model("initial-exec")));
+
+static inline uint32_t via_os_thread(void)
+{
+    if (via_unlikely(via_os_thread_id == 0)) {
+        via_os_thread_id = (uint32_t)syscall(SYS_gettid);
+    }
+    return via_os_thread_id;
+}
 void via_os_forked(void);
 
 /* Sleeps while *word is value, up to timeout_ns. Spurious returns happen. errno is unspecified. */

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/spin.h"
 
-#include "base/types.h"
-
 #define WAKE_US_MIN 4u
 #define WAKE_US_MAX 40u
-#define BUDGET_US_MIN 20u
 #define BACKOFF_MIN 32u
 #define BACKOFF_MAX 4096u
 #define PENALTY_US 20000u
@@ -20,15 +17,9 @@ void via_spin_init(struct via_spin *spin, uint32_t us_ticks)
     };
 }
 
-/* Three times what waking costs: enough to see a peer woken and answering. */
-static uint32_t full_budget(const struct via_spin *spin)
-{
-    return via_max(3 * spin->wake_ticks, BUDGET_US_MIN * spin->us_ticks);
-}
-
 uint64_t via_spin_budget(struct via_spin *spin, uint64_t now_ticks)
 {
-    uint32_t full = full_budget(spin);
+    uint32_t full = via_spin_full_budget(spin);
     spin->exploring = false;
     if (now_ticks < spin->penalty_end) {
         return 0;
@@ -56,14 +47,14 @@ static void learn_wake(struct via_spin *spin, uint64_t slept_ticks)
     spin->wake_ticks = via_max(spin->wake_ticks, WAKE_US_MIN * spin->us_ticks);
 }
 
-void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks, uint64_t slept_ticks)
+void via_spin_learn_slowly(struct via_spin *spin, uint64_t waited_ticks, uint64_t slept_ticks)
 {
     uint64_t need = waited_ticks;
     if (slept_ticks != 0) {
         learn_wake(spin, slept_ticks);
         need -= via_min(need, (uint64_t)via_min((uint64_t)spin->wake_ticks, slept_ticks));
     }
-    uint32_t capped = (uint32_t)via_min(need, (uint64_t)full_budget(spin));
+    uint32_t capped = (uint32_t)via_min(need, (uint64_t)via_spin_full_budget(spin));
     if (spin->exploring) {
         spin->exploring = false;
         if (slept_ticks == 0) {
@@ -75,12 +66,7 @@ void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks, uint64_t slept
         spin->explore_in = spin->backoff;
         return;
     }
-    spin->need_ticks = spin->need_ticks - spin->need_ticks / 8 + capped / 8;
-}
-
-void via_spin_made_way(struct via_spin *spin, bool came)
-{
-    spin->yields = came;
+    via_spin_needed(spin, capped);
 }
 
 void via_spin_crowded(struct via_spin *spin, uint64_t now_ticks)

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/types.h"
+
 /*
  * How long a thread looks before it sleeps: learned from how soon what it waited for has come.
  *
@@ -31,12 +33,39 @@ void via_spin_init(struct via_spin *spin, uint32_t us_ticks);
 /* A wait begins now: spin for so long, 0 = sleep at once. */
 uint64_t via_spin_budget(struct via_spin *spin, uint64_t now_ticks);
 
-/* It has ended after waited_ticks, of which it slept slept_ticks (0: spinning was enough). */
-void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks, uint64_t slept_ticks);
+void via_spin_learn_slowly(struct via_spin *spin, uint64_t waited_ticks, uint64_t slept_ticks);
+
+/* Three times what waking costs: enough to see a peer woken and answering. */
+#define VIA_SPIN_US_MIN 20u
+static inline uint32_t via_spin_full_budget(const struct via_spin *spin)
+{
+    return via_max(3 * spin->wake_ticks, VIA_SPIN_US_MIN * spin->us_ticks);
+}
+
+static inline void via_spin_needed(struct via_spin *spin, uint32_t ticks)
+{
+    spin->need_ticks = spin->need_ticks - spin->need_ticks / 8 + ticks / 8;
+}
+
+/* It has ended after waited_ticks, of which it slept slept_ticks (0: spinning was enough). Inline:
+ * what has come waits until this is done. */
+static inline void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks,
+                                  uint64_t slept_ticks)
+{
+    if (via_unlikely(slept_ticks != 0) || via_unlikely(spin->exploring)) {
+        via_spin_learn_slowly(spin, waited_ticks, slept_ticks);
+    } else {
+        via_spin_needed(spin,
+                        (uint32_t)via_min(waited_ticks, (uint64_t)via_spin_full_budget(spin)));
+    }
+}
 
 /* A wait during which it looked more than once has ended. came: what it waited for had come when
  * somebody else had had its CPU, so it is who runs there that is waited for. */
-void via_spin_made_way(struct via_spin *spin, bool came);
+static inline void via_spin_made_way(struct via_spin *spin, bool came)
+{
+    spin->yields = came;
+}
 
 /* The thread was off its CPU while it span. */
 void via_spin_crowded(struct via_spin *spin, uint64_t now_ticks);

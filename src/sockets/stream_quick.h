@@ -51,7 +51,7 @@ static inline bool via_stream_tx_quick(struct via_stream_tx *tx, const void *dat
     uint32_t slots = pipe->geometry.slots_count;
     uint32_t data_head = pipe->data_head;
     if (bytes - 1 >= pipe->geometry.body_bytes_max || tx->span != VIA_SPAN_PIPE || tx->ended ||
-        pipe->broken || via_pipe_writer_outstanding(pipe) + VIA_STREAM_RESERVED_SLOTS >= slots) {
+        pipe->broken || pipe->sequence - pipe->released + VIA_STREAM_RESERVED_SLOTS >= slots) {
         return false;
     }
     struct via_stream_head *head = via_pipe_line(pipe);
