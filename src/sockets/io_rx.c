@@ -324,7 +324,8 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
         if (rc != 0) {
             return -EAGAIN; /* a signal handler's call inside this very call */
         }
-        if (total == 0) {
+        if (total == 0 &&
+            via_conn_has_pipes(op->conn)) { /* else another thread may be making them */
             via_zcopy_sink(op, iov->left, flags);
         }
         ssize_t n = recv_once(op, iov, flags);
