@@ -176,14 +176,16 @@ void via_conn_each(void (*visit)(struct via_conn *conn))
     pthread_mutex_unlock(&all_lock);
 }
 
-void via_conn_try_each(void (*visit)(struct via_conn *conn))
+bool via_conn_try_each(void (*visit)(struct via_conn *conn))
 {
-    if (pthread_mutex_trylock(&all_lock) == 0) {
-        via_list_foreach(it, &all) {
-            visit(via_list_entry(it, struct via_conn, all));
-        }
-        pthread_mutex_unlock(&all_lock);
+    if (pthread_mutex_trylock(&all_lock) != 0) {
+        return false;
     }
+    via_list_foreach(it, &all) {
+        visit(via_list_entry(it, struct via_conn, all));
+    }
+    pthread_mutex_unlock(&all_lock);
+    return true;
 }
 
 /* --- connecting --------------------------------------------------------------------------------
@@ -452,8 +454,8 @@ static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
            linger.l_onoff != 0 && linger.l_linger == 0;
 }
 
-/* The end of both directions, told before the kernel tells it. */
-static void say_goodbye(struct via_conn *conn, int fd)
+/* The end of both directions, told before the kernel tells it. arrives: and there before that. */
+static void say_goodbye(struct via_conn *conn, int fd, bool arrives)
 {
     struct via_side *side = conn->side;
     bool exclusive = via_alone() && side->forked == 0;
@@ -464,10 +466,14 @@ static void say_goodbye(struct via_conn *conn, int fd)
     if (!reset) {
         via_io_fin(conn, fd, VIA_STREAM_FIN_CLOSED);
     }
-    via_fabric_arrive(conn);
+    if (arrives) {
+        via_fabric_arrive(conn);
+    }
     side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
     via_conn_say(conn, side->said);
-    via_fabric_arrive(conn);
+    if (arrives) {
+        via_fabric_arrive(conn);
+    }
     via_token_give(&side->tx_token, exclusive);
 }
 
@@ -482,6 +488,49 @@ void via_conn_end(struct via_conn *conn, int fd)
     }
 }
 
+/* All this process's descriptors of it at once. How many holders are left. */
+static uint32_t uncount(struct via_conn *conn)
+{
+    uint32_t fds = atomic_load_explicit(&conn->fds, memory_order_relaxed);
+    return atomic_fetch_sub_explicit(&conn->side->refs, fds, memory_order_acq_rel) - fds;
+}
+
+void via_conn_exits(struct via_conn *conn)
+{
+    int fd = uncount(conn) == 0 && conn->fabric != NULL && via_conn_has_pipes(conn)
+                 ? via_conn_fd(conn)
+                 : -1;
+    if (fd >= 0) {
+        say_goodbye(conn, fd, false); /* via_fabric_end() waits for all of them */
+    }
+}
+
+static void begin_exec(struct via_conn *conn)
+{
+    if (conn->side->forked != 0) {
+        uncount(conn);
+    }
+}
+
+static void fail_exec(struct via_conn *conn)
+{
+    if (conn->side->forked != 0) {
+        atomic_fetch_add_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
+    }
+}
+
+bool via_conn_exec_begin(void)
+{
+    return via_conn_try_each(begin_exec);
+}
+
+void via_conn_exec_failed(void)
+{
+    int saved = errno;
+    via_conn_each(fail_exec);
+    errno = saved;
+}
+
 void via_conn_closing(struct via_conn *conn, int fd)
 {
     int saved = errno;
@@ -489,7 +538,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
     bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
     if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
         via_conn_has_pipes(conn)) {
-        say_goodbye(conn, fd);
+        say_goodbye(conn, fd, true);
     } else if (conn->fabric != NULL && conn->side->refs == 0 &&
                via_conn_state(conn) == VIA_SIDE_PENDING) {
         via_fabric_decline(conn, VIA_FLAG_CLOSED);
@@ -527,7 +576,7 @@ static void count_child(struct via_conn *conn)
 
 static void uncount_child(struct via_conn *conn)
 {
-    atomic_fetch_sub_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
+    uncount(conn);
 }
 
 static void begin_child(struct via_conn *conn)

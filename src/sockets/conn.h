@@ -171,6 +171,13 @@ void via_conn_closing(struct via_conn *conn, int fd);
 void via_conn_closed(struct via_conn *conn);
 /* The program closes it or ends: bytes that are to be sent again go now. */
 void via_conn_end(struct via_conn *conn, int fd);
+/* The process ends with it open. The kernel closes it then; what is to be said before, is now. */
+void via_conn_exits(struct via_conn *conn);
+
+/* Around exec, which closes what is left: other processes may hold connections of this one, and who
+ * closes last must know. false: that could not be told, and is not to be taken back. */
+bool via_conn_exec_begin(void);
+void via_conn_exec_failed(void);
 
 /* Around fork(). */
 void via_conn_fork_prepare(void);
@@ -189,8 +196,10 @@ bool via_conn_is_none(void);
 
 /* Calls visit for every connection that this process has a descriptor of. */
 void via_conn_each(void (*visit)(struct via_conn *conn));
-/* The same from where a lock may not be waited for: not at all while somebody else is at it. */
-void via_conn_try_each(void (*visit)(struct via_conn *conn));
+/* The same from where a lock may not be waited for: not at all (false) while somebody else is at
+ * it.
+ */
+bool via_conn_try_each(void (*visit)(struct via_conn *conn));
 
 /* --- getting to pipes: offer.c -----------------------------------------------------------------
  */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "sockets/conn.h"
 #include "sockets/demote.h"
 #include "sockets/hooks.h"
 #include "sockets/real.h"
@@ -15,10 +16,25 @@
 /* --- exec --------------------------------------------------------------------------------------
  */
 
-VIA_HOOK int execve(const char *path, char *const *argv, char *const *envp)
+/* A child of vfork() has its parent's memory, and must not count in it. */
+static bool begin_exec(void)
 {
     via_demote_inherited();
-    return VIA_REAL(execve)(path, argv, envp);
+    return !via_conn_is_none() && !via_hooks_is_guest() && via_conn_exec_begin();
+}
+
+static int fail_exec(bool begun, int rc)
+{
+    if (begun) {
+        via_conn_exec_failed();
+    }
+    return rc;
+}
+
+VIA_HOOK int execve(const char *path, char *const *argv, char *const *envp)
+{
+    bool begun = begin_exec();
+    return fail_exec(begun, VIA_REAL(execve)(path, argv, envp));
 }
 
 VIA_HOOK int execv(const char *path, char *const *argv)
@@ -28,8 +44,8 @@ VIA_HOOK int execv(const char *path, char *const *argv)
 
 VIA_HOOK int execvpe(const char *file, char *const *argv, char *const *envp)
 {
-    via_demote_inherited();
-    return VIA_REAL(execvpe)(file, argv, envp);
+    bool begun = begin_exec();
+    return fail_exec(begun, VIA_REAL(execvpe)(file, argv, envp));
 }
 
 VIA_HOOK int execvp(const char *file, char *const *argv)
@@ -39,14 +55,14 @@ VIA_HOOK int execvp(const char *file, char *const *argv)
 
 VIA_HOOK int fexecve(int fd, char *const *argv, char *const *envp)
 {
-    via_demote_inherited();
-    return VIA_REAL(fexecve)(fd, argv, envp);
+    bool begun = begin_exec();
+    return fail_exec(begun, VIA_REAL(fexecve)(fd, argv, envp));
 }
 
 VIA_HOOK int execveat(int fd, const char *path, char *const *argv, char *const *envp, int flags)
 {
-    via_demote_inherited();
-    return VIA_REAL(execveat)(fd, path, argv, envp, flags);
+    bool begun = begin_exec();
+    return fail_exec(begun, VIA_REAL(execveat)(fd, path, argv, envp, flags));
 }
 
 #define WORDS_MAX 4096

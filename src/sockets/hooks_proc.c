@@ -60,21 +60,23 @@ static void end_conn(struct via_conn *conn)
     if (fd >= 0) {
         via_conn_end(conn, fd);
     }
+    via_conn_exits(conn);
 }
 
 __attribute__((destructor)) static void end(void)
 {
-    via_conn_try_each(end_conn);
-    via_stats_write();
-    via_fabric_end();
+    static _Atomic bool ended; /* by exit() and by what that calls */
+    if (!atomic_exchange_explicit(&ended, true, memory_order_relaxed)) {
+        via_conn_try_each(end_conn);
+        via_stats_write();
+        via_fabric_end();
+    }
 }
 
 VIA_HOOK void _exit(int status)
 {
     if (via_hooks_ready && !via_hooks_is_guest()) {
-        via_conn_try_each(end_conn);
-        via_stats_write();
-        via_fabric_end();
+        end();
     }
     VIA_REAL(_exit)(status);
     __builtin_unreachable();
