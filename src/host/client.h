@@ -2,7 +2,7 @@
 /*
  * The inside of the client library (viaduct/viaduct.h): one attachment of a process to its host.
  *
- *   client_open.c     attach, detach
+ *   client_open.c     attach, detach          client_fds.c   own descriptors
  *   client_wait.c     the lock, taking in replies, sleeping
  *   client_command.c  operations under way, commands into the pipes
  *   client_request.c  requests on the socket
@@ -210,6 +210,19 @@ static inline uint32_t via_client_replies(const struct via_attach *attach,
 }
 
 uint64_t via_client_now_ns(void);
+
+/*
+ * Descriptors of the library. keep: moves fd (any number) up to half of the limit, so that programs
+ * find their usual low numbers untouched; keeps close-on-exec. The ceiling: the kernel's table of a
+ * process is as long as its highest descriptor. The new number, or fd itself when there is no room
+ * up there. close: of what was kept.
+ *
+ * is_ours does nothing here. Who stands between the program and the C library defines it: a program
+ * that closes all it does not know of must leave these open.
+ */
+int via_client_fd_keep(int fd);
+void via_client_fd_close(int fd);
+void via_client_fd_is_ours(int fd, bool ours);
 
 /* Sets the thread's text: "<object>: <attempt>: <cause>". Returns code. */
 int via_client_error(int code, const char *format, ...) VIA_PRINTF(2, 3);

@@ -125,7 +125,7 @@ static int connect_to(struct via_attach *attach, unsigned host, const char *path
     if (fd < 0) {
         return via_client_error(fd, "host %u: attach: socket: %s", host, strerror(-fd));
     }
-    attach->socket_fd = via_sys_fd_high(fd);
+    attach->socket_fd = via_client_fd_keep(fd);
     uint64_t until_ns = via_client_now_ns() + WELCOME_NS_MAX;
     for (;;) {
         int rc = via_sys_connect(attach->socket_fd, &address, sizeof(address));
@@ -301,12 +301,12 @@ static int watch(struct via_attach *attach)
     if (rc < 0) {
         return rc;
     }
-    attach->epoll_fd = via_sys_fd_high(rc);
+    attach->epoll_fd = via_client_fd_keep(rc);
     rc = via_sys_eventfd();
     if (rc < 0) {
         return rc;
     }
-    attach->nudge_fd = via_sys_fd_high(rc);
+    attach->nudge_fd = via_client_fd_keep(rc);
     const int fds[] = {attach->socket_fd, attach->bell_fd, attach->nudge_fd};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
         rc = via_sys_epoll_add(attach->epoll_fd, fds[i], EPOLLIN | EPOLLRDHUP | EPOLLET,
@@ -385,7 +385,7 @@ static void unmap(const void *base, size_t bytes)
 static void close_fd(int fd)
 {
     if (fd >= 0) {
-        via_sys_close(fd);
+        via_client_fd_close(fd);
     }
 }
 

@@ -118,7 +118,7 @@ static void mapping_free(struct via_client_mapping *mapping)
 {
     munmap(mapping->base, mapping->bytes);
     munmap(mapping->life_page, page_bytes());
-    via_sys_close(mapping->bell_fd);
+    via_client_fd_close(mapping->bell_fd);
     free(mapping);
 }
 
@@ -137,7 +137,7 @@ static int take_mapping(struct via_remote *remote, struct via_client_request *re
     }
     for (unsigned i = 0; i < request->fds_count; i++) {
         if (rc != 0 || i != 1) {
-            via_sys_close(request->fds[i]);
+            via_client_fd_close(request->fds[i]);
         }
     }
     if (rc != 0) {

@@ -47,7 +47,7 @@ static unsigned take_fds(struct msghdr *message, int *fds)
             int fd;
             memcpy(&fd, CMSG_DATA(header) + at, sizeof(fd));
             if (count < VIA_CLIENT_ANSWER_FDS_MAX) {
-                fds[count++] = via_sys_fd_high(fd);
+                fds[count++] = via_client_fd_keep(fd);
             } else {
                 via_sys_close(fd);
             }
@@ -79,7 +79,7 @@ long via_client_socket_receive(int socket_fd, struct via_attach_answer *answer, 
         return bytes;
     }
     for (unsigned i = 0; i < *ret_fds_count; i++) {
-        via_sys_close(fds[i]);
+        via_client_fd_close(fds[i]);
     }
     *ret_fds_count = 0;
     return -EPROTO;
@@ -103,7 +103,7 @@ static void deliver(struct via_attach *attach, const struct via_attach_answer *a
     if (request == NULL) {
         /* Given up in the meantime. */
         for (unsigned i = 0; i < fds_count; i++) {
-            via_sys_close(fds[i]);
+            via_client_fd_close(fds[i]);
         }
         return;
     }
@@ -185,7 +185,7 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
     int status = request->answer.status;
     if (status != 0) {
         for (unsigned i = 0; i < request->fds_count; i++) {
-            via_sys_close(request->fds[i]);
+            via_client_fd_close(request->fds[i]);
         }
         request->fds_count = 0;
     }

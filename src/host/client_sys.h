@@ -14,7 +14,6 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -94,26 +93,6 @@ static inline void via_sys_eventfd_ring(int fd)
 static inline void via_sys_futex_wake(_Atomic uint32_t *word, int waiters)
 {
     (void)!syscall(SYS_futex, word, FUTEX_WAKE, waiters, NULL, NULL, 0);
-}
-
-/*
- * Moves fd up to half of the descriptor limit, so that programs find their usual low numbers
- * untouched; keeps close-on-exec. The ceiling: the kernel's table of a process is as long as its
- * highest descriptor. Returns the new number, or fd itself when there is no room up there.
- */
-static inline int via_sys_fd_high(int fd)
-{
-    struct rlimit limit;
-    long floor = 4096;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 2 < (rlim_t)floor) {
-        floor = (long)(limit.rlim_cur / 2);
-    }
-    int high = via_sys_fcntl(fd, F_DUPFD_CLOEXEC, floor);
-    if (high < 0) {
-        return fd;
-    }
-    via_sys_close(fd);
-    return high;
 }
 
 #endif

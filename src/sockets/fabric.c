@@ -12,6 +12,7 @@
 
 #include "host/client.h"
 #include "sockets/fabric_internal.h"
+#include "sockets/fds.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 
@@ -43,6 +44,12 @@ static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_fabric), 65536);
 struct via_attach *via_fabric_attached(void)
 {
     return atomic_load_explicit(&attachment, memory_order_acquire);
+}
+
+/* The client library's, see there. */
+void via_client_fd_is_ours(int fd, bool ours)
+{
+    via_hidden_shield(fd, ours);
 }
 
 /* With the lock. */

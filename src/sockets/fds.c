@@ -123,6 +123,20 @@ static int lowest_hidden(void)
     return atomic_load_explicit(&lowest, memory_order_relaxed);
 }
 
+static bool hide(int fd, _Atomic int *place)
+{
+    struct via_hidden *hidden = (unsigned)fd < via_fds_count ? via_pool_get(&hidden_pool) : NULL;
+    if (hidden == NULL) {
+        return false;
+    }
+    atomic_store_explicit(&hidden->file.users, 1, memory_order_relaxed);
+    hidden->file.kind = VIA_FILE_HIDDEN;
+    hidden->file.free = hidden_free;
+    hidden->place = place;
+    via_fd_set(fd, &hidden->file);
+    return true;
+}
+
 int via_hidden_new(int fd, _Atomic int *place)
 {
     atomic_store_explicit(place, -1, memory_order_relaxed);
@@ -132,19 +146,30 @@ int via_hidden_new(int fd, _Atomic int *place)
     if (high < 0) {
         return -error;
     }
-    struct via_hidden *hidden = via_pool_get(&hidden_pool);
-    if (hidden == NULL || (unsigned)high >= via_fds_count) {
-        via_pool_put(&hidden_pool, hidden);
+    atomic_store_explicit(place, high, memory_order_relaxed);
+    if (!hide(high, place)) {
+        atomic_store_explicit(place, -1, memory_order_relaxed);
         VIA_REAL(close)(high);
         return -EMFILE;
     }
-    atomic_store_explicit(&hidden->file.users, 1, memory_order_relaxed);
-    hidden->file.kind = VIA_FILE_HIDDEN;
-    hidden->file.free = hidden_free;
-    hidden->place = place;
-    atomic_store_explicit(place, high, memory_order_relaxed);
-    via_fd_set(high, &hidden->file);
     return 0;
+}
+
+static void show(int fd)
+{
+    struct via_file *file = via_fd_take(fd);
+    if (file != NULL) {
+        via_file_put_slowly(file);
+    }
+}
+
+void via_hidden_shield(int fd, bool ours)
+{
+    if (ours) {
+        hide(fd, NULL);
+    } else {
+        show(fd);
+    }
 }
 
 void via_hidden_close(_Atomic int *place)
@@ -152,26 +177,25 @@ void via_hidden_close(_Atomic int *place)
     pthread_mutex_lock(&hidden_lock);
     int fd = atomic_exchange_explicit(place, -1, memory_order_relaxed);
     if (fd >= 0) {
-        struct via_file *file = via_fd_take(fd);
-        if (file != NULL) {
-            via_file_put_slowly(file);
-        }
+        show(fd);
         VIA_REAL(close)(fd);
     }
     pthread_mutex_unlock(&hidden_lock);
 }
 
-void via_hidden_move(int fd)
+bool via_hidden_move(int fd)
 {
     struct via_file *file = via_fd_peek(fd);
     if (file == NULL || file->kind != VIA_FILE_HIDDEN) {
-        return;
+        return true;
     }
+    bool moved = true;
     pthread_mutex_lock(&hidden_lock);
     struct via_hidden *hidden = via_container_of(file, struct via_hidden, file);
     if (via_fd_peek(fd) == file) {
-        int high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, fd + 1);
-        if (high >= 0 && (unsigned)high < via_fds_count) {
+        int high = hidden->place != NULL ? VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, fd + 1) : -1;
+        moved = high >= 0 && (unsigned)high < via_fds_count;
+        if (moved) {
             via_fd_take(fd);
             atomic_store_explicit(hidden->place, high, memory_order_relaxed);
             via_fd_set(high, file);
@@ -181,6 +205,7 @@ void via_hidden_move(int fd)
         }
     }
     pthread_mutex_unlock(&hidden_lock);
+    return moved;
 }
 
 void via_hidden_fork_prepare(void)

@@ -119,7 +119,7 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
  */
 struct via_hidden {
     struct via_file file;
-    _Atomic int *place;
+    _Atomic int *place; /* NULL: it can not be moved */
 };
 
 /* Hides fd (any number) and stores its new number in *place. 0, or a negative errno: then fd is
@@ -127,8 +127,10 @@ struct via_hidden {
 int via_hidden_new(int fd, _Atomic int *place);
 /* Closes what *place says, if anything, and stores -1. */
 void via_hidden_close(_Atomic int *place);
-/* Something of the program's will get this number: moves ours away. */
-void via_hidden_move(int fd);
+/* Something of the program's will get this number: moves ours away. false: it stays. */
+bool via_hidden_move(int fd);
+/* One that somebody else has made and keeps by its number: hidden where it is, and no more. */
+void via_hidden_shield(int fd, bool ours);
 
 /* Around fork(), as in pool.h. */
 void via_hidden_fork_prepare(void);

@@ -236,33 +236,42 @@ VIA_HOOK int dup(int fd)
     return copied(fd, VIA_REAL(dup)(fd));
 }
 
-/* The number is about to be replaced by a copy of fd: what it stood for is closed by that. */
-static void make_way(int fd, int new_fd)
+/* The number is about to be replaced by a copy of fd: what it stood for is closed by that. false:
+ * it is not to be had, as one beyond the limit. */
+static bool make_way(int fd, int new_fd)
 {
     struct via_file *file = via_fd_peek(new_fd);
-    if (file == NULL || fd == new_fd || VIA_REAL(fcntl)(fd, F_GETFD) < 0) {
-        return;
+    if (via_fd_is_hidden(fd)) {
+        errno = EBADF;
+        return false;
     }
-    if (via_hooks_is_guest()) {
-        return;
+    if (file == NULL || fd == new_fd || VIA_REAL(fcntl)(fd, F_GETFD) < 0 || via_hooks_is_guest()) {
+        return true;
     }
+    bool made = true;
     if (file->kind == VIA_FILE_HIDDEN) {
-        via_hidden_move(new_fd);
+        made = via_hidden_move(new_fd);
+        errno = made ? errno : EBADF;
     } else {
         via_hooks_forget(new_fd);
     }
+    return made;
 }
 
 VIA_HOOK int dup2(int fd, int new_fd)
 {
-    make_way(fd, new_fd);
+    if (!make_way(fd, new_fd)) {
+        return -1;
+    }
     int rc = VIA_REAL(dup2)(fd, new_fd);
     return rc >= 0 && fd != new_fd ? copied(fd, rc) : rc;
 }
 
 VIA_HOOK int dup3(int fd, int new_fd, int flags)
 {
-    make_way(fd, new_fd);
+    if (!make_way(fd, new_fd)) {
+        return -1;
+    }
     return copied(fd, VIA_REAL(dup3)(fd, new_fd, flags));
 }
 
