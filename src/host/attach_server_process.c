@@ -243,7 +243,6 @@ static void begin_draining(struct via_process *process)
     /* From here nobody new comes to it; then the transfer threads finish what it has begun. */
     via_attach_server_pending_drop(process);
     (void)via_endpoint_close_all_for(process); /* tried again before it is forgotten */
-    via_segment_retire_all_for(process);
     atomic_store_explicit(&process->channels_left, process->channels_count, memory_order_relaxed);
     for (uint32_t i = 0; i < process->channels_count; i++) {
         via_transfer_post(&host->transfers[i], &process->channels[i].end);
@@ -295,6 +294,8 @@ static uint64_t tick_closing(struct via_process *process)
         if (via_endpoint_close_all_for(process) != 0) {
             return host->now_ns + CLOSING_LOOK_NS; /* out of memory for the moment */
         }
+        /* Not before: who sees that its memory is gone knows that what it sent has arrived. */
+        via_segment_retire_all_for(process);
         via_segment_forget_all_for(process);
         process->sync = via_host_sync(host);
         process->state = VIA_PROCESS_SYNCING;

@@ -299,6 +299,12 @@ void via_client_command_forget(struct via_attach *attach, struct via_client_resu
  * first access.
  */
 void via_client_remote_outlives(struct via_remote *remote);
+/*
+ * Has the owner of the segment gone, or freed it? Then what a process that has gone had put before
+ * has arrived wherever it was put. By frames it has to be asked for: 0 as long as there is no
+ * answer, and each call after one that has come asks again.
+ */
+bool via_client_remote_is_gone(struct via_remote *remote);
 /* What an access by frames has come to: -EACCES is the loss of a segment that was mapped. */
 int via_client_remote_status(struct via_remote *remote, int status);
 /* [locked] A put has ended and lets go of its remote. */

@@ -322,6 +322,27 @@ int via_client_direct_wait(struct via_remote *remote, struct via_client_mapping 
     }
 }
 
+static bool is_refused(int rc)
+{
+    return rc == -EACCES || rc == -ENOENT || rc == -ECONNRESET;
+}
+
+bool via_client_remote_is_gone(struct via_remote *remote)
+{
+    struct via_client_mapping *mapping =
+        atomic_load_explicit(&remote->mapping, memory_order_acquire);
+    if ((mapping != NULL && !is_alive(mapping)) ||
+        is_refused(atomic_load_explicit(&remote->lost, memory_order_relaxed)) ||
+        is_refused(atomic_load_explicit(&remote->error, memory_order_relaxed))) {
+        return true;
+    }
+    if (via_client_direct(remote) == NULL && via_remote_pending(remote) == 0) {
+        /* Nothing is put; but whoever is there hears of it. */
+        return is_refused(via_remote_try_put(remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY));
+    }
+    return false;
+}
+
 void *via_remote_direct(struct via_remote *remote)
 {
     struct via_client_mapping *mapping = via_client_direct(remote);

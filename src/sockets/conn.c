@@ -562,6 +562,24 @@ void via_conn_closed(struct via_conn *conn)
 /* --- fork --------------------------------------------------------------------------------------
  */
 
+/* Before the first fork: what a child puts goes by ways of its own. */
+static void say_shared(struct via_conn *conn)
+{
+    struct via_side *side = conn->side;
+    bool exclusive = via_alone() && side->forked == 0;
+    if (conn->fabric != NULL && via_conn_has_pipes(conn) && (side->said & VIA_FLAG_SHARED) == 0 &&
+        via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
+        side->said |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
+        via_conn_say(conn, side->said);
+        via_token_give(&side->tx_token, exclusive);
+    }
+}
+
+void via_conn_fork_begin(void)
+{
+    via_conn_each(say_shared);
+}
+
 static void count_child(struct via_conn *conn)
 {
     conn->side->ever_forked = true;

@@ -179,7 +179,8 @@ void via_conn_exits(struct via_conn *conn);
 bool via_conn_exec_begin(void);
 void via_conn_exec_failed(void);
 
-/* Around fork(). */
+/* Around fork(). begin: before via_fabric_fork_prepare(). */
+void via_conn_fork_begin(void);
 void via_conn_fork_prepare(void);
 void via_conn_fork_parent(void);
 void via_conn_fork_failed(void);

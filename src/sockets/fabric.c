@@ -561,16 +561,10 @@ void via_fabric_free(struct via_conn *conn)
         return;
     }
     via_fabric_follows_no_more(conn);
-    struct via_attach *attach = via_fabric_attached();
     via_fabric_slot_give(fabric);
+    /* Processes that were forked with the segment read it on, and the peer writes it on. */
+    via_fabric_give_back(fabric, conn->side->refs == 0);
     via_fabric_mirror_free(fabric);
-    if (fabric->remote != NULL && fabric->attach == attach) {
-        via_remote_close(fabric->remote);
-    }
-    /* Processes that were forked with it read it on, and the peer writes it on. */
-    if (fabric->segment != NULL && fabric->segment_attach == attach && conn->side->refs == 0) {
-        via_segment_free(fabric->segment);
-    }
     via_pool_put(&pool, fabric);
     conn->fabric = NULL;
 }

@@ -8,7 +8,8 @@
 
 /* After the kernel's FIN, frames that carry the rest of the stream have so long to arrive. */
 #define FOLLOW_NS (2 * VIA_SEC_NS)
-#define FOLLOW_LOOK_NS (10 * VIA_MSEC_NS)
+#define FOLLOW_LOOK_NS (2 * VIA_MSEC_NS)
+#define UNPROVEN_LOOK_NS (10 * VIA_MSEC_NS)
 #define WAIT_NS VIA_SEC_NS
 /* At an end, what went as frames has so long to arrive before the kernel tells of the end. */
 #define ARRIVE_NS (2 * VIA_SEC_NS)
@@ -337,6 +338,15 @@ bool via_fabric_is_over(struct via_conn *conn)
     return rc == -EACCES || rc == -ENOENT || rc == -ECONNRESET;
 }
 
+/* The peer's process has gone, and with it all that it had put: its host has seen to that. But
+ * others that share the connection may have put something, too. */
+static bool all_has_arrived(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    return (via_side_flags(conn->side) & VIA_FLAG_SHARED) == 0 && via_fabric_can_put(fabric) &&
+           via_client_remote_is_gone(fabric->remote);
+}
+
 bool via_fabric_may_follow(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -350,7 +360,10 @@ bool via_fabric_may_follow(struct via_conn *conn)
      * be on its way: only our own host's death ends the wait early. */
     struct via_attach *attach = via_fabric_attached();
     bool host_is_lost = attach != NULL && via_attach_poll(attach) < 0;
-    bool may = !conn->side->rx.ended && now - fabric->fin_ns < FOLLOW_NS && !host_is_lost;
+    bool all_is_there = fabric->all_is_there;
+    fabric->all_is_there = all_is_there || all_has_arrived(conn); /* look once more */
+    bool may =
+        !conn->side->rx.ended && now - fabric->fin_ns < FOLLOW_NS && !host_is_lost && !all_is_there;
     if (!may) {
         via_fabric_follows_no_more(conn);
     }
@@ -414,7 +427,7 @@ void via_fabric_follows_no_more(struct via_conn *conn)
 
 uint64_t via_fabric_sleep_ns_max(void)
 {
-    return atomic_load_explicit(&following, memory_order_relaxed) != 0 || via_fabric_take_unproven()
-               ? FOLLOW_LOOK_NS
-               : VIA_NEVER_NS;
+    uint64_t unproven_ns = via_fabric_take_unproven() ? UNPROVEN_LOOK_NS : VIA_NEVER_NS;
+    return atomic_load_explicit(&following, memory_order_relaxed) != 0 ? FOLLOW_LOOK_NS
+                                                                       : unproven_ns;
 }

@@ -79,6 +79,7 @@ struct via_fabric {
     uint64_t way;          /* to the peer's host when the connection was made */
     uint64_t fin_ns;       /* when the kernel's FIN was seen without the pipe's */
     bool follows;          /* is counted as waiting for it */
+    bool all_is_there;     /* the peer has gone, and nothing of it is under way */
     int error;             /* the connection is lost */
 };
 
@@ -97,6 +98,9 @@ int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed
  */
 int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach);
 void via_fabric_mirror_free(struct via_fabric *fabric);
+/* What this process had of the host for a connection goes, at once or when its puts have ended.
+ * last: nobody else holds the connection. */
+void via_fabric_give_back(struct via_fabric *fabric, bool last);
 /* For puts from the mirror; NULL: they are to be copied. A process that was forked has no part in
  * what its parent lends, and once there are two, neither lends: what one of them has under way the
  * other does not know. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 /* A process may have so many segments: some for lending, most for connections. */
 #define LENT_MAX 64u
+#define RESTS_MAX 256u
 /* Frames are under way for long, and a sleeper's ring for longer: so much keeps all busy. Many such
  * connections have enough under way together, and the more memory they go through, the less of it
  * is in a cache. */
@@ -23,11 +25,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned lent_count;
 static _Atomic unsigned relayed_count;
 
-/* Of connections that were closed while the host still reads: kept until it does not. */
-static struct {
+/* Of connections that were closed with puts under way: kept until these have ended. The host reads
+ * what is lent; and when the segment goes, the peer takes it that all has arrived. */
+static struct rest {
     struct via_segment *lent;
-    struct via_remote *remote;
-} rests[LENT_MAX];
+    struct via_segment *segment;
+    struct via_remote *remote; /* NULL: this one is free */
+} rests[RESTS_MAX];
 
 static bool goes_by_frames(const struct via_fabric *fabric)
 {
@@ -47,17 +51,42 @@ struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
 /* --- lending -----------------------------------------------------------------------------------
  */
 
-/* With the lock: those that nobody reads any more are the system's again. */
+/* With the lock. */
+static void give_up(struct rest *rest)
+{
+    if (rest->remote != NULL) {
+        via_remote_close(rest->remote);
+    }
+    if (rest->lent != NULL) {
+        via_segment_free(rest->lent);
+        lent_count--;
+    }
+    if (rest->segment != NULL) {
+        via_segment_free(rest->segment);
+    }
+    *rest = (struct rest){.remote = NULL};
+}
+
+/* With the lock: those that nobody uses any more are the system's again. */
 static void reap(void)
 {
-    for (unsigned i = 0; i < LENT_MAX; i++) {
-        if (rests[i].lent != NULL && via_remote_pending(rests[i].remote) == 0) {
-            via_remote_close(rests[i].remote);
-            via_segment_free(rests[i].lent);
-            rests[i].lent = NULL;
-            lent_count--;
+    for (unsigned i = 0; i < RESTS_MAX; i++) {
+        if (rests[i].remote != NULL && via_remote_pending(rests[i].remote) == 0) {
+            give_up(&rests[i]);
         }
     }
+}
+
+/* With the lock. */
+static bool keep(const struct rest *rest)
+{
+    for (unsigned i = 0; i < RESTS_MAX; i++) {
+        if (rests[i].remote == NULL) {
+            rests[i] = *rest;
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool may_lend(const struct via_fabric *fabric)
@@ -110,25 +139,20 @@ struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn)
     return is_ours && !conn->side->ever_forked ? fabric->lent : NULL;
 }
 
-/* The host forgets it, at once or when the last put has ended; the remote goes with it then. */
-static void take_back(struct via_fabric *fabric)
+void via_fabric_give_back(struct via_fabric *fabric, bool last)
 {
+    /* Not what a parent has made or lent, nor what an attachment that is closed has known of. */
+    struct via_attach *attach = via_fabric_attached();
+    struct rest rest = {
+        .lent = fabric->lent_to == attach ? fabric->lent : NULL,
+        .segment = last && fabric->segment_attach == attach ? fabric->segment : NULL,
+        .remote = fabric->attach == attach ? fabric->remote : NULL,
+    };
     pthread_mutex_lock(&lock);
     reap();
-    bool reads = fabric->remote != NULL && fabric->attach == fabric->lent_to &&
-                 via_remote_pending(fabric->remote) != 0;
-    for (unsigned i = 0; i < LENT_MAX && reads; i++) {
-        if (rests[i].lent == NULL) {
-            rests[i].lent = fabric->lent;
-            rests[i].remote = fabric->remote;
-            fabric->remote = NULL;
-            reads = false;
-            fabric->lent = NULL;
-        }
-    }
-    if (fabric->lent != NULL) {
-        via_segment_free(fabric->lent);
-        lent_count--;
+    bool waits = rest.remote != NULL && via_remote_pending(rest.remote) != 0;
+    if (!waits || !keep(&rest)) {
+        give_up(&rest);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -164,10 +188,6 @@ int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach)
 
 void via_fabric_mirror_free(struct via_fabric *fabric)
 {
-    /* Not what a parent has lent, nor what an attachment that is closed has known of. */
-    if (fabric->lent != NULL && fabric->lent_to == via_fabric_attached()) {
-        take_back(fabric);
-    }
     if (fabric->counted) {
         atomic_fetch_sub_explicit(&relayed_count, 1, memory_order_relaxed);
     }
@@ -180,9 +200,7 @@ void via_fabric_mirrors_end(void)
 {
     pthread_mutex_lock(&lock);
     lent_count = 0;
-    for (unsigned i = 0; i < LENT_MAX; i++) {
-        rests[i].lent = NULL;
-    }
+    memset(rests, 0, sizeof(rests));
     pthread_mutex_unlock(&lock);
 }
 

@@ -93,6 +93,7 @@ VIA_HOOK void _Exit(int status)
 /* By pthread_atfork(), as the C library forks in several of its functions. */
 static void before_fork(void)
 {
+    via_conn_fork_begin();
     via_fabric_fork_prepare();
     via_ep_fork_prepare();
     via_conn_fork_prepare();

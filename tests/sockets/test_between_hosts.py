@@ -140,7 +140,8 @@ class Carried(Hosts):
         self.fail("told after %.1f s, %d processes by pipes" % (late_s, by_pipes))
 
     def test_ends_of_programs_that_do_not_close(self):
-        for how in ("exits", "serves in a child", "daemonizes", "daemonizes, closing all", "starts a program"):
+        for how in ("exits", "is killed", "serves in a child", "daemonizes", "daemonizes, closing all",
+                    "starts a program"):
             with self.subTest(how):
                 self.ends(how)
 
