@@ -69,9 +69,9 @@ VIADUCT_API int via_attach_hops(struct via_attach *attach, unsigned host);
 /*
  * A file descriptor (an eventfd, owned by the attachment) that is written whenever the host has
  * something for this process: a completion, a message, a NOTIFY put into one of its segments, a
- * link change. It is a hint, and never drained by the library: use it edge-triggered, or drain it.
- * Before sleeping on it, call via_attach_poll(): what comes after a poll that brought nothing
- * rings.
+ * link change. It is a hint, and never empty, as nobody who has it shall be able to silence it:
+ * watch it edge-triggered (EPOLLET), which tells of it once at the beginning. Before sleeping on
+ * it, call via_attach_poll(): what comes after a poll that brought nothing rings.
  */
 VIADUCT_API int via_attach_bell_fd(const struct via_attach *attach);
 

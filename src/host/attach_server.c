@@ -374,7 +374,7 @@ void via_attach_server_changed(struct via_host *host)
 {
     struct via_attach_server *server = &host->attach;
     via_list_foreach(it, &server->processes) {
-        via_sys_eventfd_ring(via_list_entry(it, struct via_process, link)->bell_fd);
+        via_sys_bell_ring(via_list_entry(it, struct via_process, link)->bell_fd);
     }
     via_attach_server_links_changed(host);
 }

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "host/client_sys.h"
 #include "host/host_private.h"
 
 /* How often a closing process that waits for nothing that wakes this thread is looked at. */
@@ -139,9 +139,9 @@ static int allocate(struct via_process *process, struct via_error *err)
     if (rc != 0) {
         return rc;
     }
-    process->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    process->bell_fd = via_sys_bell_new();
     if (process->bell_fd < 0) {
-        return via_error_set(err, -errno, "eventfd: %s", strerror(errno));
+        return via_error_set(err, process->bell_fd, "eventfd: %s", strerror(-process->bell_fd));
     }
     process->channels = calloc(channels, sizeof(*process->channels));
     process->channels_count = channels;

@@ -107,7 +107,7 @@ static uint32_t release_over(struct via_process_channel *pc)
 
 static void ring_process(const struct via_process_channel *pc)
 {
-    via_sys_eventfd_ring(pc->process->bell_fd);
+    via_sys_bell_ring(pc->process->bell_fd);
 }
 
 void via_process_channel_arm(struct via_process_channel *pc)

@@ -302,7 +302,7 @@ static int watch(struct via_attach *attach)
         return rc;
     }
     attach->epoll_fd = via_client_fd_keep(rc);
-    rc = via_sys_eventfd();
+    rc = via_sys_bell_new();
     if (rc < 0) {
         return rc;
     }

@@ -71,7 +71,7 @@ static void store(const struct via_client_mapping *mapping, uint64_t off, const 
         }
     }
     if ((flags & VIADUCT_PUT_NOTIFY) != 0) {
-        via_sys_eventfd_ring(mapping->bell_fd);
+        via_sys_bell_ring(mapping->bell_fd);
     }
 }
 

@@ -450,7 +450,7 @@ int via_remote_ring(struct via_remote *remote)
 {
     struct via_client_mapping *mapping = via_client_direct(remote);
     if (mapping != NULL) {
-        via_sys_eventfd_ring(mapping->bell_fd);
+        via_sys_bell_ring(mapping->bell_fd);
         return 0;
     }
     return via_remote_put(remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY);

@@ -73,21 +73,30 @@ static inline int via_sys_epoll_wait(int epoll_fd, struct epoll_event *events, i
         syscall(SYS_epoll_pwait, epoll_fd, events, count, timeout_ms, NULL, 8));
 }
 
-static inline int via_sys_eventfd(void)
+/*
+ * Bells. Count and O_NONBLOCK of an eventfd belong to all who hold it, processes that mean harm
+ * among them. So the count is half of what it can hold from the beginning, and a ring adds nothing:
+ * that wakes all who watch edge-triggered, never blocks whatever the flags, and leaves the count as
+ * it is. A read takes only 1 (EFD_SEMAPHORE): nobody can empty it, and a bell without a count would
+ * wake nobody.
+ */
+static inline int via_sys_bell_new(void)
 {
-    return (int)via_sys_result(syscall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
+    uint64_t count = UINT64_C(1) << 63;
+    int fd =
+        (int)via_sys_result(syscall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE));
+    if (fd >= 0 && syscall(SYS_write, fd, &count, sizeof(count)) != (long)sizeof(count)) {
+        int rc = -errno;
+        via_sys_close(fd);
+        return rc;
+    }
+    return fd;
 }
 
-/* Adds 1. A full counter, which somebody else must have filled on purpose, would wake nobody who
- * waits for an edge: it is emptied first. */
-static inline void via_sys_eventfd_ring(int fd)
+static inline void via_sys_bell_ring(int fd)
 {
-    uint64_t count = 1;
-    if (syscall(SYS_write, fd, &count, sizeof(count)) < 0 && errno == EAGAIN) {
-        (void)!syscall(SYS_read, fd, &count, sizeof(count));
-        count = 1;
-        (void)!syscall(SYS_write, fd, &count, sizeof(count));
-    }
+    uint64_t nothing = 0;
+    (void)!syscall(SYS_write, fd, &nothing, sizeof(nothing));
 }
 
 static inline void via_sys_futex_wake(_Atomic uint32_t *word, int waiters)

@@ -64,7 +64,7 @@ void via_client_die(struct via_attach *attach)
 {
     atomic_store_explicit(&attach->dead, true, memory_order_relaxed);
     if (attach->asleep) {
-        via_sys_eventfd_ring(attach->nudge_fd);
+        via_sys_bell_ring(attach->nudge_fd);
     }
     pthread_cond_broadcast(&attach->turn);
 }
@@ -286,7 +286,7 @@ void via_client_unstick(struct via_attach *attach)
 {
     for (unsigned i = 0; i < attach->channels_count && attach->asleep; i++) {
         if (attach->channels[i].stuck_ns != 0) {
-            via_sys_eventfd_ring(attach->nudge_fd);
+            via_sys_bell_ring(attach->nudge_fd);
             return;
         }
     }
@@ -391,7 +391,7 @@ static unsigned poll_locked(struct via_attach *attach)
 {
     if (attach->asleep) {
         if (replies_ready(attach)) {
-            via_sys_eventfd_ring(attach->nudge_fd);
+            via_sys_bell_ring(attach->nudge_fd);
         }
         return 0;
     }

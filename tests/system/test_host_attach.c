@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@
 #include "base/rng.h"
 #include "host/control.h"
 #include "tests/system/host_raw.h"
+#include "wire/frame.h"
 
 #define BYTES 65536u
 
@@ -282,6 +284,36 @@ static void more_processes_than_there_may_be(void **state)
     for (size_t i = 0; i < VIA_ARRAY_COUNT(raws); i++) {
         host_raw_close(&raws[i]);
     }
+}
+
+/* --- the bell --------------------------------------------------------------------------------- */
+
+static void a_full_bell_makes_nobody_wait(void **state)
+{
+    struct fixture *fixture = *state;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int bell_fd = fixture->raw.bell_fd;
+    for (uint64_t count = UINT64_C(1) << 63; count != 0; count /= 2) {
+        (void)!write(bell_fd, &count, sizeof(count)); /* as much as there is room for */
+    }
+    assert_int_equal(fcntl(bell_fd, F_SETFL, 0), 0); /* O_NONBLOCK is the host's, too */
+    assert_int_equal(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell_fd, &event), 0);
+    assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 1);
+
+    struct host_raw other;
+    struct via_reply reply;
+    host_raw_open(&other, &fixture->lab, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        struct via_command command = put(fixture, 8, 6);
+        command.flags = VIA_FRAME_FLAG_NOTIFY;
+        host_raw_command(&other, &command, "alive", 6);
+        assert_true(host_raw_reply(&other, &reply, NULL, 60000));
+        assert_int_equal(epoll_wait(epoll_fd, &event, 1, 60000), 1);
+    }
+    host_raw_close(&other);
+    close(epoll_fd);
+    assert_serves(fixture);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -647,6 +679,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_users_are_refused_clearly, set_up, tear_down),
         cmocka_unit_test(members_of_the_allowed_group_may_attach),
         cmocka_unit_test_setup_teardown(more_processes_than_there_may_be, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_full_bell_makes_nobody_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_memory_that_can_not_shrink_is_taken, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_status_page_can_not_be_written, set_up, tear_down),

@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "core/node.h"
+#include "host/client_sys.h"
 #include "wire/frame.h"
 
 static int sealed(size_t bytes, void *ret_base)
@@ -84,7 +84,7 @@ static struct fake_segment *segment_add(struct fake_host *fake, uint64_t handle,
                 .view = view,
                 .bytes = bytes,
                 .memfd = memfd,
-                .bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                .bell_fd = via_sys_bell_new(),
                 .life = ++fake->life_last,
             };
             *life_of(fake, handle) = segment->life;
@@ -297,8 +297,7 @@ static void put(struct fake_host *fake, const struct via_command *command,
         __atomic_store_n(word, base + command->b.signal_value, __ATOMIC_RELEASE);
     }
     if ((command->flags & VIA_FRAME_FLAG_NOTIFY) != 0) {
-        uint64_t one = 1;
-        (void)!write(segment->bell_fd, &one, sizeof(one));
+        via_sys_bell_ring(segment->bell_fd);
     }
 }
 
@@ -340,8 +339,7 @@ static void execute(struct fake_host *fake, const struct via_command *command, c
 
 static void ring_process(struct fake_host *fake)
 {
-    uint64_t one = 1;
-    (void)!write(fake->bell_fd, &one, sizeof(one));
+    via_sys_bell_ring(fake->bell_fd);
 }
 
 /* One command of a channel; false: none, or no room for its reply. */
@@ -434,7 +432,7 @@ void fake_host_start(struct fake_host *fake, unsigned host)
     fake->bells_fd = sealed(4096, &fake->bells);
     fake->memory_bytes = area_bytes(fake) * FAKE_CHANNELS;
     fake->memory_fd = sealed(fake->memory_bytes, &fake->memory);
-    fake->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    fake->bell_fd = via_sys_bell_new();
     void *base;
     int memfd = sealed(FAKE_PEER_BYTES, &base);
     munmap(base, FAKE_PEER_BYTES);
