@@ -462,6 +462,27 @@ static void slots_for_the_end_are_left_free(void **state)
     stop(&d);
 }
 
+/* With slots in plenty, so that these are not what is given back for. */
+static void room_for_bodies_comes_back_by_the_quarter(void **state)
+{
+    (void)state;
+    struct direction d;
+    unsigned char data[256] = {0};
+    start(&d, 64, 1024, 256);
+    assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
+    assert_int_equal(via_stream_rx_kernel_total(&d.rx, 0), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_true(via_stream_tx_quick(&d.tx, data, 256));
+    }
+    assert_false(via_stream_tx_quick(&d.tx, data, 256));
+    assert_int_equal(via_stream_rx_quick(&d.rx, data, 256, false), 256);
+    assert_true(d.rx.posted);
+    assert_true(via_pipe_writer_fits(&d.tx.pipe, 256)); /* takes in the credit */
+    assert_true(via_stream_tx_quick(&d.tx, data, 256));
+    stop(&d);
+}
+
 /* --- hostile writers ---------------------------------------------------------------------------
  */
 
@@ -594,6 +615,7 @@ int main(void)
         cmocka_unit_test(a_message_of_any_size_comes_whole),
         cmocka_unit_test(all_that_is_wanted_or_nothing),
         cmocka_unit_test(slots_for_the_end_are_left_free),
+        cmocka_unit_test(room_for_bodies_comes_back_by_the_quarter),
         cmocka_unit_test(records_that_make_no_sense_break_the_stream),
         cmocka_unit_test(empty_records_do_not_keep_a_reader_for_ever),
         cmocka_unit_test(the_short_way_leaves_what_is_odd_alone),
