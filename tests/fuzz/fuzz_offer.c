@@ -14,6 +14,7 @@
 #include "base/types.h"
 #include "sockets/side.h"
 #include "sockets/stream_offer.h"
+#include "sockets/stream_quick.h"
 #include "sockets/stream_replay.h"
 #include "tests/fuzz/input.h"
 
@@ -40,6 +41,10 @@ static void read_all(const struct via_offer *offer, unsigned char *memory)
         require(via_iov_init(&cursor, &iov, 1) == 0);
         via_stream_rx_bytes(&rx, 1u << 20);
         via_stream_rx_ends(&rx);
+        if (i % 3 == 0) { /* the short way takes what it can, and leaves the rest as it is */
+            via_stream_rx_has_quick(&rx);
+            require(via_stream_rx_quick(&rx, buffer, iov.iov_len, i % 2 == 0) <= iov.iov_len);
+        }
         int next = via_stream_rx_next(&rx);
         if (next == VIA_NEXT_KERNEL_UNTIL) {
             via_stream_rx_kernel_total(&rx, (uint64_t)i % 2 * rx.switch_at);
@@ -79,7 +84,8 @@ static void write_all(const struct via_offer *offer, unsigned char *memory)
         struct iovec iov = {buffer, (size_t)i * 37 % sizeof(buffer) + 1};
         struct via_iov cursor;
         require(via_iov_init(&cursor, &iov, 1) == 0);
-        ssize_t n = via_stream_tx_write(&tx, &cursor);
+        bool quick = i % 3 == 0 && via_stream_tx_quick(&tx, buffer, iov.iov_len);
+        ssize_t n = quick ? (ssize_t)iov.iov_len : via_stream_tx_write(&tx, &cursor);
         require(n > 0 || n == -EAGAIN || n == -EPROTO);
         written += n > 0 ? (size_t)n : 0;
     }
