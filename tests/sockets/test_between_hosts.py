@@ -132,7 +132,7 @@ class Carried(Hosts):
             port = free_port(self.address)
             server = self.start([PYTHON, "-c", ENDER, self.address, str(port), how], port=port)
             late_s = float(self.run_client([PYTHON, "-c", ENDED, self.address, str(port), how]))
-            end(server)
+            server.wait(HANG_S)  # its last word may be what it did
             says = 1 if how == "is killed" else 2
             by_pipes = sum(e["bytes_pipe_tx"] > 0 for e in self.lines(says))
             if late_s < 1.5 and by_pipes >= says:
