@@ -395,12 +395,17 @@ static void so_does_any_history_by_the_short_ways(void **state)
 /* --- the short ways ----------------------------------------------------------------------------
  */
 
-static void start_in_pipe(struct direction *d)
+static void switch_to_pipe(struct direction *d)
 {
-    start(d, 16, 1024, 256);
     assert_int_equal(via_stream_tx_switch(&d->tx, 0), 0);
     assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_KERNEL_UNTIL);
     assert_int_equal(via_stream_rx_kernel_total(&d->rx, 0), 0);
+}
+
+static void start_in_pipe(struct direction *d)
+{
+    start(d, 16, 1024, 256);
+    switch_to_pipe(d);
 }
 
 static void a_message_of_any_size_comes_whole(void **state)
@@ -481,6 +486,39 @@ static void room_for_bodies_comes_back_by_the_quarter(void **state)
     assert_true(via_pipe_writer_fits(&d.tx.pipe, 256)); /* takes in the credit */
     assert_true(via_stream_tx_quick(&d.tx, data, 256));
     stop(&d);
+}
+
+/* Both ends may send as much as the pipe holds before either receives: what was read last time must
+ * not be kept back more by the one way than by the other. */
+static void room_comes_back_at_the_same_records(void **state)
+{
+    (void)state;
+    static const size_t reads[] = {1, 2, 1}; /* records, of which two are a quarter */
+    uint32_t kept[2];
+    for (unsigned quick = 0; quick < 2; quick++) {
+        struct direction d;
+        unsigned char data[256] = {0};
+        unsigned char got[2 * sizeof(data)];
+        start(&d, 64, 8 * sizeof(data), sizeof(data));
+        switch_to_pipe(&d);
+        for (unsigned i = 0; i < 4; i++) {
+            assert_true(via_stream_tx_quick(&d.tx, data, sizeof(data)));
+        }
+        for (unsigned i = 0; i < VIA_ARRAY_COUNT(reads); i++) {
+            for (size_t left = reads[i] * sizeof(data), n; left != 0; left -= n) {
+                struct iovec iov = {got, left};
+                struct via_iov cursor;
+                assert_int_equal(via_iov_init(&cursor, &iov, 1), 0);
+                n = quick ? via_stream_rx_quick(&d.rx, got, left, false)
+                          : (size_t)via_stream_rx_read(&d.rx, &cursor);
+                assert_in_range(n, 1, left);
+            }
+        }
+        kept[quick] = d.rx.pipe.released - d.rx.pipe.posted;
+        stop(&d);
+    }
+    assert_int_equal(kept[0], 0);
+    assert_int_equal(kept[1], kept[0]);
 }
 
 /* --- hostile writers ---------------------------------------------------------------------------
@@ -611,6 +649,7 @@ int main(void)
         cmocka_unit_test(the_end_is_seen_behind_unread_data),
         cmocka_unit_test(a_writer_that_waits_is_rung_for_what_arming_gives_back),
         cmocka_unit_test(any_history_gives_the_bytes_in_order),
+        cmocka_unit_test(room_comes_back_at_the_same_records),
         cmocka_unit_test(so_does_any_history_by_the_short_ways),
         cmocka_unit_test(a_message_of_any_size_comes_whole),
         cmocka_unit_test(all_that_is_wanted_or_nothing),
