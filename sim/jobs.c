@@ -15,8 +15,13 @@
 #include "sim/streams.h"
 
 #define PROCESSES_MAX 64u
-/* Seconds of real time: far more than any run takes, also with sanitizers on a busy machine. */
+/* Seconds of real time: far more than any run takes, also with sanitizers on a busy machine. With
+ * ThreadSanitizer some take more than a minute. */
+#ifdef __SANITIZE_THREAD__
+#define HANG_S 900u
+#else
 #define HANG_S 120u
+#endif
 
 /* What the processes share. The parent only reads until they have ended. */
 struct shared {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Every entry point of the standard is called by the test programs with two PEs, and its result looked at: when it does
-nothing, the program that calls it fails. Every type-generic call of C11 and C++ selects what it should.
+nothing, a program that calls it fails. Every type-generic call of C11 and C++ selects what it should.
 
 By default a few entry points are skipped in turn, the same ones unless SEED=N asks for others; with --all every one (make
 mutants-shmem)."""
@@ -55,14 +55,14 @@ class Calls(shmem_lab.Case):
     every = False
 
     def callers(self, between):
-        """{entry point: the first program that calls it}"""
+        """{entry point: the programs that call it, the quick ones first}"""
         found = {}
         for name in PROGRAMS:
             file = os.path.join(self.folder, "called-%s" % "-".join(name))
             code, out, err = run(self, between, name, file=file)
             self.assertTrue(is_good(name, code, out), "%s: %d: %s%s" % (name, code, out, err))
             for entry in between.called(file):
-                found.setdefault(entry, name)
+                found.setdefault(entry, []).append(name)
         return found
 
     def test_each_is_called_and_its_result_matters(self):
@@ -75,10 +75,14 @@ class Calls(shmem_lab.Case):
             entries = random.Random(seed).sample(entries, SAMPLE)
         missed = []
         for entry in entries:
-            code, out, _ = run(self, between, callers[entry], skip=entry)
-            if is_good(callers[entry], code, out):
+            # One may call it for something else than to look at what it does.
+            for name in callers[entry]:
+                code, out, _ = run(self, between, name, skip=entry)
+                if not is_good(name, code, out):
+                    break
+            else:
                 missed.append(entry)
-                print("%s does nothing, and %s passes" % (entry, callers[entry]), flush=True)
+                print("%s does nothing, and %s pass" % (entry, callers[entry]), flush=True)
         self.assertEqual(missed, [], "SEED=%d" % seed)
 
     def test_pshmem_is_the_same_function(self):
