@@ -359,8 +359,12 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     entry->place = VIA_EP_PLAIN; /* until refresh() */
     entry->edge = true;
     entry->kernel_events = kernel_events(entry);
+    /* Counted before the kernel has it: who sleeps in the set, which held nothing of ours, wakes at
+     * once and must find that the event is not the program's; the set's lock then makes it wait. */
+    set->entries_count++;
     int rc = tell_kernel(entry, op);
     if (rc != 0) {
+        set->entries_count--;
         entry->set = NULL;
         via_pool_put(&via_ep_entries, entry);
         return rc;
@@ -368,7 +372,6 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     via_list_push_back(&set->entries[VIA_EP_PLAIN], &entry->in_set);
     via_list_push_back(&conn->entries, &entry->in_conn);
     others_hot(conn, set);
-    set->entries_count++;
     if (via_conn_has_pipes(conn) || via_conn_is_unsettled(conn)) {
         add_bells(set, via_conn_bells(conn));
     }

@@ -252,23 +252,29 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
     return (int)via_hooks_result(rc);
 }
 
-/* The set behind epfd if it holds anything of ours, held until via_file_put(). */
-static struct via_ep_set *set_of(int epfd, bool alone)
+/* The set behind epfd if it has held anything of ours, held until via_file_put(). */
+static struct via_ep_set *any_set_of(int epfd, bool alone)
 {
     struct via_file *file = via_file_get(epfd, alone);
     if (via_likely(file == NULL)) {
         return NULL;
     }
-    struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
-    if (file->kind == VIA_FILE_EPOLL &&
-        atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0) {
-        return set;
+    if (file->kind == VIA_FILE_EPOLL) {
+        return via_container_of(file, struct via_ep_set, file);
     }
-    if (file->kind == VIA_FILE_EPOLL &&
+    via_file_put(file, alone);
+    return NULL;
+}
+
+/* ... if it does now. */
+static struct via_ep_set *set_of(int epfd, bool alone)
+{
+    struct via_ep_set *set = any_set_of(epfd, alone);
+    if (set == NULL || atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0 ||
         atomic_load_explicit(&set->bells, memory_order_relaxed) != 0) {
         return set; /* bells are still in it, and not for the program to see */
     }
-    via_file_put(file, alone);
+    via_file_put(&set->file, alone);
     return NULL;
 }
 
@@ -303,7 +309,9 @@ static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, u
     if (rc <= 0 || via_alone()) {
         return rc;
     }
-    struct via_ep_set *set = set_of(epfd, false);
+    /* What came in may have been taken out again already; its event is not the program's all the
+     * same. */
+    struct via_ep_set *set = any_set_of(epfd, false);
     if (set == NULL) {
         return rc;
     }

@@ -2,7 +2,10 @@
 /* epoll sets in less usual shapes. */
 #include "checks.h"
 
+#include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -278,7 +281,51 @@ static void mistakes(void)
     done(pair);
 }
 
+struct sleeper {
+    int epfd;
+    int count;
+    struct epoll_event event;
+};
+
+static void *sleep_in(void *arg)
+{
+    struct sleeper *sleeper = arg;
+    sleeper->count = epoll_wait(sleeper->epfd, &sleeper->event, 1, 30000);
+    return NULL;
+}
+
+/* As gRPC has it: one thread sleeps in a set while another puts the first connection in, which can
+ * be written at once. On one processor, where the sleeper goes first when it wakes. */
+static void first_one_in_while_a_thread_sleeps(void)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    cpu_set_t all, one;
+    CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+    for (uint64_t round = 1; round <= 300; round++) {
+        struct sleeper sleeper = {.epfd = epoll_create1(0)};
+        struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data = {.u64 = round << 32}};
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, sleep_in, &sleeper) == 0);
+        sched_yield();
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+        CHECK(epoll_ctl(sleeper.epfd, EPOLL_CTL_ADD, fd, &event) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK(sleeper.count == 1 && sleeper.event.data.u64 == round << 32);
+        close(accept(listen_fd, NULL, NULL));
+        close(fd);
+        close(sleeper.epfd);
+    }
+    CHECK(sched_setaffinity(0, sizeof(all), &all) == 0);
+    close(listen_fd);
+}
+
 const struct check checks_of_sets[] = {
+    CHECK_ENTRY(first_one_in_while_a_thread_sleeps),
     CHECK_ENTRY(two_sets_hold_it),
     CHECK_ENTRY(a_copy_is_another_registration),
     CHECK_ENTRY(taken_out_and_put_in_again),
