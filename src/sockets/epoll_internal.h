@@ -31,6 +31,17 @@ void via_ep_hear_nothing(struct via_ep_set *set);
 /* With the set's lock: nothing that the program waits for can have happened. */
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
 
+/* The kernel has fd, which has become this connection, in the set of that number, with these
+ * events: its registration becomes an entry. 0, or a negative errno: it stays as it was. */
+int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event);
+
+/* --- epoll_note.c ------------------------------------------------------------------------------
+ */
+
+/* A one-shot registration in the kernel's set: 1 when it is armed, 0 when it has been reported, or
+ * a negative errno. */
+int via_ep_kernel_armed(int epfd, int fd);
+
 /* --- epoll_edge.c; with the set's lock ---------------------------------------------------------
  */
 

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "sockets/demote.h"
 #include "sockets/epoll_internal.h"
@@ -346,9 +345,9 @@ static void others_hot(struct via_conn *conn, struct via_ep_set *set)
     }
 }
 
-/* op: EPOLL_CTL_MOD when it is in the kernel's set already. */
+/* op: EPOLL_CTL_MOD when it is in the kernel's set already. spent: one-shot, and reported. */
 static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
-                     const struct epoll_event *event)
+                     const struct epoll_event *event, bool spent)
 {
     struct via_ep_entry *entry = via_pool_get(&via_ep_entries);
     if (entry == NULL) {
@@ -358,6 +357,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
         .set = set, .conn = conn, .fd = fd, .events = event->events, .data = event->data.u64};
     entry->place = VIA_EP_PLAIN; /* until refresh() */
     entry->edge = true;
+    entry->spent = spent;
     entry->kernel_events = kernel_events(entry);
     /* Counted before the kernel has it: who sleeps in the set, which held nothing of ours, wakes at
      * once and must find that the event is not the program's; the set's lock then makes it wait. */
@@ -378,6 +378,39 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     refresh(entry);
     set->early_due |= via_conn_is_eager(conn);
     return 0;
+}
+
+/* Might somebody who waits in the set just now take a one-shot event? */
+static bool is_waited_in(struct via_ep_set *set)
+{
+    return !via_alone() && has_sleepers(set);
+}
+
+/* The kernel has it in the set as the program put it there. */
+static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
+                         const struct epoll_event *event)
+{
+    bool spent = false;
+    if ((event->events & EPOLLEXCLUSIVE) != 0) {
+        struct epoll_event same = *event;
+        /* Such a registration can not be changed. Added again, it tells what there is. */
+        if (VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_DEL, fd, NULL) != 0) {
+            return -errno;
+        }
+        int rc = entry_add(set, EPOLL_CTL_ADD, conn, fd, event, false);
+        if (rc != 0) {
+            VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, fd, &same);
+        }
+        return rc;
+    }
+    if ((event->events & EPOLLONESHOT) != 0) {
+        int rc = is_waited_in(set) ? -EBUSY : via_ep_kernel_armed(set->fd, fd);
+        if (rc < 0) {
+            return rc;
+        }
+        spent = rc == 0;
+    }
+    return entry_add(set, EPOLL_CTL_MOD, conn, fd, event, spent);
 }
 
 /* The program takes a parked one in again. */
@@ -449,7 +482,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     } else if (op == EPOLL_CTL_ADD) {
         rc = entry != NULL   ? -EEXIST
              : event == NULL ? -EFAULT
-                             : entry_add(set, EPOLL_CTL_ADD, conn, fd, event);
+                             : entry_add(set, EPOLL_CTL_ADD, conn, fd, event, false);
     } else if (entry == NULL) {
         rc = -ENOENT;
     } else if (op == EPOLL_CTL_MOD) {
@@ -469,93 +502,22 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     return rc;
 }
 
-/* --- before it is a connection ------------------------------------------------------------------
- */
-
-struct note {
-    int epfd;
-    bool several; /* sets */
-    struct epoll_event event;
-};
-
-/* By descriptor; valid while that is marked. */
-static struct note *_Atomic notes;
-
-static struct note *note_of(int fd)
+/* A set of this number that a descriptor was put into before it was a connection. */
+int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event)
 {
-    struct note *table = atomic_load_explicit(&notes, memory_order_acquire);
-    if ((unsigned)fd >= via_fds_count) {
-        return NULL;
-    }
-    if (via_unlikely(table == NULL)) {
-        size_t bytes = via_fds_count * sizeof(*table);
-        struct note *new = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (new == MAP_FAILED) {
-            return NULL;
-        }
-        if (atomic_compare_exchange_strong_explicit(&notes, &table, new, memory_order_acq_rel,
-                                                    memory_order_acquire)) {
-            table = new;
-        } else {
-            munmap(new, bytes); /* another thread was faster */
-        }
-    }
-    return &table[fd];
-}
-
-void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event)
-{
-    struct note *note = note_of(fd);
-    bool marked = via_fd_is_marked(fd, VIA_FD_IN_EPOLL);
-    if (op == EPOLL_CTL_DEL) {
-        via_fd_mark(fd, VIA_FD_IN_EPOLL, marked && note != NULL && note->several);
-        return;
-    }
-    if (note != NULL && event != NULL) {
-        bool other = marked && (note->several || note->epfd != epfd);
-        *note = (struct note){.epfd = epfd, .several = other, .event = *event};
-    }
-    via_fd_mark(fd, VIA_FD_IN_EPOLL, true);
-}
-
-bool via_ep_can_adopt(int fd)
-{
-    if (!via_fd_is_marked(fd, VIA_FD_IN_EPOLL)) {
-        return true;
-    }
-    const struct note *note = note_of(fd);
-    /* An exclusive one can not be changed, and of a one-shot it is not known whether it is spent.
-     */
-    return note != NULL && !note->several &&
-           (note->event.events & (EPOLLEXCLUSIVE | EPOLLONESHOT)) == 0;
-}
-
-void via_ep_adopt(struct via_conn *conn, int fd)
-{
-    if (via_likely(!via_fd_is_marked(fd, VIA_FD_IN_EPOLL))) {
-        return;
-    }
-    int saved = errno;
     int rc = -EBADF;
-    const struct note *note = note_of(fd);
     pthread_mutex_lock(&links);
-    struct via_ep_set *set = note != NULL ? set_get(note->epfd) : NULL;
+    struct via_ep_set *set = set_get(epfd);
     if (set != NULL) {
         pthread_mutex_lock(&set->lock);
-        rc = entry_add(set, EPOLL_CTL_MOD, conn, fd, &note->event);
+        rc = entry_take_in(set, conn, fd, event);
         pthread_mutex_unlock(&set->lock);
     }
     pthread_mutex_unlock(&links);
     if (set != NULL) {
         via_file_put(&set->file, false);
     }
-    if (rc == 0) {
-        via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
-    } else if (via_conn_is_unsettled(conn)) {
-        via_conn_settle_plain(conn, VIA_REASON_EPOLL); /* that set is gone, or has another number */
-    }
-    errno = saved;
+    return rc;
 }
 
 /* --- what happens to connections and sets ------------------------------------------------------

@@ -79,9 +79,9 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
  */
 /* epoll_ctl() has succeeded for a descriptor that is none of ours: remembers what it said. */
 void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event);
-/* It is in one set only, in a way that can be taken over; or in none. */
+/* It is in few sets, so that it is known in which; or in none. */
 bool via_ep_can_adopt(int fd);
-/* fd has become this connection: its registration becomes an entry. Else it stays the kernel's. */
+/* fd has become this connection: its registrations become entries. Else it stays the kernel's. */
 void via_ep_adopt(struct via_conn *conn, int fd);
 
 /* epoll_wait() on a set with entries. Results as epoll_wait's, or a negative errno. deadline_ns as

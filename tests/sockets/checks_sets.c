@@ -244,6 +244,97 @@ static void a_set_is_polled(void)
     done(pair);
 }
 
+/* Connects a socket that is in sets already. */
+static struct pair connect_it(int client)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    struct pair pair = {.client = client};
+    CHECK(connect(client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    pair.server = accept(listen_fd, NULL, NULL);
+    CHECK(pair.server >= 0);
+    close(listen_fd);
+    return pair;
+}
+
+static void change_in(int epfd, int fd, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data = {.fd = fd}};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &event) == 0);
+}
+
+/* Told once, and again only when asked for again. */
+static void one_shot_before_it_connects(void)
+{
+    for (int told = 0; told < 2; told++) {
+        int client = socket(AF_INET, SOCK_STREAM, 0);
+        int epfd = set_with(client, EPOLLIN | EPOLLONESHOT);
+        CHECK(told == 0 || wait_in(epfd, client, 5000) == EPOLLHUP);
+        struct pair pair = connect_it(client);
+        char byte;
+        talk_both_ways(pair.client, pair.server);
+        CHECK(wait_in(epfd, client, 20) == 0);
+        for (int i = 0; i < 3; i++) {
+            write_all(pair.server, "x", 1);
+            CHECK(poll(&(struct pollfd){client, POLLIN, 0}, 1, 5000) == 1);
+            CHECK(wait_in(epfd, client, 0) == (i == 0 && told != 0 ? 0 : EPOLLIN));
+            CHECK(wait_in(epfd, client, 0) == 0);
+            read_all(client, &byte, 1);
+            change_in(epfd, client, EPOLLIN | EPOLLONESHOT);
+            CHECK(wait_in(epfd, client, 0) == 0);
+        }
+        close(epfd);
+        done(pair);
+    }
+}
+
+static void exclusive_before_it_connects(void)
+{
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    int epfd = set_with(client, EPOLLIN | EPOLLEXCLUSIVE);
+    struct epoll_event event = {.events = EPOLLIN};
+    struct pair pair = connect_it(client);
+    char byte;
+    talk_both_ways(pair.client, pair.server);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, client, &event) == -1 && errno == EINVAL);
+    CHECK(wait_in(epfd, client, 20) == 0);
+    write_all(pair.server, "x", 1);
+    CHECK(wait_in(epfd, client, 5000) == EPOLLIN && wait_in(epfd, client, 0) == EPOLLIN);
+    read_all(client, &byte, 1);
+    CHECK(wait_in(epfd, client, 0) == 0);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, client, NULL) == 0);
+    close(epfd);
+    done(pair);
+}
+
+static void in_several_sets_before_it_connects(void)
+{
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    int level = set_with(client, EPOLLIN);
+    int left = set_with(client, EPOLLIN);
+    int edge = set_with(client, EPOLLIN | EPOLLET);
+    int once = set_with(client, EPOLLIN | EPOLLONESHOT);
+    CHECK(epoll_ctl(left, EPOLL_CTL_DEL, client, NULL) == 0);
+    struct pair pair = connect_it(client);
+    char byte;
+    talk_both_ways(pair.client, pair.server);
+    wait_in(edge, client, 0);
+    for (int i = 0; i < 3; i++) {
+        write_all(pair.server, "x", 1);
+        CHECK(wait_in(level, client, 5000) == EPOLLIN && wait_in(level, client, 0) == EPOLLIN);
+        CHECK(wait_in(edge, client, 5000) == EPOLLIN && wait_in(edge, client, 0) == 0);
+        CHECK(wait_in(once, client, 0) == (i == 0 ? EPOLLIN : 0));
+        CHECK(wait_in(left, client, 0) == 0);
+        read_all(client, &byte, 1);
+        CHECK(wait_in(level, client, 0) == 0);
+    }
+    close(level);
+    close(left);
+    close(edge);
+    close(once);
+    done(pair);
+}
+
 static void times_in_nanoseconds(void)
 {
     struct pair pair = connected();
@@ -334,6 +425,9 @@ const struct check checks_of_sets[] = {
     CHECK_ENTRY(nested_after_it_was_filled),
     CHECK_ENTRY(nested_before_it_is_filled),
     CHECK_ENTRY(a_set_is_polled),
+    CHECK_ENTRY(one_shot_before_it_connects),
+    CHECK_ENTRY(exclusive_before_it_connects),
+    CHECK_ENTRY(in_several_sets_before_it_connects),
     CHECK_ENTRY(times_in_nanoseconds),
     CHECK_ENTRY(mistakes),
     {0},

@@ -174,8 +174,8 @@ class Listing(Lister):
 
     def test_why_not(self):
         one = "c, s = pair(); talk(c, s); ready()"
-        watched = ("e = select.epoll()\n"
-                   "c, s = pair(lambda c: e.register(c, select.EPOLLIN | select.EPOLLONESHOT)); talk(c, s); ready()")
+        watched = ("all = [select.epoll() for i in range(5)]\n"
+                   "c, s = pair(lambda c: [e.register(c, select.EPOLLIN) for e in all]); talk(c, s); ready()")
         for env, script, preload, whys in (
                 ({"VIADUCT_SOCKETS_PORTS": "1"}, one, True, {"left to the kernel by the rules"}),
                 ({"VIADUCT_SOCKETS_PROGRAMS": "!python*"}, one, True, {"left to the kernel by the rules"}),

@@ -98,18 +98,24 @@ class Streams(Case):
         self.assertEqual(entry["kernel_tx_why"], {"sent before it was accepted": 70})
         self.assertEqual(entry["not_accelerated"], {})
 
-    def test_in_a_set_before_it_connects(self):
-        script = ("import select, socket\n"
+    def test_in_sets_before_it_connects(self):
+        script = ("import select, socket, sys\n"
+                  "flag = getattr(select, 'EPOLL' + sys.argv[1], 0)\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
-                  "c = socket.socket(); e = select.epoll(); e.register(c, select.EPOLLIN | select.EPOLLET)\n"
+                  "c = socket.socket(); sets = [select.epoll() for i in range(int(sys.argv[2]))]\n"
+                  "for e in sets: e.register(c, select.EPOLLIN | flag)\n"
                   "c.connect(l.getsockname()); s, _ = l.accept()\n"
                   "for i in range(200):\n"
                   "    c.sendall(b'x' * 100); assert len(s.recv(200)) == 100\n"
                   "    s.sendall(b'y' * 100)\n"
-                  "    while e.poll(5)[0][1] & select.EPOLLIN == 0: pass\n"
-                  "    assert len(c.recv(200)) == 100\n")
-        self.run_client([PYTHON, "-c", script])
-        self.assert_by_pipes(self.lines(), 0.9, 1)
+                  "    for e in sets:\n"
+                  "        while e.poll(5)[0][1] & select.EPOLLIN == 0: pass\n"
+                  "    assert len(c.recv(200)) == 100\n"
+                  "    for e in sets:\n"
+                  "        if flag == select.EPOLLONESHOT: e.modify(c, select.EPOLLIN | flag)\n")
+        for kind, sets in (("LEVEL", 1), ("ET", 1), ("ONESHOT", 1), ("EXCLUSIVE", 1), ("ET", 3), ("ONESHOT", 2)):
+            self.run_client([PYTHON, "-c", script, kind, str(sets)])
+            self.assert_by_pipes(self.lines(), 0.9, 1)
 
     def test_who_has_gone_is_no_plain_program(self):
         script = ("import socket, struct\n"
