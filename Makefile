@@ -10,6 +10,7 @@ FIRST ?= $(shell date +%s)000000
 KILLS ?= 500
 # Of either side of a connection; of reloads of nginx.
 SOCKET_KILLS ?= 1000
+CALLS ?= 2000
 RELOADS ?= 200
 # For each planted bug; then the next one's turn comes.
 MUTANT_SECONDS ?= 300
@@ -19,7 +20,7 @@ FUZZ_SECONDS ?= 300
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check fuzz install clean soak kills kills-sockets reloads-sockets mutants mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help demo test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets mutants mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +74,9 @@ sanitize-sockets: packages build-dev build-tsan ## programs over the sockets lib
 
 kills-sockets: packages build-release ## kill -9 a random side of SOCKET_KILLS connections under load
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/kill_sockets.py --count $(SOCKET_KILLS)
+
+calls-sockets: packages build-release ## random calls on CALLS connections, over kernel TCP and over pipes
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/random_calls.py --rounds $(CALLS)
 
 reloads-sockets: packages build-release ## reload nginx RELOADS times under load
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/reload_nginx.py --count $(RELOADS) || [ $$? -eq 77 ]

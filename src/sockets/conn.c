@@ -442,7 +442,10 @@ static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
     socklen_t bytes = sizeof(linger);
     if (via_token_take(&side->rx_token, exclusive, via_os_thread()) == 0) {
         int next = via_stream_rx_next(&side->rx);
-        bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL;
+        int kernel = 0;
+        bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
+                      ((next == VIA_NEXT_KERNEL || next == VIA_NEXT_KERNEL_UNTIL) &&
+                       VIA_REAL(ioctl)(fd, SIOCINQ, &kernel) == 0 && kernel > 0);
         via_token_give(&side->rx_token, exclusive);
         if (unread) {
             linger = (struct linger){.l_onoff = 1, .l_linger = 0};

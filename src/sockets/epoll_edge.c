@@ -26,22 +26,28 @@ static bool is_kernel_news(const struct via_ep_entry *entry)
     return via_kernel_received(entry->fd, &bytes) != 0 || bytes != entry->seen_kernel;
 }
 
-/* Records that came after those that were told of, taken or not. */
-static bool is_pipe_news(const struct via_ep_entry *entry)
+/* Who waits for these is woken when bytes come (sock_def_readable()). */
+#define READ_EVENTS (IN_EVENTS | URGENT_EVENTS)
+
+/* Records that came after those that were told of, taken or not; as many bytes as wanted. */
+static bool is_pipe_news(const struct via_ep_entry *entry, uint32_t bits)
 {
-    const struct via_pipe_reader *pipe = &entry->conn->side->rx.pipe;
-    return entry->piped && (via_seq_before_u32(entry->seen_sequence, pipe->sequence) ||
-                            via_pipe_ready_at(pipe, entry->seen_sequence));
+    const struct via_side *side = entry->conn->side;
+    const struct via_pipe_reader *pipe = &side->rx.pipe;
+    bool few = side->rcvlowat > 1 && (bits & IN_EVENTS) == 0;
+    return entry->piped && (entry->events & READ_EVENTS) != 0 &&
+           (via_seq_before_u32(entry->seen_sequence, pipe->sequence) ||
+            (!few && via_pipe_ready_at(pipe, entry->seen_sequence)));
 }
 
 bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits, uint32_t full)
 {
-    return bits != 0 && (entry->edge || is_pipe_news(entry) ||
+    return bits != 0 && (entry->edge || is_pipe_news(entry, bits) ||
                          ((bits & OUT_EVENTS) != 0 && full != entry->seen_full) ||
                          (bits & VIA_POLL_GONE & ~entry->seen_gone) != 0 ||
                          (entry->look && ((bits & URGENT_EVENTS) != 0 ||
-                                          ((bits & IN_EVENTS) != 0 && reads_kernel(entry) &&
-                                           is_kernel_news(entry)))));
+                                          ((entry->events & READ_EVENTS) != 0 &&
+                                           reads_kernel(entry) && is_kernel_news(entry)))));
 }
 
 void via_ep_told(struct via_ep_entry *entry, uint32_t bits, uint32_t full)

@@ -24,6 +24,10 @@ void via_ep_hear_bells(struct via_ep_set *set);
 /* With the set's lock: the kernel watches what it should. */
 void via_ep_refresh(struct via_ep_entry *entry);
 
+/* Takes in what the kernel says of connections with pipes, and then it shows nothing of it any
+ * more. false: there was nothing. */
+bool via_ep_take_in_ends(struct via_ep_set *set);
+
 /* Nobody sleeps in the set: the kernel's has nothing of ours in it then, but connections, until
  * somebody does. */
 void via_ep_hear_nothing(struct via_ep_set *set);

@@ -7,7 +7,7 @@
 
 #include "sockets/demote.h"
 #include "sockets/epoll_internal.h"
-#include "sockets/io.h"
+#include "sockets/io_internal.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 
@@ -227,6 +227,13 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
 
 static int tell_kernel(struct via_ep_entry *entry, int op)
 {
+    if (via_unlikely(entry->unheard) && (op == EPOLL_CTL_DEL || via_conn_has_pipes(entry->conn))) {
+        return 0;
+    }
+    if (via_unlikely(entry->unheard)) {
+        entry->unheard = false;
+        op = EPOLL_CTL_ADD;
+    }
     struct epoll_event event = {
         .events = entry->kernel_events,
         .data = {.u64 = (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48}};
@@ -328,6 +335,42 @@ static void unpark_set(struct via_ep_set *set)
         unpark(via_list_entry(it, struct via_ep_entry, in_set));
     }
     pthread_mutex_unlock(&set->lock);
+}
+
+/*
+ * For others the kernel's set shows what is in it: of a connection with pipes that must be nothing
+ * but what has not been taken in. Both directions have ended: that is the kernel's last word, and
+ * it repeats it whatever it is asked. true: something has changed.
+ */
+static bool unhear(struct via_ep_entry *entry)
+{
+    struct via_op op = via_ep_op(entry);
+    uint32_t seen = via_io_look(&op);
+    uint32_t before = entry->kernel_events;
+    refresh(entry);
+    if ((seen & EPOLLHUP) != 0) {
+        tell_kernel(entry, EPOLL_CTL_DEL);
+        entry->unheard = true;
+    }
+    return entry->unheard || entry->kernel_events != before;
+}
+
+bool via_ep_take_in_ends(struct via_ep_set *set)
+{
+    bool changed = !via_list_empty(&set->entries[VIA_EP_PARKED]);
+    pthread_mutex_lock(&links);
+    unpark_set(set);
+    pthread_mutex_lock(&set->lock);
+    via_ep_all_hot(set);
+    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (entry->piped && !entry->unheard) {
+            changed |= unhear(entry);
+        }
+    }
+    pthread_mutex_unlock(&set->lock);
+    pthread_mutex_unlock(&links);
+    return changed;
 }
 
 /* A second registration: a ring is for one only. With `links`, and the lock of `set`. */
@@ -547,6 +590,25 @@ void via_ep_conn_changed(struct via_conn *conn)
     unpark_all(conn, true);
     pthread_mutex_unlock(&links);
     errno = saved;
+}
+
+void via_ep_conn_woken(struct via_conn *conn)
+{
+    if (via_list_empty(&conn->entries)) {
+        return;
+    }
+    pthread_mutex_lock(&links);
+    via_list_foreach(it, &conn->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
+        pthread_mutex_lock(&entry->set->lock);
+        if (entry->piped) {
+            via_ep_make_hot(entry);
+            entry->edge = true;
+            wake_sleepers(entry->set, false);
+        }
+        pthread_mutex_unlock(&entry->set->lock);
+    }
+    pthread_mutex_unlock(&links);
 }
 
 void via_ep_conn_duped(struct via_conn *conn)

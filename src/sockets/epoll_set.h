@@ -67,6 +67,7 @@ struct via_ep_entry {
     uint16_t arms;          /* how often the program has asked for it: tells old events from new */
     bool piped;             /* counted in piped_count: hot, warm or cold */
     uint8_t place;          /* enum via_ep_place */
+    bool unheard;           /* the kernel has nothing more to say, and it is not in its set */
     uint16_t idle_looks;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
     int early_fd;           /* in the kernel's set, while it is eager; 0: none */
@@ -109,6 +110,8 @@ bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd);
 
 /* A connection has got pipes, or its bytes go another way: brings registrations up to date. */
 void via_ep_conn_changed(struct via_conn *conn);
+/* Who waits for it is told its state once more, as if something had come. */
+void via_ep_conn_woken(struct via_conn *conn);
 /* It has got a second number in this process. */
 void via_ep_conn_duped(struct via_conn *conn);
 /* The last descriptor of this process is about to be closed. */

@@ -142,7 +142,8 @@ bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd)
 {
     struct pollfd pfd = {.fd = epfd, .events = POLLIN};
     via_ep_hear_nothing(set);
-    return VIA_REAL(poll)(&pfd, 1, 0) > 0;
+    return VIA_REAL(poll)(&pfd, 1, 0) > 0 &&
+           (!via_ep_take_in_ends(set) || VIA_REAL(poll)(&pfd, 1, 0) > 0);
 }
 
 void via_ep_arm(struct via_ep_set *set)

@@ -3,6 +3,7 @@
 #undef _FORTIFY_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -51,6 +52,9 @@ static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
 VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
 {
     struct via_op op;
+    if (via_unlikely(bytes == 0)) {
+        return VIA_REAL(read)(fd, buf, bytes); /* nothing is looked for then, unlike by recv() */
+    }
     return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, 0) : VIA_REAL(read)(fd, buf, bytes);
 }
 
@@ -73,10 +77,11 @@ VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR
     if (!via_op_begin(&op, fd)) {
         return VIA_REAL(recvfrom)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
     }
-    if (addr.__sockaddr__ != NULL && addr_bytes != NULL) {
+    ssize_t n = recv_one(&op, buf, bytes, flags);
+    if (n >= 0 && addr.__sockaddr__ != NULL && addr_bytes != NULL) {
         *addr_bytes = 0; /* TCP gives no address */
     }
-    return recv_one(&op, buf, bytes, flags);
+    return n;
 }
 
 VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room)
@@ -104,6 +109,33 @@ VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, in
     return recvfrom(fd, buf, bytes, flags, addr, addr_bytes);
 }
 
+/* What the kernel refuses before it asks the socket: a negative errno. 1: there is nothing to do,
+ * so it is not asked either; 0: it is. */
+static int vector_ends_early(const struct iovec *iov, int count)
+{
+    if (count < 0 || count > IOV_MAX) {
+        return -EINVAL;
+    }
+    for (int i = 0; i < count; i++) {
+        if (iov[i].iov_len != 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static ssize_t recv_vector(struct via_op *op, const struct iovec *iov, int count, int flags)
+{
+    int early = vector_ends_early(iov, count);
+    return early != 0 ? via_min(early, 0) : via_io_recv(op, iov, count, flags);
+}
+
+static ssize_t send_vector(struct via_op *op, const struct iovec *iov, int count)
+{
+    int early = vector_ends_early(iov, count);
+    return early != 0 ? via_min(early, 0) : via_io_send(op, iov, count, 0);
+}
+
 VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
 {
     struct via_op op;
@@ -111,7 +143,7 @@ VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
         return VIA_REAL(readv)(fd, iov, count);
     }
     int saved = errno;
-    return finish(&op, count < 0 ? -EINVAL : via_io_recv(&op, iov, count, 0), saved);
+    return finish(&op, recv_vector(&op, iov, count, 0), saved);
 }
 
 /* On a socket their flags are readv's and writev's business: an offset is an error, as for pread.
@@ -124,7 +156,7 @@ VIA_HOOK ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offse
     }
     int saved = errno;
     int how = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
-    return finish(&op, count < 0 ? -EINVAL : via_io_recv(&op, iov, count, how), saved);
+    return finish(&op, recv_vector(&op, iov, count, how), saved);
 }
 
 VIA_HOOK ssize_t preadv64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
@@ -139,7 +171,7 @@ VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offs
         return VIA_REAL(pwritev2)(fd, iov, count, offset, flags);
     }
     int saved = errno;
-    return finish(&op, count < 0 ? -EINVAL : via_io_send(&op, iov, count, 0), saved);
+    return finish(&op, send_vector(&op, iov, count), saved);
 }
 
 VIA_HOOK ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
@@ -173,12 +205,21 @@ VIA_HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags)
     if (!via_op_begin(&op, fd)) {
         return VIA_REAL(recvmsg)(fd, message, flags);
     }
-    if ((flags & MSG_ERRQUEUE) != 0 || message->msg_iovlen > INT32_MAX) {
+    if ((flags & MSG_ERRQUEUE) != 0 || message->msg_iovlen > IOV_MAX) {
         via_op_end(&op);
         return VIA_REAL(recvmsg)(fd, message, flags);
     }
     int saved = errno;
     return finish(&op, recvmsg_op(&op, message, flags), saved);
+}
+
+/* What is wrong with the connection comes before its bytes, in this call only: a negative errno. */
+static int pending_error(const struct via_op *op)
+{
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    return -error;
 }
 
 VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
@@ -189,16 +230,20 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
         return VIA_REAL(recvmmsg)(fd, messages, count, flags, timeout);
     }
     int saved = errno;
-    ssize_t rc = 0;
+    ssize_t rc = pending_error(&op);
     unsigned done = 0;
-    for (; done < count; done++) {
+    for (; rc >= 0 && done < count; done++) {
+        if (messages[done].msg_hdr.msg_iovlen > IOV_MAX) {
+            rc = -EMSGSIZE;
+            break;
+        }
         rc = recvmsg_op(&op, &messages[done].msg_hdr,
                         (flags & ~MSG_WAITFORONE) |
                             (done > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0));
-        if (rc <= 0) {
+        if (rc < 0) {
             break;
         }
-        messages[done].msg_len = (unsigned)rc;
+        messages[done].msg_len = (unsigned)rc; /* none, too: each message is one call */
     }
     return (int)finish(&op, done > 0 || rc == 0 ? (ssize_t)done : rc, saved);
 }
@@ -257,7 +302,7 @@ VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
         return VIA_REAL(writev)(fd, iov, count);
     }
     int saved = errno;
-    return finish(&op, count < 0 ? -EINVAL : via_io_send(&op, iov, count, 0), saved);
+    return finish(&op, send_vector(&op, iov, count), saved);
 }
 
 VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
@@ -270,7 +315,7 @@ VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
         return VIA_REAL(sendmsg)(fd, message, flags);
     }
     int saved = errno;
-    if (message->msg_iovlen > INT32_MAX) {
+    if (message->msg_iovlen > IOV_MAX) {
         return finish(&op, -EMSGSIZE, saved);
     }
     /* Control data for a TCP socket is about packets; there are none. */
@@ -293,7 +338,9 @@ VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
     unsigned done = 0;
     for (; done < count; done++) {
         struct msghdr *message = &messages[done].msg_hdr;
-        rc = via_io_send(&op, message->msg_iov, (int)message->msg_iovlen, flags);
+        rc = message->msg_iovlen > IOV_MAX
+                 ? -EMSGSIZE
+                 : via_io_send(&op, message->msg_iov, (int)message->msg_iovlen, flags);
         if (rc < 0) {
             break;
         }

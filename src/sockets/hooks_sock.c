@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -392,6 +393,9 @@ static void option_set(struct via_op *op, int level, int name, const void *value
     } else if (level == SOL_SOCKET && name == SO_RCVLOWAT && bytes >= sizeof(int)) {
         int low = *(const int *)value;
         atomic_store_explicit(&side->rcvlowat, low > 0 ? (uint32_t)low : 1, memory_order_relaxed);
+        if (via_conn_has_pipes(op->conn) && (via_io_ready(op, POLLIN) & POLLIN) != 0) {
+            via_ep_conn_woken(op->conn); /* tcp_set_rcvlowat() signals what there is */
+        }
     } else if (is_answered_by_kernel(level, name) || is_small_buffer(level, name, value, bytes)) {
         via_conn_demote(op, VIA_REASON_OPTION);
     }

@@ -50,6 +50,9 @@ static inline void via_io_count_kernel(const struct via_op *op, ssize_t bytes, b
 /* Asks the kernel what it knows of its socket (its answer is kept): VIA_POLL_GONE bits. */
 uint32_t via_io_look(struct via_op *op);
 
+/* Between hosts: an end that the kernel has seen, while bytes before it may still be under way. */
+bool via_io_follows(struct via_op *op);
+
 /* With the rx token: does VIA_NEXT_KERNEL_UNTIL still mean the kernel? Finds out how far the kernel
  * has been read. The next step. */
 int via_rx_next(struct via_op *op);

@@ -38,6 +38,14 @@ uint32_t via_io_look(struct via_op *op)
     return ask_kernel(op, 0);
 }
 
+/* Are there so many bytes in the kernel and in the pipe behind? The kernel counts its own only. */
+static bool both_have(const struct via_op *op, uint32_t low)
+{
+    int kernel = 0;
+    return VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0 &&
+           (size_t)kernel + via_stream_rx_bytes(&op->side->rx, low) >= low;
+}
+
 /* Readable by the pipe; what must be asked of the kernel instead in *ret_ask; whether nothing is
  * known to be there in *ret_idle. */
 static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
@@ -77,6 +85,11 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         *ret_ask |= IN_EVENTS;
         break;
     case VIA_NEXT_KERNEL_UNTIL:
+        if (low > 1 && both_have(op, low)) {
+            bits = IN_EVENTS;
+        }
+        *ret_ask |= IN_EVENTS;
+        break;
     case -EAGAIN: /* kernel bytes keep coming, see via_kernel_read() */
         *ret_ask |= IN_EVENTS;
         break;
@@ -110,8 +123,7 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
     return bits;
 }
 
-/* An end that the kernel has seen, while bytes before it may still be under way. */
-static bool follows(struct via_op *op)
+bool via_io_follows(struct via_op *op)
 {
     const struct via_stream_rx *rx = &op->side->rx;
     return op->conn->fabric != NULL && !via_pipe_ready(&rx->pipe) &&
@@ -140,13 +152,18 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
         bits |= rx_ready(op, &ask, &idle);
     }
+    if (via_unlikely(atomic_load_explicit(&op->side->rx_shut, memory_order_relaxed) != 0)) {
+        bits |= IN_EVENTS | POLLRDHUP; /* whatever may still come */
+    }
     if ((wanted & OUT_EVENTS) != 0) {
         bits |= tx_ready(op, &ask);
     }
     if (via_unlikely(atomic_load_explicit(&op->side->tx_shut, memory_order_relaxed) != 0)) {
         ask |= POLLRDHUP; /* unread data does not hide the end of both */
     }
-    if (ask != 0 || atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0) {
+    bool ended = atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0 ||
+                 (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_FIN)) != 0;
+    if (ask != 0 || via_unlikely(ended)) {
         uint32_t seen = ask_kernel(op, ask);
         if ((wanted & ask & OUT_EVENTS) != 0 && (seen & OUT_EVENTS) == 0) {
             via_io_found_full(op);
@@ -156,7 +173,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
             seen &= ~(uint32_t)IN_EVENTS;
         }
         if (idle && (seen & VIA_POLL_GONE) != 0) {
-            if (follows(op)) {
+            if (via_io_follows(op)) {
                 seen &= ~(uint32_t)(POLLHUP | POLLRDHUP); /* not yet */
             } else {
                 bits |= IN_EVENTS; /* the end of the stream, or what came just before it */
@@ -282,7 +299,7 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
     }
     if (have != 0 && (fds[0].events & IN_EVENTS) != 0) {
         /* The kernel would report what has been seen already, again and again. */
-        fds[0].events &= (short)~IN_EVENTS;
+        fds[0].events = (short)((fds[0].events & ~IN_EVENTS) | POLLRDHUP);
         until_ns = via_min(until_ns, via_os_now_ns() + PEEK_LOOK_NS);
     }
     via_stats_count(&op->conn->stats->sleeps, 1);
@@ -299,7 +316,7 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
         return deadline_ns == VIA_NEVER_NS && via_sleep_restarts() ? 0 : -EINTR;
     }
     via_io_shadow(op, seen);
-    if (n == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {
+    if ((n == 0 || have != 0) && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {
         return -EAGAIN;
     }
     return n < 0 ? n : 0;
@@ -378,9 +395,29 @@ int via_io_readable_bytes(struct via_op *op)
     return VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0 ? kernel : -errno;
 }
 
+/* What has been shut down, after the kernel knows it. With both directions the kernel answers what
+ * comes by RST (RFC 793, 3.5), so that is where the peer is to send it. */
+static void say_shut(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    uint64_t flags = side->said | VIA_FLAG_TAKEN;
+    flags |= side->tx_shut != 0 && op->conn->fabric == NULL ? VIA_FLAG_FIN : 0;
+    flags |= side->tx_shut != 0 && side->rx_shut != 0 ? VIA_FLAG_CLOSED : 0;
+    if (via_conn_has_pipes(op->conn) && (flags & ~side->said & ~(uint64_t)VIA_FLAG_TAKEN) != 0 &&
+        via_tx_take(op) == 0) {
+        side->said |= flags;
+        via_conn_say(op->conn, side->said);
+        via_fabric_arrive(op->conn);
+        via_tx_give(op);
+    }
+}
+
 int via_io_shutdown(struct via_op *op, int how)
 {
     struct via_side *side = op->side;
+    if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
+        return -EINVAL;
+    }
     if (how != SHUT_RD && op->conn->fabric != NULL && via_conn_is_unsettled(op->conn)) {
         via_conn_look(op); /* an offer that is there: its maker waits for this end in the pipe */
     }
@@ -401,5 +438,10 @@ int via_io_shutdown(struct via_op *op, int how)
     if (how != SHUT_RD) {
         atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
     }
-    return VIA_REAL(shutdown)(op->fd, how) == 0 ? 0 : -errno;
+    int rc = VIA_REAL(shutdown)(op->fd, how) == 0 ? 0 : -errno;
+    via_ep_conn_woken(op->conn); /* as by the kernel, whatever it answers */
+    if (rc == 0) {
+        say_shut(op);
+    }
+    return rc;
 }

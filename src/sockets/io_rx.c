@@ -9,6 +9,9 @@
 #include "sockets/stream_quick.h"
 #include "sockets/zcopy.h"
 
+/* Of our own: the call has got bytes already. What is wrong is left for the next one to find. */
+#define HAS_SOME MSG_CONFIRM
+
 /* How often a reader of an empty pipe, that never sleeps, asks the kernel whether the peer lives.
  */
 #define LOOK_US 20u
@@ -56,7 +59,8 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
     struct iovec pieces[VIA_IO_PIECES_MAX];
     struct msghdr message = {.msg_iov = pieces};
     message.msg_iovlen = (size_t)via_io_pieces(iov, limit, pieces);
-    ssize_t n = VIA_REAL(recvmsg)(op->fd, &message, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+    ssize_t n =
+        VIA_REAL(recvmsg)(op->fd, &message, (flags & ~(MSG_WAITALL | HAS_SOME)) | MSG_DONTWAIT);
     if (n < 0) {
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     }
@@ -98,7 +102,7 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
     if (op->conn->fabric != NULL && via_fabric_may_follow(op->conn)) {
         return -EAGAIN;
     }
-    return kernel_recv(op, iov, flags, SIZE_MAX);
+    return (flags & HAS_SOME) != 0 ? 0 : kernel_recv(op, iov, flags, SIZE_MAX);
 }
 
 static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
@@ -182,7 +186,10 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
             }
             return n;
         case VIA_NEXT_FIN:
-            return 0;
+            /* What came after both had been shut down here was refused: the kernel says so. */
+            return via_unlikely(op->side->rx_shut && op->side->tx_shut)
+                       ? kernel_recv(op, iov, flags, SIZE_MAX)
+                       : 0;
         case -EAGAIN:
             return next; /* kernel bytes keep coming, see via_kernel_read() */
         default:
@@ -212,6 +219,7 @@ static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
         if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 || !goes_on(&op->side->rx)) {
             return total;
         }
+        flags |= HAS_SOME;
     }
 }
 
@@ -309,6 +317,14 @@ static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int f
     return take_now(op, (unsigned char *)iov->iov->iov_base + iov->off, iov->left, flags);
 }
 
+/* Nothing comes any more behind what there is: known before a look at that. */
+static bool is_over(struct via_op *op)
+{
+    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_acquire);
+    return via_unlikely((seen & VIA_POLL_GONE) != 0) &&
+           !(via_conn_has_pipes(op->conn) && via_io_follows(op));
+}
+
 /* Receives into *iov until there is enough. */
 static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
 {
@@ -316,6 +332,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     size_t least = least_bytes(op, iov, flags);
     size_t total = 0;
     uint64_t deadline_ns = 0;
+    flags &= ~HAS_SOME;
     if (via_op_is_nonblocking(op)) {
         flags |= MSG_DONTWAIT;
     }
@@ -328,6 +345,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
             via_conn_has_pipes(op->conn)) { /* else another thread may be making them */
             via_zcopy_sink(op, iov->left, flags);
         }
+        bool over = is_over(op);
         ssize_t n = recv_once(op, iov, flags);
         via_rx_give(op);
         via_io_after(op);
@@ -335,6 +353,9 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
         if ((flags & MSG_PEEK) != 0) {
             total = 0;
             have = n > 0 ? (size_t)n : 0;
+            if (over && n > 0) {
+                return n;
+            }
             if (n >= 0 && (size_t)n < least && n != 0 && (flags & MSG_DONTWAIT) == 0) {
                 *iov = start; /* not enough yet; peek from the start again */
                 n = -EAGAIN;
@@ -345,6 +366,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
             if (n == 0 || total >= least) {
                 return (ssize_t)total;
             }
+            flags |= total != 0 ? HAS_SOME : 0;
         } else if (n != -EAGAIN) {
             return total != 0 ? (ssize_t)total : n;
         }
@@ -360,6 +382,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
             }
             rc = via_io_wait(op, POLLIN, have, deadline_ns);
             if (rc != 0) {
+                total = via_max(total, have); /* too little, but seen */
                 return total != 0 ? (ssize_t)total : rc;
             }
             n = total == 0 ? recv_rest_now(op, iov, flags) : 0;
@@ -396,6 +419,18 @@ static ssize_t recv_nowhere(struct via_op *op, size_t bytes, int flags)
     return recv_loop(op, &cursor, flags & ~(MSG_TRUNC | MSG_WAITALL));
 }
 
+/* No byte is wanted, yet the call waits once for there being one, or the end. */
+static ssize_t recv_none(struct via_op *op, int flags)
+{
+    unsigned char byte;
+    struct iovec iov = {.iov_base = &byte, .iov_len = sizeof(byte)};
+    struct via_iov cursor;
+    via_iov_init(&cursor, &iov, 1);
+    ssize_t n = recv_loop(op, &cursor, (flags & MSG_DONTWAIT) | MSG_PEEK);
+    bool waited = (flags & MSG_DONTWAIT) == 0 && !via_op_is_nonblocking(op);
+    return n > 0 || (waited && (n == -EAGAIN || n == -EINTR)) ? 0 : n;
+}
+
 ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
@@ -414,13 +449,14 @@ ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_c
         if (rc != 0) {
             return rc;
         }
-        if (cursor.left == 0) {
-            return 0;
-        }
         via_conn_learn_options(op);
-        n = (flags & (MSG_TRUNC | MSG_PEEK)) == MSG_TRUNC
-                ? recv_nowhere(op, cursor.left, flags)
-                : recv_loop(op, &cursor, flags & ~MSG_TRUNC);
+        if (via_unlikely(cursor.left == 0)) {
+            n = recv_none(op, flags);
+        } else {
+            n = (flags & (MSG_TRUNC | MSG_PEEK)) == MSG_TRUNC
+                    ? recv_nowhere(op, cursor.left, flags)
+                    : recv_loop(op, &cursor, flags & ~MSG_TRUNC);
+        }
     }
     if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
         via_conn_step(op);

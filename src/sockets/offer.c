@@ -162,7 +162,7 @@ bool via_conn_tx_can_switch(struct via_conn *conn)
         via_conn_set_state(conn, offer_is_taken(conn) ? VIA_SIDE_LIVE : VIA_SIDE_OFFERED);
     }
     return via_conn_state(conn) == VIA_SIDE_LIVE && conn->side->demoted == 0 &&
-           !conn->side->took_back &&
+           !conn->side->took_back && conn->side->tx_shut == 0 &&
            via_likely((via_side_flags(conn->side) & VIA_FLAG_DEMOTE) == 0);
 }
 
@@ -568,10 +568,22 @@ void via_conn_look_early_slowly(struct via_op *op)
     }
 }
 
+/* Nothing is carried any more, or nothing that the kernel would not answer by RST. */
+static bool has_ended_here(struct via_conn *conn)
+{
+    const struct via_side *side = conn->side;
+    bool ended = side->rx_shut != 0 && side->tx_shut != 0;
+    if (via_unlikely(ended) && via_conn_is_unsettled(conn) && conn->fabric == NULL &&
+        via_conn_state(conn) != VIA_SIDE_BUSY) {
+        via_conn_settle_plain(conn, VIA_REASON_SHORT);
+    }
+    return ended && conn->fabric == NULL;
+}
+
 void via_conn_look_early_now(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
-    if (!via_conn_is_eager(conn) || !is_sole_holder(conn)) {
+    if (!via_conn_is_eager(conn) || !is_sole_holder(conn) || has_ended_here(conn)) {
         return;
     }
     int saved = errno;
@@ -621,7 +633,8 @@ void via_conn_step(struct via_op *op)
     uint32_t calls = 1 + atomic_fetch_add_explicit(&conn->calls, 1, memory_order_relaxed);
     if ((calls < via_policy.rules.after_calls &&
          conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes < WORTH_BYTES) ||
-        (!is_its_turn(calls) && !via_conn_is_unaccepted(conn)) || !is_sole_holder(conn)) {
+        (!is_its_turn(calls) && !via_conn_is_unaccepted(conn)) || !is_sole_holder(conn) ||
+        has_ended_here(conn)) {
         return;
     }
     int saved = errno;

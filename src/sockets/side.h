@@ -93,7 +93,9 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_FLAG_KERNEL_END \
     0x20u                     /* its direction ends by the kernel, and does not switch any more */
 #define VIA_FLAG_SHARED 0x40u /* between hosts: processes forked from it may write, too */
-#define VIA_FLAG_STAYS 0x10u  /* it can not: it has ended its direction, with bytes in the pipe */
+#define VIA_FLAG_FIN \
+    0x80u /* its direction has ended, as the kernel knows before its bytes are read */
+#define VIA_FLAG_STAYS 0x10u /* it can not: it has ended its direction, with bytes in the pipe */
 
 /* Where the peer has left: records given back, and bytes read of the next. */
 static inline uint64_t via_flags_left(uint32_t released, uint32_t skip)

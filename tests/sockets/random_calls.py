@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Random calls on connections over kernel TCP and over pipes: every result must be the same, to the last bit.
+
+usage: random_calls.py [--rounds N] [--seed S]
+
+Prints for each connection whose calls were answered differently the first such call, and how to repeat it. Exit code 1
+when there is one. What differs once and not again was the machine's doing.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+from lab import BIN, HANG_S, PRELOAD
+
+PROGRAM = os.path.join(BIN, "tests", "prog_random_calls")
+BATCH = 50
+# How connections get pipes: after some calls, or with the first byte.
+WAYS = ("4", "0")
+
+
+def answers(seed, rounds, after=None):
+    """seed -> lines"""
+    env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    if after is not None:
+        env.update(LD_PRELOAD=PRELOAD, VIADUCT_SOCKETS_AFTER=after)
+    try:
+        out = subprocess.run([PROGRAM, str(seed), str(rounds)], env=env, stdout=subprocess.PIPE, text=True,
+                             timeout=4 * HANG_S, check=False).stdout
+    except subprocess.TimeoutExpired as hung:
+        out = (hung.stdout or b"").decode()
+    found, lines = {}, []
+    for line in out.splitlines():
+        if line.startswith("seed "):
+            lines = found.setdefault(int(line.split()[1]), [])
+        else:
+            lines.append(line)
+    return found
+
+
+def is_extra_edge(line, other):
+    """Once more that it can be written, when pipes come: bytes of before may have been an edge that was not told."""
+    return "epoll_wait(set 1) 0 = 0" in line and "epoll_wait(set 1) 0x4 = 1" in other
+
+
+def first_difference(expected, got):
+    for number, line in enumerate(expected):
+        if number >= len(got) or (got[number] != line and not is_extra_edge(line, got[number])):
+            return line, got[number] if number < len(got) else "(nothing)"
+    return None if len(got) == len(expected) else ("(nothing)", got[len(expected)])
+
+
+def differences(seed, rounds):
+    """What is answered differently, and is again when it is asked again: (seed, after, (TCP, pipes))"""
+    found = []
+    expected = answers(seed, rounds)
+    for after in WAYS:
+        got = answers(seed, rounds, after)
+        for one in range(seed, seed + rounds):
+            if first_difference(expected.get(one, []), got.get(one, [])) is None:
+                continue
+            again = first_difference(answers(one, 1).get(one, []), answers(one, 1, after).get(one, []))
+            if again is not None:
+                found.append((one, after, again))
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    args = parser.parse_args()
+    wrong = 0
+    for seed in range(args.seed, args.seed + args.rounds, BATCH):
+        for one, after, (expected, got) in differences(seed, min(BATCH, args.seed + args.rounds - seed)):
+            wrong += 1
+            print("seed %d, VIADUCT_SOCKETS_AFTER=%s: %s %d 1\n    kernel %s\n    pipes  %s" % (
+                one, after, PROGRAM, one, expected, got), flush=True)
+    print("%d connections from seed %d: %d answered differently" % (args.rounds, args.seed, wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Calls drawn at random are answered over pipes as over kernel TCP."""
+import unittest
+
+from random_calls import answers, differences
+
+FIRST = 1
+ROUNDS = 60
+
+
+class Calls(unittest.TestCase):
+    def test_they_are_answered_alike(self):
+        self.assertEqual(differences(FIRST, ROUNDS), [])
+
+    def test_it_is_many_calls(self):
+        """Of each kind, and to the end: the ends of connections are answers, too."""
+        lines = [line for of_one in answers(FIRST, ROUNDS).values() for line in of_one]
+        self.assertGreater(len(lines), 30 * ROUNDS)
+        for part in ("EPIPE", "ECONNRESET", "EAGAIN", "ESPIPE", "ENOTCONN", "epoll_wait(set 2) 0x11", "shutdown", "close"):
+            self.assertTrue(any(part in line for line in lines), part)
+        self.assertFalse(any("not all" in line for line in lines))
+
+
+if __name__ == "__main__":
+    unittest.main()
