@@ -90,6 +90,7 @@ static struct via_conn *conn_new(bool connector)
     conn->own_cookie = 0;
     conn->peer_cookie = 0;
     conn->awaited = false;
+    conn->dissolved = false;
     conn->tx_early_bytes = 0;
     conn->peer_uid = (uid_t)-1; /* nobody */
     conn->spans = 0;
@@ -421,6 +422,15 @@ void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes
 /* --- descriptors -------------------------------------------------------------------------------
  */
 
+void via_conn_dissolved(int fd)
+{
+    struct via_op op;
+    if (via_op_begin(&op, fd)) {
+        op.conn->dissolved = true;
+        via_op_end(&op);
+    }
+}
+
 void via_conn_dup(struct via_conn *conn, int new_fd)
 {
     atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
@@ -440,6 +450,9 @@ static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
     struct via_side *side = conn->side;
     struct linger linger = {.l_onoff = 0};
     socklen_t bytes = sizeof(linger);
+    if (via_unlikely(conn->dissolved)) {
+        return true;
+    }
     if (via_token_take(&side->rx_token, exclusive, via_os_thread()) == 0) {
         int next = via_stream_rx_next(&side->rx);
         int kernel = 0;

@@ -54,7 +54,8 @@ struct via_conn {
     uint64_t peer_cookie;      /* ... at the other end, 0 = not known yet */
     uid_t peer_uid;
     struct via_zcopy zcopy;
-    bool awaited; /* the acceptor has given the connector time to take the offer */
+    bool dissolved; /* by connect(): the peer has been told so by RST */
+    bool awaited;   /* the acceptor has given the connector time to take the offer */
     _Atomic uint64_t tx_early_bytes; /* sent when nobody had accepted the connection yet */
     struct via_stats_conn *stats;    /* points to own_stats, or where others may look */
     struct via_stats_conn own_stats;
@@ -160,6 +161,9 @@ void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes
 
 /* Both addresses of fd. */
 bool via_conn_tuple(int fd, struct via_tuple *ret_tuple);
+
+/* connect() has dissolved what fd refers to, if that is one. */
+void via_conn_dissolved(int fd);
 
 /* new_fd is a copy of fd, a number that nothing refers to. */
 void via_conn_dup(struct via_conn *conn, int new_fd);

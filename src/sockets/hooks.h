@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -33,6 +34,29 @@ extern pid_t via_hooks_pid;
 static inline bool via_hooks_is_guest(void)
 {
     return syscall(SYS_getpid) != via_hooks_pid;
+}
+
+/* The upper half is the kernel's, and refused before anything else. */
+static inline bool via_hooks_is_kernel_address(const void *address)
+{
+#ifdef __x86_64__
+    return (intptr_t)address < 0;
+#else
+    return address == (const void *)-1;
+#endif
+}
+
+/*
+ * Nothing of the program's can be there: NULL, and numbers that are no addresses. The kernel says
+ * EFAULT for these, and for memory that is not mapped, which is not found out here.
+ */
+static inline bool via_hooks_is_no_address(const void *address)
+{
+#ifdef __x86_64__
+    return (intptr_t)address < 4096;
+#else
+    return (uintptr_t)address < 4096;
+#endif
 }
 
 /* From a negative errno to what the C library's calls return. errno is left alone on success. */

@@ -37,8 +37,32 @@ static ssize_t finish(struct via_op *op, ssize_t rc, int saved)
 /* --- receiving ---------------------------------------------------------------------------------
  */
 
+/* Bytes with nowhere to go: where there are any they stay. */
+static ssize_t recv_nowhere(struct via_op *op, int flags)
+{
+    unsigned char byte;
+    struct iovec iov = {.iov_base = &byte, .iov_len = sizeof(byte)};
+    ssize_t n = via_io_recv(op, &iov, 1, (flags & MSG_DONTWAIT) | MSG_PEEK);
+    return n > 0 ? -EFAULT : n;
+}
+
+/* A buffer that is none. */
+static ssize_t recv_badly(struct via_op *op, void *buf, size_t bytes, int flags)
+{
+    struct iovec iov = {.iov_base = buf, .iov_len = bytes};
+    if (bytes == 0 || (!via_hooks_is_kernel_address(buf) && (flags & MSG_TRUNC) != 0)) {
+        return via_io_recv_slowly(op, &iov, 1, flags); /* it is not needed */
+    }
+    /* The former before anything is looked for. */
+    return via_hooks_is_kernel_address(buf) ? -EFAULT : recv_nowhere(op, flags);
+}
+
 static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
 {
+    if (via_unlikely(via_hooks_is_no_address(buf))) {
+        int before = errno;
+        return finish(op, recv_badly(op, buf, bytes, flags), before);
+    }
     ssize_t n = via_io_recv_now(op, buf, bytes, flags);
     if (via_likely(n > 0)) {
         via_op_end(op);
@@ -113,27 +137,42 @@ VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, in
  * so it is not asked either; 0: it is. */
 static int vector_ends_early(const struct iovec *iov, int count)
 {
+    bool any = false;
     if (count < 0 || count > IOV_MAX) {
         return -EINVAL;
     }
-    for (int i = 0; i < count; i++) {
-        if (iov[i].iov_len != 0) {
-            return 0;
-        }
+    if (count > 0 && via_hooks_is_no_address(iov)) {
+        return -EFAULT;
     }
-    return 1;
+    for (int i = 0; i < count; i++) {
+        if (iov[i].iov_len != 0 && via_hooks_is_no_address(iov[i].iov_base)) {
+            return -EFAULT;
+        }
+        any |= iov[i].iov_len != 0;
+    }
+    return any ? 0 : 1;
+}
+
+/* How the calls of preadv2() and pwritev2() that sockets know of go; a negative errno for others.
+ */
+static int vector_flags(int flags)
+{
+    if ((flags & ~(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)) != 0) {
+        return -EOPNOTSUPP;
+    }
+    return (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
 }
 
 static ssize_t recv_vector(struct via_op *op, const struct iovec *iov, int count, int flags)
 {
-    int early = vector_ends_early(iov, count);
+    int early = flags < 0 ? flags : vector_ends_early(iov, count);
     return early != 0 ? via_min(early, 0) : via_io_recv(op, iov, count, flags);
 }
 
-static ssize_t send_vector(struct via_op *op, const struct iovec *iov, int count)
+static ssize_t send_vector(struct via_op *op, const struct iovec *iov, int count, int flags)
 {
-    int early = vector_ends_early(iov, count);
-    return early != 0 ? via_min(early, 0) : via_io_send(op, iov, count, 0);
+    int early = flags < 0 ? flags : vector_ends_early(iov, count);
+    return early != 0 ? via_min(early, 0) : via_io_send(op, iov, count, flags);
 }
 
 VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
@@ -155,8 +194,7 @@ VIA_HOOK ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offse
         return VIA_REAL(preadv2)(fd, iov, count, offset, flags);
     }
     int saved = errno;
-    int how = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
-    return finish(&op, recv_vector(&op, iov, count, how), saved);
+    return finish(&op, recv_vector(&op, iov, count, vector_flags(flags)), saved);
 }
 
 VIA_HOOK ssize_t preadv64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
@@ -171,7 +209,7 @@ VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offs
         return VIA_REAL(pwritev2)(fd, iov, count, offset, flags);
     }
     int saved = errno;
-    return finish(&op, send_vector(&op, iov, count), saved);
+    return finish(&op, send_vector(&op, iov, count, vector_flags(flags)), saved);
 }
 
 VIA_HOOK ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
@@ -205,7 +243,8 @@ VIA_HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags)
     if (!via_op_begin(&op, fd)) {
         return VIA_REAL(recvmsg)(fd, message, flags);
     }
-    if ((flags & MSG_ERRQUEUE) != 0 || message->msg_iovlen > IOV_MAX) {
+    if ((flags & MSG_ERRQUEUE) != 0 || via_hooks_is_no_address(message) ||
+        message->msg_iovlen > IOV_MAX) {
         via_op_end(&op);
         return VIA_REAL(recvmsg)(fd, message, flags);
     }
@@ -251,8 +290,29 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
 /* --- sending -----------------------------------------------------------------------------------
  */
 
+/* An address or control data, of which a connected TCP socket makes nothing: but they may be wrong,
+ * and the kernel knows. 0 or a negative errno. */
+static int check_message(const struct via_op *op, const struct msghdr *message)
+{
+    int saved = errno;
+    struct msghdr same = {.msg_name = message->msg_name,
+                          .msg_namelen = message->msg_namelen,
+                          .msg_control = message->msg_control,
+                          .msg_controllen = message->msg_controllen};
+    if (via_likely(same.msg_name == NULL && same.msg_controllen == 0)) {
+        return 0;
+    }
+    int rc = VIA_REAL(sendmsg)(op->fd, &same, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+    errno = saved;
+    return rc == -EPIPE || rc == -EAGAIN ? 0 : rc; /* the call itself finds that */
+}
+
 static ssize_t send_one(struct via_op *op, const void *buf, size_t bytes, int flags)
 {
+    if (via_unlikely(via_hooks_is_no_address(buf)) && bytes != 0) {
+        via_op_end(op);
+        return VIA_REAL(send)(op->fd, buf, bytes, flags); /* takes nothing, and says why */
+    }
     ssize_t n = via_io_send_now(op, buf, bytes, flags);
     if (via_likely(n > 0)) {
         via_op_end(op);
@@ -290,9 +350,15 @@ VIA_HOOK ssize_t sendto(int fd, const void *buf, size_t bytes, int flags, __CONS
                         socklen_t addr_bytes)
 {
     struct via_op op;
-    return via_op_begin(&op, fd)
-               ? send_one(&op, buf, bytes, flags) /* a connected TCP socket ignores the address */
-               : VIA_REAL(sendto)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(sendto)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
+    }
+    struct msghdr message = {.msg_name = (void *)(uintptr_t)addr.__sockaddr__};
+    message.msg_namelen = addr_bytes;
+    int rc = addr.__sockaddr__ != NULL && addr_bytes > sizeof(struct sockaddr_storage)
+                 ? -EINVAL
+                 : check_message(&op, &message);
+    return rc != 0 ? finish(&op, rc, errno) : send_one(&op, buf, bytes, flags);
 }
 
 VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
@@ -302,7 +368,14 @@ VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
         return VIA_REAL(writev)(fd, iov, count);
     }
     int saved = errno;
-    return finish(&op, send_vector(&op, iov, count), saved);
+    return finish(&op, send_vector(&op, iov, count, 0), saved);
+}
+
+/* One message. Control data for a TCP socket is about packets; there are none. */
+static ssize_t send_message(struct via_op *op, const struct msghdr *message, int flags)
+{
+    int rc = message->msg_iovlen > IOV_MAX ? -EMSGSIZE : check_message(op, message);
+    return rc != 0 ? rc : via_io_send(op, message->msg_iov, (int)message->msg_iovlen, flags);
 }
 
 VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
@@ -315,11 +388,10 @@ VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
         return VIA_REAL(sendmsg)(fd, message, flags);
     }
     int saved = errno;
-    if (message->msg_iovlen > IOV_MAX) {
-        return finish(&op, -EMSGSIZE, saved);
+    if (via_hooks_is_no_address(message)) {
+        return finish(&op, -EFAULT, saved);
     }
-    /* Control data for a TCP socket is about packets; there are none. */
-    return finish(&op, via_io_send(&op, message->msg_iov, (int)message->msg_iovlen, flags), saved);
+    return finish(&op, send_message(&op, message, flags), saved);
 }
 
 VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
@@ -337,10 +409,7 @@ VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
     ssize_t rc = 0;
     unsigned done = 0;
     for (; done < count; done++) {
-        struct msghdr *message = &messages[done].msg_hdr;
-        rc = message->msg_iovlen > IOV_MAX
-                 ? -EMSGSIZE
-                 : via_io_send(&op, message->msg_iov, (int)message->msg_iovlen, flags);
+        rc = send_message(&op, &messages[done].msg_hdr, flags);
         if (rc < 0) {
             break;
         }
@@ -431,7 +500,7 @@ static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, si
 {
     off_t at = offset != NULL ? *offset : lseek(in_fd, 0, SEEK_CUR);
     if (at < 0) {
-        return offset != NULL ? -EINVAL : -errno;
+        return offset != NULL || errno == ESPIPE ? -EINVAL : -errno;
     }
     ssize_t rc = copy_file(op, in_fd, &at, bytes);
     if (rc > 0) {

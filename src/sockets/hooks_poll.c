@@ -243,6 +243,11 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
         return rc;
     }
     int saved = errno;
+    if (event != NULL && via_hooks_is_no_address(event) && operation != EPOLL_CTL_DEL) {
+        via_op_end(&op);
+        errno = EFAULT;
+        return -1;
+    }
     if (operation == EPOLL_CTL_ADD && via_fd_is_marked(epfd, VIA_FD_IN_EPOLL)) {
         via_conn_demote(&op, VIA_REASON_NESTED);
     }
@@ -332,7 +337,7 @@ VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int time
                          const sigset_t *mask)
 {
     bool alone = via_alone();
-    struct via_ep_set *set = set_of(epfd, alone);
+    struct via_ep_set *set = via_hooks_is_no_address(events) ? NULL : set_of(epfd, alone);
     if (set == NULL) {
         uint64_t deadline_ns = alone ? 0 : deadline_of_ms(timeout);
         int rc = wait_in_kernel(alone, epfd, events, max, timeout, mask);

@@ -31,7 +31,8 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     struct via_conn *conn = via_conn_prepare(fd, to, bytes);
     int rc = VIA_REAL(connect)(fd, to, bytes);
     if (rc == 0 && conn == NULL && bytes >= sizeof(to->sa_family) && to->sa_family == AF_UNSPEC) {
-        via_hooks_forget(fd); /* dissolved: the socket is as new */
+        via_conn_dissolved(fd);
+        via_hooks_forget(fd); /* the socket is as new */
     }
     if (conn != NULL) {
         int saved = errno;
@@ -334,7 +335,7 @@ VIA_HOOK int ioctl(int fd, unsigned long request, ...)
         return VIA_REAL(ioctl)(fd, request, argument);
     }
     int rc;
-    if (request == FIONREAD && argument != NULL) {
+    if (request == FIONREAD && !via_hooks_is_no_address(argument)) {
         rc = via_io_readable_bytes(&op);
         if (rc >= 0) {
             *(int *)argument = rc;
@@ -382,13 +383,17 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
     return size < VIA_CONN_BUFFER_BYTES_MIN;
 }
 
+/* asm-generic/socket.h; on 64 bits the same struct. */
+#define RCVTIMEO_NEW 66
+#define SNDTIMEO_NEW 67
+
 /* The kernel has taken the option; what it means for pipes. */
 static void option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
     struct via_side *side = op->side;
-    if (level == SOL_SOCKET && name == SO_RCVTIMEO) {
+    if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == RCVTIMEO_NEW)) {
         atomic_store_explicit(&side->rcvtimeo_ns, timeout_ns(value, bytes), memory_order_relaxed);
-    } else if (level == SOL_SOCKET && name == SO_SNDTIMEO) {
+    } else if (level == SOL_SOCKET && (name == SO_SNDTIMEO || name == SNDTIMEO_NEW)) {
         atomic_store_explicit(&side->sndtimeo_ns, timeout_ns(value, bytes), memory_order_relaxed);
     } else if (level == SOL_SOCKET && name == SO_RCVLOWAT && bytes >= sizeof(int)) {
         int low = *(const int *)value;

@@ -8,10 +8,14 @@
 #include <stdint.h>
 
 #include "sockets/fds.h"
+#include "sockets/hooks.h"
 
 /* Is one of these descriptors a connection or an epoll set of ours? */
 static inline bool via_poll_concerns_us(const struct pollfd *fds, nfds_t count)
 {
+    if (via_unlikely(via_hooks_is_no_address(fds))) {
+        return false;
+    }
     for (nfds_t i = 0; i < count; i++) {
         const struct via_file *file = via_fd_peek(fds[i].fd);
         if (via_unlikely(file != NULL) && file->kind != VIA_FILE_HIDDEN) {

@@ -45,6 +45,7 @@ extern const struct check checks_of_zcopy[];
 extern const struct check checks_of_many[];
 extern const struct check checks_of_calls[];
 extern const struct check checks_of_sets[];
+extern const struct check checks_of_mistakes[];
 extern const struct check checks_of_fortified[];
 extern const struct check checks_of_demotion[];
 extern const struct check checks_of_identity[];

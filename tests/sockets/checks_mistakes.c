@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What is wrong with a call is said as by the kernel, and moves no byte. */
+#define _FORTIFY_SOURCE 0
+#include "checks.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+
+static bool is_readable(int fd)
+{
+    return poll(&(struct pollfd){fd, POLLIN, 0}, 1, 5000) == 1;
+}
+
+/* Not even the compiler knows that they are none. */
+static void *no_address(int number)
+{
+    static void *const volatile none[] = {NULL, (void *)16, (void *)-1, (void *)-4096};
+    return none[number];
+}
+
+static void addresses_that_are_none(void)
+{
+    for (int i = 0; i < 4; i++) {
+        struct pair pair = connected();
+        char data[8];
+        void *none = no_address(i);
+        struct iovec iov = {none, 4};
+        CHECK(send(pair.client, none, 4, 0) == -1 && errno == EFAULT);
+        CHECK(write(pair.client, none, 4) == -1 && errno == EFAULT);
+        CHECK(recv(pair.server, none, 4, MSG_DONTWAIT) == -1);
+        CHECK(errno == (i < 2 ? EAGAIN : EFAULT));
+        write_all(pair.client, "hello", 5);
+        CHECK(is_readable(pair.server));
+        CHECK(recv(pair.server, none, 4, 0) == -1 && errno == EFAULT);
+        CHECK(read(pair.server, none, 4) == -1 && errno == EFAULT);
+        CHECK(readv(pair.server, &iov, 1) == -1 && errno == EFAULT);
+        CHECK(readv(pair.server, none, 1) == -1 && errno == EFAULT);
+        CHECK(writev(pair.server, &iov, 1) == -1 && errno == EFAULT);
+        CHECK(recvmsg(pair.server, none, 0) == -1 && errno == EFAULT);
+        CHECK(sendmsg(pair.server, none, 0) == -1 && errno == EFAULT);
+        CHECK(ioctl(pair.server, FIONREAD, none) == -1 && errno == EFAULT);
+        CHECK(poll(none, 1, 0) == -1 && errno == EFAULT);
+        /* Bytes that are thrown away need no place. */
+        CHECK(recv(pair.server, none, 1, MSG_TRUNC) == (i < 2 ? 1 : -1));
+        read_all(pair.server, data, i < 2 ? 4 : 5);
+        CHECK(memcmp(data, i < 2 ? "ello" : "hello", 4) == 0);
+        done(pair);
+    }
+}
+
+static void addresses_and_control_data_that_are_wrong(void)
+{
+    struct pair pair = connected();
+    char data[8];
+    struct sockaddr_in any = {.sin_family = AF_INET};
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    char text[] = "abc";
+    struct iovec iov = {text, 3};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control};
+    message.msg_controllen = sizeof(control);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    CHECK(sendto(pair.client, "x", 1, 0, (struct sockaddr *)&any, 500) == -1 && errno == EINVAL);
+    CHECK(sendto(pair.client, "x", 1, 0, no_address(2), sizeof(any)) == -1 && errno == EFAULT);
+    *header = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = 9999};
+    CHECK(sendmsg(pair.client, &message, 0) == -1 && errno == EINVAL);
+    header->cmsg_level = IPPROTO_IP; /* nothing to a stream */
+    CHECK(sendmsg(pair.client, &message, 0) == 3);
+    CHECK(sendto(pair.client, "d", 1, 0, (struct sockaddr *)&any, sizeof(any)) == 1);
+    read_all(pair.server, data, 4);
+    CHECK(memcmp(data, "abcd", 4) == 0);
+    done(pair);
+}
+
+static void flags_that_are_none(void)
+{
+    struct pair pair = connected();
+    char data[4];
+    struct iovec iov = {data, 1};
+    CHECK(pwritev2(pair.client, &iov, 1, -1, 0x10000) == -1 && errno == EOPNOTSUPP);
+    write_all(pair.client, "x", 1);
+    CHECK(is_readable(pair.server));
+    CHECK(preadv2(pair.server, &iov, 1, -1, 0x10000) == -1 && errno == EOPNOTSUPP);
+    CHECK(preadv2(pair.server, &iov, 1, -1, RWF_NOWAIT) == 1);
+    CHECK(preadv2(pair.server, &iov, 1, -1, RWF_NOWAIT) == -1 && errno == EAGAIN);
+    CHECK(sendfile(pair.client, pair.server, NULL, 1) == -1 && errno == EINVAL);
+    done(pair);
+}
+
+static void dissolved(void)
+{
+    struct pair pair = connected();
+    struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    char byte;
+    write_all(pair.client, "x", 1);
+    CHECK(connect(pair.client, &nobody, sizeof(nobody)) == 0);
+    CHECK(send(pair.client, "y", 1, MSG_NOSIGNAL) == -1 && errno == ECONNRESET);
+    CHECK(send(pair.client, "y", 1, MSG_NOSIGNAL) == -1 && errno == EPIPE);
+    read_all(pair.server, &byte, 1);
+    CHECK(recv(pair.server, &byte, 1, 0) == -1 && errno == ECONNRESET);
+    CHECK(recv(pair.server, &byte, 1, 0) == 0);
+    done(pair);
+}
+
+/* SO_RCVTIMEO_NEW, which programs for 32 bits use since 2038 is near. */
+static void the_other_name_of_a_time_out(void)
+{
+    struct pair pair = connected();
+    struct {
+        int64_t s, us;
+    } little = {0, 20000};
+    char byte;
+    if (setsockopt(pair.server, SOL_SOCKET, 66, &little, sizeof(little)) == 0) {
+        CHECK(recv(pair.server, &byte, 1, 0) == -1 && errno == EAGAIN);
+    }
+    done(pair);
+}
+
+const struct check checks_of_mistakes[] = {
+    CHECK_ENTRY(addresses_that_are_none),
+    CHECK_ENTRY(addresses_and_control_data_that_are_wrong),
+    CHECK_ENTRY(flags_that_are_none),
+    CHECK_ENTRY(dissolved),
+    CHECK_ENTRY(the_other_name_of_a_time_out),
+    {0},
+};
