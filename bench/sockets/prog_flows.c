@@ -13,14 +13,15 @@
  *         all connections talk once, then one of them only; {"per_second":N,"median_us":M}
  *     prog_flows idle ADDRESS PORT CONNECTIONS
  *         all connections talk once ("ready"), then none, until killed
- *     prog_flows memcpy BYTES SECONDS
- *         what a stream through memory could be; {"bytes_per_second":B}
+ *     prog_flows memcpy BYTES SECONDS [2]
+ *         what a stream through memory could be, by one process or two; {"bytes_per_second":B}
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -348,6 +349,90 @@ static int memcpys(char **argv)
     return 0;
 }
 
+/* What the two processes share; a line for the word of each. */
+struct between {
+    uint64_t in __attribute__((aligned(64)));
+    uint64_t out __attribute__((aligned(64)));
+    unsigned char data[BETWEEN_BYTES] __attribute__((aligned(64)));
+};
+
+/* On the index-th of the CPUs that this process may use. */
+static void stay_on_cpu(int index)
+{
+    cpu_set_t may;
+    cpu_set_t one;
+    if (sched_getaffinity(0, sizeof(may), &may) != 0 || CPU_COUNT(&may) <= index) {
+        errno = ENODEV;
+        die("a CPU for each process");
+    }
+    int cpu = 0;
+    for (; !CPU_ISSET(cpu, &may) || index-- > 0; cpu++) {
+    }
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof(one), &one) != 0) {
+        die("a CPU for each process");
+    }
+}
+
+static _Noreturn void copy_out(struct between *between, size_t bytes)
+{
+    unsigned char *to = buffer(bytes);
+    uint64_t done = 0;
+    stay_on_cpu(1);
+    for (size_t off = 0;; off = off + PIECE_BYTES >= bytes ? 0 : off + PIECE_BYTES) {
+        size_t piece = bytes - off < PIECE_BYTES ? bytes - off : PIECE_BYTES;
+        while (__atomic_load_n(&between->in, __ATOMIC_ACQUIRE) == done) {
+        }
+        memcpy(to + off, between->data + done % BETWEEN_BYTES, piece);
+        done += PIECE_BYTES;
+        __atomic_store_n(&between->out, done, __ATOMIC_RELEASE);
+    }
+}
+
+/* The same by two processes on two CPUs, which copy at the same time: any stream through memory has
+ * each byte written by one and read by the other. */
+static int memcpys_of_two(char **argv)
+{
+    size_t bytes = (size_t)number(argv[0], 1, 1 << 30);
+    unsigned char *from = buffer(bytes);
+    struct between *between = mmap(NULL, sizeof(*between), PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (between == MAP_FAILED) {
+        die("memory");
+    }
+    pid_t pid = fork();
+    if (pid < 0) {
+        die("fork");
+    }
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        copy_out(between, bytes);
+    }
+    stay_on_cpu(0);
+    uint64_t done = 0;
+    uint64_t messages = 0;
+    double begin = now_s();
+    double until = begin + atof(argv[1]);
+    do {
+        for (size_t off = 0; off < bytes; off += PIECE_BYTES) {
+            size_t piece = bytes - off < PIECE_BYTES ? bytes - off : PIECE_BYTES;
+            while (done - __atomic_load_n(&between->out, __ATOMIC_ACQUIRE) == BETWEEN_BYTES) {
+            }
+            memcpy(between->data + done % BETWEEN_BYTES, from + off, piece);
+            done += PIECE_BYTES;
+            __atomic_store_n(&between->in, done, __ATOMIC_RELEASE);
+        }
+        messages++;
+    } while (now_s() < until);
+    while (__atomic_load_n(&between->out, __ATOMIC_ACQUIRE) != done) {
+    }
+    printf("{\"bytes_per_second\":%.0f}\n", (double)messages * (double)bytes / (now_s() - begin));
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    return 0;
+}
+
 /* --- many connections --------------------------------------------------------------------------
  */
 
@@ -477,6 +562,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(what, "memcpy") == 0 && argc == 2) {
         return memcpys(argv);
+    }
+    if (strcmp(what, "memcpy") == 0 && argc == 3) {
+        return memcpys_of_two(argv);
     }
     fprintf(stderr, "usage: prog_flows sink|source|echo|hot|idle|memcpy ...: see its source\n");
     return 64;
