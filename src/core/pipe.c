@@ -101,6 +101,12 @@ static bool fits_now(const struct via_pipe_writer *writer, uint32_t span)
                 writer, via_pipe_data_place(&writer->geometry, writer->data_head, span), span));
 }
 
+uint32_t via_pipe_writer_data_bytes(struct via_pipe_writer *writer)
+{
+    take_credit(writer);
+    return via_pipe_data_used(&writer->geometry, writer->data_tail, writer->data_head);
+}
+
 bool via_pipe_writer_fits(struct via_pipe_writer *writer, size_t body_bytes)
 {
     if (body_bytes > writer->geometry.body_bytes_max || writer->broken) {

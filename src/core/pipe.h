@@ -86,6 +86,10 @@ void via_pipe_writer_start_at(struct via_pipe_writer *writer, uint32_t sequence)
  * of up to body_bytes_max each are not considered. */
 uint32_t via_pipe_writer_room(struct via_pipe_writer *writer);
 
+/* Bytes of bodies written and not given back, by a fresh look; what the reader has not posted yet
+ * is among them. */
+uint32_t via_pipe_writer_data_bytes(struct via_pipe_writer *writer);
+
 /* true when a record with such a body could be written now. */
 bool via_pipe_writer_fits(struct via_pipe_writer *writer, size_t body_bytes);
 

@@ -57,6 +57,9 @@ bool via_io_follows(struct via_op *op);
  * has been read. The next step. */
 int via_rx_next(struct via_op *op);
 
+/* Bodies from here on are worth a question where the reader is. */
+#define VIA_IO_LARGE_BYTES 4096u
+
 /* As long as pipes may still come, the kernel gets so much at a time, and then it is asked again
  * whether they have: one call may be all that a connection is for. */
 #define VIA_IO_PIECE_BYTES (64u * 1024)

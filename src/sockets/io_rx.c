@@ -112,8 +112,13 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
     if (n > 0) {
         op->conn->stats->rx_pipe_bytes += (uint64_t)n;
     }
-    if (op->conn->fabric == NULL && via_stream_rx_must_ring(rx)) {
-        via_conn_posted(op->conn);
+    if (op->conn->fabric == NULL) {
+        if (n >= (ssize_t)VIA_IO_LARGE_BYTES) {
+            via_side_say_cpu(op->side);
+        }
+        if (via_stream_rx_must_ring(rx)) {
+            via_conn_posted(op->conn);
+        }
     }
     return n;
 }
@@ -276,6 +281,9 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
         n += k > 0 ? (size_t)k : 0; /* what is wrong is found again by the next call */
     }
     conn->stats->rx_pipe_bytes += n;
+    if (via_unlikely(n >= VIA_IO_LARGE_BYTES)) {
+        via_side_say_cpu(side);
+    }
     if (via_unlikely(rx->posted) && via_conn_has_pipes(conn) && via_stream_rx_must_ring(rx)) {
         via_conn_posted(conn);
     }

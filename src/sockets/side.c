@@ -2,6 +2,7 @@
 #include "sockets/side.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -109,6 +110,30 @@ void via_side_say(struct via_side *side, uint64_t flags)
     _Atomic uint64_t *word =
         (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_FLAGS_OFF);
     atomic_store_explicit(word, flags, memory_order_release);
+}
+
+/* Plus 1. */
+static uint64_t own_cpu(void)
+{
+    return (uint64_t)sched_getcpu() + 1;
+}
+
+bool via_side_is_apart(const struct via_side *side)
+{
+    const _Atomic uint64_t *cpu =
+        side->tx.pipe.credit + (VIA_SEGMENT_CPU_OFF - VIA_SEGMENT_CREDIT_OFF) / sizeof(*cpu);
+    return atomic_load_explicit(cpu, memory_order_relaxed) != own_cpu();
+}
+
+void via_side_say_cpu(struct via_side *side)
+{
+    uint64_t cpu = own_cpu();
+    if (via_unlikely(cpu != side->cpu_said)) {
+        _Atomic uint64_t *word =
+            (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_CPU_OFF);
+        side->cpu_said = cpu;
+        atomic_store_explicit(word, cpu, memory_order_relaxed);
+    }
 }
 
 void via_side_say_cold(struct via_side *side)

@@ -66,6 +66,7 @@ struct via_side {
     uint64_t said;              /* the peer's flags word, as posted last */
     _Atomic uint32_t cold_rung; /* the peer's cold word that was rung for */
     uint32_t cold_said;         /* ours */
+    uint64_t cpu_said;          /* as the peer was told it last, by who reads */
     struct via_stream_replay replay;
     /* Over the fabric, by slot: the record went as frames, so its bytes are in the mirror. */
     uint64_t tx_mirrored[VIA_RING_SLOTS_MAX / 64];
@@ -84,6 +85,7 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_SEGMENT_FLAGS_OFF 8u  /* what the peer has to say, see below */
 #define VIA_SEGMENT_AVAIL_OFF 16u /* struct via_avail_words, within one machine */
 #define VIA_SEGMENT_COLD_OFF 40u  /* the peer wants a ring for the next record: epoll_cold.c */
+#define VIA_SEGMENT_CPU_OFF 48u   /* where the peer read last: number of its CPU, plus 1 */
 #define VIA_SEGMENT_HELLO_OFF 64u /* over the fabric: struct via_fabric_hello */
 #define VIA_SEGMENT_PIPE_OFF 128u
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
@@ -139,6 +141,11 @@ static inline uint32_t via_side_cold(const struct via_side *side)
 
 /* A new one of ours. */
 void via_side_say_cold(struct via_side *side);
+
+/* The peer's reader runs on another CPU than this thread, or has not said where. */
+bool via_side_is_apart(const struct via_side *side);
+/* Tells it where this one does, when that has changed; with the rx token. */
+void via_side_say_cpu(struct via_side *side);
 
 /* Tells the peer. */
 void via_side_say(struct via_side *side, uint64_t flags);

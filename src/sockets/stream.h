@@ -100,8 +100,8 @@ struct via_iov {
 
 /* -EINVAL when the lengths do not fit ssize_t. */
 int via_iov_init(struct via_iov *cursor, const struct iovec *iov, int count);
-/* bytes <= left. Copies and moves on. */
-void via_iov_get(struct via_iov *cursor, void *dst, size_t bytes);
+/* bytes <= left. Copies and moves on; past_caches: as via_copy_past_caches(). */
+void via_iov_get(struct via_iov *cursor, void *dst, size_t bytes, bool past_caches);
 void via_iov_put(struct via_iov *cursor, const void *src, size_t bytes);
 void via_iov_skip(struct via_iov *cursor, size_t bytes);
 
@@ -121,6 +121,7 @@ struct via_stream_tx {
     uint32_t switch_end;   /* pipe sequence after the last SWITCH */
     uint8_t span;          /* VIA_SPAN_KERNEL or _PIPE */
     bool ended;            /* FIN is written */
+    bool past_caches;      /* how to write bodies: see io_tx.c */
     struct {
         const struct via_avail_words *own; /* NULL: no zero-copy */
         struct via_avail_words *peer;

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/copy.h"
 #include "sockets/stream.h"
 
 int via_iov_init(struct via_iov *cursor, const struct iovec *iov, int count)
@@ -36,13 +37,17 @@ static size_t next_piece(struct via_iov *cursor, size_t bytes, unsigned char **r
     return piece;
 }
 
-void via_iov_get(struct via_iov *cursor, void *dst, size_t bytes)
+void via_iov_get(struct via_iov *cursor, void *dst, size_t bytes, bool past_caches)
 {
     unsigned char *to = dst;
     while (bytes != 0) {
         unsigned char *piece;
         size_t n = next_piece(cursor, bytes, &piece);
-        memcpy(to, piece, n);
+        if (past_caches) {
+            via_copy_past_caches(to, piece, n);
+        } else {
+            memcpy(to, piece, n);
+        }
         to += n;
         bytes -= n;
     }

@@ -16,6 +16,7 @@ void via_stream_tx_init(struct via_stream_tx *tx)
     tx->switch_end = 0;
     tx->span = VIA_SPAN_KERNEL;
     tx->ended = false;
+    tx->past_caches = false;
     via_stream_tx_allow_avail(tx, NULL, NULL);
 }
 
@@ -72,7 +73,7 @@ static ssize_t write_inline(struct via_stream_tx *tx, struct via_iov *iov, size_
 {
     struct via_stream_head head = {.kind = VIA_STREAM_DATA, .inline_bytes = (uint8_t)bytes};
     struct via_iov before = *iov;
-    via_iov_get(iov, head.u.data, bytes);
+    via_iov_get(iov, head.u.data, bytes, false);
     int rc = via_pipe_send(&tx->pipe, &head, VIA_STREAM_HEAD_FIXED_BYTES + bytes, NULL, 0);
     if (rc != 0) {
         *iov = before;
@@ -89,7 +90,7 @@ static ssize_t write_body(struct via_stream_tx *tx, struct via_iov *iov, size_t 
     if (rc != 0) {
         return rc;
     }
-    via_iov_get(iov, body, bytes);
+    via_iov_get(iov, body, bytes, tx->past_caches);
     rc = via_pipe_commit(&tx->pipe, &head, VIA_STREAM_HEAD_FIXED_BYTES, bytes);
     assert(rc == 0);
     return (ssize_t)bytes;

@@ -326,6 +326,7 @@ static void write_step(struct direction *d, struct via_rng *rng, uint64_t *posit
     bytes = via_min(bytes, (size_t)(STREAM_BYTES - *position));
     fill(data, *position, bytes);
     if (d->tx.span == VIA_SPAN_PIPE) {
+        d->tx.past_caches = via_rng_below(rng, 2) == 0;
         ssize_t n = send_some(d, data, bytes);
         if (n != -EAGAIN) {
             assert_true(n > 0);

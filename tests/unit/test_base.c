@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/bits.h"
+#include "base/copy.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/list.h"
@@ -337,6 +338,30 @@ static void log_levels_have_names(void **state)
     assert_string_equal(via_log_level_name((enum via_log_level)99), "?");
 }
 
+static void copies_past_caches_are_copies(void **state)
+{
+    (void)state;
+    enum { AROUND = 64, BYTES_MAX = 330 };
+    unsigned char from[64 + BYTES_MAX];
+    unsigned char to[2 * AROUND + 64 + BYTES_MAX];
+    for (size_t i = 0; i < sizeof(from); i++) {
+        from[i] = (unsigned char)(i * 7 + 1);
+    }
+    for (size_t at = 0; at < 64; at += 3) {
+        for (size_t bytes = 0; bytes <= BYTES_MAX; bytes++) {
+            const unsigned char *src = from + (at * 5 + bytes) % 64;
+            unsigned char *dest = to + AROUND + at;
+            memset(to, 0, sizeof(to));
+            via_copy_past_caches(dest, src, bytes);
+            assert_memory_equal(dest, src, bytes);
+            for (size_t i = 0; i < AROUND; i++) {
+                assert_int_equal(dest[-1 - (ptrdiff_t)i], 0);
+                assert_int_equal(dest[bytes + i], 0);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,6 +384,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(log_says_nothing_without_a_sink, log_reset, log_reset),
         cmocka_unit_test_setup_teardown(log_passes_what_the_level_wants, log_reset, log_reset),
         cmocka_unit_test(log_levels_have_names),
+        cmocka_unit_test(copies_past_caches_are_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -242,6 +242,26 @@ static void peek_then_advance_is_take(void **state)
     pair_free(pair);
 }
 
+static void bytes_under_way_are_counted(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(8, 512, 64, true);
+    struct via_pipe_record record;
+    unsigned char body[64] = {0};
+    for (uint32_t i = 0; i < 30; i++) {
+        uint32_t under_way = 64 * (i % 3);
+        assert_int_equal(via_pipe_writer_data_bytes(&pair->writer), under_way);
+        assert_int_equal(via_pipe_send(&pair->writer, &i, 4, body, 50), 0);
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        assert_int_equal(via_pipe_writer_data_bytes(&pair->writer), under_way + 64);
+        if (i % 3 == 2) {
+            via_pipe_release(&pair->reader, 3);
+            via_pipe_post_credit(&pair->reader);
+        }
+    }
+    pair_free(pair);
+}
+
 static void reserve_and_commit_build_in_place(void **state)
 {
     (void)state;
@@ -555,6 +575,7 @@ int main(void)
         cmocka_unit_test(a_free_slot_is_enough),
         cmocka_unit_test(capacity_one_alternates),
         cmocka_unit_test(peek_then_advance_is_take),
+        cmocka_unit_test(bytes_under_way_are_counted),
         cmocka_unit_test(reserve_and_commit_build_in_place),
         cmocka_unit_test(records_can_be_deferred),
         cmocka_unit_test(deferred_records_are_not_rung_for),
