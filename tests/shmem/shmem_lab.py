@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import leftovers  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get("VIADUCT_BUILD_DIR") or os.path.join(HERE, "..", "..", "build", "dev", "bin")
@@ -37,18 +39,7 @@ def pids_in_folder(folder):
 
 
 def wait_for(condition, seconds=HANG_S):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def shared_memory():
-    """What is in /dev/shm that may be ours: other programs come and go meanwhile, Open MPI among them."""
-    names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
-    return sorted(name for name in names if not name.startswith(("vader_segment.", "osc_rdma.", "sem.", "lttng-")))
+    return leftovers.wait_for(condition, seconds)
 
 
 class Case(unittest.TestCase):
@@ -62,7 +53,7 @@ class Case(unittest.TestCase):
         self.folder = os.path.realpath(tempfile.mkdtemp(prefix="viaduct-shmem-"))
         self.addCleanup(shutil.rmtree, self.folder, True)
         self.addCleanup(self.end_leftovers)
-        self.shm_before = shared_memory()
+        self.shm_before = leftovers.shared_memory()
         self.environment = {k: v for k, v in os.environ.items()
                             if not k.startswith(("VIADUCT_SHMEM", "SHMEM_", "SMA_"))}
         self.environment.update(self.env)
@@ -76,7 +67,7 @@ class Case(unittest.TestCase):
 
     def assert_nothing_left(self):
         self.assertTrue(wait_for(lambda: not pids_in_folder(self.folder)), pids_in_folder(self.folder))
-        self.assertEqual(shared_memory(), self.shm_before)
+        self.assertEqual(leftovers.shared_memory(), self.shm_before)
 
     def start(self, *words, **more):
         more.setdefault("stdin", subprocess.DEVNULL)

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import leftovers  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or
@@ -41,18 +43,7 @@ def is_alive(pid):
 
 
 def wait_for(condition, seconds=HANG_S):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def in_shm():
-    """What is there that may be ours: Open MPI's files and others' semaphores come and go meanwhile."""
-    names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
-    return sorted(name for name in names if not name.startswith(("vader_segment.", "osc_rdma.", "sem.")))
+    return leftovers.wait_for(condition, seconds)
 
 
 def namespaces():
@@ -76,7 +67,7 @@ class Case(unittest.TestCase):
         self.env["VIADUCT_FABRIC"] = self.name
         self.env["VIADUCT_UP_WITH"] = str(os.getpid())  # also when the test is killed
         self.viaduct = os.path.join(BIN, "viaduct")
-        self.shm_before, self.namespaces_before = in_shm(), namespaces()
+        self.shm_before, self.namespaces_before = leftovers.shared_memory(), namespaces()
         if self.fake:
             self.put_beside(os.path.join(HERE, "cli_fake_daemon.py"))
         self.addCleanup(self.end_leftovers)
@@ -165,7 +156,7 @@ class Case(unittest.TestCase):
         self.assertTrue(wait_for(lambda: not processes_with(self.rundir)), processes_with(self.rundir))
         self.assertFalse(os.path.exists(self.rundir),
                          os.path.isdir(self.rundir) and os.listdir(self.rundir))
-        self.assertEqual(in_shm(), self.shm_before)
+        self.assertEqual(leftovers.shared_memory(), self.shm_before)
         self.assertEqual(namespaces(), self.namespaces_before)
 
     def down(self):

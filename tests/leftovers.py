@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""What tests must not leave behind, and waiting until it is gone."""
+import os
+import time
+
+# Of programs that may run beside a test and whose files come and go meanwhile: Open MPI, semaphores of
+# anybody, LTTng, PostgreSQL.
+OTHERS = ("vader_segment.", "osc_rdma.", "sem.", "lttng-", "PostgreSQL.")
+
+
+def shared_memory():
+    """The files in /dev/shm that may be ours."""
+    names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
+    return sorted(name for name in names if not name.startswith(OTHERS))
+
+
+def wait_for(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
