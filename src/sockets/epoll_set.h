@@ -103,7 +103,8 @@ extern _Atomic uint32_t via_ep_plain_waits;
  */
 /* Has it anything of ours to report? */
 bool via_ep_is_ready(struct via_ep_set *set);
-void via_ep_arm(struct via_ep_set *set);
+/* Before sleeping. For how many nanoseconds at most: see stall.h; no lock is held. */
+uint64_t via_ep_arm(struct via_ep_set *set);
 /* The kernel says that it has events: true when some of them are for others to see. Bells and the
  * like are quiet afterwards. */
 bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd);

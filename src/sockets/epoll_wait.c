@@ -9,6 +9,7 @@
 #include "sockets/io.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/stall.h"
 #include "sockets/wait.h"
 
 /* While our own connections keep a set busy, the kernel's are asked for so often. */
@@ -21,6 +22,8 @@
 #define WARM_LOOKS 4u
 /* So many eager connections are looked after at each call. */
 #define EARLY_MAX 32u
+/* So many connections without room are watched at each sleep. */
+#define STALLS_MAX 16u
 
 _Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &&
                    EPOLLERR == POLLERR && EPOLLHUP == POLLHUP && EPOLLRDHUP == POLLRDHUP &&
@@ -146,8 +149,24 @@ bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd)
            (!via_ep_take_in_ends(set) || VIA_REAL(poll)(&pfd, 1, 0) > 0);
 }
 
-void via_ep_arm(struct via_ep_set *set)
+/* How long a thread may sleep in the set, for these connections of it: see stall.h. */
+static uint64_t watch_stalls(const int *fds, unsigned count)
 {
+    uint64_t most_ns = VIA_NEVER_NS;
+    while (count > 0) {
+        struct via_op op;
+        if (via_op_begin(&op, fds[--count])) {
+            most_ns = via_min(most_ns, via_stall_watch(&op));
+            via_op_end(&op);
+        }
+    }
+    return most_ns;
+}
+
+uint64_t via_ep_arm(struct via_ep_set *set)
+{
+    int full[STALLS_MAX];
+    unsigned count = 0;
     pthread_mutex_lock(&set->lock);
     via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
@@ -155,9 +174,14 @@ void via_ep_arm(struct via_ep_set *set)
             ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 || entry->conn->fabric != NULL)) {
             struct via_op op = via_ep_op(entry);
             via_io_arm(&op, entry->events);
+            if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && count < STALLS_MAX &&
+                !via_stall_is_none(op.side, entry->conn->fabric != NULL)) {
+                full[count++] = entry->fd;
+            }
         }
     }
     pthread_mutex_unlock(&set->lock);
+    return watch_stalls(full, count);
 }
 
 /* Something may be there, at a glance: for spinning. */
@@ -329,8 +353,8 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
 /* Sleeps in the kernel's set unless something has come meanwhile. What is there then; *ret_over
  * when the deadline has passed. */
 static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                    uint64_t deadline_ns, const sigset_t *mask, struct via_wait *wait,
-                    bool *ret_over)
+                    uint64_t deadline_ns, uint64_t most_ns, const sigset_t *mask,
+                    struct via_wait *wait, bool *ret_over)
 {
     /* Before its bells are looked at; pairs with the fence in wake_sleepers(). */
     atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
@@ -346,7 +370,11 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
         return count;
     }
     via_wait_sleeps(wait);
-    int n = kernel_wait(epfd, events, max, deadline_ns, mask);
+    uint64_t until_ns = deadline_ns;
+    if (via_unlikely(most_ns != VIA_NEVER_NS)) {
+        until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
+    }
+    int n = kernel_wait(epfd, events, max, until_ns, mask);
     via_wait_slept(wait);
     via_sock_bell_leave(bells);
     atomic_fetch_sub_explicit(&set->sleepers, 1, memory_order_relaxed);
@@ -434,6 +462,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
         ask = deadline_ns == 0;
         if (count == 0 && deadline_ns != 0) {
             bool news = false;
+            uint64_t most_ns = VIA_NEVER_NS;
             if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
                 while (via_wait_again(&wait) && !(news = has_news(set)) &&
                        !(ask = via_wait_asks(&wait))) {
@@ -441,9 +470,9 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
                 if (news || ask) {
                     continue;
                 }
-                via_ep_arm(set);
+                most_ns = via_ep_arm(set);
             }
-            count = sleep_in(set, epfd, events, max, deadline_ns, mask, &wait, &over);
+            count = sleep_in(set, epfd, events, max, deadline_ns, most_ns, mask, &wait, &over);
         }
         if (count != 0 || over || deadline_ns == 0) {
             via_wait_end(&wait);

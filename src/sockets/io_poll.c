@@ -8,6 +8,7 @@
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/stall.h"
 #include "sockets/stream_quick.h"
 #include "sockets/wait.h"
 
@@ -282,7 +283,7 @@ static bool has_news(struct via_op *op, uint32_t what, size_t have)
 
 /* The sleep proper: the kernel's socket for what only it knows, bells for the rest. */
 static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, uint64_t bells,
-                     uint64_t deadline_ns)
+                     uint64_t deadline_ns, uint64_t most_ns)
 {
     struct pollfd fds[3] = {{.fd = op->fd, .events = (short)what}, {.fd = -1, .events = POLLIN}};
     uint64_t until_ns = deadline_ns;
@@ -306,9 +307,12 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
     uint32_t seen = 0;
     int n = -EAGAIN;
     if (fds[0].fd >= 0 && fds[0].events == POLLRDHUP && fds[1].fd < 0 && until_ns == VIA_NEVER_NS) {
-        n = via_sleep_watching(op->fd, op->conn->serial, bells, &seen);
+        n = via_sleep_watching(op->fd, op->conn->serial, bells, most_ns, &seen);
     }
     if (n == -EAGAIN) {
+        if (most_ns != VIA_NEVER_NS) {
+            until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
+        }
         n = via_sleep(fds, 2, bells, until_ns, NULL);
         seen = (uint32_t)(unsigned short)fds[0].revents;
     }
@@ -343,12 +347,13 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
         } while (via_wait_again(&wait));
         via_io_arm(op, what);
     }
+    uint64_t most_ns = pipes && what == POLLOUT ? via_stall_watch(op) : VIA_NEVER_NS;
     uint64_t bells = via_conn_bells(op->conn);
     via_sock_bell_enter(bells);
     int rc = 0;
-    if (!pipes || !has_news(op, what, have)) {
+    if (most_ns != 0 && (!pipes || !has_news(op, what, have))) {
         via_wait_sleeps(&wait);
-        rc = sleep_for(op, what, have, pipes, bells, deadline_ns);
+        rc = sleep_for(op, what, have, pipes, bells, deadline_ns, most_ns);
         via_wait_slept(&wait);
     }
     via_sock_bell_leave(bells);

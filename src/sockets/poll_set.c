@@ -8,6 +8,7 @@
 #include "sockets/epoll_set.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/stall.h"
 #include "sockets/wait.h"
 
 /* While our own descriptors are ready, the kernel's are asked for so often. */
@@ -24,6 +25,7 @@ struct call {
     uint64_t bells;        /* to hear */
     unsigned early;        /* kernel[count..]: where others come to eager connections */
     bool others;           /* some descriptors are the kernel's alone */
+    uint64_t most_ns;      /* to sleep: see stall.h */
 };
 
 /* A connection of ours that has pipes. *bells: also the bell by which others learn that they come.
@@ -104,17 +106,21 @@ static int look(struct call *call)
 
 static void arm(struct call *call)
 {
+    call->most_ns = VIA_NEVER_NS;
     for (nfds_t i = 0; i < call->count; i++) {
         struct via_op op;
         uint32_t wanted = (uint32_t)(unsigned short)call->fds[i].events;
         if (is_piped(&op, call->fds[i].fd, NULL)) {
             via_io_arm(&op, wanted);
+            if ((wanted & (POLLOUT | POLLWRNORM)) != 0) {
+                call->most_ns = via_min(call->most_ns, via_stall_watch(&op));
+            }
             via_op_end(&op);
             continue;
         }
         struct via_ep_set *set = (wanted & POLLIN) != 0 ? set_at(call->fds[i].fd) : NULL;
         if (set != NULL) {
-            via_ep_arm(set);
+            call->most_ns = via_min(call->most_ns, via_ep_arm(set));
             via_file_put(&set->file, false);
         }
     }
@@ -175,9 +181,12 @@ static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_
     uint64_t bells = call->bells;
     via_sock_bell_enter(bells);
     int ready = look(call);
+    uint64_t until_ns = ready != 0 || call->bells != bells ? 0 : deadline_ns;
+    if (via_unlikely(call->most_ns != VIA_NEVER_NS) && until_ns != 0) {
+        until_ns = via_min(until_ns, via_os_now_ns() + call->most_ns);
+    }
     via_wait_sleeps(wait);
-    int n = via_sleep(call->kernel, (unsigned)call->count + call->early, bells,
-                      ready != 0 || call->bells != bells ? 0 : deadline_ns, mask);
+    int n = via_sleep(call->kernel, (unsigned)call->count + call->early, bells, until_ns, mask);
     via_wait_slept(wait);
     via_sock_bell_leave(bells);
     if (n < 0) {

@@ -28,6 +28,13 @@ enum via_side_state {
     VIA_SIDE_PLAIN = 7,
 };
 
+/* Both directions are full and their writers wait: see stall.h. */
+struct via_stall {
+    uint64_t begin_ns; /* 0: they do not */
+    uint64_t read;     /* bytes of the pipe, by then */
+    uint32_t taken;    /* records of this end's, by then */
+};
+
 enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK_ON = 2 };
 
 struct via_side {
@@ -72,6 +79,8 @@ struct via_side {
     uint64_t tx_mirrored[VIA_RING_SLOTS_MAX / 64];
     struct via_stream_tx tx;
     uint32_t data_ends[VIA_RING_SLOTS_MAX];
+
+    struct via_stall stall; /* with both tokens */
 };
 
 void via_side_forked(void);                /* in a child */

@@ -259,13 +259,15 @@ static bool watch(int fd, uint64_t conn, uint64_t bells)
     return ear->watched;
 }
 
-int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint32_t *ret_events)
+int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
+                       uint32_t *ret_events)
 {
     struct epoll_event events[8];
     if (!watch(fd, conn, bells)) {
         return -EAGAIN;
     }
-    int n = VIA_REAL(epoll_wait)(ear->fd, events, 8, -1);
+    int most_ms = most_ns == VIA_NEVER_NS ? -1 : (int)(most_ns / VIA_MSEC_NS);
+    int n = VIA_REAL(epoll_wait)(ear->fd, events, 8, most_ms);
     *ret_events = 0;
     if (n < 0) {
         return -errno;

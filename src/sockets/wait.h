@@ -58,11 +58,13 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
 /*
  * The same for one connection that a thread waits for again and again, by one system call instead
  * of two: its descriptor stays registered with the bells. Only for the end of the peer's direction
- * (POLLRDHUP, POLLHUP, POLLERR), each of which is reported once to each thread, and without a
- * deadline. conn: the connection's serial number, as fd may have meant another one.
+ * (POLLRDHUP, POLLHUP, POLLERR), each of which is reported once to each thread. conn: the
+ * connection's serial number, as fd may have meant another one. It may end after most_ns, and later
+ * by up to a millisecond; VIA_NEVER_NS: it does not.
  * 0, and what the kernel reported of it; -EINTR; or -EAGAIN: use via_sleep().
  */
-int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint32_t *ret_events);
+int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
+                       uint32_t *ret_events);
 
 /* A call that Linux restarts after a signal whose handler has SA_RESTART was interrupted: start
  * again? Without knowing which signal it was: only when all handlers say so. */

@@ -51,6 +51,7 @@ extern const struct check checks_of_demotion[];
 extern const struct check checks_of_identity[];
 extern const struct check checks_of_options[];
 extern const struct check checks_of_changeover[];
+extern const struct check checks_of_stalls[];
 
 #define CHECK_ENTRY(name) \
     {                     \

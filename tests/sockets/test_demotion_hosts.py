@@ -8,11 +8,30 @@ import random
 import unittest
 
 from hosts import Hosts, beside, keep_cutting
-from lab import BIN, STREAM, free_port, go_program
+from lab import BIN, PYTHON, STREAM, free_port, go_program
 
 STATIC = os.path.join(BIN, "tests", "prog_static")
 LEAVER = os.path.join(BIN, "tests", "prog_leaver")
 BYTES = 12 << 20
+# Both ends send so much, and then read.
+MUCH = 2000000
+BOTH = """
+import socket, sys
+host, port, much, accepts = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "accept"
+if accepts:
+    end, _ = socket.create_server((host, port)).accept()
+else:
+    end = socket.create_connection((host, port))
+for i in range(50):
+    for turn in (accepts, not accepts):
+        end.sendall(b"w") if turn else end.recv(1)
+end.sendall(b"%d" % accepts * much)
+with end.makefile("rb") as file:
+    right = file.read(much) == b"%d" % (not accepts) * much
+end.sendall(b"e")
+end.recv(1)
+sys.exit(None if right else "other bytes came")
+"""
 WAYS = ("stdio", "static", "fork", "number", "spawn", "system", "popen", "passed", "uring")
 
 
@@ -46,7 +65,21 @@ class Leaves(Hosts):
         self.assertGreater(entry["bytes_kernel_tx"], BYTES // 4, entry)
 
 
+    def both_send(self):
+        """As long as TCP's buffers take it, so must we."""
+        port = free_port(self.address)
+        words = [PYTHON, "-c", BOTH, self.address, str(port), str(MUCH)]
+        server = self.start([*words, "accept"], port=port)
+        self.run_client([*words, "connect"])
+        self.finish(server)
+        for entry in self.lines():
+            self.assertEqual(entry["accelerated"], 1, entry)
+
+
 class Neighbours(Leaves):
+    def test_both_send_and_then_read(self):
+        self.both_send()
+
     def test_the_acceptor(self):
         for how in WAYS:
             self.goes_back(how, 1)
@@ -68,6 +101,9 @@ class Neighbours(Leaves):
 
 class OverARelay(Leaves):
     server_host = 3
+
+    def test_both_send_and_then_read(self):
+        self.both_send()
 
     def test_the_acceptor(self):
         for how in WAYS:

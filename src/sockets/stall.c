@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/stall.h"
+
+#include <errno.h>
+
+#include "sockets/demote.h"
+#include "sockets/io_internal.h"
+
+/* Long for two ends that are at work, short for a program that hangs. */
+#define STALL_NS (30 * VIA_MSEC_NS)
+
+/* With both tokens. */
+static bool is_full(struct via_side *side)
+{
+    return side->tx.span == VIA_SPAN_PIPE && !side->tx.ended && !via_stream_tx_writable(&side->tx);
+}
+
+static bool peer_waits(const struct via_side *side)
+{
+    return (side->rx.held || via_pipe_ready(&side->rx.pipe)) &&
+           via_pipe_writer_waits(&side->rx.pipe);
+}
+
+/* With both tokens: for how long has nothing moved? VIA_NEVER_NS: there is room. */
+static uint64_t stalled_ns(struct via_side *side)
+{
+    struct via_stall *stall = &side->stall;
+    uint64_t now = via_os_now_ns();
+    if (!is_full(side)) {
+        return VIA_NEVER_NS;
+    }
+    if (!peer_waits(side)) {
+        stall->begin_ns = 0;
+    } else if (stall->begin_ns == 0 || stall->taken != side->tx.pipe.released ||
+               stall->read != side->rx.pipe_bytes) {
+        *stall = (struct via_stall){
+            .begin_ns = now, .taken = side->tx.pipe.released, .read = side->rx.pipe_bytes};
+    }
+    return stall->begin_ns == 0 ? 0 : now - stall->begin_ns;
+}
+
+uint64_t via_stall_watch(struct via_op *op)
+{
+    uint64_t ns = 0;
+    if (!via_conn_has_pipes(op->conn) || via_stall_is_none(op->side, op->conn->fabric != NULL)) {
+        return VIA_NEVER_NS;
+    }
+    if (via_tx_take(op) == 0) {
+        if (via_rx_take(op) == 0) {
+            ns = stalled_ns(op->side);
+            via_rx_give(op);
+        }
+        via_tx_give(op);
+    }
+    if (ns < STALL_NS || ns == VIA_NEVER_NS) {
+        return ns == VIA_NEVER_NS ? ns : STALL_NS;
+    }
+    int rc = via_conn_demote(op, VIA_REASON_STALL);
+    return rc == 0 || rc == -ETIMEDOUT ? 0 : STALL_NS;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Both ends send more than pipes hold, and read only then. The kernel's buffers take it. */
+#include "checks.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define BYTES 1000000u
+
+/* How an end waits for room. */
+enum how { BY_CALL, BY_POLL, BY_SET, BY_EDGE };
+
+struct end {
+    int fd;
+    enum how how;
+    size_t piece;
+    unsigned char mark;
+};
+
+static unsigned char byte_at(const struct end *end, size_t i)
+{
+    return (unsigned char)(end->mark + i % 251);
+}
+
+static int set_of(const struct end *end)
+{
+    struct epoll_event event = {.events = EPOLLOUT};
+    int set = epoll_create1(0);
+    if (end->how == BY_EDGE) {
+        event.events = EPOLLIN | EPOLLOUT | EPOLLET;
+    }
+    CHECK(epoll_ctl(set, EPOLL_CTL_ADD, end->fd, &event) == 0);
+    return set;
+}
+
+static void await_room(const struct end *end, int set)
+{
+    struct epoll_event event;
+    struct pollfd pfd = {.fd = end->fd, .events = POLLOUT};
+    if (end->how == BY_POLL) {
+        CHECK(poll(&pfd, 1, -1) == 1);
+    } else {
+        CHECK(epoll_wait(set, &event, 1, -1) == 1);
+    }
+}
+
+static void send_all(const struct end *end, const unsigned char *data)
+{
+    int set = end->how >= BY_SET ? set_of(end) : -1;
+    int flags = end->how == BY_CALL ? 0 : MSG_DONTWAIT;
+    for (size_t sent = 0; sent < BYTES;) {
+        size_t bytes = BYTES - sent < end->piece ? BYTES - sent : end->piece;
+        ssize_t n = send(end->fd, data + sent, bytes, flags);
+        CHECK(n > 0 || (n < 0 && errno == EAGAIN && flags != 0));
+        if (n > 0) {
+            sent += (size_t)n;
+        } else {
+            await_room(end, set);
+        }
+    }
+    close(set);
+}
+
+static void *send_and_read(void *arg)
+{
+    const struct end *end = arg;
+    struct end other = {.mark = (unsigned char)(1 - end->mark)};
+    unsigned char *data = malloc(BYTES);
+    for (size_t i = 0; i < BYTES; i++) {
+        data[i] = byte_at(end, i);
+    }
+    send_all(end, data);
+    read_all(end->fd, data, BYTES);
+    for (size_t i = 0; i < BYTES; i++) {
+        CHECK(data[i] == byte_at(&other, i));
+    }
+    free(data);
+    return NULL;
+}
+
+static void both_send(enum how one, enum how other, size_t piece, bool process)
+{
+    struct pair pair = connected();
+    struct end client = {.fd = pair.client, .how = one, .piece = piece, .mark = 0};
+    struct end server = {.fd = pair.server, .how = other, .piece = piece, .mark = 1};
+    pthread_t thread;
+    pid_t pid = -1;
+    if (process) {
+        pid = fork();
+        if (pid == 0) {
+            close(pair.server);
+            send_and_read(&client);
+            _exit(0);
+        }
+        close(pair.client);
+        send_and_read(&server);
+        wait_for(pid);
+        close(pair.server);
+        return;
+    }
+    CHECK(pthread_create(&thread, NULL, send_and_read, &client) == 0);
+    send_and_read(&server);
+    CHECK(pthread_join(thread, NULL) == 0);
+    done(pair);
+}
+
+static void both_send_a_megabyte_and_then_read(void)
+{
+    both_send(BY_CALL, BY_CALL, BYTES, false);
+}
+
+static void both_send_a_megabyte_in_two_processes(void)
+{
+    both_send(BY_CALL, BY_CALL, BYTES, true);
+}
+
+static void both_send_a_megabyte_of_small_messages(void)
+{
+    both_send(BY_CALL, BY_CALL, 40, false);
+}
+
+static void both_send_a_megabyte_and_poll(void)
+{
+    both_send(BY_POLL, BY_POLL, 65536, false);
+}
+
+static void both_send_a_megabyte_by_sets(void)
+{
+    both_send(BY_SET, BY_EDGE, 65536, true);
+}
+
+/* It waits for room, and something to read is there: that is not yet a stall. */
+static void a_reader_takes_its_time(void)
+{
+    struct pair pair = connected();
+    char few[100] = {0};
+    size_t bytes = 4u << 20;
+    write_all(pair.server, few, sizeof(few));
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *data = calloc(1, bytes);
+        write_all(pair.client, data, bytes);
+        read_all(pair.client, few, sizeof(few));
+        exit(0);
+    }
+    close(pair.client);
+    sleep_ms(200);
+    CHECK(drain(pair.server, bytes) == bytes);
+    wait_for(pid);
+    close(pair.server);
+}
+
+const struct check checks_of_stalls[] = {
+    CHECK_ENTRY(both_send_a_megabyte_and_then_read),
+    CHECK_ENTRY(both_send_a_megabyte_in_two_processes),
+    CHECK_ENTRY(both_send_a_megabyte_of_small_messages),
+    CHECK_ENTRY(both_send_a_megabyte_and_poll),
+    CHECK_ENTRY(both_send_a_megabyte_by_sets),
+    CHECK_ENTRY(a_reader_takes_its_time),
+    {.name = NULL},
+};
