@@ -24,7 +24,6 @@ static const char *const texts[VIA_REASON_COUNT] = {
     [VIA_REASON_URING] = "process uses io_uring",
     [VIA_REASON_DEMOTED] = "peer went back to the kernel",
     [VIA_REASON_NESTED] = "in an epoll set that is in another",
-    [VIA_REASON_STALL] = "both ends sent more than pipes hold before they read",
 };
 
 const char *via_reason_text(unsigned reason)

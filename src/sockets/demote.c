@@ -186,8 +186,7 @@ static bool can_leave(struct via_op *op)
            (via_io_look(op) & (POLLHUP | POLLERR)) == 0;
 }
 
-/* The last record of this end's. */
-static int end_pipe_span(struct via_op *op)
+int via_conn_end_pipe_span(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     struct via_stream_tx *tx = &op->side->tx;
@@ -220,7 +219,7 @@ static int leave(struct via_op *op, enum via_reason reason)
     if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
         via_io_try_switch(op); /* so that the peer finds a record to stumble over */
     }
-    int rc = end_pipe_span(op);
+    int rc = via_conn_end_pipe_span(op);
     if (rc != 0) {
         return rc;
     }

@@ -56,6 +56,9 @@ void via_conn_heed(struct via_op *op);
 /* Its first half, with the tx token: nothing goes into the pipe any more. */
 void via_conn_heed_tx(struct via_conn *conn, int fd);
 
+/* With the tx token: the last record of this end's; what follows goes by the kernel. */
+int via_conn_end_pipe_span(struct via_op *op);
+
 /* With the tx token: sends what is still to be sent again. 0, -EAGAIN when the kernel takes no
  * more, or a negative errno. */
 int via_conn_replay(struct via_conn *conn, int fd);

@@ -59,11 +59,22 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
+/* After a stall: has the peer read what was in the pipe? */
+static bool is_spilled(struct via_side *side)
+{
+    via_pipe_writer_room(&side->tx.pipe); /* takes in the credit */
+    side->spills = via_pipe_writer_outstanding(&side->tx.pipe) != 0;
+    return !side->spills;
+}
+
 void via_io_try_switch(struct via_op *op)
 {
     struct via_fabric_undo undo;
     struct via_conn *conn = op->conn;
     uint64_t sent;
+    if (via_unlikely(op->side->spills) && !is_spilled(op->side)) {
+        return;
+    }
     if (!via_conn_tx_can_switch(conn) || via_kernel_sent(op->fd, op->side->connector, &sent) != 0) {
         return;
     }

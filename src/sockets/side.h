@@ -81,6 +81,7 @@ struct via_side {
     uint32_t data_ends[VIA_RING_SLOTS_MAX];
 
     struct via_stall stall; /* with both tokens */
+    bool spills;            /* writes by the kernel until the peer has read the pipe: stall.h */
 };
 
 void via_side_forked(void);                /* in a child */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/stall.h"
 
-#include <errno.h>
-
 #include "sockets/demote.h"
+#include "sockets/epoll_set.h"
+#include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 
 /* Long for two ends that are at work, short for a program that hangs. */
@@ -39,22 +39,53 @@ static uint64_t stalled_ns(struct via_side *side)
     return stall->begin_ns == 0 ? 0 : now - stall->begin_ns;
 }
 
+/* With both tokens. What follows goes by the kernel, from the next call on until the peer has read
+ * the pipe. Not before it has read where the pipe began: it would take these bytes for earlier
+ * ones. */
+static bool spill(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    bool begun = (int32_t)(side->tx.pipe.released - side->tx.switch_end) >= 0;
+    side->spills = begun && via_conn_end_pipe_span(op) == 0 && side->tx.span != VIA_SPAN_PIPE;
+    return side->spills;
+}
+
+/* With both tokens: what this end has read is given back, and where the peer's pipe began is read.
+ */
+static void take_in(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    if (op->conn->fabric == NULL) {
+        via_rx_next(op);
+        if (rx->pipe.posted != rx->pipe.released) {
+            via_pipe_post_credit(&rx->pipe);
+        }
+    } else {
+        via_fabric_rx_begin(op->conn);
+        via_rx_next(op);
+        via_fabric_rx_end(op->conn);
+    }
+}
+
 uint64_t via_stall_watch(struct via_op *op)
 {
     uint64_t ns = 0;
+    bool spills = false;
     if (!via_conn_has_pipes(op->conn) || via_stall_is_none(op->side, op->conn->fabric != NULL)) {
         return VIA_NEVER_NS;
     }
     if (via_tx_take(op) == 0) {
         if (via_rx_take(op) == 0) {
+            take_in(op);
             ns = stalled_ns(op->side);
+            spills = ns >= STALL_NS && ns != VIA_NEVER_NS && spill(op);
             via_rx_give(op);
         }
         via_tx_give(op);
     }
-    if (ns < STALL_NS || ns == VIA_NEVER_NS) {
-        return ns == VIA_NEVER_NS ? ns : STALL_NS;
+    if (spills) {
+        via_ep_conn_changed(op->conn);
+        return 0;
     }
-    int rc = via_conn_demote(op, VIA_REASON_STALL);
-    return rc == 0 || rc == -ETIMEDOUT ? 0 : STALL_NS;
+    return ns == VIA_NEVER_NS ? ns : STALL_NS;
 }

@@ -8,12 +8,12 @@
 /*
  * Both ends of a connection send, and neither reads. The kernel's buffers take megabytes of that
  * (tcp_wmem and tcp_rmem grow), the rings less: a program that TCP carries would hang. When neither
- * direction has moved for a while, although both writers wait for room, the connection goes back
- * to the kernel (demote.h), which takes the rest.
+ * direction has moved for a while, although both writers wait for room, what follows goes by the
+ * kernel, and by the pipe again when the peer has read that empty.
  *
  * Called before each sleep of a thread that waits for room. How long it may sleep until the next
- * call, in nanoseconds; VIA_NEVER_NS when there is nothing to watch; 0 when the connection has gone
- * back: do not sleep. No token is held, and no lock.
+ * call, in nanoseconds; VIA_NEVER_NS when there is nothing to watch; 0 when it is the kernel's
+ * turn: do not sleep. No token is held, and no lock.
  */
 uint64_t via_stall_watch(struct via_op *op);
 
