@@ -325,7 +325,15 @@ static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *even
     return kept;
 }
 
-/* Everything there is without sleeping: ours, and the kernel's when it is its turn. */
+static void note_filled(struct via_ep_set *set, bool filled)
+{
+    if (via_unlikely(atomic_load_explicit(&set->filled, memory_order_relaxed) != filled)) {
+        atomic_store_explicit(&set->filled, filled, memory_order_relaxed);
+    }
+}
+
+/* Everything there is without sleeping: ours, and the kernel's when it is its turn; in front, when
+ * ours have left no place before. */
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool ask)
 {
@@ -334,18 +342,29 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     if (all) {
         set->warm_ticks = now;
     }
-    int count = collect(set, events, max, all);
-    if (count < max && (ask || now - set->asked_ticks > via_os_us_to_ticks(ASK_US))) {
+    bool turn = ask || now - set->asked_ticks > via_os_us_to_ticks(ASK_US);
+    bool ours = false;
+    int first = 0;
+    if (via_unlikely(turn && atomic_load_explicit(&set->filled, memory_order_relaxed))) {
+        first = via_max(ask_kernel(set, epfd, events, (max + 1) / 2, &ours), 0);
         set->asked_ticks = now;
-        bool ours = false;
+        turn = false;
+    }
+    int count = first;
+    if (count < max) {
+        count += collect(set, events + count, max - count, all);
+    }
+    note_filled(set, count - first == max);
+    if (count < max && turn) {
+        set->asked_ticks = now;
         int n = ask_kernel(set, epfd, events + count, max - count, &ours);
         if (n < 0) {
             return count != 0 ? count : -errno;
         }
         count += n;
-        if (count == 0 && ours) {
-            count = collect(set, events, max, true); /* what the kernel said was about ours */
-        }
+    }
+    if (count == 0 && ours) {
+        count = collect(set, events, max, true); /* what the kernel said was about ours */
     }
     return count;
 }

@@ -415,7 +415,43 @@ static void first_one_in_while_a_thread_sleeps(void)
     close(listen_fd);
 }
 
+/* Two that are always ready, and one place: both have their turns. */
+static void one_place_for_two(int timeout)
+{
+    struct pair pair = connected();
+    int fds[2];
+    int set = epoll_create1(0);
+    unsigned turns[2] = {0};
+    struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = 0}};
+    CHECK(pipe(fds) == 0 && write(fds[1], "x", 1) == 1);
+    write_all(pair.client, "x", 1);
+    CHECK(epoll_ctl(set, EPOLL_CTL_ADD, pair.server, &event) == 0);
+    event.data.u32 = 1;
+    CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fds[0], &event) == 0);
+    for (double end = now_s() + 20; now_s() < end && (turns[0] < 100 || turns[1] < 100);) {
+        CHECK(epoll_wait(set, &event, 1, timeout) == 1);
+        turns[event.data.u32]++;
+    }
+    CHECK(turns[0] >= 100 && turns[1] >= 100);
+    close(set);
+    close(fds[0]);
+    close(fds[1]);
+    done(pair);
+}
+
+static void one_place_for_two_and_no_time(void)
+{
+    one_place_for_two(0);
+}
+
+static void one_place_for_two_and_time(void)
+{
+    one_place_for_two(-1);
+}
+
 const struct check checks_of_sets[] = {
+    CHECK_ENTRY(one_place_for_two_and_no_time),
+    CHECK_ENTRY(one_place_for_two_and_time),
     CHECK_ENTRY(first_one_in_while_a_thread_sleeps),
     CHECK_ENTRY(two_sets_hold_it),
     CHECK_ENTRY(a_copy_is_another_registration),

@@ -33,7 +33,7 @@ SUITES = {"programs": conform_programs.suite, "servers": conform_servers.suite, 
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1])
+    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].replace("%", "%%"))
     parser.add_argument("--suites", type=lambda text: text.split(","), default=list(SUITES))
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--python", default="/usr/bin/python3")
