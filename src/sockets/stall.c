@@ -21,14 +21,34 @@ static bool peer_waits(const struct via_side *side)
            via_pipe_writer_waits(&side->rx.pipe);
 }
 
-/* With both tokens: for how long has nothing moved? VIA_NEVER_NS: there is room. */
-static uint64_t stalled_ns(struct via_side *side)
+/* With both tokens: what this end has read is given back, and where the peer's pipe began is read.
+ */
+static void take_in(struct via_op *op)
 {
+    struct via_stream_rx *rx = &op->side->rx;
+    if (op->conn->fabric == NULL) {
+        via_rx_next(op);
+        rx->posted = rx->pipe.posted != rx->pipe.released;
+        if (via_stream_rx_must_ring(rx)) {
+            via_conn_posted(op->conn);
+        }
+    } else {
+        via_fabric_rx_begin(op->conn);
+        via_rx_next(op);
+        via_fabric_rx_end(op->conn);
+    }
+}
+
+/* With both tokens: for how long has nothing moved? VIA_NEVER_NS: there is room. */
+static uint64_t stalled_ns(struct via_op *op)
+{
+    struct via_side *side = op->side;
     struct via_stall *stall = &side->stall;
     uint64_t now = via_os_now_ns();
     if (!is_full(side)) {
         return VIA_NEVER_NS;
     }
+    take_in(op);
     if (!peer_waits(side)) {
         stall->begin_ns = 0;
     } else if (stall->begin_ns == 0 || stall->taken != side->tx.pipe.released ||
@@ -50,23 +70,6 @@ static bool spill(struct via_op *op)
     return side->spills;
 }
 
-/* With both tokens: what this end has read is given back, and where the peer's pipe began is read.
- */
-static void take_in(struct via_op *op)
-{
-    struct via_stream_rx *rx = &op->side->rx;
-    if (op->conn->fabric == NULL) {
-        via_rx_next(op);
-        if (rx->pipe.posted != rx->pipe.released) {
-            via_pipe_post_credit(&rx->pipe);
-        }
-    } else {
-        via_fabric_rx_begin(op->conn);
-        via_rx_next(op);
-        via_fabric_rx_end(op->conn);
-    }
-}
-
 uint64_t via_stall_watch(struct via_op *op)
 {
     uint64_t ns = 0;
@@ -76,8 +79,7 @@ uint64_t via_stall_watch(struct via_op *op)
     }
     if (via_tx_take(op) == 0) {
         if (via_rx_take(op) == 0) {
-            take_in(op);
-            ns = stalled_ns(op->side);
+            ns = stalled_ns(op);
             spills = ns >= STALL_NS && ns != VIA_NEVER_NS && spill(op);
             via_rx_give(op);
         }
