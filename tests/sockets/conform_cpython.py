@@ -6,10 +6,9 @@ on both, since some of these tests fail now and then on any machine.
 """
 import os
 import re
-import signal
 import subprocess
 
-from conform_share import Share, environment, show_head, show_row, take_share
+from conform_share import Share, environment, run_logged, show_head, show_row, take_share
 
 MODULES = ["test_socket", "test_asyncio", "test_ssl", "test_selectors", "test_epoll", "test_poll", "test_httplib",
            "test_ftplib", "test_imaplib", "test_smtplib", "test_poplib", "test_xmlrpc", "test_socketserver"]
@@ -35,23 +34,9 @@ class Runner:
         words += ["-m", only] if only else ["-i", LEFT_OUT]
         words += ["-u", "network"] if module in NETWORK else []
         log = os.path.join(self.folder, "log")
-        with open(log, "wb") as out:
-            process = subprocess.Popen([*words, module], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out,
-                                       stderr=subprocess.STDOUT, start_new_session=True,
-                                       env=environment(preload, self.library, self.stats))
-            try:
-                ended = process.wait(4 * self.timeout) >= 0
-            except subprocess.TimeoutExpired:
-                ended = False
-            finally:
-                # Its children, too: some tests leave theirs behind when they fail.
-                try:
-                    os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                process.wait()
-        with open(log, encoding="utf-8", errors="replace") as lines:
-            text = lines.read()
+        code, text = run_logged([*words, module], self.folder, environment(preload, self.library, self.stats), log,
+                                4 * self.timeout)
+        ended = code is not None and code >= 0
         failed = {"%s (%s)" % match for match in HEADING.findall(text)}
         return sum(map(int, RAN.findall(text))), failed, ended
 

@@ -7,11 +7,10 @@ programs among them have the library. What fails only on pipes is run again, up 
 import os
 import re
 import shutil
-import signal
 import subprocess
 
 import conform_source
-from conform_share import Share, environment, show_head, show_row, take_share
+from conform_share import Share, environment, run_logged, show_head, show_row, take_share
 
 # Rows of the table: a test is in the first one of whose servers it needs one. What needs any other is left out.
 GROUPS = [("proxies, SOCKS", {"http-proxy", "socks4", "socks5"}), ("FTP", {"ftp", "ftp-ipv6"}), ("SMTP", {"smtp"}),
@@ -66,25 +65,11 @@ class Runner:
 
     def run(self, numbers, preload):
         """(tests that ran, those that failed)"""
-        with open(self.log, "wb") as out:
-            process = subprocess.Popen(["perl", "runtests.pl", "-n", "-a", "-s", *map(str, numbers)], cwd=self.tests,
-                                       stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                                       start_new_session=True, env=environment(preload, self.library, self.stats))
-            late = False
-            try:
-                process.wait(LIMIT_S)
-            except subprocess.TimeoutExpired:
-                late = True
-            finally:
-                try:
-                    os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                process.wait()
-        with open(self.log, encoding="utf-8", errors="replace") as file:
-            results = {int(number): text for number, text in RESULT.findall(file.read())}
+        code, log = run_logged(["perl", "runtests.pl", "-n", "-a", "-s", *map(str, numbers)], self.tests,
+                               environment(preload, self.library, self.stats), self.log, LIMIT_S)
+        results = {int(number): text for number, text in RESULT.findall(log)}
         failed = {"curl %d" % number for number, text in results.items() if not re.search(r"^(?:.*\n)*?OK ", text)}
-        return {"curl %d" % number for number in results} | failed, failed | ({"did not end"} if late else set())
+        return {"curl %d" % number for number in results} | failed, failed | (set() if code is not None else {"did not end"})
 
 
 def run_group(runner, numbers):

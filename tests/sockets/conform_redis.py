@@ -7,10 +7,9 @@ library. A failing test is run again with its file, alone.
 import os
 import re
 import signal
-import subprocess
 
 import conform_source
-from conform_share import Share, environment, show_head, show_row, take_share
+from conform_share import Share, environment, run_logged, show_head, show_row, take_share
 
 # Seconds each; the whole suite takes an hour or so.
 SOME = ["unit/printver", "unit/auth", "unit/protocol", "unit/keyspace", "unit/info", "unit/querybuf", "unit/tls",
@@ -52,26 +51,12 @@ class Runner:
 
     def run(self, unit, preload):
         """(tests that ran, those that failed)"""
-        with open(self.log, "wb") as out:
-            process = subprocess.Popen(["tclsh", "tests/test_helper.tcl", "--single", unit, "--clients", "1",
-                                        "--timeout", "300"], cwd=self.tree, stdin=subprocess.DEVNULL, stdout=out,
-                                       stderr=subprocess.STDOUT, start_new_session=True,
-                                       env=environment(preload, self.library, self.stats))
-            late = False
-            try:
-                process.wait(LIMIT_S)
-            except subprocess.TimeoutExpired:
-                late = True
-            finally:
-                try:
-                    os.killpg(process.pid, signal.SIGTERM)
-                except ProcessLookupError:
-                    pass
-                process.wait()
-        with open(self.log, encoding="utf-8", errors="replace") as file:
-            text = COLOURS.sub("", file.read())
+        code, log = run_logged(["tclsh", "tests/test_helper.tcl", "--single", unit, "--clients", "1", "--timeout",
+                                "300"], self.tree, environment(preload, self.library, self.stats), self.log, LIMIT_S,
+                               signal.SIGTERM)
+        text = COLOURS.sub("", log)
         failed = {re.sub(r" in tests/.*", "", name) for name in ERR.findall(text)}
-        if late:
+        if code is None:
             failed.add("did not end")
         return set(OK.findall(text)) | failed, failed
 

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""How the bytes of programs with the library went, from the lines that it writes (VIADUCT_SOCKETS_STATS)."""
+"""Runs programs, and how the bytes of those with the library went, from the lines that it writes
+(VIADUCT_SOCKETS_STATS)."""
 import collections
 import json
 import os
+import signal
+import subprocess
 
 # A connection that the rules of the game leave to the kernel: bytes on it were never meant for pipes. What other
 # connections sent by the kernel counts against the library.
@@ -13,6 +16,27 @@ NOT_ELIGIBLE = {
     "peer is neither on this machine nor in the fabric",
     # By a connector, while the kernel alone held the other end: there was nobody to make pipes with.
     "sent before it was accepted"}
+
+
+def run_logged(words, folder, env, log, limit_s, end=signal.SIGKILL):
+    """(exit code, what was written), the former None when it took longer. Its children end with it: some tests leave
+    theirs behind when they fail."""
+    code = None
+    with open(log, "wb") as out:
+        process = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                   start_new_session=True, env=env)
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            try:
+                os.killpg(process.pid, end)
+            except ProcessLookupError:
+                pass
+            process.wait()
+    with open(log, encoding="utf-8", errors="replace") as file:
+        return code, file.read()
 
 
 class Share:
