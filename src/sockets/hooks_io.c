@@ -290,6 +290,13 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
 /* --- sending -----------------------------------------------------------------------------------
  */
 
+/* A connected TCP socket makes nothing of it: it is copied, though. */
+static bool is_sound_name(const struct msghdr *message)
+{
+    return message->msg_name == NULL || (message->msg_namelen <= sizeof(struct sockaddr_storage) &&
+                                         !via_hooks_is_no_address(message->msg_name));
+}
+
 /* An address or control data, of which a connected TCP socket makes nothing: but they may be wrong,
  * and the kernel knows. 0 or a negative errno. */
 static int check_message(const struct via_op *op, const struct msghdr *message)
@@ -299,7 +306,7 @@ static int check_message(const struct via_op *op, const struct msghdr *message)
                           .msg_namelen = message->msg_namelen,
                           .msg_control = message->msg_control,
                           .msg_controllen = message->msg_controllen};
-    if (via_likely(same.msg_name == NULL && same.msg_controllen == 0)) {
+    if (via_likely(same.msg_controllen == 0 && is_sound_name(message))) {
         return 0;
     }
     int rc = VIA_REAL(sendmsg)(op->fd, &same, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
