@@ -95,7 +95,8 @@ void via_conn_heed_tx(struct via_conn *conn, int fd)
         return; /* later */
     }
     via_stream_replay_begin(&side->replay, &side->tx, VIA_FLAGS_LEFT_SKIP(flags));
-    if (side->tx.ended && via_stream_replay_next(&side->replay, &data) != 0) {
+    /* Nothing comes behind an end, and what was spilled (stall.h) would come before. */
+    if ((side->tx.ended || side->spills) && via_stream_replay_next(&side->replay, &data) != 0) {
         say(conn, VIA_FLAG_STAYS);
         return;
     }

@@ -66,7 +66,8 @@ static bool spill(struct via_op *op)
 {
     struct via_side *side = op->side;
     bool begun = (int32_t)(side->tx.pipe.released - side->tx.switch_end) >= 0;
-    side->spills = begun && via_conn_end_pipe_span(op) == 0 && side->tx.span != VIA_SPAN_PIPE;
+    side->spills = begun && !via_conn_must_heed(op->conn) && via_conn_end_pipe_span(op) == 0 &&
+                   side->tx.span != VIA_SPAN_PIPE;
     return side->spills;
 }
 

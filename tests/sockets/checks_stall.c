@@ -133,6 +133,34 @@ static void both_send_a_megabyte_by_sets(void)
     both_send(BY_SET, BY_EDGE, 65536, true);
 }
 
+/* What was sent by pipe comes before what was sent by the kernel then, whoever reads it. */
+static void both_send_a_megabyte_and_one_reads_by_stdio(void)
+{
+    struct pair pair = connected();
+    struct end client = {.fd = pair.client, .how = BY_CALL, .piece = BYTES, .mark = 0};
+    struct end server = {.fd = pair.server, .how = BY_CALL, .piece = BYTES, .mark = 1};
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(pair.server);
+        send_and_read(&client);
+        _exit(0);
+    }
+    close(pair.client);
+    unsigned char *data = malloc(BYTES);
+    for (size_t i = 0; i < BYTES; i++) {
+        data[i] = byte_at(&server, i);
+    }
+    send_all(&server, data);
+    FILE *file = fdopen(pair.server, "r");
+    CHECK(file != NULL && fread(data, 1, BYTES, file) == BYTES);
+    for (size_t i = 0; i < BYTES; i++) {
+        CHECK(data[i] == byte_at(&client, i));
+    }
+    wait_for(pid);
+    fclose(file);
+    free(data);
+}
+
 /* It waits for room, and something to read is there: that is not yet a stall. */
 static void a_reader_takes_its_time(void)
 {
@@ -160,6 +188,7 @@ const struct check checks_of_stalls[] = {
     CHECK_ENTRY(both_send_a_megabyte_of_small_messages),
     CHECK_ENTRY(both_send_a_megabyte_and_poll),
     CHECK_ENTRY(both_send_a_megabyte_by_sets),
+    CHECK_ENTRY(both_send_a_megabyte_and_one_reads_by_stdio),
     CHECK_ENTRY(a_reader_takes_its_time),
     {.name = NULL},
 };
