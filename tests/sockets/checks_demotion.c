@@ -416,19 +416,7 @@ static void close_on_exec_stays(void)
 
 static int receive_fd(int channel)
 {
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    char byte;
-    int fd = -1;
-    struct iovec iov = {&byte, 1};
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
-    CHECK(recvmsg(channel, &message, 0) == 1);
-    memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
+    int fd = taken_fd(channel);
     CHECK(fd >= 0);
     return fd;
 }

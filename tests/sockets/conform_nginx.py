@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 
-from conform_share import Share, environment, show_head, show_row, take_share
+from conform_share import environment, run_groups, take_share
 
 URL = "https://github.com/nginx/nginx-tests"
 MODULES = "/usr/lib/nginx/modules"
@@ -136,12 +136,4 @@ def suite(folder, library, options):
     leave_out_missing_modules(tree)
     os.chmod(folder, 0o755)
     runner = Runner(tree, library, folder)
-    total = Share()
-    bad = []
-    show_head("nginx")
-    for title, tests in groups_of(tree, options.all):
-        plain, piped, share, new = run_group(runner, tests)
-        total.add(share)
-        bad += new
-        show_row(title, plain, piped, share, new)
-    return bad, total
+    return run_groups("nginx", groups_of(tree, options.all), lambda tests: run_group(runner, tests))

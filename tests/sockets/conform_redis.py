@@ -5,11 +5,12 @@ The source comes by apt-get into the folder of this run. Both the server and the
 library. A failing test is run again with its file, alone.
 """
 import os
+import random
 import re
 import signal
 
 import conform_source
-from conform_share import Share, environment, run_logged, show_head, show_row, take_share
+from conform_share import environment, run_groups, run_logged, take_share
 
 # Seconds each; the whole suite takes an hour or so.
 SOME = ["unit/printver", "unit/auth", "unit/protocol", "unit/keyspace", "unit/info", "unit/querybuf", "unit/tls",
@@ -24,6 +25,9 @@ OK = re.compile(r"\[ok\]: (.*?)(?: \(\d+ ms\))?$", re.MULTILINE)
 ERR = re.compile(r"\[(?:err|exception|TIMEOUT)\]: ([^\n]*)")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 LIMIT_S = 900
+# Ports of a run: its own, as another run on this machine may be under way. The cluster's are 10,000 above.
+PORTS = 600
+PORTS_FROM = 11000
 
 
 def prepare(tree):
@@ -42,43 +46,52 @@ def all_units(tree):
     return [unit for unit in block.split() if not NEVER.search(unit)]
 
 
+class NothingRan(Exception):
+    """Not one test of a file, which does not mean that they are all well."""
+
+
 class Runner:
     def __init__(self, tree, library, folder):
         self.tree = tree
         self.library = library
         self.stats = os.path.join(folder, "redis-stats")
         self.log = os.path.join(folder, "redis-log")
+        self.port = PORTS_FROM + PORTS * random.randrange(16)
 
     def run(self, unit, preload):
         """(tests that ran, those that failed)"""
         code, log = run_logged(["tclsh", "tests/test_helper.tcl", "--single", unit, "--clients", "1", "--timeout",
-                                "300"], self.tree, environment(preload, self.library, self.stats), self.log, LIMIT_S,
-                               signal.SIGTERM)
+                                "300", "--baseport", str(self.port + 50), "--portcount", str(PORTS - 50)], self.tree,
+                               environment(preload, self.library, self.stats), self.log, LIMIT_S, signal.SIGTERM)
         text = COLOURS.sub("", log)
         failed = {re.sub(r" in tests/.*", "", name) for name in ERR.findall(text)}
         if code is None:
             failed.add("did not end")
-        return set(OK.findall(text)) | failed, failed
+        ran = set(OK.findall(text)) | failed
+        if code != 0 and not ran:
+            raise NothingRan("%s: tests/test_helper.tcl ended with %s: %s" % (unit, code, text.strip()[-300:]))
+        return ran, failed
 
 
-def run_suite(runner, units):
-    bad = []
-    total = Share()
-    show_head("Redis")
-    for unit in units:
-        ran, failed = runner.run(unit, False)
-        ran_pipes, failed_pipes = runner.run(unit, True)
-        share = take_share(runner.stats)
-        total.add(share)
-        new = sorted((failed_pipes | (ran - ran_pipes)) - failed)
-        for _ in range(2):
-            if new:
-                again = runner.run(unit, True)
-                new = sorted(set(new) & (again[1] | (ran - again[0])))
-        take_share(runner.stats)
-        bad += new
-        show_row(unit, (len(ran), len(failed)), (len(ran_pipes), len(failed_pipes)), share, new)
-    return bad, total
+def run_unit(runner, unit):
+    """Its figures, its share and what is new."""
+    ran, failed = runner.run(unit, False)
+    ran_pipes, failed_pipes = runner.run(unit, True)
+    share = take_share(runner.stats)
+    new = sorted((failed_pipes | (ran - ran_pipes)) - failed)
+    for _ in range(2):
+        if new:
+            again = runner.run(unit, True)
+            new = sorted(set(new) & (again[1] | (ran - again[0])))
+    take_share(runner.stats)
+    return (len(ran), len(failed)), (len(ran_pipes), len(failed_pipes)), share, new
+
+
+def run_unit_or_tell(runner, unit):
+    try:
+        return run_unit(runner, unit)
+    except NothingRan as error:
+        return (0, 0), (0, 0), take_share(runner.stats), [str(error)]
 
 
 def suite(folder, library, options):
@@ -87,4 +100,6 @@ def suite(folder, library, options):
     if tree is None:
         return None, why
     prepare(tree)
-    return run_suite(Runner(tree, library, folder), all_units(tree) if options.all else SOME)
+    runner = Runner(tree, library, folder)
+    units = all_units(tree) if options.all else SOME
+    return run_groups("Redis", zip(units, units), lambda unit: run_unit_or_tell(runner, unit))

@@ -121,3 +121,16 @@ def show_row(name, plain, piped, share, new):
     shares = part(share.pipe, share.pipe + share.kernel), part(share.pipe, share.eligible())
     print("%-22s %8d %8d %8d %8d %12s %12s  %s" % (name, *plain, *piped, *shares, ", ".join(new) or "none"),
           flush=True)
+
+
+def run_groups(suite, groups, run_group):
+    """(new failures, share) of groups, (title, tests) each: run_group(tests) gives what show_row() wants, and is shown."""
+    total = Share()
+    bad = []
+    show_head(suite)
+    for title, tests in groups:
+        plain, piped, share, new = run_group(tests)
+        total.add(share)
+        bad += new
+        show_row(title, plain, piped, share, new)
+    return bad, total
