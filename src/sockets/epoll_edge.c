@@ -5,9 +5,13 @@
  * know of the same end, the kernel and the pipe. So what has been told is remembered by what the
  * state was due to: records, bytes of the kernel's, writers that found no room, ends.
  */
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include "base/bits.h"
 #include "sockets/epoll_internal.h"
 #include "sockets/io_internal.h"
+#include "sockets/real.h"
 
 #define IN_EVENTS (EPOLLIN | EPOLLRDNORM)
 #define OUT_EVENTS (EPOLLOUT | EPOLLWRNORM)
@@ -50,6 +54,17 @@ bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits, uint32_t fu
                                            reads_kernel(entry) && is_kernel_news(entry)))));
 }
 
+/* Of the bytes that have come those are known that it is told of, or that have been read. */
+static void note_kernel(struct via_ep_entry *entry, uint32_t bits, uint64_t received)
+{
+    int unread = 0;
+    if ((bits & IN_EVENTS) == 0 && VIA_REAL(ioctl)(entry->fd, SIOCINQ, &unread) != 0) {
+        return;
+    }
+    entry->seen_kernel =
+        via_max(entry->seen_kernel, received - via_min(received, (uint64_t)unread));
+}
+
 void via_ep_told(struct via_ep_entry *entry, uint32_t bits, uint32_t full)
 {
     const struct via_pipe_reader *pipe = &entry->conn->side->rx.pipe;
@@ -68,8 +83,7 @@ void via_ep_told(struct via_ep_entry *entry, uint32_t bits, uint32_t full)
         entry->seen_full = full;
     }
     entry->seen_gone |= bits & VIA_POLL_GONE;
-    if ((bits & IN_EVENTS) != 0 && reads_kernel(entry) &&
-        via_kernel_received(entry->fd, &bytes) == 0) {
-        entry->seen_kernel = bytes;
+    if (reads_kernel(entry) && via_kernel_received(entry->fd, &bytes) == 0) {
+        note_kernel(entry, bits, bytes);
     }
 }

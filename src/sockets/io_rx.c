@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "sockets/demote.h"
@@ -53,11 +55,25 @@ int via_io_pieces(const struct via_iov *cursor, uint64_t limit, struct iovec *re
     return count;
 }
 
+/* A call that has got bytes already looks for more in the kernel, where there are none: 0 at the
+ * end of the stream, -EAGAIN before. What is wrong is the next call's to hear, and the kernel says
+ * it once. */
+static ssize_t kernel_has_none(struct via_op *op)
+{
+    uint32_t seen = via_io_look(op);
+    return (seen & POLLERR) != 0 ? -ECONNRESET : (seen & VIA_POLL_GONE) != 0 ? 0 : -EAGAIN;
+}
+
 /* From the kernel, without waiting, at most `limit` bytes. */
 static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, uint64_t limit)
 {
     struct iovec pieces[VIA_IO_PIECES_MAX];
     struct msghdr message = {.msg_iov = pieces};
+    int unread = 0;
+    if (via_unlikely((flags & HAS_SOME) != 0) && VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) == 0 &&
+        unread == 0) {
+        return kernel_has_none(op);
+    }
     message.msg_iovlen = (size_t)via_io_pieces(iov, limit, pieces);
     ssize_t n =
         VIA_REAL(recvmsg)(op->fd, &message, (flags & ~(MSG_WAITALL | HAS_SOME)) | MSG_DONTWAIT);
@@ -133,7 +149,7 @@ static ssize_t peek_on(struct via_op *op, struct via_iov *iov, int flags, bool p
         n += via_max(more, (ssize_t)0);
     }
     if (kernel && iov->left != 0) {
-        ssize_t more = kernel_recv(op, iov, flags, SIZE_MAX);
+        ssize_t more = kernel_recv(op, iov, flags | HAS_SOME, SIZE_MAX);
         n += via_max(more, (ssize_t)0);
     }
     return n;
