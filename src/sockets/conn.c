@@ -479,7 +479,10 @@ static void say_goodbye(struct via_conn *conn, int fd, bool arrives)
     if (via_token_take(&side->tx_token, exclusive, via_os_thread()) != 0) {
         return;
     }
-    if (!reset) {
+    /* Of a connection that was reset, or has ended both ways, no FIN is sent. */
+    bool over = conn->fabric == NULL && (atomic_load_explicit(&side->shadow, memory_order_relaxed) &
+                                         (POLLHUP | POLLERR)) != 0;
+    if (!reset && !over) {
         via_io_fin(conn, fd, VIA_STREAM_FIN_CLOSED);
     }
     if (arrives) {
