@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "sockets/fabric.h"
@@ -46,6 +48,8 @@ static unsigned all_count;
 static unsigned first_own; /* index of this process's first */
 static _Atomic uint64_t adopted;
 static _Atomic uint64_t inherited; /* adopted by ancestors: what they carried rings there */
+
+static _Atomic int calls; /* epoll set in which calls are heard; 0 or -1: not made */
 
 static __thread int thread_bell __attribute__((tls_model("initial-exec"))); /* index + 1 */
 static unsigned next_shared;
@@ -123,6 +127,45 @@ static int make_eventfd(_Atomic int *ret_fd)
     return via_hidden_new(fd, ret_fd);
 }
 
+/* With the lock. eventfd(2): a read makes it writable. */
+static void hear_calls(const struct bell *bell)
+{
+    int fd = atomic_load_explicit(&bell->fd, memory_order_relaxed);
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLET};
+    if (calls > 0 && bell->page != NULL) {
+        VIA_REAL(epoll_ctl)(calls, EPOLL_CTL_ADD, fd, &event);
+    }
+}
+
+int via_sock_bell_calls(void)
+{
+    int made = atomic_load_explicit(&calls, memory_order_acquire);
+    if (via_likely(made > 0)) {
+        return made;
+    }
+    pthread_mutex_lock(&lock);
+    if (calls <= 0) {
+        int fd = epoll_create1(EPOLL_CLOEXEC);
+        _Atomic int *place = &calls;
+        if (fd >= 0 && via_hidden_new(fd, place) == 0) {
+            for (unsigned i = 0; i < all_count; i++) {
+                hear_calls(&all[i]);
+            }
+        }
+    }
+    made = calls;
+    pthread_mutex_unlock(&lock);
+    return made > 0 ? made : -1;
+}
+
+void via_sock_bell_calls_take(void)
+{
+    struct epoll_event events[8];
+    int fd = via_sock_bell_calls();
+    while (fd >= 0 && VIA_REAL(epoll_wait)(fd, events, 8, 0) == 8) {
+    }
+}
+
 /* With the lock. */
 static int make_bell(void)
 {
@@ -147,6 +190,7 @@ static int make_bell(void)
     bell->page = page;
     bell->word_index = page->used++;
     bell->id = random_id();
+    hear_calls(bell);
     return (int)all_count++;
 }
 
@@ -273,6 +317,9 @@ void via_sock_bell_forked(void)
     thread_bell = 0;
     inherited |= adopted;
     adopted = 0;
+    if (calls > 0) {
+        via_hidden_close(&calls); /* the parent's */
+    }
 }
 
 /* The page is the peer's: sealed against shrinking, or reading it could be the end of us. */
@@ -393,4 +440,15 @@ void via_peer_bell_ring(struct via_peer_bell *bell, bool cold)
     if (cold) {
         ring(atomic_load_explicit(&bell->cold_fd, memory_order_relaxed));
     }
+}
+
+void via_peer_bell_call(struct via_peer_bell *bell)
+{
+    int saved = errno;
+    uint64_t one;
+    struct iovec iov = {.iov_base = &one, .iov_len = sizeof(one)};
+    /* The peer may have emptied it, and made it one whose readers wait. */
+    int fd = atomic_load_explicit(&bell->fd, memory_order_relaxed);
+    (void)!VIA_REAL(preadv2)(fd, &iov, 1, -1, RWF_NOWAIT);
+    errno = saved;
 }

@@ -66,6 +66,15 @@ void via_sock_bell_leave(uint64_t bells);
 /* Wakes this process's own sleepers, because something changed under their feet. */
 void via_sock_bell_ring(unsigned index);
 
+/*
+ * A call is heard by who sleeps for something else, too: steward.h. It is a read of the eventfd,
+ * which wakes who waits for room in its count, and nobody else. A descriptor for epoll sets that
+ * has an event after a call, and once at the beginning; -1: there is none.
+ */
+int via_sock_bell_calls(void);
+/* Heard: takes the events. */
+void via_sock_bell_calls_take(void);
+
 void via_sock_bell_forked(void);
 
 /* A bell of another process. */
@@ -86,6 +95,8 @@ struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t wo
 void via_peer_bell_put(struct via_peer_bell *bell); /* NULL is fine */
 /* cold: for a connection that nobody looks at, see epoll_cold.c. */
 void via_peer_bell_ring(struct via_peer_bell *bell, bool cold);
+/* Never waits, whatever eventfd it is that the peer has given. */
+void via_peer_bell_call(struct via_peer_bell *bell);
 
 /* After posting something: does anybody sleep who has not been rung? true once per sleep. */
 static inline bool via_peer_bell_must_ring(struct via_peer_bell *bell)

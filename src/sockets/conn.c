@@ -18,12 +18,15 @@
 #include "sockets/diag.h"
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
-#include "sockets/io.h"
+#include "sockets/io_internal.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
+#include "sockets/steward.h"
 
 #define CONNS_MAX (1u << 18)
+/* close() waits so long for room in the kernel: then others do. */
+#define CLOSE_NS (100 * VIA_MSEC_NS)
 
 /* linux/socket.h */
 #ifndef SO_BUF_LOCK
@@ -496,15 +499,33 @@ static void say_goodbye(struct via_conn *conn, int fd, bool arrives)
     via_token_give(&side->tx_token, exclusive);
 }
 
-void via_conn_end(struct via_conn *conn, int fd)
+static void heed_at_end(struct via_conn *conn, int fd)
 {
     if (via_conn_must_heed(conn)) {
         struct via_op op = via_conn_op(conn, fd);
         via_conn_heed(&op);
     }
-    if (conn->side->replays) {
-        via_conn_replay_all(conn, fd);
+}
+
+/* Bytes that are to be sent again, and have nobody left here who would. */
+static void send_all_again(struct via_conn *conn, int fd, bool exits)
+{
+    struct via_op op = via_conn_op(conn, fd);
+    if (!conn->side->replays || via_tx_take(&op) != 0) {
+        return;
     }
+    uint64_t patience_ns = exits ? VIA_REPLAY_EXIT_NS : CLOSE_NS;
+    if (via_conn_replay_all(conn, fd, patience_ns) == -EAGAIN &&
+        (exits || !via_steward_keep(conn, fd))) {
+        via_conn_reset(fd);
+    }
+    via_tx_give(&op);
+}
+
+void via_conn_end(struct via_conn *conn, int fd)
+{
+    heed_at_end(conn, fd);
+    send_all_again(conn, fd, true);
 }
 
 /* All this process's descriptors of it at once. How many holders are left. */
@@ -553,8 +574,11 @@ void via_conn_exec_failed(void)
 void via_conn_closing(struct via_conn *conn, int fd)
 {
     int saved = errno;
-    via_conn_end(conn, fd);
     bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
+    heed_at_end(conn, fd);
+    if (last_here) {
+        send_all_again(conn, fd, false);
+    }
     if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
         via_conn_has_pipes(conn)) {
         say_goodbye(conn, fd, true);

@@ -173,7 +173,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd);
 void via_conn_closing(struct via_conn *conn, int fd);
 /* ... and is closed. */
 void via_conn_closed(struct via_conn *conn);
-/* The program closes it or ends: bytes that are to be sent again go now. */
+/* The process ends: bytes that are to be sent again go now. */
 void via_conn_end(struct via_conn *conn, int fd);
 /* The process ends with it open. The kernel closes it then; what is to be said before, is now. */
 void via_conn_exits(struct via_conn *conn);

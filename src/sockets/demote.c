@@ -49,19 +49,42 @@ int via_conn_replay(struct via_conn *conn, int fd)
     return 0;
 }
 
-void via_conn_replay_all(struct via_conn *conn, int fd)
+/* Nobody may read before we are through: room for all of it, unless there is as much already.
+ * Whoever asks for some gets no more than wmem_max, and what grew may be more. */
+static void widen(const struct via_conn *conn, int fd)
 {
-    int bytes = 4 * (int)conn->side->tx.pipe.geometry.data_bytes;
-    /* Nobody may read before we are through. */
-    VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-    for (int tries = 0; tries < 10 && via_conn_replay(conn, fd) == -EAGAIN; tries++) {
-        struct pollfd pfd = {.fd = fd, .events = POLLOUT};
-        VIA_REAL(poll)(&pfd, 1, 100);
+    int bytes = 2 * (int)conn->side->tx.pipe.geometry.data_bytes;
+    int now = 0;
+    socklen_t now_bytes = sizeof(now);
+    if (VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &now, &now_bytes) == 0 && now < bytes) {
+        VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
     }
 }
 
-/* Bytes are lost: neither end may take the stream for whole. */
-static void reset_kernel(int fd)
+int via_conn_replay_all(struct via_conn *conn, int fd, uint64_t patience_ns)
+{
+    uint64_t since_ns = 0;
+    uint64_t sent = conn->stats->tx_kernel_bytes;
+    int rc = via_conn_replay(conn, fd);
+    while (rc == -EAGAIN && patience_ns != 0) {
+        struct pollfd pfd = {.fd = fd, .events = POLLOUT};
+        uint64_t now = via_os_now_ns();
+        if (since_ns == 0) {
+            widen(conn, fd);
+        }
+        if (since_ns == 0 || sent != conn->stats->tx_kernel_bytes) {
+            since_ns = now;
+            sent = conn->stats->tx_kernel_bytes;
+        } else if (now - since_ns > patience_ns) {
+            break;
+        }
+        VIA_REAL(poll)(&pfd, 1, 100);
+        rc = via_conn_replay(conn, fd);
+    }
+    return rc;
+}
+
+void via_conn_reset(int fd)
 {
     struct sockaddr none = {.sa_family = AF_UNSPEC};
     VIA_REAL(connect)(fd, &none, sizeof(none));
@@ -76,7 +99,7 @@ static int gather(struct via_conn *conn, int fd)
     via_conn_tx_can_switch(conn); /* whom to answer may have become known */
     int rc = via_fabric_gather(conn);
     if (rc != 0 && rc != -EAGAIN) {
-        reset_kernel(fd);
+        via_conn_reset(fd);
         rc = 0;
     }
     return rc;
@@ -256,7 +279,7 @@ static void heed_too(struct via_op *op)
     if ((via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 && via_tx_take(op) == 0) {
         via_conn_heed_tx(op->conn, op->fd);
         if (side->replays) {
-            via_conn_replay_all(op->conn, op->fd);
+            via_conn_replay_all(op->conn, op->fd, VIA_SEC_NS);
         }
         via_tx_give(op);
     }

@@ -24,9 +24,9 @@
  * in its mirror, those that it stored itself it gets from A's host.
  *
  * A waits for the answer, because the SWITCH before its DEMOTE has to be seen by B before the
- * kernel carries A's next bytes. B is woken if it waits in a call of ours. If it does something
- * else for long, A goes on without: what B has sent arrives when B comes by again, at the latest
- * when it closes or ends.
+ * kernel carries A's next bytes. B is woken if it waits in a call of ours, and called if it sleeps
+ * elsewhere (steward.h). If it works for long and makes no call, A goes on without: what B has sent
+ * arrives when B comes by again, at the latest when it closes or ends.
  */
 
 /*
@@ -62,8 +62,13 @@ int via_conn_end_pipe_span(struct via_op *op);
 /* With the tx token: sends what is still to be sent again. 0, -EAGAIN when the kernel takes no
  * more, or a negative errno. */
 int via_conn_replay(struct via_conn *conn, int fd);
-/* All of it, waiting up to a second for the kernel; with nobody else around. */
-void via_conn_replay_all(struct via_conn *conn, int fd);
+/* All of it, waiting for the kernel as long as that takes some, and so long when it takes none. As
+ * above; with the tx token, or nobody else around. */
+int via_conn_replay_all(struct via_conn *conn, int fd, uint64_t patience_ns);
+/* How long the last who could send it waits. */
+#define VIA_REPLAY_EXIT_NS (5 * VIA_SEC_NS)
+/* Bytes are lost: neither end may take the stream for whole. */
+void via_conn_reset(int fd);
 
 static inline bool via_conn_must_heed(const struct via_conn *conn)
 {

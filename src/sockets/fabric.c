@@ -46,6 +46,11 @@ struct via_attach *via_fabric_attached(void)
     return atomic_load_explicit(&attachment, memory_order_acquire);
 }
 
+bool via_fabric_is_attached(void)
+{
+    return via_fabric_attached() != NULL;
+}
+
 /* The client library's, see there. */
 void via_client_fd_is_ours(int fd, bool ours)
 {

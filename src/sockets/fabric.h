@@ -42,6 +42,9 @@ bool via_fabric_is_taken(struct via_conn *conn);
 
 void via_fabric_free(struct via_conn *conn);
 
+/* Has this process met anybody of another host? */
+bool via_fabric_is_attached(void);
+
 /* --- carrying ----------------------------------------------------------------------------------
  */
 

@@ -12,6 +12,7 @@
 #include "sockets/demote.h"
 #include "sockets/hooks.h"
 #include "sockets/real.h"
+#include "sockets/steward.h"
 
 /* --- exec --------------------------------------------------------------------------------------
  */
@@ -20,6 +21,9 @@
 static bool begin_exec(void)
 {
     via_demote_inherited();
+    if (!via_hooks_is_guest()) {
+        via_steward_end();
+    }
     return !via_conn_is_none() && !via_hooks_is_guest() && via_conn_exec_begin();
 }
 

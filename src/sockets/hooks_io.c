@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 #include "sockets/io.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/steward.h"
+#include "sockets/wait.h"
 
 /* Entry points that compilers and old programs call instead; glibc declares them nowhere public. */
 VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room);
@@ -73,13 +76,39 @@ static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
     return finish(op, n != -EAGAIN ? n : via_io_recv_slowly(op, &iov, 1, flags), saved);
 }
 
+/* Who waits for another program hears what ours are called for: steward.h. Terminals may be set so
+ * that a read ends when poll() does not. */
+static bool may_wait(int fd)
+{
+    struct stat of;
+    return fstat(fd, &of) == 0 && S_ISFIFO(of.st_mode) &&
+           (VIA_REAL(fcntl)(fd, F_GETFL) & O_NONBLOCK) == 0;
+}
+
+static ssize_t read_elsewhere(int fd, void *buf, size_t bytes)
+{
+    int saved = errno;
+    bool waits = via_steward_is_wanted() && may_wait(fd);
+    errno = saved;
+    while (waits) {
+        struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}};
+        int n = via_steward_sleep(fds, 1, VIA_NEVER_NS, NULL);
+        if (n == -EINTR && !via_sleep_restarts()) {
+            errno = EINTR;
+            return -1;
+        }
+        waits = n == -EINTR;
+    }
+    return VIA_REAL(read)(fd, buf, bytes);
+}
+
 VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
 {
     struct via_op op;
     if (via_unlikely(bytes == 0)) {
         return VIA_REAL(read)(fd, buf, bytes); /* nothing is looked for then, unlike by recv() */
     }
-    return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, 0) : VIA_REAL(read)(fd, buf, bytes);
+    return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, 0) : read_elsewhere(fd, buf, bytes);
 }
 
 VIA_HOOK ssize_t __read(int fd, void *buf, size_t bytes)

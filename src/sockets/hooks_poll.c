@@ -14,6 +14,7 @@
 #include "sockets/io.h"
 #include "sockets/poll_set.h"
 #include "sockets/real.h"
+#include "sockets/steward.h"
 
 VIA_HOOK int __poll(struct pollfd *fds, nfds_t count, int timeout);
 VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room);
@@ -45,16 +46,44 @@ static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
     return via_os_now_ns() + (uint64_t)timeout->tv_sec * VIA_SEC_NS + (uint64_t)timeout->tv_nsec;
 }
 
+/* --- nothing of ours ---------------------------------------------------------------------------
+ */
+
+#define ELSEWHERE_MAX 64u
+
+/* Shall who waits for descriptors that are none of ours hear what ours are called for? */
+static bool listens(const void *where, nfds_t count, uint64_t deadline_ns)
+{
+    return via_unlikely(via_steward_is_wanted()) && deadline_ns != 0 && count < ELSEWHERE_MAX &&
+           (count == 0 || !via_hooks_is_no_address(where));
+}
+
+static int poll_elsewhere(struct pollfd *fds, nfds_t count, uint64_t deadline_ns,
+                          const sigset_t *mask)
+{
+    struct pollfd with_calls[ELSEWHERE_MAX];
+    for (nfds_t i = 0; i < count; i++) {
+        with_calls[i] = fds[i];
+    }
+    int n = via_steward_sleep(with_calls, (unsigned)count, deadline_ns, mask);
+    for (nfds_t i = 0; i < count && n >= 0; i++) {
+        fds[i].revents = with_calls[i].revents;
+    }
+    return n;
+}
+
 /* --- poll --------------------------------------------------------------------------------------
  */
 
 VIA_HOOK int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
-    if (via_likely(!via_poll_concerns_us(fds, count))) {
+    bool ours = via_poll_concerns_us(fds, count);
+    if (via_likely(!ours) && !listens(fds, count, (uint64_t)timeout)) {
         return VIA_REAL(poll)(fds, count, timeout);
     }
     int saved = errno;
-    int rc = via_poll(fds, count, deadline_of_ms(timeout), NULL);
+    int rc = ours ? via_poll(fds, count, deadline_of_ms(timeout), NULL)
+                  : poll_elsewhere(fds, count, deadline_of_ms(timeout), NULL);
     errno = saved;
     return (int)via_hooks_result(rc);
 }
@@ -68,12 +97,15 @@ VIA_HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *time
                    const sigset_t *mask)
 {
     int error;
-    if (via_likely(!via_poll_concerns_us(fds, count))) {
+    bool ours = via_poll_concerns_us(fds, count);
+    if (via_likely(!ours) && !listens(fds, count, VIA_NEVER_NS)) {
         return VIA_REAL(ppoll)(fds, count, timeout, mask);
     }
     int saved = errno;
     uint64_t deadline_ns = deadline_of(timeout, &error);
-    int rc = error != 0 ? error : via_poll(fds, count, deadline_ns, mask);
+    int rc = error != 0 ? error
+             : ours     ? via_poll(fds, count, deadline_ns, mask)
+                        : poll_elsewhere(fds, count, deadline_ns, mask);
     errno = saved;
     return (int)via_hooks_result(rc);
 }
@@ -163,19 +195,28 @@ static int to_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *ou
     return bits;
 }
 
+/* select() proper: what is none of ours, and need not be left for a call. */
+static bool is_select_plain(int count, const fd_set *in, const fd_set *out, const fd_set *except)
+{
+    return count > FD_SETSIZE ||
+           (!via_steward_is_wanted() && !select_concerns_us(count, in, out, except));
+}
+
 static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, uint64_t deadline_ns,
                           const sigset_t *mask)
 {
     struct pollfd fds[FD_SETSIZE];
     nfds_t used = from_sets(count, in, out, except, fds);
-    int rc = via_poll(fds, used, deadline_ns, mask);
+    int rc = via_poll_concerns_us(fds, used) || !listens(fds, used, deadline_ns)
+                 ? via_poll(fds, used, deadline_ns, mask)
+                 : poll_elsewhere(fds, used, deadline_ns, mask);
     return rc < 0 ? rc : to_sets(fds, used, in, out, except);
 }
 
 VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
 {
     /* Sets beyond FD_SETSIZE are the program's own invention; the kernel may know them. */
-    if (count > FD_SETSIZE || via_likely(!select_concerns_us(count, in, out, except))) {
+    if (via_likely(is_select_plain(count, in, out, except))) {
         return VIA_REAL(select)(count, in, out, except, timeout);
     }
     int saved = errno;
@@ -200,7 +241,7 @@ VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
                      const struct timespec *timeout, const sigset_t *mask)
 {
     int error;
-    if (count > FD_SETSIZE || via_likely(!select_concerns_us(count, in, out, except))) {
+    if (via_likely(is_select_plain(count, in, out, except))) {
         return VIA_REAL(pselect)(count, in, out, except, timeout, mask);
     }
     int saved = errno;
@@ -293,10 +334,30 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
     return (int)via_hooks_result(rc);
 }
 
+/* Sleeps until the set has something, listening; then it is asked without waiting. */
+static int wait_listening(int epfd, struct epoll_event *events, int max, uint64_t deadline_ns,
+                          const sigset_t *mask)
+{
+    struct pollfd fds[2] = {{.fd = epfd, .events = POLLIN}};
+    int saved = errno;
+    int n;
+    while ((n = VIA_REAL(epoll_wait)(epfd, events, max, 0)) == 0) {
+        n = via_steward_sleep(fds, 1, deadline_ns, mask);
+        if (n <= 0) {
+            errno = saved;
+            return (int)via_hooks_result(n);
+        }
+    }
+    return n;
+}
+
 /* The kernel's call, which others may have to know of: something of ours may come into the set. */
 static int wait_in_kernel(bool alone, int epfd, struct epoll_event *events, int max, int timeout,
                           const sigset_t *mask)
 {
+    if (alone && listens(events, 1, (uint64_t)timeout)) {
+        return wait_listening(epfd, events, max, deadline_of_ms(timeout), mask);
+    }
     if (alone) {
         return VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
     }

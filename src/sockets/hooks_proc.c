@@ -19,6 +19,7 @@
 #include "sockets/os.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
+#include "sockets/steward.h"
 #include "sockets/wait.h"
 #include "sockets/zcopy.h"
 
@@ -68,6 +69,7 @@ __attribute__((destructor)) static void end(void)
     static _Atomic bool ended; /* by exit() and by what that calls */
     if (!atomic_exchange_explicit(&ended, true, memory_order_relaxed)) {
         via_conn_try_each(end_conn);
+        via_steward_end();
         via_stats_write();
         via_fabric_end();
     }
@@ -121,6 +123,7 @@ static void in_child(void)
     via_ep_fork_child();
     via_sock_bell_forked();
     via_wait_forked();
+    via_steward_forked();
     via_diag_forked();
     via_fabric_forked();
 }

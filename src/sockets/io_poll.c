@@ -431,7 +431,10 @@ int via_io_shutdown(struct via_op *op, int how)
     }
     if (how != SHUT_RD && (side->replays || via_conn_has_pipes(op->conn)) && via_tx_take(op) == 0) {
         if (side->replays) {
-            via_conn_replay_all(op->conn, op->fd); /* nothing can be sent again afterwards */
+            /* Nothing can be sent again afterwards. */
+            if (via_conn_replay_all(op->conn, op->fd, VIA_REPLAY_EXIT_NS) == -EAGAIN) {
+                via_conn_reset(op->fd);
+            }
         }
         via_io_fin(op->conn, op->fd, 0);
         via_fabric_arrive(op->conn);

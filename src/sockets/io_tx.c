@@ -6,6 +6,7 @@
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/steward.h"
 #include "sockets/stream_quick.h"
 #include "sockets/wait.h"
 #include "sockets/zcopy.h"
@@ -399,6 +400,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
         look_sometimes(op);
     }
     via_tx_give(op);
+    via_steward_start(op->alone);
     return sent ? (ssize_t)bytes : -EAGAIN;
 }
 
@@ -425,6 +427,7 @@ ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_c
         }
         via_conn_learn_options(op);
         n = send_loop(op, &cursor, flags);
+        via_steward_start(op->alone);
     }
     if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
         via_conn_step(op);

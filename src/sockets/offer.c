@@ -15,6 +15,7 @@
 #include "sockets/fabric.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
+#include "sockets/steward.h"
 #include "sockets/zcopy.h"
 
 /* What is not there yet is looked for at each call for a while, then at every 8th; then it will not
@@ -175,6 +176,14 @@ void via_conn_say(struct via_conn *conn, uint64_t flags)
     }
     via_side_say(conn->side, flags);
     via_conn_posted_record(conn);
+    if ((flags & VIA_FLAG_DEMOTE) != 0) {
+        if (conn->peer_bell == NULL && !conn->side->connector) {
+            fetch_peer_bell(conn);
+        }
+        if (conn->peer_bell != NULL) {
+            via_peer_bell_call(conn->peer_bell);
+        }
+    }
 }
 
 bool via_conn_peer_is_over(struct via_conn *conn, int fd)
@@ -291,6 +300,7 @@ static void now_has_pipes(struct via_conn *conn, enum via_side_state state)
 {
     conn->stats->accelerated = true;
     atomic_store_explicit(&conn->attached, true, memory_order_release);
+    atomic_store_explicit(&via_steward_had_pipes, true, memory_order_relaxed);
     via_conn_set_state(conn, state);
     via_ep_conn_changed(conn);
     if (!via_alone() || conn->side->forked != 0) {

@@ -59,6 +59,13 @@
     F(int, epoll_pwait, (int, struct epoll_event *, int, int, const sigset_t *))                   \
     F(int, epoll_pwait2, (int, struct epoll_event *, int, const struct timespec *,                 \
                           const sigset_t *))                                                       \
+    F(int, pause, (void))                                                                          \
+    F(int, sigsuspend, (const sigset_t *))                                                         \
+    F(int, nanosleep, (const struct timespec *, struct timespec *))                                \
+    F(int, clock_nanosleep, (clockid_t, int, const struct timespec *, struct timespec *))          \
+    F(unsigned, sleep, (unsigned))                                                                 \
+    F(int, usleep, (unsigned))                                                                     \
+    F(pid_t, waitpid, (pid_t, int *, int))                                                         \
     F(ssize_t, preadv2, (int, const struct iovec *, int, off_t, int))                              \
     F(ssize_t, pwritev2, (int, const struct iovec *, int, off_t, int))                             \
     F(int, vdprintf, (int, const char *, va_list))                                                 \

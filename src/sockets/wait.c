@@ -16,6 +16,7 @@
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/spin.h"
+#include "sockets/steward.h"
 
 /* Off the CPU for so long while spinning: somebody else wanted it. */
 #define GAP_US 60u
@@ -28,11 +29,15 @@
 /* A yield that takes longer: somebody else had it. */
 #define TAKEN_US 1u
 
+/* Among what is registered, beside the serial numbers of connections; 0: a bell. */
+#define CALLS UINT64_MAX
+
 /* A thread's epoll set, in which it hears bells; edge-triggered, because bells are never drained.
  */
 struct ear {
     _Atomic int fd; /* 0: not made yet */
     uint64_t bells; /* registered */
+    bool calls;     /* they are heard, too: steward.h */
     uint64_t conn;  /* the connection slept for last: its serial number, 0 = none */
     int conn_fd;    /* ... by this number */
     bool watched;   /* it is registered, too */
@@ -167,6 +172,7 @@ static bool open_ear(void)
     if (ear->fd <= 0) {
         int fd = epoll_create1(EPOLL_CLOEXEC);
         ear->bells = 0;
+        ear->calls = false;
         ear->conn = 0;
         ear->watched = false;
         if (fd < 0 || via_hidden_new(fd, &ear->fd) != 0) {
@@ -188,7 +194,28 @@ static int listening_ear(uint64_t bells)
         (ear->fd, EPOLL_CTL_ADD, via_sock_bell_fd((unsigned)__builtin_ctzll(new)), &event);
     }
     ear->bells |= bells;
+    if (!ear->calls && via_steward_is_wanted()) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data = {.u64 = CALLS}};
+        ear->calls = true;
+        VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_ADD, via_sock_bell_calls(), &event);
+    }
     return ear->fd;
+}
+
+/* What the ear has heard: calls are for the process. What the kernel says of that connection. */
+static uint32_t take_in(const struct epoll_event *events, int count, uint64_t conn)
+{
+    uint32_t seen = 0;
+    bool called = false;
+    for (int i = 0; i < count; i++) {
+        called |= events[i].data.u64 == CALLS;
+        seen |= conn != 0 && events[i].data.u64 == conn ? events[i].events : 0;
+    }
+    if (via_unlikely(called)) {
+        via_sock_bell_calls_take();
+        via_steward_look();
+    }
+    return seen;
 }
 
 /* The ear is for bells alone: who sleeps on other descriptors throws away what it tells. */
@@ -233,9 +260,12 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     }
     if (fds[count].revents != 0) {
         struct epoll_event events[8];
+        int taken;
         /* Takes the edges, so that the next sleep is one. */
-        while (VIA_REAL(epoll_wait)(ear_fd, events, 8, 0) == 8) {
-        }
+        do {
+            taken = VIA_REAL(epoll_wait)(ear_fd, events, 8, 0);
+            take_in(events, taken, 0);
+        } while (taken == 8);
         n--;
     }
     return n;
@@ -272,9 +302,7 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
     if (n < 0) {
         return -errno;
     }
-    for (int i = 0; i < n; i++) {
-        *ret_events |= events[i].data.u64 == conn ? events[i].events : 0;
-    }
+    *ret_events = take_in(events, n, conn);
     return 0;
 }
 

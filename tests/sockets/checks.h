@@ -52,6 +52,7 @@ extern const struct check checks_of_identity[];
 extern const struct check checks_of_options[];
 extern const struct check checks_of_changeover[];
 extern const struct check checks_of_stalls[];
+extern const struct check checks_of_silence[];
 
 #define CHECK_ENTRY(name) \
     {                     \

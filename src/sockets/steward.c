@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/steward.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "sockets/demote.h"
+#include "sockets/fabric.h"
+#include "sockets/hooks.h"
+#include "sockets/io.h"
+#include "sockets/io_internal.h"
+#include "sockets/real.h"
+
+/* The kernel had no room: so long until it is asked again. */
+#define PENDING_LOOK_NS (10 * VIA_MSEC_NS)
+/* Who is called on another host's behalf is not called, but looks. */
+#define FABRIC_LOOK_NS (100 * VIA_MSEC_NS)
+/* The last thread of a process ends it; the steward must not be the one that is left. */
+#define LAST_LOOK_NS VIA_SEC_NS
+
+#define STACK_BYTES (256u * 1024)
+#define KEPT_MAX 32u
+
+_Atomic bool via_steward_had_pipes;
+_Atomic bool via_steward_runs;
+
+/* Something was to be sent again at the last look, and did not go. */
+static _Atomic bool pending;
+
+/* Closed by the program before their bytes were sent again. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kept {
+    struct via_conn *conn; /* held; NULL: this one is free */
+    _Atomic int fd;
+} kept[KEPT_MAX];
+static _Atomic unsigned kept_count;
+
+/* --- looking -----------------------------------------------------------------------------------
+ */
+
+static bool is_called(const struct via_conn *conn)
+{
+    const struct via_side *side = conn->side;
+    return via_conn_must_heed(conn) && (side->said & VIA_FLAG_STAYS) == 0 &&
+           (!side->heeded || side->replays);
+}
+
+/* Who sleeps for the connection sleeps for the pipe: it shall look again. */
+static void heed(struct via_op *op)
+{
+    via_conn_heed(op);
+    via_io_after(op);
+    int bell = atomic_load_explicit(&op->conn->bell, memory_order_relaxed);
+    if (bell >= 0) {
+        via_sock_bell_ring((unsigned)bell);
+    }
+}
+
+static bool look_at(int fd)
+{
+    struct via_op op;
+    bool left = false;
+    const struct via_file *file = via_fd_peek(fd);
+    if (via_likely(file == NULL) || file->kind != VIA_FILE_CONN || !via_op_begin(&op, fd)) {
+        return false;
+    }
+    if (via_unlikely(is_called(op.conn))) {
+        heed(&op);
+        left = is_called(op.conn);
+    }
+    via_op_end(&op);
+    return left;
+}
+
+/* With the lock: 0 when all has been sent again, or can not be any more. */
+static int send_kept(struct kept *entry, uint64_t patience_ns)
+{
+    struct via_conn *conn = entry->conn;
+    struct via_op op = via_conn_op(conn, atomic_load_explicit(&entry->fd, memory_order_relaxed));
+    if (via_tx_take(&op) != 0) {
+        return -EAGAIN;
+    }
+    int rc = via_conn_replay_all(conn, op.fd, patience_ns);
+    via_tx_give(&op);
+    if (rc == -EAGAIN) {
+        return rc;
+    }
+    via_hidden_close(&entry->fd);
+    entry->conn = NULL;
+    atomic_fetch_sub_explicit(&kept_count, 1, memory_order_relaxed);
+    via_file_put_slowly(&conn->file);
+    return 0;
+}
+
+static bool look_at_kept(void)
+{
+    bool left = false;
+    if (pthread_mutex_trylock(&lock) != 0) {
+        return true;
+    }
+    for (unsigned i = 0; i < KEPT_MAX; i++) {
+        left |= kept[i].conn != NULL && send_kept(&kept[i], 0) != 0;
+    }
+    pthread_mutex_unlock(&lock);
+    return left;
+}
+
+void via_steward_look(void)
+{
+    int saved = errno;
+    unsigned top = via_fds_top();
+    bool left = false;
+    for (unsigned fd = 0; fd < top; fd++) {
+        left |= look_at((int)fd);
+    }
+    if (atomic_load_explicit(&kept_count, memory_order_relaxed) != 0) {
+        left |= look_at_kept();
+    }
+    atomic_store_explicit(&pending, left, memory_order_relaxed);
+    errno = saved;
+}
+
+uint64_t via_steward_sleep_ns_max(void)
+{
+    return atomic_load_explicit(&pending, memory_order_relaxed) ? PENDING_LOOK_NS
+           : via_fabric_is_attached()                           ? FABRIC_LOOK_NS
+                                                                : VIA_NEVER_NS;
+}
+
+/* --- who sleeps elsewhere ----------------------------------------------------------------------
+ */
+
+static struct timespec *left_of(uint64_t deadline_ns, struct timespec *storage)
+{
+    if (deadline_ns == VIA_NEVER_NS) {
+        return NULL;
+    }
+    uint64_t now = via_os_now_ns();
+    uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+    *storage = (struct timespec){.tv_sec = (time_t)(left / VIA_SEC_NS),
+                                 .tv_nsec = (long)(left % VIA_SEC_NS)};
+    return storage;
+}
+
+/* One sleep of it: how many of the descriptors have events, 0, or a negative errno. */
+static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
+                      const sigset_t *mask)
+{
+    struct timespec storage;
+    uint64_t most_ns = via_steward_sleep_ns_max();
+    uint64_t until_ns = deadline_ns;
+    if (most_ns != VIA_NEVER_NS) {
+        until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
+    }
+    fds[count] = (struct pollfd){.fd = via_sock_bell_calls(), .events = POLLIN};
+    int n = VIA_REAL(ppoll)(fds, count + 1, left_of(until_ns, &storage), mask);
+    if (n < 0) {
+        return -errno;
+    }
+    bool called = fds[count].revents != 0;
+    if (called) {
+        via_sock_bell_calls_take();
+    }
+    if (called || most_ns != VIA_NEVER_NS) {
+        via_steward_look();
+    }
+    return called ? n - 1 : n;
+}
+
+int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
+                      const sigset_t *mask)
+{
+    int n;
+    do {
+        n = sleep_once(fds, count, deadline_ns, mask);
+    } while (n == 0 && (deadline_ns == VIA_NEVER_NS || via_os_now_ns() < deadline_ns));
+    return n;
+}
+
+/* --- the thread --------------------------------------------------------------------------------
+ */
+
+/* Links of a folder: its own two, and one of each folder in it. */
+static bool is_last_thread(void)
+{
+    struct stat stat_of;
+    return stat("/proc/self/task", &stat_of) == 0 && stat_of.st_nlink <= 3;
+}
+
+static void *serve(void *unused)
+{
+    bool looks = true;
+    while (!is_last_thread()) {
+        struct pollfd pfd = {.fd = via_sock_bell_calls(), .events = POLLIN};
+        struct timespec storage;
+        if (looks) {
+            via_steward_look();
+        }
+        uint64_t most_ns = via_steward_sleep_ns_max();
+        uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_LOOK_NS);
+        looks = VIA_REAL(ppoll)(&pfd, 1, left_of(until_ns, &storage), NULL) > 0 ||
+                most_ns != VIA_NEVER_NS;
+        if (pfd.revents != 0) {
+            via_sock_bell_calls_take();
+        }
+    }
+    return unused;
+}
+
+static bool start(size_t stack_bytes)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (stack_bytes != 0) {
+        pthread_attr_setstacksize(&attr, stack_bytes);
+    }
+    bool started = pthread_create(&thread, &attr, serve, NULL) == 0;
+    pthread_attr_destroy(&attr);
+    return started;
+}
+
+void via_steward_start_slowly(void)
+{
+    int saved = errno;
+    sigset_t all;
+    sigset_t before;
+    if (via_hooks_is_guest() ||
+        atomic_exchange_explicit(&via_steward_runs, true, memory_order_relaxed)) {
+        return;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
+    if (via_sock_bell_calls() >= 0 && !start(STACK_BYTES)) {
+        start(0); /* much of a stack may be for what threads have of their own */
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = saved;
+}
+
+/* --- what was closed ---------------------------------------------------------------------------
+ */
+
+/* With the lock. */
+static bool keep(struct kept *entry, struct via_conn *conn, int fd)
+{
+    int copy = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0 || via_hidden_new(copy, &entry->fd) != 0) {
+        return false;
+    }
+    atomic_fetch_add_explicit(&conn->file.users, 1, memory_order_relaxed);
+    entry->conn = conn;
+    atomic_fetch_add_explicit(&kept_count, 1, memory_order_relaxed);
+    atomic_store_explicit(&pending, true, memory_order_relaxed);
+    return true;
+}
+
+bool via_steward_keep(struct via_conn *conn, int fd)
+{
+    bool done = false;
+    bool tried = false;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < KEPT_MAX && !tried; i++) {
+        if (kept[i].conn == NULL) {
+            tried = true;
+            done = keep(&kept[i], conn, fd);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+void via_steward_end(void)
+{
+    if (atomic_load_explicit(&kept_count, memory_order_relaxed) == 0 ||
+        pthread_mutex_trylock(&lock) != 0) {
+        return;
+    }
+    for (unsigned i = 0; i < KEPT_MAX; i++) {
+        if (kept[i].conn != NULL && send_kept(&kept[i], VIA_REPLAY_EXIT_NS) != 0) {
+            via_conn_reset(atomic_load_explicit(&kept[i].fd, memory_order_relaxed));
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void via_steward_forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    atomic_store_explicit(&via_steward_runs, false, memory_order_relaxed);
+    for (unsigned i = 0; i < KEPT_MAX; i++) {
+        if (kept[i].conn != NULL) { /* the parent sees to them */
+            struct via_conn *conn = kept[i].conn;
+            kept[i].conn = NULL;
+            via_hidden_close(&kept[i].fd);
+            via_file_put_slowly(&conn->file);
+        }
+    }
+    atomic_store_explicit(&kept_count, 0, memory_order_relaxed);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_STEWARD_H
+#define VIA_SOCKETS_STEWARD_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sockets/conn.h"
+
+/*
+ * What a peer that goes back to the kernel asks of this end (demote.h), while the program does
+ * something else: sleeps, waits for other descriptors, works. The peer calls (bell.h), and who
+ * hears it sends the unread bytes again:
+ *
+ * - a thread that sleeps in a call of the C library which this library sees, whatever it sleeps
+ *   for. A program of one thread stays one: what it does is as fast as before, and
+ *   sandboxes see no system call that is new to them but ppoll() and epoll_wait().
+ * - in a program of several threads, which may sleep where nobody sees it, one more of them: the
+ *   steward. It starts when the first of them writes to a pipe, and sleeps.
+ */
+
+/* Pipes have been there in this process. */
+extern _Atomic bool via_steward_had_pipes;
+/* The thread is there, or can not be had. */
+extern _Atomic bool via_steward_runs;
+
+/* Shall who goes to sleep elsewhere listen? */
+static inline bool via_steward_is_wanted(void)
+{
+    return via_unlikely(atomic_load_explicit(&via_steward_had_pipes, memory_order_relaxed)) &&
+           !atomic_load_explicit(&via_steward_runs, memory_order_relaxed) && !via_conn_is_none();
+}
+
+/* A thread of several is about to leave bytes in a pipe. */
+void via_steward_start_slowly(void);
+
+static inline void via_steward_start(bool alone)
+{
+    if (!alone && via_unlikely(!atomic_load_explicit(&via_steward_runs, memory_order_relaxed))) {
+        via_steward_start_slowly();
+    }
+}
+
+/* Does what peers have called for. Leaves errno alone. No token is held. */
+void via_steward_look(void);
+/* How long to sleep at most before another look; VIA_NEVER_NS: until a call. */
+uint64_t via_steward_sleep_ns_max(void);
+
+/*
+ * Sleeps as ppoll() with that deadline does (VIA_NEVER_NS: none; 0: not at all), and listens. fds
+ * must have room for one more.
+ */
+int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
+                      const sigset_t *mask);
+
+/*
+ * fd is about to be closed, by the last who held it, with bytes that are still to be sent again: a
+ * descriptor of ours keeps the connection until they are. false: there is no more room for such.
+ */
+bool via_steward_keep(struct via_conn *conn, int fd);
+/* The process ends: those are waited for, as long as the kernel takes any. */
+void via_steward_end(void);
+
+void via_steward_forked(void);
+
+#endif
