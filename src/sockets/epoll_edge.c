@@ -33,21 +33,55 @@ static bool is_kernel_news(const struct via_ep_entry *entry)
 /* Who waits for these is woken when bytes come (sock_def_readable()). */
 #define READ_EVENTS (IN_EVENTS | URGENT_EVENTS)
 
+/* The first record after those that were told of that has not come. */
+static uint32_t next_to_come(const struct via_ep_entry *entry)
+{
+    const struct via_pipe_reader *pipe = &entry->conn->side->rx.pipe;
+    uint32_t sequence = entry->seen_sequence;
+    if (!entry->piped || (entry->events & EPOLLET) == 0) {
+        return sequence;
+    }
+    if (via_seq_before_u32(sequence, pipe->sequence)) {
+        sequence = pipe->sequence; /* taken before it was told */
+    }
+    while (via_pipe_ready_at(pipe, sequence)) {
+        sequence++;
+    }
+    return sequence;
+}
+
+struct via_ep_before via_ep_before(const struct via_ep_entry *entry)
+{
+    return (struct via_ep_before){
+        .full = atomic_load_explicit(&entry->conn->side->tx_full, memory_order_relaxed),
+        .sequence = next_to_come(entry)};
+}
+
+/* Up to which record these bits tell. Who is told that there is something to read reads it all;
+ * who is told anything else while a record comes has not been told of that. */
+static uint32_t told_to(const struct via_ep_entry *entry, uint32_t bits,
+                        const struct via_ep_before *before)
+{
+    return (bits & IN_EVENTS) != 0 ? next_to_come(entry) : before->sequence;
+}
+
 /* Records that came after those that were told of, taken or not; as many bytes as wanted. */
-static bool is_pipe_news(const struct via_ep_entry *entry, uint32_t bits)
+static bool is_pipe_news(const struct via_ep_entry *entry, uint32_t bits,
+                         const struct via_ep_before *before)
 {
     const struct via_side *side = entry->conn->side;
     const struct via_pipe_reader *pipe = &side->rx.pipe;
     bool few = side->rcvlowat > 1 && (bits & IN_EVENTS) == 0;
     return entry->piped && (entry->events & READ_EVENTS) != 0 &&
            (via_seq_before_u32(entry->seen_sequence, pipe->sequence) ||
-            (!few && via_pipe_ready_at(pipe, entry->seen_sequence)));
+            (!few && told_to(entry, bits, before) != entry->seen_sequence));
 }
 
-bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits, uint32_t full)
+bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits,
+                    const struct via_ep_before *before)
 {
-    return bits != 0 && (entry->edge || is_pipe_news(entry, bits) ||
-                         ((bits & OUT_EVENTS) != 0 && full != entry->seen_full) ||
+    return bits != 0 && (entry->edge || is_pipe_news(entry, bits, before) ||
+                         ((bits & OUT_EVENTS) != 0 && before->full != entry->seen_full) ||
                          (bits & VIA_POLL_GONE & ~entry->seen_gone) != 0 ||
                          (entry->look && ((bits & URGENT_EVENTS) != 0 ||
                                           ((entry->events & READ_EVENTS) != 0 &&
@@ -65,22 +99,14 @@ static void note_kernel(struct via_ep_entry *entry, uint32_t bits, uint64_t rece
         via_max(entry->seen_kernel, received - via_min(received, (uint64_t)unread));
 }
 
-void via_ep_told(struct via_ep_entry *entry, uint32_t bits, uint32_t full)
+void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_before *before)
 {
-    const struct via_pipe_reader *pipe = &entry->conn->side->rx.pipe;
     uint64_t bytes;
     entry->edge = false;
     entry->look = false;
-    if (entry->piped) {
-        if (via_seq_before_u32(entry->seen_sequence, pipe->sequence)) {
-            entry->seen_sequence = pipe->sequence; /* taken before it was told */
-        }
-        while (via_pipe_ready_at(pipe, entry->seen_sequence)) {
-            entry->seen_sequence++;
-        }
-    }
+    entry->seen_sequence = told_to(entry, bits, before);
     if ((bits & OUT_EVENTS) != 0) {
-        entry->seen_full = full;
+        entry->seen_full = before->full;
     }
     entry->seen_gone |= bits & VIA_POLL_GONE;
     if (reads_kernel(entry) && via_kernel_received(entry->fd, &bytes) == 0) {

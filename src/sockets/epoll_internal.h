@@ -49,16 +49,20 @@ int via_ep_kernel_armed(int epfd, int fd);
 /* --- epoll_edge.c; with the set's lock ---------------------------------------------------------
  */
 
-/* Before the bits to report are found out. */
-static inline uint32_t via_ep_full(const struct via_ep_entry *entry)
-{
-    return atomic_load_explicit(&entry->conn->side->tx_full, memory_order_relaxed);
-}
+/* What was there before the bits to report were found out: what comes while they are is not among
+ * them, and is told with the next ones. */
+struct via_ep_before {
+    uint32_t full;
+    uint32_t sequence; /* the first record that was not there yet */
+};
+
+struct via_ep_before via_ep_before(const struct via_ep_entry *entry);
 
 /* Edge-triggered: is there anything in bits that the program has not been told? */
-bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits, uint32_t full);
+bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits,
+                    const struct via_ep_before *before);
 /* It is told these now. */
-void via_ep_told(struct via_ep_entry *entry, uint32_t bits, uint32_t full);
+void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_before *before);
 
 /* --- epoll_cold.c; with the set's lock ---------------------------------------------------------
  */

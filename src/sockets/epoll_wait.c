@@ -61,7 +61,7 @@ static uint32_t entry_events(struct via_ep_entry *entry)
         return 0;
     }
     struct via_op op = via_ep_op(entry);
-    uint32_t full = via_ep_full(entry);
+    struct via_ep_before before = via_ep_before(entry);
     uint32_t bits = via_io_ready(&op, entry->events);
     if (via_unlikely(entry->conn->spans != via_conn_spans(entry->conn))) {
         via_ep_refresh(entry);
@@ -71,9 +71,9 @@ static uint32_t entry_events(struct via_ep_entry *entry)
         entry->look = false;
         return bits;
     }
-    bool news = via_ep_is_news(entry, bits, full);
+    bool news = via_ep_is_news(entry, bits, &before);
     if (news || bits == 0) {
-        via_ep_told(entry, bits, full);
+        via_ep_told(entry, bits, &before);
     }
     entry->look = false;
     return news ? bits : 0;
@@ -129,9 +129,10 @@ bool via_ep_is_ready(struct via_ep_set *set)
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (!via_ep_is_quiet(entry)) {
             struct via_op op = via_ep_op(entry);
-            uint32_t full = via_ep_full(entry);
+            struct via_ep_before before = via_ep_before(entry);
             uint32_t bits = via_io_ready(&op, entry->events);
-            ready = (entry->events & EPOLLET) != 0 ? via_ep_is_news(entry, bits, full) : bits != 0;
+            ready =
+                (entry->events & EPOLLET) != 0 ? via_ep_is_news(entry, bits, &before) : bits != 0;
         }
         if (ready) {
             break;
@@ -214,10 +215,10 @@ static bool is_told(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
         return !spent;
     }
     if ((entry->events & EPOLLET) != 0 && (entry->look || via_conn_is_unsettled(entry->conn))) {
-        uint32_t full = via_ep_full(entry);
+        struct via_ep_before before = via_ep_before(entry);
         /* The kernel has been told anew of it, and so tells anew. */
-        bool again = entry->look && !via_ep_is_news(entry, bits, full);
-        via_ep_told(entry, bits, full);
+        bool again = entry->look && !via_ep_is_news(entry, bits, &before);
+        via_ep_told(entry, bits, &before);
         return !again;
     }
     return true;

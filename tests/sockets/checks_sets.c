@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -449,7 +450,119 @@ static void one_place_for_two_and_time(void)
     one_place_for_two(-1);
 }
 
+/* --- an edge for what comes while the set is looked at ------------------------------------------
+ */
+
+/* At one end one thread writes much, one waits in a set, and one reads when it is told that it can;
+ * at the other one writes little, and one reads. */
+struct rally {
+    struct pair pair;
+    sem_t told;
+    _Atomic bool over;
+    _Atomic unsigned got;     /* bytes that have been read of the few */
+    _Atomic unsigned drained; /* ... and of the many */
+};
+
+#define RALLY_COUNT 2000u
+
+static void spin_us(unsigned us)
+{
+    for (double end = now_s() + us * 1e-6; now_s() < end;) {
+    }
+}
+
+/* A few bytes, one at a time; more of them when all have been read. */
+static void *send_rally(void *argument)
+{
+    struct rally *rally = argument;
+    double end = now_s() + 3;
+    unsigned sent = 0;
+    for (unsigned round = 0; round < RALLY_COUNT && now_s() < end; round++) {
+        for (unsigned byte = 0; byte < 3; byte++) {
+            write_all(rally->pair.client, "x", 1);
+            sent++;
+            spin_us(round * 7 % 19);
+        }
+        double patience = now_s() + 30;
+        while (rally->got < sent) {
+            CHECK(now_s() < patience); /* nobody was told of it */
+            sched_yield();
+        }
+    }
+    rally->over = true;
+    return NULL;
+}
+
+static void *read_rally(void *argument)
+{
+    struct rally *rally = argument;
+    char data[16];
+    while (!rally->over) {
+        ssize_t n;
+        CHECK(sem_wait(&rally->told) == 0);
+        while ((n = read(rally->pair.server, data, sizeof(data))) > 0) {
+            rally->got += (unsigned)n;
+        }
+        CHECK(n < 0 && errno == EAGAIN);
+    }
+    return NULL;
+}
+
+static void *write_much(void *argument)
+{
+    struct rally *rally = argument;
+    static char block[64 * 1024];
+    unsigned written = 0;
+    while (!rally->over) {
+        if (rally->drained == written) {
+            ssize_t n = write(rally->pair.server, block, sizeof(block));
+            CHECK(n > 0);
+            written += (unsigned)n;
+        }
+        sched_yield();
+    }
+    CHECK(shutdown(rally->pair.server, SHUT_WR) == 0);
+    return NULL;
+}
+
+static void *read_much(void *argument)
+{
+    struct rally *rally = argument;
+    static char block[64 * 1024];
+    ssize_t n;
+    while ((n = read(rally->pair.client, block, sizeof(block))) > 0) {
+        rally->drained += (unsigned)n;
+    }
+    return NULL;
+}
+
+/* As gRPC has it. The set is looked at while another thread reads, and meanwhile more comes. */
+static void edges_while_another_thread_reads(void)
+{
+    struct rally rally = {.pair = just_connected()};
+    void *(*const roles[])(void *) = {send_rally, read_rally, write_much, read_much};
+    pthread_t threads[4];
+    nonblocking(rally.pair.server);
+    CHECK(sem_init(&rally.told, 0, 0) == 0);
+    int set = set_with(rally.pair.server, EPOLLIN | EPOLLOUT | EPOLLET);
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_create(&threads[i], NULL, roles[i], &rally) == 0);
+    }
+    while (!rally.over) {
+        if ((wait_in(set, rally.pair.server, 100) & EPOLLIN) != 0) {
+            CHECK(sem_post(&rally.told) == 0);
+        }
+    }
+    CHECK(sem_post(&rally.told) == 0);
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    close(set);
+    done(rally.pair);
+}
+
 const struct check checks_of_sets[] = {
+    CHECK_ENTRY(edges_while_another_thread_reads),
     CHECK_ENTRY(one_place_for_two_and_no_time),
     CHECK_ENTRY(one_place_for_two_and_time),
     CHECK_ENTRY(first_one_in_while_a_thread_sleeps),
