@@ -247,6 +247,19 @@ static void set_if_none(_Atomic uint64_t *timeout_ns, uint64_t value)
                                             memory_order_relaxed);
 }
 
+static void learn_inq(struct via_op *op)
+{
+    uint8_t unknown = VIA_INQ_UNKNOWN;
+    int on = 0;
+    socklen_t bytes = sizeof(on);
+    if (VIA_REAL(getsockopt)(op->fd, IPPROTO_TCP, TCP_INQ, &on, &bytes) != 0) {
+        on = 0;
+    }
+    atomic_compare_exchange_strong_explicit(&op->side->inq, &unknown,
+                                            on != 0 ? VIA_INQ_ON : VIA_INQ_OFF,
+                                            memory_order_relaxed, memory_order_relaxed);
+}
+
 void via_conn_learn_options_slowly(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -257,11 +270,11 @@ void via_conn_learn_options_slowly(struct via_op *op)
     atomic_compare_exchange_strong_explicit(&side->rcvlowat, &one,
                                             (uint32_t)via_max(int_option(op->fd, SO_RCVLOWAT), 1),
                                             memory_order_relaxed, memory_order_relaxed);
+    learn_inq(op);
     atomic_store_explicit(&side->options_known, true, memory_order_relaxed);
     int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
-    if ((flags >= 0 && (flags & O_ASYNC) != 0) || int_option(op->fd, SO_ZEROCOPY) != 0 ||
-        has_small_buffers(op->fd)) {
-        via_conn_demote(op, VIA_REASON_OPTION); /* SIGIO and notifications come from the kernel */
+    if ((flags >= 0 && (flags & O_ASYNC) != 0) || has_small_buffers(op->fd)) {
+        via_conn_demote(op, VIA_REASON_OPTION); /* SIGIO comes from the kernel */
     }
     errno = saved;
 }

@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -246,6 +249,37 @@ VIA_HOOK ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t
     return pwritev2(fd, iov, count, offset, flags);
 }
 
+/* TCP_INQ, as the kernel says it: bytes that can be read now; 1, too, for the end alone. */
+static int bytes_left(struct via_op *op)
+{
+    struct pollfd pfd = {.fd = op->fd, .events = POLLIN};
+    int bytes = via_io_readable_bytes(op);
+    if (bytes != 0) {
+        return via_max(bytes, 0);
+    }
+    if (via_conn_has_pipes(op->conn)) {
+        return (via_io_ready(op, POLLIN) & POLLIN) != 0;
+    }
+    return VIA_REAL(poll)(&pfd, 1, 0) > 0;
+}
+
+/* The one thing that pipes say in control data. */
+static void put_inq(struct via_op *op, struct msghdr *message, size_t room)
+{
+    int inq = bytes_left(op);
+    struct cmsghdr header = {.cmsg_level = IPPROTO_TCP, .cmsg_type = TCP_CM_INQ};
+    if (room < sizeof(header) || via_hooks_is_no_address(message->msg_control)) {
+        message->msg_flags |= MSG_CTRUNC;
+        return;
+    }
+    header.cmsg_len = via_min(room, CMSG_LEN(sizeof(inq)));
+    message->msg_flags |= header.cmsg_len < CMSG_LEN(sizeof(inq)) ? MSG_CTRUNC : 0;
+    memcpy(message->msg_control, &header, sizeof(header));
+    memcpy((unsigned char *)message->msg_control + CMSG_LEN(0), &inq,
+           header.cmsg_len - CMSG_LEN(0));
+    message->msg_controllen = via_min(room, CMSG_SPACE(sizeof(inq)));
+}
+
 /* One message: data only, as pipes carry nothing else; the kernel does, for connections that are
  * its own. */
 static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
@@ -257,11 +291,15 @@ static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
         via_stats_count(&op->conn->stats->rx_kernel_bytes, plain > 0 ? (uint64_t)plain : 0);
         return plain >= 0 ? plain : -errno;
     }
+    size_t room = message->msg_controllen;
     ssize_t n = via_io_recv(op, message->msg_iov, (int)message->msg_iovlen, flags);
     if (n >= 0) {
         message->msg_namelen = 0;
         message->msg_controllen = 0;
         message->msg_flags = 0;
+        if (via_unlikely(op->side->inq == VIA_INQ_ON) && (flags & MSG_OOB) == 0) {
+            put_inq(op, message, room);
+        }
     }
     return n;
 }

@@ -362,15 +362,6 @@ static uint64_t timeout_ns(const void *value, socklen_t bytes)
                : (uint64_t)tv->tv_sec * VIA_SEC_NS + (uint64_t)tv->tv_usec * VIA_USEC_NS;
 }
 
-/* Answers in control data or on the error queue, which only the kernel writes. Not SO_TIMESTAMP,
- * which iperf sets on every socket. */
-static bool is_answered_by_kernel(int level, int name)
-{
-    return level == IPPROTO_TCP
-               ? name == TCP_INQ
-               : level == SOL_SOCKET && (name == SO_ZEROCOPY || name == SO_OOBINLINE);
-}
-
 static bool is_small_buffer(int level, int name, const void *value, socklen_t bytes)
 {
     int size;
@@ -401,7 +392,11 @@ static void option_set(struct via_op *op, int level, int name, const void *value
         if (via_conn_has_pipes(op->conn) && (via_io_ready(op, POLLIN) & POLLIN) != 0) {
             via_ep_conn_woken(op->conn); /* tcp_set_rcvlowat() signals what there is */
         }
-    } else if (is_answered_by_kernel(level, name) || is_small_buffer(level, name, value, bytes)) {
+    } else if (level == IPPROTO_TCP && name == TCP_INQ && bytes >= sizeof(int)) {
+        bool inq = *(const int *)value != 0;
+        atomic_store_explicit(&side->inq, inq ? VIA_INQ_ON : VIA_INQ_OFF, memory_order_relaxed);
+    } else if ((level == SOL_SOCKET && name == SO_OOBINLINE) ||
+               is_small_buffer(level, name, value, bytes)) {
         via_conn_demote(op, VIA_REASON_OPTION);
     }
 }

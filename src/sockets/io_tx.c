@@ -404,12 +404,39 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     return sent ? (ssize_t)bytes : -EAGAIN;
 }
 
+#ifndef SO_ZEROCOPY
+#define SO_ZEROCOPY 60
+#endif
+#ifndef MSG_ZEROCOPY
+#define MSG_ZEROCOPY 0x4000000
+#endif
+
+/* Is the program to be told when its buffer is its own again? By the kernel only, which counts
+ * those calls: from the first of them on all goes by it. 0, or -ENOBUFS: it can not be told; who
+ * asks for it sends without then. */
+static int leave_for_notification(struct via_op *op)
+{
+    int on = 0;
+    socklen_t bytes = sizeof(on);
+    if (VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ZEROCOPY, &on, &bytes) != 0 || on == 0) {
+        return 0; /* the flag means nothing */
+    }
+    int rc = via_conn_demote(op, VIA_REASON_OPTION);
+    return rc == 0 || rc == -ETIMEDOUT ? 0 : -ENOBUFS;
+}
+
 ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
     ssize_t n;
     via_conn_look_early(op);
     via_conn_await_taken(op);
+    if (via_unlikely((flags & MSG_ZEROCOPY) != 0)) {
+        int rc = leave_for_notification(op);
+        if (rc != 0) {
+            return rc;
+        }
+    }
     bool pipes = via_conn_has_pipes(op->conn);
     if ((flags & MSG_OOB) != 0) {
         via_conn_demote(op,

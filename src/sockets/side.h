@@ -35,6 +35,9 @@ struct via_stall {
     uint32_t taken;    /* records of this end's, by then */
 };
 
+/* TCP_INQ: recvmsg() says how much is left. */
+enum via_inq { VIA_INQ_UNKNOWN = 0, VIA_INQ_OFF = 1, VIA_INQ_ON = 2 };
+
 enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK_ON = 2 };
 
 struct via_side {
@@ -47,6 +50,7 @@ struct via_side {
     _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP says nothing of the peer */
     _Atomic uint8_t tx_shut; /* shutdown(SHUT_WR) here: the end of the other direction is POLLHUP */
     _Atomic uint8_t demoted; /* is the kernel's again, for good: see demote.h */
+    _Atomic uint8_t inq;     /* enum via_inq */
     uint8_t why;             /* enum via_reason */
     bool connector;
     bool ever_forked;

@@ -23,7 +23,7 @@ class Counts(Case):
 
     def test_both_ends_go(self):
         for check in ("stdio_reads_and_writes", "the_other_end_is_in_a_set_here", "told_by_signal",
-                      "layered", "a_mark_among_the_bytes", "nested_after_it_was_filled",
+                      "layered", "notifications_asked_for_before_connecting", "a_mark_among_the_bytes", "nested_after_it_was_filled",
                       "nested_before_it_is_filled"):
             with self.subTest(check):
                 self.assertGreaterEqual(self.demoted(check), 2)
@@ -50,7 +50,8 @@ class Counts(Case):
 
     def test_what_stays(self):
         for check in ("close_on_exec_stays", "calls_with_known_buffers", "two_sets_hold_it", "exclusive",
-                      "a_reader_takes_its_time"):
+                      "a_reader_takes_its_time", "bytes_left_in_control_data",
+                      "bytes_left_as_asked_before_connecting", "notifications_that_no_call_asks_for"):
             with self.subTest(check):
                 self.assertEqual(self.demoted(check), 0)
 
