@@ -306,6 +306,9 @@ static enum via_reason refusal(int fd, const struct via_address *to, bool fabric
     if (!via_policy_allows(&via_policy, to, to)) {
         return VIA_REASON_RULES;
     }
+    if (via_fd_is_marked(fd, VIA_FD_IN_RING)) {
+        return VIA_REASON_URING;
+    }
     return via_ep_can_adopt(fd) ? VIA_REASON_NONE : VIA_REASON_EPOLL;
 }
 

@@ -88,7 +88,10 @@ struct via_file *via_fd_take(int fd);
     1u                    /* in a set, where we could not find it again if it became one of ours \
                            */
 #define VIA_FD_LISTENS 2u /* has our mark: see via_diag_mark() */
-#define VIA_FD_ALL 3u
+#define VIA_FD_IN_RING 4u /* named in an io_uring */
+/* A set whose state is the kernel's business. */
+#define VIA_FD_SEEN_BY_KERNEL (VIA_FD_IN_EPOLL | VIA_FD_IN_RING)
+#define VIA_FD_ALL 7u
 
 extern _Atomic unsigned char *via_fd_marks;
 

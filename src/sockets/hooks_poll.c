@@ -289,7 +289,7 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
         errno = EFAULT;
         return -1;
     }
-    if (operation == EPOLL_CTL_ADD && via_fd_is_marked(epfd, VIA_FD_IN_EPOLL)) {
+    if (operation == EPOLL_CTL_ADD && via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL)) {
         via_conn_demote(&op, VIA_REASON_NESTED);
     }
     int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);

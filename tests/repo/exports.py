@@ -14,7 +14,7 @@ import repo
 API = re.compile(r"^VIADUCT_API[^;(]*?(\w+)\(", re.MULTILINE)
 SHMEM = ("shmem_*", "pshmem_*", "start_pes", "pstart_pes")
 # Put in front of liburing's, which need not be installed here.
-URING = ("io_uring_queue_init*", "io_uring_setup")
+URING = ("io_uring_*",)
 
 
 def exported(library):

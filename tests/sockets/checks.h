@@ -48,6 +48,7 @@ extern const struct check checks_of_sets[];
 extern const struct check checks_of_mistakes[];
 extern const struct check checks_of_fortified[];
 extern const struct check checks_of_demotion[];
+extern const struct check checks_of_rings[];
 extern const struct check checks_of_identity[];
 extern const struct check checks_of_options[];
 extern const struct check checks_of_changeover[];

@@ -51,9 +51,17 @@ class Counts(Case):
     def test_what_stays(self):
         for check in ("close_on_exec_stays", "calls_with_known_buffers", "two_sets_hold_it", "exclusive",
                       "a_reader_takes_its_time", "bytes_left_in_control_data",
-                      "bytes_left_as_asked_before_connecting", "notifications_that_no_call_asks_for"):
+                      "bytes_left_as_asked_before_connecting", "notifications_that_no_call_asks_for",
+                      "a_ring_for_files"):
             with self.subTest(check):
                 self.assertEqual(self.demoted(check), 0)
+
+
+    def test_a_ring_takes_what_is_named_in_it(self):
+        for check, ends in (("a_ring_reads_one_connection", 2), ("a_ring_that_knows_a_connection", 2),
+                            ("a_ring_for_sockets", 4)):
+            with self.subTest(check):
+                self.assertIn(self.demoted(check), (ends, 0))  # where there are no rings
 
 
 class Reasons(Lister):
