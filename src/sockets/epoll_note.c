@@ -106,7 +106,11 @@ bool via_ep_can_adopt(int fd)
         return true;
     }
     const struct note *note = note_of(fd);
-    return note != NULL && !note->more;
+    bool can = note != NULL && !note->more;
+    for (unsigned i = 0; can && i < note->count; i++) {
+        can = !via_fd_is_marked(note->of[i].epfd, VIA_FD_SEEN_BY_KERNEL);
+    }
+    return can;
 }
 
 void via_ep_adopt(struct via_conn *conn, int fd)

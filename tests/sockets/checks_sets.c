@@ -209,6 +209,25 @@ static void nested_before_it_is_filled(void)
     done(pair);
 }
 
+static void nested_before_it_connects(void)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int inner = set_with(fd, EPOLLIN | EPOLLRDHUP);
+    int outer = set_with(inner, EPOLLIN);
+    CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    int server = accept(listen_fd, NULL, NULL);
+    talk_both_ways(fd, server);
+    CHECK(wait_in(outer, inner, 0) == 0);
+    write_later(server);
+    CHECK(wait_in(outer, inner, 5000) == EPOLLIN && wait_in(inner, fd, 0) == EPOLLIN);
+    close(outer);
+    close(inner);
+    close(listen_fd);
+    done((struct pair){fd, server});
+}
+
 static bool is_readable(int fd, int timeout)
 {
     return poll(&(struct pollfd){fd, POLLIN, 0}, 1, timeout) == 1;
@@ -573,6 +592,7 @@ const struct check checks_of_sets[] = {
     CHECK_ENTRY(exclusive),
     CHECK_ENTRY(nested_after_it_was_filled),
     CHECK_ENTRY(nested_before_it_is_filled),
+    CHECK_ENTRY(nested_before_it_connects),
     CHECK_ENTRY(a_set_is_polled),
     CHECK_ENTRY(one_shot_before_it_connects),
     CHECK_ENTRY(exclusive_before_it_connects),
