@@ -3,7 +3,7 @@
 """Tests and programs of others, with and without the library: what fails with it and not without is a bug here.
 
 usage: conform_sockets.py [--suites NAME,...] [--all] [--python PROGRAM] [--timeout S] [--nginx-tests PATH] [MODULE...]
-  --suites  some of: programs, servers, redis, nginx, curl, cpython; default: all
+  --suites  some of: programs, servers, services, web, redis, nginx, curl, cpython; default: all
   --all     all tests of Redis, nginx and curl, not some
   --nginx-tests  a path, or another URL, to have nginx' tests from
   MODULE    of CPython's tests, which are then the only suite
@@ -25,10 +25,13 @@ import conform_nginx
 import conform_programs
 import conform_redis
 import conform_servers
+import conform_services
+import conform_web
 from conform_share import Share
 from lab import PRELOAD
 
-SUITES = {"programs": conform_programs.suite, "servers": conform_servers.suite, "redis": conform_redis.suite,
+SUITES = {"programs": conform_programs.suite, "servers": conform_servers.suite,
+          "services": conform_services.suite, "web": conform_web.suite, "redis": conform_redis.suite,
           "nginx": conform_nginx.suite, "curl": conform_curl.suite, "cpython": conform_cpython.suite}
 
 
