@@ -372,6 +372,93 @@ end
 """
 
 
+TCL = r"""
+lassign $argv role port
+proc accept {s a p} { fconfigure $s -translation binary -blocking 0 -buffering none; fileevent $s readable [list echo $s] }
+proc echo {s} { set d [read $s 65536]; if {[eof $s]} { close $s } else { puts -nonewline $s $d } }
+if {$role eq "serve"} { socket -server accept -myaddr 127.0.0.1 $port; vwait forever }
+for {set n 0} {$n < 17} {incr n} {
+    set s [socket 127.0.0.1 $port]; fconfigure $s -translation binary -buffering none
+    for {set k 0} {$k < 10} {incr k} {
+        set d [string repeat [format %c [expr 65 + $k]] [expr 1 << $n]]
+        puts -nonewline $s $d
+        if {[read $s [string length $d]] ne $d} { error "other bytes" }
+    }
+    close $s
+}
+"""
+
+ERLANG = r"""
+-module(echo).
+-export([run/1]).
+run([serve, P]) -> {ok, L} = gen_tcp:listen(port(P), [binary, {active, once}, {ip, {127,0,0,1}}, {backlog, 50}]), accept(L);
+run([talk, P]) -> Me = self(),
+    [spawn_link(fun() -> talk(port(P)), Me ! done end) || _ <- lists:seq(1, 8)],
+    [receive done -> ok end || _ <- lists:seq(1, 8)], halt(0).
+port(P) -> list_to_integer(atom_to_list(P)).
+accept(L) -> {ok, S} = gen_tcp:accept(L), P = spawn(fun() -> receive go -> echo(S) end end),
+    ok = gen_tcp:controlling_process(S, P), P ! go, accept(L).
+echo(S) -> receive {tcp, S, D} -> ok = gen_tcp:send(S, D), inet:setopts(S, [{active, once}]), echo(S); {tcp_closed, S} -> ok end.
+talk(P) -> {ok, S} = gen_tcp:connect({127,0,0,1}, P, [binary, {active, false}]),
+    [begin D = binary:copy(<<N>>, 1 bsl (N rem 18)), ok = gen_tcp:send(S, D), {ok, D} = gen_tcp:recv(S, byte_size(D)) end
+     || N <- lists:seq(0, 200)], gen_tcp:close(S).
+"""
+
+TWISTED = r"""
+import sys
+from twisted.internet import endpoints, protocol, reactor
+class Echo(protocol.Protocol):
+    def dataReceived(self, data):
+        self.transport.write(data)
+class Talk(protocol.Protocol):
+    left, n, got, want = 20, 0, b"", b""
+    def connectionMade(self):
+        self.dataReceived(b"")
+    def dataReceived(self, data):
+        self.got += data
+        if len(self.got) < len(self.want):
+            return
+        assert self.got == self.want
+        self.want, self.got, self.n = bytes([self.n]) * (1 << self.n), b"", self.n + 1
+        if self.n < 20:
+            self.transport.write(self.want)
+            return
+        self.transport.loseConnection()
+        Talk.left -= 1
+        if Talk.left == 0:
+            reactor.stop()
+port = int(sys.argv[2])
+if sys.argv[1] == "serve":
+    factory = protocol.Factory()
+    factory.protocol = Echo
+    reactor.listenTCP(port, factory, interface="127.0.0.1")
+else:
+    for _ in range(20):
+        endpoints.connectProtocol(endpoints.TCP4ClientEndpoint(reactor, "127.0.0.1", port), Talk())
+reactor.run()
+"""
+
+
+def twisted(lab):
+    talk(lab, TWISTED)
+
+
+def tcl(lab):
+    port = free_port()
+    path = write(lab, "echo.tcl", TCL)
+    with lab.server("tclsh", path, "serve", str(port), port=port):
+        lab.run("tclsh", path, "talk", str(port))
+
+
+def erlang(lab):
+    port = free_port()
+    write(lab, "echo.erl", ERLANG)
+    lab.run("erlc", "echo.erl")
+    words = ("erl", "-noshell", "-s", "echo", "run")
+    with lab.server(*words, "serve", str(port), port=port):
+        lab.run(*words, "talk", str(port))
+
+
 def script(lab, program):
     port = free_port()
     text = {"perl": PERL, "ruby": RUBY}[program]
@@ -398,6 +485,9 @@ ROWS = [
     ("systemd-socket-activate", "systemd-socket-activate", [(socket_activate,)]),
     ("netcat", "nc", [(netcat,)]),
     ("D-Bus", "dbus-daemon", [(dbus,)]),
+    ("Erlang", "erlc", [(erlang,)]),
+    ("Tcl", "tclsh", [(tcl,)]),
+    ("Twisted", "/usr/bin/python3", [(twisted,)]),
     ("Perl", "perl", [(script, "perl")]),
     ("Ruby", "ruby", [(script, "ruby")]),
 ]
