@@ -52,17 +52,17 @@ mutants: packages build-release ## how many seeds each planted bug takes until i
 	bash tests/sim/catch.sh build/release/bin/tests/viaduct-sim-mutants 20000 200000 $(MUTANT_SECONDS)
 
 sanitize-shmem: packages build-release ## run programs over the OpenSHMEM library built with ASan, UBSan and TSan
-	python3 tests/shmem/sanitize_shmem.py --build build/release address,undefined
-	python3 tests/shmem/sanitize_shmem.py --build build/release thread
+	python3 tests/supervise.py python3 tests/shmem/sanitize_shmem.py --build build/release address,undefined
+	python3 tests/supervise.py python3 tests/shmem/sanitize_shmem.py --build build/release thread
 
 mutants-shmem: packages build-release ## each call of OpenSHMEM does nothing in turn: some test program must fail
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/shmem/test_shmem_entries.py --all
 
 conform-shmem: packages build-release ## run the tests of shmem4py (from PyPI) over the installed library
-	python3 tests/shmem/conform_shmem.py --build build/release || [ $$? -eq 77 ]
+	python3 tests/supervise.py python3 tests/shmem/conform_shmem.py --build build/release || [ $$? -eq 77 ]
 
 kills: packages build-release ## kill -9 random PEs of KILLS random OpenSHMEM jobs: nothing hangs or is left
-	python3 tests/shmem/kill_pes.py --count $(KILLS)
+	python3 tests/supervise.py python3 tests/shmem/kill_pes.py --count $(KILLS)
 
 conform-sockets: packages build-release ## tests of others (CONFORM=--all: all) with and without the sockets library
 	tools/install-packages conform

@@ -5,6 +5,9 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_program(VIADUCT_BASH bash REQUIRED)
 
+# What a test starts ends with it.
+set(via_supervised ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/supervise.py)
+
 set(via_test_env
     VIADUCT_BUILD_DIR=${VIADUCT_BIN_DIR}
     VIADUCT_SOURCE_DIR=${PROJECT_SOURCE_DIR}
@@ -50,7 +53,7 @@ function(via_add_test name)
     via_add_executable(${name} SOURCES ${arg_SOURCES} DEPENDS ${arg_LIBS} LIBS PkgConfig::CMOCKA)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${VIADUCT_BIN_DIR}/tests)
-    add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
+    add_test(NAME ${name} COMMAND ${via_supervised} $<TARGET_FILE:${name}> ${arg_ARGS})
     via_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
@@ -65,7 +68,7 @@ function(via_add_script_test name script)
     if(script MATCHES "\\.py$")
         set(interpreter ${Python3_EXECUTABLE})
     endif()
-    add_test(NAME ${name} COMMAND ${interpreter} ${script} ${arg_ARGS})
+    add_test(NAME ${name} COMMAND ${via_supervised} ${interpreter} ${script} ${arg_ARGS})
     via_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
 endfunction()
 

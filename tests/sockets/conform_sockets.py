@@ -28,6 +28,7 @@ import conform_servers
 import conform_services
 import conform_web
 from conform_share import Share
+import lab
 from lab import PRELOAD
 
 SUITES = {"programs": conform_programs.suite, "servers": conform_servers.suite,
@@ -67,5 +68,5 @@ def main():
 
 
 if __name__ == "__main__":
-    os.environ.pop("LD_PRELOAD", None)
+    lab.begin()
     sys.exit(main())

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 
+import lab
 from lab import PRELOAD, STREAM, end, free_port, is_connected, listens, rendezvous_names
 
 # What is promised is what TCP does; the rest is for a machine that is busy with other things.
@@ -115,5 +116,5 @@ def main():
 
 
 if __name__ == "__main__":
-    os.environ.pop("LD_PRELOAD", None)
+    lab.begin()
     sys.exit(main())

@@ -11,9 +11,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import supervise  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 os.environ["VIADUCT_UP_WITH"] = str(os.getpid())  # no fabric outlives a killed test
@@ -233,3 +237,14 @@ class Case(unittest.TestCase):
                 self.assertEqual(file.read(), data)
         server.send_signal(signal.SIGINT)
         server.wait(HANG_S)
+
+
+def begin():
+    """What a script for people does first."""
+    os.environ.pop("LD_PRELOAD", None)
+    supervise.begin()
+
+
+def main():
+    begin()
+    unittest.main()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 
+import lab
 from lab import BIN, HANG_S, PRELOAD
 
 PROGRAM = os.path.join(BIN, "tests", "prog_random_calls")
@@ -84,4 +85,5 @@ def main():
 
 
 if __name__ == "__main__":
+    lab.begin()
     sys.exit(main())

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 
+import lab
 from lab import PRELOAD, free_port, listens
 
 # Reloads between two changes of the way.
@@ -141,5 +142,5 @@ def main():
 
 
 if __name__ == "__main__":
-    os.environ.pop("LD_PRELOAD", None)
+    lab.begin()
     sys.exit(main())

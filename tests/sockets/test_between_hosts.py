@@ -8,6 +8,7 @@ import threading
 import unittest
 
 from hosts import Hosts, beside, cut, keep_cutting, mend
+import lab
 from lab import BIN, CHECKS, HANG_S, PYTHON, STREAM, end, free_port, need
 
 BURST = os.path.join(BIN, "tests", "prog_burst")
@@ -305,5 +306,4 @@ class OverARelay(Carried):
 del Hosts, Carried
 
 if __name__ == "__main__":
-    os.environ.pop("LD_PRELOAD", None)
-    unittest.main()
+    lab.main()

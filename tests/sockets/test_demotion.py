@@ -5,6 +5,7 @@ what reason; and other ends that never leave it."""
 import os
 import unittest
 
+import lab
 from lab import BIN, CHECKS, Case, STREAM, free_port, go_program
 from test_listing import Lister
 
@@ -131,5 +132,4 @@ class PlainPeers(Case):
 
 
 if __name__ == "__main__":
-    os.environ.pop("LD_PRELOAD", None)
-    unittest.main()
+    lab.main()

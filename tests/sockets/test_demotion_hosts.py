@@ -8,6 +8,7 @@ import random
 import unittest
 
 from hosts import Hosts, beside, keep_cutting
+import lab
 from lab import BIN, PYTHON, STREAM, free_port, go_program
 
 STATIC = os.path.join(BIN, "tests", "prog_static")
@@ -156,5 +157,4 @@ class PlainPeers(Hosts):
 del Hosts, Leaves
 
 if __name__ == "__main__":
-    os.environ.pop("LD_PRELOAD", None)
-    unittest.main()
+    lab.main()

@@ -8,6 +8,7 @@ import subprocess
 import time
 import unittest
 
+import lab
 from lab import Case, HANG_S, PYTHON, STREAM, VIADUCT, end, free_port
 
 # A process that talks to itself over one connection, says so, and waits.
@@ -270,5 +271,4 @@ class Running(Case):
 
 
 if __name__ == "__main__":
-    os.environ.pop("LD_PRELOAD", None)
-    unittest.main()
+    lab.main()

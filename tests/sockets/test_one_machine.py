@@ -8,6 +8,7 @@ import subprocess
 import time
 import unittest
 
+import lab
 from lab import CHECKS, Case, PYTHON, STREAM, HANG_S, cpu_seconds, end, free_port, is_connected, listens, need
 
 
@@ -292,6 +293,5 @@ class Ends(Case):
 
 
 if __name__ == "__main__":
-    os.environ.pop("LD_PRELOAD", None)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    unittest.main()
+    lab.main()

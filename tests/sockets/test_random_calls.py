@@ -3,6 +3,7 @@
 """Calls drawn at random are answered over pipes as over kernel TCP."""
 import unittest
 
+import lab
 from random_calls import answers, differences
 
 FIRST = 1
@@ -31,4 +32,4 @@ class Calls(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    lab.main()

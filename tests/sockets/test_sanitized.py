@@ -11,6 +11,7 @@ import subprocess
 import sys
 import unittest
 
+import lab
 from lab import BIN, HANG_S, HERE, CHECKS, Case, PYTHON, STREAM
 
 SANITIZED = os.path.join(BIN, "tests", "libviaduct-sockets-sanitized.so")
@@ -117,8 +118,7 @@ class Sanitized(Case):
 
 
 if __name__ == "__main__":
-    os.environ.pop("LD_PRELOAD", None)
     if not os.path.exists(SANITIZED):
         print("no sanitizers in this build")
         sys.exit(77)
-    unittest.main()
+    lab.main()

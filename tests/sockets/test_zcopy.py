@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Zero-copy between processes of one machine: forced, switched off, refused by the kernel, measured."""
 import os
-import unittest
 
+import lab
 from lab import CHECKS, Case, HANG_S, HERE, PYTHON
 
 # Both sides of a connection, one of them a child; run by a plain user when started by root. `word` decides
@@ -84,4 +84,4 @@ class ZeroCopy(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    lab.main()

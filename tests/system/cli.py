@@ -11,6 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import leftovers  # noqa: E402
+import supervise  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or
@@ -166,6 +167,7 @@ class Case(unittest.TestCase):
 
 
 def main():
+    supervise.begin()
     program = unittest.main(exit=False, verbosity=2)
     result = program.result
     if not result.wasSuccessful():

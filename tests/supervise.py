@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""What a test started ends with it, also when the test is killed, and when its children have left it.
+
+    supervise.py COMMAND...     runs a program so
+    supervise.begin()           the same for the Python program that calls it, before it starts a thread
+
+The caller goes on in a grandchild of itself. The process between is where whatever loses its parent goes (prctl(2),
+PR_SET_CHILD_SUBREAPER), so it knows all of them; it is in a session of its own, so what kills the group spares it.
+When the test has ended, or the first process has, it ends what is left: by SIGTERM first, as daemons take down what
+they have made.
+"""
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+# For daemons to end by themselves; they are asked once.
+PATIENCE_S = 3
+# Set below a supervisor: one is enough.
+MARK = "VIADUCT_SUPERVISED"
+
+
+def prctl(option, value):
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def parents():
+    """{pid: its parent} of all processes, zombies left out."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open("/proc/%s/stat" % name, encoding="utf-8", errors="replace") as file:
+                state, parent = file.read().rpartition(")")[2].split()[:2]
+                if state not in "ZX":
+                    found[int(name)] = int(parent)
+    return found
+
+
+def descendants():
+    parent_of = parents()
+    mine = {os.getpid()}
+    while True:
+        more = {pid for pid, parent in parent_of.items() if parent in mine} - mine
+        if not more:
+            return mine - {os.getpid()}
+        mine |= more
+
+
+def send(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def reap(wanted=None):
+    """The exit code of that child if it has ended."""
+    code = None
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == wanted:
+                code = os.waitstatus_to_exitcode(status)
+    return code
+
+
+def end_descendants():
+    asked = set()
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        reap()
+        left = descendants()
+        if not left:
+            return
+        late = time.monotonic() > deadline
+        send(left if late else left - asked, signal.SIGKILL if late else signal.SIGTERM)
+        asked |= left
+        time.sleep(0.02)
+
+
+def watch(test):
+    """The exit code of `test`, a child, of whose descendants nothing is left; SIGTERM says that it is to end."""
+    wanted = {signal.SIGTERM, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    code = reap(test)
+    while code is None:
+        code = reap(test) if signal.sigwait(wanted) == signal.SIGCHLD else 128 + signal.SIGTERM
+    end_descendants()
+    return code
+
+
+def exit_as(code):
+    """As a child that ended with `code` did: by the signal -code, if it is negative."""
+    sys.stdout.flush()
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child's is enough
+        with contextlib.suppress(OSError):
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
+        os.kill(os.getpid(), -code)
+    os._exit(code & 0xff)
+
+
+def become_watcher(first):
+    """Returns in the test; does not in the process between."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != first:
+        os._exit(1)
+    test = os.fork()
+    if test == 0:
+        return
+    os.setsid()
+    exit_as(watch(test))
+
+
+def become_first(watcher):
+    def pass_on(number, _frame):
+        send([watcher], number)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    _, status = os.waitpid(watcher, 0)
+    exit_as(os.waitstatus_to_exitcode(status))
+
+
+def begin():
+    """The rest of the program is a test, supervised."""
+    if MARK in os.environ:
+        return
+    os.environ[MARK] = "1"
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # is for the test
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    first = os.getpid()
+    watcher = os.fork()
+    if watcher != 0:
+        become_first(watcher)
+    become_watcher(first)
+    signal.signal(signal.SIGINT, interrupt)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: supervise.py COMMAND...")
+    begin()
+    os.execvp(sys.argv[1], sys.argv[1:])
