@@ -156,6 +156,7 @@ static bool draw_put(struct sim_world *world, struct sim_op *op)
 {
     uint32_t alignment = 1;
     op->bytes = some_bytes(world, world->config.work.region_bytes);
+    op->flags |= op->number % 3 == 0 ? VIA_FRAME_FLAG_ACK_SOON : 0;
     if (op->kind == VIA_OP_PUT) {
         op->flags |= via_rng_chance(&world->rng_work, 1, 4) ? VIA_FRAME_FLAG_NOTIFY : 0;
         if (via_rng_chance(&world->rng_work, 1, 4)) {

@@ -137,9 +137,11 @@ VIADUCT_API void *via_remote_direct(struct via_remote *remote);
 VIADUCT_API int via_remote_ring(struct via_remote *remote);
 
 /* Flags of a put: ring the owner's bell after the store; store the last aligned 8 bytes last, with
- * release order. */
+ * release order; nobody will wait for its end, so hosts need not wake each other just to tell of it
+ * (via_attach_quiet() and via_remote_pending() may have to wait a millisecond for it). */
 #define VIADUCT_PUT_NOTIFY 1u
 #define VIADUCT_PUT_LAST_WORD 2u
+#define VIADUCT_PUT_LAZY 4u
 
 /*
  * Puts `bytes` from src to offset off. On return src may be changed. Puts of one thread to one host

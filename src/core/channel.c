@@ -16,6 +16,7 @@ void via_channel_init(struct via_channel *channel)
     via_list_init(&channel->local);
     via_list_init(&channel->parked_acks);
     via_list_init(&channel->answer_waiters);
+    via_list_init(&channel->acks_soon);
     via_list_init(&channel->bypass_free);
     channel->next_timer_ns = VIA_NEVER_NS;
     for (unsigned p = 0; p < config->ports_count; p++) {
@@ -363,7 +364,7 @@ static void take_dma(struct via_channel *channel, struct via_channel_link *way)
 static uint64_t deadline(const struct via_channel *channel)
 {
     uint64_t stuck_ns = channel->node->config.stuck_ns;
-    uint64_t next = channel->next_timer_ns;
+    uint64_t next = via_min(channel->next_timer_ns, via_rx_deadline_ns(channel));
 
     for (unsigned p = 0; p < channel->node->config.ports_count; p++) {
         const struct via_channel_link *way = &channel->links[p];
@@ -408,6 +409,9 @@ static void turn(struct via_channel *channel)
     }
     if (channel->now_ns >= channel->next_timer_ns) {
         via_tx_timers(channel);
+    }
+    if (!via_list_empty(&channel->acks_soon)) {
+        via_rx_timers(channel);
     }
     if (!via_list_empty(&channel->local)) {
         via_ops_local(channel);

@@ -12,6 +12,7 @@ void via_rx_init(struct via_rx_flow *flow, uint16_t host, uint16_t number)
     *flow = (struct via_rx_flow){.host = host, .flow = number};
     via_list_init(&flow->ack);
     via_list_init(&flow->wait);
+    via_list_init(&flow->soon);
 }
 
 static void clear_state(struct via_rx_flow *flow)
@@ -26,10 +27,18 @@ static void clear_state(struct via_rx_flow *flow)
     flow->no_state = false;
 }
 
+static void not_soon(struct via_channel *channel, struct via_rx_flow *flow)
+{
+    if (via_list_is_linked(&flow->soon)) {
+        via_list_remove(&flow->soon);
+        channel->hosts[flow->host].acks_soon_count--;
+    }
+}
+
 void via_rx_reset(struct via_channel *channel, struct via_rx_flow *flow)
 {
-    (void)channel;
     clear_state(flow);
+    not_soon(channel, flow);
     via_list_remove(&flow->ack);
     flow->ack_due = false;
     flow->session = 0;
@@ -180,6 +189,15 @@ static void advance(struct via_rx_flow *flow, uint32_t expected)
     clear_state(flow);
 }
 
+static void ack_soon(struct via_channel *channel, struct via_rx_flow *flow)
+{
+    if (!via_list_is_linked(&flow->soon)) {
+        flow->soon_ns = channel->now_ns + channel->node->config.ack_ns_max;
+        via_list_push_back(&channel->acks_soon, &flow->soon);
+        channel->hosts[flow->host].acks_soon_count++;
+    }
+}
+
 /* The frame whose turn it is. */
 static void take_next(struct via_channel *channel, struct via_rx_flow *flow,
                       const struct via_frame_header *header, const void *body, uint32_t body_bytes)
@@ -193,7 +211,11 @@ static void take_next(struct via_channel *channel, struct via_rx_flow *flow,
     int rc = execute(channel, header, body, body_bytes);
     if (rc == 0) {
         advance(flow, flow->expected + 1);
-        flow->ack_due |= (header->flags & VIA_FRAME_FLAG_ACK_NOW) != 0;
+        if ((header->flags & VIA_FRAME_FLAG_ACK_NOW) != 0) {
+            flow->ack_due = true;
+        } else if ((header->flags & VIA_FRAME_FLAG_ACK_SOON) != 0) {
+            ack_soon(channel, flow);
+        }
         via_count(&channel->counters.delivered, 1);
         return;
     }
@@ -332,11 +354,46 @@ void via_rx_send_ack(struct via_channel *channel, struct via_channel_link *way,
         .flow = flow->flow,
     };
     memcpy(header.args, &args, sizeof(args));
+    not_soon(channel, flow);
     flow->ack_due = false;
     flow->gap = false;
     flow->no_state = false;
     flow->resumed = false;
     via_link_send(way, &header, NULL, 0);
+}
+
+static void ack_now(struct via_channel *channel, struct via_rx_flow *flow)
+{
+    not_soon(channel, flow);
+    flow->ack_due = true;
+    via_rx_update(channel, flow);
+}
+
+void via_rx_acks_with(struct via_channel *channel, uint16_t host)
+{
+    if (channel->hosts[host].acks_soon_count == 0) {
+        return;
+    }
+    via_list_foreach_safe(it, &channel->acks_soon) {
+        struct via_rx_flow *flow = via_list_entry(it, struct via_rx_flow, soon);
+        if (flow->host == host) {
+            ack_now(channel, flow);
+        }
+    }
+}
+
+uint64_t via_rx_deadline_ns(const struct via_channel *channel)
+{
+    return via_list_empty(&channel->acks_soon)
+               ? VIA_NEVER_NS
+               : via_list_entry(channel->acks_soon.next, struct via_rx_flow, soon)->soon_ns;
+}
+
+void via_rx_timers(struct via_channel *channel)
+{
+    while (channel->now_ns >= via_rx_deadline_ns(channel)) {
+        ack_now(channel, via_list_entry(channel->acks_soon.next, struct via_rx_flow, soon));
+    }
 }
 
 void via_node_resume(struct via_node *node, unsigned index, uint16_t source, uint16_t number)

@@ -18,6 +18,9 @@
 #define FIRST_SEQUENCE (UINT32_MAX - 63)
 /* Frames of one flow before the next flow gets its turn. */
 #define BURST 8
+/* After so many frames that are to be acknowledged soon, one is at once: a process has only so many
+ * operations under way. */
+#define SOON_OPEN_MAX 8
 /* When internal operations have run out: answers that got nowhere for so long make room. */
 #define ANSWER_PATIENCE_NS VIA_SEC_NS
 /* "I know nothing of this flow" this often in a row from a peer that once did: believe it. */
@@ -104,7 +107,8 @@ static void set_deadline(struct via_channel *channel, struct via_tx_flow *flow)
         flow->deadline_ns = VIA_NEVER_NS;
         return;
     }
-    flow->deadline_ns = channel->now_ns + flow->retry_ns;
+    uint64_t soon_ns = flow->soon ? channel->node->config.ack_ns_max : 0;
+    flow->deadline_ns = channel->now_ns + soon_ns + flow->retry_ns;
     channel->next_timer_ns = via_min(channel->next_timer_ns, flow->deadline_ns);
 }
 
@@ -249,13 +253,20 @@ void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int sta
 /* --- frames ----------------------------------------------------------------------------------- */
 
 /* The sender decides what is acknowledged when; the receiver need not know its window. */
-static bool wants_ack(const struct via_channel *channel, const struct via_tx_flow *flow,
-                      bool last_of_op)
+static uint8_t wanted_ack(const struct via_channel *channel, const struct via_tx_flow *flow,
+                          bool last_of_op, bool soon)
 {
     uint32_t window = channel->node->config.window_frames;
     uint32_t quarter = via_max(window / 4, 1u);
-    return last_of_op || flow->probing || (flow->next + 1) % quarter == 0 ||
-           flow->next + 1 - flow->acked >= window;
+    uint32_t open = flow->next + 1 - flow->acked;
+    if (flow->probing || (flow->next + 1) % quarter == 0 || open >= window) {
+        return VIA_FRAME_FLAG_ACK_NOW;
+    }
+    if (!last_of_op) {
+        return 0;
+    }
+    bool many = open >= quarter || open % SOON_OPEN_MAX == 0;
+    return soon && !many ? VIA_FRAME_FLAG_ACK_SOON : VIA_FRAME_FLAG_ACK_NOW;
 }
 
 /* The frame of the operation whose turn it is; true when it is the operation's last. */
@@ -312,16 +323,18 @@ static void send_one(struct via_channel *channel, struct via_channel_link *way,
                 .flow = flow->flow,
             },
     };
+    bool soon = !owes_start(flow) && (flow->send_op->op.flags & VIA_FRAME_FLAG_ACK_SOON) != 0;
     bool last = make_next(channel, flow, &out);
     if (flow->next == flow->start && !flow->started) {
         out.header.flags |= VIA_FRAME_FLAG_START;
     }
-    if (wants_ack(channel, flow, last)) {
-        out.header.flags |= VIA_FRAME_FLAG_ACK_NOW;
-    }
+    uint8_t ack = wanted_ack(channel, flow, last, soon);
+    flow->soon = ack == VIA_FRAME_FLAG_ACK_SOON;
+    out.header.flags |= ack;
     via_outgoing_inline(&out);
     via_link_send(way, &out.header, out.payload, out.bytes);
     was_sent(channel, flow);
+    via_rx_acks_with(channel, flow->host);
 }
 
 static void send_acks(struct via_channel *channel, struct via_channel_link *way)
@@ -351,6 +364,7 @@ void via_tx_pump(struct via_channel *channel, struct via_channel_link *way)
         via_list_remove(&flow->ready); /* to the end, if there is more */
         via_tx_update(channel, flow);
     }
+    send_acks(channel, way); /* those that go with what was just sent */
 }
 
 /* --- acknowledgements ------------------------------------------------------------------------ */

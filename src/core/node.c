@@ -55,6 +55,9 @@ static void config_defaults(struct via_node_config *config)
     if (config->retry_ns_max < config->retry_ns_min) {
         config->retry_ns_max = config->retry_ns_min;
     }
+    if (config->ack_ns_max == 0) {
+        config->ack_ns_max = 4 * VIA_MSEC_NS;
+    }
     if (config->stuck_ns == 0) {
         config->stuck_ns = 50 * VIA_MSEC_NS;
     }

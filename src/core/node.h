@@ -59,6 +59,10 @@ struct via_node_config {
     uint64_t dead_ns;      /* silence after which a link is down; 0 = default 80 ms */
     uint64_t retry_ns_min; /* first time-out of an unacknowledged frame; 0 = default 5 ms */
     uint64_t retry_ns_max; /* it doubles up to here; 0 = default 100 ms */
+    uint64_t ack_ns_max;   /* what is to be acknowledged soon is after so long at most, the same at
+                              all hosts; 0 = default 4 ms: then the timer of a thread that sleeps
+                              is seldom the next of its CPU, so it costs nothing to set (a virtual
+                              machine's costs 10 us) */
     uint64_t stuck_ns;     /* a bypassed frame older than this is dropped (its source sends it
                               again): breaks cycles that bubbles do not cover; 0 = default 50 ms */
     uint8_t dimensions[VIA_PORTS_MAX]; /* < VIA_DIMENSIONS_MAX; of a torus: which one each port's
@@ -157,9 +161,12 @@ enum via_op_kind {
     VIA_OP_BARRIER = 6, /* channel 0 only */
 };
 
+#define VIA_OP_FLAGS (VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST_WORD | VIA_FRAME_FLAG_ACK_SOON)
+
 struct via_op {
     uint8_t kind;   /* enum via_op_kind */
-    uint8_t flags;  /* VIA_FRAME_FLAG_NOTIFY, VIA_FRAME_FLAG_LAST_WORD for puts */
+    uint8_t flags;  /* for puts: VIA_FRAME_FLAG_NOTIFY, VIA_FRAME_FLAG_LAST_WORD; for all but
+                       barriers VIA_FRAME_FLAG_ACK_SOON: its completion may come later */
     uint8_t atomic; /* enum via_atomic | VIA_ATOMIC_32 */
     uint16_t destination;
     uint16_t flow;     /* < flows_count */

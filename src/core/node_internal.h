@@ -202,8 +202,9 @@ struct via_channel_link {
 /* What channels know of a host; a copy of the routes at via_channel.routes_seen. */
 struct via_channel_host {
     uint32_t session;
-    uint8_t port;  /* VIA_PORT_NONE: unreachable, or myself */
-    bool rerouted; /* by the last change of routes */
+    uint8_t port;             /* VIA_PORT_NONE: unreachable, or myself */
+    bool rerouted;            /* by the last change of routes */
+    uint16_t acks_soon_count; /* of its flows in via_channel.acks_soon */
 };
 
 /* Kinds of operations that a node starts itself, after enum via_op_kind. */
@@ -254,6 +255,7 @@ struct via_tx_flow {
     bool owed;                   /* answers were given up: a SKIP frame at `start` has to say so */
     bool held;                   /* NOT_READY: one frame per time-out until that changes */
     bool probing;                /* after a time-out: one frame, then see what the peer says */
+    bool soon;                   /* what was sent last is to be acknowledged soon, not at once */
     uint8_t no_state_count;
     uint16_t host;
     uint16_t flow;
@@ -266,6 +268,8 @@ struct via_tx_flow {
 struct via_rx_flow {
     struct via_list ack;  /* via_channel_link.acks or via_channel.parked_acks */
     struct via_list wait; /* via_channel.answer_waiters */
+    struct via_list soon; /* via_channel.acks_soon */
+    uint64_t soon_ns;     /* when it is due at the latest */
     uint32_t session;     /* of the source this state belongs to; 0 = none */
     uint32_t expected;
     uint16_t host;
@@ -323,7 +327,8 @@ struct via_channel {
     struct via_list reports; /* via_op_slot.reports: finished, to be told */
     struct via_list busy, parked, local;
     struct via_list parked_acks, answer_waiters;
-    struct via_list barriers; /* via_op_slot.waits */
+    struct via_list acks_soon; /* via_rx_flow.soon, the first due first */
+    struct via_list barriers;  /* via_op_slot.waits */
     struct via_list bypass_free;
     struct via_bypass_frame *bypass_frames;
     struct via_barrier_group *groups; /* channel 0: VIA_BARRIER_GROUPS */
@@ -512,6 +517,12 @@ void via_rx_init(struct via_rx_flow *flow, uint16_t host, uint16_t number);
 void via_rx_frame(struct via_channel *channel, const struct via_frame_header *header,
                   const void *body, uint32_t body_bytes);
 void via_rx_update(struct via_channel *channel, struct via_rx_flow *flow);
+/* A frame goes to the host: what it is to be told soon goes with it. */
+void via_rx_acks_with(struct via_channel *channel, uint16_t host);
+/* Acknowledgements that have waited long enough. */
+void via_rx_timers(struct via_channel *channel);
+/* When via_rx_timers() wants to be called; VIA_NEVER_NS. */
+uint64_t via_rx_deadline_ns(const struct via_channel *channel);
 /* What a frame asks of this host's consumers and memory: 0, -EAGAIN (not now), or refused. */
 int via_rx_message(struct via_channel *channel, uint16_t source, uint16_t flow,
                    const struct via_frame_message *args, const void *data, uint32_t bytes);

@@ -88,7 +88,7 @@ static int check(const struct via_channel *channel, const struct via_op *op)
         return via_barrier_check(channel, op);
     }
     if (op->kind < VIA_OP_MESSAGE || op->kind > VIA_OP_ATOMIC || op->flow >= config->flows_count ||
-        (op->flags & ~(VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST_WORD)) != 0) {
+        (op->flags & ~VIA_OP_FLAGS) != 0) {
         return -EINVAL;
     }
     if (op->destination >= config->hosts_max) {

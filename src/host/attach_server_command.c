@@ -236,9 +236,7 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
         .bytes = command.bytes,
         .cookie = (uint64_t)pc->process->number << 32 | pc->stash_index,
     };
-    int rc = (command.flags & ~(VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST_WORD)) == 0
-                 ? build(pc, &command, slot, &op)
-                 : -EINVAL;
+    int rc = (command.flags & ~VIA_OP_FLAGS) == 0 ? build(pc, &command, slot, &op) : -EINVAL;
     if (rc == 0) {
         rc = via_node_submit(transfer->host->node, transfer->channel, &op);
     }

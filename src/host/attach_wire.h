@@ -161,7 +161,7 @@ enum via_command_source {
 /* The head of a command record: exactly 56 bytes. */
 struct via_command {
     uint8_t kind;   /* enum via_op_kind (core/node.h) */
-    uint8_t flags;  /* VIA_FRAME_FLAG_NOTIFY, VIA_FRAME_FLAG_LAST_WORD */
+    uint8_t flags;  /* VIA_OP_FLAGS (core/node.h) */
     uint8_t atomic; /* enum via_atomic | VIA_ATOMIC_32 */
     uint8_t source; /* enum via_command_source */
     uint16_t destination;

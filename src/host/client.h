@@ -349,6 +349,9 @@ struct via_segment *via_client_segment_of(struct via_attach *attach, const void 
 /* Unmaps and frees a remote, or a segment without telling the host. */
 void via_client_remote_free(struct via_remote *remote);
 void via_client_segment_free(struct via_segment *segment);
+/* Somebody will wait for puts under way after all (VIADUCT_PUT_LAZY): asks hosts to tell now. Does
+ * not wait; what fails only takes longer. */
+void via_client_hurry(struct via_attach *attach);
 
 /* 0, -ERANGE with text, or the remote's loss. */
 int via_client_check(const struct via_remote *remote, uint64_t off, uint64_t bytes,

@@ -78,7 +78,8 @@ static void store(const struct via_client_mapping *mapping, uint64_t off, const 
 static uint8_t frame_flags(unsigned flags)
 {
     return (uint8_t)(((flags & VIADUCT_PUT_NOTIFY) != 0 ? VIA_FRAME_FLAG_NOTIFY : 0) |
-                     ((flags & VIADUCT_PUT_LAST_WORD) != 0 ? VIA_FRAME_FLAG_LAST_WORD : 0));
+                     ((flags & VIADUCT_PUT_LAST_WORD) != 0 ? VIA_FRAME_FLAG_LAST_WORD : 0) |
+                     ((flags & VIADUCT_PUT_LAZY) != 0 ? VIA_FRAME_FLAG_ACK_SOON : 0));
 }
 
 /* The failure of an earlier put, told once. */
@@ -266,6 +267,20 @@ static int try_send(struct via_remote *remote, struct via_command *command, cons
     struct via_client_intent intent = {.remote = remote};
     via_client_command_send(attach, channel, command, src, bytes, &intent);
     return 0;
+}
+
+/* A put of nothing that is told of at once; what was put before it, too, for flows are in order. */
+void via_client_hurry(struct via_attach *attach)
+{
+    via_client_lock(attach);
+    via_list_foreach(it, &attach->remotes) {
+        struct via_remote *remote = via_list_entry(it, struct via_remote, link);
+        if (atomic_load_explicit(&remote->pending, memory_order_relaxed) != 0) {
+            struct via_command command = put_command(remote, 0, 0);
+            (void)!try_send(remote, &command, NULL);
+        }
+    }
+    via_client_unlock(attach);
 }
 
 static int try_command(struct via_remote *remote, struct via_command *command, const void *src)

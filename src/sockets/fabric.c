@@ -120,6 +120,7 @@ void via_fabric_fork_prepare(void)
     if (attach == NULL || is_quiet(attach)) {
         return;
     }
+    via_client_hurry(attach);
     uint64_t end_ns = via_os_now_ns() + FORK_WAIT_NS;
     while (via_attach_poll(attach) >= 0 && !is_quiet(attach) && via_os_now_ns() < end_ns) {
         struct timespec pause = {.tv_nsec = 50000};

@@ -66,7 +66,9 @@ int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed
     if (word == *pushed || !via_fabric_can_put(fabric)) {
         return 0;
     }
-    int rc = put(fabric, NULL, off, sizeof(word), VIADUCT_PUT_NOTIFY, wait);
+    /* At an end somebody may wait until the flags have arrived. */
+    unsigned lazy = off == VIA_SEGMENT_FLAGS_OFF ? 0 : VIADUCT_PUT_LAZY;
+    int rc = put(fabric, NULL, off, sizeof(word), VIADUCT_PUT_NOTIFY | lazy, wait);
     if (rc == 0) {
         *pushed = word;
     }
@@ -131,9 +133,10 @@ static int push_body(struct via_conn *conn, const struct via_pipe_record *record
         record->body_bytes >= LENT_BYTES_MIN ? via_fabric_mirror_lent(conn) : NULL;
     size_t most = via_remote_try_max(fabric->remote);
     size_t off = (size_t)((const unsigned char *)record->body - fabric->mirror);
+    unsigned flags = record->body_bytes < LENT_BYTES_MIN ? VIADUCT_PUT_LAZY : 0;
     for (size_t done = 0; done < record->body_bytes;) {
         size_t bytes = via_min(record->body_bytes - done, most);
-        int rc = put(fabric, lent, off + done, bytes, 0, wait);
+        int rc = put(fabric, lent, off + done, bytes, flags, wait);
         if (rc != 0) {
             return rc;
         }
@@ -162,8 +165,8 @@ static int push_record(struct via_conn *conn, const struct via_fabric_undo *undo
     }
     uint32_t index = undo->tx.pipe.sequence & (undo->tx.pipe.geometry.slots_count - 1);
     size_t off = VIA_SEGMENT_PIPE_OFF + VIA_RECORD_LINE_BYTES * (1 + (size_t)index);
-    return put(fabric, NULL, off, VIA_RECORD_LINE_BYTES, VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY,
-               wait);
+    return put(fabric, NULL, off, VIA_RECORD_LINE_BYTES,
+               VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY | VIADUCT_PUT_LAZY, wait);
 }
 
 /* Where the record that was written after `undo` can be found again: via_fabric_gather(). */
