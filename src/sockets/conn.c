@@ -22,11 +22,8 @@
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
-#include "sockets/steward.h"
 
 #define CONNS_MAX (1u << 18)
-/* close() waits so long for room in the kernel: then others do. */
-#define CLOSE_NS (100 * VIA_MSEC_NS)
 
 /* linux/socket.h */
 #ifndef SO_BUF_LOCK
@@ -93,6 +90,7 @@ static struct via_conn *conn_new(bool connector)
     conn->own_cookie = 0;
     conn->peer_cookie = 0;
     conn->awaited = false;
+    conn->parting = VIA_PARTING_NOT;
     conn->dissolved = false;
     conn->tx_early_bytes = 0;
     conn->peer_uid = (uid_t)-1; /* nobody */
@@ -460,164 +458,6 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
     via_ep_conn_duped(conn);
 }
 
-/*
- * Must the peer be told by RST? When what has arrived is thrown away (RFC 1122, 4.2.2.13; the
- * kernel knows only of what arrived there), or when the program asked for it.
- */
-static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
-{
-    struct via_side *side = conn->side;
-    struct linger linger = {.l_onoff = 0};
-    socklen_t bytes = sizeof(linger);
-    if (via_unlikely(conn->dissolved)) {
-        return true;
-    }
-    if (via_token_take(&side->rx_token, exclusive, via_os_thread()) == 0) {
-        int next = via_stream_rx_next(&side->rx);
-        int kernel = 0;
-        bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
-                      ((next == VIA_NEXT_KERNEL || next == VIA_NEXT_KERNEL_UNTIL) &&
-                       VIA_REAL(ioctl)(fd, SIOCINQ, &kernel) == 0 && kernel > 0);
-        via_token_give(&side->rx_token, exclusive);
-        if (unread) {
-            linger = (struct linger){.l_onoff = 1, .l_linger = 0};
-            VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-            return true;
-        }
-    }
-    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, &bytes) == 0 &&
-           linger.l_onoff != 0 && linger.l_linger == 0;
-}
-
-/* The end of both directions, told before the kernel tells it. arrives: and there before that. */
-static void say_goodbye(struct via_conn *conn, int fd, bool arrives)
-{
-    struct via_side *side = conn->side;
-    bool exclusive = via_alone() && side->forked == 0;
-    bool reset = ends_by_reset(conn, fd, exclusive);
-    if (via_token_take(&side->tx_token, exclusive, via_os_thread()) != 0) {
-        return;
-    }
-    /* Of a connection that was reset, or has ended both ways, no FIN is sent. */
-    bool over = conn->fabric == NULL && (atomic_load_explicit(&side->shadow, memory_order_relaxed) &
-                                         (POLLHUP | POLLERR)) != 0;
-    if (!reset && !over) {
-        via_io_fin(conn, fd, VIA_STREAM_FIN_CLOSED);
-    }
-    if (arrives) {
-        via_fabric_arrive(conn);
-    }
-    side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
-    via_conn_say(conn, side->said);
-    if (arrives) {
-        via_fabric_arrive(conn);
-    }
-    via_token_give(&side->tx_token, exclusive);
-}
-
-static void heed_at_end(struct via_conn *conn, int fd)
-{
-    if (via_conn_must_heed(conn)) {
-        struct via_op op = via_conn_op(conn, fd);
-        via_conn_heed(&op);
-    }
-}
-
-/* Bytes that are to be sent again, and have nobody left here who would. */
-static void send_all_again(struct via_conn *conn, int fd, bool exits)
-{
-    struct via_op op = via_conn_op(conn, fd);
-    if (!conn->side->replays || via_tx_take(&op) != 0) {
-        return;
-    }
-    uint64_t patience_ns = exits ? VIA_REPLAY_EXIT_NS : CLOSE_NS;
-    if (via_conn_replay_all(conn, fd, patience_ns) == -EAGAIN &&
-        (exits || !via_steward_keep(conn, fd))) {
-        via_conn_reset(fd);
-    }
-    via_tx_give(&op);
-}
-
-void via_conn_end(struct via_conn *conn, int fd)
-{
-    heed_at_end(conn, fd);
-    send_all_again(conn, fd, true);
-}
-
-/* All this process's descriptors of it at once. How many holders are left. */
-static uint32_t uncount(struct via_conn *conn)
-{
-    uint32_t fds = atomic_load_explicit(&conn->fds, memory_order_relaxed);
-    return atomic_fetch_sub_explicit(&conn->side->refs, fds, memory_order_acq_rel) - fds;
-}
-
-void via_conn_exits(struct via_conn *conn)
-{
-    int fd = uncount(conn) == 0 && conn->fabric != NULL && via_conn_has_pipes(conn)
-                 ? via_conn_fd(conn)
-                 : -1;
-    if (fd >= 0) {
-        say_goodbye(conn, fd, false); /* via_fabric_end() waits for all of them */
-    }
-}
-
-static void begin_exec(struct via_conn *conn)
-{
-    if (conn->side->forked != 0) {
-        uncount(conn);
-    }
-}
-
-static void fail_exec(struct via_conn *conn)
-{
-    if (conn->side->forked != 0) {
-        atomic_fetch_add_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
-    }
-}
-
-bool via_conn_exec_begin(void)
-{
-    return via_conn_try_each(begin_exec);
-}
-
-void via_conn_exec_failed(void)
-{
-    int saved = errno;
-    via_conn_each(fail_exec);
-    errno = saved;
-}
-
-void via_conn_closing(struct via_conn *conn, int fd)
-{
-    int saved = errno;
-    bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
-    heed_at_end(conn, fd);
-    if (last_here) {
-        send_all_again(conn, fd, false);
-    }
-    if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
-        via_conn_has_pipes(conn)) {
-        say_goodbye(conn, fd, true);
-    } else if (conn->fabric != NULL && conn->side->refs == 0 &&
-               via_conn_state(conn) == VIA_SIDE_PENDING) {
-        via_fabric_decline(conn, VIA_FLAG_CLOSED);
-    }
-    if (last_here) {
-        via_ep_conn_closing(conn);
-    }
-    via_board_forget(fd);
-    errno = saved;
-}
-
-void via_conn_closed(struct via_conn *conn)
-{
-    if (atomic_fetch_sub_explicit(&conn->fds, 1, memory_order_acq_rel) == 1) {
-        int saved = errno;
-        via_file_put_slowly(&conn->file);
-        errno = saved;
-    }
-}
-
 /* --- fork --------------------------------------------------------------------------------------
  */
 
@@ -653,7 +493,7 @@ static void count_child(struct via_conn *conn)
 
 static void uncount_child(struct via_conn *conn)
 {
-    uncount(conn);
+    via_conn_uncount(conn);
 }
 
 static void begin_child(struct via_conn *conn)

@@ -54,11 +54,22 @@ struct via_conn {
     uint64_t peer_cookie;      /* ... at the other end, 0 = not known yet */
     uid_t peer_uid;
     struct via_zcopy zcopy;
-    bool dissolved; /* by connect(): the peer has been told so by RST */
-    bool awaited;   /* the acceptor has given the connector time to take the offer */
+    uint8_t parting; /* enum via_parting */
+    bool dissolved;  /* by connect(): the peer has been told so by RST */
+    bool awaited;    /* the acceptor has given the connector time to take the offer */
     _Atomic uint64_t tx_early_bytes; /* sent when nobody had accepted the connection yet */
     struct via_stats_conn *stats;    /* points to own_stats, or where others may look */
     struct via_stats_conn own_stats;
+};
+
+/* What the last holder of a connection between hosts has still to do, in this order. */
+enum via_parting {
+    VIA_PARTING_NOT = 0,
+    VIA_PARTING_FIN = 1,      /* to put FIN */
+    VIA_PARTING_ARRIVES = 2,  /* all that was put is to arrive */
+    VIA_PARTING_CLOSED = 3,   /* to say that it has closed */
+    VIA_PARTING_IS_HEARD = 4, /* ... until that has arrived */
+    VIA_PARTING_DONE = 5,
 };
 
 /* One call on a connection. */
@@ -175,8 +186,13 @@ void via_conn_closing(struct via_conn *conn, int fd);
 void via_conn_closed(struct via_conn *conn);
 /* The process ends: bytes that are to be sent again go now. */
 void via_conn_end(struct via_conn *conn, int fd);
+/* With the tx token, when it is parting: all that can be done now. Is it done? */
+bool via_conn_part(struct via_conn *conn, int fd);
 /* The process ends with it open. The kernel closes it then; what is to be said before, is now. */
 void via_conn_exits(struct via_conn *conn);
+
+/* All this process's descriptors of it count no more. How many holders are left. */
+uint32_t via_conn_uncount(struct via_conn *conn);
 
 /* Around exec, which closes what is left: other processes may hold connections of this one, and who
  * closes last must know. false: that could not be told, and is not to be taken back. */

@@ -71,12 +71,19 @@ void via_fabric_rx_end(struct via_conn *conn);
 void via_fabric_rx_arm(struct via_conn *conn);
 void via_fabric_tx_want(struct via_conn *conn);
 
-/* The flags word of the peer, and a ring if it says that pipes are left. */
-void via_fabric_say(struct via_conn *conn, uint64_t flags);
+/* The flags word of the peer, and a ring if it says that pipes are left. wait: as above; else
+ * -EAGAIN: via_fabric_say_again(). Otherwise 0. */
+int via_fabric_say(struct via_conn *conn, uint64_t flags, bool wait);
 
 /* Before the kernel tells of an end: waits, not for long, until what went as frames has arrived.
  * With the tx token; nothing when no host is at the other end. */
 void via_fabric_arrive(struct via_conn *conn);
+/* Has it, or is there nobody any more to whom it could? */
+bool via_fabric_has_arrived(struct via_conn *conn);
+/* Is it known whom to put to? Else nothing ever goes: the peer has not taken the offer. */
+bool via_fabric_has_peer(struct via_conn *conn);
+/* Is there no way to the peer's host now? */
+bool via_fabric_is_cut_off(const struct via_conn *conn);
 
 /* --- going back to the kernel: demote.h --------------------------------------------------------
  */

@@ -9,6 +9,8 @@
 /* After the kernel's FIN, frames that carry the rest of the stream have so long to arrive. */
 #define FOLLOW_NS (2 * VIA_SEC_NS)
 #define FOLLOW_LOOK_NS (2 * VIA_MSEC_NS)
+/* ... and none of it passes while the peer's host is cut off, for so long. */
+#define FOLLOW_CUT_OFF_NS (10 * VIA_SEC_NS)
 #define UNPROVEN_LOOK_NS (10 * VIA_MSEC_NS)
 #define WAIT_NS VIA_SEC_NS
 /* At an end, what went as frames has so long to arrive before the kernel tells of the end. */
@@ -240,17 +242,37 @@ bool via_fabric_has_way(struct via_conn *conn)
     return true;
 }
 
-void via_fabric_say(struct via_conn *conn, uint64_t flags)
+int via_fabric_say(struct via_conn *conn, uint64_t flags, bool wait)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_fabric_undo undo;
+    int rc = 0;
     via_fabric_tx_begin(conn, &undo);
     store_word(fabric->tx_base, VIA_SEGMENT_FLAGS_OFF, flags);
     if (undo.frames) {
-        push_tx_words(fabric, true);
+        rc = push_tx_words(fabric, wait);
     } else if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_HEEDED | VIA_FLAG_STAYS)) != 0) {
         via_remote_ring(fabric->remote); /* it may sleep without waiting for a record */
     }
+    return rc == -EAGAIN ? rc : 0;
+}
+
+bool via_fabric_has_arrived(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    return fabric->error != 0 || !via_fabric_can_put(fabric) ||
+           via_remote_pending(fabric->remote) == 0 || via_attach_poll(fabric->attach) < 0;
+}
+
+bool via_fabric_has_peer(struct via_conn *conn)
+{
+    return via_fabric_can_put(conn->fabric);
+}
+
+bool via_fabric_is_cut_off(const struct via_conn *conn)
+{
+    struct via_attach *attach = via_fabric_attached();
+    return attach != NULL && via_attach_hops(attach, conn->fabric->host) < 0;
 }
 
 /* Frames are slower than the kernel's FIN, and than a flag that is stored directly once the cable
@@ -356,6 +378,7 @@ bool via_fabric_may_follow(struct via_conn *conn)
     uint64_t now = via_os_now_ns();
     if (fabric->fin_ns == 0) {
         fabric->fin_ns = now;
+        fabric->fin_first_ns = now;
         fabric->follows = true;
         atomic_fetch_add_explicit(&following, 1, memory_order_relaxed);
     }
@@ -363,6 +386,9 @@ bool via_fabric_may_follow(struct via_conn *conn)
      * be on its way: only our own host's death ends the wait early. */
     struct via_attach *attach = via_fabric_attached();
     bool host_is_lost = attach != NULL && via_attach_poll(attach) < 0;
+    if (now - fabric->fin_first_ns < FOLLOW_CUT_OFF_NS && via_fabric_is_cut_off(conn)) {
+        fabric->fin_ns = now;
+    }
     bool all_is_there = fabric->all_is_there;
     fabric->all_is_there = all_is_there || all_has_arrived(conn); /* look once more */
     bool may =

@@ -77,7 +77,8 @@ struct via_fabric {
     uint64_t pushed_flags;
     unsigned full_pending; /* puts under way when the way was full, 0 = it was not */
     uint64_t way;          /* to the peer's host when the connection was made */
-    uint64_t fin_ns;       /* when the kernel's FIN was seen without the pipe's */
+    uint64_t fin_ns;       /* when the kernel's FIN was seen without the pipe's, with a way to it */
+    uint64_t fin_first_ns; /* ... at first */
     bool follows;          /* is counted as waiting for it */
     bool all_is_there;     /* the peer has gone, and nothing of it is under way */
     int error;             /* the connection is lost */

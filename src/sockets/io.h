@@ -71,8 +71,9 @@ int via_io_readable_bytes(struct via_op *op);
 int via_io_shutdown(struct via_op *op, int how);
 
 /* With the tx token, before the kernel is told the end of this direction: writes FIN into the pipe,
- * if that is where the bytes go, and between hosts in any case. */
-void via_io_fin(struct via_conn *conn, int fd, uint8_t flags);
+ * if that is where the bytes go, and between hosts in any case. wait: up to a second for a full way
+ * between hosts; else -EAGAIN: it is not written yet. Otherwise 0. */
+int via_io_fin(struct via_conn *conn, int fd, uint8_t flags, bool wait);
 
 /* Registrations that depend on which way the bytes go are brought up to date. No token is held. */
 void via_io_after(struct via_op *op);

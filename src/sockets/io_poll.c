@@ -436,7 +436,7 @@ int via_io_shutdown(struct via_op *op, int how)
                 via_conn_reset(op->fd);
             }
         }
-        via_io_fin(op->conn, op->fd, 0);
+        (void)!via_io_fin(op->conn, op->fd, 0, true);
         via_fabric_arrive(op->conn);
         via_tx_give(op);
     }

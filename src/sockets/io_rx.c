@@ -118,6 +118,10 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
     if (op->conn->fabric != NULL && via_fabric_may_follow(op->conn)) {
         return -EAGAIN;
     }
+    if (op->conn->fabric != NULL && (seen & (POLLERR | POLLRDHUP)) == POLLRDHUP &&
+        via_fabric_is_cut_off(op->conn)) {
+        return -ECONNRESET; /* what was under way is lost: that is no end of the stream */
+    }
     return (flags & HAS_SOME) != 0 ? 0 : kernel_recv(op, iov, flags, SIZE_MAX);
 }
 

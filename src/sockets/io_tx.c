@@ -135,38 +135,44 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
 
 /* Frames are slower than the kernel's FIN. So that a reader who sees that one knows whether there
  * are any, the end is always told in the pipe, too; or that the pipe will never be used. */
-static void switch_before_fin(struct via_conn *conn, int fd)
+static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
 {
     struct via_fabric_undo undo;
     uint64_t sent;
+    int rc = 0;
     if (conn->side->tx.span != VIA_SPAN_KERNEL || conn->side->tx.ended) {
-        return;
+        return 0;
     }
     if (!via_conn_tx_can_switch(conn)) {
         via_fabric_never_switches(conn);
     } else if (via_kernel_sent(fd, conn->side->connector, &sent) == 0) {
         via_fabric_tx_begin(conn, &undo);
         if (via_stream_tx_switch(&conn->side->tx, sent) == 0) {
-            via_fabric_tx_end(conn, &undo, true);
+            rc = via_fabric_tx_end(conn, &undo, wait);
         }
     }
+    return wait || rc != -EAGAIN ? 0 : -EAGAIN;
 }
 
-void via_io_fin(struct via_conn *conn, int fd, uint8_t flags)
+int via_io_fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
 {
     struct via_fabric_undo undo;
+    int rc = 0;
     if (conn->fabric == NULL) {
         if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
             via_conn_posted_record(conn);
         }
-        return;
+        return 0;
     }
-    switch_before_fin(conn, fd);
+    if (switch_before_fin(conn, fd, wait) != 0) {
+        return -EAGAIN;
+    }
     via_fabric_tx_begin(conn, &undo);
     if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
-        via_fabric_tx_end(conn, &undo, true);
-        conn->side->tx.ended = true;
+        rc = via_fabric_tx_end(conn, &undo, wait);
+        conn->side->tx.ended = wait || rc != -EAGAIN || !via_fabric_has_peer(conn);
     }
+    return conn->side->tx.ended ? 0 : -EAGAIN;
 }
 
 /* Is FIN in the pipe, or may it still come there? Else the peer had no time to say it. */

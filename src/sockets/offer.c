@@ -171,7 +171,7 @@ bool via_conn_tx_can_switch(struct via_conn *conn)
 void via_conn_say(struct via_conn *conn, uint64_t flags)
 {
     if (conn->fabric != NULL) {
-        via_fabric_say(conn, flags);
+        via_fabric_say(conn, flags, true);
         return;
     }
     via_side_say(conn->side, flags);

@@ -21,8 +21,11 @@
 /* The last thread of a process ends it; the steward must not be the one that is left. */
 #define LAST_LOOK_NS VIA_SEC_NS
 
+/* Frames arrive by then, once there is a way. */
+#define PARTING_NS_MAX (4 * VIA_SEC_NS)
+
 #define STACK_BYTES (256u * 1024)
-#define KEPT_MAX 32u
+#define KEPT_MAX 256u
 
 _Atomic bool via_steward_had_pipes;
 _Atomic bool via_steward_runs;
@@ -35,6 +38,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kept {
     struct via_conn *conn; /* held; NULL: this one is free */
     _Atomic int fd;
+    uint64_t end_ns; /* frames that have not arrived by then never will */
 } kept[KEPT_MAX];
 static _Atomic unsigned kept_count;
 
@@ -83,7 +87,16 @@ static int send_kept(struct kept *entry, uint64_t patience_ns)
     if (via_tx_take(&op) != 0) {
         return -EAGAIN;
     }
-    int rc = via_conn_replay_all(conn, op.fd, patience_ns);
+    int rc = 0;
+    if (conn->parting == VIA_PARTING_NOT) {
+        rc = via_conn_replay_all(conn, op.fd, patience_ns);
+    } else if (!via_conn_part(conn, op.fd)) {
+        uint64_t now = via_os_now_ns();
+        if (via_fabric_is_cut_off(conn)) {
+            entry->end_ns = now + PARTING_NS_MAX;
+        }
+        rc = now < entry->end_ns ? -EAGAIN : -ETIMEDOUT;
+    }
     via_tx_give(&op);
     if (rc == -EAGAIN) {
         return rc;
@@ -254,6 +267,7 @@ static bool keep(struct kept *entry, struct via_conn *conn, int fd)
     }
     atomic_fetch_add_explicit(&conn->file.users, 1, memory_order_relaxed);
     entry->conn = conn;
+    entry->end_ns = via_os_now_ns() + PARTING_NS_MAX;
     atomic_fetch_add_explicit(&kept_count, 1, memory_order_relaxed);
     atomic_store_explicit(&pending, true, memory_order_relaxed);
     return true;
@@ -274,6 +288,24 @@ bool via_steward_keep(struct via_conn *conn, int fd)
     return done;
 }
 
+/* With the lock: the process ends. What is under way to a host that is cut off is in the hands of
+ * this one's. */
+static void end_kept(struct kept *entry)
+{
+    bool parts = entry->conn->parting != VIA_PARTING_NOT;
+    while (send_kept(entry, VIA_REPLAY_EXIT_NS) != 0) {
+        const struct timespec pause = {.tv_nsec = 1000000};
+        if (!parts) {
+            via_conn_reset(atomic_load_explicit(&entry->fd, memory_order_relaxed));
+            return;
+        }
+        if (via_fabric_is_cut_off(entry->conn)) {
+            return;
+        }
+        VIA_REAL(nanosleep)(&pause, NULL);
+    }
+}
+
 void via_steward_end(void)
 {
     if (atomic_load_explicit(&kept_count, memory_order_relaxed) == 0 ||
@@ -281,8 +313,8 @@ void via_steward_end(void)
         return;
     }
     for (unsigned i = 0; i < KEPT_MAX; i++) {
-        if (kept[i].conn != NULL && send_kept(&kept[i], VIA_REPLAY_EXIT_NS) != 0) {
-            via_conn_reset(atomic_load_explicit(&kept[i].fd, memory_order_relaxed));
+        if (kept[i].conn != NULL) {
+            end_kept(&kept[i]);
         }
     }
     pthread_mutex_unlock(&lock);

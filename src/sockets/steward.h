@@ -57,8 +57,10 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
                       const sigset_t *mask);
 
 /*
- * fd is about to be closed, by the last who held it, with bytes that are still to be sent again: a
- * descriptor of ours keeps the connection until they are. false: there is no more room for such.
+ * fd is about to be closed, with bytes that are still to be sent again, or by the last who held it
+ * with frames under way to another host: a descriptor of ours keeps the connection until they have
+ * gone. false: there is no more room for such. The latter may take long, and the program may work:
+ * the thread is started for them in any program.
  */
 bool via_steward_keep(struct via_conn *conn, int fd);
 /* The process ends: those are waited for, as long as the kernel takes any. */

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """The preload between hosts of an emulated ring: neighbours, a relay, cut and mended cables."""
+import contextlib
 import json
 import os
 import subprocess
 import threading
+import time
 import unittest
 
 from hosts import Hosts, beside, cut, keep_cutting, mend
@@ -104,6 +106,34 @@ if sys.argv[3] == "starts a program":
     socket.create_connection(server)
 """
 
+# Writes when its host is cut off, closes and tells how long that took; then works on, or ends.
+CLOSER = """
+import os, socket, sys, time
+conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+for _ in range(300):
+    conn.sendall(bytes(100))
+    conn.recv(100, socket.MSG_WAITALL)
+os.write(1, b"ready\\n")
+os.read(0, 1)
+conn.sendall(bytes(range(256)) * 400)
+begin = time.monotonic()
+conn.close()
+os.write(1, b"%.3f\\n" % (time.monotonic() - begin))
+if sys.argv[3] == "works":
+    while not os.path.exists(sys.argv[4]):
+        sum(range(10000))
+"""
+WAITER = """
+import socket, sys
+conn = socket.create_server((sys.argv[1], int(sys.argv[2]))).accept()[0]
+for _ in range(300):
+    conn.sendall(conn.recv(100, socket.MSG_WAITALL))
+data = b""
+while piece := conn.recv(1 << 16):
+    data += piece
+sys.exit(None if data == bytes(range(256)) * 400 else "%d bytes" % len(data))
+"""
+
 
 class Carried(Hosts):
     def echo_while(self, megabytes, disturb):
@@ -145,6 +175,41 @@ class Carried(Hosts):
                     "starts a program"):
             with self.subTest(how):
                 self.ends(how)
+
+    def closes_when_cut_off(self, then):
+        """Its last bytes and its end come when the cable is mended, and closing did not wait for that."""
+        port = free_port(self.address)
+        server = self.start([PYTHON, "-c", WAITER, self.address, str(port)], port=port)
+        flag = os.path.join(self.folder, "done %d" % port)
+        client = subprocess.Popen([*self.client_words, PYTHON, "-c", CLOSER, self.address, str(port), then, flag],
+                                  env=self.environment(True), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(end, client)
+        try:
+            self.assertEqual(client.stdout.readline(), b"ready\n")
+            cut("1", "2")
+            cut("1", "4")
+            client.stdin.write(b"x")
+            client.stdin.flush()
+            took_s = float(client.stdout.readline())
+            time.sleep(2.5)  # for longer than the kernel's end alone is mistrusted
+            heard = server.poll() is not None
+        finally:
+            mend("1", "2")
+            mend("1", "4")
+        if server.wait(HANG_S) != 0:
+            # A host forgets what a process that has ended left with it, in the end.
+            server.log.seek(0)
+            self.assertIn("ConnectionResetError", server.log.read())
+            self.assertEqual(then, "ends")
+        with open(flag, "wb"), contextlib.suppress(BrokenPipeError):
+            client.stdin.write(b"x")
+            client.stdin.close()
+        self.assertEqual(client.wait(HANG_S), 0)
+        client.stdout.close()
+        if sum(e["bytes_pipe_tx"] for e in self.lines()) <= 102400:
+            return HANG_S  # on a busy machine there are no pipes sometimes
+        self.assertFalse(heard and then != "ends", "it heard of an end that was none")
+        return took_s
 
     def mostly_by_pipes(self, run, tries=4):
         """What programs said that did run(). With ten times as many of them as processors a connection may be through
@@ -212,6 +277,12 @@ class Neighbours(Carried):
     def test_servers_that_close_while_cables_are_cut(self):
         with beside(keep_cutting(0.1, 0.2)):
             self.burst(500, 1 << 20, 2)
+
+    def test_close_does_not_wait_for_a_host_that_is_cut_off(self):
+        for then in ("works", "ends"):
+            with self.subTest(then):
+                # It took two seconds and more; now and then it may be other programs' turn.
+                self.assertTrue(any(self.closes_when_cut_off(then) < 1 for _ in range(8)))
 
     def test_iperf3_over_a_cut(self):
         need("iperf3")
