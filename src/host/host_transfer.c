@@ -36,8 +36,11 @@ int via_transfer_init(struct via_transfer *transfer, struct via_host *host, unsi
     via_list_init(&transfer->starved);
     via_list_init(&transfer->sends);
     uint64_t spin_ns = host->options.spin_ns_max;
-    via_host_spin_init(&transfer->spin,
-                       host->cpus <= 1 || host->config.channels_count > host->cpus ? 0 : spin_ns);
+    if (host->cpus <= 1 || host->config.channels_count > host->cpus) {
+        spin_ns = 0;
+    }
+    via_host_spin_init(&transfer->spin, spin_ns);
+    via_host_spin_init(&transfer->spin_rang, spin_ns);
 
     transfer->by_slot = calloc(host->options.processes_max, sizeof(*transfer->by_slot));
     if (transfer->by_slot == NULL) {
@@ -268,26 +271,29 @@ static bool may_look_on(struct via_transfer *transfer, uint64_t now_ns)
 static void run(struct via_transfer *transfer)
 {
     uint64_t idle_since_ns = 0;
+    struct via_host_spin *spin = &transfer->spin;
     while (!atomic_load_explicit(&transfer->host->stopping, memory_order_acquire)) {
         uint64_t now_ns = via_host_now_ns();
         uint64_t deadline_ns = VIA_NEVER_NS;
         if (turn(transfer, now_ns, &deadline_ns) != 0) {
             transfer->vain_looks = 0;
             if (idle_since_ns != 0) {
-                via_host_spin_learn(&transfer->spin, now_ns - idle_since_ns, true);
+                via_host_spin_learn(spin, now_ns - idle_since_ns, true);
                 idle_since_ns = 0;
             }
             continue;
         }
         if (idle_since_ns == 0) {
             idle_since_ns = now_ns;
+            spin = transfer->rang ? &transfer->spin_rang : &transfer->spin;
+            transfer->rang = false;
         }
-        if (now_ns - idle_since_ns < transfer->spin.budget_ns && may_look_on(transfer, now_ns)) {
+        if (now_ns - idle_since_ns < spin->budget_ns && may_look_on(transfer, now_ns)) {
             __builtin_ia32_pause();
             continue;
         }
         if (rest(transfer, now_ns, deadline_ns)) {
-            via_host_spin_learn(&transfer->spin, via_host_now_ns() - idle_since_ns, false);
+            via_host_spin_learn(spin, via_host_now_ns() - idle_since_ns, false);
             idle_since_ns = 0;
         }
     }

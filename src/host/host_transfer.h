@@ -54,6 +54,9 @@ struct via_transfer {
     uint32_t bell_seen;
     unsigned vain_looks; /* in a row */
     struct via_host_spin spin;
+    struct via_host_spin spin_rang; /* waits after a process was rung: for its answer, which comes
+                                       sooner than what goes over other hosts */
+    bool rang;                      /* a process, since the last wait began */
     uint64_t crowded_look_ns;
     bool crowded;
 };
