@@ -37,6 +37,23 @@ static struct via_sockets_entry *entry_of(struct via_sockets_board *of, size_t i
            index;
 }
 
+/*
+ * By the number that stays the board can be found, but the file it refers to must not be the last
+ * that holds the memory. Who is killed closes high numbers first, so the program's sockets would
+ * wait until that memory is freed, and their peers with them. What is mapped is let go of later.
+ */
+static int found_by(int fd)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    int other = open(name, O_PATH | O_CLOEXEC);
+    if (other < 0) {
+        return fd; /* as well, but later */
+    }
+    VIA_REAL(close)(fd);
+    return other;
+}
+
 /* A board's memory: the only mapping that can write. */
 static struct via_sockets_board *map_board(void)
 {
@@ -61,7 +78,7 @@ static struct via_sockets_board *map_board(void)
         }
         return NULL;
     }
-    via_hidden_new(fd, &board_fd); /* without it nobody finds the board, and nothing else */
+    via_hidden_new(found_by(fd), &board_fd); /* without it nobody finds the board */
     return memory;
 }
 
