@@ -57,6 +57,7 @@ struct via_conn {
     uint8_t parting; /* enum via_parting */
     bool dissolved;  /* by connect(): the peer has been told so by RST */
     bool awaited;    /* the acceptor has given the connector time to take the offer */
+    bool passed;     /* to another process, or to this one by a number that we do not know */
     _Atomic uint64_t tx_early_bytes; /* sent when nobody had accepted the connection yet */
     struct via_stats_conn *stats;    /* points to own_stats, or where others may look */
     struct via_stats_conn own_stats;

@@ -520,6 +520,16 @@ void via_demote_inherited(void)
     }
 }
 
+static void pass(int fd)
+{
+    struct via_op op;
+    if (via_op_begin(&op, fd)) {
+        op.conn->passed = true;
+        via_conn_demote(&op, VIA_REASON_PASSED);
+        via_op_end(&op);
+    }
+}
+
 void via_demote_passed(const struct msghdr *message)
 {
     struct msghdr *of = (struct msghdr *)(uintptr_t)message;
@@ -531,7 +541,7 @@ void via_demote_passed(const struct msghdr *message)
         for (size_t off = 0; off + sizeof(int) <= bytes; off += sizeof(int)) {
             int fd;
             memcpy(&fd, CMSG_DATA(it) + off, sizeof(fd));
-            via_fd_demote(fd, VIA_REASON_PASSED);
+            pass(fd);
         }
     }
 }

@@ -639,12 +639,28 @@ void via_ep_nested(struct via_ep_set *set)
     remove_bells(set);
 }
 
-static void remove_entry(struct via_ep_entry *entry, bool tell)
+/* The socket lives on, and with it the kernel's registration: as the program made it. */
+static void hand_back(struct via_ep_entry *entry)
+{
+    if (entry->inherited) {
+        return;
+    }
+    if (entry->spent || entry->place == VIA_EP_PARKED) {
+        tell_kernel(entry, EPOLL_CTL_DEL);
+        return;
+    }
+    struct epoll_event event = {.events = entry->events & ~(uint32_t)EPOLLEXCLUSIVE,
+                                .data = {.u64 = entry->data}};
+    VIA_REAL(epoll_ctl)
+    (entry->set->fd, entry->unheard ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, entry->fd, &event);
+}
+
+static void remove_entry(struct via_ep_entry *entry, bool lives_on)
 {
     struct via_ep_set *set = entry->set;
     pthread_mutex_lock(&set->lock);
-    if (tell) {
-        tell_kernel(entry, EPOLL_CTL_DEL);
+    if (lives_on) {
+        hand_back(entry);
     }
     entry_free(entry);
     pthread_mutex_unlock(&set->lock);
@@ -658,9 +674,9 @@ void via_ep_conn_closing(struct via_conn *conn)
     pthread_mutex_lock(&links);
     /* The kernel forgets it with the last descriptor of all processes; ours is not the last then.
      */
-    bool tell = conn->side->forked != 0;
+    bool lives_on = conn->side->forked != 0 || conn->passed;
     via_list_foreach_safe(it, &conn->entries) {
-        remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), tell);
+        remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), lives_on);
     }
     pthread_mutex_unlock(&links);
 }
@@ -709,6 +725,15 @@ void via_ep_fork_parent(void)
     pthread_mutex_unlock(&links);
 }
 
+static void inherit(struct via_ep_set *set)
+{
+    for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
+        via_list_foreach(it, &set->entries[place]) {
+            via_list_entry(it, struct via_ep_entry, in_set)->inherited = true;
+        }
+    }
+}
+
 void via_ep_fork_child(void)
 {
     via_ep_plain_waits = 0; /* its threads are not here */
@@ -716,6 +741,7 @@ void via_ep_fork_child(void)
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         pthread_mutex_init(&set->lock, NULL);
         via_ep_all_hot(set);
+        inherit(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&links);

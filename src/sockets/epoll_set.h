@@ -68,6 +68,7 @@ struct via_ep_entry {
     uint16_t arms;          /* how often the program has asked for it: tells old events from new */
     bool piped;             /* counted in piped_count: hot, warm or cold */
     uint8_t place;          /* enum via_ep_place */
+    bool inherited;         /* by fork(): the kernel's registration is the parent's, too */
     bool unheard;           /* the kernel has nothing more to say, and it is not in its set */
     uint16_t idle_looks;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */

@@ -406,7 +406,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     if (count < max) {
         count += collect(set, events + count, max - count, true);
     }
-    *ret_over = n == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns;
+    *ret_over = count == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns;
     return count;
 }
 

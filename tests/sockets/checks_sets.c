@@ -10,6 +10,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "pass_fd.h"
+
 static int set_with(int fd, uint32_t events)
 {
     int epfd = epoll_create1(0);
@@ -161,6 +163,58 @@ static void write_later(int fd)
         write_all(fd, "x", 1);
         _exit(0);
     }
+}
+
+/* What a child closes stays in the set of its parent. */
+static void child_closes(struct pair pair)
+{
+    char byte;
+    int epfd = set_with(pair.server, EPOLLIN | EPOLLRDHUP);
+    CHECK(wait_in(epfd, pair.server, 0) == 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(pair.server);
+        close(pair.client);
+        _exit(0);
+    }
+    wait_for(pid);
+    write_all(pair.client, "x", 1);
+    CHECK(wait_in(epfd, pair.server, 30000) == EPOLLIN);
+    read_all(pair.server, &byte, 1);
+    CHECK(wait_in(epfd, pair.server, 0) == 0);
+    close(pair.client);
+    CHECK(wait_in(epfd, pair.server, 30000) == (EPOLLIN | EPOLLRDHUP));
+    close(epfd);
+    close(pair.server);
+}
+
+static void a_child_closes_its_copy(void)
+{
+    child_closes(connected());
+    child_closes(just_connected());
+}
+
+/* Another number of the same socket, which came by a message, takes the place of the first. */
+static void replaced_by_a_copy_that_was_passed(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int carrier[2];
+    int epfd = set_with(pair.server, EPOLLIN);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, carrier) == 0);
+    CHECK(pass_fd(carrier[0], pair.server));
+    int copy = taken_fd(carrier[1]);
+    CHECK(copy >= 0 && dup2(copy, pair.server) == pair.server);
+    close(copy);
+    write_all(pair.client, "x", 1);
+    CHECK(wait_in(epfd, pair.server, 30000) == EPOLLIN && wait_in(epfd, pair.server, 2) == EPOLLIN);
+    read_all(pair.server, &byte, 1);
+    CHECK(wait_in(epfd, pair.server, 2) == 0);
+    close(carrier[0]);
+    close(carrier[1]);
+    close(epfd);
+    done(pair);
 }
 
 /* A set in a set in a set. */
@@ -590,6 +644,8 @@ const struct check checks_of_sets[] = {
     CHECK_ENTRY(taken_out_and_put_in_again),
     CHECK_ENTRY(taken_out_and_copied),
     CHECK_ENTRY(exclusive),
+    CHECK_ENTRY(a_child_closes_its_copy),
+    CHECK_ENTRY(replaced_by_a_copy_that_was_passed),
     CHECK_ENTRY(nested_after_it_was_filled),
     CHECK_ENTRY(nested_before_it_is_filled),
     CHECK_ENTRY(nested_before_it_connects),
