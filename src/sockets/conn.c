@@ -269,6 +269,9 @@ void via_conn_learn_options_slowly(struct via_op *op)
                                             (uint32_t)via_max(int_option(op->fd, SO_RCVLOWAT), 1),
                                             memory_order_relaxed, memory_order_relaxed);
     learn_inq(op);
+    if (int_option(op->fd, SO_TIMESTAMP) > 0 || int_option(op->fd, SO_TIMESTAMPNS) > 0) {
+        atomic_store_explicit(&side->stamps, true, memory_order_relaxed);
+    }
     atomic_store_explicit(&side->options_known, true, memory_order_relaxed);
     int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
     if ((flags >= 0 && (flags & O_ASYNC) != 0) || has_small_buffers(op->fd)) {

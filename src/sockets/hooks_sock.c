@@ -362,6 +362,19 @@ static uint64_t timeout_ns(const void *value, socklen_t bytes)
                : (uint64_t)tv->tv_sec * VIA_SEC_NS + (uint64_t)tv->tv_usec * VIA_USEC_NS;
 }
 
+/* asm-generic/socket.h; on 64 bits the same. */
+#define TIMESTAMP_NEW 63
+#define TIMESTAMPNS_NEW 64
+#define TIMESTAMPING_NEW 65
+
+/* Control data, too, but iperf sets it on every socket, and most never ask for that: recvmsg(). */
+static bool is_stamp(int level, int name)
+{
+    return level == SOL_SOCKET &&
+           (name == SO_TIMESTAMP || name == SO_TIMESTAMPNS || name == SO_TIMESTAMPING ||
+            name == TIMESTAMP_NEW || name == TIMESTAMPNS_NEW || name == TIMESTAMPING_NEW);
+}
+
 static bool is_small_buffer(int level, int name, const void *value, socklen_t bytes)
 {
     int size;
@@ -395,7 +408,9 @@ static void option_set(struct via_op *op, int level, int name, const void *value
     } else if (level == IPPROTO_TCP && name == TCP_INQ && bytes >= sizeof(int)) {
         bool inq = *(const int *)value != 0;
         atomic_store_explicit(&side->inq, inq ? VIA_INQ_ON : VIA_INQ_OFF, memory_order_relaxed);
-    } else if ((level == SOL_SOCKET && name == SO_OOBINLINE) ||
+    } else if (is_stamp(level, name) && bytes >= sizeof(int)) {
+        atomic_store_explicit(&side->stamps, *(const int *)value != 0, memory_order_relaxed);
+    } else if ((level == SOL_SOCKET && (name == SO_OOBINLINE || name == SO_PEEK_OFF)) ||
                is_small_buffer(level, name, value, bytes)) {
         via_conn_demote(op, VIA_REASON_OPTION);
     }

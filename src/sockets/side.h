@@ -61,6 +61,7 @@ struct via_side {
     bool took_back;        /* left the pipes and came back: writes by the kernel, for good */
     _Atomic uint32_t refs; /* file descriptors, in all processes */
     _Atomic uint32_t rcvlowat;
+    _Atomic bool stamps; /* SO_TIMESTAMP and the like: recvmsg() is to tell when bytes came */
     _Atomic uint64_t rcvtimeo_ns; /* 0: none */
     uint64_t rx_looked_ticks;     /* when the kernel's socket was last asked whether it lives */
     struct via_stream_rx rx;
