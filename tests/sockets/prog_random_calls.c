@@ -33,36 +33,25 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "random_calls.h"
+
 #ifndef POLLRDHUP
 #define POLLRDHUP 0x2000
 #endif
 
-#define UNDER_WAY_MAX 30000u
-#define BUFFER_BYTES 65536u
 #define SETTLE_S 1.0
 
-/* epoll sets that each end is in. */
-enum { LEVEL, EDGE, ONCE, SETS };
+struct end ends[2];
+int file_fd;
+unsigned char out[BUFFER_BYTES], in[BUFFER_BYTES];
+bool lowat_used;
 
-struct end {
-    int fd; /* -1: closed */
-    int sets[SETS];
-    uint64_t sent;
-    uint64_t got;
-    bool wr_shut;
-    bool rd_shut;
-    bool resets; /* RST has been sent to it, or will be */
-};
-
-static struct end ends[2];
 static uint64_t dice_state;
 static unsigned number;
 static volatile sig_atomic_t sigpipes;
-static unsigned char out[BUFFER_BYTES], in[BUFFER_BYTES];
-static int file_fd;
-static bool lowat_used; /* whether so little was an edge depends on when it came */
+static bool wide;
 
-static uint32_t dice(uint32_t sides)
+uint32_t dice(uint32_t sides)
 {
     dice_state ^= dice_state << 13;
     dice_state ^= dice_state >> 7;
@@ -83,18 +72,18 @@ static void on_sigpipe(int signal_number)
     sigpipes++;
 }
 
-static _Noreturn void die(const char *attempt)
+_Noreturn void die(const char *attempt)
 {
     fprintf(stderr, "prog_random_calls: %s: %s\n", attempt, strerror(errno));
     exit(3);
 }
 
-static struct end *other(const struct end *end)
+struct end *other(const struct end *end)
 {
     return &ends[end == &ends[0]];
 }
 
-static uint64_t unread(const struct end *end)
+uint64_t unread(const struct end *end)
 {
     return other(end)->sent - end->got;
 }
@@ -121,7 +110,7 @@ static bool has_arrived(const struct end *end)
     return (pfd.revents & ends_here) == ends_here;
 }
 
-static bool settle(const struct end *end)
+bool settle(const struct end *end)
 {
     double limit = now_s() + SETTLE_S;
     while (!has_arrived(end)) {
@@ -136,7 +125,7 @@ static bool settle(const struct end *end)
 /* --- calls -------------------------------------------------------------------------------------
  */
 
-static uint32_t hash_of(const void *data, size_t bytes)
+uint32_t hash_of(const void *data, size_t bytes)
 {
     const unsigned char *at = data;
     uint32_t hash = 2166136261u;
@@ -147,14 +136,21 @@ static uint32_t hash_of(const void *data, size_t bytes)
 }
 
 /* The line of a call: what it was, what it said. */
-static void tell(const struct end *end, const char *what, long rc, int error)
+void tell(const struct end *end, const char *what, long rc, int error)
 {
     printf("%u: %c %s = %ld %s%s\n", number, end == &ends[0] ? 'c' : 's', what, rc,
            rc < 0 ? strerrorname_np(error) : "", sigpipes != 0 ? " SIGPIPE" : "");
     sigpipes = 0;
 }
 
-static size_t some_bytes(void)
+void fill_out(const struct end *end, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        out[i] = (unsigned char)((end->sent + i) * 131 + (end->sent + i) / 251);
+    }
+}
+
+size_t some_bytes(void)
 {
     static const size_t sizes[] = {0, 1, 2, 7, 47, 48, 49, 64, 100, 1000, 4096, 8192};
     return sizes[dice(sizeof(sizes) / sizeof(sizes[0]))];
@@ -211,9 +207,7 @@ static void call_send(struct end *end)
     if (unread(other(end)) + bytes > UNDER_WAY_MAX) {
         return;
     }
-    for (size_t i = 0; i < bytes; i++) {
-        out[i] = (unsigned char)((end->sent + i) * 131 + (end->sent + i) / 251);
-    }
+    fill_out(end, bytes);
     memset(messages, 0, sizeof(messages));
     int count = some_pieces(iov, out, bytes);
     errno = 0;
@@ -531,6 +525,9 @@ static void put_in_sets(struct end *end)
             die("epoll_ctl");
         }
     }
+    if (wide) {
+        wide_put_in_sets(end);
+    }
 }
 
 static void call_shutdown(struct end *end)
@@ -567,7 +564,6 @@ static void connect_ends(void)
     socklen_t bytes = sizeof(addr);
     int on = 1;
     int listen_fd = socket(AF_INET, SOCK_STREAM, 0);
-    memset(ends, 0, sizeof(ends));
     ends[0].fd = socket(AF_INET, SOCK_STREAM, 0);
     if (bind(listen_fd, (struct sockaddr *)&addr, bytes) != 0 || listen(listen_fd, 8) != 0 ||
         getsockname(listen_fd, (struct sockaddr *)&addr, &bytes) != 0 ||
@@ -599,13 +595,18 @@ static void warm_up(unsigned times)
 /* false: what is under way does not arrive. */
 static bool one_call(struct end *end, bool may_end)
 {
+    bool is_wide = wide && dice(3) == 0;
     unsigned kind = dice(may_end ? 42 : 40);
     number++;
     if (!settle(end)) {
         printf("%u: not all has arrived\n", number);
         return false;
     }
-    if (kind < 13) {
+    if (is_wide) {
+        uint64_t before = end->sent;
+        wide_call(end, may_end);
+        after_send(end, before);
+    } else if (kind < 13) {
         uint64_t before = end->sent;
         call_send(end);
         after_send(end, before);
@@ -634,7 +635,12 @@ static bool one_call(struct end *end, bool may_end)
 static void one_round(unsigned calls)
 {
     static const unsigned warm[] = {0, 1, 3, 6, 6, 6};
-    connect_ends();
+    memset(ends, 0, sizeof(ends));
+    if (wide) {
+        wide_connect();
+    } else {
+        connect_ends();
+    }
     unsigned times = warm[dice(6)];
     bool sets_first = dice(2) == 0;
     lowat_used = false;
@@ -658,7 +664,7 @@ static void one_round(unsigned calls)
         if (ends[i].fd >= 0) {
             close(ends[i].fd);
         }
-        for (int k = 0; k < SETS; k++) {
+        for (int k = 0; k < (wide ? SETS_WIDE : SETS); k++) {
             close(ends[i].sets[k]);
         }
     }
@@ -666,6 +672,9 @@ static void one_round(unsigned calls)
 
 int main(int argc, char **argv)
 {
+    if (argc > 5 && strcmp(argv[1], "held") == 0) {
+        return wide_held(argc, argv);
+    }
     if (argc < 3) {
         fprintf(stderr, "usage: prog_random_calls SEED ROUNDS [CALLS]: see its source\n");
         return 64;
@@ -677,6 +686,7 @@ int main(int argc, char **argv)
     for (unsigned round = 0; round < rounds; round++) {
         dice_state = (seed + round + 1) * UINT64_C(0x9e3779b97f4a7c15);
         number = 0;
+        wide = seed + round >= WIDE_FROM;
         printf("seed %llu\n", (unsigned long long)(seed + round));
         one_round(argc > 3 ? (unsigned)atoi(argv[3]) : 60);
     }

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What the parts of prog_random_calls share. */
+#ifndef VIA_TESTS_SOCKETS_RANDOM_CALLS_H
+#define VIA_TESTS_SOCKETS_RANDOM_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define UNDER_WAY_MAX 30000u
+#define BUFFER_BYTES 65536u
+
+/* epoll sets that each end is in. The latter ones of wide rounds only: random_calls_wide.c. */
+enum { LEVEL, EDGE, ONCE, SETS, ALONE = SETS, EDGE_ONCE, OVER_LEVEL, OVER_EDGE, SETS_WIDE };
+
+struct end {
+    int fd; /* -1: closed */
+    int sets[SETS_WIDE];
+    uint64_t sent;
+    uint64_t got;
+    bool wr_shut;
+    bool rd_shut;
+    bool resets; /* RST has been sent to it, or will be */
+};
+
+extern struct end ends[2];
+extern int file_fd;
+extern unsigned char out[BUFFER_BYTES], in[BUFFER_BYTES];
+extern bool lowat_used; /* whether so little was an edge depends on when it came */
+
+uint32_t dice(uint32_t sides);
+_Noreturn void die(const char *attempt);
+
+struct end *other(const struct end *end);
+uint64_t unread(const struct end *end);
+/* All that is under way to it has arrived; false: it does not. */
+bool settle(const struct end *end);
+
+size_t some_bytes(void);
+uint32_t hash_of(const void *data, size_t bytes);
+/* What this end sends next. */
+void fill_out(const struct end *end, size_t bytes);
+/* The line of a call: what it was, what it said. */
+void tell(const struct end *end, const char *what, long rc, int error);
+
+/* --- random_calls_wide.c: calls that came later, in rounds of seeds from here on ---------------
+ */
+#define WIDE_FROM 1000000u
+
+/* Connects the two, in one of many ways. */
+void wide_connect(void);
+void wide_put_in_sets(struct end *end);
+void wide_call(struct end *end, bool may_end);
+/* The program, run by one of those calls with a descriptor of it. */
+int wide_held(int argc, char **argv);
+
+#endif
