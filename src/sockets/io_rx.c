@@ -234,14 +234,17 @@ static bool goes_on(const struct via_stream_rx *rx)
  * may wait for an edge: so whichever way the bytes have come, it gets all that are there. */
 static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
 {
+    const struct via_stream_rx *rx = &op->side->rx;
     ssize_t total = 0;
     for (;;) {
+        bool pipe = rx->span == VIA_SPAN_PIPE;
         ssize_t n = recv_step(op, iov, flags);
         if (n <= 0) {
             return total != 0 ? total : n;
         }
         total += n;
-        if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 || !goes_on(&op->side->rx)) {
+        pipe &= rx->span != VIA_SPAN_PIPE; /* its end, and the kernel may have more */
+        if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 || (!pipe && !goes_on(rx))) {
             return total;
         }
         flags |= HAS_SOME;
