@@ -70,6 +70,38 @@ static void poll_sleeps_and_is_woken(void)
     done(pair);
 }
 
+static volatile sig_atomic_t let_in;
+
+static void on_let_in(int number)
+{
+    (void)number;
+    let_in++;
+}
+
+/* A signal that was pending counts, however short the wait and whatever was rung before. */
+static void a_signal_that_only_the_call_lets_in(void)
+{
+    struct pair pair = connected();
+    struct sigaction action = {.sa_handler = on_let_in};
+    struct timespec none = {0, 0};
+    struct pollfd pfd = {pair.server, POLLIN, 0};
+    sigset_t only, before;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    sigemptyset(&only);
+    sigaddset(&only, SIGUSR1);
+    CHECK(sigprocmask(SIG_BLOCK, &only, &before) == 0);
+    for (int i = 1; i <= 4; i++) {
+        fd_set set;
+        FD_ZERO(&set);
+        FD_SET(pair.server, &set);
+        CHECK(raise(SIGUSR1) == 0 && let_in == i - 1);
+        int rc = i % 2 == 0 ? ppoll(&pfd, 1, &none, &before)
+                            : pselect(pair.server + 1, &set, NULL, NULL, &none, &before);
+        CHECK(rc == -1 && errno == EINTR && let_in == i);
+    }
+    done(pair);
+}
+
 static void select_sees_the_same(void)
 {
     struct pair pair = connected();
@@ -514,6 +546,7 @@ const struct check checks_of_waiting[] = {
     CHECK_ENTRY(poll_sees_data_and_room),
     CHECK_ENTRY(poll_sleeps_and_is_woken),
     CHECK_ENTRY(harmed_bells_ring),
+    CHECK_ENTRY(a_signal_that_only_the_call_lets_in),
     CHECK_ENTRY(select_sees_the_same),
     CHECK_ENTRY(epoll_by_level),
     CHECK_ENTRY(epoll_by_edge),
