@@ -31,6 +31,18 @@
 #define POLLRDHUP 0x2000
 #endif
 
+/* A library that carries bytes otherwise may have given them back to the kernel: once more, with
+ * bytes unread of before, it can not (viaduct-sockets(7), GOING BACK TO THE KERNEL). */
+static bool given_back;
+
+static bool can_be_given_back(const struct end *end)
+{
+    const struct end *peer = other(end);
+    bool can = unread(end) == 0 || !(given_back || peer->fd < 0 || peer->wr_shut || end->resets);
+    given_back = true;
+    return can;
+}
+
 /* --- connecting --------------------------------------------------------------------------------
  */
 
@@ -111,6 +123,7 @@ void wide_connect(void)
     int family = dice(2) == 0 ? AF_INET : AF_INET6;
     bool mapped = family == AF_INET6 && dice(2) == 0;
     bool shared = dice(3) == 0;
+    given_back = false;
     struct address addr = loopback(family, mapped);
     struct timeval little = {.tv_usec = 3000};
     int on = 1;
@@ -150,8 +163,9 @@ void wide_put_in_sets(struct end *end)
 {
     end->sets[ALONE] = set_of(end->fd, EPOLLIN | EPOLLEXCLUSIVE);
     end->sets[EDGE_ONCE] = set_of(end->fd, EPOLLIN | EPOLLET | EPOLLONESHOT);
-    end->sets[OVER_LEVEL] = set_of(end->sets[LEVEL], EPOLLIN);
-    end->sets[OVER_EDGE] = set_of(end->sets[LEVEL], EPOLLIN | EPOLLET);
+    int inside = dice(2) == 0 ? end->sets[LEVEL] : end->fd;
+    end->sets[OVER_LEVEL] = set_of(inside, EPOLLIN);
+    end->sets[OVER_EDGE] = set_of(inside, EPOLLIN | EPOLLET);
 }
 
 /* --- signals -----------------------------------------------------------------------------------
@@ -256,7 +270,7 @@ static void call_masked(struct end *end)
 {
     char what[96];
     sigset_t only, before, inside;
-    struct sigaction action = {.sa_handler = on_alarm};
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     struct pollfd pfd = {.fd = end->fd, .events = POLLIN};
     struct timespec limit = {.tv_nsec = dice(2) == 0 ? 0 : 2000000};
     struct epoll_event event = {.events = 0};
@@ -406,7 +420,8 @@ static void call_in_child(struct end *end)
     bool sends = dice(2) == 0;
     bool becomes = dice(3) == 0;
     size_t bytes = 1 + some_bytes();
-    if (sends && unread(other(end)) + bytes > UNDER_WAY_MAX) {
+    if ((sends && unread(other(end)) + bytes > UNDER_WAY_MAX) ||
+        (becomes && !can_be_given_back(end))) {
         return;
     }
     fill_out(end, bytes);
@@ -441,6 +456,9 @@ static void call_in_child(struct end *end)
 static void call_passed(struct end *end)
 {
     int pair[2];
+    if (!can_be_given_back(end)) {
+        return;
+    }
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0 || !pass_fd(pair[0], end->fd)) {
         die("SCM_RIGHTS");
     }
@@ -496,7 +514,8 @@ static void call_rare_option(struct end *end)
                                    {SOL_SOCKET, SO_KEEPALIVE}, {IPPROTO_TCP, TCP_QUICKACK}};
     char what[96];
     unsigned which = dice(sizeof(names) / sizeof(names[0]));
-    int value = which == 3 && dice(2) == 0 ? -1 : (int)dice(2);
+    int value = which == 2 && dice(2) == 0 ? -1 : (int)dice(2);
+    given_back = true;
     int rc = setsockopt(end->fd, names[which][0], names[which][1], &value, sizeof(value));
     snprintf(what, sizeof(what), "rare option %u %d", which, value);
     tell(end, what, rc, errno);
