@@ -32,12 +32,13 @@ void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
 }
 
 /* Could its next record be left to a ring? It must be the only registration, in one process, and
- * for nothing but reading by pipe. */
+ * for nothing but reading by pipe; and who waits in an outer set looks at no cold ones. */
 static bool may_be_cold(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
     const struct via_side *side = conn->side;
-    return entry->piped && !entry->spent && !entry->edge && !entry->look && conn->fabric == NULL &&
+    return entry->piped && !entry->set->nested && !entry->spent && !entry->edge && !entry->look &&
+           conn->fabric == NULL &&
            (entry->events & (EPOLLOUT | EPOLLWRNORM | EPOLLPRI | EPOLLRDBAND)) == 0 &&
            side->rx.span == VIA_SPAN_PIPE && !side->ever_forked &&
            conn->entries.next == &entry->in_conn && conn->entries.prev == &entry->in_conn;

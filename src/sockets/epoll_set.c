@@ -3,7 +3,6 @@
 #include "sockets/epoll_set.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "sockets/demote.h"
 #include "sockets/epoll_internal.h"
@@ -26,6 +25,21 @@ static struct via_pool set_pool = VIA_POOL_INIT(sizeof(struct via_ep_set), SETS_
 static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
 static struct via_list all = {&all, &all};
 
+void via_ep_lock_links(void)
+{
+    pthread_mutex_lock(&links);
+}
+
+bool via_ep_try_lock_links(void)
+{
+    return pthread_mutex_trylock(&links) == 0;
+}
+
+void via_ep_unlock_links(void)
+{
+    pthread_mutex_unlock(&links);
+}
+
 /* --- sets --------------------------------------------------------------------------------------
  */
 
@@ -35,8 +49,7 @@ static void set_free(struct via_file *file)
     via_pool_put(&set_pool, set);
 }
 
-/* The set behind epfd, made when it is not there; held until put. With `links`. */
-static struct via_ep_set *set_get(int epfd)
+struct via_ep_set *via_ep_set_get(int epfd)
 {
     struct via_file *file = via_file_get(epfd, false);
     if (file != NULL) {
@@ -66,6 +79,11 @@ static struct via_ep_set *set_get(int epfd)
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
     }
+    via_list_init(&set->inner);
+    via_list_init(&set->outer);
+    set->inner_count = 0;
+    set->nested = false;
+    set->edges = 0;
     set->warm_count = 0;
     set->cold_due = false;
     set->early_due = false;
@@ -137,14 +155,6 @@ static void unhear_bells(struct via_ep_set *set)
     set->cold_due = true; /* one may have been rung */
 }
 
-static void remove_bells(struct via_ep_set *set)
-{
-    pthread_mutex_lock(&set->lock);
-    unhear_bells(set);
-    set->bells = 0;
-    pthread_mutex_unlock(&set->lock);
-}
-
 static bool has_sleepers(struct via_ep_set *set)
 {
     return atomic_load_explicit(&set->sleepers, memory_order_seq_cst) != 0 ||
@@ -192,6 +202,14 @@ static void wake_sleepers(struct via_ep_set *set, bool uncounted)
     if ((asleep || (uncounted && !via_alone())) && bells != 0) {
         via_sock_bell_ring((unsigned)__builtin_ctzll(bells));
     }
+}
+
+void via_ep_tell_sleepers(struct via_ep_set *set, uint64_t bells)
+{
+    pthread_mutex_lock(&set->lock);
+    add_bells(set, bells);
+    wake_sleepers(set, true);
+    pthread_mutex_unlock(&set->lock);
 }
 
 /* --- entries -----------------------------------------------------------------------------------
@@ -357,8 +375,15 @@ static bool unhear(struct via_ep_entry *entry)
 
 bool via_ep_take_in_ends(struct via_ep_set *set)
 {
-    bool changed = !via_list_empty(&set->entries[VIA_EP_PARKED]);
     pthread_mutex_lock(&links);
+    bool changed = via_ep_take_in_ends_locked(set);
+    pthread_mutex_unlock(&links);
+    return changed;
+}
+
+bool via_ep_take_in_ends_locked(struct via_ep_set *set)
+{
+    bool changed = !via_list_empty(&set->entries[VIA_EP_PARKED]);
     unpark_set(set);
     pthread_mutex_lock(&set->lock);
     via_ep_all_hot(set);
@@ -369,7 +394,6 @@ bool via_ep_take_in_ends(struct via_ep_set *set)
         }
     }
     pthread_mutex_unlock(&set->lock);
-    pthread_mutex_unlock(&links);
     return changed;
 }
 
@@ -423,8 +447,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     return 0;
 }
 
-/* Might somebody who waits in the set just now take a one-shot event? */
-static bool is_waited_in(struct via_ep_set *set)
+bool via_ep_is_waited_in(struct via_ep_set *set)
 {
     return !via_alone() && has_sleepers(set);
 }
@@ -447,7 +470,7 @@ static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
         return rc;
     }
     if ((event->events & EPOLLONESHOT) != 0) {
-        int rc = is_waited_in(set) ? -EBUSY : via_ep_kernel_armed(set->fd, fd);
+        int rc = via_ep_is_waited_in(set) ? -EBUSY : via_ep_kernel_armed(set->fd, fd);
         if (rc < 0) {
             return rc;
         }
@@ -510,7 +533,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
         return -EINVAL;
     }
     pthread_mutex_lock(&links);
-    struct via_ep_set *set = set_get(epfd);
+    struct via_ep_set *set = via_ep_set_get(epfd);
     if (set == NULL) {
         pthread_mutex_unlock(&links);
         return -EBADF;
@@ -539,7 +562,11 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
         rc = tell_kernel(entry, EPOLL_CTL_DEL);
         entry_free(entry);
     }
+    if (via_unlikely(set->nested) && rc == 0 && op != EPOLL_CTL_DEL) {
+        via_ep_nest_entry(set, find(set, conn, fd));
+    }
     pthread_mutex_unlock(&set->lock);
+    via_ep_tell_outer(set);
     pthread_mutex_unlock(&links);
     via_file_put(&set->file, false);
     return rc;
@@ -549,12 +576,15 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
 int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event)
 {
     int rc = -EBADF;
+    via_ep_nest_adopt(epfd);
     pthread_mutex_lock(&links);
-    struct via_ep_set *set = set_get(epfd);
-    if (set != NULL) {
+    struct via_ep_set *set = via_ep_set_get(epfd);
+    /* One that is in others which do not know of it: what was put into it stays the kernel's. */
+    if (set != NULL && !via_fd_is_marked(epfd, VIA_FD_IN_EPOLL)) {
         pthread_mutex_lock(&set->lock);
         rc = entry_take_in(set, conn, fd, event);
         pthread_mutex_unlock(&set->lock);
+        via_ep_tell_outer(set);
     }
     pthread_mutex_unlock(&links);
     if (set != NULL) {
@@ -579,6 +609,7 @@ static void unpark_all(struct via_conn *conn, bool refreshing)
             refresh(entry);
         }
         pthread_mutex_unlock(&set->lock);
+        via_ep_tell_outer(set);
     }
 }
 
@@ -604,9 +635,11 @@ void via_ep_conn_woken(struct via_conn *conn)
         if (entry->piped) {
             via_ep_make_hot(entry);
             entry->edge = true;
+            via_ep_nest_entry(entry->set, entry);
             wake_sleepers(entry->set, false);
         }
         pthread_mutex_unlock(&entry->set->lock);
+        via_ep_tell_outer(entry->set);
     }
     pthread_mutex_unlock(&links);
 }
@@ -618,39 +651,21 @@ void via_ep_conn_duped(struct via_conn *conn)
     pthread_mutex_unlock(&links);
 }
 
-void via_ep_nested(struct via_ep_set *set)
-{
-    pthread_mutex_lock(&links);
-    unpark_set(set);
-    unsigned count = 0;
-    int *fds = malloc(set->entries_count * sizeof(*fds));
-    if (fds != NULL) {
-        for (unsigned place = 0; place < VIA_EP_PARKED; place++) {
-            via_list_foreach(it, &set->entries[place]) {
-                fds[count++] = via_list_entry(it, struct via_ep_entry, in_set)->fd;
-            }
-        }
-    }
-    pthread_mutex_unlock(&links);
-    while (count > 0) {
-        via_fd_demote(fds[--count], VIA_REASON_NESTED);
-    }
-    free(fds);
-    remove_bells(set);
-}
-
 /* The socket lives on, and with it the kernel's registration: as the program made it. */
 static void hand_back(struct via_ep_entry *entry)
 {
     if (entry->inherited) {
         return;
     }
-    if (entry->spent || entry->place == VIA_EP_PARKED) {
+    if (entry->place == VIA_EP_PARKED) {
         tell_kernel(entry, EPOLL_CTL_DEL);
         return;
     }
     struct epoll_event event = {.events = entry->events & ~(uint32_t)EPOLLEXCLUSIVE,
                                 .data = {.u64 = entry->data}};
+    if (entry->spent) {
+        event.events &= (uint32_t)(EPOLLONESHOT | EPOLLET);
+    }
     VIA_REAL(epoll_ctl)
     (entry->set->fd, entry->unheard ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, entry->fd, &event);
 }
@@ -692,6 +707,7 @@ void via_ep_closed(struct via_ep_set *set)
             remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
         }
     }
+    via_ep_nest_closed(set);
     via_list_remove(&set->all);
     pthread_mutex_unlock(&links);
     via_file_put_slowly(&set->file);

@@ -47,6 +47,13 @@ struct via_ep_set {
     _Atomic bool filled;          /* ours took every place of the last call */
     uint64_t warm_ticks;          /* when all warm ones were last looked at */
     uint32_t warm_looks;          /* counts looks of who spins */
+
+    /* Sets in it, and it in others: epoll_nest.c. With the lock of the links. */
+    struct via_list inner;
+    struct via_list outer;
+    _Atomic uint32_t inner_count;
+    _Atomic bool nested; /* has been put into another */
+    uint64_t edges;      /* events that were new to others: with the set's lock */
 };
 
 struct via_ep_entry {
@@ -72,7 +79,10 @@ struct via_ep_entry {
     bool unheard;           /* the kernel has nothing more to say, and it is not in its set */
     uint16_t idle_looks;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
-    int early_fd;           /* in the kernel's set, while it is eager; 0: none */
+    uint32_t come_sequence; /* in a nested set, as seen_...: counted as an edge for others */
+    uint32_t come_full;
+    uint32_t come_gone;
+    int early_fd; /* in the kernel's set, while it is eager; 0: none */
 };
 
 /* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */
@@ -95,8 +105,13 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
 /* Takes what is not the program's out of events that the kernel reported; how many are left. */
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
 
-/* It has been put into another set, which sees of it what the kernel sees. */
-void via_ep_nested(struct via_ep_set *set);
+/* epoll_ctl() for a descriptor that is a set with entries, or was: as via_ep_ctl(). -EAGAIN: the
+ * kernel alone knows of it. */
+int via_ep_nest_ctl(int epfd, int op, struct via_ep_set *inner, int fd,
+                    const struct epoll_event *event);
+/* Before the first connection is put into it: the sets that the set of this number is in learn of
+ * it. false: not all could, so what is put into it has to stay with the kernel. */
+bool via_ep_nest_adopt(int epfd);
 
 /* Calls on sets that held nothing of ours when they began, while there are several threads. */
 extern _Atomic uint32_t via_ep_plain_waits;

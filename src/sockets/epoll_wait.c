@@ -81,7 +81,7 @@ static uint32_t entry_events(struct via_ep_entry *entry)
 
 /* Reports what is ready among our connections, the longest unreported first; all: also of those
  * that have been quiet for a while. */
-static int collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
+static int collect_own(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
 {
     int count = 0;
     struct via_list reported;
@@ -119,33 +119,23 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max, 
     return count;
 }
 
+/* ... and among sets in it. */
+static int collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
+{
+    int count = collect_own(set, events, max, all);
+    return count < max ? count + via_ep_nest_collect(set, events + count, max - count, all) : count;
+}
+
 bool via_ep_is_ready(struct via_ep_set *set)
 {
-    bool ready = false;
-    pthread_mutex_lock(&set->lock);
-    via_ep_look_at_cold(set);
-    via_ep_look_at_warm(set, VIA_EP_ALL);
-    via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
-        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (!via_ep_is_quiet(entry)) {
-            struct via_op op = via_ep_op(entry);
-            struct via_ep_before before = via_ep_before(entry);
-            uint32_t bits = via_io_ready(&op, entry->events);
-            ready =
-                (entry->events & EPOLLET) != 0 ? via_ep_is_news(entry, bits, &before) : bits != 0;
-        }
-        if (ready) {
-            break;
-        }
-    }
-    pthread_mutex_unlock(&set->lock);
-    return ready;
+    return via_ep_own_is_ready(set, true) || via_ep_nest_is_ready(set);
 }
 
 bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd)
 {
     struct pollfd pfd = {.fd = epfd, .events = POLLIN};
     via_ep_hear_nothing(set);
+    via_ep_nest_quiet(set);
     return VIA_REAL(poll)(&pfd, 1, 0) > 0 &&
            (!via_ep_take_in_ends(set) || VIA_REAL(poll)(&pfd, 1, 0) > 0);
 }
@@ -164,10 +154,8 @@ static uint64_t watch_stalls(const int *fds, unsigned count)
     return most_ns;
 }
 
-uint64_t via_ep_arm(struct via_ep_set *set)
+void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned max)
 {
-    int full[STALLS_MAX];
-    unsigned count = 0;
     pthread_mutex_lock(&set->lock);
     via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
@@ -175,18 +163,26 @@ uint64_t via_ep_arm(struct via_ep_set *set)
             ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 || entry->conn->fabric != NULL)) {
             struct via_op op = via_ep_op(entry);
             via_io_arm(&op, entry->events);
-            if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && count < STALLS_MAX &&
+            if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && *count < max &&
                 !via_stall_is_none(op.side, entry->conn->fabric != NULL)) {
-                full[count++] = entry->fd;
+                fds[(*count)++] = entry->fd;
             }
         }
     }
     pthread_mutex_unlock(&set->lock);
+}
+
+uint64_t via_ep_arm(struct via_ep_set *set)
+{
+    int full[STALLS_MAX];
+    unsigned count = 0;
+    via_ep_own_arm(set, full, &count, STALLS_MAX);
+    via_ep_nest_arm(set, full, &count, STALLS_MAX);
     return watch_stalls(full, count);
 }
 
 /* Something may be there, at a glance: for spinning. */
-static bool has_news(struct via_ep_set *set)
+bool via_ep_own_has_news(struct via_ep_set *set)
 {
     bool news = false;
     pthread_mutex_lock(&set->lock);
@@ -204,6 +200,11 @@ static bool has_news(struct via_ep_set *set)
     }
     pthread_mutex_unlock(&set->lock);
     return news;
+}
+
+static bool has_news(struct via_ep_set *set)
+{
+    return via_ep_own_has_news(set) || via_ep_nest_has_news(set);
 }
 
 /* An event of a connection without pipes. true: it is for the program to see. */
@@ -262,6 +263,9 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
             keep = false;
         } else if (data == (uint64_t)(uintptr_t)&via_ep_early_mark) {
             set->early_due = true;
+            keep = false;
+        } else if (via_pool_owns(&via_ep_nests, data)) {
+            via_ep_nest_look(set, data);
             keep = false;
         }
         if (keep && via_pool_owns(&via_ep_entries, VIA_EP_ADDRESS(data))) {
@@ -366,6 +370,10 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     }
     if (count == 0 && ours) {
         count = collect(set, events, max, true); /* what the kernel said was about ours */
+        if (count == 0) {
+            /* ... which may be the kernel's alone by now: another process took it from the pipes */
+            count = via_max(ask_kernel(set, epfd, events, max, &ours), 0);
+        }
     }
     return count;
 }
@@ -483,7 +491,8 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
         if (count == 0 && deadline_ns != 0) {
             bool news = false;
             uint64_t most_ns = VIA_NEVER_NS;
-            if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
+            if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0 ||
+                via_ep_nest_has_pipes(set)) {
                 while (via_wait_again(&wait) && !(news = has_news(set)) &&
                        !(ask = via_wait_asks(&wait))) {
                 }

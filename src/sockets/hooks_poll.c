@@ -254,16 +254,20 @@ VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
 /* --- epoll -------------------------------------------------------------------------------------
  */
 
-/* fd has been put into a set: is it one itself? */
-static void nest(int fd)
+/* Of a set that has held something of ours: as epoll_ctl(), or -EAGAIN, when the kernel is to be
+ * asked. */
+static int nest(int epfd, int operation, int fd, const struct epoll_event *event)
 {
+    int rc = -EAGAIN;
     struct via_file *file = via_file_get(fd, false);
     if (file != NULL) {
-        if (file->kind == VIA_FILE_EPOLL) {
-            via_ep_nested(via_container_of(file, struct via_ep_set, file));
+        if (file->kind == VIA_FILE_EPOLL && !(event != NULL && via_hooks_is_no_address(event))) {
+            rc = via_ep_nest_ctl(epfd, operation, via_container_of(file, struct via_ep_set, file),
+                                 fd, event);
         }
         via_file_put(file, false);
     }
+    return rc;
 }
 
 VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event)
@@ -273,23 +277,26 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
         errno = EBADF;
         return -1;
     }
+    int saved = errno;
     if (!via_op_begin(&op, fd)) {
-        int rc = VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
+        int rc = nest(epfd, operation, fd, event);
+        errno = saved;
+        if (rc != -EAGAIN) {
+            return (int)via_hooks_result(rc);
+        }
+        rc = VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
         if (rc == 0) {
             via_ep_note(epfd, operation, fd, event);
         }
-        if (rc == 0 && operation == EPOLL_CTL_ADD) {
-            nest(fd);
-        }
         return rc;
     }
-    int saved = errno;
     if (event != NULL && via_hooks_is_no_address(event) && operation != EPOLL_CTL_DEL) {
         via_op_end(&op);
         errno = EFAULT;
         return -1;
     }
-    if (operation == EPOLL_CTL_ADD && via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL)) {
+    if (operation == EPOLL_CTL_ADD &&
+        (via_fd_is_marked(epfd, VIA_FD_IN_RING) || !via_ep_nest_adopt(epfd))) {
         via_conn_demote(&op, VIA_REASON_NESTED);
     }
     int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);

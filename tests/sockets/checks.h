@@ -45,6 +45,7 @@ extern const struct check checks_of_zcopy[];
 extern const struct check checks_of_many[];
 extern const struct check checks_of_calls[];
 extern const struct check checks_of_sets[];
+extern const struct check checks_of_nested_sets[];
 extern const struct check checks_of_mistakes[];
 extern const struct check checks_of_fortified[];
 extern const struct check checks_of_demotion[];
@@ -82,6 +83,17 @@ size_t drain(int fd, size_t expected);
  * to interrupt. */
 void every_ms(void (*handler)(int), int flags, int ms);
 void no_more_signals(void);
+
+/* --- epoll sets whose data are the descriptors -------------------------------------------------
+ */
+int set_with(int fd, uint32_t events);
+/* As epoll_ctl(). */
+int put_in(int epfd, int fd, uint32_t events);
+/* The events of the one descriptor in it that has any; 0: none. */
+uint32_t wait_in(int epfd, int fd, int timeout);
+
+/* A child writes a byte, a little later. */
+void write_later(int fd);
 
 double now_s(void);
 void sleep_ms(int ms);

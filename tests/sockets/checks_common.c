@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -164,5 +165,38 @@ void talk_both_ways(int one, int other)
         write_all(other, "answer", 6);
         read_all(one, data, 6);
         CHECK(memcmp(data, "answer", 6) == 0);
+    }
+}
+
+int set_with(int fd, uint32_t events)
+{
+    int epfd = epoll_create1(0);
+    struct epoll_event event = {.events = events, .data = {.fd = fd}};
+    CHECK(epfd >= 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
+    return epfd;
+}
+
+uint32_t wait_in(int epfd, int fd, int timeout)
+{
+    struct epoll_event events[4];
+    int n = epoll_wait(epfd, events, 4, timeout);
+    CHECK(n == 0 || (n == 1 && events[0].data.fd == fd));
+    return n == 0 ? 0 : events[0].events;
+}
+
+int put_in(int epfd, int fd, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data = {.fd = fd}};
+    return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event);
+}
+
+void write_later(int fd)
+{
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        sleep_ms(50);
+        write_all(fd, "x", 1);
+        _exit(0);
     }
 }

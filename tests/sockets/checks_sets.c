@@ -12,23 +12,6 @@
 
 #include "pass_fd.h"
 
-static int set_with(int fd, uint32_t events)
-{
-    int epfd = epoll_create1(0);
-    struct epoll_event event = {.events = events, .data = {.fd = fd}};
-    CHECK(epfd >= 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
-    return epfd;
-}
-
-/* The events of the one descriptor in it that has any; 0: none. */
-static uint32_t wait_in(int epfd, int fd, int timeout)
-{
-    struct epoll_event events[4];
-    int n = epoll_wait(epfd, events, 4, timeout);
-    CHECK(n == 0 || (n == 1 && events[0].data.fd == fd));
-    return n == 0 ? 0 : events[0].events;
-}
-
 static void two_sets_hold_it(void)
 {
     struct pair pair = connected();
@@ -70,12 +53,6 @@ static void a_copy_is_another_registration(void)
     close(epfd);
     close(copy);
     close(pair.client);
-}
-
-static int put_in(int epfd, int fd, uint32_t events)
-{
-    struct epoll_event event = {.events = events, .data = {.fd = fd}};
-    return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event);
 }
 
 /* Some programs do that for every message. */
@@ -154,17 +131,6 @@ static void exclusive(void)
     done(pair);
 }
 
-static void write_later(int fd)
-{
-    pid_t pid = fork();
-    CHECK(pid >= 0);
-    if (pid == 0) {
-        sleep_ms(50);
-        write_all(fd, "x", 1);
-        _exit(0);
-    }
-}
-
 /* What a child closes stays in the set of its parent. */
 static void child_closes(struct pair pair)
 {
@@ -215,71 +181,6 @@ static void replaced_by_a_copy_that_was_passed(void)
     close(carrier[1]);
     close(epfd);
     done(pair);
-}
-
-/* A set in a set in a set. */
-static void nest(struct pair pair, int inner)
-{
-    int middle = set_with(inner, EPOLLIN);
-    int outer = set_with(middle, EPOLLIN);
-    char byte;
-    CHECK(wait_in(outer, middle, 20) == 0);
-    for (int i = 0; i < 3; i++) {
-        write_later(pair.client);
-        CHECK(wait_in(outer, middle, 5000) == EPOLLIN);
-        CHECK(wait_in(outer, middle, 0) == EPOLLIN); /* by level */
-        CHECK(wait_in(middle, inner, 0) == EPOLLIN && wait_in(inner, pair.server, 0) == EPOLLIN);
-        read_all(pair.server, &byte, 1);
-        CHECK(wait_in(outer, middle, 0) == 0);
-    }
-    close(outer);
-    close(middle);
-}
-
-static void nested_after_it_was_filled(void)
-{
-    struct pair pair = connected();
-    int inner = set_with(pair.server, EPOLLIN);
-    CHECK(wait_in(inner, pair.server, 0) == 0);
-    nest(pair, inner);
-    close(inner);
-    done(pair);
-}
-
-static void nested_before_it_is_filled(void)
-{
-    struct pair pair = connected();
-    int inner = epoll_create1(0);
-    int outer = set_with(inner, EPOLLIN);
-    struct epoll_event event = {.events = EPOLLIN, .data = {.fd = pair.server}};
-    CHECK(epoll_ctl(inner, EPOLL_CTL_ADD, pair.server, &event) == 0);
-    write_later(pair.client);
-    CHECK(wait_in(outer, inner, 5000) == EPOLLIN && wait_in(inner, pair.server, 0) == EPOLLIN);
-    char byte;
-    read_all(pair.server, &byte, 1);
-    CHECK(wait_in(outer, inner, 0) == 0);
-    close(outer);
-    close(inner);
-    done(pair);
-}
-
-static void nested_before_it_connects(void)
-{
-    struct sockaddr_in addr;
-    int listen_fd = listener(&addr);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    int inner = set_with(fd, EPOLLIN | EPOLLRDHUP);
-    int outer = set_with(inner, EPOLLIN);
-    CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
-    int server = accept(listen_fd, NULL, NULL);
-    talk_both_ways(fd, server);
-    CHECK(wait_in(outer, inner, 0) == 0);
-    write_later(server);
-    CHECK(wait_in(outer, inner, 5000) == EPOLLIN && wait_in(inner, fd, 0) == EPOLLIN);
-    close(outer);
-    close(inner);
-    close(listen_fd);
-    done((struct pair){fd, server});
 }
 
 static bool is_readable(int fd, int timeout)
@@ -646,9 +547,6 @@ const struct check checks_of_sets[] = {
     CHECK_ENTRY(exclusive),
     CHECK_ENTRY(a_child_closes_its_copy),
     CHECK_ENTRY(replaced_by_a_copy_that_was_passed),
-    CHECK_ENTRY(nested_after_it_was_filled),
-    CHECK_ENTRY(nested_before_it_is_filled),
-    CHECK_ENTRY(nested_before_it_connects),
     CHECK_ENTRY(a_set_is_polled),
     CHECK_ENTRY(one_shot_before_it_connects),
     CHECK_ENTRY(exclusive_before_it_connects),

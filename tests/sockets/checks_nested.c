@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* epoll sets in epoll sets. */
+#include "checks.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+/* A set in a set in a set. */
+static void nest(struct pair pair, int inner)
+{
+    int middle = set_with(inner, EPOLLIN);
+    int outer = set_with(middle, EPOLLIN);
+    char byte;
+    CHECK(wait_in(outer, middle, 20) == 0);
+    for (int i = 0; i < 3; i++) {
+        write_later(pair.client);
+        CHECK(wait_in(outer, middle, 5000) == EPOLLIN);
+        CHECK(wait_in(outer, middle, 0) == EPOLLIN); /* by level */
+        CHECK(wait_in(middle, inner, 0) == EPOLLIN && wait_in(inner, pair.server, 0) == EPOLLIN);
+        read_all(pair.server, &byte, 1);
+        CHECK(wait_in(outer, middle, 0) == 0);
+    }
+    close(outer);
+    close(middle);
+}
+
+static void nested_after_it_was_filled(void)
+{
+    struct pair pair = connected();
+    int inner = set_with(pair.server, EPOLLIN);
+    CHECK(wait_in(inner, pair.server, 0) == 0);
+    nest(pair, inner);
+    close(inner);
+    done(pair);
+}
+
+/* The outer pair is there before the inner set, which has a connection, comes into it. */
+static void nested_from_outside(void)
+{
+    struct pair pair = connected();
+    int inner = set_with(pair.server, EPOLLIN);
+    int middle = epoll_create1(0);
+    int outer = set_with(middle, EPOLLIN);
+    CHECK(put_in(middle, inner, EPOLLIN) == 0);
+    CHECK(wait_in(outer, middle, 0) == 0);
+    write_later(pair.client);
+    CHECK(wait_in(outer, middle, 30000) == EPOLLIN && wait_in(middle, inner, 0) == EPOLLIN);
+    close(outer);
+    close(middle);
+    close(inner);
+    done(pair);
+}
+
+static void nested_before_it_is_filled(void)
+{
+    struct pair pair = connected();
+    int inner = epoll_create1(0);
+    int outer = set_with(inner, EPOLLIN);
+    struct epoll_event event = {.events = EPOLLIN, .data = {.fd = pair.server}};
+    CHECK(epoll_ctl(inner, EPOLL_CTL_ADD, pair.server, &event) == 0);
+    write_later(pair.client);
+    CHECK(wait_in(outer, inner, 5000) == EPOLLIN && wait_in(inner, pair.server, 0) == EPOLLIN);
+    char byte;
+    read_all(pair.server, &byte, 1);
+    CHECK(wait_in(outer, inner, 0) == 0);
+    close(outer);
+    close(inner);
+    done(pair);
+}
+
+static void nested_before_it_connects(void)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int inner = set_with(fd, EPOLLIN | EPOLLRDHUP);
+    int outer = set_with(inner, EPOLLIN);
+    CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    int server = accept(listen_fd, NULL, NULL);
+    talk_both_ways(fd, server);
+    CHECK(wait_in(outer, inner, 0) == 0);
+    write_later(server);
+    CHECK(wait_in(outer, inner, 5000) == EPOLLIN && wait_in(inner, fd, 0) == EPOLLIN);
+    close(outer);
+    close(inner);
+    close(listen_fd);
+    done((struct pair){fd, server});
+}
+
+/* Whoever wants edges gets one for whatever comes, and none for what is just still there. */
+static void nested_by_edge(void)
+{
+    struct pair pair = connected();
+    char bytes[4];
+    int inner = set_with(pair.server, EPOLLIN | EPOLLRDHUP);
+    int outer = set_with(inner, EPOLLIN | EPOLLET);
+    wait_in(outer, inner, 0);
+    for (int i = 0; i < 3; i++) {
+        write_all(pair.client, "x", 1);
+        CHECK(wait_in(outer, inner, 30000) == EPOLLIN && wait_in(outer, inner, 2) == 0);
+        write_all(pair.client, "y", 1);
+        CHECK(wait_in(outer, inner, 30000) == EPOLLIN && wait_in(outer, inner, 2) == 0);
+        CHECK(wait_in(inner, pair.server, 0) == EPOLLIN);
+        CHECK(wait_in(outer, inner, 2) == 0);
+        read_all(pair.server, bytes, 2);
+        CHECK(wait_in(outer, inner, 2) == 0 && wait_in(inner, pair.server, 0) == 0);
+        write_all(pair.client, "z", 1);
+        read_all(pair.server, bytes, 1); /* taken before anybody asks */
+        CHECK(wait_in(outer, inner, 2) == 0);
+    }
+    close(pair.client);
+    CHECK(wait_in(outer, inner, 30000) == EPOLLIN);
+    CHECK(wait_in(inner, pair.server, 0) == (EPOLLIN | EPOLLRDHUP));
+    close(outer);
+    close(inner);
+    close(pair.server);
+}
+
+static void nested_for_one_event(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int inner = set_with(pair.server, EPOLLIN | EPOLLET);
+    int outer = set_with(inner, EPOLLIN | EPOLLONESHOT);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data = {.fd = inner}};
+    wait_in(inner, pair.server, 0);
+    write_all(pair.client, "x", 1);
+    CHECK(wait_in(outer, inner, 30000) == EPOLLIN && wait_in(outer, inner, 2) == 0);
+    CHECK(epoll_ctl(outer, EPOLL_CTL_MOD, inner, &event) == 0);
+    CHECK(wait_in(outer, inner, 30000) == EPOLLIN && wait_in(outer, inner, 2) == 0);
+    CHECK(wait_in(inner, pair.server, 0) == EPOLLIN && wait_in(inner, pair.server, 0) == 0);
+    CHECK(epoll_ctl(outer, EPOLL_CTL_MOD, inner, &event) == 0);
+    CHECK(wait_in(outer, inner, 2) == 0); /* the inner set's edge has been told */
+    read_all(pair.server, &byte, 1);
+    CHECK(epoll_ctl(outer, EPOLL_CTL_DEL, inner, NULL) == 0);
+    CHECK(epoll_ctl(outer, EPOLL_CTL_MOD, inner, &event) == -1 && errno == ENOENT);
+    write_all(pair.client, "x", 1);
+    CHECK(wait_in(outer, inner, 2) == 0 && wait_in(inner, pair.server, 0) == EPOLLIN);
+    close(outer);
+    close(inner);
+    done(pair);
+}
+
+#define NESTS_MAX 4 /* fs/eventpoll.c of Linux */
+
+static void nested_as_deep_as_can_be(void)
+{
+    struct pair pair = connected();
+    int sets[NESTS_MAX + 1];
+    char byte;
+    struct epoll_event event = {.events = EPOLLIN};
+    sets[0] = set_with(pair.server, EPOLLIN);
+    for (int i = 1; i <= NESTS_MAX; i++) {
+        sets[i] = set_with(sets[i - 1], EPOLLIN);
+    }
+    int beyond = epoll_create1(0);
+    CHECK(epoll_ctl(beyond, EPOLL_CTL_ADD, sets[NESTS_MAX], &event) == -1 && errno == ELOOP);
+    CHECK(epoll_ctl(sets[0], EPOLL_CTL_ADD, sets[2], &event) == -1 && errno == ELOOP);
+    CHECK(epoll_ctl(sets[0], EPOLL_CTL_ADD, sets[0], &event) == -1 && errno == EINVAL);
+    CHECK(epoll_ctl(sets[1], EPOLL_CTL_ADD, sets[0], &event) == -1 && errno == EEXIST);
+    struct pollfd pfd = {sets[NESTS_MAX], POLLIN, 0};
+    for (int i = 0; i < 3; i++) {
+        CHECK(poll(&pfd, 1, 0) == 0 && wait_in(sets[NESTS_MAX], sets[NESTS_MAX - 1], 0) == 0);
+        write_all(pair.client, "x", 1);
+        CHECK(poll(&pfd, 1, 30000) == 1 && pfd.revents == POLLIN);
+        CHECK(wait_in(sets[NESTS_MAX], sets[NESTS_MAX - 1], 30000) == EPOLLIN);
+        read_all(pair.server, &byte, 1);
+    }
+    close(sets[1]); /* what is in between is gone */
+    write_all(pair.client, "x", 1);
+    CHECK(wait_in(sets[NESTS_MAX], sets[NESTS_MAX - 1], 20) == 0);
+    CHECK(wait_in(sets[0], pair.server, 30000) == EPOLLIN);
+    for (int i = 0; i <= NESTS_MAX; i++) {
+        if (i != 1) {
+            close(sets[i]);
+        }
+    }
+    close(beyond);
+    done(pair);
+}
+
+/* Waits outside, then inside, and answers. */
+struct echoer {
+    int fd;
+    int outer;
+    int inner;
+    int rounds;
+};
+
+static void *echo_by_nested_sets(void *context)
+{
+    const struct echoer *echoer = context;
+    for (int i = 0; i < echoer->rounds; i++) {
+        char byte;
+        CHECK(wait_in(echoer->outer, echoer->inner, 30000) == EPOLLIN);
+        CHECK(wait_in(echoer->inner, echoer->fd, 0) == EPOLLIN);
+        read_all(echoer->fd, &byte, 1);
+        write_all(echoer->fd, &byte, 1);
+    }
+    return NULL;
+}
+
+/* Asleep each time, or hardly ever; and what is waited in when it is filled. */
+static void nested_sets_wake_sleepers(void)
+{
+    for (int slow = 0; slow < 2; slow++) {
+        struct pair pair = connected();
+        char byte;
+        int inner = slow ? epoll_create1(0) : set_with(pair.server, EPOLLIN);
+        int outer = set_with(inner, EPOLLIN | (slow ? EPOLLET : 0));
+        struct echoer echoer = {pair.server, outer, inner, slow ? 20 : 2000};
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, echo_by_nested_sets, &echoer) == 0);
+        if (slow) {
+            sleep_ms(10);
+            CHECK(put_in(inner, pair.server, EPOLLIN) == 0);
+        }
+        for (int i = 0; i < echoer.rounds; i++) {
+            if (slow) {
+                sleep_ms(5);
+            }
+            write_all(pair.client, "x", 1);
+            read_all(pair.client, &byte, 1);
+        }
+        CHECK(pthread_join(thread, NULL) == 0);
+        close(outer);
+        close(inner);
+        done(pair);
+    }
+}
+
+const struct check checks_of_nested_sets[] = {
+    CHECK_ENTRY(nested_after_it_was_filled),
+    CHECK_ENTRY(nested_before_it_is_filled),
+    CHECK_ENTRY(nested_before_it_connects),
+    CHECK_ENTRY(nested_from_outside),
+    CHECK_ENTRY(nested_by_edge),
+    CHECK_ENTRY(nested_for_one_event),
+    CHECK_ENTRY(nested_as_deep_as_can_be),
+    CHECK_ENTRY(nested_sets_wake_sleepers),
+    {NULL, NULL},
+};
