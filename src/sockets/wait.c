@@ -258,7 +258,8 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     if (n < 0) {
         return -errno;
     }
-    if (fds[count].revents != 0) {
+    bool rung = fds[count].revents != 0;
+    if (rung) {
         struct epoll_event events[8];
         int taken;
         /* Takes the edges, so that the next sleep is one. */
@@ -268,8 +269,8 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
         } while (taken == 8);
         n--;
     }
-    if (via_unlikely(n == 0 && mask != NULL && deadline_ns == 0)) {
-        /* A bell that was rung before has kept the signals out that are let in here. */
+    if (via_unlikely(rung && n == 0 && mask != NULL)) {
+        /* A bell, rung before perhaps, has kept the signals out that are let in here. */
         n = VIA_REAL(ppoll)(fds, count, time_left(0, &storage), mask);
         return n < 0 ? -errno : n;
     }
