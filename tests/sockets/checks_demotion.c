@@ -458,6 +458,23 @@ static void on_io(int number)
     told++;
 }
 
+/* What came by pipe and what came by the kernel behind it: one read gets both. */
+static void a_read_across_the_change(void)
+{
+    struct pair pair = connected();
+    char bytes[100];
+    int on = 1, unread = 0;
+    double limit = now_s() + 30;
+    write_all(pair.server, "abc", 3);
+    CHECK(setsockopt(pair.server, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0);
+    write_all(pair.server, "defghi", 6);
+    while (unread != 9 && now_s() < limit) {
+        CHECK(ioctl(pair.client, FIONREAD, &unread) == 0);
+    }
+    CHECK(read(pair.client, bytes, sizeof(bytes)) == 9 && memcmp(bytes, "abcdefghi", 9) == 0);
+    done(pair);
+}
+
 static void told_by_signal(void)
 {
     struct pair pair = connected();
@@ -589,6 +606,7 @@ const struct check checks_of_demotion[] = {
     CHECK_ENTRY(given_to_popen),
     CHECK_ENTRY(close_on_exec_stays),
     CHECK_ENTRY(sent_to_another_process),
+    CHECK_ENTRY(a_read_across_the_change),
     CHECK_ENTRY(told_by_signal),
     CHECK_ENTRY(layered),
     CHECK_ENTRY(by_io_uring),

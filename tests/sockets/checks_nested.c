@@ -241,5 +241,5 @@ const struct check checks_of_nested_sets[] = {
     CHECK_ENTRY(nested_for_one_event),
     CHECK_ENTRY(nested_as_deep_as_can_be),
     CHECK_ENTRY(nested_sets_wake_sleepers),
-    {NULL, NULL},
+    {0},
 };

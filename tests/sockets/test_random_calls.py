@@ -9,8 +9,8 @@ from random_calls import answers, differences
 FIRST = 1
 ROUNDS = 60
 # Those that found something: an error taken by a call that had bytes to return; an edge by the close of a connection that
-# had been reset; a set whose connection another process had given back to the kernel; short reads after that.
-FOUND = (7002, 7501, 1000012, 1000020, 1000114)
+# had been reset.
+FOUND = (7002, 7501)
 
 
 class Calls(unittest.TestCase):
