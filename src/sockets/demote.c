@@ -261,6 +261,12 @@ static bool peer_has_no_pipes(const struct via_conn *conn)
            (via_side_flags(conn->side) & VIA_FLAG_TAKEN) == 0;
 }
 
+/* Bytes by the kernel would not come before those in the pipe. */
+static bool may_use_kernel(struct via_stream_tx *tx)
+{
+    return tx->ended || via_stream_tx_demoted(tx);
+}
+
 static bool is_answered(struct via_op *op)
 {
     uint64_t flags = via_side_flags(op->side);
@@ -269,7 +275,7 @@ static bool is_answered(struct via_op *op)
     }
     /* A peer that has left, too, reads nothing of the pipe: it need not know where that began. */
     return (flags & VIA_FLAG_HEEDED) != 0 &&
-           ((flags & VIA_FLAG_DEMOTE) != 0 || via_stream_tx_demoted(&op->side->tx));
+           ((flags & VIA_FLAG_DEMOTE) != 0 || may_use_kernel(&op->side->tx));
 }
 
 /* Both want it at the same time: the peer waits for our answer, too. */

@@ -66,6 +66,22 @@ static void stdio_after_the_end(void)
 }
 
 /* The peer sleeps, in this way or that, when it happens. */
+/* Who has ended its direction sends nothing that could come too early: nobody waits for that. */
+static void after_a_half_close(void)
+{
+    struct pair pair = connected();
+    CHECK(shutdown(pair.client, SHUT_WR) == 0);
+    write_all(pair.server, "later", 5);
+    double begin_s = now_s();
+    FILE *file = fdopen(pair.client, "r");
+    CHECK(now_s() - begin_s < 4);
+    char data[5];
+    CHECK(file != NULL && fread(data, 1, 5, file) == 5 && memcmp(data, "later", 5) == 0);
+    CHECK(read(pair.server, data, 1) == 0);
+    fclose(file);
+    close(pair.server);
+}
+
 static void a_sleeping_peer(void (*sleep_in)(int fd))
 {
     struct pair pair = connected();
@@ -589,6 +605,7 @@ static void by_io_uring(void)
 const struct check checks_of_demotion[] = {
     CHECK_ENTRY(stdio_reads_and_writes),
     CHECK_ENTRY(stdio_after_the_end),
+    CHECK_ENTRY(after_a_half_close),
     CHECK_ENTRY(the_peer_reads),
     CHECK_ENTRY(the_peer_polls),
     CHECK_ENTRY(the_peer_waits_in_a_set),
