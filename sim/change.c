@@ -26,6 +26,7 @@ static const struct sim_knob keys[] = {
     KEY("stream-bytes", streams.bytes_max, 0, 1 << 20, 0),
     KEY("stream-avail", streams.avail_chance, 0, 1000, 0),
     KEY("stream-hosts", streams.hosts_count, 0, 16, 0),
+    KEY("stream-bursts", streams.burst_chance, 0, 1000, 0),
     KEY("stream-leave", streams.leave_chance, 0, 1000, 0),
     KEY("pes", shmem.pes, 0, 64, 0),
     KEY("pe-nodes", shmem.nodes, 1, SIM_HOSTS_MAX, 1),

@@ -322,6 +322,25 @@ static void draw_streams_hosts(struct sim_config *config)
     streams->frame_ns_max = by_magnitude(&rng, 1000, 1000000);
 }
 
+/* Where both send before they read, socket buffers hold some of it, and what 30 ms are long for
+ * takes longer now and then. */
+static void draw_streams_bursts(struct sim_config *config)
+{
+    struct sim_config_streams *streams = &config->streams;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x6275727374));
+    if (!via_rng_chance(&rng, 1, 4)) {
+        return;
+    }
+    streams->burst_chance = by_magnitude(&rng, 50, 1000);
+    streams->bytes_max = via_max(streams->bytes_max, by_magnitude(&rng, 1000, 60000));
+    streams->kernel_bytes = by_magnitude(&rng, 500, via_rng_chance(&rng, 1, 2) ? 4000 : 65536);
+    if (via_rng_chance(&rng, 1, 2)) {
+        streams->stall_chance = by_magnitude(&rng, 1, 300);
+        streams->stall_ns_max = by_magnitude(&rng, 1000000, 100000000);
+    }
+}
+
 /* Everybody sends as much as it can over a torus with next to no buffers, and nothing is in the
  * way: the rings of either dimension fill up, and frames turn from one into the other. */
 static void draw_torus(struct sim_config *config)
@@ -480,6 +499,7 @@ void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_gra
     draw_dma(config);
     draw_shmem(config);
     draw_streams_hosts(config);
+    draw_streams_bursts(config);
     sim_config_mend(config);
 }
 

@@ -107,6 +107,7 @@ struct sim_config_streams {
     uint32_t hosts_count;              /* connections between hosts (streams_hosts.c) */
     uint32_t leave_chance;             /* that an end of one goes back to the kernel */
     uint32_t frames_max, frame_ns_max; /* records under way, and how long they are */
+    uint32_t burst_chance; /* that the programs at both ends of one send before they read */
 };
 
 /* Which of the planned faults or bursts of work happen: all but those that are named. Those past

@@ -55,6 +55,7 @@ static void run_streams(const struct sim_config *config, int plant, FILE *trace,
     ret_result->digest ^= hosts ? streams.digest * 5 : streams.digest;
     ret_result->events += streams.events;
     ret_result->counts.stream_bytes += streams.bytes;
+    ret_result->counts.stream_spills += streams.spills;
     ret_result->failed = streams.failed;
     memcpy(ret_result->failure, streams.failure, sizeof(streams.failure));
 }

@@ -30,6 +30,9 @@ static const struct sim_plant_name names[] = {
     [SIM_PLANT_EARLY_END] = {"early-end", "between hosts the kernel's FIN is taken for the end"},
     [SIM_PLANT_EARLY_LEAVER] = {"early-leaver", "who goes back to the kernel does not wait"},
     [SIM_PLANT_NO_SKIP] = {"no-skip", "bytes that were read already are sent again"},
+    [SIM_PLANT_HIDDEN_BEGIN] = {"hidden-begin",
+                                "who waits for the kernel's room does not look at the pipe"},
+    [SIM_PLANT_UNTOLD_END] = {"untold-end", "that nothing comes by pipe any more is not told"},
     [SIM_PLANT_RELAXED_FLAG] = {"relaxed-flag", "records and words have relaxed ordering, too"},
 #ifdef VIA_MUTANTS
 #define SIM_MUTANT_NAME(symbol, name, text) \

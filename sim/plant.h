@@ -28,6 +28,8 @@ enum sim_plant {
     SIM_PLANT_EARLY_END,      /* between hosts the kernel's FIN is taken for the end */
     SIM_PLANT_EARLY_LEAVER,   /* who goes back to the kernel does not wait for the answer */
     SIM_PLANT_NO_SKIP,        /* what is sent again begins with bytes that were read */
+    SIM_PLANT_HIDDEN_BEGIN,   /* who waits for the kernel does not see that the pipe is used */
+    SIM_PLANT_UNTOLD_END,     /* an end by the kernel, without room in the pipe, is not told */
 
     /* The core is wrong: only in the library that is built with -DVIA_MUTANTS, and there by
      * via_mutant (core/mutant.h). */

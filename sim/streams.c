@@ -76,7 +76,11 @@ static void turn_after(struct streams *streams, unsigned connection, unsigned nu
 /* Most of the time a step takes little; sometimes its thread is not scheduled for long. */
 static void next_turn(struct streams *streams, unsigned connection, unsigned number)
 {
+    const struct end *end = end_at(streams, connection, number);
     uint64_t delay = between(streams, 20, 400);
+    if (end->in_kernel && end->burst.bytes != 0 && via_rng_chance(&streams->rng, 1, 8)) {
+        delay += between(streams, 0, 5 * VIA_STREAM_STALL_NS);
+    }
     if (chance(streams, streams->config->stall_chance)) {
         delay += between(streams, 0, streams->config->stall_ns_max);
     }
@@ -89,6 +93,7 @@ static void wake(struct streams *streams, unsigned connection, unsigned number)
     if (end->asleep) {
         end->asleep = false;
         end->bell = false;
+        end->listens = false;
         end->step = STEP_WORK;
         turn_after(streams, connection, number, between(streams, 500, 5000));
     }
@@ -150,6 +155,11 @@ static void kernel_send(struct streams *streams, unsigned number, struct directi
                     SIM_EVENT_PUTS, number, direction, bytes);
 }
 
+static bool kernel_has(const struct direction *way)
+{
+    return way->kernel_arrived != way->kernel_read;
+}
+
 /* TCP does not reorder: bytes that have a shorter way wait for those before them. */
 static uint32_t kernel_take(struct direction *way, unsigned char *data, uint64_t max)
 {
@@ -180,12 +190,14 @@ static uint32_t fill_chunk(struct streams *streams, const struct direction *way)
 }
 
 /* false when nothing can be written now. */
-static bool write_kernel(struct streams *streams, unsigned number, struct direction *way)
+static bool write_kernel(struct streams *streams, unsigned number, struct end *end)
 {
-    if (!kernel_is_free(streams, way)) {
+    struct direction *way = end->out;
+    if (!end->stall.spills && !kernel_is_free(streams, way)) {
         return false;
     }
-    if (chance(streams, streams->config->switch_chance) && way->sent < way->total) {
+    if (chance(streams, streams->config->switch_chance) && way->sent < way->total &&
+        via_stream_stall_is_over(&end->stall, &way->tx)) {
         int rc = via_stream_tx_switch(&way->tx, way->kernel_sent);
         if (rc == 0) {
             way->switched = true;
@@ -212,8 +224,9 @@ static bool write_kernel(struct streams *streams, unsigned number, struct direct
 }
 
 /* What was left to be fetched: has it been? Or shall it be taken back? false: wait. */
-static bool look_after_avail(struct streams *streams, struct direction *way)
+static bool look_after_avail(struct streams *streams, const struct end *end)
 {
+    struct direction *way = end->out;
     uint64_t done;
     int state = via_stream_tx_avail_look(&way->tx, &done);
     if (state < 0 || done > way->avail_bytes) {
@@ -227,7 +240,9 @@ static bool look_after_avail(struct streams *streams, struct direction *way)
         way->avail_bytes = 0;
         return true;
     }
-    if (!way->tx.avail.revoked && chance(streams, streams->config->avail_chance / 4)) {
+    bool patient = end->burst.bytes == 0;
+    if (!way->tx.avail.revoked &&
+        chance(streams, patient ? streams->config->avail_chance / 4 : 500)) {
         via_stream_tx_avail_revoke(&way->tx);
         return true;
     }
@@ -248,21 +263,30 @@ static bool open_avail(struct streams *streams, struct end *end)
     return rc == 0;
 }
 
+/* Where both may write and not read for long, only what the reader has begun to read is left. */
+static bool may_demote(struct streams *streams, const struct end *end)
+{
+    const struct via_stream_tx *tx = &end->out->tx;
+    return chance(streams, streams->config->demote_chance) &&
+           (end->burst.bytes == 0 || (int32_t)(tx->pipe.released - tx->switch_end) >= 0);
+}
+
 static bool write_pipe(struct streams *streams, struct end *end)
 {
     struct direction *way = end->out;
     if (way->avail_bytes != 0) {
-        return look_after_avail(streams, way);
+        return look_after_avail(streams, end);
     }
     if (way->sent < way->total && via_stream_tx_sink(&way->tx) != 0 &&
         chance(streams, streams->config->avail_chance)) {
         return open_avail(streams, end);
     }
-    if (chance(streams, streams->config->demote_chance)) {
+    if (may_demote(streams, end)) {
         int rc = via_stream_tx_demote(&way->tx);
         if (rc != 0) {
             fail(streams, "demote: %d, although a slot is kept for it", rc);
         }
+        end->stall.spills = end->burst.bytes != 0;
         end->ring_reader = true;
         return true;
     }
@@ -293,11 +317,11 @@ static bool write_pipe(struct streams *streams, struct end *end)
 static bool write_some(struct streams *streams, unsigned number, struct end *end)
 {
     struct direction *way = end->out;
-    if (way->fin_sent) {
+    if (way->fin_sent || !burst_may_write(&end->burst, way->sent, way->total)) {
         return false;
     }
     bool pipe = way->tx.span == VIA_SPAN_PIPE;
-    bool done = pipe ? write_pipe(streams, end) : write_kernel(streams, number, way);
+    bool done = pipe ? write_pipe(streams, end) : write_kernel(streams, number, end);
     if (!pipe && way->tx.span == VIA_SPAN_PIPE) {
         end->ring_reader = true; /* the switch is a record */
     }
@@ -387,7 +411,9 @@ static bool read_some(struct streams *streams, struct end *end)
     struct via_iov cursor;
     uint32_t released = way->rx.pipe.released;
     bool done = false;
-    if (way->ended) {
+    bool in_call = end->in_fetch || end->in_kernel;
+    if (way->ended || (!in_call && !burst_may_read(&end->burst, &streams->rng, end->out->sent,
+                                                   end->out->total))) {
         return false;
     }
     if (end->in_fetch) {
@@ -437,7 +463,8 @@ static bool is_over(const struct end *end)
 static void ring_peer(struct streams *streams, unsigned number, unsigned end_number)
 {
     struct end *end = end_at(streams, number, end_number);
-    bool bell = end->ring_reader && via_pipe_must_ring(&end->out->tx.pipe);
+    bool bell = end->ring_reader && (via_pipe_must_ring(&end->out->tx.pipe) ||
+                                     end_at(streams, number, 1 - end_number)->listens);
     if (end->ring_writer && via_stream_rx_must_ring(&end->in->rx)) {
         bell = true;
     }
@@ -464,7 +491,56 @@ static void sleep_now(struct streams *streams, unsigned number, unsigned end_num
              end->out->tx.span == VIA_SPAN_PIPE ? "pipe" : "kernel", end->out->tx.pipe.released,
              end->out->tx.pipe.sequence, end->in->rx.span == VIA_SPAN_PIPE ? "pipe" : "kernel");
         end->asleep = true;
+        if (burst_looks_again(&end->burst, end->out->sent + end->in->received,
+                              streams->clock.now_ns)) {
+            sim_clock_after(&streams->clock, VIA_STREAM_STALL_NS, SIM_EVENT_RESUME, number,
+                            end_number, end->ticket);
+        }
     }
+}
+
+/* Its sleep has lasted so long that it asks again whether this is a stall. */
+static void sleep_ends(struct streams *streams, unsigned number, unsigned end_number,
+                       uint32_t ticket)
+{
+    if (end_at(streams, number, end_number)->ticket == ticket) {
+        wake(streams, number, end_number);
+    }
+}
+
+static void take_in(struct end *end)
+{
+    struct via_stream_rx *rx = &end->in->rx;
+    if (via_stream_rx_next(rx) == VIA_NEXT_KERNEL_UNTIL && !rx->kernel_known) {
+        via_stream_rx_kernel_total(rx, end->in->kernel_read);
+    }
+    end->pulled |= via_stream_stall_give_back(rx);
+}
+
+/* Before a thread sleeps that waits for room: true when it shall not. */
+static bool watch_stall(struct streams *streams, struct end *end)
+{
+    struct via_stream_tx *tx = &end->out->tx;
+    struct via_stream_rx *rx = &end->in->rx;
+    if (via_stream_stall_hides(tx, rx) && streams->plant != SIM_PLANT_HIDDEN_BEGIN) {
+        take_in(end);
+    }
+    if (end->out->avail_bytes != 0 || !via_stream_stall_is_full(tx) ||
+        !via_stream_stall_may_be(rx)) {
+        return false;
+    }
+    take_in(end);
+    if (!via_stream_stall_is_due(&end->stall, tx, rx, kernel_has(end->in), streams->clock.now_ns)) {
+        return false;
+    }
+    int rc = via_stream_tx_demote(tx);
+    if (rc != 0) {
+        fail(streams, "demote: %d, although a slot is kept for it", rc);
+    }
+    end->stall.spills = true;
+    end->ring_reader = true;
+    streams->result->spills++;
+    return true;
 }
 
 static bool work(struct streams *streams, unsigned number, unsigned end_number)
@@ -473,6 +549,7 @@ static bool work(struct streams *streams, unsigned number, unsigned end_number)
     uint64_t sent = end->out->sent;
     uint64_t received = end->in->received;
     uint64_t read = end->in->kernel_read;
+    burst_step(&end->burst, sent, end->out->total, received, end->in->total);
     bool reads_first = via_rng_chance(&streams->rng, 1, 2);
     bool done = reads_first ? read_some(streams, end) : write_some(streams, number, end);
     if (!done) {
@@ -491,6 +568,13 @@ static bool work(struct streams *streams, unsigned number, unsigned end_number)
 
 static void arm(struct streams *streams, struct end *end)
 {
+    if (burst_sends(&end->burst, end->out->sent, end->out->total)) {
+        end->listens = true;
+        if (end->out->tx.span == VIA_SPAN_PIPE) {
+            via_pipe_want(&end->out->tx.pipe);
+        }
+        return;
+    }
     if (streams->config->avail_chance != 0) {
         via_stream_rx_sink(&end->in->rx, via_rng_chance(&streams->rng, 1, 2) ? CHUNK_MAX : 0);
     }
@@ -524,7 +608,11 @@ static void turn(struct streams *streams, unsigned number, unsigned end_number, 
             end->bell = false; /* the look came after it */
             ring_peer(streams, number, end_number);
             end->step = is_over(end) ? STEP_RING : STEP_ARM;
+        } else if (watch_stall(streams, end)) {
+            tell(streams, number, end_number, "spills");
+            end->step = STEP_RING;
         } else {
+            ring_peer(streams, number, end_number);
             sleep_now(streams, number, end_number);
             return;
         }
@@ -587,6 +675,11 @@ static void start(struct streams *streams)
             connection->ends[e].out = &connection->directions[e];
             connection->ends[e].in = &connection->directions[1 - e];
         }
+        if (!connection->rogue && chance(streams, streams->config->burst_chance)) {
+            burst_draw(&streams->rng, &connection->ends[0].burst, &connection->ends[1].burst,
+                       connection->directions[0].total, connection->directions[1].total,
+                       streams->config->kernel_bytes);
+        }
         connection->ends[0].rogue = connection->rogue;
         for (unsigned e = 0; e < 2; e++) {
             next_turn(streams, i, e);
@@ -622,6 +715,9 @@ static void run(struct streams *streams)
             break;
         case SIM_EVENT_BELL:
             bell_arrives(streams, event.a, event.b);
+            break;
+        case SIM_EVENT_RESUME:
+            sleep_ends(streams, event.a, event.b, event.c);
             break;
         default:
             kernel_arrives(streams, event.a, event.b, event.c);

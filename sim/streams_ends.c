@@ -65,7 +65,7 @@ static int next_of(struct way *way)
 /* The kernel's stream has ended. May records that say otherwise be on their way? */
 static bool may_follow(const struct hosts *hosts, const struct end *end)
 {
-    bool left = end->heard.demote || end->heard.closed || end->heard.kernel_end;
+    bool left = end->heard.demote || end->heard.closed || end->heard.kernel_end || end->heard.stays;
     return hosts->plant != SIM_PLANT_EARLY_END && !left;
 }
 
@@ -103,7 +103,8 @@ static bool read_some(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     uint64_t most = between(hosts, 1, via_rng_chance(&hosts->rng, 1, 2) ? CHUNK_MAX : 100);
-    if (end->in->ended || end->waits) {
+    if (end->in->ended || end->waits ||
+        !burst_may_read(&end->burst, &hosts->rng, end->out->sent, end->out->total)) {
         return false;
     }
     if (end->plain) {
@@ -138,13 +139,16 @@ static bool switch_now(struct hosts *hosts, unsigned number, unsigned which)
     return rc == 0;
 }
 
-/* The end of a direction: told in the pipe, if that is used or may still be, and by the kernel. */
+/* The end of a direction: told in the pipe, if that is used or may still be, and by the kernel.
+ * Where there is no room for that, what the pipe holds is all that comes there. */
 static bool finish(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     struct way *way = end->out;
-    if (way->tx.span == VIA_SPAN_KERNEL && may_switch(end) && !switch_now(hosts, number, which)) {
-        return false;
+    if (way->tx.span == VIA_SPAN_KERNEL && may_switch(end) && !switch_now(hosts, number, which) &&
+        hosts->plant != SIM_PLANT_UNTOLD_END) {
+        end->said.kernel_end = true;
+        sim_hosts_say(hosts, number, which);
     }
     bool piped = way->tx.span == VIA_SPAN_PIPE;
     int rc = via_stream_tx_fin(&way->tx, 0);
@@ -192,7 +196,8 @@ static bool write_kernel(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     struct way *way = end->out;
-    if (may_switch(end) && chance(hosts, hosts->config->switch_chance)) {
+    if (may_switch(end) && via_stream_stall_is_over(&end->stall, &way->tx) &&
+        chance(hosts, hosts->config->switch_chance)) {
         return switch_now(hosts, number, which);
     }
     uint64_t room = kernel_room(hosts, way);
@@ -208,7 +213,8 @@ static bool write_some(struct hosts *hosts, unsigned number, unsigned which)
 {
     const struct end *end = &hosts->connections[number].ends[which];
     struct way *way = end->out;
-    if (way->fin_sent || end->replays || end->waits) {
+    if (way->fin_sent || end->replays || end->waits ||
+        !burst_may_write(&end->burst, way->sent, way->total)) {
         return false;
     }
     if (way->sent == way->total) {
@@ -249,7 +255,8 @@ static bool leave(struct hosts *hosts, unsigned number, unsigned which)
     if (end->said.demote || end->said.stays || !line_takes(hosts, end) || !can_leave(end)) {
         return false;
     }
-    if (out->tx.span == VIA_SPAN_KERNEL && !out->tx.ended && may_switch(end)) {
+    if (out->tx.span == VIA_SPAN_KERNEL && !out->tx.ended && may_switch(end) &&
+        via_stream_stall_is_over(&end->stall, &out->tx)) {
         switch_now(hosts, number, which);
     }
     if (out->tx.span == VIA_SPAN_PIPE && !out->tx.ended) {
@@ -280,7 +287,8 @@ static bool heed(struct hosts *hosts, unsigned number, unsigned which)
     via_stream_tx_left(&end->out->tx, end->heard.released);
     via_stream_replay_begin(&end->replay, &end->out->tx,
                             hosts->plant == SIM_PLANT_NO_SKIP ? 0 : end->heard.skip);
-    if (end->out->tx.ended && via_stream_replay_next(&end->replay, &data) != 0) {
+    if (via_stream_stall_stays(&end->stall, &end->out->tx) &&
+        via_stream_replay_next(&end->replay, &data) != 0) {
         end->said.stays = true;
     } else {
         end->heeded = true;
@@ -320,7 +328,8 @@ static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which
     struct end *end = &hosts->connections[number].ends[which];
     struct way *in = end->in;
     bool bytes = via_stream_rx_left_bytes(&in->rx_left);
-    if (!bytes && !via_stream_rx_ends(&in->rx_left) && !in->ended) {
+    /* What it said comes after its records: where it stays, all of them are there. */
+    if (!bytes && !via_stream_rx_ends(&in->rx_left) && !in->ended && !end->heard.stays) {
         return false;
     }
     end->waits = false;
@@ -329,7 +338,7 @@ static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which
         in->rx = in->rx_left;
         end->took_back = true;
         end->said.demote = false;
-        end->said.kernel_end = !end->out->tx.ended;
+        end->said.kernel_end |= !end->out->tx.ended;
         sim_hosts_say(hosts, number, which);
     }
     sim_hosts_tell(hosts, number, which, "has its pipe back", bytes);
@@ -356,9 +365,44 @@ static bool look_for_answer(struct hosts *hosts, unsigned number, unsigned which
     return false;
 }
 
+/* --- both send, and neither reads --------------------------------------------------------------
+ */
+
+bool sim_hosts_watch_stall(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    struct via_stream_tx *tx = &end->out->tx;
+    bool full = via_stream_stall_is_full(tx);
+    bool hides = via_stream_stall_hides(tx, &end->in->rx) && hosts->plant != SIM_PLANT_HIDDEN_BEGIN;
+    if (end->said.demote || (!full && !hides)) {
+        return false;
+    }
+    next_of(end->in);
+    sim_hosts_push(hosts, number, which, false);
+    if (!full) {
+        return false;
+    }
+    if (!via_stream_stall_is_due(&end->stall, tx, &end->in->rx,
+                                 end->in->kernel_arrived != end->in->kernel_read,
+                                 hosts->clock.now_ns) ||
+        end->heard.demote || !line_takes(hosts, end)) {
+        return false;
+    }
+    int rc = via_stream_tx_demote(tx);
+    if (rc != 0) {
+        sim_hosts_fail(hosts, "demote: %d, although a slot is kept for it", rc);
+    }
+    sim_hosts_push(hosts, number, which, true);
+    end->stall.spills = true;
+    hosts->result->spills++;
+    sim_hosts_tell(hosts, number, which, "spills, sent", end->out->sent);
+    return true;
+}
+
 bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
+    burst_step(&end->burst, end->out->sent, end->out->total, end->in->received, end->in->total);
     if (heed(hosts, number, which) || look_for_answer(hosts, number, which) ||
         replay(hosts, number, which)) {
         return true;

@@ -232,7 +232,7 @@ static bool is_over(const struct end *end)
 static void arm(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
-    if (!end->said.demote) {
+    if (!end->said.demote && !burst_sends(&end->burst, end->out->sent, end->out->total)) {
         via_stream_rx_arm(&end->in->rx);
     }
     if (!end->out->fin_sent && end->out->tx.span == VIA_SPAN_PIPE) {
@@ -258,10 +258,23 @@ static void turn(struct hosts *hosts, unsigned number, unsigned which, uint32_t 
         end->said.closed = true;
         sim_hosts_say(hosts, number, which);
     }
-    if (end->bell) {
+    if (sim_hosts_watch_stall(hosts, number, which) || end->bell) {
         next_turn(hosts, number, which);
-    } else {
-        end->asleep = true;
+        return;
+    }
+    end->asleep = true;
+    if (!is_over(end) &&
+        burst_looks_again(&end->burst, end->out->sent + end->in->received, hosts->clock.now_ns)) {
+        sim_clock_after(&hosts->clock, VIA_STREAM_STALL_NS, SIM_EVENT_RESUME, number, which,
+                        end->ticket);
+    }
+}
+
+/* Its sleep has lasted so long that it asks again whether this is a stall. */
+static void sleep_ends(struct hosts *hosts, unsigned number, unsigned which, uint32_t ticket)
+{
+    if (hosts->connections[number].ends[which].ticket == ticket) {
+        sim_hosts_wake(hosts, number, which);
     }
 }
 
@@ -303,6 +316,11 @@ static void start(struct hosts *hosts)
             connection->ends[e].out = &connection->ways[e];
             connection->ends[e].in = &connection->ways[1 - e];
         }
+        if (chance(hosts, hosts->config->burst_chance)) {
+            burst_draw(&hosts->rng, &connection->ends[0].burst, &connection->ends[1].burst,
+                       connection->ways[0].total, connection->ways[1].total,
+                       hosts->config->kernel_bytes);
+        }
         for (unsigned e = 0; e < 2; e++) {
             next_turn(hosts, i, e);
         }
@@ -337,6 +355,9 @@ static void run(struct hosts *hosts)
             break;
         case SIM_EVENT_GUEST:
             frame_arrives(hosts, event.a, event.b);
+            break;
+        case SIM_EVENT_RESUME:
+            sleep_ends(hosts, event.a, event.b, event.c);
             break;
         default:
             kernel_arrives(hosts, event.a, event.b, event.c);

@@ -8,8 +8,10 @@
 #include "sim/clock.h"
 #include "sim/plant.h"
 #include "sim/streams.h"
+#include "sim/streams_burst.h"
 #include "sockets/stream.h"
 #include "sockets/stream_replay.h"
+#include "sockets/stream_stall.h"
 
 #define CHUNK_MAX 4096u
 
@@ -63,6 +65,8 @@ struct end {
     bool plain; /* has left, and has it */
     bool took_back;
     bool asleep, bell;
+    struct burst burst;
+    struct via_stream_stall stall;
     uint32_t ticket;
 };
 
@@ -114,6 +118,9 @@ void sim_hosts_say(struct hosts *hosts, unsigned number, unsigned which);
 /* 0 bytes: the FIN. */
 void sim_hosts_kernel_send(struct hosts *hosts, unsigned number, unsigned which, const void *data,
                            uint32_t bytes);
+
+/* Before an end sleeps that waits for room: true when it shall not. */
+bool sim_hosts_watch_stall(struct hosts *hosts, unsigned number, unsigned which);
 
 /* What an end does in a turn: one thing. false: there is nothing to do. */
 bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which);

@@ -7,7 +7,9 @@
 #include "sim/clock.h"
 #include "sim/plant.h"
 #include "sim/streams.h"
+#include "sim/streams_burst.h"
 #include "sockets/stream.h"
+#include "sockets/stream_stall.h"
 
 #define EPOCH 7u
 #define CHUNK_MAX 4096u
@@ -45,6 +47,9 @@ struct end {
     bool ring_reader,
         ring_writer; /* something was written, given back: the peer may have to know */
     bool rogue;
+    struct burst burst;
+    struct via_stream_stall stall;
+    bool listens; /* sleeps for room, and wants to know of records all the same */
     uint32_t rogue_turns;
     uint32_t ticket;
 };

@@ -42,6 +42,10 @@
     X(SHMEM_NO_GATHER, "shmem-no-gather", "a host's leader does not wait for all of its PEs")   \
     X(SHMEM_OLD_OFFSET, "shmem-old-offset", "an offset in collect stays for the next one")      \
     X(SHMEM_UNLOCK_EARLY, "shmem-unlock-early", "a lock is given up with puts under way")       \
+    X(STALL_NEVER, "stall-never", "two ends that send before they read wait for ever")          \
+    X(STALL_UNBEGUN, "stall-unbegun", "spills before its peer has seen where the pipe began")   \
+    X(STALL_EARLY_BACK, "stall-early-back", "by pipe again before its peer has read it all")    \
+    X(STALL_RESENT, "stall-resent", "what its peer left unread comes after what was spilled")   \
     X(CLIENT_OVERTAKE, "client-overtake", "stores do not wait for puts by frames before them")  \
     X(CLIENT_NO_WANT, "client-no-want", "a PE that arms gives credits back, rings for none")
 

@@ -118,8 +118,8 @@ void via_conn_heed_tx(struct via_conn *conn, int fd)
         return; /* later */
     }
     via_stream_replay_begin(&side->replay, &side->tx, VIA_FLAGS_LEFT_SKIP(flags));
-    /* Nothing comes behind an end, and what was spilled (stall.h) would come before. */
-    if ((side->tx.ended || side->spills) && via_stream_replay_next(&side->replay, &data) != 0) {
+    if (via_stream_stall_stays(&side->stall, &side->tx) &&
+        via_stream_replay_next(&side->replay, &data) != 0) {
         say(conn, VIA_FLAG_STAYS);
         return;
     }
@@ -324,7 +324,7 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
         if ((via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
             return 0; /* nobody will */
         }
-        uint64_t most_ns = via_stream_tx_demoted(&op->side->tx) ? ANSWER_NS : ORDER_NS;
+        uint64_t most_ns = may_use_kernel(&op->side->tx) ? ANSWER_NS : ORDER_NS;
         if (via_os_now_ns() - begin_ns > most_ns) {
             return -ETIMEDOUT;
         }
@@ -393,7 +393,9 @@ static bool has_left_bytes(struct via_op *op)
         if (via_stream_rx_left_bytes(left)) {
             return true;
         }
-        if (!follow || via_stream_rx_ends(left) || !via_fabric_may_follow(op->conn)) {
+        /* What the peer has said comes after its records. */
+        if (!follow || (via_side_flags(op->side) & VIA_FLAG_STAYS) != 0 ||
+            via_stream_rx_ends(left) || !via_fabric_may_follow(op->conn)) {
             break;
         }
         struct timespec pause = {.tv_nsec = LOOK_NS_MAX};

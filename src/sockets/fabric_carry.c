@@ -405,7 +405,8 @@ bool via_fabric_may_switch(struct via_conn *conn)
     const struct via_attach *attach = via_fabric_attached();
     struct via_fabric_offer offer;
     uint64_t flags = via_side_flags(conn->side);
-    if ((flags & (VIA_FLAG_CLOSED | VIA_FLAG_DEMOTE | VIA_FLAG_KERNEL_END)) != 0) {
+    uint64_t left = VIA_FLAG_CLOSED | VIA_FLAG_DEMOTE | VIA_FLAG_KERNEL_END | VIA_FLAG_STAYS;
+    if ((flags & left) != 0) {
         return false;
     }
     /* What is stored directly is there before the kernel says anything. */

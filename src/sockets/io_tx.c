@@ -60,20 +60,12 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
-/* After a stall: has the peer read what was in the pipe? */
-static bool is_spilled(struct via_side *side)
-{
-    via_pipe_writer_room(&side->tx.pipe); /* takes in the credit */
-    side->spills = via_pipe_writer_outstanding(&side->tx.pipe) != 0;
-    return !side->spills;
-}
-
 void via_io_try_switch(struct via_op *op)
 {
     struct via_fabric_undo undo;
     struct via_conn *conn = op->conn;
     uint64_t sent;
-    if (via_unlikely(op->side->spills) && !is_spilled(op->side)) {
+    if (!via_stream_stall_is_over(&op->side->stall, &op->side->tx)) {
         return;
     }
     if (!via_conn_tx_can_switch(conn) || via_kernel_sent(op->fd, op->side->connector, &sent) != 0) {
@@ -149,6 +141,10 @@ static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
         via_fabric_tx_begin(conn, &undo);
         if (via_stream_tx_switch(&conn->side->tx, sent) == 0) {
             rc = via_fabric_tx_end(conn, &undo, wait);
+        } else {
+            /* No room, after a stall: what is in the pipe is all that comes there. */
+            conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
+            rc = via_fabric_say(conn, conn->side->said, wait);
         }
     }
     return wait || rc != -EAGAIN ? 0 : -EAGAIN;

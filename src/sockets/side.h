@@ -9,6 +9,7 @@
 #include "sockets/stream.h"
 #include "sockets/stream_offer.h"
 #include "sockets/stream_replay.h"
+#include "sockets/stream_stall.h"
 #include "sockets/token.h"
 
 /*
@@ -26,13 +27,6 @@ enum via_side_state {
     VIA_SIDE_LIVE = 6,
     /* Nobody comes: */
     VIA_SIDE_PLAIN = 7,
-};
-
-/* Both directions are full and their writers wait: see stall.h. */
-struct via_stall {
-    uint64_t begin_ns; /* 0: they do not */
-    uint64_t read;     /* bytes of the pipe, by then */
-    uint32_t taken;    /* records of this end's, by then */
 };
 
 /* TCP_INQ: recvmsg() says how much is left. */
@@ -85,8 +79,7 @@ struct via_side {
     struct via_stream_tx tx;
     uint32_t data_ends[VIA_RING_SLOTS_MAX];
 
-    struct via_stall stall; /* with both tokens */
-    bool spills;            /* writes by the kernel until the peer has read the pipe: stall.h */
+    struct via_stream_stall stall; /* with both tokens; .spills with the tx token */
 };
 
 void via_side_forked(void);                /* in a child */

@@ -1,35 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/stall.h"
 
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+
 #include "sockets/demote.h"
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
-
-/* Long for two ends that are at work, short for a program that hangs. */
-#define STALL_NS (30 * VIA_MSEC_NS)
-
-/* With both tokens. */
-static bool is_full(struct via_side *side)
-{
-    return side->tx.span == VIA_SPAN_PIPE && !side->tx.ended && !via_stream_tx_writable(&side->tx);
-}
-
-static bool peer_waits(const struct via_side *side)
-{
-    return (side->rx.held || via_pipe_ready(&side->rx.pipe)) &&
-           via_pipe_writer_waits(&side->rx.pipe);
-}
+#include "sockets/real.h"
 
 /* With both tokens: what this end has read is given back, and where the peer's pipe began is read.
  */
 static void take_in(struct via_op *op)
 {
-    struct via_stream_rx *rx = &op->side->rx;
     if (op->conn->fabric == NULL) {
         via_rx_next(op);
-        rx->posted = rx->pipe.posted != rx->pipe.released;
-        if (via_stream_rx_must_ring(rx)) {
+        if (via_stream_stall_give_back(&op->side->rx)) {
             via_conn_posted(op->conn);
         }
     } else {
@@ -39,56 +27,60 @@ static void take_in(struct via_op *op)
     }
 }
 
-/* With both tokens: for how long has nothing moved? VIA_NEVER_NS: there is room. */
-static uint64_t stalled_ns(struct via_op *op)
+static bool kernel_is_unread(const struct via_op *op)
 {
-    struct via_side *side = op->side;
-    struct via_stall *stall = &side->stall;
-    uint64_t now = via_os_now_ns();
-    if (!is_full(side)) {
-        return VIA_NEVER_NS;
-    }
-    take_in(op);
-    if (!peer_waits(side)) {
-        stall->begin_ns = 0;
-    } else if (stall->begin_ns == 0 || stall->taken != side->tx.pipe.released ||
-               stall->read != side->rx.pipe_bytes) {
-        *stall = (struct via_stall){
-            .begin_ns = now, .taken = side->tx.pipe.released, .read = side->rx.pipe_bytes};
-    }
-    return stall->begin_ns == 0 ? 0 : now - stall->begin_ns;
+    int bytes = 0;
+    return VIA_REAL(ioctl)(op->fd, SIOCINQ, &bytes) == 0 && bytes > 0;
+}
+
+static bool kernel_is_full(const struct via_op *op)
+{
+    struct pollfd pfd = {.fd = op->fd, .events = POLLOUT};
+    return VIA_REAL(poll)(&pfd, 1, 0) == 0;
 }
 
 /* With both tokens. What follows goes by the kernel, from the next call on until the peer has read
- * the pipe. Not before it has read where the pipe began: it would take these bytes for earlier
- * ones. */
+ * the pipe. */
 static bool spill(struct via_op *op)
 {
     struct via_side *side = op->side;
-    bool begun = (int32_t)(side->tx.pipe.released - side->tx.switch_end) >= 0;
-    side->spills = begun && !via_conn_must_heed(op->conn) && via_conn_end_pipe_span(op) == 0 &&
-                   side->tx.span != VIA_SPAN_PIPE;
-    return side->spills;
+    side->stall.spills = !via_conn_must_heed(op->conn) && via_conn_end_pipe_span(op) == 0 &&
+                         side->tx.span != VIA_SPAN_PIPE;
+    return side->stall.spills;
+}
+
+/* With both tokens: how long to sleep, as via_stall_watch(). */
+static uint64_t look(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    if (via_stream_stall_hides(&side->tx, &side->rx) && kernel_is_full(op)) {
+        take_in(op);
+        return VIA_STREAM_STALL_NS;
+    }
+    if (!via_stream_stall_is_full(&side->tx)) {
+        return VIA_NEVER_NS;
+    }
+    take_in(op);
+    bool due = via_stream_stall_is_due(&side->stall, &side->tx, &side->rx, kernel_is_unread(op),
+                                       via_os_now_ns());
+    return due && spill(op) ? 0 : VIA_STREAM_STALL_NS;
 }
 
 uint64_t via_stall_watch(struct via_op *op)
 {
-    uint64_t ns = 0;
-    bool spills = false;
+    uint64_t ns = VIA_STREAM_STALL_NS;
     if (!via_conn_has_pipes(op->conn) || via_stall_is_none(op->side, op->conn->fabric != NULL)) {
         return VIA_NEVER_NS;
     }
     if (via_tx_take(op) == 0) {
         if (via_rx_take(op) == 0) {
-            ns = stalled_ns(op);
-            spills = ns >= STALL_NS && ns != VIA_NEVER_NS && spill(op);
+            ns = look(op);
             via_rx_give(op);
         }
         via_tx_give(op);
     }
-    if (spills) {
+    if (ns == 0) {
         via_ep_conn_changed(op->conn);
-        return 0;
     }
-    return ns == VIA_NEVER_NS ? ns : STALL_NS;
+    return ns;
 }

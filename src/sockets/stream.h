@@ -264,6 +264,9 @@ size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough);
 /* true when FIN is among the records that are there. */
 bool via_stream_rx_ends(const struct via_stream_rx *rx);
 
+/* true when what follows the records that are there comes by the kernel. */
+bool via_stream_rx_is_left(const struct via_stream_rx *rx);
+
 /* Before sleeping: says so to the writer and gives back all that is due; via_stream_rx_must_ring()
  * then tells whether it waited for that. */
 void via_stream_rx_arm(struct via_stream_rx *rx);

@@ -331,6 +331,14 @@ bool via_stream_rx_ends(const struct via_stream_rx *rx)
     return copy.ended;
 }
 
+bool via_stream_rx_is_left(const struct via_stream_rx *rx)
+{
+    struct via_stream_rx copy = probe_behind_kernel(rx);
+    while (pass(&copy) != 0) {
+    }
+    return copy.span == VIA_SPAN_KERNEL;
+}
+
 void via_stream_rx_arm(struct via_stream_rx *rx)
 {
     rx->posted |= rx->pipe.posted != rx->pipe.released;

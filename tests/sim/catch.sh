@@ -23,6 +23,7 @@ for plant in $("$sim" plants | cut -d' ' -f1); do
     # The parts of a seed in which it can not show only take time.
     case $plant in
     core-shmem-* | core-client-*) parts=ops=1,streams=0,barrier-groups=0 ;;
+    core-stall-* | hidden-begin | untold-end) parts=pes=0,ops=1,hosts=2,barrier-groups=0,stream-bursts=1000 ;;
     *) parts=pes=0 ;;
     esac
     "$sim" catch "$plant" --count "$count" --jobs 2 --set "$parts" ${seconds:+--seconds "$seconds"} && continue

@@ -161,6 +161,62 @@ static void both_send_a_megabyte_and_one_reads_by_stdio(void)
     free(data);
 }
 
+/* Each round by turns, so that the one who has more to send is by the kernel when the next begins;
+ * and then its buffers are full, too. */
+static void rounds(const struct end *end, size_t bytes, size_t peer_bytes)
+{
+    unsigned char *data = malloc(bytes + peer_bytes);
+    for (unsigned round = 0; round < 3; round++) {
+        memset(data, (int)round + end->mark, bytes);
+        write_all(end->fd, data, bytes);
+        read_all(end->fd, data, peer_bytes);
+        for (size_t i = 0; i < peer_bytes; i++) {
+            CHECK(data[i] == (unsigned char)(round + 1 - end->mark));
+        }
+    }
+    CHECK(shutdown(end->fd, SHUT_WR) == 0);
+    CHECK(read(end->fd, data, 1) == 0);
+    free(data);
+}
+
+static void one_sends_more_than_the_kernel_takes(void)
+{
+    struct pair pair = connected();
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct end client = {.fd = pair.client, .mark = 0};
+        close(pair.server);
+        rounds(&client, 24 * BYTES, BYTES);
+        _exit(0);
+    }
+    struct end server = {.fd = pair.server, .mark = 1};
+    close(pair.client);
+    rounds(&server, BYTES, 24 * BYTES);
+    wait_for(pid);
+    close(pair.server);
+}
+
+static void both_send_a_megabyte_and_shut_down(void)
+{
+    struct pair pair = connected();
+    pid_t pid = fork();
+    struct end end = {.fd = pid == 0 ? pair.client : pair.server, .piece = BYTES, .mark = pid == 0};
+    unsigned char *data = malloc(BYTES);
+    close(pid == 0 ? pair.server : pair.client);
+    memset(data, end.mark, BYTES);
+    send_all(&end, data);
+    CHECK(shutdown(end.fd, SHUT_WR) == 0);
+    read_all(end.fd, data, BYTES);
+    CHECK(data[0] == 1 - end.mark && data[BYTES - 1] == 1 - end.mark);
+    CHECK(read(end.fd, data, 1) == 0);
+    free(data);
+    close(end.fd);
+    if (pid == 0) {
+        _exit(0);
+    }
+    wait_for(pid);
+}
+
 /* It waits for room, and something to read is there: that is not yet a stall. */
 static void a_reader_takes_its_time(void)
 {
@@ -189,6 +245,8 @@ const struct check checks_of_stalls[] = {
     CHECK_ENTRY(both_send_a_megabyte_and_poll),
     CHECK_ENTRY(both_send_a_megabyte_by_sets),
     CHECK_ENTRY(both_send_a_megabyte_and_one_reads_by_stdio),
+    CHECK_ENTRY(one_sends_more_than_the_kernel_takes),
+    CHECK_ENTRY(both_send_a_megabyte_and_shut_down),
     CHECK_ENTRY(a_reader_takes_its_time),
     {.name = NULL},
 };

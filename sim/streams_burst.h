@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Programs that send before they read, at both ends of a connection, in rounds. TCP carries them
+ * when a socket buffer holds what the one that sends less sends in a round: so must pipes.
+ */
+#ifndef SIM_STREAMS_BURST_H
+#define SIM_STREAMS_BURST_H
+
+#include "base/rng.h"
+#include "base/types.h"
+
+struct burst {
+    uint64_t bytes;      /* of a round, sent before anything is read; 0: reads whenever it likes */
+    uint64_t peer_bytes; /* read then, before more is sent */
+    uint64_t round;
+    uint32_t glances; /* so often it reads a little all the same */
+    uint64_t bytes_seen, seen_ns;
+};
+
+/* After so long without a byte either way it is taken to hang: nobody looks any more. */
+#define BURST_HANGS_NS (20 * VIA_SEC_NS)
+
+/* Whether the program sends now: before it has sent all of its round. */
+static inline bool burst_sends(const struct burst *burst, uint64_t sent, uint64_t total)
+{
+    return burst->bytes != 0 && sent < via_min(total, burst->round * burst->bytes);
+}
+
+/* Shall an end that sleeps look again later? `bytes` have been sent and received by it. */
+static inline bool burst_looks_again(struct burst *burst, uint64_t bytes, uint64_t now_ns)
+{
+    if (burst->bytes_seen != bytes || burst->seen_ns == 0) {
+        burst->bytes_seen = bytes;
+        burst->seen_ns = now_ns;
+    }
+    return burst->bytes != 0 && now_ns - burst->seen_ns < BURST_HANGS_NS;
+}
+
+/* The next round, when this one is done. */
+static inline void burst_step(struct burst *burst, uint64_t sent, uint64_t total, uint64_t received,
+                              uint64_t peer_total)
+{
+    while (burst->bytes != 0 && (sent < total || received < peer_total) &&
+           !burst_sends(burst, sent, total) &&
+           received >= via_min(peer_total, burst->round * burst->peer_bytes)) {
+        burst->round++;
+    }
+}
+
+/* Of both ends, which send so many bytes in all. */
+static inline void burst_draw(struct via_rng *rng, struct burst *one, struct burst *other,
+                              uint64_t one_total, uint64_t other_total, uint64_t kernel_bytes)
+{
+    bool first = via_rng_chance(rng, 1, 2);
+    uint64_t few = via_rng_between(rng, 1, kernel_bytes);
+    uint64_t most = (first ? other_total : one_total) / via_rng_between(rng, 1, 4);
+    uint64_t any = via_rng_between(rng, 1, via_max(most, kernel_bytes));
+    *one = (struct burst){.bytes = first ? few : any, .peer_bytes = first ? any : few, .round = 1};
+    *other = (struct burst){.bytes = one->peer_bytes, .peer_bytes = one->bytes, .round = 1};
+    one->glances = via_rng_chance(rng, 1, 2) ? (uint32_t)via_rng_between(rng, 1, 20) : 0;
+    other->glances = via_rng_chance(rng, 1, 2) ? (uint32_t)via_rng_between(rng, 1, 20) : 0;
+}
+
+/* May it read, or write, now? */
+static inline bool burst_may_read(struct burst *burst, struct via_rng *rng, uint64_t sent,
+                                  uint64_t total)
+{
+    if (!burst_sends(burst, sent, total)) {
+        return true;
+    }
+    if (burst->glances == 0 || !via_rng_chance(rng, 1, 10)) {
+        return false;
+    }
+    burst->glances--;
+    return true;
+}
+
+static inline bool burst_may_write(const struct burst *burst, uint64_t sent, uint64_t total)
+{
+    return burst->bytes == 0 || sent == total || burst_sends(burst, sent, total);
+}
+
+#endif
