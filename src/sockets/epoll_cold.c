@@ -47,6 +47,9 @@ static bool may_be_cold(const struct via_ep_entry *entry)
 static void tell_peer(struct via_ep_entry *entry)
 {
     struct via_side *side = entry->conn->side;
+    if (via_unlikely(entry->set->bells != entry->set->heard)) {
+        via_ep_hear_bells_locked(entry->set); /* who never sleeps has heard none */
+    }
     entry->cold_sequence = side->rx.pipe.sequence;
     via_side_say_cold(side);
     /* Pairs with the fence in via_conn_posted_record(). */

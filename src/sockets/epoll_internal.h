@@ -18,9 +18,10 @@ extern const char via_ep_early_mark; /* where the other end comes to an eager co
 
 /* With the set's lock. */
 struct via_op via_ep_op(const struct via_ep_entry *entry);
-/* Registers the set's bells before somebody sleeps in it. Not before that: poll() on the set would
- * take the first report of each for an event. */
+/* Registers the set's bells before somebody sleeps in it, or a connection of it becomes cold. Not
+ * before that: poll() on the set would take the first report of each for an event. */
 void via_ep_hear_bells(struct via_ep_set *set);
+void via_ep_hear_bells_locked(struct via_ep_set *set);
 /* With the set's lock: the kernel watches what it should. */
 void via_ep_refresh(struct via_ep_entry *entry);
 

@@ -114,8 +114,7 @@ static void remove_bell(const struct via_ep_set *set, int fd)
     }
 }
 
-/* With the set's lock. */
-static void hear_bells(struct via_ep_set *set)
+void via_ep_hear_bells_locked(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
     for (uint64_t new = bells & ~set->heard; new != 0; new &= new - 1) {
@@ -129,7 +128,7 @@ static void hear_bells(struct via_ep_set *set)
 void via_ep_hear_bells(struct via_ep_set *set)
 {
     pthread_mutex_lock(&set->lock);
-    hear_bells(set);
+    via_ep_hear_bells_locked(set);
     pthread_mutex_unlock(&set->lock);
 }
 
@@ -138,7 +137,7 @@ static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
     set->bells |= bells;
     if (!via_alone()) {
-        hear_bells(set); /* somebody may sleep in it already */
+        via_ep_hear_bells_locked(set); /* somebody may sleep in it already */
     }
 }
 
@@ -185,7 +184,7 @@ void via_ep_hear_nothing(struct via_ep_set *set)
         /* Store heard, load sleepers; who goes to sleep stores sleepers, loads heard: one of the
          * two sees to it. */
         if (has_sleepers(set)) {
-            hear_bells(set);
+            via_ep_hear_bells_locked(set);
         }
     }
     pthread_mutex_unlock(&set->lock);

@@ -91,6 +91,9 @@ static int collect_own(struct via_ep_set *set, struct epoll_event *events, int m
     via_list_init(&reported);
     pthread_mutex_lock(&set->lock);
     if (via_unlikely(set->cold_due)) {
+        if (set->bells != set->heard && !via_list_empty(&set->entries[VIA_EP_COLD])) {
+            via_ep_hear_bells_locked(set); /* the set was polled, and so hears none */
+        }
         via_ep_look_at_cold(set);
     }
     via_ep_look_at_warm(set, all ? VIA_EP_ALL : 0);

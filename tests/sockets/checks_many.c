@@ -4,6 +4,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -155,6 +156,32 @@ static void quiet_ones_are_heard_beside_a_busy_one(void)
     close_many();
 }
 
+/* A program that has something to do between looks, and never sleeps in the set. */
+static void many_are_heard_without_sleeping(void)
+{
+    open_many(EPOLLIN);
+    for (unsigned round = 0; round < 300; round++) {
+        unsigned i = dice(MANY);
+        struct epoll_event event = {0};
+        int n = 0;
+        if (round % 100 == 50) {
+            struct pollfd pfd = {.fd = set, .events = POLLIN};
+            CHECK(poll(&pfd, 1, 0) == 0);
+            expect_nothing();
+        }
+        say(i);
+        for (double end = now_s() + 30; n == 0 && now_s() < end;) {
+            n = epoll_wait(set, &event, 1, 0);
+        }
+        CHECK(n == 1 && event.data.u32 == i);
+        hear(i);
+        for (unsigned looks = 0; looks < 100; looks++) {
+            expect_nothing();
+        }
+    }
+    close_many();
+}
+
 static void registrations_of_many_change(void)
 {
     open_many(EPOLLIN);
@@ -302,6 +329,7 @@ const struct check checks_of_many[] = {
     CHECK_ENTRY(each_of_many_is_heard_by_edge),
     CHECK_ENTRY(many_are_read_without_asking),
     CHECK_ENTRY(quiet_ones_are_heard_beside_a_busy_one),
+    CHECK_ENTRY(many_are_heard_without_sleeping),
     CHECK_ENTRY(registrations_of_many_change),
     CHECK_ENTRY(two_sets_hear_of_one),
     CHECK_ENTRY(ends_of_many_are_heard),
