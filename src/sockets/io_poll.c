@@ -389,7 +389,9 @@ int via_io_readable_bytes(struct via_op *op)
         uint64_t left = until ? via_stream_rx_kernel_left(rx) : 0;
         via_rx_give(op);
         if (until && VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0) {
-            piped = (uint64_t)kernel < left ? (size_t)kernel : (size_t)left + piped;
+            /* Before what is in the pipe; and, when nothing more goes there, after it, too. */
+            size_t around = op->side->heeded ? (size_t)kernel : (size_t)left;
+            piped = (uint64_t)kernel < left ? (size_t)kernel : around + piped;
         } else if (op->side->heeded && VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0) {
             piped += (size_t)kernel; /* they follow what is left in the pipe */
         }
