@@ -24,8 +24,8 @@ NEVER = re.compile(r"moduleapi|violations")
 OK = re.compile(r"\[ok\]: (.*?)(?: \(\d+ ms\))?$", re.MULTILINE)
 ERR = re.compile(r"\[(?:err|exception|TIMEOUT)\]: ([^\n]*)")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-# In names: how far a test came in its time.
-COUNTS = re.compile(r" \(x = \d+\)")
+# In names: how far a test came in its time, and which it drew at random.
+NUMBERS = re.compile(r"(?<=\(x = )\d+|(?<=#)\d+")
 LIMIT_S = 900
 # Ports of a run: its own, as another run on this machine may be under way. The cluster's are 10,000 above.
 PORTS = 600
@@ -65,7 +65,7 @@ class Runner:
         code, log = run_logged(["tclsh", "tests/test_helper.tcl", "--single", unit, "--clients", "1", "--timeout",
                                 "300", "--baseport", str(self.port + 50), "--portcount", str(PORTS - 50)], self.tree,
                                environment(preload, self.library, self.stats), self.log, LIMIT_S, signal.SIGTERM)
-        text = COUNTS.sub("", COLOURS.sub("", log))
+        text = NUMBERS.sub("N", COLOURS.sub("", log))
         failed = {re.sub(r" in tests/.*", "", name) for name in ERR.findall(text)}
         if code is None:
             failed.add("did not end")
