@@ -6,6 +6,7 @@
  * state was due to: records, bytes of the kernel's, writers that found no room, ends.
  */
 #include <linux/sockios.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 
 #include "base/bits.h"
@@ -77,12 +78,25 @@ static bool is_pipe_news(const struct via_ep_entry *entry, uint32_t bits,
             (!few && told_to(entry, bits, before) != entry->seen_sequence));
 }
 
+/* Ends that these bits tell, wanted or not: who asks for bytes alone is told of the kernel's end as
+ * of bytes when no record says it, as when a child was the last that held the other end. */
+static uint32_t ends_told(const struct via_ep_entry *entry, uint32_t bits)
+{
+    const struct via_side *side = entry->conn->side;
+    uint32_t ends = bits & VIA_POLL_GONE;
+    if ((bits & IN_EVENTS) != 0 && entry->piped && side->rx.span == VIA_SPAN_PIPE &&
+        !side->rx.ended && !via_pipe_ready(&side->rx.pipe)) {
+        ends |= atomic_load_explicit(&side->shadow, memory_order_relaxed) & POLLRDHUP;
+    }
+    return ends;
+}
+
 bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits,
                     const struct via_ep_before *before)
 {
     return bits != 0 && (entry->edge || is_pipe_news(entry, bits, before) ||
                          ((bits & OUT_EVENTS) != 0 && before->full != entry->seen_full) ||
-                         (bits & VIA_POLL_GONE & ~entry->seen_gone) != 0 ||
+                         (ends_told(entry, bits) & ~entry->seen_gone) != 0 ||
                          (entry->look && ((bits & URGENT_EVENTS) != 0 ||
                                           ((entry->events & READ_EVENTS) != 0 &&
                                            reads_kernel(entry) && is_kernel_news(entry)))));
@@ -108,7 +122,7 @@ void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_
     if ((bits & OUT_EVENTS) != 0) {
         entry->seen_full = before->full;
     }
-    entry->seen_gone |= bits & VIA_POLL_GONE;
+    entry->seen_gone |= ends_told(entry, bits);
     if (reads_kernel(entry) && via_kernel_received(entry->fd, &bytes) == 0) {
         note_kernel(entry, bits, bytes);
     }

@@ -85,6 +85,10 @@ static bool entry_is_ready(struct via_ep_entry *entry)
     if (via_ep_is_quiet(entry)) {
         return false;
     }
+    if (via_unlikely(entry->conn->side->demoted != 0)) {
+        via_ep_refresh(entry); /* the kernel's from now on, which tells edges, too */
+        return false;
+    }
     struct via_op op = via_ep_op(entry);
     struct via_ep_before before = via_ep_before(entry);
     uint32_t sequence = next_to_come(entry);
@@ -100,7 +104,7 @@ bool via_ep_own_is_ready(struct via_ep_set *set, bool all)
     bool nested = atomic_load_explicit(&set->nested, memory_order_relaxed);
     via_ep_look_at_cold(set);
     via_ep_look_at_warm(set, all ? VIA_EP_ALL : 1);
-    via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
+    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
         ready |= entry_is_ready(via_list_entry(it, struct via_ep_entry, in_set));
         if (ready && !nested) {
             break; /* else all edges are to be counted */

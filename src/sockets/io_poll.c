@@ -39,7 +39,7 @@ uint32_t via_io_look(struct via_op *op)
     return ask_kernel(op, 0);
 }
 
-/* Are there so many bytes in the kernel and in the pipe behind? The kernel counts its own only. */
+/* Are there so many bytes in the kernel and in the pipe? The kernel counts its own only. */
 static bool both_have(const struct via_op *op, uint32_t low)
 {
     int kernel = 0;
@@ -66,7 +66,8 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     switch (via_rx_next(op)) {
     case VIA_NEXT_DATA:
     case VIA_NEXT_AVAIL:
-        if (low <= 1 || via_stream_rx_bytes(rx, low) >= low) {
+        if (low <= 1 || via_stream_rx_bytes(rx, low) >= low ||
+            (op->side->heeded && both_have(op, low))) {
             bits = IN_EVENTS;
         }
         *ret_idle = bits == 0;

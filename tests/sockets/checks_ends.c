@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -111,6 +112,49 @@ static void what_was_sent_before_close_arrives(void)
     char byte;
     CHECK(read(pair.server, &byte, 1) == 0);
     close(pair.server);
+}
+
+/* For who asks for bytes alone, without EPOLLRDHUP, too. */
+static void the_last_holder_ends_and_it_is_an_edge(bool by_kill)
+{
+    struct pair pair = connected();
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    int epfd = epoll_create1(0);
+    char byte;
+    int fds[2];
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, pair.client, &event) == 0);
+    CHECK(pipe(fds) == 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(pair.client);
+        close(fds[1]);
+        (void)!read(fds[0], &byte, 1);
+        _exit(0);
+    }
+    close(fds[0]);
+    close(pair.server);
+    CHECK(epoll_wait(epfd, &event, 1, 5) == 0);
+    if (by_kill) {
+        kill(pid, SIGKILL);
+    }
+    close(fds[1]);
+    CHECK(waitpid(pid, NULL, 0) == pid);
+    CHECK(epoll_wait(epfd, &event, 1, 30000) == 1 && (event.events & EPOLLIN) != 0);
+    CHECK(epoll_wait(epfd, &event, 1, 5) == 0);
+    CHECK(read(pair.client, &byte, 1) == 0);
+    close(epfd);
+    close(pair.client);
+}
+
+static void an_ending_child_is_an_edge(void)
+{
+    the_last_holder_ends_and_it_is_an_edge(false);
+}
+
+static void a_killed_child_is_an_edge(void)
+{
+    the_last_holder_ends_and_it_is_an_edge(true);
 }
 
 static void a_killed_peer_is_an_end(void)
@@ -259,6 +303,8 @@ const struct check checks_of_ends[] = {
     CHECK_ENTRY(closing_with_unread_data_resets),
     CHECK_ENTRY(last_words_before_a_reset_arrive),
     CHECK_ENTRY(what_was_sent_before_close_arrives),
+    CHECK_ENTRY(an_ending_child_is_an_edge),
+    CHECK_ENTRY(a_killed_child_is_an_edge),
     CHECK_ENTRY(a_killed_peer_is_an_end),
     CHECK_ENTRY(a_killed_peer_wakes_who_has_slept_before),
     CHECK_ENTRY(a_killed_peer_wakes_a_writer),
