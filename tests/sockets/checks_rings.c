@@ -103,15 +103,20 @@ static void a_ring_for_files(void)
     done(pair);
 }
 
+static struct pair with_unread_bytes(void)
+{
+    struct pair pair = connected();
+    write_all(pair.client, "unread ", 7);
+    return pair;
+}
+
 /* From then on it is the kernel's, and others are not. */
 static void a_ring_reads_one_connection(void)
 {
-    struct pair pair = connected();
-    struct pair other = connected();
+    struct pair pair = with_unread_bytes();
+    struct pair other = with_unread_bytes();
     struct ring ring;
     char data[16];
-    write_all(pair.client, "unread ", 7);
-    write_all(other.client, "unread ", 7);
     if (ring_open(&ring)) {
         CHECK(ring_do(&ring, moving(IORING_OP_READ, pair.server, data, 16)) == 7);
         CHECK(memcmp(data, "unread ", 7) == 0);
@@ -129,10 +134,9 @@ static void a_ring_reads_one_connection(void)
 
 static void a_ring_that_knows_a_connection(void)
 {
-    struct pair pair = connected();
+    struct pair pair = with_unread_bytes();
     struct ring ring;
     char data[16];
-    write_all(pair.client, "unread ", 7);
     if (ring_open(&ring)) {
         CHECK(ring_register(&ring, &pair.server, 1) == 0);
         struct io_uring_sqe request = moving(IORING_OP_READ, 0, data, 16);
@@ -172,12 +176,10 @@ static void a_ring_polls_a_set(void)
 /* What is about sockets concerns all of them. */
 static void a_ring_for_sockets(void)
 {
-    struct pair pair = connected();
-    struct pair other = connected();
+    struct pair pair = with_unread_bytes();
+    struct pair other = with_unread_bytes();
     struct ring ring;
     char data[16];
-    write_all(pair.client, "unread ", 7);
-    write_all(other.client, "unread ", 7);
     if (ring_open(&ring)) {
         CHECK(ring_do(&ring, moving(IORING_OP_RECV, pair.server, data, 16)) == 7);
         CHECK(ring_do(&ring, moving(IORING_OP_RECV, other.server, data, 16)) == 7);
