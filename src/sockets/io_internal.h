@@ -69,6 +69,8 @@ void via_io_try_switch(struct via_op *op);
 
 /* With the tx token: will nobody ever read what is written to the pipe? */
 bool via_tx_peer_is_gone(struct via_op *op);
+/* The same, by what the kernel has said: does nobody hold the other end any more? */
+bool via_tx_is_held_no_more(struct via_op *op);
 
 /* A blocking call waits for POLLOUT, or for POLLIN beyond `have` bytes that it has seen and does
  * not take. 0: look again, -EAGAIN at the deadline, -EINTR. */

@@ -206,13 +206,9 @@ static void look_sometimes(struct via_op *op)
     }
 }
 
-/* As far as is known. */
-static bool peer_is_gone(struct via_op *op)
+bool via_tx_is_held_no_more(struct via_op *op)
 {
     struct via_side *side = op->side;
-    if (via_unlikely((via_side_flags(side) & VIA_FLAG_CLOSED) != 0)) {
-        return true;
-    }
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
     if (via_likely((seen & VIA_POLL_GONE) == 0)) {
         return false;
@@ -221,6 +217,13 @@ static bool peer_is_gone(struct via_op *op)
         return true;
     }
     return (side->rx_shut == 0 && !fin_is_in_pipe(op)) || !other_end_is_held(op, via_os_ticks());
+}
+
+/* As far as is known. */
+static bool peer_is_gone(struct via_op *op)
+{
+    return via_unlikely((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0) ||
+           via_tx_is_held_no_more(op);
 }
 
 bool via_tx_peer_is_gone(struct via_op *op)

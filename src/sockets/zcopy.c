@@ -276,6 +276,18 @@ static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, b
     via_io_shadow(op, (uint32_t)(unsigned short)fds[0].revents);
 }
 
+/* Has whoever fetches, or would, died? All descriptors of the other end are closed then, so its
+ * fetching is over. */
+static bool reader_is_dead(struct via_op *op)
+{
+    bool dead = false;
+    if (via_tx_take(op) == 0) {
+        dead = via_tx_is_held_no_more(op);
+        via_tx_give(op);
+    }
+    return dead;
+}
+
 /* What has changed about an offer that is still open? Ends it when that is called for. */
 static void consider(struct via_op *op, struct offer *offer, bool claimed)
 {
@@ -283,8 +295,7 @@ static void consider(struct via_op *op, struct offer *offer, bool claimed)
     if (offer->revoked) {
         return;
     }
-    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
-    if ((seen & (POLLHUP | POLLERR)) != 0 || (via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0) {
+    if ((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0 || reader_is_dead(op)) {
         take_back(op, offer);
     } else if (now - offer->progress_ns > PATIENCE_NS && !claimed) {
         offer->late = true;
@@ -306,13 +317,6 @@ static int look(struct via_op *op, struct offer *offer)
         offer->progress_ns = via_os_now_ns();
     }
     return state;
-}
-
-/* Has the one who claimed died? All its descriptors are closed, so its fetching is over. */
-static bool claimant_is_dead(struct via_op *op)
-{
-    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
-    return (seen & (POLLHUP | POLLERR)) != 0;
 }
 
 /* Until it has ended: 0, or -EPROTO. */
@@ -338,7 +342,7 @@ static int await(struct via_op *op, struct offer *offer)
             via_sock_bell_leave(bells);
         }
         via_wait_end(&wait);
-        if (state == VIA_AVAIL_CLAIMED && offer->revoked && claimant_is_dead(op)) {
+        if (state == VIA_AVAIL_CLAIMED && offer->revoked && reader_is_dead(op)) {
             return 0;
         }
         if (state != VIA_AVAIL_OPEN && state != VIA_AVAIL_CLAIMED) {

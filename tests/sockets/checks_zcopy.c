@@ -458,6 +458,42 @@ static void the_reader_is_killed(void)
     }
 }
 
+static void reads_without_a_look(int fd)
+{
+    unsigned char *data = malloc(16u * LARGE);
+    while (recv(fd, data, 16u * LARGE, MSG_WAITALL) > 0) {
+    }
+    free(data);
+}
+
+static void *kill_later(void *of_ms)
+{
+    sleep_ms(*(int *)of_ms);
+    kill(victim, SIGKILL);
+    return NULL;
+}
+
+/* Who sends hears of no signal, and is on its own to find out that nobody fetches any more. */
+static void the_reader_is_killed_while_it_fetches(void)
+{
+    unsigned char *data = calloc(16, LARGE);
+    for (int round = 0; round < 20; round++) {
+        pthread_t killer;
+        int ms = 5 + round % 7;
+        int fd = with_other(&victim, reads_without_a_look);
+        double begin = now_s();
+        CHECK(pthread_create(&killer, NULL, kill_later, &ms) == 0);
+        while (send(fd, data, 16u * (size_t)LARGE, MSG_NOSIGNAL) >= 0) {
+        }
+        CHECK(errno == EPIPE || errno == ECONNRESET);
+        CHECK(now_s() - begin < 30);
+        close(fd);
+        pthread_join(killer, NULL);
+        waitpid(victim, NULL, 0);
+    }
+    free(data);
+}
+
 static void the_sender_is_killed(void)
 {
     for (int round = 0; round < 8; round++) {
@@ -582,6 +618,7 @@ const struct check checks_of_zcopy[] = {
     CHECK_ENTRY(cancelling_a_thread_in_a_large_send),
     CHECK_ENTRY(the_reader_closes_in_the_middle),
     CHECK_ENTRY(the_reader_is_killed),
+    CHECK_ENTRY(the_reader_is_killed_while_it_fetches),
     CHECK_ENTRY(the_sender_is_killed),
     CHECK_ENTRY(the_sender_is_killed_in_a_send),
     CHECK_ENTRY(both_sides_send_before_they_receive),

@@ -6,19 +6,22 @@ usage: kill_sockets.py [--count N] [--seed S]
 
 The other side has to end by itself, and must not have seen a wrong byte. How soon a call of its told it is printed for
 both ways, side by side. Exit code 1 when a side hung, bytes were wrong, something was left behind, or the other side was
-told later than by kernel TCP: by more than a quarter and a millisecond, in the median.
+told later than by kernel TCP: by more than a quarter and a millisecond, in the median. Of a side that hung it is printed
+where it is: what the kernel says of its threads and of the connection, and its stacks where gdb is installed.
 """
 import argparse
+import contextlib
 import os
 import random
 import select
+import shutil
 import statistics
 import subprocess
 import sys
 import time
 
 import lab
-from lab import PRELOAD, STREAM, end, free_port, is_connected, listens, rendezvous_names
+from lab import PRELOAD, STREAM, VIADUCT, end, free_port, is_connected, listens, rendezvous_names
 
 # What is promised is what TCP does; the rest is for a machine that is busy with other things.
 HANG_S = 20.0
@@ -46,6 +49,25 @@ def has_ended(process, seconds):
         os.close(pidfd)
 
 
+def output_of(*words):
+    if shutil.which(words[0]) is None:
+        return "%s is not there\n" % words[0]
+    return subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=60, check=False).stdout
+
+
+def print_where(process, port):
+    """All that can be seen of a process that does not go on."""
+    base = "/proc/%d/task" % process.pid
+    for thread in os.listdir(base):
+        for name in ("comm", "wchan", "syscall", "stack"):
+            with contextlib.suppress(OSError), open(os.path.join(base, thread, name), encoding="ascii") as file:
+                print("  %s %s: %s" % (thread, name, file.read().strip().replace("\n", "\n    ")))
+    print(output_of("ss", "-tinpoem", "( sport = :%d or dport = :%d )" % (port, port)))
+    print(output_of(VIADUCT, "sockets"))
+    print(output_of("gdb", "-p", str(process.pid), "-batch", "-ex", "thread apply all bt full"), flush=True)
+
+
 def one(dice, preload):
     """(what was wrong or None, seconds until the other side knew)"""
     env = dict(os.environ, PROG_STREAM_TOLD="1", **({"LD_PRELOAD": PRELOAD} if preload else {}))
@@ -66,6 +88,7 @@ def one(dice, preload):
         killed = time.monotonic()
         victim.kill()
         if not has_ended(other, HANG_S):
+            print_where(other, port)
             return "%s: the %s hung" % (" ".join(words), "client" if other is client else "server"), 0
         code = other.wait()
         answers = [line.split()[1] for line in other.stdout if line.startswith("told ")]
