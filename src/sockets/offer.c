@@ -18,10 +18,13 @@
 #include "sockets/steward.h"
 #include "sockets/zcopy.h"
 
-/* What is not there yet is looked for at each call for a while, then at every 8th; then it will not
- * come. */
+/* What is not there yet is looked for at each call for a while, then at every 8th, then seldom. It
+ * will not come when much has moved, too: calls alone tell nothing of the peer, who may get a CPU
+ * for its first one after thousands of small ones here. The kernel holds some megabytes, so who
+ * reads has made calls by then. */
 #define LOOK_ALWAYS_CALLS 32u
 #define LOOK_EVERY_CALLS 8u
+#define LOOK_SELDOM_CALLS 256u
 /* Who waits in a call takes an offer in less. */
 #define TAKE_MS 5
 #define TAKE_PAUSE_NS (20 * VIA_USEC_NS)
@@ -332,7 +335,14 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
 static bool is_its_turn(uint32_t calls)
 {
     return calls <= via_policy.rules.after_calls + LOOK_ALWAYS_CALLS ||
-           calls % LOOK_EVERY_CALLS == 0;
+           calls % (calls <= GIVE_UP_CALLS ? LOOK_EVERY_CALLS : LOOK_SELDOM_CALLS) == 0;
+}
+
+/* The peer has had its turns, and has not come. */
+static bool has_looked_enough(const struct via_conn *conn)
+{
+    return conn->calls > GIVE_UP_CALLS &&
+           conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes > GIVE_UP_BYTES;
 }
 
 /* --- the connector's steps ----------------------------------------------------------------------
@@ -392,7 +402,7 @@ static void look_for_acceptor(struct via_op *op)
         via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
     } else if (control_fd >= 0) {
         via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
-    } else if (conn->calls > GIVE_UP_CALLS) {
+    } else if (has_looked_enough(conn)) {
         via_conn_settle_plain(conn, VIA_REASON_PEER);
     } else {
         via_conn_set_state(conn, VIA_SIDE_PENDING);
@@ -419,8 +429,7 @@ static void look_for_offer(struct via_conn *conn)
     if (rc == 0) {
         now_has_pipes(conn, VIA_SIDE_LIVE);
         say_kernel_end(conn);
-    } else if (rc == -EAGAIN && conn->calls <= GIVE_UP_CALLS &&
-               conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes <= GIVE_UP_BYTES) {
+    } else if (rc == -EAGAIN && !has_looked_enough(conn)) {
         via_conn_set_state(conn, VIA_SIDE_PENDING);
     } else if (rc == -EAGAIN) {
         via_conn_settle_plain(conn, VIA_REASON_PEER);
@@ -479,7 +488,7 @@ static enum via_reason meet_connector(struct via_op *op)
     }
     int fd = via_rendezvous_connect(conn->peer_cookie, conn->peer_uid);
     if (fd == -ECONNREFUSED) {
-        return conn->calls > GIVE_UP_CALLS ? VIA_REASON_PEER : VIA_REASON_NONE;
+        return has_looked_enough(conn) ? VIA_REASON_PEER : VIA_REASON_NONE;
     }
     if (fd < 0) {
         return fd == -EACCES ? VIA_REASON_USER : VIA_REASON_RESOURCES;

@@ -59,6 +59,21 @@ class Streams(Case):
             self.finish(server)
             self.assert_by_pipes(self.lines(), 0.1)
 
+    def test_thousands_of_calls_before_the_first_of_the_other_end(self):
+        """Small messages are sent faster than another process gets a CPU: that is no plain program."""
+        talk = ("    for i in range(600):\n"
+                "        a.sendall(b'y' * 100); assert len(b.recv(100, socket.MSG_WAITALL)) == 100\n")
+        script = ("import socket\n"
+                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
+                  "for who_sends in 0, 1:\n"
+                  "    c = socket.create_connection(l.getsockname()); s, _ = l.accept()\n"
+                  "    a, b = ((c, s), (s, c))[who_sends]\n"
+                  "    for i in range(6000): a.send(b'xx')\n"
+                  "    assert len(b.recv(12000, socket.MSG_WAITALL)) == 12000\n" + talk)
+        self.run_client([PYTHON, "-c", script])
+        (entry,) = self.lines()
+        self.assertEqual((entry["accelerated"], entry["not_accelerated"]), (4, {}))
+
     def test_plain_server(self):
         self.echo(2, 1, server_preload=False)
         (entry,) = self.lines()
