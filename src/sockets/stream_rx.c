@@ -165,9 +165,11 @@ static int take_in(struct via_stream_rx *rx)
         return breaks(rx);
     }
     release(rx, 0);
-    if (head.kind == VIA_STREAM_SWITCH && !rx->probe) {
-        via_pipe_post_credit(
-            &rx->pipe); /* the writer's leave to demote: see via_stream_tx_demoted */
+    if (head.kind != VIA_STREAM_FIN && !rx->probe) {
+        /* The writer's leave to demote (via_stream_tx_demoted) or, when it has spilled, to come
+         * back (via_stream_stall_is_over): who reads on and on never sleeps, which would post it.
+         */
+        via_pipe_post_credit(&rx->pipe);
         rx->posted = true;
     }
     return 0;

@@ -74,6 +74,24 @@ class Streams(Case):
         (entry,) = self.lines()
         self.assertEqual((entry["accelerated"], entry["not_accelerated"]), (4, {}))
 
+    def test_back_to_pipes_after_a_stall(self):
+        """A reader that pauses, with something unread at the other end, looks like two that both send."""
+        script = ("import socket, threading, time\n"
+                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
+                  "c = socket.create_connection(l.getsockname()); s, _ = l.accept(); s.sendall(b'unread')\n"
+                  "for i in range(300): c.sendall(b'x' * 100); assert len(s.recv(100, socket.MSG_WAITALL)) == 100\n"
+                  "def send():\n"
+                  "    for i in range(200000): c.send(b'y' * 500)\n"
+                  "t = threading.Thread(target=send); t.start()\n"
+                  "time.sleep(0.2); left = 100000000\n"
+                  "while left > 0: left -= len(s.recv(100000))\n"
+                  "t.join()\n")
+        self.run_client([PYTHON, "-c", script])
+        (entry,) = self.lines()
+        # What the kernel has buffers for, and what goes until it has been read.
+        self.assertGreater(entry["bytes_kernel_tx"], 1000000, entry)
+        self.assertLess(entry["bytes_kernel_tx"], 40000000, entry)
+
     def test_plain_server(self):
         self.echo(2, 1, server_preload=False)
         (entry,) = self.lines()
