@@ -145,7 +145,7 @@ int via_sock_bell_calls(void)
     }
     pthread_mutex_lock(&lock);
     if (calls <= 0) {
-        int fd = epoll_create1(EPOLL_CLOEXEC);
+        int fd = VIA_REAL(epoll_create1)(EPOLL_CLOEXEC);
         _Atomic int *place = &calls;
         if (fd >= 0 && via_hidden_new(fd, place) == 0) {
             for (unsigned i = 0; i < all_count; i++) {

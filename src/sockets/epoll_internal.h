@@ -31,7 +31,9 @@ bool via_ep_try_lock_links(void);
 void via_ep_unlock_links(void);
 /* With it: the set behind epfd, made when it is not there; held until put. */
 struct via_ep_set *via_ep_set_get(int epfd);
-/* With it: who sleeps in the set hears these bells, too, and looks again. */
+/* The kernel is told by one of the set's numbers: from now on not by this one. */
+void via_ep_give_up_number(struct via_ep_set *set, int fd);
+/* With the lock of the links: who sleeps in the set hears these bells, too, and looks again. */
 void via_ep_tell_sleepers(struct via_ep_set *set, uint64_t bells);
 /* Might somebody who waits in the set just now take a one-shot event? */
 bool via_ep_is_waited_in(struct via_ep_set *set);

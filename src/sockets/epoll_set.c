@@ -695,9 +695,10 @@ void via_ep_conn_closing(struct via_conn *conn)
     pthread_mutex_unlock(&links);
 }
 
-void via_ep_closed(struct via_ep_set *set)
+void via_ep_closed(struct via_ep_set *set, int fd)
 {
     if (atomic_fetch_sub_explicit(&set->fds, 1, memory_order_acq_rel) != 1) {
+        via_ep_give_up_number(set, fd);
         return;
     }
     pthread_mutex_lock(&links);
@@ -710,14 +711,6 @@ void via_ep_closed(struct via_ep_set *set)
     via_list_remove(&set->all);
     pthread_mutex_unlock(&links);
     via_file_put_slowly(&set->file);
-}
-
-void via_ep_dup(struct via_ep_set *set, int new_fd)
-{
-    atomic_fetch_add_explicit(&set->fds, 1, memory_order_relaxed);
-    if (!via_fd_set(new_fd, &set->file)) {
-        atomic_fetch_sub_explicit(&set->fds, 1, memory_order_relaxed);
-    }
 }
 
 void via_ep_fork_prepare(void)

@@ -135,9 +135,12 @@ void via_ep_conn_duped(struct via_conn *conn);
 /* The last descriptor of this process is about to be closed. */
 void via_ep_conn_closing(struct via_conn *conn);
 
-/* A number of the set is closed. */
-void via_ep_closed(struct via_ep_set *set);
+/* This number of the set is closed, and is not in the table any more. */
+void via_ep_closed(struct via_ep_set *set, int fd);
 void via_ep_dup(struct via_ep_set *set, int new_fd);
+/* fd is a set that has never held anything of ours: what is put in by one of its numbers comes to
+ * who waits by the other. */
+void via_ep_dup_plain(int fd, int new_fd);
 
 void via_ep_fork_prepare(void);
 void via_ep_fork_parent(void);

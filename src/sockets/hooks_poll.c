@@ -254,6 +254,21 @@ VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
 /* --- epoll -------------------------------------------------------------------------------------
  */
 
+/* Which numbers are sets matters when one is copied: see via_ep_dup_plain(). */
+VIA_HOOK int epoll_create1(int flags)
+{
+    int epfd = VIA_REAL(epoll_create1)(flags);
+    via_fd_mark(epfd, VIA_FD_IS_SET, true);
+    return epfd;
+}
+
+VIA_HOOK int epoll_create(int size)
+{
+    int epfd = VIA_REAL(epoll_create)(size);
+    via_fd_mark(epfd, VIA_FD_IS_SET, true);
+    return epfd;
+}
+
 /* Of a set that has held something of ours: as epoll_ctl(), or -EAGAIN, when the kernel is to be
  * asked. */
 static int nest(int epfd, int operation, int fd, const struct epoll_event *event)

@@ -135,7 +135,7 @@ void via_hooks_forget(int fd)
         via_conn_closing(conn, fd);
         via_conn_closed(conn);
     } else {
-        via_ep_closed(via_container_of(file, struct via_ep_set, file));
+        via_ep_closed(via_container_of(file, struct via_ep_set, file), fd);
     }
 }
 
@@ -156,7 +156,7 @@ VIA_HOOK int close(int fd)
     file = via_fd_take(fd);
     if (file == NULL || file->kind != VIA_FILE_CONN) {
         if (file != NULL) {
-            via_ep_closed(via_container_of(file, struct via_ep_set, file));
+            via_ep_closed(via_container_of(file, struct via_ep_set, file), fd);
         }
         return VIA_REAL(close)(fd);
     }
@@ -212,6 +212,9 @@ static int copied(int fd, int new_fd)
     forget(new_fd);
     struct via_file *file = via_file_get(fd, alone);
     if (via_likely(file == NULL)) {
+        if (via_fd_is_marked(fd, VIA_FD_IS_SET) && !via_hooks_is_guest()) {
+            via_ep_dup_plain(fd, new_fd);
+        }
         return new_fd;
     }
     if (via_hooks_is_guest()) {

@@ -54,6 +54,8 @@
     F(int, ppoll, (struct pollfd *, nfds_t, const struct timespec *, const sigset_t *))            \
     F(int, select, (int, fd_set *, fd_set *, fd_set *, struct timeval *))                          \
     F(int, pselect, (int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *))\
+    F(int, epoll_create, (int))                                                                    \
+    F(int, epoll_create1, (int))                                                                   \
     F(int, epoll_ctl, (int, int, int, struct epoll_event *))                                       \
     F(int, epoll_wait, (int, struct epoll_event *, int, int))                                      \
     F(int, epoll_pwait, (int, struct epoll_event *, int, int, const sigset_t *))                   \

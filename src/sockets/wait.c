@@ -170,7 +170,7 @@ static bool open_ear(void)
         return false;
     }
     if (ear->fd <= 0) {
-        int fd = epoll_create1(EPOLL_CLOEXEC);
+        int fd = VIA_REAL(epoll_create1)(EPOLL_CLOEXEC);
         ear->bells = 0;
         ear->calls = false;
         ear->conn = 0;

@@ -27,6 +27,28 @@ static void nest(struct pair pair, int inner)
     close(middle);
 }
 
+/* It is in the others by one number, and gets a connection by another. */
+static void copied_when_it_was_nested(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int inner = epoll_create1(0);
+    int outer = set_with(inner, EPOLLIN);
+    int copy = dup(inner);
+    CHECK(copy >= 0 && put_in(copy, pair.server, EPOLLIN) == 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(wait_in(outer, -1, 20) == 0);
+        write_later(pair.client);
+        CHECK(wait_in(outer, inner, 30000) == EPOLLIN);
+        CHECK(wait_in(inner, pair.server, 0) == EPOLLIN);
+        read_all(pair.server, &byte, 1);
+    }
+    close(outer);
+    close(copy);
+    close(inner);
+    done(pair);
+}
+
 static void nested_after_it_was_filled(void)
 {
     struct pair pair = connected();
@@ -233,13 +255,9 @@ static void nested_sets_wake_sleepers(void)
 }
 
 const struct check checks_of_nested_sets[] = {
-    CHECK_ENTRY(nested_after_it_was_filled),
-    CHECK_ENTRY(nested_before_it_is_filled),
-    CHECK_ENTRY(nested_before_it_connects),
-    CHECK_ENTRY(nested_from_outside),
-    CHECK_ENTRY(nested_by_edge),
-    CHECK_ENTRY(nested_for_one_event),
-    CHECK_ENTRY(nested_as_deep_as_can_be),
-    CHECK_ENTRY(nested_sets_wake_sleepers),
-    {0},
+    CHECK_ENTRY(copied_when_it_was_nested),  CHECK_ENTRY(nested_after_it_was_filled),
+    CHECK_ENTRY(nested_before_it_is_filled), CHECK_ENTRY(nested_before_it_connects),
+    CHECK_ENTRY(nested_from_outside),        CHECK_ENTRY(nested_by_edge),
+    CHECK_ENTRY(nested_for_one_event),       CHECK_ENTRY(nested_as_deep_as_can_be),
+    CHECK_ENTRY(nested_sets_wake_sleepers),  {0},
 };

@@ -2,6 +2,7 @@
 /* epoll sets in less usual shapes. */
 #include "checks.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -181,6 +182,59 @@ static void replaced_by_a_copy_that_was_passed(void)
     close(carrier[1]);
     close(epfd);
     done(pair);
+}
+
+static int copy_by_dup2(int fd)
+{
+    return dup2(fd, 90);
+}
+
+static int copy_by_dup3(int fd)
+{
+    return dup3(fd, 90, O_CLOEXEC);
+}
+
+static int copy_by_fcntl(int fd)
+{
+    return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+static void set_of_two_numbers(int epfd, int copy)
+{
+    struct pair pair = connected();
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT, .data = {.fd = pair.server}};
+    char byte;
+    CHECK(epfd >= 0 && copy >= 0 && put_in(copy, pair.server, EPOLLIN) == 0);
+    CHECK(put_in(epfd, pair.server, EPOLLIN) == -1 && errno == EEXIST);
+    for (int i = 0; i < 3; i++) {
+        CHECK(wait_in(epfd, -1, 20) == 0);
+        write_later(pair.client);
+        CHECK(wait_in(epfd, pair.server, 30000) == EPOLLIN);
+        CHECK(wait_in(copy, pair.server, 0) == EPOLLIN);
+        read_all(pair.server, &byte, 1);
+    }
+    CHECK(close(epfd) == 0);
+    int other = open("/dev/null", O_RDONLY); /* which gets the number */
+    CHECK(other == epfd && epoll_ctl(copy, EPOLL_CTL_MOD, pair.server, &event) == 0);
+    CHECK(wait_in(copy, pair.server, 5000) == EPOLLOUT);
+    CHECK(put_in(copy, pair.client, EPOLLIN) == 0);
+    CHECK(epoll_ctl(copy, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+    CHECK(wait_in(copy, -1, 20) == 0);
+    write_all(pair.server, "x", 1);
+    CHECK(wait_in(copy, pair.client, 30000) == EPOLLIN);
+    close(other);
+    close(copy);
+    done(pair);
+}
+
+/* As event loops of Rust do with theirs. */
+static void copied_before_anything_is_in_it(void)
+{
+    int (*const ways[])(int) = {dup, copy_by_dup2, copy_by_dup3, copy_by_fcntl};
+    for (int i = 0; i < 4; i++) {
+        int epfd = i % 2 == 0 ? epoll_create1(EPOLL_CLOEXEC) : epoll_create(1);
+        set_of_two_numbers(epfd, ways[i](epfd));
+    }
 }
 
 static bool is_readable(int fd, int timeout)
@@ -542,6 +596,7 @@ const struct check checks_of_sets[] = {
     CHECK_ENTRY(first_one_in_while_a_thread_sleeps),
     CHECK_ENTRY(two_sets_hold_it),
     CHECK_ENTRY(a_copy_is_another_registration),
+    CHECK_ENTRY(copied_before_anything_is_in_it),
     CHECK_ENTRY(taken_out_and_put_in_again),
     CHECK_ENTRY(taken_out_and_copied),
     CHECK_ENTRY(exclusive),
