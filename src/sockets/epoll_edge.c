@@ -127,3 +127,11 @@ void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_
         note_kernel(entry, bits, bytes);
     }
 }
+
+void via_ep_left(struct via_ep_entry *entry)
+{
+    uint64_t bytes;
+    if (via_kernel_received(entry->fd, &bytes) == 0) {
+        note_kernel(entry, 0, bytes);
+    }
+}

@@ -75,6 +75,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->asked_ticks = 0;
     set->warm_ticks = 0;
     set->warm_looks = 0;
+    set->ask_due = false;
     pthread_mutex_init(&set->lock, NULL);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
@@ -267,6 +268,9 @@ static void refresh(struct via_ep_entry *entry)
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
         entry->look = true; /* in what has come meanwhile */
+        if (!piped && (entry->events & EPOLLET) != 0) {
+            via_ep_left(entry);
+        }
         entry->seen_sequence = entry->conn->side->rx.pipe.sequence;
         add_bells(entry->set, via_conn_bells(entry->conn));
         wake_sleepers(entry->set, true);
@@ -276,6 +280,7 @@ static void refresh(struct via_ep_entry *entry)
         entry->kernel_events = events;
         entry->look = true; /* between two registrations an edge may have gone unseen */
         tell_kernel(entry, EPOLL_CTL_MOD);
+        atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
     }
 }
 

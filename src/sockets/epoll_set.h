@@ -45,6 +45,7 @@ struct via_ep_set {
     _Atomic uint32_t sleepers;    /* threads asleep in it */
     uint64_t asked_ticks;         /* when the kernel was last asked */
     _Atomic bool filled;          /* ours took every place of the last call */
+    _Atomic bool ask_due;         /* the kernel has just been told to watch for more */
     uint64_t warm_ticks;          /* when all warm ones were last looked at */
     uint32_t warm_looks;          /* counts looks of who spins */
 

@@ -354,6 +354,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     bool ours = false;
     int first = 0;
     if (via_unlikely(turn && atomic_load_explicit(&set->filled, memory_order_relaxed))) {
+        atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
         first = via_max(ask_kernel(set, epfd, events, (max + 1) / 2, &ours), 0);
         set->asked_ticks = now;
         turn = false;
@@ -363,7 +364,10 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         count += collect(set, events + count, max - count, all);
     }
     note_filled(set, count - first == max);
+    /* What has become the kernel's while ours were looked at, it has not been asked for. */
+    turn |= atomic_load_explicit(&set->ask_due, memory_order_relaxed);
     if (count < max && turn) {
+        atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
         set->asked_ticks = now;
         int n = ask_kernel(set, epfd, events + count, max - count, &ours);
         if (n < 0) {
