@@ -173,7 +173,9 @@ static void handle_attached(struct via_process *process, const struct via_attach
         break;
     case VIA_ATTACH_SEGMENT_REMOVE:
         status = via_segment_remove_for(process, request->handle);
-        via_attach_server_answer_status(process, request, status);
+        if (request->id != 0) {
+            via_attach_server_answer_status(process, request, status);
+        }
         return;
     case VIA_ATTACH_MAP:
         status = via_segment_map_for(process, request);

@@ -94,8 +94,8 @@ static inline uint8_t via_status_hops(uint64_t word)
 enum via_attach_type {
     VIA_ATTACH_HELLO = 1, /* answer: WELCOME with fds {memory, status page (read only), bell page,
                              bell eventfd of this process} */
-    VIA_ATTACH_SEGMENT_ADD = 2, /* fd: memfd sealed against shrinking. answer: handle */
-    VIA_ATTACH_SEGMENT_REMOVE = 3,
+    VIA_ATTACH_SEGMENT_ADD = 2,    /* fd: memfd sealed against shrinking. answer: handle */
+    VIA_ATTACH_SEGMENT_REMOVE = 3, /* with id 0: without an answer */
     VIA_ATTACH_MAP =
         4, /* answer: fds {memfd of the segment, bell eventfd of its owner, life page
               of its host}, `bytes` is its size, `life` its life; -EXDEV when it can

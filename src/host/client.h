@@ -141,6 +141,7 @@ struct via_attach {
     struct via_list requests;
     uint32_t request_id_next;
     struct via_list segments;
+    struct via_list segments_left; /* given up, and the host does not know yet */
     struct via_list remotes;
 };
 
@@ -317,6 +318,9 @@ void via_client_remote_done(struct via_remote *remote, int status);
  */
 int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
                    struct via_client_request *request) VIA_MUST_CHECK;
+/* [locked] Sends one that is not answered. 0, -EAGAIN when the socket takes none now, or another
+ * negative errno: there is no host any more. */
+int via_client_tell(struct via_attach *attach, struct via_attach_request *tell) VIA_MUST_CHECK;
 /* [locked] Takes answers off the socket until there are no more. */
 unsigned via_client_take_answers(struct via_attach *attach);
 
@@ -349,6 +353,8 @@ struct via_segment *via_client_segment_of(struct via_attach *attach, const void 
 /* Unmaps and frees a remote, or a segment without telling the host. */
 void via_client_remote_free(struct via_remote *remote);
 void via_client_segment_free(struct via_segment *segment);
+/* via_segment_free() without waiting for the host: it may be reached for a moment longer. */
+void via_client_segment_leave(struct via_segment *segment);
 /* Somebody will wait for puts under way after all (VIADUCT_PUT_LAZY): asks hosts to tell now. Does
  * not wait; what fails only takes longer. */
 void via_client_hurry(struct via_attach *attach);

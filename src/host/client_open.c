@@ -370,6 +370,8 @@ static struct via_attach *attach_new(void)
     via_list_init(&attach->messages);
     via_list_init(&attach->requests);
     via_list_init(&attach->segments);
+    via_list_init(&attach->segments_left);
+    attach->request_id_next = 1;
     via_list_init(&attach->remotes);
     via_host_spin_init(&attach->spin, via_host_spin_cpus() > 1 ? SPIN_NS_MAX : 0);
     return attach;
@@ -395,6 +397,9 @@ static void attach_free(struct via_attach *attach)
         via_client_remote_free(via_list_entry(it, struct via_remote, link));
     }
     via_list_foreach_safe(it, &attach->segments) {
+        via_client_segment_free(via_list_entry(it, struct via_segment, link));
+    }
+    via_list_foreach_safe(it, &attach->segments_left) {
         via_client_segment_free(via_list_entry(it, struct via_segment, link));
     }
     struct via_list *it;

@@ -154,6 +154,7 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
     ask->magic = VIA_ATTACH_MAGIC;
     ask->version = VIA_ATTACH_VERSION;
     ask->id = attach->request_id_next++;
+    attach->request_id_next += attach->request_id_next == 0 ? 1 : 0;
     request->id = ask->id;
     request->done = false;
     request->fds_count = 0;
@@ -190,4 +191,13 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
         request->fds_count = 0;
     }
     return status > 0 ? -EPROTO : status;
+}
+
+int via_client_tell(struct via_attach *attach, struct via_attach_request *tell)
+{
+    tell->magic = VIA_ATTACH_MAGIC;
+    tell->version = VIA_ATTACH_VERSION;
+    tell->id = 0;
+    int rc = attach->dead ? -ENOTCONN : via_client_socket_send(attach->socket_fd, tell, -1);
+    return rc == -EINTR || rc == -ENOBUFS ? -EAGAIN : rc;
 }

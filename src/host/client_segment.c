@@ -21,6 +21,32 @@ static int check(const struct via_attach *attach, size_t bytes, unsigned access)
     return 0;
 }
 
+void via_client_segment_free(struct via_segment *segment)
+{
+    via_list_remove(&segment->link);
+    if (segment->mapped) {
+        munmap(segment->base, segment->bytes);
+    }
+    free(segment);
+}
+
+/* [locked] Tells the host what has been given up, as far as its socket takes that now. */
+static void tell_left(struct via_attach *attach)
+{
+    struct via_list *it;
+    while ((it = via_list_first(&attach->segments_left)) != NULL) {
+        struct via_segment *segment = via_list_entry(it, struct via_segment, link);
+        struct via_attach_request ask = {
+            .type = VIA_ATTACH_SEGMENT_REMOVE,
+            .handle = segment->handle,
+        };
+        if (via_client_tell(attach, &ask) == -EAGAIN) {
+            return;
+        }
+        via_client_segment_free(segment);
+    }
+}
+
 /* Tells the host; the segment is in the list afterwards. */
 static int add(struct via_attach *attach, int memfd, size_t bytes, unsigned access,
                struct via_segment *segment)
@@ -32,6 +58,7 @@ static int add(struct via_attach *attach, int memfd, size_t bytes, unsigned acce
     };
     struct via_client_request request;
     via_client_lock(attach);
+    tell_left(attach); /* first, or there may be too many */
     int rc = via_client_ask(attach, &ask, memfd, &request);
     if (rc == 0) {
         segment->handle = request.answer.handle;
@@ -128,13 +155,18 @@ int via_segment_new(struct via_attach *attach, size_t bytes, unsigned access,
     return 0;
 }
 
-void via_client_segment_free(struct via_segment *segment)
+void via_client_segment_leave(struct via_segment *segment)
 {
+    struct via_attach *attach = segment->attach;
+    via_client_lock(attach);
     via_list_remove(&segment->link);
     if (segment->mapped) {
         munmap(segment->base, segment->bytes);
+        segment->mapped = false;
     }
-    free(segment);
+    via_list_push_back(&attach->segments_left, &segment->link);
+    tell_left(attach);
+    via_client_unlock(attach);
 }
 
 void via_segment_free(struct via_segment *segment)

@@ -51,18 +51,18 @@ struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
 /* --- lending -----------------------------------------------------------------------------------
  */
 
-/* With the lock. */
+/* With the lock, which other threads' close() wants, too: nobody waits for the host with it. */
 static void give_up(struct rest *rest)
 {
     if (rest->remote != NULL) {
         via_remote_close(rest->remote);
     }
     if (rest->lent != NULL) {
-        via_segment_free(rest->lent);
+        via_client_segment_leave(rest->lent);
         lent_count--;
     }
     if (rest->segment != NULL) {
-        via_segment_free(rest->segment);
+        via_client_segment_leave(rest->segment);
     }
     *rest = (struct rest){.remote = NULL};
 }
