@@ -147,8 +147,10 @@ static bool rx_is_through(struct via_op *op)
     return pipe_next(op) == VIA_NEXT_KERNEL && !via_pipe_ready(&op->side->rx.pipe);
 }
 
-static void is_plain_now(struct via_conn *conn, enum via_reason reason)
+static void is_plain_now(struct via_op *op, enum via_reason reason)
 {
+    struct via_conn *conn = op->conn;
+    via_io_shut_now(conn, op->fd); /* what is sent from now on is the kernel's to refuse */
     conn->side->why = (uint8_t)reason;
     via_conn_set_state(conn, VIA_SIDE_PLAIN);
     atomic_store_explicit(&conn->side->demoted, 1, memory_order_release);
@@ -170,7 +172,7 @@ void via_conn_heed(struct via_op *op)
         }
         if (side->heeded && !side->replays && via_rx_take(op) == 0) {
             if (rx_is_through(op)) {
-                is_plain_now(conn, VIA_REASON_DEMOTED);
+                is_plain_now(op, VIA_REASON_DEMOTED);
             }
             via_rx_give(op);
         }
@@ -249,7 +251,7 @@ static int leave(struct via_op *op, enum via_reason reason)
     }
     side->rx_left = side->rx;
     uint32_t skip = via_stream_rx_leave(&side->rx);
-    is_plain_now(conn, reason);
+    is_plain_now(op, reason);
     say(conn, VIA_FLAG_DEMOTE | via_flags_left(side->rx.pipe.released, skip));
     return 0;
 }
@@ -369,7 +371,7 @@ static int demote_begin(struct via_op *op, enum via_reason reason)
     }
     rc = conn->fabric != NULL ? via_fabric_leave_begin(conn) : 0;
     if (rc > 0) {
-        is_plain_now(conn, reason);
+        is_plain_now(op, reason);
         conn->side->heeded = true; /* there is nobody to wait for */
     }
     rc = rc == 0 ? leave_pipes(op, reason) : via_min(rc, 0);

@@ -75,10 +75,8 @@ void via_fabric_tx_want(struct via_conn *conn);
  * -EAGAIN: via_fabric_say_again(). Otherwise 0. */
 int via_fabric_say(struct via_conn *conn, uint64_t flags, bool wait);
 
-/* Before the kernel tells of an end: waits, not for long, until what went as frames has arrived.
- * With the tx token; nothing when no host is at the other end. */
-void via_fabric_arrive(struct via_conn *conn);
-/* Has it, or is there nobody any more to whom it could? */
+/* Has what went as frames arrived, or is there nobody any more to whom it could? With the tx token.
+ */
 bool via_fabric_has_arrived(struct via_conn *conn);
 /* Is it known whom to put to? Else nothing ever goes: the peer has not taken the offer. */
 bool via_fabric_has_peer(struct via_conn *conn);

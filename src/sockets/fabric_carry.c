@@ -13,8 +13,6 @@
 #define FOLLOW_CUT_OFF_NS (10 * VIA_SEC_NS)
 #define UNPROVEN_LOOK_NS (10 * VIA_MSEC_NS)
 #define WAIT_NS VIA_SEC_NS
-/* At an end, what went as frames has so long to arrive before the kernel tells of the end. */
-#define ARRIVE_NS (2 * VIA_SEC_NS)
 
 static _Atomic unsigned following; /* connections that wait for the rest */
 
@@ -273,25 +271,6 @@ bool via_fabric_is_cut_off(const struct via_conn *conn)
 {
     struct via_attach *attach = via_fabric_attached();
     return attach != NULL && via_attach_hops(attach, conn->fabric->host) < 0;
-}
-
-/* Frames are slower than the kernel's FIN, and than a flag that is stored directly once the cable
- * is mended: a peer that has not read by pipes yet, and whose host knows of no cut, would take
- * either for the end. */
-void via_fabric_arrive(struct via_conn *conn)
-{
-    struct via_fabric *fabric = conn->fabric;
-    uint64_t end_ns = 0;
-    while (fabric != NULL && fabric->error == 0 && via_fabric_can_put(fabric) &&
-           via_remote_pending(fabric->remote) != 0) {
-        const struct timespec pause = {.tv_nsec = 50000};
-        uint64_t now_ns = via_os_now_ns();
-        end_ns = end_ns == 0 ? now_ns + ARRIVE_NS : end_ns;
-        if (now_ns > end_ns || via_attach_poll(fabric->attach) < 0) {
-            return;
-        }
-        nanosleep(&pause, NULL);
-    }
 }
 
 /* --- reading -----------------------------------------------------------------------------------

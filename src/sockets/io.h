@@ -69,6 +69,10 @@ int via_io_readable_bytes(struct via_op *op);
 
 /* shutdown(): the kernel's, and what the peer must read in the pipe. 0 or a negative errno. */
 int via_io_shutdown(struct via_op *op, int how);
+/* With the tx token: the next of what it left for later. Is nothing left? */
+bool via_io_shut_on(struct via_conn *conn, int fd);
+/* The kernel is told of the end now, whatever is still under way. */
+void via_io_shut_now(struct via_conn *conn, int fd);
 
 /* With the tx token, before the kernel is told the end of this direction: writes FIN into the pipe,
  * if that is where the bytes go, and between hosts in any case. wait: up to a second for a full way

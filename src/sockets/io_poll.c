@@ -128,7 +128,7 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
 bool via_io_follows(struct via_op *op)
 {
     const struct via_stream_rx *rx = &op->side->rx;
-    return op->conn->fabric != NULL && !via_pipe_ready(&rx->pipe) &&
+    return op->conn->fabric != NULL && op->side->rx_shut == 0 && !via_pipe_ready(&rx->pipe) &&
            (rx->span == VIA_SPAN_PIPE ? via_fabric_may_follow(op->conn)
                                       : via_fabric_may_switch(op->conn));
 }
@@ -162,6 +162,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     }
     if (via_unlikely(atomic_load_explicit(&op->side->tx_shut, memory_order_relaxed) != 0)) {
         ask |= POLLRDHUP; /* unread data does not hide the end of both */
+        bits |= op->side->shutting != 0 && op->side->rx_shut != 0 ? (uint32_t)POLLHUP : 0;
     }
     bool ended = atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0 ||
                  (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_FIN)) != 0;
@@ -401,58 +402,4 @@ int via_io_readable_bytes(struct via_op *op)
         }
     }
     return VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0 ? kernel : -errno;
-}
-
-/* What has been shut down, after the kernel knows it. With both directions the kernel answers what
- * comes by RST (RFC 793, 3.5), so that is where the peer is to send it. */
-static void say_shut(struct via_op *op)
-{
-    struct via_side *side = op->side;
-    uint64_t flags = side->said | VIA_FLAG_TAKEN;
-    flags |= side->tx_shut != 0 && op->conn->fabric == NULL ? VIA_FLAG_FIN : 0;
-    flags |= side->tx_shut != 0 && side->rx_shut != 0 ? VIA_FLAG_CLOSED : 0;
-    if (via_conn_has_pipes(op->conn) && (flags & ~side->said & ~(uint64_t)VIA_FLAG_TAKEN) != 0 &&
-        via_tx_take(op) == 0) {
-        side->said |= flags;
-        via_conn_say(op->conn, side->said);
-        via_fabric_arrive(op->conn);
-        via_tx_give(op);
-    }
-}
-
-int via_io_shutdown(struct via_op *op, int how)
-{
-    struct via_side *side = op->side;
-    if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
-        return -EINVAL;
-    }
-    if (how != SHUT_RD && op->conn->fabric != NULL && via_conn_is_unsettled(op->conn)) {
-        via_conn_look(op); /* an offer that is there: its maker waits for this end in the pipe */
-    }
-    if (how != SHUT_RD && via_conn_must_heed(op->conn)) {
-        via_conn_heed(op);
-    }
-    if (how != SHUT_RD && (side->replays || via_conn_has_pipes(op->conn)) && via_tx_take(op) == 0) {
-        if (side->replays) {
-            /* Nothing can be sent again afterwards. */
-            if (via_conn_replay_all(op->conn, op->fd, VIA_REPLAY_EXIT_NS) == -EAGAIN) {
-                via_conn_reset(op->fd);
-            }
-        }
-        (void)!via_io_fin(op->conn, op->fd, 0, true);
-        via_fabric_arrive(op->conn);
-        via_tx_give(op);
-    }
-    if (how != SHUT_WR) {
-        atomic_store_explicit(&side->rx_shut, 1, memory_order_relaxed);
-    }
-    if (how != SHUT_RD) {
-        atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
-    }
-    int rc = VIA_REAL(shutdown)(op->fd, how) == 0 ? 0 : -errno;
-    via_ep_conn_woken(op->conn); /* as by the kernel, whatever it answers */
-    if (rc == 0) {
-        say_shut(op);
-    }
-    return rc;
 }

@@ -98,7 +98,8 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_side *side = op->side;
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_acquire);
-    if ((seen & VIA_POLL_GONE) == 0) {
+    bool waits = side->rx_shut == 0; /* else that is the end, whatever may still come */
+    if ((seen & VIA_POLL_GONE) == 0 && waits) {
         if ((flags & MSG_DONTWAIT) == 0) {
             return -EAGAIN;
         }
@@ -115,11 +116,11 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
     if (via_pipe_ready(&side->rx.pipe)) {
         return -ESTALE; /* look again */
     }
-    if (op->conn->fabric != NULL && via_fabric_may_follow(op->conn)) {
+    bool fabric = op->conn->fabric != NULL && waits;
+    if (fabric && via_fabric_may_follow(op->conn)) {
         return -EAGAIN;
     }
-    if (op->conn->fabric != NULL && (seen & (POLLERR | POLLRDHUP)) == POLLRDHUP &&
-        via_fabric_is_cut_off(op->conn)) {
+    if (fabric && (seen & (POLLERR | POLLRDHUP)) == POLLRDHUP && via_fabric_is_cut_off(op->conn)) {
         return -ECONNRESET; /* what was under way is lost: that is no end of the stream */
     }
     return (flags & HAS_SOME) != 0 ? 0 : kernel_recv(op, iov, flags, SIZE_MAX);

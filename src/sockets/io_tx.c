@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
+#include <signal.h>
 #include <sys/socket.h>
 
 #include "sockets/demote.h"
@@ -430,10 +431,27 @@ static int leave_for_notification(struct via_op *op)
     return rc == 0 || rc == -ETIMEDOUT ? 0 : -ENOBUFS;
 }
 
+/* After a shutdown() that the kernel has not been told of yet. */
+static int refuse(const struct via_op *op, int flags)
+{
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    if (VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error != 0) {
+        return -error;
+    }
+    if ((flags & MSG_NOSIGNAL) == 0) {
+        raise(SIGPIPE);
+    }
+    return -EPIPE;
+}
+
 ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
     ssize_t n;
+    if (via_unlikely(atomic_load_explicit(&op->side->shutting, memory_order_relaxed) != 0)) {
+        return refuse(op, flags);
+    }
     via_conn_look_early(op);
     via_conn_await_taken(op);
     if (via_unlikely((flags & MSG_ZEROCOPY) != 0)) {

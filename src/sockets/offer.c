@@ -166,7 +166,7 @@ bool via_conn_tx_can_switch(struct via_conn *conn)
         via_conn_set_state(conn, offer_is_taken(conn) ? VIA_SIDE_LIVE : VIA_SIDE_OFFERED);
     }
     return via_conn_state(conn) == VIA_SIDE_LIVE && conn->side->demoted == 0 &&
-           !conn->side->took_back && conn->side->tx_shut == 0 &&
+           !conn->side->took_back && (conn->side->tx_shut == 0 || conn->side->shutting != 0) &&
            (conn->side->said & VIA_FLAG_STAYS) == 0 &&
            via_likely((via_side_flags(conn->side) & VIA_FLAG_DEMOTE) == 0);
 }

@@ -43,9 +43,10 @@ struct via_side {
     _Atomic uint8_t forked;   /* other processes may hold it: tokens are for real */
     _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP says nothing of the peer */
     _Atomic uint8_t tx_shut; /* shutdown(SHUT_WR) here: the end of the other direction is POLLHUP */
-    _Atomic uint8_t demoted; /* is the kernel's again, for good: see demote.h */
-    _Atomic uint8_t inq;     /* enum via_inq */
-    uint8_t why;             /* enum via_reason */
+    _Atomic uint8_t shutting; /* ... and the kernel is to be told of it later: io_shut.c */
+    _Atomic uint8_t demoted;  /* is the kernel's again, for good: see demote.h */
+    _Atomic uint8_t inq;      /* enum via_inq */
+    uint8_t why;              /* enum via_reason */
     bool connector;
     bool ever_forked;
     _Atomic bool options_known; /* those of before it was one: via_conn_learn_options() */

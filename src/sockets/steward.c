@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "sockets/demote.h"
 #include "sockets/fabric.h"
@@ -24,6 +25,10 @@
 /* Frames arrive by then, once there is a way. */
 #define PARTING_NS_MAX (4 * VIA_SEC_NS)
 
+/* At the end of the process another thread may be at what was kept. */
+#define END_LOOK_NS VIA_MSEC_NS
+#define END_LOOKS 100u
+
 #define STACK_BYTES (256u * 1024)
 #define KEPT_MAX 256u
 
@@ -39,6 +44,8 @@ static struct kept {
     struct via_conn *conn; /* held; NULL: this one is free */
     _Atomic int fd;
     uint64_t end_ns; /* frames that have not arrived by then never will */
+    bool shuts;      /* not closed, but shut down: io_shut.c */
+    bool busy;       /* a thread is at it */
 } kept[KEPT_MAX];
 static _Atomic unsigned kept_count;
 
@@ -79,7 +86,20 @@ static bool look_at(int fd)
     return left;
 }
 
-/* With the lock: 0 when all has been sent again, or can not be any more. */
+/* Of one that parts or shuts down, with the tx token: 0, -EAGAIN, or -ETIMEDOUT. */
+static int go_on(struct kept *entry, int fd)
+{
+    struct via_conn *conn = entry->conn;
+    bool done = entry->shuts ? conn->parting != VIA_PARTING_NOT || via_io_shut_on(conn, fd)
+                             : via_conn_part(conn, fd);
+    uint64_t now = via_os_now_ns();
+    if (conn->fabric != NULL && via_fabric_is_cut_off(conn)) {
+        entry->end_ns = now + PARTING_NS_MAX;
+    }
+    return done ? 0 : now < entry->end_ns ? -EAGAIN : -ETIMEDOUT;
+}
+
+/* Of one that is busy: 0 when all has been sent again, or can not be any more. */
 static int send_kept(struct kept *entry, uint64_t patience_ns)
 {
     struct via_conn *conn = entry->conn;
@@ -87,37 +107,62 @@ static int send_kept(struct kept *entry, uint64_t patience_ns)
     if (via_tx_take(&op) != 0) {
         return -EAGAIN;
     }
-    int rc = 0;
-    if (conn->parting == VIA_PARTING_NOT) {
-        rc = via_conn_replay_all(conn, op.fd, patience_ns);
-    } else if (!via_conn_part(conn, op.fd)) {
-        uint64_t now = via_os_now_ns();
-        if (via_fabric_is_cut_off(conn)) {
-            entry->end_ns = now + PARTING_NS_MAX;
+    bool again = conn->parting == VIA_PARTING_NOT && (!entry->shuts || conn->side->replays);
+    int rc = again ? via_conn_replay_all(conn, op.fd, patience_ns) : 0;
+    if (rc != -EAGAIN && (entry->shuts || conn->parting != VIA_PARTING_NOT)) {
+        rc = go_on(entry, op.fd);
+        if (rc == -ETIMEDOUT && entry->shuts) {
+            via_io_shut_now(conn, op.fd);
         }
-        rc = now < entry->end_ns ? -EAGAIN : -ETIMEDOUT;
     }
     via_tx_give(&op);
-    if (rc == -EAGAIN) {
-        return rc;
+    return rc == -EAGAIN ? rc : 0;
+}
+
+/* Takes one for this thread: nobody waits for a token with the lock. false: there is none there, or
+ * (*ret_left) another thread is at it. */
+static bool claim(struct kept *entry, bool *ret_left)
+{
+    if (pthread_mutex_trylock(&lock) != 0) {
+        *ret_left = true;
+        return false;
     }
-    via_hidden_close(&entry->fd);
-    entry->conn = NULL;
-    atomic_fetch_sub_explicit(&kept_count, 1, memory_order_relaxed);
-    via_file_put_slowly(&conn->file);
-    return 0;
+    bool claimed = entry->conn != NULL && !entry->busy;
+    *ret_left |= entry->conn != NULL && entry->busy;
+    entry->busy |= claimed;
+    pthread_mutex_unlock(&lock);
+    return claimed;
+}
+
+/* ... and gives it back; done: it is free. */
+static void unclaim(struct kept *entry, bool done)
+{
+    struct via_conn *conn = entry->conn;
+    if (done) {
+        via_hidden_close(&entry->fd);
+    }
+    pthread_mutex_lock(&lock);
+    entry->busy = false;
+    if (done) {
+        entry->conn = NULL;
+        atomic_fetch_sub_explicit(&kept_count, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+    if (done) {
+        via_file_put_slowly(&conn->file);
+    }
 }
 
 static bool look_at_kept(void)
 {
     bool left = false;
-    if (pthread_mutex_trylock(&lock) != 0) {
-        return true;
-    }
     for (unsigned i = 0; i < KEPT_MAX; i++) {
-        left |= kept[i].conn != NULL && send_kept(&kept[i], 0) != 0;
+        if (claim(&kept[i], &left)) {
+            bool done = send_kept(&kept[i], 0) == 0;
+            left |= !done;
+            unclaim(&kept[i], done);
+        }
     }
-    pthread_mutex_unlock(&lock);
     return left;
 }
 
@@ -267,6 +312,8 @@ static bool keep(struct kept *entry, struct via_conn *conn, int fd)
     }
     atomic_fetch_add_explicit(&conn->file.users, 1, memory_order_relaxed);
     entry->conn = conn;
+    entry->shuts = conn->side->shutting != 0 && conn->parting == VIA_PARTING_NOT;
+    entry->busy = false;
     entry->end_ns = via_os_now_ns() + PARTING_NS_MAX;
     atomic_fetch_add_explicit(&kept_count, 1, memory_order_relaxed);
     atomic_store_explicit(&pending, true, memory_order_relaxed);
@@ -288,36 +335,53 @@ bool via_steward_keep(struct via_conn *conn, int fd)
     return done;
 }
 
-/* With the lock: the process ends. What is under way to a host that is cut off is in the hands of
- * this one's. */
-static void end_kept(struct kept *entry)
+/* The process ends. What is under way to a host that is cut off is in the hands of this one's.
+ * false: it was left at that. */
+static bool end_kept(struct kept *entry)
 {
-    bool parts = entry->conn->parting != VIA_PARTING_NOT;
+    struct via_conn *conn = entry->conn;
+    int fd = atomic_load_explicit(&entry->fd, memory_order_relaxed);
     while (send_kept(entry, VIA_REPLAY_EXIT_NS) != 0) {
-        const struct timespec pause = {.tv_nsec = 1000000};
-        if (!parts) {
-            via_conn_reset(atomic_load_explicit(&entry->fd, memory_order_relaxed));
-            return;
+        const struct timespec pause = {.tv_nsec = END_LOOK_NS};
+        if (conn->side->replays || conn->fabric == NULL) {
+            via_conn_reset(fd);
+            return false;
         }
-        if (via_fabric_is_cut_off(entry->conn)) {
-            return;
+        if (via_fabric_is_cut_off(conn)) {
+            via_io_shut_now(conn, fd);
+            return false;
         }
         VIA_REAL(nanosleep)(&pause, NULL);
     }
+    return true;
+}
+
+/* The thread may be at it, for a moment. */
+static bool claim_soon(struct kept *entry)
+{
+    bool left = true;
+    bool claimed = false;
+    for (unsigned tries = 0; tries < END_LOOKS && left && !claimed; tries++) {
+        left = false;
+        claimed = claim(entry, &left);
+        if (left) {
+            const struct timespec pause = {.tv_nsec = END_LOOK_NS};
+            VIA_REAL(nanosleep)(&pause, NULL);
+        }
+    }
+    return claimed;
 }
 
 void via_steward_end(void)
 {
-    if (atomic_load_explicit(&kept_count, memory_order_relaxed) == 0 ||
-        pthread_mutex_trylock(&lock) != 0) {
+    if (atomic_load_explicit(&kept_count, memory_order_relaxed) == 0) {
         return;
     }
     for (unsigned i = 0; i < KEPT_MAX; i++) {
-        if (kept[i].conn != NULL) {
-            end_kept(&kept[i]);
+        if (claim_soon(&kept[i])) {
+            unclaim(&kept[i], end_kept(&kept[i]));
         }
     }
-    pthread_mutex_unlock(&lock);
 }
 
 void via_steward_forked(void)

@@ -58,9 +58,10 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
 
 /*
  * fd is about to be closed, with bytes that are still to be sent again, or by the last who held it
- * with frames under way to another host: a descriptor of ours keeps the connection until they have
- * gone. false: there is no more room for such. The latter may take long, and the program may work:
- * the thread is started for them in any program.
+ * with frames under way to another host; or it is shut down with either (io_shut.c): a descriptor
+ * of ours keeps the connection until they have gone. false: there is no more room for such. Frames
+ * may take long, and the program may work: the thread is started for them in any program. The tx
+ * token may be held.
  */
 bool via_steward_keep(struct via_conn *conn, int fd);
 /* The process ends: those are waited for, as long as the kernel takes any. */

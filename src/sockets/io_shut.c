@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * shutdown(). TCP's never waits; but frames, and what a peer that has left the pipes is sent again,
+ * may be slower than the kernel's FIN, which is to come last. (They are slower, too, than a flag
+ * that is stored directly once the cable is mended: a peer that has not read by pipes yet would
+ * take either for the end.) What has not gone soon goes later, by the steward, and the program sees
+ * no difference: it can not send any more.
+ */
+#include <errno.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "sockets/demote.h"
+#include "sockets/epoll_set.h"
+#include "sockets/fabric.h"
+#include "sockets/io_internal.h"
+#include "sockets/real.h"
+#include "sockets/steward.h"
+
+/* So long for frames to arrive, when there is a way. */
+#define SHUT_NS (100 * VIA_MSEC_NS)
+/* ... and so long when nobody can do it later. */
+#define PATIENCE_NS (2 * VIA_SEC_NS)
+#define PAUSE_NS (50 * VIA_USEC_NS)
+
+/* With the tx token, after the kernel knows. With both directions it answers what comes by RST (RFC
+ * 793, 3.5), so that is where the peer is to send it. 0, or -EAGAIN. */
+static int say_shut(struct via_conn *conn)
+{
+    struct via_side *side = conn->side;
+    uint64_t flags = VIA_FLAG_TAKEN;
+    flags |= side->tx_shut != 0 && conn->fabric == NULL ? VIA_FLAG_FIN : 0;
+    flags |= side->tx_shut != 0 && side->rx_shut != 0 ? VIA_FLAG_CLOSED : 0;
+    if (!via_conn_has_pipes(conn) || side->shutting != 0 ||
+        (flags & ~side->said & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
+        return 0;
+    }
+    side->said |= flags;
+    if (conn->fabric != NULL) {
+        return via_fabric_say(conn, side->said, false);
+    }
+    via_conn_say(conn, side->said);
+    return 0;
+}
+
+void via_io_shut_now(struct via_conn *conn, int fd)
+{
+    if (conn->side->shutting != 0) {
+        VIA_REAL(shutdown)(fd, SHUT_WR);
+        conn->side->shutting = 0;
+    }
+}
+
+/* Is all there that is to be before the kernel tells of the end? With the tx token. */
+static bool has_gone(struct via_conn *conn, int fd)
+{
+    if (conn->side->replays && via_conn_replay(conn, fd) == -EAGAIN) {
+        return false;
+    }
+    return via_io_fin(conn, fd, 0, false) == 0 &&
+           (conn->fabric == NULL || via_fabric_has_arrived(conn));
+}
+
+bool via_io_shut_on(struct via_conn *conn, int fd)
+{
+    if (conn->side->shutting != 0 && !has_gone(conn, fd)) {
+        return false;
+    }
+    via_io_shut_now(conn, fd);
+    return say_shut(conn) == 0;
+}
+
+/* Until all has gone, for so long; without the token, which others may want meanwhile. */
+static bool goes_within(struct via_op *op, uint64_t ns)
+{
+    uint64_t end_ns = via_os_now_ns() + ns;
+    bool gone = false;
+    for (;;) {
+        if (via_tx_take(op) != 0) {
+            return true; /* a signal handler's call inside of one that sends */
+        }
+        gone = has_gone(op->conn, op->fd);
+        via_tx_give(op);
+        if (gone || via_os_now_ns() >= end_ns) {
+            return gone;
+        }
+        const struct timespec pause = {.tv_nsec = PAUSE_NS};
+        VIA_REAL(nanosleep)(&pause, NULL);
+    }
+}
+
+/* The end of this direction, but for the kernel's: true when that may come, too. */
+static bool end_writing(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    atomic_store_explicit(&side->shutting, 1, memory_order_relaxed);
+    atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
+    bool waits = op->conn->fabric != NULL && !via_fabric_is_cut_off(op->conn);
+    if (goes_within(op, waits ? SHUT_NS : 0) || (via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
+        return true;
+    }
+    if (via_steward_keep(op->conn, op->fd)) {
+        via_steward_start(false);
+        return false;
+    }
+    if (!goes_within(op, PATIENCE_NS) && side->replays) {
+        via_conn_reset(op->fd); /* nothing can be sent again afterwards */
+    }
+    return true;
+}
+
+static void tell_peer(struct via_op *op)
+{
+    if (via_tx_take(op) == 0) {
+        uint64_t before = op->side->said;
+        say_shut(op->conn);
+        bool told = op->side->said != before;
+        via_tx_give(op);
+        if (told && op->conn->fabric != NULL && !via_fabric_is_cut_off(op->conn)) {
+            goes_within(op, SHUT_NS);
+        }
+    }
+}
+
+int via_io_shutdown(struct via_op *op, int how)
+{
+    struct via_side *side = op->side;
+    int rc = 0;
+    if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
+        return -EINVAL;
+    }
+    if (how != SHUT_RD && op->conn->fabric != NULL && via_conn_is_unsettled(op->conn)) {
+        via_conn_look(op); /* an offer that is there: its maker waits for this end in the pipe */
+    }
+    if (how != SHUT_RD && via_conn_must_heed(op->conn)) {
+        via_conn_heed(op);
+    }
+    bool later = how != SHUT_RD && side->shutting != 0; /* as it was told before */
+    if (how != SHUT_RD && side->tx_shut == 0 && (side->replays || via_conn_has_pipes(op->conn))) {
+        later = !end_writing(op);
+    }
+    if (how != SHUT_WR) {
+        atomic_store_explicit(&side->rx_shut, 1, memory_order_relaxed);
+    }
+    if (how != SHUT_RD) {
+        atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
+    }
+    if (!later || how == SHUT_RDWR) {
+        rc = VIA_REAL(shutdown)(op->fd, later ? SHUT_RD : how) == 0 ? 0 : -errno;
+    }
+    if (!later && how != SHUT_RD) {
+        atomic_store_explicit(&side->shutting, 0, memory_order_relaxed);
+    }
+    via_ep_conn_woken(op->conn); /* as by the kernel, whatever it answers */
+    if (rc == 0) {
+        tell_peer(op);
+    }
+    return rc;
+}

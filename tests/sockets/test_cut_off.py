@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Calls on connections to a host that no link leads to any more: those that never wait with TCP do not wait, and what
+they leave under way arrives when there is a link again, in order and before the end."""
+import json
+import os
+import signal
+import subprocess
+import unittest
+
+from hosts import FABRIC, Hosts, cut, mend, viaduct
+import lab
+from lab import HANG_S, PYTHON, end, free_port
+
+# Of one connection each: what is done while the host is cut off. Then the other end is to read all that was sent, and
+# an end.
+BYTES = 100000
+CALLS = """
+import array, errno, fcntl, json, os, select, signal, socket, struct, sys, termios, time
+server = (sys.argv[1], int(sys.argv[2]))
+ways = sys.argv[3].split(",")
+count = int(sys.argv[4])
+took = {}
+
+def timed(name, call, *words, okay=()):
+    begin = time.monotonic()
+    result = None
+    try:
+        result = call(*words)
+    except OSError as error:
+        if error.errno not in okay:
+            raise RuntimeError(name) from error
+    took[name] = max(took.get(name, 0), time.monotonic() - begin)
+    return result
+
+def number(conn, request):
+    data = array.array("i", [0])
+    fcntl.ioctl(conn, request, data)
+    return data[0]
+
+def refused(conn, way):
+    try:
+        conn.send(b"x")
+        sys.exit("sent after " + way)
+    except BrokenPipeError:
+        pass
+
+def looks(conn):
+    again = (errno.EAGAIN,)
+    poll, epoll = select.poll(), select.epoll()
+    poll.register(conn)
+    timed("epoll_ctl, add", epoll.register, conn, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+    timed("epoll_ctl, modify", epoll.modify, conn, select.EPOLLIN | select.EPOLLOUT)
+    timed("epoll_wait", epoll.poll, 0)
+    timed("epoll_ctl, delete", epoll.unregister, conn)
+    timed("poll", poll.poll, 0)
+    timed("select", select.select, [conn], [conn], [], 0)
+    timed("recv", conn.recv, 10, okay=again)
+    timed("recv, peek", conn.recv, 10, socket.MSG_PEEK, okay=again)
+    timed("getsockopt SO_ERROR", conn.getsockopt, socket.SOL_SOCKET, socket.SO_ERROR)
+    timed("getsockopt TCP_INFO", conn.getsockopt, socket.IPPROTO_TCP, socket.TCP_INFO, 200)
+    timed("setsockopt TCP_NODELAY", conn.setsockopt, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    timed("setsockopt SO_RCVLOWAT", conn.setsockopt, socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    timed("getpeername", conn.getpeername)
+    timed("FIONREAD", number, conn, termios.FIONREAD)
+    timed("SIOCOUTQ", number, conn, termios.TIOCOUTQ)
+    timed("fcntl F_SETFL", conn.setblocking, False)
+    copy = timed("dup", conn.dup)
+    timed("dup2", os.dup2, conn.fileno(), copy.fileno())
+    timed("close of a copy", copy.close)
+
+conns = [socket.create_connection(server) for _ in ways]
+for conn in conns:
+    conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for _ in range(300):
+        conn.sendall(bytes(100))
+        conn.recv(100, socket.MSG_WAITALL)
+    conn.setblocking(False)
+listener = socket.create_server((sys.argv[5], 0))
+listener.setblocking(False)
+os.write(1, b"ready\\n")
+os.read(0, 1)
+sent = []
+for conn, way in zip(conns, ways):
+    data = bytes(range(256)) * (count // 256)
+    sent.append(timed("send", conn.send, data, okay=(errno.EAGAIN,)) or 0)
+    while way == "fill" and (more := timed("send", conn.send, data[sent[-1] % 256:], okay=(errno.EAGAIN,))):
+        sent[-1] += more
+    looks(conn)
+for conn, way in zip(conns, ways):
+    if way in ("fill", "shut"):
+        timed("shutdown SHUT_WR", conn.shutdown, socket.SHUT_WR)
+        timed("shutdown SHUT_WR again", conn.shutdown, socket.SHUT_WR)
+        timed("send after shutdown", refused, conn, way)
+        poll = select.poll()
+        poll.register(conn)
+        assert poll.poll(0) == [(conn.fileno(), select.POLLOUT)], poll.poll(0)
+        looks(conn)
+    elif way == "both":
+        timed("shutdown SHUT_RDWR", conn.shutdown, socket.SHUT_RDWR)
+        refused(conn, way)
+        poll = select.poll()
+        poll.register(conn)
+        ((_, events),) = poll.poll(0)
+        assert events & select.POLLHUP and events & select.POLLIN, events
+        assert conn.recv(1) == b""
+        looks(conn)
+    elif way == "shut and close":
+        timed("shutdown SHUT_WR, then close", conn.shutdown, socket.SHUT_WR)
+        timed("close after shutdown", conn.close)
+    elif way == "close":
+        timed("close", conn.close)
+    elif way == "copy":
+        copy = conn.dup()
+        timed("close of one of two", conn.close)
+        timed("shutdown by a copy", copy.shutdown, socket.SHUT_WR)
+        conns.append(copy)
+timed("accept", listener.accept, okay=(errno.EAGAIN,))
+other = socket.socket()
+other.setblocking(False)
+timed("connect", other.connect, server, okay=(errno.EINPROGRESS,))
+os.write(1, json.dumps({"took": took, "sent": sent}).encode() + b"\\n")
+os.read(0, 1)
+for conn in conns:
+    if conn.fileno() >= 0:
+        conn.setblocking(True)
+        conn.settimeout(60)
+        assert conn.recv(10) == b"", "bytes of nobody"
+"""
+READS = """
+import socket, sys
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+conns = []
+for _ in range(int(sys.argv[3])):
+    conn = listener.accept()[0]
+    for _ in range(300):
+        conn.sendall(conn.recv(100, socket.MSG_WAITALL))
+    conns.append(conn)
+for conn in conns:
+    at = 0
+    while data := conn.recv(1 << 16):
+        want = (bytes(range(256)) * (len(data) // 256 + 2))[at % 256:][:len(data)]
+        assert data == want, "other bytes"
+        at += len(data)
+    print(at, flush=True)
+    conn.close()
+"""
+# Some threads close a connection each, at the same time.
+CLOSES = """
+import os, socket, sys, threading, time
+server = (sys.argv[1], int(sys.argv[2]))
+conns = [socket.create_connection(server) for _ in range(int(sys.argv[3]))]
+for conn in conns:
+    conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for _ in range(300):
+        conn.sendall(bytes(100))
+        conn.recv(100, socket.MSG_WAITALL)
+os.write(1, b"ready\\n")
+os.read(0, 1)
+begin = time.monotonic()
+threads = [threading.Thread(target=conn.close) for conn in conns]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+os.write(1, b"%.3f\\n" % (time.monotonic() - begin))
+os.read(0, 1)
+"""
+WAYS = ("shut", "both", "shut and close", "close", "copy", "fill")
+# A call that waits for a host takes a second and more; one that does not, as long as other programs have their turn.
+MOST_S = 0.7
+
+
+def stop_daemon(host):
+    """A function that lets it go on."""
+    hosts = json.loads(viaduct("status", "--fabric", FABRIC, "--json"))["hosts"]
+    (pid,) = (entry["pid"] for entry in hosts if entry["host"] == host)
+    os.kill(pid, signal.SIGSTOP)
+    return lambda: os.kill(pid, signal.SIGCONT)
+
+
+class CutOff(Hosts):
+    def begin(self, program, *words, connections):
+        """A server that reads what comes on each connection, and the client, which has pipes and waits."""
+        port = free_port(self.address)
+        server = self.start([PYTHON, "-c", READS, self.address, str(port), str(connections)], port=port)
+        client = subprocess.Popen([*self.client_words, PYTHON, "-c", program, self.address, str(port), *words],
+                                  env=self.environment(True), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(end, client)
+        self.addCleanup(client.stdout.close)
+        self.addCleanup(client.stdin.close)
+        self.assertEqual(client.stdout.readline(), b"ready\n")
+        return server, client
+
+    def go(self, client):
+        client.stdin.write(b"x")
+        client.stdin.flush()
+
+    def calls(self, ways):
+        """How long each call took, or None: on a busy machine there are no pipes sometimes."""
+        server, client = self.begin(CALLS, ",".join(ways), str(BYTES), "127.77.0.1", connections=len(ways))
+        cut("1", "2")
+        cut("1", "4")
+        try:
+            self.go(client)
+            said = json.loads(client.stdout.readline())
+        finally:
+            mend("1", "2")
+            mend("1", "4")
+        self.finish(server)
+        server.log.seek(0)
+        self.assertEqual([int(line) for line in server.log.read().split()], said["sent"])
+        self.go(client)
+        self.assertEqual(client.wait(HANG_S), 0)
+        entries = [entry for entry in self.lines(2) if entry["bytes_pipe_tx"] > len(ways) * BYTES]
+        return said["took"] if entries else None
+
+    def test_no_call_waits(self):
+        late = {}
+        for _ in range(6):
+            took = self.calls(WAYS)
+            if took is not None:
+                late = {name: seconds for name, seconds in took.items() if seconds > MOST_S}
+                if not late:
+                    return
+        self.fail("these wait: %r" % late)
+
+
+    def closes_without_its_daemon(self, count=4):
+        """How long that took."""
+        server, client = self.begin(CLOSES, str(count), connections=count)
+        go_on = stop_daemon(1)
+        try:
+            self.go(client)
+            took_s = float(client.stdout.readline())
+        finally:
+            go_on()
+        self.go(client)
+        self.assertEqual(client.wait(HANG_S), 0)
+        self.finish(server)
+        carried = sum(entry["accelerated"] for entry in self.lines(2))
+        return took_s if carried == 2 * count else HANG_S
+
+    def test_close_asks_no_daemon(self):
+        """Threads that close waited for its answers, one after the other."""
+        self.assertTrue(any(self.closes_without_its_daemon() < MOST_S for _ in range(4)))
+
+
+class OverARelay(CutOff):
+    server_host = 3
+    test_close_asks_no_daemon = None  # it takes the frames
+
+
+if __name__ == "__main__":
+    lab.main()
