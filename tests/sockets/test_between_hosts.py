@@ -135,7 +135,68 @@ sys.exit(None if data == bytes(range(256)) * 400 else "%d bytes" % len(data))
 """
 
 
+# Processes of one host, each with a mailbox and a connection of its own at the same time; then all at once.
+PEERS = """
+import os, socket, sys
+server, count = (sys.argv[1], int(sys.argv[2])), int(sys.argv[3])
+begin, end = os.pipe(), os.pipe()
+def talk(number):
+    conn = socket.create_connection(server)
+    data = bytes([number]) * 300
+    for round in range(200):
+        if round == 100:
+            os.write(end[1], b"c")
+            os.close(begin[1])
+            assert os.read(begin[0], 1) == b""
+        conn.sendall(data)
+        assert conn.recv(300, socket.MSG_WAITALL) == data
+    conn.shutdown(socket.SHUT_WR)
+    assert conn.recv(1) == b""
+for number in range(count):
+    if os.fork() == 0:
+        talk(number)
+        sys.exit(0)
+os.close(end[1])
+left = count
+while left != 0 and (got := os.read(end[0], left)):
+    left -= len(got)
+os.close(begin[1])
+sys.exit(max(os.wait()[1] for _ in range(count)) != 0)
+"""
+ECHOES = """
+import selectors, socket, sys
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=256)
+selector = selectors.DefaultSelector()
+selector.register(listener, selectors.EVENT_READ)
+left = int(sys.argv[3])
+while left != 0:
+    for key, _ in selector.select():
+        if key.fileobj is listener:
+            selector.register(listener.accept()[0], selectors.EVENT_READ)
+        elif data := key.fileobj.recv(1 << 16):
+            key.fileobj.sendall(data)
+        else:
+            selector.unregister(key.fileobj)
+            key.fileobj.close()
+            left -= 1
+"""
+
+
 class Carried(Hosts):
+    def peers(self, count=100):
+        """More of them than mailboxes are kept open."""
+        for _ in range(5):
+            port = free_port(self.address)
+            words = [self.address, str(port), str(count)]
+            server = self.start([PYTHON, "-c", ECHOES, *words], port=port)
+            self.run_client([PYTHON, "-c", PEERS, *words])
+            self.finish(server)
+            entries = self.lines(count + 1)
+            carried = sum(entry["accelerated"] for entry in entries)
+            if carried >= 2 * 0.9 * count:  # a few may be through before the daemons had their turn
+                return
+        self.fail("%d ends of %d have pipes: %r" % (carried, 2 * count, [e["not_accelerated"] for e in entries]))
+
     def echo_while(self, megabytes, disturb):
         """Checked bytes there and back, mostly by pipes, while disturb(stop) runs beside."""
         def run():
@@ -284,6 +345,9 @@ class Neighbours(Carried):
                 # It took two seconds and more; now and then it may be other programs' turn.
                 self.assertTrue(any(self.closes_when_cut_off(then) < 1 for _ in range(8)))
 
+    def test_a_hundred_peers(self):
+        self.peers()
+
     def test_iperf3_over_a_cut(self):
         need("iperf3")
         port = free_port(self.address)
@@ -323,6 +387,9 @@ class OverARelay(Carried):
             if sum(e["bytes_frames_tx"] for e in entries) > 1 << 20:
                 return self.lent(entries)
         self.fail("nothing goes as frames: %r" % entries)
+
+    def test_a_hundred_peers(self):
+        self.peers()
 
     def test_every_byte_copied(self):
         self.assertEqual(self.lent_by(lambda: self.echo(24, 10, env={"VIADUCT_SOCKETS_ZEROCOPY": "off"})), 0)
