@@ -3,7 +3,8 @@
 """Tests and programs of others, with and without the library: what fails with it and not without is a bug here.
 
 usage: conform_sockets.py [--suites NAME,...] [--all] [--python PROGRAM] [--timeout S] [--nginx-tests PATH] [MODULE...]
-  --suites  some of: programs, servers, services, web, redis, nginx, curl, cpython; default: all
+  --suites  some of: programs, servers, services, web, libraries, redis, nginx, curl, cpython;
+            default: all
   --all     all tests of Redis, nginx and curl, not some
   --nginx-tests  a path, or another URL, to have nginx' tests from
   MODULE    of CPython's tests, which are then the only suite
@@ -11,8 +12,8 @@ usage: conform_sockets.py [--suites NAME,...] [--all] [--python PROGRAM] [--time
 Each runs on kernel TCP and on pipes; then how much of what was sent went by pipes, of all bytes and of those on
 connections that are not the kernel's by rule (demoted, to plain programs, ended before the two ends had met; and what is
 sent before there is another end); where few bytes were sent, the bytes. The tests come from Debian's packages
-libpython3.11-testsuite, redis and curl (source), and nginx' by git. Exit code 1 for new failures or less than 90 % of the
-eligible bytes by pipes, 77 when nothing could run.
+libpython3.11-testsuite, redis, curl, libevent and libuv1 (source), and nginx' by git. Exit code 1 for new failures or less
+than 90 % of the eligible bytes by pipes, 77 when nothing could run.
 """
 import argparse
 import os
@@ -21,6 +22,7 @@ import tempfile
 
 import conform_cpython
 import conform_curl
+import conform_libraries
 import conform_nginx
 import conform_programs
 import conform_redis
@@ -32,8 +34,9 @@ import lab
 from lab import PRELOAD
 
 SUITES = {"programs": conform_programs.suite, "servers": conform_servers.suite,
-          "services": conform_services.suite, "web": conform_web.suite, "redis": conform_redis.suite,
-          "nginx": conform_nginx.suite, "curl": conform_curl.suite, "cpython": conform_cpython.suite}
+          "services": conform_services.suite, "web": conform_web.suite, "libraries": conform_libraries.suite,
+          "redis": conform_redis.suite, "nginx": conform_nginx.suite, "curl": conform_curl.suite,
+          "cpython": conform_cpython.suite}
 
 
 def main():
