@@ -20,7 +20,7 @@ FUZZ_SECONDS ?= 300
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets mutants mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help demo test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -42,11 +42,11 @@ bench: packages build-release ## run every benchmark on the release build
 soak: packages build-release ## run SEEDS seeds of the simulator on all cores, from FIRST on
 	build/release/bin/viaduct-sim run --first $(FIRST) --count $(SEEDS)
 
-fuzz: packages ## every fuzzer of tests/fuzz, for FUZZ_SECONDS each; what they learn is kept in build/fuzz/inputs
-	tools/install-packages fuzz
-	cmake --preset fuzz --log-level=WARNING
-	cmake --build --preset fuzz --target fuzzers
+fuzz: packages build-fuzz ## every fuzzer of tests/fuzz, for FUZZ_SECONDS each; what they learn is kept in build/fuzz/inputs
 	bash tests/fuzz/run.sh build/fuzz $(FUZZ_SECONDS)
+
+mutants-fuzz: packages build-fuzz ## each fuzzer catches its planted bugs, each within FUZZ_SECONDS
+	bash tests/fuzz/catch.sh build/fuzz $(FUZZ_SECONDS)
 
 mutants: packages build-release ## how many seeds each planted bug takes until it is caught
 	bash tests/sim/catch.sh build/release/bin/tests/viaduct-sim-mutants 20000 200000 $(MUTANT_SECONDS)
@@ -95,6 +95,11 @@ format: ## format every source in place
 
 packages: ## install the Debian packages that are missing
 	@tools/install-packages
+
+build-fuzz:
+	tools/install-packages fuzz
+	cmake --preset fuzz --log-level=WARNING
+	cmake --build --preset fuzz --target fuzzers
 
 configure-%:
 	@cmake --preset $* --log-level=WARNING

@@ -24,6 +24,9 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 
 # Empty value: a source that says "#define _GNU_SOURCE" as well is the same definition, not a new one.
 add_compile_definitions(_GNU_SOURCE=)
+if(VIADUCT_FUZZ)
+    add_compile_definitions(VIA_MUTANTS) # fuzzers have planted bugs to catch; nothing of this preset is shipped
+endif()
 add_compile_options(
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wvla
     -Wundef -Wpointer-arith -Wcast-align -Wwrite-strings -Wformat=2 -Wimplicit-fallthrough

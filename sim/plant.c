@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "base/types.h"
-#include "core/mutant.h"
 
 #ifdef VIA_MUTANTS
 int via_mutant;

@@ -32,7 +32,7 @@ enum sim_plant {
     SIM_PLANT_UNTOLD_END,     /* an end by the kernel, without room in the pipe, is not told */
 
     /* The core is wrong: only in the library that is built with -DVIA_MUTANTS, and there by
-     * via_mutant (core/mutant.h). */
+     * via_mutant (base/mutant.h). */
     SIM_PLANT_CORE_FIRST,
 };
 

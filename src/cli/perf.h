@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "cli/fabric.h"
+#include "cli/perf_wire.h"
 #include "viaduct/viaduct.h"
 
 /*
@@ -15,6 +16,7 @@
  *   perf.c         options, the table
  *   perf_measure.c rounds, medians, what is measured beside it
  *   perf_peer.c    the processes on the other hosts
+ *   perf_wire.c    what is said to them, and what they say
  *   perf_shmem.c   viaduct perf shmem, which is a program of its own
  */
 #define VIA_PERF_SIZES_MAX 32u
@@ -76,21 +78,6 @@ struct via_perf_lines {
     _Alignas(64) _Atomic uint64_t pong;
 };
 
-enum via_perf_order_kind {
-    VIA_PERF_ORDER_OPEN = 1, /* handle, bytes: of the near segment */
-    VIA_PERF_ORDER_BARE,     /* count pings on the lines */
-    VIA_PERF_ORDER_PING,     /* count pings of bytes */
-    VIA_PERF_ORDER_BARRIER,  /* count barriers */
-};
-
-struct via_perf_order {
-    uint32_t kind; /* enum via_perf_order_kind */
-    uint64_t count;
-    uint64_t bytes;
-    uint64_t handle;
-    uint64_t number; /* of the last ping before these */
-};
-
 struct via_perf_peer {
     pid_t pid; /* 0 = not started */
     int fd;
@@ -115,11 +102,5 @@ int via_perf_attach(const struct via_perf *perf, unsigned host, int channel,
 
 /* Until *word is `value`; -ETIMEDOUT after VIA_PERF_ANSWER_NS. */
 int via_perf_await(const _Atomic uint64_t *word, uint64_t value) VIA_MUST_CHECK;
-
-/* The last word of a ping of this size in a segment. */
-static inline _Atomic uint64_t *via_perf_last_word(unsigned char *base, uint64_t bytes)
-{
-    return (_Atomic uint64_t *)(void *)(base + bytes - sizeof(uint64_t));
-}
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,13 +13,6 @@
 
 /* Some microseconds; a word between two CPUs takes a fraction of one. */
 #define LOOKS_BEFORE_YIELD 200u
-
-/* What comes back for each order, and once after the start. */
-struct answer {
-    int32_t status;
-    uint64_t handle;
-    char text[256];
-};
 
 int via_perf_attach(const struct via_perf *perf, unsigned host, int channel,
                     struct via_attach **ret_attach)
@@ -139,7 +131,7 @@ static int far_obey(struct far *far, const struct via_perf_order *order)
 
 static void far_answer(struct far *far, int status)
 {
-    struct answer answer = {.status = status};
+    struct via_perf_answer answer = {.status = via_min(status, 0)};
     if (far->segment != NULL) {
         answer.handle = via_segment_handle(far->segment);
     }
@@ -167,8 +159,8 @@ static void far_live(const struct via_perf *perf, unsigned host, uint64_t bytes,
     }
     far_answer(&far, rc);
     struct via_perf_order order;
-    while (rc == 0 && recv(fd, &order, sizeof(order), 0) == (ssize_t)sizeof(order)) {
-        rc = far_obey(&far, &order);
+    while (rc == 0 && (rc = via_perf_order_receive(fd, bytes, far.remote != NULL, &order)) != 0) {
+        rc = rc < 0 ? rc : far_obey(&far, &order);
         far_answer(&far, rc);
     }
     via_attach_close(far.attach);
@@ -239,18 +231,17 @@ int via_perf_peer_send(const struct via_perf_peer *peer, const struct via_perf_o
 
 int via_perf_peer_wait(struct via_perf_peer *peer, struct via_error *err)
 {
-    struct answer answer;
-    struct pollfd pollfd = {.fd = peer->fd, .events = POLLIN};
+    struct via_perf_answer answer;
     /* It gives up by itself, and then says why. */
-    int ready = poll(&pollfd, 1, (int)(2 * VIA_PERF_ANSWER_NS / VIA_MSEC_NS));
-    if (ready == 0) {
-        return peer_error(peer, err, -ETIMEDOUT, "no answer");
-    }
-    if (ready < 0 || recv(peer->fd, &answer, sizeof(answer), 0) != (ssize_t)sizeof(answer)) {
-        return peer_error(peer, err, -ECONNRESET, "has ended");
+    int rc =
+        via_perf_answer_receive(peer->fd, (int)(2 * VIA_PERF_ANSWER_NS / VIA_MSEC_NS), &answer);
+    if (rc != 0) {
+        return peer_error(peer, err, rc,
+                          rc == -ETIMEDOUT ? "no answer"
+                          : rc == -EPROTO  ? "an answer that is none"
+                                           : "has ended");
     }
     if (answer.status != 0) {
-        answer.text[sizeof(answer.text) - 1] = '\0';
         return peer_error(peer, err, answer.status, answer.text);
     }
     peer->handle = answer.handle;

@@ -16,7 +16,7 @@
 #include <errno.h>
 
 #include "base/copy.h"
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "core/node_internal.h"
 
 /* Cookies taken at once. */

@@ -4,7 +4,7 @@
  */
 #include <errno.h>
 
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "core/node_internal.h"
 
 void via_rx_init(struct via_rx_flow *flow, uint16_t host, uint16_t number)

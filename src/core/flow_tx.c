@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "core/node_internal.h"
 
 /* Not 0, so that every flow crosses the wrap early in its life, not after four billion frames. */

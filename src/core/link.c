@@ -11,7 +11,7 @@
  */
 #include <errno.h>
 
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "core/node_internal.h"
 
 /* While bring-up makes progress, look this often per heartbeat. */

@@ -8,7 +8,7 @@
  */
 #include <errno.h>
 
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "core/node_internal.h"
 
 #define RECORDS_PER_TURN 64

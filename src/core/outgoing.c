@@ -4,7 +4,7 @@
  * operation is cut in the same way each time.
  */
 #include "base/copy.h"
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "core/node_internal.h"
 
 static void set_args(struct via_outgoing *out, const void *args, size_t bytes)

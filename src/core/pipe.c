@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/copy.h"
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "core/pipe_inline.h"
 
 #define LINE VIA_RECORD_LINE_BYTES
@@ -388,7 +388,7 @@ int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *
         return 0;
     }
     uint32_t length = via_record_word_length(word);
-    if (length > reader->geometry.body_bytes_max) {
+    if (length > reader->geometry.body_bytes_max && !VIA_MUTANT(OFFER_BODY)) {
         return -EPROTO;
     }
     memcpy(ret_record->head, line_at(reader, reader->sequence)->head, VIA_RECORD_HEAD_BYTES);

@@ -12,7 +12,7 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "core/node_internal.h"
 
 /* After so many bytes of bodies the next hop is rung at once, not at the end of the turn: it can

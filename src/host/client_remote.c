@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "host/client_sys.h"
 #include "wire/frame.h"
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "host/bell.h"
 #include "host/client_sys.h"
 

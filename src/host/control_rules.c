@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mutant.h"
+
 void via_rules_init(struct via_rules *rules)
 {
     *rules = (struct via_rules){.on = true, .after_calls = VIA_RULES_AFTER_DEFAULT};
@@ -113,7 +115,7 @@ static int parse_network(char *item, struct via_rules_network *network)
     }
     if (inet_pton(AF_INET, item, network->ip + 12) == 1) {
         memcpy(network->ip, v4_prefix, sizeof(v4_prefix));
-        if (slash != NULL && bits > 32) {
+        if (slash != NULL && bits > 32 && !VIA_MUTANT(RULES_PREFIX)) {
             return -EINVAL;
         }
         bits = slash != NULL ? bits + 96 : 128;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "shmem/path.h"
 #include "shmem/round.h"
 

@@ -2,7 +2,7 @@
 #ifndef VIA_SHMEM_GROUP_H
 #define VIA_SHMEM_GROUP_H
 
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "shmem/api.h"
 #include "shmem/path.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* OpenSHMEM 1.6, section 9.13: distributed locks. */
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "shmem/api.h"
 #include "shmem/path.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* OpenSHMEM 1.6, section 9.12: memory ordering; 9.8: signals without data; 9.10: barriers of all.
  */
-#include "core/mutant.h"
+#include "base/mutant.h"
 #include "shmem/api.h"
 #include "shmem/barrier.h"
 #include "shmem/path.h"

@@ -373,9 +373,7 @@ int via_fabric_accepted(struct via_conn *conn, const struct via_tuple *tuple, un
     if (rc < 0) {
         return rc;
     }
-    if (rc != sizeof(note) || note.magic != VIA_FABRIC_MAGIC ||
-        note.version != VIA_FABRIC_VERSION || note.host != host ||
-        note.mailbox_bytes / sizeof(struct via_fabric_offer) <= note.slot) {
+    if (!via_meet_note_is_sound(&note, (size_t)rc, host)) {
         return -EPROTO;
     }
     conn->fabric = fabric_new(attach, host);
@@ -450,30 +448,7 @@ enum via_reason via_fabric_offer(struct via_conn *conn)
 /* The offer in our slot, if it is there and for us. */
 int via_fabric_read_offer(const struct via_fabric *fabric, struct via_fabric_offer *ret_offer)
 {
-    struct via_fabric_offer *slot = slot_at(fabric->slot);
-    /* Pairs with the release of VIADUCT_PUT_LAST_WORD. */
-    if (atomic_load_explicit(&slot->ready, memory_order_acquire) == 0) {
-        return -EAGAIN;
-    }
-    memcpy(ret_offer, slot, sizeof(*ret_offer));
-    if (ret_offer->nonce != fabric->nonce) {
-        atomic_store_explicit(&slot->ready, 0, memory_order_relaxed); /* to who had it before */
-        return -EAGAIN;
-    }
-    if (ret_offer->ready == VIA_FABRIC_WITHDRAWN) {
-        return -ECANCELED;
-    }
-    if (ret_offer->ready == VIA_FABRIC_ENDED) {
-        return -ESHUTDOWN;
-    }
-    if (ret_offer->ready != VIA_FABRIC_READY || ret_offer->host != fabric->host ||
-        via_pipe_geometry_check(&ret_offer->geometry) != 0 || ret_offer->geometry.slots_count < 4 ||
-        ret_offer->geometry.slots_count > VIA_RING_SLOTS_MAX ||
-        ret_offer->geometry.body_bytes_max == 0 ||
-        ret_offer->segment_bytes != via_segment_bytes_for(&ret_offer->geometry)) {
-        return -EPROTO;
-    }
-    return 0;
+    return via_meet_take_offer(slot_at(fabric->slot), fabric->nonce, fabric->host, ret_offer);
 }
 
 int via_fabric_take(struct via_conn *conn)
@@ -514,17 +489,13 @@ bool via_fabric_is_taken(struct via_conn *conn)
     if (fabric->remote != NULL) {
         return true;
     }
-    struct via_fabric_hello *line = hello_line(fabric);
-    /* Pairs with the release of VIADUCT_PUT_LAST_WORD. */
-    if (atomic_load_explicit(&line->ready, memory_order_acquire) != VIA_FABRIC_READY) {
+    struct via_fabric_hello hello;
+    if (!via_meet_take_hello(hello_line(fabric), fabric->host, fabric->bytes, &hello)) {
         return false;
     }
     struct via_attach *attach = via_fabric_attach();
-    struct via_fabric_hello hello;
-    memcpy(&hello, line, sizeof(hello));
-    if (attach == NULL || hello.host != fabric->host || hello.segment_bytes != fabric->bytes ||
-        via_remote_open(attach, fabric->host, hello.segment, hello.segment_bytes,
-                        &fabric->remote) != 0) {
+    if (attach == NULL || via_remote_open(attach, fabric->host, hello.segment, hello.segment_bytes,
+                                          &fabric->remote) != 0) {
         fabric->remote = NULL;
         return false;
     }

@@ -6,49 +6,8 @@
 #include <stdatomic.h>
 
 #include "sockets/fabric.h"
+#include "sockets/stream_meet.h"
 #include "viaduct/viaduct.h"
-
-#define VIA_FABRIC_MAGIC 0x76696132u
-#define VIA_FABRIC_VERSION 1u
-
-/* On the board of the acceptor's host. */
-struct via_fabric_note {
-    uint32_t magic;
-    uint16_t version;
-    uint16_t host; /* the connector's */
-    uint64_t mailbox;
-    uint64_t mailbox_bytes;
-    uint32_t slot;
-    uint32_t reserved;
-    uint64_t nonce; /* repeated in the offer */
-};
-
-/* A slot of the connector's mailbox, put by the acceptor; `ready` is stored last. */
-struct via_fabric_offer {
-    uint64_t nonce;
-    uint64_t segment;
-    uint64_t segment_bytes;
-    struct via_pipe_geometry geometry;
-    uint32_t host;
-    uint64_t reserved[2];
-    _Atomic uint64_t ready;
-};
-_Static_assert(sizeof(struct via_fabric_offer) == 64, "a line, put whole");
-
-/* The hello line of the acceptor's segment, put by the connector; `ready` is stored last. */
-struct via_fabric_hello {
-    uint64_t segment;
-    uint64_t segment_bytes;
-    uint32_t host;
-    uint32_t reserved;
-    uint64_t reserved2[4];
-    _Atomic uint64_t ready;
-};
-_Static_assert(sizeof(struct via_fabric_hello) == 64, "a line, put whole");
-
-#define VIA_FABRIC_READY ((uint64_t)VIA_FABRIC_MAGIC << 32 | VIA_FABRIC_VERSION)
-#define VIA_FABRIC_WITHDRAWN (VIA_FABRIC_READY | UINT64_C(0x10000)) /* gone back to the kernel */
-#define VIA_FABRIC_ENDED (VIA_FABRIC_READY | UINT64_C(0x20000))     /* its direction has ended */
 
 struct via_fabric {
     unsigned host;                  /* the peer's */

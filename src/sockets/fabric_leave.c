@@ -89,15 +89,11 @@ void via_fabric_say_again(struct via_conn *conn)
 /* --- what is to be sent again ------------------------------------------------------------------
  */
 
-static bool is_mirrored(const struct via_side *side, uint32_t sequence)
-{
-    uint32_t index = sequence & (side->tx.pipe.geometry.slots_count - 1);
-    return (side->tx_mirrored[index / 64] >> index % 64 & 1) != 0;
-}
-
 /* From the peer's segment into the same place of the mirror. */
-static int fetch(struct via_fabric *fabric, size_t off, size_t bytes)
+static int fetch(void *ctx, size_t off, size_t bytes)
 {
+    struct via_fabric *fabric = ctx;
+    off += VIA_SEGMENT_PIPE_OFF;
     if (via_remote_direct(fabric->remote) == NULL && !via_fabric_can_put(fabric)) {
         return -ENOTCONN;
     }
@@ -107,46 +103,12 @@ static int fetch(struct via_fabric *fabric, size_t off, size_t bytes)
     return via_remote_get(fabric->remote, off, fabric->mirror + off, bytes);
 }
 
-/* The record where the reader stands, which moves on. */
-static int gather_record(struct via_conn *conn, struct via_pipe_reader *at)
-{
-    struct via_fabric *fabric = conn->fabric;
-    struct via_pipe_record record;
-    uint32_t index = at->sequence & (at->geometry.slots_count - 1);
-    bool mirrored = is_mirrored(conn->side, at->sequence);
-    int rc = mirrored
-                 ? 0
-                 : fetch(fabric, VIA_SEGMENT_PIPE_OFF + (1 + (size_t)index) * VIA_RECORD_LINE_BYTES,
-                         VIA_RECORD_LINE_BYTES);
-    if (rc != 0) {
-        return rc;
-    }
-    if (via_pipe_peek(at, &record) != 1) {
-        return -EPROTO; /* it was changed by the peer: the loss is its own */
-    }
-    if (!mirrored && record.body_bytes != 0) {
-        rc = fetch(fabric, (size_t)((const unsigned char *)record.body - fabric->mirror),
-                   record.body_bytes);
-    }
-    via_pipe_advance(at, &record);
-    return rc;
-}
-
 int via_fabric_gather(struct via_conn *conn)
 {
-    struct via_pipe_writer *writer = &conn->side->tx.pipe;
-    unsigned char *memory = conn->fabric->mirror + VIA_SEGMENT_PIPE_OFF;
-    struct via_pipe_reader at = {.memory = memory,
-                                 .geometry = writer->geometry,
-                                 .sequence = writer->released,
-                                 .data_head = writer->data_tail,
-                                 .epoch = writer->epoch};
-    for (uint32_t left = via_pipe_writer_outstanding(writer); left > 0; left--) {
-        int rc = gather_record(conn, &at);
-        if (rc != 0) {
-            return rc;
-        }
-    }
-    writer->target.direct = memory;
-    return 0;
+    struct via_fabric *fabric = conn->fabric;
+    const struct via_meet_gather gather = {.memory = fabric->mirror + VIA_SEGMENT_PIPE_OFF,
+                                           .mirrored = conn->side->tx_mirrored,
+                                           .fetch = fetch,
+                                           .ctx = fabric};
+    return via_meet_gather(&gather, &conn->side->tx.pipe);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "base/types.h"
 #include "sockets/side.h"
 
@@ -27,11 +28,15 @@ int via_offer_parse(const void *message, size_t bytes, struct via_offer *ret_off
                : -EPROTO;
 }
 
+bool via_offer_describes(const struct via_pipe_geometry *geometry, uint64_t segment_bytes)
+{
+    return via_pipe_geometry_check(geometry) == 0 && geometry->slots_count >= SLOTS_MIN &&
+           (geometry->slots_count <= VIA_RING_SLOTS_MAX || VIA_MUTANT(MEET_SLOTS)) &&
+           geometry->body_bytes_max != 0 && segment_bytes == via_segment_bytes_for(geometry);
+}
+
 bool via_offer_is_sound(const struct via_offer *offer, uint64_t memory_bytes)
 {
-    const struct via_pipe_geometry *geometry = &offer->geometry;
-    return via_pipe_geometry_check(geometry) == 0 && geometry->slots_count >= SLOTS_MIN &&
-           geometry->slots_count <= VIA_RING_SLOTS_MAX && geometry->body_bytes_max != 0 &&
-           offer->segment_bytes == via_segment_bytes_for(geometry) &&
+    return via_offer_describes(&offer->geometry, offer->segment_bytes) &&
            memory_bytes == 2 * offer->segment_bytes;
 }

@@ -32,7 +32,10 @@ struct via_offer {
 /* The message of these bytes: 0, or -EPROTO. */
 int via_offer_parse(const void *message, size_t bytes, struct via_offer *ret_offer);
 
-/* Does it describe pipes that this end can use, in a memory of that size? */
+/* Is it pipes that this end can use, with a memory of that size for either end? */
+bool via_offer_describes(const struct via_pipe_geometry *geometry, uint64_t segment_bytes);
+
+/* Does it describe such pipes, in a memory of that size? */
 bool via_offer_is_sound(const struct via_offer *offer, uint64_t memory_bytes);
 
 /* Bytes of the memory of one end. */

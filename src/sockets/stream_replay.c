@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/mutant.h"
 #include "base/types.h"
 #include "core/pipe_inline.h"
 
@@ -38,7 +39,7 @@ void via_stream_tx_left(struct via_stream_tx *tx, uint32_t released)
 {
     struct via_pipe_writer *writer = &tx->pipe;
     uint32_t fresh = released - writer->released;
-    if (fresh != 0 && fresh <= via_pipe_writer_outstanding(writer)) {
+    if (fresh != 0 && (fresh <= via_pipe_writer_outstanding(writer) || VIA_MUTANT(MEET_LEFT))) {
         writer->released = released;
         writer->data_tail = writer->data_ends[(released - 1) & (writer->geometry.slots_count - 1)];
     }

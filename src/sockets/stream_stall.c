@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/stream_stall.h"
 
-#include "core/mutant.h"
+#include "base/mutant.h"
 
 bool via_stream_stall_is_full(struct via_stream_tx *tx)
 {

@@ -72,7 +72,8 @@ static void send_frame(struct scene *s, struct input *input)
     header = (struct via_frame_header){.kind = input_byte(input) % 14, .flags = input_byte(input)};
     header.flags &= (fix & ALL_FLAGS) != 0 ? 0xff : VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST;
     header.inline_bytes = (fix & INLINE) != 0 ? (uint8_t)input_edgy(input) : 0;
-    header.flow = input_byte(input) % (FLOWS + 1);
+    uint8_t flow = input_byte(input);
+    header.flow = flow < 0xf0 ? flow % (FLOWS + 1) : (uint16_t)input_edgy(input);
     header.hops_left = (fix & FIX_HOPS) != 0 ? 4 : input_byte(input);
     header.destination = (fix & TO_THE_THIRD) != 0 ? 2 : VICTIM;
     header.source = (fix & FIX_SOURCE) != 0 ? 0 : (uint16_t)input_edgy(input);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Known-bad variants of the core, for the simulator to catch. In the core that is shipped
- * VIA_MUTANT() is the constant 0 and nothing of it is compiled; only the copy that
- * sim/CMakeLists.txt builds with -DVIA_MUTANTS knows via_mutant, which selects one. The same goes
- * for the OpenSHMEM library and the client library below it.
+ * Known-bad variants, for the simulator and for fuzzers to catch. In what is shipped VIA_MUTANT()
+ * is the constant 0 and nothing of it is compiled. Only what is built with -DVIA_MUTANTS knows
+ * via_mutant, which selects one: the simulator's copy of the core, the OpenSHMEM library and the
+ * client library below it (sim/CMakeLists.txt), and all of the preset fuzz.
  */
-#ifndef VIA_CORE_MUTANT_H
-#define VIA_CORE_MUTANT_H
+#ifndef VIA_BASE_MUTANT_H
+#define VIA_BASE_MUTANT_H
 
 /* X(symbol, name, what is wrong) */
 #define VIA_MUTANTS_EACH(X)                                                                     \
@@ -49,10 +49,33 @@
     X(CLIENT_OVERTAKE, "client-overtake", "stores do not wait for puts by frames before them")  \
     X(CLIENT_NO_WANT, "client-no-want", "a PE that arms gives credits back, rings for none")
 
+/* The same for fuzzers; a name begins with that of tests/fuzz/fuzz_<name>.c, which is to catch it.
+ */
+#define VIA_MUTANTS_OF_FUZZERS_EACH(X)                                                        \
+    X(ATTACH_KEY, "attach-key", "the length of a note's key is not checked")                  \
+    X(ATTACH_RANGE, "attach-range", "a command may name bytes outside of its segment")        \
+    X(BOARD_BYTES, "board-bytes", "a note may be longer than the message that brings it")     \
+    X(CABLE_SHORT, "cable-short", "a request may be shorter than its head")                   \
+    X(CONTROL_LINES, "control-lines", "the end of a line is looked for behind what has come") \
+    X(MEET_SLOT, "meet-slot", "the slot of a note may lie outside of its mailbox")            \
+    X(MEET_SLOTS, "meet-slots", "another host may offer pipes with more slots than we count") \
+    X(MEET_LEFT, "meet-left", "a host may have left behind what was sent")                    \
+    X(NODE_FLOW, "node-flow", "the number of a frame's flow is not checked")                  \
+    X(NODE_RANGE, "node-range", "a put may end outside of its segment")                       \
+    X(OFFER_BODY, "offer-body", "a record's body may be longer than the pipe has room for")   \
+    X(PERF_BYTES, "perf-bytes", "a ping may be larger than the memory for it")                \
+    X(PMI_FIELD, "pmi-field", "a word of the launcher may be longer than the room for it")    \
+    X(RULES_PREFIX, "rules-prefix", "a network may have more bits than an address")           \
+    X(SCENARIO_RANGE, "scenario-range", "values may be out of range")                         \
+    X(TOPOLOGY_PORTS, "topology-ports", "a host may have more links than ports")
+
 #ifdef VIA_MUTANTS
 #define VIA_MUTANT_NUMBER(symbol, name, text) VIA_MUTANT_##symbol,
-enum via_mutant_number { VIA_MUTANT_NONE, VIA_MUTANTS_EACH(VIA_MUTANT_NUMBER) };
-extern int via_mutant; /* enum via_mutant_number; defined by the simulator */
+enum via_mutant_number {
+    VIA_MUTANT_NONE,
+    VIA_MUTANTS_EACH(VIA_MUTANT_NUMBER) VIA_MUTANTS_OF_FUZZERS_EACH(VIA_MUTANT_NUMBER)
+};
+extern int via_mutant; /* enum via_mutant_number; mutant.c, sim/plant.c */
 #define VIA_MUTANT(symbol) (via_mutant == VIA_MUTANT_##symbol)
 #else
 #define VIA_MUTANT(symbol) 0

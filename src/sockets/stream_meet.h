@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_STREAM_MEET_H
+#define VIA_SOCKETS_STREAM_MEET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/pipe.h"
+
+/*
+ * What two ends on different hosts say to each other until they have pipes (fabric.h,
+ * docs/protocol.md section 17), and what an end takes from its peer's memory when the pipes are
+ * left. All of it comes from another host and may be a lie. No I/O.
+ */
+#define VIA_FABRIC_MAGIC 0x76696132u
+#define VIA_FABRIC_VERSION 1u
+
+/* On the board of the acceptor's host. */
+struct via_fabric_note {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t host; /* the connector's */
+    uint64_t mailbox;
+    uint64_t mailbox_bytes;
+    uint32_t slot;
+    uint32_t reserved;
+    uint64_t nonce; /* repeated in the offer */
+};
+
+/* A slot of the connector's mailbox, put by the acceptor; `ready` is stored last. */
+struct via_fabric_offer {
+    uint64_t nonce;
+    uint64_t segment;
+    uint64_t segment_bytes;
+    struct via_pipe_geometry geometry;
+    uint32_t host;
+    uint64_t reserved[2];
+    _Atomic uint64_t ready;
+};
+_Static_assert(sizeof(struct via_fabric_offer) == 64, "a line, put whole");
+
+/* The hello line of the acceptor's segment, put by the connector; `ready` is stored last. */
+struct via_fabric_hello {
+    uint64_t segment;
+    uint64_t segment_bytes;
+    uint32_t host;
+    uint32_t reserved;
+    uint64_t reserved2[4];
+    _Atomic uint64_t ready;
+};
+_Static_assert(sizeof(struct via_fabric_hello) == 64, "a line, put whole");
+
+#define VIA_FABRIC_READY ((uint64_t)VIA_FABRIC_MAGIC << 32 | VIA_FABRIC_VERSION)
+#define VIA_FABRIC_WITHDRAWN (VIA_FABRIC_READY | UINT64_C(0x10000)) /* gone back to the kernel */
+#define VIA_FABRIC_ENDED (VIA_FABRIC_READY | UINT64_C(0x20000))     /* its direction has ended */
+
+/* Is this what a connector of that host hangs up, with a slot inside of its mailbox? */
+bool via_meet_note_is_sound(const struct via_fabric_note *note, size_t bytes, unsigned host);
+
+/* What the acceptor of that host has put into a slot last: 0 and a copy of it that is sound,
+ * -EAGAIN (nothing for this nonce; what was there is taken away), -ECANCELED (withdrawn),
+ * -ESHUTDOWN (ended), -EPROTO. */
+int via_meet_take_offer(struct via_fabric_offer *slot, uint64_t nonce, unsigned host,
+                        struct via_fabric_offer *ret_offer);
+
+/* Has the connector of that host, whose segment is as large as ours, said hello? */
+bool via_meet_take_hello(const struct via_fabric_hello *line, unsigned host, uint64_t segment_bytes,
+                         struct via_fabric_hello *ret_hello);
+
+/*
+ * The reader has left. What it has not read is brought together in `memory`, the writer's mirror of
+ * the pipe: records that were stored into the reader's memory come from there, by fetch(), into the
+ * same place. After that the writer writes into the mirror. 0, what fetch() fails with, or -EPROTO.
+ */
+struct via_meet_gather {
+    unsigned char *memory;
+    const uint64_t *mirrored; /* a bit for each slot: that record is in the mirror already */
+    int (*fetch)(void *ctx, size_t off, size_t bytes); /* `off` from the beginning of the pipe */
+    void *ctx;
+};
+int via_meet_gather(const struct via_meet_gather *gather, struct via_pipe_writer *writer);
+
+static inline bool via_meet_is_mirrored(const uint64_t *mirrored, uint32_t index)
+{
+    return (mirrored[index / 64] >> index % 64 & 1) != 0;
+}
+
+#endif
