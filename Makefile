@@ -49,7 +49,7 @@ mutants-fuzz: packages build-fuzz ## each fuzzer catches its planted bugs, each 
 	bash tests/fuzz/catch.sh build/fuzz $(FUZZ_SECONDS)
 
 mutants: packages build-release ## how many seeds each planted bug takes until it is caught
-	bash tests/sim/catch.sh build/release/bin/tests/viaduct-sim-mutants 20000 200000 $(MUTANT_SECONDS)
+	bash tests/sim/catch.sh build/release/bin/tests/viaduct-sim-mutants 20000 $(MUTANT_SECONDS)
 
 sanitize-shmem: packages build-release ## run programs over the OpenSHMEM library built with ASan, UBSan and TSan
 	python3 tests/supervise.py python3 tests/shmem/sanitize_shmem.py --build build/release address,undefined

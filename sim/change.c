@@ -20,7 +20,9 @@
 
 /* What matters most to a reader first: in this order a failing seed is shrunk. */
 static const struct sim_knob keys[] = {
-    KEY("classic", classic, 0, 1, NO_SIMPLEST), /* the first: sim_config_make() looks at it */
+    /* The first two: sim_config_make() looks at them. */
+    KEY("classic", classic, 0, 1, NO_SIMPLEST),
+    KEY("mood", mood, 0, SIM_MOODS - 1, NO_SIMPLEST),
     {.name = "graph", .min = SIM_GRAPH_RING, .max = SIM_GRAPH_CUBE, .simplest = SIM_GRAPH_CHAIN},
     KEY("streams", streams.count, 0, 16, 0),
     KEY("stream-bytes", streams.bytes_max, 0, 1 << 20, 0),
@@ -28,6 +30,9 @@ static const struct sim_knob keys[] = {
     KEY("stream-hosts", streams.hosts_count, 0, 16, 0),
     KEY("stream-bursts", streams.burst_chance, 0, 1000, 0),
     KEY("stream-leave", streams.leave_chance, 0, 1000, 0),
+    KEY("stream-kills", streams.kill_chance, 0, 1000, 0),
+    KEY("stream-forks", streams.fork_chance, 0, 1000, 0),
+    KEY("stream-execs", streams.exec_chance, 0, 1000, 0),
     KEY("pes", shmem.pes, 0, 64, 0),
     KEY("pe-nodes", shmem.nodes, 1, SIM_HOSTS_MAX, 1),
     KEY("pe-steps", shmem.steps, 1, 1000, 1),
@@ -35,12 +40,15 @@ static const struct sim_knob keys[] = {
     KEY("pe-accesses", shmem.accesses_max, 1, 1u << 30, NO_SIMPLEST),
     KEY("pe-stall", shmem.stall_chance, 0, 1000, 0),
     KEY("pe-crash", shmem.crashes, 0, 1, 0),
+    KEY("pe-slots", shmem.slots, 4, 64, NO_SIMPLEST),
+    KEY("pe-replies", shmem.reply_slots, 4, 64, NO_SIMPLEST),
     KEY("hosts", hosts_count, 2, SIM_HOSTS_MAX, 2),
     KEY("extra-links", extra_links, 0, SIM_HOSTS_MAX, 0),
     KEY("rogues", faults.rogues_count, 0, 8, 0),
     KEY("crashes", faults.crashes_count, 0, 16, 0),
     KEY("freezes", faults.freezes_count, 0, 16, 0),
     KEY("cuts", faults.cuts_count, 0, 64, 0),
+    KEY("cut-ns", faults.cut_ns_max, 1000, 1000000000, NO_SIMPLEST),
     KEY("ops", work.ops_count, 1, 100000, 1),
     KEY("channels", node.channels_count, 1, VIA_PORT_DATA_DOORBELLS, 1),
     KEY("flows", node.flows_count, 1, 64, 1),
@@ -74,6 +82,8 @@ static const struct sim_knob keys[] = {
     KEY("dma-show", dma.show_chance, 0, 1000, 0),
     KEY("dma-trail", dma.trail_chance, 0, 1000, 0),
     KEY("dma-depth", dma.depth, 1, 64, 1),
+    KEY("dma-ns", dma.ns_max, 200, 1000000000, NO_SIMPLEST),
+    KEY("dma-abort", dma.abort_ns_max, 100, 1000000000, NO_SIMPLEST),
     KEY("dma-in-order", dma.in_order, 0, 1, 1),
     KEY("dma-from", node.dma_bytes_min[0], 0, 65472, NO_SIMPLEST),
     KEY("dma-buffers", node.dma_buffers, 1, 64, 1),
@@ -131,6 +141,8 @@ void sim_config_make(struct sim_config *config, uint64_t seed, enum sim_graph gr
 {
     if (changes != NULL && changes->changed[0] && changes->values[0] != 0) {
         sim_config_classic(config, seed, graph);
+    } else if (changes != NULL && changes->changed[1]) {
+        sim_config_in_mood(config, seed, graph, (enum sim_mood)changes->values[1]);
     } else {
         sim_config_from_seed(config, seed, graph);
     }
@@ -172,6 +184,12 @@ static bool parse_value(const struct sim_knob *key, const char *text, uint64_t *
     return errno == 0 && text[0] >= '0' && text[0] <= '9' && *end == '\0';
 }
 
+static bool is_power_of_two(const struct sim_knob *key)
+{
+    return strcmp(key->name, "slots") == 0 || strcmp(key->name, "pe-slots") == 0 ||
+           strcmp(key->name, "pe-replies") == 0;
+}
+
 /* One "name=value"; the text is cut up. */
 static int parse_one(struct sim_changes *changes, char *item, char *ret_error, size_t error_bytes)
 {
@@ -184,7 +202,7 @@ static int parse_one(struct sim_changes *changes, char *item, char *ret_error, s
     const struct sim_knob *key = &keys[index];
     uint64_t value;
     bool is_value = parse_value(key, equals + 1, &value);
-    bool power = strcmp(key->name, "slots") != 0 || (value & (value - 1)) == 0;
+    bool power = !is_power_of_two(key) || (value & (value - 1)) == 0;
     bool lines = strcmp(key->name, "frame") != 0 || value % 64 == 0;
     if (!is_value || value < key->min || value > key->max || !power || !lines) {
         snprintf(ret_error, error_bytes, "%s: '%s' is not a value for it", key->name, equals + 1);

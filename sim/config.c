@@ -260,12 +260,13 @@ static void draw_tight(struct sim_config *config, struct via_rng *rng)
 /* Coincidences that a history in which everything happens seldom has. */
 static void draw_more_moods(struct sim_config *config, struct via_rng *rng)
 {
-    uint32_t mood = between(rng, 0, 11);
-    if (mood == 0) {
+    uint32_t drawn = SIM_MOOD_SPARSE + between(rng, 0, 11);
+    uint32_t mood = config->mood != SIM_MOOD_ANY ? config->mood : drawn;
+    if (mood == SIM_MOOD_SPARSE) {
         draw_sparse(config, rng);
-    } else if (mood == 1) {
+    } else if (mood == SIM_MOOD_APART) {
         draw_apart(config, rng);
-    } else if (mood == 2) {
+    } else if (mood == SIM_MOOD_TIGHT) {
         draw_tight(config, rng);
     }
 }
@@ -274,7 +275,7 @@ static void draw_more(struct sim_config *config, bool any_graph)
 {
     struct via_rng rng;
     via_rng_init(&rng, config->seed ^ UINT64_C(0x6d6f7265));
-    if (via_rng_chance(&rng, 1, 4)) {
+    if (via_rng_chance(&rng, 1, 4) && config->mood == SIM_MOOD_ANY) {
         return;
     }
     draw_more_moods(config, &rng);
@@ -341,6 +342,18 @@ static void draw_streams_bursts(struct sim_config *config)
     }
 }
 
+static void draw_streams_lives(struct sim_config *config)
+{
+    struct sim_config_streams *streams = &config->streams;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x6c69766573));
+    if (via_rng_chance(&rng, 1, 3)) {
+        streams->kill_chance = via_rng_chance(&rng, 3, 4) ? by_magnitude(&rng, 50, 1000) : 0;
+        streams->fork_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 50, 1000) : 0;
+        streams->exec_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 50, 1000) : 0;
+    }
+}
+
 /* Everybody sends as much as it can over a torus with next to no buffers, and nothing is in the
  * way: the rings of either dimension fill up, and frames turn from one into the other. */
 static void draw_torus(struct sim_config *config)
@@ -350,7 +363,7 @@ static void draw_torus(struct sim_config *config)
     struct sim_config_work *work = &config->work;
     struct via_rng rng;
     via_rng_init(&rng, config->seed ^ UINT64_C(0x746f727573));
-    if (!via_rng_chance(&rng, 1, 40)) {
+    if (!via_rng_chance(&rng, 1, 40) && config->mood != SIM_MOOD_TORUS) {
         return;
     }
     config->graph = SIM_GRAPH_TORUS;
@@ -489,17 +502,25 @@ void sim_config_classic(struct sim_config *config, uint64_t seed, enum sim_graph
 
 void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph)
 {
+    sim_config_in_mood(config, seed, graph, SIM_MOOD_ANY);
+}
+
+void sim_config_in_mood(struct sim_config *config, uint64_t seed, enum sim_graph graph,
+                        enum sim_mood mood)
+{
     sim_config_classic(config, seed, graph);
     config->classic = 0;
+    config->mood = mood;
     draw_more(config, graph == SIM_GRAPH_ANY);
     draw_streams(config);
-    if (graph == SIM_GRAPH_ANY) {
+    if (graph == SIM_GRAPH_ANY && (mood == SIM_MOOD_ANY || mood == SIM_MOOD_TORUS)) {
         draw_torus(config);
     }
     draw_dma(config);
     draw_shmem(config);
     draw_streams_hosts(config);
     draw_streams_bursts(config);
+    draw_streams_lives(config);
     sim_config_mend(config);
 }
 

@@ -108,6 +108,9 @@ struct sim_config_streams {
     uint32_t leave_chance;             /* that an end of one goes back to the kernel */
     uint32_t frames_max, frame_ns_max; /* records under way, and how long they are */
     uint32_t burst_chance; /* that the programs at both ends of one send before they read */
+    uint32_t kill_chance;  /* of a process that holds an end: it is killed sometime */
+    uint32_t fork_chance;  /* of an end: it is held by two sometime */
+    uint32_t exec_chance;  /* of an end between hosts: its program calls exec() sometime */
 };
 
 /* Which of the planned faults or bursts of work happen: all but those that are named. Those past
@@ -160,10 +163,24 @@ struct sim_config {
     struct sim_config_dma dma;
     struct sim_config_shmem shmem;
     uint32_t classic; /* 1: what was added to the draws later is left out */
+    uint32_t mood;    /* enum sim_mood that was asked for */
+};
+
+/* What makes a coincidence likely; one seed in five has one of them. */
+enum sim_mood {
+    SIM_MOOD_ANY = 0, /* or none: chosen by the seed */
+    SIM_MOOD_SPARSE,
+    SIM_MOOD_APART,
+    SIM_MOOD_TIGHT,
+    SIM_MOOD_TORUS,
+    SIM_MOODS,
 };
 
 /* graph: SIM_GRAPH_ANY or the one to use whatever the seed says. */
 void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph);
+/* ... and this mood. */
+void sim_config_in_mood(struct sim_config *config, uint64_t seed, enum sim_graph graph,
+                        enum sim_mood mood);
 /* The same without what was added later: seeds that were found before keep their histories. */
 void sim_config_classic(struct sim_config *config, uint64_t seed, enum sim_graph graph);
 

@@ -56,6 +56,8 @@ static void run_streams(const struct sim_config *config, int plant, FILE *trace,
     ret_result->events += streams.events;
     ret_result->counts.stream_bytes += streams.bytes;
     ret_result->counts.stream_spills += streams.spills;
+    ret_result->counts.stream_kills += streams.kills;
+    ret_result->counts.stream_execs += streams.execs;
     ret_result->failed = streams.failed;
     memcpy(ret_result->failure, streams.failure, sizeof(streams.failure));
 }

@@ -150,11 +150,11 @@ static void print_counts(const struct sim_counts *counts)
            "%" PRIu64 " gets, %" PRIu64 " atomics, %" PRIu64 " barriers\n",
            counts->ops[VIA_OP_MESSAGE], counts->ops[VIA_OP_PUT], counts->ops[VIA_OP_PUT_SIGNAL],
            counts->ops[VIA_OP_GET], counts->ops[VIA_OP_ATOMIC], counts->ops[VIA_OP_BARRIER]);
-    printf("streams: %" PRIu64 " bytes, %" PRIu64 " stalls; OpenSHMEM: %" PRIu64 " PEs, %" PRIu64
-           " steps, %" PRIu64 " turns, %" PRIu64 " commands to hosts; %" PRIu64
-           " jobs ended by a fault\n",
-           counts->stream_bytes, counts->stream_spills, counts->pes, counts->pe_steps,
-           counts->pe_turns, counts->pe_frames, counts->pe_ends);
+    printf("streams: %" PRIu64 " bytes, %" PRIu64 " stalls, %" PRIu64 " killed, %" PRIu64
+           " in exec; OpenSHMEM: %" PRIu64 " PEs, %" PRIu64 " steps, %" PRIu64 " turns, %" PRIu64
+           " commands to hosts; %" PRIu64 " jobs ended by a fault\n",
+           counts->stream_bytes, counts->stream_spills, counts->stream_kills, counts->stream_execs,
+           counts->pes, counts->pe_steps, counts->pe_turns, counts->pe_frames, counts->pe_ends);
     printf("ended: %" PRIu64 " ok, %" PRIu64 " refused as they must, %" PRIu64
            " by a restart, %" PRIu64 " cancelled or other\n",
            counts->statuses_ok, counts->statuses_refused, counts->statuses_reset,

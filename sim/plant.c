@@ -33,6 +33,10 @@ static const struct sim_plant_name names[] = {
     [SIM_PLANT_HIDDEN_BEGIN] = {"hidden-begin",
                                 "who waits for the kernel's room does not look at the pipe"},
     [SIM_PLANT_UNTOLD_END] = {"untold-end", "that nothing comes by pipe any more is not told"},
+    [SIM_PLANT_DEATH_FIRST] = {"death-first", "who hears of a death reads the pipe no more"},
+    [SIM_PLANT_UNSEEN_DEATH] = {"unseen-death", "who waits for room does not hear of a death"},
+    [SIM_PLANT_ONE_HEARS] = {"one-hears", "of several that hold an end only the first is rung"},
+    [SIM_PLANT_FORKED_END] = {"forked-end", "the death of one ends what others hold"},
     [SIM_PLANT_RELAXED_FLAG] = {"relaxed-flag", "records and words have relaxed ordering, too"},
 #ifdef VIA_MUTANTS
 #define SIM_MUTANT_NAME(symbol, name, text) \

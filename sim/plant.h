@@ -30,6 +30,10 @@ enum sim_plant {
     SIM_PLANT_NO_SKIP,        /* what is sent again begins with bytes that were read */
     SIM_PLANT_HIDDEN_BEGIN,   /* who waits for the kernel does not see that the pipe is used */
     SIM_PLANT_UNTOLD_END,     /* an end by the kernel, without room in the pipe, is not told */
+    SIM_PLANT_DEATH_FIRST,    /* that its peer is dead counts before what is in the pipe */
+    SIM_PLANT_UNSEEN_DEATH,   /* who waits for room does not look whether its peer lives */
+    SIM_PLANT_ONE_HEARS,      /* of processes that share an end only the first hears its bell */
+    SIM_PLANT_FORKED_END,     /* one of several that hold an end is killed, and the end ends */
 
     /* The core is wrong: only in the library that is built with -DVIA_MUTANTS, and there by
      * via_mutant (base/mutant.h). */

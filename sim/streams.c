@@ -21,7 +21,7 @@
 
 #define EVENTS_MAX 3000000u
 
-static void VIA_PRINTF(2, 3) fail(struct streams *streams, const char *format, ...)
+void sim_streams_fail(struct streams *streams, const char *format, ...)
 {
     struct sim_streams_result *result = streams->result;
     if (result->failed) {
@@ -36,15 +36,16 @@ static void VIA_PRINTF(2, 3) fail(struct streams *streams, const char *format, .
     va_end(args);
 }
 
-static void VIA_PRINTF(4, 5)
-    tell(struct streams *streams, unsigned connection, unsigned end, const char *format, ...)
+void sim_streams_tell(struct streams *streams, unsigned connection, unsigned number,
+                      const char *format, ...)
 {
     if (streams->trace == NULL) {
         return;
     }
-    fprintf(streams->trace, "%6llu.%06llu stream %u end %u: ",
+    fprintf(streams->trace, "%6llu.%06llu stream %u end %u%s: ",
             (unsigned long long)(streams->clock.now_ns / VIA_MSEC_NS),
-            (unsigned long long)(streams->clock.now_ns % VIA_MSEC_NS), connection, end);
+            (unsigned long long)(streams->clock.now_ns % VIA_MSEC_NS), connection, number & 1,
+            number > 1 ? " (forked)" : "");
     va_list args;
     va_start(args, format);
     vfprintf(streams->trace, format, args);
@@ -61,16 +62,12 @@ static void mark(struct streams *streams, uint64_t a, uint64_t b)
 
 /* --- turns and bells ------------------------------------------------------------------------- */
 
-static struct end *end_at(struct streams *streams, unsigned connection, unsigned end)
+void sim_streams_turn_after(struct streams *streams, unsigned connection, unsigned number,
+                            uint64_t delay_ns)
 {
-    return &streams->connections[connection].ends[end];
-}
-
-static void turn_after(struct streams *streams, unsigned connection, unsigned number,
-                       uint64_t delay_ns)
-{
-    struct end *end = end_at(streams, connection, number);
-    sim_clock_after(&streams->clock, delay_ns, SIM_EVENT_TURN, connection, number, ++end->ticket);
+    struct thread *thread = thread_at(streams, connection, number);
+    sim_clock_after(&streams->clock, delay_ns, SIM_EVENT_TURN, connection, number,
+                    ++thread->ticket);
 }
 
 /* Most of the time a step takes little; sometimes its thread is not scheduled for long. */
@@ -84,29 +81,39 @@ static void next_turn(struct streams *streams, unsigned connection, unsigned num
     if (chance(streams, streams->config->stall_chance)) {
         delay += between(streams, 0, streams->config->stall_ns_max);
     }
-    turn_after(streams, connection, number, delay);
+    sim_streams_turn_after(streams, connection, number, delay);
 }
 
 static void wake(struct streams *streams, unsigned connection, unsigned number)
 {
-    struct end *end = end_at(streams, connection, number);
-    if (end->asleep) {
-        end->asleep = false;
-        end->bell = false;
-        end->listens = false;
-        end->step = STEP_WORK;
-        turn_after(streams, connection, number, between(streams, 500, 5000));
+    struct thread *thread = thread_at(streams, connection, number);
+    if (thread->asleep && thread->lives) {
+        thread->asleep = false;
+        thread->bell = false;
+        thread->listens = false;
+        thread->step = STEP_WORK;
+        sim_streams_turn_after(streams, connection, number, between(streams, 500, 5000));
+    }
+}
+
+void sim_streams_wake(struct streams *streams, unsigned connection, unsigned end)
+{
+    for (unsigned i = 0; i < THREADS_MAX; i++) {
+        wake(streams, connection, end + 2 * i);
     }
 }
 
 /* An eventfd: what comes before the sleep keeps it from beginning. */
-static void bell_arrives(struct streams *streams, unsigned connection, unsigned number)
+static void bell_arrives(struct streams *streams, unsigned connection, unsigned end)
 {
-    struct end *end = end_at(streams, connection, number);
-    if (end->asleep) {
-        wake(streams, connection, number);
-    } else {
-        end->bell = true;
+    unsigned hear = streams->plant == SIM_PLANT_ONE_HEARS ? 1 : THREADS_MAX;
+    for (unsigned i = 0; i < hear; i++) {
+        struct thread *thread = thread_at(streams, connection, end + 2 * i);
+        if (thread->asleep) {
+            wake(streams, connection, end + 2 * i);
+        } else {
+            thread->bell = true;
+        }
     }
 }
 
@@ -137,13 +144,15 @@ static void kernel_arrives(struct streams *streams, unsigned number, unsigned di
 {
     struct connection *connection = &streams->connections[number];
     struct direction *way = &connection->directions[direction];
+    unsigned reader = reader_of(connection, way);
     way->kernel_arrived += bytes;
     way->kernel_fin_arrived |= bytes == 0;
-    wake(streams, number, reader_of(connection, way));
+    connection->ends[reader].peer_gone |= bytes == 0 && connection->ends[1 - reader].dead;
+    sim_streams_wake(streams, number, reader);
 }
 
-static void kernel_send(struct streams *streams, unsigned number, struct direction *way,
-                        const void *data, uint32_t bytes)
+void sim_streams_kernel_send(struct streams *streams, unsigned number, struct direction *way,
+                             const void *data, uint32_t bytes)
 {
     const struct connection *connection = &streams->connections[number];
     uint32_t direction = way == &connection->directions[0] ? 0 : 1;
@@ -204,63 +213,23 @@ static bool write_kernel(struct streams *streams, unsigned number, struct end *e
             return true;
         }
         if (rc != -EAGAIN) {
-            fail(streams, "switch: %d", rc);
+            sim_streams_fail(streams, "switch: %d", rc);
         }
     }
     uint64_t room = kernel_room(streams, way);
     if (way->sent == way->total) {
         way->fin_sent = true;
         int rc = via_stream_tx_fin(&way->tx, 0);
-        kernel_send(streams, number, way, NULL, 0);
+        sim_streams_kernel_send(streams, number, way, NULL, 0);
         return rc == 0;
     }
     uint32_t bytes = (uint32_t)via_min((uint64_t)fill_chunk(streams, way), room);
     if (bytes == 0) {
         return false;
     }
-    kernel_send(streams, number, way, streams->chunk, bytes);
+    sim_streams_kernel_send(streams, number, way, streams->chunk, bytes);
     way->sent += bytes;
     return true;
-}
-
-/* What was left to be fetched: has it been? Or shall it be taken back? false: wait. */
-static bool look_after_avail(struct streams *streams, const struct end *end)
-{
-    struct direction *way = end->out;
-    uint64_t done;
-    int state = via_stream_tx_avail_look(&way->tx, &done);
-    if (state < 0 || done > way->avail_bytes) {
-        fail(streams, "avail: %d, %llu of %llu bytes fetched", state, (unsigned long long)done,
-             (unsigned long long)way->avail_bytes);
-    }
-    if (state == VIA_AVAIL_ENDED || (streams->plant == SIM_PLANT_EARLY_REUSE &&
-                                     state == VIA_AVAIL_CLAIMED && way->tx.avail.revoked)) {
-        via_stream_tx_avail_end(&way->tx);
-        way->sent += done;
-        way->avail_bytes = 0;
-        return true;
-    }
-    bool patient = end->burst.bytes == 0;
-    if (!way->tx.avail.revoked &&
-        chance(streams, patient ? streams->config->avail_chance / 4 : 500)) {
-        via_stream_tx_avail_revoke(&way->tx);
-        return true;
-    }
-    return false;
-}
-
-/* Leaves some bytes where they are: a stream's offset serves as address. */
-static bool open_avail(struct streams *streams, struct end *end)
-{
-    struct direction *way = end->out;
-    uint64_t bytes = between(streams, 1, via_min(way->total - way->sent, (uint64_t)CHUNK_MAX));
-    int rc = via_stream_tx_avail(&way->tx, way->sent, bytes);
-    if (rc != 0 && rc != -EAGAIN) {
-        fail(streams, "avail: %d", rc);
-    }
-    way->avail_bytes = rc == 0 ? bytes : 0;
-    end->ring_reader |= rc == 0;
-    return rc == 0;
 }
 
 /* Where both may write and not read for long, only what the reader has begun to read is left. */
@@ -275,16 +244,16 @@ static bool write_pipe(struct streams *streams, struct end *end)
 {
     struct direction *way = end->out;
     if (way->avail_bytes != 0) {
-        return look_after_avail(streams, end);
+        return sim_streams_avail_look(streams, end);
     }
-    if (way->sent < way->total && via_stream_tx_sink(&way->tx) != 0 &&
+    if (way->sent < way->total && !end->shared && via_stream_tx_sink(&way->tx) != 0 &&
         chance(streams, streams->config->avail_chance)) {
-        return open_avail(streams, end);
+        return sim_streams_avail_open(streams, end);
     }
     if (may_demote(streams, end)) {
         int rc = via_stream_tx_demote(&way->tx);
         if (rc != 0) {
-            fail(streams, "demote: %d, although a slot is kept for it", rc);
+            sim_streams_fail(streams, "demote: %d, although a slot is kept for it", rc);
         }
         end->stall.spills = end->burst.bytes != 0;
         end->ring_reader = true;
@@ -294,7 +263,7 @@ static bool write_pipe(struct streams *streams, struct end *end)
         way->fin_sent = true;
         int rc = via_stream_tx_fin(&way->tx, VIA_STREAM_FIN_CLOSED);
         if (rc != 0) {
-            fail(streams, "fin: %d, although a slot is kept for it", rc);
+            sim_streams_fail(streams, "fin: %d, although a slot is kept for it", rc);
         }
         end->ring_reader = true;
         return true;
@@ -309,7 +278,7 @@ static bool write_pipe(struct streams *streams, struct end *end)
         way->sent += (uint64_t)rc;
         end->ring_reader = true;
     } else if (rc != -EAGAIN) {
-        fail(streams, "write: %zd", rc);
+        sim_streams_fail(streams, "write: %zd", rc);
     }
     return rc > 0;
 }
@@ -317,6 +286,10 @@ static bool write_pipe(struct streams *streams, struct end *end)
 static bool write_some(struct streams *streams, unsigned number, struct end *end)
 {
     struct direction *way = end->out;
+    if (end->peer_gone && !way->fin_sent && streams->plant != SIM_PLANT_UNSEEN_DEATH) {
+        sim_streams_give_up(end);
+        return true;
+    }
     if (way->fin_sent || !burst_may_write(&end->burst, way->sent, way->total)) {
         return false;
     }
@@ -330,76 +303,45 @@ static bool write_some(struct streams *streams, unsigned number, struct end *end
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-static void check_chunk(struct streams *streams, struct direction *way, uint64_t bytes)
+void sim_streams_check_chunk(struct streams *streams, struct direction *way, uint64_t bytes)
 {
     for (uint64_t i = 0; i < bytes; i++) {
         if (streams->chunk[i] != sim_streams_byte(way->content, way->received + i)) {
-            fail(streams, "byte %llu is not what was sent",
-                 (unsigned long long)(way->received + i));
+            sim_streams_fail(streams, "byte %llu is not what was sent",
+                             (unsigned long long)(way->received + i));
             return;
         }
     }
     way->received += bytes;
     if (way->received > way->sent + way->avail_bytes) {
-        fail(streams, "%llu bytes came, of %llu that were sent", (unsigned long long)way->received,
-             (unsigned long long)way->sent);
+        sim_streams_fail(streams, "%llu bytes came, of %llu that were sent",
+                         (unsigned long long)way->received, (unsigned long long)way->sent);
     }
 }
 
-static void ended(struct streams *streams, struct direction *way)
+static void ended(struct streams *streams, const struct end *end)
 {
+    const struct connection *connection = &streams->connections[end->connection];
+    struct direction *way = end->in;
     way->ended = true;
-    if (way->received != way->total) {
-        fail(streams, "the stream ends after %llu of %llu bytes", (unsigned long long)way->received,
-             (unsigned long long)way->total);
+    if (!sim_streams_is_all(connection, way)) {
+        sim_streams_fail(streams, "the stream ends after %llu of %llu bytes",
+                         (unsigned long long)way->received, (unsigned long long)way->total);
     }
 }
 
-static bool read_kernel(struct streams *streams, struct direction *way, uint64_t max)
+static bool read_kernel(struct streams *streams, const struct end *end, uint64_t max)
 {
+    struct direction *way = end->in;
     uint32_t bytes = kernel_take(way, streams->chunk, max);
-    check_chunk(streams, way, bytes);
+    sim_streams_check_chunk(streams, way, bytes);
     if (way->rx.span == VIA_SPAN_KERNEL_UNTIL) {
         via_stream_rx_kernel_read(&way->rx, bytes);
     } else if (bytes == 0 && way->kernel_fin_arrived && way->kernel_read == way->kernel_sent) {
-        ended(streams, way);
+        ended(streams, end);
         return true;
     }
     return bytes != 0;
-}
-
-/* The second half of a fetch; the first was the claim. */
-static void fetch(struct streams *streams, struct end *end, uint64_t max)
-{
-    struct direction *way = end->in;
-    uint64_t from = way->rx.avail.address + way->rx.avail.done;
-    uint64_t bytes = via_min(max, way->rx.avail.bytes - way->rx.avail.done);
-    if (via_rng_chance(&streams->rng, 1, 8)) {
-        bytes = 0; /* only a look */
-    }
-    if (way->avail_bytes == 0 || way->sent != way->rx.avail.address) {
-        fail(streams, "bytes are fetched from memory that the writer has taken back");
-        return;
-    }
-    for (uint64_t i = 0; i < bytes; i++) {
-        streams->chunk[i] = sim_streams_byte(way->content, from + i);
-    }
-    via_stream_rx_pulled(&way->rx, bytes);
-    check_chunk(streams, way, bytes);
-    end->in_fetch = false;
-    end->pulled = true;
-}
-
-static void meet_avail(struct streams *streams, struct end *end)
-{
-    if (via_rng_chance(&streams->rng, 1, 6)) {
-        via_stream_rx_refuse(&end->in->rx);
-        end->pulled = true;
-    } else if (via_stream_rx_claim(&end->in->rx) == 0) {
-        end->in_fetch = true;
-    } else {
-        end->pulled = true;
-    }
 }
 
 /* false when there is nothing now. */
@@ -412,17 +354,21 @@ static bool read_some(struct streams *streams, struct end *end)
     uint32_t released = way->rx.pipe.released;
     bool done = false;
     bool in_call = end->in_fetch || end->in_kernel;
+    if (streams->plant == SIM_PLANT_DEATH_FIRST && end->peer_gone && !way->ended) {
+        ended(streams, end);
+        return true;
+    }
     if (way->ended || (!in_call && !burst_may_read(&end->burst, &streams->rng, end->out->sent,
                                                    end->out->total))) {
         return false;
     }
     if (end->in_fetch) {
-        fetch(streams, end, max);
+        sim_streams_avail_fetch(streams, end, max);
         return true;
     }
     if (end->in_kernel) {
         end->in_kernel = false;
-        return read_kernel(streams, way, max);
+        return read_kernel(streams, end, max);
     }
     int next = via_stream_rx_next(&way->rx);
     if (next == VIA_NEXT_KERNEL_UNTIL && !way->rx.kernel_known) {
@@ -435,19 +381,19 @@ static bool read_some(struct streams *streams, struct end *end)
                          (way->kernel_fin_arrived && way->kernel_read == way->kernel_sent);
         done = end->in_kernel;
     } else if (next == VIA_NEXT_KERNEL_UNTIL) {
-        done = read_kernel(streams, way, via_min(max, via_stream_rx_kernel_left(&way->rx)));
+        done = read_kernel(streams, end, via_min(max, via_stream_rx_kernel_left(&way->rx)));
     } else if (next == VIA_NEXT_DATA && via_iov_init(&cursor, &iov, 1) == 0) {
         ssize_t bytes = via_stream_rx_read(&way->rx, &cursor);
         done = bytes > 0;
-        check_chunk(streams, way, (uint64_t)via_max(bytes, (ssize_t)0));
-    } else if (next == VIA_NEXT_FIN) {
-        ended(streams, way);
+        sim_streams_check_chunk(streams, way, (uint64_t)via_max(bytes, (ssize_t)0));
+    } else if (next == VIA_NEXT_FIN || (next == VIA_NEXT_EMPTY && end->peer_gone)) {
+        ended(streams, end);
         done = true;
     } else if (next == VIA_NEXT_AVAIL) {
-        meet_avail(streams, end);
+        sim_streams_avail_meet(streams, end);
         done = true;
     } else if (next < 0) {
-        fail(streams, "read: %d", next);
+        sim_streams_fail(streams, "read: %d", next);
     }
     end->ring_writer |= way->rx.posted;
     return done || released != way->rx.pipe.released;
@@ -460,51 +406,61 @@ static bool is_over(const struct end *end)
     return end->out->fin_sent && end->in->ended;
 }
 
-static void ring_peer(struct streams *streams, unsigned number, unsigned end_number)
+static bool listens(const struct end *end)
 {
-    struct end *end = end_at(streams, number, end_number);
-    bool bell = end->ring_reader && (via_pipe_must_ring(&end->out->tx.pipe) ||
-                                     end_at(streams, number, 1 - end_number)->listens);
+    return end->threads[0].listens || end->threads[1].listens;
+}
+
+static void ring_peer(struct streams *streams, unsigned number, unsigned thread_number)
+{
+    struct end *end = end_at(streams, number, thread_number);
+    unsigned peer_number = 1 - (thread_number & 1);
+    const struct end *peer = end_at(streams, number, peer_number);
+    bool bell = end->ring_reader && (via_pipe_must_ring(&end->out->tx.pipe) || listens(peer));
     if (end->ring_writer && via_stream_rx_must_ring(&end->in->rx)) {
         bell = true;
     }
     bell |= end->pulled;
+    /* Who of several sleeps is not known: all are told. */
+    bell |= (end->shared || peer->shared) && (end->ring_reader || end->ring_writer);
     end->pulled = false;
     end->ring_reader = false;
     end->ring_writer = false;
     if (bell) {
-        tell(streams, number, end_number, "rings");
-        ring(streams, number, 1 - end_number);
+        sim_streams_tell(streams, number, thread_number, "rings");
+        ring(streams, number, peer_number);
     }
 }
 
-static void sleep_now(struct streams *streams, unsigned number, unsigned end_number)
+static void sleep_now(struct streams *streams, unsigned number, unsigned thread_number)
 {
-    struct end *end = end_at(streams, number, end_number);
-    end->step = STEP_WORK;
-    if (end->bell) {
-        end->bell = false;
-        next_turn(streams, number, end_number);
+    struct end *end = end_at(streams, number, thread_number);
+    struct thread *thread = thread_at(streams, number, thread_number);
+    thread->step = STEP_WORK;
+    if (thread->bell) {
+        thread->bell = false;
+        next_turn(streams, number, thread_number);
     } else {
-        tell(streams, number, end_number,
-             "sleeps; writes to the %s, records %u to %u not given back; reads from the %s",
-             end->out->tx.span == VIA_SPAN_PIPE ? "pipe" : "kernel", end->out->tx.pipe.released,
-             end->out->tx.pipe.sequence, end->in->rx.span == VIA_SPAN_PIPE ? "pipe" : "kernel");
-        end->asleep = true;
+        sim_streams_tell(
+            streams, number, thread_number,
+            "sleeps; writes to the %s, records %u to %u not given back; reads from the %s",
+            end->out->tx.span == VIA_SPAN_PIPE ? "pipe" : "kernel", end->out->tx.pipe.released,
+            end->out->tx.pipe.sequence, end->in->rx.span == VIA_SPAN_PIPE ? "pipe" : "kernel");
+        thread->asleep = true;
         if (burst_looks_again(&end->burst, end->out->sent + end->in->received,
                               streams->clock.now_ns)) {
             sim_clock_after(&streams->clock, VIA_STREAM_STALL_NS, SIM_EVENT_RESUME, number,
-                            end_number, end->ticket);
+                            thread_number, thread->ticket);
         }
     }
 }
 
 /* Its sleep has lasted so long that it asks again whether this is a stall. */
-static void sleep_ends(struct streams *streams, unsigned number, unsigned end_number,
+static void sleep_ends(struct streams *streams, unsigned number, unsigned thread_number,
                        uint32_t ticket)
 {
-    if (end_at(streams, number, end_number)->ticket == ticket) {
-        wake(streams, number, end_number);
+    if (thread_at(streams, number, thread_number)->ticket == ticket) {
+        wake(streams, number, thread_number);
     }
 }
 
@@ -535,7 +491,7 @@ static bool watch_stall(struct streams *streams, struct end *end)
     }
     int rc = via_stream_tx_demote(tx);
     if (rc != 0) {
-        fail(streams, "demote: %d, although a slot is kept for it", rc);
+        sim_streams_fail(streams, "demote: %d, although a slot is kept for it", rc);
     }
     end->stall.spills = true;
     end->ring_reader = true;
@@ -543,9 +499,9 @@ static bool watch_stall(struct streams *streams, struct end *end)
     return true;
 }
 
-static bool work(struct streams *streams, unsigned number, unsigned end_number)
+static bool work(struct streams *streams, unsigned number, unsigned thread_number)
 {
-    struct end *end = end_at(streams, number, end_number);
+    struct end *end = end_at(streams, number, thread_number);
     uint64_t sent = end->out->sent;
     uint64_t received = end->in->received;
     uint64_t read = end->in->kernel_read;
@@ -556,20 +512,24 @@ static bool work(struct streams *streams, unsigned number, unsigned end_number)
         done = reads_first ? write_some(streams, number, end) : read_some(streams, end);
     }
     if (read != end->in->kernel_read) {
-        wake(streams, number, 1 - end_number); /* there is room in the socket buffer */
+        /* There is room in the socket buffer. */
+        sim_streams_wake(streams, number, 1 - (thread_number & 1));
     }
-    mark(streams, (uint64_t)number << 8 | end_number, end->out->sent << 32 ^ end->in->received);
-    tell(streams, number, end_number, "%s, sent %llu (+%llu), received %llu (+%llu)",
-         done ? "works" : "finds nothing to do", (unsigned long long)end->out->sent,
-         (unsigned long long)(end->out->sent - sent), (unsigned long long)end->in->received,
-         (unsigned long long)(end->in->received - received));
+    end->in_call =
+        end->in_fetch || end->in_kernel ? thread_at(streams, number, thread_number) : NULL;
+    mark(streams, (uint64_t)number << 8 | thread_number, end->out->sent << 32 ^ end->in->received);
+    sim_streams_tell(streams, number, thread_number, "%s, sent %llu (+%llu), received %llu (+%llu)",
+                     done ? "works" : "finds nothing to do", (unsigned long long)end->out->sent,
+                     (unsigned long long)(end->out->sent - sent),
+                     (unsigned long long)end->in->received,
+                     (unsigned long long)(end->in->received - received));
     return done;
 }
 
-static void arm(struct streams *streams, struct end *end)
+static void arm(struct streams *streams, struct end *end, struct thread *thread)
 {
     if (burst_sends(&end->burst, end->out->sent, end->out->total)) {
-        end->listens = true;
+        thread->listens = true;
         if (end->out->tx.span == VIA_SPAN_PIPE) {
             via_pipe_want(&end->out->tx.pipe);
         }
@@ -585,52 +545,67 @@ static void arm(struct streams *streams, struct end *end)
     }
 }
 
-static void turn(struct streams *streams, unsigned number, unsigned end_number, uint32_t ticket)
+static void turn_of_rogue(struct streams *streams, unsigned number, unsigned end_number)
 {
-    struct end *end = end_at(streams, number, end_number);
     struct connection *connection = &streams->connections[number];
-    if (ticket != end->ticket || end->asleep) {
-        return;
+    if (sim_streams_rogue_turn(streams, connection, &connection->ends[end_number])) {
+        next_turn(streams, number, end_number);
     }
-    if (connection->rogue) {
-        if (sim_streams_rogue_turn(streams, connection, end)) {
-            next_turn(streams, number, end_number);
-        }
-        return;
-    }
-    switch (end->step) {
+}
+
+/* What a thread does next; false: it sleeps, or has nothing more to do. */
+static bool go_on(struct streams *streams, unsigned number, unsigned thread_number)
+{
+    struct end *end = end_at(streams, number, thread_number);
+    struct thread *thread = thread_at(streams, number, thread_number);
+    switch (thread->step) {
     case STEP_WORK:
     case STEP_LOOK:
-        if (work(streams, number, end_number)) {
-            end->step = STEP_RING;
-        } else if (end->step == STEP_WORK) {
-            end->step = STEP_RING;
-            end->bell = false; /* the look came after it */
-            ring_peer(streams, number, end_number);
-            end->step = is_over(end) ? STEP_RING : STEP_ARM;
+        if (work(streams, number, thread_number)) {
+            thread->step = STEP_RING;
+        } else if (thread->step == STEP_WORK) {
+            thread->bell = false; /* the look came after it */
+            ring_peer(streams, number, thread_number);
+            thread->step = is_over(end) ? STEP_RING : STEP_ARM;
         } else if (watch_stall(streams, end)) {
-            tell(streams, number, end_number, "spills");
-            end->step = STEP_RING;
+            sim_streams_tell(streams, number, thread_number, "spills");
+            thread->step = STEP_RING;
         } else {
-            ring_peer(streams, number, end_number);
-            sleep_now(streams, number, end_number);
-            return;
+            ring_peer(streams, number, thread_number);
+            sleep_now(streams, number, thread_number);
+            return false;
         }
-        break;
+        return true;
     case STEP_RING:
-        ring_peer(streams, number, end_number);
-        end->step = STEP_WORK;
-        if (is_over(end)) {
-            return;
-        }
-        break;
+        ring_peer(streams, number, thread_number);
+        thread->step = STEP_WORK;
+        return !is_over(end);
     case STEP_ARM:
-        arm(streams, end);
-        ring_peer(streams, number, end_number);
-        end->step = STEP_LOOK;
-        break;
+        arm(streams, end, thread);
+        ring_peer(streams, number, thread_number);
+        thread->step = STEP_LOOK;
+        return true;
     }
-    next_turn(streams, number, end_number);
+    return true;
+}
+
+static void turn(struct streams *streams, unsigned number, unsigned thread_number, uint32_t ticket)
+{
+    const struct end *end = end_at(streams, number, thread_number);
+    const struct thread *thread = thread_at(streams, number, thread_number);
+    if (ticket != thread->ticket || thread->asleep || !thread->lives) {
+        return;
+    }
+    if (streams->connections[number].rogue) {
+        turn_of_rogue(streams, number, thread_number);
+    } else if (!sim_streams_lives(streams, number, thread_number)) {
+        return;
+    } else if (end->in_call != NULL && end->in_call != thread) {
+        /* Somebody else has the token. */
+        sim_streams_turn_after(streams, number, thread_number, between(streams, 1000, 100000));
+    } else if (go_on(streams, number, thread_number)) {
+        next_turn(streams, number, thread_number);
+    }
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -674,6 +649,8 @@ static void start(struct streams *streams)
             direction_init(streams, &connection->directions[e]);
             connection->ends[e].out = &connection->directions[e];
             connection->ends[e].in = &connection->directions[1 - e];
+            connection->ends[e].connection = i;
+            connection->ends[e].threads[0].lives = true;
         }
         if (!connection->rogue && chance(streams, streams->config->burst_chance)) {
             burst_draw(&streams->rng, &connection->ends[0].burst, &connection->ends[1].burst,
@@ -681,6 +658,7 @@ static void start(struct streams *streams)
                        streams->config->kernel_bytes);
         }
         connection->ends[0].rogue = connection->rogue;
+        sim_streams_draw_fate(streams, connection);
         for (unsigned e = 0; e < 2; e++) {
             next_turn(streams, i, e);
         }
@@ -693,13 +671,14 @@ static void check_all_over(struct streams *streams)
         const struct connection *connection = &streams->connections[i];
         for (unsigned e = 0; e < 2 && !connection->rogue; e++) {
             const struct end *end = &connection->ends[e];
-            if (!is_over(end)) {
-                fail(streams,
-                     "stream %u end %u: %s for ever, with %llu of %llu bytes sent, %llu of %llu "
-                     "received (lost wake-up)",
-                     i, e, end->asleep ? "sleeps" : "waits", (unsigned long long)end->out->sent,
-                     (unsigned long long)end->out->total, (unsigned long long)end->in->received,
-                     (unsigned long long)end->in->total);
+            if (!is_over(end) && !end->dead) {
+                sim_streams_fail(
+                    streams,
+                    "stream %u end %u: %s for ever, with %llu of %llu bytes sent, %llu of %llu "
+                    "received (lost wake-up)",
+                    i, e, end->threads[0].asleep ? "sleeps" : "waits",
+                    (unsigned long long)end->out->sent, (unsigned long long)end->out->total,
+                    (unsigned long long)end->in->received, (unsigned long long)end->in->total);
             }
         }
     }
@@ -716,6 +695,9 @@ static void run(struct streams *streams)
         case SIM_EVENT_BELL:
             bell_arrives(streams, event.a, event.b);
             break;
+        case SIM_EVENT_GUEST:
+            sim_streams_kill(streams, event.a, event.b);
+            break;
         case SIM_EVENT_RESUME:
             sleep_ends(streams, event.a, event.b, event.c);
             break;
@@ -724,7 +706,7 @@ static void run(struct streams *streams)
             break;
         }
         if (streams->clock.taken_count > EVENTS_MAX) {
-            fail(streams, "no end after %u events", EVENTS_MAX);
+            sim_streams_fail(streams, "no end after %u events", EVENTS_MAX);
         }
     }
     check_all_over(streams);
@@ -746,6 +728,7 @@ void sim_streams_run(const struct sim_config *config, int plant, FILE *trace,
     streams->result = ret_result;
     streams->connections = sim_alloc(config->streams.count * sizeof(*streams->connections));
     via_rng_init(&streams->rng, config->seed ^ UINT64_C(0x73747265616d));
+    via_rng_init(&streams->fate, config->seed ^ UINT64_C(0x66617465));
     sim_clock_init(&streams->clock);
     start(streams);
     run(streams);

@@ -14,7 +14,7 @@ struct sim_streams_result {
     bool failed;
     char failure[512];
     uint64_t digest;
-    uint64_t events, bytes, bells, spills;
+    uint64_t events, bytes, bells, spills, kills, execs;
 };
 
 /* From nothing to the verdict; trace may be NULL. */

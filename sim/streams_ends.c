@@ -41,10 +41,12 @@ static bool read_kernel(struct hosts *hosts, unsigned number, unsigned which, ui
     return bytes != 0;
 }
 
-static bool ends(struct hosts *hosts, struct way *way)
+static bool ends(struct hosts *hosts, unsigned number, unsigned which)
 {
+    const struct connection *connection = &hosts->connections[number];
+    struct way *way = connection->ends[which].in;
     way->ended = true;
-    if (way->received != way->total) {
+    if (!sim_hosts_is_all(connection, which)) {
         sim_hosts_fail(hosts, "the stream ends after %llu of %llu bytes",
                        (unsigned long long)way->received, (unsigned long long)way->total);
     }
@@ -63,8 +65,13 @@ static int next_of(struct way *way)
 }
 
 /* The kernel's stream has ended. May records that say otherwise be on their way? */
-static bool may_follow(const struct hosts *hosts, const struct end *end)
+static bool may_follow(const struct hosts *hosts, unsigned number, unsigned which)
 {
+    const struct connection *connection = &hosts->connections[number];
+    const struct end *end = &connection->ends[which];
+    if (sim_hosts_all_is_there(connection, which)) {
+        return false;
+    }
     bool left = end->heard.demote || end->heard.closed || end->heard.kernel_end || end->heard.stays;
     return hosts->plant != SIM_PLANT_EARLY_END && !left;
 }
@@ -79,7 +86,8 @@ static bool read_piped(struct hosts *hosts, unsigned number, unsigned which, uin
     switch (next) {
     case VIA_NEXT_KERNEL:
         return read_kernel(hosts, number, which, most) ||
-               (kernel_is_through(way) && !may_follow(hosts, end) && ends(hosts, way));
+               (kernel_is_through(way) && !may_follow(hosts, number, which) &&
+                ends(hosts, number, which));
     case VIA_NEXT_KERNEL_UNTIL:
         return read_kernel(hosts, number, which,
                            via_min(most, via_stream_rx_kernel_left(&way->rx)));
@@ -90,9 +98,12 @@ static bool read_piped(struct hosts *hosts, unsigned number, unsigned which, uin
         }
         return true;
     case VIA_NEXT_FIN:
-        return ends(hosts, way);
+        return ends(hosts, number, which);
     case VIA_NEXT_EMPTY:
-        return hosts->plant == SIM_PLANT_EARLY_END && kernel_is_through(way) && ends(hosts, way);
+        return kernel_is_through(way) &&
+               (hosts->plant == SIM_PLANT_EARLY_END ||
+                sim_hosts_all_is_there(&hosts->connections[number], which)) &&
+               ends(hosts, number, which);
     default:
         sim_hosts_fail(hosts, "read: %d", next);
         return false;
@@ -109,11 +120,19 @@ static bool read_some(struct hosts *hosts, unsigned number, unsigned which)
     }
     if (end->plain) {
         return read_kernel(hosts, number, which, most) ||
-               (kernel_is_through(end->in) && ends(hosts, end->in));
+               (kernel_is_through(end->in) && ends(hosts, number, which));
     }
     uint32_t released = end->in->rx.pipe.released;
     bool done = read_piped(hosts, number, which, most);
     return done || released != end->in->rx.pipe.released;
+}
+
+/* EPIPE, as soon as the kernel knows. */
+static bool is_refused(const struct hosts *hosts, unsigned number, unsigned which)
+{
+    const struct connection *connection = &hosts->connections[number];
+    return connection->ends[1 - which].dead && connection->ends[which].in->fin_arrived &&
+           hosts->plant != SIM_PLANT_UNSEEN_DEATH;
 }
 
 /* --- writing -----------------------------------------------------------------------------------
@@ -211,8 +230,12 @@ static bool write_kernel(struct hosts *hosts, unsigned number, unsigned which)
 
 static bool write_some(struct hosts *hosts, unsigned number, unsigned which)
 {
-    const struct end *end = &hosts->connections[number].ends[which];
+    struct end *end = &hosts->connections[number].ends[which];
     struct way *way = end->out;
+    if (!way->fin_sent && is_refused(hosts, number, which)) {
+        sim_hosts_give_up(end);
+        return true;
+    }
     if (way->fin_sent || end->replays || end->waits ||
         !burst_may_write(&end->burst, way->sent, way->total)) {
         return false;
@@ -309,7 +332,7 @@ static bool replay(struct hosts *hosts, unsigned number, unsigned which)
         return false;
     }
     size_t bytes = via_stream_replay_next(&end->replay, &data);
-    if (bytes == 0) {
+    if (bytes == 0 || is_refused(hosts, number, which)) {
         end->replays = false;
         return true;
     }
@@ -329,7 +352,8 @@ static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which
     struct way *in = end->in;
     bool bytes = via_stream_rx_left_bytes(&in->rx_left);
     /* What it said comes after its records: where it stays, all of them are there. */
-    if (!bytes && !via_stream_rx_ends(&in->rx_left) && !in->ended && !end->heard.stays) {
+    if (!bytes && !via_stream_rx_ends(&in->rx_left) && !in->ended && !end->heard.stays &&
+        !sim_hosts_all_is_there(&hosts->connections[number], which)) {
         return false;
     }
     end->waits = false;
@@ -351,12 +375,13 @@ static bool look_for_answer(struct hosts *hosts, unsigned number, unsigned which
     if (!end->waits) {
         return false;
     }
-    if (!end->heard.heeded && (end->heard.stays || end->heard.closed)) {
+    if (!end->heard.heeded && (end->heard.stays || end->heard.closed ||
+                               sim_hosts_all_is_there(&hosts->connections[number], which))) {
         return meet_ended_peer(hosts, number, which);
     }
     /* Who has left, too, reads nothing of the pipe, and is not to be told where it began. */
     bool seen = !end->out->switched || via_stream_tx_demoted(&end->out->tx) || end->out->tx.ended ||
-                end->heard.demote;
+                end->heard.demote || hosts->connections[number].ends[1 - which].dead;
     if ((end->heard.heeded && seen) || hosts->plant == SIM_PLANT_EARLY_LEAVER) {
         end->waits = false;
         end->plain = true;
@@ -407,8 +432,13 @@ bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which)
         replay(hosts, number, which)) {
         return true;
     }
-    if (chance(hosts, hosts->config->leave_chance) && leave(hosts, number, which)) {
+    if ((end->execs || chance(hosts, hosts->config->leave_chance)) && leave(hosts, number, which)) {
+        end->execs = false;
         return true;
+    }
+    end->execs = end->execs && !line_takes(hosts, end); /* else it can not: it keeps its pipes */
+    if (end->execs) {
+        return false;
     }
     bool reads_first = via_rng_chance(&hosts->rng, 1, 2);
     bool done = reads_first ? read_some(hosts, number, which) : write_some(hosts, number, which);

@@ -244,7 +244,8 @@ static void arm(struct hosts *hosts, unsigned number, unsigned which)
 static void turn(struct hosts *hosts, unsigned number, unsigned which, uint32_t ticket)
 {
     struct end *end = &hosts->connections[number].ends[which];
-    if (ticket != end->ticket || end->asleep) {
+    if (ticket != end->ticket || end->asleep || end->dead ||
+        !sim_hosts_lives(hosts, number, which)) {
         return;
     }
     end->bell = false;
@@ -322,6 +323,7 @@ static void start(struct hosts *hosts)
                        hosts->config->kernel_bytes);
         }
         for (unsigned e = 0; e < 2; e++) {
+            sim_hosts_draw_fate(hosts, &connection->ends[e]);
             next_turn(hosts, i, e);
         }
     }
@@ -332,7 +334,7 @@ static void check_all_over(struct hosts *hosts)
     for (unsigned i = 0; i < hosts->config->hosts_count; i++) {
         for (unsigned e = 0; e < 2; e++) {
             const struct end *end = &hosts->connections[i].ends[e];
-            if (!is_over(end)) {
+            if (!is_over(end) && !end->dead) {
                 sim_hosts_fail(
                     hosts,
                     "stream %u end %u: waits for ever%s, with %llu of %llu bytes sent, %llu of "
@@ -381,6 +383,7 @@ void sim_streams_hosts_run(const struct sim_config *config, int plant, FILE *tra
     hosts->result = ret_result;
     hosts->connections = sim_alloc(config->streams.hosts_count * sizeof(*hosts->connections));
     via_rng_init(&hosts->rng, config->seed ^ UINT64_C(0x686f737473747265));
+    via_rng_init(&hosts->fate, config->seed ^ UINT64_C(0x686f737466617465));
     sim_clock_init(&hosts->clock);
     start(hosts);
     run(hosts);

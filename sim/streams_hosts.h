@@ -9,6 +9,7 @@
 #include "sim/plant.h"
 #include "sim/streams.h"
 #include "sim/streams_burst.h"
+#include "sim/streams_fate.h"
 #include "sockets/stream.h"
 #include "sockets/stream_replay.h"
 #include "sockets/stream_stall.h"
@@ -51,7 +52,7 @@ struct way {
     uint64_t total, content, sent, received;
     unsigned char *kernel; /* owned */
     uint64_t kernel_sent, kernel_arrived, kernel_read, kernel_last_ns;
-    bool switched, fin_sent, fin_arrived, ended;
+    bool switched, fin_sent, fin_at_death, fin_arrived, ended;
 };
 
 struct end {
@@ -64,7 +65,10 @@ struct end {
     bool waits; /* has left, and waits for the answer */
     bool plain; /* has left, and has it */
     bool took_back;
+    bool execs; /* is in exec(): goes back to the kernel, and does nothing else until then */
+    bool dead;  /* was killed */
     bool asleep, bell;
+    struct fate kill, exec;
     struct burst burst;
     struct via_stream_stall stall;
     uint32_t ticket;
@@ -81,6 +85,7 @@ struct hosts {
     FILE *trace;
     struct sim_clock clock;
     struct via_rng rng;
+    struct via_rng fate;            /* who is killed, or calls exec(), and when */
     struct connection *connections; /* owned */
     struct sim_streams_result *result;
     unsigned char chunk[CHUNK_MAX];
@@ -122,6 +127,16 @@ void sim_hosts_kernel_send(struct hosts *hosts, unsigned number, unsigned which,
 /* Before an end sleeps that waits for room: true when it shall not. */
 bool sim_hosts_watch_stall(struct hosts *hosts, unsigned number, unsigned which);
 
+/* Kills and exec(): streams_hosts_life.c. */
+void sim_hosts_draw_fate(struct hosts *hosts, struct end *end);
+/* Before each turn; false: this end has just been killed. */
+bool sim_hosts_lives(struct hosts *hosts, unsigned number, unsigned which);
+/* The peer is dead, and all that it had put has come. */
+bool sim_hosts_all_is_there(const struct connection *connection, unsigned which);
+/* Is this all that has come of a direction which ends now? */
+bool sim_hosts_is_all(const struct connection *connection, unsigned which);
+/* Who writes to a dead end hears EPIPE, and the program stops. */
+void sim_hosts_give_up(struct end *end);
 /* What an end does in a turn: one thing. false: there is nothing to do. */
 bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which);
 

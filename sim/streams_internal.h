@@ -8,6 +8,7 @@
 #include "sim/plant.h"
 #include "sim/streams.h"
 #include "sim/streams_burst.h"
+#include "sim/streams_fate.h"
 #include "sockets/stream.h"
 #include "sockets/stream_stall.h"
 
@@ -33,14 +34,33 @@ struct direction {
     uint64_t kernel_sent, kernel_arrived, kernel_read;
     bool kernel_fin, kernel_fin_arrived;
     bool switched, fin_sent, ended;
+    bool fin_at_death;
     struct via_avail_words at_writer, at_reader; /* of zero-copy */
     uint64_t avail_bytes;                        /* left to be fetched, from `sent` on; 0 = none */
 };
 
+#define THREADS_MAX 2u
+
+/* One that holds an end: of the process that began with it, or of one that was forked from it. */
+struct thread {
+    enum step step;
+    bool lives;
+    bool asleep, bell;
+    bool listens; /* sleeps for room, and wants to know of records all the same */
+    uint32_t ticket;
+    struct fate kill;
+    uint64_t late_ns; /* it is killed so much later, whatever it does then */
+};
+
 struct end {
     struct direction *out, *in;
-    enum step step;
-    bool asleep, bell;
+    uint32_t connection; /* its number */
+    struct thread threads[THREADS_MAX];
+    struct thread *in_call; /* has begun to fetch, or to read from the kernel: nobody else does */
+    uint32_t fork_turns_left;
+    bool shared;    /* was forked */
+    bool dead;      /* all that have held it are killed */
+    bool peer_gone; /* the kernel has said that the other end is dead */
     bool pulled;    /* the writer is to be told how far fetching is */
     bool in_fetch;  /* has claimed what is to be fetched, and is about to copy it */
     bool in_kernel; /* has looked at the pipe and found nothing: about to read from the kernel */
@@ -49,9 +69,7 @@ struct end {
     bool rogue;
     struct burst burst;
     struct via_stream_stall stall;
-    bool listens; /* sleeps for room, and wants to know of records all the same */
     uint32_t rogue_turns;
-    uint32_t ticket;
 };
 
 struct connection {
@@ -66,6 +84,7 @@ struct streams {
     FILE *trace;
     struct sim_clock clock;
     struct via_rng rng;
+    struct via_rng fate;            /* who is forked and killed, and when */
     struct connection *connections; /* owned */
     struct sim_streams_result *result;
     unsigned char chunk[CHUNK_MAX];
@@ -80,6 +99,55 @@ static inline bool chance(struct streams *streams, uint32_t per_mille)
 {
     return per_mille != 0 && via_rng_chance(&streams->rng, per_mille, 1000);
 }
+
+/* Threads are known by a number: that of the end, and twice that of the thread at it. */
+static inline struct end *end_at(struct streams *streams, unsigned connection, unsigned number)
+{
+    return &streams->connections[connection].ends[number & 1];
+}
+
+static inline struct thread *thread_at(struct streams *streams, unsigned connection,
+                                       unsigned number)
+{
+    return &end_at(streams, connection, number)->threads[number >> 1];
+}
+
+static inline const struct end *writer_of(const struct connection *connection,
+                                          const struct direction *way)
+{
+    return &connection->ends[way == &connection->directions[0] ? 0 : 1];
+}
+
+void sim_streams_fail(struct streams *streams, const char *format, ...) VIA_PRINTF(2, 3);
+void sim_streams_tell(struct streams *streams, unsigned connection, unsigned number,
+                      const char *format, ...) VIA_PRINTF(4, 5);
+void sim_streams_turn_after(struct streams *streams, unsigned connection, unsigned number,
+                            uint64_t delay_ns);
+/* All threads at an end. */
+void sim_streams_wake(struct streams *streams, unsigned connection, unsigned end);
+void sim_streams_kernel_send(struct streams *streams, unsigned number, struct direction *way,
+                             const void *data, uint32_t bytes);
+
+/* Bytes in `chunk` that have been received. */
+void sim_streams_check_chunk(struct streams *streams, struct direction *way, uint64_t bytes);
+
+/* Zero-copy: streams_avail.c. The writer leaves bytes (look: may it go on?), the reader meets and
+ * fetches them. */
+bool sim_streams_avail_open(struct streams *streams, struct end *end);
+bool sim_streams_avail_look(struct streams *streams, const struct end *end);
+void sim_streams_avail_meet(struct streams *streams, struct end *end);
+void sim_streams_avail_fetch(struct streams *streams, struct end *end, uint64_t max);
+
+/* Forks and kills: streams_life.c. */
+void sim_streams_draw_fate(struct streams *streams, struct connection *connection);
+/* Before each turn; false: this thread has just been killed. */
+bool sim_streams_lives(struct streams *streams, unsigned connection, unsigned number);
+/* Its time has come. */
+void sim_streams_kill(struct streams *streams, unsigned connection, unsigned number);
+/* Who writes to a dead end hears EPIPE, and the program stops. */
+void sim_streams_give_up(struct end *end);
+/* Is this all that has come of a direction which ends now? */
+bool sim_streams_is_all(const struct connection *connection, const struct direction *way);
 
 /* A reader of this direction, as at the start of its connection. */
 void sim_streams_reader_init(struct streams *streams, struct direction *way);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* When something happens to a process that holds an end of a stream. */
+#ifndef SIM_STREAMS_FATE_H
+#define SIM_STREAMS_FATE_H
+
+#include <stdbool.h>
+
+#include "base/rng.h"
+
+struct fate {
+    uint32_t turns_left; /* until it comes; 0: never */
+    bool in_spill;       /* only those in which the end spills are counted */
+};
+
+static inline uint32_t fate_turns(struct via_rng *rng, uint32_t per_mille)
+{
+    if (per_mille == 0 || !via_rng_chance(rng, per_mille, 1000)) {
+        return 0;
+    }
+    uint64_t most = UINT64_C(1) << via_rng_between(rng, 0, 12);
+    return (uint32_t)via_rng_between(rng, 1, most);
+}
+
+static inline struct fate fate_draw(struct via_rng *rng, uint32_t per_mille)
+{
+    struct fate fate = {.turns_left = fate_turns(rng, per_mille)};
+    fate.in_spill = fate.turns_left != 0 && via_rng_chance(rng, 1, 2);
+    return fate;
+}
+
+/* Before each turn. */
+static inline bool fate_comes(struct fate *fate, bool spills)
+{
+    return fate->turns_left != 0 && (spills || !fate->in_spill) && --fate->turns_left == 0;
+}
+
+#endif
