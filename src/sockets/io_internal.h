@@ -49,6 +49,19 @@ static inline void via_io_count_kernel(const struct via_op *op, ssize_t bytes, b
 
 /* Asks the kernel what it knows of its socket (its answer is kept): VIA_POLL_GONE bits. */
 uint32_t via_io_look(struct via_op *op);
+/* The same by who has just written `fresh` bytes: an end that the kernel has seen by now was there
+ * before them. */
+uint32_t via_io_look_after(struct via_op *op, size_t fresh);
+
+/*
+ * io_end.c: the kernel has just told the end of the peer's direction. Has it come without a word of
+ * the peer's, with bytes unread there (of those written here but the last `fresh`)? Then the
+ * connection is reset here. Further VIA_POLL_GONE bits. Any token may be held.
+ */
+uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh);
+/* Who reads has come to the end of the kernel's stream and of the pipe's. 0, or a negative errno:
+ * the connection was reset, in that way; once. With the rx token. */
+int via_io_end(struct via_op *op);
 
 /* Between hosts: an end that the kernel has seen, while bytes before it may still be under way. */
 bool via_io_follows(struct via_op *op);

@@ -15,28 +15,43 @@
 #define IN_EVENTS (POLLIN | POLLRDNORM)
 #define OUT_EVENTS (POLLOUT | POLLWRNORM)
 
+/* What is known of the kernel's socket then. fresh: via_io_look_after(). */
+static uint32_t take_in(struct via_op *op, uint32_t events, size_t fresh)
+{
+    uint32_t gone = events & VIA_POLL_GONE;
+    if (via_unlikely(gone != 0)) {
+        uint32_t known = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+        if ((gone & ~known & POLLRDHUP) != 0) {
+            gone |= via_io_peer_ended(op, gone, fresh);
+        }
+        atomic_fetch_or_explicit(&op->side->shadow, gone, memory_order_acq_rel);
+    }
+    return events | gone;
+}
+
 void via_io_shadow(struct via_op *op, uint32_t events)
 {
-    if ((events & VIA_POLL_GONE) != 0) {
-        atomic_fetch_or_explicit(&op->side->shadow, events & VIA_POLL_GONE, memory_order_acq_rel);
-    }
+    take_in(op, events, 0);
 }
 
 /* The kernel's answer for these events, now. */
-static uint32_t ask_kernel(struct via_op *op, uint32_t events)
+static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
 {
     struct pollfd pfd = {.fd = op->fd, .events = (short)(events | POLLRDHUP)};
     if (VIA_REAL(poll)(&pfd, 1, 0) < 0) {
         return 0;
     }
-    uint32_t seen = (uint32_t)(unsigned short)pfd.revents;
-    via_io_shadow(op, seen);
-    return seen;
+    return take_in(op, (uint32_t)(unsigned short)pfd.revents, fresh);
 }
 
 uint32_t via_io_look(struct via_op *op)
 {
-    return ask_kernel(op, 0);
+    return ask_kernel(op, 0, 0);
+}
+
+uint32_t via_io_look_after(struct via_op *op, size_t fresh)
+{
+    return ask_kernel(op, 0, fresh);
 }
 
 /* Are there so many bytes in the kernel and in the pipe? The kernel counts its own only. */
@@ -167,7 +182,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     bool ended = atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0 ||
                  (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_FIN)) != 0;
     if (ask != 0 || via_unlikely(ended)) {
-        uint32_t seen = ask_kernel(op, ask);
+        uint32_t seen = ask_kernel(op, ask, 0);
         if ((wanted & ask & OUT_EVENTS) != 0 && (seen & OUT_EVENTS) == 0) {
             via_io_found_full(op);
         }
@@ -183,6 +198,9 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
             }
         }
         bits |= seen & (ask | VIA_POLL_GONE);
+    }
+    if (via_unlikely(atomic_load_explicit(&op->side->lost, memory_order_relaxed) == VIA_LOST_DUE)) {
+        bits |= POLLERR | POLLHUP;
     }
     return bits & (wanted | POLLERR | POLLHUP);
 }

@@ -123,7 +123,8 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
     if (fabric && (seen & (POLLERR | POLLRDHUP)) == POLLRDHUP && via_fabric_is_cut_off(op->conn)) {
         return -ECONNRESET; /* what was under way is lost: that is no end of the stream */
     }
-    return (flags & HAS_SOME) != 0 ? 0 : kernel_recv(op, iov, flags, SIZE_MAX);
+    ssize_t n = (flags & HAS_SOME) != 0 ? 0 : kernel_recv(op, iov, flags, SIZE_MAX);
+    return n == 0 && (flags & HAS_SOME) == 0 ? via_io_end(op) : n;
 }
 
 static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
@@ -196,7 +197,10 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
             if (n <= 0 && via_pipe_ready(&rx->pipe)) {
                 continue; /* the peer has switched meanwhile */
             }
-            return n == 0 && op->conn->fabric != NULL ? kernel_end(op) : n;
+            if (n == 0 && (flags & HAS_SOME) == 0) {
+                n = op->conn->fabric != NULL ? kernel_end(op) : via_io_end(op);
+            }
+            return n;
         case VIA_NEXT_KERNEL_UNTIL:
             n = kernel_recv(op, iov, flags, via_stream_rx_kernel_left(rx));
             if (n > 0 && !peek) {

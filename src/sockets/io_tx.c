@@ -156,6 +156,9 @@ int via_io_fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
     struct via_fabric_undo undo;
     int rc = 0;
     if (conn->fabric == NULL) {
+        /* Before the kernel's FIN: without, that is taken for a death (io_end.c). */
+        conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_ENDS;
+        via_side_say(conn->side, conn->side->said);
         if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
             via_conn_posted_record(conn);
         }
@@ -195,14 +198,15 @@ static bool other_end_is_held(struct via_op *op, uint64_t now)
     return !side->tx_peer_over;
 }
 
-/* From time to time, asks the kernel whether it has seen the peer go. */
-static void look_sometimes(struct via_op *op)
+/* From time to time, asks the kernel whether it has seen the peer go; before the last `fresh` bytes
+ * were written, if so. */
+static void look_sometimes(struct via_op *op, size_t fresh)
 {
     uint64_t now = via_os_ticks();
     if (via_unlikely(now - op->side->tx_looked_ticks > via_os_us_to_ticks(LOOK_US))) {
         int saved = errno;
         op->side->tx_looked_ticks = now;
-        via_io_look(op);
+        via_io_look_after(op, fresh);
         errno = saved;
     }
 }
@@ -229,7 +233,7 @@ static bool peer_is_gone(struct via_op *op)
 
 bool via_tx_peer_is_gone(struct via_op *op)
 {
-    look_sometimes(op);
+    look_sometimes(op, 0);
     return peer_is_gone(op);
 }
 
@@ -269,7 +273,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
             if (total != 0) {
                 break;
             }
-            look_sometimes(op);
+            look_sometimes(op, 0);
             return n == -EPROTO ? -ECONNRESET : n;
         }
         total += (size_t)n;
@@ -277,7 +281,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
     op->conn->stats->tx_pipe_bytes += total;
     /* The peer has its bytes; while it is at them, there is time for the clock. What is seen holds
      * for the next call, as with TCP. */
-    look_sometimes(op);
+    look_sometimes(op, total);
     return (ssize_t)total;
 }
 
@@ -403,7 +407,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     if (via_likely(sent)) {
         via_conn_posted_record(conn);
         conn->stats->tx_pipe_bytes += bytes;
-        look_sometimes(op);
+        look_sometimes(op, bytes);
     }
     via_tx_give(op);
     via_steward_start(op->alone);

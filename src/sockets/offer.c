@@ -69,6 +69,19 @@ static int map_memory(struct via_conn *conn, int fd, size_t bytes)
     return 0;
 }
 
+static void attach(struct via_conn *conn, const struct via_pipe_geometry *geometry,
+                   unsigned char *own, unsigned char *peer)
+{
+    struct via_side *side = conn->side;
+    via_side_attach(side, geometry, own, peer);
+    via_side_show_read(side);
+    if (side->tx_shut != 0) {
+        /* The kernel's FIN was before there were pipes to say so. */
+        side->said |= VIA_FLAG_ENDS;
+        via_side_say(side, side->said);
+    }
+}
+
 /* --- the acceptor offers -----------------------------------------------------------------------
  */
 
@@ -129,7 +142,7 @@ static enum via_reason offer_make(struct via_conn *conn)
     }
     enum via_reason reason = VIA_REASON_RESOURCES;
     if (map_memory(conn, fd, 2 * segment_bytes) == 0) {
-        via_side_attach(conn->side, &via_ring, conn->memory, conn->memory + segment_bytes);
+        attach(conn, &via_ring, conn->memory, conn->memory + segment_bytes);
         via_zcopy_meet(conn, conn->control_fd);
         reason = offer_send(conn, fd, segment_bytes);
     }
@@ -196,7 +209,7 @@ bool via_conn_peer_is_over(struct via_conn *conn, int fd)
     if (conn->fabric != NULL) {
         return via_fabric_is_over(conn);
     }
-    int rc = via_conn_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : 0;
+    int rc = via_conn_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT; /* by RST */
     return rc == -ENOENT || (rc == 0 && !diag.held);
 }
 
@@ -283,8 +296,7 @@ static int offer_take(struct via_conn *conn)
         reason = offer_map(conn, &offer, fds);
     }
     if (reason == VIA_REASON_NONE) {
-        via_side_attach(conn->side, &offer.geometry, conn->memory + offer.segment_bytes,
-                        conn->memory);
+        attach(conn, &offer.geometry, conn->memory + offer.segment_bytes, conn->memory);
         via_zcopy_meet(conn, conn->control_fd);
         reason = offer_answer(conn);
     }
@@ -466,7 +478,7 @@ static void step_announced(struct via_conn *conn)
         via_rendezvous_drop(conn->control_fd);
         via_hidden_close(&conn->control_fd);
         now_has_pipes(conn, VIA_SIDE_LIVE);
-        via_side_say(conn->side, VIA_FLAG_TAKEN);
+        via_side_say(conn->side, conn->side->said | VIA_FLAG_TAKEN);
     } else if (rc == -EAGAIN) {
         via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
     }

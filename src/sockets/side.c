@@ -105,6 +105,14 @@ void via_side_allow_avail(struct via_side *side)
     via_stream_tx_allow_avail(&side->tx, own_words, peer_words);
 }
 
+void via_side_show_read(struct via_side *side)
+{
+    unsigned char *own = (unsigned char *)(uintptr_t)side->rx.pipe.memory - VIA_SEGMENT_PIPE_OFF;
+    unsigned char *peer = side->rx.pipe.credit.direct - VIA_SEGMENT_CREDIT_OFF;
+    side->rx.read = (void *)(own + VIA_SEGMENT_READ_OFF);
+    side->tx.read = (void *)(peer + VIA_SEGMENT_READ_OFF);
+}
+
 void via_side_say(struct via_side *side, uint64_t flags)
 {
     _Atomic uint64_t *word =

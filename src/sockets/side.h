@@ -32,6 +32,13 @@ enum via_side_state {
 /* TCP_INQ: recvmsg() says how much is left. */
 enum via_inq { VIA_INQ_UNKNOWN = 0, VIA_INQ_OFF = 1, VIA_INQ_ON = 2 };
 
+/* The other end was held no more, and had bytes unread: TCP would have reset the connection. */
+enum via_lost {
+    VIA_LOST_NOT = 0,
+    VIA_LOST_DUE = 1,  /* who reads up to there is to hear of it */
+    VIA_LOST_TOLD = 2, /* the kernel tells it, or somebody has heard */
+};
+
 enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK_ON = 2 };
 
 struct via_side {
@@ -46,6 +53,7 @@ struct via_side {
     _Atomic uint8_t shutting; /* ... and the kernel is to be told of it later: io_shut.c */
     _Atomic uint8_t demoted;  /* is the kernel's again, for good: see demote.h */
     _Atomic uint8_t inq;      /* enum via_inq */
+    _Atomic uint8_t lost;     /* enum via_lost */
     uint8_t why;              /* enum via_reason */
     bool connector;
     bool ever_forked;
@@ -95,6 +103,7 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_SEGMENT_AVAIL_OFF 16u /* struct via_avail_words, within one machine */
 #define VIA_SEGMENT_COLD_OFF 40u  /* the peer wants a ring for the next record: epoll_cold.c */
 #define VIA_SEGMENT_CPU_OFF 48u   /* where the peer read last: number of its CPU, plus 1 */
+#define VIA_SEGMENT_READ_OFF 64u  /* within one machine, written by its owner: bytes it has read */
 #define VIA_SEGMENT_HELLO_OFF 64u /* over the fabric: struct via_fabric_hello */
 #define VIA_SEGMENT_PIPE_OFF 128u
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
@@ -106,6 +115,7 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_FLAG_SHARED 0x40u /* between hosts: processes forked from it may write, too */
 #define VIA_FLAG_FIN \
     0x80u /* its direction has ended, as the kernel knows before its bytes are read */
+#define VIA_FLAG_ENDS 0x100u /* within one machine: it has ended its direction itself */
 #define VIA_FLAG_STAYS 0x10u /* it can not: it has ended its direction, with bytes in the pipe */
 
 /* Where the peer has left: records given back, and bytes read of the next. */
@@ -129,6 +139,9 @@ void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geom
 void via_side_allow_avail(struct via_side *side);
 _Static_assert(VIA_SEGMENT_AVAIL_OFF + sizeof(struct via_avail_words) <= VIA_SEGMENT_COLD_OFF,
                "words of their own");
+
+/* ... and each end shows the other how far it has read. */
+void via_side_show_read(struct via_side *side);
 
 /* What the peer has said. */
 static inline uint64_t via_side_flags(const struct via_side *side)

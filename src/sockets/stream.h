@@ -116,12 +116,13 @@ enum via_span {
 
 struct via_stream_tx {
     struct via_pipe_writer pipe;
-    uint64_t kernel_bytes; /* through the kernel up to the last SWITCH */
-    uint64_t pipe_bytes;   /* through the pipe, in all */
-    uint32_t switch_end;   /* pipe sequence after the last SWITCH */
-    uint8_t span;          /* VIA_SPAN_KERNEL or _PIPE */
-    bool ended;            /* FIN is written */
-    bool past_caches;      /* how to write bodies: see io_tx.c */
+    uint64_t kernel_bytes;        /* through the kernel up to the last SWITCH */
+    _Atomic uint64_t pipe_bytes;  /* through the pipe, in all */
+    const _Atomic uint64_t *read; /* the reader's via_stream_rx.read; NULL: not to be seen */
+    uint32_t switch_end;          /* pipe sequence after the last SWITCH */
+    uint8_t span;                 /* VIA_SPAN_KERNEL or _PIPE */
+    bool ended;                   /* FIN is written */
+    bool past_caches;             /* how to write bodies: see io_tx.c */
     struct {
         const struct via_avail_words *own; /* NULL: no zero-copy */
         struct via_avail_words *peer;
@@ -153,6 +154,12 @@ ssize_t via_stream_tx_write(struct via_stream_tx *tx, struct via_iov *iov);
 
 /* Room for a record of the largest size and for some small ones: what poll calls writable. */
 bool via_stream_tx_writable(struct via_stream_tx *tx);
+
+/*
+ * The reader reads nothing any more: are bytes in the pipe, or offered, that it has not read? Of
+ * those that were written the last `fresh` do not count. Without the token, too.
+ */
+bool via_stream_tx_is_unread(const struct via_stream_tx *tx, uint64_t fresh);
 
 /* Writes FIN when the span is the pipe; a slot is kept for it. Once; 0, -EALREADY or -EPROTO. */
 int via_stream_tx_fin(struct via_stream_tx *tx, uint8_t flags);
@@ -201,6 +208,7 @@ struct via_stream_rx {
     uint64_t switch_at;            /* with VIA_SPAN_KERNEL_UNTIL */
     uint64_t kernel_read;          /* what the caller said, with VIA_SPAN_KERNEL_UNTIL */
     uint64_t pipe_bytes;           /* taken from the pipe, in all */
+    _Atomic uint64_t *read;        /* the same in memory that the writer sees; NULL: nowhere */
     uint32_t unposted_bytes;       /* body bytes released since the last credit */
     uint32_t record_off;           /* next byte of the held record */
     uint32_t record_bytes;

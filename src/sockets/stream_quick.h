@@ -44,6 +44,23 @@ static inline void via_stream_copy(unsigned char *to, const unsigned char *from,
     }
 }
 
+/* So many bytes more are in the pipe. */
+static inline void via_stream_tx_count(struct via_stream_tx *tx, size_t bytes)
+{
+    uint64_t before = atomic_load_explicit(&tx->pipe_bytes, memory_order_relaxed);
+    atomic_store_explicit(&tx->pipe_bytes, before + bytes, memory_order_relaxed);
+}
+
+/* ... and have been read. The writer looks at that when the reader has ended, no matter how: what
+ * this thread has stored is there by then. */
+static inline void via_stream_rx_count(struct via_stream_rx *rx, size_t bytes)
+{
+    rx->pipe_bytes += bytes;
+    if (via_likely(rx->read != NULL)) {
+        atomic_store_explicit(rx->read, rx->pipe_bytes, memory_order_relaxed);
+    }
+}
+
 /* One message as one record. false: nothing has been done. */
 static inline bool via_stream_tx_quick(struct via_stream_tx *tx, const void *data, size_t bytes)
 {
@@ -64,7 +81,7 @@ static inline bool via_stream_tx_quick(struct via_stream_tx *tx, const void *dat
     via_stream_copy(to, data, bytes);
     memcpy(head, &fixed, VIA_STREAM_HEAD_FIXED_BYTES);
     via_pipe_commit_line(pipe, in_head ? 0 : (uint32_t)bytes, data_head);
-    tx->pipe_bytes += bytes;
+    via_stream_tx_count(tx, bytes);
     return true;
 }
 
@@ -153,7 +170,7 @@ static inline size_t via_stream_rx_quick(struct via_stream_rx *rx, unsigned char
     if (total == 0 || (exactly && total != room)) {
         return 0;
     }
-    rx->pipe_bytes += total;
+    via_stream_rx_count(rx, total);
     via_stream_rx_release_to(rx, &at, all_body_bytes);
     return total;
 }

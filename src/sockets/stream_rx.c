@@ -4,6 +4,7 @@
 
 #include "base/types.h"
 #include "sockets/stream.h"
+#include "sockets/stream_quick.h"
 
 void via_stream_rx_init(struct via_stream_rx *rx)
 {
@@ -250,7 +251,7 @@ static const unsigned char *record_data(const struct via_stream_rx *rx)
 static void advance(struct via_stream_rx *rx, uint32_t bytes)
 {
     rx->record_off += bytes;
-    rx->pipe_bytes += bytes;
+    via_stream_rx_count(rx, bytes);
     if (rx->record_off == rx->record_bytes) {
         rx->held = false;
         release(rx, rx->record.body_bytes);
@@ -278,6 +279,7 @@ static struct via_stream_rx probe(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = *rx;
     copy.probe = true;
+    copy.read = NULL;
     return copy;
 }
 

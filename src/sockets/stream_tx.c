@@ -8,11 +8,13 @@
 #include "sockets/stream_quick.h"
 
 #define RESERVED_SLOTS VIA_STREAM_RESERVED_SLOTS
+#define PULLED_BYTES_MASK ((UINT64_C(1) << 38) - 1) /* of via_avail_words.pulled */
 
 void via_stream_tx_init(struct via_stream_tx *tx)
 {
     tx->kernel_bytes = 0;
-    tx->pipe_bytes = 0;
+    atomic_store_explicit(&tx->pipe_bytes, 0, memory_order_relaxed);
+    tx->read = NULL;
     tx->switch_end = 0;
     tx->span = VIA_SPAN_KERNEL;
     tx->ended = false;
@@ -109,7 +111,7 @@ ssize_t via_stream_tx_write(struct via_stream_tx *tx, struct via_iov *iov)
     ssize_t rc = bytes <= VIA_STREAM_INLINE_BYTES_MAX ? write_inline(tx, iov, bytes)
                                                       : write_body(tx, iov, bytes);
     if (rc > 0) {
-        tx->pipe_bytes += (uint64_t)rc;
+        via_stream_tx_count(tx, (size_t)rc);
     }
     return rc;
 }
@@ -183,7 +185,8 @@ int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t byt
         tx->avail.bytes = head.u.avail.bytes;
         tx->avail.done = 0;
         tx->avail.revoked = false;
-        atomic_store_explicit(&tx->avail.open, true, memory_order_relaxed);
+        /* Pairs with the acquire in via_stream_tx_is_unread(). */
+        atomic_store_explicit(&tx->avail.open, true, memory_order_release);
     }
     return rc;
 }
@@ -192,7 +195,7 @@ int via_stream_tx_avail_look(struct via_stream_tx *tx, uint64_t *ret_done)
 {
     /* Pairs with the release in post_pulled(): what was fetched is not read any more. */
     uint64_t word = atomic_load_explicit(&tx->avail.own->pulled, memory_order_acquire);
-    uint64_t done = word & ((UINT64_C(1) << 38) - 1);
+    uint64_t done = word & PULLED_BYTES_MASK;
     unsigned state = (unsigned)(word >> 38) & 3u;
     *ret_done = tx->avail.done;
     if (word >> 40 != tx->avail.id) {
@@ -209,6 +212,24 @@ int via_stream_tx_avail_look(struct via_stream_tx *tx, uint64_t *ret_done)
     }
     bool ended = tx->avail.revoked || state == VIA_PULL_REFUSED || done == tx->avail.bytes;
     return ended ? VIA_AVAIL_ENDED : VIA_AVAIL_OPEN;
+}
+
+bool via_stream_tx_is_unread(const struct via_stream_tx *tx, uint64_t fresh)
+{
+    if (tx->read == NULL) {
+        return false;
+    }
+    uint64_t sent = atomic_load_explicit(&tx->pipe_bytes, memory_order_relaxed) - fresh;
+    uint64_t read = atomic_load_explicit(tx->read, memory_order_relaxed);
+    if ((int64_t)(sent - read) > 0) {
+        return true;
+    }
+    /* Pairs with the release in via_stream_tx_avail(). */
+    if (!atomic_load_explicit(&tx->avail.open, memory_order_acquire)) {
+        return false;
+    }
+    uint64_t word = atomic_load_explicit(&tx->avail.own->pulled, memory_order_relaxed);
+    return word >> 40 != tx->avail.id || (word & PULLED_BYTES_MASK) != tx->avail.bytes;
 }
 
 void via_stream_tx_avail_revoke(struct via_stream_tx *tx)

@@ -39,6 +39,7 @@ struct check {
 /* Tables of checks, ended by one without a name. */
 extern const struct check checks_of_bytes[];
 extern const struct check checks_of_ends[];
+extern const struct check checks_of_deaths[];
 extern const struct check checks_of_waiting[];
 extern const struct check checks_of_processes[];
 extern const struct check checks_of_zcopy[];

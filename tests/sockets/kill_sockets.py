@@ -11,6 +11,7 @@ where it is: what the kernel says of its threads and of the connection, and its 
 """
 import argparse
 import contextlib
+import errno
 import os
 import random
 import select
@@ -69,7 +70,7 @@ def print_where(process, port):
 
 
 def one(dice, preload):
-    """(what was wrong or None, seconds until the other side knew)"""
+    """(what was wrong or None, seconds until the other side knew, the errno by which or 0 for the end of the stream)"""
     env = dict(os.environ, PROG_STREAM_TOLD="1", **({"LD_PRELOAD": PRELOAD} if preload else {}))
     port = free_port()
     server = start(["serve", "127.0.0.1", str(port), "1"], env)
@@ -77,7 +78,7 @@ def one(dice, preload):
     try:
         while not listens(port):
             if server.poll() is not None:
-                return "the server did not start", 0
+                return "the server did not start", 0, 0
             time.sleep(0.001)
         words = client_words(dice, port)
         client = start(words, env)
@@ -89,12 +90,12 @@ def one(dice, preload):
         victim.kill()
         if not has_ended(other, HANG_S):
             print_where(other, port)
-            return "%s: the %s hung" % (" ".join(words), "client" if other is client else "server"), 0
+            return "%s: the %s hung" % (" ".join(words), "client" if other is client else "server"), 0, 0
         code = other.wait()
-        answers = [line.split()[1] for line in other.stdout if line.startswith("told ")]
+        answers = [line.split()[1:] for line in other.stdout if line.startswith("told ")]
         if code < 0 or other is client and code == WRONG_BYTES or not answers:
-            return "%s: exit code %d" % (" ".join(words), code), 0
-        return None, float(answers[0]) - killed
+            return "%s: exit code %d" % (" ".join(words), code), 0, 0
+        return None, float(answers[0][0]) - killed, int(answers[0][1])
     finally:
         for process in filter(None, (server, client)):
             end(process)
@@ -114,17 +115,21 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     args = parser.parse_args()
     times = {True: [], False: []}
+    resets = {True: 0, False: 0}
     wrong = 0
     for number in range(args.count):
         for preload in (True, False):
-            complaint, told = one(random.Random("%d-%d" % (args.seed, number)), preload)
+            complaint, told, error = one(random.Random("%d-%d" % (args.seed, number)), preload)
             if complaint is not None:
                 wrong += 1
                 print("round %d (seed %d, %s): %s" % (number, args.seed, "pipes" if preload else "kernel", complaint))
             else:
                 times[preload].append(told)
+                resets[preload] += error in (errno.ECONNRESET, errno.EPIPE)
     if times[True] and times[False]:
         report(times[True], times[False])
+        print("by an error, because bytes were unread: %d of %d and %d of %d" % (
+            resets[True], len(times[True]), resets[False], len(times[False])))
         piped, plain = statistics.median(times[True]), statistics.median(times[False])
         print("told in %.2f times as long as by kernel TCP" % (piped / plain))
         if piped > 1.25 * plain + 1e-3:

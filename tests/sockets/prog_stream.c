@@ -11,8 +11,9 @@
  *     prog_stream connect ADDRESS PORT COUNT         connects, sends a byte, reads it back, closes
  *
  * echo prints {"bytes":N,"seconds":S,"silence_ms":M}: the longest time in which nothing came back.
- * With PROG_STREAM_TOLD in the environment each prints "told" and the time (CLOCK_MONOTONIC) at
- * which it knew that the stream had ended. pingpong prints {"median_us":M,"p99_us":P}, connect
+ * With PROG_STREAM_TOLD in the environment each prints "told", the time (CLOCK_MONOTONIC) at which
+ * it knew that the stream had ended, and the errno of the call that said so, 0 for a read of
+ * nothing. pingpong prints {"median_us":M,"p99_us":P}, connect
  * {"per_second":N}.
  */
 #include <arpa/inet.h>
@@ -43,7 +44,7 @@ static void is_told(void)
 {
     int saved = errno;
     if (getenv("PROG_STREAM_TOLD") != NULL) {
-        printf("told %.7f\n", now_s());
+        printf("told %.7f %d\n", now_s(), saved == ENODATA ? 0 : saved);
     }
     errno = saved;
 }
@@ -102,6 +103,7 @@ static void send_back(int fd)
     if (n < 0 && errno != ECONNRESET) {
         die("read");
     }
+    errno = n < 0 ? errno : 0;
     is_told();
     close(fd);
 }
@@ -202,7 +204,7 @@ static void receive_some(struct echo *echo, uint64_t *random)
     static unsigned char data[1 << 17], expected[1 << 17];
     ssize_t n = read(echo->fd, data, piece(random));
     if (n == 0) {
-        errno = ECONNRESET;
+        errno = ENODATA;
         die("end of the stream before all has come back");
     }
     if (n < 0) {
@@ -284,6 +286,7 @@ static void take(int fd, char *data, size_t bytes, int flags)
         if (n > 0) {
             done += (size_t)n;
         } else if (n == 0 || errno != EAGAIN) {
+            errno = n == 0 ? ENODATA : errno;
             die("recv");
         }
     }
