@@ -20,8 +20,12 @@ for plant in "${plants[@]-}" "$@"; do
     mkdir -p "$scratch/$plant"
     folders=("$scratch/$plant")
     [ ! -d "$inputs/$name" ] || folders+=("$inputs/$name")
+    case $name in
+    rules | scenario | topology | pmi) kind=-only_ascii=1 ;; # text
+    *) kind=-only_ascii=0 ;;
+    esac
     begin=$(date +%s)
-    "$fuzzer" --plant="$plant" -seed=1 -max_total_time="$seconds" -detect_leaks=0 -timeout=60 -rss_limit_mb=4096 \
+    "$fuzzer" --plant="$plant" -seed=1 "$kind" -max_total_time="$seconds" -detect_leaks=0 -timeout=60 -rss_limit_mb=4096 \
         -artifact_prefix="$scratch/$plant-" "${folders[@]}" >"$scratch/$plant.log" 2>&1
     status=$?
     found=("$scratch/$plant"-*)
