@@ -2,13 +2,43 @@
 #include "sockets/os.h"
 
 #include <stddef.h>
+#include <sys/mman.h>
 
 uint32_t via_os_ticks_us = 1000;
 
 __thread uint32_t via_os_thread_id __attribute__((tls_model("initial-exec")));
 
+#define PAGE 4096u
+
+static _Atomic pid_t *own_pid;
+const _Atomic pid_t *via_os_pid_word;
+
+static void remember_pid(void)
+{
+    if (own_pid != NULL) {
+        atomic_store_explicit(own_pid, getpid(), memory_order_relaxed);
+    }
+}
+
+/* A page of its own, as that is what is emptied. */
+static void make_pid_word(void)
+{
+    void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return;
+    }
+    if (madvise(page, PAGE, MADV_WIPEONFORK) != 0) {
+        munmap(page, PAGE);
+        return;
+    }
+    own_pid = page;
+    remember_pid();
+    via_os_pid_word = own_pid;
+}
+
 void via_os_init(void)
 {
+    make_pid_word();
     /* 50 us tell the rate to a few percent, which is enough for what it is used for. */
     uint64_t ns = via_os_now_ns();
     uint64_t ticks = via_os_ticks();
@@ -23,6 +53,7 @@ void via_os_init(void)
 void via_os_forked(void)
 {
     via_os_thread_id = 0;
+    remember_pid();
 }
 
 void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)

@@ -4,6 +4,7 @@
 #define VIA_SOCKETS_OS_H
 
 #include <linux/futex.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -55,6 +56,17 @@ static inline uint32_t via_os_thread(void)
     return via_os_thread_id;
 }
 void via_os_forked(void);
+
+/* getpid() without the system call. The kernel empties the word in a forked child, whatever call
+ * has made it. NULL: there is none. A child that runs in this process's memory counts as it. */
+extern const _Atomic pid_t *via_os_pid_word;
+
+static inline pid_t via_os_pid(void)
+{
+    const _Atomic pid_t *word = via_os_pid_word;
+    pid_t pid = via_likely(word != NULL) ? atomic_load_explicit(word, memory_order_relaxed) : 0;
+    return via_likely(pid != 0) ? pid : getpid();
+}
 
 /* Sleeps while *word is value, up to timeout_ns. Spurious returns happen. errno is unspecified. */
 void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);

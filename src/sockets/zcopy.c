@@ -63,7 +63,7 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
 {
     struct ucred cred = {.pid = 0};
     socklen_t bytes = sizeof(cred);
-    conn->zcopy = (struct via_zcopy){.own_pid = getpid()};
+    conn->zcopy = (struct via_zcopy){.own_pid = via_os_pid()};
     if (mode == OFF ||
         VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
         return;
@@ -125,7 +125,7 @@ static ssize_t read_peer(struct via_op *op, const struct via_iov *iov)
 ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
 {
     struct via_stream_rx *rx = &op->side->rx;
-    if (!is_able(op) || getpid() != op->conn->zcopy.own_pid) {
+    if (!is_able(op) || via_os_pid() != op->conn->zcopy.own_pid) {
         refuse(op);
         return -ESTALE;
     }
@@ -170,7 +170,7 @@ bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov, struct via_zc
     if (!is_able(op) || side->tx.span != VIA_SPAN_PIPE || piece_bytes(iov) < via_zcopy_least ||
         via_stream_tx_sink(&side->tx) < via_zcopy_least ||
         atomic_load_explicit(&side->sndtimeo_ns, memory_order_relaxed) != 0 ||
-        getpid() != zcopy->own_pid) {
+        via_os_pid() != zcopy->own_pid) {
         return false;
     }
     if (zcopy->pause_left > 0) {

@@ -24,13 +24,22 @@ static bool prefers_fetch(const struct via_zcopy_choice *choice)
 
 #define FIRST (2u * VIA_ZCOPY_BLOCK)
 
+static uint32_t explore_every(const struct via_zcopy_choice *choice)
+{
+    uint64_t less = choice->copy_ps < choice->fetch_ps ? choice->copy_ps : choice->fetch_ps;
+    uint64_t more = choice->copy_ps < choice->fetch_ps ? choice->fetch_ps : choice->copy_ps;
+    bool seldom = choice->tries > VIA_ZCOPY_EXPLORE_SELDOM / 2 && more >= less + less / 4;
+    return seldom && less != 0 ? VIA_ZCOPY_EXPLORE_SELDOM : VIA_ZCOPY_EXPLORE;
+}
+
 bool via_zcopy_choose(struct via_zcopy_choice *choice)
 {
     uint32_t tries = choice->tries++;
     if (tries < FIRST) {
         return tries >= VIA_ZCOPY_BLOCK;
     }
-    bool explores = tries % VIA_ZCOPY_EXPLORE >= VIA_ZCOPY_EXPLORE - VIA_ZCOPY_BLOCK;
+    uint32_t every = explore_every(choice);
+    bool explores = tries % every >= every - VIA_ZCOPY_BLOCK;
     return prefers_fetch(choice) != explores;
 }
 
@@ -51,10 +60,12 @@ bool via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes
         return false;
     }
     bool known = choice->copy_ps != 0 && choice->fetch_ps != 0;
-    uint32_t *mean = fetched ? &choice->fetch_ps : &choice->copy_ps;
+    uint32_t *known_ps = fetched ? &choice->fetch_ps : &choice->copy_ps;
     uint64_t ps = choice->run_ns * 1000 / choice->run_bytes + 1;
     ps = ps > INT32_MAX ? INT32_MAX : ps;
-    *mean = *mean == 0 ? (uint32_t)ps : (uint32_t)((*mean + ps) / 2);
+    /* Others may have had the CPU meanwhile, for a thousand times as long as a send takes. */
+    uint64_t most = (uint64_t)*known_ps + *known_ps / 8 + 1;
+    *known_ps = (uint32_t)(*known_ps != 0 && ps > most ? most : ps);
     choice->run = VIA_ZCOPY_BLOCK_SKIP;
     choice->run_ns = 0;
     choice->run_bytes = 0;

@@ -21,10 +21,13 @@
 #define VIA_ZCOPY_BLOCK 12u
 #define VIA_ZCOPY_BLOCK_SKIP 4u
 #define VIA_ZCOPY_EXPLORE 512u /* after so many sends, a block goes the other way */
+/* ... or after so many, when that takes a quarter longer: a block may cost what dozens of sends do.
+ * Not at the beginning, when the first block may have been interrupted. */
+#define VIA_ZCOPY_EXPLORE_SELDOM 8192u
 
 struct via_zcopy_choice {
     uint32_t tries;
-    uint32_t copy_ps; /* for a byte; 0: not known */
+    uint32_t copy_ps; /* for a byte, undisturbed; 0: not known */
     uint32_t fetch_ps;
     bool prior; /* fetch, as long as either is not known */
     /* the block under way */
