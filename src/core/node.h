@@ -209,6 +209,11 @@ void via_node_resume(struct via_node *node, unsigned channel, uint16_t source, u
  * with -ECANCELED at once; what is under way is skipped, never touching source or result again. */
 void via_node_cancel(struct via_node *node, unsigned channel, uint64_t mask, uint64_t match);
 
+/* Shows all operations with these owner bits that are not completed to who has submitted them, who
+ * may change `source` (the same bytes lie there) and `cookie` (not the owner bits). */
+void via_node_relocate(struct via_node *node, unsigned channel, uint64_t mask, uint64_t match,
+                       void (*relocate)(void *ctx, struct via_op *op), void *ctx);
+
 /* Operations not completed on this channel. */
 unsigned via_node_pending(const struct via_node *node, unsigned channel);
 

@@ -312,6 +312,19 @@ void via_node_cancel(struct via_node *node, unsigned index, uint64_t mask, uint6
     }
 }
 
+void via_node_relocate(struct via_node *node, unsigned index, uint64_t mask, uint64_t match,
+                       void (*relocate)(void *ctx, struct via_op *op), void *ctx)
+{
+    struct via_channel *channel = &node->channels[index];
+
+    for (uint32_t i = 0; i < node->config.ops_count; i++) {
+        struct via_op_slot *op = &channel->slots[i];
+        if (op->in_use && !op->reported && (op->op.cookie & mask) == match) {
+            relocate(ctx, &op->op);
+        }
+    }
+}
+
 unsigned via_node_pending(const struct via_node *node, unsigned index)
 {
     return atomic_load_explicit(&node->channels[index].pending_shown, memory_order_relaxed);

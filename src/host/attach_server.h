@@ -24,6 +24,7 @@
  *   attach_server_endpoint.c where messages go
  *   attach_server_command.c  its commands, in the transfer thread
  *   attach_server_reply.c    replies to it, in the transfer thread
+ *   attach_server_park.c     its commands for hosts that are cut off, in the transfer thread
  */
 struct via_host;
 
@@ -38,6 +39,10 @@ struct via_host;
  * from the others: commands under way, gets without a segment among them, barriers. */
 #define VIA_ATTACH_RUNNING_MAX 32u
 #define VIA_ATTACH_BOUNCES 4u
+/* ... and those that were taken out of the pipe because no link leads to their host: so many of a
+ * process, with the bytes of a pipe, and so many of all. */
+#define VIA_ATTACH_PARKED_MAX 256u
+#define VIA_ATTACH_PARKED_ALL 1024u
 #define VIA_ATTACH_MEMBERS 4u
 /* Accepted commands of a dead process have so long to be finished. */
 #define VIA_ATTACH_DRAIN_NS VIA_SEC_NS
@@ -64,7 +69,9 @@ struct via_command_slot {
     int16_t bounce;  /* index, or -1 */
     int16_t members; /* index, or -1 */
     uint32_t bytes;
+    uint16_t destination;
     struct via_host_segment *segment; /* payload lies here: one count of its `borrowed` */
+    unsigned char *copy;              /* parked: the payload that lay in the pipe */
 };
 
 /* A flow whose message was not taken. */
@@ -88,6 +95,7 @@ struct via_process_channel {
     struct via_pipe_reader commands;
     struct via_pipe_writer replies;
     uint32_t *data_ends; /* of replies */
+    /* One for each record of the pipe, then VIA_ATTACH_PARKED_MAX of those that are parked. */
     struct via_command_slot *slots;
     uint32_t *due; /* ring of slots whose replies are to be sent, in order of completion */
     uint32_t due_head, due_count;
@@ -95,6 +103,8 @@ struct via_process_channel {
     uint32_t stash_index;
     uint32_t over_next; /* sequence number of the oldest unreleased record */
     uint32_t running_count;
+    uint32_t parked_count;
+    uint32_t parked_bytes;
     uint32_t empty_looks;
     /* Buffers of gets without a segment (of replies.geometry.body_bytes_max bytes each), and of the
      * members of barriers (hosts_max each); a bit is set for each that is free. */
@@ -124,6 +134,17 @@ void via_process_channel_complete(struct via_transfer *transfer, struct via_proc
 /* A command has ended without the node. */
 void via_process_channel_finish(struct via_transfer *transfer, struct via_process_channel *pc,
                                 uint32_t index, int status, uint64_t value);
+/* The slot of a command is free: its reply has been sent, or needs not be. */
+void via_process_channel_over(struct via_transfer *transfer, struct via_process_channel *pc,
+                              struct via_command_slot *slot);
+/* How many replies may be due at a time: a power of two. */
+static inline uint32_t via_process_channel_due_max(uint32_t slots_count)
+{
+    return 2 * (slots_count > VIA_ATTACH_PARKED_MAX ? slots_count : VIA_ATTACH_PARKED_MAX);
+}
+/* Do commands for a host that is cut off hold up what is behind them? Then park them. */
+bool via_process_channel_is_stuck(const struct via_process_channel *pc);
+void via_process_channel_park(struct via_transfer *transfer, struct via_process_channel *pc);
 /* Before it is looked at only when the bell rings. */
 void via_process_channel_arm(struct via_process_channel *pc);
 /* Sends replies, releases commands, rings. */

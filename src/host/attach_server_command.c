@@ -2,6 +2,7 @@
 /* Commands of processes, in the transfer thread. Everything in a command is hostile: it is copied
  * once, checked, then used. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mutant.h"
@@ -201,6 +202,11 @@ static void unborrow(struct via_process_channel *pc, struct via_command_slot *sl
         pc->members_free |= 1u << slot->members;
         slot->members = -1;
     }
+    if (slot->copy != NULL) {
+        pc->parked_bytes -= slot->bytes;
+        free(slot->copy);
+        slot->copy = NULL;
+    }
 }
 
 /*
@@ -226,6 +232,7 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
         .bounce = -1,
         .members = -1,
         .bytes = (uint32_t)command.bytes,
+        .destination = command.destination,
     };
     struct via_op op = {
         .kind = command.kind,
@@ -289,6 +296,9 @@ unsigned via_process_channel_serve(struct via_transfer *transfer, struct via_pro
     if (pc->broken || pc->cancelled) {
         return 0;
     }
+    if (via_unlikely(via_process_channel_is_stuck(pc))) {
+        via_process_channel_park(transfer, pc);
+    }
     while (taken < BATCH_COMMANDS && may_run(pc) && (pc->stashed || take(pc))) {
         if (start(transfer, pc) == -EAGAIN) {
             break;
@@ -311,10 +321,10 @@ void via_process_channel_finish(struct via_transfer *transfer, struct via_proces
     bool reply = (slot->cookie != 0 || status != 0 || slot->is_data) && !pc->ending;
     if (reply) {
         slot->state = VIA_COMMAND_DUE;
-        pc->due[(pc->due_head + pc->due_count++) & slot_mask(pc)] = index;
+        uint32_t due_max = via_process_channel_due_max(slot_mask(pc) + 1);
+        pc->due[(pc->due_head + pc->due_count++) & (due_max - 1)] = index;
     } else {
-        via_process_channel_unbounce(pc, slot);
-        slot->state = VIA_COMMAND_OVER;
+        via_process_channel_over(transfer, pc, slot);
     }
     via_process_channel_touch(transfer, pc);
 }
@@ -323,7 +333,7 @@ void via_process_channel_complete(struct via_transfer *transfer, struct via_proc
                                   uint32_t index, int status, uint64_t value)
 {
     unborrow(pc, &pc->slots[index]);
-    pc->running_count--;
+    pc->running_count -= index <= slot_mask(pc) ? 1 : 0; /* else it was parked */
     if (pc->held) {
         pc->held = false;
         via_list_remove(&pc->link);

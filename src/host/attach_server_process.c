@@ -103,8 +103,8 @@ static int init_channel(struct via_process *process, uint32_t index)
     pc->end.handle = via_process_channel_ending;
     pc->cancel.handle = via_process_channel_cancelled;
     pc->data_ends = calloc(server->reply.slots_count, sizeof(*pc->data_ends));
-    pc->slots = calloc(slots, sizeof(*pc->slots));
-    pc->due = calloc(slots, sizeof(*pc->due));
+    pc->slots = calloc(slots + VIA_ATTACH_PARKED_MAX, sizeof(*pc->slots));
+    pc->due = calloc(via_process_channel_due_max(slots), sizeof(*pc->due));
     pc->bounces = malloc((size_t)VIA_ATTACH_BOUNCES * server->reply.body_bytes_max);
     pc->bounces_free = (1u << VIA_ATTACH_BOUNCES) - 1;
     pc->members =

@@ -50,6 +50,19 @@ void via_process_channel_unbounce(struct via_process_channel *pc, struct via_com
     }
 }
 
+void via_process_channel_over(struct via_transfer *transfer, struct via_process_channel *pc,
+                              struct via_command_slot *slot)
+{
+    via_process_channel_unbounce(pc, slot);
+    if (slot - pc->slots <= (ptrdiff_t)slot_mask(pc)) {
+        slot->state = VIA_COMMAND_OVER;
+        return;
+    }
+    slot->state = VIA_COMMAND_FREE;
+    pc->parked_count--;
+    transfer->parked_count--;
+}
+
 static int send_reply(struct via_process_channel *pc, const struct via_command_slot *slot)
 {
     struct via_reply reply = {
@@ -70,7 +83,8 @@ static int send_reply(struct via_process_channel *pc, const struct via_command_s
 static void send_due(struct via_transfer *transfer, struct via_process_channel *pc)
 {
     while (pc->due_count != 0) {
-        struct via_command_slot *slot = &pc->slots[pc->due[pc->due_head & slot_mask(pc)]];
+        uint32_t due_max = via_process_channel_due_max(slot_mask(pc) + 1);
+        struct via_command_slot *slot = &pc->slots[pc->due[pc->due_head & (due_max - 1)]];
         if (!pc->ending && !pc->broken) {
             int rc = send_reply(pc, slot);
             if (rc == -EAGAIN) {
@@ -82,8 +96,7 @@ static void send_due(struct via_transfer *transfer, struct via_process_channel *
             }
             pc->sent = true;
         }
-        via_process_channel_unbounce(pc, slot);
-        slot->state = VIA_COMMAND_OVER;
+        via_process_channel_over(transfer, pc, slot);
         pc->due_head++;
         pc->due_count--;
     }
@@ -280,7 +293,7 @@ void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mai
 void via_process_channel_check_gone(struct via_transfer *transfer, struct via_process_channel *pc)
 {
     bool more = !pc->cancelled && !pc->broken && (pc->stashed || via_pipe_ready(&pc->commands));
-    if (pc->gone || more || pc->running_count != 0 || pc->due_count != 0) {
+    if (pc->gone || more || pc->running_count != 0 || pc->parked_count != 0 || pc->due_count != 0) {
         return;
     }
     pc->gone = true;

@@ -14,7 +14,8 @@
  * request and per answer, fds as SCM_RIGHTS; and, per channel, a pair of pipes in one shared memfd:
  * the command pipe (process to transfer thread) and the reply pipe (back). Put payloads lie in the
  * command record's body until the put is acknowledged end to end (the record is released then: the
- * pipe is the retained copy), or in a registered segment.
+ * pipe is the retained copy), or in a registered segment. Of commands for a host that is cut off,
+ * which hold up those behind them, the host keeps the payload itself: attach_server_park.c.
  *
  * Everything in shared memory and on the socket is hostile input to the host.
  */

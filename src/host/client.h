@@ -306,6 +306,9 @@ void via_client_remote_outlives(struct via_remote *remote);
  * answer, and each call after one that has come asks again.
  */
 bool via_client_remote_is_gone(struct via_remote *remote);
+/* Its host is cut off, and enough is under way to it: via_remote_try_put() puts no more until a way
+ * is back, so that there is room for what goes to others. */
+bool via_client_remote_is_held(const struct via_remote *remote);
 /* What an access by frames has come to: -EACCES is the loss of a segment that was mapped. */
 int via_client_remote_status(struct via_remote *remote, int status);
 /* [locked] A put has ended and lets go of its remote. */

@@ -238,6 +238,17 @@ int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segm
     return send_from(remote, off, segment, src_off, bytes, flags);
 }
 
+/* A quarter of what the host takes out of the pipe for hosts that are cut off. */
+#define CUT_OFF_PUTS_MAX 64u
+
+bool via_client_remote_is_held(const struct via_remote *remote)
+{
+    const struct via_attach *attach = remote->attach;
+    return via_unlikely(via_status_hops(via_client_status(attach, remote->host)) == 0xff) &&
+           atomic_load_explicit(&attach->host_pending[remote->host], memory_order_relaxed) >=
+               CUT_OFF_PUTS_MAX;
+}
+
 size_t via_remote_try_max(const struct via_remote *remote)
 {
     return remote->attach->body_bytes_max;
@@ -251,6 +262,9 @@ static int try_send(struct via_remote *remote, struct via_command *command, cons
     size_t bytes = command->source == VIA_SOURCE_BODY ? (size_t)command->bytes : 0;
     if (attach->dead) {
         return via_client_dead(attach);
+    }
+    if (command->bytes > sizeof(uint64_t) && via_client_remote_is_held(remote)) {
+        return -EAGAIN; /* a word that is put is not put again soon, and may be waited for */
     }
     bool fits = via_client_command_fits(attach, channel, bytes);
     if (!fits && !attach->asleep) {

@@ -160,7 +160,8 @@ static int set_config(struct via_host *host, const struct via_host_link *links,
         config->dimensions[i] = links[i].dimension;
     }
     /* For every process what it may have under way, so that none waits for another's. */
-    config->ops_count = options->processes_max * VIA_ATTACH_RUNNING_MAX + VIA_BOARD_SENDS_MAX;
+    config->ops_count = options->processes_max * VIA_ATTACH_RUNNING_MAX + VIA_ATTACH_PARKED_ALL +
+                        VIA_BOARD_SENDS_MAX;
     /* Each costs some hundred bytes for every id and channel. */
     config->flows_count = config->hosts_max <= 64 ? 32 : 8;
     if (getrandom(&host->session, sizeof(host->session), 0) != (ssize_t)sizeof(host->session)) {

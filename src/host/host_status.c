@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* The status page: what processes know of the fabric without asking. */
+#include "host/bell.h"
 #include "host/host_private.h"
 
 int via_host_status_open(struct via_host *host, struct via_error *err)
@@ -71,8 +72,18 @@ void via_host_status_update(struct via_host *host)
     uint32_t version = atomic_load_explicit(&page->version, memory_order_relaxed);
     atomic_store_explicit(&page->version, version + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
+    bool lost = false;
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
-        atomic_store_explicit(&page->peers[id], word_of(host, id), memory_order_release);
+        uint64_t before = atomic_load_explicit(&page->peers[id], memory_order_relaxed);
+        uint64_t word = word_of(host, id);
+        lost |= via_status_hops(word) == 0xff && via_status_hops(before) != 0xff && before != 0;
+        atomic_store_explicit(&page->peers[id], word, memory_order_release);
     }
     atomic_store_explicit(&page->version, version + 2, memory_order_release);
+    if (lost) {
+        /* Commands for that host may hold up others: attach_server_park.c. */
+        for (unsigned i = 0; i < host->config.channels_count; i++) {
+            via_bell_ring((struct via_bell *)host->bells.base + i);
+        }
+    }
 }

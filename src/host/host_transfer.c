@@ -111,7 +111,7 @@ static void look_around(struct via_transfer *transfer)
         if (pc->commands.sequence != pc->commands.released) {
             via_pipe_arm_again(&pc->commands);
         }
-        if (via_process_channel_is_ready(pc)) {
+        if (via_process_channel_is_ready(pc) || via_process_channel_is_stuck(pc)) {
             via_list_remove(&pc->link);
             via_list_push_back(&transfer->active, &pc->link);
         }

@@ -51,6 +51,7 @@ struct via_transfer {
     struct via_list rung;                 /* processes to be rung at the end of the turn (NOTIFY) */
     struct via_process_channel **by_slot; /* processes_max; owner bits of a cookie to pipes */
     struct via_list sends;                /* messages of the host itself not yet submitted */
+    uint32_t parked_count;                /* commands, of all processes */
     uint32_t bell_seen;
     unsigned vain_looks; /* in a row */
     struct via_host_spin spin;

@@ -230,6 +230,9 @@ void via_fabric_tx_want(struct via_conn *conn)
 bool via_fabric_has_way(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
+    if (fabric->remote != NULL && fabric->error == 0 && via_client_remote_is_held(fabric->remote)) {
+        return false;
+    }
     if (fabric->full_pending == 0 || fabric->error != 0 || !via_fabric_can_put(fabric)) {
         return true;
     }

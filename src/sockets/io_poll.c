@@ -173,7 +173,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
         bits |= IN_EVENTS | POLLRDHUP; /* whatever may still come */
     }
     if ((wanted & OUT_EVENTS) != 0) {
-        bits |= tx_ready(op, &ask);
+        bits |= op->side->shutting != 0 ? OUT_EVENTS : tx_ready(op, &ask);
     }
     if (via_unlikely(atomic_load_explicit(&op->side->tx_shut, memory_order_relaxed) != 0)) {
         ask |= POLLRDHUP; /* unread data does not hide the end of both */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""For tests of the preload between hosts of an emulated ring of four."""
+"""For tests of the preload between hosts of an emulated ring, of four but where it says so."""
 import contextlib
 import os
 import subprocess
@@ -55,12 +55,13 @@ class Hosts(Case):
     """The server on `server_host`, the client on host 1."""
 
     server_host = 2
+    ring = 4
 
     @classmethod
     def setUpClass(cls):
         if not os.path.exists(VIADUCT):
             raise unittest.SkipTest("%s is not built" % VIADUCT)
-        viaduct("up", "--ring", "4", "--fabric", FABRIC)
+        viaduct("up", "--ring", str(cls.ring), "--fabric", FABRIC)
         cls.addClassCleanup(viaduct, "down", "--fabric", FABRIC)
 
     def setUp(self):

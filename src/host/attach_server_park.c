@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Commands for a host that no link leads to, in the transfer thread. They wait for it, for as long
+ * as that takes; and their payload lies in the pipe, which is given back in order. So that what the
+ * process has for other hosts goes on, they are taken out: the payload is copied, and the command
+ * goes on in a slot that belongs to no record. There is room for as much as the pipe holds.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/host_private.h"
+
+static bool is_cut_off(const struct via_process_channel *pc, uint16_t destination)
+{
+    const struct via_host *host = pc->process->host;
+    return via_status_hops(atomic_load_explicit(&host->status->peers[destination],
+                                                memory_order_relaxed)) == 0xff;
+}
+
+/* A slot for one more with so much payload to copy; NULL: there is none. */
+static struct via_command_slot *free_slot(const struct via_transfer *transfer,
+                                          const struct via_process_channel *pc, size_t bytes)
+{
+    struct via_command_slot *slots = pc->slots + pc->commands.geometry.slots_count;
+    if (pc->parked_count >= VIA_ATTACH_PARKED_MAX ||
+        transfer->parked_count >= VIA_ATTACH_PARKED_ALL ||
+        bytes > VIA_ATTACH_COMMAND_DATA_BYTES - pc->parked_bytes) {
+        return NULL;
+    }
+    for (uint32_t i = 0; i < VIA_ATTACH_PARKED_MAX; i++) {
+        if (slots[i].state == VIA_COMMAND_FREE) {
+            return &slots[i];
+        }
+    }
+    return NULL;
+}
+
+/* The oldest is all that keeps the pipe from being given back. */
+bool via_process_channel_is_stuck(const struct via_process_channel *pc)
+{
+    uint32_t slots_count = pc->commands.geometry.slots_count;
+    bool crowded = pc->held || pc->commands.sequence - pc->commands.released >= slots_count / 2;
+    const struct via_command_slot *oldest = &pc->slots[pc->over_next & (slots_count - 1)];
+    return crowded && !pc->broken && !pc->cancelled && oldest->state == VIA_COMMAND_RUNNING &&
+           pc->parked_count < VIA_ATTACH_PARKED_MAX &&
+           (oldest->segment != NULL ||
+            oldest->bytes <= VIA_ATTACH_COMMAND_DATA_BYTES - pc->parked_bytes) &&
+           is_cut_off(pc, oldest->destination);
+}
+
+struct parking {
+    struct via_transfer *transfer;
+    struct via_process_channel *pc;
+};
+
+static void park_one(void *ctx, struct via_op *op)
+{
+    const struct parking *parking = ctx;
+    struct via_transfer *transfer = parking->transfer;
+    struct via_process_channel *pc = parking->pc;
+    uint32_t index = (uint32_t)op->cookie;
+    struct via_command_slot *from = &pc->slots[index];
+    if (index >= pc->commands.geometry.slots_count || from->state != VIA_COMMAND_RUNNING ||
+        !is_cut_off(pc, op->destination)) {
+        return;
+    }
+    size_t bytes = op->source != NULL && from->segment == NULL ? (size_t)op->bytes : 0;
+    struct via_command_slot *to = free_slot(transfer, pc, bytes);
+    unsigned char *copy = to != NULL && bytes != 0 ? malloc(bytes) : NULL;
+    if (to == NULL || (bytes != 0 && copy == NULL)) {
+        return;
+    }
+    *to = *from;
+    if (copy != NULL) {
+        memcpy(copy, op->source, bytes);
+        op->source = copy;
+        to->copy = copy;
+        pc->parked_bytes += (uint32_t)bytes;
+    }
+    op->cookie = (op->cookie & ~(uint64_t)UINT32_MAX) | (uint32_t)(to - pc->slots);
+    *from = (struct via_command_slot){.state = VIA_COMMAND_OVER, .bounce = -1, .members = -1};
+    pc->running_count--;
+    pc->parked_count++;
+    transfer->parked_count++;
+}
+
+void via_process_channel_park(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    if (transfer->parked_count >= VIA_ATTACH_PARKED_ALL) {
+        return;
+    }
+    struct parking parking = {.transfer = transfer, .pc = pc};
+    via_node_relocate(transfer->host->node, transfer->channel, VIA_HOST_OWNER_MASK,
+                      (uint64_t)pc->process->number << 32, park_one, &parking);
+    via_process_channel_touch(transfer, pc);
+}
