@@ -540,7 +540,7 @@ void via_fabric_free(struct via_conn *conn)
     via_fabric_follows_no_more(conn);
     via_fabric_slot_give(fabric);
     /* Processes that were forked with the segment read it on, and the peer writes it on. */
-    via_fabric_give_back(fabric, conn->side->refs == 0);
+    via_fabric_give_back(conn);
     via_fabric_mirror_free(fabric);
     via_pool_put(&pool, fabric);
     conn->fabric = NULL;

@@ -58,9 +58,9 @@ int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed
  */
 int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach);
 void via_fabric_mirror_free(struct via_fabric *fabric);
-/* What this process had of the host for a connection goes, at once or when its puts have ended.
- * last: nobody else holds the connection. */
-void via_fabric_give_back(struct via_fabric *fabric, bool last);
+/* What this process had of the host for a connection goes, at once or when its puts have ended; or,
+ * if others hold it still, when they have closed it. Then conn->side is kept, and NULL here. */
+void via_fabric_give_back(struct via_conn *conn);
 /* For puts from the mirror; NULL: they are to be copied. A process that was forked has no part in
  * what its parent lends, and once there are two, neither lends: what one of them has under way the
  * other does not know. */

@@ -33,6 +33,16 @@ static struct rest {
     struct via_remote *remote; /* NULL: this one is free */
 } rests[RESTS_MAX];
 
+/* Connections that only processes forked from this one hold any more: the peer writes to them by
+ * memory that is registered by this one, until the last has closed. Whoever is killed does not say
+ * so. */
+#define HANDED_MAX 1024u
+static struct handed {
+    struct via_segment *segment;
+    struct via_side *side;
+} handed[HANDED_MAX];
+static unsigned handed_count;
+
 static bool goes_by_frames(const struct via_fabric *fabric)
 {
     return (fabric->way & VIA_STATUS_DIRECT) == 0;
@@ -67,9 +77,22 @@ static void give_up(struct rest *rest)
     *rest = (struct rest){.remote = NULL};
 }
 
+/* With the lock. */
+static void reap_handed(void)
+{
+    for (unsigned i = handed_count; i-- > 0;) {
+        if (atomic_load_explicit(&handed[i].side->refs, memory_order_acquire) == 0) {
+            via_client_segment_leave(handed[i].segment);
+            via_side_free(handed[i].side);
+            handed[i] = handed[--handed_count];
+        }
+    }
+}
+
 /* With the lock: those that nobody uses any more are the system's again. */
 static void reap(void)
 {
+    reap_handed();
     for (unsigned i = 0; i < RESTS_MAX; i++) {
         if (rests[i].remote != NULL && via_remote_pending(rests[i].remote) == 0) {
             give_up(&rests[i]);
@@ -139,8 +162,21 @@ struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn)
     return is_ours && !conn->side->ever_forked ? fabric->lent : NULL;
 }
 
-void via_fabric_give_back(struct via_fabric *fabric, bool last)
+/* With the lock: others read on what this process has made. */
+static void hand_on(struct via_conn *conn)
 {
+    const struct via_fabric *fabric = conn->fabric;
+    if (fabric->segment != NULL && fabric->segment_attach == via_fabric_attached() &&
+        handed_count < HANDED_MAX) {
+        handed[handed_count++] = (struct handed){.segment = fabric->segment, .side = conn->side};
+        conn->side = NULL;
+    }
+}
+
+void via_fabric_give_back(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    bool last = atomic_load_explicit(&conn->side->refs, memory_order_acquire) == 0;
     /* Not what a parent has made or lent, nor what an attachment that is closed has known of. */
     struct via_attach *attach = via_fabric_attached();
     struct rest rest = {
@@ -150,6 +186,9 @@ void via_fabric_give_back(struct via_fabric *fabric, bool last)
     };
     pthread_mutex_lock(&lock);
     reap();
+    if (!last) {
+        hand_on(conn);
+    }
     bool waits = rest.remote != NULL && via_remote_pending(rest.remote) != 0;
     if (!waits || !keep(&rest)) {
         give_up(&rest);
@@ -201,6 +240,9 @@ void via_fabric_mirrors_end(void)
     pthread_mutex_lock(&lock);
     lent_count = 0;
     memset(rests, 0, sizeof(rests));
+    while (handed_count > 0) {
+        via_side_free(handed[--handed_count].side);
+    }
     pthread_mutex_unlock(&lock);
 }
 

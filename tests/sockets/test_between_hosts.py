@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from hosts import Hosts, beside, cut, keep_cutting, mend
+from hosts import FABRIC, Hosts, beside, cut, keep_cutting, mend, viaduct
 import lab
 from lab import BIN, CHECKS, HANG_S, PYTHON, STREAM, end, free_port, need
 
@@ -181,8 +181,54 @@ while left != 0:
             left -= 1
 """
 
+# Hands each connection on to a child once it has pipes; the last it closes itself.
+HANDS = """
+import os, socket, sys
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+count = int(sys.argv[3])
+for left in reversed(range(count)):
+    conn = listener.accept()[0]
+    for _ in range(300):
+        conn.sendall(conn.recv(100, socket.MSG_WAITALL))
+    if left != 0 and os.fork() == 0:
+        while data := conn.recv(1 << 16):
+            conn.sendall(data)
+        conn.close()
+        sys.exit(0)
+    conn.close()
+    if left != 0:
+        os.wait()
+listener.accept()
+"""
+HANDED = """
+import socket, sys
+for left in reversed(range(int(sys.argv[3]))):
+    conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+    for _ in range(400 if left != 0 else 300):
+        conn.sendall(bytes(100))
+        assert conn.recv(100, socket.MSG_WAITALL) == bytes(100)
+    conn.shutdown(socket.SHUT_WR)
+    assert conn.recv(1) == b""
+    conn.close()
+"""
+
 
 class Carried(Hosts):
+    def hands_on(self, count=12):
+        """How much memory a process has registered whose children have closed what they had of it."""
+        port = free_port(self.address)
+        words = [self.address, str(port), str(count)]
+        server = self.start([PYTHON, "-c", HANDS, *words], port=port)
+        self.run_client([PYTHON, "-c", HANDED, *words])
+        hosts = json.loads(viaduct("status", "--fabric", FABRIC, "--json"))["hosts"]
+        (processes,) = (entry["processes"] for entry in hosts if entry["host"] == self.server_host)
+        segments = max(process["segments"] for process in processes)
+        subprocess.run([*self.client_words, PYTHON, "-c", "import socket; socket.create_connection((%r, %d))" %
+                        (self.address, port)], check=True, timeout=HANG_S)
+        self.finish(server)
+        carried = max(entry["accelerated"] for entry in self.lines(count + 1))
+        return segments if carried >= count - 2 else None  # some may be through before there are any
+
     def peers(self, count=100):
         """More of them than mailboxes are kept open."""
         for _ in range(5):
@@ -347,6 +393,11 @@ class Neighbours(Carried):
 
     def test_a_hundred_peers(self):
         self.peers()
+
+    def test_what_children_have_closed_is_given_back(self):
+        segments = next((got for got in (self.hands_on() for _ in range(6)) if got is not None), None)
+        self.assertIsNotNone(segments, "there are no pipes")
+        self.assertLess(segments, 5)
 
     def test_iperf3_over_a_cut(self):
         need("iperf3")
