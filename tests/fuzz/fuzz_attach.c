@@ -29,9 +29,10 @@
 
 static struct host_lab lab; /* two hosts; each may map the other's memory */
 static struct host_raw good;
-static void *good_base;
-static uint64_t good_handle;
-static int fds[6]; /* to be passed on */
+static uint64_t good_handle; /* of a segment that others may write to */
+static void *own_base;
+static uint64_t own_handle; /* ... and of one that nobody else knows */
+static int fds[6];          /* to be passed on */
 
 struct client {
     struct host_raw raw;
@@ -59,7 +60,8 @@ static void begin(void)
     host_lab_start_all(&lab);
     atexit(end);
     host_raw_open(&good, &lab, 0);
-    good_handle = host_raw_segment(&good, SEGMENT_BYTES, &good_base);
+    good_handle = host_raw_segment(&good, SEGMENT_BYTES, &own_base);
+    own_handle = host_raw_segment(&good, SEGMENT_BYTES, &own_base);
     fds[0] = sealed_memory(SEGMENT_BYTES, F_SEAL_SHRINK);
     fds[1] = sealed_memory(SEGMENT_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     fds[2] = sealed_memory(SEGMENT_BYTES, 0);
@@ -127,7 +129,7 @@ static void let_host_work(void)
     struct via_reply reply;
     struct via_command command = {.kind = VIA_OP_PUT,
                                   .source = VIA_SOURCE_BODY,
-                                  .segment = good_handle,
+                                  .segment = own_handle,
                                   .offset = 8,
                                   .bytes = 8,
                                   .cookie = 1};
@@ -139,7 +141,7 @@ static void let_host_work(void)
     host_raw_command(&good, &command, &number, sizeof(number));
     require(host_raw_reply(&good, &reply, NULL, WAIT_MS));
     require(reply.status == 0 && reply.cookie == 1);
-    require(memcmp((const char *)good_base + 8, &number, sizeof(number)) == 0);
+    require(memcmp((const char *)own_base + 8, &number, sizeof(number)) == 0);
 }
 
 /* --- steps -------------------------------------------------------------------------------------
