@@ -42,11 +42,11 @@ class Lab:
         return done.stdout
 
     @contextlib.contextmanager
-    def server(self, *words, port, **user):
+    def server(self, *words, port, seconds=15, **user):
         process = subprocess.Popen(words, env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user)
         try:
-            deadline = time.monotonic() + 15
+            deadline = time.monotonic() + seconds
             while not listens(port):
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise Failed("%s does not listen" % words[0])
@@ -182,7 +182,7 @@ def run_rows(title, rows, folder, library):
     library = shutil.copy(library, folder)  # where servers that are not root's can read it, too
     show_head(title)
     for name, program, ways in rows:
-        if shutil.which(program) is None:
+        if shutil.which(program) is None and not os.path.exists(program):
             print("%-22s %s is not installed" % (name, program))
             continue
         plain = run_ways(ways, False, library, folder, stats)

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 
 from conform_programs import HOST, Failed, big_file, run_rows, same
+from conform_servers import check_tree, tree
 from lab import free_port
 
 
@@ -202,6 +203,59 @@ def samba(lab):
         shutil.rmtree(top)
 
 
+def subversion(lab, *options):
+    """Committed by one working copy, checked out by another."""
+    port = free_port()
+    top = os.path.join(lab.folder, "svn")
+    os.mkdir(top)
+    svn = ("svn", "-q", "--non-interactive", "--config-dir", top + "/config")
+    try:
+        lab.run("svnadmin", "create", top + "/repo")
+        write(lab, "svn/repo/conf/svnserve.conf", "[general]\nanon-access = write\n")
+        with lab.server("svnserve", "-d", "--foreground", "--listen-host", HOST, "--listen-port", str(port), "-r", top, *options,
+                        port=port):
+            url = "svn://%s:%d/repo" % (HOST, port)
+            lab.run(*svn, "import", tree(lab), url, "-m", "all of it")
+            for name in ("one", "two"):
+                lab.run(*svn, "checkout", url, top + "/" + name)
+            write(lab, "svn/one/more", "more" * 1000)
+            lab.run(*svn, "add", top + "/one/more")
+            lab.run(*svn, "commit", top + "/one", "-m", "one more")
+            lab.run(*svn, "update", top + "/two")
+            check_tree("svn", top + "/two", top + "/one")
+            check_tree("svn", top + "/two", tree(lab))
+    finally:
+        shutil.rmtree(top)
+
+
+def nbdkit(lab, *options):
+    """A disk's image there and back: many requests under way on each connection."""
+    port = free_port()
+    data = big_file(lab)
+    image, got = write(lab, "image", ""), os.path.join(lab.folder, "nbd-got")
+    os.truncate(image, len(data))
+    with lab.server("nbdkit", "-f", "-i", HOST, "-p", str(port), "file", image, port=port):
+        at = "nbd://%s:%d" % (HOST, port)
+        lab.run("nbdcopy", *options, "big", at)
+        lab.run("nbdcopy", *options, at, got)
+    for path in (image, got):
+        with open(path, "rb") as file:
+            same("nbdcopy", file.read(), data)
+
+
+def ffmpeg(lab):
+    """A film from one program to another."""
+    port = free_port()
+    at = "tcp://%s:%d" % (HOST, port)
+    quiet = ("ffmpeg", "-v", "error", "-nostdin", "-y")
+    source = ("-f", "lavfi", "-i", "testsrc=size=320x240:rate=25:duration=10", "-pix_fmt", "rgb24", "-f", "rawvideo")
+    lab.run(*quiet, *source, "film")
+    with lab.server(*quiet, *source, at + "?listen=1", port=port):
+        lab.run(*quiet, "-f", "rawvideo", "-pixel_format", "rgb24", "-video_size", "320x240", "-i", at, "-f", "rawvideo", "film-got")
+    with open(os.path.join(lab.folder, "film"), "rb") as film, open(os.path.join(lab.folder, "film-got"), "rb") as got:
+        same("ffmpeg", got.read(), film.read())
+
+
 # --- remote work ---------------------------------------------------------------------------------
 
 
@@ -244,9 +298,41 @@ for power in range(23):
 """
 
 
+MPI_C = r"""
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv)
+{
+    int me;
+    static char data[1 << 22], got[1 << 22], want[1 << 22];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    for (int turn = 0; turn < 230; turn++) {
+        int bytes = 1 << turn % 23;
+        memset(data, me + turn, bytes);
+        memset(want, 1 - me + turn, bytes);
+        MPI_Sendrecv(data, bytes, MPI_CHAR, 1 - me, 0, got, bytes, MPI_CHAR, 1 - me, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (memcmp(got, want, bytes) != 0) MPI_Abort(MPI_COMM_WORLD, 1);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
 def open_mpi(lab):
     lab.run("env", "OMPI_MCA_rmaps_base_oversubscribe=1", "mpirun", "--allow-run-as-root", "-n", "2", "--mca", "btl",
             "tcp,self", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "lo", "/usr/bin/python3", "-c", MPI)
+
+
+def mpich(lab):
+    """Its UCX by TCP."""
+    text = write(lab, "ring.c", MPI_C)
+    subprocess.run(["mpicc.mpich", "-O1", "-o", os.path.join(lab.folder, "ring"), text], check=True, capture_output=True)
+    lab.run("mpiexec.mpich", "-n", "2", "-genv", "UCX_TLS", "tcp", "-genv", "UCX_NET_DEVICES", "lo", "-genv", "MPIR_CVAR_NOLOCAL",
+            "1", "./ring")
 
 
 # --- measuring -----------------------------------------------------------------------------------
@@ -273,6 +359,14 @@ def ucx(lab, test, *options):
     words = ("env", "UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "ucx_perftest", "-p", str(port))
     with lab.server(*words, port=port):
         lab.run(*words, HOST, "-t", test, *options)
+
+
+def libfabric(lab, *options):
+    """Its own pingpong, by its provider for TCP."""
+    port = free_port()
+    words = ("env", "FI_TCP_IFACE=lo", "fi_pingpong", "-p", "tcp", "-e", "msg", "-I", "100", "-c")
+    with lab.server(*words, "-B", str(port), port=port):
+        lab.run(*words, "-P", str(port), *options, HOST)
 
 
 # --- servers that are started for each connection ------------------------------------------------
@@ -304,6 +398,22 @@ def socket_activate(lab):
     port = free_port()
     with lab.server("systemd-socket-activate", "-l", "%s:%d" % (HOST, port), "-a", "--inetd", "/bin/cat", port=port):
         through(lab, port)
+
+
+def ncat(lab, who_sends):
+    """One way: it writes all that it has before it reads."""
+    data = big_file(lab)
+    port = free_port()
+    server = ["< big ncat --send-only", "> nc-got ncat --recv-only"]
+    client = ["--recv-only", "--send-only"]
+    at = who_sends == "client"
+    with lab.server("sh", "-c", "exec %s -l %s %d" % (server[at], HOST, port), port=port) as process:
+        out = lab.run("ncat", client[at], HOST, str(port), stdin=data if at else None)
+        process.wait(30)
+    if at:
+        with open(os.path.join(lab.folder, "nc-got"), "rb") as file:
+            out = file.read()
+    same("ncat", out, data)
 
 
 def netcat(lab):
@@ -474,9 +584,14 @@ ROWS = [
     ("beanstalkd", "beanstalkd", [(beanstalkd,)]),
     ("vsftpd and lftp", "vsftpd", [(vsftpd,), (vsftpd, "seccomp_sandbox=NO", "isolate_network=NO")]),
     ("Samba", "smbd", [(samba,)]),
+    ("Subversion", "svnserve", [(subversion,), (subversion, "--threads")]),
+    ("nbdkit and nbdcopy", "nbdcopy", [(nbdkit,), (nbdkit, "--connections=1", "--requests=1")]),
+    ("FFmpeg", "ffmpeg", [(ffmpeg,)]),
     ("distcc", "distccd", [(distcc,)]),
     ("gdbserver", "gdbserver", [(gdbserver,)]),
     ("Open MPI, btl tcp", "mpirun", [(open_mpi,)]),
+    ("MPICH, UCX tcp", "mpicc.mpich", [(mpich,)]),
+    ("libfabric", "fi_pingpong", [(libfabric,)]),
     ("UCX", "ucx_perftest", [(ucx, "tag_lat", "-n", "1000"), (ucx, "tag_bw", "-s", "1000000", "-n", "500")]),
     ("nuttcp", "nuttcp", [(nuttcp,), (nuttcp, "-r")]),
     ("qperf", "qperf", [(qperf, "tcp_bw", "tcp_lat")]),
@@ -484,6 +599,7 @@ ROWS = [
     ("xinetd", "xinetd", [(xinetd,)]),
     ("systemd-socket-activate", "systemd-socket-activate", [(socket_activate,)]),
     ("netcat", "nc", [(netcat,)]),
+    ("ncat", "ncat", [(ncat, "server"), (ncat, "client")]),
     ("D-Bus", "dbus-daemon", [(dbus,)]),
     ("Erlang", "erlc", [(erlang,)]),
     ("Tcl", "tclsh", [(tcl,)]),

@@ -47,6 +47,12 @@ def load(lab, port):
             raise Failed("ab: %r" % out[-300:])
 
 
+def h2load(lab, port):
+    out = lab.run("h2load", "-n", "5000", "-c", "8", "-m", "16", "-t", "2", url(port, "small")).decode()
+    if "5000 succeeded, 0 failed" not in out:
+        raise Failed("h2load: %r" % out[-400:])
+
+
 # --- servers -------------------------------------------------------------------------------------
 
 
@@ -148,9 +154,7 @@ def nghttpx(lab):
                                            "--frontend=%s,%d;no-tls" % (HOST, port),
                                            "--backend=%s,%d" % (HOST, behind), port=port):
         fetch(lab, port)
-        out = lab.run("h2load", "-n", "5000", "-c", "8", "-m", "16", "-t", "2", url(port, "small")).decode()
-    if "5000 succeeded, 0 failed" not in out:
-        raise Failed("h2load: %r" % out[-400:])
+        h2load(lab, port)
 
 
 def stunnel(lab):
@@ -186,6 +190,45 @@ def wget(lab):
         same("wget", lab.run("wget", "-q", "-O", "-", *[url(port)] * 3), data * 3)
 
 
+def siege(lab):
+    """Many threads, each with blocking calls."""
+    settings = write(lab, "siege.conf", "connection = keep-alive\nlogging = false\nverbose = false\nprotocol = HTTP/1.1\n")
+    with origin(lab) as port:
+        out = lab.run("env", "HOME=" + lab.folder, "siege", "-R", settings, "-b", "-c", "16", "-r", "300", "-j",
+                      url(port, "small")).decode()
+    if not re.search(r'"transactions":\s+4800\b', out) or not re.search(r'"failed_transactions":\s+0\b', out):
+        raise Failed("siege: %r" % out[-300:])
+
+
+def h2o(lab):
+    """HTTP/2 without TLS, and HTTP/1.1."""
+    port = free_port()
+    config = write(lab, "h2o.conf", "listen:\n  host: %s\n  port: %d\nnum-threads: 2\n%shosts:\n  default:\n    paths:\n"
+                   "      /:\n        file.dir: %s\n" % (HOST, port, "user: root\n" if os.geteuid() == 0 else "", lab.folder))
+    write(lab, "small", "x" * 1000)
+    with lab.server("h2o", "-c", config, port=port):
+        fetch(lab, port)
+        load(lab, port)
+        h2load(lab, port)
+
+
+def caddy(lab):
+    """A Go program, which makes its own system calls."""
+    port = free_port()
+    write(lab, "small", "x" * 1000)
+    with lab.server("env", "HOME=" + lab.folder, "caddy", "file-server", "--listen", "%s:%d" % (HOST, port), "--root", lab.folder,
+                    port=port):
+        fetch(lab, port)
+        load(lab, port)
+
+
+def microsocks(lab):
+    """A thread for each connection, which poll()s both ends."""
+    port = free_port()
+    with origin(lab) as behind, lab.server("microsocks", "-i", HOST, "-p", str(port), port=port):
+        fetch(lab, behind, "--socks5", "%s:%d" % (HOST, port))
+
+
 ROWS = [
     ("Apache", "apache2", [(apache, "event"), (apache, "prefork")]),
     ("lighttpd", "lighttpd", [(lighttpd,)]),
@@ -198,6 +241,10 @@ ROWS = [
     ("stunnel", "stunnel", [(stunnel,)]),
     ("aria2", "aria2c", [(aria2,)]),
     ("wget", "wget", [(wget,)]),
+    ("siege", "siege", [(siege,)]),
+    ("h2o and h2load", "h2o", [(h2o,)]),
+    ("Caddy (Go)", "caddy", [(caddy,)]),
+    ("microsocks", "microsocks", [(microsocks,)]),
 ]
 
 
