@@ -352,6 +352,22 @@ static bool set_number(struct via_conn *conn, int fd)
     return true;
 }
 
+/* The socket was copied before it was connected. */
+static void adopt_copies(struct via_conn *conn, int fd)
+{
+    uint64_t cookie = via_conn_cookie(fd);
+    for (int copy = 0; cookie != 0 && (unsigned)copy < via_fds_count; copy++) {
+        if (via_fd_is_marked(copy, VIA_FD_IS_COPIED) && via_fd_peek(copy) == NULL &&
+            via_conn_cookie(copy) == cookie) {
+            via_conn_dup(conn, copy);
+            via_ep_adopt(conn, copy);
+            if (copy <= STDERR_FILENO) {
+                via_fd_demote(copy, VIA_REASON_STDIO);
+            }
+        }
+    }
+}
+
 void via_conn_publish(struct via_conn *conn, int fd)
 {
     if (!set_number(conn, fd)) {
@@ -359,6 +375,9 @@ void via_conn_publish(struct via_conn *conn, int fd)
         return;
     }
     via_ep_adopt(conn, fd);
+    if (via_unlikely(via_fd_is_marked(fd, VIA_FD_IS_COPIED))) {
+        adopt_copies(conn, fd);
+    }
 }
 
 void via_conn_discard(struct via_conn *conn)

@@ -174,6 +174,9 @@ void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes
 /* Both addresses of fd. */
 bool via_conn_tuple(int fd, struct via_tuple *ret_tuple);
 
+/* Of the socket behind fd, the same by all its numbers; 0: it is none. */
+uint64_t via_conn_cookie(int fd);
+
 /* connect() has dissolved what fd refers to, if that is one. */
 void via_conn_dissolved(int fd);
 

@@ -90,9 +90,10 @@ struct via_file *via_fd_take(int fd);
 #define VIA_FD_LISTENS 2u /* has our mark: see via_diag_mark() */
 #define VIA_FD_IN_RING 4u /* named in an io_uring */
 #define VIA_FD_IS_SET 8u  /* made by epoll_create() */
+#define VIA_FD_IS_COPIED 16u /* of another number, or that of it: perhaps one socket */
 /* A set whose state is the kernel's business. */
 #define VIA_FD_SEEN_BY_KERNEL (VIA_FD_IN_EPOLL | VIA_FD_IN_RING)
-#define VIA_FD_ALL 15u
+#define VIA_FD_ALL 31u
 
 extern _Atomic unsigned char *via_fd_marks;
 

@@ -46,13 +46,21 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     return rc;
 }
 
+/* A child of vfork() closes its own numbers, and the marks are its parent's. */
+static void unmark(int fd)
+{
+    if (via_fd_is_marked(fd, VIA_FD_ALL) && !via_hooks_is_guest()) {
+        via_fd_mark(fd, VIA_FD_ALL, false);
+    }
+}
+
 /* A number that the kernel has just given out can not refer to anything we know. */
 static void forget(int fd)
 {
     if (via_fd_peek(fd) != NULL) {
         via_hooks_forget(fd);
     }
-    via_fd_mark(fd, VIA_FD_ALL, false);
+    unmark(fd);
 }
 
 /* The peer's address is wanted whether the program asks for it or not. */
@@ -142,7 +150,7 @@ void via_hooks_forget(int fd)
 VIA_HOOK int close(int fd)
 {
     struct via_file *file = via_fd_peek(fd);
-    via_fd_mark(fd, VIA_FD_ALL, false);
+    unmark(fd);
     if (via_likely(file == NULL)) {
         return VIA_REAL(close)(fd);
     }
@@ -177,6 +185,9 @@ VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
     unsigned from = first;
     for (unsigned fd = first; fd < via_fds_count && fd <= last; fd++) {
         struct via_file *file = via_fd_peek((int)fd);
+        if ((flags & CLOSE_RANGE_CLOEXEC) == 0) {
+            unmark((int)fd);
+        }
         if (file == NULL) {
             continue;
         }
@@ -202,6 +213,17 @@ VIA_HOOK void closefrom(int first)
 /* --- copying descriptors -----------------------------------------------------------------------
  */
 
+/* Of something that is none of ours yet. A mark too many does no harm: see adopt_copies(). */
+static void copied_plain(int fd, int new_fd)
+{
+    if (!via_fd_is_marked(fd, VIA_FD_IS_SET)) {
+        via_fd_mark(fd, VIA_FD_IS_COPIED, true);
+        via_fd_mark(new_fd, VIA_FD_IS_COPIED, true);
+    } else if (!via_hooks_is_guest()) {
+        via_ep_dup_plain(fd, new_fd);
+    }
+}
+
 /* new_fd has just become a copy of fd. */
 static int copied(int fd, int new_fd)
 {
@@ -212,9 +234,7 @@ static int copied(int fd, int new_fd)
     forget(new_fd);
     struct via_file *file = via_file_get(fd, alone);
     if (via_likely(file == NULL)) {
-        if (via_fd_is_marked(fd, VIA_FD_IS_SET) && !via_hooks_is_guest()) {
-            via_ep_dup_plain(fd, new_fd);
-        }
+        copied_plain(fd, new_fd);
         return new_fd;
     }
     if (via_hooks_is_guest()) {

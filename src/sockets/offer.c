@@ -360,7 +360,7 @@ static bool has_looked_enough(const struct via_conn *conn)
 /* --- the connector's steps ----------------------------------------------------------------------
  */
 
-static uint64_t cookie_of(int fd)
+uint64_t via_conn_cookie(int fd)
 {
     uint64_t cookie = 0;
     socklen_t bytes = sizeof(cookie);
@@ -374,7 +374,7 @@ static void begin_listening(struct via_op *op)
     struct via_conn *conn = op->conn;
     enum via_reason reason = find_peer(conn, op->fd);
     if (reason == VIA_REASON_NONE) {
-        int fd = via_rendezvous_listen(cookie_of(op->fd));
+        int fd = via_rendezvous_listen(via_conn_cookie(op->fd));
         if (fd < 0 || via_hidden_new(fd, &conn->listen_fd) != 0) {
             reason = VIA_REASON_RESOURCES;
         }
@@ -577,7 +577,7 @@ static bool is_sole_holder(struct via_conn *conn)
 void via_conn_announce(struct via_conn *conn, int fd)
 {
     int saved = errno;
-    conn->own_cookie = cookie_of(fd);
+    conn->own_cookie = via_conn_cookie(fd);
     int listen_fd = via_rendezvous_listen(conn->own_cookie);
     if (listen_fd >= 0) {
         via_hidden_new(listen_fd, &conn->listen_fd); /* without, it is tried later */

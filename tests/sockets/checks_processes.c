@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -32,6 +33,67 @@ static void copies(void)
     close(90);
     close(null);
     close(pair.server);
+}
+
+/* A client that is not connected yet, and then is. */
+static struct pair connected_later(int client)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    struct pair pair = {.client = client};
+    CHECK(connect(client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    pair.server = accept(listen_fd, NULL, NULL);
+    CHECK(pair.server >= 0);
+    close(listen_fd);
+    return pair;
+}
+
+static void copied_before_it_connects(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int copy = dup(fd);
+    char byte;
+    CHECK(fd >= 0 && copy >= 0);
+    int epfd = set_with(copy, EPOLLIN);
+    struct pair pair = connected_later(fd);
+    for (int i = 0; i < 3; i++) {
+        talk_both_ways(i % 2 == 0 ? fd : copy, pair.server);
+        CHECK(wait_in(epfd, -1, 20) == 0);
+        write_all(pair.server, "x", 1);
+        CHECK(wait_in(epfd, copy, 30000) == EPOLLIN);
+        read_all(fd, &byte, 1);
+    }
+    close(fd);
+    talk_both_ways(copy, pair.server);
+    close(epfd);
+    close(copy);
+    CHECK(read(pair.server, &byte, 1) == 0);
+    close(pair.server);
+}
+
+/* What a child of vfork() closes is still open here, and still in its set. */
+static void a_child_of_vfork_closes_all(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int epfd = set_with(fd, EPOLLIN);
+    char byte;
+    pid_t pid = vfork();
+    if (pid == 0) {
+        close(fd);
+        close(epfd);
+        _exit(0);
+    }
+    wait_for(pid);
+    struct pair pair = connected_later(fd);
+    for (int i = 0; i < 3; i++) {
+        talk_both_ways(fd, pair.server);
+        CHECK(wait_in(epfd, -1, 20) == 0);
+        write_all(pair.server, "x", 1);
+        CHECK(wait_in(epfd, fd, 30000) == EPOLLIN);
+        read_all(fd, &byte, 1);
+    }
+    close(epfd);
+    done(pair);
 }
 
 static void the_last_holder_ends_it(void)
@@ -281,6 +343,8 @@ static void closing_everything_else(void)
 
 const struct check checks_of_processes[] = {
     CHECK_ENTRY(copies),
+    CHECK_ENTRY(copied_before_it_connects),
+    CHECK_ENTRY(a_child_of_vfork_closes_all),
     CHECK_ENTRY(the_last_holder_ends_it),
     CHECK_ENTRY(processes_share_it),
     CHECK_ENTRY(one_reads_one_writes),
