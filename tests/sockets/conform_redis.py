@@ -25,7 +25,7 @@ OK = re.compile(r"\[ok\]: (.*?)(?: \(\d+ ms\))?$", re.MULTILINE)
 ERR = re.compile(r"\[(?:err|exception|TIMEOUT)\]: ([^\n]*)")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # In names: how far a test came in its time, and which it drew at random.
-NUMBERS = re.compile(r"(?<=\(x = )\d+|(?<=#)\d+")
+NUMBERS = re.compile(r"(?<=\(x = )\d+|(?<=#)\d+|(?<=CYCLE )\d+")
 LIMIT_S = 900
 # Ports of a run: its own, as another run on this machine may be under way. The cluster's are 10,000 above.
 PORTS = 600
