@@ -28,6 +28,8 @@ enum sim_plant {
     SIM_PLANT_EARLY_END,      /* between hosts the kernel's FIN is taken for the end */
     SIM_PLANT_EARLY_LEAVER,   /* who goes back to the kernel does not wait for the answer */
     SIM_PLANT_NO_SKIP,        /* what is sent again begins with bytes that were read */
+    SIM_PLANT_KEPT_AGAIN,     /* what comes again is not thrown away where it was read before */
+    SIM_PLANT_EARLY_AGAIN,    /* it is sent before the reader has seen where the pipe began */
     SIM_PLANT_HIDDEN_BEGIN,   /* who waits for the kernel does not see that the pipe is used */
     SIM_PLANT_UNTOLD_END,     /* an end by the kernel, without room in the pipe, is not told */
     SIM_PLANT_DEATH_FIRST,    /* that its peer is dead counts before what is in the pipe */

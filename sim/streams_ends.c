@@ -41,6 +41,27 @@ static bool read_kernel(struct hosts *hosts, unsigned number, unsigned which, ui
     return bytes != 0;
 }
 
+/* Of the kernel's bytes that come again, so many at most: how many have been thrown away. */
+static uint64_t drop(struct way *way, uint64_t most)
+{
+    uint64_t bytes = via_min(way->kernel_arrived - way->kernel_read, most);
+    way->kernel_read += bytes;
+    return bytes;
+}
+
+/* The pipe has had them. */
+static bool drop_again(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct way *way = hosts->connections[number].ends[which].in;
+    uint64_t bytes =
+        hosts->plant == SIM_PLANT_KEPT_AGAIN ? way->rx.again : drop(way, way->rx.again);
+    via_stream_rx_dropped(&way->rx, bytes);
+    if (bytes != 0) {
+        sim_hosts_wake(hosts, number, 1 - which);
+    }
+    return bytes != 0;
+}
+
 static bool ends(struct hosts *hosts, unsigned number, unsigned which)
 {
     const struct connection *connection = &hosts->connections[number];
@@ -97,6 +118,8 @@ static bool read_piped(struct hosts *hosts, unsigned number, unsigned which, uin
             take(hosts, way, (uint64_t)via_max(bytes, (ssize_t)0));
         }
         return true;
+    case VIA_NEXT_AGAIN:
+        return drop_again(hosts, number, which);
     case VIA_NEXT_FIN:
         return ends(hosts, number, which);
     case VIA_NEXT_EMPTY:
@@ -117,6 +140,11 @@ static bool read_some(struct hosts *hosts, unsigned number, unsigned which)
     if (end->in->ended || end->waits ||
         !burst_may_read(&end->burst, &hosts->rng, end->out->sent, end->out->total)) {
         return false;
+    }
+    if (end->plain && end->drops != 0) {
+        uint64_t bytes = drop(end->in, end->drops);
+        end->drops -= bytes;
+        return bytes != 0;
     }
     if (end->plain) {
         return read_kernel(hosts, number, which, most) ||
@@ -264,11 +292,42 @@ static bool can_leave(struct end *end)
     if (way->fin_arrived && next == VIA_NEXT_EMPTY && !way->rx.ended) {
         return false; /* the end may be on its way: it is waited for */
     }
+    if (next == VIA_NEXT_AGAIN) {
+        return false; /* as are bytes that are to be thrown away */
+    }
     if (!has_unread(way, next)) {
         return next > 0;
     }
     return !end->heeded && !via_stream_rx_ends(&way->rx) &&
            !(way->fin_arrived && end->out->fin_sent);
+}
+
+/* What is in the pipe goes by the kernel once more, as far as that has room. How many bytes. */
+static uint64_t send_again(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    struct way *out = end->out;
+    const void *data;
+    size_t bytes;
+    via_stream_replay_begin(&end->replay, &out->tx, 0);
+    out->tx.span = VIA_SPAN_PIPE;
+    end->sent_whole = false;
+    if (end->heard.closed ||
+        (!via_stream_tx_has_begun(&out->tx) && hosts->plant != SIM_PLANT_EARLY_AGAIN)) {
+        end->sent_whole = !end->heard.closed && via_stream_replay_next(&end->replay, &data) == 0;
+        return 0;
+    }
+    while ((bytes = via_stream_replay_next(&end->replay, &data)) != 0) {
+        bytes = via_min(bytes, kernel_room(hosts, out));
+        if (bytes == 0) {
+            return end->replay.sent;
+        }
+        out->again += bytes;
+        sim_hosts_kernel_send(hosts, number, which, data, (uint32_t)bytes);
+        via_stream_replay_sent(&end->replay, bytes);
+    }
+    end->sent_whole = true;
+    return end->replay.sent;
 }
 
 static bool leave(struct hosts *hosts, unsigned number, unsigned which)
@@ -283,10 +342,12 @@ static bool leave(struct hosts *hosts, unsigned number, unsigned which)
         switch_now(hosts, number, which);
     }
     if (out->tx.span == VIA_SPAN_PIPE && !out->tx.ended) {
-        int rc = via_stream_tx_demote(&out->tx);
+        uint64_t again = send_again(hosts, number, which);
+        int rc = via_stream_tx_demote_again(&out->tx, again, end->sent_whole);
         if (rc != 0) {
             sim_hosts_fail(hosts, "demote: %d, although a slot is kept for it", rc);
         }
+        end->sent_again = end->sent_whole || again != 0;
         sim_hosts_push(hosts, number, which, true);
     }
     end->in->rx_left = end->in->rx;
@@ -306,6 +367,14 @@ static bool heed(struct hosts *hosts, unsigned number, unsigned which)
     const void *data;
     if (!end->heard.demote || end->heeded || end->said.stays) {
         return false;
+    }
+    if (end->sent_again) {
+        /* Both have left, and this one was the first: the peer finds it in the pipe. */
+        end->heeded = end->sent_whole;
+        end->said.heeded = end->sent_whole;
+        end->said.stays = !end->sent_whole;
+        sim_hosts_say(hosts, number, which);
+        return true;
     }
     via_stream_tx_left(&end->out->tx, end->heard.released);
     via_stream_replay_begin(&end->replay, &end->out->tx,
@@ -344,15 +413,41 @@ static bool replay(struct hosts *hosts, unsigned number, unsigned which)
     return bytes != 0;
 }
 
+/* The peer has left, and this one heeds: what is in its pipe comes by the kernel, too. */
+static bool skip(struct hosts *hosts, unsigned number, unsigned which)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    if (!end->heeded || end->replays || end->said.demote || !chance(hosts, 500)) {
+        return false;
+    }
+    next_of(end->in);
+    if (!via_stream_rx_skip(&end->in->rx)) {
+        return false;
+    }
+    sim_hosts_tell(hosts, number, which, "skips the pipe, again", end->in->rx.again);
+    return true;
+}
+
+/* Has the peer left, too, and sent by the kernel what this end had not read? */
+static bool has_come_again(struct end *end)
+{
+    struct via_stream_rx left = end->in->rx_left;
+    left.probe = true;
+    bool again = end->heard.demote && via_stream_rx_skip(&left);
+    end->drops = again ? left.again : 0;
+    return again;
+}
+
 /* The peer has ended before it heard: are there bytes in the pipe that this end has not read? Then
  * it has its pipe back. false: that is not known yet. */
 static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     struct way *in = end->in;
-    bool bytes = via_stream_rx_left_bytes(&in->rx_left);
+    bool again = has_come_again(end);
+    bool bytes = !again && via_stream_rx_left_bytes(&in->rx_left);
     /* What it said comes after its records: where it stays, all of them are there. */
-    if (!bytes && !via_stream_rx_ends(&in->rx_left) && !in->ended && !end->heard.stays &&
+    if (!bytes && !again && !via_stream_rx_ends(&in->rx_left) && !in->ended && !end->heard.stays &&
         !sim_hosts_all_is_there(&hosts->connections[number], which)) {
         return false;
     }
@@ -382,7 +477,8 @@ static bool look_for_answer(struct hosts *hosts, unsigned number, unsigned which
     /* Who has left, too, reads nothing of the pipe, and is not to be told where it began. */
     bool seen = !end->out->switched || via_stream_tx_demoted(&end->out->tx) || end->out->tx.ended ||
                 end->heard.demote || hosts->connections[number].ends[1 - which].dead;
-    if ((end->heard.heeded && seen) || hosts->plant == SIM_PLANT_EARLY_LEAVER) {
+    bool again = has_come_again(end);
+    if ((end->heard.heeded && seen) || again || hosts->plant == SIM_PLANT_EARLY_LEAVER) {
         end->waits = false;
         end->plain = true;
         return true;
@@ -429,7 +525,7 @@ bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which)
     struct end *end = &hosts->connections[number].ends[which];
     burst_step(&end->burst, end->out->sent, end->out->total, end->in->received, end->in->total);
     if (heed(hosts, number, which) || look_for_answer(hosts, number, which) ||
-        replay(hosts, number, which)) {
+        replay(hosts, number, which) || skip(hosts, number, which)) {
         return true;
     }
     if ((end->execs || chance(hosts, hosts->config->leave_chance)) && leave(hosts, number, which)) {

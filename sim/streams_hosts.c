@@ -200,7 +200,7 @@ void sim_hosts_kernel_send(struct hosts *hosts, unsigned number, unsigned which,
                            uint32_t bytes)
 {
     struct way *way = hosts->connections[number].ends[which].out;
-    if (way->kernel_sent + bytes > way->total) {
+    if (way->kernel_sent + bytes > way->total + way->again) {
         sim_hosts_fail(hosts, "more bytes are sent again than there were");
         return;
     }
@@ -299,7 +299,7 @@ static void way_init(struct hosts *hosts, struct way *way)
     way->mirror = sim_alloc_lines(via_pipe_memory_bytes(&way->geometry));
     way->data_ends = sim_alloc(config->slots * sizeof(uint32_t));
     way->total = between(hosts, 0, via_min(config->bytes_max, BYTES_MAX));
-    way->kernel = sim_alloc(way->total);
+    way->kernel = sim_alloc(2 * way->total);
     way->content = via_rng_next(&hosts->rng);
     const struct via_pipe_target out = {.direct = way->mirror};
     via_pipe_writer_init(&way->tx.pipe, &way->geometry, &out, &way->credit, way->data_ends, EPOCH);

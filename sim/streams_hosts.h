@@ -52,6 +52,8 @@ struct way {
     uint64_t total, content, sent, received;
     unsigned char *kernel; /* owned */
     uint64_t kernel_sent, kernel_arrived, kernel_read, kernel_last_ns;
+    uint64_t
+        again; /* bytes of the pipe's that were sent by the kernel, too, when the writer left */
     bool switched, fin_sent, fin_at_death, fin_arrived, ended;
 };
 
@@ -62,8 +64,10 @@ struct end {
     struct said heard;
     struct via_stream_replay replay;
     bool replays, heeded;
-    bool waits; /* has left, and waits for the answer */
-    bool plain; /* has left, and has it */
+    bool sent_again, sent_whole; /* what was in the pipe when it left; all of it */
+    uint64_t drops;              /* bytes that come again, and that it had before it left */
+    bool waits;                  /* has left, and waits for the answer */
+    bool plain;                  /* has left, and has it */
     bool took_back;
     bool execs; /* is in exec(): goes back to the kernel, and does nothing else until then */
     bool dead;  /* was killed */

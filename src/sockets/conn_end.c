@@ -35,9 +35,11 @@ static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
     if (via_token_take(&side->rx_token, exclusive, via_os_thread()) == 0) {
         int next = via_stream_rx_next(&side->rx);
         int kernel = 0;
-        bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
-                      ((next == VIA_NEXT_KERNEL || next == VIA_NEXT_KERNEL_UNTIL) &&
-                       VIA_REAL(ioctl)(fd, SIOCINQ, &kernel) == 0 && kernel > 0);
+        bool unread =
+            next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
+            ((next == VIA_NEXT_KERNEL || next == VIA_NEXT_KERNEL_UNTIL || next == VIA_NEXT_AGAIN) &&
+             VIA_REAL(ioctl)(fd, SIOCINQ, &kernel) == 0 && kernel > 0 &&
+             (uint64_t)kernel > side->rx.again);
         via_token_give(&side->rx_token, exclusive);
         if (unread) {
             linger = (struct linger){.l_onoff = 1, .l_linger = 0};
@@ -138,8 +140,13 @@ static void part(struct via_conn *conn, int fd)
 
 static void heed_at_end(struct via_conn *conn, int fd)
 {
-    if (via_conn_must_heed(conn)) {
-        struct via_op op = via_conn_op(conn, fd);
+    if (!via_conn_must_heed(conn)) {
+        return;
+    }
+    struct via_op op = via_conn_op(conn, fd);
+    via_conn_heed(&op);
+    if (atomic_load_explicit(&conn->side->refs, memory_order_relaxed) <= conn->fds) {
+        via_conn_await_leaving(&op);
         via_conn_heed(&op);
     }
 }
@@ -163,6 +170,7 @@ void via_conn_end(struct via_conn *conn, int fd)
 {
     heed_at_end(conn, fd);
     send_all_again(conn, fd, true);
+    heed_at_end(conn, fd); /* what it has read of what came again: unread, the kernel says RST */
 }
 
 uint32_t via_conn_uncount(struct via_conn *conn)
@@ -173,9 +181,7 @@ uint32_t via_conn_uncount(struct via_conn *conn)
 
 void via_conn_exits(struct via_conn *conn)
 {
-    int fd = via_conn_uncount(conn) == 0 && conn->fabric != NULL && via_conn_has_pipes(conn)
-                 ? via_conn_fd(conn)
-                 : -1;
+    int fd = via_conn_uncount(conn) == 0 && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
     if (fd >= 0) {
         say_goodbye(conn, fd); /* via_fabric_end() waits for all of them */
     }
@@ -214,6 +220,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
     heed_at_end(conn, fd);
     if (last_here) {
         send_all_again(conn, fd, false);
+        heed_at_end(conn, fd); /* as above */
     }
     if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
         via_conn_has_pipes(conn)) {

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -19,6 +21,10 @@
 #define ORDER_NS (5 * VIA_SEC_NS)
 #define LOOK_NS_MIN (50 * VIA_USEC_NS)
 #define LOOK_NS_MAX (2 * VIA_MSEC_NS)
+/* So often who has sent bytes again looks whether they have arrived. */
+#define ARRIVE_LOOKS 20u
+/* The kernel takes as much as is in a pipe, also when nobody reads: else not all goes there. */
+#define AGAIN_NS (100 * VIA_MSEC_NS)
 
 /* One more flag. With the tx token. */
 static void say(struct via_conn *conn, uint64_t flag)
@@ -84,6 +90,19 @@ int via_conn_replay_all(struct via_conn *conn, int fd, uint64_t patience_ns)
     return rc;
 }
 
+/* What was sent is where the peer reads it, unless that takes long. */
+static void arrive(int fd)
+{
+    int under_way;
+    for (unsigned looks = 0; looks < ARRIVE_LOOKS; looks++) {
+        if (VIA_REAL(ioctl)(fd, SIOCOUTQ, &under_way) != 0 || under_way <= 0) {
+            return;
+        }
+        struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
+        nanosleep(&pause, NULL);
+    }
+}
+
 void via_conn_reset(int fd)
 {
     struct sockaddr none = {.sa_family = AF_UNSPEC};
@@ -110,7 +129,13 @@ void via_conn_heed_tx(struct via_conn *conn, int fd)
     struct via_side *side = conn->side;
     const void *data;
     uint64_t flags = via_side_flags(side);
-    if (side->heeded || (side->said & VIA_FLAG_STAYS) != 0) {
+    if (side->heeded || (side->said & VIA_FLAG_STAYS) != 0 || (flags & VIA_FLAG_DEMOTE) == 0) {
+        return;
+    }
+    if (side->sent_again != VIA_AGAIN_NOTHING) {
+        /* Both have left, and this end was the first: the peer finds it in the pipe. */
+        side->heeded = side->sent_again == VIA_AGAIN_WHOLE;
+        say(conn, side->heeded ? VIA_FLAG_HEEDED : VIA_FLAG_STAYS);
         return;
     }
     via_stream_tx_left(&side->tx, VIA_FLAGS_LEFT_RELEASED(flags));
@@ -125,7 +150,9 @@ void via_conn_heed_tx(struct via_conn *conn, int fd)
     }
     side->replays = true;
     side->heeded = true;
-    via_conn_replay(conn, fd); /* what does not go now goes before the next that is sent */
+    if (via_conn_replay(conn, fd) == 0 && side->replay.sent != 0) {
+        arrive(fd); /* else the rest goes before the next that is sent */
+    }
     say(conn, VIA_FLAG_HEEDED);
 }
 
@@ -141,10 +168,45 @@ static int pipe_next(struct via_op *op)
     return next;
 }
 
-/* With the rx token: has the reader come to the end of the pipe? */
+/* With the rx token: has the reader come to the end of the pipe, or needs it no more? */
 static bool rx_is_through(struct via_op *op)
 {
-    return pipe_next(op) == VIA_NEXT_KERNEL && !via_pipe_ready(&op->side->rx.pipe);
+    int next = pipe_next(op);
+    if (next != VIA_NEXT_KERNEL && via_stream_rx_skip(&op->side->rx)) {
+        next = pipe_next(op);
+    }
+    return next == VIA_NEXT_KERNEL && !via_pipe_ready(&op->side->rx.pipe);
+}
+
+/* With both tokens: the peer is about to leave. It learns what has been read, and from now on its
+ * bytes may come by the kernel, too: this end does not close before it has thrown them away. */
+static void get_ready(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    uint64_t asked = via_side_flags(op->side) & (VIA_FLAG_LOOK | VIA_FLAG_DEMOTE);
+    if (conn->fabric == NULL) {
+        via_rx_next(op);
+        via_pipe_post_credit(&op->side->rx.pipe);
+    } else {
+        via_fabric_rx_begin(conn);
+        via_rx_next(op);
+        via_pipe_post_credit(&op->side->rx.pipe);
+        via_fabric_rx_end(conn);
+    }
+    if (asked == VIA_FLAG_LOOK && (op->side->said & VIA_FLAG_READY) == 0) {
+        say(conn, VIA_FLAG_READY);
+    }
+}
+
+void via_conn_await_leaving(struct via_op *op)
+{
+    uint64_t begin_ns = via_os_now_ns();
+    while ((op->side->said & VIA_FLAG_READY) != 0 && via_conn_has_pipes(op->conn) &&
+           (via_side_flags(op->side) & (VIA_FLAG_LOOK | VIA_FLAG_DEMOTE)) == VIA_FLAG_LOOK &&
+           (via_io_look(op) & (POLLHUP | POLLERR)) == 0 && via_os_now_ns() - begin_ns < ANSWER_NS) {
+        struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
+        nanosleep(&pause, NULL);
+    }
 }
 
 static void is_plain_now(struct via_op *op, enum via_reason reason)
@@ -170,8 +232,10 @@ void via_conn_heed(struct via_op *op)
         if (side->replays) {
             via_conn_replay(conn, op->fd);
         }
-        if (side->heeded && !side->replays && via_rx_take(op) == 0) {
-            if (rx_is_through(op)) {
+        if (!side->replays && via_rx_take(op) == 0) {
+            if (!side->heeded) {
+                get_ready(op);
+            } else if (rx_is_through(op)) {
                 is_plain_now(op, VIA_REASON_DEMOTED);
             }
             via_rx_give(op);
@@ -197,11 +261,23 @@ static void wait_for_end(struct via_op *op)
     }
 }
 
+/* Bytes of the kernel's that are not to be read are about to arrive. */
+static void wait_for_again(struct via_op *op)
+{
+    for (unsigned looks = 0; looks < ARRIVE_LOOKS && op->side->rx.again != 0; looks++) {
+        if (pipe_next(op) == -EAGAIN) {
+            struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
 /* Could the peer still send what it has written and we have not read? */
 static bool can_leave(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     wait_for_end(op);
+    wait_for_again(op);
     int next = pipe_next(op);
     bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
                   (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_ready(&rx->pipe));
@@ -212,23 +288,70 @@ static bool can_leave(struct via_op *op)
            (via_io_look(op) & (POLLHUP | POLLERR)) == 0;
 }
 
-int via_conn_end_pipe_span(struct via_op *op)
+int via_conn_end_pipe_span(struct via_op *op, bool whole)
 {
     struct via_conn *conn = op->conn;
     struct via_stream_tx *tx = &op->side->tx;
+    uint64_t again = op->side->again;
     struct via_fabric_undo undo;
     if (tx->span != VIA_SPAN_PIPE || tx->ended) {
         return 0;
     }
     if (conn->fabric == NULL) {
-        if (via_stream_tx_demote(tx) == 0) {
+        if (via_stream_tx_demote_again(tx, again, whole) == 0) {
             via_conn_posted_record(conn);
         }
         return 0;
     }
     via_fabric_tx_begin(conn, &undo);
-    int rc = via_stream_tx_demote(tx);
+    int rc = via_stream_tx_demote_again(tx, again, whole);
     return rc == 0 ? via_fabric_tx_end(conn, &undo, true) : rc;
+}
+
+/* With the tx token: what the peer has perhaps not read, once more by the kernel, where it reads it
+ * whether it stays with the pipes or not. How many bytes; *ret_whole: that is all of it. */
+static uint64_t send_again(struct via_op *op, bool *ret_whole)
+{
+    struct via_conn *conn = op->conn;
+    struct via_stream_tx *tx = &op->side->tx;
+    struct via_stream_replay *replay = &op->side->replay;
+    unsigned char *direct = tx->pipe.target.direct;
+    const void *data;
+    /* To a peer that has closed it would be something new, and answered by RST. */
+    uint64_t flags = via_side_flags(op->side);
+    bool ready = (flags & VIA_FLAG_READY) != 0 && !op->side->looked && via_stream_tx_has_begun(tx);
+    bool gathered =
+        (flags & VIA_FLAG_CLOSED) == 0 && (conn->fabric == NULL || via_fabric_gather(conn) == 0);
+    *ret_whole = false;
+    if (gathered) {
+        via_stream_replay_begin(replay, tx, 0);
+        tx->span = VIA_SPAN_PIPE;
+        *ret_whole = ready ? via_conn_replay_all(conn, op->fd, AGAIN_NS) == 0
+                           : via_stream_replay_next(replay, &data) == 0;
+    }
+    tx->pipe.target.direct = direct;
+    if (gathered && replay->sent != 0) {
+        arrive(op->fd);
+        return replay->sent;
+    }
+    return 0;
+}
+
+/* With the tx token: nothing goes into the pipe any more, and this end does not come back to it. */
+static int end_for_good(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    bool whole = false;
+    if (side->tx.span != VIA_SPAN_PIPE || side->tx.ended) {
+        return 0;
+    }
+    if (side->again == 0) { /* else it was in vain the last time: the peer could not be told */
+        side->again = send_again(op, &whole);
+    }
+    side->sent_again = whole              ? VIA_AGAIN_WHOLE
+                       : side->again != 0 ? VIA_AGAIN_PART
+                                          : VIA_AGAIN_NOTHING;
+    return via_conn_end_pipe_span(op, whole);
 }
 
 /* With both tokens: the last of this end's use of its pipes. */
@@ -245,13 +368,15 @@ static int leave(struct via_op *op, enum via_reason reason)
     if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
         via_io_try_switch(op); /* so that the peer finds a record to stumble over */
     }
-    int rc = via_conn_end_pipe_span(op);
+    int rc = end_for_good(op);
     if (rc != 0) {
         return rc;
     }
     side->rx_left = side->rx;
+    side->left = true;
     uint32_t skip = via_stream_rx_leave(&side->rx);
     is_plain_now(op, reason);
+    side->said &= ~(uint64_t)VIA_FLAG_LOOK;
     say(conn, VIA_FLAG_DEMOTE | via_flags_left(side->rx.pipe.released, skip));
     return 0;
 }
@@ -269,10 +394,23 @@ static bool may_use_kernel(struct via_stream_tx *tx)
     return tx->ended || via_stream_tx_demoted(tx);
 }
 
+/* Has the peer left, too, and sent by the kernel what this end had not read? *ret_read: bytes among
+ * that that it had. */
+static bool has_come_again(const struct via_side *side, uint64_t *ret_read)
+{
+    struct via_stream_rx left = side->rx_left;
+    left.probe = true;
+    bool again = side->left && via_stream_rx_skip(&left);
+    *ret_read = again ? left.again : 0;
+    return again;
+}
+
 static bool is_answered(struct via_op *op)
 {
     uint64_t flags = via_side_flags(op->side);
-    if ((flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_has_no_pipes(op->conn)) {
+    uint64_t read;
+    if ((flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_has_no_pipes(op->conn) ||
+        ((flags & VIA_FLAG_DEMOTE) != 0 && has_come_again(op->side, &read))) {
         return true;
     }
     /* A peer that has left, too, reads nothing of the pipe: it need not know where that began. */
@@ -340,8 +478,54 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
     return 0;
 }
 
+/* Is the peer ready for what is in the pipe to come by the kernel, too, if there is anything? How
+ * long to wait for that in *ret_most_ns. */
+static bool is_ready(struct via_op *op, uint64_t *ret_most_ns)
+{
+    struct via_stream_tx *tx = &op->side->tx;
+    bool ready = true;
+    if (via_conn_has_pipes(op->conn) && via_tx_take(op) == 0) {
+        *ret_most_ns = via_stream_tx_has_begun(tx) ? ANSWER_NS : ORDER_NS;
+        ready = tx->span != VIA_SPAN_PIPE || tx->ended || op->side->looked ||
+                via_pipe_writer_outstanding(&tx->pipe) == 0 ||
+                (via_side_flags(op->side) & VIA_FLAG_READY) != 0;
+        via_tx_give(op);
+    }
+    return ready;
+}
+
+static void ask_to_look(struct via_op *op)
+{
+    uint64_t most_ns;
+    if (!is_ready(op, &most_ns) && via_tx_take(op) == 0) {
+        say(op->conn, VIA_FLAG_LOOK);
+        via_tx_give(op);
+    }
+}
+
+/* Until then nothing that is in the pipe may go by the kernel: bytes there would come before those
+ * in the pipe, or be unread when the peer closes, which the kernel answers by RST. */
+static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
+{
+    uint64_t pause_ns = LOOK_NS_MIN;
+    uint64_t most_ns;
+    while (!is_ready(op, &most_ns) && via_os_now_ns() - begin_ns < most_ns &&
+           (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
+           (via_io_look(op) & (POLLHUP | POLLERR)) == 0) {
+        if (via_conn_must_heed(op->conn)) {
+            via_conn_heed(op);
+        }
+        say_again(op);
+        via_conn_each(heed_here);
+        struct timespec pause = {.tv_nsec = (long)pause_ns};
+        nanosleep(&pause, NULL);
+        pause_ns = via_min(2 * pause_ns, LOOK_NS_MAX);
+    }
+}
+
 static int leave_pipes(struct via_op *op, enum via_reason reason)
 {
+    struct via_side *side = op->side;
     int rc = via_tx_take(op);
     if (rc != 0) {
         return rc;
@@ -351,12 +535,18 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
         rc = leave(op, reason);
         via_rx_give(op);
     }
+    if (rc != 0 && (side->said & VIA_FLAG_LOOK) != 0) {
+        side->said &=
+            ~(uint64_t)VIA_FLAG_LOOK; /* it stays as it was, and the answer is an old one */
+        side->looked = true;
+        say(op->conn, 0);
+    }
     via_tx_give(op);
     return rc;
 }
 
-/* The first half: this end is out of the pipes. */
-static int demote_begin(struct via_op *op, enum via_reason reason)
+/* The second part: this end is out of the pipes. */
+static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begin_ns)
 {
     struct via_conn *conn = op->conn;
     int rc = 0;
@@ -365,6 +555,10 @@ static int demote_begin(struct via_op *op, enum via_reason reason)
             via_fabric_decline(conn, VIA_FLAG_KERNEL_END);
         }
         via_conn_settle_plain(conn, reason);
+    }
+    if (via_conn_has_pipes(conn)) {
+        wait_until_ready(op, begin_ns);
+        via_io_after(op); /* the peer may have gone before */
     }
     if (!via_conn_has_pipes(conn)) {
         return 0;
@@ -390,6 +584,10 @@ static int demote_begin(struct via_op *op, enum via_reason reason)
 static bool has_left_bytes(struct via_op *op)
 {
     struct via_stream_rx *left = &op->side->rx_left;
+    uint64_t read;
+    if (has_come_again(op->side, &read)) {
+        return false;
+    }
     bool follow = op->conn->fabric != NULL;
     for (;;) {
         if (via_stream_rx_left_bytes(left)) {
@@ -424,6 +622,7 @@ static void take_back(struct via_op *op)
     conn->stats->demoted = false;
     conn->stats->reason = VIA_REASON_NONE;
     side->took_back = true;
+    side->left = false;
     side->said &= ~(VIA_FLAG_DEMOTE | VIA_FLAGS_LEFT_MASK);
     say(conn, side->tx.ended ? 0 : VIA_FLAG_KERNEL_END);
     via_tx_give(op);
@@ -448,16 +647,39 @@ static int check_end(struct via_op *op)
     return bytes ? -EPIPE : 0;
 }
 
-/* The second: the peer knows. */
+/* Of what the peer has sent again, this end had read some by pipe. */
+static void drop_read(struct via_op *op)
+{
+    uint64_t read;
+    has_come_again(op->side, &read);
+    op->side->left = false;
+    for (unsigned looks = 0; read != 0 && looks < ARRIVE_LOOKS; looks++) {
+        bool gone = (via_io_look(op) & VIA_POLL_GONE) != 0;
+        read -= via_io_drop(op, read);
+        if (read == 0 || gone) {
+            return;
+        }
+        struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* The third: the peer knows. */
 static int demote_finish(struct via_op *op, uint64_t begin_ns)
 {
-    bool left = atomic_load_explicit(&op->conn->attached, memory_order_acquire) &&
-                op->side->demoted != 0 && !op->side->heeded;
-    if (!left) {
+    struct via_side *side = op->side;
+    int rc = 0;
+    if (!atomic_load_explicit(&op->conn->attached, memory_order_acquire) || side->demoted == 0) {
         return 0;
     }
-    int rc = wait_for_answer(op, begin_ns);
-    return rc == 0 ? check_end(op) : rc;
+    if (!side->heeded) {
+        rc = wait_for_answer(op, begin_ns);
+        rc = rc == 0 ? check_end(op) : rc;
+    }
+    if (side->left) {
+        drop_read(op);
+    }
+    return rc;
 }
 
 int via_conn_demote(struct via_op *op, enum via_reason reason)
@@ -465,7 +687,8 @@ int via_conn_demote(struct via_op *op, enum via_reason reason)
     int saved = errno;
     uint64_t begin_ns = via_os_now_ns();
     bool pipes = via_conn_has_pipes(op->conn);
-    int rc = demote_begin(op, reason);
+    ask_to_look(op);
+    int rc = demote_begin(op, reason, begin_ns);
     if (rc == 0 && pipes) {
         rc = demote_finish(op, begin_ns);
     }
@@ -485,13 +708,13 @@ int via_fd_demote(int fd, enum via_reason reason)
 }
 
 /* Every number of ours that `wanted` (NULL: all) agrees to: first all out, then all wait, because
- * some may be each other's peers. */
+ * some may be each other's peers, and all peers are to look at the same time. */
 static void demote_some(bool (*wanted)(int fd), enum via_reason reason)
 {
     unsigned top = via_fds_top();
     int saved = errno;
     uint64_t begin_ns = via_os_now_ns();
-    for (int half = 0; half < 2; half++) {
+    for (int part = 0; part < 3; part++) {
         for (unsigned fd = 0; fd < top; fd++) {
             struct via_op op;
             const struct via_file *file = via_fd_peek((int)fd);
@@ -499,8 +722,10 @@ static void demote_some(bool (*wanted)(int fd), enum via_reason reason)
                 (wanted != NULL && !wanted((int)fd)) || !via_op_begin(&op, (int)fd)) {
                 continue;
             }
-            if (half == 0) {
-                demote_begin(&op, reason);
+            if (part == 0) {
+                ask_to_look(&op);
+            } else if (part == 1) {
+                demote_begin(&op, reason, begin_ns);
             } else {
                 demote_finish(&op, begin_ns);
             }

@@ -11,7 +11,11 @@
  * to be used in a way that passes us by. Who wants it (A) and its peer (B) agree on the bytes like
  * this:
  *
- * A writes DEMOTE after its last record; B reads the pipe up to there, then the kernel.
+ * A writes DEMOTE after its last record; B reads the pipe up to there, then the kernel. Before, A
+ * sends what it has written and B perhaps not read once more through the kernel (stream.h): B, as
+ * soon as it comes by, needs the pipe no more either, and may leave whatever has become of A.
+ * Before that A asks (VIA_FLAG_LOOK), and B answers when it has seen the SWITCH and given back what
+ * it has read (VIA_FLAG_READY).
  * A stops reading the pipe at some byte and says which, with VIA_FLAG_DEMOTE; B, when it next comes
  * by, sends all that it has written after that byte once more through the kernel (stream_replay.h),
  * writes to the kernel from then on, and answers VIA_FLAG_HEEDED.
@@ -22,6 +26,9 @@
  *
  * Between hosts all is the same, but B gathers what it sends again: records that went as frames are
  * in its mirror, those that it stored itself it gets from A's host.
+ *
+ * Both may leave at once. An A that has sent again when it hears of that sends nothing more; B
+ * finds DEMOTE in its pipe and throws away what it had read of it.
  *
  * A waits for the answer, because the SWITCH before its DEMOTE has to be seen by B before the
  * kernel carries A's next bytes. B is woken if it waits in a call of ours, and called if it sleeps
@@ -53,11 +60,17 @@ void via_demote_inherited(void);
  * the caller (via_io_after, or what waits there). */
 void via_conn_heed(struct via_op *op);
 
+/* Before the last close: the peer has said that it leaves, and this end that what is in its pipe
+ * may come by the kernel. That is thrown away by via_conn_heed(), once it is known how much it is.
+ */
+void via_conn_await_leaving(struct via_op *op);
+
 /* Its first half, with the tx token: nothing goes into the pipe any more. */
 void via_conn_heed_tx(struct via_conn *conn, int fd);
 
-/* With the tx token: the last record of this end's; what follows goes by the kernel. */
-int via_conn_end_pipe_span(struct via_op *op);
+/* With the tx token: the last record of this end's; what follows goes by the kernel. whole: which
+ * has all that is in the pipe already (stream.h). */
+int via_conn_end_pipe_span(struct via_op *op, bool whole);
 
 /* With the tx token: sends what is still to be sent again. 0, -EAGAIN when the kernel takes no
  * more, or a negative errno. */
@@ -73,7 +86,8 @@ void via_conn_reset(int fd);
 static inline bool via_conn_must_heed(const struct via_conn *conn)
 {
     const struct via_side *side = conn->side;
-    return via_conn_has_pipes(conn) && via_unlikely((via_side_flags(side) & VIA_FLAG_DEMOTE) != 0);
+    return via_conn_has_pipes(conn) &&
+           via_unlikely((via_side_flags(side) & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK)) != 0);
 }
 
 #endif

@@ -83,10 +83,12 @@ static bool is_pipe_news(const struct via_ep_entry *entry, uint32_t bits,
 static uint32_t ends_told(const struct via_ep_entry *entry, uint32_t bits)
 {
     const struct via_side *side = entry->conn->side;
-    uint32_t ends = bits & VIA_POLL_GONE;
+    uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
+    uint32_t ends =
+        (bits & VIA_POLL_GONE) | (seen & POLLERR) | ((bits & POLLHUP) != 0 ? POLLRDHUP : 0);
     if ((bits & IN_EVENTS) != 0 && entry->piped && side->rx.span == VIA_SPAN_PIPE &&
         !side->rx.ended && !via_pipe_ready(&side->rx.pipe)) {
-        ends |= atomic_load_explicit(&side->shadow, memory_order_relaxed) & POLLRDHUP;
+        ends |= seen & POLLRDHUP;
     }
     return ends;
 }
@@ -131,6 +133,9 @@ void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_
 void via_ep_left(struct via_ep_entry *entry)
 {
     uint64_t bytes;
+    if (via_seq_before_u32(entry->seen_sequence, entry->conn->side->rx.pipe.sequence)) {
+        entry->edge = true; /* it was not told of them, and they have been read, or come again */
+    }
     if (via_kernel_received(entry->fd, &bytes) == 0) {
         note_kernel(entry, 0, bytes);
     }

@@ -188,9 +188,12 @@ static uint32_t nest_events(struct via_ep_nest *nest, bool all)
     if (nest->spent) {
         return 0;
     }
-    bool kernel = atomic_exchange_explicit(&nest->look, false, memory_order_acq_rel) &&
-                  is_ready_for_kernel(nest);
-    bool ready = is_ready_inside(nest->inner, all, &edges) || kernel;
+    bool ready = is_ready_inside(nest->inner, all, &edges);
+    /* What has come may have become the kernel's meanwhile. */
+    bool look = atomic_exchange_explicit(&nest->look, false, memory_order_acq_rel) ||
+                (!ready && edges != nest->seen_edges);
+    bool kernel = look && is_ready_for_kernel(nest);
+    ready |= kernel;
     bool level = (nest->events & EPOLLET) == 0;
     bool news = level || kernel || nest->edge || edges != nest->seen_edges;
     nest->seen_edges = edges;

@@ -262,13 +262,16 @@ static int tell_kernel(struct via_ep_entry *entry, int op)
 static void refresh(struct via_ep_entry *entry)
 {
     bool piped = via_conn_has_pipes(entry->conn);
+    bool left = entry->piped && !piped;
     via_ep_make_hot(entry);
     if (piped != entry->piped) {
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
         entry->look = true; /* in what has come meanwhile */
-        if (!piped && (entry->events & EPOLLET) != 0) {
+        entry->set->edges +=
+            left ? 1 : 0; /* for those it is in: what there is comes otherwise now */
+        if (left && (entry->events & EPOLLET) != 0) {
             via_ep_left(entry);
         }
         entry->seen_sequence = entry->conn->side->rx.pipe.sequence;
@@ -276,6 +279,11 @@ static void refresh(struct via_ep_entry *entry)
         wake_sleepers(entry->set, true);
     }
     uint32_t events = kernel_events(entry);
+    if (left && entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->unheard) {
+        tell_kernel(entry, EPOLL_CTL_DEL); /* which would tell of the end, one-shot or not */
+        entry->unheard = true;
+        entry->kernel_events = events;
+    }
     if (events != entry->kernel_events) {
         entry->kernel_events = events;
         entry->look = true; /* between two registrations an edge may have gone unseen */

@@ -252,7 +252,8 @@ int via_fabric_say(struct via_conn *conn, uint64_t flags, bool wait)
     store_word(fabric->tx_base, VIA_SEGMENT_FLAGS_OFF, flags);
     if (undo.frames) {
         rc = push_tx_words(fabric, wait);
-    } else if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_HEEDED | VIA_FLAG_STAYS)) != 0) {
+    } else if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK | VIA_FLAG_READY | VIA_FLAG_HEEDED |
+                         VIA_FLAG_STAYS)) != 0) {
         via_remote_ring(fabric->remote); /* it may sleep without waiting for a record */
     }
     return rc == -EAGAIN ? rc : 0;

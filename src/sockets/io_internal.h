@@ -70,6 +70,9 @@ bool via_io_follows(struct via_op *op);
  * has been read. The next step. */
 int via_rx_next(struct via_op *op);
 
+/* Throws away what the kernel has, at most so many bytes: how many. */
+uint64_t via_io_drop(struct via_op *op, uint64_t most);
+
 /* Bodies from here on are worth a question where the reader is. */
 #define VIA_IO_LARGE_BYTES 4096u
 

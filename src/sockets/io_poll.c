@@ -397,24 +397,36 @@ void via_io_after(struct via_op *op)
     }
 }
 
+/* With the rx token: what the kernel has before `piped` bytes of the pipe, of which `left` bytes
+ * come first, and behind them, where nothing follows in the pipe. All of it. */
+static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
+{
+    const struct via_stream_rx *rx = &op->side->rx;
+    bool follow = op->side->heeded || via_stream_rx_is_left(rx);
+    int unread = 0;
+    if ((left == 0 && !follow) || VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) != 0) {
+        return piped;
+    }
+    uint64_t kernel = (uint64_t)unread;
+    if (kernel < left) {
+        return (size_t)kernel;
+    }
+    uint64_t before = left + via_stream_rx_comes_again(rx);
+    return (size_t)left + piped + (follow && kernel > before ? (size_t)(kernel - before) : 0);
+}
+
 int via_io_readable_bytes(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     int kernel = 0;
+    via_io_after(op); /* what the peer has asked for meanwhile */
     if (via_conn_has_pipes(op->conn) && via_rx_take(op) == 0) {
         int next = via_rx_next(op);
         bool until = next == VIA_NEXT_KERNEL_UNTIL;
         bool bytes = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL || until;
         size_t piped = bytes ? via_stream_rx_bytes(rx, INT32_MAX) : 0;
-        uint64_t left = until ? via_stream_rx_kernel_left(rx) : 0;
+        piped = with_kernels(op, piped, until ? via_stream_rx_kernel_left(rx) : 0);
         via_rx_give(op);
-        if (until && VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0) {
-            /* Before what is in the pipe; and, when nothing more goes there, after it, too. */
-            size_t around = op->side->heeded ? (size_t)kernel : (size_t)left;
-            piped = (uint64_t)kernel < left ? (size_t)kernel : around + piped;
-        } else if (op->side->heeded && VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0) {
-            piped += (size_t)kernel; /* they follow what is left in the pipe */
-        }
         if (bytes || next == VIA_NEXT_EMPTY || next == VIA_NEXT_FIN) {
             return (int)via_min(piped, (size_t)INT32_MAX);
         }

@@ -18,11 +18,47 @@
  */
 #define LOOK_US 20u
 
+uint64_t via_io_drop(struct via_op *op, uint64_t most)
+{
+    char scratch[4096];
+    uint64_t dropped = 0;
+    int unread;
+    while (dropped < most && VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) == 0 && unread > 0) {
+        uint64_t bytes =
+            via_min(most - dropped, (uint64_t)via_min((size_t)unread, sizeof(scratch)));
+        ssize_t n = VIA_REAL(recv)(op->fd, scratch, (size_t)bytes, MSG_DONTWAIT);
+        if (n <= 0) {
+            break;
+        }
+        dropped += (uint64_t)n;
+    }
+    return dropped;
+}
+
+/* What the kernel has and the pipe had. 0; -EAGAIN: it has not come yet. */
+static int drop_again(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    bool gone = (via_io_look(op) & VIA_POLL_GONE) != 0; /* before what came before it */
+    via_stream_rx_dropped(rx, via_io_drop(op, rx->again));
+    if (rx->again != 0 && gone) {
+        via_stream_rx_dropped(rx, rx->again); /* nor will it */
+    }
+    return rx->again != 0 ? -EAGAIN : 0;
+}
+
 int via_rx_next(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     for (;;) {
         int next = via_stream_rx_next(rx);
+        if (via_unlikely(next == VIA_NEXT_AGAIN)) {
+            int rc = drop_again(op);
+            if (rc != 0) {
+                return rc;
+            }
+            continue;
+        }
         if (next != VIA_NEXT_KERNEL_UNTIL || rx->kernel_known) {
             return next;
         }
@@ -78,7 +114,11 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
     ssize_t n =
         VIA_REAL(recvmsg)(op->fd, &message, (flags & ~(MSG_WAITALL | HAS_SOME)) | MSG_DONTWAIT);
     if (n < 0) {
-        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        if (error == -ECONNRESET) {
+            via_io_shadow(op, POLLERR); /* which the kernel has told by this, and now forgets */
+        }
+        return error;
     }
     if (n > 0) {
         via_iov_skip(iov, (size_t)n);
@@ -104,7 +144,7 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
             return -EAGAIN;
         }
         uint64_t now = via_os_ticks();
-        if (now - side->rx_looked_ticks < via_os_us_to_ticks(LOOK_US)) {
+        if (now - side->rx_looked_ticks < via_os_us_to_ticks(LOOK_US) && side->rx_shut == 0) {
             return -EAGAIN;
         }
         side->rx_looked_ticks = now;
@@ -123,8 +163,13 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
     if (fabric && (seen & (POLLERR | POLLRDHUP)) == POLLRDHUP && via_fabric_is_cut_off(op->conn)) {
         return -ECONNRESET; /* what was under way is lost: that is no end of the stream */
     }
-    ssize_t n = (flags & HAS_SOME) != 0 ? 0 : kernel_recv(op, iov, flags, SIZE_MAX);
-    return n == 0 && (flags & HAS_SOME) == 0 ? via_io_end(op) : n;
+    if ((flags & HAS_SOME) != 0) {
+        return 0;
+    }
+    /* Bytes there can only be those of a peer that was killed while it left the pipe. */
+    via_io_drop(op, UINT64_MAX);
+    ssize_t n = kernel_recv(op, iov, flags, SIZE_MAX);
+    return n == 0 ? via_io_end(op) : n;
 }
 
 static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
@@ -372,6 +417,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     if (via_op_is_nonblocking(op)) {
         flags |= MSG_DONTWAIT;
     }
+    via_io_after(op); /* what the peer has asked for meanwhile */
     for (;;) {
         int rc = via_rx_take(op);
         if (rc != 0) {

@@ -95,6 +95,9 @@ static bool end_writing(struct via_op *op)
     struct via_side *side = op->side;
     atomic_store_explicit(&side->shutting, 1, memory_order_relaxed);
     atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
+    if (op->conn->fabric == NULL && (via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
+        return true; /* after a reset there is nobody for whom it would be news */
+    }
     bool waits = op->conn->fabric != NULL && !via_fabric_is_cut_off(op->conn);
     if (goes_within(op, waits ? SHUT_NS : 0) || (via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
         return true;

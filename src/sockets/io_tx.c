@@ -53,6 +53,8 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
         if (error == -EAGAIN) {
             via_io_found_full(op);
+        } else if (error == -ECONNRESET) {
+            via_io_shadow(op, POLLERR); /* which the kernel has told by this, and now forgets */
         }
         return error;
     }
@@ -254,7 +256,9 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
                 return rc;
             }
         }
-        via_io_try_switch(op);
+        if (iov->left != 0) { /* a record without bytes behind it would be an edge */
+            via_io_try_switch(op);
+        }
         if (tx->span != VIA_SPAN_PIPE) {
             return kernel_send(op, iov, flags);
         }
@@ -370,7 +374,9 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
                                : VIA_REAL(sendmsg)(op->fd, &message, flags);
     if (n < 0) {
         int error = errno;
-        via_io_found_full(op);
+        if (error == EAGAIN || error == EWOULDBLOCK) {
+            via_io_found_full(op);
+        }
         return -error;
     }
     if ((size_t)n < iov_bytes(iov, iov_count)) {

@@ -192,7 +192,7 @@ void via_conn_say(struct via_conn *conn, uint64_t flags)
     }
     via_side_say(conn->side, flags);
     via_conn_posted_record(conn);
-    if ((flags & VIA_FLAG_DEMOTE) != 0) {
+    if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK)) != 0) {
         if (conn->peer_bell == NULL && !conn->side->connector) {
             fetch_peer_bell(conn);
         }

@@ -39,6 +39,9 @@ enum via_lost {
     VIA_LOST_TOLD = 2, /* the kernel tells it, or somebody has heard */
 };
 
+/* What this end had in the pipe when it left, by the kernel. */
+enum via_sent_again { VIA_AGAIN_NOTHING = 0, VIA_AGAIN_WHOLE = 1, VIA_AGAIN_PART = 2 };
+
 enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK_ON = 2 };
 
 struct via_side {
@@ -69,6 +72,7 @@ struct via_side {
     uint64_t rx_looked_ticks;     /* when the kernel's socket was last asked whether it lives */
     struct via_stream_rx rx;
     struct via_stream_rx rx_left; /* as it was when the pipe was left: see demote.c */
+    bool left;                    /* ... by this end, which has not had the answer yet */
 
     /* writing */
     struct via_token tx_token __attribute__((aligned(64)));
@@ -83,6 +87,9 @@ struct via_side {
     uint32_t cold_said;         /* ours */
     uint64_t cpu_said;          /* as the peer was told it last, by who reads */
     struct via_stream_replay replay;
+    uint8_t sent_again; /* enum via_sent_again */
+    bool looked;        /* was about to leave, and could not */
+    uint64_t again;     /* so many bytes of it, which its DEMOTE tells */
     /* Over the fabric, by slot: the record went as frames, so its bytes are in the mirror. */
     uint64_t tx_mirrored[VIA_RING_SLOTS_MAX / 64];
     struct via_stream_tx tx;
@@ -115,8 +122,10 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_FLAG_SHARED 0x40u /* between hosts: processes forked from it may write, too */
 #define VIA_FLAG_FIN \
     0x80u /* its direction has ended, as the kernel knows before its bytes are read */
-#define VIA_FLAG_ENDS 0x100u /* within one machine: it has ended its direction itself */
-#define VIA_FLAG_STAYS 0x10u /* it can not: it has ended its direction, with bytes in the pipe */
+#define VIA_FLAG_ENDS 0x100u  /* within one machine: it has ended its direction itself */
+#define VIA_FLAG_LOOK 0x200u  /* it is about to leave, and to send again what was not given back */
+#define VIA_FLAG_READY 0x400u /* the answer: all that was read is given back, the rest may come */
+#define VIA_FLAG_STAYS 0x10u  /* it can not: it has ended its direction, with bytes in the pipe */
 
 /* Where the peer has left: records given back, and bytes read of the next. */
 static inline uint64_t via_flags_left(uint32_t released, uint32_t skip)

@@ -44,7 +44,7 @@ static bool kernel_is_full(const struct via_op *op)
 static bool spill(struct via_op *op)
 {
     struct via_side *side = op->side;
-    side->stall.spills = !via_conn_must_heed(op->conn) && via_conn_end_pipe_span(op) == 0 &&
+    side->stall.spills = !via_conn_must_heed(op->conn) && via_conn_end_pipe_span(op, false) == 0 &&
                          side->tx.span != VIA_SPAN_PIPE;
     return side->stall.spills;
 }

@@ -225,7 +225,13 @@ static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
     if (called || most_ns != VIA_NEVER_NS) {
         via_steward_look();
     }
-    return called ? n - 1 : n;
+    n -= called ? 1 : 0;
+    if (via_unlikely(called && n == 0 && mask != NULL)) {
+        /* A call, before perhaps, has kept the signals out that are let in here. */
+        n = VIA_REAL(ppoll)(fds, count, left_of(0, &storage), mask);
+        return n < 0 ? -errno : n;
+    }
+    return n;
 }
 
 int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,

@@ -24,6 +24,12 @@
  * only when the SWITCH before it has been released (via_stream_tx_demoted): else a reader that has
  * not looked could not tell the two kernel spans apart.
  *
+ * A writer that leaves the pipe for good may send what is in it, and perhaps not read, once more
+ * through the kernel before it writes DEMOTE, which says how many bytes that were. The reader that
+ * has read the pipe throws so many of the kernel's away. Or it needs the pipe no more: if the
+ * kernel has again all that it has not read (DEMOTE_WHOLE), it skips the pipe, and throws away only
+ * what it had (via_stream_rx_skip): so it can leave for the kernel, too, whoever reads that then.
+ *
  * Nothing here does I/O or reads a clock. A tx and an rx each belong to one thread at a time. The
  * pipe's target must be mapped (via_pipe_target.direct).
  */
@@ -32,12 +38,14 @@ enum via_stream_kind {
     VIA_STREAM_DATA = 1,   /* payload inline or as body */
     VIA_STREAM_SWITCH = 2, /* count: bytes that went through the kernel before */
     VIA_STREAM_FIN = 3,    /* count: bytes of the whole stream; nothing follows */
-    VIA_STREAM_DEMOTE = 4, /* count: bytes that went through the pipe before */
+    VIA_STREAM_DEMOTE = 4, /* demote: bytes that went through the pipe before */
     VIA_STREAM_AVAIL = 5,  /* avail: the next bytes lie in the writer's own memory */
 };
 
 #define VIA_STREAM_INLINE_BYTES_MAX 48u
 #define VIA_STREAM_FIN_CLOSED 0x01u /* the writer's end is closed: nobody will read either */
+/* DEMOTE: the bytes that the kernel has again are all that the reader may not have read. */
+#define VIA_STREAM_DEMOTE_WHOLE 0x01u
 
 /* The head of every record of a stream's pipe. */
 struct via_stream_head {
@@ -48,6 +56,10 @@ struct via_stream_head {
     union {
         unsigned char data[VIA_STREAM_INLINE_BYTES_MAX];
         uint64_t count;
+        struct {
+            uint64_t count;
+            uint64_t again; /* bytes of the pipe's that the kernel has, too, before all others */
+        } demote;
         struct {
             uint64_t address; /* in the writer's process */
             uint64_t bytes;   /* 1..VIA_AVAIL_BYTES_MAX */
@@ -144,6 +156,11 @@ int via_stream_tx_switch(struct via_stream_tx *tx, uint64_t kernel_bytes);
  */
 int via_stream_tx_demote(struct via_stream_tx *tx);
 bool via_stream_tx_demoted(struct via_stream_tx *tx);
+/* In the pipe span: has the reader seen where it began? Then the kernel has carried nothing since,
+ * and may have the oldest `again` bytes that were not given back, before the span is ended as above
+ * but by this. whole: that is all of them. */
+bool via_stream_tx_has_begun(struct via_stream_tx *tx);
+int via_stream_tx_demote_again(struct via_stream_tx *tx, uint64_t again, bool whole);
 
 /*
  * Writes one record with as much of *iov as fits in one; span must be the pipe. The bytes written
@@ -200,6 +217,7 @@ enum via_stream_next {
     VIA_NEXT_EMPTY = 4,        /* it will have */
     VIA_NEXT_FIN = 5,          /* the stream has ended */
     VIA_NEXT_AVAIL = 6,        /* fetch: rx.avail says what from where */
+    VIA_NEXT_AGAIN = 7,        /* throw away rx.again bytes of the kernel's */
 };
 
 struct via_stream_rx {
@@ -209,6 +227,7 @@ struct via_stream_rx {
     uint64_t kernel_read;          /* what the caller said, with VIA_SPAN_KERNEL_UNTIL */
     uint64_t pipe_bytes;           /* taken from the pipe, in all */
     _Atomic uint64_t *read;        /* the same in memory that the writer sees; NULL: nowhere */
+    uint64_t again;                /* of the kernel's next, the pipe had so many */
     uint32_t unposted_bytes;       /* body bytes released since the last credit */
     uint32_t record_off;           /* next byte of the held record */
     uint32_t record_bytes;
@@ -219,6 +238,7 @@ struct via_stream_rx {
     bool ended;
     bool broken;
     bool posted; /* a credit went out: the writer may have to be rung */
+    bool whole;  /* DEMOTE_WHOLE */
     bool probe;  /* a copy that only looks */
     struct {
         const struct via_avail_words *own; /* NULL: no zero-copy */
@@ -248,6 +268,12 @@ void via_stream_rx_kernel_read(struct via_stream_rx *rx, size_t bytes);
 /* Bytes still to be read from the kernel (kernel_known must be true). */
 uint64_t via_stream_rx_kernel_left(const struct via_stream_rx *rx);
 
+/* With VIA_NEXT_AGAIN: so many have been thrown away. */
+void via_stream_rx_dropped(struct via_stream_rx *rx, uint64_t bytes);
+/* Has the kernel all that the pipe has, if that has any bytes, and does nothing else follow there?
+ * Then it is read no more: what is next comes by the kernel. */
+bool via_stream_rx_skip(struct via_stream_rx *rx);
+
 /* Copies what the pipe has, up to iov->left; 0 when the next byte is not in the pipe. */
 ssize_t via_stream_rx_read(struct via_stream_rx *rx, struct via_iov *iov);
 /* The same without taking (MSG_PEEK); with VIA_NEXT_KERNEL_UNTIL what comes after the kernel's
@@ -274,6 +300,8 @@ bool via_stream_rx_ends(const struct via_stream_rx *rx);
 
 /* true when what follows the records that are there comes by the kernel. */
 bool via_stream_rx_is_left(const struct via_stream_rx *rx);
+/* ... and of that so many bytes are to be thrown away first. */
+uint64_t via_stream_rx_comes_again(const struct via_stream_rx *rx);
 
 /* Before sleeping: says so to the writer and gives back all that is due; via_stream_rx_must_ring()
  * then tells whether it waited for that. */

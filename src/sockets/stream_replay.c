@@ -107,4 +107,5 @@ size_t via_stream_replay_next(struct via_stream_replay *replay, const void **ret
 void via_stream_replay_sent(struct via_stream_replay *replay, size_t bytes)
 {
     replay->off += (uint32_t)bytes;
+    replay->sent += bytes;
 }

@@ -36,6 +36,7 @@ struct via_stream_replay {
     uint32_t left; /* records after the one at hand */
     uint32_t off;  /* next byte of the record at hand */
     uint32_t bytes;
+    uint64_t sent; /* in all */
 };
 
 /* After that: the writer writes no more into the pipe, and is in a kernel span. `skip`: what

@@ -156,8 +156,10 @@ static int take_in(struct via_stream_rx *rx)
         rx->switch_at = head.u.count;
         rx->kernel_known = false;
     } else if (head.kind == VIA_STREAM_DEMOTE && rx->span == VIA_SPAN_PIPE &&
-               head.u.count == rx->pipe_bytes) {
+               head.u.demote.count == rx->pipe_bytes && head.u.demote.again <= rx->pipe_bytes) {
         rx->span = VIA_SPAN_KERNEL;
+        rx->again = head.u.demote.again;
+        rx->whole = (head.flags & VIA_STREAM_DEMOTE_WHOLE) != 0;
     } else if (head.kind == VIA_STREAM_FIN && rx->span == VIA_SPAN_PIPE &&
                head.u.count == rx->switch_at + rx->pipe_bytes) {
         rx->ended = true;
@@ -191,6 +193,9 @@ int via_stream_rx_next(struct via_stream_rx *rx)
         }
         if (rx->span == VIA_SPAN_KERNEL_UNTIL) {
             return VIA_NEXT_KERNEL_UNTIL;
+        }
+        if (via_unlikely(rx->again != 0)) {
+            return VIA_NEXT_AGAIN;
         }
         if (rx->ended) {
             return VIA_NEXT_FIN;
@@ -297,7 +302,7 @@ ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov, 
 {
     struct via_stream_rx copy = probe_behind_kernel(rx);
     ssize_t n = via_stream_rx_read(&copy, iov);
-    *ret_kernel = copy.span == VIA_SPAN_KERNEL;
+    *ret_kernel = copy.span == VIA_SPAN_KERNEL && copy.again == 0;
     return n;
 }
 
@@ -341,6 +346,61 @@ bool via_stream_rx_is_left(const struct via_stream_rx *rx)
     while (pass(&copy) != 0) {
     }
     return copy.span == VIA_SPAN_KERNEL;
+}
+
+uint64_t via_stream_rx_comes_again(const struct via_stream_rx *rx)
+{
+    struct via_stream_rx copy = probe_behind_kernel(rx);
+    while (pass(&copy) != 0) {
+    }
+    return copy.again;
+}
+
+/* --- leaving a pipe whose bytes the kernel has -------------------------------------------------
+ */
+
+void via_stream_rx_dropped(struct via_stream_rx *rx, uint64_t bytes)
+{
+    rx->again -= bytes;
+}
+
+/* Takes what is in the pipe, unread: how many bytes. What was left to be fetched is refused, and
+ * follows by the kernel. */
+static uint64_t take_unread(struct via_stream_rx *rx)
+{
+    uint64_t total = 0;
+    /* Bounded, as above. */
+    for (uint32_t i = 0; i <= rx->pipe.geometry.slots_count; i++) {
+        int next = via_stream_rx_next(rx);
+        if (next == VIA_NEXT_DATA) {
+            uint32_t bytes = rx->record_bytes - rx->record_off;
+            advance(rx, bytes);
+            total += bytes;
+        } else if (next == VIA_NEXT_AVAIL) {
+            via_stream_rx_refuse(rx);
+        } else {
+            break;
+        }
+    }
+    return total;
+}
+
+bool via_stream_rx_skip(struct via_stream_rx *rx)
+{
+    struct via_stream_rx copy = probe_behind_kernel(rx);
+    if (rx->broken || rx->span == VIA_SPAN_KERNEL) {
+        return false;
+    }
+    uint64_t unread = take_unread(&copy);
+    if (copy.broken || copy.span != VIA_SPAN_KERNEL || (!copy.whole && unread != 0) ||
+        unread > copy.again || (rx->span == VIA_SPAN_KERNEL_UNTIL && unread != copy.again)) {
+        return false;
+    }
+    rx->span =
+        VIA_SPAN_PIPE; /* what the kernel has before its beginning comes first all the same */
+    take_unread(rx);
+    rx->again -= via_min(unread, rx->again);
+    return true;
 }
 
 void via_stream_rx_arm(struct via_stream_rx *rx)

@@ -57,18 +57,33 @@ int via_stream_tx_switch(struct via_stream_tx *tx, uint64_t kernel_bytes)
 
 int via_stream_tx_demote(struct via_stream_tx *tx)
 {
+    return via_stream_tx_demote_again(tx, 0, false);
+}
+
+int via_stream_tx_demote_again(struct via_stream_tx *tx, uint64_t again, bool whole)
+{
+    struct via_stream_head head = {.kind = VIA_STREAM_DEMOTE,
+                                   .flags = whole ? VIA_STREAM_DEMOTE_WHOLE : 0};
     assert(tx->span == VIA_SPAN_PIPE && !tx->ended);
-    int rc = send_control(tx, VIA_STREAM_DEMOTE, 0, tx->pipe_bytes);
+    head.u.demote.count = tx->pipe_bytes;
+    head.u.demote.again = again;
+    int rc = via_pipe_send(&tx->pipe, &head, VIA_STREAM_HEAD_FIXED_BYTES + sizeof(head.u.demote),
+                           NULL, 0);
     if (rc == 0) {
         tx->span = VIA_SPAN_KERNEL;
     }
     return rc;
 }
 
-bool via_stream_tx_demoted(struct via_stream_tx *tx)
+bool via_stream_tx_has_begun(struct via_stream_tx *tx)
 {
     via_pipe_writer_room(&tx->pipe); /* takes in the credit */
-    return tx->span == VIA_SPAN_KERNEL && (int32_t)(tx->pipe.released - tx->switch_end) >= 0;
+    return (int32_t)(tx->pipe.released - tx->switch_end) >= 0;
+}
+
+bool via_stream_tx_demoted(struct via_stream_tx *tx)
+{
+    return tx->span == VIA_SPAN_KERNEL && via_stream_tx_has_begun(tx);
 }
 
 static ssize_t write_inline(struct via_stream_tx *tx, struct via_iov *iov, size_t bytes)

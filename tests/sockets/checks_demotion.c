@@ -474,6 +474,71 @@ static void on_io(int number)
     told++;
 }
 
+/* Of bytes that count up, so many from there on, read where no library is in between. */
+static void read_past_the_library(int fd, size_t from, size_t bytes)
+{
+    static unsigned char block[4096];
+    while (bytes > 0) {
+        ssize_t n = syscall(SYS_read, fd, block, bytes < sizeof(block) ? bytes : sizeof(block));
+        CHECK(n > 0);
+        for (ssize_t i = 0; i < n; i++) {
+            CHECK(block[i] == (unsigned char)(from + (size_t)i));
+        }
+        from += (size_t)n;
+        bytes -= (size_t)n;
+    }
+}
+
+static void goes_back(int fd)
+{
+    int channel[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, channel) == 0 && pass_fd(channel[0], fd));
+    close(taken_fd(channel[1]));
+    close(channel[0]);
+    close(channel[1]);
+}
+
+/* First the one, then the other: each finds in the kernel what it has not read, whoever has gone.
+ */
+static void one_after_the_other(size_t bytes, size_t read_before, bool goes)
+{
+    static unsigned char block[120000];
+    struct pair pair = connected();
+    struct timeval limit = {.tv_sec = 20};
+    for (size_t i = 0; i < sizeof(block); i++) {
+        block[i] = (unsigned char)i;
+    }
+    write_all(pair.client, block, bytes);
+    write_all(pair.server, block, 300);
+    read_all(pair.server, block, read_before);
+    goes_back(pair.client);
+    write_all(pair.client, block + bytes % 256, 100);
+    if (goes) {
+        read_past_the_library(pair.client, 0, 300);
+        close(pair.client);
+    }
+    goes_back(pair.server);
+    CHECK(setsockopt(pair.server, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0);
+    read_past_the_library(pair.server, read_before, bytes - read_before + 100);
+    if (!goes) {
+        write_all(pair.server, block + 300 % 256, 10);
+        read_past_the_library(pair.client, 0, 310);
+        close(pair.client);
+    }
+    CHECK(syscall(SYS_read, pair.server, block, 1) == 0);
+    close(pair.server);
+}
+
+static void both_ends_one_after_the_other(void)
+{
+    for (int goes = 0; goes < 2; goes++) {
+        one_after_the_other(100, 0, goes);
+        one_after_the_other(100, 33, goes);
+        one_after_the_other(20000, 1000, goes);
+        one_after_the_other(120000, 7, goes);
+    }
+}
+
 /* What came by pipe and what came by the kernel behind it: one read gets both. */
 static void a_read_across_the_change(void)
 {
@@ -624,6 +689,7 @@ const struct check checks_of_demotion[] = {
     CHECK_ENTRY(close_on_exec_stays),
     CHECK_ENTRY(sent_to_another_process),
     CHECK_ENTRY(a_read_across_the_change),
+    CHECK_ENTRY(both_ends_one_after_the_other),
     CHECK_ENTRY(told_by_signal),
     CHECK_ENTRY(layered),
     CHECK_ENTRY(by_io_uring),

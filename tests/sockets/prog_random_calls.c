@@ -45,6 +45,7 @@ struct end ends[2];
 int file_fd;
 unsigned char out[BUFFER_BYTES], in[BUFFER_BYTES];
 bool lowat_used;
+bool stamps_used;
 
 static uint64_t dice_state;
 static unsigned number;
@@ -369,9 +370,10 @@ static void call_recv(struct end *end)
     }
     int error = errno;
     size_t seen = rc > 0 && (flags & MSG_TRUNC) == 0 ? (size_t)rc : 0;
+    bool control_told = how == 2 && rc >= 0 && !stamps_used;
     snprintf(what, sizeof(what), "recv by %u (%zu in %d, %#x) %08x %#x %zu %u", how, bytes, count,
-             (unsigned)flags, hash_of(in, seen), how == 2 && rc >= 0 ? message.msg_flags : 0,
-             how == 2 && rc >= 0 ? message.msg_controllen : 0, addr_bytes);
+             (unsigned)flags, hash_of(in, seen), control_told ? message.msg_flags : 0,
+             control_told ? message.msg_controllen : 0, addr_bytes);
     tell(end, what, rc, error);
     end->got += rc > 0 && (flags & MSG_PEEK) == 0 ? (uint64_t)rc : 0;
 }
@@ -644,6 +646,7 @@ static void one_round(unsigned calls)
     unsigned times = warm[dice(6)];
     bool sets_first = dice(2) == 0;
     lowat_used = false;
+    stamps_used = false;
     if (sets_first) {
         put_in_sets(&ends[0]);
         put_in_sets(&ends[1]);

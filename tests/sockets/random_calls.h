@@ -27,6 +27,9 @@ extern struct end ends[2];
 extern int file_fd;
 extern unsigned char out[BUFFER_BYTES], in[BUFFER_BYTES];
 extern bool lowat_used; /* whether so little was an edge depends on when it came */
+/* SO_TIMESTAMP was set: the kernel stamps what comes while anybody on the machine wants that, and a
+ * little later. */
+extern bool stamps_used;
 
 uint32_t dice(uint32_t sides);
 _Noreturn void die(const char *attempt);

@@ -31,16 +31,14 @@
 #define POLLRDHUP 0x2000
 #endif
 
-/* A library that carries bytes otherwise may have given them back to the kernel: once more, with
- * bytes unread of before, it can not (viaduct-sockets(7), GOING BACK TO THE KERNEL). */
-static bool given_back;
-
+/* A library that carries bytes otherwise gives them back to the kernel. It can not when bytes are
+ * unread that nobody can send again, or that the kernel would not take (viaduct-sockets(7), GOING
+ * BACK TO THE KERNEL). */
 static bool can_be_given_back(const struct end *end)
 {
     const struct end *peer = other(end);
-    bool can = unread(end) == 0 || !(given_back || peer->fd < 0 || peer->wr_shut || end->resets);
-    given_back = true;
-    return can;
+    return unread(end) == 0 ||
+           !(peer->fd < 0 || peer->wr_shut || end->resets || (end->rd_shut && end->wr_shut));
 }
 
 /* --- connecting --------------------------------------------------------------------------------
@@ -123,7 +121,6 @@ void wide_connect(void)
     int family = dice(2) == 0 ? AF_INET : AF_INET6;
     bool mapped = family == AF_INET6 && dice(2) == 0;
     bool shared = dice(3) == 0;
-    given_back = false;
     struct address addr = loopback(family, mapped);
     struct timeval little = {.tv_usec = 3000};
     int on = 1;
@@ -495,7 +492,10 @@ static void call_read_option(struct end *end)
         value = (long)status.st_mode;
     } else if (which == sizeof(names) / sizeof(names[0]) + 1) {
         int unsent = 0;
-        rc = ioctl(end->fd, SIOCOUTQNSD, &unsent);
+        unsigned looks = 0; /* small ones wait for those before them (tcp_autocorking) */
+        do {
+            rc = ioctl(end->fd, SIOCOUTQNSD, &unsent);
+        } while (unsent != 0 && looks++ < 1000 && usleep(100) == 0);
         value = unsent;
     } else {
         struct address addr = {.bytes = sizeof(addr.v6)};
@@ -515,8 +515,11 @@ static void call_rare_option(struct end *end)
     char what[96];
     unsigned which = dice(sizeof(names) / sizeof(names[0]));
     int value = which == 2 && dice(2) == 0 ? -1 : (int)dice(2);
-    given_back = true;
+    if (!can_be_given_back(end)) {
+        return;
+    }
     int rc = setsockopt(end->fd, names[which][0], names[which][1], &value, sizeof(value));
+    stamps_used |= names[which][1] == SO_TIMESTAMP;
     snprintf(what, sizeof(what), "rare option %u %d", which, value);
     tell(end, what, rc, errno);
 }
@@ -536,10 +539,11 @@ static void call_recvmsg(struct end *end)
     errno = 0;
     long rc = recvmsg(end->fd, &message, flags);
     int error = errno;
-    const struct cmsghdr *first = rc >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    bool told = rc >= 0 && !stamps_used;
+    const struct cmsghdr *first = told ? CMSG_FIRSTHDR(&message) : NULL;
     snprintf(what, sizeof(what), "recvmsg(%zu, %#x) %08x %#x %zu %d", bytes, (unsigned)flags,
-             hash_of(in, rc > 0 ? (size_t)rc : 0), rc >= 0 ? (unsigned)message.msg_flags : 0,
-             rc >= 0 ? (size_t)message.msg_controllen : 0, first != NULL ? first->cmsg_type : -1);
+             hash_of(in, rc > 0 ? (size_t)rc : 0), told ? (unsigned)message.msg_flags : 0,
+             told ? (size_t)message.msg_controllen : 0, first != NULL ? first->cmsg_type : -1);
     tell(end, what, rc, error);
     end->got += rc > 0 && flags == 0 ? (uint64_t)rc : 0;
 }

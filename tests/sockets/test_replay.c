@@ -99,6 +99,10 @@ static void read_some(struct direction *d, size_t max)
         size_t before = d->kernel_read;
         read_kernel(d, via_min(max, (size_t)via_stream_rx_kernel_left(&d->rx)));
         via_stream_rx_kernel_read(&d->rx, d->kernel_read - before);
+    } else if (next == VIA_NEXT_AGAIN) {
+        size_t bytes = via_min((size_t)d->rx.again, d->kernel_sent - d->kernel_read);
+        d->kernel_read += bytes;
+        via_stream_rx_dropped(&d->rx, bytes);
     } else if (next == VIA_NEXT_KERNEL) {
         read_kernel(d, max);
     } else {
@@ -171,7 +175,94 @@ static void every_byte_once(void **state)
     }
 }
 
-/* Whatever the reader says, only what was written is sent, and it ends. */
+/* --- the writer leaves -------------------------------------------------------------------------
+ */
+
+/* Sends again what was not given back, as much as goes into `room`. */
+static void writer_leaves(struct direction *d, size_t room)
+{
+    struct via_stream_replay of;
+    const void *data;
+    size_t bytes;
+    via_stream_replay_begin(&of, &d->tx, 0);
+    d->tx.span = VIA_SPAN_PIPE;
+    while ((bytes = via_stream_replay_next(&of, &data)) != 0 && of.sent < room) {
+        bytes = via_min(bytes, room - (size_t)of.sent);
+        assert_true(d->kernel_sent + bytes <= sizeof(d->kernel));
+        memcpy(d->kernel + d->kernel_sent, data, bytes);
+        d->kernel_sent += bytes;
+        via_stream_replay_sent(&of, bytes);
+    }
+    assert_int_equal(via_stream_tx_demote_again(&d->tx, of.sent, bytes == 0), 0);
+}
+
+static void one_history_of_a_writer(uint64_t seed)
+{
+    struct direction *d = start();
+    struct via_rng rng;
+    via_rng_init(&rng, seed);
+    write_kernel(d, (size_t)(via_rng_next(&rng) % 300));
+    assert_int_equal(via_stream_tx_switch(&d->tx, d->kernel_sent), 0);
+    via_stream_rx_next(&d->rx); /* has seen where the pipe begins */
+    assert_true(via_stream_tx_has_begun(&d->tx));
+    for (uint64_t steps = via_rng_next(&rng) % 100; steps > 0; steps--) {
+        size_t bytes = 1 + (size_t)(via_rng_next(&rng) % (via_rng_next(&rng) % 2 == 0 ? 60 : 1500));
+        if (via_rng_next(&rng) % 2 == 0) {
+            read_some(d, bytes);
+        } else {
+            write_pipe(d, bytes);
+        }
+    }
+    writer_leaves(d, via_rng_next(&rng) % 4 == 0 ? 200 : SIZE_MAX);
+    write_kernel(d, 100);
+    for (uint64_t steps = via_rng_next(&rng) % 8; steps > 0; steps--) {
+        read_some(d, 1 + (size_t)(via_rng_next(&rng) % 300));
+    }
+    bool skips = via_rng_next(&rng) % 2 == 0 && via_stream_rx_skip(&d->rx);
+    if (skips) {
+        d->kernel_read += (size_t)d->rx.again; /* from here on anybody may read the kernel */
+        read_kernel(d, SIZE_MAX);
+    }
+    for (unsigned steps = 0; steps < 10000 && d->read < d->written; steps++) {
+        read_some(d, 2048);
+    }
+    assert_int_equal(d->read, d->written);
+    assert_int_equal(d->kernel_read, d->kernel_sent);
+}
+
+static void what_comes_again_is_read_once(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        one_history_of_a_writer(seed);
+    }
+}
+
+/* The kernel can not have again what the pipe has never had; and not less than it says. */
+static void a_lying_writer_is_found_out(void **state)
+{
+    (void)state;
+    struct direction *d = start();
+    assert_int_equal(via_stream_tx_switch(&d->tx, 0), 0);
+    write_pipe(d, 50);
+    assert_int_equal(via_stream_tx_demote_again(&d->tx, 51, true), 0);
+    assert_false(via_stream_rx_skip(&d->rx));
+    assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_KERNEL_UNTIL);
+    assert_int_equal(via_stream_rx_kernel_total(&d->rx, 0), 0);
+    read_some(d, 50);
+    assert_int_equal(via_stream_rx_next(&d->rx), -EPROTO);
+    d = start();
+    assert_int_equal(via_stream_tx_switch(&d->tx, 0), 0);
+    write_pipe(d, 50);
+    read_some(d, 1);
+    read_some(d, 10);
+    assert_int_equal(via_stream_tx_demote_again(&d->tx, 39, true), 0);
+    assert_false(via_stream_rx_skip(&d->rx)); /* 40 are unread */
+    read_some(d, 100);
+    assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_AGAIN);
+    assert_int_equal(d->rx.again, 39);
+}
+
 /* It leaves before it has seen that the pipe is used; the writer has ended, and sends nothing
  * again.
  */
@@ -197,6 +288,7 @@ static void what_lies_behind_a_switch_is_not_lost(void **state)
     }
 }
 
+/* Whatever the reader says, only what was written is sent, and it ends. */
 static void a_lying_reader_gets_its_own_loss(void **state)
 {
     (void)state;
@@ -246,6 +338,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_once),
         cmocka_unit_test(what_lies_behind_a_switch_is_not_lost),
+        cmocka_unit_test(what_comes_again_is_read_once),
+        cmocka_unit_test(a_lying_writer_is_found_out),
         cmocka_unit_test(a_lying_reader_gets_its_own_loss),
         cmocka_unit_test(who_has_left_takes_nothing_more),
     };
