@@ -414,6 +414,16 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
 #define RCVTIMEO_NEW 66
 #define SNDTIMEO_NEW 67
 
+/* Does tcp_set_rcvlowat() wake who waits? For bytes, and for an end by FIN, but not by RST. */
+static bool lowat_wakes(struct via_op *op)
+{
+    if (!via_conn_has_pipes(op->conn) || (via_io_ready(op, POLLIN) & POLLIN) == 0) {
+        return false;
+    }
+    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+    return (seen & POLLHUP) == 0 || via_io_has_ended(op) || via_io_readable_bytes(op) > 0;
+}
+
 /* The kernel has taken the option; what it means for pipes. */
 static void option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
@@ -425,8 +435,8 @@ static void option_set(struct via_op *op, int level, int name, const void *value
     } else if (level == SOL_SOCKET && name == SO_RCVLOWAT && bytes >= sizeof(int)) {
         int low = *(const int *)value;
         atomic_store_explicit(&side->rcvlowat, low > 0 ? (uint32_t)low : 1, memory_order_relaxed);
-        if (via_conn_has_pipes(op->conn) && (via_io_ready(op, POLLIN) & POLLIN) != 0) {
-            via_ep_conn_woken(op->conn); /* tcp_set_rcvlowat() signals what there is */
+        if (lowat_wakes(op)) {
+            via_ep_conn_woken(op->conn);
         }
     } else if (level == IPPROTO_TCP && name == TCP_INQ && bytes >= sizeof(int)) {
         bool inq = *(const int *)value != 0;

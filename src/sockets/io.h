@@ -64,6 +64,8 @@ int via_io_kernel_fd(const struct via_op *op);
 /* The kernel reported these on the socket. */
 void via_io_shadow(struct via_op *op, uint32_t events);
 
+/* Has the peer's FIN come out of the pipe? */
+bool via_io_has_ended(struct via_op *op);
 /* Bytes that can be read without waiting, from pipe and kernel: FIONREAD. */
 int via_io_readable_bytes(struct via_op *op);
 

@@ -415,6 +415,16 @@ static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
     return (size_t)left + piped + (follow && kernel > before ? (size_t)(kernel - before) : 0);
 }
 
+bool via_io_has_ended(struct via_op *op)
+{
+    bool ended = false;
+    if (via_rx_take(op) == 0) {
+        ended = op->side->rx.ended;
+        via_rx_give(op);
+    }
+    return ended;
+}
+
 int via_io_readable_bytes(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
