@@ -39,7 +39,8 @@ static struct via_command_slot *free_slot(const struct via_transfer *transfer,
 bool via_process_channel_is_stuck(const struct via_process_channel *pc)
 {
     uint32_t slots_count = pc->commands.geometry.slots_count;
-    bool crowded = pc->held || pc->commands.sequence - pc->commands.released >= slots_count / 2;
+    bool crowded = pc->running_count >= VIA_ATTACH_RUNNING_MAX || /* `held` is set later */
+                   pc->commands.sequence - pc->commands.released >= slots_count / 2;
     const struct via_command_slot *oldest = &pc->slots[pc->over_next & (slots_count - 1)];
     return crowded && !pc->broken && !pc->cancelled && oldest->state == VIA_COMMAND_RUNNING &&
            pc->parked_count < VIA_ATTACH_PARKED_MAX &&

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """What a process has under way to a host that no link leads to holds up nothing that is for another."""
 import select
+import socket
 import subprocess
 import unittest
 
@@ -11,13 +12,14 @@ from lab import HANG_S, PYTHON, end, free_port
 
 # Fills the way to the absent host by some connections, with small and large records; then there and back to another host.
 FILLS = """
-import os, socket, sys
+import os, socket, sys, time
 def meet(address, port):
     conn = socket.create_connection((address, int(port)))
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for _ in range(300):
         conn.sendall(bytes(100))
         conn.recv(100, socket.MSG_WAITALL)
+        time.sleep(0.0005)  # who they are has to get about
     return conn
 conn = meet(sys.argv[1], sys.argv[2])
 conns = [meet(sys.argv[3], sys.argv[4]) for _ in range(int(sys.argv[5]))]
@@ -49,6 +51,7 @@ for _ in range(int(sys.argv[3])):
     for _ in range(300):
         conn.sendall(conn.recv(100, socket.MSG_WAITALL))
     conns.append(conn)
+listener.accept()  # nothing is read before, or what the kernel carries would never be full
 for conn in conns:
     at = 0
     while data := conn.recv(1 << 16):
@@ -97,6 +100,7 @@ class AbsentHost(Hosts):
         finally:
             mend("4", "5")
             mend("5", "6")
+        socket.create_connection((self.absent, absent_port)).close()
         client.stdin.write("x")
         client.stdin.flush()
         self.assertEqual(client.wait(HANG_S), 0)
