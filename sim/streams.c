@@ -247,7 +247,7 @@ static bool write_pipe(struct streams *streams, struct end *end)
         return sim_streams_avail_look(streams, end);
     }
     if (way->sent < way->total && !end->shared && via_stream_tx_sink(&way->tx) != 0 &&
-        chance(streams, streams->config->avail_chance)) {
+        chance(streams, streams->config->avail_chance) && !end->late) {
         return sim_streams_avail_open(streams, end);
     }
     if (may_demote(streams, end)) {
@@ -277,6 +277,7 @@ static bool write_pipe(struct streams *streams, struct end *end)
     if (rc > 0) {
         way->sent += (uint64_t)rc;
         end->ring_reader = true;
+        end->late = false;
     } else if (rc != -EAGAIN) {
         sim_streams_fail(streams, "write: %zd", rc);
     }

@@ -6,7 +6,7 @@
 #include "sim/streams_internal.h"
 
 /* What was left to be fetched: has it been? Or shall it be taken back? false: wait. */
-bool sim_streams_avail_look(struct streams *streams, const struct end *end)
+bool sim_streams_avail_look(struct streams *streams, struct end *end)
 {
     struct direction *way = end->out;
     uint64_t done;
@@ -20,6 +20,7 @@ bool sim_streams_avail_look(struct streams *streams, const struct end *end)
         via_stream_tx_avail_end(&way->tx);
         way->sent += done;
         way->avail_bytes = 0;
+        end->late = way->tx.avail.revoked && done == 0;
         return true;
     }
     bool patient = end->burst.bytes == 0;

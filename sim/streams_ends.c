@@ -309,6 +309,7 @@ static uint64_t send_again(struct hosts *hosts, unsigned number, unsigned which)
     struct way *out = end->out;
     const void *data;
     size_t bytes;
+    uint64_t room = kernel_room(hosts, out);
     via_stream_replay_begin(&end->replay, &out->tx, 0);
     out->tx.span = VIA_SPAN_PIPE;
     end->sent_whole = false;
@@ -318,10 +319,11 @@ static uint64_t send_again(struct hosts *hosts, unsigned number, unsigned which)
         return 0;
     }
     while ((bytes = via_stream_replay_next(&end->replay, &data)) != 0) {
-        bytes = via_min(bytes, kernel_room(hosts, out));
+        bytes = via_min(bytes, room);
         if (bytes == 0) {
             return end->replay.sent;
         }
+        room -= bytes;
         out->again += bytes;
         sim_hosts_kernel_send(hosts, number, which, data, (uint32_t)bytes);
         via_stream_replay_sent(&end->replay, bytes);
@@ -428,12 +430,13 @@ static bool skip(struct hosts *hosts, unsigned number, unsigned which)
     return true;
 }
 
-/* Has the peer left, too, and sent by the kernel what this end had not read? */
+/* Has the peer left, too, if only for a while, and sent by the kernel what this end had not read?
+ */
 static bool has_come_again(struct end *end)
 {
     struct via_stream_rx left = end->in->rx_left;
     left.probe = true;
-    bool again = end->heard.demote && via_stream_rx_skip(&left);
+    bool again = via_stream_rx_skip(&left);
     end->drops = again ? left.again : 0;
     return again;
 }
@@ -477,7 +480,7 @@ static bool look_for_answer(struct hosts *hosts, unsigned number, unsigned which
     /* Who has left, too, reads nothing of the pipe, and is not to be told where it began. */
     bool seen = !end->out->switched || via_stream_tx_demoted(&end->out->tx) || end->out->tx.ended ||
                 end->heard.demote || hosts->connections[number].ends[1 - which].dead;
-    bool again = has_come_again(end);
+    bool again = has_come_again(end) && end->heard.demote;
     if ((end->heard.heeded && seen) || again || hosts->plant == SIM_PLANT_EARLY_LEAVER) {
         end->waits = false;
         end->plain = true;

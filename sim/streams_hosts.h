@@ -110,9 +110,11 @@ static inline bool line_takes(const struct hosts *hosts, const struct end *end)
     return end->line.records < hosts->config->frames_max;
 }
 
+/* What comes again takes no room of what follows: real buffers are larger than a pipe, and it is
+ * little there, since the reader gives back what it has read before (READY: not modelled). */
 static inline uint64_t kernel_room(const struct hosts *hosts, const struct way *way)
 {
-    return hosts->config->kernel_bytes - (way->kernel_sent - way->kernel_read);
+    return hosts->config->kernel_bytes + way->again - (way->kernel_sent - way->kernel_read);
 }
 
 void sim_hosts_fail(struct hosts *hosts, const char *format, ...) VIA_PRINTF(2, 3);

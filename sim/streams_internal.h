@@ -62,6 +62,7 @@ struct end {
     bool dead;      /* all that have held it are killed */
     bool peer_gone; /* the kernel has said that the other end is dead */
     bool pulled;    /* the writer is to be told how far fetching is */
+    bool late;      /* what it left to be fetched was not: what is next is copied */
     bool in_fetch;  /* has claimed what is to be fetched, and is about to copy it */
     bool in_kernel; /* has looked at the pipe and found nothing: about to read from the kernel */
     bool ring_reader,
@@ -134,7 +135,7 @@ void sim_streams_check_chunk(struct streams *streams, struct direction *way, uin
 /* Zero-copy: streams_avail.c. The writer leaves bytes (look: may it go on?), the reader meets and
  * fetches them. */
 bool sim_streams_avail_open(struct streams *streams, struct end *end);
-bool sim_streams_avail_look(struct streams *streams, const struct end *end);
+bool sim_streams_avail_look(struct streams *streams, struct end *end);
 void sim_streams_avail_meet(struct streams *streams, struct end *end);
 void sim_streams_avail_fetch(struct streams *streams, struct end *end, uint64_t max);
 
