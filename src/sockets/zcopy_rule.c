@@ -28,7 +28,7 @@ static uint32_t explore_every(const struct via_zcopy_choice *choice)
 {
     uint64_t less = choice->copy_ps < choice->fetch_ps ? choice->copy_ps : choice->fetch_ps;
     uint64_t more = choice->copy_ps < choice->fetch_ps ? choice->fetch_ps : choice->copy_ps;
-    bool seldom = choice->tries > VIA_ZCOPY_EXPLORE_SELDOM / 2 && more >= less + less / 4;
+    bool seldom = choice->tries > VIA_ZCOPY_EXPLORE_OFTEN && more >= less + less / 4;
     return seldom && less != 0 ? VIA_ZCOPY_EXPLORE_SELDOM : VIA_ZCOPY_EXPLORE;
 }
 

@@ -22,8 +22,9 @@
 #define VIA_ZCOPY_BLOCK_SKIP 4u
 #define VIA_ZCOPY_EXPLORE 512u /* after so many sends, a block goes the other way */
 /* ... or after so many, when that takes a quarter longer: a block may cost what dozens of sends do.
- * Not at the beginning, when the first block may have been interrupted. */
+ * Not among the first, as both the first block and the next may have been interrupted. */
 #define VIA_ZCOPY_EXPLORE_SELDOM 8192u
+#define VIA_ZCOPY_EXPLORE_OFTEN (2 * VIA_ZCOPY_EXPLORE)
 
 struct via_zcopy_choice {
     uint32_t tries;
