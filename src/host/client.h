@@ -356,6 +356,9 @@ struct via_segment *via_client_segment_of(struct via_attach *attach, const void 
 /* Unmaps and frees a remote, or a segment without telling the host. */
 void via_client_remote_free(struct via_remote *remote);
 void via_client_segment_free(struct via_segment *segment);
+/* The first half of via_attach_close(): waits until accepted puts are handed to the host, at most
+ * one second. Enough for a process that ends, other threads of which may be at work. */
+void via_client_drain(struct via_attach *attach);
 /* via_segment_free() without waiting for the host: it may be reached for a moment longer. */
 void via_client_segment_leave(struct via_segment *segment);
 /* Somebody will wait for puts under way after all (VIADUCT_PUT_LAZY): asks hosts to tell now. Does

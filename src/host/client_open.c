@@ -483,15 +483,10 @@ static bool is_idle(struct via_attach *attach, void *ctx)
     return via_list_empty(&attach->pending);
 }
 
-void via_attach_close(struct via_attach *attach)
+void via_client_drain(struct via_attach *attach)
 {
-    if (attach == NULL) {
-        return;
-    }
     if (attach->pid != getpid()) {
-        /* A child's copy: the pipes are its parent's, and the lock may be held for ever. */
-        attach_free(attach);
-        return;
+        return; /* a child's copy: the pipes are its parent's, and the lock may be held for ever */
     }
     via_client_lock(attach);
     if (!attach->dead && !is_idle(attach, NULL)) {
@@ -503,7 +498,14 @@ void via_attach_close(struct via_attach *attach)
         (void)!via_client_wait(attach, &wait);
     }
     via_client_unlock(attach);
-    attach_free(attach);
+}
+
+void via_attach_close(struct via_attach *attach)
+{
+    if (attach != NULL) {
+        via_client_drain(attach);
+        attach_free(attach);
+    }
 }
 
 unsigned via_attach_host(const struct via_attach *attach)

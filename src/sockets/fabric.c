@@ -142,8 +142,11 @@ void via_fabric_forked(void)
 
 void via_fabric_end(void)
 {
-    struct via_attach *attach = atomic_exchange_explicit(&attachment, NULL, memory_order_acq_rel);
-    if (attach != NULL) {
+    struct via_attach *attach = via_fabric_attached();
+    if (attach != NULL && !via_alone()) {
+        via_client_drain(attach); /* other threads go on until the kernel ends them */
+    } else if (attach != NULL) {
+        atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
         via_fabric_mirrors_end();
         via_attach_close(attach);
     }

@@ -212,6 +212,39 @@ for left in reversed(range(int(sys.argv[3]))):
     conn.close()
 """
 
+# Connections that are read for ever; and a program that ends while four of its threads write to such.
+SINK = """
+import socket, sys, threading
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+def serve(conn):
+    for _ in range(300):
+        conn.sendall(conn.recv(100, socket.MSG_WAITALL))
+    try:
+        while conn.recv(1 << 16):
+            pass
+    except ConnectionResetError:
+        pass
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+AT_WORK = """
+import os, socket, sys, threading, time
+def send(conn, size):
+    try:
+        while True:
+            conn.send(bytes(size))
+    except OSError:
+        pass
+for size in (100, 1000, 10000, 100000):
+    conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+    for _ in range(300):
+        conn.sendall(bytes(100))
+        conn.recv(100, socket.MSG_WAITALL)
+    threading.Thread(target=send, args=(conn, size), daemon=True).start()
+time.sleep(float(sys.argv[3]))
+os._exit(0)
+"""
+
 
 class Carried(Hosts):
     def hands_on(self, count=12):
@@ -282,6 +315,14 @@ class Carried(Hosts):
                     "starts a program"):
             with self.subTest(how):
                 self.ends(how)
+
+    def test_ends_while_threads_are_at_work(self):
+        port = free_port(self.address)
+        server = self.start([PYTHON, "-c", SINK, self.address, str(port)], port=port)
+        for i in range(10):
+            self.run_client([PYTHON, "-c", AT_WORK, self.address, str(port), str(0.01 * i)])
+        end(server)
+        self.assertGreater(sum(entry["accelerated"] for entry in self.lines(10)), 8)
 
     def closes_when_cut_off(self, then):
         """Its last bytes and its end come when the cable is mended, and closing did not wait for that."""
