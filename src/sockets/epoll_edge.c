@@ -66,16 +66,19 @@ static uint32_t told_to(const struct via_ep_entry *entry, uint32_t bits,
     return (bits & IN_EVENTS) != 0 ? next_to_come(entry) : before->sequence;
 }
 
+bool via_ep_missed(const struct via_ep_entry *entry)
+{
+    return (entry->events & EPOLLET) != 0 && (entry->events & READ_EVENTS) != 0 &&
+           via_seq_before_u32(entry->seen_sequence, entry->conn->side->rx.pipe.sequence);
+}
+
 /* Records that came after those that were told of, taken or not; as many bytes as wanted. */
 static bool is_pipe_news(const struct via_ep_entry *entry, uint32_t bits,
                          const struct via_ep_before *before)
 {
-    const struct via_side *side = entry->conn->side;
-    const struct via_pipe_reader *pipe = &side->rx.pipe;
-    bool few = side->rcvlowat > 1 && (bits & IN_EVENTS) == 0;
+    bool few = entry->conn->side->rcvlowat > 1 && (bits & IN_EVENTS) == 0;
     return entry->piped && (entry->events & READ_EVENTS) != 0 &&
-           (via_seq_before_u32(entry->seen_sequence, pipe->sequence) ||
-            (!few && told_to(entry, bits, before) != entry->seen_sequence));
+           (via_ep_missed(entry) || (!few && told_to(entry, bits, before) != entry->seen_sequence));
 }
 
 /* Ends that these bits tell, wanted or not: who asks for bytes alone is told of the kernel's end as

@@ -112,6 +112,9 @@ struct via_ep_before via_ep_before(const struct via_ep_entry *entry);
 /* Edge-triggered: is there anything in bits that the program has not been told? */
 bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits,
                     const struct via_ep_before *before);
+/* Edge-triggered: have records come that it was not told of, and been read? Then it is an edge that
+ * there is room. */
+bool via_ep_missed(const struct via_ep_entry *entry);
 /* Its connection has left the pipes: from now on bytes of the kernel's are news, but not those that
  * were read before. */
 void via_ep_left(struct via_ep_entry *entry);

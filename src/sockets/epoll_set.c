@@ -644,9 +644,11 @@ void via_ep_conn_woken(struct via_conn *conn)
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         pthread_mutex_lock(&entry->set->lock);
+        /* Of one that went back the kernel tells it: that shall not be taken for what it told when
+         * it was told anew of it. */
+        entry->edge |= entry->piped || entry->look;
         if (entry->piped) {
             via_ep_make_hot(entry);
-            entry->edge = true;
             via_ep_nest_entry(entry->set, entry);
             wake_sleepers(entry->set, false);
         }

@@ -46,7 +46,8 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
         atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
         return false;
     }
-    return (entry->events & (EPOLLOUT | EPOLLWRNORM)) == 0 || side->tx.span != VIA_SPAN_PIPE;
+    return (entry->events & (EPOLLOUT | EPOLLWRNORM)) == 0 ||
+           (side->tx.span != VIA_SPAN_PIPE && !via_ep_missed(entry));
 }
 
 /* One entry's events to report now, or 0. With the set's lock. */

@@ -99,6 +99,23 @@ static void edge_for_room_of_a_young_connection(void)
     done(pair);
 }
 
+/* What came and was read without a look at the set is an edge all the same, for room is there; also
+ * of an end that has never sent anything. */
+static void edge_for_what_has_been_read(void)
+{
+    struct pair pair = just_connected();
+    int epfd = set_of(&pair.server, 1, EPOLLIN | EPOLLOUT | EPOLLET);
+    char byte;
+    only(epfd, pair.server, EPOLLOUT);
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        write_all(pair.client, "x", 1);
+        read_all(pair.server, &byte, 1);
+        only(epfd, pair.server, EPOLLOUT);
+    }
+    close(epfd);
+    done(pair);
+}
+
 static void one_shots_of_a_young_connection(void)
 {
     struct pair pair = just_connected();
@@ -220,13 +237,36 @@ static void bytes_on_both_sides_of_the_way_back(void)
     done(pair);
 }
 
+/* shutdown() is an edge whatever it answers, also of what has gone back to the kernel, which tells
+ * the same events as before. */
+static void edges_by_shutdown_after_the_way_back(void)
+{
+    struct pair pair = connected();
+    const int on = 1;
+    struct linger now = {.l_onoff = 1};
+    int epfd = set_of(&pair.client, 1, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    only(epfd, pair.client, EPOLLOUT);
+    CHECK(setsockopt(pair.server, SOL_SOCKET, SO_LINGER, &now, sizeof(now)) == 0);
+    close(pair.server);
+    only(epfd, pair.client, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLERR | EPOLLHUP);
+    CHECK(setsockopt(pair.client, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(shutdown(pair.client, SHUT_WR) == -1 && errno == ENOTCONN);
+        only(epfd, pair.client, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLERR | EPOLLHUP);
+    }
+    close(pair.client);
+    close(epfd);
+}
+
 const struct check checks_of_changeover[] = {
     CHECK_ENTRY(edges_of_a_young_connection),
     CHECK_ENTRY(edges_with_unread_bytes),
     CHECK_ENTRY(edge_for_room_of_a_young_connection),
+    CHECK_ENTRY(edge_for_what_has_been_read),
     CHECK_ENTRY(one_shots_of_a_young_connection),
     CHECK_ENTRY(in_a_set_before_it_connects),
     CHECK_ENTRY(bytes_on_both_sides_of_the_change),
     CHECK_ENTRY(bytes_on_both_sides_of_the_way_back),
+    CHECK_ENTRY(edges_by_shutdown_after_the_way_back),
     {0},
 };

@@ -92,6 +92,25 @@ uint64_t unread(const struct end *end)
 /* --- everything under way arrives --------------------------------------------------------------
  */
 
+/* Until its own FIN has been acknowledged, which the peer may put off by 40 ms (tcp_ack(), "delayed
+ * acknowledgements"), and which is an edge (tcp_rcv_state_process(), TCP_FIN_WAIT1). Of the
+ * kernel's socket, whatever is in front of it. */
+static bool is_fin_heard(const struct end *end)
+{
+    const struct end *peer = other(end);
+    struct tcp_info info = {.tcpi_state = TCP_CLOSE};
+    socklen_t bytes = sizeof(info);
+    int now = 1;
+    if (!end->wr_shut) {
+        return true;
+    }
+    if (peer->fd >= 0) {
+        syscall(SYS_setsockopt, peer->fd, IPPROTO_TCP, TCP_QUICKACK, &now, sizeof(now));
+    }
+    syscall(SYS_getsockopt, end->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes);
+    return info.tcpi_state != TCP_FIN_WAIT1 && info.tcpi_state != TCP_CLOSING;
+}
+
 static bool has_arrived(const struct end *end)
 {
     const struct end *peer = other(end);
@@ -108,7 +127,7 @@ static bool has_arrived(const struct end *end)
     }
     /* Of the kernel's socket, whatever is in front of it. */
     syscall(SYS_poll, &pfd, 1, 0);
-    return (pfd.revents & ends_here) == ends_here;
+    return (pfd.revents & ends_here) == ends_here && is_fin_heard(end);
 }
 
 bool settle(const struct end *end)
