@@ -449,26 +449,23 @@ void via_pipe_arm(struct via_pipe_reader *reader)
 {
     /*
      * A generation that may have been rung for is no good. Taking a record ends it. Without that, a
-     * late ring can still have used it up, if records are taken and not released: see
-     * arm_not_rung(), which tells late rings by what was released.
+     * late ring can still have used it up, if it was posted while records were taken and not
+     * released, even if they are by now: see arm_not_rung(), which tells late rings by what was
+     * released.
      */
-    bool fresh = reader->arm == 0 || reader->sequence != reader->released;
+    bool held = reader->sequence != reader->released;
+    bool fresh = reader->arm == 0 || held || reader->arm_held;
 
     if (fresh) {
         reader->arm = reader->arm_next;
         reader->arm_next = reader->arm_next == UINT16_MAX ? 1 : (uint16_t)(reader->arm_next + 1);
+        reader->arm_held = held;
     }
     if (fresh || reader->posted != reader->released) {
         via_pipe_post_credit(reader);
     }
     /* Pairs with the fence in via_pipe_must_ring(). */
     atomic_thread_fence(memory_order_seq_cst);
-}
-
-void via_pipe_arm_again(struct via_pipe_reader *reader)
-{
-    reader->arm = 0;
-    via_pipe_arm(reader);
 }
 
 /* A want word of this epoch that has not been rung for. It is peer-written: only compared. */

@@ -161,6 +161,7 @@ struct via_pipe_reader {
     uint16_t arm; /* arm generation posted last, 0 = not armed */
     uint16_t arm_next;
     uint16_t want_rung; /* want generation already rung for */
+    bool arm_held;      /* records were taken and not released when `arm` was posted */
 };
 
 /* One taken record. head is a private copy; body points into the pipe, stays valid until the record
@@ -213,16 +214,11 @@ void via_pipe_post_credit(struct via_pipe_reader *reader);
  * Before sleeping: posts "armed" (with all credits due), then a full fence. The caller must then
  * flush or read back the port when it is not coherent, look with via_pipe_ready() again, and only
  * then sleep. Arming twice without a record taken between costs nothing while all that was taken is
- * released (the generation stays), else one posted word; a take disarms, and "awake" is posted
- * lazily, with the next credit.
+ * released (the generation stays), else one posted word, for a ring that came late may have used
+ * the generation up; so whoever has been rung arms again before it sleeps on. A take disarms, and
+ * "awake" is posted lazily, with the next credit.
  */
 void via_pipe_arm(struct via_pipe_reader *reader);
-
-/*
- * The same for a reader that leaves records in the pipe and wants to be rung for the next one: the
- * ring for those that are there may have used up the generation, so a new one is posted each time.
- */
-void via_pipe_arm_again(struct via_pipe_reader *reader);
 
 /* A hint, as via_pipe_reader_sleeps(): does the writer wait for room and has not been rung? */
 bool via_pipe_writer_waits(const struct via_pipe_reader *reader);

@@ -100,17 +100,15 @@ static void catch_up(struct via_transfer *transfer, uint64_t target)
 }
 
 /*
- * The bell has rung: for one of the idle, or with room for one of the starved. Whoever has commands
- * under way may have rung late, for one of those: it used the generation up for nothing, so there
- * is a new one.
+ * The bell has rung: for one of the idle, or with room for one of the starved. Whoever has, or had,
+ * commands under way may have rung late, for one of those: it used the generation up for nothing,
+ * so they are armed again.
  */
 static void look_around(struct via_transfer *transfer)
 {
     via_list_foreach_safe(it, &transfer->idle) {
         struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
-        if (pc->commands.sequence != pc->commands.released) {
-            via_pipe_arm_again(&pc->commands);
-        }
+        via_pipe_arm(&pc->commands);
         if (via_process_channel_is_ready(pc) || via_process_channel_is_stuck(pc)) {
             via_list_remove(&pc->link);
             via_list_push_back(&transfer->active, &pc->link);

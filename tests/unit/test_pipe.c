@@ -461,6 +461,34 @@ static void a_late_ring_is_harmless_while_records_are_held(void **state)
     pair_free(pair);
 }
 
+/* ... and has given them back, with a credit of its own or not, before it hears that ring. */
+static void a_late_ring_is_harmless_when_records_were_held(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(64, 0, 0, true);
+    struct via_pipe_record record;
+    uint32_t head = 0;
+
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        via_pipe_arm(&pair->reader);
+        assert_true(via_pipe_must_ring(&pair->writer)); /* for the record that was taken */
+        via_pipe_release(&pair->reader, 1);
+        if (i % 2 != 0) {
+            via_pipe_post_credit(&pair->reader);
+        }
+        via_pipe_arm(&pair->reader);
+        assert_false(via_pipe_ready(&pair->reader));
+
+        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+        assert_true(via_pipe_must_ring(&pair->writer));
+        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        via_pipe_release(&pair->reader, 1);
+    }
+    pair_free(pair);
+}
+
 static void a_waiting_writer_is_rung_once(void **state)
 {
     (void)state;
@@ -584,6 +612,7 @@ int main(void)
         cmocka_unit_test(an_armed_reader_is_rung_once),
         cmocka_unit_test(a_writer_that_asks_late_does_not_use_up_the_next_ring),
         cmocka_unit_test(a_late_ring_is_harmless_while_records_are_held),
+        cmocka_unit_test(a_late_ring_is_harmless_when_records_were_held),
         cmocka_unit_test(a_waiting_writer_is_rung_once),
         cmocka_unit_test(records_of_another_epoch_are_void),
         cmocka_unit_test(hostile_lengths_are_refused),
