@@ -54,7 +54,7 @@ done
 for variant in NO_PEER_FENCE NO_SLEEPER_FENCE NO_SECOND_LOOK RUNG_FOR_GOOD EDGE_TAKEN_FIRST; do
     loses_one wake.pml $variant $one
 done
-loses_none pipe.pml -DRECORDS=4
+loses_none pipe.pml
 for variant in NO_WRITER_FENCE NO_SECOND_LOOK RING_FOR_OLD KEPT_WHILE_HELD KEPT_AFTER_HELD BELL_IN_VAIN; do
     loses_one pipe.pml $variant
 done
