@@ -84,9 +84,10 @@ struct via_stats_conn {
     uint64_t tx_frames_bytes;  /* of those by pipe: not stored straight into the peer's memory */
     uint64_t tx_fetched_bytes; /* of those by pipe: not copied, see zcopy.h */
     _Atomic uint64_t rings, sleeps;
-    uint32_t reason; /* enum via_reason */
-    bool accelerated;
-    bool demoted; /* was accelerated, and is no more */
+    /* Set by whichever thread finds it out. */
+    _Atomic uint32_t reason; /* enum via_reason */
+    _Atomic bool accelerated;
+    _Atomic bool demoted; /* was accelerated, and is no more */
     uint64_t
         tx_lent_bytes; /* of those by frames: not copied for the host, which reads the mirror */
 };

@@ -148,8 +148,9 @@ void via_conn_heed_tx(struct via_conn *conn, int fd)
         say(conn, VIA_FLAG_STAYS);
         return;
     }
-    side->replays = true;
-    side->heeded = true;
+    atomic_store_explicit(&side->replays, true, memory_order_relaxed);
+    /* Whoever sees it sees that bytes are to be sent again: steward.c, is_called(). */
+    atomic_store_explicit(&side->heeded, true, memory_order_release);
     if (via_conn_replay(conn, fd) == 0 && side->replay.sent != 0) {
         arrive(fd); /* else the rest goes before the next that is sent */
     }

@@ -62,8 +62,8 @@ struct via_side {
     bool ever_forked;
     _Atomic bool options_known; /* those of before it was one: via_conn_learn_options() */
     bool rx_kernel_ended;  /* EOF of the kernel's, but the peer may have switched: see fabric.h */
-    bool heeded;           /* the peer wanted that, and writing is the kernel's again */
-    bool replays;          /* `replay` is not through */
+    _Atomic bool heeded;   /* the peer wanted that, and writing is the kernel's again */
+    _Atomic bool replays;  /* `replay` is not through; set before `heeded` */
     bool took_back;        /* left the pipes and came back: writes by the kernel, for good */
     _Atomic uint32_t refs; /* file descriptors, in all processes */
     _Atomic uint32_t rcvlowat;
@@ -82,7 +82,7 @@ struct via_side {
     uint64_t tx_asked_ticks;  /* ... and the peer's, whether anybody holds it */
     bool tx_fin_seen;         /* the peer has shut down its direction, and said so in the pipe */
     bool tx_peer_over;
-    uint64_t said;              /* the peer's flags word, as posted last */
+    _Atomic uint64_t said;      /* the peer's flags word, as posted last */
     _Atomic uint32_t cold_rung; /* the peer's cold word that was rung for */
     uint32_t cold_said;         /* ours */
     uint64_t cpu_said;          /* as the peer was told it last, by who reads */

@@ -52,11 +52,15 @@ static _Atomic unsigned kept_count;
 /* --- looking -----------------------------------------------------------------------------------
  */
 
+/* A glance, without the token: who has heeded, and not sent all again yet, is seen to be at it. */
 static bool is_called(const struct via_conn *conn)
 {
     const struct via_side *side = conn->side;
-    return via_conn_must_heed(conn) && (side->said & VIA_FLAG_STAYS) == 0 &&
-           (!side->heeded || side->replays);
+    /* Pairs with the release in via_conn_heed_tx(): `replays` is asked afterwards. */
+    return via_conn_must_heed(conn) &&
+           (atomic_load_explicit(&side->said, memory_order_relaxed) & VIA_FLAG_STAYS) == 0 &&
+           (!atomic_load_explicit(&side->heeded, memory_order_acquire) ||
+            atomic_load_explicit(&side->replays, memory_order_relaxed));
 }
 
 /* Who sleeps for the connection sleeps for the pipe: it shall look again. */
@@ -74,8 +78,7 @@ static bool look_at(int fd)
 {
     struct via_op op;
     bool left = false;
-    const struct via_file *file = via_fd_peek(fd);
-    if (via_likely(file == NULL) || file->kind != VIA_FILE_CONN || !via_op_begin(&op, fd)) {
+    if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
         return false;
     }
     if (via_unlikely(is_called(op.conn))) {

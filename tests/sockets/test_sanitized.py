@@ -51,7 +51,9 @@ class Sanitized(Case):
             env.update(LD_PRELOAD=":".join(first),
                        ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0:" + reports,
                        UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:" + reports,
-                       TSAN_OPTIONS="halt_on_error=1:die_after_fork=0:suppressions=%s:%s" % (SUPPRESSIONS, reports))
+                       # Else a process of several threads sleeps a second before it ends.
+                       TSAN_OPTIONS="halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0:suppressions=%s:%s" % (
+                           SUPPRESSIONS, reports))
         return env
 
     def check_no_report(self):
