@@ -72,4 +72,7 @@ static inline ssize_t via_hooks_result(ssize_t rc)
 /* fd is closed, or has been, without passing through close(). */
 void via_hooks_forget(int fd);
 
+/* What syscall() with SYS_close, that number, does. */
+long via_hooks_syscall_close(long number, int fd);
+
 #endif

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -172,6 +173,16 @@ VIA_HOOK int close(int fd)
     via_conn_closing(conn, fd);
     int rc = VIA_REAL(close)(fd);
     via_conn_closed(conn);
+    return rc;
+}
+
+long via_hooks_syscall_close(long number, int fd)
+{
+    int state;
+    (void)number;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* there is no cancelling in it */
+    int rc = close(fd);
+    pthread_setcancelstate(state, NULL);
     return rc;
 }
 

@@ -315,7 +315,8 @@ VIA_HOOK int io_uring_register(unsigned fd, unsigned what, const void *argument,
 #if defined(__x86_64__)
 /*
  * syscall() itself. Not in C: clone by syscall() returns on another stack, which a function with a
- * frame of its own would not survive. Everything but io_uring_setup goes straight on.
+ * frame of its own would not survive. Everything but io_uring_setup and close, by which libuv
+ * closes, goes straight on.
  */
 void via_uring_begins(void);
 void via_uring_begins(void)
@@ -338,13 +339,15 @@ void *via_uring_real_syscall(void)
 extern void *via_uring_syscall;
 void *via_uring_syscall;
 
-_Static_assert(SYS_io_uring_setup == 425, "below");
+_Static_assert(SYS_io_uring_setup == 425 && SYS_close == 3, "below");
 
 __asm__(".text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"
         "syscall:\n"
         "    .cfi_startproc\n"
+        "    cmpq $3, %rdi\n"
+        "    je via_hooks_syscall_close\n"
         "    cmpq $425, %rdi\n"
         "    je 1f\n"
         "    movq via_uring_syscall(%rip), %rax\n"

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 
@@ -361,6 +362,32 @@ static void waits_with_a_mask(void)
     done(pair);
 }
 
+/* As libuv closes; the next connection gets the number. */
+static void closed_by_number(void)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    struct pair pair = connected();
+    int copy = dup(pair.client);
+    char byte;
+    CHECK(syscall(SYS_close, pair.client) == 0);
+    write_all(copy, "x", 1); /* it is open as long as there is another number */
+    read_all(pair.server, &byte, 1);
+    CHECK(syscall(SYS_close, copy) == 0 && syscall(SYS_close, copy) == -1 && errno == EBADF);
+    CHECK(read(pair.server, &byte, 1) == 0);
+    int fd;
+    do {
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+    } while (fd >= 0 && fd < pair.client);
+    CHECK(fd == pair.client && connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    int server = accept(listen_fd, NULL, NULL);
+    CHECK(server >= 0);
+    talk_both_ways(fd, server);
+    close(listen_fd);
+    close(pair.server);
+    done((struct pair){fd, server});
+}
+
 const struct check checks_of_calls[] = {
     CHECK_ENTRY(connect_in_progress),
     CHECK_ENTRY(connect_refused),
@@ -378,5 +405,6 @@ const struct check checks_of_calls[] = {
     CHECK_ENTRY(a_mark_among_the_bytes),
     CHECK_ENTRY(interrupted_calls_tell_how_far_they_came),
     CHECK_ENTRY(waits_with_a_mask),
+    CHECK_ENTRY(closed_by_number),
     {0},
 };
