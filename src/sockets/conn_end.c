@@ -235,6 +235,8 @@ void via_conn_closing(struct via_conn *conn, int fd)
     }
     if (last_here) {
         via_ep_conn_closing(conn);
+    } else {
+        via_ep_conn_loses(conn, fd);
     }
     via_board_forget(fd);
     errno = saved;

@@ -28,7 +28,7 @@ static bool reads_kernel(const struct via_ep_entry *entry)
 static bool is_kernel_news(const struct via_ep_entry *entry)
 {
     uint64_t bytes;
-    return via_kernel_received(entry->fd, &bytes) != 0 || bytes != entry->seen_kernel;
+    return via_kernel_received(via_ep_fd(entry), &bytes) != 0 || bytes != entry->seen_kernel;
 }
 
 /* Who waits for these is woken when bytes come (sock_def_readable()). */
@@ -111,7 +111,7 @@ bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits,
 static void note_kernel(struct via_ep_entry *entry, uint32_t bits, uint64_t received)
 {
     int unread = 0;
-    if ((bits & IN_EVENTS) == 0 && VIA_REAL(ioctl)(entry->fd, SIOCINQ, &unread) != 0) {
+    if ((bits & IN_EVENTS) == 0 && VIA_REAL(ioctl)(via_ep_fd(entry), SIOCINQ, &unread) != 0) {
         return;
     }
     entry->seen_kernel =
@@ -128,7 +128,7 @@ void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_
         entry->seen_full = before->full;
     }
     entry->seen_gone |= ends_told(entry, bits);
-    if (reads_kernel(entry) && via_kernel_received(entry->fd, &bytes) == 0) {
+    if (reads_kernel(entry) && via_kernel_received(via_ep_fd(entry), &bytes) == 0) {
         note_kernel(entry, bits, bytes);
     }
 }
@@ -139,7 +139,7 @@ void via_ep_left(struct via_ep_entry *entry)
     if (via_seq_before_u32(entry->seen_sequence, entry->conn->side->rx.pipe.sequence)) {
         entry->edge = true; /* it was not told of them, and they have been read, or come again */
     }
-    if (via_kernel_received(entry->fd, &bytes) == 0) {
+    if (via_kernel_received(via_ep_fd(entry), &bytes) == 0) {
         note_kernel(entry, 0, bytes);
     }
 }

@@ -16,8 +16,20 @@ extern const char via_ep_early_mark; /* where the other end comes to an eager co
 #define VIA_EP_ADDRESS(data) ((data) & ((UINT64_C(1) << 48) - 1))
 #define VIA_EP_ARMS(data) ((uint16_t)((data) >> 48))
 
+/* What the kernel has in its set; calls on it are calls on the connection. */
+static inline int via_ep_fd(const struct via_ep_entry *entry)
+{
+    int kept = atomic_load_explicit(&entry->kept_fd, memory_order_relaxed);
+    return via_unlikely(kept >= 0) ? kept : entry->fd;
+}
+
+/* One of the program's numbers for it; -1: none is left. */
+int via_ep_number(const struct via_ep_entry *entry);
+
 /* With the set's lock. */
 struct via_op via_ep_op(const struct via_ep_entry *entry);
+/* op: of epoll_ctl(). 0 or a negative errno. */
+int via_ep_tell_kernel(struct via_ep_entry *entry, int op);
 /* Registers the set's bells before somebody sleeps in it, or a connection of it becomes cold. Not
  * before that: poll() on the set would take the first report of each for an event. */
 void via_ep_hear_bells(struct via_ep_set *set);

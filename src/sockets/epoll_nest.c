@@ -500,7 +500,8 @@ static void list_inside(struct via_ep_set *set, struct numbers *numbers)
     for (unsigned place = 0; place < VIA_EP_PARKED; place++) {
         via_list_foreach(it, &set->entries[place]) {
             if (numbers->count < numbers->max) {
-                numbers->fds[numbers->count] = via_list_entry(it, struct via_ep_entry, in_set)->fd;
+                numbers->fds[numbers->count] =
+                    via_ep_number(via_list_entry(it, struct via_ep_entry, in_set));
             }
             numbers->count++;
         }

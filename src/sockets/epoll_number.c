@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Sets that have several numbers. */
+/* Sets that have several numbers, and connections whose number in a set is closed before others. */
+#include <fcntl.h>
+
 #include "sockets/epoll_internal.h"
+#include "sockets/real.h"
 
 void via_ep_dup(struct via_ep_set *set, int new_fd)
 {
@@ -39,4 +42,74 @@ void via_ep_give_up_number(struct via_ep_set *set, int fd)
     }
     pthread_mutex_unlock(&set->lock);
     via_ep_unlock_links();
+}
+
+/* --- connections -------------------------------------------------------------------------------
+ */
+
+int via_ep_number(const struct via_ep_entry *entry)
+{
+    return via_ep_fd(entry) == entry->fd ? entry->fd : via_conn_fd(entry->conn);
+}
+
+/* The kernel goes on telling of a registration whose number is closed while others refer to the
+ * same socket, but nobody can change it any more, and the number may soon be something else's. So
+ * the kernel gets it by a number of ours. Without one it stays as it is. */
+static void keep(struct via_ep_entry *entry)
+{
+    int fd = VIA_REAL(fcntl)(entry->fd, F_DUPFD_CLOEXEC, 0);
+    bool unheard = entry->unheard;
+    if (fd < 0) {
+        return;
+    }
+    via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+    (void)!via_hidden_new(fd, &entry->kept_fd);
+    if (!unheard) {
+        via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
+    }
+    entry->look = true; /* between the two an edge may have gone unseen */
+}
+
+/* The number is the connection's again: the program may speak of its registration by it. */
+static void give_back(struct via_ep_entry *entry)
+{
+    bool unheard = entry->unheard;
+    via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+    via_hidden_close(&entry->kept_fd);
+    if (!unheard) {
+        via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
+    }
+    entry->look = true;
+}
+
+static void change_number(struct via_conn *conn, int fd, bool gains)
+{
+    if (via_likely(via_list_empty(&conn->entries))) {
+        return;
+    }
+    via_ep_lock_links();
+    via_list_foreach(it, &conn->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
+        pthread_mutex_lock(&entry->set->lock);
+        bool kept = via_ep_fd(entry) != entry->fd;
+        if (entry->fd != fd || entry->inherited || kept != gains) {
+            /* nothing changes */
+        } else if (gains) {
+            give_back(entry);
+        } else if (via_conn_state(conn) != VIA_SIDE_PLAIN) {
+            keep(entry);
+        }
+        pthread_mutex_unlock(&entry->set->lock);
+    }
+    via_ep_unlock_links();
+}
+
+void via_ep_conn_loses(struct via_conn *conn, int fd)
+{
+    change_number(conn, fd, false);
+}
+
+void via_ep_conn_gains(struct via_conn *conn, int fd)
+{
+    change_number(conn, fd, true);
 }

@@ -221,7 +221,7 @@ struct via_op via_ep_op(const struct via_ep_entry *entry)
     struct via_side *side = entry->conn->side;
     return (struct via_op){.conn = entry->conn,
                            .side = side,
-                           .fd = entry->fd,
+                           .fd = via_ep_fd(entry),
                            .alone = alone,
                            .exclusive = alone && side->forked == 0,
                            .thread = via_os_thread()};
@@ -243,7 +243,7 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
     return events | (level ? 0 : (uint32_t)EPOLLET);
 }
 
-static int tell_kernel(struct via_ep_entry *entry, int op)
+int via_ep_tell_kernel(struct via_ep_entry *entry, int op)
 {
     if (via_unlikely(entry->unheard) && (op == EPOLL_CTL_DEL || via_conn_has_pipes(entry->conn))) {
         return 0;
@@ -255,7 +255,7 @@ static int tell_kernel(struct via_ep_entry *entry, int op)
     struct epoll_event event = {
         .events = entry->kernel_events,
         .data = {.u64 = (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48}};
-    return VIA_REAL(epoll_ctl)(entry->set->fd, op, entry->fd, &event) == 0 ? 0 : -errno;
+    return VIA_REAL(epoll_ctl)(entry->set->fd, op, via_ep_fd(entry), &event) == 0 ? 0 : -errno;
 }
 
 /* With both locks: counts, and what the kernel watches. */
@@ -280,14 +280,14 @@ static void refresh(struct via_ep_entry *entry)
     }
     uint32_t events = kernel_events(entry);
     if (left && entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->unheard) {
-        tell_kernel(entry, EPOLL_CTL_DEL); /* which would tell of the end, one-shot or not */
+        via_ep_tell_kernel(entry, EPOLL_CTL_DEL); /* which would tell of the end, one-shot or not */
         entry->unheard = true;
         entry->kernel_events = events;
     }
     if (events != entry->kernel_events) {
         entry->kernel_events = events;
         entry->look = true; /* between two registrations an edge may have gone unseen */
-        tell_kernel(entry, EPOLL_CTL_MOD);
+        via_ep_tell_kernel(entry, EPOLL_CTL_MOD);
         atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
     }
 }
@@ -319,6 +319,9 @@ static void entry_free(struct via_ep_entry *entry)
     via_ep_move(entry, VIA_EP_PLAIN); /* counted nowhere */
     via_list_remove(&entry->in_set);
     via_list_remove(&entry->in_conn);
+    if (via_unlikely(entry->kept_fd >= 0)) {
+        via_hidden_close(&entry->kept_fd);
+    }
     entry->set = NULL;
     via_pool_put(&via_ep_entries, entry);
 }
@@ -354,7 +357,7 @@ static void park(struct via_ep_entry *entry)
 /* With both locks: the kernel is told after all. */
 static void unpark(struct via_ep_entry *entry)
 {
-    tell_kernel(entry, EPOLL_CTL_DEL);
+    via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
     entry_free(entry);
 }
 
@@ -379,7 +382,7 @@ static bool unhear(struct via_ep_entry *entry)
     uint32_t before = entry->kernel_events;
     refresh(entry);
     if ((seen & EPOLLHUP) != 0) {
-        tell_kernel(entry, EPOLL_CTL_DEL);
+        via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
         entry->unheard = true;
     }
     return entry->unheard || entry->kernel_events != before;
@@ -432,8 +435,12 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     if (entry == NULL) {
         return -ENOMEM;
     }
-    *entry = (struct via_ep_entry){
-        .set = set, .conn = conn, .fd = fd, .events = event->events, .data = event->data.u64};
+    *entry = (struct via_ep_entry){.set = set,
+                                   .conn = conn,
+                                   .fd = fd,
+                                   .events = event->events,
+                                   .data = event->data.u64,
+                                   .kept_fd = -1};
     entry->place = VIA_EP_PLAIN; /* until refresh() */
     entry->edge = true;
     entry->spent = spent;
@@ -441,7 +448,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     /* Counted before the kernel has it: who sleeps in the set, which held nothing of ours, wakes at
      * once and must find that the event is not the program's; the set's lock then makes it wait. */
     set->entries_count++;
-    int rc = tell_kernel(entry, op);
+    int rc = via_ep_tell_kernel(entry, op);
     if (rc != 0) {
         set->entries_count--;
         entry->set = NULL;
@@ -519,7 +526,7 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     entry->kernel_events = kernel_events(entry);
     /* Ends are remembered; everything else the kernel would report once more. */
     if (!entry->piped || entry->kernel_events != before || before != PARKED_EVENTS) {
-        tell_kernel(entry, EPOLL_CTL_MOD);
+        via_ep_tell_kernel(entry, EPOLL_CTL_MOD);
     }
     if (entry->piped) {
         wake_sleepers(entry->set, false);
@@ -571,7 +578,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     } else if (may_be_parked(entry)) {
         park(entry);
     } else {
-        rc = tell_kernel(entry, EPOLL_CTL_DEL);
+        rc = via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
         entry_free(entry);
     }
     if (via_unlikely(set->nested) && rc == 0 && op != EPOLL_CTL_DEL) {
@@ -672,7 +679,7 @@ static void hand_back(struct via_ep_entry *entry)
         return;
     }
     if (entry->place == VIA_EP_PARKED) {
-        tell_kernel(entry, EPOLL_CTL_DEL);
+        via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
         return;
     }
     struct epoll_event event = {.events = entry->events & ~(uint32_t)EPOLLEXCLUSIVE,
@@ -681,7 +688,7 @@ static void hand_back(struct via_ep_entry *entry)
         event.events &= (uint32_t)(EPOLLONESHOT | EPOLLET);
     }
     VIA_REAL(epoll_ctl)
-    (entry->set->fd, entry->unheard ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, entry->fd, &event);
+    (entry->set->fd, entry->unheard ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, via_ep_fd(entry), &event);
 }
 
 static void remove_entry(struct via_ep_entry *entry, bool lives_on)

@@ -83,7 +83,8 @@ struct via_ep_entry {
     uint32_t come_sequence; /* in a nested set, as seen_...: counted as an edge for others */
     uint32_t come_full;
     uint32_t come_gone;
-    int early_fd; /* in the kernel's set, while it is eager; 0: none */
+    int early_fd;        /* in the kernel's set, while it is eager; 0: none */
+    _Atomic int kept_fd; /* -1, or ours, by which the kernel has it: fd is closed, others are not */
 };
 
 /* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */
@@ -133,6 +134,10 @@ void via_ep_conn_changed(struct via_conn *conn);
 void via_ep_conn_woken(struct via_conn *conn);
 /* It has got a second number in this process. */
 void via_ep_conn_duped(struct via_conn *conn);
+/* One of several numbers is about to be closed: registrations by it go on. */
+void via_ep_conn_loses(struct via_conn *conn, int fd);
+/* Such a number is a copy of the others again. */
+void via_ep_conn_gains(struct via_conn *conn, int fd);
 /* The last descriptor of this process is about to be closed. */
 void via_ep_conn_closing(struct via_conn *conn);
 

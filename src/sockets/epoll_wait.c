@@ -66,6 +66,11 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     uint32_t bits = via_io_ready(&op, entry->events);
     if (via_unlikely(entry->conn->spans != via_conn_spans(entry->conn))) {
         via_ep_refresh(entry);
+        if (!entry->piped) {
+            /* The kernel tells of it, and is asked yet; else it would be reported twice. */
+            atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
+            return 0;
+        }
     }
     if ((entry->events & EPOLLET) == 0) {
         entry->edge = false;
@@ -169,7 +174,7 @@ void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned 
             via_io_arm(&op, entry->events);
             if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && *count < max &&
                 !via_stall_is_none(op.side, entry->conn->fabric != NULL)) {
-                fds[(*count)++] = entry->fd;
+                fds[(*count)++] = via_ep_number(entry);
             }
         }
     }
@@ -327,8 +332,8 @@ static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *even
         int mine = via_ep_sort_out(set, events + kept, n);
         *ret_ours |= mine < n;
         kept += mine;
-        if (n < room || mine == n) {
-            break; /* else what is ours has taken the place of more */
+        if (n < room || mine != 0) {
+            break; /* else what is ours has taken the place of all; level ones come again, too */
         }
     }
     return kept;
@@ -448,7 +453,7 @@ static unsigned list_early(struct via_ep_set *set, int *fds, unsigned max)
         if (via_conn_is_eager(entry->conn)) {
             hear_early(entry);
             if (count < max) {
-                fds[count++] = entry->fd;
+                fds[count++] = via_ep_number(entry);
             }
         }
     }

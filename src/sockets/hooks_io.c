@@ -659,6 +659,17 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     return send_all(op, buffer, (size_t)got, 0);
 }
 
+/* Else it is for the kernel to say what is wrong, before anything is taken from anywhere. */
+static bool is_spliced(const struct via_op *op, int other_fd, bool out, unsigned flags)
+{
+    int way = out ? O_RDONLY : O_WRONLY;
+    int mode = VIA_REAL(fcntl)(other_fd, F_GETFL);
+    return via_conn_has_pipes(op->conn) && mode >= 0 &&
+           ((mode & O_ACCMODE) == way || (mode & O_ACCMODE) == O_RDWR) &&
+           VIA_REAL(fcntl)(other_fd, F_GETPIPE_SZ) >= 0 &&
+           (flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)) == 0;
+}
+
 VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_offset,
                         size_t bytes, unsigned flags)
 {
@@ -668,7 +679,9 @@ VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_
         return VIA_REAL(splice)(in_fd, in_offset, out_fd, out_offset, bytes, flags);
     }
     int saved = errno;
-    if (!via_conn_has_pipes(op.conn)) {
+    if (in_offset != NULL || out_offset != NULL || bytes == 0 ||
+        !is_spliced(&op, out ? in_fd : out_fd, out, flags)) {
+        errno = saved;
         via_op_end(&op);
         return VIA_REAL(splice)(in_fd, in_offset, out_fd, out_offset, bytes, flags);
     }

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -94,6 +95,39 @@ static void flags_that_are_none(void)
     done(pair);
 }
 
+/* Nothing is taken from anywhere by a splice() that can not be. */
+static void splices_that_are_none(void)
+{
+    struct pair pair = connected();
+    int fds[2];
+    char data[8];
+    off64_t at = 0;
+    int file = memfd_create("file", MFD_CLOEXEC);
+    CHECK(file >= 0 && pipe(fds) == 0);
+    CHECK(splice(pair.server, NULL, file, NULL, 4, 0) == -1 && errno == EINVAL);
+    write_all(pair.client, "abcd", 4);
+    CHECK(is_readable(pair.server));
+    CHECK(splice(pair.server, NULL, file, NULL, 4, 0) == -1 && errno == EINVAL);
+    CHECK(splice(pair.server, NULL, pair.client, NULL, 4, 0) == -1 && errno == EINVAL);
+    CHECK(splice(pair.server, NULL, fds[0], NULL, 4, 0) == -1 && errno == EBADF);
+    CHECK(splice(pair.server, NULL, -1, NULL, 4, 0) == -1 && errno == EBADF);
+    CHECK(splice(pair.server, NULL, fds[1], &at, 4, 0) == -1 && errno == ESPIPE);
+    CHECK(splice(pair.server, &at, fds[1], NULL, 4, 0) == -1 && errno == EINVAL);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 4, 0x1000) == -1 && errno == EINVAL);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 0, 0) == 0);
+    CHECK(lseek(file, 0, SEEK_CUR) == 0);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 4, 0) == 4);
+    CHECK(splice(fds[1], NULL, pair.client, NULL, 4, 0) == -1 && errno == EBADF);
+    CHECK(splice(fds[0], &at, pair.client, NULL, 4, 0) == -1 && errno == ESPIPE);
+    CHECK(splice(fds[0], NULL, pair.client, NULL, 4, 0) == 4);
+    read_all(pair.server, data, 4);
+    CHECK(memcmp(data, "abcd", 4) == 0);
+    close(fds[0]);
+    close(fds[1]);
+    close(file);
+    done(pair);
+}
+
 static void dissolved(void)
 {
     struct pair pair = connected();
@@ -127,6 +161,7 @@ const struct check checks_of_mistakes[] = {
     CHECK_ENTRY(addresses_that_are_none),
     CHECK_ENTRY(addresses_and_control_data_that_are_wrong),
     CHECK_ENTRY(flags_that_are_none),
+    CHECK_ENTRY(splices_that_are_none),
     CHECK_ENTRY(dissolved),
     CHECK_ENTRY(the_other_name_of_a_time_out),
     {0},

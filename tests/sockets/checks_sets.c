@@ -56,6 +56,48 @@ static void a_copy_is_another_registration(void)
     close(pair.client);
 }
 
+/* The number that it was put in by is closed, and is soon another connection's, which ends. */
+static void its_number_becomes_another_connection(bool goes_back)
+{
+    struct pair pair = connected();
+    struct pair stranger = connected();
+    const int number = pair.server, on = 1;
+    char byte;
+    int level = set_with(number, EPOLLIN);
+    int edge = set_with(number, EPOLLIN | EPOLLET);
+    int copy = dup(number);
+    CHECK(copy >= 0 && dup2(stranger.server, number) == number);
+    shutdown(stranger.server, SHUT_RDWR);
+    CHECK(wait_in(level, number, 20) == 0 && wait_in(edge, number, 0) == 0);
+    CHECK(!goes_back || setsockopt(copy, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0);
+    wait_in(edge, number, 0); /* an edge for that is no harm */
+    for (int i = 0; i < 3; i++) {
+        write_all(pair.client, "x", 1);
+        CHECK(wait_in(level, number, 5000) == EPOLLIN && wait_in(edge, number, 5000) == EPOLLIN);
+        CHECK(wait_in(level, number, 0) == EPOLLIN && wait_in(edge, number, 0) == 0);
+        read_all(copy, &byte, 1);
+        CHECK(wait_in(level, number, 0) == 0 && wait_in(edge, number, 0) == 0);
+    }
+    close(pair.client);
+    CHECK(wait_in(level, number, 5000) == EPOLLIN && wait_in(edge, number, 5000) == EPOLLIN);
+    close(copy);
+    CHECK(wait_in(level, number, 0) == 0 && wait_in(edge, number, 0) == 0);
+    close(level);
+    close(edge);
+    close(number);
+    done(stranger);
+}
+
+static void its_number_is_anothers(void)
+{
+    its_number_becomes_another_connection(false);
+}
+
+static void its_number_is_anothers_and_it_goes_back(void)
+{
+    its_number_becomes_another_connection(true);
+}
+
 /* Some programs do that for every message. */
 static void taken_out_and_put_in_again(void)
 {
@@ -597,6 +639,8 @@ const struct check checks_of_sets[] = {
     CHECK_ENTRY(two_sets_hold_it),
     CHECK_ENTRY(a_copy_is_another_registration),
     CHECK_ENTRY(copied_before_anything_is_in_it),
+    CHECK_ENTRY(its_number_is_anothers),
+    CHECK_ENTRY(its_number_is_anothers_and_it_goes_back),
     CHECK_ENTRY(taken_out_and_put_in_again),
     CHECK_ENTRY(taken_out_and_copied),
     CHECK_ENTRY(exclusive),

@@ -51,6 +51,7 @@ static uint64_t dice_state;
 static unsigned number;
 static volatile sig_atomic_t sigpipes;
 static bool wide;
+static bool more;
 
 uint32_t dice(uint32_t sides)
 {
@@ -569,7 +570,7 @@ static void call_close(struct end *end)
     if (resets) {
         setsockopt(end->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
     }
-    other(end)->resets |= resets || unread(end) != 0;
+    other(end)->resets |= resets || end->aborts || unread(end) != 0;
     int rc = close(end->fd);
     end->fd = -1;
     tell(end, resets ? "close, at once" : "close", rc, errno);
@@ -617,13 +618,18 @@ static void warm_up(unsigned times)
 static bool one_call(struct end *end, bool may_end)
 {
     bool is_wide = wide && dice(3) == 0;
+    bool is_more = more && dice(3) == 0;
     unsigned kind = dice(may_end ? 42 : 40);
     number++;
     if (!settle(end)) {
         printf("%u: not all has arrived\n", number);
         return false;
     }
-    if (is_wide) {
+    if (is_more) {
+        uint64_t before = end->sent;
+        more_call(end, may_end);
+        after_send(end, before);
+    } else if (is_wide) {
         uint64_t before = end->sent;
         wide_call(end, may_end);
         after_send(end, before);
@@ -675,6 +681,9 @@ static void one_round(unsigned calls)
         put_in_sets(&ends[0]);
         put_in_sets(&ends[1]);
     }
+    if (more) {
+        more_begin();
+    }
     for (unsigned i = 0; i < calls; i++) {
         struct end *end = &ends[dice(2)];
         end = end->fd >= 0 ? end : other(end);
@@ -689,6 +698,9 @@ static void one_round(unsigned calls)
         for (int k = 0; k < (wide ? SETS_WIDE : SETS); k++) {
             close(ends[i].sets[k]);
         }
+    }
+    if (more) {
+        more_end();
     }
 }
 
@@ -709,6 +721,7 @@ int main(int argc, char **argv)
         dice_state = (seed + round + 1) * UINT64_C(0x9e3779b97f4a7c15);
         number = 0;
         wide = seed + round >= WIDE_FROM;
+        more = seed + round >= MORE_FROM;
         printf("seed %llu\n", (unsigned long long)(seed + round));
         one_round(argc > 3 ? (unsigned)atoi(argv[3]) : 60);
     }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define UNDER_WAY_MAX 30000u
 #define BUFFER_BYTES 65536u
@@ -20,7 +21,9 @@ struct end {
     uint64_t got;
     bool wr_shut;
     bool rd_shut;
-    bool resets; /* RST has been sent to it, or will be */
+    bool resets;     /* RST has been sent to it, or will be */
+    bool aborts;     /* to be closed by RST: SO_LINGER */
+    bool renumbered; /* its sets have it by a number that is closed */
 };
 
 extern struct end ends[2];
@@ -56,5 +59,41 @@ void wide_put_in_sets(struct end *end);
 void wide_call(struct end *end, bool may_end);
 /* The program, run by one of those calls with a descriptor of it. */
 int wide_held(int argc, char **argv);
+
+/* A library that carries bytes otherwise gives them back to the kernel. It can not when bytes are
+ * unread that nobody can send again, or that the kernel would not take (viaduct-sockets(7), GOING
+ * BACK TO THE KERNEL). */
+bool can_be_given_back(const struct end *end);
+
+/* What somebody else did: bytes sent by it, if positive; received, if negative. */
+struct deed {
+    long rc;
+    int error;
+    uint32_t hash;
+};
+struct deed deed_of(int fd, bool sends, size_t bytes);
+
+/* The command line that makes wide_held() do that with fd, and tell answer_fd. */
+struct held_words {
+    char text[4][24];
+    char *argv[8];
+};
+void wide_held_words(struct held_words *words, int fd, int answer_fd, bool sends, size_t bytes,
+                     uint64_t at);
+
+/* --- random_calls_more.c: calls that came later still, in rounds of seeds from here on ----------
+ */
+#define MORE_FROM 2000000u
+
+/* Both ends are in their sets. */
+void more_begin(void);
+void more_end(void);
+void more_call(struct end *end, bool may_end);
+
+/* --- random_calls_fortified.c ------------------------------------------------------------------
+ */
+#define FORTIFIED_MAX 100u
+long fortified_read(int fd, unsigned how, size_t bytes, uint32_t *ret_hash);
+int fortified_poll(int fd, unsigned how, unsigned *ret_seen);
 
 #endif

@@ -31,10 +31,7 @@
 #define POLLRDHUP 0x2000
 #endif
 
-/* A library that carries bytes otherwise gives them back to the kernel. It can not when bytes are
- * unread that nobody can send again, or that the kernel would not take (viaduct-sockets(7), GOING
- * BACK TO THE KERNEL). */
-static bool can_be_given_back(const struct end *end)
+bool can_be_given_back(const struct end *end)
 {
     const struct end *peer = other(end);
     return unread(end) == 0 ||
@@ -366,14 +363,7 @@ static void call_sets(struct end *end)
 /* --- other holders -----------------------------------------------------------------------------
  */
 
-/* What a child did: bytes sent by it, if positive; received, if negative. */
-struct deed {
-    long rc;
-    int error;
-    uint32_t hash;
-};
-
-static struct deed deed_of(int fd, bool sends, size_t bytes)
+struct deed deed_of(int fd, bool sends, size_t bytes)
 {
     errno = 0;
     long rc = sends ? send(fd, out, bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
@@ -396,15 +386,23 @@ int wide_held(int argc, char **argv)
     return write(answer_fd, &deed, sizeof(deed)) == sizeof(deed) ? 0 : 1;
 }
 
+void wide_held_words(struct held_words *words, int fd, int answer_fd, bool sends, size_t bytes,
+                     uint64_t at)
+{
+    snprintf(words->text[0], sizeof(words->text[0]), "%d", fd);
+    snprintf(words->text[1], sizeof(words->text[1]), "%d", answer_fd);
+    snprintf(words->text[2], sizeof(words->text[2]), "%zu", bytes);
+    snprintf(words->text[3], sizeof(words->text[3]), "%llu", (unsigned long long)at);
+    const char *argv[] = {"prog_random_calls", "held",         words->text[0], words->text[1],
+                          sends ? "s" : "r",   words->text[2], words->text[3], NULL};
+    memcpy(words->argv, argv, sizeof(argv)); /* execv() changes nothing of them */
+}
+
 static _Noreturn void become_held(int fd, int answer_fd, bool sends, size_t bytes, uint64_t at)
 {
-    char words[4][24];
-    snprintf(words[0], sizeof(words[0]), "%d", fd);
-    snprintf(words[1], sizeof(words[1]), "%d", answer_fd);
-    snprintf(words[2], sizeof(words[2]), "%zu", bytes);
-    snprintf(words[3], sizeof(words[3]), "%llu", (unsigned long long)at);
-    execl("/proc/self/exe", "prog_random_calls", "held", words[0], words[1], sends ? "s" : "r",
-          words[2], words[3], (char *)NULL);
+    struct held_words words;
+    wide_held_words(&words, fd, answer_fd, sends, bytes, at);
+    execv("/proc/self/exe", words.argv);
     _exit(9);
 }
 
@@ -453,7 +451,9 @@ static void call_in_child(struct end *end)
 static void call_passed(struct end *end)
 {
     int pair[2];
-    if (!can_be_given_back(end)) {
+    /* What the kernel has by a closed number nobody can change: of a plain connection that a
+     * library had marked as its own, and does not know any more, nothing is told. */
+    if (!can_be_given_back(end) || end->renumbered) {
         return;
     }
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0 || !pass_fd(pair[0], end->fd)) {
@@ -589,7 +589,7 @@ static void call_close_somehow(struct end *end)
     unsigned how = dice(5);
     struct linger linger = {.l_onoff = 1, .l_linger = 1};
     int rc;
-    other(end)->resets |= unread(end) != 0;
+    other(end)->resets |= unread(end) != 0 || (end->aborts && how != 3);
     errno = 0;
     if (how == 0) {
         rc = dup2(file_fd, end->fd) == end->fd ? 0 : -1;
@@ -638,6 +638,7 @@ static void call_close_held(struct end *end)
     tell(end, what, rc, errno);
     close(fds[1]);
     waitpid(pid, NULL, 0);
+    other(end)->resets |= end->aborts;
     end->fd = -1;
 }
 
