@@ -6,6 +6,8 @@
  * state was due to: records, bytes of the kernel's, writers that found no room, ends.
  */
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 
@@ -81,6 +83,19 @@ static bool is_pipe_news(const struct via_ep_entry *entry, uint32_t bits,
            (via_ep_missed(entry) || (!few && told_to(entry, bits, before) != entry->seen_sequence));
 }
 
+/* After both directions have ended a reset, or the last acknowledgement, changes nothing that
+ * poll() tells once the error has been taken, but is an edge (tcp_done()). */
+#define CLOSED (UINT32_C(1) << 16)
+_Static_assert((CLOSED & VIA_POLL_GONE) == 0, "a bit of no event");
+
+static bool is_closed(const struct via_ep_entry *entry)
+{
+    uint8_t state = 0; /* the first member of struct tcp_info */
+    socklen_t bytes = sizeof(state);
+    return VIA_REAL(getsockopt)(via_ep_fd(entry), IPPROTO_TCP, TCP_INFO, &state, &bytes) == 0 &&
+           state == TCP_CLOSE;
+}
+
 /* Ends that these bits tell, wanted or not: who asks for bytes alone is told of the kernel's end as
  * of bytes when no record says it, as when a child was the last that held the other end. */
 static uint32_t ends_told(const struct via_ep_entry *entry, uint32_t bits)
@@ -92,6 +107,9 @@ static uint32_t ends_told(const struct via_ep_entry *entry, uint32_t bits)
     if ((bits & IN_EVENTS) != 0 && entry->piped && side->rx.span == VIA_SPAN_PIPE &&
         !side->rx.ended && !via_pipe_ready(&side->rx.pipe)) {
         ends |= seen & POLLRDHUP;
+    }
+    if ((bits & POLLHUP) != 0 && entry->conn->fabric == NULL && is_closed(entry)) {
+        ends |= CLOSED;
     }
     return ends;
 }

@@ -297,7 +297,32 @@ static void linger_zero_resets(void)
     close(pair.client);
 }
 
+/* Of an end that is shut both ways a reset tells nothing new, but is an edge. */
+static void reset_of_what_is_shut_is_an_edge(void)
+{
+    struct pair pair = connected();
+    const uint32_t shut = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLHUP;
+    int epfd = set_with(pair.server, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    int error = 0;
+    CHECK(wait_in(epfd, pair.server, 5000) == EPOLLOUT);
+    shutdown(pair.server, SHUT_RDWR);
+    CHECK(wait_in(epfd, pair.server, 5000) == shut);
+    sleep_ms(100); /* the acknowledgement is an edge, too */
+    wait_in(epfd, pair.server, 0);
+    CHECK(wait_in(epfd, pair.server, 0) == 0);
+    write_all(pair.client, "x", 1);
+    for (double end = now_s() + 5; error == 0 && now_s() < end; sleep_ms(1)) {
+        socklen_t bytes = sizeof(error);
+        CHECK(getsockopt(pair.server, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0);
+    }
+    CHECK(error == ECONNRESET);
+    CHECK(wait_in(epfd, pair.server, 5000) == shut && wait_in(epfd, pair.server, 0) == 0);
+    close(epfd);
+    done(pair);
+}
+
 const struct check checks_of_ends[] = {
+    CHECK_ENTRY(reset_of_what_is_shut_is_an_edge),
     CHECK_ENTRY(half_close),
     CHECK_ENTRY(writing_to_a_closed_peer),
     CHECK_ENTRY(closing_with_unread_data_resets),

@@ -109,7 +109,8 @@ static bool is_fin_heard(const struct end *end)
         syscall(SYS_setsockopt, peer->fd, IPPROTO_TCP, TCP_QUICKACK, &now, sizeof(now));
     }
     syscall(SYS_getsockopt, end->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes);
-    return info.tcpi_state != TCP_FIN_WAIT1 && info.tcpi_state != TCP_CLOSING;
+    return info.tcpi_state != TCP_FIN_WAIT1 && info.tcpi_state != TCP_CLOSING &&
+           info.tcpi_state != TCP_LAST_ACK;
 }
 
 static bool has_arrived(const struct end *end)
