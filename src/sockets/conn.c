@@ -320,6 +320,7 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
         !is_tcp(fd)) {
         return NULL;
     }
+    via_address_of_any(&to);
     unsigned host;
     bool fabric = via_fabric_concerns(&to, &host);
     enum via_reason reason = refusal(fd, &to, fabric);

@@ -52,6 +52,14 @@ bool via_address_is_any(const struct via_address *address)
            (via_address_is_v4(address) && memcmp(address->ip + 12, zero, 4) == 0);
 }
 
+void via_address_of_any(struct via_address *address)
+{
+    if (via_address_is_any(address)) {
+        address->ip[12] = via_address_is_v4(address) ? 127 : 0;
+        address->ip[15] = 1;
+    }
+}
+
 bool via_address_ip_equal(const struct via_address *a, const struct via_address *b)
 {
     return memcmp(a->ip, b->ip, sizeof(a->ip)) == 0;

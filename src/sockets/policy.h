@@ -27,6 +27,8 @@ struct via_tuple {
 bool via_address_of(const struct sockaddr *addr, socklen_t bytes, struct via_address *ret_address);
 bool via_address_is_v4(const struct via_address *address);
 bool via_address_is_any(const struct via_address *address);
+/* Who connects to no address in particular (0.0.0.0, ::) connects to loopback. */
+void via_address_of_any(struct via_address *address);
 bool via_address_ip_equal(const struct via_address *a, const struct via_address *b);
 
 /* What the rules and the environment say; see viaduct-sockets(7). */

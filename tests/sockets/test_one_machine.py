@@ -105,7 +105,8 @@ class Streams(Case):
 
     def test_ipv6_and_dual_stack(self):
         script = ("import socket\n"
-                  "for family, host in ((socket.AF_INET6, '::1'), (socket.AF_INET, '127.0.0.1')):\n"
+                  "for family, host in ((socket.AF_INET6, '::1'), (socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::'),\n"
+                  "                     (socket.AF_INET, '0.0.0.0')):\n"
                   "    l = socket.socket(socket.AF_INET6); l.bind(('::', 0)); l.listen()\n"
                   "    c = socket.socket(family); c.connect((host, l.getsockname()[1]))\n"
                   "    s, _ = l.accept()\n"
