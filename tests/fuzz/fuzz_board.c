@@ -102,11 +102,15 @@ static void say(struct input *input, uint32_t *ret_process)
     input_take(input, message.data, 4);
     *ret_process = message.process;
     bool looks = message.key_bytes != 0 && message.key_bytes <= VIA_BOARD_KEY_BYTES_MAX;
-    if (looks) {
-        (void)take(message.data, message.key_bytes, &answer); /* of before */
+    bool asks = looks && (odd & 1) == 0;
+    if (asks) {
+        let_host_work();
+    }
+    while (looks && take(message.data, message.key_bytes, &answer) >= 0) {
+        /* of before */
     }
     deliver(&message, bytes);
-    if (!looks || (odd & 1) != 0) {
+    if (!asks) {
         return;
     }
     let_host_work();
