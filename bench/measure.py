@@ -212,6 +212,34 @@ def interleaved(measure, ways, rounds):
     return figures
 
 
+def in_turns(clients, turns):
+    """{name: [figure, ...]} of programs that make a figure for each line they get; clients: {name: (way, command)}.
+    With turns of milliseconds whatever else the machine does hits all of them alike."""
+    figures = {name: [] for name in clients}
+    running = {}
+    try:
+        for name, (way, command) in clients.items():
+            running[name] = subprocess.Popen(way.client + command, text=True, stdin=subprocess.PIPE,
+                                             stdout=subprocess.PIPE, env=environment(way))
+        for turn in range(turns + 1):  # the first of each does not count: they may still be connecting
+            for name in sorted(running, reverse=turn % 2 == 1):
+                running[name].stdin.write("\n")
+                running[name].stdin.flush()
+                line = running[name].stdout.readline()
+                if not line:
+                    raise Failure("%s: run over %s: it has ended" % (" ".join(clients[name][1]), clients[name][0].name))
+                if turn > 0:
+                    figures[name].append(float(line))
+    finally:
+        for process in running.values():
+            process.stdin.close()
+            process.stdout.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(3)
+            end(process)
+    return figures
+
+
 def median(values):
     return statistics.median(values)
 

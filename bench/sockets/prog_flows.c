@@ -11,6 +11,10 @@
  *         sends back what comes, by one epoll set, for ever
  *     prog_flows hot ADDRESS PORT CONNECTIONS COUNT
  *         all connections talk once, then one of them only; {"per_second":N,"median_us":M}
+ *     prog_flows source-turns ADDRESS PORT BYTES SECONDS [THREADS]
+ *     prog_flows hot-turns ADDRESS PORT CONNECTIONS COUNT
+ *         for each line of standard input as long, or as many, and a line: messages, or round
+ *         trips, per second
  *     prog_flows idle ADDRESS PORT CONNECTIONS
  *         all connections talk once ("ready"), then none, until killed
  *     prog_flows memcpy BYTES SECONDS [2]
@@ -233,21 +237,12 @@ static void *send_messages(void *argument)
     return NULL;
 }
 
-static void run_flow(char **argv, struct flows *flows, int index, int threads)
+/* What so many threads on one connection send until then. */
+static uint64_t send_by_threads(int fd, size_t bytes, double until, int threads)
 {
     pthread_t others[THREADS_MAX];
     struct flow parts[THREADS_MAX];
-    int fd = connect_to(argv);
-    size_t bytes = (size_t)number(argv[2], 1, 1 << 30);
-    unsigned char *data = buffer(bytes);
-    for (int i = 0; i < HELLOS; i++) {
-        send_all(fd, data, bytes); /* not counted */
-    }
-    __atomic_fetch_add(&flows->ready, 1, __ATOMIC_SEQ_CST);
-    double until;
-    do {
-        __atomic_load(&flows->until, &until, __ATOMIC_SEQ_CST);
-    } while (until == 0 && usleep(200) == 0);
+    uint64_t messages = 0;
     for (int i = 0; i < threads; i++) {
         parts[i] = (struct flow){.fd = fd, .bytes = bytes, .until = until};
         if (i > 0 && pthread_create(&others[i], NULL, send_messages, &parts[i]) != 0) {
@@ -255,18 +250,59 @@ static void run_flow(char **argv, struct flows *flows, int index, int threads)
         }
     }
     send_messages(&parts[0]);
-    for (int i = 1; i < threads; i++) {
-        pthread_join(others[i], NULL);
+    for (int i = 0; i < threads; i++) {
+        if (i > 0) {
+            pthread_join(others[i], NULL);
+        }
+        messages += parts[i].messages;
     }
+    return messages;
+}
+
+/* A connection over which it is known which way messages go. */
+static int begin_flow(char **argv, size_t bytes)
+{
+    int fd = connect_to(argv);
+    unsigned char *data = buffer(bytes);
+    for (int i = 0; i < HELLOS; i++) {
+        send_all(fd, data, bytes); /* not counted */
+    }
+    free(data);
+    return fd;
+}
+
+static void run_flow(char **argv, struct flows *flows, int index, int threads)
+{
+    size_t bytes = (size_t)number(argv[2], 1, 1 << 30);
+    int fd = begin_flow(argv, bytes);
+    __atomic_fetch_add(&flows->ready, 1, __ATOMIC_SEQ_CST);
+    double until;
+    do {
+        __atomic_load(&flows->until, &until, __ATOMIC_SEQ_CST);
+    } while (until == 0 && usleep(200) == 0);
+    flows->messages[index] = send_by_threads(fd, bytes, until, threads);
     shutdown(fd, SHUT_WR);
     char byte;
     if (!receive_all(fd, &byte, 1)) {
         die("the receiver's last word");
     }
     flows->ended[index] = now_s();
-    for (int i = 0; i < threads; i++) {
-        flows->messages[index] += parts[i].messages;
+}
+
+/* Each time that a line comes, so that others have their turns in between. */
+static int source_in_turns(int argc, char **argv)
+{
+    size_t bytes = (size_t)number(argv[2], 1, 1 << 30);
+    int threads = argc > 4 ? (int)number(argv[4], 1, THREADS_MAX) : 1;
+    int fd = begin_flow(argv, bytes);
+    char line[16];
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        double begin = now_s();
+        uint64_t messages = send_by_threads(fd, bytes, begin + atof(argv[3]), threads);
+        printf("%.0f\n", (double)messages / (now_s() - begin));
+        fflush(stdout);
     }
+    return 0;
 }
 
 static int source(int argc, char **argv)
@@ -507,6 +543,12 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static double median(double *values, long count)
+{
+    qsort(values, (size_t)count, sizeof(*values), by_size);
+    return values[count / 2];
+}
+
 static int hot(char **argv)
 {
     int connections = (int)number(argv[2], 1, CONNECTIONS_MAX);
@@ -524,9 +566,29 @@ static int hot(char **argv)
         times[i] = now - last;
         last = now;
     }
-    qsort(times, (size_t)count, sizeof(*times), by_size);
     printf("{\"per_second\":%.0f,\"median_us\":%.3f}\n", (double)count / (last - begin),
-           times[count / 2] * 1e6);
+           median(times, count) * 1e6);
+    return 0;
+}
+
+/* The same each time that a line comes, so that others have their turns in between. */
+static int hot_in_turns(char **argv)
+{
+    int connections = (int)number(argv[2], 1, CONNECTIONS_MAX);
+    long count = number(argv[3], 1, 100000000);
+    int fd = open_all(argv, connections)[connections / 2];
+    char line[16];
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        for (long i = 0; i < count / 10; i++) {
+            ping(fd); /* who has slept meanwhile finds back to its CPU */
+        }
+        double begin = now_s();
+        for (long i = 0; i < count; i++) {
+            ping(fd);
+        }
+        printf("%.0f\n", (double)count / (now_s() - begin));
+        fflush(stdout);
+    }
     return 0;
 }
 
@@ -557,6 +619,12 @@ int main(int argc, char **argv)
     if (strcmp(what, "hot") == 0 && argc == 4) {
         return hot(argv);
     }
+    if (strcmp(what, "source-turns") == 0 && (argc == 4 || argc == 5)) {
+        return source_in_turns(argc, argv);
+    }
+    if (strcmp(what, "hot-turns") == 0 && argc == 4) {
+        return hot_in_turns(argv);
+    }
     if (strcmp(what, "idle") == 0 && argc == 3) {
         idle(argv);
     }
@@ -566,6 +634,7 @@ int main(int argc, char **argv)
     if (strcmp(what, "memcpy") == 0 && argc == 3) {
         return memcpys_of_two(argv);
     }
-    fprintf(stderr, "usage: prog_flows sink|source|echo|hot|idle|memcpy ...: see its source\n");
+    fprintf(stderr,
+            "usage: prog_flows sink|source|echo|hot|...-turns|idle|memcpy ...: see its source\n");
     return 64;
 }
