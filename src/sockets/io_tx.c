@@ -290,10 +290,11 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
 }
 
 /* Adds what went by zero-copy to *total. 0, or why the call ends with that: a negative errno. */
-static int send_uncopied(struct via_op *op, struct via_iov *iov, size_t *total)
+static int send_uncopied(struct via_op *op, struct via_iov *iov,
+                         const struct via_zcopy_trial *trial, size_t *total)
 {
     bool interrupted;
-    ssize_t n = via_zcopy_send(op, iov, &interrupted);
+    ssize_t n = via_zcopy_send(op, iov, trial, &interrupted);
     if (n < 0) {
         return (int)n;
     }
@@ -310,10 +311,11 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
     for (;;) {
         if (via_unlikely(iov->left >= via_zcopy_least) && !nonblocking &&
             via_zcopy_suits(op, iov, &trial)) {
-            int ended = send_uncopied(op, iov, &total);
+            int ended = send_uncopied(op, iov, &trial, &total);
             if (ended != 0 || iov->left == 0) {
                 return total != 0 ? (ssize_t)total : ended;
             }
+            trial.begin_ticks = 0; /* neither the one way nor the other */
         }
         int rc = via_tx_take(op);
         if (rc != 0) {
@@ -325,7 +327,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         if (n >= 0) {
             total += (size_t)n;
             if (iov->left == 0) {
-                if (via_unlikely(trial.begin_ns != 0)) {
+                if (via_unlikely(trial.bytes != 0)) {
                     via_zcopy_copied(&trial);
                 }
                 return (ssize_t)total;

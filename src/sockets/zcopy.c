@@ -180,17 +180,18 @@ bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov, struct via_zc
     if (mode == ON || trial->bytes != 0) {
         return mode == ON; /* the rest of what is copied is, too */
     }
+    bool counts;
+    bool fetches = via_zcopy_fetches(piece_bytes(iov), &counts);
     trial->bytes = iov->left;
-    if (via_zcopy_fetches(piece_bytes(iov))) {
-        return true;
-    }
-    trial->begin_ns = via_os_now_ns();
-    return false;
+    trial->begin_ticks = counts ? via_os_ticks() : 0;
+    return fetches;
 }
 
 void via_zcopy_copied(const struct via_zcopy_trial *trial)
 {
-    via_zcopy_took(trial->bytes, false, via_os_now_ns() - trial->begin_ns);
+    if (via_unlikely(trial->begin_ticks != 0)) {
+        via_zcopy_took(trial->bytes, false, via_os_ticks() - trial->begin_ticks);
+    }
 }
 
 /* Nobody may leave a send while its buffer is being read: neither by longjmp() from a handler nor
@@ -383,10 +384,10 @@ static void learn(struct via_zcopy *zcopy, const struct offer *offer)
     zcopy->pause_left = zcopy->pause;
 }
 
-ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, bool *ret_interrupted)
+ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_zcopy_trial *trial,
+                       bool *ret_interrupted)
 {
     struct offer offer = {.done = 0};
-    uint64_t begin_ns = via_os_now_ns();
     *ret_interrupted = false;
     shield_up(&offer.shield);
     int rc = make_offer(op, iov);
@@ -405,8 +406,8 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, bool *ret_interru
         return -ECONNRESET;
     }
     learn(&op->conn->zcopy, &offer);
-    if (!offer.revoked && offer.done == piece_bytes(iov)) {
-        via_zcopy_took((size_t)offer.done, true, via_os_now_ns() - begin_ns);
+    if (via_unlikely(trial->begin_ticks != 0) && !offer.revoked && offer.done == piece_bytes(iov)) {
+        via_zcopy_took((size_t)offer.done, true, via_os_ticks() - trial->begin_ticks);
     }
     op->conn->stats->tx_pipe_bytes += offer.done;
     op->conn->stats->tx_fetched_bytes += offer.done;

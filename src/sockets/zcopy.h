@@ -63,9 +63,9 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek);
 /* --- sending, without the tx token -------------------------------------------------------------
  */
 
-/* A large send that is copied for comparison: since when, and how much; 0: it is not. */
+/* A large send that could go either way: how much, 0: it is none; since when, if that counts. */
 struct via_zcopy_trial {
-    uint64_t begin_ns;
+    uint64_t begin_ticks; /* 0: it does not */
     size_t bytes;
 };
 
@@ -78,14 +78,15 @@ void via_zcopy_copied(const struct via_zcopy_trial *trial);
  * Sends as much of it so as goes. 0 or more bytes, by which *iov has moved on: what is left is to
  * be copied; *ret_interrupted: a signal's handler has run. -ECONNRESET.
  */
-ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, bool *ret_interrupted);
+ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_zcopy_trial *trial,
+                       bool *ret_interrupted);
 
 /* --- copy or fetch, by size: zcopy_tune.c --------------------------------------------------------
  */
 
-/* One more send of so many bytes. */
-bool via_zcopy_fetches(size_t bytes);
-/* How long it took; what has been learned is kept for the next process. */
-void via_zcopy_took(size_t bytes, bool fetched, uint64_t ns);
+/* One more send of so many bytes; *ret_counts: how long it takes is to be told. */
+bool via_zcopy_fetches(size_t bytes, bool *ret_counts);
+/* So long; what has been learned is kept for the next process. */
+void via_zcopy_took(size_t bytes, bool fetched, uint64_t ticks);
 
 #endif

@@ -16,60 +16,138 @@ unsigned via_zcopy_size(size_t bytes)
     return size;
 }
 
-static bool prefers_fetch(const struct via_zcopy_choice *choice)
+/* From now on the other way, or back. */
+static void turn(struct via_zcopy_choice *choice)
 {
-    bool known = choice->copy_ps != 0 && choice->fetch_ps != 0;
-    return known ? choice->fetch_ps < choice->copy_ps : choice->prior;
+    choice->other = !choice->other;
+    choice->sends = 0;
+    choice->block[choice->other] = (struct via_zcopy_block){.parts = 0};
 }
 
-#define FIRST (2u * VIA_ZCOPY_BLOCK)
-
-static uint32_t explore_every(const struct via_zcopy_choice *choice)
+/* Some sends do not count: they were ended early, or another thread has learned at the same time.
+ * They hold up a comparison, but not for ever. */
+static uint32_t sends_max(const struct via_zcopy_choice *choice)
 {
-    uint64_t less = choice->copy_ps < choice->fetch_ps ? choice->copy_ps : choice->fetch_ps;
-    uint64_t more = choice->copy_ps < choice->fetch_ps ? choice->fetch_ps : choice->copy_ps;
-    bool seldom = choice->tries > VIA_ZCOPY_EXPLORE_OFTEN && more >= less + less / 4;
-    return seldom && less != 0 ? VIA_ZCOPY_EXPLORE_SELDOM : VIA_ZCOPY_EXPLORE;
+    if (choice->other) {
+        return 2 * VIA_ZCOPY_BLOCK(choice->part);
+    }
+    return choice->block[0].parts >= VIA_ZCOPY_PARTS ? choice->until : 2 * choice->until;
 }
 
 bool via_zcopy_choose(struct via_zcopy_choice *choice)
 {
-    uint32_t tries = choice->tries++;
-    if (tries < FIRST) {
-        return tries >= VIA_ZCOPY_BLOCK;
+    if (choice->sends >= sends_max(choice)) {
+        turn(choice);
     }
-    uint32_t every = explore_every(choice);
-    bool explores = tries % every >= every - VIA_ZCOPY_BLOCK;
-    return prefers_fetch(choice) != explores;
+    choice->sends++;
+    return choice->fetches != choice->other;
 }
 
-bool via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes, uint64_t ns)
+bool via_zcopy_counts(const struct via_zcopy_choice *choice)
 {
-    if (choice->run_fetched != fetched) {
-        choice->run_fetched = fetched;
-        choice->run = 0;
-        choice->run_ns = 0;
-        choice->run_bytes = 0;
+    uint32_t skip = VIA_ZCOPY_SKIP(choice->part);
+    if (!choice->other) {
+        skip += choice->until - VIA_ZCOPY_BLOCK(choice->part); /* only the last before the other */
     }
-    if (++choice->run <= VIA_ZCOPY_BLOCK_SKIP) {
+    return choice->sends > skip;
+}
+
+/* One more send. true: a part has become whole. */
+static bool add(struct via_zcopy_block *block, uint32_t part, size_t bytes, uint64_t time)
+{
+    block->time += time > UINT32_MAX ? UINT32_MAX : time;
+    block->bytes += bytes;
+    if (++block->sends < part) {
         return false;
     }
-    choice->run_ns += ns > UINT32_MAX ? UINT32_MAX : ns;
-    choice->run_bytes += bytes;
-    if (choice->run < VIA_ZCOPY_BLOCK) {
+    uint64_t cost = block->time * 1000 / block->bytes + 1;
+    block->costs[block->parts++ % VIA_ZCOPY_PARTS] =
+        (uint32_t)(cost > INT32_MAX ? INT32_MAX : cost);
+    block->sends = 0;
+    block->time = 0;
+    block->bytes = 0;
+    return true;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Without the fastest part and the slowest: others may have had the CPU meanwhile, for a thousand
+ * times as long as a send takes. */
+static uint64_t typical(const struct via_zcopy_block *block)
+{
+    uint32_t costs[VIA_ZCOPY_PARTS];
+    uint64_t sum = 0;
+    memcpy(costs, block->costs, sizeof(costs));
+    qsort(costs, VIA_ZCOPY_PARTS, sizeof(*costs), by_size);
+    for (unsigned i = 1; i < VIA_ZCOPY_PARTS - 1; i++) {
+        sum += costs[i];
+    }
+    return sum;
+}
+
+static uint32_t median_ratio(const struct via_zcopy_choice *choice)
+{
+    uint32_t sorted[VIA_ZCOPY_REMEMBERS];
+    unsigned count =
+        choice->compared < VIA_ZCOPY_REMEMBERS ? choice->compared : VIA_ZCOPY_REMEMBERS;
+    for (unsigned i = 0; i < count; i++) {
+        sorted[i] = choice->ratios[i];
+    }
+    qsort(sorted, count, sizeof(*sorted), by_size);
+    return sorted[count / 2];
+}
+
+/* Who copies is to gain something by the change; who fetches is not to lose anything. */
+static bool is_for_fetch(const struct via_zcopy_choice *choice, uint32_t ratio)
+{
+    return ratio < (choice->fetches ? VIA_ZCOPY_SAME : VIA_ZCOPY_SAME - VIA_ZCOPY_SAME / 16);
+}
+
+/* One more comparison: which way, and when is the next? */
+static void decide(struct via_zcopy_choice *choice, uint32_t ratio)
+{
+    choice->ratios[choice->compared++ % VIA_ZCOPY_REMEMBERS] = (uint16_t)ratio;
+    if (choice->compared < VIA_ZCOPY_DECIDES) {
+        choice->until = choice->known ? VIA_ZCOPY_AGAIN : VIA_ZCOPY_BLOCK(choice->part);
+        return;
+    }
+    uint32_t median = median_ratio(choice);
+    bool fetches = is_for_fetch(choice, median);
+    bool clear = median < VIA_ZCOPY_SAME * 3 / 4 || median > VIA_ZCOPY_SAME * 5 / 4;
+    uint32_t most = clear ? VIA_ZCOPY_SELDOM : VIA_ZCOPY_OFTEN;
+    choice->known = true;
+    if (fetches != choice->fetches || is_for_fetch(choice, ratio) != fetches) {
+        choice->until = VIA_ZCOPY_AGAIN;
+    } else {
+        choice->until = choice->until >= most / 2 ? most : 2 * choice->until;
+    }
+    choice->fetches = fetches;
+}
+
+bool via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes, uint64_t time)
+{
+    bool other = fetched != choice->fetches;
+    struct via_zcopy_block *blocks = choice->block;
+    if (other != choice->other || !via_zcopy_counts(choice) ||
+        !add(&blocks[other], choice->part, bytes, time) || !other ||
+        blocks[1].parts < VIA_ZCOPY_PARTS) {
         return false;
     }
-    bool known = choice->copy_ps != 0 && choice->fetch_ps != 0;
-    uint32_t *known_ps = fetched ? &choice->fetch_ps : &choice->copy_ps;
-    uint64_t ps = choice->run_ns * 1000 / choice->run_bytes + 1;
-    ps = ps > INT32_MAX ? INT32_MAX : ps;
-    /* Others may have had the CPU meanwhile, for a thousand times as long as a send takes. */
-    uint64_t most = (uint64_t)*known_ps + *known_ps / 8 + 1;
-    *known_ps = (uint32_t)(*known_ps != 0 && ps > most ? most : ps);
-    choice->run = VIA_ZCOPY_BLOCK_SKIP;
-    choice->run_ns = 0;
-    choice->run_bytes = 0;
-    return !known && choice->copy_ps != 0 && choice->fetch_ps != 0;
+    bool whole = blocks[0].parts >= VIA_ZCOPY_PARTS;
+    uint64_t fetch = typical(&blocks[!choice->fetches]);
+    uint64_t copy = typical(&blocks[choice->fetches]);
+    turn(choice);
+    if (!whole) {
+        return false;
+    }
+    uint64_t ratio = fetch * VIA_ZCOPY_SAME / copy;
+    decide(choice, ratio > UINT16_MAX ? UINT16_MAX : (uint32_t)ratio);
+    return choice->compared == VIA_ZCOPY_DECIDES;
 }
 
 size_t via_zcopy_least_of(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES])
@@ -77,10 +155,10 @@ size_t via_zcopy_least_of(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES])
     size_t least = 0;
     /* From the largest down, until one is better copied. */
     for (unsigned i = VIA_ZCOPY_SIZES; i-- > 0;) {
-        if (choices[i].tries < FIRST) {
+        if (!choices[i].known) {
             continue;
         }
-        if (!prefers_fetch(&choices[i])) {
+        if (!choices[i].fetches) {
             return least == 0 ? SIZE_MAX : least;
         }
         least = (size_t)VIA_ZCOPY_LEAST << i;
@@ -91,8 +169,13 @@ size_t via_zcopy_least_of(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES])
 void via_zcopy_begin(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES], size_t least)
 {
     for (unsigned i = 0; i < VIA_ZCOPY_SIZES; i++) {
-        choices[i].tries = FIRST;
-        choices[i].prior = (size_t)VIA_ZCOPY_LEAST << i >= least;
+        uint32_t part = VIA_ZCOPY_PART >> i / 2;
+        choices[i] = (struct via_zcopy_choice){
+            .known = least != 0,
+            .fetches = least != 0 && (size_t)VIA_ZCOPY_LEAST << i >= least,
+            .part = part,
+            .until = least != 0 ? VIA_ZCOPY_AGAIN : VIA_ZCOPY_BLOCK(part),
+        };
     }
 }
 

@@ -120,32 +120,32 @@ static bool enter(void)
     if (!ready) {
         char machine[160];
         name_machine(machine, sizeof(machine), cpus_now());
-        size_t least = load(machine);
-        if (least != 0) {
-            via_zcopy_begin(choices, least);
-        }
+        via_zcopy_begin(choices, load(machine));
         ready = true;
     }
     return true;
 }
 
-bool via_zcopy_fetches(size_t bytes)
+bool via_zcopy_fetches(size_t bytes, bool *ret_counts)
 {
     int saved = errno;
     bool fetches = false;
+    *ret_counts = false;
     if (enter()) {
-        fetches = via_zcopy_choose(&choices[via_zcopy_size(bytes)]);
+        struct via_zcopy_choice *choice = &choices[via_zcopy_size(bytes)];
+        fetches = via_zcopy_choose(choice);
+        *ret_counts = via_zcopy_counts(choice);
         pthread_mutex_unlock(&lock);
     }
     errno = saved;
     return fetches;
 }
 
-void via_zcopy_took(size_t bytes, bool fetched, uint64_t ns)
+void via_zcopy_took(size_t bytes, bool fetched, uint64_t ticks)
 {
     int saved = errno;
     if (enter()) {
-        if (via_zcopy_learn(&choices[via_zcopy_size(bytes)], fetched, bytes, ns)) {
+        if (via_zcopy_learn(&choices[via_zcopy_size(bytes)], fetched, bytes, ticks)) {
             char machine[160];
             name_machine(machine, sizeof(machine), cpus_now());
             store(machine, via_zcopy_least_of(choices));

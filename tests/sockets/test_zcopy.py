@@ -6,13 +6,13 @@ import os
 import lab
 from lab import CHECKS, Case, HANG_S, HERE, PYTHON
 
-# Both sides of a connection, one of them a child; run by a plain user when started by root. `word` decides
-# whether the kernel lets the child be read.
+# Both sides of a connection, one of them a child; run by a plain user when started by root. The first word
+# decides whether the kernel lets the child be read, the second how many MiB it sends.
 PAIR = """
 import ctypes, hashlib, os, socket, sys
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
-dumpable = int(sys.argv[1])
+dumpable, count = int(sys.argv[1]), int(sys.argv[2])
 l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()
 data = os.urandom(1 << 20)
 PR_SET_DUMPABLE = 4
@@ -22,13 +22,13 @@ if pid == 0:
     c = socket.create_connection(l.getsockname())
     for i in range(6):
         c.sendall(b'x'); assert c.recv(1) == b'y'
-    for i in range(40):
+    for i in range(count):
         c.sendall(data)
     c.close(); sys.exit(0)
 s, _ = l.accept()
 for i in range(6):
     assert s.recv(1) == b'x'; s.sendall(b'y')
-for i in range(40):
+for i in range(count):
     assert s.recv(1 << 20, socket.MSG_WAITALL) == data
 assert s.recv(1) == b''
 assert os.waitpid(pid, 0)[1] == 0
@@ -60,23 +60,23 @@ class ZeroCopy(Case):
         self.assertGreater(fetched, sent / 10)
 
     def test_off(self):
-        sent, fetched = self.went([PYTHON, "-c", PAIR, "1"], "off")
+        sent, fetched = self.went([PYTHON, "-c", PAIR, "1", "40"], "off")
         self.assertGreater(sent, 30 << 20)
         self.assertEqual(fetched, 0)
 
     def test_allowed(self):
-        _, fetched = self.went([PYTHON, "-c", PAIR, "1"], "on")
+        _, fetched = self.went([PYTHON, "-c", PAIR, "1", "40"], "on")
         self.assertGreater(fetched, 10 << 20)
 
     def test_refused_by_the_kernel(self):
-        sent, fetched = self.went([PYTHON, "-c", PAIR, "0"], "on")
+        sent, fetched = self.went([PYTHON, "-c", PAIR, "0", "40"], "on")
         self.assertGreater(sent, 30 << 20)
         self.assertEqual(fetched, 0)
 
     def test_what_is_measured_is_kept(self):
         os.mkdir(self.cache)
         os.chmod(self.cache, 0o777)
-        self.went([PYTHON, "-c", PAIR, "1"], "auto")
+        self.went([PYTHON, "-c", PAIR, "1", "200"], "auto")
         with open(os.path.join(self.cache, "viaduct", "zerocopy"), encoding="ascii") as file:
             version, _machine, least = file.read().split()
         self.assertEqual(version, "2")
