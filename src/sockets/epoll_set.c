@@ -284,7 +284,8 @@ static void refresh(struct via_ep_entry *entry)
         entry->unheard = true;
         entry->kernel_events = events;
     }
-    if (events != entry->kernel_events) {
+    /* What it told of a connection with pipes was taken for ours to tell: it tells anew. */
+    if (events != entry->kernel_events || (left && !entry->unheard)) {
         entry->kernel_events = events;
         entry->look = true; /* between two registrations an edge may have gone unseen */
         via_ep_tell_kernel(entry, EPOLL_CTL_MOD);

@@ -432,7 +432,8 @@ static bool lowat_wakes(struct via_op *op)
         return false;
     }
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
-    return (seen & POLLHUP) == 0 || via_io_has_ended(op) || via_io_readable_bytes(op) > 0;
+    return (seen & POLLHUP) == 0 || (seen & POLLERR) == 0 || via_io_has_ended(op) ||
+           via_io_readable_bytes(op) > 0;
 }
 
 /* The kernel has taken the option; what it means for pipes. */
