@@ -44,6 +44,11 @@ def lie(c, s):
 """
 
 
+def is_other_end(row, mine):
+    """One address may be that of several connections, with others on the machine."""
+    return row["local"] == mine["peer"] and row["peer"] == mine["local"]
+
+
 class Lister(Case):
     def talker(self, script, preload=True, env=None):
         process = subprocess.Popen([PYTHON, "-c", TALK + script], stdin=subprocess.PIPE, text=True,
@@ -135,8 +140,8 @@ class Listing(Lister):
                 "for i in range(20):\n"
                 "    for c in clients: c.sendall(b'x' * 100); assert len(c.recv(100, socket.MSG_WAITALL)) == 100\n"
                 "ready()\n", env={"VIADUCT_SOCKETS_AFTER": after})
-            ends = {row["peer"] for row in self.rows_of(process)}
-            rows = [row for row in self.rows() if row["pid"] != process.pid and row["local"] in ends]
+            ends = {(row["peer"], row["local"]) for row in self.rows_of(process)}
+            rows = [row for row in self.rows() if row["pid"] != process.pid and (row["local"], row["peer"]) in ends]
             self.assertEqual(len(rows), 20)
             for row in rows:
                 self.assertTrue(row["accelerated"], row)
@@ -166,7 +171,7 @@ class Listing(Lister):
             other = {"accelerated": False}
             while not other["accelerated"] and time.monotonic() < deadline:
                 time.sleep(0.02)
-                (other,) = [row for row in self.rows() if row["local"] == mine["peer"]]
+                (other,) = [row for row in self.rows() if is_other_end(row, mine)]
             self.assertTrue(other["accelerated"], (sleep, other))
             self.assertNotEqual(other["pid"], process.pid)
             process.stdin.write("x")
