@@ -3,8 +3,8 @@
 """Tests and programs of others, with and without the library: what fails with it and not without is a bug here.
 
 usage: conform_sockets.py [--suites NAME,...] [--all] [--python PROGRAM] [--timeout S] [--nginx-tests PATH] [MODULE...]
-  --suites  some of: programs, servers, services, web, queues, names, runtimes, libraries, redis, nginx,
-             curl, cpython; default: all
+  --suites  some of: programs, servers, services, web, queues, names, systems, runtimes, libraries, redis,
+             nginx, curl, cpython; default: all
   --all     all tests of Redis, nginx and curl, not some
   --nginx-tests  a path, or another URL, to have nginx' tests from
   MODULE    of CPython's tests, which are then the only suite
@@ -31,6 +31,7 @@ import conform_redis
 import conform_runtimes
 import conform_servers
 import conform_services
+import conform_systems
 import conform_web
 from conform_share import Share
 import lab
@@ -38,7 +39,8 @@ from lab import PRELOAD
 
 SUITES = {"programs": conform_programs.suite, "servers": conform_servers.suite,
           "services": conform_services.suite, "web": conform_web.suite, "queues": conform_queues.suite,
-          "names": conform_names.suite, "runtimes": conform_runtimes.suite, "libraries": conform_libraries.suite,
+          "names": conform_names.suite, "systems": conform_systems.suite,
+          "runtimes": conform_runtimes.suite, "libraries": conform_libraries.suite,
           "redis": conform_redis.suite, "nginx": conform_nginx.suite, "curl": conform_curl.suite,
           "cpython": conform_cpython.suite}
 
