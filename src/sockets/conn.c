@@ -22,6 +22,7 @@
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
+#include "sockets/shared.h"
 
 #define CONNS_MAX (1u << 18)
 
@@ -46,6 +47,7 @@ static void conn_free(struct via_file *file)
     pthread_mutex_lock(&all_lock);
     via_list_remove(&conn->all);
     pthread_mutex_unlock(&all_lock);
+    via_shared_forget(conn);
     via_stats_add(conn->stats, conn->tx_early_bytes);
     via_hidden_close(&conn->listen_fd);
     via_hidden_close(&conn->control_fd);
@@ -90,6 +92,7 @@ static struct via_conn *conn_new(bool connector)
     conn->own_cookie = 0;
     conn->peer_cookie = 0;
     conn->awaited = false;
+    conn->peer_shared = false;
     conn->parting = VIA_PARTING_NOT;
     conn->dissolved = false;
     conn->tx_early_bytes = 0;
@@ -485,22 +488,10 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 /* --- fork --------------------------------------------------------------------------------------
  */
 
-/* Before the first fork: what a child puts goes by ways of its own. */
-static void say_shared(struct via_conn *conn)
-{
-    struct via_side *side = conn->side;
-    bool exclusive = via_alone() && side->forked == 0;
-    if (conn->fabric != NULL && via_conn_has_pipes(conn) && (side->said & VIA_FLAG_SHARED) == 0 &&
-        via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
-        side->said |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
-        via_conn_say(conn, side->said);
-        via_token_give(&side->tx_token, exclusive);
-    }
-}
-
+/* Between hosts what a child puts goes by ways of its own, too. */
 void via_conn_fork_begin(void)
 {
-    via_conn_each(say_shared);
+    via_conn_each(via_shared_say);
 }
 
 static void count_child(struct via_conn *conn)

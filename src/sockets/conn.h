@@ -54,10 +54,11 @@ struct via_conn {
     uint64_t peer_cookie;      /* ... at the other end, 0 = not known yet */
     uid_t peer_uid;
     struct via_zcopy zcopy;
-    uint8_t parting; /* enum via_parting */
-    bool dissolved;  /* by connect(): the peer has been told so by RST */
-    bool awaited;    /* the acceptor has given the connector time to take the offer */
-    bool passed;     /* to another process, or to this one by a number that we do not know */
+    uint8_t parting;          /* enum via_parting */
+    bool dissolved;           /* by connect(): the peer has been told so by RST */
+    bool awaited;             /* the acceptor has given the connector time to take the offer */
+    _Atomic bool peer_shared; /* several processes hold the other end: shared.h */
+    bool passed; /* to another process, or to this one by a number that we do not know */
     _Atomic uint64_t tx_early_bytes; /* sent when nobody had accepted the connection yet */
     struct via_stats_conn *stats;    /* points to own_stats, or where others may look */
     struct via_stats_conn own_stats;

@@ -9,7 +9,8 @@
  *
  * Store cold word, fence, look at the pipe; the peer stores its record, fences, looks at the word:
  * one of the two sees the other. The peer rings once for each value of the word, so it gets a new
- * one after a record has come that nobody here was told of.
+ * one after a record has come that nobody here was told of. Who writes may be killed before it has
+ * rung: if others hold its end nobody here is cold for it (shared.h).
  */
 #include "sockets/epoll_internal.h"
 #include "sockets/io_internal.h"
@@ -39,6 +40,7 @@ static bool may_be_cold(const struct via_ep_entry *entry)
     const struct via_side *side = conn->side;
     return entry->piped && !entry->set->nested && !entry->spent && !entry->edge && !entry->look &&
            conn->fabric == NULL &&
+           !atomic_load_explicit(&conn->peer_shared, memory_order_relaxed) &&
            (entry->events & (EPOLLOUT | EPOLLWRNORM | EPOLLPRI | EPOLLRDBAND)) == 0 &&
            side->rx.span == VIA_SPAN_PIPE && !side->ever_forked &&
            conn->entries.next == &entry->in_conn && conn->entries.prev == &entry->in_conn;

@@ -10,6 +10,7 @@ extern struct via_pool via_ep_entries;
 /* Their addresses are the data of descriptors of ours in a set. */
 extern const char via_ep_bell_mark;  /* bells */
 extern const char via_ep_cold_mark;  /* bells for cold connections */
+extern const char via_ep_calls_mark; /* calls of peers: steward.h */
 extern const char via_ep_early_mark; /* where the other end comes to an eager connection */
 
 /* What the kernel keeps for an entry: its address and, where addresses have no bits, `arms`. */

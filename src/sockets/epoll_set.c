@@ -9,6 +9,7 @@
 #include "sockets/io_internal.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
+#include "sockets/steward.h"
 
 #define SETS_MAX 65536u
 #define EXCLUSIVE_EVENTS \
@@ -17,6 +18,7 @@
 struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u << 18);
 const char via_ep_bell_mark;
 const char via_ep_cold_mark;
+const char via_ep_calls_mark;
 const char via_ep_early_mark;
 
 _Atomic uint32_t via_ep_plain_waits;
@@ -88,6 +90,8 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->warm_count = 0;
     set->cold_due = false;
     set->early_due = false;
+    set->call_due = false;
+    set->hears_calls = false;
     via_list_push_back(&all, &set->all);
     atomic_store_explicit(&set->file.users, 2, memory_order_release); /* the table, the caller */
     if (!via_fd_set(epfd, &set->file)) {
@@ -124,6 +128,10 @@ void via_ep_hear_bells_locked(struct via_ep_set *set)
         add_bell(set, via_sock_bell_cold_fd(index), &via_ep_cold_mark);
     }
     set->heard = bells;
+    if (!set->hears_calls && bells != 0 && via_steward_is_wanted()) {
+        add_bell(set, via_sock_bell_calls(), &via_ep_calls_mark);
+        set->hears_calls = true;
+    }
 }
 
 void via_ep_hear_bells(struct via_ep_set *set)
@@ -153,6 +161,11 @@ static void unhear_bells(struct via_ep_set *set)
     }
     set->heard = 0;
     set->cold_due = true; /* one may have been rung */
+    if (set->hears_calls) {
+        remove_bell(set, via_sock_bell_calls());
+        set->hears_calls = false;
+        set->call_due = true;
+    }
 }
 
 static bool has_sleepers(struct via_ep_set *set)
@@ -771,6 +784,7 @@ void via_ep_fork_child(void)
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         pthread_mutex_init(&set->lock, NULL);
+        set->hears_calls = false; /* those were the parent's */
         via_ep_all_hot(set);
         inherit(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);

@@ -36,8 +36,10 @@ struct via_ep_set {
     pthread_mutex_t lock;
     struct via_list entries[VIA_EP_PLACES];
     uint32_t warm_count;
-    _Atomic bool cold_due;  /* look at all */
-    _Atomic bool early_due; /* somebody may have come for one that is eager */
+    _Atomic bool cold_due;    /* look at all */
+    _Atomic bool early_due;   /* somebody may have come for one that is eager */
+    _Atomic bool call_due;    /* a peer has called */
+    _Atomic bool hears_calls; /* ... which is registered, with the bells */
     _Atomic uint32_t entries_count;
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
     _Atomic uint64_t bells;       /* to hear: those of its connections */

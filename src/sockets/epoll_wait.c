@@ -10,6 +10,7 @@
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 #include "sockets/stall.h"
+#include "sockets/steward.h"
 #include "sockets/wait.h"
 
 /* While our own connections keep a set busy, the kernel's are asked for so often. */
@@ -270,6 +271,9 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
         } else if (data == (uint64_t)(uintptr_t)&via_ep_cold_mark) {
             set->cold_due = true;
             keep = false;
+        } else if (data == (uint64_t)(uintptr_t)&via_ep_calls_mark) {
+            set->call_due = true;
+            keep = false;
         } else if (data == (uint64_t)(uintptr_t)&via_ep_early_mark) {
             set->early_due = true;
             keep = false;
@@ -293,7 +297,7 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
                        const sigset_t *mask)
 {
     uint64_t left = 0;
-    uint64_t most_ns = via_fabric_sleep_ns_max();
+    uint64_t most_ns = via_sleep_ns_max();
     if (most_ns != VIA_NEVER_NS && deadline_ns != 0) {
         deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
     }
@@ -400,7 +404,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     /* Before its bells are looked at; pairs with the fence in wake_sleepers(). */
     atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
     uint64_t bells = set->bells;
-    if (via_unlikely(bells != set->heard)) {
+    if (via_unlikely(bells != set->heard) || (!set->hears_calls && via_steward_is_wanted())) {
         via_ep_hear_bells(set);
     }
     via_sock_bell_enter(bells);
@@ -482,6 +486,14 @@ static void look_early(struct via_ep_set *set)
     list_early(set, fds, 0); /* where they come now */
 }
 
+/* A peer has called. Not under the set's lock, as above. */
+static void hear_call(struct via_ep_set *set)
+{
+    set->call_due = false;
+    via_sock_bell_calls_take();
+    via_steward_look();
+}
+
 /* Nothing has come in time. But on a busy machine the time may have been over before the kernel was
  * asked, which then did not look for signals that this call lets in. */
 static int let_in(const sigset_t *mask)
@@ -506,6 +518,9 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
         bool over = false;
         if (via_unlikely(set->early_due)) {
             look_early(set);
+        }
+        if (via_unlikely(set->call_due)) {
+            hear_call(set);
         }
         int count = take_ready(set, epfd, events, max, ask);
         ask = deadline_ns == 0;

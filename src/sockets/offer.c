@@ -15,6 +15,7 @@
 #include "sockets/fabric.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
+#include "sockets/shared.h"
 #include "sockets/steward.h"
 #include "sockets/zcopy.h"
 
@@ -190,9 +191,12 @@ void via_conn_say(struct via_conn *conn, uint64_t flags)
         via_fabric_say(conn, flags, true);
         return;
     }
+    /* A ring for what is no record is not the one for the next: epoll_cold.c. */
+    uint32_t rung = atomic_load_explicit(&conn->side->cold_rung, memory_order_relaxed);
     via_side_say(conn->side, flags);
     via_conn_posted_record(conn);
-    if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK)) != 0) {
+    atomic_store_explicit(&conn->side->cold_rung, rung, memory_order_relaxed);
+    if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK | VIA_FLAG_SHARED)) != 0) {
         if (conn->peer_bell == NULL && !conn->side->connector) {
             fetch_peer_bell(conn);
         }
@@ -318,6 +322,7 @@ static void now_has_pipes(struct via_conn *conn, enum via_side_state state)
     atomic_store_explicit(&via_steward_had_pipes, true, memory_order_relaxed);
     via_conn_set_state(conn, state);
     via_ep_conn_changed(conn);
+    via_shared_note(conn);
     if (!via_alone() || conn->side->forked != 0) {
         /* Carried by the fabric it has no bell of ours but that of who waits. */
         int waiter = conn->fabric != NULL ? conn->bell : conn->bell_before;

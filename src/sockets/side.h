@@ -119,7 +119,7 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_FLAG_HEEDED 0x8u /* it has left them because we did */
 #define VIA_FLAG_KERNEL_END \
     0x20u                     /* its direction ends by the kernel, and does not switch any more */
-#define VIA_FLAG_SHARED 0x40u /* between hosts: processes forked from it may write, too */
+#define VIA_FLAG_SHARED 0x40u /* processes forked from it may write and read, too: shared.h */
 #define VIA_FLAG_FIN \
     0x80u /* its direction has ended, as the kernel knows before its bytes are read */
 #define VIA_FLAG_ENDS 0x100u  /* within one machine: it has ended its direction itself */

@@ -14,6 +14,7 @@
 #include "sockets/io.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/shared.h"
 
 /* The kernel had no room: so long until it is asked again. */
 #define PENDING_LOOK_NS (10 * VIA_MSEC_NS)
@@ -85,6 +86,7 @@ static bool look_at(int fd)
         heed(&op);
         left = is_called(op.conn);
     }
+    via_shared_note(op.conn);
     via_op_end(&op);
     return left;
 }

@@ -15,6 +15,7 @@
 #include "sockets/policy.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
+#include "sockets/shared.h"
 #include "sockets/spin.h"
 #include "sockets/steward.h"
 
@@ -243,11 +244,16 @@ static struct timespec *time_left(uint64_t deadline_ns, struct timespec *storage
     return storage;
 }
 
+uint64_t via_sleep_ns_max(void)
+{
+    return via_min(via_fabric_sleep_ns_max(), via_shared_sleep_ns_max());
+}
+
 int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
               const sigset_t *mask)
 {
     struct timespec storage;
-    uint64_t most_ns = via_fabric_sleep_ns_max();
+    uint64_t most_ns = via_sleep_ns_max();
     if (most_ns != VIA_NEVER_NS && deadline_ns != 0) {
         deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
     }
@@ -302,6 +308,7 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
     if (!watch(fd, conn, bells)) {
         return -EAGAIN;
     }
+    most_ns = via_min(most_ns, via_shared_sleep_ns_max());
     int most_ms = most_ns == VIA_NEVER_NS ? -1 : (int)(most_ns / VIA_MSEC_NS);
     int n = VIA_REAL(epoll_wait)(ear->fd, events, 8, most_ms);
     *ret_events = 0;

@@ -70,6 +70,9 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
  * again? Without knowing which signal it was: only when all handlers say so. */
 bool via_sleep_restarts(void);
 
+/* How long a thread may sleep for connections of this process, whatever its deadline. */
+uint64_t via_sleep_ns_max(void);
+
 void via_wait_forked(void);
 
 #endif

@@ -3,11 +3,15 @@
  * were unread, else the end. */
 #include "checks.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define REQUEST "a request!"
@@ -407,6 +411,87 @@ static void a_writer_hears_of_a_reset(void)
     close(fd);
 }
 
+/* --- one of several that hold the end ----------------------------------------------------------
+ */
+
+/* The next write of 8 bytes is the end of this process: by such a library rings. */
+static void die_at_the_ring(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, sizeof(uint64_t), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+/* The peer sleeps when it comes. */
+static void writes_and_dies(int fd)
+{
+    if (fork() == 0) {
+        sleep_ms(300);
+        die_at_the_ring();
+        write_all(fd, "x", 1);
+        raise(SIGKILL);
+    }
+}
+
+/* Its parent holds the end, too, and knows nothing of that: the byte is there all the same. */
+static void expect_the_byte(bool (*hears)(int fd))
+{
+    struct victim victim = victim_with(writes_and_dies);
+    double begin = now_s();
+    char byte = 0;
+    CHECK(hears(victim.fd) && now_s() - begin < 15);
+    read_all(victim.fd, &byte, 1);
+    CHECK(byte == 'x');
+    kill_it(&victim);
+    close(victim.fd);
+}
+
+static bool hears_by_poll(int fd)
+{
+    struct pollfd pfd = {fd, POLLIN, 0};
+    return poll(&pfd, 1, 20000) == 1;
+}
+
+static bool hears_by_set(int fd)
+{
+    int epfd = set_with(fd, EPOLLIN);
+    bool heard = wait_in(epfd, fd, 20000) == EPOLLIN;
+    close(epfd);
+    return heard;
+}
+
+static bool hears_by_edge(int fd)
+{
+    int epfd = set_with(fd, EPOLLIN | EPOLLET);
+    bool heard = wait_in(epfd, fd, 20000) == EPOLLIN;
+    close(epfd);
+    return heard;
+}
+
+static bool hears_by_reading(int fd)
+{
+    struct timeval limit = {20, 0};
+    char byte;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0);
+    return recv(fd, &byte, 1, MSG_PEEK) == 1;
+}
+
+static void killed_before_it_rings(void)
+{
+    expect_the_byte(hears_by_poll);
+    expect_the_byte(hears_by_set);
+    expect_the_byte(hears_by_edge);
+    expect_the_byte(hears_by_reading);
+}
+
 const struct check checks_of_deaths[] = {
     CHECK_ENTRY(killed_with_unread_bytes),
     CHECK_ENTRY(killed_when_all_was_read),
@@ -422,5 +507,6 @@ const struct check checks_of_deaths[] = {
     CHECK_ENTRY(sets_tell_of_a_reset),
     CHECK_ENTRY(the_error_is_an_option),
     CHECK_ENTRY(a_writer_hears_of_a_reset),
+    CHECK_ENTRY(killed_before_it_rings),
     {0},
 };

@@ -169,6 +169,32 @@ static void the_peer_waits_for_an_edge(void)
     a_sleeping_peer(in_epoll_by_edge);
 }
 
+/* ... and is told at once; on a busy machine, some time. */
+static void the_peer_hears_in_a_set(void)
+{
+    bool soon = false;
+    for (int tries = 0; tries < 5 && !soon; tries++) {
+        struct pair pair = connected();
+        char data[5];
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            close(pair.server);
+            in_epoll(pair.client);
+            read_all(pair.client, data, 5);
+            _exit(0);
+        }
+        close(pair.client);
+        sleep_ms(100);
+        double begin_s = now_s();
+        FILE *file = fdopen(pair.server, "r+");
+        soon = now_s() - begin_s < 1;
+        CHECK(file != NULL && fwrite("hello", 5, 1, file) == 1 && fclose(file) == 0);
+        wait_for(pid);
+    }
+    CHECK(soon);
+}
+
 static void the_peer_is_busy(void)
 {
     a_sleeping_peer(elsewhere);
@@ -675,6 +701,7 @@ const struct check checks_of_demotion[] = {
     CHECK_ENTRY(the_peer_polls),
     CHECK_ENTRY(the_peer_waits_in_a_set),
     CHECK_ENTRY(the_peer_waits_for_an_edge),
+    CHECK_ENTRY(the_peer_hears_in_a_set),
     CHECK_ENTRY(the_peer_is_busy),
     CHECK_ENTRY(the_peer_writes),
     CHECK_ENTRY(the_other_end_is_in_a_set_here),
