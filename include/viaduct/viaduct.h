@@ -83,14 +83,17 @@ VIADUCT_API int via_attach_poll(struct via_attach *attach);
 
 #define VIADUCT_SEGMENT_READ 1u
 #define VIADUCT_SEGMENT_WRITE 2u
+#define VIADUCT_SEGMENT_LINGER 4u
 
 struct via_segment;
 
 /*
  * Registers `bytes` (rounded up to pages) of fresh zeroed shared memory, mapped in this process.
  * access: VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, what others may do; 0 for a source of own
- * puts. What may not be read is never mapped by others: puts go by frames. -ENOMEM, -ENOSPC (the
- * host's table is full), -EINVAL, -ENOTCONN.
+ * puts. What may not be read is never mapped by others: puts go by frames. With
+ * VIADUCT_SEGMENT_LINGER besides, gets by frames still find it for some seconds after the process
+ * has ended without freeing it, when puts are refused already: what was in it last can be read by
+ * whoever learns of the end. -ENOMEM, -ENOSPC (the host's table is full), -EINVAL, -ENOTCONN.
  */
 VIADUCT_API int via_segment_new(struct via_attach *attach, size_t bytes, unsigned access,
                                 struct via_segment **ret_segment) VIADUCT_MUST_CHECK;

@@ -240,6 +240,11 @@ int via_node_segment_remove(struct via_node *node, uint64_t handle);
  * whoever has a table by these numbers may still need its entry. -ENOENT for an unknown handle.
  */
 int via_node_segment_retire(struct via_node *node, uint64_t handle);
+/*
+ * [control] From now on it allows no more than these accesses; those under way end with their poll.
+ * -ENOENT for an unknown handle.
+ */
+int via_node_segment_limit(struct via_node *node, uint64_t handle, unsigned flags);
 bool via_node_segment_is_idle(struct via_node *node, uint64_t handle);
 
 /* --- what is going on [any] ------------------------------------------------------------------ */

@@ -120,7 +120,7 @@ struct via_segment_slot {
     _Atomic uint64_t handle; /* 0 = free */
     unsigned char *base;
     size_t bytes;
-    unsigned flags;
+    _Atomic unsigned flags;
     uint64_t handle_removed; /* control thread: the last one that was here */
     uint64_t retired;        /* control thread: the handle that keeps the slot; 0 = none */
     uint32_t *turns;         /* control thread: each channel's turn when it was removed */

@@ -50,7 +50,7 @@ int via_node_segment_add(struct via_node *node, void *base, size_t bytes, unsign
         uint64_t handle = (key & KEY_MASK) << 16 | s;
         slot->base = base;
         slot->bytes = bytes;
-        slot->flags = flags;
+        atomic_store_explicit(&slot->flags, flags, memory_order_relaxed);
         /* Pairs with the load in via_segment_reach(): base, bytes, flags. */
         atomic_store_explicit(&slot->handle, handle, memory_order_release);
         *ret_handle = handle;
@@ -63,6 +63,18 @@ static struct via_segment_slot *slot_of(struct via_node *node, uint64_t handle)
 {
     uint16_t index = via_segment_handle_index(handle);
     return index < node->config.segments_count ? &node->segments[index] : NULL;
+}
+
+int via_node_segment_limit(struct via_node *node, uint64_t handle, unsigned flags)
+{
+    struct via_segment_slot *slot = slot_of(node, handle);
+
+    if (slot == NULL || handle == 0 ||
+        atomic_load_explicit(&slot->handle, memory_order_relaxed) != handle) {
+        return -ENOENT;
+    }
+    atomic_fetch_and_explicit(&slot->flags, flags, memory_order_relaxed);
+    return 0;
 }
 
 int via_node_segment_retire(struct via_node *node, uint64_t handle)
@@ -117,7 +129,7 @@ int via_segment_reach(struct via_channel *channel, uint64_t handle, uint64_t off
     /* seq_cst: see via_node_segment_remove(). Acquire pairs with via_node_segment_add(). */
     if (slot == NULL || handle == 0 ||
         atomic_load_explicit(&slot->handle, memory_order_seq_cst) != handle ||
-        (slot->flags & need) != need) {
+        (atomic_load_explicit(&slot->flags, memory_order_relaxed) & need) != need) {
         via_count(&channel->counters.refused_key, 1);
         return -EACCES;
     }

@@ -181,6 +181,7 @@ struct via_host_segment {
     uint32_t access;
     _Atomic uint32_t borrowed; /* [any] commands under way whose payload lies here */
     uint64_t sync;             /* removed: the grace period to wait for */
+    uint64_t lingers_ns;       /* removed: can be read until then; 0: not */
 };
 
 /* A request that another host must answer. */

@@ -13,6 +13,9 @@
 #include "host/host_private.h"
 
 #define SEGMENT_BYTES_MAX (UINT64_C(1) << 46)
+/* Others have so long to learn that the owner has ended, and to read what it has left. */
+#define LINGER_NS (5 * VIA_SEC_NS)
+#define NODE_ACCESS (VIA_SEGMENT_READ | VIA_SEGMENT_WRITE)
 /* How often removed segments that somebody still uses are looked at. */
 #define REAP_LOOK_NS (10 * VIA_MSEC_NS)
 
@@ -53,6 +56,29 @@ static int random_key(uint64_t *ret_key)
 
 /* --- registering ------------------------------------------------------------------------------ */
 
+static int add_to_node(struct via_host *host, struct via_host_segment *segment, unsigned access,
+                       uint64_t key)
+{
+    return via_node_segment_add(host->node, segment->memory.base, segment->memory.bytes,
+                                access & NODE_ACCESS, key, &segment->handle);
+}
+
+/* Those that have lingered until then: how many. They are freed when nobody is at them. */
+static unsigned end_lingering(struct via_host *host, uint64_t now_ns)
+{
+    unsigned count = 0;
+    via_list_foreach(it, &host->attach.removed) {
+        struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
+        if (segment->lingers_ns != 0 && segment->lingers_ns <= now_ns) {
+            segment->lingers_ns = 0;
+            (void)via_node_segment_remove(host->node, segment->handle); /* it has it until now */
+            segment->sync = via_host_sync(host);
+            count++;
+        }
+    }
+    return count;
+}
+
 static int add(struct via_process *process, const struct via_attach_request *request,
                struct via_host_segment *segment)
 {
@@ -60,8 +86,10 @@ static int add(struct via_process *process, const struct via_attach_request *req
     uint64_t key;
     int rc = random_key(&key);
     if (rc == 0) {
-        rc = via_node_segment_add(host->node, segment->memory.base, segment->memory.bytes,
-                                  request->access, key, &segment->handle);
+        rc = add_to_node(host, segment, request->access, key);
+    }
+    if (rc == -ENOSPC && end_lingering(host, VIA_NEVER_NS) != 0) {
+        rc = add_to_node(host, segment, request->access, key);
     }
     if (rc != 0) {
         return rc;
@@ -81,7 +109,7 @@ static int check_request(const struct via_process *process,
                          const struct via_attach_request *request, unsigned fds_count)
 {
     if (fds_count != 1 || request->bytes == 0 || request->bytes > SEGMENT_BYTES_MAX ||
-        (request->access & ~(VIA_SEGMENT_READ | VIA_SEGMENT_WRITE)) != 0) {
+        (request->access & ~(NODE_ACCESS | VIA_ATTACH_SEGMENT_LINGER)) != 0) {
         return -EINVAL;
     }
     return process->segments_count < VIA_ATTACH_SEGMENTS_MAX ? 0 : -ENOSPC;
@@ -177,23 +205,44 @@ uint64_t via_segment_reap(struct via_host *host)
 {
     uint64_t deadline_ns = VIA_NEVER_NS;
     bool stopped = host->node == NULL;
+    if (!stopped) {
+        end_lingering(host, host->now_ns);
+    }
     via_list_foreach_safe(it, &host->attach.removed) {
         struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
-        if (stopped || (via_host_is_synced(host, segment->sync) && is_idle(host, segment))) {
+        if (!stopped && segment->lingers_ns != 0) {
+            deadline_ns = via_min(deadline_ns, segment->lingers_ns);
+        } else if (stopped || (via_host_is_synced(host, segment->sync) && is_idle(host, segment))) {
             free_segment(segment);
         } else {
-            deadline_ns = host->now_ns + REAP_LOOK_NS;
+            deadline_ns = via_min(deadline_ns, host->now_ns + REAP_LOOK_NS);
         }
     }
     return deadline_ns;
+}
+
+/* It is nobody's any more, and can only be read by those who have its handle. */
+static void linger(struct via_host *host, struct via_host_segment *segment)
+{
+    set_life(host, segment, 0);
+    (void)via_node_segment_limit(host->node, segment->handle, VIA_SEGMENT_READ); /* it has it */
+    publish_segment(host, segment->handle, NULL);
+    segment->lingers_ns = host->now_ns + LINGER_NS;
+    via_list_remove(&segment->link);
+    via_list_push_back(&host->attach.removed, &segment->link);
 }
 
 /* A process goes: first nobody new reaches its memory, though its last commands still use it; then
  * the threads forget it; then it is unmapped. */
 void via_segment_retire_all_for(struct via_process *process)
 {
-    via_list_foreach(it, &process->segments) {
-        retire(process->host, via_list_entry(it, struct via_host_segment, link));
+    via_list_foreach_safe(it, &process->segments) {
+        struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
+        if ((segment->access & VIA_ATTACH_SEGMENT_LINGER) != 0) {
+            linger(process->host, segment);
+        } else {
+            retire(process->host, segment);
+        }
     }
 }
 

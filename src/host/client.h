@@ -309,6 +309,19 @@ bool via_client_remote_is_gone(struct via_remote *remote);
 /* Its host is cut off, and enough is under way to it: via_remote_try_put() puts no more until a way
  * is back, so that there is room for what goes to others. */
 bool via_client_remote_is_held(const struct via_remote *remote);
+/*
+ * A word of the segment by frames, without waiting: asked for by the first call, and told by one of
+ * those that come after its answer. 0; -EAGAIN; or what is wrong. The caller's, zeroed before the
+ * first call, and told to via_client_word_forget() before it goes.
+ */
+struct via_client_word {
+    struct via_client_result result;
+    struct via_attach *attach; /* that was asked, NULL: none yet */
+    uint64_t word;
+};
+int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_client_word *word,
+                           uint64_t *ret_word);
+void via_client_word_forget(struct via_client_word *word);
 /* What an access by frames has come to: -EACCES is the loss of a segment that was mapped. */
 int via_client_remote_status(struct via_remote *remote, int status);
 /* [locked] A put has ended and lets go of its remote. */

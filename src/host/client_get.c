@@ -109,6 +109,44 @@ static int get_by_frames(struct via_remote *remote, uint64_t off, void *dst, siz
     return rc != 0 ? rc : ended;
 }
 
+int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_client_word *word,
+                           uint64_t *ret_word)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
+    int rc = via_attach_poll(attach);
+    if (rc < 0) {
+        return rc;
+    }
+    via_client_lock(attach);
+    if (word->attach != attach) { /* it may be a parent's */
+        *word = (struct via_client_word){.word = 0};
+        if (via_client_command_fits(attach, channel, 0)) {
+            struct via_command command = get_command(remote, off, sizeof(word->word));
+            struct via_client_intent intent = {
+                .result = &word->result, .destination = &word->word, .bytes = sizeof(word->word)};
+            via_client_command_send(attach, channel, &command, NULL, 0, &intent);
+            word->attach = attach;
+        }
+    }
+    bool open = word->attach == NULL || word->result.left != 0;
+    rc = open ? -EAGAIN : word->result.status;
+    via_client_unlock(attach);
+    if (rc == 0) {
+        *ret_word = word->word;
+    }
+    return rc;
+}
+
+void via_client_word_forget(struct via_client_word *word)
+{
+    if (word->attach != NULL) {
+        via_client_lock(word->attach);
+        via_client_command_forget(word->attach, &word->result);
+        via_client_unlock(word->attach);
+    }
+}
+
 int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
 {
     struct via_client_mapping *mapping;

@@ -9,10 +9,13 @@
 
 #include "host/client_sys.h"
 
+_Static_assert(VIADUCT_SEGMENT_LINGER == VIA_ATTACH_SEGMENT_LINGER, "said to the host as it is");
+
 /* access may be 0: a source of puts that nobody else may touch. */
 static int check(const struct via_attach *attach, size_t bytes, unsigned access)
 {
-    if (bytes == 0 || (access & ~(VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE)) != 0) {
+    const unsigned known = VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE | VIADUCT_SEGMENT_LINGER;
+    if (bytes == 0 || (access & ~known) != 0) {
         return via_client_error(-EINVAL,
                                 "host %u: segment of %zu bytes: access %#x: no bytes, or "
                                 "no such access",

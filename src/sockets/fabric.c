@@ -406,7 +406,8 @@ static int make_memory(struct via_conn *conn, struct via_attach *attach,
     fabric->segment_attach = attach;
     /* To be read too: what may only be written is not mapped. The mailbox is not: nobody is to see
      * the offers of others. */
-    int rc = via_segment_new(attach, fabric->bytes, VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE,
+    int rc = via_segment_new(attach, fabric->bytes,
+                             VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE | VIADUCT_SEGMENT_LINGER,
                              &fabric->segment);
     if (rc != 0) {
         fabric->segment = NULL;
@@ -541,6 +542,9 @@ void via_fabric_free(struct via_conn *conn)
         return;
     }
     via_fabric_follows_no_more(conn);
+    if (fabric->read.attach == via_fabric_attached()) { /* else a parent's */
+        via_client_word_forget(&fabric->read);
+    }
     via_fabric_slot_give(fabric);
     /* Processes that were forked with the segment read it on, and the peer writes it on. */
     via_fabric_give_back(conn);

@@ -111,6 +111,19 @@ bool via_fabric_is_over(struct via_conn *conn);
 bool via_fabric_may_follow(struct via_conn *conn);
 void via_fabric_follows_no_more(struct via_conn *conn);
 
+/*
+ * How it has ended, when the kernel has told so and nothing follows. A peer that was killed, or has
+ * ended without closing, has sent FIN whatever was unread in the pipe. How far it had read is a
+ * word of its memory, where this process has that mapped, or else its host keeps it for a while. As
+ * long as that is not known, no end is to be told: who sleeps looks again, as above.
+ */
+enum via_fabric_end {
+    VIA_FABRIC_END_OPEN = 0,
+    VIA_FABRIC_END_PLAIN,
+    VIA_FABRIC_END_UNREAD, /* as by RST */
+};
+enum via_fabric_end via_fabric_end_of(struct via_conn *conn);
+
 /* The same while no record has said that the pipe is used: the word that it is may be under way. */
 bool via_fabric_may_switch(struct via_conn *conn);
 

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "host/client.h"
 #include "sockets/fabric.h"
 #include "sockets/stream_meet.h"
 #include "viaduct/viaduct.h"
@@ -39,8 +40,10 @@ struct via_fabric {
     uint64_t fin_ns;       /* when the kernel's FIN was seen without the pipe's, with a way to it */
     uint64_t fin_first_ns; /* ... at first */
     bool follows;          /* is counted as waiting for it */
-    bool all_is_there;     /* the peer has gone, and nothing of it is under way */
-    int error;             /* the connection is lost */
+    uint8_t end;           /* enum via_fabric_end, once it is known */
+    struct via_client_word read; /* asked for: how far a peer that has died had read */
+    bool all_is_there;           /* the peer has gone, and nothing of it is under way */
+    int error;                   /* the connection is lost */
 };
 
 /* Can frames be put? A process forked later opens the peer's segment once more for itself. */

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "sockets/demote.h"
+#include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 
@@ -47,15 +48,18 @@ static bool reset(struct via_op *op)
     return true;
 }
 
+/* POLLRDHUP comes of shutdown() here, too, and by RST. */
+static bool is_told(const struct via_side *side, uint32_t events)
+{
+    return side->rx_shut != 0 || (events & POLLERR) != 0 ||
+           ((events & POLLHUP) != 0 && side->tx_shut == 0);
+}
+
 /* Has the kernel told of an end that the peer has not? */
 static bool is_unsaid(const struct via_op *op, uint32_t events)
 {
-    const struct via_side *side = op->side;
-    /* POLLRDHUP comes of shutdown() here, too, and by RST. */
-    bool told = side->rx_shut != 0 || (events & POLLERR) != 0 ||
-                ((events & POLLHUP) != 0 && side->tx_shut == 0);
-    return !told && op->conn->fabric == NULL && via_conn_has_pipes(op->conn) &&
-           (via_side_flags(side) & SAID) == 0;
+    return !is_told(op->side, events) && op->conn->fabric == NULL && via_conn_has_pipes(op->conn) &&
+           (via_side_flags(op->side) & SAID) == 0;
 }
 
 /* Does nobody hold the other end? The kernel sends FIN a little before its socket is nobody's. A
@@ -81,6 +85,15 @@ static void send_to_nobody(struct via_op *op)
     errno = saved;
 }
 
+/* Bytes were unread there. */
+static uint32_t lose(struct via_op *op)
+{
+    uint8_t not = VIA_LOST_NOT;
+    bool first = atomic_compare_exchange_strong_explicit(
+        &op->side->lost, &not, VIA_LOST_DUE, memory_order_relaxed, memory_order_relaxed);
+    return first && reset(op) ? POLLERR | POLLHUP : 0;
+}
+
 uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh)
 {
     struct via_side *side = op->side;
@@ -95,10 +108,19 @@ uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh)
         send_to_nobody(op);
         return 0;
     }
-    uint8_t not = VIA_LOST_NOT;
-    bool first = atomic_compare_exchange_strong_explicit(
-        &side->lost, &not, VIA_LOST_DUE, memory_order_relaxed, memory_order_relaxed);
-    return first && reset(op) ? POLLERR | POLLHUP : 0;
+    return lose(op);
+}
+
+uint32_t via_io_fabric_ended(struct via_op *op)
+{
+    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+    if (op->conn->fabric == NULL || (seen & POLLRDHUP) == 0 || is_told(op->side, seen) ||
+        via_fabric_end_of(op->conn) != VIA_FABRIC_END_UNREAD) {
+        return 0;
+    }
+    uint32_t events = lose(op);
+    atomic_fetch_or_explicit(&op->side->shadow, events, memory_order_acq_rel);
+    return events;
 }
 
 int via_io_end(struct via_op *op)
@@ -107,6 +129,9 @@ int via_io_end(struct via_op *op)
     int error = 0;
     socklen_t bytes = sizeof(error);
     via_io_look(op);
+    if (op->conn->fabric != NULL && via_conn_has_pipes(op->conn)) {
+        via_io_fabric_ended(op);
+    }
     uint8_t state = atomic_load_explicit(lost, memory_order_relaxed);
     if (via_likely(state == VIA_LOST_NOT)) {
         return 0;

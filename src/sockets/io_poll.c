@@ -22,6 +22,8 @@ static uint32_t take_in(struct via_op *op, uint32_t events, size_t fresh)
     if (via_unlikely(gone != 0)) {
         uint32_t known = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
         if ((gone & ~known & POLLRDHUP) != 0) {
+            op->side->tx_at_end =
+                atomic_load_explicit(&op->side->tx.pipe_bytes, memory_order_relaxed) - fresh;
             gone |= via_io_peer_ended(op, gone, fresh);
         }
         atomic_fetch_or_explicit(&op->side->shadow, gone, memory_order_acq_rel);
@@ -143,9 +145,12 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
 bool via_io_follows(struct via_op *op)
 {
     const struct via_stream_rx *rx = &op->side->rx;
-    return op->conn->fabric != NULL && op->side->rx_shut == 0 && !via_pipe_ready(&rx->pipe) &&
-           (rx->span == VIA_SPAN_PIPE ? via_fabric_may_follow(op->conn)
-                                      : via_fabric_may_switch(op->conn));
+    if (op->conn->fabric == NULL || op->side->rx_shut != 0 || via_pipe_ready(&rx->pipe)) {
+        return false;
+    }
+    bool may = rx->span == VIA_SPAN_PIPE ? via_fabric_may_follow(op->conn)
+                                         : via_fabric_may_switch(op->conn);
+    return may || via_fabric_end_of(op->conn) == VIA_FABRIC_END_OPEN;
 }
 
 /* Between hosts, while bytes may follow in the pipe: there is nothing in front of the kernel's end.
@@ -192,9 +197,10 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
         }
         if (idle && (seen & VIA_POLL_GONE) != 0) {
             if (via_io_follows(op)) {
-                seen &= ~(uint32_t)(POLLHUP | POLLRDHUP); /* not yet */
+                seen &= (seen & (POLLHUP | POLLRDHUP)) != 0 ? ~(uint32_t)VIA_POLL_GONE : ~0u;
             } else {
                 bits |= IN_EVENTS; /* the end of the stream, or what came just before it */
+                bits |= via_io_fabric_ended(op);
             }
         }
         bits |= seen & (ask | VIA_POLL_GONE);

@@ -157,7 +157,8 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
         return -ESTALE; /* look again */
     }
     bool fabric = op->conn->fabric != NULL && waits;
-    if (fabric && via_fabric_may_follow(op->conn)) {
+    if (fabric &&
+        (via_fabric_may_follow(op->conn) || via_fabric_end_of(op->conn) == VIA_FABRIC_END_OPEN)) {
         return -EAGAIN;
     }
     if (fabric && (seen & (POLLERR | POLLRDHUP)) == POLLRDHUP && via_fabric_is_cut_off(op->conn)) {
@@ -211,12 +212,15 @@ static ssize_t peek_on(struct via_op *op, struct via_iov *iov, int flags, bool p
 static ssize_t kernel_end(struct via_op *op)
 {
     struct via_side *side = op->side;
+    if (side->rx_shut == 0) {
+        via_io_look(op);
+    }
     if (side->rx_shut != 0 ||
-        (!via_fabric_may_switch(op->conn) && !via_pipe_ready(&side->rx.pipe))) {
-        return 0;
+        (!via_fabric_may_switch(op->conn) && !via_pipe_ready(&side->rx.pipe) &&
+         via_fabric_end_of(op->conn) != VIA_FABRIC_END_OPEN)) {
+        return via_io_end(op);
     }
     side->rx_kernel_ended = true;
-    via_io_look(op);
     return -EAGAIN;
 }
 

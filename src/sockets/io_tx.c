@@ -223,7 +223,12 @@ bool via_tx_is_held_no_more(struct via_op *op)
     if ((seen & (POLLHUP | POLLERR)) != 0) {
         return true;
     }
-    return (side->rx_shut == 0 && !fin_is_in_pipe(op)) || !other_end_is_held(op, via_os_ticks());
+    bool held = (side->rx_shut != 0 || fin_is_in_pipe(op)) && other_end_is_held(op, via_os_ticks());
+    if (held || op->conn->fabric == NULL) {
+        return !held;
+    }
+    via_io_fabric_ended(op);
+    return via_fabric_end_of(op->conn) != VIA_FABRIC_END_OPEN; /* else soon */
 }
 
 /* As far as is known. */

@@ -75,7 +75,6 @@ static void attach(struct via_conn *conn, const struct via_pipe_geometry *geomet
 {
     struct via_side *side = conn->side;
     via_side_attach(side, geometry, own, peer);
-    via_side_show_read(side);
     if (side->tx_shut != 0) {
         /* The kernel's FIN was before there were pipes to say so. */
         side->said |= VIA_FLAG_ENDS;

@@ -93,6 +93,8 @@ void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geom
                          (const _Atomic uint64_t *)(const void *)(own + VIA_SEGMENT_CREDIT_OFF),
                          side->data_ends, EPOCH);
     via_stream_tx_init(&side->tx);
+    side->rx.read = (void *)(own + VIA_SEGMENT_READ_OFF);
+    side->tx.read = (void *)(peer + VIA_SEGMENT_READ_OFF);
 }
 
 void via_side_allow_avail(struct via_side *side)
@@ -103,14 +105,6 @@ void via_side_allow_avail(struct via_side *side)
     struct via_avail_words *peer_words = (void *)(peer + VIA_SEGMENT_AVAIL_OFF);
     via_stream_rx_allow_avail(&side->rx, own_words, peer_words);
     via_stream_tx_allow_avail(&side->tx, own_words, peer_words);
-}
-
-void via_side_show_read(struct via_side *side)
-{
-    unsigned char *own = (unsigned char *)(uintptr_t)side->rx.pipe.memory - VIA_SEGMENT_PIPE_OFF;
-    unsigned char *peer = side->rx.pipe.credit.direct - VIA_SEGMENT_CREDIT_OFF;
-    side->rx.read = (void *)(own + VIA_SEGMENT_READ_OFF);
-    side->tx.read = (void *)(peer + VIA_SEGMENT_READ_OFF);
 }
 
 void via_side_say(struct via_side *side, uint64_t flags)

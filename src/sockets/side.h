@@ -80,7 +80,8 @@ struct via_side {
     _Atomic uint32_t tx_full; /* counts the times that a writer found no room */
     uint64_t tx_looked_ticks; /* when the kernel's socket was last asked whether the peer lives */
     uint64_t tx_asked_ticks;  /* ... and the peer's, whether anybody holds it */
-    bool tx_fin_seen;         /* the peer has shut down its direction, and said so in the pipe */
+    uint64_t tx_at_end; /* bytes that were in the pipe, in all, when the kernel told the end */
+    bool tx_fin_seen;   /* the peer has shut down its direction, and said so in the pipe */
     bool tx_peer_over;
     _Atomic uint64_t said;      /* the peer's flags word, as posted last */
     _Atomic uint32_t cold_rung; /* the peer's cold word that was rung for */
@@ -105,14 +106,14 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 /*
  * The memory of one end, which its peer writes into: the words, then the pipe it reads from.
  */
-#define VIA_SEGMENT_CREDIT_OFF 0u /* the credit word of the pipe this end writes */
-#define VIA_SEGMENT_FLAGS_OFF 8u  /* what the peer has to say, see below */
-#define VIA_SEGMENT_AVAIL_OFF 16u /* struct via_avail_words, within one machine */
-#define VIA_SEGMENT_COLD_OFF 40u  /* the peer wants a ring for the next record: epoll_cold.c */
-#define VIA_SEGMENT_CPU_OFF 48u   /* where the peer read last: number of its CPU, plus 1 */
-#define VIA_SEGMENT_READ_OFF 64u  /* within one machine, written by its owner: bytes it has read */
-#define VIA_SEGMENT_HELLO_OFF 64u /* over the fabric: struct via_fabric_hello */
-#define VIA_SEGMENT_PIPE_OFF 128u
+#define VIA_SEGMENT_CREDIT_OFF 0u  /* the credit word of the pipe this end writes */
+#define VIA_SEGMENT_FLAGS_OFF 8u   /* what the peer has to say, see below */
+#define VIA_SEGMENT_AVAIL_OFF 16u  /* struct via_avail_words, within one machine */
+#define VIA_SEGMENT_COLD_OFF 40u   /* the peer wants a ring for the next record: epoll_cold.c */
+#define VIA_SEGMENT_CPU_OFF 48u    /* where the peer read last: number of its CPU, plus 1 */
+#define VIA_SEGMENT_READ_OFF 64u   /* written by its owner: bytes it has read */
+#define VIA_SEGMENT_HELLO_OFF 128u /* over the fabric: struct via_fabric_hello */
+#define VIA_SEGMENT_PIPE_OFF 192u
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
 #define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
 #define VIA_FLAG_DEMOTE 0x4u /* the peer has left the pipes: see demote.h, and below where */
@@ -148,9 +149,6 @@ void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geom
 void via_side_allow_avail(struct via_side *side);
 _Static_assert(VIA_SEGMENT_AVAIL_OFF + sizeof(struct via_avail_words) <= VIA_SEGMENT_COLD_OFF,
                "words of their own");
-
-/* ... and each end shows the other how far it has read. */
-void via_side_show_read(struct via_side *side);
 
 /* What the peer has said. */
 static inline uint64_t via_side_flags(const struct via_side *side)

@@ -15,7 +15,7 @@
  * left. All of it comes from another host and may be a lie. No I/O.
  */
 #define VIA_FABRIC_MAGIC 0x76696132u
-#define VIA_FABRIC_VERSION 2u
+#define VIA_FABRIC_VERSION 3u
 
 /* On the board of the acceptor's host. */
 struct via_fabric_note {

@@ -338,6 +338,31 @@ static void order_of_completions(void **state)
 
 /* --- refusals -------------------------------------------------------------------------------- */
 
+static void limit_to_reading(struct setup *s)
+{
+    uint64_t word = 0;
+    struct via_node *node = fabric_node(s->fabric, s->target);
+    struct via_op put = op_of(s, VIA_OP_PUT);
+    put.source = s->data;
+    put.bytes = sizeof(word);
+    struct via_op get = op_of(s, VIA_OP_GET);
+    get.result = &word;
+    get.bytes = sizeof(word);
+    assert_int_equal(run(s, &put, NULL), 0);
+    assert_int_equal(via_node_segment_limit(node, s->handle, VIA_SEGMENT_READ), 0);
+    put.cookie = s->cookie++;
+    put.source = s->data + sizeof(word);
+    assert_int_equal(run(s, &put, NULL), -EACCES);
+    assert_int_equal(run(s, &get, NULL), 0);
+    assert_memory_equal(&word, s->data, sizeof(word));
+}
+
+static void limited_to_reading(void **state)
+{
+    (void)state;
+    everywhere(limit_to_reading);
+}
+
 static void refuse_all(struct setup *s)
 {
     struct via_node_counters before = fabric_counters(s->fabric, s->target), after;
@@ -758,6 +783,7 @@ int main(void)
         cmocka_unit_test(atomics),
         cmocka_unit_test(answers_may_run_out),
         cmocka_unit_test(order_of_completions),
+        cmocka_unit_test(limited_to_reading),
         cmocka_unit_test(refusals_are_reported_and_counted_once),
         cmocka_unit_test(a_read_only_segment_is_not_written),
         cmocka_unit_test(segments_come_and_go),

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* How connections between hosts end: what may still follow the kernel's end, and what was unread
+ * when the peer died. */
+#include <errno.h>
+#include <poll.h>
+
+#include "host/client.h"
+#include "sockets/fabric_internal.h"
+
+/* After the kernel's FIN, frames that carry the rest of the stream have so long to arrive. */
+#define FOLLOW_NS (2 * VIA_SEC_NS)
+#define FOLLOW_LOOK_NS (2 * VIA_MSEC_NS)
+/* ... and none of it passes while the peer's host is cut off, for so long. */
+#define FOLLOW_CUT_OFF_NS (10 * VIA_SEC_NS)
+#define UNPROVEN_LOOK_NS (10 * VIA_MSEC_NS)
+
+/* With one of these nothing follows by the pipe, and what is unread there is not lost so. */
+#define SAID (VIA_FLAG_CLOSED | VIA_FLAG_DEMOTE | VIA_FLAG_KERNEL_END | VIA_FLAG_STAYS)
+
+static _Atomic unsigned following; /* connections that wait for the rest */
+
+/* As far as is known without asking. */
+static bool is_lost(struct via_fabric *fabric)
+{
+    struct via_attach *attach = via_fabric_attached();
+    return fabric->error != 0 || (attach != NULL && via_attach_poll(attach) < 0);
+}
+
+bool via_fabric_is_over(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_remote *probe = NULL;
+    if (is_lost(fabric) || !via_fabric_can_put(fabric)) {
+        return fabric->error != 0;
+    }
+    /* A segment goes with the process that made it; opening it once more tells. */
+    int rc =
+        via_remote_open(fabric->attach, fabric->host, fabric->remote_handle, fabric->bytes, &probe);
+    if (rc == 0) {
+        via_remote_close(probe);
+    }
+    return rc == -EACCES || rc == -ENOENT || rc == -ECONNRESET;
+}
+
+/* The peer's process has gone, and with it all that it had put: its host has seen to that. Or it
+ * has closed, which it says behind all else. But others that share the connection may have put
+ * something, too. */
+static bool all_has_arrived(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    uint64_t flags = via_side_flags(conn->side);
+    return (flags & VIA_FLAG_SHARED) == 0 &&
+           ((flags & VIA_FLAG_CLOSED) != 0 ||
+            (via_fabric_can_put(fabric) && via_client_remote_is_gone(fabric->remote)));
+}
+
+static void follow(struct via_fabric *fabric)
+{
+    if (!fabric->follows) {
+        fabric->follows = true;
+        atomic_fetch_add_explicit(&following, 1, memory_order_relaxed);
+    }
+}
+
+/* The end has been seen, now or before: is there time for what it waits for? A peer that has closed
+ * refuses our credits (fabric->error), and what it sent before may still be on its way: only our
+ * own host's death ends the wait early. */
+static bool has_time(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_attach *attach = via_fabric_attached();
+    uint64_t now = via_os_now_ns();
+    if (fabric->fin_ns == 0) {
+        fabric->fin_ns = now;
+        fabric->fin_first_ns = now;
+    }
+    if (now - fabric->fin_first_ns < FOLLOW_CUT_OFF_NS && via_fabric_is_cut_off(conn)) {
+        fabric->fin_ns = now;
+    }
+    bool host_is_lost = attach != NULL && via_attach_poll(attach) < 0;
+    return now - fabric->fin_ns < FOLLOW_NS && !host_is_lost;
+}
+
+bool via_fabric_may_follow(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    bool may = has_time(conn);
+    bool all_is_there = fabric->all_is_there;
+    fabric->all_is_there = all_is_there || all_has_arrived(conn); /* look once more */
+    if (!may || conn->side->rx.ended || all_is_there) {
+        via_fabric_follows_no_more(conn);
+        return false;
+    }
+    follow(fabric);
+    return true;
+}
+
+bool via_fabric_may_switch(struct via_conn *conn)
+{
+    const struct via_fabric *fabric = conn->fabric;
+    const struct via_attach *attach = via_fabric_attached();
+    struct via_fabric_offer offer;
+    uint64_t flags = via_side_flags(conn->side);
+    if ((flags & SAID) != 0) {
+        return false;
+    }
+    /* What is stored directly is there before the kernel says anything. */
+    if (attach != NULL && (fabric->way & VIA_STATUS_DIRECT) != 0 &&
+        (via_client_status(attach, fabric->host) & VIA_CLIENT_WAY_MASK) == fabric->way) {
+        return false;
+    }
+    if (fabric->slot >= 0 && fabric->slot_attach == attach &&
+        via_fabric_read_offer(fabric, &offer) < 0) {
+        return false; /* it was taken, and holds no more */
+    }
+    return via_fabric_may_follow(conn);
+}
+
+/* --- what was unread ---------------------------------------------------------------------------
+ */
+
+static bool is_unread(const struct via_side *side)
+{
+    uint64_t sent = atomic_load_explicit(&side->tx.pipe_bytes, memory_order_relaxed);
+    return via_stream_tx_is_unread(&side->tx, sent - side->tx_at_end);
+}
+
+/* How far the peer has read, as its memory says, into the same place of the mirror. 0, -EAGAIN: not
+ * known yet, or it will never be. */
+static int ask_how_far(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    _Atomic uint64_t *mirrored = (void *)(fabric->mirror + VIA_SEGMENT_READ_OFF);
+    const unsigned char *direct = via_remote_direct(fabric->remote);
+    uint64_t read;
+    if (direct != NULL) {
+        const _Atomic uint64_t *word = (const void *)(direct + VIA_SEGMENT_READ_OFF);
+        atomic_store_explicit(mirrored, atomic_load_explicit(word, memory_order_relaxed),
+                              memory_order_relaxed);
+        return 0;
+    }
+    int rc = via_client_remote_word(fabric->remote, VIA_SEGMENT_READ_OFF, &fabric->read, &read);
+    if (rc == 0) {
+        atomic_store_explicit(mirrored, read, memory_order_relaxed);
+    }
+    return rc;
+}
+
+static enum via_fabric_end find_end(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_side *side = conn->side;
+    if ((via_side_flags(side) & SAID) != 0 || side->rx.ended || !is_unread(side) ||
+        !via_fabric_can_put(fabric) || !has_time(conn) || via_fabric_is_cut_off(conn)) {
+        return VIA_FABRIC_END_PLAIN;
+    }
+    /* In this order: it reads nothing more when it is gone. */
+    bool gone = via_client_remote_is_gone(fabric->remote);
+    bool direct = via_remote_direct(fabric->remote) != NULL;
+    int rc = gone || direct ? ask_how_far(conn) : -EAGAIN;
+    if (rc == 0 && !is_unread(side)) {
+        return VIA_FABRIC_END_PLAIN;
+    }
+    if (rc == -EAGAIN || !gone) {
+        return VIA_FABRIC_END_OPEN;
+    }
+    return rc == 0 ? VIA_FABRIC_END_UNREAD : VIA_FABRIC_END_PLAIN;
+}
+
+enum via_fabric_end via_fabric_end_of(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    if ((atomic_load_explicit(&conn->side->shadow, memory_order_relaxed) & POLLRDHUP) == 0) {
+        return VIA_FABRIC_END_PLAIN; /* it has not */
+    }
+    if (fabric->end == VIA_FABRIC_END_OPEN) {
+        fabric->end = find_end(conn);
+        if (fabric->end == VIA_FABRIC_END_OPEN) {
+            follow(fabric);
+        } else {
+            via_fabric_follows_no_more(conn);
+        }
+    }
+    return (enum via_fabric_end)fabric->end;
+}
+
+void via_fabric_never_switches(struct via_conn *conn)
+{
+    struct via_side *side = conn->side;
+    bool told = (via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 || side->demoted != 0;
+    if (!told && !side->connector && conn->fabric->remote == NULL) {
+        /* There is nobody to tell when this fails. */
+        (void)!via_fabric_put_offer(conn, VIA_FABRIC_ENDED);
+    }
+}
+
+void via_fabric_decline(struct via_conn *conn, uint64_t flag)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct via_attach *attach = via_fabric_attached();
+    struct via_fabric_offer offer;
+    struct via_remote *remote;
+    if (attach == NULL || fabric->slot < 0 || fabric->slot_attach != attach ||
+        via_fabric_read_offer(fabric, &offer) != 0 ||
+        via_remote_open(attach, fabric->host, offer.segment, offer.segment_bytes, &remote) != 0) {
+        return;
+    }
+    via_remote_try_put(remote, VIA_SEGMENT_FLAGS_OFF, &flag, sizeof(flag), VIADUCT_PUT_NOTIFY);
+    via_remote_close(remote);
+}
+
+void via_fabric_follows_no_more(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    if (fabric->follows) {
+        fabric->follows = false;
+        atomic_fetch_sub_explicit(&following, 1, memory_order_relaxed);
+    }
+}
+
+uint64_t via_fabric_sleep_ns_max(void)
+{
+    uint64_t unproven_ns = via_fabric_take_unproven() ? UNPROVEN_LOOK_NS : VIA_NEVER_NS;
+    return atomic_load_explicit(&following, memory_order_relaxed) != 0 ? FOLLOW_LOOK_NS
+                                                                       : unproven_ns;
+}
