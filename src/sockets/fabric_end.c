@@ -42,6 +42,19 @@ bool via_fabric_is_over(struct via_conn *conn)
     return rc == -EACCES || rc == -ENOENT || rc == -ECONNRESET;
 }
 
+/* A connector that nothing is known of but where it waits for the offer goes with that place. */
+static bool mailbox_is_gone(struct via_fabric *fabric)
+{
+    struct via_attach *attach = via_fabric_attached();
+    struct via_remote *box = NULL;
+    if (attach != NULL && fabric->remote == NULL && fabric->note.mailbox_bytes != 0) {
+        box = via_fabric_mailbox_get(attach, &fabric->note);
+    }
+    bool gone = box != NULL && via_client_remote_is_gone(box);
+    via_fabric_mailbox_put(box);
+    return gone;
+}
+
 /* The peer's process has gone, and with it all that it had put: its host has seen to that. Or it
  * has closed, which it says behind all else. But others that share the connection may have put
  * something, too. */
@@ -51,7 +64,8 @@ static bool all_has_arrived(struct via_conn *conn)
     uint64_t flags = via_side_flags(conn->side);
     return (flags & VIA_FLAG_SHARED) == 0 &&
            ((flags & VIA_FLAG_CLOSED) != 0 ||
-            (via_fabric_can_put(fabric) && via_client_remote_is_gone(fabric->remote)));
+            (via_fabric_can_put(fabric) ? via_client_remote_is_gone(fabric->remote)
+                                        : mailbox_is_gone(fabric)));
 }
 
 static void follow(struct via_fabric *fabric)

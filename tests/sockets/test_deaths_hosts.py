@@ -142,7 +142,50 @@ CASES = (
 WRITES = ((0, "killed", "-", SIZE, "both", "writes"), (0, "closes", "-", SIZE, "both", "writes"))
 
 
+# Who is killed when it has exchanged so many bytes, and who tells how late it heard of that.
+YOUNG = """
+import os, signal, socket, sys, time
+conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+for _ in range(int(sys.argv[3])):
+    conn.sendall(b"x")
+    conn.recv(1)
+conn.sendall(b"%20.9f" % time.monotonic())
+conn.recv(1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+HEARS = """
+import socket, sys, time
+conn = socket.create_server((sys.argv[1], int(sys.argv[2]))).accept()[0]
+while len(data := conn.recv(20)) == 1:
+    conn.sendall(data)
+while len(data) < 20:
+    data += conn.recv(20 - len(data))
+conn.sendall(b"y")
+assert conn.recv(1) == b""
+print(time.monotonic() - float(data))
+"""
+
+
 class Deaths(Hosts):
+    def hears(self, exchanges):
+        """After how many seconds the acceptor heard of the death of its connector."""
+        port = free_port(self.address)
+        words = [self.address, str(port)]
+        server = self.start([PYTHON, "-c", HEARS, *words], port=port)
+        client = subprocess.Popen([*self.client_words, PYTHON, "-c", YOUNG, *words, str(exchanges)],
+                                  env=self.environment(False))
+        self.addCleanup(end, client)
+        client.wait(60)
+        self.finish(server)
+        server.log.seek(0)
+        return float(server.log.read())
+
+    def test_who_dies_before_it_has_taken_the_pipes(self):
+        """That took two seconds and more; now and then it may be other programs' turn."""
+        for exchanges in range(1, 8):
+            late_s = min(self.hears(exchanges) for _ in range(2))
+            self.assertLess(late_s, 1.5, exchanges)
+
     def sees(self, case, plain=False):
         """What the peer sees, and whether there were pipes."""
         read, how, answer, size, first, looks = case
