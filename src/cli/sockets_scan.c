@@ -199,8 +199,11 @@ static void judge_entry(const struct process *process, uint32_t index, struct vi
     *demoted = *demoted != 0;
     memcpy(&row->stats, bytes, sizeof(bytes));
     row->counted = true;
-    row->accelerated = row->stats.accelerated && !row->stats.demoted;
-    if (!row->accelerated) {
+    bool untaken = via_stats_is_untaken(&row->stats);
+    row->accelerated = row->stats.accelerated && !row->stats.demoted && !untaken;
+    if (untaken) {
+        say_why(row, "not decided yet: the other end has not taken its pipes");
+    } else if (!row->accelerated) {
         say_why(row, row->stats.reason == VIA_REASON_NONE
                          ? "not decided yet: it has moved little data"
                          : via_reason_text(row->stats.reason));

@@ -92,6 +92,14 @@ struct via_stats_conn {
         tx_lent_bytes; /* of those by frames: not copied for the host, which reads the mirror */
 };
 
+/* Pipes were offered, but the other end has not taken them: what has been sent went by the kernel.
+ */
+static inline bool via_stats_is_untaken(const struct via_stats_conn *conn)
+{
+    return conn->accelerated && !conn->demoted && conn->tx_pipe_bytes == 0 &&
+           conn->rx_pipe_bytes == 0 && conn->tx_kernel_bytes != 0;
+}
+
 struct via_sockets_entry {
     struct via_stats_conn stats;
     uint64_t reserved[6];

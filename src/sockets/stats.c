@@ -28,18 +28,31 @@ static struct {
     struct via_stats_conn sum;
 } total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
 
+/* Offered pipes and did not get to use them: with so many bytes sent since, its peer did not want
+ * them; with fewer it had no time. */
+#define UNTAKEN_BYTES (64u * 1024)
+
+static enum via_reason reason_of(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
+{
+    if (via_stats_is_untaken(conn) && conn->tx_kernel_bytes > tx_early_bytes + UNTAKEN_BYTES) {
+        return VIA_REASON_DEMOTED;
+    }
+    return conn->reason == VIA_REASON_NONE ? VIA_REASON_SHORT : conn->reason;
+}
+
 void via_stats_add(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
 {
     pthread_mutex_lock(&total.lock);
     total.connections++;
-    enum via_reason why = conn->reason == VIA_REASON_NONE ? VIA_REASON_SHORT : conn->reason;
+    enum via_reason why = reason_of(conn, tx_early_bytes);
+    bool accelerated = conn->accelerated && (conn->demoted || why != VIA_REASON_DEMOTED);
     total.demoted += conn->demoted ? 1 : 0;
-    if (conn->accelerated) {
+    if (accelerated) {
         total.accelerated++;
     } else {
         total.not_accelerated[why]++;
     }
-    if (!conn->accelerated || conn->demoted) {
+    if (!accelerated || conn->demoted) {
         total.why_kernel_bytes[why] += conn->tx_kernel_bytes;
     } else {
         total.early_bytes += via_min(tx_early_bytes, conn->tx_kernel_bytes);

@@ -198,6 +198,22 @@ class Listing(Lister):
             self.assertEqual({row["why_not"] for row in rows}, whys)
             end(process)
 
+    def test_pipes_that_the_other_end_does_not_take(self):
+        """Who connects says at once that it may have pipes, and then sees its options."""
+        process = self.talker("c, s = pair(lambda c: c.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096))\n"
+                              "for i in range(200):\n"
+                              "    s.sendall(b'x' * 1000); c.recv(1000, socket.MSG_WAITALL)\n"
+                              "ready()", env={"VIADUCT_SOCKETS_AFTER": "0"})
+        untaken = "not decided yet: the other end has not taken its pipes"
+        self.assertEqual({(row["accelerated"], row["why_not"]) for row in self.rows_of(process)},
+                         {(False, "socket option that pipes can not honour"), (False, untaken)})
+        process.stdin.close()
+        self.assertEqual(process.wait(HANG_S), 0)
+        with open(self.stats, encoding="utf-8") as lines:
+            total = json.loads(lines.readlines()[-1])
+        self.assertEqual((total["accelerated"], total["not_accelerated"]),
+                         (0, {"socket option that pipes can not honour": 1, "peer went back to the kernel": 1}))
+
     def test_a_plain_server(self):
         port = free_port()
         self.start([STREAM, "serve", self.address, str(port), "1"], preload=False, port=port)
