@@ -142,13 +142,23 @@ static void in_read_of_a_pipe(int fd)
     CHECK(read(empty_pipe(), &byte, 1) == 1);
 }
 
+/* In a child: it ends with its parent, also if that has ended already. */
+static void end_with(pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        _exit(0);
+    }
+}
+
 static void in_waitpid(int fd)
 {
+    pid_t parent = getpid();
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
         close(fd);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        end_with(parent);
         pause();
         _exit(0);
     }
@@ -175,11 +185,12 @@ static void *wait_in_vain(void *unused)
 /* Two holders, of which neither does anything. */
 static void in_pause_with_a_child(int fd)
 {
+    pid_t parent = getpid();
     pid_t pid = fork();
     (void)fd;
     CHECK(pid >= 0);
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        end_with(parent);
     }
     pause();
 }
