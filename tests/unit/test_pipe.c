@@ -414,26 +414,33 @@ static void an_armed_reader_is_rung_once(void **state)
     pair_free(pair);
 }
 
+/* A record of a writer that rings at once, if that wakes the reader, or only later; it is taken. */
+static void one_record(struct pair *pair, bool rings)
+{
+    struct via_pipe_record record;
+    uint32_t head = 0;
+    assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
+    if (rings) {
+        assert_true(via_pipe_must_ring(&pair->writer));
+    }
+    assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+}
+
 /* The writer asks only after its record was taken and the reader sleeps again. */
 static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
 {
     (void)state;
     struct pair *pair = pair_new(8, 0, 0, true);
-    struct via_pipe_record record;
-    uint32_t head = 0;
 
     for (int i = 0; i < 20; i++) {
-        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
-        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        one_record(pair, false);
         via_pipe_release(&pair->reader, 1);
         via_pipe_arm(&pair->reader);
         assert_false(via_pipe_ready(&pair->reader));
         assert_false(via_pipe_must_ring(&pair->writer));
         via_pipe_arm(&pair->reader); /* woken all the same, it sleeps on */
 
-        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
-        assert_true(via_pipe_must_ring(&pair->writer));
-        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        one_record(pair, true);
         via_pipe_release(&pair->reader, 1);
     }
     pair_free(pair);
@@ -444,19 +451,14 @@ static void a_late_ring_is_harmless_while_records_are_held(void **state)
 {
     (void)state;
     struct pair *pair = pair_new(64, 0, 0, true);
-    struct via_pipe_record record;
-    uint32_t head = 0;
 
     for (int i = 0; i < 20; i++) {
-        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
-        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        one_record(pair, false);
         via_pipe_arm(&pair->reader);
         (void)via_pipe_must_ring(&pair->writer); /* it cannot know */
         via_pipe_arm(&pair->reader);             /* woken, nothing there, it sleeps on */
 
-        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
-        assert_true(via_pipe_must_ring(&pair->writer));
-        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        one_record(pair, true);
     }
     pair_free(pair);
 }
@@ -466,12 +468,9 @@ static void a_late_ring_is_harmless_when_records_were_held(void **state)
 {
     (void)state;
     struct pair *pair = pair_new(64, 0, 0, true);
-    struct via_pipe_record record;
-    uint32_t head = 0;
 
     for (int i = 0; i < 20; i++) {
-        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
-        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        one_record(pair, false);
         via_pipe_arm(&pair->reader);
         assert_true(via_pipe_must_ring(&pair->writer)); /* for the record that was taken */
         via_pipe_release(&pair->reader, 1);
@@ -481,9 +480,7 @@ static void a_late_ring_is_harmless_when_records_were_held(void **state)
         via_pipe_arm(&pair->reader);
         assert_false(via_pipe_ready(&pair->reader));
 
-        assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
-        assert_true(via_pipe_must_ring(&pair->writer));
-        assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+        one_record(pair, true);
         via_pipe_release(&pair->reader, 1);
     }
     pair_free(pair);
