@@ -249,18 +249,11 @@ VIA_HOOK ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t
     return pwritev2(fd, iov, count, offset, flags);
 }
 
-/* TCP_INQ, as the kernel says it: bytes that can be read now; 1, too, for the end alone. */
+/* TCP_INQ, as the kernel says it: bytes that can be read now, and 1 more when FIN has come. */
 static int bytes_left(struct via_op *op)
 {
-    struct pollfd pfd = {.fd = op->fd, .events = POLLIN};
-    int bytes = via_io_readable_bytes(op);
-    if (bytes != 0) {
-        return via_max(bytes, 0);
-    }
-    if (via_conn_has_pipes(op->conn)) {
-        return (via_io_ready(op, POLLIN) & POLLIN) != 0;
-    }
-    return VIA_REAL(poll)(&pfd, 1, 0) > 0;
+    int bytes = via_min(via_max(via_io_readable_bytes(op), 0), INT32_MAX - 1);
+    return bytes + (via_io_fin_has_come(op) ? 1 : 0);
 }
 
 /* The one thing that pipes say in control data. */

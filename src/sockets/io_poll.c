@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include "sockets/demote.h"
 #include "sockets/epoll_set.h"
@@ -163,6 +167,13 @@ static bool is_at_kernel_end(struct via_op *op)
            unread == 0;
 }
 
+/* By the kernel, or the peer. */
+static bool is_end_said(const struct via_op *op)
+{
+    return atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0 ||
+           (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_FIN)) != 0;
+}
+
 uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
 {
     uint32_t bits = 0;
@@ -184,9 +195,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
         ask |= POLLRDHUP; /* unread data does not hide the end of both */
         bits |= op->side->shutting != 0 && op->side->rx_shut != 0 ? (uint32_t)POLLHUP : 0;
     }
-    bool ended = atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0 ||
-                 (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_FIN)) != 0;
-    if (ask != 0 || via_unlikely(ended)) {
+    if (ask != 0 || via_unlikely(is_end_said(op))) {
         uint32_t seen = ask_kernel(op, ask, 0);
         if ((wanted & ask & OUT_EVENTS) != 0 && (seen & OUT_EVENTS) == 0) {
             via_io_found_full(op);
@@ -419,6 +428,57 @@ static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
     }
     uint64_t before = left + via_stream_rx_comes_again(rx);
     return (size_t)left + piped + (follow && kernel > before ? (size_t)(kernel - before) : 0);
+}
+
+/* Of a socket that is closed, which may have been by a reset after FIN. There is nothing to map any
+ * more, says the kernel then; and when bytes are unread it counts FIN with them. */
+static bool has_fin_come_before(int fd)
+{
+    struct tcp_zerocopy_receive nothing = {.address = 0};
+    socklen_t bytes = sizeof(nothing);
+    _Alignas(struct cmsghdr) char control[256];
+    char byte;
+    int unread = 0, left = 0;
+    struct iovec iov = {&byte, 1};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    if (VIA_REAL(ioctl)(fd, SIOCINQ, &unread) != 0 || unread == 0) {
+        return VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &nothing, &bytes) != 0 &&
+               errno == EIO;
+    }
+    if (VIA_REAL(recvmsg)(fd, &message, MSG_PEEK | MSG_DONTWAIT) < 0) {
+        return false;
+    }
+    for (struct cmsghdr *it = CMSG_FIRSTHDR(&message); it != NULL; it = CMSG_NXTHDR(&message, it)) {
+        if (it->cmsg_level == IPPROTO_TCP && it->cmsg_type == TCP_CM_INQ) {
+            memcpy(&left, CMSG_DATA(it), sizeof(left));
+        }
+    }
+    return left > unread;
+}
+
+bool via_io_fin_has_come(const struct via_op *op)
+{
+    uint8_t state = 0; /* the first member of struct tcp_info */
+    socklen_t bytes = sizeof(state);
+    if (via_conn_has_pipes(op->conn) &&
+        atomic_load_explicit(&op->side->shadow, memory_order_acquire) == 0 &&
+        (via_side_flags(op->side) & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
+        return false; /* nor is anybody there but the peer, who would have said it */
+    }
+    if (atomic_load_explicit(&op->side->lost, memory_order_relaxed) != VIA_LOST_NOT) {
+        return false; /* it would have been RST */
+    }
+    if (VIA_REAL(getsockopt)(op->fd, IPPROTO_TCP, TCP_INFO, &state, &bytes) != 0) {
+        return false;
+    }
+    if (state == TCP_CLOSE) {
+        return has_fin_come_before(op->fd);
+    }
+    return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING ||
+           state == TCP_TIME_WAIT;
 }
 
 bool via_io_has_ended(struct via_op *op)
