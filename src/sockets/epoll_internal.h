@@ -102,6 +102,8 @@ void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned 
 /* --- epoll_note.c ------------------------------------------------------------------------------
  */
 
+/* epoll_ctl(2), ERRORS: what may not be combined with EPOLLEXCLUSIVE. */
+bool via_ep_is_valid(int op, const struct epoll_event *event);
 /* A one-shot registration in the kernel's set: 1 when it is armed, 0 when it has been reported, or
  * a negative errno. */
 int via_ep_kernel_armed(int epfd, int fd);

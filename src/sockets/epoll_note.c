@@ -176,3 +176,16 @@ int via_ep_kernel_armed(int epfd, int fd)
     const uint32_t how = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE;
     return !found ? -ENOENT : (events & ~how) != 0;
 }
+
+#define EXCLUSIVE_EVENTS \
+    ((uint32_t)(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE))
+
+bool via_ep_is_valid(int op, const struct epoll_event *event)
+{
+    uint32_t events = event != NULL ? event->events : 0;
+    if (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL) {
+        return false;
+    }
+    return op == EPOLL_CTL_DEL || (events & EPOLLEXCLUSIVE) == 0 ||
+           (op == EPOLL_CTL_ADD && (events & ~EXCLUSIVE_EVENTS) == 0);
+}

@@ -58,12 +58,15 @@ int via_ep_number(const struct via_ep_entry *entry)
 static void keep(struct via_ep_entry *entry)
 {
     int fd = VIA_REAL(fcntl)(entry->fd, F_DUPFD_CLOEXEC, 0);
-    bool unheard = entry->unheard;
+    /* Put in anew, a one-shot one that was reported would tell of the end. */
+    bool reported = entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->piped;
+    bool unheard = entry->unheard || reported;
     if (fd < 0) {
         return;
     }
     via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
     (void)!via_hidden_new(fd, &entry->kept_fd);
+    entry->unheard = unheard;
     if (!unheard) {
         via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
     }

@@ -12,8 +12,6 @@
 #include "sockets/steward.h"
 
 #define SETS_MAX 65536u
-#define EXCLUSIVE_EVENTS \
-    ((uint32_t)(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE))
 
 struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u << 18);
 const char via_ep_bell_mark;
@@ -275,7 +273,8 @@ int via_ep_tell_kernel(struct via_ep_entry *entry, int op)
 static void refresh(struct via_ep_entry *entry)
 {
     bool piped = via_conn_has_pipes(entry->conn);
-    bool left = entry->piped && !piped;
+    bool was_piped = entry->piped;
+    bool left = was_piped && !piped;
     via_ep_make_hot(entry);
     if (piped != entry->piped) {
         entry->piped = piped;
@@ -292,6 +291,11 @@ static void refresh(struct via_ep_entry *entry)
         wake_sleepers(entry->set, true);
     }
     uint32_t events = kernel_events(entry);
+    if (piped && !was_piped && entry->unheard) {
+        entry->unheard = false; /* without pipes it was reported, once, and put in anew */
+        entry->kernel_events = events;
+        via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
+    }
     if (left && entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->unheard) {
         via_ep_tell_kernel(entry, EPOLL_CTL_DEL); /* which would tell of the end, one-shot or not */
         entry->unheard = true;
@@ -547,22 +551,22 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     }
 }
 
-/* epoll_ctl(2), ERRORS: what may not be combined with EPOLLEXCLUSIVE. */
-static bool is_valid(int op, const struct epoll_event *event)
+/* MOD or DEL, and we do not know of it. The kernel may: a descriptor that came from elsewhere took
+ * the number of one that was registered, of the same socket. */
+static int unknown_ctl(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
+                       const struct epoll_event *event)
 {
-    uint32_t events = event != NULL ? event->events : 0;
-    if (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL) {
-        return false;
+    if (op == EPOLL_CTL_DEL) {
+        return VIA_REAL(epoll_ctl)(set->fd, op, fd, NULL) == 0 ? 0 : -errno;
     }
-    return op == EPOLL_CTL_DEL || (events & EPOLLEXCLUSIVE) == 0 ||
-           (op == EPOLL_CTL_ADD && (events & ~EXCLUSIVE_EVENTS) == 0);
+    return event == NULL ? -EFAULT : entry_add(set, op, conn, fd, event, false);
 }
 
 int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event)
 {
     int rc = 0;
     const struct via_file *file = via_fd_peek(epfd);
-    if (!is_valid(op, event) || (file != NULL && file->kind == VIA_FILE_CONN)) {
+    if (!via_ep_is_valid(op, event) || (file != NULL && file->kind == VIA_FILE_CONN)) {
         return -EINVAL;
     }
     pthread_mutex_lock(&links);
@@ -583,7 +587,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
              : event == NULL ? -EFAULT
                              : entry_add(set, EPOLL_CTL_ADD, conn, fd, event, false);
     } else if (entry == NULL) {
-        rc = -ENOENT;
+        rc = unknown_ctl(set, op, conn, fd, event);
     } else if (op == EPOLL_CTL_MOD) {
         rc = event == NULL ? -EFAULT : (entry->events & EPOLLEXCLUSIVE) != 0 ? -EINVAL : 0;
         if (rc == 0) {
@@ -665,9 +669,9 @@ void via_ep_conn_woken(struct via_conn *conn)
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         pthread_mutex_lock(&entry->set->lock);
-        /* Of one that went back the kernel tells it: that shall not be taken for what it told when
-         * it was told anew of it. */
-        entry->edge |= entry->piped || entry->look;
+        /* Of one without pipes the kernel tells it: that shall not be taken for what it told when
+         * it was told anew of it, nor be lost when it is told anew before it is asked. */
+        entry->edge = true;
         if (entry->piped) {
             via_ep_make_hot(entry);
             via_ep_nest_entry(entry->set, entry);

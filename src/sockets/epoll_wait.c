@@ -21,6 +21,9 @@
  * Who spins looks at one of them each time that it has looked at the hot ones so often. */
 #define WARM_US 20u
 #define WARM_LOOKS 4u
+/* With so few places descriptors of ours may take most of them: then so often. */
+#define FEW_PLACES 16
+#define FEW_TRIES 8
 /* So many eager connections are looked after at each call. */
 #define EARLY_MAX 32u
 /* So many connections without room are watched at each sleep. */
@@ -232,6 +235,7 @@ static bool is_told(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
         via_ep_told(entry, bits, &before);
         return !again;
     }
+    entry->edge = false;
     return true;
 }
 
@@ -321,23 +325,57 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
     return n >= 0 ? n : -errno;
 }
 
+/* Of few: as via_ep_sort_out(), behind `kept` that were before. The kernel tells of level ones each
+ * time that it is asked, so what is among those is told once; told: what the kernel has for each.
+ * *ret_unknown: one is a descriptor that is none of ours, whose data need not be its own alone. */
+static int sort_out_few(struct via_ep_set *set, struct epoll_event *events, int kept, int count,
+                        uint64_t told[FEW_PLACES], bool *ret_unknown)
+{
+    int before = kept;
+    for (int i = before; i < before + count; i++) {
+        struct epoll_event event = events[i];
+        uint64_t data = event.data.u64;
+        int at = 0;
+        if (via_ep_sort_out(set, &event, 1) == 0) {
+            continue;
+        }
+        while (at < before && told[at] != data) {
+            at++;
+        }
+        if (at < before) {
+            events[at].events |= event.events;
+            continue;
+        }
+        *ret_unknown |= !via_pool_owns(&via_ep_entries, VIA_EP_ADDRESS(data));
+        told[kept] = data;
+        events[kept++] = event;
+    }
+    return kept;
+}
+
 /* What the kernel has for the program, without sleeping; how many, or -1 and errno. *ret_ours: it
  * had something for us, too. */
 static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool *ret_ours)
 {
+    uint64_t told[FEW_PLACES];
+    bool few = max <= FEW_PLACES, unknown = false;
     int kept = 0;
-    for (int tries = 0; tries < ASK_TRIES; tries++) {
-        int room = max - kept;
+    for (int tries = 0; tries < (few ? FEW_TRIES : ASK_TRIES); tries++) {
+        int room = max - kept, before = kept;
         int n = VIA_REAL(epoll_wait)(epfd, events + kept, room, 0);
         if (n < 0) {
             return kept != 0 ? kept : n;
         }
-        int mine = via_ep_sort_out(set, events + kept, n);
-        *ret_ours |= mine < n;
-        kept += mine;
-        if (n < room || mine != 0) {
-            break; /* else what is ours has taken the place of all; level ones come again, too */
+        if (few && (kept != 0 || n == room)) {
+            kept = sort_out_few(set, events, kept, n, told, &unknown);
+        } else {
+            kept += via_ep_sort_out(set, events + kept, n);
+        }
+        *ret_ours |= kept - before < n;
+        bool vain = tries + 1 >= ASK_TRIES && kept == before;
+        if (n < room || kept == max || vain || (kept != 0 && (unknown || !few))) {
+            break; /* else what is ours has taken places; level ones come again, too */
         }
     }
     return kept;

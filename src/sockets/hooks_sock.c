@@ -25,15 +25,30 @@
 /* --- making connections ------------------------------------------------------------------------
  */
 
+/* A connected socket: it is to be connected to nowhere; or its connect() went on after the call
+ * that began it, this one is the first to ask, and the connection has ended
+ * (inet_stream_connect()). */
+static bool dissolves(int fd, const struct sockaddr *to, socklen_t bytes, int error)
+{
+    if (error == 0) {
+        return bytes >= sizeof(to->sa_family) && to->sa_family == AF_UNSPEC;
+    }
+    bool ended =
+        error == EPIPE || error == ECONNRESET || error == ECONNABORTED || error == ETIMEDOUT;
+    return ended && via_fd_peek(fd) != NULL;
+}
+
 VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
 {
     const struct sockaddr *to = addr.__sockaddr__;
     via_hooks_init();
     struct via_conn *conn = via_conn_prepare(fd, to, bytes);
     int rc = VIA_REAL(connect)(fd, to, bytes);
-    if (rc == 0 && conn == NULL && bytes >= sizeof(to->sa_family) && to->sa_family == AF_UNSPEC) {
+    if (conn == NULL && dissolves(fd, to, bytes, rc == 0 ? 0 : errno)) {
+        int saved = errno;
         via_conn_dissolved(fd);
         via_hooks_forget(fd); /* the socket is as new */
+        errno = saved;
     }
     if (conn != NULL) {
         int saved = errno;
@@ -428,7 +443,12 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
 /* Does tcp_set_rcvlowat() wake who waits? For bytes, and for an end by FIN, but not by RST. */
 static bool lowat_wakes(struct via_op *op)
 {
-    if (!via_conn_has_pipes(op->conn) || (via_io_ready(op, POLLIN) & POLLIN) == 0) {
+    if (!via_conn_has_pipes(op->conn)) {
+        struct pollfd pfd = {.fd = op->fd, .events = POLLIN};
+        return VIA_REAL(poll)(&pfd, 1, 0) > 0 &&
+               (via_io_readable_bytes(op) > 0 || via_io_fin_has_come(op));
+    }
+    if ((via_io_ready(op, POLLIN) & POLLIN) == 0) {
         return false;
     }
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
