@@ -78,6 +78,7 @@ kills-sockets: packages build-release ## kill -9 a random side of SOCKET_KILLS c
 calls-sockets: packages build-release ## random calls on CALLS connections, over kernel TCP and over pipes
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/random_calls.py --rounds $(CALLS)
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/random_calls.py --rounds $(CALLS) --seed 1000000
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/random_calls.py --rounds $(CALLS) --seed 2000000
 
 reloads-sockets: packages build-release ## reload nginx RELOADS times under load
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/reload_nginx.py --count $(RELOADS) || [ $$? -eq 77 ]

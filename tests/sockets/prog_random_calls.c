@@ -427,12 +427,26 @@ static void call_select(struct end *end)
     tell(end, what, rc, errno);
 }
 
+int wait_in_set(int set, int timeout_ms, char told[32])
+{
+    struct epoll_event events[2] = {{.events = 0}};
+    int rc = epoll_wait(set, events, 2, timeout_ms);
+    bool swaps = rc == 2 && events[1].events < events[0].events;
+    uint32_t first = rc > 0 ? events[swaps].events : 0;
+    if (rc == 2) {
+        snprintf(told, 32, "%#x %#x", first, events[!swaps].events);
+    } else {
+        snprintf(told, 32, "%#x", first);
+    }
+    return rc;
+}
+
 static void call_epoll(struct end *end)
 {
-    char what[64];
+    char what[64], told[32];
     unsigned which = dice(SETS);
     which = which == EDGE && lowat_used ? LEVEL : which;
-    struct epoll_event event = {.events = 0}, again = {.events = EPOLLIN | EPOLLONESHOT};
+    struct epoll_event again = {.events = EPOLLIN | EPOLLONESHOT};
     if (dice(6) == 0) {
         struct pollfd pfd = {.fd = end->sets[which], .events = POLLIN};
         int ready = poll(&pfd, 1, 0);
@@ -440,8 +454,8 @@ static void call_epoll(struct end *end)
         tell(end, what, ready, errno);
         return;
     }
-    int rc = epoll_wait(end->sets[which], &event, 1, 0);
-    snprintf(what, sizeof(what), "epoll_wait(set %u) %#x", which, rc > 0 ? event.events : 0);
+    int rc = wait_in_set(end->sets[which], 0, told);
+    snprintf(what, sizeof(what), "epoll_wait(set %u) %s", which, told);
     tell(end, what, rc, errno);
     if (which == ONCE && dice(2) == 0) {
         epoll_ctl(end->sets[which], EPOLL_CTL_MOD, end->fd, &again);

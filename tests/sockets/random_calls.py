@@ -60,16 +60,25 @@ def is_edge_of_change(line, other, before):
 
 
 def told_of_both(line):
-    """Of the set of edges with both ends: what is told of each."""
-    words = line.split("epoll_wait(both 1) ")[1].split() if "epoll_wait(both 1) " in line else []
+    """Of a set with both ends: what is told of each."""
+    words = line.split(") ")[1].split() if "epoll_wait(both " in line else []
     return [int(word, 16) for word in words[:2]]
 
 
 def is_edge_of_change_of_both(line, other, before):
     """The same of the set that has both ends: one edge too many, of either."""
     expected, got = told_of_both(line), told_of_both(other)
-    return len(expected) == 2 and len(got) == 2 and all(one in (0, two) for one, two in zip(expected, got)) and \
+    return "(both 1)" in line and len(got) == 2 and all(one in (0, two) for one, two in zip(expected, got)) and \
         any(call in one for one in before for call in GOES_BACK)
+
+
+def is_fewer_of_both(line, other, before):
+    """A copy that we do not know is told of by the kernel with the program's data, which need not be its own alone. When
+    descriptors of ours have taken places, the kernel can not be asked twice then: it would tell of level ones again. So
+    of several one may be left for the next call."""
+    expected, got = told_of_both(line), told_of_both(other)
+    return "(both 0)" in line and len(got) == 2 and line.endswith(" = 2 ") and other.endswith(" = 1 ") and \
+        all(two in (0, one) for one, two in zip(expected, got)) and any("passed to itself" in one for one in before)
 
 
 def is_end_of_copy(line, other, before):
@@ -83,7 +92,7 @@ def is_end_of_copy(line, other, before):
 def is_same(expected, number, got):
     line, other = expected[number], got[number]
     return line == other or is_extra_edge(line, other) or is_edge_of_change(line, other, expected[:number]) or \
-        is_edge_of_change_of_both(line, other, expected[:number]) or \
+        is_edge_of_change_of_both(line, other, expected[:number]) or is_fewer_of_both(line, other, expected[:number]) or \
         is_end_of_copy(line, other, expected[:number])
 
 
@@ -112,7 +121,8 @@ def differences(seed, rounds):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=int(time.time()) % 1000000, help="from 1000000 on: more kinds of calls; from 2000000 on: still more")
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 1000000,
+                        help="from 1000000 on: more kinds of calls; from 2000000 on: still more")
     args = parser.parse_args()
     wrong = 0
     for seed in range(args.seed, args.seed + args.rounds, BATCH):

@@ -334,9 +334,8 @@ static void call_timed(struct end *end)
 
 static void call_sets(struct end *end)
 {
-    char what[96];
+    char what[96], told[32];
     unsigned which = ALONE + dice(SETS_WIDE - ALONE);
-    struct epoll_event event = {.events = 0};
     bool edges = which == EDGE_ONCE || which == OVER_EDGE;
     which = edges && lowat_used ? ALONE : which;
     if (which != EDGE_ONCE && which != OVER_EDGE && dice(5) == 0) {
@@ -346,8 +345,8 @@ static void call_sets(struct end *end)
         tell(end, what, ready, errno);
         return;
     }
-    int rc = epoll_wait(end->sets[which], &event, 1, dice(3) == 0 ? 2 : 0);
-    snprintf(what, sizeof(what), "epoll_wait(set %u) %#x", which, rc > 0 ? event.events : 0);
+    int rc = wait_in_set(end->sets[which], dice(3) == 0 ? 2 : 0, told);
+    snprintf(what, sizeof(what), "epoll_wait(set %u) %s", which, told);
     tell(end, what, rc, errno);
     if (which == EDGE_ONCE && dice(2) == 0) {
         struct epoll_event again = {.events = EPOLLIN | EPOLLET | EPOLLONESHOT};
