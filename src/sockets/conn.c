@@ -465,15 +465,6 @@ void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes
 /* --- descriptors -------------------------------------------------------------------------------
  */
 
-void via_conn_dissolved(int fd)
-{
-    struct via_op op;
-    if (via_op_begin(&op, fd)) {
-        op.conn->dissolved = true;
-        via_op_end(&op);
-    }
-}
-
 void via_conn_dup(struct via_conn *conn, int new_fd)
 {
     atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);

@@ -178,9 +178,6 @@ bool via_conn_tuple(int fd, struct via_tuple *ret_tuple);
 /* Of the socket behind fd, the same by all its numbers; 0: it is none. */
 uint64_t via_conn_cookie(int fd);
 
-/* connect() has dissolved what fd refers to, if that is one. */
-void via_conn_dissolved(int fd);
-
 /* new_fd is a copy of fd, a number that nothing refers to. */
 void via_conn_dup(struct via_conn *conn, int new_fd);
 

@@ -235,7 +235,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
     }
     if (last_here) {
         via_ep_conn_closing(conn);
-    } else {
+    } else if (!conn->dissolved) {
         via_ep_conn_loses(conn, fd);
     }
     via_board_forget(fd);

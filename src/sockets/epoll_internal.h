@@ -65,8 +65,10 @@ void via_ep_hear_nothing(struct via_ep_set *set);
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
 
 /* The kernel has fd, which has become this connection, in the set of that number, with these
- * events: its registration becomes an entry. 0, or a negative errno: it stays as it was. */
-int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event);
+ * events: its registration becomes an entry. absent: it was reported, and the kernel does not have
+ * it. 0, or a negative errno: it stays as it was. */
+int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event,
+                   bool absent);
 
 /* --- epoll_nest.c ------------------------------------------------------------------------------
  */
@@ -107,6 +109,9 @@ bool via_ep_is_valid(int op, const struct epoll_event *event);
 /* A one-shot registration in the kernel's set: 1 when it is armed, 0 when it has been reported, or
  * a negative errno. */
 int via_ep_kernel_armed(int epfd, int fd);
+/* With the set's lock. The connection is no more here, but its socket lives on, and with it the
+ * kernel's registration: as the program made it. */
+void via_ep_hand_back(struct via_ep_entry *entry);
 /* Calls take for every set that fd was put into before anything was known of it; forgets them when
  * all was well. 0, or what take said, or -EBADF. */
 int via_ep_noted(int fd, int (*take)(int epfd, const struct epoll_event *event, void *context),

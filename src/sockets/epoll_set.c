@@ -489,11 +489,15 @@ bool via_ep_is_waited_in(struct via_ep_set *set)
     return !via_alone() && has_sleepers(set);
 }
 
-/* The kernel has it in the set as the program put it there. */
+/* The kernel has it in the set as the program put it there; or not at all: see via_ep_hand_back().
+ */
 static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
-                         const struct epoll_event *event)
+                         const struct epoll_event *event, bool absent)
 {
     bool spent = false;
+    if (absent) {
+        return entry_add(set, EPOLL_CTL_ADD, conn, fd, event, true);
+    }
     if ((event->events & EPOLLEXCLUSIVE) != 0) {
         struct epoll_event same = *event;
         /* Such a registration can not be changed. Added again, it tells what there is. */
@@ -610,7 +614,8 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
 }
 
 /* A set of this number that a descriptor was put into before it was a connection. */
-int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event)
+int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event,
+                   bool absent)
 {
     int rc = -EBADF;
     via_ep_nest_adopt(epfd);
@@ -619,7 +624,7 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
     /* One that is in others which do not know of it: what was put into it stays the kernel's. */
     if (set != NULL && !via_fd_is_marked(epfd, VIA_FD_IN_EPOLL)) {
         pthread_mutex_lock(&set->lock);
-        rc = entry_take_in(set, conn, fd, event);
+        rc = entry_take_in(set, conn, fd, event, absent);
         pthread_mutex_unlock(&set->lock);
         via_ep_tell_outer(set);
     }
@@ -690,31 +695,12 @@ void via_ep_conn_duped(struct via_conn *conn)
     pthread_mutex_unlock(&links);
 }
 
-/* The socket lives on, and with it the kernel's registration: as the program made it. */
-static void hand_back(struct via_ep_entry *entry)
-{
-    if (entry->inherited) {
-        return;
-    }
-    if (entry->place == VIA_EP_PARKED) {
-        via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
-        return;
-    }
-    struct epoll_event event = {.events = entry->events & ~(uint32_t)EPOLLEXCLUSIVE,
-                                .data = {.u64 = entry->data}};
-    if (entry->spent) {
-        event.events &= (uint32_t)(EPOLLONESHOT | EPOLLET);
-    }
-    VIA_REAL(epoll_ctl)
-    (entry->set->fd, entry->unheard ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, via_ep_fd(entry), &event);
-}
-
 static void remove_entry(struct via_ep_entry *entry, bool lives_on)
 {
     struct via_ep_set *set = entry->set;
     pthread_mutex_lock(&set->lock);
     if (lives_on) {
-        hand_back(entry);
+        via_ep_hand_back(entry);
     }
     entry_free(entry);
     pthread_mutex_unlock(&set->lock);
@@ -728,7 +714,7 @@ void via_ep_conn_closing(struct via_conn *conn)
     pthread_mutex_lock(&links);
     /* The kernel forgets it with the last descriptor of all processes; ours is not the last then.
      */
-    bool lives_on = conn->side->forked != 0 || conn->passed;
+    bool lives_on = conn->side->forked != 0 || conn->passed || conn->dissolved;
     via_list_foreach_safe(it, &conn->entries) {
         remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), lives_on);
     }

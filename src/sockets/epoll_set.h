@@ -96,6 +96,9 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
  */
 /* epoll_ctl() has succeeded for a descriptor that is none of ours: remembers what it said. */
 void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event);
+/* Before epoll_ctl() for a descriptor that is none of ours: its result, or -EAGAIN: the kernel is
+ * to be asked. See via_ep_hand_back(). */
+int via_ep_absent_ctl(int epfd, int op, int fd, struct epoll_event *event);
 /* It is in few sets, so that it is known in which; or in none. */
 bool via_ep_can_adopt(int fd);
 /* fd has become this connection: its registrations become entries. Else it stays the kernel's. */

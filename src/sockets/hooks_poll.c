@@ -295,6 +295,7 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
     int saved = errno;
     if (!via_op_begin(&op, fd)) {
         int rc = nest(epfd, operation, fd, event);
+        rc = rc == -EAGAIN ? via_ep_absent_ctl(epfd, operation, fd, event) : rc;
         errno = saved;
         if (rc != -EAGAIN) {
             return (int)via_hooks_result(rc);

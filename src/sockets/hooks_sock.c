@@ -38,6 +38,26 @@ static bool dissolves(int fd, const struct sockaddr *to, socklen_t bytes, int er
     return ended && via_fd_peek(fd) != NULL;
 }
 
+/* The socket is as new, by all its numbers. What has become the kernel's stays that: it may have it
+ * in sets by numbers that are closed, and tells of it as ours. */
+static void dissolve(int fd)
+{
+    struct via_op op;
+    if (via_hooks_is_guest() || !via_op_begin(&op, fd)) {
+        return;
+    }
+    bool kept = via_conn_state(op.conn) == VIA_SIDE_PLAIN && !via_list_empty(&op.conn->entries);
+    bool copied = atomic_load_explicit(&op.conn->fds, memory_order_relaxed) > 1;
+    op.conn->dissolved |= !kept;
+    for (int number = fd; !kept && number >= 0; number = via_conn_fd(op.conn)) {
+        via_hooks_forget(number);
+        if (copied) {
+            via_fd_mark(number, VIA_FD_IS_COPIED, true);
+        }
+    }
+    via_op_end(&op);
+}
+
 VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
 {
     const struct sockaddr *to = addr.__sockaddr__;
@@ -46,8 +66,7 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     int rc = VIA_REAL(connect)(fd, to, bytes);
     if (conn == NULL && dissolves(fd, to, bytes, rc == 0 ? 0 : errno)) {
         int saved = errno;
-        via_conn_dissolved(fd);
-        via_hooks_forget(fd); /* the socket is as new */
+        dissolve(fd);
         errno = saved;
     }
     if (conn != NULL) {

@@ -406,6 +406,50 @@ static void in_several_sets_before_it_connects(void)
     done(pair);
 }
 
+#define GONE (EPOLLERR | EPOLLHUP)
+
+/* connect() to nowhere: what has been registered stays so, told of the end or not, of a socket that
+ * can connect again; and that by all its numbers. */
+static void dissolved_and_connected_again(void)
+{
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    for (int asked = 0; asked < 2; asked++) {
+        struct pair pair = connected();
+        int client = pair.client, copy = dup(client);
+        int level = set_with(client, EPOLLIN), edge = set_with(client, EPOLLIN | EPOLLET);
+        int once = set_with(client, EPOLLIN | EPOLLONESHOT), other = set_with(copy, EPOLLIN);
+        char byte;
+        talk_both_ways(client, pair.server);
+        write_all(pair.server, "x", 1);
+        CHECK(wait_in(once, client, 5000) == EPOLLIN && wait_in(edge, client, 0) == EPOLLIN);
+        CHECK(connect(client, &nowhere, sizeof(nowhere)) == 0);
+        CHECK(wait_in(level, client, 0) == GONE && wait_in(other, copy, 0) == GONE);
+        CHECK(wait_in(edge, client, 0) == GONE && wait_in(edge, client, 0) == 0);
+        CHECK(wait_in(once, client, 0) == 0);
+        if (asked != 0) {
+            change_in(once, client, EPOLLIN | EPOLLONESHOT);
+            CHECK(wait_in(once, client, 0) == GONE && wait_in(once, client, 0) == 0);
+        }
+        close(pair.server);
+        pair = connect_it(client);
+        talk_both_ways(client, pair.server);
+        wait_in(edge, client, 0);
+        CHECK(wait_in(level, client, 0) == 0 && wait_in(other, copy, 0) == 0);
+        write_all(pair.server, "x", 1);
+        CHECK(wait_in(level, client, 5000) == EPOLLIN && wait_in(other, copy, 0) == EPOLLIN);
+        CHECK(wait_in(edge, client, 0) == EPOLLIN && wait_in(once, client, 0) == 0);
+        change_in(once, client, EPOLLIN | EPOLLONESHOT);
+        CHECK(wait_in(once, client, 0) == EPOLLIN && wait_in(once, client, 0) == 0);
+        read_all(copy, &byte, 1);
+        CHECK(wait_in(level, client, 0) == 0 && wait_in(other, copy, 0) == 0);
+        const int fds[] = {level, edge, once, other, copy};
+        for (int i = 0; i < 5; i++) {
+            close(fds[i]);
+        }
+        done(pair);
+    }
+}
+
 static void times_in_nanoseconds(void)
 {
     struct pair pair = connected();
@@ -650,6 +694,7 @@ const struct check checks_of_sets[] = {
     CHECK_ENTRY(one_shot_before_it_connects),
     CHECK_ENTRY(exclusive_before_it_connects),
     CHECK_ENTRY(in_several_sets_before_it_connects),
+    CHECK_ENTRY(dissolved_and_connected_again),
     CHECK_ENTRY(times_in_nanoseconds),
     CHECK_ENTRY(mistakes),
     {0},
