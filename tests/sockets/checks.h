@@ -100,5 +100,8 @@ double now_s(void);
 void sleep_ms(int ms);
 /* A child must have ended well. */
 void wait_for(pid_t pid);
+/* In a child: it ends with its parent, also if that has ended already, and so holds no pipe that a
+ * test reads to its end. */
+void end_with(pid_t parent);
 
 #endif

@@ -8,6 +8,7 @@
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -197,6 +198,14 @@ void write_later(int fd)
     if (pid == 0) {
         sleep_ms(50);
         write_all(fd, "x", 1);
+        _exit(0);
+    }
+}
+
+void end_with(pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
         _exit(0);
     }
 }

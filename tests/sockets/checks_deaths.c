@@ -29,9 +29,11 @@ static struct victim victim_of(struct pair pair, void (*life)(int fd))
     int ready[2];
     CHECK(pipe(ready) == 0);
     signal(SIGPIPE, SIG_IGN);
+    pid_t parent = getpid();
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
+        end_with(parent);
         close(pair.client);
         life(pair.server);
         (void)!write(ready[1], "r", 1);

@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -140,15 +139,6 @@ static void in_read_of_a_pipe(int fd)
     char byte;
     (void)fd;
     CHECK(read(empty_pipe(), &byte, 1) == 1);
-}
-
-/* In a child: it ends with its parent, also if that has ended already. */
-static void end_with(pid_t parent)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
-        _exit(0);
-    }
 }
 
 static void in_waitpid(int fd)
