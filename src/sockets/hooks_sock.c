@@ -422,12 +422,18 @@ VIA_HOOK int ioctl(int fd, unsigned long request, ...)
     return rc;
 }
 
+/* More seconds are none that anybody could wait for. */
+#define TIMEOUT_S_MAX INT32_MAX
+
+/* sock_set_timeout() of Linux. */
 static uint64_t timeout_ns(const void *value, socklen_t bytes)
 {
     const struct timeval *tv = value;
-    return bytes < sizeof(*tv)
-               ? 0
-               : (uint64_t)tv->tv_sec * VIA_SEC_NS + (uint64_t)tv->tv_usec * VIA_USEC_NS;
+    if (bytes < sizeof(*tv) || tv->tv_sec > TIMEOUT_S_MAX) {
+        return 0;
+    }
+    return tv->tv_sec < 0 ? VIA_AT_ONCE_NS
+                          : (uint64_t)tv->tv_sec * VIA_SEC_NS + (uint64_t)tv->tv_usec * VIA_USEC_NS;
 }
 
 /* asm-generic/socket.h; on 64 bits the same. */
@@ -462,17 +468,10 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
 /* Does tcp_set_rcvlowat() wake who waits? For bytes, and for an end by FIN, but not by RST. */
 static bool lowat_wakes(struct via_op *op)
 {
-    if (!via_conn_has_pipes(op->conn)) {
-        struct pollfd pfd = {.fd = op->fd, .events = POLLIN};
-        return VIA_REAL(poll)(&pfd, 1, 0) > 0 &&
-               (via_io_readable_bytes(op) > 0 || via_io_fin_has_come(op));
-    }
-    if ((via_io_ready(op, POLLIN) & POLLIN) == 0) {
-        return false;
-    }
-    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
-    return (seen & POLLHUP) == 0 || (seen & POLLERR) == 0 || via_io_has_ended(op) ||
-           via_io_readable_bytes(op) > 0;
+    struct pollfd pfd = {.fd = op->fd, .events = POLLIN};
+    bool ready = via_conn_has_pipes(op->conn) ? (via_io_ready(op, POLLIN) & POLLIN) != 0
+                                              : VIA_REAL(poll)(&pfd, 1, 0) > 0;
+    return ready && (via_io_readable_bytes(op) > 0 || via_io_fin_has_come(op));
 }
 
 /* The kernel has taken the option; what it means for pipes. */

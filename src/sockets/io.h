@@ -64,8 +64,6 @@ int via_io_kernel_fd(const struct via_op *op);
 /* The kernel reported these on the socket. */
 void via_io_shadow(struct via_op *op, uint32_t events);
 
-/* Has the peer's FIN come out of the pipe? */
-bool via_io_has_ended(struct via_op *op);
 /* Has FIN come to the kernel's socket, read or not? (That before a reset, for certain with TCP_INQ
  * only.) */
 bool via_io_fin_has_come(const struct via_op *op);

@@ -463,10 +463,10 @@ bool via_io_fin_has_come(const struct via_op *op)
 {
     uint8_t state = 0; /* the first member of struct tcp_info */
     socklen_t bytes = sizeof(state);
-    if (via_conn_has_pipes(op->conn) &&
+    if (via_conn_has_pipes(op->conn) && op->side->rx.span == VIA_SPAN_PIPE &&
         atomic_load_explicit(&op->side->shadow, memory_order_acquire) == 0 &&
         (via_side_flags(op->side) & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
-        return false; /* nor is anybody there but the peer, who would have said it */
+        return false; /* nor is anybody there but the peer, who would have said it there */
     }
     if (atomic_load_explicit(&op->side->lost, memory_order_relaxed) != VIA_LOST_NOT) {
         return false; /* it would have been RST */
@@ -479,16 +479,6 @@ bool via_io_fin_has_come(const struct via_op *op)
     }
     return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING ||
            state == TCP_TIME_WAIT;
-}
-
-bool via_io_has_ended(struct via_op *op)
-{
-    bool ended = false;
-    if (via_rx_take(op) == 0) {
-        ended = op->side->rx.ended;
-        via_rx_give(op);
-    }
-    return ended;
 }
 
 int via_io_readable_bytes(struct via_op *op)

@@ -513,7 +513,8 @@ static ssize_t recv_none(struct via_op *op, int flags)
     struct via_iov cursor;
     via_iov_init(&cursor, &iov, 1);
     ssize_t n = recv_loop(op, &cursor, (flags & MSG_DONTWAIT) | MSG_PEEK);
-    bool waited = (flags & MSG_DONTWAIT) == 0 && !via_op_is_nonblocking(op);
+    bool waited = (flags & MSG_DONTWAIT) == 0 && !via_op_is_nonblocking(op) &&
+                  op->side->rcvtimeo_ns != VIA_AT_ONCE_NS;
     return n > 0 || (waited && (n == -EAGAIN || n == -EINTR)) ? 0 : n;
 }
 

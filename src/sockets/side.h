@@ -29,6 +29,9 @@ enum via_side_state {
     VIA_SIDE_PLAIN = 7,
 };
 
+/* A time limit that has passed already, of less than nothing: no call waits. */
+#define VIA_AT_ONCE_NS 1u
+
 /* TCP_INQ: recvmsg() says how much is left. */
 enum via_inq { VIA_INQ_UNKNOWN = 0, VIA_INQ_OFF = 1, VIA_INQ_ON = 2 };
 
@@ -68,7 +71,7 @@ struct via_side {
     _Atomic uint32_t refs; /* file descriptors, in all processes */
     _Atomic uint32_t rcvlowat;
     _Atomic bool stamps; /* SO_TIMESTAMP and the like: recvmsg() is to tell when bytes came */
-    _Atomic uint64_t rcvtimeo_ns; /* 0: none */
+    _Atomic uint64_t rcvtimeo_ns; /* 0: none; VIA_AT_ONCE_NS */
     uint64_t rx_looked_ticks;     /* when the kernel's socket was last asked whether it lives */
     struct via_stream_rx rx;
     struct via_stream_rx rx_left; /* as it was when the pipe was left: see demote.c */

@@ -157,6 +157,22 @@ static void the_other_name_of_a_time_out(void)
     done(pair);
 }
 
+/* Less than nothing is no time at all, and does not even wait for there being a byte when none is
+ * wanted; more than anybody waits for is no limit. */
+static void time_limits_that_are_none(void)
+{
+    struct pair pair = connected();
+    struct timeval past = {.tv_sec = -1}, far = {.tv_sec = INT64_C(1) << 55, .tv_usec = 1000};
+    char byte;
+    CHECK(setsockopt(pair.server, SOL_SOCKET, SO_RCVTIMEO, &past, sizeof(past)) == 0);
+    CHECK(recv(pair.server, &byte, 1, 0) == -1 && errno == EAGAIN);
+    CHECK(recv(pair.server, &byte, 0, 0) == -1 && errno == EAGAIN);
+    CHECK(setsockopt(pair.server, SOL_SOCKET, SO_RCVTIMEO, &far, sizeof(far)) == 0);
+    write_later(pair.client);
+    CHECK(recv(pair.server, &byte, 1, 0) == 1);
+    done(pair);
+}
+
 const struct check checks_of_mistakes[] = {
     CHECK_ENTRY(addresses_that_are_none),
     CHECK_ENTRY(addresses_and_control_data_that_are_wrong),
@@ -164,5 +180,6 @@ const struct check checks_of_mistakes[] = {
     CHECK_ENTRY(splices_that_are_none),
     CHECK_ENTRY(dissolved),
     CHECK_ENTRY(the_other_name_of_a_time_out),
+    CHECK_ENTRY(time_limits_that_are_none),
     {0},
 };
