@@ -210,6 +210,7 @@ struct via_process {
     struct via_list link; /* of one list of the server, by state */
     enum via_process_state state;
     uint32_t slot;
+    uint32_t flow;   /* the first of its commands: its slot, or another's */
     uint32_t number; /* generation << 16 | slot: owner bits of its cookies */
     pid_t pid;
     uid_t uid;

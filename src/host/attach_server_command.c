@@ -212,12 +212,12 @@ static void unborrow(struct via_process_channel *pc, struct via_command_slot *sl
 /*
  * Processes share the flows towards a host, but for flow 0, which is the host's own: a process
  * whose messages nobody takes holds up few others. One process's commands keep their order within
- * the flow it asks for.
+ * the flow it asks for, and so do those of two that have the same flow and channel.
  */
 static uint16_t flow_of(const struct via_process_channel *pc, uint16_t flow)
 {
     uint32_t flows = pc->process->host->config.flows_count - 1;
-    return (uint16_t)(1 + (pc->process->slot + flow) % flows);
+    return (uint16_t)(1 + (pc->process->flow + flow) % flows);
 }
 
 /* Hands the stashed command to the node. -EAGAIN: later; else it is under way or has ended. */

@@ -186,6 +186,7 @@ static void welcome(struct via_process *process, const struct via_attach_request
     answer.channel_first = (uint16_t)(request->channel >= 0 && (uint32_t)request->channel < channels
                                           ? (uint32_t)request->channel
                                           : process->slot % channels);
+    answer.flow = process->flow + 1;
     answer.hosts_max = host->config.hosts_max;
     answer.area_bytes = server->area_bytes;
     answer.message_bytes_max = server->message_bytes_max;
@@ -206,6 +207,8 @@ int via_process_attach(struct via_process *process, const struct via_attach_requ
     if (rc != 0) {
         return rc;
     }
+    process->flow =
+        request->flow != 0 ? (request->flow - 1) % host->config.flows_count : process->slot;
     rc = allocate(process, err);
     if (rc != 0) {
         free_channels(process);

@@ -124,7 +124,7 @@ struct via_attach_request {
     int32_t channel;   /* HELLO: wish, or -1 */
     uint32_t ttl_ms;
     uint32_t value_bytes;
-    uint32_t reserved;
+    uint32_t flow; /* HELLO: that of another's WELCOME, behind whose commands its own go; or 0 */
     unsigned char key[64];
     unsigned char value[512];
 };
@@ -148,7 +148,7 @@ struct via_attach_answer {
     struct via_pipe_geometry command;
     struct via_pipe_geometry reply;
     uint32_t value_bytes;
-    uint32_t reserved;
+    uint32_t flow; /* WELCOME: for HELLO, with channel_first */
     unsigned char value[512];
 };
 

@@ -97,6 +97,7 @@ struct via_attach {
     uint16_t hosts_max;
     uint16_t channels_count;
     uint16_t channel_first;
+    uint32_t flow; /* the host's name for what keeps its puts in order; before: the wish */
     uint32_t message_bytes_max;
     uint32_t body_bytes_max;  /* of a command */
     uint32_t reply_bytes_max; /* body of a reply */
@@ -374,9 +375,29 @@ void via_client_segment_free(struct via_segment *segment);
 void via_client_drain(struct via_attach *attach);
 /* via_segment_free() without waiting for the host: it may be reached for a moment longer. */
 void via_client_segment_leave(struct via_segment *segment);
-/* Somebody will wait for puts under way after all (VIADUCT_PUT_LAZY): asks hosts to tell now. Does
- * not wait; what fails only takes longer. */
+/* Somebody will wait for puts under way after all (VIADUCT_PUT_LAZY): asks hosts to tell now, but
+ * those that no way leads to. Does not wait; what fails only takes longer. */
 void via_client_hurry(struct via_attach *attach);
+/* Have all puts arrived that were for hosts to which a way leads? */
+bool via_client_is_quiet(const struct via_attach *attach);
+
+/* Waits until the host has taken all commands out of the pipes, wherever they go. 0, -EAGAIN (they
+ * are full), -ETIMEDOUT, -ENOTCONN, -ENOBUFS. */
+int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns);
+
+/*
+ * Puts that arrive behind those of another attachment, maybe another process's, which the host has
+ * taken already. So a process that was forked goes on behind its parent. flow: 0 = behind nobody.
+ */
+struct via_client_order {
+    uint32_t flow;
+    uint16_t channel;
+};
+struct via_client_order via_client_order_of(const struct via_attach *attach);
+int via_client_attach_behind(struct via_client_order order, struct via_attach **ret_attach);
+/* ... and nothing is stored directly before those have arrived. Before the first put to a host. 0
+ * or a negative errno. */
+int via_client_remote_follow(struct via_remote *remote);
 
 /* 0, -ERANGE with text, or the remote's loss. */
 int via_client_check(const struct via_remote *remote, uint64_t off, uint64_t bytes,

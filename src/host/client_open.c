@@ -166,6 +166,7 @@ static int greet(struct via_attach *attach, unsigned host, int channel,
         .version = VIA_ATTACH_VERSION,
         .type = VIA_ATTACH_HELLO,
         .channel = channel,
+        .flow = attach->flow,
     };
     uint64_t until_ns = via_client_now_ns() + WELCOME_NS_MAX;
     long rc = via_client_socket_send(attach->socket_fd, &hello, -1);
@@ -324,6 +325,7 @@ static int set_up(struct via_attach *attach, const struct via_attach_answer *ans
     attach->hosts_max = answer->hosts_max;
     attach->channels_count = answer->channels_count;
     attach->channel_first = answer->channel_first % answer->channels_count;
+    attach->flow = answer->flow;
     attach->message_bytes_max = via_min(answer->message_bytes_max, answer->command.body_bytes_max);
     attach->body_bytes_max = answer->command.body_bytes_max;
     attach->reply_bytes_max = answer->reply.body_bytes_max;
@@ -457,6 +459,23 @@ static int attach_to(struct via_attach *attach, const struct via_attach_options 
     return rc;
 }
 
+static int open_attach(const struct via_attach_options *options, uint32_t flow,
+                       struct via_attach **ret_attach)
+{
+    struct via_attach *attach = attach_new();
+    if (attach == NULL) {
+        return via_client_error(-ENOMEM, "attach: out of memory");
+    }
+    attach->flow = flow;
+    int rc = attach_to(attach, options);
+    if (rc != 0) {
+        attach_free(attach);
+        return rc;
+    }
+    *ret_attach = attach;
+    return 0;
+}
+
 int via_attach_open(const struct via_attach_options *options, struct via_attach **ret_attach)
 {
     struct via_attach_options known = {.host = -1, .channel = -1};
@@ -464,17 +483,19 @@ int via_attach_open(const struct via_attach_options *options, struct via_attach 
         /* A struct of an older or newer program: what both know. */
         memcpy(&known, options, via_min(options->size, sizeof(known)));
     }
-    struct via_attach *attach = attach_new();
-    if (attach == NULL) {
-        return via_client_error(-ENOMEM, "attach: out of memory");
-    }
-    int rc = attach_to(attach, &known);
-    if (rc != 0) {
-        attach_free(attach);
-        return rc;
-    }
-    *ret_attach = attach;
-    return 0;
+    return open_attach(&known, 0, ret_attach);
+}
+
+struct via_client_order via_client_order_of(const struct via_attach *attach)
+{
+    return (struct via_client_order){.flow = attach->flow, .channel = attach->channel_first};
+}
+
+int via_client_attach_behind(struct via_client_order order, struct via_attach **ret_attach)
+{
+    const struct via_attach_options options = {
+        .host = -1, .channel = order.flow != 0 ? (int)order.channel : -1};
+    return open_attach(&options, order.flow, ret_attach);
 }
 
 static bool is_idle(struct via_attach *attach, void *ctx)

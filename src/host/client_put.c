@@ -241,10 +241,15 @@ int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segm
 /* A quarter of what the host takes out of the pipe for hosts that are cut off. */
 #define CUT_OFF_PUTS_MAX 64u
 
+static inline bool is_cut_off(const struct via_attach *attach, unsigned host)
+{
+    return via_status_hops(via_client_status(attach, host)) == 0xff;
+}
+
 bool via_client_remote_is_held(const struct via_remote *remote)
 {
     const struct via_attach *attach = remote->attach;
-    return via_unlikely(via_status_hops(via_client_status(attach, remote->host)) == 0xff) &&
+    return via_unlikely(is_cut_off(attach, remote->host)) &&
            atomic_load_explicit(&attach->host_pending[remote->host], memory_order_relaxed) >=
                CUT_OFF_PUTS_MAX;
 }
@@ -289,12 +294,28 @@ void via_client_hurry(struct via_attach *attach)
     via_client_lock(attach);
     via_list_foreach(it, &attach->remotes) {
         struct via_remote *remote = via_list_entry(it, struct via_remote, link);
-        if (atomic_load_explicit(&remote->pending, memory_order_relaxed) != 0) {
+        if (atomic_load_explicit(&remote->pending, memory_order_relaxed) != 0 &&
+            !is_cut_off(remote->attach, remote->host)) {
             struct via_command command = put_command(remote, 0, 0);
             (void)!try_send(remote, &command, NULL);
         }
     }
     via_client_unlock(attach);
+}
+
+bool via_client_is_quiet(const struct via_attach *attach)
+{
+    if (atomic_load_explicit(&attach->puts_pending, memory_order_acquire) == 0) {
+        return true;
+    }
+    for (unsigned host = 0; host < attach->hosts_max; host++) {
+        /* Pairs with the release where it is counted: at 0 all has arrived. */
+        if (atomic_load_explicit(&attach->host_pending[host], memory_order_acquire) != 0 &&
+            !is_cut_off(attach, host)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static int try_command(struct via_remote *remote, struct via_command *command, const void *src)
@@ -303,6 +324,43 @@ static int try_command(struct via_remote *remote, struct via_command *command, c
     int rc = try_send(remote, command, src);
     via_client_unlock(remote->attach);
     return rc;
+}
+
+static bool has_ended(struct via_attach *attach, void *ctx)
+{
+    const struct via_client_result *result = ctx;
+    (void)attach;
+    return result->left == 0;
+}
+
+int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns)
+{
+    struct via_client_result result = {.left = 0};
+    struct via_client_wait wait = {.done = has_ended, .ctx = &result, .deadline_ns = deadline_ns};
+    int rc = 0;
+    via_client_lock(attach);
+    for (unsigned i = 0; i < attach->channels_count && rc == 0; i++) {
+        struct via_client_channel *channel = &attach->channels[i];
+        /* To the own host, into nothing: it fails as soon as it is taken. */
+        struct via_command command = {.kind = VIA_OP_PUT, .destination = attach->host};
+        struct via_client_intent intent = {.result = &result};
+        wait.replies |= via_client_replies(attach, channel);
+        rc = via_client_command_fits(attach, channel, 0) ? 0 : -EAGAIN;
+        if (rc == 0) {
+            via_client_command_send(attach, channel, &command, NULL, 0, &intent);
+        }
+    }
+    rc = rc == 0 && result.left != 0 ? via_client_wait(attach, &wait) : rc;
+    via_client_command_forget(attach, &result);
+    via_client_unlock(attach);
+    return rc;
+}
+
+int via_client_remote_follow(struct via_remote *remote)
+{
+    /* Frames of a flow are in order, and none is overtaken by stores of the same attachment. */
+    struct via_command command = put_command(remote, 0, 0);
+    return try_command(remote, &command, NULL);
 }
 
 /* As begin_put(), but never waits: -EAGAIN. */

@@ -57,6 +57,11 @@ void via_client_fd_is_ours(int fd, bool ours)
     via_hidden_shield(fd, ours);
 }
 
+/* Where the parent's puts are that had not arrived when it forked, and where a child's are to be
+ * looked for. */
+static struct via_client_order behind;
+static struct via_client_order childs;
+
 /* With the lock. */
 static struct via_attach *attach_locked(void)
 {
@@ -64,7 +69,7 @@ static struct via_attach *attach_locked(void)
     if (attach != NULL || attach_failed) {
         return attach;
     }
-    if (via_attach_open(NULL, &attach) != 0) {
+    if (via_client_attach_behind(behind, &attach) != 0) {
         attach_failed = true;
         return NULL;
     }
@@ -106,25 +111,26 @@ bool via_fabric_take_unproven(void)
     return was;
 }
 
-/* Frames take that long only when there is no way. */
+/* Frames take that long only when their way changes. */
 #define FORK_WAIT_NS VIA_SEC_NS
-
-static bool is_quiet(const struct via_attach *attach)
-{
-    return atomic_load_explicit(&attach->puts_pending, memory_order_acquire) == 0;
-}
 
 void via_fabric_fork_prepare(void)
 {
     struct via_attach *attach = via_fabric_attached();
-    if (attach == NULL || is_quiet(attach)) {
+    childs = behind;
+    if (attach == NULL || atomic_load_explicit(&attach->puts_pending, memory_order_acquire) == 0) {
         return;
     }
     via_client_hurry(attach);
     uint64_t end_ns = via_os_now_ns() + FORK_WAIT_NS;
-    while (via_attach_poll(attach) >= 0 && !is_quiet(attach) && via_os_now_ns() < end_ns) {
+    while (via_attach_poll(attach) >= 0 && !via_client_is_quiet(attach) &&
+           via_os_now_ns() < end_ns) {
         struct timespec pause = {.tv_nsec = 50000};
         nanosleep(&pause, NULL);
+    }
+    if (atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0) {
+        (void)!via_client_hand_over(attach, end_ns); /* if not, its daemon does not work */
+        childs = via_client_order_of(attach);
     }
 }
 
@@ -134,6 +140,7 @@ void via_fabric_forked(void)
     pthread_mutex_init(&lock, NULL);
     atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
     attach_failed = false;
+    behind = childs;
     via_fabric_mirrors_forked();
     mailbox = NULL;
     memset(slots_used, 0, sizeof(slots_used));
@@ -521,9 +528,13 @@ static bool open_again(struct via_fabric *fabric)
     if (attach != NULL && !opened &&
         via_remote_open(attach, fabric->host, fabric->remote_handle, fabric->bytes, &remote) == 0) {
         via_client_remote_outlives(remote);
-        fabric->remote = remote; /* the other is the parent's */
-        fabric->attach = attach;
-        opened = true;
+        opened = behind.flow == 0 || via_client_remote_follow(remote) == 0;
+        if (opened) {
+            fabric->remote = remote; /* the other is the parent's */
+            fabric->attach = attach;
+        } else {
+            via_remote_close(remote);
+        }
     }
     pthread_mutex_unlock(&lock);
     return opened;

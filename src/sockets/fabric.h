@@ -139,7 +139,8 @@ uint64_t via_fabric_sleep_ns_max(void);
  * at what the sleep is for. */
 void via_fabric_before_sleep(void);
 
-/* Before fork(): what is under way arrives, or what the child sends might overtake it. */
+/* Before fork(): what is under way arrives, or what the child sends might overtake it; to a host
+ * that is cut off it goes behind it instead. */
 void via_fabric_fork_prepare(void);
 void via_fabric_forked(void);
 /* The process ends: hands what is under way to the host. */
