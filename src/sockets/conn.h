@@ -55,6 +55,7 @@ struct via_conn {
     uid_t peer_uid;
     struct via_zcopy zcopy;
     uint8_t parting;          /* enum via_parting */
+    _Atomic uint8_t leaves;   /* enum via_reason: via_steward_demote() */
     bool dissolved;           /* by connect(): the peer has been told so by RST */
     bool awaited;             /* the acceptor has given the connector time to take the offer */
     _Atomic bool peer_shared; /* several processes hold the other end: shared.h */

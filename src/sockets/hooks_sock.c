@@ -21,6 +21,7 @@
 #include "sockets/hooks.h"
 #include "sockets/io.h"
 #include "sockets/real.h"
+#include "sockets/steward.h"
 
 /* --- making connections ------------------------------------------------------------------------
  */
@@ -474,8 +475,8 @@ static bool lowat_wakes(struct via_op *op)
     return ready && (via_io_readable_bytes(op) > 0 || via_io_fin_has_come(op));
 }
 
-/* The kernel has taken the option; what it means for pipes. */
-static void option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
+/* The kernel has taken the option; what it means for pipes. true: the steward sees to that. */
+static bool option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
     struct via_side *side = op->side;
     if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == RCVTIMEO_NEW)) {
@@ -493,10 +494,12 @@ static void option_set(struct via_op *op, int level, int name, const void *value
         atomic_store_explicit(&side->inq, inq ? VIA_INQ_ON : VIA_INQ_OFF, memory_order_relaxed);
     } else if (is_stamp(level, name) && bytes >= sizeof(int)) {
         atomic_store_explicit(&side->stamps, *(const int *)value != 0, memory_order_relaxed);
-    } else if ((level == SOL_SOCKET && (name == SO_OOBINLINE || name == SO_PEEK_OFF)) ||
-               is_small_buffer(level, name, value, bytes)) {
+    } else if (level == SOL_SOCKET && (name == SO_OOBINLINE || name == SO_PEEK_OFF)) {
         via_conn_demote(op, VIA_REASON_OPTION);
+    } else if (is_small_buffer(level, name, value, bytes)) {
+        return via_steward_demote(op, VIA_REASON_OPTION);
     }
+    return false;
 }
 
 VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_t bytes)
@@ -506,15 +509,19 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
         return VIA_REAL(setsockopt)(fd, level, name, value, bytes);
     }
     int rc;
+    bool later = false;
     if (level == IPPROTO_TCP && name == TCP_ULP && via_conn_demote(&op, VIA_REASON_OPTION) != 0) {
         errno = ENOPROTOOPT; /* programs that want TLS in the kernel do it themselves then */
         rc = -1;
     } else {
         rc = VIA_REAL(setsockopt)(fd, level, name, value, bytes);
         if (rc == 0) {
-            option_set(&op, level, name, value, bytes);
+            later = option_set(&op, level, name, value, bytes);
         }
     }
     via_op_end(&op);
+    if (via_unlikely(later)) {
+        via_steward_start(false);
+    }
     return rc;
 }

@@ -252,6 +252,41 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
 /* --- the thread --------------------------------------------------------------------------------
  */
 
+bool via_steward_demote(struct via_op *op, enum via_reason reason)
+{
+    struct via_conn *conn = op->conn;
+    if (!via_conn_has_pipes(conn) || conn->fabric == NULL || !via_fabric_is_cut_off(conn)) {
+        via_conn_demote(op, reason);
+        return false;
+    }
+    atomic_store_explicit(&conn->leaves, (uint8_t)reason, memory_order_relaxed);
+    return true;
+}
+
+static void demote_if_due(int fd)
+{
+    struct via_op op;
+    if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
+        return;
+    }
+    uint8_t reason = atomic_load_explicit(&op.conn->leaves, memory_order_relaxed);
+    if (via_unlikely(reason != VIA_REASON_NONE) && !via_fabric_is_cut_off(op.conn)) {
+        int rc = via_conn_demote(&op, (enum via_reason)reason);
+        atomic_store_explicit(&op.conn->leaves, rc == -EAGAIN ? reason : VIA_REASON_NONE,
+                              memory_order_relaxed);
+    }
+    via_op_end(&op);
+}
+
+/* Only here, where it holds up nobody that the peer may take its time. */
+static void demote_due(void)
+{
+    unsigned top = via_fds_top();
+    for (unsigned fd = 0; fd < top; fd++) {
+        demote_if_due((int)fd);
+    }
+}
+
 /* Links of a folder: its own two, and one of each folder in it. */
 static bool is_last_thread(void)
 {
@@ -267,6 +302,7 @@ static void *serve(void *unused)
         struct timespec storage;
         if (looks) {
             via_steward_look();
+            demote_due();
         }
         uint64_t most_ns = via_steward_sleep_ns_max();
         uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_LOOK_NS);

@@ -64,6 +64,12 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
  * token may be held.
  */
 bool via_steward_keep(struct via_conn *conn, int fd);
+/*
+ * Goes back to the kernel (demote.h), which may as well come later: while the peer's host is cut
+ * off it could not answer. true: the thread does it once there is a way, and the caller starts it
+ * when it has let go of the connection.
+ */
+bool via_steward_demote(struct via_op *op, enum via_reason reason);
 /* The process ends: those are waited for, as long as the kernel takes any. */
 void via_steward_end(void);
 

@@ -166,6 +166,92 @@ for thread in threads:
 os.write(1, b"%.3f\\n" % (time.monotonic() - begin))
 os.read(0, 1)
 """
+# Sends, forks; the child sends on, then the parent again.
+FORKS = """
+import json, os, socket, sys, time
+conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+for _ in range(300):
+    conn.sendall(bytes(100))
+    conn.recv(100, socket.MSG_WAITALL)
+conn.setblocking(False)
+os.write(1, b"ready\\n")
+os.read(0, 1)
+sent = 0
+def send(times):
+    global sent
+    for _ in range(times):
+        try:
+            sent += conn.send((bytes(range(256)) * 17)[sent % 256:][:4000])
+        except BlockingIOError:
+            pass
+send(5)
+took = []
+until, over = os.pipe()
+for _ in range(3):
+    heard, says = os.pipe()
+    begin = time.monotonic()
+    if os.fork() == 0:
+        send(5)
+        os.write(says, b"%d" % sent)
+        os.close(over)
+        os.read(until, 1)
+        sys.exit()
+    took.append(time.monotonic() - begin)
+    os.close(says)
+    sent = int(os.read(heard, 100))
+    send(5)
+conn.shutdown(socket.SHUT_WR)
+os.write(1, json.dumps({"took": max(took), "sent": [sent]}).encode() + b"\\n")
+os.read(0, 1)
+os.close(over)
+for _ in took:
+    os.wait()
+conn.setblocking(True)
+conn.settimeout(60)
+assert conn.recv(10) == b"", "bytes of nobody"
+"""
+# Sends, makes buffers small, and sends on, some of it when there is a link again.
+SHRINKS = """
+import json, os, socket, sys, time
+conns = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(4)]
+for conn in conns:
+    conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for _ in range(300):
+        conn.sendall(bytes(100))
+        conn.recv(100, socket.MSG_WAITALL)
+    conn.setblocking(False)
+os.write(1, b"ready\\n")
+os.read(0, 1)
+data = bytes(range(256)) * 1000
+sent = [0] * len(conns)
+def send(times):
+    for _ in range(times):
+        for at, conn in enumerate(conns):
+            try:
+                sent[at] += conn.send(data[sent[at] % 256:][:4000])
+            except BlockingIOError:
+                pass
+send(2)
+took = []
+for at, conn in enumerate(conns):
+    begin = time.monotonic()
+    conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF if at % 2 else socket.SO_SNDBUF, 4096)
+    took.append(time.monotonic() - begin)
+send(2)
+os.write(1, json.dumps({"took": max(took)}).encode() + b"\\n")
+os.read(0, 1)
+for _ in range(200):
+    send(1)
+    time.sleep(0.01)
+for at, conn in enumerate(conns):
+    conn.setblocking(True)
+    conn.sendall(data[sent[at] % 256:][:100000])
+    sent[at] += 100000
+    conn.shutdown(socket.SHUT_WR)
+print(json.dumps(sent), flush=True)
+os.read(0, 1)
+"""
 WAYS = ("shut", "both", "shut and close", "close", "copy", "fill")
 # A call that waits for a host takes a second and more; one that does not, as long as other programs have their turn.
 MOST_S = 0.7
@@ -196,9 +282,9 @@ class CutOff(Hosts):
         client.stdin.write(b"x")
         client.stdin.flush()
 
-    def calls(self, ways):
-        """How long each call took, or None: on a busy machine there are no pipes sometimes."""
-        server, client = self.begin(CALLS, ",".join(ways), str(BYTES), "127.77.0.1", connections=len(ways))
+    def says(self, program, *words, connections):
+        """What the client says that it did while its host was cut off; all that it sent arrives."""
+        server, client = self.begin(program, *words, connections=connections)
         cut("1", "2")
         cut("1", "4")
         try:
@@ -212,6 +298,11 @@ class CutOff(Hosts):
         self.assertEqual([int(line) for line in server.log.read().split()], said["sent"])
         self.go(client)
         self.assertEqual(client.wait(HANG_S), 0)
+        return said
+
+    def calls(self, ways):
+        """How long each call took, or None: on a busy machine there are no pipes sometimes."""
+        said = self.says(CALLS, ",".join(ways), str(BYTES), "127.77.0.1", connections=len(ways))
         entries = [entry for entry in self.lines(2) if entry["bytes_pipe_tx"] > len(ways) * BYTES]
         return said["took"] if entries else None
 
@@ -225,6 +316,41 @@ class CutOff(Hosts):
                     return
         self.fail("these wait: %r" % late)
 
+    def forks(self):
+        """How long that took, or HANG_S: on a busy machine there are no pipes sometimes."""
+        said = self.says(FORKS, connections=1)
+        pipes = any(entry["bytes_frames_tx"] > said["sent"][0] / 2 for entry in self.lines())
+        return said["took"] if pipes else HANG_S
+
+    def test_fork_does_not_wait(self):
+        """... until what is under way has arrived; what the child sends arrives behind it."""
+        self.assertTrue(any(self.forks() < MOST_S for _ in range(6)))
+
+    def shrinks(self):
+        """How long that took, or HANG_S: on a busy machine there are no pipes sometimes."""
+        server, client = self.begin(SHRINKS, connections=4)
+        cut("1", "2")
+        cut("1", "4")
+        try:
+            self.go(client)
+            took_s = json.loads(client.stdout.readline())["took"]
+        finally:
+            mend("1", "2")
+            mend("1", "4")
+        self.go(client)
+        sent = json.loads(client.stdout.readline())
+        self.finish(server)
+        server.log.seek(0)
+        self.assertEqual([int(line) for line in server.log.read().split()], sent)
+        self.go(client)
+        self.assertEqual(client.wait(HANG_S), 0)
+        entries = self.lines(2)
+        pipes = [entry["accelerated"] for entry in entries] == [4, 4]
+        return took_s if pipes and max(entry["demoted"] for entry in entries) == 4 else HANG_S
+
+    def test_small_buffers_do_not_wait(self):
+        """The connections go back to the kernel all the same, when there is a way."""
+        self.assertTrue(any(self.shrinks() < MOST_S for _ in range(6)))
 
     def closes_without_its_daemon(self, count=4):
         """How long that took."""
