@@ -146,18 +146,20 @@ void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_
         entry->seen_full = before->full;
     }
     entry->seen_gone |= ends_told(entry, bits);
-    if (reads_kernel(entry) && via_kernel_received(via_ep_fd(entry), &bytes) == 0) {
+    entry->told_kernel = reads_kernel(entry);
+    if (entry->told_kernel && via_kernel_received(via_ep_fd(entry), &bytes) == 0) {
         note_kernel(entry, bits, bytes);
     }
 }
 
 void via_ep_left(struct via_ep_entry *entry)
 {
-    uint64_t bytes;
-    if (via_seq_before_u32(entry->seen_sequence, entry->conn->side->rx.pipe.sequence)) {
-        entry->edge = true; /* it was not told of them, and they have been read, or come again */
-    }
+    uint64_t bytes, seen = entry->seen_kernel;
     if (via_kernel_received(via_ep_fd(entry), &bytes) == 0) {
         note_kernel(entry, 0, bytes);
+    }
+    if (via_seq_before_u32(entry->seen_sequence, entry->conn->side->rx.pipe.sequence) ||
+        ((entry->events & READ_EVENTS) != 0 && entry->told_kernel && entry->seen_kernel != seen)) {
+        entry->edge = true; /* it was not told of them, and they have been read, or come again */
     }
 }

@@ -75,6 +75,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->asked_ticks = 0;
     set->warm_ticks = 0;
     set->warm_looks = 0;
+    set->filled = false;
     set->ask_due = false;
     pthread_mutex_init(&set->lock, NULL);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {

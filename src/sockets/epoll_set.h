@@ -72,6 +72,7 @@ struct via_ep_entry {
     uint32_t seen_full;     /* ... and writers that found no room */
     uint32_t seen_gone;     /* ... and ends */
     uint64_t seen_kernel;   /* ... and bytes that had come by the kernel */
+    bool told_kernel;       /* ... when the last report was of those */
     bool edge;              /* report what there is: the program has just asked for it */
     bool look;              /* the kernel has said something: is it new? */
     bool spent;             /* one-shot, and reported */

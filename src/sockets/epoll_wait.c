@@ -24,6 +24,8 @@
 /* With so few places descriptors of ours may take most of them: then so often. */
 #define FEW_PLACES 16
 #define FEW_TRIES 8
+/* ... and so often all is looked at anew when the kernel had nothing but what is ours. */
+#define OURS_TRIES 4
 /* So many eager connections are looked after at each call. */
 #define EARLY_MAX 32u
 /* So many connections without room are watched at each sleep. */
@@ -423,10 +425,12 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         }
         count += n;
     }
-    if (count == 0 && ours) {
+    for (int tries = 0; count == 0 && ours && tries < OURS_TRIES; tries++) {
+        ours = false;
         count = collect(set, events, max, true); /* what the kernel said was about ours */
         if (count == 0) {
-            /* ... which may be the kernel's alone by now: another process took it from the pipes */
+            /* ... which may be the kernel's alone by now: another process took it from the pipes;
+             * or bells have taken all places. */
             count = via_max(ask_kernel(set, epfd, events, max, &ours), 0);
         }
     }

@@ -43,20 +43,31 @@ def answers(seed, rounds, after=None):
 
 def is_extra_edge(line, other):
     """poll() on a set of edges, when pipes come: the kernel keeps the edge that epoll_wait() told by itself just before,
-    and lets go of it only by an epoll_wait() of its own, which would take what others have to tell, too. The same of a set
-    in a set, of which bytes that still come by the kernel are told by that and by us."""
-    return ("poll(set 1) 0 = 0" in line and "poll(set 1) 0x1 = 1" in other) or \
-        ("epoll_wait(set 6) 0 = 0" in line and "epoll_wait(set 6) 0x" in other)
+    and lets go of it only by an epoll_wait() of its own, which would take what others have to tell, too."""
+    return "poll(set 1) 0 = 0" in line and "poll(set 1) 0x1 = 1" in other
 
 
 GOES_BACK = ("passed to itself", "another program's", "rare option", "back to the kernel")
 
 
+def has_changed(look, before):
+    """Since that was looked at last: has a connection gone back to the kernel?"""
+    for one in reversed(before):
+        if any(call in one for call in GOES_BACK):
+            return True
+        if look in one:
+            return False
+    return False
+
+
 def is_edge_of_change(line, other, before):
     """An edge too many, not one too few. When a connection goes back to the kernel it is registered otherwise, which the
-    kernel tells as an edge; of a set in a set to the outer one. And unread bytes are sent again: they come once more."""
-    edges = any("epoll_wait(set %d) 0 = 0" % number in line for number in (1, 4, 6))
-    return edges and other.endswith(" = 1 ") and any(call in one for one in before for call in GOES_BACK)
+    kernel tells as an edge; of a set in a set to the outer one, again when unread bytes are sent again: they come once
+    more."""
+    look = line.split(": ")[1].split(" 0 = 0")[0]
+    if look.endswith(("epoll_wait(set 1)", "epoll_wait(set 4)")):
+        return other.endswith(" = 1 ") and has_changed(look, before)
+    return look.endswith("epoll_wait(set 6)") and other.endswith(" = 1 ") and has_changed("nothing", before)
 
 
 def told_of_both(line):
@@ -66,10 +77,10 @@ def told_of_both(line):
 
 
 def is_edge_of_change_of_both(line, other, before):
-    """The same of the set that has both ends: one edge too many, of either."""
+    """The same of the set that has both ends, whoever looks: one edge too many, of either."""
     expected, got = told_of_both(line), told_of_both(other)
     return "(both 1)" in line and len(got) == 2 and all(one in (0, two) for one, two in zip(expected, got)) and \
-        any(call in one for one in before for call in GOES_BACK)
+        has_changed("epoll_wait(both 1)", before)
 
 
 def is_fewer_of_both(line, other, before):
@@ -103,8 +114,14 @@ def first_difference(expected, got):
     return None if len(got) == len(expected) else ("(nothing)", got[len(expected)])
 
 
+def differs(seed, rounds, one, after):
+    """(TCP, pipes) of one seed when as many rounds are run once more from the first one."""
+    return first_difference(answers(seed, rounds).get(one, []), answers(seed, rounds, after).get(one, []))
+
+
 def differences(seed, rounds):
-    """What is answered differently, and is again when it is asked again: (seed, after, (TCP, pipes))"""
+    """What is answered differently, and is again when it is asked again: (seed, after, (TCP, pipes), first round). Asked
+    alone; else, as what the process did before may matter, after the same rounds as before."""
     found = []
     expected = answers(seed, rounds)
     for after in WAYS:
@@ -112,9 +129,11 @@ def differences(seed, rounds):
         for one in range(seed, seed + rounds):
             if first_difference(expected.get(one, []), got.get(one, [])) is None:
                 continue
-            again = first_difference(answers(one, 1).get(one, []), answers(one, 1, after).get(one, []))
-            if again is not None:
-                found.append((one, after, again))
+            for first in dict.fromkeys((one, seed)):
+                again = differs(first, one - first + 1, one, after)
+                if again is not None:
+                    found.append((one, after, again, first))
+                    break
     return found
 
 
@@ -126,10 +145,10 @@ def main():
     args = parser.parse_args()
     wrong = 0
     for seed in range(args.seed, args.seed + args.rounds, BATCH):
-        for one, after, (expected, got) in differences(seed, min(BATCH, args.seed + args.rounds - seed)):
+        for one, after, (expected, got), first in differences(seed, min(BATCH, args.seed + args.rounds - seed)):
             wrong += 1
-            print("seed %d, VIADUCT_SOCKETS_AFTER=%s: %s %d 1\n    kernel %s\n    pipes  %s" % (
-                one, after, PROGRAM, one, expected, got), flush=True)
+            print("seed %d, VIADUCT_SOCKETS_AFTER=%s: %s %d %d\n    kernel %s\n    pipes  %s" % (
+                one, after, PROGRAM, first, one - first + 1, expected, got), flush=True)
     print("%d connections from seed %d: %d answered differently" % (args.rounds, args.seed, wrong))
     return 1 if wrong else 0
 
