@@ -20,6 +20,14 @@
 #define OUT_EVENTS (EPOLLOUT | EPOLLWRNORM)
 #define URGENT_EVENTS (EPOLLPRI | EPOLLRDBAND)
 
+/* By which the kernel is asked. Of a connection without pipes the number may be closed by which it
+ * goes on telling of it, and be another's. */
+static int number(const struct via_ep_entry *entry)
+{
+    int fd = via_ep_fd(entry);
+    return fd != entry->fd || via_fd_peek(fd) == &entry->conn->file ? fd : via_conn_fd(entry->conn);
+}
+
 static bool reads_kernel(const struct via_ep_entry *entry)
 {
     const struct via_side *side = entry->conn->side;
@@ -30,7 +38,7 @@ static bool reads_kernel(const struct via_ep_entry *entry)
 static bool is_kernel_news(const struct via_ep_entry *entry)
 {
     uint64_t bytes;
-    return via_kernel_received(via_ep_fd(entry), &bytes) != 0 || bytes != entry->seen_kernel;
+    return via_kernel_received(number(entry), &bytes) != 0 || bytes != entry->seen_kernel;
 }
 
 /* Who waits for these is woken when bytes come (sock_def_readable()). */
@@ -92,7 +100,7 @@ static bool is_closed(const struct via_ep_entry *entry)
 {
     uint8_t state = 0; /* the first member of struct tcp_info */
     socklen_t bytes = sizeof(state);
-    return VIA_REAL(getsockopt)(via_ep_fd(entry), IPPROTO_TCP, TCP_INFO, &state, &bytes) == 0 &&
+    return VIA_REAL(getsockopt)(number(entry), IPPROTO_TCP, TCP_INFO, &state, &bytes) == 0 &&
            state == TCP_CLOSE;
 }
 
@@ -129,7 +137,7 @@ bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits,
 static void note_kernel(struct via_ep_entry *entry, uint32_t bits, uint64_t received)
 {
     int unread = 0;
-    if ((bits & IN_EVENTS) == 0 && VIA_REAL(ioctl)(via_ep_fd(entry), SIOCINQ, &unread) != 0) {
+    if ((bits & IN_EVENTS) == 0 && VIA_REAL(ioctl)(number(entry), SIOCINQ, &unread) != 0) {
         return;
     }
     entry->seen_kernel =
@@ -147,7 +155,7 @@ void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_
     }
     entry->seen_gone |= ends_told(entry, bits);
     entry->told_kernel = reads_kernel(entry);
-    if (entry->told_kernel && via_kernel_received(via_ep_fd(entry), &bytes) == 0) {
+    if (entry->told_kernel && via_kernel_received(number(entry), &bytes) == 0) {
         note_kernel(entry, bits, bytes);
     }
 }
@@ -155,7 +163,7 @@ void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_
 void via_ep_left(struct via_ep_entry *entry)
 {
     uint64_t bytes, seen = entry->seen_kernel;
-    if (via_kernel_received(via_ep_fd(entry), &bytes) == 0) {
+    if (via_kernel_received(number(entry), &bytes) == 0) {
         note_kernel(entry, 0, bytes);
     }
     if (via_seq_before_u32(entry->seen_sequence, entry->conn->side->rx.pipe.sequence) ||

@@ -64,7 +64,7 @@ def is_edge_of_change(line, other, before):
     """An edge too many, not one too few. When a connection goes back to the kernel it is registered otherwise, which the
     kernel tells as an edge; of a set in a set to the outer one, again when unread bytes are sent again: they come once
     more."""
-    look = line.split(": ")[1].split(" 0 = 0")[0]
+    look = line.partition(": ")[2].split(" 0 = 0")[0]
     if look.endswith(("epoll_wait(set 1)", "epoll_wait(set 4)")):
         return other.endswith(" = 1 ") and has_changed(look, before)
     return look.endswith("epoll_wait(set 6)") and other.endswith(" = 1 ") and has_changed("nothing", before)
