@@ -139,8 +139,10 @@ int via_io_shutdown(struct via_op *op, int how)
         via_conn_heed(op);
     }
     bool later = how != SHUT_RD && side->shutting != 0; /* as it was told before */
+    bool told = false; /* the kernel, by another thread that has left the pipes meanwhile */
     if (how != SHUT_RD && side->tx_shut == 0 && (side->replays || via_conn_has_pipes(op->conn))) {
         later = !end_writing(op);
+        told = !later && side->shutting == 0;
     }
     if (how != SHUT_WR) {
         atomic_store_explicit(&side->rx_shut, 1, memory_order_relaxed);
@@ -149,7 +151,8 @@ int via_io_shutdown(struct via_op *op, int how)
         atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
     }
     if (!later || how == SHUT_RDWR) {
-        rc = VIA_REAL(shutdown)(op->fd, later ? SHUT_RD : how) == 0 ? 0 : -errno;
+        /* If it was told, and the peer has closed since, it says ENOTCONN. */
+        rc = VIA_REAL(shutdown)(op->fd, later ? SHUT_RD : how) == 0 || told ? 0 : -errno;
     }
     if (!later && how != SHUT_RD) {
         atomic_store_explicit(&side->shutting, 0, memory_order_relaxed);
