@@ -347,10 +347,21 @@ static struct via_ep_set *set_of(int epfd, bool alone)
     return NULL;
 }
 
+/* Memory that can not be written is a signal, of which a handler may leave by siglongjmp(): that
+ * comes here, where no lock is held, and not when there are events to be told. */
+static void try_to_write(struct epoll_event *events)
+{
+    volatile char *at = (volatile char *)events;
+    *at = *at;
+}
+
 static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                        uint64_t deadline_ns, const sigset_t *mask, bool alone)
 {
     int saved = errno;
+    if (via_likely(max > 0)) {
+        try_to_write(events);
+    }
     int rc = via_ep_wait(set, epfd, events, max, deadline_ns, mask);
     via_file_put(&set->file, alone);
     errno = saved;
@@ -435,7 +446,7 @@ VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
 {
     bool alone = via_alone();
     int error;
-    struct via_ep_set *set = set_of(epfd, alone);
+    struct via_ep_set *set = via_hooks_is_no_address(events) ? NULL : set_of(epfd, alone);
     uint64_t deadline_ns = deadline_of(timeout, &error);
     if (set == NULL) {
         int rc = VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);

@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -128,6 +130,35 @@ static void splices_that_are_none(void)
     done(pair);
 }
 
+static sigjmp_buf before;
+
+static void go_back(int number)
+{
+    (void)number;
+    siglongjmp(before, 1);
+}
+
+/* The call fails, or a handler leaves it: the set is as it was. */
+static void events_to_where_nothing_can_be_written(void)
+{
+    struct pair pair = connected();
+    int epfd = set_with(pair.server, EPOLLIN);
+    void *nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(nowhere != MAP_FAILED && signal(SIGSEGV, go_back) != SIG_ERR);
+    for (int i = 0; i < 3; i++) {
+        write_all(pair.client, "x", 1);
+        CHECK(is_readable(pair.server));
+        if (sigsetjmp(before, 1) == 0) {
+            CHECK(epoll_wait(epfd, nowhere, 4, 1000) == -1 && errno == EFAULT);
+        }
+        CHECK(wait_in(epfd, pair.server, 1000) == EPOLLIN);
+    }
+    CHECK(epoll_pwait2(epfd, no_address(2), 4, NULL, NULL) == -1 && errno == EFAULT);
+    CHECK(wait_in(epfd, pair.server, 1000) == EPOLLIN);
+    close(epfd);
+    done(pair);
+}
+
 static void dissolved(void)
 {
     struct pair pair = connected();
@@ -178,6 +209,7 @@ const struct check checks_of_mistakes[] = {
     CHECK_ENTRY(addresses_and_control_data_that_are_wrong),
     CHECK_ENTRY(flags_that_are_none),
     CHECK_ENTRY(splices_that_are_none),
+    CHECK_ENTRY(events_to_where_nothing_can_be_written),
     CHECK_ENTRY(dissolved),
     CHECK_ENTRY(the_other_name_of_a_time_out),
     CHECK_ENTRY(time_limits_that_are_none),
