@@ -76,6 +76,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->warm_ticks = 0;
     set->warm_looks = 0;
     set->filled = false;
+    set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
     set->ask_due = false;
     pthread_mutex_init(&set->lock, NULL);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
@@ -288,6 +289,9 @@ static void refresh(struct via_ep_entry *entry)
             via_ep_left(entry);
         }
         entry->seen_sequence = entry->conn->side->rx.pipe.sequence;
+        if (piped && entry->conn->fabric == NULL) {
+            via_side_ask_times(entry->conn->side, entry->set->number);
+        }
         add_bells(entry->set, via_conn_bells(entry->conn));
         wake_sleepers(entry->set, true);
     }

@@ -50,6 +50,7 @@ struct via_ep_set {
     _Atomic bool ask_due;         /* the kernel has just been told to watch for more */
     uint64_t warm_ticks;          /* when all warm ones were last looked at */
     uint32_t warm_looks;          /* counts looks of who spins */
+    uint64_t number;              /* not 0, and others have others, mostly */
 
     /* Sets in it, and it in others: epoll_nest.c. With the lock of the links. */
     struct via_list inner;
@@ -76,6 +77,7 @@ struct via_ep_entry {
     bool edge;              /* report what there is: the program has just asked for it */
     bool look;              /* the kernel has said something: is it new? */
     bool spent;             /* one-shot, and reported */
+    bool found;             /* by a look under way */
     uint16_t arms;          /* how often the program has asked for it: tells old events from new */
     bool piped;             /* counted in piped_count: hot, warm or cold */
     uint8_t place;          /* enum via_ep_place */
@@ -83,6 +85,7 @@ struct via_ep_entry {
     bool unheard;           /* the kernel has nothing more to say, and it is not in its set */
     uint16_t idle_looks;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
+    uint64_t told_ticks;    /* when it was last reported, or asked for */
     uint32_t come_sequence; /* in a nested set, as seen_...: counted as an edge for others */
     uint32_t come_full;
     uint32_t come_gone;

@@ -56,12 +56,9 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
            (side->tx.span != VIA_SPAN_PIPE && !via_ep_missed(entry));
 }
 
-/* One entry's events to report now, or 0. With the set's lock. */
+/* One entry's events to report now, or 0: it was not quiet. With the set's lock. */
 static uint32_t entry_events(struct via_ep_entry *entry)
 {
-    if (via_ep_is_quiet(entry)) {
-        return 0;
-    }
     entry->idle_looks = 0;
     if (via_unlikely(entry->conn->side->demoted != 0)) {
         via_ep_refresh(entry); /* the kernel's from now on */
@@ -91,11 +88,13 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     return news ? bits : 0;
 }
 
-/* Reports what is ready among our connections, the longest unreported first; all: also of those
+/* Reports what is ready among our connections, in the order of epoll_order.c; all: also of those
  * that have been quiet for a while. */
 static int collect_own(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
 {
     int count = 0;
+    struct via_ep_found found;
+    struct via_ep_entry *entry;
     struct via_list reported;
     if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) == 0) {
         return 0;
@@ -109,16 +108,16 @@ static int collect_own(struct via_ep_set *set, struct epoll_event *events, int m
         via_ep_look_at_cold(set);
     }
     via_ep_look_at_warm(set, all ? VIA_EP_ALL : 0);
-    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
-        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (count == max) {
-            break;
-        }
+    via_ep_find(set, &found, (unsigned)max, all);
+    while (count < max && (entry = via_ep_next(set, &found, count != 0)) != NULL) {
         uint32_t bits = entry_events(entry);
         if (bits == 0) {
-            via_ep_cool(entry);
+            if (entry->place == VIA_EP_HOT) {
+                via_ep_cool(entry);
+            }
             continue;
         }
+        entry->told_ticks = found.now;
         events[count].events = bits;
         events[count].data.u64 = entry->data;
         count++;
@@ -129,6 +128,7 @@ static int collect_own(struct via_ep_set *set, struct epoll_event *events, int m
         via_list_remove(&entry->in_set);
         via_list_push_back(&reported, &entry->in_set);
     }
+    via_ep_found_end(&found);
     via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
     pthread_mutex_unlock(&set->lock);
     return count;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Clocks, futexes and thread ids, as cheaply as they come. Only the preload library uses them. */
+/* Clocks, futexes and thread ids, as cheaply as they come. Only the preload library uses them,
+ * and the stream its counter. */
 #ifndef VIA_SOCKETS_OS_H
 #define VIA_SOCKETS_OS_H
 

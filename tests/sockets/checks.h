@@ -44,6 +44,7 @@ extern const struct check checks_of_waiting[];
 extern const struct check checks_of_processes[];
 extern const struct check checks_of_zcopy[];
 extern const struct check checks_of_many[];
+extern const struct check checks_of_order[];
 extern const struct check checks_of_calls[];
 extern const struct check checks_of_sets[];
 extern const struct check checks_of_nested_sets[];
