@@ -76,6 +76,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->warm_ticks = 0;
     set->warm_looks = 0;
     set->filled = false;
+    set->young_ticks = 0;
     set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
     set->ask_due = false;
     pthread_mutex_init(&set->lock, NULL);
@@ -471,6 +472,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     /* Counted before the kernel has it: who sleeps in the set, which held nothing of ours, wakes at
      * once and must find that the event is not the program's; the set's lock then makes it wait. */
     set->entries_count++;
+    atomic_store_explicit(&set->young_ticks, via_os_ticks(), memory_order_relaxed);
     int rc = via_ep_tell_kernel(entry, op);
     if (rc != 0) {
         set->entries_count--;

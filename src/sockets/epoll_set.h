@@ -50,6 +50,7 @@ struct via_ep_set {
     _Atomic bool ask_due;         /* the kernel has just been told to watch for more */
     uint64_t warm_ticks;          /* when all warm ones were last looked at */
     uint32_t warm_looks;          /* counts looks of who spins */
+    _Atomic uint64_t young_ticks; /* when a connection was put into it last */
     uint64_t number;              /* not 0, and others have others, mostly */
 
     /* Sets in it, and it in others: epoll_nest.c. With the lock of the links. */

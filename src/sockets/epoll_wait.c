@@ -28,6 +28,8 @@
 #define OURS_TRIES 4
 /* So many eager connections are looked after at each call. */
 #define EARLY_MAX 32u
+/* For so long a connection may go by the kernel that is about to go by pipes. */
+#define YOUNG_US 10000u
 /* So many connections without room are watched at each sleep. */
 #define STALLS_MAX 16u
 
@@ -390,6 +392,25 @@ static void note_filled(struct via_ep_set *set, bool filled)
     }
 }
 
+/* Connections begin by the kernel: after one has come the kernel is asked each time that something
+ * of ours is there. */
+static bool is_young(const struct via_ep_set *set, uint64_t now)
+{
+    return now - atomic_load_explicit(&set->young_ticks, memory_order_relaxed) <
+           via_os_us_to_ticks(YOUNG_US);
+}
+
+/* What the kernel had takes longer to come than what ours had, so it was sent first, if anything
+ * can be said. */
+static void put_in_front(struct epoll_event *events, int ours, int kernels)
+{
+    for (int i = 0; i < kernels; i++) {
+        struct epoll_event event = events[ours + i];
+        memmove(events + i + 1, events + i, (size_t)ours * sizeof(event));
+        events[i] = event;
+    }
+}
+
 /* Everything there is without sleeping: ours, and the kernel's when it is its turn; in front, when
  * ours have left no place before. */
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
@@ -414,6 +435,8 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         count += collect(set, events + count, max - count, all);
     }
     note_filled(set, count - first == max);
+    bool young = count != 0 && first == 0 && is_young(set, now);
+    turn |= young;
     /* What has become the kernel's while ours were looked at, it has not been asked for. */
     turn |= atomic_load_explicit(&set->ask_due, memory_order_relaxed);
     if (count < max && turn) {
@@ -422,6 +445,9 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         int n = ask_kernel(set, epfd, events + count, max - count, &ours);
         if (n < 0) {
             return count != 0 ? count : -errno;
+        }
+        if (via_unlikely(young)) {
+            put_in_front(events, count, n);
         }
         count += n;
     }

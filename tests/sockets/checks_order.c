@@ -207,12 +207,108 @@ static void edges_come_in_order(void)
     is_in_order(&(struct order){MOST, 6, 8, EPOLLIN | EPOLLET, MOST, IS_BUSY});
 }
 
-const struct check checks_of_order[] = {CHECK_ENTRY(two_wake_a_sleeper_in_order),
-                                        CHECK_ENTRY(two_come_to_who_looks_in_order),
-                                        CHECK_ENTRY(two_come_to_who_is_busy_in_order),
-                                        CHECK_ENTRY(many_wake_a_sleeper_in_order),
-                                        CHECK_ENTRY(many_come_to_who_looks_in_order),
-                                        CHECK_ENTRY(many_come_to_who_is_busy_in_order),
-                                        CHECK_ENTRY(many_come_one_at_a_time_in_order),
-                                        CHECK_ENTRY(edges_come_in_order),
-                                        {0}};
+/* --- connections that are new -------------------------------------------------------------------
+ */
+
+#define NEW_ONES 300u
+
+/* A new one, after so many bytes each way, and then the old one. */
+static void write_to_new(const struct sockaddr_in *addr, int old, unsigned bytes)
+{
+    char byte = 'w';
+    int fresh = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(fresh, (const void *)addr, sizeof(*addr)) == 0);
+    for (unsigned i = 0; i < bytes; i++) {
+        write_all(fresh, &byte, 1);
+        read_all(fresh, &byte, 1);
+    }
+    write_all(fresh, "1", 1);
+    write_all(old, "2", 1);
+    read_all(old, &byte, 1);
+    read_all(fresh, &byte, 1);
+    close(fresh);
+}
+
+static void be_client_of_new(const struct sockaddr_in *addr)
+{
+    int old = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(old, (const void *)addr, sizeof(*addr)) == 0);
+    warm_up(old, true);
+    for (unsigned i = 0; i < NEW_ONES; i++) {
+        write_to_new(addr, old, 1 + i % 5);
+    }
+    write_all(old, "q", 1);
+    _exit(0);
+}
+
+/* The next of those that were told, several at a time. */
+static int await(int set)
+{
+    static struct epoll_event events[MOST];
+    static int count;
+    static int next;
+    if (next == count) {
+        next = 0;
+        count = epoll_wait(set, events, MOST, 30000);
+        CHECK(count > 0);
+    }
+    return events[next++].data.fd;
+}
+
+static void add(int set, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+/* What the next connection that has something has sent, answered; or it is new, or has ended: 0. */
+static char hear_one(int set, int from)
+{
+    char byte;
+    int fd = await(set);
+    if (fd == from) {
+        add(set, accept(from, NULL, NULL));
+        return 0;
+    }
+    ssize_t n = read(fd, &byte, 1);
+    CHECK(n >= 0);
+    if (n == 0) {
+        close(fd);
+        return 0;
+    }
+    if (byte != 'q') {
+        write_all(fd, &byte, 1);
+    }
+    return byte;
+}
+
+static void new_connections_come_in_order(void)
+{
+    struct sockaddr_in addr;
+    int from = listener(&addr);
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    unsigned wrong = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        be_client_of_new(&addr);
+    }
+    int old = accept(from, NULL, NULL);
+    warm_up(old, false);
+    add(set, old);
+    add(set, from);
+    for (char last = 0, byte; (byte = hear_one(set, from)) != 'q'; last = byte != 0 ? byte : last) {
+        wrong += byte == '1' && last == '2' ? 1 : 0;
+    }
+    if (wrong >= NEW_ONES / 10) {
+        printf("%u of %u new connections came late\n", wrong, NEW_ONES);
+    }
+    CHECK(wrong < NEW_ONES / 10);
+    wait_for(pid);
+}
+
+const struct check checks_of_order[] = {
+    CHECK_ENTRY(two_wake_a_sleeper_in_order),      CHECK_ENTRY(two_come_to_who_looks_in_order),
+    CHECK_ENTRY(two_come_to_who_is_busy_in_order), CHECK_ENTRY(many_wake_a_sleeper_in_order),
+    CHECK_ENTRY(many_come_to_who_looks_in_order),  CHECK_ENTRY(many_come_to_who_is_busy_in_order),
+    CHECK_ENTRY(many_come_one_at_a_time_in_order), CHECK_ENTRY(edges_come_in_order),
+    CHECK_ENTRY(new_connections_come_in_order),    {0}};
