@@ -45,8 +45,8 @@ bool settle(const struct end *end);
 size_t some_bytes(void);
 uint32_t hash_of(const void *data, size_t bytes);
 /* epoll_wait(). What it told of one registration; or of two, when the end is in the set by two
- * numbers, whichever came first. */
-int wait_in_set(int set, int timeout_ms, char told[32]);
+ * numbers, whichever came first; edges: asks twice for these. */
+int wait_in_set(int set, int timeout_ms, bool edges, char told[32]);
 /* What this end sends next. */
 void fill_out(const struct end *end, size_t bytes);
 /* The line of a call: what it was, what it said. */

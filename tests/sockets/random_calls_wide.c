@@ -345,7 +345,7 @@ static void call_sets(struct end *end)
         tell(end, what, ready, errno);
         return;
     }
-    int rc = wait_in_set(end->sets[which], dice(3) == 0 ? 2 : 0, told);
+    int rc = wait_in_set(end->sets[which], dice(3) == 0 ? 2 : 0, false, told);
     snprintf(what, sizeof(what), "epoll_wait(set %u) %s", which, told);
     tell(end, what, rc, errno);
     if (which == EDGE_ONCE && dice(2) == 0) {
