@@ -548,7 +548,7 @@ static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, si
             unsettled ? via_min(bytes - total, (size_t)VIA_IO_PIECE_BYTES) : bytes - total;
         bool early = via_conn_is_unaccepted(op->conn);
         ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, piece);
-        if (n < (ssize_t)piece) {
+        if (n < 0 ? errno == EAGAIN : n != 0 && n < (ssize_t)piece) {
             via_io_found_full(op);
         }
         if (n <= 0) {
