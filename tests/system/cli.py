@@ -2,6 +2,7 @@
 """For tests of the command viaduct: private fabrics, and a look at what they leave behind."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -47,8 +48,10 @@ def wait_for(condition, seconds=HANG_S):
     return leftovers.wait_for(condition, seconds)
 
 
-def namespaces():
-    return sorted(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else []
+def namespaces(fabric):
+    """Those of the fabrics of this name, which has a test's pid in it: others may run beside and make theirs."""
+    names = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
+    return sorted(name for name in names if re.fullmatch(r"via-%s-(\d+|sw)" % re.escape(fabric), name))
 
 
 class Case(unittest.TestCase):
@@ -68,7 +71,7 @@ class Case(unittest.TestCase):
         self.env["VIADUCT_FABRIC"] = self.name
         self.env["VIADUCT_UP_WITH"] = str(os.getpid())  # also when the test is killed
         self.viaduct = os.path.join(BIN, "viaduct")
-        self.shm_before, self.namespaces_before = leftovers.shared_memory(), namespaces()
+        self.shm_before = leftovers.shared_memory()
         if self.fake:
             self.put_beside(os.path.join(HERE, "cli_fake_daemon.py"))
         self.addCleanup(self.end_leftovers)
@@ -158,7 +161,7 @@ class Case(unittest.TestCase):
         self.assertFalse(os.path.exists(self.rundir),
                          os.path.isdir(self.rundir) and os.listdir(self.rundir))
         self.assertEqual(leftovers.shared_memory(), self.shm_before)
-        self.assertEqual(namespaces(), self.namespaces_before)
+        self.assertEqual(namespaces(self.name), [])
 
     def down(self):
         out = self.good("down")

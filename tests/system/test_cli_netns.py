@@ -40,12 +40,11 @@ class Namespaces(cli.Case):
         self.addCleanup(self.remove_namespaces)
 
     def remove_namespaces(self):
-        for name in cli.namespaces():
-            if name.startswith("via-%s-" % self.name):
-                subprocess.run(["ip", "netns", "del", name], check=False)
+        for name in self.mine():
+            subprocess.run(["ip", "netns", "del", name], check=False)
 
     def mine(self):
-        return [n for n in cli.namespaces() if n.startswith("via-%s-" % self.name)]
+        return cli.namespaces(self.name)
 
     def inside(self, host, *words):
         return self.good("run", "--host", str(host), "--no-sockets", "--", *words)
@@ -108,6 +107,15 @@ class Namespaces(cli.Case):
         self.assertEqual(len(self.mine()), 3)
         self.inside(2, "true")
         self.down()
+
+    def test_those_of_a_fabric_of_a_longer_name_stay(self):
+        """They come while this one is up, as those of whoever else makes fabrics here."""
+        self.good("up", "--ring", "2", "--netns")
+        others = ["via-%sx-1" % self.name, "via-%s-x-1" % self.name]
+        for name in others:
+            self.addCleanup(subprocess.run, ["ip", "netns", "del", name], check=True)
+            subprocess.run(["ip", "netns", "add", name], check=True)
+        self.assertIn("3 namespaces removed", self.down())
 
     def test_a_namespace_that_went_away(self):
         self.good("up", "--ring", "2", "--netns")
