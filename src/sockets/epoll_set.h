@@ -45,10 +45,10 @@ struct via_ep_set {
     _Atomic uint64_t bells;       /* to hear: those of its connections */
     _Atomic uint64_t heard;       /* ... and registered: via_ep_hear_bells() */
     _Atomic uint32_t sleepers;    /* threads asleep in it */
-    uint64_t asked_ticks;         /* when the kernel was last asked */
+    _Atomic uint64_t asked_ticks; /* when the kernel was last asked */
     _Atomic bool filled;          /* ours took every place of the last call */
     _Atomic bool ask_due;         /* the kernel has just been told to watch for more */
-    uint64_t warm_ticks;          /* when all warm ones were last looked at */
+    _Atomic uint64_t warm_ticks;  /* when all warm ones were last looked at */
     uint32_t warm_looks;          /* counts looks of who spins */
     _Atomic uint64_t young_ticks; /* when a connection was put into it last */
     uint64_t number;              /* not 0, and others have others, mostly */

@@ -411,23 +411,34 @@ static void put_in_front(struct epoll_event *events, int ours, int kernels)
     }
 }
 
+/* Of what is done now and then, by whichever thread waits in the set. */
+static bool is_due(const _Atomic uint64_t *last_ticks, uint64_t now, unsigned us)
+{
+    return now - atomic_load_explicit(last_ticks, memory_order_relaxed) > via_os_us_to_ticks(us);
+}
+
+static void note_done(_Atomic uint64_t *last_ticks, uint64_t now)
+{
+    atomic_store_explicit(last_ticks, now, memory_order_relaxed);
+}
+
 /* Everything there is without sleeping: ours, and the kernel's when it is its turn; in front, when
  * ours have left no place before. */
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool ask)
 {
     uint64_t now = via_os_ticks();
-    bool all = ask || now - set->warm_ticks > via_os_us_to_ticks(WARM_US);
+    bool all = ask || is_due(&set->warm_ticks, now, WARM_US);
     if (all) {
-        set->warm_ticks = now;
+        note_done(&set->warm_ticks, now);
     }
-    bool turn = ask || now - set->asked_ticks > via_os_us_to_ticks(ASK_US);
+    bool turn = ask || is_due(&set->asked_ticks, now, ASK_US);
     bool ours = false;
     int first = 0;
     if (via_unlikely(turn && atomic_load_explicit(&set->filled, memory_order_relaxed))) {
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
         first = via_max(ask_kernel(set, epfd, events, (max + 1) / 2, &ours), 0);
-        set->asked_ticks = now;
+        note_done(&set->asked_ticks, now);
         turn = false;
     }
     int count = first;
@@ -441,7 +452,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     turn |= atomic_load_explicit(&set->ask_due, memory_order_relaxed);
     if (count < max && turn) {
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
-        set->asked_ticks = now;
+        note_done(&set->asked_ticks, now);
         int n = ask_kernel(set, epfd, events + count, max - count, &ours);
         if (n < 0) {
             return count != 0 ? count : -errno;
@@ -494,7 +505,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     if (n < 0) {
         return n;
     }
-    set->asked_ticks = via_os_ticks();
+    note_done(&set->asked_ticks, via_os_ticks());
     count = via_ep_sort_out(set, events, n);
     if (count < max) {
         count += collect(set, events + count, max - count, true);

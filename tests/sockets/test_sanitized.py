@@ -7,6 +7,7 @@ tsan). VIADUCT_SANITIZE_ROUNDS=N repeats everything N times, with pipes before t
 """
 import os
 import re
+import select
 import subprocess
 import sys
 import unittest
@@ -116,6 +117,39 @@ class Sanitized(Case):
                   "for t in all: t.join()\n")
         for _ in range(ROUNDS):
             self.run_client([PYTHON, "-c", script], timeout=8 * HANG_S)
+            self.check_no_report()
+            self.assert_by_pipes(self.lines(), 0.3, 1)
+
+    def test_threads_that_share_a_set(self):
+        """Which of them hears of what comes, and reads it, is chance: by level from one place to many, and by edge."""
+        script = ("import select, socket, sys, threading\n"
+                  "l = socket.create_server(('127.0.0.1', 0))\n"
+                  "ep, ends, clients, over = select.epoll(), {}, [], threading.Event()\n"
+                  "for i in range(6):\n"
+                  "    c = socket.create_connection(l.getsockname()); s = l.accept()[0]\n"
+                  "    for k in range(40): c.sendall(b'w'); s.recv(1); s.sendall(b'w'); c.recv(1)\n"
+                  "    s.setblocking(False)\n"
+                  "    ends[s.fileno()] = s; clients.append(c)\n"
+                  "    ep.register(s, select.EPOLLIN | int(sys.argv[1]))\n"
+                  "def serve(places):\n"
+                  "    while not over.is_set():\n"
+                  "        for fd, _ in ep.poll(0.05, places):\n"
+                  "            try:\n"
+                  "                while (data := ends[fd].recv(3)): ends[fd].sendall(data)\n"
+                  "            except BlockingIOError: pass\n"
+                  "def talk(a, b):\n"
+                  "    for i in range(400):\n"
+                  "        a.sendall(b'x'); b.sendall(b'y' * (1 + i % 7)); a.recv(1)\n"
+                  "        n = 0\n"
+                  "        while n < 1 + i % 7: n += len(b.recv(9))\n"
+                  "servers = [threading.Thread(target=serve, args=(p,)) for p in (1, 4, 16)]\n"
+                  "talkers = [threading.Thread(target=talk, args=clients[i:i+2]) for i in range(0, 6, 2)]\n"
+                  "for t in servers + talkers: t.start()\n"
+                  "for t in talkers: t.join()\n"
+                  "over.set()\n"
+                  "for t in servers: t.join()\n")
+        for number in range(2 * ROUNDS):
+            self.run_client([PYTHON, "-c", script, str(select.EPOLLET if number % 2 else 0)], timeout=8 * HANG_S)
             self.check_no_report()
             self.assert_by_pipes(self.lines(), 0.3, 1)
 
