@@ -85,17 +85,17 @@ class PipeAndSockets:
         return self.figures["sockets_ns"] / 1e3
 
 
-def source(way, size, connections=1, threads=1):
+def source(way, size, connections=1):
     """What prog_flows sends and another receives: (bytes, messages) per second."""
     port = measure.free_port(way.address)
     with measure.server(way, [FLOWS, "sink", way.address, str(port), str(size)], port):
         out = json.loads(measure.client(way, [FLOWS, "source", way.address, str(port), str(size),
-                                              str(connections), str(Options.seconds), str(threads)]))
+                                              str(connections), str(Options.seconds)]))
     return out["bytes"] / out["seconds"], out["messages"] / out["seconds"]
 
 
-def messages(way, size, threads=1):
-    return source(way, size, threads=threads)[1]
+def messages(way, size):
+    return source(way, size)[1]
 
 
 def gigabytes(way, size, connections=1):
@@ -150,6 +150,12 @@ def chosen(size):
     """Sends of so many bytes: as the library chooses by itself, beside copying."""
     return InTurns(("sink", size), lambda _way: (COPIED, "source-turns", size, 0.015),
                    lambda way: (way, "source-turns", size, 0.015))
+
+
+def threads(count):
+    """Messages of 64 bytes per second of so many threads that send on one connection, beside one that does."""
+    return InTurns(("sink", 64), lambda way: (way, "source-turns", 64, 0.05),
+                   lambda way: (way, "source-turns", 64, 0.05, count))
 
 
 def cpu_us(pid):
@@ -324,10 +330,10 @@ def connections():
     name = "one hot among %d" % Options.connections
     yield against("alone", name, "1/s", one.base, one.subject, 0.9)
     yield against("alone", name + ", TCP", "1/s", one.base, one.subject, None, way=TCP)
-    yield against("one thread", "two threads on one fd, 64 B", "1/s", lambda way: messages(way, 64),
-                  lambda way: messages(way, 64, 2), 0.8)
-    yield against("one thread", "two threads on one fd, 64 B, TCP", "1/s",
-                  lambda way: messages(way, 64), lambda way: messages(way, 64, 2), None, way=TCP)
+    two = threads(2)
+    name = "two threads on one fd, 64 B"
+    yield against("one thread", name, "1/s", two.base, two.subject, 0.8)
+    yield against("one thread", name + ", TCP", "1/s", two.base, two.subject, None, way=TCP)
 
 
 def sharing():

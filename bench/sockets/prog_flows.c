@@ -4,8 +4,8 @@
  *
  *     prog_flows sink ADDRESS PORT BYTES
  *         reads whole messages, for ever
- *     prog_flows source ADDRESS PORT BYTES CONNECTIONS SECONDS [THREADS]
- *         sends messages, by one process for each connection; or by THREADS threads on each.
+ *     prog_flows source ADDRESS PORT BYTES CONNECTIONS SECONDS
+ *         sends messages, by one process for each connection.
  *         Prints {"bytes":N,"messages":M,"seconds":S} once all has been received
  *     prog_flows echo ADDRESS PORT
  *         sends back what comes, by one epoll set, for ever
@@ -14,7 +14,7 @@
  *     prog_flows source-turns ADDRESS PORT BYTES SECONDS [THREADS]
  *     prog_flows hot-turns ADDRESS PORT CONNECTIONS COUNT
  *         for each line of standard input as long, or as many, and a line: messages, or round
- *         trips, per second
+ *         trips, per second; by THREADS threads on the connection
  *     prog_flows idle ADDRESS PORT CONNECTIONS
  *         all connections talk once ("ready"), then none, until killed
  *     prog_flows memcpy BYTES SECONDS [2]
@@ -271,7 +271,7 @@ static int begin_flow(char **argv, size_t bytes)
     return fd;
 }
 
-static void run_flow(char **argv, struct flows *flows, int index, int threads)
+static void run_flow(char **argv, struct flows *flows, int index)
 {
     size_t bytes = (size_t)number(argv[2], 1, 1 << 30);
     int fd = begin_flow(argv, bytes);
@@ -280,7 +280,7 @@ static void run_flow(char **argv, struct flows *flows, int index, int threads)
     do {
         __atomic_load(&flows->until, &until, __ATOMIC_SEQ_CST);
     } while (until == 0 && usleep(200) == 0);
-    flows->messages[index] = send_by_threads(fd, bytes, until, threads);
+    flows->messages[index] = send_by_threads(fd, bytes, until, 1);
     shutdown(fd, SHUT_WR);
     char byte;
     if (!receive_all(fd, &byte, 1)) {
@@ -305,11 +305,10 @@ static int source_in_turns(int argc, char **argv)
     return 0;
 }
 
-static int source(int argc, char **argv)
+static int source(char **argv)
 {
     int connections = (int)number(argv[3], 1, 64);
     double seconds = atof(argv[4]);
-    int threads = argc > 5 ? (int)number(argv[5], 1, THREADS_MAX) : 1;
     struct flows *flows =
         mmap(NULL, sizeof(*flows), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (flows == MAP_FAILED) {
@@ -322,7 +321,7 @@ static int source(int argc, char **argv)
         }
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            run_flow(argv, flows, i, threads);
+            run_flow(argv, flows, i);
             exit(0); /* as programs end: who counts for them at exit can do so */
         }
     }
@@ -610,8 +609,8 @@ int main(int argc, char **argv)
     if (strcmp(what, "sink") == 0 && argc == 3) {
         return sink(argv);
     }
-    if (strcmp(what, "source") == 0 && (argc == 5 || argc == 6)) {
-        return source(argc, argv);
+    if (strcmp(what, "source") == 0 && argc == 5) {
+        return source(argv);
     }
     if (strcmp(what, "echo") == 0 && argc == 2) {
         return echo(argv);
