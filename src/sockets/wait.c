@@ -88,6 +88,11 @@ bool via_wait_again(struct via_wait *wait)
     if (wait->end_ticks == wait->begin_ticks) {
         return false;
     }
+    if (via_unlikely(wait->was_off)) {
+        via_spin_crowded(&spin, wait->last_ticks);
+        wait->end_ticks = wait->begin_ticks;
+        return false;
+    }
     via_os_pause();
     if (++wait->looks % LOOKS_PER_CLOCK != 0 && via_likely(!spin.yields)) {
         return true;
@@ -96,13 +101,9 @@ bool via_wait_again(struct via_wait *wait)
     if (via_unlikely(now > wait->yield_ticks)) {
         now = make_way(wait, now);
     }
-    if (via_unlikely(now - wait->last_ticks > via_os_us_to_ticks(GAP_US))) {
-        via_spin_crowded(&spin, now);
-        wait->end_ticks = wait->begin_ticks;
-        return false;
-    }
+    wait->was_off = now - wait->last_ticks > via_os_us_to_ticks(GAP_US);
     wait->last_ticks = now;
-    return now < wait->end_ticks;
+    return wait->was_off || now < wait->end_ticks;
 }
 
 bool via_wait_asks(struct via_wait *wait)

@@ -27,6 +27,7 @@ struct via_wait {
     uint64_t asked_ticks;   /* when the kernel was asked last */
     struct via_wait *outer; /* that this one's signal handler has interrupted */
     uint32_t looks;
+    bool was_off;      /* just now, for long */
     uint32_t taken_at; /* the look before which somebody else had the CPU, 0 = none */
 };
 
