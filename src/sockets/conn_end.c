@@ -40,7 +40,7 @@ static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
             ((next == VIA_NEXT_KERNEL || next == VIA_NEXT_KERNEL_UNTIL || next == VIA_NEXT_AGAIN) &&
              VIA_REAL(ioctl)(fd, SIOCINQ, &kernel) == 0 && kernel > 0 &&
              (uint64_t)kernel > side->rx.again);
-        via_token_give(&side->rx_token, exclusive);
+        via_token_give(&side->rx_token);
         if (unread) {
             linger = (struct linger){.l_onoff = 1, .l_linger = 0};
             VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
@@ -68,7 +68,7 @@ static void say_goodbye(struct via_conn *conn, int fd)
     }
     side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
     via_conn_say(conn, side->said);
-    via_token_give(&side->tx_token, exclusive);
+    via_token_give(&side->tx_token);
 }
 
 /* --- the end between hosts ---------------------------------------------------------------------
@@ -132,7 +132,7 @@ static void part(struct via_conn *conn, int fd)
         kept = tries++ == 0 && via_steward_keep(conn, fd);
         end_ns = via_os_now_ns() + PARTING_NS_MAX;
     }
-    via_token_give(&side->tx_token, exclusive);
+    via_token_give(&side->tx_token);
     if (kept) {
         via_steward_start(false);
     }

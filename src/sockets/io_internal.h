@@ -19,7 +19,7 @@ static inline int via_rx_take(struct via_op *op)
 
 static inline void via_rx_give(struct via_op *op)
 {
-    via_token_give(&op->side->rx_token, op->exclusive);
+    via_token_give(&op->side->rx_token);
 }
 
 static inline int via_tx_take(struct via_op *op)
@@ -29,7 +29,7 @@ static inline int via_tx_take(struct via_op *op)
 
 static inline void via_tx_give(struct via_op *op)
 {
-    via_token_give(&op->side->tx_token, op->exclusive);
+    via_token_give(&op->side->tx_token);
 }
 
 /* A writer has found no room: room is news (epoll_edge.c). */

@@ -434,7 +434,7 @@ static void say_kernel_end(struct via_conn *conn)
         side->tx.ended = true;
         side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
         via_conn_say(conn, side->said);
-        via_token_give(&side->tx_token, exclusive);
+        via_token_give(&side->tx_token);
     }
 }
 

@@ -16,7 +16,7 @@ void via_shared_say(struct via_conn *conn)
         via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
         side->said |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
         via_conn_say(conn, side->said);
-        via_token_give(&side->tx_token, exclusive);
+        via_token_give(&side->tx_token);
     }
 }
 

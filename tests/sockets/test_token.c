@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Who may use one direction of a connection: one at a time, all of them, in turns. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sockets/os.h"
+#include "sockets/token.h"
+
+#define HOGS 3
+#define TIMES 200000u
+
+static struct via_token token;
+static uint64_t taken;   /* in all, with the token */
+static uint64_t changes; /* ... by another thread than the time before */
+static uint32_t last;
+
+static void take_and_give(bool alone)
+{
+    assert_int_equal(via_token_take(&token, alone, via_os_thread()), 0);
+    taken++;
+    changes += last != via_os_thread();
+    last = via_os_thread();
+    for (int i = 0; i < 10; i++) {
+        via_os_pause(); /* there is something to be done */
+    }
+    via_token_give(&token);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    token = (struct via_token){.frame = 0};
+    taken = 0;
+    changes = 0;
+    last = 0;
+    via_os_init();
+    return 0;
+}
+
+static void *hog(void *unused)
+{
+    (void)unused;
+    for (unsigned i = 0; i < TIMES; i++) {
+        take_and_give(false);
+    }
+    return NULL;
+}
+
+/* A turn is some hundred microseconds, which is some thousand times; one lucky look now and then.
+ */
+static void threads_that_want_it_all_the_time_have_turns(void **state)
+{
+    (void)state;
+    pthread_t threads[HOGS];
+    for (int i = 0; i < HOGS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, hog, NULL), 0);
+    }
+    for (int i = 0; i < HOGS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_int_equal(taken, HOGS * TIMES);
+    assert_true(changes < taken / 100);
+    assert_int_equal(token.holder, 0);
+}
+
+static _Atomic bool over;
+
+static void *hog_until_over(void *unused)
+{
+    (void)unused;
+    while (!over) {
+        take_and_give(false);
+    }
+    return NULL;
+}
+
+/* With all that it takes, in a busy machine too; without its turns that may be never. */
+static void who_wants_it_now_and_then_gets_it(void **state)
+{
+    (void)state;
+    pthread_t threads[HOGS];
+    over = false;
+    for (int i = 0; i < HOGS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, hog_until_over, NULL), 0);
+    }
+    for (int i = 0; i < 100; i++) {
+        take_and_give(false);
+        usleep(500);
+    }
+    over = true;
+    for (int i = 0; i < HOGS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_true(taken > 100);
+}
+
+static void *take_once(void *unused)
+{
+    (void)unused;
+    take_and_give(false);
+    return NULL;
+}
+
+/* ... as when the one store overtakes the other's load. */
+static void a_lost_ring_is_made_up_for(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    assert_int_equal(via_token_take(&token, false, via_os_thread()), 0);
+    assert_int_equal(pthread_create(&thread, NULL, take_once, NULL), 0);
+    while ((token.asked & VIA_TOKEN_SLEEPS) == 0) {
+        usleep(100);
+    }
+    token.asked = 0;
+    token.holder = 0;
+    pthread_join(thread, NULL);
+    assert_int_equal(taken, 1);
+}
+
+static void who_gives_it_wakes_who_sleeps(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(via_token_take(&token, false, via_os_thread()), 0);
+        assert_int_equal(pthread_create(&thread, NULL, take_once, NULL), 0);
+        while ((token.asked & VIA_TOKEN_SLEEPS) == 0) {
+            usleep(100);
+        }
+        via_token_give(&token);
+        pthread_join(thread, NULL);
+        assert_int_equal(token.asked & VIA_TOKEN_SPINS, 0);
+    }
+    assert_int_equal(taken, 20);
+}
+
+static void a_killed_process_keeps_nothing(void **state)
+{
+    (void)state;
+    struct via_token *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    pid_t pid = fork();
+    if (pid == 0) {
+        via_os_forked();
+        _exit(via_token_take(shared, false, via_os_thread()) != 0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(shared->holder, pid);
+    assert_int_equal(via_token_take(shared, false, via_os_thread()), 0);
+    via_token_give(shared);
+    assert_int_equal(shared->holder, 0);
+    munmap(shared, sizeof(*shared));
+}
+
+/* As a signal handler's call would: deeper in the stack. */
+static __attribute__((noinline)) int take_deeper(bool alone)
+{
+    volatile char room[512];
+    room[0] = 0;
+    int rc = via_token_take(&token, alone, via_os_thread());
+    return rc + room[0];
+}
+
+static void who_holds_it_is_told_so(void **state)
+{
+    (void)state;
+    for (int alone = 0; alone < 2; alone++) {
+        assert_int_equal(via_token_take(&token, alone != 0, via_os_thread()), 0);
+        assert_int_equal(take_deeper(alone != 0), -EDEADLK);
+        via_token_give(&token);
+    }
+}
+
+/* It was left there by longjmp(). */
+static void a_frame_that_is_gone_holds_nothing(void **state)
+{
+    (void)state;
+    for (int alone = 0; alone < 2; alone++) {
+        assert_int_equal(take_deeper(alone != 0), 0);
+        assert_int_equal(via_token_take(&token, alone != 0, via_os_thread()), 0);
+        via_token_give(&token);
+        assert_int_equal(token.holder, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(threads_that_want_it_all_the_time_have_turns, setup),
+        cmocka_unit_test_setup(who_wants_it_now_and_then_gets_it, setup),
+        cmocka_unit_test_setup(a_lost_ring_is_made_up_for, setup),
+        cmocka_unit_test_setup(who_gives_it_wakes_who_sleeps, setup),
+        cmocka_unit_test_setup(a_killed_process_keeps_nothing, setup),
+        cmocka_unit_test_setup(who_holds_it_is_told_so, setup),
+        cmocka_unit_test_setup(a_frame_that_is_gone_holds_nothing, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
