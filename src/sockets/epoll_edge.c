@@ -76,25 +76,32 @@ static uint32_t told_to(const struct via_ep_entry *entry, uint32_t bits,
     return (bits & IN_EVENTS) != 0 ? next_to_come(entry) : before->sequence;
 }
 
+static bool was_read_untold(const struct via_ep_entry *entry)
+{
+    return via_seq_before_u32(entry->seen_sequence,
+                              via_stream_rx_after_bytes(&entry->conn->side->rx));
+}
+
 bool via_ep_missed(const struct via_ep_entry *entry)
 {
     return (entry->events & EPOLLET) != 0 && (entry->events & READ_EVENTS) != 0 &&
-           via_seq_before_u32(entry->seen_sequence, entry->conn->side->rx.pipe.sequence);
+           was_read_untold(entry);
 }
+
+/* After both directions have ended a reset, or the last acknowledgement, changes nothing that
+ * poll() tells once the error has been taken, but is an edge (tcp_done()): the last. What the
+ * other end says in the pipe when it closes later, TCP would not take any more. */
+#define CLOSED (UINT32_C(1) << 16)
+_Static_assert((CLOSED & VIA_POLL_GONE) == 0, "a bit of no event");
 
 /* Records that came after those that were told of, taken or not; as many bytes as wanted. */
 static bool is_pipe_news(const struct via_ep_entry *entry, uint32_t bits,
                          const struct via_ep_before *before)
 {
     bool few = entry->conn->side->rcvlowat > 1 && (bits & IN_EVENTS) == 0;
-    return entry->piped && (entry->events & READ_EVENTS) != 0 &&
+    return entry->piped && (entry->events & READ_EVENTS) != 0 && (entry->seen_gone & CLOSED) == 0 &&
            (via_ep_missed(entry) || (!few && told_to(entry, bits, before) != entry->seen_sequence));
 }
-
-/* After both directions have ended a reset, or the last acknowledgement, changes nothing that
- * poll() tells once the error has been taken, but is an edge (tcp_done()). */
-#define CLOSED (UINT32_C(1) << 16)
-_Static_assert((CLOSED & VIA_POLL_GONE) == 0, "a bit of no event");
 
 static bool is_closed(const struct via_ep_entry *entry)
 {
@@ -166,7 +173,7 @@ void via_ep_left(struct via_ep_entry *entry)
     if (via_kernel_received(number(entry), &bytes) == 0) {
         note_kernel(entry, 0, bytes);
     }
-    if (via_seq_before_u32(entry->seen_sequence, entry->conn->side->rx.pipe.sequence) ||
+    if (was_read_untold(entry) ||
         ((entry->events & READ_EVENTS) != 0 && entry->told_kernel && entry->seen_kernel != seen)) {
         entry->edge = true; /* it was not told of them, and they have been read, or come again */
     }

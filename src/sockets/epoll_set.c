@@ -79,6 +79,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->young_ticks = 0;
     set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
     set->ask_due = false;
+    set->look_due = false;
     pthread_mutex_init(&set->lock, NULL);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);

@@ -48,6 +48,7 @@ struct via_ep_set {
     _Atomic uint64_t asked_ticks; /* when the kernel was last asked */
     _Atomic bool filled;          /* ours took every place of the last call */
     _Atomic bool ask_due;         /* the kernel has just been told to watch for more */
+    _Atomic bool look_due;        /* it has said something of connections with pipes */
     _Atomic uint64_t warm_ticks;  /* when all warm ones were last looked at */
     uint32_t warm_looks;          /* counts looks of who spins */
     _Atomic uint64_t young_ticks; /* when a connection was put into it last */

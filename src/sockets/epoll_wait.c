@@ -90,6 +90,26 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     return news ? bits : 0;
 }
 
+/* Reports what one entry has now, if anything. With the set's lock. */
+static bool report(struct via_ep_entry *entry, struct epoll_event *event, uint64_t now,
+                   struct via_list *reported)
+{
+    uint32_t bits = entry_events(entry);
+    if (bits == 0) {
+        return false;
+    }
+    entry->told_ticks = now;
+    event->events = bits;
+    event->data.u64 = entry->data;
+    if ((entry->events & EPOLLONESHOT) != 0) {
+        entry->spent = true;
+        via_ep_refresh(entry);
+    }
+    via_list_remove(&entry->in_set);
+    via_list_push_back(reported, &entry->in_set);
+    return true;
+}
+
 /* Reports what is ready among our connections, in the order of epoll_order.c; all: also of those
  * that have been quiet for a while. */
 static int collect_own(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
@@ -112,25 +132,37 @@ static int collect_own(struct via_ep_set *set, struct epoll_event *events, int m
     via_ep_look_at_warm(set, all ? VIA_EP_ALL : 0);
     via_ep_find(set, &found, (unsigned)max, all);
     while (count < max && (entry = via_ep_next(set, &found, count != 0)) != NULL) {
-        uint32_t bits = entry_events(entry);
-        if (bits == 0) {
-            if (entry->place == VIA_EP_HOT) {
-                via_ep_cool(entry);
-            }
-            continue;
+        if (report(entry, &events[count], found.now, &reported)) {
+            count++;
+        } else if (entry->place == VIA_EP_HOT) {
+            via_ep_cool(entry);
         }
-        entry->told_ticks = found.now;
-        events[count].events = bits;
-        events[count].data.u64 = entry->data;
-        count++;
-        if ((entry->events & EPOLLONESHOT) != 0) {
-            entry->spent = true;
-            via_ep_refresh(entry);
-        }
-        via_list_remove(&entry->in_set);
-        via_list_push_back(&reported, &entry->in_set);
     }
     via_ep_found_end(&found);
+    via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
+    pthread_mutex_unlock(&set->lock);
+    return count;
+}
+
+/* Those of which the kernel has just said something, but not who was told since the call began:
+ * level ones would be told twice. */
+static int collect_looks(struct via_ep_set *set, struct epoll_event *events, int max,
+                         uint64_t begun_ticks)
+{
+    int count = 0;
+    struct via_list reported;
+    via_list_init(&reported);
+    pthread_mutex_lock(&set->lock);
+    set->look_due = false;
+    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (count == max) {
+            break;
+        }
+        if (entry->look && (int64_t)(entry->told_ticks - begun_ticks) < 0) {
+            count += report(entry, &events[count], via_os_ticks(), &reported) ? 1 : 0;
+        }
+    }
     via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
     pthread_mutex_unlock(&set->lock);
     return count;
@@ -261,6 +293,7 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
         via_io_shadow(&op, event->events);
         via_ep_make_hot(entry);
         entry->look = true; /* what the kernel reported by edge is reported by collect() */
+        set->look_due = true;
         return false;
     }
     event->data.u64 = entry->data;
@@ -460,7 +493,12 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         if (via_unlikely(young)) {
             put_in_front(events, count, n);
         }
+        bool looks = count != 0 && count + n < max &&
+                     atomic_load_explicit(&set->look_due, memory_order_relaxed);
         count += n;
+        if (via_unlikely(looks)) {
+            count += collect_looks(set, events + count, max - count, now);
+        }
     }
     for (int tries = 0; count == 0 && ours && tries < OURS_TRIES; tries++) {
         ours = false;

@@ -234,6 +234,9 @@ struct via_stream_rx {
     uint64_t pipe_bytes;           /* taken from the pipe, in all */
     _Atomic uint64_t *read;        /* the same in memory that the writer sees; NULL: nowhere */
     uint64_t again;                /* of the kernel's next, the pipe had so many */
+    uint64_t turn_bytes;           /* pipe_bytes, when SWITCH or DEMOTE came last */
+    uint32_t turn_first;           /* that record, and those before it that were such */
+    uint32_t turn_end;             /* the record after it */
     uint32_t unposted_bytes;       /* body bytes released since the last credit */
     uint32_t record_off;           /* next byte of the held record */
     uint32_t record_bytes;
@@ -260,6 +263,13 @@ struct via_stream_rx {
 };
 
 void via_stream_rx_init(struct via_stream_rx *rx);
+
+/* The record after the last one taken that had bytes or an end: SWITCH and DEMOTE are none. */
+static inline uint32_t via_stream_rx_after_bytes(const struct via_stream_rx *rx)
+{
+    bool turns = rx->pipe.sequence == rx->turn_end && rx->pipe_bytes == rx->turn_bytes;
+    return turns ? rx->turn_first : rx->pipe.sequence;
+}
 
 /* Takes in control records and says where the next byte comes from; -EPROTO when the peer broke the
  * rules, for ever. */

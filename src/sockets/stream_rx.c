@@ -125,6 +125,17 @@ void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes)
 /* --- records -----------------------------------------------------------------------------------
  */
 
+/* SWITCH or DEMOTE. */
+static void note_turn(struct via_stream_rx *rx)
+{
+    uint32_t sequence = rx->pipe.sequence;
+    if (rx->turn_end != sequence - 1 || rx->turn_bytes != rx->pipe_bytes) {
+        rx->turn_first = sequence - 1;
+        rx->turn_bytes = rx->pipe_bytes;
+    }
+    rx->turn_end = sequence;
+}
+
 /* One record that was just taken. 0, or -EPROTO. */
 static int take_in(struct via_stream_rx *rx)
 {
@@ -168,6 +179,9 @@ static int take_in(struct via_stream_rx *rx)
         return breaks(rx);
     }
     release(rx, 0);
+    if (head.kind != VIA_STREAM_FIN) {
+        note_turn(rx);
+    }
     if (head.kind != VIA_STREAM_FIN && !rx->probe) {
         /* The writer's leave to demote (via_stream_tx_demoted) or, when it has spilled, to come
          * back (via_stream_stall_is_over): who reads on and on never sleeps, which would post it.

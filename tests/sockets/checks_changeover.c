@@ -258,7 +258,74 @@ static void edges_by_shutdown_after_the_way_back(void)
     close(epfd);
 }
 
+/* Who goes back, and has never written, is not heard at the other end. */
+static void no_edge_by_the_way_back_of_who_was_silent(void)
+{
+    struct pair pair = just_connected();
+    const int on = 1;
+    char byte;
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        write_all(pair.client, "x", 1);
+        read_all(pair.server, &byte, 1);
+    }
+    int epfd = set_of(&pair.client, 1, EPOLLIN | EPOLLOUT | EPOLLET);
+    only(epfd, pair.client, EPOLLOUT);
+    CHECK(setsockopt(pair.server, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0);
+    CHECK(recv(pair.client, &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+    CHECK(recv(pair.server, &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+    CHECK(recv(pair.client, &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+    CHECK(epoll_wait(epfd, &(struct epoll_event){0}, 1, 20) == 0);
+    close(epfd);
+    done(pair);
+}
+
+/* What comes by the kernel is told with what comes otherwise, in one call. */
+static void told_with_others(uint32_t events, int answers)
+{
+    struct pair other = connected();
+    struct epoll_event told[4];
+    char byte;
+    for (int before = 0; before < 2 * ROUNDS; before++) {
+        struct pair pair = just_connected();
+        const int servers[2] = {other.server, pair.server};
+        for (int i = 0; i < before; i++) {
+            write_all(i < answers ? pair.server : pair.client, "x", 1);
+            read_all(i < answers ? pair.client : pair.server, &byte, 1);
+        }
+        int epfd = set_of(servers, 2, events);
+        CHECK(epoll_wait(epfd, told, 4, 0) == 0);
+        for (int i = 0; i < 2; i++) {
+            struct pollfd pfd = {.fd = servers[i], .events = POLLIN};
+            write_all(i == 0 ? other.client : pair.client, "x", 1);
+            CHECK(poll(&pfd, 1, 10000) == 1);
+        }
+        sleep_ms(1); /* what has come only just now may wait for the next call */
+        CHECK(epoll_wait(epfd, told, 4, 0) == 2);
+        read_all(other.server, &byte, 1);
+        close(epfd);
+        done(pair);
+    }
+    done(other);
+}
+
+static void a_young_one_is_told_with_others(void)
+{
+    for (int answers = 0; answers < 2 * ROUNDS; answers += 3) {
+        told_with_others(EPOLLIN, answers);
+    }
+}
+
+static void an_edge_of_a_young_one_is_told_with_others(void)
+{
+    for (int answers = 0; answers < 2 * ROUNDS; answers += 3) {
+        told_with_others(EPOLLIN | EPOLLET, answers);
+    }
+}
+
 const struct check checks_of_changeover[] = {
+    CHECK_ENTRY(no_edge_by_the_way_back_of_who_was_silent),
+    CHECK_ENTRY(a_young_one_is_told_with_others),
+    CHECK_ENTRY(an_edge_of_a_young_one_is_told_with_others),
     CHECK_ENTRY(edges_of_a_young_connection),
     CHECK_ENTRY(edges_with_unread_bytes),
     CHECK_ENTRY(edge_for_room_of_a_young_connection),

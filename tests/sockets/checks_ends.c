@@ -297,7 +297,7 @@ static void linger_zero_resets(void)
     close(pair.client);
 }
 
-/* Of an end that is shut both ways a reset tells nothing new, but is an edge. */
+/* Of an end that is shut both ways a reset tells nothing new, but is an edge: the last. */
 static void reset_of_what_is_shut_is_an_edge(void)
 {
     struct pair pair = connected();
@@ -317,8 +317,10 @@ static void reset_of_what_is_shut_is_an_edge(void)
     }
     CHECK(error == ECONNRESET);
     CHECK(wait_in(epfd, pair.server, 5000) == shut && wait_in(epfd, pair.server, 0) == 0);
+    close(pair.client);
+    CHECK(wait_in(epfd, pair.server, 20) == 0);
     close(epfd);
-    done(pair);
+    close(pair.server);
 }
 
 const struct check checks_of_ends[] = {
