@@ -16,6 +16,8 @@
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 
+_Static_assert((VIA_EP_CLOSED & VIA_POLL_GONE) == 0, "a bit of no event");
+
 #define IN_EVENTS (EPOLLIN | EPOLLRDNORM)
 #define OUT_EVENTS (EPOLLOUT | EPOLLWRNORM)
 #define URGENT_EVENTS (EPOLLPRI | EPOLLRDBAND)
@@ -88,18 +90,13 @@ bool via_ep_missed(const struct via_ep_entry *entry)
            was_read_untold(entry);
 }
 
-/* After both directions have ended a reset, or the last acknowledgement, changes nothing that
- * poll() tells once the error has been taken, but is an edge (tcp_done()): the last. What the
- * other end says in the pipe when it closes later, TCP would not take any more. */
-#define CLOSED (UINT32_C(1) << 16)
-_Static_assert((CLOSED & VIA_POLL_GONE) == 0, "a bit of no event");
-
 /* Records that came after those that were told of, taken or not; as many bytes as wanted. */
 static bool is_pipe_news(const struct via_ep_entry *entry, uint32_t bits,
                          const struct via_ep_before *before)
 {
     bool few = entry->conn->side->rcvlowat > 1 && (bits & IN_EVENTS) == 0;
-    return entry->piped && (entry->events & READ_EVENTS) != 0 && (entry->seen_gone & CLOSED) == 0 &&
+    return entry->piped && (entry->events & READ_EVENTS) != 0 &&
+           (entry->seen_gone & VIA_EP_CLOSED) == 0 &&
            (via_ep_missed(entry) || (!few && told_to(entry, bits, before) != entry->seen_sequence));
 }
 
@@ -113,7 +110,7 @@ static bool is_closed(const struct via_ep_entry *entry)
 
 /* Ends that these bits tell, wanted or not: who asks for bytes alone is told of the kernel's end as
  * of bytes when no record says it, as when a child was the last that held the other end. */
-static uint32_t ends_told(const struct via_ep_entry *entry, uint32_t bits)
+uint32_t via_ep_ends(const struct via_ep_entry *entry, uint32_t bits)
 {
     const struct via_side *side = entry->conn->side;
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
@@ -124,7 +121,7 @@ static uint32_t ends_told(const struct via_ep_entry *entry, uint32_t bits)
         ends |= seen & POLLRDHUP;
     }
     if ((bits & POLLHUP) != 0 && entry->conn->fabric == NULL && is_closed(entry)) {
-        ends |= CLOSED;
+        ends |= VIA_EP_CLOSED;
     }
     return ends;
 }
@@ -134,7 +131,7 @@ bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits,
 {
     return bits != 0 && (entry->edge || is_pipe_news(entry, bits, before) ||
                          ((bits & OUT_EVENTS) != 0 && before->full != entry->seen_full) ||
-                         (ends_told(entry, bits) & ~entry->seen_gone) != 0 ||
+                         (via_ep_ends(entry, bits) & ~entry->seen_gone) != 0 ||
                          (entry->look && ((bits & URGENT_EVENTS) != 0 ||
                                           ((entry->events & READ_EVENTS) != 0 &&
                                            reads_kernel(entry) && is_kernel_news(entry)))));
@@ -160,7 +157,7 @@ void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_
     if ((bits & OUT_EVENTS) != 0) {
         entry->seen_full = before->full;
     }
-    entry->seen_gone |= ends_told(entry, bits);
+    entry->seen_gone |= via_ep_ends(entry, bits);
     entry->told_kernel = reads_kernel(entry);
     if (entry->told_kernel && via_kernel_received(number(entry), &bytes) == 0) {
         note_kernel(entry, bits, bytes);

@@ -132,6 +132,12 @@ struct via_ep_before via_ep_before(const struct via_ep_entry *entry);
 /* Edge-triggered: is there anything in bits that the program has not been told? */
 bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits,
                     const struct via_ep_before *before);
+/* After both directions have ended a reset, or the last acknowledgement, changes nothing that
+ * poll() tells once the error has been taken, but is an edge (tcp_done()): the last. What the
+ * other end says in the pipe when it closes later, TCP would not take any more. */
+#define VIA_EP_CLOSED (UINT32_C(1) << 16)
+/* Ends that these bits tell, wanted or not: VIA_POLL_GONE bits and that one. */
+uint32_t via_ep_ends(const struct via_ep_entry *entry, uint32_t bits);
 /* Edge-triggered: have records come that it was not told of, and been read? Then it is an edge that
  * there is room. */
 bool via_ep_missed(const struct via_ep_entry *entry);

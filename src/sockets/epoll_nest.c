@@ -69,14 +69,16 @@ static uint32_t next_to_come(const struct via_ep_entry *entry)
  * not? */
 static bool has_come(struct via_ep_entry *entry, uint32_t bits, uint32_t full, uint32_t sequence)
 {
-    bool come = (bits & VIA_POLL_GONE & ~entry->come_gone) != 0;
-    come |= sequence != entry->come_sequence && (entry->events & ~(uint32_t)EPOLLOUT) != 0;
+    uint32_t ends = via_ep_ends(entry, bits);
+    bool come = (ends & ~entry->come_gone) != 0;
+    come |= sequence != entry->come_sequence && (entry->events & ~(uint32_t)EPOLLOUT) != 0 &&
+            (entry->come_gone & VIA_EP_CLOSED) == 0;
     entry->come_sequence = sequence;
     if ((bits & (EPOLLOUT | EPOLLWRNORM)) != 0) {
         come |= entry->come_full != full;
         entry->come_full = full;
     }
-    entry->come_gone |= bits & VIA_POLL_GONE;
+    entry->come_gone |= ends;
     return come;
 }
 
@@ -193,6 +195,10 @@ static uint32_t nest_events(struct via_ep_nest *nest, bool all)
     bool look = atomic_exchange_explicit(&nest->look, false, memory_order_acq_rel) ||
                 (!ready && edges != nest->seen_edges);
     bool kernel = look && is_ready_for_kernel(nest);
+    if (look && !kernel && !ready) {
+        edges = 0; /* an end has been taken in, of which nobody had heard */
+        ready = is_ready_inside(nest->inner, all, &edges);
+    }
     ready |= kernel;
     bool level = (nest->events & EPOLLET) == 0;
     bool news = level || kernel || nest->edge || edges != nest->seen_edges;

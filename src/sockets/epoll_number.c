@@ -52,15 +52,21 @@ int via_ep_number(const struct via_ep_entry *entry)
     return via_ep_fd(entry) == entry->fd ? entry->fd : via_conn_fd(entry->conn);
 }
 
+/* Is there nothing for the kernel to tell? Put in anew, a one-shot one that was reported would tell
+ * of the end, or be told again. */
+static bool is_unheard(const struct via_ep_entry *entry)
+{
+    bool reported = entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->piped;
+    return entry->unheard || reported;
+}
+
 /* The kernel goes on telling of a registration whose number is closed while others refer to the
  * same socket, but nobody can change it any more, and the number may soon be something else's. So
  * the kernel gets it by a number of ours. Without one it stays as it is. */
 static void keep(struct via_ep_entry *entry)
 {
     int fd = VIA_REAL(fcntl)(entry->fd, F_DUPFD_CLOEXEC, 0);
-    /* Put in anew, a one-shot one that was reported would tell of the end. */
-    bool reported = entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->piped;
-    bool unheard = entry->unheard || reported;
+    bool unheard = is_unheard(entry);
     if (fd < 0) {
         return;
     }
@@ -76,9 +82,10 @@ static void keep(struct via_ep_entry *entry)
 /* The number is the connection's again: the program may speak of its registration by it. */
 static void give_back(struct via_ep_entry *entry)
 {
-    bool unheard = entry->unheard;
+    bool unheard = is_unheard(entry);
     via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
     via_hidden_close(&entry->kept_fd);
+    entry->unheard = unheard;
     if (!unheard) {
         via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
     }

@@ -409,8 +409,9 @@ static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *even
         } else {
             kept += via_ep_sort_out(set, events + kept, n);
         }
-        *ret_ours |= kept - before < n;
-        bool vain = tries + 1 >= ASK_TRIES && kept == before;
+        bool ours = kept - before < n;
+        *ret_ours |= ours;
+        bool vain = tries + 1 >= ASK_TRIES && kept == before && !(kept != 0 && ours);
         if (n < room || kept == max || vain || (kept != 0 && (unknown || !few))) {
             break; /* else what is ours has taken places; level ones come again, too */
         }

@@ -141,6 +141,32 @@ static void nested_by_edge(void)
     close(pair.server);
 }
 
+/* Of an end that is shut both ways a reset tells nothing new, but is an edge, and the last. */
+static void nested_when_it_is_reset(void)
+{
+    struct pair pair = connected();
+    int inner = set_with(pair.server, EPOLLIN);
+    int outer = set_with(inner, EPOLLIN | EPOLLET);
+    int error = 0;
+    shutdown(pair.server, SHUT_RDWR);
+    CHECK(wait_in(outer, inner, 5000) == EPOLLIN);
+    sleep_ms(100); /* the acknowledgement is an edge, too */
+    wait_in(outer, inner, 0);
+    CHECK(wait_in(outer, inner, 0) == 0);
+    write_all(pair.client, "x", 1);
+    for (double end = now_s() + 5; error == 0 && now_s() < end; sleep_ms(1)) {
+        socklen_t bytes = sizeof(error);
+        CHECK(getsockopt(pair.server, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0);
+    }
+    CHECK(error == ECONNRESET);
+    CHECK(wait_in(outer, inner, 5000) == EPOLLIN && wait_in(outer, inner, 0) == 0);
+    close(pair.client);
+    CHECK(wait_in(outer, inner, 20) == 0);
+    close(outer);
+    close(inner);
+    close(pair.server);
+}
+
 static void nested_for_one_event(void)
 {
     struct pair pair = connected();
@@ -255,9 +281,15 @@ static void nested_sets_wake_sleepers(void)
 }
 
 const struct check checks_of_nested_sets[] = {
-    CHECK_ENTRY(copied_when_it_was_nested),  CHECK_ENTRY(nested_after_it_was_filled),
-    CHECK_ENTRY(nested_before_it_is_filled), CHECK_ENTRY(nested_before_it_connects),
-    CHECK_ENTRY(nested_from_outside),        CHECK_ENTRY(nested_by_edge),
-    CHECK_ENTRY(nested_for_one_event),       CHECK_ENTRY(nested_as_deep_as_can_be),
-    CHECK_ENTRY(nested_sets_wake_sleepers),  {0},
+    CHECK_ENTRY(copied_when_it_was_nested),
+    CHECK_ENTRY(nested_after_it_was_filled),
+    CHECK_ENTRY(nested_before_it_is_filled),
+    CHECK_ENTRY(nested_before_it_connects),
+    CHECK_ENTRY(nested_from_outside),
+    CHECK_ENTRY(nested_by_edge),
+    CHECK_ENTRY(nested_for_one_event),
+    CHECK_ENTRY(nested_as_deep_as_can_be),
+    CHECK_ENTRY(nested_sets_wake_sleepers),
+    CHECK_ENTRY(nested_when_it_is_reset),
+    {0},
 };

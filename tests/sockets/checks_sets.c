@@ -334,6 +334,26 @@ static void change_in(int epfd, int fd, uint32_t events)
     CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &event) == 0);
 }
 
+/* A registration that was told once goes back to its number when the number comes back. */
+static void one_shot_by_a_number_that_was_closed(void)
+{
+    struct pair pair = connected();
+    const int number = pair.server, on = 1;
+    int once = set_with(number, EPOLLIN | EPOLLONESHOT);
+    int copy = dup(number);
+    CHECK(copy >= 0 && close(number) == 0);
+    CHECK(setsockopt(copy, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0);
+    write_all(pair.client, "x", 1);
+    CHECK(wait_in(once, number, 5000) == EPOLLIN);
+    CHECK(dup2(copy, number) == number);
+    CHECK(!is_readable(once, 20) && wait_in(once, number, 0) == 0);
+    change_in(once, number, EPOLLIN | EPOLLONESHOT);
+    CHECK(wait_in(once, number, 5000) == EPOLLIN && wait_in(once, number, 0) == 0);
+    close(once);
+    close(copy);
+    done(pair);
+}
+
 /* Told once, and again only when asked for again. */
 static void one_shot_before_it_connects(void)
 {
@@ -554,6 +574,36 @@ static void one_place_for_two(int timeout)
     done(pair);
 }
 
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+/* Two that went back to the kernel, two places, and what a library may have put in between. */
+static void two_places_for_two(void)
+{
+    struct pair pairs[3] = {connected(), connected(), connected()};
+    struct epoll_event events[2];
+    const int on = 1;
+    int set = epoll_create1(0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    for (int i = 0; i < 3; i++) {
+        const int fd = pairs[i].server;
+        if (i != 1) {
+            CHECK(setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0);
+            write_all(pairs[i].client, "x", 1);
+            CHECK(is_readable(fd, 10000));
+        }
+        CHECK(put_in(set, fd, EPOLLIN) == 0);
+    }
+    CHECK(epoll_wait(set, events, 2, 0) == 2 && events[0].data.fd != events[1].data.fd);
+    close(set);
+    for (int i = 0; i < 3; i++) {
+        done(pairs[i]);
+    }
+}
+
 static void one_place_for_two_and_no_time(void)
 {
     one_place_for_two(0);
@@ -679,6 +729,8 @@ const struct check checks_of_sets[] = {
     CHECK_ENTRY(edges_while_another_thread_reads),
     CHECK_ENTRY(one_place_for_two_and_no_time),
     CHECK_ENTRY(one_place_for_two_and_time),
+    CHECK_ENTRY(two_places_for_two),
+    CHECK_ENTRY(one_shot_by_a_number_that_was_closed),
     CHECK_ENTRY(first_one_in_while_a_thread_sleeps),
     CHECK_ENTRY(two_sets_hold_it),
     CHECK_ENTRY(a_copy_is_another_registration),

@@ -312,8 +312,12 @@ static long wrong_name(const struct end *end, unsigned how)
         return connect(end->fd, (struct sockaddr *)&addr, bytes);
     case 1:
         rc = bind(end->fd, (struct sockaddr *)&addr, bytes);
-        /* The port of what has ended is free, and may be somebody else's by now. */
-        return rc != 0 && errno == EADDRINUSE ? 0 : rc;
+        if (rc != 0 && errno == EADDRINUSE) {
+            /* The port of what has ended is free, and may be somebody else's by now. */
+            ((struct sockaddr_in *)&addr)->sin_port = 0;
+            rc = bind(end->fd, (struct sockaddr *)&addr, bytes);
+        }
+        return rc;
     case 2:
         return listen(end->fd, 8);
     case 3:
