@@ -120,7 +120,7 @@ void via_fabric_follows_no_more(struct via_conn *conn);
 enum via_fabric_end {
     VIA_FABRIC_END_OPEN = 0,
     VIA_FABRIC_END_PLAIN,
-    VIA_FABRIC_END_UNREAD, /* as by RST */
+    VIA_FABRIC_END_RESET, /* as by RST: bytes were unread, or some can not come any more */
 };
 enum via_fabric_end via_fabric_end_of(struct via_conn *conn);
 

@@ -160,12 +160,27 @@ static int ask_how_far(struct via_conn *conn)
     return rc;
 }
 
+/* Can what the peer has sent, perhaps, not come any more? Its host has been cut off for too long.
+ */
+static bool is_rest_lost(struct via_conn *conn)
+{
+    return via_fabric_is_cut_off(conn) && !conn->fabric->all_is_there && !all_has_arrived(conn);
+}
+
 static enum via_fabric_end find_end(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_side *side = conn->side;
-    if ((via_side_flags(side) & SAID) != 0 || side->rx.ended || !is_unread(side) ||
-        !via_fabric_can_put(fabric) || !has_time(conn) || via_fabric_is_cut_off(conn)) {
+    if ((via_side_flags(side) & SAID) != 0 || side->rx.ended) {
+        return VIA_FABRIC_END_PLAIN;
+    }
+    if (!has_time(conn)) {
+        return is_rest_lost(conn) ? VIA_FABRIC_END_RESET : VIA_FABRIC_END_PLAIN;
+    }
+    if (via_fabric_is_cut_off(conn)) {
+        return VIA_FABRIC_END_OPEN; /* for a moment only, it may be */
+    }
+    if (!is_unread(side) || !via_fabric_can_put(fabric)) {
         return VIA_FABRIC_END_PLAIN;
     }
     /* In this order: it reads nothing more when it is gone. */
@@ -178,7 +193,7 @@ static enum via_fabric_end find_end(struct via_conn *conn)
     if (rc == -EAGAIN || !gone) {
         return VIA_FABRIC_END_OPEN;
     }
-    return rc == 0 ? VIA_FABRIC_END_UNREAD : VIA_FABRIC_END_PLAIN;
+    return rc == 0 ? VIA_FABRIC_END_RESET : VIA_FABRIC_END_PLAIN;
 }
 
 enum via_fabric_end via_fabric_end_of(struct via_conn *conn)

@@ -115,7 +115,7 @@ uint32_t via_io_fabric_ended(struct via_op *op)
 {
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
     if (op->conn->fabric == NULL || (seen & POLLRDHUP) == 0 || is_told(op->side, seen) ||
-        via_fabric_end_of(op->conn) != VIA_FABRIC_END_UNREAD) {
+        via_fabric_end_of(op->conn) != VIA_FABRIC_END_RESET) {
         return 0;
     }
     uint32_t events = lose(op);

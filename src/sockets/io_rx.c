@@ -161,9 +161,6 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
         (via_fabric_may_follow(op->conn) || via_fabric_end_of(op->conn) == VIA_FABRIC_END_OPEN)) {
         return -EAGAIN;
     }
-    if (fabric && (seen & (POLLERR | POLLRDHUP)) == POLLRDHUP && via_fabric_is_cut_off(op->conn)) {
-        return -ECONNRESET; /* what was under way is lost: that is no end of the stream */
-    }
     if ((flags & HAS_SOME) != 0) {
         return 0;
     }
