@@ -46,6 +46,10 @@ struct via_host;
 #define VIA_ATTACH_MEMBERS 4u
 /* Accepted commands of a dead process have so long to be finished. */
 #define VIA_ATTACH_DRAIN_NS VIA_SEC_NS
+/* ... and those for hosts that no link leads to so long, of a part of the processes there may be.
+ */
+#define VIA_ATTACH_STRANDED_NS (60 * VIA_SEC_NS)
+#define VIA_ATTACH_STRANDED_PART 4u
 /* A neighbour has so long to say whether its memory may be mapped. */
 #define VIA_ATTACH_MAP_NS (2 * VIA_SEC_NS)
 
@@ -91,6 +95,7 @@ struct via_process_channel {
     struct via_list starved_link;
     struct via_mail add;
     struct via_mail end;    /* the process is gone: finish what is in the pipe */
+    struct via_mail strand; /* ... and give up what could be finished */
     struct via_mail cancel; /* ... or give it up */
     struct via_pipe_reader commands;
     struct via_pipe_writer replies;
@@ -145,6 +150,8 @@ static inline uint32_t via_process_channel_due_max(uint32_t slots_count)
 /* Do commands for a host that is cut off hold up what is behind them? Then park them. */
 bool via_process_channel_is_stuck(const struct via_process_channel *pc);
 void via_process_channel_park(struct via_transfer *transfer, struct via_process_channel *pc);
+/* Are those for hosts that are cut off all that there is? */
+bool via_process_channel_is_stranded(const struct via_process_channel *pc);
 /* Before it is looked at only when the bell rings. */
 void via_process_channel_arm(struct via_process_channel *pc);
 /* Sends replies, releases commands, rings. */
@@ -166,6 +173,7 @@ void via_process_channel_check_gone(struct via_transfer *transfer, struct via_pr
 /* Handlers of the mails. */
 void via_process_channel_added(struct via_transfer *transfer, struct via_mail *mail);
 void via_process_channel_ending(struct via_transfer *transfer, struct via_mail *mail);
+void via_process_channel_stranded(struct via_transfer *transfer, struct via_mail *mail);
 void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mail *mail);
 
 /* --- of the control thread -------------------------------------------------------------------- */
@@ -181,7 +189,7 @@ struct via_host_segment {
     uint32_t access;
     _Atomic uint32_t borrowed; /* [any] commands under way whose payload lies here */
     uint64_t sync;             /* removed: the grace period to wait for */
-    uint64_t lingers_ns;       /* removed: can be read until then; 0: not */
+    uint64_t lingers_ns;       /* removed: since then it can only be read; 0: not at all */
 };
 
 /* A request that another host must answer. */
@@ -223,6 +231,8 @@ struct via_process {
     uint32_t pending_count;
     uint64_t deadline_ns; /* stranger: says HELLO; draining: commands are given up */
     uint64_t sync;
+    bool late;     /* what it has put may arrive when it has gone */
+    bool stranded; /* ... and waits for a link */
     bool cancelled;
     _Atomic uint32_t channels_left;      /* [any] transfer threads that still know it */
     _Atomic bool broken;                 /* [any] it broke the rules of a pipe */
@@ -253,6 +263,8 @@ struct via_attach_server {
     struct via_list closing;   /* draining, syncing */
     uint32_t processes_count;
     uint32_t strangers_count;
+    uint32_t stranded_count;
+    uint64_t lingering_bytes;
     struct via_process **by_slot; /* processes_max; NULL = free */
     uint32_t *generations;
     uint32_t slot_next;
@@ -311,6 +323,7 @@ int via_segment_add_for(struct via_process *process, const struct via_attach_req
 int via_segment_remove_for(struct via_process *process, uint64_t handle);
 int via_segment_map_for(struct via_process *process, const struct via_attach_request *request);
 uint64_t via_segment_reap(struct via_host *host);
+void via_segment_leave_all_for(struct via_process *process);
 void via_segment_retire_all_for(struct via_process *process);
 void via_segment_forget_all_for(struct via_process *process);
 bool via_segment_all_idle_for(const struct via_process *process);

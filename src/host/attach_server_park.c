@@ -49,6 +49,17 @@ bool via_process_channel_is_stuck(const struct via_process_channel *pc)
            is_cut_off(pc, oldest->destination);
 }
 
+bool via_process_channel_is_stranded(const struct via_process_channel *pc)
+{
+    for (uint32_t i = 0; i < pc->commands.geometry.slots_count + VIA_ATTACH_PARKED_MAX; i++) {
+        if (pc->slots[i].state == VIA_COMMAND_RUNNING &&
+            !is_cut_off(pc, pc->slots[i].destination)) {
+            return false;
+        }
+    }
+    return pc->running_count + pc->parked_count != 0;
+}
+
 struct parking {
     struct via_transfer *transfer;
     struct via_process_channel *pc;

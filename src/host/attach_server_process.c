@@ -101,6 +101,7 @@ static int init_channel(struct via_process *process, uint32_t index)
     via_list_init(&pc->starved_link);
     pc->add.handle = via_process_channel_added;
     pc->end.handle = via_process_channel_ending;
+    pc->strand.handle = via_process_channel_stranded;
     pc->cancel.handle = via_process_channel_cancelled;
     pc->data_ends = calloc(server->reply.slots_count, sizeof(*pc->data_ends));
     pc->slots = calloc(slots + VIA_ATTACH_PARKED_MAX, sizeof(*pc->slots));
@@ -209,6 +210,7 @@ int via_process_attach(struct via_process *process, const struct via_attach_requ
     }
     process->flow =
         request->flow != 0 ? (request->flow - 1) % host->config.flows_count : process->slot;
+    process->late = (request->access & VIA_ATTACH_LATE) != 0;
     rc = allocate(process, err);
     if (rc != 0) {
         free_channels(process);
@@ -270,6 +272,27 @@ void via_process_leave(struct via_process *process)
     begin_draining(process);
 }
 
+/* What it has for hosts that no link leads to waits on, if it has nothing else: nobody but this
+ * host can send it any more. Others learn now that it has gone. */
+static void strand(struct via_process *process)
+{
+    struct via_host *host = process->host;
+    process->stranded = true;
+    process->deadline_ns = host->now_ns + VIA_ATTACH_STRANDED_NS;
+    host->attach.stranded_count++;
+    via_segment_leave_all_for(process);
+    for (uint32_t i = 0; i < process->channels_count; i++) {
+        via_transfer_post(&host->transfers[i], &process->channels[i].strand);
+    }
+}
+
+static bool may_strand(const struct via_process *process)
+{
+    const struct via_host *host = process->host;
+    return process->late && !process->stranded &&
+           host->attach.stranded_count < host->options.processes_max / VIA_ATTACH_STRANDED_PART;
+}
+
 static void cancel_commands(struct via_process *process)
 {
     process->cancelled = true;
@@ -290,10 +313,12 @@ static uint64_t tick_closing(struct via_process *process)
         /* Pairs with the release in via_process_channel_check_gone(). */
         if (atomic_load_explicit(&process->channels_left, memory_order_acquire) != 0) {
             if (host->now_ns >= process->deadline_ns) {
-                cancel_commands(process);
+                (may_strand(process) ? strand : cancel_commands)(process);
             }
             return process->deadline_ns;
         }
+        host->attach.stranded_count -= process->stranded ? 1 : 0;
+        process->stranded = false;
         if (via_endpoint_close_all_for(process) != 0) {
             return host->now_ns + CLOSING_LOOK_NS; /* out of memory for the moment */
         }

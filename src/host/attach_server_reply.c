@@ -278,9 +278,8 @@ void via_process_channel_ending(struct via_transfer *transfer, struct via_mail *
     via_list_push_back(&transfer->active, &pc->link);
 }
 
-void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mail *mail)
+static void cancel(struct via_transfer *transfer, struct via_process_channel *pc)
 {
-    struct via_process_channel *pc = via_container_of(mail, struct via_process_channel, cancel);
     pc->cancelled = true;
     pc->stashed = false;
     if (!pc->gone) {
@@ -288,6 +287,19 @@ void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mai
                         (uint64_t)pc->process->number << 32);
         via_process_channel_touch(transfer, pc);
     }
+}
+
+void via_process_channel_stranded(struct via_transfer *transfer, struct via_mail *mail)
+{
+    struct via_process_channel *pc = via_container_of(mail, struct via_process_channel, strand);
+    if (!via_process_channel_is_stranded(pc)) {
+        cancel(transfer, pc);
+    }
+}
+
+void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mail *mail)
+{
+    cancel(transfer, via_container_of(mail, struct via_process_channel, cancel));
 }
 
 void via_process_channel_check_gone(struct via_transfer *transfer, struct via_process_channel *pc)

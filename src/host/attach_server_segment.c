@@ -13,8 +13,11 @@
 #include "host/host_private.h"
 
 #define SEGMENT_BYTES_MAX (UINT64_C(1) << 46)
-/* Others have so long to learn that the owner has ended, and to read what it has left. */
+/* Others have so long to learn that the owner has ended, and to read what it has left; and if these
+ * are no more bytes, and there is room for new ones, so long. */
 #define LINGER_NS (5 * VIA_SEC_NS)
+#define LINGER_BYTES_MAX (64u << 20)
+#define LINGER_NS_MAX (600 * VIA_SEC_NS)
 #define NODE_ACCESS (VIA_SEGMENT_READ | VIA_SEGMENT_WRITE)
 /* How often removed segments that somebody still uses are looked at. */
 #define REAP_LOOK_NS (10 * VIA_MSEC_NS)
@@ -63,20 +66,45 @@ static int add_to_node(struct via_host *host, struct via_host_segment *segment, 
                                 access & NODE_ACCESS, key, &segment->handle);
 }
 
-/* Those that have lingered until then: how many. They are freed when nobody is at them. */
-static unsigned end_lingering(struct via_host *host, uint64_t now_ns)
+/* When one that lingers goes, if none comes. */
+static uint64_t linger_end_ns(const struct via_host *host, const struct via_host_segment *segment)
 {
-    unsigned count = 0;
+    bool few = host->attach.lingering_bytes <= LINGER_BYTES_MAX;
+    return segment->lingers_ns + (few ? LINGER_NS_MAX : LINGER_NS);
+}
+
+static void end_lingering(struct via_host *host, struct via_host_segment *segment)
+{
+    segment->lingers_ns = 0;
+    host->attach.lingering_bytes -= segment->memory.bytes;
+    (void)via_node_segment_remove(host->node, segment->handle); /* it has it until now */
+    segment->sync = via_host_sync(host);
+}
+
+/* Those that have lingered for long enough, the oldest first. They are freed when nobody is at
+ * them. */
+static void end_lingering_due(struct via_host *host)
+{
     via_list_foreach(it, &host->attach.removed) {
         struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
-        if (segment->lingers_ns != 0 && segment->lingers_ns <= now_ns) {
-            segment->lingers_ns = 0;
-            (void)via_node_segment_remove(host->node, segment->handle); /* it has it until now */
-            segment->sync = via_host_sync(host);
-            count++;
+        if (segment->lingers_ns != 0 && linger_end_ns(host, segment) <= host->now_ns) {
+            end_lingering(host, segment);
         }
     }
-    return count;
+}
+
+/* Those that linger since then or longer: is there any? */
+static bool end_lingering_since(struct via_host *host, uint64_t since_ns)
+{
+    bool any = false;
+    via_list_foreach(it, &host->attach.removed) {
+        struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
+        if (segment->lingers_ns != 0 && segment->lingers_ns <= since_ns) {
+            end_lingering(host, segment);
+            any = true;
+        }
+    }
+    return any;
 }
 
 static int add(struct via_process *process, const struct via_attach_request *request,
@@ -88,7 +116,8 @@ static int add(struct via_process *process, const struct via_attach_request *req
     if (rc == 0) {
         rc = add_to_node(host, segment, request->access, key);
     }
-    if (rc == -ENOSPC && end_lingering(host, VIA_NEVER_NS) != 0) {
+    if (rc == -ENOSPC && (end_lingering_since(host, host->now_ns - LINGER_NS) ||
+                          end_lingering_since(host, VIA_NEVER_NS))) {
         rc = add_to_node(host, segment, request->access, key);
     }
     if (rc != 0) {
@@ -184,6 +213,15 @@ static void forget(struct via_host *host, const struct via_host_segment *segment
     (void)via_node_segment_remove(host->node, segment->handle); /* retired before */
 }
 
+static void remove_segment(struct via_host *host, struct via_host_segment *segment)
+{
+    retire(host, segment);
+    forget(host, segment);
+    via_list_remove(&segment->link);
+    segment->sync = via_host_sync(host);
+    via_list_push_back(&host->attach.removed, &segment->link);
+}
+
 int via_segment_remove_for(struct via_process *process, uint64_t handle)
 {
     struct via_host *host = process->host;
@@ -191,13 +229,9 @@ int via_segment_remove_for(struct via_process *process, uint64_t handle)
     if (segment == NULL || segment->process != process) {
         return -ENOENT;
     }
-    retire(host, segment);
-    forget(host, segment);
     process->segments_count--;
     process->segments_bytes -= segment->memory.bytes;
-    via_list_remove(&segment->link);
-    segment->sync = via_host_sync(host);
-    via_list_push_back(&host->attach.removed, &segment->link);
+    remove_segment(host, segment);
     return 0;
 }
 
@@ -206,12 +240,12 @@ uint64_t via_segment_reap(struct via_host *host)
     uint64_t deadline_ns = VIA_NEVER_NS;
     bool stopped = host->node == NULL;
     if (!stopped) {
-        end_lingering(host, host->now_ns);
+        end_lingering_due(host);
     }
     via_list_foreach_safe(it, &host->attach.removed) {
         struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
         if (!stopped && segment->lingers_ns != 0) {
-            deadline_ns = via_min(deadline_ns, segment->lingers_ns);
+            deadline_ns = via_min(deadline_ns, linger_end_ns(host, segment));
         } else if (stopped || (via_host_is_synced(host, segment->sync) && is_idle(host, segment))) {
             free_segment(segment);
         } else {
@@ -227,7 +261,9 @@ static void linger(struct via_host *host, struct via_host_segment *segment)
     set_life(host, segment, 0);
     (void)via_node_segment_limit(host->node, segment->handle, VIA_SEGMENT_READ); /* it has it */
     publish_segment(host, segment->handle, NULL);
-    segment->lingers_ns = host->now_ns + LINGER_NS;
+    segment->lingers_ns = host->now_ns;
+    host->attach.lingering_bytes += segment->memory.bytes;
+    via_host_memory_close_fd(&segment->memory); /* nobody maps it any more */
     via_list_remove(&segment->link);
     via_list_push_back(&host->attach.removed, &segment->link);
 }
@@ -242,6 +278,19 @@ void via_segment_retire_all_for(struct via_process *process)
             linger(process->host, segment);
         } else {
             retire(process->host, segment);
+        }
+    }
+}
+
+/* But for what its commands take their payload from, and nobody reaches. */
+void via_segment_leave_all_for(struct via_process *process)
+{
+    via_list_foreach_safe(it, &process->segments) {
+        struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
+        if ((segment->access & VIA_ATTACH_SEGMENT_LINGER) != 0) {
+            linger(process->host, segment);
+        } else if (segment->access != 0) {
+            remove_segment(process->host, segment);
         }
     }
 }

@@ -110,6 +110,9 @@ enum via_attach_type {
 /* The host's names for what is asked of a segment; the first two are the node's own. */
 #define VIA_ATTACH_SEGMENT_LINGER 4u
 
+/* In HELLO: what it has put for a host that no link leads to waits for one when it has gone. */
+#define VIA_ATTACH_LATE 1u
+
 struct via_attach_request {
     uint32_t magic;
     uint16_t version;
@@ -119,7 +122,7 @@ struct via_attach_request {
     uint16_t key_bytes;
     uint64_t handle;   /* SEGMENT_REMOVE, MAP */
     uint64_t bytes;    /* SEGMENT_ADD */
-    uint32_t access;   /* SEGMENT_ADD: VIADUCT_SEGMENT_* of viaduct.h */
+    uint32_t access;   /* SEGMENT_ADD: VIADUCT_SEGMENT_* of viaduct.h; HELLO: VIA_ATTACH_LATE */
     uint32_t endpoint; /* ENDPOINT_* */
     int32_t channel;   /* HELLO: wish, or -1 */
     uint32_t ttl_ms;

@@ -98,6 +98,7 @@ struct via_attach {
     uint16_t channels_count;
     uint16_t channel_first;
     uint32_t flow; /* the host's name for what keeps its puts in order; before: the wish */
+    bool late;     /* the host keeps them when this process has gone, until there is a way */
     uint32_t message_bytes_max;
     uint32_t body_bytes_max;  /* of a command */
     uint32_t reply_bytes_max; /* body of a reply */
@@ -388,6 +389,8 @@ int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns);
 /*
  * Puts that arrive behind those of another attachment, maybe another process's, which the host has
  * taken already. So a process that was forked goes on behind its parent. flow: 0 = behind nobody.
+ * What such a one has put for hosts that are cut off arrives when it has gone, too, if a link leads
+ * there again soon.
  */
 struct via_client_order {
     uint32_t flow;

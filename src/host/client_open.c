@@ -167,6 +167,7 @@ static int greet(struct via_attach *attach, unsigned host, int channel,
         .type = VIA_ATTACH_HELLO,
         .channel = channel,
         .flow = attach->flow,
+        .access = attach->late ? VIA_ATTACH_LATE : 0,
     };
     uint64_t until_ns = via_client_now_ns() + WELCOME_NS_MAX;
     long rc = via_client_socket_send(attach->socket_fd, &hello, -1);
@@ -459,7 +460,7 @@ static int attach_to(struct via_attach *attach, const struct via_attach_options 
     return rc;
 }
 
-static int open_attach(const struct via_attach_options *options, uint32_t flow,
+static int open_attach(const struct via_attach_options *options, uint32_t flow, bool late,
                        struct via_attach **ret_attach)
 {
     struct via_attach *attach = attach_new();
@@ -467,6 +468,7 @@ static int open_attach(const struct via_attach_options *options, uint32_t flow,
         return via_client_error(-ENOMEM, "attach: out of memory");
     }
     attach->flow = flow;
+    attach->late = late;
     int rc = attach_to(attach, options);
     if (rc != 0) {
         attach_free(attach);
@@ -483,7 +485,7 @@ int via_attach_open(const struct via_attach_options *options, struct via_attach 
         /* A struct of an older or newer program: what both know. */
         memcpy(&known, options, via_min(options->size, sizeof(known)));
     }
-    return open_attach(&known, 0, ret_attach);
+    return open_attach(&known, 0, false, ret_attach);
 }
 
 struct via_client_order via_client_order_of(const struct via_attach *attach)
@@ -495,7 +497,7 @@ int via_client_attach_behind(struct via_client_order order, struct via_attach **
 {
     const struct via_attach_options options = {
         .host = -1, .channel = order.flow != 0 ? (int)order.channel : -1};
-    return open_attach(&options, order.flow, ret_attach);
+    return open_attach(&options, order.flow, true, ret_attach);
 }
 
 static bool is_idle(struct via_attach *attach, void *ctx)

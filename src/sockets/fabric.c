@@ -556,6 +556,9 @@ void via_fabric_free(struct via_conn *conn)
     if (fabric->read.attach == via_fabric_attached()) { /* else a parent's */
         via_client_word_forget(&fabric->read);
     }
+    if (fabric->sent.attach == via_fabric_attached()) {
+        via_client_word_forget(&fabric->sent);
+    }
     via_fabric_slot_give(fabric);
     /* Processes that were forked with the segment read it on, and the peer writes it on. */
     via_fabric_give_back(conn);

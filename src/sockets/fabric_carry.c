@@ -176,6 +176,14 @@ static void note_way(struct via_side *side, const struct via_fabric_undo *undo)
     }
 }
 
+/* What becomes of frames is not known when their process ends: who waits for them asks. */
+static void say_sent(struct via_side *side)
+{
+    _Atomic uint64_t *sent =
+        side->rx.read + (VIA_SEGMENT_SENT_OFF - VIA_SEGMENT_READ_OFF) / sizeof(*sent);
+    atomic_store_explicit(sent, side->tx.pipe.sequence, memory_order_relaxed);
+}
+
 int via_fabric_tx_end(struct via_conn *conn, const struct via_fabric_undo *undo, bool wait)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -198,6 +206,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_fabric_undo *undo,
     }
     if (rc == 0) {
         note_way(conn->side, undo);
+        say_sent(conn->side);
         fabric->full_pending = 0;
         return 0;
     }

@@ -12,6 +12,8 @@
 #define FOLLOW_LOOK_NS (2 * VIA_MSEC_NS)
 /* ... and none of it passes while the peer's host is cut off, for so long. */
 #define FOLLOW_CUT_OFF_NS (10 * VIA_SEC_NS)
+/* What has not come by then may be missing. */
+#define ASK_NS (FOLLOW_NS / 4)
 #define UNPROVEN_LOOK_NS (10 * VIA_MSEC_NS)
 
 /* With one of these nothing follows by the pipe, and what is unread there is not lost so. */
@@ -55,17 +57,53 @@ static bool mailbox_is_gone(struct via_fabric *fabric)
     return gone;
 }
 
-/* The peer's process has gone, and with it all that it had put: its host has seen to that. Or it
- * has closed, which it says behind all else. But others that share the connection may have put
- * something, too. */
+/* A word that the peer keeps in its own memory. 0; -EAGAIN: not known yet; or it will never be. */
+static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_word *asked,
+                    uint64_t *ret_word)
+{
+    const unsigned char *direct = via_remote_direct(fabric->remote);
+    if (direct == NULL) {
+        return via_client_remote_word(fabric->remote, off, asked, ret_word);
+    }
+    *ret_word = atomic_load_explicit((const _Atomic uint64_t *)(const void *)(direct + off),
+                                     memory_order_relaxed);
+    return 0;
+}
+
+/* Are records on their way, or lost, that the peer has put? 1, 0, or as ask_word(). */
+static int is_more_sent(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    const struct via_pipe_reader *pipe = &conn->side->rx.pipe;
+    uint64_t sent;
+    int rc = via_fabric_can_put(fabric)
+                 ? ask_word(fabric, VIA_SEGMENT_SENT_OFF, &fabric->sent, &sent)
+                 : -ENOTCONN;
+    if (rc != 0) {
+        return rc;
+    }
+    uint32_t at = pipe->sequence;
+    while ((int32_t)((uint32_t)sent - at) > 0 && via_pipe_ready_at(pipe, at)) {
+        at++;
+    }
+    return (int32_t)((uint32_t)sent - at) > 0;
+}
+
+/* The peer's process has gone, and with it all that it had put: its host has seen to that, unless
+ * no link led to this one. Or it has closed, which it says behind all else. But others that share
+ * the connection may have put something, too. */
 static bool all_has_arrived(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     uint64_t flags = via_side_flags(conn->side);
-    return (flags & VIA_FLAG_SHARED) == 0 &&
-           ((flags & VIA_FLAG_CLOSED) != 0 ||
-            (via_fabric_can_put(fabric) ? via_client_remote_is_gone(fabric->remote)
-                                        : mailbox_is_gone(fabric)));
+    if ((flags & (VIA_FLAG_SHARED | VIA_FLAG_CLOSED)) != 0) {
+        return (flags & VIA_FLAG_SHARED) == 0;
+    }
+    if (!via_fabric_can_put(fabric)) {
+        return mailbox_is_gone(fabric);
+    }
+    int more = via_client_remote_is_gone(fabric->remote) ? is_more_sent(conn) : 1;
+    return more != 1 && more != -EAGAIN;
 }
 
 static void follow(struct via_fabric *fabric)
@@ -95,6 +133,19 @@ static bool has_time(struct via_conn *conn)
     return now - fabric->fin_ns < FOLLOW_NS && !host_is_lost;
 }
 
+/* Nothing follows by the pipe. But what was sent there must have come, or its end: what is given up
+ * by a host that no link leads to is missing in front of either. */
+static bool is_cut_short(struct via_conn *conn)
+{
+    uint64_t flags = via_side_flags(conn->side);
+    if ((flags & SAID & ~VIA_FLAG_CLOSED) != 0 || conn->side->rx.ended) {
+        return false;
+    }
+    int more = is_more_sent(conn);
+    return more == 1 || (more < 0 && (flags & VIA_FLAG_CLOSED) != 0 &&
+                         (flags & VIA_FLAG_SHARED) != 0 && conn->side->rx.span == VIA_SPAN_PIPE);
+}
+
 bool via_fabric_may_follow(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -102,8 +153,14 @@ bool via_fabric_may_follow(struct via_conn *conn)
     bool all_is_there = fabric->all_is_there;
     fabric->all_is_there = all_is_there || all_has_arrived(conn); /* look once more */
     if (!may || conn->side->rx.ended || all_is_there) {
+        if (!may && fabric->end != VIA_FABRIC_END_RESET && is_cut_short(conn)) {
+            fabric->end = VIA_FABRIC_END_RESET;
+        }
         via_fabric_follows_no_more(conn);
         return false;
+    }
+    if (via_os_now_ns() - fabric->fin_ns > ASK_NS) {
+        (void)is_more_sent(conn); /* so that it is known in time */
     }
     follow(fabric);
     return true;
@@ -145,15 +202,8 @@ static int ask_how_far(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     _Atomic uint64_t *mirrored = (void *)(fabric->mirror + VIA_SEGMENT_READ_OFF);
-    const unsigned char *direct = via_remote_direct(fabric->remote);
     uint64_t read;
-    if (direct != NULL) {
-        const _Atomic uint64_t *word = (const void *)(direct + VIA_SEGMENT_READ_OFF);
-        atomic_store_explicit(mirrored, atomic_load_explicit(word, memory_order_relaxed),
-                              memory_order_relaxed);
-        return 0;
-    }
-    int rc = via_client_remote_word(fabric->remote, VIA_SEGMENT_READ_OFF, &fabric->read, &read);
+    int rc = ask_word(fabric, VIA_SEGMENT_READ_OFF, &fabric->read, &read);
     if (rc == 0) {
         atomic_store_explicit(mirrored, read, memory_order_relaxed);
     }

@@ -42,6 +42,7 @@ struct via_fabric {
     bool follows;          /* is counted as waiting for it */
     uint8_t end;           /* enum via_fabric_end, once it is known */
     struct via_client_word read; /* asked for: how far a peer that has died had read */
+    struct via_client_word sent; /* ... and how much it had sent */
     bool all_is_there;           /* the peer has gone, and nothing of it is under way */
     int error;                   /* the connection is lost */
 };

@@ -116,6 +116,7 @@ void via_side_free(struct via_side *side); /* this process has no more use for i
 #define VIA_SEGMENT_CPU_OFF 48u    /* where the peer read last: number of its CPU, plus 1 */
 #define VIA_SEGMENT_TIMES_OFF 56u  /* the peer asks when records were written: epoll_order.c */
 #define VIA_SEGMENT_READ_OFF 64u   /* written by its owner: bytes it has read */
+#define VIA_SEGMENT_SENT_OFF 72u   /* the same: records it has put as frames, and those before */
 #define VIA_SEGMENT_HELLO_OFF 128u /* over the fabric: struct via_fabric_hello */
 #define VIA_SEGMENT_PIPE_OFF 192u
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 import unittest
 
 from hosts import FABRIC, Hosts, cut, mend, viaduct
@@ -252,6 +253,47 @@ for at, conn in enumerate(conns):
 print(json.dumps(sent), flush=True)
 os.read(0, 1)
 """
+# Sends, and ends; or its child does, and then it goes on. What it says is how much that was.
+LEAVES = """
+import os, signal, socket, sys
+conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+who, how = sys.argv[3].split(" is ")
+for _ in range(300):
+    conn.sendall(bytes(100))
+    conn.recv(100, socket.MSG_WAITALL)
+conn.setblocking(False)
+os.write(1, b"ready\\n")
+os.read(0, 1)
+sent = 0
+def send():
+    global sent
+    for _ in range(5):
+        try:
+            sent += conn.send((bytes(range(256)) * 17)[sent % 256:][:4000])
+        except BlockingIOError:
+            pass
+def leave():
+    os.write(says, b"%d\\n" % sent)
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.exit()
+heard, says = os.pipe() if who == "child" else (-1, 1)
+if who == "alone" or os.fork() == 0:
+    send()
+    leave()
+sent = int(os.read(heard, 100))
+os.wait()
+send()
+if how == "closed":
+    conn.close()
+os.write(1, b"%d\\n" % sent)
+os.read(0, 1)
+"""
+# For longer than a host waits for what a process has left with it, if links are there.
+LEFT_S = 3
+# Who waits for the rest gives up a little later: then it was other programs' turn.
+PATIENCE_S = 8
 WAYS = ("shut", "both", "shut and close", "close", "copy", "fill")
 # A call that waits for a host takes a second and more; one that does not, as long as other programs have their turn.
 MOST_S = 0.7
@@ -350,6 +392,37 @@ class CutOff(Hosts):
     def test_small_buffers_do_not_wait(self):
         """The connections go back to the kernel all the same, when there is a way."""
         self.assertTrue(any(self.shrinks() < MOST_S for _ in range(12)))
+
+    def leaves(self, how):
+        """Who has sent is gone when there is a link again: all arrives, and the end behind it. Were there pipes?"""
+        server, client = self.begin(LEAVES, how, connections=1)
+        begin_s = time.monotonic()
+        cut("1", "2")
+        cut("1", "4")
+        try:
+            self.go(client)
+            sent = client.stdout.readline()
+            time.sleep(LEFT_S)
+        finally:
+            mend("1", "2")
+            mend("1", "4")
+        took_s = time.monotonic() - begin_s
+        if how.startswith("child"):
+            self.go(client)
+        self.assertEqual(client.wait(HANG_S), -signal.SIGKILL if how == "alone is killed" else 0)
+        if took_s > PATIENCE_S:
+            server.wait(HANG_S)
+            self.lines()
+            return False
+        self.finish(server)
+        server.log.seek(0)
+        self.assertEqual(server.log.read().encode(), sent)
+        return any(entry["bytes_pipe_rx"] >= int(sent) for entry in self.lines(1))
+
+    def test_who_has_sent_may_leave(self):
+        for how in ("alone is killed", "alone is over", "child is killed", "child is over", "child is closed"):
+            with self.subTest(how):
+                self.assertTrue(any(self.leaves(how) for _ in range(8)))
 
     def closes_without_its_daemon(self, count=4):
         """How long that took."""

@@ -88,6 +88,8 @@ elif how.startswith("epoll"):
         seen[-1:] = epoll.poll(30)[:1] or [0]
 elif how == "late":
     time.sleep(1)
+elif how == "very late":
+    time.sleep(7)
 elif how == "writes":
     conn.setblocking(False)
     begin = time.monotonic()
@@ -133,6 +135,7 @@ CASES = (
     (0, "killed", "-", SIZE, "both", "late"),
     (0, "killed", "yes", SIZE, "both", "late"),
     (SIZE, "killed", "-", SIZE, "both", "late"),
+    (0, "killed", "-", SIZE, "both", "very late"),
     (0, "killed", "-", SIZE, "both", "shuts"),
     (SIZE, "killed", "-", SIZE, "both", "shuts"),
     (0, "exits", "-", SIZE, "both", "reads"),
