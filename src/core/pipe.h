@@ -145,6 +145,16 @@ bool via_pipe_reader_sleeps(const struct via_pipe_writer *writer);
  */
 void via_pipe_want(struct via_pipe_writer *writer);
 
+/*
+ * Has anything been given back, as far as credits seen tell, since it was last wanted? Then the
+ * ring for that may have come and gone, to another thread or before anybody slept. Who looks right
+ * before it sleeps, and finds that it is not enough, wants again and looks again.
+ */
+static inline bool via_pipe_want_is_old(const struct via_pipe_writer *writer)
+{
+    return writer->want != 0 && writer->want_sequence != writer->released;
+}
+
 /* Records sent or deferred and not yet released, by the last credit seen. */
 uint32_t via_pipe_writer_outstanding(const struct via_pipe_writer *writer);
 

@@ -127,6 +127,29 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     return bits;
 }
 
+/* With the tx token: a ring is wanted when there is room. */
+static void want_room(struct via_op *op)
+{
+    if (op->conn->fabric != NULL) {
+        via_fabric_tx_want(op->conn);
+    } else {
+        via_pipe_want(&op->side->tx.pipe);
+    }
+}
+
+/* With the tx token: is there room? If not, and a ring was wanted, one is when there is: what has
+ * been given back meanwhile may have used it up before anybody slept, and another thread the room.
+ */
+static bool has_room(struct via_op *op)
+{
+    struct via_stream_tx *tx = &op->side->tx;
+    bool room;
+    while (!(room = via_stream_tx_writable(tx)) && via_pipe_want_is_old(&tx->pipe)) {
+        want_room(op);
+    }
+    return room && (op->conn->fabric == NULL || via_fabric_has_way(op->conn));
+}
+
 static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
 {
     struct via_stream_tx *tx = &op->side->tx;
@@ -136,8 +159,7 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
     }
     if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op)) {
         *ret_ask |= OUT_EVENTS;
-    } else if (via_stream_tx_writable(tx) &&
-               (op->conn->fabric == NULL || via_fabric_has_way(op->conn))) {
+    } else if (has_room(op)) {
         bits = OUT_EVENTS;
     } else {
         via_io_found_full(op);
@@ -229,12 +251,8 @@ void via_io_arm(struct via_op *op, uint32_t wanted)
         via_rx_give(op);
     }
     if ((wanted & OUT_EVENTS) != 0 && via_tx_take(op) == 0) {
-        if (op->side->tx.span != VIA_SPAN_PIPE) {
-            /* the kernel says when there is room */
-        } else if (conn->fabric != NULL) {
-            via_fabric_tx_want(conn);
-        } else {
-            via_pipe_want(&op->side->tx.pipe);
+        if (op->side->tx.span == VIA_SPAN_PIPE) { /* else the kernel says when there is room */
+            want_room(op);
         }
         via_tx_give(op);
     }
@@ -299,8 +317,7 @@ static bool tx_has_room(struct via_op *op)
     if (op->side->tx.span != VIA_SPAN_PIPE || via_tx_take(op) != 0) {
         return false;
     }
-    bool room = via_stream_tx_writable(&op->side->tx) &&
-                (op->conn->fabric == NULL || via_fabric_has_way(op->conn));
+    bool room = has_room(op);
     via_tx_give(op);
     return room;
 }

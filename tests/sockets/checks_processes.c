@@ -280,6 +280,44 @@ static void threads_share_it(void)
     done(pair);
 }
 
+static void *thread_sender(void *of_half)
+{
+    static const char message[64];
+    struct half *half = of_half;
+    for (int i = 0; i < half->count; i++) {
+        write_all(half->fd, message, sizeof(message));
+    }
+    return NULL;
+}
+
+/* They wait for room together, and some of that which comes is taken by who then sends no more. */
+static void a_thread_waits_on_when_another_stops(void)
+{
+    enum { ROUNDS = 300 };
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    pid_t reader = fork();
+    if (reader == 0) {
+        static char data[65536];
+        int fd = accept(listen_fd, NULL, NULL);
+        while (recv(fd, data, 64, MSG_WAITALL) > 0) {
+        }
+        _exit(0);
+    }
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct half one = {fd, 600 + round % 700, 0}, other = {fd, 600 + round % 900, 0};
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, thread_sender, &one) == 0);
+        thread_sender(&other);
+        pthread_join(thread, NULL);
+    }
+    close(fd);
+    close(listen_fd);
+    wait_for(reader);
+}
+
 static void a_thread_reads_before_anything_is_settled(void)
 {
     struct sockaddr_in addr;
@@ -350,6 +388,7 @@ const struct check checks_of_processes[] = {
     CHECK_ENTRY(one_reads_one_writes),
     CHECK_ENTRY(a_child_per_connection),
     CHECK_ENTRY(threads_share_it),
+    CHECK_ENTRY(a_thread_waits_on_when_another_stops),
     CHECK_ENTRY(a_thread_reads_before_anything_is_settled),
     CHECK_ENTRY(low_numbers_stay_free),
     CHECK_ENTRY(closing_everything_else),

@@ -505,7 +505,12 @@ static void a_waiting_writer_is_rung_once(void **state)
         via_pipe_release(&pair->reader, 1);
         assert_true(via_pipe_must_ring_writer(&pair->reader));
         assert_false(via_pipe_must_ring_writer(&pair->reader));
+        assert_false(via_pipe_want_is_old(&pair->writer));
         assert_int_equal(via_pipe_writer_room(&pair->writer), 1); /* posted with it */
+        assert_true(via_pipe_want_is_old(&pair->writer));
+        via_pipe_want(&pair->writer);
+        assert_false(via_pipe_want_is_old(&pair->writer));
+        assert_false(via_pipe_must_ring_writer(&pair->reader)); /* not twice for one record */
     }
     pair_free(pair);
 }
