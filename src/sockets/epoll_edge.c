@@ -129,12 +129,13 @@ uint32_t via_ep_ends(const struct via_ep_entry *entry, uint32_t bits)
 bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits,
                     const struct via_ep_before *before)
 {
-    return bits != 0 && (entry->edge || is_pipe_news(entry, bits, before) ||
-                         ((bits & OUT_EVENTS) != 0 && before->full != entry->seen_full) ||
-                         (via_ep_ends(entry, bits) & ~entry->seen_gone) != 0 ||
-                         (entry->look && ((bits & URGENT_EVENTS) != 0 ||
-                                          ((entry->events & READ_EVENTS) != 0 &&
-                                           reads_kernel(entry) && is_kernel_news(entry)))));
+    return bits != 0 &&
+           (entry->edge || is_pipe_news(entry, bits, before) ||
+            ((bits & OUT_EVENTS) != 0 && before->full != entry->seen_full) ||
+            (via_ep_ends(entry, bits) & ~entry->seen_gone) != 0 ||
+            (entry->look && (entry->seen_gone & VIA_EP_CLOSED) == 0 &&
+             ((bits & URGENT_EVENTS) != 0 || ((entry->events & READ_EVENTS) != 0 &&
+                                              reads_kernel(entry) && is_kernel_news(entry)))));
 }
 
 /* Of the bytes that have come those are known that it is told of, or that have been read. */
