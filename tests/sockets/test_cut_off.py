@@ -167,9 +167,9 @@ for thread in threads:
 os.write(1, b"%.3f\\n" % (time.monotonic() - begin))
 os.read(0, 1)
 """
-# Sends, forks; the child sends on, then the parent again.
-FORKS = """
-import json, os, socket, sys, time
+# Has pipes, and waits for a word before it goes on.
+BEGINS = """
+import json, os, signal, socket, sys, time
 conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 for _ in range(300):
@@ -179,6 +179,9 @@ conn.setblocking(False)
 os.write(1, b"ready\\n")
 os.read(0, 1)
 sent = 0
+"""
+# Sends, forks; the child sends on, then the parent again.
+FORKS = BEGINS + """
 def send(times):
     global sent
     for _ in range(times):
@@ -254,18 +257,8 @@ print(json.dumps(sent), flush=True)
 os.read(0, 1)
 """
 # Sends, and ends; or its child does, and then it goes on. What it says is how much that was.
-LEAVES = """
-import os, signal, socket, sys
-conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
-conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+LEAVES = BEGINS + """
 who, how = sys.argv[3].split(" is ")
-for _ in range(300):
-    conn.sendall(bytes(100))
-    conn.recv(100, socket.MSG_WAITALL)
-conn.setblocking(False)
-os.write(1, b"ready\\n")
-os.read(0, 1)
-sent = 0
 def send():
     global sent
     for _ in range(5):
