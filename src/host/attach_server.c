@@ -155,7 +155,7 @@ static int board_post(struct via_process *process, const struct via_attach_reque
         return -EHOSTUNREACH;
     }
     if (request->host != host->config.host) {
-        return via_attach_server_ask(process, request, VIA_BOARD_TIMEOUT_NS);
+        return via_attach_server_ask(process, request, VIA_HOST_MESSAGE_TIMEOUT_NS);
     }
     struct via_board_poster poster = {
         .host = host->config.host, .session = host->session, .process = process->number};

@@ -161,7 +161,7 @@ static int set_config(struct via_host *host, const struct via_host_link *links,
     }
     /* For every process what it may have under way, so that none waits for another's. */
     config->ops_count = options->processes_max * VIA_ATTACH_RUNNING_MAX + VIA_ATTACH_PARKED_ALL +
-                        VIA_BOARD_SENDS_MAX;
+                        VIA_HOST_SENDS_MAX;
     /* Each costs some hundred bytes for every id and channel. */
     config->flows_count = config->hosts_max <= 64 ? 32 : 8;
     if (getrandom(&host->session, sizeof(host->session), 0) != (ssize_t)sizeof(host->session)) {
@@ -290,6 +290,7 @@ int via_host_open(const struct via_host_options *options, struct via_host **ret_
     host->loadavg_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     host->started_ns = via_host_now_ns();
     host->now_ns = host->started_ns;
+    via_host_messages_open(host);
     via_host_board_open(host);
     int rc = open_all(host, options, err);
     if (rc != 0) {
@@ -402,6 +403,7 @@ void via_host_close(struct via_host *host)
         munmap(host->node_memory, host->node_memory_bytes);
     }
     via_host_board_close(host);
+    via_host_messages_close(host);
     via_host_memory_close(&host->bells);
     via_host_memory_close(&host->status_memory);
     via_host_control_close(host);

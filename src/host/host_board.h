@@ -2,20 +2,16 @@
 #ifndef VIA_HOST_HOST_BOARD_H
 #define VIA_HOST_HOST_BOARD_H
 
-#include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 
-#include "base/error.h"
-#include "base/list.h"
-#include "core/node.h"
 #include "host/attach_wire.h"
-#include "host/host_transfer.h"
+#include "host/host_message.h"
 
 /*
- * Notes for the boards of other hosts: they travel as messages between the hosts themselves, on
- * channel 0, flow 0, to VIA_HOST_ENDPOINT_BOARD, and are answered the same way.
+ * Notes for the boards of other hosts: they travel as messages between the hosts (host_message.h)
+ * to VIA_HOST_ENDPOINT_BOARD, and are answered the same way.
  */
-struct via_host;
 struct via_process;
 struct via_attach_pending;
 
@@ -38,53 +34,12 @@ struct via_board_message {
 #define VIA_BOARD_MESSAGE_HEAD_BYTES 24u
 _Static_assert(offsetof(struct via_board_message, data) == VIA_BOARD_MESSAGE_HEAD_BYTES,
                "no holes");
+_Static_assert(sizeof(struct via_board_message) <= VIA_HOST_MESSAGE_BYTES_MAX, "it is a message");
 
-#define VIA_BOARD_SENDS_MAX 256u
-#define VIA_BOARD_INBOX_MAX 128u
 #define VIA_BOARD_NOTES_MAX 8192u
 #define VIA_BOARD_BYTES_MAX (4u << 20)
-/* Another host has so long to take a note. */
-#define VIA_BOARD_TIMEOUT_NS (5 * VIA_SEC_NS)
 
-/* A message on its way. Of the control thread while free, then of transfer thread 0 until it is in
- * `done`; deadline_ns, used and cancelling are always the control thread's. */
-struct via_board_send {
-    struct via_list link; /* transfer.sends, or board_mail.done */
-    struct via_mail submit;
-    struct via_mail cancel;
-    uint64_t cookie;
-    uint64_t deadline_ns;
-    uint16_t destination;
-    bool used;
-    bool submitted; /* transfer thread 0 */
-    bool cancelling;
-    unsigned holders; /* under lock: in `done` when it is 0 */
-    int status;
-    uint32_t bytes;
-    struct via_board_message message;
-};
-
-struct via_board_arrival {
-    uint16_t source;
-    uint32_t bytes;
-    struct via_board_message message;
-};
-
-struct via_host_board_mail {
-    pthread_mutex_t lock;
-    struct via_board_arrival inbox[VIA_BOARD_INBOX_MAX]; /* under lock, as all up to `done` */
-    unsigned inbox_head, inbox_count;
-    uint64_t blocked[VIA_HOSTS_MAX / 64]; /* hosts whose message was not taken */
-    bool is_blocked;
-    struct via_list done;
-
-    struct via_board_send sends[VIA_BOARD_SENDS_MAX];
-    unsigned used_count;
-    uint32_t serial;
-    uint32_t sessions[VIA_HOSTS_MAX]; /* of the other hosts, as last seen */
-    struct via_mail resume;
-    _Atomic bool resuming; /* the mail is on its way */
-};
+extern const struct via_host_service via_host_board_service;
 
 void via_host_board_open(struct via_host *host);
 void via_host_board_close(struct via_host *host);
@@ -92,7 +47,7 @@ void via_host_board_close(struct via_host *host);
 /* Links or routes changed: what the processes of a host left before it restarted is taken down. */
 void via_host_board_changed(struct via_host *host);
 
-/* What arrived and what ended; the next deadline. */
+/* Takes down what is over; the next deadline. */
 uint64_t via_host_board_tick(struct via_host *host);
 
 /*
@@ -104,10 +59,5 @@ int via_host_board_post(struct via_host *host, const struct via_attach_pending *
 
 /* The process has gone: its notes go, here and elsewhere. false: not all could be sent for yet. */
 bool via_host_board_leave(struct via_host *host, struct via_process *process);
-
-/* [transfer thread] */
-int via_host_board_deliver(struct via_host *host, const struct via_delivery *delivery);
-void via_host_board_complete(struct via_host *host, uint64_t cookie, int status);
-void via_host_board_submit_again(struct via_transfer *transfer);
 
 #endif

@@ -21,7 +21,7 @@ static int deliver(void *ctx, const struct via_delivery *delivery)
     struct via_host *host = ctx;
     struct via_transfer *transfer = &host->transfers[delivery->channel];
     if (delivery->endpoint >= VIA_HOST_ENDPOINT_FIRST) {
-        return via_host_board_deliver(host, delivery);
+        return via_host_message_deliver(host, delivery);
     }
     struct via_process *process = find_endpoint(host, delivery->endpoint);
     if (process == NULL) {
@@ -36,7 +36,7 @@ static void complete(void *ctx, unsigned channel, uint64_t cookie, int status, u
     struct via_transfer *transfer = &host->transfers[channel];
     uint32_t owner = (uint32_t)(cookie >> 32);
     if (owner == VIA_HOST_OWNER) {
-        via_host_board_complete(host, cookie, status);
+        via_host_message_complete(host, cookie, status);
         return;
     }
     /* A process stays in the table until all its operations have ended. */

@@ -6,6 +6,7 @@
  *   host_transfer.c   transfer threads    host_cables.c     ports, links, messages to neighbours
  *   host_status.c     the status page     host_spin.c       how long to look before sleeping
  *   attach_server*.c  processes           board.c, host_board.c  notes, and how they travel
+ *   host_message.c    messages between hosts
  *   control_server.c, control_status.c    the control socket
  *
  * Threads: everything belongs to the control thread, except struct via_transfer and what its
@@ -26,6 +27,7 @@
 #include "host/host.h"
 #include "host/host_board.h"
 #include "host/host_memory.h"
+#include "host/host_message.h"
 #include "host/host_source.h"
 #include "host/host_transfer.h"
 #include "host/rundir.h"
@@ -98,7 +100,8 @@ struct via_host {
     struct via_attach_server attach;
     struct via_control_server control;
     struct via_board board;
-    struct via_host_board_mail board_mail;
+    uint32_t board_sessions[VIA_HOSTS_MAX]; /* of the other hosts, as last seen */
+    struct via_host_messages messages;
 
     pthread_t thread; /* of via_host_start */
     bool thread_started;

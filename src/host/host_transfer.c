@@ -183,7 +183,7 @@ static unsigned turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *r
         catch_up(transfer, target);
     }
     if (!via_list_empty(&transfer->sends)) {
-        via_host_board_submit_again(transfer);
+        via_host_message_submit_again(transfer);
     }
     work += serve_active(transfer);
     work += via_node_poll(transfer->host->node, transfer->channel, now_ns, ret_deadline_ns);

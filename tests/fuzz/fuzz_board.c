@@ -49,7 +49,7 @@ static void deliver(const struct via_board_message *message, uint32_t bytes)
     memcpy(copy, message, bytes);
     for (int i = 0; rc == -EAGAIN; i++) {
         require(i < WAIT_MS);
-        rc = via_host_board_deliver(lab.hosts[0], &delivery);
+        rc = via_host_message_deliver(lab.hosts[0], &delivery);
         poll(NULL, 0, rc == -EAGAIN ? 1 : 0);
     }
     require(rc == 0 || bytes < VIA_BOARD_MESSAGE_HEAD_BYTES || bytes > sizeof(*message));
@@ -59,11 +59,11 @@ static void deliver(const struct via_board_message *message, uint32_t bytes)
 /* Until all that was delivered is dealt with. */
 static void let_host_work(void)
 {
-    struct via_host_board_mail *mail = &lab.hosts[0]->board_mail;
+    struct via_host_messages *messages = &lab.hosts[0]->messages;
     for (int i = 0;; i++) {
-        pthread_mutex_lock(&mail->lock);
-        bool done = mail->inbox_count == 0;
-        pthread_mutex_unlock(&mail->lock);
+        pthread_mutex_lock(&messages->lock);
+        bool done = messages->inbox_count == 0;
+        pthread_mutex_unlock(&messages->lock);
         if (done) {
             return;
         }

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_HOST_MESSAGE_H
+#define VIA_HOST_HOST_MESSAGE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/list.h"
+#include "core/node.h"
+#include "host/host_transfer.h"
+
+/*
+ * Messages between the hosts themselves: on channel 0, flow 0, to an endpoint that processes can
+ * neither open nor send to. Each service of a host has such an endpoint. Messages from one host to
+ * another arrive in the order in which they are sent.
+ */
+struct via_host;
+
+#define VIA_HOST_MESSAGE_BYTES_MAX 600u
+#define VIA_HOST_SENDS_MAX 256u
+#define VIA_HOST_ARRIVALS_MAX 128u
+/* The other host has so long to take a message. */
+#define VIA_HOST_MESSAGE_TIMEOUT_NS (5 * VIA_SEC_NS)
+
+/* Who handles the messages of an endpoint. The functions run on the control thread. */
+struct via_host_service {
+    uint32_t endpoint; /* VIA_HOST_ENDPOINT_* */
+    uint32_t bytes_min, bytes_max;
+    /* A message of host `source` has come: hostile, but a private copy, 8-byte aligned. false:
+     * there is no room for its answer now; it is offered again. */
+    bool (*arrived)(struct via_host *host, uint16_t source, const void *data, uint32_t bytes);
+    /* A message was sent: 0 = the other host has taken it; -EHOSTUNREACH: not in time; or what the
+     * node says. */
+    void (*ended)(struct via_host *host, uint16_t destination, const void *data, int status);
+};
+
+/* A message on its way. Of the control thread while free, then of transfer thread 0 until it is in
+ * `done`; deadline_ns, used and cancelling are always the control thread's. */
+struct via_host_send {
+    struct via_list link; /* transfer.sends, or messages.done */
+    struct via_mail submit;
+    struct via_mail cancel;
+    const struct via_host_service *service;
+    uint64_t cookie;
+    uint64_t deadline_ns;
+    uint16_t destination;
+    bool used;
+    bool submitted; /* transfer thread 0 */
+    bool cancelling;
+    unsigned holders; /* under lock: in `done` when it is 0 */
+    int status;
+    uint32_t bytes;
+    _Alignas(8) unsigned char data[VIA_HOST_MESSAGE_BYTES_MAX];
+};
+
+struct via_host_arrival {
+    const struct via_host_service *service;
+    uint16_t source;
+    uint32_t bytes;
+    _Alignas(8) unsigned char data[VIA_HOST_MESSAGE_BYTES_MAX];
+};
+
+struct via_host_messages {
+    pthread_mutex_t lock;
+    struct via_host_arrival inbox[VIA_HOST_ARRIVALS_MAX]; /* under lock, as all up to `done` */
+    unsigned inbox_head, inbox_count;
+    uint64_t blocked[VIA_HOSTS_MAX / 64]; /* hosts whose message was not taken */
+    bool is_blocked;
+    struct via_list done;
+
+    struct via_host_send sends[VIA_HOST_SENDS_MAX];
+    unsigned used_count;
+    uint32_t serial;
+    struct via_mail resume;
+    _Atomic bool resuming; /* the mail is on its way */
+};
+
+void via_host_messages_open(struct via_host *host);
+void via_host_messages_close(struct via_host *host);
+
+/* What arrived and what ended; the next deadline. */
+uint64_t via_host_messages_tick(struct via_host *host);
+
+/* What the message asks of this host's memory for messages. */
+enum via_host_message_kind {
+    VIA_HOST_MESSAGE_ASKS,    /* refused when half of it is used: the rest is for answers */
+    VIA_HOST_MESSAGE_ANSWERS, /* as long as there is any */
+};
+
+/* [control] Sends a copy of data; the service's `ended` follows, unless this fails: -EAGAIN (too
+ * many messages are under way), -EMSGSIZE (longer than a frame or than the service allows). */
+int via_host_message_send(struct via_host *host, const struct via_host_service *service,
+                          enum via_host_message_kind kind, uint16_t destination, const void *data,
+                          uint32_t bytes);
+
+/* [transfer thread] */
+int via_host_message_deliver(struct via_host *host, const struct via_delivery *delivery);
+void via_host_message_complete(struct via_host *host, uint64_t cookie, int status);
+void via_host_message_submit_again(struct via_transfer *transfer);
+
+#endif
