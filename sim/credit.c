@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "core/node_internal.h"
+#include "core/layout.h"
 #include "sim/world.h"
 
 static uint64_t word_at(const unsigned char *memory, size_t off)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/node_internal.h"
+#include "core/layout.h"
 #include "sim/memory.h"
 #include "sim/posted.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Faults: planned at the start, so that the history of faults does not depend on what they do. */
-#include "core/node_internal.h"
+#include "core/way.h"
 #include "sim/world.h"
 
 /* Short ones as often as long ones: each power of two has the same share. */
@@ -160,7 +160,7 @@ static uint32_t frames_aboard(const struct sim_host *host)
     uint32_t frames = 0;
     for (uint32_t k = 0; k < host->world->config.node.channels_count; k++) {
         for (uint32_t p = 0; p < host->ports_count; p++) {
-            frames += host->node->channels[k].links[p].bypass_used;
+            frames += host->node->channels[k].ways[p].bypass_used;
         }
     }
     return frames;

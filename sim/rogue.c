@@ -9,8 +9,9 @@
  */
 #include <string.h>
 
-#include "core/node_internal.h"
+#include "core/link.h"
 #include "sim/posted.h"
+#include "wire/handshake.h"
 
 /* Messages that rogues forge have numbers that nobody else's have. */
 #define FORGED_NUMBER (UINT32_C(1) << 31)
@@ -52,7 +53,7 @@ static bool look(struct sim_end *end, struct rogue_view *ret_view)
 /* The number that the neighbour's reader of a channel waits for. */
 static uint32_t next_record(const struct rogue_view *view, unsigned channel)
 {
-    return view->node->channels[channel].links[view->end->peer->index].rx.sequence;
+    return view->node->channels[channel].ways[view->end->peer->index].rx.sequence;
 }
 
 /* --- what it writes -------------------------------------------------------------------------- */

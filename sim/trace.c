@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/node_internal.h"
+#include "core/layout.h"
 #include "sim/memory.h"
 #include "sim/world.h"
 

@@ -6,13 +6,14 @@
 #include <errno.h>
 
 #include "base/copy.h"
-#include "core/node_internal.h"
+#include "core/op.h"
 
 static void answer(struct via_channel *channel, const struct via_op *what)
 {
     struct via_op_slot *op = via_op_answer_new(channel, what); /* availability was checked */
-    via_tx_append(
-        channel, via_channel_tx(channel, what->destination, channel->node->config.flows_count), op);
+    via_tx_append(channel,
+                  via_channel_tx(channel, what->destination, channel->node->config.flows_count),
+                  &op->tx);
 }
 
 int via_answer_get(struct via_channel *channel, const struct via_frame_header *header)
@@ -55,7 +56,7 @@ int via_answer_atomic(struct via_channel *channel, const struct via_frame_header
     if (!via_op_answer_available(channel)) {
         return -ENOBUFS;
     }
-    int rc = via_rx_atomic(channel, &args, &operands, &old);
+    int rc = via_apply_atomic(channel, &args, &operands, &old);
     if (rc != 0) {
         return rc;
     }
@@ -72,11 +73,11 @@ int via_answer_atomic(struct via_channel *channel, const struct via_frame_header
 static void end_request(struct via_channel *channel, struct via_op_slot *op, int status,
                         uint64_t value)
 {
-    struct via_tx_flow *flow = op->flow;
+    struct via_tx_flow *flow = op->tx.flow;
 
     via_op_done(op, status, value);
     if (status != 0) {
-        via_tx_skip(channel, op);
+        via_op_skip(channel, op);
         return;
     }
     via_op_flush(channel, flow);
@@ -93,7 +94,7 @@ void via_answer_get_data(struct via_channel *channel, const struct via_frame_hea
     if (op == NULL || op->op.kind != VIA_OP_GET) {
         return; /* given up since */
     }
-    op->flow->progress_ns = channel->now_ns;
+    op->tx.flow->progress_ns = channel->now_ns;
     if ((header->flags & VIA_FRAME_FLAG_ERROR) != 0) {
         int64_t status = (int64_t)args.value;
         end_request(channel, op, status < 0 && status >= -4095 ? (int)status : -EPROTO, 0);
@@ -109,11 +110,11 @@ void via_answer_get_data(struct via_channel *channel, const struct via_frame_hea
     if (bytes != 0) {
         via_copy_foreign((unsigned char *)op->op.result + op->moved, data, bytes);
     }
-    op->moved += bytes;
+    via_op_moved(channel, op, bytes);
     if (op->moved == op->op.bytes) {
         end_request(channel, op, 0, 0);
     } else {
-        via_tx_update(channel, op->flow);
+        via_tx_update(channel, op->tx.flow);
     }
 }
 
@@ -131,9 +132,9 @@ void via_answer_atomic_result(struct via_channel *channel, const struct via_fram
 void via_answer_lost(struct via_channel *channel, uint16_t host)
 {
     for (uint32_t i = 0; i < channel->node->config.ops_count; i++) {
-        struct via_op_slot *op = &channel->slots[i];
+        struct via_op_slot *op = &channel->ops->slots[i];
         bool asked = op->op.kind == VIA_OP_GET || op->op.kind == VIA_OP_ATOMIC;
-        if (op->in_use && !op->done && asked && op->assigned && op->op.destination == host) {
+        if (op->in_use && !op->done && asked && op->tx.assigned && op->op.destination == host) {
             end_request(channel, op, -EHOSTUNREACH, 0);
         }
     }

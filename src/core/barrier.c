@@ -12,12 +12,13 @@
  */
 #include <errno.h>
 
-#include "core/node_internal.h"
+#include "core/op.h"
 
 void via_barrier_init(struct via_channel *channel)
 {
-    channel->barrier_round = 0;
-    channel->releases_due = 0;
+    via_list_init(&channel->barriers->waiting);
+    channel->barriers->round = 0;
+    channel->barriers->releases_due = 0;
 }
 
 static bool is_member(const struct via_op *op, uint16_t host)
@@ -43,8 +44,8 @@ static bool is_member(const struct via_op *op, uint16_t host)
 static struct via_barrier_group *group_find(const struct via_channel *channel, uint32_t number)
 {
     for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
-        if (channel->groups[g].used && channel->groups[g].group == number) {
-            return &channel->groups[g];
+        if (channel->barriers->groups[g].used && channel->barriers->groups[g].group == number) {
+            return &channel->barriers->groups[g];
         }
     }
     return NULL;
@@ -53,8 +54,8 @@ static struct via_barrier_group *group_find(const struct via_channel *channel, u
 static struct via_barrier_group *group_free(const struct via_channel *channel)
 {
     for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
-        if (!channel->groups[g].used) {
-            return &channel->groups[g];
+        if (!channel->barriers->groups[g].used) {
+            return &channel->barriers->groups[g];
         }
     }
     return NULL;
@@ -104,7 +105,7 @@ static void set_release(struct via_channel *channel, struct via_barrier_group *g
 
     group->releases[host] = round;
     group->release_count += change;
-    channel->releases_due += change;
+    channel->barriers->releases_due += change;
 }
 
 static void release_if_complete(struct via_channel *channel, struct via_barrier_group *group)
@@ -132,7 +133,7 @@ int via_barrier_check(const struct via_channel *channel, const struct via_op *op
 {
     uint16_t me = channel->node->config.host;
 
-    if (channel->groups == NULL || op->members == NULL || op->members_count == 0 ||
+    if (channel->barriers == NULL || op->members == NULL || op->members_count == 0 ||
         op->members_count > channel->node->config.hosts_max) {
         return -EINVAL;
     }
@@ -147,7 +148,7 @@ int via_barrier_check(const struct via_channel *channel, const struct via_op *op
     if (!is_member(op, me)) {
         return -EINVAL;
     }
-    via_list_foreach(it, &channel->barriers) {
+    via_list_foreach(it, &channel->barriers->waiting) {
         if (via_list_entry(it, struct via_op_slot, waits)->op.group == op->group) {
             return -EINVAL;
         }
@@ -183,16 +184,16 @@ void via_barrier_start(struct via_channel *channel, struct via_op_slot *op)
 {
     uint16_t root = op->op.members[0];
 
-    op->round = ++channel->barrier_round;
+    op->round = ++channel->barriers->round;
     if (op->round == 0) {
-        op->round = ++channel->barrier_round;
+        op->round = ++channel->barriers->round;
     }
     op->op.destination = root;
-    via_list_push_back(&channel->barriers, &op->waits);
+    via_list_push_back(&channel->barriers->waiting, &op->waits);
     if (root == channel->node->config.host) {
         start_as_root(channel, op);
     } else {
-        via_tx_append(channel, flow_to(channel, root), op);
+        via_tx_append(channel, flow_to(channel, root), &op->tx);
     }
 }
 
@@ -227,9 +228,9 @@ void via_barrier_release(struct via_channel *channel, const struct via_frame_hea
     struct via_frame_barrier args;
 
     memcpy(&args, header->args, sizeof(args));
-    via_list_foreach(it, &channel->barriers) {
+    via_list_foreach(it, &channel->barriers->waiting) {
         struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
-        if (op->op.group == args.group && op->round == args.round && op->assigned &&
+        if (op->op.group == args.group && op->round == args.round && op->tx.assigned &&
             op->op.destination == header->source) {
             via_op_finish(channel, op, 0, 0);
             return;
@@ -241,7 +242,7 @@ void via_barrier_release(struct via_channel *channel, const struct via_frame_hea
 
 bool via_barrier_is_due(const struct via_channel *channel)
 {
-    return channel->releases_due != 0 && via_op_answer_available(channel);
+    return channel->barriers->releases_due != 0 && via_op_answer_available(channel);
 }
 
 static void release_some(struct via_channel *channel, struct via_barrier_group *group)
@@ -261,7 +262,7 @@ static void release_some(struct via_channel *channel, struct via_barrier_group *
         struct via_op_slot *op = via_op_answer_new(channel, &what);
         op->round = group->releases[host];
         set_release(channel, group, host, 0);
-        via_tx_append(channel, flow_to(channel, host), op);
+        via_tx_append(channel, flow_to(channel, host), &op->tx);
     }
     group_free_if_over(group);
 }
@@ -269,8 +270,8 @@ static void release_some(struct via_channel *channel, struct via_barrier_group *
 void via_barrier_pump(struct via_channel *channel)
 {
     for (unsigned g = 0; g < VIA_BARRIER_GROUPS && via_barrier_is_due(channel); g++) {
-        if (channel->groups[g].used && channel->groups[g].release_count != 0) {
-            release_some(channel, &channel->groups[g]);
+        if (channel->barriers->groups[g].used && channel->barriers->groups[g].release_count != 0) {
+            release_some(channel, &channel->barriers->groups[g]);
             channel->work++;
         }
     }
@@ -283,11 +284,11 @@ static void withdraw(struct via_channel *channel, struct via_op_slot *op)
 {
     op->op.kind = VIA_OP_BARRIER_WITHDRAW;
     op->withdraw = false;
-    op->assigned = false;
-    op->acked = false;
-    op->skip = false;
-    op->frames_count = 1;
-    via_tx_append(channel, flow_to(channel, op->op.destination), op);
+    op->tx.assigned = false;
+    op->tx.acked = false;
+    op->tx.skip = false;
+    op->tx.frames_count = 1;
+    via_tx_append(channel, flow_to(channel, op->op.destination), &op->tx);
 }
 
 void via_barrier_acked(struct via_channel *channel, struct via_op_slot *op)
@@ -297,7 +298,7 @@ void via_barrier_acked(struct via_channel *channel, struct via_op_slot *op)
 
     /* It has no place in the flow's order any more: its end is the release. */
     op->reported = reported && !again; /* or the slot would be freed */
-    via_tx_remove(channel, op);
+    via_tx_remove(channel, &op->tx);
     if (again) {
         op->reported = reported;
         withdraw(channel, op);
@@ -313,27 +314,27 @@ void via_barrier_abandon(struct via_channel *channel, struct via_op_slot *op, in
         struct via_barrier_group *group = group_find(channel, op->op.group);
         group->op = NULL;
         group_free_if_over(group);
-    } else if (op->flow == NULL) {
+    } else if (op->tx.flow == NULL) {
         withdraw(channel, op); /* the arrival is at the root */
-    } else if (op->assigned) {
+    } else if (op->tx.assigned) {
         op->withdraw = true;
-        via_tx_count(op); /* its end matters still */
+        via_tx_count(&op->tx); /* its end matters still */
     } else {
-        via_tx_skip(channel, op);
+        via_op_skip(channel, op);
     }
 }
 
 void via_barrier_host_reset(struct via_channel *channel, uint16_t host)
 {
     for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
-        struct via_barrier_group *group = &channel->groups[g];
+        struct via_barrier_group *group = &channel->barriers->groups[g];
         if (group->used) {
             set_arrival(group, host, 0);
             set_release(channel, group, host, 0);
             group_free_if_over(group);
         }
     }
-    via_list_foreach_safe(it, &channel->barriers) {
+    via_list_foreach_safe(it, &channel->barriers->waiting) {
         struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
         if (is_member(&op->op, host)) {
             via_barrier_abandon(channel, op, -ECONNRESET);

@@ -3,24 +3,14 @@
 #include <errno.h>
 
 #include "base/mutant.h"
-#include "core/node_internal.h"
+#include "core/channel.h"
 
 void via_channel_init(struct via_channel *channel)
 {
-    const struct via_node *node = channel->node;
-    const struct via_node_config *config = &node->config;
+    const struct via_node_config *config = &channel->node->config;
 
-    via_list_init(&channel->reports);
-    via_list_init(&channel->busy);
-    via_list_init(&channel->parked);
-    via_list_init(&channel->local);
-    via_list_init(&channel->parked_acks);
-    via_list_init(&channel->answer_waiters);
-    via_list_init(&channel->acks_soon);
-    via_list_init(&channel->bypass_free);
-    channel->next_timer_ns = VIA_NEVER_NS;
     for (unsigned p = 0; p < config->ports_count; p++) {
-        struct via_channel_link *way = &channel->links[p];
+        struct via_way *way = &channel->ways[p];
         way->link = &channel->node->links[p];
         way->doorbell = (uint8_t)channel->index;
         via_list_init(&way->bypass);
@@ -30,59 +20,17 @@ void via_channel_init(struct via_channel *channel)
             via_dma_init(channel, way);
         }
     }
-    for (unsigned i = 0; i < config->ports_count * config->bypass_count; i++) {
-        via_list_push_back(&channel->bypass_free, &channel->bypass_frames[i].link);
-    }
     for (unsigned h = 0; h < config->hosts_max; h++) {
         channel->hosts[h].port = VIA_PORT_NONE;
-        for (unsigned f = 0; f < node->flows_each; f++) {
-            via_tx_init(channel, via_channel_tx(channel, (uint16_t)h, (uint16_t)f), (uint16_t)h,
-                        (uint16_t)f);
-            via_rx_init(via_channel_rx(channel, (uint16_t)h, (uint16_t)f), (uint16_t)h,
-                        (uint16_t)f);
-        }
     }
     channel->hosts[config->host].session = config->session;
     via_ops_init(channel);
-    if (channel->groups != NULL) {
-        via_barrier_init(channel);
-    }
-}
-
-struct via_channel_link *via_channel_way(struct via_channel *channel, uint16_t host)
-{
-    uint8_t port = channel->hosts[host].port;
-    if (port == VIA_PORT_NONE || !channel->links[port].up) {
-        return NULL;
-    }
-    return &channel->links[port];
+    via_relay_init(channel);
 }
 
 /* --- what the control thread changed --------------------------------------------------------- */
 
-/* Everything that waits for some way is put where it belongs now. */
-static void sort_again(struct via_channel *channel)
-{
-    struct via_list flows, acks;
-
-    via_list_init(&flows);
-    via_list_init(&acks);
-    via_list_splice_back(&flows, &channel->parked);
-    via_list_splice_back(&acks, &channel->parked_acks);
-    for (unsigned p = 0; p < channel->node->config.ports_count; p++) {
-        via_list_splice_back(&flows, &channel->links[p].flows);
-        via_list_splice_back(&acks, &channel->links[p].acks);
-    }
-    struct via_list *it;
-    while ((it = via_list_pop_front(&flows)) != NULL) {
-        via_tx_update(channel, via_list_entry(it, struct via_tx_flow, ready));
-    }
-    while ((it = via_list_pop_front(&acks)) != NULL) {
-        via_rx_update(channel, via_list_entry(it, struct via_rx_flow, ack));
-    }
-}
-
-static void let_go(struct via_channel_link *way)
+static void let_go(struct via_way *way)
 {
     if (!way->up) {
         return;
@@ -99,18 +47,7 @@ static void let_go(struct via_channel_link *way)
     way->port->ops->flush(way->port);
 }
 
-/* Frames on this link may be lost: ask each peer beyond it how far it got. */
-static void ask_again(struct via_channel *channel, unsigned port)
-{
-    via_list_foreach(it, &channel->busy) {
-        struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
-        if (channel->hosts[flow->host].port == port) {
-            via_tx_rerouted(channel, flow);
-        }
-    }
-}
-
-static void take_up(struct via_channel *channel, struct via_channel_link *way)
+static void take_up(struct via_channel *channel, struct via_way *way)
 {
     const struct via_node *node = channel->node;
     struct via_link *link = way->link;
@@ -132,10 +69,10 @@ static void take_up(struct via_channel *channel, struct via_channel_link *way)
     way->blocked_since_ns = 0;
     via_dma_take_up(way);
     way->up = true;
-    ask_again(channel, link->index);
+    via_flows_ask_again(channel, link->index);
 }
 
-static void take_generation(struct via_channel *channel, struct via_channel_link *way)
+static void take_generation(struct via_channel *channel, struct via_way *way)
 {
     /* Pairs with the release in next_generation(). */
     uint32_t generation = atomic_load_explicit(&way->link->generation, memory_order_acquire);
@@ -147,7 +84,7 @@ static void take_generation(struct via_channel *channel, struct via_channel_link
     if (via_dma_is_busy(way) && !VIA_MUTANT(DMA_LET_GO)) {
         /* The engine may still write for the old epoch: the answer comes when it has ended. */
         if (was_up) {
-            sort_again(channel);
+            via_flows_sort(channel);
         }
         return;
     }
@@ -155,7 +92,7 @@ static void take_generation(struct via_channel *channel, struct via_channel_link
         take_up(channel, way);
     }
     way->seen = generation;
-    sort_again(channel);
+    via_flows_sort(channel);
     channel->work++;
     /* Pairs with the acquire in channels_have_let_go(). */
     atomic_store_explicit(&way->seen_generation, generation, memory_order_release);
@@ -163,13 +100,10 @@ static void take_generation(struct via_channel *channel, struct via_channel_link
 
 static void host_has_restarted(struct via_channel *channel, uint16_t host)
 {
-    if (channel->groups != NULL) {
+    if (channel->barriers != NULL) {
         via_barrier_host_reset(channel, host);
     }
-    for (unsigned f = 0; f < channel->node->flows_each; f++) {
-        via_tx_reset(channel, via_channel_tx(channel, host, (uint16_t)f), -ECONNRESET);
-        via_rx_reset(channel, via_channel_rx(channel, host, (uint16_t)f));
-    }
+    via_flows_host_reset(channel, host);
 }
 
 static void take_routes(struct via_channel *channel)
@@ -195,47 +129,10 @@ static void take_routes(struct via_channel *channel)
             host_has_restarted(channel, (uint16_t)h);
         }
     }
-    via_list_foreach(it, &channel->busy) {
-        struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
-        if (channel->hosts[flow->host].rerouted) {
-            via_tx_rerouted(channel, flow);
-        }
-    }
-    sort_again(channel);
+    via_flows_rerouted(channel);
     via_relay_reroute(channel);
     channel->routes_seen = version;
     channel->work++;
-}
-
-/* --- bells ----------------------------------------------------------------------------------- */
-
-/* Rings whoever sleeps for what was sent and given back since the last time. */
-void via_link_ring(struct via_channel_link *way)
-{
-    struct via_port *port = way->port;
-
-    if (!port->caps.coherent && (way->sent || way->released)) {
-        port->ops->flush(port);
-    }
-    bool bell = way->sent && via_pipe_must_ring(&way->tx);
-    unsigned bells = bell ? way->bells : 0;
-    if (way->released && via_pipe_must_ring_writer(&way->rx)) {
-        bell = true;
-    }
-    way->sent = false;
-    way->released = false;
-    way->bells = 0;
-    way->unrung_bytes = 0;
-    if (!bell) {
-        return;
-    }
-    port->ops->flush(port);
-    (void)port->ops->ring(port, way->doorbell);
-    for (unsigned bit = VIA_PORT_DATA_DOORBELLS; bit < VIA_PORT_DOORBELLS; bit++) {
-        if ((bells >> bit & 1) != 0) {
-            (void)port->ops->ring(port, bit);
-        }
-    }
 }
 
 /* --- frames in ------------------------------------------------------------------------------- */
@@ -256,7 +153,7 @@ static bool is_well_formed(const struct via_node *node, const struct via_frame_h
 }
 
 /* One frame: 0 = it may be released, -EAGAIN = it stays. */
-static int take_frame(struct via_channel *channel, struct via_channel_link *way,
+static int take_frame(struct via_channel *channel, struct via_way *way,
                       const struct via_pipe_record *record)
 {
     struct via_frame_header header;
@@ -268,14 +165,14 @@ static int take_frame(struct via_channel *channel, struct via_channel_link *way,
         return 0;
     }
     if (header.destination == node->config.host) {
-        via_rx_frame(channel, &header, record->body, record->body_bytes);
+        via_flows_frame(channel, &header, record->body, record->body_bytes);
         return 0;
     }
     return via_relay_frame(channel, way, &header, record->body, record->body_bytes);
 }
 
 /* The frame at the head can not go on; true when it has waited too long and is dropped. */
-static bool give_up_head(struct via_channel *channel, struct via_channel_link *way)
+static bool give_up_head(struct via_channel *channel, struct via_way *way)
 {
     if (!way->blocked) {
         way->blocked = true;
@@ -290,14 +187,14 @@ static bool give_up_head(struct via_channel *channel, struct via_channel_link *w
 }
 
 /* why: via_link.broken or .lost; the control thread sees it. */
-static void break_link(struct via_channel *channel, struct via_channel_link *way, _Atomic bool *why)
+static void break_link(struct via_channel *channel, struct via_way *way, _Atomic bool *why)
 {
     atomic_store_explicit(why, true, memory_order_relaxed);
     let_go(way);
-    sort_again(channel);
+    via_flows_sort(channel);
 }
 
-static void receive(struct via_channel *channel, struct via_channel_link *way)
+static void receive(struct via_channel *channel, struct via_way *way)
 {
     for (uint32_t n = 0; n < channel->node->config.batch_frames; n++) {
         struct via_pipe_record record;
@@ -325,7 +222,7 @@ static void receive(struct via_channel *channel, struct via_channel_link *way)
         }
         way->released = true;
         if (way->rx.posted == way->rx.released && via_pipe_writer_waits(&way->rx)) {
-            via_link_ring(way); /* it can go on while the rest of this turn is copied */
+            via_way_ring(way); /* it can go on while the rest of this turn is copied */
         }
         channel->work++;
         via_count(&way->frames_received, 1);
@@ -333,7 +230,7 @@ static void receive(struct via_channel *channel, struct via_channel_link *way)
     }
 }
 
-static void clear_events(struct via_channel *channel, struct via_channel_link *way)
+static void clear_events(struct via_channel *channel, struct via_way *way)
 {
     /* Pairs with the release in via_node_port_set(). */
     struct via_port *port = atomic_load_explicit(&way->link->port, memory_order_acquire);
@@ -352,7 +249,7 @@ static void clear_events(struct via_channel *channel, struct via_channel_link *w
 }
 
 /* After take_generation(): what is published must be rung for, and is not on a link let go. */
-static void take_dma(struct via_channel *channel, struct via_channel_link *way)
+static void take_dma(struct via_channel *channel, struct via_way *way)
 {
     if (!via_dma_poll(way)) {
         break_link(channel, way, &way->link->lost);
@@ -365,18 +262,14 @@ static void take_dma(struct via_channel *channel, struct via_channel_link *way)
 static uint64_t deadline(const struct via_channel *channel)
 {
     uint64_t stuck_ns = channel->node->config.stuck_ns;
-    uint64_t next = via_min(channel->next_timer_ns, via_rx_deadline_ns(channel));
+    uint64_t next = via_min(channel->flows->next_timer_ns, via_rx_deadline_ns(channel));
 
     for (unsigned p = 0; p < channel->node->config.ports_count; p++) {
-        const struct via_channel_link *way = &channel->links[p];
+        const struct via_way *way = &channel->ways[p];
         if (way->blocked) {
             next = via_min(next, way->blocked_since_ns + stuck_ns);
         }
-        if (way->bypass_used != 0) {
-            const struct via_bypass_frame *frame =
-                via_list_entry(way->bypass.next, struct via_bypass_frame, link);
-            next = via_min(next, frame->since_ns + stuck_ns);
-        }
+        next = via_min(next, via_relay_deadline_ns(channel, way));
         if (via_dma_is_busy(way)) {
             next = via_min(next, via_dma_deadline_ns(way));
         }
@@ -389,46 +282,46 @@ static void turn(struct via_channel *channel)
     unsigned ports_count = channel->node->config.ports_count;
 
     for (unsigned p = 0; p < ports_count; p++) {
-        clear_events(channel, &channel->links[p]);
-        take_generation(channel, &channel->links[p]);
-        if (via_dma_is_busy(&channel->links[p])) {
-            take_dma(channel, &channel->links[p]);
+        clear_events(channel, &channel->ways[p]);
+        take_generation(channel, &channel->ways[p]);
+        if (via_dma_is_busy(&channel->ways[p])) {
+            take_dma(channel, &channel->ways[p]);
         }
     }
     take_routes(channel);
     for (unsigned p = 0; p < ports_count; p++) {
-        if (channel->links[p].bypass_used != 0 && !VIA_MUTANT(NO_BUBBLE)) {
-            via_relay_drain(channel, &channel->links[p]);
+        if (channel->ways[p].bypass_used != 0 && !VIA_MUTANT(NO_BUBBLE)) {
+            via_relay_drain(channel, &channel->ways[p]);
         }
-        channel->links[p].room_asked = false;
-        channel->links[p].turn_asked = false;
+        channel->ways[p].room_asked = false;
+        channel->ways[p].turn_asked = false;
     }
     for (unsigned p = 0; p < ports_count; p++) {
-        if (channel->links[p].up) {
-            receive(channel, &channel->links[p]);
+        if (channel->ways[p].up) {
+            receive(channel, &channel->ways[p]);
         }
     }
-    if (channel->now_ns >= channel->next_timer_ns) {
+    if (channel->now_ns >= channel->flows->next_timer_ns) {
         via_tx_timers(channel);
     }
-    if (!via_list_empty(&channel->acks_soon)) {
+    if (!via_list_empty(&channel->flows->acks_soon)) {
         via_rx_timers(channel);
     }
-    if (!via_list_empty(&channel->local)) {
+    if (!via_list_empty(&channel->flows->local)) {
         via_ops_local(channel);
     }
     via_ops_report(channel);
-    if (channel->groups != NULL) {
+    if (channel->barriers != NULL) {
         via_barrier_pump(channel);
     }
     for (unsigned p = 0; p < ports_count; p++) {
-        struct via_channel_link *way = &channel->links[p];
+        struct via_way *way = &channel->ways[p];
         if (way->up) {
             via_tx_pump(channel, way);
             if (VIA_MUTANT(NO_BUBBLE)) {
                 via_relay_drain(channel, way);
             }
-            via_link_ring(way);
+            via_way_ring(way);
         }
         if (way->up && way->tx.broken) {
             break_link(channel, way, &way->link->broken);
@@ -455,26 +348,26 @@ unsigned via_node_poll(struct via_node *node, unsigned index, uint64_t now_ns,
 
 /* --- before sleeping ------------------------------------------------------------------------- */
 
-static bool wants_room(const struct via_channel_link *way)
+static bool wants_room(const struct via_way *way)
 {
     return way->bypass_used != 0 || way->room_asked || way->turn_asked ||
            !via_list_empty(&way->flows) || !via_list_empty(&way->acks);
 }
 
 /* Could the next turn send what waits for this link? */
-static bool could_send(struct via_channel *channel, struct via_channel_link *way)
+static bool could_send(struct via_channel *channel, struct via_way *way)
 {
-    if ((way->bypass_used != 0 || way->room_asked) && via_link_has_room(way)) {
+    if ((way->bypass_used != 0 || way->room_asked) && via_way_has_room(way)) {
         return true;
     }
-    if (way->turn_asked && via_link_may_turn(channel, way)) {
+    if (way->turn_asked && via_way_may_turn(channel, way)) {
         return true;
     }
     return (!via_list_empty(&way->flows) || !via_list_empty(&way->acks)) &&
-           via_link_may_inject(channel, way);
+           via_way_may_inject(channel, way);
 }
 
-static void arm_link(const struct via_channel *channel, struct via_channel_link *way)
+static void arm_link(const struct via_channel *channel, struct via_way *way)
 {
     struct via_port *port = way->port;
 
@@ -503,13 +396,13 @@ static bool has_work(struct via_channel *channel)
 {
     struct via_node *node = channel->node;
 
-    if (!via_list_empty(&channel->local) || !via_list_empty(&channel->reports) ||
-        (channel->groups != NULL && via_barrier_is_due(channel)) ||
+    if (!via_list_empty(&channel->flows->local) || !via_list_empty(&channel->ops->reports) ||
+        (channel->barriers != NULL && via_barrier_is_due(channel)) ||
         atomic_load_explicit(&node->routes_version, memory_order_acquire) != channel->routes_seen) {
         return true;
     }
     for (unsigned p = 0; p < node->config.ports_count; p++) {
-        struct via_channel_link *way = &channel->links[p];
+        struct via_way *way = &channel->ways[p];
         bool changed =
             atomic_load_explicit(&way->link->generation, memory_order_acquire) != way->seen;
         if ((changed && (way->up || !via_dma_is_busy(way))) ||
@@ -550,8 +443,8 @@ bool via_node_arm(struct via_node *node, unsigned index)
         return true;
     }
     for (unsigned p = 0; p < node->config.ports_count; p++) {
-        if (channel->links[p].up) {
-            arm_link(channel, &channel->links[p]);
+        if (channel->ways[p].up) {
+            arm_link(channel, &channel->ways[p]);
         }
     }
     if (VIA_MUTANT(NO_SECOND_LOOK)) {

@@ -17,7 +17,7 @@
 
 #include "base/copy.h"
 #include "base/mutant.h"
-#include "core/node_internal.h"
+#include "core/way.h"
 
 /* Cookies taken at once. */
 #define TAKE_MAX 8u
@@ -28,7 +28,7 @@
 #define COOKIE_STAGE_BITS 16
 #define COOKIE_STAGE_MASK ((1u << COOKIE_STAGE_BITS) - 1)
 
-void via_dma_init(struct via_channel *channel, struct via_channel_link *way)
+void via_dma_init(struct via_channel *channel, struct via_way *way)
 {
     struct via_dma *dma = way->dma;
 
@@ -41,12 +41,12 @@ void via_dma_init(struct via_channel *channel, struct via_channel_link *way)
 }
 
 /* Bodies from here on come to via_dma_send(), and all records while one waits. */
-static void set_dma_from(struct via_channel_link *way)
+static void set_dma_from(struct via_way *way)
 {
     way->dma_from = way->tx.deferred != 0 ? 0 : way->dma->bytes_min;
 }
 
-void via_dma_take_up(struct via_channel_link *way)
+void via_dma_take_up(struct via_way *way)
 {
     way->dma_from = SIZE_MAX;
     if (way->dma != NULL && way->port->caps.dma_depth != 0) {
@@ -55,12 +55,12 @@ void via_dma_take_up(struct via_channel_link *way)
     }
 }
 
-static struct via_dma_record *record_at(const struct via_channel_link *way, uint32_t sequence)
+static struct via_dma_record *record_at(const struct via_way *way, uint32_t sequence)
 {
     return &way->dma->records[sequence & (way->tx.geometry.slots_count - 1)];
 }
 
-static void abort_all(struct via_channel_link *way)
+static void abort_all(struct via_way *way)
 {
     struct via_dma *dma = way->dma;
 
@@ -69,7 +69,7 @@ static void abort_all(struct via_channel_link *way)
     way->port->ops->dma_abort(way->port, dma->channel->index);
 }
 
-void via_dma_let_go(struct via_channel_link *way)
+void via_dma_let_go(struct via_way *way)
 {
     struct via_dma *dma = way->dma;
 
@@ -84,7 +84,7 @@ void via_dma_let_go(struct via_channel_link *way)
 
 /* --- out ------------------------------------------------------------------------------------- */
 
-static void publish_ready(struct via_channel_link *way)
+static void publish_ready(struct via_way *way)
 {
     while (way->tx.deferred != 0) {
         const struct via_dma_record *record = record_at(way, way->tx.sequence - way->tx.deferred);
@@ -92,13 +92,13 @@ static void publish_ready(struct via_channel_link *way)
             break;
         }
         via_pipe_publish(&way->tx, &record->header, sizeof(record->header), record->body_bytes);
-        via_link_sent(way, record->header.kind, record->body_bytes);
+        via_way_sent(way, record->header.kind, record->body_bytes);
     }
     set_dma_from(way);
 }
 
 /* A stage, if the engine may be given something now. */
-static struct via_dma_stage *take_stage(struct via_channel_link *way)
+static struct via_dma_stage *take_stage(struct via_way *way)
 {
     struct via_dma *dma = way->dma;
 
@@ -111,7 +111,7 @@ static struct via_dma_stage *take_stage(struct via_channel_link *way)
 }
 
 /* Gives the body to the engine; false when it has to go by PIO. */
-static bool start(struct via_channel_link *way, struct via_dma_record *record, const void *body)
+static bool start(struct via_way *way, struct via_dma_record *record, const void *body)
 {
     struct via_dma *dma = way->dma;
     struct via_dma_stage *stage = take_stage(way);
@@ -137,13 +137,13 @@ static bool start(struct via_channel_link *way, struct via_dma_record *record, c
     return true;
 }
 
-void via_dma_send(struct via_channel_link *way, const struct via_frame_header *header,
-                  const void *body, size_t body_bytes)
+void via_dma_send(struct via_way *way, const struct via_frame_header *header, const void *body,
+                  size_t body_bytes)
 {
     uint32_t sequence = way->tx.sequence;
     uint64_t off = 0;
     int rc = via_pipe_defer(&way->tx, body_bytes, &off);
-    assert(rc == 0); /* as in via_link_send() */
+    assert(rc == 0); /* as in via_way_send() */
     (void)rc;
 
     struct via_dma_record *record = record_at(way, sequence);
@@ -172,7 +172,7 @@ static struct via_dma_stage *stage_of(const struct via_dma *dma, uint64_t cookie
     return &dma->stages[index];
 }
 
-static void bring_by_pio(struct via_channel_link *way, const struct via_dma_stage *stage)
+static void bring_by_pio(struct via_way *way, const struct via_dma_stage *stage)
 {
     struct via_dma_record *record = stage->record;
     if (!VIA_MUTANT(DMA_FAILED)) {
@@ -182,7 +182,7 @@ static void bring_by_pio(struct via_channel_link *way, const struct via_dma_stag
     via_count(&way->dma_fallbacks, 1);
 }
 
-static void ended(struct via_channel_link *way, uint64_t cookie, int result)
+static void ended(struct via_way *way, uint64_t cookie, int result)
 {
     struct via_dma *dma = way->dma;
     struct via_dma_stage *stage = stage_of(dma, cookie);
@@ -210,7 +210,7 @@ static void ended(struct via_channel_link *way, uint64_t cookie, int result)
     dma->channel->work++;
 }
 
-static void take(struct via_channel_link *way)
+static void take(struct via_way *way)
 {
     struct via_port *port = way->port;
     uint64_t cookies[TAKE_MAX];
@@ -226,7 +226,7 @@ static void take(struct via_channel_link *way)
 }
 
 /* What the mutant does: it does not wait for the engine to let go. */
-static void bring_all_by_pio(struct via_channel_link *way)
+static void bring_all_by_pio(struct via_way *way)
 {
     via_list_foreach(it, &way->dma->running) {
         struct via_dma_stage *stage = via_list_entry(it, struct via_dma_stage, link);
@@ -237,7 +237,7 @@ static void bring_all_by_pio(struct via_channel_link *way)
     }
 }
 
-uint64_t via_dma_deadline_ns(const struct via_channel_link *way)
+uint64_t via_dma_deadline_ns(const struct via_way *way)
 {
     const struct via_dma *dma = way->dma;
     uint64_t since_ns = dma->abort_ns;
@@ -249,7 +249,7 @@ uint64_t via_dma_deadline_ns(const struct via_channel_link *way)
 }
 
 /* false: it was asked to stop, and has not in time. */
-static bool watch(struct via_channel_link *way)
+static bool watch(struct via_way *way)
 {
     struct via_dma *dma = way->dma;
     uint64_t now_ns = dma->channel->now_ns;
@@ -269,7 +269,7 @@ static bool watch(struct via_channel_link *way)
     return first || !way->up;
 }
 
-bool via_dma_poll(struct via_channel_link *way)
+bool via_dma_poll(struct via_way *way)
 {
     take(way);
     if (way->up && way->dma->lost) {

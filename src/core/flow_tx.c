@@ -8,11 +8,10 @@
  * when nobody waits for any frame of the flow, the next one carries START ("whatever came before is
  * given up").
  */
-#include <assert.h>
 #include <errno.h>
 
 #include "base/mutant.h"
-#include "core/node_internal.h"
+#include "core/flow.h"
 
 /* Not 0, so that every flow crosses the wrap early in its life, not after four billion frames. */
 #define FIRST_SEQUENCE (UINT32_MAX - 63)
@@ -44,25 +43,19 @@ void via_tx_init(struct via_channel *channel, struct via_tx_flow *flow, uint16_t
     via_list_init(&flow->busy);
 }
 
-static struct via_op_slot *op_after(const struct via_tx_flow *flow, const struct via_op_slot *op)
+static struct via_tx_op *op_after(const struct via_tx_flow *flow, const struct via_tx_op *op)
 {
     return op->link.next == &flow->ops ? NULL
-                                       : via_list_entry(op->link.next, struct via_op_slot, link);
+                                       : via_list_entry(op->link.next, struct via_tx_op, link);
 }
 
 /* --- what is ready --------------------------------------------------------------------------- */
 
-/* A get asks for the next piece when the one before has begun to arrive: two answers at a time are
- * enough to keep the way full, and leave internal operations for others. */
-static bool get_must_wait(const struct via_channel *channel, const struct via_tx_flow *flow)
+/* The owner of the operation says how far it may go: a get must not ask for all at once. */
+static bool must_wait(const struct via_tx_flow *flow)
 {
-    const struct via_op_slot *op = flow->send_op;
-    if (op->op.kind != VIA_OP_GET || op->skip || !op->assigned) {
-        return false;
-    }
-    uint64_t piece = flow->next - op->first_sequence;
-    uint64_t limit = channel->node->get_bytes_max;
-    return piece * limit > op->moved + limit;
+    const struct via_tx_op *op = flow->send_op;
+    return !op->skip && op->assigned && flow->next - op->first_sequence >= op->frames_ready;
 }
 
 /* The next frame is the one that belongs to no operation. */
@@ -77,7 +70,7 @@ static bool is_sendable(const struct via_channel *channel, const struct via_tx_f
     if ((flow->held && !flow->probing) || flow->next - flow->acked >= window) {
         return false;
     }
-    return owes_start(flow) || (flow->send_op != NULL && !get_must_wait(channel, flow));
+    return owes_start(flow) || (flow->send_op != NULL && !must_wait(flow));
 }
 
 static bool local_can_run(const struct via_tx_flow *flow)
@@ -93,10 +86,10 @@ void via_tx_update(struct via_channel *channel, struct via_tx_flow *flow)
     if (!wanted) {
         via_list_remove(&flow->ready);
     } else if (!via_list_is_linked(&flow->ready)) {
-        struct via_channel_link *way = local ? NULL : via_channel_way(channel, flow->host);
-        via_list_push_back(local         ? &channel->local
+        struct via_way *way = local ? NULL : via_way_to(channel, flow->host);
+        via_list_push_back(local         ? &channel->flows->local
                            : way != NULL ? &way->flows
-                                         : &channel->parked,
+                                         : &channel->flows->parked,
                            &flow->ready);
     }
 }
@@ -109,16 +102,16 @@ static void set_deadline(struct via_channel *channel, struct via_tx_flow *flow)
     }
     uint64_t soon_ns = flow->soon ? channel->node->config.ack_ns_max : 0;
     flow->deadline_ns = channel->now_ns + soon_ns + flow->retry_ns;
-    channel->next_timer_ns = via_min(channel->next_timer_ns, flow->deadline_ns);
+    channel->flows->next_timer_ns = via_min(channel->flows->next_timer_ns, flow->deadline_ns);
 }
 
-void via_tx_count(struct via_op_slot *op)
+void via_tx_count(struct via_tx_op *op)
 {
     op->flow->live += op->counted ? 0 : 1;
     op->counted = true;
 }
 
-void via_tx_uncount(struct via_op_slot *op)
+void via_tx_uncount(struct via_tx_op *op)
 {
     if (op->counted) {
         op->flow->live--;
@@ -126,7 +119,7 @@ void via_tx_uncount(struct via_op_slot *op)
     }
 }
 
-void via_tx_append(struct via_channel *channel, struct via_tx_flow *flow, struct via_op_slot *op)
+void via_tx_append(struct via_channel *channel, struct via_tx_flow *flow, struct via_tx_op *op)
 {
     op->flow = flow;
     via_list_push_back(&flow->ops, &op->link);
@@ -138,10 +131,10 @@ void via_tx_append(struct via_channel *channel, struct via_tx_flow *flow, struct
         flow->send_op = op;
     }
     if (!via_list_is_linked(&flow->busy)) {
-        via_list_push_back(&channel->busy, &flow->busy);
+        via_list_push_back(&channel->flows->busy, &flow->busy);
         flow->progress_ns = 0;
         if (channel->node->config.give_up_ns != 0) {
-            channel->next_timer_ns = 0; /* the time is not known here */
+            channel->flows->next_timer_ns = 0; /* the time is not known here */
         }
     }
     via_tx_update(channel, flow);
@@ -149,7 +142,7 @@ void via_tx_append(struct via_channel *channel, struct via_tx_flow *flow, struct
 
 /* --- the end of operations ------------------------------------------------------------------- */
 
-void via_tx_remove(struct via_channel *channel, struct via_op_slot *op)
+void via_tx_remove(struct via_channel *channel, struct via_tx_op *op)
 {
     struct via_tx_flow *flow = op->flow;
 
@@ -169,10 +162,10 @@ void via_tx_remove(struct via_channel *channel, struct via_op_slot *op)
         flow->probing = false;
         flow->deadline_ns = VIA_NEVER_NS;
     }
-    via_op_free_if_over(channel, op);
+    channel->flows->calls->removed(channel, op);
 }
 
-static bool is_behind(const struct via_op_slot *op, uint32_t sequence)
+static bool is_behind(const struct via_tx_op *op, uint32_t sequence)
 {
     return op->assigned && !via_seq_before_u32(sequence, op->first_sequence + op->frames_count);
 }
@@ -185,17 +178,17 @@ static void settle(struct via_channel *channel, struct via_tx_flow *flow)
         flow->send_op = flow->ack_op;
     }
     while (flow->ack_op != NULL && is_behind(flow->ack_op, flow->acked)) {
-        struct via_op_slot *op = flow->ack_op;
+        struct via_tx_op *op = flow->ack_op;
         flow->ack_op = op_after(flow, op);
         if (flow->send_op == op) {
             flow->send_op = flow->ack_op;
         }
-        via_op_acked(channel, op);
+        channel->flows->calls->acked(channel, op);
     }
     while (flow->send_op != NULL && is_behind(flow->send_op, flow->next)) {
         flow->send_op = op_after(flow, flow->send_op);
     }
-    via_op_flush(channel, flow);
+    channel->flows->calls->settled(channel, flow);
     via_tx_update(channel, flow);
 }
 
@@ -205,13 +198,12 @@ static void rewind_to_acked(struct via_tx_flow *flow)
     flow->send_op = flow->ack_op;
 }
 
-void via_tx_skip(struct via_channel *channel, struct via_op_slot *op)
+void via_tx_skip(struct via_channel *channel, struct via_tx_op *op)
 {
     struct via_tx_flow *flow = op->flow;
 
     op->skip = true;
     if (!op->assigned) {
-        assert(op->finished); /* nothing else would report it */
         op->acked = true;
         via_tx_remove(channel, op);
     } else {
@@ -240,11 +232,9 @@ void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int sta
     flow->deadline_ns = VIA_NEVER_NS;
     via_list_remove(&flow->ready);
     while ((it = via_list_first(&flow->ops)) != NULL) {
-        struct via_op_slot *op = via_list_entry(it, struct via_op_slot, link);
+        struct via_tx_op *op = via_list_entry(it, struct via_tx_op, link);
         op->acked = true;
-        if (!op->finished) {
-            via_op_finish(channel, op, op->done ? op->status : status, op->value);
-        }
+        channel->flows->calls->ended(channel, op, status);
         via_tx_remove(channel, op);
     }
     via_list_remove(&flow->busy);
@@ -273,7 +263,7 @@ static uint8_t wanted_ack(const struct via_channel *channel, const struct via_tx
 static bool make_next(struct via_channel *channel, struct via_tx_flow *flow,
                       struct via_outgoing *out)
 {
-    struct via_op_slot *op = flow->send_op;
+    struct via_tx_op *op = flow->send_op;
 
     if (owes_start(flow)) {
         out->header.kind = VIA_FRAME_SKIP;
@@ -285,7 +275,11 @@ static bool make_next(struct via_channel *channel, struct via_tx_flow *flow,
         op->first_sequence = flow->next;
     }
     uint32_t index = flow->next - op->first_sequence;
-    via_outgoing_make(channel, op, index, out);
+    if (op->skip) {
+        out->header.kind = VIA_FRAME_SKIP;
+    } else {
+        channel->flows->calls->make(channel, op, index, out);
+    }
     return index + 1 == op->frames_count;
 }
 
@@ -307,8 +301,7 @@ static void was_sent(struct via_channel *channel, struct via_tx_flow *flow)
     channel->work++;
 }
 
-static void send_one(struct via_channel *channel, struct via_channel_link *way,
-                     struct via_tx_flow *flow)
+static void send_one(struct via_channel *channel, struct via_way *way, struct via_tx_flow *flow)
 {
     const struct via_node_config *config = &channel->node->config;
     struct via_outgoing out = {
@@ -323,7 +316,7 @@ static void send_one(struct via_channel *channel, struct via_channel_link *way,
                 .flow = flow->flow,
             },
     };
-    bool soon = !owes_start(flow) && (flow->send_op->op.flags & VIA_FRAME_FLAG_ACK_SOON) != 0;
+    bool soon = !owes_start(flow) && flow->send_op->soon;
     bool last = make_next(channel, flow, &out);
     if (flow->next == flow->start && !flow->started) {
         out.header.flags |= VIA_FRAME_FLAG_START;
@@ -331,32 +324,31 @@ static void send_one(struct via_channel *channel, struct via_channel_link *way,
     uint8_t ack = wanted_ack(channel, flow, last, soon);
     flow->soon = ack == VIA_FRAME_FLAG_ACK_SOON;
     out.header.flags |= ack;
-    via_outgoing_inline(&out);
-    via_link_send(way, &out.header, out.payload, out.bytes);
+    via_way_send(way, &out.header, out.payload, out.bytes);
     was_sent(channel, flow);
     via_rx_acks_with(channel, flow->host);
 }
 
-static void send_acks(struct via_channel *channel, struct via_channel_link *way)
+static void send_acks(struct via_channel *channel, struct via_way *way)
 {
     uint32_t budget = channel->node->config.batch_frames;
 
-    while (budget-- != 0 && !via_list_empty(&way->acks) && via_link_may_inject(channel, way)) {
+    while (budget-- != 0 && !via_list_empty(&way->acks) && via_way_may_inject(channel, way)) {
         struct via_list *first = via_list_pop_front(&way->acks);
         via_rx_send_ack(channel, way, via_list_entry(first, struct via_rx_flow, ack));
         channel->work++;
     }
 }
 
-void via_tx_pump(struct via_channel *channel, struct via_channel_link *way)
+void via_tx_pump(struct via_channel *channel, struct via_way *way)
 {
     uint32_t budget = channel->node->config.batch_frames;
 
     send_acks(channel, way);
-    while (budget != 0 && !via_list_empty(&way->flows) && via_link_may_inject(channel, way)) {
+    while (budget != 0 && !via_list_empty(&way->flows) && via_way_may_inject(channel, way)) {
         struct via_tx_flow *flow = via_list_entry(way->flows.next, struct via_tx_flow, ready);
         for (unsigned n = 0; n < BURST && budget != 0; n++, budget--) {
-            if (!is_sendable(channel, flow) || !via_link_may_inject(channel, way)) {
+            if (!is_sendable(channel, flow) || !via_way_may_inject(channel, way)) {
                 break;
             }
             send_one(channel, way, flow);
@@ -376,18 +368,12 @@ static int status_from_peer(int32_t status)
 
 static void refused(struct via_channel *channel, struct via_tx_flow *flow, int32_t status)
 {
-    struct via_op_slot *op = flow->ack_op;
+    struct via_tx_op *op = flow->ack_op;
 
     if (op == NULL || !op->assigned || op->skip) {
         return; /* an old acknowledgement: it is skipped already */
     }
-    if (!op->done) {
-        via_op_done(op, status_from_peer(status), 0);
-    }
-    if (op->op.kind == VIA_OP_BARRIER) {
-        via_op_finish(channel, op, op->status, 0); /* in no order with others */
-    }
-    via_tx_skip(channel, op);
+    channel->flows->calls->refused(channel, op, status_from_peer(status));
 }
 
 /* The peer does not know this flow. It never did, or has lost what it knew. */
@@ -502,23 +488,14 @@ static void give_up_answers(struct via_channel *channel, struct via_tx_flow *flo
 {
     via_tx_reset(channel, flow, -EHOSTUNREACH);
     flow->owed = true;
-    via_list_push_back(&channel->busy, &flow->busy);
+    via_list_push_back(&channel->flows->busy, &flow->busy);
     via_tx_update(channel, flow);
 }
 
-void via_tx_answers_short(struct via_channel *channel)
-{
-    channel->next_timer_ns = 0;
-}
-
-/* Arrivals, releases and withdrawals must not get lost: members would wait for ever, or not at all.
- * Sent again with new numbers they might count twice. */
-static bool has_barriers(const struct via_tx_flow *flow)
+static bool has_kept(const struct via_tx_flow *flow)
 {
     via_list_foreach(it, &flow->ops) {
-        unsigned kind = via_list_entry(it, struct via_op_slot, link)->op.kind;
-        if (kind == VIA_OP_BARRIER || kind == VIA_OP_BARRIER_RELEASE ||
-            kind == VIA_OP_BARRIER_WITHDRAW) {
+        if (via_list_entry(it, struct via_tx_op, link)->kept) {
             return true;
         }
     }
@@ -534,8 +511,8 @@ static uint64_t patience(const struct via_channel *channel, const struct via_tx_
         return VIA_NEVER_NS;
     }
     if (flow->flow == config->flows_count) {
-        bool short_of = !via_list_empty(&channel->answer_waiters) && !via_list_empty(&flow->ops) &&
-                        !has_barriers(flow);
+        bool short_of = !via_list_empty(&channel->flows->answer_waiters) &&
+                        !via_list_empty(&flow->ops) && !has_kept(flow);
         return short_of ? ANSWER_PATIENCE_NS : VIA_NEVER_NS;
     }
     return config->give_up_ns != 0 ? config->give_up_ns : VIA_NEVER_NS;
@@ -552,7 +529,8 @@ static bool gives_up(struct via_channel *channel, struct via_tx_flow *flow)
         flow->progress_ns = channel->now_ns;
     }
     if (channel->now_ns - flow->progress_ns < limit_ns) {
-        channel->next_timer_ns = via_min(channel->next_timer_ns, flow->progress_ns + limit_ns);
+        channel->flows->next_timer_ns =
+            via_min(channel->flows->next_timer_ns, flow->progress_ns + limit_ns);
         return false;
     }
     channel->work++;
@@ -566,8 +544,8 @@ static bool gives_up(struct via_channel *channel, struct via_tx_flow *flow)
 
 void via_tx_timers(struct via_channel *channel)
 {
-    channel->next_timer_ns = VIA_NEVER_NS;
-    via_list_foreach_safe(it, &channel->busy) {
+    channel->flows->next_timer_ns = VIA_NEVER_NS;
+    via_list_foreach_safe(it, &channel->flows->busy) {
         struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
         if (gives_up(channel, flow)) {
             continue;
@@ -575,6 +553,6 @@ void via_tx_timers(struct via_channel *channel)
         if (channel->now_ns >= flow->deadline_ns) {
             timed_out(channel, flow);
         }
-        channel->next_timer_ns = via_min(channel->next_timer_ns, flow->deadline_ns);
+        channel->flows->next_timer_ns = via_min(channel->flows->next_timer_ns, flow->deadline_ns);
     }
 }

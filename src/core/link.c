@@ -12,7 +12,8 @@
 #include <errno.h>
 
 #include "base/mutant.h"
-#include "core/node_internal.h"
+#include "core/link.h"
+#include "wire/handshake.h"
 
 /* While bring-up makes progress, look this often per heartbeat. */
 #define LOOKS_PER_HEARTBEAT 8
@@ -51,7 +52,7 @@ static void next_generation(struct via_node *node, struct via_link *link)
 static bool channels_have_let_go(const struct via_node *node, const struct via_link *link)
 {
     for (unsigned k = 0; k < node->config.channels_count; k++) {
-        const struct via_channel_link *way = &node->channels[k].links[link->index];
+        const struct via_way *way = &node->channels[k].ways[link->index];
         /* Pairs with the release in take_generation(): the channel's last use of the pipes. */
         if (atomic_load_explicit(&way->seen_generation, memory_order_acquire) !=
             generation_of(link)) {
@@ -238,7 +239,7 @@ static void go_down(struct via_node *node, struct via_link *link)
     }
     atomic_fetch_add_explicit(&link->downs_count, 1, memory_order_relaxed);
     atomic_store_explicit(&link->control_word, 0, memory_order_relaxed);
-    node->own_dirty = true;
+    node->lsdb->own_dirty = true;
     next_generation(node, link);
     publish_register(link, 3, 0); /* the peer notices at its next look */
 }
@@ -400,7 +401,7 @@ static uint64_t frames_received(const struct via_node *node, const struct via_li
 {
     uint64_t sum = 0;
     for (unsigned k = 0; k < node->config.channels_count; k++) {
-        sum += via_counted(&node->channels[k].links[link->index].frames_received);
+        sum += via_counted(&node->channels[k].ways[link->index].frames_received);
     }
     return sum;
 }

@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "base/mutant.h"
-#include "core/node_internal.h"
+#include "core/link.h"
 
 #define RECORDS_PER_TURN 64
 
@@ -105,7 +105,7 @@ int via_node_neighbours(const struct via_node *node, uint16_t host, uint16_t *re
     if (host >= node->config.hosts_max) {
         return -EINVAL;
     }
-    const struct via_lsa *lsa = &node->lsas[host];
+    const struct via_lsa *lsa = &node->lsdb->lsas[host];
     for (;;) {
         /* Pairs with the release store at the end of store(). */
         uint32_t version = atomic_load_explicit(&lsa->version, memory_order_acquire);
@@ -126,7 +126,7 @@ int via_node_neighbours(const struct via_node *node, uint16_t host, uint16_t *re
 /* My announcement, from the links that are up. */
 static void announce(struct via_node *node)
 {
-    struct via_lsa *own = &node->lsas[node->config.host];
+    struct via_lsa *own = &node->lsdb->lsas[node->config.host];
     struct via_announcement_neighbour neighbours[VIA_LINK_STATE_NEIGHBOURS_MAX];
     struct via_announcement head = {
         .kind = VIA_LINK_STATE_KIND,
@@ -145,7 +145,7 @@ static void announce(struct via_node *node)
     }
     store(own, &head, neighbours);
     tell_all_but(node, NULL, node->config.host);
-    node->routes_dirty = true;
+    node->lsdb->routes_dirty = true;
 }
 
 void via_lsdb_init(struct via_node *node)
@@ -159,20 +159,20 @@ void via_lsdb_init(struct via_node *node)
     /* Newer than all announcements of my earlier lives, wherever they still lie: else hosts that
      * know of this life could go back to an earlier one, until I have outnumbered it. */
     if (node->config.born < VIA_LINK_STATE_SEQUENCE_MAX / 4 * 3 && !VIA_MUTANT(UNBORN)) {
-        node->lsas[node->config.host].sequence = node->config.born;
+        node->lsdb->lsas[node->config.host].sequence = node->config.born;
     }
-    node->own_dirty = true;
+    node->lsdb->own_dirty = true;
 }
 
 void via_lsdb_link_up(struct via_node *node, struct via_link *link)
 {
     for (unsigned h = 0; h < node->config.hosts_max; h++) {
         clear_dirty(link, (uint16_t)h);
-        if (session_of(&node->lsas[h]) != 0) {
+        if (session_of(&node->lsdb->lsas[h]) != 0) {
             set_dirty(link, (uint16_t)h);
         }
     }
-    node->own_dirty = true;
+    node->lsdb->own_dirty = true;
 }
 
 /* --- what comes in --------------------------------------------------------------------------- */
@@ -216,7 +216,7 @@ static int compare(uint64_t sequence_a, uint32_t session_a, uint64_t sequence_b,
 static void take_own(struct via_node *node, struct via_link *link,
                      const struct via_announcement *head)
 {
-    struct via_lsa *own = &node->lsas[node->config.host];
+    struct via_lsa *own = &node->lsdb->lsas[node->config.host];
 
     if (head->session == node->config.session && head->sequence <= own->sequence) {
         if (head->sequence < own->sequence) {
@@ -224,7 +224,7 @@ static void take_own(struct via_node *node, struct via_link *link,
         }
     } else if (head->sequence >= own->sequence) {
         own->sequence = head->sequence; /* an earlier life: jump over it */
-        node->own_outnumbered = true;
+        node->lsdb->own_outnumbered = true;
     } else {
         set_dirty(link, head->host);
     }
@@ -237,7 +237,7 @@ static void take(struct via_node *node, struct via_link *link, const struct via_
         take_own(node, link, head);
         return;
     }
-    struct via_lsa *lsa = &node->lsas[head->host];
+    struct via_lsa *lsa = &node->lsdb->lsas[head->host];
     int order = compare(head->sequence, head->session, lsa->sequence, session_of(lsa));
     if (order < 0) {
         set_dirty(link, head->host);
@@ -247,7 +247,7 @@ static void take(struct via_node *node, struct via_link *link, const struct via_
     if (order > 0) {
         store(lsa, head, neighbours);
         tell_all_but(node, link, head->host);
-        node->routes_dirty = true;
+        node->lsdb->routes_dirty = true;
         node->changed = true;
     }
 }
@@ -285,7 +285,7 @@ int via_lsdb_receive(struct via_node *node, struct via_link *link)
 
 static void send_one(const struct via_node *node, struct via_link *link, uint16_t host)
 {
-    const struct via_lsa *lsa = &node->lsas[host];
+    const struct via_lsa *lsa = &node->lsdb->lsas[host];
     struct via_announcement_neighbour neighbours[VIA_LINK_STATE_NEIGHBOURS_MAX];
     struct via_announcement head = {
         .kind = VIA_LINK_STATE_KIND,
@@ -339,8 +339,8 @@ static bool announces(const struct via_lsa *lsa, uint16_t host, uint32_t session
 /* Both ends announce the edge, each the life that the other one announces for itself. */
 static bool is_edge(const struct via_node *node, uint16_t a, uint16_t b)
 {
-    const struct via_lsa *lsa_a = &node->lsas[a];
-    const struct via_lsa *lsa_b = &node->lsas[b];
+    const struct via_lsa *lsa_a = &node->lsdb->lsas[a];
+    const struct via_lsa *lsa_b = &node->lsdb->lsas[b];
     return session_of(lsa_a) != 0 && session_of(lsa_b) != 0 &&
            announces(lsa_a, b, session_of(lsa_b)) && announces(lsa_b, a, session_of(lsa_a));
 }
@@ -349,9 +349,9 @@ static bool is_edge(const struct via_node *node, uint16_t a, uint16_t b)
 static void reach(struct via_node *node, uint16_t host, uint32_t hops, uint32_t port,
                   unsigned *count)
 {
-    if (node->route_scratch[host] == VIA_ROUTE_NONE) {
-        node->route_scratch[host] = hops << 8 | port;
-        node->queue[(*count)++] = host;
+    if (node->lsdb->route_scratch[host] == VIA_ROUTE_NONE) {
+        node->lsdb->route_scratch[host] = hops << 8 | port;
+        node->lsdb->queue[(*count)++] = host;
     }
 }
 
@@ -363,7 +363,8 @@ static void reach_neighbours(struct via_node *node, unsigned dimension, unsigned
         const struct via_link *link = &node->links[p];
         uint16_t peer = atomic_load_explicit(&link->peer, memory_order_relaxed);
         if (node->config.dimensions[p] == dimension && link->phase == VIA_PHASE_UP &&
-            link->peer_seen_session == session_of(&node->lsas[peer]) && is_edge(node, me, peer)) {
+            link->peer_seen_session == session_of(&node->lsdb->lsas[peer]) &&
+            is_edge(node, me, peer)) {
             reach(node, peer, 1, p, count);
         }
     }
@@ -377,18 +378,18 @@ static void compute_routes(struct via_node *node)
     unsigned count = 0;
 
     for (unsigned h = 0; h < node->config.hosts_max; h++) {
-        node->route_scratch[h] = VIA_ROUTE_NONE;
+        node->lsdb->route_scratch[h] = VIA_ROUTE_NONE;
     }
-    node->route_scratch[me] = 0;
+    node->lsdb->route_scratch[me] = 0;
     for (unsigned d = 0; d < VIA_DIMENSIONS_MAX; d++) {
         reach_neighbours(node, d, &count);
     }
     for (unsigned taken = 0; taken < count;) {
         /* First in, first out: the mutant makes ways that are not shortest, and so meet in loops.
          */
-        uint16_t host = node->queue[VIA_MUTANT(ROUTE_LOOP) ? --count : taken++];
-        uint32_t route = node->route_scratch[host];
-        const struct via_lsa *lsa = &node->lsas[host];
+        uint16_t host = node->lsdb->queue[VIA_MUTANT(ROUTE_LOOP) ? --count : taken++];
+        uint32_t route = node->lsdb->route_scratch[host];
+        const struct via_lsa *lsa = &node->lsdb->lsas[host];
         for (unsigned n = 0; n < neighbours_of(lsa); n++) {
             uint16_t next = neighbour_at(lsa, n);
             if (is_edge(node, host, next)) {
@@ -403,8 +404,8 @@ static void publish_routes(struct via_node *node)
     bool changed = false;
 
     for (unsigned h = 0; h < node->config.hosts_max; h++) {
-        uint32_t route = node->route_scratch[h];
-        uint32_t session = session_of(&node->lsas[h]);
+        uint32_t route = node->lsdb->route_scratch[h];
+        uint32_t session = session_of(&node->lsdb->lsas[h]);
         /* A session counts once its host can be reached: that is, once a neighbour has shaken
          * hands with it. */
         if (route != VIA_ROUTE_NONE &&
@@ -432,23 +433,23 @@ static void publish_routes(struct via_node *node)
 
 void via_lsdb_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
-    if (node->own_outnumbered) {
+    if (node->lsdb->own_outnumbered) {
         /* Two living hosts with one id would outnumber each other at full speed. */
-        uint64_t next = node->own_sequence_ns + node->config.heartbeat_ns;
-        if (node->own_sequence_ns == 0 || now_ns >= next) {
-            node->own_outnumbered = false;
-            node->own_dirty = true;
-            node->own_sequence_ns = now_ns;
+        uint64_t next = node->lsdb->own_sequence_ns + node->config.heartbeat_ns;
+        if (node->lsdb->own_sequence_ns == 0 || now_ns >= next) {
+            node->lsdb->own_outnumbered = false;
+            node->lsdb->own_dirty = true;
+            node->lsdb->own_sequence_ns = now_ns;
         } else {
             *ret_deadline_ns = via_min(*ret_deadline_ns, next);
         }
     }
-    if (node->own_dirty) {
-        node->own_dirty = false;
+    if (node->lsdb->own_dirty) {
+        node->lsdb->own_dirty = false;
         announce(node);
     }
-    if (node->routes_dirty) {
-        node->routes_dirty = false;
+    if (node->lsdb->routes_dirty) {
+        node->lsdb->routes_dirty = false;
         compute_routes(node);
         publish_routes(node);
     }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* The node as a whole: its configuration, its memory, its beginning and end, and its counters. */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 
-#include "core/node_internal.h"
+#include "core/channel.h"
+#include "wire/handshake.h"
 
 /* Announcements hold a port's neighbour each. */
 _Static_assert(VIA_PORTS_MAX <= VIA_LINK_STATE_NEIGHBOURS_MAX, "all neighbours are announced");
@@ -34,9 +33,6 @@ void via_node_config_init(struct via_node_config *config)
 
 static void config_defaults(struct via_node_config *config)
 {
-    if (config->protocol_version == 0) {
-        config->protocol_version = VIA_PROTOCOL_VERSION;
-    }
     if (config->protocol_version == 0) {
         config->protocol_version = VIA_PROTOCOL_VERSION;
     }
@@ -152,47 +148,88 @@ static struct via_dma *carve_dma(struct carver *carver, const struct via_node_co
     return dma;
 }
 
+static struct via_way *carve_ways(struct carver *carver, const struct via_node_config *config)
+{
+    struct via_way *ways = carve(carver, config->ports_count, sizeof(struct via_way));
+    for (unsigned p = 0; p < config->ports_count; p++) {
+        uint32_t *data_ends = carve(carver, config->pipe_slots, sizeof(uint32_t));
+        struct via_dma *dma = carve_dma(carver, config, p);
+        if (ways != NULL) {
+            ways[p].data_ends = data_ends;
+            ways[p].dma = dma;
+        }
+    }
+    return ways;
+}
+
+static struct via_flows *carve_flows(struct carver *carver, const struct via_node_config *config)
+{
+    size_t count = (size_t)config->hosts_max * (config->flows_count + 1);
+    struct via_flows *flows = carve(carver, 1, sizeof(struct via_flows));
+    void *tx = carve(carver, count, sizeof(struct via_tx_flow));
+    void *rx = carve(carver, count, sizeof(struct via_rx_flow));
+    void *acks_soon_counts = carve(carver, config->hosts_max, sizeof(uint16_t));
+    if (flows != NULL) {
+        flows->tx = tx;
+        flows->rx = rx;
+        flows->acks_soon_counts = acks_soon_counts;
+    }
+    return flows;
+}
+
+static struct via_ops *carve_ops(struct carver *carver, const struct via_node_config *config)
+{
+    struct via_ops *ops = carve(carver, 1, sizeof(struct via_ops));
+    void *slots = carve(carver, 2 * (size_t)config->ops_count, sizeof(struct via_op_slot));
+    if (ops != NULL) {
+        ops->slots = slots;
+    }
+    return ops;
+}
+
+static struct via_barriers *carve_barriers(struct carver *carver,
+                                           const struct via_node_config *config)
+{
+    struct via_barriers *barriers = carve(carver, 1, sizeof(struct via_barriers));
+    for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
+        uint32_t *arrivals = carve(carver, config->hosts_max, sizeof(uint32_t));
+        uint32_t *releases = carve(carver, config->hosts_max, sizeof(uint32_t));
+        if (barriers != NULL) {
+            barriers->groups[g].arrivals = arrivals;
+            barriers->groups[g].releases = releases;
+        }
+    }
+    return barriers;
+}
+
+static struct via_relay *carve_relay(struct carver *carver, const struct via_node_config *config)
+{
+    size_t count = (size_t)config->ports_count * config->bypass_count;
+    struct via_relay *relay = carve(carver, 1, sizeof(struct via_relay));
+    void *frames = carve(carver, count, sizeof(struct via_bypass_frame));
+    if (relay != NULL) {
+        relay->frames = frames;
+    }
+    return relay;
+}
+
 /* What a channel needs; `channel` is NULL when counting, as is everything carved. */
 static void carve_channel(struct carver *carver, const struct via_node_config *config,
                           unsigned index, struct via_channel *channel)
 {
-    size_t flows = (size_t)config->hosts_max * (config->flows_count + 1);
-    struct via_channel_link *links =
-        carve(carver, config->ports_count, sizeof(struct via_channel_link));
-    for (unsigned p = 0; p < config->ports_count; p++) {
-        uint32_t *data_ends = carve(carver, config->pipe_slots, sizeof(uint32_t));
-        struct via_dma *dma = carve_dma(carver, config, p);
-        if (links != NULL) {
-            links[p].data_ends = data_ends;
-            links[p].dma = dma;
-        }
-    }
+    void *ways = carve_ways(carver, config);
     void *hosts = carve(carver, config->hosts_max, sizeof(struct via_channel_host));
-    void *tx = carve(carver, flows, sizeof(struct via_tx_flow));
-    void *rx = carve(carver, flows, sizeof(struct via_rx_flow));
-    void *slots = carve(carver, 2 * (size_t)config->ops_count, sizeof(struct via_op_slot));
-    void *bypass_frames = carve(carver, (size_t)config->ports_count * config->bypass_count,
-                                sizeof(struct via_bypass_frame));
-    struct via_barrier_group *groups = NULL;
-    if (index == 0) {
-        groups = carve(carver, VIA_BARRIER_GROUPS, sizeof(struct via_barrier_group));
-        for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
-            uint32_t *arrivals = carve(carver, config->hosts_max, sizeof(uint32_t));
-            uint32_t *releases = carve(carver, config->hosts_max, sizeof(uint32_t));
-            if (groups != NULL) {
-                groups[g].arrivals = arrivals;
-                groups[g].releases = releases;
-            }
-        }
-    }
+    void *flows = carve_flows(carver, config);
+    void *ops = carve_ops(carver, config);
+    void *relay = carve_relay(carver, config);
+    void *barriers = index == 0 ? carve_barriers(carver, config) : NULL;
     if (channel != NULL) {
-        channel->links = links;
+        channel->ways = ways;
         channel->hosts = hosts;
-        channel->tx = tx;
-        channel->rx = rx;
-        channel->slots = slots;
-        channel->bypass_frames = bypass_frames;
-        channel->groups = groups;
+        channel->flows = flows;
+        channel->ops = ops;
+        channel->relay = relay;
+        channel->barriers = barriers;
     }
 }
 
@@ -202,7 +239,7 @@ static void carve_bodies(struct carver *carver, const struct via_node_config *co
     size_t count = (size_t)config->ports_count * config->bypass_count;
     unsigned char *bodies = carve(carver, count, config->frame_bytes_max);
     for (size_t i = 0; channel != NULL && i < count; i++) {
-        channel->bypass_frames[i].body = bodies + i * config->frame_bytes_max;
+        channel->relay->frames[i].body = bodies + i * config->frame_bytes_max;
     }
     for (unsigned p = 0; p < config->ports_count; p++) {
         if (config->dma_bytes_min[p] == 0) {
@@ -210,7 +247,7 @@ static void carve_bodies(struct carver *carver, const struct via_node_config *co
         }
         unsigned char *stages = carve(carver, config->dma_buffers, config->frame_bytes_max);
         for (size_t i = 0; channel != NULL && i < config->dma_buffers; i++) {
-            channel->links[p].dma->stages[i].data = stages + i * config->frame_bytes_max;
+            channel->ways[p].dma->stages[i].data = stages + i * config->frame_bytes_max;
         }
     }
 }
@@ -220,20 +257,39 @@ static size_t dirty_words(const struct via_node_config *config)
     return (config->hosts_max + 63u) / 64;
 }
 
+static struct via_link *carve_links(struct carver *carver, const struct via_node_config *config)
+{
+    struct via_link *links = carve(carver, VIA_PORTS_MAX, sizeof(struct via_link));
+    for (unsigned p = 0; p < config->ports_count; p++) {
+        uint64_t *dirty = carve(carver, dirty_words(config), sizeof(uint64_t));
+        if (links != NULL) {
+            links[p].dirty = dirty;
+        }
+    }
+    return links;
+}
+
+static struct via_lsdb *carve_lsdb(struct carver *carver, const struct via_node_config *config)
+{
+    struct via_lsdb *lsdb = carve(carver, 1, sizeof(struct via_lsdb));
+    void *lsas = carve(carver, config->hosts_max, sizeof(struct via_lsa));
+    void *queue = carve(carver, config->hosts_max, sizeof(uint16_t));
+    void *route_scratch = carve(carver, config->hosts_max, sizeof(uint32_t));
+    if (lsdb != NULL) {
+        lsdb->lsas = lsas;
+        lsdb->queue = queue;
+        lsdb->route_scratch = route_scratch;
+    }
+    return lsdb;
+}
+
 /* Everything but bodies, which need not be zero. */
 static void carve_node(struct carver *carver, const struct via_node_config *config,
                        struct via_node *node)
 {
     carve(carver, 1, sizeof(struct via_node));
-    for (unsigned p = 0; p < config->ports_count; p++) {
-        uint64_t *dirty = carve(carver, dirty_words(config), sizeof(uint64_t));
-        if (node != NULL) {
-            node->links[p].dirty = dirty;
-        }
-    }
-    void *lsas = carve(carver, config->hosts_max, sizeof(struct via_lsa));
-    void *queue = carve(carver, config->hosts_max, sizeof(uint16_t));
-    void *route_scratch = carve(carver, config->hosts_max, sizeof(uint32_t));
+    void *links = carve_links(carver, config);
+    void *lsdb = carve_lsdb(carver, config);
     void *routes = carve(carver, config->hosts_max, sizeof(uint32_t));
     void *sessions = carve(carver, config->hosts_max, sizeof(uint32_t));
     struct via_segment_slot *segments =
@@ -250,9 +306,8 @@ static void carve_node(struct carver *carver, const struct via_node_config *conf
         carve_channel(carver, config, k, channels != NULL ? &channels[k] : NULL);
     }
     if (node != NULL) {
-        node->lsas = lsas;
-        node->queue = queue;
-        node->route_scratch = route_scratch;
+        node->links = links;
+        node->lsdb = lsdb;
         node->routes = routes;
         node->sessions = sessions;
         node->segments = segments;
@@ -274,53 +329,15 @@ size_t via_node_bytes(const struct via_node_config *config)
     return carver.used;
 }
 
-/* --- inbox ----------------------------------------------------------------------------------- */
-
-static void inbox_place(const struct via_pipe_geometry *geometry, unsigned pipe,
-                        struct via_inbox_place *ret_place)
-{
-    size_t off = VIA_RECORD_LINE_BYTES; /* the heartbeat */
-    if (pipe > 0) {
-        off += VIA_RECORD_LINE_BYTES + via_pipe_memory_bytes(via_control_geometry());
-        off += (pipe - 1) * (VIA_RECORD_LINE_BYTES + via_pipe_memory_bytes(geometry));
-    }
-    ret_place->credit_off = off;
-    ret_place->memory_off = off + VIA_RECORD_LINE_BYTES;
-}
-
-void via_inbox_place(const struct via_node *node, unsigned pipe, struct via_inbox_place *ret_place)
-{
-    inbox_place(&node->geometry, pipe, ret_place);
-}
-
 size_t via_node_inbox_bytes(const struct via_node_config *config)
 {
     struct via_pipe_geometry geometry;
-    struct via_inbox_place place;
 
     if (!config_is_valid(config)) {
         return 0;
     }
     pipe_geometry(config, &geometry);
-    inbox_place(&geometry, 1u + config->channels_count, &place); /* after the last */
-    return place.credit_off;
-}
-
-static void port_put(void *ctx, uint64_t off, const void *src, size_t len)
-{
-    struct via_port *port = ctx;
-    port->ops->put(port, off, src, len);
-}
-
-void via_link_target(struct via_port *port, size_t off, struct via_pipe_target *ret_target)
-{
-    bool direct = port->window != NULL && port->caps.coherent;
-    *ret_target = (struct via_pipe_target){
-        .direct = direct ? port->window + off : NULL,
-        .put = port_put,
-        .ctx = port,
-        .off = off,
-    };
+    return via_inbox_bytes(&geometry, config->channels_count);
 }
 
 /* --- beginning and end ----------------------------------------------------------------------- */
@@ -364,7 +381,6 @@ int via_node_init(struct via_node **ret_node, void *memory, const struct via_nod
         link->index = p;
         link->rx_epoch = first_epoch(config);
     }
-    via_segments_init(node);
     for (unsigned k = 0; k < config->channels_count; k++) {
         struct via_channel *channel = &node->channels[k];
         carve_bodies(&carver, config, channel);
@@ -425,20 +441,6 @@ void via_node_fini(struct via_node *node)
     }
 }
 
-void via_node_trace(const struct via_node *node, const char *format, ...)
-{
-    char text[160];
-    va_list args;
-
-    if (node->env.trace == NULL) {
-        return;
-    }
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    node->env.trace(node->env.ctx, text);
-}
-
 /* --- what is going on ------------------------------------------------------------------------ */
 
 int via_node_link_status(const struct via_node *node, unsigned port,
@@ -458,7 +460,7 @@ int via_node_link_status(const struct via_node *node, unsigned port,
         .errors = via_counted(&link->errors),
     };
     for (unsigned k = 0; k < node->config.channels_count; k++) {
-        const struct via_channel_link *way = &node->channels[k].links[port];
+        const struct via_way *way = &node->channels[k].ways[port];
         status.frames_sent += via_counted(&way->frames_sent);
         status.frames_received += via_counted(&way->frames_received);
         status.bytes_sent += via_counted(&way->bytes_sent);

@@ -21,6 +21,19 @@
  * again at the latest (UINT64_MAX = only when something arrives).
  *
  * Memory. via_node_bytes() tells how much; the caller provides it, once.
+ *
+ * Layers. A file of src/core uses its own layer and those below it; each layer has a private header
+ * and a state of its own, which other layers hold by pointer only (struct via_channel). Files that
+ * call each other in a circle fail a test, and so does a use upwards: tests/repo/core_layers.py.
+ * - 1, pipe.h, layout.h: pipe, layout. Records between two hosts; where pipes lie in an inbox.
+ * - 2, way.h: way, dma, send. Room, bells, and frames that leave through one port.
+ * - 3, segment.h: segment, apply. Memory that frames reach, and what requests do to it.
+ * - 4, flow.h: flow_rx, flow_tx, flow. Numbers and acknowledgements; calls layer 5 through struct
+ *   via_flow_calls.
+ * - 5, op.h: op, outgoing, answer, barrier, ops. Operations as frames, and back.
+ * - 6, relay.h, link.h: relay, lsdb, link. Frames for other hosts; links go up and down, and link
+ *   states become routes.
+ * - 7, channel.h: channel, node. The turns of a channel; the node as a whole.
  */
 #define VIA_HOSTS_MAX 1024u /* host ids are 0..1023 */
 #define VIA_PORTS_MAX 16u

@@ -5,7 +5,7 @@
  */
 #include "base/copy.h"
 #include "base/mutant.h"
-#include "core/node_internal.h"
+#include "core/op.h"
 
 static void set_args(struct via_outgoing *out, const void *args, size_t bytes)
 {
@@ -121,8 +121,8 @@ static void make_get_answer(struct via_channel *channel, struct via_op_slot *op,
     out->payload = memory;
     if (rc != 0) {
         /* What was sent keeps its number, what follows is for the operations behind. */
-        uint32_t begun = op->flow->sent_max - op->first_sequence;
-        op->frames_count = via_min(op->frames_count, via_max(begun, index + 1));
+        uint32_t begun = op->tx.flow->sent_max - op->tx.first_sequence;
+        op->tx.frames_count = via_min(op->tx.frames_count, via_max(begun, index + 1));
         args.value = (uint64_t)(int64_t)rc;
         out->header.flags |= VIA_FRAME_FLAG_ERROR;
         out->bytes = 0;
@@ -152,13 +152,23 @@ static void make_barrier(const struct via_op_slot *op, struct via_outgoing *out)
     set_args(out, &args, sizeof(args));
 }
 
-void via_outgoing_make(struct via_channel *channel, struct via_op_slot *op, uint32_t index,
+/* A small payload goes with the header in one cache line. */
+static void put_inline(struct via_outgoing *out)
+{
+    unsigned max = via_frame_inline_max(out->header.kind);
+    if (out->bytes != 0 && out->bytes <= max) {
+        via_copy_foreign(out->header.args + sizeof(out->header.args) - max, out->payload,
+                         out->bytes);
+        out->header.inline_bytes = (uint8_t)out->bytes;
+        out->bytes = 0;
+    }
+}
+
+void via_outgoing_make(struct via_channel *channel, struct via_tx_op *tx, uint32_t index,
                        struct via_outgoing *out)
 {
-    if (op->skip) {
-        out->header.kind = VIA_FRAME_SKIP;
-        return;
-    }
+    struct via_op_slot *op = via_op_of(tx);
+
     switch (op->op.kind) {
     case VIA_OP_MESSAGE:
         make_message(op, out);
@@ -183,15 +193,5 @@ void via_outgoing_make(struct via_channel *channel, struct via_op_slot *op, uint
         make_barrier(op, out);
         break;
     }
-}
-
-void via_outgoing_inline(struct via_outgoing *out)
-{
-    unsigned max = via_frame_inline_max(out->header.kind);
-    if (out->bytes != 0 && out->bytes <= max) {
-        via_copy_foreign(out->header.args + sizeof(out->header.args) - max, out->payload,
-                         out->bytes);
-        out->header.inline_bytes = (uint8_t)out->bytes;
-        out->bytes = 0;
-    }
+    put_inline(out);
 }

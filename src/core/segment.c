@@ -10,18 +10,11 @@
 
 #include "base/copy.h"
 #include "base/mutant.h"
-#include "core/node_internal.h"
+#include "core/segment.h"
 
 #define KEY_MASK ((UINT64_C(1) << 48) - 1)
 
-void via_segments_init(struct via_node *node)
-{
-    for (unsigned s = 0; s < node->config.segments_count; s++) {
-        /* Turns start even, so what was never used is idle. */
-        node->segments[s].handle_removed = 0;
-    }
-}
-
+/* Turns start even, so a slot that was never used is idle. */
 static bool slot_is_idle(const struct via_node *node, const struct via_segment_slot *slot)
 {
     for (unsigned k = 0; k < node->config.channels_count; k++) {

@@ -7,10 +7,11 @@
  * Input: steps, each a byte that says what, then its numbers (input_edgy) and bytes.
  */
 #include "base/types.h"
-#include "core/node_internal.h"
+#include "core/flow.h"
 #include "tests/fuzz/input.h"
 #include "tests/unit/fabric.h"
 #include "tests/unit/hostile_peer.h"
+#include "wire/handshake.h"
 
 #define SEGMENT_BYTES 4096u
 #define FRAME_BYTES_MAX 256u

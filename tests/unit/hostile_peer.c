@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/node_internal.h"
+#include "core/link.h"
 
 static void take_pipe(struct hostile_pipe *pipe, const struct via_pipe_writer *writer,
                       const struct via_pipe_reader *reader)
@@ -25,7 +25,7 @@ void hostile_peer_become(struct hostile_peer *peer, struct fabric *fabric, int h
 {
     struct via_node *node = fabric_node(fabric, host);
     const struct via_link *link = &node->links[0];
-    const struct via_channel_link *way = &node->channels[0].links[0];
+    const struct via_way *way = &node->channels[0].ways[0];
     assert_int_equal(link->phase, VIA_PHASE_UP);
     take_pipe(&peer->control, &link->control_tx, &link->control_rx);
     take_pipe(&peer->channel, &way->tx, &way->rx);

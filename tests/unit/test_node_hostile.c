@@ -15,7 +15,7 @@
 
 #include "base/rng.h"
 #include "base/types.h"
-#include "core/node_internal.h"
+#include "core/flow.h"
 #include "fabric.h"
 #include "hostile_peer.h"
 
@@ -221,7 +221,7 @@ static void words_that_break_the_rules_end_the_link(void **state)
     via_inbox_place(fabric_node(s.fabric, 0), 1, &place);
     unsigned char *inbox = s.fabric->links[0].ports[0].port.inbox;
     uint32_t slots = s.fabric->config.pipe_slots;
-    uint32_t next = fabric_node(s.fabric, 0)->channels[0].links[0].rx.sequence;
+    uint32_t next = fabric_node(s.fabric, 0)->channels[0].ways[0].rx.sequence;
     uint64_t word = via_record_word(s.peer.channel.writer.epoch, 257, next);
     memcpy(inbox + place.memory_off + 64 + (next % slots) * 64 + 56, &word, 8);
     run_until_down(&s);

@@ -372,7 +372,7 @@ static void a_host_not_scheduled_comes_back(void **state)
     fabric_free(fabric);
 }
 
-/* Pipe 0's memory in an inbox: see node_internal.h. */
+/* Pipe 0's memory in an inbox: see layout.h. */
 static uint64_t *control_word(struct fabric_port *port, unsigned slot)
 {
     return (uint64_t *)(void *)(port->port.inbox + 128 + 64 + slot * 64 + 56);

@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "base/types.h"
-#include "core/node_internal.h"
+#include "core/way.h"
 #include "fabric.h"
 
 #define MESSAGES_MAX 600
@@ -213,8 +213,8 @@ static void a_frame_that_turns_leaves_a_bubble(void **state)
         }
         fabric_run(fabric, 2 * VIA_MSEC_NS);
         const struct via_channel *relay = &fabric_node(fabric, 1)->channels[0];
-        assert_int_equal(relay->links[1].bypass_used, upright == 0 ? 1 : 0);
-        assert_true(relay->links[0].blocked);
+        assert_int_equal(relay->ways[1].bypass_used, upright == 0 ? 1 : 0);
+        assert_true(relay->ways[0].blocked);
         /* And it goes on when there is room. */
         fabric->hosts[3].frozen = false;
         assert_true(fabric_drain(fabric, 5 * VIA_MSEC_NS));
@@ -331,18 +331,18 @@ static void a_new_frame_leaves_a_bubble(void **state)
             fabric_chain(fabric, 2);
             fabric_settle(fabric);
             struct via_channel *channel = &fabric_node(fabric, 0)->channels[0];
-            struct via_channel_link *way = &channel->links[0];
+            struct via_way *way = &channel->ways[0];
             const struct via_pipe_writer idle = way->tx;
             for (uint32_t used = 0; used <= slots; used++) {
                 for (unsigned waiting = 0; waiting <= bypass; waiting++) {
                     uint32_t room = slots - used;
                     way->tx.sequence = way->tx.released + used;
                     way->bypass_used = waiting;
-                    assert_int_equal(via_link_has_room(way), room >= 1);
-                    assert_int_equal(via_link_may_inject(channel, way),
+                    assert_int_equal(via_way_has_room(way), room >= 1);
+                    assert_int_equal(via_way_may_inject(channel, way),
                                      room >= 1 && room + bypass - waiting >= 2);
                     /* What turns may wait in a bypass buffer, too. */
-                    assert_int_equal(via_link_may_turn(channel, way), room + bypass - waiting >= 2);
+                    assert_int_equal(via_way_may_turn(channel, way), room + bypass - waiting >= 2);
                 }
             }
             way->tx = idle;

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* All flows of a channel, both ends: their beginning, frames that come in, and what changes when
+ * ways or hosts do. */
+#include <errno.h>
+
+#include "base/mutant.h"
+#include "core/flow.h"
+
+void via_flows_init(struct via_channel *channel, const struct via_flow_calls *calls)
+{
+    const struct via_node *node = channel->node;
+    struct via_flows *flows = channel->flows;
+
+    flows->calls = calls;
+    flows->next_timer_ns = VIA_NEVER_NS;
+    via_list_init(&flows->busy);
+    via_list_init(&flows->parked);
+    via_list_init(&flows->local);
+    via_list_init(&flows->parked_acks);
+    via_list_init(&flows->answer_waiters);
+    via_list_init(&flows->acks_soon);
+    for (unsigned h = 0; h < node->config.hosts_max; h++) {
+        for (unsigned f = 0; f < node->flows_each; f++) {
+            uint16_t host = (uint16_t)h, number = (uint16_t)f;
+            via_tx_init(channel, via_channel_tx(channel, host, number), host, number);
+            via_rx_init(via_channel_rx(channel, host, number), host, number);
+        }
+    }
+}
+
+static void take_ack(struct via_channel *channel, const struct via_frame_header *header)
+{
+    struct via_frame_ack args;
+
+    memcpy(&args, header->args, sizeof(args));
+    via_tx_acked(channel, via_channel_tx(channel, header->source, header->flow), &args);
+}
+
+void via_flows_frame(struct via_channel *channel, const struct via_frame_header *header,
+                     const void *body, uint32_t body_bytes)
+{
+    /* Only frames between the two lives that are known now count; 0 is no life. */
+    if ((header->source_session == 0 ||
+         header->source_session != channel->hosts[header->source].session ||
+         header->destination_session != channel->node->config.session) &&
+        !VIA_MUTANT(NO_SESSION)) {
+        via_count(&channel->counters.dropped_session, 1);
+    } else if (header->kind == VIA_FRAME_ACK) {
+        take_ack(channel, header);
+    } else {
+        via_rx_take(channel, header, body, body_bytes);
+    }
+}
+
+void via_flows_sort(struct via_channel *channel)
+{
+    struct via_list flows, acks;
+
+    via_list_init(&flows);
+    via_list_init(&acks);
+    via_list_splice_back(&flows, &channel->flows->parked);
+    via_list_splice_back(&acks, &channel->flows->parked_acks);
+    for (unsigned p = 0; p < channel->node->config.ports_count; p++) {
+        via_list_splice_back(&flows, &channel->ways[p].flows);
+        via_list_splice_back(&acks, &channel->ways[p].acks);
+    }
+    struct via_list *it;
+    while ((it = via_list_pop_front(&flows)) != NULL) {
+        via_tx_update(channel, via_list_entry(it, struct via_tx_flow, ready));
+    }
+    while ((it = via_list_pop_front(&acks)) != NULL) {
+        via_rx_update(channel, via_list_entry(it, struct via_rx_flow, ack));
+    }
+}
+
+void via_flows_ask_again(struct via_channel *channel, unsigned port)
+{
+    via_list_foreach(it, &channel->flows->busy) {
+        struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
+        if (channel->hosts[flow->host].port == port) {
+            via_tx_rerouted(channel, flow);
+        }
+    }
+}
+
+void via_flows_rerouted(struct via_channel *channel)
+{
+    via_list_foreach(it, &channel->flows->busy) {
+        struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
+        if (channel->hosts[flow->host].rerouted) {
+            via_tx_rerouted(channel, flow);
+        }
+    }
+    via_flows_sort(channel);
+}
+
+void via_flows_host_reset(struct via_channel *channel, uint16_t host)
+{
+    for (unsigned f = 0; f < channel->node->flows_each; f++) {
+        via_tx_reset(channel, via_channel_tx(channel, host, (uint16_t)f), -ECONNRESET);
+        via_rx_reset(channel, via_channel_rx(channel, host, (uint16_t)f));
+    }
+}
+
+void via_node_resume(struct via_node *node, unsigned index, uint16_t source, uint16_t number)
+{
+    struct via_channel *channel = &node->channels[index];
+
+    if (source >= node->config.hosts_max || number >= node->config.flows_count) {
+        return;
+    }
+    if (source == node->config.host) {
+        struct via_tx_flow *flow = via_channel_tx(channel, source, number);
+        flow->held = false;
+        via_tx_update(channel, flow);
+    } else {
+        via_rx_resume(channel, via_channel_rx(channel, source, number));
+    }
+}

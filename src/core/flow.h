@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CORE_FLOW_H
+#define VIA_CORE_FLOW_H
+
+#include "core/way.h"
+
+/*
+ * Layer 4: flows. Frames get numbers, are acknowledged, sent again, and taken in order, once. What
+ * the frames say is up to the layer above, which flows call through struct via_flow_calls only.
+ */
+
+/* What a flow knows of an operation: so many numbers. Owned by the layer above. */
+struct via_tx_op {
+    struct via_list link;     /* via_tx_flow.ops; in no flow, the owner's */
+    struct via_tx_flow *flow; /* NULL = in no flow */
+    uint32_t first_sequence;
+    uint32_t frames_count;
+    uint32_t frames_ready; /* so many may be sent now; UINT32_MAX = all */
+    bool counted;          /* in via_tx_flow.live */
+    bool assigned;         /* first_sequence is set: some of it was sent */
+    bool acked;            /* all its frames are acknowledged */
+    bool skip;             /* what is not acknowledged is sent as SKIP */
+    bool soon;             /* its last frame is to be acknowledged soon, not at once */
+    bool kept;             /* a host that does not acknowledge is no reason to give it up */
+};
+
+struct via_tx_flow {
+    struct via_list ops;       /* via_tx_op.link, in order of submission */
+    struct via_list ready;     /* via_way.flows, via_flows.parked or .local */
+    struct via_list busy;      /* via_flows.busy while it has operations */
+    struct via_tx_op *ack_op;  /* the first with unacknowledged frames */
+    struct via_tx_op *send_op; /* what `next` belongs to; NULL = all is sent */
+    uint32_t acked;            /* everything before is delivered */
+    uint32_t next;             /* to be sent next */
+    uint32_t sent_max;         /* after the last ever sent */
+    uint32_t start;            /* carries the START flag until it is acknowledged */
+    bool started;              /* it was */
+    bool owed;                 /* answers were given up: a SKIP frame at `start` has to say so */
+    bool held;                 /* NOT_READY: one frame per time-out until that changes */
+    bool probing;              /* after a time-out: one frame, then see what the peer says */
+    bool soon;                 /* what was sent last is to be acknowledged soon, not at once */
+    uint8_t no_state_count;
+    uint16_t host;
+    uint16_t flow;
+    uint32_t live; /* operations that somebody waits for */
+    uint64_t retry_ns;
+    uint64_t deadline_ns;
+    uint64_t progress_ns; /* 0 = take the time of the next look */
+};
+
+struct via_rx_flow {
+    struct via_list ack;  /* via_way.acks or via_flows.parked_acks */
+    struct via_list wait; /* via_flows.answer_waiters */
+    struct via_list soon; /* via_flows.acks_soon */
+    uint64_t soon_ns;     /* when it is due at the latest */
+    uint32_t session;     /* of the source this state belongs to; 0 = none */
+    uint32_t expected;
+    uint16_t host;
+    uint16_t flow;
+    bool ack_due;
+    bool stalled; /* the consumer said -EAGAIN */
+    bool starved; /* no internal operation for the answer */
+    bool resumed;
+    bool gap; /* a later frame has come */
+    bool gap_told;
+    bool refused;
+    bool no_state;
+    int32_t refused_status;
+};
+
+/* What one frame is made of; payload is borrowed or lies in `operands`. */
+struct via_outgoing {
+    struct via_frame_header header;
+    const void *payload;
+    uint32_t bytes;
+    struct via_frame_atomic_operands operands;
+};
+
+/* What flows ask of the layer above. Every call may add operations to any flow; which operations it
+ * may take off a flow is said. */
+struct via_flow_calls {
+    /* Fills in kind, arguments and payload of frame `index` of an operation; `out` has the rest of
+     * the header. May lower op->frames_count to what was sent and this one; takes nothing off. */
+    void (*make)(struct via_channel *channel, struct via_tx_op *op, uint32_t index,
+                 struct via_outgoing *out);
+    /* All frames of the operation are acknowledged. May take it off. */
+    void (*acked)(struct via_channel *channel, struct via_tx_op *op);
+    /* The peer refused the first frame that is not acknowledged; status < 0. Calls via_tx_skip().
+     */
+    void (*refused)(struct via_channel *channel, struct via_tx_op *op, int status);
+    /* Acknowledgements were taken: ends what is done at the front of the flow. May take any off,
+     * and reset the flow. */
+    void (*settled)(struct via_channel *channel, struct via_tx_flow *flow);
+    /* The flow is reset: the operation ends with `status` unless it has ended. Takes nothing off.
+     */
+    void (*ended)(struct via_channel *channel, struct via_tx_op *op, int status);
+    /* The operation is in no flow any more. */
+    void (*removed)(struct via_channel *channel, struct via_tx_op *op);
+    /* Does what the frame asks for, which is next in its flow. 0 = taken; later: -EAGAIN (until
+     * via_node_resume()), -ENOBUFS (until via_rx_wake_waiter()); else refused. */
+    int (*execute)(struct via_channel *channel, const struct via_frame_header *header,
+                   const void *body, uint32_t body_bytes);
+};
+
+struct via_flows {
+    const struct via_flow_calls *calls;
+    struct via_tx_flow *tx; /* [host * (flows_count + 1) + flow]; the last flow: answers */
+    struct via_rx_flow *rx;
+    uint64_t next_timer_ns; /* not later than the earliest deadline of a busy flow */
+    struct via_list busy, parked, local;
+    struct via_list parked_acks, answer_waiters;
+    struct via_list acks_soon;  /* via_rx_flow.soon, the first due first */
+    uint16_t *acks_soon_counts; /* by host: how many of its flows are in acks_soon */
+};
+
+static inline struct via_tx_flow *via_channel_tx(struct via_channel *channel, uint16_t host,
+                                                 uint16_t flow)
+{
+    return &channel->flows->tx[(size_t)host * channel->node->flows_each + flow];
+}
+static inline struct via_rx_flow *via_channel_rx(struct via_channel *channel, uint16_t host,
+                                                 uint16_t flow)
+{
+    return &channel->flows->rx[(size_t)host * channel->node->flows_each + flow];
+}
+
+/* --- flow_rx.c ------------------------------------------------------------------------------- */
+
+void via_rx_init(struct via_rx_flow *flow, uint16_t host, uint16_t number);
+/* A frame with a number of its own, whose destination is this host. Never blocks. */
+void via_rx_take(struct via_channel *channel, const struct via_frame_header *header,
+                 const void *body, uint32_t body_bytes);
+void via_rx_update(struct via_channel *channel, struct via_rx_flow *flow);
+/* The consumer that said -EAGAIN is ready. */
+void via_rx_resume(struct via_channel *channel, struct via_rx_flow *flow);
+/* An internal operation has become free: lets a flow that waits for one try again. */
+void via_rx_wake_waiter(struct via_channel *channel);
+/* A frame goes to the host: what it is to be told soon goes with it. */
+void via_rx_acks_with(struct via_channel *channel, uint16_t host);
+/* Acknowledgements that have waited long enough. */
+void via_rx_timers(struct via_channel *channel);
+/* When via_rx_timers() wants to be called; VIA_NEVER_NS. */
+uint64_t via_rx_deadline_ns(const struct via_channel *channel);
+/* Sends one acknowledgement that is due; may_inject() was true. */
+void via_rx_send_ack(struct via_channel *channel, struct via_way *way, struct via_rx_flow *flow);
+/* The source of the flow lives a new life. */
+void via_rx_reset(struct via_channel *channel, struct via_rx_flow *flow);
+
+/* --- flow_tx.c ------------------------------------------------------------------------------- */
+
+void via_tx_init(struct via_channel *channel, struct via_tx_flow *flow, uint16_t host,
+                 uint16_t number);
+/* Puts the flow where it belongs: ready on its way, parked, local, or nowhere. */
+void via_tx_update(struct via_channel *channel, struct via_tx_flow *flow);
+void via_tx_append(struct via_channel *channel, struct via_tx_flow *flow, struct via_tx_op *op);
+/* Sends what may leave on a way, acknowledgements first. */
+void via_tx_pump(struct via_channel *channel, struct via_way *way);
+void via_tx_acked(struct via_channel *channel, struct via_tx_flow *flow,
+                  const struct via_frame_ack *ack);
+/* The way to the flow's host has changed. */
+void via_tx_rerouted(struct via_channel *channel, struct via_tx_flow *flow);
+/* Ends all operations of the flow with status; the next frame starts anew. */
+void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int status);
+/* The operation needs nothing sent any more beyond what was: the rest becomes SKIP. */
+void via_tx_skip(struct via_channel *channel, struct via_tx_op *op);
+/* An operation in a flow counts as one that somebody waits for, or no more. */
+void via_tx_count(struct via_tx_op *op);
+void via_tx_uncount(struct via_tx_op *op);
+/* Takes an operation off its flow; calls->removed() follows. */
+void via_tx_remove(struct via_channel *channel, struct via_tx_op *op);
+/* Time-outs of all busy flows, when the earliest may have come. */
+void via_tx_timers(struct via_channel *channel);
+
+/* --- flow.c ---------------------------------------------------------------------------------- */
+
+/* `calls` must outlive the channel. */
+void via_flows_init(struct via_channel *channel, const struct via_flow_calls *calls);
+/* A frame whose destination is this host. Never blocks. */
+void via_flows_frame(struct via_channel *channel, const struct via_frame_header *header,
+                     const void *body, uint32_t body_bytes);
+/* After ways went up or down, or lead elsewhere: all that waits for some way is put where it
+ * belongs now. */
+void via_flows_sort(struct via_channel *channel);
+/* Frames on the way through this port may be lost: asks each peer beyond it how far it got. */
+void via_flows_ask_again(struct via_channel *channel, unsigned port);
+/* After a change of routes; via_channel_host.rerouted is set. */
+void via_flows_rerouted(struct via_channel *channel);
+/* The host lives a new life. */
+void via_flows_host_reset(struct via_channel *channel, uint16_t host);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Where pipes lie in an inbox, and how posts get there. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/layout.h"
+
+static void inbox_place(const struct via_pipe_geometry *geometry, unsigned pipe,
+                        struct via_inbox_place *ret_place)
+{
+    size_t off = VIA_RECORD_LINE_BYTES; /* the heartbeat */
+    if (pipe > 0) {
+        off += VIA_RECORD_LINE_BYTES + via_pipe_memory_bytes(via_control_geometry());
+        off += (pipe - 1) * (VIA_RECORD_LINE_BYTES + via_pipe_memory_bytes(geometry));
+    }
+    ret_place->credit_off = off;
+    ret_place->memory_off = off + VIA_RECORD_LINE_BYTES;
+}
+
+void via_inbox_place(const struct via_node *node, unsigned pipe, struct via_inbox_place *ret_place)
+{
+    inbox_place(&node->geometry, pipe, ret_place);
+}
+
+size_t via_inbox_bytes(const struct via_pipe_geometry *geometry, unsigned channels_count)
+{
+    struct via_inbox_place place;
+
+    inbox_place(geometry, 1u + channels_count, &place); /* after the last */
+    return place.credit_off;
+}
+
+static void port_put(void *ctx, uint64_t off, const void *src, size_t len)
+{
+    struct via_port *port = ctx;
+    port->ops->put(port, off, src, len);
+}
+
+void via_link_target(struct via_port *port, size_t off, struct via_pipe_target *ret_target)
+{
+    bool direct = port->window != NULL && port->caps.coherent;
+    *ret_target = (struct via_pipe_target){
+        .direct = direct ? port->window + off : NULL,
+        .put = port_put,
+        .ctx = port,
+        .off = off,
+    };
+}
+
+void via_node_trace(const struct via_node *node, const char *format, ...)
+{
+    char text[160];
+    va_list args;
+
+    if (node->env.trace == NULL) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    node->env.trace(node->env.ctx, text);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CORE_LAYOUT_H
+#define VIA_CORE_LAYOUT_H
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/types.h"
+#include "core/node.h"
+#include "core/pipe.h"
+#include "wire/link_state.h"
+
+/*
+ * Layer 1, beside the pipe: what all layers know of a node and of its channels, and where the pipes
+ * lie in an inbox. The state of each other layer hangs on a pointer whose type only the header of
+ * that layer completes (node.h lists the layers).
+ *
+ * Owners: a struct via_channel and all that hangs on it belong to its transfer thread, except for
+ * atomics; the links, the link states and what is below them in struct via_node belong to the
+ * control thread, unless a field says otherwise.
+ */
+
+/* Counters have one writer; readers in other threads may be late but never see half a number. */
+static inline void via_count(_Atomic uint64_t *counter, uint64_t more)
+{
+    uint64_t old = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, old + more, memory_order_relaxed);
+}
+
+static inline uint64_t via_counted(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+struct via_channel_counters {
+    _Atomic uint64_t delivered, duplicate, gap, resent;
+    _Atomic uint64_t dropped_stuck, dropped_hops, dropped_session, dropped_unroutable,
+        dropped_malformed;
+    _Atomic uint64_t refused_key, refused_range, refused_endpoint;
+    _Atomic uint64_t ops_completed, ops_failed;
+};
+
+/* What channels know of a host; a copy of the routes at via_channel.routes_seen. */
+struct via_channel_host {
+    uint32_t session;
+    uint8_t port;  /* VIA_PORT_NONE: unreachable, or myself */
+    bool rerouted; /* by the last change of routes */
+};
+
+struct via_channel {
+    struct via_node *node;
+    unsigned index;
+    _Atomic uint32_t turn; /* odd while a poll is under way: see segment.c */
+    uint32_t routes_seen;
+    uint64_t now_ns;
+    unsigned work;                  /* done in this turn */
+    struct via_channel_host *hosts; /* hosts_max */
+    struct via_way *ways;           /* way.h: ports_count */
+    struct via_flows *flows;        /* flow.h */
+    struct via_ops *ops;            /* op.h */
+    struct via_barriers *barriers;  /* op.h: channel 0, else NULL */
+    struct via_relay *relay;        /* relay.h */
+    struct via_channel_counters counters;
+} VIA_CACHELINE_ALIGNED;
+
+/* Route word: hops << 8 | port. */
+#define VIA_ROUTE_NONE 0xffffffu
+
+struct via_node {
+    struct via_node_config config;
+    struct via_node_env env;
+    struct via_pipe_geometry geometry; /* of channel pipes */
+    size_t inbox_bytes;
+    uint32_t flows_each; /* flows_count + 1 */
+    uint32_t answers_count;
+    uint32_t get_bytes_max; /* of one request */
+    bool changed;           /* control thread: env.changed has to be called */
+
+    /* The control thread writes them, channels copy them. */
+    _Atomic uint32_t routes_version;
+    _Atomic uint32_t *routes;   /* by host: hops << 8 | port, or VIA_ROUTE_NONE */
+    _Atomic uint32_t *sessions; /* by host: the session last reached, 0 = never */
+
+    struct via_segment_slot *segments; /* segment.h: segments_count */
+    struct via_link *links;            /* link.h: VIA_PORTS_MAX */
+    struct via_lsdb *lsdb;             /* link.h */
+    struct via_channel *channels;
+};
+
+/*
+ * Where pipes lie in an inbox (both ends compute the same): the heartbeat line, then per pipe the
+ * line with the credit word of the pipe that goes out, then the memory of the pipe that comes in.
+ * Pipe 0 is the control pipe, pipe 1 + k channel k's.
+ */
+struct via_inbox_place {
+    size_t credit_off;
+    size_t memory_off;
+};
+
+void via_inbox_place(const struct via_node *node, unsigned pipe, struct via_inbox_place *ret_place);
+/* The bytes of an inbox with so many channel pipes of this geometry. */
+size_t via_inbox_bytes(const struct via_pipe_geometry *geometry, unsigned channels_count);
+/* Where posts through a port to inbox offset `off` go. */
+void via_link_target(struct via_port *port, size_t off, struct via_pipe_target *ret_target);
+void via_node_trace(const struct via_node *node, const char *format, ...) VIA_PRINTF(2, 3);
+
+static inline const struct via_pipe_geometry *via_control_geometry(void)
+{
+    static const struct via_pipe_geometry geometry = {
+        .slots_count = VIA_CONTROL_PIPE_SLOTS,
+        .data_bytes = (VIA_CONTROL_PIPE_SLOTS + 1) * VIA_CONTROL_PIPE_BODY_BYTES,
+        .body_bytes_max = VIA_CONTROL_PIPE_BODY_BYTES,
+    };
+    return &geometry;
+}
+
+#endif

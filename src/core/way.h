@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CORE_WAY_H
+#define VIA_CORE_WAY_H
+
+#include "base/list.h"
+#include "core/layout.h"
+
+/*
+ * Layer 2: a channel's way through one port. Room in its out pipe, frames that leave, bells, and
+ * bodies by the port's DMA engine.
+ */
+
+/* Where a body waits for the engine that reads it. */
+struct via_dma_stage {
+    struct via_list link;          /* via_dma.free or via_dma.running */
+    struct via_dma_record *record; /* NULL: of a link that is gone */
+    uint64_t cookie;               /* 0 = no DMA is under way */
+    uint64_t since_ns;
+    unsigned char *data; /* frame_bytes_max bytes */
+};
+
+/* A record that has its places in the pipe and is not published. */
+struct via_dma_record {
+    struct via_frame_header header;
+    uint64_t off; /* of the body in the window */
+    uint32_t body_bytes;
+    bool waits; /* for its DMA */
+};
+
+struct via_dma {
+    struct via_channel *channel;
+    uint32_t bytes_min;
+    unsigned running_count;
+    struct via_dma_stage *stages; /* config.dma_buffers */
+    struct via_list free;
+    struct via_list running;        /* the oldest first */
+    struct via_dma_record *records; /* pipe_slots; by sequence number */
+    uint64_t serial;                /* of the last DMA */
+    bool lost;                      /* the link was down while a DMA was under way */
+    bool aborting;
+    uint64_t abort_ns;  /* when that was asked for */
+    uint64_t resume_ns; /* after a hang: by PIO until then */
+};
+
+struct via_way {
+    struct via_link *link; /* link.h */
+    struct via_port *port; /* set while up */
+    uint8_t doorbell;      /* the channel's number */
+    bool up;
+    bool blocked;          /* the frame at the head of rx waits for room elsewhere */
+    bool room_asked;       /* a frame of another in-pipe waits for room here */
+    bool turn_asked;       /* the same, of a frame that turns: via_way_may_turn() */
+    bool sent;             /* records since the last must_ring */
+    bool released;         /* records since the last must_ring_writer */
+    uint16_t bells;        /* doorbells besides the channel's own that go with `sent` */
+    uint32_t unrung_bytes; /* bodies since the last must_ring */
+    uint32_t seen;
+    _Atomic uint32_t seen_generation; /* `seen`, for the control thread */
+    uint64_t blocked_since_ns;
+    struct via_pipe_writer tx;
+    struct via_pipe_reader rx;
+    uint32_t *data_ends;
+    size_t dma_from;     /* while up: bodies of so many bytes go to via_dma_send(). SIZE_MAX: none.
+                            0: all records, because those before them wait for their DMA */
+    struct via_dma *dma; /* NULL: this port is never given DMA */
+    struct via_list bypass; /* relay.h: frames that wait here, oldest first */
+    unsigned bypass_used;   /* of config.bypass_count */
+    struct via_list flows;  /* flow.h: flows that have something to send this way */
+    struct via_list acks;   /* flow.h: flows that have an acknowledgement to send this way */
+    _Atomic uint64_t frames_sent, frames_received, bytes_sent, bytes_received;
+    _Atomic uint64_t frames_relayed, frames_bypassed;
+    _Atomic uint64_t dma_frames, dma_bytes, dma_busy, dma_fallbacks, dma_hangs;
+};
+
+/* --- way.c ----------------------------------------------------------------------------------- */
+
+/* The way towards a host, or NULL when there is none now. */
+struct via_way *via_way_to(struct via_channel *channel, uint16_t host);
+bool via_way_has_room(struct via_way *way);
+/* May a frame that starts here leave this way? Keeps a free buffer in every ring of relays. */
+bool via_way_may_inject(struct via_channel *channel, struct via_way *way);
+/* May a frame that turns from one dimension of a torus into another leave this way, or wait for it?
+ */
+bool via_way_may_turn(const struct via_channel *channel, struct via_way *way);
+/* Rings the peer if it sleeps for what was sent or given back since the last call. */
+void via_way_ring(struct via_way *way);
+
+/* After so many bytes of bodies the next hop is rung at once, not at the end of the turn: it can
+ * work on them while the next are copied. Fewer, and being woken costs it more than it copies. */
+#define RING_EARLY_BYTES (128u << 10)
+
+/* After the line of a record was posted: counts it, and rings if that must not wait. */
+static inline void via_way_sent(struct via_way *way, unsigned kind, size_t body_bytes)
+{
+    way->sent = true;
+    if (kind == VIA_FRAME_BARRIER_ARRIVE) {
+        way->bells |= 1u << VIA_PORT_DOORBELL_BARRIER_START;
+    } else if (kind == VIA_FRAME_BARRIER_RELEASE) {
+        way->bells |= 1u << VIA_PORT_DOORBELL_BARRIER_END;
+    }
+    via_count(&way->frames_sent, 1);
+    via_count(&way->bytes_sent, body_bytes);
+    way->unrung_bytes += (uint32_t)body_bytes;
+    if (way->unrung_bytes >= RING_EARLY_BYTES && via_pipe_reader_sleeps(&way->tx)) {
+        via_way_ring(way);
+    }
+}
+
+/* --- dma.c ----------------------------------------------------------------------------------- */
+
+void via_dma_init(struct via_channel *channel, struct via_way *way);
+/* The link is up, or gone. */
+void via_dma_take_up(struct via_way *way);
+void via_dma_let_go(struct via_way *way);
+/* Is an engine still at work for the link as it was? Then its pipes must not begin anew. */
+static inline bool via_dma_is_busy(const struct via_way *way)
+{
+    return way->dma != NULL && way->dma->running_count != 0;
+}
+/* As via_way_send(), which decides. */
+void via_dma_send(struct via_way *way, const struct via_frame_header *header, const void *body,
+                  size_t body_bytes);
+/* Takes what has ended and publishes what waited for it, while via_dma_is_busy(). false: the link
+ * has been down, or its engine can not be stopped: it has to go. */
+bool via_dma_poll(struct via_way *way);
+/* When via_dma_poll() wants to be called at the latest, while via_dma_is_busy(). */
+uint64_t via_dma_deadline_ns(const struct via_way *way);
+
+/* --- send.c ---------------------------------------------------------------------------------- */
+
+/* Sends a frame; via_way_has_room() was true. */
+void via_way_send(struct via_way *way, const struct via_frame_header *header, const void *body,
+                  size_t body_bytes);
+
+#endif
