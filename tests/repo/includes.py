@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Who may include whom. Includes of the project are written relative to src/: "core/pipe.h", sim's "sim/..."."""
+"""Who may include whom. Includes of the project are written relative to src/: "core/pipe.h", sim's "sim/...". Within
+src/core, a file includes headers of its own layer and of those below."""
 
 import re
 
+import core_layers
 import repo
 
 PUBLIC = ["viaduct/", "shmem.h", "shmemx.h", "pshmem.h"]
@@ -43,6 +45,29 @@ def folder_of(name):
     return "/".join(parts[:2]) if parts[0] == "src" and len(parts) > 2 else parts[0]
 
 
+def stem_of(target):
+    return target.split("/")[-1].rsplit(".", 1)[0]
+
+
+def check_core_file(name):
+    """Every file of src/core has a layer, or is the interface."""
+    if stem_of(name) in core_layers.LAYER_OF or (name.endswith(".h") and stem_of(name) in core_layers.PUBLIC):
+        return []
+    return [f"{name}:1: {stem_of(name)} is not in the table of tests/repo/core_layers.py"]
+
+
+def check_core_include(name, number, target):
+    """The interface includes nothing but itself; the pipe does not know the node."""
+    own, other = stem_of(name), stem_of(target)
+    if name.endswith(".h") and own in core_layers.PUBLIC:
+        allowed = other in core_layers.PUBLIC
+    elif own.startswith("pipe"):
+        allowed = other.startswith("pipe")
+    else:
+        allowed = other in core_layers.PUBLIC or core_layers.LAYER_OF.get(other, 99) <= core_layers.LAYER_OF.get(own, 0)
+    return [] if allowed else [f"{name}:{number}: {own} may not include {target}: it is in a higher layer"]
+
+
 def check(tree, _args):
     complaints = []
     for name in tree.files(".c", ".h"):
@@ -52,6 +77,8 @@ def check(tree, _args):
         if folder not in ALLOWED:
             complaints.append(f"{name}:1: folder {folder} is not in the table of tests/repo/includes.py")
             continue
+        if folder == "src/core":
+            complaints += check_core_file(name)
         for number, line in tree.lines(name):
             match = INCLUDE.match(line)
             if not match:
@@ -62,12 +89,18 @@ def check(tree, _args):
                 complaints.append(f'{name}:{number}: "{target}" is not relative to src/')
             elif ours and not target.startswith(tuple(ALLOWED[folder])):
                 complaints.append(f"{name}:{number}: {folder} may not include {target}")
+            elif folder == "src/core" and target.startswith("core/"):
+                complaints += check_core_include(name, number, target)
     return complaints
 
 
 CLEAN = {
     "include/viaduct/viaduct.h": "#include <stdint.h>\n",
     "src/core/pipe.c": '#include "core/pipe.h"\n#include <string.h>\n#include "wire/record.h"\n',
+    "src/core/flow.h": '#include "core/way.h"\n',
+    "src/core/flow_tx.c": '#include "core/flow.h"\n#include "core/node.h"\n',
+    "src/core/node.h": '#include "core/port.h"\n',
+    "src/core/node.c": '#include "core/channel.h"\n#include "core/node.h"\n',
     "src/port/emu/emu.c": '#include "port/emu/emu.h"\n#include "core/port.h"\n#include "base/log.h"\n',
     "src/cli/main.c": '#include "host/control.h"\n#include <viaduct/viaduct.h>\n',
     "sim/main.c": '#include "sim/world.h"\n#include "core/node.h"\n',
@@ -75,14 +108,19 @@ CLEAN = {
 }
 PLANTS = [
     ("upwards", {"src/base/a.c": '#include "wire/record.h"\n'}, "src/base may not include wire/record.h"),
-    ("core to host", {"src/core/a.h": '#  include <host/host.h>\n'}, "src/core may not include host/host.h"),
+    ("core to host", {"src/core/way.h": '#  include <host/host.h>\n'}, "src/core may not include host/host.h"),
     ("port to core", {"src/port/a.c": '#include "core/node.h"\n'}, "src/port may not include core/node.h"),
     ("cli to host", {"src/cli/a.c": '#include "host/host.h"\n'}, "src/cli may not include host/host.h"),
     ("sim to sockets", {"sim/b.c": '#include "sockets/side.h"\n'}, "sim may not include sockets/side.h"),
     ("sim to host", {"sim/a.c": '#include "host/host.h"\n'}, "sim may not include host/host.h"),
     ("sideways", {"src/shmem/a.c": '#include "sockets/stream.h"\n'}, "may not include sockets/stream.h"),
     ("public to private", {"include/viaduct/a.h": '#include "base/types.h"\n'}, "may not include base/types.h"),
-    ("core to public", {"src/core/b.c": "#include <viaduct/viaduct.h>\n"}, "may not include viaduct/viaduct.h"),
+    ("core to public", {"src/core/way.c": "#include <viaduct/viaduct.h>\n"}, "may not include viaduct/viaduct.h"),
+    ("up a layer", {"src/core/flow_rx.c": '#include "core/op.h"\n'}, "src/core/flow_rx.c:1: flow_rx may not include core/op.h"),
+    ("header up a layer", {"src/core/way.h": '#include "core/relay.h"\n'}, "way may not include core/relay.h"),
+    ("private in the interface", {"src/core/node.h": '#include "core/layout.h"\n'}, "node may not include core/layout.h"),
+    ("pipe to node", {"src/core/pipe.c": '#include "core/node.h"\n'}, "pipe may not include core/node.h"),
+    ("no layer", {"src/core/more.c": "\n"}, "src/core/more.c:1: more is not in the table of tests/repo/core_layers.py"),
     ("relative", {"src/wire/a.c": '#include "record.h"\n'}, "src/wire/a.c:1: \"record.h\" is not relative"),
     ("new folder", {"src/misc/a.c": "\n"}, "folder src/misc is not in the table"),
 ]
