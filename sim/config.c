@@ -290,6 +290,15 @@ static void draw_more(struct sim_config *config, bool any_graph)
     }
 }
 
+static void draw_lies(struct sim_config *config)
+{
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x6c696573));
+    if (config->faults.rogues_count != 0 && via_rng_chance(&rng, 2, 3)) {
+        config->faults.lies_chance = by_magnitude(&rng, 100, 1000);
+    }
+}
+
 static void draw_streams(struct sim_config *config)
 {
     struct sim_config_streams *streams = &config->streams;
@@ -521,6 +530,7 @@ void sim_config_in_mood(struct sim_config *config, uint64_t seed, enum sim_graph
     draw_streams_hosts(config);
     draw_streams_bursts(config);
     draw_streams_lives(config);
+    draw_lies(config);
     sim_config_mend(config);
 }
 

@@ -76,6 +76,7 @@ struct sim_config_faults {
     uint32_t freezes_count, freeze_ns_max;
     uint32_t crashes_count, restart_ns_max;
     uint32_t rogues_count, rogue_ns_max; /* hosts that write garbage, then start anew */
+    uint32_t lies_chance;                /* that such a host's announcement is about another host */
 };
 
 /* Weights: how often each kind of operation is drawn. */

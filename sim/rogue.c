@@ -3,7 +3,8 @@
  * A host that writes garbage on purpose. It is no node any more, but it knows what one knows: it
  * keeps its links up by good heartbeats and registers, and writes what it likes into the inboxes of
  * its neighbours: noise, records with bad lengths, credits for what was never sent, frames with
- * forged fields, announcements of links that are not. It does not know the keys of segments nor the
+ * forged fields, announcements of links that are not, announcements that seem to come from others
+ * and have the last sequence numbers. It does not know the keys of segments nor the
  * sessions of others as their own proof, so it can be told from them. Whoever is not a rogue must
  * neither crash nor hang nor lose anything that is not to, from or through it.
  */
@@ -138,7 +139,45 @@ static void write_frame(const struct rogue_view *view)
     world->counts.forged++;
 }
 
-/* About itself: of others it would be found out by them. */
+/* What the neighbour takes for announcements of other hosts, whoever they may be: their numbers are
+ * often the first or the last of their kind, their sessions nobody's or an innocent host's own. */
+static void lie(const struct rogue_view *view, struct via_announcement *head)
+{
+    struct sim_world *world = view->end->world;
+    struct via_rng *rng = rng_of(view);
+    const uint64_t numbers[] = {
+        VIA_LINK_STATE_SEQUENCE_HIGH,
+        VIA_LINK_STATE_SEQUENCE_MAX - 2,
+        VIA_LINK_STATE_SEQUENCE_MAX,
+        UINT64_MAX,
+    };
+    const struct sim_host *victim = &world->hosts[sim_between(rng, 0, world->hosts_count - 1)];
+    bool is_known = via_rng_chance(rng, 1, 2);
+    head->host =
+        is_known ? victim->id : (uint16_t)sim_between(rng, 0, world->config.node.hosts_max);
+    head->session = is_known && via_rng_chance(rng, 1, 2) ? victim->life.session
+                                                          : sim_between(rng, 0, UINT32_MAX);
+    if (via_rng_chance(rng, 1, 2)) {
+        /* Around the end of the numbers that are well-formed, so that most are taken. */
+        size_t pick = via_rng_chance(rng, 7, 8) ? sim_between(rng, 0, 1) : sim_between(rng, 2, 3);
+        head->sequence = numbers[pick] - sim_between(rng, 0, 2) + 1;
+    } else {
+        head->sequence = victim->life.born + sim_between(rng, 0, 1000);
+    }
+    world->counts.lies++;
+}
+
+/* An entry of an announcement's body. */
+static uint64_t some_neighbour(const struct sim_world *world, struct via_rng *rng, bool real)
+{
+    if (real && via_rng_chance(rng, 7, 8)) {
+        const struct sim_host *host = &world->hosts[sim_between(rng, 0, world->hosts_count - 1)];
+        return host->id | (uint64_t)host->life.session << 32;
+    }
+    return sim_between(rng, 0, world->config.node.hosts_max) | via_rng_next(rng) << 32;
+}
+
+/* About itself, or about others. */
 static void write_announcement(const struct rogue_view *view)
 {
     struct sim_world *world = view->end->world;
@@ -146,6 +185,7 @@ static void write_announcement(const struct rogue_view *view)
     struct via_rng *rng = rng_of(view);
     struct via_inbox_place place;
     struct via_record_line line = {0};
+    uint32_t lies_chance = world->config.faults.lies_chance;
     uint32_t sequence = view->node->links[view->end->peer->index].control_rx.sequence;
     struct via_announcement head = {
         .kind = via_rng_chance(rng, 7, 8) ? VIA_LINK_STATE_KIND : (uint8_t)via_rng_next(rng),
@@ -154,11 +194,17 @@ static void write_announcement(const struct rogue_view *view)
         .session = me->life.session,
         .sequence = me->life.born + sim_between(rng, 1, 1000),
     };
+    if (lies_chance != 0 && via_rng_chance(rng, lies_chance, 1000)) {
+        lie(view, &head);
+        head.neighbours_count %= 4; /* so that they are neighbours there can be */
+    }
     via_inbox_place(view->node, 0, &place);
     size_t body = place.memory_off + VIA_RECORD_LINE_BYTES * (1 + VIA_CONTROL_PIPE_SLOTS);
-    for (size_t i = 0; i < VIA_CONTROL_PIPE_BODY_BYTES; i += 8) {
-        put_word(view->to, body + i,
-                 sim_between(rng, 0, world->config.node.hosts_max) | via_rng_next(rng) << 32);
+    /* Wherever the reader expects the body. */
+    size_t bytes =
+        lies_chance != 0 ? via_control_geometry()->data_bytes : VIA_CONTROL_PIPE_BODY_BYTES;
+    for (size_t i = 0; i < bytes; i += 8) {
+        put_word(view->to, body + i, some_neighbour(world, rng, lies_chance != 0));
     }
     memcpy(line.head, &head, sizeof(head));
     line.word = via_record_word(view->epoch, (uint16_t)(head.neighbours_count * 8), sequence);

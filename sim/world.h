@@ -173,7 +173,7 @@ struct sim_host {
     uint8_t dimensions[VIA_PORTS_MAX]; /* of a torus, that the ports' links belong to */
     struct sim_thread threads[VIA_CHANNELS_MAX];
     struct sim_life life;
-    uint32_t rogue_life;     /* number of the life that went on as a rogue, 0 = none */
+    uint32_t rogue_life;     /* number of the life that went on as a rogue last, 0 = none */
     struct via_list watched; /* struct sim_op.watched: must be seen whole or not at all */
 };
 
@@ -278,7 +278,7 @@ struct sim_counts {
     uint64_t deliveries, puts, bells, turns, cuts, freezes, crashes, audits;
     uint64_t drains, overtakes, torn, ones; /* what the hardware did */
     uint64_t dmas, dma_failed, dma_hung, dma_torn;
-    uint64_t rogues, forged, aboard; /* aboard: frames in relays that crashed */
+    uint64_t rogues, forged, lies, aboard; /* aboard: frames in relays that crashed */
     uint64_t stream_bytes, stream_spills, stream_kills, stream_execs;
     uint64_t pes, pe_steps, pe_turns, pe_frames; /* of OpenSHMEM programs */
     uint64_t pe_ends;                            /* programs that a fault ended, as it may */

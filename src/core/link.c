@@ -451,9 +451,9 @@ static bool peer_is_the_same(const struct via_node *node, const struct via_link 
            registers_are_mine(node, link);
 }
 
-static int receive(struct via_node *node, struct via_link *link)
+static int receive(struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
-    int rc = via_lsdb_receive(node, link);
+    int rc = via_lsdb_receive(node, link, now_ns);
     if (rc == 0 && !atomic_load_explicit(&link->broken, memory_order_relaxed) &&
         !link->control_tx.broken) {
         return 0;
@@ -503,7 +503,7 @@ static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns
         link->next_beat_ns =
             now_ns - now_ns % node->config.heartbeat_ns + node->config.heartbeat_ns;
     }
-    return receive(node, link);
+    return receive(node, link, now_ns);
 }
 
 void via_link_control(struct via_node *node, struct via_link *link, uint64_t now_ns,

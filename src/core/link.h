@@ -66,6 +66,8 @@ struct via_lsa {
     _Atomic uint32_t version;
     _Atomic uint32_t session; /* 0 = never seen */
     uint64_t sequence;
+    uint64_t forget_ns; /* when a high sequence number is forgotten, or was */
+    uint64_t forgotten; /* that number; 0 = none */
     _Atomic uint8_t neighbours_count;
     _Atomic uint16_t neighbours[VIA_LINK_STATE_NEIGHBOURS_MAX];
     uint32_t neighbour_sessions[VIA_LINK_STATE_NEIGHBOURS_MAX];
@@ -75,9 +77,14 @@ struct via_lsdb {
     struct via_lsa *lsas; /* by host */
     bool own_dirty;       /* my neighbours have changed */
     bool routes_dirty;
-    uint64_t own_sequence_ns; /* when my announcement last had to outnumber another */
+    uint64_t forget_ns; /* not later than the earliest via_lsa.forget_ns; VIA_NEVER_NS */
+    /* My announcement, as it meets those of my earlier lives and false ones. */
+    uint64_t own_sequence_ns; /* when it last had to outnumber another */
     bool own_outnumbered;
-    uint16_t *queue; /* scratch of the route computation */
+    uint64_t own_low;     /* the last number of mine that was not high */
+    uint64_t own_high;    /* the greatest number of mine that was high */
+    uint64_t own_high_ns; /* when to go back to low numbers; VIA_NEVER_NS */
+    uint16_t *queue;      /* scratch of the route computation */
     uint32_t *route_scratch;
 };
 
@@ -86,7 +93,7 @@ struct via_lsdb {
 void via_lsdb_init(struct via_node *node);
 void via_lsdb_link_up(struct via_node *node, struct via_link *link);
 /* Takes announcements from a link's control pipe. -EPROTO when the peer broke the rules. */
-int via_lsdb_receive(struct via_node *node, struct via_link *link);
+int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_ns);
 /* After all links were looked at: own announcement, routes. Lowers *ret_deadline_ns. */
 void via_lsdb_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns);
 void via_lsdb_send(struct via_node *node, struct via_link *link);

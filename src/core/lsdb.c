@@ -12,6 +12,9 @@
 #include "core/link.h"
 
 #define RECORDS_PER_TURN 64
+/* A number that was forgotten is not believed again for so long: else two hosts that forget it at
+ * different times would remind each other of it for ever. */
+#define DISBELIEF_NS (4 * VIA_LINK_STATE_FORGET_NS)
 
 /* --- who has to be told ---------------------------------------------------------------------- */
 
@@ -79,6 +82,11 @@ static uint16_t neighbour_at(const struct via_lsa *lsa, unsigned i)
     return atomic_load_explicit(&lsa->neighbours[i], memory_order_relaxed);
 }
 
+static bool is_high(uint64_t sequence)
+{
+    return sequence >= VIA_LINK_STATE_SEQUENCE_HIGH;
+}
+
 static void store(struct via_lsa *lsa, const struct via_announcement *head,
                   const struct via_announcement_neighbour *neighbours)
 {
@@ -123,8 +131,29 @@ int via_node_neighbours(const struct via_node *node, uint16_t host, uint16_t *re
     }
 }
 
+/* Less than VIA_LINK_STATE_SEQUENCE_MAX, always: neighbours would call it malformed. */
+static uint64_t next_own_sequence(struct via_node *node, uint64_t now_ns)
+{
+    uint64_t sequence = node->lsdb->lsas[node->config.host].sequence + 1;
+
+    if (is_high(sequence)) {
+        sequence =
+            via_max(sequence, node->lsdb->own_high + 1); /* the others may have forgotten that */
+    }
+    if (sequence >= VIA_LINK_STATE_SEQUENCE_MAX && !VIA_MUTANT(LAST_NUMBER)) {
+        sequence = node->lsdb->own_low + 1; /* newer as soon as the last number is forgotten */
+    }
+    if (is_high(sequence)) {
+        node->lsdb->own_high = sequence;
+        node->lsdb->own_high_ns = now_ns + VIA_LINK_STATE_FORGET_NS / 2 * 3;
+    } else {
+        node->lsdb->own_low = sequence;
+    }
+    return sequence;
+}
+
 /* My announcement, from the links that are up. */
-static void announce(struct via_node *node)
+static void announce(struct via_node *node, uint64_t now_ns)
 {
     struct via_lsa *own = &node->lsdb->lsas[node->config.host];
     struct via_announcement_neighbour neighbours[VIA_LINK_STATE_NEIGHBOURS_MAX];
@@ -132,7 +161,7 @@ static void announce(struct via_node *node)
         .kind = VIA_LINK_STATE_KIND,
         .host = node->config.host,
         .session = node->config.session,
-        .sequence = own->sequence + 1,
+        .sequence = next_own_sequence(node, now_ns),
     };
     for (unsigned p = 0; p < node->config.ports_count; p++) {
         struct via_link *link = &node->links[p];
@@ -158,9 +187,11 @@ void via_lsdb_init(struct via_node *node)
     atomic_store_explicit(&node->routes[node->config.host], 0, memory_order_relaxed);
     /* Newer than all announcements of my earlier lives, wherever they still lie: else hosts that
      * know of this life could go back to an earlier one, until I have outnumbered it. */
-    if (node->config.born < VIA_LINK_STATE_SEQUENCE_MAX / 4 * 3 && !VIA_MUTANT(UNBORN)) {
+    if (!is_high(node->config.born + 1) && !VIA_MUTANT(UNBORN)) {
         node->lsdb->lsas[node->config.host].sequence = node->config.born;
     }
+    node->lsdb->own_high_ns = VIA_NEVER_NS;
+    node->lsdb->forget_ns = VIA_NEVER_NS;
     node->lsdb->own_dirty = true;
 }
 
@@ -203,42 +234,72 @@ static bool parse(const struct via_node *node, const struct via_pipe_record *rec
     return true;
 }
 
-/* Greater than 0: a is newer than b. Any order does between lives of equal sequence, if all hosts
- * use the same: the living one outnumbers the other as soon as it hears of it. */
-static int compare(uint64_t sequence_a, uint32_t session_a, uint64_t sequence_b, uint32_t session_b)
+/*
+ * Greater than 0: the announcement is newer than what is stored. Any order does between lives of
+ * equal sequence, if all hosts use the same: the living one outnumbers the other as soon as it
+ * hears of it. The same for two announcements of one life, of which one must be false.
+ */
+static int compare(const struct via_announcement *head,
+                   const struct via_announcement_neighbour *neighbours, const struct via_lsa *lsa)
 {
-    if (sequence_a != sequence_b) {
-        return sequence_a > sequence_b ? 1 : -1;
+    if (head->sequence != lsa->sequence) {
+        return head->sequence > lsa->sequence ? 1 : -1;
     }
-    return session_a == session_b ? 0 : session_a > session_b ? 1 : -1;
+    if (head->session != session_of(lsa)) {
+        return head->session > session_of(lsa) ? 1 : -1;
+    }
+    if (head->neighbours_count != neighbours_of(lsa)) {
+        return head->neighbours_count > neighbours_of(lsa) ? 1 : -1;
+    }
+    for (unsigned i = 0; i < head->neighbours_count; i++) {
+        if (neighbours[i].host != neighbour_at(lsa, i)) {
+            return neighbours[i].host > neighbour_at(lsa, i) ? 1 : -1;
+        }
+        if (neighbours[i].session != lsa->neighbour_sessions[i]) {
+            return neighbours[i].session > lsa->neighbour_sessions[i] ? 1 : -1;
+        }
+    }
+    return 0;
 }
 
+/* An announcement about me: an earlier life's, or a false one, or my own words. */
 static void take_own(struct via_node *node, struct via_link *link,
-                     const struct via_announcement *head)
+                     const struct via_announcement *head,
+                     const struct via_announcement_neighbour *neighbours)
 {
     struct via_lsa *own = &node->lsdb->lsas[node->config.host];
+    int order = compare(head, neighbours, own);
 
-    if (head->session == node->config.session && head->sequence <= own->sequence) {
-        if (head->sequence < own->sequence) {
-            set_dirty(link, head->host);
-        }
-    } else if (head->sequence >= own->sequence) {
-        own->sequence = head->sequence; /* an earlier life: jump over it */
-        node->lsdb->own_outnumbered = true;
-    } else {
+    if (head->sequence < own->sequence) {
         set_dirty(link, head->host);
+    } else if (order == 0) {
+        clear_dirty(link, head->host);
+    } else if (head->sequence < VIA_LINK_STATE_SEQUENCE_MAX - 1 || VIA_MUTANT(LAST_NUMBER)) {
+        own->sequence = head->sequence;
+        node->lsdb->own_outnumbered = true;
     }
+    /* Else it is the last number. The peer says so when it has forgotten it. */
+}
+
+/* A false announcement, or what is left of one: to be ignored, not answered, or the peer and I
+ * would go on answering each other until it has forgotten the number, too. */
+static bool is_disbelieved(const struct via_lsa *lsa, uint64_t sequence, uint64_t now_ns)
+{
+    return sequence == lsa->forgotten && now_ns < lsa->forget_ns + DISBELIEF_NS;
 }
 
 static void take(struct via_node *node, struct via_link *link, const struct via_announcement *head,
-                 const struct via_announcement_neighbour *neighbours)
+                 const struct via_announcement_neighbour *neighbours, uint64_t now_ns)
 {
     if (head->host == node->config.host) {
-        take_own(node, link, head);
+        take_own(node, link, head, neighbours);
         return;
     }
     struct via_lsa *lsa = &node->lsdb->lsas[head->host];
-    int order = compare(head->sequence, head->session, lsa->sequence, session_of(lsa));
+    int order = compare(head, neighbours, lsa);
+    if (is_high(head->sequence) && is_disbelieved(lsa, head->sequence, now_ns)) {
+        return;
+    }
     if (order < 0) {
         set_dirty(link, head->host);
         return;
@@ -246,13 +307,18 @@ static void take(struct via_node *node, struct via_link *link, const struct via_
     clear_dirty(link, head->host);
     if (order > 0) {
         store(lsa, head, neighbours);
+        if (is_high(head->sequence)) {
+            lsa->forgotten = 0;
+            lsa->forget_ns = now_ns + VIA_LINK_STATE_FORGET_NS;
+            node->lsdb->forget_ns = via_min(node->lsdb->forget_ns, lsa->forget_ns);
+        }
         tell_all_but(node, link, head->host);
         node->lsdb->routes_dirty = true;
         node->changed = true;
     }
 }
 
-int via_lsdb_receive(struct via_node *node, struct via_link *link)
+int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
     struct via_pipe_reader *reader = &link->control_rx;
     struct via_port *port = atomic_load_explicit(&link->port, memory_order_relaxed);
@@ -270,7 +336,7 @@ int via_lsdb_receive(struct via_node *node, struct via_link *link)
             return -EPROTO;
         }
         via_pipe_release(reader, 1);
-        take(node, link, &head, neighbours);
+        take(node, link, &head, neighbours, now_ns);
     }
     atomic_store_explicit(&link->control_word, via_record_word(reader->epoch, 0, reader->sequence),
                           memory_order_relaxed);
@@ -431,7 +497,32 @@ static void publish_routes(struct via_node *node)
     }
 }
 
-void via_lsdb_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns)
+/* --- high numbers ---------------------------------------------------------------------------- */
+
+/* What an announcement says stays, its number does not: see VIA_LINK_STATE_SEQUENCE_HIGH. */
+static void forget_high_numbers(struct via_node *node, uint64_t now_ns)
+{
+    if (now_ns < node->lsdb->forget_ns) {
+        return;
+    }
+    node->lsdb->forget_ns = VIA_NEVER_NS;
+    for (unsigned h = 0; h < node->config.hosts_max; h++) {
+        struct via_lsa *lsa = &node->lsdb->lsas[h];
+        if (h == node->config.host || !is_high(lsa->sequence)) {
+            continue;
+        }
+        if (now_ns >= lsa->forget_ns) {
+            lsa->forgotten = lsa->sequence;
+            lsa->sequence = 1;
+            tell_all_but(node, NULL, (uint16_t)h); /* those that have a newer one answer */
+        } else {
+            node->lsdb->forget_ns = via_min(node->lsdb->forget_ns, lsa->forget_ns);
+        }
+    }
+}
+
+/* Does my announcement have to be made again, though my neighbours have not changed? */
+static void update_own(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     if (node->lsdb->own_outnumbered) {
         /* Two living hosts with one id would outnumber each other at full speed. */
@@ -444,13 +535,26 @@ void via_lsdb_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadl
             *ret_deadline_ns = via_min(*ret_deadline_ns, next);
         }
     }
+    if (now_ns >= node->lsdb->own_high_ns) {
+        node->lsdb->own_high_ns = VIA_NEVER_NS;
+        node->lsdb->lsas[node->config.host].sequence = node->lsdb->own_low;
+        node->lsdb->own_dirty = true;
+    }
+}
+
+void via_lsdb_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    forget_high_numbers(node, now_ns);
+    update_own(node, now_ns, ret_deadline_ns);
     if (node->lsdb->own_dirty) {
         node->lsdb->own_dirty = false;
-        announce(node);
+        announce(node, now_ns);
     }
     if (node->lsdb->routes_dirty) {
         node->lsdb->routes_dirty = false;
         compute_routes(node);
         publish_routes(node);
     }
+    *ret_deadline_ns =
+        via_min(*ret_deadline_ns, via_min(node->lsdb->forget_ns, node->lsdb->own_high_ns));
 }

@@ -16,15 +16,25 @@
  */
 #define VIA_LINK_STATE_KIND 1u
 #define VIA_LINK_STATE_NEIGHBOURS_MAX 16u
-/* Announcements at or past it are malformed: a host must be able to outnumber its earlier life. */
+/* Announcements at or past it are malformed. */
 #define VIA_LINK_STATE_SEQUENCE_MAX (UINT64_C(1) << 62)
+/*
+ * Numbers from here on are high (the time of day reaches them in 2079). A host uses one only to
+ * outnumber a false announcement about itself. Every host forgets a high number
+ * VIA_LINK_STATE_FORGET_NS after it has taken the announcement: the announcement then counts as
+ * number 1. So no false announcement stays the newest for good, and its victim, which can not
+ * outnumber the last number, has only to wait.
+ */
+#define VIA_LINK_STATE_SEQUENCE_HIGH (VIA_LINK_STATE_SEQUENCE_MAX / 4 * 3)
+#define VIA_LINK_STATE_FORGET_NS UINT64_C(1000000000)
 
 struct via_announcement {
     uint8_t kind;
     uint8_t neighbours_count;
     uint16_t host;
     uint32_t session;
-    uint64_t sequence; /* newer is greater; equal: the greater session wins */
+    uint64_t sequence; /* newer is greater; equal: the greater session wins, then the greater body
+                        */
 };
 _Static_assert(sizeof(struct via_announcement) == 16, "no padding on the wire");
 

@@ -18,6 +18,7 @@ for plant in ${*:-$("$sim" plants | cut -d' ' -f1)}; do
     case $plant in
     core-no-turn-bubble) parts=$one_fabric,mood=4 ;;
     core-unborn) parts=$one_fabric,mood=2 first=1336 ;;
+    core-last-number) parts=$one_fabric,rogues=2,lies=700 ;;
     core-held) parts=$one_fabric,mood=1 first=781 ;;
     core-dma-let-go)
         parts=$one_fabric,hosts=2,crashes=0,rogues=0,cuts=40,cut-ns=300000

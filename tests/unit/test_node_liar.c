@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A host that announces what is not true, of others: sequence numbers near the end, sessions that
+ * nobody has, neighbours that are not there. In the chain 0-1-2-3 host 0 is the liar. The links
+ * between the other hosts stay up, and soon after a lie these hosts reach each other again.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/types.h"
+#include "core/link.h"
+#include "fabric.h"
+#include "hostile_peer.h"
+
+#define HOSTS 4
+#define FOREIGN_SESSION 0x51515151u
+#define LAST_SEQUENCE (VIA_LINK_STATE_SEQUENCE_MAX - 1)
+
+struct scene {
+    struct fabric *fabric;
+    struct hostile_peer peer; /* host 0's end of its link to host 1 */
+};
+
+static void scene_init(struct scene *s)
+{
+    memset(s, 0, sizeof(*s));
+    s->fabric = fabric_new(true);
+    fabric_chain(s->fabric, HOSTS);
+    fabric_settle(s->fabric);
+    /* Host 1 does not notice that host 0 has no heart any more. */
+    fabric_node(s->fabric, 1)->config.dead_ns = 1000 * VIA_SEC_NS;
+    hostile_peer_become(&s->peer, s->fabric, 0);
+}
+
+static void hear(struct scene *s)
+{
+    struct via_pipe_record record;
+    while (via_pipe_take(&s->peer.control.reader, &record) == 1) {
+        via_pipe_release(&s->peer.control.reader, 1);
+    }
+}
+
+static void run(struct scene *s, uint64_t ns)
+{
+    for (uint64_t past = 0; past < ns; past += VIA_MSEC_NS) {
+        hear(s);
+        fabric_run(s->fabric, VIA_MSEC_NS);
+    }
+}
+
+/* Says that `about` lives in `session`, with no neighbours but the one named, if any. */
+static void lie(struct scene *s, uint16_t about, uint32_t session, uint64_t sequence,
+                const struct via_announcement_neighbour *neighbour)
+{
+    struct via_announcement head = {
+        .kind = VIA_LINK_STATE_KIND,
+        .neighbours_count = neighbour != NULL,
+        .host = about,
+        .session = session,
+        .sequence = sequence,
+    };
+    hear(s);
+    assert_int_equal(via_pipe_send(&s->peer.control.writer, &head, sizeof(head), neighbour,
+                                   neighbour != NULL ? sizeof(*neighbour) : 0),
+                     0);
+    s->fabric->hosts[1].control_deadline = 0;
+}
+
+static uint64_t sequence_of(struct scene *s, int at, uint16_t about)
+{
+    return fabric_node(s->fabric, at)->lsdb->lsas[about].sequence;
+}
+
+/* Between hosts 1, 2 and 3; host 0 is no node any more. */
+static void assert_links_never_failed(const struct scene *s)
+{
+    for (int host = 1; host < HOSTS; host++) {
+        for (unsigned port = host == 1; port < s->fabric->hosts[host].ports_count; port++) {
+            struct via_link_status status = fabric_link_status(s->fabric, host, port);
+            assert_int_equal(status.state, VIA_LINK_UP);
+            assert_int_equal(status.downs_count, 0);
+            assert_int_equal(status.errors, 0);
+        }
+    }
+}
+
+static void assert_settles_within(struct scene *s, uint64_t ns)
+{
+    uint64_t past = 0;
+    while (!fabric_is_settled(s->fabric)) {
+        assert_true(past < ns);
+        run(s, VIA_MSEC_NS);
+        past += VIA_MSEC_NS;
+    }
+}
+
+static void assert_message_arrives(struct scene *s, int from, int to)
+{
+    static uint64_t cookie;
+    struct via_op op = {
+        .kind = VIA_OP_MESSAGE, .destination = (uint16_t)to, .flow = 1, .cookie = ++cookie};
+    unsigned before = s->fabric->hosts[to].deliveries_count;
+    fabric_submit(s->fabric, from, &op);
+    assert_true(fabric_drain(s->fabric, VIA_SEC_NS));
+    assert_int_equal(fabric_completion(s->fabric, from, cookie)->status, 0);
+    assert_int_equal(s->fabric->hosts[to].deliveries_count, before + 1);
+}
+
+/* Each sequence number up to the last that is well-formed. */
+static void any_sequence_number_is_outlived(void **state)
+{
+    (void)state;
+    static const uint64_t numbers[] = {
+        1000,
+        VIA_LINK_STATE_SEQUENCE_HIGH - 2,
+        VIA_LINK_STATE_SEQUENCE_HIGH - 1,
+        VIA_LINK_STATE_SEQUENCE_HIGH,
+        LAST_SEQUENCE - 1,
+        LAST_SEQUENCE,
+    };
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(numbers); i++) {
+        for (uint16_t victim = 1; victim < HOSTS; victim++) {
+            struct scene s;
+            scene_init(&s);
+            lie(&s, victim, FOREIGN_SESSION, numbers[i], NULL);
+            run(&s, 10 * VIA_MSEC_NS);
+            assert_settles_within(&s, 2 * VIA_LINK_STATE_FORGET_NS);
+            run(&s, 2 * VIA_LINK_STATE_FORGET_NS);
+            assert_true(fabric_is_settled(s.fabric));
+            assert_links_never_failed(&s);
+            /* Everybody has forgotten the number that was too high. */
+            for (int at = 1; at < HOSTS; at++) {
+                assert_true(sequence_of(&s, at, victim) < VIA_LINK_STATE_SEQUENCE_HIGH);
+            }
+            assert_message_arrives(&s, 1, 3);
+            assert_message_arrives(&s, 3, 1);
+            fabric_free(s.fabric);
+        }
+    }
+}
+
+/* A number that can be outnumbered costs no more than that takes. */
+static void a_number_that_can_be_outnumbered_is(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_init(&s);
+    lie(&s, 3, FOREIGN_SESSION, LAST_SEQUENCE - 1, NULL);
+    run(&s, 2 * VIA_MSEC_NS);
+    assert_settles_within(&s, s.fabric->hosts[3].config.heartbeat_ns + 25 * VIA_MSEC_NS);
+    assert_int_equal(sequence_of(&s, 1, 3), LAST_SEQUENCE);
+    assert_links_never_failed(&s);
+    fabric_free(s.fabric);
+}
+
+/* Forgetting a number does not forget what the announcement said. */
+static void going_back_to_low_numbers_costs_no_route(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_init(&s);
+    lie(&s, 3, FOREIGN_SESSION, VIA_LINK_STATE_SEQUENCE_HIGH, NULL);
+    run(&s, 30 * VIA_MSEC_NS);
+    assert_settles_within(&s, VIA_MSEC_NS);
+    for (unsigned i = 0; i < 3000; i++) {
+        run(&s, VIA_MSEC_NS);
+        assert_true(fabric_is_settled(s.fabric));
+    }
+    assert_true(sequence_of(&s, 1, 3) < VIA_LINK_STATE_SEQUENCE_HIGH);
+    fabric_free(s.fabric);
+}
+
+static void a_restart_of_the_victim_cures_at_once(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_init(&s);
+    lie(&s, 2, FOREIGN_SESSION, LAST_SEQUENCE, NULL);
+    run(&s, VIA_LINK_STATE_FORGET_NS / 2);
+    fabric_crash(s.fabric, 2);
+    fabric_start(s.fabric, 2);
+    assert_settles_within(&s, VIA_LINK_STATE_FORGET_NS);
+    fabric_free(s.fabric);
+}
+
+/* The victim's own session and number, and other words: both ends of the lie say it is newest. */
+static void the_same_number_with_other_words_is_outnumbered(void **state)
+{
+    (void)state;
+    static const uint16_t names[] = {0, 1, 3}; /* as a neighbour: words that order either way */
+    for (unsigned i = 0; i <= VIA_ARRAY_COUNT(names); i++) {
+        for (unsigned ahead = 0; ahead < 3; ahead++) {
+            struct scene s;
+            scene_init(&s);
+            struct via_announcement_neighbour neighbour = {.host = names[i % 3], .session = 77};
+            lie(&s, 2, s.fabric->hosts[2].config.session, sequence_of(&s, 1, 2) + ahead,
+                i < 3 ? &neighbour : NULL);
+            run(&s, 50 * VIA_MSEC_NS);
+            assert_settles_within(&s, VIA_MSEC_NS);
+            for (int at = 1; at < HOSTS; at++) {
+                assert_int_equal(fabric_node(s.fabric, at)->lsdb->lsas[2].neighbours_count, 2);
+            }
+            assert_links_never_failed(&s);
+            fabric_free(s.fabric);
+        }
+    }
+}
+
+/* The liar never stops. What it says of hosts that are nobody's neighbours stays with them. */
+static void lies_without_end_break_no_link(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct via_rng rng;
+    scene_init(&s);
+    via_rng_init(&rng, 7);
+    for (unsigned i = 0; i < 3000; i++) {
+        struct via_announcement_neighbour neighbour = {
+            .host = (uint16_t)via_rng_below(&rng, FABRIC_HOSTS_MAX),
+            .session = (uint32_t)via_rng_next(&rng) | 1};
+        uint16_t about = (uint16_t)via_rng_below(&rng, FABRIC_HOSTS_MAX);
+        uint64_t sequence = via_rng_chance(&rng, 1, 2)
+                                ? LAST_SEQUENCE - via_rng_below(&rng, 3)
+                                : 1 + via_rng_below(&rng, VIA_LINK_STATE_SEQUENCE_HIGH);
+        neighbour.host = neighbour.host == about ? about ^ 1u : neighbour.host;
+        uint32_t session = about < HOSTS && via_rng_chance(&rng, 1, 2)
+                               ? s.fabric->hosts[about].config.session
+                               : (uint32_t)via_rng_next(&rng) | 1;
+        lie(&s, about, session, sequence, via_rng_chance(&rng, 1, 2) ? &neighbour : NULL);
+        run(&s, VIA_MSEC_NS);
+    }
+    assert_links_never_failed(&s);
+    assert_settles_within(&s, 2 * VIA_LINK_STATE_FORGET_NS);
+    assert_message_arrives(&s, 1, 3);
+    fabric_free(s.fabric);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_sequence_number_is_outlived),
+        cmocka_unit_test(a_number_that_can_be_outnumbered_is),
+        cmocka_unit_test(going_back_to_low_numbers_costs_no_route),
+        cmocka_unit_test(a_restart_of_the_victim_cures_at_once),
+        cmocka_unit_test(the_same_number_with_other_words_is_outnumbered),
+        cmocka_unit_test(lies_without_end_break_no_link),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
