@@ -12,6 +12,8 @@ KILLS ?= 500
 SOCKET_KILLS ?= 1000
 CALLS ?= 2000
 RELOADS ?= 200
+# Of the matrix of event loops: so many times as often as in `make test`.
+LOOP_ROUNDS ?= 20
 # For each planted bug; then the next one's turn comes.
 MUTANT_SECONDS ?= 300
 # Of each fuzzer.
@@ -20,7 +22,7 @@ FUZZ_SECONDS ?= 300
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help demo test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +84,9 @@ calls-sockets: packages build-release ## random calls on CALLS connections, over
 
 reloads-sockets: packages build-release ## reload nginx RELOADS times under load
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/reload_nginx.py --count $(RELOADS) || [ $$? -eq 77 ]
+
+loops-sockets: packages build-release ## every shape of event loop, LOOP_ROUNDS times: none stalls for 100 ms (on an idle machine)
+	VIADUCT_EVENT_LOOP_ROUNDS=$(LOOP_ROUNDS) VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/test_event_loops.py
 
 install: ## install the release build below DESTDIR, for PREFIX
 	cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)

@@ -208,14 +208,16 @@ void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned 
     pthread_mutex_lock(&set->lock);
     via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (!entry->spent &&
-            ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 || entry->conn->fabric != NULL)) {
+        if (entry->spent) {
+            continue;
+        }
+        if (entry->conn->fabric != NULL) {
             struct via_op op = via_ep_op(entry);
             via_io_arm(&op, entry->events);
-            if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && *count < max &&
-                !via_stall_is_none(op.side, entry->conn->fabric != NULL)) {
-                fds[(*count)++] = via_ep_number(entry);
-            }
+        }
+        if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && *count < max &&
+            !via_stall_is_none(entry->conn->side, entry->conn->fabric != NULL)) {
+            fds[(*count)++] = via_ep_number(entry);
         }
     }
     pthread_mutex_unlock(&set->lock);

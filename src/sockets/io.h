@@ -50,8 +50,9 @@ static inline ssize_t via_io_send(struct via_op *op, const struct iovec *iov, in
  */
 uint32_t via_io_ready(struct via_op *op, uint32_t wanted);
 
-/* Before sleeping until `wanted`: tells the peer. The caller enters its bells
- * (via_sock_bell_enter), looks again and then sleeps. */
+/* Before sleeping until `wanted`: tells the peer that this end waits for bytes. A look that finds
+ * no room tells it so itself. The caller enters its bells (via_sock_bell_enter), looks again and
+ * then sleeps. */
 void via_io_arm(struct via_op *op, uint32_t wanted);
 
 /* Events for which a sleeper watches the kernel's socket. */
@@ -82,7 +83,8 @@ void via_io_shut_now(struct via_conn *conn, int fd);
  * between hosts; else -EAGAIN: it is not written yet. Otherwise 0. */
 int via_io_fin(struct via_conn *conn, int fd, uint8_t flags, bool wait);
 
-/* Registrations that depend on which way the bytes go are brought up to date. No token is held. */
-void via_io_after(struct via_op *op);
+/* Registrations that depend on which way the bytes go are brought up to date. True if that has
+ * changed. No token is held. */
+bool via_io_after(struct via_op *op);
 
 #endif

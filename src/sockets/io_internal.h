@@ -86,6 +86,9 @@ uint64_t via_io_drop(struct via_op *op, uint64_t most);
 /* With the tx token: from the kernel span to the pipe, if the peer is ready for it. */
 void via_io_try_switch(struct via_op *op);
 
+/* With the tx token: does the pipe have room for a record? If not, the peer rings when it has. */
+bool via_io_has_room(struct via_op *op);
+
 /* With the tx token: will nobody ever read what is written to the pipe? */
 bool via_tx_peer_is_gone(struct via_op *op);
 /* The same, by what the kernel has said: does nobody hold the other end any more? */

@@ -137,14 +137,18 @@ static void want_room(struct via_op *op)
     }
 }
 
-/* With the tx token: is there room? If not, and a ring was wanted, one is when there is: what has
- * been given back meanwhile may have used it up before anybody slept, and another thread the room.
+/*
+ * With the tx token: is there room? If not, the peer rings when it gives some back, whether or not
+ * this thread is the one that will wait for it: as TCP sets SOCK_NOSPACE in each call that finds no
+ * room. A credit that came after the last want may have been rung for already, so the writer wants
+ * again, and looks again.
  */
-static bool has_room(struct via_op *op)
+bool via_io_has_room(struct via_op *op)
 {
     struct via_stream_tx *tx = &op->side->tx;
     bool room;
-    while (!(room = via_stream_tx_writable(tx)) && via_pipe_want_is_old(&tx->pipe)) {
+    while (!(room = via_stream_tx_writable(tx)) &&
+           (tx->pipe.want == 0 || via_pipe_want_is_old(&tx->pipe))) {
         want_room(op);
     }
     return room && (op->conn->fabric == NULL || via_fabric_has_way(op->conn));
@@ -159,7 +163,7 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
     }
     if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op)) {
         *ret_ask |= OUT_EVENTS;
-    } else if (has_room(op)) {
+    } else if (via_io_has_room(op)) {
         bits = OUT_EVENTS;
     } else {
         via_io_found_full(op);
@@ -250,7 +254,7 @@ void via_io_arm(struct via_op *op, uint32_t wanted)
         via_fabric_rx_arm(conn);
         via_rx_give(op);
     }
-    if ((wanted & OUT_EVENTS) != 0 && via_tx_take(op) == 0) {
+    if (conn->fabric != NULL && (wanted & OUT_EVENTS) != 0 && via_tx_take(op) == 0) {
         if (op->side->tx.span == VIA_SPAN_PIPE) { /* else the kernel says when there is room */
             want_room(op);
         }
@@ -317,7 +321,7 @@ static bool tx_has_room(struct via_op *op)
     if (op->side->tx.span != VIA_SPAN_PIPE || via_tx_take(op) != 0) {
         return false;
     }
-    bool room = has_room(op);
+    bool room = via_io_has_room(op);
     via_tx_give(op);
     return room;
 }
@@ -417,16 +421,18 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
 /* --- the rest ----------------------------------------------------------------------------------
  */
 
-void via_io_after(struct via_op *op)
+bool via_io_after(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     if (via_conn_must_heed(conn)) {
         via_conn_heed(op);
     }
-    if (via_unlikely(atomic_load_explicit(&conn->spans, memory_order_relaxed) !=
-                     via_conn_spans(conn))) {
-        via_ep_conn_changed(conn);
+    if (via_likely(atomic_load_explicit(&conn->spans, memory_order_relaxed) ==
+                   via_conn_spans(conn))) {
+        return false;
     }
+    via_ep_conn_changed(conn);
+    return true;
 }
 
 /* With the rx token: what the kernel has before `piped` bytes of the pipe, of which `left` bytes

@@ -7,6 +7,7 @@
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/stall.h"
 #include "sockets/steward.h"
 #include "sockets/stream_quick.h"
 #include "sockets/wait.h"
@@ -27,6 +28,15 @@ static bool goes_piecewise(const struct via_op *op)
 {
     return op->side->tx.span != VIA_SPAN_PIPE && !op->side->heeded &&
            via_conn_state(op->conn) != VIA_SIDE_PLAIN;
+}
+
+static size_t iov_bytes(const struct iovec *iov, int iov_count)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < iov_count; i++) {
+        bytes += iov[i].iov_len;
+    }
+    return bytes;
 }
 
 /* To the kernel, without waiting. Errors are the kernel's, SIGPIPE included. */
@@ -57,6 +67,10 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
             via_io_shadow(op, POLLERR); /* which the kernel has told by this, and now forgets */
         }
         return error;
+    }
+    size_t asked = iov_bytes(message.msg_iov, (int)message.msg_iovlen);
+    if ((size_t)n < asked) {
+        via_io_found_full(op);
     }
     via_iov_skip(iov, (size_t)n);
     via_io_count_kernel(op, n, early);
@@ -273,12 +287,19 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
         return kernel_send(op, iov, flags);
     }
     size_t total = 0;
+    bool vain = false;
     while (iov->left != 0) {
         ssize_t n = write_record(op, iov);
-        if (n < 0) {
-            if (n == -EAGAIN) {
-                via_io_found_full(op);
+        if (n == -EAGAIN && !vain) {
+            /* Counted before the peer is asked to ring: whoever the ring wakes finds an edge. */
+            via_io_found_full(op);
+            vain = true;
+            if (via_io_has_room(op)) {
+                continue;
             }
+        }
+        vain = false;
+        if (n < 0) {
             if (total != 0) {
                 break;
             }
@@ -328,7 +349,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         }
         ssize_t n = send_once(op, iov, flags);
         via_tx_give(op);
-        via_io_after(op);
+        bool changed = via_io_after(op);
         if (n >= 0) {
             total += (size_t)n;
             if (iov->left == 0) {
@@ -346,8 +367,14 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             }
             continue;
         }
+        if (changed) {
+            continue; /* epoll sets now watch the other way: a ring for room may have come before */
+        }
         if (nonblocking) {
-            via_io_found_full(op);
+            if (!op->alone && via_conn_has_pipes(op->conn) &&
+                !via_stall_is_none(op->side, op->conn->fabric != NULL)) {
+                via_steward_watch_stalls();
+            }
             return total != 0 ? (ssize_t)total : -EAGAIN;
         }
         if (n > 0) {
@@ -361,15 +388,6 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             return total != 0 ? (ssize_t)total : rc;
         }
     }
-}
-
-static size_t iov_bytes(const struct iovec *iov, int iov_count)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < iov_count; i++) {
-        bytes += iov[i].iov_len;
-    }
-    return bytes;
 }
 
 static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -15,6 +16,7 @@
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 #include "sockets/shared.h"
+#include "sockets/stall.h"
 
 /* The kernel had no room: so long until it is asked again. */
 #define PENDING_LOOK_NS (10 * VIA_MSEC_NS)
@@ -38,6 +40,11 @@ _Atomic bool via_steward_runs;
 
 /* Something was to be sent again at the last look, and did not go. */
 static _Atomic bool pending;
+
+/* A send that does not wait has found no room, while there was something to read: stall.h. */
+static _Atomic bool stalls;
+/* An eventfd that only the thread waits for: any thread may take a call. */
+static _Atomic int own_fd = -1;
 
 /* Closed by the program before their bytes were sent again. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -188,9 +195,10 @@ void via_steward_look(void)
 
 uint64_t via_steward_sleep_ns_max(void)
 {
-    return atomic_load_explicit(&pending, memory_order_relaxed) ? PENDING_LOOK_NS
-           : via_fabric_is_attached()                           ? FABRIC_LOOK_NS
-                                                                : VIA_NEVER_NS;
+    return atomic_load_explicit(&pending, memory_order_relaxed)  ? PENDING_LOOK_NS
+           : atomic_load_explicit(&stalls, memory_order_relaxed) ? VIA_STREAM_STALL_NS
+           : via_fabric_is_attached()                            ? FABRIC_LOOK_NS
+                                                                 : VIA_NEVER_NS;
 }
 
 /* --- who sleeps elsewhere ----------------------------------------------------------------------
@@ -287,6 +295,46 @@ static void demote_due(void)
     }
 }
 
+void via_steward_watch_stalls(void)
+{
+    const uint64_t one = 1;
+    if (!atomic_exchange_explicit(&stalls, true, memory_order_relaxed)) {
+        int saved = errno;
+        /* Fails before the thread runs, which begins with a look. */
+        (void)!VIA_REAL(write)(atomic_load_explicit(&own_fd, memory_order_relaxed), &one,
+                               sizeof(one));
+        errno = saved;
+    }
+}
+
+/* True if the connection may be about to stall. */
+static bool watch_stall(int fd)
+{
+    struct via_op op;
+    if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
+        return false;
+    }
+    bool left = via_stall_watch(&op) != VIA_NEVER_NS;
+    via_op_end(&op);
+    return left;
+}
+
+/* The threads that wait for room went to sleep before there was none, and do not watch it. */
+static void watch_stalls(void)
+{
+    unsigned top = via_fds_top();
+    bool left = false;
+    if (!atomic_exchange_explicit(&stalls, false, memory_order_relaxed)) {
+        return;
+    }
+    for (unsigned fd = 0; fd < top; fd++) {
+        left |= watch_stall((int)fd);
+    }
+    if (left) {
+        atomic_store_explicit(&stalls, true, memory_order_relaxed);
+    }
+}
+
 /* Links of a folder: its own two, and one of each folder in it. */
 static bool is_last_thread(void)
 {
@@ -298,18 +346,25 @@ static void *serve(void *unused)
 {
     bool looks = true;
     while (!is_last_thread()) {
-        struct pollfd pfd = {.fd = via_sock_bell_calls(), .events = POLLIN};
+        struct pollfd fds[2] = {
+            {.fd = via_sock_bell_calls(), .events = POLLIN},
+            {.fd = atomic_load_explicit(&own_fd, memory_order_relaxed), .events = POLLIN}};
         struct timespec storage;
+        uint64_t count;
         if (looks) {
             via_steward_look();
             demote_due();
+            watch_stalls();
         }
         uint64_t most_ns = via_steward_sleep_ns_max();
         uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_LOOK_NS);
-        looks = VIA_REAL(ppoll)(&pfd, 1, left_of(until_ns, &storage), NULL) > 0 ||
+        looks = VIA_REAL(ppoll)(fds, 2, left_of(until_ns, &storage), NULL) > 0 ||
                 most_ns != VIA_NEVER_NS;
-        if (pfd.revents != 0) {
+        if (fds[0].revents != 0) {
             via_sock_bell_calls_take();
+        }
+        if (fds[1].revents != 0) {
+            (void)!VIA_REAL(read)(fds[1].fd, &count, sizeof(count));
         }
     }
     return unused;
@@ -340,6 +395,10 @@ void via_steward_start_slowly(void)
     }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd >= 0) {
+        via_hidden_new(fd, &own_fd);
+    }
     if (via_sock_bell_calls() >= 0 && !start(STACK_BYTES)) {
         start(0); /* much of a stack may be for what threads have of their own */
     }
@@ -434,6 +493,7 @@ void via_steward_end(void)
 void via_steward_forked(void)
 {
     pthread_mutex_init(&lock, NULL);
+    via_hidden_close(&own_fd); /* the parent's */
     atomic_store_explicit(&via_steward_runs, false, memory_order_relaxed);
     for (unsigned i = 0; i < KEPT_MAX; i++) {
         if (kept[i].conn != NULL) { /* the parent sees to them */

@@ -44,6 +44,10 @@ static inline void via_steward_start(bool alone)
     }
 }
 
+/* In a program of several threads, after a send that did not wait has found no room while there was
+ * something to read: the steward watches stalls (stall.h) for a thread that sleeps already. */
+void via_steward_watch_stalls(void);
+
 /* Does what peers have called for. Leaves errno alone. No token is held. */
 void via_steward_look(void);
 /* How long to sleep at most before another look; VIA_NEVER_NS: until a call. */
