@@ -12,10 +12,12 @@
 #include "base/mutant.h"
 #include "host/client_sys.h"
 #include "host/host_private.h"
+#include "host/host_receive.h"
 
-#define REQUEST_FDS_MAX 4u
+#define ANSWER_FDS_MAX 4u
 #define REQUESTS_PER_TURN 16u
 #define STRANGERS_MAX 64u
+#define RINGS_PER_TURN 256u
 /* A connection must say HELLO within this. */
 #define STRANGER_NS (5 * VIA_SEC_NS)
 
@@ -25,7 +27,7 @@ void via_attach_server_answer(struct via_process *process, const struct via_atta
     struct iovec iov = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof(*answer)};
     union {
         struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int) * REQUEST_FDS_MAX)];
+        char bytes[CMSG_SPACE(sizeof(int) * ANSWER_FDS_MAX)];
     } control = {0};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
     if (fds_count != 0) {
@@ -71,49 +73,18 @@ void via_attach_server_answer_status(struct via_process *process,
     via_attach_server_answer(process, &answer, NULL, 0);
 }
 
-static void close_fds(int *fds, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        if (fds[i] >= 0) {
-            close(fds[i]);
-            fds[i] = -1;
-        }
-    }
-}
-
 /* One datagram and its descriptors: 1, 0 when the process has gone, -EAGAIN, -EPROTO. */
 static int receive(struct via_process *process, struct via_attach_request *ret_request,
-                   int *ret_fds, unsigned *ret_fds_count)
+                   struct via_host_received *ret_received)
 {
-    struct iovec iov = {.iov_base = ret_request, .iov_len = sizeof(*ret_request)};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int) * REQUEST_FDS_MAX)];
-    } control;
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
-    ssize_t bytes = recvmsg(process->source.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    *ret_fds_count = 0;
-    if (bytes < 0) {
-        return errno == EAGAIN || errno == EINTR ? -EAGAIN : 0;
+    via_host_receive(process->source.fd, ret_request, sizeof(*ret_request), ret_received);
+    if (ret_received->bytes < 0) {
+        return ret_received->bytes == -EAGAIN || ret_received->bytes == -EINTR ? -EAGAIN : 0;
     }
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL;
-         header = CMSG_NXTHDR(&message, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-        unsigned count = (unsigned)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        count = via_min(count, REQUEST_FDS_MAX - *ret_fds_count);
-        memcpy(ret_fds + *ret_fds_count, CMSG_DATA(header), count * sizeof(int));
-        *ret_fds_count += count;
-    }
-    if (bytes == 0) {
+    if (ret_received->bytes == 0) {
         return 0;
     }
-    return (size_t)bytes == sizeof(*ret_request) &&
-                   (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0
+    return (size_t)ret_received->bytes == sizeof(*ret_request) && !ret_received->truncated
                ? 1
                : -EPROTO;
 }
@@ -161,6 +132,7 @@ static int board_post(struct via_process *process, const struct via_attach_reque
         .host = host->config.host, .session = host->session, .process = process->number};
     int rc = via_board_hang(&host->board, &poster, request->key, request->key_bytes, request->value,
                             request->value_bytes, request->ttl_ms * VIA_MSEC_NS, host->now_ns);
+    process->posted[poster.host / 64] |= UINT64_C(1) << (poster.host % 64);
     via_attach_server_answer_status(process, request, rc);
     return 0;
 }
@@ -250,14 +222,13 @@ static void ready(struct via_host_source *source, uint32_t events)
     (void)events;
     for (unsigned i = 0; i < REQUESTS_PER_TURN; i++) {
         struct via_attach_request request;
-        int fds[REQUEST_FDS_MAX];
-        unsigned fds_count = 0;
-        int rc = receive(process, &request, fds, &fds_count);
+        struct via_host_received received;
+        int rc = receive(process, &request, &received);
         if (rc == -EAGAIN) {
             return;
         }
-        bool alive = rc == 1 && handle(process, &request, fds, fds_count);
-        close_fds(fds, fds_count);
+        bool alive = rc == 1 && handle(process, &request, received.fds, received.fds_count);
+        via_reaper_add_fds(process->host->reaper, received.fds, received.fds_count);
         if (!alive) {
             via_process_leave(process);
             return;
@@ -270,7 +241,7 @@ static void accepted(struct via_host *host, int fd, const struct ucred *peer)
     struct via_attach_server *server = &host->attach;
     struct via_process *process = via_process_new(host, fd, peer);
     if (process == NULL) {
-        close(fd);
+        via_reaper_add_fds(host->reaper, &fd, 1);
         return;
     }
     process->source.ready = ready;
@@ -326,6 +297,7 @@ int via_attach_server_init(struct via_host *host, struct via_error *err)
     via_list_init(&server->processes);
     via_list_init(&server->strangers);
     via_list_init(&server->closing);
+    via_list_init(&server->lingering);
     via_list_init(&server->removed);
     via_list_init(&server->retired);
     via_list_init(&server->pending);
@@ -365,7 +337,7 @@ void via_attach_server_close(struct via_host *host)
     }
     via_host_listener_close(&server->listener);
     via_process_free_all(host);
-    via_segment_reap(host);
+    via_segment_free_all(host);
     via_endpoint_tables_free(server);
     via_host_memory_close(&server->life_memory);
     free(server->segments);
@@ -374,18 +346,33 @@ void via_attach_server_close(struct via_host *host)
     server->host = NULL;
 }
 
-void via_attach_server_changed(struct via_host *host)
+/* Rings processes that do not know yet that links have changed, some in each turn; the next
+ * deadline. */
+static uint64_t ring_some(struct via_host *host)
 {
     struct via_attach_server *server = &host->attach;
-    via_list_foreach(it, &server->processes) {
-        via_sys_bell_ring(via_list_entry(it, struct via_process, link)->bell_fd);
+    uint32_t count = via_min(server->to_ring_count, RINGS_PER_TURN);
+    server->to_ring_count -= count;
+    for (struct via_list *link; count != 0 && (link = via_list_pop_front(&server->processes));
+         count--) {
+        via_sys_bell_ring(via_list_entry(link, struct via_process, link)->bell_fd);
+        via_list_push_back(&server->processes, link);
     }
+    return server->to_ring_count != 0 ? host->now_ns : VIA_NEVER_NS;
+}
+
+void via_attach_server_changed(struct via_host *host)
+{
+    host->attach.to_ring_count = host->attach.processes_count;
+    ring_some(host);
     via_attach_server_links_changed(host);
 }
 
 uint64_t via_attach_server_tick(struct via_host *host)
 {
-    uint64_t deadline_ns = via_process_tick(host);
+    uint64_t deadline_ns = via_host_listener_tick(&host->attach.listener);
+    deadline_ns = via_min(deadline_ns, ring_some(host));
+    deadline_ns = via_min(deadline_ns, via_process_tick(host));
     via_endpoint_tables_reap(host);
     deadline_ns = via_min(deadline_ns, via_segment_reap(host));
     return via_min(deadline_ns, via_attach_server_pending_tick(host));

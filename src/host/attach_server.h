@@ -12,6 +12,7 @@
 #include "host/attach_wire.h"
 #include "host/host_listener.h"
 #include "host/host_memory.h"
+#include "host/host_reaper.h"
 #include "host/host_transfer.h"
 #include "host/rundir.h"
 
@@ -33,6 +34,7 @@ struct via_host;
 #define VIA_ATTACH_REPLY_DATA_BYTES (256u << 10)
 #define VIA_ATTACH_BODY_BYTES_MAX (32u << 10)
 #define VIA_ATTACH_REQUESTS_MAX 64u /* of one process, that wait for another host */
+#define VIA_ATTACH_REQUESTS_ALL 4096u
 #define VIA_ATTACH_SEGMENTS_MAX 1024u
 #define VIA_ATTACH_BLOCKED_MAX 64u
 /* Of one process on one channel, so that one whose commands wait for an absent host takes nothing
@@ -181,15 +183,16 @@ void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mai
 /* Memory that a process has registered. The pointer in via_attach_server.segments is read by
  * transfer threads; the segment outlives a grace period after it has been taken out. */
 struct via_host_segment {
-    struct via_list link; /* of the process, or via_attach_server.removed */
+    struct via_list link; /* of the process, or via_attach_server.lingering or .removed */
     struct via_process *process;
     struct via_host_memory memory;
     uint64_t handle;
     uint64_t life; /* what its word of the life page holds while it may be accessed */
     uint32_t access;
+    struct via_reap reap;
     _Atomic uint32_t borrowed; /* [any] commands under way whose payload lies here */
     uint64_t sync;             /* removed: the grace period to wait for */
-    uint64_t lingers_ns;       /* removed: since then it can only be read; 0: not at all */
+    uint64_t lingers_ns;       /* lingering: since then */
 };
 
 /* A request that another host must answer. */
@@ -214,7 +217,8 @@ enum via_process_state {
 struct via_process {
     struct via_host *host;
     struct via_host_source source; /* its socket */
-    struct via_host_grave grave;
+    struct via_reap reap;
+    int reap_fds[2];
     struct via_list link; /* of one list of the server, by state */
     enum via_process_state state;
     uint32_t slot;
@@ -263,6 +267,8 @@ struct via_attach_server {
     struct via_list closing;   /* draining, syncing */
     uint32_t processes_count;
     uint32_t strangers_count;
+    uint32_t closing_count;
+    uint32_t to_ring_count; /* processes from the first on that learn that links have changed */
     uint32_t stranded_count;
     uint64_t lingering_bytes;
     struct via_process **by_slot; /* processes_max; NULL = free */
@@ -277,10 +283,12 @@ struct via_attach_server {
     struct via_host_memory life_memory;
     _Atomic uint64_t *lives; /* the life page: [any] by index of the handle */
     uint64_t life_last;
-    struct via_list removed; /* segments to be unmapped once nobody uses them */
+    struct via_list lingering; /* segments without an owner that others may read, oldest first */
+    struct via_list removed;   /* segments to be unmapped once nobody uses them */
     _Atomic(struct via_endpoint_table *) endpoints; /* [any] */
     struct via_list retired;                        /* tables that a thread may still read */
     struct via_list pending;                        /* struct via_attach_pending */
+    uint32_t pending_count;
     uint32_t pending_id_next;
     _Atomic bool look; /* [any] a process broke the rules, or is gone from a transfer thread */
 
@@ -323,6 +331,7 @@ int via_segment_add_for(struct via_process *process, const struct via_attach_req
 int via_segment_remove_for(struct via_process *process, uint64_t handle);
 int via_segment_map_for(struct via_process *process, const struct via_attach_request *request);
 uint64_t via_segment_reap(struct via_host *host);
+void via_segment_free_all(struct via_host *host);
 void via_segment_leave_all_for(struct via_process *process);
 void via_segment_retire_all_for(struct via_process *process);
 void via_segment_forget_all_for(struct via_process *process);

@@ -28,7 +28,8 @@ int via_attach_server_ask(struct via_process *process, const struct via_attach_r
 {
     struct via_host *host = process->host;
     struct via_attach_server *server = &host->attach;
-    if (process->pending_count >= VIA_ATTACH_REQUESTS_MAX) {
+    if (process->pending_count >= VIA_ATTACH_REQUESTS_MAX ||
+        server->pending_count >= VIA_ATTACH_REQUESTS_ALL) {
         return -EAGAIN;
     }
     struct via_attach_pending *pending = calloc(1, sizeof(*pending));
@@ -48,8 +49,17 @@ int via_attach_server_ask(struct via_process *process, const struct via_attach_r
         return rc;
     }
     process->pending_count++;
+    server->pending_count++;
     via_list_push_back(&server->pending, &pending->link);
     return 0;
+}
+
+static void remove_pending(struct via_attach_pending *pending)
+{
+    via_list_remove(&pending->link);
+    pending->process->pending_count--;
+    pending->process->host->attach.pending_count--;
+    free(pending);
 }
 
 static void finish(struct via_attach_pending *pending, const struct via_attach_answer *content,
@@ -62,9 +72,7 @@ static void finish(struct via_attach_pending *pending, const struct via_attach_a
     answer.type = pending->type;
     answer.id = pending->request_id;
     answer.host = process->host->config.host;
-    via_list_remove(&pending->link);
-    process->pending_count--;
-    free(pending);
+    remove_pending(pending);
     via_attach_server_answer(process, &answer, fds, fds_count);
 }
 
@@ -90,14 +98,15 @@ void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t pee
 
 void via_attach_server_pending_drop(struct via_process *process)
 {
+    if (process->pending_count == 0) {
+        return;
+    }
     via_list_foreach_safe(it, &process->host->attach.pending) {
         struct via_attach_pending *pending = via_list_entry(it, struct via_attach_pending, link);
         if (pending->process == process) {
-            via_list_remove(&pending->link);
-            free(pending);
+            remove_pending(pending);
         }
     }
-    process->pending_count = 0;
 }
 
 /* A map request is answered over the link it went out on, or not at all. */

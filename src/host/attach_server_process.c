@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -13,6 +14,8 @@
 
 /* How often a closing process that waits for nothing that wakes this thread is looked at. */
 #define CLOSING_LOOK_NS (10 * VIA_MSEC_NS)
+/* A turn of the control thread spends so long on closing processes, and a look at one more. */
+#define CLOSING_TURN_NS (2 * VIA_MSEC_NS)
 
 static void read_comm(struct via_process *process)
 {
@@ -72,20 +75,34 @@ static void free_channels(struct via_process *process)
     process->channels = NULL;
 }
 
+static void free_process(struct via_host *host, struct via_reap *reap)
+{
+    (void)host;
+    free(via_container_of(reap, struct via_process, reap));
+}
+
+/* The process is told that its connection has ended; the socket is the caller's. */
+static int hang_up(struct via_process *process)
+{
+    int fd = process->source.fd;
+    if (fd >= 0) {
+        via_host_source_remove(process->host, &process->source);
+        shutdown(fd, SHUT_RDWR);
+    }
+    return fd;
+}
+
 /* Everything but its place in lists and tables. */
 static void bury(struct via_process *process)
 {
-    if (process->source.fd >= 0) {
-        int fd = process->source.fd;
-        via_host_source_remove(process->host, &process->source);
-        close(fd);
-    }
+    process->reap_fds[0] = hang_up(process);
+    process->reap_fds[1] = process->bell_fd;
     free_channels(process);
-    via_host_memory_close(&process->memory);
-    if (process->bell_fd >= 0) {
-        close(process->bell_fd);
-    }
-    via_host_bury(process->host, &process->grave, process);
+    process->reap = (struct via_reap){.memory = process->memory,
+                                      .fds = process->reap_fds,
+                                      .fds_count = VIA_ARRAY_COUNT(process->reap_fds),
+                                      .done = free_process};
+    via_reaper_add(process->host->reaper, &process->reap);
 }
 
 /* --- coming ----------------------------------------------------------------------------------- */
@@ -243,6 +260,7 @@ static void begin_draining(struct via_process *process)
     server->processes_count--;
     server->died_count++;
     via_list_push_back(&server->closing, &process->link);
+    server->closing_count++;
     process->state = VIA_PROCESS_DRAINING;
     process->deadline_ns = host->now_ns + VIA_ATTACH_DRAIN_NS;
     /* From here nobody new comes to it; then the transfer threads finish what it has begun. */
@@ -266,9 +284,8 @@ void via_process_leave(struct via_process *process)
         bury(process);
         return;
     }
-    int fd = process->source.fd;
-    via_host_source_remove(process->host, &process->source);
-    close(fd);
+    int fd = hang_up(process);
+    via_reaper_add_fds(process->host->reaper, &fd, 1);
     begin_draining(process);
 }
 
@@ -336,9 +353,28 @@ static uint64_t tick_closing(struct via_process *process)
     }
     via_segment_free_all_for(process);
     via_list_remove(&process->link);
+    host->attach.closing_count--;
     leave_slot(process);
     bury(process);
     return VIA_NEVER_NS;
+}
+
+/* A crowd of processes that go at once is wound up in several turns. */
+static uint64_t tick_all_closing(struct via_host *host)
+{
+    struct via_attach_server *server = &host->attach;
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    uint64_t start_ns = via_host_now_ns();
+    for (uint32_t left = server->closing_count; left != 0; left--) {
+        struct via_list *link = via_list_pop_front(&server->closing);
+        via_list_push_back(&server->closing, link);
+        deadline_ns =
+            via_min(deadline_ns, tick_closing(via_list_entry(link, struct via_process, link)));
+        if (via_host_now_ns() - start_ns >= CLOSING_TURN_NS && left > 1) {
+            return host->now_ns;
+        }
+    }
+    return deadline_ns;
 }
 
 static void detach_broken(struct via_host *host)
@@ -357,15 +393,11 @@ static void detach_broken(struct via_host *host)
 uint64_t via_process_tick(struct via_host *host)
 {
     struct via_attach_server *server = &host->attach;
-    uint64_t deadline_ns = VIA_NEVER_NS;
     /* Pairs with the release in via_process_channel_break(). */
     if (atomic_exchange_explicit(&server->look, false, memory_order_acquire)) {
         detach_broken(host);
     }
-    via_list_foreach_safe(closing, &server->closing) {
-        deadline_ns =
-            via_min(deadline_ns, tick_closing(via_list_entry(closing, struct via_process, link)));
-    }
+    uint64_t deadline_ns = tick_all_closing(host);
     via_list_foreach_safe(stranger, &server->strangers) {
         struct via_process *process = via_list_entry(stranger, struct via_process, link);
         if (host->now_ns < process->deadline_ns) {

@@ -57,6 +57,19 @@ static int random_key(uint64_t *ret_key)
     return 0;
 }
 
+static void segment_freed(struct via_host *host, struct via_reap *reap)
+{
+    (void)host;
+    free(via_container_of(reap, struct via_host_segment, reap));
+}
+
+static void free_segment(struct via_host *host, struct via_host_segment *segment)
+{
+    via_list_remove(&segment->link);
+    segment->reap = (struct via_reap){.memory = segment->memory, .done = segment_freed};
+    via_reaper_add(host->reaper, &segment->reap);
+}
+
 /* --- registering ------------------------------------------------------------------------------ */
 
 static int add_to_node(struct via_host *host, struct via_host_segment *segment, unsigned access,
@@ -75,34 +88,40 @@ static uint64_t linger_end_ns(const struct via_host *host, const struct via_host
 
 static void end_lingering(struct via_host *host, struct via_host_segment *segment)
 {
-    segment->lingers_ns = 0;
     host->attach.lingering_bytes -= segment->memory.bytes;
     (void)via_node_segment_remove(host->node, segment->handle); /* it has it until now */
     segment->sync = via_host_sync(host);
+    via_list_remove(&segment->link);
+    via_list_push_back(&host->attach.removed, &segment->link);
 }
 
-/* Those that have lingered for long enough, the oldest first. They are freed when nobody is at
- * them. */
-static void end_lingering_due(struct via_host *host)
+static struct via_host_segment *first_lingering(const struct via_host *host)
 {
-    via_list_foreach(it, &host->attach.removed) {
-        struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
-        if (segment->lingers_ns != 0 && linger_end_ns(host, segment) <= host->now_ns) {
-            end_lingering(host, segment);
-        }
-    }
+    struct via_list *link = via_list_first(&host->attach.lingering);
+    return link != NULL ? via_list_entry(link, struct via_host_segment, link) : NULL;
 }
 
-/* Those that linger since then or longer: is there any? */
+/* Ends those that have lingered for long enough. They are freed when nobody is at them. The next
+ * deadline. */
+static uint64_t end_lingering_due(struct via_host *host)
+{
+    for (struct via_host_segment *segment; (segment = first_lingering(host)) != NULL;) {
+        if (linger_end_ns(host, segment) > host->now_ns) {
+            return linger_end_ns(host, segment);
+        }
+        end_lingering(host, segment);
+    }
+    return VIA_NEVER_NS;
+}
+
+/* Ends those that linger since then or longer: is there any? */
 static bool end_lingering_since(struct via_host *host, uint64_t since_ns)
 {
     bool any = false;
-    via_list_foreach(it, &host->attach.removed) {
-        struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
-        if (segment->lingers_ns != 0 && segment->lingers_ns <= since_ns) {
-            end_lingering(host, segment);
-            any = true;
-        }
+    for (struct via_host_segment *segment;
+         (segment = first_lingering(host)) != NULL && segment->lingers_ns <= since_ns;) {
+        end_lingering(host, segment);
+        any = true;
     }
     return any;
 }
@@ -164,10 +183,10 @@ int via_segment_add_for(struct via_process *process, const struct via_attach_req
         return rc;
     }
     fds[0] = -1; /* the segment's now */
+    via_list_init(&segment->link);
     rc = add(process, request, segment);
     if (rc != 0) {
-        via_host_memory_close(&segment->memory);
-        free(segment);
+        free_segment(process->host, segment);
         return rc;
     }
     struct via_attach_answer answer;
@@ -179,13 +198,6 @@ int via_segment_add_for(struct via_process *process, const struct via_attach_req
 }
 
 /* --- removing --------------------------------------------------------------------------------- */
-
-static void free_segment(struct via_host_segment *segment)
-{
-    via_list_remove(&segment->link);
-    via_host_memory_close(&segment->memory);
-    free(segment);
-}
 
 static bool is_idle(const struct via_host *host, const struct via_host_segment *segment)
 {
@@ -237,22 +249,25 @@ int via_segment_remove_for(struct via_process *process, uint64_t handle)
 
 uint64_t via_segment_reap(struct via_host *host)
 {
-    uint64_t deadline_ns = VIA_NEVER_NS;
-    bool stopped = host->node == NULL;
-    if (!stopped) {
-        end_lingering_due(host);
-    }
+    uint64_t deadline_ns = end_lingering_due(host);
     via_list_foreach_safe(it, &host->attach.removed) {
         struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
-        if (!stopped && segment->lingers_ns != 0) {
-            deadline_ns = via_min(deadline_ns, linger_end_ns(host, segment));
-        } else if (stopped || (via_host_is_synced(host, segment->sync) && is_idle(host, segment))) {
-            free_segment(segment);
+        if (via_host_is_synced(host, segment->sync) && is_idle(host, segment)) {
+            free_segment(host, segment);
         } else {
             deadline_ns = via_min(deadline_ns, host->now_ns + REAP_LOOK_NS);
         }
     }
     return deadline_ns;
+}
+
+/* The transfer threads have ended. */
+void via_segment_free_all(struct via_host *host)
+{
+    via_list_splice_back(&host->attach.removed, &host->attach.lingering);
+    via_list_foreach_safe(it, &host->attach.removed) {
+        free_segment(host, via_list_entry(it, struct via_host_segment, link));
+    }
 }
 
 /* It is nobody's any more, and can only be read by those who have its handle. */
@@ -265,7 +280,7 @@ static void linger(struct via_host *host, struct via_host_segment *segment)
     host->attach.lingering_bytes += segment->memory.bytes;
     via_host_memory_close_fd(&segment->memory); /* nobody maps it any more */
     via_list_remove(&segment->link);
-    via_list_push_back(&host->attach.removed, &segment->link);
+    via_list_push_back(&host->attach.lingering, &segment->link);
 }
 
 /* A process goes: first nobody new reaches its memory, though its last commands still use it; then
@@ -315,7 +330,7 @@ bool via_segment_all_idle_for(const struct via_process *process)
 void via_segment_free_all_for(struct via_process *process)
 {
     via_list_foreach_safe(it, &process->segments) {
-        free_segment(via_list_entry(it, struct via_host_segment, link));
+        free_segment(process->host, via_list_entry(it, struct via_host_segment, link));
     }
 }
 

@@ -124,13 +124,8 @@ int via_board_pull(struct via_board *board, const void *key, size_t key_bytes, v
 
 static bool is_of(const struct note *note, const struct via_board_poster *poster)
 {
-    if (note->poster.host != poster->host) {
-        return false;
-    }
-    if (poster->process == UINT32_MAX) {
-        return note->poster.session != poster->session;
-    }
-    return note->poster.session == poster->session && note->poster.process == poster->process;
+    return note->poster.host == poster->host && note->poster.session == poster->session &&
+           note->poster.process == poster->process;
 }
 
 void via_board_withdraw(struct via_board *board, const struct via_board_poster *poster)
@@ -138,6 +133,17 @@ void via_board_withdraw(struct via_board *board, const struct via_board_poster *
     via_list_foreach_safe(it, &board->all) {
         struct note *note = via_list_entry(it, struct note, all);
         if (is_of(note, poster)) {
+            remove_note(board, note);
+        }
+    }
+}
+
+void via_board_withdraw_stale(struct via_board *board, const uint32_t *sessions)
+{
+    via_list_foreach_safe(it, &board->all) {
+        struct note *note = via_list_entry(it, struct note, all);
+        uint32_t session = sessions[note->poster.host];
+        if (session != 0 && session != note->poster.session) {
             remove_note(board, note);
         }
     }

@@ -48,9 +48,12 @@ int via_board_hang(struct via_board *board, const struct via_board_poster *poste
 int via_board_pull(struct via_board *board, const void *key, size_t key_bytes, void *ret_value,
                    uint64_t now_ns);
 
-/* All notes of a poster; process UINT32_MAX: of all processes of that host, and of any session but
- * the one given. */
+/* All notes of a poster. */
 void via_board_withdraw(struct via_board *board, const struct via_board_poster *poster);
+
+/* All notes that hosts have posted in another session than the one given: by host id, 0 = leave
+ * them. */
+void via_board_withdraw_stale(struct via_board *board, const uint32_t *sessions);
 
 /* Takes down what is over. The time of the next expiry, or UINT64_MAX. */
 uint64_t via_board_expire(struct via_board *board, uint64_t now_ns);

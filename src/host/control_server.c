@@ -13,6 +13,7 @@
 #include "base/mutant.h"
 #include "host/control.h"
 #include "host/host_private.h"
+#include "host/host_receive.h"
 
 struct connection {
     struct via_host *host;
@@ -38,7 +39,8 @@ static void close_connection(struct connection *connection)
         return;
     }
     via_host_source_remove(host, &connection->source);
-    close(fd);
+    shutdown(fd, SHUT_RDWR);
+    via_reaper_add_fds(host->reaper, &fd, 1);
     via_list_remove(&connection->link);
     host->control.connections_count--;
     free(connection->out);
@@ -253,9 +255,12 @@ static void ready(struct via_host_source *source, uint32_t events)
     via_list_remove(&connection->link);
     via_list_push_back(&host->control.connections, &connection->link);
     if (connection->out_bytes == 0) {
-        ssize_t bytes = recv(source->fd, connection->in + connection->in_bytes,
-                             sizeof(connection->in) - connection->in_bytes, MSG_DONTWAIT);
-        if (bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR)) {
+        struct via_host_received received;
+        via_host_receive(source->fd, connection->in + connection->in_bytes,
+                         sizeof(connection->in) - connection->in_bytes, &received);
+        via_reaper_add_fds(host->reaper, received.fds, received.fds_count);
+        ssize_t bytes = received.bytes;
+        if (bytes == 0 || (bytes < 0 && bytes != -EAGAIN && bytes != -EINTR)) {
             close_connection(connection);
             return;
         }
@@ -275,7 +280,7 @@ static void accepted(struct via_host *host, int fd, const struct ucred *peer)
     struct via_control_server *server = &host->control;
     struct connection *connection = calloc(1, sizeof(*connection));
     if (connection == NULL) {
-        close(fd);
+        via_reaper_add_fds(host->reaper, &fd, 1);
         return;
     }
     connection->host = host;
@@ -319,12 +324,13 @@ void via_control_server_close(struct via_host *host)
 
 uint64_t via_control_server_tick(struct via_host *host)
 {
+    uint64_t deadline_ns = via_host_listener_tick(&host->control.listener);
     via_list_foreach_safe(it, &host->control.connections) {
         struct connection *connection = via_list_entry(it, struct connection, link);
         if (host->now_ns < connection->deadline_ns) {
-            return connection->deadline_ns; /* the list is in order */
+            return via_min(deadline_ns, connection->deadline_ns); /* the list is in order */
         }
         close_connection(connection);
     }
-    return VIA_NEVER_NS;
+    return deadline_ns;
 }

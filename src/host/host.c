@@ -22,6 +22,8 @@
 #define SEGMENTS_COUNT 8192u
 #define PROCESSES_MAX 4096u /* 16 bits of a cookie; and what the node can have under way */
 #define LOCK_TRIES 100
+/* A host that ends waits so long for what processes have left. */
+#define REAPER_WAIT_NS (5 * VIA_SEC_NS)
 
 void via_host_options_init(struct via_host_options *options)
 {
@@ -256,6 +258,9 @@ static int open_all(struct via_host *host, const struct via_host_options *option
         rc = via_host_control_open(host, err);
     }
     if (rc == 0) {
+        rc = via_reaper_new(host, &host->reaper, err);
+    }
+    if (rc == 0) {
         rc = via_attach_server_init(host, err);
     }
     if (rc == 0) {
@@ -395,6 +400,10 @@ void via_host_close(struct via_host *host)
         host->node = NULL;
     }
     via_attach_server_close(host);
+    if (!via_reaper_free(host->reaper, REAPER_WAIT_NS)) {
+        via_log(VIA_LOG_WARN, "host %u: a descriptor that a process has sent can not be closed",
+                host->config.host);
+    }
     via_host_cables_close(host);
     for (unsigned i = 0; i < VIA_CHANNELS_MAX; i++) {
         via_transfer_fini(&host->transfers[i]);

@@ -42,15 +42,16 @@ static bool send_head(struct via_host *host, uint16_t destination,
 
 bool via_host_board_leave(struct via_host *host, struct via_process *process)
 {
-    struct via_board_poster poster = {
-        .host = host->config.host, .session = host->session, .process = process->number};
     struct via_board_message message = {.type = VIA_BOARD_WITHDRAW, .process = process->number};
-    via_board_withdraw(&host->board, &poster);
     for (unsigned peer = 0; peer < host->config.hosts_max; peer++) {
         if ((process->posted[peer / 64] >> (peer % 64) & 1) == 0) {
             continue;
         }
-        if (!send_head(host, (uint16_t)peer, &message)) {
+        if (peer == host->config.host) {
+            struct via_board_poster poster = {
+                .host = (uint16_t)peer, .session = host->session, .process = process->number};
+            via_board_withdraw(&host->board, &poster);
+        } else if (!send_head(host, (uint16_t)peer, &message)) {
             return false;
         }
         process->posted[peer / 64] &= ~(UINT64_C(1) << (peer % 64));
@@ -68,6 +69,8 @@ static uint32_t session_of(struct via_host *host, uint16_t id)
 
 void via_host_board_changed(struct via_host *host)
 {
+    uint32_t changed[VIA_HOSTS_MAX] = {0};
+    bool any = false;
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
         uint32_t session = session_of(host, id);
         uint32_t *seen = &host->board_sessions[id];
@@ -75,8 +78,11 @@ void via_host_board_changed(struct via_host *host)
             continue;
         }
         *seen = session;
-        struct via_board_poster others = {.host = id, .session = session, .process = UINT32_MAX};
-        via_board_withdraw(&host->board, &others);
+        changed[id] = session;
+        any = true;
+    }
+    if (any) {
+        via_board_withdraw_stale(&host->board, changed);
     }
 }
 

@@ -153,6 +153,7 @@ static uint64_t tick(struct via_host *host)
 {
     uint64_t deadline_ns = via_host_fabric_tick(host);
     deadline_ns = via_min(deadline_ns, via_host_messages_tick(host));
+    via_reaper_tick(host->reaper);
     deadline_ns = via_min(deadline_ns, via_host_board_tick(host));
     deadline_ns = via_min(deadline_ns, via_attach_server_tick(host));
     deadline_ns = via_min(deadline_ns, via_control_server_tick(host));

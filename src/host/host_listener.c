@@ -13,6 +13,7 @@
 
 #define BACKLOG 128
 #define ACCEPTS_PER_TURN 16
+#define PAUSE_NS (10 * VIA_MSEC_NS)
 
 bool via_host_listener_may(const struct via_host *host, int fd, const struct ucred *peer)
 {
@@ -48,17 +49,34 @@ static int open_spare(void)
  * says so before it looks whether there is a connection at all. */
 static void turn_away(struct via_host_listener *listener)
 {
-    if (listener->spare_fd < 0) {
-        return;
-    }
     close(listener->spare_fd);
+    listener->spare_fd = -1; /* until the reaper has closed the connection */
     int fd = accept4(listener->source.fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0) {
-        close(fd);
+        shutdown(fd, SHUT_RDWR);
+        via_reaper_add_fds(listener->host->reaper, &fd, 1);
         via_log(VIA_LOG_WARN, "host %u: %s: connection turned away: out of descriptors",
                 listener->host->config.host, listener->path.text);
     }
-    listener->spare_fd = open_spare();
+}
+
+/* Connections wait in the kernel's queue for a moment. */
+static void pause_accepting(struct via_host_listener *listener)
+{
+    listener->resume_ns = listener->host->now_ns + PAUSE_NS;
+    via_host_source_modify(listener->host, &listener->source, 0);
+}
+
+uint64_t via_host_listener_tick(struct via_host_listener *listener)
+{
+    if (listener->host == NULL || listener->host->now_ns < listener->resume_ns) {
+        return listener->host == NULL ? VIA_NEVER_NS : listener->resume_ns;
+    }
+    if (listener->resume_ns != 0) {
+        listener->resume_ns = 0;
+        via_host_source_modify(listener->host, &listener->source, EPOLLIN);
+    }
+    return VIA_NEVER_NS;
 }
 
 static void accept_one(struct via_host_listener *listener, int fd)
@@ -66,7 +84,7 @@ static void accept_one(struct via_host_listener *listener, int fd)
     struct ucred peer;
     socklen_t bytes = sizeof(peer);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
-        close(fd);
+        via_reaper_add_fds(listener->host->reaper, &fd, 1);
         return;
     }
     listener->accepted(listener->host, fd, &peer);
@@ -76,6 +94,13 @@ static void ready(struct via_host_source *source, uint32_t events)
 {
     struct via_host_listener *listener = via_container_of(source, struct via_host_listener, source);
     (void)events;
+    if (listener->spare_fd < 0) {
+        listener->spare_fd = open_spare();
+    }
+    if (listener->spare_fd < 0) {
+        pause_accepting(listener);
+        return;
+    }
     for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
         int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {

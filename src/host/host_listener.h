@@ -18,7 +18,8 @@ struct via_host_listener {
     struct via_host_source source;
     struct via_rundir_path path;
     void (*accepted)(struct via_host *host, int fd, const struct ucred *peer);
-    int spare_fd; /* given up to take a connection and close it, when there are no others */
+    int spare_fd;       /* given up to take a connection and close it, when there are no others */
+    uint64_t resume_ns; /* no connection is accepted before; 0: now */
     bool bound;
 };
 
@@ -29,6 +30,8 @@ int via_host_listener_open(struct via_host *host, struct via_host_listener *list
                                             const struct ucred *peer),
                            struct via_error *err);
 void via_host_listener_close(struct via_host_listener *listener);
+/* Accepts again after a pause; the next deadline. */
+uint64_t via_host_listener_tick(struct via_host_listener *listener);
 
 /* May this peer use the host: the same user, root, or a member of the allowed group. */
 bool via_host_listener_may(const struct via_host *host, int fd, const struct ucred *peer);

@@ -224,10 +224,11 @@ static void take_done(struct via_host *host)
     }
 }
 
-static void take_inbox(struct via_host *host)
+/* true: there may be more. A sender that never stops must not keep the control thread here. */
+static bool take_inbox(struct via_host *host)
 {
     struct via_host_messages *messages = &host->messages;
-    for (;;) {
+    for (unsigned i = 0; i < VIA_HOST_ARRIVALS_MAX; i++) {
         struct via_host_arrival arrival;
         pthread_mutex_lock(&messages->lock);
         bool there = messages->inbox_count != 0;
@@ -237,7 +238,7 @@ static void take_inbox(struct via_host *host)
         pthread_mutex_unlock(&messages->lock);
         if (!there ||
             !arrival.service->arrived(host, arrival.source, arrival.data, arrival.bytes)) {
-            return;
+            return false;
         }
         pthread_mutex_lock(&messages->lock);
         messages->inbox_head = (messages->inbox_head + 1) % VIA_HOST_ARRIVALS_MAX;
@@ -248,6 +249,7 @@ static void take_inbox(struct via_host *host)
             via_transfer_post(&host->transfers[0], &messages->resume);
         }
     }
+    return true;
 }
 
 /* Sends that take too long; the next deadline. */
@@ -279,8 +281,9 @@ static uint64_t cancel_late(struct via_host *host)
 uint64_t via_host_messages_tick(struct via_host *host)
 {
     take_done(host);
-    take_inbox(host);
-    return cancel_late(host);
+    bool more = take_inbox(host);
+    uint64_t deadline_ns = cancel_late(host);
+    return more ? host->now_ns : deadline_ns;
 }
 
 void via_host_messages_open(struct via_host *host)

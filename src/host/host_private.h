@@ -5,6 +5,7 @@
  *   host.c            open and close      host_control.c    the control thread
  *   host_transfer.c   transfer threads    host_cables.c     ports, links, messages to neighbours
  *   host_status.c     the status page     host_spin.c       how long to look before sleeping
+ *   host_reaper.c     frees memory of processes
  *   attach_server*.c  processes           board.c, host_board.c  notes, and how they travel
  *   host_message.c    messages between hosts
  *   control_server.c, control_status.c    the control socket
@@ -28,6 +29,7 @@
 #include "host/host_board.h"
 #include "host/host_memory.h"
 #include "host/host_message.h"
+#include "host/host_reaper.h"
 #include "host/host_source.h"
 #include "host/host_transfer.h"
 #include "host/rundir.h"
@@ -93,8 +95,9 @@ struct via_host {
     _Atomic bool node_asked;   /* [any] the same, from a transfer thread */
     bool changed;              /* the node said so in this turn */
     struct via_list graveyard; /* struct via_host_grave: freed at the end of the turn */
-    _Atomic bool stopping;     /* [any] */
-    int loadavg_fd;            /* [any] for via_host_spin_is_crowded */
+    struct via_reaper *reaper;
+    _Atomic bool stopping; /* [any] */
+    int loadavg_fd;        /* [any] for via_host_spin_is_crowded */
     unsigned cpus;
 
     struct via_attach_server attach;

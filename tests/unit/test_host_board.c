@@ -115,7 +115,7 @@ static void a_posters_notes_go_with_it_and_no_others(void **state)
     struct via_board board;
     char value[VIA_BOARD_VALUE_BYTES_MAX + 1];
     struct via_board_poster other = mine;
-    struct via_board_poster host = {.host = 1, .session = 11, .process = UINT32_MAX};
+    const uint32_t sessions[] = {0, 11, 0};
     via_board_init(&board, 10, 10000);
     assert_int_equal(hang(&board, "mine", "1", 0, 0), 0);
     other.process = 6;
@@ -126,7 +126,7 @@ static void a_posters_notes_go_with_it_and_no_others(void **state)
     assert_int_equal(pull(&board, "mine", 0, value), -ENOENT);
     assert_int_equal(board.notes_count, 2);
     /* Host 1 has restarted: what its earlier processes left is nobody's. */
-    via_board_withdraw(&board, &host);
+    via_board_withdraw_stale(&board, sessions);
     assert_int_equal(pull(&board, "other", 0, value), -ENOENT);
     assert_int_equal(pull(&board, "away", 0, value), 1);
     via_board_fini(&board);
