@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "core/layout.h"
+#include "core/link.h"
 #include "sim/world.h"
 
 static uint64_t word_at(const unsigned char *memory, size_t off)
@@ -22,12 +22,12 @@ static size_t slot_off(const struct via_inbox_place *place, uint32_t slots, uint
 }
 
 static void check_record(struct sim_end *end, const struct via_inbox_place *place, uint32_t slots,
-                         uint64_t off, uint64_t word)
+                         uint32_t first, uint64_t off, uint64_t word)
 {
     uint64_t credit = word_at(end->inbox, place->credit_off);
     uint32_t sequence = via_record_word_sequence(word);
     bool any = via_credit_word_epoch(credit) == via_record_word_epoch(word);
-    uint32_t released = any ? via_credit_word_released(credit) : end->world->config.node.pipe_first;
+    uint32_t released = any ? via_credit_word_released(credit) : first;
     if (off != slot_off(place, slots, sequence)) {
         sim_fail(end->world, "host %u port %u: record %u goes to %#llx, not its slot", end->host,
                  end->index, sequence, (unsigned long long)off);
@@ -39,7 +39,7 @@ static void check_record(struct sim_end *end, const struct via_inbox_place *plac
 }
 
 static void check_credit(struct sim_end *end, const struct via_inbox_place *place, uint32_t slots,
-                         uint64_t word)
+                         uint32_t first, uint64_t word)
 {
     uint32_t released = via_credit_word_released(word);
     uint64_t last = word_at(end->inbox, slot_off(place, slots, released - 1) +
@@ -47,7 +47,7 @@ static void check_credit(struct sim_end *end, const struct via_inbox_place *plac
     uint32_t ahead = via_record_word_sequence(last) - (released - 1);
     bool came = via_record_word_epoch(last) == via_credit_word_epoch(word) &&
                 (ahead == 0 || ahead == slots);
-    if (released != end->world->config.node.pipe_first && !came) {
+    if (released != first && !came) {
         sim_fail(end->world, "host %u port %u: %u records are given back, and the last never came",
                  end->host, end->index, released);
     }
@@ -63,17 +63,19 @@ void sim_credit_put(struct sim_end *end, uint64_t off, const void *src, size_t l
     if (world->hosts[end->host].rogue_life != 0 || world->hosts[end->peer->host].rogue_life != 0) {
         return; /* what lies in the inboxes may be forged */
     }
+    const struct via_pipe_geometry *geometry = &node->links[end->index].geometry;
     for (unsigned pipe = 0; pipe <= world->config.node.channels_count; pipe++) {
-        uint32_t slots = pipe == 0 ? VIA_CONTROL_PIPE_SLOTS : world->config.node.pipe_slots;
+        uint32_t slots = pipe == 0 ? VIA_CONTROL_PIPE_SLOTS : geometry->slots_count;
+        uint32_t number = pipe == 0 ? VIA_CONTROL_PIPE_FIRST : world->config.node.pipe_first;
         struct via_inbox_place place;
-        via_inbox_place(node, pipe, &place);
+        via_inbox_place(geometry, pipe, &place);
         size_t first = slot_off(&place, slots, 0);
         if (len == VIA_RECORD_LINE_BYTES && off >= first &&
             off < first + (size_t)slots * VIA_RECORD_LINE_BYTES) {
-            check_record(end, &place, slots, off,
+            check_record(end, &place, slots, number, off,
                          word_at(src, offsetof(struct via_record_line, word)));
         } else if (len == sizeof(uint64_t) && off == place.credit_off) {
-            check_credit(end, &place, slots, word_at(src, 0));
+            check_credit(end, &place, slots, number, word_at(src, 0));
         }
     }
 }

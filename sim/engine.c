@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/layout.h"
+#include "core/link.h"
 #include "sim/memory.h"
 #include "sim/posted.h"
 
@@ -402,7 +402,6 @@ void sim_engine_check_put(struct sim_end *end, uint64_t off, const void *src, si
 {
     struct sim_world *world = end->world;
     const struct via_node *node = world->hosts[end->host].node;
-    uint32_t slots = world->config.node.pipe_slots;
     const struct sim_engine_dma *dma = at_work_on(end, off, len);
     if (dma != NULL) {
         sim_fail(world, "host %u port %u: %zu bytes are put to %#llx, where DMA %u is at work",
@@ -411,9 +410,10 @@ void sim_engine_check_put(struct sim_end *end, uint64_t off, const void *src, si
     }
     for (unsigned pipe = 1; node != NULL && pipe <= world->config.node.channels_count; pipe++) {
         struct via_inbox_place place;
-        via_inbox_place(node, pipe, &place);
+        const struct via_pipe_geometry *geometry = &node->links[end->index].geometry;
+        via_inbox_place(geometry, pipe, &place);
         size_t slots_off = place.memory_off + VIA_RECORD_LINE_BYTES;
-        size_t data_off = slots_off + (size_t)slots * VIA_RECORD_LINE_BYTES;
+        size_t data_off = slots_off + (size_t)geometry->slots_count * VIA_RECORD_LINE_BYTES;
         if (len == VIA_RECORD_LINE_BYTES && off >= slots_off && off < data_off) {
             uint64_t word;
             memcpy(&word, (const unsigned char *)src + offsetof(struct via_record_line, word),

@@ -125,7 +125,7 @@ static void write_frame(const struct rogue_view *view)
     struct via_inbox_place place;
     struct via_record_line line;
     struct via_frame_header header;
-    via_inbox_place(view->node, 1 + channel, &place);
+    via_inbox_place(&view->node->links[view->end->peer->index].geometry, 1 + channel, &place);
     forge_header(view, &header);
     memcpy(line.head, &header, sizeof(header));
     uint32_t sequence = next_record(view, channel);
@@ -198,7 +198,7 @@ static void write_announcement(const struct rogue_view *view)
         lie(view, &head);
         head.neighbours_count %= 4; /* so that they are neighbours there can be */
     }
-    via_inbox_place(view->node, 0, &place);
+    via_inbox_place(via_control_geometry(), 0, &place);
     size_t body = place.memory_off + VIA_RECORD_LINE_BYTES * (1 + VIA_CONTROL_PIPE_SLOTS);
     /* Wherever the reader expects the body. */
     size_t bytes =
@@ -232,11 +232,47 @@ static void write_heartbeat(const struct rogue_view *view)
     put_word(view->to, 0, via_heartbeat_word(view->epoch, count));
 }
 
+/* While the victim greets it: HELLOs that are wrong in one place, and READYs without a HELLO. */
+static void write_greeting(const struct rogue_view *view)
+{
+    struct sim_world *world = view->end->world;
+    struct via_rng *rng = rng_of(view);
+    const struct via_link *victim = &view->node->links[view->end->peer->index];
+    struct via_inbox_place place;
+    struct via_record_line line = {0};
+    struct via_greeting head = {.kind = via_rng_chance(rng, 3, 4) ? VIA_GREETING_HELLO
+                                                                  : VIA_GREETING_READY};
+    struct via_hello hello = victim->greet.mine;
+    hello.host = world->hosts[view->end->host].id;
+    hello.session = world->hosts[view->end->host].life.session;
+    hello.side = (uint8_t)(1 - hello.side);
+    unsigned char *byte = (unsigned char *)&hello + sim_between(rng, 0, sizeof(hello) - 1);
+    *byte ^= (unsigned char)sim_between(rng, 1, 255);
+
+    via_inbox_place(via_control_geometry(), 0, &place);
+    uint32_t sequence = victim->control_rx.sequence;
+    size_t data = place.memory_off + VIA_RECORD_LINE_BYTES * (1 + VIA_CONTROL_PIPE_SLOTS);
+    memcpy(view->to + data, &hello, sizeof(hello)); /* the first body of the pipe */
+    memcpy(line.head, &head, sizeof(head));
+    line.word =
+        via_record_word(view->epoch, head.kind == VIA_GREETING_HELLO ? sizeof(hello) : 0, sequence);
+    memcpy(view->to + place.memory_off +
+               VIA_RECORD_LINE_BYTES * (1 + (sequence & (VIA_CONTROL_PIPE_SLOTS - 1))),
+           &line, sizeof(line));
+    world->counts.forged++;
+}
+
 static void write_something(const struct rogue_view *view)
 {
     struct sim_world *world = view->end->world;
     struct via_inbox_place place;
-    if (view->node->links[view->end->peer->index].phase != VIA_PHASE_UP) {
+    enum via_link_phase phase = view->node->links[view->end->peer->index].phase;
+    if (phase == VIA_PHASE_GREETING) {
+        write_heartbeat(view);
+        write_greeting(view);
+        return;
+    }
+    if (phase != VIA_PHASE_UP) {
         /* It does not write ahead, in the epoch that its next life will have: that life could not
          * tell such records from its own, and would be blamed for them. */
         write_registers(view);
@@ -251,8 +287,8 @@ static void write_something(const struct rogue_view *view)
         write_registers(view);
         break;
     case 2:
-        via_inbox_place(view->node, sim_between(rng_of(view), 0, world->config.node.channels_count),
-                        &place);
+        via_inbox_place(&view->node->links[view->end->peer->index].geometry,
+                        sim_between(rng_of(view), 0, world->config.node.channels_count), &place);
         write_credit(view, &place);
         break;
     case 3:
@@ -281,7 +317,7 @@ static void take_back(struct sim_end *end)
     for (unsigned pipe = 0; pipe <= end->world->config.node.channels_count; pipe++) {
         uint32_t slots = pipe == 0 ? VIA_CONTROL_PIPE_SLOTS : end->world->config.node.pipe_slots;
         struct via_inbox_place place;
-        via_inbox_place(view.node, pipe, &place);
+        via_inbox_place(&view.node->links[view.end->peer->index].geometry, pipe, &place);
         for (uint32_t i = 0; i < slots; i++) {
             put_word(view.to,
                      place.memory_off + VIA_RECORD_LINE_BYTES * (i + 1) +

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/layout.h"
+#include "core/link.h"
 #include "sim/memory.h"
 #include "sim/world.h"
 
@@ -112,7 +112,7 @@ static bool describe(const struct sim_world *world, uint64_t off, const void *sr
     for (unsigned pipe = 0; node != NULL && pipe <= world->config.node.channels_count; pipe++) {
         struct via_inbox_place place;
         uint32_t slots = pipe == 0 ? VIA_CONTROL_PIPE_SLOTS : world->config.node.pipe_slots;
-        via_inbox_place(node, pipe, &place);
+        via_inbox_place(&node->geometry, pipe, &place);
         uint64_t first = place.memory_off + VIA_RECORD_LINE_BYTES;
         if (len == 8 && (off == place.credit_off || off == place.memory_off)) {
             uint64_t word = word_at(src, 0);
@@ -173,14 +173,16 @@ static void trace_direct(struct sim_end *end)
 {
     struct sim_world *world = end->world;
     struct sim_end *to = end->peer;
-    uint32_t slots = world->config.node.pipe_slots;
     const struct via_node *node = world->hosts[end->host].node;
+    const struct via_pipe_geometry *geometry = &node->links[end->index].geometry;
+    uint32_t slots = geometry->slots_count;
     if (to->shown == NULL) {
-        to->shown = sim_alloc((size_t)slots * VIA_CHANNELS_MAX * sizeof(uint64_t));
+        to->shown =
+            sim_alloc((size_t)world->config.node.pipe_slots * VIA_CHANNELS_MAX * sizeof(uint64_t));
     }
     for (unsigned k = 0; k < world->config.node.channels_count; k++) {
         struct via_inbox_place place;
-        via_inbox_place(node, 1 + k, &place);
+        via_inbox_place(geometry, 1 + k, &place);
         for (uint32_t i = 0; i < slots; i++) {
             uint64_t off = place.memory_off + (uint64_t)(i + 1) * VIA_RECORD_LINE_BYTES;
             uint64_t word = word_at(to->inbox, off + offsetof(struct via_record_line, word));

@@ -146,11 +146,15 @@ static int start_one(struct via_fabric *fabric, unsigned index, const char *prog
                      int *ret_ready_fd, struct via_error *err)
 {
     static struct words words;
-    char *argv[WORDS_MAX + 1] = {NULL};
+    char *argv[WORDS_MAX + 3] = {NULL};
     int pipe_fds[2] = {-1, -1};
     make_words(fabric, fabric->topology.hosts[index], &words);
     for (unsigned i = 0; i < words.count; i++) {
         argv[i] = words.text[i];
+    }
+    if (fabric->key != NULL) { /* a path may be longer than a word */
+        argv[words.count] = (char[]){"--key"};
+        argv[words.count + 1] = (char *)(uintptr_t)fabric->key;
     }
     struct log_path log = log_path_of(fabric, fabric->topology.hosts[index]);
     int log_fd = lift(open(log.text, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));

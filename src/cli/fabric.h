@@ -27,6 +27,7 @@ struct via_fabric {
     unsigned spin_us;             /* longest look of a transfer thread before it sleeps */
     unsigned dma_bytes;           /* bodies from here on go by DMA; 0 = none do */
     unsigned give_up_ms;          /* operations without progress fail; 0 = never */
+    const char *key;              /* file of the fabric key; NULL = none. Not in the state */
     unsigned with;                /* the daemons end with this process; 0 = with nobody */
     struct via_topology topology; /* channels_count 0: the daemon's default */
     struct via_process daemons[VIA_TOPOLOGY_HOST_MAX]; /* by index in topology.hosts */

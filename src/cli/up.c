@@ -45,6 +45,7 @@ static const char help[] =
     "  --dma-bytes N    bodies of N bytes or more go by a DMA engine, emulated, too: for tests\n"
     "  --give-up-ms N   operations that make no progress for so long fail (default 0: never)\n"
     "  --spin-us N      longest look of a transfer thread before it sleeps, 0 = none (default 50)\n"
+    "  --key FILE       fabric key: hosts prove to each other that they have it\n"
     "  --with PID       the fabric ends when this process does (default $VIADUCT_UP_WITH)\n"
     "  -h, --help       this text\n";
 
@@ -53,6 +54,7 @@ struct options {
     const char *file;
     int shape; /* enum via_topology_shape, -1 = FILE */
     unsigned count;
+    const char *key;
     const char *torus; /* its sizes; NULL = none */
     unsigned channels;
     unsigned dma_bytes;
@@ -76,6 +78,7 @@ enum {
     OPT_DMA_BYTES,
     OPT_GIVE_UP_MS,
     OPT_SPIN_US,
+    OPT_KEY,
     OPT_WITH
 };
 
@@ -92,6 +95,7 @@ static const struct option long_options[] = {
     {"dma-bytes", required_argument, NULL, OPT_DMA_BYTES},
     {"give-up-ms", required_argument, NULL, OPT_GIVE_UP_MS},
     {"spin-us", required_argument, NULL, OPT_SPIN_US},
+    {"key", required_argument, NULL, OPT_KEY},
     {"with", required_argument, NULL, OPT_WITH},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -180,6 +184,9 @@ static int take_options(int argc, char **argv, struct options *options)
                 code = via_cli_usage(argv[0], "--spin-us: '%s': a number from 0 to %u", optarg,
                                      SPIN_US_MAX);
             }
+            break;
+        case OPT_KEY:
+            options->key = optarg;
             break;
         case OPT_WITH:
             code = take_companion(argv[0], "--with", optarg, options);
@@ -447,6 +454,7 @@ int via_cli_up(int argc, char **argv)
     fabric.dma_bytes = options.dma_bytes;
     fabric.give_up_ms = options.give_up_ms;
     fabric.spin_us = options.spin_us;
+    fabric.key = options.key;
     fabric.with = options.with;
     catch_signals();
     return up(&fabric, argv[0]);

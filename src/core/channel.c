@@ -55,13 +55,13 @@ static void take_up(struct via_channel *channel, struct via_way *way)
     struct via_inbox_place place;
     struct via_pipe_target target;
 
-    via_inbox_place(node, 1 + channel->index, &place);
+    via_inbox_place(&link->geometry, 1 + channel->index, &place);
     via_link_target(port, place.memory_off, &target);
-    via_pipe_writer_init(&way->tx, &node->geometry, &target,
+    via_pipe_writer_init(&way->tx, &link->geometry, &target,
                          (const _Atomic uint64_t *)(const void *)(port->inbox + place.credit_off),
                          way->data_ends, link->tx_epoch);
     via_link_target(port, place.credit_off, &target);
-    via_pipe_reader_init(&way->rx, &node->geometry, port->inbox + place.memory_off, &target,
+    via_pipe_reader_init(&way->rx, &link->geometry, port->inbox + place.memory_off, &target,
                          link->rx_epoch);
     via_pipe_writer_start_at(&way->tx, node->config.pipe_first);
     via_pipe_reader_start_at(&way->rx, node->config.pipe_first);
@@ -415,7 +415,7 @@ static bool has_work(struct via_channel *channel)
 }
 
 /* Has an announcement come since the control thread looked? */
-static bool control_is_ready(const struct via_node *node, const struct via_link *link)
+static bool control_is_ready(const struct via_link *link)
 {
     const struct via_port *port = atomic_load_explicit(&link->port, memory_order_acquire);
     uint64_t next = atomic_load_explicit(&link->control_word, memory_order_relaxed);
@@ -424,7 +424,7 @@ static bool control_is_ready(const struct via_node *node, const struct via_link 
     if (port == NULL || next == 0) {
         return false;
     }
-    via_inbox_place(node, 0, &place);
+    via_inbox_place(via_control_geometry(), 0, &place);
     uint32_t slot = via_record_word_sequence(next) & (VIA_CONTROL_PIPE_SLOTS - 1);
     const unsigned char *line =
         port->inbox + place.memory_off + (size_t)(slot + 1) * VIA_RECORD_LINE_BYTES;
@@ -454,7 +454,7 @@ bool via_node_arm(struct via_node *node, unsigned index)
         return true;
     }
     for (unsigned p = 0; index == 0 && p < node->config.ports_count; p++) {
-        if (control_is_ready(node, &node->links[p])) {
+        if (control_is_ready(&node->links[p])) {
             return true;
         }
     }

@@ -5,8 +5,20 @@
 
 #include "core/layout.h"
 
-static void inbox_place(const struct via_pipe_geometry *geometry, unsigned pipe,
-                        struct via_inbox_place *ret_place)
+void via_geometry_of_channels(uint32_t slots, uint32_t frame_bytes,
+                              struct via_pipe_geometry *ret_geometry)
+{
+    /* One body more than slots: then what a lap's end wastes never makes a free slot useless, and
+     * slots are the only thing to run out of. */
+    *ret_geometry = (struct via_pipe_geometry){
+        .slots_count = slots,
+        .data_bytes = (slots + 1) * frame_bytes,
+        .body_bytes_max = frame_bytes,
+    };
+}
+
+void via_inbox_place(const struct via_pipe_geometry *geometry, unsigned pipe,
+                     struct via_inbox_place *ret_place)
 {
     size_t off = VIA_RECORD_LINE_BYTES; /* the heartbeat */
     if (pipe > 0) {
@@ -17,16 +29,11 @@ static void inbox_place(const struct via_pipe_geometry *geometry, unsigned pipe,
     ret_place->memory_off = off + VIA_RECORD_LINE_BYTES;
 }
 
-void via_inbox_place(const struct via_node *node, unsigned pipe, struct via_inbox_place *ret_place)
-{
-    inbox_place(&node->geometry, pipe, ret_place);
-}
-
 size_t via_inbox_bytes(const struct via_pipe_geometry *geometry, unsigned channels_count)
 {
     struct via_inbox_place place;
 
-    inbox_place(geometry, 1u + channels_count, &place); /* after the last */
+    via_inbox_place(geometry, 1u + channels_count, &place); /* after the last */
     return place.credit_off;
 }
 

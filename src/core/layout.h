@@ -70,7 +70,7 @@ struct via_channel {
 struct via_node {
     struct via_node_config config;
     struct via_node_env env;
-    struct via_pipe_geometry geometry; /* of channel pipes */
+    struct via_pipe_geometry geometry; /* of channel pipes on links with room for all slots */
     size_t inbox_bytes;
     uint32_t flows_each; /* flows_count + 1 */
     uint32_t answers_count;
@@ -98,7 +98,11 @@ struct via_inbox_place {
     size_t memory_off;
 };
 
-void via_inbox_place(const struct via_node *node, unsigned pipe, struct via_inbox_place *ret_place);
+void via_inbox_place(const struct via_pipe_geometry *geometry, unsigned pipe,
+                     struct via_inbox_place *ret_place);
+/* Of channel pipes with so many slots and frames of at most so many bytes. */
+void via_geometry_of_channels(uint32_t slots, uint32_t frame_bytes,
+                              struct via_pipe_geometry *ret_geometry);
 /* The bytes of an inbox with so many channel pipes of this geometry. */
 size_t via_inbox_bytes(const struct via_pipe_geometry *geometry, unsigned channels_count);
 /* Where posts through a port to inbox offset `off` go. */

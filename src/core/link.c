@@ -5,7 +5,8 @@
  * Each side chooses the epoch of records into its own inbox, new for every bring-up, and echoes the
  * peer's. Side 1 (the follower) publishes (epoch, 0) and does not change it until it has been up.
  * Side 0 (the leader) answers (epoch, echo); the follower echoes that and is up; the leader sees
- * its own epoch echoed and is up. Only the leader ever takes a new epoch while it waits: when the
+ * its own epoch echoed. Then they greet each other over the control pipe (greet.c), and are up when
+ * the greeting is complete. Only the leader ever takes a new epoch while it waits: when the
  * follower's epoch changes under it, because the follower may have been up with the old one. With
  * two leaders both would do so for ever.
  */
@@ -79,9 +80,6 @@ static void publish(const struct via_node *node, struct via_link *link, uint8_t 
         .version = node->config.protocol_version,
         .state = state,
         .host = node->config.host,
-        .channels_count = node->config.channels_count,
-        .slots_log2 = (uint8_t)via_log2_u32(node->config.pipe_slots),
-        .frame_bytes = node->config.frame_bytes_max,
         .session = node->config.session,
         .epoch = link->rx_epoch,
         .echo = link->echo,
@@ -141,116 +139,117 @@ static bool registers_are_mine(const struct via_node *node, const struct via_lin
 
 /* --- inbox ----------------------------------------------------------------------------------- */
 
-static void clear_word(struct via_port *port, size_t off)
+/* Is there room for a greeting, which tells what else there is room for? */
+static bool control_fits(const struct via_port *port, struct via_link_refusal *ret_refusal)
 {
-    atomic_store_explicit((_Atomic uint64_t *)(void *)(port->inbox + off), 0, memory_order_relaxed);
-}
+    uint64_t need = via_inbox_bytes(via_control_geometry(), 0);
+    uint64_t inbox = port->caps.inbox_bytes;
+    uint64_t window = port->caps.window_bytes;
 
-static void clear_pipe(const struct via_node *node, struct via_port *port, unsigned pipe)
-{
-    struct via_inbox_place place;
-    uint32_t slots = pipe == 0 ? VIA_CONTROL_PIPE_SLOTS : node->geometry.slots_count;
-
-    via_inbox_place(node, pipe, &place);
-    clear_word(port, place.credit_off);
-    clear_word(port, place.memory_off); /* the want word */
-    for (uint32_t i = 0; i < slots; i++) {
-        clear_word(port, place.memory_off + (size_t)(i + 1) * VIA_RECORD_LINE_BYTES +
-                             offsetof(struct via_record_line, word));
-    }
-}
-
-static bool inbox_fits(const struct via_node *node, const struct via_port *port)
-{
-    return port->caps.inbox_bytes >= node->inbox_bytes &&
-           port->caps.window_bytes >= node->inbox_bytes;
+    *ret_refusal = (struct via_link_refusal){
+        .cause = inbox < need ? VIA_CAUSE_MY_INBOX : VIA_CAUSE_MY_WINDOW,
+        .mine = need,
+        .peers = inbox < need ? inbox : window,
+    };
+    return inbox >= need && window >= need;
 }
 
 /*
  * A new epoch for my inbox. The words are cleared because epochs come round after 65,534 bring-ups;
- * nobody posts now: the peer goes up only after it has seen this epoch. An epoch that the peer
- * shows as its echo is left out: it may be left from my host's earlier life.
+ * nobody posts now: the peer greets only after it has seen this epoch. An epoch that the peer shows
+ * as its echo is left out: it may be left from my host's earlier life.
  */
-static void choose_epoch(const struct via_node *node, struct via_link *link)
+static void choose_epoch(struct via_link *link)
 {
     struct via_port *port = port_of(link);
     struct via_handshake peer;
+    struct via_link_refusal refusal;
     uint16_t shown = read_peer(link, &peer) ? peer.echo : 0;
 
     do {
         link->rx_epoch = via_epoch_next(link->rx_epoch);
     } while (link->rx_epoch == shown);
     link->echo = 0;
-    if (!inbox_fits(node, port) || VIA_MUTANT(NO_EPOCH)) {
+    if (!control_fits(port, &refusal) || VIA_MUTANT(NO_EPOCH)) {
         return; /* this link will not go up */
     }
-    clear_word(port, 0);
-    for (unsigned pipe = 0; pipe <= node->config.channels_count; pipe++) {
-        clear_pipe(node, port, pipe);
-    }
+    /* The heartbeat. */
+    atomic_store_explicit((_Atomic uint64_t *)(void *)port->inbox, 0, memory_order_relaxed);
+    via_inbox_clear(port, via_control_geometry(), 0);
 }
 
 /* --- up and down ----------------------------------------------------------------------------- */
 
-static void control_pipe_init(const struct via_node *node, struct via_link *link)
+static void go_up(struct via_node *node, struct via_link *link)
 {
-    struct via_port *port = port_of(link);
-    struct via_inbox_place place;
-    struct via_pipe_target target;
-
-    via_inbox_place(node, 0, &place);
-    via_link_target(port, place.memory_off, &target);
-    via_pipe_writer_init(&link->control_tx, via_control_geometry(), &target,
-                         (const _Atomic uint64_t *)(const void *)(port->inbox + place.credit_off),
-                         link->control_data_ends, link->tx_epoch);
-    via_link_target(port, place.credit_off, &target);
-    via_pipe_reader_init(&link->control_rx, via_control_geometry(), port->inbox + place.memory_off,
-                         &target, link->rx_epoch);
-    via_pipe_writer_start_at(&link->control_tx, node->config.pipe_first);
-    via_pipe_reader_start_at(&link->control_rx, node->config.pipe_first);
-}
-
-static void go_up(struct via_node *node, struct via_link *link, const struct via_handshake *peer,
-                  uint64_t now_ns)
-{
-    link->tx_epoch = peer->epoch;
     link->phase = VIA_PHASE_UP;
-    link->heard_ns = now_ns;
-    link->next_beat_ns = now_ns;
-    link->heartbeat_seen = 0;
     atomic_store_explicit(&link->broken, false, memory_order_relaxed);
     atomic_store_explicit(&link->lost, false, memory_order_relaxed);
+    atomic_store_explicit(&link->pipe_slots, link->geometry.slots_count, memory_order_relaxed);
     atomic_fetch_add_explicit(&link->ups_count, 1, memory_order_relaxed);
-    control_pipe_init(node, link);
     set_state(node, link, VIA_LINK_UP);
     via_lsdb_link_up(node, link);
     next_generation(node, link);
 }
 
+static bool has_greeted(const struct via_link *link)
+{
+    return link->phase == VIA_PHASE_GREETING || link->phase == VIA_PHASE_REFUSED ||
+           link->phase == VIA_PHASE_UP;
+}
+
 static void go_down(struct via_node *node, struct via_link *link)
 {
+    bool had_greeted = has_greeted(link);
     bool was_up = link->phase == VIA_PHASE_UP;
 
     link->phase = VIA_PHASE_QUIESCE;
     link->echo = 0;
     set_state(node, link, VIA_LINK_WAITING);
-    if (!was_up) {
+    if (!had_greeted) {
         return;
     }
-    atomic_fetch_add_explicit(&link->downs_count, 1, memory_order_relaxed);
-    atomic_store_explicit(&link->control_word, 0, memory_order_relaxed);
-    node->lsdb->own_dirty = true;
-    next_generation(node, link);
+    via_control_pipe_close(link);
+    if (was_up) {
+        atomic_fetch_add_explicit(&link->downs_count, 1, memory_order_relaxed);
+        atomic_store_explicit(&link->pipe_slots, 0, memory_order_relaxed);
+        node->lsdb->own_dirty = true;
+        next_generation(node, link);
+    }
     publish_register(link, 3, 0); /* the peer notices at its next look */
+}
+
+/* The registers agree: the hosts greet each other. */
+static void go_greet(struct via_node *node, struct via_link *link, const struct via_handshake *peer,
+                     uint64_t now_ns)
+{
+    link->tx_epoch = peer->epoch;
+    link->phase = VIA_PHASE_GREETING;
+    link->heard_ns = now_ns;
+    link->next_beat_ns = now_ns;
+    link->heartbeat_seen = 0;
+    via_control_pipe_open(link);
+    if (via_greet_start(node, link, now_ns) != 0) {
+        go_down(node, link);
+    }
+}
+
+/* The two hosts cannot work together. Nothing changes before one of them starts anew. */
+static void go_refused(struct via_node *node, struct via_link *link, enum via_link_state state)
+{
+    link->phase = VIA_PHASE_REFUSED;
+    publish(node, link, (uint8_t)(VIA_HANDSHAKE_REFUSED + state));
+    set_state(node, link, state);
 }
 
 /* --- bring-up -------------------------------------------------------------------------------- */
 
 /* What is wrong with the peer's registers: a BAD_* state, or HANDSHAKE when they are fine. */
-static enum via_link_state judge(const struct via_node *node, const struct via_link *link,
+static enum via_link_state judge(const struct via_node *node, struct via_link *link,
                                  const struct via_handshake *peer)
 {
     const struct via_node_config *config = &node->config;
+    struct via_link_refusal refusal;
 
     if (peer->magic != VIA_HANDSHAKE_MAGIC) {
         return peer->magic == 0 && peer->version == 0 && peer->state == 0 ? VIA_LINK_WAITING
@@ -262,9 +261,8 @@ static enum via_link_state judge(const struct via_node *node, const struct via_l
     if (peer->host == config->host || peer->host >= config->hosts_max || peer->session == 0) {
         return VIA_LINK_BAD_HOST;
     }
-    if (peer->channels_count != config->channels_count ||
-        peer->slots_log2 != via_log2_u32(config->pipe_slots) ||
-        peer->frame_bytes != config->frame_bytes_max || !inbox_fits(node, port_of(link))) {
+    if (!control_fits(port_of(link), &refusal)) {
+        via_greet_show_refusal(link, &refusal);
         return VIA_LINK_BAD_GEOMETRY;
     }
     return VIA_LINK_HANDSHAKE;
@@ -272,7 +270,7 @@ static enum via_link_state judge(const struct via_node *node, const struct via_l
 
 static bool is_bad(enum via_link_state state)
 {
-    return state >= VIA_LINK_BAD_MAGIC && state <= VIA_LINK_BAD_HOST;
+    return state >= VIA_LINK_BAD_MAGIC && state <= VIA_LINK_BAD_KEY;
 }
 
 /* What the peer says it objects to; it may know better than I do. HANDSHAKE = nothing. */
@@ -307,7 +305,7 @@ static void handshake(struct via_node *node, struct via_link *link,
     }
     if (leader && (link->echo != peer->epoch || link->peer_seen_session != peer->session)) {
         if (link->echo != 0) {
-            choose_epoch(node, link); /* it may have been up with the epoch I had */
+            choose_epoch(link); /* it may have been up with the epoch I had */
         }
         link->echo = peer->epoch;
         link->peer_seen_session = peer->session;
@@ -320,7 +318,7 @@ static void handshake(struct via_node *node, struct via_link *link,
     link->echo = peer->epoch;
     link->peer_seen_session = peer->session;
     publish(node, link, VIA_HANDSHAKE_UP);
-    go_up(node, link, peer, now_ns);
+    go_greet(node, link, peer, now_ns);
 }
 
 static void look_at_peer(struct via_node *node, struct via_link *link, uint64_t now_ns)
@@ -341,7 +339,7 @@ static void look_at_peer(struct via_node *node, struct via_link *link, uint64_t 
     remember_peer(node, link, &peer);
     if (is_bad(state)) {
         if (link->echo != 0) {
-            choose_epoch(node, link); /* whoever it was may have been up with the epoch I had */
+            choose_epoch(link); /* whoever it was may have been up with the epoch I had */
         }
         if (link->published_state != VIA_HANDSHAKE_REFUSED + state) {
             publish(node, link, (uint8_t)(VIA_HANDSHAKE_REFUSED + state));
@@ -381,7 +379,7 @@ static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_
         set_state(node, link, VIA_LINK_WAITING);
     }
     if (link->phase == VIA_PHASE_QUIESCE && channels_have_let_go(node, link)) {
-        choose_epoch(node, link);
+        choose_epoch(link);
         link->phase = VIA_PHASE_HANDSHAKE;
         publish(node, link, VIA_HANDSHAKE_INIT);
         link->next_look_ns = now_ns;
@@ -462,36 +460,75 @@ static int receive(struct via_node *node, struct via_link *link, uint64_t now_ns
     return -EPROTO;
 }
 
+/* The greeting goes on. 0, or negative when it has to begin anew. */
+static int greet(struct via_node *node, struct via_link *link, uint64_t now_ns)
+{
+    enum via_link_state state;
+    int rc = via_greet_poll(node, link, now_ns, &state);
+
+    if (rc == 1) {
+        go_up(node, link);
+        return receive(node, link, now_ns); /* announcements may wait behind the greeting */
+    }
+    if (rc == -ECONNREFUSED) {
+        go_refused(node, link, state);
+        return 0;
+    }
+    if (rc == -EPROTO || link->control_tx.broken) {
+        via_count(&link->errors, 1);
+        return -EPROTO;
+    }
+    return rc;
+}
+
 /* Announcements that wait, and the look after arming that must come before any sleep. */
 static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t now_ns,
                          uint64_t *ret_deadline_ns)
 {
     struct via_port *port = port_of(link);
     bool awake = link->control_rx.arm == 0;
+    bool up = link->phase == VIA_PHASE_UP;
 
-    via_lsdb_send(node, link);
+    if (up) {
+        via_lsdb_send(node, link);
+    }
+    bool waits = up && link->dirty_count != 0;
     via_pipe_arm(&link->control_rx);
-    if (link->dirty_count != 0) {
+    if (waits) {
         via_pipe_want(&link->control_tx);
     }
-    if ((awake || link->dirty_count != 0) && !port->caps.coherent) {
+    if ((awake || waits) && !port->caps.coherent) {
         port->ops->flush(port);
         (void)port->ops->read_back(port); /* a dead link is noticed by its silence */
     }
     if (via_pipe_ready(&link->control_rx) ||
-        (link->dirty_count != 0 && via_pipe_writer_room(&link->control_tx) != 0)) {
+        (waits && via_pipe_writer_room(&link->control_tx) != 0)) {
         *ret_deadline_ns = now_ns;
     }
 }
 
-/* Work of a link that is up; 0, or negative when it must go down. */
+/* The peer may object to what this host finds nothing wrong with. It has said HELLO before that. */
+static void look_for_objection(struct via_node *node, struct via_link *link)
+{
+    struct via_handshake peer;
+    if (link->phase == VIA_PHASE_GREETING && link->greet.peer_known && read_peer(link, &peer) &&
+        objection(&peer) != VIA_LINK_HANDSHAKE) {
+        struct via_link_refusal none = {.cause = VIA_CAUSE_NONE};
+        via_greet_show_refusal(link, &none);
+        link->phase = VIA_PHASE_REFUSED;
+        set_state(node, link, objection(&peer));
+    }
+}
+
+/* Work of a link on which the hosts have greeted each other; 0, or negative when it must go down.
+ */
 static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
     listen(node, link, now_ns);
     if (now_ns - link->heard_ns >= node->config.dead_ns) {
         return -ETIMEDOUT;
     }
-    if (atomic_load_explicit(&link->lost, memory_order_relaxed)) {
+    if (link->phase == VIA_PHASE_UP && atomic_load_explicit(&link->lost, memory_order_relaxed)) {
         return -EIO;
     }
     if (now_ns >= link->next_beat_ns) {
@@ -499,11 +536,19 @@ static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns
             return -ECONNRESET;
         }
         beat(link);
+        look_for_objection(node, link);
         /* At multiples of the period: hosts of one machine then beat together, and wake it once. */
         link->next_beat_ns =
             now_ns - now_ns % node->config.heartbeat_ns + node->config.heartbeat_ns;
     }
-    return receive(node, link, now_ns);
+    switch (link->phase) {
+    case VIA_PHASE_GREETING:
+        return greet(node, link, now_ns);
+    case VIA_PHASE_UP:
+        return receive(node, link, now_ns);
+    default:
+        return 0;
+    }
 }
 
 void via_link_control(struct via_node *node, struct via_link *link, uint64_t now_ns,
@@ -516,7 +561,7 @@ void via_link_control(struct via_node *node, struct via_link *link, uint64_t now
         go_down(node, link);
         link->phase = VIA_PHASE_DOWN;
     }
-    if (link->phase == VIA_PHASE_UP) {
+    if (has_greeted(link)) {
         int rc = keep_up(node, link, now_ns);
         if (rc != 0) {
             via_node_trace(node, "host %u: port %u: link lost: %d", node->config.host, link->index,
@@ -527,7 +572,7 @@ void via_link_control(struct via_node *node, struct via_link *link, uint64_t now
             }
         }
     }
-    if (link->phase != VIA_PHASE_UP) {
+    if (!has_greeted(link)) {
         bring_up(node, link, now_ns, ret_deadline_ns);
     }
 }
@@ -535,17 +580,22 @@ void via_link_control(struct via_node *node, struct via_link *link, uint64_t now
 void via_link_finish(struct via_node *node, struct via_link *link, uint64_t now_ns,
                      uint64_t *ret_deadline_ns)
 {
-    if (link->phase != VIA_PHASE_UP) {
+    if (!has_greeted(link)) {
         return;
     }
     uint64_t next = via_min(link->next_beat_ns, link->heard_ns + node->config.dead_ns);
+    if (link->phase == VIA_PHASE_GREETING) {
+        next = via_min(next, now_ns + look_interval(node, link));
+    }
     *ret_deadline_ns = via_min(*ret_deadline_ns, next);
-    send_and_arm(node, link, now_ns, ret_deadline_ns);
+    if (link->phase != VIA_PHASE_REFUSED) {
+        send_and_arm(node, link, now_ns, ret_deadline_ns);
+    }
 }
 
 void via_link_close(struct via_node *node, struct via_link *link)
 {
-    if (link->phase == VIA_PHASE_UP) {
+    if (has_greeted(link)) {
         go_down(node, link);
     }
     for (unsigned i = VIA_HANDSHAKE_REGISTERS; i-- > 0;) {

@@ -3,6 +3,7 @@
 #define VIA_CORE_LINK_H
 
 #include "core/way.h"
+#include "wire/greeting.h"
 #include "wire/link_state.h"
 
 /* Layer 6, beside relay.h: links go up and down, and link states become routes. Control thread. */
@@ -12,7 +13,17 @@ enum via_link_phase {
     VIA_PHASE_DOWN,      /* no physical link */
     VIA_PHASE_QUIESCE,   /* until all channels have let go of the pipes */
     VIA_PHASE_HANDSHAKE, /* my epoch is published */
+    VIA_PHASE_GREETING,  /* the control pipe runs; the hosts tell each other what they are */
+    VIA_PHASE_REFUSED,   /* and cannot work together */
     VIA_PHASE_UP,
+};
+
+/* What the hosts of a link have said to each other (greet.c). */
+struct via_greet {
+    struct via_hello mine;
+    struct via_hello peer;
+    bool peer_known; /* its HELLO was taken and accepted: READY was sent */
+    uint64_t until_ns;
 };
 
 struct via_link {
@@ -25,10 +36,11 @@ struct via_link {
      * are written only while all channels have answered an even value.
      */
     _Atomic uint32_t generation;
-    uint16_t rx_epoch;   /* of records into my inbox; my choice */
-    uint16_t tx_epoch;   /* of records into the peer's inbox; the peer's choice */
-    _Atomic bool broken; /* set by a channel: the peer posted nonsense */
-    _Atomic bool lost;   /* set by a channel: it was down, or its engine can not be stopped */
+    uint16_t rx_epoch;                 /* of records into my inbox; my choice */
+    uint16_t tx_epoch;                 /* of records into the peer's inbox; the peer's choice */
+    struct via_pipe_geometry geometry; /* of channel pipes: as the epochs */
+    _Atomic bool broken;               /* set by a channel: the peer posted nonsense */
+    _Atomic bool lost; /* set by a channel: it was down, or its engine can not be stopped */
 
     /* What via_node_arm(0) looks at without touching the control thread's reader. */
     _Atomic uint64_t control_word; /* the record word that comes next, length 0; 0 = down */
@@ -47,6 +59,7 @@ struct via_link {
     struct via_pipe_writer control_tx;
     struct via_pipe_reader control_rx;
     uint32_t control_data_ends[VIA_CONTROL_PIPE_SLOTS];
+    struct via_greet greet;
     uint64_t *dirty;     /* bitmap of hosts whose announcement this peer has not got */
     unsigned dirty_from; /* where the next look for a dirty host starts */
     unsigned dirty_count;
@@ -56,6 +69,9 @@ struct via_link {
     _Atomic uint16_t peer;
     _Atomic uint32_t peer_session;
     _Atomic uint32_t peer_version;
+    _Atomic uint32_t pipe_slots; /* 0: not up */
+    _Atomic uint8_t refusal_cause;
+    _Atomic uint64_t refusal_mine, refusal_peers;
     _Atomic uint32_t ups_count;
     _Atomic uint32_t downs_count;
     _Atomic uint64_t errors;
@@ -97,6 +113,45 @@ int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_
 /* After all links were looked at: own announcement, routes. Lowers *ret_deadline_ns. */
 void via_lsdb_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns);
 void via_lsdb_send(struct via_node *node, struct via_link *link);
+
+/* --- greet.c: HELLO and READY, what is negotiated, and what is refused (wire/greeting.h) --------
+ */
+
+/* Begins when the control pipe does: sends HELLO. 0, or what env.random says. */
+int via_greet_start(struct via_node *node, struct via_link *link, uint64_t now_ns);
+/*
+ * Takes what the peer said. 1: the greeting is complete, via_link.geometry holds and my inbox is
+ * clear for it. 0: not yet. -EPROTO: the peer broke the rules. -ETIMEDOUT: it says nothing.
+ * -ECONNREFUSED: refused, *ret_state says why (BAD_*), and via_link_status has the numbers.
+ */
+int via_greet_poll(struct via_node *node, struct via_link *link, uint64_t now_ns,
+                   enum via_link_state *ret_state);
+/* For via_node_link_status(). */
+void via_greet_show_refusal(struct via_link *link, const struct via_link_refusal *refusal);
+/*
+ * What two hosts make of each other's HELLOs. VIA_LINK_HANDSHAKE and the geometry of the channel
+ * pipes, or a BAD_* state and the refusal. Pure; public for tests.
+ */
+enum via_link_state via_greet_judge(const struct via_hello *mine, const struct via_hello *peer,
+                                    struct via_pipe_geometry *ret_geometry,
+                                    struct via_link_refusal *ret_refusal);
+
+/* --- control_pipe.c: greetings, then announcements ----------------------------------------------
+ */
+
+/* Empties it for the epochs of via_link. My inbox is clear of them. */
+void via_control_pipe_open(struct via_link *link);
+/* After one or more sends: on their way, and the peer is rung if it sleeps. */
+void via_control_pipe_sent(struct via_link *link);
+/* After records were taken: transfer thread 0 then wakes the control thread for later ones, and a
+ * peer that waits for room is rung. */
+void via_control_pipe_taken(struct via_link *link);
+/* No record of it counts any more. */
+void via_control_pipe_close(struct via_link *link);
+/* Clears words of my inbox for a new epoch: the credit word, the want word and the slots of a pipe.
+ * The geometry is that of the channel pipes. */
+void via_inbox_clear(struct via_port *port, const struct via_pipe_geometry *geometry,
+                     unsigned pipe);
 
 /* --- link.c ---------------------------------------------------------------------------------- */
 

@@ -321,10 +321,8 @@ static void take(struct via_node *node, struct via_link *link, const struct via_
 int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
     struct via_pipe_reader *reader = &link->control_rx;
-    struct via_port *port = atomic_load_explicit(&link->port, memory_order_relaxed);
-    unsigned taken;
 
-    for (taken = 0; taken < RECORDS_PER_TURN; taken++) {
+    for (unsigned taken = 0; taken < RECORDS_PER_TURN; taken++) {
         struct via_pipe_record record;
         struct via_announcement head;
         struct via_announcement_neighbour neighbours[VIA_LINK_STATE_NEIGHBOURS_MAX];
@@ -338,12 +336,7 @@ int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_
         via_pipe_release(reader, 1);
         take(node, link, &head, neighbours, now_ns);
     }
-    atomic_store_explicit(&link->control_word, via_record_word(reader->epoch, 0, reader->sequence),
-                          memory_order_relaxed);
-    if (taken != 0 && via_pipe_must_ring_writer(reader)) {
-        port->ops->flush(port);
-        (void)port->ops->ring(port, 0);
-    }
+    via_control_pipe_taken(link);
     return 0;
 }
 
@@ -374,19 +367,14 @@ static void send_one(const struct via_node *node, struct via_link *link, uint16_
 
 void via_lsdb_send(struct via_node *node, struct via_link *link)
 {
-    struct via_port *port = atomic_load_explicit(&link->port, memory_order_relaxed);
     bool sent = false;
 
     while (link->dirty_count != 0 && via_pipe_writer_room(&link->control_tx) != 0) {
         send_one(node, link, next_dirty(link, node->config.hosts_max));
         sent = true;
     }
-    if (!sent) {
-        return;
-    }
-    port->ops->flush(port);
-    if (via_pipe_must_ring(&link->control_tx)) {
-        (void)port->ops->ring(port, 0);
+    if (sent) {
+        via_control_pipe_sent(link);
     }
 }
 

@@ -68,13 +68,7 @@ static void config_defaults(struct via_node_config *config)
 
 static void pipe_geometry(const struct via_node_config *config, struct via_pipe_geometry *ret)
 {
-    /* One body more than slots: then what a lap's end wastes never makes a free slot useless, and
-     * slots are the only thing to run out of. */
-    *ret = (struct via_pipe_geometry){
-        .slots_count = config->pipe_slots,
-        .data_bytes = (config->pipe_slots + 1) * config->frame_bytes_max,
-        .body_bytes_max = config->frame_bytes_max,
-    };
+    via_geometry_of_channels(config->pipe_slots, config->frame_bytes_max, ret);
 }
 
 static bool dimensions_are_valid(const struct via_node_config *config)
@@ -356,7 +350,9 @@ int via_node_init(struct via_node **ret_node, void *memory, const struct via_nod
     struct carver carver = {.base = memory};
 
     if (!config_is_valid(config) || env->deliver == NULL || env->complete == NULL ||
-        env->notify == NULL || env->wake == NULL || (uintptr_t)memory % VIA_CACHELINE != 0) {
+        env->notify == NULL || env->wake == NULL ||
+        (config->keyed && (env->mac == NULL || env->random == NULL)) ||
+        (uintptr_t)memory % VIA_CACHELINE != 0) {
         return -EINVAL;
     }
     struct carver measure = {0};
@@ -458,6 +454,13 @@ int via_node_link_status(const struct via_node *node, unsigned port,
         .ups_count = atomic_load_explicit(&link->ups_count, memory_order_relaxed),
         .downs_count = atomic_load_explicit(&link->downs_count, memory_order_relaxed),
         .errors = via_counted(&link->errors),
+        .pipe_slots = atomic_load_explicit(&link->pipe_slots, memory_order_relaxed),
+        .refusal =
+            {
+                .cause = atomic_load_explicit(&link->refusal_cause, memory_order_relaxed),
+                .mine = atomic_load_explicit(&link->refusal_mine, memory_order_relaxed),
+                .peers = atomic_load_explicit(&link->refusal_peers, memory_order_relaxed),
+            },
     };
     for (unsigned k = 0; k < node->config.channels_count; k++) {
         const struct via_way *way = &node->channels[k].ways[port];

@@ -31,16 +31,17 @@
  * - 4, flow.h: flow_rx, flow_tx, flow. Numbers and acknowledgements; calls layer 5 through struct
  *   via_flow_calls.
  * - 5, op.h: op, outgoing, answer, barrier, ops. Operations as frames, and back.
- * - 6, relay.h, link.h: relay, lsdb, link. Frames for other hosts; links go up and down, and link
- *   states become routes.
+ * - 6, relay.h, link.h: relay, control_pipe, lsdb, greet, link. Frames for other hosts; links go up
+ *   and down, hosts greet each other, and link states become routes.
  * - 7, channel.h: channel, node. The turns of a channel; the node as a whole.
  */
 #define VIA_HOSTS_MAX 1024u /* host ids are 0..1023 */
 #define VIA_PORTS_MAX 16u
 #define VIA_CHANNELS_MAX 14u
 #define VIA_DIMENSIONS_MAX 8u /* two ports each */
-#define VIA_PROTOCOL_VERSION 1u
+#define VIA_PROTOCOL_VERSION 2u
 #define VIA_PORT_NONE 0xffu
+#define VIA_MAC_BYTES 32u
 
 struct via_node_config {
     uint16_t host;          /* my id, < hosts_max */
@@ -84,6 +85,8 @@ struct via_node_config {
                                           higher one needs a bubble as a new frame does. All 0 in
                                           any other fabric */
     uint64_t give_up_ns; /* an operation without progress fails with -EHOSTUNREACH; 0 = never */
+    bool keyed;    /* this fabric has a key: env.mac and env.random are there, and a peer has to
+                      prove in each greeting that it has the key, too */
     uint64_t born; /* greater in each life of this host: the time of day at start, in nanoseconds.
                       Hosts then never take an earlier life for a later one. 0 = unknown */
 };
@@ -121,6 +124,12 @@ struct via_node_env {
     void (*wake)(void *ctx, unsigned channel);
     /* A link or a route changed (for logs and waiting programs). Control thread. May be NULL. */
     void (*changed)(void *ctx);
+    /*
+     * With config.keyed: a keyed hash of the data with the fabric's key (BLAKE2b or as strong), and
+     * random bytes that nobody can foresee (0, or negative errno). Control thread.
+     */
+    void (*mac)(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES]);
+    int (*random)(void *ctx, void *ret_data, size_t bytes);
     /* Readable trace, may be NULL. */
     void (*trace)(void *ctx, const char *text);
 };
@@ -134,7 +143,8 @@ size_t via_node_bytes(const struct via_node_config *config); /* 0 when the confi
 int via_node_init(struct via_node **ret_node, void *memory, const struct via_node_config *config,
                   const struct via_node_env *env);
 
-/* Inbox bytes a port must offer for this config; ports with less stay down with a clear state. */
+/* Inbox bytes a port needs for this config. One with less gets pipes with fewer slots; the state of
+ * its link is BAD_GEOMETRY when not even one slot fits. */
 size_t via_node_inbox_bytes(const struct via_node_config *config);
 
 /* [control] Gives the node a port (index < ports_count); borrowed until via_node_fini. */
@@ -269,16 +279,44 @@ enum via_link_state {
     VIA_LINK_UP = 3,
     VIA_LINK_BAD_MAGIC = 4, /* the peer is not Viaduct */
     VIA_LINK_BAD_VERSION = 5,
-    VIA_LINK_BAD_GEOMETRY =
-        6,                 /* channel count, slots or sizes differ, or the window is too small */
-    VIA_LINK_BAD_HOST = 7, /* the peer has my id, or an id outside the fabric */
+    VIA_LINK_BAD_GEOMETRY = 6, /* channels or frames differ, or a window is too small */
+    VIA_LINK_BAD_HOST = 7,     /* the peer has my id, or an id outside the fabric */
+    VIA_LINK_BAD_FABRIC = 8,   /* the peer is configured for another fabric */
+    VIA_LINK_BAD_KEY = 9,      /* the peer has not proven this host's fabric key */
+};
+
+/* What a greeting failed at (BAD_GEOMETRY, BAD_FABRIC, BAD_KEY), and both ends' values of it. */
+enum via_link_cause {
+    VIA_CAUSE_NONE = 0,
+    VIA_CAUSE_KEYED = 1,       /* mine, peers: 0 = has no key */
+    VIA_CAUSE_KEY = 2,         /* the keys differ */
+    VIA_CAUSE_HOSTS_MAX = 3,   /* mine, peers */
+    VIA_CAUSE_FLOWS = 4,       /* flows_count */
+    VIA_CAUSE_ACK_NS = 5,      /* ack_ns_max */
+    VIA_CAUSE_PIPE_FIRST = 6,  /* pipe_first */
+    VIA_CAUSE_CHANNELS = 7,    /* channels_count */
+    VIA_CAUSE_FRAME_BYTES = 8, /* frame_bytes_max */
+    VIA_CAUSE_SLOTS = 9,       /* pipe_slots: the peer's is no power of two */
+    /* Too small for pipes of one frame each. mine: bytes they need, peers: bytes that are there */
+    VIA_CAUSE_MY_INBOX = 10,
+    VIA_CAUSE_MY_WINDOW = 11,
+    VIA_CAUSE_PEER_INBOX = 12,
+    VIA_CAUSE_PEER_WINDOW = 13,
+};
+
+struct via_link_refusal {
+    enum via_link_cause cause; /* NONE: the peer refused, and said no more than the state */
+    uint64_t mine;
+    uint64_t peers;
 };
 
 struct via_link_status {
     enum via_link_state state;
     uint16_t peer; /* host id, valid from HANDSHAKE on */
     uint32_t peer_session;
-    uint32_t peer_version; /* what the peer speaks, for messages about BAD_VERSION */
+    uint32_t peer_version;           /* what the peer speaks, for messages about BAD_VERSION */
+    struct via_link_refusal refusal; /* with a BAD_ state */
+    uint32_t pipe_slots;             /* of a channel pipe, as negotiated; 0 before that */
     uint32_t ups_count;
     uint32_t downs_count;
     uint64_t frames_sent, frames_received, bytes_sent, bytes_received; /* all channels */

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/key.h"
 #include "daemon/options.h"
 #include "host/host_source.h"
 
@@ -177,8 +178,16 @@ static int follow_companion(pid_t pid, struct via_error *err)
 static int run(const struct via_daemon_options *options, int parent_fd)
 {
     struct via_error err;
+    static struct via_daemon_key key;
+    struct via_host_options host_options = options->host;
     via_error_clear(&err);
-    if (via_host_open(&options->host, &running, &err) != 0) {
+    if (options->key_path != NULL) {
+        if (via_daemon_key_read(options->key_path, &key, &err) != 0) {
+            return fail(parent_fd, &err);
+        }
+        host_options.key = &key.host;
+    }
+    if (via_host_open(&host_options, &running, &err) != 0) {
         return fail(parent_fd, &err);
     }
     if (options->with != 0 && follow_companion(options->with, &err) != 0) {

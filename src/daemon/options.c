@@ -25,6 +25,7 @@ enum option_id {
     OPT_DEAD_MS,
     OPT_SPIN_US,
     OPT_GROUP,
+    OPT_KEY,
     OPT_FOREGROUND,
     OPT_PARENT_DEATH,
     OPT_WITH,
@@ -50,6 +51,7 @@ static const struct option long_options[] = {
     {"dead-ms", required_argument, NULL, OPT_DEAD_MS},
     {"spin-us", required_argument, NULL, OPT_SPIN_US},
     {"group", required_argument, NULL, OPT_GROUP},
+    {"key", required_argument, NULL, OPT_KEY},
     {"foreground", no_argument, NULL, OPT_FOREGROUND},
     {"parent-death", no_argument, NULL, OPT_PARENT_DEATH},
     {"with", required_argument, NULL, OPT_WITH},
@@ -88,6 +90,9 @@ static const char help[] =
     "  --spin-us N           longest that a transfer thread looks before it sleeps (50), 0 to "
     "10000\n"
     "  --group NAME          members of this group may attach as well\n"
+    "  --key FILE            fabric key: a file of 32 to 4096 bytes; links come up only to hosts "
+    "that\n"
+    "                        have the same\n"
     "  --foreground          stay, and log to standard error\n"
     "  --parent-death        end when the process that started this one ends\n"
     "  --with PID            end when this process ends\n"
@@ -329,6 +334,9 @@ static enum via_daemon_next parse_one(struct via_daemon_options *options, struct
         return add_link(options, parse->numbers, optarg);
     case OPT_GROUP:
         return set_group(options, optarg);
+    case OPT_KEY:
+        options->key_path = optarg;
+        return VIA_DAEMON_RUN;
     case OPT_FOREGROUND:
         options->foreground = true;
         return VIA_DAEMON_RUN;

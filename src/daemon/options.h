@@ -19,7 +19,8 @@ struct via_daemon_options {
     int ready_fd; /* -1 = none */
     bool foreground;
     bool parent_death;
-    pid_t with; /* end when it ends; 0 = nobody */
+    const char *key_path; /* NULL = no fabric key */
+    pid_t with;           /* end when it ends; 0 = nobody */
 };
 
 enum via_daemon_next {

@@ -18,12 +18,13 @@ static json_t *link_of(const struct via_host *host, unsigned index)
     struct via_emu_status port;
     (void)via_node_link_status(host->node, index, &link);
     via_emu_port_status(cable->port, &port);
-    const char *error = via_link_state_text(link.state);
+    struct via_link_text error = via_link_explain(&link, host->protocol_version);
     json_t *object = json_object();
     set(object, "port", index);
     set(object, "peer", cable->peer);
     json_object_set_new(object, "state", json_string(via_link_state_name(link.state)));
-    json_object_set_new(object, "error", json_string(error[0] != '\0' ? error : port.error));
+    json_object_set_new(object, "error",
+                        json_string(error.text[0] != '\0' ? error.text : port.error));
     json_object_set_new(object, "cut", json_boolean(port.cut));
     json_object_set_new(object, "direct", json_boolean(cable->direct));
     set(object, "dimension", host->config.dimensions[index]);
@@ -31,6 +32,7 @@ static json_t *link_of(const struct via_host *host, unsigned index)
     set(object, "seen_peer", link.peer);
     set(object, "peer_session", link.peer_session);
     set(object, "peer_version", link.peer_version);
+    set(object, "slots", link.pipe_slots);
     set(object, "peer_pid", (uint64_t)port.peer_pid);
     set(object, "ups", link.ups_count);
     set(object, "downs", link.downs_count);

@@ -155,6 +155,7 @@ static int set_config(struct via_host *host, const struct via_host_link *links,
     config->dead_ns = options->dead_ns;
     config->give_up_ns = options->give_up_ns;
     config->segments_count = SEGMENTS_COUNT;
+    config->keyed = options->key != NULL;
     for (unsigned i = 0; i < VIA_PORTS_MAX; i++) {
         config->dma_bytes_min[i] = options->dma_bytes_min;
     }
@@ -164,7 +165,8 @@ static int set_config(struct via_host *host, const struct via_host_link *links,
     /* For every process what it may have under way, so that none waits for another's. */
     config->ops_count = options->processes_max * VIA_ATTACH_RUNNING_MAX + VIA_ATTACH_PARKED_ALL +
                         VIA_HOST_SENDS_MAX;
-    /* Each costs some hundred bytes for every id and channel. */
+    /* Each costs some hundred bytes for every id and channel. A peer has to come to the same
+     * number: the greeting of a link compares both, and hosts_max. */
     config->flows_count = config->hosts_max <= 64 ? 32 : 8;
     if (getrandom(&host->session, sizeof(host->session), 0) != (ssize_t)sizeof(host->session)) {
         return via_error_set(err, -EIO, "getrandom: %s", strerror(errno));

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "core/node.h"
 
 /*
  * A host of the fabric: a node on emulated ports, the threads that run it, and the two sockets by
@@ -18,6 +19,12 @@
  * channel. All functions but via_host_stop belong to the thread that opened the host.
  */
 struct via_host;
+
+/* The fabric's key, as the host uses it: a keyed hash (see via_node_env.mac). */
+struct via_host_key {
+    void *ctx;
+    void (*mac)(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES]);
+};
 
 struct via_host_link {
     const char *path;  /* socket of the cable */
@@ -51,6 +58,8 @@ struct via_host_options {
     unsigned links_count;
     uint32_t dma_bytes_min; /* not 0: the ports have an emulated DMA engine, and bodies of so many
                                bytes or more go by it */
+    const struct via_host_key *key; /* borrowed for the life of the host. Hosts of its links must
+                                       prove that they have the same. NULL: none */
 };
 
 /* Zero but for size and allowed_gid (nobody). */

@@ -11,29 +11,6 @@
  * find it full now and then. */
 #define DMA_DEPTH 8u
 
-const char *via_link_state_name(enum via_link_state state)
-{
-    switch (state) {
-    case VIA_LINK_DOWN:
-        return "down";
-    case VIA_LINK_WAITING:
-        return "waiting";
-    case VIA_LINK_HANDSHAKE:
-        return "handshake";
-    case VIA_LINK_UP:
-        return "up";
-    case VIA_LINK_BAD_MAGIC:
-        return "bad-magic";
-    case VIA_LINK_BAD_VERSION:
-        return "bad-version";
-    case VIA_LINK_BAD_GEOMETRY:
-        return "bad-geometry";
-    case VIA_LINK_BAD_HOST:
-        return "bad-host";
-    }
-    return "unknown";
-}
-
 static void ready(struct via_host_source *source, uint32_t events)
 {
     struct via_host_cable *cable = via_container_of(source, struct via_host_cable, source);
@@ -154,16 +131,14 @@ static void log_state(struct via_host_cable *cable, const struct via_link_status
                     host, cable->index, link->peer, cable->peer);
         }
         break;
-    case VIA_LINK_BAD_VERSION:
-        via_log(VIA_LOG_ERROR,
-                "host %u: link %u to host %u: the peer speaks protocol version %u, this host %u",
-                host, cable->index, cable->peer, link->peer_version, cable->host->protocol_version);
-        break;
     case VIA_LINK_BAD_MAGIC:
+    case VIA_LINK_BAD_VERSION:
     case VIA_LINK_BAD_GEOMETRY:
     case VIA_LINK_BAD_HOST:
-        via_log(VIA_LOG_ERROR, "host %u: link %u to host %u: %s", host, cable->index, cable->peer,
-                via_link_state_text(link->state));
+    case VIA_LINK_BAD_FABRIC:
+    case VIA_LINK_BAD_KEY:
+        via_log(VIA_LOG_ERROR, "host %u: link %u to host %u: bring-up: %s", host, cable->index,
+                cable->peer, via_link_explain(link, cable->host->protocol_version).text);
         break;
     default:
         via_log(cable->state_seen == VIA_LINK_UP ? VIA_LOG_INFO : VIA_LOG_DEBUG,
@@ -181,22 +156,6 @@ void via_host_cables_changed(struct via_host *host)
             log_state(cable, &link);
             cable->state_seen = link.state;
         }
-    }
-}
-
-const char *via_link_state_text(enum via_link_state state)
-{
-    switch (state) {
-    case VIA_LINK_BAD_MAGIC:
-        return "the peer is not Viaduct";
-    case VIA_LINK_BAD_VERSION:
-        return "the peer speaks another protocol version";
-    case VIA_LINK_BAD_GEOMETRY:
-        return "the peer has another number of channels, slots or frame bytes";
-    case VIA_LINK_BAD_HOST:
-        return "the peer has this host's id, or an id outside of the fabric";
-    default:
-        return "";
     }
 }
 

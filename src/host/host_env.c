@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* What the node calls: deliveries, completions, notices. Transfer threads, but for `changed`. */
 #include <errno.h>
+#include <sys/random.h>
 
 #include "base/log.h"
 #include "host/bell.h"
@@ -78,6 +79,19 @@ static void changed(void *ctx)
     host->changed = true;
 }
 
+static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES])
+{
+    const struct via_host *host = ctx;
+    const struct via_host_key *key = host->options.key;
+    key->mac(key->ctx, data, bytes, ret_mac);
+}
+
+static int random_bytes(void *ctx, void *ret_data, size_t bytes)
+{
+    (void)ctx;
+    return getrandom(ret_data, bytes, 0) == (ssize_t)bytes ? 0 : -EIO;
+}
+
 static void trace(void *ctx, const char *text)
 {
     const struct via_host *host = ctx;
@@ -93,6 +107,8 @@ void via_host_env_init(struct via_host *host, struct via_node_env *ret_env)
         .notify = notify,
         .wake = wake,
         .changed = changed,
+        .mac = mac,
+        .random = random_bytes,
         .trace = trace,
     };
 }

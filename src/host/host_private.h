@@ -32,6 +32,7 @@
 #include "host/host_reaper.h"
 #include "host/host_source.h"
 #include "host/host_transfer.h"
+#include "host/link_text.h"
 #include "host/rundir.h"
 #include "port/emu/emu.h"
 
@@ -139,9 +140,7 @@ struct via_host_cable *via_host_cables_direct(struct via_host *host, uint16_t pe
 /* Cuts or mends the links to a peer (index < 0: all), and lets the node see it. How many; -ENOENT.
  */
 int via_host_cables_cut(struct via_host *host, uint16_t peer, int index, bool cut);
-void via_host_cables_changed(struct via_host *host);        /* logs what became of the links */
-const char *via_link_state_name(enum via_link_state state); /* one word */
-const char *via_link_state_text(enum via_link_state state); /* what is wrong, or "" */
+void via_host_cables_changed(struct via_host *host); /* logs what became of the links */
 
 /* Between hosts over a cable: which segments may be mapped. */
 enum via_cable_type {

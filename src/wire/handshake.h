@@ -11,8 +11,7 @@
  * What a side of a link writes into its four scratchpads, and the heartbeat word.
  *
  *   R0  31..16 magic, 15..8 protocol version, 7..0 state (enum via_handshake_state)
- *   R1  31..22 host id, 21..18 channels - 1, 17..13 log2 of slots per channel pipe,
- *       12..3 frame bytes / 64, 2..0 zero
+ *   R1  31..22 host id, 21..0 zero: the rest is in the greeting (wire/greeting.h)
  *   R2  session of the host, not 0, not all-ones
  *   R3  31..16 epoch of records into the writing side's inbox, 15..0 the other side's epoch that it
  *       has accepted (echo), 0 = none yet
@@ -37,10 +36,7 @@ struct via_handshake {
     uint16_t magic;
     uint8_t version;
     uint8_t state;
-    uint16_t host;          /* < 1024 */
-    uint8_t channels_count; /* 1..16 */
-    uint8_t slots_log2;     /* 0..31 */
-    uint32_t frame_bytes;   /* multiple of 64, < 65536 */
+    uint16_t host; /* < 1024 */
     uint32_t session;
     uint16_t epoch;
     uint16_t echo;
@@ -51,10 +47,7 @@ static inline void via_handshake_pack(const struct via_handshake *handshake,
 {
     ret_registers[0] =
         (uint32_t)handshake->magic << 16 | (uint32_t)handshake->version << 8 | handshake->state;
-    ret_registers[1] = (uint32_t)handshake->host << 22 |
-                       (uint32_t)(handshake->channels_count - 1) << 18 |
-                       (uint32_t)handshake->slots_log2 << 13 |
-                       handshake->frame_bytes / VIA_HANDSHAKE_FRAME_UNIT << 3;
+    ret_registers[1] = (uint32_t)handshake->host << 22;
     ret_registers[2] = handshake->session;
     ret_registers[3] = (uint32_t)handshake->epoch << 16 | handshake->echo;
 }
@@ -67,9 +60,6 @@ static inline void via_handshake_unpack(const uint32_t registers[VIA_HANDSHAKE_R
         .version = (uint8_t)(registers[0] >> 8),
         .state = (uint8_t)registers[0],
         .host = (uint16_t)(registers[1] >> 22),
-        .channels_count = (uint8_t)((registers[1] >> 18 & 0xf) + 1),
-        .slots_log2 = (uint8_t)(registers[1] >> 13 & 0x1f),
-        .frame_bytes = (registers[1] >> 3 & 0x3ff) * VIA_HANDSHAKE_FRAME_UNIT,
         .session = registers[2],
         .epoch = (uint16_t)(registers[3] >> 16),
         .echo = (uint16_t)registers[3],

@@ -137,7 +137,7 @@ static void poke(struct scene *s, struct input *input)
     struct via_inbox_place place;
     uint8_t where = input_byte(input);
     uint64_t word = input_edgy(input);
-    via_inbox_place(fabric_node(s->fabric, VICTIM), where & 1, &place);
+    via_inbox_place(&fabric_node(s->fabric, VICTIM)->geometry, where & 1, &place);
     const struct hostile_pipe *pipe = (where & 1) != 0 ? &s->peer.channel : &s->peer.control;
     uint32_t slots = pipe->writer.geometry.slots_count;
     uint64_t off;

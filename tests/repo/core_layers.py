@@ -11,7 +11,7 @@ LAYERS = [
     ["segment", "apply"],
     ["flow", "flow_tx", "flow_rx"],
     ["op", "outgoing", "answer", "barrier", "ops"],
-    ["relay", "link", "lsdb"],
+    ["relay", "link", "lsdb", "greet", "control_pipe"],
     ["channel", "node"],
 ]
 

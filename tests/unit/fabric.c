@@ -249,6 +249,27 @@ static void host_wake(void *ctx, unsigned channel)
     host->woken[channel] = true;
 }
 
+void fabric_mac(uint64_t key, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES])
+{
+    for (unsigned i = 0; i < VIA_MAC_BYTES; i += 8) {
+        uint64_t hash = via_hash64(VIA_HASH64_INIT ^ key ^ i, data, bytes);
+        memcpy(ret_mac + i, &hash, sizeof(hash));
+    }
+}
+
+static void host_mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES])
+{
+    const struct fabric_host *host = ctx;
+    fabric_mac(host->key, data, bytes, ret_mac);
+}
+
+static int host_random(void *ctx, void *ret_data, size_t bytes)
+{
+    struct fabric_host *host = ctx;
+    memset(ret_data, (int)++host->fabric->nonces_count, bytes);
+    return 0;
+}
+
 struct fabric *fabric_new(bool direct)
 {
     struct fabric *fabric = calloc(1, sizeof(*fabric));
@@ -287,6 +308,8 @@ void fabric_start(struct fabric *fabric, int index)
         .complete = host_complete,
         .notify = host_notify,
         .wake = host_wake,
+        .mac = host_mac,
+        .random = host_random,
     };
     unsigned port = 0;
 

@@ -75,7 +75,8 @@ struct fabric_host {
     unsigned completions_count;
     unsigned notifies_count;
     uint64_t notified;
-    bool frozen; /* not scheduled */
+    bool frozen;  /* not scheduled */
+    uint64_t key; /* of the fabric, with config.keyed; no good hash, but one of all bytes */
     /* Called from complete(), for what a caller does there. */
     void (*on_complete)(struct fabric_host *host, uint64_t cookie, int status);
 };
@@ -88,8 +89,12 @@ struct fabric {
     uint64_t now_ns;
     bool direct; /* windows are mapped and coherent; else put() and flush() */
     uint32_t next_session;
+    unsigned nonces_count;
     struct via_node_config config; /* of all hosts, but for host and session */
 };
+
+/* What keyed hosts prove their greetings with. */
+void fabric_mac(uint64_t key, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES]);
 
 /* With defaults that a test may change before hosts are added. */
 struct fabric *fabric_new(bool direct);

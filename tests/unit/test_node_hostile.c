@@ -218,7 +218,7 @@ static void words_that_break_the_rules_end_the_link(void **state)
 
     /* A body larger than any. */
     scene_init(&s, 1);
-    via_inbox_place(fabric_node(s.fabric, 0), 1, &place);
+    via_inbox_place(&fabric_node(s.fabric, 0)->geometry, 1, &place);
     unsigned char *inbox = s.fabric->links[0].ports[0].port.inbox;
     uint32_t slots = s.fabric->config.pipe_slots;
     uint32_t next = fabric_node(s.fabric, 0)->channels[0].ways[0].rx.sequence;

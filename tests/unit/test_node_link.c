@@ -115,13 +115,11 @@ static void another_device_is_bad_magic(void **state)
 static void geometry_must_agree(void **state)
 {
     (void)state;
-    for (int what = 0; what < 4; what++) {
+    for (int what = 1; what < 4; what++) {
         struct fabric *fabric = pair(true);
         struct via_node_config *config = &fabric->hosts[1].config;
         uint64_t window = fabric->links[0].ports[1].port.caps.window_bytes;
-        if (what == 0) {
-            config->pipe_slots = 4;
-        } else if (what == 1) {
+        if (what == 1) {
             config->frame_bytes_max = 512;
         } else if (what == 2) {
             config->channels_count = 2;
@@ -389,7 +387,10 @@ static void nonsense_from_the_peer_takes_the_link_down(void **state)
     for (unsigned slot = 0; slot < VIA_CONTROL_PIPE_SLOTS; slot++) {
         for (uint32_t lap = 0; lap < 1; lap++) {
             uint64_t old = *control_word(&fabric->links[0].ports[0], slot);
-            uint32_t sequence = old == 0 ? slot : via_record_word_sequence(old) + 16;
+            /* The next lap's, or the next number of this one: control pipes begin 8 before the wrap
+             */
+            uint32_t first = slot < 8 ? slot : slot - 16;
+            uint32_t sequence = old == 0 ? first : via_record_word_sequence(old) + 16;
             *control_word(&fabric->links[0].ports[0], slot) =
                 via_record_word((uint16_t)(r3 >> 16), 0xffff, sequence);
         }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_DAEMON_KEY_H
+#define VIA_DAEMON_KEY_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "host/host.h"
+
+/*
+ * The fabric key: a file that all hosts of a fabric have, 32 to 4096 bytes that nobody can guess.
+ * Its owner is the user of the daemon or root, and nobody else may read or write it.
+ */
+struct via_daemon_key {
+    uint8_t key[32]; /* BLAKE2b of the file */
+    struct via_host_key host;
+};
+
+/* Reads the file. 0; -EPERM: others may read or write it; -EINVAL: too short, too long, or no
+ * regular file; what open() and read() say. ret_key->host refers to *ret_key, which stays. */
+VIA_MUST_CHECK int via_daemon_key_read(const char *path, struct via_daemon_key *ret_key,
+                                       struct via_error *err);
+
+#endif

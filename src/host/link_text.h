@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_LINK_TEXT_H
+#define VIA_HOST_LINK_TEXT_H
+
+#include <stddef.h>
+
+#include "core/node.h"
+
+/* What a link is called in logs and in the status: one word. Static. */
+const char *via_link_state_name(enum via_link_state state);
+
+#define VIA_LINK_TEXT_BYTES 200u
+
+/* What is wrong with a link, with both ends' values, or "" when nothing is. `version` is the
+ * protocol version that this host speaks. */
+struct via_link_text {
+    char text[VIA_LINK_TEXT_BYTES];
+};
+struct via_link_text via_link_explain(const struct via_link_status *link, unsigned version);
+
+#endif

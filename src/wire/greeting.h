@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_WIRE_GREETING_H
+#define VIA_WIRE_GREETING_H
+
+#include <stdint.h>
+
+#include "wire/record.h"
+
+/*
+ * The greeting: what the two hosts of a link say to each other over the control pipe before any
+ * channel uses the link. Each sends HELLO, judges the other's, and answers READY when it has
+ * cleared its inbox for the geometry that follows from both. A host is up when it has taken READY.
+ *
+ * Hosts with a fabric key prove in READY that they have it: a keyed hash over both HELLOs, whose
+ * nonces are new for every greeting.
+ */
+#define VIA_GREETING_HELLO 2u /* kinds of control records; 1 is an announcement */
+#define VIA_GREETING_READY 3u
+
+/* Records of control pipes are counted from here: close to the wrap, so that every link crosses it
+ * early in its life. It is no part of the configuration, which is not known yet. */
+#define VIA_CONTROL_PIPE_FIRST (UINT32_MAX - 7)
+
+#define VIA_GREETING_NONCE_BYTES 32u
+#define VIA_GREETING_MAC_BYTES 32u
+#define VIA_GREETING_KEYED 1u /* flag: this host has a fabric key and demands a proof */
+
+/* Head of both records. */
+struct via_greeting {
+    uint8_t kind;
+    uint8_t reserved[7];                 /* 0 */
+    uint8_t mac[VIA_GREETING_MAC_BYTES]; /* READY of a host with a key, else 0 */
+};
+_Static_assert(sizeof(struct via_greeting) <= VIA_RECORD_HEAD_BYTES, "it is a head");
+
+/* Body of HELLO; READY has none. */
+struct via_hello {
+    uint16_t host;
+    uint16_t hosts_max;
+    uint32_t session;
+    uint8_t side; /* 0 or 1: of the sender */
+    uint8_t channels_count;
+    uint16_t flows_count;
+    uint32_t flags;
+    uint32_t pipe_slots;   /* at most so many per channel; the smaller of both counts */
+    uint32_t frame_bytes;  /* the same in a whole fabric */
+    uint32_t pipe_first;   /* number of a pipe's first record */
+    uint32_t reserved;     /* 0 */
+    uint64_t window_bytes; /* of the receiver's inbox that the sender reaches */
+    uint64_t inbox_bytes;
+    uint64_t ack_ns_max;
+    uint8_t nonce[VIA_GREETING_NONCE_BYTES]; /* 0 without a key */
+};
+_Static_assert(sizeof(struct via_hello) == 88, "no padding on the wire");
+
+/* What the proof of a READY is computed over. */
+struct via_greeting_proof {
+    char label[16];            /* VIA_GREETING_LABEL */
+    struct via_hello sender;   /* of the READY: it holds the side, so no proof can be sent back */
+    struct via_hello receiver; /* of the READY */
+};
+#define VIA_GREETING_LABEL "viaduct link v2"
+_Static_assert(sizeof(VIA_GREETING_LABEL) == 16, "with its end");
+_Static_assert(sizeof(struct via_greeting_proof) == 16 + 2 * 88, "no padding");
+
+#endif
