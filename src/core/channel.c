@@ -269,7 +269,9 @@ static uint64_t deadline(const struct via_channel *channel)
         if (way->blocked) {
             next = via_min(next, way->blocked_since_ns + stuck_ns);
         }
-        next = via_min(next, via_relay_deadline_ns(channel, way));
+        if (way->bypass_used != 0) {
+            next = via_min(next, via_relay_deadline_ns(channel, way));
+        }
         if (via_dma_is_busy(way)) {
             next = via_min(next, via_dma_deadline_ns(way));
         }

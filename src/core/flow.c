@@ -3,7 +3,6 @@
  * ways or hosts do. */
 #include <errno.h>
 
-#include "base/mutant.h"
 #include "core/flow.h"
 
 void via_flows_init(struct via_channel *channel, const struct via_flow_calls *calls)
@@ -11,7 +10,7 @@ void via_flows_init(struct via_channel *channel, const struct via_flow_calls *ca
     const struct via_node *node = channel->node;
     struct via_flows *flows = channel->flows;
 
-    flows->calls = calls;
+    flows->calls = *calls;
     flows->next_timer_ns = VIA_NEVER_NS;
     via_list_init(&flows->busy);
     via_list_init(&flows->parked);
@@ -25,30 +24,6 @@ void via_flows_init(struct via_channel *channel, const struct via_flow_calls *ca
             via_tx_init(channel, via_channel_tx(channel, host, number), host, number);
             via_rx_init(via_channel_rx(channel, host, number), host, number);
         }
-    }
-}
-
-static void take_ack(struct via_channel *channel, const struct via_frame_header *header)
-{
-    struct via_frame_ack args;
-
-    memcpy(&args, header->args, sizeof(args));
-    via_tx_acked(channel, via_channel_tx(channel, header->source, header->flow), &args);
-}
-
-void via_flows_frame(struct via_channel *channel, const struct via_frame_header *header,
-                     const void *body, uint32_t body_bytes)
-{
-    /* Only frames between the two lives that are known now count; 0 is no life. */
-    if ((header->source_session == 0 ||
-         header->source_session != channel->hosts[header->source].session ||
-         header->destination_session != channel->node->config.session) &&
-        !VIA_MUTANT(NO_SESSION)) {
-        via_count(&channel->counters.dropped_session, 1);
-    } else if (header->kind == VIA_FRAME_ACK) {
-        take_ack(channel, header);
-    } else {
-        via_rx_take(channel, header, body, body_bytes);
     }
 }
 

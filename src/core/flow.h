@@ -2,6 +2,7 @@
 #ifndef VIA_CORE_FLOW_H
 #define VIA_CORE_FLOW_H
 
+#include "base/mutant.h"
 #include "core/way.h"
 
 /*
@@ -103,7 +104,7 @@ struct via_flow_calls {
 };
 
 struct via_flows {
-    const struct via_flow_calls *calls;
+    struct via_flow_calls calls;
     struct via_tx_flow *tx; /* [host * (flows_count + 1) + flow]; the last flow: answers */
     struct via_rx_flow *rx;
     uint64_t next_timer_ns; /* not later than the earliest deadline of a busy flow */
@@ -155,8 +156,8 @@ void via_tx_update(struct via_channel *channel, struct via_tx_flow *flow);
 void via_tx_append(struct via_channel *channel, struct via_tx_flow *flow, struct via_tx_op *op);
 /* Sends what may leave on a way, acknowledgements first. */
 void via_tx_pump(struct via_channel *channel, struct via_way *way);
-void via_tx_acked(struct via_channel *channel, struct via_tx_flow *flow,
-                  const struct via_frame_ack *ack);
+/* Takes an acknowledgement. */
+void via_tx_acked(struct via_channel *channel, const struct via_frame_header *header);
 /* The way to the flow's host has changed. */
 void via_tx_rerouted(struct via_channel *channel, struct via_tx_flow *flow);
 /* Ends all operations of the flow with status; the next frame starts anew. */
@@ -173,11 +174,24 @@ void via_tx_timers(struct via_channel *channel);
 
 /* --- flow.c ---------------------------------------------------------------------------------- */
 
-/* `calls` must outlive the channel. */
 void via_flows_init(struct via_channel *channel, const struct via_flow_calls *calls);
 /* A frame whose destination is this host. Never blocks. */
-void via_flows_frame(struct via_channel *channel, const struct via_frame_header *header,
-                     const void *body, uint32_t body_bytes);
+static inline void via_flows_frame(struct via_channel *channel,
+                                   const struct via_frame_header *header, const void *body,
+                                   uint32_t body_bytes)
+{
+    /* Only frames between the two lives that are known now count; 0 is no life. */
+    if ((header->source_session == 0 ||
+         header->source_session != channel->hosts[header->source].session ||
+         header->destination_session != channel->node->config.session) &&
+        !VIA_MUTANT(NO_SESSION)) {
+        via_count(&channel->counters.dropped_session, 1);
+    } else if (header->kind == VIA_FRAME_ACK) {
+        via_tx_acked(channel, header);
+    } else {
+        via_rx_take(channel, header, body, body_bytes);
+    }
+}
 /* After ways went up or down, or lead elsewhere: all that waits for some way is put where it
  * belongs now. */
 void via_flows_sort(struct via_channel *channel);

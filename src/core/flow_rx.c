@@ -71,7 +71,7 @@ static void take_next(struct via_channel *channel, struct via_rx_flow *flow,
         flow->ack_due = true; /* refused stays refused; stalled until via_node_resume() */
         return;
     }
-    int rc = channel->flows->calls->execute(channel, header, body, body_bytes);
+    int rc = channel->flows->calls.execute(channel, header, body, body_bytes);
     if (rc == 0) {
         advance(flow, flow->expected + 1);
         if ((header->flags & VIA_FRAME_FLAG_ACK_NOW) != 0) {
@@ -210,7 +210,7 @@ static void ack_now(struct via_channel *channel, struct via_rx_flow *flow)
 
 void via_rx_acks_with(struct via_channel *channel, uint16_t host)
 {
-    if (channel->flows->acks_soon_counts[host] == 0) {
+    if (via_list_empty(&channel->flows->acks_soon) || channel->flows->acks_soon_counts[host] == 0) {
         return;
     }
     via_list_foreach_safe(it, &channel->flows->acks_soon) {

@@ -55,7 +55,8 @@ static struct via_tx_op *op_after(const struct via_tx_flow *flow, const struct v
 static bool must_wait(const struct via_tx_flow *flow)
 {
     const struct via_tx_op *op = flow->send_op;
-    return !op->skip && op->assigned && flow->next - op->first_sequence >= op->frames_ready;
+    return op->frames_ready != UINT32_MAX && !op->skip && op->assigned &&
+           flow->next - op->first_sequence >= op->frames_ready;
 }
 
 /* The next frame is the one that belongs to no operation. */
@@ -162,7 +163,7 @@ void via_tx_remove(struct via_channel *channel, struct via_tx_op *op)
         flow->probing = false;
         flow->deadline_ns = VIA_NEVER_NS;
     }
-    channel->flows->calls->removed(channel, op);
+    channel->flows->calls.removed(channel, op);
 }
 
 static bool is_behind(const struct via_tx_op *op, uint32_t sequence)
@@ -183,12 +184,12 @@ static void settle(struct via_channel *channel, struct via_tx_flow *flow)
         if (flow->send_op == op) {
             flow->send_op = flow->ack_op;
         }
-        channel->flows->calls->acked(channel, op);
+        channel->flows->calls.acked(channel, op);
     }
     while (flow->send_op != NULL && is_behind(flow->send_op, flow->next)) {
         flow->send_op = op_after(flow, flow->send_op);
     }
-    channel->flows->calls->settled(channel, flow);
+    channel->flows->calls.settled(channel, flow);
     via_tx_update(channel, flow);
 }
 
@@ -234,7 +235,7 @@ void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int sta
     while ((it = via_list_first(&flow->ops)) != NULL) {
         struct via_tx_op *op = via_list_entry(it, struct via_tx_op, link);
         op->acked = true;
-        channel->flows->calls->ended(channel, op, status);
+        channel->flows->calls.ended(channel, op, status);
         via_tx_remove(channel, op);
     }
     via_list_remove(&flow->busy);
@@ -278,7 +279,7 @@ static bool make_next(struct via_channel *channel, struct via_tx_flow *flow,
     if (op->skip) {
         out->header.kind = VIA_FRAME_SKIP;
     } else {
-        channel->flows->calls->make(channel, op, index, out);
+        channel->flows->calls.make(channel, op, index, out);
     }
     return index + 1 == op->frames_count;
 }
@@ -373,7 +374,7 @@ static void refused(struct via_channel *channel, struct via_tx_flow *flow, int32
     if (op == NULL || !op->assigned || op->skip) {
         return; /* an old acknowledgement: it is skipped already */
     }
-    channel->flows->calls->refused(channel, op, status_from_peer(status));
+    channel->flows->calls.refused(channel, op, status_from_peer(status));
 }
 
 /* The peer does not know this flow. It never did, or has lost what it knew. */
@@ -424,8 +425,8 @@ static void take_ack_state(struct via_channel *channel, struct via_tx_flow *flow
     }
 }
 
-void via_tx_acked(struct via_channel *channel, struct via_tx_flow *flow,
-                  const struct via_frame_ack *ack)
+static void take_ack(struct via_channel *channel, struct via_tx_flow *flow,
+                     const struct via_frame_ack *ack)
 {
     bool progress = ack->next != flow->acked;
 
@@ -455,6 +456,14 @@ void via_tx_acked(struct via_channel *channel, struct via_tx_flow *flow,
     take_ack_state(channel, flow, ack, progress);
     settle(channel, flow);
     set_deadline(channel, flow);
+}
+
+void via_tx_acked(struct via_channel *channel, const struct via_frame_header *header)
+{
+    struct via_frame_ack args;
+
+    memcpy(&args, header->args, sizeof(args));
+    take_ack(channel, via_channel_tx(channel, header->source, header->flow), &args);
 }
 
 /* --- time ------------------------------------------------------------------------------------ */

@@ -63,22 +63,27 @@ static struct via_op_slot *slot_new(const struct via_node *node, struct via_list
         return NULL;
     }
     struct via_op_slot *op = via_list_entry(first, struct via_op_slot, tx.link);
-    *op = (struct via_op_slot){
-        .tx =
-            {
-                .frames_count = frames_of(node, what),
-                .frames_ready = what->kind == VIA_OP_GET ? GET_REQUESTS_AHEAD : UINT32_MAX,
-                .soon = (what->flags & VIA_FRAME_FLAG_ACK_SOON) != 0,
-                .kept = is_kept(what->kind),
-            },
-        .op = *what,
-        .generation = op->generation,
-        .answer = op->answer,
-        .in_use = true,
+    /* Every member but generation and answer, one by one: clearing the whole slot first took an
+     * eighth of the time of a small put. */
+    op->tx = (struct via_tx_op){
+        .frames_count = frames_of(node, what),
+        .frames_ready = what->kind == VIA_OP_GET ? GET_REQUESTS_AHEAD : UINT32_MAX,
+        .soon = (what->flags & VIA_FRAME_FLAG_ACK_SOON) != 0,
+        .kept = is_kept(what->kind),
     };
     via_list_init(&op->tx.link);
     via_list_init(&op->reports);
     via_list_init(&op->waits);
+    op->op = *what;
+    op->in_use = true;
+    op->done = false;
+    op->finished = false;
+    op->reported = false;
+    op->withdraw = false;
+    op->status = 0;
+    op->value = 0;
+    op->moved = 0;
+    op->round = 0;
     return op;
 }
 

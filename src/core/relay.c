@@ -113,8 +113,7 @@ void via_relay_drain(struct via_channel *channel, struct via_way *way)
 
 uint64_t via_relay_deadline_ns(const struct via_channel *channel, const struct via_way *way)
 {
-    const struct via_bypass_frame *frame = bypass_first(way);
-    return frame == NULL ? VIA_NEVER_NS : frame->since_ns + channel->node->config.stuck_ns;
+    return bypass_first(way)->since_ns + channel->node->config.stuck_ns;
 }
 
 /* A frame whose way leads elsewhere now. */
