@@ -69,7 +69,7 @@ struct via_node_config {
                               frame_bytes_max of memory where dma_bytes_min is not 0 */
     uint64_t dma_ns_max;   /* a DMA that takes longer hangs: it is aborted, and its body goes by
                               PIO; an abort that takes longer ends the link. 0 = default 20 ms */
-    uint64_t heartbeat_ns; /* 0 = default 20 ms */
+    uint64_t heartbeat_ns; /* 0 = default 20 ms; a daemon sets 25 ms */
     uint64_t dead_ns;      /* silence after which a link is down; 0 = default 80 ms */
     uint64_t retry_ns_min; /* first time-out of an unacknowledged frame; 0 = default 5 ms */
     uint64_t retry_ns_max; /* it doubles up to here; 0 = default 100 ms */
