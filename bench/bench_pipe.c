@@ -6,7 +6,6 @@
  * that adds to the pipes it uses.
  */
 #include <errno.h>
-#include <immintrin.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -21,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/pause.h"
 #include "bench/stats.h"
 #include "core/pipe.h"
 
@@ -79,7 +79,7 @@ static _Noreturn void die(const char *attempt)
 static void line_wait(struct line *line, uint64_t value)
 {
     while (atomic_load_explicit(&line->word, memory_order_acquire) != value) {
-        _mm_pause();
+        via_cpu_pause();
     }
 }
 
@@ -102,7 +102,7 @@ static void pipe_send(struct end *end)
     bool head = end->bytes <= HEAD_BYTES_MAX;
     while (via_pipe_send(&end->writer, end->message, head ? end->bytes : 0, end->message,
                          head ? 0 : end->bytes) != 0) {
-        _mm_pause();
+        via_cpu_pause();
     }
     /* Nobody sleeps here, but the question is asked after each send, as in production. */
     if (via_pipe_must_ring(&end->writer)) {
@@ -114,7 +114,7 @@ static void pipe_receive(struct end *end)
 {
     struct via_pipe_record record;
     while (via_pipe_take(&end->reader, &record) == 0) {
-        _mm_pause();
+        via_cpu_pause();
     }
     memcpy(end->message, record.body_bytes != 0 ? record.body : record.head, end->bytes);
     via_pipe_release(&end->reader, 1);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/pause.h"
 #include "cli/perf.h"
 
 /* Some microseconds; a word between two CPUs takes a fraction of one. */
@@ -26,15 +27,6 @@ int via_perf_attach(const struct via_perf *perf, unsigned host, int channel,
     return via_attach_open(&options, ret_attach);
 }
 
-static void pause_cpu(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* Looks for a while, then lets others run between looks: with fewer CPUs than hosts it is they who
  * bring the word. */
 int via_perf_await(const _Atomic uint64_t *word, uint64_t value)
@@ -44,7 +36,7 @@ int via_perf_await(const _Atomic uint64_t *word, uint64_t value)
         if (atomic_load_explicit(word, memory_order_acquire) == value) {
             return 0;
         }
-        pause_cpu();
+        via_cpu_pause();
     }
     uint64_t until_ns = via_process_now_ns() + VIA_PERF_ANSWER_NS;
     do {

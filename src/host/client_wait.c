@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "base/mutant.h"
+#include "base/pause.h"
 #include "host/bell.h"
 #include "host/client_sys.h"
 
@@ -27,15 +28,6 @@ uint64_t via_client_now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
-}
-
-static void pause_cpu(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
 }
 
 void via_client_lock(struct via_attach *attach)
@@ -208,7 +200,7 @@ static bool spin(struct via_attach *attach, const struct via_client_wait *wait, 
             if (replies_ready(attach) || wait->done(attach, wait->ctx)) {
                 return true;
             }
-            pause_cpu();
+            via_cpu_pause();
         }
     } while (atomic_load_explicit(&attach->lockers, memory_order_relaxed) == 0 &&
              via_client_now_ns() < end_ns);

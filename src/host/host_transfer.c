@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/pause.h"
 #include "host/bell.h"
 #include "host/host_private.h"
 
@@ -287,7 +288,7 @@ static void run(struct via_transfer *transfer)
             transfer->rang = false;
         }
         if (now_ns - idle_since_ns < spin->budget_ns && may_look_on(transfer, now_ns)) {
-            __builtin_ia32_pause();
+            via_cpu_pause();
             continue;
         }
         if (rest(transfer, now_ns, deadline_ns)) {

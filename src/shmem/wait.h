@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/pause.h"
 #include "base/types.h"
 
 /*
@@ -52,11 +53,6 @@ extern void (*via_wait_trace_over)(void);
 unsigned via_wait_cores(void);
 unsigned via_wait_quota_cores(void); /* by the quota alone; UINT32_MAX without one */
 
-static inline void via_wait_pause(void)
-{
-    __builtin_ia32_pause();
-}
-
 /*
  * One step of pausing or yielding. False once yielding has not helped for a while: the caller
  * should sleep, on a futex if somebody will wake it, else by via_wait_sleep.
@@ -71,7 +67,7 @@ static inline bool via_wait_try(struct via_wait *wait)
     if (via_likely(wait->pauses <
                    atomic_load_explicit(&via_wait_pauses_max, memory_order_relaxed))) {
         wait->pauses++;
-        via_wait_pause();
+        via_cpu_pause();
         return true;
     }
     return via_wait_yield(wait);

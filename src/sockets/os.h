@@ -39,13 +39,6 @@ static inline uint64_t via_os_us_to_ticks(uint64_t us)
     return us * via_os_ticks_us;
 }
 
-static inline void via_os_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* The calling thread's id, remembered; via_os_forked() forgets it. */
 extern __thread uint32_t via_os_thread_id __attribute__((tls_model("initial-exec")));
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 
+#include "base/pause.h"
 #include "sockets/os.h"
 
 /* Looking takes the line away from who holds it, so a waiter looks ever more seldom: the holder
@@ -57,7 +58,7 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
             atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SPINS, memory_order_relaxed);
         }
         for (unsigned i = 0; i < waiting->pauses; i++) {
-            via_os_pause();
+            via_cpu_pause();
         }
         waiting->looks++;
         waiting->pauses = via_min(2 * waiting->pauses, PAUSES_MAX);
@@ -122,7 +123,7 @@ void via_token_give_slowly(struct via_token *token)
         for (unsigned i = 0;
              i < PAUSES_GIVE && atomic_load_explicit(&token->holder, memory_order_relaxed) == 0;
              i++) {
-            via_os_pause();
+            via_cpu_pause();
         }
     }
     errno = saved;

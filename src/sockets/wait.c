@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "base/pause.h"
 #include "sockets/bell.h"
 #include "sockets/fabric.h"
 #include "sockets/fds.h"
@@ -93,7 +94,7 @@ bool via_wait_again(struct via_wait *wait)
         wait->end_ticks = wait->begin_ticks;
         return false;
     }
-    via_os_pause();
+    via_cpu_pause();
     if (++wait->looks % LOOKS_PER_CLOCK != 0 && via_likely(!spin.yields)) {
         return true;
     }

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/pause.h"
 #include "sockets/os.h"
 #include "sockets/token.h"
 
@@ -30,7 +31,7 @@ static void take_and_give(bool alone)
     changes += last != via_os_thread();
     last = via_os_thread();
     for (int i = 0; i < 10; i++) {
-        via_os_pause(); /* there is something to be done */
+        via_cpu_pause(); /* there is something to be done */
     }
     via_token_give(&token);
 }
