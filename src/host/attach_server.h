@@ -144,6 +144,11 @@ void via_process_channel_finish(struct via_transfer *transfer, struct via_proces
 /* The slot of a command is free: its reply has been sent, or needs not be. */
 void via_process_channel_over(struct via_transfer *transfer, struct via_process_channel *pc,
                               struct via_command_slot *slot);
+/* Of the slots of its command pipe: what a sequence number becomes the index of a slot by. */
+static inline uint32_t via_process_channel_slot_mask(const struct via_process_channel *pc)
+{
+    return pc->commands.geometry.slots_count - 1;
+}
 /* How many replies may be due at a time: a power of two. */
 static inline uint32_t via_process_channel_due_max(uint32_t slots_count)
 {

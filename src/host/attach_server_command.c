@@ -11,11 +11,6 @@
 /* Commands taken from one process in one turn. */
 #define BATCH_COMMANDS 32u
 
-static uint32_t slot_mask(const struct via_process_channel *pc)
-{
-    return pc->commands.geometry.slots_count - 1;
-}
-
 bool via_process_channel_is_ready(const struct via_process_channel *pc)
 {
     return !pc->broken && !pc->cancelled && !pc->stashed && !pc->held &&
@@ -269,7 +264,7 @@ static bool take(struct via_process_channel *pc)
 {
     /* A process that writes over records it has not got back yet could bring a second record for a
      * slot in use: not before the first is released. */
-    if (pc->commands.sequence - pc->commands.released > slot_mask(pc)) {
+    if (pc->commands.sequence - pc->commands.released > via_process_channel_slot_mask(pc)) {
         return false;
     }
     int rc = via_pipe_take(&pc->commands, &pc->stash);
@@ -279,7 +274,7 @@ static bool take(struct via_process_channel *pc)
     if (rc <= 0) {
         return false;
     }
-    pc->stash_index = (pc->commands.sequence - 1) & slot_mask(pc);
+    pc->stash_index = (pc->commands.sequence - 1) & via_process_channel_slot_mask(pc);
     pc->stashed = true;
     return true;
 }
@@ -321,7 +316,7 @@ void via_process_channel_finish(struct via_transfer *transfer, struct via_proces
     bool reply = (slot->cookie != 0 || status != 0 || slot->is_data) && !pc->ending;
     if (reply) {
         slot->state = VIA_COMMAND_DUE;
-        uint32_t due_max = via_process_channel_due_max(slot_mask(pc) + 1);
+        uint32_t due_max = via_process_channel_due_max(via_process_channel_slot_mask(pc) + 1);
         pc->due[(pc->due_head + pc->due_count++) & (due_max - 1)] = index;
     } else {
         via_process_channel_over(transfer, pc, slot);
@@ -333,7 +328,8 @@ void via_process_channel_complete(struct via_transfer *transfer, struct via_proc
                                   uint32_t index, int status, uint64_t value)
 {
     unborrow(pc, &pc->slots[index]);
-    pc->running_count -= index <= slot_mask(pc) ? 1 : 0; /* else it was parked */
+    pc->running_count -=
+        index <= via_process_channel_slot_mask(pc) ? 1 : 0; /* else it was parked */
     if (pc->held) {
         pc->held = false;
         via_list_remove(&pc->link);

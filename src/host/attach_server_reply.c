@@ -7,11 +7,6 @@
 #include "host/client_sys.h"
 #include "host/host_private.h"
 
-static uint32_t slot_mask(const struct via_process_channel *pc)
-{
-    return pc->commands.geometry.slots_count - 1;
-}
-
 void via_process_channel_touch(struct via_transfer *transfer, struct via_process_channel *pc)
 {
     if (!via_list_is_linked(&pc->touched_link)) {
@@ -54,7 +49,7 @@ void via_process_channel_over(struct via_transfer *transfer, struct via_process_
                               struct via_command_slot *slot)
 {
     via_process_channel_unbounce(pc, slot);
-    if (slot - pc->slots <= (ptrdiff_t)slot_mask(pc)) {
+    if (slot - pc->slots <= (ptrdiff_t)via_process_channel_slot_mask(pc)) {
         slot->state = VIA_COMMAND_OVER;
         return;
     }
@@ -83,7 +78,7 @@ static int send_reply(struct via_process_channel *pc, const struct via_command_s
 static void send_due(struct via_transfer *transfer, struct via_process_channel *pc)
 {
     while (pc->due_count != 0) {
-        uint32_t due_max = via_process_channel_due_max(slot_mask(pc) + 1);
+        uint32_t due_max = via_process_channel_due_max(via_process_channel_slot_mask(pc) + 1);
         struct via_command_slot *slot = &pc->slots[pc->due[pc->due_head & (due_max - 1)]];
         if (!pc->ending && !pc->broken) {
             int rc = send_reply(pc, slot);
@@ -107,7 +102,8 @@ static uint32_t release_over(struct via_process_channel *pc)
 {
     uint32_t count = 0;
     for (struct via_command_slot *slot;
-         slot = &pc->slots[pc->over_next & slot_mask(pc)], slot->state == VIA_COMMAND_OVER;) {
+         slot = &pc->slots[pc->over_next & via_process_channel_slot_mask(pc)],
+         slot->state == VIA_COMMAND_OVER;) {
         slot->state = VIA_COMMAND_FREE;
         pc->over_next++;
         count++;

@@ -48,7 +48,6 @@ struct via_transfer {
     struct via_list
         touched; /* have replies to send or commands to release at the end of the turn */
     struct via_list starved;              /* wait for room in their reply pipe */
-    struct via_list rung;                 /* processes to be rung at the end of the turn (NOTIFY) */
     struct via_process_channel **by_slot; /* processes_max; owner bits of a cookie to pipes */
     struct via_list sends;                /* messages of the host itself not yet submitted */
     uint32_t parked_count;                /* commands, of all processes */
