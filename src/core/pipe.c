@@ -142,7 +142,7 @@ static void post_line(struct via_pipe_writer *writer, uint32_t sequence, const v
         struct via_record_line *line =
             (struct via_record_line *)(void *)(writer->target.direct + off);
         memcpy(line->head, head, head_bytes);
-        /* Pairs with the acquire in load_word(): head and body are there before the word. */
+        /* Pairs with the acquire in via_pipe_find(): head and body are there before the word. */
         atomic_store_explicit((_Atomic uint64_t *)&line->word, word, memory_order_release);
     } else {
         struct via_record_line line;
@@ -348,50 +348,24 @@ void via_pipe_reader_start_at(struct via_pipe_reader *reader, uint32_t sequence)
     reader->arm_next = generation_of(sequence);
 }
 
-static const struct via_record_line *line_at(const struct via_pipe_reader *reader,
-                                             uint32_t sequence)
-{
-    uint32_t index = sequence & (reader->geometry.slots_count - 1);
-    return (const struct via_record_line *)(const void *)(reader->memory + SLOTS_OFF +
-                                                          (size_t)index * LINE);
-}
-
-/* true when that record is there; its word in *ret_word. */
-static bool load_word(const struct via_pipe_reader *reader, uint32_t sequence, uint64_t *ret_word)
-{
-    const struct via_record_line *line = line_at(reader, sequence);
-    /* Pairs with the release in publish(). */
-    uint64_t word =
-        atomic_load_explicit((const _Atomic uint64_t *)&line->word, memory_order_acquire);
-    *ret_word = word;
-    return (via_record_word_epoch(word) == reader->epoch || VIA_MUTANT(NO_EPOCH)) &&
-           via_record_word_sequence(word) == sequence;
-}
-
-bool via_pipe_ready(const struct via_pipe_reader *reader)
-{
-    uint64_t word;
-    return load_word(reader, reader->sequence, &word);
-}
-
 bool via_pipe_ready_at(const struct via_pipe_reader *reader, uint32_t sequence)
 {
     uint64_t word;
-    return load_word(reader, sequence, &word);
+    return via_pipe_find(reader, sequence, &word);
 }
 
 int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *ret_record)
 {
     uint64_t word;
     /* With every slot taken and unreleased the slot still holds an old, already taken word. */
-    if (!load_word(reader, reader->sequence, &word)) {
+    if (!via_pipe_find(reader, reader->sequence, &word)) {
         return 0;
     }
     uint32_t length = via_record_word_length(word);
     if (length > reader->geometry.body_bytes_max && !VIA_MUTANT(OFFER_BODY)) {
         return -EPROTO;
     }
-    memcpy(ret_record->head, line_at(reader, reader->sequence)->head, VIA_RECORD_HEAD_BYTES);
+    memcpy(ret_record->head, via_pipe_slot(reader, reader->sequence)->head, VIA_RECORD_HEAD_BYTES);
     ret_record->body_bytes = length;
     ret_record->body = NULL;
     if (length != 0) {

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/mutant.h"
 #include "wire/record.h"
 
 /*
@@ -193,8 +194,37 @@ void via_pipe_reader_init(struct via_pipe_reader *reader, const struct via_pipe_
 /* The reader's via_pipe_writer_start_at(). */
 void via_pipe_reader_start_at(struct via_pipe_reader *reader, uint32_t sequence);
 
+/* The reader's memory: a line whose first word is the want word, then slots, then data. */
+#define VIA_PIPE_SLOTS_OFF ((size_t)VIA_RECORD_LINE_BYTES)
+
+/* Where the record of that sequence number is posted. */
+static inline const struct via_record_line *via_pipe_slot(const struct via_pipe_reader *reader,
+                                                          uint32_t sequence)
+{
+    uint32_t index = sequence & (reader->geometry.slots_count - 1);
+    return (const struct via_record_line *)(const void *)(reader->memory + VIA_PIPE_SLOTS_OFF +
+                                                          (size_t)index * VIA_RECORD_LINE_BYTES);
+}
+
+/* true when the record of that sequence number is there; its word in *ret_word. */
+static inline bool via_pipe_find(const struct via_pipe_reader *reader, uint32_t sequence,
+                                 uint64_t *ret_word)
+{
+    const struct via_record_line *line = via_pipe_slot(reader, sequence);
+    /* Pairs with the release in via_pipe_commit_line() and in post_line(). */
+    uint64_t word =
+        atomic_load_explicit((const _Atomic uint64_t *)&line->word, memory_order_acquire);
+    *ret_word = word;
+    return (via_record_word_epoch(word) == reader->epoch || VIA_MUTANT(NO_EPOCH)) &&
+           via_record_word_sequence(word) == sequence;
+}
+
 /* true when a record is there; the cheapest look. */
-bool via_pipe_ready(const struct via_pipe_reader *reader);
+static inline bool via_pipe_ready(const struct via_pipe_reader *reader)
+{
+    uint64_t word;
+    return via_pipe_find(reader, reader->sequence, &word);
+}
 
 /* The same for a later record than the next: true when the record of that sequence number is there
  * and not overwritten. */

@@ -12,9 +12,6 @@
  * Writer and reader compute the same from the lengths alone.
  */
 
-/* The reader's memory: a line whose first word is the want word, then slots, then data. */
-#define VIA_PIPE_SLOTS_OFF ((size_t)VIA_RECORD_LINE_BYTES)
-
 static inline size_t via_pipe_data_off(const struct via_pipe_geometry *geometry)
 {
     return VIA_PIPE_SLOTS_OFF + (size_t)geometry->slots_count * VIA_RECORD_LINE_BYTES;
@@ -122,20 +119,12 @@ static inline struct via_pipe_at via_pipe_at_next(const struct via_pipe_reader *
     return (struct via_pipe_at){reader->sequence, reader->data_head};
 }
 
-static inline const struct via_record_line *via_pipe_slot_at(const struct via_pipe_reader *reader,
-                                                             const struct via_pipe_at *at)
-{
-    uint32_t index = at->sequence & (reader->geometry.slots_count - 1);
-    return (const struct via_record_line *)(const void *)(reader->memory + VIA_PIPE_SLOTS_OFF +
-                                                          (size_t)index * VIA_RECORD_LINE_BYTES);
-}
-
 /* The head of the record there, in the pipe, where it changes under the reader's feet, and how long
  * its body is; NULL when none is there, or none that keeps the rules. */
 static inline const void *via_pipe_line_at(const struct via_pipe_reader *reader,
                                            const struct via_pipe_at *at, uint32_t *ret_body_bytes)
 {
-    const struct via_record_line *line = via_pipe_slot_at(reader, at);
+    const struct via_record_line *line = via_pipe_slot(reader, at->sequence);
     /* Pairs with the release in via_pipe_commit_line() and in post_line(). */
     uint64_t word =
         atomic_load_explicit((const _Atomic uint64_t *)&line->word, memory_order_acquire);
@@ -145,18 +134,6 @@ static inline const void *via_pipe_line_at(const struct via_pipe_reader *reader,
                    via_likely(body_bytes <= reader->geometry.body_bytes_max)
                ? line->head
                : NULL;
-}
-
-/* via_pipe_ready(), inline. */
-static inline bool via_pipe_is_ready(const struct via_pipe_reader *reader)
-{
-    struct via_pipe_at at = via_pipe_at_next(reader);
-    const struct via_record_line *line = via_pipe_slot_at(reader, &at);
-    /* Pairs with the release in via_pipe_commit_line() and in post_line(). */
-    uint64_t word =
-        atomic_load_explicit((const _Atomic uint64_t *)&line->word, memory_order_acquire);
-    return via_record_word_epoch(word) == reader->epoch &&
-           via_record_word_sequence(word) == at.sequence;
 }
 
 /* Its body of > 0 bytes; and moves past that. */

@@ -306,7 +306,7 @@ static bool rx_has_news(struct via_op *op, size_t have)
         return false; /* the kernel's turn, whatever the pipe holds */
     }
     if (have == 0) {
-        return rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe);
+        return rx->held || rx->avail.held || via_pipe_ready(&rx->pipe);
     }
     if (via_rx_take(op) != 0) {
         return false;

@@ -347,7 +347,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     bool quick = via_conn_has_pipes(conn) && via_stream_rx_is_quick(rx);
     size_t n = quick ? via_stream_rx_quick(rx, buf, bytes, all) : 0;
     bool more =
-        n < bytes && !all && via_conn_has_pipes(conn) && (rx->held || via_pipe_is_ready(&rx->pipe));
+        n < bytes && !all && via_conn_has_pipes(conn) && (rx->held || via_pipe_ready(&rx->pipe));
     if (more) {
         struct iovec rest = {.iov_base = (unsigned char *)buf + n, .iov_len = bytes - n};
         struct via_iov cursor;
@@ -361,7 +361,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     if (via_unlikely(rx->posted) && via_conn_has_pipes(conn) && via_stream_rx_must_ring(rx)) {
         via_conn_posted(conn);
     }
-    bool empty = n == 0 && quick && !more && !via_pipe_is_ready(&rx->pipe);
+    bool empty = n == 0 && quick && !more && !via_pipe_ready(&rx->pipe);
     via_rx_give(op);
     if (more) {
         via_io_after(op); /* the end of the span may have been among it */
