@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "core/pipe.h"
+#include "port/bell.h"
 #include "wire/record.h"
 
 /*
@@ -38,17 +39,7 @@
 #define VIA_ATTACH_COMMAND_OFF 128u
 #define VIA_ATTACH_EPOCH 1u
 
-/*
- * The bell page of a host: one 64-byte line per transfer thread. `count` is a futex word: whoever
- * has work for the thread adds 1 and, when `sleepers` is not 0, does FUTEX_WAKE (shared). The
- * thread loads count, looks everywhere, sets sleepers, looks again, FUTEX_WAITs on the count it
- * loaded.
- */
-struct via_bell {
-    _Atomic uint32_t count;
-    _Atomic uint32_t sleepers;
-    uint32_t reserved[14];
-};
+/* The bell page of a host: a struct via_bell (port/bell.h) per transfer thread. */
 
 /*
  * The status page of a host, read-only for processes: who can be reached, and how. `version` is

@@ -17,8 +17,8 @@
 
 #include "base/mutant.h"
 #include "base/pause.h"
-#include "host/bell.h"
 #include "host/client_sys.h"
+#include "port/bell.h"
 
 #define SLEEP_NS_MAX VIA_SEC_NS
 #define DEATH_LOOK_NS (4 * VIA_MSEC_NS)

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "host/bell.h"
 #include "host/host_private.h"
+#include "port/bell.h"
 
 #define EVENTS_PER_TURN 64
 #define TIMER_SLACK_NS (1000ul * 1000)

@@ -4,8 +4,8 @@
 #include <sys/random.h>
 
 #include "base/log.h"
-#include "host/bell.h"
 #include "host/host_private.h"
+#include "port/bell.h"
 
 static struct via_process *find_endpoint(struct via_host *host, uint32_t number)
 {

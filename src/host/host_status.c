@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* The status page: what processes know of the fabric without asking. */
-#include "host/bell.h"
 #include "host/host_private.h"
+#include "port/bell.h"
 
 int via_host_status_open(struct via_host *host, struct via_error *err)
 {

@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "base/pause.h"
-#include "host/bell.h"
 #include "host/host_private.h"
+#include "port/bell.h"
 
 /* Turns without a command after which a process's pipe is armed and left alone. */
 #define EMPTY_LOOKS_MAX 16u

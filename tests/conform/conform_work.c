@@ -185,7 +185,7 @@ static void ringer(struct conform_worker *worker)
 }
 
 /* The way of emu.h: load count, clear events, look, announce, wait for a change. */
-static bool sleep_on(struct conform_worker *worker, struct via_emu_bell *bell, uint32_t count)
+static bool sleep_on(struct conform_worker *worker, struct via_bell *bell, uint32_t count)
 {
     struct timespec limit = {.tv_sec = SLEEP_NS / VIA_SEC_NS};
     if (atomic_load(&worker->stop)) {
@@ -201,9 +201,9 @@ static bool sleep_on(struct conform_worker *worker, struct via_emu_bell *bell, u
 static void sleeper(struct conform_worker *worker)
 {
     struct via_port *port = worker->end->port;
-    struct via_emu_bell *bells = worker->end->bell;
+    struct via_bell *bells = worker->end->bell;
     unsigned bit = (unsigned)worker->count;
-    struct via_emu_bell *bell = bells ? &bells[via_emu_bell_line(bit, CONFORM_BELL_LINES)] : NULL;
+    struct via_bell *bell = bells ? &bells[via_emu_bell_line(bit, CONFORM_BELL_LINES)] : NULL;
     uint32_t count = bell ? atomic_load_explicit(&bell->count, memory_order_acquire) : 0;
 
     uint64_t events = port->ops->events(port, VIA_PORT_EVENT_DOORBELL(bit));
@@ -331,7 +331,7 @@ void conform_worker_stop(struct conform_worker *worker)
     atomic_store(&worker->stop, true);
     if (worker->threaded) {
         for (unsigned i = 0; worker->end->bell != NULL && i < CONFORM_BELL_LINES; i++) {
-            via_emu_bell_wake(&worker->end->bell[i]);
+            via_bell_ring(&worker->end->bell[i]);
         }
         pthread_join(worker->thread, NULL);
     }

@@ -25,8 +25,8 @@ struct conform_end {
     const struct conform_kind *kind;
     struct via_port *port;
     unsigned side;
-    struct via_emu_bell *bell; /* what its doorbells wake; NULL: there is no way to sleep */
-    void *state;               /* the kind's */
+    struct via_bell *bell; /* what its doorbells wake; NULL: there is no way to sleep */
+    void *state;           /* the kind's */
 };
 
 struct conform_kind {

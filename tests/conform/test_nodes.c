@@ -53,7 +53,7 @@ struct host {
     struct host *peer;
     struct via_port *emu, *port; /* port: emu, or the fault port around it */
     int bell_fd;
-    struct via_emu_bell *bell;
+    struct via_bell *bell;
     struct via_node *node;
     void *memory;
     unsigned char *segment, *source;
@@ -140,7 +140,7 @@ static void on_notify(void *ctx, unsigned channel, uint64_t handle)
 static void on_wake(void *ctx, unsigned channel)
 {
     struct host *host = ctx;
-    via_emu_bell_wake(&host->bell[channel]);
+    via_bell_ring(&host->bell[channel]);
 }
 
 /* --- the threads of a host --- */
@@ -317,7 +317,7 @@ static void open_host(struct fabric *fabric, struct host *host, unsigned side, b
 static void stop_host(struct host *host)
 {
     atomic_store(&host->stop, true);
-    via_emu_bell_wake(host->bell);
+    via_bell_ring(host->bell);
     pthread_join(host->transfer, NULL);
     pthread_join(host->control, NULL);
     via_node_fini(host->node);

@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "host/bell.h"
+#include "port/bell.h"
 #include "tests/fuzz/input.h"
 #include "tests/system/host_raw.h"
 

@@ -16,8 +16,8 @@
 
 #include <cmocka.h>
 
-#include "host/bell.h"
 #include "host/rundir.h"
+#include "port/bell.h"
 
 int host_raw_connect(const struct host_lab *lab, unsigned host)
 {

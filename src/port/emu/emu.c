@@ -3,12 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/copy.h"
@@ -22,15 +20,6 @@
 static void count(_Atomic uint64_t *counter)
 {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
-}
-
-void via_emu_bell_wake(struct via_emu_bell *bell)
-{
-    /* Pairs with the sleeper's addition to sleepers and the kernel's look at count; see emu.h. */
-    atomic_fetch_add_explicit(&bell->count, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&bell->sleepers, memory_order_seq_cst) != 0) {
-        syscall(SYS_futex, &bell->count, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-    }
 }
 
 /* --- operations of core/port.h --- */
@@ -106,7 +95,7 @@ static int emu_ring(struct via_port *port, unsigned bit)
     count(&emu->counters.doorbells_fired);
     uint32_t lines = atomic_load_explicit(&emu->peer_bell_lines, memory_order_relaxed);
     if (lines != 0) {
-        via_emu_bell_wake(&emu->bells[via_emu_bell_line(bit, lines)]);
+        via_bell_ring(&emu->bells[via_emu_bell_line(bit, lines)]);
     }
     return 0;
 }

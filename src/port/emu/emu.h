@@ -10,7 +10,7 @@
  *
  * There are no threads inside. The control thread watches via_emu_port_fd() and calls
  * via_emu_port_service(); all other functions here are the control thread's as well, except
- * via_emu_bell_wake(). The calls of core/port.h keep their own rule: transfer threads may be in the
+ * via_bell_ring(). The calls of core/port.h keep their own rule: transfer threads may be in the
  * middle of any of them while the control thread takes the link up or down.
  *
  * A store to a link that is down vanishes; a load from the window then gives all-ones, but for
@@ -30,26 +30,14 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "core/port.h"
+#include "port/bell.h"
 
 /*
- * The bell page of a host: one line per transfer thread, all ports of a host ring the same page.
- *
- * To wake:  count += 1; if sleepers != 0, FUTEX_WAKE (shared) on count.
- * To sleep: load count (acquire); read and clear the events of the ports; look at all pipes;
- *           sleepers += 1; FUTEX_WAIT on count for the value loaded; sleepers -= 1.
- * Both additions are sequentially consistent, and the kernel compares count behind a full barrier:
- * the waker sees the sleeper, or the sleeper's wait sees the new count (or both). The events must
- * be cleared after count is loaded: a doorbell that is still pending does not change count again.
+ * The bell page of a host: a struct via_bell per transfer thread; all ports of the host ring the
+ * same page. A sleeper clears the events of its ports after it loaded the count of its line: a
+ * doorbell that is still pending does not change the count again.
  */
-struct via_emu_bell {
-    _Atomic uint32_t count;
-    _Atomic uint32_t sleepers;
-    uint32_t reserved[14];
-};
-_Static_assert(sizeof(struct via_emu_bell) == VIA_CACHELINE, "one line per transfer thread");
 #define VIA_EMU_BELL_LINES_MAX 64u
-
-void via_emu_bell_wake(struct via_emu_bell *bell);
 
 /* The line that doorbell `bit` of a port wakes at a host with so many lines. */
 static inline unsigned via_emu_bell_line(unsigned bit, unsigned lines)

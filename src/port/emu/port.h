@@ -13,7 +13,7 @@
 #include "port/emu/emu.h"
 
 /* Bytes of a bell page that a port maps. */
-#define VIA_EMU_BELL_BYTES (VIA_EMU_BELL_LINES_MAX * sizeof(struct via_emu_bell))
+#define VIA_EMU_BELL_BYTES (VIA_EMU_BELL_LINES_MAX * sizeof(struct via_bell))
 _Static_assert(VIA_EMU_BELL_BYTES == 4096, "one page");
 
 enum via_emu_cable_state {
@@ -38,7 +38,7 @@ struct via_emu_port {
     /* --- constant while the port is open. What the addresses show changes beneath them --- */
     unsigned char *window;         /* the other's inbox, or all-ones; caps.window_bytes */
     struct via_emu_bridge *bridge; /* of the connection, or a private page of zeroes */
-    struct via_emu_bell *bells;    /* of the other's host, or a private page */
+    struct via_bell *bells;        /* of the other's host, or a private page */
     char *path;
     char name[64];
     uint16_t host;

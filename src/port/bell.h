@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_PORT_BELL_H
+#define VIA_PORT_BELL_H
+
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/types.h"
+
+/*
+ * A line of the bell page of a host, one per transfer thread: the processes of the host and the
+ * emulated ports of its neighbours wake that thread by it.
+ *
+ * To wake:  count += 1; if sleepers != 0, FUTEX_WAKE (shared) on count.
+ * To sleep: load count (acquire); look everywhere; sleepers += 1; FUTEX_WAIT on count for the value
+ *           loaded; sleepers -= 1.
+ */
+struct via_bell {
+    _Atomic uint32_t count;
+    _Atomic uint32_t sleepers;
+    uint32_t reserved[14];
+};
+_Static_assert(sizeof(struct via_bell) == VIA_CACHELINE, "one line per transfer thread");
+
+/*
+ * Wakes the thread that sleeps on this bell. The caller has made its work visible. Both additions
+ * and the load are sequentially consistent, and the kernel compares count behind a full barrier:
+ * the waker sees the sleeper, or the sleeper's wait sees the new count (or both).
+ */
+static inline void via_bell_ring(struct via_bell *bell)
+{
+    atomic_fetch_add_explicit(&bell->count, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&bell->sleepers, memory_order_seq_cst) != 0) {
+        syscall(SYS_futex, &bell->count, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    }
+}
+
+#endif
