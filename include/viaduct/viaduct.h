@@ -67,11 +67,12 @@ VIADUCT_API int via_attach_hosts(struct via_attach *attach, uint16_t *ret_hosts,
 VIADUCT_API int via_attach_hops(struct via_attach *attach, unsigned host);
 
 /*
- * A file descriptor (an eventfd, owned by the attachment) that is written whenever the host has
+ * A file descriptor (an eventfd, owned by the attachment) that is rung whenever the host has
  * something for this process: a completion, a message, a NOTIFY put into one of its segments, a
- * link change. It is a hint, and never empty, as nobody who has it shall be able to silence it:
- * watch it edge-triggered (EPOLLET), which tells of it once at the beginning. Before sleeping on
- * it, call via_attach_poll(): what comes after a poll that brought nothing rings.
+ * link change. It is a hint. Watch it with EPOLLIN | EPOLLOUT | EPOLLET: each ring is an edge, and
+ * there is one at the beginning. Do not read or write it: it is never empty, so that no holder can
+ * silence it. Before sleeping on it, call via_attach_poll(): what comes after a poll that brought
+ * nothing rings.
  */
 VIADUCT_API int via_attach_bell_fd(const struct via_attach *attach);
 

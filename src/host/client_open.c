@@ -309,10 +309,15 @@ static int watch(struct via_attach *attach)
         return rc;
     }
     attach->nudge_fd = via_client_fd_keep(rc);
-    const int fds[] = {attach->socket_fd, attach->bell_fd, attach->nudge_fd};
-    for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
-        rc = via_sys_epoll_add(attach->epoll_fd, fds[i], EPOLLIN | EPOLLRDHUP | EPOLLET,
-                               (uint32_t)fds[i]);
+    const struct {
+        int fd;
+        uint32_t events;
+    } sources[] = {{attach->socket_fd, EPOLLIN | EPOLLRDHUP | EPOLLET},
+                   {attach->bell_fd, VIA_BELL_EVENTS},
+                   {attach->nudge_fd, VIA_BELL_EVENTS}};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(sources); i++) {
+        rc = via_sys_epoll_add(attach->epoll_fd, sources[i].fd, sources[i].events,
+                               (uint32_t)sources[i].fd);
         if (rc != 0) {
             return rc;
         }

@@ -16,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* All return the result, or a negative errno. */
@@ -74,12 +75,16 @@ static inline int via_sys_epoll_wait(int epoll_fd, struct epoll_event *events, i
 }
 
 /*
- * Bells. Count and O_NONBLOCK of an eventfd belong to all who hold it, processes that mean harm
- * among them. So the count is half of what it can hold from the beginning, and a ring adds nothing:
- * that wakes all who watch edge-triggered, never blocks whatever the flags, and leaves the count as
- * it is. A read takes only 1 (EFD_SEMAPHORE): nobody can empty it, and a bell without a count would
- * wake nobody.
+ * Bells: eventfds by which processes that do not trust each other wake each other. The count and
+ * the O_NONBLOCK of an eventfd belong to all holders, hostile ones among them: a holder can fill
+ * the count so that every write blocks, also that of 0. So a ring is a read that never blocks
+ * (RWF_NOWAIT), which wakes those that watch for room (EPOLLOUT) whatever the count is. A watcher
+ * asks for EPOLLIN too and watches edge-triggered: if a hostile holder fills the count again at
+ * once there is no room to report, but always something to read, and the edge is reported as that.
+ * A read takes 1 (EFD_SEMAPHORE) of the 2^63 that a new bell has, so no holder can empty it.
  */
+#define VIA_BELL_EVENTS ((uint32_t)EPOLLIN | (uint32_t)EPOLLOUT | (uint32_t)EPOLLET)
+
 static inline int via_sys_bell_new(void)
 {
     uint64_t count = UINT64_C(1) << 63;
@@ -95,8 +100,15 @@ static inline int via_sys_bell_new(void)
 
 static inline void via_sys_bell_ring(int fd)
 {
-    uint64_t nothing = 0;
-    (void)!syscall(SYS_write, fd, &nothing, sizeof(nothing));
+    uint64_t one = 0;
+    struct iovec iov = {.iov_base = &one, .iov_len = sizeof(one)};
+    if (syscall(SYS_preadv2, fd, &iov, 1, -1L, -1L, RWF_NOWAIT) == -1 &&
+        (errno == EOPNOTSUPP || errno == ENOSYS || errno == EPERM)) {
+        /* Linux before 5.8, or a sandbox: a write of 0 wakes as well, and blocks if the bell is
+         * full. */
+        one = 0;
+        (void)!syscall(SYS_write, fd, &one, sizeof(one));
+    }
 }
 
 static inline void via_sys_futex_wake(_Atomic uint32_t *word, int waiters)

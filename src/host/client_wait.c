@@ -3,7 +3,7 @@
  * Taking in what the host sends, and waiting for it.
  *
  * The bell (an eventfd) is never drained, because the program may watch it too; so it is watched
- * edge-triggered: each write of the host is an event for the private epoll set. One thread at a
+ * edge-triggered: each ring of the host is an event for the private epoll set. One thread at a
  * time, the leader, spins or sleeps on that set; the others wait on `turn` until it comes back.
  * While the leader sleeps nobody else takes replies: it would not notice that what it waits for has
  * come. Whoever finds replies then nudges it.

@@ -5,13 +5,12 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include "host/client_sys.h"
 #include "sockets/fabric.h"
 #include "sockets/fds.h"
 #include "sockets/pool.h"
@@ -32,10 +31,12 @@ struct page {
     unsigned used;
 };
 
+/* Of the eventfds of a bell. */
+enum { RING, COLD, CALL };
+
 struct bell {
-    _Atomic int fd;
-    _Atomic int cold_fd;
-    const struct page *page; /* NULL: an adopted one */
+    _Atomic int fds[VIA_BELL_EVENTFDS]; /* an adopted one has the first only, the others are -1 */
+    const struct page *page;            /* NULL: an adopted one */
     uint32_t word_index;
     uint64_t id;
 };
@@ -110,28 +111,17 @@ static unsigned top_free(void)
     return VIA_BELLS_MAX - 1 - (unsigned)__builtin_popcountll(via_sock_bells_adopted());
 }
 
-/* Never to be read empty, never to be filled. */
-#define PRIMED (UINT64_C(1) << 63)
-
 static int make_eventfd(_Atomic int *ret_fd)
 {
-    uint64_t count = PRIMED;
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-    if (fd < 0) {
-        return -errno;
-    }
-    if (VIA_REAL(write)(fd, &count, sizeof(count)) != (ssize_t)sizeof(count)) {
-        VIA_REAL(close)(fd);
-        return -EIO;
-    }
-    return via_hidden_new(fd, ret_fd);
+    int fd = via_sys_bell_new();
+    return fd < 0 ? fd : via_hidden_new(fd, ret_fd);
 }
 
-/* With the lock. eventfd(2): a read makes it writable. */
+/* With the lock. */
 static void hear_calls(const struct bell *bell)
 {
-    int fd = atomic_load_explicit(&bell->fd, memory_order_relaxed);
-    struct epoll_event event = {.events = EPOLLOUT | EPOLLET};
+    int fd = atomic_load_explicit(&bell->fds[CALL], memory_order_relaxed);
+    struct epoll_event event = {.events = VIA_BELL_EVENTS};
     if (calls > 0 && bell->page != NULL) {
         VIA_REAL(epoll_ctl)(calls, EPOLL_CTL_ADD, fd, &event);
     }
@@ -166,6 +156,13 @@ void via_sock_bell_calls_take(void)
     }
 }
 
+static void close_hidden(_Atomic int *fds, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        via_hidden_close(&fds[i]);
+    }
+}
+
 /* With the lock. */
 static int make_bell(void)
 {
@@ -178,14 +175,12 @@ static int make_bell(void)
     }
     struct bell *bell = &all[all_count];
     struct page *page = &pages[pages_count - 1];
-    rc = make_eventfd(&bell->fd);
-    if (rc != 0) {
-        return rc;
-    }
-    rc = make_eventfd(&bell->cold_fd);
-    if (rc != 0) {
-        via_hidden_close(&bell->fd);
-        return rc;
+    for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
+        rc = make_eventfd(&bell->fds[i]);
+        if (rc != 0) {
+            close_hidden(bell->fds, i);
+            return rc;
+        }
     }
     bell->page = page;
     bell->word_index = page->used++;
@@ -219,8 +214,8 @@ int via_sock_bell_adopt(int fd)
     unsigned index = top_free();
     int rc = adopted == 0 && all_count < index ? 0 : -ENOSPC;
     if (rc == 0) {
-        all[index] = (struct bell){.cold_fd = -1, .page = NULL};
-        atomic_store_explicit(&all[index].fd, fd, memory_order_relaxed);
+        all[index] = (struct bell){.fds = {[COLD] = -1, [CALL] = -1}};
+        atomic_store_explicit(&all[index].fds[RING], fd, memory_order_relaxed);
         atomic_store_explicit(&adopted, VIA_BELL_MASK(index), memory_order_release);
     }
     pthread_mutex_unlock(&lock);
@@ -235,19 +230,20 @@ uint64_t via_sock_bells_adopted(void)
 
 int via_sock_bell_fd(unsigned index)
 {
-    return atomic_load_explicit(&all[index].fd, memory_order_relaxed);
+    return atomic_load_explicit(&all[index].fds[RING], memory_order_relaxed);
 }
 
 int via_sock_bell_cold_fd(unsigned index)
 {
-    return atomic_load_explicit(&all[index].cold_fd, memory_order_relaxed);
+    return atomic_load_explicit(&all[index].fds[COLD], memory_order_relaxed);
 }
 
 void via_sock_bell_fds(unsigned index, int *ret_fds)
 {
-    ret_fds[0] = via_sock_bell_fd(index);
-    ret_fds[1] = via_sock_bell_cold_fd(index);
-    ret_fds[2] = atomic_load_explicit(&all[index].page->fd, memory_order_relaxed);
+    for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
+        ret_fds[i] = atomic_load_explicit(&all[index].fds[i], memory_order_relaxed);
+    }
+    ret_fds[VIA_BELL_EVENTFDS] = atomic_load_explicit(&all[index].page->fd, memory_order_relaxed);
 }
 
 uint32_t via_sock_bell_word_index(unsigned index)
@@ -298,9 +294,7 @@ void via_sock_bell_leave(uint64_t bells)
 static void ring(int fd)
 {
     int saved = errno;
-    uint64_t nothing = 0;
-    /* It fails when it has gone with its process: nobody to wake. */
-    (void)!VIA_REAL(write)(fd, &nothing, sizeof(nothing));
+    via_sys_bell_ring(fd);
     errno = saved;
 }
 
@@ -335,12 +329,17 @@ static void *map_page(int fd)
     return page == MAP_FAILED ? NULL : page;
 }
 
-/* A pipe, a socket or a file could make who writes to it wait. An eventfd, as all that the kernel
- * makes of nothing, has no type. */
-static bool is_nameless(int fd)
+/* A ring reads, which would take bytes out of a pipe, a socket or a file. An eventfd, as all that
+ * the kernel makes of nothing, has no type. */
+static bool are_nameless(const int *fds)
 {
-    struct stat stat;
-    return fstat(fd, &stat) == 0 && (stat.st_mode & S_IFMT) == 0;
+    for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
+        struct stat stat;
+        if (fstat(fds[i], &stat) != 0 || (stat.st_mode & S_IFMT) != 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void close_fds(const int *fds)
@@ -350,17 +349,19 @@ static void close_fds(const int *fds)
     }
 }
 
-/* The first two fds are given up. */
+/* The eventfds are given up. */
 static int hide_eventfds(struct via_peer_bell *bell, const int *fds)
 {
-    int rc = via_hidden_new(fds[0], &bell->fd);
-    if (rc != 0) {
-        VIA_REAL(close)(fds[1]);
-        return rc;
-    }
-    rc = via_hidden_new(fds[1], &bell->cold_fd);
-    if (rc != 0) {
-        via_hidden_close(&bell->fd);
+    int rc = 0;
+    for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
+        if (rc != 0) {
+            VIA_REAL(close)(fds[i]);
+            continue;
+        }
+        rc = via_hidden_new(fds[i], &bell->fds[i]);
+        if (rc != 0) {
+            close_hidden(bell->fds, i);
+        }
     }
     return rc;
 }
@@ -369,8 +370,8 @@ static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word
 {
     struct via_peer_bell *bell = NULL;
     void *page = NULL;
-    if (word_index < PAGE_WORDS && is_nameless(fds[0]) && is_nameless(fds[1])) {
-        page = map_page(fds[2]);
+    if (word_index < PAGE_WORDS && are_nameless(fds)) {
+        page = map_page(fds[VIA_BELL_EVENTFDS]);
     }
     if (page != NULL) {
         bell = via_pool_get(&peer_pool);
@@ -378,7 +379,7 @@ static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word
     if (bell == NULL) {
         close_fds(fds);
     } else {
-        VIA_REAL(close)(fds[2]);
+        VIA_REAL(close)(fds[VIA_BELL_EVENTFDS]);
     }
     if (bell == NULL || hide_eventfds(bell, fds) != 0) {
         if (page != NULL) {
@@ -426,8 +427,7 @@ void via_peer_bell_put(struct via_peer_bell *bell)
             link = &(*link)->next;
         }
         *link = bell->next;
-        via_hidden_close(&bell->fd);
-        via_hidden_close(&bell->cold_fd);
+        close_hidden(bell->fds, VIA_BELL_EVENTFDS);
         munmap(bell->page, PAGE);
         via_pool_put(&peer_pool, bell);
     }
@@ -436,19 +436,13 @@ void via_peer_bell_put(struct via_peer_bell *bell)
 
 void via_peer_bell_ring(struct via_peer_bell *bell, bool cold)
 {
-    ring(atomic_load_explicit(&bell->fd, memory_order_relaxed));
+    ring(atomic_load_explicit(&bell->fds[RING], memory_order_relaxed));
     if (cold) {
-        ring(atomic_load_explicit(&bell->cold_fd, memory_order_relaxed));
+        ring(atomic_load_explicit(&bell->fds[COLD], memory_order_relaxed));
     }
 }
 
 void via_peer_bell_call(struct via_peer_bell *bell)
 {
-    int saved = errno;
-    uint64_t one;
-    struct iovec iov = {.iov_base = &one, .iov_len = sizeof(one)};
-    /* The peer may have emptied it, and made it one whose readers wait. */
-    int fd = atomic_load_explicit(&bell->fd, memory_order_relaxed);
-    (void)!VIA_REAL(preadv2)(fd, &iov, 1, -1, RWF_NOWAIT);
-    errno = saved;
+    ring(atomic_load_explicit(&bell->fds[CALL], memory_order_relaxed));
 }

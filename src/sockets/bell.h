@@ -10,15 +10,13 @@
 
 /*
  * Bells: by which a peer wakes this process. A bell is an eventfd, another for cold connections
- * (epoll_cold.c), and a word beside them.
+ * (epoll_cold.c), a third for calls, and a word beside them.
  *
- * An eventfd's count and its O_NONBLOCK belong to all who hold it, hostile peers among them. So its
- * count is half of what it can hold from the beginning, a ring writes 0, which wakes whoever waits
- * for it, never blocks and leaves the count as it is, and a read, if anybody makes one, takes only
- * 1 (EFD_SEMAPHORE): nobody can keep a ring from being heard or make who rings wait.
+ * An eventfd's count and its O_NONBLOCK belong to all holders, hostile peers among them. No holder
+ * can block a peer that rings, or keep a sleeper from hearing it: host/client_sys.h says how.
  *
- * Nobody reads it here, so whoever sleeps on one registers it edge-triggered in an epoll set of its
- * own, which reports it once at the beginning. The word says whether anybody sleeps: peers may read
+ * A sleeper registers it with VIA_BELL_EVENTS in an epoll set of its own, which reports it once at
+ * the beginning. The word says whether anybody sleeps: peers may read
  * it and nothing else. So a sleeper says once that it sleeps, for all its connections, and a peer
  * rings once per sleep.
  *
@@ -50,9 +48,10 @@ int via_sock_bell_fd(unsigned index);
 /* Rung for cold connections; -1: that is not done with this one. */
 int via_sock_bell_cold_fd(unsigned index);
 uint64_t via_sock_bell_id(unsigned index);
-/* What a peer needs: both eventfds, and where the word is: a memfd that can only be mapped for
- * reading by now; and the index in it. */
-#define VIA_BELL_FDS 3u
+/* What a peer needs: the eventfds (of rings, of rings for cold connections, of calls), and where
+ * the word is: a memfd that can only be mapped for reading by now; and the index in it. */
+#define VIA_BELL_EVENTFDS 3u
+#define VIA_BELL_FDS (VIA_BELL_EVENTFDS + 1)
 void via_sock_bell_fds(unsigned index, int *ret_fds);
 uint32_t via_sock_bell_word_index(unsigned index);
 
@@ -67,9 +66,9 @@ void via_sock_bell_leave(uint64_t bells);
 void via_sock_bell_ring(unsigned index);
 
 /*
- * A call is heard by who sleeps for something else, too: steward.h. It is a read of the eventfd,
- * which wakes who waits for room in its count, and nobody else. A descriptor for epoll sets that
- * has an event after a call, and once at the beginning; -1: there is none.
+ * A call is heard by threads that sleep for something else, too: steward.h. It rings the third
+ * eventfd, which nobody else watches. A descriptor for epoll sets that has an event after a call,
+ * and once at the beginning; -1: there is none.
  */
 int via_sock_bell_calls(void);
 /* Heard: takes the events. */
@@ -79,8 +78,7 @@ void via_sock_bell_forked(void);
 
 /* A bell of another process. */
 struct via_peer_bell {
-    _Atomic int fd;
-    _Atomic int cold_fd;
+    _Atomic int fds[VIA_BELL_EVENTFDS];
     _Atomic uint32_t rung;                 /* the last sleep that was rung for */
     const struct via_sock_bell_word *word; /* the peer's memory */
     void *page;                            /* its mapping */
@@ -93,9 +91,9 @@ struct via_peer_bell {
  * memory, or nonsense. */
 struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index);
 void via_peer_bell_put(struct via_peer_bell *bell); /* NULL is fine */
-/* cold: for a connection that nobody looks at, see epoll_cold.c. */
+/* cold: for a connection that nobody looks at, see epoll_cold.c. Neither ring nor call waits,
+ * whatever descriptor the peer has given. */
 void via_peer_bell_ring(struct via_peer_bell *bell, bool cold);
-/* Never waits, whatever eventfd it is that the peer has given. */
 void via_peer_bell_call(struct via_peer_bell *bell);
 
 /* After posting something: does anybody sleep who has not been rung? true once per sleep. */

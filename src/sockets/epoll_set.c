@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "host/client_sys.h"
 #include "sockets/demote.h"
 #include "sockets/epoll_internal.h"
 #include "sockets/io_internal.h"
@@ -107,7 +108,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
 
 static void add_bell(const struct via_ep_set *set, int fd, const char *mark)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET,
+    struct epoll_event event = {.events = VIA_BELL_EVENTS,
                                 .data = {.ptr = (void *)(uintptr_t)mark}};
     if (fd >= 0) {
         VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, fd, &event);

@@ -88,7 +88,7 @@ int via_rendezvous_connect(uint64_t cookie, uid_t uid)
     return fd;
 }
 
-#define FDS_MAX 4u
+#define FDS_MAX 5u
 
 int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
                         unsigned fds_count)

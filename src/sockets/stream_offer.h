@@ -13,7 +13,7 @@
  * sound. It comes from another process: everything in it may be a lie.
  */
 #define VIA_RENDEZVOUS_MAGIC 0x76696131u
-#define VIA_RENDEZVOUS_VERSION 5u
+#define VIA_RENDEZVOUS_VERSION 6u
 
 struct via_offer {
     uint32_t magic;

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 #include "base/pause.h"
+#include "host/client_sys.h"
 #include "sockets/bell.h"
 #include "sockets/fabric.h"
 #include "sockets/fds.h"
@@ -192,7 +193,7 @@ static int listening_ear(uint64_t bells)
         return -1;
     }
     for (uint64_t new = bells & ~ear->bells; new != 0; new &= new - 1) {
-        struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+        struct epoll_event event = {.events = VIA_BELL_EVENTS};
         VIA_REAL(epoll_ctl)
         (ear->fd, EPOLL_CTL_ADD, via_sock_bell_fd((unsigned)__builtin_ctzll(new)), &event);
     }

@@ -6,16 +6,19 @@
 #include <stdint.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "host/client_sys.h"
 #include "sockets/bell.h"
 #include "sockets/fabric.h"
 #include "sockets/fds.h"
 #include "sockets/real.h"
+#include "tests/bell_full.h"
 
 void via_fabric_before_sleep(void)
 {
@@ -43,7 +46,7 @@ static bool hears(int epoll_fd)
 
 static int ear_of(int fd)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    struct epoll_event event = {.events = VIA_BELL_EVENTS};
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_true(epoll_fd >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
     hears(epoll_fd);
@@ -73,11 +76,47 @@ static void every_ring_is_heard(void **state)
     close(cold_ear);
 }
 
-/* In the place of each eventfd something that can make a writer wait, and is full. */
-static void only_what_never_blocks_is_a_bell(void **state)
+/* A peer, or another that holds the bell, has filled it so that a write of 0 blocks. */
+static void a_full_bell_is_heard_and_blocks_nobody(void **state)
 {
     (void)state;
-    for (unsigned place = 0; place < 2; place++) {
+    int fds[VIA_BELL_FDS];
+    unsigned index = own_bell(fds);
+    int ear = ear_of(via_sock_bell_fd(index));
+    int cold_ear = ear_of(via_sock_bell_cold_fd(index));
+    int calls = via_sock_bell_calls();
+    struct via_peer_bell *peer =
+        via_peer_bell_get(via_sock_bell_id(index), fds, via_sock_bell_word_index(index));
+    assert_non_null(peer);
+    for (int i = 0; i < 3; i++) {
+        for (unsigned k = 0; k < VIA_BELL_EVENTFDS; k++) {
+            if (!bell_fill(peer->fds[k])) {
+                skip();
+            }
+        }
+        via_sock_bell_calls_take();
+        while (hears(ear) || hears(cold_ear)) {
+        }
+        alarm(60); /* a ring that blocks ends the test */
+        via_peer_bell_ring(peer, true);
+        assert_true(hears(ear) && hears(cold_ear));
+        struct pollfd pollfd = {.fd = calls, .events = POLLIN};
+        assert_int_equal(poll(&pollfd, 1, 0), 0);
+        via_peer_bell_call(peer);
+        alarm(0);
+        assert_int_equal(poll(&pollfd, 1, 0), 1);
+        assert_false(hears(ear) || hears(cold_ear));
+    }
+    via_peer_bell_put(peer);
+    close(ear);
+    close(cold_ear);
+}
+
+/* In the place of each eventfd something from which a ring would take bytes. */
+static void only_what_holds_no_bytes_is_a_bell(void **state)
+{
+    (void)state;
+    for (unsigned place = 0; place < VIA_BELL_EVENTFDS; place++) {
         int fds[VIA_BELL_FDS];
         int pipe_fds[2];
         unsigned index = own_bell(fds);
@@ -103,8 +142,8 @@ static void its_word_must_be_in_a_page_that_stays(void **state)
     unsigned index = own_bell(fds);
     assert_null(via_peer_bell_get(1, fds, 1u << 20));
     own_bell(fds);
-    close(fds[2]);
-    fds[2] = eventfd(0, EFD_CLOEXEC);
+    close(fds[VIA_BELL_EVENTFDS]);
+    fds[VIA_BELL_EVENTFDS] = eventfd(0, EFD_CLOEXEC);
     assert_null(via_peer_bell_get(1, fds, via_sock_bell_word_index(index)));
 }
 
@@ -119,7 +158,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_ring_is_heard),
-        cmocka_unit_test(only_what_never_blocks_is_a_bell),
+        cmocka_unit_test(a_full_bell_is_heard_and_blocks_nobody),
+        cmocka_unit_test(only_what_holds_no_bytes_is_a_bell),
         cmocka_unit_test(its_word_must_be_in_a_page_that_stays),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -20,7 +20,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "host/client_sys.h"
 #include "host/control.h"
+#include "tests/bell_full.h"
 #include "tests/system/host_raw.h"
 #include "wire/frame.h"
 
@@ -291,13 +293,12 @@ static void more_processes_than_there_may_be(void **state)
 static void a_full_bell_makes_nobody_wait(void **state)
 {
     struct fixture *fixture = *state;
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    struct epoll_event event = {.events = VIA_BELL_EVENTS};
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     int bell_fd = fixture->raw.bell_fd;
-    for (uint64_t count = UINT64_C(1) << 63; count != 0; count /= 2) {
-        (void)!write(bell_fd, &count, sizeof(count)); /* as much as there is room for */
+    if (!bell_fill(bell_fd)) {
+        skip();
     }
-    assert_int_equal(fcntl(bell_fd, F_SETFL, 0), 0); /* O_NONBLOCK is the host's, too */
     assert_int_equal(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell_fd, &event), 0);
     assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 1);
 
@@ -307,6 +308,9 @@ static void a_full_bell_makes_nobody_wait(void **state)
     for (unsigned i = 0; i < 3; i++) {
         struct via_command command = put(fixture, 8, 6);
         command.flags = VIA_FRAME_FLAG_NOTIFY;
+        bell_fill(bell_fd);
+        while (epoll_wait(epoll_fd, &event, 1, 0) == 1) {
+        }
         host_raw_command(&other, &command, "alive", 6);
         assert_true(host_raw_reply(&other, &reply, NULL, 60000));
         assert_int_equal(epoll_wait(epoll_fd, &event, 1, 60000), 1);

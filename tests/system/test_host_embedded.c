@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "host/client_sys.h"
 #include "host/control.h"
 #include "tests/system/host_lab.h"
 
@@ -278,7 +279,7 @@ static void notes_hang_on_boards_until_taken_or_their_poster_goes(void **state)
 /* An epoll set that tells of each ring. */
 static int listen_to(const struct via_attach *attach)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    struct epoll_event event = {.events = VIA_BELL_EVENTS};
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_int_equal(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, via_attach_bell_fd(attach), &event), 0);
     return epoll_fd;

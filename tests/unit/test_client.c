@@ -19,6 +19,7 @@
 
 #include "base/types.h"
 #include "core/node.h"
+#include "host/client_sys.h"
 #include "tests/unit/client_fixture.h"
 #include "wire/frame.h"
 
@@ -54,7 +55,7 @@ static void attach_tells_why_it_can_not(void **state)
     fake->version = 9;
     assert_int_equal(client_attach_to(fake, &attach), -EPROTO);
     client_assert_text_has("version 9");
-    client_assert_text_has("version 3");
+    client_assert_text_has("version 4");
     fake_host_die(fake);
     assert_int_equal(client_attach_to(fake, &attach), -ECONNREFUSED);
     client_assert_text_has("died");
@@ -379,7 +380,7 @@ static void a_remote_may_be_closed_before_its_puts_have_ended(void **state)
 /* An epoll set that tells of each ring from now on. */
 static int listen_to(int bell_fd)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    struct epoll_event event = {.events = VIA_BELL_EVENTS};
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_int_equal(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell_fd, &event), 0);
     assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 1);
@@ -406,7 +407,7 @@ static void direct_puts_are_stores(void **state)
     assert_int_equal(via_remote_get(fixture->remote, 15, data, 99), 0);
     int epoll_fd = listen_to(fixture->peer->bell_fd);
     assert_int_equal(via_remote_put(fixture->remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY), 0);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    struct epoll_event event = {.events = VIA_BELL_EVENTS};
     assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 1);
     assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 0);
     assert_int_equal(via_remote_ring(fixture->remote), 0);

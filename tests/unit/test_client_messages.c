@@ -19,6 +19,7 @@
 
 #include "base/types.h"
 #include "core/node.h"
+#include "host/client_sys.h"
 #include "tests/unit/client_fixture.h"
 #include "wire/frame.h"
 
@@ -75,7 +76,7 @@ static void threads_that_wait_do_not_take_each_others_replies(void **state)
 static void the_bell_rings_who_watches_it(void **state)
 {
     struct fixture *fixture = *state;
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    struct epoll_event event = {.events = VIA_BELL_EVENTS};
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     int bell_fd = via_attach_bell_fd(fixture->attach);
     assert_int_equal(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell_fd, &event), 0);
