@@ -96,7 +96,7 @@ static void forge_header(const struct rogue_view *view, struct via_frame_header 
     header->destination = to->id;
     header->source_session = me->life.session;
     header->destination_session = to->life.session;
-    header->hops_left = (uint8_t)sim_between(rng, 0, 8);
+    header->hops_left = (uint16_t)sim_between(rng, 0, 8);
     header->inline_bytes = via_rng_chance(rng, 1, 2) ? 0 : (uint8_t)sim_between(rng, 0, 40);
     if (via_rng_chance(rng, 1, 2)) {
         /* As the beginning of a flow it will be taken in. */

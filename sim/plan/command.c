@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/types.h"
+#include "core/node.h"
 #include "sim/memory.h"
 #include "sim/paper/share.h"
 #include "sim/plan/report.h"
@@ -174,11 +175,11 @@ static void add_notes(struct plan *plan)
         fewest = via_min(fewest, report->rows[i].measured.messages_count);
         drift = fmax(drift, fabs(report->rows[i].measured.drift));
     }
-    if (report->diameter > 64) {
+    if (report->diameter >= VIA_HOSTS_MAX) {
         plan_report_note(report,
-                         "the longest way has %u links; hosts let frames travel 64 unless "
-                         "hops_max says otherwise, and 255 at most",
-                         report->diameter);
+                         "the longest way has %u links; a fabric has at most %u hosts, so no way "
+                         "has as many",
+                         report->diameter, VIA_HOSTS_MAX);
     }
     if (plan->shape.kind == PLAN_TREE && plan->shape.hosts_count > 17) {
         plan_report_note(report,

@@ -61,7 +61,7 @@ void sim_attach_host_init(struct sim_job *job, uint32_t index)
     shared->status->host = job->world->hosts[index].id;
     shared->status->hosts_max = node->hosts_max;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(shared->status->peers); i++) {
-        shared->status->peers[i] = UINT64_C(0xff) << 8;
+        shared->status->peers[i] = via_status_word(0, 0, VIA_STATUS_UNREACHABLE, false);
     }
     shared->bells = sim_alloc_lines(node->channels_count * sizeof(*shared->bells));
     for (unsigned i = 0; i < node->channels_count; i++) {
@@ -119,16 +119,15 @@ void sim_attach_status(struct sim_job *job, struct sim_host *host)
             shared->edges[i] = edges;
             shared->generations[i]++;
         }
-        uint64_t hops = 0xff;
+        unsigned hops = VIA_STATUS_UNREACHABLE;
         if (peer == host) {
             hops = 0;
             route.session = host->life.session;
         } else if (via_node_route_status(host->node, peer->id, &route) == 0 &&
                    route.port != VIA_PORT_NONE) {
-            hops = via_min(route.hops, 0xfe);
+            hops = route.hops;
         }
-        uint64_t word = (uint64_t)route.session << 32 | (uint64_t)shared->generations[i] << 16 |
-                        hops << 8 | (direct ? VIA_STATUS_DIRECT : 0);
+        uint64_t word = via_status_word(route.session, shared->generations[i], hops, direct);
         atomic_store_explicit(&shared->status->peers[peer->id], word, memory_order_release);
     }
 }

@@ -119,7 +119,7 @@ static void take_routes(struct via_channel *channel)
         /* Pairs with the release in publish_routes(). */
         uint32_t route = atomic_load_explicit(&node->routes[h], memory_order_acquire);
         uint32_t session = atomic_load_explicit(&node->sessions[h], memory_order_relaxed);
-        uint8_t port = h == node->config.host ? VIA_PORT_NONE : (uint8_t)route;
+        uint16_t port = h == node->config.host ? VIA_PORT_NONE : via_route_port(route);
         uint32_t old_session = host->session;
 
         host->rerouted = host->port != port;

@@ -44,7 +44,7 @@ struct via_channel_counters {
 /* What channels know of a host; a copy of the routes at via_channel.routes_seen. */
 struct via_channel_host {
     uint32_t session;
-    uint8_t port;  /* VIA_PORT_NONE: unreachable, or myself */
+    uint16_t port; /* VIA_PORT_NONE: unreachable, or myself */
     bool rerouted; /* by the last change of routes */
 };
 
@@ -64,8 +64,24 @@ struct via_channel {
     struct via_channel_counters counters;
 } VIA_CACHELINE_ALIGNED;
 
-/* Route word: hops << 8 | port. */
-#define VIA_ROUTE_NONE 0xffffffu
+/* What is known of the way to a host, in one word: hops << 16 | port. */
+#define VIA_ROUTE_NONE 0xffffffffu
+
+static inline uint32_t via_route_word(uint32_t hops, uint32_t port)
+{
+    return hops << 16 | port;
+}
+
+static inline uint16_t via_route_hops(uint32_t route)
+{
+    return (uint16_t)(route >> 16);
+}
+
+static inline uint16_t via_route_port(uint32_t route)
+{
+    return (uint16_t)route;
+}
+_Static_assert((VIA_ROUTE_NONE & 0xffff) == VIA_PORT_NONE, "no route is one through no port");
 
 struct via_node {
     struct via_node_config config;
@@ -79,7 +95,7 @@ struct via_node {
 
     /* The control thread writes them, channels copy them. */
     _Atomic uint32_t routes_version;
-    _Atomic uint32_t *routes;   /* by host: hops << 8 | port, or VIA_ROUTE_NONE */
+    _Atomic uint32_t *routes;   /* by host: via_route_word(), or VIA_ROUTE_NONE */
     _Atomic uint32_t *sessions; /* by host: the session last reached, 0 = never */
 
     struct via_segment_slot *segments; /* segment.h: segments_count */

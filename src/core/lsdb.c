@@ -399,12 +399,12 @@ static bool is_edge(const struct via_node *node, uint16_t a, uint16_t b)
            announces(lsa_a, b, session_of(lsa_b)) && announces(lsa_b, a, session_of(lsa_a));
 }
 
-/* Adds a host that was reached for the first time. */
+/* Adds a host that was reached for the first time, if frames get that far. */
 static void reach(struct via_node *node, uint16_t host, uint32_t hops, uint32_t port,
                   unsigned *count)
 {
-    if (node->lsdb->route_scratch[host] == VIA_ROUTE_NONE) {
-        node->lsdb->route_scratch[host] = hops << 8 | port;
+    if (node->lsdb->route_scratch[host] == VIA_ROUTE_NONE && hops <= node->config.hops_max) {
+        node->lsdb->route_scratch[host] = via_route_word(hops, port);
         node->lsdb->queue[(*count)++] = host;
     }
 }
@@ -447,7 +447,7 @@ static void compute_routes(struct via_node *node)
         for (unsigned n = 0; n < neighbours_of(lsa); n++) {
             uint16_t next = neighbour_at(lsa, n);
             if (is_edge(node, host, next)) {
-                reach(node, next, (route >> 8) + 1, route & 0xff, &count);
+                reach(node, next, via_route_hops(route) + 1u, via_route_port(route), &count);
             }
         }
     }

@@ -18,7 +18,6 @@ void via_node_config_init(struct via_node_config *config)
     *config = (struct via_node_config){
         .hosts_max = 64,
         .channels_count = 1,
-        .hops_max = 64,
         .pipe_slots = 32,
         .frame_bytes_max = 32768,
         .bypass_count = 8,
@@ -35,6 +34,9 @@ static void config_defaults(struct via_node_config *config)
 {
     if (config->protocol_version == 0) {
         config->protocol_version = VIA_PROTOCOL_VERSION;
+    }
+    if (config->hops_max == 0) {
+        config->hops_max = (uint16_t)via_max(config->hosts_max - 1, 1);
     }
     if (config->heartbeat_ns == 0) {
         config->heartbeat_ns = 20 * VIA_MSEC_NS;
@@ -88,7 +90,7 @@ static bool config_is_valid(const struct via_node_config *config)
     if (config->session == 0 || config->hosts_max == 0 || config->hosts_max > VIA_HOSTS_MAX ||
         config->host >= config->hosts_max || config->ports_count > VIA_PORTS_MAX ||
         config->channels_count == 0 || config->channels_count > VIA_CHANNELS_MAX ||
-        config->hops_max == 0 || !dimensions_are_valid(config)) {
+        !dimensions_are_valid(config)) {
         return false;
     }
     if (config->frame_bytes_max < VIA_HANDSHAKE_FRAME_UNIT ||
@@ -488,8 +490,8 @@ int via_node_route_status(const struct via_node *node, uint16_t host,
     }
     uint32_t route = atomic_load_explicit(&node->routes[host], memory_order_relaxed);
     *ret_status = (struct via_route_status){
-        .port = (uint8_t)route,
-        .hops = (uint16_t)(route >> 8),
+        .port = via_route_port(route),
+        .hops = via_route_hops(route),
         .session = atomic_load_explicit(&node->sessions[host], memory_order_relaxed),
     };
     return 0;

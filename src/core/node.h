@@ -40,7 +40,7 @@
 #define VIA_CHANNELS_MAX 14u
 #define VIA_DIMENSIONS_MAX 8u /* two ports each */
 #define VIA_PROTOCOL_VERSION 2u
-#define VIA_PORT_NONE 0xffu
+#define VIA_PORT_NONE 0xffffu
 #define VIA_MAC_BYTES 32u
 
 struct via_node_config {
@@ -49,7 +49,8 @@ struct via_node_config {
     uint32_t session;       /* random per boot, not 0 */
     uint8_t ports_count;    /* 0..VIA_PORTS_MAX */
     uint8_t channels_count; /* 1..VIA_CHANNELS_MAX */
-    uint8_t hops_max;       /* a frame that travelled more hops is dropped */
+    uint16_t hops_max;      /* hosts farther away are unreachable. 0 = default, hosts_max - 1: as
+                               far as any can be */
     uint32_t pipe_slots;    /* per channel pipe, power of two, >= 1 */
     uint32_t
         frame_bytes_max;   /* payload of one frame, multiple of 64, 64..VIA_RECORD_BODY_BYTES_MAX */
@@ -331,7 +332,7 @@ int via_node_link_status(const struct via_node *node, unsigned port,
                          struct via_link_status *ret_status);
 
 struct via_route_status {
-    uint8_t port;     /* VIA_PORT_NONE = unreachable; 0 for myself */
+    uint16_t port;    /* VIA_PORT_NONE = unreachable; 0 for myself */
     uint16_t hops;    /* 0 = myself */
     uint32_t session; /* 0 = never seen */
 };

@@ -14,7 +14,7 @@
 
 struct via_way *via_way_to(struct via_channel *channel, uint16_t host)
 {
-    uint8_t port = channel->hosts[host].port;
+    uint16_t port = channel->hosts[host].port;
     if (port == VIA_PORT_NONE || !channel->ways[port].up) {
         return NULL;
     }

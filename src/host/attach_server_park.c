@@ -14,7 +14,7 @@ static bool is_cut_off(const struct via_process_channel *pc, uint16_t destinatio
 {
     const struct via_host *host = pc->process->host;
     return via_status_hops(atomic_load_explicit(&host->status->peers[destination],
-                                                memory_order_relaxed)) == 0xff;
+                                                memory_order_relaxed)) == VIA_STATUS_UNREACHABLE;
 }
 
 /* A slot for one more with so much payload to copy; NULL: there is none. */

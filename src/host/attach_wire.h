@@ -2,6 +2,7 @@
 #ifndef VIA_HOST_ATTACH_WIRE_H
 #define VIA_HOST_ATTACH_WIRE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/pipe.h"
@@ -53,12 +54,21 @@ struct via_status_page {
     _Atomic uint32_t version;
     uint32_t reserved[11];
     /* per host id: bits 63..32 session (0 = never seen), bits 31..16 generation of the direct link
-     * (changes at every up and down), bits 15..8 hops (0xff unreachable, 0 myself),
-     * bit 0 direct: this host is me or a neighbour behind a coherent link that is up now */
+     * (changes at every up and down), bits 15..5 hops (VIA_STATUS_UNREACHABLE, 0 = myself),
+     * bits 4..1 zero, bit 0 direct: this host is me or a neighbour behind a coherent link that is
+     * up now */
     _Atomic uint64_t peers[1024];
 };
 #define VIA_STATUS_MAGIC 0x56494153u
 #define VIA_STATUS_DIRECT UINT64_C(1)
+#define VIA_STATUS_UNREACHABLE 0x7ffu /* in the place of hops */
+
+static inline uint64_t via_status_word(uint32_t session, uint16_t generation, unsigned hops,
+                                       bool direct)
+{
+    return (uint64_t)session << 32 | (uint64_t)generation << 16 | (uint64_t)hops << 5 |
+           (direct ? VIA_STATUS_DIRECT : 0);
+}
 
 static inline uint32_t via_status_session(uint64_t word)
 {
@@ -70,9 +80,14 @@ static inline uint16_t via_status_generation(uint64_t word)
     return (uint16_t)(word >> 16);
 }
 
-static inline uint8_t via_status_hops(uint64_t word)
+static inline unsigned via_status_hops(uint64_t word)
 {
-    return (uint8_t)(word >> 8);
+    return (unsigned)(word >> 5) & VIA_STATUS_UNREACHABLE;
+}
+
+static inline bool via_status_is_reachable(uint64_t word)
+{
+    return via_status_session(word) != 0 && via_status_hops(word) != VIA_STATUS_UNREACHABLE;
 }
 
 /*

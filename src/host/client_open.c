@@ -544,19 +544,18 @@ unsigned via_attach_host(const struct via_attach *attach)
 int via_attach_hops(struct via_attach *attach, unsigned host)
 {
     uint64_t word = host < attach->hosts_max ? via_client_status(attach, host) : 0;
-    if (via_status_session(word) == 0 || via_status_hops(word) == 0xff) {
+    if (!via_status_is_reachable(word)) {
         return via_client_error(-EHOSTUNREACH, "host %u: not to be reached from host %u", host,
                                 attach->host);
     }
-    return via_status_hops(word);
+    return (int)via_status_hops(word);
 }
 
 int via_attach_hosts(struct via_attach *attach, uint16_t *ret_hosts, unsigned max)
 {
     unsigned count = 0;
     for (unsigned host = 0; host < attach->hosts_max; host++) {
-        uint64_t word = via_client_status(attach, host);
-        if (via_status_session(word) == 0 || via_status_hops(word) == 0xff) {
+        if (!via_status_is_reachable(via_client_status(attach, host))) {
             continue;
         }
         if (count < max) {

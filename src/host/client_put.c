@@ -243,7 +243,7 @@ int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segm
 
 static inline bool is_cut_off(const struct via_attach *attach, unsigned host)
 {
-    return via_status_hops(via_client_status(attach, host)) == 0xff;
+    return via_status_hops(via_client_status(attach, host)) == VIA_STATUS_UNREACHABLE;
 }
 
 bool via_client_remote_is_held(const struct via_remote *remote)

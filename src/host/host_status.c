@@ -16,7 +16,9 @@ int via_host_status_open(struct via_host *host, struct via_error *err)
     host->status->session = host->session;
     host->status->hosts_max = host->config.hosts_max;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(host->status->peers); i++) {
-        atomic_store_explicit(&host->status->peers[i], UINT64_C(0xff) << 8, memory_order_relaxed);
+        atomic_store_explicit(&host->status->peers[i],
+                              via_status_word(0, 0, VIA_STATUS_UNREACHABLE, false),
+                              memory_order_relaxed);
     }
     return 0;
 }
@@ -53,15 +55,14 @@ static uint64_t word_of(struct via_host *host, uint16_t id)
         peer->edges = edges;
         peer->generation++;
     }
-    uint64_t hops = 0xff;
+    unsigned hops = VIA_STATUS_UNREACHABLE;
     if (id == host->config.host) {
         hops = 0;
         route.session = host->session;
     } else if (via_node_route_status(host->node, id, &route) == 0 && route.port != VIA_PORT_NONE) {
-        hops = via_min(route.hops, 0xfe);
+        hops = route.hops;
     }
-    return (uint64_t)route.session << 32 | (uint64_t)peer->generation << 16 | hops << 8 |
-           (direct ? VIA_STATUS_DIRECT : 0);
+    return via_status_word(route.session, peer->generation, hops, direct);
 }
 
 void via_host_status_update(struct via_host *host)
@@ -76,7 +77,7 @@ void via_host_status_update(struct via_host *host)
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
         uint64_t before = atomic_load_explicit(&page->peers[id], memory_order_relaxed);
         uint64_t word = word_of(host, id);
-        lost |= via_status_hops(word) == 0xff && via_status_hops(before) != 0xff && before != 0;
+        lost |= !via_status_is_reachable(word) && via_status_is_reachable(before);
         atomic_store_explicit(&page->peers[id], word, memory_order_release);
     }
     atomic_store_explicit(&page->version, version + 2, memory_order_release);

@@ -47,14 +47,14 @@ struct via_frame_header {
     uint8_t kind;
     uint8_t flags;
     uint8_t inline_bytes; /* payload bytes in the head, 0 when the body is used */
-    uint8_t hops_left;    /* decremented by every relay; 0 at a relay = dropped, counted */
+    uint8_t reserved;     /* 0 */
     uint16_t source;      /* host ids */
     uint16_t destination;
     uint32_t source_session; /* low word of trust: frames of another session are void */
     uint32_t destination_session;
     uint32_t sequence; /* within the flow (source, destination, channel, flow) */
     uint16_t flow;
-    uint16_t reserved; /* 0 */
+    uint16_t hops_left; /* decremented by every relay; 0 at a relay = dropped, counted */
     unsigned char args[32];
 };
 _Static_assert(sizeof(struct via_frame_header) == VIA_RECORD_HEAD_BYTES, "the head of a record");

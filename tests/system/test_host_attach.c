@@ -361,7 +361,8 @@ static void the_status_page_can_not_be_written(void **state)
     assert_int_equal(ftruncate(fd, 0), -1);
     assert_int_equal(fixture->raw.status->magic, VIA_STATUS_MAGIC);
     assert_int_equal(via_status_hops(atomic_load(&fixture->raw.status->peers[1])), 1);
-    assert_int_equal(via_status_hops(atomic_load(&fixture->raw.status->peers[2])), 0xff);
+    assert_int_equal(via_status_hops(atomic_load(&fixture->raw.status->peers[2])),
+                     VIA_STATUS_UNREACHABLE);
     assert_int_equal(atomic_load(&fixture->raw.status->peers[0]) & VIA_STATUS_DIRECT, 1);
     assert_int_equal(atomic_load(&fixture->raw.status->peers[1]) & VIA_STATUS_DIRECT, 0);
 }

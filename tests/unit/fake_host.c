@@ -487,11 +487,9 @@ void fake_host_stop(struct fake_host *fake)
 }
 
 void fake_host_set_way(struct fake_host *fake, unsigned host, uint32_t session, uint16_t generation,
-                       uint8_t hops, bool direct)
+                       unsigned hops, bool direct)
 {
-    atomic_store(&fake->status->peers[host], (uint64_t)session << 32 | (uint64_t)generation << 16 |
-                                                 (uint64_t)hops << 8 |
-                                                 (direct ? VIA_STATUS_DIRECT : 0));
+    atomic_store(&fake->status->peers[host], via_status_word(session, generation, hops, direct));
     ring_process(fake);
 }
 

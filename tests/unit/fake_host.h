@@ -83,7 +83,7 @@ void fake_host_stop(struct fake_host *fake);
 /* As a daemon that is killed: the connection ends, the socket stays behind. */
 void fake_host_die(struct fake_host *fake);
 void fake_host_set_way(struct fake_host *fake, unsigned host, uint32_t session, uint16_t generation,
-                       uint8_t hops, bool direct);
+                       unsigned hops, bool direct);
 /* A message for the process. false: its pipe is full. */
 bool fake_host_message(struct fake_host *fake, uint32_t endpoint, const void *data, size_t bytes);
 struct fake_segment *fake_host_peer(struct fake_host *fake);

@@ -92,13 +92,16 @@ static void status_page_says_who_is_there(void **state)
 {
     struct fixture *fixture = *state;
     uint16_t hosts[1];
-    fake_host_set_way(&fixture->fake, 5, 3, 1, 0xff, false);
+    fake_host_set_way(&fixture->fake, 5, 3, 1, VIA_STATUS_UNREACHABLE, false);
     assert_int_equal(via_attach_host(fixture->attach), 1);
     assert_int_equal(via_attach_hosts(fixture->attach, hosts, 1), 2);
     assert_int_equal(hosts[0], 1);
     assert_int_equal(via_attach_hops(fixture->attach, 1), 0);
     assert_int_equal(via_attach_hops(fixture->attach, FAKE_PEER), 2);
     assert_int_equal(via_attach_hops(fixture->attach, 5), -EHOSTUNREACH);
+    fake_host_set_way(&fixture->fake, 5, 3, 1, 1023, false);
+    assert_int_equal(via_attach_hops(fixture->attach, 5), 1023);
+    fake_host_set_way(&fixture->fake, 5, 3, 1, VIA_STATUS_UNREACHABLE, false);
     assert_int_equal(via_attach_hops(fixture->attach, 4000), -EHOSTUNREACH);
 }
 

@@ -113,7 +113,7 @@ static void boards_barriers_and_endpoints_ask_the_host(void **state)
     assert_int_equal(via_board_take(fixture->attach, "key", 3, value, sizeof(value)), -ENOENT);
     assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "", 0, "note", 4, 1000), -EINVAL);
     assert_int_equal(via_board_post(fixture->attach, 9, "key", 3, "note", 4, 1000), -EHOSTUNREACH);
-    fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 1, 0xff, false);
+    fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 1, VIA_STATUS_UNREACHABLE, false);
     assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "key", 3, "note", 4, 1000),
                      -EHOSTUNREACH);
     pthread_t thread;

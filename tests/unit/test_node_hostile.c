@@ -103,7 +103,7 @@ static void random_frame(struct scene *s)
         .kind = (uint8_t)via_rng_below(&s->rng, 14),
         .flags = (uint8_t)via_rng_next(&s->rng),
         .inline_bytes = via_rng_chance(&s->rng, 1, 4) ? (uint8_t)edgy(s) : 0,
-        .hops_left = (uint8_t)via_rng_below(&s->rng, 3),
+        .hops_left = (uint16_t)via_rng_below(&s->rng, 3),
         .source = 1,
         .destination = 0,
         .source_session = s->fabric->hosts[1].config.session,

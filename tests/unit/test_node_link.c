@@ -208,7 +208,6 @@ static void configurations_are_checked(void **state)
     BAD(flows_count, 0);
     BAD(window_frames, 0);
     BAD(batch_frames, 0);
-    BAD(hops_max, 0);
     BAD(epoch_first, 0xffff);
 }
 

@@ -726,9 +726,32 @@ static void an_idle_fabric_sleeps(void **state)
     }
 }
 
+/* At hops_max frames arrive; what is farther away is not shown as reachable. */
+static void what_is_farther_than_frames_travel_is_unreachable(void **state)
+{
+    (void)state;
+    struct via_route_status route;
+    struct fabric *fabric = fabric_new(true);
+    fabric->config.hops_max = 3;
+    fabric_chain(fabric, 6);
+    fabric_run(fabric, 500 * VIA_MSEC_NS);
+    for (uint16_t h = 1; h < 6; h++) {
+        assert_int_equal(via_node_route_status(fabric_node(fabric, 0), h, &route), 0);
+        assert_int_equal(route.hops, h <= 3 ? h : UINT16_MAX);
+        assert_int_equal(route.port, h <= 3 ? 0 : VIA_PORT_NONE);
+    }
+    struct via_op op = {.kind = VIA_OP_MESSAGE, .destination = 3, .cookie = 1};
+    fabric_submit(fabric, 0, &op);
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    assert_int_equal(fabric_completion(fabric, 0, 1)->status, 0);
+    assert_int_equal(fabric->hosts[3].deliveries_count, 1);
+    fabric_free(fabric);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_farther_than_frames_travel_is_unreachable),
         cmocka_unit_test(the_way_is_the_shortest),
         cmocka_unit_test(of_equal_ways_the_one_in_the_lowest_dimension),
         cmocka_unit_test(a_frame_that_turns_leaves_a_bubble),
