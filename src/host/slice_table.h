@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_SLICE_TABLE_H
+#define VIA_HOST_SLICE_TABLE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "base/types.h"
+
+/*
+ * The slices of one port at the host that stores through them: which piece of which segment each
+ * shows, which processes may store there, and which slice has to make room for another piece.
+ * No I/O and no clock; of the control thread. What it shares with processes:
+ *
+ * - the word of a slice, which the host writes and processes read: a number (a life) while the
+ *   slice may be stored to, else why not (VIA_SLICE_CLOSED, VIA_SLICE_GONE). No life is used twice.
+ * - the busy word of a user, which its process writes: how many of its threads are between their
+ *   look at the slice's word and their last store, and how many bursts of stores there were.
+ *
+ * A process adds itself to its busy word before it looks at the slice's word; the host changes the
+ * slice's word before it looks at the busy word; both with sequential consistency. So after a
+ * change a process either sees it and stores nothing, or is seen to be busy. A slice whose users
+ * are busy is not given to another piece before they are out, or have ended. Only on ports that
+ * detach (a mapping never reaches what a slice shows later) they have no longer than
+ * VIA_SLICE_GRACE_NS; on others a process that never says it is out takes its slices from all
+ * others for as long as it lives.
+ */
+#define VIA_SLICE_CLOSED UINT64_C(0) /* not now: ask for the piece again */
+#define VIA_SLICE_GONE UINT64_C(1)   /* the segment is no more */
+#define VIA_SLICE_LIFE_FIRST UINT64_C(2)
+#define VIA_SLICE_LIFE_BITS 40u
+
+/* A busy word: bits 15..0 threads that are in a burst, 63..16 bursts begun. */
+#define VIA_SLICE_BUSY_ENTER (UINT64_C(1) << 16 | 1)
+#define VIA_SLICE_BUSY_LEAVE UINT64_C(1)
+
+/* A slice that was used less than this ago makes no room for a process that has its share. */
+#define VIA_SLICE_REST_NS (5 * VIA_MSEC_NS)
+#define VIA_SLICE_GRACE_NS (10 * VIA_MSEC_NS)
+/* A slice that was taken from a uid with more than its share is kept so long for who wanted it. */
+#define VIA_SLICE_KEEP_NS (100 * VIA_MSEC_NS)
+
+#define VIA_SLICE_NONE UINT32_MAX
+
+/* A part of a segment of another host: as long as a slice, the last one maybe shorter. */
+struct via_slice_piece {
+    uint64_t handle;
+    uint64_t index;
+};
+
+/* A process that may store through a slice. The owner's memory while it is in a slice. */
+struct via_slice_user {
+    struct via_list link;         /* of the slice */
+    uint32_t slice;               /* VIA_SLICE_NONE: of none */
+    uid_t uid;                    /* users of one uid share what there is */
+    const _Atomic uint64_t *busy; /* hostile */
+    uint64_t bursts_seen;
+};
+
+enum via_slice_state {
+    VIA_SLICE_FREE,
+    VIA_SLICE_ASKED,   /* the owner's host has been asked for the piece */
+    VIA_SLICE_OPEN,    /* processes may store */
+    VIA_SLICE_LEAVING, /* its word says no, but users may still be busy */
+};
+
+struct via_slice_entry {
+    enum via_slice_state state;
+    struct via_slice_piece piece; /* ASKED, OPEN */
+    uint64_t used_ns;             /* when it was last found to have been used */
+    uint64_t busy_ns;             /* LEAVING: when its users were first found to be busy, or 0 */
+    uint64_t kept_until_ns;       /* taken from a uid that had more: for kept_uid until then */
+    uid_t kept_uid;
+    struct via_list users;
+};
+
+struct via_slice_table {
+    struct via_slice_entry *entries; /* owned */
+    uint32_t count;
+    bool detaches;
+    _Atomic uint64_t *words; /* borrowed; one for each slice */
+    uint64_t sampled_ns;     /* when busy words were last looked at */
+    uint64_t evicted_count;
+    uint64_t refused_count; /* times that no slice could be had */
+};
+
+/* All slices free. words: `count` of them. detaches: of the port. 0 or -ENOMEM. */
+int via_slice_table_init(struct via_slice_table *table, uint32_t count, bool detaches,
+                         _Atomic uint64_t *words);
+void via_slice_table_fini(struct via_slice_table *table);
+
+void via_slice_user_init(struct via_slice_user *user, uid_t uid, const _Atomic uint64_t *busy);
+
+/* The slice that shows the piece, or has been asked to; VIA_SLICE_NONE. */
+uint32_t via_slice_table_find(const struct via_slice_table *table,
+                              const struct via_slice_piece *piece);
+
+/*
+ * A slice for a piece that no slice shows, for a process of this uid: a free one, or the one least
+ * recently used, whose users lose it. It is ASKED then. -EAGAIN: all are in use now.
+ */
+int via_slice_table_take(struct via_slice_table *table, const struct via_slice_piece *piece,
+                         uid_t uid, uint64_t now_ns, uint32_t *ret_slice) VIA_MUST_CHECK;
+
+/* The piece is exposed: the slice's word becomes `life`. The slice was ASKED. */
+void via_slice_table_open(struct via_slice_table *table, uint32_t slice, uint64_t life,
+                          uint64_t now_ns);
+
+/* The user may store through an OPEN slice; it is in no other. */
+void via_slice_table_join(struct via_slice_table *table, uint32_t slice,
+                          struct via_slice_user *user);
+
+/* The process has ended, or has unmapped the slice: it stores no more. */
+void via_slice_table_leave(struct via_slice_table *table, struct via_slice_user *user);
+
+/* Nobody may store through the slice any more; word: VIA_SLICE_CLOSED or _GONE. */
+void via_slice_table_revoke(struct via_slice_table *table, uint32_t slice, uint64_t word);
+void via_slice_table_revoke_all(struct via_slice_table *table, uint64_t word);
+
+/* Slices whose users are out become free, and have no users then. How many are still LEAVING. */
+uint32_t via_slice_table_settle(struct via_slice_table *table, uint64_t now_ns);
+
+uint32_t via_slice_table_open_count(const struct via_slice_table *table);
+
+#endif
