@@ -7,6 +7,10 @@
 
 /* One in so many stores to a line drives a line out early, as interrupts and other traffic do. */
 #define EARLY_ONE_IN 8u
+/* One in so many drains is interrupted for some microseconds between two lines, so that another CPU
+ * sees what is half done. */
+#define INTERRUPTED_ONE_IN 16u
+#define INTERRUPTED_LOOPS 5000u
 
 void via_combine_init(struct via_combine *combine, uint64_t seed)
 {
@@ -82,10 +86,22 @@ void via_combine_store(struct via_combine *combine, void *to, const void *src, s
     }
 }
 
+static void be_interrupted(void)
+{
+    for (volatile unsigned i = 0; i < INTERRUPTED_LOOPS; i++) {
+    }
+}
+
 void via_combine_drain(struct via_combine *combine)
 {
+    bool interrupted =
+        combine->lines_count > 1 && via_rng_chance(&combine->rng, 1, INTERRUPTED_ONE_IN);
     while (combine->lines_count != 0) {
         drive_out_one(combine);
+        if (interrupted) {
+            be_interrupted();
+            interrupted = false;
+        }
     }
 }
 

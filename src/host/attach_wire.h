@@ -2,6 +2,7 @@
 #ifndef VIA_HOST_ATTACH_WIRE_H
 #define VIA_HOST_ATTACH_WIRE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,12 +34,42 @@
  *   64     reply credit word (posted by the process)
  *   128    command pipe memory, via_pipe_memory_bytes(&command)
  *   then   reply pipe memory, via_pipe_memory_bytes(&reply); area_bytes rounds up to 4096.
- * Both pipes run in epoch 1 for the life of the attachment.
+ * Both pipes run in epoch 1 for the life of the attachment. Behind the areas lie
+ * VIA_ATTACH_SLICES_MAX busy words, each in a line of its own.
  */
 #define VIA_ATTACH_COMMAND_CREDIT_OFF 0u
 #define VIA_ATTACH_REPLY_CREDIT_OFF 64u
 #define VIA_ATTACH_COMMAND_OFF 128u
 #define VIA_ATTACH_EPOCH 1u
+
+/*
+ * Apertures (docs/adr/0016-apertures.md). Through a slice of the window to another host a process
+ * stores into a piece of a segment there, with its own stores. Two words settle whether it may:
+ *
+ * - the word of the slice, in the status page, written by the host: the life of the answer while
+ *   the slice may be stored to; with VIA_SLICE_GONE when the segment is no more; else 0, and the
+ *   piece may be asked for again. No life is used twice.
+ * - a busy word, written by the process: bits 15..0 threads between their look at the slice's word
+ *   and their last store, 63..16 bursts of stores begun.
+ *
+ * A process adds itself to the busy word before it looks at the slice's word; the host changes the
+ * slice's word before it looks at the busy word; both with sequential consistency. So after a
+ * change a process either sees it and stores nothing, or is seen to be busy, and the slice shows
+ * nothing else until it is out.
+ */
+#define VIA_SLICES_MAX 1024u       /* of a host, all its ports together */
+#define VIA_ATTACH_SLICES_MAX 128u /* of a process */
+#define VIA_SLICE_GONE (UINT64_C(1) << 63)
+#define VIA_SLICE_LIFE_BITS 40u /* a life is 1 or more */
+#define VIA_SLICE_BUSY_ENTER (UINT64_C(1) << 16 | 1)
+#define VIA_SLICE_BUSY_LEAVE UINT64_C(1)
+
+struct via_slice_busy {
+    _Atomic uint64_t word;
+    uint64_t reserved[7];
+};
+_Static_assert(sizeof(struct via_slice_busy) == 64, "a line of its own");
+#define VIA_ATTACH_BUSY_BYTES (VIA_ATTACH_SLICES_MAX * sizeof(struct via_slice_busy))
 
 /* The bell page of a host: a struct via_bell (port/bell.h) per transfer thread. */
 
@@ -55,12 +86,14 @@ struct via_status_page {
     uint32_t reserved[11];
     /* per host id: bits 63..32 session (0 = never seen), bits 31..16 generation of the direct link
      * (changes at every up and down), bits 15..5 hops (VIA_STATUS_UNREACHABLE, 0 = myself),
-     * bits 4..1 zero, bit 0 direct: this host is me or a neighbour behind a coherent link that is
-     * up now */
+     * bits 4..2 zero, bit 1 slices: a neighbour behind a link that is up now and has slices, bit 0
+     * direct: this host is me or a neighbour behind a coherent link that is up now */
     _Atomic uint64_t peers[1024];
+    _Atomic uint64_t slices[VIA_SLICES_MAX]; /* words of slices */
 };
 #define VIA_STATUS_MAGIC 0x56494153u
 #define VIA_STATUS_DIRECT UINT64_C(1)
+#define VIA_STATUS_SLICES UINT64_C(2)
 #define VIA_STATUS_UNREACHABLE 0x7ffu /* in the place of hops */
 
 static inline uint64_t via_status_word(uint32_t session, uint16_t generation, unsigned hops,
@@ -111,7 +144,31 @@ enum via_attach_type {
     VIA_ATTACH_ENDPOINT_CLOSE = 6,
     VIA_ATTACH_BOARD_POST = 7, /* answered when the note hangs on the destination's board */
     VIA_ATTACH_BOARD_TAKE = 8, /* answer: value */
+    VIA_ATTACH_SLICE = 9, /* a slice that shows the piece which holds byte `bytes` of a segment.
+                             answer: fd {slice}, value: struct via_attach_slice. -EAGAIN when all
+                             slices are in use, -EXDEV when there are none to that host now, the
+                             segment may not be both read and written, or cannot be exposed;
+                             -EACCES */
 };
+
+/* How a process maps the slice and stores through it. */
+struct via_attach_slice {
+    uint64_t off;         /* of the piece in the segment: a multiple of slice_bytes */
+    uint64_t bytes;       /* of the piece */
+    uint64_t slice_bytes; /* a power of two; the same for all pieces behind one link */
+    uint64_t fd_off;      /* of the slice in fd; page aligned */
+    uint64_t life;
+    uint32_t word;    /* index of the slice's word in the status page */
+    uint32_t busy;    /* index of the busy word */
+    uint32_t link;    /* by which it goes: fences work for slices of the same one */
+    uint32_t read_ns; /* what a read costs; with IMITATES the process waits so long */
+    uint32_t flags;   /* VIA_ATTACH_SLICE_* */
+    uint32_t reserved;
+};
+/* Stores are write-combined: an sfence comes between data and what publishes them. */
+#define VIA_ATTACH_SLICE_COMBINES 1u
+/* The memory only stands for such: the process imitates the buffers and the cost of reads. */
+#define VIA_ATTACH_SLICE_IMITATES 2u
 
 /* The host's names for what is asked of a segment; the first two are the node's own. */
 #define VIA_ATTACH_SEGMENT_LINGER 4u
@@ -124,10 +181,10 @@ struct via_attach_request {
     uint16_t version;
     uint16_t type; /* enum via_attach_type */
     uint32_t id;   /* repeated in the answer; answers may come in another order */
-    uint16_t host; /* MAP, BOARD_POST */
+    uint16_t host; /* MAP, BOARD_POST, SLICE */
     uint16_t key_bytes;
-    uint64_t handle;   /* SEGMENT_REMOVE, MAP */
-    uint64_t bytes;    /* SEGMENT_ADD */
+    uint64_t handle;   /* SEGMENT_REMOVE, MAP, SLICE */
+    uint64_t bytes;    /* SEGMENT_ADD; SLICE: an offset */
     uint32_t access;   /* SEGMENT_ADD: VIADUCT_SEGMENT_* of viaduct.h; HELLO: VIA_ATTACH_LATE */
     uint32_t endpoint; /* ENDPOINT_* */
     int32_t channel;   /* HELLO: wish, or -1 */

@@ -8,6 +8,7 @@
  *   client_request.c  requests on the socket
  *   client_segment.c  own memory            client_remote.c   others' memory, direct mappings
  *   client_put.c, client_get.c              client_message.c  messages, boards, barriers
+ *   client_slice.c    slices of windows     client_aperture.c puts through them
  *
  * Locking. `lock` guards everything but what is said to be atomic, constant or direct. Functions
  * whose comment says [locked] want it held; of these, only those that wait let go of it. Direct
@@ -58,6 +59,7 @@ struct via_client_op {
     uint32_t index_next_free;
     uint16_t host;
     bool used;
+    bool ordered; /* stores must not overtake it */
 };
 
 struct via_client_channel {
@@ -76,11 +78,13 @@ struct via_client_message {
     unsigned char data[];
 };
 
-/* A request on the socket whose answer is awaited. On the caller's stack. */
+/* A request on the socket whose answer is awaited. The caller's, until it is answered. */
 struct via_client_request {
     struct via_list link;
     uint32_t id;
     bool done;
+    /* [locked] Called with the answer, for who does not wait; NULL: somebody waits. */
+    void (*answered)(struct via_attach *attach, struct via_client_request *request);
     struct via_attach_answer answer;
     int fds[VIA_CLIENT_ANSWER_FDS_MAX]; /* the caller's, fds_count of them */
     unsigned fds_count;
@@ -110,6 +114,8 @@ struct via_attach {
     size_t bells_bytes;
     unsigned char *memory;
     size_t memory_bytes;
+    struct via_slice_busy *busy; /* in memory; VIA_ATTACH_SLICES_MAX of them */
+    _Atomic uint64_t combine_seed;
 
     pthread_mutex_t lock;
     pthread_cond_t turn;      /* the sleeper has come back, or left */
@@ -133,7 +139,8 @@ struct via_attach {
     struct via_list pending; /* asynchronous ops, oldest first */
     uint64_t issue_next;
     int async_status; /* first failure since the last quiet */
-    /* Asynchronous puts to a host that are not known to have arrived; written under the lock. */
+    /* Asynchronous puts to a host that are not known to have arrived, but for those that bring
+     * nothing but a ring; written under the lock. */
     _Atomic uint32_t host_pending[VIA_CLIENT_HOSTS_MAX];
     _Atomic uint32_t puts_pending; /* ... to any host */
 
@@ -167,6 +174,20 @@ struct via_client_mapping {
     bool read_only;
 };
 
+/* How a remote comes by slices. Under the lock, but for what is atomic. */
+struct via_client_slice_ask {
+    struct via_client_request request;
+    bool under_way;
+    uint32_t misses;   /* puts that would have needed a slice, since the last request */
+    uint64_t look_ns;  /* when the answer was last looked for */
+    uint64_t again_ns; /* when to ask again at the earliest, 0 = at once */
+    uint64_t off, end; /* the bytes that slices are wanted for; the first are asked for */
+    uint64_t pause_ns;
+    _Atomic uint64_t way_refused; /* the state of the way in which there are none */
+};
+
+struct via_client_aperture; /* client_slice.h */
+
 struct via_remote {
     struct via_list link;
     struct via_attach *attach;
@@ -183,15 +204,22 @@ struct via_remote {
     struct via_client_mapping *_Atomic mapping;
     uint32_t mapped_session;
     _Atomic uint32_t pending; /* puts by frames not known to have arrived; written under the lock */
+    _Atomic uint32_t ordered; /* ... but for those that bring nothing but a ring */
     _Atomic int error;        /* first failure not yet reported */
     _Atomic int lost;         /* it is no more: all accesses fail with this */
-    _Atomic uint32_t accesses; /* direct ones, roughly */
-    bool mapping_now;          /* a thread is at it */
-    bool outlives;             /* see via_client_remote_outlives() */
+    _Atomic uint32_t accesses;                    /* direct ones, roughly */
+    bool mapping_now;                             /* a thread is at it */
+    bool outlives;                                /* see via_client_remote_outlives() */
+    bool alone;                                   /* see via_client_remote_alone() */
+    struct via_client_aperture *_Atomic aperture; /* the newest; NULL: it never had a slice */
+    struct via_client_slice_ask slice_ask;
+    _Atomic uint32_t detours;  /* puts by frames in a row that could have been stored */
+    _Atomic uint64_t drain_ns; /* since when puts are held back until frames have arrived */
     bool closed;
 };
 
 #define VIA_CLIENT_WAY_MASK (UINT64_C(0xffffffffffff0000) | VIA_STATUS_DIRECT)
+#define VIA_CLIENT_SLICE_WAY_MASK (UINT64_C(0xffffffffffff0000) | VIA_STATUS_SLICES)
 
 /* The status word of a host as it is now. */
 static inline uint64_t via_client_status(const struct via_attach *attach, unsigned host)
@@ -302,6 +330,11 @@ void via_client_command_forget(struct via_attach *attach, struct via_client_resu
  * first access.
  */
 void via_client_remote_outlives(struct via_remote *remote);
+/* Puts of it need not be in order with those of other remotes of the same host. Before the first
+ * access. */
+void via_client_remote_alone(struct via_remote *remote);
+/* The segment is no more: all accesses fail from now on. */
+void via_client_remote_lose(struct via_remote *remote);
 /*
  * Has the owner of the segment gone, or freed it? Then what a process that has gone had put before
  * has arrived wherever it was put. By frames it has to be asked for: 0 as long as there is no
@@ -336,6 +369,10 @@ void via_client_remote_done(struct via_remote *remote, int status);
  */
 int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
                    struct via_client_request *request) VIA_MUST_CHECK;
+/* [locked] The same without waiting: request->answered is called with the answer, and takes the
+ * descriptors. 0 or a negative errno: it is not called. */
+int via_client_ask_later(struct via_attach *attach, struct via_attach_request *ask,
+                         struct via_client_request *request) VIA_MUST_CHECK;
 /* [locked] Sends one that is not answered. 0, -EAGAIN when the socket takes none now, or another
  * negative errno: there is no host any more. */
 int via_client_tell(struct via_attach *attach, struct via_attach_request *tell) VIA_MUST_CHECK;

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "wire/frame.h"
+
 /* Cookie: bits 63..24 generation, bits 23..0 index + 1; never 0, which would ask for no reply. */
 #define COOKIE_INDEX_BITS 24
 /* Replies are taken in as commands go out, so that they do not fill their pipe; but not after each,
@@ -97,10 +99,14 @@ static void make_asynchronous(struct via_attach *attach, struct via_client_op *o
     op->issue = attach->issue_next++;
     via_list_push_back(&attach->pending, &op->pending);
     if (op->remote != NULL) {
-        /* Pairs with the acquire in via_client_direct(): no direct access before 0 is seen. */
         atomic_fetch_add_explicit(&op->remote->pending, 1, memory_order_release);
-        atomic_fetch_add_explicit(&attach->host_pending[op->host], 1, memory_order_release);
         atomic_fetch_add_explicit(&attach->puts_pending, 1, memory_order_release);
+    }
+    if (op->ordered) {
+        /* Pairs with the acquires in via_client_direct() and frames_before(): nothing is stored
+         * before 0 is seen. */
+        atomic_fetch_add_explicit(&op->remote->ordered, 1, memory_order_release);
+        atomic_fetch_add_explicit(&attach->host_pending[op->host], 1, memory_order_release);
     }
 }
 
@@ -114,6 +120,9 @@ void via_client_command_send(struct via_attach *attach, struct via_client_channe
     op->destination = intent->destination;
     op->bytes = intent->bytes;
     op->host = command->destination;
+    /* A put of nothing that rings may be overtaken by what rings again. */
+    op->ordered = op->remote != NULL &&
+                  (command->bytes != 0 || (command->flags & VIA_FRAME_FLAG_NOTIFY) == 0);
     if (op->result != NULL) {
         op->result->left++;
     } else {
@@ -137,8 +146,11 @@ static void end_asynchronous(struct via_attach *attach, struct via_client_op *op
     if (status < 0 && attach->async_status == 0) {
         attach->async_status = status;
     }
-    if (op->remote != NULL) {
+    if (op->ordered) {
         atomic_fetch_sub_explicit(&attach->host_pending[op->host], 1, memory_order_release);
+        atomic_fetch_sub_explicit(&op->remote->ordered, 1, memory_order_release);
+    }
+    if (op->remote != NULL) {
         atomic_fetch_sub_explicit(&attach->puts_pending, 1, memory_order_release);
         via_client_remote_done(op->remote, status);
     }

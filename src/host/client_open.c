@@ -245,11 +245,13 @@ static int check_welcome(const struct via_attach_answer *answer, unsigned fds_co
 static int map_all(struct via_attach *attach, const struct via_attach_answer *answer,
                    const int *fds)
 {
-    attach->memory_bytes = (size_t)answer->area_bytes * answer->channels_count;
+    size_t areas_bytes = (size_t)answer->area_bytes * answer->channels_count;
+    attach->memory_bytes = areas_bytes + VIA_ATTACH_BUSY_BYTES;
     attach->status_bytes = sizeof(*attach->status);
     attach->bells_bytes = sizeof(struct via_bell) * answer->channels_count;
     int rc = map(fds[0], attach->memory_bytes, PROT_READ | PROT_WRITE, &attach->memory);
     if (rc == 0) {
+        attach->busy = (struct via_slice_busy *)(void *)(attach->memory + areas_bytes);
         rc = map(fds[1], attach->status_bytes, PROT_READ, &attach->status);
     }
     if (rc == 0) {

@@ -11,6 +11,7 @@
 
 #include "base/copy.h"
 #include "core/node.h"
+#include "host/client_aperture.h"
 #include "host/client_sys.h"
 #include "wire/frame.h"
 
@@ -171,6 +172,36 @@ static int put_direct(struct via_remote *remote, const struct via_client_mapping
     return rc;
 }
 
+/* As much of it as has slices, from its beginning, is stored; *ret_done bytes have arrived.
+ * *ret_end is set when that is all there is to do. */
+static int put_by_slices(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                         unsigned flags, size_t *ret_done, bool *ret_end)
+{
+    struct via_client_part part = {.off = off, .src = src, .bytes = bytes};
+    int rc = 0;
+    *ret_done = 0;
+    *ret_end = false;
+    if (bytes != 0) {
+        rc = via_client_aperture_put_long(remote, &part, flags, ret_done);
+    }
+    if (rc == 0 && bytes != 0 && *ret_done == bytes) {
+        *ret_end = true;
+        rc = (flags & VIADUCT_PUT_NOTIFY) == 0
+                 ? 0
+                 : put_by_frames(remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY);
+    }
+    return rc;
+}
+
+static int put_indirect(struct via_remote *remote, uint64_t off, const unsigned char *src,
+                        size_t bytes, unsigned flags)
+{
+    size_t done;
+    bool end;
+    int rc = put_by_slices(remote, off, src, bytes, flags, &done, &end);
+    return rc != 0 || end ? rc : put_by_frames(remote, off + done, src + done, bytes - done, flags);
+}
+
 int via_remote_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
                    unsigned flags)
 {
@@ -182,7 +213,7 @@ int via_remote_put(struct via_remote *remote, uint64_t off, const void *src, siz
     if (mapping != NULL) {
         return put_direct(remote, mapping, off, src, bytes, flags);
     }
-    return bytes == 0 && flags == 0 ? 0 : put_by_frames(remote, off, src, bytes, flags);
+    return bytes == 0 && flags == 0 ? 0 : put_indirect(remote, off, src, bytes, flags);
 }
 
 static struct via_command put_from_command(const struct via_remote *remote, uint64_t off,
@@ -235,7 +266,14 @@ int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segm
     if (mapping != NULL && segment->base != NULL) {
         return put_direct(remote, mapping, off, segment->base + src_off, bytes, flags);
     }
-    return send_from(remote, off, segment, src_off, bytes, flags);
+    size_t done = 0;
+    bool end = false;
+    if (segment->base != NULL) {
+        rc = put_by_slices(remote, off, segment->base + src_off, bytes, flags, &done, &end);
+    }
+    return rc != 0 || end
+               ? rc
+               : send_from(remote, off + done, segment, src_off + done, bytes - done, flags);
 }
 
 /* A quarter of what the host takes out of the pipe for hosts that are cut off. */
@@ -386,6 +424,23 @@ static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
     return rc;
 }
 
+/* 1: it has arrived; 0: by frames; -EAGAIN or another negative errno. */
+static int try_slices(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                      unsigned flags)
+{
+    struct via_client_part part = {.off = off, .src = src, .bytes = bytes};
+    int rc = bytes == 0
+                 ? 0
+                 : via_client_aperture_put(remote, &part, 1, flags, VIA_CLIENT_APERTURE_TRIES);
+    if (rc != 1 || (flags & VIADUCT_PUT_NOTIFY) == 0) {
+        return rc;
+    }
+    struct via_command ring = put_command(remote, 0, 0);
+    ring.flags = VIA_FRAME_FLAG_NOTIFY;
+    rc = try_command(remote, &ring, NULL); /* -EAGAIN: it is put once more, which does no harm */
+    return rc == 0 ? 1 : rc;
+}
+
 int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
                        unsigned flags)
 {
@@ -402,6 +457,10 @@ int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src,
     }
     if (mapping != NULL) {
         return put_direct(remote, mapping, off, src, bytes, flags);
+    }
+    rc = try_slices(remote, off, src, bytes, flags);
+    if (rc != 0) {
+        return rc < 0 ? rc : 0;
     }
     struct via_command command = put_command(remote, off, bytes);
     command.flags = frame_flags(flags);
@@ -421,6 +480,12 @@ int via_remote_try_put_from(struct via_remote *remote, uint64_t off, struct via_
     }
     if (mapping != NULL && segment->base != NULL) {
         return put_direct(remote, mapping, off, segment->base + src_off, bytes, flags);
+    }
+    if (segment->base != NULL) {
+        rc = try_slices(remote, off, segment->base + src_off, bytes, flags);
+    }
+    if (rc != 0) {
+        return rc < 0 ? rc : 0;
     }
     struct via_command command = put_from_command(remote, off, segment, src_off, bytes, flags);
     return try_command(remote, &command, NULL);
@@ -471,6 +536,17 @@ int via_remote_put_signal(struct via_remote *remote, uint64_t off, const void *s
     }
     if (rc != 0) {
         return rc;
+    }
+    if (mapping == NULL && signal_op == VIADUCT_SIGNAL_SET) {
+        const struct via_client_part parts[] = {
+            {.off = off, .src = src, .bytes = bytes},
+            {.off = signal_off, .src = &value, .bytes = sizeof(value)},
+        };
+        rc = via_client_aperture_put(remote, parts, VIA_ARRAY_COUNT(parts), 0,
+                                     VIA_CLIENT_APERTURE_WAITS);
+        if (rc != 0) {
+            return rc < 0 ? rc : 0;
+        }
     }
     if (mapping == NULL) {
         uint64_t add = signal_op == VIADUCT_SIGNAL_ADD ? VIA_FRAME_SIGNAL_ADD : 0;

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 
 #include "base/mutant.h"
+#include "host/client_slice.h"
 #include "host/client_sys.h"
 #include "wire/frame.h"
 
@@ -178,7 +179,7 @@ static bool is_alive(const struct via_client_mapping *mapping)
     return atomic_load_explicit(mapping->life_now, memory_order_relaxed) == mapping->life;
 }
 
-static void lose(struct via_remote *remote)
+void via_client_remote_lose(struct via_remote *remote)
 {
     atomic_store_explicit(&remote->lost, -ECONNRESET, memory_order_relaxed);
 }
@@ -190,13 +191,18 @@ static struct via_client_mapping *no_more(struct via_remote *remote,
     if (remote->outlives) {
         return mapping;
     }
-    lose(remote);
+    via_client_remote_lose(remote);
     return NULL;
 }
 
 void via_client_remote_outlives(struct via_remote *remote)
 {
     remote->outlives = true;
+}
+
+void via_client_remote_alone(struct via_remote *remote)
+{
+    remote->alone = true;
 }
 
 /* The way has changed since the mapping was last used; is there one for its new state? */
@@ -214,7 +220,7 @@ static struct via_client_mapping *look_again(struct via_remote *remote, uint64_t
         int rc = map(remote, way);
         if (rc == -EACCES || rc == -ENOENT) {
             /* The host was started anew, and knows nothing of the segment. */
-            lose(remote);
+            via_client_remote_lose(remote);
         }
     }
     if (atomic_load_explicit(&remote->way_direct, memory_order_relaxed) != way) {
@@ -272,10 +278,12 @@ int via_client_remote_status(struct via_remote *remote, int status)
 {
     struct via_client_mapping *mapping =
         atomic_load_explicit(&remote->mapping, memory_order_acquire);
-    if (status != -EACCES || mapping == NULL || is_alive(mapping) || remote->outlives) {
+    bool had_slices = atomic_load_explicit(&remote->aperture, memory_order_acquire) != NULL;
+    if (status != -EACCES || remote->outlives || (mapping == NULL && !had_slices) ||
+        (mapping != NULL && is_alive(mapping))) {
         return status;
     }
-    lose(remote);
+    via_client_remote_lose(remote);
     return -ECONNRESET;
 }
 
@@ -331,7 +339,7 @@ bool via_client_remote_is_gone(struct via_remote *remote)
 {
     struct via_client_mapping *mapping =
         atomic_load_explicit(&remote->mapping, memory_order_acquire);
-    if ((mapping != NULL && !is_alive(mapping)) ||
+    if ((mapping != NULL && !is_alive(mapping)) || via_client_slice_is_gone(remote) ||
         is_refused(atomic_load_explicit(&remote->lost, memory_order_relaxed)) ||
         is_refused(atomic_load_explicit(&remote->error, memory_order_relaxed))) {
         return true;
@@ -411,6 +419,7 @@ void via_client_remote_free(struct via_remote *remote)
 {
     struct via_client_mapping *mapping =
         atomic_load_explicit(&remote->mapping, memory_order_relaxed);
+    via_client_slices_free(remote);
     while (mapping != NULL) {
         struct via_client_mapping *next = mapping->next;
         mapping_free(mapping);

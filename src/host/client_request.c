@@ -112,6 +112,9 @@ static void deliver(struct via_attach *attach, const struct via_attach_answer *a
     memcpy(request->fds, fds, sizeof(*fds) * fds_count);
     request->fds_count = fds_count;
     request->done = true;
+    if (request->answered != NULL) {
+        request->answered(attach, request);
+    }
 }
 
 unsigned via_client_take_answers(struct via_attach *attach)
@@ -145,8 +148,9 @@ static bool is_answered(struct via_attach *attach, void *ctx)
     return ((struct via_client_request *)ctx)->done;
 }
 
-int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
-                   struct via_client_request *request)
+/* [locked] */
+static int send_request(struct via_attach *attach, struct via_attach_request *ask, int fd,
+                        struct via_client_request *request)
 {
     if (attach->dead) {
         return via_client_dead(attach);
@@ -167,6 +171,23 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
         return via_client_error(rc, "host %u: request: %s", attach->host, strerror(-rc));
     }
     via_list_push_back(&attach->requests, &request->link);
+    return 0;
+}
+
+int via_client_ask_later(struct via_attach *attach, struct via_attach_request *ask,
+                         struct via_client_request *request)
+{
+    return send_request(attach, ask, -1, request);
+}
+
+int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
+                   struct via_client_request *request)
+{
+    request->answered = NULL;
+    int rc = send_request(attach, ask, fd, request);
+    if (rc != 0) {
+        return rc;
+    }
     struct via_client_wait wait = {
         .done = is_answered,
         .ctx = request,

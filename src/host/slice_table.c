@@ -159,28 +159,31 @@ void via_slice_table_open(struct via_slice_table *table, uint32_t slice, uint64_
                           uint64_t now_ns)
 {
     struct via_slice_entry *entry = &table->entries[slice];
-    assert(entry->state == VIA_SLICE_ASKED && life >= VIA_SLICE_LIFE_FIRST);
+    assert(entry->state == VIA_SLICE_ASKED && life != 0);
     entry->state = VIA_SLICE_OPEN;
     entry->used_ns = now_ns;
     set_word(table, slice, life);
 }
 
-void via_slice_table_revoke(struct via_slice_table *table, uint32_t slice, uint64_t word)
+void via_slice_table_revoke(struct via_slice_table *table, uint32_t slice, bool gone)
 {
     struct via_slice_entry *entry = &table->entries[slice];
-    if (entry->state == VIA_SLICE_FREE) {
+    if (entry->state == VIA_SLICE_FREE || entry->state == VIA_SLICE_LEAVING) {
         return;
     }
-    set_word(table, slice, word);
+    uint64_t life = entry->state == VIA_SLICE_OPEN
+                        ? atomic_load_explicit(&table->words[slice], memory_order_relaxed)
+                        : 0;
+    set_word(table, slice, gone && life != 0 ? life | VIA_SLICE_GONE : 0);
     entry->state = VIA_SLICE_LEAVING;
     entry->busy_ns = 0;
     free_if_quiet(entry);
 }
 
-void via_slice_table_revoke_all(struct via_slice_table *table, uint64_t word)
+void via_slice_table_revoke_all(struct via_slice_table *table)
 {
     for (uint32_t i = 0; i < table->count; i++) {
-        via_slice_table_revoke(table, i, word);
+        via_slice_table_revoke(table, i, false);
     }
 }
 
@@ -318,7 +321,7 @@ int via_slice_table_take(struct via_slice_table *table, const struct via_slice_p
         }
         if (victim != VIA_SLICE_NONE) {
             table->evicted_count++;
-            via_slice_table_revoke(table, victim, VIA_SLICE_CLOSED);
+            via_slice_table_revoke(table, victim, false);
         }
         slice = find_free(table, uid, now_ns); /* unless its users are busy */
     }

@@ -9,33 +9,17 @@
 
 #include "base/list.h"
 #include "base/types.h"
+#include "host/attach_wire.h"
 
 /*
  * The slices of one port at the host that stores through them: which piece of which segment each
  * shows, which processes may store there, and which slice has to make room for another piece.
- * No I/O and no clock; of the control thread. What it shares with processes:
- *
- * - the word of a slice, which the host writes and processes read: a number (a life) while the
- *   slice may be stored to, else why not (VIA_SLICE_CLOSED, VIA_SLICE_GONE). No life is used twice.
- * - the busy word of a user, which its process writes: how many of its threads are between their
- *   look at the slice's word and their last store, and how many bursts of stores there were.
- *
- * A process adds itself to its busy word before it looks at the slice's word; the host changes the
- * slice's word before it looks at the busy word; both with sequential consistency. So after a
- * change a process either sees it and stores nothing, or is seen to be busy. A slice whose users
- * are busy is not given to another piece before they are out, or have ended. Only on ports that
- * detach (a mapping never reaches what a slice shows later) they have no longer than
- * VIA_SLICE_GRACE_NS; on others a process that never says it is out takes its slices from all
- * others for as long as it lives.
+ * No I/O and no clock; of the control thread. What it shares with processes are the words of
+ * attach_wire.h. A slice whose users are busy is not given to another piece before they are out, or
+ * have ended. Only on ports that detach (a mapping never reaches what a slice shows later) they
+ * have no longer than VIA_SLICE_GRACE_NS; on others a process that never says it is out takes its
+ * slices from all others for as long as it lives.
  */
-#define VIA_SLICE_CLOSED UINT64_C(0) /* not now: ask for the piece again */
-#define VIA_SLICE_GONE UINT64_C(1)   /* the segment is no more */
-#define VIA_SLICE_LIFE_FIRST UINT64_C(2)
-#define VIA_SLICE_LIFE_BITS 40u
-
-/* A busy word: bits 15..0 threads that are in a burst, 63..16 bursts begun. */
-#define VIA_SLICE_BUSY_ENTER (UINT64_C(1) << 16 | 1)
-#define VIA_SLICE_BUSY_LEAVE UINT64_C(1)
 
 /* A slice that was used less than this ago makes no room for a process that has its share. */
 #define VIA_SLICE_REST_NS (5 * VIA_MSEC_NS)
@@ -105,7 +89,7 @@ uint32_t via_slice_table_find(const struct via_slice_table *table,
 int via_slice_table_take(struct via_slice_table *table, const struct via_slice_piece *piece,
                          uid_t uid, uint64_t now_ns, uint32_t *ret_slice) VIA_MUST_CHECK;
 
-/* The piece is exposed: the slice's word becomes `life`. The slice was ASKED. */
+/* The piece is exposed: the slice's word becomes `life`, not 0. The slice was ASKED. */
 void via_slice_table_open(struct via_slice_table *table, uint32_t slice, uint64_t life,
                           uint64_t now_ns);
 
@@ -116,9 +100,9 @@ void via_slice_table_join(struct via_slice_table *table, uint32_t slice,
 /* The process has ended, or has unmapped the slice: it stores no more. */
 void via_slice_table_leave(struct via_slice_table *table, struct via_slice_user *user);
 
-/* Nobody may store through the slice any more; word: VIA_SLICE_CLOSED or _GONE. */
-void via_slice_table_revoke(struct via_slice_table *table, uint32_t slice, uint64_t word);
-void via_slice_table_revoke_all(struct via_slice_table *table, uint64_t word);
+/* Nobody may store through the slice any more. gone: the segment is no more. */
+void via_slice_table_revoke(struct via_slice_table *table, uint32_t slice, bool gone);
+void via_slice_table_revoke_all(struct via_slice_table *table);
 
 /* Slices whose users are out become free, and have no users then. How many are still LEAVING. */
 uint32_t via_slice_table_settle(struct via_slice_table *table, uint64_t now_ns);

@@ -160,6 +160,39 @@ static void map(struct fake_host *fake, const struct via_attach_request *ask,
     answer_send(fake, answer, fds, 3);
 }
 
+static void slice(struct fake_host *fake, const struct via_attach_request *ask,
+                  struct via_attach_answer *answer)
+{
+    const struct fake_segment *segment = segment_of(fake, ask->handle);
+    fake->slices_count++;
+    answer->status = fake->slice_status != 0 ? fake->slice_status : segment == NULL ? -EACCES : 0;
+    if (answer->status != 0) {
+        answer_send(fake, answer, NULL, 0);
+        return;
+    }
+    unsigned index = (unsigned)(ask->bytes / fake->slice_bytes);
+    struct via_attach_slice slice = {
+        .off = index * fake->slice_bytes,
+        .bytes = fake->slice_bytes,
+        .slice_bytes = fake->slice_bytes,
+        .fd_off = index * fake->slice_bytes,
+        .life = ++fake->slice_life_last,
+        .word = FAKE_SLICE_WORD + index,
+        .busy = index + 1,
+        .link = fake->slice_link,
+        .read_ns = fake->slice_read_ns,
+        .flags = fake->slice_flags,
+    };
+    fake->status->slices[slice.word] = slice.life;
+    const unsigned char *lie = (const unsigned char *)&fake->slice_lie;
+    memcpy(answer->value, &slice, sizeof(slice));
+    for (size_t i = 0; i < sizeof(slice); i++) {
+        answer->value[i] ^= lie[i];
+    }
+    int fd = fake->slice_fd_instead != 0 ? fake->slice_fd_instead : segment->memfd;
+    answer_send(fake, answer, &fd, fake->slice_without_fd ? 0 : 1);
+}
+
 static void board(struct fake_host *fake, const struct via_attach_request *ask,
                   struct via_attach_answer *answer)
 {
@@ -192,6 +225,9 @@ static void request(struct fake_host *fake, const struct via_attach_request *ask
         return;
     case VIA_ATTACH_MAP:
         map(fake, ask, &answer);
+        return;
+    case VIA_ATTACH_SLICE:
+        slice(fake, ask, &answer);
         return;
     case VIA_ATTACH_SEGMENT_ADD:
         answer.handle = ++handle_next;
@@ -430,8 +466,10 @@ void fake_host_start(struct fake_host *fake, unsigned host)
     fake->status_fd = sealed(sizeof(*fake->status), &fake->status);
     fake->status->magic = VIA_STATUS_MAGIC;
     fake->bells_fd = sealed(4096, &fake->bells);
-    fake->memory_bytes = area_bytes(fake) * FAKE_CHANNELS;
+    fake->memory_bytes = area_bytes(fake) * FAKE_CHANNELS + VIA_ATTACH_BUSY_BYTES;
     fake->memory_fd = sealed(fake->memory_bytes, &fake->memory);
+    fake->busy = (struct via_slice_busy *)(void *)(fake->memory + area_bytes(fake) * FAKE_CHANNELS);
+    fake->slice_bytes = FAKE_SLICE_BYTES;
     fake->bell_fd = via_sys_bell_new();
     void *base;
     int memfd = sealed(FAKE_PEER_BYTES, &base);
@@ -491,6 +529,20 @@ void fake_host_set_way(struct fake_host *fake, unsigned host, uint32_t session, 
 {
     atomic_store(&fake->status->peers[host], via_status_word(session, generation, hops, direct));
     ring_process(fake);
+}
+
+void fake_host_set_slices(struct fake_host *fake, unsigned host, uint32_t session,
+                          uint16_t generation, bool slices)
+{
+    atomic_store(&fake->status->peers[host],
+                 via_status_word(session, generation, 1, false) | (slices ? VIA_STATUS_SLICES : 0));
+    ring_process(fake);
+}
+
+void fake_host_revoke(struct fake_host *fake, unsigned slice, bool gone)
+{
+    _Atomic uint64_t *word = &fake->status->slices[FAKE_SLICE_WORD + slice];
+    atomic_store(word, gone ? atomic_load(word) | VIA_SLICE_GONE : 0);
 }
 
 bool fake_host_message(struct fake_host *fake, uint32_t endpoint, const void *data, size_t bytes)

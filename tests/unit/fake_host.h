@@ -20,6 +20,11 @@
 #define FAKE_SEGMENTS 8u
 #define FAKE_LIVES 512u
 #define FAKE_LOG 4096u
+/* Slices: the one with index i shows piece i of the segment that was asked for last. */
+#define FAKE_SLICE_BYTES 8192u
+#define FAKE_SLICE_WORD                                                       \
+    100u /* the index of the first one's word; that of the busy word is i + 1 \
+          */
 /* A segment that is there from the start, on host FAKE_PEER. */
 #define FAKE_PEER 2u
 #define FAKE_PEER_HANDLE UINT64_C(0x777000000001)
@@ -46,14 +51,19 @@ struct fake_host {
     _Atomic bool stop;
 
     /* Switches. */
-    _Atomic bool hold;          /* commands stay in the pipe */
-    _Atomic bool mute;          /* requests are not answered */
-    _Atomic int version;        /* in answers */
-    _Atomic int map_status;     /* of MAP */
-    _Atomic int command_status; /* of all commands */
+    _Atomic bool hold;                 /* commands stay in the pipe */
+    _Atomic bool mute;                 /* requests are not answered */
+    _Atomic int version;               /* in answers */
+    _Atomic int map_status;            /* of MAP */
+    _Atomic int command_status;        /* of all commands */
+    _Atomic int slice_status;          /* of SLICE */
+    struct via_attach_slice slice_lie; /* xored into the answers to SLICE */
+    int slice_fd_instead;              /* passed with them; 0: the segment's memfd */
+    bool slice_without_fd;
 
     /* What was seen. */
     _Atomic unsigned maps_count;
+    _Atomic unsigned slices_count; /* asked for */
     _Atomic unsigned commands_count;
     struct via_command log[FAKE_LOG]; /* of the first commands; to be read after their count */
 
@@ -64,6 +74,10 @@ struct fake_host {
     size_t memory_bytes;
     _Atomic uint64_t *lives; /* by index of the handle */
     uint64_t life_last;
+    struct via_slice_busy *busy;
+    uint64_t slice_life_last;
+    uint32_t slice_flags, slice_read_ns, slice_link;
+    uint64_t slice_bytes;
     int status_fd, bells_fd, memory_fd, bell_fd, lives_fd;
     struct via_pipe_geometry geometry;
     struct via_pipe_reader commands[FAKE_CHANNELS];
@@ -84,6 +98,11 @@ void fake_host_stop(struct fake_host *fake);
 void fake_host_die(struct fake_host *fake);
 void fake_host_set_way(struct fake_host *fake, unsigned host, uint32_t session, uint16_t generation,
                        unsigned hops, bool direct);
+/* The same for one that has slices, or has them no more. */
+void fake_host_set_slices(struct fake_host *fake, unsigned host, uint32_t session,
+                          uint16_t generation, bool slices);
+/* From now on slice i is closed, or its segment gone. */
+void fake_host_revoke(struct fake_host *fake, unsigned slice, bool gone);
 /* A message for the process. false: its pipe is full. */
 bool fake_host_message(struct fake_host *fake, uint32_t endpoint, const void *data, size_t bytes);
 struct fake_segment *fake_host_peer(struct fake_host *fake);

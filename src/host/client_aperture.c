@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Storing into the slices that a process has (attach_wire.h says by which words it may).
+ *
+ * The addresses for a segment are reserved as a whole, and piece i of the segment is mapped at
+ * i * slice_bytes, whichever slice shows it at the time. So a store that comes late, after the
+ * piece has got another slice, still goes to the same bytes of the same segment.
+ */
+#include "host/client_aperture.h"
+
+#include <errno.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "base/combine.h"
+#include "base/copy.h"
+#include "base/mutant.h"
+#include "host/client_slice.h"
+
+/* So many puts that could have been stored go by frames, because of others before them, before one
+ * waits until these have arrived. Then the rest can be stored. */
+#define DETOURS_MAX 32u
+#define DRAIN_NS_MAX (2 * VIA_MSEC_NS)
+
+struct burst {
+    struct via_attach *attach;
+    struct via_client_aperture *aperture;
+    struct via_combine *combine; /* NULL: the CPU's own */
+    unsigned char *last;         /* the last word that was stored to */
+    bool lost;                   /* something stored was not written */
+    unsigned count;
+    uint64_t grants[VIA_CLIENT_BURST_SLICES_MAX]; /* of the slices entered */
+};
+
+/* --- entering and leaving --------------------------------------------------------------------- */
+
+static bool is_open(const struct via_attach *attach, uint64_t grant)
+{
+    /* Sequentially consistent: after the addition to the busy word. Also acquire, which pairs with
+     * the host's store: the slice shows the piece before its word says so. */
+    return atomic_load_explicit(via_client_grant_word(attach, grant), memory_order_seq_cst) ==
+           via_client_grant_life(grant);
+}
+
+static void leave(const struct burst *burst)
+{
+    for (unsigned i = 0; i < burst->count; i++) {
+        /* Release: the host that sees nobody busy finds all stores made. */
+        atomic_fetch_sub_explicit(via_client_grant_busy(burst->attach, burst->grants[i]),
+                                  VIA_SLICE_BUSY_LEAVE, memory_order_release);
+    }
+}
+
+static bool has_entered(const struct burst *burst, uint64_t grant)
+{
+    for (unsigned i = 0; i < burst->count; i++) {
+        if (burst->grants[i] == grant) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool enter(struct burst *burst, uint64_t piece)
+{
+    /* Pairs with the release in via_client_slice_take(): the mapping is there before the grant. */
+    uint64_t grant = atomic_load_explicit(&burst->aperture->grants[piece], memory_order_acquire);
+    if (grant == 0) {
+        return false;
+    }
+    if (has_entered(burst, grant)) {
+        return true;
+    }
+    if (burst->count == VIA_CLIENT_BURST_SLICES_MAX) {
+        return false;
+    }
+    atomic_fetch_add_explicit(via_client_grant_busy(burst->attach, grant), VIA_SLICE_BUSY_ENTER,
+                              memory_order_seq_cst);
+    burst->grants[burst->count++] = grant;
+    return is_open(burst->attach, grant);
+}
+
+static bool enter_all(struct burst *burst, const struct via_client_part *parts, unsigned count)
+{
+    unsigned shift = burst->aperture->shift;
+    for (unsigned i = 0; i < count; i++) {
+        if (parts[i].bytes == 0) {
+            continue;
+        }
+        uint64_t last = (parts[i].off + parts[i].bytes - 1) >> shift;
+        for (uint64_t piece = parts[i].off >> shift; piece <= last; piece++) {
+            if (!enter(burst, piece)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* --- storing ---------------------------------------------------------------------------------- */
+
+static void store(struct burst *burst, uint64_t off, const void *src, size_t bytes)
+{
+    unsigned char *to = burst->aperture->base + off;
+    if (burst->combine != NULL) {
+        via_combine_store(burst->combine, to, src, bytes);
+    } else {
+        via_copy_once(to, src, bytes);
+    }
+}
+
+static bool all_open(const struct burst *burst)
+{
+    for (unsigned i = 0; i < burst->count; i++) {
+        if (!is_open(burst->attach, burst->grants[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What was stored so far is seen before what is stored from now on. */
+static void publish(struct burst *burst)
+{
+    if (burst->combine != NULL) {
+        if (!all_open(burst)) {
+            burst->lost = true;
+            via_combine_drop(burst->combine);
+        }
+        via_combine_drain(burst->combine);
+        return;
+    }
+#ifdef __SSE2__
+    _mm_sfence(); /* write-combining buffers drain in any order without it */
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+#define LINE_BYTES 64u
+#define WORD_BYTES 8u
+
+/* All but the last aligned word, then that. Within a line stores arrive in ascending order. */
+static void store_last_word(struct burst *burst, const struct via_client_part *part)
+{
+    uint64_t end = part->off + part->bytes;
+    uint64_t word_off = via_align_down(end, WORD_BYTES) - WORD_BYTES;
+    bool one_line = part->off / LINE_BYTES == (end - 1) / LINE_BYTES && end % WORD_BYTES == 0;
+    if (part->bytes < 2 * WORD_BYTES || word_off < part->off || one_line) {
+        store(burst, part->off, part->src, part->bytes);
+        return;
+    }
+    const unsigned char *src = part->src;
+    size_t before = (size_t)(word_off - part->off);
+    store(burst, part->off, src, before);
+    store(burst, word_off + WORD_BYTES, src + before + WORD_BYTES,
+          (size_t)(end - word_off - WORD_BYTES));
+    publish(burst);
+    store(burst, word_off, src + before, WORD_BYTES);
+}
+
+static void store_all(struct burst *burst, const struct via_client_part *parts, unsigned count,
+                      unsigned flags)
+{
+    uint64_t last = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (parts[i].bytes == 0) {
+            continue;
+        }
+        if (i + 1 == count && (flags & VIADUCT_PUT_LAST_WORD) != 0) {
+            store_last_word(burst, &parts[i]);
+        } else {
+            store(burst, parts[i].off, parts[i].src, parts[i].bytes);
+        }
+        if (i + 1 != count) {
+            publish(burst);
+        }
+        last = parts[i].off + parts[i].bytes - 1;
+    }
+    burst->last = burst->aperture->base + via_align_down(last, WORD_BYTES);
+}
+
+/* --- the fence -------------------------------------------------------------------------------- */
+
+static void wait_ns(uint64_t ns)
+{
+    uint64_t end_ns = via_client_now_ns() + ns;
+    while (via_client_now_ns() < end_ns) {
+    }
+}
+
+/* A read across the link: pushes all posted writes ahead of it. */
+static uint64_t read_across(const struct burst *burst, const unsigned char *from)
+{
+    uint64_t word = __atomic_load_n((const uint64_t *)(const void *)from, __ATOMIC_ACQUIRE);
+    if (burst->combine != NULL) {
+        wait_ns(burst->aperture->read_ns);
+    }
+    return word;
+}
+
+/*
+ * Have all stores arrived? A read that is answered has pushed them. A read of all-ones may be one
+ * that nobody has answered, or the memory's own: another word of the slice decides, and if there is
+ * none that is not all-ones, nothing is proven.
+ */
+static bool fence(struct burst *burst)
+{
+    publish(burst);
+    uint64_t slice_bytes = burst->aperture->slice_bytes;
+    unsigned char *piece =
+        burst->aperture->base +
+        via_align_down((uint64_t)(burst->last - burst->aperture->base), slice_bytes);
+    const unsigned char *const looks[] = {burst->last, piece, piece + slice_bytes / 4,
+                                          piece + slice_bytes / 2};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(looks); i++) {
+        if (via_client_aperture_holds(burst->aperture, looks[i]) &&
+            read_across(burst, looks[i]) != UINT64_MAX) {
+            return !burst->lost;
+        }
+    }
+    return false;
+}
+
+static bool run(struct burst *burst, const struct via_client_part *parts, unsigned count,
+                unsigned flags)
+{
+    bool arrived = enter_all(burst, parts, count);
+    if (arrived) {
+        store_all(burst, parts, count, flags);
+        arrived = fence(burst);
+    }
+    leave(burst);
+    return arrived;
+}
+
+/* With write-combining buffers that stand for those of a CPU. */
+static bool run_imitating(struct burst *burst, const struct via_client_part *parts, unsigned count,
+                          unsigned flags)
+{
+    struct via_combine combine;
+    via_combine_init(
+        &combine, atomic_fetch_add_explicit(&burst->attach->combine_seed, 1, memory_order_relaxed));
+    burst->combine = &combine;
+    return run(burst, parts, count, flags);
+}
+
+/* --- order towards frames --------------------------------------------------------------------- */
+
+static uint32_t frames_before(const struct via_remote *remote)
+{
+    /* Pairs with the releases where it is counted: what went by frames has arrived at 0. */
+    return atomic_load_explicit(remote->alone ? &remote->ordered
+                                              : &remote->attach->host_pending[remote->host],
+                                memory_order_acquire);
+}
+
+static bool frames_have_arrived(struct via_attach *attach, void *ctx)
+{
+    (void)attach;
+    return frames_before(ctx) == 0;
+}
+
+/* 0: there are no puts by frames before it any more; -EAGAIN: there are, for too long. */
+static int wait_for_frames(struct via_remote *remote)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_wait wait = {
+        .done = frames_have_arrived,
+        .ctx = remote,
+        .deadline_ns = via_client_now_ns() + DRAIN_NS_MAX,
+        .replies = via_client_replies(attach, via_client_channel_to(attach, remote->host)),
+    };
+    via_client_lock(attach);
+    int rc = via_client_wait(attach, &wait);
+    via_client_unlock(attach);
+    return rc == -ETIMEDOUT ? -EAGAIN : rc;
+}
+
+/* 1: it may be stored. 0: by frames. -EAGAIN: later, or another negative errno. */
+static int follow_frames(struct via_remote *remote, enum via_client_aperture_mode mode)
+{
+    if (via_likely(frames_before(remote) == 0) || VIA_MUTANT(CLIENT_OVERTAKE)) {
+        atomic_store_explicit(&remote->detours, 0, memory_order_relaxed);
+        return 1;
+    }
+    /* Lost counts do not matter. */
+    uint32_t detours = atomic_load_explicit(&remote->detours, memory_order_relaxed) + 1;
+    atomic_store_explicit(&remote->detours, detours, memory_order_relaxed);
+    if (detours < DETOURS_MAX) {
+        return 0;
+    }
+    if (mode == VIA_CLIENT_APERTURE_WAITS) {
+        int rc = wait_for_frames(remote);
+        atomic_store_explicit(&remote->detours, 0, memory_order_relaxed);
+        return rc == 0 ? 1 : rc == -EAGAIN ? 0 : rc;
+    }
+    uint64_t now_ns = via_client_now_ns();
+    uint64_t since_ns = atomic_load_explicit(&remote->drain_ns, memory_order_relaxed);
+    if (detours == DETOURS_MAX || since_ns == 0) {
+        since_ns = now_ns;
+        atomic_store_explicit(&remote->drain_ns, now_ns, memory_order_relaxed);
+    }
+    if (now_ns - since_ns < DRAIN_NS_MAX) {
+        int rc = via_attach_poll(remote->attach);
+        return rc < 0 ? rc : frames_before(remote) == 0 ? 1 : -EAGAIN;
+    }
+    atomic_store_explicit(&remote->detours, 0, memory_order_relaxed);
+    return 0;
+}
+
+/* --- puts ------------------------------------------------------------------------------------- */
+
+int via_client_aperture_put(struct via_remote *remote, const struct via_client_part *parts,
+                            unsigned count, unsigned flags, enum via_client_aperture_mode mode)
+{
+    struct via_attach *attach = remote->attach;
+    if (via_unlikely((via_client_status(attach, remote->host) & VIA_STATUS_SLICES) == 0) ||
+        atomic_load_explicit(&attach->dead, memory_order_relaxed)) {
+        return 0;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        int rc = via_client_slice_check(remote, parts[i].off, parts[i].bytes);
+        if (rc <= 0) {
+            return rc;
+        }
+    }
+    int rc = follow_frames(remote, mode);
+    if (rc <= 0) {
+        return rc;
+    }
+    struct burst burst = {
+        .attach = attach,
+        .aperture = atomic_load_explicit(&remote->aperture, memory_order_acquire),
+    };
+    return burst.aperture->imitates ? run_imitating(&burst, parts, count, flags)
+                                    : run(&burst, parts, count, flags);
+}
+
+int via_client_aperture_put_long(struct via_remote *remote, const struct via_client_part *part,
+                                 unsigned flags, size_t *ret_done)
+{
+    size_t done = 0;
+    int rc = 0;
+    do {
+        struct via_client_part piece = {
+            .off = part->off + done,
+            .src = (const unsigned char *)part->src + done,
+        };
+        piece.bytes = via_client_slice_prefix(remote, piece.off, part->bytes - done);
+        rc = via_client_aperture_put(remote, &piece, 1, flags, VIA_CLIENT_APERTURE_WAITS);
+        done += rc == 1 ? piece.bytes : 0;
+    } while (rc == 1 && done < part->bytes);
+    *ret_done = done;
+    return rc < 0 ? rc : 0;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_CLIENT_APERTURE_H
+#define VIA_HOST_CLIENT_APERTURE_H
+
+#include "host/client.h"
+
+/*
+ * Puts through an aperture (docs/adr/0016-apertures.md): stores of the calling thread into the
+ * window, without a lock, a system call or the host. The memory is not coherent, and what was
+ * stored can be lost with the link; so a put ends with a fence, and one that could not be fenced
+ * goes by frames, from its source that is still there.
+ */
+
+/* A part of a put. The peer sees a part after all parts before it. */
+struct via_client_part {
+    uint64_t off;
+    const void *src;
+    size_t bytes;
+};
+
+enum via_client_aperture_mode {
+    VIA_CLIENT_APERTURE_WAITS, /* for puts by frames that it must not overtake */
+    VIA_CLIENT_APERTURE_TRIES, /* -EAGAIN in their place */
+};
+
+/*
+ * 1: all parts have arrived at the peer. 0: they are to go by frames (some may have been stored,
+ * and may be seen already). -EAGAIN: puts by frames are under way that it must not overtake; again
+ * later. Other negative errno: the remote's loss, -ENOTCONN. flags: VIADUCT_PUT_LAST_WORD counts,
+ * for the last part.
+ */
+int via_client_aperture_put(struct via_remote *remote, const struct via_client_part *parts,
+                            unsigned count, unsigned flags, enum via_client_aperture_mode mode);
+
+/* The same for one part of any length, as much of it as goes in one piece from its beginning:
+ * *ret_done bytes have arrived, the rest is to go by frames. 0 or negative errno. */
+int via_client_aperture_put_long(struct via_remote *remote, const struct via_client_part *part,
+                                 unsigned flags, size_t *ret_done);
+
+#endif

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/client_slice.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/bits.h"
+#include "host/client_sys.h"
+
+/* A slice costs some messages between two hosts: who puts little goes by frames. */
+#define MISSES_MIN 8u
+#define MISS_BYTES_MIN (16u << 10)
+/* When all slices are in use: again after so long, doubled each time. */
+#define AGAIN_NS_MIN VIA_MSEC_NS
+#define AGAIN_NS_MAX (64 * VIA_MSEC_NS)
+/* How often the socket is looked at for an answer. */
+#define LOOK_NS (50 * VIA_USEC_NS)
+#define PIECES_MAX (UINT64_C(1) << 20)
+#define SLICE_BYTES_MAX (UINT64_C(1) << 40)
+#define PAGE_BYTES 4096u
+
+/* 1, 0, or -ECONNRESET, as via_client_slice_check(). */
+static int check_piece(const struct via_remote *remote, const struct via_client_aperture *aperture,
+                       uint64_t piece)
+{
+    uint64_t grant = atomic_load_explicit(&aperture->grants[piece], memory_order_acquire);
+    if (grant == 0) {
+        return 0;
+    }
+    uint64_t word =
+        atomic_load_explicit(via_client_grant_word(remote->attach, grant), memory_order_acquire);
+    if (via_likely(word == via_client_grant_life(grant))) {
+        return 1;
+    }
+    return word == (via_client_grant_life(grant) | VIA_SLICE_GONE) ? -ECONNRESET : 0;
+}
+
+/* --- taking an answer ------------------------------------------------------------------------- */
+
+static bool is_sound(const struct via_remote *remote, const struct via_attach_slice *slice)
+{
+    if (!via_is_pow2(slice->slice_bytes) || slice->slice_bytes < PAGE_BYTES ||
+        slice->slice_bytes > SLICE_BYTES_MAX || slice->off % slice->slice_bytes != 0 ||
+        slice->off >= remote->bytes || slice->fd_off % PAGE_BYTES != 0 ||
+        slice->fd_off > INT64_MAX - slice->slice_bytes) {
+        return false;
+    }
+    /* As much as this process may access of the piece has to be there. */
+    return slice->bytes <= slice->slice_bytes &&
+           slice->bytes >= via_min(slice->slice_bytes, remote->bytes - slice->off) &&
+           slice->word < VIA_SLICES_MAX && slice->busy < VIA_ATTACH_SLICES_MAX &&
+           slice->life != 0 && slice->life >> VIA_SLICE_LIFE_BITS == 0;
+}
+
+/* A memfd must hold the slice and never shrink; what is no memfd is a device of the host's. */
+static bool fd_is_safe(int fd, const struct via_attach_slice *slice)
+{
+    struct stat st;
+    int seals = via_sys_fcntl(fd, F_GET_SEALS, 0);
+    if (seals < 0) {
+        return seals == -EINVAL;
+    }
+    return (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &st) == 0 && st.st_size >= 0 &&
+           (uint64_t)st.st_size >= slice->fd_off + slice->bytes;
+}
+
+static struct via_client_aperture *aperture_new(const struct via_remote *remote,
+                                                const struct via_attach_slice *slice)
+{
+    uint64_t bytes = via_align_up(remote->bytes, slice->slice_bytes);
+    uint64_t pieces = bytes / slice->slice_bytes;
+    if (pieces > PIECES_MAX) {
+        return NULL;
+    }
+    struct via_client_aperture *aperture =
+        calloc(1, sizeof(*aperture) + pieces * sizeof(aperture->grants[0]));
+    void *base = aperture == NULL ? MAP_FAILED
+                                  : mmap(NULL, bytes, PROT_NONE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        free(aperture);
+        return NULL;
+    }
+    aperture->base = base;
+    aperture->bytes = bytes;
+    aperture->segment_bytes = remote->bytes;
+    aperture->slice_bytes = slice->slice_bytes;
+    aperture->shift = via_log2_u64(slice->slice_bytes);
+    aperture->link = slice->link;
+    aperture->read_ns = slice->read_ns;
+    aperture->imitates = (slice->flags & VIA_ATTACH_SLICE_IMITATES) != 0;
+    return aperture;
+}
+
+static bool is_of(const struct via_client_aperture *aperture, const struct via_attach_slice *slice)
+{
+    return aperture != NULL && aperture->link == slice->link &&
+           aperture->slice_bytes == slice->slice_bytes && aperture->read_ns == slice->read_ns &&
+           aperture->imitates == ((slice->flags & VIA_ATTACH_SLICE_IMITATES) != 0);
+}
+
+/* [locked] The aperture this slice is a part of, maybe a new one; NULL: out of memory. */
+static struct via_client_aperture *aperture_of(struct via_remote *remote,
+                                               const struct via_attach_slice *slice)
+{
+    struct via_client_aperture *newest =
+        atomic_load_explicit(&remote->aperture, memory_order_relaxed);
+    if (is_of(newest, slice)) {
+        return newest;
+    }
+    struct via_client_aperture *aperture = aperture_new(remote, slice);
+    if (aperture != NULL) {
+        aperture->next = newest; /* another thread may be in it */
+        /* Pairs with the acquires where it is loaded. */
+        atomic_store_explicit(&remote->aperture, aperture, memory_order_release);
+    }
+    return aperture;
+}
+
+/* [locked] */
+static int map_slice(struct via_remote *remote, int fd, const struct via_attach_slice *slice)
+{
+    struct via_client_aperture *aperture = aperture_of(remote, slice);
+    if (aperture == NULL) {
+        return -ENOMEM;
+    }
+    /* In the place of an older mapping of the same piece, which another thread may be storing to:
+     * what it stores arrives in the same bytes. */
+    void *base = mmap(aperture->base + slice->off, via_align_up(slice->bytes, PAGE_BYTES),
+                      PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)slice->fd_off);
+    if (base == MAP_FAILED) {
+        return -errno;
+    }
+    /* A child has no part in what its parent stores. */
+    (void)madvise(base, via_align_up(slice->bytes, PAGE_BYTES), MADV_DONTFORK);
+    uint64_t grant = slice->life << 24 | (uint64_t)slice->word << 12 | slice->busy;
+    /* Pairs with the acquire of who enters: the mapping is there before the grant. */
+    atomic_store_explicit(&aperture->grants[slice->off >> aperture->shift], grant,
+                          memory_order_release);
+    return 0;
+}
+
+static int take(struct via_remote *remote, const struct via_client_request *request)
+{
+    struct via_attach_slice slice;
+    if (request->answer.status != 0) {
+        return request->answer.status < 0 ? request->answer.status : -EPROTO;
+    }
+    memcpy(&slice, request->answer.value, sizeof(slice));
+    if (request->fds_count != 1 || !is_sound(remote, &slice) ||
+        !fd_is_safe(request->fds[0], &slice)) {
+        return -EPROTO;
+    }
+    return map_slice(remote, request->fds[0], &slice);
+}
+
+static void ask_for_next(struct via_remote *remote);
+
+/* [locked] The host has answered. */
+static void answered(struct via_attach *attach, struct via_client_request *request)
+{
+    struct via_remote *remote = via_container_of(request, struct via_remote, slice_ask.request);
+    struct via_client_slice_ask *ask = &remote->slice_ask;
+    int rc = take(remote, request);
+    for (unsigned i = 0; i < request->fds_count; i++) {
+        via_client_fd_close(request->fds[i]);
+    }
+    ask->under_way = false;
+    if (rc == 0) {
+        ask->again_ns = 0;
+        ask->pause_ns = 0;
+        ask_for_next(remote);
+    } else if (rc == -EAGAIN) {
+        ask->pause_ns = via_min(via_max(2 * ask->pause_ns, AGAIN_NS_MIN), AGAIN_NS_MAX);
+        ask->again_ns = via_client_now_ns() + ask->pause_ns;
+    } else {
+        /* Not as long as the way to the host is as it was. What is wrong with the segment, frames
+         * will tell. */
+        atomic_store_explicit(&ask->way_refused,
+                              via_client_status(attach, remote->host) & VIA_CLIENT_SLICE_WAY_MASK,
+                              memory_order_relaxed);
+    }
+}
+
+/* --- asking ----------------------------------------------------------------------------------- */
+
+/* [locked] */
+static void ask_for_slice(struct via_remote *remote)
+{
+    struct via_client_slice_ask *ask = &remote->slice_ask;
+    struct via_attach_request request = {
+        .type = VIA_ATTACH_SLICE,
+        .host = remote->host,
+        .handle = remote->handle,
+        .bytes = ask->off,
+    };
+    ask->request.answered = answered;
+    ask->misses = 0;
+    ask->look_ns = via_client_now_ns();
+    ask->under_way = true;
+    if (via_client_ask_later(remote->attach, &request, &ask->request) != 0) {
+        ask->under_way = false;
+        ask->again_ns = ask->look_ns + AGAIN_NS_MAX;
+    }
+}
+
+/* [locked] For the rest of the bytes that were wanted last, in turn. */
+static void ask_for_next(struct via_remote *remote)
+{
+    struct via_client_slice_ask *ask = &remote->slice_ask;
+    const struct via_client_aperture *aperture =
+        atomic_load_explicit(&remote->aperture, memory_order_relaxed);
+    for (;;) {
+        ask->off = via_align_down(ask->off, aperture->slice_bytes) + aperture->slice_bytes;
+        if (ask->off >= ask->end) {
+            return;
+        }
+        if (check_piece(remote, aperture, ask->off >> aperture->shift) == 0) {
+            ask_for_slice(remote);
+            return;
+        }
+    }
+}
+
+/* [locked] Has the answer come? */
+static void look_for_answer(struct via_remote *remote)
+{
+    struct via_client_slice_ask *ask = &remote->slice_ask;
+    uint64_t now_ns = via_client_now_ns();
+    if (now_ns - ask->look_ns >= LOOK_NS && !remote->attach->asleep) {
+        ask->look_ns = now_ns;
+        (void)via_client_take_answers(remote->attach);
+    }
+}
+
+/* Slices for the bytes up to `end`, of a put of so many; there is none for the first. */
+static void want(struct via_remote *remote, uint64_t off, uint64_t end, size_t bytes)
+{
+    struct via_client_slice_ask *ask = &remote->slice_ask;
+    uint64_t way = via_client_status(remote->attach, remote->host) & VIA_CLIENT_SLICE_WAY_MASK;
+    if (atomic_load_explicit(&ask->way_refused, memory_order_relaxed) == way) {
+        return;
+    }
+    via_client_lock(remote->attach);
+    if (ask->under_way) {
+        look_for_answer(remote);
+    } else {
+        ask->misses++;
+        if ((ask->misses >= MISSES_MIN || bytes >= MISS_BYTES_MIN) &&
+            (ask->again_ns == 0 || via_client_now_ns() >= ask->again_ns)) {
+            ask->off = off;
+            ask->end = end;
+            ask_for_slice(remote);
+        }
+    }
+    via_client_unlock(remote->attach);
+}
+
+/* --- knowing ---------------------------------------------------------------------------------- */
+
+int via_client_slice_check(struct via_remote *remote, uint64_t off, size_t bytes)
+{
+    const struct via_client_aperture *aperture =
+        atomic_load_explicit(&remote->aperture, memory_order_acquire);
+    if (bytes == 0) {
+        return aperture != NULL;
+    }
+    uint64_t piece = aperture == NULL ? 0 : off >> aperture->shift;
+    uint64_t last = aperture == NULL ? 0 : (off + bytes - 1) >> aperture->shift;
+    int rc = 0;
+    for (; aperture != NULL && piece <= last; piece++) {
+        rc = check_piece(remote, aperture, piece);
+        if (via_unlikely(rc != 1)) {
+            break;
+        }
+    }
+    if (via_likely(rc == 1)) {
+        return 1;
+    }
+    if (rc < 0) {
+        via_client_remote_lose(remote);
+        return via_client_check(remote, off, bytes, "put"); /* its text */
+    }
+    want(remote, aperture == NULL ? off : via_max(off, piece << aperture->shift), off + bytes,
+         bytes);
+    return 0;
+}
+
+size_t via_client_slice_prefix(const struct via_remote *remote, uint64_t off, size_t bytes)
+{
+    const struct via_client_aperture *aperture =
+        atomic_load_explicit(&remote->aperture, memory_order_acquire);
+    if (aperture == NULL) {
+        return bytes;
+    }
+    uint64_t piece = off >> aperture->shift;
+    uint64_t last = (off + bytes - 1) >> aperture->shift;
+    last = via_min(last, piece + VIA_CLIENT_BURST_SLICES_MAX - 1);
+    uint64_t end = piece;
+    while (end <= last && check_piece(remote, aperture, end) == 1) {
+        end++;
+    }
+    return end == piece ? bytes : (size_t)(via_min(off + bytes, end << aperture->shift) - off);
+}
+
+bool via_client_slice_is_gone(const struct via_remote *remote)
+{
+    const struct via_client_aperture *aperture =
+        atomic_load_explicit(&remote->aperture, memory_order_acquire);
+    uint64_t pieces = aperture == NULL ? 0 : aperture->bytes >> aperture->shift;
+    for (uint64_t piece = 0; piece < pieces; piece++) {
+        if (check_piece(remote, aperture, piece) < 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void via_client_slices_free(struct via_remote *remote)
+{
+    struct via_client_aperture *aperture =
+        atomic_load_explicit(&remote->aperture, memory_order_relaxed);
+    if (remote->slice_ask.under_way) {
+        via_list_remove(&remote->slice_ask.request.link); /* its answer is nobody's */
+    }
+    while (aperture != NULL) {
+        struct via_client_aperture *next = aperture->next;
+        munmap(aperture->base, aperture->bytes);
+        free(aperture);
+        aperture = next;
+    }
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_CLIENT_SLICE_H
+#define VIA_HOST_CLIENT_SLICE_H
+
+#include "host/client.h"
+
+/* Slices that one put may touch; more go by frames, or in several. */
+#define VIA_CLIENT_BURST_SLICES_MAX 32u
+
+/*
+ * The slices that a process has got of its host: asking for them, mapping them, and knowing which
+ * it has.
+ *
+ * A grant is what a process needs to know of a slice, in one word, so that threads see all of it or
+ * nothing: bits 63..24 the slice's life, 23..12 the index of its word, 11..0 that of the busy word.
+ * 0: none.
+ */
+struct via_client_aperture {
+    struct via_client_aperture *next; /* of an earlier link: no grant in it holds any more */
+    unsigned char *base;              /* of the addresses reserved for the segment */
+    uint64_t bytes;                   /* ... and how many */
+    uint64_t segment_bytes;
+    uint64_t slice_bytes;
+    unsigned shift; /* log2 of slice_bytes */
+    uint32_t link;
+    uint32_t read_ns;
+    bool imitates;
+    _Atomic uint64_t grants[]; /* by piece; written under the lock */
+};
+
+_Static_assert(VIA_SLICES_MAX <= 4096 && VIA_ATTACH_SLICES_MAX <= 4096, "12 bits each");
+_Static_assert(VIA_SLICE_LIFE_BITS == 40, "and the life in the rest");
+
+static inline uint64_t via_client_grant_life(uint64_t grant)
+{
+    return grant >> 24;
+}
+
+static inline const _Atomic uint64_t *via_client_grant_word(const struct via_attach *attach,
+                                                            uint64_t grant)
+{
+    return &attach->status->slices[grant >> 12 & 0xfff];
+}
+
+static inline _Atomic uint64_t *via_client_grant_busy(const struct via_attach *attach,
+                                                      uint64_t grant)
+{
+    return &attach->busy[grant & 0xfff].word;
+}
+
+/* Does this word lie in the segment? (The last piece may be shorter than its slice.) */
+static inline bool via_client_aperture_holds(const struct via_client_aperture *aperture,
+                                             const unsigned char *word)
+{
+    uint64_t off = (uint64_t)(word - aperture->base);
+    return off < aperture->segment_bytes && aperture->segment_bytes - off >= sizeof(uint64_t);
+}
+
+/*
+ * 1: this process has slices for all these bytes, as far as is known. 0: not now; it has been seen
+ * to that they come, if they can. Negative errno: the segment is no more.
+ */
+int via_client_slice_check(struct via_remote *remote, uint64_t off, size_t bytes);
+
+/* How many of these bytes, not 0, are to be stored at once: as far as there are slices, and no more
+ * than one put may touch; all of them if there is none for the first. */
+size_t via_client_slice_prefix(const struct via_remote *remote, uint64_t off, size_t bytes);
+
+/* Has a slice of it been found to be of a segment that is no more? */
+bool via_client_slice_is_gone(const struct via_remote *remote);
+
+/* [locked] Before the remote goes. */
+void via_client_slices_free(struct via_remote *remote);
+
+#endif
