@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A link as facts about PCIe have it: posted writes of one initiator arrive late but in order,
- * those of different initiators in any order (posted.c); a read waits for them; doorbells are
- * hints; what is under way when the link goes down is lost, a write in the middle of it in part,
- * and with it what the registers held.
+ * A link as facts about PCIe have it: posted writes of one queue arrive late but in order, bodies
+ * perhaps early, and those of different queues in any order (posted.c); a read waits for them;
+ * doorbells are hints; what is under way when the link goes down is lost, a write in the middle of
+ * it in part, and with it what the registers held.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,15 +20,20 @@ static struct sim_end *end_of(struct via_port *port)
     return via_container_of(port, struct sim_end, port);
 }
 
-/* The initiator is the transfer thread whose turn it is. */
-static struct sim_lane *lane_of(struct sim_end *end)
+/* The queue must be the transfer thread's whose turn it is. Thread 0 is the control thread, too. */
+static struct sim_lane *lane_of(struct sim_end *end, unsigned queue)
 {
-    struct sim_thread *thread = end->world->current;
+    const struct sim_thread *thread = end->world->current;
     if (thread == NULL || thread->host->index != end->host) {
         sim_fail(end->world, "host %u: its port is used outside of its turns", end->host);
         return &end->lanes[0];
     }
-    return &end->lanes[thread->channel];
+    if (queue != thread->channel && (queue != VIA_PORT_QUEUE_CONTROL || thread->channel != 0)) {
+        sim_fail(end->world, "host %u: thread %u uses queue %u of port %u", end->host,
+                 thread->channel, queue, end->index);
+        return &end->lanes[0];
+    }
+    return &end->lanes[queue];
 }
 
 static uint32_t event_end(const struct sim_end *end)
@@ -38,15 +43,15 @@ static uint32_t event_end(const struct sim_end *end)
 
 /* --- posted writes --------------------------------------------------------------------------- */
 
-static void sim_port_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+/* What body and commit have in common: true when the write is under way to the peer. */
+static bool leave(struct sim_end *end, uint64_t off, const void *src, size_t len)
 {
-    struct sim_end *end = end_of(port);
+    struct via_port *port = &end->port;
     struct sim_world *world = end->world;
-    struct sim_lane *lane = lane_of(end);
     if (off > port->caps.window_bytes || len > port->caps.window_bytes - off) {
         sim_fail(world, "host %u port %u: put of %zu bytes at %#llx is outside the window",
                  end->host, end->index, len, (unsigned long long)off);
-        return;
+        return false;
     }
     world->counts.puts++;
     if (world->traps_armed != 0) {
@@ -57,25 +62,50 @@ static void sim_port_put(struct via_port *port, uint64_t off, const void *src, s
         sim_engine_check_put(end, off, src, len);
     }
     if (!end->link->up) {
-        return;
+        return false;
     }
     sim_trace_put(end, off, src, len);
     if (port->window != NULL) {
         memcpy(port->window + off, src, len);
-        return;
+        return false;
     }
     sim_credit_put(end, off, src, len);
     sim_posted_pump(end);
-    sim_posted_put(end, lane, off, src, len);
+    return true;
 }
 
-static void sim_port_flush(struct via_port *port)
+static void sim_port_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                          size_t len)
 {
     struct sim_end *end = end_of(port);
-    sim_posted_flush(end, lane_of(end));
+    struct sim_lane *lane = lane_of(end, queue);
+    if (leave(end, off, src, len)) {
+        sim_posted_body(end, lane, off, src, len);
+    }
 }
 
-static int sim_port_read_back(struct via_port *port)
+static void sim_port_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                            size_t len)
+{
+    struct sim_end *end = end_of(port);
+    struct sim_lane *lane = lane_of(end, queue);
+    if ((len != sizeof(uint64_t) && len != VIA_RECORD_LINE_BYTES) || off % len != 0) {
+        sim_fail(end->world, "host %u port %u: commit of %zu bytes at %#llx, no word and no line",
+                 end->host, end->index, len, (unsigned long long)off);
+        return;
+    }
+    if (leave(end, off, src, len)) {
+        sim_posted_commit(end, lane, off, src, len);
+    }
+}
+
+static void sim_port_flush(struct via_port *port, unsigned queue)
+{
+    struct sim_end *end = end_of(port);
+    sim_posted_flush(end, lane_of(end, queue));
+}
+
+static int sim_port_read_back(struct via_port *port, unsigned queue)
 {
     struct sim_end *end = end_of(port);
     struct sim_world *world = end->world;
@@ -85,7 +115,7 @@ static int sim_port_read_back(struct via_port *port)
     if (world->plant == SIM_PLANT_HOLLOW_READ) {
         return 0;
     }
-    sim_posted_read_back(end, lane_of(end));
+    sim_posted_read_back(end, lane_of(end, queue));
     return 0;
 }
 
@@ -138,12 +168,12 @@ static uint64_t bell_arrival(struct sim_world *world, const struct sim_lane *lan
     return at;
 }
 
-static int sim_port_ring(struct via_port *port, unsigned bit)
+static int sim_port_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     struct sim_end *end = end_of(port);
     struct sim_world *world = end->world;
     const struct sim_config_port *config = &world->config.port;
-    struct sim_lane *lane = lane_of(end);
+    struct sim_lane *lane = lane_of(end, queue);
     if (bit >= VIA_PORT_DOORBELLS) {
         sim_fail(world, "host %u port %u: doorbell %u does not exist", end->host, end->index, bit);
         return -EINVAL;
@@ -252,7 +282,8 @@ static void sim_port_close(struct via_port *port)
 }
 
 const struct via_port_ops sim_port_ops = {
-    .put = sim_port_put,
+    .body = sim_port_body,
+    .commit = sim_port_commit,
     .flush = sim_port_flush,
     .read_back = sim_port_read_back,
     .ring = sim_port_ring,
@@ -282,7 +313,7 @@ static void map_window(struct sim_end *end, bool real)
 /* What is under way is lost, and what the registers of the port held (DL_Down resets it). */
 static void lose(struct sim_end *end)
 {
-    for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
+    for (uint32_t k = 0; k < VIA_PORT_QUEUES; k++) {
         sim_posted_cut(end, &end->lanes[k]);
     }
     sim_engine_cut(end);
@@ -388,7 +419,7 @@ void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_
 {
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_end *end = &link->end[i];
-        for (uint32_t k = 0; link->combines && k < world->config.node.channels_count; k++) {
+        for (uint32_t k = 0; link->combines && k < VIA_PORT_QUEUES; k++) {
             end->lanes[k].wc = sim_alloc(SIM_WC_BUFFERS_MAX * sizeof(struct sim_wc_buffer));
         }
         end->port.caps = (struct via_port_caps){
@@ -397,6 +428,8 @@ void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_
             .store_bytes_max = link->direct ? 8 : 64,
             .dma_depth = end->port.caps.dma_depth,
             .coherent = link->direct,
+            .writes_ordered =
+                link->direct || (!link->combines && world->config.port.relaxed_chance == 0),
         };
         if (!link->direct) {
             end->inbox = sim_alloc_lines(inbox_bytes);
@@ -422,7 +455,7 @@ void sim_link_fini(struct sim_link *link)
 {
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_end *end = &link->end[i];
-        for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
+        for (uint32_t k = 0; k < VIA_PORT_QUEUES; k++) {
             sim_posted_drop(&end->lanes[k]);
             free(end->lanes[k].wc);
             end->lanes[k].wc = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Posted writes on their way: a lane per initiator (transfer thread) and window, first in, first
- * out; between lanes there is no order. In front of the lanes of a write-combining window lie the
- * buffers of the initiator's core, which drain when they like, in any order and in part, and the
- * stores and fences with which a port keeps the promise of core/port.h all the same.
+ * Posted writes on their way: a lane per queue of a port, first in, first out, but for bodies that
+ * are posted with relaxed ordering; between lanes there is no order. In front of the lanes of a
+ * write-combining window lie the buffers of the queue's core, which drain when they like, in any
+ * order and in part. A commit of such a port is a fence between stores.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +34,12 @@ static void show_part(struct sim_end *to, const struct sim_flight *flight, struc
     }
 }
 
+/* The thread that looks at what comes by this lane; thread 0 is the control thread, too. */
+static struct sim_thread *thread_of_lane(const struct sim_end *to, uint32_t lane)
+{
+    return &to->world->hosts[to->host].threads[lane != VIA_PORT_QUEUE_CONTROL ? lane : 0];
+}
+
 static struct sim_flight *pop(struct sim_lane *lane)
 {
     struct sim_flight *flight = lane->head;
@@ -48,11 +54,10 @@ static void arrive(struct sim_end *from, struct sim_lane *lane)
 {
     struct sim_flight *flight = pop(lane);
     struct sim_end *to = from->peer;
-    struct sim_world *world = from->world;
     memcpy(to->inbox + flight->off, flight->data, flight->bytes);
     sim_trace_arrival(from, lane_index(from, lane), flight);
     if (!flight->by_audit) {
-        sim_thread_audit_soon(&world->hosts[to->host].threads[lane_index(from, lane)]);
+        sim_thread_audit_soon(thread_of_lane(to, lane_index(from, lane)));
     }
     free(flight);
 }
@@ -89,7 +94,8 @@ void sim_posted_pump(struct sim_end *end)
         return;
     }
     struct sim_end *peer = end->peer;
-    uint32_t lane = sim_between(&world->rng_port, 0, world->config.node.channels_count - 1u);
+    uint32_t lane = sim_between(&world->rng_port, 0, world->config.node.channels_count);
+    lane = lane == world->config.node.channels_count ? VIA_PORT_QUEUE_CONTROL : lane;
     for (uint32_t n = sim_between(&world->rng_port, 1, 4); n > 0; n--) {
         if (peer->lanes[lane].head != NULL) {
             arrive(peer, &peer->lanes[lane]);
@@ -128,8 +134,7 @@ static void overtake(struct sim_world *world, struct sim_lane *lane, struct sim_
 static bool may_overtake(struct sim_world *world, const struct sim_flight *flight)
 {
     /* What carries a flag (a record's line, a word) is never posted relaxed, but by a bug. */
-    bool is_body = flight->bytes > VIA_RECORD_LINE_BYTES;
-    if (!is_body && world->plant != SIM_PLANT_RELAXED_FLAG) {
+    if (!flight->is_body && world->plant != SIM_PLANT_RELAXED_FLAG) {
         return false;
     }
     return world->config.port.relaxed_chance != 0 &&
@@ -166,12 +171,13 @@ static void launch(struct sim_end *end, struct sim_lane *lane, struct sim_flight
 }
 
 static void post(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
-                 size_t len)
+                 size_t len, bool is_body)
 {
     struct sim_world *world = end->world;
     struct sim_flight *flight = sim_alloc(sizeof(*flight) + len);
     flight->off = off;
     flight->bytes = (uint32_t)len;
+    flight->is_body = is_body;
     flight->by_audit = world->auditing;
     memcpy(flight->data, src, len);
     if (world->plant == SIM_PLANT_FLIPPED_BIT && len > 8 && len != 64 &&
@@ -201,7 +207,7 @@ static void drain_words(struct sim_end *end, struct sim_lane *lane,
             }
             if (to > from) {
                 post(end, lane, buffer->line_off + word * 8 + from, buffer->data + word * 8 + from,
-                     to - from);
+                     to - from, false);
                 from = to;
             }
         }
@@ -213,7 +219,7 @@ static void drain(struct sim_end *end, struct sim_lane *lane, struct sim_wc_buff
     struct sim_world *world = end->world;
     world->counts.drains++;
     if (buffer->mask == UINT64_MAX && via_rng_chance(&world->rng_port, 3, 4)) {
-        post(end, lane, buffer->line_off, buffer->data, sizeof(buffer->data));
+        post(end, lane, buffer->line_off, buffer->data, sizeof(buffer->data), false);
     } else {
         drain_words(end, lane, buffer);
     }
@@ -303,25 +309,18 @@ static void store(struct sim_end *end, struct sim_lane *lane, uint64_t off, cons
 }
 
 /*
- * How a port with a write-combining window keeps the order of core/port.h: nothing of this put is
- * stored before all earlier ones have left, and the last word of a line not before the rest of it.
+ * How a port with a write-combining window keeps the order of core/port.h with one fence per frame:
+ * the last word is stored when all that was posted before, and the rest of the line, has left.
  */
-static void put_combined(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
-                         size_t len)
+static void commit_combined(struct sim_end *end, struct sim_lane *lane, uint64_t off,
+                            const void *src, size_t len)
 {
-    bool fences = end->world->plant != SIM_PLANT_NO_FENCE;
-    bool is_line = len == VIA_RECORD_LINE_BYTES && off % VIA_RECORD_LINE_BYTES == 0;
-    size_t first = is_line ? len - sizeof(uint64_t) : len;
-    if (fences) {
+    size_t first = len - sizeof(uint64_t);
+    store(end, lane, off, src, first);
+    if (end->world->plant != SIM_PLANT_NO_FENCE) {
         fence(end, lane);
     }
-    store(end, lane, off, src, first);
-    if (is_line) {
-        if (fences) {
-            fence(end, lane);
-        }
-        store(end, lane, off + first, (const unsigned char *)src + first, len - first);
-    }
+    store(end, lane, off + first, (const unsigned char *)src + first, sizeof(uint64_t));
 }
 
 /* --- what a port does ------------------------------------------------------------------------ */
@@ -337,7 +336,7 @@ static bool put_planted(struct sim_end *end, struct sim_lane *lane, uint64_t off
     case SIM_PLANT_WORD_FIRST:
         if (len == 64 && lane->head != NULL && via_rng_chance(&world->rng_port, 1, 4)) {
             memcpy(end->peer->inbox + off, src, len);
-            sim_thread_audit_soon(&world->hosts[end->peer->host].threads[lane_index(end, lane)]);
+            sim_thread_audit_soon(thread_of_lane(end->peer, lane_index(end, lane)));
             return true;
         }
         return false;
@@ -346,23 +345,36 @@ static bool put_planted(struct sim_end *end, struct sim_lane *lane, uint64_t off
     }
 }
 
-void sim_posted_put(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
-                    size_t len)
+void sim_posted_body(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
+                     size_t len)
 {
     if (put_planted(end, lane, off, src, len)) {
         return;
     }
     if (end->link->combines) {
-        put_combined(end, lane, off, src, len);
+        store(end, lane, off, src, len);
     } else {
-        post(end, lane, off, src, len);
+        post(end, lane, off, src, len, true);
+    }
+}
+
+void sim_posted_commit(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
+                       size_t len)
+{
+    if (put_planted(end, lane, off, src, len)) {
+        return;
+    }
+    if (end->link->combines) {
+        commit_combined(end, lane, off, src, len);
+    } else {
+        post(end, lane, off, src, len, false);
     }
 }
 
 void sim_posted_by_engine(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
                           size_t len)
 {
-    post(end, lane, off, src, len);
+    post(end, lane, off, src, len, false);
 }
 
 void sim_posted_flush(struct sim_end *end, struct sim_lane *lane)
@@ -390,7 +402,7 @@ void sim_posted_read_back(struct sim_end *end, struct sim_lane *lane)
     sim_posted_arrive_all(end, lane);
     /* Its completion pushes the peer's, of all its initiators (facts about PCIe ordering: posted
      * writes are not passed by completions). */
-    for (uint32_t i = 0; i < VIA_CHANNELS_MAX; i++) {
+    for (uint32_t i = 0; i < VIA_PORT_QUEUES; i++) {
         sim_posted_arrive_all(end->peer, &end->peer->lanes[i]);
     }
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Posted writes of one initiator through one window, as ports of the simulator make them. */
+/* Posted writes of one queue of a port, as ports of the simulator make them. */
 #ifndef SIM_POSTED_H
 #define SIM_POSTED_H
 
 #include "sim/world.h"
 
-/* core/port.h: put, flush, read_back. */
-void sim_posted_put(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
-                    size_t len);
-/* A write of the port's engine that is ordered in front of what the lane's thread puts next. */
+/* core/port.h: body, commit, flush, read_back. */
+void sim_posted_body(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
+                     size_t len);
+void sim_posted_commit(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
+                       size_t len);
+/* A write of the port's engine that is ordered in front of what the lane's thread commits next. */
 void sim_posted_by_engine(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
                           size_t len);
 void sim_posted_flush(struct sim_end *end, struct sim_lane *lane);

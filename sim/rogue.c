@@ -308,7 +308,7 @@ static void write_something(const struct rogue_view *view)
 static void take_back(struct sim_end *end)
 {
     struct rogue_view view;
-    for (uint32_t k = 0; k < VIA_CHANNELS_MAX; k++) {
+    for (uint32_t k = 0; k < VIA_PORT_QUEUES; k++) {
         sim_posted_drop(&end->lanes[k]);
     }
     if (!look(end, &view)) {

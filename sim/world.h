@@ -43,6 +43,7 @@ struct sim_flight {
     uint64_t arrive_ns;
     uint32_t bytes;
     bool flushed;
+    bool is_body;  /* may be seen before what was posted before it */
     bool by_audit; /* asked for by no turn: two audits must not keep each other going */
     unsigned char data[];
 };
@@ -54,7 +55,7 @@ struct sim_wc_buffer {
     unsigned char data[VIA_RECORD_LINE_BYTES];
 };
 
-/* The posted writes of one initiator (a transfer thread) through one port: first in, first out. */
+/* The posted writes of one queue of a port: first in, first out. */
 struct sim_lane {
     struct sim_flight *head, *tail;
     struct sim_wc_buffer *wc; /* owned, SIM_WC_BUFFERS_MAX; NULL when the window does not combine */
@@ -66,9 +67,9 @@ struct sim_end {
     struct sim_world *world;
     struct sim_link *link;
     struct sim_end *peer;
-    uint32_t host;                           /* index of the host it belongs to */
-    uint32_t index;                          /* of the port in that host */
-    struct sim_lane lanes[VIA_CHANNELS_MAX]; /* leaving from here */
+    uint32_t host;                          /* index of the host it belongs to */
+    uint32_t index;                         /* of the port in that host */
+    struct sim_lane lanes[VIA_PORT_QUEUES]; /* leaving from here */
     uint64_t events;
     uint32_t bells_coming[VIA_PORT_DOORBELLS]; /* under way to this end */
     unsigned char *inbox;

@@ -14,9 +14,10 @@ void sim_still_close(struct via_port *port)
     (void)port;
 }
 
-void sim_still_flush(struct via_port *port)
+void sim_still_flush(struct via_port *port, unsigned queue)
 {
     (void)port;
+    (void)queue;
 }
 
 int sim_still_deliver(void *ctx, const struct via_delivery *delivery)

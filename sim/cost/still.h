@@ -10,7 +10,7 @@
  */
 bool sim_still_link_is_up(struct via_port *port);
 void sim_still_close(struct via_port *port);
-void sim_still_flush(struct via_port *port);
+void sim_still_flush(struct via_port *port, unsigned queue);
 
 int sim_still_deliver(void *ctx, const struct via_delivery *delivery); /* -ENOENT */
 void sim_still_notify(void *ctx, unsigned channel, uint64_t handle);

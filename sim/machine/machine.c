@@ -221,8 +221,10 @@ static void arrived(struct thread *reader, const void *data, size_t bytes)
     reader->body_bytes = 0;
 }
 
-static void port_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+static void port_post(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len)
 {
+    (void)queue;
     struct end *end = end_of(port);
     struct machine *machine = end->host->machine;
     struct thread *thread = machine->current;
@@ -237,15 +239,17 @@ static void port_put(struct via_port *port, uint64_t off, const void *src, size_
     show(&reader->waiter);
 }
 
-static int port_read_back(struct via_port *port)
+static int port_read_back(struct via_port *port, unsigned queue)
 {
+    (void)queue;
     struct machine *machine = end_of(port)->host->machine;
     work(machine->current, machine->fence_ps);
     return 0;
 }
 
-static int port_ring(struct via_port *port, unsigned bit)
+static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
+    (void)queue;
     struct end *end = end_of(port);
     struct machine *machine = end->host->machine;
     unsigned channel = bit < machine->run.channels_count ? bit : 0;
@@ -275,7 +279,8 @@ static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_
 }
 
 static const struct via_port_ops port_ops = {
-    .put = port_put,
+    .body = port_post,
+    .commit = port_post,
     .flush = sim_still_flush,
     .read_back = port_read_back,
     .ring = port_ring,

@@ -31,19 +31,23 @@ static struct side *side_of(struct via_port *port)
     return (struct side *)port;
 }
 
-static void port_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+static void port_post(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len)
 {
+    (void)queue;
     memcpy(side_of(port)->peer->port.inbox + off, src, len);
 }
 
-static int port_read_back(struct via_port *port)
+static int port_read_back(struct via_port *port, unsigned queue)
 {
+    (void)queue;
     (void)port;
     return 0;
 }
 
-static int port_ring(struct via_port *port, unsigned bit)
+static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
+    (void)queue;
     side_of(port)->peer->events |= VIA_PORT_EVENT_DOORBELL(bit);
     return 0;
 }
@@ -66,7 +70,8 @@ static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_
 }
 
 static const struct via_port_ops port_ops = {
-    .put = port_put,
+    .body = port_post,
+    .commit = port_post,
     .flush = sim_still_flush,
     .read_back = port_read_back,
     .ring = port_ring,

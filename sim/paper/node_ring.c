@@ -155,13 +155,15 @@ static void post(struct node_end *end, uint64_t off, const void *src, size_t byt
                                                     .arrived = {.run = land, .object = flight}});
 }
 
-static void port_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+static void port_post(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len)
 {
     struct node_end *end = end_of(port);
     struct node_ring *ring = end->host->ring;
     struct node_thread *thread = ring->current;
     const unsigned char *data = src;
     const struct sim_call none = {0};
+    (void)queue;
     assert(off + len <= port->caps.window_bytes);
     for (size_t done = 0; done < len;) {
         size_t piece = via_min(len - done, (size_t)PIECE_BYTES);
@@ -177,8 +179,9 @@ static void port_put(struct via_port *port, uint64_t off, const void *src, size_
     }
 }
 
-static void port_flush(struct via_port *port)
+static void port_flush(struct via_port *port, unsigned queue)
 {
+    (void)queue;
     struct node_ring *ring = end_of(port)->host->ring;
     work(ring->current, ring->fence_ps);
 }
@@ -192,8 +195,9 @@ static void read_register(struct node_end *end, const struct sim_path *there,
     stall(thread);
 }
 
-static int port_read_back(struct via_port *port)
+static int port_read_back(struct via_port *port, unsigned queue)
 {
+    (void)queue;
     struct node_end *end = end_of(port);
     read_register(end, end->there, end->back);
     return 0;
@@ -216,8 +220,9 @@ static void bell_arrived(void *object, uint64_t bit)
                       (struct sim_call){.run = bell_handled, .object = end, .arg = bit});
 }
 
-static int port_ring(struct via_port *port, unsigned bit)
+static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
+    (void)queue;
     struct node_end *end = end_of(port);
     struct node_ring *ring = end->host->ring;
     work(ring->current, ring->store_ps);
@@ -249,7 +254,8 @@ static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_
 }
 
 static const struct via_port_ops port_ops = {
-    .put = port_put,
+    .body = port_post,
+    .commit = port_post,
     .flush = port_flush,
     .read_back = port_read_back,
     .ring = port_ring,

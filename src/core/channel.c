@@ -12,7 +12,7 @@ void via_channel_init(struct via_channel *channel)
     for (unsigned p = 0; p < config->ports_count; p++) {
         struct via_way *way = &channel->ways[p];
         way->link = &channel->node->links[p];
-        way->doorbell = (uint8_t)channel->index;
+        way->queue = (uint8_t)channel->index;
         via_list_init(&way->bypass);
         via_list_init(&way->flows);
         via_list_init(&way->acks);
@@ -44,7 +44,7 @@ static void let_go(struct via_way *way)
         via_dma_let_go(way);
     }
     /* Nothing of this epoch may still be on its way out when the next one begins. */
-    way->port->ops->flush(way->port);
+    way->port->ops->flush(way->port, way->queue);
 }
 
 static void take_up(struct via_channel *channel, struct via_way *way)
@@ -56,11 +56,11 @@ static void take_up(struct via_channel *channel, struct via_way *way)
     struct via_pipe_target target;
 
     via_inbox_place(&link->geometry, 1 + channel->index, &place);
-    via_link_target(port, place.memory_off, &target);
+    via_link_target(port, channel->index, place.memory_off, &target);
     via_pipe_writer_init(&way->tx, &link->geometry, &target,
                          (const _Atomic uint64_t *)(const void *)(port->inbox + place.credit_off),
                          way->data_ends, link->tx_epoch);
-    via_link_target(port, place.credit_off, &target);
+    via_link_target(port, channel->index, place.credit_off, &target);
     via_pipe_reader_init(&way->rx, &link->geometry, port->inbox + place.memory_off, &target,
                          link->rx_epoch);
     via_pipe_writer_start_at(&way->tx, node->config.pipe_first);
@@ -382,14 +382,15 @@ static void arm_link(const struct via_channel *channel, struct via_way *way)
         via_pipe_want(&way->tx);
     }
     if (!port->caps.coherent && !VIA_MUTANT(NO_READ_BACK)) {
-        port->ops->flush(port);
-        (void)port->ops->read_back(port); /* a dead link has nothing that could be missed */
+        port->ops->flush(port, channel->index);
+        (void)port->ops->read_back(
+            port, channel->index); /* a dead link has nothing that could be missed */
     }
     /* Credits may have been given back just now for which the writer has begun to wait only after
      * the turn that released them. */
     if (!VIA_MUTANT(NO_WANT) && via_pipe_must_ring_writer(&way->rx)) {
-        port->ops->flush(port);
-        (void)port->ops->ring(port, channel->index);
+        port->ops->flush(port, channel->index);
+        (void)port->ops->ring(port, channel->index, channel->index);
     }
 }
 

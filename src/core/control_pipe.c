@@ -23,11 +23,11 @@ void via_control_pipe_open(struct via_link *link)
     struct via_pipe_target target;
 
     via_inbox_place(via_control_geometry(), 0, &place);
-    via_link_target(port, place.memory_off, &target);
+    via_link_target(port, VIA_PORT_QUEUE_CONTROL, place.memory_off, &target);
     via_pipe_writer_init(&link->control_tx, via_control_geometry(), &target,
                          (const _Atomic uint64_t *)(const void *)(port->inbox + place.credit_off),
                          link->control_data_ends, link->tx_epoch);
-    via_link_target(port, place.credit_off, &target);
+    via_link_target(port, VIA_PORT_QUEUE_CONTROL, place.credit_off, &target);
     via_pipe_reader_init(&link->control_rx, via_control_geometry(), port->inbox + place.memory_off,
                          &target, link->rx_epoch);
     via_pipe_writer_start_at(&link->control_tx, VIA_CONTROL_PIPE_FIRST);
@@ -43,9 +43,9 @@ void via_control_pipe_close(struct via_link *link)
 void via_control_pipe_sent(struct via_link *link)
 {
     struct via_port *port = port_of(link);
-    port->ops->flush(port);
+    port->ops->flush(port, VIA_PORT_QUEUE_CONTROL);
     if (via_pipe_must_ring(&link->control_tx)) {
-        (void)port->ops->ring(port, 0);
+        (void)port->ops->ring(port, VIA_PORT_QUEUE_CONTROL, 0);
     }
 }
 
@@ -54,8 +54,8 @@ void via_control_pipe_taken(struct via_link *link)
     struct via_port *port = port_of(link);
     show_next(link);
     if (via_pipe_must_ring_writer(&link->control_rx)) {
-        port->ops->flush(port);
-        (void)port->ops->ring(port, 0);
+        port->ops->flush(port, VIA_PORT_QUEUE_CONTROL);
+        (void)port->ops->ring(port, VIA_PORT_QUEUE_CONTROL, 0);
     }
 }
 

@@ -37,19 +37,28 @@ size_t via_inbox_bytes(const struct via_pipe_geometry *geometry, unsigned channe
     return place.credit_off;
 }
 
-static void port_put(void *ctx, uint64_t off, const void *src, size_t len)
+static void port_body(void *ctx, unsigned queue, uint64_t off, const void *src, size_t len)
 {
     struct via_port *port = ctx;
-    port->ops->put(port, off, src, len);
+    port->ops->body(port, queue, off, src, len);
 }
 
-void via_link_target(struct via_port *port, size_t off, struct via_pipe_target *ret_target)
+static void port_commit(void *ctx, unsigned queue, uint64_t off, const void *src, size_t len)
+{
+    struct via_port *port = ctx;
+    port->ops->commit(port, queue, off, src, len);
+}
+
+void via_link_target(struct via_port *port, unsigned queue, size_t off,
+                     struct via_pipe_target *ret_target)
 {
     bool direct = port->window != NULL && port->caps.coherent;
     *ret_target = (struct via_pipe_target){
         .direct = direct ? port->window + off : NULL,
-        .put = port_put,
+        .body = port_body,
+        .commit = port_commit,
         .ctx = port,
+        .queue = queue,
         .off = off,
     };
 }

@@ -121,8 +121,9 @@ void via_geometry_of_channels(uint32_t slots, uint32_t frame_bytes,
                               struct via_pipe_geometry *ret_geometry);
 /* The bytes of an inbox with so many channel pipes of this geometry. */
 size_t via_inbox_bytes(const struct via_pipe_geometry *geometry, unsigned channels_count);
-/* Where posts through a port to inbox offset `off` go. */
-void via_link_target(struct via_port *port, size_t off, struct via_pipe_target *ret_target);
+/* Where posts of a queue through a port to inbox offset `off` go. */
+void via_link_target(struct via_port *port, unsigned queue, size_t off,
+                     struct via_pipe_target *ret_target);
 void via_node_trace(const struct via_node *node, const char *format, ...) VIA_PRINTF(2, 3);
 
 static inline const struct via_pipe_geometry *via_control_geometry(void)

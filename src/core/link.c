@@ -428,13 +428,13 @@ static void beat(struct via_link *link)
     struct via_pipe_target target;
     uint64_t word = via_heartbeat_word(link->tx_epoch, ++link->heartbeat_sent);
 
-    via_link_target(port, 0, &target);
+    via_link_target(port, VIA_PORT_QUEUE_CONTROL, 0, &target);
     if (target.direct != NULL) {
         atomic_store_explicit((_Atomic uint64_t *)(void *)target.direct, word,
                               memory_order_relaxed);
     } else {
-        port->ops->put(port, 0, &word, sizeof(word));
-        port->ops->flush(port);
+        port->ops->commit(port, VIA_PORT_QUEUE_CONTROL, 0, &word, sizeof(word));
+        port->ops->flush(port, VIA_PORT_QUEUE_CONTROL);
     }
 }
 
@@ -498,8 +498,9 @@ static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t 
         via_pipe_want(&link->control_tx);
     }
     if ((awake || waits) && !port->caps.coherent) {
-        port->ops->flush(port);
-        (void)port->ops->read_back(port); /* a dead link is noticed by its silence */
+        port->ops->flush(port, VIA_PORT_QUEUE_CONTROL);
+        (void)port->ops->read_back(
+            port, VIA_PORT_QUEUE_CONTROL); /* a dead link is noticed by its silence */
     }
     if (via_pipe_ready(&link->control_rx) ||
         (waits && via_pipe_writer_room(&link->control_tx) != 0)) {

@@ -130,6 +130,19 @@ static int check_room(struct via_pipe_writer *writer, size_t body_bytes)
     return writer->broken ? -EPROTO : -EAGAIN;
 }
 
+/* Posts of a target that is not direct. off: in its memory. */
+static void commit(const struct via_pipe_target *target, uint64_t off, const void *src, size_t len)
+{
+    target->commit(target->ctx, target->queue, target->off + off, src, len);
+}
+
+/* off: as body() of core/port.h takes it. */
+static void post_body(const struct via_pipe_target *target, uint64_t off, const void *src,
+                      size_t len)
+{
+    target->body(target->ctx, target->queue, off, src, len);
+}
+
 /* The line of record `sequence`: its reader sees the record from now on. */
 static void post_line(struct via_pipe_writer *writer, uint32_t sequence, const void *head,
                       size_t head_bytes, size_t body_bytes)
@@ -149,7 +162,7 @@ static void post_line(struct via_pipe_writer *writer, uint32_t sequence, const v
         memcpy(line.head, head, head_bytes);
         memset(line.head + head_bytes, 0, sizeof(line.head) - head_bytes);
         line.word = word;
-        writer->target.put(writer->target.ctx, writer->target.off + off, &line, sizeof(line));
+        commit(&writer->target, off, &line, sizeof(line));
     }
 }
 
@@ -196,7 +209,7 @@ int via_pipe_send(struct via_pipe_writer *writer, const void *head, size_t head_
     if (body_bytes != 0 && writer->target.direct != NULL) {
         via_copy_foreign(writer->target.direct + off, body, body_bytes);
     } else if (body_bytes != 0) {
-        writer->target.put(writer->target.ctx, writer->target.off + off, body, body_bytes);
+        post_body(&writer->target, writer->target.off + off, body, body_bytes);
     }
     if (!VIA_MUTANT(FLAG_FIRST)) {
         publish(writer, head, head_bytes, body_bytes);
@@ -263,7 +276,7 @@ void via_pipe_put_body(struct via_pipe_writer *writer, uint64_t off, const void 
     if (writer->target.direct != NULL) {
         via_copy_foreign(writer->target.direct + (off - writer->target.off), body, body_bytes);
     } else {
-        writer->target.put(writer->target.ctx, off, body, body_bytes);
+        post_body(&writer->target, off, body, body_bytes);
     }
 }
 
@@ -315,8 +328,7 @@ void via_pipe_want(struct via_pipe_writer *writer)
             atomic_store_explicit((_Atomic uint64_t *)(void *)writer->target.direct, word,
                                   memory_order_release);
         } else {
-            writer->target.put(writer->target.ctx, writer->target.off + WANT_OFF, &word,
-                               sizeof(word));
+            commit(&writer->target, WANT_OFF, &word, sizeof(word));
         }
     }
     /* Pairs with the fence in via_pipe_must_ring_writer(). */
@@ -405,7 +417,7 @@ void via_pipe_post_credit(struct via_pipe_reader *reader)
         atomic_store_explicit((_Atomic uint64_t *)(void *)reader->credit.direct, word,
                               memory_order_release);
     } else {
-        reader->credit.put(reader->credit.ctx, reader->credit.off, &word, sizeof(word));
+        commit(&reader->credit, 0, &word, sizeof(word));
     }
     reader->posted = reader->released;
 }

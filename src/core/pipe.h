@@ -36,18 +36,20 @@ int via_pipe_geometry_check(const struct via_pipe_geometry *geometry);
 size_t via_pipe_memory_bytes(const struct via_pipe_geometry *geometry);
 
 /*
- * Where posts go: memory mapped for direct stores, or a put function.
+ * Where posts go: memory mapped for direct stores, or the functions of a port.
  * direct != NULL: `direct + off` is stored to. Stores must be seen in order by the other side, and
- *   an aligned 8-byte store whole (cache-coherent memory, or a window after `put` rules).
- * direct == NULL: put(ctx, off, src, len) is called; it must not block, must keep the order of puts
- *   of one pipe and must show the last aligned 8 bytes of a 64-byte put last. src is the caller's
- *   again on return.
+ *   an aligned 8-byte store whole (cache-coherent memory).
+ * direct == NULL: body(ctx, queue, off, src, len) and commit(), which keep the rules of the
+ *   functions of the same name in core/port.h: a record is a body, if it has one, and the commit of
+ *   its line; words are commits. Offsets are `off` + the place in the pipe's memory.
  */
+typedef void via_pipe_post(void *ctx, unsigned queue, uint64_t off, const void *src, size_t len);
 struct via_pipe_target {
     unsigned char *direct;
-    void (*put)(void *ctx, uint64_t off, const void *src, size_t len);
+    via_pipe_post *body, *commit;
     void *ctx;
-    uint64_t off; /* added to every offset given to put; not used with direct */
+    unsigned queue;
+    uint64_t off; /* not used with direct */
 };
 
 struct via_pipe_writer {

@@ -9,15 +9,20 @@
 /*
  * The port: one end of a link, as core sees it. Implementations live in src/port/ and sim/.
  *
- * Threads: put, flush, read_back and ring may be called by any transfer thread at the same time on
- * different offsets and bits. events() may be called by several threads with disjoint masks.
- * Scratchpads and close belong to the control thread.
+ * Queues. A caller names its queue: 0 to 13 for the transfer threads, VIA_PORT_QUEUE_CONTROL for
+ * the control thread. One thread at a time uses a queue; queues may be used at the same time. Order
+ * is promised within a queue of a port, never between two.
+ *
+ * events() may be called by several threads with disjoint masks. Scratchpads and close belong to
+ * the control thread.
  */
 #define VIA_PORT_DOORBELLS 16u
 #define VIA_PORT_DATA_DOORBELLS 14u         /* bit k wakes transfer thread k */
 #define VIA_PORT_DOORBELL_BARRIER_START 14u /* wakes thread 0: a barrier has arrivals */
 #define VIA_PORT_DOORBELL_BARRIER_END 15u   /* wakes thread 0: a barrier is released */
 #define VIA_PORT_SCRATCHPADS 8u             /* 0..3 written by side 0, 4..7 by side 1 */
+#define VIA_PORT_QUEUE_CONTROL 14u          /* the control thread's */
+#define VIA_PORT_QUEUES 15u
 
 /* Bits of events(). */
 #define VIA_PORT_EVENT_DOORBELL(bit) (UINT64_C(1) << (bit)) /* bit 0..15 */
@@ -34,32 +39,46 @@ struct via_port;
 struct via_port_ops {
     /*
      * Posted write of len bytes at window offset off (off + len <= window_bytes, else the port
-     * drops it and counts an error). Never blocks. Seen by the peer in the order of the calls of
-     * one thread; an aligned 8-byte store whole; a 64-byte aligned put of 64 bytes shows its last 8
-     * bytes last. src is the caller's again on return. On a link that is down the write vanishes.
+     * drops it and counts an error). May overtake bodies and commits that the queue posted before
+     * it: write-combining buffers drain as they like, packets of a network pass each other. src is
+     * the caller's again on return. Does not block. On a link that is down the write vanishes, and
+     * so may one that was posted before the link went down; what was posted before does not arrive
+     * after link_is_up() is true again.
      */
-    void (*put)(struct via_port *port, uint64_t off, const void *src, size_t len);
-
-    /* Drains write-combining buffers of the calling thread. No round trip. Does not block. */
-    void (*flush)(struct via_port *port);
-
-    /*
-     * Round trip that proves all earlier puts of the calling thread arrived. 0, or -ENOLINK when
-     * the link is down (earlier puts may be lost). Bounded time; costs a round trip.
-     */
-    int (*read_back)(struct via_port *port);
+    void (*body)(struct via_port *port, unsigned queue, uint64_t off, const void *src, size_t len);
 
     /*
-     * Sets doorbell `bit` (0..15) at the peer. A hint: coalesces, may be lost at link down. Ordered
-     * after earlier puts of the thread only if flush() came between. 0, -ENOLINK, or -EINVAL for a
-     * bit that does not exist.
+     * Posted write of one word (8 bytes, 8-byte aligned) or one line (64 bytes, 64-byte aligned);
+     * the port drops anything else and counts an error. A word, and of a line the last 8 bytes, are
+     * seen whole, after the rest of the line and after every body and every commit that the queue
+     * posted before: one commit publishes a whole frame. (On write-combined memory: the first 56
+     * bytes of a line, sfence, the last 8.) It may stay in a buffer of the CPU or the port until
+     * flush() or the next commit. Does not block. Bounds, src and a link that is down: as body().
      */
-    int (*ring)(struct via_port *port, unsigned bit);
+    void (*commit)(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                   size_t len);
+
+    /* Sends on its way what the queue posted: from here on it arrives without further calls. No
+     * round trip. Does not block. */
+    void (*flush)(struct via_port *port, unsigned queue);
+
+    /*
+     * Round trip that proves all earlier posts of the queue arrived. 0, or -ENOLINK when the link
+     * is down (earlier posts may be lost). Bounded time; costs a round trip.
+     */
+    int (*read_back)(struct via_port *port, unsigned queue);
+
+    /*
+     * Sets doorbell `bit` (0..15) at the peer. A hint: coalesces, may be lost at link down. The
+     * peer sees it after the earlier posts of the queue only if flush() came between. 0, -ENOLINK,
+     * or -EINVAL for a bit that does not exist.
+     */
+    int (*ring)(struct via_port *port, unsigned queue, unsigned bit);
 
     /*
      * DMA: copies by an engine. dma, dma_take and dma_abort may be NULL when caps.dma_depth is 0.
-     * `queue` is the number of the calling transfer thread; what it started, only it takes and
-     * aborts. How queues share engines and depth is the port's affair. None of the three blocks.
+     * `queue` is a transfer thread's; what it started, only it takes and aborts. How queues share
+     * engines and depth is up to the port. None of the three blocks.
      *
      * dma starts a copy of len bytes (not 0) from src to window offset off. 0; -EAGAIN (as many as
      * the engine takes are under way: later); -ENOTSUP (no engine), -EINVAL (out of bounds),
@@ -67,7 +86,7 @@ struct via_port_ops {
      * taken and does not change; it lies in the memory that via_node_init() got, which whoever
      * opens the port makes known to the engine. Until the cookie is taken, bytes may arrive at any
      * time, in any order, in part, and also after the link was down and is up again. There is no
-     * order towards put() and other DMA.
+     * order towards body(), commit() and other DMA.
      */
     int (*dma)(struct via_port *port, unsigned queue, uint64_t off, const void *src, size_t len,
                uint64_t cookie);
@@ -75,17 +94,17 @@ struct via_port_ops {
     /*
      * Stores up to max cookies of the queue's DMA that has ended, each once, in any order, and
      * their results; returns how many. Results:
-     * - 0: what this thread puts from now on arrives after all bytes of the DMA. They need not have
-     *   arrived yet: read_back() proves that. Where the engine's writes and those of the CPU take
-     *   different ways, the port sees to the order before it reports (by a read back on the
+     * - 0: what this queue commits from now on arrives after all bytes of the DMA. They need not
+     *   have arrived yet: read_back() proves that. Where the engine's writes and those of the CPU
+     * take different ways, the port sees to the order before it reports (by a read back on the
      *   engine's way, say).
      * - -EIO: the engine failed. Some of the bytes were written, or none.
      * - -ECANCELED: aborted. The same.
      * - -ENOLINK: the link has been down since the DMA was started, whatever else became of it.
-     *   With the other results it has not: what the thread put meanwhile is on its way.
+     *   With the other results it has not: what the queue posted meanwhile is on its way.
      *
      * Whatever the result, the engine reads src no more, and nothing of it arrives after what this
-     * thread puts from now on.
+     * queue posts from now on.
      */
     unsigned (*dma_take)(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
                          int *ret_results, unsigned max);
@@ -120,11 +139,12 @@ struct via_port_ops {
 
 /* Constants of an open port. */
 struct via_port_caps {
-    uint64_t window_bytes;    /* peer memory put() reaches = size of the peer's inbox */
-    uint64_t inbox_bytes;     /* my memory the peer reaches */
+    uint64_t window_bytes;    /* peer memory that body() and commit() reach */
+    uint64_t inbox_bytes;     /* my memory that the peer reaches by its window */
     uint32_t store_bytes_max; /* largest aligned store the peer sees whole: 8 or 64 */
     uint32_t dma_depth;       /* DMAs under way at once, all queues together; 0 = no engine */
     bool coherent;            /* a store that returned has arrived, in order (x86 shared memory) */
+    bool writes_ordered;      /* bodies arrive in the order of the calls; else only commits do */
 };
 
 struct via_port {
@@ -132,8 +152,9 @@ struct via_port {
     struct via_port_caps caps;
     unsigned char
         *inbox; /* my memory, inbox_bytes, 64-byte aligned; borrowed by core until close */
-    unsigned char *window; /* mapped for direct stores, or NULL: use put(). Stays mapped (and
-                              swallows stores while the link is down) until close */
+    unsigned char *window; /* mapped for direct stores by core, or NULL: use body() and commit().
+                              Only with caps.coherent. Stays mapped (and swallows stores while the
+                              link is down) until close */
     unsigned side;         /* 0 or 1: which end of the link; the two ends differ */
 };
 

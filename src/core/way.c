@@ -56,7 +56,7 @@ void via_way_ring(struct via_way *way)
     struct via_port *port = way->port;
 
     if (!port->caps.coherent && (way->sent || way->released)) {
-        port->ops->flush(port);
+        port->ops->flush(port, way->queue);
     }
     bool bell = way->sent && via_pipe_must_ring(&way->tx);
     unsigned bells = bell ? way->bells : 0;
@@ -70,11 +70,11 @@ void via_way_ring(struct via_way *way)
     if (!bell) {
         return;
     }
-    port->ops->flush(port);
-    (void)port->ops->ring(port, way->doorbell);
+    port->ops->flush(port, way->queue);
+    (void)port->ops->ring(port, way->queue, way->queue);
     for (unsigned bit = VIA_PORT_DATA_DOORBELLS; bit < VIA_PORT_DOORBELLS; bit++) {
         if ((bells >> bit & 1) != 0) {
-            (void)port->ops->ring(port, bit);
+            (void)port->ops->ring(port, way->queue, bit);
         }
     }
 }

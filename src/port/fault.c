@@ -16,12 +16,19 @@
 #define DMA_MAX 64u
 #define DOORBELL UINT64_MAX /* as the length of a held entry */
 
-/* A put or a doorbell that is under way. */
+/* A posted write: by body() or by commit(), and whose. */
+struct post {
+    unsigned queue;
+    bool commit;
+};
+
+/* A posted write or a doorbell that is under way. */
 struct held {
     uint64_t due_ns;
     uint64_t off; /* or the doorbell's bit */
     uint64_t len; /* or DOORBELL */
     size_t data;  /* place in `bytes` */
+    struct post post;
 };
 
 enum dma_state {
@@ -63,6 +70,7 @@ struct fault_port {
     struct dma dmas[DMA_MAX]; /* under way */
     unsigned dmas_count;
     uint32_t again; /* doorbells that come a second time */
+    unsigned again_queue;
     uint64_t again_ns;
     struct via_fault_stats stats;
 };
@@ -87,12 +95,21 @@ static bool take_flag(bool *flag)
 
 /* --- what is under way --- */
 
+static void pass(struct fault_port *fault, struct post post, uint64_t off, const void *src,
+                 size_t len)
+{
+    const struct via_port_ops *ops = fault->inner->ops;
+    (post.commit ? ops->commit : ops->body)(fault->inner, post.queue, off, src, len);
+}
+
 static void arrive(struct fault_port *fault, const struct held *held)
 {
+    struct via_port *inner = fault->inner;
     if (held->len == DOORBELL) {
-        (void)fault->inner->ops->ring(fault->inner, (unsigned)held->off);
+        inner->ops->flush(inner, held->post.queue); /* it comes after the writes before it */
+        (void)inner->ops->ring(inner, held->post.queue, (unsigned)held->off);
     } else {
-        fault->inner->ops->put(fault->inner, held->off, fault->bytes + held->data, held->len);
+        pass(fault, held->post, held->off, fault->bytes + held->data, held->len);
     }
 }
 
@@ -117,7 +134,6 @@ static void arrive_due(struct fault_port *fault)
         count++;
     }
     if (count != 0) {
-        fault->inner->ops->flush(fault->inner); /* a doorbell comes after the puts before it */
         arrive_first(fault, count);
     }
 }
@@ -126,23 +142,26 @@ static void ring_again(struct fault_port *fault)
 {
     for (unsigned bit = 0; bit < VIA_PORT_DOORBELLS; bit++) {
         if ((fault->again & 1u << bit) != 0) {
-            (void)fault->inner->ops->ring(fault->inner, bit);
+            (void)fault->inner->ops->ring(fault->inner, fault->again_queue, bit);
         }
     }
     fault->again = 0;
 }
 
-static void hold(struct fault_port *fault, uint64_t off, const void *src, uint64_t len,
-                 uint64_t delay_ns)
+static void hold(struct fault_port *fault, struct post post, uint64_t off, const void *src,
+                 uint64_t len, uint64_t delay_ns)
 {
     size_t bytes = len == DOORBELL ? 0 : (size_t)len;
     if (fault->held_count == HELD_MAX || fault->plan.held_bytes - fault->bytes_used < bytes) {
         arrive_first(fault, fault->held_count);
     }
-    struct held held = {
-        .due_ns = fault->now_ns + delay_ns, .off = off, .len = len, .data = fault->bytes_used};
+    struct held held = {.due_ns = fault->now_ns + delay_ns,
+                        .off = off,
+                        .len = len,
+                        .data = fault->bytes_used,
+                        .post = post};
     if (bytes > fault->plan.held_bytes) {
-        fault->inner->ops->put(fault->inner, off, src, bytes);
+        pass(fault, post, off, src, bytes);
         return;
     }
     if (bytes != 0) {
@@ -242,7 +261,8 @@ static size_t torn_bytes(struct fault_port *fault, uint64_t off, size_t len)
     return bytes;
 }
 
-static void put_locked(struct fault_port *fault, uint64_t off, const void *src, size_t len)
+static void put_locked(struct fault_port *fault, struct post post, uint64_t off, const void *src,
+                       size_t len)
 {
     bool in_bounds =
         off <= fault->base.caps.window_bytes && len <= fault->base.caps.window_bytes - off;
@@ -256,14 +276,14 @@ static void put_locked(struct fault_port *fault, uint64_t off, const void *src, 
         return;
     }
     if (!in_bounds || len == 0) {
-        fault->inner->ops->put(fault->inner, off, src, len); /* which counts the error */
+        pass(fault, post, off, src, len); /* which counts the error */
         return;
     }
     if (take_flag(&fault->tear_next) || chance(fault, fault->plan.tear_chance)) {
         arrive_first(fault, fault->held_count);
         size_t bytes = torn_bytes(fault, off, len);
         if (bytes != 0) {
-            fault->inner->ops->put(fault->inner, off, src, bytes);
+            pass(fault, (struct post){.queue = post.queue}, off, src, bytes);
         }
         fault->stats.puts_torn++;
         go_down_for_a_while(fault);
@@ -274,44 +294,56 @@ static void put_locked(struct fault_port *fault, uint64_t off, const void *src, 
         delay_ns += via_rng_between(&fault->rng, 1, fault->plan.delay_ns_max);
     }
     if (delay_ns == 0 && fault->held_count == 0) {
-        fault->inner->ops->put(fault->inner, off, src, len);
+        pass(fault, post, off, src, len);
         return;
     }
     fault->stats.puts_held++;
-    hold(fault, off, src, len, delay_ns);
+    hold(fault, post, off, src, len, delay_ns);
 }
 
-static void fault_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+static void put(struct via_port *port, struct post post, uint64_t off, const void *src, size_t len)
 {
     struct fault_port *fault = fault_of(port);
     pthread_mutex_lock(&fault->lock);
-    put_locked(fault, off, src, len);
+    put_locked(fault, post, off, src, len);
     pthread_mutex_unlock(&fault->lock);
 }
 
-static void fault_flush(struct via_port *port)
+static void fault_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                       size_t len)
+{
+    put(port, (struct post){.queue = queue}, off, src, len);
+}
+
+static void fault_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                         size_t len)
+{
+    put(port, (struct post){.queue = queue, .commit = true}, off, src, len);
+}
+
+static void fault_flush(struct via_port *port, unsigned queue)
 {
     struct fault_port *fault = fault_of(port);
     pthread_mutex_lock(&fault->lock);
     fault->flushed = fault->held_count;
-    fault->inner->ops->flush(fault->inner);
+    fault->inner->ops->flush(fault->inner, queue);
     pthread_mutex_unlock(&fault->lock);
 }
 
-static int fault_read_back(struct via_port *port)
+static int fault_read_back(struct via_port *port, unsigned queue)
 {
     struct fault_port *fault = fault_of(port);
     pthread_mutex_lock(&fault->lock);
     int rc = -ENOLINK;
     if (!fault->down) {
         arrive_first(fault, fault->held_count);
-        rc = fault->inner->ops->read_back(fault->inner);
+        rc = fault->inner->ops->read_back(fault->inner, queue);
     }
     pthread_mutex_unlock(&fault->lock);
     return rc;
 }
 
-static int ring_locked(struct fault_port *fault, unsigned bit)
+static int ring_locked(struct fault_port *fault, unsigned queue, unsigned bit)
 {
     if (!is_up(fault)) {
         return -ENOLINK;
@@ -324,24 +356,25 @@ static int ring_locked(struct fault_port *fault, unsigned bit)
     if (take_flag(&fault->double_next) || chance(fault, fault->plan.double_chance)) {
         fault->stats.doorbells_doubled++;
         fault->again |= 1u << bit;
+        fault->again_queue = queue;
         fault->again_ns = fault->now_ns + via_rng_between(&fault->rng, 1, fault->plan.delay_ns_max);
     }
     if (fault->flushed != 0) {
         fault->stats.doorbells_held++;
-        hold(fault, bit, NULL, DOORBELL, 0);
+        hold(fault, (struct post){.queue = queue}, bit, NULL, DOORBELL, 0);
         return 0;
     }
-    return fault->inner->ops->ring(fault->inner, bit);
+    return fault->inner->ops->ring(fault->inner, queue, bit);
 }
 
-static int fault_ring(struct via_port *port, unsigned bit)
+static int fault_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     struct fault_port *fault = fault_of(port);
     if (bit >= VIA_PORT_DOORBELLS) {
         return -EINVAL;
     }
     pthread_mutex_lock(&fault->lock);
-    int rc = ring_locked(fault, bit);
+    int rc = ring_locked(fault, queue, bit);
     pthread_mutex_unlock(&fault->lock);
     return rc;
 }
@@ -361,7 +394,7 @@ static bool dma_faulted(struct fault_port *fault, struct dma *dma, uint64_t off,
 {
     if (take_flag(&fault->dma_fail_next) || chance(fault, fault->plan.dma_fail_chance)) {
         size_t some = (size_t)via_rng_below(&fault->rng, len);
-        fault->inner->ops->put(fault->inner, off, src, some);
+        fault->inner->ops->body(fault->inner, dma->queue, off, src, some);
         fault->stats.dmas_failed++;
         dma_over(fault, dma, -EIO);
         return true;
@@ -542,7 +575,8 @@ static void fault_close(struct via_port *port)
 }
 
 static const struct via_port_ops fault_ops = {
-    .put = fault_put,
+    .body = fault_body,
+    .commit = fault_commit,
     .flush = fault_flush,
     .read_back = fault_read_back,
     .ring = fault_ring,

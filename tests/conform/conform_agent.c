@@ -36,11 +36,16 @@ static void caps(struct conform_end *end, struct conform_call *call)
     memcpy(call->data, &caps, sizeof(caps));
 }
 
-static void put_any(struct via_port *port, struct conform_call *call)
+/* The queue of the thread that the suite's calls come from. */
+#define QUEUE 0u
+
+static void post_any(struct via_port *port, struct conform_call *call)
 {
+    const struct via_port_ops *ops = port->ops;
     unsigned char *source = calloc(1, call->count + 1);
     memset(source, (int)call->value, call->count);
-    port->ops->put(port, call->off, source, call->bytes);
+    (call->verb == CONFORM_BODY_ANY ? ops->body : ops->commit)(port, QUEUE, call->off, source,
+                                                               call->bytes);
     free(source);
 }
 
@@ -76,8 +81,9 @@ static void worker_call(struct conform_agent *agent, struct conform_end *end,
     struct conform_report report;
     switch (call->verb) {
     case CONFORM_START:
-        conform_worker_start(worker, end, agent->place != CONFORM_INLINE,
-                             (enum conform_work)call->value, call->off, call->count);
+        conform_worker_start(worker, end, 1 + (unsigned)(worker - agent->workers),
+                             agent->place != CONFORM_INLINE, (enum conform_work)call->value,
+                             call->off, call->count);
         return;
     case CONFORM_STOP:
         conform_worker_stop(worker);
@@ -107,7 +113,7 @@ static void dma(struct conform_agent *agent, struct via_port *port, struct confo
     }
     unsigned char *source = dma_source(agent, call->value);
     memcpy(source, call->data, CONFORM_DATA_BYTES);
-    call->result = port->ops->dma(port, 0, call->off, source, call->bytes, call->value);
+    call->result = port->ops->dma(port, QUEUE, call->off, source, call->bytes, call->value);
 }
 
 static void dma_take(struct conform_agent *agent, struct via_port *port, struct conform_call *call)
@@ -117,7 +123,7 @@ static void dma_take(struct conform_agent *agent, struct via_port *port, struct 
     if (port->ops->dma_take == NULL) {
         return;
     }
-    call->result = port->ops->dma_take(port, 0, &cookie, &result, 1);
+    call->result = port->ops->dma_take(port, QUEUE, &cookie, &result, 1);
     if (call->result != 0) {
         memset(dma_source(agent, cookie), 0xee, CONFORM_DATA_BYTES);
     }
@@ -132,25 +138,28 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
 
     call->result = 0;
     switch ((enum conform_verb)call->verb) {
-    case CONFORM_PUT:
-        ops->put(port, call->off, call->data, call->bytes);
+    case CONFORM_BODY:
+    case CONFORM_COMMIT:
+        (call->verb == CONFORM_BODY ? ops->body : ops->commit)(port, QUEUE, call->off, call->data,
+                                                               call->bytes);
         memset(call->data, 0xee, sizeof(call->data)); /* src is the caller's again */
         break;
-    case CONFORM_PUT_ANY:
-        put_any(port, call);
+    case CONFORM_BODY_ANY:
+    case CONFORM_COMMIT_ANY:
+        post_any(port, call);
         break;
     case CONFORM_WINDOW_STORE:
     case CONFORM_WINDOW_LOAD:
         window(port, call);
         break;
     case CONFORM_FLUSH:
-        ops->flush(port);
+        ops->flush(port, QUEUE);
         break;
     case CONFORM_READ_BACK:
-        call->result = ops->read_back(port);
+        call->result = ops->read_back(port, QUEUE);
         break;
     case CONFORM_RING:
-        call->result = ops->ring(port, (unsigned)call->value);
+        call->result = ops->ring(port, QUEUE, (unsigned)call->value);
         break;
     case CONFORM_EVENTS:
         call->result = (int64_t)ops->events(port, call->value);
@@ -179,7 +188,7 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
         break;
     case CONFORM_DMA_ABORT:
         if (ops->dma_abort != NULL) {
-            ops->dma_abort(port, 0);
+            ops->dma_abort(port, QUEUE);
         }
         break;
     case CONFORM_PUTS_OUT_OF_BOUNDS:

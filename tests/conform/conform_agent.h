@@ -14,8 +14,10 @@
 #include "port_conform.h"
 
 enum conform_verb {
-    CONFORM_PUT = 1,      /* data, bytes to off; the source is overwritten afterwards */
-    CONFORM_PUT_ANY,      /* off and bytes as they are, source is a buffer of `count` bytes */
+    CONFORM_BODY = 1,     /* data, bytes to off; the source is overwritten afterwards */
+    CONFORM_COMMIT,       /* the same */
+    CONFORM_BODY_ANY,     /* off and bytes as they are, source is a buffer of `count` bytes */
+    CONFORM_COMMIT_ANY,   /* the same */
     CONFORM_WINDOW_STORE, /* 8 bytes by a direct store; result 0, 1 when there is no window */
     CONFORM_WINDOW_LOAD,  /* 8 bytes; result and count 0, count 1 when there is no window */
     CONFORM_FLUSH,

@@ -91,14 +91,14 @@ static void dma_arrives_and_nothing_else_changes(void **state)
     }
 }
 
-static void dma_that_is_done_comes_before_later_puts(void **state)
+static void dma_that_is_done_comes_before_later_commits(void **state)
 {
     struct pair *pair = *state;
     needs_an_engine(pair);
     for (uint64_t round = 1; round <= 100; round++) {
         dma_start(pair, 0, BLOCK_OFF, (int)(round & 0xff), 3000, round);
         assert_int_equal(dma_wait(pair, 0, round), 0);
-        pair_put(pair, 0, FLAG_OFF, &round, sizeof(round));
+        pair_commit_word(pair, 0, FLAG_OFF, round);
         pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
         uint64_t seen = 0;
         WAIT_FOR(pair, (pair_inbox_read(pair, 1, FLAG_OFF, &seen, sizeof(seen)), seen == round));
@@ -240,7 +240,7 @@ unsigned conform_tests_of_dma(struct CMUnitTest *ret_tests)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_port_without_dma_says_so),
         cmocka_unit_test(dma_arrives_and_nothing_else_changes),
-        cmocka_unit_test(dma_that_is_done_comes_before_later_puts),
+        cmocka_unit_test(dma_that_is_done_comes_before_later_commits),
         cmocka_unit_test(a_full_engine_says_so),
         cmocka_unit_test(dma_out_of_bounds_is_refused),
         cmocka_unit_test(dma_that_is_aborted_comes_back),

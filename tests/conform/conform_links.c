@@ -115,9 +115,9 @@ static void nothing_passes_a_link_that_is_down(void **state)
     pair_wait_down(pair);
     for (unsigned side = 0; side < 2; side++) {
         struct conform_call store = {.verb = CONFORM_WINDOW_STORE, .off = 1024, .value = 0};
-        pair_put_fill(pair, side, 0, 1, 1000);
-        pair_put_fill(pair, side, 2048, 2, 64);
-        pair_put_fill(pair, side, 3072, 3, 8);
+        pair_body_fill(pair, side, 0, 1, 1000);
+        pair_body_fill(pair, side, 2048, 2, 64);
+        pair_body_fill(pair, side, 3072, 3, 8);
         pair_tell(pair, side, &store);
         pair_tell_value(pair, side, CONFORM_FLUSH, 0);
         assert_int_equal(pair_tell_value(pair, side, CONFORM_READ_BACK, 0), -ENOLINK);
@@ -135,7 +135,7 @@ static void nothing_passes_a_link_that_is_down(void **state)
         assert_true(pair_events(pair, side, 0xffff) == 0);
     }
     for (unsigned side = 0; side < 2; side++) {
-        pair_put_fill(pair, side, 0, 4, 100);
+        pair_body_fill(pair, side, 0, 4, 100);
         pair_settle(pair, side);
         assert_true(pair_inbox_is(pair, 1 - side, 0, 4, 100));
     }
@@ -202,7 +202,7 @@ static void cuts_under_load_do_no_harm(void **state)
         assert_true(pair_inbox_is(pair, side, 0, 0x77, 4096));
     }
     for (unsigned side = 0; side < 2; side++) {
-        pair_put_fill(pair, side, 0, 4, 100);
+        pair_body_fill(pair, side, 0, 4, 100);
         pair_settle(pair, side);
         assert_true(pair_inbox_is(pair, 1 - side, 0, 4, 100));
     }
@@ -221,7 +221,7 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
 {
     unsigned survivor = 1 - victim;
     pair_events(pair, survivor, UINT64_MAX);
-    pair_put_fill(pair, victim, 4096, 0x3c, 4096);
+    pair_body_fill(pair, victim, 4096, 0x3c, 4096);
     pair_settle(pair, victim);
     pair_start(pair, survivor, 0, CONFORM_HAMMER, 16384, 0); /* in the middle of stores, too */
     conform_agent_kill(&pair->agent[victim]);
@@ -231,7 +231,7 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
     assert_int_equal(pair_tell_value(pair, survivor, CONFORM_RING, 0), -ENOLINK);
     assert_int_equal(pair_tell_value(pair, survivor, CONFORM_READ_BACK, 0), -ENOLINK);
     assert_int_equal(pair_scratchpad(pair, survivor, 0), ALL_ONES);
-    pair_put_fill(pair, survivor, 0, 1, 1000);                    /* vanishes */
+    pair_body_fill(pair, survivor, 0, 1, 1000);                   /* vanishes */
     assert_true(pair_inbox_is(pair, survivor, 4096, 0x3c, 4096)); /* its own memory is intact */
 
     revive(pair, victim);
@@ -245,7 +245,7 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
     assert_true(pair_inbox_is(pair, survivor, 4096, 0x3c, 4096));
     assert_true(pair_inbox_is(pair, victim, 0, 0, 4096)); /* new memory, and nothing late in it */
     for (unsigned side = 0; side < 2; side++) {
-        pair_put_fill(pair, side, 8192, 9, 100);
+        pair_body_fill(pair, side, 8192, 9, 100);
         pair_settle(pair, side);
         assert_true(pair_inbox_is(pair, 1 - side, 8192, 9, 100));
         pair_ring(pair, side, 2);

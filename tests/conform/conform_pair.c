@@ -18,19 +18,19 @@ int64_t pair_tell_value(struct pair *pair, unsigned side, enum conform_verb verb
     return pair_tell(pair, side, &call);
 }
 
-void pair_put(struct pair *pair, unsigned side, uint64_t off, const void *src, size_t len)
+void pair_commit_word(struct pair *pair, unsigned side, uint64_t off, uint64_t word)
 {
-    struct conform_call call = {.verb = CONFORM_PUT, .off = off, .bytes = len};
-    assert_true(len <= sizeof(call.data));
-    memcpy(call.data, src, len);
+    struct conform_call call = {.verb = CONFORM_COMMIT, .off = off, .bytes = sizeof(word)};
+    memcpy(call.data, &word, sizeof(word));
     pair_tell(pair, side, &call);
 }
 
-void pair_put_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len)
+void pair_body_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len)
 {
-    unsigned char bytes[CONFORM_DATA_BYTES];
-    memset(bytes, value, sizeof(bytes));
-    pair_put(pair, side, off, bytes, len);
+    struct conform_call call = {.verb = CONFORM_BODY, .off = off, .bytes = len};
+    assert_true(len <= sizeof(call.data));
+    memset(call.data, value, len);
+    pair_tell(pair, side, &call);
 }
 
 void pair_inbox_read(struct pair *pair, unsigned side, uint64_t off, void *ret, size_t len)
@@ -144,7 +144,8 @@ void pair_wait_up(struct pair *pair)
     WAIT_FOR(pair, pair_is_up(pair, 0) && pair_is_up(pair, 1));
 }
 
-/* Puts on the way have arrived. Only inline ports need time for it; others are read back. */
+/* Posted writes on the way have arrived. Only inline ports need time for it; others are read back.
+ */
 void pair_settle(struct pair *pair, unsigned side)
 {
     assert_int_equal(pair_tell_value(pair, side, CONFORM_READ_BACK, 0), 0);

@@ -38,8 +38,8 @@ struct pair {
 
 int64_t pair_tell(struct pair *pair, unsigned side, struct conform_call *call);
 int64_t pair_tell_value(struct pair *pair, unsigned side, enum conform_verb verb, uint64_t value);
-void pair_put(struct pair *pair, unsigned side, uint64_t off, const void *src, size_t len);
-void pair_put_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len);
+void pair_commit_word(struct pair *pair, unsigned side, uint64_t off, uint64_t word);
+void pair_body_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len);
 void pair_inbox_read(struct pair *pair, unsigned side, uint64_t off, void *ret, size_t len);
 void pair_inbox_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len);
 bool pair_inbox_is(struct pair *pair, unsigned side, uint64_t off, int value, size_t len);

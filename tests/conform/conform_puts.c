@@ -3,7 +3,7 @@
 
 #include "conform_pair.h"
 
-/* --- bring-up and puts --- */
+/* --- bring-up and posted writes --- */
 
 static void both_ends_come_up_and_fit(void **state)
 {
@@ -21,7 +21,7 @@ static void both_ends_come_up_and_fit(void **state)
     }
 }
 
-static void puts_arrive_and_nothing_else_changes(void **state)
+static void bodies_arrive_and_nothing_else_changes(void **state)
 {
     struct pair *pair = *state;
     static const size_t sizes[] = {1, 7, 8, 9, 56, 63, 64, 65, 127, 200, 1024, 3000};
@@ -33,7 +33,7 @@ static void puts_arrive_and_nothing_else_changes(void **state)
                 uint64_t off = 8192 + shifts[j];
                 int value = (int)(1 + i * 5 + j);
                 pair_inbox_fill(pair, 1 - side, 8192 - 64, 0xa5, 4096);
-                pair_put_fill(pair, side, off, value, sizes[i]);
+                pair_body_fill(pair, side, off, value, sizes[i]);
                 pair_settle(pair, side);
                 assert_true(pair_inbox_is(pair, 1 - side, off, value, sizes[i]));
                 assert_true(pair_inbox_is(pair, 1 - side, 8192 - 64, 0xa5, 64 + shifts[j]));
@@ -43,14 +43,14 @@ static void puts_arrive_and_nothing_else_changes(void **state)
     }
 }
 
-static void puts_reach_the_first_and_the_last_byte(void **state)
+static void bodies_reach_the_first_and_the_last_byte(void **state)
 {
     struct pair *pair = *state;
     uint64_t end = pair_caps(pair, 0).caps.window_bytes;
-    pair_put_fill(pair, 0, 0, 0x11, 1);
-    pair_put_fill(pair, 0, end - 1, 0x22, 1);
-    pair_put_fill(pair, 0, end - 128, 0x33, 64);
-    pair_put_fill(pair, 0, end, 0x44, 0); /* nothing at the end is in bounds */
+    pair_body_fill(pair, 0, 0, 0x11, 1);
+    pair_body_fill(pair, 0, end - 1, 0x22, 1);
+    pair_body_fill(pair, 0, end - 128, 0x33, 64);
+    pair_body_fill(pair, 0, end, 0x44, 0); /* nothing at the end is in bounds */
     pair_settle(pair, 0);
     assert_true(pair_inbox_is(pair, 1, 0, 0x11, 1));
     assert_true(pair_inbox_is(pair, 1, end - 1, 0x22, 1));
@@ -58,7 +58,7 @@ static void puts_reach_the_first_and_the_last_byte(void **state)
     assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 0);
 }
 
-static void a_put_out_of_bounds_is_dropped_and_counted(void **state)
+static void a_write_out_of_bounds_is_dropped_and_counted(void **state)
 {
     struct pair *pair = *state;
     uint64_t window = pair_caps(pair, 0).caps.window_bytes;
@@ -68,9 +68,14 @@ static void a_put_out_of_bounds_is_dropped_and_counted(void **state)
     pair_inbox_fill(pair, 1, 0, 0x5a, 128);
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(offs); i++) {
         struct conform_call call = {
-            .verb = CONFORM_PUT_ANY, .off = offs[i], .bytes = 64, .value = 1, .count = 64};
+            .verb = CONFORM_BODY_ANY, .off = offs[i], .bytes = 64, .value = 1, .count = 64};
         pair_tell(pair, 0, &call);
-        assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), i + 1);
+        assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 2 * i + 1);
+        call.verb = CONFORM_COMMIT_ANY;
+        call.off &= ~UINT64_C(63);
+        call.off += call.off < window ? window : 0;
+        pair_tell(pair, 0, &call);
+        assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 2 * i + 2);
     }
     pair_settle(pair, 0);
     assert_true(
@@ -78,7 +83,28 @@ static void a_put_out_of_bounds_is_dropped_and_counted(void **state)
     assert_true(pair_inbox_is(pair, 1, 0, 0x5a, 128));
 }
 
-static void puts_are_seen_in_order(void **state)
+static void a_commit_is_a_word_or_a_line(void **state)
+{
+    struct pair *pair = *state;
+    static const struct {
+        uint64_t off, bytes;
+    } wrong[] = {{4096, 0},   {4096, 1}, {4096, 16}, {4096, 56}, {4096, 72},
+                 {4096, 128}, {4097, 8}, {4100, 8},  {4104, 64}};
+    pair_inbox_fill(pair, 1, 4096, 0x5a, 256);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(wrong); i++) {
+        struct conform_call call = {.verb = CONFORM_COMMIT_ANY,
+                                    .off = wrong[i].off,
+                                    .bytes = wrong[i].bytes,
+                                    .value = 1,
+                                    .count = 128};
+        pair_tell(pair, 0, &call);
+        assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), i + 1);
+    }
+    pair_settle(pair, 0);
+    assert_true(pair_inbox_is(pair, 1, 4096, 0x5a, 256));
+}
+
+static void a_commit_is_seen_after_what_was_posted_before(void **state)
 {
     struct pair *pair = *state;
     pair_watch(pair, 0, CONFORM_WRITE_ORDER, 1, CONFORM_WATCH_ORDER);
@@ -99,7 +125,7 @@ static void eight_bytes_are_seen_whole(void **state)
     pair_watch(pair, 1, CONFORM_WRITE_WORDS, 0, CONFORM_WATCH_WORDS);
 }
 
-static void two_threads_put_at_the_same_time(void **state)
+static void two_queues_post_at_the_same_time(void **state)
 {
     struct pair *pair = *state;
     for (unsigned i = 0; i < 2; i++) {
@@ -123,14 +149,14 @@ static void read_back_proves_arrival(void **state)
 {
     struct pair *pair = *state;
     for (unsigned i = 1; i <= 50; i++) {
-        pair_put_fill(pair, 0, 4096, (int)i, 3000);
+        pair_body_fill(pair, 0, 4096, (int)i, 3000);
         pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
         assert_int_equal(pair_tell_value(pair, 0, CONFORM_READ_BACK, 0), 0);
         assert_true(pair_inbox_is(pair, 1, 4096, (int)i, 3000)); /* without any time passing */
     }
 }
 
-static void direct_stores_arrive_as_puts_do(void **state)
+static void direct_stores_arrive_as_posted_ones_do(void **state)
 {
     struct pair *pair = *state;
     struct conform_call call = {
@@ -151,15 +177,16 @@ unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ends_come_up_and_fit),
-        cmocka_unit_test(puts_arrive_and_nothing_else_changes),
-        cmocka_unit_test(puts_reach_the_first_and_the_last_byte),
-        cmocka_unit_test(a_put_out_of_bounds_is_dropped_and_counted),
-        cmocka_unit_test(puts_are_seen_in_order),
+        cmocka_unit_test(bodies_arrive_and_nothing_else_changes),
+        cmocka_unit_test(bodies_reach_the_first_and_the_last_byte),
+        cmocka_unit_test(a_write_out_of_bounds_is_dropped_and_counted),
+        cmocka_unit_test(a_commit_is_a_word_or_a_line),
+        cmocka_unit_test(a_commit_is_seen_after_what_was_posted_before),
         cmocka_unit_test(the_last_word_of_a_line_is_seen_last),
         cmocka_unit_test(eight_bytes_are_seen_whole),
-        cmocka_unit_test(two_threads_put_at_the_same_time),
+        cmocka_unit_test(two_queues_post_at_the_same_time),
         cmocka_unit_test(read_back_proves_arrival),
-        cmocka_unit_test(direct_stores_arrive_as_puts_do),
+        cmocka_unit_test(direct_stores_arrive_as_posted_ones_do),
     };
     memcpy(ret_tests, tests, sizeof(tests));
     return VIA_ARRAY_COUNT(tests);

@@ -15,13 +15,14 @@
 
 #define SLEEP_NS (2 * VIA_SEC_NS)
 
-/* From `off` on: two blocks, their flag, a line, a word, an acknowledgement. */
+/* From `off` on: two blocks, their flag, a line, a word, an acknowledgement, an earlier flag. */
 #define BLOCK_BYTES 200u
 #define BLOCK_OFF(round) (8u + (round) % 2 * 1024u)
 #define FLAG_OFF 2048u
 #define LINE_OFF 2112u
 #define WORD_OFF 2176u
 #define ACK_OFF 2240u
+#define EARLIER_OFF 2304u
 
 static void violation(struct conform_worker *worker, const char *format, ...) VIA_PRINTF(2, 3);
 static void violation(struct conform_worker *worker, const char *format, ...)
@@ -43,13 +44,19 @@ static void progress(struct conform_worker *worker)
     pthread_mutex_unlock(&worker->lock);
 }
 
-static void put(struct conform_worker *worker, uint64_t off, const void *src, size_t len)
+static void body(struct conform_worker *worker, uint64_t off, const void *src, size_t len)
 {
     struct via_port *port = worker->end->port;
-    port->ops->put(port, worker->off + off, src, len);
+    port->ops->body(port, worker->queue, worker->off + off, src, len);
 }
 
-/* Pairs with the port's promise that a word that is seen comes after what was put before it. */
+static void commit(struct conform_worker *worker, uint64_t off, const void *src, size_t len)
+{
+    struct via_port *port = worker->end->port;
+    port->ops->commit(port, worker->queue, worker->off + off, src, len);
+}
+
+/* Pairs with the port's promise that a commit that is seen comes after what was posted before. */
 static uint64_t load_word(const struct conform_worker *worker, uint64_t off)
 {
     const unsigned char *at = worker->end->port->inbox + worker->off + off;
@@ -62,41 +69,69 @@ static unsigned char load_byte(const struct conform_worker *worker, uint64_t off
     return atomic_load_explicit((const _Atomic unsigned char *)at, memory_order_relaxed);
 }
 
-/* --- order: data, then a flag --- */
+/*
+ * --- order: data in pieces, a flag, and another ---
+ *
+ * A body may be seen before what was posted before it, so nothing is written again before the
+ * watcher has said that it has done with it.
+ */
+
+/* Has the watcher done with `round`? */
+static bool is_acknowledged(struct conform_worker *worker, uint64_t round)
+{
+    if (load_word(worker, ACK_OFF) >= round) {
+        return true;
+    }
+    sched_yield();
+    return false;
+}
+
+static void acknowledge(struct conform_worker *worker, uint64_t round)
+{
+    struct via_port *port = worker->end->port;
+    worker->seen = round;
+    commit(worker, ACK_OFF, &round, sizeof(round));
+    port->ops->flush(port, worker->queue);
+}
 
 static void write_order(struct conform_worker *worker)
 {
+    struct via_port *port = worker->end->port;
     unsigned char block[BLOCK_BYTES];
+    if (worker->round >= 2 && !is_acknowledged(worker, worker->round - 1)) {
+        return;
+    }
     uint64_t round = ++worker->round;
     memset(block, (int)(round & 0xff), sizeof(block));
-    put(worker, BLOCK_OFF(round), block, sizeof(block));
-    put(worker, FLAG_OFF, &round, sizeof(round));
+    unsigned first = (unsigned)via_rng_between(&worker->rng, 1, sizeof(block) - 1);
+    body(worker, BLOCK_OFF(round) + first, block, sizeof(block) - first);
+    body(worker, BLOCK_OFF(round), block, first);
+    commit(worker, EARLIER_OFF, &round, sizeof(round));
+    commit(worker, FLAG_OFF, &round, sizeof(round));
+    port->ops->flush(port, worker->queue);
     progress(worker);
 }
 
 static void watch_order(struct conform_worker *worker)
 {
     uint64_t round = load_word(worker, FLAG_OFF);
-    unsigned char block[BLOCK_BYTES];
+    uint64_t earlier = load_word(worker, EARLIER_OFF);
     if (round == worker->seen) {
         return;
     }
-    for (unsigned i = 0; i < BLOCK_BYTES; i++) {
-        block[i] = load_byte(worker, BLOCK_OFF(round) + i);
+    if (earlier < round) {
+        violation(worker, "flag %llu was seen, but the one committed before it was %llu",
+                  (unsigned long long)round, (unsigned long long)earlier);
     }
-    /* The next round goes to the other block: this one is settled if the flag still stands. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (load_word(worker, FLAG_OFF) != round) {
-        return;
-    }
-    worker->seen = round;
     for (unsigned i = 0; i < BLOCK_BYTES; i++) {
-        if (block[i] != (unsigned char)round) {
+        unsigned char byte = load_byte(worker, BLOCK_OFF(round) + i);
+        if (byte != (unsigned char)round) {
             violation(worker, "flag %llu was seen, but byte %u of the data was %u",
-                      (unsigned long long)round, i, block[i]);
-            return;
+                      (unsigned long long)round, i, byte);
+            break;
         }
     }
+    acknowledge(worker, round);
     progress(worker);
 }
 
@@ -104,38 +139,35 @@ static void watch_order(struct conform_worker *worker)
 
 static void write_lines(struct conform_worker *worker)
 {
+    struct via_port *port = worker->end->port;
     unsigned char line[VIA_CACHELINE];
+    if (!is_acknowledged(worker, worker->round)) {
+        return;
+    }
     uint64_t round = ++worker->round;
     memset(line, (int)(round & 0xff), sizeof(line) - sizeof(round));
     memcpy(line + sizeof(line) - sizeof(round), &round, sizeof(round));
-    put(worker, LINE_OFF, line, sizeof(line));
+    commit(worker, LINE_OFF, line, sizeof(line));
+    port->ops->flush(port, worker->queue);
     progress(worker);
 }
 
 static void watch_lines(struct conform_worker *worker)
 {
-    unsigned char line[VIA_CACHELINE - sizeof(uint64_t)];
-    uint64_t round = load_word(worker, LINE_OFF + sizeof(line));
+    unsigned before = VIA_CACHELINE - sizeof(uint64_t);
+    uint64_t round = load_word(worker, LINE_OFF + before);
     if (round == worker->seen) {
         return;
     }
-    for (unsigned i = 0; i < sizeof(line); i++) {
-        line[i] = load_byte(worker, LINE_OFF + i);
-    }
-    atomic_thread_fence(memory_order_seq_cst);
-    uint64_t ahead = load_word(worker, LINE_OFF + sizeof(line)) - round + 1;
-    worker->seen = round;
-    if (ahead > 100) {
-        return; /* this thread was away: a byte does not tell how far on the writer is */
-    }
-    /* The writer may be at the next put, but no byte may be from before. */
-    for (unsigned i = 0; i < sizeof(line); i++) {
-        if ((unsigned char)(line[i] - (unsigned char)round) > ahead) {
-            violation(worker, "last word %llu was seen, but byte %u was still %u",
-                      (unsigned long long)round, i, line[i]);
-            return;
+    for (unsigned i = 0; i < before; i++) {
+        unsigned char byte = load_byte(worker, LINE_OFF + i);
+        if (byte != (unsigned char)round) {
+            violation(worker, "last word %llu was seen, but byte %u was %u",
+                      (unsigned long long)round, i, byte);
+            break;
         }
     }
+    acknowledge(worker, round);
     progress(worker);
 }
 
@@ -144,7 +176,7 @@ static void watch_lines(struct conform_worker *worker)
 static void write_words(struct conform_worker *worker)
 {
     uint64_t word = (++worker->round & 0xff) * UINT64_C(0x0101010101010101);
-    put(worker, WORD_OFF, &word, sizeof(word));
+    commit(worker, WORD_OFF, &word, sizeof(word));
     progress(worker);
 }
 
@@ -177,8 +209,8 @@ static void ringer(struct conform_worker *worker)
         struct timespec pause = {.tv_nsec = (long)via_rng_below(&worker->rng, 200000)};
         nanosleep(&pause, NULL);
     }
-    port->ops->flush(port);
-    if (port->ops->ring(port, (unsigned)worker->count) != 0) {
+    port->ops->flush(port, worker->queue);
+    if (port->ops->ring(port, worker->queue, (unsigned)worker->count) != 0) {
         violation(worker, "ring %llu failed", (unsigned long long)worker->round);
     }
     progress(worker);
@@ -212,8 +244,8 @@ static void sleeper(struct conform_worker *worker)
     }
     if (events != 0) {
         uint64_t round = ++worker->round;
-        put(worker, ACK_OFF, &round, sizeof(round));
-        port->ops->flush(port);
+        commit(worker, ACK_OFF, &round, sizeof(round));
+        port->ops->flush(port, worker->queue);
         progress(worker);
         return;
     }
@@ -237,20 +269,20 @@ static void hammer(struct conform_worker *worker)
     size_t len = via_rng_between(&worker->rng, 1, sizeof(bytes));
 
     memset(bytes, (int)len, sizeof(bytes));
-    put(worker, off, bytes, len);
-    put(worker, off & ~UINT64_C(7), bytes, 8);
-    put(worker, off & ~UINT64_C(63), bytes, 64);
+    body(worker, off, bytes, len);
+    commit(worker, off & ~UINT64_C(7), bytes, 8);
+    commit(worker, off & ~UINT64_C(63), bytes, 64);
     if (port->window != NULL) {
         volatile unsigned char *window = port->window + worker->off + off;
         *window = (unsigned char)len;
         (void)*window;
     }
     (void)port->ops->link_is_up(port);
-    (void)port->ops->ring(port, 13);
+    (void)port->ops->ring(port, worker->queue, 13);
     (void)port->ops->events(port, VIA_PORT_EVENT_DOORBELL(12));
     if (worker->round++ % 64 == 0) {
-        port->ops->flush(port);
-        (void)port->ops->read_back(port);
+        port->ops->flush(port, worker->queue);
+        (void)port->ops->read_back(port, worker->queue);
     }
     progress(worker);
 }
@@ -301,11 +333,12 @@ static void *work(void *arg)
     return NULL;
 }
 
-void conform_worker_start(struct conform_worker *worker, struct conform_end *end, bool threaded,
-                          enum conform_work kind, uint64_t off, uint64_t count)
+void conform_worker_start(struct conform_worker *worker, struct conform_end *end, unsigned queue,
+                          bool threaded, enum conform_work kind, uint64_t off, uint64_t count)
 {
     memset(worker, 0, sizeof(*worker));
     worker->end = end;
+    worker->queue = queue;
     worker->work = kind;
     worker->off = off;
     worker->count = count;

@@ -16,11 +16,11 @@
 #define CONFORM_WORK_BYTES 4096u
 
 enum conform_work {
-    CONFORM_WRITE_ORDER = 1, /* data, then a flag in another place */
+    CONFORM_WRITE_ORDER = 1, /* a body in pieces, then two flags in other places */
     CONFORM_WATCH_ORDER,
-    CONFORM_WRITE_LINES, /* puts of 64 bytes to the same 64-byte line */
+    CONFORM_WRITE_LINES, /* commits of the same line */
     CONFORM_WATCH_LINES,
-    CONFORM_WRITE_WORDS, /* puts of 8 bytes to the same word */
+    CONFORM_WRITE_WORDS, /* commits of the same word */
     CONFORM_WATCH_WORDS,
     CONFORM_RINGER,  /* rings bit `count`; again when the sleeper has put the number back */
     CONFORM_SLEEPER, /* sleeps until bit `count` is rung, puts the number of times back */
@@ -35,6 +35,7 @@ struct conform_report {
 
 struct conform_worker {
     struct conform_end *end;
+    unsigned queue;
     enum conform_work work;
     uint64_t off;
     uint64_t count;
@@ -51,8 +52,8 @@ struct conform_worker {
     struct conform_report report;
 };
 
-void conform_worker_start(struct conform_worker *worker, struct conform_end *end, bool threaded,
-                          enum conform_work work, uint64_t off, uint64_t count);
+void conform_worker_start(struct conform_worker *worker, struct conform_end *end, unsigned queue,
+                          bool threaded, enum conform_work work, uint64_t off, uint64_t count);
 void conform_worker_step(struct conform_worker *worker);
 void conform_worker_look(struct conform_worker *worker, struct conform_report *ret_report);
 void conform_worker_stop(struct conform_worker *worker);

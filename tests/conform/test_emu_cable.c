@@ -289,8 +289,8 @@ static void a_smaller_inbox_ends_where_it_ends(void **state)
 
     struct via_port *port = bench->port[0];
     uint64_t word = 5;
-    port->ops->put(port, INBOX_BYTES / 2 - 8, &word, sizeof(word));
-    port->ops->put(port, INBOX_BYTES - 8, &word, sizeof(word));
+    port->ops->commit(port, 0, INBOX_BYTES / 2 - 8, &word, sizeof(word));
+    port->ops->commit(port, 0, INBOX_BYTES - 8, &word, sizeof(word));
     assert_int_equal(bench->port[1]->inbox[INBOX_BYTES / 2 - 8], 5);
     assert_int_equal(port->window[INBOX_BYTES / 2], 0xff);
 }
@@ -704,9 +704,9 @@ static void a_bridge_full_of_nonsense_does_no_harm(void **state)
         memset(bridge, (int)(i * 37), 4096);
         turn(bench, 1);
         assert_int_equal(port->ops->events(port, 0xff) & ~UINT64_C(0xff), 0);
-        (void)port->ops->ring(port, i % 16);
+        (void)port->ops->ring(port, 0, i % 16);
         (void)port->ops->scratchpad_read(port, i % 8);
-        port->ops->put(port, 0, "12345678", 8);
+        port->ops->commit(port, 0, 0, "12345678", 8);
     }
     munmap(bridge, 4096);
     via_emu_cable_close_fds(&message);

@@ -95,7 +95,7 @@ static int tear_down(void **state)
 
 static void put(struct bench *bench, uint64_t off, uint64_t word)
 {
-    bench->fault->ops->put(bench->fault, off, &word, sizeof(word));
+    bench->fault->ops->commit(bench->fault, 0, off, &word, sizeof(word));
 }
 
 static uint64_t word_at(struct bench *bench, uint64_t off)
@@ -107,7 +107,7 @@ static uint64_t word_at(struct bench *bench, uint64_t off)
 
 static int ring(struct bench *bench)
 {
-    return bench->fault->ops->ring(bench->fault, BIT);
+    return bench->fault->ops->ring(bench->fault, 0, BIT);
 }
 
 static bool rung(struct bench *bench)
@@ -162,9 +162,9 @@ static void read_back_brings_held_puts_home(void **state)
     put(bench, 0, 7);
     turn(bench, 1);
     assert_true(word_at(bench, 0) == 0);
-    bench->fault->ops->flush(bench->fault);
+    bench->fault->ops->flush(bench->fault, 0);
     assert_true(word_at(bench, 0) == 0); /* flush is no round trip */
-    assert_int_equal(bench->fault->ops->read_back(bench->fault), 0);
+    assert_int_equal(bench->fault->ops->read_back(bench->fault, 0), 0);
     assert_true(word_at(bench, 0) == 7);
 }
 
@@ -179,7 +179,7 @@ static void a_doorbell_does_not_overtake_what_was_flushed(void **state)
     assert_true(rung(bench)); /* not flushed: it may come first, and does */
     assert_true(word_at(bench, 0) == 0);
 
-    bench->fault->ops->flush(bench->fault);
+    bench->fault->ops->flush(bench->fault, 0);
     assert_int_equal(ring(bench), 0);
     turn(bench, 500);
     assert_false(rung(bench));
@@ -199,7 +199,7 @@ static void a_full_hold_delivers_and_goes_on(void **state)
         put(bench, 8 * i, i + 1);
     }
     memset(big, 9, sizeof(big));
-    bench->fault->ops->put(bench->fault, 8192, big, sizeof(big)); /* more than can be held */
+    bench->fault->ops->body(bench->fault, 0, 8192, big, sizeof(big)); /* more than can be held */
     turn(bench, 1000);
     for (uint64_t i = 0; i < 500; i++) {
         assert_true(word_at(bench, 8 * i) == i + 1);
@@ -245,11 +245,11 @@ static void a_torn_put_ends_the_link(void **state)
         begin(bench);
         memset(bytes, 0x11, sizeof(bytes));
         via_fault_port_act(bench->fault, VIA_FAULT_TEAR_NEXT, 0);
-        bench->fault->ops->put(bench->fault, 5, bytes, sizeof(bytes));
+        bench->fault->ops->body(bench->fault, 0, 5, bytes, sizeof(bytes));
         assert_false(bench->fault->ops->link_is_up(bench->fault));
         put(bench, 1024, 1);
         assert_int_equal(ring(bench), -ENOLINK);
-        assert_int_equal(bench->fault->ops->read_back(bench->fault), -ENOLINK);
+        assert_int_equal(bench->fault->ops->read_back(bench->fault, 0), -ENOLINK);
         assert_true(bench->fault->ops->events(bench->fault, UINT64_MAX) ==
                     VIA_PORT_EVENT_LINK_DOWN);
 
@@ -287,7 +287,7 @@ static void what_is_stored_whole_is_never_torn(void **state)
         begin(bench);
         via_fault_port_act(bench->fault, VIA_FAULT_TEAR_NEXT, 0);
         if (seed % 2 == 0) {
-            bench->fault->ops->put(bench->fault, 64, line, sizeof(line));
+            bench->fault->ops->commit(bench->fault, 0, 64, line, sizeof(line));
         } else {
             put(bench, 120, UINT64_MAX);
         }
@@ -309,7 +309,7 @@ static void a_cut_of_one_end_is_seen_by_it_alone(void **state)
     assert_int_equal(fault->ops->scratchpad_read(fault, 4), UINT32_MAX);
     assert_int_equal(bench->emu[1]->ops->scratchpad_read(bench->emu[1], 0), 0);
     put(bench, 0, 1);
-    assert_int_equal(bench->emu[1]->ops->ring(bench->emu[1], 1), 0);
+    assert_int_equal(bench->emu[1]->ops->ring(bench->emu[1], 0, 1), 0);
     assert_true(fault->ops->events(fault, UINT64_MAX) == VIA_PORT_EVENT_LINK_DOWN);
     via_fault_port_cut(fault, false);
     assert_true(fault->ops->events(fault, UINT64_MAX) == VIA_PORT_EVENT_LINK_UP);
@@ -446,7 +446,7 @@ static void run_seed(struct bench *bench, uint64_t seed, struct via_fault_stats 
     uint64_t sum = 0;
     for (uint64_t i = 1; i <= 1000; i++) {
         put(bench, 8 * (i % 100), i);
-        bench->fault->ops->flush(bench->fault);
+        bench->fault->ops->flush(bench->fault, 0);
         (void)ring(bench);
         turn(bench, 100);
         sum = sum * 31 + word_at(bench, 8 * (i % 100)) + rung(bench);

@@ -18,6 +18,8 @@ enum flaw {
     LAST_WORD_FIRST,
     WORD_IN_HALVES,
     FLAG_BEFORE_DATA,
+    COMMITS_SWAPPED,
+    COMMITS_ANYTHING,
     SOURCE_KEPT,
     BOUNDS_CLIPPED,
     BOUNDS_NOT_COUNTED,
@@ -41,12 +43,14 @@ struct flawed {
     struct via_port base;
     struct via_port *inner;
     enum flaw flaw;
-    struct { /* a put that comes late */
+    struct { /* a body that comes late */
         const void *src;
         unsigned char bytes[CONFORM_DATA_BYTES];
         uint64_t off;
         size_t len;
     } late;
+    uint64_t word, word_off;
+    bool word_kept;
     uint64_t events_again;
     uint64_t cookie;
     unsigned rings;
@@ -64,7 +68,7 @@ static void put_late(struct flawed *flawed)
 {
     if (flawed->late.len != 0) {
         const void *src = flawed->late.src ? flawed->late.src : flawed->late.bytes;
-        flawed->inner->ops->put(flawed->inner, flawed->late.off, src, flawed->late.len);
+        flawed->inner->ops->body(flawed->inner, 0, flawed->late.off, src, flawed->late.len);
         flawed->late.len = 0;
     }
 }
@@ -77,73 +81,99 @@ static void keep(struct flawed *flawed, uint64_t off, const void *src, size_t le
     flawed->late.len = len;
 }
 
-static void flawed_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+static void flawed_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                        size_t len)
 {
     struct flawed *flawed = flawed_of(port);
     struct via_port *inner = flawed->inner;
-    const unsigned char *from = src;
     bool in_bounds = off <= port->caps.window_bytes && len <= port->caps.window_bytes - off;
 
-    if (flawed->flaw == LAST_WORD_FIRST && len == 64) {
-        inner->ops->put(inner, off + 56, from + 56, 8);
-        sched_yield(); /* so that it shows on one CPU as well */
-        inner->ops->put(inner, off, from, 56);
-    } else if (flawed->flaw == WORD_IN_HALVES && len == 8) {
-        inner->ops->put(inner, off, from, 4);
-        sched_yield();
-        inner->ops->put(inner, off + 4, from + 4, 4);
-    } else if (flawed->flaw == FLAG_BEFORE_DATA && in_bounds) {
-        if (len == 8) {
-            inner->ops->put(inner, off, src, len);
-            sched_yield();
-            put_late(flawed);
-        } else {
-            put_late(flawed);
-            keep(flawed, off, src, len);
-        }
+    if (flawed->flaw == FLAG_BEFORE_DATA && in_bounds) {
+        put_late(flawed);
+        keep(flawed, off, src, len);
     } else if (flawed->flaw == SOURCE_KEPT && in_bounds) {
         put_late(flawed);
         flawed->late.src = src;
         flawed->late.off = off;
         flawed->late.len = len;
     } else if (flawed->flaw == BOUNDS_CLIPPED && !in_bounds && off < port->caps.window_bytes) {
-        inner->ops->put(inner, off, src, port->caps.window_bytes - off);
-        inner->ops->put(inner, off, src, len); /* for the count */
+        inner->ops->body(inner, queue, off, src, port->caps.window_bytes - off);
+        inner->ops->body(inner, queue, off, src, len); /* for the count */
     } else if (flawed->flaw == BOUNDS_NOT_COUNTED && !in_bounds) {
         return;
     } else if (flawed->flaw == STORES_WAIT_FOR_UP && !inner->ops->link_is_up(inner)) {
         keep(flawed, off, src, len);
     } else {
-        inner->ops->put(inner, off, src, len);
+        inner->ops->body(inner, queue, off, src, len);
     }
 }
 
-static void flawed_flush(struct via_port *port)
+/* Words of two places change their order. */
+static void swap_words(struct flawed *flawed, unsigned queue, uint64_t off, const void *src)
+{
+    struct via_port *inner = flawed->inner;
+    if (!flawed->word_kept) {
+        memcpy(&flawed->word, src, sizeof(flawed->word));
+        flawed->word_off = off;
+        flawed->word_kept = true;
+        return;
+    }
+    inner->ops->commit(inner, queue, off, src, sizeof(flawed->word));
+    sched_yield();
+    inner->ops->commit(inner, queue, flawed->word_off, &flawed->word, sizeof(flawed->word));
+    flawed->word_kept = false;
+}
+
+static void flawed_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                          size_t len)
+{
+    struct flawed *flawed = flawed_of(port);
+    struct via_port *inner = flawed->inner;
+    const unsigned char *from = src;
+
+    if (flawed->flaw == LAST_WORD_FIRST && len == 64) {
+        inner->ops->body(inner, queue, off + 56, from + 56, 8);
+        sched_yield(); /* so that it shows on one CPU as well */
+        inner->ops->body(inner, queue, off, from, 56);
+    } else if (flawed->flaw == WORD_IN_HALVES && len == 8) {
+        inner->ops->body(inner, queue, off, from, 4);
+        sched_yield();
+        inner->ops->body(inner, queue, off + 4, from + 4, 4);
+    } else if (flawed->flaw == COMMITS_SWAPPED && len == 8) {
+        swap_words(flawed, queue, off, src);
+    } else if (flawed->flaw == COMMITS_ANYTHING) {
+        inner->ops->body(inner, queue, off, src, len);
+    } else {
+        inner->ops->commit(inner, queue, off, src, len);
+    }
+}
+
+static void flawed_flush(struct via_port *port, unsigned queue)
+{
+    struct flawed *flawed = flawed_of(port);
+    if (flawed->flaw == SOURCE_KEPT) {
+        put_late(flawed);
+    }
+    flawed->inner->ops->flush(flawed->inner, queue);
+}
+
+static int flawed_read_back(struct via_port *port, unsigned queue)
 {
     struct flawed *flawed = flawed_of(port);
     if (flawed->flaw == FLAG_BEFORE_DATA || flawed->flaw == SOURCE_KEPT) {
         put_late(flawed);
     }
-    flawed->inner->ops->flush(flawed->inner);
-}
-
-static int flawed_read_back(struct via_port *port)
-{
-    struct flawed *flawed = flawed_of(port);
-    if (flawed->flaw == FLAG_BEFORE_DATA || flawed->flaw == SOURCE_KEPT) {
-        put_late(flawed);
-    }
-    int rc = flawed->inner->ops->read_back(flawed->inner);
+    int rc = flawed->inner->ops->read_back(flawed->inner, queue);
     return flawed->flaw == READ_BACK_LIES ? 0 : rc;
 }
 
-static int flawed_ring(struct via_port *port, unsigned bit)
+static int flawed_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     struct flawed *flawed = flawed_of(port);
     if (flawed->flaw == DOORBELL_LOST && ++flawed->rings % 64 == 0) {
         return 0;
     }
-    int rc = flawed->inner->ops->ring(flawed->inner, bit);
+    int rc = flawed->inner->ops->ring(flawed->inner, queue, bit);
     return flawed->flaw == RING_WHEN_DOWN && rc != 0 ? 0 : rc;
 }
 
@@ -255,7 +285,8 @@ static void flawed_close(struct via_port *port)
 }
 
 static const struct via_port_ops flawed_ops = {
-    .put = flawed_put,
+    .body = flawed_body,
+    .commit = flawed_commit,
     .flush = flawed_flush,
     .read_back = flawed_read_back,
     .ring = flawed_ring,
@@ -316,10 +347,12 @@ static void the_bug_is_found(void **state)
     } plants[] = {
         {LAST_WORD_FIRST, "last word first", "the_last_word_of_a_line_is_seen_last"},
         {WORD_IN_HALVES, "a word in halves", "eight_bytes_are_seen_whole"},
-        {FLAG_BEFORE_DATA, "flag before data", "puts_are_seen_in_order"},
-        {SOURCE_KEPT, "source kept", "puts_arrive_and_nothing_else_changes"},
-        {BOUNDS_CLIPPED, "clipped at the bound", "a_put_out_of_bounds_is_dropped_and_counted"},
-        {BOUNDS_NOT_COUNTED, "not counted", "a_put_out_of_bounds_is_dropped_and_counted"},
+        {FLAG_BEFORE_DATA, "flag before data", "a_commit_is_seen_after_what_was_posted_before"},
+        {COMMITS_SWAPPED, "commits swapped", "a_commit_is_seen_after_what_was_posted_before"},
+        {COMMITS_ANYTHING, "any commit", "a_commit_is_a_word_or_a_line"},
+        {SOURCE_KEPT, "source kept", "bodies_arrive_and_nothing_else_changes"},
+        {BOUNDS_CLIPPED, "clipped at the bound", "a_write_out_of_bounds_is_dropped_and_counted"},
+        {BOUNDS_NOT_COUNTED, "not counted", "a_write_out_of_bounds_is_dropped_and_counted"},
         {READ_BACK_LIES, "read_back lies", "nothing_passes_a_link_that_is_down"},
         {MASK_IGNORED, "mask ignored", "events_outside_the_mask_stay"},
         {EVENT_TWICE, "event twice", "each_doorbell_is_its_own_event"},
@@ -330,7 +363,7 @@ static void the_bug_is_found(void **state)
         {STORES_WAIT_FOR_UP, "stores wait for up", "nothing_passes_a_link_that_is_down"},
         {RING_WHEN_DOWN, "ring when down", "nothing_passes_a_link_that_is_down"},
         {DMA_PRETENDED, "DMA pretended", "a_port_without_dma_says_so"},
-        {DMA_EARLY, "DMA done early", "dma_that_is_done_comes_before_later_puts"},
+        {DMA_EARLY, "DMA done early", "dma_that_is_done_comes_before_later_commits"},
         {DMA_TWICE, "DMA done twice", "a_full_engine_says_so"},
         {DMA_FOR_EVER, "DMA for ever", "dma_that_is_aborted_comes_back"},
         {DMA_ANYWHERE, "DMA anywhere", "dma_out_of_bounds_is_refused"},

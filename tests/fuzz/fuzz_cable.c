@@ -287,10 +287,10 @@ static void use_port(struct scene *s, struct input *input)
     int result;
     switch (input_byte(input) & 7) {
     case 0:
-        port->ops->put(port, off, bytes, count);
+        ((off & 2) != 0 ? port->ops->body : port->ops->commit)(port, 0, off, bytes, count);
         break;
     case 1:
-        (void)port->ops->ring(port, (unsigned)count);
+        (void)port->ops->ring(port, 0, (unsigned)count);
         break;
     case 2:
         (void)port->ops->events(port, UINT64_MAX);

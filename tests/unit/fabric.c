@@ -21,9 +21,11 @@ static struct fabric_port *of(struct via_port *port)
     return (struct fabric_port *)(void *)port;
 }
 
-static void port_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+static void port_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len)
 {
     struct fabric_port *self = of(port);
+    assert_true(queue < VIA_PORT_QUEUES);
     assert_true(off + len <= port->caps.window_bytes);
     if (!self->link->up) {
         return;
@@ -31,13 +33,22 @@ static void port_put(struct via_port *port, uint64_t off, const void *src, size_
     memcpy(self->peer->port.inbox + off, src, len);
 }
 
-static void port_flush(struct via_port *port)
+static void port_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                        size_t len)
 {
-    (void)port;
+    assert_true((len == 8 || len == 64) && off % len == 0);
+    port_body(port, queue, off, src, len);
 }
 
-static int port_read_back(struct via_port *port)
+static void port_flush(struct via_port *port, unsigned queue)
 {
+    (void)port;
+    (void)queue;
+}
+
+static int port_read_back(struct via_port *port, unsigned queue)
+{
+    (void)queue;
     return of(port)->link->up ? 0 : -ENOLINK;
 }
 
@@ -51,9 +62,10 @@ static void wake_for(struct fabric_port *port, unsigned bit)
     }
 }
 
-static int port_ring(struct via_port *port, unsigned bit)
+static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     struct fabric_port *self = of(port);
+    (void)queue;
     if (!self->link->up) {
         return -ENOLINK;
     }
@@ -99,7 +111,8 @@ static void port_close(struct via_port *port)
 }
 
 static const struct via_port_ops port_ops = {
-    .put = port_put,
+    .body = port_body,
+    .commit = port_commit,
     .flush = port_flush,
     .read_back = port_read_back,
     .ring = port_ring,

@@ -65,23 +65,28 @@ static struct end *of(struct via_port *port)
     return (struct end *)(void *)port;
 }
 
-static void port_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+static void port_post(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len)
 {
+    (void)queue;
     memcpy(port->window + off, src, len);
 }
 
-static void port_flush(struct via_port *port)
+static void port_flush(struct via_port *port, unsigned queue)
 {
     (void)port;
+    (void)queue;
 }
 
-static int port_read_back(struct via_port *port)
+static int port_read_back(struct via_port *port, unsigned queue)
 {
+    (void)queue;
     return atomic_load(&of(port)->cable->up) ? 0 : -ENOLINK;
 }
 
-static int port_ring(struct via_port *port, unsigned bit)
+static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
+    (void)queue;
     atomic_fetch_or(&of(port)->cable->events[1 - port->side], VIA_PORT_EVENT_DOORBELL(bit));
     return 0;
 }
@@ -116,7 +121,8 @@ static void port_close(struct via_port *port)
 }
 
 static const struct via_port_ops port_ops = {
-    .put = port_put,
+    .body = port_post,
+    .commit = port_post,
     .flush = port_flush,
     .read_back = port_read_back,
     .ring = port_ring,

@@ -23,17 +23,28 @@ struct pair {
     struct via_pipe_reader reader;
 };
 
-static void memory_put(void *ctx, uint64_t off, const void *src, size_t len)
+#define QUEUE 3u
+
+static void memory_body(void *ctx, unsigned queue, uint64_t off, const void *src, size_t len)
 {
     struct pair *pair = ctx;
+    assert_int_equal(queue, QUEUE);
     assert_true(off + len <= pair->bytes);
     memcpy(pair->memory + off, src, len);
 }
 
-static void credit_put(void *ctx, uint64_t off, const void *src, size_t len)
+static void memory_commit(void *ctx, unsigned queue, uint64_t off, const void *src, size_t len)
+{
+    assert_true(len == 8 || len == 64);
+    assert_int_equal(off % len, 0);
+    memory_body(ctx, queue, off, src, len);
+}
+
+static void credit_commit(void *ctx, unsigned queue, uint64_t off, const void *src, size_t len)
 {
     struct pair *pair = ctx;
     uint64_t word;
+    assert_int_equal(queue, QUEUE);
     assert_int_equal(off, 0);
     assert_int_equal(len, sizeof(word));
     memcpy(&word, src, sizeof(word));
@@ -47,7 +58,10 @@ static struct via_pipe_target target_of(struct pair *pair, bool direct, bool cre
             .direct = credit ? (unsigned char *)&pair->credit : pair->memory,
         };
     }
-    return (struct via_pipe_target){.put = credit ? credit_put : memory_put, .ctx = pair};
+    return (struct via_pipe_target){.body = credit ? NULL : memory_body,
+                                    .commit = credit ? credit_commit : memory_commit,
+                                    .ctx = pair,
+                                    .queue = QUEUE};
 }
 
 static void pair_start(struct pair *pair, bool direct, uint16_t epoch)

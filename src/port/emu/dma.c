@@ -86,7 +86,7 @@ static int copy(struct via_emu_port *emu, const struct queued *dma)
     if (dma->result != 0) {
         return dma->result;
     }
-    /* What the thread puts next is stored after it: via_emu_put() has the fence. */
+    /* What the thread commits next is stored after it: emu_commit() has the release. */
     via_copy_once(emu->window + dma->off, dma->src, dma->len);
     return 0;
 }

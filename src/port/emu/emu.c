@@ -32,51 +32,73 @@ static void store_word(unsigned char *to, const void *from)
     atomic_store_explicit((_Atomic uint64_t *)(void *)to, word, memory_order_release);
 }
 
-static void emu_put(struct via_port *port, uint64_t off, const void *src, size_t len)
+/* Where a write goes; NULL: nowhere. */
+static unsigned char *place_of(struct via_emu_port *emu, uint64_t off, size_t len)
 {
-    struct via_emu_port *emu = via_emu_port_of(port);
+    const struct via_port_caps *caps = &emu->base.caps;
 
-    if (off > port->caps.window_bytes || len > port->caps.window_bytes - off) {
+    if (off > caps->window_bytes || len > caps->window_bytes - off) {
         count(&emu->counters.puts_out_of_bounds);
-        return;
+        return NULL;
     }
     if (!via_emu_port_is_up(emu)) {
         count(&emu->counters.puts_vanished);
-        return;
+        return NULL;
     }
-    unsigned char *to = emu->window + off;
-    /* After what this thread put before, also when that was no single word. Pairs with the reader's
-     * acquire of whichever word tells it that this put is there. */
-    atomic_thread_fence(memory_order_release);
-    if (len == VIA_CACHELINE && off % VIA_CACHELINE == 0) {
-        memcpy(to, src, VIA_CACHELINE - sizeof(uint64_t));
-        store_word(to + VIA_CACHELINE - sizeof(uint64_t),
-                   (const unsigned char *)src + VIA_CACHELINE - sizeof(uint64_t));
-    } else if (len == sizeof(uint64_t) && off % sizeof(uint64_t) == 0) {
-        store_word(to, src);
-    } else {
+    return emu->window + off;
+}
+
+static void emu_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                     size_t len)
+{
+    unsigned char *to = place_of(via_emu_port_of(port), off, len);
+    (void)queue;
+    if (to != NULL) {
         via_copy_foreign(to, src, len);
     }
 }
 
-static void emu_flush(struct via_port *port)
+static void emu_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                       size_t len)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+    (void)queue;
+
+    if ((len != sizeof(uint64_t) && len != VIA_CACHELINE) || off % len != 0) {
+        count(&emu->counters.puts_out_of_bounds);
+        return;
+    }
+    unsigned char *to = place_of(emu, off, len);
+    if (to == NULL) {
+        return;
+    }
+    size_t before = len - sizeof(uint64_t);
+    memcpy(to, src, before);
+    /* The release of the word: all that this thread stored before is seen before it. */
+    store_word(to + before, (const unsigned char *)src + before);
+}
+
+static void emu_flush(struct via_port *port, unsigned queue)
 {
     (void)port;
+    (void)queue;
     /* There is no write-combining buffer, but a store buffer; the caller may load next what tells
      * whether the other end has seen its stores. */
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-static int emu_read_back(struct via_port *port)
+static int emu_read_back(struct via_port *port, unsigned queue)
 {
+    (void)queue;
     /* Stores have arrived once they are in the cache, which the fence waits for. */
     atomic_thread_fence(memory_order_seq_cst);
     return via_emu_port_is_up(via_emu_port_of(port)) ? 0 : -ENOLINK;
 }
 
-static int emu_ring(struct via_port *port, unsigned bit)
+static int emu_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     struct via_emu_port *emu = via_emu_port_of(port);
+    (void)queue;
 
     if (bit >= VIA_PORT_DOORBELLS) {
         return -EINVAL;
@@ -177,7 +199,8 @@ static void emu_close(struct via_port *port)
 }
 
 static const struct via_port_ops emu_ops = {
-    .put = emu_put,
+    .body = emu_body,
+    .commit = emu_commit,
     .flush = emu_flush,
     .read_back = emu_read_back,
     .ring = emu_ring,
@@ -254,6 +277,7 @@ static struct via_emu_port *new_port(const struct via_emu_options *options)
         .store_bytes_max = sizeof(uint64_t),
         .dma_depth = options->dma_depth,
         .coherent = options->direct,
+        .writes_ordered = true,
     };
     emu->host = options->host;
     emu->bell_lines = (uint16_t)options->bell_lines;

@@ -15,8 +15,9 @@
  *
  * A store to a link that is down vanishes; a load from the window then gives all-ones, but for
  * places the loading process itself has stored to since it went down. When the other end cuts,
- * put, ring and scratchpads stop at once; direct stores go on into an inbox whose owner knows the
- * link to be down until this end's service has run, and the link does not come up before that.
+ * body, commit, ring and scratchpads stop at once; direct stores go on into an inbox whose owner
+ * knows the link to be down until this end's service has run, and the link does not come up before
+ * that.
  */
 #ifndef VIA_PORT_EMU_EMU_H
 #define VIA_PORT_EMU_EMU_H
@@ -120,8 +121,8 @@ struct via_emu_status {
     uint16_t peer_host; /* as it says; valid when connected */
     uint64_t peer_inbox_bytes;
     uint64_t ups_count, downs_count;
-    uint64_t puts_out_of_bounds; /* dropped: errors of the caller */
-    uint64_t puts_vanished;      /* through put(), while the link was down */
+    uint64_t puts_out_of_bounds; /* dropped: errors of the caller; commits of other sizes, too */
+    uint64_t puts_vanished;      /* by body() and commit(), while the link was down */
     uint64_t doorbells_fired, doorbells_coalesced;
     uint64_t scratchpads_refused; /* writes to the other end's, or beyond the last */
     uint64_t messages_sent, messages_received, messages_dropped;
