@@ -114,10 +114,10 @@ int via_pipe_commit(struct via_pipe_writer *writer, const void *head, size_t hea
 
 /*
  * A record whose body somebody else brings, a DMA engine: defer takes its slot and the place of its
- * body, *ret_off in the target (what put() would be given; for a direct target as well). Its reader
- * sees nothing of it. publish posts the line of the oldest deferred record, when its body is there:
- * lines leave in the order of the records. While records are deferred, all that follow must be.
- * Same errors as via_pipe_send; publish can not fail.
+ * body, *ret_off in the target (what body() would be given; for a direct target as well). Its
+ * reader sees nothing of it. publish posts the line of the oldest deferred record, when its body is
+ * there: lines leave in the order of the records. While records are deferred, all that follow must
+ * be. Same errors as via_pipe_send; publish can not fail.
  */
 int via_pipe_defer(struct via_pipe_writer *writer, size_t body_bytes, uint64_t *ret_off);
 void via_pipe_publish(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
