@@ -17,12 +17,16 @@ for plant in ${*:-$("$sim" plants | cut -d' ' -f1)}; do
     # The parts of a seed in which it can not show only take time.
     case $plant in
     core-no-turn-bubble) parts=$one_fabric,mood=4 ;;
-    core-unborn) parts=$one_fabric,mood=2 first=1336 ;;
+    core-unborn) parts=$one_fabric,mood=2 first=4818 ;;
     core-last-number) parts=$one_fabric,rogues=2,lies=700 ;;
     core-held) parts=$one_fabric,mood=1 first=781 ;;
     core-dma-let-go)
         parts=$one_fabric,hosts=2,crashes=0,rogues=0,cuts=40,cut-ns=300000
         parts+=,dma=100,dma-from=1,dma-depth=8,dma-hangs=200,dma-stubborn=500
+        ;;
+    core-dma-flap)
+        parts=$one_fabric,hosts=2,crashes=0,rogues=0,cuts=40,cut-ns=10000
+        parts+=,dma=100,dma-from=1,dma-depth=8,dma-ns=30000
         ;;
     core-client-no-want)
         parts=ops=1,streams=0,barrier-groups=0,hosts=2,cuts=0,freezes=0,crashes=0 first=400
