@@ -17,7 +17,7 @@ for plant in ${*:-$("$sim" plants | cut -d' ' -f1)}; do
     # The parts of a seed in which it can not show only take time.
     case $plant in
     core-no-turn-bubble) parts=$one_fabric,mood=4 ;;
-    core-unborn) parts=$one_fabric,mood=2 first=4818 ;;
+    core-unborn) parts=$one_fabric,mood=2,crashes=12,hosts=6 ;;
     core-last-number) parts=$one_fabric,rogues=2,lies=700 ;;
     core-held) parts=$one_fabric,mood=1 first=781 ;;
     core-dma-let-go)
