@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Barriers: groups of hosts that meet, several rounds each. Nobody leaves a round before all have
- * entered it. When a member crashes, the others give the group up, as programs do, and another
- * group takes its place.
+ * entered it. When a member crashes or cannot be reached, the others give the group up, as programs
+ * do, and another group takes its place. A member whose time is over enters the same round again.
  */
 #include <errno.h>
 #include <string.h>
@@ -128,6 +128,7 @@ static bool enter(struct sim_thread *thread, struct sim_group *group)
     if (!sim_op_submit(thread, op, &node_op)) {
         return false;
     }
+    sim_limit_submitted(world, op);
     group->entered[member]++;
     return true;
 }
@@ -173,18 +174,39 @@ static void retire(struct sim_world *world, struct sim_group *group)
     group_new(world);
 }
 
+static bool status_is_true(const struct sim_world *world, const struct sim_group *group,
+                           const struct sim_op *op, int status)
+{
+    switch (status) {
+    case -ECONNRESET:
+        return group->retired || op->stale_route || has_restarted(world, group, op);
+    case -EHOSTUNREACH:
+        return world->config.node.give_up_ns != 0 && sim_may_be_slow(world);
+    case -ETIMEDOUT:
+        return sim_limit_is_over(world, op);
+    case -ECANCELED:
+        return op->cancelled;
+    default:
+        return status == 0;
+    }
+}
+
 void sim_barrier_completed(struct sim_world *world, struct sim_op *op, int status)
 {
     struct sim_group *group = &world->groups[op->group];
     op->state = SIM_OP_DONE;
     op->status = status;
+    if (!status_is_true(world, group, op, status)) {
+        sim_fail(world, "%s: ends with %d", sim_op_name(op), status);
+    }
+    if (status == -ETIMEDOUT && !group->retired) {
+        /* It has not taken place, so the member enters the same one again. */
+        group->entered[op->member]--;
+        plan_entry(world, group, op->member);
+        return;
+    }
     group->left[op->member]++;
     if (status != 0) {
-        bool reset = status == -ECONNRESET &&
-                     (group->retired || op->stale_route || has_restarted(world, group, op));
-        if (!reset && !(status == -ECANCELED && op->cancelled)) {
-            sim_fail(world, "%s: ends with %d", sim_op_name(op), status);
-        }
         if (!group->retired) {
             retire(world, group);
         }

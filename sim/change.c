@@ -98,6 +98,7 @@ static const struct sim_knob keys[] = {
     KEY("notice", port.notice_ns, 0, 1000000000, 0),
     KEY("stall", cpu.stall_chance, 0, 1000, 0),
     KEY("give-up", node.give_up_ns, 0, UINT64_MAX / 4, 0),
+    KEY("wait", node.wait_ns_max, 0, UINT64_MAX / 4, 0),
     KEY("epoch-first", node.epoch_first, 0, VIA_EPOCH_MAX, 0),
     KEY("pipe-first", node.pipe_first, 0, UINT32_MAX, 0),
     KEY("slots", node.pipe_slots, 1, 4096, NO_SIMPLEST),

@@ -179,6 +179,12 @@ bool sim_is_calm(const struct sim_world *world)
     return counts->cuts + counts->freezes + counts->crashes + counts->ones + counts->dma_hung == 0;
 }
 
+bool sim_may_be_slow(const struct sim_world *world)
+{
+    /* A doorbell that is dropped at each hop takes long, too. */
+    return !sim_is_calm(world) || world->config.port.bell_drop_chance != 0;
+}
+
 static bool status_is_true(const struct sim_op *op, int status)
 {
     if (sim_rogue_was(&op->flow->world->hosts[op->flow->destination], op->destination_life)) {
@@ -195,8 +201,12 @@ static bool status_is_true(const struct sim_op *op, int status)
         return op->cancelled;
     }
     if (status == -EHOSTUNREACH && op->flow->world->config.node.give_up_ns != 0) {
-        /* A doorbell that is dropped at each hop takes long, too. */
-        return !sim_is_calm(op->flow->world) || op->flow->world->config.port.bell_drop_chance != 0;
+        return sim_may_be_slow(op->flow->world);
+    }
+    if (status == -ETIMEDOUT) {
+        return sim_limit_is_over(op->flow->world, op) &&
+               (sim_may_be_slow(op->flow->world) || sim_limit_is_short(op->flow->world) ||
+                op->flow->world->config.work.busy_chance != 0);
     }
     if (status == -EHOSTUNREACH && (op->kind == VIA_OP_GET || op->kind == VIA_OP_ATOMIC)) {
         /* The owner of the memory had nobody to send its answers to, for a second. */
@@ -325,6 +335,7 @@ void sim_check_complete(struct sim_host *host, unsigned channel, uint64_t cookie
     } else {
         op_completed(world, op, status, value);
     }
+    sim_limit_ended(world, op);
     /* From now on the node must not touch it: ASan tells. */
     sim_op_free_buffer(op);
     sim_final_progress(world);

@@ -32,6 +32,7 @@ enum sim_event_kind {
     SIM_EVENT_SPRING,   /* it comes, if it has not yet: a = trap */
     SIM_EVENT_HEAL,     /* end of all faults */
     SIM_EVENT_OVERDUE,  /* everything must be done by now */
+    SIM_EVENT_LIMIT,    /* an operation must have ended by now: a = its index */
     SIM_EVENT_SETTLED,  /* links and routes must be right by now */
     SIM_EVENT_STOP,
     SIM_EVENT_DMA,      /* a DMA ends: a = link, b = end whose engine it is, c = its number */

@@ -443,6 +443,25 @@ static void draw_dma(struct sim_config *config)
     node->dma_ns_max = by_magnitude(&rng, 200, 5000) * VIA_USEC_NS;
 }
 
+/* Where operations are given up soon, they are in other ways as well, and faults last longer. */
+static void draw_limits(struct sim_config *config)
+{
+    struct sim_config_faults *faults = &config->faults;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x6c696d697473));
+    if (config->node.give_up_ns == 0 || via_rng_chance(&rng, 1, 4)) {
+        return;
+    }
+    config->node.wait_ns_max = by_magnitude(&rng, 20, 600) * VIA_MSEC_NS;
+    if (via_rng_chance(&rng, 1, 2)) {
+        uint32_t longest_ns = by_magnitude(&rng, 500, 4000) * 1000 * 1000;
+        faults->cut_ns_max = faults->cuts_count != 0 ? longest_ns : 0;
+        faults->restart_ns_max = faults->crashes_count != 0 ? longest_ns : 0;
+        faults->rogue_ns_max = faults->rogues_count != 0 ? longest_ns : 0;
+        config->work.busy_ns_max = longest_ns;
+    }
+}
+
 static void draw_shmem(struct sim_config *config)
 {
     struct sim_config_shmem *shmem = &config->shmem;
@@ -526,6 +545,7 @@ void sim_config_in_mood(struct sim_config *config, uint64_t seed, enum sim_graph
         draw_torus(config);
     }
     draw_dma(config);
+    draw_limits(config);
     draw_shmem(config);
     draw_streams_hosts(config);
     draw_streams_bursts(config);

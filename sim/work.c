@@ -395,6 +395,7 @@ static void accepted(struct sim_op *op)
     struct sim_flow *flow = op->flow;
     via_list_push_back(&flow->pending, &op->pending);
     sim_region_submitted(op);
+    sim_limit_submitted(flow->world, op);
     if (op->wrong != SIM_RIGHT) {
         return;
     }

@@ -101,6 +101,9 @@ static void handle_fault(struct sim_world *world, const struct sim_event *event)
     case SIM_EVENT_HEAL:
         sim_fault_heal(world);
         break;
+    case SIM_EVENT_LIMIT:
+        sim_limit_check(world, event->a);
+        break;
     case SIM_EVENT_OVERDUE:
         sim_final_overdue(world);
         break;

@@ -10,6 +10,7 @@
  *   check.c     deliveries and completions             region.c    what segments must hold
  *   credit.c    room in pipes
  *   barrier.c   groups and their rounds                final.c     the end: all done, all right
+ *   limit.c     none outstanding for too long
  *   trace.c     all of it in words
  */
 #ifndef SIM_WORLD_H
@@ -488,6 +489,8 @@ void sim_check_complete(struct sim_host *host, unsigned channel, uint64_t cookie
 void sim_check_notify(struct sim_host *host, uint64_t handle);
 /* Has nothing happened that may have kept hosts apart? */
 bool sim_is_calm(const struct sim_world *world);
+/* May hosts that are there take long to hear of each other? */
+bool sim_may_be_slow(const struct sim_world *world);
 /* Its host has crashed: outcome unknown, nobody will hear of it. */
 void sim_check_orphan(struct sim_world *world, struct sim_op *op);
 const char *sim_op_name(const struct sim_op *op); /* one static text at a time */
@@ -521,6 +524,16 @@ void sim_barrier_turn(struct sim_thread *thread);
 void sim_barrier_completed(struct sim_world *world, struct sim_op *op, int status);
 void sim_barrier_crashed(struct sim_host *host);
 bool sim_barrier_done(const struct sim_world *world);
+
+/* --- limit.c --------------------------------------------------------------------------------- */
+
+void sim_limit_submitted(struct sim_world *world, const struct sim_op *op);
+void sim_limit_ended(struct sim_world *world, const struct sim_op *op);
+void sim_limit_check(struct sim_world *world, uint32_t index);
+/* Has it been outstanding for as long as -ETIMEDOUT says? */
+bool sim_limit_is_over(const struct sim_world *world, const struct sim_op *op);
+/* May a calm fabric need longer to come up than an operation waits? */
+bool sim_limit_is_short(const struct sim_world *world);
 
 /* --- final.c --------------------------------------------------------------------------------- */
 

@@ -150,7 +150,8 @@ VIADUCT_API int via_remote_ring(struct via_remote *remote);
 /*
  * Puts `bytes` from src to offset off. On return src may be changed. Puts of one thread to one host
  * arrive in order. -EAGAIN never: blocks while the way is full. -ERANGE, -EACCES, -ECONNRESET,
- * -EHOSTUNREACH, -ENOTCONN: this or an earlier put failed; reported once.
+ * -EHOSTUNREACH (the host was not heard of for viaductd --give-up-ms), -ETIMEDOUT (it was, but gets
+ * on with nothing for --wait-ms), -ENOTCONN: this or an earlier put failed; reported once.
  */
 VIADUCT_API int via_remote_put(struct via_remote *remote, uint64_t off, const void *src,
                                size_t bytes, unsigned flags);
@@ -249,7 +250,11 @@ VIADUCT_API int via_board_take(struct via_attach *attach, const void *key, size_
 
 /*
  * Barrier among hosts: returns when one process of each host in `hosts` (ascending ids, mine among
- * them) has called it with this group number. One process of a host per group at a time.
+ * them) has called it with this group number. One process of a host per group at a time. -ETIMEDOUT
+ * (viaductd --wait-ms): a host can be reached, but none of its processes calls it; the barrier has
+ * not taken place, and may be called again. -EHOSTUNREACH (viaductd --give-up-ms), -ECONNRESET: a
+ * host cannot be reached, or has restarted; it may have taken place for others. -ENOSPC: this host
+ * waits in too many barriers of the first host's; try again later. -EINVAL, -ENOTCONN, -ENOBUFS.
  */
 VIADUCT_API int via_barrier(struct via_attach *attach, uint32_t group, const uint16_t *hosts,
                             unsigned hosts_count);

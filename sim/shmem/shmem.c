@@ -345,6 +345,7 @@ static void make_config(struct sim_config *config)
     config->work.barrier_groups = 0;
     config->work.cancels_count = 0;
     config->node.give_up_ns = 0;
+    config->node.wait_ns_max = 0;
     config->node.segments_count += config->shmem.pes * VIA_REGIONS;
     config->faults.rogues_count = 0;
     config->faults.crashes_count =

@@ -16,6 +16,12 @@
 /* "No deadline": later than any time. */
 #define VIA_NEVER_NS UINT64_MAX
 
+/* So much later, or never. */
+static inline uint64_t via_time_add(uint64_t at_ns, uint64_t ns)
+{
+    return ns < VIA_NEVER_NS - at_ns ? at_ns + ns : VIA_NEVER_NS;
+}
+
 #define VIA_CACHELINE 64
 
 #define VIA_MUST_CHECK __attribute__((warn_unused_result))

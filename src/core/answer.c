@@ -10,7 +10,7 @@
 
 static void answer(struct via_channel *channel, const struct via_op *what)
 {
-    struct via_op_slot *op = via_op_answer_new(channel, what); /* availability was checked */
+    struct via_op_slot *op = via_op_answer_new(channel, what); /* room was checked */
     via_tx_append(channel,
                   via_channel_tx(channel, what->destination, channel->node->config.flows_count),
                   &op->tx);
@@ -27,7 +27,7 @@ int via_answer_get(struct via_channel *channel, const struct via_frame_header *h
     if (rc != 0) {
         return rc;
     }
-    if (!via_op_answer_available(channel)) {
+    if (via_op_answer_room(channel, header->source) != 0) {
         return -ENOBUFS;
     }
     answer(channel, &(struct via_op){
@@ -53,7 +53,7 @@ int via_answer_atomic(struct via_channel *channel, const struct via_frame_header
     }
     memcpy(&args, header->args, sizeof(args));
     memcpy(&operands, body, sizeof(operands));
-    if (!via_op_answer_available(channel)) {
+    if (via_op_answer_room(channel, header->source) != 0) {
         return -ENOBUFS;
     }
     int rc = via_apply_atomic(channel, &args, &operands, &old);

@@ -3,22 +3,38 @@
  * Barriers. Channel 0.
  *
  * The root is the member with the lowest id. Every other member sends it an arrival with a number
- * of its own (the round); when all are there, and the root itself, the root sends each its number
- * back. So nobody has to agree on a count: an arrival of the next round that comes early just waits
- * for its root. A member that ends its wait early (another member has restarted, or it was given
- * up) withdraws its arrival, so that no later barrier counts it.
+ * of its own (the round); when all are there, and the root itself, the root answers each with that
+ * number. So nobody has to agree on a count: an arrival of the next round that comes early just
+ * waits for its root. A member that ends its wait early (another member has restarted, or it was
+ * given up) withdraws its arrival, so that no later barrier counts it.
+ *
+ * The root keeps arrivals by host, so many of each: no host can use up the places of another.
+ *
+ * Three limits end a wait. A member's host that cannot be reached ends it for all after give_up_ns.
+ * A member that can be reached and does not enter ends it after wait_ns_max; then a member asks the
+ * root, which knows, to let it leave: either the barrier has taken place for all, or it has not,
+ * and the member may enter it again. An arrival that is older than its host should let it become is
+ * dropped by the root, which tells the host.
  *
  * All frames travel in the reserved flow, where they never queue behind data.
  */
 #include <errno.h>
 
+#include "base/mutant.h"
 #include "core/op.h"
 
 void via_barrier_init(struct via_channel *channel)
 {
-    via_list_init(&channel->barriers->waiting);
-    channel->barriers->round = 0;
-    channel->barriers->releases_due = 0;
+    struct via_barriers *barriers = channel->barriers;
+
+    via_list_init(&barriers->waiting);
+    via_list_init(&barriers->due);
+    for (unsigned h = 0; h < channel->node->config.hosts_max; h++) {
+        via_list_init(&barriers->hosts[h].due);
+    }
+    barriers->round = 0;
+    barriers->waits_timer_ns = VIA_NEVER_NS;
+    barriers->arrivals_timer_ns = VIA_NEVER_NS;
 }
 
 static bool is_member(const struct via_op *op, uint16_t host)
@@ -39,125 +55,9 @@ static bool is_member(const struct via_op *op, uint16_t host)
     return false;
 }
 
-/* --- groups, at the root --------------------------------------------------------------------- */
-
-static struct via_barrier_group *group_find(const struct via_channel *channel, uint32_t number)
+static bool is_root(const struct via_channel *channel, const struct via_op_slot *op)
 {
-    for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
-        if (channel->barriers->groups[g].used && channel->barriers->groups[g].group == number) {
-            return &channel->barriers->groups[g];
-        }
-    }
-    return NULL;
-}
-
-static struct via_barrier_group *group_free(const struct via_channel *channel)
-{
-    for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
-        if (!channel->barriers->groups[g].used) {
-            return &channel->barriers->groups[g];
-        }
-    }
-    return NULL;
-}
-
-/* Those that are not in use hold no number of any host. */
-static struct via_barrier_group *group_get(const struct via_channel *channel, uint32_t number)
-{
-    struct via_barrier_group *group = group_find(channel, number);
-    if (group == NULL) {
-        group = group_free(channel);
-        if (group != NULL) {
-            group->used = true;
-            group->group = number;
-            group->release_from = 0;
-        }
-    }
-    return group;
-}
-
-static void group_free_if_over(struct via_barrier_group *group)
-{
-    if (group->op == NULL && group->arrived_count == 0 && group->release_count == 0) {
-        group->used = false;
-    }
-}
-
-static void set_arrival(struct via_barrier_group *group, uint16_t host, uint32_t round)
-{
-    bool was = group->arrivals[host] != 0;
-    bool is = round != 0;
-
-    group->arrivals[host] = round;
-    if (was == is) {
-        return;
-    }
-    group->arrived_count += is ? 1u : UINT32_MAX;
-    if (group->op != NULL && is_member(&group->op->op, host)) {
-        group->missing += is ? UINT32_MAX : 1u;
-    }
-}
-
-static void set_release(struct via_channel *channel, struct via_barrier_group *group, uint16_t host,
-                        uint32_t round)
-{
-    uint32_t change = (uint32_t)(round != 0) - (uint32_t)(group->releases[host] != 0);
-
-    group->releases[host] = round;
-    group->release_count += change;
-    channel->barriers->releases_due += change;
-}
-
-static void release_if_complete(struct via_channel *channel, struct via_barrier_group *group)
-{
-    struct via_op_slot *op = group->op;
-
-    if (op == NULL || group->missing != 0) {
-        return;
-    }
-    group->op = NULL;
-    for (uint32_t i = 0; i < op->op.members_count; i++) {
-        uint16_t host = op->op.members[i];
-        if (host != channel->node->config.host) {
-            set_release(channel, group, host, group->arrivals[host]);
-            set_arrival(group, host, 0);
-        }
-    }
-    via_op_finish(channel, op, 0, 0);
-    group_free_if_over(group);
-}
-
-/* --- submission ------------------------------------------------------------------------------ */
-
-int via_barrier_check(const struct via_channel *channel, const struct via_op *op)
-{
-    uint16_t me = channel->node->config.host;
-
-    if (channel->barriers == NULL || op->members == NULL || op->members_count == 0 ||
-        op->members_count > channel->node->config.hosts_max) {
-        return -EINVAL;
-    }
-    for (uint32_t i = 0; i < op->members_count; i++) {
-        if (op->members[i] >= channel->node->config.hosts_max) {
-            return -EHOSTUNREACH;
-        }
-        if (i > 0 && op->members[i] <= op->members[i - 1]) {
-            return -EINVAL;
-        }
-    }
-    if (!is_member(op, me)) {
-        return -EINVAL;
-    }
-    via_list_foreach(it, &channel->barriers->waiting) {
-        if (via_list_entry(it, struct via_op_slot, waits)->op.group == op->group) {
-            return -EINVAL;
-        }
-    }
-    if (op->members[0] == me && group_find(channel, op->group) == NULL &&
-        group_free(channel) == NULL) {
-        return -EAGAIN;
-    }
-    return 0;
+    return op->op.destination == channel->node->config.host;
 }
 
 static struct via_tx_flow *flow_to(struct via_channel *channel, uint16_t host)
@@ -165,62 +65,226 @@ static struct via_tx_flow *flow_to(struct via_channel *channel, uint16_t host)
     return via_channel_tx(channel, host, channel->node->config.flows_count);
 }
 
-static void start_as_root(struct via_channel *channel, struct via_op_slot *op)
+/* An arrival that nobody took back is dropped after this: longer than its member may wait. */
+static uint64_t arrival_ns_max(const struct via_channel *channel)
 {
-    struct via_barrier_group *group = group_get(channel, op->op.group);
+    return via_time_add(channel->node->config.wait_ns_max, channel->node->config.wait_ns_max);
+}
 
-    group->op = op;
-    group->missing = 0;
-    for (uint32_t i = 0; i < op->op.members_count; i++) {
-        uint16_t host = op->op.members[i];
-        if (host != channel->node->config.host && group->arrivals[host] == 0) {
-            group->missing++;
+static bool is_unreachable(const struct via_channel *channel, uint16_t host)
+{
+    return channel->hosts[host].port == VIA_PORT_NONE && host != channel->node->config.host;
+}
+
+/* --- arrivals, at the root ------------------------------------------------------------------- */
+
+static struct via_barrier_arrival *arrival_find(const struct via_channel *channel, uint16_t host,
+                                                uint32_t group)
+{
+    const struct via_barrier_host *at = &channel->barriers->hosts[host];
+
+    for (unsigned i = 0; i < at->count; i++) {
+        if (!at->arrivals[i].due && at->arrivals[i].group == group) {
+            return &at->arrivals[i];
         }
     }
-    release_if_complete(channel, group);
+    return NULL;
+}
+
+/* The barrier of this group that this host is the root of and has entered, or NULL. */
+static struct via_op_slot *entered(const struct via_channel *channel, uint32_t group)
+{
+    via_list_foreach(it, &channel->barriers->waiting) {
+        struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
+        if (op->op.group == group && is_root(channel, op)) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+static uint32_t clock_ms(const struct via_channel *channel)
+{
+    return (uint32_t)(channel->now_ns / VIA_MSEC_NS);
+}
+
+/* The member is to be told that its arrival counts no more: 0 = all are there. */
+static void set_due(struct via_channel *channel, uint16_t host, struct via_barrier_arrival *arrival,
+                    int status)
+{
+    struct via_barrier_host *at = &channel->barriers->hosts[host];
+
+    arrival->due = true;
+    arrival->status = (int16_t)status;
+    at->due_count++;
+    if (!via_list_is_linked(&at->due)) {
+        via_list_push_back(&channel->barriers->due, &at->due);
+    }
+}
+
+static void arrival_remove(struct via_barrier_host *at, struct via_barrier_arrival *arrival)
+{
+    at->due_count -= arrival->due ? 1 : 0;
+    *arrival = at->arrivals[--at->count];
+    if (at->due_count == 0) {
+        via_list_remove(&at->due);
+    }
+}
+
+/* An arrival that waited does so no more, before its barrier is complete. */
+static void uncount(const struct via_channel *channel, uint16_t host, uint32_t group)
+{
+    struct via_op_slot *op = entered(channel, group);
+    if (op != NULL && is_member(&op->op, host)) {
+        op->missing++;
+    }
+}
+
+/* The barrier of a root is over, and all members that have arrived are told how. */
+static void tell_members(struct via_channel *channel, const struct via_op *op, int status)
+{
+    for (uint32_t i = 1; i < op->members_count; i++) {
+        struct via_barrier_arrival *arrival = arrival_find(channel, op->members[i], op->group);
+        if (arrival != NULL) {
+            set_due(channel, op->members[i], arrival, status);
+        }
+    }
+}
+
+static void release_if_complete(struct via_channel *channel, struct via_op_slot *op)
+{
+    if (op->missing == 0) {
+        tell_members(channel, &op->op, 0);
+        via_op_finish(channel, op, 0, 0);
+    }
+}
+
+/* --- submission ------------------------------------------------------------------------------ */
+
+int via_barrier_check(const struct via_channel *channel, const struct via_op *op)
+{
+    uint16_t hosts_max = channel->node->config.hosts_max;
+
+    if (channel->barriers == NULL || op->members == NULL || op->members_count == 0 ||
+        op->members_count > hosts_max) {
+        return -EINVAL;
+    }
+    for (uint32_t i = 0; i < op->members_count; i++) {
+        if (op->members[i] >= hosts_max) {
+            return -EHOSTUNREACH;
+        }
+        if (i > 0 && op->members[i] <= op->members[i - 1]) {
+            return -EINVAL;
+        }
+    }
+    if (!is_member(op, channel->node->config.host)) {
+        return -EINVAL;
+    }
+    via_list_foreach(it, &channel->barriers->waiting) {
+        if (via_list_entry(it, struct via_op_slot, waits)->op.group == op->group) {
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+static void start_as_root(struct via_channel *channel, struct via_op_slot *op)
+{
+    for (uint32_t i = 1; i < op->op.members_count; i++) {
+        if (arrival_find(channel, op->op.members[i], op->op.group) == NULL) {
+            op->missing++;
+        }
+    }
+    release_if_complete(channel, op);
 }
 
 void via_barrier_start(struct via_channel *channel, struct via_op_slot *op)
 {
-    uint16_t root = op->op.members[0];
+    struct via_barriers *barriers = channel->barriers;
 
-    op->round = ++channel->barriers->round;
+    op->round = ++barriers->round;
     if (op->round == 0) {
-        op->round = ++channel->barriers->round;
+        op->round = ++barriers->round;
     }
-    op->op.destination = root;
-    via_list_push_back(&channel->barriers->waiting, &op->waits);
-    if (root == channel->node->config.host) {
+    op->op.destination = op->op.members[0];
+    op->leaving = false;
+    op->missing = 0;
+    op->since_ns = 0;
+    via_list_push_back(&barriers->waiting, &op->waits);
+    barriers->waits_timer_ns = 0; /* the time is not known here */
+    if (is_root(channel, op)) {
         start_as_root(channel, op);
     } else {
-        via_tx_append(channel, flow_to(channel, root), &op->tx);
+        via_tx_append(channel, flow_to(channel, op->op.destination), &op->tx);
     }
 }
 
 /* --- frames ---------------------------------------------------------------------------------- */
+
+static int arrive(struct via_channel *channel, uint16_t host, const struct via_frame_barrier *args)
+{
+    struct via_barriers *barriers = channel->barriers;
+    struct via_barrier_host *at = &barriers->hosts[host];
+    struct via_barrier_arrival *arrival = arrival_find(channel, host, args->group);
+    bool is_new = arrival == NULL;
+
+    if (is_new) {
+        if (at->count == VIA_BARRIER_ARRIVALS_MAX) {
+            return -ENOSPC;
+        }
+        arrival = &at->arrivals[at->count++];
+    }
+    *arrival = (struct via_barrier_arrival){
+        .group = args->group, .round = args->round, .since_ms = clock_ms(channel)};
+    barriers->arrivals_timer_ns = via_min(barriers->arrivals_timer_ns,
+                                          via_time_add(channel->now_ns, arrival_ns_max(channel)));
+    struct via_op_slot *op = is_new ? entered(channel, args->group) : NULL;
+    if (op != NULL && is_member(&op->op, host)) {
+        op->missing--;
+        release_if_complete(channel, op);
+    }
+    return 0;
+}
+
+/* Nothing is done for an arrival that is not there: what came of it is on its way to the member. */
+static void take_back(struct via_channel *channel, uint16_t host,
+                      const struct via_frame_barrier *args)
+{
+    struct via_barrier_arrival *arrival = arrival_find(channel, host, args->group);
+
+    if (arrival == NULL || arrival->round != args->round) {
+        return;
+    }
+    uncount(channel, host, args->group);
+    if (args->action == VIA_BARRIER_LEAVE) {
+        set_due(channel, host, arrival, -ETIMEDOUT);
+    } else {
+        arrival_remove(&channel->barriers->hosts[host], arrival);
+    }
+}
 
 int via_barrier_arrive(struct via_channel *channel, const struct via_frame_header *header)
 {
     struct via_frame_barrier args;
 
     memcpy(&args, header->args, sizeof(args));
-    if (args.round == 0 || args.action > VIA_BARRIER_WITHDRAW) {
+    if (args.round == 0 || args.action > VIA_BARRIER_LEAVE) {
         return -EPROTO;
     }
-    struct via_barrier_group *group = args.action == VIA_BARRIER_WITHDRAW
-                                          ? group_find(channel, args.group)
-                                          : group_get(channel, args.group);
-    if (group == NULL) {
-        return args.action == VIA_BARRIER_WITHDRAW ? 0 : -ENOSPC;
-    }
     if (args.action == VIA_BARRIER_PLAIN) {
-        set_arrival(group, header->source, args.round);
-        release_if_complete(channel, group);
-    } else if (group->arrivals[header->source] == args.round) {
-        set_arrival(group, header->source, 0);
-        group_free_if_over(group);
+        return arrive(channel, header->source, &args);
     }
+    take_back(channel, header->source, &args);
     return 0;
+}
+
+/* What came of an arrival. Before the root has acknowledged it, perhaps. */
+static void told(struct via_channel *channel, struct via_op_slot *op, int status)
+{
+    via_op_finish(channel, op, status, 0);
+    if (op->tx.flow != NULL && !op->tx.assigned) {
+        via_op_skip(channel, op); /* the question whether it may leave */
+    }
 }
 
 void via_barrier_release(struct via_channel *channel, const struct via_frame_header *header)
@@ -228,51 +292,68 @@ void via_barrier_release(struct via_channel *channel, const struct via_frame_hea
     struct via_frame_barrier args;
 
     memcpy(&args, header->args, sizeof(args));
+    int status = args.status <= 0 && args.status >= -4095 ? args.status : -EPROTO;
     via_list_foreach(it, &channel->barriers->waiting) {
         struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
-        if (op->op.group == args.group && op->round == args.round && op->tx.assigned &&
-            op->op.destination == header->source) {
-            via_op_finish(channel, op, 0, 0);
+        if (op->op.group == args.group && op->round == args.round &&
+            (op->tx.assigned || op->leaving) && op->op.destination == header->source) {
+            told(channel, op, status);
             return;
         }
     }
 }
 
-/* --- releases -------------------------------------------------------------------------------- */
+/* --- answers to arrivals --------------------------------------------------------------------- */
 
-bool via_barrier_is_due(const struct via_channel *channel)
+static uint16_t number_of(const struct via_channel *channel, const struct via_barrier_host *at)
 {
-    return channel->barriers->releases_due != 0 && via_op_answer_available(channel);
+    return (uint16_t)(at - channel->barriers->hosts);
 }
 
-static void release_some(struct via_channel *channel, struct via_barrier_group *group)
+static bool can_tell(struct via_channel *channel, const struct via_barrier_host *at)
 {
-    unsigned hosts_max = channel->node->config.hosts_max;
+    uint16_t host = number_of(channel, at);
+    return via_way_to(channel, host) != NULL && via_op_answer_room(channel, host) == 0;
+}
 
-    while (group->release_count != 0 && via_op_answer_available(channel)) {
-        uint16_t host = (uint16_t)(group->release_from++ % hosts_max);
-        if (group->releases[host] == 0) {
-            continue;
+bool via_barrier_is_due(struct via_channel *channel)
+{
+    via_list_foreach(it, &channel->barriers->due) {
+        if (can_tell(channel, via_list_entry(it, struct via_barrier_host, due))) {
+            return true;
         }
-        struct via_op what = {
-            .kind = VIA_OP_BARRIER_RELEASE,
-            .destination = host,
-            .group = group->group,
-        };
-        struct via_op_slot *op = via_op_answer_new(channel, &what);
-        op->round = group->releases[host];
-        set_release(channel, group, host, 0);
-        via_tx_append(channel, flow_to(channel, host), &op->tx);
     }
-    group_free_if_over(group);
+    return false;
+}
+
+static void tell(struct via_channel *channel, struct via_barrier_host *at,
+                 struct via_barrier_arrival *arrival)
+{
+    struct via_op what = {
+        .kind = VIA_OP_BARRIER_RELEASE,
+        .destination = number_of(channel, at),
+        .group = arrival->group,
+        .operand = (uint64_t)(int64_t)arrival->status,
+    };
+    struct via_op_slot *op = via_op_answer_new(channel, &what);
+
+    op->round = arrival->round;
+    arrival_remove(at, arrival);
+    via_tx_append(channel, flow_to(channel, what.destination), &op->tx);
+    channel->work++;
 }
 
 void via_barrier_pump(struct via_channel *channel)
 {
-    for (unsigned g = 0; g < VIA_BARRIER_GROUPS && via_barrier_is_due(channel); g++) {
-        if (channel->barriers->groups[g].used && channel->barriers->groups[g].release_count != 0) {
-            release_some(channel, &channel->barriers->groups[g]);
-            channel->work++;
+    via_list_foreach_safe(it, &channel->barriers->due) {
+        struct via_barrier_host *at = via_list_entry(it, struct via_barrier_host, due);
+        for (unsigned i = at->count; i-- > 0 && can_tell(channel, at);) {
+            if (at->arrivals[i].due) {
+                tell(channel, at, &at->arrivals[i]);
+            }
+        }
+        if (is_unreachable(channel, number_of(channel, at))) {
+            via_list_remove(&at->due); /* until via_barrier_rerouted() */
         }
     }
 }
@@ -280,9 +361,9 @@ void via_barrier_pump(struct via_channel *channel)
 /* --- early ends ------------------------------------------------------------------------------ */
 
 /* The same slot once more, now for the frame that takes the arrival back. */
-static void withdraw(struct via_channel *channel, struct via_op_slot *op)
+static void send_again(struct via_channel *channel, struct via_op_slot *op, unsigned kind)
 {
-    op->op.kind = VIA_OP_BARRIER_WITHDRAW;
+    op->op.kind = (uint8_t)kind;
     op->withdraw = false;
     op->tx.assigned = false;
     op->tx.acked = false;
@@ -293,29 +374,33 @@ static void withdraw(struct via_channel *channel, struct via_op_slot *op)
 
 void via_barrier_acked(struct via_channel *channel, struct via_op_slot *op)
 {
-    bool again = op->withdraw;
+    bool is_arrival = op->op.kind == VIA_OP_BARRIER;
+    bool withdraw = is_arrival && op->withdraw;
+    bool leave = is_arrival && op->leaving && !op->finished;
     bool reported = op->reported;
 
     /* It has no place in the flow's order any more: its end is the release. */
-    op->reported = reported && !again; /* or the slot would be freed */
+    op->reported = reported && !withdraw; /* or the slot would be freed */
     via_tx_remove(channel, &op->tx);
-    if (again) {
+    if (withdraw || leave) {
         op->reported = reported;
-        withdraw(channel, op);
+        send_again(channel, op, withdraw ? VIA_OP_BARRIER_WITHDRAW : VIA_OP_BARRIER_LEAVE);
     }
 }
 
 void via_barrier_abandon(struct via_channel *channel, struct via_op_slot *op, int status)
 {
-    bool root = op->op.destination == channel->node->config.host;
-
     via_op_finish(channel, op, status, 0);
-    if (root) {
-        struct via_barrier_group *group = group_find(channel, op->op.group);
-        group->op = NULL;
-        group_free_if_over(group);
+    if (is_root(channel, op)) {
+        if (status == -ECONNRESET || status == -EHOSTUNREACH) {
+            tell_members(channel, &op->op, status); /* it is over for all of them */
+        }
+    } else if (op->op.kind == VIA_OP_BARRIER_LEAVE) {
+        if (op->tx.flow != NULL) {
+            via_tx_count(&op->tx); /* as a withdrawal it matters still */
+        }
     } else if (op->tx.flow == NULL) {
-        withdraw(channel, op); /* the arrival is at the root */
+        send_again(channel, op, VIA_OP_BARRIER_WITHDRAW); /* the arrival is at the root */
     } else if (op->tx.assigned) {
         op->withdraw = true;
         via_tx_count(&op->tx); /* its end matters still */
@@ -324,20 +409,170 @@ void via_barrier_abandon(struct via_channel *channel, struct via_op_slot *op, in
     }
 }
 
-void via_barrier_host_reset(struct via_channel *channel, uint16_t host)
+static void end_waits_for(struct via_channel *channel, uint16_t host, int status)
 {
-    for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
-        struct via_barrier_group *group = &channel->barriers->groups[g];
-        if (group->used) {
-            set_arrival(group, host, 0);
-            set_release(channel, group, host, 0);
-            group_free_if_over(group);
-        }
-    }
     via_list_foreach_safe(it, &channel->barriers->waiting) {
         struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
         if (is_member(&op->op, host)) {
-            via_barrier_abandon(channel, op, -ECONNRESET);
+            via_barrier_abandon(channel, op, status);
+        }
+    }
+}
+
+void via_barrier_host_reset(struct via_channel *channel, uint16_t host)
+{
+    struct via_barrier_host *at = &channel->barriers->hosts[host];
+
+    for (unsigned i = 0; i < at->count; i++) {
+        if (!at->arrivals[i].due) {
+            uncount(channel, host, at->arrivals[i].group);
+        }
+    }
+    at->count = 0;
+    at->due_count = 0;
+    via_list_remove(&at->due);
+    end_waits_for(channel, host, -ECONNRESET);
+}
+
+void via_barrier_stuck(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    via_list_foreach_safe(it, &channel->barriers->waiting) {
+        struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
+        if (op->tx.flow == flow) {
+            via_barrier_abandon(channel, op, -EHOSTUNREACH);
+        }
+    }
+}
+
+/* --- time ------------------------------------------------------------------------------------ */
+
+/* When the wait is over, and with which status. */
+static uint64_t end_of(const struct via_channel *channel, const struct via_op_slot *op,
+                       int *ret_status)
+{
+    const struct via_node_config *config = &channel->node->config;
+    uint64_t first_ns = via_time_add(op->since_ns, config->give_up_ns);
+    uint64_t end_ns = op->leaving ? first_ns : via_time_add(op->since_ns, config->wait_ns_max);
+
+    *ret_status = op->leaving ? -EHOSTUNREACH : -ETIMEDOUT;
+    if (channel->now_ns < first_ns) {
+        return via_min(end_ns, first_ns); /* no host has been missed for long enough */
+    }
+    for (uint32_t i = 0; i < op->op.members_count; i++) {
+        uint16_t host = op->op.members[i];
+        if (is_unreachable(channel, host)) {
+            uint64_t since_ns = via_max(op->since_ns, channel->hosts[host].lost_ns);
+            uint64_t lost_ns = via_time_add(since_ns, config->give_up_ns);
+            *ret_status = lost_ns <= end_ns ? -EHOSTUNREACH : *ret_status;
+            end_ns = via_min(end_ns, lost_ns);
+        }
+    }
+    return end_ns;
+}
+
+/* Its time is over, but the barrier may have taken place a moment ago: the root knows. */
+static void leave(struct via_channel *channel, struct via_op_slot *op)
+{
+    if (is_root(channel, op) || (op->tx.flow != NULL && !op->tx.assigned) ||
+        VIA_MUTANT(LEAVE_UNASKED)) {
+        via_barrier_abandon(channel, op, -ETIMEDOUT);
+        return;
+    }
+    op->leaving = true;
+    op->since_ns = channel->now_ns;
+    if (op->tx.flow == NULL) {
+        send_again(channel, op, VIA_OP_BARRIER_LEAVE);
+    }
+}
+
+static void look_at_waits(struct via_channel *channel)
+{
+    uint64_t *timer_ns = &channel->barriers->waits_timer_ns;
+
+    *timer_ns = VIA_NEVER_NS;
+    via_list_foreach_safe(it, &channel->barriers->waiting) {
+        struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
+        int status;
+        op->since_ns = op->since_ns == 0 ? channel->now_ns : op->since_ns;
+        uint64_t end_ns = end_of(channel, op, &status);
+        if (channel->now_ns < end_ns) {
+            *timer_ns = via_min(*timer_ns, end_ns);
+            continue;
+        }
+        if (VIA_MUTANT(ENDLESS)) {
+            continue;
+        }
+        channel->work++;
+        if (status == -ETIMEDOUT) {
+            leave(channel, op);
+            *timer_ns = channel->now_ns; /* look once more */
+        } else {
+            via_barrier_abandon(channel, op, status);
+        }
+    }
+}
+
+/* Arrivals of a host that is not there any more, or that leaves them behind. */
+static void look_at_host(struct via_channel *channel, uint16_t host)
+{
+    struct via_barriers *barriers = channel->barriers;
+    struct via_barrier_host *at = &barriers->hosts[host];
+    uint64_t lost_ns =
+        is_unreachable(channel, host)
+            ? via_time_add(channel->hosts[host].lost_ns, channel->node->config.give_up_ns)
+            : VIA_NEVER_NS;
+
+    for (unsigned i = 0; i < at->count; i++) {
+        struct via_barrier_arrival *arrival = &at->arrivals[i];
+        uint64_t age_ns = (uint64_t)(clock_ms(channel) - arrival->since_ms) * VIA_MSEC_NS;
+        uint64_t old_ns = via_time_add(channel->now_ns - age_ns, arrival_ns_max(channel));
+        uint64_t end_ns = via_min(lost_ns, old_ns);
+        if (arrival->due) {
+            continue;
+        }
+        if (channel->now_ns < end_ns) {
+            barriers->arrivals_timer_ns = via_min(barriers->arrivals_timer_ns, end_ns);
+            continue;
+        }
+        uncount(channel, host, arrival->group);
+        set_due(channel, host, arrival, lost_ns <= old_ns ? -EHOSTUNREACH : -ETIMEDOUT);
+        channel->work++;
+    }
+}
+
+void via_barrier_timers(struct via_channel *channel)
+{
+    if (channel->now_ns >= channel->barriers->waits_timer_ns) {
+        look_at_waits(channel);
+    }
+    if (channel->now_ns >= channel->barriers->arrivals_timer_ns) {
+        channel->barriers->arrivals_timer_ns = VIA_NEVER_NS;
+        for (unsigned h = 0; h < channel->node->config.hosts_max; h++) {
+            look_at_host(channel, (uint16_t)h);
+        }
+    }
+}
+
+uint64_t via_barrier_deadline_ns(const struct via_channel *channel)
+{
+    return via_min(channel->barriers->waits_timer_ns, channel->barriers->arrivals_timer_ns);
+}
+
+void via_barrier_rerouted(struct via_channel *channel)
+{
+    struct via_barriers *barriers = channel->barriers;
+    uint64_t lost_ns = via_time_add(channel->now_ns, channel->node->config.give_up_ns);
+
+    if (!via_list_empty(&barriers->waiting)) {
+        barriers->waits_timer_ns = via_min(barriers->waits_timer_ns, lost_ns);
+    }
+    for (unsigned h = 0; h < channel->node->config.hosts_max; h++) {
+        struct via_barrier_host *at = &barriers->hosts[h];
+        if (at->count != 0) {
+            barriers->arrivals_timer_ns = via_min(barriers->arrivals_timer_ns, lost_ns);
+        }
+        if (at->due_count != 0 && !via_list_is_linked(&at->due)) {
+            via_list_push_back(&barriers->due, &at->due);
         }
     }
 }

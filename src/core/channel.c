@@ -123,6 +123,9 @@ static void take_routes(struct via_channel *channel)
         uint32_t old_session = host->session;
 
         host->rerouted = host->port != port;
+        if (host->rerouted && port == VIA_PORT_NONE) {
+            host->lost_ns = channel->now_ns;
+        }
         host->port = port;
         host->session = session;
         if (old_session != 0 && old_session != session) {
@@ -131,6 +134,9 @@ static void take_routes(struct via_channel *channel)
     }
     via_flows_rerouted(channel);
     via_relay_reroute(channel);
+    if (channel->barriers != NULL) {
+        via_barrier_rerouted(channel);
+    }
     channel->routes_seen = version;
     channel->work++;
 }
@@ -276,6 +282,9 @@ static uint64_t deadline(const struct via_channel *channel)
             next = via_min(next, via_dma_deadline_ns(way));
         }
     }
+    if (channel->barriers != NULL) {
+        next = via_min(next, via_barrier_deadline_ns(channel));
+    }
     return next;
 }
 
@@ -308,6 +317,9 @@ static void turn(struct via_channel *channel)
     }
     if (!via_list_empty(&channel->flows->acks_soon)) {
         via_rx_timers(channel);
+    }
+    if (channel->barriers != NULL && channel->now_ns >= via_barrier_deadline_ns(channel)) {
+        via_barrier_timers(channel);
     }
     if (!via_list_empty(&channel->flows->local)) {
         via_ops_local(channel);

@@ -23,6 +23,9 @@ struct via_tx_op {
     bool skip;             /* what is not acknowledged is sent as SKIP */
     bool soon;             /* its last frame is to be acknowledged soon, not at once */
     bool kept;             /* a host that does not acknowledge is no reason to give it up */
+    uint32_t progress;     /* the layer above counts what becomes of it besides acknowledgements */
+    uint32_t mark;         /* how far it was when it was last looked at ... */
+    uint64_t stalled_ns;   /* ... and since when; 0 = it was not */
 };
 
 struct via_tx_flow {
@@ -46,7 +49,8 @@ struct via_tx_flow {
     uint32_t live; /* operations that somebody waits for */
     uint64_t retry_ns;
     uint64_t deadline_ns;
-    uint64_t progress_ns; /* 0 = take the time of the next look */
+    uint64_t progress_ns; /* when the peer was last heard of. 0 = take the time of the next look */
+    uint64_t look_ns;     /* when to look whether the first operation gets anywhere */
 };
 
 struct via_rx_flow {
@@ -97,6 +101,15 @@ struct via_flow_calls {
     void (*ended)(struct via_channel *channel, struct via_tx_op *op, int status);
     /* The operation is in no flow any more. */
     void (*removed)(struct via_channel *channel, struct via_tx_op *op);
+    /* The first operation that somebody waits for got nowhere for wait_ns_max, although its peer is
+     * heard of: it is to end with -ETIMEDOUT. May take any off, and reset the flow. */
+    void (*timed_out)(struct via_channel *channel, struct via_tx_op *op);
+    /* The peer of the reserved flow was not heard of for give_up_ns, and there are operations that
+     * are kept: those that wait for them are to end. May take any off, and reset the flow. */
+    void (*stuck)(struct via_channel *channel, struct via_tx_flow *flow);
+    /* May there be one more answer to this host? 0; -EBUSY: it has its share; -ENOBUFS: there are
+     * too many in all. */
+    int (*answer_room)(const struct via_channel *channel, uint16_t host);
     /* Does what the frame asks for, which is next in its flow. 0 = taken; later: -EAGAIN (until
      * via_node_resume()), -ENOBUFS (until via_rx_wake_waiter()); else refused. */
     int (*execute)(struct via_channel *channel, const struct via_frame_header *header,

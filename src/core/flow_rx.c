@@ -247,12 +247,15 @@ void via_rx_resume(struct via_channel *channel, struct via_rx_flow *flow)
 
 void via_rx_wake_waiter(struct via_channel *channel)
 {
-    struct via_list *first = via_list_pop_front(&channel->flows->answer_waiters);
-    if (first != NULL) {
-        struct via_rx_flow *flow = via_list_entry(first, struct via_rx_flow, wait);
-        flow->starved = false;
-        flow->resumed = true;
-        flow->ack_due = true;
-        via_rx_update(channel, flow);
+    via_list_foreach(it, &channel->flows->answer_waiters) {
+        struct via_rx_flow *flow = via_list_entry(it, struct via_rx_flow, wait);
+        if (channel->flows->calls.answer_room(channel, flow->host) == 0) {
+            via_list_remove(&flow->wait);
+            flow->starved = false;
+            flow->resumed = true;
+            flow->ack_due = true;
+            via_rx_update(channel, flow);
+            return;
+        }
     }
 }

@@ -22,6 +22,8 @@
 #define SOON_OPEN_MAX 8
 /* When internal operations have run out: answers that got nowhere for so long make room. */
 #define ANSWER_PATIENCE_NS VIA_SEC_NS
+/* An operation that gets nowhere is looked at so often in the time that it has. */
+#define STALL_LOOKS 4
 /* "I know nothing of this flow" this often in a row from a peer that once did: believe it. */
 #define NO_STATE_MAX 8
 
@@ -134,9 +136,10 @@ void via_tx_append(struct via_channel *channel, struct via_tx_flow *flow, struct
     if (!via_list_is_linked(&flow->busy)) {
         via_list_push_back(&channel->flows->busy, &flow->busy);
         flow->progress_ns = 0;
-        if (channel->node->config.give_up_ns != 0) {
-            channel->flows->next_timer_ns = 0; /* the time is not known here */
-        }
+        /* The time is not known here: via_tx_timers() notes it a little later. */
+        channel->flows->next_timer_ns =
+            via_min(channel->flows->next_timer_ns,
+                    via_time_add(channel->now_ns, channel->node->config.retry_ns_min));
     }
     via_tx_update(channel, flow);
 }
@@ -511,7 +514,16 @@ static bool has_kept(const struct via_tx_flow *flow)
     return false;
 }
 
-/* How long this flow may be without progress; VIA_NEVER_NS = for ever. */
+/* Are there no answers left because of what other hosts have not acknowledged? */
+static bool is_short(const struct via_channel *channel)
+{
+    const struct via_list *first = channel->flows->answer_waiters.next;
+    return first != &channel->flows->answer_waiters &&
+           channel->flows->calls.answer_room(
+               channel, via_list_entry(first, struct via_rx_flow, wait)->host) == -ENOBUFS;
+}
+
+/* How long the peer of this flow may not be heard of; VIA_NEVER_NS = for ever. */
 static uint64_t patience(const struct via_channel *channel, const struct via_tx_flow *flow)
 {
     const struct via_node_config *config = &channel->node->config;
@@ -520,35 +532,96 @@ static uint64_t patience(const struct via_channel *channel, const struct via_tx_
         return VIA_NEVER_NS;
     }
     if (flow->flow == config->flows_count) {
-        bool short_of = !via_list_empty(&channel->flows->answer_waiters) &&
-                        !via_list_empty(&flow->ops) && !has_kept(flow);
-        return short_of ? ANSWER_PATIENCE_NS : VIA_NEVER_NS;
+        if (via_list_empty(&flow->ops)) {
+            return VIA_NEVER_NS; /* only what it owes */
+        }
+        if (is_short(channel) && !has_kept(flow)) {
+            return via_min(ANSWER_PATIENCE_NS, config->give_up_ns);
+        }
     }
-    return config->give_up_ns != 0 ? config->give_up_ns : VIA_NEVER_NS;
+    return config->give_up_ns;
 }
 
-static bool gives_up(struct via_channel *channel, struct via_tx_flow *flow)
+/* true: the flow has ended. */
+static bool give_up(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    channel->work++;
+    if (flow->flow != channel->node->config.flows_count) {
+        via_tx_reset(channel, flow, -EHOSTUNREACH);
+    } else if (!has_kept(flow)) {
+        give_up_answers(channel, flow);
+    } else {
+        flow->progress_ns = channel->now_ns;
+        channel->flows->calls.stuck(channel, flow);
+        return false;
+    }
+    return true;
+}
+
+static bool is_silent(struct via_channel *channel, struct via_tx_flow *flow)
 {
     uint64_t limit_ns = patience(channel, flow);
 
-    if (limit_ns == VIA_NEVER_NS) {
-        return false;
-    }
     if (flow->progress_ns == 0) {
         flow->progress_ns = channel->now_ns;
     }
-    if (channel->now_ns - flow->progress_ns < limit_ns) {
-        channel->flows->next_timer_ns =
-            via_min(channel->flows->next_timer_ns, flow->progress_ns + limit_ns);
-        return false;
+    uint64_t end_ns = via_time_add(flow->progress_ns, limit_ns);
+    channel->flows->next_timer_ns = via_min(channel->flows->next_timer_ns, end_ns);
+    return channel->now_ns >= end_ns;
+}
+
+/* The operation that those behind it wait for. */
+static struct via_tx_op *first_live(const struct via_tx_flow *flow)
+{
+    via_list_foreach(it, &flow->ops) {
+        struct via_tx_op *op = via_list_entry(it, struct via_tx_op, link);
+        if (op->counted) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+/* The first operation, if it has got nowhere for too long; looked at a few times in that time. */
+static struct via_tx_op *find_stalled(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    uint64_t limit_ns = channel->node->config.wait_ns_max;
+    struct via_tx_op *op = NULL;
+
+    if (channel->now_ns >= flow->look_ns) {
+        flow->look_ns = via_time_add(channel->now_ns, limit_ns / STALL_LOOKS + 1);
+        op = VIA_MUTANT(ENDLESS) ? NULL : first_live(flow);
+    }
+    if (op != NULL) {
+        uint32_t mark = flow->acked + op->progress;
+        if (op->stalled_ns == 0 || op->mark != mark) {
+            op->mark = mark;
+            op->stalled_ns = channel->now_ns;
+        }
+        uint64_t end_ns = via_time_add(op->stalled_ns, limit_ns);
+        if (channel->now_ns >= end_ns) {
+            return op;
+        }
+        flow->look_ns = via_min(flow->look_ns, end_ns);
+    }
+    channel->flows->next_timer_ns = via_min(channel->flows->next_timer_ns, flow->look_ns);
+    return NULL;
+}
+
+/* The peer is heard of, but does not let the operation go on. true: the flow has ended. */
+static bool end_stalled(struct via_channel *channel, struct via_tx_flow *flow, struct via_tx_op *op)
+{
+    if (flow->flow == channel->node->config.flows_count) {
+        return give_up(channel, flow);
     }
     channel->work++;
-    if (flow->flow == channel->node->config.flows_count) {
-        give_up_answers(channel, flow);
-    } else {
-        via_tx_reset(channel, flow, -EHOSTUNREACH);
+    channel->flows->calls.timed_out(channel, op);
+    if (flow->host == channel->node->config.host) {
+        flow->held = false;
+        via_tx_update(channel, flow);
     }
-    return true;
+    channel->flows->next_timer_ns = channel->now_ns; /* the next one is looked at from now on */
+    return false;
 }
 
 void via_tx_timers(struct via_channel *channel)
@@ -556,7 +629,11 @@ void via_tx_timers(struct via_channel *channel)
     channel->flows->next_timer_ns = VIA_NEVER_NS;
     via_list_foreach_safe(it, &channel->flows->busy) {
         struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
-        if (gives_up(channel, flow)) {
+        if (is_silent(channel, flow) && give_up(channel, flow)) {
+            continue;
+        }
+        struct via_tx_op *op = find_stalled(channel, flow);
+        if (op != NULL && end_stalled(channel, flow, op)) {
             continue;
         }
         if (channel->now_ns >= flow->deadline_ns) {

@@ -44,8 +44,9 @@ struct via_channel_counters {
 /* What channels know of a host; a copy of the routes at via_channel.routes_seen. */
 struct via_channel_host {
     uint32_t session;
-    uint16_t port; /* VIA_PORT_NONE: unreachable, or myself */
-    bool rerouted; /* by the last change of routes */
+    uint16_t port;    /* VIA_PORT_NONE: unreachable, or myself */
+    bool rerouted;    /* by the last change of routes */
+    uint64_t lost_ns; /* unreachable: since when; 0 = always */
 };
 
 struct via_channel {

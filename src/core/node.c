@@ -12,6 +12,13 @@ _Static_assert(VIA_HOSTS_MAX <= 1024 && VIA_CHANNELS_MAX <= 16, "what R1 of the 
 #define OPS_MAX (1u << 19) /* a cookie has 20 bits for the slot; internal ones count as well */
 #define WINDOW_MAX (1u << 20)
 #define DMA_BUFFERS_MAX 4096u
+/* Longer than RFC 1122 wants of TCP at least (100 s), and than a cable takes to be put back;
+ * shorter than a person waits. */
+#define GIVE_UP_NS (120 * VIA_SEC_NS)
+/* Time-outs are not shortened below this for the sake of a small give_up_ns. */
+#define RETRY_NS_FLOOR (100 * VIA_USEC_NS)
+/* Programs compute between barriers. */
+#define WAIT_NS_MAX (600 * VIA_SEC_NS)
 
 void via_node_config_init(struct via_node_config *config)
 {
@@ -56,6 +63,16 @@ static void config_defaults(struct via_node_config *config)
     if (config->ack_ns_max == 0) {
         config->ack_ns_max = 4 * VIA_MSEC_NS;
     }
+    if (config->give_up_ns == 0) {
+        config->give_up_ns = GIVE_UP_NS;
+    }
+    if (config->wait_ns_max == 0) {
+        config->wait_ns_max = WAIT_NS_MAX;
+    }
+    /* A host is asked some times before it is given up. */
+    config->retry_ns_max =
+        via_min(config->retry_ns_max, via_max(config->give_up_ns / 4, RETRY_NS_FLOOR));
+    config->retry_ns_min = via_min(config->retry_ns_min, config->retry_ns_max);
     if (config->stuck_ns == 0) {
         config->stuck_ns = 50 * VIA_MSEC_NS;
     }
@@ -177,8 +194,10 @@ static struct via_ops *carve_ops(struct carver *carver, const struct via_node_co
 {
     struct via_ops *ops = carve(carver, 1, sizeof(struct via_ops));
     void *slots = carve(carver, 2 * (size_t)config->ops_count, sizeof(struct via_op_slot));
+    void *answers_of = carve(carver, config->hosts_max, sizeof(uint32_t));
     if (ops != NULL) {
         ops->slots = slots;
+        ops->answers_of = answers_of;
     }
     return ops;
 }
@@ -187,13 +206,14 @@ static struct via_barriers *carve_barriers(struct carver *carver,
                                            const struct via_node_config *config)
 {
     struct via_barriers *barriers = carve(carver, 1, sizeof(struct via_barriers));
-    for (unsigned g = 0; g < VIA_BARRIER_GROUPS; g++) {
-        uint32_t *arrivals = carve(carver, config->hosts_max, sizeof(uint32_t));
-        uint32_t *releases = carve(carver, config->hosts_max, sizeof(uint32_t));
-        if (barriers != NULL) {
-            barriers->groups[g].arrivals = arrivals;
-            barriers->groups[g].releases = releases;
-        }
+    struct via_barrier_host *hosts =
+        carve(carver, config->hosts_max, sizeof(struct via_barrier_host));
+    struct via_barrier_arrival *arrivals =
+        carve(carver, (size_t)config->hosts_max * VIA_BARRIER_ARRIVALS_MAX,
+              sizeof(struct via_barrier_arrival));
+    for (unsigned h = 0; barriers != NULL && h < config->hosts_max; h++) {
+        hosts[h].arrivals = arrivals + (size_t)h * VIA_BARRIER_ARRIVALS_MAX;
+        barriers->hosts = hosts;
     }
     return barriers;
 }

@@ -42,6 +42,7 @@
 #define VIA_PROTOCOL_VERSION 2u
 #define VIA_PORT_NONE 0xffffu
 #define VIA_MAC_BYTES 32u
+#define VIA_BARRIER_ARRIVALS_MAX 32u /* of one host that wait at one root */
 
 struct via_node_config {
     uint16_t host;          /* my id, < hosts_max */
@@ -85,9 +86,17 @@ struct via_node_config {
                                           one in the lowest is taken, and a frame that turns into a
                                           higher one needs a bubble as a new frame does. All 0 in
                                           any other fabric */
-    uint64_t give_up_ns; /* an operation without progress fails with -EHOSTUNREACH; 0 = never */
-    bool keyed;    /* this fabric has a key: env.mac and env.random are there, and a peer has to
-                      prove in each greeting that it has the key, too */
+    bool keyed; /* this fabric has a key: env.mac and env.random are there, and a peer has to
+                   prove in each greeting that it has the key, too */
+    uint64_t
+        give_up_ns;       /* an operation ends with -EHOSTUNREACH when the host it is for was not
+                             heard of for so long: it has not acknowledged, nor answered, nor, of a
+                             barrier's hosts, been reachable. 0 = default 120 s, VIA_NEVER_NS = never */
+    uint64_t wait_ns_max; /* an operation ends with -ETIMEDOUT when it is the first of its flow and
+                             got nowhere for so long although its host is heard of: the consumer is
+                             not ready, an answer does not come, or, of a barrier, a member does not
+                             enter. At the latest after 1.25 times that; a barrier at the latest
+                             give_up_ns later. 0 = default 600 s, VIA_NEVER_NS = never */
     uint64_t born; /* greater in each life of this host: the time of day at start, in nanoseconds.
                       Hosts then never take an earlier life for a later one. 0 = unknown */
 };
@@ -218,9 +227,11 @@ struct via_op {
  * nothing happened. A destination that can not be reached at present is accepted and waits.
  * Operations of one flow are delivered and completed in order. Statuses at completion: 0, -EACCES
  * (wrong key), -ERANGE (outside the segment), -ECONNRESET (the destination host restarted: outcome
- * unknown), -EHOSTUNREACH (give_up_ns, or the owner has given up the answer), -ENOENT (no such
- * endpoint: what deliver() said), -EINVAL (misaligned word), -ENOSPC (barrier: the root's table is
- * full), -EPROTO (the peer does not keep to the protocol), -ECANCELED (cancel, fini).
+ * unknown), -EHOSTUNREACH (give_up_ns, or the owner has given up the answer: outcome unknown),
+ * -ETIMEDOUT (wait_ns_max: outcome unknown, but a barrier has not taken place and may be entered
+ * again), -ENOENT (no such endpoint: what deliver() said), -EINVAL (misaligned word), -ENOSPC
+ * (barrier: this host has VIA_BARRIER_ARRIVALS_MAX arrivals at the root), -EPROTO (the peer does
+ * not keep to the protocol), -ECANCELED (cancel, fini).
  * destination == own host works for everything.
  */
 int via_node_submit(struct via_node *node, unsigned channel, const struct via_op *op);

@@ -7,6 +7,7 @@
  * no caller. What is reported but not acknowledged stays in its flow for the numbers of its frames.
  */
 #include <assert.h>
+#include <errno.h>
 
 #include "core/op.h"
 
@@ -32,6 +33,7 @@ void via_op_pool_init(struct via_channel *channel)
         via_list_push_back(op->answer ? &channel->ops->free_answers : &channel->ops->free_ops,
                            &op->tx.link);
     }
+    channel->ops->answers_free = node->answers_count;
 }
 
 static uint32_t frames_of(const struct via_node *node, const struct via_op *op)
@@ -52,7 +54,7 @@ static uint32_t frames_of(const struct via_node *node, const struct via_op *op)
 static bool is_kept(unsigned kind)
 {
     return kind == VIA_OP_BARRIER || kind == VIA_OP_BARRIER_RELEASE ||
-           kind == VIA_OP_BARRIER_WITHDRAW;
+           kind == VIA_OP_BARRIER_WITHDRAW || kind == VIA_OP_BARRIER_LEAVE;
 }
 
 static struct via_op_slot *slot_new(const struct via_node *node, struct via_list *pool,
@@ -112,15 +114,26 @@ void via_op_free_if_over(struct via_channel *channel, struct via_op_slot *op)
     op->generation++;
     if (op->answer) {
         via_list_push_front(&channel->ops->free_answers, &op->tx.link);
+        channel->ops->answers_free++;
+        channel->ops->answers_of[op->op.destination]--;
         via_rx_wake_waiter(channel);
     } else {
         via_list_push_front(&channel->ops->free_ops, &op->tx.link);
     }
 }
 
-bool via_op_answer_available(const struct via_channel *channel)
+/*
+ * A host may have as many in use as are free. So one host that acknowledges late has half of them
+ * at most, n of them n of n + 1 parts, and a host that has none finds one.
+ */
+int via_op_answer_room(const struct via_channel *channel, uint16_t destination)
 {
-    return !via_list_empty(&channel->ops->free_answers);
+    const struct via_ops *ops = channel->ops;
+
+    if (ops->answers_free == 0) {
+        return -ENOBUFS;
+    }
+    return ops->answers_of[destination] < ops->answers_free ? 0 : -EBUSY;
 }
 
 struct via_op_slot *via_op_answer_new(struct via_channel *channel, const struct via_op *what)
@@ -128,6 +141,8 @@ struct via_op_slot *via_op_answer_new(struct via_channel *channel, const struct 
     struct via_op_slot *op = slot_new(channel->node, &channel->ops->free_answers, what);
     if (op != NULL) {
         op->reported = true; /* to nobody */
+        channel->ops->answers_free--;
+        channel->ops->answers_of[what->destination]++;
     }
     return op;
 }
@@ -157,6 +172,7 @@ struct via_op_slot *via_op_by_cookie(struct via_channel *channel, uint64_t cooki
 void via_op_moved(const struct via_channel *channel, struct via_op_slot *op, uint64_t bytes)
 {
     op->moved += bytes;
+    op->tx.progress++;
     op->tx.frames_ready = (uint32_t)(op->moved / channel->node->get_bytes_max) + GET_REQUESTS_AHEAD;
 }
 

@@ -14,6 +14,7 @@ enum via_op_kind_internal {
     VIA_OP_ATOMIC_ANSWER = 33,
     VIA_OP_BARRIER_RELEASE = 34,
     VIA_OP_BARRIER_WITHDRAW = 35,
+    VIA_OP_BARRIER_LEAVE = 36,
 };
 
 /* An operation in progress. In use while it is in a flow's list or waits to be reported. */
@@ -33,36 +34,47 @@ struct via_op_slot {
     uint64_t value;
     uint64_t moved; /* get: bytes arrived; local operation: bytes done */
     uint32_t round; /* barrier */
+    /* Barriers, set when they start: */
+    bool leaving;      /* its time is over, and the root is asked what came of it */
+    uint32_t missing;  /* at the root: members that have not arrived */
+    uint64_t since_ns; /* when the wait began, or the root was asked. 0 = take the time of the next
+                          look */
 };
 
 struct via_ops {
     struct via_op_slot *slots; /* ops_count, then answers_count internal ones */
     struct via_list free_ops, free_answers;
+    uint32_t answers_free;   /* in free_answers */
+    uint32_t *answers_of;    /* by destination: internal operations in use */
     struct via_list reports; /* via_op_slot.reports: finished, to be told */
     unsigned pending;        /* operations accepted and not reported */
     _Atomic uint32_t pending_shown;
 };
 
-#define VIA_BARRIER_GROUPS 64u
-
-/* A barrier group as its root sees it. */
-struct via_barrier_group {
-    bool used;
+/* A member's arrival, at the root. */
+struct via_barrier_arrival {
     uint32_t group;
-    struct via_op_slot *op; /* the root's own, NULL = not there yet */
-    uint32_t missing;       /* members of op that have not arrived */
-    uint32_t arrived_count; /* non-zero arrivals */
-    uint32_t release_count; /* non-zero releases */
-    uint32_t release_from;  /* where the next look for one starts */
-    uint32_t *arrivals;     /* per host: the round it arrived in, 0 = has not */
-    uint32_t *releases;     /* per host: the round to release, 0 = none due */
+    uint32_t round;
+    uint32_t since_ms; /* when it came; wraps */
+    int16_t status;    /* `due`: what came of it */
+    bool due;          /* the member is to be told; the arrival counts no more */
+};
+
+/* What a root keeps of one host. */
+struct via_barrier_host {
+    struct via_list due; /* via_barriers.due: there is something to tell it, and maybe a way */
+    struct via_barrier_arrival *arrivals; /* VIA_BARRIER_ARRIVALS_MAX */
+    uint16_t count;                       /* of `arrivals` in use */
+    uint16_t due_count;                   /* of these, how many are due */
 };
 
 struct via_barriers {
-    struct via_list waiting; /* via_op_slot.waits */
-    struct via_barrier_group groups[VIA_BARRIER_GROUPS];
+    struct via_list waiting;        /* via_op_slot.waits: barriers that this host has entered */
+    struct via_list due;            /* via_barrier_host.due */
+    struct via_barrier_host *hosts; /* hosts_max */
     uint32_t round;
-    uint32_t releases_due; /* of all groups */
+    uint64_t waits_timer_ns;    /* when to look at `waiting` */
+    uint64_t arrivals_timer_ns; /* when to look at arrivals */
 };
 
 static inline struct via_op_slot *via_op_of(struct via_tx_op *tx)
@@ -77,7 +89,9 @@ void via_op_pool_init(struct via_channel *channel);
 struct via_op_slot *via_op_new(struct via_channel *channel, const struct via_op *what);
 /* An internal operation, NULL when there is none. */
 struct via_op_slot *via_op_answer_new(struct via_channel *channel, const struct via_op *what);
-bool via_op_answer_available(const struct via_channel *channel);
+/* May there be one more for this destination? 0; -EBUSY: it has its share in use; -ENOBUFS: none is
+ * free. */
+int via_op_answer_room(const struct via_channel *channel, uint16_t destination);
 uint64_t via_op_cookie(const struct via_channel *channel, const struct via_op_slot *op);
 /* The operation an answer is for, or NULL. */
 struct via_op_slot *via_op_by_cookie(struct via_channel *channel, uint64_t cookie,
@@ -120,10 +134,19 @@ int via_barrier_check(const struct via_channel *channel, const struct via_op *op
 void via_barrier_start(struct via_channel *channel, struct via_op_slot *op);
 int via_barrier_arrive(struct via_channel *channel, const struct via_frame_header *header);
 void via_barrier_release(struct via_channel *channel, const struct via_frame_header *header);
-/* Sends releases that are due, as far as there are internal operations. */
+/* Sends what members are to be told, as far as there are ways and internal operations. */
 void via_barrier_pump(struct via_channel *channel);
-bool via_barrier_is_due(const struct via_channel *channel);
+bool via_barrier_is_due(struct via_channel *channel);
+/* The host lives a new life. */
 void via_barrier_host_reset(struct via_channel *channel, uint16_t host);
+/* After a change of routes; via_channel_host.lost_ns is set. */
+void via_barrier_rerouted(struct via_channel *channel);
+/* The peer of the flow has acknowledged nothing for too long: waits for it end. */
+void via_barrier_stuck(struct via_channel *channel, struct via_tx_flow *flow);
+/* Ends waits that have taken too long. */
+void via_barrier_timers(struct via_channel *channel);
+/* When via_barrier_timers() wants to be called; VIA_NEVER_NS. */
+uint64_t via_barrier_deadline_ns(const struct via_channel *channel);
 /* The operation ends before its barrier does. */
 void via_barrier_abandon(struct via_channel *channel, struct via_op_slot *op, int status);
 void via_barrier_acked(struct via_channel *channel, struct via_op_slot *op);

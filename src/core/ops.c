@@ -76,7 +76,7 @@ static void cancel(struct via_channel *channel, struct via_op_slot *op)
         via_op_report(channel, op);
         return;
     }
-    if (op->op.kind == VIA_OP_BARRIER) {
+    if (op->op.kind == VIA_OP_BARRIER || op->op.kind == VIA_OP_BARRIER_LEAVE) {
         via_barrier_abandon(channel, op, -ECANCELED);
         via_list_remove(&op->reports);
         via_op_report(channel, op);
@@ -187,6 +187,7 @@ static void acked(struct via_channel *channel, struct via_tx_op *tx)
     case VIA_OP_ATOMIC:
         break; /* done when the answer is here */
     case VIA_OP_BARRIER:
+    case VIA_OP_BARRIER_LEAVE:
         via_barrier_acked(channel, op);
         break;
     default:
@@ -204,10 +205,27 @@ static void refused(struct via_channel *channel, struct via_tx_op *tx, int statu
     if (!op->done) {
         via_op_done(op, status, 0);
     }
-    if (op->op.kind == VIA_OP_BARRIER) {
+    if (op->op.kind == VIA_OP_BARRIER || op->op.kind == VIA_OP_BARRIER_LEAVE) {
         via_op_finish(channel, op, op->status, 0); /* in no order with others */
     }
     via_op_skip(channel, op);
+}
+
+static void timed_out(struct via_channel *channel, struct via_tx_op *tx)
+{
+    struct via_op_slot *op = via_op_of(tx);
+
+    if (op->op.destination == channel->node->config.host) {
+        tx->acked = true;
+        via_op_done(op, -ETIMEDOUT, 0);
+        via_op_flush(channel, tx->flow);
+    } else if (tx->assigned) {
+        via_op_done(op, -ETIMEDOUT, 0);
+        via_op_skip(channel, op);
+    } else {
+        via_op_finish(channel, op, -ETIMEDOUT, 0);
+        via_op_skip(channel, op);
+    }
 }
 
 static void ended(struct via_channel *channel, struct via_tx_op *tx, int status)
@@ -231,6 +249,9 @@ static const struct via_flow_calls calls = {
     .settled = via_op_flush,
     .ended = ended,
     .removed = removed,
+    .timed_out = timed_out,
+    .stuck = via_barrier_stuck,
+    .answer_room = via_op_answer_room,
     .execute = execute,
 };
 
@@ -272,6 +293,7 @@ static bool copy_step(struct via_channel *channel, struct via_op_slot *op, uint3
         *ret_status = via_apply_put(channel, &args, source, (uint32_t)bytes, flags);
     }
     op->moved += bytes;
+    op->tx.progress++;
     *budget -= (uint32_t)via_min(bytes, (uint64_t)*budget);
     return last || *ret_status != 0;
 }

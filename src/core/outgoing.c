@@ -145,7 +145,10 @@ static void make_barrier(const struct via_op_slot *op, struct via_outgoing *out)
     struct via_frame_barrier args = {
         .group = op->op.group,
         .round = op->round,
-        .action = op->op.kind == VIA_OP_BARRIER_WITHDRAW ? VIA_BARRIER_WITHDRAW : VIA_BARRIER_PLAIN,
+        .action = op->op.kind == VIA_OP_BARRIER_WITHDRAW ? VIA_BARRIER_WITHDRAW
+                  : op->op.kind == VIA_OP_BARRIER_LEAVE  ? VIA_BARRIER_LEAVE
+                                                         : VIA_BARRIER_PLAIN,
+        .status = op->op.kind == VIA_OP_BARRIER_RELEASE ? (int32_t)(int64_t)op->op.operand : 0,
     };
     out->header.kind = op->op.kind == VIA_OP_BARRIER_RELEASE ? VIA_FRAME_BARRIER_RELEASE
                                                              : VIA_FRAME_BARRIER_ARRIVE;

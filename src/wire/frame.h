@@ -128,14 +128,16 @@ struct via_frame_atomic_operands {
 enum via_frame_barrier_action {
     VIA_BARRIER_PLAIN = 0,
     VIA_BARRIER_WITHDRAW = 1, /* ARRIVE: the member no longer waits in this round */
+    VIA_BARRIER_LEAVE = 2,    /* the same, unless it is released already; RELEASE says which */
 };
 
 /* round: the arriving member's own number for this barrier, not 0; the release repeats it. */
 struct via_frame_barrier {
     uint32_t group;
     uint32_t round;
-    uint32_t action; /* enum via_frame_barrier_action */
-    uint32_t reserved[5];
+    uint32_t action; /* ARRIVE: enum via_frame_barrier_action */
+    int32_t status;  /* RELEASE: 0 = all are there; negative errno: the arrival counts no more */
+    uint32_t reserved[4];
 };
 
 enum via_frame_ack_state {

@@ -19,7 +19,8 @@ for plant in ${*:-$("$sim" plants | cut -d' ' -f1)}; do
     core-no-turn-bubble) parts=$one_fabric,mood=4 ;;
     core-unborn) parts=$one_fabric,mood=2,crashes=12,hosts=6 ;;
     core-last-number) parts=$one_fabric,rogues=2,lies=700 ;;
-    core-held) parts=$one_fabric,mood=1 first=781 ;;
+    core-held) parts=$one_fabric,mood=1 first=6484 ;;
+    core-endless | core-leave-unasked) parts=$one_fabric,give-up=700000000,wait=60000000,barrier-groups=2 ;;
     core-dma-let-go)
         parts=$one_fabric,hosts=2,crashes=0,rogues=0,cuts=40,cut-ns=300000
         parts+=,dma=100,dma-from=1,dma-depth=8,dma-hangs=200,dma-stubborn=500

@@ -18,9 +18,10 @@
 #define RUNS_MAX 250u
 #define SECONDS_MAX 1000.0 /* no limit: the result is to be the same on any machine */
 
+/* Seeds 1 and 2 have so little work that none of it can be left out. */
 static uint64_t first_that_fails(const struct sim_jobs *jobs)
 {
-    for (uint64_t seed = 1; seed < 300; seed++) {
+    for (uint64_t seed = 3; seed < 300; seed++) {
         struct sim_result result;
         sim_jobs_one(jobs, seed, NULL, &result);
         if (result.failed) {

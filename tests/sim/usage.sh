@@ -8,7 +8,7 @@ fail() {
     exit 1
 }
 
-out=$("$sim" run --first 1 --count 200 --plant lost-delivery --quiet) && fail "a lost delivery went unnoticed"
+out=$("$sim" run --first 3 --count 200 --plant lost-delivery --quiet) && fail "a lost delivery went unnoticed"
 [ "$(printf '%s\n' "$out" | grep -c '^reproduce: ')" -eq 2 ] || fail "not the seed and the shrunk case in: $out"
 printf '%s\n' "$out" | grep -q '^shrunk in .* runs to 2 of ' || fail "not shrunk: $out"
 for n in 1 2; do
@@ -30,7 +30,7 @@ for words in '^ *0\.000000 link 0: host . port . - host . port .' \
 done
 "$sim" seed 5 --set cuts=3,direct=0,crashes=1,graph=ring --trace | grep -q '^ *[0-9.]* link .* is cut for ' ||
     fail "a fault is not told"
-out=$("$sim" run --first 1 --count 200 --plant lost-delivery --quiet --no-shrink) && fail "unnoticed"
+out=$("$sim" run --first 3 --count 200 --plant lost-delivery --quiet --no-shrink) && fail "unnoticed"
 printf '%s\n' "$out" | grep -q '^shrunk' && fail "shrunk although it must not be"
 "$sim" shrink 1 --graph ring | grep -q 'does not fail: nothing to shrink' || fail "shrink of a good seed"
 

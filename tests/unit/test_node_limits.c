@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* No operation waits for ever: what ends each kind, when, and with which status. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/types.h"
+#include "fabric.h"
+
+#define GIVE_UP_NS (100 * VIA_MSEC_NS)
+#define WAIT_NS (400 * VIA_MSEC_NS)
+/* A link is found dead after 80 ms, and routes follow. */
+#define NOTICE_NS (100 * VIA_MSEC_NS)
+
+static const uint16_t everybody[] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+static struct fabric *fabric_with_limits(void)
+{
+    struct fabric *fabric = fabric_new(true);
+    fabric->config.give_up_ns = GIVE_UP_NS;
+    fabric->config.wait_ns_max = WAIT_NS;
+    return fabric;
+}
+
+static void enter(struct fabric *fabric, int host, uint32_t group, const uint16_t *members,
+                  unsigned count, uint64_t cookie)
+{
+    struct via_op op = {
+        .kind = VIA_OP_BARRIER,
+        .group = group,
+        .members = members,
+        .members_count = count,
+        .cookie = cookie,
+    };
+    fabric_submit(fabric, host, &op);
+}
+
+static int status_of(const struct fabric *fabric, int host, uint64_t cookie)
+{
+    const struct fabric_completion *completion = fabric_completion(fabric, host, cookie);
+    assert_non_null(completion);
+    return completion->status;
+}
+
+/* Hosts that are there enter, and all leave. */
+static void meet(struct fabric *fabric, uint32_t group, unsigned count, uint64_t cookie)
+{
+    for (unsigned h = 0; h < count; h++) {
+        enter(fabric, (int)h, group, everybody, count, cookie);
+    }
+    fabric_run(fabric, 20 * VIA_MSEC_NS);
+    for (unsigned h = 0; h < count; h++) {
+        assert_int_equal(status_of(fabric, (int)h, cookie), 0);
+    }
+}
+
+/* --- barriers -------------------------------------------------------------------------------- */
+
+/* The host that is absent is the root, a member that relays for others, or the last one. */
+static void a_barrier_with_an_absent_host_ends(void **state)
+{
+    (void)state;
+    for (int absent = 0; absent < 4; absent++) {
+        struct fabric *fabric = fabric_with_limits();
+        fabric_ring(fabric, 4);
+        fabric_settle(fabric);
+        fabric_crash(fabric, absent);
+        fabric_run(fabric, NOTICE_NS);
+        for (int h = 0; h < 4; h++) {
+            if (h != absent) {
+                enter(fabric, h, 1, everybody, 4, 1);
+            }
+        }
+        fabric_run(fabric, GIVE_UP_NS - 10 * VIA_MSEC_NS);
+        for (int h = 0; h < 4; h++) {
+            assert_null(fabric_completion(fabric, h, 1)); /* it may come back */
+        }
+        fabric_run(fabric, 20 * VIA_MSEC_NS);
+        for (int h = 0; h < 4; h++) {
+            if (h != absent) {
+                assert_int_equal(status_of(fabric, h, 1), -EHOSTUNREACH);
+            }
+        }
+        /* Nothing of it is left when the host is there again. */
+        fabric_start(fabric, absent);
+        fabric_settle(fabric);
+        meet(fabric, 1, 4, 2);
+        fabric_free(fabric);
+    }
+}
+
+/* The host of a member never was there. */
+static void a_barrier_with_a_host_that_never_came_ends(void **state)
+{
+    (void)state;
+    for (int absent = 0; absent < 2; absent++) {
+        struct fabric *fabric = fabric_with_limits();
+        fabric_add_host(fabric);
+        fabric_add_host(fabric);
+        fabric_connect(fabric, 0, 1);
+        fabric_start(fabric, 1 - absent);
+        fabric_run(fabric, 2 * GIVE_UP_NS);
+        enter(fabric, 1 - absent, 1, everybody, 2, 1);
+        fabric_run(fabric, GIVE_UP_NS - VIA_MSEC_NS);
+        assert_null(fabric_completion(fabric, 1 - absent, 1));
+        fabric_run(fabric, 2 * VIA_MSEC_NS);
+        assert_int_equal(status_of(fabric, 1 - absent, 1), -EHOSTUNREACH);
+        fabric_free(fabric);
+    }
+}
+
+/* All arrive at the root but one; then the cable of another one goes, and comes back. */
+static void an_arrival_of_a_host_that_was_lost_does_not_count(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 3; lost += 2) {
+        struct fabric *fabric = fabric_with_limits();
+        fabric_chain(fabric, 3);
+        fabric_settle(fabric);
+        for (int h = 0; h < 3; h++) {
+            if (h != 1) {
+                enter(fabric, h, 1, everybody, 3, 1);
+            }
+        }
+        fabric_run(fabric, 10 * VIA_MSEC_NS);
+        fabric_cut(&fabric->links[lost / 2]);
+        fabric_run(fabric, NOTICE_NS + GIVE_UP_NS + 10 * VIA_MSEC_NS);
+        assert_int_equal(status_of(fabric, 0, 1), -EHOSTUNREACH);
+        assert_int_equal(status_of(fabric, 2, 1), -EHOSTUNREACH);
+        fabric_mend(&fabric->links[lost / 2]);
+        fabric_settle(fabric);
+        for (int h = 0; h < 2; h++) {
+            enter(fabric, h, 1, everybody, 3, 2);
+        }
+        fabric_run(fabric, 50 * VIA_MSEC_NS);
+        for (int h = 0; h < 2; h++) {
+            assert_null(fabric_completion(fabric, h, 2));
+        }
+        enter(fabric, 2, 1, everybody, 3, 2);
+        assert_true(fabric_drain(fabric, VIA_SEC_NS));
+        for (int h = 0; h < 3; h++) {
+            assert_int_equal(status_of(fabric, h, 2), 0);
+        }
+        fabric_free(fabric);
+    }
+}
+
+/* The root gives a member up that is more patient: the member is told once it is reached again. */
+static void a_patient_member_is_told_that_its_arrival_is_gone(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_with_limits();
+    for (unsigned h = 0; h < 2; h++) {
+        fabric_add_host(fabric);
+    }
+    fabric->hosts[1].config.give_up_ns = VIA_NEVER_NS;
+    fabric->hosts[1].config.wait_ns_max = VIA_NEVER_NS;
+    fabric_connect(fabric, 0, 1);
+    fabric_start(fabric, 0);
+    fabric_start(fabric, 1);
+    fabric_settle(fabric);
+    enter(fabric, 1, 1, everybody, 2, 1);
+    fabric_run(fabric, 10 * VIA_MSEC_NS);
+    fabric_cut(&fabric->links[0]);
+    fabric_run(fabric, VIA_SEC_NS);
+    assert_null(fabric_completion(fabric, 1, 1));
+    fabric_mend(&fabric->links[0]);
+    fabric_settle(fabric);
+    fabric_run(fabric, 20 * VIA_MSEC_NS);
+    assert_int_equal(status_of(fabric, 1, 1), -EHOSTUNREACH);
+    meet(fabric, 1, 2, 2);
+    fabric_free(fabric);
+}
+
+/* A member that is reachable and does not come: a program may compute for long, but not for ever.
+ */
+static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 3; late++) {
+        struct fabric *fabric = fabric_with_limits();
+        fabric_chain(fabric, 3);
+        fabric_settle(fabric);
+        for (int h = 0; h < 3; h++) {
+            if (h != late) {
+                enter(fabric, h, 1, everybody, 3, 1);
+            }
+        }
+        fabric_run(fabric, WAIT_NS - VIA_MSEC_NS);
+        for (int h = 0; h < 3; h++) {
+            assert_null(fabric_completion(fabric, h, 1));
+        }
+        fabric_run(fabric, 5 * VIA_MSEC_NS);
+        for (int h = 0; h < 3; h++) {
+            if (h != late) {
+                assert_int_equal(status_of(fabric, h, 1), -ETIMEDOUT);
+            }
+        }
+        /* Who has left is not counted; who comes again is. */
+        enter(fabric, late, 1, everybody, 3, 2);
+        fabric_run(fabric, 50 * VIA_MSEC_NS);
+        assert_null(fabric_completion(fabric, late, 2));
+        for (int h = 0; h < 3; h++) {
+            if (h != late) {
+                enter(fabric, h, 1, everybody, 3, 2);
+            }
+        }
+        assert_true(fabric_drain(fabric, 100 * VIA_MSEC_NS));
+        for (int h = 0; h < 3; h++) {
+            assert_int_equal(status_of(fabric, h, 2), 0);
+        }
+        fabric_free(fabric);
+    }
+}
+
+/*
+ * The last one enters just when the others' time is over. -ETIMEDOUT says that the barrier has not
+ * taken place, so that a member that comes again takes part in the same one, not in the next.
+ */
+static void a_barrier_that_timed_out_has_not_taken_place(void **state)
+{
+    (void)state;
+    unsigned timed_out = 0, met = 0;
+    for (unsigned us = 0; us < 1000; us += 10) {
+        struct fabric *fabric = fabric_with_limits();
+        fabric_chain(fabric, 3);
+        fabric->hosts[0].config.wait_ns_max = VIA_NEVER_NS;
+        fabric_settle(fabric);
+        enter(fabric, 1, 1, everybody, 3, 1);
+        enter(fabric, 2, 1, everybody, 3, 1);
+        fabric_run(fabric, WAIT_NS - 500 * VIA_USEC_NS + us * VIA_USEC_NS);
+        enter(fabric, 0, 1, everybody, 3, 1);
+        fabric_run(fabric, 50 * VIA_MSEC_NS);
+        for (int h = 1; h < 3; h++) {
+            int status = status_of(fabric, h, 1);
+            assert_true(status == 0 || status == -ETIMEDOUT);
+            timed_out += status == 0 ? 0 : 1;
+            met += status == 0 ? 1 : 0;
+            if (status != 0) {
+                assert_null(fabric_completion(fabric, 0, 1));
+            }
+        }
+        for (int h = 1; h < 3; h++) {
+            if (status_of(fabric, h, 1) != 0) {
+                enter(fabric, h, 1, everybody, 3, 2);
+            }
+        }
+        fabric_run(fabric, 50 * VIA_MSEC_NS);
+        assert_true(fabric_completion(fabric, 0, 1) != NULL);
+        fabric_free(fabric);
+    }
+    assert_true(timed_out > 10);
+    assert_true(met > 10);
+}
+
+/* A wait that ends is cancelled at the same moment. */
+static void a_wait_that_ends_may_be_cancelled(void **state)
+{
+    (void)state;
+    for (unsigned us = 0; us < 300; us += 10) {
+        struct fabric *fabric = fabric_with_limits();
+        fabric_chain(fabric, 2);
+        fabric_settle(fabric);
+        enter(fabric, 1, 1, everybody, 2, 1);
+        fabric_run(fabric, WAIT_NS - 20 * VIA_USEC_NS + us * VIA_USEC_NS);
+        via_node_cancel(fabric_node(fabric, 1), 0, UINT64_MAX, 1);
+        fabric->hosts[1].woken[0] = true;
+        int status = status_of(fabric, 1, 1);
+        assert_true(status == -ECANCELED || status == -ETIMEDOUT);
+        fabric_run(fabric, VIA_MSEC_NS); /* the withdrawal arrives */
+        enter(fabric, 0, 1, everybody, 2, 2);
+        fabric_run(fabric, 10 * VIA_MSEC_NS);
+        assert_null(fabric_completion(fabric, 0, 2));
+        enter(fabric, 1, 1, everybody, 2, 2);
+        assert_true(fabric_drain(fabric, 100 * VIA_MSEC_NS));
+        assert_int_equal(status_of(fabric, 0, 2), 0);
+        fabric_free(fabric);
+    }
+}
+
+/* What is left at the root of members that have gone or want too much is no burden for others. */
+static void arrivals_that_nobody_meets_cost_only_their_host(void **state)
+{
+    (void)state;
+    static const uint16_t first_and_last[] = {0, 2};
+    for (int gone = 0; gone < 2; gone++) {
+        struct fabric *fabric = fabric_with_limits();
+        fabric->config.ops_count = 128;
+        fabric_chain(fabric, 3);
+        fabric_settle(fabric);
+        for (unsigned i = 0; i < 64; i++) {
+            enter(fabric, 2, 100 + i, first_and_last, 2, 100 + i);
+        }
+        fabric_run(fabric, 20 * VIA_MSEC_NS);
+        if (gone) {
+            fabric_crash(fabric, 2);
+            fabric_run(fabric, 200 * VIA_MSEC_NS);
+        }
+        meet(fabric, 1, 2, 1);
+        fabric_free(fabric);
+    }
+}
+
+/* A host that has more arrivals at a root than it may is told so for each, and can come again. */
+static void too_many_arrivals_are_refused(void **state)
+{
+    (void)state;
+    static const uint16_t both[] = {0, 1};
+    struct fabric *fabric = fabric_with_limits();
+    fabric->config.ops_count = 128;
+    fabric->config.wait_ns_max = VIA_NEVER_NS;
+    fabric_chain(fabric, 2);
+    fabric_settle(fabric);
+    unsigned refused = 0;
+    for (unsigned i = 0; i < 100; i++) {
+        enter(fabric, 1, i, both, 2, i);
+    }
+    fabric_run(fabric, 50 * VIA_MSEC_NS);
+    for (unsigned i = 0; i < 100; i++) {
+        const struct fabric_completion *completion = fabric_completion(fabric, 1, i);
+        refused += completion != NULL ? 1 : 0;
+        assert_true(completion == NULL || completion->status == -ENOSPC);
+        assert_true((completion == NULL) == (i < VIA_BARRIER_ARRIVALS_MAX));
+    }
+    assert_int_equal(refused, 100 - VIA_BARRIER_ARRIVALS_MAX);
+    for (unsigned i = 0; i < VIA_BARRIER_ARRIVALS_MAX; i++) {
+        enter(fabric, 0, i, both, 2, i);
+    }
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    enter(fabric, 1, 99, both, 2, 1099);
+    enter(fabric, 0, 99, both, 2, 1099);
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    assert_int_equal(status_of(fabric, 1, 1099), 0);
+    fabric_free(fabric);
+}
+
+/* --- other operations ------------------------------------------------------------------------ */
+
+static struct via_op message(const uint64_t *number, uint16_t destination, uint64_t cookie)
+{
+    return (struct via_op){
+        .kind = VIA_OP_MESSAGE,
+        .destination = destination,
+        .source = number,
+        .bytes = sizeof(*number),
+        .cookie = cookie,
+    };
+}
+
+/* Without a configured limit there is one, too. */
+static void the_default_is_an_end(void **state)
+{
+    (void)state;
+    static const uint16_t both[] = {0, 1};
+    uint64_t number = 1, result = 0;
+    struct fabric *fabric = fabric_new(true);
+    fabric_add_host(fabric);
+    fabric_start(fabric, 0);
+    fabric_run(fabric, VIA_MSEC_NS);
+    struct via_op op = message(&number, 1, 1);
+    fabric_submit(fabric, 0, &op);
+    op = (struct via_op){.kind = VIA_OP_GET,
+                         .destination = 1,
+                         .flow = 1,
+                         .result = &result,
+                         .bytes = 8,
+                         .cookie = 2};
+    fabric_submit(fabric, 0, &op);
+    enter(fabric, 0, 1, both, 2, 3);
+    fabric_run(fabric, 10 * VIA_MSEC_NS);
+    fabric->now_ns += 119 * VIA_SEC_NS;
+    fabric_run(fabric, 10 * VIA_MSEC_NS);
+    assert_int_equal(fabric->hosts[0].completions_count, 0);
+    fabric->now_ns += VIA_SEC_NS;
+    fabric_run(fabric, 10 * VIA_MSEC_NS);
+    for (unsigned i = 1; i <= 3; i++) {
+        assert_int_equal(status_of(fabric, 0, i), -EHOSTUNREACH);
+    }
+    fabric_free(fabric);
+}
+
+static void never_is_never(void **state)
+{
+    (void)state;
+    static const uint16_t both[] = {0, 1};
+    uint64_t number = 1;
+    struct fabric *fabric = fabric_new(true);
+    fabric->config.give_up_ns = VIA_NEVER_NS;
+    fabric->config.wait_ns_max = VIA_NEVER_NS;
+    fabric_add_host(fabric);
+    fabric_start(fabric, 0);
+    fabric->hosts[0].deliver_answer = -EAGAIN;
+    fabric_run(fabric, VIA_MSEC_NS);
+    struct via_op op = message(&number, 1, 1);
+    fabric_submit(fabric, 0, &op);
+    op = message(&number, 0, 2);
+    fabric_submit(fabric, 0, &op);
+    enter(fabric, 0, 1, both, 2, 3);
+    for (unsigned i = 0; i < 10; i++) {
+        fabric_run(fabric, VIA_MSEC_NS);
+        fabric->now_ns += 10000 * VIA_SEC_NS;
+    }
+    assert_int_equal(fabric->hosts[0].completions_count, 0);
+    fabric_free(fabric);
+}
+
+/* An operation that is submitted after a long sleep of its thread has all its time. */
+static void sleep_does_not_count(void **state)
+{
+    (void)state;
+    static const uint16_t both[] = {0, 1};
+    uint64_t number = 1;
+    struct fabric *fabric = fabric_with_limits();
+    fabric_add_host(fabric);
+    fabric_start(fabric, 0);
+    fabric->hosts[0].deliver_answer = -EAGAIN;
+    fabric_run(fabric, VIA_MSEC_NS);
+    fabric->now_ns += 10000 * VIA_SEC_NS;
+    struct via_op op = message(&number, 1, 1);
+    fabric_submit(fabric, 0, &op);
+    op = message(&number, 0, 2);
+    fabric_submit(fabric, 0, &op);
+    enter(fabric, 0, 1, both, 2, 3);
+    fabric_run(fabric, GIVE_UP_NS - VIA_MSEC_NS);
+    assert_int_equal(fabric->hosts[0].completions_count, 0);
+    fabric_run(fabric, 2 * VIA_MSEC_NS);
+    assert_int_equal(status_of(fabric, 0, 1), -EHOSTUNREACH);
+    assert_int_equal(status_of(fabric, 0, 3), -EHOSTUNREACH);
+    fabric_run(fabric, WAIT_NS * 5 / 4 - GIVE_UP_NS);
+    assert_int_equal(status_of(fabric, 0, 2), -ETIMEDOUT);
+    fabric_free(fabric);
+}
+
+/* A consumer that is never ready ends one message after the other, each in its time. */
+static void a_consumer_that_is_never_ready_ends_the_wait(void **state)
+{
+    (void)state;
+    for (uint16_t to = 0; to < 2; to++) {
+        uint64_t numbers[3] = {0, 1, 2};
+        struct fabric *fabric = fabric_with_limits();
+        fabric_chain(fabric, 2);
+        fabric_settle(fabric);
+        fabric->hosts[to].deliver_answer = -EAGAIN;
+        for (unsigned i = 0; i < 3; i++) {
+            struct via_op op = message(&numbers[i], to, i);
+            fabric_submit(fabric, 0, &op);
+        }
+        fabric_run(fabric, WAIT_NS - VIA_MSEC_NS);
+        assert_null(fabric_completion(fabric, 0, 0));
+        fabric_run(fabric, WAIT_NS / 4 + 2 * VIA_MSEC_NS);
+        assert_int_equal(status_of(fabric, 0, 0), -ETIMEDOUT);
+        assert_null(fabric_completion(fabric, 0, 1));
+        /* The next ones are not hurt. */
+        fabric_run(fabric, 150 * VIA_MSEC_NS); /* a SKIP at the next time-out */
+        fabric->hosts[to].deliver_answer = 0;
+        via_node_resume(fabric_node(fabric, to), 0, 0, 0);
+        fabric->hosts[to].woken[0] = true;
+        assert_true(fabric_drain(fabric, VIA_SEC_NS));
+        for (unsigned i = 1; i < 3; i++) {
+            assert_int_equal(status_of(fabric, 0, i), 0);
+            assert_int_equal(fabric->hosts[to].deliveries[i - 1].first, i);
+        }
+        assert_int_equal(fabric->hosts[to].deliveries_count, 2);
+        fabric_free(fabric);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_barrier_with_an_absent_host_ends),
+        cmocka_unit_test(a_barrier_with_a_host_that_never_came_ends),
+        cmocka_unit_test(an_arrival_of_a_host_that_was_lost_does_not_count),
+        cmocka_unit_test(a_patient_member_is_told_that_its_arrival_is_gone),
+        cmocka_unit_test(a_member_that_does_not_come_is_not_waited_for_for_ever),
+        cmocka_unit_test(a_barrier_that_timed_out_has_not_taken_place),
+        cmocka_unit_test(a_wait_that_ends_may_be_cancelled),
+        cmocka_unit_test(arrivals_that_nobody_meets_cost_only_their_host),
+        cmocka_unit_test(too_many_arrivals_are_refused),
+        cmocka_unit_test(the_default_is_an_end),
+        cmocka_unit_test(never_is_never),
+        cmocka_unit_test(sleep_does_not_count),
+        cmocka_unit_test(a_consumer_that_is_never_ready_ends_the_wait),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
