@@ -78,9 +78,13 @@ static void make_words(const struct via_fabric *fabric, unsigned host, struct wo
         add_word(words, "--dma-bytes");
         add_word(words, "%u", fabric->dma_bytes);
     }
-    if (fabric->give_up_ms != 0) {
+    if (fabric->give_up_ms != VIA_FABRIC_GIVE_UP_MS) {
         add_word(words, "--give-up-ms");
         add_word(words, "%u", fabric->give_up_ms);
+    }
+    if (fabric->wait_ms != VIA_FABRIC_WAIT_MS) {
+        add_word(words, "--wait-ms");
+        add_word(words, "%u", fabric->wait_ms);
     }
     if (fabric->spin_us != VIA_FABRIC_SPIN_US) {
         add_word(words, "--spin-us");

@@ -18,6 +18,8 @@
 #define VIA_FABRIC_LOCK_FILE "fabric.lock"
 /* Unless it is told: viaductd(8). */
 #define VIA_FABRIC_SPIN_US 50u
+#define VIA_FABRIC_GIVE_UP_MS 120000u
+#define VIA_FABRIC_WAIT_MS 600000u
 
 struct via_fabric {
     char name[VIA_FABRIC_NAME_BYTES_MAX + 1];
@@ -26,7 +28,8 @@ struct via_fabric {
     bool direct;                  /* links are mapped by processes */
     unsigned spin_us;             /* longest look of a transfer thread before it sleeps */
     unsigned dma_bytes;           /* bodies from here on go by DMA; 0 = none do */
-    unsigned give_up_ms;          /* operations without progress fail; 0 = never */
+    unsigned give_up_ms;          /* operations for a host that is not heard of end; 0 = never */
+    unsigned wait_ms;             /* operations that a host keeps waiting end; 0 = never */
     const char *key;              /* file of the fabric key; NULL = none. Not in the state */
     unsigned with;                /* the daemons end with this process; 0 = with nobody */
     struct via_topology topology; /* channels_count 0: the daemon's default */

@@ -20,7 +20,7 @@
 /* The largest body there is. */
 #define DMA_BYTES_MAX 65472u
 /* A day, as viaductd allows. */
-#define GIVE_UP_MS_MAX 86400000u
+#define LIMIT_MS_MAX 86400000u
 #define SPIN_US_MAX 10000u
 
 static const char help[] =
@@ -43,7 +43,10 @@ static const char help[] =
     "  --netns          a network namespace for each host, 10.77.0.i there (root)\n"
     "  --no-direct      processes may not map a neighbour's memory: all goes by frames\n"
     "  --dma-bytes N    bodies of N bytes or more go by a DMA engine, emulated, too: for tests\n"
-    "  --give-up-ms N   operations that make no progress for so long fail (default 0: never)\n"
+    "  --give-up-ms N   operations end when the host they are for was not heard of for so long\n"
+    "                   (default 120000, 0 = never)\n"
+    "  --wait-ms N      operations end that a host which is heard of keeps waiting for so long\n"
+    "                   (default 600000, 0 = never)\n"
     "  --spin-us N      longest look of a transfer thread before it sleeps, 0 = none (default 50)\n"
     "  --key FILE       fabric key: hosts prove to each other that they have it\n"
     "  --with PID       the fabric ends when this process does (default $VIADUCT_UP_WITH)\n"
@@ -59,6 +62,7 @@ struct options {
     unsigned channels;
     unsigned dma_bytes;
     unsigned give_up_ms;
+    unsigned wait_ms;
     unsigned spin_us;
     unsigned with;
     bool netns;
@@ -77,6 +81,7 @@ enum {
     OPT_NO_DIRECT,
     OPT_DMA_BYTES,
     OPT_GIVE_UP_MS,
+    OPT_WAIT_MS,
     OPT_SPIN_US,
     OPT_KEY,
     OPT_WITH
@@ -94,6 +99,7 @@ static const struct option long_options[] = {
     {"no-direct", no_argument, NULL, OPT_NO_DIRECT},
     {"dma-bytes", required_argument, NULL, OPT_DMA_BYTES},
     {"give-up-ms", required_argument, NULL, OPT_GIVE_UP_MS},
+    {"wait-ms", required_argument, NULL, OPT_WAIT_MS},
     {"spin-us", required_argument, NULL, OPT_SPIN_US},
     {"key", required_argument, NULL, OPT_KEY},
     {"with", required_argument, NULL, OPT_WITH},
@@ -121,6 +127,15 @@ static int take_shape(const char *name, struct options *options, int opt)
         return via_cli_usage(name, "--%s: '%s': not a number of hosts", word, optarg);
     }
     options->shape = (int)shapes[opt - OPT_RING];
+    return VIA_CLI_OK;
+}
+
+static int take_number(const char *name, const char *option, unsigned min, unsigned max,
+                       unsigned *ret_number)
+{
+    if (via_cli_number(optarg, min, max, ret_number) != 0) {
+        return via_cli_usage(name, "--%s: '%s': a number from %u to %u", option, optarg, min, max);
+    }
     return VIA_CLI_OK;
 }
 
@@ -156,10 +171,8 @@ static int take_options(int argc, char **argv, struct options *options)
             options->fabric = optarg;
             break;
         case OPT_CHANNELS:
-            if (via_cli_number(optarg, 1, VIA_TOPOLOGY_CHANNELS_MAX, &options->channels) != 0) {
-                code = via_cli_usage(argv[0], "--channels: '%s': a number from 1 to %u", optarg,
-                                     VIA_TOPOLOGY_CHANNELS_MAX);
-            }
+            code =
+                take_number(argv[0], "channels", 1, VIA_TOPOLOGY_CHANNELS_MAX, &options->channels);
             break;
         case OPT_NETNS:
             options->netns = true;
@@ -168,22 +181,16 @@ static int take_options(int argc, char **argv, struct options *options)
             options->direct = false;
             break;
         case OPT_DMA_BYTES:
-            if (via_cli_number(optarg, 0, DMA_BYTES_MAX, &options->dma_bytes) != 0) {
-                code = via_cli_usage(argv[0], "--dma-bytes: '%s': a number from 0 to %u", optarg,
-                                     DMA_BYTES_MAX);
-            }
+            code = take_number(argv[0], "dma-bytes", 0, DMA_BYTES_MAX, &options->dma_bytes);
             break;
         case OPT_GIVE_UP_MS:
-            if (via_cli_number(optarg, 0, GIVE_UP_MS_MAX, &options->give_up_ms) != 0) {
-                code = via_cli_usage(argv[0], "--give-up-ms: '%s': not a number from 0 to %u",
-                                     optarg, GIVE_UP_MS_MAX);
-            }
+            code = take_number(argv[0], "give-up-ms", 0, LIMIT_MS_MAX, &options->give_up_ms);
+            break;
+        case OPT_WAIT_MS:
+            code = take_number(argv[0], "wait-ms", 0, LIMIT_MS_MAX, &options->wait_ms);
             break;
         case OPT_SPIN_US:
-            if (via_cli_number(optarg, 0, SPIN_US_MAX, &options->spin_us) != 0) {
-                code = via_cli_usage(argv[0], "--spin-us: '%s': a number from 0 to %u", optarg,
-                                     SPIN_US_MAX);
-            }
+            code = take_number(argv[0], "spin-us", 0, SPIN_US_MAX, &options->spin_us);
             break;
         case OPT_KEY:
             options->key = optarg;
@@ -429,7 +436,13 @@ static int up(struct via_fabric *fabric, const char *name)
 int via_cli_up(int argc, char **argv)
 {
     static struct via_fabric fabric;
-    struct options options = {.shape = -1, .direct = true, .spin_us = VIA_FABRIC_SPIN_US};
+    struct options options = {
+        .shape = -1,
+        .direct = true,
+        .give_up_ms = VIA_FABRIC_GIVE_UP_MS,
+        .wait_ms = VIA_FABRIC_WAIT_MS,
+        .spin_us = VIA_FABRIC_SPIN_US,
+    };
     struct via_error err = {0};
     const char *with = getenv("VIADUCT_UP_WITH");
     int code = with == NULL || with[0] == '\0'
@@ -453,6 +466,7 @@ int via_cli_up(int argc, char **argv)
     fabric.direct = options.direct;
     fabric.dma_bytes = options.dma_bytes;
     fabric.give_up_ms = options.give_up_ms;
+    fabric.wait_ms = options.wait_ms;
     fabric.spin_us = options.spin_us;
     fabric.key = options.key;
     fabric.with = options.with;

@@ -20,6 +20,7 @@ enum option_id {
     OPT_SLOTS,
     OPT_FRAME_BYTES,
     OPT_GIVE_UP_MS,
+    OPT_WAIT_MS,
     OPT_DMA_BYTES,
     OPT_HEARTBEAT_MS,
     OPT_DEAD_MS,
@@ -47,6 +48,7 @@ static const struct option long_options[] = {
     {"frame-bytes", required_argument, NULL, OPT_FRAME_BYTES},
     {"dma-bytes", required_argument, NULL, OPT_DMA_BYTES},
     {"give-up-ms", required_argument, NULL, OPT_GIVE_UP_MS},
+    {"wait-ms", required_argument, NULL, OPT_WAIT_MS},
     {"heartbeat-ms", required_argument, NULL, OPT_HEARTBEAT_MS},
     {"dead-ms", required_argument, NULL, OPT_DEAD_MS},
     {"spin-us", required_argument, NULL, OPT_SPIN_US},
@@ -82,9 +84,12 @@ static const char help[] =
     "  --dma-bytes N         bodies of N bytes or more go by a DMA engine, which the emulated "
     "ports\n"
     "                        then have: for tests (0, none)\n"
-    "  --give-up-ms N        an operation that makes no progress for so long fails (0, never: a "
-    "host\n"
-    "                        that is cut off is waited for)\n"
+    "  --give-up-ms N        operations end when the host they are for was not heard of for so "
+    "long\n"
+    "                        (120000); 0 = never\n"
+    "  --wait-ms N           operations end that a host which is heard of keeps waiting for so "
+    "long\n"
+    "                        (600000); 0 = never\n"
     "  --heartbeat-ms N      how often links say that they live (25)\n"
     "  --dead-ms N           silence after which a link is down (80)\n"
     "  --spin-us N           longest that a transfer thread looks before it sleeps (50), 0 to "
@@ -228,6 +233,7 @@ static const struct numeric numerics[] = {
     {OPT_FRAME_BYTES, 64, 65472},
     {OPT_DMA_BYTES, 0, 65472},
     {OPT_GIVE_UP_MS, 0, 86400000},
+    {OPT_WAIT_MS, 0, 86400000},
     {OPT_HEARTBEAT_MS, 1, 60000},
     {OPT_DEAD_MS, 1, 600000},
     {OPT_SPIN_US, 0, 10000},
@@ -259,7 +265,10 @@ static void set_number(struct via_daemon_options *options, int id, unsigned long
         host->dma_bytes_min = (uint32_t)value;
         break;
     case OPT_GIVE_UP_MS:
-        host->give_up_ns = value * VIA_MSEC_NS;
+        host->give_up_ns = value != 0 ? value * VIA_MSEC_NS : VIA_NEVER_NS;
+        break;
+    case OPT_WAIT_MS:
+        host->wait_ns_max = value != 0 ? value * VIA_MSEC_NS : VIA_NEVER_NS;
         break;
     case OPT_HEARTBEAT_MS:
         host->heartbeat_ns = value * VIA_MSEC_NS;

@@ -154,6 +154,7 @@ static int set_config(struct via_host *host, const struct via_host_link *links,
     config->heartbeat_ns = options->heartbeat_ns != 0 ? options->heartbeat_ns : HEARTBEAT_NS;
     config->dead_ns = options->dead_ns;
     config->give_up_ns = options->give_up_ns;
+    config->wait_ns_max = options->wait_ns_max;
     config->segments_count = SEGMENTS_COUNT;
     config->keyed = options->key != NULL;
     for (unsigned i = 0; i < VIA_PORTS_MAX; i++) {

@@ -48,7 +48,7 @@ struct via_host_options {
     uint32_t frame_bytes_max;
     uint64_t heartbeat_ns;
     uint64_t dead_ns;
-    uint64_t give_up_ns;    /* an operation without progress fails after; 0 = never */
+    uint64_t give_up_ns;    /* as via_node_config.give_up_ns; VIA_NEVER_NS = never */
     uint64_t spin_ns_max;   /* longest a transfer thread looks before it sleeps; default 50 us, 1 =
                                it does not */
     uint32_t processes_max; /* attached at once; default 256 */
@@ -60,6 +60,7 @@ struct via_host_options {
                                bytes or more go by it */
     const struct via_host_key *key; /* borrowed for the life of the host. Hosts of its links must
                                        prove that they have the same. NULL: none */
+    uint64_t wait_ns_max;           /* as via_node_config.wait_ns_max; VIA_NEVER_NS = never */
 };
 
 /* Zero but for size and allowed_gid (nobody). */
