@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "port/emu/emu.h"
+#include "port/emu/like.h"
 #include "port/emu/memory.h"
 #include "port/fault.h"
 #include "port_conform.h"
@@ -23,8 +25,14 @@ static void cut_emu(void *ctx, struct via_port *inner, bool cut)
     via_emu_port_cut(inner, cut);
 }
 
-static int open_emu(struct conform_end *end, const char *directory, bool direct, bool fault,
-                    unsigned dma_depth)
+static uint64_t seed(void)
+{
+    const char *text = getenv("VIADUCT_EMU_SEED");
+    return text != NULL ? strtoull(text, NULL, 10) : 1;
+}
+
+static int open_emu(struct conform_end *end, const char *directory, const char *like, bool direct,
+                    bool fault, unsigned dma_depth)
 {
     struct emu_end *state = calloc(1, sizeof(*state));
     struct via_error err = {0};
@@ -45,6 +53,9 @@ static int open_emu(struct conform_end *end, const char *directory, bool direct,
         .bell_fd = state->bell_fd,
         .bell_lines = CONFORM_BELL_LINES,
         .direct = direct,
+        .like = via_emu_like_find(like),
+        .window_bytes = strcmp(like, "memory") != 0 ? VIA_EMU_WINDOW_BYTES_MIN : 0,
+        .seed = seed(),
         .dma_depth = dma_depth,
     };
     rc = via_emu_port_open(&options, &state->emu, &err);
@@ -67,17 +78,20 @@ static int open_emu(struct conform_end *end, const char *directory, bool direct,
     return 0;
 }
 
-#define OPEN(name, direct, fault, dma_depth)                        \
-    static int name(struct conform_end *end, const char *directory) \
-    {                                                               \
-        return open_emu(end, directory, direct, fault, dma_depth);  \
+#define OPEN(name, like, direct, fault, dma_depth)                       \
+    static int name(struct conform_end *end, const char *directory)      \
+    {                                                                    \
+        return open_emu(end, directory, like, direct, fault, dma_depth); \
     }
-OPEN(open_direct, true, false, 0)
-OPEN(open_indirect, false, false, 0)
-OPEN(open_dma, true, false, 5)
-OPEN(open_fault_direct, true, true, 0)
-OPEN(open_fault_indirect, false, true, 0)
-OPEN(open_fault_dma, false, true, 5)
+OPEN(open_direct, "memory", true, false, 0)
+OPEN(open_indirect, "memory", false, false, 0)
+OPEN(open_dma, "memory", true, false, 5)
+OPEN(open_pex, "pex", false, false, 0)
+OPEN(open_pex_dma, "pex", false, false, 5)
+OPEN(open_ivshmem, "ivshmem", true, false, 0)
+OPEN(open_fault_direct, "memory", true, true, 0)
+OPEN(open_fault_indirect, "memory", false, true, 0)
+OPEN(open_fault_dma, "memory", false, true, 5)
 
 static int emu_fd(struct conform_end *end)
 {
@@ -123,22 +137,28 @@ static void emu_close(struct conform_end *end)
     free(state);
 }
 
-#define EMU_KIND(symbol, text, opens, own, engine)    \
-    const struct conform_kind symbol = {              \
-        .name = text,                                 \
-        .cut_is_own = own,                            \
-        .only_dma = engine,                           \
-        .open = opens,                                \
-        .fd = emu_fd,                                 \
-        .service = emu_service,                       \
-        .cut = emu_cut,                               \
-        .puts_out_of_bounds = emu_puts_out_of_bounds, \
-        .close = emu_close,                           \
+#define EMU_KIND(symbol, text, opens, own, engine, survive) \
+    const struct conform_kind symbol = {                    \
+        .name = text,                                       \
+        .cut_is_own = own,                                  \
+        .only_dma = engine,                                 \
+        .scratchpads_survive = survive,                     \
+        .open = opens,                                      \
+        .fd = emu_fd,                                       \
+        .service = emu_service,                             \
+        .cut = emu_cut,                                     \
+        .puts_out_of_bounds = emu_puts_out_of_bounds,       \
+        .close = emu_close,                                 \
     }
 
-EMU_KIND(conform_emu_direct, "emu direct", open_direct, false, false);
-EMU_KIND(conform_emu_indirect, "emu put only", open_indirect, false, false);
-EMU_KIND(conform_emu_dma, "emu direct with DMA", open_dma, false, true);
-EMU_KIND(conform_fault_direct, "fault over emu direct", open_fault_direct, true, false);
-EMU_KIND(conform_fault_indirect, "fault over emu put only", open_fault_indirect, true, false);
-EMU_KIND(conform_fault_dma, "fault over emu put only with DMA", open_fault_dma, true, true);
+EMU_KIND(conform_emu_direct, "emu direct", open_direct, false, false, false);
+EMU_KIND(conform_emu_indirect, "emu by functions", open_indirect, false, false, false);
+EMU_KIND(conform_emu_dma, "emu direct with DMA", open_dma, false, true, false);
+EMU_KIND(conform_emu_pex, "emu like pex", open_pex, false, false, true);
+EMU_KIND(conform_emu_pex_dma, "emu like pex with DMA", open_pex_dma, false, true, true);
+EMU_KIND(conform_emu_ivshmem, "emu like ivshmem", open_ivshmem, false, false, true);
+EMU_KIND(conform_fault_direct, "fault over emu direct", open_fault_direct, true, false, false);
+EMU_KIND(conform_fault_indirect, "fault over emu by functions", open_fault_indirect, true, false,
+         false);
+EMU_KIND(conform_fault_dma, "fault over emu by functions with DMA", open_fault_dma, true, true,
+         false);

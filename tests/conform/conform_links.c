@@ -38,6 +38,12 @@ static void scratchpads_are_shared_and_have_one_writer(void **state)
     pair_scratchpad_write(pair, 0, VIA_PORT_SCRATCHPADS, 1); /* nowhere, and no harm */
 }
 
+/* What scratchpad i holds when the link is up again, after write_all_scratchpads(). */
+static uint32_t pad_after(const struct pair *pair, unsigned i)
+{
+    return pair->kind->scratchpads_survive ? 0xabcd0000u + i : 0;
+}
+
 static void scratchpads_are_all_ones_while_down_and_zero_after(void **state)
 {
     struct pair *pair = *state;
@@ -53,8 +59,8 @@ static void scratchpads_are_all_ones_while_down_and_zero_after(void **state)
         pair_cut(pair, cutter, false);
         pair_wait_up(pair);
         for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS; i++) {
-            assert_int_equal(pair_scratchpad(pair, 0, i), 0);
-            assert_int_equal(pair_scratchpad(pair, 1, i), 0);
+            assert_int_equal(pair_scratchpad(pair, 0, i), pad_after(pair, i));
+            assert_int_equal(pair_scratchpad(pair, 1, i), pad_after(pair, i));
         }
     }
 }
@@ -221,6 +227,7 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
 {
     unsigned survivor = 1 - victim;
     pair_events(pair, survivor, UINT64_MAX);
+    write_all_scratchpads(pair);
     pair_body_fill(pair, victim, 4096, 0x3c, 4096);
     pair_settle(pair, victim);
     pair_start(pair, survivor, 0, CONFORM_HAMMER, 16384, 0); /* in the middle of stores, too */
@@ -240,7 +247,8 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
     assert_true(pair_events(pair, survivor, VIA_PORT_EVENT_CONTROL) == VIA_PORT_EVENT_LINK_UP);
     assert_true(pair_events(pair, victim, VIA_PORT_EVENT_CONTROL) == VIA_PORT_EVENT_LINK_UP);
     for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS; i++) {
-        assert_int_equal(pair_scratchpad(pair, survivor, i), 0);
+        assert_int_equal(pair_scratchpad(pair, survivor, i), pad_after(pair, i));
+        assert_int_equal(pair_scratchpad(pair, victim, i), pad_after(pair, i));
     }
     assert_true(pair_inbox_is(pair, survivor, 4096, 0x3c, 4096));
     assert_true(pair_inbox_is(pair, victim, 0, 0, 4096)); /* new memory, and nothing late in it */

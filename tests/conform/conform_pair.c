@@ -74,6 +74,11 @@ uint64_t pair_events(struct pair *pair, unsigned side, uint64_t mask)
     return (uint64_t)pair_tell_value(pair, side, CONFORM_EVENTS, mask);
 }
 
+void pair_look(struct pair *pair, unsigned side)
+{
+    (void)pair_events(pair, side, VIA_PORT_EVENT_DOORBELL(0));
+}
+
 bool pair_is_up(struct pair *pair, unsigned side)
 {
     return pair_tell_value(pair, side, CONFORM_LINK_IS_UP, 0) != 0;

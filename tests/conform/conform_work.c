@@ -56,6 +56,13 @@ static void commit(struct conform_worker *worker, uint64_t off, const void *src,
     port->ops->commit(port, worker->queue, worker->off + off, src, len);
 }
 
+/* Some ports let the peer's writes in only when they are called. */
+static void look(const struct conform_worker *worker)
+{
+    struct via_port *port = worker->end->port;
+    (void)port->ops->events(port, VIA_PORT_EVENT_DOORBELL(worker->queue));
+}
+
 /* Pairs with the port's promise that a commit that is seen comes after what was posted before. */
 static uint64_t load_word(const struct conform_worker *worker, uint64_t off)
 {
@@ -289,6 +296,9 @@ static void hammer(struct conform_worker *worker)
 
 void conform_worker_step(struct conform_worker *worker)
 {
+    if (worker->work != CONFORM_SLEEPER) {
+        look(worker);
+    }
     switch (worker->work) {
     case CONFORM_WRITE_ORDER:
         write_order(worker);

@@ -33,6 +33,7 @@ struct conform_kind {
     const char *name;
     bool cut_is_own;          /* only the end that cut can mend */
     bool only_dma;            /* all else is tested with a kind that has no engine */
+    bool scratchpads_survive; /* their values outlive the link, and the hosts */
     bool down_reads_anything; /* loads from a window that is down bring no all-ones */
     /* Makes the end end->side; both ends of a link get the same directory. 0 or negative errno. */
     int (*open)(struct conform_end *end, const char *directory);
@@ -58,6 +59,9 @@ enum conform_place {
 extern const struct conform_kind conform_emu_direct;
 extern const struct conform_kind conform_emu_indirect;
 extern const struct conform_kind conform_emu_dma;
+extern const struct conform_kind conform_emu_pex; /* as strict as a class of real links */
+extern const struct conform_kind conform_emu_pex_dma;
+extern const struct conform_kind conform_emu_ivshmem;
 extern const struct conform_kind conform_fault_direct;
 extern const struct conform_kind conform_fault_indirect;
 extern const struct conform_kind conform_fault_dma;

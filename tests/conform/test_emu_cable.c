@@ -427,7 +427,8 @@ static struct greeting good_greeting(unsigned side)
         .hello = {.header = {VIA_EMU_CABLE_MAGIC, VIA_EMU_CABLE_VERSION, VIA_EMU_CABLE_HELLO},
                   .host = 2,
                   .side = (uint16_t)side,
-                  .inbox_bytes = INBOX_BYTES},
+                  .inbox_bytes = INBOX_BYTES,
+                  .like = "memory"},
         .fds_count = side == 1 ? 2 : 3,
         .bytes = sizeof(struct via_emu_cable_hello),
     };
@@ -507,6 +508,11 @@ static void claim_my_side(struct greeting *greeting)
     greeting->hello.side = 1 - greeting->hello.side;
 }
 
+static void claim_another_class(struct greeting *greeting)
+{
+    strcpy(greeting->hello.like, "pex");
+}
+
 static void pass_too_few(struct greeting *greeting)
 {
     greeting->fds_count--;
@@ -555,12 +561,13 @@ static const struct {
     {claim_nothing, "an inbox of 0 bytes"},
     {claim_too_many_lines, "65 bell lines"},
     {claim_my_side, "as well"},
+    {claim_another_class, "emulates a link like 'pex', this one like 'memory'"},
     {pass_too_few, "did not say hello"},
     {pass_too_many, "no message"},
     {say_too_little, "no message"},
     {say_too_much, "no message"},
     {another_magic, "no message"},
-    {another_version, "speaks version 7 of the cable's protocol, this one version 1"},
+    {another_version, "speaks version 7 of the cable's protocol, this one version 2"},
     {a_request_first, "did not say hello"},
 };
 

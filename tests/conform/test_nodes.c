@@ -26,6 +26,7 @@
 
 #include "core/node.h"
 #include "port/emu/emu.h"
+#include "port/emu/like.h"
 #include "port/emu/memory.h"
 #include "port/fault.h"
 
@@ -36,7 +37,8 @@
 #define SEGMENT_BYTES (PUTS * PUT_BYTES)
 #define ENDPOINT 7u
 #define SPINS 200u
-/* Insurance against doorbells that the plan drops; a host has the same. */
+/* Insurance against doorbells that the plan drops; a host has the same. Without such a plan a
+ * wake-up that is lost takes longer than the test waits. */
 #define SLEEP_NS_MAX (20 * VIA_MSEC_NS)
 #define PATIENCE_NS (60 * VIA_SEC_NS)
 
@@ -59,6 +61,7 @@ struct host {
     unsigned char *segment, *source;
     uint64_t handle;
     pthread_t control, transfer;
+    uint64_t sleep_ns_max;
     _Atomic bool stop;
     _Atomic int cut_wish; /* for the control thread: 1 cut, 2 tear the next put, 3 mend */
 
@@ -179,8 +182,10 @@ static bool submit(struct host *host)
 static void sleep_on(struct host *host, uint32_t count, uint64_t deadline_ns)
 {
     uint64_t time_ns = now();
-    uint64_t wait_ns = deadline_ns > time_ns ? via_min(deadline_ns - time_ns, SLEEP_NS_MAX) : 0;
-    struct timespec limit = {.tv_nsec = (long)wait_ns};
+    uint64_t wait_ns =
+        deadline_ns > time_ns ? via_min(deadline_ns - time_ns, host->sleep_ns_max) : 0;
+    struct timespec limit = {.tv_sec = (time_t)(wait_ns / VIA_SEC_NS),
+                             .tv_nsec = (long)(wait_ns % VIA_SEC_NS)};
     atomic_fetch_add_explicit(&host->bell->sleepers, 1, memory_order_seq_cst);
     syscall(SYS_futex, &host->bell->count, FUTEX_WAIT, count, &limit, NULL, 0);
     atomic_fetch_sub_explicit(&host->bell->sleepers, 1, memory_order_relaxed);
@@ -262,14 +267,21 @@ static void node_config(struct via_node_config *config, const struct host *host)
     config->channels_count = 1;
 }
 
-static void open_host(struct fabric *fabric, struct host *host, unsigned side, bool direct,
-                      const struct via_fault_plan *plan)
+/* Of the link. */
+struct kind {
+    const char *like;
+    bool direct;
+};
+
+static void open_host(struct fabric *fabric, struct host *host, unsigned side,
+                      const struct kind *kind, const struct via_fault_plan *plan)
 {
     struct via_node_config config;
     struct via_error err;
     char path[96];
 
     node_config(&config, host);
+    host->sleep_ns_max = plan != NULL && plan->drop_chance != 0 ? SLEEP_NS_MAX : 2 * PATIENCE_NS;
     assert_int_equal(via_emu_memfd_new("bell", 4096, &host->bell_fd), 0);
     host->bell = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, host->bell_fd, 0);
     snprintf(path, sizeof(path), "%s/link-1-2-0.sock", fabric->directory);
@@ -280,13 +292,15 @@ static void open_host(struct fabric *fabric, struct host *host, unsigned side, b
         .inbox_bytes = via_align_up(via_node_inbox_bytes(&config), 4096),
         .bell_fd = host->bell_fd,
         .bell_lines = 1,
-        .direct = direct,
+        .direct = kind->direct,
+        .like = via_emu_like_find(kind->like),
+        .seed = host->id,
     };
     if (via_emu_port_open(&options, &host->emu, &err) != 0) {
         fail_msg("%s", err.text);
     }
     host->port = host->emu;
-    if (plan != NULL) {
+    if (plan != NULL && side == 0) {
         assert_int_equal(via_fault_port_open(host->emu, plan, &host->port), 0);
     }
 
@@ -385,13 +399,13 @@ static void check(struct fabric *fabric)
 }
 
 /* Opens both hosts, lets `fault` disturb them until all is done, looks at what has come. */
-static void run(struct fabric *fabric, bool direct, const struct via_fault_plan *plan,
+static void run(struct fabric *fabric, const struct kind *kind, const struct via_fault_plan *plan,
                 void (*disturb)(struct fabric *fabric, unsigned turn))
 {
     for (unsigned i = 0; i < 2; i++) {
         fabric->host[i].id = (uint16_t)(i + 1);
         fabric->host[i].peer = &fabric->host[1 - i];
-        open_host(fabric, &fabric->host[i], i, direct, i == 0 ? plan : NULL);
+        open_host(fabric, &fabric->host[i], i, kind, plan);
     }
     for (unsigned i = 0; i < 2; i++) {
         struct host *host = &fabric->host[i];
@@ -409,6 +423,7 @@ static void run(struct fabric *fabric, bool direct, const struct via_fault_plan 
         check(fabric);
         for (unsigned i = 0; i < 2; i++) {
             atomic_store(&fabric->host[i].allowed, (turn + 1) * MESSAGES_A_TURN);
+            via_bell_ring(fabric->host[i].bell);
         }
         if (disturb != NULL) {
             disturb(fabric, turn);
@@ -432,14 +447,29 @@ static void run(struct fabric *fabric, bool direct, const struct via_fault_plan 
     }
 }
 
+static const struct kind memory = {"memory", true};
+static const struct kind functions = {"memory", false};
+static const struct kind pex = {"pex", true};
+static const struct kind ivshmem = {"ivshmem", true};
+
 static void two_nodes_exchange_messages_and_puts(void **state)
 {
-    run(*state, true, NULL, NULL);
+    run(*state, &memory, NULL, NULL);
 }
 
 static void the_same_without_direct_mapping(void **state)
 {
-    run(*state, false, NULL, NULL);
+    run(*state, &functions, NULL, NULL);
+}
+
+static void the_same_like_pex(void **state)
+{
+    run(*state, &pex, NULL, NULL);
+}
+
+static void the_same_like_ivshmem(void **state)
+{
+    run(*state, &ivshmem, NULL, NULL);
 }
 
 static void cut_and_mend(struct fabric *fabric, unsigned turn)
@@ -454,7 +484,19 @@ static void cut_and_mend(struct fabric *fabric, unsigned turn)
 static void nothing_is_lost_when_the_link_is_cut_and_mended(void **state)
 {
     struct via_fault_plan plan = {.seed = 1, .cut = cut_emu};
-    run(*state, true, &plan, cut_and_mend);
+    run(*state, &memory, &plan, cut_and_mend);
+}
+
+static void nothing_is_lost_like_pex_when_the_link_is_cut_and_mended(void **state)
+{
+    struct via_fault_plan plan = {.seed = 1, .cut = cut_emu};
+    run(*state, &pex, &plan, cut_and_mend);
+}
+
+static void nothing_is_lost_like_ivshmem_when_the_link_is_cut_and_mended(void **state)
+{
+    struct via_fault_plan plan = {.seed = 1, .cut = cut_emu};
+    run(*state, &ivshmem, &plan, cut_and_mend);
 }
 
 static void tear(struct fabric *fabric, unsigned turn)
@@ -472,7 +514,7 @@ static void nothing_is_lost_when_puts_are_torn_and_doorbells_dropped(void **stat
                                   .double_chance = 100000,
                                   .down_ns_max = 5 * VIA_MSEC_NS,
                                   .cut = cut_emu};
-    run(*state, false, &plan, tear);
+    run(*state, &functions, &plan, tear);
 }
 
 int main(void)
@@ -481,7 +523,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(two_nodes_exchange_messages_and_puts),
         TEST(the_same_without_direct_mapping),
+        TEST(the_same_like_pex),
+        TEST(the_same_like_ivshmem),
         TEST(nothing_is_lost_when_the_link_is_cut_and_mended),
+        TEST(nothing_is_lost_like_pex_when_the_link_is_cut_and_mended),
+        TEST(nothing_is_lost_like_ivshmem_when_the_link_is_cut_and_mended),
         TEST(nothing_is_lost_when_puts_are_torn_and_doorbells_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

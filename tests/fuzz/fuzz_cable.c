@@ -210,6 +210,7 @@ static void say_hello(struct scene *s, struct input *input)
         .side = (uint16_t)(1 - s->side),
         .bell_lines = 1,
         .inbox_bytes = INBOX_BYTES,
+        .like = "memory",
     };
     int fds[FDS_MAX] = {sources[INBOX], sources[BELL], s->bridge_fd};
     unsigned count = s->side == 0 ? 2 : 3;

@@ -33,7 +33,9 @@ struct via_emu_bridge {
     _Atomic uint32_t link VIA_CACHELINE_ALIGNED; /* VIA_EMU_LINK_*: read by every put */
     struct {
         _Atomic uint32_t pending VIA_CACHELINE_ALIGNED; /* bits rung and not yet read */
-    } doorbell[2];                                      /* for side 0, for side 1 */
+        /* With lanes: the queues that rang each bit since it was read last. */
+        _Atomic uint32_t rung_by[VIA_PORT_DOORBELLS] VIA_CACHELINE_ALIGNED;
+    } doorbell[2]; /* for side 0, for side 1 */
     _Atomic uint32_t scratchpad[VIA_PORT_SCRATCHPADS] VIA_CACHELINE_ALIGNED;
 };
 _Static_assert(sizeof(struct via_emu_bridge) <= VIA_EMU_BRIDGE_BYTES, "one page");

@@ -15,7 +15,7 @@
 #include "port/emu/emu.h"
 
 #define VIA_EMU_CABLE_MAGIC 0x454c4243u /* "CBLE" */
-#define VIA_EMU_CABLE_VERSION 1u
+#define VIA_EMU_CABLE_VERSION 2u
 
 enum via_emu_cable_type {
     VIA_EMU_CABLE_HELLO = 1, /* first message each way. fds: inbox, bell, and from side 0 bridge */
@@ -37,8 +37,12 @@ struct via_emu_cable_hello {
     uint16_t bell_lines;
     uint16_t cut; /* 1: this end knows the cable to be cut */
     uint64_t inbox_bytes;
+    char like[16];       /* name of the class of links that is emulated, zero-padded */
+    uint32_t pads_known; /* 1: pads are those of an earlier connection */
+    uint32_t reserved;
+    uint32_t pads[VIA_PORT_SCRATCHPADS];
 };
-_Static_assert(sizeof(struct via_emu_cable_hello) == 24, "no holes");
+_Static_assert(sizeof(struct via_emu_cable_hello) == 80, "no holes");
 
 /* Begins the body of a request; what follows is for on_message. */
 struct via_emu_cable_request {

@@ -76,7 +76,7 @@ int via_emu_dma(struct via_port *port, unsigned queue, uint64_t off, const void 
     return 0;
 }
 
-static int copy(struct via_emu_port *emu, const struct queued *dma)
+static int copy(struct via_emu_port *emu, unsigned queue, const struct queued *dma)
 {
     /* The link does not come up again before this end has counted that it was down. */
     if (!via_emu_port_is_up(emu) ||
@@ -85,6 +85,10 @@ static int copy(struct via_emu_port *emu, const struct queued *dma)
     }
     if (dma->result != 0) {
         return dma->result;
+    }
+    if (emu->lanes != NULL) {
+        via_emu_posted_body(&emu->base, queue, dma->off, dma->src, dma->len);
+        return 0;
     }
     /* What the thread commits next is stored after it: emu_commit() has the release. */
     via_copy_once(emu->window + dma->off, dma->src, dma->len);
@@ -104,7 +108,7 @@ unsigned via_emu_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_c
     while (count < max && mine->count != 0) {
         const struct queued *dma = &mine->queued[--mine->count];
         ret_cookies[count] = dma->cookie;
-        ret_results[count++] = copy(emu, dma);
+        ret_results[count++] = copy(emu, queue, dma);
         atomic_fetch_sub_explicit(&emu->dma_used, 1, memory_order_relaxed);
     }
     if (count != 0) {

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/copy.h"
@@ -17,9 +19,18 @@
 #define ALL_ONES UINT32_MAX
 #define SCRATCHPADS_EACH (VIA_PORT_SCRATCHPADS / 2)
 
-static void count(_Atomic uint64_t *counter)
+uint64_t via_emu_now_ns(void)
 {
-    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * VIA_SEC_NS + (uint64_t)time.tv_nsec;
+}
+
+void via_emu_port_wait(uint64_t ns)
+{
+    uint64_t end_ns = ns != 0 ? via_emu_now_ns() + ns : 0;
+    while (ns != 0 && via_emu_now_ns() < end_ns) {
+    }
 }
 
 /* --- operations of core/port.h --- */
@@ -32,27 +43,41 @@ static void store_word(unsigned char *to, const void *from)
     atomic_store_explicit((_Atomic uint64_t *)(void *)to, word, memory_order_release);
 }
 
-/* Where a write goes; NULL: nowhere. */
-static unsigned char *place_of(struct via_emu_port *emu, uint64_t off, size_t len)
+bool via_emu_port_check_write(struct via_emu_port *emu, unsigned queue, uint64_t off, size_t len)
 {
     const struct via_port_caps *caps = &emu->base.caps;
 
-    if (off > caps->window_bytes || len > caps->window_bytes - off) {
-        count(&emu->counters.puts_out_of_bounds);
-        return NULL;
+    if (queue < VIA_PORT_QUEUES && off <= caps->window_bytes && len <= caps->window_bytes - off) {
+        return true;
     }
-    if (!via_emu_port_is_up(emu)) {
-        count(&emu->counters.puts_vanished);
-        return NULL;
+    via_emu_port_count(&emu->counters.puts_out_of_bounds);
+    return false;
+}
+
+bool via_emu_port_check_commit(struct via_emu_port *emu, unsigned queue, uint64_t off, size_t len)
+{
+    if ((len == sizeof(uint64_t) || len == VIA_CACHELINE) && off % len == 0) {
+        return via_emu_port_check_write(emu, queue, off, len);
     }
-    return emu->window + off;
+    via_emu_port_count(&emu->counters.puts_out_of_bounds);
+    return false;
+}
+
+/* Where a write goes that is in bounds; NULL: nowhere. */
+static unsigned char *place_of(struct via_emu_port *emu, uint64_t off)
+{
+    if (via_emu_port_is_up(emu)) {
+        return emu->window + off;
+    }
+    via_emu_port_count(&emu->counters.puts_vanished);
+    return NULL;
 }
 
 static void emu_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
                      size_t len)
 {
-    unsigned char *to = place_of(via_emu_port_of(port), off, len);
-    (void)queue;
+    struct via_emu_port *emu = via_emu_port_of(port);
+    unsigned char *to = via_emu_port_check_write(emu, queue, off, len) ? place_of(emu, off) : NULL;
     if (to != NULL) {
         via_copy_foreign(to, src, len);
     }
@@ -62,13 +87,7 @@ static void emu_commit(struct via_port *port, unsigned queue, uint64_t off, cons
                        size_t len)
 {
     struct via_emu_port *emu = via_emu_port_of(port);
-    (void)queue;
-
-    if ((len != sizeof(uint64_t) && len != VIA_CACHELINE) || off % len != 0) {
-        count(&emu->counters.puts_out_of_bounds);
-        return;
-    }
-    unsigned char *to = place_of(emu, off, len);
+    unsigned char *to = via_emu_port_check_commit(emu, queue, off, len) ? place_of(emu, off) : NULL;
     if (to == NULL) {
         return;
     }
@@ -98,7 +117,6 @@ static int emu_read_back(struct via_port *port, unsigned queue)
 static int emu_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     struct via_emu_port *emu = via_emu_port_of(port);
-    (void)queue;
 
     if (bit >= VIA_PORT_DOORBELLS) {
         return -EINVAL;
@@ -106,15 +124,18 @@ static int emu_ring(struct via_port *port, unsigned queue, unsigned bit)
     if (!via_emu_port_is_up(emu)) {
         return -ENOLINK;
     }
+    if (emu->lanes != NULL) {
+        via_emu_posted_rang(emu, queue, bit);
+    }
     /* Pairs with the fetch-and in events(): what was put before the doorbell is seen after it. */
     uint32_t old = atomic_fetch_or_explicit(&emu->bridge->doorbell[1 - port->side].pending,
                                             1u << bit, memory_order_seq_cst);
     if ((old & 1u << bit) != 0) {
         /* As a message-signalled interrupt fires: on 0 -> 1 only. */
-        count(&emu->counters.doorbells_coalesced);
+        via_emu_port_count(&emu->counters.doorbells_coalesced);
         return 0;
     }
-    count(&emu->counters.doorbells_fired);
+    via_emu_port_count(&emu->counters.doorbells_fired);
     uint32_t lines = atomic_load_explicit(&emu->peer_bell_lines, memory_order_relaxed);
     if (lines != 0) {
         via_bell_ring(&emu->bells[via_emu_bell_line(bit, lines)]);
@@ -130,10 +151,18 @@ static uint64_t emu_events(struct via_port *port, uint64_t mask)
     _Atomic uint32_t *pending = &emu->bridge->doorbell[port->side].pending;
     uint64_t events = 0;
 
+    if (emu->lanes != NULL) {
+        via_emu_posted_look(emu, mask);
+    }
     /* Look before writing: most looks find nothing, and the other end's line stays where it is. */
     if ((atomic_load_explicit(pending, memory_order_relaxed) & doorbells) != 0) {
         /* Acquire pairs with the fetch-or in ring(). The peer can write the other bits: masked. */
         events |= atomic_fetch_and_explicit(pending, ~doorbells, memory_order_seq_cst) & doorbells;
+        for (unsigned bit = 0; emu->lanes != NULL && bit < VIA_PORT_DOORBELLS; bit++) {
+            if ((events & VIA_PORT_EVENT_DOORBELL(bit)) != 0) {
+                via_emu_posted_take_bell(emu, bit);
+            }
+        }
     }
     if ((atomic_load_explicit(&emu->edges, memory_order_relaxed) & edges) != 0) {
         events |= atomic_fetch_and_explicit(&emu->edges, ~edges, memory_order_acq_rel) & edges;
@@ -153,6 +182,7 @@ static uint32_t emu_scratchpad_read(struct via_port *port, unsigned index)
     if (index >= VIA_PORT_SCRATCHPADS || !via_emu_port_is_up(emu)) {
         return ALL_ONES;
     }
+    via_emu_port_wait(emu->like->read_ns);
     /* Pairs with the release in emu_scratchpad_write(). */
     uint32_t value = atomic_load_explicit(&emu->bridge->scratchpad[index], memory_order_acquire);
     /* The zero of a link that went down in between is not what the other end wrote. */
@@ -164,7 +194,7 @@ static void emu_scratchpad_write(struct via_port *port, unsigned index, uint32_t
     struct via_emu_port *emu = via_emu_port_of(port);
 
     if (index / SCRATCHPADS_EACH != port->side) {
-        count(&emu->counters.scratchpads_refused);
+        via_emu_port_count(&emu->counters.scratchpads_refused);
         return;
     }
     if (via_emu_port_is_up(emu)) {
@@ -183,7 +213,8 @@ static void emu_close(struct via_port *port)
         unlink(emu->path);
     }
     via_emu_link_disconnect(emu);
-    int *fds[] = {&emu->listen_fd, &emu->epoll_fd, &emu->inbox_fd, &emu->bell_fd, &emu->ones_fd};
+    int *fds[] = {&emu->listen_fd, &emu->epoll_fd, &emu->inbox_fd,
+                  &emu->bell_fd,   &emu->ones_fd,  &emu->alarm_fd};
     for (size_t i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
         if (*fds[i] >= 0) {
             close(*fds[i]);
@@ -191,9 +222,10 @@ static void emu_close(struct via_port *port)
     }
     via_emu_range_free(emu->window, port->caps.window_bytes);
     via_emu_range_free(port->inbox, port->caps.inbox_bytes);
-    via_emu_range_free(emu->bridge, VIA_EMU_BRIDGE_BYTES);
+    via_emu_range_free(emu->bridge, emu->bridge_bytes);
     via_emu_range_free(emu->bells, VIA_EMU_BELL_BYTES);
     via_emu_dma_close(emu);
+    via_emu_posted_close(emu);
     free(emu->path);
     free(emu);
 }
@@ -203,6 +235,23 @@ static const struct via_port_ops emu_ops = {
     .commit = emu_commit,
     .flush = emu_flush,
     .read_back = emu_read_back,
+    .ring = emu_ring,
+    .dma = via_emu_dma,
+    .dma_take = via_emu_dma_take,
+    .dma_abort = via_emu_dma_abort,
+    .events = emu_events,
+    .link_is_up = emu_link_is_up,
+    .scratchpad_read = emu_scratchpad_read,
+    .scratchpad_write = emu_scratchpad_write,
+    .close = emu_close,
+};
+
+/* The same, but posted writes go by lanes. */
+static const struct via_port_ops lane_ops = {
+    .body = via_emu_posted_body,
+    .commit = via_emu_posted_commit,
+    .flush = via_emu_posted_flush,
+    .read_back = via_emu_posted_read_back,
     .ring = emu_ring,
     .dma = via_emu_dma,
     .dma_take = via_emu_dma_take,
@@ -242,6 +291,23 @@ static int check_options(const struct via_emu_options *options, struct via_error
     return 0;
 }
 
+/* What the class of links says to inbox and window. */
+static int check_like(const struct via_emu_options *options, struct via_error *err)
+{
+    const struct via_emu_like *like = options->like;
+    if (like == NULL || like->window_bytes_max == 0) {
+        return 0;
+    }
+    uint64_t window = options->window_bytes != 0 ? options->window_bytes : like->window_bytes;
+    if (window < VIA_EMU_WINDOW_BYTES_MIN || window > like->window_bytes_max) {
+        return via_error_set(err, -EINVAL, "window of %llu bytes: one like %s has %llu to %llu",
+                             (unsigned long long)window, like->name,
+                             (unsigned long long)VIA_EMU_WINDOW_BYTES_MIN,
+                             (unsigned long long)like->window_bytes_max);
+    }
+    return 0;
+}
+
 static int check_engine(const struct via_emu_options *options, struct via_error *err)
 {
     return options->dma_depth <= VIA_EMU_DMA_DEPTH_MAX
@@ -269,22 +335,34 @@ static struct via_emu_port *new_port(const struct via_emu_options *options)
     }
     snprintf(emu->name, sizeof(emu->name), "%.*s", (int)length, base);
 
-    emu->base.ops = &emu_ops;
+    const struct via_emu_like *like =
+        options->like != NULL ? options->like : via_emu_like_find("memory");
+    uint64_t window = options->window_bytes != 0 ? options->window_bytes
+                      : like->window_bytes != 0  ? like->window_bytes
+                                                 : options->inbox_bytes;
+    emu->like = like;
+    emu->base.ops = like->lanes ? &lane_ops : &emu_ops;
     emu->base.side = options->side;
     emu->base.caps = (struct via_port_caps){
-        .window_bytes = options->window_bytes ? options->window_bytes : options->inbox_bytes,
-        .inbox_bytes = options->inbox_bytes,
+        .window_bytes = window,
+        /* As large as the window where that has a size, as a BAR has: nodes agree on what fits. */
+        .inbox_bytes = like->window_bytes != 0 ? window : options->inbox_bytes,
         .store_bytes_max = sizeof(uint64_t),
         .dma_depth = options->dma_depth,
-        .coherent = options->direct,
-        .writes_ordered = true,
+        .coherent = like->coherent && options->direct,
+        .writes_ordered = like->writes_ordered,
     };
+    emu->bridge_bytes = VIA_EMU_BRIDGE_BYTES;
+    if (like->lanes) {
+        emu->bridge_bytes += VIA_EMU_LANES_BYTES;
+    }
     emu->host = options->host;
     emu->bell_lines = (uint16_t)options->bell_lines;
     emu->mode = options->mode != 0 ? options->mode : 0600;
     emu->on_message = options->on_message;
     emu->ctx = options->ctx;
     emu->inbox_fd = emu->bell_fd = emu->ones_fd = emu->epoll_fd = emu->listen_fd = -1;
+    emu->alarm_fd = -1;
     emu->cable_fd = emu->bridge_fd = emu->peer_inbox_fd = -1;
     return emu;
 }
@@ -310,7 +388,7 @@ static int open_memory(struct via_emu_port *emu, struct via_error *err)
 
     port->inbox = via_emu_range_new(port->caps.inbox_bytes);
     emu->window = via_emu_range_new(port->caps.window_bytes);
-    emu->bridge = via_emu_range_new(VIA_EMU_BRIDGE_BYTES);
+    emu->bridge = via_emu_range_new(emu->bridge_bytes);
     emu->bells = via_emu_range_new(VIA_EMU_BELL_BYTES);
     if (!port->inbox || !emu->window || !emu->bridge || !emu->bells) {
         return via_error_set(err, -ENOMEM, "addresses for inbox and window: %s", strerror(ENOMEM));
@@ -326,7 +404,7 @@ static int open_memory(struct via_emu_port *emu, struct via_error *err)
         rc = via_emu_range_ones(emu->window, port->caps.window_bytes, emu->ones_fd);
     }
     if (rc == 0) {
-        rc = via_emu_range_zero(emu->bridge, VIA_EMU_BRIDGE_BYTES);
+        rc = via_emu_range_zero(emu->bridge, emu->bridge_bytes);
     }
     if (rc == 0) {
         rc = via_emu_range_zero(emu->bells, VIA_EMU_BELL_BYTES);
@@ -336,6 +414,24 @@ static int open_memory(struct via_emu_port *emu, struct via_error *err)
     }
     if (emu->base.caps.coherent) {
         port->window = emu->window;
+    }
+    return 0;
+}
+
+/* Lanes, and the way by which their threads call the control thread. */
+static int open_lanes(struct via_emu_port *emu, const struct via_emu_options *options,
+                      struct via_error *err)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    if (!emu->like->lanes) {
+        return 0;
+    }
+    if (via_emu_posted_open(emu, options) != 0) {
+        return via_error_set(err, -ENOMEM, "lanes: %s", strerror(ENOMEM));
+    }
+    emu->alarm_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (emu->alarm_fd < 0 || epoll_ctl(emu->epoll_fd, EPOLL_CTL_ADD, emu->alarm_fd, &event) != 0) {
+        return via_error_set(err, -errno, "eventfd: %s", strerror(errno));
     }
     return 0;
 }
@@ -366,6 +462,9 @@ int via_emu_port_open(const struct via_emu_options *options, struct via_port **r
 {
     int rc = check_options(options, err);
     if (rc == 0) {
+        rc = check_like(options, err);
+    }
+    if (rc == 0) {
         rc = check_engine(options, err);
     }
     if (rc != 0) {
@@ -385,6 +484,9 @@ int via_emu_port_open(const struct via_emu_options *options, struct via_port **r
     }
     if (rc == 0) {
         rc = open_cable(emu, err);
+    }
+    if (rc == 0) {
+        rc = open_lanes(emu, options, err);
     }
     if (rc != 0) {
         via_error_prefix(err, "%s: ", emu->name);

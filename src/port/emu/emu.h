@@ -46,6 +46,8 @@ static inline unsigned via_emu_bell_line(unsigned bit, unsigned lines)
     return bit < VIA_PORT_DATA_DOORBELLS ? bit % lines : 0;
 }
 
+struct via_emu_like; /* like.h */
+
 #define VIA_EMU_MESSAGE_BYTES_MAX 4096u
 #define VIA_EMU_MESSAGE_FDS_MAX 8u
 #define VIA_EMU_INBOX_BYTES_MAX (UINT64_C(1) << 36)
@@ -64,17 +66,23 @@ struct via_emu_options {
     unsigned side;         /* 0 listens, 1 connects */
     uint16_t host;         /* my id, told to the other end */
     uint64_t inbox_bytes;  /* multiple of the page size */
-    uint64_t window_bytes; /* how much of the other's inbox to reach; 0 = as much as inbox_bytes.
-                              What the other's inbox lacks behaves like a link that is down */
-    int bell_fd;           /* bell page of my host: a memfd sealed against shrinking, duplicated.
-                              -1: nobody sleeps on this port */
-    unsigned bell_lines;   /* 1..VIA_EMU_BELL_LINES_MAX; 0 with bell_fd -1 */
-    bool direct;           /* port->window can be stored to. Otherwise it is NULL and the port says
-                              it is not coherent: then core does all that real hardware needs */
-    unsigned dma_depth;    /* the port has an engine that takes so many, 0..VIA_EMU_DMA_DEPTH_MAX;
-                              0: none. It copies when it is asked what has ended */
-    mode_t mode;           /* of the socket file; 0 = 0600. Other users than mine and root are
-                              refused all the same */
+    uint64_t window_bytes; /* how much of the other's inbox to reach; 0 = as much as inbox_bytes,
+                              or what the class has. What the other's inbox lacks behaves like a
+                              link that is down */
+    const struct via_emu_like *like; /* class of links; NULL: plain shared memory. Both ends have
+                                        the same. Where windows have a size, inbox_bytes is not
+                                        asked for: the inbox is as large as the window */
+    uint64_t delay_ns;   /* a flushed write of such a class is so late at most; 0 = the class's */
+    uint64_t seed;       /* of what chance decides in such a class */
+    int bell_fd;         /* bell page of my host: a memfd sealed against shrinking, duplicated.
+                            -1: nobody sleeps on this port */
+    unsigned bell_lines; /* 1..VIA_EMU_BELL_LINES_MAX; 0 with bell_fd -1 */
+    bool direct;         /* port->window can be stored to. Otherwise it is NULL and the port says
+                            it is not coherent: then core does all that real hardware needs */
+    unsigned dma_depth;  /* the port has an engine that takes so many, 0..VIA_EMU_DMA_DEPTH_MAX;
+                            0: none. It copies when it is asked what has ended */
+    mode_t mode;         /* of the socket file; 0 = 0600. Other users than mine and root are
+                            refused all the same */
     via_emu_on_message *on_message; /* NULL: messages are dropped and counted */
     void *ctx;
 };
@@ -82,8 +90,9 @@ struct via_emu_options {
 /*
  * Opens an end; the link comes up by via_emu_port_service(). -EADDRINUSE: a living process listens
  * on the path (a socket that a dead one left behind is replaced). -EINVAL, -ENAMETOOLONG, -ENOMEM,
- * -EMFILE, -EPERM (bell_fd is not sealed), and what bind() says. The directory is locked with
- * flock() while the socket is made. Close with port->ops->close(port).
+ * -EMFILE, -EPERM (bell_fd is not
+ * sealed), and what bind() says. The directory is locked with flock() while the socket is made.
+ * Close with port->ops->close(port).
  */
 VIA_MUST_CHECK int via_emu_port_open(const struct via_emu_options *options,
                                      struct via_port **ret_port, struct via_error *err);

@@ -59,9 +59,11 @@ static void take_window_away(struct via_emu_port *emu)
 
 static void link_down(struct via_emu_port *emu)
 {
-    atomic_store_explicit(&emu->up, false, memory_order_release);
+    /* Sequentially consistent: see enter() in posted.c. */
+    atomic_store_explicit(&emu->up, false, memory_order_seq_cst);
+    via_emu_posted_quiesce(emu);
     take_window_away(emu);
-    for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS / 2; i++) {
+    for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS / 2 && !emu->like->scratchpads_survive; i++) {
         unsigned index = emu->base.side * (VIA_PORT_SCRATCHPADS / 2) + i;
         atomic_store_explicit(&emu->bridge->scratchpad[index], 0, memory_order_release);
     }
@@ -116,6 +118,27 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
+/* Those of hardware are in the bridge, which outlives both hosts. Here the end that lives has them,
+ * and side 0 puts them into the bridge of the next connection. */
+static void keep_scratchpads(struct via_emu_port *emu)
+{
+    emu->pads_known = emu->like->scratchpads_survive;
+    for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS; i++) {
+        emu->pads[i] = atomic_load_explicit(&emu->bridge->scratchpad[i], memory_order_relaxed);
+    }
+}
+
+static void restore_scratchpads(struct via_emu_port *emu, const struct via_emu_cable_hello *hello)
+{
+    const uint32_t *pads = emu->pads_known ? emu->pads : hello->pads;
+    if (emu->base.side == 0 && emu->like->scratchpads_survive &&
+        (emu->pads_known || hello->pads_known != 0)) {
+        for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS; i++) {
+            atomic_store_explicit(&emu->bridge->scratchpad[i], pads[i], memory_order_relaxed);
+        }
+    }
+}
+
 void via_emu_link_disconnect(struct via_emu_port *emu)
 {
     if (emu->state == VIA_EMU_CABLE_NONE) {
@@ -124,6 +147,7 @@ void via_emu_link_disconnect(struct via_emu_port *emu)
     if (emu->state == VIA_EMU_CABLE_JOINED) {
         /* Whoever cut may be the one who died: the cable stays cut all the same. */
         emu->cut = (via_emu_bridge_link(emu->bridge) & VIA_EMU_LINK_CUT) != 0;
+        keep_scratchpads(emu);
     }
     if (atomic_load_explicit(&emu->up, memory_order_relaxed)) {
         link_down(emu);
@@ -131,7 +155,7 @@ void via_emu_link_disconnect(struct via_emu_port *emu)
     atomic_store_explicit(&emu->peer_bell_lines, 0, memory_order_relaxed);
     /* Private pages: nobody hears any more. Should there be no memory for them, the old ones stay
      * mapped, which costs nothing but memory. */
-    if (via_emu_range_zero(emu->bridge, VIA_EMU_BRIDGE_BYTES) != 0 ||
+    if (via_emu_range_zero(emu->bridge, emu->bridge_bytes) != 0 ||
         via_emu_range_zero(emu->bells, VIA_EMU_BELL_BYTES) != 0) {
         set_error(emu, "take the bridge away: %s", strerror(errno));
     }
@@ -158,7 +182,10 @@ static int send_hello(struct via_emu_port *emu)
         .bell_lines = emu->bell_lines,
         .cut = emu->cut,
         .inbox_bytes = emu->base.caps.inbox_bytes,
+        .pads_known = emu->pads_known,
     };
+    memcpy(hello.pads, emu->pads, sizeof(hello.pads));
+    snprintf(hello.like, sizeof(hello.like), "%s", emu->like->name);
     int fds[3] = {emu->inbox_fd, emu->bell_fd, emu->bridge_fd};
     return via_emu_cable_send(
         emu->cable_fd, VIA_EMU_CABLE_HELLO, (const unsigned char *)&hello + sizeof(hello.header),
@@ -179,9 +206,9 @@ static void begin(struct via_emu_port *emu, int fd, uint64_t now_ns)
     }
     int rc = 0;
     if (emu->base.side == 0) {
-        rc = via_emu_memfd_new("viaduct-bridge", VIA_EMU_BRIDGE_BYTES, &emu->bridge_fd);
+        rc = via_emu_memfd_new("viaduct-bridge", emu->bridge_bytes, &emu->bridge_fd);
         if (rc == 0) {
-            rc = via_emu_range_share(emu->bridge, VIA_EMU_BRIDGE_BYTES, emu->bridge_fd);
+            rc = via_emu_range_share(emu->bridge, emu->bridge_bytes, emu->bridge_fd);
         }
     }
     if (rc == 0) {
@@ -260,7 +287,12 @@ static int check_hello(struct via_emu_port *emu, const struct via_emu_cable_mess
                   (int)emu->peer_pid, hello.bell_lines, (unsigned long long)hello.inbox_bytes);
         return -EPROTO;
     }
-    const uint64_t bytes[] = {hello.inbox_bytes, VIA_EMU_BELL_BYTES, VIA_EMU_BRIDGE_BYTES};
+    if (strncmp(hello.like, emu->like->name, sizeof(hello.like)) != 0) {
+        set_error(emu, "process %d emulates a link like '%.*s', this one like '%s'",
+                  (int)emu->peer_pid, (int)sizeof(hello.like), hello.like, emu->like->name);
+        return -EPROTO;
+    }
+    const uint64_t bytes[] = {hello.inbox_bytes, VIA_EMU_BELL_BYTES, emu->bridge_bytes};
     const char *const names[] = {"inbox", "bell page", "bridge"};
     for (unsigned i = 0; i < fds; i++) {
         int rc = via_emu_memfd_check(message->fds[i], bytes[i]);
@@ -283,7 +315,7 @@ static int take_hello(struct via_emu_port *emu, struct via_emu_cable_message *me
     }
     rc = via_emu_range_share(emu->bells, VIA_EMU_BELL_BYTES, message->fds[1]);
     if (rc == 0 && emu->base.side == 1) {
-        rc = via_emu_range_share(emu->bridge, VIA_EMU_BRIDGE_BYTES, message->fds[2]);
+        rc = via_emu_range_share(emu->bridge, emu->bridge_bytes, message->fds[2]);
     }
     if (rc != 0) {
         set_error(emu, "map what process %d passed: %s", (int)emu->peer_pid, strerror(-rc));
@@ -297,6 +329,8 @@ static int take_hello(struct via_emu_port *emu, struct via_emu_cable_message *me
     if (emu->cut || hello.cut != 0) {
         via_emu_bridge_cut(emu->bridge);
     }
+    restore_scratchpads(emu, &hello);
+    emu->connection++;
     emu->state = VIA_EMU_CABLE_JOINED;
     emu->retry_ns = 0;
     emu->error[0] = '\0';
@@ -396,6 +430,24 @@ static void receive_all(struct via_emu_port *emu, uint64_t now_ns)
 
 /* --- what the control thread calls --- */
 
+/* A thread in a lane has met what ends the connection. */
+static void take_alarm(struct via_emu_port *emu, uint64_t now_ns)
+{
+    uint64_t count;
+    if (emu->alarm_fd < 0 || read(emu->alarm_fd, &count, sizeof(count)) < 0) {
+        return;
+    }
+    int alarm = atomic_exchange_explicit(&emu->alarm, VIA_EMU_ALARM_NONE, memory_order_relaxed);
+    if (emu->state == VIA_EMU_CABLE_JOINED && alarm != VIA_EMU_ALARM_NONE) {
+        set_error(emu,
+                  alarm == VIA_EMU_ALARM_LOCK ? "process %d does not let go of posted writes"
+                                              : "process %d posted what is no write",
+                  (int)emu->peer_pid);
+        refuse(emu);
+        retry_later(emu, now_ns);
+    }
+}
+
 static void time_out(struct via_emu_port *emu, uint64_t now_ns)
 {
     if (emu->state == VIA_EMU_CABLE_WAITING && now_ns >= emu->deadline_ns) {
@@ -415,6 +467,7 @@ int via_emu_port_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
                     now_ns); /* before accepting: the hang-up of the old makes room for the new */
     }
     time_out(emu, now_ns);
+    take_alarm(emu, now_ns);
     if (emu->listen_fd >= 0) {
         accept_all(emu, now_ns);
     } else if (emu->state == VIA_EMU_CABLE_NONE && now_ns >= emu->deadline_ns) {

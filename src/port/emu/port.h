@@ -11,10 +11,16 @@
 #include "core/port.h"
 #include "port/emu/bridge.h"
 #include "port/emu/emu.h"
+#include "port/emu/lane.h"
+#include "port/emu/like.h"
 
 /* Bytes of a bell page that a port maps. */
 #define VIA_EMU_BELL_BYTES (VIA_EMU_BELL_LINES_MAX * sizeof(struct via_bell))
 _Static_assert(VIA_EMU_BELL_BYTES == 4096, "one page");
+
+/* Behind the bridge: the lanes that side 0 posts to, by queue, then those of side 1. */
+#define VIA_EMU_LANES_BYTES \
+    VIA_ALIGN_UP(2 * VIA_PORT_QUEUES * sizeof(struct via_emu_lane), VIA_EMU_BRIDGE_BYTES)
 
 enum via_emu_cable_state {
     VIA_EMU_CABLE_NONE,    /* nobody is connected */
@@ -32,15 +38,39 @@ struct via_emu_counters {
 
 struct via_emu_dma_queue; /* dma.c */
 
+/* Why the control thread must end the connection, from any thread. */
+enum via_emu_alarm {
+    VIA_EMU_ALARM_NONE,
+    VIA_EMU_ALARM_ENTRIES, /* a lane holds what are no entries */
+    VIA_EMU_ALARM_LOCK,    /* the peer does not give a lane back */
+};
+
+/* This process's part of a lane. */
+struct via_emu_lane_end {
+    /* A thread is in the lane. All below is that thread's. */
+    _Atomic bool busy VIA_CACHELINE_ALIGNED;
+    uint32_t round;                    /* of the link, when the thread entered */
+    uint32_t connection;               /* that the writer was made for */
+    struct via_emu_lane_writer writer; /* of lanes that go out */
+    struct via_rng rng;
+};
+
+struct via_emu_lanes {
+    uint64_t delay_ns;
+    struct via_emu_lane_end end[2 * VIA_PORT_QUEUES]; /* by queue: those that go out, then in */
+};
+
 struct via_emu_port {
     struct via_port base;
 
     /* --- constant while the port is open. What the addresses show changes beneath them --- */
     unsigned char *window;         /* the other's inbox, or all-ones; caps.window_bytes */
-    struct via_emu_bridge *bridge; /* of the connection, or a private page of zeroes */
+    struct via_emu_bridge *bridge; /* of the connection, or private zeroes; lanes follow */
+    size_t bridge_bytes;           /* with the lanes */
     struct via_bell *bells;        /* of the other's host, or a private page */
     char *path;
     char name[64];
+    const struct via_emu_like *like;
     uint16_t host;
     uint16_t bell_lines; /* of my host */
     mode_t mode;
@@ -51,6 +81,9 @@ struct via_emu_port {
     int ones_fd;
     int epoll_fd;
     int listen_fd; /* side 0, else -1 */
+    int alarm_fd;  /* eventfd, written with `alarm`; -1 without lanes */
+    /* Owned; NULL: posted writes are stores. */
+    struct via_emu_lanes *lanes;
     /* Owned; one per transfer thread, whose it is. NULL: no engine. */
     struct via_emu_dma_queue *dma;
 
@@ -61,7 +94,11 @@ struct via_emu_port {
     _Atomic uint64_t edges;           /* VIA_PORT_EVENT_LINK_*, _DMA_DONE not yet read */
     _Atomic uint32_t downs;           /* of my end: what no DMA lives through */
     _Atomic uint32_t dma_used;        /* under way, all queues together */
+    _Atomic int alarm;                /* enum via_emu_alarm */
     struct via_emu_counters counters;
+
+    /* --- written by the control thread while the link is down, read by threads in lanes --- */
+    uint32_t connection; /* number of the connection */
 
     /* --- control thread --- */
     enum via_emu_cable_state state;
@@ -76,6 +113,8 @@ struct via_emu_port {
     bool window_torn;     /* all-ones could not be mapped: the link stays down until they are */
     uint64_t deadline_ns; /* connect again, or give a silent connection up */
     uint64_t retry_ns;
+    bool pads_known; /* pads are those of the last connection */
+    uint32_t pads[VIA_PORT_SCRATCHPADS];
     uint64_t ups_count, downs_count;
     uint64_t messages_sent, messages_received, messages_dropped;
     uint64_t peers_refused;
@@ -94,6 +133,36 @@ static inline bool via_emu_port_is_up(const struct via_emu_port *emu)
     return atomic_load_explicit(&emu->up, memory_order_acquire) &&
            via_emu_bridge_is_up(via_emu_bridge_link(emu->bridge));
 }
+
+/* emu.c: checks that count what they refuse, before anything of a post is done. */
+bool via_emu_port_check_write(struct via_emu_port *emu, unsigned queue, uint64_t off, size_t len);
+bool via_emu_port_check_commit(struct via_emu_port *emu, unsigned queue, uint64_t off, size_t len);
+static inline void via_emu_port_count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+uint64_t via_emu_now_ns(void);       /* CLOCK_MONOTONIC, which both ends have */
+void via_emu_port_wait(uint64_t ns); /* as a CPU does for the completion of its load */
+
+/* posted.c: core/port.h's, by lanes. */
+int via_emu_posted_open(struct via_emu_port *emu,
+                        const struct via_emu_options *options); /* 0 or -ENOMEM */
+void via_emu_posted_close(struct via_emu_port *emu);
+void via_emu_posted_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                         size_t len);
+void via_emu_posted_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                           size_t len);
+void via_emu_posted_flush(struct via_port *port, unsigned queue);
+int via_emu_posted_read_back(struct via_port *port, unsigned queue);
+/* For ring() and events(). Lets writes of the peer arrive as chance has it, by queues that wake
+ * whoever asks for these events; notes who rings; lets all arrive that was flushed before the
+ * doorbell that has just been read. */
+void via_emu_posted_look(struct via_emu_port *emu, uint64_t mask);
+void via_emu_posted_rang(struct via_emu_port *emu, unsigned queue, unsigned bit);
+void via_emu_posted_take_bell(struct via_emu_port *emu, unsigned bit);
+/* [control] `up` is false: returns when no thread is in a lane. */
+void via_emu_posted_quiesce(struct via_emu_port *emu);
 
 /* dma.c: core/port.h's. */
 int via_emu_dma_open(struct via_emu_port *emu); /* 0 or -ENOMEM */

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "port/emu/like.h"
+
+#include <string.h>
+
+#include "base/types.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+/* Times are of the order that the hardware has, or several times that, so that software that does
+ * not wait for them is found out. */
+static const struct via_emu_like classes[] = {
+    {
+        .name = "memory",
+        .coherent = true,
+        .writes_ordered = true,
+        .maps_memory = true,
+    },
+    {
+        .name = "pex",
+        .lanes = true,
+        .commit_flushes = true,
+        .scratchpads_survive = true,
+        .window_bytes = 4 * MIB,
+        .window_bytes_max = 64 * MIB,
+        .read_ns = 1500,
+        .delay_ns = 20 * VIA_USEC_NS,
+    },
+    {
+        .name = "ivshmem",
+        .coherent = true,
+        .writes_ordered = true,
+        .scratchpads_survive = true,
+        .window_bytes = 4 * MIB,
+        .window_bytes_max = 64 * MIB,
+    },
+};
+
+const struct via_emu_like *via_emu_like_find(const char *name)
+{
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(classes); i++) {
+        if (strcmp(classes[i].name, name) == 0) {
+            return &classes[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * What an emulated port promises: that of shared memory, or only what a class of real links does.
+ * docs/emulated-port.md has the classes as a table, with their sources.
+ */
+#ifndef VIA_PORT_EMU_LIKE_H
+#define VIA_PORT_EMU_LIKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct via_emu_like {
+    const char *name;              /* one word */
+    bool coherent, writes_ordered; /* as in struct via_port_caps */
+    /* Posted writes go by lanes (lane.h); else they are stores. */
+    bool lanes;
+    /* A commit sends on its way what its queue posted before it, as a store fence does. */
+    bool commit_flushes;
+    /* A process may map memory of the peer's processes: hosts are of one machine. */
+    bool maps_memory;
+    /* Scratchpads keep their values while the link is down, and when a host dies. */
+    bool scratchpads_survive;
+    uint64_t window_bytes;     /* unless an option says otherwise; 0 = as large as the inbox */
+    uint64_t window_bytes_max; /* 0 = no limit, and no lower one */
+    uint32_t read_ns;          /* a load from the other side takes so long */
+    uint32_t delay_ns;         /* with lanes: a flushed write is so late at most */
+};
+
+#define VIA_EMU_WINDOW_BYTES_MIN (UINT64_C(1) << 20) /* of classes with a limit */
+
+/* NULL: no such class. "memory" is plain shared memory. */
+const struct via_emu_like *via_emu_like_find(const char *name);
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Posted writes of a strict port: what core/port.h calls body, commit, flush and read_back, by
+ * lanes.
+ *
+ * Each end lets its own writes arrive when a lane is full or a fence asks for it, and those of the
+ * peer when it looks: events() lets chance decide, takes a doorbell only together with what was
+ * flushed before it, and a fence takes all that is flushed. So software that reads without a fence
+ * meets late and disordered writes, as on hardware, and a sleeping process holds up nobody.
+ *
+ * A thread that is in a lane holds its busy flag. The control thread takes the link down, clears
+ * `up`, and waits for the flags before it exchanges any memory; the link does not come up before
+ * that. So nothing that was posted before the link went down arrives after it is up again.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "port/emu/port.h"
+
+/* A lane that is in use by the other end for so long has been left by a process that is stopped, or
+ * hostile: the connection ends. Longer than a thread waits for its turn on a crowded machine. */
+#define PATIENCE_NS (500 * VIA_MSEC_NS)
+
+static struct via_emu_lane *lane_of(const struct via_emu_port *emu, unsigned side, unsigned queue)
+{
+    struct via_emu_lane *lanes =
+        (struct via_emu_lane *)(void *)((unsigned char *)emu->bridge + VIA_EMU_BRIDGE_BYTES);
+    return &lanes[side * VIA_PORT_QUEUES + queue];
+}
+
+/* The writes that another process posted are no entries, or a lane can not be had: the control
+ * thread ends the connection. */
+static void raise_alarm(struct via_emu_port *emu, enum via_emu_alarm alarm)
+{
+    const uint64_t one = 1;
+    atomic_store_explicit(&emu->alarm, alarm, memory_order_relaxed);
+    (void)!write(emu->alarm_fd, &one, sizeof(one));
+}
+
+/* --- being in a lane --- */
+
+static void leave(struct via_emu_lane_end *end)
+{
+    /* Pairs with the acquire in via_emu_posted_quiesce(): this thread touches nothing any more. */
+    atomic_store_explicit(&end->busy, false, memory_order_release);
+}
+
+/*
+ * 0: the caller is in the lane, and the memory of the connection stays until it leaves. -ENOLINK;
+ * -EAGAIN: another thread of this process is in it, which only happens in lanes that come in.
+ */
+static int enter(struct via_emu_port *emu, struct via_emu_lane_end *end)
+{
+    if (atomic_exchange_explicit(&end->busy, true, memory_order_seq_cst)) {
+        return -EAGAIN;
+    }
+    /* Sequentially consistent, as in via_emu_posted_quiesce(): either this thread sees the link
+     * down, or the control thread sees it busy. */
+    bool up = atomic_load_explicit(&emu->up, memory_order_seq_cst);
+    uint32_t link = via_emu_bridge_link(emu->bridge);
+    if (!up || !via_emu_bridge_is_up(link)) {
+        leave(end);
+        return -ENOLINK;
+    }
+    end->round = link >> VIA_EMU_LINK_ROUND_SHIFT;
+    return 0;
+}
+
+void via_emu_posted_quiesce(struct via_emu_port *emu)
+{
+    for (unsigned i = 0; emu->lanes != NULL && i < 2 * VIA_PORT_QUEUES; i++) {
+        /* Of this process alone, and none of them waits for anything. */
+        while (atomic_load_explicit(&emu->lanes->end[i].busy, memory_order_seq_cst)) {
+            sched_yield();
+        }
+    }
+}
+
+/* Lets writes of this end's queue arrive at the peer. The caller is in the lane. */
+static int push(struct via_emu_port *emu, struct via_emu_lane_end *end, unsigned queue)
+{
+    struct via_emu_lane_target target = {
+        .memory = emu->window, .bytes = emu->base.caps.window_bytes, .round = end->round};
+    return via_emu_lane_arrive(lane_of(emu, emu->base.side, queue), &target, VIA_EMU_LANE_ALL,
+                               &end->rng, 0, 0);
+}
+
+/* Lets writes of the peer's queue arrive here. 0, -ENOLINK, -EAGAIN. */
+static int pull(struct via_emu_port *emu, unsigned queue, enum via_emu_lane_extent extent)
+{
+    struct via_emu_lane_end *end = &emu->lanes->end[VIA_PORT_QUEUES + queue];
+    struct via_emu_lane *lane = lane_of(emu, 1 - emu->base.side, queue);
+    if (via_emu_lane_is_empty(lane)) {
+        return 0;
+    }
+    int rc = enter(emu, end);
+    if (rc != 0) {
+        return rc;
+    }
+    struct via_emu_lane_target target = {
+        .memory = emu->base.inbox, .bytes = emu->base.caps.inbox_bytes, .round = end->round};
+    rc = via_emu_lane_arrive(lane, &target, extent, &end->rng, via_emu_now_ns(),
+                             emu->lanes->delay_ns);
+    leave(end);
+    if (rc == -EPROTO) {
+        raise_alarm(emu, VIA_EMU_ALARM_ENTRIES);
+    }
+    return rc;
+}
+
+/* --- what goes out --- */
+
+/* -ENOLINK: writes vanish from here on. */
+static struct via_emu_lane_end *enter_out(struct via_emu_port *emu, unsigned queue)
+{
+    struct via_emu_lane_end *end = &emu->lanes->end[queue];
+    if (enter(emu, end) != 0) {
+        return NULL;
+    }
+    if (end->connection != emu->connection) {
+        end->connection = emu->connection;
+        via_emu_lane_writer_init(&end->writer, lane_of(emu, emu->base.side, queue),
+                                 via_rng_next(&end->rng));
+    }
+    return end;
+}
+
+/* The lane is full. Leaves it, and enters it again, so that the control thread never waits for the
+ * peer. NULL: the link is down by now. */
+static struct via_emu_lane_end *make_room(struct via_emu_port *emu, unsigned queue,
+                                          struct via_emu_lane_end *end)
+{
+    uint64_t since_ns = 0;
+    for (int rc; (rc = push(emu, end, queue)) != 0;) {
+        leave(end);
+        since_ns = since_ns != 0 ? since_ns : via_emu_now_ns();
+        if (rc == -EPROTO || via_emu_now_ns() - since_ns > PATIENCE_NS) {
+            raise_alarm(emu, rc == -EPROTO ? VIA_EMU_ALARM_ENTRIES : VIA_EMU_ALARM_LOCK);
+            return NULL;
+        }
+        sched_yield();
+        end = enter_out(emu, queue);
+        if (end == NULL) {
+            return NULL;
+        }
+    }
+    return end;
+}
+
+void via_emu_posted_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                         size_t len)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+    if (!via_emu_port_check_write(emu, queue, off, len)) {
+        return;
+    }
+    struct via_emu_lane_end *end = enter_out(emu, queue);
+    for (size_t done = 0; end != NULL;) {
+        done += via_emu_lane_post_body(&end->writer, end->round, off + done,
+                                       (const unsigned char *)src + done, len - done);
+        if (done == len) {
+            leave(end);
+            return;
+        }
+        end = make_room(emu, queue, end);
+    }
+    via_emu_port_count(&emu->counters.puts_vanished);
+}
+
+void via_emu_posted_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                           size_t len)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+    uint64_t word;
+    if (!via_emu_port_check_commit(emu, queue, off, len)) {
+        return;
+    }
+    size_t before = len - sizeof(word);
+    if (before != 0) {
+        via_emu_posted_body(port, queue, off, src, before);
+    }
+    memcpy(&word, (const unsigned char *)src + before, sizeof(word));
+    struct via_emu_lane_end *end = enter_out(emu, queue);
+    if (end != NULL && emu->like->commit_flushes) {
+        via_emu_lane_flush(&end->writer, via_emu_now_ns());
+    }
+    while (end != NULL) {
+        if (via_emu_lane_post_word(&end->writer, end->round, off + before, word)) {
+            leave(end);
+            return;
+        }
+        end = make_room(emu, queue, end);
+    }
+    via_emu_port_count(&emu->counters.puts_vanished);
+}
+
+void via_emu_posted_flush(struct via_port *port, unsigned queue)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+    struct via_emu_lane_end *end = queue < VIA_PORT_QUEUES ? enter_out(emu, queue) : NULL;
+    if (end != NULL) {
+        if (!via_emu_lane_is_flushed(&end->writer)) {
+            via_emu_lane_flush(&end->writer, via_emu_now_ns());
+        }
+        leave(end);
+    }
+    /* The caller may load next what tells whether the peer sleeps. Pairs with the fence in
+     * via_emu_posted_read_back(): the peer sees what was flushed, or this thread what the peer has
+     * announced. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* --- fences --- */
+
+static int push_all(struct via_emu_port *emu, unsigned queue)
+{
+    struct via_emu_lane_end *end = enter_out(emu, queue);
+    if (end == NULL) {
+        return -ENOLINK;
+    }
+    via_emu_lane_flush(&end->writer, via_emu_now_ns());
+    end = make_room(emu, queue, end);
+    if (end == NULL) {
+        return -ENOLINK;
+    }
+    leave(end);
+    return 0;
+}
+
+/* All that the peer has flushed, whoever is in the lane. 0 or -ENOLINK. */
+static int pull_all(struct via_emu_port *emu, unsigned queue)
+{
+    uint64_t since_ns = 0;
+    for (int rc; (rc = pull(emu, queue, VIA_EMU_LANE_FLUSHED)) != 0; sched_yield()) {
+        since_ns = since_ns != 0 ? since_ns : via_emu_now_ns();
+        if (rc != -EAGAIN) {
+            return -ENOLINK;
+        }
+        if (via_emu_now_ns() - since_ns > PATIENCE_NS) {
+            raise_alarm(emu, VIA_EMU_ALARM_LOCK);
+            return -ENOLINK;
+        }
+    }
+    return 0;
+}
+
+int via_emu_posted_read_back(struct via_port *port, unsigned queue)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+    int rc = queue < VIA_PORT_QUEUES ? push_all(emu, queue) : -ENOLINK;
+    /* See via_emu_posted_flush(). */
+    atomic_thread_fence(memory_order_seq_cst);
+    for (unsigned i = 0; i < VIA_PORT_QUEUES && rc == 0; i++) {
+        rc = pull_all(emu, i);
+    }
+    via_emu_port_wait(emu->like->read_ns);
+    return rc == 0 && via_emu_port_is_up(emu) ? 0 : -ENOLINK;
+}
+
+/* --- what comes in --- */
+
+void via_emu_posted_look(struct via_emu_port *emu, uint64_t mask)
+{
+    for (unsigned queue = 0; queue < VIA_PORT_DATA_DOORBELLS; queue++) {
+        if ((mask & VIA_PORT_EVENT_DOORBELL(queue)) != 0) {
+            (void)pull(emu, queue, VIA_EMU_LANE_SOME);
+        }
+    }
+    if ((mask & VIA_PORT_EVENT_CONTROL) != 0) {
+        (void)pull(emu, VIA_PORT_QUEUE_CONTROL, VIA_EMU_LANE_SOME);
+    }
+}
+
+void via_emu_posted_rang(struct via_emu_port *emu, unsigned queue, unsigned bit)
+{
+    if (queue < VIA_PORT_QUEUES) {
+        /* Before the doorbell, which releases it. */
+        atomic_fetch_or_explicit(&emu->bridge->doorbell[1 - emu->base.side].rung_by[bit],
+                                 1u << queue, memory_order_relaxed);
+    }
+}
+
+void via_emu_posted_take_bell(struct via_emu_port *emu, unsigned bit)
+{
+    _Atomic uint32_t *rung_by = &emu->bridge->doorbell[emu->base.side].rung_by[bit];
+    uint32_t queues = atomic_exchange_explicit(rung_by, 0, memory_order_relaxed);
+    for (unsigned queue = 0; queue < VIA_PORT_QUEUES; queue++) {
+        if ((queues & 1u << queue) != 0) {
+            (void)pull_all(emu, queue);
+        }
+    }
+}
+
+/* --- open and close --- */
+
+int via_emu_posted_open(struct via_emu_port *emu, const struct via_emu_options *options)
+{
+    uint64_t seed = options->seed * 2048 + emu->host * 2 + emu->base.side;
+    emu->lanes = aligned_alloc(VIA_CACHELINE, sizeof(*emu->lanes));
+    if (emu->lanes == NULL) {
+        return -ENOMEM;
+    }
+    *emu->lanes = (struct via_emu_lanes){.delay_ns = options->delay_ns != 0 ? options->delay_ns
+                                                                            : emu->like->delay_ns};
+    for (unsigned i = 0; i < 2 * VIA_PORT_QUEUES; i++) {
+        via_rng_init(&emu->lanes->end[i].rng, seed * 64 + i);
+    }
+    return 0;
+}
+
+void via_emu_posted_close(struct via_emu_port *emu)
+{
+    free(emu->lanes);
+    emu->lanes = NULL;
+}
