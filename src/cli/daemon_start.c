@@ -99,12 +99,17 @@ static void make_words(const struct via_fabric *fabric, unsigned host, struct wo
         if (link->a == host || link->b == host) {
             add_word(words, "--link");
             char dimension[24] = "";
+            char like[64] = "";
+            if (fabric->like[0] != '\0') {
+                snprintf(like, sizeof(like), ":like=%s:window=%llu", fabric->like,
+                         (unsigned long long)fabric->window_mib << 20);
+            }
             if (link->dimension != 0) {
                 snprintf(dimension, sizeof(dimension), ":dimension=%u", link->dimension);
             }
-            add_word(words, "%u:%u:%u%s%s", link->a == host ? link->b : link->a,
+            add_word(words, "%u:%u:%u%s%s%s", link->a == host ? link->b : link->a,
                      link->a == host ? 0u : 1u, link->number, fabric->direct ? "" : ":nodirect",
-                     dimension);
+                     dimension, like);
         }
     }
 }

@@ -79,7 +79,8 @@ static json_t *state_of(const struct via_fabric *fabric)
         json_array_append_new(links, json_pack("{s:i, s:i, s:i}", "a", (int)link->a, "b",
                                                (int)link->b, "n", (int)link->number));
     }
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:o}", "fabric", fabric->name,
+    return json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:o}", "fabric",
+                     fabric->name, "like", fabric->like, "window_mib", (int)fabric->window_mib,
                      "version", VIADUCT_VERSION, "channels", (int)topology->channels_count,
                      "dma_bytes", (int)fabric->dma_bytes, "spin_us", (int)fabric->spin_us, "netns",
                      fabric->netns, "direct", fabric->direct, "hosts", hosts, "links", links);
@@ -142,6 +143,8 @@ static int take_link(struct via_fabric *fabric, json_t *entry)
 static int take_state(struct via_fabric *fabric, json_t *state, struct via_error *err)
 {
     const char *name;
+    const char *like = "";
+    int window_mib = 0;
     int channels;
     int netns;
     int direct;
@@ -150,8 +153,9 @@ static int take_state(struct via_fabric *fabric, json_t *state, struct via_error
     json_t *entry;
     size_t i;
     int rc = 0;
-    if (json_unpack(state, "{s:s, s:i, s:b, s:b, s:o, s:o}", "fabric", &name, "channels", &channels,
-                    "netns", &netns, "direct", &direct, "hosts", &hosts, "links", &links) != 0) {
+    if (json_unpack(state, "{s:s, s?s, s?i, s:i, s:b, s:b, s:o, s:o}", "fabric", &name, "like",
+                    &like, "window_mib", &window_mib, "channels", &channels, "netns", &netns,
+                    "direct", &direct, "hosts", &hosts, "links", &links) != 0) {
         return via_error_set(err, -EPROTO, "read: not a fabric's state");
     }
     if (strcmp(name, fabric->name) != 0) {
@@ -160,6 +164,8 @@ static int take_state(struct via_fabric *fabric, json_t *state, struct via_error
     }
     fabric->netns = netns != 0;
     fabric->direct = direct != 0;
+    snprintf(fabric->like, sizeof(fabric->like), "%s", like);
+    fabric->window_mib = (unsigned)window_mib;
     fabric->topology.channels_count = (unsigned)channels;
     json_array_foreach(hosts, i, entry)
     {

@@ -26,6 +26,8 @@ struct via_fabric {
     struct via_rundir_path rundir;
     bool netns;                   /* a network namespace for each host */
     bool direct;                  /* links are mapped by processes */
+    char like[16];                /* class of links that is emulated; "" = plain memory */
+    unsigned window_mib;          /* of such a link; 0 = the class's */
     unsigned spin_us;             /* longest look of a transfer thread before it sleeps */
     unsigned dma_bytes;           /* bodies from here on go by DMA; 0 = none do */
     unsigned give_up_ms;          /* operations for a host that is not heard of end; 0 = never */

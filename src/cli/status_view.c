@@ -75,9 +75,9 @@ json_t *via_status_json(const struct via_status *status)
     for (unsigned i = 0; i < fabric->topology.links_count; i++) {
         json_array_append_new(links, link_json(&status->links[i]));
     }
-    return json_pack("{s:s, s:s, s:b, s:o, s:o}", "fabric", fabric->name, "rundir",
-                     fabric->rundir.text, "netns", (int)fabric->netns, "hosts", hosts, "links",
-                     links);
+    return json_pack("{s:s, s:s, s:s, s:b, s:o, s:o}", "fabric", fabric->name, "rundir",
+                     fabric->rundir.text, "like", fabric->like[0] != '\0' ? fabric->like : "memory",
+                     "netns", (int)fabric->netns, "hosts", hosts, "links", links);
 }
 
 /* --- tables --------------------------------------------------------------------------------------
@@ -99,6 +99,14 @@ static struct scaled scale(double value, const char *unit)
     }
     int decimals = i == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
     snprintf(scaled.text, sizeof(scaled.text), "%.*f %s%s", decimals, value, prefixes[i], unit);
+    return scaled;
+}
+
+/* Windows are powers of two, or nearly. */
+static struct scaled scale_binary(uint64_t bytes)
+{
+    struct scaled scaled;
+    snprintf(scaled.text, sizeof(scaled.text), "%.4g MiB", (double)bytes / (1 << 20));
     return scaled;
 }
 
@@ -199,9 +207,28 @@ static void print_routes(const struct via_status *status)
     }
 }
 
+/* All links are of one class. */
+static void print_like(const struct via_status *status)
+{
+    uint64_t window = 0;
+    for (unsigned i = 0; i < status->fabric.topology.hosts_count && window == 0; i++) {
+        json_t *links = json_object_get(status->hosts[i].after, "links");
+        window = via_ask_u64(json_array_get(links, 0), "window");
+    }
+    printf("links like %s", status->fabric.like);
+    if (window != 0) {
+        printf(", windows of %s", scale_binary(window).text);
+    }
+    printf("\n");
+}
+
 void via_status_print(const struct via_status *status)
 {
-    printf("fabric '%s' in %s\n\n", status->fabric.name, status->fabric.rundir.text);
+    printf("fabric '%s' in %s\n", status->fabric.name, status->fabric.rundir.text);
+    if (status->fabric.like[0] != '\0') {
+        print_like(status);
+    }
+    printf("\n");
     print_hosts(status);
     print_links(status);
     if (status->fabric.topology.hosts_count > 1) {

@@ -22,6 +22,7 @@
 /* A day, as viaductd allows. */
 #define LIMIT_MS_MAX 86400000u
 #define SPIN_US_MAX 10000u
+#define WINDOW_MIB_MAX 64u
 
 static const char help[] =
     "usage: viaduct up --ring N | --chain N | --star N | --mesh N | --torus AxB[xC] | FILE\n"
@@ -41,6 +42,8 @@ static const char help[] =
     "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
     "  --channels K     data channels of each link, 1 to 14\n"
     "  --netns          a network namespace for each host, 10.77.0.i there (root)\n"
+    "  --like CLASS     links that promise only what real ones of a class do: pex or ivshmem\n"
+    "  --window N       of such a link, in MiB, 1 to 64 (default 4)\n"
     "  --no-direct      processes may not map a neighbour's memory: all goes by frames\n"
     "  --dma-bytes N    bodies of N bytes or more go by a DMA engine, emulated, too: for tests\n"
     "  --give-up-ms N   operations end when the host they are for was not heard of for so long\n"
@@ -65,6 +68,8 @@ struct options {
     unsigned wait_ms;
     unsigned spin_us;
     unsigned with;
+    const char *like; /* NULL = plain memory */
+    unsigned window_mib;
     bool netns;
     bool direct;
 };
@@ -79,6 +84,8 @@ enum {
     OPT_CHANNELS,
     OPT_NETNS,
     OPT_NO_DIRECT,
+    OPT_LIKE,
+    OPT_WINDOW,
     OPT_DMA_BYTES,
     OPT_GIVE_UP_MS,
     OPT_WAIT_MS,
@@ -97,6 +104,8 @@ static const struct option long_options[] = {
     {"channels", required_argument, NULL, OPT_CHANNELS},
     {"netns", no_argument, NULL, OPT_NETNS},
     {"no-direct", no_argument, NULL, OPT_NO_DIRECT},
+    {"like", required_argument, NULL, OPT_LIKE},
+    {"window", required_argument, NULL, OPT_WINDOW},
     {"dma-bytes", required_argument, NULL, OPT_DMA_BYTES},
     {"give-up-ms", required_argument, NULL, OPT_GIVE_UP_MS},
     {"wait-ms", required_argument, NULL, OPT_WAIT_MS},
@@ -153,6 +162,34 @@ static int take_companion(const char *name, const char *what, const char *text,
     return VIA_CLI_OK;
 }
 
+static int take_class(const char *name, const char *what, const char *text, struct options *options)
+{
+    static const char *const classes[] = {"memory", "pex", "ivshmem"};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(classes); i++) {
+        if (strcmp(text, classes[i]) == 0) {
+            options->like = i != 0 ? classes[i] : NULL;
+            return VIA_CLI_OK;
+        }
+    }
+    return via_cli_usage(name, "%s: '%s': not a class of links: memory, pex or ivshmem", what,
+                         text);
+}
+
+/* What the environment says, unless the command line says otherwise. */
+static int take_environment(const char *name, struct options *options)
+{
+    const char *with = getenv("VIADUCT_UP_WITH");
+    const char *like = getenv("VIADUCT_UP_LIKE");
+    int code = VIA_CLI_OK;
+    if (with != NULL && with[0] != '\0') {
+        code = take_companion(name, "VIADUCT_UP_WITH", with, options);
+    }
+    if (code == VIA_CLI_OK && like != NULL && like[0] != '\0') {
+        code = take_class(name, "VIADUCT_UP_LIKE", like, options);
+    }
+    return code;
+}
+
 /* -1 = go on, else the exit code. */
 static int take_options(int argc, char **argv, struct options *options)
 {
@@ -179,6 +216,15 @@ static int take_options(int argc, char **argv, struct options *options)
             break;
         case OPT_NO_DIRECT:
             options->direct = false;
+            break;
+        case OPT_LIKE:
+            code = take_class(argv[0], "--like", optarg, options);
+            break;
+        case OPT_WINDOW:
+            if (via_cli_number(optarg, 1, WINDOW_MIB_MAX, &options->window_mib) != 0) {
+                code = via_cli_usage(argv[0], "--window: '%s': a number from 1 to %u, in MiB",
+                                     optarg, WINDOW_MIB_MAX);
+            }
             break;
         case OPT_DMA_BYTES:
             code = take_number(argv[0], "dma-bytes", 0, DMA_BYTES_MAX, &options->dma_bytes);
@@ -215,6 +261,9 @@ static int take_options(int argc, char **argv, struct options *options)
     if (code == VIA_CLI_OK && !shaped && options->file == NULL) {
         code = via_cli_usage(argv[0], "which topology? --ring N, --chain N, --star N, --mesh N, "
                                       "--torus AxB[xC] or a FILE");
+    }
+    if (code == VIA_CLI_OK && options->window_mib != 0 && options->like == NULL) {
+        code = via_cli_usage(argv[0], "--window: only with --like pex or ivshmem");
     }
     return code == VIA_CLI_OK ? -1 : code;
 }
@@ -444,10 +493,7 @@ int via_cli_up(int argc, char **argv)
         .spin_us = VIA_FABRIC_SPIN_US,
     };
     struct via_error err = {0};
-    const char *with = getenv("VIADUCT_UP_WITH");
-    int code = with == NULL || with[0] == '\0'
-                   ? VIA_CLI_OK
-                   : take_companion(argv[0], "VIADUCT_UP_WITH", with, &options);
+    int code = take_environment(argv[0], &options);
     if (code != VIA_CLI_OK) {
         return code;
     }
@@ -464,6 +510,10 @@ int via_cli_up(int argc, char **argv)
     }
     fabric.netns = options.netns;
     fabric.direct = options.direct;
+    fabric.window_mib = options.window_mib;
+    if (options.like != NULL) {
+        snprintf(fabric.like, sizeof(fabric.like), "%s", options.like);
+    }
     fabric.dma_bytes = options.dma_bytes;
     fabric.give_up_ms = options.give_up_ms;
     fabric.wait_ms = options.wait_ms;

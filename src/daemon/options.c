@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <grp.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,10 +73,11 @@ static const char help[] =
     "\n"
     "  --host ID             id of this host\n"
     "  --hosts-max N         ids of the fabric are below N (64)\n"
-    "  --link PEER:SIDE:N[:nodirect][:dimension=D]\n"
+    "  --link PEER:SIDE:N[:nodirect][:dimension=D][:like=CLASS][:window=BYTES][:seed=N]\n"
     "                        cable N to host PEER, of which this host is side 0 or 1; with\n"
     "                        nodirect, processes can not map memory over it; in dimension D of a\n"
-    "                        torus. Repeatable\n"
+    "                        torus; like real links of a class (pex, ivshmem; memory), with a\n"
+    "                        window of so many bytes. Repeatable\n"
     "  --rundir DIR          directory of the fabric's sockets\n"
     "  --fabric NAME         name of the fabric, when no directory is given (default)\n"
     "  --channels N          channels of each link (2)\n"
@@ -136,27 +138,58 @@ static bool parse_number(const char *text, unsigned long min, unsigned long max,
     return true;
 }
 
-/* "nodirect" or "dimension=D". */
-static bool parse_kind(const char *word, struct via_host_link *link)
+/* The rest of "KEY=REST"; NULL when the word is none of that key. */
+static const char *value_of(const char *word, const char *key)
 {
-    static const char dimension[] = "dimension=";
+    size_t length = strlen(key);
+    return strncmp(word, key, length) == 0 && word[length] == '=' ? word + length + 1 : NULL;
+}
+
+/* "nodirect", "dimension=D", "like=CLASS", "window=BYTES" or "seed=N". */
+static bool parse_kind(const char *word, struct via_host_link *link, char *ret_like)
+{
+    const char *text;
     unsigned long value;
     if (strcmp(word, "nodirect") == 0) {
         link->direct = false;
-        return true;
-    }
-    if (strncmp(word, dimension, sizeof(dimension) - 1) != 0 ||
-        !parse_number(word + sizeof(dimension) - 1, 0, VIA_DIMENSIONS_MAX - 1, &value)) {
+    } else if ((text = value_of(word, "dimension")) != NULL) {
+        if (!parse_number(text, 0, VIA_DIMENSIONS_MAX - 1, &value)) {
+            return false;
+        }
+        link->dimension = (uint8_t)value;
+    } else if ((text = value_of(word, "like")) != NULL) {
+        if (text[0] == '\0' || strlen(text) >= VIA_DAEMON_LIKE_BYTES) {
+            return false;
+        }
+        link->like = strcpy(ret_like, text);
+    } else if ((text = value_of(word, "window")) != NULL) {
+        if (!parse_number(text, 0, ULONG_MAX, &value)) {
+            return false;
+        }
+        link->window_bytes = value;
+    } else if ((text = value_of(word, "seed")) != NULL) {
+        if (!parse_number(text, 0, ULONG_MAX, &value)) {
+            return false;
+        }
+        link->seed = value;
+    } else {
         return false;
     }
-    link->dimension = (uint8_t)value;
     return true;
 }
 
-/* PEER:SIDE:N[:nodirect][:dimension=D] */
-static bool parse_link(const char *text, struct via_host_link *link, unsigned *ret_number)
+static uint64_t default_seed(void)
 {
-    char word[64];
+    const char *text = getenv("VIADUCT_EMU_SEED");
+    unsigned long seed;
+    return text != NULL && parse_number(text, 0, ULONG_MAX, &seed) ? seed : 1;
+}
+
+/* PEER:SIDE:N[:KIND...] */
+static bool parse_link(const char *text, struct via_host_link *link, unsigned *ret_number,
+                       char *ret_like)
+{
+    char word[128];
     if (strlen(text) >= sizeof(word)) {
         return false;
     }
@@ -172,10 +205,14 @@ static bool parse_link(const char *text, struct via_host_link *link, unsigned *r
         return false;
     }
     *link = (struct via_host_link){
-        .peer = (uint16_t)values[0], .side = (unsigned)values[1], .direct = true};
+        .peer = (uint16_t)values[0],
+        .side = (unsigned)values[1],
+        .direct = true,
+        .seed = default_seed(),
+    };
     *ret_number = (unsigned)values[2];
     for (const char *kind; (kind = strtok_r(NULL, ":", &rest)) != NULL;) {
-        if (!parse_kind(kind, link)) {
+        if (!parse_kind(kind, link, ret_like)) {
             return false;
         }
     }
@@ -189,9 +226,9 @@ static enum via_daemon_next add_link(struct via_daemon_options *options, unsigne
     if (count == VIA_PORTS_MAX) {
         return wrong("--link %s: a host has at most %u links", text, VIA_PORTS_MAX);
     }
-    if (!parse_link(text, &options->links[count], &numbers[count])) {
-        return wrong("--link %s: PEER:SIDE:N[:nodirect][:dimension=D], where PEER is 0 to %u, SIDE "
-                     "0 or 1, N 0 to 999, D 0 to %u",
+    if (!parse_link(text, &options->links[count], &numbers[count], options->link_likes[count])) {
+        return wrong("--link %s: PEER:SIDE:N[:nodirect][:dimension=D][:like=CLASS][:window=BYTES]"
+                     "[:seed=N], where PEER is 0 to %u, SIDE 0 or 1, N 0 to 999, D 0 to %u",
                      text, VIA_HOSTS_MAX - 1, VIA_DIMENSIONS_MAX - 1);
     }
     for (unsigned i = 0; i < count; i++) {

@@ -9,11 +9,14 @@
 #include "host/host.h"
 #include "host/rundir.h"
 
+#define VIA_DAEMON_LIKE_BYTES 16u
+
 /* What the command line says. */
 struct via_daemon_options {
     struct via_host_options host; /* points into what follows */
     struct via_host_link links[VIA_PORTS_MAX];
     struct via_rundir_path link_paths[VIA_PORTS_MAX];
+    char link_likes[VIA_PORTS_MAX][VIA_DAEMON_LIKE_BYTES];
     struct via_rundir_path rundir;
     enum via_log_level log_level;
     int ready_fd; /* -1 = none */

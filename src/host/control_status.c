@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "host/host_private.h"
+#include "port/emu/like.h"
 
 /* Every number goes through here: JSON's are signed. */
 static void set(json_t *object, const char *key, uint64_t value)
@@ -27,6 +28,8 @@ static json_t *link_of(const struct via_host *host, unsigned index)
                         json_string(error.text[0] != '\0' ? error.text : port.error));
     json_object_set_new(object, "cut", json_boolean(port.cut));
     json_object_set_new(object, "direct", json_boolean(cable->direct));
+    json_object_set_new(object, "like", json_string(cable->like->name));
+    set(object, "window", cable->port->caps.window_bytes);
     set(object, "dimension", host->config.dimensions[index]);
     json_object_set_new(object, "path", json_string(cable->path.text));
     set(object, "seen_peer", link.peer);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "host/host_private.h"
+#include "port/emu/like.h"
 
 /* Of an emulated engine. Less than what the channels of a host would give it at once, so that they
  * find it full now and then. */
@@ -44,7 +45,12 @@ static int open_cable(struct via_host *host, struct via_host_cable *cable,
     }
     memcpy(cable->path.text, link->path, strlen(link->path) + 1);
     cable->peer = link->peer;
-    cable->direct = link->direct;
+    cable->like = via_emu_like_find(link->like != NULL ? link->like : "memory");
+    if (cable->like == NULL) {
+        return via_error_set(err, -EINVAL, "like '%s': there is no such class of links",
+                             link->like);
+    }
+    cable->direct = link->direct && cable->like->maps_memory;
     struct via_emu_options options = {
         .path = cable->path.text,
         .side = link->side,
@@ -53,6 +59,9 @@ static int open_cable(struct via_host *host, struct via_host_cable *cable,
         .bell_fd = host->bells.fd,
         .bell_lines = host->config.channels_count,
         .direct = link->direct,
+        .like = cable->like,
+        .window_bytes = link->window_bytes,
+        .seed = link->seed,
         .dma_depth = host->options.dma_bytes_min != 0 ? DMA_DEPTH : 0,
         .on_message = on_message,
         .ctx = cable,

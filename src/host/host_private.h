@@ -52,6 +52,7 @@ struct via_host_cable {
     uint16_t peer;
     bool direct;
     bool cut;
+    const struct via_emu_like *like;
     uint64_t deadline_ns;           /* of via_emu_port_service */
     enum via_link_state state_seen; /* for the log */
     struct via_rundir_path path;
