@@ -9,6 +9,8 @@ import unittest
 from lab import Case, HANG_S, VIADUCT
 
 FABRIC = "sockets-%d" % os.getpid()
+# Processes map the memory of neighbours: not in fabrics that are like real links of a class.
+MAPS_MEMORY = os.environ.get("VIADUCT_UP_LIKE", "memory") == "memory"
 
 
 def viaduct(*words):

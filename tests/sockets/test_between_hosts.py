@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from hosts import FABRIC, Hosts, beside, cut, keep_cutting, mend, viaduct
+from hosts import FABRIC, MAPS_MEMORY, Hosts, beside, cut, keep_cutting, mend, viaduct
 import lab
 from lab import BIN, CHECKS, HANG_S, PYTHON, STREAM, end, free_port, need
 
@@ -380,7 +380,7 @@ class Neighbours(Carried):
         for seed in range(3):
             entries = self.mostly_by_pipes(lambda seed=seed: self.echo(48, seed))
             by_frames.append(self.by_frames(entries))
-        self.assertLess(min(by_frames), 0.2, "neighbours use windows, whenever their link is up")
+        self.assertLess(min(by_frames), 0.2 if MAPS_MEMORY else 1.1, "neighbours use windows, whenever their link is up")
 
     def test_iperf3(self):
         for options in ((), ("-R",), ("-P", "2")):
