@@ -9,10 +9,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/key.h"
+#include "daemon/log_writer.h"
 #include "daemon/options.h"
 #include "host/host_source.h"
 
@@ -25,23 +25,6 @@ static void on_signal(int number)
 {
     (void)number;
     via_host_stop(running);
-}
-
-/* One line a message, written at once, so that lines of several threads stay whole. */
-static void log_line(void *ctx, const struct via_log_message *message)
-{
-    char line[1200];
-    struct timespec now;
-    struct tm tm;
-    (void)ctx;
-    clock_gettime(CLOCK_REALTIME, &now);
-    localtime_r(&now.tv_sec, &tm);
-    size_t bytes = strftime(line, sizeof(line), "%F %T", &tm);
-    int more = snprintf(line + bytes, sizeof(line) - bytes, ".%03ld %s: %s\n",
-                        now.tv_nsec / 1000000, via_log_level_name(message->level), message->text);
-    bytes = via_min(bytes + (size_t)via_max(more, 0), sizeof(line) - 1);
-    line[bytes - 1] = '\n';
-    (void)!write(STDERR_FILENO, line, bytes);
 }
 
 static void handle_signals(void)
@@ -116,12 +99,23 @@ static int go_to_background(void)
     return fds[1];
 }
 
+struct log_path {
+    char text[VIA_RUNDIR_PATH_BYTES + 32];
+};
+
+static struct log_path log_path_of(const struct via_daemon_options *options)
+{
+    struct log_path path;
+    snprintf(path.text, sizeof(path.text), "%s/host-%u.log", options->rundir.text,
+             options->host.host);
+    return path;
+}
+
 /* From here on messages go to <rundir>/host-<id>.log. */
 static void log_to_file(const struct via_daemon_options *options)
 {
-    char path[VIA_RUNDIR_PATH_BYTES + 32];
-    snprintf(path, sizeof(path), "%s/host-%u.log", options->rundir.text, options->host.host);
-    int log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    struct log_path path = log_path_of(options);
+    int log_fd = open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null_fd >= 0) {
         dup2(null_fd, STDIN_FILENO);
@@ -198,6 +192,7 @@ static int run(const struct via_daemon_options *options, int parent_fd)
     if (!options->foreground) {
         log_to_file(options);
     }
+    via_daemon_log_start(log_path_of(options).text, options->log_bytes);
     /* The sockets listen: who connects now waits until the loop runs, and is not refused. */
     tell(options->ready_fd, "+", 1);
     tell(parent_fd, "+", 1);
@@ -208,6 +203,7 @@ static int run(const struct via_daemon_options *options, int parent_fd)
     via_log(VIA_LOG_INFO, "host %u: ends", options->host.host);
     via_host_source_remove(running, &companion);
     via_host_close(running);
+    via_daemon_log_end();
     return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
@@ -224,7 +220,7 @@ int main(int argc, char **argv)
         break;
     }
     umask(077);
-    via_log_set_sink(log_line, NULL);
+    via_log_set_sink(via_daemon_log, NULL);
     via_log_set_level(options.log_level);
     raise_limits();
     /* Before the host is opened: a full disk or no memory is a text then, not a signal. */

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/log_writer.h"
+
 enum option_id {
     OPT_RUNDIR = 256,
     OPT_FABRIC,
@@ -32,6 +34,7 @@ enum option_id {
     OPT_PARENT_DEATH,
     OPT_WITH,
     OPT_LOG_LEVEL,
+    OPT_LOG_BYTES,
     OPT_READY_FD,
     OPT_PROTOCOL_VERSION,
     OPT_HELP,
@@ -59,6 +62,7 @@ static const struct option long_options[] = {
     {"parent-death", no_argument, NULL, OPT_PARENT_DEATH},
     {"with", required_argument, NULL, OPT_WITH},
     {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
+    {"log-bytes", required_argument, NULL, OPT_LOG_BYTES},
     {"ready-fd", required_argument, NULL, OPT_READY_FD},
     {"protocol-version", required_argument, NULL, OPT_PROTOCOL_VERSION},
     {"help", no_argument, NULL, OPT_HELP},
@@ -104,6 +108,7 @@ static const char help[] =
     "  --parent-death        end when the process that started this one ends\n"
     "  --with PID            end when this process ends\n"
     "  --log-level LEVEL     error, warn, info, debug or trace (info)\n"
+    "  --log-bytes N         most that the log file takes, with the one before it (16777216)\n"
     "  --ready-fd FD         write a byte to FD once processes can attach\n"
     "  --protocol-version N  speak another version than this program's: for tests\n"
     "  --help, --version\n"
@@ -274,6 +279,7 @@ static const struct numeric numerics[] = {
     {OPT_HEARTBEAT_MS, 1, 60000},
     {OPT_DEAD_MS, 1, 600000},
     {OPT_SPIN_US, 0, 10000},
+    {OPT_LOG_BYTES, VIA_DAEMON_LOG_BYTES_MIN, 1u << 30},
     {OPT_READY_FD, 0, 1u << 20},
     {OPT_WITH, 1, INT32_MAX},
     {OPT_PROTOCOL_VERSION, 1, 255},
@@ -315,6 +321,9 @@ static void set_number(struct via_daemon_options *options, int id, unsigned long
         break;
     case OPT_SPIN_US:
         host->spin_ns_max = value != 0 ? value * VIA_USEC_NS : 1;
+        break;
+    case OPT_LOG_BYTES:
+        options->log_bytes = (uint32_t)value;
         break;
     case OPT_READY_FD:
         options->ready_fd = (int)value;
@@ -439,7 +448,8 @@ static enum via_daemon_next set_paths(struct via_daemon_options *options, const 
 enum via_daemon_next via_daemon_parse(int argc, char **argv, struct via_daemon_options *ret_options)
 {
     struct parse parse = {0};
-    *ret_options = (struct via_daemon_options){.log_level = VIA_LOG_INFO, .ready_fd = -1};
+    *ret_options = (struct via_daemon_options){
+        .log_level = VIA_LOG_INFO, .log_bytes = VIA_DAEMON_LOG_BYTES, .ready_fd = -1};
     via_host_options_init(&ret_options->host);
     enum via_daemon_next next = VIA_DAEMON_RUN;
     for (int id;

@@ -19,7 +19,8 @@ struct via_daemon_options {
     char link_likes[VIA_PORTS_MAX][VIA_DAEMON_LIKE_BYTES];
     struct via_rundir_path rundir;
     enum via_log_level log_level;
-    int ready_fd; /* -1 = none */
+    uint32_t log_bytes; /* most that the log file grows to */
+    int ready_fd;       /* -1 = none */
     bool foreground;
     bool parent_death;
     const char *key_path; /* NULL = no fabric key */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The log of a daemon: whatever happens to it, the daemon serves; whatever is logged, it is small.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/system/host_raw.h"
+
+static int set_up(void **state)
+{
+    struct host_lab *lab = calloc(1, sizeof(*lab));
+    host_lab_init(lab, 1, false, false);
+    *state = lab;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    host_lab_fini(*state);
+    free(*state);
+    return 0;
+}
+
+/* Two lines each at log level debug. */
+static void attach_often(struct host_lab *lab, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        struct host_raw raw;
+        host_raw_open(&raw, lab, 0);
+        host_raw_close(&raw);
+    }
+}
+
+static void a_log_that_nobody_reads_holds_up_nothing(void **state)
+{
+    struct host_lab *lab = *state;
+    const char *const extra[] = {"--log-level", "debug", NULL};
+    int error_fd;
+    int ready_fd;
+    char byte;
+    host_lab_spawn_raw(lab, 0, extra, &error_fd, &ready_fd);
+    assert_int_equal(read(ready_fd, &byte, 1), 1);
+    close(ready_fd);
+    assert_true(fcntl(error_fd, F_SETPIPE_SZ, 4096) > 0);
+    attach_often(lab, 300);
+    json_decref(host_lab_status(lab, 0));
+    /* It also ends when it is asked to. */
+    assert_int_equal(host_lab_kill(lab, 0, SIGTERM), 0);
+    close(error_fd);
+}
+
+static off_t size_of(const struct host_lab *lab, const char *name)
+{
+    char path[128];
+    struct stat st;
+    snprintf(path, sizeof(path), "%s/%s", lab->rundir, name);
+    return stat(path, &st) == 0 ? st.st_size : -1;
+}
+
+static void the_log_file_takes_no_more_than_it_may(void **state)
+{
+    struct host_lab *lab = *state;
+    const char *const extra[] = {"--log-level", "debug", "--log-bytes", "65536", NULL};
+    char path[128];
+    int ready_fd;
+    char byte;
+    snprintf(path, sizeof(path), "%s/host-0.log", lab->rundir);
+    /* As viaduct-up(1) does it. */
+    int saved_fd = dup(STDERR_FILENO);
+    int log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    dup2(log_fd, STDERR_FILENO);
+    host_lab_spawn_raw(lab, 0, extra, NULL, &ready_fd);
+    dup2(saved_fd, STDERR_FILENO);
+    close(saved_fd);
+    close(log_fd);
+    assert_int_equal(read(ready_fd, &byte, 1), 1);
+    close(ready_fd);
+    attach_often(lab, 1000);
+    assert_int_equal(host_lab_kill(lab, 0, SIGTERM), 0);
+    assert_in_range(size_of(lab, "host-0.log"), 1, 32768);
+    assert_in_range(size_of(lab, "host-0.log.old"), 16384, 32768);
+    /* The end is there. */
+    char text[33000] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(read(fd, text, sizeof(text) - 1) > 0);
+    close(fd);
+    assert_non_null(strstr(text, "host 0: ends\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_log_that_nobody_reads_holds_up_nothing, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_log_file_takes_no_more_than_it_may, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
