@@ -73,6 +73,7 @@ static const struct sim_knob keys[] = {
     KEY("relaxed", port.relaxed_chance, 0, 1000, 0),
     KEY("all-ones", port.ones_chance, 0, 1000, 0),
     KEY("blind", port.blind_ns_max, 0, 1000000000, 0),
+    KEY("narrow", port.narrow_percent, 0, 100, 0),
     KEY("forgets", port.forgets, 0, 1, 0),
     KEY("dma", dma.percent, 0, 100, 0),
     KEY("dma-fails", dma.fail_chance, 0, 1000, 0),

@@ -290,6 +290,14 @@ static void draw_more(struct sim_config *config, bool any_graph)
     }
 }
 
+/* In a third of the fabrics: hosts negotiate the slots of half of the links. */
+static void draw_narrow(struct sim_config *config)
+{
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x6e6172726f77));
+    config->port.narrow_percent = via_rng_chance(&rng, 1, 3) ? 30 : 0;
+}
+
 static void draw_lies(struct sim_config *config)
 {
     struct via_rng rng;
@@ -551,6 +559,7 @@ void sim_config_in_mood(struct sim_config *config, uint64_t seed, enum sim_graph
     draw_streams_bursts(config);
     draw_streams_lives(config);
     draw_lies(config);
+    draw_narrow(config);
     sim_config_mend(config);
 }
 

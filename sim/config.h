@@ -42,6 +42,7 @@ struct sim_config_port {
     uint32_t relaxed_chance;  /* a body passes what was posted before it: relaxed ordering */
     uint32_t ones_chance;     /* a scratchpad reads all-ones although the link is up */
     uint32_t blind_ns_max;    /* the link is down, and the port does not say so for so long */
+    uint32_t narrow_percent;  /* ends of links whose window has room for fewer slots */
     bool forgets;             /* doorbells that are pending go with the link */
 };
 #define SIM_WC_BUFFERS_MAX 10u

@@ -376,19 +376,18 @@ void sim_engine_drop(struct sim_end *end)
 
 /* Where the body of a record lies, from the lengths of all before it: as docs/protocol.md has it.
  */
-static void check_record(struct sim_end *end, unsigned pipe, size_t data_off, uint64_t word)
+static void check_record(struct sim_end *end, unsigned pipe,
+                         const struct via_pipe_geometry *geometry, size_t data_off, uint64_t word)
 {
-    const struct via_node_config *config = &end->world->config.node;
-    uint32_t data_bytes = (config->pipe_slots + 1) * config->frame_bytes_max;
     uint32_t bytes = (via_record_word_length(word) + 63u) & ~63u;
     uint32_t *head = &end->data_heads[pipe];
-    if (via_record_word_sequence(word) == config->pipe_first) {
+    if (via_record_word_sequence(word) == end->world->config.node.pipe_first) {
         *head = 0;
     }
     if (bytes == 0) {
         return;
     }
-    *head = *head + bytes > data_bytes ? 0 : *head;
+    *head = *head + bytes > geometry->data_bytes ? 0 : *head;
     const struct sim_engine_dma *dma = at_work_on(end, data_off + *head, bytes);
     if (dma != NULL) {
         sim_fail(end->world,
@@ -418,7 +417,7 @@ void sim_engine_check_put(struct sim_end *end, uint64_t off, const void *src, si
             uint64_t word;
             memcpy(&word, (const unsigned char *)src + offsetof(struct via_record_line, word),
                    sizeof(word));
-            check_record(end, pipe, data_off, word);
+            check_record(end, pipe, geometry, data_off, word);
         }
     }
 }

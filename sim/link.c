@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/layout.h"
 #include "sim/engine.h"
 #include "sim/memory.h"
 #include "sim/posted.h"
@@ -415,6 +416,22 @@ static void *map_shared(int fd, size_t bytes)
     return memory;
 }
 
+/* The window of an end: of the whole inbox, or with room for fewer slots. */
+static uint64_t draw_window(const struct sim_link *link, uint32_t number, size_t inbox_bytes)
+{
+    const struct sim_config *config = &link->end[0].world->config;
+    struct via_pipe_geometry geometry;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x77696e646f77) ^ (link->index * 2 + number));
+    if (sim_between(&rng, 0, 99) >= config->port.narrow_percent) {
+        return inbox_bytes;
+    }
+    uint32_t slots = config->node.pipe_slots >> sim_between(&rng, 0, 5);
+    via_geometry_of_channels(via_max(slots, 1u), config->node.frame_bytes_max, &geometry);
+    uint64_t least = via_inbox_bytes(&geometry, config->node.channels_count);
+    return via_min(inbox_bytes, least + sim_between(&rng, 0, 4096));
+}
+
 void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_bytes)
 {
     for (uint32_t i = 0; i < 2; i++) {
@@ -423,7 +440,7 @@ void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_
             end->lanes[k].wc = sim_alloc(SIM_WC_BUFFERS_MAX * sizeof(struct sim_wc_buffer));
         }
         end->port.caps = (struct via_port_caps){
-            .window_bytes = inbox_bytes,
+            .window_bytes = draw_window(link, i, inbox_bytes),
             .inbox_bytes = inbox_bytes,
             .store_bytes_max = link->direct ? 8 : 64,
             .dma_depth = end->port.caps.dma_depth,

@@ -162,9 +162,10 @@ static void print_counts(const struct sim_counts *counts)
     printf("forced by hardware: %" PRIu64 " write-combining buffers drained, %" PRIu64
            " writes overtaken, %" PRIu64 " torn, %" PRIu64 " reads of all-ones; %" PRIu64
            " hosts wrote garbage (%" PRIu64 " frames forged, %" PRIu64
-           " false announcements of others), %" PRIu64 " frames died in relays\n",
+           " false announcements of others, %" PRIu64 " false greetings), %" PRIu64
+           " frames died in relays\n",
            counts->drains, counts->overtakes, counts->torn, counts->ones, counts->rogues,
-           counts->forged, counts->lies, counts->aboard);
+           counts->forged, counts->lies, counts->greetings, counts->aboard);
     printf("DMA: %" PRIu64 " started, %" PRIu64 " failed, %" PRIu64 " hung, %" PRIu64
            " torn by the end of a link\n",
            counts->dmas, counts->dma_failed, counts->dma_hung, counts->dma_torn);

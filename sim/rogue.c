@@ -3,10 +3,11 @@
  * A host that writes garbage on purpose. It is no node any more, but it knows what one knows: it
  * keeps its links up by good heartbeats and registers, and writes what it likes into the inboxes of
  * its neighbours: noise, records with bad lengths, credits for what was never sent, frames with
- * forged fields, announcements of links that are not, announcements that seem to come from others
- * and have the last sequence numbers. It does not know the keys of segments nor the
- * sessions of others as their own proof, so it can be told from them. Whoever is not a rogue must
- * neither crash nor hang nor lose anything that is not to, from or through it.
+ * forged fields, HELLOs that are wrong in one byte, announcements of links that are not,
+ * announcements that seem to come from others and have the last sequence numbers. It does not know
+ * the keys of segments nor the sessions of others as their own proof, so it can be told from them.
+ * Whoever is not a rogue must neither crash nor hang nor lose anything that is not to, from or
+ * through it.
  */
 #include <string.h>
 
@@ -121,7 +122,8 @@ static void write_frame(const struct rogue_view *view)
 {
     struct sim_world *world = view->end->world;
     unsigned channel = sim_between(rng_of(view), 0, world->config.node.channels_count - 1u);
-    uint32_t slots = world->config.node.pipe_slots;
+    const struct via_pipe_geometry *geometry = &view->node->links[view->end->peer->index].geometry;
+    uint32_t slots = geometry->slots_count;
     struct via_inbox_place place;
     struct via_record_line line;
     struct via_frame_header header;
@@ -259,7 +261,7 @@ static void write_greeting(const struct rogue_view *view)
     memcpy(view->to + place.memory_off +
                VIA_RECORD_LINE_BYTES * (1 + (sequence & (VIA_CONTROL_PIPE_SLOTS - 1))),
            &line, sizeof(line));
-    world->counts.forged++;
+    world->counts.greetings++;
 }
 
 static void write_something(const struct rogue_view *view)
@@ -315,7 +317,8 @@ static void take_back(struct sim_end *end)
         return;
     }
     for (unsigned pipe = 0; pipe <= end->world->config.node.channels_count; pipe++) {
-        uint32_t slots = pipe == 0 ? VIA_CONTROL_PIPE_SLOTS : end->world->config.node.pipe_slots;
+        uint32_t slots = pipe == 0 ? VIA_CONTROL_PIPE_SLOTS
+                                   : view.node->links[view.end->peer->index].geometry.slots_count;
         struct via_inbox_place place;
         via_inbox_place(&view.node->links[view.end->peer->index].geometry, pipe, &place);
         for (uint32_t i = 0; i < slots; i++) {

@@ -280,7 +280,7 @@ struct sim_counts {
     uint64_t deliveries, puts, bells, turns, cuts, freezes, crashes, audits;
     uint64_t drains, overtakes, torn, ones; /* what the hardware did */
     uint64_t dmas, dma_failed, dma_hung, dma_torn;
-    uint64_t rogues, forged, lies, aboard; /* aboard: frames in relays that crashed */
+    uint64_t rogues, forged, lies, greetings, aboard; /* aboard: frames in relays that crashed */
     uint64_t stream_bytes, stream_spills, stream_kills, stream_execs;
     uint64_t pes, pe_steps, pe_turns, pe_frames; /* of OpenSHMEM programs */
     uint64_t pe_ends;                            /* programs that a fault ended, as it may */
