@@ -335,11 +335,6 @@ void via_pipe_want(struct via_pipe_writer *writer)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-uint32_t via_pipe_writer_outstanding(const struct via_pipe_writer *writer)
-{
-    return writer->sequence - writer->released;
-}
-
 void via_pipe_reader_init(struct via_pipe_reader *reader, const struct via_pipe_geometry *geometry,
                           const void *memory, const struct via_pipe_target *credit, uint16_t epoch)
 {

@@ -159,7 +159,10 @@ static inline bool via_pipe_want_is_old(const struct via_pipe_writer *writer)
 }
 
 /* Records sent or deferred and not yet released, by the last credit seen. */
-uint32_t via_pipe_writer_outstanding(const struct via_pipe_writer *writer);
+static inline uint32_t via_pipe_writer_outstanding(const struct via_pipe_writer *writer)
+{
+    return writer->sequence - writer->released;
+}
 
 struct via_pipe_reader {
     const unsigned char

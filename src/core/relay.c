@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Frames on their way through this host. The bubble rule that gives them room is in way.c. */
+/* Frames on their way through this host. The bubble rule that gives them room is in way.h. */
 #include <errno.h>
 
 #include "core/relay.h"

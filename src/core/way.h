@@ -3,11 +3,19 @@
 #define VIA_CORE_WAY_H
 
 #include "base/list.h"
+#include "base/mutant.h"
 #include "core/layout.h"
 
 /*
  * Layer 2: a channel's way through one port. Room in its out pipe, frames that leave, bells, and
  * bodies by the port's DMA engine.
+ *
+ * Bubble rule: a frame that starts here (data, acknowledgement) may leave only if a buffer stays
+ * free behind it, in the out pipe or among the bypass buffers of that way; a relayed frame needs
+ * just one, unless it turns from one dimension of a torus into the next: for the ring it comes into
+ * it is a new one. So on every ring of relays at least one buffer is free at any time, and the
+ * frames in the ring can always move on (docs/adr/0002-bubble-with-bypass.md). Other cycles are
+ * broken by age: a frame that has waited stuck_ns is dropped, its source sends it again.
  */
 
 /* Where a body waits for the engine that reads it. */
@@ -76,12 +84,41 @@ struct via_way {
 
 /* The way towards a host, or NULL when there is none now. */
 struct via_way *via_way_to(struct via_channel *channel, uint16_t host);
-bool via_way_has_room(struct via_way *way);
-/* May a frame that starts here leave this way? Keeps a free buffer in every ring of relays. */
-bool via_way_may_inject(struct via_channel *channel, struct via_way *way);
+/* Are there so many free slots? Looks at the credits already seen first: fresh ones cost a cache
+ * miss. */
+static inline bool via_way_has_slots(struct via_way *way, uint32_t least)
+{
+    struct via_pipe_writer *tx = &way->tx;
+    uint32_t known = tx->geometry.slots_count - via_pipe_writer_outstanding(tx);
+    return (known >= least && !tx->broken) || via_pipe_writer_room(tx) >= least;
+}
+
+static inline bool via_way_has_room(struct via_way *way)
+{
+    return via_way_has_slots(way, 1);
+}
+
+static inline uint32_t via_way_bypass_free(const struct via_channel *channel,
+                                           const struct via_way *way)
+{
+    return channel->node->config.bypass_count - way->bypass_used;
+}
+
+/* May a frame that starts here leave this way? */
+static inline bool via_way_may_inject(struct via_channel *channel, struct via_way *way)
+{
+    bool bypass_free = VIA_MUTANT(NO_BUBBLE) || via_way_bypass_free(channel, way) > 0;
+    return via_way_has_slots(way, bypass_free ? 1 : 2);
+}
+
 /* May a frame that turns from one dimension of a torus into another leave this way, or wait for it?
  */
-bool via_way_may_turn(const struct via_channel *channel, struct via_way *way);
+static inline bool via_way_may_turn(const struct via_channel *channel, struct via_way *way)
+{
+    uint32_t bypass = via_way_bypass_free(channel, way);
+    return VIA_MUTANT(NO_TURN_BUBBLE) || bypass >= 2 || via_way_has_slots(way, 2 - bypass);
+}
+
 /* Rings the peer if it sleeps for what was sent or given back since the last call. */
 void via_way_ring(struct via_way *way);
 
