@@ -13,6 +13,7 @@
 #include "host/client_sys.h"
 #include "sockets/fabric.h"
 #include "sockets/fds.h"
+#include "sockets/os.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 
@@ -79,7 +80,7 @@ static int make_page(void)
         return -errno;
     }
     void *memory = MAP_FAILED;
-    if (ftruncate(fd, PAGE) == 0) {
+    if (via_os_extend(fd, PAGE) == 0) {
         memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
     if (memory == MAP_FAILED ||

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/types.h"
 #include "sockets/fds.h"
+#include "sockets/os.h"
 #include "sockets/real.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE)
@@ -57,17 +57,12 @@ static int found_by(int fd)
 /* A board's memory: the only mapping that can write. */
 static struct via_sockets_board *map_board(void)
 {
-    struct rlimit limit;
-    /* Beyond that limit ftruncate() would be the program's death (SIGXFSZ). */
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < VIA_SOCKETS_BOARD_BYTES) {
-        return NULL;
-    }
     int fd = memfd_create(VIA_SOCKETS_BOARD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         return NULL;
     }
     void *memory = MAP_FAILED;
-    if (ftruncate(fd, (off_t)VIA_SOCKETS_BOARD_BYTES) == 0) {
+    if (via_os_extend(fd, VIA_SOCKETS_BOARD_BYTES) == 0) {
         memory = mmap(NULL, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_NORESERVE, fd, 0);
     }

@@ -9,6 +9,7 @@
 
 #include "host/client.h"
 #include "sockets/fabric_internal.h"
+#include "sockets/os.h"
 #include "sockets/real.h"
 #include "sockets/zcopy.h"
 
@@ -141,7 +142,7 @@ static void *map_lent(struct via_fabric *fabric, struct via_attach *attach)
     if (fd < 0) {
         return MAP_FAILED;
     }
-    if (ftruncate(fd, (off_t)fabric->bytes) == 0 &&
+    if (via_os_extend(fd, fabric->bytes) == 0 &&
         VIA_REAL(fcntl)(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
         mirror = mmap(NULL, fabric->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }

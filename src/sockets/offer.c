@@ -51,7 +51,7 @@ static int make_memory(size_t bytes)
     if (fd < 0) {
         return -errno;
     }
-    if (ftruncate(fd, (off_t)bytes) != 0 || VIA_REAL(fcntl)(fd, F_ADD_SEALS, SEALS) != 0) {
+    if (via_os_extend(fd, bytes) != 0 || VIA_REAL(fcntl)(fd, F_ADD_SEALS, SEALS) != 0) {
         int error = errno;
         VIA_REAL(close)(fd);
         return -error;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/os.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 uint32_t via_os_ticks_us = 1000;
 
@@ -66,4 +69,14 @@ void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_
 void via_os_futex_wake(_Atomic uint32_t *word, int count)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}
+
+int via_os_extend(int fd, uint64_t bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
+        errno = EFBIG;
+        return -1;
+    }
+    return ftruncate(fd, (off_t)bytes);
 }

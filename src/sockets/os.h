@@ -66,4 +66,8 @@ static inline pid_t via_os_pid(void)
 void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
 void via_os_futex_wake(_Atomic uint32_t *word, int count);
 
+/* As ftruncate() with more bytes than there are, but beyond RLIMIT_FSIZE it is EFBIG alone: the
+ * kernel would also end the program by SIGXFSZ. */
+int via_os_extend(int fd, uint64_t bytes);
+
 #endif

@@ -57,6 +57,8 @@ extern const struct check checks_of_options[];
 extern const struct check checks_of_changeover[];
 extern const struct check checks_of_stalls[];
 extern const struct check checks_of_silence[];
+extern const struct check checks_of_limits[];
+extern const struct check checks_of_addresses[];
 
 #define CHECK_ENTRY(name) \
     {                     \
