@@ -275,6 +275,18 @@ static inline void via_conn_await_taken(struct via_op *op)
 /* A descriptor of ours that becomes readable when there is something to look for; -1: none. */
 int via_conn_early_fd(const struct via_conn *conn);
 
+/* Has a descriptor of ours until the two ends have met. */
+static inline bool via_conn_is_meeting(const struct via_conn *conn)
+{
+    return conn->fabric == NULL &&
+           (atomic_load_explicit(&conn->listen_fd, memory_order_relaxed) >= 0 ||
+            atomic_load_explicit(&conn->control_fd, memory_order_relaxed) >= 0);
+}
+/* Of such a connection, whose descriptor is wanted for something else: the ends meet now if the
+ * peer has done its part, which takes more descriptors for a moment; at_once: they do not. Else
+ * this one waits no more. True if it has no such descriptor any more. No token is held. */
+bool via_conn_stop_meeting(struct via_op *op, bool at_once);
+
 /* Looks for an offer from another host now, whatever has moved. No token is held. */
 void via_conn_look(struct via_op *op);
 

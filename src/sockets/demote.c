@@ -697,6 +697,22 @@ int via_conn_demote(struct via_op *op, enum via_reason reason)
     return rc;
 }
 
+bool via_conn_withdraw(struct via_op *op, enum via_reason reason)
+{
+    bool done = false;
+    if (via_tx_take(op) != 0) {
+        return false;
+    }
+    if (via_rx_take(op) == 0) {
+        done = true;
+        op->side->heeded = true; /* there is nobody to wait for */
+        is_plain_now(op, reason);
+        via_rx_give(op);
+    }
+    via_tx_give(op);
+    return done;
+}
+
 int via_fd_demote(int fd, enum via_reason reason)
 {
     struct via_op op;

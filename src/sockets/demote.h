@@ -44,6 +44,10 @@
  */
 int via_conn_demote(struct via_op *op, enum via_reason reason);
 
+/* Of an acceptor whose offer nobody has taken, and nobody can take any more: nothing is in the
+ * pipes. False if a signal handler has interrupted a call on it. */
+bool via_conn_withdraw(struct via_op *op, enum via_reason reason);
+
 /* The same by number; 0 for what is no connection of ours. */
 int via_fd_demote(int fd, enum via_reason reason);
 

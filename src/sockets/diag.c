@@ -118,7 +118,8 @@ static int ask(int fd, const struct via_tuple *tuple, int family, struct via_dia
 
 static int open_netlink(void)
 {
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
+    int fd =
+        VIA_REAL(socket)(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
     return fd < 0 ? -errno : via_hidden_new(fd, &netlink_fd);
 }
 

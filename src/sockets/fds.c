@@ -101,26 +101,42 @@ struct via_file *via_fd_take(int fd)
     return atomic_exchange_explicit(&via_fds[fd], NULL, memory_order_acq_rel);
 }
 
+static _Atomic unsigned hidden_count;
+
+unsigned via_hidden_count(void)
+{
+    return atomic_load_explicit(&hidden_count, memory_order_relaxed);
+}
+
 static void hidden_free(struct via_file *file)
 {
+    atomic_fetch_sub_explicit(&hidden_count, 1, memory_order_relaxed);
     via_pool_put(&hidden_pool, via_container_of(file, struct via_hidden, file));
 }
 
-/*
- * Our numbers start half-way up the limit. The program gets the lowest free ones, so it meets ours
- * only when it has used up half of what it may have; then we stop taking more.
- */
-static int lowest_hidden(void)
+unsigned via_hidden_most(void)
 {
-    static _Atomic int lowest;
+    static _Atomic unsigned most;
     static _Atomic unsigned uses;
     struct rlimit limit;
     if (atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % 16 == 0 &&
         getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        rlim_t half = via_min(limit.rlim_cur / 2, (rlim_t)via_fds_count / 2);
-        atomic_store_explicit(&lowest, (int)half, memory_order_relaxed);
+        rlim_t quarter = via_min(limit.rlim_cur, (rlim_t)via_fds_count) / 4;
+        atomic_store_explicit(&most, (unsigned)quarter, memory_order_relaxed);
     }
-    return atomic_load_explicit(&lowest, memory_order_relaxed);
+    return atomic_load_explicit(&most, memory_order_relaxed);
+}
+
+/*
+ * Our numbers are in the upper half of what the program may have: most of them are those of
+ * connections that meet, in the last quarter. The program gets the lowest free ones, so it meets
+ * ours only when it has used up the rest.
+ */
+static int make_high(int fd)
+{
+    unsigned quarter = via_hidden_most();
+    int high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 3);
+    return high >= 0 ? high : VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 2);
 }
 
 static bool hide(int fd, _Atomic int *place)
@@ -133,6 +149,7 @@ static bool hide(int fd, _Atomic int *place)
     hidden->file.kind = VIA_FILE_HIDDEN;
     hidden->file.free = hidden_free;
     hidden->place = place;
+    atomic_fetch_add_explicit(&hidden_count, 1, memory_order_relaxed);
     via_fd_set(fd, &hidden->file);
     return true;
 }
@@ -140,7 +157,7 @@ static bool hide(int fd, _Atomic int *place)
 int via_hidden_new(int fd, _Atomic int *place)
 {
     atomic_store_explicit(place, -1, memory_order_relaxed);
-    int high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, lowest_hidden());
+    int high = make_high(fd);
     int error = errno;
     VIA_REAL(close)(fd);
     if (high < 0) {

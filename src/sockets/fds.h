@@ -137,6 +137,10 @@ bool via_hidden_move(int fd);
 /* One that somebody else has made and keeps by its number: hidden where it is, and no more. */
 void via_hidden_shield(int fd, bool ours);
 
+/* How many there are, and how many there may be for connections that meet: meeting.h. */
+unsigned via_hidden_count(void);
+unsigned via_hidden_most(void);
+
 /* Around fork(), as in pool.h. */
 void via_hidden_fork_prepare(void);
 void via_hidden_fork_done(void);

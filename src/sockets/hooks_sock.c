@@ -20,6 +20,7 @@
 #include "sockets/epoll_set.h"
 #include "sockets/hooks.h"
 #include "sockets/io.h"
+#include "sockets/meeting.h"
 #include "sockets/real.h"
 #include "sockets/steward.h"
 
@@ -59,6 +60,15 @@ static void dissolve(int fd)
     via_op_end(&op);
 }
 
+VIA_HOOK int socket(int domain, int type, int protocol)
+{
+    int fd = VIA_REAL(socket)(domain, type, protocol);
+    if (via_unlikely(fd < 0 && errno == EMFILE) && via_hooks_ready && via_meeting_give_back()) {
+        fd = VIA_REAL(socket)(domain, type, protocol);
+    }
+    return fd;
+}
+
 VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
 {
     const struct sockaddr *to = addr.__sockaddr__;
@@ -72,6 +82,7 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     }
     if (conn != NULL) {
         int saved = errno;
+        via_meeting_saw(fd);
         if (rc == 0 || saved == EINPROGRESS || saved == EINTR) {
             via_conn_publish(conn, fd);
         } else {
@@ -118,10 +129,14 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
         via_fd_mark(listen_fd, VIA_FD_LISTENS, true);
     }
     int fd = VIA_REAL(accept4)(listen_fd, (struct sockaddr *)&own, &own_bytes, flags);
+    if (via_unlikely(fd < 0 && errno == EMFILE) && via_meeting_give_back()) {
+        fd = VIA_REAL(accept4)(listen_fd, (struct sockaddr *)&own, &own_bytes, flags);
+    }
     if (fd < 0) {
         return fd;
     }
     forget(fd);
+    via_meeting_saw(fd);
     if (addr != NULL && bytes != NULL) {
         memcpy(addr, &own, via_min(*bytes, via_min(own_bytes, (socklen_t)sizeof(own))));
         *bytes = own_bytes;
@@ -304,7 +319,11 @@ VIA_HOOK int dup(int fd)
         errno = EBADF;
         return -1;
     }
-    return copied(fd, VIA_REAL(dup)(fd));
+    int new_fd = VIA_REAL(dup)(fd);
+    if (via_unlikely(new_fd < 0 && errno == EMFILE) && via_meeting_give_back()) {
+        new_fd = VIA_REAL(dup)(fd);
+    }
+    return copied(fd, new_fd);
 }
 
 /* The number is about to be replaced by a copy of fd: what it stood for is closed by that. false:

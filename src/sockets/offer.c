@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include "sockets/conn.h"
+#include "sockets/demote.h"
 #include "sockets/diag.h"
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
+#include "sockets/meeting.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
 #include "sockets/shared.h"
@@ -158,7 +160,9 @@ static void fetch_peer_bell(struct via_conn *conn)
     if (conn->peer_bell == NULL &&
         via_rendezvous_peek(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0) {
         conn->peer_bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word);
-        via_hidden_close(&conn->control_fd);
+        if (conn->peer_bell != NULL) { /* else there is no descriptor for it: the next look may */
+            via_hidden_close(&conn->control_fd);
+        }
     }
 }
 
@@ -294,7 +298,9 @@ static int offer_take(struct via_conn *conn)
     if (rc == -EAGAIN) {
         return rc;
     }
-    enum via_reason reason = rc == -EPROTO ? VIA_REASON_PROTOCOL : VIA_REASON_PEER;
+    enum via_reason reason = rc == -EPROTO   ? VIA_REASON_PROTOCOL
+                             : rc == -EMFILE ? VIA_REASON_RESOURCES
+                                             : VIA_REASON_PEER;
     if (rc == 0) {
         reason = offer_map(conn, &offer, fds);
     }
@@ -372,10 +378,24 @@ uint64_t via_conn_cookie(int fd)
     return cookie;
 }
 
+/* There is no descriptor to be had: perhaps later. state: as it is. */
+static void wait_for_descriptors(struct via_conn *conn, enum via_side_state state)
+{
+    if (has_looked_enough(conn)) {
+        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
+    } else {
+        via_conn_set_state(conn, state);
+    }
+}
+
 /* Worth it: listens for the acceptor, unless that is a plain program. */
 static void begin_listening(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
+    if (!via_meeting_may_open()) {
+        wait_for_descriptors(conn, VIA_SIDE_PENDING);
+        return;
+    }
     enum via_reason reason = find_peer(conn, op->fd);
     if (reason == VIA_REASON_NONE) {
         int fd = via_rendezvous_listen(via_conn_cookie(op->fd));
@@ -539,6 +559,9 @@ static void step_accepted(struct via_op *op)
     }
     if (conn->fabric != NULL) {
         reason = via_fabric_offer(conn);
+    } else if (!via_meeting_may_open()) {
+        wait_for_descriptors(conn, VIA_SIDE_ACCEPTED);
+        return;
     } else {
         reason = meet_connector(op);
         if (reason == VIA_REASON_NONE && conn->control_fd < 0) {
@@ -575,6 +598,91 @@ static bool is_sole_holder(struct via_conn *conn)
     return true;
 }
 
+static void step(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    enum via_side_state state = via_conn_state(conn);
+    if (state == VIA_SIDE_PENDING) {
+        step_pending(op);
+        state = via_conn_state(conn);
+    }
+    if (state == VIA_SIDE_ANNOUNCED) {
+        step_announced(conn);
+    } else if (state == VIA_SIDE_ACCEPTED) {
+        step_accepted(op);
+    }
+}
+
+/* --- giving up ----------------------------------------------------------------------------------
+ */
+
+static bool is_readable(int fd)
+{
+    struct pollfd pfd = {.fd = fd, .events = POLLIN};
+    return VIA_REAL(poll)(&pfd, 1, 0) > 0;
+}
+
+/* The connector stops listening, for now: it listens again at a later call. */
+static bool stop_listening(struct via_conn *conn, bool at_once)
+{
+    if (!claim(conn, VIA_SIDE_PENDING)) {
+        return false;
+    }
+    bool comes = is_readable(conn->listen_fd);
+    if (!comes) {
+        via_hidden_close(&conn->listen_fd);
+    } else if (at_once) {
+        via_conn_settle_plain(conn, VIA_REASON_RESOURCES); /* the acceptor will find that */
+        return true;
+    }
+    via_conn_set_state(conn, VIA_SIDE_PENDING);
+    return !comes;
+}
+
+/* The acceptor takes its offer back, unless that has been taken. */
+static bool withdraw(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    char byte;
+    if (!claim(conn, VIA_SIDE_OFFERED)) {
+        return false;
+    }
+    /* From now on an answer fails at the peer, which stays with the kernel then (unix(7)). */
+    VIA_REAL(shutdown)(conn->control_fd, SHUT_RD);
+    fetch_peer_bell(conn);
+    bool taken = conn->peer_bell != NULL ||
+                 VIA_REAL(recv)(conn->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    via_conn_set_state(conn, VIA_SIDE_OFFERED);
+    if (taken || !via_conn_withdraw(op, VIA_REASON_RESOURCES)) {
+        return conn->peer_bell != NULL; /* else the kernel has no descriptors for the answer now */
+    }
+    via_hidden_close(&conn->control_fd);
+    via_ep_conn_changed(conn);
+    return true;
+}
+
+bool via_conn_stop_meeting(struct via_op *op, bool at_once)
+{
+    struct via_conn *conn = op->conn;
+    if (!is_sole_holder(conn)) {
+        return false;
+    }
+    int saved = errno;
+    bool stopped = false;
+    if (via_conn_state(conn) == VIA_SIDE_OFFERED) {
+        stopped = withdraw(op);
+    } else if (via_conn_state(conn) == VIA_SIDE_PENDING) {
+        stopped = stop_listening(conn, at_once);
+    }
+    if (!stopped && !at_once) {
+        via_conn_learn_options(op);
+        step(op);
+        stopped = !via_conn_is_meeting(conn);
+    }
+    errno = saved;
+    return stopped;
+}
+
 /* --- before the first byte ---------------------------------------------------------------------
  */
 
@@ -582,7 +690,7 @@ void via_conn_announce(struct via_conn *conn, int fd)
 {
     int saved = errno;
     conn->own_cookie = via_conn_cookie(fd);
-    int listen_fd = via_rendezvous_listen(conn->own_cookie);
+    int listen_fd = via_meeting_may_open() ? via_rendezvous_listen(conn->own_cookie) : -EMFILE;
     if (listen_fd >= 0) {
         via_hidden_new(listen_fd, &conn->listen_fd); /* without, it is tried later */
     }
@@ -675,15 +783,6 @@ void via_conn_step(struct via_op *op)
     }
     int saved = errno;
     via_conn_learn_options(op);
-    enum via_side_state state = via_conn_state(conn);
-    if (state == VIA_SIDE_PENDING) {
-        step_pending(op);
-        state = via_conn_state(conn);
-    }
-    if (state == VIA_SIDE_ANNOUNCED) {
-        step_announced(conn);
-    } else if (state == VIA_SIDE_ACCEPTED) {
-        step_accepted(op);
-    }
+    step(op);
     errno = saved;
 }

@@ -23,6 +23,7 @@
  */
 /* clang-format off */
 #define VIA_REAL_FUNCTIONS(F)                                                                      \
+    F(int, socket, (int, int, int))                                                                \
     F(int, connect, (int, const struct sockaddr *, socklen_t))                                     \
     F(int, listen, (int, int))                                                                     \
     F(int, accept4, (int, struct sockaddr *, socklen_t *, int))                                    \

@@ -25,7 +25,7 @@ int via_rendezvous_listen(uint64_t cookie)
 {
     struct sockaddr_un name;
     socklen_t bytes = name_of(cookie, &name);
-    int fd = socket(AF_UNIX, SOCKET_TYPE, 0);
+    int fd = VIA_REAL(socket)(AF_UNIX, SOCKET_TYPE, 0);
     if (fd < 0) {
         return -errno;
     }
@@ -67,7 +67,7 @@ int via_rendezvous_connect(uint64_t cookie, uid_t uid)
 {
     struct sockaddr_un name;
     socklen_t bytes = name_of(cookie, &name);
-    int fd = socket(AF_UNIX, SOCKET_TYPE, 0);
+    int fd = VIA_REAL(socket)(AF_UNIX, SOCKET_TYPE, 0);
     if (fd < 0) {
         return -errno;
     }
@@ -167,8 +167,10 @@ int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fd
         memcpy(ret_fds, fds, count * sizeof(int));
         return 0;
     }
+    /* Descriptors that the kernel could not give to this process are cut off (unix(7)). */
+    bool cut = (message.msg_flags & MSG_CTRUNC) != 0 && count < fds_count;
     while (count > 0) {
         VIA_REAL(close)(fds[--count]);
     }
-    return n == 0 ? -EPIPE : -EPROTO;
+    return n == 0 ? -EPIPE : cut ? -EMFILE : -EPROTO;
 }

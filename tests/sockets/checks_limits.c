@@ -2,7 +2,16 @@
 /* What a process may use is what the program may use: descriptors, sizes of files. */
 #include "checks.h"
 
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+
+#define LIMIT 256
+/* Nearly all: some are the standard ones, those of the test, and a few of the library. */
+#define CONNECTIONS 225
 
 static void limit_to(int resource, rlim_t value)
 {
@@ -10,6 +19,82 @@ static void limit_to(int resource, rlim_t value)
     CHECK(getrlimit(resource, &limit) == 0);
     limit.rlim_cur = value;
     CHECK(setrlimit(resource, &limit) == 0);
+}
+
+/* Echoes on all connections until each of them has been closed. */
+static void echo_on_all(int listen_fd)
+{
+    struct epoll_event events[16];
+    int epfd = set_with(listen_fd, EPOLLIN);
+    char data[64];
+    for (int accepted = 0, open = 0; accepted < CONNECTIONS || open > 0;) {
+        int count = epoll_wait(epfd, events, 16, -1);
+        CHECK(count > 0);
+        for (int i = 0; i < count; i++) {
+            int fd = events[i].data.fd;
+            if (fd == listen_fd) {
+                fd = accept(listen_fd, NULL, NULL);
+                CHECK(fd >= 0 && put_in(epfd, fd, EPOLLIN) == 0);
+                accepted++;
+                open++;
+                continue;
+            }
+            ssize_t n = read(fd, data, sizeof(data));
+            CHECK(n >= 0);
+            if (n == 0) {
+                close(fd);
+                open--;
+            } else {
+                write_all(fd, data, (size_t)n);
+            }
+        }
+    }
+}
+
+static void ask(int fd, int rounds)
+{
+    char data[64] = {0};
+    for (int i = 0; i < rounds; i++) {
+        write_all(fd, data, sizeof(data));
+        read_all(fd, data, sizeof(data));
+    }
+}
+
+/* A pool of connections which are used for a moment, then idle, then used again. */
+static void hold_a_pool(const struct sockaddr_in *addr, int rounds)
+{
+    int fds[CONNECTIONS];
+    for (int i = 0; i < CONNECTIONS; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(fds[i] >= 0 && connect(fds[i], (const struct sockaddr *)addr, sizeof(*addr)) == 0);
+        ask(fds[i], rounds);
+    }
+    for (int i = 0; i < CONNECTIONS; i++) {
+        ask(fds[i], 10);
+    }
+    for (int i = 0; i < CONNECTIONS; i++) {
+        close(fds[i]);
+    }
+}
+
+static void as_many_connections_as_descriptors(void)
+{
+    limit_to(RLIMIT_NOFILE, LIMIT);
+    for (int rounds = 1; rounds <= 4; rounds++) {
+        struct sockaddr_in addr;
+        int listen_fd = listener(&addr);
+        pid_t parent = getpid();
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            end_with(parent);
+            echo_on_all(listen_fd);
+            exit(0);
+        }
+        close(listen_fd);
+        hold_a_pool(&addr, rounds);
+        wait_for(pid);
+    }
 }
 
 static void files_may_have_no_bytes(void)
@@ -23,6 +108,7 @@ static void files_may_have_no_bytes(void)
 }
 
 const struct check checks_of_limits[] = {
+    CHECK_ENTRY(as_many_connections_as_descriptors),
     CHECK_ENTRY(files_may_have_no_bytes),
     {0},
 };

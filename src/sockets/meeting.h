@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_MEETING_H
+#define VIA_SOCKETS_MEETING_H
+
+#include <stdbool.h>
+
+/*
+ * Descriptors of connections whose ends have not met yet (offer.c): each holds one until the other
+ * end makes its next call, and that may be never. The program must not miss them, so all of the
+ * library's descriptors together take a quarter of RLIMIT_NOFILE at most. Beyond that a connection
+ * that meets makes room by giving up one that waits for longer, and while the program itself comes
+ * near its limit none meets. What gives up goes on by the kernel.
+ */
+
+/* May a connection open one more? Makes room if it can. No token and no lock is held. */
+bool via_meeting_may_open(void);
+
+/* The kernel has just given out this number, the lowest that was free. */
+void via_meeting_saw(int fd);
+
+/* A call of the program's has got EMFILE. True if descriptors were given back: try again. Leaves
+ * errno alone. */
+bool via_meeting_give_back(void);
+
+#endif
