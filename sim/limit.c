@@ -21,7 +21,7 @@ static uint64_t bound_ns(const struct sim_world *world, const struct sim_op *op)
         node->wait_ns_max > LIMIT_NS_MAX) {
         return 0;
     }
-    return limit_ns * (op->flow == NULL ? 1 : RESUMES) + SLACK_NS + world->config.cpu.stall_ns_max +
+    return limit_ns * (op->flow == NULL ? 2 : RESUMES) + SLACK_NS + world->config.cpu.stall_ns_max +
            world->config.cpu.insurance_ns * 4;
 }
 

@@ -452,22 +452,24 @@ static uint64_t end_of(const struct via_channel *channel, const struct via_op_sl
 {
     const struct via_node_config *config = &channel->node->config;
     uint64_t first_ns = via_time_add(op->since_ns, config->give_up_ns);
-    uint64_t end_ns = op->leaving ? first_ns : via_time_add(op->since_ns, config->wait_ns_max);
+    uint64_t end_ns = via_time_add(op->since_ns, config->wait_ns_max);
+    uint64_t lost_ns = op->leaving ? first_ns : VIA_NEVER_NS;
+    bool lost = op->leaving;
 
-    *ret_status = op->leaving ? -EHOSTUNREACH : -ETIMEDOUT;
-    if (channel->now_ns < first_ns) {
-        return via_min(end_ns, first_ns); /* no host has been missed for long enough */
+    if (channel->now_ns < via_min(first_ns, end_ns)) {
+        return via_min(first_ns, end_ns); /* so much time it has in any case */
     }
     for (uint32_t i = 0; i < op->op.members_count; i++) {
         uint16_t host = op->op.members[i];
         if (is_unreachable(channel, host)) {
             uint64_t since_ns = via_max(op->since_ns, channel->hosts[host].lost_ns);
-            uint64_t lost_ns = via_time_add(since_ns, config->give_up_ns);
-            *ret_status = lost_ns <= end_ns ? -EHOSTUNREACH : *ret_status;
-            end_ns = via_min(end_ns, lost_ns);
+            lost_ns = via_min(lost_ns, via_time_add(since_ns, config->give_up_ns));
+            lost = true;
         }
     }
-    return end_ns;
+    /* That a member does not come counts when all could. */
+    *ret_status = lost ? -EHOSTUNREACH : -ETIMEDOUT;
+    return lost ? lost_ns : end_ns;
 }
 
 /* Its time is over, but the barrier may have taken place a moment ago: the root knows. */
@@ -564,7 +566,7 @@ void via_barrier_rerouted(struct via_channel *channel)
     uint64_t lost_ns = via_time_add(channel->now_ns, channel->node->config.give_up_ns);
 
     if (!via_list_empty(&barriers->waiting)) {
-        barriers->waits_timer_ns = via_min(barriers->waits_timer_ns, lost_ns);
+        barriers->waits_timer_ns = channel->now_ns; /* other limits may hold */
     }
     for (unsigned h = 0; h < channel->node->config.hosts_max; h++) {
         struct via_barrier_host *at = &barriers->hosts[h];

@@ -582,6 +582,18 @@ static struct via_tx_op *first_live(const struct via_tx_flow *flow)
     return NULL;
 }
 
+/* Of a peer that is asked and does not answer is_silent() decides. But one that answers now and
+ * then, just before it is given up, does not keep an operation for ever. */
+static bool is_heard_of(const struct via_channel *channel, const struct via_tx_flow *flow,
+                        const struct via_tx_op *op, uint64_t end_ns)
+{
+    const struct via_node_config *config = &channel->node->config;
+    return flow->host == config->host ||
+           (flow->progress_ns > op->stalled_ns &&
+            channel->now_ns - flow->progress_ns < 4 * config->retry_ns_max) ||
+           channel->now_ns >= via_time_add(end_ns, config->give_up_ns);
+}
+
 /* The first operation, if it has got nowhere for too long; looked at a few times in that time. */
 static struct via_tx_op *find_stalled(struct via_channel *channel, struct via_tx_flow *flow)
 {
@@ -599,10 +611,10 @@ static struct via_tx_op *find_stalled(struct via_channel *channel, struct via_tx
             op->stalled_ns = channel->now_ns;
         }
         uint64_t end_ns = via_time_add(op->stalled_ns, limit_ns);
-        if (channel->now_ns >= end_ns) {
+        if (channel->now_ns >= end_ns && is_heard_of(channel, flow, op, end_ns)) {
             return op;
         }
-        flow->look_ns = via_min(flow->look_ns, end_ns);
+        flow->look_ns = channel->now_ns < end_ns ? via_min(flow->look_ns, end_ns) : flow->look_ns;
     }
     channel->flows->next_timer_ns = via_min(channel->flows->next_timer_ns, flow->look_ns);
     return NULL;

@@ -95,8 +95,9 @@ struct via_node_config {
     uint64_t wait_ns_max; /* an operation ends with -ETIMEDOUT when it is the first of its flow and
                              got nowhere for so long although its host is heard of: the consumer is
                              not ready, an answer does not come, or, of a barrier, a member does not
-                             enter. At the latest after 1.25 times that; a barrier at the latest
-                             give_up_ns later. 0 = default 600 s, VIA_NEVER_NS = never */
+                             enter. It may take a quarter longer, and up to give_up_ns more if the
+                             host is heard of now and then, or, of a barrier, is lost meanwhile. 0 =
+                             default 600 s, VIA_NEVER_NS = never */
     uint64_t born; /* greater in each life of this host: the time of day at start, in nanoseconds.
                       Hosts then never take an earlier life for a later one. 0 = unknown */
 };

@@ -471,6 +471,37 @@ static void a_consumer_that_is_never_ready_ends_the_wait(void **state)
     }
 }
 
+/* Where hosts are given up late and members soon, a host that cannot be reached is not taken for
+ * one that keeps others waiting. */
+static void a_cut_off_host_has_the_time_to_come_back(void **state)
+{
+    (void)state;
+    uint64_t number = 1;
+    struct fabric *fabric = fabric_new(true);
+    fabric->config.give_up_ns = WAIT_NS;
+    fabric->config.wait_ns_max = GIVE_UP_NS;
+    fabric_chain(fabric, 2);
+    fabric_settle(fabric);
+    for (unsigned i = 0; i < 2; i++) {
+        struct via_op op = message(&number, 1, 2 * i);
+        fabric_cut(&fabric->links[0]);
+        fabric_run(fabric, NOTICE_NS);
+        fabric_submit(fabric, 0, &op);
+        enter(fabric, 0, 1, everybody, 2, 2 * i + 1);
+        fabric_run(fabric, WAIT_NS - 100 * VIA_MSEC_NS);
+        assert_null(fabric_completion(fabric, 0, 2 * i));
+        assert_null(fabric_completion(fabric, 0, 2 * i + 1));
+        if (i == 0) {
+            fabric_mend(&fabric->links[0]);
+        }
+        fabric_run(fabric, 110 * VIA_MSEC_NS);
+        assert_int_equal(status_of(fabric, 0, 2 * i), i == 0 ? 0 : -EHOSTUNREACH);
+        /* Once all can be reached, who has not come in its time is late. */
+        assert_int_equal(status_of(fabric, 0, 2 * i + 1), i == 0 ? -ETIMEDOUT : -EHOSTUNREACH);
+    }
+    fabric_free(fabric);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -487,6 +518,7 @@ int main(void)
         cmocka_unit_test(never_is_never),
         cmocka_unit_test(sleep_does_not_count),
         cmocka_unit_test(a_consumer_that_is_never_ready_ends_the_wait),
+        cmocka_unit_test(a_cut_off_host_has_the_time_to_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
