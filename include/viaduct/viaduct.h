@@ -208,6 +208,11 @@ VIADUCT_API unsigned via_remote_pending(struct via_remote *remote);
  * quiet. */
 VIADUCT_API int via_attach_quiet(struct via_attach *attach);
 
+/* The first failure since the last quiet that is known by now, as via_attach_quiet() will report
+ * it: 0, or a negative errno with its text. Does not block; via_attach_poll() takes in what is new.
+ */
+VIADUCT_API int via_attach_failure(struct via_attach *attach);
+
 /* --- messages, boards, barriers -------------------------------------------------------------- */
 
 /* Claims endpoint number `endpoint` (not 0) of this host for this attachment. -EADDRINUSE. */

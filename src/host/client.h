@@ -138,7 +138,8 @@ struct via_attach {
     uint32_t ops_free;       /* index of the first free one, ops_count = none */
     struct via_list pending; /* asynchronous ops, oldest first */
     uint64_t issue_next;
-    int async_status; /* first failure since the last quiet */
+    int async_status;    /* first failure since the last quiet ... */
+    uint16_t async_host; /* ... and of what was for which host */
     /* Asynchronous puts to a host that are not known to have arrived, but for those that bring
      * nothing but a ring; written under the lock. */
     _Atomic uint32_t host_pending[VIA_CLIENT_HOSTS_MAX];

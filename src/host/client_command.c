@@ -145,6 +145,7 @@ static void end_asynchronous(struct via_attach *attach, struct via_client_op *op
     }
     if (status < 0 && attach->async_status == 0) {
         attach->async_status = status;
+        attach->async_host = op->host;
     }
     if (op->ordered) {
         atomic_fetch_sub_explicit(&attach->host_pending[op->host], 1, memory_order_release);
@@ -216,6 +217,26 @@ static bool is_quiet(struct via_attach *attach, void *ctx)
     return first == NULL || via_list_entry(first, struct via_client_op, pending)->issue >= *issue;
 }
 
+/* [locked] */
+static int first_failure(const struct via_attach *attach)
+{
+    return attach->async_status == 0
+               ? 0
+               : via_client_error(attach->async_status,
+                                  "host %u: puts and messages since the last quiet: the first that "
+                                  "failed, to host %u: %s",
+                                  attach->host, attach->async_host,
+                                  strerror(-attach->async_status));
+}
+
+int via_attach_failure(struct via_attach *attach)
+{
+    via_client_lock(attach);
+    int rc = first_failure(attach);
+    via_client_unlock(attach);
+    return rc;
+}
+
 int via_attach_quiet(struct via_attach *attach)
 {
     via_client_lock(attach);
@@ -228,10 +249,7 @@ int via_attach_quiet(struct via_attach *attach)
     };
     int rc = is_quiet(attach, &issue) ? 0 : via_client_wait(attach, &wait);
     if (rc == 0 && attach->async_status != 0) {
-        rc = via_client_error(attach->async_status,
-                              "host %u: puts and messages since the last "
-                              "quiet: the first that failed: %s",
-                              attach->host, strerror(-attach->async_status));
+        rc = first_failure(attach);
         attach->async_status = 0;
     }
     via_client_unlock(attach);

@@ -40,9 +40,11 @@ void via_barrier_by_doorbells(void)
 
     if (count == 0)
         count = sort_hosts(hosts);
-    /* No room in the root's table: other barriers are under way there. */
+    /* No room at the root: this host waits in many barriers there. Or some PE has not come for
+     * long: it computes, and the launcher ends the job if it has died. Neither has taken place. */
     while ((result = via_barrier(via_world.attach, (uint32_t)(id ^ id >> 32), hosts, count)) ==
-           -ENOSPC)
+               -ENOSPC ||
+           result == -ETIMEDOUT)
         via_wait_step(&wait);
     via_wait_done(&wait);
     if (result < 0)

@@ -297,11 +297,14 @@ int via_world_offer(enum via_region region, int fd, size_t bytes, struct via_err
     return 0;
 }
 
-/* A PE whose host has died waits in vain: nobody can put to it any more. */
+/* A PE whose host has died waits in vain: no other host can put to it any more. So does one whose
+ * own put has failed, if what it waits for is the answer to that. */
 static void look_at_host(void)
 {
     int result = via_attach_poll(via_world.attach);
 
+    if (result >= 0)
+        result = via_attach_failure(via_world.attach);
     if (result < 0)
         via_fatal("%s", via_error_text());
 }

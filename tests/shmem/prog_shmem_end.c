@@ -30,6 +30,31 @@ static int turn(const char *how, int me)
     } else if (strcmp(how, "wait") == 0) {
         static long never;
         shmem_long_wait_until(&never, SHMEM_CMP_NE, 0);
+    } else if (strcmp(how, "ask") == 0) {
+        /* The first PE puts a second after it has said so, and waits for an answer to that. */
+        static long question, answer;
+        shmem_barrier_all();
+        if (me == 0) {
+            printf("ready\n");
+            fflush(stdout);
+            sleep(1);
+            shmem_long_p(&question, 1, shmem_n_pes() - 1);
+        }
+        shmem_long_wait_until(&answer, SHMEM_CMP_NE, 0);
+    } else if (strcmp(how, "late") == 0) {
+        /* All wait in a barrier for one that computes; each in turn. */
+        static long came;
+        for (int late = 0; late < shmem_n_pes(); late++) {
+            if (me == late) {
+                sleep(2);
+                for (int pe = 0; pe < shmem_n_pes(); pe++)
+                    shmem_long_p(&came, late + 1, pe);
+            }
+            shmem_barrier_all();
+            CHECK(came == late + 1, "the barrier was left before PE %d had come", late);
+            shmem_barrier_all();
+        }
+        printf("PE %d was waited for\n", me);
     } else if (strcmp(how, "stubborn") == 0) {
         signal(SIGTERM, SIG_IGN);
         signal(SIGINT, SIG_IGN);

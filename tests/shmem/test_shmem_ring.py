@@ -14,12 +14,14 @@ from shmem_lab import BIN, OSHRUN, program
 class Ring(shmem_lab.Case):
     """In each test a ring of four hosts is up, in a run directory of the test's own."""
 
+    up = ()
+
     def setUp(self):
         super().setUp()
         self.environment["VIADUCT_RUNDIR"] = os.path.join(self.folder, "run")
         self.environment["VIADUCT_FABRIC"] = "s%d" % os.getpid()
         self.environment["VIADUCT_UP_WITH"] = str(os.getpid())
-        self.viaduct("up", "--ring", "4")
+        self.viaduct("up", "--ring", "4", *self.up)
         self.addCleanup(self.call, os.path.join(BIN, "viaduct"), "down")
 
     def viaduct(self, *words):
@@ -163,6 +165,41 @@ class Doorbells(Ring):
     def test_another_word_is_refused(self):
         self.bad("-n", 2, program("hello"), code=1, says='VIADUCT_SHMEM_BARRIER="bells": expected windows or doorbells',
                  env={"VIADUCT_SHMEM_BARRIER": "bells"})
+
+
+class Limits(Ring):
+    """A host that stays away ends the job, and says so; a PE that computes for long does not."""
+
+    up = ("--give-up-ms", "1000", "--wait-ms", "700")
+
+    def cut_off(self, job):
+        self.viaduct("cut", "1", "2")
+        self.viaduct("cut", "1", "4")
+        _, err = self.finish(job, 30)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertRegex(err, r"(?m)^viaduct-shmem: PE \d on host \d: .*No route to host")
+        self.assertRegex(err, r"(?m)^oshrun: PE \d on host \d \(pid \d+\) exited with code 1")
+        self.assert_nothing_left()
+
+    def test_in_barriers(self):
+        for barrier in ("windows", "doorbells"):
+            with self.subTest(barrier), self.start(
+                    OSHRUN, "-n", 4, "--spread", "--timeout", 90, program("heat_stencil"), 64, 64, 10000000,
+                    env={"VIADUCT_SHMEM_BARRIER": barrier}) as job:
+                time.sleep(0.5)
+                self.cut_off(job)
+                self.viaduct("mend", "1", "2")
+                self.viaduct("mend", "1", "4")
+
+    def test_in_a_wait_for_an_answer(self):
+        with self.start(OSHRUN, "-n", 2, "--hosts", "1,3", "--timeout", 90, program("end"), "ask") as job:
+            self.assertEqual(job.stdout.readline(), "ready\n")
+            self.cut_off(job)
+
+    def test_who_computes_is_waited_for(self):
+        out = self.good("-n", 4, "--spread", "--timeout", 90, program("end"), "late",
+                        env={"VIADUCT_SHMEM_BARRIER": "doorbells"})
+        self.assertEqual(sorted(out.splitlines()), ["PE %d was waited for" % pe for pe in range(4)])
 
 
 class Faults(Ring):
