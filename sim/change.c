@@ -18,12 +18,21 @@
         .max = (hi), .simplest = (plain)                                                  \
     }
 
+#define NAMED(label, field, lo, hi, plain, parses, texts)                                 \
+    {                                                                                     \
+        .name = (label), .off = (uint16_t)offsetof(struct sim_config, field),             \
+        .bytes = (uint16_t)sizeof(((const struct sim_config *)NULL)->field), .min = (lo), \
+        .max = (hi), .simplest = (plain), .parse = (parses), .text = (texts)              \
+    }
+
 /* What matters most to a reader first: in this order a failing seed is shrunk. */
 static const struct sim_knob keys[] = {
-    /* The first two: sim_config_make() looks at them. */
+    /* The first three: sim_config_make() looks at them. */
     KEY("classic", classic, 0, 1, NO_SIMPLEST),
     KEY("mood", mood, 0, SIM_MOODS - 1, NO_SIMPLEST),
-    {.name = "graph", .min = SIM_GRAPH_RING, .max = SIM_GRAPH_CUBE, .simplest = SIM_GRAPH_CHAIN},
+    NAMED("like", like, SIM_LIKE_ANY, SIM_LIKES - 1, NO_SIMPLEST, sim_like_parse, sim_like_name),
+    NAMED("graph", graph, SIM_GRAPH_RING, SIM_GRAPH_CUBE, SIM_GRAPH_CHAIN, sim_graph_parse,
+          sim_graph_name),
     KEY("streams", streams.count, 0, 16, 0),
     KEY("stream-bytes", streams.bytes_max, 0, 1 << 20, 0),
     KEY("stream-avail", streams.avail_chance, 0, 1000, 0),
@@ -75,6 +84,7 @@ static const struct sim_knob keys[] = {
     KEY("blind", port.blind_ns_max, 0, 1000000000, 0),
     KEY("narrow", port.narrow_percent, 0, 100, 0),
     KEY("forgets", port.forgets, 0, 1, 0),
+    KEY("pads-survive", port.pads_survive, 0, 1, 0),
     KEY("dma", dma.percent, 0, 100, 0),
     KEY("dma-fails", dma.fail_chance, 0, 1000, 0),
     KEY("dma-hangs", dma.hang_chance, 0, 1000, 0),
@@ -122,9 +132,6 @@ const struct sim_knob *sim_knob_at(unsigned index)
 uint64_t sim_knob_get(const struct sim_knob *key, const struct sim_config *config)
 {
     uint64_t value = 0;
-    if (key->bytes == 0) {
-        return config->graph;
-    }
     /* Little-endian, as the wire is. */
     memcpy(&value, (const unsigned char *)config + key->off, key->bytes);
     return value;
@@ -132,11 +139,7 @@ uint64_t sim_knob_get(const struct sim_knob *key, const struct sim_config *confi
 
 static void key_set(const struct sim_knob *key, struct sim_config *config, uint64_t value)
 {
-    if (key->bytes == 0) {
-        config->graph = (enum sim_graph)value;
-    } else {
-        memcpy((unsigned char *)config + key->off, &value, key->bytes);
-    }
+    memcpy((unsigned char *)config + key->off, &value, key->bytes);
 }
 
 void sim_config_make(struct sim_config *config, uint64_t seed, enum sim_graph graph,
@@ -151,6 +154,9 @@ void sim_config_make(struct sim_config *config, uint64_t seed, enum sim_graph gr
     }
     if (changes == NULL) {
         return;
+    }
+    if (changes->changed[2]) {
+        sim_config_like(config, (enum sim_like)changes->values[2]);
     }
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(keys); i++) {
         if (changes->changed[i]) {
@@ -176,10 +182,10 @@ static int find_key(const char *name, size_t length)
 
 static bool parse_value(const struct sim_knob *key, const char *text, uint64_t *ret_value)
 {
-    if (key->bytes == 0) {
-        int graph = sim_graph_parse(text);
-        *ret_value = (uint64_t)graph;
-        return graph > SIM_GRAPH_ANY;
+    if (key->parse != NULL) {
+        int number = key->parse(text);
+        *ret_value = (uint64_t)number;
+        return number >= 0;
     }
     char *end;
     errno = 0;
@@ -315,9 +321,9 @@ void sim_changes_text(const struct sim_changes *changes, uint32_t faults, uint32
         if (!changes->changed[i]) {
             continue;
         }
-        if (keys[i].bytes == 0) {
+        if (keys[i].text != NULL) {
             append(&out, "%s%s=%s", before, keys[i].name,
-                   sim_graph_name((enum sim_graph)changes->values[i]));
+                   keys[i].text((unsigned)changes->values[i]));
         } else {
             append(&out, "%s%s=%" PRIu64, before, keys[i].name, changes->values[i]);
         }

@@ -15,9 +15,11 @@
 /* A value that may be changed. */
 struct sim_knob {
     const char *name;
-    uint16_t off, bytes; /* in struct sim_config; bytes 0 = the graph, by name */
-    uint64_t min, max;   /* as far as a seed may draw it, or more carefully */
-    uint64_t simplest;   /* what a reader has to think about least; UINT64_MAX = leave it */
+    uint16_t off, bytes;            /* in struct sim_config */
+    int (*parse)(const char *name); /* values have names; NULL: they are numbers */
+    const char *(*text)(unsigned value);
+    uint64_t min, max; /* as far as a seed may draw it, or more carefully */
+    uint64_t simplest; /* what a reader has to think about least; UINT64_MAX = leave it */
 };
 
 #define SIM_KNOBS_MAX 96u

@@ -10,19 +10,36 @@
 static const char *const graph_names[] = {"any",    "ring",  "chain", "star", "mesh",
                                           "random", "torus", "tree",  "cube"};
 
-int sim_graph_parse(const char *name)
+static const char *const like_names[SIM_LIKES] = {"any", "memory", "pex", "ivshmem", "network"};
+
+static int find_name(const char *const *names, unsigned count, const char *name)
 {
-    for (unsigned i = 0; i < VIA_ARRAY_COUNT(graph_names); i++) {
-        if (strcmp(name, graph_names[i]) == 0) {
+    for (unsigned i = 0; i < count; i++) {
+        if (strcmp(name, names[i]) == 0) {
             return (int)i;
         }
     }
     return -1;
 }
 
-const char *sim_graph_name(enum sim_graph graph)
+int sim_graph_parse(const char *name)
+{
+    return find_name(graph_names, VIA_ARRAY_COUNT(graph_names), name);
+}
+
+const char *sim_graph_name(unsigned graph)
 {
     return graph_names[graph];
+}
+
+int sim_like_parse(const char *name)
+{
+    return find_name(like_names, SIM_LIKES, name);
+}
+
+const char *sim_like_name(unsigned like)
+{
+    return like_names[like];
 }
 
 static uint32_t between(struct via_rng *rng, uint32_t lo, uint32_t hi)
@@ -493,6 +510,33 @@ static void draw_shmem(struct sim_config *config)
     shmem->crashes = via_rng_chance(&rng, 1, 10);
 }
 
+void sim_config_like(struct sim_config *config, enum sim_like like)
+{
+    struct sim_config_port *port = &config->port;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x6c696b65));
+    config->like = like;
+    if (like == SIM_LIKE_ANY) {
+        return;
+    }
+    bool coherent = like == SIM_LIKE_MEMORY || like == SIM_LIKE_IVSHMEM;
+    port->direct_percent = coherent ? 100 : 0;
+    port->wc_percent = like == SIM_LIKE_PEX ? 100 : 0;
+    port->wc_buffers = between(&rng, 1, SIM_WC_BUFFERS_MAX);
+    port->wc_drain_ns_max = by_magnitude(&rng, 1000, 100 * 1000 * 1000);
+    port->bell_edge = true;
+    port->pads_survive = like == SIM_LIKE_PEX || like == SIM_LIKE_IVSHMEM;
+    /* A bridge keeps the order of what it has got; packets of a network have none. */
+    port->relaxed_chance = like == SIM_LIKE_NETWORK ? between(&rng, 100, 1000) : 0;
+    if (like == SIM_LIKE_NETWORK) {
+        port->put_ns_min = between(&rng, 2000, 10000);
+        port->put_ns_max = port->put_ns_min + by_magnitude(&rng, 1000, 200000);
+        port->bell_ns_min = port->put_ns_min;
+        port->bell_ns_max = port->put_ns_max;
+        config->dma.percent = 0;
+    }
+}
+
 /* What follows from the rest, also when some of that was given and not drawn. */
 void sim_config_mend(struct sim_config *config)
 {
@@ -577,7 +621,7 @@ int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
         "window %u, batch %u, epoch_first %u, pipe_first %#x, %u%% direct links\n"
         "puts %u-%u ns, linger %u, show %u, pump %u; bells late %u drop %u double %u%s; "
         "turn %u-%u ns, stall %u\n"
-        "%u%% write-combining (%u buffers), relaxed %u, all-ones %u, blind %u us%s\n"
+        "like %s: %u%% write-combining (%u buffers), relaxed %u, all-ones %u, blind %u us%s%s\n"
         "%u%% with DMA of depth %u%s from %u bytes on, %u buffers, at most %u us, %u-%u ns; "
         "fails %u, hangs %u\n"
         "%u cuts, %u freezes, %u crashes, %u rogues in %u ms; %u operations, %u barrier groups, "
@@ -588,9 +632,10 @@ int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
         port->direct_percent, port->put_ns_min, port->put_ns_max, port->linger_chance,
         port->show_chance, port->pump_chance, port->bell_late_chance, port->bell_drop_chance,
         port->bell_double_chance, port->bell_edge ? " edge" : "", config->cpu.turn_ns_min,
-        config->cpu.turn_ns_max, config->cpu.stall_chance, port->wc_percent, port->wc_buffers,
-        port->relaxed_chance, port->ones_chance, port->blind_ns_max / 1000,
-        port->forgets ? ", forgets" : "", dma->percent, dma->depth,
+        config->cpu.turn_ns_max, config->cpu.stall_chance, sim_like_name(config->like),
+        port->wc_percent, port->wc_buffers, port->relaxed_chance, port->ones_chance,
+        port->blind_ns_max / 1000, port->forgets ? ", forgets" : "",
+        port->pads_survive ? ", scratchpads survive" : "", dma->percent, dma->depth,
         dma->in_order ? " in order" : "", node->dma_bytes_min[0], node->dma_buffers,
         (unsigned)(node->dma_ns_max / VIA_USEC_NS), dma->ns_min, dma->ns_max, dma->fail_chance,
         dma->hang_chance, faults->cuts_count, faults->freezes_count, faults->crashes_count,

@@ -23,6 +23,17 @@ enum sim_graph {
     SIM_GRAPH_CUBE,   /* a hypercube, without the corners that are too many */
 };
 
+/* Classes of links, as those of the emulated port (docs/emulated-port.md): the same words mean the
+ * same. */
+enum sim_like {
+    SIM_LIKE_ANY = 0, /* what the seed draws: links of several kinds */
+    SIM_LIKE_MEMORY,
+    SIM_LIKE_PEX,
+    SIM_LIKE_IVSHMEM,
+    SIM_LIKE_NETWORK,
+    SIM_LIKES,
+};
+
 /* The time things take, and how the hardware misbehaves within its rules. Chances are per mille. */
 struct sim_config_port {
     uint32_t direct_percent; /* links whose window is mapped and coherent */
@@ -44,6 +55,7 @@ struct sim_config_port {
     uint32_t blind_ns_max;    /* the link is down, and the port does not say so for so long */
     uint32_t narrow_percent;  /* ends of links whose window has room for fewer slots */
     bool forgets;             /* doorbells that are pending go with the link */
+    bool pads_survive;        /* scratchpads keep their values while the link is down */
 };
 #define SIM_WC_BUFFERS_MAX 10u
 
@@ -166,6 +178,7 @@ struct sim_config {
     struct sim_config_shmem shmem;
     uint32_t classic; /* 1: what was added to the draws later is left out */
     uint32_t mood;    /* enum sim_mood that was asked for */
+    uint32_t like;    /* enum sim_like that was asked for */
 };
 
 /* What makes a coincidence likely; one seed in five has one of them. */
@@ -186,12 +199,17 @@ void sim_config_in_mood(struct sim_config *config, uint64_t seed, enum sim_graph
 /* The same without what was added later: seeds that were found before keep their histories. */
 void sim_config_classic(struct sim_config *config, uint64_t seed, enum sim_graph graph);
 
+/* Makes all links those of a class; what the class leaves open stays as it was drawn. */
+void sim_config_like(struct sim_config *config, enum sim_like like);
+
 /* Brings what follows from other values into line with them: after some were changed. */
 void sim_config_mend(struct sim_config *config);
 
 /* -1 for a name that is none. */
 int sim_graph_parse(const char *name);
-const char *sim_graph_name(enum sim_graph graph);
+const char *sim_graph_name(unsigned graph);
+int sim_like_parse(const char *name);
+const char *sim_like_name(unsigned like);
 
 /* A few lines for people. Returns the length. */
 int sim_config_text(const struct sim_config *config, char *text, unsigned bytes);

@@ -358,7 +358,9 @@ void sim_link_set(struct sim_link *link, bool up)
         memset(end->bells_coming, 0, sizeof(end->bells_coming));
         announce(link, i, up);
     }
-    memset(link->scratchpad, 0, sizeof(link->scratchpad));
+    if (!world->config.port.pads_survive) {
+        memset(link->scratchpad, 0, sizeof(link->scratchpad));
+    }
 }
 
 void sim_link_notice(struct sim_link *link, uint32_t end_number, bool up)

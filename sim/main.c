@@ -333,8 +333,12 @@ static int command_keys(struct options *options)
     (void)options;
     for (unsigned i = 0; sim_knob_at(i) != NULL; i++) {
         const struct sim_knob *key = sim_knob_at(i);
-        if (key->bytes == 0) {
-            printf("%-16s a graph\n", key->name);
+        if (key->text != NULL) {
+            printf("%-16s", key->name);
+            for (uint64_t value = key->min; value <= key->max; value++) {
+                printf(" %s", key->text((unsigned)value));
+            }
+            printf("\n");
         } else {
             printf("%-16s %" PRIu64 " to %" PRIu64 "\n", key->name, key->min, key->max);
         }

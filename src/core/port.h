@@ -127,8 +127,10 @@ struct via_port_ops {
 
     /*
      * Scratchpads 0..7, shared by both ends. A read returns all-ones when the link is down; a write
-     * then vanishes, as does one to a scratchpad of the other side. All are zeroed when the link
-     * goes down. There are no others: reads of them bring all-ones, writes vanish.
+     * then vanishes, as does one to a scratchpad of the other side. While the link is down they
+     * keep their values or become zero, all of them the same; a host that dies does not take its
+     * values along where they are kept. There are no others: reads of them bring all-ones, writes
+     * vanish.
      */
     uint32_t (*scratchpad_read)(struct via_port *port, unsigned index);
     void (*scratchpad_write)(struct via_port *port, unsigned index, uint32_t value);
