@@ -29,6 +29,9 @@ static uint64_t deadline_of_ms(int timeout)
                           : via_os_now_ns() + (uint64_t)timeout * VIA_MSEC_NS;
 }
 
+/* A longer time is for ever: nobody waits a hundred years, and the sum must not wrap around. */
+#define SECONDS_MAX (INT64_C(100) * 366 * 24 * 3600)
+
 /* -EINVAL in *ret_error for a time that is none. */
 static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
 {
@@ -42,6 +45,9 @@ static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
     }
     if (timeout->tv_sec == 0 && timeout->tv_nsec == 0) {
         return 0;
+    }
+    if (timeout->tv_sec > SECONDS_MAX) {
+        return VIA_NEVER_NS;
     }
     return via_os_now_ns() + (uint64_t)timeout->tv_sec * VIA_SEC_NS + (uint64_t)timeout->tv_nsec;
 }
@@ -223,11 +229,16 @@ VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct t
     int error = 0;
     struct timespec ts;
     if (timeout != NULL) {
-        ts = (struct timespec){.tv_sec = timeout->tv_sec, .tv_nsec = timeout->tv_usec * 1000};
+        /* More than a second of microseconds is carried over, as in the C library's select(). */
+        ts = (struct timespec){.tv_sec = timeout->tv_sec < 0 || timeout->tv_usec < 0
+                                             ? -1
+                                             : via_min(timeout->tv_sec, SECONDS_MAX) +
+                                                   timeout->tv_usec / 1000000,
+                               .tv_nsec = timeout->tv_usec % 1000000 * 1000};
     }
     uint64_t deadline_ns = deadline_of(timeout != NULL ? &ts : NULL, &error);
     int rc = error != 0 ? error : select_by_poll(count, in, out, except, deadline_ns, NULL);
-    if (timeout != NULL && deadline_ns != 0) {
+    if (timeout != NULL && deadline_ns != 0 && deadline_ns != VIA_NEVER_NS) {
         uint64_t now = via_os_now_ns();
         uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
         timeout->tv_sec = (time_t)(left / VIA_SEC_NS);

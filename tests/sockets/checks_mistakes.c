@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -204,6 +205,39 @@ static void time_limits_that_are_none(void)
     done(pair);
 }
 
+/* A second and a half, told in microseconds alone. */
+static void select_with_many_microseconds(void)
+{
+    struct pair pair = connected();
+    struct timeval limit = {.tv_usec = 1500000};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(pair.client, &set);
+    double begin = now_s();
+    CHECK(select(pair.client + 1, &set, NULL, NULL, &limit) == 0);
+    CHECK(now_s() - begin > 1.4);
+    done(pair);
+}
+
+/* Longer than any clock counts in nanoseconds: for ever. */
+static void time_limits_beyond_all_clocks(void)
+{
+    struct pair pair = connected();
+    const struct timespec far = {.tv_sec = INT64_MAX};
+    struct pollfd pfd = {.fd = pair.server, .events = POLLIN};
+    struct epoll_event event;
+    int epfd = set_with(pair.server, EPOLLIN);
+    char byte;
+    for (int i = 0; i < 2; i++) {
+        write_later(pair.client);
+        CHECK(i == 0 ? ppoll(&pfd, 1, &far, NULL) == 1
+                     : epoll_pwait2(epfd, &event, 1, &far, NULL) == 1);
+        CHECK(read(pair.server, &byte, 1) == 1);
+    }
+    close(epfd);
+    done(pair);
+}
+
 const struct check checks_of_mistakes[] = {
     CHECK_ENTRY(addresses_that_are_none),
     CHECK_ENTRY(addresses_and_control_data_that_are_wrong),
@@ -213,5 +247,7 @@ const struct check checks_of_mistakes[] = {
     CHECK_ENTRY(dissolved),
     CHECK_ENTRY(the_other_name_of_a_time_out),
     CHECK_ENTRY(time_limits_that_are_none),
+    CHECK_ENTRY(select_with_many_microseconds),
+    CHECK_ENTRY(time_limits_beyond_all_clocks),
     {0},
 };
