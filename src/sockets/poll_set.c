@@ -14,6 +14,8 @@
 /* While our own descriptors are ready, the kernel's are asked for so often. */
 #define ASK_US 50u
 #define ON_STACK 128u
+/* Calls that do not wait do all that a sleep takes so often. */
+#define SLEEP_US 1000u
 /* ... and while spinning, when there are no more of them. */
 #define ASK_FDS_MAX 16u
 
@@ -160,16 +162,41 @@ static int merge(struct call *call)
     return ready;
 }
 
+/* Is it so long ago that this was last true? Then from now on. */
+static bool is_due(uint64_t *last_ticks, unsigned us)
+{
+    uint64_t now = via_os_ticks();
+    if (now - *last_ticks < via_os_us_to_ticks(us)) {
+        return false;
+    }
+    *last_ticks = now;
+    return true;
+}
+
 /* Is the kernel's turn to be asked, although ours are ready? */
 static bool is_its_turn(void)
 {
     static __thread uint64_t asked_ticks __attribute__((tls_model("initial-exec")));
-    uint64_t now = via_os_ticks();
-    if (now - asked_ticks < via_os_us_to_ticks(ASK_US)) {
-        return false;
-    }
-    asked_ticks = now;
-    return true;
+    return is_due(&asked_ticks, ASK_US);
+}
+
+/*
+ * A program that polls again and again without waiting does not sleep: nobody need ring for it, and
+ * what a sleep takes (bells, an armed peer, calls of peers, stalls) is done now and then only.
+ */
+static bool goes_without_sleep(const struct call *call, int ready, uint64_t deadline_ns,
+                               const sigset_t *mask)
+{
+    static __thread uint64_t slept_ticks __attribute__((tls_model("initial-exec")));
+    return (ready != 0 || deadline_ns == 0) && mask == NULL &&
+           (call->bells & via_sock_bells_adopted()) == 0 && !is_due(&slept_ticks, SLEEP_US);
+}
+
+/* What the kernel has besides, when so many of ours are ready. */
+static int ask_now(struct call *call, int ready)
+{
+    int n = VIA_REAL(poll)(call->kernel, call->count + call->early, 0);
+    return n > 0 ? merge(call) : n == 0 || ready != 0 ? ready : -errno;
 }
 
 /* Everything there is, waiting for it until the deadline or not at all. *ret_over when it passed.
@@ -249,7 +276,12 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
             }
             continue;
         }
-        ready = look_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &wait, &over);
+        if (goes_without_sleep(call, ready, deadline_ns, mask)) {
+            ready = ask_now(call, ready);
+            over = deadline_ns == 0;
+        } else {
+            ready = look_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &wait, &over);
+        }
         if (via_unlikely(call->early != 0) && has_come_early(call)) {
             look_early(call, true);
         }

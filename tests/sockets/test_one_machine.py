@@ -117,6 +117,23 @@ class Streams(Case):
         self.assert_by_pipes(self.lines(), 0.9, 1)
 
 
+    def test_who_polls_without_waiting_is_not_rung(self):
+        talk = ("def hear(s):\n"
+                "    p = select.poll(); p.register(s, select.POLLIN)\n"
+                "    while not p.poll(0): pass\n"
+                "    return s.recv(9)\n")
+        script = ("import os, select, socket\n" + talk +
+                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(); child = os.fork()\n"
+                  "s = l.accept()[0] if child == 0 else socket.create_connection(l.getsockname())\n"
+                  "for i in range(3000):\n"
+                  "    if child: s.sendall(b'x')\n"
+                  "    assert hear(s) == b'x'\n"
+                  "    if not child: s.sendall(b'x')\n")
+        self.run_client([PYTHON, "-c", script])
+        entries = self.lines(2)
+        self.assert_by_pipes(entries, 0.9)
+        self.assertLess(sum(entry["rings"] for entry in entries), 600, entries)
+
     def test_from_the_first_byte(self):
         """Of a process that talks to itself only what is sent before accept() goes by the kernel, and is told so."""
         script = ("import socket\n"
