@@ -94,9 +94,12 @@ static struct via_conn *conn_new(bool connector)
     conn->awaited = false;
     conn->peer_shared = false;
     conn->parting = VIA_PARTING_NOT;
+    conn->leaves = VIA_REASON_NONE;
+    conn->passed = false;
     conn->dissolved = false;
     conn->tx_early_bytes = 0;
     conn->peer_uid = (uid_t)-1; /* nobody */
+    conn->zcopy = (struct via_zcopy){.able = false};
     conn->spans = 0;
     conn->own_stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
     conn->stats = via_board_entry(via_pool_index(&pool, conn));
