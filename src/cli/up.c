@@ -42,7 +42,8 @@ static const char help[] =
     "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
     "  --channels K     data channels of each link, 1 to 14\n"
     "  --netns          a network namespace for each host, 10.77.0.i there (root)\n"
-    "  --like CLASS     links that promise only what real ones of a class do: pex or ivshmem\n"
+    "  --like CLASS     links that promise only what real ones of a class do: pex,\n"
+    "                   ivshmem or network\n"
     "  --window N       of such a link, in MiB, 1 to 64 (default 4)\n"
     "  --no-direct      processes may not map a neighbour's memory: all goes by frames\n"
     "  --dma-bytes N    bodies of N bytes or more go by a DMA engine, emulated, too: for tests\n"
@@ -164,15 +165,15 @@ static int take_companion(const char *name, const char *what, const char *text,
 
 static int take_class(const char *name, const char *what, const char *text, struct options *options)
 {
-    static const char *const classes[] = {"memory", "pex", "ivshmem"};
+    static const char *const classes[] = {"memory", "pex", "ivshmem", "network"};
     for (size_t i = 0; i < VIA_ARRAY_COUNT(classes); i++) {
         if (strcmp(text, classes[i]) == 0) {
             options->like = i != 0 ? classes[i] : NULL;
             return VIA_CLI_OK;
         }
     }
-    return via_cli_usage(name, "%s: '%s': not a class of links: memory, pex or ivshmem", what,
-                         text);
+    return via_cli_usage(name, "%s: '%s': not a class of links: memory, pex, ivshmem or network",
+                         what, text);
 }
 
 /* What the environment says, unless the command line says otherwise. */
@@ -262,7 +263,8 @@ static int take_options(int argc, char **argv, struct options *options)
         code = via_cli_usage(argv[0], "which topology? --ring N, --chain N, --star N, --mesh N, "
                                       "--torus AxB[xC] or a FILE");
     }
-    if (code == VIA_CLI_OK && options->window_mib != 0 && options->like == NULL) {
+    bool windowed = options->like != NULL && strcmp(options->like, "network") != 0;
+    if (code == VIA_CLI_OK && options->window_mib != 0 && !windowed) {
         code = via_cli_usage(argv[0], "--window: only with --like pex or ivshmem");
     }
     return code == VIA_CLI_OK ? -1 : code;

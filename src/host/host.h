@@ -27,11 +27,11 @@ struct via_host_key {
 };
 
 struct via_host_link {
-    const char *path; /* socket of the cable */
-    unsigned side;    /* 0 or 1, the two ends differ */
-    uint16_t peer;    /* who should be at the other end; for messages and for cut and mend */
-    bool direct;      /* processes may map the peer's segments, if the class lets them */
-    const char *like; /* class of links to emulate: "memory", "pex" or "ivshmem"; NULL = memory */
+    const char *path;      /* socket of the cable */
+    unsigned side;         /* 0 or 1, the two ends differ */
+    uint16_t peer;         /* who should be at the other end; for messages and for cut and mend */
+    bool direct;           /* processes may map the peer's segments, if the class lets them */
+    const char *like;      /* class of links to emulate: port/emu/like.h; NULL = "memory" */
     uint64_t window_bytes; /* of such a class, if it has windows with a size; 0 = as it says */
     uint64_t seed;         /* of what chance decides in such a class */
     uint8_t dimension;     /* of a torus, the same at both ends; 0 in any other fabric */

@@ -54,7 +54,8 @@ static int open_emu(struct conform_end *end, const char *directory, const char *
         .bell_lines = CONFORM_BELL_LINES,
         .direct = direct,
         .like = via_emu_like_find(like),
-        .window_bytes = strcmp(like, "memory") != 0 ? VIA_EMU_WINDOW_BYTES_MIN : 0,
+        .window_bytes =
+            via_emu_like_find(like)->window_bytes_max != 0 ? VIA_EMU_WINDOW_BYTES_MIN : 0,
         .seed = seed(),
         .dma_depth = dma_depth,
     };
@@ -89,6 +90,7 @@ OPEN(open_dma, "memory", true, false, 5)
 OPEN(open_pex, "pex", false, false, 0)
 OPEN(open_pex_dma, "pex", false, false, 5)
 OPEN(open_ivshmem, "ivshmem", true, false, 0)
+OPEN(open_network, "network", false, false, 0)
 OPEN(open_fault_direct, "memory", true, true, 0)
 OPEN(open_fault_indirect, "memory", false, true, 0)
 OPEN(open_fault_dma, "memory", false, true, 5)
@@ -157,6 +159,7 @@ EMU_KIND(conform_emu_dma, "emu direct with DMA", open_dma, false, true, false);
 EMU_KIND(conform_emu_pex, "emu like pex", open_pex, false, false, true);
 EMU_KIND(conform_emu_pex_dma, "emu like pex with DMA", open_pex_dma, false, true, true);
 EMU_KIND(conform_emu_ivshmem, "emu like ivshmem", open_ivshmem, false, false, true);
+EMU_KIND(conform_emu_network, "emu like network", open_network, false, false, false);
 EMU_KIND(conform_fault_direct, "fault over emu direct", open_fault_direct, true, false, false);
 EMU_KIND(conform_fault_indirect, "fault over emu by functions", open_fault_indirect, true, false,
          false);

@@ -62,6 +62,7 @@ extern const struct conform_kind conform_emu_dma;
 extern const struct conform_kind conform_emu_pex; /* as strict as a class of real links */
 extern const struct conform_kind conform_emu_pex_dma;
 extern const struct conform_kind conform_emu_ivshmem;
+extern const struct conform_kind conform_emu_network;
 extern const struct conform_kind conform_fault_direct;
 extern const struct conform_kind conform_fault_indirect;
 extern const struct conform_kind conform_fault_dma;

@@ -451,6 +451,7 @@ static const struct kind memory = {"memory", true};
 static const struct kind functions = {"memory", false};
 static const struct kind pex = {"pex", true};
 static const struct kind ivshmem = {"ivshmem", true};
+static const struct kind network = {"network", true};
 
 static void two_nodes_exchange_messages_and_puts(void **state)
 {
@@ -470,6 +471,11 @@ static void the_same_like_pex(void **state)
 static void the_same_like_ivshmem(void **state)
 {
     run(*state, &ivshmem, NULL, NULL);
+}
+
+static void the_same_like_network(void **state)
+{
+    run(*state, &network, NULL, NULL);
 }
 
 static void cut_and_mend(struct fabric *fabric, unsigned turn)
@@ -525,6 +531,7 @@ int main(void)
         TEST(the_same_without_direct_mapping),
         TEST(the_same_like_pex),
         TEST(the_same_like_ivshmem),
+        TEST(the_same_like_network),
         TEST(nothing_is_lost_when_the_link_is_cut_and_mended),
         TEST(nothing_is_lost_like_pex_when_the_link_is_cut_and_mended),
         TEST(nothing_is_lost_like_ivshmem_when_the_link_is_cut_and_mended),

@@ -208,15 +208,26 @@ static bool (*const mistakes[])(struct link *link) = {
     the_next_body_comes_before_the_last_flag,
 };
 
-static void mistakes_are_found_on_pex(void **state)
+static void expect_mistakes_found(const char *like)
 {
-    (void)state;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(mistakes); i++) {
-        unsigned count = count_rounds("pex", mistakes[i]);
+        unsigned count = count_rounds(like, mistakes[i]);
         if (count < 20) {
             fail_msg("mistake %u shows in %u of %u rounds", i, count, SEEDS * ROUNDS);
         }
     }
+}
+
+static void mistakes_are_found_on_pex(void **state)
+{
+    (void)state;
+    expect_mistakes_found("pex");
+}
+
+static void mistakes_are_found_on_network(void **state)
+{
+    (void)state;
+    expect_mistakes_found("network");
 }
 
 /* Coherent memory forgives all of them, as it does in a virtual machine. */
@@ -255,7 +266,7 @@ static bool the_promises_are_broken(struct link *link)
 
 static void promises_are_kept(void **state)
 {
-    static const char *const classes[] = {"memory", "pex", "ivshmem"};
+    static const char *const classes[] = {"memory", "pex", "ivshmem", "network"};
     (void)state;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(classes); i++) {
         assert_int_equal(count_rounds(classes[i], the_promises_are_broken), 0);
@@ -387,6 +398,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_found_on_pex),
+        cmocka_unit_test(mistakes_are_found_on_network),
         cmocka_unit_test(mistakes_are_not_found_on_ivshmem),
         cmocka_unit_test(promises_are_kept),
         cmocka_unit_test(a_window_has_1_to_64_mib),

@@ -5,5 +5,6 @@ int main(void)
 {
     return conform_run(&conform_emu_pex, CONFORM_THREADS) +
            conform_run(&conform_emu_pex_dma, CONFORM_THREADS) +
-           conform_run(&conform_emu_ivshmem, CONFORM_THREADS);
+           conform_run(&conform_emu_ivshmem, CONFORM_THREADS) +
+           conform_run(&conform_emu_network, CONFORM_THREADS);
 }

@@ -6,7 +6,7 @@ import time
 
 import cli
 
-CLASSES = ("pex", "ivshmem")
+CLASSES = ("pex", "ivshmem", "network")
 
 
 class Like(cli.Case):
@@ -16,7 +16,7 @@ class Like(cli.Case):
                 self.good("up", "--ring", "3", "--like", like)
                 status = self.status()
                 self.assertEqual(status["like"], like)
-                self.assertIn("links like %s, windows of 4 MiB" % like, self.good("status"))
+                self.assertIn("links like %s, windows of" % like, self.good("status"))
                 self.assertRegex(self.good("perf", "put", "--from", "1", "--to", "2", "--size", "64K"), "64K +frames")
                 self.good("cut", "1", "2")
                 self.assertRegex(self.good("perf", "put", "--from", "1", "--to", "2", "--size", "64K"), "2 hops")
@@ -37,8 +37,9 @@ class Like(cli.Case):
 
     def test_what_is_not_understood(self):
         self.bad("up", "--chain", "2", "--like", "copper", code=2,
-                 says="--like: 'copper': not a class of links: memory, pex or ivshmem")
-        self.bad("up", "--chain", "2", "--window", "4", code=2, says="--window: only with --like")
+                 says="--like: 'copper': not a class of links: memory, pex, ivshmem or network")
+        for words in ((), ("--like", "network")):
+            self.bad("up", "--chain", "2", "--window", "4", *words, code=2, says="--window: only with --like")
         for size in ("0", "65", "1.5", "4M"):
             self.bad("up", "--chain", "2", "--like", "pex", "--window", size, code=2,
                      says="--window: '%s': a number from 1 to 64" % size)

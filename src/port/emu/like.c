@@ -19,7 +19,6 @@ static const struct via_emu_like classes[] = {
     {
         .name = "pex",
         .lanes = true,
-        .commit_flushes = true,
         .scratchpads_survive = true,
         .window_bytes = 4 * MIB,
         .window_bytes_max = 64 * MIB,
@@ -33,6 +32,12 @@ static const struct via_emu_like classes[] = {
         .scratchpads_survive = true,
         .window_bytes = 4 * MIB,
         .window_bytes_max = 64 * MIB,
+    },
+    {
+        .name = "network",
+        .lanes = true,
+        .read_ns = 10 * VIA_USEC_NS,
+        .delay_ns = 100 * VIA_USEC_NS,
     },
 };
 

@@ -14,8 +14,6 @@ struct via_emu_like {
     bool coherent, writes_ordered; /* as in struct via_port_caps */
     /* Posted writes go by lanes (lane.h); else they are stores. */
     bool lanes;
-    /* A commit sends on its way what its queue posted before it, as a store fence does. */
-    bool commit_flushes;
     /* A process may map memory of the peer's processes: hosts are of one machine. */
     bool maps_memory;
     /* Scratchpads keep their values while the link is down, and when a host dies. */

@@ -184,7 +184,8 @@ void via_emu_posted_commit(struct via_port *port, unsigned queue, uint64_t off, 
     }
     memcpy(&word, (const unsigned char *)src + before, sizeof(word));
     struct via_emu_lane_end *end = enter_out(emu, queue);
-    if (end != NULL && emu->like->commit_flushes) {
+    if (end != NULL) {
+        /* What was posted before a commit does not stay behind. */
         via_emu_lane_flush(&end->writer, via_emu_now_ns());
     }
     while (end != NULL) {
