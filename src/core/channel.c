@@ -170,6 +170,12 @@ static int take_frame(struct via_channel *channel, struct via_way *way,
         via_count(&channel->counters.dropped_malformed, 1);
         return 0;
     }
+    /* Nobody else may speak in this host's name. What it sent itself comes back only while routes
+     * change, and is sent again. */
+    if (header.source == node->config.host) {
+        via_count(&channel->counters.dropped_forged, 1);
+        return 0;
+    }
     if (header.destination == node->config.host) {
         via_flows_frame(channel, &header, record->body, record->body_bytes);
         return 0;

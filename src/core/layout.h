@@ -36,7 +36,7 @@ static inline uint64_t via_counted(const _Atomic uint64_t *counter)
 struct via_channel_counters {
     _Atomic uint64_t delivered, duplicate, gap, resent;
     _Atomic uint64_t dropped_stuck, dropped_hops, dropped_session, dropped_unroutable,
-        dropped_malformed;
+        dropped_malformed, dropped_forged;
     _Atomic uint64_t refused_key, refused_range, refused_endpoint;
     _Atomic uint64_t ops_completed, ops_failed;
 };

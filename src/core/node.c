@@ -531,6 +531,7 @@ void via_node_counters(const struct via_node *node, struct via_node_counters *re
         sum.frames_dropped_session += via_counted(&c->dropped_session);
         sum.frames_dropped_unroutable += via_counted(&c->dropped_unroutable);
         sum.frames_dropped_malformed += via_counted(&c->dropped_malformed);
+        sum.frames_dropped_forged += via_counted(&c->dropped_forged);
         sum.refused_key += via_counted(&c->refused_key);
         sum.refused_range += via_counted(&c->refused_range);
         sum.refused_endpoint += via_counted(&c->refused_endpoint);

@@ -121,6 +121,7 @@ static json_t *counters_of(const struct via_host *host)
     set(object, "frames_dropped_session", counters.frames_dropped_session);
     set(object, "frames_dropped_unroutable", counters.frames_dropped_unroutable);
     set(object, "frames_dropped_malformed", counters.frames_dropped_malformed);
+    set(object, "frames_dropped_forged", counters.frames_dropped_forged);
     set(object, "refused_key", counters.refused_key);
     set(object, "refused_range", counters.refused_range);
     set(object, "refused_endpoint", counters.refused_endpoint);

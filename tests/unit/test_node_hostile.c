@@ -324,6 +324,187 @@ static void a_forgotten_flow_ends_and_begins_anew(void **state)
     fabric_free(fabric);
 }
 
+/* --- answers and names ----------------------------------------------------------------------- */
+
+/* A frame from the hostile host 0 of a chain, as the next of its flow. */
+static void send_as(struct hostile_peer *peer, struct fabric *fabric, uint16_t source,
+                    struct via_frame_header *header, const void *body, size_t body_bytes)
+{
+    header->source = source;
+    header->source_session = fabric->hosts[source].config.session;
+    header->destination_session = fabric->hosts[header->destination].config.session;
+    header->hops_left = 8;
+    assert_int_equal(
+        via_pipe_send(&peer->channel.writer, header, sizeof(*header), body, body_bytes), 0);
+    fabric->hosts[1].woken[0] = true;
+}
+
+static void release_all(struct hostile_peer *peer)
+{
+    struct via_pipe_record record;
+    while (via_pipe_take(&peer->channel.reader, &record) == 1) {
+        via_pipe_release(&peer->channel.reader, 1);
+    }
+}
+
+static void ask_atomic(struct hostile_peer *peer, struct fabric *fabric, uint64_t handle,
+                       uint16_t flow, uint32_t number)
+{
+    const struct via_frame_atomic_operands operands = {.operand = 1};
+    const struct via_frame_atomic args = {
+        .segment = handle, .cookie = number, .operation = VIA_ATOMIC_ADD};
+    struct via_frame_header header = {
+        .kind = VIA_FRAME_ATOMIC,
+        .flags = VIA_FRAME_FLAG_ACK_NOW | (number == 0 ? VIA_FRAME_FLAG_START : 0),
+        .destination = 1,
+        .flow = flow,
+        .sequence = number,
+    };
+    memcpy(header.args, &args, sizeof(args));
+    send_as(peer, fabric, 0, &header, &operands, sizeof(operands));
+    fabric_run(fabric, 20 * VIA_USEC_NS);
+    release_all(peer);
+}
+
+static void acknowledge(struct hostile_peer *peer, struct fabric *fabric, uint16_t flow,
+                        uint32_t next)
+{
+    struct via_frame_ack ack = {.next = next, .state = VIA_ACK_OK};
+    struct via_frame_header header = {.kind = VIA_FRAME_ACK, .destination = 1, .flow = flow};
+    memcpy(header.args, &ack, sizeof(ack));
+    send_as(peer, fabric, 0, &header, NULL, 0);
+}
+
+/* Host 0 asks in all its flows for more than there are answers, and acknowledges one in 100 ms. */
+static void a_slow_acknowledger_leaves_answers_for_others(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    struct hostile_peer peer;
+    uint64_t handle;
+    _Alignas(64) static uint64_t words[8];
+    memset(words, 0, sizeof(words));
+    fabric->config.dead_ns = 1000 * VIA_SEC_NS;
+    fabric->config.ops_count = 8;
+    fabric_chain(fabric, 3);
+    fabric_settle(fabric);
+    assert_int_equal(via_node_segment_add(fabric_node(fabric, 1), words, sizeof(words),
+                                          VIA_SEGMENT_READ | VIA_SEGMENT_WRITE, 5, &handle),
+                     0);
+    hostile_peer_become(&peer, fabric, 0);
+    for (uint32_t i = 0; i < 16; i++) {
+        for (uint16_t flow = 0; flow < 3; flow++) {
+            ask_atomic(&peer, fabric, handle, flow, i);
+        }
+    }
+    assert_in_range(words[0], 1, 4); /* half of them */
+    struct via_tx_flow *answers = via_channel_tx(&fabric_node(fabric, 1)->channels[0], 0, 3);
+    for (unsigned i = 0; i < 20; i++) {
+        struct via_op op = {.kind = VIA_OP_ATOMIC,
+                            .destination = 1,
+                            .segment = handle,
+                            .offset = 8,
+                            .atomic = VIA_ATOMIC_ADD,
+                            .operand = 1,
+                            .cookie = i};
+        fabric_submit(fabric, 2, &op);
+        fabric_run(fabric, VIA_MSEC_NS);
+        assert_non_null(fabric_completion(fabric, 2, i));
+        assert_int_equal(fabric_completion(fabric, 2, i)->value, i);
+        acknowledge(&peer, fabric, 3, answers->acked + 1);
+        fabric_run(fabric, 99 * VIA_MSEC_NS);
+        release_all(&peer);
+    }
+    fabric_free(fabric);
+}
+
+/* It acknowledges a get again and again, and never answers. */
+static void a_get_that_is_never_answered_ends(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    struct hostile_peer peer;
+    uint64_t result = 0;
+    fabric->config.dead_ns = 1000 * VIA_SEC_NS;
+    fabric->config.give_up_ns = 200 * VIA_MSEC_NS;
+    fabric->config.wait_ns_max = 400 * VIA_MSEC_NS;
+    fabric_chain(fabric, 2);
+    fabric_settle(fabric);
+    hostile_peer_become(&peer, fabric, 0);
+    struct via_op op = {
+        .kind = VIA_OP_GET, .destination = 0, .result = &result, .bytes = 8, .cookie = 1};
+    fabric_submit(fabric, 1, &op);
+    const struct via_tx_flow *flow = via_channel_tx(&fabric_node(fabric, 1)->channels[0], 0, 0);
+    for (unsigned i = 0; i < 60; i++) {
+        fabric_run(fabric, 10 * VIA_MSEC_NS);
+        assert_true(i > 36 || fabric_completion(fabric, 1, 1) == NULL);
+        acknowledge(&peer, fabric, 0, flow->sent_max);
+        release_all(&peer);
+    }
+    assert_int_equal(fabric_completion(fabric, 1, 1)->status, -ETIMEDOUT);
+    fabric_free(fabric);
+}
+
+/* Numbers that jump, of its own flows: they harm no flow of another host. */
+static void numbers_that_lie_harm_their_own_flows(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    struct hostile_peer peer;
+    struct via_rng rng;
+    static uint64_t numbers[200];
+    via_rng_init(&rng, 5);
+    fabric->config.dead_ns = 1000 * VIA_SEC_NS;
+    fabric_chain(fabric, 3);
+    fabric_settle(fabric);
+    hostile_peer_become(&peer, fabric, 0);
+    for (uint64_t i = 0; i < VIA_ARRAY_COUNT(numbers); i++) {
+        struct via_frame_header header = {
+            .kind = via_rng_chance(&rng, 1, 2) ? VIA_FRAME_SKIP : VIA_FRAME_PUT,
+            .flags = via_rng_chance(&rng, 1, 2) ? VIA_FRAME_FLAG_START : VIA_FRAME_FLAG_ACK_NOW,
+            .destination = (uint16_t)via_rng_between(&rng, 1, 2),
+            .flow = (uint16_t)via_rng_below(&rng, 4),
+            .sequence = (uint32_t)via_rng_next(&rng),
+        };
+        send_as(&peer, fabric, 0, &header, NULL, 0);
+        numbers[i] = i;
+        struct via_op op = {.kind = VIA_OP_MESSAGE,
+                            .destination = 1,
+                            .source = &numbers[i],
+                            .bytes = 8,
+                            .cookie = i};
+        fabric_submit(fabric, 2, &op);
+        fabric_run(fabric, 50 * VIA_USEC_NS);
+        release_all(&peer);
+    }
+    assert_true(fabric_drain(fabric, VIA_SEC_NS));
+    assert_int_equal(fabric->hosts[1].deliveries_count, VIA_ARRAY_COUNT(numbers));
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(numbers); i++) {
+        assert_int_equal(fabric->hosts[1].deliveries[i].first, i);
+        assert_int_equal(fabric_completion(fabric, 2, i)->status, 0);
+    }
+    fabric_free(fabric);
+}
+
+/* A host is not made to pass on what a neighbour says in its name. */
+static void nobody_else_speaks_in_this_hosts_name(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    struct hostile_peer peer;
+    fabric->config.dead_ns = 1000 * VIA_SEC_NS;
+    fabric_chain(fabric, 3);
+    fabric_settle(fabric);
+    hostile_peer_become(&peer, fabric, 0);
+    struct via_frame_header header = {
+        .kind = VIA_FRAME_MESSAGE, .flags = VIA_FRAME_FLAG_START, .destination = 2};
+    send_as(&peer, fabric, 1, &header, NULL, 0);
+    fabric_run(fabric, VIA_MSEC_NS);
+    assert_int_equal(fabric->hosts[2].deliveries_count, 0);
+    assert_int_equal(fabric_counters(fabric, 1).frames_dropped_forged, 1);
+    fabric_free(fabric);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,6 +513,10 @@ int main(void)
         cmocka_unit_test(lies_about_progress_are_not_believed),
         cmocka_unit_test(frames_from_nobody_are_dropped),
         cmocka_unit_test(a_forgotten_flow_ends_and_begins_anew),
+        cmocka_unit_test(a_slow_acknowledger_leaves_answers_for_others),
+        cmocka_unit_test(a_get_that_is_never_answered_ends),
+        cmocka_unit_test(numbers_that_lie_harm_their_own_flows),
+        cmocka_unit_test(nobody_else_speaks_in_this_hosts_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
