@@ -4,14 +4,18 @@
  * keeps its links up by good heartbeats and registers, and writes what it likes into the inboxes of
  * its neighbours: noise, records with bad lengths, credits for what was never sent, frames with
  * forged fields, HELLOs that are wrong in one byte, announcements of links that are not,
- * announcements that seem to come from others and have the last sequence numbers. It does not know
- * the keys of segments nor the sessions of others as their own proof, so it can be told from them.
+ * announcements that seem to come from others and have the last sequence numbers; numbers and
+ * acknowledgements of its own flows that lie, so that a neighbour's answers to it go out and are
+ * acknowledged late or never, and arrivals at barriers that it is not in. It does not know the keys
+ * of segments that may be written nor the sessions of others as their own proof, so it can be told
+ * from them.
  * Whoever is not a rogue must neither crash nor hang nor lose anything that is not to, from or
  * through it.
  */
 #include <string.h>
 
 #include "core/link.h"
+#include "core/op.h"
 #include "sim/posted.h"
 #include "wire/handshake.h"
 
@@ -118,6 +122,81 @@ static void forge_header(const struct rogue_view *view, struct via_frame_header 
     }
 }
 
+/* A number that the neighbour may take in: the next one, one near it, or half of them away. */
+static uint32_t near_number(struct via_rng *rng, uint32_t number)
+{
+    static const uint32_t off[] = {0, 0, 0, 1, 2, 16, UINT32_MAX, UINT32_C(1) << 31};
+    return number + off[sim_between(rng, 0, VIA_ARRAY_COUNT(off) - 1)];
+}
+
+/* What it says of frames that the neighbour has sent to it: now and then one more has come. */
+static void lie_about_arrival(const struct rogue_view *view, unsigned channel,
+                              struct via_frame_header *header)
+{
+    struct via_rng *rng = rng_of(view);
+    const struct via_tx_flow *flow =
+        via_channel_tx(&view->node->channels[channel], header->source, header->flow);
+    struct via_frame_ack args = {
+        .next = via_rng_chance(rng, 1, 4) ? flow->sent_max : near_number(rng, flow->acked + 1),
+        .state = via_rng_chance(rng, 1, 2) ? VIA_ACK_NOT_READY : sim_between(rng, 0, 5),
+        .status = -(int32_t)sim_between(rng, 0, 5000),
+    };
+    memcpy(header->args, &args, sizeof(args));
+}
+
+/* What a host asks for that may: memory that all may read, so that answers go out to it, and the
+ * barriers of others. */
+static void ask_in_vain(const struct rogue_view *view, struct via_frame_header *header)
+{
+    struct sim_world *world = view->end->world;
+    struct via_rng *rng = rng_of(view);
+    header->inline_bytes = 0;
+    if (header->kind == VIA_FRAME_GET) {
+        struct via_frame_get args = {
+            .segment = world->hosts[view->end->peer->host].life.library,
+            .cookie = via_rng_next(rng),
+            .length = sim_between(rng, 0, world->config.work.library_bytes),
+        };
+        memcpy(header->args, &args, sizeof(args));
+    } else if (header->kind == VIA_FRAME_BARRIER_ARRIVE) {
+        struct via_frame_barrier args = {
+            .group = 1000 + sim_between(rng, 0, 100),
+            .round = sim_between(rng, 1, 5),
+            .action = sim_between(rng, 0, VIA_BARRIER_LEAVE + 1),
+        };
+        memcpy(header->args, &args, sizeof(args));
+    }
+}
+
+/* Lies that only one who knows its flows can tell: numbers, arrivals, sessions that are due. */
+static void lie_of_own_flows(const struct rogue_view *view, unsigned channel,
+                             struct via_frame_header *header)
+{
+    struct sim_world *world = view->end->world;
+    struct via_rng *rng = rng_of(view);
+    const struct sim_host *neighbour = &world->hosts[view->end->peer->host];
+    header->source = world->hosts[view->end->host].id;
+    header->destination = neighbour->id;
+    header->source_session = world->hosts[view->end->host].life.session;
+    header->destination_session = neighbour->life.session;
+    header->flow = (uint16_t)sim_between(rng, 0, world->config.node.flows_count);
+    static const uint8_t kinds[] = {
+        VIA_FRAME_ACK, VIA_FRAME_ACK, VIA_FRAME_GET, VIA_FRAME_GET, VIA_FRAME_BARRIER_ARRIVE,
+        VIA_FRAME_SKIP};
+    header->kind = kinds[sim_between(rng, 0, VIA_ARRAY_COUNT(kinds) - 1)];
+    if (header->kind == VIA_FRAME_ACK) {
+        lie_about_arrival(view, channel, header);
+        return;
+    }
+    const struct via_rx_flow *flow =
+        via_channel_rx(&view->node->channels[channel], header->source, header->flow);
+    header->sequence = near_number(rng, flow->expected);
+    ask_in_vain(view, header);
+    if (via_rng_chance(rng, 1, 8)) {
+        header->source_session ^= (uint32_t)via_rng_next(rng);
+    }
+}
+
 static void write_frame(const struct rogue_view *view)
 {
     struct sim_world *world = view->end->world;
@@ -129,10 +208,15 @@ static void write_frame(const struct rogue_view *view)
     struct via_frame_header header;
     via_inbox_place(&view->node->links[view->end->peer->index].geometry, 1 + channel, &place);
     forge_header(view, &header);
+    bool lies = world->config.faults.lies_chance != 0 &&
+                via_rng_chance(rng_of(view), world->config.faults.lies_chance, 1000);
+    if (lies) {
+        lie_of_own_flows(view, channel, &header);
+    }
     memcpy(line.head, &header, sizeof(header));
     uint32_t sequence = next_record(view, channel);
     uint32_t length = 0;
-    if (via_rng_chance(rng_of(view), 1, 2)) {
+    if (!lies && via_rng_chance(rng_of(view), 1, 2)) {
         length = sim_between(rng_of(view), 0, world->config.node.frame_bytes_max + 64);
     }
     line.word = via_record_word(view->epoch, (uint16_t)length, sequence);
