@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -394,6 +395,57 @@ static void a_lane_that_is_kept_ends_the_connection(void **state)
     close_link(&link);
 }
 
+static void nothing_is_seen_of_a_frame_whose_body_was_lost(void **state)
+{
+    struct link link;
+    unsigned char *bytes = calloc(1, INBOX_BYTES);
+    (void)state;
+    open_link(&link, "pex", 0);
+    atomic_store(&lane_into(&link, 1)->lock, 1);
+    link.port[0]->ops->body(link.port[0], QUEUE, 64, bytes, INBOX_BYTES - 64); /* gives up */
+    commit(&link, 0, 1);
+    flush(&link);
+    atomic_store(&lane_into(&link, 1)->lock, 0);
+    for (unsigned i = 0; i < 100; i++) {
+        look(&link);
+    }
+    (void)link.port[1]->ops->read_back(link.port[1], QUEUE);
+    assert_int_equal(seen(&link, 0), 0);
+    assert_false(link.port[0]->ops->link_is_up(link.port[0]));
+    assert_refused(&link, 0, "does not let go of posted writes");
+    free(bytes);
+    close_link(&link);
+}
+
+/* Tells the sender all the time that nothing has arrived. */
+static void *keep_full(void *arg)
+{
+    struct via_emu_lane *lane = arg;
+    for (unsigned i = 0; i < 20 * 1000 * 1000; i++) {
+        atomic_store(&lane->taken, atomic_load(&lane->posted) - VIA_EMU_LANE_DATA_BYTES);
+    }
+    return NULL;
+}
+
+static void a_lane_that_stays_full_holds_up_nobody(void **state)
+{
+    struct link link;
+    pthread_t thread;
+    unsigned char *bytes = calloc(1, INBOX_BYTES);
+    (void)state;
+    open_link(&link, "pex", 0);
+    struct via_emu_lane *lane = lane_into(&link, 1);
+    assert_int_equal(pthread_create(&thread, NULL, keep_full, lane), 0);
+    uint64_t begin_ns = via_emu_now_ns();
+    for (unsigned i = 0; i < 20; i++) {
+        link.port[0]->ops->body(link.port[0], QUEUE, 0, bytes, INBOX_BYTES);
+    }
+    assert_true(via_emu_now_ns() - begin_ns < 5 * VIA_SEC_NS);
+    pthread_join(thread, NULL);
+    free(bytes);
+    close_link(&link);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +458,8 @@ int main(void)
         cmocka_unit_test(a_fence_takes_as_long_as_a_read),
         cmocka_unit_test(posts_that_are_no_writes_end_the_connection),
         cmocka_unit_test(a_lane_that_is_kept_ends_the_connection),
+        cmocka_unit_test(nothing_is_seen_of_a_frame_whose_body_was_lost),
+        cmocka_unit_test(a_lane_that_stays_full_holds_up_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 #include "port/emu/bridge.h"
 #include "port/emu/cable.h"
 #include "port/emu/memory.h"
+#include "port/emu/port.h"
 #include "tests/fuzz/input.h"
 
 #define STEPS_MAX 100u
@@ -31,6 +32,7 @@ static int sources[SOURCES];
 
 struct scene {
     struct via_port *port; /* the honest end */
+    const char *like;      /* its class of links */
     unsigned side;
     uint64_t now_ns;
     int listen_fd; /* of the hostile end, when it is side 0 */
@@ -79,7 +81,7 @@ static void on_message(void *ctx, const void *msg, size_t len, int *fds, unsigne
     }
 }
 
-static struct via_port *open_port(unsigned side)
+static struct via_port *open_port(unsigned side, const char *like)
 {
     struct via_emu_options options = {.path = path,
                                       .side = side,
@@ -87,6 +89,7 @@ static struct via_port *open_port(unsigned side)
                                       .inbox_bytes = INBOX_BYTES,
                                       .bell_fd = -1,
                                       .direct = true,
+                                      .like = via_emu_like_find(like),
                                       .dma_depth = 2,
                                       .on_message = on_message};
     struct via_port *port;
@@ -104,6 +107,11 @@ static void service(struct scene *s)
     require(memchr(status.error, 0, sizeof(status.error)) != NULL);
 }
 
+static size_t bridge_bytes(const struct scene *s)
+{
+    return via_emu_port_of(s->port)->bridge_bytes;
+}
+
 /* --- the other end -----------------------------------------------------------------------------
  */
 
@@ -114,7 +122,7 @@ static void hang_up(struct scene *s)
     }
     s->fd = -1;
     if (s->bridge != NULL) {
-        munmap(s->bridge, VIA_EMU_BRIDGE_BYTES);
+        munmap(s->bridge, bridge_bytes(s));
         close(s->bridge_fd);
     }
     s->bridge = NULL;
@@ -123,7 +131,7 @@ static void hang_up(struct scene *s)
 
 static void have_bridge(struct scene *s, int fd)
 {
-    void *memory = mmap(NULL, VIA_EMU_BRIDGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *memory = mmap(NULL, bridge_bytes(s), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     require(memory != MAP_FAILED);
     s->bridge = memory;
     s->bridge_fd = fd;
@@ -143,7 +151,7 @@ static void meet(struct scene *s)
         }
     }
     if (s->fd >= 0 && s->side == 1 && s->bridge == NULL) {
-        have_bridge(s, memory(VIA_EMU_BRIDGE_BYTES, F_SEAL_SHRINK | F_SEAL_GROW));
+        have_bridge(s, memory(bridge_bytes(s), F_SEAL_SHRINK | F_SEAL_GROW));
     }
 }
 
@@ -210,8 +218,8 @@ static void say_hello(struct scene *s, struct input *input)
         .side = (uint16_t)(1 - s->side),
         .bell_lines = 1,
         .inbox_bytes = INBOX_BYTES,
-        .like = "memory",
     };
+    strcpy(hello.like, s->like);
     int fds[FDS_MAX] = {sources[INBOX], sources[BELL], s->bridge_fd};
     unsigned count = s->side == 0 ? 2 : 3;
     uint8_t odd = input_byte(input);
@@ -275,6 +283,43 @@ static void write_bridge(struct scene *s, struct input *input)
     }
 }
 
+/* Posts of the other end: what may be entries, and positions that may be right. The lock stays
+ * free, for the honest end waits 500 ms until it takes a held one for a lost peer. */
+static void write_lane(struct scene *s, struct input *input)
+{
+    uint8_t where = input_byte(input);
+    uint64_t value = input_edgy(input);
+    struct via_emu_flight flight = {
+        .round = s->bridge == NULL ? 0 : via_emu_bridge_link(s->bridge) >> VIA_EMU_LINK_ROUND_SHIFT,
+        .kind = input_byte(input) & 3,
+        .bytes = (where & 8) != 0 ? (uint32_t)value : 64,
+        .off = (where & 16) != 0 ? value : 64,
+        .word = value,
+    };
+    if (s->bridge == NULL || bridge_bytes(s) == VIA_EMU_BRIDGE_BYTES) {
+        return;
+    }
+    struct via_emu_lane *lanes =
+        (struct via_emu_lane *)(void *)((unsigned char *)s->bridge + VIA_EMU_BRIDGE_BYTES);
+    struct via_emu_lane *lane = &lanes[(where >> 5) % 2 * VIA_PORT_QUEUES + (where >> 6) % 2];
+    size_t at = input_byte(input) * sizeof(flight);
+    switch (where & 7) {
+    case 0:
+        atomic_store(&lane->posted, (uint32_t)value);
+        break;
+    case 1:
+        atomic_store(&lane->taken, (uint32_t)value);
+        break;
+    case 2:
+        atomic_store(&lane->flushed, (uint32_t)value);
+        break;
+    default:
+        memcpy(lane->data + at, &flight, sizeof(flight));
+        atomic_store(&lane->posted, (uint32_t)at + 96);
+        atomic_store(&lane->flushed, (uint32_t)at + 96);
+    }
+}
+
 /* --- what a node does with the port ------------------------------------------------------------
  */
 
@@ -289,6 +334,7 @@ static void use_port(struct scene *s, struct input *input)
     switch (input_byte(input) & 7) {
     case 0:
         ((off & 2) != 0 ? port->ops->body : port->ops->commit)(port, 0, off, bytes, count);
+        port->ops->flush(port, 0);
         break;
     case 1:
         (void)port->ops->ring(port, 0, (unsigned)count);
@@ -314,7 +360,9 @@ static void use_port(struct scene *s, struct input *input)
         break;
     default:
         (void)port->ops->dma_take(port, 0, &cookie, &result, 1);
-        memset(port->window + off % (port->caps.window_bytes - count), 1, count);
+        if (port->window != NULL) {
+            memset(port->window + off % (port->caps.window_bytes - count), 1, count);
+        }
     }
 }
 
@@ -335,7 +383,11 @@ static void step(struct scene *s, struct input *input)
         }
         break;
     case 3:
-        write_bridge(s, input);
+        if ((what & 0x80) != 0) {
+            write_lane(s, input);
+        } else {
+            write_bridge(s, input);
+        }
         break;
     case 4:
         use_port(s, input);
@@ -364,7 +416,7 @@ static void heal(struct scene *s)
         unlink(path);
     }
     service(s);
-    struct via_port *other = open_port(1 - s->side);
+    struct via_port *other = open_port(1 - s->side, s->like);
     via_emu_port_cut(s->port, false);
     for (unsigned i = 0; i < 20; i++) {
         uint64_t deadline_ns;
@@ -383,11 +435,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (folder[0] == '\0') {
         begin();
     }
-    s.side = input_byte(&input) & 1;
+    uint8_t first = input_byte(&input);
+    s.side = first & 1;
+    s.like = (first & 2) != 0 ? "network" : "memory";
     if (s.side == 1) {
         require(via_emu_cable_listen(path, 0600, &s.listen_fd, NULL) == 0);
     }
-    s.port = open_port(s.side);
+    s.port = open_port(s.side, s.like);
     for (unsigned i = 0; i < STEPS_MAX && input.bytes != 0; i++) {
         step(&s, &input);
     }

@@ -437,7 +437,7 @@ static void take_alarm(struct via_emu_port *emu, uint64_t now_ns)
     if (emu->alarm_fd < 0 || read(emu->alarm_fd, &count, sizeof(count)) < 0) {
         return;
     }
-    int alarm = atomic_exchange_explicit(&emu->alarm, VIA_EMU_ALARM_NONE, memory_order_relaxed);
+    int alarm = atomic_load_explicit(&emu->alarm, memory_order_relaxed);
     if (emu->state == VIA_EMU_CABLE_JOINED && alarm != VIA_EMU_ALARM_NONE) {
         set_error(emu,
                   alarm == VIA_EMU_ALARM_LOCK ? "process %d does not let go of posted writes"
@@ -446,6 +446,8 @@ static void take_alarm(struct via_emu_port *emu, uint64_t now_ns)
         refuse(emu);
         retry_later(emu, now_ns);
     }
+    /* No thread is in a lane any more that could have meant the next connection. */
+    atomic_store_explicit(&emu->alarm, VIA_EMU_ALARM_NONE, memory_order_relaxed);
 }
 
 static void time_out(struct via_emu_port *emu, uint64_t now_ns)

@@ -94,7 +94,8 @@ struct via_emu_port {
     _Atomic uint64_t edges;           /* VIA_PORT_EVENT_LINK_*, _DMA_DONE not yet read */
     _Atomic uint32_t downs;           /* of my end: what no DMA lives through */
     _Atomic uint32_t dma_used;        /* under way, all queues together */
-    _Atomic int alarm;                /* enum via_emu_alarm */
+    _Atomic int alarm;                /* enum via_emu_alarm: a write may be lost, so the link is
+                                         down from here on */
     struct via_emu_counters counters;
 
     /* --- written by the control thread while the link is down, read by threads in lanes --- */
@@ -131,6 +132,7 @@ static inline struct via_emu_port *via_emu_port_of(const struct via_port *port)
 static inline bool via_emu_port_is_up(const struct via_emu_port *emu)
 {
     return atomic_load_explicit(&emu->up, memory_order_acquire) &&
+           atomic_load_explicit(&emu->alarm, memory_order_relaxed) == VIA_EMU_ALARM_NONE &&
            via_emu_bridge_is_up(via_emu_bridge_link(emu->bridge));
 }
 

@@ -31,8 +31,9 @@ static struct via_emu_lane *lane_of(const struct via_emu_port *emu, unsigned sid
     return &lanes[side * VIA_PORT_QUEUES + queue];
 }
 
-/* The writes that another process posted are no entries, or a lane can not be had: the control
- * thread ends the connection. */
+/* The writes that another process posted are no entries, or a lane can not be had: the link is down
+ * from here on, so that no later write of this thread is seen without those that are lost, and the
+ * control thread ends the connection. */
 static void raise_alarm(struct via_emu_port *emu, enum via_emu_alarm alarm)
 {
     const uint64_t one = 1;
@@ -61,7 +62,8 @@ static int enter(struct via_emu_port *emu, struct via_emu_lane_end *end)
      * down, or the control thread sees it busy. */
     bool up = atomic_load_explicit(&emu->up, memory_order_seq_cst);
     uint32_t link = via_emu_bridge_link(emu->bridge);
-    if (!up || !via_emu_bridge_is_up(link)) {
+    int alarm = atomic_load_explicit(&emu->alarm, memory_order_relaxed);
+    if (!up || alarm != VIA_EMU_ALARM_NONE || !via_emu_bridge_is_up(link)) {
         leave(end);
         return -ENOLINK;
     }
@@ -129,11 +131,17 @@ static struct via_emu_lane_end *enter_out(struct via_emu_port *emu, unsigned que
 }
 
 /* The lane is full. Leaves it, and enters it again, so that the control thread never waits for the
- * peer. NULL: the link is down by now. */
+ * peer. again: the caller has just made room, and there is none: the peer writes to the lane what
+ * is not true. NULL: the link is down by now. */
 static struct via_emu_lane_end *make_room(struct via_emu_port *emu, unsigned queue,
-                                          struct via_emu_lane_end *end)
+                                          struct via_emu_lane_end *end, bool again)
 {
     uint64_t since_ns = 0;
+    if (again) {
+        leave(end);
+        raise_alarm(emu, VIA_EMU_ALARM_ENTRIES);
+        return NULL;
+    }
     for (int rc; (rc = push(emu, end, queue)) != 0;) {
         leave(end);
         since_ns = since_ns != 0 ? since_ns : via_emu_now_ns();
@@ -158,14 +166,17 @@ void via_emu_posted_body(struct via_port *port, unsigned queue, uint64_t off, co
         return;
     }
     struct via_emu_lane_end *end = enter_out(emu, queue);
+    bool again = false;
     for (size_t done = 0; end != NULL;) {
-        done += via_emu_lane_post_body(&end->writer, end->round, off + done,
-                                       (const unsigned char *)src + done, len - done);
+        size_t posted = via_emu_lane_post_body(&end->writer, end->round, off + done,
+                                               (const unsigned char *)src + done, len - done);
+        done += posted;
         if (done == len) {
             leave(end);
             return;
         }
-        end = make_room(emu, queue, end);
+        end = make_room(emu, queue, end, again && posted == 0);
+        again = true;
     }
     via_emu_port_count(&emu->counters.puts_vanished);
 }
@@ -188,12 +199,12 @@ void via_emu_posted_commit(struct via_port *port, unsigned queue, uint64_t off, 
         /* What was posted before a commit does not stay behind. */
         via_emu_lane_flush(&end->writer, via_emu_now_ns());
     }
-    while (end != NULL) {
+    for (bool again = false; end != NULL; again = true) {
         if (via_emu_lane_post_word(&end->writer, end->round, off + before, word)) {
             leave(end);
             return;
         }
-        end = make_room(emu, queue, end);
+        end = make_room(emu, queue, end, again);
     }
     via_emu_port_count(&emu->counters.puts_vanished);
 }
@@ -223,7 +234,7 @@ static int push_all(struct via_emu_port *emu, unsigned queue)
         return -ENOLINK;
     }
     via_emu_lane_flush(&end->writer, via_emu_now_ns());
-    end = make_room(emu, queue, end);
+    end = make_room(emu, queue, end, false);
     if (end == NULL) {
         return -ENOLINK;
     }
