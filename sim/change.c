@@ -97,7 +97,7 @@ static const struct sim_knob keys[] = {
     KEY("dma-ns", dma.ns_max, 200, 1000000000, NO_SIMPLEST),
     KEY("dma-abort", dma.abort_ns_max, 100, 1000000000, NO_SIMPLEST),
     KEY("dma-in-order", dma.in_order, 0, 1, 1),
-    KEY("dma-from", node.dma_bytes_min[0], 0, 65472, NO_SIMPLEST),
+    KEY("dma-from", dma.bytes_min, 0, 65472, NO_SIMPLEST),
     KEY("dma-buffers", node.dma_buffers, 1, 64, 1),
     KEY("linger", port.linger_chance, 0, 1000, 0),
     KEY("show", port.show_chance, 0, 1000, 0),

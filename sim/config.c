@@ -462,8 +462,7 @@ static void draw_dma(struct sim_config *config)
     dma->trail_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 10, 1000) : 0;
     draw_dma_faults(config, &rng);
     struct via_node_config *node = &config->node;
-    node->dma_bytes_min[0] =
-        via_rng_chance(&rng, 1, 2) ? 1 : by_magnitude(&rng, 8, node->frame_bytes_max);
+    dma->bytes_min = via_rng_chance(&rng, 1, 2) ? 1 : by_magnitude(&rng, 8, node->frame_bytes_max);
     node->dma_buffers = by_magnitude(&rng, 1, 8);
     node->dma_ns_max = by_magnitude(&rng, 200, 5000) * VIA_USEC_NS;
 }
@@ -543,7 +542,7 @@ void sim_config_mend(struct sim_config *config)
     struct sim_config_work *work = &config->work;
     /* A star and a mesh have hosts with a port for each of the others. */
     bool wide = config->graph == SIM_GRAPH_STAR || config->graph == SIM_GRAPH_MESH;
-    config->hosts_count = via_min(config->hosts_count, wide ? VIA_PORTS_MAX + 1 : SIM_HOSTS_MAX);
+    config->hosts_count = via_min(config->hosts_count, wide ? SIM_PORTS_MAX + 1 : SIM_HOSTS_MAX);
     config->node.hosts_max = (uint16_t)via_max(config->node.hosts_max, config->hosts_count);
     work->shift = work->shift % config->hosts_count;
     work->barrier_groups = via_min(work->barrier_groups, config->node.ops_count - 1);
@@ -557,7 +556,7 @@ void sim_config_mend(struct sim_config *config)
             via_max(config->node.dma_ns_max,
                     via_max(2 * (uint64_t)dma->ns_max * dma->depth, 100 * VIA_USEC_NS));
     } else {
-        config->node.dma_bytes_min[0] = 0;
+        dma->bytes_min = 0;
     }
     if (work->message + work->put + work->put_signal + work->get + work->atomic == 0) {
         work->message = 1;
@@ -636,7 +635,7 @@ int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
         port->wc_percent, port->wc_buffers, port->relaxed_chance, port->ones_chance,
         port->blind_ns_max / 1000, port->forgets ? ", forgets" : "",
         port->pads_survive ? ", scratchpads survive" : "", dma->percent, dma->depth,
-        dma->in_order ? " in order" : "", node->dma_bytes_min[0], node->dma_buffers,
+        dma->in_order ? " in order" : "", dma->bytes_min, node->dma_buffers,
         (unsigned)(node->dma_ns_max / VIA_USEC_NS), dma->ns_min, dma->ns_max, dma->fail_chance,
         dma->hang_chance, faults->cuts_count, faults->freezes_count, faults->crashes_count,
         faults->rogues_count, (unsigned)(config->active_ns / VIA_MSEC_NS), work->ops_count,

@@ -10,6 +10,7 @@
 
 #define SIM_HOSTS_MAX 64u
 #define SIM_LINKS_MAX 256u
+#define SIM_PORTS_MAX 16u
 
 enum sim_graph {
     SIM_GRAPH_ANY = 0, /* chosen by the seed */
@@ -59,10 +60,11 @@ struct sim_config_port {
 };
 #define SIM_WC_BUFFERS_MAX 10u
 
-/* DMA engines of ports, and how they misbehave. Chances are per mille, of a DMA. What the node
- * makes of them is in struct via_node_config; dma_bytes_min[0] is that of all its ports. */
+/* DMA engines of ports, and how they misbehave. Chances are per mille, of a DMA. What else the node
+ * makes of them is in struct via_node_config. */
 struct sim_config_dma {
-    uint32_t percent; /* links whose ports have an engine */
+    uint32_t percent;   /* links whose ports have an engine */
+    uint32_t bytes_min; /* struct via_node_port_config.dma_bytes_min, of all ports */
     uint32_t depth;
     uint32_t ns_min, ns_max; /* a DMA, from its start or, in_order, from the end of the last */
     bool in_order;

@@ -349,10 +349,10 @@ static void node_new(struct sim_host *host)
     struct via_node_config config = world->config.node;
     config.host = host->id;
     config.session = host->life.session;
-    config.ports_count = (uint8_t)host->ports_count;
-    memcpy(config.dimensions, host->dimensions, sizeof(config.dimensions));
-    for (uint32_t i = 1; i < VIA_PORTS_MAX; i++) {
-        config.dma_bytes_min[i] = config.dma_bytes_min[0];
+    config.ports_count = (uint16_t)host->ports_count;
+    config.ports = host->port_configs;
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        host->port_configs[i].dma_bytes_min = world->config.dma.bytes_min;
     }
     /* Clocks of hosts differ, but none goes back. */
     config.born = (uint64_t)host->id * VIA_SEC_NS + world->clock.now_ns + host->life.number;

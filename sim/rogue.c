@@ -253,14 +253,26 @@ static void lie(const struct rogue_view *view, struct via_announcement *head)
     world->counts.lies++;
 }
 
-/* An entry of an announcement's body. */
-static uint64_t some_neighbour(const struct sim_world *world, struct via_rng *rng, bool real)
+/* Entries of announcements wherever the reader may expect the body: at multiples of 64, ascending
+ * from there. Most name hosts that there are, with their sessions. */
+static void write_neighbours(const struct rogue_view *view, size_t off, size_t bytes, bool real)
 {
-    if (real && via_rng_chance(rng, 7, 8)) {
-        const struct sim_host *host = &world->hosts[sim_between(rng, 0, world->hosts_count - 1)];
-        return host->id | (uint64_t)host->life.session << 32;
+    const struct sim_world *world = view->end->world;
+    struct via_rng *rng = rng_of(view);
+    uint32_t ids = world->config.node.hosts_max;
+    uint32_t id = 0;
+
+    for (size_t i = 0; i < bytes; i += sizeof(struct via_announcement_neighbour)) {
+        struct via_announcement_neighbour entry;
+        id = i % VIA_RECORD_LINE_BYTES == 0 ? sim_between(rng, 0, ids / 2)
+                                            : id + sim_between(rng, 1, via_max(ids / 4, 1u));
+        uint32_t index = id < VIA_HOSTS_MAX ? world->host_by_id[id] : UINT32_MAX;
+        bool is_known = real && index != UINT32_MAX && via_rng_chance(rng, 7, 8);
+        entry.host = (uint16_t)id;
+        entry.reserved = 0;
+        entry.session = is_known ? world->hosts[index].life.session : (uint32_t)via_rng_next(rng);
+        memcpy(view->to + off + i, &entry, sizeof(entry));
     }
-    return sim_between(rng, 0, world->config.node.hosts_max) | via_rng_next(rng) << 32;
 }
 
 /* About itself, or about others. */
@@ -275,7 +287,8 @@ static void write_announcement(const struct rogue_view *view)
     uint32_t sequence = view->node->links[view->end->peer->index].control_rx.sequence;
     struct via_announcement head = {
         .kind = via_rng_chance(rng, 7, 8) ? VIA_LINK_STATE_KIND : (uint8_t)via_rng_next(rng),
-        .neighbours_count = (uint8_t)sim_between(rng, 0, 20),
+        .neighbours_count = (uint16_t)sim_between(rng, 0, 20),
+        .first = via_rng_chance(rng, 7, 8) ? 0 : VIA_LINK_STATE_PART_NEIGHBOURS,
         .host = me->id,
         .session = me->life.session,
         .sequence = me->life.born + sim_between(rng, 1, 1000),
@@ -286,14 +299,14 @@ static void write_announcement(const struct rogue_view *view)
     }
     via_inbox_place(via_control_geometry(), 0, &place);
     size_t body = place.memory_off + VIA_RECORD_LINE_BYTES * (1 + VIA_CONTROL_PIPE_SLOTS);
-    /* Wherever the reader expects the body. */
-    size_t bytes =
-        lies_chance != 0 ? via_control_geometry()->data_bytes : VIA_CONTROL_PIPE_BODY_BYTES;
-    for (size_t i = 0; i < bytes; i += 8) {
-        put_word(view->to, body + i, some_neighbour(world, rng, lies_chance != 0));
-    }
+    write_neighbours(view, body,
+                     lies_chance != 0 ? via_control_geometry()->data_bytes
+                                      : VIA_CONTROL_PIPE_BODY_BYTES,
+                     lies_chance != 0);
     memcpy(line.head, &head, sizeof(head));
-    line.word = via_record_word(view->epoch, (uint16_t)(head.neighbours_count * 8), sequence);
+    unsigned entries = via_announcement_entries(head.neighbours_count, head.first);
+    line.word = via_record_word(
+        view->epoch, (uint16_t)(entries * sizeof(struct via_announcement_neighbour)), sequence);
     memcpy(view->to + place.memory_off +
                VIA_RECORD_LINE_BYTES * (1 + (sequence & (VIA_CONTROL_PIPE_SLOTS - 1))),
            &line, sizeof(line));

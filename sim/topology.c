@@ -5,8 +5,8 @@
 
 static void connect(struct sim_world *world, uint32_t a, uint32_t b)
 {
-    bool fits = world->links_count < SIM_LINKS_MAX && world->hosts[a].ports_count < VIA_PORTS_MAX &&
-                world->hosts[b].ports_count < VIA_PORTS_MAX;
+    bool fits = world->links_count < SIM_LINKS_MAX && world->hosts[a].ports_count < SIM_PORTS_MAX &&
+                world->hosts[b].ports_count < SIM_PORTS_MAX;
     if (!fits || a == b) {
         return;
     }
@@ -42,8 +42,8 @@ static void connect_dimension(struct sim_world *world, uint32_t a, uint32_t b, u
     uint32_t links_count = world->links_count;
     connect_either_way(world, a, b);
     if (world->links_count > links_count) {
-        world->hosts[a].dimensions[world->hosts[a].ports_count - 1] = dimension;
-        world->hosts[b].dimensions[world->hosts[b].ports_count - 1] = dimension;
+        world->hosts[a].port_configs[world->hosts[a].ports_count - 1].dimension = dimension;
+        world->hosts[b].port_configs[world->hosts[b].ports_count - 1].dimension = dimension;
     }
 }
 

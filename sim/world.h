@@ -171,8 +171,8 @@ struct sim_host {
     void *memory;
     struct via_node *node; /* NULL when not alive */
     uint32_t ports_count;
-    struct sim_end *ports[VIA_PORTS_MAX];
-    uint8_t dimensions[VIA_PORTS_MAX]; /* of a torus, that the ports' links belong to */
+    struct sim_end *ports[SIM_PORTS_MAX];
+    struct via_node_port_config port_configs[SIM_PORTS_MAX];
     struct sim_thread threads[VIA_CHANNELS_MAX];
     struct sim_life life;
     uint32_t rogue_life;     /* number of the life that went on as a rogue last, 0 = none */

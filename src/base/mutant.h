@@ -21,7 +21,7 @@
     X(TWICE, "twice", "a frame that was seen is delivered again")                                \
     X(FLAG_FIRST, "flag-first", "the record is written before its body")                         \
     X(CREDIT_FIRST, "credit-first", "a record is given back before its frame is dealt with")     \
-    X(ROUTE_LOOP, "route-loop", "routes are computed in the wrong order")                        \
+    X(ROUTE_LOOP, "route-loop", "a way is kept when there is a shorter one")                     \
     X(WRONG_WRAP, "wrong-wrap", "acks are compared as if numbers never wrapped")                 \
     X(CREDIT_WRAP, "credit-wrap", "credits are compared as if their numbers never wrapped")      \
     X(SIGNAL_FIRST, "signal-first", "a signal goes with the first frame of its put")             \

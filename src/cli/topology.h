@@ -16,9 +16,10 @@
 /* 127.77.0.ID is a host's address: 0 is the network's, 255 its broadcast address. */
 #define VIA_TOPOLOGY_HOST_MIN 1u
 #define VIA_TOPOLOGY_HOST_MAX 254u
-/* VIA_PORTS_MAX and VIA_CHANNELS_MAX of core, which the command does not include;
- * tests/unit/test_topology.c checks that they are the same. */
+/* Of an emulated host: each link takes memory of its own, and a bell of the host. */
 #define VIA_TOPOLOGY_PORTS_MAX 16u
+/* VIA_CHANNELS_MAX of core, which the command does not include; tests/unit/test_topology.c checks
+ * that it is the same. */
 #define VIA_TOPOLOGY_CHANNELS_MAX 14u
 #define VIA_TOPOLOGY_LINKS_MAX (VIA_TOPOLOGY_HOST_MAX * VIA_TOPOLOGY_PORTS_MAX / 2)
 

@@ -9,10 +9,13 @@ void via_channel_init(struct via_channel *channel)
 {
     const struct via_node_config *config = &channel->node->config;
 
+    via_list_init(&channel->watched);
     for (unsigned p = 0; p < config->ports_count; p++) {
         struct via_way *way = &channel->ways[p];
         way->link = &channel->node->links[p];
         way->queue = (uint8_t)channel->index;
+        way->dimension = way->link->dimension;
+        via_list_init(&way->watched);
         via_list_init(&way->bypass);
         via_list_init(&way->flows);
         via_list_init(&way->acks);
@@ -84,7 +87,7 @@ static void take_generation(struct via_channel *channel, struct via_way *way)
     if (via_dma_is_busy(way) && !VIA_MUTANT(DMA_LET_GO)) {
         /* The engine may still write for the old epoch: the answer comes when it has ended. */
         if (was_up) {
-            via_flows_sort(channel);
+            via_flows_sort(channel, way);
         }
         return;
     }
@@ -92,11 +95,54 @@ static void take_generation(struct via_channel *channel, struct via_way *way)
         take_up(channel, way);
     }
     way->seen = generation;
-    via_flows_sort(channel);
+    via_flows_sort(channel, way);
     channel->work++;
     /* Pairs with the acquire in channels_have_let_go(). */
     atomic_store_explicit(&way->seen_generation, generation, memory_order_release);
 }
+
+/* --- which ways there is anything to do for -------------------------------------------------- */
+
+/* In order of ports, as fair as any other and the same in each run. */
+static void watch(struct via_channel *channel, struct via_way *way)
+{
+    struct via_list *before = &channel->watched;
+    via_list_foreach(it, &channel->watched) {
+        if (via_list_entry(it, struct via_way, watched) > way) {
+            break;
+        }
+        before = it;
+    }
+    via_list_insert_after(before, &way->watched);
+}
+
+static void watch_links(struct via_channel *channel)
+{
+    const struct via_node *node = channel->node;
+    /* Pairs with the release in tell_channels(). */
+    uint32_t version = atomic_load_explicit(&node->links_version, memory_order_acquire);
+    if (version == channel->links_seen) {
+        return;
+    }
+    channel->links_seen = version;
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        struct via_way *way = &channel->ways[p];
+        if (!via_list_is_linked(&way->watched) &&
+            atomic_load_explicit(&way->link->present, memory_order_relaxed)) {
+            watch(channel, way);
+        }
+    }
+}
+
+/* Nothing can come through it, and nothing waits for it. */
+static bool is_over(const struct via_way *way)
+{
+    return !way->up && way->bypass_used == 0 && !via_dma_is_busy(way) &&
+           !atomic_load_explicit(&way->link->present, memory_order_relaxed) &&
+           atomic_load_explicit(&way->link->generation, memory_order_relaxed) == way->seen;
+}
+
+/* --- routes ---------------------------------------------------------------------------------- */
 
 static void host_has_restarted(struct via_channel *channel, uint16_t host)
 {
@@ -106,38 +152,55 @@ static void host_has_restarted(struct via_channel *channel, uint16_t host)
     via_flows_host_reset(channel, host);
 }
 
-static void take_routes(struct via_channel *channel)
+/* A copy of what the control thread knows of a host. Returns whether anything has changed. */
+static bool take_route(struct via_channel *channel, uint16_t h)
 {
     struct via_node *node = channel->node;
-    /* Pairs with the release in publish_routes(). */
-    uint32_t version = atomic_load_explicit(&node->routes_version, memory_order_acquire);
-    if (version == channel->routes_seen) {
-        return;
-    }
-    for (unsigned h = 0; h < node->config.hosts_max; h++) {
-        struct via_channel_host *host = &channel->hosts[h];
-        /* Pairs with the release in publish_routes(). */
-        uint32_t route = atomic_load_explicit(&node->routes[h], memory_order_acquire);
-        uint32_t session = atomic_load_explicit(&node->sessions[h], memory_order_relaxed);
-        uint16_t port = h == node->config.host ? VIA_PORT_NONE : via_route_port(route);
-        uint32_t old_session = host->session;
+    struct via_channel_host *host = &channel->hosts[h];
+    /* Pairs with the release in publish(). */
+    uint32_t route = atomic_load_explicit(&node->routes[h], memory_order_acquire);
+    uint32_t session = atomic_load_explicit(&node->sessions[h], memory_order_relaxed);
+    uint16_t port = h == node->config.host ? VIA_PORT_NONE : via_route_port(route);
+    uint32_t old_session = host->session;
 
-        host->rerouted = host->port != port;
-        if (host->rerouted && port == VIA_PORT_NONE) {
-            host->lost_ns = channel->now_ns;
-        }
-        host->port = port;
-        host->session = session;
-        if (old_session != 0 && old_session != session) {
-            host_has_restarted(channel, (uint16_t)h);
-        }
+    if (host->port == port && host->session == session) {
+        return false;
+    }
+    host->rerouted |= host->port != port;
+    if (host->port != port && port == VIA_PORT_NONE) {
+        host->lost_ns = channel->now_ns;
+    }
+    host->port = port;
+    host->session = session;
+    if (old_session != 0 && old_session != session) {
+        host_has_restarted(channel, h);
+    }
+    return true;
+}
+
+/* The hosts that have changed since the last turn, or all of them when too many have. */
+static void take_routes(struct via_channel *channel)
+{
+    uint16_t hosts[VIA_ROUTE_CHANGES_MAX];
+    int changes = via_node_route_changes(channel->node, &channel->routes_seen, hosts);
+    bool all = changes < 0;
+    unsigned count = all ? channel->node->config.hosts_max : (unsigned)changes;
+    bool changed = false;
+
+    for (unsigned i = 0; i < count; i++) {
+        changed |= take_route(channel, all ? (uint16_t)i : hosts[i]);
+    }
+    if (!changed) {
+        return;
     }
     via_flows_rerouted(channel);
     via_relay_reroute(channel);
     if (channel->barriers != NULL) {
         via_barrier_rerouted(channel);
     }
-    channel->routes_seen = version;
+    for (unsigned i = 0; i < count; i++) {
+        channel->hosts[all ? i : hosts[i]].rerouted = false;
+    }
     channel->work++;
 }
 
@@ -203,7 +266,7 @@ static void break_link(struct via_channel *channel, struct via_way *way, _Atomic
 {
     atomic_store_explicit(why, true, memory_order_relaxed);
     let_go(way);
-    via_flows_sort(channel);
+    via_flows_sort(channel, way);
 }
 
 static void receive(struct via_channel *channel, struct via_way *way)
@@ -276,8 +339,8 @@ static uint64_t deadline(const struct via_channel *channel)
     uint64_t stuck_ns = channel->node->config.stuck_ns;
     uint64_t next = via_min(channel->flows->next_timer_ns, via_rx_deadline_ns(channel));
 
-    for (unsigned p = 0; p < channel->node->config.ports_count; p++) {
-        const struct via_way *way = &channel->ways[p];
+    via_list_foreach(it, &channel->watched) {
+        const struct via_way *way = via_list_entry(it, struct via_way, watched);
         if (way->blocked) {
             next = via_min(next, way->blocked_since_ns + stuck_ns);
         }
@@ -294,28 +357,39 @@ static uint64_t deadline(const struct via_channel *channel)
     return next;
 }
 
-static void turn(struct via_channel *channel)
+/* What the control thread has changed, and the engines have done. */
+static void catch_up(struct via_channel *channel)
 {
-    unsigned ports_count = channel->node->config.ports_count;
-
-    for (unsigned p = 0; p < ports_count; p++) {
-        clear_events(channel, &channel->ways[p]);
-        take_generation(channel, &channel->ways[p]);
-        if (via_dma_is_busy(&channel->ways[p])) {
-            take_dma(channel, &channel->ways[p]);
+    watch_links(channel);
+    via_list_foreach_safe(it, &channel->watched) {
+        struct via_way *way = via_list_entry(it, struct via_way, watched);
+        clear_events(channel, way);
+        take_generation(channel, way);
+        if (via_dma_is_busy(way)) {
+            take_dma(channel, way);
+        }
+        if (is_over(way)) {
+            via_list_remove(&way->watched);
         }
     }
     take_routes(channel);
-    for (unsigned p = 0; p < ports_count; p++) {
-        if (channel->ways[p].bypass_used != 0 && !VIA_MUTANT(NO_BUBBLE)) {
-            via_relay_drain(channel, &channel->ways[p]);
+}
+
+static void turn(struct via_channel *channel)
+{
+    catch_up(channel);
+    via_list_foreach(it, &channel->watched) {
+        struct via_way *way = via_list_entry(it, struct via_way, watched);
+        if (way->bypass_used != 0 && !VIA_MUTANT(NO_BUBBLE)) {
+            via_relay_drain(channel, way);
         }
-        channel->ways[p].room_asked = false;
-        channel->ways[p].turn_asked = false;
+        way->room_asked = false;
+        way->turn_asked = false;
     }
-    for (unsigned p = 0; p < ports_count; p++) {
-        if (channel->ways[p].up) {
-            receive(channel, &channel->ways[p]);
+    via_list_foreach(it, &channel->watched) {
+        struct via_way *way = via_list_entry(it, struct via_way, watched);
+        if (way->up) {
+            receive(channel, way);
         }
     }
     if (channel->now_ns >= channel->flows->next_timer_ns) {
@@ -334,8 +408,8 @@ static void turn(struct via_channel *channel)
     if (channel->barriers != NULL) {
         via_barrier_pump(channel);
     }
-    for (unsigned p = 0; p < ports_count; p++) {
-        struct via_way *way = &channel->ways[p];
+    via_list_foreach(it, &channel->watched) {
+        struct via_way *way = via_list_entry(it, struct via_way, watched);
         if (way->up) {
             via_tx_pump(channel, way);
             if (VIA_MUTANT(NO_BUBBLE)) {
@@ -419,11 +493,13 @@ static bool has_work(struct via_channel *channel)
 
     if (!via_list_empty(&channel->flows->local) || !via_list_empty(&channel->ops->reports) ||
         (channel->barriers != NULL && via_barrier_is_due(channel)) ||
-        atomic_load_explicit(&node->routes_version, memory_order_acquire) != channel->routes_seen) {
+        atomic_load_explicit(&node->links_version, memory_order_acquire) != channel->links_seen ||
+        atomic_load_explicit(&node->route_log.version, memory_order_acquire) !=
+            channel->routes_seen) {
         return true;
     }
-    for (unsigned p = 0; p < node->config.ports_count; p++) {
-        struct via_way *way = &channel->ways[p];
+    via_list_foreach(it, &channel->watched) {
+        struct via_way *way = via_list_entry(it, struct via_way, watched);
         bool changed =
             atomic_load_explicit(&way->link->generation, memory_order_acquire) != way->seen;
         if ((changed && (way->up || !via_dma_is_busy(way))) ||
@@ -463,9 +539,10 @@ bool via_node_arm(struct via_node *node, unsigned index)
     if (has_work(channel)) {
         return true;
     }
-    for (unsigned p = 0; p < node->config.ports_count; p++) {
-        if (channel->ways[p].up) {
-            arm_link(channel, &channel->ways[p]);
+    via_list_foreach(it, &channel->watched) {
+        struct via_way *way = via_list_entry(it, struct via_way, watched);
+        if (way->up) {
+            arm_link(channel, way);
         }
     }
     if (VIA_MUTANT(NO_SECOND_LOOK)) {
@@ -474,8 +551,11 @@ bool via_node_arm(struct via_node *node, unsigned index)
     if (has_work(channel)) {
         return true;
     }
-    for (unsigned p = 0; index == 0 && p < node->config.ports_count; p++) {
-        if (control_is_ready(&node->links[p])) {
+    if (index != 0) {
+        return false;
+    }
+    via_list_foreach(it, &channel->watched) {
+        if (control_is_ready(via_list_entry(it, struct via_way, watched)->link)) {
             return true;
         }
     }

@@ -27,24 +27,35 @@ void via_flows_init(struct via_channel *channel, const struct via_flow_calls *ca
     }
 }
 
-void via_flows_sort(struct via_channel *channel)
+static void sort_flow(struct via_channel *channel, struct via_tx_flow *flow)
+{
+    via_list_remove(&flow->ready);
+    via_tx_update(channel, flow);
+}
+
+static void sort_ack(struct via_channel *channel, struct via_rx_flow *flow)
+{
+    via_list_remove(&flow->ack);
+    via_rx_update(channel, flow);
+}
+
+void via_flows_sort(struct via_channel *channel, struct via_way *way)
 {
     struct via_list flows, acks;
 
     via_list_init(&flows);
     via_list_init(&acks);
-    via_list_splice_back(&flows, &channel->flows->parked);
-    via_list_splice_back(&acks, &channel->flows->parked_acks);
-    for (unsigned p = 0; p < channel->node->config.ports_count; p++) {
-        via_list_splice_back(&flows, &channel->ways[p].flows);
-        via_list_splice_back(&acks, &channel->ways[p].acks);
+    via_list_splice_back(&flows, &way->flows);
+    via_list_splice_back(&acks, &way->acks);
+    if (way->up) {
+        via_list_splice_back(&flows, &channel->flows->parked);
+        via_list_splice_back(&acks, &channel->flows->parked_acks);
     }
-    struct via_list *it;
-    while ((it = via_list_pop_front(&flows)) != NULL) {
-        via_tx_update(channel, via_list_entry(it, struct via_tx_flow, ready));
+    while (!via_list_empty(&flows)) {
+        sort_flow(channel, via_list_entry(flows.next, struct via_tx_flow, ready));
     }
-    while ((it = via_list_pop_front(&acks)) != NULL) {
-        via_rx_update(channel, via_list_entry(it, struct via_rx_flow, ack));
+    while (!via_list_empty(&acks)) {
+        sort_ack(channel, via_list_entry(acks.next, struct via_rx_flow, ack));
     }
 }
 
@@ -58,15 +69,37 @@ void via_flows_ask_again(struct via_channel *channel, unsigned port)
     }
 }
 
+/* Those of hosts that can be reached in another way, or not at all. */
+static void take_acks_rerouted(const struct via_channel *channel, struct via_list *acks,
+                               struct via_list *to)
+{
+    via_list_foreach_safe(it, acks) {
+        if (channel->hosts[via_list_entry(it, struct via_rx_flow, ack)->host].rerouted) {
+            via_list_remove(it);
+            via_list_push_back(to, it);
+        }
+    }
+}
+
 void via_flows_rerouted(struct via_channel *channel)
 {
-    via_list_foreach(it, &channel->flows->busy) {
+    /* What waits to be sent has operations. */
+    via_list_foreach_safe(it, &channel->flows->busy) {
         struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
         if (channel->hosts[flow->host].rerouted) {
             via_tx_rerouted(channel, flow);
+            sort_flow(channel, flow);
         }
     }
-    via_flows_sort(channel);
+    struct via_list acks;
+    via_list_init(&acks);
+    take_acks_rerouted(channel, &channel->flows->parked_acks, &acks);
+    via_list_foreach(watched, &channel->watched) {
+        take_acks_rerouted(channel, &via_list_entry(watched, struct via_way, watched)->acks, &acks);
+    }
+    while (!via_list_empty(&acks)) {
+        sort_ack(channel, via_list_entry(acks.next, struct via_rx_flow, ack));
+    }
 }
 
 void via_flows_host_reset(struct via_channel *channel, uint16_t host)

@@ -205,12 +205,11 @@ static inline void via_flows_frame(struct via_channel *channel,
         via_rx_take(channel, header, body, body_bytes);
     }
 }
-/* After ways went up or down, or lead elsewhere: all that waits for some way is put where it
- * belongs now. */
-void via_flows_sort(struct via_channel *channel);
+/* After the way went up or down: what waits for it is put where it belongs now. */
+void via_flows_sort(struct via_channel *channel, struct via_way *way);
 /* Frames on the way through this port may be lost: asks each peer beyond it how far it got. */
 void via_flows_ask_again(struct via_channel *channel, unsigned port);
-/* After a change of routes; via_channel_host.rerouted is set. */
+/* After a change of routes: the same for hosts with via_channel_host.rerouted. */
 void via_flows_rerouted(struct via_channel *channel);
 /* The host lives a new life. */
 void via_flows_host_reset(struct via_channel *channel, uint16_t host);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Where pipes lie in an inbox, and how posts get there. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -75,4 +76,49 @@ void via_node_trace(const struct via_node *node, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     node->env.trace(node->env.ctx, text);
+}
+
+/* --- the log of routes ----------------------------------------------------------------------- */
+
+void via_route_log_append(struct via_node *node, uint16_t host)
+{
+    struct via_route_log *log = &node->route_log;
+    uint32_t begun = atomic_load_explicit(&log->begun, memory_order_relaxed);
+
+    atomic_store_explicit(&log->begun, begun + 1, memory_order_relaxed);
+    /* Pairs with the acquire fence in via_node_route_changes(): a reader of the new entry reads
+     * that it was begun. */
+    atomic_thread_fence(memory_order_release);
+    atomic_store_explicit(&log->hosts[begun % VIA_ROUTE_CHANGES_MAX], host, memory_order_relaxed);
+}
+
+void via_route_log_publish(struct via_node *node)
+{
+    struct via_route_log *log = &node->route_log;
+    uint32_t begun = atomic_load_explicit(&log->begun, memory_order_relaxed);
+    /* Pairs with the acquire in via_node_route_changes(): the entries, routes and sessions. */
+    atomic_store_explicit(&log->version, begun, memory_order_release);
+}
+
+int via_node_route_changes(const struct via_node *node, uint32_t *seen,
+                           uint16_t ret_hosts[VIA_ROUTE_CHANGES_MAX])
+{
+    const struct via_route_log *log = &node->route_log;
+    /* Pairs with the release in via_route_log_publish(). */
+    uint32_t version = atomic_load_explicit(&log->version, memory_order_acquire);
+    uint32_t from = *seen;
+    uint32_t count = version - from;
+
+    *seen = version;
+    if (count > VIA_ROUTE_CHANGES_MAX) {
+        return -EOVERFLOW;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        ret_hosts[i] = atomic_load_explicit(&log->hosts[(from + i) % VIA_ROUTE_CHANGES_MAX],
+                                            memory_order_relaxed);
+    }
+    /* Pairs with the release fence in via_route_log_append(). */
+    atomic_thread_fence(memory_order_acquire);
+    uint32_t begun = atomic_load_explicit(&log->begun, memory_order_relaxed);
+    return begun - from > VIA_ROUTE_CHANGES_MAX ? -EOVERFLOW : (int)count;
 }

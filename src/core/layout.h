@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/list.h"
 #include "base/types.h"
 #include "core/node.h"
 #include "core/pipe.h"
@@ -45,7 +46,7 @@ struct via_channel_counters {
 struct via_channel_host {
     uint32_t session;
     uint16_t port;    /* VIA_PORT_NONE: unreachable, or myself */
-    bool rerouted;    /* by the last change of routes */
+    bool rerouted;    /* by the change of routes that is being taken in */
     uint64_t lost_ns; /* unreachable: since when; 0 = always */
 };
 
@@ -53,11 +54,13 @@ struct via_channel {
     struct via_node *node;
     unsigned index;
     _Atomic uint32_t turn; /* odd while a poll is under way: see segment.c */
-    uint32_t routes_seen;
+    uint32_t routes_seen;  /* via_route_log.version */
+    uint32_t links_seen;   /* via_node.links_version */
     uint64_t now_ns;
     unsigned work;                  /* done in this turn */
     struct via_channel_host *hosts; /* hosts_max */
     struct via_way *ways;           /* way.h: ports_count */
+    struct via_list watched;        /* way.h: those that there is anything to do for, by port */
     struct via_flows *flows;        /* flow.h */
     struct via_ops *ops;            /* op.h */
     struct via_barriers *barriers;  /* op.h: channel 0, else NULL */
@@ -84,6 +87,17 @@ static inline uint16_t via_route_port(uint32_t route)
 }
 _Static_assert((VIA_ROUTE_NONE & 0xffff) == VIA_PORT_NONE, "no route is one through no port");
 
+/*
+ * The hosts whose route or session has changed, as far back as there is room: a ring. The control
+ * thread writes, anybody reads; `begun` is ahead of `version` while entries are overwritten.
+ */
+struct via_route_log {
+    _Atomic uint32_t begun;
+    _Atomic uint32_t version; /* entries ever published */
+    _Atomic uint16_t hosts[VIA_ROUTE_CHANGES_MAX];
+};
+_Static_assert((VIA_ROUTE_CHANGES_MAX & (VIA_ROUTE_CHANGES_MAX - 1)) == 0, "versions wrap");
+
 struct via_node {
     struct via_node_config config;
     struct via_node_env env;
@@ -95,15 +109,20 @@ struct via_node {
     bool changed;           /* control thread: env.changed has to be called */
 
     /* The control thread writes them, channels copy them. */
-    _Atomic uint32_t routes_version;
-    _Atomic uint32_t *routes;   /* by host: via_route_word(), or VIA_ROUTE_NONE */
-    _Atomic uint32_t *sessions; /* by host: the session last reached, 0 = never */
+    struct via_route_log route_log;
+    _Atomic uint32_t links_version; /* changes when a link appears, goes up or goes down */
+    _Atomic uint32_t *routes;       /* by host: via_route_word(), or VIA_ROUTE_NONE */
+    _Atomic uint32_t *sessions;     /* by host: the session last reached, 0 = never */
 
     struct via_segment_slot *segments; /* segment.h: segments_count */
-    struct via_link *links;            /* link.h: VIA_PORTS_MAX */
-    struct via_lsdb *lsdb;             /* link.h */
+    struct via_link *links;            /* link.h: ports_count */
+    struct via_lsdb *lsdb;             /* lsdb.h */
     struct via_channel *channels;
 };
+
+/* Control thread: an entry of the log, and then all entries since the last time. */
+void via_route_log_append(struct via_node *node, uint16_t host);
+void via_route_log_publish(struct via_node *node);
 
 /*
  * Where pipes lie in an inbox (both ends compute the same): the heartbeat line, then per pipe the

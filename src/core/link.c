@@ -41,13 +41,37 @@ static uint32_t generation_of(const struct via_link *link)
     return atomic_load_explicit(&link->generation, memory_order_relaxed);
 }
 
+/* What has changed of a link is stored. */
+static void tell_channels(struct via_node *node)
+{
+    uint32_t version = atomic_load_explicit(&node->links_version, memory_order_relaxed);
+    /* Pairs with the acquire in watch_links(): via_link.present. */
+    atomic_store_explicit(&node->links_version, version + 1, memory_order_release);
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        node->env.wake(node->env.ctx, k);
+    }
+}
+
 static void next_generation(struct via_node *node, struct via_link *link)
 {
     /* Pairs with the acquire in take_generation(): the epochs, when it is odd. */
     atomic_store_explicit(&link->generation, generation_of(link) + 1, memory_order_release);
-    for (unsigned k = 0; k < node->config.channels_count; k++) {
-        node->env.wake(node->env.ctx, k);
-    }
+    tell_channels(node);
+}
+
+/* Channels go on watching it until they have let go. */
+static void set_phase_down(struct via_link *link)
+{
+    link->phase = VIA_PHASE_DOWN;
+    atomic_store_explicit(&link->present, false, memory_order_relaxed);
+}
+
+/* There is a physical link. */
+static void set_phase_quiesce(struct via_node *node, struct via_link *link)
+{
+    link->phase = VIA_PHASE_QUIESCE;
+    atomic_store_explicit(&link->present, true, memory_order_relaxed);
+    tell_channels(node);
 }
 
 static bool channels_have_let_go(const struct via_node *node, const struct via_link *link)
@@ -213,7 +237,7 @@ static void go_down(struct via_node *node, struct via_link *link)
     if (was_up) {
         atomic_fetch_add_explicit(&link->downs_count, 1, memory_order_relaxed);
         atomic_store_explicit(&link->pipe_slots, 0, memory_order_relaxed);
-        node->lsdb->own_dirty = true;
+        via_lsdb_link_down(node, link);
         next_generation(node, link);
     }
     publish_register(link, 3, 0); /* the peer notices at its next look */
@@ -330,7 +354,7 @@ static void look_at_peer(struct via_node *node, struct via_link *link, uint64_t 
     }
     if (!read_peer(link, &peer)) {
         if (!port_of(link)->ops->link_is_up(port_of(link))) {
-            link->phase = VIA_PHASE_DOWN;
+            set_phase_down(link);
             set_state(node, link, VIA_LINK_DOWN);
         }
         return;
@@ -375,7 +399,7 @@ static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_
             *ret_deadline_ns = via_min(*ret_deadline_ns, link->next_look_ns);
             return;
         }
-        link->phase = VIA_PHASE_QUIESCE;
+        set_phase_quiesce(node, link);
         set_state(node, link, VIA_LINK_WAITING);
     }
     if (link->phase == VIA_PHASE_QUIESCE && channels_have_let_go(node, link)) {
@@ -492,7 +516,7 @@ static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t 
     if (up) {
         via_lsdb_send(node, link);
     }
-    bool waits = up && link->dirty_count != 0;
+    bool waits = up && via_lsdb_has_to_send(&link->lsdb);
     via_pipe_arm(&link->control_rx);
     if (waits) {
         via_pipe_want(&link->control_tx);
@@ -560,7 +584,7 @@ void via_link_control(struct via_node *node, struct via_link *link, uint64_t now
 
     if ((events & VIA_PORT_EVENT_LINK_DOWN) != 0 && link->phase != VIA_PHASE_DOWN) {
         go_down(node, link);
-        link->phase = VIA_PHASE_DOWN;
+        set_phase_down(link);
     }
     if (has_greeted(link)) {
         int rc = keep_up(node, link, now_ns);
@@ -569,7 +593,7 @@ void via_link_control(struct via_node *node, struct via_link *link, uint64_t now
                            rc);
             go_down(node, link);
             if (!port->ops->link_is_up(port)) {
-                link->phase = VIA_PHASE_DOWN;
+                set_phase_down(link);
             }
         }
     }

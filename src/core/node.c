@@ -5,8 +5,7 @@
 #include "core/channel.h"
 #include "wire/handshake.h"
 
-/* Announcements hold a port's neighbour each. */
-_Static_assert(VIA_PORTS_MAX <= VIA_LINK_STATE_NEIGHBOURS_MAX, "all neighbours are announced");
+_Static_assert(VIA_PORTS_MAX < VIA_PORT_NONE, "a port has a number");
 _Static_assert(VIA_HOSTS_MAX <= 1024 && VIA_CHANNELS_MAX <= 16, "what R1 of the handshake holds");
 
 #define OPS_MAX (1u << 19) /* a cookie has 20 bits for the slot; internal ones count as well */
@@ -90,14 +89,19 @@ static void pipe_geometry(const struct via_node_config *config, struct via_pipe_
     via_geometry_of_channels(config->pipe_slots, config->frame_bytes_max, ret);
 }
 
-static bool dimensions_are_valid(const struct via_node_config *config)
+static bool ports_are_valid(const struct via_node_config *config)
 {
-    for (unsigned p = 0; p < config->ports_count; p++) {
-        if (config->dimensions[p] >= VIA_DIMENSIONS_MAX) {
+    for (unsigned p = 0; config->ports != NULL && p < config->ports_count; p++) {
+        if (config->ports[p].dimension >= VIA_DIMENSIONS_MAX) {
             return false;
         }
     }
     return true;
+}
+
+static uint32_t dma_bytes_min(const struct via_node_config *config, unsigned port)
+{
+    return config->ports != NULL ? config->ports[port].dma_bytes_min : 0;
 }
 
 static bool config_is_valid(const struct via_node_config *config)
@@ -107,7 +111,7 @@ static bool config_is_valid(const struct via_node_config *config)
     if (config->session == 0 || config->hosts_max == 0 || config->hosts_max > VIA_HOSTS_MAX ||
         config->host >= config->hosts_max || config->ports_count > VIA_PORTS_MAX ||
         config->channels_count == 0 || config->channels_count > VIA_CHANNELS_MAX ||
-        !dimensions_are_valid(config)) {
+        !ports_are_valid(config)) {
         return false;
     }
     if (config->frame_bytes_max < VIA_HANDSHAKE_FRAME_UNIT ||
@@ -147,14 +151,14 @@ static void *carve(struct carver *carver, size_t count, size_t each)
 static struct via_dma *carve_dma(struct carver *carver, const struct via_node_config *config,
                                  unsigned port)
 {
-    if (config->dma_bytes_min[port] == 0) {
+    if (dma_bytes_min(config, port) == 0) {
         return NULL;
     }
     struct via_dma *dma = carve(carver, 1, sizeof(struct via_dma));
     void *stages = carve(carver, config->dma_buffers, sizeof(struct via_dma_stage));
     void *records = carve(carver, config->pipe_slots, sizeof(struct via_dma_record));
     if (dma != NULL) {
-        dma->bytes_min = config->dma_bytes_min[port];
+        dma->bytes_min = dma_bytes_min(config, port);
         dma->stages = stages;
         dma->records = records;
     }
@@ -258,7 +262,7 @@ static void carve_bodies(struct carver *carver, const struct via_node_config *co
         channel->relay->frames[i].body = bodies + i * config->frame_bytes_max;
     }
     for (unsigned p = 0; p < config->ports_count; p++) {
-        if (config->dma_bytes_min[p] == 0) {
+        if (dma_bytes_min(config, p) == 0) {
             continue;
         }
         unsigned char *stages = carve(carver, config->dma_buffers, config->frame_bytes_max);
@@ -275,11 +279,12 @@ static size_t dirty_words(const struct via_node_config *config)
 
 static struct via_link *carve_links(struct carver *carver, const struct via_node_config *config)
 {
-    struct via_link *links = carve(carver, VIA_PORTS_MAX, sizeof(struct via_link));
+    struct via_link *links = carve(carver, config->ports_count, sizeof(struct via_link));
     for (unsigned p = 0; p < config->ports_count; p++) {
         uint64_t *dirty = carve(carver, dirty_words(config), sizeof(uint64_t));
         if (links != NULL) {
-            links[p].dirty = dirty;
+            links[p].lsdb.dirty = dirty;
+            links[p].dimension = config->ports != NULL ? config->ports[p].dimension : 0;
         }
     }
     return links;
@@ -289,17 +294,41 @@ static struct via_lsdb *carve_lsdb(struct carver *carver, const struct via_node_
 {
     struct via_lsdb *lsdb = carve(carver, 1, sizeof(struct via_lsdb));
     void *lsas = carve(carver, config->hosts_max, sizeof(struct via_lsa));
-    void *queue = carve(carver, config->hosts_max, sizeof(uint16_t));
-    void *route_scratch = carve(carver, config->hosts_max, sizeof(uint32_t));
+    void *local = carve(carver, config->hosts_max, sizeof(uint16_t));
+    void *by_rank = carve(carver, config->ports_count, sizeof(uint16_t));
+    void *labels = carve(carver, config->hosts_max, sizeof(uint32_t));
+    void *heap = carve(carver, config->hosts_max, sizeof(uint16_t));
+    void *heap_at = carve(carver, config->hosts_max, sizeof(uint16_t));
+    void *keys = carve(carver, config->hosts_max, sizeof(uint32_t));
+    void *touched = carve(carver, config->hosts_max, sizeof(uint16_t));
+    void *is_touched = carve(carver, config->hosts_max, sizeof(uint8_t));
     if (lsdb != NULL) {
         lsdb->lsas = lsas;
-        lsdb->queue = queue;
-        lsdb->route_scratch = route_scratch;
+        lsdb->local = local;
+        lsdb->by_rank = by_rank;
+        lsdb->labels = labels;
+        lsdb->heap = heap;
+        lsdb->heap_at = heap_at;
+        lsdb->keys = keys;
+        lsdb->touched = touched;
+        lsdb->is_touched = is_touched;
     }
     return lsdb;
 }
 
-/* Everything but bodies, which need not be zero. */
+/* Not zeroed: only what is used is ever touched. */
+static void carve_chunks(struct carver *carver, const struct via_node_config *config,
+                         struct via_lsdb *lsdb)
+{
+    size_t count = via_lsa_chunks_count(config->hosts_max, config->ports_count);
+    struct via_lsa_chunk *chunks = carve(carver, count, sizeof(struct via_lsa_chunk));
+    if (lsdb != NULL) {
+        lsdb->chunks = chunks;
+        lsdb->chunks_count = (uint32_t)count;
+    }
+}
+
+/* Everything but chunks and bodies, which need not be zero. */
 static void carve_node(struct carver *carver, const struct via_node_config *config,
                        struct via_node *node)
 {
@@ -339,6 +368,7 @@ size_t via_node_bytes(const struct via_node_config *config)
         return 0;
     }
     carve_node(&carver, config, NULL);
+    carve_chunks(&carver, config, NULL);
     for (unsigned k = 0; k < config->channels_count; k++) {
         carve_bodies(&carver, config, NULL);
     }
@@ -384,7 +414,9 @@ int via_node_init(struct via_node **ret_node, void *memory, const struct via_nod
     /* Twice: the tables that hold pointers to others have no place before the first. */
     struct via_node *node = memory;
     carve_node(&carver, config, node);
+    carve_chunks(&carver, config, node->lsdb);
     node->config = *config;
+    node->config.ports = NULL; /* the caller's */
     config_defaults(&node->config);
     node->env = *env;
     pipe_geometry(config, &node->geometry);
@@ -394,7 +426,7 @@ int via_node_init(struct via_node **ret_node, void *memory, const struct via_nod
     uint64_t get_bytes = (uint64_t)config->frame_bytes_max * (config->window_frames / 2 + 1);
     node->get_bytes_max = (uint32_t)via_min(get_bytes, (uint64_t)1 << 24);
 
-    for (unsigned p = 0; p < VIA_PORTS_MAX; p++) {
+    for (unsigned p = 0; p < config->ports_count; p++) {
         struct via_link *link = &node->links[p];
         link->index = p;
         link->rx_epoch = first_epoch(config);
@@ -538,5 +570,10 @@ void via_node_counters(const struct via_node *node, struct via_node_counters *re
         sum.ops_completed += via_counted(&c->ops_completed);
         sum.ops_failed += via_counted(&c->ops_failed);
     }
+    sum.announcements_sent = via_counted(&node->lsdb->announcements_sent);
+    sum.announcements_received = via_counted(&node->lsdb->announcements_received);
+    sum.announcement_bytes_sent = via_counted(&node->lsdb->announcement_bytes_sent);
+    sum.routes_changed = via_counted(&node->lsdb->routes_changed);
+    sum.routes_examined = via_counted(&node->lsdb->routes_examined);
     *ret_counters = sum;
 }

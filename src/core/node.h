@@ -31,12 +31,12 @@
  * - 4, flow.h: flow_rx, flow_tx, flow. Numbers and acknowledgements; calls layer 5 through struct
  *   via_flow_calls.
  * - 5, op.h: op, outgoing, answer, barrier, ops. Operations as frames, and back.
- * - 6, relay.h, link.h: relay, control_pipe, lsdb, greet, link. Frames for other hosts; links go up
- *   and down, hosts greet each other, and link states become routes.
+ * - 6, relay.h, link.h, lsdb.h: relay, control_pipe, lsa, route, lsdb, greet, link. Frames for
+ *   other hosts; links go up and down, hosts greet each other, and link states become routes.
  * - 7, channel.h: channel, node. The turns of a channel; the node as a whole.
  */
 #define VIA_HOSTS_MAX 1024u /* host ids are 0..1023 */
-#define VIA_PORTS_MAX 16u
+#define VIA_PORTS_MAX 1024u
 #define VIA_CHANNELS_MAX 14u
 #define VIA_DIMENSIONS_MAX 8u /* two ports each */
 #define VIA_PROTOCOL_VERSION 2u
@@ -44,11 +44,21 @@
 #define VIA_MAC_BYTES 32u
 #define VIA_BARRIER_ARRIVALS_MAX 32u /* of one host that wait at one root */
 
+/* What a node has to know of one of its ports. */
+struct via_node_port_config {
+    uint32_t dma_bytes_min; /* bodies of so many bytes or more go by the port's DMA engine, if it
+                               has one. 0 = none do */
+    uint8_t dimension;      /* < VIA_DIMENSIONS_MAX; of a torus: which one the port's link belongs
+                               to, the same at both ends. Of equal ways the one in the lowest is
+                               taken, and a frame that turns into a higher one needs a bubble as a
+                               new frame does. 0 in any other fabric */
+};
+
 struct via_node_config {
     uint16_t host;          /* my id, < hosts_max */
     uint16_t hosts_max;     /* ids in this fabric are below it */
     uint32_t session;       /* random per boot, not 0 */
-    uint8_t ports_count;    /* 0..VIA_PORTS_MAX */
+    uint16_t ports_count;   /* 0..VIA_PORTS_MAX; several may lead to one host */
     uint8_t channels_count; /* 1..VIA_CHANNELS_MAX */
     uint16_t hops_max;      /* hosts farther away are unreachable. 0 = default, hosts_max - 1: as
                                far as any can be */
@@ -65,10 +75,10 @@ struct via_node_config {
     uint32_t pipe_first;  /* number of the first record of each pipe; the same at all hosts. 0, but
                              for tests that start near the wrap */
     uint8_t protocol_version; /* 0 = VIA_PROTOCOL_VERSION; another shows what a peer of it sees */
-    uint32_t dma_bytes_min[VIA_PORTS_MAX]; /* per port: bodies of so many bytes or more go by the
-                                              port's DMA engine, if it has one. 0 = none do */
+    const struct via_node_port_config *ports; /* ports_count, borrowed for the call; NULL = all
+                                                 are 0 */
     uint32_t dma_buffers;  /* bodies under way by DMA per (channel, port), >= 1; each takes
-                              frame_bytes_max of memory where dma_bytes_min is not 0 */
+                              frame_bytes_max of memory where a port's dma_bytes_min is not 0 */
     uint64_t dma_ns_max;   /* a DMA that takes longer hangs: it is aborted, and its body goes by
                               PIO; an abort that takes longer ends the link. 0 = default 20 ms */
     uint64_t heartbeat_ns; /* 0 = default 20 ms; a daemon sets 25 ms */
@@ -81,11 +91,6 @@ struct via_node_config {
                               machine's costs 10 us) */
     uint64_t stuck_ns;     /* a bypassed frame older than this is dropped (its source sends it
                               again): breaks cycles that bubbles do not cover; 0 = default 50 ms */
-    uint8_t dimensions[VIA_PORTS_MAX]; /* < VIA_DIMENSIONS_MAX; of a torus: which one each port's
-                                          link belongs to, the same at both ends. Of equal ways the
-                                          one in the lowest is taken, and a frame that turns into a
-                                          higher one needs a bubble as a new frame does. All 0 in
-                                          any other fabric */
     bool keyed; /* this fabric has a key: env.mac and env.random are there, and a peer has to
                    prove in each greeting that it has the key, too */
     uint64_t
@@ -351,7 +356,17 @@ struct via_route_status {
 int via_node_route_status(const struct via_node *node, uint16_t host,
                           struct via_route_status *ret_status);
 
-/* Ids of the neighbours that `host` announced last, for drawing the fabric; count or -ENOENT. */
+/*
+ * [any] Which hosts' routes or sessions have changed since the version *seen (at first 0), which
+ * becomes the present one: their number, some perhaps named twice. -EOVERFLOW: so many that all
+ * hosts have to be looked at. The statuses are at least as new as the version.
+ */
+#define VIA_ROUTE_CHANGES_MAX 256u
+int via_node_route_changes(const struct via_node *node, uint32_t *seen,
+                           uint16_t ret_hosts[VIA_ROUTE_CHANGES_MAX]);
+
+/* Ids of the neighbours that `host` announced last, for drawing the fabric, ascending. Their
+ * number, which may be more than the `max` that were stored; -ENOENT. */
 int via_node_neighbours(const struct via_node *node, uint16_t host, uint16_t *ret_hosts,
                         unsigned max);
 
@@ -362,6 +377,10 @@ struct via_node_counters {
     uint64_t frames_dropped_forged; /* came in with this host as source */
     uint64_t refused_key, refused_range, refused_endpoint;
     uint64_t ops_completed, ops_failed;
+    /* Link states: announcements on all links, and the bytes of their records. Routes that were
+     * published anew, and how often the neighbours of a host were looked at for that. */
+    uint64_t announcements_sent, announcements_received, announcement_bytes_sent;
+    uint64_t routes_changed, routes_examined;
 };
 /* Sum over channels. */
 void via_node_counters(const struct via_node *node, struct via_node_counters *ret_counters);

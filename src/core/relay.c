@@ -4,14 +4,6 @@
 
 #include "core/relay.h"
 
-/* From one ring of a torus into another. */
-static bool is_turn(const struct via_channel *channel, const struct via_way *from,
-                    const struct via_way *to)
-{
-    const uint8_t *dimensions = channel->node->config.dimensions;
-    return dimensions[from - channel->ways] != dimensions[to - channel->ways];
-}
-
 void via_relay_init(struct via_channel *channel)
 {
     const struct via_node_config *config = &channel->node->config;
@@ -78,7 +70,7 @@ int via_relay_frame(struct via_channel *channel, struct via_way *from,
         return 0;
     }
     header->hops_left--;
-    if (is_turn(channel, from, way) && !via_way_may_turn(channel, way)) {
+    if (from->dimension != way->dimension && !via_way_may_turn(channel, way)) {
         way->turn_asked = true;
         return -EAGAIN;
     }
@@ -131,12 +123,13 @@ static void bypass_move(struct via_channel *channel, struct via_way *from, struc
 
 void via_relay_reroute(struct via_channel *channel)
 {
-    for (unsigned p = 0; p < channel->node->config.ports_count; p++) {
-        struct via_way *way = &channel->ways[p];
+    via_list_foreach(watched, &channel->watched) {
+        struct via_way *way = via_list_entry(watched, struct via_way, watched);
         via_list_foreach_safe(it, &way->bypass) {
             struct via_bypass_frame *frame = via_list_entry(it, struct via_bypass_frame, link);
-            struct via_way *now = via_way_to(channel, frame->header.destination);
-            if (now != way) {
+            uint16_t destination = frame->header.destination;
+            struct via_way *now = via_way_to(channel, destination);
+            if (channel->hosts[destination].rerouted && now != way) {
                 bypass_move(channel, way, now, frame);
             }
         }

@@ -51,9 +51,11 @@ struct via_dma {
 };
 
 struct via_way {
-    struct via_link *link; /* link.h */
-    struct via_port *port; /* set while up */
-    uint8_t queue;         /* of the port, and its doorbell bit: the channel's number */
+    struct via_link *link;   /* link.h */
+    struct via_port *port;   /* set while up */
+    uint8_t queue;           /* of the port, and its doorbell bit: the channel's number */
+    struct via_list watched; /* via_channel.watched */
+    uint8_t dimension;       /* of a torus */
     bool up;
     bool blocked;          /* the frame at the head of rx waits for room elsewhere */
     bool room_asked;       /* a frame of another in-pipe waits for room here */

@@ -30,7 +30,7 @@ static json_t *link_of(const struct via_host *host, unsigned index)
     json_object_set_new(object, "direct", json_boolean(cable->direct));
     json_object_set_new(object, "like", json_string(cable->like->name));
     set(object, "window", cable->port->caps.window_bytes);
-    set(object, "dimension", host->config.dimensions[index]);
+    set(object, "dimension", cable->dimension);
     json_object_set_new(object, "path", json_string(cable->path.text));
     set(object, "seen_peer", link.peer);
     set(object, "peer_session", link.peer_session);
@@ -91,15 +91,15 @@ static json_t *neighbours_of(const struct via_host *host)
 {
     json_t *object = json_object();
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
-        uint16_t ids[VIA_PORTS_MAX];
-        int count = via_node_neighbours(host->node, id, ids, VIA_PORTS_MAX);
+        uint16_t ids[VIA_HOSTS_MAX];
+        int count = via_node_neighbours(host->node, id, ids, VIA_HOSTS_MAX);
         if (count < 0) {
             continue;
         }
         char key[8];
         snprintf(key, sizeof(key), "%u", id);
         json_t *array = json_array();
-        for (int i = 0; i < via_min(count, (int)VIA_PORTS_MAX); i++) {
+        for (int i = 0; i < count; i++) {
             json_array_append_new(array, json_integer(ids[i]));
         }
         json_object_set_new(object, key, array);
@@ -127,6 +127,11 @@ static json_t *counters_of(const struct via_host *host)
     set(object, "refused_endpoint", counters.refused_endpoint);
     set(object, "ops_completed", counters.ops_completed);
     set(object, "ops_failed", counters.ops_failed);
+    set(object, "announcements_sent", counters.announcements_sent);
+    set(object, "announcements_received", counters.announcements_received);
+    set(object, "announcement_bytes_sent", counters.announcement_bytes_sent);
+    set(object, "routes_changed", counters.routes_changed);
+    set(object, "routes_examined", counters.routes_examined);
     set(object, "attached", host->attach.attached_count);
     set(object, "attach_refused", host->attach.refused_count);
     set(object, "detached", host->attach.died_count);

@@ -137,6 +137,17 @@ static int set_options(struct via_host *host, const struct via_host_options *opt
     return 0;
 }
 
+static int alloc_links(struct via_host *host, struct via_error *err)
+{
+    size_t count = via_max(host->links_count, 1u);
+    host->ports = calloc(count, sizeof(*host->ports));
+    host->cables = calloc(count, sizeof(*host->cables));
+    return host->ports != NULL && host->cables != NULL
+               ? 0
+               : via_error_set(err, -ENOMEM, "table of %u links: %s", host->links_count,
+                               strerror(ENOMEM));
+}
+
 static int set_config(struct via_host *host, const struct via_host_link *links,
                       struct via_error *err)
 {
@@ -144,7 +155,7 @@ static int set_config(struct via_host *host, const struct via_host_link *links,
     struct via_node_config *config = &host->config;
     via_node_config_init(config);
     config->host = options->host;
-    config->ports_count = (uint8_t)host->links_count;
+    config->ports_count = (uint16_t)host->links_count;
     config->channels_count = options->channels_count != 0 ? options->channels_count : 2;
     config->hosts_max = options->hosts_max != 0 ? options->hosts_max : config->hosts_max;
     config->pipe_slots = options->pipe_slots != 0 ? options->pipe_slots : config->pipe_slots;
@@ -157,12 +168,13 @@ static int set_config(struct via_host *host, const struct via_host_link *links,
     config->wait_ns_max = options->wait_ns_max;
     config->segments_count = SEGMENTS_COUNT;
     config->keyed = options->key != NULL;
-    for (unsigned i = 0; i < VIA_PORTS_MAX; i++) {
-        config->dma_bytes_min[i] = options->dma_bytes_min;
-    }
     for (unsigned i = 0; i < host->links_count; i++) {
-        config->dimensions[i] = links[i].dimension;
+        host->ports[i] = (struct via_node_port_config){
+            .dma_bytes_min = options->dma_bytes_min,
+            .dimension = links[i].dimension,
+        };
     }
+    config->ports = host->ports;
     /* For every process what it may have under way, so that none waits for another's. */
     config->ops_count = options->processes_max * VIA_ATTACH_RUNNING_MAX + VIA_ATTACH_PARKED_ALL +
                         VIA_HOST_SENDS_MAX;
@@ -248,6 +260,9 @@ static int open_all(struct via_host *host, const struct via_host_options *option
 {
     int rc = set_options(host, options, err);
     host->links_count = options->links_count;
+    if (rc == 0) {
+        rc = alloc_links(host, err);
+    }
     if (rc == 0) {
         rc = set_config(host, options->links, err);
     }
@@ -420,6 +435,8 @@ void via_host_close(struct via_host *host)
     via_host_memory_close(&host->status_memory);
     via_host_control_close(host);
     free(host->peers);
+    free(host->ports);
+    free(host->cables);
     if (host->loadavg_fd >= 0) {
         close(host->loadavg_fd);
     }

@@ -51,6 +51,7 @@ static int open_cable(struct via_host *host, struct via_host_cable *cable,
                              link->like);
     }
     cable->direct = link->direct && cable->like->maps_memory;
+    cable->dimension = link->dimension;
     struct via_emu_options options = {
         .path = cable->path.text,
         .side = link->side,

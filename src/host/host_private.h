@@ -50,6 +50,7 @@ struct via_host_cable {
     struct via_port *port;
     unsigned index;
     uint16_t peer;
+    uint8_t dimension;
     bool direct;
     bool cut;
     const struct via_emu_like *like;
@@ -83,8 +84,9 @@ struct via_host {
     struct via_status_page *status;
     struct via_host_peer *peers; /* hosts_max */
 
-    struct via_host_cable cables[VIA_PORTS_MAX];
-    unsigned cables_count; /* opened */
+    struct via_node_port_config *ports; /* links_count; config.ports */
+    struct via_host_cable *cables;      /* links_count */
+    unsigned cables_count;              /* opened */
     unsigned links_count;
     struct via_transfer transfers[VIA_CHANNELS_MAX];
     _Atomic uint64_t sync_target; /* [any] written by the control thread, see via_host_sync */

@@ -7,15 +7,19 @@
 #include "wire/record.h"
 
 /*
- * The link-state announcement: one record of a control pipe. Head: struct via_announcement. Body:
- * neighbours_count entries of struct via_announcement_neighbour.
+ * The link-state announcement: one or more records of a control pipe. Head of each: struct
+ * via_announcement. Body: up to VIA_LINK_STATE_PART_NEIGHBOURS entries of struct
+ * via_announcement_neighbour, ascending by host over all records of the announcement.
  *
  * A host announces the neighbours it has links up to, with the session it has shaken hands with: an
  * edge counts only when both ends announce the session the other one lives in, so what remains of
  * an earlier life of a host never makes a route.
+ *
+ * Records of one announcement follow each other in the pipe. A record with first = 0 begins an
+ * announcement; what was not complete before it is void.
  */
 #define VIA_LINK_STATE_KIND 1u
-#define VIA_LINK_STATE_NEIGHBOURS_MAX 16u
+#define VIA_LINK_STATE_PART_NEIGHBOURS 16u
 /* Announcements at or past it are malformed. */
 #define VIA_LINK_STATE_SEQUENCE_MAX (UINT64_C(1) << 62)
 /*
@@ -30,13 +34,16 @@
 
 struct via_announcement {
     uint8_t kind;
-    uint8_t neighbours_count;
+    uint8_t reserved; /* 0 */
     uint16_t host;
     uint32_t session;
-    uint64_t sequence; /* newer is greater; equal: the greater session wins, then the greater body
-                        */
+    uint64_t sequence; /* newer is greater; equal: the greater session, then the greater list
+                          of neighbours */
+    uint16_t neighbours_count; /* in all records of the announcement, less than the ids there are */
+    uint16_t first; /* index of this record's first entry, a multiple of the entries of a record */
+    uint32_t reserved2; /* 0 */
 };
-_Static_assert(sizeof(struct via_announcement) == 16, "no padding on the wire");
+_Static_assert(sizeof(struct via_announcement) == 24, "no padding on the wire");
 
 struct via_announcement_neighbour {
     uint16_t host;
@@ -45,11 +52,18 @@ struct via_announcement_neighbour {
 };
 _Static_assert(sizeof(struct via_announcement_neighbour) == 8, "no padding on the wire");
 
+/* Entries in the record of an announcement that begins with entry `first`. */
+static inline unsigned via_announcement_entries(unsigned neighbours_count, unsigned first)
+{
+    unsigned left = neighbours_count - first;
+    return left < VIA_LINK_STATE_PART_NEIGHBOURS ? left : VIA_LINK_STATE_PART_NEIGHBOURS;
+}
+
 /* The control pipe, the same in every configuration. */
 #define VIA_CONTROL_PIPE_SLOTS 16u
 #define VIA_CONTROL_PIPE_BODY_BYTES 128u
 _Static_assert(VIA_CONTROL_PIPE_BODY_BYTES >=
-                   VIA_LINK_STATE_NEIGHBOURS_MAX * sizeof(struct via_announcement_neighbour),
-               "an announcement is one record");
+                   VIA_LINK_STATE_PART_NEIGHBOURS * sizeof(struct via_announcement_neighbour),
+               "the body of a record");
 
 #endif

@@ -116,9 +116,10 @@ static void announce(struct scene *s, struct input *input)
         head.kind = VIA_LINK_STATE_KIND;
         head.host %= 4;
         head.session = head.host < 3 ? s->fabric->hosts[head.host].config.session : head.session;
-        head.neighbours_count %= VIA_LINK_STATE_NEIGHBOURS_MAX + 1;
+        head.neighbours_count %= 2 * VIA_LINK_STATE_PART_NEIGHBOURS;
+        head.first = (fix & 0x20) != 0 ? VIA_LINK_STATE_PART_NEIGHBOURS : 0;
     }
-    size_t bytes = via_min((size_t)head.neighbours_count * 8, sizeof(body));
+    size_t bytes = via_announcement_entries(head.neighbours_count, head.first) * (size_t)8;
     bytes = (fix & 0x40) != 0 ? bytes : via_min((size_t)fix * 4, sizeof(body));
     for (size_t i = 0; i + 8 <= bytes; i += 8) {
         struct via_announcement_neighbour one = {.host = (uint16_t)input_edgy(input)};

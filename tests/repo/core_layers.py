@@ -11,7 +11,7 @@ LAYERS = [
     ["segment", "apply"],
     ["flow", "flow_tx", "flow_rx"],
     ["op", "outgoing", "answer", "barrier", "ops"],
-    ["relay", "link", "lsdb", "greet", "control_pipe"],
+    ["relay", "link", "lsdb", "lsa", "route", "greet", "control_pipe"],
     ["channel", "node"],
 ]
 

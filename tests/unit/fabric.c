@@ -328,7 +328,8 @@ void fabric_start(struct fabric *fabric, int index)
 
     assert_null(host->node);
     host->config.session = ++fabric->next_session * 7919u;
-    host->config.ports_count = (uint8_t)host->ports_count;
+    host->config.ports_count = (uint16_t)host->ports_count;
+    host->config.ports = host->ports;
     size_t bytes = via_node_bytes(&host->config);
     assert_true(bytes > 0);
     host->memory = aligned_alloc(64, via_align_up(bytes, 64));

@@ -61,6 +61,7 @@ struct fabric_host {
     struct via_node *node;
     void *memory;
     struct via_node_config config;
+    struct via_node_port_config ports[FABRIC_LINKS_MAX];
     int index;
     unsigned ports_count;
     bool asleep[VIA_CHANNELS_MAX];

@@ -91,12 +91,13 @@ static unsigned char body[BODY_BYTES + DMAS_MAX];
 static struct fabric *start_with(uint32_t depth, uint32_t buffers)
 {
     struct fabric *fabric = fabric_new(false);
-    fabric->config.dma_bytes_min[0] = DMA_BYTES_MIN;
     fabric->config.dma_buffers = buffers;
     fabric->config.dma_ns_max = DMA_NS_MAX;
     fabric->config.retry_ns_min = fabric->config.retry_ns_max = VIA_SEC_NS;
     int a = fabric_add_host(fabric);
     int b = fabric_add_host(fabric);
+    fabric->hosts[a].ports[0].dma_bytes_min = DMA_BYTES_MIN;
+    fabric->hosts[b].ports[0].dma_bytes_min = DMA_BYTES_MIN;
     struct fabric_link *link = fabric_connect(fabric, a, b);
     engine = (struct engine){.ops = *link->ports[0].port.ops, .port = &link->ports[0]};
     engine.ops.dma = engine_dma;

@@ -197,7 +197,7 @@ static void configurations_are_checked(void **state)
     BAD(hosts_max, 1025);
     BAD(channels_count, 0);
     BAD(channels_count, 15);
-    BAD(ports_count, 17);
+    BAD(ports_count, VIA_PORTS_MAX + 1);
     BAD(pipe_slots, 0);
     BAD(pipe_slots, 3);
     BAD(frame_bytes_max, 0);

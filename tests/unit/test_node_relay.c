@@ -171,7 +171,7 @@ static struct fabric *fabric_square(const uint8_t dimensions[2])
         unsigned upright = i == 1 || i == 2;
         for (unsigned side = 0; side < 2; side++) {
             struct fabric_host *host = &fabric->hosts[ends[i][side]];
-            host->config.dimensions[host->ports_count] = dimensions[upright];
+            host->ports[host->ports_count].dimension = dimensions[upright];
         }
         fabric_connect(fabric, ends[i][0], ends[i][1]);
     }

@@ -13,7 +13,7 @@
 #include "cli/topology.h"
 #include "core/node.h"
 
-_Static_assert(VIA_TOPOLOGY_PORTS_MAX == VIA_PORTS_MAX, "core has as many ports");
+_Static_assert(VIA_TOPOLOGY_PORTS_MAX <= VIA_PORTS_MAX, "core has as many ports");
 _Static_assert(VIA_TOPOLOGY_CHANNELS_MAX == VIA_CHANNELS_MAX, "core has as many channels");
 _Static_assert(VIA_TOPOLOGY_DIMENSIONS_MAX <= VIA_DIMENSIONS_MAX, "core has as many dimensions");
 _Static_assert(VIA_TOPOLOGY_HOST_MAX < VIA_HOSTS_MAX, "core has as many hosts");

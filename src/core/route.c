@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Shortest ways, kept up to date.
+ *
+ * An edge exists when both ends announce each other, each the life that the other one announces for
+ * itself. A host's label is its distance in hops and, among the ways of that length, the lowest
+ * rank of a first port: dimensions first, then ports. It follows from the neighbours' labels alone:
+ * the lowest of them, one hop more. So a change of edges changes labels from there on and no
+ * others. The heap holds hosts whose label is not what follows from their neighbours; the one with
+ * the lowest label, old or new, comes first, and is put right for good when its new label is the
+ * lower. When it is the higher, the label is taken away first, so that neighbours that owed theirs
+ * to it look for another way. (Ramalingam and Reps, "An incremental algorithm for a generalization
+ * of the shortest-path problem", 1996.)
+ */
+#include "base/mutant.h"
+#include "core/link.h"
+
+/* A session that others contradict is believed after so long. */
+#define CONTEST_NS VIA_LINK_STATE_FORGET_NS
+
+#define ONE_HOP via_route_word(1, 0)
+
+/* --- which hosts are to be looked at --------------------------------------------------------- */
+
+static void touch(struct via_lsdb *lsdb, uint16_t host)
+{
+    if (lsdb->is_touched[host] == 0) {
+        lsdb->is_touched[host] = 1;
+        lsdb->touched[lsdb->touched_count++] = host;
+    }
+}
+
+void via_routes_touch(struct via_node *node, uint16_t host)
+{
+    touch(node->lsdb, host);
+}
+
+/* Marks the neighbour that the iterator has found, or takes the mark away. */
+static void mark_edge(struct via_neighbours *it, bool edge)
+{
+    uint8_t bit = (uint8_t)(1u << it->found_at);
+    it->found->edges = (uint8_t)(edge ? it->found->edges | bit : it->found->edges & ~bit);
+}
+
+static bool is_edge(const struct via_neighbours *it)
+{
+    return (it->found->edges >> it->found_at & 1) != 0;
+}
+
+/* The entry for `other` among the neighbours of a host. */
+static bool find_neighbour(const struct via_lsdb *lsdb, uint16_t host, uint16_t other,
+                           struct via_neighbours *ret_it)
+{
+    via_neighbours_of(lsdb, &lsdb->lsas[host], ret_it);
+    while (via_neighbours_next(ret_it) && ret_it->host <= other) {
+        if (ret_it->host == other) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void via_routes_unlink(struct via_node *node, uint16_t host)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    struct via_neighbours it, back;
+
+    touch(lsdb, host);
+    via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
+    while (via_neighbours_next(&it)) {
+        if (is_edge(&it) && find_neighbour(lsdb, it.host, host, &back)) {
+            mark_edge(&it, false);
+            mark_edge(&back, false);
+            touch(lsdb, it.host);
+        }
+    }
+}
+
+void via_routes_link(struct via_node *node, uint16_t host)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    uint32_t session = via_lsa_session(&lsdb->lsas[host]);
+    struct via_neighbours it, back;
+
+    via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
+    while (via_neighbours_next(&it)) {
+        if (it.session == via_lsa_session(&lsdb->lsas[it.host]) &&
+            find_neighbour(lsdb, it.host, host, &back) && back.session == session) {
+            mark_edge(&it, true);
+            mark_edge(&back, true);
+            touch(lsdb, it.host);
+        }
+    }
+}
+
+/* --- labels ---------------------------------------------------------------------------------- */
+
+/* The lowest rank of the links that are up and lead to the life of the host that it announces. */
+static uint32_t local_label(const struct via_node *node, uint16_t host)
+{
+    uint32_t session = via_lsa_session(&node->lsdb->lsas[host]);
+    for (uint16_t p = node->lsdb->local[host]; p != VIA_PORT_NONE;) {
+        const struct via_link *link = &node->links[p];
+        if (link->peer_seen_session == session) {
+            return via_route_word(1, link->lsdb.rank);
+        }
+        p = link->lsdb.next_parallel;
+    }
+    return VIA_ROUTE_NONE;
+}
+
+/* What the label of a host has to be, as its neighbours' are now. */
+static uint32_t label_due(const struct via_node *node, uint16_t host)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    uint32_t lowest = VIA_ROUTE_NONE;
+    struct via_neighbours it;
+
+    via_count(&lsdb->routes_examined, 1);
+    via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
+    while (via_neighbours_next(&it)) {
+        if (!is_edge(&it)) {
+            continue;
+        }
+        uint32_t label = lsdb->labels[it.host];
+        if (it.host == node->config.host) {
+            label = local_label(node, host);
+        } else if (label != VIA_ROUTE_NONE) {
+            label += ONE_HOP;
+        }
+        lowest = via_min(lowest, label);
+    }
+    return via_route_hops(lowest) <= node->config.hops_max ? lowest : VIA_ROUTE_NONE;
+}
+
+/* --- the heap -------------------------------------------------------------------------------- */
+
+static void heap_put(struct via_lsdb *lsdb, unsigned at, uint16_t host)
+{
+    lsdb->heap[at] = host;
+    lsdb->heap_at[host] = (uint16_t)at;
+}
+
+static void heap_rise(struct via_lsdb *lsdb, unsigned at)
+{
+    uint16_t host = lsdb->heap[at];
+    while (at != 0 && lsdb->keys[host] < lsdb->keys[lsdb->heap[(at - 1) / 2]]) {
+        heap_put(lsdb, at, lsdb->heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    heap_put(lsdb, at, host);
+}
+
+static void heap_sink(struct via_lsdb *lsdb, unsigned at)
+{
+    uint16_t host = lsdb->heap[at];
+    for (;;) {
+        unsigned child = 2 * at + 1;
+        if (child >= lsdb->heap_count) {
+            break;
+        }
+        if (child + 1 < lsdb->heap_count &&
+            lsdb->keys[lsdb->heap[child + 1]] < lsdb->keys[lsdb->heap[child]]) {
+            child++;
+        }
+        if (lsdb->keys[lsdb->heap[child]] >= lsdb->keys[host]) {
+            break;
+        }
+        heap_put(lsdb, at, lsdb->heap[child]);
+        at = child;
+    }
+    heap_put(lsdb, at, host);
+}
+
+static void heap_remove(struct via_lsdb *lsdb, uint16_t host)
+{
+    unsigned at = lsdb->heap_at[host];
+    uint16_t last = lsdb->heap[--lsdb->heap_count];
+
+    lsdb->heap_at[host] = VIA_HOST_NONE;
+    if (last != host) {
+        heap_put(lsdb, at, last);
+        heap_rise(lsdb, at);
+        heap_sink(lsdb, lsdb->heap_at[last]);
+    }
+}
+
+static void heap_set(struct via_lsdb *lsdb, uint16_t host, uint32_t key)
+{
+    if (lsdb->heap_at[host] == VIA_HOST_NONE) {
+        heap_put(lsdb, lsdb->heap_count++, host);
+    }
+    lsdb->keys[host] = key;
+    heap_rise(lsdb, lsdb->heap_at[host]);
+    heap_sink(lsdb, lsdb->heap_at[host]);
+}
+
+/* Into the heap, or out of it. */
+static void examine(struct via_node *node, uint16_t host)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+
+    if (host == node->config.host) {
+        return;
+    }
+    uint32_t due = label_due(node, host);
+    if (due != lsdb->labels[host]) {
+        heap_set(lsdb, host, via_min(due, lsdb->labels[host]));
+    } else if (lsdb->heap_at[host] != VIA_HOST_NONE) {
+        heap_remove(lsdb, host);
+    }
+}
+
+static void examine_neighbours(struct via_node *node, uint16_t host)
+{
+    struct via_neighbours it;
+    via_neighbours_of(node->lsdb, &node->lsdb->lsas[host], &it);
+    while (via_neighbours_next(&it)) {
+        if (is_edge(&it)) {
+            examine(node, it.host);
+        }
+    }
+}
+
+static void put_right(struct via_node *node, uint16_t host)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    uint32_t due = label_due(node, host);
+
+    touch(lsdb, host);
+    heap_remove(lsdb, host);
+    if (due < lsdb->labels[host]) {
+        if (VIA_MUTANT(ROUTE_LOOP) && lsdb->labels[host] != VIA_ROUTE_NONE) {
+            return;
+        }
+        lsdb->labels[host] = due;
+        examine_neighbours(node, host);
+    } else {
+        lsdb->labels[host] = VIA_ROUTE_NONE;
+        examine_neighbours(node, host);
+        examine(node, host);
+    }
+}
+
+/* --- which of two lives ---------------------------------------------------------------------- */
+
+static bool is_reached(const struct via_node *node, uint16_t host)
+{
+    return host == node->config.host || node->lsdb->labels[host] != VIA_ROUTE_NONE;
+}
+
+/* Does a host that can be reached have a link up to this life of the host, as it says? */
+static bool is_vouched_for(const struct via_node *node, uint16_t host, uint32_t session)
+{
+    for (uint16_t h = 0; h < node->config.hosts_max; h++) {
+        struct via_neighbours it;
+        if (is_reached(node, h) && find_neighbour(node->lsdb, h, host, &it) &&
+            it.session == session) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Another life of a host than the one that was believed can be reached, by what is announced. If
+ * the host has restarted, all its neighbours say so soon. If others still have links up to the life
+ * before, it may be a lie, which the host outnumbers as soon as it hears of it. Operations towards
+ * the host end when another life is believed, so this waits.
+ */
+static bool is_contested(struct via_node *node, uint16_t host, uint64_t now_ns)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    struct via_lsa *lsa = &lsdb->lsas[host];
+    uint32_t believed = atomic_load_explicit(&node->sessions[host], memory_order_relaxed);
+    bool contested = host != node->config.host && is_reached(node, host) && believed != 0 &&
+                     believed != via_lsa_session(lsa) && is_vouched_for(node, host, believed);
+
+    if (contested && lsa->contested_ns == 0) {
+        lsa->contested_ns = via_max(now_ns, 1);
+        lsdb->contested_count++;
+    }
+    if (contested && now_ns - lsa->contested_ns < CONTEST_NS) {
+        lsdb->contest_ns = via_min(lsdb->contest_ns, lsa->contested_ns + CONTEST_NS);
+        return true;
+    }
+    if (lsa->contested_ns != 0) {
+        lsa->contested_ns = 0;
+        lsdb->contested_count--;
+    }
+    return false;
+}
+
+/* --- publishing ------------------------------------------------------------------------------ */
+
+static uint32_t route_of(const struct via_node *node, uint16_t host)
+{
+    uint32_t label = node->lsdb->labels[host];
+    if (host == node->config.host || label == VIA_ROUTE_NONE) {
+        return host == node->config.host ? 0 : VIA_ROUTE_NONE;
+    }
+    return via_route_word(via_route_hops(label), node->lsdb->by_rank[(uint16_t)label]);
+}
+
+/* Returns whether anything has changed. */
+static bool publish(struct via_node *node, uint16_t host, uint64_t now_ns)
+{
+    uint32_t session = via_lsa_session(&node->lsdb->lsas[host]);
+    uint32_t route = route_of(node, host);
+    bool changed = false;
+
+    if (is_contested(node, host, now_ns)) {
+        route = VIA_ROUTE_NONE;
+    }
+    /* A session counts once its host can be reached: that is, once a neighbour has shaken hands
+     * with it. */
+    if (route != VIA_ROUTE_NONE &&
+        session != atomic_load_explicit(&node->sessions[host], memory_order_relaxed)) {
+        atomic_store_explicit(&node->sessions[host], session, memory_order_relaxed);
+        changed = true;
+    }
+    if (route != atomic_load_explicit(&node->routes[host], memory_order_relaxed)) {
+        /* Pairs with the acquire in take_route(): no way without the session at its end. */
+        atomic_store_explicit(&node->routes[host], route, memory_order_release);
+        changed = true;
+    }
+    if (changed) {
+        via_route_log_append(node, host);
+        via_count(&node->lsdb->routes_changed, 1);
+    }
+    return changed;
+}
+
+static bool publish_touched(struct via_node *node, uint64_t now_ns)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    bool changed = false;
+
+    /* What was contested may be settled by the announcement of any other host. */
+    lsdb->contest_ns = VIA_NEVER_NS;
+    for (uint16_t h = 0; lsdb->contested_count != 0 && h < node->config.hosts_max; h++) {
+        if (lsdb->lsas[h].contested_ns != 0) {
+            touch(lsdb, h);
+        }
+    }
+    for (unsigned i = 0; i < lsdb->touched_count; i++) {
+        uint16_t host = lsdb->touched[i];
+        lsdb->is_touched[host] = 0;
+        changed |= publish(node, host, now_ns);
+    }
+    lsdb->touched_count = 0;
+    return changed;
+}
+
+void via_routes_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+
+    if (lsdb->touched_count == 0 && now_ns < lsdb->contest_ns) {
+        *ret_deadline_ns = via_min(*ret_deadline_ns, lsdb->contest_ns);
+        return;
+    }
+    /* More are touched below, by what changes. */
+    for (unsigned i = 0, count = lsdb->touched_count; i < count; i++) {
+        examine(node, lsdb->touched[i]);
+    }
+    while (lsdb->heap_count != 0) {
+        put_right(node, lsdb->heap[0]);
+    }
+    if (publish_touched(node, now_ns)) {
+        node->changed = true;
+        via_route_log_publish(node);
+        for (unsigned k = 0; k < node->config.channels_count; k++) {
+            node->env.wake(node->env.ctx, k);
+        }
+    }
+    *ret_deadline_ns = via_min(*ret_deadline_ns, lsdb->contest_ns);
+}
+
+/* --- beginning ------------------------------------------------------------------------------- */
+
+void via_routes_init(struct via_node *node)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    uint16_t rank = 0;
+
+    for (unsigned h = 0; h < node->config.hosts_max; h++) {
+        lsdb->labels[h] = VIA_ROUTE_NONE;
+        lsdb->heap_at[h] = VIA_HOST_NONE;
+        atomic_store_explicit(&node->routes[h], VIA_ROUTE_NONE, memory_order_relaxed);
+    }
+    lsdb->contest_ns = VIA_NEVER_NS;
+    lsdb->labels[node->config.host] = 0;
+    atomic_store_explicit(&node->sessions[node->config.host], node->config.session,
+                          memory_order_relaxed);
+    atomic_store_explicit(&node->routes[node->config.host], 0, memory_order_relaxed);
+    for (unsigned d = 0; d < VIA_DIMENSIONS_MAX; d++) {
+        for (uint16_t p = 0; p < node->config.ports_count; p++) {
+            if (node->links[p].dimension == d) {
+                lsdb->by_rank[rank] = p;
+                node->links[p].lsdb.rank = rank++;
+            }
+        }
+    }
+}

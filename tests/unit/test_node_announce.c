@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Announcements of more neighbours than a record holds: taken when they are complete, passed on,
+ * and refused when their parts do not fit together. Host 0 of the chain 0-1-2 says what the tests
+ * want.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/types.h"
+#include "core/link.h"
+#include "fabric.h"
+#include "hostile_peer.h"
+
+#define HOSTS_MAX 64u
+#define PART VIA_LINK_STATE_PART_NEIGHBOURS
+#define SEQUENCE 1000u
+
+struct scene {
+    struct fabric *fabric;
+    struct hostile_peer peer; /* host 0's end of its link to host 1 */
+    struct via_announcement head;
+    struct via_announcement_neighbour entries[HOSTS_MAX];
+};
+
+/* Host 0 is about to announce `count` neighbours: hosts 1, 2, ... */
+static void scene_init(struct scene *s, unsigned count)
+{
+    memset(s, 0, sizeof(*s));
+    s->fabric = fabric_new(true);
+    s->fabric->config.hosts_max = HOSTS_MAX;
+    fabric_chain(s->fabric, 3);
+    fabric_settle(s->fabric);
+    fabric_node(s->fabric, 1)->config.dead_ns =
+        1000 * VIA_SEC_NS; /* host 0 has no heart any more */
+    s->head = (struct via_announcement){
+        .kind = VIA_LINK_STATE_KIND,
+        .host = 0,
+        .session = s->fabric->hosts[0].config.session,
+        .sequence = SEQUENCE,
+        .neighbours_count = (uint16_t)count,
+    };
+    for (unsigned i = 0; i < count; i++) {
+        s->entries[i].host = (uint16_t)(i + 1);
+        s->entries[i].session = i < 2 ? s->fabric->hosts[i + 1].config.session : 5000 + i;
+    }
+    hostile_peer_become(&s->peer, s->fabric, 0);
+}
+
+static void scene_fini(struct scene *s)
+{
+    fabric_free(s->fabric);
+}
+
+static void run(struct scene *s)
+{
+    struct via_pipe_record record;
+    s->fabric->hosts[1].control_deadline = 0;
+    for (unsigned i = 0; i < 5; i++) {
+        fabric_run(s->fabric, VIA_MSEC_NS);
+        while (via_pipe_take(&s->peer.control.reader, &record) == 1) {
+            via_pipe_release(&s->peer.control.reader, 1);
+        }
+    }
+}
+
+static void send_part(struct scene *s, const struct via_announcement *head, unsigned entries)
+{
+    assert_int_equal(via_pipe_send(&s->peer.control.writer, head, sizeof(*head),
+                                   &s->entries[head->first], entries * sizeof(s->entries[0])),
+                     0);
+}
+
+static void send_all(struct scene *s)
+{
+    struct via_announcement head = s->head;
+    do {
+        send_part(s, &head, via_announcement_entries(head.neighbours_count, head.first));
+        head.first = (uint16_t)(head.first + PART);
+    } while (head.first < head.neighbours_count);
+}
+
+static void assert_known(const struct scene *s, int at, unsigned count)
+{
+    uint16_t hosts[HOSTS_MAX];
+    assert_int_equal(via_node_neighbours(s->fabric->hosts[at].node, 0, hosts, HOSTS_MAX), count);
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(hosts[i], i + 1);
+    }
+    assert_int_equal(via_node_neighbours(s->fabric->hosts[at].node, 0, hosts, 1), count);
+}
+
+static void any_number_of_neighbours_is_passed_on(void **state)
+{
+    (void)state;
+    for (unsigned count = 0; count < HOSTS_MAX; count++) {
+        struct scene s;
+        scene_init(&s, count);
+        send_all(&s);
+        run(&s);
+        assert_known(&s, 1, count);
+        assert_known(&s, 2, count);
+        assert_int_equal(fabric_link_status(s.fabric, 1, 0).errors, 0);
+        assert_int_equal(fabric_link_status(s.fabric, 2, 0).errors, 0);
+        scene_fini(&s);
+    }
+}
+
+static void nothing_counts_before_the_last_part(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_init(&s, 40);
+    struct via_announcement head = s.head;
+    for (unsigned part = 0; part < 3; part++) {
+        assert_known(&s, 1, 1);
+        assert_known(&s, 2, 1);
+        head.first = (uint16_t)(part * PART);
+        send_part(&s, &head, part < 2 ? PART : 8);
+        run(&s);
+    }
+    assert_known(&s, 1, 40);
+    assert_known(&s, 2, 40);
+    scene_fini(&s);
+}
+
+/* The sender has a newer one meanwhile. */
+static void what_is_begun_anew_counts(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_init(&s, 40);
+    for (unsigned i = 0; i < 100; i++) {
+        send_part(&s, &s.head, PART);
+        s.head.sequence++;
+        run(&s);
+    }
+    s.head.neighbours_count = 33;
+    send_all(&s);
+    run(&s);
+    assert_known(&s, 1, 33);
+    assert_known(&s, 2, 33);
+    /* Nothing of the others is left. */
+    const struct via_lsdb *lsdb = fabric_node(s.fabric, 1)->lsdb;
+    assert_true(lsdb->chunks_fresh < 40);
+    scene_fini(&s);
+}
+
+/* A link that goes down takes with it what has come of an announcement. */
+static void half_an_announcement_goes_with_its_link(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_init(&s, 40);
+    send_part(&s, &s.head, PART);
+    run(&s);
+    fabric_cut(&s.fabric->links[0]);
+    run(&s);
+    assert_known(&s, 1, 1);
+    fabric_mend(&s.fabric->links[0]);
+    fabric_start(s.fabric, 0);
+    fabric_settle(s.fabric);
+    assert_known(&s, 2, 1);
+    scene_fini(&s);
+}
+
+static void wrong_first(struct scene *s)
+{
+    s->head.first = 8;
+}
+
+static void a_part_left_out(struct scene *s)
+{
+    send_part(s, &s->head, PART);
+    s->head.first = 2 * PART;
+}
+
+static void no_beginning(struct scene *s)
+{
+    s->head.first = PART;
+}
+
+static void another_number(struct scene *s)
+{
+    send_part(s, &s->head, PART);
+    s->head.first = PART;
+    s->head.sequence++;
+}
+
+static void another_session(struct scene *s)
+{
+    send_part(s, &s->head, PART);
+    s->head.first = PART;
+    s->head.session++;
+}
+
+static void another_host(struct scene *s)
+{
+    send_part(s, &s->head, PART);
+    s->head.first = PART;
+    s->head.host = HOSTS_MAX - 1;
+}
+
+static void another_count(struct scene *s)
+{
+    send_part(s, &s->head, PART);
+    s->head.first = PART;
+    s->head.neighbours_count++;
+}
+
+static void beyond_the_end(struct scene *s)
+{
+    send_all(s);
+    s->head.first = 3 * PART;
+    s->head.neighbours_count = 3 * PART;
+}
+
+static void too_many(struct scene *s)
+{
+    s->head.neighbours_count = HOSTS_MAX;
+}
+
+static void not_ascending(struct scene *s)
+{
+    s->entries[5].host = s->entries[4].host;
+}
+
+static void not_ascending_over_parts(struct scene *s)
+{
+    send_part(s, &s->head, PART);
+    s->head.first = PART;
+    s->entries[PART].host = s->entries[PART - 1].host;
+}
+
+static void itself(struct scene *s)
+{
+    s->entries[0].host = 0;
+}
+
+static void no_host(struct scene *s)
+{
+    s->entries[PART - 1].host = HOSTS_MAX;
+}
+
+static void no_session(struct scene *s)
+{
+    s->entries[3].session = 0;
+}
+
+static void what_does_not_fit_together_ends_the_link(void **state)
+{
+    (void)state;
+    static void (*const spoil[])(struct scene * s) = {
+        wrong_first,
+        a_part_left_out,
+        no_beginning,
+        another_number,
+        another_session,
+        another_host,
+        another_count,
+        beyond_the_end,
+        too_many,
+        not_ascending,
+        not_ascending_over_parts,
+        itself,
+        no_host,
+        no_session,
+    };
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(spoil); i++) {
+        struct scene s;
+        scene_init(&s, 40);
+        spoil[i](&s);
+        unsigned entries = via_min(40u - via_min((unsigned)s.head.first, 40u), PART);
+        send_part(&s, &s.head, entries);
+        run(&s);
+        assert_int_equal(fabric_link_status(s.fabric, 1, 0).errors, 1);
+        assert_int_equal(fabric_link_status(s.fabric, 1, 0).downs_count, 1);
+        assert_int_equal(fabric_link_status(s.fabric, 2, 0).errors, 0);
+        fabric_start(s.fabric, 0);
+        fabric_settle(s.fabric);
+        scene_fini(&s);
+    }
+}
+
+/* The body is longer or shorter than the head says. */
+static void lengths_must_agree(void **state)
+{
+    (void)state;
+    for (int entries = 0; entries <= (int)PART; entries++) {
+        struct scene s;
+        scene_init(&s, 9);
+        send_part(&s, &s.head, (unsigned)entries);
+        run(&s);
+        assert_int_equal(fabric_link_status(s.fabric, 1, 0).errors, entries != 9);
+        scene_fini(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_neighbours_is_passed_on),
+        cmocka_unit_test(nothing_counts_before_the_last_part),
+        cmocka_unit_test(what_is_begun_anew_counts),
+        cmocka_unit_test(half_an_announcement_goes_with_its_link),
+        cmocka_unit_test(what_does_not_fit_together_ends_the_link),
+        cmocka_unit_test(lengths_must_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
