@@ -124,7 +124,8 @@ static bool is_hung_up_on(int fd)
 static bool has_so_many_fds(void *ctx)
 {
     const unsigned *count = ctx;
-    return host_lab_fds(0) == *count;
+    /* Fewer, when the reaper had not closed those of an earlier process at the count. */
+    return host_lab_fds(0) <= *count;
 }
 
 static void nonsense_ends_the_connection_and_nothing_else(void **state)
