@@ -182,7 +182,7 @@ static uint32_t emu_scratchpad_read(struct via_port *port, unsigned index)
     if (index >= VIA_PORT_SCRATCHPADS || !via_emu_port_is_up(emu)) {
         return ALL_ONES;
     }
-    via_emu_port_wait(emu->like->read_ns);
+    via_emu_port_wait(emu->like->pad_ns);
     /* Pairs with the release in emu_scratchpad_write(). */
     uint32_t value = atomic_load_explicit(&emu->bridge->scratchpad[index], memory_order_acquire);
     /* The zero of a link that went down in between is not what the other end wrote. */

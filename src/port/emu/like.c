@@ -23,6 +23,7 @@ static const struct via_emu_like classes[] = {
         .window_bytes = 4 * MIB,
         .window_bytes_max = 64 * MIB,
         .read_ns = 1500,
+        .pad_ns = 1500,
         .delay_ns = 20 * VIA_USEC_NS,
     },
     {
@@ -34,6 +35,7 @@ static const struct via_emu_like classes[] = {
         .window_bytes_max = 64 * MIB,
     },
     {
+        /* Scratchpads are words that the peer has written here. */
         .name = "network",
         .lanes = true,
         .read_ns = 10 * VIA_USEC_NS,
