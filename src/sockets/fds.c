@@ -101,30 +101,33 @@ struct via_file *via_fd_take(int fd)
     return atomic_exchange_explicit(&via_fds[fd], NULL, memory_order_acq_rel);
 }
 
-static _Atomic unsigned hidden_count;
+static _Atomic unsigned meeting_count;
 
-unsigned via_hidden_count(void)
+unsigned via_hidden_meeting_count(void)
 {
-    return atomic_load_explicit(&hidden_count, memory_order_relaxed);
+    return atomic_load_explicit(&meeting_count, memory_order_relaxed);
 }
 
 static void hidden_free(struct via_file *file)
 {
-    atomic_fetch_sub_explicit(&hidden_count, 1, memory_order_relaxed);
-    via_pool_put(&hidden_pool, via_container_of(file, struct via_hidden, file));
+    struct via_hidden *hidden = via_container_of(file, struct via_hidden, file);
+    if (hidden->meets) {
+        atomic_fetch_sub_explicit(&meeting_count, 1, memory_order_relaxed);
+    }
+    via_pool_put(&hidden_pool, hidden);
 }
 
-unsigned via_hidden_most(void)
+unsigned via_fds_quarter(void)
 {
-    static _Atomic unsigned most;
+    static _Atomic unsigned last;
     static _Atomic unsigned uses;
     struct rlimit limit;
     if (atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % 16 == 0 &&
         getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         rlim_t quarter = via_min(limit.rlim_cur, (rlim_t)via_fds_count) / 4;
-        atomic_store_explicit(&most, (unsigned)quarter, memory_order_relaxed);
+        atomic_store_explicit(&last, (unsigned)quarter, memory_order_relaxed);
     }
-    return atomic_load_explicit(&most, memory_order_relaxed);
+    return atomic_load_explicit(&last, memory_order_relaxed);
 }
 
 /*
@@ -134,12 +137,12 @@ unsigned via_hidden_most(void)
  */
 static int make_high(int fd)
 {
-    unsigned quarter = via_hidden_most();
+    unsigned quarter = via_fds_quarter();
     int high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 3);
     return high >= 0 ? high : VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 2);
 }
 
-static bool hide(int fd, _Atomic int *place)
+static bool hide(int fd, _Atomic int *place, bool meets)
 {
     struct via_hidden *hidden = (unsigned)fd < via_fds_count ? via_pool_get(&hidden_pool) : NULL;
     if (hidden == NULL) {
@@ -149,12 +152,15 @@ static bool hide(int fd, _Atomic int *place)
     hidden->file.kind = VIA_FILE_HIDDEN;
     hidden->file.free = hidden_free;
     hidden->place = place;
-    atomic_fetch_add_explicit(&hidden_count, 1, memory_order_relaxed);
+    hidden->meets = meets;
+    if (meets) {
+        atomic_fetch_add_explicit(&meeting_count, 1, memory_order_relaxed);
+    }
     via_fd_set(fd, &hidden->file);
     return true;
 }
 
-int via_hidden_new(int fd, _Atomic int *place)
+static int hide_high(int fd, _Atomic int *place, bool meets)
 {
     atomic_store_explicit(place, -1, memory_order_relaxed);
     int high = make_high(fd);
@@ -164,12 +170,22 @@ int via_hidden_new(int fd, _Atomic int *place)
         return -error;
     }
     atomic_store_explicit(place, high, memory_order_relaxed);
-    if (!hide(high, place)) {
+    if (!hide(high, place, meets)) {
         atomic_store_explicit(place, -1, memory_order_relaxed);
         VIA_REAL(close)(high);
         return -EMFILE;
     }
     return 0;
+}
+
+int via_hidden_new(int fd, _Atomic int *place)
+{
+    return hide_high(fd, place, false);
+}
+
+int via_hidden_new_meeting(int fd, _Atomic int *place)
+{
+    return hide_high(fd, place, true);
 }
 
 static void show(int fd)
@@ -183,7 +199,7 @@ static void show(int fd)
 void via_hidden_shield(int fd, bool ours)
 {
     if (ours) {
-        hide(fd, NULL);
+        hide(fd, NULL, false);
     } else {
         show(fd);
     }

@@ -125,11 +125,14 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
 struct via_hidden {
     struct via_file file;
     _Atomic int *place; /* NULL: it can not be moved */
+    bool meets;         /* of a connection whose ends have not met: meeting.h */
 };
 
 /* Hides fd (any number) and stores its new number in *place. 0, or a negative errno: then fd is
  * closed and *place is -1. -EMFILE also when the program's own descriptors come near ours. */
 int via_hidden_new(int fd, _Atomic int *place);
+/* The same for a connection whose ends have not met. */
+int via_hidden_new_meeting(int fd, _Atomic int *place);
 /* Closes what *place says, if anything, and stores -1. */
 void via_hidden_close(_Atomic int *place);
 /* Something of the program's will get this number: moves ours away. false: it stays. */
@@ -137,9 +140,10 @@ bool via_hidden_move(int fd);
 /* One that somebody else has made and keeps by its number: hidden where it is, and no more. */
 void via_hidden_shield(int fd, bool ours);
 
-/* How many there are, and how many there may be for connections that meet: meeting.h. */
-unsigned via_hidden_count(void);
-unsigned via_hidden_most(void);
+/* How many there are of connections whose ends have not met. */
+unsigned via_hidden_meeting_count(void);
+/* A quarter of RLIMIT_NOFILE, which may be out of date by some calls. */
+unsigned via_fds_quarter(void);
 
 /* Around fork(), as in pool.h. */
 void via_hidden_fork_prepare(void);

@@ -8,13 +8,17 @@
 /* To find one that gives up, so many numbers are looked at; the next call goes on from there. */
 #define LOOKS_MAX 256u
 
-/* In quarters of the limit. From NEAR on none meets, as long as a few numbers are left below ours:
- * an answer of the peer comes with descriptors. */
-#define NEAR(quarter) ((quarter)*3u - (quarter) / 8u)
-#define FAR(quarter) ((quarter)*2u)
-
 static _Atomic unsigned hand;
-static _Atomic bool is_short;
+/* The number the kernel gave out last: how far the program has used up what it may have. */
+static _Atomic unsigned seen;
+
+/* How many descriptors connections may hold that have not met: a quarter of what is left. */
+static unsigned room(void)
+{
+    unsigned limit = via_fds_quarter() * 4;
+    unsigned used = atomic_load_explicit(&seen, memory_order_relaxed);
+    return limit > used ? (limit - used) / 4 : 0;
+}
 
 /* True if it holds no such descriptor any more. */
 static bool give_up(int fd, bool at_once)
@@ -31,12 +35,8 @@ static bool give_up(int fd, bool at_once)
 bool via_meeting_may_open(void)
 {
     unsigned top = via_fds_top();
-    if (atomic_load_explicit(&is_short, memory_order_relaxed)) {
-        return false;
-    }
-    /* A few numbers of the quarter are left for descriptors that meeting brings, such as bells. */
-    unsigned most = via_hidden_most() - via_hidden_most() / 8;
-    for (unsigned looks = 0; via_hidden_count() >= most; looks++) {
+    unsigned most = room();
+    for (unsigned looks = 0; via_hidden_meeting_count() >= most; looks++) {
         if (looks == LOOKS_MAX || top == 0) {
             return false;
         }
@@ -60,12 +60,8 @@ bool via_meeting_give_back(void)
 
 void via_meeting_saw(int fd)
 {
-    unsigned quarter = via_hidden_most();
-    bool was_short = atomic_load_explicit(&is_short, memory_order_relaxed);
-    if (via_unlikely((unsigned)fd >= NEAR(quarter)) && !was_short) {
-        atomic_store_explicit(&is_short, true, memory_order_relaxed);
+    atomic_store_explicit(&seen, (unsigned)fd, memory_order_relaxed);
+    if (via_unlikely(via_hidden_meeting_count() > room())) {
         via_meeting_give_back();
-    } else if (via_unlikely(was_short) && (unsigned)fd < FAR(quarter)) {
-        atomic_store_explicit(&is_short, false, memory_order_relaxed);
     }
 }

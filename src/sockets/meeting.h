@@ -6,10 +6,10 @@
 
 /*
  * Descriptors of connections whose ends have not met yet (offer.c): each holds one until the other
- * end makes its next call, and that may be never. The program must not miss them, so all of the
- * library's descriptors together take a quarter of RLIMIT_NOFILE at most. Beyond that a connection
- * that meets makes room by giving up one that waits for longer, and while the program itself comes
- * near its limit none meets. What gives up goes on by the kernel.
+ * end makes its next call, and that may be never. The program must not miss them, so they take at
+ * most a quarter of those that RLIMIT_NOFILE leaves the program. Beyond that a connection that
+ * meets makes room by giving up one that has waited for longer; a connection that gives up stays
+ * with the kernel.
  */
 
 /* May a connection open one more? Makes room if it can. No token and no lock is held. */

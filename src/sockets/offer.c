@@ -399,7 +399,7 @@ static void begin_listening(struct via_op *op)
     enum via_reason reason = find_peer(conn, op->fd);
     if (reason == VIA_REASON_NONE) {
         int fd = via_rendezvous_listen(via_conn_cookie(op->fd));
-        if (fd < 0 || via_hidden_new(fd, &conn->listen_fd) != 0) {
+        if (fd < 0 || via_hidden_new_meeting(fd, &conn->listen_fd) != 0) {
             reason = VIA_REASON_RESOURCES;
         }
     }
@@ -433,7 +433,7 @@ static void look_for_acceptor(struct via_op *op)
     } else if (control_fd >= 0 && !acceptor_is_trusted(op, uid)) {
         VIA_REAL(close)(control_fd);
         via_conn_settle_plain(conn, VIA_REASON_USER);
-    } else if (control_fd >= 0 && via_hidden_new(control_fd, &conn->control_fd) == 0) {
+    } else if (control_fd >= 0 && via_hidden_new_meeting(control_fd, &conn->control_fd) == 0) {
         via_hidden_close(&conn->listen_fd);
         via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
     } else if (control_fd >= 0) {
@@ -529,7 +529,8 @@ static enum via_reason meet_connector(struct via_op *op)
     if (fd < 0) {
         return fd == -EACCES ? VIA_REASON_USER : VIA_REASON_RESOURCES;
     }
-    return via_hidden_new(fd, &conn->control_fd) == 0 ? VIA_REASON_NONE : VIA_REASON_RESOURCES;
+    return via_hidden_new_meeting(fd, &conn->control_fd) == 0 ? VIA_REASON_NONE
+                                                              : VIA_REASON_RESOURCES;
 }
 
 /* This process may talk to itself: then nobody else need be woken for its other end to take the
@@ -692,7 +693,7 @@ void via_conn_announce(struct via_conn *conn, int fd)
     conn->own_cookie = via_conn_cookie(fd);
     int listen_fd = via_meeting_may_open() ? via_rendezvous_listen(conn->own_cookie) : -EMFILE;
     if (listen_fd >= 0) {
-        via_hidden_new(listen_fd, &conn->listen_fd); /* without, it is tried later */
+        via_hidden_new_meeting(listen_fd, &conn->listen_fd); /* without, it is tried later */
     }
     errno = saved;
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 uint32_t via_os_ticks_us = 1000;
@@ -71,12 +72,27 @@ void via_os_futex_wake(_Atomic uint32_t *word, int count)
     syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
 }
 
-int via_os_extend(int fd, uint64_t bytes)
+/* False if RLIMIT_FSIZE forbids a file of that size; errno says so. */
+static bool may_have_size(uint64_t bytes)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
         errno = EFBIG;
+        return false;
+    }
+    return true;
+}
+
+int via_os_extend(int fd, uint64_t bytes)
+{
+    return may_have_size(bytes) ? ftruncate(fd, (off_t)bytes) : -1;
+}
+
+ssize_t via_os_append(int fd, const void *data, size_t bytes)
+{
+    struct stat now;
+    if (fstat(fd, &now) != 0 || !may_have_size((uint64_t)now.st_size + bytes)) {
         return -1;
     }
-    return ftruncate(fd, (off_t)bytes);
+    return syscall(SYS_write, fd, data, bytes);
 }

@@ -69,5 +69,7 @@ void via_os_futex_wake(_Atomic uint32_t *word, int count);
 /* As ftruncate() with more bytes than there are, but beyond RLIMIT_FSIZE it is EFBIG alone: the
  * kernel would also end the program by SIGXFSZ. */
 int via_os_extend(int fd, uint64_t bytes);
+/* As write() at the end of a regular file, with the same exception. */
+ssize_t via_os_append(int fd, const void *data, size_t bytes);
 
 #endif

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "sockets/conn.h"
+#include "sockets/os.h"
 #include "sockets/policy.h"
 #include "sockets/real.h"
 
@@ -153,7 +154,7 @@ void via_stats_write(void)
     int fd = open(via_policy.stats, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd >= 0) {
         /* One write: lines of several processes do not mix. A full disk only costs the line. */
-        ssize_t done = VIA_REAL(write)(fd, buffer, (size_t)n);
+        ssize_t done = via_os_append(fd, buffer, (size_t)n);
         (void)done;
         VIA_REAL(close)(fd);
     }

@@ -12,6 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "sockets/os.h"
 #include "sockets/real.h"
 #include "sockets/zcopy.h"
 
@@ -101,7 +102,7 @@ static void store(const char *machine, size_t least)
     if (fd < 0) {
         return;
     }
-    ssize_t n = VIA_REAL(write)(fd, line, (size_t)bytes);
+    ssize_t n = via_os_append(fd, line, (size_t)bytes);
     VIA_REAL(close)(fd);
     if (n != bytes || rename(temporary, path) != 0) {
         unlink(temporary);
