@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/link.h"
 #include "sim/memory.h"
 #include "sim/world.h"
 
@@ -77,6 +78,25 @@ static struct sim_op *identify(struct sim_host *host, const struct via_delivery 
     return op;
 }
 
+/* Rogues write noise over the frames that they have forged, too. So of what comes from a rogue only
+ * messages that it has sent as a node are judged. */
+static bool is_forged(const struct sim_host *host, const struct via_delivery *delivery)
+{
+    if (host->world->counts.rogues == 0) {
+        return false;
+    }
+    if (sim_rogue_forged(delivery)) {
+        return true;
+    }
+    if (!sim_rogue_sent(host, delivery)) {
+        return false;
+    }
+    struct sim_flow *flow = sim_flow_at(host->world, host->world->host_by_id[delivery->source],
+                                        host->index, delivery->channel, delivery->flow);
+    return delivery->source_endpoint <= flow->last_delivered ||
+           find_message(flow, delivery->source_endpoint) == NULL;
+}
+
 static bool is_whole(struct sim_host *host, const struct sim_op *op,
                      const struct via_delivery *delivery)
 {
@@ -111,7 +131,7 @@ static bool is_busy(struct sim_host *host, struct sim_flow *flow)
 int sim_check_deliver(struct sim_host *host, const struct via_delivery *delivery)
 {
     struct sim_world *world = host->world;
-    if (world->counts.rogues != 0 && sim_rogue_forged(delivery)) {
+    if (is_forged(host, delivery)) {
         sim_trace(world, "  host %u: a forged message of %u bytes", host->index, delivery->bytes);
         return delivery->bytes % 2 == 0 ? 0 : -ENOENT;
     }
@@ -142,6 +162,26 @@ void sim_check_notify(struct sim_host *host, uint64_t handle)
         return;
     }
     host->life.notifies++;
+}
+
+/* --- announcements --------------------------------------------------------------------------- */
+
+/* Announcements of a life are newer than those of the lives before it: a host that has heard of the
+ * present life of another host does not go back to an earlier one. Rogues may lie about that. */
+void sim_check_announced(struct sim_host *host)
+{
+    struct sim_world *world = host->world;
+    for (uint32_t i = 0;
+         world->counts.crashes != 0 && world->counts.rogues == 0 && i < world->hosts_count; i++) {
+        const struct sim_host *peer = &world->hosts[i];
+        uint32_t session = via_lsa_session(&host->node->lsdb->lsas[peer->id]);
+        if (session != host->announced[i] && host->announced[i] == peer->life.session) {
+            sim_fail(world,
+                     "host %u: goes back to session %#x of host %u, which now has session %#x",
+                     host->index, session, i, host->announced[i]);
+        }
+        host->announced[i] = session;
+    }
 }
 
 /* --- completions ----------------------------------------------------------------------------- */

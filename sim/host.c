@@ -195,6 +195,7 @@ static void turn(struct sim_thread *thread)
     uint64_t deadline_ns = VIA_NEVER_NS;
     if (thread->channel == 0) {
         via_node_control(host->node, now, &control_ns);
+        sim_check_announced(host);
     }
     if (thread->channel == 0 && host->removal_wanted) {
         host->removal_wanted = sim_region_draft_remove(host);
@@ -397,6 +398,7 @@ void sim_host_start(struct sim_host *host)
     host->life.number++;
     host->life.start_ns = world->clock.now_ns;
     host->life.session = sim_between(&world->rng_work, 1, UINT32_MAX);
+    memset(host->announced, 0, sizeof(host->announced));
     world->current = &host->threads[0];
     node_new(host);
     if (host->node != NULL) {

@@ -433,6 +433,7 @@ void sim_rogue_begin(struct sim_world *world, uint32_t index, uint32_t for_us)
     sim_trace(world, "host %u writes garbage for %u us", index, for_us);
     world->counts.rogues++;
     host->rogue_life = host->life.number;
+    host->rogue_session = host->life.session;
     for (uint32_t i = 0; i < host->ports_count; i++) {
         take_back(host->ports[i]);
     }
@@ -480,4 +481,19 @@ bool sim_rogue_was(const struct sim_host *host, uint32_t life)
 bool sim_rogue_forged(const struct via_delivery *delivery)
 {
     return (delivery->source_endpoint & FORGED_NUMBER) != 0;
+}
+
+bool sim_rogue_sent(const struct sim_host *receiver, const struct via_delivery *delivery)
+{
+    const struct sim_world *world = receiver->world;
+    uint32_t source =
+        delivery->source < VIA_HOSTS_MAX ? world->host_by_id[delivery->source] : UINT32_MAX;
+    if (source == UINT32_MAX || world->hosts[source].rogue_life == 0 ||
+        delivery->channel >= world->config.node.channels_count ||
+        delivery->flow >= world->config.node.flows_count) {
+        return false;
+    }
+    const struct via_rx_flow *flow = via_channel_rx(&receiver->node->channels[delivery->channel],
+                                                    delivery->source, delivery->flow);
+    return flow->session == world->hosts[source].rogue_session;
 }

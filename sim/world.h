@@ -175,7 +175,9 @@ struct sim_host {
     struct via_node_port_config port_configs[SIM_PORTS_MAX];
     struct sim_thread threads[VIA_CHANNELS_MAX];
     struct sim_life life;
+    uint32_t announced[SIM_HOSTS_MAX]; /* session of each host in the announcement that it has */
     uint32_t rogue_life;     /* number of the life that went on as a rogue last, 0 = none */
+    uint32_t rogue_session;  /* of that life */
     struct via_list watched; /* struct sim_op.watched: must be seen whole or not at all */
 };
 
@@ -463,6 +465,8 @@ void sim_rogue_turn(struct sim_world *world, uint32_t host, uint32_t life, uint3
 /* Did what was this life go on as a rogue? What it acknowledged then was a lie. */
 bool sim_rogue_was(const struct sim_host *host, uint32_t life);
 bool sim_rogue_forged(const struct via_delivery *delivery);
+/* Does the receiver have the message from a life that went on as a rogue? */
+bool sim_rogue_sent(const struct sim_host *receiver, const struct via_delivery *delivery);
 
 /* --- work.c ---------------------------------------------------------------------------------- */
 
@@ -487,6 +491,8 @@ int sim_check_deliver(struct sim_host *host, const struct via_delivery *delivery
 void sim_check_complete(struct sim_host *host, unsigned channel, uint64_t cookie, int status,
                         uint64_t value);
 void sim_check_notify(struct sim_host *host, uint64_t handle);
+/* After the control thread's turn. */
+void sim_check_announced(struct sim_host *host);
 /* Has nothing happened that may have kept hosts apart? */
 bool sim_is_calm(const struct sim_world *world);
 /* May hosts that are there take long to hear of each other? */

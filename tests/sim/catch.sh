@@ -17,9 +17,12 @@ for plant in ${*:-$("$sim" plants | cut -d' ' -f1)}; do
     # The parts of a seed in which it can not show only take time.
     case $plant in
     core-no-turn-bubble) parts=$one_fabric,mood=4 ;;
-    core-unborn) parts=$one_fabric,mood=2,crashes=12,hosts=6 ;;
+    core-unborn) parts=$one_fabric,crashes=4,rogues=0 ;;
     core-last-number) parts=$one_fabric,rogues=2,lies=700 ;;
-    core-held) parts=$one_fabric,mood=1 first=6484 ;;
+    core-held)
+        parts=$one_fabric,hosts=2,barrier-groups=0,crashes=0,rogues=0,cuts=0,freezes=0
+        parts+=,messages=100,ops=300,flows=2,cancels=64,busy=300,bell-drop=500,stall=1000
+        ;;
     core-endless | core-leave-unasked) parts=$one_fabric,give-up=700000000,wait=60000000,barrier-groups=2 ;;
     core-dma-let-go)
         parts=$one_fabric,hosts=2,crashes=0,rogues=0,cuts=40,cut-ns=300000
