@@ -12,9 +12,6 @@
 #include "core/link.h"
 
 #define RECORDS_PER_TURN 64
-/* A number that was forgotten is not believed again for so long: else two hosts that forget it at
- * different times would remind each other of it for ever. */
-#define DISBELIEF_NS (4 * VIA_LINK_STATE_FORGET_NS)
 /* Between two announcements of many neighbours, for each neighbour: all links of a host come up one
  * after the other, and each would make every host take in the whole list again. */
 #define PAUSE_NS_PER_NEIGHBOUR (20 * VIA_USEC_NS)
@@ -244,8 +241,12 @@ static void take_own(struct via_node *node, struct via_link *link,
  * would go on answering each other until it has forgotten the number, too. */
 static bool is_disbelieved(const struct via_lsa *lsa, uint64_t sequence, uint64_t now_ns)
 {
-    return is_high(sequence) && sequence == lsa->forgotten &&
-           now_ns < lsa->forget_ns + DISBELIEF_NS;
+    for (unsigned i = 0; is_high(sequence) && i < VIA_LSA_FORGOTTEN; i++) {
+        if (sequence == lsa->forgotten[i] && now_ns < lsa->forgotten_ns[i] + VIA_LSA_DISBELIEF_NS) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void take_newer(struct via_node *node, struct via_link *link,
@@ -259,7 +260,6 @@ static void take_newer(struct via_node *node, struct via_link *link,
     via_lsa_store(lsdb, lsa, head->session, head->sequence, list);
     via_routes_link(node, head->host);
     if (is_high(head->sequence)) {
-        lsa->forgotten = 0;
         lsa->forget_ns = now_ns + VIA_LINK_STATE_FORGET_NS;
         lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);
     }
@@ -464,6 +464,17 @@ void via_lsdb_send(struct via_node *node, struct via_link *link)
 
 /* --- high numbers ---------------------------------------------------------------------------- */
 
+static void forget_number(struct via_lsa *lsa, uint64_t now_ns)
+{
+    for (unsigned i = VIA_LSA_FORGOTTEN - 1; i != 0; i--) {
+        lsa->forgotten[i] = lsa->forgotten[i - 1];
+        lsa->forgotten_ns[i] = lsa->forgotten_ns[i - 1];
+    }
+    lsa->forgotten[0] = lsa->sequence;
+    lsa->forgotten_ns[0] = now_ns;
+    via_lsa_renumber(lsa, 1);
+}
+
 /* What an announcement says stays, its number does not: see VIA_LINK_STATE_SEQUENCE_HIGH. */
 static void forget_high_numbers(struct via_node *node, uint64_t now_ns)
 {
@@ -479,8 +490,7 @@ static void forget_high_numbers(struct via_node *node, uint64_t now_ns)
             continue;
         }
         if (now_ns >= lsa->forget_ns) {
-            lsa->forgotten = lsa->sequence;
-            via_lsa_renumber(lsa, 1);
+            forget_number(lsa, now_ns);
             tell_all_but(node, NULL, (uint16_t)h); /* those that have a newer one answer */
         } else {
             lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);

@@ -37,6 +37,14 @@ struct via_lsa_list {
     uint16_t count;       /* neighbours */
 };
 
+/* A number that was forgotten is not believed again for so long: else two hosts that forget it at
+ * different times would remind each other of it for ever. */
+#define VIA_LSA_DISBELIEF_NS (4 * VIA_LINK_STATE_FORGET_NS)
+/* At least VIA_LINK_STATE_FORGET_NS pass before the next number is forgotten. */
+#define VIA_LSA_FORGOTTEN 4u
+_Static_assert(VIA_LSA_DISBELIEF_NS <= VIA_LINK_STATE_FORGET_NS * VIA_LSA_FORGOTTEN,
+               "all numbers that are not believed are remembered");
+
 /* version is a sequence lock for via_node_neighbours(): odd while the control thread writes. */
 struct via_lsa {
     _Atomic uint32_t version;
@@ -44,9 +52,10 @@ struct via_lsa {
     uint64_t sequence;
     _Atomic uint32_t first; /* chunk */
     _Atomic uint16_t neighbours_count;
-    uint32_t last;         /* chunk */
-    uint64_t forget_ns;    /* when a high sequence number is forgotten, or was */
-    uint64_t forgotten;    /* that number; 0 = none */
+    uint32_t last;                            /* chunk */
+    uint64_t forget_ns;                       /* when a high sequence number is forgotten */
+    uint64_t forgotten[VIA_LSA_FORGOTTEN];    /* such numbers, the last first; 0 = none */
+    uint64_t forgotten_ns[VIA_LSA_FORGOTTEN]; /* when each was forgotten */
     uint64_t contested_ns; /* since when the session is not believed; 0 = it is (route.c) */
 };
 

@@ -27,15 +27,42 @@ struct scene {
     struct hostile_peer peer; /* host 0's end of its link to host 1 */
 };
 
+/* Host 0 begins to lie. */
+static void scene_begin(struct scene *s)
+{
+    fabric_settle(s->fabric);
+    /* Host 1 does not notice that host 0 has no heart any more. */
+    fabric_node(s->fabric, 1)->config.dead_ns = 1000 * VIA_SEC_NS;
+    hostile_peer_become(&s->peer, s->fabric, 0);
+}
+
 static void scene_init(struct scene *s)
 {
     memset(s, 0, sizeof(*s));
     s->fabric = fabric_new(true);
     fabric_chain(s->fabric, HOSTS);
-    fabric_settle(s->fabric);
-    /* Host 1 does not notice that host 0 has no heart any more. */
-    fabric_node(s->fabric, 1)->config.dead_ns = 1000 * VIA_SEC_NS;
-    hostile_peer_become(&s->peer, s->fabric, 0);
+    scene_begin(s);
+}
+
+/* Hosts 1, 2 and 3 have links to each other. Returns the one between hosts 1 and 2. */
+static struct fabric_link *scene_init_triangle(struct scene *s)
+{
+    struct fabric_link *link;
+
+    memset(s, 0, sizeof(*s));
+    s->fabric = fabric_new(true);
+    for (int host = 0; host < HOSTS; host++) {
+        fabric_add_host(s->fabric);
+    }
+    fabric_connect(s->fabric, 0, 1);
+    link = fabric_connect(s->fabric, 1, 2);
+    fabric_connect(s->fabric, 1, 3);
+    fabric_connect(s->fabric, 2, 3);
+    for (int host = 0; host < HOSTS; host++) {
+        fabric_start(s->fabric, host);
+    }
+    scene_begin(s);
+    return link;
 }
 
 static void hear(struct scene *s)
@@ -189,6 +216,34 @@ static void a_restart_of_the_victim_cures_at_once(void **state)
     fabric_free(s.fabric);
 }
 
+/* Host 2 hears of the lie later than host 1 does, and so forgets it later. Between the two times
+ * host 1 takes a true announcement of the victim, which has a high number, too. */
+static void a_forgotten_lie_does_not_come_back_from_another_host(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct fabric_link *link = scene_init_triangle(&s);
+    lie(&s, 3, FOREIGN_SESSION, VIA_LINK_STATE_SEQUENCE_HIGH, NULL);
+    run(&s, 30 * VIA_MSEC_NS);
+    assert_settles_within(&s, VIA_MSEC_NS);
+    fabric_cut(link);
+    run(&s, 100 * VIA_MSEC_NS);
+    lie(&s, 3, FOREIGN_SESSION, LAST_SEQUENCE, NULL);
+    run(&s, VIA_LINK_STATE_FORGET_NS / 4);
+    fabric_mend(link);
+    run(&s, VIA_LINK_STATE_FORGET_NS / 4);
+    assert_int_equal(sequence_of(&s, 1, 3), LAST_SEQUENCE);
+    assert_int_equal(sequence_of(&s, 2, 3), LAST_SEQUENCE);
+    run(&s, VIA_LINK_STATE_FORGET_NS / 2 + 10 * VIA_MSEC_NS);
+    assert_int_equal(sequence_of(&s, 2, 3), LAST_SEQUENCE);
+    for (unsigned i = 0; i < 1000; i++, run(&s, VIA_MSEC_NS)) {
+        assert_int_not_equal(sequence_of(&s, 1, 3), LAST_SEQUENCE);
+    }
+    assert_int_not_equal(sequence_of(&s, 2, 3), LAST_SEQUENCE);
+    assert_true(fabric_is_settled(s.fabric));
+    fabric_free(s.fabric);
+}
+
 /* The victim's own session and number, and other words: both ends of the lie say it is newest. */
 static void the_same_number_with_other_words_is_outnumbered(void **state)
 {
@@ -248,6 +303,7 @@ int main(void)
         cmocka_unit_test(a_number_that_can_be_outnumbered_is),
         cmocka_unit_test(going_back_to_low_numbers_costs_no_route),
         cmocka_unit_test(a_restart_of_the_victim_cures_at_once),
+        cmocka_unit_test(a_forgotten_lie_does_not_come_back_from_another_host),
         cmocka_unit_test(the_same_number_with_other_words_is_outnumbered),
         cmocka_unit_test(lies_without_end_break_no_link),
     };
