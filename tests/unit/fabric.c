@@ -357,6 +357,21 @@ void fabric_crash(struct fabric *fabric, int index)
     host->node = NULL;
 }
 
+struct fabric *fabric_pair(bool direct)
+{
+    struct fabric *fabric = fabric_new(direct);
+    fabric_add_host(fabric);
+    fabric_add_host(fabric);
+    fabric_connect(fabric, 0, 1);
+    return fabric;
+}
+
+void fabric_start_pair(struct fabric *fabric)
+{
+    fabric_start(fabric, 0);
+    fabric_start(fabric, 1);
+}
+
 void fabric_chain(struct fabric *fabric, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {

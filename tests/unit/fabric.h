@@ -107,6 +107,9 @@ int fabric_add_host(struct fabric *fabric);
 struct fabric_link *fabric_connect(struct fabric *fabric, int a, int b);
 /* Starts a host (again): a new session, fresh node memory, old inboxes. */
 void fabric_start(struct fabric *fabric, int host);
+/* Hosts 0 and 1 with a cable between them, not started; starts both. */
+struct fabric *fabric_pair(bool direct);
+void fabric_start_pair(struct fabric *fabric);
 /* It stops without a word. */
 void fabric_crash(struct fabric *fabric, int host);
 /* Hosts 0..n-1 in a ring (n > 2) or chain, all started. */

@@ -16,21 +16,6 @@
 #include "fabric.h"
 #include "wire/handshake.h"
 
-static struct fabric *pair(bool direct)
-{
-    struct fabric *fabric = fabric_new(direct);
-    fabric_add_host(fabric);
-    fabric_add_host(fabric);
-    fabric_connect(fabric, 0, 1);
-    return fabric;
-}
-
-static void start_both(struct fabric *fabric)
-{
-    fabric_start(fabric, 0);
-    fabric_start(fabric, 1);
-}
-
 static void send_message(struct fabric *fabric, int from, int to, uint64_t cookie)
 {
     static const unsigned char data[1024] = {1, 2, 3};
@@ -51,9 +36,9 @@ static void slots_are_negotiated(void **state)
 {
     (void)state;
     for (int direct = 0; direct < 2; direct++) {
-        struct fabric *fabric = pair(direct);
+        struct fabric *fabric = fabric_pair(direct);
         fabric->hosts[1].config.pipe_slots = 2;
-        start_both(fabric);
+        fabric_start_pair(fabric);
         fabric_settle(fabric);
         for (int h = 0; h < 2; h++) {
             assert_int_equal(fabric_link_status(fabric, h, 0).pipe_slots, 2);
@@ -73,11 +58,11 @@ static void slots_are_negotiated(void **state)
 static void a_small_window_gets_fewer_slots(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(false);
+    struct fabric *fabric = fabric_pair(false);
     struct via_pipe_geometry geometry;
     via_geometry_of_channels(4, 1024, &geometry);
     fabric->links[0].ports[0].port.caps.window_bytes = via_inbox_bytes(&geometry, 1) + 64;
-    start_both(fabric);
+    fabric_start_pair(fabric);
     fabric_settle(fabric);
     assert_int_equal(fabric_link_status(fabric, 0, 0).pipe_slots, 4);
     assert_int_equal(fabric_link_status(fabric, 1, 0).pipe_slots, 4);
@@ -92,12 +77,12 @@ static void a_small_window_gets_fewer_slots(void **state)
 static void a_refusal_has_bytes(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(false);
+    struct fabric *fabric = fabric_pair(false);
     struct via_pipe_geometry geometry;
     via_geometry_of_channels(1, 1024, &geometry);
     uint64_t need = via_inbox_bytes(&geometry, 1);
     fabric->links[0].ports[0].port.caps.window_bytes = need - 1;
-    start_both(fabric);
+    fabric_start_pair(fabric);
     fabric_run(fabric, 300 * VIA_MSEC_NS);
     struct via_link_status status = fabric_link_status(fabric, 0, 0);
     assert_int_equal(status.state, VIA_LINK_BAD_GEOMETRY);
@@ -116,7 +101,7 @@ static void fabrics_must_agree(void **state)
 {
     (void)state;
     for (int what = 0; what < 4; what++) {
-        struct fabric *fabric = pair(true);
+        struct fabric *fabric = fabric_pair(true);
         struct via_node_config *config = &fabric->hosts[1].config;
         static const enum via_link_cause causes[] = {VIA_CAUSE_HOSTS_MAX, VIA_CAUSE_FLOWS,
                                                      VIA_CAUSE_ACK_NS, VIA_CAUSE_PIPE_FIRST};
@@ -124,7 +109,7 @@ static void fabrics_must_agree(void **state)
         config->flows_count += what == 1 ? 1 : 0;
         config->ack_ns_max = what == 2 ? VIA_MSEC_NS : 0;
         config->pipe_first = what == 3 ? 5 : 0;
-        start_both(fabric);
+        fabric_start_pair(fabric);
         fabric_run(fabric, 300 * VIA_MSEC_NS);
         for (int h = 0; h < 2; h++) {
             struct via_link_status status = fabric_link_status(fabric, h, 0);
@@ -153,10 +138,10 @@ static void set_key(struct fabric *fabric, int host, uint64_t key)
 static void the_same_key_opens(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(false);
+    struct fabric *fabric = fabric_pair(false);
     set_key(fabric, 0, 42);
     set_key(fabric, 1, 42);
-    start_both(fabric);
+    fabric_start_pair(fabric);
     fabric_settle(fabric);
     fabric_cut(&fabric->links[0]);
     fabric_mend(&fabric->links[0]);
@@ -169,10 +154,10 @@ static void another_key_does_not(void **state)
     (void)state;
     static const uint64_t keys[][2] = {{42, 43}, {42, 0}, {0, 42}};
     for (unsigned i = 0; i < 3; i++) {
-        struct fabric *fabric = pair(true);
+        struct fabric *fabric = fabric_pair(true);
         set_key(fabric, 0, keys[i][0]);
         set_key(fabric, 1, keys[i][1]);
-        start_both(fabric);
+        fabric_start_pair(fabric);
         fabric_run(fabric, 3 * VIA_SEC_NS);
         for (int h = 0; h < 2; h++) {
             struct via_link_status status = fabric_link_status(fabric, h, 0);
@@ -280,7 +265,7 @@ static void liar_greets(struct liar *liar)
 static void liar_init(struct liar *liar, uint64_t key)
 {
     memset(liar, 0, sizeof(*liar));
-    liar->fabric = pair(true);
+    liar->fabric = fabric_pair(true);
     set_key(liar->fabric, 0, key);
     fabric_start(liar->fabric, 0);
     fabric_run(liar->fabric, 30 * VIA_MSEC_NS);

@@ -16,21 +16,6 @@
 #include "wire/handshake.h"
 #include "wire/link_state.h"
 
-static struct fabric *pair(bool direct)
-{
-    struct fabric *fabric = fabric_new(direct);
-    fabric_add_host(fabric);
-    fabric_add_host(fabric);
-    fabric_connect(fabric, 0, 1);
-    return fabric;
-}
-
-static void start_both(struct fabric *fabric)
-{
-    fabric_start(fabric, 0);
-    fabric_start(fabric, 1);
-}
-
 static enum via_link_state state_of(struct fabric *fabric, int host)
 {
     return fabric_link_status(fabric, host, 0).state;
@@ -40,8 +25,8 @@ static void both_come_up(void **state)
 {
     (void)state;
     for (int direct = 0; direct < 2; direct++) {
-        struct fabric *fabric = pair(direct);
-        start_both(fabric);
+        struct fabric *fabric = fabric_pair(direct);
+        fabric_start_pair(fabric);
         fabric_settle(fabric);
         for (int h = 0; h < 2; h++) {
             struct via_link_status status = fabric_link_status(fabric, h, 0);
@@ -68,7 +53,7 @@ static void they_start_in_any_order(void **state)
 {
     (void)state;
     for (int first = 0; first < 2; first++) {
-        struct fabric *fabric = pair(true);
+        struct fabric *fabric = fabric_pair(true);
         fabric_start(fabric, first);
         fabric_run(fabric, 100 * VIA_MSEC_NS);
         assert_int_equal(state_of(fabric, first), VIA_LINK_WAITING);
@@ -81,9 +66,9 @@ static void they_start_in_any_order(void **state)
 static void another_version_is_told_by_both(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(true);
+    struct fabric *fabric = fabric_pair(true);
     fabric->hosts[1].config.protocol_version = VIA_PROTOCOL_VERSION + 1;
-    start_both(fabric);
+    fabric_start_pair(fabric);
     fabric_run(fabric, 200 * VIA_MSEC_NS);
     assert_int_equal(state_of(fabric, 0), VIA_LINK_BAD_VERSION);
     assert_int_equal(state_of(fabric, 1), VIA_LINK_BAD_VERSION);
@@ -102,7 +87,7 @@ static void another_version_is_told_by_both(void **state)
 static void another_device_is_bad_magic(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(true);
+    struct fabric *fabric = fabric_pair(true);
     fabric_start(fabric, 0);
     fabric->links[0].scratchpads[4] = 0xdeadbeef;
     fabric_run(fabric, 100 * VIA_MSEC_NS);
@@ -116,7 +101,7 @@ static void geometry_must_agree(void **state)
 {
     (void)state;
     for (int what = 1; what < 4; what++) {
-        struct fabric *fabric = pair(true);
+        struct fabric *fabric = fabric_pair(true);
         struct via_node_config *config = &fabric->hosts[1].config;
         uint64_t window = fabric->links[0].ports[1].port.caps.window_bytes;
         if (what == 1) {
@@ -127,7 +112,7 @@ static void geometry_must_agree(void **state)
         } else {
             fabric->links[0].ports[1].port.caps.window_bytes = 64;
         }
-        start_both(fabric);
+        fabric_start_pair(fabric);
         fabric_run(fabric, 200 * VIA_MSEC_NS);
         assert_int_equal(state_of(fabric, 0), VIA_LINK_BAD_GEOMETRY);
         assert_int_equal(state_of(fabric, 1), VIA_LINK_BAD_GEOMETRY);
@@ -144,13 +129,13 @@ static void geometry_must_agree(void **state)
 static void an_inbox_too_small_is_not_written(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(false);
+    struct fabric *fabric = fabric_pair(false);
     struct via_port *port = &fabric->links[0].ports[1].port;
     free(port->inbox);
     port->inbox = aligned_alloc(64, 64);
     port->caps.inbox_bytes = 64;
     fabric->links[0].ports[0].port.caps.window_bytes = 64;
-    start_both(fabric);
+    fabric_start_pair(fabric);
     fabric_run(fabric, 200 * VIA_MSEC_NS);
     assert_int_equal(state_of(fabric, 0), VIA_LINK_BAD_GEOMETRY);
     assert_int_equal(state_of(fabric, 1), VIA_LINK_BAD_GEOMETRY);
@@ -160,18 +145,18 @@ static void an_inbox_too_small_is_not_written(void **state)
 static void ids_must_differ_and_be_inside(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(true);
+    struct fabric *fabric = fabric_pair(true);
     fabric->hosts[1].config.host = 0;
-    start_both(fabric);
+    fabric_start_pair(fabric);
     fabric_run(fabric, 200 * VIA_MSEC_NS);
     assert_int_equal(state_of(fabric, 0), VIA_LINK_BAD_HOST);
     assert_int_equal(state_of(fabric, 1), VIA_LINK_BAD_HOST);
     fabric_free(fabric);
 
-    fabric = pair(true);
+    fabric = fabric_pair(true);
     fabric->hosts[1].config.hosts_max = 64;
     fabric->hosts[1].config.host = 60; /* the other knows eight */
-    start_both(fabric);
+    fabric_start_pair(fabric);
     fabric_run(fabric, 200 * VIA_MSEC_NS);
     assert_int_equal(state_of(fabric, 0), VIA_LINK_BAD_HOST);
     assert_int_equal(state_of(fabric, 1), VIA_LINK_BAD_HOST); /* because the other objects */
@@ -214,8 +199,8 @@ static void configurations_are_checked(void **state)
 static void a_silent_peer_is_down_within_its_time(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(true);
-    start_both(fabric);
+    struct fabric *fabric = fabric_pair(true);
+    fabric_start_pair(fabric);
     fabric_settle(fabric);
     fabric_crash(fabric, 1);
     fabric_run(fabric, 60 * VIA_MSEC_NS);
@@ -237,8 +222,8 @@ static void a_quick_restart_is_noticed_by_its_registers(void **state)
 {
     (void)state;
     for (int who = 0; who < 2; who++) {
-        struct fabric *fabric = pair(true);
-        start_both(fabric);
+        struct fabric *fabric = fabric_pair(true);
+        fabric_start_pair(fabric);
         fabric_settle(fabric);
         fabric_crash(fabric, who);
         fabric_start(fabric, who);
@@ -255,10 +240,10 @@ static void a_restart_with_the_same_epoch_is_not_taken_for_the_old_life(void **s
 {
     (void)state;
     for (int who = 0; who < 2; who++) {
-        struct fabric *fabric = pair(true);
+        struct fabric *fabric = fabric_pair(true);
         fabric->hosts[0].config.epoch_first = 500;
         fabric->hosts[1].config.epoch_first = 500;
-        start_both(fabric);
+        fabric_start_pair(fabric);
         fabric_settle(fabric);
         fabric->hosts[1 - who].frozen = true; /* it does not see its peer go */
         fabric_crash(fabric, who);
@@ -274,9 +259,9 @@ static void a_restart_with_the_same_epoch_is_not_taken_for_the_old_life(void **s
 static void a_read_that_times_out_does_not_cost_the_link(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(true);
+    struct fabric *fabric = fabric_pair(true);
     struct via_link_status status;
-    start_both(fabric);
+    fabric_start_pair(fabric);
     fabric_settle(fabric);
     for (unsigned i = 0; i < 20; i++) {
         fabric->links[0].late_reads = 1;
@@ -294,8 +279,8 @@ static void a_read_that_times_out_does_not_cost_the_link(void **state)
 static void a_fini_is_noticed_at_once(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(true);
-    start_both(fabric);
+    struct fabric *fabric = fabric_pair(true);
+    fabric_start_pair(fabric);
     fabric_settle(fabric);
     via_node_fini(fabric_node(fabric, 1));
     fabric_crash(fabric, 1);
@@ -308,10 +293,10 @@ static void cut_and_mend(void **state)
 {
     (void)state;
     for (int direct = 0; direct < 2; direct++) {
-        struct fabric *fabric = pair(direct);
+        struct fabric *fabric = fabric_pair(direct);
         fabric->hosts[0].config.epoch_first = VIA_EPOCH_MAX - 3; /* over the wrap */
         fabric->hosts[1].config.epoch_first = VIA_EPOCH_MAX - 2;
-        start_both(fabric);
+        fabric_start_pair(fabric);
         fabric_settle(fabric);
         for (unsigned i = 1; i <= 8; i++) {
             fabric_cut(&fabric->links[0]);
@@ -335,8 +320,8 @@ static void a_flap_between_two_looks_is_noticed(void **state)
 {
     (void)state;
     for (int events = 0; events < 2; events++) {
-        struct fabric *fabric = pair(true);
-        start_both(fabric);
+        struct fabric *fabric = fabric_pair(true);
+        fabric_start_pair(fabric);
         fabric_settle(fabric);
         fabric_cut(&fabric->links[0]);
         fabric_mend(&fabric->links[0]);
@@ -355,8 +340,8 @@ static void a_flap_between_two_looks_is_noticed(void **state)
 static void a_host_not_scheduled_comes_back(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(true);
-    start_both(fabric);
+    struct fabric *fabric = fabric_pair(true);
+    fabric_start_pair(fabric);
     fabric_settle(fabric);
     fabric->hosts[0].frozen = true;
     fabric_run(fabric, 3 * VIA_SEC_NS);
@@ -378,8 +363,8 @@ static uint64_t *control_word(struct fabric_port *port, unsigned slot)
 static void nonsense_from_the_peer_takes_the_link_down(void **state)
 {
     (void)state;
-    struct fabric *fabric = pair(true);
-    start_both(fabric);
+    struct fabric *fabric = fabric_pair(true);
+    fabric_start_pair(fabric);
     fabric_settle(fabric);
     /* Posted into host 0's inbox: a record with a length beyond the geometry, in all slots. */
     uint32_t r3 = fabric->links[0].scratchpads[3];
