@@ -120,9 +120,10 @@ static void make_get_answer(struct via_channel *channel, struct via_op_slot *op,
     out->header.kind = VIA_FRAME_GET_DATA;
     out->payload = memory;
     if (rc != 0) {
-        /* What was sent keeps its number, what follows is for the operations behind. */
+        /* The requester may have all frames that were sent, and then drops them when they come
+         * again: one more has to tell the error. */
         uint32_t begun = op->tx.flow->sent_max - op->tx.first_sequence;
-        op->tx.frames_count = via_min(op->tx.frames_count, via_max(begun, index + 1));
+        op->tx.frames_count = via_min(op->tx.frames_count, begun + 1);
         args.value = (uint64_t)(int64_t)rc;
         out->header.flags |= VIA_FRAME_FLAG_ERROR;
         out->bytes = 0;
