@@ -7,8 +7,9 @@
 
 #include "sim/memory.h"
 
-/* A run that needs more has lost its way: an ordinary one takes some ten thousand. */
-#define EVENTS_MAX 5000000u
+/* A run that needs more has lost its way: an ordinary one takes some ten thousand,
+ * sixty hosts with the smallest frames take some million. */
+#define EVENTS_MAX 20000000u
 
 void sim_fail(struct sim_world *world, const char *format, ...)
 {
