@@ -227,7 +227,7 @@ bool sim_may_be_slow(const struct sim_world *world)
 
 static bool status_is_true(const struct sim_op *op, int status)
 {
-    if (sim_rogue_was(&op->flow->world->hosts[op->flow->destination], op->destination_life)) {
+    if (sim_rogue_since(&op->flow->world->hosts[op->flow->destination], op->destination_life)) {
         return true;
     }
     if (op->wrong == SIM_WRONG_DRAFT && (status == 0 || status == -EACCES)) {

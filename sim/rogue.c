@@ -473,9 +473,9 @@ void sim_rogue_turn(struct sim_world *world, uint32_t index, uint32_t life, uint
     }
 }
 
-bool sim_rogue_was(const struct sim_host *host, uint32_t life)
+bool sim_rogue_since(const struct sim_host *host, uint32_t life)
 {
-    return host->rogue_life != 0 && host->rogue_life == life;
+    return host->rogue_life >= life;
 }
 
 bool sim_rogue_forged(const struct via_delivery *delivery)

@@ -462,8 +462,9 @@ void sim_fault_heal(struct sim_world *world);
 /* The host, which has just crashed, writes garbage for so long. */
 void sim_rogue_begin(struct sim_world *world, uint32_t host, uint32_t for_us);
 void sim_rogue_turn(struct sim_world *world, uint32_t host, uint32_t life, uint32_t left_us);
-/* Did what was this life go on as a rogue? What it acknowledged then was a lie. */
-bool sim_rogue_was(const struct sim_host *host, uint32_t life);
+/* Did this life, or one after it, go on as a rogue? What it acknowledged then was a lie; an
+ * operation that was not sent yet goes to the next life. */
+bool sim_rogue_since(const struct sim_host *host, uint32_t life);
 bool sim_rogue_forged(const struct via_delivery *delivery);
 /* Does the receiver have the message from a life that went on as a rogue? */
 bool sim_rogue_sent(const struct sim_host *receiver, const struct via_delivery *delivery);
