@@ -69,6 +69,11 @@ static inline ssize_t via_hooks_result(ssize_t rc)
     return rc;
 }
 
+/* Ends the call; as via_hooks_result(). Success must not change errno: programs that look at it
+ * anyway exist. */
+struct via_op;
+ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved_errno);
+
 /* fd is closed, or has been, without passing through close(). */
 void via_hooks_forget(int fd);
 

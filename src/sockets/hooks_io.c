@@ -8,7 +8,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -32,8 +31,7 @@ VIA_HOOK ssize_t __write(int fd, const void *buf, size_t bytes);
 VIA_HOOK ssize_t __send(int fd, const void *buf, size_t bytes, int flags);
 void __chk_fail(void) __attribute__((noreturn));
 
-/* Success must not change errno: programs that look at it anyway exist. */
-static ssize_t finish(struct via_op *op, ssize_t rc, int saved)
+ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved)
 {
     via_op_end(op);
     errno = saved;
@@ -67,7 +65,7 @@ static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     if (via_unlikely(via_hooks_is_no_address(buf))) {
         int before = errno;
-        return finish(op, recv_badly(op, buf, bytes, flags), before);
+        return via_hooks_finish(op, recv_badly(op, buf, bytes, flags), before);
     }
     ssize_t n = via_io_recv_now(op, buf, bytes, flags);
     if (via_likely(n > 0)) {
@@ -76,7 +74,7 @@ static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
     }
     int saved = errno;
     struct iovec iov = {.iov_base = buf, .iov_len = bytes};
-    return finish(op, n != -EAGAIN ? n : via_io_recv_slowly(op, &iov, 1, flags), saved);
+    return via_hooks_finish(op, n != -EAGAIN ? n : via_io_recv_slowly(op, &iov, 1, flags), saved);
 }
 
 /* Who waits for another program hears what ours are called for: steward.h. Terminals may be set so
@@ -214,7 +212,7 @@ VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
         return VIA_REAL(readv)(fd, iov, count);
     }
     int saved = errno;
-    return finish(&op, recv_vector(&op, iov, count, 0), saved);
+    return via_hooks_finish(&op, recv_vector(&op, iov, count, 0), saved);
 }
 
 /* On a socket their flags are readv's and writev's business: an offset is an error, as for pread.
@@ -226,7 +224,7 @@ VIA_HOOK ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offse
         return VIA_REAL(preadv2)(fd, iov, count, offset, flags);
     }
     int saved = errno;
-    return finish(&op, recv_vector(&op, iov, count, vector_flags(flags)), saved);
+    return via_hooks_finish(&op, recv_vector(&op, iov, count, vector_flags(flags)), saved);
 }
 
 VIA_HOOK ssize_t preadv64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
@@ -241,7 +239,7 @@ VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offs
         return VIA_REAL(pwritev2)(fd, iov, count, offset, flags);
     }
     int saved = errno;
-    return finish(&op, send_vector(&op, iov, count, vector_flags(flags)), saved);
+    return via_hooks_finish(&op, send_vector(&op, iov, count, vector_flags(flags)), saved);
 }
 
 VIA_HOOK ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
@@ -313,7 +311,7 @@ VIA_HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags)
         return VIA_REAL(recvmsg)(fd, message, flags);
     }
     int saved = errno;
-    return finish(&op, recvmsg_op(&op, message, flags), saved);
+    return via_hooks_finish(&op, recvmsg_op(&op, message, flags), saved);
 }
 
 /* What is wrong with the connection comes before its bytes, in this call only: a negative errno. */
@@ -348,7 +346,7 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
         }
         messages[done].msg_len = (unsigned)rc; /* none, too: each message is one call */
     }
-    return (int)finish(&op, done > 0 || rc == 0 ? (ssize_t)done : rc, saved);
+    return (int)via_hooks_finish(&op, done > 0 || rc == 0 ? (ssize_t)done : rc, saved);
 }
 
 /* --- sending -----------------------------------------------------------------------------------
@@ -391,7 +389,7 @@ static ssize_t send_one(struct via_op *op, const void *buf, size_t bytes, int fl
     }
     int saved = errno;
     struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = bytes};
-    return finish(op, n != -EAGAIN ? n : via_io_send_slowly(op, &iov, 1, flags), saved);
+    return via_hooks_finish(op, n != -EAGAIN ? n : via_io_send_slowly(op, &iov, 1, flags), saved);
 }
 
 VIA_HOOK ssize_t write(int fd, const void *buf, size_t bytes)
@@ -429,7 +427,7 @@ VIA_HOOK ssize_t sendto(int fd, const void *buf, size_t bytes, int flags, __CONS
     int rc = addr.__sockaddr__ != NULL && addr_bytes > sizeof(struct sockaddr_storage)
                  ? -EINVAL
                  : check_message(&op, &message);
-    return rc != 0 ? finish(&op, rc, errno) : send_one(&op, buf, bytes, flags);
+    return rc != 0 ? via_hooks_finish(&op, rc, errno) : send_one(&op, buf, bytes, flags);
 }
 
 VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
@@ -439,7 +437,7 @@ VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
         return VIA_REAL(writev)(fd, iov, count);
     }
     int saved = errno;
-    return finish(&op, send_vector(&op, iov, count, 0), saved);
+    return via_hooks_finish(&op, send_vector(&op, iov, count, 0), saved);
 }
 
 /* One message. Control data for a TCP socket is about packets; there are none. */
@@ -460,9 +458,9 @@ VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     }
     int saved = errno;
     if (via_hooks_is_no_address(message)) {
-        return finish(&op, -EFAULT, saved);
+        return via_hooks_finish(&op, -EFAULT, saved);
     }
-    return finish(&op, send_message(&op, message, flags), saved);
+    return via_hooks_finish(&op, send_message(&op, message, flags), saved);
 }
 
 VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
@@ -486,198 +484,5 @@ VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
         }
         messages[done].msg_len = (unsigned)rc;
     }
-    return (int)finish(&op, done > 0 ? (ssize_t)done : rc, saved);
-}
-
-/* --- from one descriptor to another, by way of a buffer ----------------------------------------
- */
-
-#define COPY_BYTES (64u * 1024)
-
-/* Sends all of it, or as much as a socket that does not block takes; bytes or a negative errno. */
-static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t bytes, int flags)
-{
-    size_t done = 0;
-    while (done < bytes) {
-        struct iovec iov = {.iov_base = (void *)(uintptr_t)(data + done), .iov_len = bytes - done};
-        ssize_t n = via_io_send(op, &iov, 1, flags);
-        if (n < 0) {
-            return done != 0 ? (ssize_t)done : n;
-        }
-        done += (size_t)n;
-        if (via_op_is_nonblocking(op) && done < bytes) {
-            break;
-        }
-    }
-    return (ssize_t)done;
-}
-
-/* From a file at an offset of its own: what is not sent was not read. */
-static ssize_t copy_file(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
-{
-    unsigned char buffer[COPY_BYTES];
-    size_t total = 0;
-    while (total < bytes) {
-        ssize_t n = pread(in_fd, buffer, via_min(bytes - total, sizeof(buffer)), *offset);
-        if (n <= 0) {
-            return total != 0 || n == 0 ? (ssize_t)total : -errno;
-        }
-        ssize_t sent = send_all(op, buffer, (size_t)n, 0);
-        if (sent < 0) {
-            return total != 0 ? (ssize_t)total : sent;
-        }
-        *offset += sent;
-        total += (size_t)sent;
-        if (sent < n) {
-            break;
-        }
-    }
-    return (ssize_t)total;
-}
-
-/* By the kernel, as long as it is its turn: *ret_left is what is not, because pipes have come.
- * Bytes, or -1 and errno. */
-static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, size_t bytes,
-                                 size_t *ret_left)
-{
-    size_t total = 0;
-    *ret_left = 0;
-    while (!via_conn_has_pipes(op->conn)) {
-        bool unsettled = via_conn_is_unsettled(op->conn);
-        size_t piece =
-            unsettled ? via_min(bytes - total, (size_t)VIA_IO_PIECE_BYTES) : bytes - total;
-        bool early = via_conn_is_unaccepted(op->conn);
-        ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, piece);
-        if (n < 0 ? errno == EAGAIN : n != 0 && n < (ssize_t)piece) {
-            via_io_found_full(op);
-        }
-        if (n <= 0) {
-            return total != 0 ? (ssize_t)total : n;
-        }
-        total += (size_t)n;
-        via_io_count_kernel(op, n, early);
-        if (unsettled) {
-            via_conn_step(op);
-        }
-        if ((size_t)n < piece || total == bytes) {
-            return (ssize_t)total;
-        }
-    }
-    *ret_left = bytes - total;
-    return (ssize_t)total;
-}
-
-static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
-{
-    off_t at = offset != NULL ? *offset : lseek(in_fd, 0, SEEK_CUR);
-    if (at < 0) {
-        return offset != NULL || errno == ESPIPE ? -EINVAL : -errno;
-    }
-    ssize_t rc = copy_file(op, in_fd, &at, bytes);
-    if (rc > 0) {
-        if (offset != NULL) {
-            *offset = at;
-        } else {
-            lseek(in_fd, at, SEEK_SET);
-        }
-    }
-    return rc;
-}
-
-VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
-{
-    struct via_op op;
-    if (!via_op_begin(&op, out_fd)) {
-        return VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
-    }
-    ssize_t plain = 0;
-    size_t left = bytes;
-    if (!via_conn_has_pipes(op.conn) &&
-        (op.exclusive || via_conn_state(op.conn) == VIA_SIDE_PLAIN)) {
-        plain = send_file_plainly(&op, in_fd, offset, bytes, &left);
-        if (plain < 0 || left == 0) {
-            via_op_end(&op);
-            return plain;
-        }
-    }
-    int saved = errno;
-    ssize_t rc = send_file_by_pipe(&op, in_fd, offset, left);
-    return finish(&op, rc < 0 && plain > 0 ? plain : rc + plain, saved);
-}
-
-VIA_HOOK ssize_t sendfile64(int out_fd, int in_fd, off64_t *offset, size_t bytes)
-{
-    _Static_assert(sizeof(off64_t) == sizeof(off_t), "the same function");
-    return sendfile(out_fd, in_fd, (off_t *)offset, bytes);
-}
-
-/* From a connection into a pipe of the program's: only what the pipe can surely take. */
-static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned flags)
-{
-    unsigned char buffer[4096];
-    struct iovec iov = {.iov_base = buffer, .iov_len = via_min(bytes, sizeof(buffer))};
-    int wait = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
-    struct pollfd pfd = {.fd = out_fd, .events = POLLOUT};
-    /* A pipe that polls writable takes PIPE_BUF bytes at once (pipe(7)). */
-    int n = VIA_REAL(poll)(&pfd, 1, wait != 0 ? 0 : -1);
-    if (n <= 0) {
-        return n == 0 ? -EAGAIN : -errno;
-    }
-    ssize_t got = via_io_recv(op, &iov, 1, wait);
-    if (got <= 0) {
-        return got;
-    }
-    ssize_t put = VIA_REAL(write)(out_fd, buffer, (size_t)got);
-    return put < 0 ? -errno : put;
-}
-
-/* From a pipe of the program's into a connection: what was taken out must go, so it may block. */
-static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
-{
-    unsigned char buffer[COPY_BYTES];
-    struct pollfd pfd = {.fd = in_fd, .events = POLLIN};
-    bool wait = (flags & SPLICE_F_NONBLOCK) == 0;
-    if (!wait && VIA_REAL(poll)(&pfd, 1, 0) == 0) {
-        return -EAGAIN;
-    }
-    if (via_op_is_nonblocking(op) && (via_io_ready(op, POLLOUT) & POLLOUT) == 0) {
-        return -EAGAIN;
-    }
-    /* Writable means room for at least a record's body. */
-    size_t most = via_op_is_nonblocking(op) ? 16384 : sizeof(buffer);
-    ssize_t got = VIA_REAL(read)(in_fd, buffer, via_min(bytes, most));
-    if (got <= 0) {
-        return got < 0 ? -errno : 0;
-    }
-    return send_all(op, buffer, (size_t)got, 0);
-}
-
-/* Else it is for the kernel to say what is wrong, before anything is taken from anywhere. */
-static bool is_spliced(const struct via_op *op, int other_fd, bool out, unsigned flags)
-{
-    int way = out ? O_RDONLY : O_WRONLY;
-    int mode = VIA_REAL(fcntl)(other_fd, F_GETFL);
-    return via_conn_has_pipes(op->conn) && mode >= 0 &&
-           ((mode & O_ACCMODE) == way || (mode & O_ACCMODE) == O_RDWR) &&
-           VIA_REAL(fcntl)(other_fd, F_GETPIPE_SZ) >= 0 &&
-           (flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)) == 0;
-}
-
-VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_offset,
-                        size_t bytes, unsigned flags)
-{
-    struct via_op op;
-    bool out = via_op_begin(&op, out_fd);
-    if (!out && !via_op_begin(&op, in_fd)) {
-        return VIA_REAL(splice)(in_fd, in_offset, out_fd, out_offset, bytes, flags);
-    }
-    int saved = errno;
-    if (in_offset != NULL || out_offset != NULL || bytes == 0 ||
-        !is_spliced(&op, out ? in_fd : out_fd, out, flags)) {
-        errno = saved;
-        via_op_end(&op);
-        return VIA_REAL(splice)(in_fd, in_offset, out_fd, out_offset, bytes, flags);
-    }
-    ssize_t rc = out ? splice_to(&op, in_fd, bytes, flags) : splice_from(&op, out_fd, bytes, flags);
-    return finish(&op, rc, saved);
+    return (int)via_hooks_finish(&op, done > 0 ? (ssize_t)done : rc, saved);
 }
