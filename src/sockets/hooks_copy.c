@@ -136,14 +136,16 @@ static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned
 {
     unsigned char buffer[4096];
     struct iovec iov = {.iov_base = buffer, .iov_len = via_min(bytes, sizeof(buffer))};
-    int wait = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
+    bool wait =
+        (flags & SPLICE_F_NONBLOCK) == 0 && (VIA_REAL(fcntl)(out_fd, F_GETFL) & O_NONBLOCK) == 0;
     struct pollfd pfd = {.fd = out_fd, .events = POLLOUT};
     /* A pipe that polls writable takes PIPE_BUF bytes at once (pipe(7)). */
-    int n = VIA_REAL(poll)(&pfd, 1, wait != 0 ? 0 : -1);
+    int n = VIA_REAL(poll)(&pfd, 1, wait ? -1 : 0);
     if (n <= 0) {
         return n == 0 ? -EAGAIN : -errno;
     }
-    ssize_t got = via_io_recv(op, &iov, 1, wait);
+    /* The flag is about the pipe alone. */
+    ssize_t got = via_io_recv(op, &iov, 1, 0);
     if (got <= 0) {
         return got;
     }
@@ -151,25 +153,48 @@ static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned
     return put < 0 ? -errno : put;
 }
 
-/* From a pipe of the program's into a connection: what was taken out must go, so it may block. */
-static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
+/* Takes out of the pipe what was sent of its copy; by way of `copy`, which is empty again. */
+static void take_out(int in_fd, const int *copy, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = VIA_REAL(splice)(in_fd, NULL, copy[1], NULL, bytes, SPLICE_F_NONBLOCK);
+        if (n <= 0) {
+            return; /* the program reads it in another thread, too */
+        }
+        bytes -= (size_t)n;
+    }
+}
+
+/* Sends a copy, and takes out of the pipe what the connection has taken: a signal, an error or a
+ * connection that takes less than there is must not cost the rest. */
+static ssize_t send_copy(struct via_op *op, int in_fd, const int *copy, size_t bytes,
+                         unsigned flags)
 {
     unsigned char buffer[COPY_BYTES];
-    struct pollfd pfd = {.fd = in_fd, .events = POLLIN};
-    bool wait = (flags & SPLICE_F_NONBLOCK) == 0;
-    if (!wait && VIA_REAL(poll)(&pfd, 1, 0) == 0) {
-        return -EAGAIN;
-    }
-    if (via_op_is_nonblocking(op) && (via_io_ready(op, POLLOUT) & POLLOUT) == 0) {
-        return -EAGAIN;
-    }
-    /* Writable means room for at least a record's body. */
-    size_t most = via_op_is_nonblocking(op) ? 16384 : sizeof(buffer);
-    ssize_t got = VIA_REAL(read)(in_fd, buffer, via_min(bytes, most));
+    ssize_t got =
+        VIA_REAL(tee)(in_fd, copy[1], via_min(bytes, sizeof(buffer)), flags & SPLICE_F_NONBLOCK);
     if (got <= 0) {
         return got < 0 ? -errno : 0;
     }
-    return send_all(op, buffer, (size_t)got, 0);
+    got = VIA_REAL(read)(copy[0], buffer, (size_t)got);
+    ssize_t sent = got > 0 ? send_all(op, buffer, (size_t)got, 0) : -errno;
+    if (sent > 0) {
+        take_out(in_fd, copy, (size_t)sent);
+    }
+    return sent;
+}
+
+/* From a pipe of the program's into a connection. */
+static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
+{
+    int copy[2];
+    if (pipe2(copy, O_CLOEXEC) != 0) {
+        return -errno;
+    }
+    ssize_t sent = send_copy(op, in_fd, copy, bytes, flags);
+    VIA_REAL(close)(copy[0]);
+    VIA_REAL(close)(copy[1]);
+    return sent;
 }
 
 /* Else it is for the kernel to say what is wrong, before anything is taken from anywhere. */

@@ -58,7 +58,7 @@ extern const struct check checks_of_changeover[];
 extern const struct check checks_of_stalls[];
 extern const struct check checks_of_silence[];
 extern const struct check checks_of_limits[];
-extern const struct check checks_of_addresses[];
+extern const struct check checks_of_copies[];
 
 #define CHECK_ENTRY(name) \
     {                     \

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Calls that copy from one descriptor to another: what one does not take stays with the other. */
+#include "checks.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#define PIPE_BYTES 65536u
+
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+static size_t bytes_in(int fd)
+{
+    int bytes = -1;
+    CHECK(ioctl(fd, FIONREAD, &bytes) == 0 && bytes >= 0);
+    return (size_t)bytes;
+}
+
+static unsigned char pattern(size_t at)
+{
+    return (unsigned char)(at * 7 + at / 251);
+}
+
+/* A pipe as full as it can be. */
+static void full_pipe(int *ret_fds)
+{
+    unsigned char data[PIPE_BYTES];
+    for (size_t i = 0; i < PIPE_BYTES; i++) {
+        data[i] = pattern(i);
+    }
+    CHECK(pipe(ret_fds) == 0);
+    write_all(ret_fds[1], data, PIPE_BYTES);
+}
+
+static void read_pattern(int fd, size_t bytes)
+{
+    unsigned char data[PIPE_BYTES];
+    read_all(fd, data, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        CHECK(data[i] == pattern(i));
+    }
+}
+
+static void splice_at_a_signal_loses_nothing(void)
+{
+    struct pair pair = connected();
+    int fds[2];
+    full_pipe(fds);
+    size_t before = fill_up(pair.client);
+    every_ms(on_signal, 0, 50);
+    CHECK(splice(fds[0], NULL, pair.client, NULL, PIPE_BYTES, 0) == -1 && errno == EINTR);
+    no_more_signals();
+    CHECK(bytes_in(fds[0]) == PIPE_BYTES);
+    CHECK(drain(pair.server, before) == before);
+    size_t sent = 0;
+    while (sent < PIPE_BYTES) {
+        ssize_t n = splice(fds[0], NULL, pair.client, NULL, PIPE_BYTES, 0);
+        CHECK(n > 0);
+        sent += (size_t)n;
+        CHECK(bytes_in(fds[0]) == PIPE_BYTES - sent);
+    }
+    read_pattern(pair.server, PIPE_BYTES);
+    done(pair);
+}
+
+static void splice_takes_what_the_connection_takes(void)
+{
+    struct pair pair = connected();
+    int fds[2];
+    char old[5000];
+    full_pipe(fds);
+    nonblocking(pair.client);
+    size_t before = fill_up(pair.client);
+    size_t sent = 0;
+    while (sent < PIPE_BYTES || before > 0) {
+        ssize_t n = splice(fds[0], NULL, pair.client, NULL, PIPE_BYTES, SPLICE_F_NONBLOCK);
+        CHECK(n > 0 || (n < 0 && errno == EAGAIN));
+        sent += n > 0 ? (size_t)n : 0;
+        CHECK(bytes_in(fds[0]) == PIPE_BYTES - sent);
+        size_t piece = before < 5000 ? before : 5000;
+        read_all(pair.server, old, piece);
+        before -= piece;
+    }
+    read_pattern(pair.server, PIPE_BYTES);
+    done(pair);
+}
+
+static void splice_to_a_full_pipe(void)
+{
+    struct pair pair = connected();
+    int fds[2];
+    full_pipe(fds);
+    write_all(pair.client, "spliced", 7);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 7, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN);
+    nonblocking(fds[1]);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 7, 0) == -1 && errno == EAGAIN);
+    read_pattern(fds[0], PIPE_BYTES);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 7, 0) == 7 && bytes_in(fds[0]) == 7);
+    done(pair);
+}
+
+/* That the pipe does not block says nothing of the connection. */
+static void splice_from_an_empty_connection(void)
+{
+    struct pair pair = connected();
+    int fds[2];
+    CHECK(pipe(fds) == 0);
+    nonblocking(fds[1]);
+    every_ms(on_signal, 0, 50);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 7, SPLICE_F_NONBLOCK) == -1 && errno == EINTR);
+    no_more_signals();
+    nonblocking(pair.server);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 7, 0) == -1 && errno == EAGAIN);
+    done(pair);
+}
+
+const struct check checks_of_copies[] = {
+    CHECK_ENTRY(splice_at_a_signal_loses_nothing),
+    CHECK_ENTRY(splice_takes_what_the_connection_takes),
+    CHECK_ENTRY(splice_to_a_full_pipe),
+    CHECK_ENTRY(splice_from_an_empty_connection),
+    {0},
+};
