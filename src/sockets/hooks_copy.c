@@ -11,8 +11,7 @@
 #include "sockets/io.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
-
-#define COPY_BYTES (64u * 1024)
+#include "sockets/scratch.h"
 
 /* Sends all of it, or as much as a socket that does not block takes; bytes or a negative errno. */
 static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t bytes, int flags)
@@ -33,12 +32,12 @@ static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t byt
 }
 
 /* From a file at an offset of its own: what is not sent was not read. */
-static ssize_t copy_file(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
+static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, off_t *offset,
+                         size_t bytes)
 {
-    unsigned char buffer[COPY_BYTES];
     size_t total = 0;
     while (total < bytes) {
-        ssize_t n = pread(in_fd, buffer, via_min(bytes - total, sizeof(buffer)), *offset);
+        ssize_t n = pread(in_fd, buffer, via_min(bytes - total, VIA_SCRATCH_BYTES), *offset);
         if (n <= 0) {
             return total != 0 || n == 0 ? (ssize_t)total : -errno;
         }
@@ -93,7 +92,12 @@ static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, si
     if (at < 0) {
         return offset != NULL || errno == ESPIPE ? -EINVAL : -errno;
     }
-    ssize_t rc = copy_file(op, in_fd, &at, bytes);
+    unsigned char *buffer = via_scratch_get();
+    if (buffer == NULL) {
+        return -ENOMEM;
+    }
+    ssize_t rc = copy_file(op, buffer, in_fd, &at, bytes);
+    via_scratch_put(buffer);
     if (rc > 0) {
         if (offset != NULL) {
             *offset = at;
@@ -167,12 +171,11 @@ static void take_out(int in_fd, const int *copy, size_t bytes)
 
 /* Sends a copy, and takes out of the pipe what the connection has taken: a signal, an error or a
  * connection that takes less than there is must not cost the rest. */
-static ssize_t send_copy(struct via_op *op, int in_fd, const int *copy, size_t bytes,
-                         unsigned flags)
+static ssize_t send_copy(struct via_op *op, int in_fd, const int *copy, unsigned char *buffer,
+                         size_t bytes, unsigned flags)
 {
-    unsigned char buffer[COPY_BYTES];
     ssize_t got =
-        VIA_REAL(tee)(in_fd, copy[1], via_min(bytes, sizeof(buffer)), flags & SPLICE_F_NONBLOCK);
+        VIA_REAL(tee)(in_fd, copy[1], via_min(bytes, VIA_SCRATCH_BYTES), flags & SPLICE_F_NONBLOCK);
     if (got <= 0) {
         return got < 0 ? -errno : 0;
     }
@@ -191,7 +194,9 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     if (pipe2(copy, O_CLOEXEC) != 0) {
         return -errno;
     }
-    ssize_t sent = send_copy(op, in_fd, copy, bytes, flags);
+    unsigned char *buffer = via_scratch_get();
+    ssize_t sent = buffer != NULL ? send_copy(op, in_fd, copy, buffer, bytes, flags) : -ENOMEM;
+    via_scratch_put(buffer);
     VIA_REAL(close)(copy[0]);
     VIA_REAL(close)(copy[1]);
     return sent;

@@ -14,6 +14,7 @@
 #include "sockets/io.h"
 #include "sockets/poll_set.h"
 #include "sockets/real.h"
+#include "sockets/scratch.h"
 #include "sockets/steward.h"
 
 VIA_HOOK int __poll(struct pollfd *fds, nfds_t count, int timeout);
@@ -201,6 +202,10 @@ static int to_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *ou
     return bits;
 }
 
+/* Descriptors up to here take no memory but the stack's. */
+#define SELECT_ON_STACK 64u
+_Static_assert(FD_SETSIZE * sizeof(struct pollfd) <= VIA_SCRATCH_BYTES, "for all there can be");
+
 /* select() proper: what is none of ours, and need not be left for a call. */
 static bool is_select_plain(int count, const fd_set *in, const fd_set *out, const fd_set *except)
 {
@@ -211,12 +216,20 @@ static bool is_select_plain(int count, const fd_set *in, const fd_set *out, cons
 static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, uint64_t deadline_ns,
                           const sigset_t *mask)
 {
-    struct pollfd fds[FD_SETSIZE];
+    struct pollfd on_stack[SELECT_ON_STACK];
+    struct pollfd *fds = count <= (int)SELECT_ON_STACK ? on_stack : via_scratch_get();
+    if (fds == NULL) {
+        return -ENOMEM;
+    }
     nfds_t used = from_sets(count, in, out, except, fds);
     int rc = via_poll_concerns_us(fds, used) || !listens(fds, used, deadline_ns)
                  ? via_poll(fds, used, deadline_ns, mask)
                  : poll_elsewhere(fds, used, deadline_ns, mask);
-    return rc < 0 ? rc : to_sets(fds, used, in, out, except);
+    rc = rc < 0 ? rc : to_sets(fds, used, in, out, except);
+    if (fds != on_stack) {
+        via_scratch_put(fds);
+    }
+    return rc;
 }
 
 VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)

@@ -3,8 +3,15 @@
 #include "checks.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 
 #define PIPE_BYTES 65536u
@@ -119,7 +126,89 @@ static void splice_from_an_empty_connection(void)
     done(pair);
 }
 
+/* --- on a small stack --------------------------------------------------------------------------
+ */
+
+/* What Linux has always allowed; some processors want more. */
+#define SMALL_STACK_BYTES (16 * 1024)
+
+static struct pair small;
+
+static void *send_on_small_stack(void *unused)
+{
+    char data[16] = {0};
+    struct iovec pieces[2] = {{data, 8}, {data + 8, 8}};
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+    CHECK(write(small.client, data, 16) == 16 && read(small.server, data, 16) == 16);
+    CHECK(sendmsg(small.client, &message, 0) == 16);
+    CHECK(recvmsg(small.server, &message, MSG_WAITALL) == 16);
+    return unused;
+}
+
+static void *copy_on_small_stack(void *unused)
+{
+    int fds[2];
+    off_t at = 0;
+    int file = memfd_create("file", 0);
+    CHECK(file >= 0 && ftruncate(file, 5000) == 0 && pipe(fds) == 0);
+    CHECK(sendfile(small.client, file, &at, 5000) == 5000);
+    CHECK(splice(small.server, NULL, fds[1], NULL, 4000, 0) > 0);
+    CHECK(splice(fds[0], NULL, small.client, NULL, 4000, 0) > 0);
+    return unused;
+}
+
+static void *wait_on_small_stack(void *unused)
+{
+    struct pollfd pfd = {.fd = small.server, .events = POLLIN};
+    struct epoll_event event;
+    struct timeval soon = {.tv_usec = 20000};
+    struct timeval later = soon;
+    fd_set in;
+    fd_set high;
+    FD_ZERO(&in);
+    FD_SET(small.server, &in);
+    int last = dup2(small.server, FD_SETSIZE - 1);
+    CHECK(last == FD_SETSIZE - 1);
+    FD_ZERO(&high);
+    FD_SET(last, &high);
+    CHECK(select(small.server + 1, &in, NULL, NULL, &soon) == 0);
+    CHECK(poll(&pfd, 1, 20) == 0);
+    CHECK(select(last + 1, &high, NULL, NULL, &later) == 0);
+    CHECK(epoll_wait(set_with(small.server, EPOLLIN), &event, 1, 20) == 0);
+    return unused;
+}
+
+static void with_small_stack(void *(*run)(void *))
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    CHECK(pthread_attr_init(&attr) == 0);
+    CHECK(pthread_attr_setstacksize(&attr, SMALL_STACK_BYTES) == 0 ||
+          pthread_attr_setstacksize(&attr, PTHREAD_STACK_MIN) == 0);
+    small = connected();
+    CHECK(pthread_create(&thread, &attr, run, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    done(small);
+}
+
+static void sending_on_the_smallest_stack(void)
+{
+    with_small_stack(send_on_small_stack);
+}
+
+static void copying_on_the_smallest_stack(void)
+{
+    with_small_stack(copy_on_small_stack);
+}
+
+static void waiting_on_the_smallest_stack(void)
+{
+    with_small_stack(wait_on_small_stack);
+}
+
 const struct check checks_of_copies[] = {
+    CHECK_ENTRY(sending_on_the_smallest_stack),
+    CHECK_ENTRY(copying_on_the_smallest_stack),
+    CHECK_ENTRY(waiting_on_the_smallest_stack),
     CHECK_ENTRY(splice_at_a_signal_loses_nothing),
     CHECK_ENTRY(splice_takes_what_the_connection_takes),
     CHECK_ENTRY(splice_to_a_full_pipe),
