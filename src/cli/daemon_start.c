@@ -161,8 +161,9 @@ static int start_one(struct via_fabric *fabric, unsigned index, const char *prog
     for (unsigned i = 0; i < words.count; i++) {
         argv[i] = words.text[i];
     }
-    if (fabric->key != NULL) { /* a path may be longer than a word */
-        argv[words.count] = (char[]){"--key"};
+    if (fabric->key != NULL) {              /* a path may be longer than a word */
+        static char key_option[] = "--key"; /* outlives this block */
+        argv[words.count] = key_option;
         argv[words.count + 1] = (char *)(uintptr_t)fabric->key;
     }
     struct log_path log = log_path_of(fabric, fabric->topology.hosts[index]);
