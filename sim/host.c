@@ -168,6 +168,38 @@ static void sleep_until(struct sim_thread *thread, uint64_t deadline_ns)
     }
 }
 
+/* Looks again later. Most turns until then would find nothing, and only take time. */
+static void wait_for_fence(struct sim_thread *thread, uint64_t fence_ns)
+{
+    struct sim_world *world = thread->host->world;
+    uint64_t cost =
+        sim_between(&world->rng_cpu, world->config.cpu.turn_ns_min, world->config.cpu.turn_ns_max);
+    uint64_t soon_ns = world->clock.now_ns + cost;
+    bool poll_on = via_rng_chance(&world->rng_cpu, 1, 8);
+    schedule(thread, poll_on ? soon_ns : via_max(soon_ns, fence_ns));
+}
+
+/* There is nothing to do: arm, look again, sleep. */
+static void rest(struct sim_thread *thread, uint64_t now, uint64_t deadline_ns)
+{
+    struct sim_host *host = thread->host;
+    struct sim_guest *guest = host->world->guest;
+    enum via_arm arm =
+        deadline_ns <= now ? VIA_ARM_BUSY : via_node_arm(host->node, thread->channel);
+    if (arm == VIA_ARM_SLEEP && guest != NULL && guest->ops->arm(guest, thread)) {
+        arm = VIA_ARM_BUSY;
+    }
+    uint64_t fence_ns = sim_fence_ends_ns(thread);
+    if (arm == VIA_ARM_SLEEP) {
+        sleep_until(thread, deadline_ns);
+    } else if (fence_ns != VIA_NEVER_NS) {
+        wait_for_fence(thread, fence_ns);
+    } else {
+        thread->idle_turns++;
+        run_again(thread);
+    }
+}
+
 /* Which life of each host the thread has dealt with: the control side may be ahead of it. */
 static void note_sessions(struct sim_thread *thread)
 {
@@ -214,12 +246,8 @@ static void turn(struct sim_thread *thread)
     if (done != 0 || thread->again || (wants && thread->completed)) {
         thread->idle_turns = 0;
         run_again(thread);
-    } else if (deadline_ns <= now || via_node_arm(host->node, thread->channel) ||
-               (guest != NULL && guest->ops->arm(guest, thread))) {
-        thread->idle_turns++;
-        run_again(thread);
     } else {
-        sleep_until(thread, deadline_ns);
+        rest(thread, now, deadline_ns);
     }
 }
 
@@ -314,7 +342,7 @@ void sim_thread_audit(struct sim_thread *thread)
     world->counts.audits++;
     world->current = thread;
     world->auditing = true;
-    bool busy = via_node_arm(host->node, thread->channel);
+    bool busy = via_node_arm(host->node, thread->channel) == VIA_ARM_BUSY;
     world->auditing = false;
     world->current = NULL;
     if (busy) {

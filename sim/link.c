@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * A link as facts about PCIe have it: posted writes of one queue arrive late but in order, bodies
- * perhaps early, and those of different queues in any order (posted.c); a read waits for them;
+ * perhaps early, and those of different queues in any order (posted.c); a fence waits for them;
  * doorbells are hints; what is under way when the link goes down is lost, a write in the middle of
  * it in part, and with it what the registers held.
  */
@@ -106,18 +106,18 @@ static void sim_port_flush(struct via_port *port, unsigned queue)
     sim_posted_flush(end, lane_of(end, queue));
 }
 
-static int sim_port_read_back(struct via_port *port, unsigned queue)
+static int sim_port_fence_start(struct via_port *port, unsigned queue)
 {
     struct sim_end *end = end_of(port);
-    struct sim_world *world = end->world;
-    if (!end->link->up) {
-        return -ENOLINK;
-    }
-    if (world->plant == SIM_PLANT_HOLLOW_READ) {
-        return 0;
-    }
-    sim_posted_read_back(end, lane_of(end, queue));
-    return 0;
+    (void)lane_of(end, queue);
+    return sim_fence_start(end, queue);
+}
+
+static int sim_port_fence_poll(struct via_port *port, unsigned queue)
+{
+    struct sim_end *end = end_of(port);
+    (void)lane_of(end, queue);
+    return sim_fence_poll(end, queue);
 }
 
 /* --- DMA ------------------------------------------------------------------------------------- */
@@ -286,7 +286,8 @@ const struct via_port_ops sim_port_ops = {
     .body = sim_port_body,
     .commit = sim_port_commit,
     .flush = sim_port_flush,
-    .read_back = sim_port_read_back,
+    .fence_start = sim_port_fence_start,
+    .fence_poll = sim_port_fence_poll,
     .ring = sim_port_ring,
     .dma = sim_port_dma,
     .dma_take = sim_port_dma_take,
@@ -376,6 +377,7 @@ void sim_link_notice(struct sim_link *link, uint32_t end_number, bool up)
 void sim_link_reopen(struct sim_end *end, bool keep_memory)
 {
     end->events = 0;
+    sim_fence_drop(end);
     if (!keep_memory) {
         memset(end->inbox, 0, end->port.caps.inbox_bytes);
     }

@@ -169,9 +169,10 @@ static void print_counts(const struct sim_counts *counts)
     printf("DMA: %" PRIu64 " started, %" PRIu64 " failed, %" PRIu64 " hung, %" PRIu64
            " torn by the end of a link\n",
            counts->dmas, counts->dma_failed, counts->dma_hung, counts->dma_torn);
-    printf("hardware: %" PRIu64 " posted writes, %" PRIu64 " doorbells, %" PRIu64 " turns, %" PRIu64
-           " sleeps audited; faults: %" PRIu64 " cuts, %" PRIu64 " freezes, %" PRIu64 " crashes\n",
-           counts->puts, counts->bells, counts->turns, counts->audits, counts->cuts,
+    printf("hardware: %" PRIu64 " posted writes, %" PRIu64 " doorbells, %" PRIu64
+           " fences, %" PRIu64 " turns, %" PRIu64 " sleeps audited; faults: %" PRIu64
+           " cuts, %" PRIu64 " freezes, %" PRIu64 " crashes\n",
+           counts->puts, counts->bells, counts->fences, counts->turns, counts->audits, counts->cuts,
            counts->freezes, counts->crashes);
 }
 

@@ -62,9 +62,19 @@ static void arrive(struct sim_end *from, struct sim_lane *lane)
     free(flight);
 }
 
-void sim_posted_arrive_all(struct sim_end *from, struct sim_lane *lane)
+static bool holds_one_before(const struct sim_lane *lane, uint64_t mark)
 {
-    while (lane->head != NULL) {
+    for (const struct sim_flight *it = lane->head; it != NULL; it = it->next) {
+        if (it->number < mark) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sim_posted_arrive_until(struct sim_end *from, struct sim_lane *lane, uint64_t mark)
+{
+    while (holds_one_before(lane, mark)) {
         arrive(from, lane);
     }
 }
@@ -178,6 +188,7 @@ static void post(struct sim_end *end, struct sim_lane *lane, uint64_t off, const
     flight->off = off;
     flight->bytes = (uint32_t)len;
     flight->is_body = is_body;
+    flight->number = end->posted_count++;
     flight->by_audit = world->auditing;
     memcpy(flight->data, src, len);
     if (world->plant == SIM_PLANT_FLIPPED_BIT && len > 8 && len != 64 &&
@@ -396,15 +407,9 @@ void sim_posted_flush(struct sim_end *end, struct sim_lane *lane)
                  lane_index(end, lane));
 }
 
-void sim_posted_read_back(struct sim_end *end, struct sim_lane *lane)
+void sim_posted_drain(struct sim_end *end, struct sim_lane *lane)
 {
     fence(end, lane);
-    sim_posted_arrive_all(end, lane);
-    /* Its completion pushes the peer's, of all its initiators (facts about PCIe ordering: posted
-     * writes are not passed by completions). */
-    for (uint32_t i = 0; i < VIA_PORT_QUEUES; i++) {
-        sim_posted_arrive_all(end->peer, &end->peer->lanes[i]);
-    }
 }
 
 /* --- the end of the link --------------------------------------------------------------------- */

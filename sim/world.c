@@ -133,6 +133,9 @@ static void handle(struct sim_world *world, const struct sim_event *event)
     case SIM_EVENT_SHOW:
         sim_link_show(&world->links[event->a], event->b, event->c);
         break;
+    case SIM_EVENT_FENCE:
+        sim_link_fence(&world->links[event->a], event->b & 0xff, event->b >> 8, event->c);
+        break;
     case SIM_EVENT_DMA:
         sim_link_dma(&world->links[event->a], event->b, event->c);
         break;

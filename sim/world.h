@@ -42,6 +42,7 @@ struct sim_flight {
     struct sim_flight *next;
     uint64_t off;
     uint64_t arrive_ns;
+    uint64_t number; /* sim_end.posted_count when it was posted */
     uint32_t bytes;
     bool flushed;
     bool is_body;  /* may be seen before what was posted before it */
@@ -62,6 +63,22 @@ struct sim_lane {
     struct sim_wc_buffer *wc; /* owned, SIM_WC_BUFFERS_MAX; NULL when the window does not combine */
 };
 
+enum sim_fence_state {
+    SIM_FENCE_NONE = 0,
+    SIM_FENCE_OUT,  /* on its way to the peer, behind the queue's writes */
+    SIM_FENCE_BACK, /* on its way back, behind the peer's writes */
+    SIM_FENCE_DONE, /* not taken yet */
+};
+
+/* A queue's fence (fence.c). */
+struct sim_fence {
+    enum sim_fence_state state;
+    uint32_t number; /* of the fence; events of others are void */
+    uint32_t era;    /* of the link when it was started */
+    uint64_t mark;   /* writes with lower numbers arrive before it: the queue's, then the peer's */
+    uint64_t there_ns, back_ns;
+};
+
 /* One end of a link: a port. */
 struct sim_end {
     struct via_port port; /* first */
@@ -71,6 +88,8 @@ struct sim_end {
     uint32_t host;                          /* index of the host it belongs to */
     uint32_t index;                         /* of the port in that host */
     struct sim_lane lanes[VIA_PORT_QUEUES]; /* leaving from here */
+    uint64_t posted_count;                  /* by all of them */
+    struct sim_fence fences[VIA_PORT_QUEUES];
     uint64_t events;
     uint32_t bells_coming[VIA_PORT_DOORBELLS]; /* under way to this end */
     unsigned char *inbox;
@@ -279,7 +298,7 @@ struct sim_trap {
 struct sim_counts {
     uint64_t ops[8]; /* by enum via_op_kind: submitted */
     uint64_t statuses_ok, statuses_refused, statuses_reset, statuses_other;
-    uint64_t deliveries, puts, bells, turns, cuts, freezes, crashes, audits;
+    uint64_t deliveries, puts, bells, fences, turns, cuts, freezes, crashes, audits;
     uint64_t drains, overtakes, torn, ones; /* what the hardware did */
     uint64_t dmas, dma_failed, dma_hung, dma_torn;
     uint64_t rogues, forged, lies, greetings, aboard; /* aboard: frames in relays that crashed */
@@ -395,6 +414,13 @@ void sim_link_puts(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_show(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_drain(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_bell(struct sim_link *link, uint32_t end, uint32_t bit, uint32_t era);
+/* fence.c: core/port.h's, and what is on its way. When the first of those that this thread waits
+ * for ends; VIA_NEVER_NS: it waits for none. The host is gone, and they with it. */
+int sim_fence_start(struct sim_end *end, unsigned queue);
+int sim_fence_poll(struct sim_end *end, unsigned queue);
+void sim_link_fence(struct sim_link *link, uint32_t end, uint32_t queue, uint32_t number);
+uint64_t sim_fence_ends_ns(const struct sim_thread *thread);
+void sim_fence_drop(struct sim_end *end);
 /* engine.c: a DMA ends, or some of its bytes are seen before. */
 void sim_link_dma(struct sim_link *link, uint32_t end, uint32_t number);
 void sim_link_dma_show(struct sim_link *link, uint32_t end, uint32_t number);

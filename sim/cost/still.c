@@ -14,6 +14,20 @@ void sim_still_close(struct via_port *port)
     (void)port;
 }
 
+int sim_still_fence_start(struct via_port *port, unsigned queue)
+{
+    (void)port;
+    (void)queue;
+    return 0;
+}
+
+int sim_still_fence_poll(struct via_port *port, unsigned queue)
+{
+    (void)port;
+    (void)queue;
+    return 1;
+}
+
 void sim_still_flush(struct via_port *port, unsigned queue)
 {
     (void)port;

@@ -10,6 +10,8 @@
  */
 bool sim_still_link_is_up(struct via_port *port);
 void sim_still_close(struct via_port *port);
+int sim_still_fence_start(struct via_port *port, unsigned queue);
+int sim_still_fence_poll(struct via_port *port, unsigned queue);
 void sim_still_flush(struct via_port *port, unsigned queue);
 
 int sim_still_deliver(void *ctx, const struct via_delivery *delivery); /* -ENOENT */

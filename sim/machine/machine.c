@@ -239,14 +239,6 @@ static void port_post(struct via_port *port, unsigned queue, uint64_t off, const
     show(&reader->waiter);
 }
 
-static int port_read_back(struct via_port *port, unsigned queue)
-{
-    (void)queue;
-    struct machine *machine = end_of(port)->host->machine;
-    work(machine->current, machine->fence_ps);
-    return 0;
-}
-
 static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     (void)queue;
@@ -282,7 +274,8 @@ static const struct via_port_ops port_ops = {
     .body = port_post,
     .commit = port_post,
     .flush = sim_still_flush,
-    .read_back = port_read_back,
+    .fence_start = sim_still_fence_start,
+    .fence_poll = sim_still_fence_poll,
     .ring = port_ring,
     .events = port_events,
     .link_is_up = sim_still_link_is_up,

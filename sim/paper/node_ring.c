@@ -34,7 +34,7 @@ struct node_thread {
     uint64_t body_bytes;     /* arrived for this channel, their record not yet */
     uint64_t copyable_bytes; /* arrived with their record */
     uint64_t arrivals;
-    bool spinning;
+    bool spinning, fencing;
     uint64_t spin_ticket;
     uint64_t *submit_ps; /* owned; by cookie */
 };
@@ -50,6 +50,7 @@ struct node_end {
     const struct sim_path *there, *back;    /* the same way for reads */
     const struct sim_path *to_chip, *to_me; /* its registers */
     const struct sim_path *bell_to_peer;
+    unsigned fences[VIA_PORT_QUEUES]; /* under way; the last started counts */
 };
 
 struct node_host {
@@ -195,12 +196,40 @@ static void read_register(struct node_end *end, const struct sim_path *there,
     stall(thread);
 }
 
-static int port_read_back(struct via_port *port, unsigned queue)
+static void fence_is_back(void *object, uint64_t queue)
 {
-    (void)queue;
+    struct node_end *end = object;
+    unsigned channel = queue != VIA_PORT_QUEUE_CONTROL ? (unsigned)queue : 0;
+    struct node_thread *thread = &end->host->threads[channel];
+    end->fences[queue]--;
+    if (thread->fencing) {
+        thread->fencing = false;
+        sim_cost_after(&end->host->ring->cost, 0, sim_fiber_call(&thread->actor.fiber));
+    }
+}
+
+static int port_fence_start(struct via_port *port, unsigned queue)
+{
     struct node_end *end = end_of(port);
-    read_register(end, end->there, end->back);
+    end->fences[queue]++;
+    sim_net_read(&end->host->ring->net.net, end->there, end->back, 4,
+                 (struct sim_call){.run = fence_is_back, .object = end, .arg = queue});
     return 0;
+}
+
+static int port_fence_poll(struct via_port *port, unsigned queue)
+{
+    return end_of(port)->fences[queue] == 0;
+}
+
+/* Until one of those of this thread's channel is over. */
+static void wait_for_fence(struct node_thread *thread)
+{
+    const struct node_host *host = thread->host;
+    if (host->right.fences[thread->channel] != 0 || host->left.fences[thread->channel] != 0) {
+        thread->fencing = true;
+        stall(thread);
+    }
 }
 
 static void bell_handled(void *object, uint64_t bit)
@@ -257,7 +286,8 @@ static const struct via_port_ops port_ops = {
     .body = port_post,
     .commit = port_post,
     .flush = port_flush,
-    .read_back = port_read_back,
+    .fence_start = port_fence_start,
+    .fence_poll = port_fence_poll,
     .ring = port_ring,
     .events = port_events,
     .link_is_up = sim_still_link_is_up,
@@ -394,7 +424,12 @@ static void wait_for_work(struct node_thread *thread, uint64_t deadline_ns)
     if (deadline_ps <= ring->cost.now_ps || spin(thread, until_ps)) {
         return;
     }
-    if (deadline_ps <= ring->cost.now_ps || via_node_arm(host->node, thread->channel)) {
+    enum via_arm arm = VIA_ARM_BUSY;
+    while (deadline_ps > ring->cost.now_ps &&
+           (arm = via_node_arm(host->node, thread->channel)) == VIA_ARM_FENCING) {
+        wait_for_fence(thread);
+    }
+    if (arm != VIA_ARM_SLEEP) {
         return;
     }
     if (!ring->stopping) {

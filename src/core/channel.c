@@ -43,6 +43,7 @@ static void let_go(struct via_way *way)
     way->sent = false;
     way->released = false;
     way->bells = 0;
+    way->arm = VIA_ARM_PHASE_IDLE;
     if (way->dma != NULL) {
         via_dma_let_go(way);
     }
@@ -461,29 +462,37 @@ static bool could_send(struct via_channel *channel, struct via_way *way)
            via_way_may_inject(channel, way);
 }
 
-static void arm_link(const struct via_channel *channel, struct via_way *way)
+/* Announces what this thread is going to wait for. true when anything was posted. */
+static bool announce(struct via_way *way)
 {
-    struct via_port *port = way->port;
+    bool posted = false;
 
     if (!way->blocked) {
-        via_pipe_arm(&way->rx);
-    } else {
+        posted = via_pipe_arm(&way->rx);
+    } else if (way->rx.posted != way->rx.released) {
         via_pipe_post_credit(&way->rx);
+        posted = true;
     }
     if (wants_room(way)) {
-        via_pipe_want(&way->tx);
+        posted |= via_pipe_want(&way->tx);
     }
-    if (!port->caps.coherent && !VIA_MUTANT(NO_READ_BACK)) {
-        port->ops->flush(port, channel->index);
-        (void)port->ops->read_back(
-            port, channel->index); /* a dead link has nothing that could be missed */
-    }
+    return posted;
+}
+
+/* true: the peer knows what this thread waits for, and what it wrote before is here. */
+static bool arm_way(const struct via_channel *channel, struct via_way *way)
+{
+    struct via_port *port = way->port;
+    bool posted = announce(way);
+    bool armed = via_arm_poll(&way->arm, port, channel->index, posted);
+
     /* Credits may have been given back just now for which the writer has begun to wait only after
      * the turn that released them. */
     if (!VIA_MUTANT(NO_WANT) && via_pipe_must_ring_writer(&way->rx)) {
         port->ops->flush(port, channel->index);
         (void)port->ops->ring(port, channel->index, channel->index);
     }
+    return armed;
 }
 
 /* Is there anything this thread would not be woken for? */
@@ -532,32 +541,37 @@ static bool control_is_ready(const struct via_link *link)
            via_record_word_sequence(found) == via_record_word_sequence(next);
 }
 
-bool via_node_arm(struct via_node *node, unsigned index)
+static bool is_any_control_ready(struct via_channel *channel)
 {
-    struct via_channel *channel = &node->channels[index];
-
-    if (has_work(channel)) {
-        return true;
-    }
-    via_list_foreach(it, &channel->watched) {
-        struct via_way *way = via_list_entry(it, struct via_way, watched);
-        if (way->up) {
-            arm_link(channel, way);
-        }
-    }
-    if (VIA_MUTANT(NO_SECOND_LOOK)) {
-        return false;
-    }
-    if (has_work(channel)) {
-        return true;
-    }
-    if (index != 0) {
-        return false;
-    }
     via_list_foreach(it, &channel->watched) {
         if (control_is_ready(via_list_entry(it, struct via_way, watched)->link)) {
             return true;
         }
     }
     return false;
+}
+
+enum via_arm via_node_arm(struct via_node *node, unsigned index)
+{
+    struct via_channel *channel = &node->channels[index];
+    bool armed = true;
+
+    if (has_work(channel)) {
+        return VIA_ARM_BUSY;
+    }
+    /* The fences of all links are under way at the same time. */
+    via_list_foreach(it, &channel->watched) {
+        struct via_way *way = via_list_entry(it, struct via_way, watched);
+        if (way->up) {
+            armed &= arm_way(channel, way);
+        }
+    }
+    if (VIA_MUTANT(NO_SECOND_LOOK)) {
+        return VIA_ARM_SLEEP;
+    }
+    /* Only the look after the last fence counts; those before it bring work sooner. */
+    if (has_work(channel) || (index == 0 && is_any_control_ready(channel))) {
+        return VIA_ARM_BUSY;
+    }
+    return armed ? VIA_ARM_SLEEP : VIA_ARM_FENCING;
 }

@@ -32,6 +32,7 @@ void via_control_pipe_open(struct via_link *link)
                          &target, link->rx_epoch);
     via_pipe_writer_start_at(&link->control_tx, VIA_CONTROL_PIPE_FIRST);
     via_pipe_reader_start_at(&link->control_rx, VIA_CONTROL_PIPE_FIRST);
+    link->control_arm = VIA_ARM_PHASE_IDLE;
     show_next(link);
 }
 

@@ -509,24 +509,19 @@ static int greet(struct via_node *node, struct via_link *link, uint64_t now_ns)
 static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t now_ns,
                          uint64_t *ret_deadline_ns)
 {
-    struct via_port *port = port_of(link);
-    bool awake = link->control_rx.arm == 0;
     bool up = link->phase == VIA_PHASE_UP;
 
     if (up) {
         via_lsdb_send(node, link);
     }
     bool waits = up && via_lsdb_has_to_send(&link->lsdb);
-    via_pipe_arm(&link->control_rx);
+    bool posted = via_pipe_arm(&link->control_rx);
     if (waits) {
-        via_pipe_want(&link->control_tx);
+        posted |= via_pipe_want(&link->control_tx);
     }
-    if ((awake || waits) && !port->caps.coherent) {
-        port->ops->flush(port, VIA_PORT_QUEUE_CONTROL);
-        (void)port->ops->read_back(
-            port, VIA_PORT_QUEUE_CONTROL); /* a dead link is noticed by its silence */
-    }
-    if (via_pipe_ready(&link->control_rx) ||
+    /* A dead link is noticed by its silence. */
+    bool armed = via_arm_poll(&link->control_arm, port_of(link), VIA_PORT_QUEUE_CONTROL, posted);
+    if (!armed || via_pipe_ready(&link->control_rx) ||
         (waits && via_pipe_writer_room(&link->control_tx) != 0)) {
         *ret_deadline_ns = now_ns;
     }

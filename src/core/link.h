@@ -60,6 +60,7 @@ struct via_link {
     uint64_t activity_seen;
     struct via_pipe_writer control_tx;
     struct via_pipe_reader control_rx;
+    enum via_arm_phase control_arm;
     uint32_t control_data_ends[VIA_CONTROL_PIPE_SLOTS];
     struct via_greet greet;
     struct via_lsdb_link lsdb;

@@ -26,7 +26,7 @@
  * and a state of its own, which other layers hold by pointer only (struct via_channel). Files that
  * call each other in a circle fail a test, and so does a use upwards: tests/repo/core_layers.py.
  * - 1, pipe.h, layout.h: pipe, layout. Records between two hosts; where pipes lie in an inbox.
- * - 2, way.h: way, dma, send. Room, bells, and frames that leave through one port.
+ * - 2, way.h, arm.h: way, dma, send, arm. Room, bells, frames that leave through one port, fences.
  * - 3, segment.h: segment, apply. Memory that frames reach, and what requests do to it.
  * - 4, flow.h: flow_rx, flow_tx, flow. Numbers and acknowledgements; calls layer 5 through struct
  *   via_flow_calls.
@@ -169,7 +169,8 @@ int via_node_port_set(struct via_node *node, unsigned index, struct via_port *po
 /*
  * [control] Link bring-up, heartbeats, link states, routes. Call it by its deadline, when a port
  * has LINK events, and soon after doorbell 0 of a port was rung (announcements ring it, too;
- * via_node_arm(node, 0) goes on saying true until they are taken). Cheap when there is nothing.
+ * via_node_arm(node, 0) goes on saying VIA_ARM_BUSY until they are taken). Cheap when there is
+ * nothing.
  */
 void via_node_control(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns);
 
@@ -180,11 +181,20 @@ void via_node_control(struct via_node *node, uint64_t now_ns, uint64_t *ret_dead
 unsigned via_node_poll(struct via_node *node, unsigned channel, uint64_t now_ns,
                        uint64_t *ret_deadline_ns);
 
+/* May a transfer thread sleep? Only the first of them is zero. */
+enum via_arm {
+    VIA_ARM_SLEEP = 0, /* yes: what comes from now on wakes it */
+    VIA_ARM_FENCING,   /* not yet: fences are under way, for about a round trip. Poll the channel,
+                          pause, ask again; nothing wakes the thread */
+    VIA_ARM_BUSY,      /* no: there is something to do */
+};
+
 /*
- * Before the transfer thread sleeps: arms all its pipes, flushes or reads back, looks again.
- * true = something is there, do not sleep. Channel 0 includes the control pipes.
+ * Before the transfer thread sleeps: arms all its pipes, has the ports fence that, looks again.
+ * Does not block: on ports that are not coherent the first answer is VIA_ARM_FENCING. Channel 0
+ * includes the control pipes.
  */
-bool via_node_arm(struct via_node *node, unsigned channel);
+enum via_arm via_node_arm(struct via_node *node, unsigned channel);
 
 /* [control] Ends all: no callbacks afterwards. Ports stay the caller's. */
 void via_node_fini(struct via_node *node);

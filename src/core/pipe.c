@@ -317,9 +317,10 @@ bool via_pipe_must_ring(struct via_pipe_writer *writer)
     return true;
 }
 
-void via_pipe_want(struct via_pipe_writer *writer)
+bool via_pipe_want(struct via_pipe_writer *writer)
 {
-    if (writer->want == 0 || writer->want_sequence != writer->released) {
+    bool fresh = writer->want == 0 || writer->want_sequence != writer->released;
+    if (fresh) {
         writer->want = writer->want_next;
         writer->want_next = writer->want_next == UINT16_MAX ? 1 : (uint16_t)(writer->want_next + 1);
         writer->want_sequence = writer->released;
@@ -333,6 +334,7 @@ void via_pipe_want(struct via_pipe_writer *writer)
     }
     /* Pairs with the fence in via_pipe_must_ring_writer(). */
     atomic_thread_fence(memory_order_seq_cst);
+    return fresh;
 }
 
 void via_pipe_reader_init(struct via_pipe_reader *reader, const struct via_pipe_geometry *geometry,
@@ -426,7 +428,7 @@ void via_pipe_release(struct via_pipe_reader *reader, uint32_t records)
     }
 }
 
-void via_pipe_arm(struct via_pipe_reader *reader)
+bool via_pipe_arm(struct via_pipe_reader *reader)
 {
     /*
      * A generation that may have been rung for is no good. Taking a record ends it. Without that, a
@@ -442,11 +444,13 @@ void via_pipe_arm(struct via_pipe_reader *reader)
         reader->arm_next = reader->arm_next == UINT16_MAX ? 1 : (uint16_t)(reader->arm_next + 1);
         reader->arm_held = held;
     }
-    if (fresh || reader->posted != reader->released) {
+    bool due = fresh || reader->posted != reader->released;
+    if (due) {
         via_pipe_post_credit(reader);
     }
     /* Pairs with the fence in via_pipe_must_ring(). */
     atomic_thread_fence(memory_order_seq_cst);
+    return due;
 }
 
 /* A want word of this epoch that has not been rung for. It is peer-written: only compared. */

@@ -141,12 +141,12 @@ bool via_pipe_must_ring(struct via_pipe_writer *writer);
 bool via_pipe_reader_sleeps(const struct via_pipe_writer *writer);
 
 /*
- * Before sleeping for want of room: posts "want" (once per generation), then a full fence. The
- * caller flushes when the port is not coherent, looks at via_pipe_writer_room() or _fits() again,
- * and only then sleeps. The reader rings when it posts a credit after that
- * (via_pipe_must_ring_writer).
+ * Before sleeping for want of room: posts "want" (once per generation), then a full fence; true
+ * when anything was posted. The caller waits for a fence of the port, as after via_pipe_arm(),
+ * looks at via_pipe_writer_room() or _fits() again, and only then sleeps. The reader rings when it
+ * posts a credit after that (via_pipe_must_ring_writer).
  */
-void via_pipe_want(struct via_pipe_writer *writer);
+bool via_pipe_want(struct via_pipe_writer *writer);
 
 /*
  * Has anything been given back, as far as credits seen tell, since it was last wanted? Then the
@@ -256,14 +256,15 @@ void via_pipe_release(struct via_pipe_reader *reader, uint32_t records);
 void via_pipe_post_credit(struct via_pipe_reader *reader);
 
 /*
- * Before sleeping: posts "armed" (with all credits due), then a full fence. The caller must then
- * flush or read back the port when it is not coherent, look with via_pipe_ready() again, and only
- * then sleep. Arming twice without a record taken between costs nothing while all that was taken is
- * released (the generation stays), else one posted word, for a ring that came late may have used
- * the generation up; so whoever has been rung arms again before it sleeps on. A take disarms, and
- * "awake" is posted lazily, with the next credit.
+ * Before sleeping: posts "armed" (with all credits due), then a full fence; true when anything was
+ * posted. When the port is not coherent the caller must then wait for a fence of the port that was
+ * started after the last post. It looks with via_pipe_ready() again, and only then sleeps. Arming
+ * twice without a record taken between costs nothing while all that was taken is released (the
+ * generation stays), else one posted word, for a ring that came late may have used the generation
+ * up; so whoever has been rung arms again before it sleeps on. A take disarms, and "awake" is
+ * posted lazily, with the next credit.
  */
-void via_pipe_arm(struct via_pipe_reader *reader);
+bool via_pipe_arm(struct via_pipe_reader *reader);
 
 /* A hint, as via_pipe_reader_sleeps(): does the writer wait for room and has not been rung? */
 bool via_pipe_writer_waits(const struct via_pipe_reader *reader);

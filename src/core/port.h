@@ -63,10 +63,29 @@ struct via_port_ops {
     void (*flush)(struct via_port *port, unsigned queue);
 
     /*
-     * Round trip that proves all earlier posts of the queue arrived. 0, or -ENOLINK when the link
-     * is down (earlier posts may be lost). Bounded time; costs a round trip.
+     * A fence: a round trip to the peer that is started here and ends later. A completed fence
+     * proves both of:
+     * - all that the queue posted before fence_start(), flushed or not, has arrived;
+     * - all that the peer posted and flushed, by any of its queues, before the fence reached it is
+     *   visible here. Whoever announces something, fences and then looks sees either what the peer
+     *   wrote before it could see the announcement, or the peer sees the announcement: safe
+     *   sleeping rests on this (docs/protocol.md, section 6).
+     * Nothing is promised while a fence is under way.
+     *
+     * fence_start starts one: 0, or -ENOLINK (the link is down). A queue has one fence: starting
+     * another gives up the one under way. Fences of two queues do not touch each other. Does not
+     * block and does not wait for the round trip.
      */
-    int (*read_back)(struct via_port *port, unsigned queue);
+    int (*fence_start)(struct via_port *port, unsigned queue);
+
+    /*
+     * Has the queue's fence completed? 1: yes. 0: not yet. -ENOLINK: the link has been down since
+     * it was started, also when it is up again by now; what the queue posted may be lost. -EINVAL:
+     * none was started since the last 1 or -ENOLINK. Some ports get ahead only in this call, and no
+     * event tells of the end: a round trip is too short to sleep for. Does not block. Asked again
+     * and again, it ends within a second: a port whose fence gets lost takes its link down.
+     */
+    int (*fence_poll)(struct via_port *port, unsigned queue);
 
     /*
      * Sets doorbell `bit` (0..15) at the peer. A hint: coalesces, may be lost at link down. The
@@ -95,7 +114,7 @@ struct via_port_ops {
      * Stores up to max cookies of the queue's DMA that has ended, each once, in any order, and
      * their results; returns how many. Results:
      * - 0: what this queue commits from now on arrives after all bytes of the DMA. They need not
-     *   have arrived yet: read_back() proves that. Where the engine's writes and those of the CPU
+     *   have arrived yet: a fence proves that. Where the engine's writes and those of the CPU
      * take different ways, the port sees to the order before it reports (by a read back on the
      *   engine's way, say).
      * - -EIO: the engine failed. Some of the bytes were written, or none.

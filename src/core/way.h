@@ -4,6 +4,7 @@
 
 #include "base/list.h"
 #include "base/mutant.h"
+#include "core/arm.h"
 #include "core/layout.h"
 
 /*
@@ -66,6 +67,7 @@ struct via_way {
     uint32_t unrung_bytes; /* bodies since the last must_ring */
     uint32_t seen;
     _Atomic uint32_t seen_generation; /* `seen`, for the control thread */
+    enum via_arm_phase arm;
     uint64_t blocked_since_ns;
     struct via_pipe_writer tx;
     struct via_pipe_reader rx;

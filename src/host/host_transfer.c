@@ -2,6 +2,7 @@
 #include "host/host_transfer.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,8 +194,8 @@ static unsigned turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *r
     return work;
 }
 
-/* Arms everything, then looks again. true = sleep. */
-static bool arm(struct via_transfer *transfer)
+/* Arms everything, then looks again. */
+static enum via_arm arm(struct via_transfer *transfer)
 {
     bool nothing = true;
     via_list_foreach_safe(it, &transfer->active) {
@@ -216,13 +217,23 @@ static bool arm(struct via_transfer *transfer)
             nothing = false;
         }
     }
-    if (via_node_arm(transfer->host->node, transfer->channel)) {
-        nothing = false;
-    }
+    enum via_arm armed = via_node_arm(transfer->host->node, transfer->channel);
     uint64_t target;
-    return nothing && via_list_empty(&transfer->touched) && !is_behind(transfer, &target) &&
-           !atomic_load_explicit(&transfer->mail_there, memory_order_acquire) &&
-           !atomic_load_explicit(&transfer->host->stopping, memory_order_acquire);
+    nothing = nothing && via_list_empty(&transfer->touched) && !is_behind(transfer, &target) &&
+              !atomic_load_explicit(&transfer->mail_there, memory_order_acquire) &&
+              !atomic_load_explicit(&transfer->host->stopping, memory_order_acquire);
+    return nothing ? armed : VIA_ARM_BUSY;
+}
+
+/* Between two turns, while fences are under way: for about a round trip of a link, and never longer
+ * than core/port.h allows. */
+static void pause_for_fence(const struct via_transfer *transfer)
+{
+    if (transfer->crowded) {
+        sched_yield();
+    } else {
+        via_cpu_pause();
+    }
 }
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
@@ -241,7 +252,12 @@ static bool rest(struct via_transfer *transfer, uint64_t now_ns, uint64_t deadli
     if (count != transfer->bell_seen || deadline_ns <= now_ns) {
         return false;
     }
-    if (!arm(transfer)) {
+    enum via_arm armed = arm(transfer);
+    if (armed == VIA_ARM_FENCING) {
+        pause_for_fence(transfer);
+        return false;
+    }
+    if (armed == VIA_ARM_BUSY) {
         if (++transfer->vain_looks < VAIN_LOOKS_MAX) {
             return false;
         }

@@ -45,6 +45,11 @@ struct dma {
     uint64_t cuts; /* when it was started */
 };
 
+struct fence {
+    bool under_way;
+    uint64_t cuts; /* when it was started */
+};
+
 struct fault_port {
     struct via_port base;
     struct via_port *inner;
@@ -69,6 +74,7 @@ struct fault_port {
     size_t bytes_used;
     struct dma dmas[DMA_MAX]; /* under way */
     unsigned dmas_count;
+    struct fence fences[VIA_PORT_QUEUES];
     uint32_t again; /* doorbells that come a second time */
     unsigned again_queue;
     uint64_t again_ns;
@@ -330,14 +336,31 @@ static void fault_flush(struct via_port *port, unsigned queue)
     pthread_mutex_unlock(&fault->lock);
 }
 
-static int fault_read_back(struct via_port *port, unsigned queue)
+static int fault_fence_start(struct via_port *port, unsigned queue)
 {
     struct fault_port *fault = fault_of(port);
     pthread_mutex_lock(&fault->lock);
     int rc = -ENOLINK;
     if (!fault->down) {
         arrive_first(fault, fault->held_count);
-        rc = fault->inner->ops->read_back(fault->inner, queue);
+        rc = fault->inner->ops->fence_start(fault->inner, queue);
+    }
+    if (queue < VIA_PORT_QUEUES) {
+        fault->fences[queue] = (struct fence){.under_way = rc == 0, .cuts = fault->stats.cuts};
+    }
+    pthread_mutex_unlock(&fault->lock);
+    return rc;
+}
+
+static int fault_fence_poll(struct via_port *port, unsigned queue)
+{
+    struct fault_port *fault = fault_of(port);
+    pthread_mutex_lock(&fault->lock);
+    int rc = -EINVAL;
+    if (queue < VIA_PORT_QUEUES && fault->fences[queue].under_way) {
+        bool same_link = !fault->down && fault->fences[queue].cuts == fault->stats.cuts;
+        rc = same_link ? fault->inner->ops->fence_poll(fault->inner, queue) : -ENOLINK;
+        fault->fences[queue].under_way = rc == 0;
     }
     pthread_mutex_unlock(&fault->lock);
     return rc;
@@ -578,7 +601,8 @@ static const struct via_port_ops fault_ops = {
     .body = fault_body,
     .commit = fault_commit,
     .flush = fault_flush,
-    .read_back = fault_read_back,
+    .fence_start = fault_fence_start,
+    .fence_poll = fault_fence_poll,
     .ring = fault_ring,
     .dma = fault_dma,
     .dma_take = fault_dma_take,

@@ -4,7 +4,7 @@
  * by chance. The same seed and the same calls give the same faults. For tests; it takes a lock.
  *
  * It never breaks the contract of core/port.h: held puts keep their order, a doorbell does not
- * overtake what was flushed before it, read_back() proves arrival, a torn put ends the link, what
+ * overtake what was flushed before it, a fence proves arrival, a torn put ends the link, what
  * is promised to be stored whole is stored whole or not at all, and a DMA that hangs ends when it
  * is aborted.
  */

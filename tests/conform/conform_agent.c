@@ -155,8 +155,11 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
     case CONFORM_FLUSH:
         ops->flush(port, QUEUE);
         break;
-    case CONFORM_READ_BACK:
-        call->result = ops->read_back(port, QUEUE);
+    case CONFORM_FENCE_START:
+        call->result = ops->fence_start(port, (unsigned)call->value);
+        break;
+    case CONFORM_FENCE_POLL:
+        call->result = ops->fence_poll(port, (unsigned)call->value);
         break;
     case CONFORM_RING:
         call->result = ops->ring(port, QUEUE, (unsigned)call->value);

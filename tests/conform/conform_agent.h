@@ -21,7 +21,8 @@ enum conform_verb {
     CONFORM_WINDOW_STORE, /* 8 bytes by a direct store; result 0, 1 when there is no window */
     CONFORM_WINDOW_LOAD,  /* 8 bytes; result and count 0, count 1 when there is no window */
     CONFORM_FLUSH,
-    CONFORM_READ_BACK,
+    CONFORM_FENCE_START, /* of queue `value` */
+    CONFORM_FENCE_POLL,  /* the same */
     CONFORM_RING,
     CONFORM_EVENTS,
     CONFORM_LINK_IS_UP,

@@ -126,7 +126,7 @@ static void nothing_passes_a_link_that_is_down(void **state)
         pair_body_fill(pair, side, 3072, 3, 8);
         pair_tell(pair, side, &store);
         pair_tell_value(pair, side, CONFORM_FLUSH, 0);
-        assert_int_equal(pair_tell_value(pair, side, CONFORM_READ_BACK, 0), -ENOLINK);
+        assert_int_equal(pair_tell_value(pair, side, CONFORM_FENCE_START, 0), -ENOLINK);
         assert_int_equal(pair_tell_value(pair, side, CONFORM_RING, 1), -ENOLINK);
     }
     pair_pass_ms(pair, 5);
@@ -236,7 +236,7 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
     WAIT_FOR(pair, !pair_is_up(pair, survivor));
     WAIT_FOR(pair, pair_events(pair, survivor, VIA_PORT_EVENT_CONTROL) == VIA_PORT_EVENT_LINK_DOWN);
     assert_int_equal(pair_tell_value(pair, survivor, CONFORM_RING, 0), -ENOLINK);
-    assert_int_equal(pair_tell_value(pair, survivor, CONFORM_READ_BACK, 0), -ENOLINK);
+    assert_int_equal(pair_tell_value(pair, survivor, CONFORM_FENCE_START, 0), -ENOLINK);
     assert_int_equal(pair_scratchpad(pair, survivor, 0), ALL_ONES);
     pair_body_fill(pair, survivor, 0, 1, 1000);                   /* vanishes */
     assert_true(pair_inbox_is(pair, survivor, 4096, 0x3c, 4096)); /* its own memory is intact */

@@ -56,6 +56,10 @@ struct conform_report pair_report(struct pair *pair, unsigned side, unsigned wor
                                   enum conform_verb verb);
 void pair_pass_ms(struct pair *pair, unsigned ms);
 void pair_wait_up(struct pair *pair);
+/* Starts a fence of queue 0 and polls it to its end: 0 or negative errno. */
+int pair_fence(struct pair *pair, unsigned side);
+/* Polls one that was started. */
+int pair_fence_end(struct pair *pair, unsigned side, unsigned queue);
 void pair_settle(struct pair *pair, unsigned side);
 void pair_cut(struct pair *pair, unsigned side, bool cut);
 void pair_wait_down(struct pair *pair);
@@ -65,6 +69,7 @@ void pair_ring(struct pair *pair, unsigned side, unsigned bit);
 
 /* Tests of a part of the contract, appended to a list; how many. */
 unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests);
+unsigned conform_tests_of_fences(struct CMUnitTest *ret_tests);
 unsigned conform_tests_of_dma(struct CMUnitTest *ret_tests);
 unsigned conform_tests_of_doorbells(struct CMUnitTest *ret_tests);
 unsigned conform_tests_of_links(struct CMUnitTest *ret_tests);

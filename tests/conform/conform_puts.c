@@ -145,17 +145,6 @@ static void two_queues_post_at_the_same_time(void **state)
     }
 }
 
-static void read_back_proves_arrival(void **state)
-{
-    struct pair *pair = *state;
-    for (unsigned i = 1; i <= 50; i++) {
-        pair_body_fill(pair, 0, 4096, (int)i, 3000);
-        pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
-        assert_int_equal(pair_tell_value(pair, 0, CONFORM_READ_BACK, 0), 0);
-        assert_true(pair_inbox_is(pair, 1, 4096, (int)i, 3000)); /* without any time passing */
-    }
-}
-
 static void direct_stores_arrive_as_posted_ones_do(void **state)
 {
     struct pair *pair = *state;
@@ -185,7 +174,6 @@ unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests)
         cmocka_unit_test(the_last_word_of_a_line_is_seen_last),
         cmocka_unit_test(eight_bytes_are_seen_whole),
         cmocka_unit_test(two_queues_post_at_the_same_time),
-        cmocka_unit_test(read_back_proves_arrival),
         cmocka_unit_test(direct_stores_arrive_as_posted_ones_do),
     };
     memcpy(ret_tests, tests, sizeof(tests));

@@ -50,6 +50,9 @@ static void sim_pass_time(struct conform_end *ends, uint64_t ns)
         case SIM_EVENT_NOTICE:
             sim_link_notice(link, event.b, event.c != 0);
             break;
+        case SIM_EVENT_FENCE:
+            sim_link_fence(link, event.b & 0xff, event.b >> 8, event.c);
+            break;
         case SIM_EVENT_DMA:
             sim_link_dma(link, event.b, event.c);
             break;

@@ -287,9 +287,10 @@ static void hammer(struct conform_worker *worker)
     (void)port->ops->link_is_up(port);
     (void)port->ops->ring(port, worker->queue, 13);
     (void)port->ops->events(port, VIA_PORT_EVENT_DOORBELL(12));
+    (void)port->ops->fence_poll(port, worker->queue);
     if (worker->round++ % 64 == 0) {
         port->ops->flush(port, worker->queue);
-        (void)port->ops->read_back(port, worker->queue);
+        (void)port->ops->fence_start(port, worker->queue);
     }
     progress(worker);
 }

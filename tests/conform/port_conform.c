@@ -63,6 +63,7 @@ int conform_run(const struct conform_kind *kind, enum conform_place place)
     unsigned count = conform_tests_of_dma(tests);
     if (!kind->only_dma) {
         count += conform_tests_of_puts(tests + count);
+        count += conform_tests_of_fences(tests + count);
         count += conform_tests_of_doorbells(tests + count);
         count += conform_tests_of_links(tests + count);
     }

@@ -203,7 +203,7 @@ static void *transfer(void *arg)
         unsigned done = via_node_poll(host->node, 0, now(), &deadline_ns);
         done += submit(host);
         idle = done != 0 ? 0 : idle + 1;
-        if (idle > SPINS && !via_node_arm(host->node, 0)) {
+        if (idle > SPINS && via_node_arm(host->node, 0) == VIA_ARM_SLEEP) {
             sleep_on(host, count, deadline_ns);
             idle = 0;
         }

@@ -23,7 +23,9 @@ enum flaw {
     SOURCE_KEPT,
     BOUNDS_CLIPPED,
     BOUNDS_NOT_COUNTED,
-    READ_BACK_LIES,
+    FENCE_LIES,
+    FENCE_OUTLIVES,
+    FENCES_SHARED,
     MASK_IGNORED,
     EVENT_TWICE,
     DOORBELL_LOST,
@@ -37,6 +39,7 @@ enum flaw {
     DMA_TWICE,
     DMA_FOR_EVER,
     DMA_ANYWHERE,
+    FENCE_HOLLOW, /* over a port whose writes come late */
 };
 
 struct flawed {
@@ -157,14 +160,30 @@ static void flawed_flush(struct via_port *port, unsigned queue)
     flawed->inner->ops->flush(flawed->inner, queue);
 }
 
-static int flawed_read_back(struct via_port *port, unsigned queue)
+static int flawed_fence_start(struct via_port *port, unsigned queue)
 {
     struct flawed *flawed = flawed_of(port);
     if (flawed->flaw == FLAG_BEFORE_DATA || flawed->flaw == SOURCE_KEPT) {
         put_late(flawed);
     }
-    int rc = flawed->inner->ops->read_back(flawed->inner, queue);
-    return flawed->flaw == READ_BACK_LIES ? 0 : rc;
+    if (flawed->flaw == FENCES_SHARED) {
+        queue = 0;
+    }
+    int rc = flawed->inner->ops->fence_start(flawed->inner, queue);
+    return flawed->flaw == FENCE_LIES ? 0 : rc;
+}
+
+static int flawed_fence_poll(struct via_port *port, unsigned queue)
+{
+    struct flawed *flawed = flawed_of(port);
+    if (flawed->flaw == FENCES_SHARED) {
+        queue = 0;
+    }
+    if (flawed->flaw == FENCE_HOLLOW) {
+        return 1;
+    }
+    int rc = flawed->inner->ops->fence_poll(flawed->inner, queue);
+    return flawed->flaw == FENCE_OUTLIVES && rc == -ENOLINK ? 1 : rc;
 }
 
 static int flawed_ring(struct via_port *port, unsigned queue, unsigned bit)
@@ -288,7 +307,8 @@ static const struct via_port_ops flawed_ops = {
     .body = flawed_body,
     .commit = flawed_commit,
     .flush = flawed_flush,
-    .read_back = flawed_read_back,
+    .fence_start = flawed_fence_start,
+    .fence_poll = flawed_fence_poll,
     .ring = flawed_ring,
     .dma = flawed_dma,
     .dma_take = flawed_dma_take,
@@ -302,8 +322,9 @@ static const struct via_port_ops flawed_ops = {
 
 static int open_flawed(struct conform_end *end, const char *directory)
 {
-    const struct conform_kind *kind =
-        planted >= DMA_EARLY ? &conform_emu_dma : &conform_emu_indirect;
+    const struct conform_kind *kind = planted == FENCE_HOLLOW ? &conform_emu_pex
+                                      : planted >= DMA_EARLY  ? &conform_emu_dma
+                                                              : &conform_emu_indirect;
     int rc = kind->open(end, directory);
     if (rc != 0) {
         return rc;
@@ -353,7 +374,11 @@ static void the_bug_is_found(void **state)
         {SOURCE_KEPT, "source kept", "bodies_arrive_and_nothing_else_changes"},
         {BOUNDS_CLIPPED, "clipped at the bound", "a_write_out_of_bounds_is_dropped_and_counted"},
         {BOUNDS_NOT_COUNTED, "not counted", "a_write_out_of_bounds_is_dropped_and_counted"},
-        {READ_BACK_LIES, "read_back lies", "nothing_passes_a_link_that_is_down"},
+        {FENCE_LIES, "fence lies", "nothing_passes_a_link_that_is_down"},
+        {FENCE_OUTLIVES, "fence outlives its link", "the_end_of_the_link_ends_a_fence"},
+        {FENCES_SHARED, "fences shared", "each_queue_has_its_own_fence"},
+        {FENCE_HOLLOW, "fence does not wait", "a_fence_proves_arrival"},
+        {FENCE_HOLLOW, "fence does not push", "a_fence_brings_what_the_peer_flushed"},
         {MASK_IGNORED, "mask ignored", "events_outside_the_mask_stay"},
         {EVENT_TWICE, "event twice", "each_doorbell_is_its_own_event"},
         {DOORBELL_LOST, "doorbell lost", "a_doorbell_wakes_a_sleeping_thread"},

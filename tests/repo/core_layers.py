@@ -7,7 +7,7 @@ PUBLIC = ["node", "port"]
 
 LAYERS = [
     ["pipe", "pipe_inline", "layout"],
-    ["way", "dma", "send"],
+    ["way", "dma", "send", "arm"],
     ["segment", "apply"],
     ["flow", "flow_tx", "flow_rx"],
     ["op", "outgoing", "answer", "barrier", "ops"],

@@ -46,10 +46,33 @@ static void port_flush(struct via_port *port, unsigned queue)
     (void)queue;
 }
 
-static int port_read_back(struct via_port *port, unsigned queue)
+static int port_fence_start(struct via_port *port, unsigned queue)
 {
-    (void)queue;
-    return of(port)->link->up ? 0 : -ENOLINK;
+    struct fabric_port *self = of(port);
+    assert_true(queue < VIA_PORT_QUEUES);
+    self->fences[queue] = (struct fabric_fence){
+        .under_way = self->link->up,
+        .downs = self->link->downs_count,
+        .due_ns = self->fabric->now_ns + self->fabric->fence_ns,
+    };
+    self->fences_count++;
+    return self->link->up ? 0 : -ENOLINK;
+}
+
+static int port_fence_poll(struct via_port *port, unsigned queue)
+{
+    struct fabric_port *self = of(port);
+    struct fabric_fence *fence = &self->fences[queue];
+    if (!fence->under_way) {
+        return -EINVAL;
+    }
+    bool same_link = self->link->up && fence->downs == self->link->downs_count;
+    if (same_link && self->fabric->now_ns < fence->due_ns) {
+        return 0;
+    }
+    fence->under_way = false;
+    self->fences_lost += !same_link;
+    return same_link ? 1 : -ENOLINK;
 }
 
 static void wake_for(struct fabric_port *port, unsigned bit)
@@ -114,7 +137,8 @@ static const struct via_port_ops port_ops = {
     .body = port_body,
     .commit = port_commit,
     .flush = port_flush,
-    .read_back = port_read_back,
+    .fence_start = port_fence_start,
+    .fence_poll = port_fence_poll,
     .ring = port_ring,
     .events = port_events,
     .link_is_up = port_link_is_up,
@@ -195,6 +219,7 @@ static void point_windows(struct fabric_link *link)
 void fabric_cut(struct fabric_link *link)
 {
     link->up = false;
+    link->downs_count++;
     memset(link->scratchpads, 0, sizeof(link->scratchpads));
     point_windows(link);
     link_event(link, VIA_PORT_EVENT_LINK_DOWN);

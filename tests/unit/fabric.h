@@ -20,6 +20,12 @@
 
 struct fabric;
 
+struct fabric_fence {
+    bool under_way;
+    unsigned downs; /* of the link when it was started */
+    uint64_t due_ns;
+};
+
 struct fabric_port {
     struct via_port port; /* first */
     struct fabric *fabric;
@@ -27,10 +33,14 @@ struct fabric_port {
     struct fabric_port *peer;
     uint64_t events;
     int host;
+    struct fabric_fence fences[VIA_PORT_QUEUES];
+    unsigned fences_count; /* started */
+    unsigned fences_lost;  /* polled after the link was down */
 };
 
 struct fabric_link {
     bool up;
+    unsigned downs_count;
     unsigned late_reads; /* so many reads of scratchpads bring all-ones although it is up */
     uint32_t scratchpads[VIA_PORT_SCRATCHPADS];
     struct fabric_port ports[2];
@@ -88,7 +98,8 @@ struct fabric {
     unsigned hosts_count;
     unsigned links_count;
     uint64_t now_ns;
-    bool direct; /* windows are mapped and coherent; else put() and flush() */
+    bool direct;       /* windows are mapped and coherent; else put() and flush() */
+    uint64_t fence_ns; /* a fence takes so long */
     uint32_t next_session;
     unsigned nonces_count;
     struct via_node_config config; /* of all hosts, but for host and session */

@@ -78,10 +78,16 @@ static void port_flush(struct via_port *port, unsigned queue)
     (void)queue;
 }
 
-static int port_read_back(struct via_port *port, unsigned queue)
+static int port_fence_start(struct via_port *port, unsigned queue)
 {
     (void)queue;
     return atomic_load(&of(port)->cable->up) ? 0 : -ENOLINK;
+}
+
+static int port_fence_poll(struct via_port *port, unsigned queue)
+{
+    (void)queue;
+    return atomic_load(&of(port)->cable->up) ? 1 : -ENOLINK;
 }
 
 static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
@@ -124,7 +130,8 @@ static const struct via_port_ops port_ops = {
     .body = port_post,
     .commit = port_post,
     .flush = port_flush,
-    .read_back = port_read_back,
+    .fence_start = port_fence_start,
+    .fence_poll = port_fence_poll,
     .ring = port_ring,
     .events = port_events,
     .link_is_up = port_link_is_up,

@@ -106,12 +106,54 @@ static void emu_flush(struct via_port *port, unsigned queue)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-static int emu_read_back(struct via_port *port, unsigned queue)
+int via_emu_fence_begin(struct via_emu_port *emu, unsigned queue)
 {
-    (void)queue;
-    /* Stores have arrived once they are in the cache, which the fence waits for. */
+    if (queue >= VIA_PORT_QUEUES) {
+        return -EINVAL;
+    }
+    struct via_emu_fence *fence = &emu->fences[queue];
+    fence->under_way = false;
+    /* Before the look at the link: a later end of it counts. */
+    fence->downs = atomic_load_explicit(&emu->downs, memory_order_acquire);
+    if (!via_emu_port_is_up(emu)) {
+        return -ENOLINK;
+    }
+    fence->since_ns = via_emu_now_ns();
+    fence->under_way = true;
+    return 0;
+}
+
+int via_emu_fence_check(struct via_emu_port *emu, unsigned queue)
+{
+    if (queue >= VIA_PORT_QUEUES || !emu->fences[queue].under_way) {
+        return -EINVAL;
+    }
+    struct via_emu_fence *fence = &emu->fences[queue];
+    if (!via_emu_port_is_up(emu) ||
+        atomic_load_explicit(&emu->downs, memory_order_acquire) != fence->downs) {
+        return via_emu_fence_end(emu, queue, -ENOLINK);
+    }
+    return 0;
+}
+
+int via_emu_fence_end(struct via_emu_port *emu, unsigned queue, int rc)
+{
+    emu->fences[queue].under_way = false;
+    return rc;
+}
+
+static int emu_fence_start(struct via_port *port, unsigned queue)
+{
+    /* Stores have arrived once they are in the cache, which this waits for. */
     atomic_thread_fence(memory_order_seq_cst);
-    return via_emu_port_is_up(via_emu_port_of(port)) ? 0 : -ENOLINK;
+    return via_emu_fence_begin(via_emu_port_of(port), queue);
+}
+
+static int emu_fence_poll(struct via_port *port, unsigned queue)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+    int rc = via_emu_fence_check(emu, queue);
+    return rc == 0 ? via_emu_fence_end(emu, queue, 1) : rc;
 }
 
 static int emu_ring(struct via_port *port, unsigned queue, unsigned bit)
@@ -234,7 +276,8 @@ static const struct via_port_ops emu_ops = {
     .body = emu_body,
     .commit = emu_commit,
     .flush = emu_flush,
-    .read_back = emu_read_back,
+    .fence_start = emu_fence_start,
+    .fence_poll = emu_fence_poll,
     .ring = emu_ring,
     .dma = via_emu_dma,
     .dma_take = via_emu_dma_take,
@@ -251,7 +294,8 @@ static const struct via_port_ops lane_ops = {
     .body = via_emu_posted_body,
     .commit = via_emu_posted_commit,
     .flush = via_emu_posted_flush,
-    .read_back = via_emu_posted_read_back,
+    .fence_start = via_emu_posted_fence_start,
+    .fence_poll = via_emu_posted_fence_poll,
     .ring = emu_ring,
     .dma = via_emu_dma,
     .dma_take = via_emu_dma_take,

@@ -20,7 +20,7 @@ struct via_emu_like {
     bool scratchpads_survive;
     uint64_t window_bytes;     /* unless an option says otherwise; 0 = as large as the inbox */
     uint64_t window_bytes_max; /* 0 = no limit, and no lower one */
-    uint32_t read_ns;          /* a fence takes so long */
+    uint32_t read_ns;          /* a fence takes at least so long */
     uint32_t pad_ns;           /* reading a scratchpad */
     uint32_t delay_ns;         /* with lanes: a flushed write is so late at most */
 };

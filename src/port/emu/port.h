@@ -55,6 +55,13 @@ struct via_emu_lane_end {
     struct via_rng rng;
 };
 
+/* The fence of a queue, whose thread's it is. */
+struct via_emu_fence {
+    uint64_t since_ns VIA_CACHELINE_ALIGNED;
+    uint32_t downs; /* of the port when it was started */
+    bool under_way;
+};
+
 struct via_emu_lanes {
     uint64_t delay_ns;
     struct via_emu_lane_end end[2 * VIA_PORT_QUEUES]; /* by queue: those that go out, then in */
@@ -86,6 +93,8 @@ struct via_emu_port {
     struct via_emu_lanes *lanes;
     /* Owned; one per transfer thread, whose it is. NULL: no engine. */
     struct via_emu_dma_queue *dma;
+
+    struct via_emu_fence fences[VIA_PORT_QUEUES]; /* each its queue's thread's */
 
     /* --- any thread --- */
     /* My end is up: the window is mapped. Release in link_up(), acquire in via_emu_port_is_up(). */
@@ -136,6 +145,12 @@ static inline bool via_emu_port_is_up(const struct via_emu_port *emu)
            via_emu_bridge_is_up(via_emu_bridge_link(emu->bridge));
 }
 
+/* emu.c: the queue's fence begins: 0, -ENOLINK, -EINVAL. Is it under way on the same link? 0, or
+ * what fence_poll() says. It ends with rc. */
+int via_emu_fence_begin(struct via_emu_port *emu, unsigned queue);
+int via_emu_fence_check(struct via_emu_port *emu, unsigned queue);
+int via_emu_fence_end(struct via_emu_port *emu, unsigned queue, int rc);
+
 /* emu.c: checks that count what they refuse, before anything of a post is done. */
 bool via_emu_port_check_write(struct via_emu_port *emu, unsigned queue, uint64_t off, size_t len);
 bool via_emu_port_check_commit(struct via_emu_port *emu, unsigned queue, uint64_t off, size_t len);
@@ -156,7 +171,8 @@ void via_emu_posted_body(struct via_port *port, unsigned queue, uint64_t off, co
 void via_emu_posted_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
                            size_t len);
 void via_emu_posted_flush(struct via_port *port, unsigned queue);
-int via_emu_posted_read_back(struct via_port *port, unsigned queue);
+int via_emu_posted_fence_start(struct via_port *port, unsigned queue);
+int via_emu_posted_fence_poll(struct via_port *port, unsigned queue);
 /* For ring() and events(). Lets writes of the peer arrive as chance has it, by queues that wake
  * whoever asks for these events; notes who rings; lets all arrive that was flushed before the
  * doorbell that has just been read. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Posted writes of a strict port: what core/port.h calls body, commit, flush and read_back, by
- * lanes.
+ * Posted writes of a strict port: what core/port.h calls body, commit, flush and fence, by lanes.
  *
  * Each end lets its own writes arrive when a lane is full or a fence asks for it, and those of the
  * peer when it looks: events() lets chance decide, takes a doorbell only together with what was
@@ -220,56 +219,75 @@ void via_emu_posted_flush(struct via_port *port, unsigned queue)
         leave(end);
     }
     /* The caller may load next what tells whether the peer sleeps. Pairs with the fence in
-     * via_emu_posted_read_back(): the peer sees what was flushed, or this thread what the peer has
-     * announced. */
+     * via_emu_posted_fence_start() and _poll(): the peer sees what was flushed, or this thread what
+     * the peer has announced. */
     atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* --- fences --- */
 
+/* All that the queue has posted. 0, -EAGAIN: the peer is in the lane; or -ENOLINK. */
 static int push_all(struct via_emu_port *emu, unsigned queue)
 {
     struct via_emu_lane_end *end = enter_out(emu, queue);
     if (end == NULL) {
         return -ENOLINK;
     }
-    via_emu_lane_flush(&end->writer, via_emu_now_ns());
-    end = make_room(emu, queue, end, false);
-    if (end == NULL) {
-        return -ENOLINK;
+    int rc = push(emu, end, queue);
+    leave(end);
+    if (rc == -EPROTO) {
+        raise_alarm(emu, VIA_EMU_ALARM_ENTRIES);
     }
+    return rc;
+}
+
+/* All that the peer has flushed. 0; -EAGAIN: another thread is in one of its lanes; -ENOLINK. */
+static int pull_all(struct via_emu_port *emu)
+{
+    for (unsigned i = 0; i < VIA_PORT_QUEUES; i++) {
+        int rc = pull(emu, i, VIA_EMU_LANE_FLUSHED);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int via_emu_posted_fence_start(struct via_port *port, unsigned queue)
+{
+    struct via_emu_port *emu = via_emu_port_of(port);
+    int rc = via_emu_fence_begin(emu, queue);
+    struct via_emu_lane_end *end = rc == 0 ? enter_out(emu, queue) : NULL;
+    if (rc != 0 || end == NULL) {
+        return rc != 0 ? rc : via_emu_fence_end(emu, queue, -ENOLINK);
+    }
+    via_emu_lane_flush(&end->writer, via_emu_now_ns());
     leave(end);
     return 0;
 }
 
-/* All that the peer has flushed, whoever is in the lane. 0 or -ENOLINK. */
-static int pull_all(struct via_emu_port *emu, unsigned queue)
-{
-    uint64_t since_ns = 0;
-    for (int rc; (rc = pull(emu, queue, VIA_EMU_LANE_FLUSHED)) != 0; sched_yield()) {
-        since_ns = since_ns != 0 ? since_ns : via_emu_now_ns();
-        if (rc != -EAGAIN) {
-            return -ENOLINK;
-        }
-        if (via_emu_now_ns() - since_ns > PATIENCE_NS) {
-            raise_alarm(emu, VIA_EMU_ALARM_LOCK);
-            return -ENOLINK;
-        }
-    }
-    return 0;
-}
-
-int via_emu_posted_read_back(struct via_port *port, unsigned queue)
+int via_emu_posted_fence_poll(struct via_port *port, unsigned queue)
 {
     struct via_emu_port *emu = via_emu_port_of(port);
-    int rc = queue < VIA_PORT_QUEUES ? push_all(emu, queue) : -ENOLINK;
+    int rc = via_emu_fence_check(emu, queue);
+    if (rc != 0) {
+        return rc;
+    }
+    uint64_t age_ns = via_emu_now_ns() - emu->fences[queue].since_ns;
+    if (age_ns < emu->like->read_ns) {
+        return 0;
+    }
+    rc = push_all(emu, queue);
     /* See via_emu_posted_flush(). */
     atomic_thread_fence(memory_order_seq_cst);
-    for (unsigned i = 0; i < VIA_PORT_QUEUES && rc == 0; i++) {
-        rc = pull_all(emu, i);
+    rc = rc == 0 ? pull_all(emu) : rc;
+    if (rc == -EAGAIN && age_ns <= PATIENCE_NS) {
+        return 0;
     }
-    via_emu_port_wait(emu->like->read_ns);
-    return rc == 0 && via_emu_port_is_up(emu) ? 0 : -ENOLINK;
+    if (rc == -EAGAIN) {
+        raise_alarm(emu, VIA_EMU_ALARM_LOCK);
+    }
+    return via_emu_fence_end(emu, queue, rc == 0 && via_emu_port_is_up(emu) ? 1 : -ENOLINK);
 }
 
 /* --- what comes in --- */
@@ -295,13 +313,27 @@ void via_emu_posted_rang(struct via_emu_port *emu, unsigned queue, unsigned bit)
     }
 }
 
+/* All that the peer's queue has flushed, whoever is in the lane. */
+static void pull_patiently(struct via_emu_port *emu, unsigned queue)
+{
+    uint64_t since_ns = 0;
+    while (pull(emu, queue, VIA_EMU_LANE_FLUSHED) == -EAGAIN) {
+        since_ns = since_ns != 0 ? since_ns : via_emu_now_ns();
+        if (via_emu_now_ns() - since_ns > PATIENCE_NS) {
+            raise_alarm(emu, VIA_EMU_ALARM_LOCK);
+            return;
+        }
+        sched_yield();
+    }
+}
+
 void via_emu_posted_take_bell(struct via_emu_port *emu, unsigned bit)
 {
     _Atomic uint32_t *rung_by = &emu->bridge->doorbell[emu->base.side].rung_by[bit];
     uint32_t queues = atomic_exchange_explicit(rung_by, 0, memory_order_relaxed);
     for (unsigned queue = 0; queue < VIA_PORT_QUEUES; queue++) {
         if ((queues & 1u << queue) != 0) {
-            (void)pull_all(emu, queue);
+            pull_patiently(emu, queue);
         }
     }
 }

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <string.h>
+
+#include "conform_pair.h"
+
+#define OTHER_QUEUE 3u
+#define DATA_OFF 4096u
+#define ARMED_OFF 8192u
+#define RECORD_OFF 8256u
+
+static int64_t start(struct pair *pair, unsigned side, unsigned queue)
+{
+    return pair_tell_value(pair, side, CONFORM_FENCE_START, queue);
+}
+
+static int64_t poll(struct pair *pair, unsigned side, unsigned queue)
+{
+    return pair_tell_value(pair, side, CONFORM_FENCE_POLL, queue);
+}
+
+static uint64_t word_at(struct pair *pair, unsigned side, uint64_t off)
+{
+    uint64_t word;
+    pair_inbox_read(pair, side, off, &word, sizeof(word));
+    return word;
+}
+
+static void a_fence_proves_arrival(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned i = 1; i <= 50; i++) {
+        pair_body_fill(pair, 0, DATA_OFF, (int)i, 3000);
+        if (i % 2 == 0) { /* what was not flushed arrives as well */
+            pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
+        }
+        assert_int_equal(start(pair, 0, 0), 0);
+        assert_int_equal(pair_fence_end(pair, 0, 0), 0);
+        assert_true(pair_inbox_is(pair, 1, DATA_OFF, (int)i, 3000));
+    }
+}
+
+static void a_fence_brings_what_the_peer_flushed(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned i = 1; i <= 200; i++) {
+        pair_body_fill(pair, 1, DATA_OFF, (int)i & 0xff, 1000);
+        pair_commit_word(pair, 1, RECORD_OFF, i);
+        pair_tell_value(pair, 1, CONFORM_FLUSH, 0);
+        assert_int_equal(pair_fence(pair, 0), 0);
+        assert_true(word_at(pair, 0, RECORD_OFF) == i);
+        assert_true(pair_inbox_is(pair, 0, DATA_OFF, (int)i & 0xff, 1000));
+    }
+}
+
+/*
+ * Safe sleeping: side 0 announces that it is going to sleep, fences, and looks for a record; side 1
+ * writes a record, flushes, and looks for the announcement. One of them sees the other, whenever
+ * the record is written.
+ */
+static void nobody_sleeps_who_is_not_rung(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned i = 1; i <= 300; i++) {
+        unsigned polls = i % 20;
+        pair_commit_word(pair, 0, ARMED_OFF, i);
+        assert_int_equal(start(pair, 0, 0), 0);
+        bool completed = false;
+        for (unsigned k = 0; k < polls && !completed; k++) {
+            completed = poll(pair, 0, 0) == 1;
+            if (pair->place == CONFORM_INLINE) {
+                pair->kind->pass_time(pair->end, 200);
+            }
+        }
+        pair_commit_word(pair, 1, RECORD_OFF, i);
+        pair_tell_value(pair, 1, CONFORM_FLUSH, 0);
+        pair_look(pair, 1);
+        bool rings = word_at(pair, 1, ARMED_OFF) == i;
+        if (!completed) {
+            assert_int_equal(pair_fence_end(pair, 0, 0), 0);
+            assert_true(rings || word_at(pair, 0, RECORD_OFF) == i);
+        } else {
+            assert_true(rings);
+        }
+    }
+}
+
+static void another_start_begins_anew(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned i = 1; i <= 50; i++) {
+        assert_int_equal(start(pair, 0, 0), 0);
+        pair_body_fill(pair, 0, DATA_OFF, (int)i, 3000);
+        pair_commit_word(pair, 1, RECORD_OFF, i);
+        pair_tell_value(pair, 1, CONFORM_FLUSH, 0);
+        assert_int_equal(start(pair, 0, 0), 0);
+        assert_int_equal(pair_fence_end(pair, 0, 0), 0);
+        assert_true(pair_inbox_is(pair, 1, DATA_OFF, (int)i, 3000));
+        assert_true(word_at(pair, 0, RECORD_OFF) == i);
+        assert_int_equal(poll(pair, 0, 0), -EINVAL); /* there was one */
+    }
+}
+
+static void a_fence_is_told_once(void **state)
+{
+    struct pair *pair = *state;
+    assert_int_equal(poll(pair, 0, 0), -EINVAL);
+    assert_int_equal(pair_fence(pair, 0), 0);
+    assert_int_equal(poll(pair, 0, 0), -EINVAL);
+}
+
+static void each_queue_has_its_own_fence(void **state)
+{
+    struct pair *pair = *state;
+    if (pair->place == CONFORM_INLINE) {
+        skip(); /* one thread, one queue: the simulator sees to that */
+    }
+    assert_int_equal(start(pair, 0, 0), 0);
+    assert_int_equal(poll(pair, 0, OTHER_QUEUE), -EINVAL);
+    assert_int_equal(start(pair, 0, OTHER_QUEUE), 0);
+    assert_int_equal(start(pair, 1, 0), 0);
+    assert_int_equal(pair_fence_end(pair, 0, OTHER_QUEUE), 0);
+    assert_int_equal(pair_fence_end(pair, 0, 0), 0);
+    assert_int_equal(pair_fence_end(pair, 1, 0), 0);
+}
+
+static void the_end_of_the_link_ends_a_fence(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned round = 0; round < 8; round++) {
+        unsigned cutter = round % 2;
+        bool polls_while_down = round % 4 < 2;
+        for (unsigned side = 0; side < 2; side++) {
+            assert_int_equal(start(pair, side, 0), 0);
+        }
+        pair_cut(pair, cutter, true);
+        pair_wait_down(pair);
+        for (unsigned side = 0; side < 2 && polls_while_down; side++) {
+            assert_int_equal(poll(pair, side, 0), -ENOLINK);
+            assert_int_equal(poll(pair, side, 0), -EINVAL);
+            assert_int_equal(start(pair, side, 0), -ENOLINK);
+            assert_int_equal(poll(pair, side, 0), -EINVAL);
+        }
+        pair_cut(pair, cutter, false);
+        pair_wait_up(pair);
+        for (unsigned side = 0; side < 2; side++) {
+            assert_int_equal(poll(pair, side, 0), polls_while_down ? -EINVAL : -ENOLINK);
+            assert_int_equal(pair_fence(pair, side), 0);
+        }
+    }
+}
+
+unsigned conform_tests_of_fences(struct CMUnitTest *ret_tests)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fence_proves_arrival),
+        cmocka_unit_test(a_fence_brings_what_the_peer_flushed),
+        cmocka_unit_test(nobody_sleeps_who_is_not_rung),
+        cmocka_unit_test(another_start_begins_anew),
+        cmocka_unit_test(a_fence_is_told_once),
+        cmocka_unit_test(each_queue_has_its_own_fence),
+        cmocka_unit_test(the_end_of_the_link_ends_a_fence),
+    };
+    memcpy(ret_tests, tests, sizeof(tests));
+    return VIA_ARRAY_COUNT(tests);
+}
