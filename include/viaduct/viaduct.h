@@ -94,14 +94,18 @@ struct via_segment;
  * puts. What may not be read is never mapped by others: puts go by frames. With
  * VIADUCT_SEGMENT_LINGER besides, gets by frames still find it for some seconds after the process
  * has ended without freeing it, when puts are refused already: what was in it last can be read by
- * whoever learns of the end. -ENOMEM, -ENOSPC (the host's table is full), -EINVAL, -ENOTCONN.
+ * whoever learns of the end. -ENOMEM, -ENOSPC (the host's table is full), -EDQUOT (the user has as
+ * many segments or as much memory as it may have on this host), -EINVAL, -ENOTCONN.
  */
 VIADUCT_API int via_segment_new(struct via_attach *attach, size_t bytes, unsigned access,
                                 struct via_segment **ret_segment) VIADUCT_MUST_CHECK;
 
 /*
  * The same for a memfd of the caller's, sealed against shrinking (F_SEAL_SHRINK; -EPERM otherwise).
- * The fd is duplicated; base is where the caller has it mapped, and may be NULL.
+ * The fd is duplicated; base is where the caller has it mapped, and may be NULL. What others may
+ * read and not write is sealed by the host when one of them maps it (F_SEAL_FUTURE_WRITE): mappings
+ * that are there can still be written, new ones can not. With F_SEAL_SEAL it is never mapped by
+ * others.
  */
 VIADUCT_API int via_segment_adopt(struct via_attach *attach, int memfd, size_t bytes, void *base,
                                   unsigned access,
@@ -241,9 +245,10 @@ VIADUCT_API int via_message_receive(struct via_attach *attach, void *buffer, siz
 /*
  * A host's board: small notes by key that one process leaves for another, on any host. post blocks
  * until the note hangs on the board of `host` (so what follows on other ways finds it); it replaces
- * a note of the same key and is taken down after ttl_ms or when its poster detaches. take removes
- * and returns a note from the board of this process's own host: its length, or -ENOENT at once.
- * key: 1..VIADUCT_BOARD_KEY_MAX bytes; value: 0..VIADUCT_BOARD_VALUE_MAX.
+ * a note of the same user and key and is taken down after ttl_ms or when its poster detaches.
+ * -EDQUOT: the user has as many notes there as it may have. take removes and returns a note from
+ * the board of this process's own host, which a process of the same user has posted: its length, or
+ * -ENOENT at once. key: 1..VIADUCT_BOARD_KEY_MAX bytes; value: 0..VIADUCT_BOARD_VALUE_MAX.
  */
 #define VIADUCT_BOARD_KEY_MAX 64u
 #define VIADUCT_BOARD_VALUE_MAX 512u

@@ -31,6 +31,7 @@ static struct log_path log_path_of(const struct via_fabric *fabric, unsigned hos
 
 #define WORDS_MAX (16u + 2u * VIA_TOPOLOGY_PORTS_MAX)
 #define WORD_BYTES 128u
+#define LONG_WORDS_MAX 4u
 
 struct words {
     unsigned count;
@@ -150,22 +151,32 @@ static int lift(int fd)
     return lifted;
 }
 
+/* What may be longer than a word, as it was given. */
+static void add_long_words(const struct via_fabric *fabric, char **argv)
+{
+    static char names[LONG_WORDS_MAX][10] = {"--key", "--attach", "--admin", "--quota"};
+    const char *const values[LONG_WORDS_MAX] = {fabric->key, fabric->attach, fabric->admin,
+                                                fabric->quota};
+    for (size_t i = 0; i < LONG_WORDS_MAX; i++) {
+        if (values[i] != NULL) {
+            *argv++ = names[i];
+            *argv++ = (char *)(uintptr_t)values[i];
+        }
+    }
+}
+
 /* Starts one; *ret_ready_fd becomes readable when it listens or has died. */
 static int start_one(struct via_fabric *fabric, unsigned index, const char *program,
                      int *ret_ready_fd, struct via_error *err)
 {
     static struct words words;
-    char *argv[WORDS_MAX + 3] = {NULL};
+    char *argv[WORDS_MAX + 2 * LONG_WORDS_MAX + 1] = {NULL};
     int pipe_fds[2] = {-1, -1};
     make_words(fabric, fabric->topology.hosts[index], &words);
     for (unsigned i = 0; i < words.count; i++) {
         argv[i] = words.text[i];
     }
-    if (fabric->key != NULL) {              /* a path may be longer than a word */
-        static char key_option[] = "--key"; /* outlives this block */
-        argv[words.count] = key_option;
-        argv[words.count + 1] = (char *)(uintptr_t)fabric->key;
-    }
+    add_long_words(fabric, argv + words.count);
     struct log_path log = log_path_of(fabric, fabric->topology.hosts[index]);
     int log_fd = lift(open(log.text, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
     int null_fd = log_fd >= 0 ? lift(open("/dev/null", O_RDONLY | O_CLOEXEC)) : -1;

@@ -122,7 +122,7 @@ static void check_rundir(struct via_doctor_finding *finding)
     int rc = via_fabric_init(&fabric, NULL, &err);
     bool fresh = rc == 0 && lstat(fabric.rundir.text, &st) != 0;
     if (rc == 0) {
-        rc = via_rundir_make(fabric.rundir.text, (gid_t)-1, &err);
+        rc = via_rundir_make(fabric.rundir.text, false, &err);
         fresh = fresh && rc == 0;
     }
     if (rc == 0) {

@@ -96,7 +96,9 @@ int via_fabric_save(const struct via_fabric *fabric, struct via_error *err)
         return via_error_set(err, -ENOMEM, "%s: write: %s", path.text, strerror(ENOMEM));
     }
     errno = 0;
+    bool shared = fabric->attach != NULL || fabric->admin != NULL;
     if (json_dump_file(state, fresh.text, JSON_INDENT(1)) != 0 ||
+        (shared && chmod(fresh.text, 0644) != 0) || /* whoever may attach finds it */
         rename(fresh.text, path.text) != 0) {
         int code = errno != 0 ? errno : EIO;
         rc = via_error_set(err, -code, "%s: write: %s", path.text, strerror(code));

@@ -33,6 +33,9 @@ struct via_fabric {
     unsigned give_up_ms;          /* operations for a host that is not heard of end; 0 = never */
     unsigned wait_ms;             /* operations that a host keeps waiting end; 0 = never */
     const char *key;              /* file of the fabric key; NULL = none. Not in the state */
+    const char *attach;           /* who may attach, see viaductd(8); NULL = the owner */
+    const char *admin;            /* who may administer */
+    const char *quota;            /* of each user; NULL = the daemon's */
     unsigned with;                /* the daemons end with this process; 0 = with nobody */
     struct via_topology topology; /* channels_count 0: the daemon's default */
     struct via_process daemons[VIA_TOPOLOGY_HOST_MAX]; /* by index in topology.hosts */

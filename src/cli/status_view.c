@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include "cli/status.h"
 
@@ -43,14 +45,14 @@ static json_t *part_of(const struct via_status_host *host, const char *key, bool
 
 static json_t *host_json(const struct via_status *status, const struct via_status_host *host)
 {
-    return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:i, s:o, s:o, s:o}", "host", (int)host->host,
-                     "state", host->state, "pid", (int)host->pid, "address",
+    return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:i, s:o, s:o, s:o, s:o}", "host",
+                     (int)host->host, "state", host->state, "pid", (int)host->pid, "address",
                      via_fabric_address(&status->fabric, host->host).text, "session",
                      (json_int_t)via_ask_u64(host->after, "session"), "uptime_ns",
                      (json_int_t)via_ask_u64(host->after, "uptime_ns"), "channels",
                      (int)via_ask_u64(host->after, "channels"), "routes", routes_of(status, host),
-                     "processes", part_of(host, "processes", true), "counters",
-                     part_of(host, "counters", false));
+                     "processes", part_of(host, "processes", true), "users",
+                     part_of(host, "users", true), "counters", part_of(host, "counters", false));
 }
 
 static json_t *link_json(const struct via_status_link *link)
@@ -84,7 +86,7 @@ json_t *via_status_json(const struct via_status *status)
  */
 
 struct scaled {
-    char text[16];
+    char text[24];
 };
 
 /* "1.24 GB": three figures that matter. */
@@ -138,6 +140,72 @@ static void print_hosts(const struct via_status *status)
         printf("%4u  %-6s  %-7s  %-12s  ", host->host, host->state, pid,
                via_fabric_address(&status->fabric, host->host).text);
         print_processes(host);
+    }
+}
+
+/* "12/4096", or "12" when there is no quota. */
+static struct scaled use_of(const json_t *user, const char *key, const char *key_max)
+{
+    struct scaled use;
+    unsigned long long count = via_ask_u64(user, key);
+    unsigned long long max = via_ask_u64(user, key_max);
+    if (max != 0) {
+        snprintf(use.text, sizeof(use.text), "%llu/%llu", count, max);
+    } else {
+        snprintf(use.text, sizeof(use.text), "%llu", count);
+    }
+    return use;
+}
+
+static void print_user(unsigned host, const json_t *user)
+{
+    char memory[56];
+    char name[32];
+    uint64_t max = via_ask_u64(user, "memory_max");
+    uid_t uid = (uid_t)via_ask_u64(user, "uid");
+    const struct passwd *entry = getpwuid(uid);
+    if (entry != NULL) {
+        snprintf(name, sizeof(name), "%.16s", entry->pw_name);
+    } else {
+        snprintf(name, sizeof(name), "%u", (unsigned)uid);
+    }
+    snprintf(memory, sizeof(memory), "%s%s%s", scale((double)via_ask_u64(user, "memory"), "B").text,
+             max != 0 ? "/" : "", max != 0 ? scale((double)max, "B").text : "");
+    printf("%4u  %-16s  %9llu  %-11s  %-15s  %-9s  %s\n", host, name,
+           (unsigned long long)via_ask_u64(user, "processes"),
+           use_of(user, "segments", "segments_max").text, memory,
+           use_of(user, "pipes", "pipes_max").text, use_of(user, "notes", "notes_max").text);
+}
+
+/* A user that may have all it likes is not worth a table. */
+static bool has_quotas(const struct via_status *status)
+{
+    for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
+        json_t *entry;
+        size_t k;
+        json_array_foreach(json_object_get(status->hosts[i].after, "users"), k, entry)
+        {
+            if (via_ask_u64(entry, "segments_max") != 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void print_users(const struct via_status *status)
+{
+    if (!has_quotas(status)) {
+        return;
+    }
+    printf("\nhost  user              processes  segments     memory           pipes      notes\n");
+    for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
+        json_t *entry;
+        size_t k;
+        json_array_foreach(json_object_get(status->hosts[i].after, "users"), k, entry)
+        {
+            print_user(status->hosts[i].host, entry);
+        }
     }
 }
 
@@ -230,6 +298,7 @@ void via_status_print(const struct via_status *status)
     }
     printf("\n");
     print_hosts(status);
+    print_users(status);
     print_links(status);
     if (status->fabric.topology.hosts_count > 1) {
         print_routes(status);

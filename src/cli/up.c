@@ -11,6 +11,7 @@
 #include "cli/daemon.h"
 #include "cli/find.h"
 #include "cli/netns.h"
+#include "host/control_rights.h"
 
 /* A fabric of this machine's size is up in less than a second; the many hosts of a large one take
  * turns on few cores. */
@@ -53,6 +54,12 @@ static const char help[] =
     "                   (default 600000, 0 = never)\n"
     "  --spin-us N      longest look of a transfer thread before it sleeps, 0 = none (default 50)\n"
     "  --key FILE       fabric key: hosts prove to each other that they have it\n"
+    "  --attach WHO     who may attach besides you and root: all, user:NAME, group:NAME, "
+    "separated\n"
+    "                   by commas\n"
+    "  --admin WHO      who may cut and mend links and stop hosts besides you and root\n"
+    "  --quota WHAT=N   what one user may have on each host: segments, memory, pipes, notes, \n"
+    "                   separated by commas (default half of what there is)\n"
     "  --with PID       the fabric ends when this process does (default $VIADUCT_UP_WITH)\n"
     "  -h, --help       this text\n";
 
@@ -62,6 +69,9 @@ struct options {
     int shape; /* enum via_topology_shape, -1 = FILE */
     unsigned count;
     const char *key;
+    const char *attach;
+    const char *admin;
+    const char *quota;
     const char *torus; /* its sizes; NULL = none */
     unsigned channels;
     unsigned dma_bytes;
@@ -92,6 +102,9 @@ enum {
     OPT_WAIT_MS,
     OPT_SPIN_US,
     OPT_KEY,
+    OPT_ATTACH,
+    OPT_ADMIN,
+    OPT_QUOTA,
     OPT_WITH
 };
 
@@ -112,6 +125,9 @@ static const struct option long_options[] = {
     {"wait-ms", required_argument, NULL, OPT_WAIT_MS},
     {"spin-us", required_argument, NULL, OPT_SPIN_US},
     {"key", required_argument, NULL, OPT_KEY},
+    {"attach", required_argument, NULL, OPT_ATTACH},
+    {"admin", required_argument, NULL, OPT_ADMIN},
+    {"quota", required_argument, NULL, OPT_QUOTA},
     {"with", required_argument, NULL, OPT_WITH},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -174,6 +190,25 @@ static int take_class(const char *name, const char *what, const char *text, stru
     }
     return via_cli_usage(name, "%s: '%s': not a class of links: memory, pex, ivshmem or network",
                          what, text);
+}
+
+/* What each viaductd would say; said once. */
+static int check_rights(const char *name, const char *option)
+{
+    struct via_rights rights = {0};
+    struct via_error err = {0};
+    return via_rights_add(&rights, optarg, &err) == 0
+               ? VIA_CLI_OK
+               : via_cli_usage(name, "--%s: %s", option, err.text);
+}
+
+static int check_quota(const char *name)
+{
+    struct via_quota quota = {0};
+    struct via_error err = {0};
+    return via_quota_parse(&quota, optarg, &err) == 0
+               ? VIA_CLI_OK
+               : via_cli_usage(name, "--quota: %s", err.text);
 }
 
 /* What the environment says, unless the command line says otherwise. */
@@ -241,6 +276,18 @@ static int take_options(int argc, char **argv, struct options *options)
             break;
         case OPT_KEY:
             options->key = optarg;
+            break;
+        case OPT_ATTACH:
+            options->attach = optarg;
+            code = check_rights(argv[0], "attach");
+            break;
+        case OPT_ADMIN:
+            options->admin = optarg;
+            code = check_rights(argv[0], "admin");
+            break;
+        case OPT_QUOTA:
+            options->quota = optarg;
+            code = check_quota(argv[0]);
             break;
         case OPT_WITH:
             code = take_companion(argv[0], "--with", optarg, options);
@@ -318,7 +365,8 @@ static int enter_rundir(struct via_fabric *fabric, struct via_error *err)
     int rc = check_rundir(fabric, err);
     bool again = rc == 0;
     for (unsigned i = 0; i < 5 && again; i++) {
-        rc = via_rundir_make(fabric->rundir.text, (gid_t)-1, err);
+        rc = via_rundir_make(fabric->rundir.text, fabric->attach != NULL || fabric->admin != NULL,
+                             err);
         if (rc == 0) {
             rc = via_fabric_lock(fabric, LOCK_MS, err);
         }
@@ -521,6 +569,9 @@ int via_cli_up(int argc, char **argv)
     fabric.wait_ms = options.wait_ms;
     fabric.spin_us = options.spin_us;
     fabric.key = options.key;
+    fabric.attach = options.attach;
+    fabric.admin = options.admin;
+    fabric.quota = options.quota;
     fabric.with = options.with;
     catch_signals();
     return up(&fabric, argv[0]);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <grp.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,7 +27,10 @@ enum option_id {
     OPT_HEARTBEAT_MS,
     OPT_DEAD_MS,
     OPT_SPIN_US,
+    OPT_ATTACH,
+    OPT_ADMIN,
     OPT_GROUP,
+    OPT_QUOTA,
     OPT_KEY,
     OPT_FOREGROUND,
     OPT_PARENT_DEATH,
@@ -56,7 +58,10 @@ static const struct option long_options[] = {
     {"heartbeat-ms", required_argument, NULL, OPT_HEARTBEAT_MS},
     {"dead-ms", required_argument, NULL, OPT_DEAD_MS},
     {"spin-us", required_argument, NULL, OPT_SPIN_US},
+    {"attach", required_argument, NULL, OPT_ATTACH},
+    {"admin", required_argument, NULL, OPT_ADMIN},
     {"group", required_argument, NULL, OPT_GROUP},
+    {"quota", required_argument, NULL, OPT_QUOTA},
     {"key", required_argument, NULL, OPT_KEY},
     {"foreground", no_argument, NULL, OPT_FOREGROUND},
     {"parent-death", no_argument, NULL, OPT_PARENT_DEATH},
@@ -100,7 +105,12 @@ static const char help[] =
     "  --dead-ms N           silence after which a link is down (80)\n"
     "  --spin-us N           longest that a transfer thread looks before it sleeps (50), 0 to "
     "10000\n"
-    "  --group NAME          members of this group may attach as well\n"
+    "  --attach WHO          who may attach besides the owner and root: all, user:NAME,\n"
+    "                        group:NAME, separated by commas. Repeatable\n"
+    "  --admin WHO           who may stop the host, cut and mend links besides them\n"
+    "  --group NAME          the same as --attach group:NAME\n"
+    "  --quota WHAT=N,...    what the processes of one user may have together: segments, memory\n"
+    "                        (bytes; K, M, G, T), pipes, notes (half of what there is)\n"
     "  --key FILE            fabric key: a file of 32 to 4096 bytes; links come up only to hosts "
     "that\n"
     "                        have the same\n"
@@ -246,18 +256,34 @@ static enum via_daemon_next add_link(struct via_daemon_options *options, unsigne
     return VIA_DAEMON_RUN;
 }
 
+static enum via_daemon_next add_rights(struct via_rights *rights, const char *option,
+                                       const char *text)
+{
+    struct via_error err;
+    if (via_rights_add(rights, text, &err) != 0) {
+        return wrong("--%s %s: %s", option, text, err.text);
+    }
+    return VIA_DAEMON_RUN;
+}
+
+/* As --attach group:NAME. */
 static enum via_daemon_next set_group(struct via_daemon_options *options, const char *name)
 {
-    unsigned long number;
-    if (parse_number(name, 0, UINT32_MAX - 1, &number)) {
-        options->host.allowed_gid = (gid_t)number;
-        return VIA_DAEMON_RUN;
-    }
-    const struct group *group = getgrnam(name);
-    if (group == NULL) {
+    char item[128];
+    struct via_error err;
+    if ((size_t)snprintf(item, sizeof(item), "group:%s", name) >= sizeof(item) ||
+        strchr(name, ',') != NULL || via_rights_add(&options->host.attach, item, &err) != 0) {
         return wrong("--group %s: there is no such group", name);
     }
-    options->host.allowed_gid = group->gr_gid;
+    return VIA_DAEMON_RUN;
+}
+
+static enum via_daemon_next set_quota(struct via_daemon_options *options, const char *text)
+{
+    struct via_error err;
+    if (via_quota_parse(&options->host.quota, text, &err) != 0) {
+        return wrong("--quota %s: %s", text, err.text);
+    }
     return VIA_DAEMON_RUN;
 }
 
@@ -387,8 +413,14 @@ static enum via_daemon_next parse_one(struct via_daemon_options *options, struct
         return VIA_DAEMON_RUN;
     case OPT_LINK:
         return add_link(options, parse->numbers, optarg);
+    case OPT_ATTACH:
+        return add_rights(&options->host.attach, "attach", optarg);
+    case OPT_ADMIN:
+        return add_rights(&options->host.admin, "admin", optarg);
     case OPT_GROUP:
         return set_group(options, optarg);
+    case OPT_QUOTA:
+        return set_quota(options, optarg);
     case OPT_KEY:
         options->key_path = optarg;
         return VIA_DAEMON_RUN;

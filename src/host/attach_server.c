@@ -16,7 +16,8 @@
 
 #define ANSWER_FDS_MAX 4u
 #define REQUESTS_PER_TURN 16u
-#define STRANGERS_MAX 64u
+#define STRANGERS_MAX 256u
+#define STRANGERS_OF_USER_MAX 64u
 #define RINGS_PER_TURN 256u
 /* A connection must say HELLO within this. */
 #define STRANGER_NS (5 * VIA_SEC_NS)
@@ -44,9 +45,10 @@ void via_attach_server_answer(struct via_process *process, const struct via_atta
     } while (sent < 0 && errno == EINTR);
     if (sent < 0 && errno != EPIPE && errno != ECONNRESET) {
         /* The socket holds more answers than a process may ask for at a time. */
-        via_log(VIA_LOG_WARN,
-                "host %u: process %d (%s) is detached: its answer can not be sent: %s",
-                process->host->config.host, (int)process->pid, process->comm, strerror(errno));
+        via_host_warn(process->host, VIA_HOST_WARNS_DETACHED, process->uid,
+                      "host %u: process %d (%s) is detached: its answer can not be sent: %s",
+                      process->host->config.host, (int)process->pid, process->comm,
+                      strerror(errno));
         shutdown(process->source.fd, SHUT_RDWR);
     }
 }
@@ -62,6 +64,17 @@ void via_attach_server_answer_init(const struct via_host *host,
         .id = request->id,
         .host = host->config.host,
     };
+}
+
+void via_attach_server_refuse(struct via_process *process, const struct via_attach_request *request,
+                              int status, const char *why)
+{
+    struct via_attach_answer answer;
+    via_attach_server_answer_init(process->host, request, &answer);
+    answer.status = status;
+    answer.value_bytes = (uint32_t)via_min(strlen(why), sizeof(answer.value));
+    memcpy(answer.value, why, answer.value_bytes);
+    via_attach_server_answer(process, &answer, NULL, 0);
 }
 
 void via_attach_server_answer_status(struct via_process *process,
@@ -106,12 +119,24 @@ static void board_take(struct via_process *process, const struct via_attach_requ
     int rc = -EINVAL;
     if (request->key_bytes >= 1 &&
         (request->key_bytes <= sizeof(request->key) || VIA_MUTANT(ATTACH_KEY))) {
-        rc = via_board_pull(&process->host->board, request->key, request->key_bytes, answer.value,
-                            process->host->now_ns);
+        rc = via_board_pull(&process->host->board, process->uid, request->key, request->key_bytes,
+                            answer.value, process->host->now_ns);
     }
     answer.status = via_min(rc, 0);
     answer.value_bytes = rc > 0 ? (uint32_t)rc : 0;
     via_attach_server_answer(process, &answer, NULL, 0);
+}
+
+static void refuse_note(struct via_process *process, const struct via_attach_request *request,
+                        uint32_t notes_max)
+{
+    struct via_host *host = process->host;
+    struct via_error err;
+    int rc = via_error_set(&err, -EDQUOT, "user %u is at its quota of notes on host %u: %u",
+                           (unsigned)process->uid, host->config.host, notes_max);
+    via_host_warn(host, VIA_HOST_WARNS_QUOTA, process->uid, "host %u: process %d (%s): %s",
+                  host->config.host, (int)process->pid, process->comm, err.text);
+    via_attach_server_refuse(process, request, rc, err.text);
 }
 
 /* 0 = answered or to be answered; else the status to answer with. */
@@ -128,11 +153,19 @@ static int board_post(struct via_process *process, const struct via_attach_reque
     if (request->host != host->config.host) {
         return via_attach_server_ask(process, request, VIA_HOST_MESSAGE_TIMEOUT_NS);
     }
-    struct via_board_poster poster = {
-        .host = host->config.host, .session = host->session, .process = process->number};
-    int rc = via_board_hang(&host->board, &poster, request->key, request->key_bytes, request->value,
-                            request->value_bytes, request->ttl_ms * VIA_MSEC_NS, host->now_ns);
+    struct via_board_poster poster = {.uid = process->uid,
+                                      .host = host->config.host,
+                                      .session = host->session,
+                                      .process = process->number};
+    uint32_t notes_max = via_tenant_notes_max(host, process->uid);
+    int rc = via_board_hang(&host->board, &poster, notes_max, request->key, request->key_bytes,
+                            request->value, request->value_bytes, request->ttl_ms * VIA_MSEC_NS,
+                            host->now_ns);
     process->posted[poster.host / 64] |= UINT64_C(1) << (poster.host % 64);
+    if (rc == -EDQUOT) {
+        refuse_note(process, request, notes_max);
+        return 0;
+    }
     via_attach_server_answer_status(process, request, rc);
     return 0;
 }
@@ -176,25 +209,28 @@ static void handle_attached(struct via_process *process, const struct via_attach
 static bool handle_hello(struct via_process *process, const struct via_attach_request *request)
 {
     struct via_host *host = process->host;
-    int status = -EPROTO;
+    struct via_error err;
+    int status = via_error_set(&err, -EPROTO, "%s", strerror(EPROTO));
     if (process->state == VIA_PROCESS_REFUSED) {
-        status = -EACCES;
+        status =
+            via_error_set(&err, -EACCES, "user %u may not attach to host %u (viaductd --attach)",
+                          (unsigned)process->uid, host->config.host);
     } else if (request->version != VIA_ATTACH_VERSION) {
-        via_log(VIA_LOG_WARN,
-                "host %u: process %d (%s) refused: it speaks attach version %u, this host %u",
-                host->config.host, (int)process->pid, process->comm, request->version,
-                VIA_ATTACH_VERSION);
+        via_host_warn(host, VIA_HOST_WARNS_VERSION, process->uid,
+                      "host %u: process %d (%s) refused: it speaks attach version %u, this host %u",
+                      host->config.host, (int)process->pid, process->comm, request->version,
+                      VIA_ATTACH_VERSION);
     } else if (request->type == VIA_ATTACH_HELLO) {
-        struct via_error err;
         status = via_process_attach(process, request, &err);
         if (status != 0) {
-            via_log(VIA_LOG_WARN, "host %u: process %d (%s) can not attach: %s", host->config.host,
-                    (int)process->pid, process->comm, err.text);
+            via_host_warn(host, VIA_HOST_WARNS_ATTACH, process->uid,
+                          "host %u: process %d (%s) can not attach: %s", host->config.host,
+                          (int)process->pid, process->comm, err.text);
         }
     }
     if (status != 0) {
         host->attach.refused_count++;
-        via_attach_server_answer_status(process, request, status);
+        via_attach_server_refuse(process, request, status, err.text);
     }
     return status == 0;
 }
@@ -236,6 +272,25 @@ static void ready(struct via_host_source *source, uint32_t events)
     }
 }
 
+/* Whoever connects and says nothing must not keep others out: a user's own go first. */
+static void end_stranger(struct via_attach_server *server, uid_t uid)
+{
+    struct via_process *oldest = NULL;
+    unsigned count = 0;
+    via_list_foreach(it, &server->strangers) {
+        struct via_process *stranger = via_list_entry(it, struct via_process, link);
+        if (stranger->uid == uid) {
+            oldest = oldest != NULL ? oldest : stranger;
+            count++;
+        }
+    }
+    if (count > STRANGERS_OF_USER_MAX) {
+        via_process_leave(oldest);
+    } else if (server->strangers_count > STRANGERS_MAX) {
+        via_process_leave(via_list_entry(server->strangers.next, struct via_process, link));
+    }
+}
+
 static void accepted(struct via_host *host, int fd, const struct ucred *peer)
 {
     struct via_attach_server *server = &host->attach;
@@ -246,19 +301,18 @@ static void accepted(struct via_host *host, int fd, const struct ucred *peer)
     }
     process->source.ready = ready;
     process->deadline_ns = host->now_ns + STRANGER_NS;
-    if (!via_host_listener_may(host, fd, peer)) {
+    if (!via_rights_has(&host->options.attach, fd, peer)) {
         process->state = VIA_PROCESS_REFUSED;
-        via_log(VIA_LOG_WARN, "host %u: process %d (%s) of uid %u refused: the host is of uid %u",
-                host->config.host, (int)peer->pid, process->comm, (unsigned)peer->uid,
-                (unsigned)geteuid());
+        via_host_warn(host, VIA_HOST_WARNS_REFUSED, peer->uid,
+                      "host %u: process %d (%s): user %u may not attach", host->config.host,
+                      (int)peer->pid, process->comm, (unsigned)peer->uid);
     }
     via_list_push_back(&server->strangers, &process->link);
     server->strangers_count++;
     if (via_host_source_add(host, &process->source, EPOLLIN | EPOLLRDHUP) != 0) {
         via_process_leave(process);
-    } else if (server->strangers_count > STRANGERS_MAX) {
-        /* Whoever connects and says nothing must not keep others out. */
-        via_process_leave(via_list_entry(server->strangers.next, struct via_process, link));
+    } else {
+        end_stranger(server, peer->uid);
     }
 }
 
@@ -336,6 +390,7 @@ void via_attach_server_close(struct via_host *host)
         return;
     }
     via_host_listener_close(&server->listener);
+    via_attach_server_pending_free(host);
     via_process_free_all(host);
     via_segment_free_all(host);
     via_endpoint_tables_free(server);

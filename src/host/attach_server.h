@@ -194,6 +194,8 @@ struct via_host_segment {
     uint64_t handle;
     uint64_t life; /* what its word of the life page holds while it may be accessed */
     uint32_t access;
+    struct via_tenant *tenant; /* whom it is charged to; held */
+    bool charge_removed;       /* as removed, see via_tenant */
     struct via_reap reap;
     _Atomic uint32_t borrowed; /* [any] commands under way whose payload lies here */
     uint64_t sync;             /* removed: the grace period to wait for */
@@ -203,8 +205,10 @@ struct via_host_segment {
 /* A request that another host must answer. */
 struct via_attach_pending {
     struct via_list link; /* of the server */
-    struct via_process *process;
-    uint32_t request_id; /* of the process */
+    struct via_host *host;
+    struct via_process *process; /* NULL: it has gone, but what it has sent takes a place */
+    struct via_tenant *tenant;   /* held */
+    uint32_t request_id;         /* of the process */
     uint16_t type;
     uint32_t id; /* mine, towards the other host */
     uint16_t peer;
@@ -231,6 +235,7 @@ struct via_process {
     uint32_t number; /* generation << 16 | slot: owner bits of its cookies */
     pid_t pid;
     uid_t uid;
+    struct via_tenant *tenant; /* attached; held */
     char comm[16];
     int bell_fd; /* eventfd; [any] while attached */
     struct via_host_memory memory;
@@ -319,6 +324,9 @@ void via_attach_server_answer(struct via_process *process, const struct via_atta
                               const int *fds, unsigned fds_count);
 void via_attach_server_answer_status(struct via_process *process,
                                      const struct via_attach_request *request, int status);
+/* A refusal, with its reason for people. */
+void via_attach_server_refuse(struct via_process *process, const struct via_attach_request *request,
+                              int status, const char *why);
 
 /* attach_server_process.c. leave: the connection has ended; frees at once, or when all is wound up.
  */
@@ -352,6 +360,7 @@ void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t pee
                                 const struct via_attach_answer *content, const int *fds,
                                 unsigned fds_count);
 void via_attach_server_pending_drop(struct via_process *process);
+void via_attach_server_pending_free(struct via_host *host);
 void via_attach_server_links_changed(struct via_host *host);
 uint64_t via_attach_server_pending_tick(struct via_host *host);
 void via_attach_server_map_asked(struct via_host_cable *cable,

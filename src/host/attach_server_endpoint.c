@@ -89,7 +89,8 @@ int via_endpoint_open_for(struct via_process *process, uint32_t number)
     if (via_endpoint_find(old, number) != NULL) {
         return -EADDRINUSE;
     }
-    if (old->count >= ENDPOINTS_MAX) {
+    if (old->count >= ENDPOINTS_MAX ||
+        !via_tenant_may_take(process->tenant, process->tenant->endpoints_count, ENDPOINTS_MAX)) {
         return -ENOSPC;
     }
     struct via_endpoint_table *table = copy_without(old, NULL, 0);
@@ -97,6 +98,7 @@ int via_endpoint_open_for(struct via_process *process, uint32_t number)
         return -ENOMEM;
     }
     insert(table, number, process);
+    process->tenant->endpoints_count++;
     publish_table(process->host, table);
     return 0;
 }
@@ -112,6 +114,7 @@ int via_endpoint_close_for(struct via_process *process, uint32_t number)
     if (table == NULL) {
         return -ENOMEM;
     }
+    process->tenant->endpoints_count--;
     publish_table(process->host, table);
     return 0;
 }
@@ -136,6 +139,7 @@ int via_endpoint_close_all_for(struct via_process *process)
     if (table == NULL) {
         return -ENOMEM;
     }
+    process->tenant->endpoints_count -= old->count - table->count;
     publish_table(process->host, table);
     return 0;
 }

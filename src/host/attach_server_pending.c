@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Requests of processes that another host must answer. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,15 +29,21 @@ int via_attach_server_ask(struct via_process *process, const struct via_attach_r
 {
     struct via_host *host = process->host;
     struct via_attach_server *server = &host->attach;
+    struct via_tenant *tenant = process->tenant;
+    bool posts = request->type == VIA_ATTACH_BOARD_POST;
     if (process->pending_count >= VIA_ATTACH_REQUESTS_MAX ||
-        server->pending_count >= VIA_ATTACH_REQUESTS_ALL) {
+        server->pending_count >= VIA_ATTACH_REQUESTS_ALL ||
+        !via_tenant_may_take(tenant, tenant->requests_count, VIA_ATTACH_REQUESTS_ALL) ||
+        (posts && !via_tenant_may_take(tenant, tenant->posts_count, VIA_HOST_ASKS_MAX))) {
         return -EAGAIN;
     }
     struct via_attach_pending *pending = calloc(1, sizeof(*pending));
     if (pending == NULL) {
         return -ENOMEM;
     }
+    pending->host = host;
     pending->process = process;
+    pending->tenant = tenant;
     pending->request_id = request->id;
     pending->type = request->type;
     pending->id = server->pending_id_next++;
@@ -50,6 +57,9 @@ int via_attach_server_ask(struct via_process *process, const struct via_attach_r
     }
     process->pending_count++;
     server->pending_count++;
+    tenant->holds_count++;
+    tenant->requests_count++;
+    tenant->posts_count += posts ? 1 : 0;
     via_list_push_back(&server->pending, &pending->link);
     return 0;
 }
@@ -57,8 +67,13 @@ int via_attach_server_ask(struct via_process *process, const struct via_attach_r
 static void remove_pending(struct via_attach_pending *pending)
 {
     via_list_remove(&pending->link);
-    pending->process->pending_count--;
-    pending->process->host->attach.pending_count--;
+    if (pending->process != NULL) {
+        pending->process->pending_count--;
+    }
+    pending->host->attach.pending_count--;
+    pending->tenant->requests_count--;
+    pending->tenant->posts_count -= pending->type == VIA_ATTACH_BOARD_POST ? 1 : 0;
+    via_tenant_release(pending->host, pending->tenant);
     free(pending);
 }
 
@@ -67,6 +82,10 @@ static void finish(struct via_attach_pending *pending, const struct via_attach_a
 {
     struct via_process *process = pending->process;
     struct via_attach_answer answer = *content;
+    if (process == NULL) {
+        remove_pending(pending);
+        return;
+    }
     answer.magic = VIA_ATTACH_MAGIC;
     answer.version = VIA_ATTACH_VERSION;
     answer.type = pending->type;
@@ -82,16 +101,32 @@ static void finish_status(struct via_attach_pending *pending, int status)
     finish(pending, &answer, NULL, 0);
 }
 
+/* The other host's answer has no room for its reason. */
+static void finish_over_quota(struct via_attach_pending *pending)
+{
+    struct via_attach_answer answer = {.status = -EDQUOT};
+    int bytes = snprintf((char *)answer.value, sizeof(answer.value),
+                         "user %u is at its quota of notes on host %u",
+                         (unsigned)pending->tenant->uid, pending->peer);
+    answer.value_bytes = (uint32_t)bytes;
+    finish(pending, &answer, NULL, 0);
+}
+
 void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t peer,
                                 const struct via_attach_answer *content, const int *fds,
                                 unsigned fds_count)
 {
     via_list_foreach(it, &host->attach.pending) {
         struct via_attach_pending *pending = via_list_entry(it, struct via_attach_pending, link);
-        if (pending->id == id && pending->peer == peer) {
-            finish(pending, content, fds, fds_count);
-            return;
+        if (pending->id != id || pending->peer != peer) {
+            continue;
         }
+        if (content->status == -EDQUOT && pending->type == VIA_ATTACH_BOARD_POST) {
+            finish_over_quota(pending);
+        } else {
+            finish(pending, content, fds, fds_count);
+        }
+        return;
     }
     /* Nobody waits any more: it was given up, or the process has gone. */
 }
@@ -103,9 +138,23 @@ void via_attach_server_pending_drop(struct via_process *process)
     }
     via_list_foreach_safe(it, &process->host->attach.pending) {
         struct via_attach_pending *pending = via_list_entry(it, struct via_attach_pending, link);
-        if (pending->process == process) {
+        if (pending->process != process) {
+            continue;
+        }
+        if (pending->type == VIA_ATTACH_BOARD_POST) {
+            /* The message is on its way: a user whose processes come and go has no more of them. */
+            pending->process = NULL;
+            process->pending_count--;
+        } else {
             remove_pending(pending);
         }
+    }
+}
+
+void via_attach_server_pending_free(struct via_host *host)
+{
+    via_list_foreach_safe(it, &host->attach.pending) {
+        remove_pending(via_list_entry(it, struct via_attach_pending, link));
     }
 }
 

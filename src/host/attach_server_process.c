@@ -211,10 +211,33 @@ static void welcome(struct via_process *process, const struct via_attach_request
     answer.message_bytes_max = server->message_bytes_max;
     answer.command = server->command;
     answer.reply = server->reply;
-    const int fds[] = {process->memory.fd, host->status_memory.fd, host->bells.fd,
-                       process->bell_fd};
+    const int fds[] = {process->memory.fd, host->status_memory.fd,
+                       via_tenant_bells_fd(host, process->tenant), process->bell_fd};
     via_attach_server_answer(process, &answer, fds, VIA_ARRAY_COUNT(fds));
     via_host_memory_close_fd(&process->memory);
+}
+
+/* To its user, for as long as it has a slot. */
+static int charge(struct via_process *process, struct via_error *err)
+{
+    struct via_host *host = process->host;
+    int rc = via_tenant_hold(host, process->uid, &process->tenant, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = via_tenant_add_process(host, process->tenant, host->config.channels_count, err);
+    if (rc != 0) {
+        via_tenant_release(host, process->tenant);
+        process->tenant = NULL;
+    }
+    return rc;
+}
+
+static void uncharge(struct via_process *process)
+{
+    via_tenant_remove_process(process->tenant, process->host->config.channels_count);
+    via_tenant_release(process->host, process->tenant);
+    process->tenant = NULL;
 }
 
 int via_process_attach(struct via_process *process, const struct via_attach_request *request,
@@ -222,8 +245,13 @@ int via_process_attach(struct via_process *process, const struct via_attach_requ
 {
     struct via_host *host = process->host;
     struct via_attach_server *server = &host->attach;
-    int rc = take_slot(process, err);
+    int rc = charge(process, err);
     if (rc != 0) {
+        return rc;
+    }
+    rc = take_slot(process, err);
+    if (rc != 0) {
+        uncharge(process);
         return rc;
     }
     process->flow =
@@ -233,6 +261,7 @@ int via_process_attach(struct via_process *process, const struct via_attach_requ
     if (rc != 0) {
         free_channels(process);
         leave_slot(process);
+        uncharge(process);
         return rc;
     }
     via_list_remove(&process->link);
@@ -315,9 +344,10 @@ static void cancel_commands(struct via_process *process)
 {
     process->cancelled = true;
     process->deadline_ns = VIA_NEVER_NS;
-    via_log(VIA_LOG_WARN,
-            "host %u: process %d (%s) has gone with commands that can not be finished; given up",
-            process->host->config.host, (int)process->pid, process->comm);
+    via_host_warn(
+        process->host, VIA_HOST_WARNS_DETACHED, process->uid,
+        "host %u: process %d (%s) has gone with commands that can not be finished; given up",
+        process->host->config.host, (int)process->pid, process->comm);
     for (uint32_t i = 0; i < process->channels_count; i++) {
         via_transfer_post(&process->host->transfers[i], &process->channels[i].cancel);
     }
@@ -356,6 +386,7 @@ static uint64_t tick_closing(struct via_process *process)
     via_list_remove(&process->link);
     host->attach.closing_count--;
     leave_slot(process);
+    uncharge(process);
     bury(process);
     return VIA_NEVER_NS;
 }
@@ -383,9 +414,9 @@ static void detach_broken(struct via_host *host)
     via_list_foreach_safe(it, &host->attach.processes) {
         struct via_process *process = via_list_entry(it, struct via_process, link);
         if (atomic_load_explicit(&process->broken, memory_order_relaxed)) {
-            via_log(VIA_LOG_WARN,
-                    "host %u: process %d (%s) is detached: it broke the rules of its pipes",
-                    host->config.host, (int)process->pid, process->comm);
+            via_host_warn(host, VIA_HOST_WARNS_DETACHED, process->uid,
+                          "host %u: process %d (%s) is detached: it broke the rules of its pipes",
+                          host->config.host, (int)process->pid, process->comm);
             via_process_leave(process);
         }
     }

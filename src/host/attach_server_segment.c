@@ -63,9 +63,21 @@ static void segment_freed(struct via_host *host, struct via_reap *reap)
     free(via_container_of(reap, struct via_host_segment, reap));
 }
 
+/* It is out of the table, but not out of use. */
+static void charge_removed(struct via_host_segment *segment)
+{
+    via_tenant_remove_segment(segment->tenant, segment->memory.bytes);
+    segment->charge_removed = true;
+}
+
 static void free_segment(struct via_host *host, struct via_host_segment *segment)
 {
     via_list_remove(&segment->link);
+    if (segment->tenant != NULL) {
+        via_tenant_free_segment(segment->tenant, segment->memory.bytes, segment->charge_removed);
+        via_tenant_release(host, segment->tenant);
+        segment->tenant = NULL;
+    }
     segment->reap = (struct via_reap){.memory = segment->memory, .done = segment_freed};
     via_reaper_add(host->reaper, &segment->reap);
 }
@@ -91,6 +103,7 @@ static void end_lingering(struct via_host *host, struct via_host_segment *segmen
     host->attach.lingering_bytes -= segment->memory.bytes;
     (void)via_node_segment_remove(host->node, segment->handle); /* it has it until now */
     segment->sync = via_host_sync(host);
+    charge_removed(segment);
     via_list_remove(&segment->link);
     via_list_push_back(&host->attach.removed, &segment->link);
 }
@@ -124,6 +137,38 @@ static bool end_lingering_since(struct via_host *host, uint64_t since_ns)
         any = true;
     }
     return any;
+}
+
+/* Ends those of a user: is there any? */
+static bool end_lingering_of(struct via_host *host, const struct via_tenant *tenant)
+{
+    bool any = false;
+    via_list_foreach_safe(it, &host->attach.lingering) {
+        struct via_host_segment *segment = via_list_entry(it, struct via_host_segment, link);
+        if (segment->tenant == tenant) {
+            end_lingering(host, segment);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* To the user of its process. All of its bytes: what is not allocated yet will be when puts of
+ * others touch it, and this host's memory is charged for that, not the user's. */
+static int charge(struct via_process *process, struct via_host_segment *segment, uint64_t bytes,
+                  struct via_error *err)
+{
+    struct via_host *host = process->host;
+    int rc = via_tenant_add_segment(host, process->tenant, bytes, err);
+    if (rc == -EDQUOT && end_lingering_of(host, process->tenant)) {
+        rc = via_tenant_add_segment(host, process->tenant, bytes, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    process->tenant->holds_count++;
+    segment->tenant = process->tenant;
+    return 0;
 }
 
 static int add(struct via_process *process, const struct via_attach_request *request,
@@ -163,6 +208,24 @@ static int check_request(const struct via_process *process,
     return process->segments_count < VIA_ATTACH_SEGMENTS_MAX ? 0 : -ENOSPC;
 }
 
+static int take_memory(struct via_process *process, struct via_host_segment *segment, int *fds,
+                       uint64_t bytes, struct via_error *err)
+{
+    int rc = charge(process, segment, bytes, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = via_host_memory_adopt(&segment->memory, fds[0], bytes, err);
+    if (rc != 0) {
+        via_tenant_free_segment(segment->tenant, bytes, false);
+        via_tenant_release(process->host, segment->tenant);
+        return rc;
+    }
+    fds[0] = -1; /* the segment's now */
+    via_list_init(&segment->link);
+    return 0;
+}
+
 int via_segment_add_for(struct via_process *process, const struct via_attach_request *request,
                         int *fds, unsigned fds_count)
 {
@@ -175,15 +238,15 @@ int via_segment_add_for(struct via_process *process, const struct via_attach_req
         return -ENOMEM;
     }
     struct via_error err;
-    rc = via_host_memory_adopt(&segment->memory, fds[0], request->bytes, &err);
+    rc = take_memory(process, segment, fds, request->bytes, &err);
     if (rc != 0) {
-        via_log(VIA_LOG_WARN, "host %u: process %d (%s): %s", process->host->config.host,
-                (int)process->pid, process->comm, err.text);
+        via_host_warn(process->host, rc == -EDQUOT ? VIA_HOST_WARNS_QUOTA : VIA_HOST_WARNS_MEMORY,
+                      process->uid, "host %u: process %d (%s): %s", process->host->config.host,
+                      (int)process->pid, process->comm, err.text);
+        via_attach_server_refuse(process, request, rc, err.text);
         free(segment);
-        return rc;
+        return 0; /* answered */
     }
-    fds[0] = -1; /* the segment's now */
-    via_list_init(&segment->link);
     rc = add(process, request, segment);
     if (rc != 0) {
         free_segment(process->host, segment);
@@ -231,6 +294,7 @@ static void remove_segment(struct via_host *host, struct via_host_segment *segme
     forget(host, segment);
     via_list_remove(&segment->link);
     segment->sync = via_host_sync(host);
+    charge_removed(segment);
     via_list_push_back(&host->attach.removed, &segment->link);
 }
 
@@ -350,6 +414,14 @@ static int pass_on(const struct via_host *host, const struct via_host_segment *s
     if ((segment->access & VIA_SEGMENT_WRITE) != 0) {
         return 0;
     }
+    /* A descriptor for reading alone can be opened anew for writing (/proc/self/fd), because memory
+     * of a memfd is everybody's by its mode. The seal is the owner's too; it has its mapping, as
+     * this host has. When the owner has forbidden more seals, all goes by frames. */
+    int seals = fcntl(segment->memory.fd, F_GET_SEALS);
+    if (seals < 0 || ((seals & F_SEAL_FUTURE_WRITE) == 0 &&
+                      fcntl(segment->memory.fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0)) {
+        return -EXDEV;
+    }
     char path[64];
     snprintf(path, sizeof(path), "/proc/self/fd/%d", segment->memory.fd);
     ret_fds[0] = open(path, O_RDONLY | O_CLOEXEC);
@@ -427,8 +499,9 @@ void via_attach_server_map_asked(struct via_host_cable *cable,
         rc = pass_on(host, segment, fds, &own);
     }
     if (rc == -EACCES) {
-        via_log(VIA_LOG_WARN, "host %u: host %u may not map segment %u: no such handle",
-                host->config.host, cable->peer, via_segment_handle_index(message->handle));
+        via_host_warn(host, VIA_HOST_WARNS_MAP, cable->index,
+                      "host %u: host %u may not map segment %u: no such handle", host->config.host,
+                      cable->peer, via_segment_handle_index(message->handle));
     }
     struct via_cable_message answer = {
         .magic = VIA_CABLE_MAGIC,
@@ -443,8 +516,9 @@ void via_attach_server_map_asked(struct via_host_cable *cable,
     int sent = via_emu_port_request(cable->port, &answer, sizeof(answer), fds,
                                     rc == 0 ? MAP_FDS_COUNT : 0);
     if (sent != 0) {
-        via_log(VIA_LOG_WARN, "host %u: link %u: answer to host %u: %s", host->config.host,
-                cable->index, cable->peer, strerror(-sent));
+        via_host_warn(host, VIA_HOST_WARNS_MAP, cable->index,
+                      "host %u: link %u: answer to host %u: %s", host->config.host, cable->index,
+                      cable->peer, strerror(-sent));
     }
     if (own) {
         close(fds[0]);

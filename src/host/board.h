@@ -16,8 +16,10 @@
 #define VIA_BOARD_VALUE_BYTES_MAX 512u
 #define VIA_BOARD_BUCKETS 256u
 
-/* Whose note it is: all of one poster's go at once when it detaches. */
+/* Whose note it is: all of one poster's go at once when it detaches. A note belongs to its user: a
+ * key is one of this user's, and processes of no other user find the note. */
 struct via_board_poster {
+    uint32_t uid;
     uint16_t host;
     uint32_t session; /* of that host */
     uint32_t process; /* number of the attachment there */
@@ -25,7 +27,8 @@ struct via_board_poster {
 
 struct via_board {
     struct via_list buckets[VIA_BOARD_BUCKETS];
-    struct via_list all; /* oldest first */
+    struct via_list all;   /* oldest first */
+    struct via_list users; /* who have notes there */
     uint32_t notes_count;
     uint32_t notes_max;
     size_t bytes;
@@ -37,16 +40,25 @@ void via_board_init(struct via_board *board, uint32_t notes_max, size_t bytes_ma
 void via_board_fini(struct via_board *board);
 
 /*
- * Hangs up a note, in place of one with the same key. ttl_ns from now; 0 = until its poster
- * detaches. 0, -EINVAL (sizes), -ENOSPC (too many notes or bytes), -ENOMEM.
+ * Hangs up a note, in place of one of the same user with the same key. ttl_ns from now; 0 = until
+ * its poster detaches. 0, -EINVAL (sizes), -ENOSPC (too many notes or bytes), -EDQUOT (the user has
+ * user_notes_max notes there), -ENOMEM.
  */
-int via_board_hang(struct via_board *board, const struct via_board_poster *poster, const void *key,
-                   size_t key_bytes, const void *value, size_t value_bytes, uint64_t ttl_ns,
-                   uint64_t now_ns);
+int via_board_hang(struct via_board *board, const struct via_board_poster *poster,
+                   uint32_t user_notes_max, const void *key, size_t key_bytes, const void *value,
+                   size_t value_bytes, uint64_t ttl_ns, uint64_t now_ns);
 
-/* Takes a note down: its value into ret_value (VIA_BOARD_VALUE_BYTES_MAX), its length, -ENOENT. */
-int via_board_pull(struct via_board *board, const void *key, size_t key_bytes, void *ret_value,
-                   uint64_t now_ns);
+/* Takes a note of this user down: its value into ret_value (VIA_BOARD_VALUE_BYTES_MAX), its length,
+ * -ENOENT. */
+int via_board_pull(struct via_board *board, uint32_t uid, const void *key, size_t key_bytes,
+                   void *ret_value, uint64_t now_ns);
+
+/* How many notes hang there of this user. */
+uint32_t via_board_notes_of(const struct via_board *board, uint32_t uid);
+
+/* Calls back for each user with notes there. */
+void via_board_each_user(const struct via_board *board,
+                         void (*call)(void *ctx, uint32_t uid, uint32_t notes_count), void *ctx);
 
 /* All notes of a poster. */
 void via_board_withdraw(struct via_board *board, const struct via_board_poster *poster);

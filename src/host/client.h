@@ -17,9 +17,11 @@
 #ifndef VIA_HOST_CLIENT_H
 #define VIA_HOST_CLIENT_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "base/list.h"
 #include "base/types.h"
@@ -363,6 +365,18 @@ int via_client_remote_status(struct via_remote *remote, int status);
 /* [locked] A put has ended and lets go of its remote. */
 void via_client_remote_done(struct via_remote *remote, int status);
 
+/* Why the host has refused a request: what it says, or what the status means. */
+static inline const char *via_client_cause(struct via_attach_answer *answer)
+{
+    int status = answer->status > 0 ? -EPROTO : answer->status;
+    size_t bytes = via_min(answer->value_bytes, sizeof(answer->value) - 1);
+    for (size_t i = 0; i < bytes; i++) {
+        answer->value[i] =
+            answer->value[i] >= ' ' && answer->value[i] <= '~' ? answer->value[i] : '?';
+    }
+    answer->value[bytes] = '\0';
+    return bytes != 0 ? (const char *)answer->value : strerror(-status);
+}
 /*
  * [locked, waits] Sends a request (magic, version and id are filled in) with fd unless it is -1,
  * and waits for the answer. answer.status, or -ENOTCONN, -ETIMEDOUT. The descriptors that came are

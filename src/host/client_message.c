@@ -187,7 +187,7 @@ int via_board_post(struct via_attach *attach, unsigned host, const void *key, si
     }
     rc = ask_board(attach, &ask, key, key_bytes, &request);
     if (rc < 0 && rc != -ENOTCONN && rc != -ETIMEDOUT && rc != -EINVAL) {
-        via_client_error(rc, "host %u, board: post: %s", host, strerror(-rc));
+        via_client_error(rc, "host %u, board: post: %s", host, via_client_cause(&request.answer));
     }
     return rc;
 }

@@ -200,7 +200,8 @@ static int greet(struct via_attach *attach, unsigned host, int channel,
     }
     if (answer->status != 0) {
         int status = answer->status > 0 ? -EPROTO : answer->status;
-        return via_client_error(status, "host %u: attach: refused: %s", host, strerror(-status));
+        return via_client_error(status, "host %u: attach: refused: %s", host,
+                                via_client_cause(answer));
     }
     return 0;
 }

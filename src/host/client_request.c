@@ -184,8 +184,10 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
                    struct via_client_request *request)
 {
     request->answered = NULL;
+    request->answer = (struct via_attach_answer){0};
     int rc = send_request(attach, ask, fd, request);
     if (rc != 0) {
+        request->answer.status = rc;
         return rc;
     }
     struct via_client_wait wait = {
@@ -197,6 +199,7 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
     if (rc != 0) {
         if (!request->done) {
             via_list_remove(&request->link);
+            request->answer.status = rc;
         }
         if (rc == -ETIMEDOUT) {
             via_client_error(rc, "host %u: request: no answer within %u s", attach->host,

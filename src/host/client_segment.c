@@ -68,7 +68,7 @@ static int add(struct via_attach *attach, int memfd, size_t bytes, unsigned acce
         via_list_push_back(&attach->segments, &segment->link);
     } else if (rc != -ENOTCONN && rc != -ETIMEDOUT) {
         via_client_error(rc, "host %u: segment of %zu bytes: refused: %s", attach->host, bytes,
-                         strerror(-rc));
+                         via_client_cause(&request.answer));
     }
     via_client_unlock(attach);
     return rc;
@@ -114,15 +114,18 @@ int via_segment_adopt(struct via_attach *attach, int memfd, size_t bytes, void *
 }
 
 /* A sealed memfd of this size, mapped. The fd, or negative errno. */
-static int memory_new(size_t bytes, unsigned char **ret_base)
+static int memory_new(size_t bytes, unsigned access, unsigned char **ret_base)
 {
+    /* The host seals what others may only read against writing, once it has mapped it itself. */
+    bool read_only =
+        (access & (VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE)) == VIADUCT_SEGMENT_READ;
+    int seals = F_SEAL_SHRINK | F_SEAL_GROW | (read_only ? 0 : F_SEAL_SEAL);
     int fd = (int)via_sys_result(memfd_create("viaduct segment", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0) {
         return fd;
     }
     void *base = MAP_FAILED;
-    if (ftruncate(fd, (off_t)bytes) == 0 &&
-        via_sys_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+    if (ftruncate(fd, (off_t)bytes) == 0 && via_sys_fcntl(fd, F_ADD_SEALS, seals) == 0) {
         base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
     if (base == MAP_FAILED) {
@@ -143,7 +146,7 @@ int via_segment_new(struct via_attach *attach, size_t bytes, unsigned access,
     }
     size_t rounded = (bytes + 4095) & ~(size_t)4095;
     unsigned char *base = NULL;
-    int fd = rounded < bytes ? -ENOMEM : memory_new(rounded, &base);
+    int fd = rounded < bytes ? -ENOMEM : memory_new(rounded, access, &base);
     if (fd < 0) {
         return via_client_error(fd, "host %u: segment of %zu bytes: memory: %s", attach->host,
                                 bytes, strerror(-fd));

@@ -21,7 +21,9 @@ struct connection {
     struct via_host_grave grave;
     struct via_list link;
     uint64_t deadline_ns;
-    bool refused;  /* may not; told so when it asks */
+    uid_t uid;
+    bool may_look; /* status */
+    bool may_administer;
     bool closing;  /* when all is sent */
     bool stopping; /* and then the host ends */
     size_t in_bytes;
@@ -180,10 +182,23 @@ static void do_mend(struct connection *connection, json_t *request)
 static void do_stop(struct connection *connection, json_t *request)
 {
     (void)request;
-    via_log(VIA_LOG_INFO, "host %u: asked to stop", connection->host->config.host);
+    via_log(VIA_LOG_INFO, "host %u: asked to stop by user %u", connection->host->config.host,
+            (unsigned)connection->uid);
     answer_ok(connection);
     connection->stopping = true;
     connection->closing = true;
+}
+
+/* right: for people. */
+static void refuse(struct connection *connection, const char *name, const char *right)
+{
+    struct via_host *host = connection->host;
+    via_host_warn(host, VIA_HOST_WARNS_CONTROL, connection->uid,
+                  "host %u: '%s' of user %u is refused: no right to %s", host->config.host, name,
+                  (unsigned)connection->uid, right);
+    answer_error(connection,
+                 "permission denied: user %u has no right to %s host %u, which '%s' needs",
+                 (unsigned)connection->uid, right, host->config.host, name);
 }
 
 static void handle_object(struct connection *connection, json_t *request)
@@ -191,25 +206,34 @@ static void handle_object(struct connection *connection, json_t *request)
     static const struct {
         const char *name;
         void (*run)(struct connection *connection, json_t *request);
-    } commands[] = {{"status", do_status}, {"cut", do_cut}, {"mend", do_mend}, {"stop", do_stop}};
+        bool administers;
+    } commands[] = {{"status", do_status, false},
+                    {"cut", do_cut, true},
+                    {"mend", do_mend, true},
+                    {"stop", do_stop, true}};
     const char *name = json_string_value(json_object_get(request, "cmd"));
     if (name == NULL) {
         answer_error(connection, "no \"cmd\" in the request");
         return;
     }
     for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
-        if (strcmp(name, commands[i].name) == 0) {
-            commands[i].run(connection, request);
-            return;
+        if (strcmp(name, commands[i].name) != 0) {
+            continue;
         }
+        if (commands[i].administers ? connection->may_administer : connection->may_look) {
+            commands[i].run(connection, request);
+        } else {
+            refuse(connection, name, commands[i].administers ? "administer" : "attach to");
+        }
+        return;
     }
     answer_error(connection, "unknown command '%.40s'", name);
 }
 
 static void handle_line(struct connection *connection, const char *line, size_t bytes)
 {
-    if (connection->refused) {
-        answer_error(connection, "permission denied: the host is of uid %u", (unsigned)geteuid());
+    if (!connection->may_look) {
+        refuse(connection, "control", "attach to");
         connection->closing = true;
         return;
     }
@@ -275,6 +299,25 @@ static void ready(struct via_host_source *source, uint32_t events)
     send_out(connection);
 }
 
+/* There are too many: the oldest of the user ends, or the oldest of all. */
+static void end_connection(struct via_control_server *server, uid_t uid)
+{
+    struct connection *oldest = NULL;
+    unsigned count = 0;
+    via_list_foreach(it, &server->connections) {
+        struct connection *connection = via_list_entry(it, struct connection, link);
+        if (connection->uid == uid) {
+            oldest = oldest != NULL ? oldest : connection;
+            count++;
+        }
+    }
+    if (count > VIA_CONTROL_CONNECTIONS_OF_USER_MAX && !via_rights_is_owner(uid)) {
+        close_connection(oldest);
+    } else if (server->connections_count > VIA_CONTROL_CONNECTIONS_MAX) {
+        close_connection(via_list_entry(server->connections.next, struct connection, link));
+    }
+}
+
 static void accepted(struct via_host *host, int fd, const struct ucred *peer)
 {
     struct via_control_server *server = &host->control;
@@ -286,17 +329,16 @@ static void accepted(struct via_host *host, int fd, const struct ucred *peer)
     connection->host = host;
     connection->source = (struct via_host_source){.ready = ready, .fd = fd};
     connection->deadline_ns = host->now_ns + VIA_CONTROL_SILENCE_NS;
-    if (!via_host_listener_may(host, fd, peer)) {
-        connection->refused = true;
-        via_log(VIA_LOG_WARN, "host %u: control connection of process %d, uid %u refused",
-                host->config.host, (int)peer->pid, (unsigned)peer->uid);
-    }
+    connection->uid = peer->uid;
+    connection->may_administer = via_rights_has(&host->options.admin, fd, peer);
+    connection->may_look =
+        connection->may_administer || via_rights_has(&host->options.attach, fd, peer);
     via_list_push_back(&server->connections, &connection->link);
     server->connections_count++;
     if (via_host_source_add(host, &connection->source, EPOLLIN) != 0) {
         close_connection(connection);
-    } else if (server->connections_count > VIA_CONTROL_CONNECTIONS_MAX) {
-        close_connection(via_list_entry(server->connections.next, struct connection, link));
+    } else {
+        end_connection(server, peer->uid);
     }
 }
 

@@ -12,6 +12,7 @@
 struct via_host;
 
 #define VIA_CONTROL_CONNECTIONS_MAX 32u
+#define VIA_CONTROL_CONNECTIONS_OF_USER_MAX 8u /* but of the owner and root */
 /* A connection that asks nothing, or does not take its answer, is closed after this. */
 #define VIA_CONTROL_SILENCE_NS (30 * VIA_SEC_NS)
 

@@ -158,6 +158,58 @@ static void append_processes(json_t *array, const struct via_list *list)
     }
 }
 
+/* 0: no limit. */
+static uint64_t limit(const struct via_tenant *tenant, uint64_t max)
+{
+    return tenant->exempt ? 0 : max;
+}
+
+static void append_user(const struct via_host *host, json_t *array, const struct via_tenant *tenant)
+{
+    const struct via_quota *quota = &host->tenants.quota;
+    json_t *object = json_object();
+    set(object, "uid", tenant->uid);
+    set(object, "processes", tenant->processes_count);
+    set(object, "segments", tenant->segments_count);
+    set(object, "segments_max", limit(tenant, quota->segments));
+    set(object, "memory", tenant->memory_bytes);
+    set(object, "memory_max", limit(tenant, quota->memory_bytes));
+    set(object, "pipes", tenant->pipes_count);
+    set(object, "pipes_max", limit(tenant, quota->pipes));
+    set(object, "notes", via_board_notes_of(&host->board, tenant->uid));
+    set(object, "notes_max", limit(tenant, quota->notes));
+    json_array_append_new(array, object);
+}
+
+struct users {
+    const struct via_host *host;
+    json_t *array;
+};
+
+/* A user of another host may have notes here and no process. */
+static void append_poster(void *ctx, uint32_t uid, uint32_t notes_count)
+{
+    const struct users *users = ctx;
+    (void)notes_count;
+    via_list_foreach(it, &users->host->tenants.all) {
+        if (via_list_entry(it, struct via_tenant, link)->uid == uid) {
+            return;
+        }
+    }
+    struct via_tenant absent = {.uid = uid, .exempt = via_rights_is_owner(uid)};
+    append_user(users->host, users->array, &absent);
+}
+
+static json_t *users_of(const struct via_host *host)
+{
+    struct users users = {.host = host, .array = json_array()};
+    via_list_foreach(it, &host->tenants.all) {
+        append_user(host, users.array, via_list_entry(it, struct via_tenant, link));
+    }
+    via_board_each_user(&host->board, append_poster, &users);
+    return users.array;
+}
+
 json_t *via_control_status(struct via_host *host)
 {
     json_t *object = json_object();
@@ -179,5 +231,6 @@ json_t *via_control_status(struct via_host *host)
     json_object_set_new(object, "neighbours", neighbours_of(host));
     json_object_set_new(object, "counters", counters_of(host));
     json_object_set_new(object, "processes", processes);
+    json_object_set_new(object, "users", users_of(host));
     return object;
 }

@@ -27,7 +27,7 @@
 
 void via_host_options_init(struct via_host_options *options)
 {
-    *options = (struct via_host_options){.size = sizeof(*options), .allowed_gid = (gid_t)-1};
+    *options = (struct via_host_options){.size = sizeof(*options)};
 }
 
 /* --- the lock --------------------------------------------------------------------------------- */
@@ -246,7 +246,8 @@ static int open_transfers(struct via_host *host, struct via_error *err)
 
 static int open_rundir(struct via_host *host, const char *rundir, struct via_error *err)
 {
-    int rc = via_rundir_make(rundir, host->options.allowed_gid, err);
+    bool passable = host->options.attach.count + host->options.admin.count != 0;
+    int rc = via_rundir_make(rundir, passable, err);
     if (rc != 0) {
         return rc;
     }
@@ -279,6 +280,7 @@ static int open_all(struct via_host *host, const struct via_host_options *option
         rc = via_reaper_new(host, &host->reaper, err);
     }
     if (rc == 0) {
+        via_tenants_open(host);
         rc = via_attach_server_init(host, err);
     }
     if (rc == 0) {
@@ -418,6 +420,7 @@ void via_host_close(struct via_host *host)
         host->node = NULL;
     }
     via_attach_server_close(host);
+    via_tenants_close(host);
     if (!via_reaper_free(host->reaper, REAPER_WAIT_NS)) {
         via_log(VIA_LOG_WARN, "host %u: a descriptor that a process has sent can not be closed",
                 host->config.host);

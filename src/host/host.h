@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "core/node.h"
+#include "host/control_rights.h"
 
 /*
  * A host of the fabric: a node on emulated ports, the threads that run it, and the two sockets by
@@ -56,7 +57,9 @@ struct via_host_options {
                                it does not */
     uint32_t processes_max; /* attached at once; default 256 */
     uint32_t protocol_version; /* for tests of what a peer of another version sees */
-    gid_t allowed_gid;         /* members may attach and control as well; -1 (gid_t) = nobody */
+    struct via_rights attach;  /* who may attach and see the status, besides the owner and root */
+    struct via_rights admin;   /* ... stop the host, cut and mend links, and see the status */
+    struct via_quota quota;
     const struct via_host_link *links;
     unsigned links_count;
     uint32_t dma_bytes_min; /* not 0: the ports have an emulated DMA engine, and bodies of so many
@@ -66,7 +69,7 @@ struct via_host_options {
     uint64_t wait_ns_max;           /* as via_node_config.wait_ns_max; VIA_NEVER_NS = never */
 };
 
-/* Zero but for size and allowed_gid (nobody). */
+/* Zero but for size. */
 void via_host_options_init(struct via_host_options *options);
 
 /*

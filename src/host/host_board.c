@@ -16,6 +16,7 @@ int via_host_board_post(struct via_host *host, const struct via_attach_pending *
         .type = VIA_BOARD_POST,
         .id = pending->id,
         .process = pending->process->number,
+        .uid = pending->process->uid,
         .ttl_ms = request->ttl_ms,
         .key_bytes = request->key_bytes,
         .value_bytes = (uint16_t)request->value_bytes,
@@ -94,11 +95,13 @@ static int hang_up(struct via_host *host, uint16_t source, const struct via_boar
         !VIA_MUTANT(BOARD_BYTES)) {
         return -EINVAL;
     }
-    struct via_board_poster poster = {
-        .host = source, .session = session_of(host, source), .process = message->process};
-    return via_board_hang(&host->board, &poster, message->data, message->key_bytes,
-                          message->data + message->key_bytes, message->value_bytes,
-                          message->ttl_ms * VIA_MSEC_NS, host->now_ns);
+    struct via_board_poster poster = {.uid = message->uid,
+                                      .host = source,
+                                      .session = session_of(host, source),
+                                      .process = message->process};
+    return via_board_hang(&host->board, &poster, via_tenant_notes_max(host, message->uid),
+                          message->data, message->key_bytes, message->data + message->key_bytes,
+                          message->value_bytes, message->ttl_ms * VIA_MSEC_NS, host->now_ns);
 }
 
 static bool arrived(struct via_host *host, uint16_t source, const void *data, uint32_t bytes)

@@ -25,7 +25,10 @@ struct via_board_message {
     uint32_t type; /* enum via_board_message_type */
     uint32_t id;
     uint32_t process;
-    int32_t status;
+    union {
+        int32_t status; /* answer */
+        uint32_t uid;   /* post: of the process, as its host knows it */
+    };
     uint32_t ttl_ms;
     uint16_t key_bytes;
     uint16_t value_bytes;

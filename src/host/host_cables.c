@@ -135,10 +135,12 @@ static void log_state(struct via_host_cable *cable, const struct via_link_status
     unsigned host = cable->host->config.host;
     switch (link->state) {
     case VIA_LINK_UP:
-        via_log(VIA_LOG_INFO, "host %u: link %u: up, host %u", host, cable->index, link->peer);
+        via_host_log(cable->host, VIA_HOST_WARNS_LINK, cable->index, VIA_LOG_INFO,
+                     "host %u: link %u: up, host %u", host, cable->index, link->peer);
         if (link->peer != cable->peer) {
-            via_log(VIA_LOG_WARN, "host %u: link %u: host %u is at the other end, not host %u",
-                    host, cable->index, link->peer, cable->peer);
+            via_host_warn(cable->host, VIA_HOST_WARNS_LINK, cable->index,
+                          "host %u: link %u: host %u is at the other end, not host %u", host,
+                          cable->index, link->peer, cable->peer);
         }
         break;
     case VIA_LINK_BAD_MAGIC:
@@ -147,13 +149,15 @@ static void log_state(struct via_host_cable *cable, const struct via_link_status
     case VIA_LINK_BAD_HOST:
     case VIA_LINK_BAD_FABRIC:
     case VIA_LINK_BAD_KEY:
-        via_log(VIA_LOG_ERROR, "host %u: link %u to host %u: bring-up: %s", host, cable->index,
-                cable->peer, via_link_explain(link, cable->host->protocol_version).text);
+        via_host_log(cable->host, VIA_HOST_WARNS_LINK, cable->index, VIA_LOG_ERROR,
+                     "host %u: link %u to host %u: bring-up: %s", host, cable->index, cable->peer,
+                     via_link_explain(link, cable->host->protocol_version).text);
         break;
     default:
-        via_log(cable->state_seen == VIA_LINK_UP ? VIA_LOG_INFO : VIA_LOG_DEBUG,
-                "host %u: link %u to host %u: %s", host, cable->index, cable->peer,
-                via_link_state_name(link->state));
+        via_host_log(cable->host, VIA_HOST_WARNS_LINK, cable->index,
+                     cable->state_seen == VIA_LINK_UP ? VIA_LOG_INFO : VIA_LOG_DEBUG,
+                     "host %u: link %u to host %u: %s", host, cable->index, cable->peer,
+                     via_link_state_name(link->state));
     }
 }
 

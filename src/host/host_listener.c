@@ -15,31 +15,6 @@
 #define ACCEPTS_PER_TURN 16
 #define PAUSE_NS (10 * VIA_MSEC_NS)
 
-bool via_host_listener_may(const struct via_host *host, int fd, const struct ucred *peer)
-{
-    if (peer->uid == 0 || peer->uid == geteuid()) {
-        return true;
-    }
-    gid_t allowed = host->options.allowed_gid;
-    if (allowed == (gid_t)-1) {
-        return false;
-    }
-    if (peer->gid == allowed) {
-        return true;
-    }
-    gid_t groups[256];
-    socklen_t bytes = sizeof(groups);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < bytes / sizeof(groups[0]); i++) {
-        if (groups[i] == allowed) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int open_spare(void)
 {
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -55,8 +30,9 @@ static void turn_away(struct via_host_listener *listener)
     if (fd >= 0) {
         shutdown(fd, SHUT_RDWR);
         via_reaper_add_fds(listener->host->reaper, &fd, 1);
-        via_log(VIA_LOG_WARN, "host %u: %s: connection turned away: out of descriptors",
-                listener->host->config.host, listener->path.text);
+        via_host_warn(listener->host, VIA_HOST_WARNS_FULL, 0,
+                      "host %u: %s: connection turned away: out of descriptors",
+                      listener->host->config.host, listener->path.text);
     }
 }
 

@@ -33,7 +33,4 @@ void via_host_listener_close(struct via_host_listener *listener);
 /* Accepts again after a pause; the next deadline. */
 uint64_t via_host_listener_tick(struct via_host_listener *listener);
 
-/* May this peer use the host: the same user, root, or a member of the allowed group. */
-bool via_host_listener_may(const struct via_host *host, int fd, const struct ucred *peer);
-
 #endif

@@ -192,7 +192,7 @@ int via_host_message_send(struct via_host *host, const struct via_host_service *
         return -EMSGSIZE;
     }
     /* Two hosts full of requests must still be able to answer. */
-    if (kind == VIA_HOST_MESSAGE_ASKS && host->messages.used_count >= VIA_HOST_SENDS_MAX / 2) {
+    if (kind == VIA_HOST_MESSAGE_ASKS && host->messages.used_count >= VIA_HOST_ASKS_MAX) {
         return -EAGAIN;
     }
     struct via_host_send *send = new_send(host);

@@ -18,6 +18,7 @@ struct via_host;
 
 #define VIA_HOST_MESSAGE_BYTES_MAX 600u
 #define VIA_HOST_SENDS_MAX 256u
+#define VIA_HOST_ASKS_MAX (VIA_HOST_SENDS_MAX / 2) /* of these */
 #define VIA_HOST_ARRIVALS_MAX 128u
 /* The other host has so long to take a message. */
 #define VIA_HOST_MESSAGE_TIMEOUT_NS (5 * VIA_SEC_NS)

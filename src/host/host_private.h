@@ -7,6 +7,7 @@
  *   host_status.c     the status page     host_spin.c       how long to look before sleeping
  *   host_reaper.c     frees memory of processes
  *   attach_server*.c  processes           board.c, host_board.c  notes, and how they travel
+ *   control_rights.c  who may             tenant*.c         users: quotas, bells
  *   host_message.c    messages between hosts
  *   control_server.c, control_status.c    the control socket
  *
@@ -20,6 +21,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "base/log_limit.h"
 #include "base/rng.h"
 #include "core/node.h"
 #include "host/attach_server.h"
@@ -34,6 +36,7 @@
 #include "host/host_transfer.h"
 #include "host/link_text.h"
 #include "host/rundir.h"
+#include "host/tenant.h"
 #include "port/emu/emu.h"
 
 /* Endpoints from here on are the hosts' own; processes can neither open them nor send to them. */
@@ -59,6 +62,23 @@ struct via_host_cable {
     struct via_rundir_path path;
 };
 
+/* Messages that a user or a peer can cause as often as it likes; each kind has a limit for each
+ * user or link. Ids that fall together share one. */
+enum via_host_warning {
+    VIA_HOST_WARNS_REFUSED,  /* by uid */
+    VIA_HOST_WARNS_VERSION,  /* by uid */
+    VIA_HOST_WARNS_ATTACH,   /* by uid */
+    VIA_HOST_WARNS_QUOTA,    /* by uid */
+    VIA_HOST_WARNS_MEMORY,   /* by uid */
+    VIA_HOST_WARNS_DETACHED, /* by uid */
+    VIA_HOST_WARNS_CONTROL,  /* by uid */
+    VIA_HOST_WARNS_FULL,     /* of all */
+    VIA_HOST_WARNS_MAP,      /* by link */
+    VIA_HOST_WARNS_LINK,     /* by link */
+    VIA_HOST_WARNING_KINDS,
+};
+#define VIA_HOST_WARNING_SOURCES 64u
+
 /* What the status page says of a host, to see when it changes. */
 struct via_host_peer {
     uint64_t edges; /* ups and downs of the links to it, and which of them is used */
@@ -79,7 +99,13 @@ struct via_host {
     uint32_t protocol_version;
     uint64_t started_ns;
 
-    struct via_host_memory bells; /* struct via_bell, one per transfer thread */
+    /* struct via_bell, one per transfer thread: of the neighbours, and of processes of the owner
+     * and root. */
+    struct via_host_memory bells;
+    struct via_tenants tenants;
+    struct via_log_limit warnings[VIA_HOST_WARNING_KINDS][VIA_HOST_WARNING_SOURCES];
+    uint64_t warnings_deadline_ns;
+    bool warnings_suppressed; /* and not said yet */
     struct via_host_memory status_memory;
     struct via_status_page *status;
     struct via_host_peer *peers; /* hosts_max */
@@ -165,6 +191,20 @@ struct via_cable_message {
 /* --- host_status.c --- */
 int via_host_status_open(struct via_host *host, struct via_error *err);
 void via_host_status_update(struct via_host *host);
+
+/* --- host_warning.c --- [control] */
+#define via_host_log(host, kind, source, level, ...)                                   \
+    do {                                                                               \
+        struct via_log_limit *limit_ =                                                 \
+            via_log_enabled(level) ? via_host_warning_take(host, kind, source) : NULL; \
+        if (limit_ != NULL)                                                            \
+            via_log_limit_write(limit_, level, __FILE__, __LINE__, __VA_ARGS__);       \
+    } while (0)
+#define via_host_warn(host, kind, source, ...) \
+    via_host_log(host, kind, source, VIA_LOG_WARN, __VA_ARGS__)
+struct via_log_limit *via_host_warning_take(struct via_host *host, enum via_host_warning kind,
+                                            uint32_t source);
+uint64_t via_host_warnings_tick(struct via_host *host);
 
 /* --- host_env.c: what the node calls --- */
 void via_host_env_init(struct via_host *host, struct via_node_env *ret_env);

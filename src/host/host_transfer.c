@@ -172,9 +172,8 @@ static unsigned turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *r
     unsigned work = 0;
     uint64_t target;
     bool behind = is_behind(transfer, &target);
-    uint32_t count = atomic_load_explicit(&transfer->bell->count, memory_order_acquire);
-    if (count != transfer->bell_seen) {
-        transfer->bell_seen = count;
+    if (via_tenant_bells_rung(transfer)) {
+        via_tenant_bells_note(transfer);
         look_around(transfer);
     }
     if (atomic_load_explicit(&transfer->mail_there, memory_order_acquire)) {
@@ -236,20 +235,10 @@ static void pause_for_fence(const struct via_transfer *transfer)
     }
 }
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
-{
-    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / VIA_SEC_NS),
-                               .tv_nsec = (long)(timeout_ns % VIA_SEC_NS)};
-    syscall(SYS_futex, word, FUTEX_WAIT, value, timeout_ns == VIA_NEVER_NS ? NULL : &timeout, NULL,
-            0);
-}
-
 /* Sleeps until the bell rings or the deadline comes; true when it did sleep. */
 static bool rest(struct via_transfer *transfer, uint64_t now_ns, uint64_t deadline_ns)
 {
-    struct via_bell *bell = transfer->bell;
-    uint32_t count = atomic_load_explicit(&bell->count, memory_order_acquire);
-    if (count != transfer->bell_seen || deadline_ns <= now_ns) {
+    if (via_tenant_bells_rung(transfer) || deadline_ns <= now_ns) {
         return false;
     }
     enum via_arm armed = arm(transfer);
@@ -265,11 +254,7 @@ static bool rest(struct via_transfer *transfer, uint64_t now_ns, uint64_t deadli
         deadline_ns = via_min(deadline_ns, now_ns + VAIN_SLEEP_NS);
     }
     transfer->vain_looks = 0;
-    /* See via_bell_ring(): the ringer sees the sleeper, or the wait sees the new count. */
-    atomic_fetch_add_explicit(&bell->sleepers, 1, memory_order_seq_cst);
-    futex_wait(&bell->count, count,
-               deadline_ns == VIA_NEVER_NS ? VIA_NEVER_NS : deadline_ns - now_ns);
-    atomic_fetch_sub_explicit(&bell->sleepers, 1, memory_order_seq_cst);
+    via_tenant_bells_sleep(transfer, deadline_ns);
     return true;
 }
 

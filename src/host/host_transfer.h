@@ -11,6 +11,7 @@
 #include "core/node.h"
 #include "host/attach_wire.h"
 #include "host/host_spin.h"
+#include "host/tenant.h"
 
 /*
  * The transfer thread of a channel: polls the node, serves the command pipes of the processes, and
@@ -51,7 +52,8 @@ struct via_transfer {
     struct via_process_channel **by_slot; /* processes_max; owner bits of a cookie to pipes */
     struct via_list sends;                /* messages of the host itself not yet submitted */
     uint32_t parked_count;                /* commands, of all processes */
-    uint32_t bell_seen;
+    uint32_t bell_seen;                   /* count of the bell when it was last looked at */
+    uint32_t tenant_bells_seen[VIA_TENANTS_MAX];
     unsigned vain_looks; /* in a row */
     struct via_host_spin spin;
     struct via_host_spin spin_rang; /* waits after a process was rung: for its answer, which comes

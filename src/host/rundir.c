@@ -96,7 +96,7 @@ static int check_parent(const char *parent, struct via_error *err)
     return 0;
 }
 
-static int check_own(const char *rundir, gid_t gid, struct via_error *err)
+static int check_own(const char *rundir, bool passable, struct via_error *err)
 {
     struct stat st;
     if (lstat(rundir, &st) != 0) {
@@ -112,44 +112,37 @@ static int check_own(const char *rundir, gid_t gid, struct via_error *err)
         return via_error_set(err, -EPERM, "belongs to uid %u, not to uid %u", (unsigned)st.st_uid,
                              (unsigned)geteuid());
     }
-    unsigned allowed = gid != (gid_t)-1 && st.st_gid == gid ? 0710 : 0700;
-    if ((st.st_mode & 0777 & ~allowed) != 0) {
+    /* Whoever may only pass reaches names that it knows, and the sockets ask who it is. */
+    if ((st.st_mode & 0777 & ~0711u) != 0) {
         return via_error_set(err, -EPERM, "mode %03o is open to others, must be %03o",
-                             (unsigned)(st.st_mode & 0777), allowed);
+                             (unsigned)(st.st_mode & 0777), passable ? 0711u : 0700u);
+    }
+    if (passable && (st.st_mode & 0111) != 0111) {
+        return via_error_set(err, -EPERM, "mode %03o keeps out users that may attach, must be 711",
+                             (unsigned)(st.st_mode & 0777));
     }
     return 0;
 }
 
 static int make_one(const char *path, mode_t mode, struct via_error *err)
 {
-    if (mkdir(path, mode) != 0 && errno != EEXIST) {
+    /* The mode that is asked for, whatever the umask. */
+    if (mkdir(path, mode) == 0 ? chmod(path, mode) != 0 : errno != EEXIST) {
         return via_error_set(err, -errno, "mkdir %s: %s", path, strerror(errno));
     }
     return 0;
 }
 
-static int open_to_group(const char *rundir, gid_t gid, struct via_error *err)
+static int make_all(char *path, bool passable, struct via_error *err)
 {
-    if (lchown(rundir, (uid_t)-1, gid) != 0) {
-        return via_error_set(err, -errno, "chown to group %u: %s", (unsigned)gid, strerror(errno));
-    }
-    if (chmod(rundir, 0710) != 0) {
-        return via_error_set(err, -errno, "chmod 0710: %s", strerror(errno));
-    }
-    return 0;
-}
-
-static int make_all(char *path, gid_t gid, struct via_error *err)
-{
-    bool fresh = access(path, F_OK) != 0;
     int rc = 0;
     for (char *slash = strchr(path + 1, '/'); slash != NULL && rc == 0;
          slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         if (access(path, F_OK) != 0) {
-            /* A parent of ours under a shared directory is as closed as the directory itself; the
-             * group passes through it on its way. */
-            rc = make_one(path, gid != (gid_t)-1 || geteuid() == 0 ? 0711 : 0700, err);
+            /* A parent of ours under a shared directory is as closed as the directory itself;
+             * others pass through it on their way. */
+            rc = make_one(path, passable || geteuid() == 0 ? 0711 : 0700, err);
         }
         if (rc == 0 && strchr(slash + 1, '/') == NULL) {
             rc = check_parent(path, err);
@@ -157,15 +150,12 @@ static int make_all(char *path, gid_t gid, struct via_error *err)
         *slash = '/';
     }
     if (rc == 0) {
-        rc = make_one(path, 0700, err);
+        rc = make_one(path, passable ? 0711 : 0700, err);
     }
-    if (rc == 0 && fresh && gid != (gid_t)-1) {
-        rc = open_to_group(path, gid, err);
-    }
-    return rc != 0 ? rc : check_own(path, gid, err);
+    return rc != 0 ? rc : check_own(path, passable, err);
 }
 
-int via_rundir_make(const char *rundir, gid_t gid, struct via_error *err)
+int via_rundir_make(const char *rundir, bool passable, struct via_error *err)
 {
     struct via_rundir_path path;
     int rc = 0;
@@ -179,7 +169,7 @@ int via_rundir_make(const char *rundir, gid_t gid, struct via_error *err)
         path.text[--bytes] = '\0';
     }
     if (rc == 0) {
-        rc = make_all(path.text, gid, err);
+        rc = make_all(path.text, passable, err);
     }
     if (rc != 0) {
         via_error_prefix(err, "run directory %s: ", rundir);

@@ -37,11 +37,12 @@ int via_rundir_check_name(const char *fabric, struct via_error *err);
 int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, struct via_error *err);
 
 /*
- * Makes the directory, with parents, mode 0700, unless it is there. With gid != -1 it belongs to
- * that group, which may enter it (0710). -ELOOP (a symbolic link), -ENOTDIR, -EPERM (of somebody
- * else, open to others, or in a directory where others may replace it), or what mkdir says.
+ * Makes the directory, with parents, mode 0700, unless it is there. passable: with mode 0711, so
+ * that other users reach the sockets in it, whose names they know. -ELOOP (a symbolic link),
+ * -ENOTDIR, -EPERM (of somebody else, open to others, closed to others that are to pass, or in a
+ * directory where others may replace it), or what mkdir says.
  */
-int via_rundir_make(const char *rundir, gid_t gid, struct via_error *err);
+int via_rundir_make(const char *rundir, bool passable, struct via_error *err);
 
 /* 0, or -ENAMETOOLONG when the path does not fit a socket address. */
 int via_rundir_attach_path(const char *rundir, unsigned host, struct via_rundir_path *ret_path,

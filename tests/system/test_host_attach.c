@@ -220,7 +220,8 @@ static void other_users_are_refused_clearly(void **state)
 
 static void allow_nogroup(struct via_host_options *options)
 {
-    options->allowed_gid = 65534;
+    options->attach =
+        (struct via_rights){.count = 1, .entries = {{.kind = VIA_RIGHTS_GROUP, .id = 65534}}};
 }
 
 static int attach_by_library(const struct host_lab *lab, uid_t uid, gid_t gid, gid_t other)

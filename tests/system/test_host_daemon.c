@@ -100,6 +100,12 @@ static void a_wrong_command_line_is_explained(void **state)
         {{"--log-level", "loud"}, "--log-level loud: error, warn"},
         {{"--ready-fd", "999"}, "--ready-fd 999: Bad file descriptor"},
         {{"--group", "no-such-group"}, "--group no-such-group: there is no such group"},
+        {{"--attach", "user:root,nobody"},
+         "--attach user:root,nobody: 'nobody': all, owner, user:"},
+        {{"--admin", "user:no-such-user"},
+         "--admin user:no-such-user: 'user:no-such-user': there is"},
+        {{"--quota", "segments=0"}, "--quota segments=0: 'segments=0': a number from 1 on is"},
+        {{"--quota", "speed=1"}, "--quota speed=1: 'speed=1': segments=N, memory=BYTES, pipes=N"},
         {{"--no-such-option"}, "Try 'viaductd --help'."},
         {{"word"}, "'word' is not understood"},
     };

@@ -11,17 +11,18 @@
 #include "base/types.h"
 #include "host/board.h"
 
-static const struct via_board_poster mine = {.host = 1, .session = 10, .process = 5};
+static const struct via_board_poster mine = {.uid = 7, .host = 1, .session = 10, .process = 5};
 
 static int hang(struct via_board *board, const char *key, const char *value, uint64_t ttl_ns,
                 uint64_t now_ns)
 {
-    return via_board_hang(board, &mine, key, strlen(key), value, strlen(value), ttl_ns, now_ns);
+    return via_board_hang(board, &mine, UINT32_MAX, key, strlen(key), value, strlen(value), ttl_ns,
+                          now_ns);
 }
 
 static int pull(struct via_board *board, const char *key, uint64_t now_ns, char *ret_value)
 {
-    int bytes = via_board_pull(board, key, strlen(key), ret_value, now_ns);
+    int bytes = via_board_pull(board, mine.uid, key, strlen(key), ret_value, now_ns);
     if (bytes >= 0) {
         ret_value[bytes] = '\0';
     }
@@ -45,9 +46,9 @@ static void a_note_is_taken_once_and_the_last_one_counts(void **state)
     assert_int_equal(board.notes_count, 0);
     assert_int_equal(board.bytes, 0);
     /* Keys are bytes, not strings. */
-    assert_int_equal(via_board_hang(&board, &mine, "\0x", 2, "v", 1, 0, 0), 0);
-    assert_int_equal(via_board_pull(&board, "\0y", 2, value, 0), -ENOENT);
-    assert_int_equal(via_board_pull(&board, "\0x", 2, value, 0), 1);
+    assert_int_equal(via_board_hang(&board, &mine, UINT32_MAX, "\0x", 2, "v", 1, 0, 0), 0);
+    assert_int_equal(via_board_pull(&board, mine.uid, "\0y", 2, value, 0), -ENOENT);
+    assert_int_equal(via_board_pull(&board, mine.uid, "\0x", 2, value, 0), 1);
     via_board_fini(&board);
 }
 
@@ -57,10 +58,12 @@ static void sizes_are_checked(void **state)
     struct via_board board;
     char big[VIA_BOARD_VALUE_BYTES_MAX + 1] = {0};
     via_board_init(&board, 10, 10000);
-    assert_int_equal(via_board_hang(&board, &mine, big, 0, big, 0, 0, 0), -EINVAL);
-    assert_int_equal(via_board_hang(&board, &mine, big, 65, big, 0, 0, 0), -EINVAL);
-    assert_int_equal(via_board_hang(&board, &mine, big, 64, big, sizeof(big), 0, 0), -EINVAL);
-    assert_int_equal(via_board_hang(&board, &mine, big, 64, big, sizeof(big) - 1, 0, 0), 0);
+    assert_int_equal(via_board_hang(&board, &mine, UINT32_MAX, big, 0, big, 0, 0, 0), -EINVAL);
+    assert_int_equal(via_board_hang(&board, &mine, UINT32_MAX, big, 65, big, 0, 0, 0), -EINVAL);
+    assert_int_equal(via_board_hang(&board, &mine, UINT32_MAX, big, 64, big, sizeof(big), 0, 0),
+                     -EINVAL);
+    assert_int_equal(via_board_hang(&board, &mine, UINT32_MAX, big, 64, big, sizeof(big) - 1, 0, 0),
+                     0);
     via_board_fini(&board);
 }
 
@@ -119,9 +122,9 @@ static void a_posters_notes_go_with_it_and_no_others(void **state)
     via_board_init(&board, 10, 10000);
     assert_int_equal(hang(&board, "mine", "1", 0, 0), 0);
     other.process = 6;
-    assert_int_equal(via_board_hang(&board, &other, "other", 5, "1", 1, 0, 0), 0);
+    assert_int_equal(via_board_hang(&board, &other, UINT32_MAX, "other", 5, "1", 1, 0, 0), 0);
     other.host = 2;
-    assert_int_equal(via_board_hang(&board, &other, "away", 4, "1", 1, 0, 0), 0);
+    assert_int_equal(via_board_hang(&board, &other, UINT32_MAX, "away", 4, "1", 1, 0, 0), 0);
     via_board_withdraw(&board, &mine);
     assert_int_equal(pull(&board, "mine", 0, value), -ENOENT);
     assert_int_equal(board.notes_count, 2);
@@ -129,6 +132,47 @@ static void a_posters_notes_go_with_it_and_no_others(void **state)
     via_board_withdraw_stale(&board, sessions);
     assert_int_equal(pull(&board, "other", 0, value), -ENOENT);
     assert_int_equal(pull(&board, "away", 0, value), 1);
+    via_board_fini(&board);
+}
+
+static void a_user_sees_its_own_notes_only(void **state)
+{
+    (void)state;
+    struct via_board board;
+    char value[VIA_BOARD_VALUE_BYTES_MAX + 1];
+    struct via_board_poster thief = {.uid = 8, .host = 1, .session = 10, .process = 6};
+    via_board_init(&board, 10, 10000);
+    assert_int_equal(hang(&board, "k", "mine", 0, 0), 0);
+    assert_int_equal(via_board_pull(&board, thief.uid, "k", 1, value, 0), -ENOENT);
+    /* Nor can another user put a note in its place. */
+    assert_int_equal(via_board_hang(&board, &thief, UINT32_MAX, "k", 1, "x", 1, 0, 0), 0);
+    assert_int_equal(board.notes_count, 2);
+    assert_int_equal(pull(&board, "k", 0, value), 4);
+    assert_string_equal(value, "mine");
+    assert_int_equal(pull(&board, "k", 0, value), -ENOENT);
+    assert_int_equal(via_board_pull(&board, thief.uid, "k", 1, value, 0), 1);
+    via_board_fini(&board);
+}
+
+static void a_user_has_its_quota_of_notes(void **state)
+{
+    (void)state;
+    struct via_board board;
+    char value[VIA_BOARD_VALUE_BYTES_MAX + 1];
+    struct via_board_poster other = {.uid = 8, .host = 2, .session = 10, .process = 6};
+    via_board_init(&board, 10, 10000);
+    assert_int_equal(via_board_hang(&board, &other, 2, "a", 1, "1", 1, 0, 0), 0);
+    assert_int_equal(via_board_hang(&board, &other, 2, "b", 1, "1", 1, 50, 0), 0);
+    assert_int_equal(via_board_notes_of(&board, 8), 2);
+    assert_int_equal(via_board_hang(&board, &other, 2, "c", 1, "1", 1, 0, 0), -EDQUOT);
+    assert_int_equal(via_board_hang(&board, &other, 2, "a", 1, "2", 1, 0, 0), 0);
+    assert_int_equal(hang(&board, "c", "1", 0, 0), 0);
+    assert_int_equal(via_board_hang(&board, &other, 2, "c", 1, "1", 1, 0, 50), 0); /* b is over */
+    assert_int_equal(via_board_pull(&board, 8, "a", 1, value, 50), 1);
+    assert_int_equal(via_board_notes_of(&board, 8), 1);
+    via_board_withdraw(&board, &other);
+    assert_int_equal(via_board_notes_of(&board, 8), 0);
+    assert_int_equal(via_board_notes_of(&board, 7), 1);
     via_board_fini(&board);
 }
 
@@ -140,6 +184,8 @@ int main(void)
         cmocka_unit_test(notes_go_when_their_time_is_over),
         cmocka_unit_test(a_full_board_says_so_and_takes_replacements),
         cmocka_unit_test(a_posters_notes_go_with_it_and_no_others),
+        cmocka_unit_test(a_user_sees_its_own_notes_only),
+        cmocka_unit_test(a_user_has_its_quota_of_notes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

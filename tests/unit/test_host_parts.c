@@ -100,31 +100,31 @@ static void a_directory_is_ours_alone_or_refused(void **state)
     assert_non_null(mkdtemp(top));
     snprintf(path, sizeof(path), "%s/a/b/", top);
     snprintf(link, sizeof(link), "%s/link", top);
-    assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), 0);
-    assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), 0);
+    assert_int_equal(via_rundir_make(path, false, &err), 0);
+    assert_int_equal(via_rundir_make(path, false, &err), 0);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
 
     assert_int_equal(chmod(path, 0750), 0);
-    assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), -EPERM);
+    assert_int_equal(via_rundir_make(path, false, &err), -EPERM);
     assert_int_equal(chmod(path, 0700), 0);
     assert_int_equal(symlink(path, link), 0);
-    assert_int_equal(via_rundir_make(link, (gid_t)-1, &err), -ELOOP);
+    assert_int_equal(via_rundir_make(link, false, &err), -ELOOP);
     assert_int_equal(unlink(link), 0);
     int fd = open(link, O_CREAT | O_WRONLY, 0600);
-    assert_int_equal(via_rundir_make(link, (gid_t)-1, &err), -ENOTDIR);
+    assert_int_equal(via_rundir_make(link, false, &err), -ENOTDIR);
     close(fd);
-    assert_int_equal(via_rundir_make("relative/path", (gid_t)-1, &err), -EINVAL);
+    assert_int_equal(via_rundir_make("relative/path", false, &err), -EINVAL);
     if (geteuid() == 0) {
         assert_int_equal(chown(path, 65534, 65534), 0);
-        assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), -EPERM);
+        assert_int_equal(via_rundir_make(path, false, &err), -EPERM);
         assert_non_null(strstr(err.text, "belongs to uid 65534"));
         assert_int_equal(chown(path, 0, 0), 0);
         /* Whoever may write to the parent may put another directory in its place. */
         snprintf(path, sizeof(path), "%s/a", top);
         assert_int_equal(chmod(path, 0777), 0);
         snprintf(path, sizeof(path), "%s/a/b", top);
-        assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), -EPERM);
+        assert_int_equal(via_rundir_make(path, false, &err), -EPERM);
         assert_non_null(strstr(err.text, "others may replace what is in it"));
     }
     unlink(link);
@@ -134,7 +134,7 @@ static void a_directory_is_ours_alone_or_refused(void **state)
     rmdir(top);
 }
 
-static void a_group_may_pass_but_not_look(void **state)
+static void others_may_pass_but_not_look(void **state)
 {
     (void)state;
     char top[64] = "/tmp/viaduct-test-XXXXXX";
@@ -142,12 +142,17 @@ static void a_group_may_pass_but_not_look(void **state)
     struct stat st;
     struct via_error err;
     assert_non_null(mkdtemp(top));
+    mode_t umask_before = umask(077); /* as viaductd's */
     snprintf(path, sizeof(path), "%s/a", top);
-    assert_int_equal(via_rundir_make(path, getegid(), &err), 0);
+    assert_int_equal(via_rundir_make(path, true, &err), 0);
     assert_int_equal(stat(path, &st), 0);
-    assert_int_equal(st.st_mode & 0777, 0710);
-    assert_int_equal(via_rundir_make(path, getegid(), &err), 0);
-    assert_int_equal(via_rundir_make(path, (gid_t)-1, &err), -EPERM);
+    assert_int_equal(st.st_mode & 0777, 0711);
+    assert_int_equal(via_rundir_make(path, true, &err), 0);
+    assert_int_equal(via_rundir_make(path, false, &err), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+    assert_int_equal(via_rundir_make(path, true, &err), -EPERM);
+    assert_non_null(strstr(err.text, "mode 700 keeps out users that may attach"));
+    umask(umask_before);
     rmdir(path);
     rmdir(top);
 }
@@ -260,7 +265,7 @@ int main(void)
         cmocka_unit_test(names_that_leave_the_directory_are_no_names),
         cmocka_unit_test(paths_fit_a_socket_address_or_are_refused),
         cmocka_unit_test(a_directory_is_ours_alone_or_refused),
-        cmocka_unit_test(a_group_may_pass_but_not_look),
+        cmocka_unit_test(others_may_pass_but_not_look),
         cmocka_unit_test(shared_memory_keeps_its_size),
         cmocka_unit_test(no_memory_is_a_result_not_a_signal),
         cmocka_unit_test(a_dialogue_is_waited_for),

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_TENANT_H
+#define VIA_HOST_TENANT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "host/host.h"
+#include "host/host_memory.h"
+#include "port/bell.h"
+
+/*
+ * The users whose processes are attached to a host: what each of them has, how much of it each may
+ * have, and the bell page of each.
+ *
+ * A process wakes the transfer threads by words that both sides change. The words of the host's own
+ * page are shared with the neighbours and with processes of the owner and of root; every other user
+ * gets a page of its own, so what its processes write there disturbs nobody else.
+ *
+ * The owner and root have no quotas: they can stop the host.
+ */
+struct via_transfer;
+
+/* With the host's own page as many as futex_waitv(2) takes. */
+#define VIA_TENANTS_MAX 127u
+
+struct via_tenant {
+    struct via_list link; /* tenants.all or tenants.leaving */
+    uid_t uid;
+    bool exempt;
+    uint32_t holds_count; /* processes and segments: it stays until the last one is gone */
+    uint32_t processes_count;
+    uint32_t pipes_count; /* pairs of a command pipe and a reply pipe */
+    uint32_t segments_count;
+    uint64_t memory_bytes; /* of these segments */
+    /* Removed, but a command still uses their memory. */
+    uint32_t removed_count;
+    uint64_t removed_bytes;
+    uint32_t endpoints_count;
+    uint32_t requests_count; /* that other hosts must answer, notes among them */
+    uint32_t posts_count;
+    struct via_host_memory bells; /* fd -1: the host's own page */
+    uint32_t bells_index;
+    uint64_t sync; /* leaving: the grace period to wait for */
+};
+
+struct via_tenants {
+    struct via_list all;
+    struct via_list leaving; /* transfer threads may still look at their bells */
+    uint32_t count;          /* with a page of their own, those that leave among them */
+    struct via_quota quota;  /* of each user, without zeros */
+    /* [any] Bell pages by index; NULL = free. A page is unmapped a grace period after it is taken
+     * out. */
+    _Atomic(struct via_bell *) bells[VIA_TENANTS_MAX];
+    _Atomic uint32_t bells_end; /* [any] indices from here on were never used */
+};
+
+void via_tenants_open(struct via_host *host);
+void via_tenants_close(struct via_host *host);
+/* Frees users who have left, once no thread looks at their bells; the next deadline. */
+uint64_t via_tenants_tick(struct via_host *host);
+
+/* The tenant of a user, made when there is none; it stays until as many releases. -EUSERS, -ENOMEM
+ * and what memory says. */
+int via_tenant_hold(struct via_host *host, uid_t uid, struct via_tenant **ret_tenant,
+                    struct via_error *err);
+void via_tenant_release(struct via_host *host, struct via_tenant *tenant);
+
+/* The descriptor of the bell page that its processes get. */
+int via_tenant_bells_fd(const struct via_host *host, const struct via_tenant *tenant);
+
+/* Counts what a process or a segment takes. -EDQUOT: more than the user may have; the text names
+ * the user, the quota and its value. */
+int via_tenant_add_process(const struct via_host *host, struct via_tenant *tenant, uint32_t pipes,
+                           struct via_error *err);
+void via_tenant_remove_process(struct via_tenant *tenant, uint32_t pipes);
+int via_tenant_add_segment(const struct via_host *host, struct via_tenant *tenant, uint64_t bytes,
+                           struct via_error *err);
+/* It is out of the table; its memory may still be in use. */
+void via_tenant_remove_segment(struct via_tenant *tenant, uint64_t bytes);
+void via_tenant_free_segment(struct via_tenant *tenant, uint64_t bytes, bool removed);
+
+/* Of so many that all users share: may this one, who has `count`, have one more? */
+bool via_tenant_may_take(const struct via_tenant *tenant, uint32_t count, uint32_t all_max);
+
+/* How many notes the user may have on the host's board. */
+uint32_t via_tenant_notes_max(const struct via_host *host, uid_t uid);
+
+/* --- of a transfer thread: its bells, one in each page ------------------------------------------
+ */
+
+/* Has one of them been rung since it was last noted? */
+bool via_tenant_bells_rung(struct via_transfer *transfer);
+void via_tenant_bells_note(struct via_transfer *transfer);
+
+/* Sleeps until one of them is rung after it was noted, or until the deadline. */
+void via_tenant_bells_sleep(struct via_transfer *transfer, uint64_t deadline_ns);
+
+#endif
