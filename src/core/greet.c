@@ -168,6 +168,7 @@ int via_greet_start(struct via_node *node, struct via_link *link, uint64_t now_n
                 .pipe_slots = config->pipe_slots,
                 .frame_bytes = config->frame_bytes_max,
                 .pipe_first = config->pipe_first,
+                .link = link->index + 1,
                 .window_bytes = port->caps.window_bytes,
                 .inbox_bytes = port->caps.inbox_bytes,
                 .ack_ns_max = config->ack_ns_max,
@@ -218,6 +219,7 @@ static int take_hello(struct via_node *node, struct via_link *link, const void *
                         pipe);
     }
     greet->peer_known = true;
+    atomic_store_explicit(&link->peer_link, greet->peer.link, memory_order_relaxed);
     if (node->config.keyed) {
         prove(node, &greet->mine, &greet->peer, ready.mac);
     }

@@ -70,6 +70,7 @@ struct via_link {
     _Atomic uint16_t peer;
     _Atomic uint32_t peer_session;
     _Atomic uint32_t peer_version;
+    _Atomic uint32_t peer_link;
     _Atomic uint32_t pipe_slots; /* 0: not up */
     _Atomic uint8_t refusal_cause;
     _Atomic uint64_t refusal_mine, refusal_peers;

@@ -343,6 +343,7 @@ struct via_link_status {
     uint16_t peer; /* host id, valid from HANDSHAKE on */
     uint32_t peer_session;
     uint32_t peer_version;           /* what the peer speaks, for messages about BAD_VERSION */
+    uint32_t peer_link;              /* UP: the peer's number of the link, plus 1; 0 = unknown */
     struct via_link_refusal refusal; /* with a BAD_ state */
     uint32_t pipe_slots;             /* of a channel pipe, as negotiated; 0 before that */
     uint32_t ups_count;

@@ -45,7 +45,7 @@ struct via_hello {
     uint32_t pipe_slots;   /* at most so many per channel; the smaller of both counts */
     uint32_t frame_bytes;  /* the same in a whole fabric */
     uint32_t pipe_first;   /* number of a pipe's first record */
-    uint32_t reserved;     /* 0 */
+    uint32_t link;         /* the sender's number of the link, plus 1; 0: does not say */
     uint64_t window_bytes; /* of the receiver's inbox that the sender reaches */
     uint64_t inbox_bytes;
     uint64_t ack_ns_max;
