@@ -21,6 +21,8 @@ enum via_emu_cable_type {
     VIA_EMU_CABLE_HELLO = 1, /* first message each way. fds: inbox, bell, and from side 0 bridge */
     VIA_EMU_CABLE_NUDGE = 2, /* look at the link word of the bridge. No fds */
     VIA_EMU_CABLE_REQUEST = 3, /* for on_message */
+    VIA_EMU_CABLE_SLICE = 4, /* what a slice of the receiver's window shows. fds: the memory; none:
+                                nothing */
 };
 
 /* Magic and version come first in every version, so that one can tell another what is wrong. */
@@ -48,6 +50,15 @@ _Static_assert(sizeof(struct via_emu_cable_hello) == 80, "no holes");
 struct via_emu_cable_request {
     uint32_t round; /* of the link word when it was sent: void after a cut */
     uint32_t reserved;
+};
+
+/* Body of SLICE. */
+struct via_emu_cable_slice {
+    uint32_t round; /* as in a request */
+    uint32_t slice;
+    uint64_t exposure;
+    uint64_t off; /* in the memory */
+    uint64_t bytes;
 };
 
 #define VIA_EMU_CABLE_BODY_BYTES_MAX \

@@ -255,6 +255,7 @@ static void emu_close(struct via_port *port)
         unlink(emu->path);
     }
     via_emu_link_disconnect(emu);
+    via_emu_slices_forget(emu);
     int *fds[] = {&emu->listen_fd, &emu->epoll_fd, &emu->inbox_fd,
                   &emu->bell_fd,   &emu->ones_fd,  &emu->alarm_fd};
     for (size_t i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
@@ -385,6 +386,8 @@ static struct via_emu_port *new_port(const struct via_emu_options *options)
                       : like->window_bytes != 0  ? like->window_bytes
                                                  : options->inbox_bytes;
     emu->like = like;
+    emu->window_bytes = window;
+    window = via_emu_slices_init(emu, options, window);
     emu->base.ops = like->lanes ? &lane_ops : &emu_ops;
     emu->base.side = options->side;
     emu->base.caps = (struct via_port_caps){
@@ -559,6 +562,7 @@ void via_emu_port_status(const struct via_port *port, struct via_emu_status *ret
         .peer_pid = joined ? emu->peer_pid : 0,
         .peer_host = joined ? emu->peer_host : 0,
         .peer_inbox_bytes = joined ? emu->peer_inbox_bytes : 0,
+        .window_bytes = emu->window_bytes,
         .ups_count = emu->ups_count,
         .downs_count = emu->downs_count,
         .puts_out_of_bounds =

@@ -32,6 +32,7 @@
 #include "base/types.h"
 #include "core/port.h"
 #include "port/bell.h"
+#include "port/slice.h"
 
 /*
  * The bell page of a host: a struct via_bell per transfer thread; all ports of the host ring the
@@ -81,8 +82,12 @@ struct via_emu_options {
                             it is not coherent: then core does all that real hardware needs */
     unsigned dma_depth;  /* the port has an engine that takes so many, 0..VIA_EMU_DMA_DEPTH_MAX;
                             0: none. It copies when it is asked what has ended */
-    mode_t mode;         /* of the socket file; 0 = 0600. Other users than mine and root are
-                            refused all the same */
+    bool slices;         /* the rest of a window with a size, behind inbox_bytes, is slices, where
+                            the class has them. Then inbox_bytes is asked for, and window_bytes of
+                            the port are those of the inbox */
+    uint64_t inbox_bytes_min; /* with slices: the inbox has so many at least, if the window has */
+    mode_t mode;              /* of the socket file; 0 = 0600. Other users than mine and root are
+                                 refused all the same */
     via_emu_on_message *on_message; /* NULL: messages are dropped and counted */
     void *ctx;
 };
@@ -122,6 +127,9 @@ void via_emu_port_cut(struct via_port *port, bool cut);
 VIA_MUST_CHECK int via_emu_port_request(struct via_port *port, const void *msg, size_t len,
                                         const int *fds, unsigned nfds);
 
+/* The slices of the window; NULL: there are none. Constant while the port is open. */
+struct via_port_slices *via_emu_port_slices(struct via_port *port);
+
 struct via_emu_status {
     bool connected; /* both ends are there, cut or not */
     bool up;
@@ -129,6 +137,7 @@ struct via_emu_status {
     pid_t peer_pid;     /* 0 when not connected */
     uint16_t peer_host; /* as it says; valid when connected */
     uint64_t peer_inbox_bytes;
+    uint64_t window_bytes; /* with the slices */
     uint64_t ups_count, downs_count;
     uint64_t puts_out_of_bounds; /* dropped: errors of the caller; commits of other sizes, too */
     uint64_t puts_vanished;      /* by body() and commit(), while the link was down */

@@ -18,6 +18,7 @@ static const struct via_emu_like classes[] = {
     },
     {
         .name = "pex",
+        .slices = true,
         .lanes = true,
         .scratchpads_survive = true,
         .window_bytes = 4 * MIB,
@@ -28,6 +29,7 @@ static const struct via_emu_like classes[] = {
     },
     {
         .name = "ivshmem",
+        .slices = true,
         .coherent = true,
         .writes_ordered = true,
         .scratchpads_survive = true,

@@ -16,6 +16,8 @@ struct via_emu_like {
     bool lanes;
     /* A process may map memory of the peer's processes: hosts are of one machine. */
     bool maps_memory;
+    /* The window can show memory of the peer's processes: port/slice.h. */
+    bool slices;
     /* Scratchpads keep their values while the link is down, and when a host dies. */
     bool scratchpads_survive;
     uint64_t window_bytes;     /* unless an option says otherwise; 0 = as large as the inbox */

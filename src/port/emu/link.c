@@ -68,6 +68,7 @@ static void link_down(struct via_emu_port *emu)
         atomic_store_explicit(&emu->bridge->scratchpad[index], 0, memory_order_release);
     }
     atomic_store_explicit(&emu->bridge->doorbell[emu->base.side].pending, 0, memory_order_release);
+    via_emu_slices_forget(emu);
     emu->downs_count++;
     atomic_fetch_add_explicit(&emu->downs, 1, memory_order_release);
     atomic_fetch_or_explicit(&emu->edges, VIA_PORT_EVENT_LINK_DOWN, memory_order_acq_rel);
@@ -368,6 +369,9 @@ static int take_message(struct via_emu_port *emu, struct via_emu_cable_message *
         return 0; /* every message is followed by a look at the bridge */
     case VIA_EMU_CABLE_REQUEST:
         take_request(emu, message);
+        return 0;
+    case VIA_EMU_CABLE_SLICE:
+        emu->messages_dropped += via_emu_slice_take(emu, message) ? 0 : 1;
         return 0;
     default:
         set_error(emu, "process %d sent a message of type %u", (int)emu->peer_pid,

@@ -22,6 +22,14 @@ _Static_assert(VIA_EMU_BELL_BYTES == 4096, "one page");
 #define VIA_EMU_LANES_BYTES \
     VIA_ALIGN_UP(2 * VIA_PORT_QUEUES * sizeof(struct via_emu_lane), VIA_EMU_BRIDGE_BYTES)
 
+/* What a slice of the window shows, as the other end has passed it. */
+#define VIA_EMU_SLICES_MAX 128u
+struct via_emu_slice {
+    uint64_t exposure;
+    uint64_t off; /* in the memory */
+    int fd;       /* owned; -1: nothing */
+};
+
 enum via_emu_cable_state {
     VIA_EMU_CABLE_NONE,    /* nobody is connected */
     VIA_EMU_CABLE_WAITING, /* connected, my hello sent, the other's not here yet */
@@ -93,6 +101,8 @@ struct via_emu_port {
     struct via_emu_lanes *lanes;
     /* Owned; one per transfer thread, whose it is. NULL: no engine. */
     struct via_emu_dma_queue *dma;
+    struct via_port_slices slices; /* count 0: none */
+    uint64_t window_bytes;         /* with the slices */
 
     struct via_emu_fence fences[VIA_PORT_QUEUES]; /* each its queue's thread's */
 
@@ -128,6 +138,7 @@ struct via_emu_port {
     uint64_t ups_count, downs_count;
     uint64_t messages_sent, messages_received, messages_dropped;
     uint64_t peers_refused;
+    struct via_emu_slice shown[VIA_EMU_SLICES_MAX];
     char error[256];
 };
 
@@ -190,6 +201,14 @@ int via_emu_dma(struct via_port *port, unsigned queue, uint64_t off, const void 
 unsigned via_emu_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
                           int *ret_results, unsigned max);
 void via_emu_dma_abort(struct via_port *port, unsigned queue);
+
+/* slice.c. init: returns what is left of the window for the inbox. take: a SLICE has come; false:
+ * it is void. forget: the link is down. */
+struct via_emu_cable_message;
+uint64_t via_emu_slices_init(struct via_emu_port *emu, const struct via_emu_options *options,
+                             uint64_t window_bytes);
+bool via_emu_slice_take(struct via_emu_port *emu, struct via_emu_cable_message *message);
+void via_emu_slices_forget(struct via_emu_port *emu);
 
 /* link.c: hangs up, takes the link down; for close. */
 void via_emu_link_disconnect(struct via_emu_port *emu);

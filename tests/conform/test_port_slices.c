@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What port/slice.h promises, of every emulated class that has slices. One thread turns both ends.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/bits.h"
+#include "base/types.h"
+#include "port/emu/emu.h"
+#include "port/emu/like.h"
+#include "port/emu/memory.h"
+
+#define INBOX_BYTES (300u << 10)
+#define WINDOW_BYTES (1u << 20)
+#define MEMORY_BYTES (2u << 20)
+#define OWNER 0u
+#define IMPORTER 1u
+
+static const char *like;
+
+struct ends {
+    char directory[64];
+    char path[96];
+    struct via_port *port[2];
+    struct via_port_slices *slices[2];
+    uint64_t now_ns;
+    int fds_before;
+    int memory_fd;
+    unsigned char *memory;
+};
+
+static int count_fds(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = 0;
+    while (readdir(dir) != NULL) {
+        count++;
+    }
+    closedir(dir);
+    return count;
+}
+
+static struct via_port *open_port(const struct ends *ends, unsigned side, uint64_t inbox_bytes,
+                                  const char *class, bool with_slices)
+{
+    struct via_emu_options options = {.path = ends->path,
+                                      .side = side,
+                                      .host = (uint16_t)(side + 1),
+                                      .inbox_bytes = inbox_bytes,
+                                      .bell_fd = -1,
+                                      .like = via_emu_like_find(class),
+                                      .slices = with_slices};
+    struct via_port *port;
+    struct via_error err;
+    options.window_bytes = options.like->window_bytes_max != 0 ? WINDOW_BYTES : 0;
+    if (via_emu_port_open(&options, &port, &err) != 0) {
+        fail_msg("%s", err.text);
+    }
+    return port;
+}
+
+static void turn(struct ends *ends)
+{
+    uint64_t deadline_ns;
+    for (unsigned i = 0; i < 5; i++) {
+        ends->now_ns += VIA_MSEC_NS;
+        for (unsigned side = 0; side < 2; side++) {
+            via_emu_port_service(ends->port[side], ends->now_ns, &deadline_ns);
+        }
+    }
+}
+
+static int set_up(void **state)
+{
+    struct ends *ends = calloc(1, sizeof(*ends));
+    strcpy(ends->directory, "/tmp/via-slices-XXXXXX");
+    assert_non_null(mkdtemp(ends->directory));
+    snprintf(ends->path, sizeof(ends->path), "%s/link-1-2-0.sock", ends->directory);
+    ends->fds_before = count_fds();
+    for (unsigned side = 0; side < 2; side++) {
+        /* Pipes of one end may need more than those of the other. */
+        ends->port[side] = open_port(ends, side, INBOX_BYTES + side * 4096, like, true);
+        ends->slices[side] = via_emu_port_slices(ends->port[side]);
+        assert_non_null(ends->slices[side]);
+    }
+    turn(ends);
+    assert_int_equal(via_emu_memfd_new("memory", MEMORY_BYTES, &ends->memory_fd), 0);
+    ends->memory = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, ends->memory_fd, 0);
+    assert_true(ends->memory != MAP_FAILED);
+    *state = ends;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct ends *ends = *state;
+    munmap(ends->memory, MEMORY_BYTES);
+    close(ends->memory_fd);
+    for (unsigned side = 0; side < 2; side++) {
+        ends->port[side]->ops->close(ends->port[side]);
+    }
+    assert_int_equal(count_fds(), ends->fds_before);
+    assert_int_equal(rmdir(ends->directory), 0);
+    free(ends);
+    return 0;
+}
+
+static int expose(struct ends *ends, uint32_t slice, uint64_t exposure, uint64_t piece)
+{
+    struct via_port_slices *slices = ends->slices[OWNER];
+    return slices->ops->expose(slices, slice, exposure, ends->memory_fd,
+                               piece * slices->slice_bytes, slices->slice_bytes);
+}
+
+static int map(struct ends *ends, uint32_t slice, uint64_t exposure, int *ret_fd, uint64_t *ret_off)
+{
+    struct via_port_slices *slices = ends->slices[IMPORTER];
+    return slices->ops->map(slices, slice, exposure, ret_fd, ret_off);
+}
+
+/* As a process does. */
+static unsigned char *mapping(struct ends *ends, uint32_t slice, uint64_t exposure)
+{
+    uint64_t off;
+    int fd;
+    assert_int_equal(map(ends, slice, exposure, &fd, &off), 0);
+    void *base = mmap(NULL, ends->slices[IMPORTER]->slice_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                      fd, (off_t)off);
+    assert_true(base != MAP_FAILED);
+    return base;
+}
+
+static int is_not_here(struct ends *ends, uint32_t slice, uint64_t exposure)
+{
+    uint64_t off;
+    int fd;
+    return map(ends, slice, exposure, &fd, &off);
+}
+
+/* --- sentences -------------------------------------------------------------------------------- */
+
+static void both_ends_have_slices_of_one_size(void **state)
+{
+    const struct ends *ends = *state;
+    for (unsigned side = 0; side < 2; side++) {
+        const struct via_port_slices *slices = ends->slices[side];
+        const struct via_port_caps *caps = &ends->port[side]->caps;
+        assert_true(via_is_pow2(slices->slice_bytes) && slices->slice_bytes >= 4096);
+        assert_true(slices->slice_bytes == ends->slices[0]->slice_bytes);
+        assert_true(slices->count >= 16);
+        assert_true(caps->inbox_bytes >= INBOX_BYTES && caps->window_bytes == caps->inbox_bytes);
+        assert_true(caps->window_bytes + slices->count * slices->slice_bytes <= WINDOW_BYTES);
+    }
+}
+
+static void pipes_get_three_quarters_at_most(void **state)
+{
+    struct ends *ends = *state;
+    struct ends other = *ends;
+    snprintf(other.path, sizeof(other.path), "%s/link-3-4-0.sock", ends->directory);
+    struct via_port *port = open_port(&other, 0, 4 * WINDOW_BYTES, like, true);
+    assert_int_equal(port->caps.window_bytes, WINDOW_BYTES / 4 * 3);
+    assert_true(via_emu_port_slices(port)->count >= 16);
+    port->ops->close(port);
+}
+
+static void who_has_none_says_so(void **state)
+{
+    struct ends *ends = *state;
+    struct ends other = *ends;
+    static const char *const without[] = {"memory", "network"};
+    snprintf(other.path, sizeof(other.path), "%s/link-3-4-0.sock", ends->directory);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(without); i++) {
+        struct via_port *port = open_port(&other, 0, INBOX_BYTES, without[i], true);
+        assert_null(via_emu_port_slices(port));
+        assert_int_equal(port->caps.window_bytes, INBOX_BYTES);
+        port->ops->close(port);
+    }
+    struct via_port *port = open_port(&other, 0, INBOX_BYTES, like, false);
+    assert_null(via_emu_port_slices(port));
+    assert_int_equal(port->caps.window_bytes, WINDOW_BYTES);
+    port->ops->close(port);
+}
+
+static void stores_reach_the_piece_and_nothing_else(void **state)
+{
+    struct ends *ends = *state;
+    uint64_t bytes = ends->slices[IMPORTER]->slice_bytes;
+    assert_int_equal(expose(ends, 3, 77, 5), 0);
+    turn(ends);
+    unsigned char *slice = mapping(ends, 3, 77);
+    memset(slice, 0xab, bytes);
+    for (uint64_t i = 0; i < MEMORY_BYTES; i++) {
+        assert_int_equal(ends->memory[i], i / bytes == 5 ? 0xab : 0);
+    }
+    ends->memory[5 * bytes + 9] = 0xcd;
+    assert_int_equal(slice[9], 0xcd);
+    munmap(slice, bytes);
+}
+
+static void nothing_is_mapped_before_it_is_exposed(void **state)
+{
+    struct ends *ends = *state;
+    assert_int_equal(is_not_here(ends, 0, 1), -EAGAIN);
+    assert_int_equal(expose(ends, 0, 1, 0), 0);
+    turn(ends);
+    assert_int_equal(is_not_here(ends, 0, 2), -EAGAIN);
+    assert_int_equal(is_not_here(ends, 1, 1), -EAGAIN);
+    munmap(mapping(ends, 0, 1), ends->slices[IMPORTER]->slice_bytes);
+}
+
+static void the_next_exposure_takes_the_place_of_the_last(void **state)
+{
+    struct ends *ends = *state;
+    uint64_t bytes = ends->slices[IMPORTER]->slice_bytes;
+    assert_int_equal(expose(ends, 0, 1, 0), 0);
+    turn(ends);
+    unsigned char *old = mapping(ends, 0, 1);
+    assert_int_equal(expose(ends, 0, 2, 1), 0);
+    turn(ends);
+    assert_int_equal(is_not_here(ends, 0, 1), -EAGAIN);
+    unsigned char *young = mapping(ends, 0, 2);
+    *young = 1;
+    assert_int_equal(ends->memory[bytes], 1);
+    if (ends->slices[IMPORTER]->detaches) {
+        *old = 2;
+        assert_int_equal(ends->memory[bytes], 1);
+    }
+    munmap(old, bytes);
+    munmap(young, bytes);
+}
+
+static void what_is_concealed_is_not_mapped(void **state)
+{
+    struct ends *ends = *state;
+    assert_int_equal(expose(ends, 0, 1, 0), 0);
+    assert_int_equal(expose(ends, 1, 2, 1), 0);
+    turn(ends);
+    ends->slices[OWNER]->ops->conceal(ends->slices[OWNER], 0);
+    ends->slices[OWNER]->ops->conceal(ends->slices[OWNER], UINT32_MAX);
+    turn(ends);
+    assert_int_equal(is_not_here(ends, 0, 1), -EAGAIN);
+    assert_int_equal(is_not_here(ends, 1, 2), 0);
+    ends->slices[IMPORTER]->ops->unmap(ends->slices[IMPORTER], 1);
+    ends->slices[IMPORTER]->ops->unmap(ends->slices[IMPORTER], UINT32_MAX);
+    assert_int_equal(is_not_here(ends, 1, 2), -EAGAIN);
+}
+
+static void no_exposure_outlives_the_link(void **state)
+{
+    struct ends *ends = *state;
+    assert_int_equal(expose(ends, 0, 1, 0), 0);
+    turn(ends);
+    assert_int_equal(expose(ends, 1, 2, 1), 0); /* under way */
+    via_emu_port_cut(ends->port[OWNER], true);
+    assert_int_equal(is_not_here(ends, 0, 1), -ENOLINK);
+    assert_int_equal(expose(ends, 2, 3, 2), -ENOLINK);
+    turn(ends);
+    via_emu_port_cut(ends->port[OWNER], false);
+    turn(ends);
+    assert_int_equal(is_not_here(ends, 0, 1), -EAGAIN);
+    assert_int_equal(is_not_here(ends, 1, 2), -EAGAIN);
+    assert_int_equal(expose(ends, 0, 4, 0), 0);
+    turn(ends);
+    assert_int_equal(is_not_here(ends, 0, 4), 0);
+}
+
+static void what_is_out_of_bounds_is_refused(void **state)
+{
+    struct ends *ends = *state;
+    struct via_port_slices *slices = ends->slices[OWNER];
+    uint64_t bytes = slices->slice_bytes;
+    assert_int_equal(expose(ends, slices->count, 1, 0), -EINVAL);
+    assert_int_equal(expose(ends, 0, 0, 0), -EINVAL);
+    assert_int_equal(expose(ends, 0, 1, MEMORY_BYTES / bytes), -EMSGSIZE);
+    assert_int_equal(slices->ops->expose(slices, 0, 1, ends->memory_fd, 8, bytes), -EINVAL);
+    assert_int_equal(slices->ops->expose(slices, 0, 1, ends->memory_fd, 0, bytes + 1), -EINVAL);
+    assert_int_equal(slices->ops->expose(slices, 0, 1, ends->memory_fd, 0, 0), -EINVAL);
+    assert_int_equal(slices->ops->expose(slices, 0, 1, ends->memory_fd, -bytes, bytes), -EINVAL);
+    assert_int_equal(is_not_here(ends, slices->count, 1), -EINVAL);
+    int fd = memfd_create("shrinks", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, MEMORY_BYTES), 0);
+    assert_int_equal(slices->ops->expose(slices, 0, 1, fd, 0, bytes), -EPERM);
+    close(fd);
+}
+
+/* The owner exposes as fast as it can; nobody takes it. */
+static void a_full_cable_is_tried_again_later(void **state)
+{
+    struct ends *ends = *state;
+    uint64_t deadline_ns;
+    uint64_t last = 0;
+    int rc = 0;
+    for (uint64_t i = 1; rc == 0; i++) {
+        assert_true(i < 100000);
+        rc = expose(ends, (uint32_t)(i % 8), i, i % 8);
+        last = rc == 0 ? i : last;
+    }
+    assert_int_equal(rc, -EAGAIN);
+    for (unsigned i = 0; is_not_here(ends, (uint32_t)(last % 8), last) != 0; i++) {
+        assert_true(i < 1000);
+        via_emu_port_service(ends->port[IMPORTER], ends->now_ns, &deadline_ns);
+    }
+    assert_int_equal(expose(ends, 0, last + 1, 0), 0);
+}
+
+static int run_suite(const char *class)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(both_ends_have_slices_of_one_size, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pipes_get_three_quarters_at_most, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_has_none_says_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stores_reach_the_piece_and_nothing_else, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nothing_is_mapped_before_it_is_exposed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_next_exposure_takes_the_place_of_the_last, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_is_concealed_is_not_mapped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_exposure_outlives_the_link, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_out_of_bounds_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_full_cable_is_tried_again_later, set_up, tear_down),
+    };
+    like = class;
+    return cmocka_run_group_tests_name(class, tests, NULL, NULL);
+}
+
+int main(void)
+{
+    int failed = run_suite("pex");
+    return failed + run_suite("ivshmem");
+}
