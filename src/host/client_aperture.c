@@ -312,8 +312,8 @@ static int follow_frames(struct via_remote *remote, enum via_client_aperture_mod
 
 /* --- puts ------------------------------------------------------------------------------------- */
 
-int via_client_aperture_put(struct via_remote *remote, const struct via_client_part *parts,
-                            unsigned count, unsigned flags, enum via_client_aperture_mode mode)
+int via_client_aperture_ready(struct via_remote *remote, const struct via_client_part *parts,
+                              unsigned count, enum via_client_aperture_mode mode)
 {
     struct via_attach *attach = remote->attach;
     if (via_unlikely((via_client_status(attach, remote->host) & VIA_STATUS_SLICES) == 0) ||
@@ -326,16 +326,25 @@ int via_client_aperture_put(struct via_remote *remote, const struct via_client_p
             return rc;
         }
     }
-    int rc = follow_frames(remote, mode);
-    if (rc <= 0) {
-        return rc;
-    }
+    return follow_frames(remote, mode);
+}
+
+bool via_client_aperture_store(struct via_remote *remote, const struct via_client_part *parts,
+                               unsigned count, unsigned flags)
+{
     struct burst burst = {
-        .attach = attach,
+        .attach = remote->attach,
         .aperture = atomic_load_explicit(&remote->aperture, memory_order_acquire),
     };
     return burst.aperture->imitates ? run_imitating(&burst, parts, count, flags)
                                     : run(&burst, parts, count, flags);
+}
+
+int via_client_aperture_put(struct via_remote *remote, const struct via_client_part *parts,
+                            unsigned count, unsigned flags, enum via_client_aperture_mode mode)
+{
+    int rc = via_client_aperture_ready(remote, parts, count, mode);
+    return rc == 1 ? via_client_aperture_store(remote, parts, count, flags) : rc;
 }
 
 int via_client_aperture_put_long(struct via_remote *remote, const struct via_client_part *part,

@@ -32,6 +32,16 @@ enum via_client_aperture_mode {
 int via_client_aperture_put(struct via_remote *remote, const struct via_client_part *parts,
                             unsigned count, unsigned flags, enum via_client_aperture_mode mode);
 
+/*
+ * The same in two steps, for who must not fail once anything has been stored. ready: 1: there are
+ * slices, as far as is known; else as above. store: [any lock may be held] true: all parts have
+ * arrived; false: they are to go by frames, for some may be seen already.
+ */
+int via_client_aperture_ready(struct via_remote *remote, const struct via_client_part *parts,
+                              unsigned count, enum via_client_aperture_mode mode);
+bool via_client_aperture_store(struct via_remote *remote, const struct via_client_part *parts,
+                               unsigned count, unsigned flags);
+
 /* The same for one part of any length, as much of it as goes in one piece from its beginning:
  * *ret_done bytes have arrived, the rest is to go by frames. 0 or negative errno. */
 int via_client_aperture_put_long(struct via_remote *remote, const struct via_client_part *part,

@@ -297,8 +297,8 @@ size_t via_remote_try_max(const struct via_remote *remote)
     return remote->attach->body_bytes_max;
 }
 
-/* [locked] */
-static int try_send(struct via_remote *remote, struct via_command *command, const void *src)
+/* [locked] 0: the command can be sent under this lock. -EAGAIN: the bell rings when it can. */
+static int try_room(struct via_remote *remote, const struct via_command *command)
 {
     struct via_attach *attach = remote->attach;
     struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
@@ -318,12 +318,27 @@ static int try_send(struct via_remote *remote, struct via_command *command, cons
         via_pipe_want(&channel->writer);
         fits = via_client_command_fits(attach, channel, bytes);
     }
-    if (!fits) {
-        return attach->dead ? via_client_dead(attach) : -EAGAIN;
-    }
+    return fits ? 0 : attach->dead ? via_client_dead(attach) : -EAGAIN;
+}
+
+/* [locked] There is room. */
+static void send_now(struct via_remote *remote, struct via_command *command, const void *src)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
+    size_t bytes = command->source == VIA_SOURCE_BODY ? (size_t)command->bytes : 0;
     struct via_client_intent intent = {.remote = remote};
     via_client_command_send(attach, channel, command, src, bytes, &intent);
-    return 0;
+}
+
+/* [locked] */
+static int try_send(struct via_remote *remote, struct via_command *command, const void *src)
+{
+    int rc = try_room(remote, command);
+    if (rc == 0) {
+        send_now(remote, command, src);
+    }
+    return rc;
 }
 
 /* A put of nothing that is told of at once; what was put before it, too, for flows are in order. */
@@ -424,21 +439,35 @@ static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
     return rc;
 }
 
-/* 1: it has arrived; 0: by frames; -EAGAIN or another negative errno. */
-static int try_slices(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
-                      unsigned flags)
+/*
+ * Through slices, or by this command. -EAGAIN: nothing was put, and nothing of it can be seen: then
+ * the caller may put something else there. So there has to be room for the command, or for the ring
+ * behind what is stored, before anything is stored.
+ */
+static int try_indirect(struct via_remote *remote, struct via_command *command, const void *src,
+                        const void *body)
 {
-    struct via_client_part part = {.off = off, .src = src, .bytes = bytes};
-    int rc = bytes == 0
-                 ? 0
-                 : via_client_aperture_put(remote, &part, 1, flags, VIA_CLIENT_APERTURE_TRIES);
-    if (rc != 1 || (flags & VIADUCT_PUT_NOTIFY) == 0) {
-        return rc;
+    struct via_client_part part = {
+        .off = command->offset, .src = src, .bytes = (size_t)command->bytes};
+    int ready = part.bytes == 0 || src == NULL
+                    ? 0
+                    : via_client_aperture_ready(remote, &part, 1, VIA_CLIENT_APERTURE_TRIES);
+    if (ready < 0) {
+        return ready;
     }
+    bool rings = (command->flags & VIA_FRAME_FLAG_NOTIFY) != 0;
+    unsigned flags = (command->flags & VIA_FRAME_FLAG_LAST_WORD) != 0 ? VIADUCT_PUT_LAST_WORD : 0;
     struct via_command ring = put_command(remote, 0, 0);
     ring.flags = VIA_FRAME_FLAG_NOTIFY;
-    rc = try_command(remote, &ring, NULL); /* -EAGAIN: it is put once more, which does no harm */
-    return rc == 0 ? 1 : rc;
+    via_client_lock(remote->attach);
+    int rc = try_room(remote, command);
+    if (rc == 0 && (ready == 0 || !via_client_aperture_store(remote, &part, 1, flags))) {
+        send_now(remote, command, body);
+    } else if (rc == 0 && rings) {
+        send_now(remote, &ring, NULL);
+    }
+    via_client_unlock(remote->attach);
+    return rc;
 }
 
 int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
@@ -458,13 +487,9 @@ int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src,
     if (mapping != NULL) {
         return put_direct(remote, mapping, off, src, bytes, flags);
     }
-    rc = try_slices(remote, off, src, bytes, flags);
-    if (rc != 0) {
-        return rc < 0 ? rc : 0;
-    }
     struct via_command command = put_command(remote, off, bytes);
     command.flags = frame_flags(flags);
-    return try_command(remote, &command, src);
+    return try_indirect(remote, &command, src, src);
 }
 
 int via_remote_try_put_from(struct via_remote *remote, uint64_t off, struct via_segment *segment,
@@ -481,14 +506,9 @@ int via_remote_try_put_from(struct via_remote *remote, uint64_t off, struct via_
     if (mapping != NULL && segment->base != NULL) {
         return put_direct(remote, mapping, off, segment->base + src_off, bytes, flags);
     }
-    if (segment->base != NULL) {
-        rc = try_slices(remote, off, segment->base + src_off, bytes, flags);
-    }
-    if (rc != 0) {
-        return rc < 0 ? rc : 0;
-    }
     struct via_command command = put_from_command(remote, off, segment, src_off, bytes, flags);
-    return try_command(remote, &command, NULL);
+    return try_indirect(remote, &command, segment->base != NULL ? segment->base + src_off : NULL,
+                        NULL);
 }
 
 static void signal_direct(const struct via_client_mapping *mapping, uint64_t signal_off,

@@ -132,6 +132,31 @@ static void a_ring_is_a_frame_and_holds_up_no_store(void **state)
     assert_int_equal(fixture->fake.log[before].flags, VIA_FRAME_FLAG_NOTIFY);
 }
 
+/* A caller that is told -EAGAIN puts something else there: nobody may have seen what it tried. */
+static void what_is_tried_in_vain_is_not_seen(void **state)
+{
+    struct fixture *fixture = *state;
+    offer_slices(fixture);
+    until_stored(fixture, 0);
+    put_word(fixture, 8, 0);
+    fixture->fake.hold = true;
+    uint64_t word = 0;
+    int rc = 0;
+    while (rc == 0) {
+        word++;
+        rc = via_remote_try_put(fixture->remote, 8, &word, sizeof(word), VIADUCT_PUT_NOTIFY);
+        assert_true(word < TRIES);
+    }
+    assert_int_equal(rc, -EAGAIN);
+    assert_true(word_at(fixture, 8) == word - 1);
+    fixture->fake.hold = false;
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_true(word_at(fixture, 8) == word - 1);
+    assert_int_equal(
+        via_remote_try_put(fixture->remote, 8, &word, sizeof(word), VIADUCT_PUT_NOTIFY), 0);
+    assert_true(word_at(fixture, 8) == word);
+}
+
 /* --- order ------------------------------------------------------------------------------------ */
 
 #define ROUNDS 10000u
@@ -459,6 +484,7 @@ int main(void)
         WITH_HOST(puts_are_stores_once_there_is_a_slice),
         WITH_HOST(puts_may_cross_pieces),
         WITH_HOST(a_ring_is_a_frame_and_holds_up_no_store),
+        WITH_HOST(what_is_tried_in_vain_is_not_seen),
         WITH_HOST(signals_come_after_what_was_put),
         WITH_HOST(no_store_overtakes_a_frame),
         WITH_HOST(what_waits_for_frames_does_not_wait_for_ever),
