@@ -59,6 +59,7 @@
     X(ATTACH_KEY, "attach-key", "the length of a note's key is not checked")                  \
     X(ATTACH_RANGE, "attach-range", "a command may name bytes outside of its segment")        \
     X(BOARD_BYTES, "board-bytes", "a note may be longer than the message that brings it")     \
+    X(APERTURE_BYTES, "aperture-bytes", "a piece of a segment may be longer than its slice")  \
     X(CABLE_SHORT, "cable-short", "a request may be shorter than its head")                   \
     X(CONTROL_LINES, "control-lines", "the end of a line is looked for behind what has come") \
     X(MEET_SLOT, "meet-slot", "the slot of a note may lie outside of its mailbox")            \

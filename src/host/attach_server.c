@@ -187,6 +187,9 @@ static void handle_attached(struct via_process *process, const struct via_attach
     case VIA_ATTACH_MAP:
         status = via_segment_map_for(process, request);
         break;
+    case VIA_ATTACH_SLICE:
+        status = via_host_aperture_request(process, request);
+        break;
     case VIA_ATTACH_ENDPOINT_OPEN:
     case VIA_ATTACH_ENDPOINT_CLOSE:
         via_attach_server_answer_status(process, request, endpoint_request(process, request));

@@ -28,6 +28,8 @@
  *   attach_server_park.c     its commands for hosts that are cut off, in the transfer thread
  */
 struct via_host;
+struct via_host_slices;
+struct via_host_slice_users;
 
 #define VIA_ATTACH_SLOTS 256u
 #define VIA_ATTACH_COMMAND_DATA_BYTES (512u << 10)
@@ -213,6 +215,8 @@ struct via_attach_pending {
     uint32_t id; /* mine, towards the other host */
     uint16_t peer;
     uint64_t deadline_ns;
+    struct via_host_slices *slices; /* SLICE: what it waits for */
+    uint32_t slice;
 };
 
 enum via_process_state {
@@ -252,7 +256,8 @@ struct via_process {
     _Atomic bool broken;                 /* [any] it broke the rules of a pipe */
     uint64_t posted[VIA_HOSTS_MAX / 64]; /* hosts on whose boards it may have notes */
     uint32_t channels_count;
-    struct via_process_channel *channels; /* NULL before HELLO */
+    struct via_process_channel *channels;     /* NULL before HELLO */
+    struct via_host_slice_users *slice_users; /* owned; NULL: it has none yet */
 };
 
 struct via_endpoint {
@@ -343,6 +348,10 @@ int via_segment_add_for(struct via_process *process, const struct via_attach_req
                         int *fds, unsigned fds_count);
 int via_segment_remove_for(struct via_process *process, uint64_t handle);
 int via_segment_map_for(struct via_process *process, const struct via_attach_request *request);
+/* The segment that may be exposed to another host; refusals are counted. 0, -EACCES, -EXDEV (it may
+ * not be both read and written). */
+int via_segment_find_exposable(struct via_host *host, uint64_t handle,
+                               const struct via_host_segment **ret_segment);
 uint64_t via_segment_reap(struct via_host *host);
 void via_segment_free_all(struct via_host *host);
 void via_segment_leave_all_for(struct via_process *process);

@@ -24,6 +24,19 @@ static int ask_neighbour(struct via_host *host, const struct via_attach_pending 
     return rc != 0 ? -EXDEV : 0;
 }
 
+static int ask_host(struct via_host *host, struct via_attach_pending *pending,
+                    const struct via_attach_request *request)
+{
+    switch (request->type) {
+    case VIA_ATTACH_MAP:
+        return ask_neighbour(host, pending, request->handle);
+    case VIA_ATTACH_SLICE:
+        return via_host_aperture_ask(host, pending, request);
+    default:
+        return via_host_board_post(host, pending, request);
+    }
+}
+
 int via_attach_server_ask(struct via_process *process, const struct via_attach_request *request,
                           uint64_t timeout_ns)
 {
@@ -49,8 +62,7 @@ int via_attach_server_ask(struct via_process *process, const struct via_attach_r
     pending->id = server->pending_id_next++;
     pending->peer = request->host;
     pending->deadline_ns = host->now_ns + timeout_ns;
-    int rc = request->type == VIA_ATTACH_MAP ? ask_neighbour(host, pending, request->handle)
-                                             : via_host_board_post(host, pending, request);
+    int rc = ask_host(host, pending, request);
     if (rc != 0) {
         free(pending);
         return rc;
@@ -178,7 +190,7 @@ uint64_t via_attach_server_pending_tick(struct via_host *host)
         if (host->now_ns < pending->deadline_ns) {
             deadline_ns = via_min(deadline_ns, pending->deadline_ns);
         } else {
-            finish_status(pending, pending->type == VIA_ATTACH_MAP ? -EXDEV : -EHOSTUNREACH);
+            finish_status(pending, pending->type == VIA_ATTACH_BOARD_POST ? -EHOSTUNREACH : -EXDEV);
         }
     }
     return deadline_ns;

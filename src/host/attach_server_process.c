@@ -295,6 +295,7 @@ static void begin_draining(struct via_process *process)
     process->deadline_ns = host->now_ns + VIA_ATTACH_DRAIN_NS;
     /* From here nobody new comes to it; then the transfer threads finish what it has begun. */
     via_attach_server_pending_drop(process);
+    via_host_aperture_leave(process);
     (void)via_endpoint_close_all_for(process); /* tried again before it is forgotten */
     atomic_store_explicit(&process->channels_left, process->channels_count, memory_order_relaxed);
     for (uint32_t i = 0; i < process->channels_count; i++) {
@@ -447,6 +448,7 @@ static void free_list(struct via_list *list)
         struct via_process *process = via_list_entry(it, struct via_process, link);
         via_list_remove(&process->link);
         via_attach_server_pending_drop(process);
+        via_host_aperture_leave(process);
         via_segment_free_all_for(process);
         bury(process);
     }

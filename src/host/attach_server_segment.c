@@ -273,6 +273,7 @@ static void retire(struct via_host *host, struct via_host_segment *segment)
 {
     /* First: when frames are told that it is gone, the page says so too. */
     set_life(host, segment, 0);
+    via_host_aperture_gone(host, segment->handle);
     /* -ENOENT cannot be: the node has it until it is retired, and that happens once. */
     int rc = via_node_segment_retire(host->node, segment->handle);
     if (rc != 0) {
@@ -338,6 +339,7 @@ void via_segment_free_all(struct via_host *host)
 static void linger(struct via_host *host, struct via_host_segment *segment)
 {
     set_life(host, segment, 0);
+    via_host_aperture_gone(host, segment->handle);
     (void)via_node_segment_limit(host->node, segment->handle, VIA_SEGMENT_READ); /* it has it */
     publish_segment(host, segment->handle, NULL);
     segment->lingers_ns = host->now_ns;
@@ -448,6 +450,21 @@ static int find_mappable(struct via_host *host, uint64_t handle,
         return -EXDEV;
     }
     host->attach.maps_count++;
+    *ret_segment = segment;
+    return 0;
+}
+
+int via_segment_find_exposable(struct via_host *host, uint64_t handle,
+                               const struct via_host_segment **ret_segment)
+{
+    struct via_host_segment *segment = NULL;
+    int rc = find_mappable(host, handle, &segment);
+    if (rc != 0) {
+        return rc;
+    }
+    if ((segment->access & VIA_SEGMENT_WRITE) == 0) {
+        return -EXDEV;
+    }
     *ret_segment = segment;
     return 0;
 }

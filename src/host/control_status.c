@@ -12,6 +12,23 @@ static void set(json_t *object, const char *key, uint64_t value)
     json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
+static void set_slices(json_t *object, const struct via_host_slices *slices)
+{
+    const struct via_port_slices *port = slices->port;
+    set(object, "slices", port != NULL ? port->count : 0);
+    if (port == NULL) {
+        return;
+    }
+    set(object, "slice_bytes", port->slice_bytes);
+    set(object, "slices_open", via_slice_table_open_count(&slices->table));
+    set(object, "slices_opened", slices->opened_count);
+    set(object, "slices_evicted", slices->table.evicted_count);
+    set(object, "slices_refused", slices->table.refused_count);
+    set(object, "slices_gone", slices->gone_count);
+    set(object, "exposed", slices->exposed_count);
+    set(object, "exposed_refused", slices->exposed_refused_count);
+}
+
 static json_t *link_of(const struct via_host *host, unsigned index)
 {
     const struct via_host_cable *cable = &host->cables[index];
@@ -29,7 +46,8 @@ static json_t *link_of(const struct via_host *host, unsigned index)
     json_object_set_new(object, "cut", json_boolean(port.cut));
     json_object_set_new(object, "direct", json_boolean(cable->direct));
     json_object_set_new(object, "like", json_string(cable->like->name));
-    set(object, "window", cable->port->caps.window_bytes);
+    set(object, "window", port.window_bytes);
+    set_slices(object, &host->aperture.links[index]);
     set(object, "dimension", cable->dimension);
     json_object_set_new(object, "path", json_string(cable->path.text));
     set(object, "seen_peer", link.peer);
@@ -137,6 +155,7 @@ static json_t *counters_of(const struct via_host *host)
     set(object, "detached", host->attach.died_count);
     set(object, "maps", host->attach.maps_count);
     set(object, "maps_refused", host->attach.maps_refused_count);
+    set(object, "slice_puts", via_host_aperture_bursts(host));
     set(object, "notes", host->board.notes_count);
     set(object, "note_bytes", host->board.bytes);
     return object;

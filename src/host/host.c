@@ -292,6 +292,9 @@ static int open_all(struct via_host *host, const struct via_host_options *option
     if (rc == 0) {
         rc = via_host_cables_open(host, options, err);
     }
+    if (rc == 0 && via_host_aperture_open(host) != 0) {
+        rc = via_error_set(err, -ENOMEM, "tables of slices: %s", strerror(ENOMEM));
+    }
     if (rc == 0) {
         via_host_status_update(host);
         rc = via_attach_server_listen(host, err);
@@ -425,6 +428,7 @@ void via_host_close(struct via_host *host)
         via_log(VIA_LOG_WARN, "host %u: a descriptor that a process has sent can not be closed",
                 host->config.host);
     }
+    via_host_aperture_close(host);
     via_host_cables_close(host);
     for (unsigned i = 0; i < VIA_CHANNELS_MAX; i++) {
         via_transfer_fini(&host->transfers[i]);

@@ -37,6 +37,14 @@ static void on_message(void *ctx, const void *msg, size_t len, int *fds, unsigne
     }
 }
 
+/* Of pipes with a slot each: with less no link comes up. */
+static uint64_t inbox_bytes_min(const struct via_host *host)
+{
+    struct via_node_config config = host->config;
+    config.pipe_slots = 1;
+    return via_align_up(via_node_inbox_bytes(&config), 4096);
+}
+
 static int open_cable(struct via_host *host, struct via_host_cable *cable,
                       const struct via_host_link *link, struct via_error *err)
 {
@@ -60,6 +68,8 @@ static int open_cable(struct via_host *host, struct via_host_cable *cable,
         .bell_fd = host->bells.fd,
         .bell_lines = host->config.channels_count,
         .direct = link->direct,
+        .slices = true,
+        .inbox_bytes_min = inbox_bytes_min(host),
         .like = cable->like,
         .window_bytes = link->window_bytes,
         .seed = link->seed,

@@ -158,6 +158,7 @@ static uint64_t tick(struct via_host *host)
     deadline_ns = via_min(deadline_ns, via_attach_server_tick(host));
     deadline_ns = via_min(deadline_ns, via_tenants_tick(host));
     deadline_ns = via_min(deadline_ns, via_host_warnings_tick(host));
+    deadline_ns = via_min(deadline_ns, via_host_aperture_tick(host));
     deadline_ns = via_min(deadline_ns, via_control_server_tick(host));
     return deadline_ns;
 }

@@ -75,6 +75,7 @@ static void changed(void *ctx)
 {
     struct via_host *host = ctx;
     /* At once: processes must not store into a peer's memory for longer than can be helped. */
+    via_host_aperture_changed(host);
     via_host_status_update(host);
     host->changed = true;
 }

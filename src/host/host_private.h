@@ -9,6 +9,7 @@
  *   attach_server*.c  processes           board.c, host_board.c  notes, and how they travel
  *   control_rights.c  who may             tenant*.c         users: quotas, bells
  *   host_message.c    messages between hosts
+ *   host_aperture.c   slices of windows, at both ends    slice_table.c  which of them is used
  *   control_server.c, control_status.c    the control socket
  *
  * Threads: everything belongs to the control thread, except struct via_transfer and what its
@@ -28,6 +29,7 @@
 #include "host/board.h"
 #include "host/control_server.h"
 #include "host/host.h"
+#include "host/host_aperture.h"
 #include "host/host_board.h"
 #include "host/host_memory.h"
 #include "host/host_message.h"
@@ -42,6 +44,7 @@
 /* Endpoints from here on are the hosts' own; processes can neither open them nor send to them. */
 #define VIA_HOST_ENDPOINT_FIRST 0xffffff00u
 #define VIA_HOST_ENDPOINT_BOARD 0xffffff00u
+#define VIA_HOST_ENDPOINT_APERTURE 0xffffff01u
 
 /* Owner bits (63..32) of a cookie: (generation << 16 | slot) of a process, or this: the host. */
 #define VIA_HOST_OWNER 0xffffffffu
@@ -135,6 +138,7 @@ struct via_host {
     struct via_board board;
     uint32_t board_sessions[VIA_HOSTS_MAX]; /* of the other hosts, as last seen */
     struct via_host_messages messages;
+    struct via_host_aperture aperture;
 
     pthread_t thread; /* of via_host_start */
     bool thread_started;

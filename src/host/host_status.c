@@ -62,7 +62,9 @@ static uint64_t word_of(struct via_host *host, uint16_t id)
     } else if (via_node_route_status(host->node, id, &route) == 0 && route.port != VIA_PORT_NONE) {
         hops = route.hops;
     }
-    return via_status_word(route.session, peer->generation, hops, direct);
+    bool slices = !direct && via_host_aperture_reaches(host, id);
+    return via_status_word(route.session, peer->generation, hops, direct) |
+           (slices ? VIA_STATUS_SLICES : 0);
 }
 
 void via_host_status_update(struct via_host *host)

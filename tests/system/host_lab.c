@@ -200,8 +200,8 @@ static void make_words(const struct host_lab *lab, unsigned host, const char *co
     add_number(words, "--ready-fd", (unsigned)ready_fd);
     for (unsigned i = 0; i < count; i++) {
         char link[64];
-        snprintf(link, sizeof(link), "%u:%u:0%s", peers[i], host < peers[i] ? 0u : 1u,
-                 lab->direct ? "" : ":nodirect");
+        snprintf(link, sizeof(link), "%u:%u:0%s%s", peers[i], host < peers[i] ? 0u : 1u,
+                 lab->direct ? "" : ":nodirect", lab->like != NULL ? lab->like : "");
         add_word(words, "--link");
         add_word(words, link);
     }

@@ -16,8 +16,9 @@
 struct host_lab {
     char rundir[64];
     unsigned hosts_count;
-    bool ring;   /* else a chain */
-    bool direct; /* processes may map memory of neighbours */
+    bool ring;        /* else a chain */
+    bool direct;      /* processes may map memory of neighbours */
+    const char *like; /* of links of daemons: more words of --link, "" or NULL */
     struct via_host *hosts[HOST_LAB_HOSTS_MAX];
     pid_t daemons[HOST_LAB_HOSTS_MAX]; /* 0 = not running */
 };

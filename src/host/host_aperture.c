@@ -1,0 +1,669 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/host_aperture.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/mutant.h"
+#include "host/host_private.h"
+
+/* The owner's host has so long to answer. Then its link is taken to have no slices. */
+#define ASK_NS VIA_SEC_NS
+/* How often busy words of slices that are taken away are looked at. */
+#define SETTLE_NS VIA_MSEC_NS
+
+static bool is_up(const struct via_host *host, const struct via_host_slices *slices,
+                  struct via_link_status *ret_link)
+{
+    return slices->port != NULL && via_node_link_status(host->node, slices->link, ret_link) == 0 &&
+           ret_link->state == VIA_LINK_UP && ret_link->peer_link != 0;
+}
+
+/* The link by which processes store into memory of this host's processes; NULL: none. */
+static struct via_host_slices *find_link(const struct via_host *host, uint16_t peer)
+{
+    for (unsigned i = 0; host->aperture.links != NULL && i < host->cables_count; i++) {
+        struct via_host_slices *slices = &host->aperture.links[i];
+        struct via_link_status link;
+        if (!slices->silent && is_up(host, slices, &link) && link.peer == peer) {
+            return slices;
+        }
+    }
+    return NULL;
+}
+
+bool via_host_aperture_reaches(const struct via_host *host, uint16_t peer)
+{
+    return find_link(host, peer) != NULL;
+}
+
+/* The link that a message of host `source` is about; NULL: there is no such link. */
+static struct via_host_slices *link_of(struct via_host *host, uint16_t source,
+                                       const struct via_aperture_message *message)
+{
+    struct via_link_status link;
+    if (message->link == 0 || message->link > host->cables_count) {
+        return NULL;
+    }
+    struct via_host_slices *slices = &host->aperture.links[message->link - 1];
+    bool same = is_up(host, slices, &link) && link.peer == source &&
+                link.peer_link == message->from && message->slice < slices->port->count;
+    return same ? slices : NULL;
+}
+
+static int send_message(struct via_host *host, const struct via_host_slices *slices,
+                        enum via_host_message_kind kind, struct via_aperture_message *message)
+{
+    struct via_link_status link;
+    if (!is_up(host, slices, &link)) {
+        return -EXDEV;
+    }
+    message->link = link.peer_link;
+    message->from = slices->link + 1;
+    return via_host_message_send(host, &via_host_aperture_service, kind, link.peer, message,
+                                 sizeof(*message));
+}
+
+/* --- the importer: users ---------------------------------------------------------------------- */
+
+static struct via_host_slice_users *users_of(struct via_process *process)
+{
+    if (process->slice_users != NULL) {
+        return process->slice_users;
+    }
+    struct via_host_slice_users *users = calloc(1, sizeof(*users));
+    const struct via_slice_busy *busy =
+        (const struct via_slice_busy *)(const void *)((const unsigned char *)process->memory.base +
+                                                      (size_t)process->channels_count *
+                                                          process->host->attach.area_bytes);
+    for (uint32_t i = 0; users != NULL && i < VIA_ATTACH_SLICES_MAX; i++) {
+        via_slice_user_init(&users->users[i].user, process->uid, &busy[i].word);
+    }
+    process->slice_users = users;
+    return users;
+}
+
+static void take_away(struct via_host_slices *slices, uint32_t slice, bool gone)
+{
+    slices->asked_count -= slices->table.entries[slice].state == VIA_SLICE_ASKED;
+    via_slice_table_revoke(&slices->table, slice, gone);
+    slices->leaving = true;
+}
+
+/* A process with slices of many links makes room for itself. */
+static void evict_oldest(struct via_host_slice_users *users)
+{
+    struct via_host_slice_user *user = &users->users[users->oldest];
+    users->oldest = (users->oldest + 1) % VIA_ATTACH_SLICES_MAX;
+    if (user->user.slice != VIA_SLICE_NONE) {
+        user->link->table.evicted_count++;
+        take_away(user->link, user->user.slice, false);
+    }
+}
+
+static uint32_t free_user(const struct via_host_slice_users *users)
+{
+    for (uint32_t i = 0; i < VIA_ATTACH_SLICES_MAX; i++) {
+        if (users->users[i].user.slice == VIA_SLICE_NONE) {
+            return i;
+        }
+    }
+    return VIA_SLICE_NONE;
+}
+
+/* The process may store through an open slice: by this busy word. -EAGAIN, -ENOMEM. */
+static int join(struct via_process *process, struct via_host_slices *slices, uint32_t slice,
+                uint32_t *ret_busy)
+{
+    struct via_host_slice_users *users = users_of(process);
+    if (users == NULL) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < VIA_ATTACH_SLICES_MAX; i++) {
+        if (users->users[i].link == slices && users->users[i].user.slice == slice) {
+            *ret_busy = i;
+            return 0;
+        }
+    }
+    uint32_t index = free_user(users);
+    if (index == VIA_SLICE_NONE) {
+        evict_oldest(users);
+        index = free_user(users);
+    }
+    if (index == VIA_SLICE_NONE) {
+        return -EAGAIN;
+    }
+    users->users[index].link = slices;
+    via_slice_table_join(&slices->table, slice, &users->users[index].user);
+    *ret_busy = index;
+    return 0;
+}
+
+static uint64_t bursts_of(const struct via_process *process)
+{
+    uint64_t bursts = 0;
+    for (uint32_t i = 0; process->slice_users != NULL && i < VIA_ATTACH_SLICES_MAX; i++) {
+        bursts +=
+            atomic_load_explicit(process->slice_users->users[i].user.busy, memory_order_relaxed) >>
+            16;
+    }
+    return bursts;
+}
+
+void via_host_aperture_leave(struct via_process *process)
+{
+    struct via_host_slice_users *users = process->slice_users;
+    if (users == NULL) {
+        return;
+    }
+    process->host->aperture.bursts_ended += bursts_of(process);
+    for (uint32_t i = 0; i < VIA_ATTACH_SLICES_MAX; i++) {
+        if (users->users[i].user.slice != VIA_SLICE_NONE) {
+            users->users[i].link->leaving = true;
+            via_slice_table_leave(&users->users[i].link->table, &users->users[i].user);
+        }
+    }
+    free(users);
+    process->slice_users = NULL;
+}
+
+uint64_t via_host_aperture_bursts(const struct via_host *host)
+{
+    uint64_t bursts = host->aperture.bursts_ended;
+    via_list_foreach(it, &host->attach.processes) {
+        bursts += bursts_of(via_list_entry(it, struct via_process, link));
+    }
+    return bursts;
+}
+
+/* --- the importer: answering processes -------------------------------------------------------- */
+
+/* An open slice, for this process. 0 or negative errno. */
+static int describe(struct via_process *process, struct via_host_slices *slices, uint32_t slice,
+                    struct via_attach_answer *ret_answer, int *ret_fd)
+{
+    const struct via_port_slices *port = slices->port;
+    const struct via_host_slice *mine = &slices->slices[slice];
+    struct via_attach_slice shown = {
+        .off = slices->table.entries[slice].piece.index * port->slice_bytes,
+        .bytes = mine->bytes,
+        .slice_bytes = port->slice_bytes,
+        .life = mine->exposure,
+        .word = slices->word_first + slice,
+        .link = slices->link,
+        .read_ns = port->read_ns,
+        .flags = (port->combines ? VIA_ATTACH_SLICE_COMBINES : 0) |
+                 (port->imitates ? VIA_ATTACH_SLICE_IMITATES : 0),
+    };
+    int rc = port->ops->map(slices->port, slice, mine->exposure, ret_fd, &shown.fd_off);
+    if (rc != 0) {
+        return rc == -EAGAIN ? rc : -EXDEV;
+    }
+    rc = join(process, slices, slice, &shown.busy);
+    if (rc == 0) {
+        ret_answer->value_bytes = sizeof(shown);
+        memcpy(ret_answer->value, &shown, sizeof(shown));
+    }
+    return rc;
+}
+
+static bool waits_for(const struct via_attach_pending *pending,
+                      const struct via_host_slices *slices, uint32_t slice)
+{
+    return pending->type == VIA_ATTACH_SLICE && pending->slices == slices &&
+           pending->slice == slice;
+}
+
+/* Answers all processes that wait for the slice: with it, or with the status. */
+static void answer_all(struct via_host *host, struct via_host_slices *slices, uint32_t slice,
+                       int status)
+{
+    via_list_foreach_safe(it, &host->attach.pending) {
+        const struct via_attach_pending *pending =
+            via_list_entry(it, struct via_attach_pending, link);
+        struct via_attach_answer answer = {.status = status};
+        int fd = -1;
+        if (!waits_for(pending, slices, slice)) {
+            continue;
+        }
+        if (status == 0) {
+            answer.status = describe(pending->process, slices, slice, &answer, &fd);
+        }
+        via_attach_server_answered(host, pending->id, pending->peer, &answer, &fd,
+                                   answer.status == 0 ? 1 : 0);
+    }
+}
+
+static int answer_now(struct via_process *process, struct via_host_slices *slices, uint32_t slice,
+                      const struct via_attach_request *request)
+{
+    struct via_attach_answer answer;
+    int fd = -1;
+    via_attach_server_answer_init(process->host, request, &answer);
+    int rc = describe(process, slices, slice, &answer, &fd);
+    if (rc == 0) {
+        via_attach_server_answer(process, &answer, &fd, 1);
+    }
+    return rc;
+}
+
+/* --- the importer: asking --------------------------------------------------------------------- */
+
+static struct via_slice_piece piece_of(const struct via_host_slices *slices,
+                                       const struct via_attach_request *request)
+{
+    return (struct via_slice_piece){.handle = request->handle,
+                                    .index = request->bytes / slices->port->slice_bytes};
+}
+
+int via_host_aperture_request(struct via_process *process, const struct via_attach_request *request)
+{
+    struct via_host_slices *slices = find_link(process->host, request->host);
+    if (slices == NULL) {
+        return -EXDEV;
+    }
+    struct via_slice_piece piece = piece_of(slices, request);
+    uint32_t slice = via_slice_table_find(&slices->table, &piece);
+    if (slice != VIA_SLICE_NONE && slices->table.entries[slice].state == VIA_SLICE_OPEN) {
+        return answer_now(process, slices, slice, request);
+    }
+    return via_attach_server_ask(process, request, 2 * ASK_NS);
+}
+
+/* The slice is ASKED and belongs to nobody yet. */
+static int ask_owner(struct via_host *host, struct via_host_slices *slices, uint32_t slice)
+{
+    struct via_host_slice *mine = &slices->slices[slice];
+    const struct via_slice_piece *piece = &slices->table.entries[slice].piece;
+    *mine = (struct via_host_slice){.exposure = ++host->aperture.exposure_last,
+                                    .deadline_ns = host->now_ns + ASK_NS,
+                                    .mapped = mine->mapped};
+    struct via_aperture_message message = {
+        .type = VIA_APERTURE_EXPOSE,
+        .slice = slice,
+        .exposure = mine->exposure,
+        .handle = piece->handle,
+        .piece = piece->index,
+        .bytes = slices->port->slice_bytes,
+    };
+    return send_message(host, slices, VIA_HOST_MESSAGE_ASKS, &message);
+}
+
+int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pending,
+                          const struct via_attach_request *request)
+{
+    struct via_host_slices *slices = find_link(host, pending->peer);
+    if (slices == NULL) {
+        return -EXDEV;
+    }
+    struct via_slice_piece piece = piece_of(slices, request);
+    pending->slices = slices;
+    pending->slice = via_slice_table_find(&slices->table, &piece);
+    if (pending->slice != VIA_SLICE_NONE) {
+        return 0;
+    }
+    slices->leaving = true; /* one that makes room may not be free yet */
+    int rc = via_slice_table_take(&slices->table, &piece, pending->process->uid, host->now_ns,
+                                  &pending->slice);
+    if (rc != 0) {
+        return rc;
+    }
+    slices->asked_count++;
+    rc = ask_owner(host, slices, pending->slice);
+    if (rc != 0) {
+        take_away(slices, pending->slice, false);
+    }
+    return rc;
+}
+
+/* What was asked for does not come. */
+static void give_up(struct via_host *host, struct via_host_slices *slices, uint32_t slice,
+                    int status)
+{
+    take_away(slices, slice, false);
+    answer_all(host, slices, slice, status);
+}
+
+/* The owner has exposed it; is what a process maps here as well? */
+static void try_open(struct via_host *host, struct via_host_slices *slices, uint32_t slice)
+{
+    struct via_host_slice *mine = &slices->slices[slice];
+    uint64_t off;
+    int fd;
+    int rc = slices->port->ops->map(slices->port, slice, mine->exposure, &fd, &off);
+    if (rc == -EAGAIN) {
+        return; /* the port wakes this thread when it comes */
+    }
+    if (rc != 0) {
+        give_up(host, slices, slice, -EXDEV);
+        return;
+    }
+    mine->mapped = true;
+    slices->asked_count--;
+    slices->opened_count++;
+    via_slice_table_open(&slices->table, slice, mine->exposure, host->now_ns);
+    answer_all(host, slices, slice, 0);
+}
+
+static bool is_asked(const struct via_host_slices *slices,
+                     const struct via_aperture_message *message)
+{
+    return slices->table.entries[message->slice].state == VIA_SLICE_ASKED &&
+           slices->slices[message->slice].exposure == message->exposure;
+}
+
+/* What a process is told of the owner's refusal. */
+static int status_of(const struct via_aperture_message *message)
+{
+    return message->status == -EACCES || message->status == -EAGAIN ? message->status : -EXDEV;
+}
+
+static void answered(struct via_host *host, uint16_t source,
+                     const struct via_aperture_message *message)
+{
+    struct via_host_slices *slices = link_of(host, source, message);
+    if (slices == NULL || !is_asked(slices, message)) {
+        return; /* given up meanwhile, or never asked */
+    }
+    struct via_host_slice *mine = &slices->slices[message->slice];
+    bool sound = message->bytes != 0 && message->bytes <= slices->port->slice_bytes;
+    if (message->status != 0 || (!sound && !VIA_MUTANT(APERTURE_BYTES))) {
+        give_up(host, slices, message->slice, status_of(message));
+        return;
+    }
+    mine->answered = true;
+    mine->bytes = message->bytes;
+    try_open(host, slices, message->slice);
+}
+
+static void told_gone(struct via_host *host, uint16_t source,
+                      const struct via_aperture_message *message)
+{
+    struct via_host_slices *slices = link_of(host, source, message);
+    if (slices == NULL || slices->slices[message->slice].exposure != message->exposure) {
+        return;
+    }
+    enum via_slice_state state = slices->table.entries[message->slice].state;
+    if (state == VIA_SLICE_OPEN || state == VIA_SLICE_ASKED) {
+        slices->gone_count++;
+        take_away(slices, message->slice, true);
+        answer_all(host, slices, message->slice, -EACCES);
+    }
+}
+
+/* --- the owner -------------------------------------------------------------------------------- */
+
+static int expose(struct via_host *host, uint16_t source,
+                  const struct via_aperture_message *message, struct via_aperture_message *ret)
+{
+    struct via_host_slices *slices = link_of(host, source, message);
+    const struct via_host_segment *segment = NULL;
+    if (slices == NULL || message->bytes != slices->port->slice_bytes || message->exposure == 0) {
+        return -EXDEV;
+    }
+    struct via_port_slices *port = slices->port;
+    struct via_host_exposure *exposure = &slices->exposures[message->slice];
+    /* Whatever it showed, the importer wants it no more. */
+    *exposure = (struct via_host_exposure){0};
+    int rc = via_segment_find_exposable(host, message->handle, &segment);
+    if (rc != 0) {
+        return rc;
+    }
+    if (message->piece > (segment->memory.bytes - 1) / port->slice_bytes) {
+        return -ERANGE;
+    }
+    uint64_t off = message->piece * port->slice_bytes;
+    ret->bytes = via_min(port->slice_bytes, segment->memory.bytes - off);
+    rc = port->ops->expose(port, message->slice, message->exposure, segment->memory.fd, off,
+                           ret->bytes);
+    if (rc == 0) {
+        *exposure =
+            (struct via_host_exposure){.handle = message->handle, .exposure = message->exposure};
+        slices->exposed_count++;
+    }
+    return rc;
+}
+
+/* false: there is no room for the answer now. */
+static bool take_expose(struct via_host *host, uint16_t source,
+                        const struct via_aperture_message *message)
+{
+    struct via_aperture_message answer = {
+        .type = VIA_APERTURE_ANSWER,
+        .link = message->from,
+        .from = message->link,
+        .slice = message->slice,
+        .exposure = message->exposure,
+    };
+    if (host->messages.used_count == VIA_HOST_SENDS_MAX) {
+        return false;
+    }
+    answer.status = expose(host, source, message, &answer);
+    if (answer.status != 0) {
+        struct via_host_slices *slices = link_of(host, source, message);
+        answer.bytes = 0;
+        if (slices != NULL) {
+            slices->exposed_refused_count++;
+            slices->port->ops->conceal(slices->port, message->slice);
+        }
+    }
+    return via_host_message_send(host, &via_host_aperture_service, VIA_HOST_MESSAGE_ANSWERS, source,
+                                 &answer, sizeof(answer)) == 0;
+}
+
+void via_host_aperture_gone(struct via_host *host, uint64_t handle)
+{
+    for (unsigned i = 0; host->aperture.links != NULL && i < host->cables_count; i++) {
+        struct via_host_slices *slices = &host->aperture.links[i];
+        for (uint32_t k = 0; slices->port != NULL && k < slices->port->count; k++) {
+            struct via_host_exposure *exposure = &slices->exposures[k];
+            if (exposure->handle == handle) {
+                exposure->handle = 0;
+                exposure->gone = true;
+                slices->telling = true;
+                slices->port->ops->conceal(slices->port, k);
+            }
+        }
+    }
+}
+
+/* Tells the importer of what has gone; false: not all of it yet. */
+static bool tell(struct via_host *host, struct via_host_slices *slices)
+{
+    for (uint32_t k = 0; k < slices->port->count; k++) {
+        struct via_host_exposure *exposure = &slices->exposures[k];
+        struct via_aperture_message message = {
+            .type = VIA_APERTURE_GONE, .slice = k, .exposure = exposure->exposure};
+        if (exposure->gone &&
+            send_message(host, slices, VIA_HOST_MESSAGE_ASKS, &message) == -EAGAIN) {
+            return false;
+        }
+        exposure->gone = false;
+    }
+    return true;
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+static bool arrived(struct via_host *host, uint16_t source, const void *data, uint32_t bytes)
+{
+    const struct via_aperture_message *message = data;
+    (void)bytes; /* bytes_min and bytes_max are its size */
+    switch (message->type) {
+    case VIA_APERTURE_EXPOSE:
+        return take_expose(host, source, message);
+    case VIA_APERTURE_ANSWER:
+        answered(host, source, message);
+        return true;
+    case VIA_APERTURE_GONE:
+        told_gone(host, source, message);
+        return true;
+    default:
+        return true;
+    }
+}
+
+static void ended(struct via_host *host, uint16_t destination, const void *data, int status)
+{
+    const struct via_aperture_message *message = data;
+    if (status == 0 || message->from == 0 || message->from > host->cables_count) {
+        return;
+    }
+    struct via_host_slices *slices = &host->aperture.links[message->from - 1];
+    if (message->type == VIA_APERTURE_EXPOSE && is_asked(slices, message)) {
+        via_log(VIA_LOG_DEBUG, "host %u: link %u: host %u does not take what asks for a slice: %s",
+                host->config.host, slices->link, destination, strerror(-status));
+        slices->silent = true;
+        give_up(host, slices, message->slice, -EXDEV);
+    }
+}
+
+const struct via_host_service via_host_aperture_service = {
+    .endpoint = VIA_HOST_ENDPOINT_APERTURE,
+    .bytes_min = sizeof(struct via_aperture_message),
+    .bytes_max = sizeof(struct via_aperture_message),
+    .arrived = arrived,
+    .ended = ended,
+};
+
+/* --- time and links --------------------------------------------------------------------------- */
+
+static void give_all_up(struct via_host *host, struct via_host_slices *slices)
+{
+    for (uint32_t k = 0; k < slices->port->count; k++) {
+        bool asked = slices->table.entries[k].state == VIA_SLICE_ASKED;
+        take_away(slices, k, false);
+        if (asked) {
+            answer_all(host, slices, k, -EXDEV);
+        }
+    }
+}
+
+void via_host_aperture_changed(struct via_host *host)
+{
+    for (unsigned i = 0; host->aperture.links != NULL && i < host->cables_count; i++) {
+        struct via_host_slices *slices = &host->aperture.links[i];
+        struct via_link_status link;
+        if (slices->port == NULL || via_node_link_status(host->node, i, &link) != 0) {
+            continue;
+        }
+        uint64_t edges = (uint64_t)link.ups_count + link.downs_count;
+        if (edges != slices->edges) {
+            slices->edges = edges;
+            slices->silent = false;
+            give_all_up(host, slices);
+            memset(slices->exposures, 0, slices->port->count * sizeof(*slices->exposures));
+        }
+    }
+}
+
+/* Slices that nobody uses any more hold no memory. true: some are still used. */
+static bool settle(struct via_host_slices *slices, uint64_t now_ns)
+{
+    uint32_t leaving = via_slice_table_settle(&slices->table, now_ns);
+    for (uint32_t k = 0; k < slices->port->count; k++) {
+        if (slices->table.entries[k].state == VIA_SLICE_FREE && slices->slices[k].mapped) {
+            slices->slices[k].mapped = false;
+            slices->port->ops->unmap(slices->port, k);
+        }
+    }
+    return leaving != 0;
+}
+
+/* The next deadline of slices that were asked for. */
+static uint64_t tick_asked(struct via_host *host, struct via_host_slices *slices)
+{
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    for (uint32_t k = 0; k < slices->port->count && slices->asked_count != 0; k++) {
+        const struct via_slice_entry *entry = &slices->table.entries[k];
+        if (entry->state == VIA_SLICE_ASKED && slices->slices[k].answered) {
+            try_open(host, slices, k);
+        }
+        if (entry->state != VIA_SLICE_ASKED) {
+            continue;
+        }
+        if (host->now_ns < slices->slices[k].deadline_ns) {
+            deadline_ns = via_min(deadline_ns, slices->slices[k].deadline_ns);
+        } else {
+            slices->silent = true;
+            give_up(host, slices, k, -EXDEV);
+        }
+    }
+    return deadline_ns;
+}
+
+uint64_t via_host_aperture_tick(struct via_host *host)
+{
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    for (unsigned i = 0; i < host->cables_count; i++) {
+        struct via_host_slices *slices = &host->aperture.links[i];
+        if (slices->port == NULL) {
+            continue;
+        }
+        deadline_ns = via_min(deadline_ns, tick_asked(host, slices));
+        if (slices->telling) {
+            slices->telling = !tell(host, slices);
+        }
+        if (slices->leaving) {
+            slices->leaving = settle(slices, host->now_ns);
+        }
+        if (slices->telling || slices->leaving) {
+            deadline_ns = via_min(deadline_ns, host->now_ns + SETTLE_NS);
+        }
+    }
+    return deadline_ns;
+}
+
+/* --- open and close --------------------------------------------------------------------------- */
+
+static int open_link(struct via_host *host, struct via_host_slices *slices, uint32_t word_first)
+{
+    struct via_port_slices *port = slices->port;
+    int rc = via_slice_table_init(&slices->table, port->count, port->detaches,
+                                  &host->status->slices[word_first]);
+    slices->word_first = word_first;
+    slices->slices = calloc(port->count, sizeof(*slices->slices));
+    slices->exposures = calloc(port->count, sizeof(*slices->exposures));
+    return rc == 0 && slices->slices != NULL && slices->exposures != NULL ? 0 : -ENOMEM;
+}
+
+int via_host_aperture_open(struct via_host *host)
+{
+    uint32_t words = 0;
+    int rc = 0;
+    host->aperture.links =
+        calloc(host->cables_count != 0 ? host->cables_count : 1, sizeof(*host->aperture.links));
+    if (host->aperture.links == NULL) {
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < host->cables_count && rc == 0; i++) {
+        struct via_host_slices *slices = &host->aperture.links[i];
+        struct via_port_slices *port = via_emu_port_slices(host->cables[i].port);
+        slices->link = i;
+        /* A process that has left may still have slices of other ports mapped. */
+        if (port != NULL && port->detaches && words + port->count <= VIA_SLICES_MAX) {
+            slices->port = port;
+            rc = open_link(host, slices, words);
+            words += port->count;
+        }
+    }
+    return rc;
+}
+
+void via_host_aperture_close(struct via_host *host)
+{
+    for (unsigned i = 0; host->aperture.links != NULL && i < host->cables_count; i++) {
+        struct via_host_slices *slices = &host->aperture.links[i];
+        if (slices->port != NULL) {
+            via_slice_table_fini(&slices->table);
+            free(slices->slices);
+            free(slices->exposures);
+        }
+    }
+    free(host->aperture.links);
+    host->aperture.links = NULL;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_HOST_APERTURE_H
+#define VIA_HOST_HOST_APERTURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "host/attach_wire.h"
+#include "host/host_message.h"
+#include "host/slice_table.h"
+#include "port/slice.h"
+
+/*
+ * Apertures (docs/adr/0016-apertures.md): which slice of a window shows which piece of a segment.
+ * The host whose processes store (the importer) has the table of a link's slices; the host of the
+ * segment (the owner) exposes what it is asked for, if the segment allows it, and says when it has
+ * gone. They talk by messages (host_message.h) to VIA_HOST_ENDPOINT_APERTURE.
+ *
+ * All of the control thread.
+ */
+struct via_host;
+struct via_host_segment;
+struct via_process;
+struct via_attach_pending;
+
+enum via_aperture_message_type {
+    VIA_APERTURE_EXPOSE =
+        1, /* importer: show this piece in this slice, in place of what it shows */
+    VIA_APERTURE_ANSWER = 2, /* owner: status, and how long the piece is */
+    VIA_APERTURE_GONE = 3,   /* owner: the segment of an exposure is no more; the slice is empty */
+};
+
+struct via_aperture_message {
+    uint32_t type; /* enum via_aperture_message_type */
+    uint32_t link; /* the receiver's number of the link, plus 1 */
+    uint32_t from; /* the sender's, plus 1 */
+    uint32_t slice;
+    uint64_t exposure; /* the importer's number for what it has asked for: never used twice */
+    uint64_t handle;   /* EXPOSE */
+    uint64_t piece;    /* EXPOSE: the segment's bytes from piece * bytes on */
+    uint64_t bytes;    /* EXPOSE: of a slice. ANSWER: of the piece */
+    int32_t status;    /* ANSWER: 0 or negative errno */
+    uint32_t reserved; /* 0 */
+};
+_Static_assert(sizeof(struct via_aperture_message) == 56, "no padding on the wire");
+
+extern const struct via_host_service via_host_aperture_service;
+
+/* A slice at the host that stores through it: what the table does not say. */
+struct via_host_slice {
+    uint64_t exposure;
+    uint64_t bytes;       /* of the piece */
+    uint64_t deadline_ns; /* ASKED: the owner's host has so long */
+    bool answered;        /* ASKED: exposed, but what a process maps is not here yet */
+    bool mapped;          /* the port holds what a process maps */
+};
+
+/* A slice at the host of the segment. */
+struct via_host_exposure {
+    uint64_t handle;   /* 0: it shows nothing */
+    uint64_t exposure; /* the importer's number */
+    bool gone;         /* the importer is to be told */
+};
+
+/* The slices of a link, both ways. */
+struct via_host_slices {
+    struct via_port_slices *port; /* borrowed; NULL: the link has none */
+    unsigned link;                /* its index */
+    uint64_t edges;               /* ups and downs of the link that have been dealt with */
+    uint32_t word_first;          /* in the status page */
+    bool silent;                  /* the peer does not answer: until the link's next up */
+    bool leaving;                 /* slices may be LEAVING, or FREE and still mapped */
+    bool telling;                 /* exposures may be `gone` */
+    uint32_t asked_count;
+    struct via_slice_table table;
+    struct via_host_slice *slices;       /* of `count` */
+    struct via_host_exposure *exposures; /* of `count` */
+    uint64_t opened_count, gone_count, exposed_count, exposed_refused_count;
+};
+
+/* What a process has of the slices. */
+struct via_host_slice_user {
+    struct via_slice_user user;
+    struct via_host_slices *link; /* of user.slice */
+};
+
+struct via_host_slice_users {
+    struct via_host_slice_user users[VIA_ATTACH_SLICES_MAX]; /* by busy word */
+    uint32_t oldest; /* of those that make room when all are used, in turn */
+};
+
+struct via_host_aperture {
+    struct via_host_slices *links; /* by index; NULL before it is open */
+    uint64_t exposure_last;
+    uint64_t bursts_ended; /* of processes that have gone */
+};
+
+/* When the ports are open. 0 or -ENOMEM. */
+int via_host_aperture_open(struct via_host *host);
+/* When no process is left. */
+void via_host_aperture_close(struct via_host *host);
+
+/* VIA_ATTACH_SLICE: 0 = answered, or to be answered; else the status to answer with. */
+int via_host_aperture_request(struct via_process *process,
+                              const struct via_attach_request *request);
+/* Asks the owner's host, or joins those who wait for the same piece: via_attach_server_answered
+ * follows. 0, -EXDEV, -EAGAIN. */
+int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pending,
+                          const struct via_attach_request *request);
+
+/* The process has detached or died: it stores no more. */
+void via_host_aperture_leave(struct via_process *process);
+
+/* Nobody may write to this segment any more; before its memory is given back. */
+void via_host_aperture_gone(struct via_host *host, uint64_t handle);
+
+/* Links may have gone up or down: those that went down have no slices any more. */
+void via_host_aperture_changed(struct via_host *host);
+
+/* Is there a link with slices to this host? */
+bool via_host_aperture_reaches(const struct via_host *host, uint16_t peer);
+
+/* What is due; the next deadline. */
+uint64_t via_host_aperture_tick(struct via_host *host);
+
+/* Puts that processes have begun through slices, as they say. */
+uint64_t via_host_aperture_bursts(const struct via_host *host);
+
+#endif
