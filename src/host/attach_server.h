@@ -159,6 +159,8 @@ static inline uint32_t via_process_channel_due_max(uint32_t slots_count)
 /* Do commands for a host that is cut off hold up what is behind them? Then park them. */
 bool via_process_channel_is_stuck(const struct via_process_channel *pc);
 void via_process_channel_park(struct via_transfer *transfer, struct via_process_channel *pc);
+/* One that was parked has ended. */
+void via_process_channel_unpark(struct via_transfer *transfer, struct via_process_channel *pc);
 /* Are those for hosts that are cut off all that there is? */
 bool via_process_channel_is_stranded(const struct via_process_channel *pc);
 /* Before it is looked at only when the bell rings. */

@@ -17,13 +17,37 @@ static bool is_cut_off(const struct via_process_channel *pc, uint16_t destinatio
                                                 memory_order_relaxed)) == VIA_STATUS_UNREACHABLE;
 }
 
+/* The user of a process with a bell page of its own has a part of the places only. */
+static bool may_park(const struct via_transfer *transfer, const struct via_process_channel *pc)
+{
+    const struct via_tenant *tenant = pc->process->tenant;
+    return tenant->exempt ||
+           via_tenant_may_take(tenant, transfer->tenant_parked_counts[tenant->bells_index],
+                               VIA_ATTACH_PARKED_ALL);
+}
+
+static void count_parked(struct via_transfer *transfer, struct via_process_channel *pc, int change)
+{
+    const struct via_tenant *tenant = pc->process->tenant;
+    pc->parked_count += (uint32_t)change;
+    transfer->parked_count += (uint32_t)change;
+    if (!tenant->exempt) {
+        transfer->tenant_parked_counts[tenant->bells_index] += (uint32_t)change;
+    }
+}
+
+void via_process_channel_unpark(struct via_transfer *transfer, struct via_process_channel *pc)
+{
+    count_parked(transfer, pc, -1);
+}
+
 /* A slot for one more with so much payload to copy; NULL: there is none. */
 static struct via_command_slot *free_slot(const struct via_transfer *transfer,
                                           const struct via_process_channel *pc, size_t bytes)
 {
     struct via_command_slot *slots = pc->slots + pc->commands.geometry.slots_count;
     if (pc->parked_count >= VIA_ATTACH_PARKED_MAX ||
-        transfer->parked_count >= VIA_ATTACH_PARKED_ALL ||
+        transfer->parked_count >= VIA_ATTACH_PARKED_ALL || !may_park(transfer, pc) ||
         bytes > VIA_ATTACH_COMMAND_DATA_BYTES - pc->parked_bytes) {
         return NULL;
     }
@@ -92,13 +116,12 @@ static void park_one(void *ctx, struct via_op *op)
     op->cookie = (op->cookie & ~(uint64_t)UINT32_MAX) | (uint32_t)(to - pc->slots);
     *from = (struct via_command_slot){.state = VIA_COMMAND_OVER, .bounce = -1, .members = -1};
     pc->running_count--;
-    pc->parked_count++;
-    transfer->parked_count++;
+    count_parked(transfer, pc, 1);
 }
 
 void via_process_channel_park(struct via_transfer *transfer, struct via_process_channel *pc)
 {
-    if (transfer->parked_count >= VIA_ATTACH_PARKED_ALL) {
+    if (transfer->parked_count >= VIA_ATTACH_PARKED_ALL || !may_park(transfer, pc)) {
         return;
     }
     struct parking parking = {.transfer = transfer, .pc = pc};

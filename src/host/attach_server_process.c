@@ -328,6 +328,7 @@ static void strand(struct via_process *process)
     process->stranded = true;
     process->deadline_ns = host->now_ns + VIA_ATTACH_STRANDED_NS;
     host->attach.stranded_count++;
+    process->tenant->stranded_count++;
     via_segment_leave_all_for(process);
     for (uint32_t i = 0; i < process->channels_count; i++) {
         via_transfer_post(&host->transfers[i], &process->channels[i].strand);
@@ -337,8 +338,9 @@ static void strand(struct via_process *process)
 static bool may_strand(const struct via_process *process)
 {
     const struct via_host *host = process->host;
-    return process->late && !process->stranded &&
-           host->attach.stranded_count < host->options.processes_max / VIA_ATTACH_STRANDED_PART;
+    uint32_t stranded_max = host->options.processes_max / VIA_ATTACH_STRANDED_PART;
+    return process->late && !process->stranded && host->attach.stranded_count < stranded_max &&
+           via_tenant_may_take(process->tenant, process->tenant->stranded_count, stranded_max);
 }
 
 static void cancel_commands(struct via_process *process)
@@ -367,6 +369,7 @@ static uint64_t tick_closing(struct via_process *process)
             return process->deadline_ns;
         }
         host->attach.stranded_count -= process->stranded ? 1 : 0;
+        process->tenant->stranded_count -= process->stranded ? 1 : 0;
         process->stranded = false;
         if (via_endpoint_close_all_for(process) != 0) {
             return host->now_ns + CLOSING_LOOK_NS; /* out of memory for the moment */

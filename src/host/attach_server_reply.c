@@ -54,8 +54,7 @@ void via_process_channel_over(struct via_transfer *transfer, struct via_process_
         return;
     }
     slot->state = VIA_COMMAND_FREE;
-    pc->parked_count--;
-    transfer->parked_count--;
+    via_process_channel_unpark(transfer, pc);
 }
 
 static int send_reply(struct via_process_channel *pc, const struct via_command_slot *slot)

@@ -43,9 +43,10 @@ struct via_tenant {
     uint32_t endpoints_count;
     uint32_t requests_count; /* that other hosts must answer, notes among them */
     uint32_t posts_count;
+    uint32_t stranded_count;      /* processes that have gone, see attach_server_process.c */
     struct via_host_memory bells; /* fd -1: the host's own page */
-    uint32_t bells_index;
-    uint64_t sync; /* leaving: the grace period to wait for */
+    uint32_t bells_index;         /* if it is not exempt */
+    uint64_t sync;                /* leaving: the grace period to wait for */
 };
 
 struct via_tenants {

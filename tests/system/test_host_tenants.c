@@ -377,6 +377,22 @@ static void exhausts_notes(struct fixture *fixture)
     via_attach_close(attach);
 }
 
+/* Half of all there are; the other half is for others. */
+static void exhausts_endpoints(struct fixture *fixture)
+{
+    struct via_attach *attach = attach_to(fixture, 0);
+    uint32_t count = 0;
+    CHECK(attach != NULL);
+    while (via_endpoint_open(attach, count + 1) == 0) {
+        count++;
+    }
+    CHECK(count == 8192);
+    CHECK(via_endpoint_close(attach, count) == 0);
+    CHECK(via_endpoint_open(attach, count) == 0);
+    CHECK(via_endpoint_open(attach, count + 1) == -ENOSPC);
+    via_attach_close(attach);
+}
+
 /* Whatever makes the host write a line. */
 static void floods_the_log(struct fixture *fixture)
 {
@@ -544,6 +560,7 @@ ATTACK(segments_have_a_quota, ATTACKER, exhausts_segments)
 ATTACK(memory_has_a_quota, ATTACKER, exhausts_memory)
 ATTACK(pipes_have_a_quota, ATTACKER, exhausts_pipes)
 ATTACK(notes_have_a_quota, ATTACKER, exhausts_notes)
+ATTACK(endpoints_have_a_quota, ATTACKER, exhausts_endpoints)
 ATTACK(silent_connections_keep_nobody_out, ATTACKER, connects_and_says_nothing)
 
 static void the_log_stays_small(void **state)
@@ -653,6 +670,7 @@ int main(void)
         TEST(memory_has_a_quota),
         TEST(pipes_have_a_quota),
         TEST(notes_have_a_quota),
+        TEST(endpoints_have_a_quota),
         TEST(silent_connections_keep_nobody_out),
         TEST(the_log_stays_small),
         TEST(the_status_tells_what_each_user_has),

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What one user has under way to a host that is cut off takes no place from another user. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/system/host_raw.h"
+
+#define VICTIM 65533u
+#define ATTACKER 65534u
+#define ATTACHMENTS 4u
+#define SEGMENT_BYTES 65536u
+
+/* Chain 0 - 1 - 2; the link to host 2 is cut. */
+struct fixture {
+    struct host_lab lab;
+    struct via_attach *owners[3]; /* of segments at hosts 1 and 2 */
+    struct via_segment *segments[3];
+    pid_t child;
+    pid_t attacker;
+};
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, via_error_text()); \
+            _exit(2);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    const char *const extra[] = {
+        "--attach", "user:65533,user:65534", "--quota", "pipes=4", "--channels", "1", NULL};
+    host_lab_init(&fixture->lab, 3, false, false);
+    *state = fixture;
+    assert_int_equal(rmdir(fixture->lab.rundir), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        host_lab_spawn(&fixture->lab, i, extra);
+    }
+    host_lab_wait_routes(&fixture->lab);
+    for (unsigned i = 1; i < 3; i++) {
+        fixture->owners[i] = host_lab_attach(&fixture->lab, i);
+        assert_int_equal(via_segment_new(fixture->owners[i], SEGMENT_BYTES, VIADUCT_SEGMENT_WRITE,
+                                         &fixture->segments[i]),
+                         0);
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    const pid_t children[] = {fixture->attacker, fixture->child};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(children); i++) {
+        if (children[i] > 0) {
+            kill(children[i], SIGKILL);
+            waitpid(children[i], NULL, 0);
+        }
+    }
+    for (unsigned i = 1; i < 3; i++) {
+        if (fixture->owners[i] != NULL) {
+            via_attach_close(fixture->owners[i]);
+        }
+    }
+    host_lab_fini(&fixture->lab);
+    free(fixture);
+    return 0;
+}
+
+/* A child of this user. It calls tell() when it is ready for the cut, and again when it has done
+ * what it had to do before others go on. */
+struct child {
+    int told_fd; /* the parent's */
+    int go_fd;
+};
+
+static int told, go; /* the child's */
+
+static void tell(void)
+{
+    char byte = '+';
+    CHECK(write(told, &byte, 1) == 1);
+}
+
+static void wait_go(void)
+{
+    char byte;
+    CHECK(read(go, &byte, 1) == 1);
+}
+
+static pid_t start(struct fixture *fixture, unsigned uid, void (*run)(struct fixture *fixture),
+                   struct child *ret_child)
+{
+    int up[2];
+    int down[2];
+    assert_int_equal(pipe2(up, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(down, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        told = up[1];
+        go = down[0];
+        CHECK(setgroups(0, NULL) == 0 && setresgid(uid, uid, uid) == 0 &&
+              setresuid(uid, uid, uid) == 0);
+        run(fixture);
+        _exit(0);
+    }
+    close(up[1]);
+    close(down[0]);
+    *ret_child = (struct child){.told_fd = up[0], .go_fd = down[1]};
+    return pid;
+}
+
+static void wait_told(const struct child *child)
+{
+    char byte;
+    struct pollfd pollfd = {.fd = child->told_fd, .events = POLLIN};
+    assert_int_equal(poll(&pollfd, 1, 60000), 1);
+    assert_int_equal(read(child->told_fd, &byte, 1), 1);
+}
+
+static void say_go(const struct child *child)
+{
+    assert_int_equal(write(child->go_fd, "+", 1), 1);
+}
+
+static void assert_ends_well(pid_t *pid)
+{
+    int status;
+    uint64_t deadline_ns = host_lab_now_ns() + 60 * VIA_SEC_NS;
+    while (waitpid(*pid, &status, WNOHANG) == 0) {
+        assert_true(host_lab_now_ns() < deadline_ns);
+        poll(NULL, 0, 5);
+    }
+    *pid = 0;
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static struct via_attach *attach_to(struct fixture *fixture, int host)
+{
+    struct via_attach_options options = {
+        .size = sizeof(options), .rundir = fixture->lab.rundir, .host = host, .channel = 0};
+    struct via_attach *attach;
+    CHECK(via_attach_open(&options, &attach) == 0);
+    return attach;
+}
+
+static struct via_remote *open_remote(struct fixture *fixture, struct via_attach *attach,
+                                      unsigned host)
+{
+    struct via_remote *remote;
+    CHECK(via_remote_open(attach, host, via_segment_handle(fixture->segments[host]), SEGMENT_BYTES,
+                          &remote) == 0);
+    return remote;
+}
+
+/* Attacker, then victim; both ready before the cut, the victim's turn when the attacker has taken
+ * what there is. */
+static void compete(struct fixture *fixture, void (*attack)(struct fixture *fixture),
+                    void (*work)(struct fixture *fixture))
+{
+    struct child attacker;
+    struct child victim;
+    fixture->attacker = start(fixture, ATTACKER, attack, &attacker);
+    fixture->child = start(fixture, VICTIM, work, &victim);
+    wait_told(&attacker);
+    wait_told(&victim);
+    host_lab_cut(&fixture->lab, 1, 2, "cut");
+    host_lab_wait_hops(&fixture->lab, 0, 2, -1);
+    say_go(&attacker);
+    wait_told(&attacker);
+    say_go(&victim);
+    assert_ends_well(&fixture->child);
+    const int fds[] = {attacker.told_fd, attacker.go_fd, victim.told_fd, victim.go_fd};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
+        close(fds[i]);
+    }
+}
+
+/* --- notes ------------------------------------------------------------------------------------ */
+
+/* As many as a process may have under way, in each process; they wait for 5 seconds. */
+static void posts_to_nobody(struct fixture *fixture)
+{
+    static struct host_raw raws[ATTACHMENTS];
+    for (unsigned i = 0; i < ATTACHMENTS; i++) {
+        CHECK(host_raw_try_open(&raws[i], &fixture->lab, 0) == 0);
+    }
+    tell();
+    wait_go();
+    for (unsigned i = 0; i < ATTACHMENTS * 64; i++) {
+        struct host_raw *raw = &raws[i % ATTACHMENTS];
+        struct via_attach_request post = host_raw_request(raw, VIA_ATTACH_BOARD_POST);
+        post.host = 2;
+        post.key_bytes = 4;
+        memcpy(post.key, "none", 4);
+        CHECK(host_raw_send(raw->fd, &post, sizeof(post), NULL, 0) == 0);
+    }
+    poll(NULL, 0, 200); /* the host takes them */
+    tell();
+    pause();
+}
+
+static void posts_to_a_neighbour(struct fixture *fixture)
+{
+    struct via_attach *near = attach_to(fixture, 0);
+    struct via_attach *far = attach_to(fixture, 1);
+    char value[VIADUCT_BOARD_VALUE_MAX];
+    tell();
+    wait_go();
+    for (unsigned i = 0; i < 100; i++) {
+        CHECK(via_board_post(near, 1, "key", 3, "value", 5, 60000) == 0);
+        CHECK(via_board_take(far, "key", 3, value, sizeof(value)) == 5);
+    }
+}
+
+static void notes_to_a_host_that_is_cut_off(void **state)
+{
+    compete(*state, posts_to_nobody, posts_to_a_neighbour);
+}
+
+/* --- commands --------------------------------------------------------------------------------- */
+
+/* Puts that wait for a link, until nothing more is taken. */
+static void put_until_full(struct via_remote *remote)
+{
+    uint64_t until_ns = host_lab_now_ns() + VIA_SEC_NS / 2;
+    while (host_lab_now_ns() < until_ns) {
+        int rc = via_remote_try_put(remote, 0, "x", 1, 0);
+        CHECK(rc == 0 || rc == -EAGAIN);
+        if (rc == -EAGAIN) {
+            poll(NULL, 0, 1);
+        }
+    }
+}
+
+static void puts_to_nobody(struct fixture *fixture)
+{
+    struct via_remote *remotes[ATTACHMENTS];
+    for (unsigned i = 0; i < ATTACHMENTS; i++) {
+        remotes[i] = open_remote(fixture, attach_to(fixture, 0), 2);
+    }
+    tell();
+    wait_go();
+    for (unsigned i = 0; i < ATTACHMENTS; i++) {
+        put_until_full(remotes[i]);
+    }
+    tell();
+    pause();
+}
+
+/* Has more under way to nobody than a process may have: what is for another host must not wait
+ * behind it. */
+static void puts_to_both(struct fixture *fixture)
+{
+    struct via_attach *near = attach_to(fixture, 0);
+    struct via_remote *lost = open_remote(fixture, near, 2);
+    struct via_remote *there = open_remote(fixture, near, 1);
+    uint64_t word = 0;
+    tell();
+    wait_go();
+    for (unsigned i = 0; i < 100; i++) {
+        CHECK(via_remote_try_put(lost, 0, "x", 1, 0) == 0);
+    }
+    for (uint64_t i = 1; i <= 20; i++) {
+        CHECK(via_remote_try_put(there, 0, &i, sizeof(i), 0) == 0);
+        uint64_t deadline_ns = host_lab_now_ns() + 10 * VIA_SEC_NS;
+        while (via_remote_pending(there) != 0) {
+            CHECK(host_lab_now_ns() < deadline_ns);
+            CHECK(via_attach_poll(near) >= 0);
+        }
+        word = i;
+    }
+    CHECK(word == 20);
+}
+
+static void commands_for_a_host_that_is_cut_off(void **state)
+{
+    compete(*state, puts_to_nobody, puts_to_both);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(notes_to_a_host_that_is_cut_off),
+        TEST(commands_for_a_host_that_is_cut_off),
+    };
+    if (geteuid() != 0) {
+        puts("skipped: only root can be two users");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
