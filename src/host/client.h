@@ -145,7 +145,8 @@ struct via_attach {
     /* Asynchronous puts to a host that are not known to have arrived, but for those that bring
      * nothing but a ring; written under the lock. */
     _Atomic uint32_t host_pending[VIA_CLIENT_HOSTS_MAX];
-    _Atomic uint32_t puts_pending; /* ... to any host */
+    _Atomic uint32_t puts_pending;  /* ... to any host */
+    _Atomic uint32_t puts_given_up; /* counts those that have ended so: via_client_is_given_up() */
 
     struct via_list messages;
     size_t messages_bytes;
@@ -360,10 +361,33 @@ struct via_client_word {
 int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_client_word *word,
                            uint64_t *ret_word);
 void via_client_word_forget(struct via_client_word *word);
+/* Is that how an operation ends whose host could not be reached, or did not let it go on, for too
+ * long? It may have arrived, and what was put behind it may arrive yet. */
+static inline bool via_client_is_given_up(int status)
+{
+    return status == -EHOSTUNREACH || status == -ETIMEDOUT;
+}
+/* Puts under way by frames, as far as replies have been taken in. */
+static inline unsigned via_client_remote_pending_seen(const struct via_remote *remote)
+{
+    return atomic_load_explicit(&remote->pending, memory_order_acquire);
+}
+/* The first failure of a put that no later put has told yet; 0: none. */
+static inline int via_client_remote_failure(const struct via_remote *remote)
+{
+    return atomic_load_explicit(&remote->error, memory_order_relaxed);
+}
+/* ... which now tells of it no more. */
+static inline int via_client_remote_take_failure(struct via_remote *remote)
+{
+    return atomic_exchange_explicit(&remote->error, 0, memory_order_relaxed);
+}
 /* What an access by frames has come to: -EACCES is the loss of a segment that was mapped. */
 int via_client_remote_status(struct via_remote *remote, int status);
+/* [locked] A put has failed: a later one tells. */
+void via_client_remote_fail(struct via_remote *remote, int status);
 /* [locked] A put has ended and lets go of its remote. */
-void via_client_remote_done(struct via_remote *remote, int status);
+void via_client_remote_done(struct via_remote *remote);
 
 /* Why the host has refused a request: what it says, or what the status means. */
 static inline const char *via_client_cause(struct via_attach_answer *answer)

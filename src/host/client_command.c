@@ -147,13 +147,20 @@ static void end_asynchronous(struct via_attach *attach, struct via_client_op *op
         attach->async_status = status;
         attach->async_host = op->host;
     }
+    if (op->remote != NULL && status < 0) {
+        /* Before its end is counted: who then stores directly can know. */
+        via_client_remote_fail(op->remote, status);
+    }
+    if (op->remote != NULL && via_client_is_given_up(status)) {
+        atomic_fetch_add_explicit(&attach->puts_given_up, 1, memory_order_relaxed);
+    }
     if (op->ordered) {
         atomic_fetch_sub_explicit(&attach->host_pending[op->host], 1, memory_order_release);
         atomic_fetch_sub_explicit(&op->remote->ordered, 1, memory_order_release);
     }
     if (op->remote != NULL) {
         atomic_fetch_sub_explicit(&attach->puts_pending, 1, memory_order_release);
-        via_client_remote_done(op->remote, status);
+        via_client_remote_done(op->remote);
     }
 }
 

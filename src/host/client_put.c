@@ -89,7 +89,7 @@ static int earlier_failure(struct via_remote *remote)
     if (via_likely(atomic_load_explicit(&remote->error, memory_order_relaxed) == 0)) {
         return 0;
     }
-    int rc = atomic_exchange_explicit(&remote->error, 0, memory_order_relaxed);
+    int rc = via_client_remote_take_failure(remote);
     return via_client_error(rc, "host %u, segment: an earlier put: %s", remote->host,
                             strerror(-rc));
 }

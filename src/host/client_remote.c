@@ -429,11 +429,15 @@ void via_client_remote_free(struct via_remote *remote)
     free(remote);
 }
 
-void via_client_remote_done(struct via_remote *remote, int status)
+void via_client_remote_fail(struct via_remote *remote, int status)
 {
-    if (status < 0 && atomic_load_explicit(&remote->error, memory_order_relaxed) == 0) {
+    if (atomic_load_explicit(&remote->error, memory_order_relaxed) == 0) {
         atomic_store_explicit(&remote->error, status, memory_order_relaxed);
     }
+}
+
+void via_client_remote_done(struct via_remote *remote)
+{
     unsigned before = atomic_fetch_sub_explicit(&remote->pending, 1, memory_order_release);
     if (before == 1 && remote->closed) {
         via_client_remote_free(remote);

@@ -93,6 +93,10 @@ bool via_conn_part(struct via_conn *conn, int fd)
     if (conn->parting == VIA_PARTING_IS_HEARD && via_fabric_has_arrived(conn)) {
         conn->parting = VIA_PARTING_DONE;
     }
+    struct via_op op = via_conn_op(conn, fd);
+    if (via_io_is_given_up(&op)) {
+        conn->parting = VIA_PARTING_DONE; /* and the peer gets no FIN */
+    }
     return conn->parting == VIA_PARTING_DONE;
 }
 

@@ -469,6 +469,10 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         note_done(&set->warm_ticks, now);
     }
     bool turn = ask || is_due(&set->asked_ticks, now, ASK_US);
+    if (turn) {
+        via_fabric_take_in();
+        (void)via_fabric_end_given_up();
+    }
     bool ours = false;
     int first = 0;
     if (via_unlikely(turn && atomic_load_explicit(&set->filled, memory_order_relaxed))) {

@@ -13,6 +13,7 @@
 #include "host/client.h"
 #include "sockets/fabric_internal.h"
 #include "sockets/fds.h"
+#include "sockets/io_internal.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 
@@ -90,6 +91,55 @@ struct via_attach *via_fabric_attach(void)
     return attach;
 }
 
+/* --- puts that were given up -------------------------------------------------------------------
+ */
+
+#define TAKE_IN_US 1000u
+
+static _Atomic uint32_t given_up_seen; /* of the attachment's puts_given_up */
+static _Atomic uint64_t taken_in_ticks;
+
+static void end_given_up(struct via_conn *conn)
+{
+    int fd = conn->fabric != NULL && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
+    if (fd >= 0) {
+        struct via_op op = via_conn_op(conn, fd);
+        (void)via_io_is_given_up(&op);
+    }
+}
+
+bool via_fabric_end_given_up(void)
+{
+    const struct via_attach *attach = via_fabric_attached();
+    if (attach == NULL) {
+        return true;
+    }
+    uint32_t count = atomic_load_explicit(&attach->puts_given_up, memory_order_relaxed);
+    if (via_likely(count == atomic_load_explicit(&given_up_seen, memory_order_relaxed))) {
+        return true;
+    }
+    if (!via_conn_try_each(end_given_up)) {
+        return false; /* another thread is at the connections */
+    }
+    atomic_store_explicit(&given_up_seen, count, memory_order_relaxed);
+    return false; /* who sleeps says its words again before */
+}
+
+void via_fabric_take_in(void)
+{
+    struct via_attach *attach = via_fabric_attached();
+    if (via_likely(attach == NULL ||
+                   atomic_load_explicit(&attach->puts_pending, memory_order_relaxed) == 0)) {
+        return;
+    }
+    uint64_t now = via_os_ticks();
+    if (now - atomic_load_explicit(&taken_in_ticks, memory_order_relaxed) >
+        via_os_us_to_ticks(TAKE_IN_US)) {
+        atomic_store_explicit(&taken_in_ticks, now, memory_order_relaxed);
+        via_attach_poll(attach);
+    }
+}
+
 /* Words by which this thread's peers are to see that it sleeps may still be on their way. */
 static __thread bool unproven __attribute__((tls_model("initial-exec")));
 
@@ -102,6 +152,7 @@ void via_fabric_before_sleep(void)
     /* Pairs with the releases where it is counted: what was put has arrived at 0. */
     unproven = attach != NULL && taken == 0 &&
                atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0;
+    unproven |= !via_fabric_end_given_up();
 }
 
 bool via_fabric_take_unproven(void)
@@ -140,6 +191,7 @@ void via_fabric_forked(void)
     pthread_mutex_init(&lock, NULL);
     atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
     attach_failed = false;
+    atomic_store_explicit(&given_up_seen, 0, memory_order_relaxed);
     behind = childs;
     via_fabric_mirrors_forked();
     mailbox = NULL;
@@ -538,6 +590,13 @@ static bool open_again(struct via_fabric *fabric)
     }
     pthread_mutex_unlock(&lock);
     return opened;
+}
+
+void via_fabric_follow(struct via_fabric *fabric)
+{
+    if (via_unlikely(behind.flow != 0)) {
+        (void)via_fabric_can_put(fabric);
+    }
 }
 
 bool via_fabric_can_put(struct via_fabric *fabric)

@@ -100,6 +100,15 @@ int via_fabric_gather(struct via_conn *conn);
 /* Has a way that was full enough room again to be called writable? */
 bool via_fabric_has_way(struct via_conn *conn);
 
+/* Were puts of this end given up, because its peer's host could not be reached for too long? Then
+ * the two are not in step any more, whatever arrives later. Says what is known. */
+bool via_fabric_is_given_up(struct via_conn *conn);
+/* Now and then, for who never sleeps: takes in what has become of puts that are under way. */
+void via_fabric_take_in(void);
+/* Ends the connections of puts that were given up: whoever sleeps on them, in whatever process,
+ * wakes by the kernel's end. false: look again soon. No set's lock is held. */
+bool via_fabric_end_given_up(void);
+
 /* The peer's process or host has gone, or ours. Asks the host: not for every call. */
 bool via_fabric_is_over(struct via_conn *conn);
 

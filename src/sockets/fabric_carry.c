@@ -20,11 +20,61 @@ static bool by_frames(const struct via_fabric *fabric, const unsigned char *base
     return base == fabric->mirror;
 }
 
+static int error_of(const struct via_fabric *fabric)
+{
+    return atomic_load_explicit(&fabric->error, memory_order_relaxed);
+}
+
+/* The first one counts. */
 static void fail(struct via_fabric *fabric, int rc)
 {
-    if (rc != -EAGAIN && rc != 0 && fabric->error == 0) {
-        fabric->error = rc;
+    int none = 0;
+    if (rc != -EAGAIN && rc != 0) {
+        atomic_compare_exchange_strong_explicit(&fabric->error, &none, rc, memory_order_relaxed,
+                                                memory_order_relaxed);
     }
+}
+
+/* --- puts that were given up -------------------------------------------------------------------
+ */
+
+/* Before a word is put: are records under way, too? What does not arrive of them is missing. */
+static void note_quiet(struct via_fabric *fabric)
+{
+    /* In this order; pairs with the order in push_record(). */
+    uint32_t records = atomic_load_explicit(&fabric->records, memory_order_acquire);
+    if (records % 2 != 0 ||
+        records == atomic_load_explicit(&fabric->records_there, memory_order_relaxed)) {
+        return;
+    }
+    bool cut_off = via_attach_hops(fabric->attach, fabric->host) < 0;
+    unsigned pending = cut_off ? via_remote_pending(fabric->remote)
+                               : via_client_remote_pending_seen(fabric->remote);
+    if (pending == 0 && via_client_remote_failure(fabric->remote) == 0) {
+        atomic_store_explicit(&fabric->records_there, records, memory_order_relaxed);
+    }
+}
+
+/* Of puts that were given up. Words alone are said again: the last one counts. */
+static int judge(struct via_fabric *fabric, int rc)
+{
+    if (!via_client_is_given_up(rc) ||
+        atomic_load_explicit(&fabric->records, memory_order_relaxed) !=
+            atomic_load_explicit(&fabric->records_there, memory_order_relaxed)) {
+        return rc;
+    }
+    atomic_fetch_add_explicit(&fabric->version, 1, memory_order_release);
+    return -EAGAIN;
+}
+
+bool via_fabric_is_given_up(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    if (fabric->remote != NULL &&
+        via_unlikely(via_client_is_given_up(via_client_remote_failure(fabric->remote)))) {
+        fail(fabric, judge(fabric, via_client_remote_take_failure(fabric->remote)));
+    }
+    return via_unlikely(via_client_is_given_up(error_of(fabric)));
 }
 
 /* lent: the host takes the bytes from there, NULL: they are copied for it. */
@@ -39,13 +89,13 @@ static int try_put(struct via_fabric *fabric, struct via_segment *lent, size_t o
 static int put(struct via_fabric *fabric, struct via_segment *lent, size_t off, size_t bytes,
                unsigned flags, bool wait)
 {
-    int rc = try_put(fabric, lent, off, bytes, flags);
+    int rc = judge(fabric, try_put(fabric, lent, off, bytes, flags));
     uint64_t end_ns = wait && rc == -EAGAIN ? via_os_now_ns() + WAIT_NS : 0;
     while (rc == -EAGAIN && via_os_now_ns() < end_ns) {
         struct timespec pause = {.tv_nsec = 500000};
         nanosleep(&pause, NULL);
         via_attach_poll(fabric->attach);
-        rc = try_put(fabric, lent, off, bytes, flags);
+        rc = judge(fabric, try_put(fabric, lent, off, bytes, flags));
     }
     fail(fabric, rc);
     return rc;
@@ -58,6 +108,7 @@ int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed
     if (word == *pushed || !via_fabric_can_put(fabric)) {
         return 0;
     }
+    note_quiet(fabric);
     /* At an end somebody may wait until the flags have arrived. */
     unsigned lazy = off == VIA_SEGMENT_FLAGS_OFF ? 0 : VIADUCT_PUT_LAZY;
     int rc = put(fabric, NULL, off, sizeof(word), VIADUCT_PUT_NOTIFY | lazy, wait);
@@ -151,14 +202,17 @@ static int push_record(struct via_conn *conn, const struct via_fabric_undo *undo
     if (via_pipe_peek(&probe, &record) != 1) {
         return -EPROTO;
     }
+    atomic_fetch_add_explicit(&fabric->records, 1, memory_order_relaxed);
     int rc = push_body(conn, &record, wait);
-    if (rc != 0) {
-        return rc;
+    if (rc == 0) {
+        uint32_t index = undo->tx.pipe.sequence & (undo->tx.pipe.geometry.slots_count - 1);
+        size_t off = VIA_SEGMENT_PIPE_OFF + VIA_RECORD_LINE_BYTES * (1 + (size_t)index);
+        rc = put(fabric, NULL, off, VIA_RECORD_LINE_BYTES,
+                 VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY | VIADUCT_PUT_LAZY, wait);
     }
-    uint32_t index = undo->tx.pipe.sequence & (undo->tx.pipe.geometry.slots_count - 1);
-    size_t off = VIA_SEGMENT_PIPE_OFF + VIA_RECORD_LINE_BYTES * (1 + (size_t)index);
-    return put(fabric, NULL, off, VIA_RECORD_LINE_BYTES,
-               VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY | VIADUCT_PUT_LAZY, wait);
+    /* After the puts are counted as under way: note_quiet(). */
+    atomic_fetch_add_explicit(&fabric->records, 1, memory_order_release);
+    return rc;
 }
 
 /* Where the record that was written after `undo` can be found again: via_fabric_gather(). */
@@ -195,9 +249,9 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_fabric_undo *undo,
             via_stats_count(&conn->stats->rings, 1);
             fail(fabric, via_remote_ring(fabric->remote));
         }
-        return fabric->error;
+        return error_of(fabric);
     }
-    int rc = fabric->error;
+    int rc = error_of(fabric);
     if (rc == 0) {
         rc = via_fabric_can_put(fabric) ? push_tx_words(fabric, wait) : -EAGAIN;
     }
@@ -231,10 +285,11 @@ void via_fabric_tx_want(struct via_conn *conn)
 bool via_fabric_has_way(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    if (fabric->remote != NULL && fabric->error == 0 && via_client_remote_is_held(fabric->remote)) {
+    if (fabric->remote != NULL && error_of(fabric) == 0 &&
+        via_client_remote_is_held(fabric->remote)) {
         return false;
     }
-    if (fabric->full_pending == 0 || fabric->error != 0 || !via_fabric_can_put(fabric)) {
+    if (fabric->full_pending == 0 || error_of(fabric) != 0 || !via_fabric_can_put(fabric)) {
         return true;
     }
     if (via_remote_pending(fabric->remote) > fabric->full_pending / 2) {
@@ -263,7 +318,7 @@ int via_fabric_say(struct via_conn *conn, uint64_t flags, bool wait)
 bool via_fabric_has_arrived(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    return fabric->error != 0 || !via_fabric_can_put(fabric) ||
+    return error_of(fabric) != 0 || !via_fabric_can_put(fabric) ||
            via_remote_pending(fabric->remote) == 0 || via_attach_poll(fabric->attach) < 0;
 }
 
@@ -317,6 +372,7 @@ void via_fabric_rx_end(struct via_conn *conn)
 void via_fabric_rx_arm(struct via_conn *conn)
 {
     via_fabric_rx_begin(conn);
+    via_fabric_follow(conn->fabric);
     via_stream_rx_arm(&conn->side->rx);
     via_fabric_rx_end(conn);
 }

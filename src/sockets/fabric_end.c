@@ -25,7 +25,8 @@ static _Atomic unsigned following; /* connections that wait for the rest */
 static bool is_lost(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attached();
-    return fabric->error != 0 || (attach != NULL && via_attach_poll(attach) < 0);
+    return atomic_load_explicit(&fabric->error, memory_order_relaxed) != 0 ||
+           (attach != NULL && via_attach_poll(attach) < 0);
 }
 
 bool via_fabric_is_over(struct via_conn *conn)
@@ -33,7 +34,7 @@ bool via_fabric_is_over(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     struct via_remote *probe = NULL;
     if (is_lost(fabric) || !via_fabric_can_put(fabric)) {
-        return fabric->error != 0;
+        return atomic_load_explicit(&fabric->error, memory_order_relaxed) != 0;
     }
     /* A segment goes with the process that made it; opening it once more tells. */
     int rc =
@@ -63,7 +64,12 @@ static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_wor
 {
     const unsigned char *direct = via_remote_direct(fabric->remote);
     if (direct == NULL) {
-        return via_client_remote_word(fabric->remote, off, asked, ret_word);
+        int rc = via_client_remote_word(fabric->remote, off, asked, ret_word);
+        if (!via_client_is_given_up(rc)) {
+            return rc;
+        }
+        *asked = (struct via_client_word){.attach = NULL}; /* its host may be reached again */
+        return -EAGAIN;
     }
     *ret_word = atomic_load_explicit((const _Atomic uint64_t *)(const void *)(direct + off),
                                      memory_order_relaxed);
@@ -122,6 +128,8 @@ static bool has_time(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     struct via_attach *attach = via_fabric_attached();
     uint64_t now = via_os_now_ns();
+    (void)via_fabric_is_given_up(
+        conn); /* before a look at the peer takes that failure for its own */
     if (fabric->fin_ns == 0) {
         fabric->fin_ns = now;
         fabric->fin_first_ns = now;

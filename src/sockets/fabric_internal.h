@@ -32,7 +32,9 @@ struct via_fabric {
     uint32_t rx_version;
     unsigned char *tx_base; /* where posts go now: mirror or mapped */
     unsigned char *rx_base;
-    uint64_t pushed_credit; /* words of the mirror as put last */
+    _Atomic uint32_t records;       /* counts those put as frames, twice each; odd: now */
+    _Atomic uint32_t records_there; /* ... at the last look that found nothing under way */
+    uint64_t pushed_credit;         /* words of the mirror as put last */
     uint64_t pushed_want;
     uint64_t pushed_flags;
     unsigned full_pending; /* puts under way when the way was full, 0 = it was not */
@@ -44,11 +46,15 @@ struct via_fabric {
     struct via_client_word read; /* asked for: how far a peer that has died had read */
     struct via_client_word sent; /* ... and how much it had sent */
     bool all_is_there;           /* the peer has gone, and nothing of it is under way */
-    int error;                   /* the connection is lost */
+    _Atomic int error;           /* the connection is lost */
 };
 
 /* Can frames be put? A process forked later opens the peer's segment once more for itself. */
 bool via_fabric_can_put(struct via_fabric *fabric);
+
+/* A process forked with puts of its parent under way: who sleeps hears of it when they are given
+ * up, by a put of its own behind them. */
+void via_fabric_follow(struct via_fabric *fabric);
 
 /* Puts a word of the mirror if it is not *pushed, which it then becomes. 0, or as
  * via_remote_try_put(). wait: up to a second for a full way. */

@@ -544,3 +544,20 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
     }
     return rc;
 }
+
+/* What TCP would have said of a connection whose bytes were given up. */
+VIA_HOOK int getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
+{
+    struct via_op op;
+    int rc = VIA_REAL(getsockopt)(fd, level, name, value, bytes);
+    if (rc != 0 || level != SOL_SOCKET || name != SO_ERROR || *bytes != sizeof(int) ||
+        !via_op_begin(&op, fd)) {
+        return rc;
+    }
+    if (via_io_take_time_out(&op) != 0) {
+        const int error = ETIMEDOUT;
+        memcpy(value, &error, sizeof(error));
+    }
+    via_op_end(&op);
+    return rc;
+}

@@ -123,6 +123,48 @@ uint32_t via_io_fabric_ended(struct via_op *op)
     return events;
 }
 
+/* TCP sends RST when it has sent again in vain for too long, and tells ETIMEDOUT. The kernel takes
+ * it for this program's reset: what it would say of that is dropped. */
+static void time_out(struct via_op *op)
+{
+    int saved = errno;
+    int error;
+    socklen_t bytes = sizeof(error);
+    via_conn_reset(op->fd);
+    VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* says ENOTCONN, and does it */
+    VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    errno = saved;
+    atomic_fetch_or_explicit(&op->side->shadow, VIA_POLL_GONE, memory_order_acq_rel);
+}
+
+bool via_io_is_given_up(struct via_op *op)
+{
+    _Atomic uint8_t *lost = &op->side->lost;
+    uint8_t state = atomic_load_explicit(lost, memory_order_acquire);
+    if (via_unlikely(state >= VIA_LOST_TIMED_OUT)) {
+        return true;
+    }
+    if (op->conn->fabric == NULL || !via_conn_has_pipes(op->conn) ||
+        !via_fabric_is_given_up(op->conn) || state != VIA_LOST_NOT) {
+        return false;
+    }
+    if (atomic_compare_exchange_strong_explicit(lost, &state, VIA_LOST_TIMED_OUT,
+                                                memory_order_acq_rel, memory_order_relaxed)) {
+        time_out(op);
+    }
+    return atomic_load_explicit(lost, memory_order_relaxed) >= VIA_LOST_TIMED_OUT;
+}
+
+int via_io_take_time_out(struct via_op *op)
+{
+    uint8_t due = VIA_LOST_TIMED_OUT;
+    return via_io_is_given_up(op) && atomic_compare_exchange_strong_explicit(
+                                         &op->side->lost, &due, VIA_LOST_TIMED_OUT_TOLD,
+                                         memory_order_relaxed, memory_order_relaxed)
+               ? -ETIMEDOUT
+               : 0;
+}
+
 int via_io_end(struct via_op *op)
 {
     _Atomic uint8_t *lost = &op->side->lost;
@@ -135,6 +177,9 @@ int via_io_end(struct via_op *op)
     uint8_t state = atomic_load_explicit(lost, memory_order_relaxed);
     if (via_likely(state == VIA_LOST_NOT)) {
         return 0;
+    }
+    if (state >= VIA_LOST_TIMED_OUT) {
+        return via_io_take_time_out(op);
     }
     if (state == VIA_LOST_DUE && !reset(op)) {
         return atomic_exchange_explicit(lost, VIA_LOST_TOLD, memory_order_relaxed) == VIA_LOST_DUE

@@ -62,6 +62,9 @@ uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh);
 /* Who reads has come to the end of the kernel's stream and of the pipe's. 0, or a negative errno:
  * the connection was reset, in that way; once. With the rx token. */
 int via_io_end(struct via_op *op);
+/* Between hosts: was what this end sent given up (fabric.h)? Then the connection ends here, and the
+ * peer hears of it by RST. Any token may be held. */
+bool via_io_is_given_up(struct via_op *op);
 /* Between hosts, when nothing follows the kernel's end (via_io_follows()): as via_io_peer_ended().
  */
 uint32_t via_io_fabric_ended(struct via_op *op);

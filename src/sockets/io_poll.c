@@ -175,7 +175,8 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
 bool via_io_follows(struct via_op *op)
 {
     const struct via_stream_rx *rx = &op->side->rx;
-    if (op->conn->fabric == NULL || op->side->rx_shut != 0 || via_pipe_ready(&rx->pipe)) {
+    if (op->conn->fabric == NULL || op->side->rx_shut != 0 || via_pipe_ready(&rx->pipe) ||
+        via_io_is_given_up(op)) {
         return false;
     }
     bool may = rx->span == VIA_SPAN_PIPE ? via_fabric_may_follow(op->conn)
@@ -207,6 +208,9 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     bool idle = false;
     if (via_conn_must_heed(op->conn)) {
         via_conn_heed(op);
+    }
+    if (via_unlikely(op->conn->fabric != NULL)) {
+        (void)via_io_is_given_up(op);
     }
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
         bits |= rx_ready(op, &ask, &idle);
@@ -240,7 +244,8 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
         }
         bits |= seen & (ask | VIA_POLL_GONE);
     }
-    if (via_unlikely(atomic_load_explicit(&op->side->lost, memory_order_relaxed) == VIA_LOST_DUE)) {
+    uint8_t lost = atomic_load_explicit(&op->side->lost, memory_order_relaxed);
+    if (via_unlikely(lost == VIA_LOST_DUE || lost == VIA_LOST_TIMED_OUT)) {
         bits |= POLLERR | POLLHUP;
     }
     return bits & (wanted | POLLERR | POLLHUP);
@@ -328,7 +333,8 @@ static bool tx_has_room(struct via_op *op)
 
 static bool has_news(struct via_op *op, uint32_t what, size_t have)
 {
-    return what == POLLIN ? rx_has_news(op, have) : tx_has_room(op);
+    bool over = op->conn->fabric != NULL && via_io_is_given_up(op);
+    return over || (what == POLLIN ? rx_has_news(op, have) : tx_has_room(op));
 }
 
 /* Nobody tells a writer that the other end is held no more when its direction has ended before. */

@@ -314,6 +314,12 @@ static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
     via_fabric_rx_begin(op->conn);
     ssize_t n = recv_piped(op, iov, flags);
     via_fabric_rx_end(op->conn);
+    if (n == -EAGAIN) {
+        via_fabric_take_in();
+    }
+    if (n <= 0 && !op->side->rx.ended && via_unlikely(via_io_is_given_up(op))) {
+        n = via_io_take_time_out(op);
+    }
     return n;
 }
 

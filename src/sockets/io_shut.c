@@ -57,8 +57,13 @@ static bool has_gone(struct via_conn *conn, int fd)
     if (conn->side->replays && via_conn_replay(conn, fd) == -EAGAIN) {
         return false;
     }
-    return via_io_fin(conn, fd, 0, false) == 0 &&
-           (conn->fabric == NULL || via_fabric_has_arrived(conn));
+    if (via_io_fin(conn, fd, 0, false) != 0 ||
+        (conn->fabric != NULL && !via_fabric_has_arrived(conn))) {
+        return false;
+    }
+    struct via_op op = via_conn_op(conn, fd);
+    (void)via_io_is_given_up(&op); /* then no FIN is sent */
+    return true;
 }
 
 bool via_io_shut_on(struct via_conn *conn, int fd)

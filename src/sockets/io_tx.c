@@ -282,6 +282,9 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
             return kernel_send(op, iov, flags);
         }
     }
+    if (via_unlikely(op->conn->fabric != NULL) && via_io_take_time_out(op) != 0) {
+        return -ETIMEDOUT;
+    }
     if (via_unlikely(tx->ended) || via_unlikely(peer_is_gone(op))) {
         /* Who would have read it has gone; the kernel knows best how to say so. */
         return kernel_send(op, iov, flags);
@@ -304,6 +307,10 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
                 break;
             }
             look_sometimes(op, 0);
+            if (op->conn->fabric != NULL) {
+                via_fabric_take_in();
+                n = via_io_take_time_out(op) != 0 ? -ETIMEDOUT : n;
+            }
             return n == -EPROTO ? -ECONNRESET : n;
         }
         total += (size_t)n;

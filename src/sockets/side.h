@@ -40,6 +40,9 @@ enum via_lost {
     VIA_LOST_NOT = 0,
     VIA_LOST_DUE = 1,  /* who reads up to there is to hear of it */
     VIA_LOST_TOLD = 2, /* the kernel tells it, or somebody has heard */
+    VIA_LOST_TIMED_OUT =
+        3, /* what this end sent did not arrive for too long: who asks is to hear */
+    VIA_LOST_TIMED_OUT_TOLD = 4,
 };
 
 /* What this end had in the pipe when it left, by the kernel. */

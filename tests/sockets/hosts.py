@@ -58,12 +58,13 @@ class Hosts(Case):
 
     server_host = 2
     ring = 4
+    up_words = ()
 
     @classmethod
     def setUpClass(cls):
         if not os.path.exists(VIADUCT):
             raise unittest.SkipTest("%s is not built" % VIADUCT)
-        viaduct("up", "--ring", str(cls.ring), "--fabric", FABRIC)
+        viaduct("up", *(cls.up_words or ("--ring", str(cls.ring))), "--fabric", FABRIC)
         cls.addClassCleanup(viaduct, "down", "--fabric", FABRIC)
 
     def setUp(self):

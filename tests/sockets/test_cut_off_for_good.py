@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Connections to a host that is cut off for longer than its host waits (--give-up-ms): as when TCP has sent again for too
+long, the end whose bytes did not arrive is told ETIMEDOUT, the other end hears of it, and nobody sleeps for ever. What the
+reader gets is the beginning of what was sent, and never passes for all of it."""
+import json
+import subprocess
+import time
+
+from hosts import Hosts, cut, mend, viaduct
+import lab
+from lab import HANG_S, PYTHON, end, free_port
+
+GIVE_UP_S = 3
+CUT_S = 5
+
+# Both ends: they have pipes, then both are told to go on.
+MEET = """
+import errno, json, os, select, signal, socket, sys, time
+def meet(client):
+    address = (sys.argv[1], int(sys.argv[2]))
+    conn = socket.create_connection(address) if client else socket.create_server(address).accept()[0]
+    conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for _ in range(300):
+        if client:
+            conn.sendall(bytes(100))
+        conn.sendall(conn.recv(100, socket.MSG_WAITALL)) if not client else conn.recv(100, socket.MSG_WAITALL)
+        time.sleep(0.0005)  # who they are has to get about
+    os.write(1, b"ready\\n")
+    os.read(0, 1)
+    return conn
+data = bytes(range(256)) * 1000
+sent = 0
+got = 0
+heard = []
+def hear(call, *words):
+    # What the call says: an errno, or what it returns.
+    try:
+        result = call(*words)
+        heard.append(len(result) if isinstance(result, bytes) else result)
+    except OSError as error:
+        heard.append(errno.errorcode[error.errno])
+    return heard[-1]
+def send(bytes_count):
+    global sent
+    sent += conn.send(data[sent % 256:][:bytes_count])
+    return sent
+def recv():
+    global got
+    more = conn.recv(1 << 16)
+    assert more == (bytes(range(256)) * (len(more) // 256 + 2))[got % 256:][:len(more)], "other bytes"
+    got += len(more)
+    return more
+def fill():
+    while True:
+        send(4000)
+def drain():
+    while recv():
+        pass
+    return "end"
+def poll(events):
+    poll = select.poll()
+    poll.register(conn, events)
+    ((_, bits),) = poll.poll()
+    return bits & (select.POLLERR | select.POLLHUP)
+def epoll(events):
+    epoll = select.epoll()
+    epoll.register(conn, events | select.EPOLLET)
+    while True:
+        ((_, bits),) = epoll.poll()
+        if bits & ~(select.EPOLLOUT | select.EPOLLWRNORM):
+            return bits & (select.POLLERR | select.POLLHUP) or bits
+def again(call):
+    while True:
+        try:
+            return call()
+        except BlockingIOError:
+            time.sleep(0.001)
+def errno_of():
+    return errno.errorcode.get(conn.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), 0)
+signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+conn = meet(sys.argv[3] == "client")
+begin = time.monotonic()
+exec(sys.argv[4])
+print(json.dumps({"sent": sent, "got": got, "heard": heard, "took": time.monotonic() - begin}), flush=True)
+"""
+BOTH = 0x18  # POLLERR | POLLHUP
+# What the client does, and hears; what the server, which has nothing under way, does meanwhile.
+WAYS = {
+    "sends, then reads": ("send(1000); hear(recv); hear(recv); hear(send, 10)", ["ETIMEDOUT", 0, "EPIPE"],
+                          "hear(drain)"),
+    "sends much, then reads": ("[send(20000) for _ in range(3)]; hear(recv)", ["ETIMEDOUT"], "hear(drain)"),
+    "sends on": ("hear(fill); hear(send, 10)", ["ETIMEDOUT", "EPIPE"], "hear(drain)"),
+    "polls": ("send(1000); hear(poll, select.POLLIN); hear(errno_of); hear(errno_of); hear(recv); hear(send, 10)",
+              [BOTH, "ETIMEDOUT", 0, 0, "EPIPE"], "hear(poll, select.POLLIN); hear(drain)"),
+    "polls for nothing": ("send(1000); hear(poll, 0); hear(recv)", [BOTH, "ETIMEDOUT"], "hear(poll, 0); hear(drain)"),
+    "waits for an edge": ("conn.setblocking(False); send(1000); hear(epoll, select.EPOLLIN | select.EPOLLOUT);"
+                          "hear(send, 10)", [BOTH, "ETIMEDOUT"],
+                          "conn.setblocking(False); hear(epoll, select.EPOLLIN | select.EPOLLRDHUP); hear(drain)"),
+    "never sleeps": ("conn.setblocking(False); send(1000); hear(again, recv); hear(recv)", ["ETIMEDOUT", 0],
+                     "conn.setblocking(False); hear(again, drain)"),
+    "ends its direction": ("send(1000); conn.shutdown(socket.SHUT_WR); hear(recv)", ["ETIMEDOUT"], "hear(drain)"),
+    "closes": ("send(1000); conn.close()", [], "hear(drain)"),
+    "closes, and lives on": ("send(1000); conn.close(); time.sleep(%d)" % (CUT_S + 1), [], "hear(drain)"),
+    "forks, and its child reads": ("send(1000); child = os.fork(); child and os._exit(os.waitpid(child, 0)[1]); hear(recv)",
+                                   ["ETIMEDOUT"], "hear(drain)"),
+}
+
+
+class CutOffForGood(Hosts):
+    server_host = 2
+    up_words = ("--chain", "3", "--give-up-ms", str(GIVE_UP_S * 1000))
+
+    def pair(self, server_action, action):
+        """Both have exchanged some, and wait until they may go on."""
+        port = free_port(self.address)
+        pair = []
+        for words, role, act in ((self.server_words, "server", server_action), (self.client_words, "client", action)):
+            process = subprocess.Popen([*words, PYTHON, "-c", MEET, self.address, str(port), role, act],
+                                       env=self.environment(True), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT)
+            self.addCleanup(end, process)
+            self.addCleanup(process.stdout.close)
+            self.addCleanup(process.stdin.close)
+            pair.append(process)
+            deadline = time.monotonic() + HANG_S
+            while role == "server" and not lab.listens(port) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        for process in pair:
+            self.assertEqual(process.stdout.readline(), b"ready\n")
+        return pair
+
+    def has_pipes(self, process):
+        """On a busy machine there are none sometimes."""
+        rows = json.loads(viaduct("sockets", "--json", "--pid", str(process.pid)))["connections"]
+        return any(row["bytes_pipe_tx"] > 0 and row["bytes_pipe_rx"] > 0 for row in rows)
+
+    def begin(self, server_action, action):
+        for _ in range(12):
+            pair = self.pair(server_action, action)
+            if all(self.has_pipes(process) for process in pair):
+                return pair
+            for process in pair:
+                end(process)
+        self.fail("no pipes")
+
+    def go(self, process):
+        process.stdin.write(b"x")
+        process.stdin.flush()
+
+    def says(self, process):
+        try:
+            out, _ = process.communicate(timeout=HANG_S)
+        except subprocess.TimeoutExpired:
+            return "sleeps for ever"
+        return json.loads(out) if process.returncode == 0 else out.decode()
+
+    def test_nobody_sleeps_for_ever(self):
+        pairs = {way: self.begin(its_action, action) for way, (action, _, its_action) in WAYS.items()}
+        for server, _ in pairs.values():
+            self.go(server)
+        time.sleep(1)  # what says that they sleep has arrived
+        cut("1", "2")
+        try:
+            for _, client in pairs.values():
+                self.go(client)
+            time.sleep(CUT_S)
+        finally:
+            mend("1", "2")
+        for way, (server, client) in pairs.items():
+            with self.subTest(way):
+                said, of_server = self.says(client), self.says(server)
+                self.assertIsInstance(said, dict, said)
+                self.assertIsInstance(of_server, dict, of_server)
+                self.assertEqual(said["heard"], WAYS[way][1], of_server)
+                self.assertIn(of_server["heard"][-1], ("ETIMEDOUT", "ECONNRESET"), (said, of_server))
+                self.assertLessEqual(of_server["got"], said["sent"])
+
+    def test_both_have_sent(self):
+        """Each hears of it by its own, or by the other's reset."""
+        pairs = [self.begin("send(1000); hear(drain)", "send(1000); hear(drain)") for _ in range(3)]
+        cut("1", "2")
+        try:
+            for process in sum(pairs, []):
+                self.go(process)
+            time.sleep(CUT_S)
+        finally:
+            mend("1", "2")
+        for process in sum(pairs, []):
+            said = self.says(process)
+            self.assertIsInstance(said, dict, said)
+            self.assertIn(said["heard"][0], ("ETIMEDOUT", "ECONNRESET"))
+            self.assertEqual(said["got"], 0)
+
+    def test_who_has_nothing_under_way_goes_on(self):
+        """Both ends sleep, and look now and then; what is sent after the cut arrives."""
+        looks = ("conn.settimeout(0.5)\n"
+                 "def look():\n"
+                 "    for _ in range(%d):\n"
+                 "        try:\n"
+                 "            return recv()\n"
+                 "        except TimeoutError:\n"
+                 "            pass\n" % (4 * HANG_S))
+        ways = (("hear(recv); send(1000)", "send(1000); hear(recv)"),
+                (looks + "hear(look); send(1000)", looks + "time.sleep(%d); send(1000); hear(look)" % (CUT_S + 3)))
+        pairs = [self.begin(*way) for way in ways]
+        for process in (*pairs[0][:1], *pairs[1]):
+            self.go(process)
+        time.sleep(1)
+        cut("1", "2")
+        time.sleep(CUT_S)
+        mend("1", "2")
+        self.go(pairs[0][1])
+        for process in sum(pairs, []):
+            said = self.says(process)
+            self.assertIsInstance(said, dict, said)
+            self.assertEqual((said["got"], said["sent"]), (1000, 1000), said)
+
+    def test_other_connections_go_on(self):
+        """What is made after that, or had nothing under way, is whole."""
+        self.echo(1, 7)
+
+
+class OverARelay(CutOffForGood):
+    server_host = 3
+
+
+if __name__ == "__main__":
+    lab.main()
