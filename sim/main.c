@@ -12,6 +12,7 @@
 #include "sim/memory.h"
 #include "sim/paper/command.h"
 #include "sim/plan/command.h"
+#include "sim/scale/command.h"
 #include "sim/shmem/shmem.h"
 #include "sim/shrink.h"
 #include "sim/truth/truth.h"
@@ -33,6 +34,7 @@ static const char usage_text[] =
     "  machine FILE    emulated hosts on such a machine, by the cost model\n"
     "  truth           the same for real beside the model; truth --help\n"
     "  plan            what a fabric would do: the same as viaduct plan\n"
+    "  scale           large fabrics: bring-up, a cut, memory; see viaduct-sim scale --help\n"
     "  paper X         published systems by the cost model; see viaduct-sim paper --help\n"
     "\n"
     "Options:\n"
@@ -612,6 +614,9 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "plan") == 0) {
         return sim_plan_main(argc - 1, argv + 1);
+    }
+    if (argc > 1 && strcmp(argv[1], "scale") == 0) {
+        return sim_scale_main(argc - 1, argv + 1);
     }
     if (argc > 1 && strcmp(argv[1], "truth") == 0) {
         return sim_truth_main(argc - 1, argv + 1);

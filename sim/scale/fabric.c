@@ -1,0 +1,640 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/scale/fabric.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/types.h"
+#include "sim/heap.h"
+#include "sim/memory.h"
+#include "sim/scale/port.h"
+
+/* Turns with work to do, one after the other, before other hosts have theirs in between anyway. */
+#define POLLS_MAX 64u
+#define START_NS VIA_SEC_NS
+#define MESSAGE_BYTES 64u
+
+struct scale_host {
+    struct scale_fabric *fabric;
+    uint16_t index;
+    uint16_t ports_count;
+    void *memory;
+    size_t bytes;
+    struct via_node *node;
+    struct via_list arriving; /* ends that post to it */
+    uint64_t turn_ns;         /* of its next turn */
+    uint64_t busy_ns;         /* its last one ends */
+    uint32_t ticket;          /* of the turn that counts */
+    uint32_t routes_seen;
+    bool changed;
+    uint64_t cpu_ns; /* since the last count */
+    uint64_t turns;
+    uint64_t announcements_taken;
+    struct via_node_counters counted;
+};
+
+enum event_kind { EVENT_TURN, EVENT_BELL };
+
+struct event {
+    struct sim_when when;
+    uint8_t kind;
+    uint8_t bit;     /* bell */
+    uint32_t number; /* turn: ticket; bell: era of the link */
+    uint32_t host;   /* turn */
+    uint32_t link;   /* bell */
+    uint32_t side;
+};
+
+struct edge {
+    uint32_t host, link, side;
+};
+
+struct scale_fabric {
+    unsigned hosts_count;
+    struct scale_host *hosts;
+    struct scale_link **links;
+    unsigned links_count, links_capacity;
+    struct scale_port_calls calls;
+    struct via_node_config config;
+    uint64_t now_ns;
+    struct event *events;
+    size_t events_count, events_capacity;
+    uint64_t order;
+    struct edge *edges; /* of each host's ports, in their order */
+    uint32_t *first;    /* of a host */
+    uint16_t *hops;     /* [from][to], as links are */
+    bool *wrong;        /* [from][to]: the host's route is not one of that length */
+    uint64_t wrongs;    /* so many */
+    /* The one message. */
+    unsigned char message[MESSAGE_BYTES];
+    uint64_t delivered_ns, completed;
+    uint16_t delivered_at;
+    int status;
+};
+
+static uint64_t cpu_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+static void push(struct scale_fabric *fabric, struct event event, uint64_t at_ns)
+{
+    if (fabric->events_count == fabric->events_capacity) {
+        fabric->events_capacity = via_max(2 * fabric->events_capacity, (size_t)1024);
+        fabric->events =
+            sim_realloc(fabric->events, fabric->events_capacity * sizeof(*fabric->events));
+    }
+    event.when = (struct sim_when){.time = at_ns, .order = fabric->order++};
+    sim_heap_push(fabric->events, fabric->events_count++, &event, sizeof(event));
+}
+
+/* Not later than that. */
+static void wake(struct scale_host *host, uint64_t at_ns)
+{
+    at_ns = via_max(at_ns, host->busy_ns);
+    if (at_ns >= host->turn_ns) {
+        return;
+    }
+    host->turn_ns = at_ns;
+    push(host->fabric,
+         (struct event){.kind = EVENT_TURN, .number = ++host->ticket, .host = host->index}, at_ns);
+}
+
+/* --- what ports ask for ---------------------------------------------------------------------- */
+
+static uint64_t port_now(void *ctx)
+{
+    const struct scale_fabric *fabric = ctx;
+    return fabric->now_ns;
+}
+
+static void port_rings(void *ctx, struct scale_end *end, unsigned bit)
+{
+    struct scale_fabric *fabric = ctx;
+    push(fabric,
+         (struct event){.kind = EVENT_BELL,
+                        .bit = (uint8_t)bit,
+                        .number = end->link->era,
+                        .link = end->link->index,
+                        .side = end->port.side},
+         fabric->now_ns + SCALE_BELL_NS);
+}
+
+static struct via_list *port_arriving(void *ctx, uint32_t host)
+{
+    const struct scale_fabric *fabric = ctx;
+    return &fabric->hosts[host].arriving;
+}
+
+/* --- what nodes ask for ---------------------------------------------------------------------- */
+
+static int node_deliver(void *ctx, const struct via_delivery *delivery)
+{
+    const struct scale_host *host = ctx;
+    struct scale_fabric *fabric = host->fabric;
+    if (delivery->bytes == MESSAGE_BYTES &&
+        memcmp(delivery->data, fabric->message, MESSAGE_BYTES) == 0) {
+        fabric->delivered_ns = fabric->now_ns;
+        fabric->delivered_at = host->index;
+    }
+    return 0;
+}
+
+static void node_complete(void *ctx, unsigned channel, uint64_t cookie, int status, uint64_t value)
+{
+    const struct scale_host *host = ctx;
+    (void)channel;
+    (void)value;
+    host->fabric->completed = cookie;
+    host->fabric->status = status;
+}
+
+static void node_notify(void *ctx, unsigned channel, uint64_t handle)
+{
+    (void)ctx;
+    (void)channel;
+    (void)handle;
+}
+
+static void node_wake(void *ctx, unsigned channel)
+{
+    struct scale_host *host = ctx;
+    (void)channel;
+    wake(host, host->fabric->now_ns);
+}
+
+static void node_changed(void *ctx)
+{
+    struct scale_host *host = ctx;
+    host->changed = true;
+}
+
+/* --- routes ---------------------------------------------------------------------------------- */
+
+static bool is_right(const struct scale_fabric *fabric, unsigned from, unsigned to)
+{
+    struct via_route_status route;
+    unsigned hops = scale_fabric_hops(fabric, from, to);
+    if (via_node_route_status(fabric->hosts[from].node, (uint16_t)to, &route) != 0) {
+        abort(); /* ids are those of the fabric */
+    }
+    if (hops == SCALE_UNREACHABLE || route.port == VIA_PORT_NONE || from == to) {
+        return (hops == SCALE_UNREACHABLE) == (route.port == VIA_PORT_NONE);
+    }
+    /* Over a link that is there, to a host that is nearer. */
+    const struct edge *edge = &fabric->edges[fabric->first[from] + route.port];
+    return route.hops == hops && route.port < fabric->hosts[from].ports_count &&
+           fabric->links[edge->link]->up && scale_fabric_hops(fabric, edge->host, to) + 1 == hops;
+}
+
+static void judge(struct scale_fabric *fabric, unsigned from, unsigned to)
+{
+    size_t at = (size_t)from * fabric->hosts_count + to;
+    bool wrong = !is_right(fabric, from, to);
+    fabric->wrongs += wrong ? 1 : 0;
+    fabric->wrongs -= fabric->wrong[at] ? 1 : 0;
+    fabric->wrong[at] = wrong;
+}
+
+static void judge_changes(struct scale_host *host)
+{
+    uint16_t ids[VIA_ROUTE_CHANGES_MAX];
+    host->changed = false;
+    int count = via_node_route_changes(host->node, &host->routes_seen, ids);
+    for (int i = 0; i < count; i++) {
+        judge(host->fabric, host->index, ids[i]);
+    }
+    for (unsigned to = 0; count < 0 && to < host->fabric->hosts_count; to++) {
+        judge(host->fabric, host->index, to);
+    }
+}
+
+/* The shortest ways from one host, breadth first. */
+static void find_hops(struct scale_fabric *fabric, unsigned from, uint16_t *queue)
+{
+    uint16_t *hops = fabric->hops + (size_t)from * fabric->hosts_count;
+    unsigned head = 0, tail = 0;
+    for (unsigned to = 0; to < fabric->hosts_count; to++) {
+        hops[to] = SCALE_UNREACHABLE;
+    }
+    hops[from] = 0;
+    queue[tail++] = (uint16_t)from;
+    while (head < tail) {
+        unsigned at = queue[head++];
+        for (uint32_t i = fabric->first[at]; i < fabric->first[at + 1]; i++) {
+            const struct edge *edge = &fabric->edges[i];
+            if (fabric->links[edge->link]->up && hops[edge->host] == SCALE_UNREACHABLE) {
+                hops[edge->host] = (uint16_t)(hops[at] + 1);
+                queue[tail++] = (uint16_t)edge->host;
+            }
+        }
+    }
+}
+
+static void list_edges(struct scale_fabric *fabric)
+{
+    size_t hosts_count = fabric->hosts_count;
+    uint32_t *next = sim_alloc(hosts_count * sizeof(*next));
+    uint32_t count = 0;
+    fabric->edges = sim_alloc(2 * (size_t)fabric->links_count * sizeof(*fabric->edges));
+    fabric->first = sim_alloc((hosts_count + 1) * sizeof(*fabric->first));
+    for (unsigned h = 0; h < hosts_count; h++) {
+        fabric->first[h] = count;
+        count += fabric->hosts[h].ports_count;
+    }
+    fabric->first[hosts_count] = count;
+    memcpy(next, fabric->first, hosts_count * sizeof(*next));
+    for (unsigned l = 0; l < fabric->links_count; l++) {
+        for (unsigned side = 0; side < 2; side++) {
+            const struct scale_end *end = &fabric->links[l]->ends[side];
+            fabric->edges[next[end->host]++] =
+                (struct edge){.host = end->peer->host, .link = l, .side = side};
+        }
+    }
+    free(next);
+}
+
+/* Links have changed. */
+static void judge_all(struct scale_fabric *fabric)
+{
+    uint16_t *queue = sim_alloc((size_t)fabric->hosts_count * sizeof(*queue));
+    for (unsigned from = 0; from < fabric->hosts_count; from++) {
+        find_hops(fabric, from, queue);
+    }
+    for (unsigned from = 0; from < fabric->hosts_count; from++) {
+        for (unsigned to = 0; to < fabric->hosts_count; to++) {
+            judge(fabric, from, to);
+        }
+    }
+    free(queue);
+}
+
+bool scale_fabric_is_shortest(const struct scale_fabric *fabric)
+{
+    bool right = true;
+    for (unsigned from = 0; from < fabric->hosts_count; from++) {
+        for (unsigned to = 0; to < fabric->hosts_count; to++) {
+            right &= is_right(fabric, from, to);
+        }
+    }
+    return right;
+}
+
+/* --- turns ----------------------------------------------------------------------------------- */
+
+static void turn(struct scale_host *host)
+{
+    struct scale_fabric *fabric = host->fabric;
+    /* A fence takes no longer than a turn, so who waits for one looks again at once. */
+    _Static_assert(SCALE_FENCE_NS <= SCALE_TURN_NS, "else it would look in vain");
+    uint64_t control_ns = VIA_NEVER_NS, poll_ns = VIA_NEVER_NS;
+    unsigned work = 0;
+    host->turn_ns = VIA_NEVER_NS;
+    host->turns++;
+    via_list_foreach_safe(it, &host->arriving) {
+        scale_end_arrive(via_list_entry(it, struct scale_end, arriving), fabric->now_ns);
+    }
+    uint64_t begun_ns = cpu_now_ns();
+    via_node_control(host->node, fabric->now_ns, &control_ns);
+    for (unsigned polls = 0; polls < POLLS_MAX; polls++) {
+        unsigned done = via_node_poll(host->node, 0, fabric->now_ns, &poll_ns);
+        work += done;
+        if (done == 0) {
+            break;
+        }
+    }
+    bool again = work != 0 || via_node_arm(host->node, 0) != VIA_ARM_SLEEP;
+    host->cpu_ns += cpu_now_ns() - begun_ns;
+
+    struct via_node_counters counters;
+    via_node_counters(host->node, &counters);
+    uint64_t taken = counters.announcements_received - host->announcements_taken;
+    host->announcements_taken = counters.announcements_received;
+    host->busy_ns = fabric->now_ns + SCALE_TURN_NS + taken * SCALE_ANNOUNCED_NS;
+    if (host->changed) {
+        judge_changes(host);
+    }
+    wake(host, again ? host->busy_ns : via_min(control_ns, poll_ns));
+}
+
+/* Asked for within the last one, it may still be at that. */
+static void take_turn(struct scale_host *host)
+{
+    if (host->fabric->now_ns >= host->busy_ns) {
+        turn(host);
+    } else {
+        host->turn_ns = VIA_NEVER_NS;
+        wake(host, host->busy_ns);
+    }
+}
+
+static void bell(struct scale_fabric *fabric, const struct event *event)
+{
+    struct scale_link *link = fabric->links[event->link];
+    struct scale_end *end = &link->ends[event->side];
+    if (link->era == event->number) {
+        end->events |= VIA_PORT_EVENT_DOORBELL(event->bit);
+        wake(&fabric->hosts[end->host], fabric->now_ns);
+    }
+}
+
+/* One event; false: there is none before that time. */
+static bool step(struct scale_fabric *fabric, uint64_t end_ns)
+{
+    if (fabric->events_count == 0 || fabric->events[0].when.time > end_ns) {
+        return false;
+    }
+    struct event event = fabric->events[0];
+    sim_heap_pop(fabric->events, fabric->events_count--, sizeof(event));
+    fabric->now_ns = event.when.time;
+    if (event.kind == EVENT_BELL) {
+        bell(fabric, &event);
+    } else if (fabric->hosts[event.host].ticket == event.number) {
+        take_turn(&fabric->hosts[event.host]);
+    }
+    return true;
+}
+
+bool scale_fabric_settle(struct scale_fabric *fabric, uint64_t limit_ns)
+{
+    uint64_t end_ns = fabric->now_ns + limit_ns;
+    while (fabric->wrongs != 0 && step(fabric, end_ns)) {
+    }
+    return fabric->wrongs == 0;
+}
+
+bool scale_fabric_send(struct scale_fabric *fabric, unsigned from, unsigned to, uint64_t limit_ns,
+                       uint64_t *ret_ns)
+{
+    const struct via_op op = {.kind = VIA_OP_MESSAGE,
+                              .destination = (uint16_t)to,
+                              .source = fabric->message,
+                              .bytes = MESSAGE_BYTES,
+                              .cookie = 1};
+    uint64_t begun_ns = fabric->now_ns;
+    sim_content_fill(fabric->message, MESSAGE_BYTES, from + 1);
+    fabric->completed = 0;
+    fabric->delivered_ns = 0;
+    if (via_node_submit(fabric->hosts[from].node, 0, &op) != 0) {
+        return false;
+    }
+    wake(&fabric->hosts[from], fabric->now_ns);
+    while (fabric->completed == 0 && step(fabric, begun_ns + limit_ns)) {
+    }
+    *ret_ns = fabric->delivered_ns - begun_ns;
+    return fabric->completed != 0 && fabric->status == 0 && fabric->delivered_at == to &&
+           fabric->delivered_ns != 0;
+}
+
+/* --- making it ------------------------------------------------------------------------------- */
+
+struct scale_fabric *scale_fabric_new(unsigned hosts_count)
+{
+    struct scale_fabric *fabric = sim_alloc(sizeof(*fabric));
+    size_t pairs = (size_t)hosts_count * hosts_count;
+    fabric->hosts_count = hosts_count;
+    fabric->hosts = sim_alloc(hosts_count * sizeof(*fabric->hosts));
+    fabric->hops = sim_alloc(pairs * sizeof(*fabric->hops));
+    fabric->wrong = sim_alloc(pairs * sizeof(*fabric->wrong));
+    fabric->now_ns = START_NS;
+    fabric->calls = (struct scale_port_calls){
+        .ctx = fabric, .now = port_now, .ring = port_rings, .arriving = port_arriving};
+    via_node_config_init(&fabric->config);
+    fabric->config.hosts_max = (uint16_t)hosts_count;
+    fabric->config.channels_count = 1;
+    fabric->config.pipe_slots = 8;
+    fabric->config.frame_bytes_max = 256;
+    fabric->config.bypass_count = 4;
+    fabric->config.ops_count = 4;
+    fabric->config.flows_count = 1;
+    fabric->config.window_frames = 8;
+    fabric->config.segments_count = 1;
+    for (unsigned h = 0; h < hosts_count; h++) {
+        fabric->hosts[h].fabric = fabric;
+        fabric->hosts[h].index = (uint16_t)h;
+        fabric->hosts[h].turn_ns = VIA_NEVER_NS;
+        via_list_init(&fabric->hosts[h].arriving);
+    }
+    return fabric;
+}
+
+void scale_fabric_link(struct scale_fabric *fabric, unsigned a, unsigned b, unsigned dimension)
+{
+    if (fabric->links_count == fabric->links_capacity) {
+        fabric->links_capacity = via_max(2 * fabric->links_capacity, 64u);
+        fabric->links =
+            sim_realloc(fabric->links, fabric->links_capacity * sizeof(struct scale_link *));
+    }
+    struct via_node_config config = fabric->config;
+    struct scale_link *link = sim_alloc(sizeof(*link));
+    config.session = 1;
+    config.ports_count = 1;
+    scale_link_init(link, &fabric->calls, a, b,
+                    via_align_up(via_node_inbox_bytes(&config), (size_t)4096));
+    link->index = fabric->links_count;
+    link->dimension = (uint8_t)dimension;
+    fabric->links[fabric->links_count++] = link;
+    fabric->hosts[a].ports_count++;
+    fabric->hosts[b].ports_count++;
+}
+
+/* Pages that a node never touches take no memory. */
+static void *map(size_t bytes)
+{
+    void *memory = mmap(NULL, via_max(bytes, (size_t)1), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        fprintf(stderr, "viaduct-sim: out of memory\n");
+        exit(2);
+    }
+    return memory;
+}
+
+static struct via_node_config node_config(const struct scale_fabric *fabric,
+                                          const struct scale_host *host,
+                                          const struct via_node_port_config *ports)
+{
+    struct via_node_config config = fabric->config;
+    config.host = host->index;
+    config.session = 1000u + host->index;
+    config.ports_count = host->ports_count;
+    config.ports = ports;
+    return config;
+}
+
+static void start(struct scale_host *host, const struct edge *edges)
+{
+    const struct scale_fabric *fabric = host->fabric;
+    struct via_node_port_config *ports = sim_alloc((size_t)host->ports_count * sizeof(*ports));
+    for (unsigned p = 0; p < host->ports_count; p++) {
+        ports[p].dimension = fabric->links[edges[p].link]->dimension;
+    }
+    struct via_node_config config = node_config(fabric, host, ports);
+    const struct via_node_env env = {.ctx = host,
+                                     .deliver = node_deliver,
+                                     .complete = node_complete,
+                                     .notify = node_notify,
+                                     .wake = node_wake,
+                                     .changed = node_changed};
+    host->bytes = via_node_bytes(&config);
+    host->memory = map(host->bytes);
+    if (host->bytes == 0 || via_node_init(&host->node, host->memory, &config, &env) != 0) {
+        abort(); /* the configuration is ours */
+    }
+    for (unsigned p = 0; p < host->ports_count; p++) {
+        struct scale_end *end = &fabric->links[edges[p].link]->ends[edges[p].side];
+        if (via_node_port_set(host->node, p, &end->port) != 0) {
+            abort();
+        }
+    }
+    free(ports);
+}
+
+void scale_fabric_start(struct scale_fabric *fabric)
+{
+    list_edges(fabric);
+    for (unsigned h = 0; h < fabric->hosts_count; h++) {
+        start(&fabric->hosts[h], &fabric->edges[fabric->first[h]]);
+        wake(&fabric->hosts[h], fabric->now_ns);
+    }
+    judge_all(fabric);
+}
+
+void scale_fabric_cut(struct scale_fabric *fabric, unsigned link)
+{
+    scale_link_cut(fabric->links[link]);
+    for (unsigned side = 0; side < 2; side++) {
+        wake(&fabric->hosts[fabric->links[link]->ends[side].host], fabric->now_ns + SCALE_BELL_NS);
+    }
+    judge_all(fabric);
+}
+
+void scale_fabric_free(struct scale_fabric *fabric)
+{
+    for (unsigned h = 0; h < fabric->hosts_count; h++) {
+        if (fabric->hosts[h].node != NULL) {
+            via_node_fini(fabric->hosts[h].node);
+        }
+        if (fabric->hosts[h].memory != NULL) {
+            munmap(fabric->hosts[h].memory, fabric->hosts[h].bytes);
+        }
+    }
+    for (unsigned l = 0; l < fabric->links_count; l++) {
+        scale_link_fini(fabric->links[l]);
+        free(fabric->links[l]);
+    }
+    free(fabric->links);
+    free(fabric->hosts);
+    free(fabric->edges);
+    free(fabric->first);
+    free(fabric->hops);
+    free(fabric->wrong);
+    free(fabric->events);
+    free(fabric);
+}
+
+/* --- what it was ----------------------------------------------------------------------------- */
+
+unsigned scale_fabric_hosts(const struct scale_fabric *fabric)
+{
+    return fabric->hosts_count;
+}
+
+unsigned scale_fabric_links(const struct scale_fabric *fabric)
+{
+    return fabric->links_count;
+}
+
+uint64_t scale_fabric_now_ns(const struct scale_fabric *fabric)
+{
+    return fabric->now_ns;
+}
+
+unsigned scale_fabric_hops(const struct scale_fabric *fabric, unsigned from, unsigned to)
+{
+    return fabric->hops[(size_t)from * fabric->hosts_count + to];
+}
+
+void scale_fabric_count(struct scale_fabric *fabric, struct scale_counts *ret_counts)
+{
+    struct scale_counts counts = {.cpu_ns = 0};
+    for (unsigned h = 0; h < fabric->hosts_count; h++) {
+        struct scale_host *host = &fabric->hosts[h];
+        const struct via_node_counters *before = &host->counted;
+        struct via_node_counters now;
+        via_node_counters(host->node, &now);
+        uint64_t changed = now.routes_changed - before->routes_changed;
+        counts.cpu_ns += host->cpu_ns;
+        counts.cpu_ns_max = via_max(counts.cpu_ns_max, host->cpu_ns);
+        counts.turns += host->turns;
+        counts.announcements += now.announcements_sent - before->announcements_sent;
+        counts.announcement_bytes += now.announcement_bytes_sent - before->announcement_bytes_sent;
+        counts.routes_changed += changed;
+        counts.routes_changed_max = via_max(counts.routes_changed_max, changed);
+        counts.routes_examined += now.routes_examined - before->routes_examined;
+        host->counted = now;
+        host->cpu_ns = 0;
+        host->turns = 0;
+    }
+    *ret_counts = counts;
+}
+
+uint64_t scale_fabric_announced(const struct scale_fabric *fabric, unsigned link)
+{
+    const struct scale_end *ends = fabric->links[link]->ends;
+    return (uint64_t)fabric->hosts_count *
+           (fabric->hosts[ends[0].host].ports_count + fabric->hosts[ends[1].host].ports_count);
+}
+
+uint64_t scale_fabric_node_bytes(const struct scale_fabric *fabric)
+{
+    uint64_t bytes = 0;
+    for (unsigned h = 0; h < fabric->hosts_count; h++) {
+        bytes += fabric->hosts[h].bytes;
+    }
+    return bytes;
+}
+
+uint64_t scale_fabric_touched_bytes(const struct scale_fabric *fabric)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint64_t bytes = 0;
+    for (unsigned h = 0; h < fabric->hosts_count; h++) {
+        size_t pages = (fabric->hosts[h].bytes + page - 1) / page;
+        unsigned char *resident = sim_alloc(pages);
+        if (mincore(fabric->hosts[h].memory, fabric->hosts[h].bytes, resident) == 0) {
+            for (size_t i = 0; i < pages; i++) {
+                bytes += (resident[i] & 1) != 0 ? page : 0;
+            }
+        }
+        free(resident);
+    }
+    return bytes;
+}
+
+uint64_t scale_fabric_link_bytes(const struct scale_fabric *fabric)
+{
+    uint64_t bytes = 0;
+    for (unsigned l = 0; l < fabric->links_count; l++) {
+        bytes += 2 * fabric->links[l]->ends[0].port.caps.inbox_bytes;
+    }
+    return bytes;
+}
+
+uint64_t scale_fabric_default_bytes(const struct scale_fabric *fabric)
+{
+    struct via_node_config config;
+    via_node_config_init(&config);
+    config.hosts_max = (uint16_t)fabric->hosts_count;
+    config.session = 1;
+    config.ports_count = fabric->hosts[0].ports_count;
+    return via_node_bytes(&config);
+}

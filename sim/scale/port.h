@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Links of sim/scale: posted writes arrive in order after a while, doorbells behind them. */
+#ifndef SIM_SCALE_PORT_H
+#define SIM_SCALE_PORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "core/port.h"
+
+struct scale_link;
+
+/* A posted write under way. */
+struct scale_flight {
+    struct scale_flight *next;
+    uint64_t arrive_ns, off;
+    size_t bytes;
+    unsigned char data[];
+};
+
+struct scale_fence {
+    uint64_t due_ns;
+    uint32_t era; /* of the link, when it was started */
+    bool under_way;
+};
+
+/* One end of a link. */
+struct scale_end {
+    struct via_port port; /* first */
+    struct scale_link *link;
+    struct scale_end *peer;
+    struct scale_flight *first, *last; /* leaving from here */
+    struct via_list arriving;          /* of the peer's host, while there are some */
+    struct scale_fence fences[VIA_PORT_QUEUES];
+    uint64_t events;
+    uint32_t host;
+};
+
+/* What a port asks of the fabric. */
+struct scale_port_calls {
+    void *ctx;
+    uint64_t (*now)(void *ctx);
+    void (*ring)(void *ctx, struct scale_end *end, unsigned bit); /* at that end, some time */
+    struct via_list *(*arriving)(void *ctx, uint32_t host); /* ends from which writes come to it */
+};
+
+struct scale_link {
+    struct scale_end ends[2];
+    const struct scale_port_calls *calls;
+    uint32_t index;
+    uint32_t era; /* counts cuts */
+    bool up;
+    uint8_t dimension;
+    uint32_t scratchpads[VIA_PORT_SCRATCHPADS];
+};
+
+/* inbox_bytes at each end. The link is up. */
+void scale_link_init(struct scale_link *link, const struct scale_port_calls *calls, uint32_t a,
+                     uint32_t b, size_t inbox_bytes);
+void scale_link_fini(struct scale_link *link);
+/* What is under way is lost. */
+void scale_link_cut(struct scale_link *link);
+/* Writes that have arrived by now are seen. */
+void scale_end_arrive(struct scale_end *end, uint64_t now_ns);
+
+#endif
