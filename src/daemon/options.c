@@ -87,6 +87,9 @@ static const char help[] =
     "                        nodirect, processes can not map memory over it; in dimension D of a\n"
     "                        torus; like real links of a class (pex, ivshmem, network;\n"
     "                        memory), with a window of so many bytes. Repeatable\n"
+    "  --link PEER=DRIVER:TARGET[,KEY=VALUE...]\n"
+    "                        a link to host PEER as the driver describes it, such as\n"
+    "                        2=emu:/tmp/cable.sock,side=1,like=pex,window=4MiB\n"
     "  --rundir DIR          directory of the fabric's sockets\n"
     "  --fabric NAME         name of the fabric, when no directory is given (default)\n"
     "  --channels N          channels of each link (2)\n"
@@ -160,49 +163,45 @@ static const char *value_of(const char *word, const char *key)
     return strncmp(word, key, length) == 0 && word[length] == '=' ? word + length + 1 : NULL;
 }
 
+/* Of --link, until the directory of the cables is known. */
+struct link_words {
+    unsigned side;
+    unsigned number;   /* of the cable */
+    bool is_described; /* the description is complete */
+    char options[96];  /* ",KEY=VALUE..." of the emulated driver */
+};
+
 /* "nodirect", "dimension=D", "like=CLASS", "window=BYTES" or "seed=N". */
-static bool parse_kind(const char *word, struct via_host_link *link, char *ret_like)
+static bool parse_kind(const char *word, struct via_host_link *link, struct link_words *words)
 {
     const char *text;
     unsigned long value;
-    if (strcmp(word, "nodirect") == 0) {
-        link->direct = false;
-    } else if ((text = value_of(word, "dimension")) != NULL) {
-        if (!parse_number(text, 0, VIA_DIMENSIONS_MAX - 1, &value)) {
-            return false;
-        }
-        link->dimension = (uint8_t)value;
-    } else if ((text = value_of(word, "like")) != NULL) {
-        if (text[0] == '\0' || strlen(text) >= VIA_DAEMON_LIKE_BYTES) {
-            return false;
-        }
-        link->like = strcpy(ret_like, text);
-    } else if ((text = value_of(word, "window")) != NULL) {
-        if (!parse_number(text, 0, ULONG_MAX, &value)) {
-            return false;
-        }
-        link->window_bytes = value;
-    } else if ((text = value_of(word, "seed")) != NULL) {
-        if (!parse_number(text, 0, ULONG_MAX, &value)) {
-            return false;
-        }
-        link->seed = value;
-    } else {
+    if ((text = value_of(word, "dimension")) != NULL) {
+        bool good = parse_number(text, 0, VIA_DIMENSIONS_MAX - 1, &value);
+        link->dimension = good ? (uint8_t)value : 0;
+        return good;
+    }
+    bool is_number =
+        (text = value_of(word, "window")) != NULL || (text = value_of(word, "seed")) != NULL;
+    if (is_number ? !parse_number(text, 0, ULONG_MAX, &value)
+                  : strcmp(word, "nodirect") != 0 && ((text = value_of(word, "like")) == NULL ||
+                                                      text[strcspn(text, ",=")] != '\0')) {
         return false;
     }
-    return true;
+    size_t used = strlen(words->options);
+    size_t room = sizeof(words->options) - used;
+    return (size_t)snprintf(words->options + used, room, ",%s", word) < room;
 }
 
-static uint64_t default_seed(void)
+static const char *default_seed(void)
 {
     const char *text = getenv("VIADUCT_EMU_SEED");
     unsigned long seed;
-    return text != NULL && parse_number(text, 0, ULONG_MAX, &seed) ? seed : 1;
+    return text != NULL && parse_number(text, 0, ULONG_MAX, &seed) ? text : "1";
 }
 
 /* PEER:SIDE:N[:KIND...] */
-static bool parse_link(const char *text, struct via_host_link *link, unsigned *ret_number,
-                       char *ret_like)
+static bool parse_link(const char *text, struct via_host_link *link, struct link_words *ret_words)
 {
     char word[128];
     if (strlen(text) >= sizeof(word)) {
@@ -219,41 +218,82 @@ static bool parse_link(const char *text, struct via_host_link *link, unsigned *r
         !parse_number(side, 0, 1, &values[1]) || !parse_number(number, 0, 999, &values[2])) {
         return false;
     }
-    *link = (struct via_host_link){
-        .peer = (uint16_t)values[0],
-        .side = (unsigned)values[1],
-        .direct = true,
-        .seed = default_seed(),
-    };
-    *ret_number = (unsigned)values[2];
+    *link = (struct via_host_link){.peer = (uint16_t)values[0]};
+    *ret_words = (struct link_words){.side = (unsigned)values[1], .number = (unsigned)values[2]};
+    snprintf(ret_words->options, sizeof(ret_words->options), ",seed=%s", default_seed());
     for (const char *kind; (kind = strtok_r(NULL, ":", &rest)) != NULL;) {
-        if (!parse_kind(kind, link, ret_like)) {
+        if (!parse_kind(kind, link, ret_words)) {
             return false;
         }
     }
     return true;
 }
 
-static enum via_daemon_next add_link(struct via_daemon_options *options, unsigned *numbers,
+/* PEER=DESCRIPTION, which the driver reads. */
+static bool parse_described(const char *text, struct via_host_link *link,
+                            struct link_words *ret_words, char *ret_description)
+{
+    char peer[8];
+    unsigned long value;
+    size_t length = strcspn(text, "=:");
+    if (text[length] != '=' || length >= sizeof(peer) ||
+        strlen(text + length + 1) >= VIA_DAEMON_DESCRIPTION_BYTES) {
+        return false;
+    }
+    memcpy(peer, text, length);
+    peer[length] = '\0';
+    if (!parse_number(peer, 0, VIA_HOSTS_MAX - 1, &value)) {
+        return false;
+    }
+    *link = (struct via_host_link){.peer = (uint16_t)value};
+    *ret_words = (struct link_words){.is_described = true};
+    strcpy(ret_description, text + length + 1);
+    return true;
+}
+
+static enum via_daemon_next add_link(struct via_daemon_options *options, struct link_words *words,
                                      const char *text)
 {
     unsigned count = options->host.links_count;
     if (count == VIA_PORTS_MAX) {
         return wrong("--link %s: a host has at most %u links", text, VIA_PORTS_MAX);
     }
-    if (!parse_link(text, &options->links[count], &numbers[count], options->link_likes[count])) {
+    struct via_host_link *link = &options->links[count];
+    if (!parse_link(text, link, &words[count]) &&
+        !parse_described(text, link, &words[count], options->link_descriptions[count])) {
         return wrong("--link %s: PEER:SIDE:N[:nodirect][:dimension=D][:like=CLASS][:window=BYTES]"
-                     "[:seed=N], where PEER is 0 to %u, SIDE 0 or 1, N 0 to 999, D 0 to %u",
+                     "[:seed=N], where PEER is 0 to %u, SIDE 0 or 1, N 0 to 999, D 0 to %u; or "
+                     "PEER=DRIVER:TARGET[,KEY=VALUE...]",
                      text, VIA_HOSTS_MAX - 1, VIA_DIMENSIONS_MAX - 1);
     }
     for (unsigned i = 0; i < count; i++) {
-        if (options->links[i].peer == options->links[count].peer && numbers[i] == numbers[count]) {
-            return wrong("--link %s: cable %u to host %u is given twice", text, numbers[count],
-                         options->links[count].peer);
+        if (!words[i].is_described && !words[count].is_described &&
+            options->links[i].peer == link->peer && words[i].number == words[count].number) {
+            return wrong("--link %s: cable %u to host %u is given twice", text, words[count].number,
+                         link->peer);
         }
     }
     options->host.links_count++;
     return VIA_DAEMON_RUN;
+}
+
+/* emu:PATH,side=S,...; a comma in the path is doubled. */
+static bool describe_link(const struct via_rundir_path *path, const struct link_words *words,
+                          char *ret_description)
+{
+    size_t used = (size_t)snprintf(ret_description, VIA_DAEMON_DESCRIPTION_BYTES, "emu:");
+    for (const char *at = path->text; *at != '\0'; at++) {
+        if (used + 3 >= VIA_DAEMON_DESCRIPTION_BYTES) {
+            return false;
+        }
+        ret_description[used++] = *at;
+        if (*at == ',') {
+            ret_description[used++] = ',';
+        }
+    }
+    size_t room = VIA_DAEMON_DESCRIPTION_BYTES - used;
+    return (size_t)snprintf(ret_description + used, room, ",side=%u%s", words->side,
+                            words->options) < room;
 }
 
 static enum via_daemon_next add_rights(struct via_rights *rights, const char *option,
@@ -397,7 +437,7 @@ struct parse {
     const char *rundir;
     const char *fabric;
     bool host_given;
-    unsigned numbers[VIA_PORTS_MAX]; /* of the links */
+    struct link_words links[VIA_PORTS_MAX];
 };
 
 static enum via_daemon_next parse_one(struct via_daemon_options *options, struct parse *parse,
@@ -412,7 +452,7 @@ static enum via_daemon_next parse_one(struct via_daemon_options *options, struct
         parse->fabric = optarg;
         return VIA_DAEMON_RUN;
     case OPT_LINK:
-        return add_link(options, parse->numbers, optarg);
+        return add_link(options, parse->links, optarg);
     case OPT_ATTACH:
         return add_rights(&options->host.attach, "attach", optarg);
     case OPT_ADMIN:
@@ -465,9 +505,16 @@ static enum via_daemon_next set_paths(struct via_daemon_options *options, const 
         strcpy(options->rundir.text, parse->rundir);
     }
     for (unsigned i = 0; i < options->host.links_count && rc == 0; i++) {
+        struct via_rundir_path path;
+        options->links[i].description = options->link_descriptions[i];
+        if (parse->links[i].is_described) {
+            continue;
+        }
         rc = via_rundir_link_path(options->rundir.text, options->host.host, options->links[i].peer,
-                                  parse->numbers[i], &options->link_paths[i], &err);
-        options->links[i].path = options->link_paths[i].text;
+                                  parse->links[i].number, &path, &err);
+        if (rc == 0 && !describe_link(&path, &parse->links[i], options->link_descriptions[i])) {
+            return wrong("%s: too long", path.text);
+        }
     }
     if (rc != 0) {
         return wrong("%s", err.text);

@@ -9,14 +9,13 @@
 #include "host/host.h"
 #include "host/rundir.h"
 
-#define VIA_DAEMON_LIKE_BYTES 16u
+#define VIA_DAEMON_DESCRIPTION_BYTES 512u
 
 /* What the command line says. */
 struct via_daemon_options {
     struct via_host_options host; /* points into what follows */
     struct via_host_link links[VIA_PORTS_MAX];
-    struct via_rundir_path link_paths[VIA_PORTS_MAX];
-    char link_likes[VIA_PORTS_MAX][VIA_DAEMON_LIKE_BYTES];
+    char link_descriptions[VIA_PORTS_MAX][VIA_DAEMON_DESCRIPTION_BYTES];
     struct via_rundir_path rundir;
     enum via_log_level log_level;
     uint32_t log_bytes; /* most that the log file grows to */

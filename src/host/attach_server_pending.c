@@ -20,7 +20,7 @@ static int ask_neighbour(struct via_host *host, const struct via_attach_pending 
         .id = pending->id,
         .handle = handle,
     };
-    int rc = via_emu_port_request(cable->port, &message, sizeof(message), NULL, 0);
+    int rc = via_host_cable_send(cable, &message, sizeof(message), NULL, 0);
     return rc != 0 ? -EXDEV : 0;
 }
 

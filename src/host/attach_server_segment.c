@@ -530,8 +530,8 @@ void via_attach_server_map_asked(struct via_host_cable *cable,
         .life = rc == 0 ? segment->life : 0,
     };
     /* When it can not be sent the link is down or the neighbour does not listen: it gives up. */
-    int sent = via_emu_port_request(cable->port, &answer, sizeof(answer), fds,
-                                    rc == 0 ? MAP_FDS_COUNT : 0);
+    int sent =
+        via_host_cable_send(cable, &answer, sizeof(answer), fds, rc == 0 ? MAP_FDS_COUNT : 0);
     if (sent != 0) {
         via_host_warn(host, VIA_HOST_WARNS_MAP, cable->index,
                       "host %u: link %u: answer to host %u: %s", host->config.host, cable->index,

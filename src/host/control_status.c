@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "host/host_private.h"
-#include "port/emu/like.h"
 
 /* Every number goes through here: JSON's are signed. */
 static void set(json_t *object, const char *key, uint64_t value)
@@ -29,13 +28,25 @@ static void set_slices(json_t *object, const struct via_host_slices *slices)
     set(object, "exposed_refused", slices->exposed_refused_count);
 }
 
+static json_t *caps_of(const struct via_port_caps *caps)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "coherent", json_boolean(caps->coherent));
+    json_object_set_new(object, "writes_ordered", json_boolean(caps->writes_ordered));
+    set(object, "store_bytes", caps->store_bytes_max);
+    set(object, "dma_depth", caps->dma_depth);
+    return object;
+}
+
 static json_t *link_of(const struct via_host *host, unsigned index)
 {
     const struct via_host_cable *cable = &host->cables[index];
     struct via_link_status link = {.state = VIA_LINK_DOWN};
-    struct via_emu_status port;
+    struct via_port_status port;
+    char found[128];
     (void)via_node_link_status(host->node, index, &link);
-    via_emu_port_status(cable->port, &port);
+    cable->link.driver->status(cable->port, &port);
+    cable->link.driver->describe(cable->port, found, sizeof(found));
     struct via_link_text error = via_link_explain(&link, host->protocol_version);
     json_t *object = json_object();
     set(object, "port", index);
@@ -45,16 +56,20 @@ static json_t *link_of(const struct via_host *host, unsigned index)
                         json_string(error.text[0] != '\0' ? error.text : port.error));
     json_object_set_new(object, "cut", json_boolean(port.cut));
     json_object_set_new(object, "direct", json_boolean(cable->direct));
-    json_object_set_new(object, "like", json_string(cable->like->name));
+    json_object_set_new(object, "driver", json_string(cable->link.driver->name));
+    json_object_set_new(object, "found", json_string(found));
+    json_object_set_new(object, "like", json_string(port.class_name));
     set(object, "window", port.window_bytes);
+    set(object, "inbox", cable->port->caps.inbox_bytes);
+    json_object_set_new(object, "caps", caps_of(&cable->port->caps));
     set_slices(object, &host->aperture.links[index]);
     set(object, "dimension", cable->dimension);
-    json_object_set_new(object, "path", json_string(cable->path.text));
+    json_object_set_new(object, "path", json_string(cable->link.target));
     set(object, "seen_peer", link.peer);
     set(object, "peer_session", link.peer_session);
     set(object, "peer_version", link.peer_version);
     set(object, "slots", link.pipe_slots);
-    set(object, "peer_pid", (uint64_t)port.peer_pid);
+    set(object, "peer_pid", port.peer_pid);
     set(object, "ups", link.ups_count);
     set(object, "downs", link.downs_count);
     set(object, "frames_sent", link.frames_sent);

@@ -231,7 +231,7 @@ static int open_shared(struct via_host *host, struct via_error *err)
     }
     /* A whole page: the ports map all lines there can be. */
     int rc = via_host_memory_open(&host->bells, "viaduct-bells",
-                                  VIA_EMU_BELL_LINES_MAX * sizeof(struct via_bell), false, err);
+                                  VIA_BELL_LINES_MAX * sizeof(struct via_bell), false, err);
     return rc != 0 ? rc : via_host_status_open(host, err);
 }
 

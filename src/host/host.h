@@ -12,7 +12,7 @@
 #include "host/control_rights.h"
 
 /*
- * A host of the fabric: a node on emulated ports, the threads that run it, and the two sockets by
+ * A host of the fabric: a node on its ports, the threads that run it, and the two sockets by
  * which processes attach and operators look. viaductd is this and an option parser; launchers and
  * tests embed it.
  *
@@ -28,14 +28,9 @@ struct via_host_key {
 };
 
 struct via_host_link {
-    const char *path;      /* socket of the cable */
-    unsigned side;         /* 0 or 1, the two ends differ */
-    uint16_t peer;         /* who should be at the other end; for messages and for cut and mend */
-    bool direct;           /* processes may map the peer's segments, if the class lets them */
-    const char *like;      /* class of links to emulate: port/emu/like.h; NULL = "memory" */
-    uint64_t window_bytes; /* of such a class, if it has windows with a size; 0 = as it says */
-    uint64_t seed;         /* of what chance decides in such a class */
-    uint8_t dimension;     /* of a torus, the same at both ends; 0 in any other fabric */
+    const char *description; /* DRIVER:TARGET[,KEY=VALUE...], see port/driver.h */
+    uint16_t peer;           /* who should be at the other end; for messages and for cut and mend */
+    uint8_t dimension;       /* of a torus, the same at both ends; 0 in any other fabric */
 };
 
 /*
@@ -62,7 +57,7 @@ struct via_host_options {
     struct via_quota quota;
     const struct via_host_link *links;
     unsigned links_count;
-    uint32_t dma_bytes_min; /* not 0: the ports have an emulated DMA engine, and bodies of so many
+    uint32_t dma_bytes_min; /* not 0: ports have a DMA engine where they can, and bodies of so many
                                bytes or more go by it */
     const struct via_host_key *key; /* borrowed for the life of the host. Hosts of its links must
                                        prove that they have the same. NULL: none */

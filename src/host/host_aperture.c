@@ -642,7 +642,9 @@ int via_host_aperture_open(struct via_host *host)
     }
     for (unsigned i = 0; i < host->cables_count && rc == 0; i++) {
         struct via_host_slices *slices = &host->aperture.links[i];
-        struct via_port_slices *port = via_emu_port_slices(host->cables[i].port);
+        const struct via_host_cable *cable = &host->cables[i];
+        const struct via_driver *driver = cable->link.driver;
+        struct via_port_slices *port = driver->slices != NULL ? driver->slices(cable->port) : NULL;
         slices->link = i;
         /* A process that has left may still have slices of other ports mapped. */
         if (port != NULL && port->detaches && words + port->count <= VIA_SLICES_MAX) {

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The cables of a host: emulated ports, their links, and messages to the hosts at the other ends.
- */
+/* The cables of a host: ports, their links, and messages to the hosts at the other ends. */
 #include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "host/host_private.h"
-#include "port/emu/like.h"
-
-/* Of an emulated engine. Less than what the channels of a host would give it at once, so that they
- * find it full now and then. */
-#define DMA_DEPTH 8u
 
 static void ready(struct via_host_source *source, uint32_t events)
 {
@@ -45,39 +39,52 @@ static uint64_t inbox_bytes_min(const struct via_host *host)
     return via_align_up(via_node_inbox_bytes(&config), 4096);
 }
 
-static int open_cable(struct via_host *host, struct via_host_cable *cable,
-                      const struct via_host_link *link, struct via_error *err)
+/* [any thread] */
+static void wake(void *ctx, unsigned thread)
 {
-    if (strlen(link->path) >= sizeof(cable->path.text)) {
-        return via_error_set(err, -ENAMETOOLONG, "%s: longer than a socket address", link->path);
+    struct via_host_cable *cable = ctx;
+    if (thread < cable->host->config.channels_count) {
+        via_bell_ring(cable->host->transfers[thread].bell);
     }
-    memcpy(cable->path.text, link->path, strlen(link->path) + 1);
-    cable->peer = link->peer;
-    cable->like = via_emu_like_find(link->like != NULL ? link->like : "memory");
-    if (cable->like == NULL) {
-        return via_error_set(err, -EINVAL, "like '%s': there is no such class of links",
-                             link->like);
-    }
-    cable->direct = link->direct && cable->like->maps_memory;
-    cable->dimension = link->dimension;
-    struct via_emu_options options = {
-        .path = cable->path.text,
-        .side = link->side,
+}
+
+static int open_port(struct via_host_cable *cable, struct via_error *err)
+{
+    struct via_host *host = cable->host;
+    const struct via_driver *driver = cable->link.driver;
+    struct via_port_status status;
+    cable->offer = (struct via_driver_host){
         .host = host->config.host,
         .inbox_bytes = via_align_up(via_node_inbox_bytes(&host->config), 4096),
+        .threads_count = host->config.channels_count,
         .bell_fd = host->bells.fd,
-        .bell_lines = host->config.channels_count,
-        .direct = link->direct,
-        .slices = true,
         .inbox_bytes_min = inbox_bytes_min(host),
-        .like = cable->like,
-        .window_bytes = link->window_bytes,
-        .seed = link->seed,
-        .dma_depth = host->options.dma_bytes_min != 0 ? DMA_DEPTH : 0,
+        .slices = true,
+        .dma = host->options.dma_bytes_min != 0,
+        .wake = wake,
         .on_message = on_message,
         .ctx = cable,
     };
-    int rc = via_emu_port_open(&options, &cable->port, err);
+    int rc = driver->open(cable->link.config, &cable->offer, &cable->port, err);
+    if (rc != 0) {
+        via_error_prefix(err, "driver %s: open: ", driver->name);
+        return rc;
+    }
+    driver->status(cable->port, &status);
+    cable->direct = status.maps_memory && driver->request != NULL;
+    return 0;
+}
+
+static int open_cable(struct via_host_cable *cable, const struct via_host_link *link,
+                      struct via_error *err)
+{
+    struct via_host *host = cable->host;
+    cable->peer = link->peer;
+    cable->dimension = link->dimension;
+    int rc = via_link_parse(link->description, &cable->link, err);
+    if (rc == 0) {
+        rc = open_port(cable, err);
+    }
     if (rc != 0) {
         return rc;
     }
@@ -85,7 +92,10 @@ static int open_cable(struct via_host *host, struct via_host_cable *cable,
     if (rc != 0) {
         return via_error_set(err, rc, "give the port to the node: %s", strerror(-rc));
     }
-    cable->source.fd = via_emu_port_fd(cable->port);
+    cable->source.fd = cable->link.driver->fd(cable->port);
+    if (cable->source.fd < 0) {
+        return 0; /* its deadlines tell when */
+    }
     rc = via_host_source_add(host, &cable->source, EPOLLIN);
     if (rc != 0) {
         cable->source.fd = -1;
@@ -102,7 +112,7 @@ int via_host_cables_open(struct via_host *host, const struct via_host_options *o
         *cable =
             (struct via_host_cable){.host = host, .source = {.ready = ready, .fd = -1}, .index = i};
         host->cables_count = i + 1;
-        int rc = open_cable(host, cable, &options->links[i], err);
+        int rc = open_cable(cable, &options->links[i], err);
         if (rc != 0) {
             via_error_prefix(err, "link %u to host %u: ", i, options->links[i].peer);
             return rc;
@@ -131,7 +141,7 @@ uint64_t via_host_cables_tick(struct via_host *host)
         struct via_host_cable *cable = &host->cables[i];
         if (host->now_ns >= cable->deadline_ns) {
             cable->deadline_ns = VIA_NEVER_NS;
-            if (via_emu_port_service(cable->port, host->now_ns, &cable->deadline_ns) != 0) {
+            if (cable->link.driver->service(cable->port, host->now_ns, &cable->deadline_ns) != 0) {
                 host->node_due = true;
             }
         }
@@ -196,17 +206,25 @@ struct via_host_cable *via_host_cables_direct(struct via_host *host, uint16_t pe
     return NULL;
 }
 
+int via_host_cable_send(struct via_host_cable *cable, const void *msg, size_t len, const int *fds,
+                        unsigned nfds)
+{
+    const struct via_driver *driver = cable->link.driver;
+    return driver->request != NULL ? driver->request(cable->port, msg, len, fds, nfds) : -ENOTSUP;
+}
+
 int via_host_cables_cut(struct via_host *host, uint16_t peer, int index, bool cut)
 {
     int count = 0;
     for (unsigned i = 0; i < host->cables_count; i++) {
         struct via_host_cable *cable = &host->cables[i];
-        if (cable->peer != peer || (index >= 0 && (unsigned)index != i)) {
+        if (cable->peer != peer || (index >= 0 && (unsigned)index != i) ||
+            cable->link.driver->cut == NULL) {
             continue;
         }
         via_log(VIA_LOG_INFO, "host %u: link %u to host %u is %s", host->config.host, i, peer,
                 cut ? "cut" : "mended");
-        via_emu_port_cut(cable->port, cut);
+        cable->link.driver->cut(cable->port, cut);
         cable->deadline_ns = 0;
         count++;
     }

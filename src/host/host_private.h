@@ -39,7 +39,8 @@
 #include "host/link_text.h"
 #include "host/rundir.h"
 #include "host/tenant.h"
-#include "port/emu/emu.h"
+#include "port/bell.h"
+#include "port/driver.h"
 
 /* Endpoints from here on are the hosts' own; processes can neither open them nor send to them. */
 #define VIA_HOST_ENDPOINT_FIRST 0xffffff00u
@@ -57,12 +58,11 @@ struct via_host_cable {
     unsigned index;
     uint16_t peer;
     uint8_t dimension;
-    bool direct;
-    bool cut;
-    const struct via_emu_like *like;
-    uint64_t deadline_ns;           /* of via_emu_port_service */
+    bool direct; /* processes may map the peer's segments */
+    struct via_link_config link;
+    struct via_driver_host offer;   /* to the driver; lives as long as the port */
+    uint64_t deadline_ns;           /* of the driver's service() */
     enum via_link_state state_seen; /* for the log */
-    struct via_rundir_path path;
 };
 
 /* Messages that a user or a peer can cause as often as it likes; each kind has a limit for each
@@ -164,6 +164,9 @@ uint64_t via_host_sync(struct via_host *host);
 bool via_host_is_synced(const struct via_host *host, uint64_t target);
 
 /* --- host_cables.c --- */
+/* To the host at the other end; as via_driver.request. */
+int via_host_cable_send(struct via_host_cable *cable, const void *msg, size_t len, const int *fds,
+                        unsigned nfds);
 int via_host_cables_open(struct via_host *host, const struct via_host_options *options,
                          struct via_error *err);
 void via_host_cables_close(struct via_host *host);

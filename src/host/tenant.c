@@ -92,7 +92,7 @@ static int open_bells(struct via_host *host, struct via_tenant *tenant, struct v
                              VIA_TENANTS_MAX);
     }
     int rc = via_host_memory_open(&tenant->bells, "viaduct-bells-of-user",
-                                  VIA_EMU_BELL_LINES_MAX * sizeof(struct via_bell), false, err);
+                                  VIA_BELL_LINES_MAX * sizeof(struct via_bell), false, err);
     if (rc != 0) {
         return rc;
     }

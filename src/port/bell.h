@@ -24,6 +24,9 @@ struct via_bell {
 };
 _Static_assert(sizeof(struct via_bell) == VIA_CACHELINE, "one line per transfer thread");
 
+/* Of a bell page. */
+#define VIA_BELL_LINES_MAX 64u
+
 /*
  * Wakes the thread that sleeps on this bell. The caller has made its work visible. Both additions
  * and the load are sequentially consistent, and the kernel compares count behind a full barrier:

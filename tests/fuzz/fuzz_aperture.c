@@ -36,20 +36,14 @@ static void end(void)
     host_lab_fini(&lab);
 }
 
-static void be_like(struct via_host_options *options)
-{
-    struct via_host_link *link = (struct via_host_link *)(uintptr_t)options->links;
-    link->like = "ivshmem";
-    link->window_bytes = 1u << 20;
-}
-
 static void begin(void)
 {
     static struct host_raw far;
     void *base;
     host_lab_init(&lab, 2, false, true);
-    host_lab_start(&lab, 0, be_like);
-    host_lab_start(&lab, 1, be_like);
+    lab.options = ",like=ivshmem,window=1MiB";
+    host_lab_start(&lab, 0, NULL);
+    host_lab_start(&lab, 1, NULL);
     host_lab_wait_routes(&lab);
     atexit(end);
     host_raw_open(&good, &lab, 0);

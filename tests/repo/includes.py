@@ -12,7 +12,7 @@ PUBLIC = ["viaduct/", "shmem.h", "shmemx.h", "pshmem.h"]
 BASE = ["base/"]
 WIRE = BASE + ["wire/"]
 CORE = WIRE + ["core/"]
-HOST = CORE + ["host/", "port/"] + PUBLIC
+HOST = CORE + ["host/", "port/bell.h", "port/driver.h", "port/slice.h"] + PUBLIC
 
 # Folder: the beginnings of what its files may include. A folder that is not here may not exist.
 ALLOWED = {

@@ -119,7 +119,7 @@ void host_lab_start(struct host_lab *lab, unsigned host,
                     void (*change)(struct via_host_options *options))
 {
     struct via_host_link links[2];
-    struct via_rundir_path paths[2];
+    char descriptions[2][160];
     unsigned peers[2];
     struct via_host_options options;
     struct via_error err = {0};
@@ -130,11 +130,13 @@ void host_lab_start(struct host_lab *lab, unsigned host,
     options.links = links;
     options.links_count = neighbours_of(lab, host, peers);
     for (unsigned i = 0; i < options.links_count; i++) {
-        assert_int_equal(via_rundir_link_path(lab->rundir, host, peers[i], 0, &paths[i], &err), 0);
-        links[i] = (struct via_host_link){.path = paths[i].text,
-                                          .side = host < peers[i] ? 0 : 1,
-                                          .peer = (uint16_t)peers[i],
-                                          .direct = lab->direct};
+        struct via_rundir_path path;
+        assert_int_equal(via_rundir_link_path(lab->rundir, host, peers[i], 0, &path, &err), 0);
+        snprintf(descriptions[i], sizeof(descriptions[i]), "emu:%s,side=%u%s%s", path.text,
+                 host < peers[i] ? 0 : 1, lab->direct ? "" : ",nodirect",
+                 lab->options != NULL ? lab->options : "");
+        links[i] =
+            (struct via_host_link){.description = descriptions[i], .peer = (uint16_t)peers[i]};
     }
     if (change != NULL) {
         change(&options);

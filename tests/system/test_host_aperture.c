@@ -27,16 +27,6 @@
 
 static const char *like = "pex";
 
-static void be_like(struct via_host_options *options)
-{
-    struct via_host_link *links = (struct via_host_link *)(uintptr_t)options->links;
-    for (unsigned i = 0; i < options->links_count; i++) {
-        links[i].like = like;
-        links[i].window_bytes = 1u << 20;
-        links[i].seed = 7;
-    }
-}
-
 /* --- two hosts, a segment at host 1, a remote of it at host 0 --------------------------------- */
 
 struct pair {
@@ -50,9 +40,12 @@ struct pair {
 
 static void start_hosts(struct pair *pair)
 {
+    static char options[64];
+    snprintf(options, sizeof(options), ",like=%s,window=1MiB,seed=7", like);
     host_lab_init(&pair->lab, 2, false, true);
-    host_lab_start(&pair->lab, 0, be_like);
-    host_lab_start(&pair->lab, 1, be_like);
+    pair->lab.options = options;
+    host_lab_start(&pair->lab, 0, NULL);
+    host_lab_start(&pair->lab, 1, NULL);
     host_lab_wait_routes(&pair->lab);
 }
 

@@ -95,6 +95,7 @@ static void a_wrong_command_line_is_explained(void **state)
         {{"--link", "1:0"}, "--link 1:0: PEER:SIDE:N"},
         {{"--link", "2:0:0:sideways"}, "--link 2:0:0:sideways: PEER:SIDE:N"},
         {{"--link", "2:0:0:dimension=8"}, "--link 2:0:0:dimension=8: PEER:SIDE:N"},
+        {{"--link", "x=emu:/y"}, "--link x=emu:/y: PEER:SIDE:N"},
         {{"--give-up-ms", "x"}, "--give-up-ms x: "},
         {{"--link", "1:0:0"}, "--link 1:0:0: cable 0 to host 1 is given twice"},
         {{"--log-level", "loud"}, "--log-level loud: error, warn"},
@@ -118,11 +119,19 @@ static void a_wrong_configuration_is_explained(void **state)
 {
     struct host_lab *lab = *state;
     static const char *const self[] = {"--link", "0:0:0", NULL};
+    static const char *const driver[] = {"--link", "2=vme:7", NULL};
+    static const char *const option[] = {"--link", "2=emu:/y,width=7", NULL};
     static const char *const slots[] = {"--slots", "3", NULL};
     static const char *const id[] = {"--host", "16", NULL};
     static const char *const relative[] = {"--rundir", "relative", NULL};
     static const char *const missing[] = {"--rundir", "/proc/none", NULL};
     assert_refused(lab, self, 1, "host 0: link 1 is to the host itself");
+    assert_refused(lab, driver, 1,
+                   "host 0: link 1 to host 2: description 'vme:7': there is no driver 'vme'; there "
+                   "are: emu");
+    assert_refused(lab, option, 1,
+                   "host 0: link 1 to host 2: description 'emu:/y,width=7': driver emu: option "
+                   "'width=7': not one of side=0|1, nodirect");
     assert_refused(lab, slots, 1, "host 0: 2 channels, 3 slots");
     assert_refused(lab, id, 1, "host 16: ids of this fabric are 0 to 15");
     assert_refused(lab, relative, 1, "host 0: run directory relative: is not an absolute path");

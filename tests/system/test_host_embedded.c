@@ -480,11 +480,23 @@ static void what_can_not_be_is_refused_with_a_text(void **state)
     assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);
     assert_string_equal(err.text, "host 16: ids of this fabric are 0 to 15");
     options.host = 1;
-    struct via_host_link self = {.path = "/tmp/none", .peer = 1};
+    struct via_host_link self = {.description = "emu:/tmp/none", .peer = 1};
     options.links = &self;
     options.links_count = 1;
     assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);
     assert_string_equal(err.text, "host 1: link 0 is to the host itself");
+    self = (struct via_host_link){.description = "vme:slot3,mode=7", .peer = 2};
+    assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);
+    assert_string_equal(err.text, "host 1: link 0 to host 2: description 'vme:slot3,mode=7': there "
+                                  "is no driver 'vme'; there are: emu");
+    self.description = "emu:/tmp/none,like=water";
+    assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);
+    assert_string_equal(err.text,
+                        "host 1: link 0 to host 2: description 'emu:/tmp/none,like=water': "
+                        "driver emu: like 'water': there is no such class of links");
+    self.description = "emu:/none/at/all";
+    assert_true(via_host_open(&options, &host, &err) < 0);
+    assert_non_null(strstr(err.text, "host 1: link 0 to host 2: driver emu: open: "));
     options.links_count = 0;
     options.pipe_slots = 3;
     assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);

@@ -388,6 +388,7 @@ static struct via_emu_port *new_port(const struct via_emu_options *options)
     emu->like = like;
     emu->window_bytes = window;
     window = via_emu_slices_init(emu, options, window);
+    emu->maps_memory = options->direct && like->maps_memory;
     emu->base.ops = like->lanes ? &lane_ops : &emu_ops;
     emu->base.side = options->side;
     emu->base.caps = (struct via_port_caps){

@@ -39,7 +39,7 @@
  * same page. A sleeper clears the events of its ports after it loaded the count of its line: a
  * doorbell that is still pending does not change the count again.
  */
-#define VIA_EMU_BELL_LINES_MAX 64u
+#define VIA_EMU_BELL_LINES_MAX VIA_BELL_LINES_MAX
 
 /* The line that doorbell `bit` of a port wakes at a host with so many lines. */
 static inline unsigned via_emu_bell_line(unsigned bit, unsigned lines)

@@ -86,6 +86,7 @@ struct via_emu_port {
     char *path;
     char name[64];
     const struct via_emu_like *like;
+    bool maps_memory; /* processes may map memory that messages bring */
     uint16_t host;
     uint16_t bell_lines; /* of my host */
     mode_t mode;

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Drivers: what a host needs of a kind of ports and core does not (core/port.h has the rest). A
+ * kind of ports is a folder of src/port and a line in the table of drivers.c; hosts know it by that
+ * table alone.
+ *
+ * All of it belongs to the control thread. Nothing blocks.
+ */
+#ifndef VIA_PORT_DRIVER_H
+#define VIA_PORT_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "core/port.h"
+#include "port/slice.h"
+
+/*
+ * A link is described by a text: DRIVER:TARGET[,KEY[=VALUE]...]. A comma in TARGET is doubled. What
+ * follows is such a text in parts; all of them point into `text`.
+ */
+#define VIA_LINK_DESCRIPTION_BYTES 512u
+#define VIA_LINK_WORDS_MAX 16u
+
+struct via_link_word {
+    const char *key;
+    const char *value; /* NULL: there is no '=' */
+};
+
+struct via_link_words {
+    const char *target;
+    unsigned count;
+    struct via_link_word word[VIA_LINK_WORDS_MAX];
+    char text[VIA_LINK_DESCRIPTION_BYTES];
+};
+
+/* A message of the other end. fds belong to the port and are closed after the call; to keep one,
+ * put -1 in its place. msg is a private copy, 8-byte aligned, and hostile. Must not close the port;
+ * may send requests. */
+typedef void via_port_on_message(void *ctx, const void *msg, size_t len, int *fds, unsigned nfds);
+
+/* What a host offers to the ports it opens. Borrowed until the port is closed. */
+struct via_driver_host {
+    uint16_t host;
+    uint64_t
+        inbox_bytes; /* what the node can use, in whole pages; a driver may have another size */
+    unsigned threads_count; /* transfer threads */
+    int bell_fd; /* page of VIA_BELL_LINES_MAX struct via_bell (port/bell.h), one per transfer
+                    thread, for a peer that can map it; a sealed memfd */
+    uint64_t inbox_bytes_min; /* with less no link comes up */
+    bool slices;              /* wanted, where the window has room: port/slice.h */
+    bool dma;                 /* wanted, where there is a choice */
+    /* [any thread] Wakes a transfer thread: when one of its doorbells was rung, or its DMA ended,
+     * and nobody has rung the bell page. */
+    void (*wake)(void *ctx, unsigned thread);
+    via_port_on_message *on_message;
+    void *ctx;
+};
+
+struct via_port_status {
+    bool cut;               /* by request */
+    uint64_t window_bytes;  /* with slices */
+    bool maps_memory;       /* messages may pass memory, which processes then map */
+    const char *class_name; /* of links, as docs/emulated-port.md has them */
+    uint64_t peer_pid;      /* 0 = no process of this machine, or none is there */
+    uint64_t doorbells_fired, doorbells_coalesced;
+    uint64_t peers_refused; /* connections ended because of what they said or who they were */
+    char error[256];        /* what is wrong with the link now; "" = nothing */
+};
+
+struct via_driver {
+    const char *name;
+    const char *usage; /* of the part after the name, one line */
+
+    /* Reads a description into config, VIA_LINK_CONFIG_BYTES of the driver's own. 0, or -EINVAL and
+     * what is wrong with it. Touches no hardware. */
+    int (*parse)(const struct via_link_words *words, void *config, struct via_error *err);
+
+    /* Opens the port; the link comes up by service(). The port ends with port->ops->close(). */
+    int (*open)(const void *config, const struct via_driver_host *host, struct via_port **ret_port,
+                struct via_error *err);
+
+    /* The hardware or the peer that was found, as a text for operators; "" = none yet. */
+    void (*describe)(const struct via_port *port, char *ret_text, size_t bytes);
+
+    void (*status)(const struct via_port *port, struct via_port_status *ret_status);
+
+    /* Readable when service() has something to do; the port's. -1: call it by its deadlines. */
+    int (*fd)(const struct via_port *port);
+
+    /* A bounded turn: connects, notices the end of links, takes messages. 1: the link went up or
+     * down, and the edges wait in events(); else 0. */
+    int (*service)(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
+
+    /* Cuts the link, or mends it. Call service() at once afterwards. NULL: it can not be cut. */
+    void (*cut)(struct via_port *port, bool cut);
+
+    /* The slices of the window; constant while the port is open. NULL, or returns NULL: none. */
+    struct via_port_slices *(*slices)(struct via_port *port);
+
+    /* Sends a message to the other end's on_message, with fds (borrowed). 0, -ENOLINK, -EAGAIN
+     * (later), -EMSGSIZE, -EINVAL. NULL: there is no way for messages. */
+    int (*request)(struct via_port *port, const void *msg, size_t len, const int *fds,
+                   unsigned nfds);
+};
+
+/* A description that was understood. */
+#define VIA_LINK_CONFIG_BYTES 256u
+struct via_link_config {
+    const struct via_driver *driver;
+    char target[128];
+    unsigned char config[VIA_LINK_CONFIG_BYTES] __attribute__((aligned(16)));
+};
+
+/* All drivers, NULL at the end. */
+extern const struct via_driver *const via_drivers[];
+
+/* 0, or -EINVAL: err names the description, and what is wrong with it. */
+VIA_MUST_CHECK int via_link_parse(const char *text, struct via_link_config *ret_config,
+                                  struct via_error *err);
+
+/* For drivers. A whole number of bytes with or without KiB, MiB or GiB; false: it is none. */
+bool via_link_word_bytes(const struct via_link_word *word, uint64_t *ret_bytes);
+bool via_link_word_number(const struct via_link_word *word, uint64_t max, uint64_t *ret_number);
+
+#endif

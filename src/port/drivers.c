@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "port/driver.h"
+#include "port/emu/driver.h"
+
+const struct via_driver *const via_drivers[] = {
+    &via_emu_driver,
+    NULL,
+};
+
+/* --- words of a description --- */
+
+/* Ends at a comma that is not doubled; of doubled ones one stays. Returns what follows the comma,
+ * or NULL. */
+static char *end_target(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0'; from++) {
+        if (*from == ',' && from[1] != ',') {
+            *to = '\0';
+            return text + (from + 1 - text);
+        }
+        from += *from == ',';
+        *to++ = *from;
+    }
+    *to = '\0';
+    return NULL;
+}
+
+static int split(const char *text, struct via_link_words *words, struct via_error *err)
+{
+    if (strlen(text) >= sizeof(words->text)) {
+        return via_error_set(err, -EINVAL, "longer than %zu bytes", sizeof(words->text) - 1);
+    }
+    strcpy(words->text, text);
+    words->target = words->text;
+    words->count = 0;
+    for (char *rest = end_target(words->text); rest != NULL;) {
+        char *key = strsep(&rest, ",");
+        if (words->count == VIA_LINK_WORDS_MAX) {
+            return via_error_set(err, -EINVAL, "more than %u options", VIA_LINK_WORDS_MAX);
+        }
+        char *value = strchr(key, '=');
+        if (value != NULL) {
+            *value++ = '\0';
+        }
+        words->word[words->count++] = (struct via_link_word){.key = key, .value = value};
+    }
+    return 0;
+}
+
+bool via_link_word_number(const struct via_link_word *word, uint64_t max, uint64_t *ret_number)
+{
+    char *end;
+    if (word->value == NULL || word->value[0] < '0' || word->value[0] > '9') {
+        return false;
+    }
+    errno = 0;
+    unsigned long long number = strtoull(word->value, &end, 10);
+    if (errno != 0 || *end != '\0' || number > max) {
+        return false;
+    }
+    *ret_number = number;
+    return true;
+}
+
+bool via_link_word_bytes(const struct via_link_word *word, uint64_t *ret_bytes)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB"};
+    char digits[32];
+    size_t count = word->value != NULL ? strspn(word->value, "0123456789") : 0;
+    if (count == 0 || count >= sizeof(digits)) {
+        return false;
+    }
+    memcpy(digits, word->value, count);
+    digits[count] = '\0';
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(units); i++) {
+        if (strcmp(word->value + count, units[i]) == 0) {
+            struct via_link_word number = {.value = digits};
+            if (!via_link_word_number(&number, UINT64_MAX >> (10 * i), ret_bytes)) {
+                return false;
+            }
+            *ret_bytes <<= 10 * i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- the table --- */
+
+static const struct via_driver *find(const char *name, size_t length)
+{
+    for (unsigned i = 0; via_drivers[i] != NULL; i++) {
+        if (strlen(via_drivers[i]->name) == length &&
+            memcmp(via_drivers[i]->name, name, length) == 0) {
+            return via_drivers[i];
+        }
+    }
+    return NULL;
+}
+
+static int refuse_name(const char *name, size_t length, struct via_error *err)
+{
+    char names[128] = "";
+    for (unsigned i = 0; via_drivers[i] != NULL; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, "%s%s", i != 0 ? ", " : "",
+                 via_drivers[i]->name);
+    }
+    return via_error_set(err, -EINVAL, "there is no driver '%.*s'; there are: %s", (int)length,
+                         name, names);
+}
+
+static int parse(const char *text, struct via_link_config *ret_config, struct via_error *err)
+{
+    struct via_link_words words;
+    size_t length = strcspn(text, ":");
+    if (text[length] == '\0') {
+        return via_error_set(err, -EINVAL, "not DRIVER:TARGET[,KEY=VALUE...]");
+    }
+    const struct via_driver *driver = find(text, length);
+    if (driver == NULL) {
+        return refuse_name(text, length, err);
+    }
+    int rc = split(text + length + 1, &words, err);
+    if (rc == 0 && strlen(words.target) >= sizeof(ret_config->target)) {
+        rc = via_error_set(err, -EINVAL, "%s: longer than %zu bytes", words.target,
+                           sizeof(ret_config->target) - 1);
+    }
+    if (rc == 0) {
+        *ret_config = (struct via_link_config){.driver = driver};
+        strcpy(ret_config->target, words.target);
+        rc = driver->parse(&words, ret_config->config, err);
+    }
+    if (rc != 0) {
+        via_error_prefix(err, "driver %s: ", driver->name);
+    }
+    return rc;
+}
+
+int via_link_parse(const char *text, struct via_link_config *ret_config, struct via_error *err)
+{
+    int rc = parse(text, ret_config, err);
+    if (rc != 0) {
+        via_error_prefix(err, "description '%.200s': ", text);
+    }
+    return rc;
+}

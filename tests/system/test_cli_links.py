@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Links that are described to their driver, and what hosts then say of them."""
+import json
+import os
+import socket
+import subprocess
+
+import cli
+
+
+class Links(cli.Case):
+    def daemon(self, host, description):
+        daemon = subprocess.Popen(
+            [os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", str(host), "--link",
+             description], env=self.env, stderr=subprocess.DEVNULL)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.kill)
+
+    def link_of(self, host):
+        """What the host says of its only link."""
+        answer = b""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.settimeout(cli.HANG_S)
+            try:
+                control.connect(os.path.join(self.rundir, "host-%d.ctl" % host))
+            except OSError:
+                return {}
+            control.sendall(b'{"cmd":"status"}\n')
+            while not answer.endswith(b"\n"):
+                piece = control.recv(65536)
+                if not piece:
+                    return {}
+                answer += piece
+        return json.loads(answer)["links"][0]
+
+    def test_two_hosts_with_a_cable_somewhere(self):
+        path = os.path.join(self.folder, "a, b.sock")
+        for host, peer, side in ((1, 2, 0), (2, 1, 1)):
+            self.daemon(host, "%d=emu:%s,side=%d,like=pex,window=2MiB" % (peer, path.replace(",", ",,"), side))
+        for host in (1, 2):
+            self.assertTrue(cli.wait_for(lambda host=host: self.link_of(host).get("state") == "up"), self.link_of(host))
+            link = self.link_of(host)
+            self.assertEqual((link["driver"], link["path"], link["like"]), ("emu", path, "pex"))
+            self.assertEqual(link["window"], 2 << 20)
+            self.assertEqual(link["inbox"] + link["slices"] * link["slice_bytes"], link["window"])
+            self.assertEqual(link["caps"], {"coherent": False, "writes_ordered": False, "store_bytes": 8, "dma_depth": 0})
+            self.assertIn("host %d, inbox of %d bytes" % (3 - host, link["inbox"]), link["found"])
+
+
+if __name__ == "__main__":
+    cli.main()
