@@ -602,6 +602,9 @@ static int run_command(struct options *options, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "scale") == 0) {
+        return sim_scale_main(argc - 1, argv + 1);
+    }
 #ifndef VIA_MUTANTS
     if (argc > 1 && strcmp(argv[1], "paper") == 0) {
         return sim_paper_main(argc - 1, argv + 1);
@@ -614,9 +617,6 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "plan") == 0) {
         return sim_plan_main(argc - 1, argv + 1);
-    }
-    if (argc > 1 && strcmp(argv[1], "scale") == 0) {
-        return sim_scale_main(argc - 1, argv + 1);
     }
     if (argc > 1 && strcmp(argv[1], "truth") == 0) {
         return sim_truth_main(argc - 1, argv + 1);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/types.h"
+#include "sim/plant.h"
 #include "sim/scale/fabric.h"
 
 #define SIZES_MAX 16u
@@ -300,15 +301,24 @@ static int set_sizes(struct options *options, const char *text)
     return parse_sizes(text, sizes) != 0 ? 0 : bad_usage("not numbers from 3 to 1024:", text);
 }
 
+/* A bug of the core, in a simulator that has them: viaduct-sim-mutants. */
+static int plant(const char *name)
+{
+    int number = sim_plant_parse(name);
+    if (number <= SIM_PLANT_CORE_FIRST) {
+        return bad_usage("no such bug of the core can be planted here:", name);
+    }
+    sim_plant_apply(number);
+    return 0;
+}
+
 /* 0, or an exit code; -1: the help was asked for. */
 static int parse(struct options *options, int argc, char **argv)
 {
     static const struct option long_options[] = {
-        {"shape", required_argument, NULL, 's'},
-        {"hosts", required_argument, NULL, 'n'},
-        {"json", required_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        {"shape", required_argument, NULL, 's'}, {"hosts", required_argument, NULL, 'n'},
+        {"plant", required_argument, NULL, 'p'}, {"json", required_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},        {0},
     };
     int rc = 0;
     for (int option; rc == 0 && (option = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
@@ -318,6 +328,9 @@ static int parse(struct options *options, int argc, char **argv)
             break;
         case 'n':
             rc = set_sizes(options, optarg);
+            break;
+        case 'p':
+            rc = plant(optarg);
             break;
         case 'j':
             options->json = optarg;

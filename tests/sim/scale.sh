@@ -32,4 +32,8 @@ for args in "--hosts 2" "--hosts 1025" "--hosts 16," "--hosts x" "--shape spiral
         fail "scale $args: not exit code 2, or no word: $text"
     fi
 done
+# A bug that is planted in the routes shows: a way that is kept although there is a shorter one.
+text=$("$1" scale --shape torus --hosts 64 --plant core-route-loop) && fail "longer ways are taken for the shortest"
+[ $? -eq 1 ] || fail "route-loop: $text"
+printf '%s\n' "$text" | grep -q '^FAILED: torus, 64 hosts: ' || fail "route-loop: $text"
 "$sim" scale --help | grep -q '^Usage: viaduct-sim scale ' || fail "no help"
