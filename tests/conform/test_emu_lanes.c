@@ -332,6 +332,12 @@ static void a_lock_that_is_held_is_not_waited_for(void **state)
 }
 
 #define RUSH_ROUNDS 20000u
+/* More than fit into a lane at once: bodies under way may pass each other, also to the same place.
+ */
+#define RUSH_PLACES 512u
+_Static_assert(RUSH_PLACES * 3 * sizeof(struct via_emu_flight) > VIA_EMU_LANE_DATA_BYTES &&
+                   64 + RUSH_PLACES * 64 <= INBOX_BYTES,
+               "a round is a header, its body and a word");
 
 /* The receiver looks all the time, while the sender makes room for itself. */
 static void *look_on(void *arg)
@@ -346,7 +352,7 @@ static void *look_on(void *arg)
                                      NEVER_NS);
         seen = word_at(fixture, 0);
         torn += rc != 0 && rc != -EAGAIN;
-        torn += word_at(fixture, 64 + seen % 256 * 64) < seen;
+        torn += word_at(fixture, 64 + seen % RUSH_PLACES * 64) < seen;
     }
     return (void *)(uintptr_t)torn;
 }
@@ -361,9 +367,9 @@ static void both_ends_may_let_writes_arrive(void **state)
     assert_int_equal(pthread_create(&thread, NULL, look_on, &fixture), 0);
     for (uint64_t round = 1; round <= RUSH_ROUNDS; round++) {
         size_t done = 0;
-        while ((done += via_emu_lane_post_body(&fixture.writer, ROUND, 64 + round % 256 * 64 + done,
-                                               (unsigned char *)&round + done,
-                                               sizeof(round) - done)) < sizeof(round) ||
+        while ((done += via_emu_lane_post_body(
+                    &fixture.writer, ROUND, 64 + round % RUSH_PLACES * 64 + done,
+                    (unsigned char *)&round + done, sizeof(round) - done)) < sizeof(round) ||
                !via_emu_lane_post_word(&fixture.writer, ROUND, 0, round)) {
             int rc = via_emu_lane_arrive(fixture.lane, &fixture.target, VIA_EMU_LANE_ALL,
                                          &fixture.rng, 0, NEVER_NS);
