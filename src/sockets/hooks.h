@@ -79,5 +79,10 @@ void via_hooks_forget(int fd);
 
 /* What syscall() with SYS_close, that number, does. */
 long via_hooks_syscall_close(long number, int fd);
+/* ... and SYS_fork or SYS_clone, for a child that goes on on the same stack, in a copy of ours. */
+long via_hooks_syscall_clone(long number, unsigned long flags, void *stack, void *third,
+                             void *fourth, void *fifth);
+/* The C library's. */
+long (*via_hooks_real_syscall(void))(long number, ...);
 
 #endif

@@ -3,6 +3,7 @@
 #undef _FORTIFY_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +136,112 @@ VIA_HOOK pid_t fork(void)
     if (pid < 0) {
         via_conn_fork_failed();
     }
+    return pid;
+}
+
+/* --- children of which no atfork handler hears --------------------------------------------------
+ */
+
+VIA_HOOK int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...);
+#if !__GLIBC_PREREQ(2, 34)
+VIA_HOOK pid_t _Fork(void);
+#endif
+
+/* Does such a child have its own copy of our memory and of our descriptors, as one of fork()? With
+ * thread-local storage of its own it may not call anything of ours. */
+static bool is_copy(unsigned long flags)
+{
+    return (flags & (CLONE_VM | CLONE_FILES | CLONE_SETTLS)) == 0 && via_hooks_ready &&
+           !via_hooks_is_guest();
+}
+
+/* In parent and child, with what the call returned. */
+static void end_fork(pid_t pid)
+{
+    int saved = errno;
+    if (pid == 0) {
+        in_child();
+    } else {
+        after_fork();
+    }
+    if (pid < 0) {
+        via_conn_fork_failed();
+    }
+    errno = saved;
+}
+
+VIA_HOOK pid_t _Fork(void)
+{
+    if (!is_copy(0)) {
+        return VIA_REAL(_Fork)();
+    }
+    before_fork();
+    pid_t pid = VIA_REAL(_Fork)();
+    end_fork(pid);
+    return pid;
+}
+
+#if defined(__x86_64__)
+/* syscall() with SYS_fork, or SYS_clone that goes on on the same stack. */
+long via_hooks_syscall_clone(long number, unsigned long flags, void *stack, void *third,
+                             void *fourth, void *fifth)
+{
+    long (*real)(long, ...) = via_hooks_real_syscall();
+    if (!is_copy(number == SYS_clone ? flags : 0)) {
+        return real(number, flags, stack, third, fourth, fifth);
+    }
+    before_fork();
+    long pid = real(number, flags, stack, third, fourth, fifth);
+    end_fork((pid_t)pid);
+    return pid;
+}
+#endif
+
+struct first_call {
+    int (*run)(void *argument);
+    void *argument;
+};
+
+/* On the child's stack; the parent's has been copied, too. */
+static int run_child(void *of_parent)
+{
+    const struct first_call *call = of_parent;
+    end_fork(0);
+    int status = call->run(call->argument);
+    end(); /* as by _exit(), which the C library's clone() does without our hook */
+    return status;
+}
+
+static int clone_any(int (*run)(void *), void *stack, int flags, void *argument, va_list list)
+{
+    void *parent_tid = va_arg(list, void *);
+    void *tls = va_arg(list, void *);
+    void *child_tid = va_arg(list, void *);
+    if (!is_copy((unsigned long)flags) || run == NULL || stack == NULL) {
+        return VIA_REAL(clone)(run, stack, flags, argument, parent_tid, tls, child_tid);
+    }
+    struct first_call call = {.run = run, .argument = argument};
+    before_fork();
+    int pid = VIA_REAL(clone)(run_child, stack, flags, &call, parent_tid, tls, child_tid);
+    end_fork(pid);
+    return pid;
+}
+
+VIA_HOOK int clone(int (*run)(void *), void *stack, int flags, void *argument, ...)
+{
+    va_list list;
+    va_start(list, argument);
+    int pid = clone_any(run, stack, flags, argument, list);
+    va_end(list);
+    return pid;
+}
+
+VIA_HOOK int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...)
+{
+    va_list list;
+    va_start(list, argument);
+    int pid = clone_any(run, stack, flags, argument, list);
+    va_end(list);
     return pid;
 }
 

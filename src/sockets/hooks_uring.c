@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/io_uring.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -315,8 +316,8 @@ VIA_HOOK int io_uring_register(unsigned fd, unsigned what, const void *argument,
 #if defined(__x86_64__)
 /*
  * syscall() itself. Not in C: clone by syscall() returns on another stack, which a function with a
- * frame of its own would not survive. Everything but io_uring_setup and close, by which libuv
- * closes, goes straight on.
+ * frame of its own would not survive. Everything but io_uring_setup, close, by which libuv closes,
+ * fork, and clone with neither that nor CLONE_VM goes straight on.
  */
 void via_uring_begins(void);
 void via_uring_begins(void)
@@ -339,7 +340,17 @@ void *via_uring_real_syscall(void)
 extern void *via_uring_syscall;
 void *via_uring_syscall;
 
-_Static_assert(SYS_io_uring_setup == 425 && SYS_close == 3, "below");
+long (*via_hooks_real_syscall(void))(long number, ...)
+{
+    void *real = via_uring_real_syscall();
+    long (*function)(long number, ...);
+    memcpy(&function, &real, sizeof(function));
+    return function;
+}
+
+_Static_assert(SYS_io_uring_setup == 425 && SYS_close == 3 && SYS_clone == 56 && SYS_fork == 57 &&
+                   CLONE_VM == 0x100,
+               "below");
 
 __asm__(".text\n"
         ".globl syscall\n"
@@ -348,6 +359,15 @@ __asm__(".text\n"
         "    .cfi_startproc\n"
         "    cmpq $3, %rdi\n"
         "    je via_hooks_syscall_close\n"
+        "    cmpq $57, %rdi\n"
+        "    je via_hooks_syscall_clone\n"
+        "    cmpq $56, %rdi\n"
+        "    jne 3f\n"
+        "    testq %rdx, %rdx\n"
+        "    jnz 3f\n"
+        "    testq $0x100, %rsi\n"
+        "    jz via_hooks_syscall_clone\n"
+        "3:\n"
         "    cmpq $425, %rdi\n"
         "    je 1f\n"
         "    movq via_uring_syscall(%rip), %rax\n"

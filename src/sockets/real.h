@@ -85,6 +85,8 @@
     F(int, system, (const char *))                                                                 \
     F(FILE *, popen, (const char *, const char *))                                                 \
     F(pid_t, fork, (void))                                                                         \
+    F(pid_t, _Fork, (void))                                                                        \
+    F(int, clone, (int (*)(void *), void *, int, void *, ...))                                     \
     F(FILE *, fdopen, (int, const char *))                                                         \
     F(int, fclose, (FILE *))                                                                       \
     F(void, _exit, (int))

@@ -5,8 +5,11 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static void copies(void)
@@ -113,6 +116,103 @@ static void the_last_holder_ends_it(void)
     CHECK(recv(pair.server, data, 8, MSG_WAITALL) == 5);
     wait_for(pid);
     close(pair.server);
+}
+
+/* --- children of which no atfork handler hears --------------------------------------------------
+ */
+
+static int served;
+
+static int serve(void *unused)
+{
+    char data[64];
+    ssize_t n;
+    (void)unused;
+    while ((n = read(served, data, sizeof(data))) > 0) {
+        write_all(served, data, (size_t)n);
+    }
+    return n == 0 ? 0 : 1;
+}
+
+static pid_t by_clone(void)
+{
+    static char stack[256 * 1024] __attribute__((aligned(16)));
+    return clone(serve, stack + sizeof(stack), SIGCHLD, NULL);
+}
+
+static pid_t by_quiet_fork(void)
+{
+    pid_t pid = _Fork();
+    if (pid == 0) {
+        _exit(serve(NULL));
+    }
+    return pid;
+}
+
+static pid_t by_system_call(void)
+{
+    pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0) {
+        _exit(serve(NULL));
+    }
+    return pid;
+}
+
+static void echo(int fd, char letter)
+{
+    char data[64];
+    char back[64];
+    memset(data, letter, sizeof(data));
+    write_all(fd, data, sizeof(data));
+    CHECK(recv(fd, back, sizeof(back), MSG_WAITALL) == sizeof(back));
+    CHECK(memcmp(data, back, sizeof(data)) == 0);
+}
+
+/* A server's parent closes what its children use, and gets the next connection. */
+static void children_made_by_clone(void)
+{
+    enum { CHILDREN = 9 };
+    static pid_t (*const ways[])(void) = {by_clone, by_quiet_fork, by_system_call};
+    int clients[CHILDREN];
+    pid_t pids[CHILDREN];
+    for (int i = 0; i < CHILDREN; i++) {
+        struct pair pair = connected();
+        clients[i] = pair.client;
+        CHECK(fcntl(pair.client, F_SETFD, FD_CLOEXEC) == 0);
+        served = pair.server;
+        pids[i] = ways[i % 3]();
+        CHECK(pids[i] > 0);
+        close(pair.server);
+        for (int round = 0; round < 20; round++) {
+            echo(clients[i - round % (i + 1)], (char)('a' + round));
+        }
+    }
+    for (int i = 0; i < CHILDREN; i++) {
+        shutdown(clients[i], SHUT_WR);
+        wait_for(pids[i]);
+        close(clients[i]);
+    }
+}
+
+/* Its own number, and signals to the right process. */
+static void a_child_made_by_clone_connects(void)
+{
+    for (int i = 0; i < 3; i++) {
+        struct pair pair = connected();
+        pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            struct pair own = connected();
+            talk_both_ways(own.client, own.server);
+            done(own);
+            done(pair);
+            _exit(0);
+        }
+        talk_both_ways(pair.client, pair.server);
+        wait_for(pid);
+        talk_both_ways(pair.client, pair.server);
+        done(pair);
+    }
 }
 
 static void processes_share_it(void)
@@ -384,6 +484,8 @@ const struct check checks_of_processes[] = {
     CHECK_ENTRY(copied_before_it_connects),
     CHECK_ENTRY(a_child_of_vfork_closes_all),
     CHECK_ENTRY(the_last_holder_ends_it),
+    CHECK_ENTRY(children_made_by_clone),
+    CHECK_ENTRY(a_child_made_by_clone_connects),
     CHECK_ENTRY(processes_share_it),
     CHECK_ENTRY(one_reads_one_writes),
     CHECK_ENTRY(a_child_per_connection),
