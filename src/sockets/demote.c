@@ -771,29 +771,3 @@ void via_demote_inherited(void)
         demote_some(survives_exec, VIA_REASON_EXEC);
     }
 }
-
-static void pass(int fd)
-{
-    struct via_op op;
-    if (via_op_begin(&op, fd)) {
-        op.conn->passed = true;
-        via_conn_demote(&op, VIA_REASON_PASSED);
-        via_op_end(&op);
-    }
-}
-
-void via_demote_passed(const struct msghdr *message)
-{
-    struct msghdr *of = (struct msghdr *)(uintptr_t)message;
-    for (struct cmsghdr *it = CMSG_FIRSTHDR(of); it != NULL; it = CMSG_NXTHDR(of, it)) {
-        if (it->cmsg_level != SOL_SOCKET || it->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-        size_t bytes = it->cmsg_len - CMSG_LEN(0);
-        for (size_t off = 0; off + sizeof(int) <= bytes; off += sizeof(int)) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(it) + off, sizeof(fd));
-            pass(fd);
-        }
-    }
-}

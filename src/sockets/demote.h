@@ -54,9 +54,6 @@ int via_fd_demote(int fd, enum via_reason reason);
 /* All of this process, and no new ones. */
 void via_demote_all(enum via_reason reason);
 
-/* Before a message is sent: those that go with it to another process. */
-void via_demote_passed(const struct msghdr *message);
-
 /* Before exec: those that the next program will have. */
 void via_demote_inherited(void);
 

@@ -48,7 +48,7 @@ static inline bool via_hooks_is_kernel_address(const void *address)
 
 /*
  * Nothing of the program's can be there: NULL, and numbers that are no addresses. The kernel says
- * EFAULT for these, and for memory that is not mapped, which is not found out here.
+ * EFAULT for these, and for memory that is not mapped: see memory.h.
  */
 static inline bool via_hooks_is_no_address(const void *address)
 {

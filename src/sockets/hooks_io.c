@@ -17,6 +17,7 @@
 #include "sockets/hooks.h"
 #include "sockets/io.h"
 #include "sockets/io_internal.h"
+#include "sockets/memory.h"
 #include "sockets/real.h"
 #include "sockets/steward.h"
 #include "sockets/wait.h"
@@ -124,6 +125,19 @@ VIA_HOOK ssize_t recv(int fd, void *buf, size_t bytes, int flags)
                                  : VIA_REAL(recv)(fd, buf, bytes, flags);
 }
 
+/* TCP gives no address, but looks where to. What has been received is lost when that is wrong. */
+static ssize_t say_no_address(socklen_t *addr_bytes, ssize_t n)
+{
+    if (!via_memory_is_writable(addr_bytes, sizeof(*addr_bytes))) {
+        return via_hooks_result(-EFAULT);
+    }
+    if ((int)*addr_bytes < 0) {
+        return via_hooks_result(-EINVAL);
+    }
+    *addr_bytes = 0;
+    return n;
+}
+
 VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR_ARG addr,
                           socklen_t *addr_bytes)
 {
@@ -132,10 +146,7 @@ VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR
         return VIA_REAL(recvfrom)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
     }
     ssize_t n = recv_one(&op, buf, bytes, flags);
-    if (n >= 0 && addr.__sockaddr__ != NULL && addr_bytes != NULL) {
-        *addr_bytes = 0; /* TCP gives no address */
-    }
-    return n;
+    return n >= 0 && addr.__sockaddr__ != NULL ? say_no_address(addr_bytes, n) : n;
 }
 
 VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room)
@@ -171,7 +182,7 @@ static int vector_ends_early(const struct iovec *iov, int count)
     if (count < 0 || count > IOV_MAX) {
         return -EINVAL;
     }
-    if (count > 0 && via_hooks_is_no_address(iov)) {
+    if (!via_memory_is_readable(iov, (size_t)count * sizeof(*iov))) {
         return -EFAULT;
     }
     for (int i = 0; i < count; i++) {
@@ -259,7 +270,7 @@ static void put_inq(struct via_op *op, struct msghdr *message, size_t room)
 {
     int inq = bytes_left(op);
     struct cmsghdr header = {.cmsg_level = IPPROTO_TCP, .cmsg_type = TCP_CM_INQ};
-    if (room < sizeof(header) || via_hooks_is_no_address(message->msg_control)) {
+    if (room < sizeof(header) || !via_memory_is_writable(message->msg_control, room)) {
         message->msg_flags |= MSG_CTRUNC;
         return;
     }
@@ -299,14 +310,21 @@ static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
     return n;
 }
 
+/* Else the kernel says what is wrong. */
+static bool is_sound_vector(const struct msghdr *message)
+{
+    return message->msg_iovlen <= IOV_MAX &&
+           via_memory_is_readable(message->msg_iov, message->msg_iovlen * sizeof(struct iovec));
+}
+
 VIA_HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
         return VIA_REAL(recvmsg)(fd, message, flags);
     }
-    if ((flags & MSG_ERRQUEUE) != 0 || via_hooks_is_no_address(message) ||
-        message->msg_iovlen > IOV_MAX) {
+    if ((flags & MSG_ERRQUEUE) != 0 || !via_memory_is_writable(message, sizeof(*message)) ||
+        !is_sound_vector(message)) {
         via_op_end(&op);
         return VIA_REAL(recvmsg)(fd, message, flags);
     }
@@ -334,8 +352,12 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
     ssize_t rc = pending_error(&op);
     unsigned done = 0;
     for (; rc >= 0 && done < count; done++) {
-        if (messages[done].msg_hdr.msg_iovlen > IOV_MAX) {
-            rc = -EMSGSIZE;
+        if (!via_memory_is_writable(&messages[done], sizeof(messages[done]))) {
+            rc = -EFAULT;
+            break;
+        }
+        if (!is_sound_vector(&messages[done].msg_hdr)) {
+            rc = messages[done].msg_hdr.msg_iovlen > IOV_MAX ? -EMSGSIZE : -EFAULT;
             break;
         }
         rc = recvmsg_op(&op, &messages[done].msg_hdr,
@@ -355,8 +377,9 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
 /* A connected TCP socket makes nothing of it: it is copied, though. */
 static bool is_sound_name(const struct msghdr *message)
 {
-    return message->msg_name == NULL || (message->msg_namelen <= sizeof(struct sockaddr_storage) &&
-                                         !via_hooks_is_no_address(message->msg_name));
+    return message->msg_name == NULL ||
+           (message->msg_namelen <= sizeof(struct sockaddr_storage) &&
+            via_memory_is_readable(message->msg_name, message->msg_namelen));
 }
 
 /* An address or control data, of which a connected TCP socket makes nothing: but they may be wrong,
@@ -443,21 +466,63 @@ VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
 /* One message. Control data for a TCP socket is about packets; there are none. */
 static ssize_t send_message(struct via_op *op, const struct msghdr *message, int flags)
 {
-    int rc = message->msg_iovlen > IOV_MAX ? -EMSGSIZE : check_message(op, message);
+    int rc = message->msg_iovlen > IOV_MAX ? -EMSGSIZE
+             : !is_sound_vector(message)   ? -EFAULT
+                                           : check_message(op, message);
     return rc != 0 ? rc : via_io_send(op, message->msg_iov, (int)message->msg_iovlen, flags);
+}
+
+static void pass(int fd)
+{
+    struct via_op op;
+    if (via_op_begin(&op, fd)) {
+        op.conn->passed = true;
+        via_conn_demote(&op, VIA_REASON_PASSED);
+        via_op_end(&op);
+    }
+}
+
+/* Before a message is sent: those that go with it to another process. */
+static void demote_passed(const struct msghdr *message)
+{
+    struct msghdr *of = (struct msghdr *)(uintptr_t)message;
+    for (struct cmsghdr *it = CMSG_FIRSTHDR(of); it != NULL; it = CMSG_NXTHDR(of, it)) {
+        if (it->cmsg_level != SOL_SOCKET || it->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        size_t room = (size_t)((unsigned char *)of->msg_control + of->msg_controllen -
+                               (unsigned char *)CMSG_DATA(it));
+        size_t bytes = via_min(via_max(it->cmsg_len, CMSG_LEN(0)) - CMSG_LEN(0), room);
+        for (size_t off = 0; off + sizeof(int) <= bytes; off += sizeof(int)) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(it) + off, sizeof(fd));
+            pass(fd);
+        }
+    }
+}
+
+/* Descriptors that are passed to another process. false: there is no message. */
+static bool look_at_passed(const struct msghdr *message)
+{
+    if (!via_memory_is_readable(message, sizeof(*message))) {
+        return false;
+    }
+    if (via_unlikely(message->msg_controllen != 0) &&
+        via_memory_is_readable(message->msg_control, message->msg_controllen)) {
+        demote_passed(message);
+    }
+    return true;
 }
 
 VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
-        if (via_unlikely(message != NULL && message->msg_controllen != 0)) {
-            via_demote_passed(message);
-        }
+        look_at_passed(message);
         return VIA_REAL(sendmsg)(fd, message, flags);
     }
     int saved = errno;
-    if (via_hooks_is_no_address(message)) {
+    if (!via_memory_is_readable(message, sizeof(*message))) {
         return via_hooks_finish(&op, -EFAULT, saved);
     }
     return via_hooks_finish(&op, send_message(&op, message, flags), saved);
@@ -467,10 +532,7 @@ VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
 {
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
-        for (unsigned i = 0; i < count; i++) {
-            if (via_unlikely(messages[i].msg_hdr.msg_controllen != 0)) {
-                via_demote_passed(&messages[i].msg_hdr);
-            }
+        for (unsigned i = 0; i < count && look_at_passed(&messages[i].msg_hdr); i++) {
         }
         return VIA_REAL(sendmmsg)(fd, messages, count, flags);
     }
@@ -478,6 +540,10 @@ VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
     ssize_t rc = 0;
     unsigned done = 0;
     for (; done < count; done++) {
+        if (!via_memory_is_writable(&messages[done], sizeof(messages[done]))) {
+            rc = -EFAULT;
+            break;
+        }
         rc = send_message(&op, &messages[done].msg_hdr, flags);
         if (rc < 0) {
             break;

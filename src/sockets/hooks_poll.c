@@ -12,6 +12,7 @@
 #include "sockets/epoll_set.h"
 #include "sockets/hooks.h"
 #include "sockets/io.h"
+#include "sockets/memory.h"
 #include "sockets/poll_set.h"
 #include "sockets/real.h"
 #include "sockets/scratch.h"
@@ -62,7 +63,7 @@ static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
 static bool listens(const void *where, nfds_t count, uint64_t deadline_ns)
 {
     return via_unlikely(via_steward_is_wanted()) && deadline_ns != 0 && count < ELSEWHERE_MAX &&
-           (count == 0 || !via_hooks_is_no_address(where));
+           via_memory_is_readable(where, count);
 }
 
 static int poll_elsewhere(struct pollfd *fds, nfds_t count, uint64_t deadline_ns,
@@ -206,10 +207,16 @@ static int to_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *ou
 #define SELECT_ON_STACK 64u
 _Static_assert(FD_SETSIZE * sizeof(struct pollfd) <= VIA_SCRATCH_BYTES, "for all there can be");
 
-/* select() proper: what is none of ours, and need not be left for a call. */
+static bool is_there(int count, const fd_set *set)
+{
+    return set == NULL || count <= 0 || via_memory_is_writable(set, (size_t)(count + 63) / 64 * 8);
+}
+
+/* select() proper: what is none of ours, and need not be left for a call; or an error. */
 static bool is_select_plain(int count, const fd_set *in, const fd_set *out, const fd_set *except)
 {
-    return count > FD_SETSIZE ||
+    return count > FD_SETSIZE || !is_there(count, in) || !is_there(count, out) ||
+           !is_there(count, except) ||
            (!via_steward_is_wanted() && !select_concerns_us(count, in, out, except));
 }
 
@@ -300,7 +307,7 @@ static int nest(int epfd, int operation, int fd, const struct epoll_event *event
     int rc = -EAGAIN;
     struct via_file *file = via_file_get(fd, false);
     if (file != NULL) {
-        if (file->kind == VIA_FILE_EPOLL && !(event != NULL && via_hooks_is_no_address(event))) {
+        if (file->kind == VIA_FILE_EPOLL) {
             rc = via_ep_nest_ctl(epfd, operation, via_container_of(file, struct via_ep_set, file),
                                  fd, event);
         }
@@ -316,6 +323,9 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
         errno = EBADF;
         return -1;
     }
+    if (operation != EPOLL_CTL_DEL && !via_memory_is_readable(event, sizeof(*event))) {
+        return VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
+    }
     int saved = errno;
     if (!via_op_begin(&op, fd)) {
         int rc = nest(epfd, operation, fd, event);
@@ -329,11 +339,6 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
             via_ep_note(epfd, operation, fd, event);
         }
         return rc;
-    }
-    if (event != NULL && via_hooks_is_no_address(event) && operation != EPOLL_CTL_DEL) {
-        via_op_end(&op);
-        errno = EFAULT;
-        return -1;
     }
     if (operation == EPOLL_CTL_ADD &&
         (via_fd_is_marked(epfd, VIA_FD_IN_RING) || !via_ep_nest_adopt(epfd))) {
@@ -371,22 +376,13 @@ static struct via_ep_set *set_of(int epfd, bool alone)
     return NULL;
 }
 
-/* Memory that can not be written is a signal, of which a handler may leave by siglongjmp(): that
- * comes here, where no lock is held, and not when there are events to be told. */
-static void try_to_write(struct epoll_event *events)
-{
-    volatile char *at = (volatile char *)events;
-    *at = *at;
-}
-
 static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                        uint64_t deadline_ns, const sigset_t *mask, bool alone)
 {
     int saved = errno;
-    if (via_likely(max > 0)) {
-        try_to_write(events);
-    }
-    int rc = via_ep_wait(set, epfd, events, max, deadline_ns, mask);
+    int rc = max <= 0 || via_memory_is_writable(events, sizeof(*events))
+                 ? via_ep_wait(set, epfd, events, max, deadline_ns, mask)
+                 : -EFAULT;
     via_file_put(&set->file, alone);
     errno = saved;
     return (int)via_hooks_result(rc);
@@ -456,7 +452,7 @@ VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int time
                          const sigset_t *mask)
 {
     bool alone = via_alone();
-    struct via_ep_set *set = via_hooks_is_no_address(events) ? NULL : set_of(epfd, alone);
+    struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
     if (set == NULL) {
         uint64_t deadline_ns = alone ? 0 : deadline_of_ms(timeout);
         int rc = wait_in_kernel(alone, epfd, events, max, timeout, mask);
@@ -470,7 +466,7 @@ VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
 {
     bool alone = via_alone();
     int error;
-    struct via_ep_set *set = via_hooks_is_no_address(events) ? NULL : set_of(epfd, alone);
+    struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
     uint64_t deadline_ns = deadline_of(timeout, &error);
     if (set == NULL) {
         int rc = VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);

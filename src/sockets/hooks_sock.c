@@ -21,6 +21,7 @@
 #include "sockets/hooks.h"
 #include "sockets/io.h"
 #include "sockets/meeting.h"
+#include "sockets/memory.h"
 #include "sockets/real.h"
 #include "sockets/steward.h"
 
@@ -73,6 +74,9 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
 {
     const struct sockaddr *to = addr.__sockaddr__;
     via_hooks_init();
+    if (!via_memory_is_readable(to, via_min(bytes, (socklen_t)sizeof(struct sockaddr_storage)))) {
+        return VIA_REAL(connect)(fd, to, bytes);
+    }
     struct via_conn *conn = via_conn_prepare(fd, to, bytes);
     int rc = VIA_REAL(connect)(fd, to, bytes);
     if (conn == NULL && dissolves(fd, to, bytes, rc == 0 ? 0 : errno)) {
@@ -110,13 +114,21 @@ static void forget(int fd)
     unmark(fd);
 }
 
+/* Where accept() is to write the address; else the kernel says what is wrong, and closes what it
+ * has accepted. */
+static bool is_sound_place(const struct sockaddr *addr, const socklen_t *bytes)
+{
+    return addr == NULL || (via_memory_is_writable(bytes, sizeof(*bytes)) && (int)*bytes >= 0 &&
+                            via_memory_is_writable(addr, via_min(*bytes, sizeof(*addr))));
+}
+
 /* The peer's address is wanted whether the program asks for it or not. */
 static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, int flags)
 {
     struct sockaddr_storage own;
     socklen_t own_bytes = sizeof(own);
     via_hooks_init();
-    if (!via_policy.on) {
+    if (!via_policy.on || !is_sound_place(addr, bytes)) {
         int plain = VIA_REAL(accept4)(listen_fd, addr, bytes, flags);
         if (plain >= 0) {
             via_board_refuse(plain, via_policy.off_reason);
@@ -423,7 +435,7 @@ VIA_HOOK int ioctl(int fd, unsigned long request, ...)
         return VIA_REAL(ioctl)(fd, request, argument);
     }
     int rc;
-    if (request == FIONREAD && !via_hooks_is_no_address(argument)) {
+    if (request == FIONREAD && via_memory_is_writable(argument, sizeof(int))) {
         rc = via_io_readable_bytes(&op);
         if (rc >= 0) {
             *(int *)argument = rc;

@@ -9,11 +9,14 @@
 
 #include "sockets/fds.h"
 #include "sockets/hooks.h"
+#include "sockets/memory.h"
 
 /* Is one of these descriptors a connection or an epoll set of ours? */
 static inline bool via_poll_concerns_us(const struct pollfd *fds, nfds_t count)
 {
-    if (via_unlikely(via_hooks_is_no_address(fds))) {
+    /* More than there are numbers are an error, or a long way to go for nothing. */
+    if (via_unlikely(count > via_fds_count) ||
+        via_unlikely(!via_memory_is_writable(fds, count * sizeof(*fds)))) {
         return false;
     }
     for (nfds_t i = 0; i < count; i++) {

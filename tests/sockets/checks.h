@@ -59,6 +59,7 @@ extern const struct check checks_of_stalls[];
 extern const struct check checks_of_silence[];
 extern const struct check checks_of_limits[];
 extern const struct check checks_of_copies[];
+extern const struct check checks_of_addresses[];
 
 #define CHECK_ENTRY(name) \
     {                     \

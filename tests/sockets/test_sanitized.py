@@ -24,7 +24,8 @@ NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_th
                     "-an_epoll_set_can_be_polled"]
 # A sanitizer's stand-ins of calls look themselves at what they are given.
 NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_are_wrong",
-                 "-events_to_where_nothing_can_be_written"]
+                 "-events_to_where_nothing_can_be_written", "-messages_from_where_nothing_is",
+                 "-addresses_to_where_nothing_is", "-waiting_for_what_is_nowhere"]
 REPORTS = ("AddressSanitizer", "ThreadSanitizer", "runtime error:", "LeakSanitizer", "Sanitizer:DEADLYSIGNAL")
 
 
