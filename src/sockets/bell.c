@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "host/client_sys.h"
@@ -367,10 +370,42 @@ static int hide_eventfds(struct via_peer_bell *bell, const int *fds)
     return rc;
 }
 
-static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word_index)
+static uint64_t inode_of(int fd)
+{
+    struct stat stat;
+    return fstat(fd, &stat) == 0 ? stat.st_ino : 0;
+}
+
+/* By two descriptors of this process, as the kernel knows; *ret_unknown: it does not say. */
+static bool are_same_file(int one, int other, bool *ret_unknown)
+{
+    long pid = getpid();
+    long order = syscall(SYS_kcmp, pid, pid, KCMP_FILE, one, other);
+    *ret_unknown |= order < 0;
+    return order == 0;
+}
+
+/* Are these the descriptors of that bell? */
+static bool is_bell(const struct via_peer_bell *bell, uint64_t id, const int *fds,
+                    uint32_t word_index, pid_t pid)
+{
+    bool same = bell->id == id &&
+                bell->word - (const struct via_sock_bell_word *)bell->page == (ptrdiff_t)word_index;
+    bool unknown = false;
+    for (unsigned i = 0; same && !unknown && i < VIA_BELL_EVENTFDS; i++) {
+        same = are_same_file(atomic_load_explicit(&bell->fds[i], memory_order_relaxed), fds[i],
+                             &unknown) ||
+               unknown;
+    }
+    return same && bell->page_inode == inode_of(fds[VIA_BELL_EVENTFDS]) &&
+           (!unknown || (pid != 0 && bell->pid == pid));
+}
+
+static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word_index, pid_t pid)
 {
     struct via_peer_bell *bell = NULL;
     void *page = NULL;
+    uint64_t page_inode = inode_of(fds[VIA_BELL_EVENTFDS]);
     if (word_index < PAGE_WORDS && are_nameless(fds)) {
         page = map_page(fds[VIA_BELL_EVENTFDS]);
     }
@@ -394,25 +429,29 @@ static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word
     bell->word = (const struct via_sock_bell_word *)page + word_index;
     bell->refs = 1;
     bell->id = id;
+    bell->page_inode = page_inode;
+    bell->pid = pid;
     bell->next = peers;
     peers = bell;
     return bell;
 }
 
-struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index)
+struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index, pid_t pid)
 {
+    int saved = errno;
     pthread_mutex_lock(&lock);
     struct via_peer_bell *bell = peers;
-    while (bell != NULL && bell->id != id) {
+    while (bell != NULL && !is_bell(bell, id, fds, word_index, pid)) {
         bell = bell->next;
     }
     if (bell != NULL) {
         bell->refs++;
         close_fds(fds);
     } else {
-        bell = peer_new(id, fds, word_index);
+        bell = peer_new(id, fds, word_index, pid);
     }
     pthread_mutex_unlock(&lock);
+    errno = saved;
     return bell;
 }
 

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/types.h"
 
@@ -84,12 +85,21 @@ struct via_peer_bell {
     void *page;                            /* its mapping */
     uint32_t refs;
     uint64_t id;
+    uint64_t page_inode; /* of the file behind the mapping */
+    pid_t pid;
     struct via_peer_bell *next;
 };
 
-/* The fds, as of via_sock_bell_fds(), are given up. The same id gives the same bell. NULL: no
- * memory, or nonsense. */
-struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index);
+/*
+ * The fds, as of via_sock_bell_fds(), are given up. NULL: no memory, or nonsense.
+ *
+ * The same bell gives the same object. The id says where to look, and no more: every peer of a
+ * process knows the ids of its bells, and may show them with descriptors of its own. So these must
+ * be the same files. Where the kernel does not compare files, the peer must be the same process.
+ * pid: of the peer, as the kernel tells it; 0 = it does not.
+ */
+struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index,
+                                        pid_t pid);
 void via_peer_bell_put(struct via_peer_bell *bell); /* NULL is fine */
 /* cold: for a connection that nobody looks at, see epoll_cold.c. Neither ring nor call waits,
  * whatever descriptor the peer has given. */

@@ -159,7 +159,8 @@ static void fetch_peer_bell(struct via_conn *conn)
     int fds[VIA_BELL_FDS];
     if (conn->peer_bell == NULL &&
         via_rendezvous_peek(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0) {
-        conn->peer_bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word);
+        conn->peer_bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word,
+                                            via_rendezvous_pid(conn->control_fd));
         if (conn->peer_bell != NULL) { /* else there is no descriptor for it: the next look may */
             via_hidden_close(&conn->control_fd);
         }
@@ -276,7 +277,8 @@ static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *
     conn->peer_bell = NULL;
     if (offer_is_sound(offer, fds[0])) {
         reason = VIA_REASON_RESOURCES;
-        conn->peer_bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word);
+        conn->peer_bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word,
+                                            via_rendezvous_pid(conn->control_fd));
         if (conn->peer_bell != NULL && map_memory(conn, fds[0], 2 * offer->segment_bytes) == 0) {
             reason = VIA_REASON_NONE;
         }
@@ -538,11 +540,8 @@ static enum via_reason meet_connector(struct via_op *op)
 static void take_here(const struct via_conn *acceptor)
 {
     struct via_op op;
-    struct ucred cred = {.pid = 0};
-    socklen_t bytes = sizeof(cred);
     int fd = -1;
-    if (VIA_REAL(getsockopt)(acceptor->control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) == 0 &&
-        cred.pid == getpid()) {
+    if (via_rendezvous_pid(acceptor->control_fd) == getpid()) {
         fd = via_conn_fd_by_cookie(acceptor->peer_cookie);
     }
     if (fd >= 0 && via_op_begin(&op, fd)) {

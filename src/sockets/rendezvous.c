@@ -49,6 +49,14 @@ static int peer_uid(int fd, uid_t *ret_uid)
     return 0;
 }
 
+pid_t via_rendezvous_pid(int control_fd)
+{
+    struct ucred cred = {.pid = 0};
+    socklen_t bytes = sizeof(cred);
+    return VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) == 0 ? cred.pid
+                                                                                         : 0;
+}
+
 int via_rendezvous_accept(int listen_fd, uid_t *ret_uid)
 {
     int fd = VIA_REAL(accept4)(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

@@ -36,6 +36,9 @@ int via_rendezvous_accept(int listen_fd, uid_t *ret_uid);
  * is none (a plain program), -EACCES when it is somebody else's, another negative errno. */
 int via_rendezvous_connect(uint64_t cookie, uid_t uid);
 
+/* The process at the other end, or the one that it was forked from; 0: it has no number here. */
+pid_t via_rendezvous_pid(int control_fd);
+
 /* Sends an offer or an answer, with one to four file descriptors. 0 or a negative errno. */
 int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
                         unsigned fds_count);
