@@ -416,8 +416,9 @@ static void begin_listening(struct via_op *op)
  * it was accepted it had no owner, so what was learnt then is looked up again. */
 static bool acceptor_is_trusted(struct via_op *op, uid_t uid)
 {
-    return uid == op->conn->peer_uid ||
-           (find_peer(op->conn, op->fd) == VIA_REASON_NONE && uid == op->conn->peer_uid);
+    return via_os_uid_is_one(uid) &&
+           (uid == op->conn->peer_uid ||
+            (find_peer(op->conn, op->fd) == VIA_REASON_NONE && uid == op->conn->peer_uid));
 }
 
 /* The connector, which listens: has the acceptor come? */

@@ -2,7 +2,10 @@
 #include "sockets/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -70,6 +73,48 @@ void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_
 void via_os_futex_wake(_Atomic uint32_t *word, int count)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}
+
+/* The beginning of a small file of /proc, as text; "" when there is none. */
+static void read_proc(const char *name, char *ret_text, size_t room)
+{
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? syscall(SYS_read, fd, ret_text, room - 1) : 0;
+    ret_text[n > 0 ? n : 0] = 0;
+    if (fd >= 0) {
+        syscall(SYS_close, fd);
+    }
+}
+
+/* The documented default (Documentation/admin-guide/sysctl/kernel.rst). */
+#define OVERFLOW_UID 65534u
+
+static uid_t overflow_uid(void)
+{
+    static _Atomic uint32_t known; /* plus 1 */
+    uint32_t uid = atomic_load_explicit(&known, memory_order_relaxed);
+    if (uid == 0) {
+        char text[16];
+        read_proc("/proc/sys/kernel/overflowuid", text, sizeof(text));
+        uid = (text[0] != 0 ? (uint32_t)strtoul(text, NULL, 10) : OVERFLOW_UID) + 1;
+        atomic_store_explicit(&known, uid, memory_order_relaxed);
+    }
+    return uid - 1;
+}
+
+bool via_os_uid_is_one(uid_t uid)
+{
+    char map[64];
+    unsigned long first;
+    unsigned long outside;
+    unsigned long count;
+    if (via_likely(uid != overflow_uid())) {
+        return true;
+    }
+    /* Asked each time: a process may go into another name space. */
+    read_proc("/proc/self/uid_map", map, sizeof(map));
+    return sscanf(map, "%lu %lu %lu", &first, &outside, &count) == 3 && first == 0 &&
+           count >= UINT32_MAX;
 }
 
 /* False if RLIMIT_FSIZE forbids a file of that size; errno says so. */

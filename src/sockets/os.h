@@ -6,6 +6,7 @@
 
 #include <linux/futex.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -65,6 +66,10 @@ static inline pid_t via_os_pid(void)
 /* Sleeps while *word is value, up to timeout_ns. Spurious returns happen. errno is unspecified. */
 void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
 void via_os_futex_wake(_Atomic uint32_t *word, int count);
+
+/* Does the kernel mean one user by this number? Not by the overflow uid where some users have no
+ * number of their own, or nobody can tell. errno is unspecified. */
+bool via_os_uid_is_one(uid_t uid);
 
 /* As ftruncate() with more bytes than there are, but beyond RLIMIT_FSIZE it is EFBIG alone: the
  * kernel would also end the program by SIGXFSZ. */

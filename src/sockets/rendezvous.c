@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "sockets/os.h"
 #include "sockets/real.h"
 
 #define SOCKET_TYPE (SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK)
@@ -86,7 +87,7 @@ int via_rendezvous_connect(uint64_t cookie, uid_t uid)
     } else {
         rc = peer_uid(fd, &owner);
     }
-    if (rc == 0 && owner != uid) {
+    if (rc == 0 && (owner != uid || !via_os_uid_is_one(uid))) {
         rc = -EACCES;
     }
     if (rc != 0) {

@@ -22,7 +22,8 @@
  * messages are only peeked at, so that a process forked meanwhile finds them too.
  *
  * Whoever holds the name must be the user who owns the TCP socket: else somebody else's process
- * could step between.
+ * could step between. In a user name space the overflow uid stands for all users that have no
+ * number there, and is nobody's (user_namespaces(7)).
  */
 
 /* Listens for the acceptor of the socket with this cookie. A file descriptor or a negative errno.

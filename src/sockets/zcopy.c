@@ -71,7 +71,7 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
     /* A process of another name space has no number here. One that talks to itself, with one
      * thread, can not send and receive at once. */
     if (cred.pid <= 0 || cred.uid != geteuid() || cred.uid != getuid() ||
-        (cred.pid == conn->zcopy.own_pid && via_alone())) {
+        !via_os_uid_is_one(cred.uid) || (cred.pid == conn->zcopy.own_pid && via_alone())) {
         return;
     }
     conn->zcopy.peer_pid = cred.pid;

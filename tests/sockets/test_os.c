@@ -5,7 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,10 +45,49 @@ static void a_child_has_another_pid(void **state)
     assert_int_equal(*via_os_pid_word, getpid());
 }
 
+static bool write_map(const char *name, const char *text)
+{
+    int fd = open(name, O_WRONLY);
+    bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    close(fd);
+    return done;
+}
+
+#define NOT_TO_BE_HAD 77
+
+/* In a name space in which one user has a number. */
+static int with_one_user(void)
+{
+    char map[32];
+    snprintf(map, sizeof(map), "0 %u 1", getuid());
+    if (unshare(CLONE_NEWUSER) != 0 || !write_map("/proc/self/uid_map", map)) {
+        return NOT_TO_BE_HAD;
+    }
+    return via_os_uid_is_one(0) && !via_os_uid_is_one(65534) ? 0 : 1;
+}
+
+static void users_without_a_number_are_not_one(void **state)
+{
+    (void)state;
+    int status;
+    assert_true(via_os_uid_is_one(0) && via_os_uid_is_one(getuid()));
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(with_one_user());
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NOT_TO_BE_HAD) {
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_has_another_pid),
+        cmocka_unit_test(users_without_a_number_are_not_one),
     };
     via_os_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
