@@ -111,9 +111,9 @@ bool via_ep_can_adopt(int fd);
 void via_ep_adopt(struct via_conn *conn, int fd);
 
 /* epoll_wait() on a set with entries. Results as epoll_wait's, or a negative errno. deadline_ns as
- * in via_sleep(). */
+ * in via_sleep(). alone: how the set is held; a thread that is cancelled gives it up. */
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                uint64_t deadline_ns, const sigset_t *mask);
+                uint64_t deadline_ns, const sigset_t *mask, bool alone);
 
 /* Takes what is not the program's out of events that the kernel reported; how many are left. */
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);

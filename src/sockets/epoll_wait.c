@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "base/bits.h"
+#include "sockets/cancel.h"
 #include "sockets/epoll_internal.h"
 #include "sockets/fabric.h"
 #include "sockets/io.h"
@@ -353,14 +355,18 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
     if (left != VIA_NEVER_NS && left % VIA_MSEC_NS != 0 && via_real.epoll_pwait2 != NULL) {
         struct timespec ts = {.tv_sec = (time_t)(left / VIA_SEC_NS),
                               .tv_nsec = (long)(left % VIA_SEC_NS)};
+        via_cancel_let();
         int n = via_real.epoll_pwait2(epfd, events, max, &ts, mask);
+        via_cancel_keep();
         if (n >= 0 || errno != ENOSYS) {
             return n >= 0 ? n : -errno;
         }
     }
     uint64_t ms = left == VIA_NEVER_NS ? 0 : (left + VIA_MSEC_NS - 1) / VIA_MSEC_NS;
     int timeout = left == VIA_NEVER_NS ? -1 : ms > INT32_MAX ? INT32_MAX : (int)ms;
+    via_cancel_let();
     int n = VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    via_cancel_keep();
     return n >= 0 ? n : -errno;
 }
 
@@ -519,10 +525,44 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     return count;
 }
 
+/* A thread that is cancelled while it sleeps in a set. */
+struct sleeper {
+    struct via_ep_set *set;
+    const struct via_wait *wait;
+    uint64_t bells;
+};
+
+static void leave(const struct sleeper *sleeper)
+{
+    via_sock_bell_leave(sleeper->bells);
+    atomic_fetch_sub_explicit(&sleeper->set->sleepers, 1, memory_order_relaxed);
+}
+
+static void give_up(void *of_sleeper)
+{
+    const struct sleeper *sleeper = of_sleeper;
+    leave(sleeper);
+    via_wait_end(sleeper->wait);
+    via_file_put(&sleeper->set->file, false);
+}
+
+static int sleep_or_end(struct sleeper *sleeper, int epfd, struct epoll_event *events, int max,
+                        uint64_t until_ns, const sigset_t *mask)
+{
+    struct via_cancel before;
+    int n;
+    via_cancel_off(&before);
+    pthread_cleanup_push(give_up, sleeper);
+    n = kernel_wait(epfd, events, max, until_ns, mask);
+    pthread_cleanup_pop(0);
+    via_cancel_back(&before);
+    return n;
+}
+
 /* Sleeps in the kernel's set unless something has come meanwhile. What is there then; *ret_over
  * when the deadline has passed. */
 static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                    uint64_t deadline_ns, uint64_t most_ns, const sigset_t *mask,
+                    uint64_t deadline_ns, uint64_t most_ns, const sigset_t *mask, bool alone,
                     struct via_wait *wait, bool *ret_over)
 {
     /* Before its bells are looked at; pairs with the fence in wake_sleepers(). */
@@ -531,11 +571,11 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     if (via_unlikely(bells != set->heard) || (!set->hears_calls && via_steward_is_wanted())) {
         via_ep_hear_bells(set);
     }
+    struct sleeper sleeper = {.set = set, .wait = wait, .bells = bells};
     via_sock_bell_enter(bells);
     int count = collect(set, events, max, true);
     if (count != 0) {
-        via_sock_bell_leave(bells);
-        atomic_fetch_sub_explicit(&set->sleepers, 1, memory_order_relaxed);
+        leave(&sleeper);
         return count;
     }
     via_wait_sleeps(wait);
@@ -543,10 +583,10 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     if (via_unlikely(most_ns != VIA_NEVER_NS)) {
         until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
     }
-    int n = kernel_wait(epfd, events, max, until_ns, mask);
+    int n = alone ? kernel_wait(epfd, events, max, until_ns, mask)
+                  : sleep_or_end(&sleeper, epfd, events, max, until_ns, mask);
     via_wait_slept(wait);
-    via_sock_bell_leave(bells);
-    atomic_fetch_sub_explicit(&set->sleepers, 1, memory_order_relaxed);
+    leave(&sleeper);
     if (n < 0) {
         return n;
     }
@@ -627,7 +667,7 @@ static int let_in(const sigset_t *mask)
 }
 
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                uint64_t deadline_ns, const sigset_t *mask)
+                uint64_t deadline_ns, const sigset_t *mask, bool alone)
 {
     struct via_wait wait;
     if (max <= 0) {
@@ -661,7 +701,8 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
                 }
                 most_ns = via_ep_arm(set);
             }
-            count = sleep_in(set, epfd, events, max, deadline_ns, most_ns, mask, &wait, &over);
+            count =
+                sleep_in(set, epfd, events, max, deadline_ns, most_ns, mask, alone, &wait, &over);
         }
         if (count != 0 || over || deadline_ns == 0) {
             via_wait_end(&wait);

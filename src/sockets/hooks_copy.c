@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/sendfile.h>
 #include <unistd.h>
 
@@ -93,10 +94,13 @@ static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, si
         return offset != NULL || errno == ESPIPE ? -EINVAL : -errno;
     }
     unsigned char *buffer = via_scratch_get();
+    int state;
     if (buffer == NULL) {
         return -ENOMEM;
     }
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* there is no cancelling in it */
     ssize_t rc = copy_file(op, buffer, in_fd, &at, bytes);
+    pthread_setcancelstate(state, NULL);
     via_scratch_put(buffer);
     if (rc > 0) {
         if (offset != NULL) {
@@ -187,18 +191,33 @@ static ssize_t send_copy(struct via_op *op, int in_fd, const int *copy, unsigned
     return sent;
 }
 
+/* What a copy takes: a pipe that is empty before and afterwards, and memory. */
+struct copier {
+    int fds[2];
+    unsigned char *buffer;
+};
+
+static void close_copier(void *of_copier)
+{
+    const struct copier *copier = of_copier;
+    VIA_REAL(close)(copier->fds[0]);
+    VIA_REAL(close)(copier->fds[1]);
+    via_scratch_put(copier->buffer);
+}
+
 /* From a pipe of the program's into a connection. */
 static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
 {
-    int copy[2];
-    if (pipe2(copy, O_CLOEXEC) != 0) {
+    struct copier copier;
+    ssize_t sent;
+    if (pipe2(copier.fds, O_CLOEXEC) != 0) {
         return -errno;
     }
-    unsigned char *buffer = via_scratch_get();
-    ssize_t sent = buffer != NULL ? send_copy(op, in_fd, copy, buffer, bytes, flags) : -ENOMEM;
-    via_scratch_put(buffer);
-    VIA_REAL(close)(copy[0]);
-    VIA_REAL(close)(copy[1]);
+    copier.buffer = via_scratch_get();
+    pthread_cleanup_push(close_copier, &copier);
+    sent = copier.buffer != NULL ? send_copy(op, in_fd, copier.fds, copier.buffer, bytes, flags)
+                                 : -ENOMEM;
+    pthread_cleanup_pop(1);
     return sent;
 }
 

@@ -381,7 +381,7 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
 {
     int saved = errno;
     int rc = max <= 0 || via_memory_is_writable(events, sizeof(*events))
-                 ? via_ep_wait(set, epfd, events, max, deadline_ns, mask)
+                 ? via_ep_wait(set, epfd, events, max, deadline_ns, mask, alone)
                  : -EFAULT;
     via_file_put(&set->file, alone);
     errno = saved;

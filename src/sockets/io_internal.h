@@ -97,6 +97,9 @@ bool via_tx_peer_is_gone(struct via_op *op);
 /* The same, by what the kernel has said: does nobody hold the other end any more? */
 bool via_tx_is_held_no_more(struct via_op *op);
 
+/* A thread is cancelled in its call: a cleanup handler with the struct via_op. */
+void via_io_give_up(void *of_op);
+
 /* A blocking call waits for POLLOUT, or for POLLIN beyond `have` bytes that it has seen and does
  * not take. 0: look again, -EAGAIN at the deadline, -EINTR. */
 int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline_ns);

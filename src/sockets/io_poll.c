@@ -3,10 +3,14 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include "sockets/cancel.h"
 #include "sockets/demote.h"
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
@@ -43,8 +47,10 @@ void via_io_shadow(struct via_op *op, uint32_t events)
 /* The kernel's answer for these events, now. */
 static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
 {
+    const struct timespec none = {.tv_sec = 0};
     struct pollfd pfd = {.fd = op->fd, .events = (short)(events | POLLRDHUP)};
-    if (VIA_REAL(poll)(&pfd, 1, 0) < 0) {
+    /* Not the C library's, in which a thread may be cancelled: tokens are held. */
+    if (syscall(SYS_ppoll, &pfd, 1, &none, NULL, 0) < 0) {
         return 0;
     }
     return take_in(op, (uint32_t)(unsigned short)pfd.revents, fresh);
@@ -395,6 +401,45 @@ static bool has_gone(struct via_op *op)
     return (via_io_look(op) & VIA_POLL_GONE & ~known) != 0;
 }
 
+void via_io_give_up(void *of_op)
+{
+    struct via_op *op = of_op;
+    via_op_end(op);
+}
+
+/* A thread that is cancelled while it sleeps in a call on a connection. */
+struct sleeper {
+    struct via_op *op;
+    const struct via_wait *wait;
+    uint64_t bells;
+};
+
+static void give_up(void *of_sleeper)
+{
+    const struct sleeper *sleeper = of_sleeper;
+    via_sock_bell_leave(sleeper->bells);
+    via_wait_end(sleeper->wait);
+    via_op_end(sleeper->op);
+}
+
+/* As sleep_for(), with the bells entered. */
+static int sleep_or_end(struct via_op *op, uint32_t what, size_t have, bool pipes, uint64_t bells,
+                        uint64_t deadline_ns, uint64_t most_ns, const struct via_wait *wait)
+{
+    struct sleeper sleeper = {.op = op, .wait = wait, .bells = bells};
+    struct via_cancel before;
+    int rc;
+    if (op->alone) {
+        return sleep_for(op, what, have, pipes, bells, deadline_ns, most_ns);
+    }
+    via_cancel_off(&before);
+    pthread_cleanup_push(give_up, &sleeper);
+    rc = sleep_for(op, what, have, pipes, bells, deadline_ns, most_ns);
+    pthread_cleanup_pop(0);
+    via_cancel_back(&before);
+    return rc;
+}
+
 int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline_ns)
 {
     struct via_wait wait;
@@ -415,7 +460,7 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
     int rc = 0;
     if (most_ns != 0 && (!pipes || !has_news(op, what, have))) {
         via_wait_sleeps(&wait);
-        rc = sleep_for(op, what, have, pipes, bells, deadline_ns, most_ns);
+        rc = sleep_or_end(op, what, have, pipes, bells, deadline_ns, most_ns, &wait);
         via_wait_slept(&wait);
     }
     via_sock_bell_leave(bells);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
 #include <linux/sockios.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "sockets/cancel.h"
 #include "sockets/demote.h"
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
@@ -482,13 +484,26 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     }
 }
 
+/* The kernel's call, in which a thread may be cancelled. */
+static ssize_t recv_or_end(struct via_op *op, struct msghdr *message, int flags)
+{
+    const struct iovec *iov = message->msg_iov;
+    ssize_t n;
+    pthread_cleanup_push(via_io_give_up, op);
+    via_cancel_let();
+    n = message->msg_iovlen == 1 ? VIA_REAL(recv)(op->fd, iov->iov_base, iov->iov_len, flags)
+                                 : VIA_REAL(recvmsg)(op->fd, message, flags);
+    via_cancel_keep();
+    pthread_cleanup_pop(0);
+    return n;
+}
+
 /* Before pipes, with nobody else around: the kernel's call, as it is. */
 static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
                              .msg_iovlen = (size_t)iov_count};
-    ssize_t n = iov_count == 1 ? VIA_REAL(recv)(op->fd, iov->iov_base, iov->iov_len, flags)
-                               : VIA_REAL(recvmsg)(op->fd, &message, flags);
+    ssize_t n = recv_or_end(op, &message, flags);
     if (n < 0) {
         return -errno;
     }
@@ -521,7 +536,7 @@ static ssize_t recv_none(struct via_op *op, int flags)
     return n > 0 || (waited && (n == -EAGAIN || n == -EINTR)) ? 0 : n;
 }
 
-ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
     ssize_t n;
@@ -551,5 +566,17 @@ ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_c
     if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
         via_conn_step(op);
     }
+    return n;
+}
+
+ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct via_cancel before;
+    if (op->alone) {
+        return recv_kept(op, iov, iov_count, flags);
+    }
+    via_cancel_off(&before);
+    ssize_t n = recv_kept(op, iov, iov_count, flags);
+    via_cancel_back(&before);
     return n;
 }

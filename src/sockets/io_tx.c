@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "sockets/cancel.h"
 #include "sockets/demote.h"
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
@@ -397,13 +399,26 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
     }
 }
 
+/* The kernel's call, in which a thread may be cancelled. */
+static ssize_t send_or_end(struct via_op *op, const struct msghdr *message, int flags)
+{
+    const struct iovec *iov = message->msg_iov;
+    ssize_t n;
+    pthread_cleanup_push(via_io_give_up, op);
+    via_cancel_let();
+    n = message->msg_iovlen == 1 ? VIA_REAL(send)(op->fd, iov->iov_base, iov->iov_len, flags)
+                                 : VIA_REAL(sendmsg)(op->fd, message, flags);
+    via_cancel_keep();
+    pthread_cleanup_pop(0);
+    return n;
+}
+
 static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
                              .msg_iovlen = (size_t)iov_count};
     bool early = via_conn_is_unaccepted(op->conn);
-    ssize_t n = iov_count == 1 ? VIA_REAL(send)(op->fd, iov->iov_base, iov->iov_len, flags)
-                               : VIA_REAL(sendmsg)(op->fd, &message, flags);
+    ssize_t n = send_or_end(op, &message, flags);
     if (n < 0) {
         int error = errno;
         if (error == EAGAIN || error == EWOULDBLOCK) {
@@ -487,7 +502,7 @@ static int refuse(const struct via_op *op, int flags)
     return -EPIPE;
 }
 
-ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
     ssize_t n;
@@ -524,5 +539,17 @@ ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_c
     if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
         via_conn_step(op);
     }
+    return n;
+}
+
+ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct via_cancel before;
+    if (op->alone) {
+        return send_kept(op, iov, iov_count, flags);
+    }
+    via_cancel_off(&before);
+    ssize_t n = send_kept(op, iov, iov_count, flags);
+    via_cancel_back(&before);
     return n;
 }

@@ -2,9 +2,11 @@
 #include "sockets/poll_set.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "sockets/cancel.h"
 #include "sockets/epoll_set.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
@@ -24,6 +26,7 @@ struct call {
     struct pollfd *fds;
     nfds_t count;
     struct pollfd *kernel; /* room for as many more, and one */
+    nfds_t count_max;      /* ... which are so many in all */
     uint64_t bells;        /* to hear */
     unsigned early;        /* kernel[count..]: where others come to eager connections */
     bool others;           /* some descriptors are the kernel's alone */
@@ -199,6 +202,42 @@ static int ask_now(struct call *call, int ready)
     return n > 0 ? merge(call) : n == 0 || ready != 0 ? ready : -errno;
 }
 
+/* A thread that is cancelled in a call of poll(). */
+struct sleeper {
+    struct call *call;
+    const struct via_wait *wait;
+    uint64_t bells;
+};
+
+static void free_kernel(const struct call *call)
+{
+    if (call->count_max > ON_STACK) {
+        free(call->kernel);
+    }
+}
+
+static void give_up(void *of_sleeper)
+{
+    const struct sleeper *sleeper = of_sleeper;
+    via_sock_bell_leave(sleeper->bells);
+    via_wait_end(sleeper->wait);
+    free_kernel(sleeper->call);
+}
+
+static int sleep_or_end(struct call *call, uint64_t bells, uint64_t until_ns, const sigset_t *mask,
+                        const struct via_wait *wait)
+{
+    struct sleeper sleeper = {.call = call, .wait = wait, .bells = bells};
+    struct via_cancel before;
+    int n;
+    via_cancel_off(&before);
+    pthread_cleanup_push(give_up, &sleeper);
+    n = via_sleep(call->kernel, (unsigned)call->count + call->early, bells, until_ns, mask);
+    pthread_cleanup_pop(0);
+    via_cancel_back(&before);
+    return n;
+}
+
 /* Everything there is, waiting for it until the deadline or not at all. *ret_over when it passed.
  */
 static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_t *mask,
@@ -213,7 +252,7 @@ static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_
         until_ns = via_min(until_ns, via_os_now_ns() + call->most_ns);
     }
     via_wait_sleeps(wait);
-    int n = via_sleep(call->kernel, (unsigned)call->count + call->early, bells, until_ns, mask);
+    int n = sleep_or_end(call, bells, until_ns, mask, wait);
     via_wait_slept(wait);
     via_sock_bell_leave(bells);
     if (n < 0) {
@@ -293,9 +332,9 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
 int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigset_t *mask)
 {
     struct pollfd on_stack[ON_STACK];
-    struct call call = {.fds = fds, .count = count, .kernel = on_stack};
-    if (2 * count >= ON_STACK) {
-        call.kernel = malloc((2 * count + 1) * sizeof(*call.kernel));
+    struct call call = {.fds = fds, .count = count, .kernel = on_stack, .count_max = 2 * count + 1};
+    if (call.count_max > ON_STACK) {
+        call.kernel = malloc(call.count_max * sizeof(*call.kernel));
         if (call.kernel == NULL) {
             return -ENOMEM;
         }
@@ -304,8 +343,6 @@ int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigse
         look_early(&call, false);
     }
     int rc = poll_call(&call, deadline_ns, mask);
-    if (call.kernel != on_stack) {
-        free(call.kernel);
-    }
+    free_kernel(&call);
     return rc;
 }

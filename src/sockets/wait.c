@@ -11,6 +11,7 @@
 #include "base/pause.h"
 #include "host/client_sys.h"
 #include "sockets/bell.h"
+#include "sockets/cancel.h"
 #include "sockets/fabric.h"
 #include "sockets/fds.h"
 #include "sockets/os.h"
@@ -48,6 +49,8 @@ struct ear {
 
 static __thread struct via_spin spin __attribute__((tls_model("initial-exec")));
 static __thread struct ear *ear __attribute__((tls_model("initial-exec")));
+__thread int via_cancel_kept __attribute__((tls_model("initial-exec")));
+
 static __thread struct via_wait *innermost __attribute__((tls_model("initial-exec")));
 
 static struct via_pool ear_pool = VIA_POOL_INIT(sizeof(struct ear), 65536);
@@ -263,7 +266,9 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     watch_none();
     int ear_fd = bells != 0 ? listening_ear(bells) : -1;
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
+    via_cancel_let();
     int n = VIA_REAL(ppoll)(fds, count + 1, time_left(deadline_ns, &storage), mask);
+    via_cancel_keep();
     if (n < 0) {
         return -errno;
     }
@@ -313,7 +318,9 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
     }
     most_ns = via_min(most_ns, via_shared_sleep_ns_max());
     int most_ms = most_ns == VIA_NEVER_NS ? -1 : (int)(most_ns / VIA_MSEC_NS);
+    via_cancel_let();
     int n = VIA_REAL(epoll_wait)(ear->fd, events, 8, most_ms);
+    via_cancel_keep();
     *ret_events = 0;
     if (n < 0) {
         return -errno;

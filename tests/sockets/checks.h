@@ -60,6 +60,7 @@ extern const struct check checks_of_silence[];
 extern const struct check checks_of_limits[];
 extern const struct check checks_of_copies[];
 extern const struct check checks_of_addresses[];
+extern const struct check checks_of_cancelling[];
 
 #define CHECK_ENTRY(name) \
     {                     \

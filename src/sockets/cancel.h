@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_CANCEL_H
+#define VIA_SOCKETS_CANCEL_H
+
+#include <pthread.h>
+
+/*
+ * pthread_cancel(). The C library acts on it in the calls that may sleep, most of which this
+ * library makes while it holds something for the program's call: a connection, a token, bells. So
+ * it is kept off, and let in around the one sleep that stands for the kernel's, with cleanup
+ * handlers for what is held there.
+ *
+ *     struct via_cancel before;
+ *     via_cancel_off(&before);
+ *     pthread_cleanup_push(give_up, what);
+ *     via_cancel_let();    in the function that sleeps
+ *     ...
+ *     via_cancel_keep();
+ *     pthread_cleanup_pop(0);
+ *     via_cancel_back(&before);
+ */
+struct via_cancel {
+    int state;
+    int outer;
+};
+
+/* What the program has set, plus 1; 0: nothing keeps it off. */
+extern __thread int via_cancel_kept __attribute__((tls_model("initial-exec")));
+
+static inline void via_cancel_off(struct via_cancel *ret_before)
+{
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ret_before->state);
+    ret_before->outer = via_cancel_kept;
+    if (via_cancel_kept == 0 || ret_before->state == PTHREAD_CANCEL_ENABLE) {
+        via_cancel_kept = ret_before->state + 1; /* else a call of ours keeps it off already */
+    }
+}
+
+static inline void via_cancel_back(const struct via_cancel *before)
+{
+    via_cancel_kept = before->outer;
+    pthread_setcancelstate(before->state, NULL);
+}
+
+/* Around a sleep; nothing, when it is not kept off. */
+static inline void via_cancel_let(void)
+{
+    if (via_cancel_kept != 0) {
+        pthread_setcancelstate(via_cancel_kept - 1, NULL);
+    }
+}
+
+static inline void via_cancel_keep(void)
+{
+    if (via_cancel_kept != 0) {
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    }
+}
+
+#endif
