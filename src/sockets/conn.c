@@ -23,6 +23,7 @@
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
 #include "sockets/shared.h"
+#include "sockets/steward.h"
 
 #define CONNS_MAX (1u << 18)
 
@@ -62,6 +63,7 @@ static void conn_free(struct via_file *file)
 
 static struct via_conn *conn_new(bool connector)
 {
+    via_steward_prepare();
     struct via_side *side = via_side_new();
     if (side == NULL) {
         return NULL;

@@ -171,6 +171,7 @@ VIA_HOOK int listen(int fd, int backlog)
 {
     via_hooks_init();
     if (via_policy.on) {
+        via_steward_prepare();
         via_diag_mark(fd);
         via_fd_mark(fd, VIA_FD_LISTENS, true);
     }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -45,6 +46,10 @@ static _Atomic bool pending;
 static _Atomic bool stalls;
 /* An eventfd that only the thread waits for: any thread may take a call. */
 static _Atomic int own_fd = -1;
+
+/* "/proc", also where it can not be seen any more; for children, too. */
+static _Atomic int proc_fd = -1;
+_Atomic bool via_steward_is_prepared;
 
 /* Closed by the program before their bytes were sent again. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -335,11 +340,50 @@ static void watch_stalls(void)
     }
 }
 
+/* Of the process, as text; 0: it can not be had. */
+static size_t read_stat(int proc, char *ret_text, size_t room)
+{
+    int fd = proc >= 0 ? openat(proc, "self/stat", O_RDONLY | O_CLOEXEC)
+                       : open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? VIA_REAL(read)(fd, ret_text, room - 1) : 0;
+    if (fd >= 0) {
+        VIA_REAL(close)(fd);
+    }
+    ret_text[n > 0 ? n : 0] = 0;
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* The main thread, when it has ended, stays as a zombie until the last one ends (proc(5): the state
+ * is behind the name, in which anything may be). */
+static bool has_main_ended(int proc)
+{
+    char text[256];
+    const char *name_end = read_stat(proc, text, sizeof(text)) != 0 ? strrchr(text, ')') : NULL;
+    return name_end != NULL && name_end[1] == ' ' && name_end[2] == 'Z';
+}
+
 /* Links of a folder: its own two, and one of each folder in it. */
+#define LINKS_OF_TWO_THREADS 4
+
 static bool is_last_thread(void)
 {
     struct stat stat_of;
-    return stat("/proc/self/task", &stat_of) == 0 && stat_of.st_nlink <= 3;
+    int proc = atomic_load_explicit(&proc_fd, memory_order_relaxed);
+    int rc =
+        proc >= 0 ? fstatat(proc, "self/task", &stat_of, 0) : stat("/proc/self/task", &stat_of);
+    return rc == 0 && stat_of.st_nlink <= LINKS_OF_TWO_THREADS && has_main_ended(proc);
+}
+
+void via_steward_prepare_slowly(void)
+{
+    int saved = errno;
+    if (!atomic_exchange_explicit(&via_steward_is_prepared, true, memory_order_relaxed)) {
+        int fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0) {
+            via_hidden_new(fd, &proc_fd);
+        }
+    }
+    errno = saved;
 }
 
 static void *serve(void *unused)

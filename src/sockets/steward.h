@@ -34,6 +34,18 @@ static inline bool via_steward_is_wanted(void)
            !atomic_load_explicit(&via_steward_runs, memory_order_relaxed) && !via_conn_is_none();
 }
 
+/* There will be connections. The thread must know when it is the last one, and a program that has
+ * changed its root may have no /proc. */
+extern _Atomic bool via_steward_is_prepared;
+void via_steward_prepare_slowly(void);
+
+static inline void via_steward_prepare(void)
+{
+    if (via_unlikely(!atomic_load_explicit(&via_steward_is_prepared, memory_order_relaxed))) {
+        via_steward_prepare_slowly();
+    }
+}
+
 /* A thread of several is about to leave bytes in a pipe. */
 void via_steward_start_slowly(void);
 

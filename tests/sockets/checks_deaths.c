@@ -3,9 +3,11 @@
  * were unread, else the end. */
 #include "checks.h"
 
+#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -494,7 +496,45 @@ static void killed_before_it_rings(void)
     expect_the_byte(hears_by_reading);
 }
 
+static void *talk_on_both(void *of_pair)
+{
+    const struct pair *pair = of_pair;
+    talk_both_ways(pair->client, pair->server);
+    return NULL;
+}
+
+/* The main thread ends, and the process with the last of the program's threads. */
+static void end_with_the_last_thread(void)
+{
+    static struct pair pair;
+    pthread_t thread;
+    pair = connected();
+    CHECK(pthread_create(&thread, NULL, talk_on_both, &pair) == 0);
+    CHECK(pthread_detach(thread) == 0);
+    pthread_exit(NULL);
+}
+
+static void the_last_thread_ends(void)
+{
+    end_with_the_last_thread();
+}
+
+static void the_last_thread_ends_without_proc(void)
+{
+    char name[] = "/tmp/viaduct-root-XXXXXX";
+    struct pair before = connected();
+    dlopen("libgcc_s.so.1", RTLD_NOW); /* for pthread_exit() */
+    CHECK(mkdtemp(name) != NULL && chdir(name) == 0 && rmdir(name) == 0);
+    if (chroot(".") == 0) {
+        end_with_the_last_thread();
+    }
+    CHECK(errno == EPERM);
+    done(before);
+}
+
 const struct check checks_of_deaths[] = {
+    CHECK_ENTRY(the_last_thread_ends),
+    CHECK_ENTRY(the_last_thread_ends_without_proc),
     CHECK_ENTRY(killed_with_unread_bytes),
     CHECK_ENTRY(killed_when_all_was_read),
     CHECK_ENTRY(killed_after_an_answer),
