@@ -52,8 +52,9 @@ struct board {
 
 struct fixture {
     struct host_lab lab;
-    struct board *board;
+    struct board *board; /* of the victim, whatever process looks */
     pid_t victim;
+    unsigned victim_uid;
     int log_fd; /* of host 0 */
 };
 
@@ -62,9 +63,61 @@ static void become(unsigned id)
     if (setgroups(0, NULL) != 0 || setresgid(id, id, id) != 0 || setresuid(id, id, id) != 0) {
         _exit(100);
     }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of the user clears it */
+}
+
+/* Children of the test; what a test that failed has left is ended by tear_down(). */
+static pid_t children[16];
+
+static pid_t start_child(unsigned uid, void (*run)(struct fixture *fixture),
+                         struct fixture *fixture)
+{
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(children); i++) {
+        if (children[i] == 0) {
+            children[i] = fork();
+            assert_true(children[i] >= 0);
+            if (children[i] == 0) {
+                become(uid);
+                run(fixture);
+                _exit(0);
+            }
+            return children[i];
+        }
+    }
+    fail_msg("too many children");
+    return -1;
+}
+
+/* As waitpid() without waiting. */
+static pid_t look_for_end(pid_t pid, int *ret_status)
+{
+    pid_t ended = waitpid(pid, ret_status, WNOHANG);
+    for (size_t i = 0; ended == pid && i < VIA_ARRAY_COUNT(children); i++) {
+        children[i] = children[i] == pid ? 0 : children[i];
+    }
+    return ended;
+}
+
+static void end_children(void)
+{
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(children); i++) {
+        if (children[i] > 0) {
+            kill(children[i], SIGKILL);
+            waitpid(children[i], NULL, 0);
+        }
+        children[i] = 0;
+    }
 }
 
 /* --- the victim ------------------------------------------------------------------------------- */
+
+#define KEY_BYTES 16u
+
+/* A user's note has its name. */
+static size_t key_of(const struct fixture *fixture, char ret_key[KEY_BYTES])
+{
+    return (size_t)snprintf(ret_key, KEY_BYTES, "note-%u", fixture->victim_uid);
+}
 
 struct work {
     struct fixture *fixture;
@@ -94,6 +147,8 @@ static void one_round(struct work *work, unsigned round)
     unsigned char out[WORK_BYTES];
     unsigned char in[WORK_BYTES];
     char note[VIADUCT_BOARD_VALUE_MAX];
+    char key[KEY_BYTES];
+    size_t key_bytes = key_of(fixture, key);
     size_t off = round * 4096u % (SEGMENT_BYTES - WORK_BYTES);
     memset(out, (int)(round % 251 + 1), sizeof(out));
     if (via_remote_put(work->remote, off, out, sizeof(out), 0) != 0 ||
@@ -107,8 +162,8 @@ static void one_round(struct work *work, unsigned round)
         memcmp(in, out, sizeof(in)) != 0) {
         fail_work(fixture, "get");
     }
-    if (via_board_post(work->near, 1, "victim", 6, out, 100, 60000) != 0 ||
-        via_board_take(work->far, "victim", 6, note, sizeof(note)) != 100 ||
+    if (via_board_post(work->near, 1, key, key_bytes, out, 100, 60000) != 0 ||
+        via_board_take(work->far, key, key_bytes, note, sizeof(note)) != 100 ||
         memcmp(note, out, 100) != 0) {
         fail_work(fixture, "note");
     }
@@ -198,16 +253,18 @@ static void is_a_stranger(struct fixture *fixture)
 static void takes_notes(struct fixture *fixture)
 {
     char note[VIADUCT_BOARD_VALUE_MAX];
+    char key[KEY_BYTES];
+    size_t key_bytes = key_of(fixture, key);
     struct via_attach *near = attach_to(fixture, 0);
     struct via_attach *far = attach_to(fixture, 1);
     CHECK(near != NULL && far != NULL);
     uint64_t until = atomic_load(&fixture->board->rounds) + ROUNDS_MIN;
     unsigned mine = 0;
     while (atomic_load(&fixture->board->rounds) < until) {
-        int rc = via_board_take(far, "victim", 6, note, sizeof(note));
+        int rc = via_board_take(far, key, key_bytes, note, sizeof(note));
         CHECK(rc == -ENOENT || (rc == 4 && memcmp(note, "mine", 4) == 0));
         mine += rc == 4;
-        CHECK(via_board_post(near, 1, "victim", 6, "mine", 4, 60000) == 0);
+        CHECK(via_board_post(near, 1, key, key_bytes, "mine", 4, 60000) == 0);
     }
     CHECK(mine > 0);
     via_attach_close(near);
@@ -446,6 +503,14 @@ static void connects_and_says_nothing(struct fixture *fixture)
 
 /* --- the tests -------------------------------------------------------------------------------- */
 
+static void start_victim(struct fixture *fixture, unsigned uid)
+{
+    fixture->board = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(fixture->board != MAP_FAILED);
+    fixture->victim_uid = uid;
+    fixture->victim = start_child(uid, work, fixture);
+}
+
 static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
@@ -454,9 +519,6 @@ static int set_up(void **state)
     char byte;
     host_lab_init(&fixture->lab, 2, false, false);
     *state = fixture;
-    if (geteuid() != 0) {
-        return 0;
-    }
     /* A directory that is there already is not opened to others; the host makes its own. */
     assert_int_equal(rmdir(fixture->lab.rundir), 0);
     host_lab_spawn_raw(&fixture->lab, 0, extra, &fixture->log_fd, &ready_fd);
@@ -464,28 +526,16 @@ static int set_up(void **state)
     close(ready_fd);
     host_lab_spawn(&fixture->lab, 1, extra);
     host_lab_wait_routes(&fixture->lab);
-    fixture->board = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(fixture->board != MAP_FAILED);
-    fixture->victim = fork();
-    assert_true(fixture->victim >= 0);
-    if (fixture->victim == 0) {
-        become(VICTIM);
-        work(fixture);
-    }
+    start_victim(fixture, VICTIM);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
-    if (fixture->victim > 0) {
-        kill(fixture->victim, SIGKILL);
-        waitpid(fixture->victim, NULL, 0);
-    }
-    if (fixture->board != NULL) {
-        munmap(fixture->board, 4096);
-        close(fixture->log_fd);
-    }
+    end_children();
+    munmap(fixture->board, 4096);
+    close(fixture->log_fd);
     host_lab_fini(&fixture->lab);
     free(fixture);
     return 0;
@@ -500,8 +550,8 @@ static bool has_worked(void *ctx)
 {
     struct progress *progress = ctx;
     struct fixture *fixture = progress->fixture;
-    if (waitpid(fixture->victim, NULL, WNOHANG) != 0) {
-        fixture->victim = 0;
+    int status;
+    if (look_for_end(fixture->victim, &status) != 0) {
         fail_msg("the victim has ended: %s", fixture->board->failed);
     }
     return atomic_load(&fixture->board->rounds) >= progress->until;
@@ -513,27 +563,14 @@ static void let_it_work(struct fixture *fixture)
     host_lab_wait(has_worked, &progress, "the victim to go on");
 }
 
-static void attacks(struct fixture *fixture, unsigned uid, void (*attack)(struct fixture *fixture))
+static void finish_attack(struct fixture *fixture, pid_t pid)
 {
     int status;
-    if (geteuid() != 0) {
-        skip(); /* only root can become somebody else */
-    }
-    let_it_work(fixture);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        become(uid);
-        attack(fixture);
-        _exit(0);
-    }
     uint64_t deadline_ns = host_lab_now_ns() + 120 * VIA_SEC_NS;
-    while (waitpid(pid, &status, WNOHANG) == 0) {
+    while (look_for_end(pid, &status) == 0) {
         struct progress progress = {.fixture = fixture};
         (void)!has_worked(&progress);
         if (host_lab_now_ns() > deadline_ns) {
-            kill(pid, SIGKILL);
-            waitpid(pid, &status, 0);
             fail_msg("the attack does not end; the victim has done %llu rounds",
                      (unsigned long long)atomic_load(&fixture->board->rounds));
         }
@@ -541,6 +578,12 @@ static void attacks(struct fixture *fixture, unsigned uid, void (*attack)(struct
     }
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void attacks(struct fixture *fixture, unsigned uid, void (*attack)(struct fixture *fixture))
+{
+    let_it_work(fixture);
+    finish_attack(fixture, start_child(uid, attack, fixture));
     let_it_work(fixture);
 }
 
@@ -604,9 +647,6 @@ static void the_status_tells_what_each_user_has(void **state)
     } fields[] = {{"processes", 1}, {"segments", 1},          {"segments_max", 20},
                   {"memory", 4096}, {"memory_max", 64 << 20}, {"pipes", 2},
                   {"pipes_max", 8}, {"notes_max", 10}};
-    if (geteuid() != 0) {
-        skip();
-    }
     attacks(fixture, ATTACKER, exhausts_segments);
     json_t *status = host_lab_status(&fixture->lab, 0);
     json_t *victim = user_of(status, VICTIM);
@@ -618,6 +658,33 @@ static void the_status_tells_what_each_user_has(void **state)
     json_decref(status);
     /* Nothing is left of who has gone. */
     host_lab_wait(attacker_is_gone, &fixture->lab, "the attacker to be forgotten");
+}
+
+/* Each of the two works, and each attacks the other by several ways, all at once. */
+static void both_attack_each_other(void **state)
+{
+    static void (*const ways[])(struct fixture * fixture) = {administers, takes_notes, guesses_keys,
+                                                             floods_the_log};
+    struct fixture *first = *state;
+    static struct fixture second;
+    struct fixture *targets[] = {first, &second};
+    pid_t pids[2][VIA_ARRAY_COUNT(ways)];
+    second = (struct fixture){.lab = first->lab};
+    start_victim(&second, ATTACKER);
+    for (unsigned i = 0; i < 2; i++) {
+        let_it_work(targets[i]);
+    }
+    for (size_t k = 0; k < VIA_ARRAY_COUNT(ways); k++) {
+        pids[0][k] = start_child(ATTACKER, ways[k], first);
+        pids[1][k] = start_child(VICTIM, ways[k], &second);
+    }
+    for (size_t k = 0; k < VIA_ARRAY_COUNT(ways); k++) {
+        finish_attack(first, pids[0][k]);
+        finish_attack(&second, pids[1][k]);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        let_it_work(targets[i]);
+    }
 }
 
 /* Kernels before 5.16 do not wait for several words. For this process and all that it starts. */
@@ -674,6 +741,7 @@ int main(void)
         TEST(silent_connections_keep_nobody_out),
         TEST(the_log_stays_small),
         TEST(the_status_tells_what_each_user_has),
+        TEST(both_attack_each_other),
         /* The last: the filter stays. */
         cmocka_unit_test_setup_teardown(an_old_kernel_wakes_them_too, set_up_old_kernel,
                                         tear_down_old_kernel),
