@@ -312,12 +312,27 @@ static int follow_frames(struct via_remote *remote, enum via_client_aperture_mod
 
 /* --- puts ------------------------------------------------------------------------------------- */
 
+static bool is_long(const struct via_client_part *parts, unsigned count)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; i < count; i++) {
+        bytes = via_min(bytes + via_min(parts[i].bytes, VIA_CLIENT_APERTURE_BYTES_MAX + 1),
+                        VIA_CLIENT_APERTURE_BYTES_MAX + 1);
+    }
+    return bytes > VIA_CLIENT_APERTURE_BYTES_MAX;
+}
+
 int via_client_aperture_ready(struct via_remote *remote, const struct via_client_part *parts,
                               unsigned count, enum via_client_aperture_mode mode)
 {
     struct via_attach *attach = remote->attach;
     if (via_unlikely((via_client_status(attach, remote->host) & VIA_STATUS_SLICES) == 0) ||
         atomic_load_explicit(&attach->dead, memory_order_relaxed)) {
+        return 0;
+    }
+    if (is_long(parts, count)) {
+        /* Nobody waits for these to arrive, so that what comes between them may be stored. */
+        atomic_store_explicit(&remote->detours, 0, memory_order_relaxed);
         return 0;
     }
     for (unsigned i = 0; i < count; i++) {
@@ -352,12 +367,14 @@ int via_client_aperture_put_long(struct via_remote *remote, const struct via_cli
 {
     size_t done = 0;
     int rc = 0;
+    bool is_whole = is_long(part, 1); /* by frames: not in pieces that are short enough */
     do {
         struct via_client_part piece = {
             .off = part->off + done,
             .src = (const unsigned char *)part->src + done,
         };
-        piece.bytes = via_client_slice_prefix(remote, piece.off, part->bytes - done);
+        piece.bytes =
+            is_whole ? part->bytes : via_client_slice_prefix(remote, piece.off, part->bytes - done);
         rc = via_client_aperture_put(remote, &piece, 1, flags, VIA_CLIENT_APERTURE_WAITS);
         done += rc == 1 ? piece.bytes : 0;
     } while (rc == 1 && done < part->bytes);

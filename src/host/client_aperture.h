@@ -11,6 +11,13 @@
  * goes by frames, from its source that is still there.
  */
 
+/*
+ * Longer puts go by frames: there the hosts copy many at once, and with engines. A put through
+ * slices has arrived when it returns, but a CPU stores no faster than its write-combining buffers
+ * drain. System E found the crossover at 4096 bytes, and so does `viaduct perf put` (ADR 16).
+ */
+#define VIA_CLIENT_APERTURE_BYTES_MAX 4096u
+
 /* A part of a put. The peer sees a part after all parts before it. */
 struct via_client_part {
     uint64_t off;

@@ -12,7 +12,7 @@
 
 /* A slice costs some messages between two hosts: who puts little goes by frames. */
 #define MISSES_MIN 8u
-#define MISS_BYTES_MIN (16u << 10)
+#define MISS_BYTES_MIN (2u << 10)
 /* When all slices are in use: again after so long, doubled each time. */
 #define AGAIN_NS_MIN VIA_MSEC_NS
 #define AGAIN_NS_MAX (64 * VIA_MSEC_NS)

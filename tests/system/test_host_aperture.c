@@ -23,7 +23,8 @@
 #define BYTES (8u << 20) /* more than the window */
 #define READ_WRITE (VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE)
 #define TRIES 5000
-#define PUTS 2000
+#define PUTS 4000
+#define NEAR_BYTES (96u << 10)
 
 static const char *like = "pex";
 
@@ -148,12 +149,18 @@ static void puts_are_stores(void **state)
     close_pair(&pair);
 }
 
+/* Most are near to the one before, and short enough for slices. */
 static void put_somewhere(struct pair *pair, struct via_rng *rng)
 {
     static unsigned char data[40000];
-    size_t bytes = via_rng_chance(rng, 1, 4) ? 1 + via_rng_below(rng, sizeof(data))
-                                             : 1 + via_rng_below(rng, 300);
-    uint64_t off = via_rng_below(rng, BYTES - bytes);
+    static uint64_t near;
+    size_t most = via_rng_chance(rng, 1, 32) ? sizeof(data) : via_rng_chance(rng, 1, 2) ? 4096 : 64;
+    size_t bytes = 1 + via_rng_below(rng, most);
+    if (via_rng_chance(rng, 1, 100)) {
+        near = via_rng_below(rng, BYTES - NEAR_BYTES);
+    }
+    uint64_t off = via_rng_chance(rng, 1, 20) ? via_rng_below(rng, BYTES - bytes)
+                                              : near + via_rng_below(rng, NEAR_BYTES - bytes);
     for (size_t i = 0; i < bytes; i++) {
         data[i] = (unsigned char)via_rng_next(rng);
     }

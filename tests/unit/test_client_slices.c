@@ -95,7 +95,11 @@ static void puts_may_cross_pieces(void **state)
     for (unsigned i = 0;; i++) {
         assert_true(i < TRIES);
         unsigned before = fixture->fake.commands_count;
-        assert_int_equal(via_remote_put(fixture->remote, 0, data, sizeof(data), 0), 0);
+        /* Some of them cross the border of two pieces. */
+        for (size_t off = 0, bytes = 1000; off < sizeof(data); off += bytes, bytes = 4096) {
+            bytes = via_min(bytes, sizeof(data) - off);
+            assert_int_equal(via_remote_put(fixture->remote, off, data + off, bytes, 0), 0);
+        }
         assert_int_equal(via_attach_quiet(fixture->attach), 0);
         assert_memory_equal(fixture->peer->view, data, sizeof(data));
         memset(fixture->peer->view, 0, sizeof(data));
@@ -107,6 +111,22 @@ static void puts_may_cross_pieces(void **state)
     assert_int_equal(fixture->fake.slices_count, FAKE_PEER_BYTES / FAKE_SLICE_BYTES);
     assert_int_equal(via_remote_put(fixture->remote, FAKE_SLICE_BYTES - 3, data, 6, 0), 0);
     assert_memory_equal(fixture->peer->view + FAKE_SLICE_BYTES - 3, data, 6);
+}
+
+static void long_puts_go_by_frames(void **state)
+{
+    struct fixture *fixture = *state;
+    static unsigned char data[4097];
+    offer_slices(fixture);
+    until_stored(fixture, 0);
+    client_fill(data, sizeof(data), 5);
+    unsigned before = fixture->fake.commands_count;
+    assert_int_equal(via_remote_put(fixture->remote, 0, data, sizeof(data) - 1, 0), 0);
+    assert_int_equal(fixture->fake.commands_count, before);
+    assert_int_equal(via_remote_put(fixture->remote, 0, data, sizeof(data), 0), 0);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_true(fixture->fake.commands_count > before);
+    assert_memory_equal(fixture->peer->view, data, sizeof(data));
 }
 
 static void a_ring_is_a_frame_and_holds_up_no_store(void **state)
@@ -483,6 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_HOST(puts_are_stores_once_there_is_a_slice),
         WITH_HOST(puts_may_cross_pieces),
+        WITH_HOST(long_puts_go_by_frames),
         WITH_HOST(a_ring_is_a_frame_and_holds_up_no_store),
         WITH_HOST(what_is_tried_in_vain_is_not_seen),
         WITH_HOST(signals_come_after_what_was_put),
