@@ -7,7 +7,6 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -19,6 +18,7 @@
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
+#include "sockets/lock.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
@@ -37,7 +37,7 @@
 #endif
 
 static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_conn), CONNS_MAX);
-static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_lock all_lock = VIA_LOCK_INIT;
 static struct via_list all = {&all, &all};
 static _Atomic uint64_t serials;
 
@@ -45,9 +45,9 @@ static _Atomic uint64_t serials;
 static void conn_free(struct via_file *file)
 {
     struct via_conn *conn = via_container_of(file, struct via_conn, file);
-    pthread_mutex_lock(&all_lock);
+    via_lock_take(&all_lock);
     via_list_remove(&conn->all);
-    pthread_mutex_unlock(&all_lock);
+    via_lock_give(&all_lock);
     via_shared_forget(conn);
     via_stats_add(conn->stats, conn->tx_early_bytes);
     via_hidden_close(&conn->listen_fd);
@@ -109,9 +109,9 @@ static struct via_conn *conn_new(bool connector)
         conn->stats = &conn->own_stats;
     }
     via_list_init(&conn->entries);
-    pthread_mutex_lock(&all_lock);
+    via_lock_take(&all_lock);
     via_list_push_back(&all, &conn->all);
-    pthread_mutex_unlock(&all_lock);
+    via_lock_give(&all_lock);
     /* Last: from now on a stale pointer to this object may be taken for a live one, and then be
      * found to be another's. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_release);
@@ -160,7 +160,7 @@ struct via_op via_conn_op(struct via_conn *conn, int fd)
 int via_conn_fd_by_cookie(uint64_t cookie)
 {
     int fd = -1;
-    pthread_mutex_lock(&all_lock);
+    via_lock_take(&all_lock);
     via_list_foreach(it, &all) {
         const struct via_conn *conn = via_list_entry(it, struct via_conn, all);
         if (conn->own_cookie == cookie) {
@@ -168,7 +168,7 @@ int via_conn_fd_by_cookie(uint64_t cookie)
             break;
         }
     }
-    pthread_mutex_unlock(&all_lock);
+    via_lock_give(&all_lock);
     return fd;
 }
 
@@ -179,22 +179,22 @@ bool via_conn_is_none(void)
 
 void via_conn_each(void (*visit)(struct via_conn *conn))
 {
-    pthread_mutex_lock(&all_lock);
+    via_lock_take(&all_lock);
     via_list_foreach(it, &all) {
         visit(via_list_entry(it, struct via_conn, all));
     }
-    pthread_mutex_unlock(&all_lock);
+    via_lock_give(&all_lock);
 }
 
 bool via_conn_try_each(void (*visit)(struct via_conn *conn))
 {
-    if (pthread_mutex_trylock(&all_lock) != 0) {
+    if (!via_lock_try(&all_lock)) {
         return false;
     }
     via_list_foreach(it, &all) {
         visit(via_list_entry(it, struct via_conn, all));
     }
-    pthread_mutex_unlock(&all_lock);
+    via_lock_give(&all_lock);
     return true;
 }
 
@@ -526,14 +526,14 @@ static void visit_locked(void (*visit)(struct via_conn *conn))
 
 void via_conn_fork_prepare(void)
 {
-    pthread_mutex_lock(&all_lock);
+    via_lock_take(&all_lock);
     visit_locked(count_child);
     via_board_fork_prepare();
 }
 
 void via_conn_fork_parent(void)
 {
-    pthread_mutex_unlock(&all_lock);
+    via_lock_give(&all_lock);
 }
 
 void via_conn_fork_failed(void)
@@ -547,7 +547,7 @@ void via_conn_fork_child(void)
 {
     via_board_forked(!via_list_empty(&all));
     visit_locked(begin_child);
-    pthread_mutex_unlock(&all_lock);
+    via_lock_give(&all_lock);
 }
 
 /* --- what the kernel knows ---------------------------------------------------------------------
