@@ -90,6 +90,7 @@ static struct via_port *open_port(unsigned side, const char *like)
                                       .bell_fd = -1,
                                       .direct = true,
                                       .like = via_emu_like_find(like),
+                                      .slices = true,
                                       .dma_depth = 2,
                                       .on_message = on_message};
     struct via_port *port;
@@ -238,6 +239,24 @@ static void say_hello(struct scene *s, struct input *input)
     say(s, &hello, sizeof(hello), fds, count);
 }
 
+/* What a slice shows. */
+static void say_slice(struct scene *s, struct input *input)
+{
+    struct {
+        struct via_emu_cable_header header;
+        struct via_emu_cable_slice slice;
+    } message = {.header = {VIA_EMU_CABLE_MAGIC, VIA_EMU_CABLE_VERSION, VIA_EMU_CABLE_SLICE}};
+    int fds[FDS_MAX];
+    message.slice.round =
+        s->bridge == NULL ? 0 : via_emu_bridge_link(s->bridge) >> VIA_EMU_LINK_ROUND_SHIFT;
+    message.slice.slice = (uint32_t)input_edgy(input);
+    message.slice.exposure = input_edgy(input);
+    message.slice.off = input_edgy(input);
+    message.slice.bytes = input_edgy(input);
+    unsigned count = some_fds(s, input, fds);
+    say(s, &message, sizeof(message), fds, count);
+}
+
 static void say_message(struct scene *s, struct input *input)
 {
     static struct {
@@ -379,7 +398,7 @@ static void step(struct scene *s, struct input *input)
         break;
     case 2:
         if (s->fd >= 0) {
-            say_message(s, input);
+            ((what & 0x40) != 0 ? say_slice : say_message)(s, input);
         }
         break;
     case 3:
@@ -437,7 +456,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     }
     uint8_t first = input_byte(&input);
     s.side = first & 1;
-    s.like = (first & 2) != 0 ? "network" : "memory";
+    s.like = (first & 2) != 0 ? "network" : (first & 4) != 0 ? "ivshmem" : "memory";
     if (s.side == 1) {
         require(via_emu_cable_listen(path, 0600, &s.listen_fd, NULL) == 0);
     }
