@@ -222,13 +222,29 @@ static bool has_user_of(const struct via_slice_entry *entry, uid_t uid)
     return false;
 }
 
-/* OPEN slices that processes of this uid may store through. */
-static uint32_t share_of(const struct via_slice_table *table, uid_t uid)
+static bool is_kept_for(const struct via_slice_entry *entry, uid_t uid, uint64_t now_ns)
+{
+    return entry->kept_uid == uid && entry->kept_until_ns > now_ns;
+}
+
+/* Slices that processes of this uid may store through, or have asked for, or were given and are to
+ * take when their users are out. Without those, who asks again and again for what it never gets
+ * would have no share, and take all but one from everybody else. */
+static uint32_t share_of(const struct via_slice_table *table, uid_t uid, uint64_t now_ns)
 {
     uint32_t share = 0;
     for (uint32_t i = 0; i < table->count; i++) {
         const struct via_slice_entry *entry = &table->entries[i];
-        share += entry->state == VIA_SLICE_OPEN && has_user_of(entry, uid);
+        switch (entry->state) {
+        case VIA_SLICE_ASKED:
+            share += entry->asked_uid == uid;
+            break;
+        case VIA_SLICE_OPEN:
+            share += has_user_of(entry, uid);
+            break;
+        default:
+            share += is_kept_for(entry, uid, now_ns);
+        }
     }
     return share;
 }
@@ -270,10 +286,10 @@ static uint32_t find_idle(const struct via_slice_table *table, uint64_t now_ns)
 }
 
 /* The least recently used slice of another uid that has at least two more than this one. */
-static uint32_t find_unfair(const struct via_slice_table *table, uid_t uid)
+static uint32_t find_unfair(const struct via_slice_table *table, uid_t uid, uint64_t now_ns)
 {
     uint32_t victim = VIA_SLICE_NONE;
-    uint32_t share = share_of(table, uid);
+    uint32_t share = share_of(table, uid, now_ns);
     uid_t known = uid; /* whose share was counted last */
     uint32_t known_share = share;
     for (uint32_t i = 0; i < table->count; i++) {
@@ -283,7 +299,7 @@ static uint32_t find_unfair(const struct via_slice_table *table, uid_t uid)
         }
         if (holder != known) {
             known = holder;
-            known_share = share_of(table, holder);
+            known_share = share_of(table, holder, now_ns);
         }
         if (known_share > share + 1 && is_older(table, i, victim)) {
             victim = i;
@@ -313,7 +329,7 @@ int via_slice_table_take(struct via_slice_table *table, const struct via_slice_p
         sample(table, now_ns);
         uint32_t victim = find_idle(table, now_ns);
         if (victim == VIA_SLICE_NONE) {
-            victim = find_unfair(table, uid);
+            victim = find_unfair(table, uid, now_ns);
             if (victim != VIA_SLICE_NONE) {
                 table->entries[victim].kept_uid = uid;
                 table->entries[victim].kept_until_ns = now_ns + VIA_SLICE_KEEP_NS;
@@ -332,6 +348,7 @@ int via_slice_table_take(struct via_slice_table *table, const struct via_slice_p
     struct via_slice_entry *entry = &table->entries[slice];
     entry->state = VIA_SLICE_ASKED;
     entry->piece = *piece;
+    entry->asked_uid = uid;
     entry->kept_until_ns = 0;
     *ret_slice = slice;
     return 0;

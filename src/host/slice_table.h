@@ -54,6 +54,7 @@ enum via_slice_state {
 struct via_slice_entry {
     enum via_slice_state state;
     struct via_slice_piece piece; /* ASKED, OPEN */
+    uid_t asked_uid;              /* ASKED: of the process that wants it */
     uint64_t used_ns;             /* when it was last found to have been used */
     uint64_t busy_ns;             /* LEAVING: when its users were first found to be busy, or 0 */
     uint64_t kept_until_ns;       /* taken from a uid that had more: for kept_uid until then */

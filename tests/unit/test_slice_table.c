@@ -211,6 +211,45 @@ static void nobody_keeps_all_slices(void **state)
     assert_int_equal(kept, SLICES / 2);
 }
 
+/* Slices of uid 1000 that are open. */
+static uint32_t open_of_others(void)
+{
+    uint32_t count = 0;
+    for (unsigned i = 0; i < SLICES; i++) {
+        count += users[i].slice != VIA_SLICE_NONE && words[users[i].slice] != 0;
+    }
+    return count;
+}
+
+/* busy: so the slices that are taken away are not free at once. */
+static void asks_take_a_share_only(bool are_busy)
+{
+    uint64_t now = VIA_SEC_NS;
+    uint32_t slice;
+    for (unsigned i = 0; i < SLICES; i++) {
+        (void)open_for(10 + i, i, now);
+        busy[i] += are_busy ? VIA_SLICE_BUSY_ENTER : 0;
+    }
+    for (unsigned i = 0; i < 2 * SLICES; i++) {
+        struct via_slice_piece nothing = {.handle = 50 + i};
+        int rc = via_slice_table_take(&table, &nothing, 2000, now, &slice);
+        assert_true(rc == -EAGAIN || (rc == 0 && !are_busy));
+    }
+    assert_int_equal(open_of_others(), SLICES / 2);
+}
+
+static void who_asks_for_what_never_comes_takes_a_share_only(void **state)
+{
+    (void)state;
+    asks_take_a_share_only(false);
+}
+
+static void who_asks_while_others_are_busy_takes_a_share_only(void **state)
+{
+    (void)state;
+    asks_take_a_share_only(true);
+}
+
 /* The rule that makes reuse safe, with real threads: a slice that became free is stored to by
  * nobody who had it before. */
 #define ROUNDS 20000u
@@ -316,6 +355,8 @@ int main(void)
         TEST(a_process_that_ends_gives_its_slices_back),
         TEST(a_port_that_detaches_does_not_wait_for_ever),
         TEST(nobody_keeps_all_slices),
+        TEST(who_asks_for_what_never_comes_takes_a_share_only),
+        TEST(who_asks_while_others_are_busy_takes_a_share_only),
         TEST(nobody_stores_into_what_a_slice_shows_next),
         TEST(no_order_of_calls_breaks_the_table),
     };
