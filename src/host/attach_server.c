@@ -22,8 +22,9 @@
 /* A connection must say HELLO within this. */
 #define STRANGER_NS (5 * VIA_SEC_NS)
 
-void via_attach_server_answer(struct via_process *process, const struct via_attach_answer *answer,
-                              const int *fds, unsigned fds_count)
+/* 0 or negative errno. */
+static int send_answer(const struct via_process *process, const struct via_attach_answer *answer,
+                       const int *fds, unsigned fds_count)
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof(*answer)};
     union {
@@ -43,12 +44,36 @@ void via_attach_server_answer(struct via_process *process, const struct via_atta
     do {
         sent = sendmsg(process->source.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
-    if (sent < 0 && errno != EPIPE && errno != ECONNRESET) {
+    return sent < 0 ? -errno : 0;
+}
+
+/* Processes that do not take what they were sent keep so many descriptors under way that the kernel
+ * lets this user send no more. Nobody else is to lose more by that than its shorter way. */
+static int send_without(const struct via_process *process, const struct via_attach_answer *answer)
+{
+    struct via_attach_answer without = {
+        .magic = answer->magic,
+        .version = answer->version,
+        .type = answer->type,
+        .id = answer->id,
+        .host = answer->host,
+        .status = answer->type == VIA_ATTACH_SLICE ? -EAGAIN : -EXDEV,
+    };
+    return send_answer(process, &without, NULL, 0);
+}
+
+void via_attach_server_answer(struct via_process *process, const struct via_attach_answer *answer,
+                              const int *fds, unsigned fds_count)
+{
+    int rc = send_answer(process, answer, fds, fds_count);
+    if (rc == -ETOOMANYREFS && answer->type != VIA_ATTACH_HELLO) {
+        rc = send_without(process, answer);
+    }
+    if (rc != 0 && rc != -EPIPE && rc != -ECONNRESET) {
         /* The socket holds more answers than a process may ask for at a time. */
         via_host_warn(process->host, VIA_HOST_WARNS_DETACHED, process->uid,
                       "host %u: process %d (%s) is detached: its answer can not be sent: %s",
-                      process->host->config.host, (int)process->pid, process->comm,
-                      strerror(errno));
+                      process->host->config.host, (int)process->pid, process->comm, strerror(-rc));
         shutdown(process->source.fd, SHUT_RDWR);
     }
 }

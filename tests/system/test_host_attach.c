@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +13,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -631,6 +634,70 @@ static void who_reads_no_replies_stops_only_itself(void **state)
     host_raw_close(&raw);
 }
 
+/* As a user who may not have more descriptors under way than RLIMIT_NOFILE says. */
+static void set_may_exceed_limits(bool may)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct caps[2];
+    uint32_t exceeding = 1u << CAP_SYS_RESOURCE | 1u << CAP_SYS_ADMIN;
+    assert_int_equal(syscall(SYS_capget, &header, caps), 0);
+    caps[0].effective &= ~exceeding;
+    caps[0].effective |= may ? caps[0].permitted & exceeding : 0;
+    assert_int_equal(syscall(SYS_capset, &header, caps), 0);
+}
+
+static int set_up_limited(void **state)
+{
+    set_may_exceed_limits(false); /* the hosts' threads, too */
+    int rc = set_up(state);
+    set_may_exceed_limits(true);
+    return rc;
+}
+
+static struct via_attach_request map_own(struct fixture *fixture, struct host_raw *raw)
+{
+    struct via_attach_request request = host_raw_request(raw, VIA_ATTACH_MAP);
+    request.host = 0;
+    request.handle = fixture->handle;
+    return request;
+}
+
+static bool is_refused(void *ctx)
+{
+    struct fixture *fixture = ctx;
+    struct via_attach_answer answer;
+    struct via_attach_request request = map_own(fixture, &fixture->raw);
+    int rc = host_raw_ask(&fixture->raw, &request, -1, &answer);
+    assert_true(rc == 0 || rc == -EXDEV);
+    return rc == -EXDEV;
+}
+
+/* The kernel counts them for the user that sends them, however many processes they are for. */
+static void who_takes_no_descriptors_detaches_nobody_else(void **state)
+{
+    struct fixture *fixture = *state;
+    struct host_raw raws[4];
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    struct rlimit low = {.rlim_cur = 200, .rlim_max = limit.rlim_max};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(raws); i++) {
+        host_raw_open(&raws[i], &fixture->lab, 0);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    for (unsigned i = 0; i < 40 * VIA_ARRAY_COUNT(raws); i++) {
+        struct host_raw *raw = &raws[i % VIA_ARRAY_COUNT(raws)];
+        struct via_attach_request request = map_own(fixture, raw);
+        assert_int_equal(host_raw_send(raw->fd, &request, sizeof(request), NULL, 0), 0);
+    }
+    host_lab_wait(is_refused, fixture, "too many descriptors under way");
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(raws); i++) {
+        host_raw_close(&raws[i]);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_false(is_refused(fixture));
+    assert_serves(fixture);
+}
+
 /* Every operation there is, as many as the pipe takes, for a host that does not come. */
 static void wait_for_absent_host(struct host_raw *raw)
 {
@@ -702,6 +769,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_waits_for_an_absent_host_holds_nobody_up, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(who_reads_no_replies_stops_only_itself, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_takes_no_descriptors_detaches_nobody_else,
+                                        set_up_limited, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
