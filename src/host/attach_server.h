@@ -367,6 +367,7 @@ struct via_host_cable;
 struct via_cable_message;
 int via_attach_server_ask(struct via_process *process, const struct via_attach_request *request,
                           uint64_t timeout_ns);
+/* content->type: that of the request which is answered. */
 void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t peer,
                                 const struct via_attach_answer *content, const int *fds,
                                 unsigned fds_count);

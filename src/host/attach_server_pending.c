@@ -130,7 +130,8 @@ void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t pee
 {
     via_list_foreach(it, &host->attach.pending) {
         struct via_attach_pending *pending = via_list_entry(it, struct via_attach_pending, link);
-        if (pending->id != id || pending->peer != peer) {
+        /* A neighbour may answer what it was not asked. */
+        if (pending->id != id || pending->peer != peer || pending->type != content->type) {
             continue;
         }
         if (content->status == -EDQUOT && pending->type == VIA_ATTACH_BOARD_POST) {

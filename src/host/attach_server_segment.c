@@ -558,6 +558,7 @@ void via_attach_server_map_answered(struct via_host_cable *cable,
         status = -EPROTO;
     }
     struct via_attach_answer answer = {
+        .type = VIA_ATTACH_MAP,
         .handle = message->handle,
         .bytes = message->bytes,
         .life = message->life,

@@ -225,7 +225,7 @@ static void answer_all(struct via_host *host, struct via_host_slices *slices, ui
     via_list_foreach_safe(it, &host->attach.pending) {
         const struct via_attach_pending *pending =
             via_list_entry(it, struct via_attach_pending, link);
-        struct via_attach_answer answer = {.status = status};
+        struct via_attach_answer answer = {.type = VIA_ATTACH_SLICE, .status = status};
         int fd = -1;
         if (!waits_for(pending, slices, slice)) {
             continue;

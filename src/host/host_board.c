@@ -117,7 +117,7 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
     }
     if (message->type == VIA_BOARD_ANSWER) {
         int status = message->status <= 0 && message->status >= -4095 ? message->status : -EPROTO;
-        struct via_attach_answer answer = {.status = status};
+        struct via_attach_answer answer = {.type = VIA_ATTACH_BOARD_POST, .status = status};
         via_attach_server_answered(host, message->id, source, &answer, NULL, 0);
     } else if (message->type == VIA_BOARD_WITHDRAW) {
         struct via_board_poster poster = {
@@ -133,7 +133,7 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
 {
     const struct via_board_message *message = data;
     if (status != 0 && message->type == VIA_BOARD_POST) {
-        struct via_attach_answer answer = {.status = status};
+        struct via_attach_answer answer = {.type = VIA_ATTACH_BOARD_POST, .status = status};
         via_attach_server_answered(host, message->id, destination, &answer, NULL, 0);
     }
 }
