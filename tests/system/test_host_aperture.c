@@ -177,9 +177,16 @@ static void segments_are_larger_than_the_window(void **state)
     for (unsigned i = 0; i < PUTS; i++) {
         put_somewhere(&pair, &rng);
     }
+    /* A slice in use makes no room, and how many there were by now depends on the machine. */
+    for (unsigned i = 0; of_link(&pair, 0, "slices_evicted") == 0 || puts_by_slices(&pair) == 0;
+         i++) {
+        assert_true(i < TRIES);
+        poll(NULL, 0, 6);
+        for (unsigned k = 0; k < 100; k++) {
+            put_somewhere(&pair, &rng);
+        }
+    }
     check(&pair);
-    assert_true(puts_by_slices(&pair) > 0);
-    assert_true(of_link(&pair, 0, "slices_evicted") > 0);
     close_pair(&pair);
 }
 
@@ -466,23 +473,30 @@ static void *compete(void *argument)
     return NULL;
 }
 
-static void processes_compete(void **state)
+static void run_rivals(struct pair *pair)
 {
-    struct pair pair;
     pthread_t threads[RIVALS];
     struct rival rivals[RIVALS];
-    (void)state;
-    open_pair(&pair);
     for (unsigned i = 0; i < RIVALS; i++) {
-        rivals[i] = (struct rival){&pair, i};
+        rivals[i] = (struct rival){pair, i};
         assert_int_equal(pthread_create(&threads[i], NULL, compete, &rivals[i]), 0);
     }
     for (unsigned i = 0; i < RIVALS; i++) {
         pthread_join(threads[i], NULL);
     }
-    check(&pair);
-    assert_true(puts_by_slices(&pair) > PUTS / 10);
-    assert_true(of_link(&pair, 0, "slices_evicted") > 0);
+}
+
+static void processes_compete(void **state)
+{
+    struct pair pair;
+    (void)state;
+    open_pair(&pair);
+    unsigned rounds = 0;
+    do {
+        assert_true(rounds++ < 50);
+        run_rivals(&pair);
+        check(&pair);
+    } while (puts_by_slices(&pair) <= PUTS / 10 || of_link(&pair, 0, "slices_evicted") == 0);
     close_pair(&pair);
 }
 
