@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -15,7 +16,6 @@
 #include "host/client_sys.h"
 #include "sockets/fabric.h"
 #include "sockets/fds.h"
-#include "sockets/lock.h"
 #include "sockets/os.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
@@ -45,7 +45,7 @@ struct bell {
     uint64_t id;
 };
 
-static struct via_lock lock = VIA_LOCK_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct page pages[PAGES_MAX]; /* the last is this process's, those before its ancestors' */
 static unsigned pages_count;
 static struct bell all[VIA_BELLS_MAX];
@@ -137,7 +137,7 @@ int via_sock_bell_calls(void)
     if (via_likely(made > 0)) {
         return made;
     }
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
     if (calls <= 0) {
         int fd = VIA_REAL(epoll_create1)(EPOLL_CLOEXEC);
         _Atomic int *place = &calls;
@@ -148,7 +148,7 @@ int via_sock_bell_calls(void)
         }
     }
     made = calls;
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
     return made > 0 ? made : -1;
 }
 
@@ -198,14 +198,14 @@ int via_sock_bell_of_thread(void)
     if (thread_bell > 0) {
         return thread_bell - 1;
     }
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
     unsigned own = all_count - first_own;
     int rc = own < OWN_MAX ? make_bell() : -ENOSPC;
     if (rc < 0 && own > 0) {
         rc = (int)(first_own + next_shared++ % own);
         rc = all[rc].page != NULL ? rc : (int)first_own;
     }
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
     if (rc >= 0) {
         thread_bell = rc + 1;
     }
@@ -214,7 +214,7 @@ int via_sock_bell_of_thread(void)
 
 int via_sock_bell_adopt(int fd)
 {
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
     unsigned index = top_free();
     int rc = adopted == 0 && all_count < index ? 0 : -ENOSPC;
     if (rc == 0) {
@@ -222,7 +222,7 @@ int via_sock_bell_adopt(int fd)
         atomic_store_explicit(&all[index].fds[RING], fd, memory_order_relaxed);
         atomic_store_explicit(&adopted, VIA_BELL_MASK(index), memory_order_release);
     }
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
     return rc;
 }
 
@@ -309,7 +309,7 @@ void via_sock_bell_ring(unsigned index)
 
 void via_sock_bell_forked(void)
 {
-    via_lock_renew(&lock);
+    pthread_mutex_init(&lock, NULL);
     first_own = all_count;
     next_shared = 0;
     thread_bell = 0;
@@ -439,7 +439,7 @@ static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word
 struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index, pid_t pid)
 {
     int saved = errno;
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
     struct via_peer_bell *bell = peers;
     while (bell != NULL && !is_bell(bell, id, fds, word_index, pid)) {
         bell = bell->next;
@@ -450,7 +450,7 @@ struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t wo
     } else {
         bell = peer_new(id, fds, word_index, pid);
     }
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
     errno = saved;
     return bell;
 }
@@ -460,7 +460,7 @@ void via_peer_bell_put(struct via_peer_bell *bell)
     if (bell == NULL) {
         return;
     }
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
     if (--bell->refs == 0) {
         struct via_peer_bell **link = &peers;
         while (*link != bell) {
@@ -471,7 +471,7 @@ void via_peer_bell_put(struct via_peer_bell *bell)
         munmap(bell->page, PAGE);
         via_pool_put(&peer_pool, bell);
     }
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
 }
 
 void via_peer_bell_ring(struct via_peer_bell *bell, bool cold)

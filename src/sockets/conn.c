@@ -7,6 +7,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -18,7 +19,6 @@
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
-#include "sockets/lock.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
@@ -37,7 +37,7 @@
 #endif
 
 static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_conn), CONNS_MAX);
-static struct via_lock all_lock = VIA_LOCK_INIT;
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_list all = {&all, &all};
 static _Atomic uint64_t serials;
 
@@ -45,9 +45,9 @@ static _Atomic uint64_t serials;
 static void conn_free(struct via_file *file)
 {
     struct via_conn *conn = via_container_of(file, struct via_conn, file);
-    via_lock_take(&all_lock);
+    pthread_mutex_lock(&all_lock);
     via_list_remove(&conn->all);
-    via_lock_give(&all_lock);
+    pthread_mutex_unlock(&all_lock);
     via_shared_forget(conn);
     via_stats_add(conn->stats, conn->tx_early_bytes);
     via_hidden_close(&conn->listen_fd);
@@ -109,9 +109,9 @@ static struct via_conn *conn_new(bool connector)
         conn->stats = &conn->own_stats;
     }
     via_list_init(&conn->entries);
-    via_lock_take(&all_lock);
+    pthread_mutex_lock(&all_lock);
     via_list_push_back(&all, &conn->all);
-    via_lock_give(&all_lock);
+    pthread_mutex_unlock(&all_lock);
     /* Last: from now on a stale pointer to this object may be taken for a live one, and then be
      * found to be another's. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_release);
@@ -160,7 +160,7 @@ struct via_op via_conn_op(struct via_conn *conn, int fd)
 int via_conn_fd_by_cookie(uint64_t cookie)
 {
     int fd = -1;
-    via_lock_take(&all_lock);
+    pthread_mutex_lock(&all_lock);
     via_list_foreach(it, &all) {
         const struct via_conn *conn = via_list_entry(it, struct via_conn, all);
         if (conn->own_cookie == cookie) {
@@ -168,7 +168,7 @@ int via_conn_fd_by_cookie(uint64_t cookie)
             break;
         }
     }
-    via_lock_give(&all_lock);
+    pthread_mutex_unlock(&all_lock);
     return fd;
 }
 
@@ -179,22 +179,22 @@ bool via_conn_is_none(void)
 
 void via_conn_each(void (*visit)(struct via_conn *conn))
 {
-    via_lock_take(&all_lock);
+    pthread_mutex_lock(&all_lock);
     via_list_foreach(it, &all) {
         visit(via_list_entry(it, struct via_conn, all));
     }
-    via_lock_give(&all_lock);
+    pthread_mutex_unlock(&all_lock);
 }
 
 bool via_conn_try_each(void (*visit)(struct via_conn *conn))
 {
-    if (!via_lock_try(&all_lock)) {
+    if (pthread_mutex_trylock(&all_lock) != 0) {
         return false;
     }
     via_list_foreach(it, &all) {
         visit(via_list_entry(it, struct via_conn, all));
     }
-    via_lock_give(&all_lock);
+    pthread_mutex_unlock(&all_lock);
     return true;
 }
 
@@ -526,14 +526,14 @@ static void visit_locked(void (*visit)(struct via_conn *conn))
 
 void via_conn_fork_prepare(void)
 {
-    via_lock_take(&all_lock);
+    pthread_mutex_lock(&all_lock);
     visit_locked(count_child);
     via_board_fork_prepare();
 }
 
 void via_conn_fork_parent(void)
 {
-    via_lock_give(&all_lock);
+    pthread_mutex_unlock(&all_lock);
 }
 
 void via_conn_fork_failed(void)
@@ -547,7 +547,7 @@ void via_conn_fork_child(void)
 {
     via_board_forked(!via_list_empty(&all));
     visit_locked(begin_child);
-    via_lock_give(&all_lock);
+    pthread_mutex_unlock(&all_lock);
 }
 
 /* --- what the kernel knows ---------------------------------------------------------------------

@@ -8,14 +8,14 @@
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "sockets/fds.h"
-#include "sockets/lock.h"
 #include "sockets/real.h"
 
-static struct via_lock lock = VIA_LOCK_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int netlink_fd = -1;
 static uint32_t sequence;
 
@@ -127,7 +127,7 @@ int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag)
 {
     bool v4 = via_address_is_v4(&tuple->local) && via_address_is_v4(&tuple->remote);
     int rc = 0;
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
     if (netlink_fd < 0) {
         rc = open_netlink();
     }
@@ -135,12 +135,12 @@ int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag)
         /* An IPv4 connection of an IPv6 socket is found by its IPv4 addresses. */
         rc = ask(netlink_fd, tuple, v4 ? AF_INET : AF_INET6, ret_diag);
     }
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
     return rc;
 }
 
 void via_diag_forked(void)
 {
-    via_lock_renew(&lock);
+    pthread_mutex_init(&lock, NULL);
     via_hidden_close(&netlink_fd);
 }

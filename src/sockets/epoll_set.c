@@ -8,7 +8,6 @@
 #include "sockets/demote.h"
 #include "sockets/epoll_internal.h"
 #include "sockets/io_internal.h"
-#include "sockets/lock.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/steward.h"
@@ -24,23 +23,22 @@ const char via_ep_early_mark;
 _Atomic uint32_t via_ep_plain_waits;
 
 static struct via_pool set_pool = VIA_POOL_INIT(sizeof(struct via_ep_set), SETS_MAX);
-static struct via_lock links = VIA_LOCK_INIT;
+static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
 static struct via_list all = {&all, &all};
 
-/* Where every wait in a set with sets inside passes by: without the care for signals. */
 void via_ep_lock_links(void)
 {
-    pthread_mutex_lock(&links.mutex);
+    pthread_mutex_lock(&links);
 }
 
 bool via_ep_try_lock_links(void)
 {
-    return pthread_mutex_trylock(&links.mutex) == 0;
+    return pthread_mutex_trylock(&links) == 0;
 }
 
 void via_ep_unlock_links(void)
 {
-    pthread_mutex_unlock(&links.mutex);
+    pthread_mutex_unlock(&links);
 }
 
 /* --- sets --------------------------------------------------------------------------------------
@@ -418,9 +416,9 @@ static bool unhear(struct via_ep_entry *entry)
 
 bool via_ep_take_in_ends(struct via_ep_set *set)
 {
-    via_lock_take(&links);
+    pthread_mutex_lock(&links);
     bool changed = via_ep_take_in_ends_locked(set);
-    via_lock_give(&links);
+    pthread_mutex_unlock(&links);
     return changed;
 }
 
@@ -584,10 +582,10 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     if (!via_ep_is_valid(op, event) || (file != NULL && file->kind == VIA_FILE_CONN)) {
         return -EINVAL;
     }
-    via_lock_take(&links);
+    pthread_mutex_lock(&links);
     struct via_ep_set *set = via_ep_set_get(epfd);
     if (set == NULL) {
-        via_lock_give(&links);
+        pthread_mutex_unlock(&links);
         return -EBADF;
     }
     pthread_mutex_lock(&set->lock);
@@ -619,7 +617,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     }
     pthread_mutex_unlock(&set->lock);
     via_ep_tell_outer(set);
-    via_lock_give(&links);
+    pthread_mutex_unlock(&links);
     via_file_put(&set->file, false);
     return rc;
 }
@@ -630,7 +628,7 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
 {
     int rc = -EBADF;
     via_ep_nest_adopt(epfd);
-    via_lock_take(&links);
+    pthread_mutex_lock(&links);
     struct via_ep_set *set = via_ep_set_get(epfd);
     /* One that is in others which do not know of it: what was put into it stays the kernel's. */
     if (set != NULL && !via_fd_is_marked(epfd, VIA_FD_IN_EPOLL)) {
@@ -639,7 +637,7 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
         pthread_mutex_unlock(&set->lock);
         via_ep_tell_outer(set);
     }
-    via_lock_give(&links);
+    pthread_mutex_unlock(&links);
     if (set != NULL) {
         via_file_put(&set->file, false);
     }
@@ -669,10 +667,10 @@ static void unpark_all(struct via_conn *conn, bool refreshing)
 void via_ep_conn_changed(struct via_conn *conn)
 {
     int saved = errno;
-    via_lock_take(&links);
+    pthread_mutex_lock(&links);
     atomic_store_explicit(&conn->spans, via_conn_spans(conn), memory_order_relaxed);
     unpark_all(conn, true);
-    via_lock_give(&links);
+    pthread_mutex_unlock(&links);
     errno = saved;
 }
 
@@ -681,7 +679,7 @@ void via_ep_conn_woken(struct via_conn *conn)
     if (via_list_empty(&conn->entries)) {
         return;
     }
-    via_lock_take(&links);
+    pthread_mutex_lock(&links);
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         pthread_mutex_lock(&entry->set->lock);
@@ -696,14 +694,14 @@ void via_ep_conn_woken(struct via_conn *conn)
         pthread_mutex_unlock(&entry->set->lock);
         via_ep_tell_outer(entry->set);
     }
-    via_lock_give(&links);
+    pthread_mutex_unlock(&links);
 }
 
 void via_ep_conn_duped(struct via_conn *conn)
 {
-    via_lock_take(&links);
+    pthread_mutex_lock(&links);
     unpark_all(conn, false);
-    via_lock_give(&links);
+    pthread_mutex_unlock(&links);
 }
 
 static void remove_entry(struct via_ep_entry *entry, bool lives_on)
@@ -722,14 +720,14 @@ void via_ep_conn_closing(struct via_conn *conn)
     if (via_list_empty(&conn->entries)) {
         return;
     }
-    via_lock_take(&links);
+    pthread_mutex_lock(&links);
     /* The kernel forgets it with the last descriptor of all processes; ours is not the last then.
      */
     bool lives_on = conn->side->forked != 0 || conn->passed || conn->dissolved;
     via_list_foreach_safe(it, &conn->entries) {
         remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), lives_on);
     }
-    via_lock_give(&links);
+    pthread_mutex_unlock(&links);
 }
 
 void via_ep_closed(struct via_ep_set *set, int fd)
@@ -738,7 +736,7 @@ void via_ep_closed(struct via_ep_set *set, int fd)
         via_ep_give_up_number(set, fd);
         return;
     }
-    via_lock_take(&links);
+    pthread_mutex_lock(&links);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_foreach_safe(it, &set->entries[place]) {
             remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
@@ -746,13 +744,13 @@ void via_ep_closed(struct via_ep_set *set, int fd)
     }
     via_ep_nest_closed(set);
     via_list_remove(&set->all);
-    via_lock_give(&links);
+    pthread_mutex_unlock(&links);
     via_file_put_slowly(&set->file);
 }
 
 void via_ep_fork_prepare(void)
 {
-    via_lock_take(&links);
+    pthread_mutex_lock(&links);
     via_list_foreach(it, &all) {
         unpark_set(via_list_entry(it, struct via_ep_set, all));
     }
@@ -767,7 +765,7 @@ void via_ep_fork_parent(void)
         via_ep_all_hot(set);
         pthread_mutex_unlock(&set->lock);
     }
-    via_lock_give(&links);
+    pthread_mutex_unlock(&links);
 }
 
 static void inherit(struct via_ep_set *set)
@@ -790,5 +788,5 @@ void via_ep_fork_child(void)
         inherit(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);
     }
-    via_lock_give(&links);
+    pthread_mutex_unlock(&links);
 }

@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "sockets/lock.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 
@@ -19,7 +19,7 @@ unsigned via_fds_count;
 
 static _Atomic unsigned top; /* see via_fds_top() */
 static struct via_pool hidden_pool = VIA_POOL_INIT(sizeof(struct via_hidden), FDS_MAX);
-static struct via_lock hidden_lock = VIA_LOCK_INIT;
+static pthread_mutex_t hidden_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int via_fds_init(void)
 {
@@ -207,13 +207,13 @@ void via_hidden_shield(int fd, bool ours)
 
 void via_hidden_close(_Atomic int *place)
 {
-    via_lock_take(&hidden_lock);
+    pthread_mutex_lock(&hidden_lock);
     int fd = atomic_exchange_explicit(place, -1, memory_order_relaxed);
     if (fd >= 0) {
         show(fd);
         VIA_REAL(close)(fd);
     }
-    via_lock_give(&hidden_lock);
+    pthread_mutex_unlock(&hidden_lock);
 }
 
 bool via_hidden_move(int fd)
@@ -223,7 +223,7 @@ bool via_hidden_move(int fd)
         return true;
     }
     bool moved = true;
-    via_lock_take(&hidden_lock);
+    pthread_mutex_lock(&hidden_lock);
     struct via_hidden *hidden = via_container_of(file, struct via_hidden, file);
     if (via_fd_peek(fd) == file) {
         int high = hidden->place != NULL ? VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, fd + 1) : -1;
@@ -237,16 +237,16 @@ bool via_hidden_move(int fd)
             VIA_REAL(close)(high);
         }
     }
-    via_lock_give(&hidden_lock);
+    pthread_mutex_unlock(&hidden_lock);
     return moved;
 }
 
 void via_hidden_fork_prepare(void)
 {
-    via_lock_take(&hidden_lock);
+    pthread_mutex_lock(&hidden_lock);
 }
 
 void via_hidden_fork_done(void)
 {
-    via_lock_give(&hidden_lock);
+    pthread_mutex_unlock(&hidden_lock);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/pool.h"
 
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
-#include "sockets/lock.h"
-
-static struct via_lock lock = VIA_LOCK_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void **link_of(const struct via_pool *pool, void *object)
 {
@@ -15,7 +14,7 @@ static void **link_of(const struct via_pool *pool, void *object)
 
 void *via_pool_get(struct via_pool *pool)
 {
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
     if (pool->base == NULL) {
         void *memory = mmap(NULL, pool->size * pool->count_max, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -27,7 +26,7 @@ void *via_pool_get(struct via_pool *pool)
     } else if (pool->base != NULL && pool->count < pool->count_max) {
         object = pool->base + pool->size * pool->count++;
     }
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
     return object;
 }
 
@@ -36,10 +35,10 @@ void via_pool_put(struct via_pool *pool, void *object)
     if (object == NULL) {
         return;
     }
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
     *link_of(pool, object) = pool->free;
     pool->free = object;
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
 }
 
 bool via_pool_owns(const struct via_pool *pool, unsigned long long address)
@@ -56,10 +55,10 @@ size_t via_pool_index(const struct via_pool *pool, const void *object)
 
 void via_pool_fork_prepare(void)
 {
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
 }
 
 void via_pool_fork_done(void)
 {
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
 }

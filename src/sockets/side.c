@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/side.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/types.h"
-#include "sockets/lock.h"
 
 #define EPOCH 1u
 #define PAGE 4096u
@@ -25,18 +25,18 @@ _Static_assert(sizeof(struct via_side) <= SIDE_BYTES, "pages of its own");
 #define SPARE_MAX 64u
 
 /* Pages that no other process has seen. */
-static struct via_lock lock = VIA_LOCK_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_side *spare[SPARE_MAX];
 static unsigned spare_count;
 
 static struct via_side *take_spare(void)
 {
     struct via_side *side = NULL;
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
     if (spare_count > 0) {
         side = spare[--spare_count];
     }
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
     if (side != NULL) {
         memset(side, 0, sizeof(*side));
     }
@@ -46,18 +46,18 @@ static struct via_side *take_spare(void)
 static bool give_spare(struct via_side *side)
 {
     bool given = false;
-    via_lock_take(&lock);
+    pthread_mutex_lock(&lock);
     if (spare_count < SPARE_MAX) {
         spare[spare_count++] = side;
         given = true;
     }
-    via_lock_give(&lock);
+    pthread_mutex_unlock(&lock);
     return given;
 }
 
 void via_side_forked(void)
 {
-    via_lock_renew(&lock);
+    pthread_mutex_init(&lock, NULL);
     spare_count = 0; /* they are the parent's, too */
 }
 

@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "sockets/conn.h"
-#include "sockets/lock.h"
 #include "sockets/os.h"
 #include "sockets/policy.h"
 #include "sockets/real.h"
@@ -17,7 +17,7 @@
 #define EARLY_TEXT "sent before it was accepted"
 
 static struct {
-    struct via_lock lock;
+    pthread_mutex_t lock;
     atomic_flag written;
     uint64_t connections;
     uint64_t accelerated;
@@ -27,7 +27,7 @@ static struct {
         why_kernel_bytes[VIA_REASON_COUNT]; /* sent by the kernel on those, and on demoted ones */
     uint64_t early_bytes;                   /* on the others, when they had not been accepted */
     struct via_stats_conn sum;
-} total = {.lock = VIA_LOCK_INIT, .written = ATOMIC_FLAG_INIT};
+} total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
 
 /* Offered pipes and did not get to use them: with so many bytes sent since, its peer did not want
  * them; with fewer it had no time. */
@@ -43,7 +43,7 @@ static enum via_reason reason_of(const struct via_stats_conn *conn, uint64_t tx_
 
 void via_stats_add(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
 {
-    via_lock_take(&total.lock);
+    pthread_mutex_lock(&total.lock);
     total.connections++;
     enum via_reason why = reason_of(conn, tx_early_bytes);
     bool accelerated = conn->accelerated && (conn->demoted || why != VIA_REASON_DEMOTED);
@@ -67,7 +67,7 @@ void via_stats_add(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
     total.sum.tx_lent_bytes += conn->tx_lent_bytes;
     total.sum.rings += conn->rings;
     total.sum.sleeps += conn->sleeps;
-    via_lock_give(&total.lock);
+    pthread_mutex_unlock(&total.lock);
 }
 
 /* The name of the program, with what JSON can not hold replaced. */
@@ -145,9 +145,9 @@ void via_stats_write(void)
         return;
     }
     via_conn_each(add_open);
-    via_lock_take(&total.lock); /* other threads may still be at it */
+    pthread_mutex_lock(&total.lock); /* other threads may still be at it */
     int n = total.connections != 0 ? format(buffer, sizeof(buffer)) : 0;
-    via_lock_give(&total.lock);
+    pthread_mutex_unlock(&total.lock);
     if (n == 0) {
         return; /* the many programs that make none need not be listed */
     }
@@ -162,7 +162,7 @@ void via_stats_write(void)
 
 void via_stats_forked(void)
 {
-    via_lock_renew(&total.lock);
+    pthread_mutex_init(&total.lock, NULL);
     atomic_flag_clear(&total.written);
     total.connections = 0;
     total.accelerated = 0;

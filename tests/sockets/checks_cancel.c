@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Threads that are cancelled in a call, and handlers of signals that interrupt one. */
+/* Threads that are cancelled in a call: nothing is kept for them. */
 #include "checks.h"
 
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -96,64 +94,7 @@ static void a_connection_outlives_its_cancelled_threads(void)
     done(pair);
 }
 
-/* --- signals ----------------------------------------------------------------------------------
- */
-
-#define OPEN_MAX_HERE 64
-
-static int open_fds[OPEN_MAX_HERE];
-static volatile sig_atomic_t open_count;
-
-/* close() may be called by a handler, whatever it interrupts (signal-safety(7)). */
-static void close_one(int number)
-{
-    (void)number;
-    if (open_count > 0) {
-        open_count--;
-        close(open_fds[open_count]);
-    }
-}
-
-static void keep_for_handler(int fd)
-{
-    sigset_t alarm;
-    sigemptyset(&alarm);
-    sigaddset(&alarm, SIGALRM);
-    CHECK(sigprocmask(SIG_BLOCK, &alarm, NULL) == 0);
-    if (open_count < OPEN_MAX_HERE) {
-        open_fds[open_count] = fd;
-        open_count++;
-    } else {
-        close(fd);
-    }
-    CHECK(sigprocmask(SIG_UNBLOCK, &alarm, NULL) == 0);
-}
-
-static void a_handler_closes_connections(void)
-{
-    struct sockaddr_in addr;
-    int listen_fd = listener(&addr);
-    double end = now_s() + 4;
-    every_ms(close_one, SA_RESTART, 1);
-    while (now_s() < end) {
-        int client = socket(AF_INET, SOCK_STREAM, 0);
-        CHECK(client >= 0);
-        while (connect(client, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
-            CHECK(errno == EINTR);
-        }
-        int server = accept(listen_fd, NULL, NULL);
-        CHECK(server >= 0);
-        struct linger reset = {.l_onoff = 1};
-        setsockopt(server, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-        close(server);
-        keep_for_handler(client);
-    }
-    no_more_signals();
-    close(listen_fd);
-}
-
 const struct check checks_of_cancelling[] = {
-    CHECK_ENTRY(a_handler_closes_connections),
     CHECK_ENTRY(threads_are_cancelled),
     CHECK_ENTRY(a_connection_outlives_its_cancelled_threads),
     {0},
