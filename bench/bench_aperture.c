@@ -320,7 +320,7 @@ static void put_word(struct hosts *hosts, struct via_remote *remote)
     need(via_remote_put(remote, 0, &hosts->number, sizeof(hosts->number), 0), "put");
 }
 
-/* What is put by a slice has arrived when the call returns. */
+/* A put through a slice has arrived when the call returns. */
 static void wait_for_slices(struct hosts *hosts)
 {
     for (unsigned id = 0; id < 2; id++) {
