@@ -244,6 +244,15 @@ static json_t *users_of(const struct via_host *host)
     return users.array;
 }
 
+static json_t *addresses_of(const struct via_host_identity *identity)
+{
+    json_t *array = json_array();
+    for (unsigned i = 0; i < identity->addresses_count; i++) {
+        json_array_append_new(array, json_string(identity->addresses[i]));
+    }
+    return array;
+}
+
 json_t *via_control_status(struct via_host *host)
 {
     json_t *object = json_object();
@@ -252,6 +261,9 @@ json_t *via_control_status(struct via_host *host)
     append_processes(processes, &host->attach.closing);
     json_object_set_new(object, "ok", json_true());
     set(object, "host", host->config.host);
+    json_object_set_new(object, "name", json_string(host->identity.name));
+    json_object_set_new(object, "fabric", json_string(host->identity.fabric));
+    json_object_set_new(object, "addresses", addresses_of(&host->identity));
     set(object, "hosts_max", host->config.hosts_max);
     set(object, "session", host->session);
     set(object, "pid", (uint64_t)getpid());

@@ -104,6 +104,24 @@ static void leave_lock(struct via_host *host)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
+static int copy_texts(struct via_host *host, struct via_error *err)
+{
+    struct via_host_options *options = &host->options;
+    if (options->listen != NULL && strlen(options->listen) >= sizeof(host->listen)) {
+        return via_error_set(err, -EINVAL, "listen '%.60s...': longer than %zu bytes",
+                             options->listen, sizeof(host->listen) - 1);
+    }
+    int rc = via_host_identity_init(&host->identity, options, err);
+    if (rc == 0 && options->listen != NULL) {
+        strcpy(host->listen, options->listen);
+    }
+    options->name = NULL;
+    options->fabric = NULL;
+    options->addresses = NULL;
+    options->listen = NULL;
+    return rc;
+}
+
 static int set_options(struct via_host *host, const struct via_host_options *options,
                        struct via_error *err)
 {
@@ -111,6 +129,10 @@ static int set_options(struct via_host *host, const struct via_host_options *opt
     via_host_options_init(&host->options);
     memcpy(&host->options, options, known);
     host->options.size = sizeof(host->options);
+    int rc = copy_texts(host, err);
+    if (rc != 0) {
+        return rc;
+    }
     host->options.links = NULL;
     if (host->options.processes_max == 0) {
         host->options.processes_max = 256;

@@ -62,6 +62,14 @@ struct via_host_options {
     const struct via_host_key *key; /* borrowed for the life of the host. Hosts of its links must
                                        prove that they have the same. NULL: none */
     uint64_t wait_ns_max;           /* as via_node_config.wait_ns_max; VIA_NEVER_NS = never */
+    const char *name;   /* of the machine, for people: 1 to 64 letters, digits or ._-; NULL =
+                           gethostname(2) */
+    const char *fabric; /* its name; NULL = not named */
+    const char *const *addresses; /* IPv4 and IPv6 addresses of the machine, as inet_pton(3) takes
+                                     them; at most VIA_HOST_ADDRESSES_MAX */
+    unsigned addresses_count;
+    const char *listen; /* where drivers that listen for other machines do so, in the driver's own
+                           words; NULL = its default. See via_driver_host.listen */
 };
 
 /* Zero but for size. */

@@ -64,6 +64,7 @@ static int open_port(struct via_host_cable *cable, struct via_error *err)
         .wake = wake,
         .on_message = on_message,
         .ctx = cable,
+        .listen = host->listen[0] != '\0' ? host->listen : NULL,
     };
     int rc = driver->open(cable->link.config, &cable->offer, &cable->port, err);
     if (rc != 0) {

@@ -8,7 +8,7 @@
  *   host_reaper.c     frees memory of processes
  *   attach_server*.c  processes           board.c, host_board.c  notes, and how they travel
  *   control_rights.c  who may             tenant*.c         users: quotas, bells
- *   host_message.c    messages between hosts
+ *   host_message.c    messages between hosts     host_identity.c  name, addresses, fabric
  *   host_aperture.c   slices of windows, at both ends    slice_table.c  which of them is used
  *   control_server.c, control_status.c    the control socket
  *
@@ -31,6 +31,7 @@
 #include "host/host.h"
 #include "host/host_aperture.h"
 #include "host/host_board.h"
+#include "host/host_identity.h"
 #include "host/host_memory.h"
 #include "host/host_message.h"
 #include "host/host_reaper.h"
@@ -89,7 +90,10 @@ struct via_host_peer {
 };
 
 struct via_host {
-    struct via_host_options options; /* links is NULL: see cables */
+    /* Its pointers are NULL, but for key: see cables and identity. */
+    struct via_host_options options;
+    struct via_host_identity identity;
+    char listen[VIA_DRIVER_LISTEN_BYTES]; /* "" = the driver's default */
     struct via_rundir_path rundir;
     int lock_fd;
     struct via_rundir_path lock_path;

@@ -58,7 +58,11 @@ struct via_driver_host {
     void (*wake)(void *ctx, unsigned thread);
     via_port_on_message *on_message;
     void *ctx;
+    const char *listen; /* where this machine listens for links of other machines, one place for
+                           all links of a driver, in the driver's own words (ofi: ADDRESS[:PORT]).
+                           NULL: the driver's default */
 };
+#define VIA_DRIVER_LISTEN_BYTES 128u
 
 struct via_port_status {
     bool cut;               /* by request */

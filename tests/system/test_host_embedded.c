@@ -561,9 +561,50 @@ static void closed_hosts_leave_nothing(void **state)
     assert_int_equal(host_lab_fds(0), fds);
 }
 
+static void with_identity(struct via_host_options *options)
+{
+    char address[] = "fd00::7";
+    const char *addresses[] = {"127.77.0.1", address};
+    char name[] = "node-7";
+    options->name = name;
+    options->fabric = "rack1";
+    options->addresses = addresses;
+    options->addresses_count = 2;
+    options->listen = "127.0.0.1:7471";
+    struct via_host *host;
+    struct via_error err;
+    assert_int_equal(via_host_open(options, &host, &err), 0);
+    via_host_close(host);
+    memset(name, 'x', sizeof(name) - 1);
+    address[0] = 'y';
+    assert_int_equal(via_host_open(options, &host, &err), -EINVAL);
+    assert_string_equal(err.text, "host 0: address 'yd00::7': neither an IPv4 nor an IPv6 address");
+    address[0] = 'f';
+    static const char *const kept[] = {"127.77.0.1", "fd00::7"};
+    options->addresses = kept;
+    options->name = "node-7";
+}
+
+static void the_status_says_who_the_host_is(void **state)
+{
+    struct host_lab lab;
+    (void)state;
+    host_lab_init(&lab, 1, false, true);
+    host_lab_start(&lab, 0, with_identity);
+    json_t *status = host_lab_status(&lab, 0);
+    json_t *addresses = json_object_get(status, "addresses");
+    assert_string_equal(json_string_value(json_object_get(status, "name")), "node-7");
+    assert_string_equal(json_string_value(json_object_get(status, "fabric")), "rack1");
+    assert_int_equal(json_array_size(addresses), 2);
+    assert_string_equal(json_string_value(json_array_get(addresses, 1)), "fd00::7");
+    json_decref(status);
+    host_lab_fini(&lab);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_status_says_who_the_host_is),
         cmocka_unit_test(operations_between_neighbours_by_frames),
         cmocka_unit_test(operations_between_neighbours_direct),
         cmocka_unit_test(operations_over_two_relays),
