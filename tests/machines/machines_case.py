@@ -3,6 +3,7 @@
 import os
 import sys
 import unittest
+from subprocess import PIPE  # noqa: F401
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -11,6 +12,7 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 import leftovers  # noqa: E402
 import machines_lab  # noqa: E402
 import supervise  # noqa: E402
+from machines_lab import Failure  # noqa: E402,F401
 
 BIN = os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or os.path.join(ROOT, "build", "dev", "bin"))
 # Longer than anything here takes on a machine ten times as busy as it has cores.

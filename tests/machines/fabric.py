@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""A fabric over the machines of a lab: a viaductd on each, host I on nodeI."""
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import machines_case
+from machines_case import BIN, HANG_S
+
+RUNDIR = "/run/viaduct"
+VIADUCTD = os.path.join(BIN, "viaductd")
+DELIVER = os.path.join(BIN, "tests", "prog_deliver")
+
+
+def ring(count):
+    return [(i, i % count + 1) for i in range(1, count + 1)] if count > 2 else [(1, 2)]
+
+
+def mesh(count):
+    return [(a, b) for a in range(1, count + 1) for b in range(a + 1, count + 1)]
+
+
+class Fabric:
+    """`kind` is the driver of the links. The cables of emu are sockets in the folder that all machines share; what
+    goes over them does not see the faults of the lab's network."""
+
+    def __init__(self, lab, links, kind="emu", options=()):
+        self.lab = lab
+        self.links = links
+        self.kind = kind
+        self.options = list(options)
+        self.daemons = {}
+
+    def link_words(self, host):
+        words = []
+        for a, b in self.links:
+            if host in (a, b):
+                peer = b if host == a else a
+                if self.kind == "emu":
+                    target = "emu:/run/lab/link-%d-%d.sock,side=%d" % (a, b, host == b)
+                else:
+                    target = "ofi:tcp://node%d" % peer
+                words += ["--link", "%d=%s" % (peer, target)]
+        return words
+
+    def start(self, *hosts):
+        """Starts daemons; wait_up() waits for their links."""
+        for host in hosts or [m.index for m in self.lab]:
+            log = open(self.log_path(host), "ab")
+            with log:
+                self.daemons[host] = self.lab[host].start(
+                    [VIADUCTD, "--foreground", "--rundir", RUNDIR, "--host", str(host), *self.options,
+                     *self.link_words(host)], stdout=log, stderr=log, env=self.environment(host))
+
+    def environment(self, host):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("VIADUCT_")}
+        return {**env, "VIADUCT_RUNDIR": RUNDIR, "VIADUCT_HOST": str(host)}
+
+    def log_path(self, host):
+        return os.path.join(self.lab.shared, "viaductd-%d.log" % host)
+
+    def log(self, host):
+        with open(self.log_path(host), encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def end(self, host, number=signal.SIGTERM):
+        """Ends a daemon; its exit code."""
+        daemon = self.daemons.pop(host)
+        for pid in self.lab[host].pids(VIADUCTD) if daemon.poll() is None else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return daemon.wait(HANG_S)
+
+    def end_all(self):
+        for host in list(self.daemons):
+            self.end(host, signal.SIGKILL)
+
+    def status(self, host):
+        """What the daemon says; {} while it does not answer."""
+        answer = b""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.settimeout(HANG_S)
+            try:
+                control.connect(self.lab[host].path("%s/host-%d.ctl" % (RUNDIR, host)))
+                control.sendall(b'{"cmd":"status"}\n')
+                while not answer.endswith(b"\n"):
+                    piece = control.recv(65536)
+                    if not piece:
+                        return {}
+                    answer += piece
+            except OSError:
+                return {}
+        return json.loads(answer)
+
+    def reached(self, host):
+        """Hosts that have a way from this one, itself left out."""
+        routes = self.status(host).get("routes", [])
+        return {r["host"] for r in routes if r["hops"] >= 0} - {host}
+
+    def links_up(self, host):
+        return {link["peer"] for link in self.status(host).get("links", []) if link["state"] == "up"}
+
+    def is_whole(self, hosts=None):
+        """All links of these hosts among each other are up, and they have ways to each other."""
+        hosts = set(hosts or [m.index for m in self.lab])
+        for host in hosts:
+            wanted = {b if host == a else a for a, b in self.links if host in (a, b)} & hosts
+            if not wanted <= self.links_up(host) or not hosts - {host} <= self.reached(host):
+                return False
+        return True
+
+    def wait_whole(self, hosts=None, seconds=HANG_S):
+        """The seconds that it took."""
+        begin = time.monotonic()
+        if not machines_case.wait_for(lambda: self.is_whole(hosts), seconds):
+            said = {m.index: [(li["peer"], li["state"], li["error"]) for li in self.status(m.index).get("links", [])]
+                    for m in self.lab}
+            raise machines_case.Failure("fabric: come up: not within %g s: %r" % (seconds, said))
+        return time.monotonic() - begin
+
+    # --- programs that count what arrives ----------------------------------------------------------
+
+    def deliver(self, host, *words, **more):
+        return self.lab[host].start([DELIVER, *map(str, words)], stdout=subprocess.PIPE, env=self.environment(host),
+                                    **more)
+
+    def receiver(self, host, sources=1):
+        process = self.deliver(host, "receive", sources)
+        line = process.stdout.readline()
+        if line != "ready\n":
+            raise machines_case.Failure("node%d: receive: %s" % (host, line))
+        return process
+
+
+def outcome(receiver, timeout=HANG_S):
+    """({received, lost, doubled, reordered, wrong}, the longest silence in seconds)"""
+    out, _ = receiver.communicate(timeout=timeout)
+    found = re.search(r"^received (\d+) lost (\d+) doubled (\d+) reordered (\d+) wrong (\d+)$", out, re.M)
+    if not found:
+        raise machines_case.Failure("receiver: %s" % out.strip())
+    gaps = [float(g) for g in re.findall(r"^gap ([\d.]+)$", out, re.M)]
+    names = ("received", "lost", "doubled", "reordered", "wrong")
+    return dict(zip(names, map(int, found.groups()))), max(gaps, default=0.0)
