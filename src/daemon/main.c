@@ -99,31 +99,66 @@ static int go_to_background(void)
     return fds[1];
 }
 
+#define LOG_FOLDER "/var/log/viaduct"
+
 struct log_path {
-    char text[VIA_RUNDIR_PATH_BYTES + 32];
+    char text[VIA_DAEMON_PATH_BYTES];
 };
+
+/* The daemon of a machine logs where daemons do, hosts of an emulated fabric where they are. */
+static bool logs_in_folder(const struct via_daemon_options *options)
+{
+    return options->config_path != NULL && options->log_file[0] == '\0' && geteuid() == 0;
+}
 
 static struct log_path log_path_of(const struct via_daemon_options *options)
 {
     struct log_path path;
-    snprintf(path.text, sizeof(path.text), "%s/host-%u.log", options->rundir.text,
-             options->host.host);
+    if (options->log_file[0] != '\0') {
+        snprintf(path.text, sizeof(path.text), "%s", options->log_file);
+        return path;
+    }
+    snprintf(path.text, sizeof(path.text), "%s/host-%u.log",
+             logs_in_folder(options) ? LOG_FOLDER : options->rundir.text, options->host.host);
     return path;
 }
 
-/* From here on messages go to <rundir>/host-<id>.log. */
-static void log_to_file(const struct via_daemon_options *options)
+/* Is there a file to log to, or does standard error go where whoever started it wants? */
+static bool logs_to_file(const struct via_daemon_options *options)
+{
+    return !options->foreground || options->log_file[0] != '\0';
+}
+
+/* The file is opened before the daemon says that it is up: a place where it can not log is an
+ * error. */
+static int open_log(const struct via_daemon_options *options, int *ret_fd, struct via_error *err)
 {
     struct log_path path = log_path_of(options);
-    int log_fd = open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    *ret_fd = -1;
+    if (!logs_to_file(options)) {
+        return 0;
+    }
+    if (logs_in_folder(options)) {
+        (void)mkdir(LOG_FOLDER, 0750); /* it is there already, or open() says what is wrong */
+    }
+    *ret_fd =
+        open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+    return *ret_fd >= 0
+               ? 0
+               : via_error_set(err, -errno, "log %s: open: %s", path.text, strerror(errno));
+}
+
+/* From here on messages go to the file. */
+static void log_to_file(const struct via_daemon_options *options, int log_fd)
+{
+    int null_fd = options->foreground ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null_fd >= 0) {
         dup2(null_fd, STDIN_FILENO);
         dup2(null_fd, STDOUT_FILENO);
-        dup2(log_fd >= 0 ? log_fd : null_fd, STDERR_FILENO);
         close(null_fd);
     }
     if (log_fd >= 0) {
+        dup2(log_fd, STDERR_FILENO);
         close(log_fd);
     }
 }
@@ -184,14 +219,17 @@ static int run(const struct via_daemon_options *options, int parent_fd)
     if (via_host_open(&host_options, &running, &err) != 0) {
         return fail(parent_fd, &err);
     }
+    int log_fd;
+    if (open_log(options, &log_fd, &err) != 0) {
+        via_host_close(running);
+        return fail(parent_fd, &err);
+    }
     if (options->with != 0 && follow_companion(options->with, &err) != 0) {
         via_host_close(running);
         return fail(parent_fd, &err);
     }
     handle_signals();
-    if (!options->foreground) {
-        log_to_file(options);
-    }
+    log_to_file(options, log_fd);
     via_daemon_log_start(log_path_of(options).text, options->log_bytes);
     /* The sockets listen: who connects now waits until the loop runs, and is not refused. */
     tell(options->ready_fd, "+", 1);

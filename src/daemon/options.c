@@ -4,16 +4,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/config.h"
 #include "daemon/log_writer.h"
+#include "daemon/number.h"
 
 enum option_id {
-    OPT_RUNDIR = 256,
+    OPT_CONFIG = 256,
+    OPT_CHECK,
+    OPT_RUNDIR,
     OPT_FABRIC,
     OPT_HOST,
     OPT_HOSTS_MAX,
@@ -44,6 +47,8 @@ enum option_id {
 };
 
 static const struct option long_options[] = {
+    {"config", required_argument, NULL, OPT_CONFIG},
+    {"check", no_argument, NULL, OPT_CHECK},
     {"rundir", required_argument, NULL, OPT_RUNDIR},
     {"fabric", required_argument, NULL, OPT_FABRIC},
     {"host", required_argument, NULL, OPT_HOST},
@@ -77,9 +82,13 @@ static const struct option long_options[] = {
 
 static const char help[] =
     "usage: viaductd --host ID [OPTION...]\n"
+    "       viaductd --config FILE [--check] [OPTION...]\n"
     "\n"
     "One host of a Viaduct fabric: its links, its transfer threads, the processes attached to it.\n"
     "\n"
+    "  --config FILE         all of this comes from a file, viaduct-host.conf(5); of the options\n"
+    "                        only --foreground, --parent-death, --with and --ready-fd go with it\n"
+    "  --check               with --config: check the file, print what was understood, end\n"
     "  --host ID             id of this host\n"
     "  --hosts-max N         ids of the fabric are below N (64)\n"
     "  --link PEER:SIDE:N[:nodirect][:dimension=D][:like=CLASS][:window=BYTES][:seed=N]\n"
@@ -141,21 +150,6 @@ static enum via_daemon_next wrong(const char *format, ...)
     return VIA_DAEMON_WRONG;
 }
 
-/* Decimal, min to max. */
-static bool parse_number(const char *text, unsigned long min, unsigned long max,
-                         unsigned long *ret_number)
-{
-    char *end;
-    errno = 0;
-    unsigned long number = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || number < min ||
-        number > max) {
-        return false;
-    }
-    *ret_number = number;
-    return true;
-}
-
 /* The rest of "KEY=REST"; NULL when the word is none of that key. */
 static const char *value_of(const char *word, const char *key)
 {
@@ -175,15 +169,15 @@ struct link_words {
 static bool parse_kind(const char *word, struct via_host_link *link, struct link_words *words)
 {
     const char *text;
-    unsigned long value;
+    uint64_t value;
     if ((text = value_of(word, "dimension")) != NULL) {
-        bool good = parse_number(text, 0, VIA_DIMENSIONS_MAX - 1, &value);
+        bool good = via_daemon_number_parse(text, 0, VIA_DIMENSIONS_MAX - 1, &value);
         link->dimension = good ? (uint8_t)value : 0;
         return good;
     }
     bool is_number =
         (text = value_of(word, "window")) != NULL || (text = value_of(word, "seed")) != NULL;
-    if (is_number ? !parse_number(text, 0, ULONG_MAX, &value)
+    if (is_number ? !via_daemon_number_parse(text, 0, UINT64_MAX, &value)
                   : strcmp(word, "nodirect") != 0 && ((text = value_of(word, "like")) == NULL ||
                                                       text[strcspn(text, ",=")] != '\0')) {
         return false;
@@ -196,8 +190,8 @@ static bool parse_kind(const char *word, struct via_host_link *link, struct link
 static const char *default_seed(void)
 {
     const char *text = getenv("VIADUCT_EMU_SEED");
-    unsigned long seed;
-    return text != NULL && parse_number(text, 0, ULONG_MAX, &seed) ? text : "1";
+    uint64_t seed;
+    return text != NULL && via_daemon_number_parse(text, 0, UINT64_MAX, &seed) ? text : "1";
 }
 
 /* PEER:SIDE:N[:KIND...] */
@@ -212,10 +206,11 @@ static bool parse_link(const char *text, struct via_host_link *link, struct link
     const char *peer = strtok_r(word, ":", &rest);
     const char *side = strtok_r(NULL, ":", &rest);
     const char *number = strtok_r(NULL, ":", &rest);
-    unsigned long values[3];
+    uint64_t values[3];
     if (peer == NULL || side == NULL || number == NULL ||
-        !parse_number(peer, 0, VIA_HOSTS_MAX - 1, &values[0]) ||
-        !parse_number(side, 0, 1, &values[1]) || !parse_number(number, 0, 999, &values[2])) {
+        !via_daemon_number_parse(peer, 0, VIA_HOSTS_MAX - 1, &values[0]) ||
+        !via_daemon_number_parse(side, 0, 1, &values[1]) ||
+        !via_daemon_number_parse(number, 0, 999, &values[2])) {
         return false;
     }
     *link = (struct via_host_link){.peer = (uint16_t)values[0]};
@@ -234,7 +229,7 @@ static bool parse_described(const char *text, struct via_host_link *link,
                             struct link_words *ret_words, char *ret_description)
 {
     char peer[8];
-    unsigned long value;
+    uint64_t value;
     size_t length = strcspn(text, "=:");
     if (text[length] != '=' || length >= sizeof(peer) ||
         strlen(text + length + 1) >= VIA_DAEMON_DESCRIPTION_BYTES) {
@@ -242,7 +237,7 @@ static bool parse_described(const char *text, struct via_host_link *link,
     }
     memcpy(peer, text, length);
     peer[length] = '\0';
-    if (!parse_number(peer, 0, VIA_HOSTS_MAX - 1, &value)) {
+    if (!via_daemon_number_parse(peer, 0, VIA_HOSTS_MAX - 1, &value)) {
         return false;
     }
     *link = (struct via_host_link){.peer = (uint16_t)value};
@@ -327,84 +322,6 @@ static enum via_daemon_next set_quota(struct via_daemon_options *options, const 
     return VIA_DAEMON_RUN;
 }
 
-struct numeric {
-    int id;
-    unsigned long min, max;
-};
-
-/* Those options whose argument is a number. */
-static const struct numeric numerics[] = {
-    {OPT_HOST, 0, VIA_HOSTS_MAX - 1},
-    {OPT_HOSTS_MAX, 1, VIA_HOSTS_MAX},
-    {OPT_CHANNELS, 1, VIA_CHANNELS_MAX},
-    {OPT_SLOTS, 1, 65536},
-    {OPT_FRAME_BYTES, 64, 65472},
-    {OPT_DMA_BYTES, 0, 65472},
-    {OPT_GIVE_UP_MS, 0, 86400000},
-    {OPT_WAIT_MS, 0, 86400000},
-    {OPT_HEARTBEAT_MS, 1, 60000},
-    {OPT_DEAD_MS, 1, 600000},
-    {OPT_SPIN_US, 0, 10000},
-    {OPT_LOG_BYTES, VIA_DAEMON_LOG_BYTES_MIN, 1u << 30},
-    {OPT_READY_FD, 0, 1u << 20},
-    {OPT_WITH, 1, INT32_MAX},
-    {OPT_PROTOCOL_VERSION, 1, 255},
-};
-
-static void set_number(struct via_daemon_options *options, int id, unsigned long value)
-{
-    struct via_host_options *host = &options->host;
-    switch (id) {
-    case OPT_HOST:
-        host->host = (uint16_t)value;
-        break;
-    case OPT_HOSTS_MAX:
-        host->hosts_max = (uint16_t)value;
-        break;
-    case OPT_CHANNELS:
-        host->channels_count = (uint8_t)value;
-        break;
-    case OPT_SLOTS:
-        host->pipe_slots = (uint32_t)value;
-        break;
-    case OPT_FRAME_BYTES:
-        host->frame_bytes_max = (uint32_t)value;
-        break;
-    case OPT_DMA_BYTES:
-        host->dma_bytes_min = (uint32_t)value;
-        break;
-    case OPT_GIVE_UP_MS:
-        host->give_up_ns = value != 0 ? value * VIA_MSEC_NS : VIA_NEVER_NS;
-        break;
-    case OPT_WAIT_MS:
-        host->wait_ns_max = value != 0 ? value * VIA_MSEC_NS : VIA_NEVER_NS;
-        break;
-    case OPT_HEARTBEAT_MS:
-        host->heartbeat_ns = value * VIA_MSEC_NS;
-        break;
-    case OPT_DEAD_MS:
-        host->dead_ns = value * VIA_MSEC_NS;
-        break;
-    case OPT_SPIN_US:
-        host->spin_ns_max = value != 0 ? value * VIA_USEC_NS : 1;
-        break;
-    case OPT_LOG_BYTES:
-        options->log_bytes = (uint32_t)value;
-        break;
-    case OPT_READY_FD:
-        options->ready_fd = (int)value;
-        break;
-    case OPT_WITH:
-        options->with = (pid_t)value;
-        break;
-    case OPT_PROTOCOL_VERSION:
-        host->protocol_version = (uint32_t)value;
-        break;
-    default:
-        break;
-    }
-}
-
 static const char *name_of(int id)
 {
     for (const struct option *option = long_options; option->name != NULL; option++) {
@@ -418,25 +335,19 @@ static const char *name_of(int id)
 static enum via_daemon_next parse_numeric(struct via_daemon_options *options, int id,
                                           const char *text)
 {
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(numerics); i++) {
-        unsigned long value;
-        if (numerics[i].id != id) {
-            continue;
-        }
-        if (!parse_number(text, numerics[i].min, numerics[i].max, &value)) {
-            return wrong("--%s %s: a number from %lu to %lu is expected", name_of(id), text,
-                         numerics[i].min, numerics[i].max);
-        }
-        set_number(options, id, value);
-        return VIA_DAEMON_RUN;
+    struct via_error err;
+    const struct via_daemon_number *number = via_daemon_number_find(name_of(id));
+    if (number != NULL && via_daemon_number_set(number, options, text, &err) != 0) {
+        return wrong("--%s %s: %s", name_of(id), text, err.text);
     }
-    return wrong("--%s is not understood", name_of(id));
+    return number != NULL ? VIA_DAEMON_RUN : wrong("--%s is not understood", name_of(id));
 }
 
 struct parse {
     const char *rundir;
     const char *fabric;
     bool host_given;
+    int other; /* an option that the file says, 0 = none */
     struct link_words links[VIA_PORTS_MAX];
 };
 
@@ -445,6 +356,12 @@ static enum via_daemon_next parse_one(struct via_daemon_options *options, struct
 {
     int level;
     switch (id) {
+    case OPT_CONFIG:
+        options->config_path = optarg;
+        return VIA_DAEMON_RUN;
+    case OPT_CHECK:
+        options->check = true;
+        return VIA_DAEMON_RUN;
     case OPT_RUNDIR:
         parse->rundir = optarg;
         return VIA_DAEMON_RUN;
@@ -524,15 +441,64 @@ static enum via_daemon_next set_paths(struct via_daemon_options *options, const 
     return VIA_DAEMON_RUN;
 }
 
+void via_daemon_options_init(struct via_daemon_options *options)
+{
+    memset(options, 0, sizeof(*options));
+    options->log_level = VIA_LOG_INFO;
+    options->log_bytes = VIA_DAEMON_LOG_BYTES;
+    options->ready_fd = -1;
+    via_host_options_init(&options->host);
+}
+
+static enum via_daemon_next check_ready_fd(const struct via_daemon_options *options)
+{
+    if (options->ready_fd >= 0 && fcntl(options->ready_fd, F_GETFD) < 0) {
+        return wrong("--ready-fd %d: %s", options->ready_fd, strerror(errno));
+    }
+    return VIA_DAEMON_RUN;
+}
+
+/* Two places that say the same thing would leave open which one counts. */
+static bool goes_with_file(int id)
+{
+    return id == OPT_CONFIG || id == OPT_CHECK || id == OPT_FOREGROUND || id == OPT_PARENT_DEATH ||
+           id == OPT_WITH || id == OPT_READY_FD;
+}
+
+static void print_line(void *ctx, const char *line)
+{
+    fprintf(ctx, "viaductd: %s\n", line);
+}
+
+static enum via_daemon_next use_file(struct via_daemon_options *options, const struct parse *parse)
+{
+    static struct via_daemon_report report;
+    if (parse->other != 0) {
+        return wrong("--%s: not together with --config, whose file says it", name_of(parse->other));
+    }
+    if (options->config_path[0] != '/' && !options->check) {
+        return wrong("--config %s: a daemon reads the file again later: an absolute path is needed",
+                     options->config_path);
+    }
+    if (via_daemon_config_load(options->config_path, options, &report) != 0) {
+        via_daemon_report_each(&report, print_line, stderr);
+        return VIA_DAEMON_WRONG;
+    }
+    if (options->check) {
+        via_daemon_config_print(options, stdout);
+        return VIA_DAEMON_DONE;
+    }
+    return check_ready_fd(options);
+}
+
 enum via_daemon_next via_daemon_parse(int argc, char **argv, struct via_daemon_options *ret_options)
 {
     struct parse parse = {0};
-    *ret_options = (struct via_daemon_options){
-        .log_level = VIA_LOG_INFO, .log_bytes = VIA_DAEMON_LOG_BYTES, .ready_fd = -1};
-    via_host_options_init(&ret_options->host);
+    via_daemon_options_init(ret_options);
     enum via_daemon_next next = VIA_DAEMON_RUN;
     for (int id;
          next == VIA_DAEMON_RUN && (id = getopt_long(argc, argv, "", long_options, NULL)) >= 0;) {
+        parse.other = goes_with_file(id) || id == '?' ? parse.other : id;
         next = parse_one(ret_options, &parse, id);
     }
     if (next != VIA_DAEMON_RUN) {
@@ -541,11 +507,15 @@ enum via_daemon_next via_daemon_parse(int argc, char **argv, struct via_daemon_o
     if (optind < argc) {
         return wrong("'%s' is not understood", argv[optind]);
     }
+    if (ret_options->config_path != NULL) {
+        return use_file(ret_options, &parse);
+    }
+    if (ret_options->check) {
+        return wrong("--check: needs --config FILE");
+    }
     if (!parse.host_given) {
         return wrong("--host is missing");
     }
-    if (ret_options->ready_fd >= 0 && fcntl(ret_options->ready_fd, F_GETFD) < 0) {
-        return wrong("--ready-fd %d: %s", ret_options->ready_fd, strerror(errno));
-    }
-    return set_paths(ret_options, &parse);
+    next = check_ready_fd(ret_options);
+    return next == VIA_DAEMON_RUN ? set_paths(ret_options, &parse) : next;
 }

@@ -7,11 +7,17 @@
 #include "base/log.h"
 #include "core/node.h"
 #include "host/host.h"
+#include "host/host_identity.h"
 #include "host/rundir.h"
 
 #define VIA_DAEMON_DESCRIPTION_BYTES 512u
+#define VIA_DAEMON_PATH_BYTES 256u
+/* Links that there may be at once, unless the file says so. */
+#define VIA_DAEMON_LINKS_MAX 64u
+/* Where the daemon of a machine has its sockets. */
+#define VIA_DAEMON_RUNDIR "/run/viaduct"
 
-/* What the command line says. */
+/* What the command line says, or the configuration file. */
 struct via_daemon_options {
     struct via_host_options host; /* points into what follows */
     struct via_host_link links[VIA_PORTS_MAX];
@@ -24,6 +30,16 @@ struct via_daemon_options {
     bool parent_death;
     const char *key_path; /* NULL = no fabric key */
     pid_t with;           /* end when it ends; 0 = nobody */
+
+    const char *config_path; /* NULL = all is on the command line */
+    bool check;              /* the file, and no more */
+    /* Of the file; host and key_path point here. */
+    struct via_host_identity identity;
+    const char *addresses[VIA_HOST_ADDRESSES_MAX];
+    char listen[128];
+    char key_file[VIA_DAEMON_PATH_BYTES];
+    char log_file[VIA_DAEMON_PATH_BYTES]; /* "" = where the daemon logs otherwise */
+    char link_names[VIA_PORTS_MAX][VIA_FABRIC_NAME_BYTES_MAX + 1];
 };
 
 enum via_daemon_next {
@@ -31,6 +47,9 @@ enum via_daemon_next {
     VIA_DAEMON_DONE,  /* --help, --version: printed */
     VIA_DAEMON_WRONG, /* said on standard error */
 };
+
+/* Zero but for what has another default. */
+void via_daemon_options_init(struct via_daemon_options *options);
 
 enum via_daemon_next via_daemon_parse(int argc, char **argv,
                                       struct via_daemon_options *ret_options);

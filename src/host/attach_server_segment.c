@@ -517,8 +517,8 @@ void via_attach_server_map_asked(struct via_host_cable *cable,
     }
     if (rc == -EACCES) {
         via_host_warn(host, VIA_HOST_WARNS_MAP, cable->index,
-                      "host %u: host %u may not map segment %u: no such handle", host->config.host,
-                      cable->peer, via_segment_handle_index(message->handle));
+                      "host %u: host %d may not map segment %u: no such handle", host->config.host,
+                      via_host_cable_peer(cable), via_segment_handle_index(message->handle));
     }
     struct via_cable_message answer = {
         .magic = VIA_CABLE_MAGIC,
@@ -533,9 +533,8 @@ void via_attach_server_map_asked(struct via_host_cable *cable,
     int sent =
         via_host_cable_send(cable, &answer, sizeof(answer), fds, rc == 0 ? MAP_FDS_COUNT : 0);
     if (sent != 0) {
-        via_host_warn(host, VIA_HOST_WARNS_MAP, cable->index,
-                      "host %u: link %u: answer to host %u: %s", host->config.host, cable->index,
-                      cable->peer, strerror(-sent));
+        via_host_warn(host, VIA_HOST_WARNS_MAP, cable->index, "host %u: %s: answer: %s",
+                      host->config.host, via_host_cable_describe(cable).text, strerror(-sent));
     }
     if (own) {
         close(fds[0]);

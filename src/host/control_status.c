@@ -50,7 +50,8 @@ static json_t *link_of(const struct via_host *host, unsigned index)
     struct via_link_text error = via_link_explain(&link, host->protocol_version);
     json_t *object = json_object();
     set(object, "port", index);
-    set(object, "peer", cable->peer);
+    json_object_set_new(object, "name", json_string(cable->name));
+    json_object_set_new(object, "peer", json_integer(via_host_cable_peer(cable)));
     json_object_set_new(object, "state", json_string(via_link_state_name(link.state)));
     json_object_set_new(object, "error",
                         json_string(error.text[0] != '\0' ? error.text : port.error));

@@ -148,6 +148,10 @@ static int set_options(struct via_host *host, const struct via_host_options *opt
         return via_error_set(err, -EINVAL, "%u links, a host has at most %u", options->links_count,
                              VIA_PORTS_MAX);
     }
+    if (options->links_count > host->options.links_max && host->options.links_max != 0) {
+        return via_error_set(err, -EINVAL, "%u links, more than the %u that there may be",
+                             options->links_count, host->options.links_max);
+    }
     for (unsigned i = 0; i < options->links_count; i++) {
         if (options->links[i].peer == options->host) {
             return via_error_set(err, -EINVAL, "link %u is to the host itself", i);
@@ -226,6 +230,29 @@ static int set_config(struct via_host *host, const struct via_host_link *links,
             config->channels_count, config->pipe_slots, config->frame_bytes_max, config->hosts_max);
     }
     return 0;
+}
+
+int via_host_options_check(const struct via_host_options *options, struct via_error *err)
+{
+    struct via_host *host = calloc(1, sizeof(*host));
+    if (host == NULL) {
+        return via_error_set(err, -ENOMEM, "host %u: %s", options->host, strerror(ENOMEM));
+    }
+    int rc = set_options(host, options, err);
+    if (rc == 0) {
+        host->links_count = options->links_count;
+        rc = alloc_links(host, err);
+    }
+    if (rc == 0) {
+        rc = set_config(host, options->links, err);
+    }
+    for (unsigned i = 0; i < options->links_count && rc == 0; i++) {
+        rc = via_host_link_check(&options->links[i], err);
+    }
+    free(host->ports);
+    free(host->cables);
+    free(host);
+    return rc;
 }
 
 static int open_node(struct via_host *host, struct via_error *err)

@@ -29,9 +29,16 @@ struct via_host_key {
 
 struct via_host_link {
     const char *description; /* DRIVER:TARGET[,KEY=VALUE...], see port/driver.h */
-    uint16_t peer;           /* who should be at the other end; for messages and for cut and mend */
-    uint8_t dimension;       /* of a torus, the same at both ends; 0 in any other fabric */
+    uint16_t peer;     /* who should be at the other end; for messages and for cut and mend. Or
+                          VIA_HOST_PEER_LEARNED */
+    uint8_t dimension; /* of a torus, the same at both ends; 0 in any other fabric */
+    const char *name;  /* for messages; NULL = none */
 };
+/* As via_host_link.peer: whoever is there. */
+#define VIA_HOST_PEER_LEARNED 0xffffu
+
+/* Is the description one that a driver understands? -EINVAL with a text. Touches no hardware. */
+int via_host_link_check(const struct via_host_link *link, struct via_error *err) VIA_MUST_CHECK;
 
 /*
  * size: sizeof(struct via_host_options), so that the struct may grow. 0 stands for the default
@@ -62,6 +69,8 @@ struct via_host_options {
     const struct via_host_key *key; /* borrowed for the life of the host. Hosts of its links must
                                        prove that they have the same. NULL: none */
     uint64_t wait_ns_max;           /* as via_node_config.wait_ns_max; VIA_NEVER_NS = never */
+    unsigned links_max; /* ports that there may be while it runs, VIA_PORTS_MAX at most; 0 = no more
+                           than links_count */
     const char *name;   /* of the machine, for people: 1 to 64 letters, digits or ._-; NULL =
                            gethostname(2) */
     const char *fabric; /* its name; NULL = not named */
@@ -74,6 +83,11 @@ struct via_host_options {
 
 /* Zero but for size. */
 void via_host_options_init(struct via_host_options *options);
+
+/* As far as this can be known without opening anything: could a host be opened? 0, -EINVAL with a
+ * text, -ENOMEM. */
+int via_host_options_check(const struct via_host_options *options,
+                           struct via_error *err) VIA_MUST_CHECK;
 
 /*
  * Takes the host's lock in the run directory, allocates all memory, and listens. -EBUSY when a live

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* The cables of a host: ports, their links, and messages to the hosts at the other ends. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -48,6 +49,39 @@ static void wake(void *ctx, unsigned thread)
     }
 }
 
+int via_host_link_check(const struct via_host_link *link, struct via_error *err)
+{
+    struct via_link_config config;
+    return via_link_parse(link->description, &config, err);
+}
+
+int via_host_cable_peer(const struct via_host_cable *cable)
+{
+    struct via_link_status link;
+    if (cable->peer != VIA_HOST_PEER_LEARNED) {
+        return cable->peer;
+    }
+    bool seen =
+        via_node_link_status(cable->host->node, cable->index, &link) == 0 && link.peer_session != 0;
+    return seen ? link.peer : -1;
+}
+
+struct via_host_cable_text via_host_cable_describe(const struct via_host_cable *cable)
+{
+    struct via_host_cable_text ret;
+    char name[VIA_FABRIC_NAME_BYTES_MAX + 4] = "";
+    char to[24] = "";
+    int peer = via_host_cable_peer(cable);
+    if (cable->name[0] != '\0') {
+        snprintf(name, sizeof(name), " (%s)", cable->name);
+    }
+    if (peer >= 0) {
+        snprintf(to, sizeof(to), " to host %d", peer);
+    }
+    snprintf(ret.text, sizeof(ret.text), "link %u%s%s", cable->index, name, to);
+    return ret;
+}
+
 static int open_port(struct via_host_cable *cable, struct via_error *err)
 {
     struct via_host *host = cable->host;
@@ -82,6 +116,11 @@ static int open_cable(struct via_host_cable *cable, const struct via_host_link *
     struct via_host *host = cable->host;
     cable->peer = link->peer;
     cable->dimension = link->dimension;
+    if (link->name != NULL && (size_t)snprintf(cable->name, sizeof(cable->name), "%s",
+                                               link->name) >= sizeof(cable->name)) {
+        return via_error_set(err, -EINVAL, "the name is longer than %u bytes",
+                             VIA_FABRIC_NAME_BYTES_MAX);
+    }
     int rc = via_link_parse(link->description, &cable->link, err);
     if (rc == 0) {
         rc = open_port(cable, err);
@@ -115,7 +154,7 @@ int via_host_cables_open(struct via_host *host, const struct via_host_options *o
         host->cables_count = i + 1;
         int rc = open_cable(cable, &options->links[i], err);
         if (rc != 0) {
-            via_error_prefix(err, "link %u to host %u: ", i, options->links[i].peer);
+            via_error_prefix(err, "%s: ", via_host_cable_describe(cable).text);
             return rc;
         }
     }
@@ -154,14 +193,15 @@ uint64_t via_host_cables_tick(struct via_host *host)
 static void log_state(struct via_host_cable *cable, const struct via_link_status *link)
 {
     unsigned host = cable->host->config.host;
+    struct via_host_cable_text text = via_host_cable_describe(cable);
     switch (link->state) {
     case VIA_LINK_UP:
         via_host_log(cable->host, VIA_HOST_WARNS_LINK, cable->index, VIA_LOG_INFO,
-                     "host %u: link %u: up, host %u", host, cable->index, link->peer);
-        if (link->peer != cable->peer) {
+                     "host %u: %s: up, host %u", host, text.text, link->peer);
+        if (cable->peer != VIA_HOST_PEER_LEARNED && link->peer != cable->peer) {
             via_host_warn(cable->host, VIA_HOST_WARNS_LINK, cable->index,
-                          "host %u: link %u: host %u is at the other end, not host %u", host,
-                          cable->index, link->peer, cable->peer);
+                          "host %u: %s: host %u is at the other end, not host %u", host, text.text,
+                          link->peer, cable->peer);
         }
         break;
     case VIA_LINK_BAD_MAGIC:
@@ -171,14 +211,13 @@ static void log_state(struct via_host_cable *cable, const struct via_link_status
     case VIA_LINK_BAD_FABRIC:
     case VIA_LINK_BAD_KEY:
         via_host_log(cable->host, VIA_HOST_WARNS_LINK, cable->index, VIA_LOG_ERROR,
-                     "host %u: link %u to host %u: bring-up: %s", host, cable->index, cable->peer,
+                     "host %u: %s: bring-up: %s", host, text.text,
                      via_link_explain(link, cable->host->protocol_version).text);
         break;
     default:
         via_host_log(cable->host, VIA_HOST_WARNS_LINK, cable->index,
                      cable->state_seen == VIA_LINK_UP ? VIA_LOG_INFO : VIA_LOG_DEBUG,
-                     "host %u: link %u to host %u: %s", host, cable->index, cable->peer,
-                     via_link_state_name(link->state));
+                     "host %u: %s: %s", host, text.text, via_link_state_name(link->state));
     }
 }
 
@@ -219,12 +258,12 @@ int via_host_cables_cut(struct via_host *host, uint16_t peer, int index, bool cu
     int count = 0;
     for (unsigned i = 0; i < host->cables_count; i++) {
         struct via_host_cable *cable = &host->cables[i];
-        if (cable->peer != peer || (index >= 0 && (unsigned)index != i) ||
+        if (via_host_cable_peer(cable) != peer || (index >= 0 && (unsigned)index != i) ||
             cable->link.driver->cut == NULL) {
             continue;
         }
-        via_log(VIA_LOG_INFO, "host %u: link %u to host %u is %s", host->config.host, i, peer,
-                cut ? "cut" : "mended");
+        via_log(VIA_LOG_INFO, "host %u: %s is %s", host->config.host,
+                via_host_cable_describe(cable).text, cut ? "cut" : "mended");
         cable->link.driver->cut(cable->port, cut);
         cable->deadline_ns = 0;
         count++;

@@ -57,7 +57,8 @@ struct via_host_cable {
     struct via_host_source source;
     struct via_port *port;
     unsigned index;
-    uint16_t peer;
+    char name[VIA_FABRIC_NAME_BYTES_MAX + 1]; /* "" = none */
+    uint16_t peer;                            /* or VIA_HOST_PEER_LEARNED */
     uint8_t dimension;
     bool direct; /* processes may map the peer's segments */
     struct via_link_config link;
@@ -168,6 +169,13 @@ uint64_t via_host_sync(struct via_host *host);
 bool via_host_is_synced(const struct via_host *host, uint64_t target);
 
 /* --- host_cables.c --- */
+/* Who should be at the other end, or else who was there last; -1 = not known. */
+int via_host_cable_peer(const struct via_host_cable *cable);
+/* For messages: "link 3 (rack2) to host 7". */
+struct via_host_cable_text {
+    char text[96];
+};
+struct via_host_cable_text via_host_cable_describe(const struct via_host_cable *cable);
 /* To the host at the other end; as via_driver.request. */
 int via_host_cable_send(struct via_host_cable *cable, const void *msg, size_t len, const int *fds,
                         unsigned nfds);

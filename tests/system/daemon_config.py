@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""For tests of the daemon of a machine: machines of one run each, with a configuration file."""
+import json
+import os
+import socket
+import subprocess
+
+import cli
+
+
+def ask(path, request, timeout=cli.HANG_S):
+    """The answer to a request at a control socket; None: nobody is there."""
+    answer = b""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+        control.settimeout(timeout)
+        try:
+            control.connect(path)
+            control.sendall(json.dumps(request).encode() + b"\n")
+            while not answer.endswith(b"\n"):
+                piece = control.recv(65536)
+                if not piece:
+                    return None
+                answer += piece
+        except OSError:
+            return None
+    return json.loads(answer)
+
+
+class Machine:
+    """A daemon with a configuration file and a run directory of its own."""
+
+    def __init__(self, case, host):
+        self.case = case
+        self.host = host
+        self.folder = os.path.join(case.folder, "m%d" % host)
+        self.rundir = os.path.join(self.folder, "run")
+        self.path = os.path.join(self.folder, "host.conf")
+        self.log = os.path.join(self.folder, "err")
+        self.process = None
+        os.makedirs(self.folder)
+
+    def cable(self, peer, number=0):
+        """What [link] says of an emulated cable to that host."""
+        a, b = sorted((self.host, peer))
+        return "emu:%s/cable-%d-%d-%d.sock,side=%d" % (self.case.folder, a, b, number, int(self.host != a))
+
+    def configure(self, peers=(), more="", host=None, learn=False):
+        """peers: hosts, or (host, number of the cable)."""
+        text = "[host]\nid = %d\nrundir = %s\n%s" % (self.host if host is None else host, self.rundir, more)
+        for peer in peers:
+            peer, number = peer if isinstance(peer, tuple) else (peer, 0)
+            text += "[link to-%d-%d]\nto = %s\n" % (peer, number, self.cable(peer, number))
+            if not learn:
+                text += "peer = %d\n" % peer
+        self.write(text)
+
+    def write(self, text):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def start(self, *words, wait=True, **more):
+        """In the foreground; its messages are in self.log."""
+        ready, told = os.pipe()
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [os.path.join(cli.BIN, "viaductd"), "--config", self.path, "--foreground", "--ready-fd", str(told), *words],
+                stdin=subprocess.DEVNULL, stderr=log, pass_fds=[told], env={**self.case.env, **more.pop("env", {})}, **more)
+        os.close(told)
+        self.case.addCleanup(self.stop)
+        with os.fdopen(ready, "rb") as pipe:
+            if wait:
+                self.case.assertEqual(pipe.read(), b"+", self.messages())
+        return self
+
+    def stop(self, number=None):
+        """Its exit code."""
+        if self.process is None:
+            return None
+        if number is None:
+            self.process.terminate()
+        else:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(cli.HANG_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            self.process = None
+
+    def messages(self):
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def said(self, text):
+        return cli.wait_for(lambda: text in self.messages())
+
+    def ask(self, cmd, **more):
+        return ask(os.path.join(self.rundir, "host-%d.ctl" % self.host), {"cmd": cmd, **more})
+
+    def status(self):
+        return self.ask("status")
+
+    def links(self):
+        """{name: link}"""
+        return {link["name"]: link for link in (self.status() or {"links": []})["links"]}
+
+    def state(self, peer, number=0):
+        return self.links().get("to-%d-%d" % (peer, number), {}).get("state")
+
+    def reaches(self, host):
+        return any(r["host"] == host and r["hops"] > 0 for r in (self.status() or {"routes": []})["routes"])
