@@ -70,8 +70,7 @@ int pshmem_test_lock(long *lock)
 void pshmem_clear_lock(long *lock)
 {
     /* What else quiet does for stores, the atomic does: it is a full fence. */
-    if (via_unlikely(atomic_load_explicit(&via_world.frames_used, memory_order_relaxed)) &&
-        !VIA_MUTANT(SHMEM_UNLOCK_EARLY))
+    if (via_unlikely(via_has_frames()) && !VIA_MUTANT(SHMEM_UNLOCK_EARLY))
         via_path_quiet();
     add(VIA_CALL, lock, SERVED_INDEX, home_of(VIA_CALL, lock));
 }

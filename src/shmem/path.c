@@ -94,9 +94,13 @@ static void count(enum via_way way, size_t bytes)
     atomic_fetch_add_explicit(&via_world.ways[way].bytes, bytes, memory_order_relaxed);
 }
 
+/*
+ * After the host has the operation, never before: a quiet of another thread in between would take
+ * it for one that it has waited for. Release: pairs with the acquire in via_path_quiet.
+ */
 static void mark_frames(void)
 {
-    atomic_store_explicit(&via_world.frames_used, true, memory_order_relaxed);
+    atomic_fetch_add_explicit(&via_world.frames_issued, 1, memory_order_release);
 }
 
 /* --- transfers -------------------------------------------------------------------------------- */
@@ -124,8 +128,8 @@ void via_path_put(const char *call, void *dest, const void *source, size_t bytes
         return;
     }
     count(VIA_WAY_FRAMES, bytes);
-    mark_frames();
     result = via_remote_put(remote, off, source, bytes, 0);
+    mark_frames();
     if (result < 0)
         fatal_remote(call, pe, bytes, result);
 }
@@ -244,9 +248,9 @@ void via_path_put_signal(const char *call, void *dest, const void *source, size_
         struct via_remote *remote = frames ? remote_of(call, region, pe) : NULL;
         if (remote && !via_remote_direct(remote)) {
             count(VIA_WAY_FRAMES, bytes);
-            mark_frames();
             int result =
                 via_remote_put_signal(remote, off, source, bytes, signal_off, value, operation);
+            mark_frames();
             if (result < 0)
                 fatal_remote(call, pe, bytes, result);
             return;
@@ -258,17 +262,27 @@ void via_path_put_signal(const char *call, void *dest, const void *source, size_
 
 /* --- completion and pointers ------------------------------------------------------------------ */
 
+/*
+ * Only what was issued before the wait counts as quiet after it. Several threads may wait at the
+ * same time, and none of them tells the others before its own wait is over: who finds the counts
+ * equal has nothing under way.
+ */
 void via_path_quiet(void)
 {
+    uint64_t issued = atomic_load_explicit(&via_world.frames_issued, memory_order_acquire);
+    uint64_t quiet = atomic_load_explicit(&via_world.frames_quiet, memory_order_relaxed);
     int result;
 
     if (!via_world.attach)
         return;
-    /* First, so that a put of another thread that comes meanwhile is not forgotten. */
-    atomic_store_explicit(&via_world.frames_used, false, memory_order_relaxed);
     result = via_attach_quiet(via_world.attach);
     if (result < 0)
         via_fatal("quiet: %s (%s)", via_error_text(), strerror(-result));
+    /* Release: pairs with the acquire in via_has_frames. */
+    while (quiet < issued &&
+           !atomic_compare_exchange_strong_explicit(&via_world.frames_quiet, &quiet, issued,
+                                                    memory_order_release, memory_order_relaxed))
+        ;
 }
 
 void *via_path_pointer(const void *address, int pe)

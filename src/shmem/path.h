@@ -76,7 +76,7 @@ static inline void via_fence(void)
 
 static inline void via_quiet(void)
 {
-    if (via_unlikely(atomic_load_explicit(&via_world.frames_used, memory_order_relaxed)))
+    if (via_unlikely(via_has_frames()))
         via_path_quiet();
     /* Also for stores by pointers of shmem_ptr. */
     atomic_thread_fence(memory_order_seq_cst);

@@ -114,11 +114,22 @@ struct via_world {
     /* NULL without a fabric, or when all PEs are on one host. */
     struct via_attach *attach;
     struct via_segment *segment[VIA_REGIONS];
-    _Atomic bool frames_used; /* since the last quiet */
+    /* Operations by frames that threads have handed to the host, and how many of them a quiet has
+     * seen arrive: equal, or there is something to wait for. */
+    _Atomic uint64_t frames_issued;
+    _Atomic uint64_t frames_quiet;
 
     struct via_way_count ways[VIA_WAYS];
 };
 extern struct via_world via_world;
+
+static inline bool via_has_frames(void)
+{
+    uint64_t issued = atomic_load_explicit(&via_world.frames_issued, memory_order_relaxed);
+
+    /* Acquire: pairs with the release of another thread's via_path_quiet, whose puts are there. */
+    return issued != atomic_load_explicit(&via_world.frames_quiet, memory_order_acquire);
+}
 
 /* --- before the heap: symmetric memory of the library itself -----------------------------------
  */

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""SHMEM_THREAD_MULTIPLE: several threads of every PE in OpenSHMEM at the same time."""
+import shmem_lab
+from shmem_lab import program
+from test_shmem_ring import Ring
+
+TESTS = ("contexts", "waits", "locks")
+
+
+class OneHost(shmem_lab.Case):
+    def test_threads(self):
+        for name in TESTS:
+            for pes in (1, 2, 3):
+                with self.subTest(name, pes=pes):
+                    self.assertIn("PASS", self.good("-n", pes, "--timeout", 60, program("threads"), name))
+
+
+class Hosts(Ring):
+    def test_quiet_waits_for_puts_that_another_thread_waits_for(self):
+        self.assertIn("PASS", self.good("-n", 3, "--hosts", "1,2,3", "--timeout", 60, program("threads"), "quiet"))
+
+    def test_threads(self):
+        for name in TESTS:
+            with self.subTest(name):
+                self.assertIn("PASS", self.good("-n", 4, "--hosts", "1-4", "--timeout", 60, program("threads"), name,
+                                                10))
+
+
+if __name__ == "__main__":
+    shmem_lab.main()
