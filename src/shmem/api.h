@@ -29,9 +29,12 @@ struct viaduct_shmem_team {
     int start;
     int stride;
     int size;
-    int my_pe;     /* my number in it */
-    unsigned slot; /* its sync words */
-    bool here;     /* all on my host, and few enough to look at each other */
+    int my_pe; /* my number in it */
+    /* Where its sync words are: every member has a slot of its own for the team. */
+    unsigned slot;                 /* mine */
+    const unsigned char *slots;    /* of each member; NULL: the same as mine */
+    struct via_sync_slot **mapped; /* size of them, where all are on my host and few enough to look
+                                    * at each other; else NULL */
     /* Of its barriers and exchanges; only the thread in the collective touches them. */
     uint64_t epoch;
     uint64_t exchanges;
@@ -41,6 +44,11 @@ struct viaduct_shmem_team {
 
 /* The team of a valid handle. */
 struct viaduct_shmem_team *via_team(shmem_team_t team);
+
+static inline unsigned via_team_slot(const struct viaduct_shmem_team *team, int number)
+{
+    return team->slots ? team->slots[number] : team->slot;
+}
 
 /* The PE of the world that is number pe in the context's team. */
 static inline int via_ctx_pe(shmem_ctx_t ctx, int pe)

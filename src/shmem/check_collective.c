@@ -76,7 +76,8 @@ bool via_check_group_of(const struct via_arguments *arguments, struct via_check_
     ret_group->start = team->start;
     ret_group->stride = team->stride;
     ret_group->size = team->size;
-    describe_group(ret_group, "the team", team->slot);
+    /* One number that all members know, and no other team with the same first member has. */
+    describe_group(ret_group, "the team", via_team_slot(team, 0));
     return true;
 }
 

@@ -13,7 +13,7 @@
  * by puts. */
 static bool goes_with_barrier(const struct via_group *group, size_t bytes)
 {
-    return group->team && !group->team->here && bytes > 0 && bytes <= VIA_SYNC_LINE_BYTES &&
+    return group->team && !group->team->mapped && bytes > 0 && bytes <= VIA_SYNC_LINE_BYTES &&
            bytes <= via_group_exchange_max(group);
 }
 
@@ -91,7 +91,8 @@ static uint64_t learn_offset(struct via_group *group, size_t bytes)
             atomic_store_explicit(word, 0, memory_order_relaxed);
     }
     if (group->my_pe + 1 < group->size)
-        via_put_word(word, off + bytes + 1, via_group_pe(group, group->my_pe + 1));
+        via_put_word(via_group_word(group, group->my_pe + 1, VIA_GROUP_WORD_OFFSET),
+                     off + bytes + 1, via_group_pe(group, group->my_pe + 1));
     return off;
 }
 

@@ -61,7 +61,7 @@ static void sync_team(const struct via_group *group)
     for (unsigned round = 0; (1 << round) < group->size; round++) {
         int further = VIA_MUTANT(SHMEM_WRONG_MEMBER) ? 1 : 1 << round;
         int to = (group->my_pe + further) % group->size;
-        via_put_word(&group->words[round], epoch, via_group_pe(group, to));
+        via_put_word(via_group_word(group, to, round), epoch, via_group_pe(group, to));
         wait_for(&group->words[round], epoch);
     }
 }
@@ -101,12 +101,9 @@ static void sync_active_set(const struct via_group *group)
 
 static struct via_sync_line *line_of(const struct via_group *group, int number)
 {
-    int pe = via_group_pe(group, number);
-    struct via_internal *there =
-        (struct via_internal *)(void *)via_world.peers[pe].base[VIA_REGION_HEAP];
-
     unsigned line = VIA_MUTANT(SHMEM_ONE_LINE) ? 0 : group->team->exchanges % 2;
-    return &there->teams[group->team->slot].lines[line];
+
+    return &group->team->mapped[number]->lines[line];
 }
 
 #define FAR_NODES_MIN 4u
@@ -120,7 +117,7 @@ size_t via_group_exchange_max(const struct via_group *group)
 {
     if (!group->team)
         return 0;
-    if (group->team->here)
+    if (group->team->mapped)
         return VIA_SYNC_LINE_BYTES;
     return is_world(group) ? via_barrier_carry_max() : 0;
 }
@@ -148,7 +145,7 @@ static void exchange_here(struct via_group *group, const void *mine, size_t byte
 
 void via_group_exchange(struct via_group *group, const void *mine, size_t bytes)
 {
-    if (group->team->here)
+    if (group->team->mapped)
         exchange_here(group, mine, bytes);
     else
         via_barrier_carry(mine, bytes);
@@ -156,8 +153,8 @@ void via_group_exchange(struct via_group *group, const void *mine, size_t bytes)
 
 const char *via_group_exchanged(const struct via_group *group, int number)
 {
-    return group->team->here ? (const char *)line_of(group, number)->bytes
-                             : via_barrier_carried(via_group_pe(group, number));
+    return group->team->mapped ? (const char *)line_of(group, number)->bytes
+                               : via_barrier_carried(via_group_pe(group, number));
 }
 
 void via_group_sync(struct via_group *group)
@@ -168,7 +165,7 @@ void via_group_sync(struct via_group *group)
         sync_active_set(group);
     else if (is_world(group))
         via_barrier_world();
-    else if (group->team->here)
+    else if (group->team->mapped)
         via_group_exchange(group, "", 0);
     else
         sync_team(group);

@@ -17,14 +17,12 @@ struct via_group {
     int size;
     int my_pe;
     struct viaduct_shmem_team *team; /* NULL: an active set */
-    _Atomic uint64_t *words;         /* VIA_SYNC_WORDS of the slot, or pSync */
+    _Atomic uint64_t *words;         /* mine: VIA_SYNC_WORDS of the slot, or pSync */
 };
 
 /* The words of a group: a barrier has one per round, and these have uses of their own. */
 #define VIA_GROUP_ROUNDS_MAX 32u
-#define VIA_GROUP_WORD_OFFSET 32u     /* collect: where my part begins */
-#define VIA_GROUP_WORD_AGREE_MINE 34u /* team creation: two words each */
-#define VIA_GROUP_WORD_AGREE_ALL 36u
+#define VIA_GROUP_WORD_OFFSET 32u /* collect: where my part begins */
 
 struct via_group via_group_of_team(shmem_team_t team);
 /* call: for errors. */
@@ -34,6 +32,14 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
 static inline int via_group_pe(const struct via_group *group, int number)
 {
     return group->start + group->stride * number;
+}
+
+/* A word of another member, as my address of it. */
+static inline _Atomic uint64_t *via_group_word(const struct via_group *group, int number,
+                                               unsigned word)
+{
+    return group->team ? &via_internal()->teams[via_team_slot(group->team, number)].words[word]
+                       : &group->words[word];
 }
 
 /* All have arrived, and what each stored before is seen by all. */

@@ -4,14 +4,15 @@
 
 #include <stdlib.h>
 
-#include "shmem/barrier.h"
 #include "shmem/group.h"
 
-struct via_teams via_teams;
+struct via_teams via_teams = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct team_entry {
     struct viaduct_shmem_team team;
     struct via_list link;
+    struct via_sync_slot *mapped[VIA_FLAT_PES_MAX];
+    unsigned char slots[]; /* of each member */
 };
 
 struct viaduct_shmem_team *via_team(shmem_team_t handle)
@@ -21,8 +22,10 @@ struct viaduct_shmem_team *via_team(shmem_team_t handle)
     return handle;
 }
 
+/* Slots of the members are set. `mapped` has VIA_FLAT_PES_MAX places, and lives as long as the
+ * team. */
 static void set_members(struct viaduct_shmem_team *team, int start, int stride, int size, int my_pe,
-                        unsigned slot)
+                        struct via_sync_slot *mapped[])
 {
     int last = start + stride * (size - 1);
 
@@ -30,10 +33,16 @@ static void set_members(struct viaduct_shmem_team *team, int start, int stride, 
     team->stride = stride;
     team->size = size;
     team->my_pe = my_pe;
-    team->slot = slot;
     /* The PEs of a host are consecutive. */
-    team->here = (unsigned)size <= VIA_FLAT_PES_MAX &&
-                 via_world.job->pes[start].node == via_world.job->pes[last].node;
+    if ((unsigned)size > VIA_FLAT_PES_MAX ||
+        via_world.job->pes[start].node != via_world.job->pes[last].node ||
+        via_world.job->pes[start].node != via_world.me->node)
+        return;
+    team->mapped = mapped;
+    for (int i = 0; i < size; i++) {
+        char *heap = via_world.peers[start + stride * i].base[VIA_REGION_HEAP];
+        mapped[i] = &((struct via_internal *)(void *)heap)->teams[via_team_slot(team, i)];
+    }
 }
 
 void via_team_init(void)
@@ -44,9 +53,11 @@ void via_team_init(void)
     if (via_world.job->pes[first].node != node)
         via_fatal("the PEs of node %u are not consecutive", node);
     /* Their words and so what counts them outlive shmem_finalize. */
-    set_members(&via_teams.predefined[0], 0, 1, via_hot.n_pes, via_hot.my_pe, 0);
+    for (unsigned i = 0; i < 2; i++)
+        via_teams.predefined[i].slot = i;
+    set_members(&via_teams.predefined[0], 0, 1, via_hot.n_pes, via_hot.my_pe, via_teams.mapped[0]);
     set_members(&via_teams.predefined[1], first, 1, (int)via_world.node->locals_count,
-                (int)via_world.me->local, 1);
+                (int)via_world.me->local, via_teams.mapped[1]);
     via_teams.free_slots = ~UINT64_C(3);
     via_list_init(&via_teams.all);
 }
@@ -98,67 +109,135 @@ static int number_in(const struct part *part, int pe)
     return number >= 0 && number < part->size ? number : -1;
 }
 
-/* Slots that are free at every PE of the parent, and a number up to which words of none of them
- * count. */
-struct agreement {
-    uint64_t slots;
-    uint64_t counted;
-};
-_Static_assert(sizeof(struct agreement) ==
-                   (VIA_GROUP_WORD_AGREE_ALL - VIA_GROUP_WORD_AGREE_MINE) * sizeof(uint64_t),
-               "as many words");
+/*
+ * What each member of the parent says, in one word: the slots it has for its teams, and a number
+ * that the words of none of its free slots exceed. Every member takes a slot of its own, at once,
+ * so that threads that make teams of different parents never get the same one, whatever their order
+ * is at other PEs.
+ */
+#define CARD_SLOT_BITS 8u
+#define CARD_SLOTS 2u
+#define CARD_SLOT_NONE 0u /* no slot was free: that of the world never is */
+#define CARD_SLOT_UNUSED 0xffu
 
-static void agree(void *into, const void *from, size_t elements)
+static uint64_t card_of(const unsigned slots[CARD_SLOTS], uint64_t counted)
 {
-    struct agreement *all = into;
-    const struct agreement *more = from;
-
-    for (size_t i = 0; i < elements; i++) {
-        all[i].slots &= more[i].slots;
-        all[i].counted = via_max(all[i].counted, more[i].counted);
-    }
+    return counted << CARD_SLOTS * CARD_SLOT_BITS | slots[1] << CARD_SLOT_BITS | slots[0];
 }
 
-static struct agreement agree_on_slots(struct viaduct_shmem_team *parent)
+static unsigned slot_on_card(uint64_t card, unsigned which)
+{
+    return (unsigned)(card >> which * CARD_SLOT_BITS) & 0xff;
+}
+
+static uint64_t counted_on_card(uint64_t card)
+{
+    return card >> CARD_SLOTS * CARD_SLOT_BITS;
+}
+
+/* As many slots as are wanted, or none of them. */
+static uint64_t take_slots(unsigned wanted)
+{
+    unsigned slots[CARD_SLOTS] = {CARD_SLOT_UNUSED, CARD_SLOT_UNUSED};
+
+    pthread_mutex_lock(&via_teams.lock);
+    uint64_t left = via_teams.free_slots;
+    for (unsigned i = 0; i < wanted; i++, left &= left - 1)
+        slots[i] = left ? (unsigned)__builtin_ctzll(left) : CARD_SLOT_NONE;
+    for (unsigned i = 0; i < wanted; i++)
+        if (slots[wanted - 1] == CARD_SLOT_NONE)
+            slots[i] = CARD_SLOT_NONE;
+        else
+            via_teams.free_slots &= ~(UINT64_C(1) << slots[i]);
+    uint64_t card = card_of(slots, via_teams.counted);
+    pthread_mutex_unlock(&via_teams.lock);
+    return card;
+}
+
+static void give_slots(uint64_t card)
+{
+    pthread_mutex_lock(&via_teams.lock);
+    for (unsigned i = 0; i < CARD_SLOTS; i++)
+        if (slot_on_card(card, i) != CARD_SLOT_NONE && slot_on_card(card, i) != CARD_SLOT_UNUSED)
+            via_teams.free_slots |= UINT64_C(1) << slot_on_card(card, i);
+    pthread_mutex_unlock(&via_teams.lock);
+}
+
+/* The first member collects the cards and gives all of them to everybody. */
+static void exchange_by_first(struct via_group *group, uint64_t mine, uint64_t cards[])
+{
+    struct viaduct_shmem_team *parent = group->team;
+    _Atomic uint64_t *first = via_internal()->cards[via_team_slot(parent, 0)];
+
+    via_put_word(&first[parent->my_pe], mine, via_group_pe(group, 0));
+    via_group_barrier(group);
+    for (int i = 1; i < parent->size && parent->my_pe == 0; i++)
+        via_put("team creation", via_internal()->cards[via_team_slot(parent, i)], first,
+                (size_t)parent->size * sizeof(*first), via_group_pe(group, i));
+    via_group_barrier(group);
+    memcpy(cards, via_internal()->cards[parent->slot], (size_t)parent->size * sizeof(*cards));
+    /* Cards for the next teams may come as soon as nobody reads these any more. */
+    via_group_sync(group);
+}
+
+/* The cards of all members. Owned by the caller. */
+static uint64_t *exchange_cards(struct viaduct_shmem_team *parent, uint64_t mine)
 {
     struct via_group group = via_group_of_team(parent);
-    struct agreement *mine = (void *)&group.words[VIA_GROUP_WORD_AGREE_MINE];
-    struct agreement *all = (void *)&group.words[VIA_GROUP_WORD_AGREE_ALL];
+    uint64_t *cards = calloc((size_t)parent->size, sizeof(*cards));
 
-    *mine = (struct agreement){via_teams.free_slots, via_teams.counted};
-    via_group_reduce("team creation", &group, all, mine, 1, sizeof(*mine), agree);
-    return *all;
+    if (!cards)
+        via_fatal("team creation: out of memory");
+    if (via_group_exchange_max(&group) < sizeof(mine)) {
+        exchange_by_first(&group, mine, cards);
+        return cards;
+    }
+    via_group_exchange(&group, &mine, sizeof(mine));
+    for (int i = 0; i < parent->size; i++)
+        memcpy(&cards[i], via_group_exchanged(&group, i), sizeof(*cards));
+    return cards;
 }
 
-/* The caller synchronizes the parent before anybody uses the team's words. */
+/* Where the words of the new teams begin to count. False when some PE has no slot. */
+static bool agree(const struct viaduct_shmem_team *parent, const uint64_t cards[],
+                  uint64_t *ret_begin)
+{
+    *ret_begin = 0;
+    for (int i = 0; i < parent->size; i++) {
+        if (slot_on_card(cards[i], 0) == CARD_SLOT_NONE)
+            return false;
+        *ret_begin = via_max(*ret_begin, counted_on_card(cards[i]));
+    }
+    return true;
+}
+
+/* which: of the slots on the cards. */
 static shmem_team_t make_team(const struct viaduct_shmem_team *parent, const struct part *part,
-                              unsigned slot, uint64_t begin, const shmem_team_config_t *config,
-                              long config_mask)
+                              const uint64_t cards[], unsigned which, uint64_t begin,
+                              const shmem_team_config_t *config, long config_mask)
 {
     int number = number_in(part, parent->my_pe);
 
     if (number < 0)
         return SHMEM_TEAM_INVALID;
-    struct team_entry *entry = calloc(1, sizeof(*entry));
+    struct team_entry *entry = calloc(1, sizeof(*entry) + (size_t)part->size);
     if (!entry)
         via_fatal("team creation: out of memory");
+    for (int i = 0; i < part->size; i++)
+        entry->slots[i] = (unsigned char)slot_on_card(cards[part->start + part->stride * i], which);
+    entry->team.slots = entry->slots;
+    entry->team.slot = entry->slots[number];
     set_members(&entry->team, parent->start + parent->stride * part->start,
-                parent->stride * part->stride, part->size, number, slot);
+                parent->stride * part->stride, part->size, number, entry->mapped);
     if (config && (config_mask & SHMEM_TEAM_NUM_CONTEXTS))
         entry->team.config.num_contexts = config->num_contexts;
-    via_list_push_back(&via_teams.all, &entry->link);
-    via_teams.free_slots &= ~(UINT64_C(1) << slot);
     /* Words are not set to zero: a member of the team that had the slot before may still be looking
      * at them, in its last barrier. */
     entry->team.epoch = entry->team.exchanges = begin;
+    pthread_mutex_lock(&via_teams.lock);
+    via_list_push_back(&via_teams.all, &entry->link);
+    pthread_mutex_unlock(&via_teams.lock);
     return &entry->team;
-}
-
-static void sync_parent(struct viaduct_shmem_team *parent)
-{
-    struct via_group group = via_group_of_team(parent);
-
-    via_group_barrier(&group);
 }
 
 int pshmem_team_split_strided(shmem_team_t parent_team, int start, int stride, int size,
@@ -166,6 +245,7 @@ int pshmem_team_split_strided(shmem_team_t parent_team, int start, int stride, i
                               shmem_team_t *new_team)
 {
     struct part part = {start, stride, size};
+    uint64_t begin;
 
     *new_team = SHMEM_TEAM_INVALID;
     if (parent_team == SHMEM_TEAM_INVALID)
@@ -173,13 +253,15 @@ int pshmem_team_split_strided(shmem_team_t parent_team, int start, int stride, i
     struct viaduct_shmem_team *parent = via_team(parent_team);
     if (!part_is_valid(parent, &part))
         return -1;
-    struct agreement all = agree_on_slots(parent);
-    if (all.slots == 0)
-        return -1;
-    *new_team = make_team(parent, &part, (unsigned)__builtin_ctzll(all.slots), all.counted, config,
-                          config_mask);
-    sync_parent(parent);
-    return 0;
+    uint64_t mine = take_slots(number_in(&part, parent->my_pe) >= 0 ? 1 : 0);
+    uint64_t *cards = exchange_cards(parent, mine);
+    bool agreed = agree(parent, cards, &begin);
+    if (agreed)
+        *new_team = make_team(parent, &part, cards, 0, begin, config, config_mask);
+    else
+        give_slots(mine);
+    free(cards);
+    return agreed ? 0 : -1;
 }
 
 int pshmem_team_split_2d(shmem_team_t parent_team, int xrange,
@@ -187,23 +269,27 @@ int pshmem_team_split_2d(shmem_team_t parent_team, int xrange,
                          shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config,
                          long yaxis_mask, shmem_team_t *yaxis_team)
 {
+    uint64_t begin;
+
     *xaxis_team = *yaxis_team = SHMEM_TEAM_INVALID;
     if (parent_team == SHMEM_TEAM_INVALID || xrange < 1)
         return -1;
     struct viaduct_shmem_team *parent = via_team(parent_team);
     xrange = via_min(xrange, parent->size);
-    struct agreement all = agree_on_slots(parent);
-    if ((all.slots & (all.slots - 1)) == 0)
-        return -1;
-    unsigned x_slot = (unsigned)__builtin_ctzll(all.slots);
-    unsigned y_slot = (unsigned)__builtin_ctzll(all.slots & (all.slots - 1));
+    uint64_t mine = take_slots(2);
+    uint64_t *cards = exchange_cards(parent, mine);
+    bool agreed = agree(parent, cards, &begin);
     int x = parent->my_pe % xrange, y = parent->my_pe / xrange;
     struct part row = {y * xrange, 1, via_min(xrange, parent->size - y * xrange)};
     struct part column = {x, xrange, (parent->size - x + xrange - 1) / xrange};
-    *xaxis_team = make_team(parent, &row, x_slot, all.counted, xaxis_config, xaxis_mask);
-    *yaxis_team = make_team(parent, &column, y_slot, all.counted, yaxis_config, yaxis_mask);
-    sync_parent(parent);
-    return 0;
+    if (agreed) {
+        *xaxis_team = make_team(parent, &row, cards, 0, begin, xaxis_config, xaxis_mask);
+        *yaxis_team = make_team(parent, &column, cards, 1, begin, yaxis_config, yaxis_mask);
+    } else {
+        give_slots(mine);
+    }
+    free(cards);
+    return agreed ? 0 : -1;
 }
 
 void pshmem_team_destroy(shmem_team_t team)
@@ -214,9 +300,11 @@ void pshmem_team_destroy(shmem_team_t team)
     struct via_group group = via_group_of_team(team);
     /* Everybody has taken what its last collective brought, before the slot has another team. */
     via_group_sync(&group);
+    pthread_mutex_lock(&via_teams.lock);
     keep_count(team);
     via_teams.free_slots |= UINT64_C(1) << team->slot;
     via_list_remove(&entry->link);
+    pthread_mutex_unlock(&via_teams.lock);
     free(entry);
 }
 

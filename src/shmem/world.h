@@ -162,6 +162,8 @@ struct via_internal {
     struct via_sync_slot nodes; /* barrier among the leaders of the hosts */
     struct via_sync_slot teams[VIA_TEAMS_MAX];
     _Alignas(64) unsigned char carry[2][VIA_CARRY_BYTES]; /* in turn */
+    /* What members of a team say when teams are made of it, by the team's slot and their number. */
+    _Atomic uint64_t cards[VIA_TEAMS_MAX][VIA_JOB_PES_MAX];
 };
 /* A huge page: so huge pages of the memfd are huge pages of the address space. */
 #define VIA_INTERNAL_BYTES (UINT64_C(2) << 20)
