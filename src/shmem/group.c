@@ -26,8 +26,9 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
         (int64_t)start + ((int64_t)(size - 1) << log_stride) >= via_hot.n_pes)
         via_fatal("%s: PE_start %d, logPE_stride %d, PE_size %d: not PEs of 0 to %d", call, start,
                   log_stride, size, via_hot.n_pes - 1);
-    /* All PEs are the team of the world, which has better ways, and leaves pSync as it is. */
-    if (size == via_hot.n_pes)
+    /* All PEs are the team of the world, which has better ways, and leaves pSync as it is. But
+     * several threads may be in active sets of all PEs at the same time, each with a pSync. */
+    if (size == via_hot.n_pes && !via_world.concurrent)
         return via_group_of_team(SHMEM_TEAM_WORLD);
     int stride = 1 << log_stride;
     if (me < start || (me - start) % stride != 0 || (me - start) / stride >= size)

@@ -89,7 +89,24 @@ static void set_state(enum via_job_state state)
 
 /* --- init and finalize ------------------------------------------------------------------------ */
 
-static int initialize(struct via_error *err)
+/* Programs that ask for less have collectives over active sets by better ways: group.c. */
+static int provide_threads(int requested)
+{
+    return via_max(requested, SHMEM_THREAD_SERIALIZED);
+}
+
+/* After the gate. PEs may have asked for different levels, and all have to go the same ways. */
+static bool has_concurrent_pes(void)
+{
+    bool concurrent = false;
+
+    for (int pe = 0; pe < via_hot.n_pes; pe++)
+        concurrent |= atomic_load_explicit(&via_world.job->pes[pe].thread_level,
+                                           memory_order_relaxed) == SHMEM_THREAD_MULTIPLE;
+    return concurrent;
+}
+
+static int initialize(int requested, struct via_error *err)
 {
     int result = via_world_find_job(err);
     if (result == 0)
@@ -114,7 +131,11 @@ static int initialize(struct via_error *err)
                                via_world.region[VIA_REGION_HEAP].bytes - VIA_INTERNAL_BYTES);
     if (result < 0)
         return result;
+    via_world.thread_level = provide_threads(requested);
+    atomic_store_explicit(&via_world.me->thread_level, (uint32_t)via_world.thread_level,
+                          memory_order_relaxed);
     via_job_gate_pass(via_world.job);
+    via_world.concurrent = has_concurrent_pes();
     result = via_world_map_data(err);
     if (result < 0)
         return result;
@@ -130,14 +151,13 @@ static int init(int requested, struct via_error *err)
     if (requested < SHMEM_THREAD_SINGLE || requested > SHMEM_THREAD_MULTIPLE)
         return via_error_set(err, -EINVAL, "shmem_init_thread: %d is no thread level", requested);
     if (via_world.init_count == 0) {
-        int result = initialize(err);
+        int result = initialize(requested, err);
         if (result < 0)
             return result;
         via_info_at_start();
     }
+    /* The level stays what the first call has asked for. */
     via_world.init_count++;
-    /* Every call may be made by every thread, whatever is asked for. */
-    via_world.thread_level = SHMEM_THREAD_MULTIPLE;
     return 0;
 }
 

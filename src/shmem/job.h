@@ -69,7 +69,9 @@ struct via_job_pe {
     _Atomic uint64_t data_digest;         /* equal where the program is the same */
     _Atomic uint64_t heap_bytes;          /* of its heap's memfd now, before a gate */
     _Atomic uint64_t heap_room;           /* up to where it can grow, before the first gate */
-    uint64_t reserved[2];
+    _Atomic uint32_t thread_level;        /* what it provides, before the first gate */
+    uint32_t reserved_word;
+    uint64_t reserved;
 };
 
 /* A barrier of all PEs of the job for set-up; release and acquire on generation. */

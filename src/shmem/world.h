@@ -91,6 +91,9 @@ struct via_outgrown {
 struct via_world {
     unsigned init_count; /* 0: not initialized */
     int thread_level;
+    /* Some PE provides SHMEM_THREAD_MULTIPLE, so that threads of it may make collective calls of
+     * several active sets at the same time. */
+    bool concurrent;
     bool implicit_finalize; /* by start_pes */
     bool statistics;
 

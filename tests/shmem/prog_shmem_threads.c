@@ -189,8 +189,10 @@ static void use_set(int thread, long turn, int size)
     CHECK(me == root || dest[0] == turn * 1000 + root * 10, "thread %d, turn %ld: %ld", thread,
           turn, dest[0]);
     shmem_barrier(0, 0, size, sync[0]);
-    for (int i = 0; i < 3 * SHMEM_SYNC_SIZE; i++)
-        CHECK(sync[0][i] == SHMEM_SYNC_VALUE, "thread %d: pSync[%d] is %ld", thread, i, sync[0][i]);
+    /* The first may be in use again, in a barrier that others have begun. */
+    for (int i = 0; i < SHMEM_SYNC_SIZE; i++)
+        CHECK(sync[1][i] == SHMEM_SYNC_VALUE && sync[2][i] == SHMEM_SYNC_VALUE,
+              "thread %d: pSync[%d] is %ld, %ld", thread, i, sync[1][i], sync[2][i]);
     shmem_barrier(0, 0, size, sync[0]);
 }
 

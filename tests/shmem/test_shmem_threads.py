@@ -5,7 +5,7 @@ import shmem_lab
 from shmem_lab import program
 from test_shmem_ring import Ring
 
-TESTS = ("teams", "contexts", "waits", "locks")
+TESTS = ("teams", "sets", "contexts", "waits", "locks")
 
 
 class OneHost(shmem_lab.Case):
