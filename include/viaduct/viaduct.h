@@ -219,7 +219,9 @@ VIADUCT_API int via_attach_failure(struct via_attach *attach);
 
 /* --- messages, boards, barriers -------------------------------------------------------------- */
 
-/* Claims endpoint number `endpoint` (not 0) of this host for this attachment. -EADDRINUSE. */
+/* Claims endpoint number `endpoint` (not 0) of this host for this attachment. -EADDRINUSE; -EACCES:
+ * numbers from 0xfffffe00 on are for the owner of the host and root, as are messages in their name.
+ */
 VIADUCT_API int via_endpoint_open(struct via_attach *attach, uint32_t endpoint);
 VIADUCT_API int via_endpoint_close(struct via_attach *attach, uint32_t endpoint);
 

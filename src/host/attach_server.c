@@ -132,6 +132,9 @@ static int endpoint_request(struct via_process *process, const struct via_attach
     if (request->endpoint == 0 || request->endpoint >= VIA_HOST_ENDPOINT_FIRST) {
         return -EINVAL;
     }
+    if (request->endpoint >= VIA_HOST_ENDPOINT_OWNERS && !process->tenant->exempt) {
+        return -EACCES;
+    }
     return request->type == VIA_ATTACH_ENDPOINT_OPEN
                ? via_endpoint_open_for(process, request->endpoint)
                : via_endpoint_close_for(process, request->endpoint);

@@ -86,6 +86,9 @@ static int build_message(struct via_process_channel *pc, const struct via_comman
         command->b.source_endpoint >= VIA_HOST_ENDPOINT_FIRST) {
         return -EACCES;
     }
+    if (command->b.source_endpoint >= VIA_HOST_ENDPOINT_OWNERS && !pc->process->tenant->exempt) {
+        return -EACCES;
+    }
     op->endpoint = (uint32_t)command->a.endpoint;
     op->source_endpoint = (uint32_t)command->b.source_endpoint;
     if (command->bytes > pc->process->host->attach.message_bytes_max) {

@@ -45,6 +45,9 @@
 
 /* Endpoints from here on are the hosts' own; processes can neither open them nor send to them. */
 #define VIA_HOST_ENDPOINT_FIRST 0xffffff00u
+/* ... and from here up to these are for processes of the owner and of root: a message from one of
+ * them is theirs, whatever user sends messages besides. */
+#define VIA_HOST_ENDPOINT_OWNERS 0xfffffe00u
 #define VIA_HOST_ENDPOINT_BOARD 0xffffff00u
 #define VIA_HOST_ENDPOINT_APERTURE 0xffffff01u
 

@@ -587,6 +587,25 @@ static void attacks(struct fixture *fixture, unsigned uid, void (*attack)(struct
     let_it_work(fixture);
 }
 
+/* Messages from these numbers are believed to be of the owner or of root. */
+static void speaks_for_the_owner(struct fixture *fixture)
+{
+    static const uint32_t last = 0xfffffdff;
+    struct via_message_info info;
+    struct via_attach *attach = attach_to(fixture, 0);
+    char word[4];
+    CHECK(attach != NULL);
+    CHECK(via_endpoint_open(attach, last + 1) == -EACCES);
+    CHECK(via_endpoint_open(attach, 0xfffffeff) == -EACCES);
+    CHECK(via_endpoint_open(attach, last) == 0);
+    CHECK(via_message_send(attach, 0, last, last + 1, "bad", 4) == 0);
+    CHECK(via_attach_quiet(attach) == -EACCES);
+    CHECK(via_message_send(attach, 0, last, last, "fit", 4) == 0);
+    CHECK(via_message_receive(attach, word, sizeof(word), 10000, &info) == 4);
+    CHECK(strcmp(word, "fit") == 0 && info.source_endpoint == last);
+    via_attach_close(attach);
+}
+
 #define ATTACK(name, uid, attack)     \
     static void name(void **state)    \
     {                                 \
@@ -604,6 +623,7 @@ ATTACK(memory_has_a_quota, ATTACKER, exhausts_memory)
 ATTACK(pipes_have_a_quota, ATTACKER, exhausts_pipes)
 ATTACK(notes_have_a_quota, ATTACKER, exhausts_notes)
 ATTACK(endpoints_have_a_quota, ATTACKER, exhausts_endpoints)
+ATTACK(endpoints_of_the_owner_are_refused, ATTACKER, speaks_for_the_owner)
 ATTACK(silent_connections_keep_nobody_out, ATTACKER, connects_and_says_nothing)
 
 static void the_log_stays_small(void **state)
@@ -738,6 +758,7 @@ int main(void)
         TEST(pipes_have_a_quota),
         TEST(notes_have_a_quota),
         TEST(endpoints_have_a_quota),
+        TEST(endpoints_of_the_owner_are_refused),
         TEST(silent_connections_keep_nobody_out),
         TEST(the_log_stays_small),
         TEST(the_status_tells_what_each_user_has),
