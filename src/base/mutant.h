@@ -62,6 +62,8 @@
     X(APERTURE_BYTES, "aperture-bytes", "a piece of a segment may be longer than its slice")  \
     X(CABLE_SHORT, "cable-short", "a request may be shorter than its head")                   \
     X(CONTROL_LINES, "control-lines", "the end of a line is looked for behind what has come") \
+    X(IP_CHECKSUM, "ip-checksum", "the header of a checksum may end outside of its packet")   \
+    X(IP_WRAP, "ip-wrap", "a record may go over the end of its ring")                         \
     X(MEET_SLOT, "meet-slot", "the slot of a note may lie outside of its mailbox")            \
     X(MEET_SLOTS, "meet-slots", "another host may offer pipes with more slots than we count") \
     X(MEET_LEFT, "meet-left", "a host may have left behind what was sent")                    \

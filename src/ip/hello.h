@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * How two hosts agree on a pair of inboxes: messages between endpoints that only the owner of a
+ * host and root may use. The host with the lower id leads.
+ *
+ *   OFFER   leader to follower: a session, and the leader's inbox for it
+ *   ACCEPT  the answer: the follower's inbox. Both inboxes begin empty with their session
+ *   ASK     follower to leader: make an offer; `session` is the one that is broken, 0 = none
+ *   BYE     either: this session ends
+ *
+ * Everything in it but the sender's host is hostile input. Pure.
+ */
+#ifndef VIA_IP_HELLO_H
+#define VIA_IP_HELLO_H
+
+#include "base/types.h"
+
+/* Queue q of a host has endpoint VIA_IP_ENDPOINT + q. */
+#define VIA_IP_ENDPOINT 0xfffffe00u
+#define VIA_IP_QUEUES_MAX 8u
+
+#define VIA_IP_HELLO_MAGIC 0x50494156u /* "VAIP" */
+#define VIA_IP_HELLO_VERSION 1u
+
+enum via_ip_hello_type {
+    VIA_IP_HELLO_OFFER = 1,
+    VIA_IP_HELLO_ACCEPT = 2,
+    VIA_IP_HELLO_ASK = 3,
+    VIA_IP_HELLO_BYE = 4,
+};
+
+/* What may be in a frame for the sender of the hello, besides whole packets. */
+#define VIA_IP_OFFLOAD_TCP 1u /* checksums, segments of TCP */
+#define VIA_IP_OFFLOAD_UDP 2u /* segments of UDP */
+
+struct via_ip_hello {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint64_t session;
+    uint64_t handle;     /* of the sender's inbox: OFFER, ACCEPT */
+    uint64_t ring_bytes; /* of it */
+    uint32_t offloads;
+    uint16_t queues; /* of the sender */
+    uint16_t reserved;
+};
+_Static_assert(sizeof(struct via_ip_hello) == 40, "without holes");
+
+/*
+ * 0: a hello of this version with a known type and sensible numbers. -EPROTO, -EPROTONOSUPPORT
+ * (another version). bytes: what has come, at `data`, which is the caller's.
+ */
+int via_ip_hello_check(const void *data, size_t bytes,
+                       struct via_ip_hello *ret_hello) VIA_MUST_CHECK;
+
+#endif

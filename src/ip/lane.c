@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "ip/lane.h"
+
+#include <string.h>
+
+/* Puts by frames to one host that are not known to have arrived: fewer than a process may have
+ * under way on a channel (docs/host.md, 3), so that other hosts have their share. */
+#define PENDING_MAX 24u
+
+static void set_state(struct via_ip_lane *lane, enum via_ip_lane_state state)
+{
+    atomic_store_explicit(&lane->state, (uint8_t)state, memory_order_relaxed);
+}
+
+/* --- sessions ------------------------------------------------------------------------------------
+ */
+
+int via_ip_lane_new_inbox(struct via_ip_lane *lane, size_t ring_bytes)
+{
+    via_ip_lane_close(lane);
+    int rc = via_segment_new(lane->attach, VIA_IP_INBOX_DATA_OFF + ring_bytes,
+                             VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &lane->segment);
+    if (rc != 0) {
+        return rc;
+    }
+    uint8_t *base = via_segment_base(lane->segment);
+    lane->inbox = (struct via_ip_inbox *)(void *)base;
+    lane->reader = (struct via_ip_ring_reader){
+        .data = base + VIA_IP_INBOX_DATA_OFF,
+        .ring_bytes = ring_bytes,
+    };
+    lane->credit_given = 0;
+    lane->armed = lane->wanted = false;
+    set_state(lane, VIA_IP_LANE_MEETING);
+    return 0;
+}
+
+int via_ip_lane_open(struct via_ip_lane *lane, uint64_t handle, uint64_t ring_bytes)
+{
+    int rc = via_remote_open(lane->attach, lane->host, handle, VIA_IP_INBOX_DATA_OFF + ring_bytes,
+                             &lane->remote);
+    if (rc != 0) {
+        return rc;
+    }
+    lane->writer = (struct via_ip_ring_writer){.ring_bytes = ring_bytes};
+    lane->published = 0;
+    atomic_fetch_add_explicit(&lane->sessions, 1, memory_order_relaxed);
+    set_state(lane, VIA_IP_LANE_UP);
+    return 0;
+}
+
+void via_ip_lane_close(struct via_ip_lane *lane)
+{
+    set_state(lane, VIA_IP_LANE_DOWN);
+    if (lane->remote != NULL) {
+        via_remote_close(lane->remote);
+        lane->remote = NULL;
+    }
+    if (lane->segment != NULL) {
+        via_segment_free(lane->segment);
+        lane->segment = NULL;
+        lane->inbox = NULL;
+    }
+}
+
+/* --- sending -------------------------------------------------------------------------------------
+ */
+
+static bool is_crowded(struct via_ip_lane *lane)
+{
+    return via_remote_pending(lane->remote) >= PENDING_MAX;
+}
+
+/* By stores where the inbox is mapped, else by frames. */
+static int put_once(struct via_ip_lane *lane, uint64_t off, const void *src, size_t bytes,
+                    unsigned flags)
+{
+    return via_remote_try_put(lane->remote, off, src, bytes, flags | VIADUCT_PUT_LAZY);
+}
+
+static int put_pieces(struct via_ip_lane *lane, uint64_t off, const uint8_t *src, size_t bytes)
+{
+    size_t max = via_remote_try_max(lane->remote);
+    int rc = 0;
+    for (size_t done = 0; done < bytes && rc == 0; done += max) {
+        rc = put_once(lane, off + done, src + done, via_min(bytes - done, max), 0);
+    }
+    return rc;
+}
+
+static int write_record(struct via_ip_lane *lane, uint64_t off, uint64_t skip,
+                        const uint8_t *record, size_t bytes)
+{
+    static const uint32_t skip_word = VIA_IP_RECORD_SKIP;
+    uint8_t *base = via_remote_direct(lane->remote);
+    if (base != NULL) {
+        uint8_t *data = base + VIA_IP_INBOX_DATA_OFF;
+        if (skip != UINT64_MAX) {
+            memcpy(data + skip, &skip_word, sizeof(skip_word));
+        }
+        memcpy(data + off, record, bytes);
+        return 0;
+    }
+    if (is_crowded(lane)) {
+        return -EAGAIN;
+    }
+    int rc = 0;
+    if (skip != UINT64_MAX) {
+        rc = put_once(lane, VIA_IP_INBOX_DATA_OFF + skip, &skip_word, sizeof(skip_word), 0);
+    }
+    return rc == 0 ? put_pieces(lane, VIA_IP_INBOX_DATA_OFF + off, record, bytes) : rc;
+}
+
+int via_ip_lane_send(struct via_ip_lane *lane, uint8_t *record, size_t bytes)
+{
+    uint32_t frame_bytes = (uint32_t)(bytes - VIA_IP_RECORD_HEADER_BYTES);
+    memcpy(record, &frame_bytes, sizeof(frame_bytes));
+    memset(record + sizeof(frame_bytes), 0, VIA_IP_RECORD_HEADER_BYTES - sizeof(frame_bytes));
+    struct via_ip_ring_writer before = lane->writer;
+    uint64_t off;
+    uint64_t skip;
+    int rc = via_ip_ring_reserve(&lane->writer, bytes, &off, &skip);
+    if (rc == -EAGAIN) {
+        rc = via_ip_ring_take_credit(
+            &lane->writer, atomic_load_explicit(&lane->inbox->credit, memory_order_acquire));
+        before.credit = lane->writer.credit;
+        rc = rc == 0 ? via_ip_ring_reserve(&lane->writer, bytes, &off, &skip) : rc;
+    }
+    if (rc == 0) {
+        rc = write_record(lane, off, skip, record, bytes);
+        if (rc != 0) {
+            lane->writer = before; /* not published: the next record goes there */
+        }
+    }
+    return rc;
+}
+
+/* Rings the peer's bell if it has asked for that; only where its memory is mapped. */
+static int ring_if(struct via_ip_lane *lane, _Atomic uint32_t *asked)
+{
+    /* Between our word and theirs; pairs with the fence before via_ip_lane_has_news(). */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(asked, memory_order_relaxed) == 0) {
+        return 0;
+    }
+    atomic_store_explicit(asked, 0, memory_order_relaxed);
+    return via_remote_ring(lane->remote);
+}
+
+/* Tells the peer of a position: a word of its inbox. */
+static int tell(struct via_ip_lane *lane, size_t off, size_t asked_off, uint64_t position)
+{
+    uint8_t *base = via_remote_direct(lane->remote);
+    if (base == NULL) {
+        return put_once(lane, off, &position, sizeof(position), VIADUCT_PUT_NOTIFY);
+    }
+    /* Release pairs with the acquire of the peer's look: the records, or the reads of them, are
+     * before it. */
+    atomic_store_explicit((_Atomic uint64_t *)(void *)(base + off), position, memory_order_release);
+    return ring_if(lane, (_Atomic uint32_t *)(void *)(base + asked_off));
+}
+
+int via_ip_lane_publish(struct via_ip_lane *lane)
+{
+    if (lane->published == lane->writer.tail) {
+        return 0;
+    }
+    int rc = tell(lane, offsetof(struct via_ip_inbox, tail), offsetof(struct via_ip_inbox, armed),
+                  lane->writer.tail);
+    if (rc == 0) {
+        lane->published = lane->writer.tail;
+    }
+    return rc;
+}
+
+/* --- receiving -----------------------------------------------------------------------------------
+ */
+
+int via_ip_lane_next(struct via_ip_lane *lane, const uint8_t **ret_frame, size_t *ret_bytes,
+                     uint64_t *ret_end)
+{
+    uint64_t tail = atomic_load_explicit(&lane->inbox->tail, memory_order_acquire);
+    return via_ip_ring_next(&lane->reader, tail, ret_frame, ret_bytes, ret_end);
+}
+
+void via_ip_lane_advance(struct via_ip_lane *lane, uint64_t end)
+{
+    lane->reader.head = end;
+}
+
+int via_ip_lane_give_credit(struct via_ip_lane *lane)
+{
+    uint64_t taken = lane->reader.head - lane->credit_given;
+    bool direct = taken != 0 && via_remote_direct(lane->remote) != NULL;
+    /* By frames a credit costs as much as a packet; a writer that waits needs a quarter at most. */
+    if (taken == 0 || (!direct && taken < lane->reader.ring_bytes / 4)) {
+        return 0;
+    }
+    int rc = tell(lane, offsetof(struct via_ip_inbox, credit),
+                  offsetof(struct via_ip_inbox, wanted), lane->reader.head);
+    if (rc == 0) {
+        lane->credit_given = lane->reader.head;
+    }
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+/* --- sleeping ------------------------------------------------------------------------------------
+ */
+
+void via_ip_lane_arm(struct via_ip_lane *lane)
+{
+    lane->armed = true;
+    atomic_store_explicit(&lane->inbox->armed, 1, memory_order_relaxed);
+    if (lane->held_count != 0) {
+        lane->wanted = true;
+        atomic_store_explicit(&lane->inbox->wanted, 1, memory_order_relaxed);
+    }
+}
+
+void via_ip_lane_disarm(struct via_ip_lane *lane)
+{
+    if (lane->armed) {
+        lane->armed = false;
+        atomic_store_explicit(&lane->inbox->armed, 0, memory_order_relaxed);
+    }
+    if (lane->wanted) {
+        lane->wanted = false;
+        atomic_store_explicit(&lane->inbox->wanted, 0, memory_order_relaxed);
+    }
+}
+
+bool via_ip_lane_has_news(const struct via_ip_lane *lane)
+{
+    return atomic_load_explicit(&lane->inbox->tail, memory_order_acquire) != lane->reader.head ||
+           (lane->held_count != 0 &&
+            atomic_load_explicit(&lane->inbox->credit, memory_order_acquire) !=
+                lane->writer.credit);
+}

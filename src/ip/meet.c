@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Sessions. The host with the lower id leads: only it begins a session, so the two never disagree
+ * on which is the newest. Whoever finds a session broken says so; hellos are repeated while packets
+ * ask for a way, and rarely without.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "ip/options.h"
+#include "ip/worker.h"
+
+#define HELLO_NS (250 * VIA_MSEC_NS)
+#define HELLO_NS_MAX (8 * VIA_SEC_NS)
+/* A host that has another session every moment keeps nobody busy. */
+#define RENEW_NS_MIN (20 * VIA_MSEC_NS)
+/* So many hosts are met before there are packets for them. */
+#define EAGER_MAX 32u
+#define HELLOS_MAX 64u
+
+static bool leads(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
+{
+    return worker->shared->host < lane->host;
+}
+
+static uint64_t random_session(void)
+{
+    uint64_t session = 0;
+    while (session == 0 && getrandom(&session, sizeof(session), 0) != sizeof(session)) {
+    }
+    return session;
+}
+
+static int say(struct via_ip_worker *worker, struct via_ip_lane *lane, enum via_ip_hello_type type,
+               uint64_t session)
+{
+    struct via_ip_hello hello = {
+        .magic = VIA_IP_HELLO_MAGIC,
+        .version = VIA_IP_HELLO_VERSION,
+        .type = (uint16_t)type,
+        .session = session,
+        .handle = lane->segment != NULL ? via_segment_handle(lane->segment) : 0,
+        .ring_bytes = lane->segment != NULL ? lane->reader.ring_bytes : 0,
+        .offloads = worker->shared->tun.offloads,
+        .queues = (uint16_t)worker->shared->tun.queues,
+    };
+    int rc = via_message_send(worker->attach, lane->host, VIA_IP_ENDPOINT + lane->queue,
+                              VIA_IP_ENDPOINT + worker->queue, &hello, sizeof(hello));
+    return rc == -ENOTCONN ? rc : 0;
+}
+
+/* The leader's: an empty inbox, and a new session for it. */
+static int offer(struct via_ip_worker *worker, struct via_ip_lane *lane)
+{
+    int rc = via_ip_lane_new_inbox(lane, (size_t)worker->shared->options->ring_kib << 10);
+    if (rc != 0) {
+        via_log(VIA_LOG_WARN, "host %u: inbox: %s", lane->host, via_error_text());
+        return rc == -ENOTCONN ? rc : 0;
+    }
+    lane->session = random_session();
+    return say(worker, lane, VIA_IP_HELLO_OFFER, lane->session);
+}
+
+static int begin(struct via_ip_worker *worker, struct via_ip_lane *lane)
+{
+    if (!leads(worker, lane)) {
+        return say(worker, lane, VIA_IP_HELLO_ASK, lane->broken_session);
+    }
+    /* An offer that was not accepted is repeated. */
+    if (atomic_load_explicit(&lane->state, memory_order_relaxed) == VIA_IP_LANE_MEETING) {
+        return say(worker, lane, VIA_IP_HELLO_OFFER, lane->session);
+    }
+    return offer(worker, lane);
+}
+
+int via_ip_meet(struct via_ip_worker *worker, struct via_ip_lane *lane, uint64_t now_ns)
+{
+    if (via_ip_lane_is_up(lane) || now_ns < lane->hello_ns ||
+        via_attach_hops(worker->attach, lane->host) < 0) {
+        return 0;
+    }
+    lane->backoff_ns = via_min(via_max(2 * lane->backoff_ns, HELLO_NS), HELLO_NS_MAX);
+    lane->hello_ns = now_ns + lane->backoff_ns;
+    return begin(worker, lane);
+}
+
+int via_ip_meet_again(struct via_ip_worker *worker, struct via_ip_lane *lane, int rc)
+{
+    if (rc == -ENOTCONN) {
+        return rc;
+    }
+    via_log(VIA_LOG_INFO, "host %u: session ended: %s", lane->host,
+            rc == -EPROTO ? "the inbox breaks the rules" : strerror(-rc));
+    lane->broken_session = lane->session;
+    lane->session = 0;
+    via_ip_lane_close(lane);
+    lane->backoff_ns = 0;
+    uint64_t now_ns = via_ip_now_ns();
+    lane->hello_ns = via_max(lane->renewed_ns + HELLO_NS, now_ns);
+    return via_ip_meet(worker, lane, now_ns);
+}
+
+/* --- what others say -----------------------------------------------------------------------------
+ */
+
+static int bring_up(struct via_ip_lane *lane, const struct via_ip_hello *hello, uint64_t now_ns)
+{
+    int rc = via_ip_lane_open(lane, hello->handle, hello->ring_bytes);
+    if (rc != 0) {
+        via_log(VIA_LOG_WARN, "host %u: open its inbox: %s", lane->host, via_error_text());
+        via_ip_lane_close(lane);
+        lane->session = 0;
+        return rc == -ENOTCONN ? rc : 0;
+    }
+    lane->renewed_ns = now_ns;
+    lane->backoff_ns = 0;
+    lane->broken_session = 0;
+    via_log(VIA_LOG_INFO, "host %u queue %u: up", lane->host, lane->queue);
+    return 0;
+}
+
+static int take_offer(struct via_ip_worker *worker, struct via_ip_lane *lane,
+                      const struct via_ip_hello *hello, uint64_t now_ns)
+{
+    if (leads(worker, lane) || hello->session == lane->broken_session) {
+        return 0;
+    }
+    if (hello->session != lane->session) {
+        if (lane->session != 0 && now_ns - lane->renewed_ns < RENEW_NS_MIN) {
+            return 0; /* it is repeated */
+        }
+        int rc = via_ip_lane_new_inbox(lane, (size_t)worker->shared->options->ring_kib << 10);
+        if (rc != 0) {
+            via_log(VIA_LOG_WARN, "host %u: inbox: %s", lane->host, via_error_text());
+            return rc == -ENOTCONN ? rc : 0;
+        }
+        lane->session = hello->session;
+        rc = bring_up(lane, hello, now_ns);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return via_ip_lane_is_up(lane) ? say(worker, lane, VIA_IP_HELLO_ACCEPT, lane->session) : 0;
+}
+
+static int take_accept(struct via_ip_worker *worker, struct via_ip_lane *lane,
+                       const struct via_ip_hello *hello, uint64_t now_ns)
+{
+    bool meeting = atomic_load_explicit(&lane->state, memory_order_relaxed) == VIA_IP_LANE_MEETING;
+    return leads(worker, lane) && meeting && hello->session == lane->session
+               ? bring_up(lane, hello, now_ns)
+               : 0;
+}
+
+static int take_ask(struct via_ip_worker *worker, struct via_ip_lane *lane,
+                    const struct via_ip_hello *hello, uint64_t now_ns)
+{
+    bool up = via_ip_lane_is_up(lane);
+    bool mine = hello->session != 0 && hello->session == lane->session;
+    if (!leads(worker, lane) || (up && !mine && hello->session != 0)) {
+        return 0; /* of a session that is over already */
+    }
+    if (up && now_ns - lane->renewed_ns < RENEW_NS_MIN) {
+        return 0; /* it is repeated */
+    }
+    if (up || mine) {
+        via_ip_lane_close(lane);
+    }
+    lane->hello_ns = now_ns + HELLO_NS;
+    return begin(worker, lane);
+}
+
+static int take_bye(struct via_ip_lane *lane, const struct via_ip_hello *hello, uint64_t now_ns)
+{
+    if (hello->session == lane->session && lane->session != 0) {
+        via_log(VIA_LOG_INFO, "host %u queue %u: it leaves", lane->host, lane->queue);
+        via_ip_lane_close(lane);
+        lane->session = 0;
+        lane->backoff_ns = HELLO_NS;
+        lane->hello_ns = now_ns + HELLO_NS;
+    }
+    return 0;
+}
+
+/* What all that were met can take: a kernel that does not know a kind of segments drops them. */
+static void limit_offloads(struct via_ip_worker *worker, uint32_t offloads)
+{
+    struct via_ip_shared *shared = worker->shared;
+    uint32_t before = atomic_fetch_and_explicit(&shared->offloads, offloads, memory_order_relaxed);
+    if ((before & offloads) != before) {
+        int rc = via_ip_tun_limit(&shared->tun, before & offloads);
+        via_log(VIA_LOG_INFO, "offloads are limited to what another host can take%s%s",
+                rc != 0 ? ": " : "", rc != 0 ? strerror(-rc) : "");
+    }
+}
+
+static int take_hello(struct via_ip_worker *worker, const struct via_message_info *info,
+                      const struct via_ip_hello *hello, uint64_t now_ns)
+{
+    unsigned queue = info->source_endpoint - VIA_IP_ENDPOINT;
+    if (info->source_host == worker->shared->host || queue >= hello->queues) {
+        return 0;
+    }
+    struct via_ip_lane *lane = via_ip_worker_lane(worker, info->source_host, queue);
+    if (lane == NULL) {
+        return 0;
+    }
+    atomic_store_explicit(&worker->shared->queues[lane->host], (uint8_t)hello->queues,
+                          memory_order_relaxed);
+    switch (hello->type) {
+    case VIA_IP_HELLO_OFFER:
+        limit_offloads(worker, hello->offloads);
+        return take_offer(worker, lane, hello, now_ns);
+    case VIA_IP_HELLO_ACCEPT:
+        limit_offloads(worker, hello->offloads);
+        return take_accept(worker, lane, hello, now_ns);
+    case VIA_IP_HELLO_ASK:
+        return take_ask(worker, lane, hello, now_ns);
+    default:
+        return take_bye(lane, hello, now_ns);
+    }
+}
+
+int via_ip_meet_hellos(struct via_ip_worker *worker, uint64_t now_ns)
+{
+    for (unsigned i = 0; i < HELLOS_MAX; i++) {
+        uint8_t data[2 * sizeof(struct via_ip_hello)];
+        struct via_message_info info;
+        struct via_ip_hello hello;
+        int bytes = via_message_receive(worker->attach, data, sizeof(data), 0, &info);
+        if (bytes < 0) {
+            return bytes == -ENOTCONN ? bytes : 0;
+        }
+        int rc =
+            info.bytes > sizeof(data) ? -EPROTO : via_ip_hello_check(data, (size_t)bytes, &hello);
+        if (rc != 0) {
+            via_log(VIA_LOG_WARN, "host %u: hello: %s", info.source_host,
+                    rc == -EPROTO ? "it makes no sense" : "its viaduct-ip has another version");
+            continue;
+        }
+        rc = take_hello(worker, &info, &hello, now_ns);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int via_ip_meet_all(struct via_ip_worker *worker, uint64_t now_ns)
+{
+    uint16_t hosts[VIA_IP_HOSTS_MAX];
+    if (worker->queue != 0) {
+        return 0; /* packets say when the other queues are needed */
+    }
+    int count = via_attach_hosts(worker->attach, hosts, VIA_IP_HOSTS_MAX);
+    int rc = count == -ENOTCONN ? count : 0;
+    for (int i = 0; i < via_min(count, (int)EAGER_MAX) && rc == 0; i++) {
+        struct via_ip_lane *lane =
+            hosts[i] != worker->shared->host ? via_ip_worker_lane(worker, hosts[i], 0) : NULL;
+        if (lane != NULL) {
+            rc = via_ip_meet(worker, lane, now_ns);
+        }
+    }
+    return rc;
+}
+
+void via_ip_meet_bye(struct via_ip_worker *worker)
+{
+    via_list_foreach(it, &worker->all) {
+        struct via_ip_lane *lane = via_list_entry(it, struct via_ip_lane, link);
+        if (via_ip_lane_is_up(lane) && via_attach_hops(worker->attach, lane->host) > 0 &&
+            say(worker, lane, VIA_IP_HELLO_BYE, lane->session) != 0) {
+            return;
+        }
+    }
+}

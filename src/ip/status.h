@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * What viaduct-ip tells of itself: whoever connects to <rundir>/host-<id>.ip (SOCK_STREAM, its
+ * owner and root) gets a JSON object in one line, and the end of file.
+ */
+#ifndef VIA_IP_STATUS_H
+#define VIA_IP_STATUS_H
+
+#include "host/rundir.h"
+#include "ip/worker.h"
+
+struct via_ip_status {
+    struct via_rundir_path path;
+    int fd; /* listens; -1: not */
+};
+
+/* Listens, in place of a socket that a dead process left. -EADDRINUSE: a live one is there. */
+int via_ip_status_open(struct via_ip_status *status, const char *rundir, unsigned host,
+                       struct via_error *err) VIA_MUST_CHECK;
+/* The run directory was made anew, without the socket. */
+bool via_ip_status_is_gone(const struct via_ip_status *status);
+void via_ip_status_close(struct via_ip_status *status, bool remove);
+
+/* Answers who has connected. Does not block. */
+void via_ip_status_serve(const struct via_ip_status *status, const struct via_ip_shared *shared,
+                         const struct via_ip_worker *workers);
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * From the device to other hosts. A packet is read into a buffer of the pool and written into the
+ * inbox of its host. When there is no room its buffer is held for that host alone, within bounds:
+ * so a host that does not keep up loses its own packets, and no other waits for it.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ip/options.h"
+#include "ip/worker.h"
+
+#define BATCH_PACKETS 16u
+/* Packets from here on are told of at once, so that both hosts copy at the same time. */
+#define EAGER_BYTES 8192u
+/* For a host that is met just now, or that no link leads to at the moment: as the kernel does for a
+ * neighbour it asks for. */
+#define HELD_MEETING_MAX 16u
+/* Longest that a packet is held. */
+#define HELD_NS_MAX VIA_SEC_NS
+
+static void release(struct via_ip_worker *worker, struct via_ip_buffer *buffer)
+{
+    via_list_push_front(&worker->pool, &buffer->link);
+    worker->pool_count++;
+}
+
+static void drop_for(struct via_ip_worker *worker, struct via_ip_lane *lane, enum via_ip_drop why)
+{
+    struct via_ip_counters *counters = lane != NULL ? &lane->counters : &worker->counters;
+    via_ip_count(&counters->drops_sent[why], 1);
+}
+
+static void count_sent(struct via_ip_lane *lane, size_t record_bytes)
+{
+    via_ip_count(&lane->counters.packets_sent, 1);
+    via_ip_count(&lane->counters.bytes_sent,
+                 record_bytes - VIA_IP_RECORD_HEADER_BYTES - VIA_IP_VNET_BYTES);
+}
+
+/* --- held packets --------------------------------------------------------------------------------
+ */
+
+static struct via_ip_buffer *unhold(struct via_ip_lane *lane)
+{
+    lane->held_count--;
+    return via_list_entry(via_list_pop_front(&lane->held), struct via_ip_buffer, link);
+}
+
+static void drop_held(struct via_ip_worker *worker, struct via_ip_lane *lane, enum via_ip_drop why)
+{
+    drop_for(worker, lane, why);
+    release(worker, unhold(lane));
+}
+
+/* Up, and there is a way: what is put for a host that is cut off would wait in this host's daemon.
+ */
+static bool can_send(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
+{
+    return via_ip_lane_is_up(lane) && via_attach_hops(worker->attach, lane->host) >= 0;
+}
+
+/* A host may have half of what is left: several slow ones leave something for each other. */
+static bool may_hold(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
+{
+    unsigned max = can_send(worker, lane) ? worker->pool_count / 2 : HELD_MEETING_MAX;
+    return lane->held_count < max && worker->pool_count > 1;
+}
+
+/* false: it was dropped. */
+static bool hold(struct via_ip_worker *worker, struct via_ip_lane *lane,
+                 struct via_ip_buffer *buffer, uint64_t now_ns)
+{
+    if (!may_hold(worker, lane)) {
+        drop_for(worker, lane, can_send(worker, lane) ? VIA_IP_DROP_FULL : VIA_IP_DROP_UNREACHABLE);
+        release(worker, buffer);
+        return false;
+    }
+    buffer->since_ns = now_ns;
+    via_list_push_back(&lane->held, &buffer->link);
+    lane->held_count++;
+    return true;
+}
+
+/* How many went; negative: the session is broken. */
+static int flush(struct via_ip_worker *worker, struct via_ip_lane *lane)
+{
+    int sent = 0;
+    while (lane->held_count != 0) {
+        struct via_ip_buffer *buffer =
+            via_list_entry(via_list_first(&lane->held), struct via_ip_buffer, link);
+        int rc = via_ip_lane_send(lane, buffer->record, buffer->bytes);
+        if (rc == -EAGAIN) {
+            break;
+        }
+        if (rc != 0) {
+            return rc;
+        }
+        count_sent(lane, buffer->bytes);
+        release(worker, unhold(lane));
+        sent++;
+    }
+    int rc = via_ip_lane_publish(lane);
+    return rc == 0 || rc == -EAGAIN ? sent : rc;
+}
+
+static void drop_old(struct via_ip_worker *worker, struct via_ip_lane *lane, uint64_t now_ns)
+{
+    while (lane->held_count != 0) {
+        struct via_ip_buffer *buffer =
+            via_list_entry(via_list_first(&lane->held), struct via_ip_buffer, link);
+        if (now_ns - buffer->since_ns < HELD_NS_MAX) {
+            return;
+        }
+        drop_held(worker, lane,
+                  can_send(worker, lane) ? VIA_IP_DROP_FULL : VIA_IP_DROP_UNREACHABLE);
+    }
+}
+
+int via_ip_worker_send_held(struct via_ip_worker *worker, uint64_t now_ns)
+{
+    int sent = 0;
+    via_list_foreach(it, &worker->all) {
+        struct via_ip_lane *lane = via_list_entry(it, struct via_ip_lane, link);
+        int rc = 0;
+        if (lane->held_count != 0) {
+            drop_old(worker, lane, now_ns);
+        }
+        if (can_send(worker, lane)) {
+            rc = flush(worker, lane);
+            sent += via_max(rc, 0);
+        } else if (lane->held_count != 0) {
+            rc = via_ip_meet(worker, lane, now_ns);
+        }
+        if (rc < 0) {
+            rc = via_ip_meet_again(worker, lane, rc);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return sent;
+}
+
+/* --- from the device -----------------------------------------------------------------------------
+ */
+
+/* The host a packet is for, or -1 and why not. */
+static int find_host(const struct via_ip_worker *worker, const struct via_ip_packet *packet,
+                     enum via_ip_drop *ret_why)
+{
+    const struct via_ip_network *network = &worker->shared->options->network;
+    bool many = packet->version == 4 ? via_ip_is_many4(network, packet->destination4)
+                                     : via_ip_is_many6(packet->destination6);
+    int host = packet->version == 4 ? via_ip_host_of4(network, packet->destination4)
+                                    : via_ip_host_of6(network, packet->destination6);
+    *ret_why = many ? VIA_IP_DROP_MANY : VIA_IP_DROP_NO_HOST;
+    return many || host == worker->shared->host ? -1 : host;
+}
+
+/* Flows stay on a queue of the device, and a queue with a queue of the peer. NULL: no such host is
+ * known. */
+static struct via_ip_lane *lane_to(struct via_ip_worker *worker, unsigned host)
+{
+    if (host >= VIA_IP_HOSTS_MAX) {
+        return NULL;
+    }
+    unsigned queues = atomic_load_explicit(&worker->shared->queues[host], memory_order_relaxed);
+    unsigned queue = queues != 0 ? worker->queue % queues : 0;
+    struct via_ip_lane *lane =
+        atomic_load_explicit(&worker->lanes[host][queue], memory_order_relaxed);
+    if (lane == NULL && via_attach_hops(worker->attach, host) >= 0) {
+        lane = via_ip_worker_lane(worker, host, queue);
+    }
+    return lane;
+}
+
+/* The lane of a record's packet; NULL: it is dropped, and counted. */
+static struct via_ip_lane *route(struct via_ip_worker *worker, const struct via_ip_buffer *buffer)
+{
+    struct via_ip_packet packet;
+    const uint8_t *frame = buffer->record + VIA_IP_RECORD_HEADER_BYTES;
+    size_t bytes = buffer->bytes - VIA_IP_RECORD_HEADER_BYTES;
+    enum via_ip_drop why = via_ip_packet_parse(frame, bytes, bytes, &packet);
+    int host = why == VIA_IP_DROP_NONE ? find_host(worker, &packet, &why) : -1;
+    struct via_ip_lane *lane = host >= 0 ? lane_to(worker, (unsigned)host) : NULL;
+    if (lane == NULL) {
+        drop_for(worker, NULL, host >= 0 ? VIA_IP_DROP_UNREACHABLE : why);
+    }
+    return lane;
+}
+
+static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
+                    struct via_ip_buffer *buffer)
+{
+    int rc = via_ip_lane_send(lane, buffer->record, buffer->bytes);
+    if (rc != 0) {
+        return rc;
+    }
+    count_sent(lane, buffer->bytes);
+    size_t bytes = buffer->bytes;
+    release(worker, buffer);
+    rc = bytes >= EAGER_BYTES ? via_ip_lane_publish(lane) : 0;
+    return rc == -EAGAIN ? 0 : rc; /* it is published later */
+}
+
+/* The buffer is the pool's again, or held. */
+static int send_one(struct via_ip_worker *worker, struct via_ip_buffer *buffer)
+{
+    struct via_ip_lane *lane = route(worker, buffer);
+    if (lane == NULL) {
+        release(worker, buffer);
+        return 0;
+    }
+    int rc = -EAGAIN;
+    if (lane->held_count == 0 && can_send(worker, lane)) {
+        unsigned before = worker->pool_count;
+        rc = send_now(worker, lane, buffer);
+        if (rc == 0 || worker->pool_count != before) {
+            return rc == 0 ? 0 : via_ip_meet_again(worker, lane, rc);
+        }
+    }
+    uint64_t now_ns = via_ip_now_ns();
+    if (rc != -EAGAIN) {
+        rc = via_ip_meet_again(worker, lane, rc);
+    } else {
+        rc = via_ip_meet(worker, lane, now_ns);
+    }
+    hold(worker, lane, buffer, now_ns);
+    return rc;
+}
+
+int via_ip_worker_send(struct via_ip_worker *worker)
+{
+    int taken = 0;
+    for (unsigned i = 0; i < BATCH_PACKETS && worker->pool_count != 0; i++) {
+        struct via_ip_buffer *buffer =
+            via_list_entry(via_list_first(&worker->pool), struct via_ip_buffer, link);
+        ssize_t bytes = read(worker->tun_fd, buffer->record + VIA_IP_RECORD_HEADER_BYTES,
+                             VIA_IP_FRAME_BYTES_MAX);
+        if (bytes <= 0) {
+            break;
+        }
+        via_list_remove(&buffer->link);
+        worker->pool_count--;
+        buffer->bytes = VIA_IP_RECORD_HEADER_BYTES + (size_t)bytes;
+        int rc = send_one(worker, buffer);
+        if (rc < 0) {
+            return rc;
+        }
+        taken++;
+    }
+    return taken;
+}
+
+void via_ip_worker_drop_all(struct via_ip_worker *worker)
+{
+    via_list_foreach(it, &worker->all) {
+        struct via_ip_lane *lane = via_list_entry(it, struct via_ip_lane, link);
+        while (lane->held_count != 0) {
+            drop_held(worker, lane, VIA_IP_DROP_UNREACHABLE);
+        }
+    }
+    struct via_ip_buffer *buffer =
+        via_list_entry(via_list_first(&worker->pool), struct via_ip_buffer, link);
+    for (unsigned i = 0; i < VIA_IP_BUFFERS_COUNT &&
+                         read(worker->tun_fd, buffer->record, VIA_IP_FRAME_BYTES_MAX) > 0;
+         i++) {
+        drop_for(worker, NULL, VIA_IP_DROP_UNREACHABLE);
+    }
+}
