@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/daemon.h"
+#include "cli/ip_hosts.h"
 #include "cli/netns.h"
 
 /* An `up` that is at work ends within its own time-out. */
@@ -68,7 +69,10 @@ static int take_down(struct via_fabric *fabric, struct via_error *err)
     }
     /* A state that is missing or damaged does not keep us from ending what runs there. */
     bool known = rc == 0;
-    rc = via_daemon_end_all(fabric, &ended, err);
+    rc = via_ip_hosts_end(fabric, err);
+    if (rc >= 0) {
+        rc = via_daemon_end_all(fabric, &ended, err);
+    }
     if (rc != 0) {
         return rc;
     }

@@ -27,6 +27,7 @@ int via_fabric_init(struct via_fabric *fabric, const char *name, struct via_erro
     memset(fabric, 0, sizeof(*fabric));
     fabric->lock_fd = -1;
     fabric->direct = true;
+    fabric->ethernet = true;
     if (name == NULL) {
         name = getenv("VIADUCT_FABRIC");
     }
@@ -54,8 +55,8 @@ int via_fabric_find(const struct via_fabric *fabric, unsigned host)
 struct via_fabric_address via_fabric_address(const struct via_fabric *fabric, unsigned host)
 {
     struct via_fabric_address address;
-    snprintf(address.text, sizeof(address.text), "%s.77.0.%u", fabric->netns ? "10" : "127",
-             host & 0xff);
+    const char *network = !fabric->netns ? "127.77" : fabric->ethernet ? "10.77" : "10.78";
+    snprintf(address.text, sizeof(address.text), "%s.0.%u", network, host & 0xff);
     return address;
 }
 
@@ -79,11 +80,12 @@ static json_t *state_of(const struct via_fabric *fabric)
         json_array_append_new(links, json_pack("{s:i, s:i, s:i}", "a", (int)link->a, "b",
                                                (int)link->b, "n", (int)link->number));
     }
-    return json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:o}", "fabric",
+    return json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:b, s:o, s:o}", "fabric",
                      fabric->name, "like", fabric->like, "window_mib", (int)fabric->window_mib,
                      "version", VIADUCT_VERSION, "channels", (int)topology->channels_count,
                      "dma_bytes", (int)fabric->dma_bytes, "spin_us", (int)fabric->spin_us, "netns",
-                     fabric->netns, "direct", fabric->direct, "hosts", hosts, "links", links);
+                     fabric->netns, "ip", fabric->ip, "ethernet", fabric->ethernet, "direct",
+                     fabric->direct, "hosts", hosts, "links", links);
 }
 
 int via_fabric_save(const struct via_fabric *fabric, struct via_error *err)
@@ -149,15 +151,18 @@ static int take_state(struct via_fabric *fabric, json_t *state, struct via_error
     int window_mib = 0;
     int channels;
     int netns;
+    int ip = 0;
+    int ethernet = 1;
     int direct;
     json_t *hosts;
     json_t *links;
     json_t *entry;
     size_t i;
     int rc = 0;
-    if (json_unpack(state, "{s:s, s?s, s?i, s:i, s:b, s:b, s:o, s:o}", "fabric", &name, "like",
-                    &like, "window_mib", &window_mib, "channels", &channels, "netns", &netns,
-                    "direct", &direct, "hosts", &hosts, "links", &links) != 0) {
+    if (json_unpack(state, "{s:s, s?b, s?b, s?s, s?i, s:i, s:b, s:b, s:o, s:o}", "fabric", &name,
+                    "ip", &ip, "ethernet", &ethernet, "like", &like, "window_mib", &window_mib,
+                    "channels", &channels, "netns", &netns, "direct", &direct, "hosts", &hosts,
+                    "links", &links) != 0) {
         return via_error_set(err, -EPROTO, "read: not a fabric's state");
     }
     if (strcmp(name, fabric->name) != 0) {
@@ -165,6 +170,8 @@ static int take_state(struct via_fabric *fabric, json_t *state, struct via_error
                              name, fabric->name);
     }
     fabric->netns = netns != 0;
+    fabric->ip = ip != 0;
+    fabric->ethernet = ethernet != 0;
     fabric->direct = direct != 0;
     snprintf(fabric->like, sizeof(fabric->like), "%s", like);
     fabric->window_mib = (unsigned)window_mib;

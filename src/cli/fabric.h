@@ -25,6 +25,8 @@ struct via_fabric {
     char name[VIA_FABRIC_NAME_BYTES_MAX + 1];
     struct via_rundir_path rundir;
     bool netns;                   /* a network namespace for each host */
+    bool ip;                      /* ... with IP over the fabric: viaduct-ip(8) */
+    bool ethernet;                /* ... and with an Ethernet device */
     bool direct;                  /* links are mapped by processes */
     char like[16];                /* class of links that is emulated; "" = plain memory */
     unsigned window_mib;          /* of such a link; 0 = the class's */
@@ -66,7 +68,7 @@ void via_fabric_unlock(struct via_fabric *fabric);
 /* Index in topology.hosts and daemons, -1 for no such host. */
 int via_fabric_find(const struct via_fabric *fabric, unsigned host);
 
-/* "127.77.0.ID", or "10.77.0.ID" with namespaces. */
+/* "127.77.0.ID", or "10.77.0.ID" with namespaces, "10.78.0.ID" when they have no Ethernet. */
 struct via_fabric_address {
     char text[16];
 };

@@ -69,6 +69,11 @@ int via_find_daemon(struct via_find_path *ret_path, struct via_error *err)
     return find_command(DAEMON, ret_path, err);
 }
 
+int via_find_ip(struct via_find_path *ret_path, struct via_error *err)
+{
+    return find_command("viaduct-ip", ret_path, err);
+}
+
 int via_find_oshrun(struct via_find_path *ret_path, struct via_error *err)
 {
     return find_command("oshrun", ret_path, err);

@@ -21,6 +21,9 @@ int via_find_simulator(struct via_find_path *ret_path, struct via_error *err) VI
  * with. -ENOENT. */
 int via_find_preload(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 
+/* viaduct-ip: beside this program, else in $PATH. -ENOENT. */
+int via_find_ip(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
+
 /* oshrun: beside this program, else in $PATH. -ENOENT. */
 int via_find_oshrun(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 

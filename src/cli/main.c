@@ -20,6 +20,7 @@ static const struct command commands[] = {
     {"run", "run a program on a host of the fabric", via_cli_run},
     {"sockets", "TCP connections and what carries them; run a program with the library",
      via_cli_sockets},
+    {"ip", "IP over the fabric: devices, packets and drops by host", via_cli_ip},
     {"cut", "cut the link between two hosts", via_cli_cut},
     {"mend", "mend a link that was cut", via_cli_mend},
     {"perf", "measure pingpong, put, get and barrier", via_cli_perf},

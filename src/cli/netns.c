@@ -135,21 +135,30 @@ static int make_switch(const struct via_fabric *fabric, struct via_error *err)
     return rc != 0 ? via_error_prefix(err, "namespace %s: ", name.text) : 0;
 }
 
-static int make_host(const struct via_fabric *fabric, unsigned host, struct via_error *err)
+static int add_ethernet(const struct via_fabric *fabric, unsigned host, struct via_error *err)
 {
     struct name name = host_name(fabric, host);
     struct name bridge = switch_name(fabric);
-    int rc = run_ipf(NULL, err, "netns add %s\n", name.text);
-    if (rc == 0) {
-        rc = run_ipf(name.text, err,
+    int rc = run_ipf(name.text, err,
                      "link add eth0 type veth peer name h%u netns %s\n"
                      "addr add %s/24 dev eth0\n"
-                     "link set lo up\n"
                      "link set eth0 up\n",
                      host, bridge.text, via_fabric_address(fabric, host).text);
-    }
     if (rc == 0) {
         rc = run_ipf(bridge.text, err, "link set h%u master br0\nlink set h%u up\n", host, host);
+    }
+    return rc;
+}
+
+static int make_host(const struct via_fabric *fabric, unsigned host, struct via_error *err)
+{
+    struct name name = host_name(fabric, host);
+    int rc = run_ipf(NULL, err, "netns add %s\n", name.text);
+    if (rc == 0) {
+        rc = run_ipf(name.text, err, "link set lo up\n");
+    }
+    if (rc == 0 && fabric->ethernet) {
+        rc = add_ethernet(fabric, host, err);
     }
     return rc != 0 ? via_error_prefix(err, "namespace %s: ", name.text) : 0;
 }
@@ -173,7 +182,7 @@ int via_netns_make(const struct via_fabric *fabric, struct via_error *err)
                              "'viaduct down --fabric %s' removes them",
                              count, fabric->name, fabric->name);
     }
-    int rc = make_switch(fabric, err);
+    int rc = fabric->ethernet ? make_switch(fabric, err) : 0;
     for (unsigned i = 0; i < fabric->topology.hosts_count && rc == 0; i++) {
         rc = make_host(fabric, fabric->topology.hosts[i], err);
     }

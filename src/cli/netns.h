@@ -7,6 +7,7 @@
 /*
  * A network namespace for each host (via-<fabric>-<id>, 10.77.0.ID/24 on eth0), all on one bridge
  * that lives in a namespace of its own (via-<fabric>-sw), so that nothing of it is seen outside.
+ * Without Ethernet there are the hosts' namespaces only, and viaduct-ip(8) makes their devices.
  * The namespaces have names in /run/netns and are made and removed by ip(8).
  */
 

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/daemon.h"
 #include "cli/find.h"
+#include "cli/ip_hosts.h"
 #include "cli/netns.h"
 #include "host/control_rights.h"
 
@@ -43,6 +44,9 @@ static const char help[] =
     "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
     "  --channels K     data channels of each link, 1 to 14\n"
     "  --netns          a network namespace for each host, 10.77.0.i there (root)\n"
+    "  --ip             with --netns: IP over the fabric, 10.78.0.i on the device via0 of each "
+    "host\n"
+    "  --no-ethernet    with --ip: hosts have no other network\n"
     "  --like CLASS     links that promise only what real ones of a class do: pex,\n"
     "                   ivshmem or network\n"
     "  --window N       of such a link, in MiB, 1 to 64 (default 4)\n"
@@ -82,6 +86,8 @@ struct options {
     const char *like; /* NULL = plain memory */
     unsigned window_mib;
     bool netns;
+    bool ip;
+    bool ethernet;
     bool direct;
 };
 
@@ -94,6 +100,8 @@ enum {
     OPT_FABRIC,
     OPT_CHANNELS,
     OPT_NETNS,
+    OPT_IP,
+    OPT_NO_ETHERNET,
     OPT_NO_DIRECT,
     OPT_LIKE,
     OPT_WINDOW,
@@ -117,6 +125,8 @@ static const struct option long_options[] = {
     {"fabric", required_argument, NULL, OPT_FABRIC},
     {"channels", required_argument, NULL, OPT_CHANNELS},
     {"netns", no_argument, NULL, OPT_NETNS},
+    {"ip", no_argument, NULL, OPT_IP},
+    {"no-ethernet", no_argument, NULL, OPT_NO_ETHERNET},
     {"no-direct", no_argument, NULL, OPT_NO_DIRECT},
     {"like", required_argument, NULL, OPT_LIKE},
     {"window", required_argument, NULL, OPT_WINDOW},
@@ -250,6 +260,12 @@ static int take_options(int argc, char **argv, struct options *options)
         case OPT_NETNS:
             options->netns = true;
             break;
+        case OPT_IP:
+            options->ip = true;
+            break;
+        case OPT_NO_ETHERNET:
+            options->ethernet = false;
+            break;
         case OPT_NO_DIRECT:
             options->direct = false;
             break;
@@ -309,6 +325,14 @@ static int take_options(int argc, char **argv, struct options *options)
     if (code == VIA_CLI_OK && !shaped && options->file == NULL) {
         code = via_cli_usage(argv[0], "which topology? --ring N, --chain N, --star N, --mesh N, "
                                       "--torus AxB[xC] or a FILE");
+    }
+    if (code == VIA_CLI_OK && options->ip && !options->netns) {
+        code =
+            via_cli_usage(argv[0], "--ip: only with --netns: in one namespace the kernel carries "
+                                   "packets from one address to another by itself");
+    }
+    if (code == VIA_CLI_OK && !options->ethernet && !options->ip) {
+        code = via_cli_usage(argv[0], "--no-ethernet: only with --ip");
     }
     bool windowed = options->like != NULL && strcmp(options->like, "network") != 0;
     if (code == VIA_CLI_OK && options->window_mib != 0 && !windowed) {
@@ -404,6 +428,10 @@ static int clear_way(const struct via_fabric *fabric, const char *name, struct v
                              via_max(old.topology.hosts_count, alive + strays));
     }
     unsigned files = via_fabric_count_files(fabric);
+    int devices = via_ip_hosts_end(fabric, err);
+    if (devices < 0) {
+        return devices;
+    }
     int spaces = rc == 0 && old.netns && geteuid() == 0 ? via_netns_remove(fabric, err) : 0;
     if (spaces < 0) {
         return spaces;
@@ -464,6 +492,9 @@ static int bring_up(struct via_fabric *fabric, unsigned *ret_host, struct via_er
     if (rc == 0) {
         rc = via_daemon_wait_links(fabric, deadline_ns, ret_host, err);
     }
+    if (rc == 0 && fabric->ip) {
+        rc = via_ip_hosts_start(fabric, deadline_ns, ret_host, err);
+    }
     return rc;
 }
 
@@ -471,7 +502,7 @@ static void take_down(struct via_fabric *fabric, const char *name)
 {
     struct via_daemon_ended ended;
     struct via_error err = {0};
-    if (via_daemon_end_all(fabric, &ended, &err) != 0 ||
+    if (via_ip_hosts_end(fabric, &err) < 0 || via_daemon_end_all(fabric, &ended, &err) != 0 ||
         (fabric->netns && geteuid() == 0 && via_netns_remove(fabric, &err) < 0) ||
         via_fabric_remove(fabric, &err) != 0) {
         via_cli_fail(name, &err);
@@ -523,6 +554,7 @@ static int up(struct via_fabric *fabric, const char *name)
         via_cli_fail(name, &err);
         if (host != 0) {
             via_daemon_print_log(fabric, host, stderr);
+            via_ip_hosts_print_log(fabric, host, stderr);
         }
         take_down(fabric, name);
     } else {
@@ -537,6 +569,7 @@ int via_cli_up(int argc, char **argv)
     static struct via_fabric fabric;
     struct options options = {
         .shape = -1,
+        .ethernet = true,
         .direct = true,
         .give_up_ms = VIA_FABRIC_GIVE_UP_MS,
         .wait_ms = VIA_FABRIC_WAIT_MS,
@@ -559,6 +592,8 @@ int via_cli_up(int argc, char **argv)
         return via_cli_fail(argv[0], &err);
     }
     fabric.netns = options.netns;
+    fabric.ip = options.ip;
+    fabric.ethernet = options.ethernet;
     fabric.direct = options.direct;
     fabric.window_mib = options.window_mib;
     if (options.like != NULL) {
