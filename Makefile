@@ -18,11 +18,16 @@ LOOP_ROUNDS ?= 20
 MUTANT_SECONDS ?= 300
 # Of each fuzzer.
 FUZZ_SECONDS ?= 300
+# Machines of `make machines`.
+N ?= 4
+# Of daemons on machines of their own; which parts, and more options of tests/machines/check_machines.py.
+MACHINE_KILLS ?= 1000
+MACHINES ?=
 # Which suites, or which modules of CPython's: conform_sockets.py --help.
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help demo machines machines-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +35,12 @@ help: ## show this list
 
 demo: packages build-release ## install what is missing, build, show Viaduct at work
 	tools/demo
+
+machines: packages build-release ## N machines on this computer with a daemon each, and a shell to try things from (root)
+	tools/machines try $(N)
+
+machines-check: packages build-release ## kill MACHINE_KILLS daemons, start 16 machines, cut them in two: what is lost, how long it takes
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/machines/check_machines.py --kills $(MACHINE_KILLS) $(MACHINES) || [ $$? -eq 77 ]
 
 test: packages test-dev ## install what is missing, build with ASan and UBSan, run all tests
 

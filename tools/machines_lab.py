@@ -126,7 +126,9 @@ class Machine:
 
     def run(self, command, check=True, timeout=60, **more):
         """Runs a command to its end. With check, its failure is a Failure with what it said."""
-        with self.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more) as process:
+        for stream in ("stdout", "stderr"):
+            more.setdefault(stream, subprocess.PIPE)
+        with self.start(command, **more) as process:
             try:
                 out, err = process.communicate(timeout=timeout)
             except BaseException:

@@ -12,41 +12,22 @@ import time
 import machines_case
 from machines_case import BIN, HANG_S
 
-RUNDIR = "/run/viaduct"
+import machines_fabric
+
 VIADUCTD = os.path.join(BIN, "viaductd")
 DELIVER = os.path.join(BIN, "tests", "prog_deliver")
-
-
-def ring(count):
-    return [(i, i % count + 1) for i in range(1, count + 1)] if count > 2 else [(1, 2)]
-
-
-def mesh(count):
-    return [(a, b) for a in range(1, count + 1) for b in range(a + 1, count + 1)]
+WHY_NOT = machines_fabric.kinds(VIADUCTD)
 
 
 class Fabric:
-    """`kind` is the driver of the links. The cables of emu are sockets in the folder that all machines share; what
-    goes over them does not see the faults of the lab's network."""
+    """`kind` is the driver of the links, `sections` more of the configuration: machines_fabric.py."""
 
-    def __init__(self, lab, links, kind="emu", options=()):
+    def __init__(self, lab, links, kind="emu", sections=None):
         self.lab = lab
         self.links = links
         self.kind = kind
-        self.options = list(options)
         self.daemons = {}
-
-    def link_words(self, host):
-        words = []
-        for a, b in self.links:
-            if host in (a, b):
-                peer = b if host == a else a
-                if self.kind == "emu":
-                    target = "emu:/run/lab/link-%d-%d.sock,side=%d" % (a, b, host == b)
-                else:
-                    target = "ofi:tcp://node%d" % peer
-                words += ["--link", "%d=%s" % (peer, target)]
-        return words
+        machines_fabric.configure(lab, VIADUCTD, links, kind, sections)
 
     def start(self, *hosts):
         """Starts daemons; wait_up() waits for their links."""
@@ -54,12 +35,11 @@ class Fabric:
             log = open(self.log_path(host), "ab")
             with log:
                 self.daemons[host] = self.lab[host].start(
-                    [VIADUCTD, "--foreground", "--rundir", RUNDIR, "--host", str(host), *self.options,
-                     *self.link_words(host)], stdout=log, stderr=log, env=self.environment(host))
+                    [VIADUCTD, "--foreground", "--config", machines_fabric.CONF], stdout=log, stderr=log, env=self.environment(host))
 
     def environment(self, host):
         env = {k: v for k, v in os.environ.items() if not k.startswith("VIADUCT_")}
-        return {**env, "VIADUCT_RUNDIR": RUNDIR, "VIADUCT_HOST": str(host)}
+        return {**env, "VIADUCT_RUNDIR": machines_fabric.RUNDIR, "VIADUCT_HOST": str(host)}
 
     def log_path(self, host):
         return os.path.join(self.lab.shared, "viaductd-%d.log" % host)
@@ -86,7 +66,7 @@ class Fabric:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             control.settimeout(HANG_S)
             try:
-                control.connect(self.lab[host].path("%s/host-%d.ctl" % (RUNDIR, host)))
+                control.connect(self.lab[host].path("%s/host-%d.ctl" % (machines_fabric.RUNDIR, host)))
                 control.sendall(b'{"cmd":"status"}\n')
                 while not answer.endswith(b"\n"):
                     piece = control.recv(65536)

@@ -8,12 +8,14 @@ import fabric
 import machines_case
 from machines_case import HANG_S, wait_for
 
+import machines_fabric
+
 
 class Links:
     kind = "emu"
 
     def setUp(self):
-        self.fabric = fabric.Fabric(self.lab, fabric.ring(self.count), self.kind)
+        self.fabric = fabric.Fabric(self.lab, machines_fabric.ring(self.count), self.kind)
         self.addCleanup(self.tidy)
 
     def tidy(self):

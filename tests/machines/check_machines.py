@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""What takes longer than a test may: many kills, 16 machines, a partition. `make machines-check` runs all.
+
+usage: check_machines.py [--kind ofi|emu] [--kills N] [--machines N] [--partition-s S] [--seed N] [kills|start|partition]...
+
+  kills      kill -9 of a relay's daemon, again and again, under flows that are to arrive exactly once; then of either
+             end, without a flow. Nothing may be left: processes, files, descriptors and memory of the others
+  start      how long after the start of the last daemon each knows all others
+  partition  half of the machines can not reach the other half for a while (links by ofi only)
+"""
+import argparse
+import os
+import random
+import signal
+import sys
+import time
+
+import fabric
+import machines_case
+from machines_case import Failure
+
+import machines_fabric
+from machines_lab import Lab
+
+FLOW_KILLS = 25
+# Descriptors and KiB that a daemon may have more after the kills than before: logs, pools that grew once.
+FDS_MORE = 8
+RSS_MORE_KB = 32768
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+class Flow:
+    """Messages from one machine to another until finish() is called, or for some seconds."""
+
+    def __init__(self, fab, source, target, seconds, pause_us=500):
+        self.receiver = fab.receiver(target)
+        self.sender = fab.deliver(source, "send", target, 0, 512, pause_us, seconds)
+
+    def finish(self):
+        said = self.sender.communicate(timeout=300)[0]
+        if not said.startswith("sent "):
+            self.receiver.kill()
+            raise Failure("sender: %s" % said.strip())
+        tally, silence = fabric.outcome(self.receiver, 300)
+        if tally["received"] != int(said.split()[1]):
+            raise Failure("sent %s, %r" % (said.split()[1], tally))
+        if any(tally[key] for key in ("lost", "doubled", "reordered", "wrong")):
+            raise Failure("%r" % tally)
+        return tally["received"], silence
+
+
+def size_of(fab, host):
+    """(descriptors, KiB of memory) of a daemon."""
+    pid = max(fab.lab[host].pids(fabric.VIADUCTD))
+    with open("/proc/%d/statm" % pid, encoding="ascii") as statm:
+        return len(os.listdir("/proc/%d/fd" % pid)), int(statm.read().split()[1]) * 4
+
+
+def files_of(fab, host):
+    return [name for folder in (machines_fabric.RUNDIR, "/dev/shm", "/tmp")
+            for name in sorted(os.listdir(fab.lab[host].path(folder)))]
+
+
+def kill_one(fab, victim):
+    """The seconds from its new start until its links are up."""
+    fab.end(victim, signal.SIGKILL)
+    time.sleep(random.random() * 0.2)
+    fab.start(victim)
+    return fab.wait_whole()
+
+
+def kills(options):
+    with Lab(4, "check-%d" % os.getpid()) as lab:
+        fab = fabric.Fabric(lab, machines_fabric.ring(4), options.kind)
+        fab.start()
+        fab.wait_whole()
+        for victim in (2, 4):  # what grows once has grown
+            kill_one(fab, victim)
+        before = {}
+        arrived, silences, times = 0, [], []
+        for done in range(0, options.kills, FLOW_KILLS):
+            count = min(FLOW_KILLS, options.kills - done)
+            flows = [Flow(fab, 1, 3, 1 + count * 0.35), Flow(fab, 3, 1, 1 + count * 0.35)]
+            for _ in range(count):
+                times.append(kill_one(fab, random.choice((2, 4))))
+            for flow in flows:
+                received, silence = flow.finish()
+                arrived += received
+                silences.append(silence)
+            before = before or {host: (size_of(fab, host), files_of(fab, host)) for host in (1, 3)}
+            say("  %d kills, %d messages arrived exactly once" % (done + count, arrived))
+        check_left(fab, before)
+        for end in (1, 3) * 3:
+            times.append(kill_one(fab, end))
+        for host in (1, 2, 3, 4):
+            if fab.end(host) != 0:
+                raise Failure("viaductd of host %d: its end: not clean: %s" % (host, fab.log(host)[-400:]))
+            left = files_of(fab, host) + list(lab[host].pids("viaduct").values())
+            if left:
+                raise Failure("node%d: after the last daemon: left behind: %s" % (host, left))
+    say("kills: %d, of relays under load; %d messages, none lost, doubled or out of order; longest silence %.0f ms;"
+        " up again after %.0f ms (median), %.0f ms (longest); left behind: nothing" %
+        (options.kills, arrived, max(silences, default=0) * 1e3, median(times) * 1e3, max(times) * 1e3))
+
+
+def check_left(fab, before):
+    for host, ((fds, memory), files) in before.items():
+        now_fds, now_memory = size_of(fab, host)
+        say("  host %d: descriptors %d, then %d; memory %d KiB, then %d" % (host, fds, now_fds, memory, now_memory))
+        if now_fds > fds + FDS_MORE or now_memory > memory + RSS_MORE_KB:
+            raise Failure("host %d: grows by kills of others" % host)
+        if files_of(fab, host) != files:
+            raise Failure("node%d: files: %s, then %s" % (host, files, files_of(fab, host)))
+
+
+def links_of(options, count):
+    return machines_fabric.ring(count) if options.kind == "emu" else machines_fabric.mesh(count)
+
+
+def start(options):
+    with Lab(options.machines, "check-%d" % os.getpid()) as lab:
+        fab = fabric.Fabric(lab, links_of(options, options.machines), options.kind)
+        begin = time.monotonic()
+        fab.start()
+        started = time.monotonic()
+        took = fab.wait_whole(seconds=60)
+        say("start: %d machines, %d links: all know all %.2f s after the start of the last daemon (starting them took"
+            " %.2f s)" % (options.machines, len(fab.links), took, started - begin))
+        fab.end_all()
+
+
+def partition(options):
+    if options.kind == "emu":
+        say("partition: skipped: the cables of emulated links do not go through the network")
+        return
+    half = options.machines // 2
+    near, far = range(1, half + 1), range(half + 1, options.machines + 1)
+    with Lab(options.machines, "check-%d" % os.getpid()) as lab:
+        fab = fabric.Fabric(lab, links_of(options, options.machines), options.kind)
+        fab.start()
+        fab.wait_whole()
+        flows = [Flow(fab, 1, half + 1, options.partition_s + 6), Flow(fab, half + 2, 2, options.partition_s + 6)]
+        time.sleep(1)
+        lab.partition(near, far)
+        time.sleep(options.partition_s / 2)
+        fab.wait_whole(near, seconds=30)
+        fab.wait_whole(far, seconds=30)
+        if fab.reached(1) & set(far):
+            raise Failure("host 1: still has ways into the other half")
+        time.sleep(options.partition_s / 2)
+        lab.heal()
+        took = fab.wait_whole(seconds=60)
+        results = [flow.finish() for flow in flows]
+        say("partition: %d machines, half of them away for %g s: whole again %.2f s after it healed; %d messages exactly"
+            " once, longest silence %.2f s" % (options.machines, options.partition_s, took,
+                                               sum(r[0] for r in results), max(r[1] for r in results)))
+        fab.end_all()
+
+
+PARTS = {"kills": kills, "start": start, "partition": partition}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kind", choices=machines_fabric.KINDS, help="default: the first that works")
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--machines", type=int, default=16)
+    parser.add_argument("--partition-s", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="default: all")
+    options = parser.parse_args()
+    if machines_case.REASON:
+        print("skipped: " + machines_case.REASON)
+        return 77
+    machines_case.supervise.begin()
+    random.seed(options.seed)
+    options.kind = options.kind or next(k for k in machines_fabric.KINDS if fabric.WHY_NOT[k] is None)
+    say("seed %d, links by %s" % (options.seed, options.kind))
+    code = 0
+    for name in options.part or PARTS:
+        try:
+            PARTS[name](options)
+        except Failure as failure:
+            say("%s: FAILED: %s" % (name, failure))
+            code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
