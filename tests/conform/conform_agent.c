@@ -246,6 +246,8 @@ static void serve(struct conform_agent *agent, struct conform_end *end)
             break; /* the suite is gone */
         }
         quit = call.verb == CONFORM_QUIT;
+        /* What an interrupt told before the call has been noticed when it is made. */
+        end->kind->service(end, now(), &deadline_ns);
         execute(agent, end, &call);
         if (!quit) {
             /* A cut and the like have followed when the suite goes on. */

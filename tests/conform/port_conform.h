@@ -66,6 +66,9 @@ extern const struct conform_kind conform_emu_network;
 extern const struct conform_kind conform_fault_direct;
 extern const struct conform_kind conform_fault_indirect;
 extern const struct conform_kind conform_fault_dma;
+extern const struct conform_kind conform_pex; /* on the register model */
+extern const struct conform_kind conform_pex_alut;
+extern const struct conform_kind conform_pex_polls;
 extern const struct conform_kind conform_sim_posted;
 extern const struct conform_kind conform_sim_combining;
 extern const struct conform_kind conform_sim_direct;

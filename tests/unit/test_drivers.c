@@ -50,6 +50,15 @@ static void what_is_no_description_is_refused(void **state)
         {"emu:/x,window=", "option 'window=': not one of"},
         {"emu:/x,seed=-1", "option 'seed=-1': not one of"},
         {"emu:/x,like=", "like '': there is no such class of links"},
+        {"pex:", "driver pex: '': not model:NAME"},
+        {"pex:model:", "driver pex: 'model:': not model:NAME"},
+        {"pex:model:x,bar=3", "option 'bar=3': not one of side=virtual|link"},
+        {"pex:model:x,bar", "option 'bar': not one of"},
+        {"pex:model:x,window=4097", "option 'window=4097': not one of"},
+        {"pex:model:x,window=4KiB", "option 'window=4KiB': not one of"},
+        {"pex:model:x,alut=any", "option 'alut=any': not one of"},
+        {"pex:model:x,irq=msix", "option 'irq=msix': not one of"},
+        {"pex:model:x,side=0", "option 'side=0': not one of"},
         {"emu:/x,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", "more than 16 options"},
     };
     (void)state;

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The chip as a whole: its life, its link, its interrupts, and faults. */
+#include "model/pex/pex.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "model/pex/chip.h"
+
+#define LINK_ERROR 0xFE0u
+#define LINK_ERROR_DL_DOWN 4u
+#define BELL(side) ((side) == VIA_PEX_VIRTUAL ? 0xC4Cu : 0xC5Cu)
+#define MSI_CONTROL 0x048u
+#define MSI_ENABLED 0x00010000u
+#define PATTERN_TRIES 100u
+#define BAR_BYTES_MIN (UINT64_C(1) << 20)
+#define BAR_BYTES_MAX (UINT64_C(1) << 36)
+
+/* CPUs behind root ports: 0:0 is in every driver's table, the root port's id is not. */
+const struct via_pex_options via_pex_options_default = {
+    .bar_bytes = {{UINT64_C(4) << 20, 0}, {UINT64_C(4) << 20, 0}},
+    .alut_entries = 256,
+    .generation = 3,
+    .width = 8,
+    .generation_max = 3,
+    .width_max = 8,
+    .requester = {0x0018, 0x0020},
+};
+
+/* --- life --- */
+
+static int check(const struct via_pex_options *options, struct via_error *err)
+{
+    for (unsigned side = 0; side < VIA_PEX_SIDES; side++) {
+        for (unsigned bar = 0; bar < VIA_PEX_BARS; bar++) {
+            uint64_t bytes = options->bar_bytes[side][bar];
+            if (bytes != 0 &&
+                ((bytes & (bytes - 1)) != 0 || bytes < BAR_BYTES_MIN || bytes > BAR_BYTES_MAX)) {
+                return via_error_set(err, -EINVAL,
+                                     "BAR %u of side %u has %llu bytes: no power of two from 1 MiB "
+                                     "to 64 GiB",
+                                     2 + 2 * bar, side, (unsigned long long)bytes);
+            }
+        }
+    }
+    if (options->nt > 1 || options->port > 23 ||
+        (options->alut_entries != 0 && options->alut_entries != 128 &&
+         options->alut_entries != 256)) {
+        return via_error_set(err, -EINVAL, "NT port %u, port %u, %u A-LUT entries: no such chip",
+                             options->nt, options->port, options->alut_entries);
+    }
+    return 0;
+}
+
+int via_pex_new(const struct via_pex_options *options, struct via_pex **ret_pex,
+                struct via_error *err)
+{
+    int rc = check(options, err);
+    if (rc != 0) {
+        return rc;
+    }
+    struct via_pex *pex = calloc(1, sizeof(*pex));
+    if (pex == NULL || (pex->regs = calloc(1, VIA_PEX_CHIP_BYTES)) == NULL) {
+        free(pex);
+        return via_error_set(err, -ENOMEM, "registers: %s", strerror(ENOMEM));
+    }
+    rc = via_pex_ones_new(&pex->ones_fd);
+    if (rc != 0) {
+        free(pex->regs);
+        free(pex);
+        return via_error_set(err, rc, "memory of all-ones: %s", strerror(-rc));
+    }
+    pthread_mutex_init(&pex->lock, NULL);
+    pex->options = *options;
+    pex->cable = true;
+    for (unsigned side = 0; side < VIA_PEX_SIDES; side++) {
+        struct via_pex_function *function = &pex->function[side];
+        function->pci.ops = &via_pex_function_ops;
+        function->pex = pex;
+        function->side = side;
+        function->irq_fd = -1;
+    }
+    via_pex_registers_power_on(pex);
+    *ret_pex = pex;
+    return 0;
+}
+
+void via_pex_free(struct via_pex *pex)
+{
+    for (unsigned side = 0; side < VIA_PEX_SIDES; side++) {
+        via_pex_function_detach(&pex->function[side]);
+    }
+    close(pex->ones_fd);
+    pthread_mutex_destroy(&pex->lock);
+    free(pex->regs);
+    free(pex);
+}
+
+/* --- the link --- */
+
+bool via_pex_link_is_up(const struct via_pex *pex)
+{
+    uint32_t station = (pex->options.port & ~7u) << 12;
+    uint32_t disabled = pex->regs[(station + 0x208) / 4];
+    return pex->cable && (disabled >> (pex->options.port & 7) & 1) == 0;
+}
+
+bool via_pex_function_answers(const struct via_pex_function *function)
+{
+    return !function->removed &&
+           (function->side == VIA_PEX_VIRTUAL || via_pex_link_is_up(function->pex));
+}
+
+static void go_down(struct via_pex *pex)
+{
+    *via_pex_reg(pex, VIA_PEX_VIRTUAL, LINK_ERROR) |= LINK_ERROR_DL_DOWN;
+    via_pex_registers_reset(pex, VIA_PEX_LINK);
+    pex->function[VIA_PEX_LINK].asserted[0] = false;
+    pex->patterns_locked = PATTERN_TRIES;
+}
+
+void via_pex_follow_link(struct via_pex *pex, bool was_up)
+{
+    bool is_up = via_pex_link_is_up(pex);
+    if (was_up != is_up) {
+        if (was_up) {
+            go_down(pex);
+        }
+        via_pex_update_views(pex);
+        via_pex_update_interrupts(pex);
+    }
+}
+
+/* --- interrupts --- */
+
+static void fire(struct via_pex_function *function)
+{
+    uint64_t one = 1;
+    if (function->irq_fd < 0) {
+        return;
+    }
+    if (function->lose != 0) {
+        function->lose--;
+        function->pex->stats.interrupts_lost++;
+        return;
+    }
+    if (function->held) {
+        function->held_one = true;
+        return;
+    }
+    function->pex->stats.interrupts[function->side]++;
+    (void)!write(function->irq_fd, &one, sizeof(one));
+}
+
+/* MSI: on 0 -> 1 of what may interrupt. INTx: while it is so, once until it is unmasked. */
+static void update(struct via_pex *pex, struct via_pex_function *function)
+{
+    enum via_pex_side side = function->side;
+    uint32_t bells = *via_pex_reg(pex, VIA_PEX_VIRTUAL, BELL(side));
+    uint32_t unmasked = bells & ~*via_pex_reg(pex, VIA_PEX_VIRTUAL, BELL(side) + 8);
+    bool now[2] = {unmasked != 0, false};
+    if (side == VIA_PEX_VIRTUAL) {
+        now[1] =
+            (*via_pex_reg(pex, side, LINK_ERROR) & ~*via_pex_reg(pex, side, LINK_ERROR + 4)) != 0;
+    }
+    bool edge = (now[0] && !function->asserted[0]) || (now[1] && !function->asserted[1]);
+    /* The register going from zero is the edge (FreeBSD: "mask juggling" did not work); with the
+     * switch, what is unmasked going from zero. */
+    function->asserted[0] = pex->options.switches.unmask_fires_msi ? now[0] : bells != 0;
+    function->asserted[1] = now[1];
+    if (!via_pex_function_answers(function)) {
+        return;
+    }
+    uint32_t command = *via_pex_reg(pex, side, VIA_PCI_COMMAND);
+    bool msi = (*via_pex_reg(pex, side, MSI_CONTROL) & MSI_ENABLED) != 0;
+    if (msi && edge && (command & VIA_PCI_COMMAND_MASTER) != 0) {
+        fire(function);
+    } else if (!msi && (now[0] || now[1]) && (command & VIA_PCI_COMMAND_INTX_OFF) == 0 &&
+               function->irq_kind == VIA_PCI_INTX && !function->intx_masked) {
+        function->intx_masked = true;
+        fire(function);
+    }
+}
+
+void via_pex_update_interrupts(struct via_pex *pex)
+{
+    for (unsigned side = 0; side < VIA_PEX_SIDES; side++) {
+        update(pex, &pex->function[side]);
+    }
+}
+
+/* --- faults --- */
+
+void via_pex_set_link(struct via_pex *pex, bool up)
+{
+    pthread_mutex_lock(&pex->lock);
+    bool was_up = via_pex_link_is_up(pex);
+    pex->cable = up;
+    via_pex_follow_link(pex, was_up);
+    pthread_mutex_unlock(&pex->lock);
+}
+
+void via_pex_set_speed(struct via_pex *pex, unsigned generation, unsigned width)
+{
+    pthread_mutex_lock(&pex->lock);
+    bool was_up = via_pex_link_is_up(pex);
+    bool cable = pex->cable;
+    pex->cable = false;
+    via_pex_follow_link(pex, was_up);
+    pex->options.generation = generation;
+    pex->options.width = width;
+    pex->cable = cable;
+    via_pex_follow_link(pex, false);
+    pthread_mutex_unlock(&pex->lock);
+}
+
+void via_pex_reset_host(struct via_pex *pex, enum via_pex_side side)
+{
+    pthread_mutex_lock(&pex->lock);
+    if (side == VIA_PEX_VIRTUAL) {
+        via_pex_registers_power_on(pex);
+        for (unsigned i = 0; i < VIA_PEX_SIDES; i++) {
+            memset(pex->function[i].asserted, 0, sizeof(pex->function[i].asserted));
+        }
+    } else {
+        go_down(pex);
+    }
+    via_pex_update_views(pex);
+    via_pex_update_interrupts(pex);
+    pthread_mutex_unlock(&pex->lock);
+}
+
+void via_pex_remove(struct via_pex *pex, enum via_pex_side side, bool gone)
+{
+    pthread_mutex_lock(&pex->lock);
+    pex->function[side].removed = gone;
+    via_pex_update_views(pex);
+    pthread_mutex_unlock(&pex->lock);
+}
+
+void via_pex_lose_interrupts(struct via_pex *pex, enum via_pex_side side, unsigned count)
+{
+    pthread_mutex_lock(&pex->lock);
+    pex->function[side].lose = count;
+    pthread_mutex_unlock(&pex->lock);
+}
+
+void via_pex_hold_interrupts(struct via_pex *pex, enum via_pex_side side, bool hold)
+{
+    pthread_mutex_lock(&pex->lock);
+    struct via_pex_function *function = &pex->function[side];
+    bool due = function->held_one && !hold;
+    function->held = hold;
+    if (due) {
+        function->held_one = false;
+        fire(function);
+    }
+    pthread_mutex_unlock(&pex->lock);
+}
+
+void via_pex_raise_error(struct via_pex *pex, uint32_t bits)
+{
+    pthread_mutex_lock(&pex->lock);
+    *via_pex_reg(pex, VIA_PEX_VIRTUAL, LINK_ERROR) |= bits & 0xf;
+    via_pex_update_interrupts(pex);
+    pthread_mutex_unlock(&pex->lock);
+}
+
+void via_pex_stats(struct via_pex *pex, struct via_pex_stats *ret_stats)
+{
+    pthread_mutex_lock(&pex->lock);
+    *ret_stats = pex->stats;
+    pthread_mutex_unlock(&pex->lock);
+}

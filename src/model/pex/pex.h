@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A register model of one non-transparent (NT) port of a PEX 87xx, between two hosts. Made from
+ * public sources alone: each register names its source (registers.c), and where the sources
+ * disagree a switch says which one to follow.
+ *
+ * The chip has two functions: the virtual side's is on the bus of host 0, the link side's on that
+ * of host 1. A host drives its function by struct via_pci (vfio/pci.h). Stores into a memory BAR
+ * reach the other host's memory as the chip would translate them: through the BAR's translation or
+ * the A-LUT, if the requester is in the table of requester ids, the other function may master its
+ * bus, and the other host's IOMMU knows the address. Anything else vanishes and reads all-ones.
+ *
+ * A model has a lock of its own: all calls may be made by any thread.
+ */
+#ifndef VIA_MODEL_PEX_PEX_H
+#define VIA_MODEL_PEX_PEX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "vfio/pci.h"
+
+enum via_pex_side { VIA_PEX_VIRTUAL, VIA_PEX_LINK, VIA_PEX_SIDES };
+
+/* Where the public sources disagree. false: as FreeBSD's driver has it. */
+struct via_pex_switches {
+    bool alut_needs_bit_31;  /* 0xC94: bits 28 and 31 enable, not bit 28 alone */
+    bool alut_enable_at_bar; /* 0xC94 of the side whose BAR is hit, not of the side whose memory
+                                it shows */
+    bool lut_at_db4;         /* the virtual side's requester ids lie at 0xDB4, too */
+    bool dl_down_keeps_alut; /* DL_Down does not touch the link side's A-LUT array */
+    bool unmask_fires_msi;   /* unmasking a pending doorbell counts as 0 -> 1 */
+};
+
+struct via_pex_options {
+    uint64_t bar_bytes[VIA_PEX_SIDES][2]; /* BAR 2/3 and 4/5: powers of two from 1 MiB on, or 0 */
+    unsigned alut_entries;                /* 0, 128 or 256 */
+    unsigned nt;                          /* which NT port: 0 or 1 */
+    unsigned port;                        /* number of the chip's port, 0..23 */
+    unsigned generation, width;           /* of the link as trained */
+    unsigned generation_max, width_max;
+    uint16_t requester[VIA_PEX_SIDES]; /* bus, device and function that the CPU's stores carry */
+    struct via_pex_switches switches;
+};
+
+/* BAR 2/3 of 4 MiB, A-LUT with 256 entries, Gen3 x8. */
+extern const struct via_pex_options via_pex_options_default;
+
+struct via_pex_stats {
+    uint64_t unclaimed;         /* accesses that nothing answered */
+    uint64_t requester_refused; /* by the table of requester ids */
+    uint64_t iommu_faults;
+    uint64_t interrupts[VIA_PEX_SIDES];
+    uint64_t interrupts_lost; /* by fault injection */
+};
+
+struct via_pex;
+
+VIA_MUST_CHECK int via_pex_new(const struct via_pex_options *options, struct via_pex **ret_pex,
+                               struct via_error *err);
+void via_pex_free(struct via_pex *pex); /* nobody is attached */
+
+/* A host's driver takes its function. -EBUSY: it is taken. The function ends with ops->close(). */
+VIA_MUST_CHECK int via_pex_attach(struct via_pex *pex, enum via_pex_side side,
+                                  struct via_pci **ret_pci);
+
+/* Models by name, for drivers that meet in one process: made at the first open, freed after the
+ * last close. */
+VIA_MUST_CHECK int via_pex_attach_named(const char *name, enum via_pex_side side,
+                                        const struct via_pex_options *options,
+                                        struct via_pci **ret_pci, struct via_error *err);
+/* The model of that name, or NULL. Lives while somebody is attached. */
+struct via_pex *via_pex_find(const char *name);
+
+/* --- faults --- */
+
+/* The cable of the NT port is pulled or plugged in. */
+void via_pex_set_link(struct via_pex *pex, bool up);
+/* The link trains anew, now with these. */
+void via_pex_set_speed(struct via_pex *pex, unsigned generation, unsigned width);
+/* Hot reset by the host of that side. The virtual side's host resets the whole chip. */
+void via_pex_reset_host(struct via_pex *pex, enum via_pex_side side);
+/* A function is there no more: all-ones. */
+void via_pex_remove(struct via_pex *pex, enum via_pex_side side, bool gone);
+/* The next `count` interrupts of a side do not arrive. */
+void via_pex_lose_interrupts(struct via_pex *pex, enum via_pex_side side, unsigned count);
+/* Interrupts of a side wait until they are let go; of many, one arrives. */
+void via_pex_hold_interrupts(struct via_pex *pex, enum via_pex_side side, bool hold);
+/* Sets bits of the link error register (1 correctable, 2 uncorrectable, 8 dropped message). */
+void via_pex_raise_error(struct via_pex *pex, uint32_t bits);
+
+void via_pex_stats(struct via_pex *pex, struct via_pex_stats *ret_stats);
+
+/* --- the registers, for tests and documentation --- */
+
+enum via_pex_place { VIA_PEX_AT_VIRTUAL = 1, VIA_PEX_AT_LINK = 2, VIA_PEX_AT_CHIP = 4 };
+
+struct via_pex_register {
+    uint32_t off; /* from the function's base, or the chip's */
+    uint16_t words;
+    uint8_t places; /* of enum via_pex_place */
+    const char *name;
+    const char *source;
+};
+/* NULL: there are no more. */
+const struct via_pex_register *via_pex_register_at(unsigned index);
+
+/* Where the registers of a side begin in BAR 0. */
+uint32_t via_pex_base(unsigned nt, enum via_pex_side side);
+
+#endif

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The NT port's registers: what it is, how it is set up, doorbells. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "port/pex/port.h"
+#include "port/pex/regs.h"
+
+#define BELL_ROUNDS_MAX 8u
+
+static uint32_t read_own(struct via_pex_port *pex, uint32_t off)
+{
+    return via_pci_read32(pex->pci, PEX_REGISTERS, pex->chip.base + off);
+}
+
+static void write_own(struct via_pex_port *pex, uint32_t off, uint32_t value)
+{
+    via_pci_write32(pex->pci, PEX_REGISTERS, pex->chip.base + off, value);
+}
+
+static void write_peer(struct via_pex_port *pex, uint32_t off, uint32_t value)
+{
+    via_pci_write32(pex->pci, PEX_REGISTERS, pex->chip.peer_base + off, value);
+}
+
+/* --- what it is --- */
+
+/* A 64-bit set-up register is a mask of ones down to the size, with type bits. */
+static uint64_t bytes_of_setup(uint32_t low, uint32_t high)
+{
+    uint64_t mask = (low | (uint64_t)high << 32) & ~UINT64_C(0xf);
+    uint64_t bytes = ~mask + 1;
+    return mask != 0 && (bytes & (bytes - 1)) == 0 ? bytes : 0;
+}
+
+static uint64_t setup_of(struct via_pex_port *pex, bool link_side)
+{
+    uint32_t base = link_side == pex->chip.link_side ? pex->chip.base : pex->chip.peer_base;
+    unsigned bar = pex->config.bar;
+    uint32_t off = link_side ? PEX_LINK_SETUP(bar) : PEX_VIRTUAL_SETUP(bar);
+    uint32_t low = via_pci_read32(pex->pci, PEX_REGISTERS, base + off);
+    uint32_t high = via_pci_read32(pex->pci, PEX_REGISTERS, base + off + 4);
+    return low == UINT32_MAX ? 0 : bytes_of_setup(low, high);
+}
+
+/* Which function this is, by its ids. */
+static int check_ids(struct via_pex_port *pex, struct via_error *err)
+{
+    uint32_t ids = 0, revision = 0;
+    (void)pex->pci->ops->config_read(pex->pci, VIA_PCI_VENDOR_ID, 4, &ids);
+    (void)pex->pci->ops->config_read(pex->pci, VIA_PCI_REVISION, 1, &revision);
+    unsigned device = ids >> 16 & ~1u;
+    if (ids == UINT32_MAX) {
+        return via_error_set(err, -ENODEV,
+                             "the function does not answer: its link is down, or it "
+                             "was removed");
+    }
+    if ((ids & 0xffff) != PEX_VENDOR || (device != PEX_NT0_LINK && device != PEX_NT0_VIRTUAL)) {
+        return via_error_set(err, -ENODEV,
+                             "vendor %04x, device %04x: no NT port of a PEX 87xx (10b5:87a0, 87a1, "
+                             "87b0, 87b1)",
+                             ids & 0xffff, ids >> 16);
+    }
+    pex->chip.revision = revision;
+    pex->chip.nt = ids >> 16 & 1;
+    pex->chip.link_side = device == PEX_NT0_LINK;
+    return 0;
+}
+
+static int check_bars(struct via_pex_port *pex, struct via_error *err)
+{
+    struct via_pci_region registers, window;
+    int rc = pex->pci->ops->region(pex->pci, PEX_REGISTERS, &registers);
+    if (rc == 0) {
+        rc = pex->pci->ops->region(pex->pci, pex->config.bar, &window);
+    }
+    if (rc != 0 || registers.bytes < UINT64_C(0x40000)) {
+        return via_error_set(err, rc != 0 ? rc : -ENODEV,
+                             "BAR 0 has %llu bytes: the chip's registers take 262144",
+                             (unsigned long long)(rc == 0 ? registers.bytes : 0));
+    }
+    if (window.bytes < 2 * VIA_PEX_PAGE_BYTES || (window.bytes & (window.bytes - 1)) != 0) {
+        return via_error_set(err, -ENODEV,
+                             "BAR %u has %llu bytes: the EEPROM gives it no size, or an odd one",
+                             pex->config.bar, (unsigned long long)window.bytes);
+    }
+    pex->chip.bar_bytes = window.bytes;
+    return 0;
+}
+
+static int check_registers(struct via_pex_port *pex, struct via_error *err)
+{
+    struct via_pex_chip *chip = &pex->chip;
+    uint32_t who = read_own(pex, PEX_WHO);
+    bool link_side = (who & PEX_WHO_LINK_SIDE) != 0;
+    if (who == UINT32_MAX || (who & 1) != chip->nt || link_side != chip->link_side) {
+        return via_error_set(err, -ENODEV,
+                             "register 0xC8C is %08x: not NT%u's %s side, which its device id says",
+                             who, chip->nt, chip->link_side ? "link" : "virtual");
+    }
+    uint32_t ports = via_pci_read32(pex->pci, PEX_REGISTERS, PEX_PORTS);
+    chip->alut_entries = (ports & PEX_PORTS_ALUT(chip->nt)) == 0       ? 0
+                         : (ports & PEX_PORTS_ALUT(1 - chip->nt)) != 0 ? 128
+                                                                       : 256;
+    if (pex->config.alut && (chip->alut_entries == 0 || pex->config.bar != 2)) {
+        return via_error_set(err, -ENOTSUP, "the A-LUT is %s",
+                             chip->alut_entries == 0 ? "off by EEPROM" : "of BAR 2 alone");
+    }
+    chip->peer_bar_bytes = setup_of(pex, !chip->link_side);
+    if (chip->peer_bar_bytes == 0) {
+        return via_error_set(err, -ENODEV,
+                             "BAR %u of the other side has no size: its EEPROM does not enable it",
+                             pex->config.bar);
+    }
+    return 0;
+}
+
+int via_pex_chip_identify(struct via_pex_port *pex, struct via_error *err)
+{
+    struct via_pex_chip *chip = &pex->chip;
+    int rc = check_ids(pex, err);
+    if (rc != 0) {
+        return rc;
+    }
+    chip->base =
+        (chip->nt == 0 ? PEX_NT0_BASE : PEX_NT1_BASE) + (chip->link_side ? PEX_LINK_SIDE : 0);
+    chip->peer_base = chip->base ^ PEX_LINK_SIDE;
+    rc = pex->pci->ops->config_write(pex->pci, VIA_PCI_COMMAND, 2, VIA_PCI_COMMAND_MEMORY);
+    if (rc != 0) {
+        return via_error_set(err, rc, "enable memory decoding: %s", strerror(-rc));
+    }
+    rc = check_bars(pex, err);
+    return rc == 0 ? check_registers(pex, err) : rc;
+}
+
+/* --- the link of the NT port --- */
+
+static void note_errors(struct via_pex_port *pex, uint32_t errors)
+{
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(pex->errors); i++) {
+        pex->errors[i] += errors >> i & 1;
+    }
+}
+
+bool via_pex_chip_is_up(struct via_pex_port *pex)
+{
+    struct via_pex_chip *chip = &pex->chip;
+    uint32_t who = read_own(pex, PEX_WHO);
+    if (who == UINT32_MAX || ((who & PEX_WHO_LINK_SIDE) != 0) != chip->link_side) {
+        return false;
+    }
+    bool dl_down = false;
+    if (!chip->link_side) {
+        uint32_t errors = read_own(pex, PEX_ERRORS);
+        if (errors != 0 && errors != UINT32_MAX) {
+            write_own(pex, PEX_ERRORS, errors);
+            note_errors(pex, errors);
+            dl_down = (errors & PEX_ERROR_DL_DOWN) != 0;
+        }
+    }
+    uint32_t status = read_own(pex, PEX_LINK_STATUS);
+    uint32_t capability = read_own(pex, PEX_LINK_CAPABILITY);
+    if (status == UINT32_MAX || capability == UINT32_MAX) {
+        return false;
+    }
+    chip->generation = status >> 16 & 0xf;
+    chip->width = status >> 20 & 0x1f;
+    chip->generation_max = capability & 0xf;
+    chip->width_max = capability >> 4 & 0x3f;
+    /* It may be up again by now: it was down all the same, and the link side was reset. */
+    return chip->width != 0 && !dl_down;
+}
+
+/* --- set-up --- */
+
+/* Who may send through this side's BARs: 0:0, which is where chipsets without root ports' ids
+ * issue from, and the id that the chip has seen. */
+static void program_requesters(struct via_pex_port *pex)
+{
+    uint32_t off = pex->chip.link_side || pex->config.lut_at_db4 ? PEX_LUT_LINK : PEX_LUT_VIRTUAL;
+    uint32_t requester = read_own(pex, PEX_REQUESTER) & PEX_LUT_REQUESTER;
+    write_own(pex, off, (requester | PEX_LUT_ENABLE) << 16 | PEX_LUT_ENABLE);
+}
+
+/* The A-LUT of the peer's BAR: each entry one piece of this end's memory. */
+static void program_alut(struct via_pex_port *pex)
+{
+    const struct via_pex_chip *chip = &pex->chip;
+    bool wide = chip->alut_entries == 256;
+    uint64_t piece = chip->peer_bar_bytes / chip->alut_entries;
+    /* The array is that of the BAR; array 1 is the link side's (F). */
+    uint32_t array = (chip->link_side ? 0u : 1u) + (wide ? 0 : 2 * chip->nt);
+    for (unsigned i = 0; i < chip->alut_entries; i++) {
+        uint32_t at =
+            PEX_ALUT + array * (wide ? 0x2000u : 0x1000u) + i % 128 * 4 + (i >= 128 ? 0x1000u : 0);
+        bool shows = i * piece < pex->memory_bytes;
+        uint64_t address = shows ? pex->iova + i * piece : 0;
+        via_pci_write32(pex->pci, PEX_REGISTERS, at, (uint32_t)address);
+        via_pci_write32(pex->pci, PEX_REGISTERS, at + PEX_ALUT_HIGH, (uint32_t)(address >> 32));
+        via_pci_write32(pex->pci, PEX_REGISTERS, at + PEX_ALUT_PERMISSION,
+                        shows ? PEX_ALUT_READ_WRITE : 0);
+    }
+}
+
+/* The enable register is that of the side whose memory is shown (F). */
+static void enable_alut(struct via_pex_port *pex, bool on)
+{
+    (pex->config.alut_at_peer ? write_peer : write_own)(pex, PEX_ALUT_ENABLE,
+                                                        on ? PEX_ALUT_ENABLED : 0);
+}
+
+static void program_translation(struct via_pex_port *pex, uint64_t address)
+{
+    /* The peer's BAR leads here. */
+    write_peer(pex, PEX_TRANSLATION(pex->config.bar), (uint32_t)address);
+    write_peer(pex, PEX_TRANSLATION(pex->config.bar) + 4, (uint32_t)(address >> 32));
+}
+
+static uint32_t own_bell(const struct via_pex_port *pex)
+{
+    return pex->chip.link_side ? PEX_BELL_LINK : PEX_BELL_VIRTUAL;
+}
+
+void via_pex_chip_program(struct via_pex_port *pex)
+{
+    const struct via_pex_chip *chip = &pex->chip;
+    (void)pex->pci->ops->config_write(pex->pci, VIA_PCI_COMMAND, 2,
+                                      VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER);
+    write_own(pex, own_bell(pex) + PEX_BELL_CLEAR, 0xffff);
+    program_requesters(pex);
+    program_translation(pex, pex->iova);
+    if (pex->config.alut) {
+        program_alut(pex);
+    }
+    if (chip->alut_entries != 0) {
+        enable_alut(pex, pex->config.alut);
+    }
+    if (pex->irq_is_on && pex->config.irq == VIA_PCI_MSI) {
+        /* A reset cleared the message's address: the backend writes it anew. */
+        (void)pex->pci->ops->irq_set(pex->pci, VIA_PCI_MSI, 1, &pex->irq_fd);
+    }
+    if (!chip->link_side) {
+        write_own(pex, PEX_ERRORS_MASK, 0);
+    }
+    write_own(pex, own_bell(pex) + PEX_BELL_UNMASK, 0xffff);
+}
+
+void via_pex_chip_conceal(struct via_pex_port *pex)
+{
+    if (pex->config.alut) {
+        enable_alut(pex, false);
+    }
+    program_translation(pex, 0);
+    write_own(pex, own_bell(pex) + PEX_BELL_MASK, 0xffff);
+    if (!pex->chip.link_side) {
+        write_own(pex, PEX_ERRORS_MASK, 0xf);
+    }
+}
+
+/* --- doorbells --- */
+
+/* Until the register is zero: an interrupt comes only when it leaves zero (F). A peer that rings
+ * without end is left for the next call. */
+uint32_t via_pex_chip_take_bells(struct via_pex_port *pex)
+{
+    uint32_t taken = 0;
+    for (unsigned i = 0; i < BELL_ROUNDS_MAX; i++) {
+        uint32_t bells = read_own(pex, own_bell(pex));
+        if (bells == 0 || bells == UINT32_MAX) {
+            break;
+        }
+        write_own(pex, own_bell(pex) + PEX_BELL_CLEAR, bells);
+        taken |= bells & 0xffff;
+    }
+    return taken;
+}
+
+void via_pex_chip_ring(struct via_pex_port *pex, uint32_t bits)
+{
+    write_own(pex, pex->chip.link_side ? PEX_BELL_VIRTUAL : PEX_BELL_LINK, bits);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Opens a pex port, and tells of it. */
+#include "port/pex/driver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "model/pex/pex.h"
+#include "port/pex/port.h"
+
+#define WINDOW_BYTES_DEFAULT (UINT64_C(4) << 20)
+#define WINDOW_BYTES_MIN (2 * VIA_PEX_PAGE_BYTES)
+#define PAGE_BYTES VIA_PEX_PAGE_BYTES
+
+#define MODEL_PREFIX "model:"
+
+_Static_assert(sizeof(struct via_pex_config) <= VIA_LINK_CONFIG_BYTES, "fits");
+
+/* --- descriptions --- */
+
+static bool is_word(const struct via_link_word *word, const char *key, const char *value)
+{
+    if (strcmp(word->key, key) != 0) {
+        return false;
+    }
+    return value == NULL ? word->value == NULL
+                         : word->value != NULL && strcmp(word->value, value) == 0;
+}
+
+static bool parse_irq(const struct via_link_word *word, struct via_pex_config *config)
+{
+    if (is_word(word, "irq", "msi")) {
+        config->irq = VIA_PCI_MSI;
+    } else if (is_word(word, "irq", "intx")) {
+        config->irq = VIA_PCI_INTX;
+    } else if (is_word(word, "irq", "none")) {
+        config->polls = true;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static int parse_word(const struct via_link_word *word, struct via_pex_config *config,
+                      struct via_error *err)
+{
+    uint64_t bytes;
+    if (is_word(word, "bar", "2") || is_word(word, "bar", "4")) {
+        config->bar = (unsigned)(word->value[0] - '0');
+    } else if (is_word(word, "alut", NULL) || is_word(word, "alut", "own")) {
+        config->alut = true;
+    } else if (is_word(word, "alut", "peer")) {
+        config->alut = config->alut_at_peer = true;
+    } else if (is_word(word, "lut", "d94") || is_word(word, "lut", "db4")) {
+        config->lut_at_db4 = word->value[1] == 'b';
+    } else if (is_word(word, "side", "virtual") || is_word(word, "side", "link")) {
+        config->model_link = word->value[0] == 'l';
+    } else if (strcmp(word->key, "window") == 0 && via_link_word_bytes(word, &bytes) &&
+               bytes >= WINDOW_BYTES_MIN && bytes % PAGE_BYTES == 0) {
+        config->window_bytes_max = bytes;
+    } else if (!parse_irq(word, config)) {
+        return via_error_set(err, -EINVAL, "option '%s%s%s': not one of %s", word->key,
+                             word->value != NULL ? "=" : "", word->value != NULL ? word->value : "",
+                             via_pex_driver.usage);
+    }
+    return 0;
+}
+
+static int pex_parse(const struct via_link_words *words, void *ret_config, struct via_error *err)
+{
+    struct via_pex_config config = {
+        .bar = 2, .window_bytes_max = WINDOW_BYTES_DEFAULT, .irq = VIA_PCI_IRQ_KINDS};
+    if (strlen(words->target) >= sizeof(config.target)) {
+        return via_error_set(err, -ENAMETOOLONG, "%s: longer than %zu bytes", words->target,
+                             sizeof(config.target) - 1);
+    }
+    if (strncmp(words->target, MODEL_PREFIX, strlen(MODEL_PREFIX)) != 0 ||
+        words->target[strlen(MODEL_PREFIX)] == '\0') {
+        return via_error_set(err, -EINVAL, "'%s': not model:NAME", words->target);
+    }
+    strcpy(config.target, words->target);
+    for (unsigned i = 0; i < words->count; i++) {
+        int rc = parse_word(&words->word[i], &config, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    memcpy(ret_config, &config, sizeof(config));
+    return 0;
+}
+
+/* --- open --- */
+
+static int open_function(struct via_pex_port *pex, struct via_error *err)
+{
+    const char *name = pex->config.target + strlen(MODEL_PREFIX);
+    return via_pex_attach_named(name, pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL,
+                                &via_pex_options_default, &pex->pci, err);
+}
+
+/* Page and inbox, and the window: as large as both BARs and the option allow. Both ends read the
+ * same registers, so they come to the same size. */
+static int open_geometry(struct via_pex_port *pex, struct via_error *err)
+{
+    uint64_t bytes = via_min(pex->chip.bar_bytes, pex->chip.peer_bar_bytes);
+    bytes = via_min(bytes, pex->config.window_bytes_max);
+    if (bytes < PAGE_BYTES + via_max(pex->host->inbox_bytes_min, UINT64_C(1))) {
+        return via_error_set(err, -ENOSPC,
+                             "window of %llu bytes (BARs of %llu and %llu): the pipes need at "
+                             "least %llu and a page",
+                             (unsigned long long)bytes, (unsigned long long)pex->chip.bar_bytes,
+                             (unsigned long long)pex->chip.peer_bar_bytes,
+                             (unsigned long long)pex->host->inbox_bytes_min);
+    }
+    pex->memory_bytes = bytes;
+    pex->base.side = pex->chip.link_side ? 1 : 0;
+    pex->base.caps = (struct via_port_caps){
+        .window_bytes = bytes - PAGE_BYTES,
+        .inbox_bytes = bytes - PAGE_BYTES,
+        .store_bytes_max = sizeof(uint64_t),
+    };
+    return 0;
+}
+
+static int open_memory(struct via_pex_port *pex, struct via_error *err)
+{
+    pex->memory_fd = memfd_create("viaduct-pex-inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (pex->memory_fd < 0 || ftruncate(pex->memory_fd, (off_t)pex->memory_bytes) != 0 ||
+        fcntl(pex->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        return via_error_set(err, -errno, "memory for the inbox: %s", strerror(errno));
+    }
+    void *at = mmap(NULL, pex->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, pex->memory_fd, 0);
+    if (at == MAP_FAILED) {
+        return via_error_set(err, -errno, "map the inbox: %s", strerror(errno));
+    }
+    pex->page = at;
+    pex->base.inbox = (unsigned char *)at + PAGE_BYTES;
+    struct via_pci_memory memory = {
+        .at = at, .bytes = pex->memory_bytes, .fd = pex->memory_fd, .writable = true};
+    uint64_t alignment = pex->config.alut ? pex->chip.peer_bar_bytes / pex->chip.alut_entries
+                                          : pex->chip.peer_bar_bytes;
+    int rc = pex->pci->ops->dma_map(pex->pci, &memory, via_max(alignment, (uint64_t)PAGE_BYTES),
+                                    &pex->iova);
+    return rc == 0 ? 0
+                   : via_error_set(err, rc, "let the device reach %llu bytes of memory: %s",
+                                   (unsigned long long)memory.bytes, strerror(-rc));
+}
+
+static int open_window(struct via_pex_port *pex, struct via_error *err)
+{
+    int rc =
+        pex->pci->ops->map(pex->pci, pex->config.bar, 0, pex->memory_bytes, true, &pex->mapping);
+    if (rc == -ENOTSUP) {
+        pex->mapping = (struct via_pci_mapping){.caching = VIA_PCI_UNCACHED};
+        return 0; /* by calls */
+    }
+    return rc == 0 ? 0 : via_error_set(err, rc, "map BAR %u: %s", pex->config.bar, strerror(-rc));
+}
+
+/* MSI if there is, else INTx; without either the control thread looks. */
+static int open_interrupt(struct via_pex_port *pex, struct via_error *err)
+{
+    static const enum via_pci_irq_kind kinds[] = {VIA_PCI_MSI, VIA_PCI_INTX};
+    enum via_pci_irq_kind wanted = pex->config.irq;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(kinds) && !pex->config.polls; i++) {
+        if ((wanted == VIA_PCI_IRQ_KINDS || wanted == kinds[i]) &&
+            pex->pci->ops->irqs(pex->pci, kinds[i]) != 0 &&
+            pex->pci->ops->irq_set(pex->pci, kinds[i], 1, &pex->irq_fd) == 0) {
+            pex->irq_is_on = true;
+            pex->config.irq = kinds[i];
+            return 0;
+        }
+    }
+    if (wanted != VIA_PCI_IRQ_KINDS) {
+        return via_error_set(err, -ENOTSUP, "the function has no %s",
+                             wanted == VIA_PCI_MSI ? "MSI" : "INTx");
+    }
+    return 0;
+}
+
+static int open_fds(struct via_pex_port *pex, struct via_error *err)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    pex->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    pex->irq_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pex->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (pex->epoll_fd < 0 || pex->irq_fd < 0 || pex->kick_fd < 0 ||
+        epoll_ctl(pex->epoll_fd, EPOLL_CTL_ADD, pex->irq_fd, &event) != 0 ||
+        epoll_ctl(pex->epoll_fd, EPOLL_CTL_ADD, pex->kick_fd, &event) != 0) {
+        return via_error_set(err, -errno, "eventfd: %s", strerror(errno));
+    }
+    return 0;
+}
+
+static void open_session(struct via_pex_port *pex)
+{
+    while (pex->session == 0 || pex->session == UINT32_MAX) {
+        if (getrandom(&pex->session, sizeof(pex->session), 0) != sizeof(pex->session)) {
+            pex->session = (uint32_t)via_pex_now_ns() | 1;
+        }
+    }
+    pex->asymmetric = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static int open_all(struct via_pex_port *pex, struct via_error *err)
+{
+    int rc = open_function(pex, err);
+    if (rc == 0) {
+        rc = via_pex_chip_identify(pex, err);
+    }
+    if (rc == 0) {
+        rc = open_geometry(pex, err);
+    }
+    if (rc == 0) {
+        rc = open_memory(pex, err);
+    }
+    if (rc == 0) {
+        rc = open_window(pex, err);
+    }
+    if (rc == 0) {
+        rc = open_fds(pex, err);
+    }
+    return rc == 0 ? open_interrupt(pex, err) : rc;
+}
+
+static int pex_open(const void *config_bytes, const struct via_driver_host *host,
+                    struct via_port **ret_port, struct via_error *err)
+{
+    struct via_pex_port *pex = aligned_alloc(
+        VIA_CACHELINE, via_align_up(sizeof(struct via_pex_port), (uint64_t)VIA_CACHELINE));
+    if (pex == NULL) {
+        return via_error_set(err, -ENOMEM, "%s", strerror(ENOMEM));
+    }
+    memset(pex, 0, sizeof(*pex));
+    memcpy(&pex->config, config_bytes, sizeof(pex->config));
+    pex->base.ops = &via_pex_port_ops;
+    pex->host = host;
+    pex->memory_fd = pex->epoll_fd = pex->irq_fd = pex->kick_fd = -1;
+    open_session(pex);
+    int rc = open_all(pex, err);
+    if (rc != 0) {
+        via_error_prefix(err, "%s: ", pex->config.target);
+        via_pex_port_close(&pex->base);
+        return rc;
+    }
+    *ret_port = &pex->base;
+    return 0;
+}
+
+void via_pex_port_close(struct via_port *port)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    if (pex->kick_fd >= 0) {
+        via_pex_link_close(pex);
+    }
+    if (pex->irq_is_on) {
+        (void)pex->pci->ops->irq_set(pex->pci, pex->config.irq, 0, NULL);
+    }
+    if (pex->mapping.at != NULL) {
+        pex->pci->ops->unmap(pex->pci, &pex->mapping);
+    }
+    if (pex->iova != 0) {
+        (void)pex->pci->ops->dma_unmap(pex->pci, pex->iova);
+    }
+    if (pex->pci != NULL) {
+        pex->pci->ops->close(pex->pci);
+    }
+    if (pex->page != NULL) {
+        munmap(pex->page, pex->memory_bytes);
+    }
+    int fds[] = {pex->memory_fd, pex->epoll_fd, pex->irq_fd, pex->kick_fd};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+    free(pex);
+}
+
+/* --- what was found --- */
+
+static void pex_describe(const struct via_port *port, char *ret_text, size_t bytes)
+{
+    const struct via_pex_port *pex = via_pex_port_of(port);
+    const struct via_pex_chip *chip = &pex->chip;
+    const char *caching = pex->mapping.at == NULL                     ? "by calls"
+                          : pex->mapping.caching == VIA_PCI_COMBINING ? "write-combined"
+                          : pex->mapping.caching == VIA_PCI_UNCACHED  ? "uncached"
+                                                                      : "memory";
+    bool is_degraded = chip->width != 0 &&
+                       (chip->width < chip->width_max || chip->generation < chip->generation_max);
+    snprintf(ret_text, bytes,
+             "PEX 87xx NT%u %s side, revision %02X, %s: Gen%u x%u%s, BAR %u of %llu bytes (%s), %s",
+             chip->nt, chip->link_side ? "link" : "virtual", chip->revision,
+             pex->pci->ops->describe(pex->pci), chip->generation, chip->width,
+             is_degraded ? " (degraded)" : "", pex->config.bar, (unsigned long long)chip->bar_bytes,
+             caching,
+             !pex->irq_is_on                  ? "no interrupt"
+             : pex->config.irq == VIA_PCI_MSI ? "MSI"
+                                              : "INTx");
+}
+
+static void pex_status(const struct via_port *port, struct via_port_status *ret_status)
+{
+    const struct via_pex_port *pex = via_pex_port_of(port);
+    const struct via_pex_chip *chip = &pex->chip;
+    *ret_status = (struct via_port_status){
+        .cut = pex->cut,
+        .window_bytes = pex->base.caps.window_bytes,
+        .class_name = "pex",
+        .doorbells_fired = atomic_load_explicit(&pex->counters.rings, memory_order_relaxed),
+    };
+    memcpy(ret_status->error, pex->error, sizeof(pex->error));
+    if (pex->error[0] == '\0' && chip->width != 0 &&
+        (chip->width < chip->width_max || chip->generation < chip->generation_max)) {
+        snprintf(ret_status->error, sizeof(ret_status->error),
+                 "the link trained to Gen%u x%u, the port is able to do Gen%u x%u",
+                 chip->generation, chip->width, chip->generation_max, chip->width_max);
+    }
+}
+_Static_assert(sizeof(((struct via_port_status *)NULL)->error) ==
+                   sizeof(((struct via_pex_port *)NULL)->error),
+               "the same text");
+
+static int pex_fd(const struct via_port *port)
+{
+    return via_pex_port_of(port)->epoll_fd;
+}
+
+const struct via_driver via_pex_driver = {
+    .name = "pex",
+    .usage = "side=virtual|link, bar=2|4, window=BYTES, alut[=own|peer], lut=d94|db4, "
+             "irq=msi|intx|none",
+    .parse = pex_parse,
+    .open = pex_open,
+    .describe = pex_describe,
+    .status = pex_status,
+    .fd = pex_fd,
+    .service = via_pex_link_service,
+    .cut = via_pex_link_cut,
+};

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The control thread's side: is the link up? Three things must hold: the NT port has a link, both
+ * ends are ready and neither is cut, and each end has adapted to the round of the other. An end
+ * that goes down begins a new round, so that however short it is down, the other end goes down too,
+ * and nothing posted in an earlier round arrives in a later one.
+ */
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "port/bell.h"
+#include "port/pex/port.h"
+
+/* While up: how often the page is looked at, and the chip and the peer's page are read. */
+#define LOOK_NS (20 * VIA_MSEC_NS)
+#define READ_NS (60 * VIA_MSEC_NS)
+/* While down: how often this end looks for the peer, posts its state, and programs the chip. */
+#define WAIT_NS (2 * VIA_MSEC_NS)
+#define WAIT_LONG_NS (20 * VIA_MSEC_NS)
+#define POST_NS (10 * VIA_MSEC_NS)
+#define PROGRAM_NS (100 * VIA_MSEC_NS)
+/* Without interrupts. */
+#define POLL_NS (1 * VIA_MSEC_NS)
+/* A thread in the middle of a store gets so many chances to leave it in one turn. */
+#define QUIESCE_TRIES 200u
+
+uint64_t via_pex_now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * VIA_SEC_NS + (uint64_t)time.tv_nsec;
+}
+
+static void set_error(struct via_pex_port *pex, const char *format, ...) VIA_PRINTF(2, 3);
+static void set_error(struct via_pex_port *pex, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(pex->error, sizeof(pex->error), format, args);
+    va_end(args);
+}
+
+/* --- what this end says --- */
+
+static uint64_t word_of(const struct via_pex_port *pex)
+{
+    uint64_t flags = (pex->programmed && !pex->quiescing ? VIA_PEX_WORD_READY : 0) |
+                     (pex->cut ? VIA_PEX_WORD_CUT : 0);
+    return (uint64_t)pex->session << 32 | (uint64_t)pex->round << 16 | flags;
+}
+
+/* Where the peer reads it. */
+static void publish(struct via_pex_port *pex)
+{
+    struct via_pex_line *own = &pex->page->own;
+    atomic_store_explicit(&own->magic, VIA_PEX_PAGE_MAGIC, memory_order_relaxed);
+    atomic_store_explicit(&own->word, word_of(pex), memory_order_seq_cst);
+}
+
+static void post(struct via_pex_port *pex)
+{
+    const uint64_t fields[] = {
+        VIA_PEX_PAGE_MAGIC, pex->base.caps.inbox_bytes, pex->host->host, 0, 0, 0, pex->ack};
+    uint64_t off = offsetof(struct via_pex_page, posted);
+    pex->posted_word = word_of(pex);
+    pex->posted_ack = pex->ack;
+    via_pex_store(pex, off, fields, sizeof(fields));
+    via_pex_store_word(pex, off + sizeof(fields), pex->posted_word);
+    via_pex_drain(pex);
+}
+
+/* --- what the peer says: hostile words, only compared --- */
+
+struct peer {
+    uint64_t word; /* 0: it said nothing yet */
+    uint64_t ack;
+    uint64_t inbox_bytes;
+};
+
+static struct peer read_peer(const struct via_pex_port *pex)
+{
+    const struct via_pex_line *line = &pex->page->posted;
+    struct peer peer = {0};
+    uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
+    uint32_t session = (uint32_t)(word >> 32);
+    if (session == 0 || session == UINT32_MAX ||
+        atomic_load_explicit(&line->magic, memory_order_relaxed) != VIA_PEX_PAGE_MAGIC) {
+        return peer;
+    }
+    peer.word = word;
+    peer.ack = atomic_load_explicit(&line->ack, memory_order_relaxed);
+    peer.inbox_bytes = atomic_load_explicit(&line->inbox_bytes, memory_order_relaxed);
+    return peer;
+}
+
+static bool is_willing(uint64_t word)
+{
+    return (word & (VIA_PEX_WORD_READY | VIA_PEX_WORD_CUT)) == VIA_PEX_WORD_READY;
+}
+
+/* Both ends have adapted to each other. */
+static bool is_agreed(const struct via_pex_port *pex, const struct peer *peer)
+{
+    return is_willing(peer->word) && is_willing(word_of(pex)) &&
+           VIA_PEX_WORD_ID(peer->word) == pex->ack && peer->ack == VIA_PEX_WORD_ID(word_of(pex));
+}
+
+/* --- down --- */
+
+/* Every thread of this process passes a full barrier, and its write-combining buffers drain: the
+ * interrupt that makes it do so does that (Intel SDM volume 3, 12.3.1). */
+static void barrier_everywhere(const struct via_pex_port *pex)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (pex->asymmetric) {
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    }
+}
+
+/* true: no thread stores into the window any more. */
+static bool quiesce(struct via_pex_port *pex)
+{
+    barrier_everywhere(pex);
+    unsigned tries = 0;
+    for (unsigned i = 0; i < VIA_PORT_QUEUES;) {
+        /* Pairs with the release in leave(). */
+        if (atomic_load_explicit(&pex->queues[i].busy, memory_order_acquire) == 0) {
+            i++;
+        } else if (tries++ == QUIESCE_TRIES) {
+            return false;
+        } else {
+            sched_yield();
+        }
+    }
+    barrier_everywhere(pex);
+    return true;
+}
+
+/* What a link that is down leaves behind is settled before the peer is told of the new round. */
+static void finish_down(struct via_pex_port *pex)
+{
+    if (!quiesce(pex)) {
+        return;
+    }
+    pex->quiescing = false;
+    (void)via_pex_chip_take_bells(pex);
+    atomic_fetch_and_explicit(&pex->events, ~(uint64_t)0xffff, memory_order_seq_cst);
+    publish(pex);
+    post(pex);
+    /* The peer looks at its page now and then; a doorbell makes it look at once. It does so before
+     * it takes doorbells, and then drops them. */
+    (void)via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
+    via_pex_chip_ring(pex, 1);
+}
+
+static void go_down(struct via_pex_port *pex)
+{
+    if (!pex->linked) {
+        return;
+    }
+    pex->linked = false;
+    pex->quiescing = true;
+    pex->round++;
+    pex->downs_count++;
+    /* Sequentially consistent, and a barrier in every thread: see enter() in port.c. */
+    atomic_store_explicit(&pex->up, false, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&pex->downs, 1, memory_order_release);
+    atomic_store_explicit(&pex->suspect, false, memory_order_relaxed);
+    publish(pex);
+    finish_down(pex);
+    atomic_fetch_or_explicit(&pex->events, VIA_PORT_EVENT_LINK_DOWN, memory_order_seq_cst);
+    pex->post_ns = pex->look_ns = 0;
+}
+
+/* --- up --- */
+
+static void go_up(struct via_pex_port *pex, const struct peer *peer, uint64_t now_ns)
+{
+    pex->linked = true;
+    pex->ups_count++;
+    pex->error[0] = '\0';
+    pex->look_ns = now_ns + READ_NS;
+    atomic_store_explicit(&pex->peer_word, peer->word, memory_order_relaxed);
+    atomic_fetch_or_explicit(&pex->events, VIA_PORT_EVENT_LINK_UP, memory_order_seq_cst);
+    /* Release: whoever sees `up` sees the peer's word. */
+    atomic_store_explicit(&pex->up, true, memory_order_seq_cst);
+}
+
+/* Brings the two ends nearer to each other; up when they are there. */
+static void train(struct via_pex_port *pex, uint64_t now_ns)
+{
+    struct peer peer = read_peer(pex);
+    pex->ack = peer.word != 0 ? VIA_PEX_WORD_ID(peer.word) : 0;
+    if (word_of(pex) != pex->posted_word || pex->ack != pex->posted_ack || now_ns >= pex->post_ns) {
+        publish(pex);
+        post(pex);
+        pex->post_ns = now_ns + POST_NS;
+    }
+    if (!is_agreed(pex, &peer)) {
+        return;
+    }
+    /* What the peer posted came by its window; this end's must work as well. */
+    uint64_t word = via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
+    if (word == peer.word) {
+        go_up(pex, &peer, now_ns);
+    } else if (word == UINT64_MAX) {
+        set_error(pex,
+                  "the peer writes to this end, but reads through BAR %u bring all-ones: its "
+                  "table of requester ids, its IOMMU or a translation refuses",
+                  pex->config.bar);
+    }
+}
+
+/* --- the turn --- */
+
+static void drain_fd(int fd)
+{
+    uint64_t count;
+    (void)!read(fd, &count, sizeof(count));
+}
+
+/* The chip's link, as it is now. */
+static void look_at_chip(struct via_pex_port *pex, uint64_t now_ns)
+{
+    pex->hardware_up = via_pex_chip_is_up(pex);
+    if (!pex->hardware_up) {
+        if (pex->linked || pex->programmed || pex->error[0] == '\0') {
+            set_error(pex, "the NT port has no link");
+        }
+        /* The link side's registers are back at their reset values. */
+        pex->programmed = false;
+        pex->program_ns = 0;
+        go_down(pex);
+        return;
+    }
+    if (!pex->linked && (!pex->programmed || now_ns >= pex->program_ns)) {
+        via_pex_chip_program(pex);
+        pex->programmed = true;
+        pex->program_ns = now_ns + PROGRAM_NS;
+    }
+}
+
+static void look_at_peer(struct via_pex_port *pex, uint64_t now_ns)
+{
+    struct peer peer = read_peer(pex);
+    if (!is_agreed(pex, &peer)) {
+        set_error(pex, "the peer took the link down");
+        go_down(pex);
+    } else if (atomic_load_explicit(&pex->suspect, memory_order_relaxed)) {
+        set_error(pex, "reads from the peer did not bring its state");
+        go_down(pex);
+    } else if (now_ns >= pex->look_ns) {
+        pex->look_ns = now_ns + READ_NS;
+        if (via_pex_load_word(pex, offsetof(struct via_pex_page, own.word)) !=
+            atomic_load_explicit(&pex->peer_word, memory_order_relaxed)) {
+            set_error(pex, "the peer does not answer");
+            go_down(pex);
+        }
+    }
+}
+
+static unsigned thread_of(const struct via_pex_port *pex, unsigned bit)
+{
+    return bit < VIA_PORT_DATA_DOORBELLS ? bit % via_max(pex->host->threads_count, 1u) : 0;
+}
+
+/* Doorbells of a link that is down are dropped. */
+static void take_bells(struct via_pex_port *pex)
+{
+    uint32_t bells = via_pex_chip_take_bells(pex);
+    if (bells == 0 || !pex->linked) {
+        return;
+    }
+    /* Pairs with the fetch-and in pex_events(). */
+    uint64_t before = atomic_fetch_or_explicit(&pex->events, bells, memory_order_seq_cst);
+    uint64_t fresh = bells & ~before;
+    uint64_t woken = 0;
+    for (unsigned bit = 0; bit < VIA_PORT_DOORBELLS && pex->host->wake != NULL; bit++) {
+        unsigned thread = thread_of(pex, bit);
+        if ((fresh >> bit & 1) != 0 && (woken >> thread & 1) == 0) {
+            woken |= UINT64_C(1) << thread;
+            pex->host->wake(pex->host->ctx, thread);
+        }
+    }
+}
+
+static uint64_t deadline(const struct via_pex_port *pex, uint64_t now_ns)
+{
+    if (pex->linked) {
+        return now_ns + (pex->irq_is_on ? LOOK_NS : POLL_NS);
+    }
+    /* A peer that was never heard of, or a cable that is out, can wait longer. */
+    bool is_near = pex->hardware_up && pex->ack != 0;
+    return now_ns + (is_near ? WAIT_NS : WAIT_LONG_NS);
+}
+
+int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    uint64_t ups = pex->ups_count, downs = pex->downs_count;
+    drain_fd(pex->irq_fd);
+    drain_fd(pex->kick_fd);
+    if (pex->quiescing) {
+        finish_down(pex);
+    }
+    if (pex->linked) {
+        look_at_peer(pex, now_ns);
+    }
+    look_at_chip(pex, now_ns);
+    if (pex->hardware_up) {
+        take_bells(pex);
+    }
+    if (pex->hardware_up && !pex->linked && !pex->quiescing) {
+        train(pex, now_ns);
+    }
+    if (pex->irq_is_on && pex->config.irq == VIA_PCI_INTX) {
+        (void)pex->pci->ops->irq_unmask(pex->pci);
+    }
+    *ret_deadline_ns = deadline(pex, now_ns);
+    return pex->ups_count != ups || pex->downs_count != downs;
+}
+
+void via_pex_link_cut(struct via_port *port, bool cut)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    pex->cut = cut;
+    if (cut) {
+        go_down(pex);
+    }
+}
+
+/* The peer learns of the end before the memory that it reaches goes away. */
+void via_pex_link_close(struct via_pex_port *pex)
+{
+    go_down(pex);
+    for (unsigned i = 0; i < QUIESCE_TRIES && pex->quiescing; i++) {
+        finish_down(pex);
+    }
+    via_pex_chip_conceal(pex);
+}

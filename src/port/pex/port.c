@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The operations of core/port.h. */
+#include "port/pex/port.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "base/copy.h"
+#include "port/pex/regs.h"
+
+#define ALL_ONES UINT32_MAX
+#define SCRATCHPADS_EACH (VIA_PORT_SCRATCHPADS / 2)
+
+void via_pex_count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* --- stores and loads --- */
+
+/* Order write-combined stores: what was stored before leaves the CPU before what follows. */
+static void order_stores(const struct via_pex_port *pex)
+{
+    if (pex->mapping.caching == VIA_PCI_COMBINING) {
+#ifdef __SSE2__
+        _mm_sfence();
+#else
+        atomic_thread_fence(memory_order_seq_cst);
+#endif
+    }
+}
+
+void via_pex_drain(struct via_pex_port *pex)
+{
+    order_stores(pex);
+    /* What the caller loads next from its own memory is not older than its stores. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* No store crosses a multiple of 8 bytes: each would be two packets. */
+static void store_mapped(unsigned char *to, const unsigned char *from, size_t len)
+{
+    size_t head = -(uintptr_t)to & 7u;
+    if (head != 0) {
+        head = via_min(head, len);
+        for (size_t i = 0; i < head; i++) {
+            ((volatile unsigned char *)to)[i] = from[i];
+        }
+    }
+    via_copy_once(to + head, from + head, len - head);
+}
+
+void via_pex_store(struct via_pex_port *pex, uint64_t off, const void *src, size_t len)
+{
+    if (via_likely(pex->mapping.at != NULL)) {
+        store_mapped(pex->mapping.at + off, src, len);
+    } else {
+        (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, off, src, len);
+    }
+}
+
+void via_pex_store_word(struct via_pex_port *pex, uint64_t off, uint64_t word)
+{
+    if (via_likely(pex->mapping.at != NULL)) {
+        order_stores(pex);
+        /* Whole, and after what was stored before; pairs with the reader's acquire of this word. */
+        atomic_store_explicit((_Atomic uint64_t *)(void *)(pex->mapping.at + off), word,
+                              memory_order_release);
+    } else {
+        (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, off, &word, sizeof(word));
+    }
+}
+
+uint64_t via_pex_load_word(struct via_pex_port *pex, uint64_t off)
+{
+    uint64_t word = UINT64_MAX;
+    if (pex->mapping.at != NULL) {
+        return atomic_load_explicit((_Atomic uint64_t *)(void *)(pex->mapping.at + off),
+                                    memory_order_acquire);
+    }
+    return pex->pci->ops->region_read(pex->pci, pex->config.bar, off, &word, sizeof(word)) == 0
+               ? word
+               : UINT64_MAX;
+}
+
+/* --- posting --- */
+
+static bool check_write(struct via_pex_port *pex, unsigned queue, uint64_t off, size_t len)
+{
+    uint64_t window = pex->base.caps.window_bytes;
+    if (via_likely(queue < VIA_PORT_QUEUES && off <= window && len <= window - off)) {
+        return true;
+    }
+    via_pex_count(&pex->counters.puts_out_of_bounds);
+    return false;
+}
+
+static void leave(struct via_pex_port *pex, unsigned queue)
+{
+    atomic_store_explicit(&pex->queues[queue].busy, 0, memory_order_release);
+}
+
+/* The thread says that it stores, then looks at the link; the control thread takes the link down,
+ * then looks who stores. membarrier() in quiesce() (link.c) stands between the two for both, so
+ * that none is needed here. */
+static bool enter(struct via_pex_port *pex, unsigned queue)
+{
+    atomic_store_explicit(&pex->queues[queue].busy, 1, memory_order_relaxed);
+    if (via_likely(pex->asymmetric)) {
+        atomic_signal_fence(memory_order_seq_cst);
+    } else {
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+    if (via_likely(atomic_load_explicit(&pex->up, memory_order_acquire))) {
+        return true;
+    }
+    leave(pex, queue);
+    return false;
+}
+
+static void pex_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                     size_t len)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    if (!check_write(pex, queue, off, len)) {
+        return;
+    }
+    if (!enter(pex, queue)) {
+        via_pex_count(&pex->counters.puts_vanished);
+        return;
+    }
+    if (len != 0) {
+        via_pex_store(pex, VIA_PEX_PAGE_BYTES + off, src, len);
+    }
+    leave(pex, queue);
+}
+
+static void pex_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                       size_t len)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    uint64_t word;
+    if (via_unlikely((len != sizeof(word) && len != VIA_CACHELINE) || off % len != 0)) {
+        via_pex_count(&pex->counters.puts_out_of_bounds);
+        return;
+    }
+    if (!check_write(pex, queue, off, len)) {
+        return;
+    }
+    if (!enter(pex, queue)) {
+        via_pex_count(&pex->counters.puts_vanished);
+        return;
+    }
+    size_t before = len - sizeof(word);
+    if (before != 0) {
+        via_pex_store(pex, VIA_PEX_PAGE_BYTES + off, src, before);
+    }
+    memcpy(&word, (const unsigned char *)src + before, sizeof(word));
+    via_pex_store_word(pex, VIA_PEX_PAGE_BYTES + off + before, word);
+    leave(pex, queue);
+}
+
+static void pex_flush(struct via_port *port, unsigned queue)
+{
+    (void)queue;
+    via_pex_drain(via_pex_port_of(port));
+}
+
+/* --- fences: a load across the link --- */
+
+static int pex_fence_start(struct via_port *port, unsigned queue)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    if (queue >= VIA_PORT_QUEUES) {
+        return -EINVAL;
+    }
+    struct via_pex_queue *mine = &pex->queues[queue];
+    mine->fencing = false;
+    /* Before the look at the link: a later end of it counts. */
+    mine->downs = atomic_load_explicit(&pex->downs, memory_order_acquire);
+    if (!via_pex_port_is_up(pex)) {
+        return -ENOLINK;
+    }
+    via_pex_drain(pex);
+    mine->fencing = true;
+    return 0;
+}
+
+/* The link is down from here on; the control thread does the rest. */
+static void raise_suspicion(struct via_pex_port *pex)
+{
+    uint64_t one = 1;
+    atomic_store_explicit(&pex->up, false, memory_order_seq_cst);
+    if (!atomic_exchange_explicit(&pex->suspect, true, memory_order_relaxed)) {
+        (void)!write(pex->kick_fd, &one, sizeof(one));
+    }
+}
+
+/*
+ * The load takes the round trip. It pushes what this thread posted before it, and its completion
+ * pushes what the peer posted (PCI Express base specification 2.4.1: reads do not pass posted
+ * writes, completions neither). The word it brings is the peer's state: the link is the one that
+ * the fence was started on, or it is down.
+ */
+static int pex_fence_poll(struct via_port *port, unsigned queue)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    if (queue >= VIA_PORT_QUEUES || !pex->queues[queue].fencing) {
+        return -EINVAL;
+    }
+    struct via_pex_queue *mine = &pex->queues[queue];
+    mine->fencing = false;
+    if (!via_pex_port_is_up(pex) ||
+        atomic_load_explicit(&pex->downs, memory_order_acquire) != mine->downs) {
+        return -ENOLINK;
+    }
+    uint64_t expected = atomic_load_explicit(&pex->peer_word, memory_order_relaxed);
+    uint64_t word = via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
+    if (atomic_load_explicit(&pex->downs, memory_order_acquire) != mine->downs) {
+        return -ENOLINK;
+    }
+    if (word != expected) {
+        raise_suspicion(pex);
+        return -ENOLINK;
+    }
+    return 1;
+}
+
+/* --- doorbells and events --- */
+
+static int pex_ring(struct via_port *port, unsigned queue, unsigned bit)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    if (bit >= VIA_PORT_DOORBELLS || queue >= VIA_PORT_QUEUES) {
+        return -EINVAL;
+    }
+    if (!enter(pex, queue)) {
+        return -ENOLINK;
+    }
+    /* Behind what was flushed: both go to the NT port by one way, which keeps posted writes in
+     * order; the peer reads its doorbells from the NT port, which pushes what is ahead of them. */
+    via_pex_chip_ring(pex, UINT32_C(1) << bit);
+    leave(pex, queue);
+    via_pex_count(&pex->counters.rings);
+    return 0;
+}
+
+static uint64_t pex_events(struct via_port *port, uint64_t mask)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    if ((atomic_load_explicit(&pex->events, memory_order_relaxed) & mask) == 0) {
+        return 0;
+    }
+    /* Pairs with the fetch-or in link.c. */
+    return atomic_fetch_and_explicit(&pex->events, ~mask, memory_order_seq_cst) & mask;
+}
+
+static bool pex_link_is_up(struct via_port *port)
+{
+    return via_pex_port_is_up(via_pex_port_of(port));
+}
+
+/* --- scratchpads: eight registers of the NT port, the first four for side 0 (F) --- */
+
+static uint32_t pex_scratchpad_read(struct via_port *port, unsigned index)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    if (index >= VIA_PORT_SCRATCHPADS || !via_pex_port_is_up(pex)) {
+        return ALL_ONES;
+    }
+    uint32_t value = via_pci_read32(pex->pci, PEX_REGISTERS, pex->chip.base + PEX_PADS + 4 * index);
+    return via_pex_port_is_up(pex) ? value : ALL_ONES;
+}
+
+static void pex_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    if (index / SCRATCHPADS_EACH != port->side) {
+        via_pex_count(&pex->counters.scratchpads_refused);
+        return;
+    }
+    if (via_pex_port_is_up(pex)) {
+        via_pci_write32(pex->pci, PEX_REGISTERS, pex->chip.base + PEX_PADS + 4 * index, value);
+    }
+}
+
+const struct via_port_ops via_pex_port_ops = {
+    .body = pex_body,
+    .commit = pex_commit,
+    .flush = pex_flush,
+    .fence_start = pex_fence_start,
+    .fence_poll = pex_fence_poll,
+    .ring = pex_ring,
+    .events = pex_events,
+    .link_is_up = pex_link_is_up,
+    .scratchpad_read = pex_scratchpad_read,
+    .scratchpad_write = pex_scratchpad_write,
+    .close = via_pex_port_close,
+};

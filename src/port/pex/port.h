@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Inside of the pex port. chip.c programs the hardware, link.c brings the link up and down, port.c
+ * has the operations of core/port.h, driver.c opens.
+ *
+ * A window begins with a page of the driver's own, the inbox follows. Two lines of the page bring
+ * the link up, without a call of the chip: each end keeps its state in the first line of its own
+ * page, where the peer reads it through the window, and posts a copy into the second line of the
+ * peer's. docs/pex-port.md has the protocol.
+ */
+#ifndef VIA_PORT_PEX_PORT_H
+#define VIA_PORT_PEX_PORT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/types.h"
+#include "core/port.h"
+#include "port/driver.h"
+#include "vfio/pci.h"
+
+#define VIA_PEX_PAGE_BYTES 4096u
+#define VIA_PEX_PAGE_MAGIC UINT64_C(0x31304b4e4c584550) /* "PEXLNK01" */
+
+/* A line of the page. Only whole words count, and the word is stored last. */
+struct via_pex_line {
+    _Atomic uint64_t magic;
+    _Atomic uint64_t inbox_bytes;
+    _Atomic uint64_t host;
+    _Atomic uint64_t reserved[3];
+    _Atomic uint64_t ack; /* the receiver's session and round that the sender has adapted to */
+    _Atomic uint64_t word;
+};
+_Static_assert(sizeof(struct via_pex_line) == VIA_CACHELINE, "one line");
+
+struct via_pex_page {
+    struct via_pex_line own;    /* the owner writes, the peer reads */
+    struct via_pex_line posted; /* the peer writes */
+};
+
+/* The word: session (32 bits, never 0 or all-ones), round (16: how often the link was up and went
+ * down), flags (16). */
+#define VIA_PEX_WORD_READY 1u
+#define VIA_PEX_WORD_CUT 2u
+#define VIA_PEX_WORD_ID(word) ((word) >> 16)
+
+struct via_pex_config {
+    char target[128];
+    unsigned bar;              /* 2 or 4 */
+    uint64_t window_bytes_max; /* of the window with its page */
+    bool alut;                 /* translate by the A-LUT */
+    bool alut_at_peer;         /* its enable register is the peer's */
+    bool lut_at_db4;           /* the virtual side's requester ids lie at 0xDB4 */
+    bool model_link;           /* of a model: the link side */
+    enum via_pci_irq_kind irq; /* VIA_PCI_IRQ_KINDS: what there is, MSI first */
+    bool polls;                /* no interrupts at all */
+};
+
+/* What was found. */
+struct via_pex_chip {
+    unsigned nt;
+    bool link_side;
+    unsigned revision;
+    uint32_t base, peer_base;
+    unsigned alut_entries;
+    uint64_t bar_bytes;      /* mine */
+    uint64_t peer_bar_bytes; /* the other side's */
+    /* As read last. */
+    unsigned generation, width, generation_max, width_max;
+};
+
+struct via_pex_queue {
+    _Atomic uint32_t busy VIA_CACHELINE_ALIGNED; /* its thread stores into the window */
+    uint32_t downs;                              /* of the port, when the fence was started */
+    bool fencing;
+};
+
+struct via_pex_counters {
+    _Atomic uint64_t puts_out_of_bounds;
+    _Atomic uint64_t puts_vanished;
+    _Atomic uint64_t rings;
+    _Atomic uint64_t scratchpads_refused;
+};
+
+struct via_pex_port {
+    struct via_port base;
+
+    /* --- constant while the port is open --- */
+    struct via_pci *pci;
+    struct via_pex_config config;
+    struct via_pex_chip chip; /* but the link's speed, which is the control thread's */
+    const struct via_driver_host *host;
+    struct via_pci_mapping mapping; /* of the window with its page; at NULL: only by calls */
+    struct via_pex_page *page;      /* mine; the inbox follows */
+    uint64_t memory_bytes;          /* page and inbox */
+    int memory_fd;
+    uint64_t iova;
+    bool asymmetric; /* membarrier() orders `busy` against `up` */
+    int epoll_fd, irq_fd, kick_fd;
+    bool irq_is_on;
+
+    struct via_pex_queue queues[VIA_PORT_QUEUES]; /* each its queue's thread's */
+
+    /* --- any thread --- */
+    _Atomic bool up; /* release in go_up(), acquire where it is used */
+    _Atomic uint64_t events;
+    _Atomic uint32_t downs;
+    _Atomic uint64_t peer_word; /* of the peer this link is up with */
+    _Atomic bool suspect;       /* a read did not bring peer_word: the control thread must look */
+    struct via_pex_counters counters;
+
+    /* --- control thread --- */
+    uint32_t session;
+    uint16_t round;
+    bool cut;
+    bool linked; /* between go_up() and go_down(); `up` may be false already */
+    bool hardware_up;
+    bool programmed;
+    bool quiescing; /* down, but a thread is still storing */
+    uint64_t ack;   /* the peer's session and round that this end has adapted to */
+    uint64_t posted_word, posted_ack;
+    uint64_t post_ns, program_ns, look_ns; /* when to do so again */
+    uint64_t ups_count, downs_count, interrupts_count, bells_late_count;
+    uint64_t errors[4]; /* correctable, uncorrectable, DL_Down, dropped messages */
+    char error[256];
+};
+
+static inline struct via_pex_port *via_pex_port_of(const struct via_port *port)
+{
+    return via_container_of((uintptr_t)port, struct via_pex_port, base);
+}
+
+static inline bool via_pex_port_is_up(const struct via_pex_port *pex)
+{
+    return atomic_load_explicit(&pex->up, memory_order_acquire);
+}
+
+extern const struct via_port_ops via_pex_port_ops;
+
+/* --- port.c --- */
+
+/* Stores into the window, its page included: `len` bytes at `off` of it. */
+void via_pex_store(struct via_pex_port *pex, uint64_t off, const void *src, size_t len);
+void via_pex_store_word(struct via_pex_port *pex, uint64_t off, uint64_t word);
+uint64_t via_pex_load_word(struct via_pex_port *pex, uint64_t off);
+/* What is in buffers of the CPU leaves them. */
+void via_pex_drain(struct via_pex_port *pex);
+void via_pex_count(_Atomic uint64_t *counter);
+
+/* --- chip.c --- */
+
+int via_pex_chip_identify(struct via_pex_port *pex, struct via_error *err);
+/* Does the function answer, and has the NT port a link? Notes the link's speed and errors. */
+bool via_pex_chip_is_up(struct via_pex_port *pex);
+/* All that a reset may have cleared. */
+void via_pex_chip_program(struct via_pex_port *pex);
+/* The peer reaches this end's memory no more. */
+void via_pex_chip_conceal(struct via_pex_port *pex);
+uint32_t via_pex_chip_take_bells(struct via_pex_port *pex);
+void via_pex_chip_ring(struct via_pex_port *pex, uint32_t bits);
+
+/* --- link.c --- */
+
+int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
+void via_pex_link_cut(struct via_port *port, bool cut);
+void via_pex_link_close(struct via_pex_port *pex);
+uint64_t via_pex_now_ns(void);
+
+/* --- driver.c --- */
+
+void via_pex_port_close(struct via_port *port);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "vfio/iova.h"
+
+#include <errno.h>
+#include <string.h>
+
+void via_iova_init(struct via_iova *iova)
+{
+    iova->count = 0;
+}
+
+int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment, uint64_t *ret_at)
+{
+    if (bytes == 0 || bytes > VIA_IOVA_END || alignment == 0 ||
+        (alignment & (alignment - 1)) != 0 || alignment > VIA_IOVA_END) {
+        return -EINVAL;
+    }
+    if (iova->count == VIA_IOVA_RANGES_MAX) {
+        return -ENOSPC;
+    }
+    uint64_t at = via_align_up(VIA_IOVA_FIRST, alignment);
+    unsigned i = 0;
+    for (; i < iova->count && iova->range[i].at < at + bytes; i++) {
+        at = via_max(at, via_align_up(iova->range[i].at + iova->range[i].bytes, alignment));
+    }
+    if (at + bytes > VIA_IOVA_END) {
+        return -ENOSPC;
+    }
+    memmove(&iova->range[i + 1], &iova->range[i], (iova->count - i) * sizeof(iova->range[0]));
+    iova->range[i] = (struct via_iova_range){.at = at, .bytes = bytes};
+    iova->count++;
+    *ret_at = at;
+    return 0;
+}
+
+int via_iova_give_back(struct via_iova *iova, uint64_t at)
+{
+    for (unsigned i = 0; i < iova->count; i++) {
+        if (iova->range[i].at == at) {
+            iova->count--;
+            memmove(&iova->range[i], &iova->range[i + 1],
+                    (iova->count - i) * sizeof(iova->range[0]));
+            return 0;
+        }
+    }
+    return -ENOENT;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* IO virtual addresses: which are in use. One address space of a function; no locks inside. */
+#ifndef VIA_VFIO_IOVA_H
+#define VIA_VFIO_IOVA_H
+
+#include <stdint.h>
+
+#include "base/types.h"
+
+/* Above 4 GiB, so that a 32-bit address is never one by mistake; below the 48 bits that a DMA
+ * descriptor of a PEX 87xx holds and the 39 that an old VT-d unit translates. */
+#define VIA_IOVA_FIRST (UINT64_C(1) << 32)
+#define VIA_IOVA_END (UINT64_C(1) << 39)
+#define VIA_IOVA_RANGES_MAX 1024u
+
+struct via_iova_range {
+    uint64_t at;
+    uint64_t bytes;
+};
+
+struct via_iova {
+    unsigned count;
+    struct via_iova_range range[VIA_IOVA_RANGES_MAX]; /* ascending, apart */
+};
+
+void via_iova_init(struct via_iova *iova);
+/* Takes the lowest free place. bytes: not 0. alignment: a power of two. -ENOSPC, -EINVAL. */
+VIA_MUST_CHECK int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment,
+                                 uint64_t *ret_at);
+/* -ENOENT: no range starts there. */
+VIA_MUST_CHECK int via_iova_give_back(struct via_iova *iova, uint64_t at);
+
+#endif
