@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "cli/clean.h"
+
 /* As core counts them, a host that can not be reached is this far. */
 #define HOPS_UNREACHABLE 255
 
@@ -13,8 +15,14 @@ static int call(const struct via_fabric *fabric, unsigned host, json_t *request,
     if (request == NULL) {
         return via_error_set(err, -ENOMEM, "host %u: %s", host, strerror(ENOMEM));
     }
-    int rc = via_control_call(fabric->rundir.text, host, request, ret_answer, err, (int)timeout_ms);
+    /* The daemon of this machine passes on what is for others. */
+    unsigned by = fabric->local >= 0 ? (unsigned)fabric->local : host;
+    int rc = via_control_call_by(fabric->rundir.text, by, host, request, ret_answer, err,
+                                 (int)timeout_ms);
     json_decref(request);
+    if (rc == 0) {
+        via_clean_json(*ret_answer);
+    }
     return rc;
 }
 
@@ -55,7 +63,8 @@ json_t *via_ask_link(const json_t *status, unsigned peer, unsigned number)
     size_t i;
     json_array_foreach(json_object_get(status, "links"), i, entry)
     {
-        if (via_ask_u64(entry, "peer") == peer && number-- == 0) {
+        json_t *id = json_object_get(entry, "peer");
+        if (json_is_integer(id) && json_integer_value(id) == (json_int_t)peer && number-- == 0) {
             return entry;
         }
     }

@@ -37,4 +37,13 @@ int via_cli_usage(const char *name, const char *format, ...) VIA_PRINTF(2, 3);
 int via_cli_number(const char *text, unsigned min, unsigned max,
                    unsigned *ret_number) VIA_MUST_CHECK;
 
+/* May this be a host's id or name? */
+bool via_cli_is_host(const char *text) VIA_MUST_CHECK;
+
+/* --rundir DIR of commands that read a fabric: as VIADUCT_RUNDIR, and no fabric is named. */
+#define VIA_CLI_RUNDIR 256
+#define VIA_CLI_RUNDIR_HELP \
+    "  --rundir DIR     run directory of the daemon that is asked (/run/viaduct)\n"
+void via_cli_set_rundir(const char *rundir);
+
 #endif

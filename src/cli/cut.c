@@ -2,26 +2,31 @@
 /* cut and mend: both ends are asked, so that one is enough when the other host has died. */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/ask.h"
 #include "cli/cli.h"
 
 #define ANSWER_MS 5000u
+/* A link that is mended, and the routes over it, are up by then. */
+#define MEND_NS (3 * VIA_SEC_NS)
 
 static const char help[] =
-    "usage: viaduct %s A B [--cable N] [--fabric NAME]\n"
+    "usage: viaduct %s A B [--cable N] [--fabric NAME | --rundir DIR]\n"
     "\n"
-    "%s the link between hosts A and B.\n"
+    "%s the link between hosts A and B, which are ids, or names where hosts have names.\n"
     "\n"
     "  --cable N        of several cables between them only this one, counted from 0\n"
-    "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
-    "  -h, --help       this text\n";
+    "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or "
+    "'default')\n" VIA_CLI_RUNDIR_HELP "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
     {"cable", required_argument, NULL, 'c'},
     {"fabric", required_argument, NULL, 'f'},
+    {"rundir", required_argument, NULL, VIA_CLI_RUNDIR},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -29,19 +34,19 @@ static const struct option long_options[] = {
 struct options {
     const char *fabric;
     int cable; /* -1 = all */
-    unsigned hosts[2];
+    const char *words[2];
+    unsigned hosts[2]; /* what the words mean */
 };
 
 static int take_hosts(int argc, char **argv, struct options *options)
 {
     if (argc - optind != 2) {
-        return via_cli_usage(argv[0], "which link? the ids of its two hosts");
+        return via_cli_usage(argv[0], "which link? the ids or names of its two hosts");
     }
     for (int i = 0; i < 2; i++) {
-        if (via_cli_number(argv[optind + i], VIA_TOPOLOGY_HOST_MIN, VIA_TOPOLOGY_HOST_MAX,
-                           &options->hosts[i]) != 0) {
-            return via_cli_usage(argv[0], "'%s': a host id is a number from %u to %u",
-                                 argv[optind + i], VIA_TOPOLOGY_HOST_MIN, VIA_TOPOLOGY_HOST_MAX);
+        options->words[i] = argv[optind + i];
+        if (!via_cli_is_host(options->words[i])) {
+            return via_cli_usage(argv[0], "'%s': neither a host id nor a name", options->words[i]);
         }
     }
     return -1;
@@ -64,6 +69,9 @@ static int take_options(int argc, char **argv, const char *cmd, const char *verb
         case 'f':
             options->fabric = optarg;
             break;
+        case VIA_CLI_RUNDIR:
+            via_cli_set_rundir(optarg);
+            break;
         case 'h':
             /* The one format of both commands. */
             printf(help, cmd, verb);
@@ -75,18 +83,22 @@ static int take_options(int argc, char **argv, const char *cmd, const char *verb
     return take_hosts(argc, argv, options);
 }
 
-/* How many cables join the two hosts; -ENOENT and why when the wish can not be met. */
+static int find_hosts(const struct via_fabric *fabric, struct options *options,
+                      struct via_error *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < 2 && rc == 0; i++) {
+        rc = via_fabric_resolve(fabric, options->words[i], &options->hosts[i], err);
+    }
+    return rc;
+}
+
+/* -ENOENT and why when the wish can not be met. */
 static int find_link(const struct via_fabric *fabric, const struct options *options,
                      struct via_error *err)
 {
     const unsigned *hosts = options->hosts;
     int count = 0;
-    for (unsigned i = 0; i < 2; i++) {
-        if (via_fabric_find(fabric, hosts[i]) < 0) {
-            return via_error_set(err, -ENOENT, "host %u: find: fabric '%s' has no such host",
-                                 hosts[i], fabric->name);
-        }
-    }
     for (unsigned i = 0; i < fabric->topology.links_count; i++) {
         const struct via_topology_link *link = &fabric->topology.links[i];
         count += link->a == via_min(hosts[0], hosts[1]) && link->b == via_max(hosts[0], hosts[1]);
@@ -99,7 +111,7 @@ static int find_link(const struct via_fabric *fabric, const struct options *opti
         return via_error_set(err, -ENOENT, "link %u-%u: find cable %d: there %s %d", hosts[0],
                              hosts[1], options->cable, count == 1 ? "is only" : "are only", count);
     }
-    return count;
+    return 0;
 }
 
 /* The port of a cable at a host, by which the daemon knows it. */
@@ -153,6 +165,63 @@ static int ask_both(const struct via_fabric *fabric, const char *cmd, const stru
     return 0;
 }
 
+/* --- between machines ----------------------------------------------------------------------------
+ */
+
+/* How far away the directory says that a host is; a host out of reach is farthest. */
+static unsigned hops_to(const struct via_fabric *fabric, unsigned host)
+{
+    json_t *hops = json_object_get(via_fabric_entry(fabric, host), "hops");
+    return json_is_integer(hops) ? (unsigned)json_integer_value(hops) : UINT_MAX;
+}
+
+/*
+ * One end is enough to cut a link. It is the end that is nearer: the way to it does not lead over
+ * the link, so it can be asked to mend the link again.
+ */
+static int cut_between(const struct via_fabric *fabric, const struct options *options,
+                       struct via_error *err)
+{
+    unsigned near = hops_to(fabric, options->hosts[1]) < hops_to(fabric, options->hosts[0]);
+    return ask_end(fabric, "cut", options, near, err);
+}
+
+/* Whichever end was asked to cut the link. An end that can be asked only over the link itself is
+ * asked when the other has been. */
+static int mend_between(const struct via_fabric *fabric, const struct options *options,
+                        struct via_error *err)
+{
+    unsigned near = hops_to(fabric, options->hosts[1]) < hops_to(fabric, options->hosts[0]);
+    int rc = ask_end(fabric, "mend", options, near, err);
+    if (rc != 0) {
+        return rc;
+    }
+    uint64_t end_ns = via_process_now_ns() + MEND_NS;
+    for (;;) {
+        rc = ask_end(fabric, "mend", options, 1 - near, err);
+        if (rc != -EHOSTUNREACH || via_process_now_ns() >= end_ns) {
+            break;
+        }
+        usleep(50000);
+    }
+    if (rc == -EHOSTUNREACH) {
+        via_error_prefix(err, "host %u has mended its end, but if it was cut at the other: ",
+                         options->hosts[near]);
+    }
+    return rc;
+}
+
+static int ask_between(const struct via_fabric *fabric, const char *cmd,
+                       const struct options *options, struct via_error *err)
+{
+    int rc = strcmp(cmd, "cut") == 0 ? cut_between(fabric, options, err)
+                                     : mend_between(fabric, options, err);
+    if (rc != 0) {
+        via_error_prefix(err, "link %u-%u: %s: ", options->hosts[0], options->hosts[1], cmd);
+    }
+    return rc;
+}
+
 static int cut_or_mend(int argc, char **argv, const char *cmd, const char *verb)
 {
     static struct via_fabric fabric;
@@ -162,15 +231,16 @@ static int cut_or_mend(int argc, char **argv, const char *cmd, const char *verb)
     if (code >= 0) {
         return code;
     }
-    int rc = via_fabric_init(&fabric, options.fabric, &err);
+    int rc = via_fabric_open(&fabric, options.fabric, &err);
     if (rc == 0) {
-        rc = via_fabric_load(&fabric, &err);
+        rc = find_hosts(&fabric, &options, &err);
     }
     if (rc == 0) {
-        rc = via_min(find_link(&fabric, &options, &err), 0);
+        rc = find_link(&fabric, &options, &err);
     }
     if (rc == 0) {
-        rc = ask_both(&fabric, cmd, &options, &err);
+        rc = fabric.local >= 0 ? ask_between(&fabric, cmd, &options, &err)
+                               : ask_both(&fabric, cmd, &options, &err);
     }
     return rc == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
 }

@@ -26,6 +26,7 @@ int via_fabric_init(struct via_fabric *fabric, const char *name, struct via_erro
 {
     memset(fabric, 0, sizeof(*fabric));
     fabric->lock_fd = -1;
+    fabric->local = -1;
     fabric->direct = true;
     fabric->ethernet = true;
     if (name == NULL) {
@@ -55,6 +56,13 @@ int via_fabric_find(const struct via_fabric *fabric, unsigned host)
 struct via_fabric_address via_fabric_address(const struct via_fabric *fabric, unsigned host)
 {
     struct via_fabric_address address;
+    if (fabric->local >= 0) {
+        json_t *first =
+            json_array_get(json_object_get(via_fabric_entry(fabric, host), "addresses"), 0);
+        const char *text = json_string_value(json_object_get(first, "address"));
+        snprintf(address.text, sizeof(address.text), "%s", text != NULL ? text : "-");
+        return address;
+    }
     const char *network = !fabric->netns ? "127.77" : fabric->ethernet ? "10.77" : "10.78";
     snprintf(address.text, sizeof(address.text), "%s.0.%u", network, host & 0xff);
     return address;
@@ -123,7 +131,7 @@ static int take_host(struct via_fabric *fabric, json_t *entry)
     }
     fabric->daemons[topology->hosts_count] =
         (struct via_process){.pid = (pid_t)pid, .start_ticks = (uint64_t)start};
-    topology->hosts[topology->hosts_count++] = (uint8_t)host;
+    topology->hosts[topology->hosts_count++] = (uint16_t)host;
     return 0;
 }
 
@@ -140,7 +148,7 @@ static int take_link(struct via_fabric *fabric, json_t *entry)
         return -EPROTO;
     }
     topology->links[topology->links_count++] =
-        (struct via_topology_link){.a = (uint8_t)a, .b = (uint8_t)b, .number = (uint8_t)number};
+        (struct via_topology_link){.a = (uint16_t)a, .b = (uint16_t)b, .number = (uint8_t)number};
     return 0;
 }
 
@@ -224,6 +232,24 @@ int via_fabric_load(struct via_fabric *fabric, struct via_error *err)
         via_error_prefix(err, "fabric '%s': %s: ", fabric->name, path.text);
     }
     return rc;
+}
+
+int via_fabric_open(struct via_fabric *fabric, const char *name, struct via_error *err)
+{
+    unsigned local;
+    int rc = via_fabric_init(fabric, name, err);
+    if (rc == 0 && name == NULL) {
+        /* Where a machine's daemon is, and no fabric is named, that is meant. */
+        rc = via_rundir_default(NULL, &fabric->rundir, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    bool made = access(path_of(fabric, VIA_FABRIC_STATE_FILE).text, F_OK) == 0;
+    if (!made && via_rundir_local(fabric->rundir.text, &local) == 0) {
+        return via_fabric_load_live(fabric, local, err);
+    }
+    return via_fabric_load(fabric, err);
 }
 
 /* --- the lock ------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@
  * from before the first daemon starts until everything is cleaned up, so that whatever a crash
  * leaves can be found.
  */
-#define VIA_FABRIC_STATE_FILE "fabric.json"
 #define VIA_FABRIC_LOCK_FILE "fabric.lock"
 /* Unless it is told: viaductd(8). */
 #define VIA_FABRIC_SPIN_US 50u
@@ -42,10 +41,21 @@ struct via_fabric {
     struct via_topology topology; /* channels_count 0: the daemon's default */
     struct via_process daemons[VIA_TOPOLOGY_HOST_MAX]; /* by index in topology.hosts */
     int lock_fd;                                       /* -1 = not held */
+
+    /* A fabric that was not made by `up`: its hosts are known from the daemon of this machine. */
+    int local;         /* that daemon's host; -1 = made by `up` */
+    json_t *directory; /* what it says of all hosts; NULL = made by `up` */
 };
 
 /* Name and run directory: name NULL = $VIADUCT_FABRIC, else "default". Everything else is zero. */
 int via_fabric_init(struct via_fabric *fabric, const char *name,
+                    struct via_error *err) VIA_MUST_CHECK;
+
+/*
+ * The fabric that a user means who says this name, or NULL: that of the machine's daemon, where
+ * there is one and no fabric is named, else one that `up` has made. Errors as of load.
+ */
+int via_fabric_open(struct via_fabric *fabric, const char *name,
                     struct via_error *err) VIA_MUST_CHECK;
 
 /*
@@ -68,9 +78,25 @@ void via_fabric_unlock(struct via_fabric *fabric);
 /* Index in topology.hosts and daemons, -1 for no such host. */
 int via_fabric_find(const struct via_fabric *fabric, unsigned host);
 
-/* "127.77.0.ID", or "10.77.0.ID" with namespaces, "10.78.0.ID" when they have no Ethernet. */
+/* The host of this id or name. -ENOENT; -EEXIST: several hosts have this name. */
+int via_fabric_resolve(const struct via_fabric *fabric, const char *text, unsigned *ret_host,
+                       struct via_error *err) VIA_MUST_CHECK;
+
+/* --- fabric_live.c: a fabric that a daemon knows -------------------------------------------------
+ */
+
+/* Asks the daemon of the run directory, host `local`, for the directory of its fabric. */
+int via_fabric_load_live(struct via_fabric *fabric, unsigned local,
+                         struct via_error *err) VIA_MUST_CHECK;
+/* What the directory says of a host; borrowed, NULL for none. */
+json_t *via_fabric_entry(const struct via_fabric *fabric, unsigned host);
+/* Its name, "" = none. */
+const char *via_fabric_host_name(const struct via_fabric *fabric, unsigned host);
+
+/* "127.77.0.ID", or "10.77.0.ID" with namespaces, "10.78.0.ID" when they have no Ethernet; of a
+ * fabric that `up` has not made the first that the host has, or "-". */
 struct via_fabric_address {
-    char text[16];
+    char text[46];
 };
 struct via_fabric_address via_fabric_address(const struct via_fabric *fabric, unsigned host);
 

@@ -64,6 +64,22 @@ int via_cli_number(const char *text, unsigned min, unsigned max, unsigned *ret_n
     return 0;
 }
 
+bool via_cli_is_host(const char *text)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t bytes = strlen(text);
+    return bytes != 0 && bytes <= 64 && strspn(text, allowed) == bytes && text[0] != '.' &&
+           text[0] != '-';
+}
+
+void via_cli_set_rundir(const char *rundir)
+{
+    if (setenv("VIADUCT_RUNDIR", rundir, 1) != 0 || unsetenv("VIADUCT_FABRIC") != 0) {
+        abort(); /* no memory for a line */
+    }
+}
+
 static const struct command *find_command(const char *name)
 {
     for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {

@@ -471,9 +471,13 @@ int via_cli_perf(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    int rc = via_fabric_init(&perf.fabric, options.fabric, &err);
-    if (rc == 0) {
-        rc = via_fabric_load(&perf.fabric, &err);
+    int rc = via_fabric_open(&perf.fabric, options.fabric, &err);
+    if (rc == 0 && perf.fabric.local >= 0) {
+        rc = via_error_set(
+            &err, -EOPNOTSUPP,
+            "host %d: measure: its peers are on other machines; perf measures between hosts "
+            "of one machine ('viaduct up')",
+            perf.fabric.local);
     }
     if (rc == 0) {
         rc = perf.test == VIA_PERF_BARRIER ? choose_members(&perf, &err) : choose_two(&perf, &err);

@@ -11,35 +11,59 @@
 #include "cli/find.h"
 #include "cli/netns.h"
 #include "cli/preload.h"
+#include "cli/remote.h"
 
 #define ANSWER_MS 5000u
 
 static const char help[] =
-    "usage: viaduct run --host H [--fabric NAME] [--no-sockets] [--] PROGRAM [ARGUMENT...]\n"
+    "usage: viaduct run [OPTION...] --host H [--] PROGRAM [ARGUMENT...]\n"
+    "       viaduct run [OPTION...] H -- PROGRAM [ARGUMENT...]\n"
     "\n"
     "Runs a program on a host of the fabric: its sockets go by Viaduct where they can, and\n"
-    "libviaduct and OpenSHMEM programs attach to that host. The exit code is the program's; 127 "
-    "if\n"
-    "it is not found, 126 if it can not be run.\n"
+    "libviaduct and OpenSHMEM programs attach to that host. On another machine an agent starts\n"
+    "it: ssh. The exit code is the program's; 127 if it is not found, 126 if it can not be run.\n"
     "\n"
-    "  --host H         id of the host\n"
-    "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
+    "  --host H         id of the host, or its name where hosts have names\n"
+    "  --agent COMMAND  what runs a command on another machine: words, to which a host and the\n"
+    "                   command are added (default $VIADUCT_AGENT or 'ssh')\n"
+    "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or "
+    "'default')\n" VIA_CLI_RUNDIR_HELP
     "  --no-sockets     leave the program's sockets to the kernel\n"
     "  -h, --help       this text\n";
 
+#define OPT_REMOTE 257
+
 static const struct option long_options[] = {
-    {"host", required_argument, NULL, 'H'},
-    {"fabric", required_argument, NULL, 'f'},
-    {"no-sockets", no_argument, NULL, 's'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"host", required_argument, NULL, 'H'},   {"agent", required_argument, NULL, 'a'},
+    {"fabric", required_argument, NULL, 'f'}, {"rundir", required_argument, NULL, VIA_CLI_RUNDIR},
+    {"no-sockets", no_argument, NULL, 's'},   {"remote", no_argument, NULL, OPT_REMOTE},
+    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
 };
 
 struct options {
     const char *fabric;
-    unsigned host; /* 0 = not said */
+    const char *word; /* the host as it was said */
+    const char *agent;
+    unsigned host; /* what the word means */
     bool sockets;
+    bool remote; /* an agent has been asked for this: the host must be here */
 };
+
+static int take_host(int argc, char **argv, struct options *options)
+{
+    /* "H -- PROGRAM" */
+    if (options->word == NULL && optind + 1 < argc && strcmp(argv[optind + 1], "--") == 0) {
+        options->word = argv[optind];
+        optind += 2;
+    }
+    if (options->word == NULL) {
+        return via_cli_usage(argv[0], "on which host? --host H");
+    }
+    if (!via_cli_is_host(options->word)) {
+        return via_cli_usage(argv[0], "'%s': neither a host id nor a name", options->word);
+    }
+    return optind < argc ? -1 : via_cli_usage(argv[0], "which program?");
+}
 
 /* -1 = go on, else the exit code. */
 static int take_options(int argc, char **argv, struct options *options)
@@ -49,17 +73,22 @@ static int take_options(int argc, char **argv, struct options *options)
     while ((opt = getopt_long(argc, argv, "+h", long_options, NULL)) != -1) {
         switch (opt) {
         case 'H':
-            if (via_cli_number(optarg, VIA_TOPOLOGY_HOST_MIN, VIA_TOPOLOGY_HOST_MAX,
-                               &options->host) != 0) {
-                return via_cli_usage(argv[0], "--host: '%s': a host id is a number from %u to %u",
-                                     optarg, VIA_TOPOLOGY_HOST_MIN, VIA_TOPOLOGY_HOST_MAX);
-            }
+            options->word = optarg;
+            break;
+        case 'a':
+            options->agent = optarg;
             break;
         case 'f':
             options->fabric = optarg;
             break;
+        case VIA_CLI_RUNDIR:
+            via_cli_set_rundir(optarg);
+            break;
         case 's':
             options->sockets = false;
+            break;
+        case OPT_REMOTE:
+            options->remote = true;
             break;
         case 'h':
             fputs(help, stdout);
@@ -68,27 +97,20 @@ static int take_options(int argc, char **argv, struct options *options)
             return via_cli_usage(argv[0], NULL);
         }
     }
-    if (options->host == 0) {
-        return via_cli_usage(argv[0], "on which host? --host H");
-    }
-    return optind < argc ? -1 : via_cli_usage(argv[0], "which program?");
+    return take_host(argc, argv, options);
 }
 
 static int check_host(const struct via_fabric *fabric, unsigned host, struct via_error *err)
 {
     json_t *answer = NULL;
-    int index = via_fabric_find(fabric, host);
-    if (index < 0) {
-        return via_error_set(err, -ENOENT, "host %u: find: fabric '%s' has no such host", host,
-                             fabric->name);
-    }
     int rc = via_ask(fabric, host, "status", ANSWER_MS, &answer, err);
     json_decref(answer);
-    if (rc == -ENOENT || rc == -ECONNREFUSED) {
+    if ((rc == -ENOENT || rc == -ECONNREFUSED) && fabric->local < 0) {
         return via_error_set(err, rc,
                              "host %u: attach: it is down: its daemon (pid %d) has died; 'viaduct "
                              "status --fabric %s' shows who is up",
-                             host, (int)fabric->daemons[index].pid, fabric->name);
+                             host, (int)fabric->daemons[via_fabric_find(fabric, host)].pid,
+                             fabric->name);
     }
     return rc;
 }
@@ -98,11 +120,36 @@ static int set_environment(const struct via_fabric *fabric, const struct options
 {
     char host[8];
     snprintf(host, sizeof(host), "%u", options->host);
+    /* A machine's daemon is found by its directory; its fabric may have no name. */
+    bool named = fabric->local < 0;
     if (setenv("VIADUCT_RUNDIR", fabric->rundir.text, 1) != 0 ||
-        setenv("VIADUCT_FABRIC", fabric->name, 1) != 0 || setenv("VIADUCT_HOST", host, 1) != 0) {
+        (named ? setenv("VIADUCT_FABRIC", fabric->name, 1) : unsetenv("VIADUCT_FABRIC")) != 0 ||
+        setenv("VIADUCT_HOST", host, 1) != 0) {
         return via_error_set(err, -errno, "environment: set: %s", strerror(errno));
     }
     return options->sockets ? via_preload_set("; --no-sockets does without", err) : 0;
+}
+
+/* The program is of a host of this machine. 0: it can be started. */
+static int prepare(const struct via_fabric *fabric, const struct options *options,
+                   struct via_error *err)
+{
+    int rc = check_host(fabric, options->host, err);
+    if (rc == 0 && fabric->netns) {
+        rc = via_netns_enter(fabric, options->host, err);
+    }
+    return rc == 0 ? set_environment(fabric, options, err) : rc;
+}
+
+static int check_here(const struct via_fabric *fabric, const struct options *options,
+                      struct via_error *err)
+{
+    if (!options->remote || fabric->local == (int)options->host) {
+        return 0;
+    }
+    return via_error_set(
+        err, -EXDEV, "host %u: run: the agent has led to another machine: its daemon is host %d",
+        options->host, fabric->local);
 }
 
 int via_cli_run(int argc, char **argv)
@@ -114,21 +161,24 @@ int via_cli_run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    int rc = via_fabric_init(&fabric, options.fabric, &err);
+    int rc = via_fabric_open(&fabric, options.fabric, &err);
     if (rc == 0) {
-        rc = via_fabric_load(&fabric, &err);
+        rc = via_fabric_resolve(&fabric, options.word, &options.host, &err);
     }
     if (rc == 0) {
-        rc = check_host(&fabric, options.host, &err);
-    }
-    if (rc == 0 && fabric.netns) {
-        rc = via_netns_enter(&fabric, options.host, &err);
-    }
-    if (rc == 0) {
-        rc = set_environment(&fabric, &options, &err);
+        rc = check_here(&fabric, &options, &err);
     }
     if (rc != 0) {
         return via_cli_fail(argv[0], &err);
     }
-    return via_preload_exec(argv[0], argv + optind);
+    if (fabric.local >= 0 && options.host != (unsigned)fabric.local) {
+        return via_remote_run(argv[0], &fabric, options.host, options.agent, options.sockets,
+                              argv + optind);
+    }
+    rc = prepare(&fabric, &options, &err);
+    if (rc != 0) {
+        return via_cli_fail(argv[0], &err);
+    }
+    return options.remote ? via_remote_end(argv[0], argv + optind)
+                          : via_preload_exec(argv[0], argv + optind);
 }

@@ -13,7 +13,7 @@
 #define SPAN_MS 200u
 
 static const char help[] =
-    "usage: viaduct status [--json] [--fabric NAME]\n"
+    "usage: viaduct status [--json] [--fabric NAME | --rundir DIR]\n"
     "\n"
     "Shows the hosts of a fabric, its links with their throughput (measured over 0.2 s), totals\n"
     "and errors, the hops from each host to each, and the processes attached. A host that has "
@@ -21,12 +21,13 @@ static const char help[] =
     "is shown as down.\n"
     "\n"
     "  --json           the same for programs\n"
-    "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
-    "  -h, --help       this text\n";
+    "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or "
+    "'default')\n" VIA_CLI_RUNDIR_HELP "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
     {"json", no_argument, NULL, 'j'},
     {"fabric", required_argument, NULL, 'f'},
+    {"rundir", required_argument, NULL, VIA_CLI_RUNDIR},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -34,14 +35,34 @@ static const struct option long_options[] = {
 /* --- asking --------------------------------------------------------------------------------------
  */
 
+/* A host of another machine, as the daemon of this one sees it. */
+static const char *state_of(const struct via_fabric *fabric, unsigned host, int rc)
+{
+    if (host == (unsigned)fabric->local) {
+        return "silent";
+    }
+    if (rc == -EREMOTEIO) {
+        return "refused";
+    }
+    const char *state = via_ask_text(via_fabric_entry(fabric, host), "state");
+    return strcmp(state, "up") == 0 || strcmp(state, "silent") == 0 ? "silent" : "unreachable";
+}
+
 static void look(const struct via_fabric *fabric, struct via_status_host *host, json_t **ret_answer)
 {
     const struct via_process *daemon = &fabric->daemons[via_fabric_find(fabric, host->host)];
-    if (via_ask(fabric, host->host, "status", ANSWER_MS, ret_answer, NULL) == 0) {
+    struct via_error err = {0};
+    int rc = via_ask(fabric, host->host, "status", ANSWER_MS, ret_answer, &err);
+    if (rc == 0) {
         host->state = "up";
         host->pid = (pid_t)via_ask_u64(*ret_answer, "pid");
+        return;
+    }
+    *ret_answer = NULL;
+    if (fabric->local >= 0) {
+        host->state = state_of(fabric, host->host, rc);
+        snprintf(host->why, sizeof(host->why), "%s", err.text);
     } else {
-        *ret_answer = NULL;
         host->state = via_process_is_alive(daemon) ? "silent" : "down";
         host->pid = daemon->pid;
     }
@@ -187,6 +208,9 @@ int via_cli_status(int argc, char **argv)
         case 'f':
             name = optarg;
             break;
+        case VIA_CLI_RUNDIR:
+            via_cli_set_rundir(optarg);
+            break;
         case 'h':
             fputs(help, stdout);
             return VIA_CLI_OK;
@@ -197,10 +221,7 @@ int via_cli_status(int argc, char **argv)
     if (optind < argc) {
         return via_cli_usage(argv[0], "'%s': one argument too many", argv[optind]);
     }
-    int rc = via_fabric_init(&status.fabric, name, &err);
-    if (rc == 0) {
-        rc = via_fabric_load(&status.fabric, &err);
-    }
+    int rc = via_fabric_open(&status.fabric, name, &err);
     if (rc == 0) {
         rc = show(&status, json, &err);
     }

@@ -8,9 +8,12 @@
 
 struct via_status_host {
     unsigned host;
-    const char *state; /* "up", "down", "silent": it runs, but does not answer */
-    pid_t pid;         /* 0 = not known */
-    json_t *before;    /* answers to "status" some time apart; NULL = none */
+    /* "up", "down", "silent": it runs, but does not answer. In fabrics of several machines also
+     * "unreachable" and "refused". */
+    const char *state;
+    pid_t pid;                      /* 0 = not known */
+    char why[VIA_ERROR_TEXT_BYTES]; /* what is wrong, "" = nothing */
+    json_t *before;                 /* answers to "status" some time apart; NULL = none */
     json_t *after;
 };
 

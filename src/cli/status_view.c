@@ -17,6 +17,12 @@ static json_t *number_or_null(int value)
     return value >= 0 ? json_integer(value) : json_null();
 }
 
+static const char *name_of(const struct via_status *status, const struct via_status_host *host)
+{
+    return status->fabric.local >= 0 ? via_fabric_host_name(&status->fabric, host->host)
+                                     : via_ask_text(host->after, "name");
+}
+
 static json_t *routes_of(const struct via_status *status, const struct via_status_host *host)
 {
     const struct via_topology *topology = &status->fabric.topology;
@@ -43,11 +49,28 @@ static json_t *part_of(const struct via_status_host *host, const char *key, bool
     return array ? json_array() : json_object();
 }
 
+static json_t *addresses_of(const struct via_fabric *fabric, unsigned host)
+{
+    json_t *addresses = json_array();
+    json_t *entry;
+    size_t i;
+    if (fabric->local < 0) {
+        json_array_append_new(addresses, json_string(via_fabric_address(fabric, host).text));
+    }
+    json_array_foreach(json_object_get(via_fabric_entry(fabric, host), "addresses"), i, entry)
+    {
+        json_array_append(addresses, json_object_get(entry, "address"));
+    }
+    return addresses;
+}
+
 static json_t *host_json(const struct via_status *status, const struct via_status_host *host)
 {
-    return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:i, s:o, s:o, s:o, s:o}", "host",
-                     (int)host->host, "state", host->state, "pid", (int)host->pid, "address",
-                     via_fabric_address(&status->fabric, host->host).text, "session",
+    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:s, s:o, s:I, s:I, s:i, s:o, s:o, s:o, s:o}",
+                     "host", (int)host->host, "name", name_of(status, host), "state", host->state,
+                     "error", host->why, "pid", (int)host->pid, "address",
+                     via_fabric_address(&status->fabric, host->host).text, "addresses",
+                     addresses_of(&status->fabric, host->host), "session",
                      (json_int_t)via_ask_u64(host->after, "session"), "uptime_ns",
                      (json_int_t)via_ask_u64(host->after, "uptime_ns"), "channels",
                      (int)via_ask_u64(host->after, "channels"), "routes", routes_of(status, host),
@@ -128,8 +151,35 @@ static void print_processes(const struct via_status_host *host)
     printf("\n");
 }
 
+/* Of several machines: what they are called, and why one does not answer. */
+static void print_machines(const struct via_status *status)
+{
+    const struct via_fabric *fabric = &status->fabric;
+    printf("host  name              state        pid      address          processes\n");
+    for (unsigned i = 0; i < fabric->topology.hosts_count; i++) {
+        const struct via_status_host *host = &status->hosts[i];
+        const char *name = name_of(status, host);
+        char pid[16] = "-";
+        if (host->pid != 0) {
+            snprintf(pid, sizeof(pid), "%d", (int)host->pid);
+        }
+        printf("%4u  %-16s  %-11s  %-7s  %-15s  ", host->host, name[0] != '\0' ? name : "-",
+               host->state, pid, via_fabric_address(fabric, host->host).text);
+        print_processes(host);
+    }
+    for (unsigned i = 0; i < fabric->topology.hosts_count; i++) {
+        if (status->hosts[i].why[0] != '\0') {
+            printf("%s\n", status->hosts[i].why);
+        }
+    }
+}
+
 static void print_hosts(const struct via_status *status)
 {
+    if (status->fabric.local >= 0) {
+        print_machines(status);
+        return;
+    }
     printf("host  state   pid      address       processes\n");
     for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
         const struct via_status_host *host = &status->hosts[i];
@@ -292,7 +342,12 @@ static void print_like(const struct via_status *status)
 
 void via_status_print(const struct via_status *status)
 {
-    printf("fabric '%s' in %s\n", status->fabric.name, status->fabric.rundir.text);
+    if (status->fabric.local >= 0) {
+        printf("fabric '%s', as host %d sees it (%s)\n", status->fabric.name, status->fabric.local,
+               status->fabric.rundir.text);
+    } else {
+        printf("fabric '%s' in %s\n", status->fabric.name, status->fabric.rundir.text);
+    }
     if (status->fabric.like[0] != '\0') {
         print_like(status);
     }

@@ -117,7 +117,7 @@ static int take_host(struct parser *parser, const struct word *words)
                         parser->host_line[id]);
     }
     parser->host_line[id] = parser->line;
-    parser->topology->hosts[parser->topology->hosts_count++] = (uint8_t)id;
+    parser->topology->hosts[parser->topology->hosts_count++] = (uint16_t)id;
     return 0;
 }
 
@@ -170,7 +170,7 @@ static int add_link(struct parser *parser, unsigned a, unsigned b, unsigned cabl
         /* No overflow: the sum of all ports is at most twice LINKS_MAX. */
         parser->link_line[topology->links_count] = parser->line;
         topology->links[topology->links_count++] =
-            (struct via_topology_link){.a = (uint8_t)a, .b = (uint8_t)b, .number = (uint8_t)i};
+            (struct via_topology_link){.a = (uint16_t)a, .b = (uint16_t)b, .number = (uint8_t)i};
     }
     return 0;
 }

@@ -30,8 +30,8 @@
 #define VIA_TOPOLOGY_FILE_BYTES_MAX (1u << 20)
 
 struct via_topology_link {
-    uint8_t a; /* a < b */
-    uint8_t b;
+    uint16_t a; /* a < b */
+    uint16_t b;
     uint8_t number;    /* of the cables between a and b: 0, 1, ... */
     uint8_t dimension; /* of a torus; 0 in any other fabric */
 };
@@ -39,7 +39,7 @@ struct via_topology_link {
 struct via_topology {
     unsigned channels_count; /* 0 = not said */
     unsigned hosts_count;
-    uint8_t hosts[VIA_TOPOLOGY_HOST_MAX]; /* in the order of the file */
+    uint16_t hosts[VIA_TOPOLOGY_HOST_MAX]; /* in the order of the file */
     unsigned links_count;
     struct via_topology_link links[VIA_TOPOLOGY_LINKS_MAX];
 };

@@ -20,7 +20,7 @@ static unsigned ports_needed(enum via_topology_shape shape, unsigned count)
 static void add_link(struct via_topology *topology, unsigned a, unsigned b)
 {
     topology->links[topology->links_count++] =
-        (struct via_topology_link){.a = (uint8_t)a, .b = (uint8_t)b};
+        (struct via_topology_link){.a = (uint16_t)a, .b = (uint16_t)b};
 }
 
 static void add_links(struct via_topology *topology, enum via_topology_shape shape, unsigned count)
@@ -64,7 +64,7 @@ int via_topology_make(enum via_topology_shape shape, unsigned count, struct via_
     }
     memset(ret, 0, sizeof(*ret));
     for (unsigned id = 1; id <= count; id++) {
-        ret->hosts[ret->hosts_count++] = (uint8_t)id;
+        ret->hosts[ret->hosts_count++] = (uint16_t)id;
     }
     add_links(ret, shape, count);
     return 0;
@@ -136,7 +136,7 @@ int via_topology_make_torus(const char *sizes, struct via_topology *ret, struct 
     }
     memset(ret, 0, sizeof(*ret));
     for (unsigned id = 1; id <= hosts; id++) {
-        ret->hosts[ret->hosts_count++] = (uint8_t)id;
+        ret->hosts[ret->hosts_count++] = (uint16_t)id;
     }
     for (unsigned dimension = 0, stride = 1; dimension < torus.count; dimension++) {
         for (unsigned id = 1; id <= hosts; id++) {

@@ -45,12 +45,22 @@ int via_client_dead(const struct via_attach *attach)
 
 /* --- finding the host --------------------------------------------------------------------------*/
 
+/* dir: the run directory; NULL = the default. */
+static bool is_of_a_host(const char *dir, unsigned *ret_host)
+{
+    struct via_rundir_path rundir;
+    if (dir == NULL && via_rundir_default(NULL, &rundir, NULL) == 0) {
+        dir = rundir.text;
+    }
+    return dir != NULL && via_rundir_local(dir, ret_host) == 0;
+}
+
 static int which_host(const struct via_attach_options *options, unsigned *ret_host)
 {
+    const char *text = getenv("VIADUCT_HOST");
     if (options->host >= 0) {
         *ret_host = (unsigned)options->host;
-    } else {
-        const char *text = getenv("VIADUCT_HOST");
+    } else if (text != NULL || !is_of_a_host(options->rundir, ret_host)) {
         if (text == NULL || text[0] == '\0') {
             return via_client_error(-EINVAL, "attach: which host? VIADUCT_HOST is not set (see "
                                              "viaduct run)");

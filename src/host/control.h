@@ -11,9 +11,13 @@
  * The control protocol of a host: JSON objects, one per line, over <rundir>/host-<id>.ctl.
  *
  *   {"cmd":"status"}          {"ok":true,"host":..,"session":..,"pid":..,...}
+ *   {"cmd":"directory"}       what all hosts of the fabric say of themselves
  *   {"cmd":"cut","peer":N}    all links to host N are cut ({"link":I}: that one), until mended
  *   {"cmd":"mend","peer":N}
  *   {"cmd":"stop"}            answered, then the host ends
+ *
+ * With "host":N it is passed on to host N of the fabric, whose answer comes back. That is hostile:
+ * only one line of it is certain.
  *
  * Errors: {"ok":false,"error":"text"}. docs/host.md lists the fields of the status.
  */
@@ -30,8 +34,13 @@
  *   -ETIMEDOUT     no answer in time
  *   -EPROTO        it answered nonsense, or closed the connection without an answer
  *   -EREMOTEIO     it answered "ok":false; the text ends with its error
+ *   -EHOSTUNREACH  the same, "unreachable":true: another host, which it was to ask, does not answer
  */
 int via_control_call(const char *rundir, unsigned host, json_t *request, json_t **ret_answer,
                      struct via_error *err, int timeout_ms) VIA_MUST_CHECK;
+
+/* The same to a host that the daemon of host `by` passes the request to; "host" is put in. */
+int via_control_call_by(const char *rundir, unsigned by, unsigned host, json_t *request,
+                        json_t **ret_answer, struct via_error *err, int timeout_ms) VIA_MUST_CHECK;
 
 #endif

@@ -161,8 +161,9 @@ static int parse_answer(const struct call *call, json_t **ret_answer, struct via
         return 0;
     }
     const char *error = json_string_value(json_object_get(answer, "error"));
+    bool unreachable = json_is_true(json_object_get(answer, "unreachable"));
     int rc = json_is_false(ok) && error != NULL
-                 ? via_error_set(err, -EREMOTEIO, "%s", error)
+                 ? via_error_set(err, unreachable ? -EHOSTUNREACH : -EREMOTEIO, "%s", error)
                  : via_error_set(err, -EPROTO, "the answer says neither ok nor error");
     json_decref(answer);
     return rc;
@@ -202,7 +203,7 @@ static int call_path(const char *path, const char *text, json_t **ret_answer, st
         via_error_prefix(err, "connect to %s: ", path);
     } else {
         rc = exchange(&call, text, strlen(text), ret_answer, err);
-        if (rc != 0 && rc != -EREMOTEIO) {
+        if (rc != 0 && rc != -EREMOTEIO && rc != -EHOSTUNREACH) {
             via_error_prefix(err, "%s: ", path);
         }
     }
@@ -227,8 +228,17 @@ static char *line_of(json_t *request)
 int via_control_call(const char *rundir, unsigned host, json_t *request, json_t **ret_answer,
                      struct via_error *err, int timeout_ms)
 {
+    return via_control_call_by(rundir, host, host, request, ret_answer, err, timeout_ms);
+}
+
+int via_control_call_by(const char *rundir, unsigned by, unsigned host, json_t *request,
+                        json_t **ret_answer, struct via_error *err, int timeout_ms)
+{
     struct via_rundir_path path;
-    int rc = via_rundir_control_path(rundir, host, &path, err);
+    int rc = via_rundir_control_path(rundir, by, &path, err);
+    if (rc == 0 && by != host && json_object_set_new(request, "host", json_integer(host)) != 0) {
+        rc = via_error_set(err, -ENOMEM, "request: %s", strerror(ENOMEM));
+    }
     if (rc == 0) {
         char *line = line_of(request);
         rc = line == NULL ? via_error_set(err, -ENOMEM, "request: %s", strerror(ENOMEM))

@@ -10,8 +10,6 @@
 
 #include "base/types.h"
 
-#define GROUPS_MAX 256u
-
 static bool parse_id(const char *text, uint32_t *ret_id)
 {
     char *end;
@@ -96,37 +94,51 @@ bool via_rights_is_owner(uint32_t uid)
     return uid == 0 || uid == geteuid();
 }
 
-static bool is_in_group(const struct ucred *peer, const gid_t *groups, size_t groups_count,
-                        uint32_t id)
+static bool is_in_group(const struct via_rights_user *user, uint32_t id)
 {
-    for (size_t i = 0; i < groups_count; i++) {
-        if (groups[i] == id) {
+    for (unsigned i = 0; i < user->groups_count; i++) {
+        if (user->groups[i] == id) {
             return true;
         }
     }
-    return peer->gid == id;
+    return user->gid == id;
 }
 
-bool via_rights_has(const struct via_rights *rights, int fd, const struct ucred *peer)
+void via_rights_user_of(int fd, const struct ucred *peer, struct via_rights_user *ret_user)
 {
-    if (via_rights_is_owner(peer->uid)) {
-        return true;
-    }
-    gid_t groups[GROUPS_MAX];
-    socklen_t bytes = sizeof(groups);
-    if (rights->count == 0 || getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) != 0) {
+    socklen_t bytes = sizeof(ret_user->groups);
+    ret_user->uid = peer->uid;
+    ret_user->gid = peer->gid;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, ret_user->groups, &bytes) != 0) {
         bytes = 0; /* too many, or a kernel that does not tell: the group of the process counts */
+    }
+    ret_user->groups_count = bytes / (unsigned)sizeof(ret_user->groups[0]);
+}
+
+bool via_rights_has_user(const struct via_rights *rights, const struct via_rights_user *user)
+{
+    if (via_rights_is_owner(user->uid)) {
+        return true;
     }
     for (unsigned i = 0; i < rights->count; i++) {
         const struct via_rights_entry *entry = &rights->entries[i];
         if (entry->kind == VIA_RIGHTS_ALL ||
-            (entry->kind == VIA_RIGHTS_USER && entry->id == peer->uid) ||
-            (entry->kind == VIA_RIGHTS_GROUP &&
-             is_in_group(peer, groups, bytes / sizeof(groups[0]), entry->id))) {
+            (entry->kind == VIA_RIGHTS_USER && entry->id == user->uid) ||
+            (entry->kind == VIA_RIGHTS_GROUP && is_in_group(user, entry->id))) {
             return true;
         }
     }
     return false;
+}
+
+bool via_rights_has(const struct via_rights *rights, int fd, const struct ucred *peer)
+{
+    struct via_rights_user user;
+    if (rights->count == 0) {
+        return via_rights_is_owner(peer->uid); /* the groups are not worth a system call */
+    }
+    via_rights_user_of(fd, peer, &user);
+    return via_rights_has_user(rights, &user);
 }
 
 /* --- quotas ------------------------------------------------------------------------------------

@@ -35,6 +35,19 @@ struct via_rights {
  * commas. -EINVAL with a text that names the wrong item; the rights are unchanged then. */
 int via_rights_add(struct via_rights *rights, const char *text, struct via_error *err);
 
+/* A user, as the kernel of the machine knows it on which the user's process runs. */
+#define VIA_RIGHTS_GROUPS_MAX 256u
+struct via_rights_user {
+    uint32_t uid;
+    uint32_t gid;
+    unsigned groups_count; /* besides gid */
+    uint32_t groups[VIA_RIGHTS_GROUPS_MAX];
+};
+
+/* The user that has connected with this socket. */
+void via_rights_user_of(int fd, const struct ucred *peer, struct via_rights_user *ret_user);
+bool via_rights_has_user(const struct via_rights *rights, const struct via_rights_user *user);
+
 /* Does the process that has connected with this socket hold the right? */
 bool via_rights_has(const struct via_rights *rights, int fd, const struct ucred *peer);
 

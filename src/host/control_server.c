@@ -2,8 +2,6 @@
 #include "host/control_server.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,6 +10,7 @@
 #include "base/log.h"
 #include "base/mutant.h"
 #include "host/control.h"
+#include "host/control_command.h"
 #include "host/host_private.h"
 #include "host/host_receive.h"
 
@@ -24,8 +23,9 @@ struct connection {
     uid_t uid;
     bool may_look; /* status */
     bool may_administer;
-    bool closing;  /* when all is sent */
-    bool stopping; /* and then the host ends */
+    struct via_remote_call call; /* of the request that another host is to answer */
+    bool closing;                /* when all is sent */
+    bool stopping;               /* and then the host ends */
     size_t in_bytes;
     char *out; /* answers not yet taken: out_bytes, of which out_sent have gone */
     size_t out_bytes;
@@ -41,6 +41,7 @@ static void close_connection(struct connection *connection)
         return;
     }
     via_host_source_remove(host, &connection->source);
+    via_control_remote_cancel(&connection->call);
     shutdown(fd, SHUT_RDWR);
     via_reaper_add_fds(host->reaper, &fd, 1);
     via_list_remove(&connection->link);
@@ -79,7 +80,9 @@ static void send_out(struct connection *connection)
     if (connection->closing) {
         close_connection(connection);
     } else {
-        via_host_source_modify(connection->host, &connection->source, EPOLLIN);
+        /* While another host is asked, nothing more is read: it might not fit. */
+        via_host_source_modify(connection->host, &connection->source,
+                               connection->call.active ? 0 : EPOLLIN);
     }
 }
 
@@ -113,127 +116,92 @@ static void answer_json(struct connection *connection, json_t *answer)
     json_decref(answer);
 }
 
-static void answer_error(struct connection *connection, const char *format, ...) VIA_PRINTF(2, 3);
+/* --- requests for other hosts ----------------------------------------------------------------- */
 
-static void answer_error(struct connection *connection, const char *format, ...)
+/* Another host does not answer. */
+static void answer_unreachable(struct connection *connection, const char *why)
 {
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    /* What was asked may be no UTF-8; then the text can not be JSON either. */
-    json_t *error = json_string(text);
-    if (error == NULL) {
-        error = json_string("malformed request");
+    json_t *error = via_control_error("asked by host %u: %s", connection->host->config.host, why);
+    json_object_set_new(error, "unreachable", json_true());
+    answer_json(connection, error);
+}
+
+static void handle_lines(struct connection *connection);
+
+static void answered(struct via_remote_call *call, const char *text, size_t bytes, const char *why)
+{
+    struct connection *connection = via_container_of(call, struct connection, call);
+    if (text != NULL) {
+        append(connection, text, bytes);
+    } else {
+        answer_unreachable(connection, why);
     }
-    answer_json(connection, json_pack("{s:b, s:o}", "ok", 0, "error", error));
+    handle_lines(connection); /* what has come behind the request */
+    send_out(connection);
 }
 
-static void answer_ok(struct connection *connection)
-{
-    answer_json(connection, json_pack("{s:b}", "ok", 1));
-}
-
-/* --- commands --------------------------------------------------------------------------------- */
-
-static void do_status(struct connection *connection, json_t *request)
-{
-    (void)request;
-    answer_json(connection, via_control_status(connection->host));
-}
-
-static void cut_or_mend(struct connection *connection, json_t *request, bool cut)
+static void ask_other(struct connection *connection, json_t *request, json_int_t id)
 {
     struct via_host *host = connection->host;
-    json_t *peer = json_object_get(request, "peer");
-    json_t *link = json_object_get(request, "link");
-    json_int_t id = json_integer_value(peer);
-    if (!json_is_integer(peer) || id < 0 || id >= host->config.hosts_max) {
-        answer_error(connection, "\"peer\" is not the id of a host (0 to %u)",
-                     host->config.hosts_max - 1u);
+    struct via_rights_user user;
+    struct ucred peer;
+    struct via_error err;
+    char text[VIA_REMOTE_REQUEST_BYTES_MAX];
+    socklen_t peer_bytes = sizeof(peer);
+    if (id < 0 || id >= host->config.hosts_max) {
+        answer_json(connection, via_control_error("\"host\" is not the id of a host (0 to %u)",
+                                                  host->config.hosts_max - 1u));
         return;
     }
-    if (link != NULL && (!json_is_integer(link) || json_integer_value(link) < 0 ||
-                         json_integer_value(link) >= (json_int_t)VIA_PORTS_MAX)) {
-        answer_error(connection, "\"link\" is not the number of a port (0 to %u)",
-                     VIA_PORTS_MAX - 1);
+    connection->call.answered = answered;
+    json_object_del(request, "host");
+    size_t bytes = json_dumpb(request, text, sizeof(text), JSON_COMPACT);
+    if (bytes == 0 || bytes > sizeof(text)) {
+        answer_json(connection, via_control_error("a request to another host has at most %u bytes",
+                                                  VIA_REMOTE_REQUEST_BYTES_MAX));
         return;
     }
-    int index = link != NULL ? (int)json_integer_value(link) : -1;
-    if (via_host_cables_cut(host, (uint16_t)id, index, cut) < 0) {
-        answer_error(connection, index < 0 ? "no link to host %d" : "no link to host %d at port %d",
-                     (int)id, index);
+    if (getsockopt(connection->source.fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes) != 0) {
+        answer_unreachable(connection, "who asks is not known");
         return;
     }
-    answer_ok(connection);
+    via_rights_user_of(connection->source.fd, &peer, &user);
+    if (via_control_remote_ask(host, &connection->call, (uint16_t)id, &user, text, bytes, &err) !=
+        0) {
+        answer_unreachable(connection, err.text);
+    }
 }
 
-static void do_cut(struct connection *connection, json_t *request)
-{
-    cut_or_mend(connection, request, true);
-}
-
-static void do_mend(struct connection *connection, json_t *request)
-{
-    cut_or_mend(connection, request, false);
-}
-
-static void do_stop(struct connection *connection, json_t *request)
-{
-    (void)request;
-    via_log(VIA_LOG_INFO, "host %u: asked to stop by user %u", connection->host->config.host,
-            (unsigned)connection->uid);
-    answer_ok(connection);
-    connection->stopping = true;
-    connection->closing = true;
-}
-
-/* right: for people. */
-static void refuse(struct connection *connection, const char *name, const char *right)
-{
-    struct via_host *host = connection->host;
-    via_host_warn(host, VIA_HOST_WARNS_CONTROL, connection->uid,
-                  "host %u: '%s' of user %u is refused: no right to %s", host->config.host, name,
-                  (unsigned)connection->uid, right);
-    answer_error(connection,
-                 "permission denied: user %u has no right to %s host %u, which '%s' needs",
-                 (unsigned)connection->uid, right, host->config.host, name);
-}
+/* --- requests --------------------------------------------------------------------------------- */
 
 static void handle_object(struct connection *connection, json_t *request)
 {
-    static const struct {
-        const char *name;
-        void (*run)(struct connection *connection, json_t *request);
-        bool administers;
-    } commands[] = {{"status", do_status, false},
-                    {"cut", do_cut, true},
-                    {"mend", do_mend, true},
-                    {"stop", do_stop, true}};
-    const char *name = json_string_value(json_object_get(request, "cmd"));
-    if (name == NULL) {
-        answer_error(connection, "no \"cmd\" in the request");
+    struct via_host *host = connection->host;
+    const json_t *other = json_object_get(request, "host");
+    if (other != NULL && !json_is_integer(other)) {
+        answer_json(connection, via_control_error("\"host\" is not the id of a host"));
         return;
     }
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
-        if (strcmp(name, commands[i].name) != 0) {
-            continue;
-        }
-        if (commands[i].administers ? connection->may_administer : connection->may_look) {
-            commands[i].run(connection, request);
-        } else {
-            refuse(connection, name, commands[i].administers ? "administer" : "attach to");
-        }
+    if (other != NULL && json_integer_value(other) != host->config.host) {
+        ask_other(connection, request, json_integer_value(other));
         return;
     }
-    answer_error(connection, "unknown command '%.40s'", name);
+    struct via_control_caller caller = {.host = host,
+                                        .uid = connection->uid,
+                                        .from = -1,
+                                        .may_look = connection->may_look,
+                                        .may_administer = connection->may_administer};
+    answer_json(connection, via_control_answer(&caller, request));
+    connection->stopping |= caller.stopping;
+    connection->closing |= caller.stopping;
 }
 
 static void handle_line(struct connection *connection, const char *line, size_t bytes)
 {
     if (!connection->may_look) {
-        refuse(connection, "control", "attach to");
+        const struct via_control_caller caller = {
+            .host = connection->host, .uid = connection->uid, .from = -1};
+        answer_json(connection, via_control_refusal(&caller, "control", "attach to"));
         connection->closing = true;
         return;
     }
@@ -242,8 +210,8 @@ static void handle_line(struct connection *connection, const char *line, size_t 
     if (json_is_object(request)) {
         handle_object(connection, request);
     } else {
-        answer_error(connection, "malformed request: %s",
-                     request != NULL ? "not an object" : why.text);
+        answer_json(connection, via_control_error("malformed request: %s",
+                                                  request != NULL ? "not an object" : why.text));
     }
     json_decref(request);
 }
@@ -253,7 +221,7 @@ static void handle_line(struct connection *connection, const char *line, size_t 
 static void handle_lines(struct connection *connection)
 {
     size_t done = 0;
-    while (!connection->closing) {
+    while (!connection->closing && !connection->call.active) {
         char *line = connection->in + done;
         char *end =
             memchr(line, '\n', connection->in_bytes - (VIA_MUTANT(CONTROL_LINES) ? 0 : done));
@@ -265,8 +233,10 @@ static void handle_lines(struct connection *connection)
     }
     connection->in_bytes -= done;
     memmove(connection->in, connection->in + done, connection->in_bytes);
-    if (connection->in_bytes == sizeof(connection->in) && !connection->closing) {
-        answer_error(connection, "request is longer than %zu bytes", sizeof(connection->in));
+    if (connection->in_bytes == sizeof(connection->in) && !connection->closing &&
+        !connection->call.active) {
+        answer_json(connection,
+                    via_control_error("request is longer than %zu bytes", sizeof(connection->in)));
         connection->closing = true;
     }
 }
@@ -278,6 +248,12 @@ static void ready(struct via_host_source *source, uint32_t events)
     connection->deadline_ns = host->now_ns + VIA_CONTROL_SILENCE_NS;
     via_list_remove(&connection->link);
     via_list_push_back(&host->control.connections, &connection->link);
+    if (connection->call.active) {
+        if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
+            close_connection(connection);
+        }
+        return;
+    }
     if (connection->out_bytes == 0) {
         struct via_host_received received;
         via_host_receive(source->fd, connection->in + connection->in_bytes,

@@ -96,6 +96,7 @@ static int take_lock(struct via_host *host, struct via_error *err)
 static void leave_lock(struct via_host *host)
 {
     if (host->lock_fd >= 0) {
+        via_rundir_unclaim(host->rundir.text, host->config.host);
         unlink(host->lock_path.text);
         close(host->lock_fd);
         host->lock_fd = -1;
@@ -302,7 +303,13 @@ static int open_rundir(struct via_host *host, const char *rundir, struct via_err
     }
     snprintf(host->rundir.text, sizeof(host->rundir.text), "%s", rundir);
     rc = via_rundir_lock_path(rundir, host->config.host, &host->lock_path, err);
-    return rc != 0 ? rc : take_lock(host, err);
+    if (rc == 0) {
+        rc = take_lock(host, err);
+    }
+    if (rc == 0) {
+        via_rundir_claim(rundir, host->config.host);
+    }
+    return rc;
 }
 
 static int open_all(struct via_host *host, const struct via_host_options *options,
@@ -343,6 +350,12 @@ static int open_all(struct via_host *host, const struct via_host_options *option
     }
     if (rc == 0 && via_host_aperture_open(host) != 0) {
         rc = via_error_set(err, -ENOMEM, "tables of slices: %s", strerror(ENOMEM));
+    }
+    if (rc == 0) {
+        rc = via_host_directory_open(host, err);
+    }
+    if (rc == 0) {
+        rc = via_control_remote_open(host, err);
     }
     if (rc == 0) {
         via_host_status_update(host);
@@ -478,6 +491,8 @@ void via_host_close(struct via_host *host)
                 host->config.host);
     }
     via_host_aperture_close(host);
+    via_control_remote_close(host);
+    via_host_directory_close(host);
     via_host_cables_close(host);
     for (unsigned i = 0; i < VIA_CHANNELS_MAX; i++) {
         via_transfer_fini(&host->transfers[i]);

@@ -143,6 +143,7 @@ uint64_t via_host_fabric_tick(struct via_host *host)
         host->changed = false;
         via_host_cables_changed(host);
         via_host_board_changed(host);
+        via_host_directory_changed(host);
         via_attach_server_changed(host);
     }
     return deadline_ns;
@@ -159,6 +160,8 @@ static uint64_t tick(struct via_host *host)
     deadline_ns = via_min(deadline_ns, via_tenants_tick(host));
     deadline_ns = via_min(deadline_ns, via_host_warnings_tick(host));
     deadline_ns = via_min(deadline_ns, via_host_aperture_tick(host));
+    deadline_ns = via_min(deadline_ns, via_host_directory_tick(host));
+    deadline_ns = via_min(deadline_ns, via_control_remote_tick(host));
     deadline_ns = via_min(deadline_ns, via_control_server_tick(host));
     return deadline_ns;
 }

@@ -10,7 +10,9 @@
  *   control_rights.c  who may             tenant*.c         users: quotas, bells
  *   host_message.c    messages between hosts     host_identity.c  name, addresses, fabric
  *   host_aperture.c   slices of windows, at both ends    slice_table.c  which of them is used
- *   control_server.c, control_status.c    the control socket
+ *   directory.c, host_directory.c    what hosts say of themselves, and how it travels
+ *   control_server.c    the control socket      control_command.c, control_status.c    what it
+ * answers control_remote.c    requests to other hosts, and theirs
  *
  * Threads: everything belongs to the control thread, except struct via_transfer and what its
  * comments give to other threads, and the fields marked [any].
@@ -27,10 +29,12 @@
 #include "core/node.h"
 #include "host/attach_server.h"
 #include "host/board.h"
+#include "host/control_remote.h"
 #include "host/control_server.h"
 #include "host/host.h"
 #include "host/host_aperture.h"
 #include "host/host_board.h"
+#include "host/host_directory.h"
 #include "host/host_identity.h"
 #include "host/host_memory.h"
 #include "host/host_message.h"
@@ -50,6 +54,8 @@
 #define VIA_HOST_ENDPOINT_OWNERS 0xfffffe00u
 #define VIA_HOST_ENDPOINT_BOARD 0xffffff00u
 #define VIA_HOST_ENDPOINT_APERTURE 0xffffff01u
+#define VIA_HOST_ENDPOINT_DIRECTORY 0xffffff02u
+#define VIA_HOST_ENDPOINT_REMOTE 0xffffff03u
 
 /* Owner bits (63..32) of a cookie: (generation << 16 | slot) of a process, or this: the host. */
 #define VIA_HOST_OWNER 0xffffffffu
@@ -73,16 +79,18 @@ struct via_host_cable {
 /* Messages that a user or a peer can cause as often as it likes; each kind has a limit for each
  * user or link. Ids that fall together share one. */
 enum via_host_warning {
-    VIA_HOST_WARNS_REFUSED,  /* by uid */
-    VIA_HOST_WARNS_VERSION,  /* by uid */
-    VIA_HOST_WARNS_ATTACH,   /* by uid */
-    VIA_HOST_WARNS_QUOTA,    /* by uid */
-    VIA_HOST_WARNS_MEMORY,   /* by uid */
-    VIA_HOST_WARNS_DETACHED, /* by uid */
-    VIA_HOST_WARNS_CONTROL,  /* by uid */
-    VIA_HOST_WARNS_FULL,     /* of all */
-    VIA_HOST_WARNS_MAP,      /* by link */
-    VIA_HOST_WARNS_LINK,     /* by link */
+    VIA_HOST_WARNS_REFUSED,   /* by uid */
+    VIA_HOST_WARNS_VERSION,   /* by uid */
+    VIA_HOST_WARNS_ATTACH,    /* by uid */
+    VIA_HOST_WARNS_QUOTA,     /* by uid */
+    VIA_HOST_WARNS_MEMORY,    /* by uid */
+    VIA_HOST_WARNS_DETACHED,  /* by uid */
+    VIA_HOST_WARNS_CONTROL,   /* by uid */
+    VIA_HOST_WARNS_DIRECTORY, /* by host */
+    VIA_HOST_WARNS_REMOTE,    /* by host */
+    VIA_HOST_WARNS_FULL,      /* of all */
+    VIA_HOST_WARNS_MAP,       /* by link */
+    VIA_HOST_WARNS_LINK,      /* by link */
     VIA_HOST_WARNING_KINDS,
 };
 #define VIA_HOST_WARNING_SOURCES 64u
@@ -147,6 +155,8 @@ struct via_host {
     uint32_t board_sessions[VIA_HOSTS_MAX]; /* of the other hosts, as last seen */
     struct via_host_messages messages;
     struct via_host_aperture aperture;
+    struct via_host_directory directory;
+    struct via_control_remote remote;
 
     pthread_t thread; /* of via_host_start */
     bool thread_started;

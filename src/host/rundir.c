@@ -2,12 +2,16 @@
 #include "host/rundir.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define LOCAL "host-local"
 
 static int set_path(struct via_rundir_path *path, struct via_error *err, const char *format, ...)
     VIA_PRINTF(3, 4);
@@ -52,6 +56,76 @@ static const char *get_env(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+/* --- the host of a directory -------------------------------------------------------------------
+ */
+
+struct path {
+    char text[VIA_RUNDIR_PATH_BYTES + 32];
+};
+
+static struct path path_in(const char *rundir, const char *name)
+{
+    struct path path;
+    snprintf(path.text, sizeof(path.text), "%s/%s", rundir, name);
+    return path;
+}
+
+int via_rundir_local(const char *rundir, unsigned *ret_host)
+{
+    char text[16];
+    struct path path = path_in(rundir, LOCAL);
+    ssize_t bytes = readlink(path.text, text, sizeof(text) - 1);
+    if (bytes <= 0) {
+        return -ENOENT;
+    }
+    text[bytes] = '\0';
+    char *end;
+    unsigned long host = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || host > UINT16_MAX) {
+        return -ENOENT;
+    }
+    *ret_host = (unsigned)host;
+    return 0;
+}
+
+static bool is_alive(const char *rundir, unsigned host)
+{
+    struct via_rundir_path lock;
+    if (via_rundir_lock_path(rundir, host, &lock, NULL) != 0) {
+        return false;
+    }
+    int fd = open(lock.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return held;
+}
+
+void via_rundir_claim(const char *rundir, unsigned host)
+{
+    unsigned other;
+    char text[16];
+    struct path path = path_in(rundir, LOCAL);
+    if (access(path_in(rundir, VIA_FABRIC_STATE_FILE).text, F_OK) == 0) {
+        return;
+    }
+    if (via_rundir_local(rundir, &other) == 0 && other != host && is_alive(rundir, other)) {
+        return;
+    }
+    snprintf(text, sizeof(text), "%u", host);
+    unlink(path.text);
+    (void)!symlink(text, path.text);
+}
+
+void via_rundir_unclaim(const char *rundir, unsigned host)
+{
+    unsigned local;
+    if (via_rundir_local(rundir, &local) == 0 && local == host) {
+        unlink(path_in(rundir, LOCAL).text);
+    }
+}
+
 int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, struct via_error *err)
 {
     const char *set = get_env("VIADUCT_RUNDIR");
@@ -60,6 +134,10 @@ int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, str
     }
     if (fabric == NULL) {
         fabric = get_env("VIADUCT_FABRIC");
+    }
+    unsigned local;
+    if (fabric == NULL && via_rundir_local(VIA_RUNDIR_MACHINE, &local) == 0) {
+        return set_path(ret_path, err, "%s", VIA_RUNDIR_MACHINE);
     }
     if (fabric == NULL) {
         fabric = VIA_FABRIC_DEFAULT;

@@ -14,7 +14,9 @@
  *   host-<id>.attach      processes attach here
  *   host-<id>.ctl         status, cut, mend, stop
  *   host-<id>.lock        held (flock) by the host's daemon; its pid
- *   link-<a>-<b>-<n>.sock cable n between hosts a < b
+ *   host-local            symbolic link to the id of the host whose directory this is: where it is
+ * a machine's own, with one daemon. `viaduct up` has several in one, and none link-<a>-<b>-<n>.sock
+ * cable n between hosts a < b
  */
 #define VIA_FABRIC_DEFAULT "default"
 #define VIA_FABRIC_NAME_BYTES_MAX 32u
@@ -29,10 +31,15 @@ struct via_rundir_path {
 /* 0 or -EINVAL: is this a fabric's name? */
 int via_rundir_check_name(const char *fabric, struct via_error *err);
 
+/* Of a machine's daemon. */
+#define VIA_RUNDIR_MACHINE "/run/viaduct"
+/* What `viaduct up` writes down. */
+#define VIA_FABRIC_STATE_FILE "fabric.json"
+
 /*
  * $VIADUCT_RUNDIR as it is; else /run/viaduct/<fabric> for root, $XDG_RUNTIME_DIR/viaduct/<fabric>,
- * or /tmp/viaduct-<uid>/<fabric>. fabric: NULL = $VIADUCT_FABRIC, else "default". 0, -EINVAL (a
- * name that is none), -ENAMETOOLONG.
+ * or /tmp/viaduct-<uid>/<fabric>. fabric: NULL = $VIADUCT_FABRIC, else VIA_RUNDIR_MACHINE if it is
+ * the directory of a host, else "default". 0, -EINVAL (a name that is none), -ENAMETOOLONG.
  */
 int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, struct via_error *err);
 
@@ -43,6 +50,13 @@ int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, str
  * directory where others may replace it), or what mkdir says.
  */
 int via_rundir_make(const char *rundir, bool passable, struct via_error *err);
+
+/* The host whose directory it is; -ENOENT. */
+int via_rundir_local(const char *rundir, unsigned *ret_host);
+/* The holder of a host's lock says that the directory is its host's, unless it is that of a living
+ * host already, or of a fabric of `viaduct up`; and that it is no more. */
+void via_rundir_claim(const char *rundir, unsigned host);
+void via_rundir_unclaim(const char *rundir, unsigned host);
 
 /* 0, or -ENAMETOOLONG when the path does not fit a socket address. */
 int via_rundir_attach_path(const char *rundir, unsigned host, struct via_rundir_path *ret_path,

@@ -43,8 +43,8 @@ class Words(cli.Case):
                 (["doctor", "x"], "'x': one argument too many"),
                 (["run", "true"], "on which host? --host H"),
                 (["run", "--host", "1"], "which program?"),
-                (["run", "--host", "0", "true"], "'0': a host id is a number from 1 to 254"),
-                (["run", "--host", "255", "true"], "'255': a host id"),
+                (["run", "--host", "a b", "true"], "'a b': neither a host id nor a name"),
+                (["run", "a b", "--", "true"], "'a b': neither a host id nor a name"),
                 (["sockets", "--wrong"], "unrecognized option '--wrong'"),
                 (["sockets", "--ports", "80-", "true"], "--ports: '80-': ports are numbers and ranges"),
                 (["sockets", "--networks", "x", "true"], "--networks: 'x': networks are addresses"),
@@ -53,7 +53,7 @@ class Words(cli.Case):
                 (["sockets", "--json", "true"], "--json: is for the list"),
                 (["sockets", "--pid", "x"], "--pid: 'x': not the number of a process"),
                 (["cut", "1"], "which link?"), (["cut", "1", "2", "3"], "which link?"),
-                (["mend", "1", "x"], "'x': a host id is a number"),
+                (["mend", "1", "x y"], "'x y': neither a host id nor a name"),
                 (["cut", "--cable", "16", "1", "2"], "'16': not a number of a cable")]:
             with self.subTest(words):
                 err = self.bad(*words, code=2, says=says)

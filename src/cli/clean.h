@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_CLI_CLEAN_H
+#define VIA_CLI_CLEAN_H
+
+#include <jansson.h>
+
+/* Replaces what a terminal would obey in all texts of an answer, keys too: control characters, and
+ * those that change the direction of text. Programs name themselves, and other hosts say what they
+ * like. */
+void via_clean_json(json_t *value);
+
+#endif

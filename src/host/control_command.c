@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/control_command.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "host/host_private.h"
+
+json_t *via_control_error(const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    /* What was asked may be no UTF-8; then the text can not be JSON either. */
+    json_t *error = json_string(text);
+    if (error == NULL) {
+        error = json_string("malformed request");
+    }
+    return json_pack("{s:b, s:o}", "ok", 0, "error", error);
+}
+
+static json_t *ok(void)
+{
+    return json_pack("{s:b}", "ok", 1);
+}
+
+static json_t *do_status(struct via_control_caller *caller, json_t *request)
+{
+    (void)request;
+    return via_control_status(caller->host);
+}
+
+static json_t *do_directory(struct via_control_caller *caller, json_t *request)
+{
+    (void)request;
+    return via_host_directory_json(caller->host);
+}
+
+static json_t *cut_or_mend(struct via_control_caller *caller, json_t *request, bool cut)
+{
+    struct via_host *host = caller->host;
+    json_t *peer = json_object_get(request, "peer");
+    json_t *link = json_object_get(request, "link");
+    json_int_t id = json_integer_value(peer);
+    if (!json_is_integer(peer) || id < 0 || id >= host->config.hosts_max) {
+        return via_control_error("\"peer\" is not the id of a host (0 to %u)",
+                                 host->config.hosts_max - 1u);
+    }
+    if (link != NULL && (!json_is_integer(link) || json_integer_value(link) < 0 ||
+                         json_integer_value(link) >= (json_int_t)VIA_PORTS_MAX)) {
+        return via_control_error("\"link\" is not the number of a port (0 to %u)",
+                                 VIA_PORTS_MAX - 1);
+    }
+    int index = link != NULL ? (int)json_integer_value(link) : -1;
+    if (via_host_cables_cut(host, (uint16_t)id, index, cut) < 0) {
+        return via_control_error(index < 0 ? "no link to host %d" : "no link to host %d at port %d",
+                                 (int)id, index);
+    }
+    return ok();
+}
+
+static json_t *do_cut(struct via_control_caller *caller, json_t *request)
+{
+    return cut_or_mend(caller, request, true);
+}
+
+static json_t *do_mend(struct via_control_caller *caller, json_t *request)
+{
+    return cut_or_mend(caller, request, false);
+}
+
+static json_t *do_stop(struct via_control_caller *caller, json_t *request)
+{
+    struct via_host *host = caller->host;
+    (void)request;
+    if (caller->from >= 0) {
+        return via_control_error("host %u can be stopped on its own machine only",
+                                 host->config.host);
+    }
+    via_log(VIA_LOG_INFO, "host %u: asked to stop by user %u", host->config.host,
+            (unsigned)caller->uid);
+    caller->stopping = true;
+    return ok();
+}
+
+json_t *via_control_refusal(const struct via_control_caller *caller, const char *name,
+                            const char *right)
+{
+    struct via_host *host = caller->host;
+    char from[32] = "";
+    if (caller->from >= 0) {
+        snprintf(from, sizeof(from), " of host %d", caller->from);
+    }
+    via_host_warn(host, VIA_HOST_WARNS_CONTROL, caller->uid,
+                  "host %u: '%s' of user %u%s is refused: no right to %s", host->config.host, name,
+                  (unsigned)caller->uid, from, right);
+    return via_control_error(
+        "permission denied: user %u%s has no right to %s host %u, which '%s' needs",
+        (unsigned)caller->uid, from, right, host->config.host, name);
+}
+
+json_t *via_control_answer(struct via_control_caller *caller, json_t *request)
+{
+    static const struct {
+        const char *name;
+        json_t *(*run)(struct via_control_caller *caller, json_t *request);
+        bool administers;
+    } commands[] = {{"status", do_status, false},
+                    {"directory", do_directory, false},
+                    {"cut", do_cut, true},
+                    {"mend", do_mend, true},
+                    {"stop", do_stop, true}};
+    const char *name = json_string_value(json_object_get(request, "cmd"));
+    if (name == NULL) {
+        return via_control_error("no \"cmd\" in the request");
+    }
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
+        if (strcmp(name, commands[i].name) != 0) {
+            continue;
+        }
+        if (commands[i].administers ? caller->may_administer : caller->may_look) {
+            return commands[i].run(caller, request);
+        }
+        return via_control_refusal(caller, name,
+                                   commands[i].administers ? "administer" : "attach to");
+    }
+    return via_control_error("unknown command '%.40s'", name);
+}

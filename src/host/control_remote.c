@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/control_remote.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/control_command.h"
+#include "host/host_private.h"
+
+/* What is sent to a host that has asked. */
+struct answer {
+    struct via_list link;
+    uint16_t peer;
+    uint32_t id;
+    char *text;
+    size_t bytes;
+    size_t sent;
+    unsigned under_way;
+    uint64_t deadline_ns;
+    bool failed; /* the peer takes it no more */
+};
+
+static size_t chunk_bytes(const struct via_host *host)
+{
+    return via_min((size_t)host->config.frame_bytes_max, sizeof(struct via_remote_message)) -
+           VIA_REMOTE_HEAD_BYTES;
+}
+
+/* --- asking ----------------------------------------------------------------------------------- */
+
+static void end_call(struct via_remote_call *call, const char *why)
+{
+    char *text = call->text;
+    via_list_remove(&call->link);
+    call->active = false;
+    call->text = NULL;
+    call->answered(call, why == NULL ? text : NULL, call->bytes, why);
+    free(text);
+}
+
+static struct via_remote_call *find_call(struct via_host *host, uint32_t id, uint16_t peer)
+{
+    via_list_foreach(it, &host->remote.calls) {
+        struct via_remote_call *call = via_list_entry(it, struct via_remote_call, link);
+        if (call->id == id && call->destination == peer) {
+            return call;
+        }
+    }
+    return NULL;
+}
+
+static int check_destination(struct via_host *host, uint16_t destination, struct via_error *err)
+{
+    const struct via_directory_peer *peer = &host->directory.peers[destination];
+    struct via_route_status route = {.port = VIA_PORT_NONE};
+    (void)via_node_route_status(host->node, destination, &route);
+    if (route.port != VIA_PORT_NONE) {
+        return 0;
+    }
+    if (peer->lost_ns != 0) {
+        return via_error_set(err, -EHOSTUNREACH, "no way leads to it since %llu s",
+                             (unsigned long long)((host->now_ns - peer->lost_ns) / VIA_SEC_NS));
+    }
+    return via_error_set(err, -EHOSTUNREACH, "it has never been heard of");
+}
+
+int via_control_remote_ask(struct via_host *host, struct via_remote_call *call,
+                           uint16_t destination, const struct via_rights_user *user,
+                           const char *text, size_t bytes, struct via_error *err)
+{
+    struct via_remote_message message = {.type = VIA_REMOTE_REQUEST,
+                                         .id = host->remote.id_next,
+                                         .total_bytes = (uint32_t)bytes,
+                                         .uid = user->uid,
+                                         .gid = user->gid};
+    unsigned groups_count = via_min(user->groups_count, VIA_REMOTE_GROUPS_MAX);
+    size_t groups_bytes = groups_count * sizeof(user->groups[0]);
+    if (bytes > VIA_REMOTE_REQUEST_BYTES_MAX) {
+        return via_error_set(err, -EMSGSIZE, "a request to another host has at most %u bytes",
+                             VIA_REMOTE_REQUEST_BYTES_MAX);
+    }
+    int rc = check_destination(host, destination, err);
+    if (rc != 0) {
+        return rc;
+    }
+    message.groups_count = (uint16_t)groups_count;
+    message.bytes = (uint16_t)bytes;
+    memcpy(message.data, user->groups, groups_bytes);
+    memcpy(message.data + groups_bytes, text, bytes);
+    rc =
+        via_host_message_send(host, &via_control_remote_service, VIA_HOST_MESSAGE_ASKS, destination,
+                              &message, (uint32_t)(VIA_REMOTE_HEAD_BYTES + groups_bytes + bytes));
+    if (rc != 0) {
+        return via_error_set(err, rc, "send the request: %s",
+                             rc == -EAGAIN ? "too much is under way to other hosts; try again"
+                                           : strerror(-rc));
+    }
+    call->id = host->remote.id_next++;
+    call->destination = destination;
+    call->deadline_ns = host->now_ns + VIA_REMOTE_TIMEOUT_NS;
+    call->active = true;
+    call->text = NULL;
+    call->bytes = 0;
+    call->total_bytes = 0;
+    via_list_push_back(&host->remote.calls, &call->link);
+    return 0;
+}
+
+void via_control_remote_cancel(struct via_remote_call *call)
+{
+    if (call->active) {
+        via_list_remove(&call->link);
+        call->active = false;
+        free(call->text);
+        call->text = NULL;
+    }
+}
+
+/* Why a request was not taken. */
+static const char *why_not(int status)
+{
+    switch (status) {
+    case -ENOENT:
+        return "its daemon takes no requests from other hosts (an older version)";
+    case -EHOSTUNREACH:
+        return "the way to it was lost";
+    default:
+        return strerror(-status);
+    }
+}
+
+/* An answer is one line of JSON; more is not looked at here. */
+static bool is_line(const char *text, size_t bytes)
+{
+    return bytes >= 2 && text[0] == '{' && memchr(text, '\n', bytes) == NULL &&
+           memchr(text, '\0', bytes) == NULL;
+}
+
+/* Chunks of one host come in the order in which they were sent. */
+static int take_chunk(struct via_remote_call *call, const struct via_remote_message *message)
+{
+    if (message->bytes == 0 || message->total_bytes > VIA_REMOTE_ANSWER_BYTES_MAX ||
+        message->off != call->bytes || message->bytes > message->total_bytes - message->off ||
+        (call->bytes != 0 && message->total_bytes != call->total_bytes)) {
+        return -EPROTO;
+    }
+    char *text = realloc(call->text, call->bytes + message->bytes);
+    if (text == NULL) {
+        return -ENOMEM;
+    }
+    memcpy(text + call->bytes, message->data, message->bytes);
+    call->text = text;
+    call->bytes += message->bytes;
+    call->total_bytes = message->total_bytes;
+    return call->bytes == call->total_bytes && !is_line(call->text, call->bytes) ? -EPROTO : 0;
+}
+
+static void take_answer(struct via_host *host, uint16_t source,
+                        const struct via_remote_message *message)
+{
+    struct via_remote_call *call = find_call(host, message->id, source);
+    if (call == NULL) {
+        return; /* too late */
+    }
+    int rc = take_chunk(call, message);
+    if (rc != 0) {
+        via_host_warn(host, VIA_HOST_WARNS_REMOTE, source, "host %u: answer of host %u: %s",
+                      host->config.host, source, strerror(-rc));
+        end_call(call, rc == -EPROTO ? "its answer makes no sense" : strerror(-rc));
+    } else if (call->bytes == call->total_bytes) {
+        end_call(call, NULL);
+    }
+}
+
+/* --- answering -------------------------------------------------------------------------------- */
+
+static void free_answer(struct via_host *host, struct answer *answer)
+{
+    via_list_remove(&answer->link);
+    host->remote.answers_count--;
+    free(answer->text);
+    free(answer);
+}
+
+static bool may_answer(struct via_host *host, uint16_t peer)
+{
+    struct via_remote_rate *rate = &host->remote.rates[peer];
+    unsigned count = 0;
+    if (host->now_ns - rate->since_ns >= VIA_SEC_NS) {
+        *rate = (struct via_remote_rate){.since_ns = host->now_ns};
+    }
+    via_list_foreach(it, &host->remote.answers) {
+        count += via_list_entry(it, struct answer, link)->peer == peer;
+    }
+    return rate->count++ < VIA_REMOTE_REQUESTS_PER_SECOND &&
+           count < VIA_REMOTE_ANSWERS_OF_HOST_MAX &&
+           host->remote.answers_count < VIA_REMOTE_ANSWERS_MAX;
+}
+
+static void add_answer(struct via_host *host, uint16_t peer, uint32_t id, json_t *json)
+{
+    struct answer *answer = calloc(1, sizeof(*answer));
+    char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    if (answer == NULL || text == NULL) {
+        free(answer);
+        free(text);
+        return; /* the other host waits no longer than its time-out */
+    }
+    if (strlen(text) > VIA_REMOTE_ANSWER_BYTES_MAX) {
+        static const char too_long[] = "{\"ok\":false,\"error\":\"the answer is too long\"}";
+        memcpy(text, too_long, sizeof(too_long));
+    }
+    *answer = (struct answer){.peer = peer,
+                              .id = id,
+                              .text = text,
+                              .bytes = strlen(text),
+                              .deadline_ns = host->now_ns + 2 * VIA_REMOTE_TIMEOUT_NS};
+    via_list_push_back(&host->remote.answers, &answer->link);
+    host->remote.answers_count++;
+}
+
+static json_t *run(struct via_host *host, uint16_t source, const struct via_rights_user *user,
+                   const char *text, size_t bytes)
+{
+    struct via_control_caller caller = {.host = host, .uid = user->uid, .from = source};
+    json_error_t why;
+    caller.may_administer = via_rights_has_user(&host->options.admin, user);
+    caller.may_look = caller.may_administer || via_rights_has_user(&host->options.attach, user);
+    if (!caller.may_look) {
+        return via_control_refusal(&caller, "control", "attach to");
+    }
+    json_t *request = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
+    json_t *answer = json_is_object(request) ? via_control_answer(&caller, request)
+                                             : via_control_error("malformed request");
+    json_decref(request);
+    return answer;
+}
+
+static void take_request(struct via_host *host, uint16_t source,
+                         const struct via_remote_message *message, uint32_t bytes)
+{
+    struct via_rights_user user = {.uid = message->uid, .gid = message->gid};
+    size_t groups_bytes = message->groups_count * sizeof(user.groups[0]);
+    if (message->groups_count > VIA_REMOTE_GROUPS_MAX ||
+        bytes != VIA_REMOTE_HEAD_BYTES + groups_bytes + message->bytes ||
+        message->bytes > VIA_REMOTE_REQUEST_BYTES_MAX || message->total_bytes != message->bytes) {
+        via_host_warn(host, VIA_HOST_WARNS_REMOTE, source,
+                      "host %u: request of host %u: makes no sense, is dropped", host->config.host,
+                      source);
+        return;
+    }
+    if (!may_answer(host, source)) {
+        via_host_warn(host, VIA_HOST_WARNS_REMOTE, source,
+                      "host %u: host %u asks too much: requests are dropped", host->config.host,
+                      source);
+        return;
+    }
+    user.groups_count = message->groups_count;
+    memcpy(user.groups, message->data, groups_bytes);
+    add_answer(
+        host, source, message->id,
+        run(host, source, &user, (const char *)message->data + groups_bytes, message->bytes));
+}
+
+/* Less than the window is under way. */
+static bool send_chunk(struct via_host *host, struct answer *answer)
+{
+    struct via_remote_message message = {.type = VIA_REMOTE_ANSWER,
+                                         .id = answer->id,
+                                         .total_bytes = (uint32_t)answer->bytes,
+                                         .off = (uint32_t)answer->sent};
+    size_t bytes = via_min(answer->bytes - answer->sent, chunk_bytes(host));
+    message.bytes = (uint16_t)bytes;
+    memcpy(message.data, answer->text + answer->sent, bytes);
+    if (via_host_message_send(host, &via_control_remote_service, VIA_HOST_MESSAGE_ANSWERS,
+                              answer->peer, &message,
+                              (uint32_t)(VIA_REMOTE_HEAD_BYTES + bytes)) != 0) {
+        return false;
+    }
+    answer->sent += bytes;
+    answer->under_way++;
+    return true;
+}
+
+static void send_more(struct via_host *host, struct answer *answer)
+{
+    while (answer->sent < answer->bytes && answer->under_way < VIA_REMOTE_WINDOW &&
+           send_chunk(host, answer)) {
+    }
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+static bool arrived(struct via_host *host, uint16_t source, const void *data, uint32_t bytes)
+{
+    const struct via_remote_message *message = data;
+    if (message->type == VIA_REMOTE_REQUEST) {
+        take_request(host, source, message, bytes);
+    } else if (message->type == VIA_REMOTE_ANSWER &&
+               bytes == VIA_REMOTE_HEAD_BYTES + (uint32_t)message->bytes) {
+        take_answer(host, source, message);
+    }
+    return true;
+}
+
+static void ended(struct via_host *host, uint16_t destination, const void *data, int status)
+{
+    const struct via_remote_message *message = data;
+    if (message->type == VIA_REMOTE_REQUEST) {
+        struct via_remote_call *call = find_call(host, message->id, destination);
+        if (call != NULL && status != 0) {
+            end_call(call, why_not(status));
+        }
+        return;
+    }
+    via_list_foreach(it, &host->remote.answers) {
+        struct answer *answer = via_list_entry(it, struct answer, link);
+        if (answer->id == message->id && answer->peer == destination) {
+            answer->under_way--;
+            answer->failed |= status != 0;
+            return;
+        }
+    }
+}
+
+const struct via_host_service via_control_remote_service = {
+    .endpoint = VIA_HOST_ENDPOINT_REMOTE,
+    .bytes_min = VIA_REMOTE_HEAD_BYTES,
+    .bytes_max = sizeof(struct via_remote_message),
+    .arrived = arrived,
+    .ended = ended,
+};
+
+uint64_t via_control_remote_tick(struct via_host *host)
+{
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    via_list_foreach_safe(it, &host->remote.calls) {
+        struct via_remote_call *call = via_list_entry(it, struct via_remote_call, link);
+        if (host->now_ns >= call->deadline_ns) {
+            end_call(call, "no answer in time");
+        } else {
+            deadline_ns = via_min(deadline_ns, call->deadline_ns);
+        }
+    }
+    via_list_foreach_safe(it, &host->remote.answers) {
+        struct answer *answer = via_list_entry(it, struct answer, link);
+        bool over = answer->failed || host->now_ns >= answer->deadline_ns;
+        if (!over) {
+            send_more(host, answer);
+            over = answer->sent == answer->bytes;
+        }
+        if (over && answer->under_way == 0) {
+            free_answer(host, answer);
+        } else if (answer->under_way == 0) {
+            deadline_ns = host->now_ns + VIA_MSEC_NS; /* other services use all there is */
+        }                                             /* else: when a message ends */
+    }
+    return deadline_ns;
+}
+
+int via_control_remote_open(struct via_host *host, struct via_error *err)
+{
+    via_list_init(&host->remote.calls);
+    via_list_init(&host->remote.answers);
+    host->remote.id_next = host->session;
+    host->remote.rates = calloc(host->config.hosts_max, sizeof(*host->remote.rates));
+    return host->remote.rates != NULL
+               ? 0
+               : via_error_set(err, -ENOMEM, "table of requests: %s", strerror(ENOMEM));
+}
+
+void via_control_remote_close(struct via_host *host)
+{
+    if (host->remote.rates == NULL) {
+        return;
+    }
+    via_list_foreach_safe(it, &host->remote.answers) {
+        free_answer(host, via_list_entry(it, struct answer, link));
+    }
+    free(host->remote.rates);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_DIRECTORY_H
+#define VIA_HOST_DIRECTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/types.h"
+#include "host/host_identity.h"
+
+/*
+ * What the hosts of a fabric say of themselves, as one host keeps it: name, addresses, version,
+ * links. A host speaks of itself only: an entry is what the host of this id has said. No threads,
+ * no clock, no I/O.
+ *
+ * The messages (docs/host.md, section 8) are the peers' and hostile. What is taken from them is
+ * copied, checked, and made fit for a terminal.
+ */
+#define VIA_DIRECTORY_LINKS_MAX 256u /* of a host that its entry shows */
+#define VIA_DIRECTORY_WORD_BYTES 12u
+#define VIA_DIRECTORY_LINKS_PER_MESSAGE 18u
+#define VIA_DIRECTORY_PEER_UNKNOWN 0xffffu
+#define VIA_DIRECTORY_VERSION_BYTES 32u
+
+/* IPv4 as ::ffff:a.b.c.d */
+struct via_directory_ip {
+    unsigned char byte[16];
+};
+
+enum via_directory_link_flags {
+    VIA_DIRECTORY_LINK_CUT = 1, /* by request */
+};
+
+/* One end of a link. Texts end with 0 where they are shorter than their field. */
+struct via_directory_link {
+    uint16_t peer; /* VIA_DIRECTORY_PEER_UNKNOWN */
+    uint8_t state; /* enum via_link_state */
+    uint8_t flags; /* VIA_DIRECTORY_LINK_* */
+    char driver[VIA_DIRECTORY_WORD_BYTES];
+    char like[VIA_DIRECTORY_WORD_BYTES]; /* class of links */
+};
+_Static_assert(sizeof(struct via_directory_link) == 28, "as it is sent");
+
+enum via_directory_type {
+    VIA_DIRECTORY_HOST = 1,
+    VIA_DIRECTORY_LINKS = 2, /* behind the HOST of the same revision */
+};
+
+/* Little-endian, as all messages between hosts. */
+struct via_directory_host_message {
+    uint32_t type;
+    uint32_t revision;   /* a greater one each time that something has changed */
+    uint64_t started_ns; /* the host; this and the next two of CLOCK_REALTIME */
+    uint64_t booted_ns;  /* its machine */
+    uint64_t sent_ns;
+    uint32_t protocol_version;
+    uint32_t frame_bytes;
+    uint16_t hosts_max;
+    uint16_t links_count;
+    uint8_t channels_count;
+    uint8_t addresses_count;
+    uint8_t reserved[2];
+    char name[72];
+    char fabric[40];
+    char version[VIA_DIRECTORY_VERSION_BYTES];
+    struct via_directory_ip addresses[VIA_HOST_ADDRESSES_MAX];
+};
+_Static_assert(sizeof(struct via_directory_host_message) == 448, "no holes");
+_Static_assert(VIA_HOST_NAME_BYTES_MAX < 72 && VIA_FABRIC_NAME_BYTES_MAX < 40, "they fit");
+
+struct via_directory_links_message {
+    uint32_t type;
+    uint32_t revision;
+    uint16_t first;
+    uint16_t count;
+    uint32_t reserved;
+    struct via_directory_link links[VIA_DIRECTORY_LINKS_PER_MESSAGE];
+};
+#define VIA_DIRECTORY_LINKS_HEAD_BYTES 16u
+
+struct via_directory_entry {
+    uint32_t revision;
+    uint32_t protocol_version;
+    uint32_t frame_bytes;
+    uint16_t hosts_max;
+    uint8_t channels_count;
+    uint64_t started_ns, booted_ns, sent_ns; /* as that host's clock has it */
+    uint64_t heard_ns;                       /* now_ns of the last message */
+    char name[VIA_HOST_NAME_BYTES_MAX + 1];  /* "" = it has none that is fit */
+    char fabric[VIA_FABRIC_NAME_BYTES_MAX + 1];
+    char version[VIA_DIRECTORY_VERSION_BYTES + 1];
+    unsigned addresses_count;
+    struct via_directory_ip addresses[VIA_HOST_ADDRESSES_MAX];
+    unsigned links_count; /* there */
+    unsigned links_total; /* announced */
+    struct via_directory_link links[VIA_DIRECTORY_LINKS_MAX];
+};
+
+struct via_directory {
+    uint16_t host; /* whose directory this is */
+    uint16_t hosts_max;
+    struct via_directory_entry **entries; /* by id; NULL = never heard of */
+};
+
+/* 0 or -ENOMEM. */
+int via_directory_init(struct via_directory *directory, uint16_t host, uint16_t hosts_max);
+void via_directory_fini(struct via_directory *directory);
+
+/* NULL: it has not said anything. */
+struct via_directory_entry *via_directory_find(const struct via_directory *directory,
+                                               uint16_t host);
+
+/*
+ * A message of host `source` has come. 1: the entry has changed; 0: it has not; -EPROTO: this is no
+ * such message; -ENOMEM. now_ns is kept in heard_ns.
+ */
+int via_directory_take(struct via_directory *directory, uint16_t source, const void *data,
+                       size_t bytes, uint64_t now_ns);
+
+/* The entry of this host itself, to be filled in. NULL: no memory. */
+struct via_directory_entry *via_directory_own(struct via_directory *directory);
+
+/* Messages that tell an entry to others. */
+void via_directory_make_host(const struct via_directory_entry *entry,
+                             struct via_directory_host_message *ret_message);
+/* Bytes of the message for the links from `first` on; 0: there are no more. */
+size_t via_directory_make_links(const struct via_directory_entry *entry, unsigned first,
+                                struct via_directory_links_message *ret_message);
+
+/*
+ * Whose address is it? An address that hosts besides this one claim is nobody's, -EADDRINUSE, for
+ * one of them lies; this host's own are this host's, whoever claims them. -ENOENT. Loopback
+ * addresses of others count only beside one of this host in the same network of 8 bits: hosts on
+ * one machine.
+ */
+int via_directory_host_at(const struct via_directory *directory, const struct via_directory_ip *ip);
+
+/* As inet_ntop(3). */
+struct via_directory_ip_text {
+    char text[VIA_HOST_ADDRESS_BYTES];
+};
+struct via_directory_ip_text via_directory_ip_text(const struct via_directory_ip *ip);
+/* false: it is no address. */
+bool via_directory_ip_parse(const char *text, struct via_directory_ip *ret_ip);
+
+/* Over how many links that are up at both ends, and for which `use` says yes, each host is reached
+ * from this one; ret_hops[hosts_max], UINT16_MAX = not. */
+void via_directory_hops(const struct via_directory *directory,
+                        bool (*use)(const struct via_directory_link *link), uint16_t *ret_hops);
+
+#endif

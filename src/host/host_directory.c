@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/host_directory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "host/host_private.h"
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
+}
+
+/* --- the own entry ---------------------------------------------------------------------------- */
+
+static void describe_link(const struct via_host *host, unsigned index,
+                          struct via_directory_link *ret_link)
+{
+    const struct via_host_cable *cable = &host->cables[index];
+    struct via_link_status link = {.state = VIA_LINK_DOWN};
+    struct via_port_status port;
+    (void)via_node_link_status(host->node, index, &link);
+    cable->link.driver->status(cable->port, &port);
+    bool seen = link.state == VIA_LINK_UP;
+    *ret_link = (struct via_directory_link){
+        .peer = seen ? link.peer : cable->peer,
+        .state = (uint8_t)link.state,
+        .flags = port.cut ? VIA_DIRECTORY_LINK_CUT : 0,
+    };
+    strncpy(ret_link->driver, cable->link.driver->name, sizeof(ret_link->driver) - 1);
+    strncpy(ret_link->like, port.class_name, sizeof(ret_link->like) - 1);
+}
+
+static unsigned describe_links(const struct via_host *host, struct via_directory_link *ret_links)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < host->cables_count && count < VIA_DIRECTORY_LINKS_MAX; i++) {
+        if (host->cables[i].port != NULL) {
+            describe_link(host, i, &ret_links[count++]);
+        }
+    }
+    return count;
+}
+
+/* Of identity and options, which do not change. */
+static int describe_host(struct via_host *host)
+{
+    struct via_directory_entry *own = via_directory_own(&host->directory.table);
+    if (own == NULL) {
+        return -ENOMEM;
+    }
+    own->revision = 1;
+    own->protocol_version = host->protocol_version;
+    own->frame_bytes = host->config.frame_bytes_max;
+    own->hosts_max = host->config.hosts_max;
+    own->channels_count = host->config.channels_count;
+    own->started_ns = clock_ns(CLOCK_REALTIME);
+    own->booted_ns = own->started_ns - clock_ns(CLOCK_BOOTTIME);
+    memcpy(own->name, host->identity.name, sizeof(own->name));
+    memcpy(own->fabric, host->identity.fabric, sizeof(own->fabric));
+    strncpy(own->version, VIADUCT_VERSION, VIA_DIRECTORY_VERSION_BYTES);
+    for (unsigned i = 0; i < host->identity.addresses_count; i++) {
+        own->addresses_count += via_directory_ip_parse(host->identity.addresses[i],
+                                                       &own->addresses[own->addresses_count]);
+    }
+    return 0;
+}
+
+/* Since when which hosts can not be reached. */
+static void look_at_routes(struct via_host *host)
+{
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        struct via_directory_peer *peer = &host->directory.peers[id];
+        struct via_route_status route = {.port = VIA_PORT_NONE};
+        bool there =
+            via_node_route_status(host->node, id, &route) == 0 && route.port != VIA_PORT_NONE;
+        if (peer->reachable && !there) {
+            peer->lost_ns = host->now_ns;
+        }
+        peer->reachable = there;
+    }
+}
+
+static void look_at_links(struct via_host *host)
+{
+    static _Thread_local struct via_directory_link links[VIA_DIRECTORY_LINKS_MAX];
+    struct via_directory_entry *own = via_directory_own(&host->directory.table);
+    unsigned count = describe_links(host, links);
+    if (count != own->links_count || memcmp(links, own->links, count * sizeof(links[0])) != 0) {
+        memcpy(own->links, links, count * sizeof(links[0]));
+        own->links_count = count;
+        own->links_total = count;
+        own->revision++;
+    }
+}
+
+/* --- telling others --------------------------------------------------------------------------- */
+
+static int send_message(struct via_host *host, uint16_t id, const void *message, size_t bytes)
+{
+    struct via_host_directory *directory = &host->directory;
+    if (directory->under_way == VIA_DIRECTORY_SENDS_MAX) {
+        return -EAGAIN;
+    }
+    int rc = via_host_message_send(host, &via_host_directory_service, VIA_HOST_MESSAGE_ASKS, id,
+                                   message, (uint32_t)bytes);
+    if (rc == 0) {
+        directory->under_way++;
+        directory->peers[id].under_way++;
+    }
+    return rc;
+}
+
+static int tell_host(struct via_host *host, uint16_t id)
+{
+    struct via_directory_peer *peer = &host->directory.peers[id];
+    struct via_directory_entry *own = via_directory_own(&host->directory.table);
+    struct via_directory_host_message message;
+    own->sent_ns = clock_ns(CLOCK_REALTIME);
+    via_directory_make_host(own, &message);
+    int rc = send_message(host, id, &message, sizeof(message));
+    if (rc == 0) {
+        peer->telling = true;
+        peer->revision = own->revision;
+        peer->next = 0;
+    }
+    return rc;
+}
+
+/* 0: all of it is on its way. */
+static int tell_links(struct via_host *host, uint16_t id)
+{
+    struct via_directory_peer *peer = &host->directory.peers[id];
+    const struct via_directory_entry *own = via_directory_own(&host->directory.table);
+    struct via_directory_links_message message;
+    size_t bytes;
+    int rc = 0;
+    while (rc == 0 && (bytes = via_directory_make_links(own, peer->next, &message)) != 0) {
+        rc = send_message(host, id, &message, bytes);
+        peer->next += rc == 0 ? message.count : 0;
+    }
+    peer->telling = rc != 0;
+    return rc;
+}
+
+/* 0: there is nothing to be told now. */
+static int tell(struct via_host *host, uint16_t id, uint32_t session)
+{
+    struct via_directory_peer *peer = &host->directory.peers[id];
+    const struct via_directory_entry *own = via_directory_own(&host->directory.table);
+    if (peer->session != session) {
+        *peer = (struct via_directory_peer){
+            .session = session, .under_way = peer->under_way, .reachable = true};
+    }
+    if (peer->is_foreign || host->now_ns < peer->retry_ns) {
+        return 0;
+    }
+    /* Links of one revision follow their HOST. What has changed meanwhile begins anew. */
+    int rc = peer->revision != own->revision ? tell_host(host, id) : 0;
+    return rc == 0 && peer->telling ? tell_links(host, id) : rc;
+}
+
+static uint64_t tell_all(struct via_host *host)
+{
+    struct via_host_directory *directory = &host->directory;
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    directory->telling = false;
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        struct via_route_status route;
+        if (id == host->config.host || via_node_route_status(host->node, id, &route) != 0 ||
+            route.port == VIA_PORT_NONE || route.session == 0) {
+            continue;
+        }
+        if (tell(host, id, route.session) == -EAGAIN) {
+            /* When something has ended: ours, or another service's. */
+            directory->telling = true;
+            deadline_ns = host->now_ns + VIA_DIRECTORY_PAUSE_NS;
+        }
+        if (directory->peers[id].retry_ns > host->now_ns && !directory->peers[id].is_foreign) {
+            directory->telling = true;
+            deadline_ns = via_min(deadline_ns, directory->peers[id].retry_ns);
+        }
+    }
+    return deadline_ns;
+}
+
+static void ended(struct via_host *host, uint16_t destination, const void *data, int status)
+{
+    struct via_host_directory *directory = &host->directory;
+    struct via_directory_peer *peer = &directory->peers[destination];
+    (void)data;
+    directory->under_way--;
+    peer->under_way--;
+    peer->failed |= status != 0;
+    if (status == -ENOENT) {
+        peer->is_foreign =
+            true; /* an older host; none of that number is in the fabric's next life */
+    }
+    if (peer->failed && peer->under_way == 0) {
+        peer->failed = false;
+        peer->telling = false;
+        peer->revision = 0;
+        peer->retry_ns = host->now_ns + VIA_DIRECTORY_RETRY_NS;
+    }
+    directory->telling = true;
+}
+
+/* --- hearing of others ------------------------------------------------------------------------ */
+
+static bool arrived(struct via_host *host, uint16_t source, const void *data, uint32_t bytes)
+{
+    int rc = via_directory_take(&host->directory.table, source, data, bytes, host->now_ns);
+    if (rc == -EPROTO) {
+        via_host_warn(host, VIA_HOST_WARNS_DIRECTORY, source,
+                      "host %u: host %u says nonsense of itself: %u bytes are dropped",
+                      host->config.host, source, bytes);
+    }
+    host->directory.heard |= rc == 1;
+    return true;
+}
+
+const struct via_host_service via_host_directory_service = {
+    .endpoint = VIA_HOST_ENDPOINT_DIRECTORY,
+    .bytes_min = VIA_DIRECTORY_LINKS_HEAD_BYTES,
+    .bytes_max = VIA_HOST_MESSAGE_BYTES_MAX,
+    .arrived = arrived,
+    .ended = ended,
+};
+
+/* --- the host --------------------------------------------------------------------------------- */
+
+int via_host_directory_open(struct via_host *host, struct via_error *err)
+{
+    struct via_host_directory *directory = &host->directory;
+    int rc = via_directory_init(&directory->table, host->config.host, host->config.hosts_max);
+    directory->peers = calloc(host->config.hosts_max, sizeof(*directory->peers));
+    directory->plain_hops = calloc(host->config.hosts_max, sizeof(*directory->plain_hops));
+    if (rc == 0 && directory->peers != NULL && directory->plain_hops != NULL) {
+        rc = describe_host(host);
+    } else {
+        rc = -ENOMEM;
+    }
+    directory->dirty = true;
+    return rc != 0 ? via_error_set(err, rc, "directory: %s", strerror(-rc)) : 0;
+}
+
+void via_host_directory_close(struct via_host *host)
+{
+    via_directory_fini(&host->directory.table);
+    free(host->directory.peers);
+    free(host->directory.plain_hops);
+}
+
+void via_host_directory_changed(struct via_host *host)
+{
+    host->directory.dirty = true;
+}
+
+static bool is_no_kernel_network(const struct via_directory_link *link)
+{
+    /* The emulated driver only imitates the class. */
+    return strcmp(link->like, "network") != 0 || strcmp(link->driver, "emu") == 0;
+}
+
+uint64_t via_host_directory_tick(struct via_host *host)
+{
+    struct via_host_directory *directory = &host->directory;
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    uint64_t next_ns = directory->changed_ns + VIA_DIRECTORY_PAUSE_NS;
+    bool changes = directory->dirty || directory->heard;
+    if (changes && directory->changed_ns != 0 && host->now_ns < next_ns) {
+        deadline_ns = next_ns;
+    } else if (changes) {
+        directory->changed_ns = host->now_ns;
+        if (directory->dirty) {
+            look_at_links(host);
+            look_at_routes(host);
+            directory->telling = true;
+        }
+        directory->dirty = false;
+        directory->heard = false;
+        via_directory_hops(&directory->table, is_no_kernel_network, directory->plain_hops);
+    }
+    return directory->telling ? via_min(deadline_ns, tell_all(host)) : deadline_ns;
+}
+
+/* --- for people ------------------------------------------------------------------------------- */
+
+static json_t *address_json(const struct via_host *host, uint16_t id,
+                            const struct via_directory_ip *ip)
+{
+    int found = via_directory_host_at(&host->directory.table, ip);
+    json_t *object = json_object();
+    json_object_set_new(object, "address", json_string(via_directory_ip_text(ip).text));
+    json_object_set_new(object, "used", json_boolean(found == id));
+    return object;
+}
+
+static json_t *link_json(const struct via_directory_link *link)
+{
+    json_t *object = json_object();
+    bool known = link->peer != VIA_DIRECTORY_PEER_UNKNOWN;
+    json_object_set_new(object, "peer", known ? json_integer(link->peer) : json_null());
+    json_object_set_new(object, "state", json_string(via_link_state_name(link->state)));
+    json_object_set_new(object, "cut", json_boolean((link->flags & VIA_DIRECTORY_LINK_CUT) != 0));
+    json_object_set_new(object, "driver", json_string(link->driver));
+    json_object_set_new(object, "like", json_string(link->like));
+    return object;
+}
+
+static void set(json_t *object, const char *key, uint64_t value)
+{
+    json_object_set_new(object, key, json_integer((json_int_t)(value & INT64_MAX)));
+}
+
+static void set_entry(const struct via_host *host, uint16_t id,
+                      const struct via_directory_entry *entry, json_t *object)
+{
+    json_t *addresses = json_array();
+    json_t *links = json_array();
+    for (unsigned i = 0; i < entry->addresses_count; i++) {
+        json_array_append_new(addresses, address_json(host, id, &entry->addresses[i]));
+    }
+    for (unsigned i = 0; i < entry->links_count; i++) {
+        json_array_append_new(links, link_json(&entry->links[i]));
+    }
+    json_object_set_new(object, "name", json_string(entry->name));
+    json_object_set_new(object, "fabric", json_string(entry->fabric));
+    json_object_set_new(object, "version", json_string(entry->version));
+    set(object, "protocol_version", entry->protocol_version);
+    set(object, "hosts_max", entry->hosts_max);
+    set(object, "channels", entry->channels_count);
+    set(object, "frame_bytes", entry->frame_bytes);
+    set(object, "started_ns", entry->started_ns);
+    set(object, "booted_ns", entry->booted_ns);
+    json_object_set_new(object, "addresses", addresses);
+    json_object_set_new(object, "links", links);
+}
+
+/* "up": this host, or one that it can reach; "silent": one that says nothing of itself;
+ * "unreachable". */
+static json_t *host_json(struct via_host *host, uint16_t id)
+{
+    const struct via_directory_entry *entry = via_directory_find(&host->directory.table, id);
+    struct via_route_status route = {.port = VIA_PORT_NONE};
+    bool self = id == host->config.host;
+    (void)via_node_route_status(host->node, id, &route);
+    bool there = self || route.port != VIA_PORT_NONE;
+    if (entry == NULL && !there && route.session == 0) {
+        return NULL;
+    }
+    uint64_t lost_ns = host->directory.peers[id].lost_ns;
+    json_t *object = json_object();
+    set(object, "host", id);
+    json_object_set_new(object, "state",
+                        json_string(!there          ? "unreachable"
+                                    : entry == NULL ? "silent"
+                                                    : "up"));
+    json_object_set_new(object, "hops", there ? json_integer(self ? 0 : route.hops) : json_null());
+    set(object, "session", self ? host->session : route.session);
+    json_object_set_new(
+        object, "network_only",
+        json_boolean(there && !self && host->directory.plain_hops[id] > route.hops));
+    json_object_set_new(object, "unreachable_ns",
+                        there || lost_ns == 0 ? json_null()
+                                              : json_integer((json_int_t)(host->now_ns - lost_ns)));
+    if (entry != NULL) {
+        set_entry(host, id, entry, object);
+    }
+    return object;
+}
+
+json_t *via_host_directory_json(struct via_host *host)
+{
+    json_t *object = json_object();
+    json_t *hosts = json_array();
+    json_object_set_new(object, "ok", json_true());
+    set(object, "host", host->config.host);
+    set(object, "hosts_max", host->config.hosts_max);
+    json_object_set_new(object, "fabric", json_string(host->identity.fabric));
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        json_t *entry = host_json(host, id);
+        if (entry != NULL) {
+            json_array_append_new(hosts, entry);
+        }
+    }
+    json_object_set_new(object, "hosts", hosts);
+    return object;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_HOST_DIRECTORY_H
+#define VIA_HOST_HOST_DIRECTORY_H
+
+#include <jansson.h>
+
+#include "base/error.h"
+#include "host/directory.h"
+#include "host/host_message.h"
+
+/*
+ * How the directory (directory.h) travels: each host sends its own entry, by messages to
+ * VIA_HOST_ENDPOINT_DIRECTORY, to every host that it can reach, once, and again when the entry or
+ * the other host's session has changed. So a change of a host costs one entry for each other host,
+ * and a host that joins one each way; a host sends no change sooner than VIA_DIRECTORY_PAUSE_NS
+ * after the last one.
+ */
+struct via_host;
+
+#define VIA_DIRECTORY_PAUSE_NS (100 * VIA_MSEC_NS)
+/* After a host has not taken an entry. */
+#define VIA_DIRECTORY_RETRY_NS VIA_SEC_NS
+/* Messages under way at a time, of VIA_HOST_ASKS_MAX that all services share. */
+#define VIA_DIRECTORY_SENDS_MAX 32u
+
+/* What another host has been told. */
+struct via_directory_peer {
+    uint32_t session;  /* told in this one; 0 = not told */
+    uint32_t revision; /* told, or under way */
+    uint16_t next;     /* links from here on are still to be sent */
+    uint16_t under_way;
+    bool telling;    /* HOST has been sent, links are to follow */
+    bool failed;     /* of what is under way something was not taken */
+    bool is_foreign; /* in this session it takes no such messages */
+    uint64_t retry_ns;
+    bool reachable;   /* at the last look */
+    uint64_t lost_ns; /* since then it is not; 0 = it never was */
+};
+
+struct via_host_directory {
+    struct via_directory table;
+    struct via_directory_peer *peers; /* hosts_max */
+    uint16_t *plain_hops;             /* hosts_max: over links that are no kernel's network */
+    unsigned under_way;
+    bool dirty;          /* links or routes have changed */
+    bool heard;          /* an entry has changed */
+    bool telling;        /* some host has not been told everything */
+    uint64_t changed_ns; /* when the own entry was looked at last */
+    uint64_t booted_ns;
+};
+
+extern const struct via_host_service via_host_directory_service;
+
+int via_host_directory_open(struct via_host *host, struct via_error *err);
+void via_host_directory_close(struct via_host *host);
+void via_host_directory_changed(struct via_host *host); /* links or routes have changed */
+uint64_t via_host_directory_tick(struct via_host *host);
+
+/* The answer to {"cmd":"directory"}; NULL when out of memory. */
+json_t *via_host_directory_json(struct via_host *host);
+
+#endif

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Daemons with run directories of their own, as machines have them: what the command knows of all of them from one."""
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import cli
+
+
+class Machines(cli.Case):
+    """Hosts 1 to `count` in a chain. Each has a run directory; the cables lie in a folder of their own."""
+
+    count = 3
+
+    def setUp(self):
+        super().setUp()
+        self.cables = os.path.join(self.folder, "cables")
+        os.mkdir(self.cables)
+        del self.env["VIADUCT_FABRIC"]
+        self.daemons = {}
+
+    def rundir_of(self, host):
+        return os.path.join(self.folder, "r%d" % host)
+
+    def links_of(self, host):
+        """[(peer, side)]"""
+        return [(peer, side) for peer, side in ((host - 1, 1), (host + 1, 0)) if 1 <= peer <= self.count]
+
+    def start_host(self, host, *words, wait=True):
+        links = []
+        for peer, side in self.links_of(host):
+            cable = os.path.join(self.cables, "%d-%d" % (min(host, peer), max(host, peer)))
+            links += ["--link", "%d=emu:%s,side=%d" % (peer, cable, side)]
+        ready, ready_there = os.pipe()
+        with open(os.path.join(self.folder, "log%d" % host), "ab") as log:
+            self.daemons[host] = subprocess.Popen(
+                [os.path.join(cli.BIN, "viaductd"), "--foreground", "--host", str(host), "--hosts-max", "32",
+                 "--rundir", self.rundir_of(host), "--with", str(os.getpid()), "--ready-fd", str(ready_there),
+                 *links, *words],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[ready_there])
+        os.close(ready_there)
+        self.addCleanup(self.end_host, host)
+        if wait:
+            self.assertNotEqual(os.read(ready, 1), b"", self.log(host))
+        os.close(ready)
+
+    def log(self, host):
+        with open(os.path.join(self.folder, "log%d" % host), encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def end_host(self, host, number=signal.SIGKILL):
+        daemon = self.daemons.pop(host, None)
+        if daemon is not None:
+            daemon.send_signal(number)
+            daemon.wait(cli.HANG_S)
+
+    def start_all(self, *words):
+        for host in range(1, self.count + 1):
+            self.start_host(host, *words)
+        for host in range(1, self.count + 1):
+            self.wait_for_all(host)
+
+    def at(self, host):
+        return {"env": {"VIADUCT_RUNDIR": self.rundir_of(host)}}
+
+    def start(self, *words, **more):
+        # Case.start() merges env.
+        return super().start(*words, **more)
+
+    def status_at(self, host):
+        return json.loads(self.good("status", "--json", **self.at(host)))
+
+    def states(self, host):
+        return {h["host"]: h["state"] for h in self.status_at(host)["hosts"]}
+
+    def wait_for_all(self, host, state="up"):
+        everybody = {h: state for h in range(1, self.count + 1)}
+        self.assertTrue(cli.wait_for(lambda: self.states(host) == everybody), self.states(host))
+
+
+class Status(Machines):
+    def test_every_daemon_shows_all_hosts_and_links(self):
+        self.start_all()
+        for host in (1, 2, 3):
+            # On a busy machine a link may just be down for a moment.
+            links = [(1, 2, "up"), (2, 3, "up")]
+            self.assertTrue(cli.wait_for(
+                lambda: [(l["a"], l["b"], l["state"]) for l in self.status_at(host)["links"]] == links))
+            self.wait_for_all(host)
+            status = self.status_at(host)
+            self.assertEqual({h["host"]: h["pid"] for h in status["hosts"]},
+                             {h: d.pid for h, d in self.daemons.items()})
+            self.assertEqual(status["hosts"][0]["routes"],
+                             [{"host": 2, "hops": 1, "via": 2}, {"host": 3, "hops": 2, "via": 2}])
+        shown = self.good("status", "--rundir", self.rundir_of(3))
+        self.assertIn("as host 3 sees it", shown)
+        self.assertRegex(shown, r"(?m)^ +1  %s +up +%d " % (os.uname().nodename[:16], self.daemons[1].pid))
+
+    def test_a_host_that_goes_and_returns(self):
+        self.start_all()
+        session = self.status_at(1)["hosts"][2]["session"]
+        self.end_host(3)
+        self.assertTrue(cli.wait_for(lambda: self.states(1)[3] == "unreachable"))
+        gone = self.status_at(1)["hosts"][2]
+        self.assertRegex(gone["error"], r"^host 3: asked by host 1: no way leads to it since \d+ s$")
+        # What it said of itself is still known.
+        self.assertEqual(gone["name"], os.uname().nodename)
+        self.assertEqual(self.status_at(1)["links"][1]["state"], "down")
+        self.start_host(3)
+        self.wait_for_all(1)
+        self.assertNotEqual(self.status_at(1)["hosts"][2]["session"], session)
+        self.wait_for_all(3)
+
+    def test_the_daemon_of_this_machine_is_gone(self):
+        self.start_all()
+        self.end_host(2)
+        self.bad("status", says="r2/host-2.ctl: the daemon has died", **self.at(2))
+
+    def test_a_daemon_that_does_not_answer_is_silent(self):
+        # Its transfer threads go on, its control thread does not: it is traced, as by a debugger.
+        self.start_all()
+        os.kill(self.daemons[3].pid, signal.SIGSTOP)
+        self.assertTrue(cli.wait_for(lambda: self.states(1)[3] in ("unreachable", "silent")))
+        os.kill(self.daemons[3].pid, signal.SIGCONT)
+        self.wait_for_all(1)
+
+
+class Links(Machines):
+    def link(self, host, number):
+        return self.status_at(host)["links"][number]
+
+    def test_cut_and_mended_from_any_machine(self):
+        self.start_all()
+        self.good("cut", "2", "3", **self.at(1))
+        self.assertTrue(cli.wait_for(lambda: self.states(1)[3] == "unreachable"))
+        self.assertTrue(self.link(1, 1)["cut"])
+        self.good("mend", "3", "2", **self.at(1))
+        self.wait_for_all(1)
+        self.assertFalse(self.link(1, 1)["cut"])
+        # From the machine at the end, which loses all others by it.
+        self.good("cut", "2", "3", **self.at(3))
+        self.assertTrue(cli.wait_for(lambda: self.states(3)[1] == "unreachable"))
+        self.good("mend", "2", "3", **self.at(3))
+        self.wait_for_all(3)
+
+    def test_what_cannot_be_done_says_why(self):
+        self.start_all()
+        self.bad("cut", "1", "3", says="link 1-3: find: fabric '' has no such link", **self.at(1))
+        self.bad("cut", "1", "9", says="host 9: find: fabric '' has no such host", **self.at(1))
+        name = os.uname().nodename
+        self.bad("cut", "1", name, says="host %s: find: hosts 1 and 2 both have this name" % name, **self.at(1))
+        self.end_host(1)
+        self.assertTrue(cli.wait_for(lambda: self.states(3)[1] == "unreachable"))
+        self.bad("mend", "1", "2", says="host 2 has mended its end, but if it was cut at the other: host 1: asked by "
+                                        "host 3: no way leads to it since ", **self.at(3))
+
+
+class Users(Machines):
+    count = 2
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("only root can be somebody else")
+        self.put_beside(os.path.join(cli.BIN, "viaductd"))
+        os.chmod(self.folder, 0o755)
+        self.nobody = {"user": cli.NOBODY, "group": cli.NOBODY, "extra_groups": []}
+
+    def test_the_host_that_is_asked_looks_what_the_user_may(self):
+        self.start_host(1, "--attach", "all")
+        self.start_host(2)
+        self.wait_for_all(1)
+        status = json.loads(self.good("status", "--json", **self.at(1), **self.nobody))
+        self.assertEqual([h["state"] for h in status["hosts"]], ["up", "refused"])
+        self.assertEqual(status["hosts"][1]["error"], "host 2: permission denied: user %d of host 1 has no right to "
+                         "attach to host 2, which 'control' needs" % cli.NOBODY)
+        self.end_host(2)
+        os.chmod(self.rundir_of(2), 0o711)
+        self.start_host(2, "--attach", "group:%d" % cli.NOBODY)
+        self.wait_for_all(1)
+        status = json.loads(self.good("status", "--json", **self.at(1), **self.nobody))
+        self.assertEqual([h["state"] for h in status["hosts"]], ["up", "up"])
+        self.bad("cut", "2", "1", says="permission denied: user %d has no right to administer host 1" % cli.NOBODY,
+                 **self.at(1), **self.nobody)
+
+    def test_who_may_administer_there_may_from_here(self):
+        self.start_host(1, "--attach", "all")
+        self.start_host(2, "--admin", "user:%d" % cli.NOBODY)
+        self.wait_for_all(1)
+        # The end that is nearer is asked to cut the link, and that is host 1.
+        self.bad("cut", "1", "2", says="no right to administer host 1", **self.at(1), **self.nobody)
+
+
+class Run(Machines):
+    count = 2
+
+    AGENT = """#!/bin/sh
+# Stands in for ssh: the "machine" is a run directory.
+echo "$1" >> "%(folder)s/agent.log"
+export VIADUCT_RUNDIR="%(folder)s/r$NUMBER" PATH="%(bin)s:$PATH"
+shift
+exec sh -c "$*"
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.agent = os.path.join(self.folder, "agent")
+        with open(self.agent, "w", encoding="utf-8") as script:
+            script.write(self.AGENT % {"folder": self.folder, "bin": cli.BIN})
+        os.chmod(self.agent, 0o755)
+        self.env["VIADUCT_AGENT"] = self.agent
+        self.env["NUMBER"] = "2"
+        self.start_all()
+
+    def test_here_and_there(self):
+        show = ["sh", "-c", "echo $VIADUCT_HOST $VIADUCT_RUNDIR"]
+        self.assertEqual(self.good("run", "1", "--", *show, **self.at(1)), "1 %s\n" % self.rundir_of(1))
+        self.assertEqual(self.good("run", "--host", "2", *show, **self.at(1)), "2 %s\n" % self.rundir_of(2))
+        with open(os.path.join(self.folder, "agent.log"), encoding="utf-8") as log:
+            self.assertEqual(log.read(), os.uname().nodename + "\n")
+
+    def test_words_exit_codes_and_input(self):
+        odd = "a 'b' \"c\" $HOME `x` \\ \n\t*"
+        self.assertEqual(self.good("run", "2", "--", "printf", "%s", odd, **self.at(1)), odd)
+        self.assertEqual(self.call("run", "2", "--", "sh", "-c", "exit 37", **self.at(1))[0], 37)
+        self.assertEqual(self.call("run", "2", "--", "sh", "-c", "kill -9 $$", **self.at(1))[0], 137)
+        self.assertEqual(self.call("run", "2", "--", "/no/such/program", **self.at(1))[0], 127)
+        done = subprocess.run([self.viaduct, "run", "2", "--", "cat"], input="through\n", text=True,
+                              stdout=subprocess.PIPE, env={**self.env, **self.at(1)["env"]}, timeout=cli.HANG_S,
+                              check=True)
+        self.assertEqual(done.stdout, "through\n")
+
+    def test_an_agent_that_leads_elsewhere(self):
+        self.env["NUMBER"] = "1"
+        self.bad("run", "2", "--", "true",
+                 says="host 2: run: the agent has led to another machine: its daemon is host 1", **self.at(1))
+
+    def test_the_program_ends_with_its_reader(self):
+        mark = os.path.join(self.folder, "pid")
+        running = self.start("run", "2", "--", "sh", "-c", "echo $$ > %s; echo on; exec sleep 1000" % mark, **self.at(1))
+        with running:
+            self.assertEqual(running.stdout.readline(), "on\n")
+            with open(mark, encoding="utf-8") as text:
+                pid = int(text.read())
+            running.stdout.close()
+            self.assertTrue(cli.wait_for(lambda: not cli.is_alive(pid)))
+            self.assertEqual(running.wait(cli.HANG_S), 129)
+
+
+class Many(Machines):
+    count = 16
+
+    def links_of(self, host):
+        """A ring."""
+        before, after = (host - 2) % self.count + 1, host % self.count + 1
+        return [(before, 1 if before < host else 0), (after, 0 if host < after else 1)]
+
+    def test_sixteen_hosts_are_known_soon(self):
+        for host in range(1, self.count + 1):
+            self.start_host(host, wait=host == self.count)
+        begin = time.monotonic()
+        self.assertTrue(cli.wait_for(lambda: os.path.exists(os.path.join(self.rundir_of(7), "host-7.ctl"))))
+        self.wait_for_all(7)
+        took = time.monotonic() - begin
+        self.assertLess(took, 15)  # 3 s where nothing is sanitized and nothing runs beside
+        self.assertEqual(len(self.status_at(7)["links"]), 16)
+
+
+if __name__ == "__main__":
+    cli.main()
