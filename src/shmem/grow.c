@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "shmem/gate.h"
 #include "shmem/path.h"
 #include "shmem/world_make.h"
 
@@ -112,10 +113,10 @@ static bool grow_to(uint64_t bytes)
     else
         via_debug("symmetric heap: growing to %" PRIu64 " bytes: %s", bytes,
                   via_error_describe(&err));
-    via_job_gate_pass(via_world.job);
+    via_gate_pass();
     if (!all_have(bytes)) {
         /* Not before all have seen it. */
-        via_job_gate_pass(via_world.job);
+        via_gate_pass();
         atomic_store_explicit(&via_world.me->heap_bytes, now, memory_order_relaxed);
         return false;
     }

@@ -13,6 +13,7 @@
 #include "shmem/api.h"
 #include "shmem/barrier.h"
 #include "shmem/check.h"
+#include "shmem/gate.h"
 #include "shmem/grow.h"
 #include "shmem/info.h"
 #include "shmem/path.h"
@@ -116,7 +117,7 @@ static int initialize(int requested, struct via_error *err)
     set_state(VIA_JOB_INITIALIZED);
     via_trace_init();
     /* The daemons of a fabric want a core too. */
-    via_wait_configure(via_world.job->pes_count + via_world.job->fabric, via_world.job->cores);
+    via_wait_configure(via_world.job->pes_here + via_world.job->fabric, via_world.job->cores);
     via_copy_configure();
     via_world.statistics = getenv("VIADUCT_SHMEM_STATS") != NULL;
     result = via_world_map_heaps(err);
@@ -134,7 +135,7 @@ static int initialize(int requested, struct via_error *err)
     via_world.thread_level = provide_threads(requested);
     atomic_store_explicit(&via_world.me->thread_level, (uint32_t)via_world.thread_level,
                           memory_order_relaxed);
-    via_job_gate_pass(via_world.job);
+    via_gate_pass();
     via_world.concurrent = has_concurrent_pes();
     result = via_world_map_data(err);
     if (result < 0)

@@ -238,7 +238,8 @@ static int make_job(const struct via_job_spec *spec, struct via_job_files *files
     job->magic = VIA_JOB_MAGIC;
     job->version = VIA_JOB_VERSION;
     job->bytes = bytes;
-    if (getrandom(&job->id, sizeof(job->id), 0) != (ssize_t)sizeof(job->id))
+    job->id = spec->id;
+    if (spec->id == 0 && getrandom(&job->id, sizeof(job->id), 0) != (ssize_t)sizeof(job->id))
         return via_error_set(err, -EIO, "getrandom: %s", strerror(errno));
     result = heap_bytes_max(spec, &job->heap_bytes_max, err);
     if (result == 0)
@@ -249,9 +250,16 @@ static int make_job(const struct via_job_spec *spec, struct via_job_files *files
     job->pes_count = spec->pes_count;
     job->nodes_count = spec->nodes_count;
     job->cores = spec->cores;
+    job->gates = spec->gates;
     job->fabric = spec->host_of != NULL;
     job->launcher_pid = getpid();
     return 0;
+}
+
+/* Are the PEs of this node in this job block's memory? */
+static bool is_here(const struct via_job_spec *spec, uint32_t node)
+{
+    return spec->gates == VIA_JOB_GATES_HERE || node == spec->node;
 }
 
 static int make_pe(const struct via_job_spec *spec, struct via_job_files *files, uint32_t number,
@@ -266,6 +274,9 @@ static int make_pe(const struct via_job_spec *spec, struct via_job_files *files,
         pe->local += files->job->pes[i].node == pe->node;
     pe->heap_fd = pe->data_fd = -1;
     atomic_init(&pe->heap_bytes, spec->heap_bytes);
+    if (!is_here(spec, pe->node))
+        return 0;
+    files->job->pes_here++;
     int result = make_memory("viaduct-heap", spec->heap_bytes, HEAP_SEALS, &pe->heap_fd, err);
     if (result == 0)
         result = make_memory("viaduct-data", 0, SEALS, &pe->data_fd, err);
@@ -312,7 +323,8 @@ int via_job_create(const struct via_job_spec *spec, struct via_job_files *ret_fi
     for (uint32_t i = 0; i < spec->pes_count && result == 0; i++)
         result = make_pe(spec, &files, i, err);
     for (uint32_t i = 0; i < spec->nodes_count && result == 0; i++)
-        result = make_node(spec, &files, i, err);
+        if (is_here(spec, i))
+            result = make_node(spec, &files, i, err);
     if (result == 0 &&
         (pipe2(files.life_fds, O_CLOEXEC) < 0 || pipe2(files.call_fds, O_CLOEXEC | O_NONBLOCK) < 0))
         result = via_error_set(err, -errno, "job: pipe: %s", strerror(errno));
@@ -354,30 +366,41 @@ void via_job_close(struct via_job_files *files)
     memset(files, 0, sizeof(*files));
 }
 
-/* --- set-up barrier --------------------------------------------------------------------------- */
+/* --- gates ------------------------------------------------------------------------------------ */
 
-void via_job_gate_pass(struct via_job *job)
+void via_job_words_get(const struct via_job *job, uint32_t pe, uint64_t ret_words[VIA_JOB_WORDS])
+{
+    const struct via_job_pe *entry = &job->pes[pe];
+
+    for (int region = 0; region < VIA_REGIONS; region++)
+        ret_words[region] = atomic_load_explicit(&entry->handle[region], memory_order_relaxed);
+    ret_words[2] = atomic_load_explicit(&entry->data_bytes, memory_order_relaxed);
+    ret_words[3] = atomic_load_explicit(&entry->data_digest, memory_order_relaxed);
+    ret_words[4] = atomic_load_explicit(&entry->heap_bytes, memory_order_relaxed);
+    ret_words[5] = atomic_load_explicit(&entry->heap_room, memory_order_relaxed);
+    ret_words[6] = atomic_load_explicit(&entry->thread_level, memory_order_relaxed);
+}
+
+void via_job_words_set(struct via_job *job, uint32_t pe, const uint64_t words[VIA_JOB_WORDS])
+{
+    struct via_job_pe *entry = &job->pes[pe];
+
+    _Static_assert(VIA_REGIONS == 2 && VIA_JOB_WORDS == 7, "as in via_job_words_get");
+    for (int region = 0; region < VIA_REGIONS; region++)
+        atomic_store_explicit(&entry->handle[region], words[region], memory_order_relaxed);
+    atomic_store_explicit(&entry->data_bytes, words[2], memory_order_relaxed);
+    atomic_store_explicit(&entry->data_digest, words[3], memory_order_relaxed);
+    atomic_store_explicit(&entry->heap_bytes, words[4], memory_order_relaxed);
+    atomic_store_explicit(&entry->heap_room, words[5], memory_order_relaxed);
+    atomic_store_explicit(&entry->thread_level, (uint32_t)words[6], memory_order_relaxed);
+}
+
+void via_job_gate_open(struct via_job *job)
 {
     struct via_job_gate *gate = &job->gate;
-    uint32_t generation = atomic_load_explicit(&gate->generation, memory_order_acquire);
 
-    if (atomic_fetch_add_explicit(&gate->arrived, 1, memory_order_acq_rel) + 1 == job->pes_count) {
-        atomic_store_explicit(&gate->arrived, 0, memory_order_relaxed);
-        /* Publishes what all PEs wrote before; pairs with the acquire below. */
-        atomic_store_explicit(&gate->generation, generation + 1, memory_order_release);
-        atomic_thread_fence(memory_order_seq_cst);
-        via_event_notify(&gate->event);
-        return;
-    }
-    struct via_wait wait = VIA_WAIT_INIT;
-    while (atomic_load_explicit(&gate->generation, memory_order_acquire) == generation) {
-        if (via_wait_try(&wait))
-            continue;
-        uint32_t count = via_event_prepare(&gate->event);
-        if (atomic_load_explicit(&gate->generation, memory_order_acquire) != generation)
-            via_event_cancel(&gate->event);
-        else
-            via_event_sleep(&gate->event, count);
-    }
-    via_wait_done(&wait);
+    /* Publishes what all PEs wrote before; pairs with the acquire in via_gate_pass. */
+    atomic_fetch_add_explicit(&gate->generation, 1, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+    via_event_notify(&gate->event);
 }

@@ -26,10 +26,14 @@
  *
  * Environment of a PE: VIADUCT_SHMEM_JOB="<job> <node> <life> <call> <PE number>", the first four
  * being file descriptors.
+ *
+ * In a job over several machines each machine has a job block of its own, for all PEs, and the
+ * memory of its own PEs. What the PEs of a machine publish before a gate reaches the other blocks
+ * when the gate opens; enum via_job_gates says how.
  */
 #define VIA_JOB_ENV "VIADUCT_SHMEM_JOB"
 #define VIA_JOB_MAGIC UINT64_C(0x4d484f4a44564956) /* "VIVDJOHM" */
-#define VIA_JOB_VERSION 3u
+#define VIA_JOB_VERSION 4u
 #define VIA_JOB_PES_MAX 1024u
 /* Memory of a heap is taken when it is touched, so room costs addresses only. */
 #define VIA_JOB_HEAP_BYTES_DEFAULT (UINT64_C(1) << 30)
@@ -49,6 +53,13 @@ enum via_region {
 enum via_job_barrier {
     VIA_JOB_BARRIER_WINDOWS = 0,   /* words put to neighbours */
     VIA_JOB_BARRIER_DOORBELLS = 1, /* by the daemons: barrier-start and barrier-end */
+};
+
+/* How a gate opens at all PEs; gate.c. */
+enum via_job_gates {
+    VIA_JOB_GATES_HERE = 0,     /* all PEs share this block */
+    VIA_JOB_GATES_LAUNCHER = 1, /* the launcher collects what the machines publish */
+    VIA_JOB_GATES_PMI = 2,      /* the PEs do, by somebody else's launcher */
 };
 
 enum via_job_state {
@@ -73,6 +84,10 @@ struct via_job_pe {
     uint32_t reserved_word;
     uint64_t reserved;
 };
+
+/* What a PE publishes in via_job_pe: handles, data_bytes, data_digest, heap_bytes, heap_room,
+ * thread_level. */
+#define VIA_JOB_WORDS 7u
 
 /* A barrier of all PEs of the job for set-up; release and acquire on generation. */
 struct via_job_gate {
@@ -100,8 +115,12 @@ struct via_job {
     struct via_job_gate gate;
     uint64_t heap_bytes_max; /* up to where heaps may grow */
     uint32_t barrier;        /* enum via_job_barrier */
-    uint32_t reserved_word;
-    uint64_t reserved[6];
+    uint32_t gates;          /* enum via_job_gates */
+    uint32_t pes_here;       /* of pes_count, those that share this block and its cores */
+    /* The generation that the launcher is asked for; stored by release before a byte in the call
+     * pipe. */
+    _Atomic uint32_t gate_wanted;
+    uint64_t reserved[5];
     struct via_job_pe pes[];
 };
 
@@ -163,6 +182,10 @@ struct via_job_spec {
     const uint32_t *host_of; /* of each node; NULL = no fabric */
     uint64_t heap_bytes;
     uint32_t cores;
+    /* Of a job over several machines: only the memory of the PEs of `node` is made. */
+    enum via_job_gates gates;
+    uint32_t node;
+    uint64_t id; /* the same in all its blocks; 0 = random */
 };
 
 struct via_job_files {
@@ -201,6 +224,13 @@ int via_job_map_memory(int fd, uint64_t bytes, void *where, void **ret_base,
 int via_job_map_more(int fd, uint64_t off, uint64_t bytes, char *base,
                      struct via_error *err) VIA_MUST_CHECK;
 
-void via_job_gate_pass(struct via_job *job);
+/* --- gates over several machines --------------------------------------------------------------
+ */
+
+/* What PE `pe` has published, and what it has elsewhere. Ordered by the gate. */
+void via_job_words_get(const struct via_job *job, uint32_t pe, uint64_t ret_words[VIA_JOB_WORDS]);
+void via_job_words_set(struct via_job *job, uint32_t pe, const uint64_t words[VIA_JOB_WORDS]);
+/* Lets the waiting PEs of this block go on. */
+void via_job_gate_open(struct via_job *job);
 
 #endif

@@ -10,12 +10,19 @@
 #include "base/error.h"
 #include "host/rundir.h"
 #include "shmem/job.h"
+#include "shmem/launch_wire.h"
 
 /*
- * oshrun: starts the PEs of a job on this machine, watches them, and ends them all when one fails.
- * One thread. What it knows of a PE it knows as its parent, or reads from the job block.
+ * oshrun: starts the PEs of a job, watches them, and ends them all when one fails. One thread. What
+ * it knows of a PE of this machine it knows as its parent, or reads from the job block; of PEs of
+ * other machines, from its agent there, which is the parent (launch_remote.h).
  */
 #define VIA_LAUNCH_HOSTS_MAX 1024u
+#define VIA_LAUNCH_EXIT_SIGNAL 128
+#define VIA_LAUNCH_PE_NAME_BYTES 300u
+
+struct via_launch_remote;
+struct via_launch_machines;
 
 struct via_launch_options {
     uint32_t pes_count;
@@ -25,9 +32,13 @@ struct via_launch_options {
     const char *fabric;   /* NULL = the default */
     uint32_t timeout_s;   /* 0 = none */
     bool tag;
-    bool trace;            /* look at jobs, start none */
-    const char *trace_job; /* NULL = all */
-    char **argv;           /* program and arguments, NULL at the end */
+    bool trace;                           /* look at jobs, start none */
+    const char *trace_job;                /* NULL = all */
+    struct via_launch_machines *machines; /* NULL: this one */
+    const char *agent;                    /* command that reaches a machine; NULL = the default */
+    const char *rundir;                   /* of the daemons of the machines; NULL = the default */
+    uint32_t lost_after_s;                /* the silence after which a machine is lost */
+    char **argv;                          /* program and arguments, NULL at the end */
 };
 
 /* --- launch_place.c: which PE goes where -------------------------------------------------------
@@ -49,6 +60,10 @@ struct via_launch_place {
 int via_launch_place(const struct via_launch_options *options, struct via_launch_place *ret_place,
                      struct via_error *err) VIA_MUST_CHECK;
 
+/* The only host of the fabric on this machine, or $VIADUCT_HOST. -ENOENT with a text. */
+int via_launch_find_host(const char *fabric, struct via_launch_place *ret_place,
+                         struct via_error *err) VIA_MUST_CHECK;
+
 /* --- launch_output.c: what PEs print ------------------------------------------------------------
  */
 
@@ -57,6 +72,7 @@ int via_launch_place(const struct via_launch_options *options, struct via_launch
 struct via_launch_stream {
     int fd; /* read end of a PE's stdout or stderr; -1 once it has ended */
     int to_fd;
+    struct via_launch_bytes *to; /* instead of to_fd */
     uint32_t pe;
     uint32_t used;
     char line[VIA_LAUNCH_LINE_BYTES];
@@ -81,6 +97,8 @@ void via_launch_input_copy(struct via_launch_input *input);
 
 /* Reads what there is, writes what are whole lines, each behind "[PE] ". False at the end of it. */
 bool via_launch_stream_copy(struct via_launch_stream *stream);
+/* The same with what an agent has read; count = 0: the end of it. */
+void via_launch_stream_feed(struct via_launch_stream *stream, const void *data, size_t count);
 
 /* --- launch_spawn.c: starting ------------------------------------------------------------------
  */
@@ -100,7 +118,10 @@ enum via_launch_phase {
 struct via_launch {
     struct via_launch_options options;
     struct via_launch_place place;
-    struct via_job_files files;
+    struct via_launch_remote *remote; /* NULL: all PEs are children of this process */
+    bool agent;                       /* only the PEs of `node` are, and oshrun is elsewhere */
+    uint32_t node;
+    struct via_job_files files; /* without `remote` */
     struct via_launch_pe *pes;
     struct via_launch_stream *streams; /* two per PE with --tag */
     uint32_t streams_count;
@@ -121,13 +142,39 @@ struct via_launch {
 /* All PEs, or none. */
 int via_launch_spawn(struct via_launch *launch, struct via_error *err) VIA_MUST_CHECK;
 
-/* --- launch_watch.c: watching ------------------------------------------------------------------
+/* --- launch_control.c: what becomes of the job -------------------------------------------------
  */
 
 uint64_t via_launch_now_ns(void);
+/* As many descriptors as may be; the limit of before is kept for the PEs. */
+void via_launch_raise_files(struct via_launch *launch);
+/* launch->signal_fd */
+int via_launch_take_signals(struct via_launch *launch, struct via_error *err) VIA_MUST_CHECK;
+bool via_launch_is_over(const struct via_launch *launch);
+/* The caller has said why. signal_number 0: the PEs know already. */
+void via_launch_end_job(struct via_launch *launch, int exit_code, int signal_number);
+/* What has happened to a PE; says it, and ends the job if it has to. */
+void via_launch_pe_ended(struct via_launch *launch, uint32_t number, pid_t pid, int status,
+                         bool finalized);
+void via_launch_global_exit(struct via_launch *launch, uint32_t number, int status);
+void via_launch_on_signal(struct via_launch *launch, int signal_number);
+void via_launch_signal_all(struct via_launch *launch, int signal_number);
+void via_launch_look_at_clock(struct via_launch *launch);
+uint64_t via_launch_deadline_ns(const struct via_launch *launch);
+/* For poll(). */
+int via_launch_poll_ms(uint64_t at_ns);
+/* Of PEs of this machine, from the job block. */
+bool via_launch_some_take_part(const struct via_launch *launch);
+bool via_launch_is_finalized(const struct via_launch *launch, uint32_t number);
+
+/* --- launch_watch.c: watching the PEs of this machine ------------------------------------------
+ */
+
 /* Until all have ended; returns the exit code. */
 int via_launch_watch(struct via_launch *launch);
-void via_launch_signal_all(const struct via_launch *launch, int signal_number);
+typedef void via_launch_on_end(struct via_launch *launch, uint32_t number, pid_t pid, int status);
+/* Calls on_end for those that have ended since. */
+void via_launch_reap(struct via_launch *launch, via_launch_on_end *on_end);
 
 /* --- launch_trace.c: who waits for whom --------------------------------------------------------
  */

@@ -18,6 +18,11 @@ static void write_line(const struct via_launch_stream *stream, const char *line,
     struct iovec parts[3] = {
         {tag, (size_t)tag_bytes}, {(char *)line, bytes}, {(char *)"\n", whole ? 0 : 1}};
 
+    if (stream->to) {
+        for (int part = 0; part < 3; part++)
+            via_launch_put(stream->to, parts[part].iov_base, parts[part].iov_len);
+        return;
+    }
     for (int part = 0; part < 3;) {
         ssize_t done = writev(stream->to_fd, &parts[part], 3 - part);
         if (done < 0 && errno == EINTR)
@@ -50,6 +55,20 @@ static void write_lines(struct via_launch_stream *stream, bool end)
     }
     memmove(stream->line, stream->line + begin, stream->used - begin);
     stream->used -= begin;
+}
+
+void via_launch_stream_feed(struct via_launch_stream *stream, const void *data, size_t count)
+{
+    const char *at = data;
+
+    for (size_t left = count, part; left > 0; left -= part, at += part) {
+        part = via_min(left, sizeof(stream->line) - stream->used);
+        memcpy(stream->line + stream->used, at, part);
+        stream->used += (uint32_t)part;
+        write_lines(stream, false);
+    }
+    if (count == 0)
+        write_lines(stream, true);
 }
 
 bool via_launch_stream_copy(struct via_launch_stream *stream)

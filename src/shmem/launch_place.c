@@ -111,6 +111,33 @@ static int find_hosts(struct via_launch_place *place, uint32_t max, struct via_e
     return 0;
 }
 
+int via_launch_find_host(const char *fabric, struct via_launch_place *ret_place,
+                         struct via_error *err)
+{
+    struct via_launch_place *place = ret_place;
+    const char *named = getenv("VIADUCT_HOST"), *at = named;
+    unsigned long host;
+
+    int result = via_rundir_default(fabric, &place->rundir, err);
+    if (result < 0)
+        return result;
+    place->fabric = true;
+    if (named) {
+        if (!take_number(&at, &host) || *at != '\0')
+            return via_error_set(err, -EINVAL, "VIADUCT_HOST=\"%s\": not a host id", named);
+        place->host_of[0] = (uint32_t)host;
+        place->nodes_count = 1;
+        return check_host(place, (uint32_t)host, err);
+    }
+    result = find_hosts(place, VIA_LAUNCH_HOSTS_MAX, err);
+    if (result == 0 && place->nodes_count > 1)
+        result = via_error_set(err, -ENOENT,
+                               "%s: %u hosts of the fabric are on this machine; VIADUCT_HOST "
+                               "there has to name one",
+                               place->rundir.text, place->nodes_count);
+    return result;
+}
+
 int via_launch_place(const struct via_launch_options *options, struct via_launch_place *ret_place,
                      struct via_error *err)
 {

@@ -186,7 +186,8 @@ int via_launch_spawn(struct via_launch *launch, struct via_error *err)
     if (pipe2(failure_fds, O_CLOEXEC) < 0)
         return via_error_set(err, -errno, "pipe: %s", strerror(errno));
     for (uint32_t i = 0; i < count && result == 0; i++)
-        result = spawn(launch, i, failure_fds[1], err);
+        if (!launch->agent || launch->place.node_of[i] == launch->node)
+            result = spawn(launch, i, failure_fds[1], err);
     close(failure_fds[1]);
     if (launch->input.pe_fd >= 0)
         close(launch->input.pe_fd);

@@ -12,19 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shmem/launch.h"
-#include "shmem/trace.h"
+#include "shmem/launch_trace.h"
 
 #define TRIES_MAX 20
 #define TRY_US 1000
 #define LIST_BYTES 128u
-
-/* A PE at one moment: a copy, so that it can be looked at in peace. */
-struct moment {
-    uint32_t state;
-    int pid;
-    struct via_trace_wait wait; /* its longest; waiting = 0: none */
-};
 
 static char process_state(int pid)
 {
@@ -44,11 +36,9 @@ static char process_state(int pid)
     return end && end[1] == ' ' ? end[2] : '?';
 }
 
-static bool is_stopped(int pid)
+static bool is_stopped(char process)
 {
-    char state = process_state(pid);
-
-    return state == 'T' || state == 't';
+    return process == 'T' || process == 't';
 }
 
 /* --- copying ---------------------------------------------------------------------------------- */
@@ -81,23 +71,67 @@ static bool copy_wait(const struct via_trace_wait *line, struct via_trace_wait *
     return false;
 }
 
-static void look_at(const struct via_job *job, uint32_t number, uint64_t now_ns,
-                    struct moment *ret_moment)
+void via_launch_moment_take(const struct via_job *job, uint32_t number,
+                            struct via_launch_moment *ret_moment)
 {
     const struct via_board *board = via_job_board(job, number);
+    uint64_t now_ns = via_launch_now_ns(), since_ns = VIA_NEVER_NS;
     struct via_trace_wait wait;
 
     memset(ret_moment, 0, sizeof(*ret_moment));
     ret_moment->state = atomic_load_explicit(&job->pes[number].state, memory_order_acquire);
     ret_moment->pid = atomic_load_explicit(&board->pid, memory_order_relaxed);
+    ret_moment->process = process_state(ret_moment->pid);
     for (unsigned i = 0; i < VIA_TRACE_THREADS; i++) {
         if (!copy_wait(&board->waits[i], &wait) || !wait.waiting)
             continue;
-        if (wait.seen_ns + VIA_TRACE_FRESH_NS < now_ns && !is_stopped(ret_moment->pid))
+        if (wait.seen_ns + VIA_TRACE_FRESH_NS < now_ns && !is_stopped(ret_moment->process))
             continue;
-        if (!ret_moment->wait.waiting || wait.since_ns < ret_moment->wait.since_ns)
-            ret_moment->wait = wait;
+        if (wait.since_ns >= since_ns)
+            continue;
+        since_ns = wait.since_ns;
+        ret_moment->waits = true;
+        /* It may have begun after this look did. */
+        ret_moment->for_ns = now_ns - via_min(now_ns, since_ns);
+        memcpy(ret_moment->call, wait.call, sizeof(wait.call));
+        memcpy(ret_moment->caller, wait.caller, sizeof(wait.caller));
+        memcpy(ret_moment->what, wait.what, sizeof(wait.what));
     }
+}
+
+/* --- from an agent to oshrun ------------------------------------------------------------------ */
+
+void via_launch_moment_put(struct via_launch_bytes *bytes, const struct via_launch_moment *moment)
+{
+    via_launch_put_u32(bytes, moment->state);
+    via_launch_put_u32(bytes, (uint32_t)moment->pid);
+    via_launch_put_u32(bytes, (uint32_t)moment->process);
+    via_launch_put_u32(bytes, moment->waits);
+    via_launch_put_u64(bytes, moment->for_ns);
+    via_launch_put_text(bytes, moment->call);
+    via_launch_put_text(bytes, moment->caller);
+    via_launch_put_text(bytes, moment->what);
+}
+
+static void take_text(struct via_launch_parts *parts, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s", via_launch_take_text(parts));
+    make_printable(text, bytes);
+}
+
+void via_launch_moment_parse(struct via_launch_parts *parts, struct via_launch_moment *ret_moment)
+{
+    struct via_launch_moment *moment = ret_moment;
+
+    memset(moment, 0, sizeof(*moment));
+    moment->state = via_launch_take_u32(parts);
+    moment->pid = (int)via_launch_take_u32(parts);
+    moment->process = (char)via_launch_take_u32(parts);
+    moment->waits = via_launch_take_u32(parts) != 0;
+    moment->for_ns = via_launch_take_u64(parts);
+    take_text(parts, moment->call, sizeof(moment->call));
+    take_text(parts, moment->caller, sizeof(moment->caller));
+    take_text(parts, moment->what, sizeof(moment->what));
 }
 
 /* --- telling ---------------------------------------------------------------------------------- */
@@ -138,8 +172,10 @@ static bool is_collective(const char *call)
     return false;
 }
 
-static const char *idle_text(const struct moment *moment)
+static const char *idle_text(const struct via_launch_moment *moment)
 {
+    if (moment->elsewhere)
+        return "is on another machine";
     switch (moment->state) {
     case VIA_JOB_STARTED:
         return "has not called shmem_init";
@@ -148,9 +184,9 @@ static const char *idle_text(const struct moment *moment)
     default:
         break;
     }
-    if (is_stopped(moment->pid))
+    if (is_stopped(moment->process))
         return "is stopped";
-    switch (process_state(moment->pid)) {
+    switch (moment->process) {
     case 'X':
     case 'Z':
         return "has ended";
@@ -162,72 +198,91 @@ static const char *idle_text(const struct moment *moment)
 }
 
 /* The PEs that are not in the collective that `moment` waits in. */
-static void list_missing(const struct moment *moments, uint32_t count, const struct moment *moment,
+static void list_missing(const struct via_launch_view *view, const struct via_launch_moment *moment,
                          char text[LIST_BYTES])
 {
-    bool *missing = calloc(count, sizeof(*missing));
+    bool *missing = calloc(view->count, sizeof(*missing));
 
     text[0] = '\0';
     if (!missing)
         return;
-    for (uint32_t i = 0; i < count; i++)
-        missing[i] =
-            !moments[i].wait.waiting || strcmp(moments[i].wait.call, moment->wait.call) != 0;
-    list_pes(missing, count, text);
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct via_launch_moment *other = &view->moments[i];
+        missing[i] = !other->elsewhere && (!other->waits || strcmp(other->call, moment->call) != 0);
+    }
+    list_pes(missing, view->count, text);
     free(missing);
 }
 
-static void print_pe(FILE *out, const struct via_job *job, const struct moment *moments,
-                     uint32_t number, uint64_t now_ns)
+static void print_pe(FILE *out, const struct via_launch_view *view, uint32_t number)
 {
-    const struct moment *moment = &moments[number];
-    const struct via_trace_wait *wait = &moment->wait;
-    char missing[LIST_BYTES];
+    const struct via_launch_moment *moment = &view->moments[number];
+    char text[VIA_LAUNCH_PE_NAME_BYTES] = "";
 
-    fprintf(out, "  PE %u", number);
-    if (job->fabric)
-        fprintf(out, " on host %u", job->pes[number].host);
+    view->name_place(view->ctx, number, text, sizeof(text));
+    fprintf(out, "  PE %u%s", number, text);
     if (moment->pid > 0)
         fprintf(out, " (pid %d)", moment->pid);
-    if (!wait->waiting) {
+    if (!moment->waits) {
         fprintf(out, " %s\n", idle_text(moment));
         return;
     }
-    /* It may have begun after this look did. */
-    uint64_t for_ns = now_ns - via_min(now_ns, wait->since_ns);
-    fprintf(out, " waits for %.1f s in %s", (double)for_ns * 1e-9, wait->call);
-    if (wait->caller[0] != '\0')
-        fprintf(out, ", called in %s", wait->caller);
-    if (wait->what[0] != '\0')
-        fprintf(out, ": %s", wait->what);
-    if (is_stopped(moment->pid))
+    fprintf(out, " waits for %.1f s in %s", (double)moment->for_ns * 1e-9, moment->call);
+    if (moment->caller[0] != '\0')
+        fprintf(out, ", called in %s", moment->caller);
+    if (moment->what[0] != '\0')
+        fprintf(out, ": %s", moment->what);
+    if (is_stopped(moment->process))
         fprintf(out, "; it is stopped");
-    if (is_collective(wait->call)) {
-        list_missing(moments, job->pes_count, moment, missing);
-        if (missing[0] != '\0')
-            fprintf(out, ": for PE %s", missing);
+    if (is_collective(moment->call)) {
+        list_missing(view, moment, text);
+        if (text[0] != '\0')
+            fprintf(out, ": for PE %s", text);
     }
     fprintf(out, "\n");
 }
 
+int via_launch_trace_print(FILE *out, const struct via_launch_view *view)
+{
+    uint32_t waiting = 0;
+
+    for (uint32_t i = 0; i < view->count; i++)
+        waiting += view->moments[i].waits;
+    fprintf(out, "job %016" PRIx64 " of pid %d: %u PE%s, %u wait%s\n", view->id, view->launcher_pid,
+            view->count, view->count == 1 ? "" : "s", waiting, waiting == 1 ? "s" : "");
+    for (uint32_t i = 0; i < view->count; i++)
+        print_pe(out, view, i);
+    return fflush(out) == 0 ? 0 : -errno;
+}
+
+static void name_place(const void *ctx, uint32_t pe, char *text, size_t bytes)
+{
+    const struct via_job *job = ctx;
+
+    if (job->fabric)
+        snprintf(text, bytes, " on host %u", job->pes[pe].host);
+}
+
 int via_launch_trace(FILE *out, const struct via_job *job)
 {
-    uint32_t count = job->pes_count, waiting = 0;
-    struct moment *moments = calloc(count, sizeof(*moments));
-    uint64_t now_ns = via_launch_now_ns();
+    struct via_launch_moment *moments = calloc(job->pes_count, sizeof(*moments));
+    const struct via_launch_view view = {.id = job->id,
+                                         .launcher_pid = job->launcher_pid,
+                                         .count = job->pes_count,
+                                         .moments = moments,
+                                         .name_place = name_place,
+                                         .ctx = job};
 
     if (!moments)
         return -ENOMEM;
-    for (uint32_t i = 0; i < count; i++) {
-        look_at(job, i, now_ns, &moments[i]);
-        waiting += moments[i].wait.waiting != 0;
+    for (uint32_t i = 0; i < job->pes_count; i++) {
+        via_launch_moment_take(job, i, &moments[i]);
+        /* Each machine has a block of its own. */
+        moments[i].elsewhere = job->gates != VIA_JOB_GATES_HERE && job->pes[i].heap_fd < 0;
     }
-    fprintf(out, "job %016" PRIx64 " of pid %d: %u PE%s, %u wait%s\n", job->id, job->launcher_pid,
-            count, count == 1 ? "" : "s", waiting, waiting == 1 ? "s" : "");
-    for (uint32_t i = 0; i < count; i++)
-        print_pe(out, job, moments, i, now_ns);
+    int result = via_launch_trace_print(out, &view);
     free(moments);
-    return fflush(out) == 0 ? 0 : -errno;
+    return result;
 }
 
 /* --- the jobs of this machine -----------------------------------------------------------------

@@ -2,14 +2,12 @@
 /* The command: options, then place, spawn and watch. */
 #include <errno.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "shmem/launch.h"
+#include "shmem/launch_remote.h"
 #include "shmem/world.h"
 
 #define EXIT_CODE_USAGE 2
@@ -21,9 +19,14 @@ static const char usage_text[] =
     "Runs an OpenSHMEM program as N PEs on this machine, or on the hosts of a fabric.\n"
     "\n"
     "  -n, --np N        how many PEs\n"
-    "  --hosts LIST      on these hosts of the fabric, such as 1,2 or 1-4, in equal blocks\n"
+    "  --hosts LIST      on these hosts of the fabric, such as 1,2 or 1-4, in equal blocks;\n"
+    "                    or on these machines, such as node1,node2 or node1:4,node2:2\n"
+    "  --hostfile FILE   on the machines in the file: \"name\" or \"name slots=N\" in each line\n"
     "  --spread          on all hosts of the fabric\n"
     "  --fabric NAME     the fabric (default: $VIADUCT_FABRIC, else \"default\")\n"
+    "  --agent COMMAND   what reaches a machine, given its name and a command (ssh)\n"
+    "  --rundir DIR      where the daemons of the machines have their sockets\n"
+    "  --lost-after S    a machine that says nothing for S seconds is lost (10)\n"
     "  --timeout S       end the job after S seconds, with exit code 124\n"
     "  --tag             put [PE] before each line of output\n"
     "  --trace           who waits for whom in the jobs that run (the same: SIGQUIT)\n"
@@ -35,6 +38,11 @@ static const char usage_text[] =
 
 enum {
     OPTION_HOSTS = 256,
+    OPTION_HOSTFILE,
+    OPTION_AGENT,
+    OPTION_RUNDIR,
+    OPTION_LOST_AFTER,
+    OPTION_SERVE,
     OPTION_SPREAD,
     OPTION_FABRIC,
     OPTION_TIMEOUT,
@@ -48,6 +56,11 @@ enum {
 static const struct option long_options[] = {
     {"np", required_argument, NULL, 'n'},
     {"hosts", required_argument, NULL, OPTION_HOSTS},
+    {"hostfile", required_argument, NULL, OPTION_HOSTFILE},
+    {"agent", required_argument, NULL, OPTION_AGENT},
+    {"rundir", required_argument, NULL, OPTION_RUNDIR},
+    {"lost-after", required_argument, NULL, OPTION_LOST_AFTER},
+    {"serve", no_argument, NULL, OPTION_SERVE},
     {"spread", no_argument, NULL, OPTION_SPREAD},
     {"fabric", required_argument, NULL, OPTION_FABRIC},
     {"timeout", required_argument, NULL, OPTION_TIMEOUT},
@@ -73,16 +86,52 @@ static int parse_count(const char *option, const char *text, unsigned long max, 
     return 0;
 }
 
-static int parse_option(int option, struct via_launch_options *options, struct via_error *err)
+static struct via_launch_machines machines;
+
+static int parse_hosts(struct via_launch_options *options, struct via_error *err)
 {
     int result;
 
+    if (options->machines || options->hosts_count > 0)
+        return via_error_set(err, -EINVAL, "the hosts are named twice");
+    if (via_launch_machines_are_named(optarg)) {
+        options->machines = &machines;
+        result = via_launch_machines_parse(optarg, &machines, err);
+    } else {
+        result = via_launch_parse_hosts(optarg, options, err);
+    }
+    return result < 0 ? via_error_prefix(err, "--hosts ") : 0;
+}
+
+static int parse_hostfile(struct via_launch_options *options, struct via_error *err)
+{
+    if (options->machines || options->hosts_count > 0)
+        return via_error_set(err, -EINVAL, "the hosts are named twice");
+    options->machines = &machines;
+    int result = via_launch_machines_read(optarg, &machines, err);
+    return result < 0 ? via_error_prefix(err, "--hostfile ") : 0;
+}
+
+static int parse_option(int option, struct via_launch_options *options, struct via_error *err)
+{
     switch (option) {
     case 'n':
         return parse_count("-n", optarg, VIA_JOB_PES_MAX, &options->pes_count, err);
     case OPTION_HOSTS:
-        result = via_launch_parse_hosts(optarg, options, err);
-        return result < 0 ? via_error_prefix(err, "--hosts ") : 0;
+        return parse_hosts(options, err);
+    case OPTION_HOSTFILE:
+        return parse_hostfile(options, err);
+    case OPTION_AGENT:
+        options->agent = optarg;
+        return 0;
+    case OPTION_RUNDIR:
+        options->rundir = optarg;
+        return 0;
+    case OPTION_LOST_AFTER:
+        return parse_count("--lost-after", optarg, VIA_LAUNCH_LOST_AFTER_S_MAX,
+                           &options->lost_after_s, err);
+    case OPTION_SERVE:
+        exit(via_launch_serve());
     case OPTION_SPREAD:
         options->spread = true;
         return 0;
@@ -136,10 +185,17 @@ static int parse_options(int argc, char **argv, struct via_launch_options *optio
         return via_error_set(err, -EINVAL, "how many PEs? (-n N)");
     if (optind >= argc)
         return via_error_set(err, -EINVAL, "which program?");
-    if (options->spread && options->hosts_count > 0)
+    if (options->spread && (options->hosts_count > 0 || options->machines))
         return via_error_set(err, -EINVAL, "--hosts and --spread exclude each other");
-    if (options->fabric && !options->spread && options->hosts_count == 0)
+    if (options->fabric && !options->spread && options->hosts_count == 0 && !options->machines)
         return via_error_set(err, -EINVAL, "--fabric needs --hosts or --spread");
+    if ((options->agent || options->rundir || options->lost_after_s > 0) && !options->machines)
+        return via_error_set(err, -EINVAL,
+                             "--agent, --rundir and --lost-after need names of machines (--hosts)");
+    if (options->lost_after_s == 0)
+        options->lost_after_s = VIA_LAUNCH_LOST_AFTER_S;
+    if (!options->agent)
+        options->agent = getenv("OSHRUN_AGENT");
     return 0;
 }
 
@@ -162,33 +218,6 @@ static int make_job(struct via_launch *launch, struct via_error *err)
     return via_job_create(&spec, &launch->files, err);
 }
 
-/* Two memfds a PE, and with --tag two pipes. */
-static void raise_files_limit(struct via_launch *launch)
-{
-    struct rlimit limit;
-
-    getrlimit(RLIMIT_NOFILE, &launch->files_limit);
-    limit = launch->files_limit;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-static int take_signals_by_descriptor(struct via_launch *launch, struct via_error *err)
-{
-    static const int taken[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,
-                                SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
-    sigset_t set;
-
-    sigemptyset(&set);
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(taken); i++)
-        sigaddset(&set, taken[i]);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    /* A reader of our output that has gone is no reason to leave PEs behind. */
-    signal(SIGPIPE, SIG_IGN);
-    launch->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return launch->signal_fd < 0 ? via_error_set(err, -errno, "signalfd: %s", strerror(errno)) : 0;
-}
-
 static int trace(const struct via_launch_options *options)
 {
     struct via_error err = {0};
@@ -197,6 +226,25 @@ static int trace(const struct via_launch_options *options)
         return 0;
     via_launch_say("%s", via_error_describe(&err));
     return 1;
+}
+
+/* A job on other machines. */
+static int run_remote(struct via_launch *launch)
+{
+    struct via_error err = {0};
+    uint64_t heap_bytes;
+
+    int result = via_launch_machines_place(launch->options.machines, launch->options.pes_count,
+                                           &launch->place, &err);
+    if (result == 0)
+        result = via_job_heap_bytes(&heap_bytes, &err);
+    if (result == 0)
+        result = via_launch_take_signals(launch, &err);
+    if (result < 0) {
+        via_launch_say("%s", via_error_describe(&err));
+        return 1;
+    }
+    return via_launch_remote_run(launch, heap_bytes + VIA_INTERNAL_BYTES);
 }
 
 int main(int argc, char **argv)
@@ -215,12 +263,14 @@ int main(int argc, char **argv)
     launch.timeout_ns = launch.options.timeout_s == 0
                             ? VIA_NEVER_NS
                             : via_launch_now_ns() + launch.options.timeout_s * VIA_SEC_NS;
-    raise_files_limit(&launch);
+    via_launch_raise_files(&launch);
+    if (launch.options.machines)
+        return run_remote(&launch);
     int result = via_launch_place(&launch.options, &launch.place, &err);
     if (result == 0)
         result = make_job(&launch, &err);
     if (result == 0)
-        result = take_signals_by_descriptor(&launch, &err);
+        result = via_launch_take_signals(&launch, &err);
     if (result == 0)
         result = via_launch_input_open(&launch.input, &err);
     if (result == 0)

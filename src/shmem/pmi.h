@@ -79,6 +79,9 @@ struct via_pmi_job {
 /* PE 0 makes the job's memory and the others take it from there. To be called once. */
 int via_pmi_join(struct via_pmi *pmi, struct via_pmi_job *ret_job,
                  struct via_error *err) VIA_MUST_CHECK;
+/* What the PEs have published reaches the job blocks of all machines; the gate that follows orders
+ * it. All PEs call it, each with the same number, which is another one each time. */
+int via_pmi_exchange(uint32_t number, struct via_error *err) VIA_MUST_CHECK;
 /* How often to ask whether the launcher has died; -1: need not be asked, there is none. */
 int via_pmi_watch_ms(void);
 bool via_pmi_launcher_is_gone(void);

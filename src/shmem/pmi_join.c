@@ -30,7 +30,7 @@
 
 static struct {
     struct via_pmi *pmi; /* until we have said goodbye */
-    const struct via_job *job;
+    struct via_job *job;
     uint32_t number;
     pid_t pid;
     pid_t launcher; /* who has started this process: the launcher, its daemon, or a shell of it */
@@ -288,6 +288,53 @@ static void at_exit(int status, void *argument)
     usleep(GRACE_US);
     member.pmi->ops->abort(member.pmi, status == 0 ? 1 : status,
                            "a PE exits without shmem_finalize");
+}
+
+/* --- gates over several machines --------------------------------------------------------------
+ */
+
+static int take_words(struct via_pmi *pmi, const char *key, uint32_t pe, struct via_error *err)
+{
+    char text[VIA_PMI_VALUE_BYTES], *end, *at = text;
+    uint64_t words[VIA_JOB_WORDS];
+
+    int result = pmi->ops->get(pmi, pe, key, text, err);
+    if (result < 0)
+        return result;
+    for (unsigned i = 0; i < VIA_JOB_WORDS; i++, at = end + 1) {
+        words[i] = strtoull(at, &end, 16);
+        if (end == at || *end != (i + 1 < VIA_JOB_WORDS ? '.' : '\0'))
+            return via_error_set(err, -EPROTO, "the words of PE %u: \"%.100s\"", pe, text);
+    }
+    via_job_words_set(member.job, pe, words);
+    return 0;
+}
+
+int via_pmi_exchange(uint32_t number, struct via_error *err)
+{
+    struct via_pmi *pmi = member.pmi;
+    struct via_job *job = member.job;
+    const struct via_job_pe *me = &job->pes[member.number];
+    uint64_t words[VIA_JOB_WORDS];
+    char key[32], text[VIA_PMI_VALUE_BYTES];
+    size_t used = 0;
+
+    if (!pmi)
+        return via_error_set(err, -ENOTSUP,
+                             "a job of several machines, of a launcher that is not oshrun, can not "
+                             "be initialized again after the last shmem_finalize");
+    via_job_words_get(job, member.number, words);
+    snprintf(key, sizeof(key), "words%u", number);
+    for (unsigned i = 0; i < VIA_JOB_WORDS; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%" PRIx64, i > 0 ? "." : "",
+                                 words[i]);
+    int result = pmi->ops->put(pmi, key, text, err);
+    if (result == 0)
+        result = pmi->ops->fence(pmi, err);
+    for (uint32_t pe = 0; pe < job->pes_count && result == 0 && me->local == 0; pe++)
+        if (job->pes[pe].node != me->node)
+            result = take_words(pmi, key, pe, err);
+    return result;
 }
 
 /* --- joining ---------------------------------------------------------------------------------- */

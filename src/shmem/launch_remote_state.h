@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_LAUNCH_REMOTE_STATE_H
+#define VIA_SHMEM_LAUNCH_REMOTE_STATE_H
+
+#include "shmem/launch_remote.h"
+
+/* What oshrun knows of a job over several machines: launch_remote.c, launch_hear.c. */
+struct via_launch_moment;
+
+struct via_launch_remote {
+    struct via_launch_machine machines[VIA_LAUNCH_MACHINES_MAX];
+    uint32_t count;
+    uint64_t *words; /* what PEs have published: pes_count x VIA_JOB_WORDS */
+    uint32_t generation;
+    struct via_launch_bytes out[2]; /* for standard output and error */
+    bool input_ended;
+    uint32_t input_bytes; /* sent, and not acknowledged */
+    bool started;
+    uint64_t job;
+    uint64_t start_ns;  /* until then all agents have to have answered */
+    uint64_t killed_ns; /* after it nobody is waited for */
+    uint64_t lost_ns;
+    uint64_t ping_ns; /* interval */
+    uint64_t pinged_ns;
+    uint64_t looked_ns;
+    struct via_launch_moment *moments; /* while the agents are asked */
+    uint32_t moments_missing;          /* agents that have not answered */
+};
+
+static inline bool via_launch_machine_is_there(const struct via_launch_machine *machine)
+{
+    return machine->state != VIA_LAUNCH_MACHINE_GONE;
+}
+
+static inline bool via_launch_is_on(const struct via_launch *launch, uint32_t pe,
+                                    const struct via_launch_machine *machine)
+{
+    return pe < launch->options.pes_count &&
+           &launch->remote->machines[launch->place.node_of[pe]] == machine;
+}
+
+/* All have come to this state, or further. */
+bool via_launch_machines_are(const struct via_launch_remote *remote,
+                             enum via_launch_machine_state state);
+/* Closes the connection; the machine's PEs have ended, or end by that. */
+void via_launch_leave(struct via_launch *launch, struct via_launch_machine *machine);
+/* Leaves all, before all PEs run: nothing has begun that would need time to end. */
+void via_launch_give_up(struct via_launch *launch, int exit_code);
+/* The connection is of no use any more; says why, and ends the job. */
+void via_launch_lose(struct via_launch *launch, struct via_launch_machine *machine,
+                     const char *cause);
+void via_launch_send_all(struct via_launch *launch, enum via_launch_message type,
+                         const struct via_launch_bytes *payload,
+                         const struct via_launch_machine *except);
+
+/* Takes what has been read from an agent. */
+void via_launch_hear(struct via_launch *launch, struct via_launch_machine *machine);
+/* Once all agents have answered. */
+void via_launch_remote_print_trace(struct via_launch *launch);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_LAUNCH_TRACE_H
+#define VIA_SHMEM_LAUNCH_TRACE_H
+
+#include "shmem/launch.h"
+#include "shmem/trace.h"
+
+/* A PE at one moment: a copy, so that it can be looked at in peace. */
+struct via_launch_moment {
+    uint32_t state; /* enum via_job_state */
+    int pid;
+    char process;   /* its state in /proc/PID/stat */
+    bool elsewhere; /* on a machine that was not asked */
+    bool waits;     /* what follows is of its longest wait */
+    uint64_t for_ns;
+    char call[VIA_TRACE_CALL_BYTES];
+    char caller[VIA_TRACE_CALLER_BYTES];
+    char what[VIA_TRACE_WHAT_BYTES];
+};
+
+/* Of a PE of this machine. */
+void via_launch_moment_take(const struct via_job *job, uint32_t number,
+                            struct via_launch_moment *ret_moment);
+void via_launch_moment_put(struct via_launch_bytes *bytes, const struct via_launch_moment *moment);
+/* The caller looks whether all parts were there. */
+void via_launch_moment_parse(struct via_launch_parts *parts, struct via_launch_moment *ret_moment);
+
+struct via_launch_view {
+    uint64_t id;
+    int launcher_pid;
+    uint32_t count;
+    const struct via_launch_moment *moments; /* count */
+    /* " on host 2", or nothing. */
+    void (*name_place)(const void *ctx, uint32_t pe, char *text, size_t bytes);
+    const void *ctx;
+};
+int via_launch_trace_print(FILE *out, const struct via_launch_view *view) VIA_MUST_CHECK;
+
+#endif

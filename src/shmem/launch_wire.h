@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_LAUNCH_WIRE_H
+#define VIA_SHMEM_LAUNCH_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/*
+ * What oshrun and its agent on another machine say to each other, over the standard streams of the
+ * command that has started the agent (ssh, srun). Each side begins with a line that names the
+ * version, "viaduct-oshrun 1\n"; then come frames: length of the payload and type, 32 bits each,
+ * and the payload. Numbers are little-endian. Neither side believes the other: a frame that is
+ * longer than may be, has an unknown type or does not have the parts of its type ends the
+ * connection.
+ *
+ * One thread on each side. Nothing here blocks.
+ */
+#define VIA_LAUNCH_VERSION 1u
+
+enum via_launch_message {
+    /* oshrun to agent */
+    VIA_LAUNCH_JOB = 1,    /* what to run; encoded in launch_job_wire.c */
+    VIA_LAUNCH_START,      /* u64 job, nodes_count x u32 host */
+    VIA_LAUNCH_INPUT,      /* bytes for PE 0; none = end of file */
+    VIA_LAUNCH_OUTPUT_ACK, /* u32 bytes */
+    VIA_LAUNCH_SIGNAL,     /* u32 signal, u32 1 = the job ends */
+    VIA_LAUNCH_STATES,     /* send MOMENT for each PE, then MOMENTS_END */
+    /* agent to oshrun */
+    VIA_LAUNCH_HELLO = 32,  /* u32 host */
+    VIA_LAUNCH_FAILED,      /* u32 exit code, text */
+    VIA_LAUNCH_STARTED,     /* a PE each: u32 PE, u32 pid */
+    VIA_LAUNCH_OUTPUT,      /* u32 PE, u32 0 = stdout or 1 = stderr, bytes */
+    VIA_LAUNCH_INPUT_ACK,   /* u32 bytes; UINT32_MAX = PE 0 reads no more */
+    VIA_LAUNCH_ENDED,       /* u32 PE, u32 pid, u32 status of wait(2), u32 1 = was finalized */
+    VIA_LAUNCH_MOMENT,      /* of a PE; launch_trace.c */
+    VIA_LAUNCH_MOMENTS_END, /* nothing */
+    VIA_LAUNCH_DONE,        /* nothing: all PEs have ended, and all they printed was sent */
+    /* both ways */
+    VIA_LAUNCH_GATE = 64, /* u32 generation, a PE each: u32 PE, its words (job.h) of u64 */
+    VIA_LAUNCH_EXIT,      /* u32 PE, u32 status: shmem_global_exit */
+    VIA_LAUNCH_PING,      /* u32 from an agent: 1 = a PE here takes part in OpenSHMEM */
+};
+
+#define VIA_LAUNCH_JOB_BYTES_MAX (UINT32_C(4) << 20)     /* arguments and environment */
+#define VIA_LAUNCH_FRAME_BYTES_MAX (UINT32_C(128) << 10) /* of an agent */
+/* What waits to be written: more than a side can owe the other, with a gate of all PEs. */
+#define VIA_LAUNCH_OUT_BYTES_MAX (UINT32_C(16) << 20)
+/* What one side may send of a stream before the other has acknowledged it. */
+#define VIA_LAUNCH_WINDOW_BYTES (UINT32_C(256) << 10)
+/* What a shell on the way may print before the agent speaks. */
+#define VIA_LAUNCH_NOISE_BYTES_MAX (UINT32_C(64) << 10)
+
+/* --- payloads --------------------------------------------------------------------------------- */
+
+/* Grows as it is filled. After a failure (no memory) it stays empty and `failed`. */
+struct via_launch_bytes {
+    unsigned char *data;
+    size_t used;
+    size_t room;
+    bool failed;
+};
+
+void via_launch_put(struct via_launch_bytes *bytes, const void *data, size_t count);
+void via_launch_put_u32(struct via_launch_bytes *bytes, uint32_t value);
+void via_launch_put_u64(struct via_launch_bytes *bytes, uint64_t value);
+void via_launch_put_text(struct via_launch_bytes *bytes, const char *text);
+/* Takes `count` bytes away from the front. */
+void via_launch_bytes_drop(struct via_launch_bytes *bytes, size_t count);
+void via_launch_bytes_fini(struct via_launch_bytes *bytes);
+
+/* A payload that is read. After a part that is not there it is `failed`, and all are 0 or "". */
+struct via_launch_parts {
+    const unsigned char *at;
+    const unsigned char *end;
+    bool failed;
+};
+
+uint32_t via_launch_take_u32(struct via_launch_parts *parts);
+uint64_t via_launch_take_u64(struct via_launch_parts *parts);
+/* Points into the payload; ended, and without a NUL inside. */
+const char *via_launch_take_text(struct via_launch_parts *parts);
+/* All parts were there, and no more. */
+bool via_launch_parts_end(const struct via_launch_parts *parts);
+
+/* --- the connection --------------------------------------------------------------------------- */
+
+struct via_launch_link {
+    int in_fd;
+    int out_fd; /* both without blocking, owned; -1 once closed */
+    uint32_t frame_bytes_max;
+    bool greeted;   /* the other side's first line has come */
+    bool skip_line; /* before that: in a line that is not it */
+    size_t noise_bytes;
+    char noise[160]; /* the last line before it */
+    struct via_launch_bytes in;
+    struct via_launch_bytes out;
+    size_t taken; /* of in: frames that were taken since the last read */
+};
+
+struct via_launch_frame {
+    uint32_t type;
+    struct via_launch_parts parts; /* until the next read */
+};
+
+/* Takes the descriptors over, and says the first line. frame_bytes_max: what may come. */
+void via_launch_link_open(struct via_launch_link *ret_link, int in_fd, int out_fd,
+                          uint32_t frame_bytes_max);
+void via_launch_link_close(struct via_launch_link *link);
+/* Queues a frame. payload may be NULL. What fails is told by via_launch_link_write. */
+void via_launch_link_send(struct via_launch_link *link, enum via_launch_message type,
+                          const struct via_launch_bytes *payload);
+void via_launch_link_send_u32(struct via_launch_link *link, enum via_launch_message type,
+                              uint32_t value);
+/* Writes what the descriptor takes. -EPIPE, -ENOBUFS, ... */
+int via_launch_link_write(struct via_launch_link *link) VIA_MUST_CHECK;
+/* Reads what there is. 0; -ECONNRESET at the end of file, ... */
+int via_launch_link_read(struct via_launch_link *link) VIA_MUST_CHECK;
+/* 1 and a frame, 0 when it has not come yet, -EPROTO with a text. */
+int via_launch_link_take(struct via_launch_link *link, struct via_launch_frame *ret_frame,
+                         struct via_error *err) VIA_MUST_CHECK;
+
+#endif

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""OpenSHMEM jobs over machines that share nothing but the fabric: programs, streams, and how jobs end."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+import fabric
+import machines_case
+import machines_fabric
+import machines_lab
+from machines_case import BIN, HANG_S, wait_for
+
+OSHRUN = os.path.join(BIN, "oshrun")
+HEAPS = {"SHMEM_SYMMETRIC_SIZE": "1m", "VIADUCT_SHMEM_HEAP_MAX": "64m"}
+# From what ends a job to its end. The rest is a machine that is busy with other tests.
+END_S = 3
+
+
+def program(name):
+    path = os.path.join(BIN, "tests", "prog_shmem_" + name)
+    return path if os.path.exists(path) else os.path.join(BIN, "examples", name)
+
+
+class Jobs(machines_case.Case):
+    kind = "emu"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.fabric = fabric.Fabric(cls.lab, machines_fabric.ring(cls.count), cls.kind)
+        cls.addClassCleanup(cls.fabric.end_all)
+        cls.fabric.start()
+        cls.fabric.wait_whole()
+        cls.names = [m.name for m in cls.lab]
+        cls.agent = os.path.join(cls.lab.shared, "agent")
+        cls.write_agent()
+
+    @classmethod
+    def write_agent(cls):
+        """What ssh is elsewhere: given a machine's name and a command, it runs the command there."""
+        lines = ["#!/bin/sh", "name=$1; shift", "case $name in"]
+        for m in cls.lab:
+            words = machines_lab.enter_words(m.pid, [])
+            lines.append('%s) exec %s -- "$@" ;;' % (m.name, " ".join(words[:words.index("--")])))
+        lines += ["*) echo \"$name: no such machine\" >&2; exit 255 ;;", "esac"]
+        with open(cls.agent, "w", encoding="ascii") as script:
+            script.write("\n".join(lines) + "\n")
+        os.chmod(cls.agent, 0o755)
+
+    def setUp(self):
+        self.addCleanup(self.assert_nothing_left)
+
+    def left(self):
+        return [line for m in self.lab for line in m.pids("prog_shmem_").values()] + \
+            [line for m in self.lab for line in m.pids("--serve").values()]
+
+    def assert_nothing_left(self):
+        self.assertTrue(wait_for(lambda: not self.left(), 10), self.left())
+
+    def start(self, *words, hosts=None, env=None, **more):
+        more.setdefault("stdin", subprocess.DEVNULL)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("VIADUCT_")}
+        return subprocess.Popen(
+            [OSHRUN, "--hosts", hosts or ",".join(self.names), "--rundir", machines_fabric.RUNDIR, "--agent", self.agent,
+             *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=BIN,
+            env={**environment, **HEAPS, **(env or {})}, **more)
+
+    def oshrun(self, *words, text=None, **more):
+        """(exit code, standard output, standard error)"""
+        if text is not None:
+            more["stdin"] = subprocess.PIPE
+        job = self.start(*words, **more)
+        try:
+            out, err = job.communicate(text, timeout=HANG_S)
+        finally:
+            job.kill()
+        return job.returncode, out, err
+
+    def good(self, *words, **more):
+        code, out, err = self.oshrun(*words, **more)
+        self.assertEqual((code, err), (0, ""), out)
+        return out
+
+    def bad(self, *words, code, says, **more):
+        """One message, that says so."""
+        got, out, err = self.oshrun(*words, **more)
+        self.assertEqual(got, code, out + err)
+        self.one_message(err, says)
+
+    def one_message(self, err, says):
+        messages = [line for line in err.splitlines() if line.startswith("oshrun: ")]
+        self.assertEqual(len(messages), 1, err)
+        self.assertRegex(messages[0], says)
+
+    def started(self, *words, pes=4, **more):
+        """A job whose PEs run."""
+        job = self.start(*words, **more)
+        self.addCleanup(job.communicate)
+        self.addCleanup(job.kill)
+        self.assertTrue(wait_for(lambda: sum(len(m.pids("prog_shmem_end")) for m in self.lab) == pes))
+        return job
+
+    def ends(self, job, code, says, seconds=END_S):
+        begin = time.monotonic()
+        _, err = job.communicate(timeout=HANG_S)
+        self.assertEqual(job.returncode, code, err)
+        self.one_message(err, says)
+        self.assertLess(time.monotonic() - begin, seconds)
+
+
+class Programs(Jobs):
+    def test_examples(self):
+        for name in ("hello", "ring_shift", "producer_consumer"):
+            self.assertIn("PASS", self.good("-n", 4, program(name)))
+
+    def test_what_is_symmetric(self):
+        """The heap, variables at other addresses on each machine, a heap that grows, collectives, atomics, locks."""
+        for name in ("memory", "heap", "amo", "collect", "wait"):
+            with self.subTest(name):
+                self.assertIn("PASS", self.good("-n", 4, program(name)))
+
+    def test_init_again(self):
+        self.good("-n", 4, program("end"), "again")
+
+    def test_blocks_and_slots(self):
+        out = self.good("-n", 5, "--tag", "hostname")
+        self.assertEqual(sorted(out.split("\n")[:-1]), ["[0] node1", "[1] node1", "[2] node1", "[3] node2", "[4] node2"])
+        out = self.good("-n", 4, "--tag", "hostname", hosts="node1:1,node2:3")
+        self.assertEqual(sorted(out.split("\n")[:-1]), ["[0] node1", "[1] node2", "[2] node2", "[3] node2"])
+        self.bad("-n", 5, "hostname", hosts="node1:1,node2:3", code=1, says="5 PEs, but the machines have 4 slots")
+
+
+class Streams(Jobs):
+    def test_input_is_that_of_pe_0(self):
+        _, out, _ = self.oshrun("-n", 3, program("end"), "input", text="in\n")
+        self.assertEqual(sorted(out.splitlines()), ["PE 0 read in", "PE 1 read end", "PE 2 read end"])
+
+    def test_much_of_it(self):
+        text = "".join("line %d\n" % i for i in range(200000))
+        self.assertEqual(self.good("-n", 1, "cat", text=text, hosts="node1"), text)
+
+    def test_much_output_of_all(self):
+        out = self.good("-n", 4, "sh", "-c", "seq 20000", hosts=None)
+        self.assertEqual(out.count("\n"), 80000)
+        out = self.good("-n", 4, "--tag", "seq", "5000")
+        self.assertEqual(sorted(out.splitlines()),
+                         sorted("[%d] %d" % (pe, i) for pe in range(4) for i in range(1, 5001)))
+
+    def test_environment_and_folder(self):
+        out = self.good("-n", 2, "sh", "-c", 'echo "$PWD $COLOUR $SHMEM_SYMMETRIC_SIZE"', env={"COLOUR": "blue green"})
+        self.assertEqual(out.splitlines(), [os.path.realpath(BIN) + " blue green 1m"] * 2)
+
+
+class Ends(Jobs):
+    def test_a_pe_that_fails(self):
+        end = program("end")
+        self.bad("-n", 4, end, "exit-3", code=3, says=r"PE 3 on node2 \(pid \d+ there\) exited with code 3")
+        self.bad("-n", 4, end, "kill", code=137, says=r"PE 0 on node1 \(pid \d+ there\) was killed by signal 9")
+        self.bad("-n", 4, end, "leave", code=1, says="PE 0 on node1 .* without shmem_finalize")
+        self.bad("-n", 4, end, "global-exit", code=7, says=r"PE 0 has ended the job by shmem_global_exit\(7\)")
+
+    def test_signals(self):
+        for number, code, mode in ((signal.SIGTERM, 143, "wait"), (signal.SIGINT, 130, "stubborn")):
+            job = self.started("-n", 4, program("end"), mode)
+            job.send_signal(number)
+            self.ends(job, code, "the job is ended")
+
+    def states(self):
+        found = set()
+        for pid in [pid for m in self.lab for pid in m.pids("prog_shmem_end")]:
+            with open("/proc/%d/stat" % pid, encoding="ascii") as stat:
+                found.add(stat.read().rpartition(")")[2].split()[0])
+        return found
+
+    def test_stop_and_go_on(self):
+        job = self.started("-n", 2, program("end"), "wait", pes=2)
+        job.send_signal(signal.SIGTSTP)
+        self.assertTrue(wait_for(lambda: self.states() == {"T"}))
+        job.send_signal(signal.SIGCONT)
+        self.assertTrue(wait_for(lambda: "T" not in self.states()))
+        job.send_signal(signal.SIGTERM)
+        self.ends(job, 143, "the job is ended")
+
+    def test_timeout(self):
+        self.bad("-n", 4, "--timeout", 1, program("end"), "stubborn", code=124, says="has run for 1 s")
+
+    def test_what_is_not_there(self):
+        self.bad("-n", 2, "./nowhere", code=127, says='node[12]: "./nowhere" can not be started: No such file')
+        self.bad("-n", 2, "hostname", hosts="node1,node9", code=1, says="node9: .* exited with code 255: node9: no such")
+        self.bad("-n", 2, "--rundir", "/nowhere", "hostname", code=127, says="node[12]: /nowhere: No such file")
+        self.bad("-n", 2, "hostname", hosts="node1,-x", code=2, says='"-x": not the name of a machine')
+
+    def test_the_launcher_is_killed(self):
+        job = self.started("-n", 4, program("end"), "stubborn")
+        job.kill()
+        job.wait(HANG_S)
+        self.assert_nothing_left()
+
+    def test_an_agent_is_killed(self):
+        job = self.started("-n", 4, program("end"), "stubborn")
+        for pid in self.lab[2].pids("--serve"):
+            os.kill(pid, signal.SIGKILL)
+        self.ends(job, 1, "PEs 2-3 on node2: the machine is lost: .* the job is ended")
+
+    def test_who_waits_for_whom(self):
+        job = self.started("-n", 4, program("end"), "stubborn")
+        time.sleep(0.3)
+        job.send_signal(signal.SIGQUIT)
+        lines = [job.stderr.readline() for _ in range(5)]
+        self.assertRegex(lines[0], r"^job [0-9a-f]{16} of pid %d: 4 PEs, " % job.pid)
+        for pe in range(4):
+            self.assertRegex(lines[1 + pe], r"^  PE %d on node%d \(pid \d+\) " % (pe, 1 + pe // 2))
+        job.kill()
+
+
+class Power(Jobs):
+    def test_a_machine_loses_power(self):
+        job = self.started("-n", 4, program("end"), "wait")
+        self.lab[2].kill()
+        self.ends(job, 1, "PEs 2-3 on node2: the machine is lost")
+        self.assertEqual(re.findall("prog_shmem", " ".join(self.lab[1].pids("prog_shmem").values())), [])
+
+    def left(self):
+        return list(self.lab[1].pids("prog_shmem_").values()) + list(self.lab[1].pids("--serve").values())
+
+
+if __name__ == "__main__":
+    machines_case.main()
