@@ -354,8 +354,8 @@ static int bind_own(int fd, const struct via_address *to, struct via_address *re
         int reuse = 1;
         int before = 0;
         socklen_t option_bytes = sizeof(before);
-        in.sin_addr.s_addr =
-            htonl((uint32_t)to->ip[12] << 24 | UINT32_C(77) << 16 | (uint32_t)via_policy.host);
+        in.sin_addr.s_addr = htonl((uint32_t)to->ip[12] << 24 | (uint32_t)to->ip[13] << 16 |
+                                   (uint32_t)via_policy.host);
         VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &before, &option_bytes);
         VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
         int rc = bind(fd, (struct sockaddr *)&in, sizeof(in)) == 0 ? 0 : -errno;

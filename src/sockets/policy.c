@@ -153,8 +153,11 @@ bool via_address_is_local(const struct via_address *address)
 int via_address_fabric_host(const struct via_address *address)
 {
     const unsigned char *ip = address->ip + 12;
-    if (!via_address_is_v4(address) || (ip[0] != 127 && ip[0] != 10) || ip[1] != 77 || ip[2] != 0) {
+    if (!via_address_is_v4(address)) {
         return -1;
     }
-    return ip[3];
+    if (ip[0] == 10 && ip[1] == 78) { /* IP over the fabric: viaduct-ip(8) */
+        return ip[2] << 8 | ip[3];
+    }
+    return (ip[0] == 127 || ip[0] == 10) && ip[1] == 77 && ip[2] == 0 ? ip[3] : -1;
 }

@@ -54,7 +54,7 @@ bool via_policy_allows(const struct via_policy *policy, const struct via_address
 /* Is this an address of this machine (as far as this network namespace goes)? */
 bool via_address_is_local(const struct via_address *address);
 
-/* The fabric host that an address belongs to (127.77.0.H, 10.77.0.H), or -1. */
+/* The fabric host that an address belongs to (127.77.0.H, 10.77.0.H, 10.78.0.0 + H), or -1. */
 int via_address_fabric_host(const struct via_address *address);
 
 #endif
