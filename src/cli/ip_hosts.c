@@ -19,7 +19,7 @@
 
 #define READY_FD 3
 #define PATIENCE_NS (2 * VIA_SEC_NS)
-#define ANSWER_MS 2000
+#define ANSWER_MS 500
 #define ANSWER_BYTES_MAX (4u << 20)
 #define LOG_BYTES 1000
 

@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """IP over the fabric between hosts that have no other network."""
-import hashlib
 import json
 import os
 import shutil
 import signal
-import socket
-import struct
 import subprocess
 import time
 import unittest
@@ -16,7 +13,7 @@ import cli
 
 ADDRESS = "10.78.0.%d"
 ADDRESS6 = "fd76:6961::%d"
-STATIC = os.path.join(cli.HERE, "ip_static.c")
+STATIC = os.path.join(cli.HERE, "ip_static", "echo.c")
 
 # Programs for the hosts: each prints "ready" when it listens, and what it has seen at the end.
 TCP_SERVER = """
@@ -119,12 +116,20 @@ class Fabric(cli.Case):
     def python(self, host, program, *words):
         return self.inside(host, "python3", "-c", program, *map(str, words))
 
-    def serve(self, host, program, *words):
-        server = self.start("run", "--host", str(host), "--no-sockets", "--", "python3", "-uc", program,
-                            *map(str, words))
+    def serve(self, host, program, *words, sockets=False):
+        server = self.start("run", "--host", str(host), *([] if sockets else ["--no-sockets"]), "--", "python3",
+                            "-uc", program, *map(str, words))
         self.addCleanup(self.end, server)
         self.assertEqual(server.stdout.readline(), "ready\n", "server on host %d" % host)
         return server
+
+    def static_program(self):
+        program = os.path.join(self.folder, "static")
+        done = subprocess.run(["cc", "-static", "-O1", "-o", program, STATIC], capture_output=True, text=True,
+                              check=False)
+        if done.returncode:
+            self.skipTest("cc -static: %s" % done.stderr)
+        return program
 
     @staticmethod
     def end(process):
@@ -164,12 +169,138 @@ class Programs(Fabric):
                 self.serve(target, UDP_SERVER, ADDRESS % target)
                 self.assertEqual(self.python(source, UDP_CLIENT, ADDRESS % target, *sizes),
                                  "".join("%d same\n" % size for size in sizes))
+        with self.subTest("the sockets library: a kernel connection here, and pipes"):
+            stats = os.path.join(self.folder, "stats")
+            self.env["VIADUCT_SOCKETS_STATS"] = stats
+            server = self.serve(1, TCP_SERVER, ADDRESS % 1, sockets=True)
+            self.assertEqual(self.good("run", "--host", "2", "--", "python3", "-c", TCP_CLIENT, ADDRESS % 1, "8"),
+                             "same\n")
+            server.wait(cli.HANG_S)
+            del self.env["VIADUCT_SOCKETS_STATS"]
+            with open(stats, encoding="utf-8") as lines:
+                ends = [json.loads(line) for line in lines]
+            self.assertEqual([end["accelerated"] for end in ends], [1, 1], ends)
+            self.assertGreater(sum(end["bytes_pipe_rx"] for end in ends), 1 << 20)
+        with self.subTest("a program without libraries"):
+            program = self.static_program()
+            server = self.start("run", "--host", "3", "--no-sockets", "--", program, "serve", ADDRESS % 3)
+            self.addCleanup(self.end, server)
+            self.assertEqual(server.stdout.readline(), "ready\n")
+            self.assertEqual(self.inside(1, program, "send", ADDRESS % 3), "8388608 bytes came back\n")
         with self.subTest("the status counts"):
             peer = self.peer(1, 2)
             self.assertTrue(peer["up"])
             self.assertGreater(peer["bytes_sent"], 40 << 20)
             self.assertEqual(peer["drops_received"], {})
             self.assertIn("host 1: via0 10.78.0.1", self.good("ip"))
+        self.down()
+
+
+@unittest.skipIf(REASON, REASON)
+class Faults(Fabric):
+    def ping(self, source, target):
+        self.assertEqual(self.python(source, PING, ADDRESS % target, source),
+                         "answer of 10.78.0.%d\n" % target)
+
+    def await_peer(self, host, peer):
+        self.assertTrue(cli.wait_for(lambda: host in self.ip_status() and any(
+            p["host"] == peer and p["up"] for p in self.ip_status()[host]["peers"])), self.ip_status())
+
+    def pid_of(self, host):
+        return self.ip_status()[host]["pid"]
+
+    def restart_daemon(self, host):
+        """As it was started; ends with this process."""
+        pid = self.pid(host)
+        with open("/proc/%d/cmdline" % pid, "rb") as line:
+            words = line.read().decode().split("\0")[:-1]
+        os.kill(pid, signal.SIGKILL)
+        self.assertTrue(cli.wait_for(lambda: not cli.is_alive(pid)))
+        at = words.index("--ready-fd")
+        del words[at:at + 2]
+        daemon = subprocess.Popen([os.path.join(cli.BIN, "viaductd"), *words[1:]], env=self.env,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(self.end, daemon)
+        return daemon
+
+    def test_daemons_and_devices_come_and_go(self):
+        self.up("--chain", "3", "--no-ethernet")
+        self.ping(1, 3)
+        with self.subTest("a daemon in the middle"):
+            self.restart_daemon(2)
+            self.await_peer(1, 2)
+            self.await_peer(2, 1)
+            self.await_peer(2, 3)
+            self.ping(1, 2)
+            self.ping(3, 1)
+            self.ping(2, 3)
+            self.assertEqual(self.ip_status()[2]["reattached"], 1)
+            self.assertEqual(self.ip_status()[1]["reattached"], 0)
+        with self.subTest("viaduct-ip"):
+            pid = self.pid_of(3)
+            os.kill(pid, signal.SIGKILL)
+            self.assertTrue(cli.wait_for(lambda: "via0" not in self.inside(3, "ip", "-o", "link")))
+            self.good("ip", "up")
+            self.await_peer(1, 3)
+            self.ping(1, 3)
+            self.ping(3, 2)
+            self.transfer(1, 3, 4)
+        with self.subTest("asked to end"):
+            self.assertIn("is down: 3 hosts", self.good("ip", "down"))
+            self.assertNotIn("via0", self.inside(1, "ip", "-o", "link"))
+            self.bad("ip", says="no viaduct-ip runs on this machine")
+        self.down()
+
+    def test_a_host_that_does_not_keep_up_holds_up_nobody(self):
+        self.up("--mesh", "3", "--no-ethernet")
+        stopped = self.pid_of(2)
+        os.kill(stopped, signal.SIGSTOP)
+        self.addCleanup(lambda: cli.is_alive(stopped) and os.kill(stopped, signal.SIGCONT))
+        flood = self.start("run", "--host", "1", "--no-sockets", "--", "python3", "-c",
+                           "import socket, time\n"
+                           "sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+                           "data = bytes(60000)\n"
+                           "while True:\n"
+                           "    for _ in range(50): sock.sendto(data, ('10.78.0.2', 7))\n"
+                           "    time.sleep(0.005)")
+        self.addCleanup(self.end, flood)
+        self.assertTrue(cli.wait_for(lambda: self.peer(1, 2)["drops_sent"].get("full", 0) > 100))
+        self.transfer(1, 3, 10)
+        self.transfer(3, 1, 10)
+        self.end(flood)
+        os.kill(stopped, signal.SIGCONT)
+        self.ping(1, 2)
+        self.assertNotIn("full", self.peer(1, 3)["drops_sent"])
+        self.down()
+
+    def test_a_connection_outlives_a_cut(self):
+        self.up("--ring", "3", "--no-ethernet")
+        self.serve(2, TCP_SERVER, ADDRESS % 2)
+        client = self.start("run", "--host", "1", "--no-sockets", "--", "python3", "-c", TCP_CLIENT,
+                            ADDRESS % 2, "150")
+        before = self.peer(1, 2)["bytes_sent"]
+        self.assertTrue(cli.wait_for(lambda: self.peer(1, 2)["bytes_sent"] > before + (1 << 20)))
+        self.good("cut", "1", "2")
+        time.sleep(0.1)
+        self.good("mend", "1", "2")
+        self.assertEqual(client.communicate(timeout=cli.HANG_S)[0], "same\n")
+        self.assertEqual(self.peer(1, 2)["sessions"], 1)
+        self.down()
+
+    def test_a_hostile_host_harms_itself_only(self):
+        self.up("--mesh", "3", "--no-ethernet")
+        self.serve(1, UDP_SERVER, ADDRESS % 1)
+        pid = self.pid_of(3)
+        os.kill(pid, signal.SIGTERM)
+        self.assertTrue(cli.wait_for(lambda: not cli.is_alive(pid)))
+        out = self.inside(3, "python3", os.path.join(cli.HERE, "ip_hostile.py"),
+                          os.path.join(cli.BIN, "libviaduct.so"), "3", "1", "2")
+        self.assertEqual(out, "answered\n" * 7 + "end\n")
+        self.assertEqual(self.peer(1, 3)["drops_received"],
+                         {"spoofed": 2, "foreign": 1, "malformed": 4, "offload": 3})
+        self.assertEqual(self.peer(1, 2)["sessions"], 1)
+        self.ping(1, 2)
+        self.transfer(2, 1, 4)
         self.down()
 
 
