@@ -143,11 +143,22 @@ static void note_errors(struct via_pex_port *pex, uint32_t errors)
     }
 }
 
+/* After a reset the function does not decode memory. Decoding again it is as one that was away. */
+static void decode_again(struct via_pex_port *pex)
+{
+    uint32_t ids = UINT32_MAX;
+    (void)pex->pci->ops->config_read(pex->pci, VIA_PCI_VENDOR_ID, 4, &ids);
+    if (ids != UINT32_MAX) {
+        (void)pex->pci->ops->config_write(pex->pci, VIA_PCI_COMMAND, 2, VIA_PCI_COMMAND_MEMORY);
+    }
+}
+
 bool via_pex_chip_is_up(struct via_pex_port *pex)
 {
     struct via_pex_chip *chip = &pex->chip;
     uint32_t who = read_own(pex, PEX_WHO);
     if (who == UINT32_MAX || ((who & PEX_WHO_LINK_SIDE) != 0) != chip->link_side) {
+        decode_again(pex);
         return false;
     }
     bool dl_down = false;

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What the suite of ports has no word for: faults of the chip under the pex port, and what it says
+ * of them. One thread turns both ends. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/pex/pex.h"
+#include "port/driver.h"
+
+#define TURNS_MAX 400u
+
+struct end {
+    struct via_driver_host host;
+    struct via_port *port;
+    unsigned wakes[4];
+    uint64_t deadline_ns;
+};
+
+struct link {
+    struct end end[2];
+    struct via_pex *pex;
+    uint64_t now_ns;
+};
+
+static const struct via_driver *pex;
+
+static void wake(void *ctx, unsigned thread)
+{
+    ((struct end *)ctx)->wakes[thread]++;
+}
+
+static int open_end(struct end *end, unsigned side, const char *options, struct via_error *err)
+{
+    struct via_link_config config;
+    char text[160];
+    snprintf(text, sizeof(text), "pex:model:test,side=%s%s", side == 0 ? "virtual" : "link",
+             options);
+    assert_int_equal(via_link_parse(text, &config, err), 0);
+    pex = config.driver;
+    end->host = (struct via_driver_host){.host = (uint16_t)(side + 1),
+                                         .inbox_bytes = 65536,
+                                         .inbox_bytes_min = end->host.inbox_bytes_min,
+                                         .threads_count = 4,
+                                         .bell_fd = -1,
+                                         .wake = wake,
+                                         .ctx = end};
+    return pex->open(config.config, &end->host, &end->port, err);
+}
+
+static void turn(struct link *link, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        link->now_ns += VIA_MSEC_NS;
+        for (unsigned side = 0; side < 2; side++) {
+            struct end *end = &link->end[side];
+            if (end->port != NULL) {
+                pex->service(end->port, link->now_ns, &end->deadline_ns);
+                assert_true(end->deadline_ns > link->now_ns);
+            }
+        }
+    }
+}
+
+static bool is_up(const struct link *link, unsigned side)
+{
+    struct via_port *port = link->end[side].port;
+    return port->ops->link_is_up(port);
+}
+
+static void wait_for(struct link *link, bool up)
+{
+    for (unsigned i = 0; is_up(link, 0) != up || is_up(link, 1) != up; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(link, 1);
+    }
+}
+
+static uint64_t events(struct link *link, unsigned side, uint64_t mask)
+{
+    struct via_port *port = link->end[side].port;
+    return port->ops->events(port, mask);
+}
+
+static void check_data(struct link *link)
+{
+    static uint64_t word;
+    for (unsigned side = 0; side < 2; side++) {
+        struct via_port *from = link->end[side].port, *to = link->end[1 - side].port;
+        word += UINT64_C(0x0102030405060708);
+        from->ops->commit(from, 0, 4096, &word, sizeof(word));
+        assert_int_equal(from->ops->fence_start(from, 0), 0);
+        assert_int_equal(from->ops->fence_poll(from, 0), 1);
+        assert_memory_equal(to->inbox + 4096, &word, sizeof(word));
+        assert_int_equal(from->ops->ring(from, 0, 5), 0);
+        turn(link, 1);
+        assert_true(events(link, 1 - side, 0xffff) == VIA_PORT_EVENT_DOORBELL(5));
+    }
+}
+
+static void open_link(struct link *link, const char *options)
+{
+    struct via_error err = {0};
+    for (unsigned side = 0; side < 2; side++) {
+        if (open_end(&link->end[side], side, options, &err) != 0) {
+            fail_msg("%s", err.text);
+        }
+    }
+    link->pex = via_pex_find("test");
+    wait_for(link, true);
+    for (unsigned side = 0; side < 2; side++) {
+        assert_true(events(link, side, UINT64_MAX) == VIA_PORT_EVENT_LINK_UP);
+    }
+}
+
+static int set_up(void **state)
+{
+    struct link *link = calloc(1, sizeof(*link));
+    link->now_ns = VIA_SEC_NS;
+    open_link(link, "");
+    *state = link;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct link *link = *state;
+    for (unsigned side = 0; side < 2; side++) {
+        if (link->end[side].port != NULL) {
+            link->end[side].port->ops->close(link->end[side].port);
+        }
+    }
+    free(link);
+    assert_null(via_pex_find("test"));
+    return 0;
+}
+
+static const char *error_of(const struct link *link, unsigned side)
+{
+    static struct via_port_status status;
+    pex->status(link->end[side].port, &status);
+    return status.error;
+}
+
+/* --- */
+
+static void a_pulled_cable_is_noticed_and_mended(void **state)
+{
+    struct link *link = *state;
+    for (unsigned round = 0; round < 5; round++) {
+        check_data(link);
+        via_pex_set_link(link->pex, false);
+        wait_for(link, false);
+        for (unsigned side = 0; side < 2; side++) {
+            assert_true(events(link, side, UINT64_MAX) == VIA_PORT_EVENT_LINK_DOWN);
+            assert_non_null(strstr(error_of(link, side), "has no link"));
+        }
+        turn(link, 30);
+        assert_false(is_up(link, 0) || is_up(link, 1));
+        via_pex_set_link(link->pex, true);
+        wait_for(link, true);
+        for (unsigned side = 0; side < 2; side++) {
+            assert_true(events(link, side, UINT64_MAX) == VIA_PORT_EVENT_LINK_UP);
+            assert_string_equal(error_of(link, side), "");
+        }
+    }
+    check_data(link);
+}
+
+/* The link is up again before anybody looks, but the link side's registers were reset. */
+static void a_short_loss_is_seen_by_both(void **state)
+{
+    struct link *link = *state;
+    for (unsigned round = 0; round < 5; round++) {
+        via_pex_set_link(link->pex, false);
+        via_pex_set_link(link->pex, true);
+        wait_for(link, false);
+        wait_for(link, true);
+        for (unsigned side = 0; side < 2; side++) {
+            assert_true(events(link, side, UINT64_MAX) ==
+                        (VIA_PORT_EVENT_LINK_DOWN | VIA_PORT_EVENT_LINK_UP));
+        }
+        check_data(link);
+    }
+}
+
+static void a_reset_of_either_host_is_survived(void **state)
+{
+    struct link *link = *state;
+    for (unsigned round = 0; round < 6; round++) {
+        via_pex_reset_host(link->pex, round % 2);
+        wait_for(link, false);
+        wait_for(link, true);
+        for (unsigned side = 0; side < 2; side++) {
+            assert_true(events(link, side, UINT64_MAX) ==
+                        (VIA_PORT_EVENT_LINK_DOWN | VIA_PORT_EVENT_LINK_UP));
+        }
+        check_data(link);
+    }
+}
+
+static void a_fence_notices_first(void **state)
+{
+    struct link *link = *state;
+    struct via_port *port = link->end[0].port;
+    uint64_t word = 1;
+    assert_int_equal(port->ops->fence_start(port, 2), 0);
+    via_pex_set_link(link->pex, false);
+    port->ops->commit(port, 2, 0, &word, sizeof(word)); /* vanishes */
+    assert_int_equal(port->ops->fence_poll(port, 2), -ENOLINK);
+    assert_false(port->ops->link_is_up(port));
+    assert_int_equal(port->ops->fence_poll(port, 2), -EINVAL);
+    turn(link, 1);
+    assert_true(events(link, 0, UINT64_MAX) == VIA_PORT_EVENT_LINK_DOWN);
+    via_pex_set_link(link->pex, true);
+    wait_for(link, true);
+    check_data(link);
+}
+
+static void an_interrupt_that_is_lost_costs_time_only(void **state)
+{
+    struct link *link = *state;
+    struct via_port *port = link->end[1].port;
+    via_pex_lose_interrupts(link->pex, VIA_PEX_VIRTUAL, 1);
+    assert_int_equal(port->ops->ring(port, 0, 6), 0);
+    assert_true(link->end[0].deadline_ns <= link->now_ns + 25 * VIA_MSEC_NS);
+    turn(link, 1);
+    assert_true(events(link, 0, 0xffff) == VIA_PORT_EVENT_DOORBELL(6));
+    assert_int_equal(link->end[0].wakes[2], 1);
+    /* Of many that are late one arrives; threads are woken once for what is still to be taken. */
+    via_pex_hold_interrupts(link->pex, VIA_PEX_VIRTUAL, true);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(port->ops->ring(port, 0, i % 2 == 0 ? 1 : 14), 0);
+    }
+    via_pex_hold_interrupts(link->pex, VIA_PEX_VIRTUAL, false);
+    turn(link, 2);
+    assert_int_equal(port->ops->ring(port, 0, 1), 0);
+    turn(link, 2);
+    assert_int_equal(link->end[0].wakes[1], 1);
+    assert_int_equal(link->end[0].wakes[0], 1);
+    assert_true(events(link, 0, 0xffff) ==
+                (VIA_PORT_EVENT_DOORBELL(1) | VIA_PORT_EVENT_DOORBELL(14)));
+}
+
+static void a_degraded_link_is_reported(void **state)
+{
+    struct link *link = *state;
+    char text[256];
+    pex->describe(link->end[0].port, text, sizeof(text));
+    assert_non_null(strstr(text, "NT0 virtual side, revision CA, model test"));
+    assert_non_null(strstr(text, "Gen3 x8, BAR 2 of 4194304 bytes (memory), MSI"));
+    via_pex_set_speed(link->pex, 1, 4);
+    wait_for(link, false);
+    wait_for(link, true);
+    for (unsigned side = 0; side < 2; side++) {
+        pex->describe(link->end[side].port, text, sizeof(text));
+        assert_non_null(strstr(text, "Gen1 x4 (degraded)"));
+        assert_string_equal(error_of(link, side),
+                            "the link trained to Gen1 x4, the port is able to do Gen3 x8");
+    }
+    check_data(link);
+}
+
+static void a_removed_function_is_an_end_of_the_link(void **state)
+{
+    struct link *link = *state;
+    for (unsigned side = 0; side < 2; side++) {
+        via_pex_remove(link->pex, side, true);
+        wait_for(link, false);
+        turn(link, 50);
+        assert_non_null(strstr(error_of(link, side), "has no link"));
+        via_pex_remove(link->pex, side, false);
+        wait_for(link, true);
+        check_data(link);
+    }
+}
+
+static void a_new_driver_is_a_new_session(void **state)
+{
+    struct link *link = *state;
+    struct via_error err = {0};
+    for (unsigned round = 0; round < 4; round++) {
+        struct end *end = &link->end[round % 2];
+        end->port->ops->close(end->port);
+        end->port = NULL;
+        turn(link, 5); /* a doorbell tells at once */
+        assert_false(is_up(link, 1 - round % 2));
+        assert_int_equal(open_end(end, round % 2, "", &err), 0);
+        wait_for(link, true);
+        check_data(link);
+    }
+}
+
+/* The other side of the chip belongs to a peer that writes what it likes. */
+static void a_lying_peer_gets_no_link(void **state)
+{
+    struct link *link = *state;
+    struct via_pci *pci;
+    struct end *mine = &link->end[0];
+    link->end[1].port->ops->close(link->end[1].port);
+    link->end[1].port = NULL;
+    turn(link, 100);
+    assert_int_equal(via_pex_attach(link->pex, VIA_PEX_LINK, &pci), 0);
+    assert_int_equal(pci->ops->config_write(pci, 4, 2, 6), 0);
+    uint32_t lut = 0x00210001;
+    assert_int_equal(pci->ops->region_write(pci, 0, 0x3F000 + 0xDB4, &lut, 4), 0);
+    for (uint64_t i = 0; i < 200; i++) {
+        /* Ready, with the right magic, but an ack that no end would give; or all-ones, or zero. */
+        uint64_t fill = i % 3 == 0 ? UINT64_MAX : i % 3 == 1 ? 0 : i * UINT64_C(0x9e3779b97f4a7c15);
+        uint64_t line[8] = {UINT64_C(0x31304b4e4c584550),
+                            fill,
+                            fill,
+                            fill,
+                            fill,
+                            fill,
+                            fill,
+                            i % 3 == 2 ? (fill & ~UINT64_C(3)) | 1 : fill};
+        assert_int_equal(pci->ops->region_write(pci, 2, 64, line, sizeof(line)), 0);
+        turn(link, 1);
+        assert_false(mine->port->ops->link_is_up(mine->port));
+    }
+    pci->ops->close(pci);
+}
+
+/* --- what cannot be opened --- */
+
+static void what_cannot_be_opened_says_why(void **state)
+{
+    static const struct {
+        const char *options, *says;
+        uint64_t inbox_bytes_min;
+        int rc;
+    } wrong[] = {
+        {",bar=4", "BAR 4 has 0 bytes: the EEPROM gives it no size", 0, -ENODEV},
+        {",window=64KiB",
+         "window of 65536 bytes (BARs of 4194304 and 4194304): the pipes need at "
+         "least 70000 and a page",
+         70000, -ENOSPC},
+    };
+    (void)state;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(wrong); i++) {
+        struct end end = {.host.inbox_bytes_min = wrong[i].inbox_bytes_min};
+        struct via_error err = {0};
+        assert_int_equal(open_end(&end, 0, wrong[i].options, &err), wrong[i].rc);
+        if (strstr(err.text, wrong[i].says) == NULL) {
+            fail_msg("%s", err.text);
+        }
+        assert_null(via_pex_find("test"));
+    }
+    struct end first = {0}, second = {0};
+    struct via_error err = {0};
+    assert_int_equal(open_end(&first, 1, "", &err), 0);
+    assert_int_equal(open_end(&second, 1, "", &err), -EBUSY);
+    assert_string_equal(err.text, "model:test: the link side has a driver already");
+    via_pex_set_link(via_pex_find("test"), false);
+    first.port->ops->close(first.port);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_pulled_cable_is_noticed_and_mended),
+        TEST(a_short_loss_is_seen_by_both),
+        TEST(a_reset_of_either_host_is_survived),
+        TEST(a_fence_notices_first),
+        TEST(an_interrupt_that_is_lost_costs_time_only),
+        TEST(a_degraded_link_is_reported),
+        TEST(a_removed_function_is_an_end_of_the_link),
+        TEST(a_new_driver_is_a_new_session),
+        TEST(a_lying_peer_gets_no_link),
+        cmocka_unit_test(what_cannot_be_opened_says_why),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
