@@ -25,6 +25,7 @@ static const struct command commands[] = {
     {"mend", "mend a link that was cut", via_cli_mend},
     {"perf", "measure pingpong, put, get and barrier", via_cli_perf},
     {"sim", "whole fabrics under virtual time, with faults", via_cli_sim},
+    {"model", "serve a register model of hardware by vfio-user", via_cli_model},
     {"plan", "what a fabric would do, before it is bought", via_cli_plan},
     {"shmem", "who waits for whom in the OpenSHMEM jobs that run", via_cli_shmem},
     {"doctor", "what is wrong with this machine's set-up", via_cli_doctor},

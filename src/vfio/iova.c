@@ -9,6 +9,13 @@ void via_iova_init(struct via_iova *iova)
     iova->count = 0;
 }
 
+static void insert(struct via_iova *iova, unsigned i, uint64_t at, uint64_t bytes)
+{
+    memmove(&iova->range[i + 1], &iova->range[i], (iova->count - i) * sizeof(iova->range[0]));
+    iova->range[i] = (struct via_iova_range){.at = at, .bytes = bytes};
+    iova->count++;
+}
+
 int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment, uint64_t *ret_at)
 {
     if (bytes == 0 || bytes > VIA_IOVA_END || alignment == 0 ||
@@ -26,10 +33,26 @@ int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment, uin
     if (at + bytes > VIA_IOVA_END) {
         return -ENOSPC;
     }
-    memmove(&iova->range[i + 1], &iova->range[i], (iova->count - i) * sizeof(iova->range[0]));
-    iova->range[i] = (struct via_iova_range){.at = at, .bytes = bytes};
-    iova->count++;
+    insert(iova, i, at, bytes);
     *ret_at = at;
+    return 0;
+}
+
+int via_iova_take_at(struct via_iova *iova, uint64_t at, uint64_t bytes)
+{
+    unsigned i = 0;
+    if (bytes == 0 || at > UINT64_MAX - bytes) {
+        return -EINVAL;
+    }
+    while (i < iova->count && iova->range[i].at < at) {
+        i++;
+    }
+    if (iova->count == VIA_IOVA_RANGES_MAX ||
+        (i > 0 && at - iova->range[i - 1].at < iova->range[i - 1].bytes) ||
+        (i < iova->count && iova->range[i].at - at < bytes)) {
+        return -ENOSPC;
+    }
+    insert(iova, i, at, bytes);
     return 0;
 }
 

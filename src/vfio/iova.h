@@ -27,6 +27,8 @@ void via_iova_init(struct via_iova *iova);
 /* Takes the lowest free place. bytes: not 0. alignment: a power of two. -ENOSPC, -EINVAL. */
 VIA_MUST_CHECK int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment,
                                  uint64_t *ret_at);
+/* Takes this place. -EINVAL: empty or beyond all addresses. -ENOSPC: it is taken in part. */
+VIA_MUST_CHECK int via_iova_take_at(struct via_iova *iova, uint64_t at, uint64_t bytes);
 /* -ENOENT: no range starts there. */
 VIA_MUST_CHECK int via_iova_give_back(struct via_iova *iova, uint64_t at);
 

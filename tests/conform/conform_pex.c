@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The pex port for the suite, on the register model in the same process. */
+/* The pex port for the suite, on the register model, in the same process or behind a socket. */
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "model/pex/pex.h"
 #include "port/bell.h"
 #include "port/driver.h"
 #include "port/pex/driver.h"
 #include "port/pex/port.h"
 #include "port_conform.h"
+#include "vfio/user.h"
 
 struct pex_end {
     struct via_driver_host host; /* outlives the port */
@@ -21,7 +28,89 @@ static void wake(void *ctx, unsigned thread)
     via_bell_ring(&state->bells[thread]);
 }
 
-static int open_pex(struct conform_end *end, const char *directory, const char *options)
+/* --- a model of its own process --- */
+
+static pid_t server_pid;
+
+struct served {
+    struct via_pex *pex;
+    enum via_pex_side side;
+    int fd;
+};
+
+static int attach(void *ctx, struct via_pci **ret_pci)
+{
+    struct served *served = ctx;
+    return via_pex_attach(served->pex, served->side, ret_pci);
+}
+
+static void *serve(void *arg)
+{
+    static const _Atomic bool never;
+    struct served *served = arg;
+    via_vfio_user_serve(served->fd, attach, served, &never);
+    return NULL;
+}
+
+static void socket_path(const char *directory, unsigned side, char *ret_path, size_t bytes)
+{
+    snprintf(ret_path, bytes, "%s/nt%u.sock", directory, side);
+}
+
+static void run_server(struct served *served)
+{
+    pthread_t threads[2];
+    struct via_pex *pex;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (via_pex_new(&via_pex_options_default, &pex, NULL) != 0) {
+        _exit(1);
+    }
+    for (unsigned side = 0; side < 2; side++) {
+        served[side].pex = pex;
+        served[side].side = side == 0 ? VIA_PEX_VIRTUAL : VIA_PEX_LINK;
+        pthread_create(&threads[side], NULL, serve, &served[side]);
+    }
+    for (;;) {
+        pause();
+    }
+}
+
+static int begin_server(const char *directory)
+{
+    struct served served[2];
+    struct via_error err;
+    char path[128];
+    for (unsigned side = 0; side < 2; side++) {
+        socket_path(directory, side, path, sizeof(path));
+        if (via_vfio_user_listen(path, &served[side].fd, &err) != 0) {
+            fprintf(stderr, "%s\n", err.text);
+            return -1;
+        }
+    }
+    fflush(NULL);
+    server_pid = fork();
+    if (server_pid == 0) {
+        run_server(served);
+    }
+    close(served[0].fd);
+    close(served[1].fd);
+    return server_pid > 0 ? 0 : -1;
+}
+
+static void end_server(const char *directory)
+{
+    char path[128];
+    kill(server_pid, SIGKILL);
+    waitpid(server_pid, NULL, 0);
+    for (unsigned side = 0; side < 2; side++) {
+        socket_path(directory, side, path, sizeof(path));
+        unlink(path);
+    }
+}
+
+/* --- ends --- */
+
+static int open_pex(struct conform_end *end, const char *directory, const char *options, bool user)
 {
     struct via_error err = {0};
     struct via_link_config config;
@@ -35,8 +124,15 @@ static int open_pex(struct conform_end *end, const char *directory, const char *
                                            .bell_fd = -1,
                                            .wake = wake,
                                            .ctx = state};
-    snprintf(text, sizeof(text), "pex:model:%s,side=%s%s", directory,
-             end->side == 0 ? "virtual" : "link", options);
+    char target[160];
+    if (user) {
+        strcpy(target, "vfio-user:");
+        socket_path(directory, end->side, target + strlen(target), 128);
+    } else {
+        snprintf(target, sizeof(target), "model:%s,side=%s", directory,
+                 end->side == 0 ? "virtual" : "link");
+    }
+    snprintf(text, sizeof(text), "pex:%s%s", target, options);
     int rc = via_link_parse(text, &config, &err);
     if (rc == 0) {
         rc = via_pex_driver.open(config.config, &state->host, &end->port, &err);
@@ -51,14 +147,15 @@ static int open_pex(struct conform_end *end, const char *directory, const char *
     return 0;
 }
 
-#define OPEN(name, options)                                         \
+#define OPEN(name, options, user)                                   \
     static int name(struct conform_end *end, const char *directory) \
     {                                                               \
-        return open_pex(end, directory, options);                   \
+        return open_pex(end, directory, options, user);             \
     }
-OPEN(open_plain, "")
-OPEN(open_alut, ",alut,window=2MiB,irq=intx")
-OPEN(open_polls, ",irq=none,window=1MiB")
+OPEN(open_plain, "", false)
+OPEN(open_alut, ",alut,window=2MiB,irq=intx", false)
+OPEN(open_polls, ",irq=none,window=1MiB", false)
+OPEN(open_user, ",window=512KiB", true)
 
 static int pex_fd(struct conform_end *end)
 {
@@ -86,11 +183,13 @@ static void pex_close(struct conform_end *end)
     free(end->state);
 }
 
-#define PEX_KIND(symbol, text, opens)                 \
+#define PEX_KIND(symbol, text, opens, begins, ends)   \
     const struct conform_kind symbol = {              \
         .name = text,                                 \
         .cut_is_own = true,                           \
         .scratchpads_survive = true,                  \
+        .begin = begins,                              \
+        .end = ends,                                  \
         .open = opens,                                \
         .fd = pex_fd,                                 \
         .service = pex_service,                       \
@@ -98,6 +197,7 @@ static void pex_close(struct conform_end *end)
         .puts_out_of_bounds = pex_puts_out_of_bounds, \
         .close = pex_close,                           \
     }
-PEX_KIND(conform_pex, "pex on the model", open_plain);
-PEX_KIND(conform_pex_alut, "pex on the model, A-LUT, INTx", open_alut);
-PEX_KIND(conform_pex_polls, "pex on the model, no interrupts", open_polls);
+PEX_KIND(conform_pex, "pex on the model", open_plain, NULL, NULL);
+PEX_KIND(conform_pex_alut, "pex on the model, A-LUT, INTx", open_alut, NULL, NULL);
+PEX_KIND(conform_pex_polls, "pex on the model, no interrupts", open_polls, NULL, NULL);
+PEX_KIND(conform_pex_user, "pex by vfio-user", open_user, begin_server, end_server);

@@ -27,6 +27,9 @@ static int set_up(void **state)
         return -1;
     }
     *state = pair;
+    if (pair->kind->begin != NULL && pair->kind->begin(pair->directory) != 0) {
+        return -1;
+    }
     /* Either side first. */
     static unsigned first;
     first = 1 - first;
@@ -47,6 +50,9 @@ static int tear_down(void **state)
     int rc = conform_agent_quit(&pair->agent[0]);
     if (conform_agent_quit(&pair->agent[1]) != 0) {
         rc = -1;
+    }
+    if (pair->kind->end != NULL) {
+        pair->kind->end(pair->directory);
     }
     if (rmdir(pair->directory) != 0) { /* an end that closed leaves nothing behind */
         fprintf(stderr, "%s: %s\n", pair->directory, strerror(errno));

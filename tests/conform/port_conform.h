@@ -35,6 +35,9 @@ struct conform_kind {
     bool only_dma;            /* all else is tested with a kind that has no engine */
     bool scratchpads_survive; /* their values outlive the link, and the hosts */
     bool down_reads_anything; /* loads from a window that is down bring no all-ones */
+    /* What both ends need is there, in this directory, and is taken away again. NULL: nothing. */
+    int (*begin)(const char *directory);
+    void (*end)(const char *directory);
     /* Makes the end end->side; both ends of a link get the same directory. 0 or negative errno. */
     int (*open)(struct conform_end *end, const char *directory);
     /* To be watched while nothing is to be done; -1: nothing to watch. */
@@ -69,6 +72,7 @@ extern const struct conform_kind conform_fault_dma;
 extern const struct conform_kind conform_pex; /* on the register model */
 extern const struct conform_kind conform_pex_alut;
 extern const struct conform_kind conform_pex_polls;
+extern const struct conform_kind conform_pex_user; /* on a model in a process of its own */
 extern const struct conform_kind conform_sim_posted;
 extern const struct conform_kind conform_sim_combining;
 extern const struct conform_kind conform_sim_direct;

@@ -281,12 +281,25 @@ static int irq_unmask(struct via_pci *pci)
 
 /* --- the host's memory --- */
 
+static int take_address(struct via_pex_function *function, uint64_t bytes, uint64_t alignment,
+                        const uint64_t *wanted, uint64_t *ret_iova)
+{
+    if (function->dmas_count == VIA_PEX_DMAS_MAX) {
+        return -ENOSPC;
+    }
+    if (alignment != 0) {
+        return via_iova_take(&function->iova, bytes, alignment, ret_iova);
+    }
+    *ret_iova = *wanted;
+    return via_iova_take_at(&function->iova, *wanted, bytes);
+}
+
 static int dma_map(struct via_pci *pci, const struct via_pci_memory *memory, uint64_t alignment,
                    uint64_t *ret_iova)
 {
     struct via_pex_function *function = function_of(pci);
-    if (memory->bytes == 0 || memory->bytes % PAGE_BYTES != 0 || alignment < PAGE_BYTES ||
-        (uintptr_t)memory->at % PAGE_BYTES != 0) {
+    if (memory->bytes == 0 || memory->bytes % PAGE_BYTES != 0 ||
+        (alignment != 0 && alignment < PAGE_BYTES) || (uintptr_t)memory->at % PAGE_BYTES != 0) {
         return -EINVAL;
     }
     struct via_pex_dma dma = {.bytes = memory->bytes,
@@ -301,9 +314,7 @@ static int dma_map(struct via_pci *pci, const struct via_pci_memory *memory, uin
         }
     }
     struct via_pex *pex = lock(pci);
-    int rc = function->dmas_count < VIA_PEX_DMAS_MAX
-                 ? via_iova_take(&function->iova, memory->bytes, alignment, &dma.iova)
-                 : -ENOSPC;
+    int rc = take_address(function, memory->bytes, alignment, ret_iova, &dma.iova);
     if (rc == 0) {
         dma.serial = ++pex->serials;
         function->dmas[function->dmas_count++] = dma;

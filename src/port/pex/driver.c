@@ -17,12 +17,14 @@
 
 #include "model/pex/pex.h"
 #include "port/pex/port.h"
+#include "vfio/user.h"
 
 #define WINDOW_BYTES_DEFAULT (UINT64_C(4) << 20)
 #define WINDOW_BYTES_MIN (2 * VIA_PEX_PAGE_BYTES)
 #define PAGE_BYTES VIA_PEX_PAGE_BYTES
 
 #define MODEL_PREFIX "model:"
+#define USER_PREFIX "vfio-user:"
 
 _Static_assert(sizeof(struct via_pex_config) <= VIA_LINK_CONFIG_BYTES, "fits");
 
@@ -76,6 +78,13 @@ static int parse_word(const struct via_link_word *word, struct via_pex_config *c
     return 0;
 }
 
+/* What follows the prefix; NULL: it does not begin so, or ends with it. */
+static const char *rest_of(const char *target, const char *prefix)
+{
+    size_t length = strlen(prefix);
+    return strncmp(target, prefix, length) == 0 && target[length] != '\0' ? target + length : NULL;
+}
+
 static int pex_parse(const struct via_link_words *words, void *ret_config, struct via_error *err)
 {
     struct via_pex_config config = {
@@ -84,9 +93,9 @@ static int pex_parse(const struct via_link_words *words, void *ret_config, struc
         return via_error_set(err, -ENAMETOOLONG, "%s: longer than %zu bytes", words->target,
                              sizeof(config.target) - 1);
     }
-    if (strncmp(words->target, MODEL_PREFIX, strlen(MODEL_PREFIX)) != 0 ||
-        words->target[strlen(MODEL_PREFIX)] == '\0') {
-        return via_error_set(err, -EINVAL, "'%s': not model:NAME", words->target);
+    if (rest_of(words->target, MODEL_PREFIX) == NULL &&
+        rest_of(words->target, USER_PREFIX) == NULL) {
+        return via_error_set(err, -EINVAL, "'%s': not vfio-user:PATH or model:NAME", words->target);
     }
     strcpy(config.target, words->target);
     for (unsigned i = 0; i < words->count; i++) {
@@ -103,7 +112,11 @@ static int pex_parse(const struct via_link_words *words, void *ret_config, struc
 
 static int open_function(struct via_pex_port *pex, struct via_error *err)
 {
-    const char *name = pex->config.target + strlen(MODEL_PREFIX);
+    const char *path = rest_of(pex->config.target, USER_PREFIX);
+    if (path != NULL) {
+        return via_vfio_user_open(path, &pex->pci, err);
+    }
+    const char *name = rest_of(pex->config.target, MODEL_PREFIX);
     return via_pex_attach_named(name, pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL,
                                 &via_pex_options_default, &pex->pci, err);
 }
@@ -300,14 +313,14 @@ static void pex_describe(const struct via_port *port, char *ret_text, size_t byt
     bool is_degraded = chip->width != 0 &&
                        (chip->width < chip->width_max || chip->generation < chip->generation_max);
     snprintf(ret_text, bytes,
-             "PEX 87xx NT%u %s side, revision %02X, %s: Gen%u x%u%s, BAR %u of %llu bytes (%s), %s",
-             chip->nt, chip->link_side ? "link" : "virtual", chip->revision,
-             pex->pci->ops->describe(pex->pci), chip->generation, chip->width,
-             is_degraded ? " (degraded)" : "", pex->config.bar, (unsigned long long)chip->bar_bytes,
-             caching,
+             "PEX 87xx NT%u %s side, revision %02X, Gen%u x%u%s, BAR %u of %llu bytes (%s), %s, %s",
+             chip->nt, chip->link_side ? "link" : "virtual", chip->revision, chip->generation,
+             chip->width, is_degraded ? " (degraded)" : "", pex->config.bar,
+             (unsigned long long)chip->bar_bytes, caching,
              !pex->irq_is_on                  ? "no interrupt"
              : pex->config.irq == VIA_PCI_MSI ? "MSI"
-                                              : "INTx");
+                                              : "INTx",
+             pex->pci->ops->describe(pex->pci));
 }
 
 static void pex_status(const struct via_port *port, struct via_port_status *ret_status)

@@ -231,9 +231,12 @@ static void look_at_chip(struct via_pex_port *pex, uint64_t now_ns)
 {
     pex->hardware_up = via_pex_chip_is_up(pex);
     if (!pex->hardware_up) {
-        if (pex->linked || pex->programmed || pex->error[0] == '\0') {
-            set_error(pex, "the NT port has no link");
+        bool is_gone = pex->pci->ops->gone(pex->pci);
+        if (is_gone != pex->was_gone || pex->linked || pex->programmed || pex->error[0] == '\0') {
+            set_error(pex, "%s: the NT port has no link%s", pex->pci->ops->describe(pex->pci),
+                      is_gone ? ": the function does not answer" : "");
         }
+        pex->was_gone = is_gone;
         /* The link side's registers are back at their reset values. */
         pex->programmed = false;
         pex->program_ns = 0;

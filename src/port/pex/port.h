@@ -116,6 +116,7 @@ struct via_pex_port {
     bool cut;
     bool linked; /* between go_up() and go_down(); `up` may be false already */
     bool hardware_up;
+    bool was_gone;
     bool programmed;
     bool quiescing; /* down, but a thread is still storing */
     uint64_t ack;   /* the peer's session and round that this end has adapted to */

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* viaduct model: register models of hardware, served to other processes. */
+#include <errno.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/poll.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "model/pex/pex.h"
+#include "vfio/user.h"
+
+static const char help[] =
+    "usage: viaduct model pex --socket PATH --socket PATH [OPTION...]\n"
+    "\n"
+    "Serves a register model of an NT port of a PEX 87xx by vfio-user: its virtual side on the\n"
+    "first socket, its link side on the second. Each takes one client at a time. The model is\n"
+    "made from public sources; no chip was ever compared with it.\n"
+    "\n"
+    "  --socket PATH    a UNIX socket; twice\n"
+    "  --bar MIB        size of BAR 2/3 of both sides, a power of two (default 4)\n"
+    "  --alut N         entries of the A-LUT: 0, 128 or 256 (default 256)\n"
+    "  --commands       read commands from standard input, a line each, and end with it:\n"
+    "                   cut, mend, reset virtual|link, remove virtual|link, insert\n"
+    "                   virtual|link, lose virtual|link, speed GENERATION WIDTH, status\n"
+    "  -h, --help       this text\n";
+
+static const struct option long_options[] = {
+    {"socket", required_argument, NULL, 's'}, {"bar", required_argument, NULL, 'b'},
+    {"alut", required_argument, NULL, 'a'},   {"commands", no_argument, NULL, 'c'},
+    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+};
+
+struct served {
+    struct via_pex *pex;
+    enum via_pex_side side;
+    const char *path;
+    int fd;
+    pthread_t thread;
+};
+
+static _Atomic bool stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store_explicit(&stop, true, memory_order_relaxed);
+}
+
+static int attach(void *ctx, struct via_pci **ret_pci)
+{
+    struct served *served = ctx;
+    return via_pex_attach(served->pex, served->side, ret_pci);
+}
+
+static void *serve(void *arg)
+{
+    struct served *served = arg;
+    via_vfio_user_serve(served->fd, attach, served, &stop);
+    return NULL;
+}
+
+/* --- commands --- */
+
+static void print_status(struct via_pex *pex)
+{
+    struct via_pex_stats stats;
+    via_pex_stats(pex, &stats);
+    printf("unclaimed %llu, requesters refused %llu, IOMMU faults %llu, interrupts %llu and %llu\n",
+           (unsigned long long)stats.unclaimed, (unsigned long long)stats.requester_refused,
+           (unsigned long long)stats.iommu_faults,
+           (unsigned long long)stats.interrupts[VIA_PEX_VIRTUAL],
+           (unsigned long long)stats.interrupts[VIA_PEX_LINK]);
+}
+
+/* "VERB virtual|link" */
+static bool execute_on_side(struct via_pex *pex, const char *verb, const char *name)
+{
+    if (strcmp(name, "virtual") != 0 && strcmp(name, "link") != 0) {
+        return false;
+    }
+    enum via_pex_side side = name[0] == 'v' ? VIA_PEX_VIRTUAL : VIA_PEX_LINK;
+    if (strcmp(verb, "reset") == 0) {
+        via_pex_reset_host(pex, side);
+    } else if (strcmp(verb, "remove") == 0 || strcmp(verb, "insert") == 0) {
+        via_pex_remove(pex, side, verb[0] == 'r');
+    } else if (strcmp(verb, "lose") == 0) {
+        via_pex_lose_interrupts(pex, side, 1);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool execute(struct via_pex *pex, char *line)
+{
+    char *rest = NULL;
+    const char *verb = strtok_r(line, " \n", &rest);
+    const char *first = strtok_r(NULL, " \n", &rest);
+    const char *second = strtok_r(NULL, " \n", &rest);
+    unsigned generation, width;
+    if (verb == NULL) {
+        return true;
+    }
+    if (strcmp(verb, "speed") == 0 && first != NULL && second != NULL) {
+        bool valid = via_cli_number(first, 1, 4, &generation) == 0 &&
+                     via_cli_number(second, 1, 16, &width) == 0;
+        if (valid) {
+            via_pex_set_speed(pex, generation, width);
+        }
+        return valid;
+    }
+    if (first != NULL) {
+        return second == NULL && execute_on_side(pex, verb, first);
+    }
+    if (strcmp(verb, "cut") == 0 || strcmp(verb, "mend") == 0) {
+        via_pex_set_link(pex, verb[0] == 'm');
+    } else if (strcmp(verb, "status") == 0) {
+        print_status(pex);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void read_commands(struct via_pex *pex)
+{
+    char line[256];
+    while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+        struct pollfd ready = {.fd = STDIN_FILENO, .events = POLLIN};
+        if (poll(&ready, 1, 100) <= 0) {
+            continue;
+        }
+        if (fgets(line, sizeof(line), stdin) == NULL) {
+            break;
+        }
+        printf("%s\n", execute(pex, line) ? "ok" : "no such command");
+        fflush(stdout);
+    }
+    atomic_store_explicit(&stop, true, memory_order_relaxed);
+}
+
+/* --- the server --- */
+
+static int start(struct served *served, struct via_error *err)
+{
+    int rc = via_vfio_user_listen(served->path, &served->fd, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = pthread_create(&served->thread, NULL, serve, served);
+    if (rc != 0) {
+        close(served->fd);
+        unlink(served->path);
+        return via_error_set(err, -rc, "thread: %s", strerror(rc));
+    }
+    return 0;
+}
+
+static int run(const struct via_pex_options *options, char *const paths[2], bool commands,
+               struct via_error *err)
+{
+    struct served served[2] = {{.side = VIA_PEX_VIRTUAL}, {.side = VIA_PEX_LINK}};
+    struct sigaction action = {.sa_handler = on_signal};
+    struct via_pex *pex;
+    int rc = via_pex_new(options, &pex, err);
+    if (rc != 0) {
+        return rc;
+    }
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    unsigned started = 0;
+    for (; started < 2 && rc == 0; started += rc == 0) {
+        served[started].pex = pex;
+        served[started].path = paths[started];
+        rc = start(&served[started], err);
+    }
+    if (rc == 0) {
+        printf("virtual side on %s, link side on %s\n", paths[0], paths[1]);
+        fflush(stdout);
+    }
+    if (rc == 0 && commands) {
+        setvbuf(stdin, NULL, _IONBF, 0); /* poll() sees what is not yet read */
+        read_commands(pex);
+    }
+    while (rc == 0 && !atomic_load_explicit(&stop, memory_order_relaxed)) {
+        poll(NULL, 0, 100);
+    }
+    atomic_store_explicit(&stop, true, memory_order_relaxed);
+    for (unsigned i = 0; i < started; i++) {
+        pthread_join(served[i].thread, NULL);
+        close(served[i].fd);
+        unlink(served[i].path);
+    }
+    via_pex_free(pex);
+    return rc;
+}
+
+int via_cli_model(int argc, char **argv)
+{
+    struct via_pex_options options = via_pex_options_default;
+    char *paths[2] = {NULL, NULL};
+    unsigned paths_count = 0, number;
+    bool commands = false;
+    struct via_error err = {0};
+    for (int c; (c = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+        switch (c) {
+        case 's':
+            if (paths_count == 2) {
+                return via_cli_usage(argv[0], "--socket: more than two");
+            }
+            paths[paths_count++] = optarg;
+            break;
+        case 'b':
+            if (via_cli_number(optarg, 1, 65536, &number) != 0) {
+                return via_cli_usage(argv[0], "--bar %s: not 1 to 65536", optarg);
+            }
+            options.bar_bytes[0][0] = options.bar_bytes[1][0] = (uint64_t)number << 20;
+            break;
+        case 'a':
+            if (via_cli_number(optarg, 0, 256, &options.alut_entries) != 0) {
+                return via_cli_usage(argv[0], "--alut %s: not 0, 128 or 256", optarg);
+            }
+            break;
+        case 'c':
+            commands = true;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return VIA_CLI_OK;
+        default:
+            return via_cli_usage(argv[0], NULL);
+        }
+    }
+    if (optind + 1 != argc || strcmp(argv[optind], "pex") != 0) {
+        return via_cli_usage(argv[0], "the model: not pex");
+    }
+    if (paths_count != 2) {
+        return via_cli_usage(argv[0], "--socket: %u given, two are needed", paths_count);
+    }
+    return run(&options, paths, commands, &err) == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* vfio-user: a PCI function behind a UNIX socket, from both ends. */
+#ifndef VIA_VFIO_USER_H
+#define VIA_VFIO_USER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "vfio/pci.h"
+
+/*
+ * Connects to a server. Regions are reached by messages, one access a round trip; memory that is
+ * mapped for DMA must be a shared mapping of a descriptor (struct via_pci_memory), as it is passed
+ * on. A server that ends, answers nothing for two seconds or answers nonsense is gone for good.
+ */
+VIA_MUST_CHECK int via_vfio_user_open(const char *path, struct via_pci **ret_pci,
+                                      struct via_error *err);
+
+/* What a server shows: takes the function for a client that has come. 0 or negative errno. */
+typedef int via_vfio_user_attach(void *ctx, struct via_pci **ret_pci);
+
+/*
+ * Serves clients on a listening socket, one after another, until *stop is true (asked every 100 ms
+ * while nobody is connected, and after each message). The function is attached for each and closed
+ * after it. A client harms itself only: what it says is checked, and its memory must be sealed
+ * against shrinking. The function's dma_map() must take addresses (alignment 0).
+ */
+void via_vfio_user_serve(int listen_fd, via_vfio_user_attach *attach, void *ctx,
+                         const _Atomic bool *stop);
+
+/* A socket to listen on; one that a dead server left behind is replaced. */
+VIA_MUST_CHECK int via_vfio_user_listen(const char *path, int *ret_fd, struct via_error *err);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "vfio/user_message.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int explain(int error)
+{
+    return error == EAGAIN || error == EWOULDBLOCK ? -ETIMEDOUT : -EPIPE;
+}
+
+static void put_fds(struct msghdr *message, char *control, const int *fds, unsigned count)
+{
+    if (count == 0) {
+        return;
+    }
+    message->msg_control = control;
+    message->msg_controllen = CMSG_SPACE(count * sizeof(int));
+    struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(header), fds, count * sizeof(int));
+}
+
+int via_vfio_user_send(int fd, struct via_vfio_user_message *message)
+{
+    char control[CMSG_SPACE(VIA_VFIO_USER_FDS_MAX * sizeof(int))] = {0};
+    size_t bytes = sizeof(message->header) + message->body_bytes;
+    message->header.bytes = (uint32_t)bytes;
+    for (size_t done = 0; done < bytes;) {
+        struct iovec iov[2];
+        struct msghdr header = {.msg_iov = iov, .msg_iovlen = 1};
+        if (done < sizeof(message->header)) {
+            iov[0] =
+                (struct iovec){(char *)&message->header + done, sizeof(message->header) - done};
+            iov[1] = (struct iovec){message->body, message->body_bytes};
+            header.msg_iovlen = 2;
+        } else {
+            size_t off = done - sizeof(message->header);
+            iov[0] = (struct iovec){message->body + off, message->body_bytes - off};
+        }
+        if (done == 0) {
+            put_fds(&header, control, message->fds, message->fds_count);
+        }
+        ssize_t sent = sendmsg(fd, &header, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        }
+        if (sent <= 0) {
+            return explain(errno);
+        }
+        done += (size_t)sent;
+    }
+    return 0;
+}
+
+void via_vfio_user_close_fds(struct via_vfio_user_message *message)
+{
+    for (unsigned i = 0; i < message->fds_count; i++) {
+        if (message->fds[i] >= 0) {
+            close(message->fds[i]);
+        }
+    }
+    message->fds_count = 0;
+}
+
+/* false: more than there is room for. */
+static bool take_fds(struct via_vfio_user_message *message, struct msghdr *header)
+{
+    for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control != NULL;
+         control = CMSG_NXTHDR(header, control)) {
+        if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        unsigned count = (unsigned)((control->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        for (unsigned i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(fd));
+            if (message->fds_count < VIA_VFIO_USER_FDS_MAX) {
+                message->fds[message->fds_count++] = fd;
+            } else {
+                close(fd);
+            }
+        }
+    }
+    return (header->msg_flags & MSG_CTRUNC) == 0;
+}
+
+static int receive_bytes(int fd, struct via_vfio_user_message *message, void *to, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        char control[CMSG_SPACE(VIA_VFIO_USER_FDS_MAX * sizeof(int))];
+        struct iovec iov = {(char *)to + done, bytes - done};
+        struct msghdr header = {.msg_iov = &iov,
+                                .msg_iovlen = 1,
+                                .msg_control = control,
+                                .msg_controllen = sizeof(control)};
+        ssize_t got = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return got == 0 ? -EPIPE : explain(errno);
+        }
+        if (!take_fds(message, &header)) {
+            return -EPROTO;
+        }
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+int via_vfio_user_receive(int fd, struct via_vfio_user_message *message)
+{
+    message->fds_count = 0;
+    message->body_bytes = 0;
+    int rc = receive_bytes(fd, message, &message->header, sizeof(message->header));
+    if (rc == 0 && (message->header.bytes < sizeof(message->header) ||
+                    message->header.bytes > VIA_VFIO_USER_MESSAGE_BYTES_MAX)) {
+        rc = -EPROTO;
+    }
+    if (rc == 0) {
+        message->body_bytes = message->header.bytes - sizeof(message->header);
+        rc = receive_bytes(fd, message, message->body, message->body_bytes);
+    }
+    if (rc != 0) {
+        via_vfio_user_close_fds(message);
+    }
+    return rc;
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "vfio/user.h"
+#include "vfio/user_message.h"
+
+#define TURN_MS 100
+#define PATIENCE_SECONDS 2
+#define MAPS_MAX 1024u
+#define PAGE_BYTES 4096u
+
+struct mapped {
+    uint64_t address;
+    uint64_t bytes;
+    void *at;
+};
+
+struct client {
+    struct via_pci *pci;
+    int fd;
+    bool greeted;
+    unsigned maps_count;
+    struct mapped maps[MAPS_MAX];
+    int irq_fds[VIA_VFIO_USER_FDS_MAX];
+    unsigned irq_fds_count;
+    struct via_vfio_user_message message;
+};
+
+/* --- memory of the client --- */
+
+/* A descriptor of the client's: memory that it cannot take away under the server. */
+static int check_memory(int fd, uint64_t offset, uint64_t bytes)
+{
+    struct stat info;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+        return -EPERM;
+    }
+    if (fstat(fd, &info) != 0) {
+        return -errno;
+    }
+    return info.st_size < 0 || offset > (uint64_t)info.st_size ||
+                   bytes > (uint64_t)info.st_size - offset
+               ? -EINVAL
+               : 0;
+}
+
+static int map_memory(struct client *client)
+{
+    struct via_vfio_user_dma_map map;
+    struct via_vfio_user_message *message = &client->message;
+    if (message->body_bytes < sizeof(map)) {
+        return -EINVAL;
+    }
+    memcpy(&map, message->body, sizeof(map));
+    if (map.size == 0 || map.size % PAGE_BYTES != 0 || map.address % PAGE_BYTES != 0 ||
+        map.offset % PAGE_BYTES != 0 || map.address > UINT64_MAX - map.size) {
+        return -EINVAL;
+    }
+    if (message->fds_count != 1) {
+        return -ENOTSUP; /* memory by messages only */
+    }
+    if (client->maps_count == MAPS_MAX) {
+        return -ENOSPC;
+    }
+    int rc = check_memory(message->fds[0], map.offset, map.size);
+    if (rc != 0) {
+        return rc;
+    }
+    bool writable = (map.flags & VIA_VFIO_USER_DMA_WRITE) != 0;
+    void *at = mmap(NULL, map.size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED,
+                    message->fds[0], (off_t)map.offset);
+    if (at == MAP_FAILED) {
+        return -errno;
+    }
+    struct via_pci_memory memory = {.at = at,
+                                    .bytes = map.size,
+                                    .fd = -1, /* the function reaches it by `at` */
+                                    .writable = writable};
+    uint64_t address = map.address;
+    rc = client->pci->ops->dma_map(client->pci, &memory, 0, &address);
+    if (rc != 0) {
+        munmap(at, map.size);
+        return rc;
+    }
+    client->maps[client->maps_count++] =
+        (struct mapped){.address = map.address, .bytes = map.size, .at = at};
+    return 0;
+}
+
+static void forget_map(struct client *client, unsigned index)
+{
+    struct mapped map = client->maps[index];
+    client->maps[index] = client->maps[--client->maps_count];
+    (void)client->pci->ops->dma_unmap(client->pci, map.address);
+    munmap(map.at, map.bytes);
+}
+
+/* QEMU takes away what it never mapped: that succeeds. */
+static int unmap_memory(struct client *client)
+{
+    struct via_vfio_user_dma_unmap unmap;
+    if (client->message.body_bytes < sizeof(unmap)) {
+        return -EINVAL;
+    }
+    memcpy(&unmap, client->message.body, sizeof(unmap));
+    for (unsigned i = client->maps_count; i > 0; i--) {
+        const struct mapped *map = &client->maps[i - 1];
+        if (map->address >= unmap.address && map->address - unmap.address < unmap.size) {
+            forget_map(client, i - 1);
+        }
+    }
+    client->message.body_bytes = sizeof(unmap);
+    return 0;
+}
+
+/* --- information --- */
+
+static int tell_version(struct client *client)
+{
+    struct via_vfio_user_version version;
+    static const char capabilities[] = "{\"capabilities\":{\"max_msg_fds\":8}}";
+    struct via_vfio_user_message *message = &client->message;
+    if (message->body_bytes < sizeof(version)) {
+        return -EINVAL;
+    }
+    memcpy(&version, message->body, sizeof(version));
+    if (version.major != 0) {
+        return -EPROTONOSUPPORT;
+    }
+    /* The client's own version: QEMU says 0.0 and takes no other. */
+    memcpy(message->body + sizeof(version), capabilities, sizeof(capabilities));
+    message->body_bytes = sizeof(version) + sizeof(capabilities);
+    client->greeted = true;
+    return 0;
+}
+
+static int tell_info(struct client *client)
+{
+    struct via_vfio_user_info info = {.argsz = sizeof(info),
+                                      .flags = VIA_VFIO_USER_INFO_RESET | VIA_VFIO_USER_INFO_PCI,
+                                      .regions = VIA_VFIO_USER_REGIONS,
+                                      .irqs = VIA_VFIO_USER_IRQS};
+    memcpy(client->message.body, &info, sizeof(info));
+    client->message.body_bytes = sizeof(info);
+    return 0;
+}
+
+static int tell_region(struct client *client)
+{
+    struct via_vfio_user_region info;
+    struct via_pci_region region = {0};
+    if (client->message.body_bytes < sizeof(info)) {
+        return -EINVAL;
+    }
+    memcpy(&info, client->message.body, sizeof(info));
+    if (info.index >= VIA_VFIO_USER_REGIONS) {
+        return -EINVAL;
+    }
+    if (info.index == VIA_VFIO_USER_REGION_CONFIG) {
+        region.bytes = VIA_PCI_CONFIG_BYTES;
+    } else if (info.index < VIA_PCI_REGIONS) {
+        (void)client->pci->ops->region(client->pci, info.index, &region);
+    }
+    info.argsz = sizeof(info);
+    info.flags =
+        region.bytes != 0 ? VIA_VFIO_USER_REGION_FLAG_READ | VIA_VFIO_USER_REGION_FLAG_WRITE : 0;
+    info.capabilities = 0;
+    info.size = region.bytes;
+    info.offset = 0;
+    memcpy(client->message.body, &info, sizeof(info));
+    client->message.body_bytes = sizeof(info);
+    return 0;
+}
+
+static int tell_irq(struct client *client)
+{
+    struct via_vfio_user_irq info;
+    if (client->message.body_bytes < sizeof(info)) {
+        return -EINVAL;
+    }
+    memcpy(&info, client->message.body, sizeof(info));
+    if (info.index >= VIA_VFIO_USER_IRQS) {
+        return -EINVAL;
+    }
+    info.argsz = sizeof(info);
+    info.flags = 1 | (info.index == VIA_PCI_INTX ? 6 : 0); /* eventfd; maskable, automasked */
+    info.count = info.index < VIA_PCI_IRQ_KINDS
+                     ? client->pci->ops->irqs(client->pci, (enum via_pci_irq_kind)info.index)
+                     : 0;
+    memcpy(client->message.body, &info, sizeof(info));
+    client->message.body_bytes = sizeof(info);
+    return 0;
+}
+
+/* --- interrupts --- */
+
+static void drop_irq_fds(struct client *client)
+{
+    for (unsigned i = 0; i < client->irq_fds_count; i++) {
+        close(client->irq_fds[i]);
+    }
+    client->irq_fds_count = 0;
+}
+
+static int set_trigger(struct client *client, const struct via_vfio_user_set_irqs *set)
+{
+    struct via_vfio_user_message *message = &client->message;
+    enum via_pci_irq_kind kind = (enum via_pci_irq_kind)set->index;
+    unsigned count = (set->flags & VIA_VFIO_USER_IRQ_EVENTFD) != 0 ? set->count : 0;
+    if (set->start != 0 || count != message->fds_count ||
+        count > client->pci->ops->irqs(client->pci, kind)) {
+        return -EINVAL;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        /* The writer must not wait for a client that does not read. */
+        if (fcntl(message->fds[i], F_SETFL, O_NONBLOCK) != 0) {
+            return -errno;
+        }
+    }
+    int rc = client->pci->ops->irq_set(client->pci, kind, count, message->fds);
+    if (rc == 0) {
+        drop_irq_fds(client);
+        memcpy(client->irq_fds, message->fds, count * sizeof(int));
+        client->irq_fds_count = count;
+        message->fds_count = 0;
+    }
+    return rc;
+}
+
+static int set_irqs(struct client *client)
+{
+    struct via_vfio_user_set_irqs set;
+    if (client->message.body_bytes < sizeof(set)) {
+        return -EINVAL;
+    }
+    memcpy(&set, client->message.body, sizeof(set));
+    client->message.body_bytes = 0;
+    if (set.index >= VIA_PCI_IRQ_KINDS) {
+        return set.count == 0 ? 0 : -EINVAL; /* errors and requests, which QEMU asks for */
+    }
+    if ((set.flags & VIA_VFIO_USER_IRQ_TRIGGER) != 0) {
+        return set_trigger(client, &set);
+    }
+    if ((set.flags & VIA_VFIO_USER_IRQ_UNMASK) != 0 && set.index == VIA_PCI_INTX) {
+        return client->pci->ops->irq_unmask(client->pci);
+    }
+    return 0;
+}
+
+/* --- regions --- */
+
+static int access_config(struct client *client, const struct via_vfio_user_access *access,
+                         unsigned char *data, bool writes)
+{
+    uint32_t value = 0;
+    if (access->count > sizeof(value) || access->offset >= VIA_PCI_CONFIG_BYTES) {
+        return -EINVAL;
+    }
+    unsigned off = (unsigned)access->offset;
+    if (writes) {
+        memcpy(&value, data, access->count);
+        return client->pci->ops->config_write(client->pci, off, access->count, value);
+    }
+    int rc = client->pci->ops->config_read(client->pci, off, access->count, &value);
+    memcpy(data, &value, access->count);
+    return rc;
+}
+
+static int access_region(struct client *client, bool writes)
+{
+    struct via_vfio_user_access access;
+    struct via_vfio_user_message *message = &client->message;
+    if (message->body_bytes < sizeof(access)) {
+        return -EINVAL;
+    }
+    memcpy(&access, message->body, sizeof(access));
+    if (access.count > VIA_VFIO_USER_DATA_BYTES_MAX ||
+        (writes && access.count != message->body_bytes - sizeof(access))) {
+        return -EINVAL;
+    }
+    const struct via_pci_ops *ops = client->pci->ops;
+    unsigned char *data = message->body + sizeof(access);
+    int rc =
+        access.region == VIA_VFIO_USER_REGION_CONFIG ? access_config(client, &access, data, writes)
+        : writes ? ops->region_write(client->pci, access.region, access.offset, data, access.count)
+                 : ops->region_read(client->pci, access.region, access.offset, data, access.count);
+    if (rc == -ENXIO && !writes) {
+        memset(data, 0xff, access.count); /* as a bus answers that nobody decodes */
+        rc = 0;
+    } else if (rc == -ENXIO) {
+        rc = 0;
+    }
+    message->body_bytes = sizeof(access) + (writes ? 0 : access.count);
+    return rc;
+}
+
+/* --- a client --- */
+
+static int execute(struct client *client)
+{
+    uint16_t command = client->message.header.command;
+    if (command != VIA_VFIO_USER_VERSION && !client->greeted) {
+        return -EPROTO;
+    }
+    switch ((enum via_vfio_user_command)command) {
+    case VIA_VFIO_USER_VERSION:
+        return tell_version(client);
+    case VIA_VFIO_USER_DMA_MAP: {
+        int rc = map_memory(client);
+        client->message.body_bytes = 0;
+        return rc;
+    }
+    case VIA_VFIO_USER_DMA_UNMAP:
+        return unmap_memory(client);
+    case VIA_VFIO_USER_GET_INFO:
+        return tell_info(client);
+    case VIA_VFIO_USER_REGION_INFO:
+        return tell_region(client);
+    case VIA_VFIO_USER_IRQ_INFO:
+        return tell_irq(client);
+    case VIA_VFIO_USER_SET_IRQS:
+        return set_irqs(client);
+    case VIA_VFIO_USER_REGION_READ:
+        return access_region(client, false);
+    case VIA_VFIO_USER_REGION_WRITE:
+        return access_region(client, true);
+    case VIA_VFIO_USER_RESET: {
+        int rc = client->pci->ops->reset(client->pci);
+        client->message.body_bytes = 0;
+        return rc == -ENOTSUP ? 0 : rc; /* QEMU resets at each boot */
+    }
+    }
+    return -ENOTSUP;
+}
+
+/* 0, or why the client must go. */
+static int answer(struct client *client)
+{
+    struct via_vfio_user_message *message = &client->message;
+    int rc = via_vfio_user_receive(client->fd, message);
+    if (rc != 0) {
+        return rc;
+    }
+    if ((message->header.flags & VIA_VFIO_USER_TYPE_MASK) != 0) {
+        via_vfio_user_close_fds(message);
+        return -EPROTO; /* nothing was asked of it */
+    }
+    bool wants_reply = (message->header.flags & VIA_VFIO_USER_NO_REPLY) == 0;
+    rc = execute(client);
+    via_vfio_user_close_fds(message);
+    if (!wants_reply) {
+        return 0;
+    }
+    message->header.flags = VIA_VFIO_USER_REPLY | (rc != 0 ? VIA_VFIO_USER_ERROR : 0);
+    message->header.error = (uint32_t)-rc;
+    if (rc != 0) {
+        message->body_bytes = 0;
+    }
+    return via_vfio_user_send(client->fd, message);
+}
+
+static void serve_client(struct client *client, const _Atomic bool *stop)
+{
+    struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
+    (void)setsockopt(client->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    (void)setsockopt(client->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    int rc = 0;
+    while (rc == 0 && !atomic_load_explicit(stop, memory_order_relaxed)) {
+        struct pollfd ready = {.fd = client->fd, .events = POLLIN};
+        if (poll(&ready, 1, TURN_MS) > 0) {
+            rc = answer(client);
+        }
+    }
+    while (client->maps_count != 0) {
+        forget_map(client, client->maps_count - 1);
+    }
+    client->pci->ops->close(client->pci);
+    drop_irq_fds(client);
+}
+
+void via_vfio_user_serve(int listen_fd, via_vfio_user_attach *attach, void *ctx,
+                         const _Atomic bool *stop)
+{
+    struct client *client = calloc(1, sizeof(*client));
+    while (client != NULL && !atomic_load_explicit(stop, memory_order_relaxed)) {
+        struct pollfd ready = {.fd = listen_fd, .events = POLLIN};
+        if (poll(&ready, 1, TURN_MS) <= 0) {
+            continue;
+        }
+        memset(client, 0, offsetof(struct client, message));
+        client->fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (client->fd < 0) {
+            continue;
+        }
+        if (attach(ctx, &client->pci) == 0) {
+            serve_client(client, stop);
+        }
+        close(client->fd);
+    }
+    free(client);
+}
+
+int via_vfio_user_listen(const char *path, int *ret_fd, struct via_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (path[0] == '\0' || strlen(path) >= sizeof(address.sun_path)) {
+        return via_error_set(err, -ENAMETOOLONG, "%s: empty, or longer than a socket address",
+                             path);
+    }
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return via_error_set(err, -errno, "socket: %s", strerror(errno));
+    }
+    int rc = bind(fd, (struct sockaddr *)&address, sizeof(address));
+    if (rc != 0 && errno == EADDRINUSE) {
+        /* Somebody may live behind it. */
+        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0) {
+            close(fd);
+            return via_error_set(err, -EADDRINUSE, "%s: another server listens there", path);
+        }
+        unlink(path);
+        close(fd);
+        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        rc = fd >= 0 ? bind(fd, (struct sockaddr *)&address, sizeof(address)) : -1;
+    }
+    if (rc != 0 || listen(fd, 4) != 0) {
+        rc = via_error_set(err, -errno, "listen on %s: %s", path, strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+        }
+        return rc;
+    }
+    *ret_fd = fd;
+    return 0;
+}

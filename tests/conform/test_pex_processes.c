@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "port_conform.h"
+
+int main(void)
+{
+    return conform_run(&conform_pex_user, CONFORM_PROCESSES);
+}

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Two daemons on a register model of a PEX 87xx, served by vfio-user: data, messages, faults, the end of the server."""
+import ctypes
+import os
+import random
+import signal
+import subprocess
+
+import cli
+from daemon_config import Machine
+
+LIBRARY = os.path.join(cli.BIN, "libviaduct.so")
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("rundir", ctypes.c_char_p), ("host", ctypes.c_int), ("channel", ctypes.c_int)]
+
+
+class Process:
+    """What a process of a host can do, by libviaduct."""
+
+    def __init__(self, case, machine):
+        self.case = case
+        self.calls = ctypes.CDLL(LIBRARY)
+        self.calls.via_error_text.restype = ctypes.c_char_p
+        self.calls.via_segment_handle.restype = ctypes.c_uint64
+        self.calls.via_segment_base.restype = ctypes.c_void_p
+        options = Options(ctypes.sizeof(Options), machine.rundir.encode(), machine.host, -1)
+        self.attach = ctypes.c_void_p()
+        self.good(self.calls.via_attach_open(ctypes.byref(options), ctypes.byref(self.attach)))
+        case.addCleanup(self.calls.via_attach_close, self.attach)
+
+    def good(self, code):
+        self.case.assertGreaterEqual(code, 0, self.calls.via_error_text())
+        return code
+
+    def segment(self, size):
+        """(handle, address)"""
+        segment = ctypes.c_void_p()
+        self.good(self.calls.via_segment_new(self.attach, ctypes.c_size_t(size), 3, ctypes.byref(segment)))
+        return self.calls.via_segment_handle(segment), self.calls.via_segment_base(segment)
+
+    def remote(self, host, handle, size):
+        remote = ctypes.c_void_p()
+        self.good(self.calls.via_remote_open(self.attach, host, ctypes.c_uint64(handle), ctypes.c_size_t(size),
+                                             ctypes.byref(remote)))
+        return remote
+
+    def put(self, remote, data):
+        self.good(self.calls.via_remote_put(remote, ctypes.c_uint64(0), data, ctypes.c_size_t(len(data)), 0))
+        self.good(self.calls.via_attach_quiet(self.attach))
+
+    def get(self, remote, size):
+        data = ctypes.create_string_buffer(size)
+        self.good(self.calls.via_remote_get(remote, ctypes.c_uint64(0), data, ctypes.c_size_t(size)))
+        return data.raw
+
+
+class PexMachine(Machine):
+    """Host 1 is at the virtual side, host 2 at the link side."""
+
+    def cable(self, peer, number=0):
+        return "pex:vfio-user:%s/nt%d.sock,window=1MiB" % (self.case.folder, self.host)
+
+
+class Pex(cli.Case):
+    def setUp(self):
+        super().setUp()
+        self.sockets = [os.path.join(self.folder, "nt%d.sock" % side) for side in (1, 2)]
+        self.model = None
+
+    def serve(self):
+        self.model = subprocess.Popen(
+            [self.viaduct, "model", "pex", "--socket", self.sockets[0], "--socket", self.sockets[1], "--commands"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.env)
+        self.addCleanup(self.end_model)
+        self.assertIn("virtual side on %s" % self.sockets[0], self.model.stdout.readline())
+
+    def end_model(self, number=None):
+        """Its exit code."""
+        if self.model is None:
+            return 0
+        if number is not None:
+            self.model.send_signal(number)
+        self.model.stdin.close()
+        code = self.model.wait(cli.HANG_S)
+        self.model.stdout.close()
+        self.model = None
+        return code
+
+    def command(self, line):
+        self.model.stdin.write(line + "\n")
+        self.model.stdin.flush()
+        self.assertEqual(self.model.stdout.readline(), "ok\n")
+
+    def machines(self):
+        one, two = PexMachine(self, 1), PexMachine(self, 2)
+        one.configure([2])
+        two.configure([1])
+        two.start()
+        one.start()
+        self.assertTrue(cli.wait_for(lambda: one.reaches(2) and two.reaches(1)), one.messages() + two.messages())
+        return one, two
+
+    def test_data_and_messages_go_over_the_model(self):
+        self.serve()
+        one, two = self.machines()
+        link = one.links()["to-2-0"]
+        self.assertEqual(link["driver"], "pex")
+        self.assertRegex(link["found"], r"^PEX 87xx NT0 virtual side, revision CA, Gen3 x8, BAR 2 of 4194304 bytes \(by calls\), MSI")
+        self.assertIn("NT0 link side", two.links()["to-1-0"]["found"])
+        first, second = Process(self, one), Process(self, two)
+        handle, base = second.segment(300000)
+        remote = first.remote(2, handle, 300000)
+
+        def put_and_look():
+            data = random.randbytes(300000)
+            first.put(remote, data)
+            self.assertEqual(ctypes.string_at(base, len(data)), data)
+            self.assertEqual(first.get(remote, 5000), data[:5000])
+
+        put_and_look()
+        second.good(second.calls.via_endpoint_open(second.attach, 7))
+        for i in range(200):
+            first.good(first.calls.via_message_send(first.attach, 2, 7, 0, b"%d" % i, 4))
+        buffer = ctypes.create_string_buffer(16)
+        for i in range(200):
+            second.good(second.calls.via_message_receive(second.attach, buffer, 16, 1000 * cli.HANG_S, ctypes.create_string_buffer(64)))
+            self.assertEqual(buffer.value, b"%d" % i)
+
+        # The cable is pulled for some time, for no time, each host is reset: nothing is lost.
+        self.command("cut")
+        self.assertTrue(cli.wait_for(lambda: one.state(2) != "up" and two.state(1) != "up"))
+        self.assertIn("has no link", one.links()["to-2-0"]["error"])
+        self.command("mend")
+        put_and_look()
+        for fault in ("reset virtual", "reset link", "lose virtual", "lose link"):
+            ups = one.links()["to-2-0"]["ups"]
+            self.command(fault)
+            put_and_look()
+            if fault.startswith("reset"):
+                self.assertTrue(cli.wait_for(lambda: one.links()["to-2-0"]["ups"] > ups))
+        self.command("speed 1 4")
+        self.assertTrue(cli.wait_for(lambda: "Gen1 x4 (degraded)" in two.links()["to-1-0"]["found"]))
+        put_and_look()
+        # A crash of a host.
+        one.stop(signal.SIGKILL)
+        self.assertTrue(cli.wait_for(lambda: two.state(1) != "up"))
+        one.start()
+        self.assertTrue(cli.wait_for(lambda: one.reaches(2) and two.reaches(1)))
+        self.assertEqual((one.stop(), two.stop()), (0, 0))
+        self.assertEqual(self.end_model(), 0)
+        self.assertFalse(any(os.path.exists(path) for path in self.sockets))
+
+    def test_a_server_that_dies_is_an_error(self):
+        self.serve()
+        one, two = self.machines()
+        self.assertEqual(self.end_model(signal.SIGKILL), -signal.SIGKILL)
+        for machine, link in ((one, "to-2-0"), (two, "to-1-0")):
+            self.assertTrue(cli.wait_for(lambda m=machine, l=link: m.links()[l]["state"] != "up"))
+            self.assertTrue(cli.wait_for(lambda m=machine, l=link: "the function does not answer" in m.links()[l]["error"]))
+        self.assertEqual((one.stop(), two.stop()), (0, 0))
+
+    def test_what_cannot_be_opened(self):
+        one = PexMachine(self, 1)
+        one.configure([2])
+        one.start(wait=False)
+        self.assertTrue(one.said("connect: No such file or directory"), one.messages())
+
+
+if __name__ == "__main__":
+    cli.main()
