@@ -53,7 +53,8 @@ struct via_port_ops {
      * seen whole, after the rest of the line and after every body and every commit that the queue
      * posted before: one commit publishes a whole frame. (On write-combined memory: the first 56
      * bytes of a line, sfence, the last 8.) It may stay in a buffer of the CPU or the port until
-     * flush() or the next commit. Does not block. Bounds, src and a link that is down: as body().
+     * flush(), or until later posts fill that buffer. Does not block. Bounds, src and a link that
+     * is down: as body().
      */
     void (*commit)(struct via_port *port, unsigned queue, uint64_t off, const void *src,
                    size_t len);

@@ -98,12 +98,22 @@ static int open_port(struct via_host_cable *cable, struct via_error *err)
         .wake = wake,
         .on_message = on_message,
         .ctx = cable,
+        .peer = cable->peer,
+        .mac = host->options.key != NULL ? host->options.key->mac : NULL,
+        .mac_ctx = host->options.key != NULL ? host->options.key->ctx : NULL,
         .listen = host->listen[0] != '\0' ? host->listen : NULL,
     };
     int rc = driver->open(cable->link.config, &cable->offer, &cable->port, err);
     if (rc != 0) {
         via_error_prefix(err, "driver %s: open: ", driver->name);
         return rc;
+    }
+    if (driver->memory_register != NULL && cable->port->caps.dma_depth != 0) {
+        rc = driver->memory_register(cable->port, host->node_memory, host->node_memory_bytes, err);
+        if (rc != 0) {
+            via_error_prefix(err, "driver %s: memory of the node: ", driver->name);
+            return rc;
+        }
     }
     driver->status(cable->port, &status);
     cable->direct = status.maps_memory && driver->request != NULL;

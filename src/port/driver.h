@@ -61,8 +61,16 @@ struct via_driver_host {
     const char *listen; /* where this machine listens for links of other machines, one place for
                            all links of a driver, in the driver's own words (ofi: ADDRESS[:PORT]).
                            NULL: the driver's default */
+    uint16_t peer;      /* the id of the host that should be at the other end, or
+                           VIA_DRIVER_PEER_LEARNED */
+    /* [any thread] The keyed hash of the fabric key, for drivers whose links strangers can reach:
+     * hosts that do not prove that they have the key get no access to memory. NULL: none is
+     * configured, and then no host of its links may have one. */
+    void (*mac)(void *mac_ctx, const void *data, size_t bytes, uint8_t ret_mac[32]);
+    void *mac_ctx;
 };
 #define VIA_DRIVER_LISTEN_BYTES 128u
+#define VIA_DRIVER_PEER_LEARNED UINT16_MAX /* whoever is there */
 
 struct via_port_status {
     bool cut;               /* by request */
@@ -109,6 +117,12 @@ struct via_driver {
      * (later), -EMSGSIZE, -EINVAL. NULL: there is no way for messages. */
     int (*request)(struct via_port *port, const void *msg, size_t len, const int *fds,
                    unsigned nfds);
+
+    /* Makes memory known to the engine: dma() of core/port.h reads from there and from nowhere
+     * else. Once, after open and before the first dma(); until close. 0, or negative errno and why.
+     * NULL: the engine reads from any memory of the process. */
+    int (*memory_register)(struct via_port *port, void *memory, size_t bytes,
+                           struct via_error *err);
 };
 
 /* A description that was understood. */

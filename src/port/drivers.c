@@ -6,10 +6,12 @@
 
 #include "port/driver.h"
 #include "port/emu/driver.h"
+#include "port/ofi/driver.h"
 #include "port/pex/driver.h"
 
 const struct via_driver *const via_drivers[] = {
     &via_emu_driver,
+    &via_ofi_driver,
     &via_pex_driver,
     NULL,
 };

@@ -11,6 +11,8 @@ static void write_all_scratchpads(struct pair *pair)
     for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS; i++) {
         pair_scratchpad_write(pair, i / 4, i, 0xabcd0000u + i);
     }
+    pair_travel(pair, 0);
+    pair_travel(pair, 1);
     if (pair->place == CONFORM_INLINE) {
         pair_pass_ms(pair, 1);
     }
@@ -27,6 +29,8 @@ static void scratchpads_are_shared_and_have_one_writer(void **state)
     for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS; i++) {
         pair_scratchpad_write(pair, 1 - i / 4, i, 0xbad); /* the other end's: dropped */
     }
+    pair_travel(pair, 0);
+    pair_travel(pair, 1);
     if (pair->place == CONFORM_INLINE) {
         pair_pass_ms(pair, 1);
     }

@@ -178,6 +178,13 @@ int pair_fence(struct pair *pair, unsigned side)
     return rc != 0 ? rc : pair_fence_end(pair, side, 0);
 }
 
+void pair_travel(struct pair *pair, unsigned side)
+{
+    if (pair->kind->doorbells_travel && pair_is_up(pair, side)) {
+        (void)pair_fence(pair, side);
+    }
+}
+
 /* Posted writes on the way have arrived. */
 void pair_settle(struct pair *pair, unsigned side)
 {
@@ -215,6 +222,7 @@ void pair_watch(struct pair *pair, unsigned writer, enum conform_work write, uns
 void pair_ring(struct pair *pair, unsigned side, unsigned bit)
 {
     assert_int_equal(pair_tell_value(pair, side, CONFORM_RING, bit), 0);
+    pair_travel(pair, side);
     if (pair->place == CONFORM_INLINE) {
         pair_pass_ms(pair, 1);
     }

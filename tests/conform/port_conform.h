@@ -34,6 +34,7 @@ struct conform_kind {
     bool cut_is_own;          /* only the end that cut can mend */
     bool only_dma;            /* all else is tested with a kind that has no engine */
     bool scratchpads_survive; /* their values outlive the link, and the hosts */
+    bool doorbells_travel;    /* with scratchpads, as writes do: a fence proves their arrival */
     bool down_reads_anything; /* loads from a window that is down bring no all-ones */
     /* What both ends need is there, in this directory, and is taken away again. NULL: nothing. */
     int (*begin)(const char *directory);
@@ -73,6 +74,10 @@ extern const struct conform_kind conform_pex; /* on the register model */
 extern const struct conform_kind conform_pex_alut;
 extern const struct conform_kind conform_pex_polls;
 extern const struct conform_kind conform_pex_user; /* on a model in a process of its own */
+extern const struct conform_kind conform_ofi; /* over libfabric's tcp */
+extern const struct conform_kind conform_ofi_dma;
+extern const struct conform_kind conform_ofi_unordered;
+extern const struct conform_kind conform_ofi_unordered_dma;
 extern const struct conform_kind conform_sim_posted;
 extern const struct conform_kind conform_sim_combining;
 extern const struct conform_kind conform_sim_direct;

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What the ends of a link prove to each other, and the words for what is refused. No state. */
+#ifndef VIA_PORT_OFI_GREET_H
+#define VIA_PORT_OFI_GREET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/types.h"
+#include "port/driver.h"
+#include "port/ofi/wire.h"
+
+/* 0, or -EIO: there is no randomness. */
+VIA_MUST_CHECK int via_ofi_request_make(const struct via_driver_host *host, uint16_t to,
+                                        struct via_ofi_request *ret_request);
+/* Copies what came with a connection. VIA_OFI_ACCEPTED, or what is wrong with it whatever link it
+ * is for; ret_request is filled in as far as that goes. */
+enum via_ofi_refusal via_ofi_request_read(const struct via_driver_host *host, const void *data,
+                                          size_t bytes, struct via_ofi_request *ret_request);
+
+VIA_MUST_CHECK int via_ofi_answer_make(const struct via_driver_host *host,
+                                       const struct via_ofi_request *request,
+                                       enum via_ofi_refusal code,
+                                       struct via_ofi_answer *ret_answer);
+/* false: it is no answer, also not a refusal. Proves nothing. */
+bool via_ofi_answer_read(const void *data, size_t bytes, struct via_ofi_answer *ret_answer);
+/* Has the listener proved the fabric key? */
+bool via_ofi_answer_proves(const struct via_driver_host *host,
+                           const struct via_ofi_request *request,
+                           const struct via_ofi_answer *answer);
+
+/* Sets the proof's mac: of the connector, or of the listener. */
+void via_ofi_proof_sign(const struct via_driver_host *host, bool connector,
+                        const struct via_ofi_request *request, const struct via_ofi_answer *answer,
+                        struct via_ofi_proof *proof);
+bool via_ofi_proof_proves(const struct via_driver_host *host, bool connector,
+                          const struct via_ofi_request *request,
+                          const struct via_ofi_answer *answer, const struct via_ofi_proof *proof);
+
+/* What the listener says of a connector that it refuses ("has another fabric key"), and what the
+ * connector says of that listener ("refuses: ..."). */
+const char *via_ofi_refusal_of_peer(enum via_ofi_refusal code);
+const char *via_ofi_refusal_by_peer(enum via_ofi_refusal code);
+
+#endif

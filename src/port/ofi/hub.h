@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A hub: what all ofi links of a process with the same provider and listening address share, which
+ * is libfabric's fabric, domain and event queue, the endpoint that listens, and a thread. That
+ * thread connects, accepts, and makes progress for ports whose transfer threads sleep.
+ *
+ * Locks, outermost first: hub->lock, port->rx_lock, port->tx_lock. The hub's thread holds
+ * hub->lock for a bounded turn and never while it sleeps.
+ */
+#ifndef VIA_PORT_OFI_HUB_H
+#define VIA_PORT_OFI_HUB_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "base/log_limit.h"
+#include "port/ofi/library.h"
+
+#define VIA_OFI_PROVIDER_BYTES 24u
+#define VIA_OFI_HOST_BYTES 96u
+#define VIA_OFI_PORT_DEFAULT 7471u
+
+/* HOST[:PORT] as it was written. An IPv6 address has brackets there, and none here. */
+struct via_ofi_place {
+    char host[VIA_OFI_HOST_BYTES];
+    uint16_t port;
+};
+
+struct via_ofi_hub {
+    struct via_list link; /* in the table of hubs, whose lock it belongs to, as `users` does */
+    unsigned users;
+
+    /* --- constant --- */
+    const struct via_ofi_library *library;
+    char provider[VIA_OFI_PROVIDER_BYTES];
+    struct via_ofi_place listen;
+    struct fi_info *info; /* what the provider offers */
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_eq *eq;
+    int epoll_fd;
+    int wake_fd; /* eventfd: something is to be done before the deadline */
+    int eq_fd;
+    bool ordered;    /* messages arrive after the writes before them */
+    bool local_keys; /* memory is registered before it is sent from */
+    size_t inject_bytes;
+    pthread_t thread;
+    bool thread_started;
+
+    _Atomic bool stopping;
+
+    pthread_mutex_t lock; /* of all below, and of what ports and connections say is the hub's */
+    struct fid_pep *pep;  /* NULL: no link of this process is one that listens */
+    struct via_list ports;
+    struct via_list conns;
+    uint64_t conns_made; /* number of the last one */
+    struct via_log_limit strangers;
+};
+
+uint64_t via_ofi_now_ns(void);
+
+/* Finds or makes the hub; one more user. listens: the caller wants to be connected to. 0, or
+ * negative errno and why. */
+VIA_MUST_CHECK int via_ofi_hub_get(const char *provider, const struct via_ofi_place *listen,
+                                   bool listens, struct via_ofi_hub **ret_hub,
+                                   struct via_error *err);
+/* The caller's ports and connections are gone from it. */
+void via_ofi_hub_put(struct via_ofi_hub *hub);
+
+/* [any thread] Has the hub's thread take a turn. */
+void via_ofi_hub_kick(struct via_ofi_hub *hub);
+
+/* What a connection to address:port needs. 0, or negative errno. Free it. */
+VIA_MUST_CHECK int via_ofi_hub_info(struct via_ofi_hub *hub, const char *address, uint16_t port,
+                                    bool listens, struct fi_info **ret_info);
+
+/* Registers memory under a new random key, or the provider's. 0, or negative errno. */
+VIA_MUST_CHECK int via_ofi_hub_register(struct via_ofi_hub *hub, void *memory, size_t bytes,
+                                        uint64_t access, struct fid_mr **ret_mr);
+
+/* "ADDRESS:PORT" of a socket address; "" when it is none. */
+void via_ofi_address_text(const void *address, size_t address_bytes, char *ret_text, size_t bytes);
+
+#endif

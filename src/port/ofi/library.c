@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "port/ofi/library.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#define NAME "libfabric.so.1"
+
+static struct via_ofi_library library;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool loaded;
+
+/* The versions whose structs this program is built with (their symbols of 1.17). */
+static int find(void *handle, const char *name, const char *version, void *ret_function,
+                struct via_error *err)
+{
+    void *symbol = dlvsym(handle, name, version);
+    if (symbol == NULL) {
+        return via_error_set(err, -ELIBACC, "%s: has no %s of %s", NAME, name, version);
+    }
+    memcpy(ret_function, &symbol, sizeof(symbol));
+    return 0;
+}
+
+static int load(struct via_error *err)
+{
+    uint32_t (*version)(void) = NULL;
+    void *handle = dlopen(NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (handle == NULL) {
+        const char *why = dlerror();
+        return via_error_set(err, -ELIBACC, "libfabric can not be loaded: %s",
+                             why != NULL ? why : NAME);
+    }
+    int rc = find(handle, "fi_version", "FABRIC_1.0", &version, err);
+    if (rc == 0 && FI_VERSION_LT(version(), VIA_OFI_VERSION)) {
+        rc = via_error_set(err, -ELIBACC, "%s is version %u.%u, 1.17 or later is needed", NAME,
+                           FI_MAJOR(version()), FI_MINOR(version()));
+    }
+    if (rc == 0) {
+        rc = find(handle, "fi_getinfo", "FABRIC_1.3", &library.getinfo, err);
+    }
+    if (rc == 0) {
+        rc = find(handle, "fi_freeinfo", "FABRIC_1.3", &library.freeinfo, err);
+    }
+    if (rc == 0) {
+        rc = find(handle, "fi_dupinfo", "FABRIC_1.3", &library.dupinfo, err);
+    }
+    if (rc == 0) {
+        rc = find(handle, "fi_fabric", "FABRIC_1.1", &library.fabric, err);
+    }
+    if (rc == 0) {
+        rc = find(handle, "fi_strerror", "FABRIC_1.0", &library.strerror, err);
+    }
+    /* Its threads and handlers of other objects may be there by now: it is never unloaded. */
+    return rc;
+}
+
+const struct via_ofi_library *via_ofi_library_load(struct via_error *err)
+{
+    pthread_mutex_lock(&lock);
+    if (!loaded) {
+        loaded = load(err) == 0;
+    }
+    bool there = loaded;
+    pthread_mutex_unlock(&lock);
+    return there ? &library : NULL;
+}

@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Who is at the other end, and is the link up? The hub's thread, or the control thread with the
+ * hub's lock. Side 0 connects. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "port/ofi/greet.h"
+#include "port/ofi/port.h"
+
+/* Side 0 asks for side 1 this often; while it is not there, less and less often. */
+#define RETRY_NS_MIN (10 * VIA_MSEC_NS)
+#define RETRY_NS_MAX (1 * VIA_SEC_NS)
+#define RESOLVE_LOOK_NS (20 * VIA_MSEC_NS)
+#define ADDRESS_NS (10 * VIA_SEC_NS) /* how long a name's address is believed */
+#define CONNECT_NS (3 * VIA_SEC_NS)
+#define GREET_NS (2 * VIA_SEC_NS)
+#define LEAVE_NS (200 * VIA_MSEC_NS)
+/* Signs of life, and how long the link is up without any. */
+#define ALIVE_NS (250 * VIA_MSEC_NS)
+#define DEAD_NS (2 * VIA_SEC_NS)
+/* A host that was heard of so lately is not one that has restarted and comes back. */
+#define TAKEN_NS (1 * VIA_SEC_NS)
+/* This thread itself did not run for so long: nobody is dead for that. */
+#define ASLEEP_NS (700 * VIA_MSEC_NS)
+
+/* --- words for operators --- */
+
+static void say(struct via_ofi_port *port, const char *format, ...) VIA_PRINTF(2, 3);
+static void say(struct via_ofi_port *port, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(port->error, sizeof(port->error), format, args);
+    va_end(args);
+    /* Not each attempt: what is new. */
+    if (strcmp(port->error, port->logged) != 0) {
+        memcpy(port->logged, port->error, sizeof(port->logged));
+        via_log_limited(&port->warnings, via_ofi_now_ns(), VIA_LOG_WARN,
+                        "host %u: ofi link to host %u: %s", port->id, port->peer_id, port->error);
+    }
+}
+
+static void changed(struct via_ofi_port *port)
+{
+    uint64_t one = 1;
+    (void)!write(port->changed_fd, &one, sizeof(one));
+}
+
+/* --- up and down --- */
+
+void via_ofi_port_down(struct via_ofi_port *port, const char *why)
+{
+    pthread_mutex_lock(&port->state_lock);
+    bool was_up = via_ofi_port_is_up(port);
+    if (was_up) {
+        atomic_store_explicit(&port->up, false, memory_order_seq_cst);
+        atomic_fetch_or_explicit(&port->edges, VIA_PORT_EVENT_LINK_DOWN, memory_order_acq_rel);
+        snprintf(port->down_why, sizeof(port->down_why), "%s", why != NULL ? why : "");
+    }
+    pthread_mutex_unlock(&port->state_lock);
+    if (was_up) {
+        changed(port);
+    }
+    via_ofi_hub_kick(port->hub);
+}
+
+/* Takes the port's connection away and closes it; what was on its way is lost. */
+static void detach(struct via_ofi_port *port)
+{
+    struct via_ofi_conn *conn = port->conn;
+    if (conn == NULL) {
+        return;
+    }
+    via_ofi_port_down(port, NULL);
+    pthread_mutex_lock(&port->rx_lock);
+    pthread_mutex_lock(&port->tx_lock);
+    port->conn = NULL;
+    conn->state = VIA_OFI_CONN_LEAVING;
+    conn->broken = true;
+    via_ofi_conn_close(conn);
+    via_ofi_port_forget(port);
+    pthread_mutex_unlock(&port->tx_lock);
+    pthread_mutex_unlock(&port->rx_lock);
+    port->retry_ns = 0;
+    port->retry_at_ns = via_ofi_now_ns() + RETRY_NS_MIN / 2;
+}
+
+/* The link is up by a connection whose ends have proved themselves. */
+static void attach(struct via_ofi_conn *conn)
+{
+    struct via_ofi_port *port = conn->port;
+    uint64_t now_ns = via_ofi_now_ns();
+    pthread_mutex_lock(&port->rx_lock);
+    pthread_mutex_lock(&port->tx_lock);
+    for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS; i++) {
+        atomic_store_explicit(&port->pads[i], 0, memory_order_relaxed);
+    }
+    atomic_store_explicit(&port->bells, 0, memory_order_relaxed);
+    atomic_store_explicit(&port->reach_bytes,
+                          via_min(conn->peer.inbox_bytes, port->base.caps.window_bytes),
+                          memory_order_relaxed);
+    atomic_fetch_add_explicit(&port->session, 1, memory_order_release);
+    conn->state = VIA_OFI_CONN_UP;
+    conn->heard_ns = now_ns;
+    conn->said_ns = now_ns;
+    port->conn = conn;
+    pthread_mutex_lock(&port->state_lock);
+    port->down_why[0] = '\0';
+    /* Release: a thread that sees it finds all of the above. */
+    atomic_store_explicit(&port->up, true, memory_order_seq_cst);
+    atomic_fetch_or_explicit(&port->edges, VIA_PORT_EVENT_LINK_UP, memory_order_acq_rel);
+    pthread_mutex_unlock(&port->state_lock);
+    pthread_mutex_unlock(&port->tx_lock);
+    pthread_mutex_unlock(&port->rx_lock);
+    port->mend = false;
+    port->error[0] = '\0';
+    port->logged[0] = '\0';
+    changed(port);
+}
+
+static void close_others(struct via_ofi_conn *conn)
+{
+    struct via_ofi_port *port = conn->port;
+    if (port->conn != conn) {
+        detach(port);
+    }
+    via_list_foreach(it, &port->hub->conns) {
+        struct via_ofi_conn *other = via_list_entry(it, struct via_ofi_conn, link);
+        if (other != conn && other->port == port) {
+            via_ofi_conn_close(other);
+        }
+    }
+}
+
+/* Both have proved themselves: the link is up, or is held because one of them has cut it. */
+static void settle(struct via_ofi_conn *conn)
+{
+    struct via_ofi_port *port = conn->port;
+    uint32_t flags = conn->mine.flags | conn->peer.flags;
+    snprintf(port->found, sizeof(port->found), "%s %s to %s, host %u, inbox of %llu bytes",
+             port->hub->provider, conn->local_text, conn->peer_text, port->peer_id,
+             (unsigned long long)conn->peer.inbox_bytes);
+    close_others(conn);
+    port->retry_ns = 0;
+    port->cut = (flags & VIA_OFI_FLAG_CUT) != 0 && (flags & VIA_OFI_FLAG_MEND) == 0;
+    conn->deadline_ns = VIA_NEVER_NS;
+    conn->heard_ns = via_ofi_now_ns();
+    conn->state = VIA_OFI_CONN_HELD;
+    port->error[0] = '\0';
+    if (port->cut && port->mend && via_ofi_conn_say(conn, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
+        port->cut = false; /* asked for while the two greeted */
+    }
+    if (!port->cut) {
+        attach(conn);
+    }
+}
+
+void via_ofi_port_cut(struct via_port *base, bool cut)
+{
+    struct via_ofi_port *port = via_ofi_port_of(base);
+    struct via_ofi_hub *hub = port->hub;
+    pthread_mutex_lock(&hub->lock);
+    port->cut = cut;
+    port->mend = false;
+    if (cut) {
+        via_ofi_port_hang_up(port);
+    } else {
+        struct via_ofi_conn *held = NULL;
+        via_list_foreach(it, &hub->conns) {
+            struct via_ofi_conn *conn = via_list_entry(it, struct via_ofi_conn, link);
+            held = conn->port == port && conn->state == VIA_OFI_CONN_HELD && !conn->broken ? conn
+                                                                                           : held;
+        }
+        if (held != NULL && via_ofi_conn_say(held, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
+            attach(held);
+        } else {
+            port->mend = !via_ofi_port_is_up(port);
+        }
+    }
+    pthread_mutex_unlock(&hub->lock);
+    via_ofi_hub_kick(hub);
+}
+
+void via_ofi_port_hang_up(struct via_ofi_port *port)
+{
+    detach(port);
+    via_list_foreach_safe(it, &port->hub->conns) {
+        struct via_ofi_conn *conn = via_list_entry(it, struct via_ofi_conn, link);
+        if (conn->port == port) {
+            via_ofi_conn_free(conn);
+        }
+    }
+    port->retry_at_ns = 0;
+}
+
+/* --- the connector --- */
+
+static void retry_later(struct via_ofi_port *port)
+{
+    port->retry_ns = via_min(via_max(port->retry_ns * 2, RETRY_NS_MIN), RETRY_NS_MAX);
+    /* Hosts that lost the same neighbour do not come back in step. */
+    uint64_t spread_ns = port->retry_ns / 4 + 1;
+    port->retry_at_ns = via_ofi_now_ns() + port->retry_ns - port->instance % spread_ns;
+}
+
+/* An address for the peer: 0; -EAGAIN: not yet; or there is none. */
+static int find_address(struct via_ofi_port *port, uint64_t now_ns)
+{
+    const char *why = "";
+    int rc = 0;
+    if (port->resolve == NULL && now_ns < port->address_until_ns) {
+        return 0;
+    }
+    if (port->resolve == NULL && via_ofi_resolve_is_address(port->place.host)) {
+        snprintf(port->address, sizeof(port->address), "%.63s", port->place.host);
+        port->address_until_ns = VIA_NEVER_NS;
+        return 0;
+    }
+    if (port->resolve == NULL) {
+        rc = via_ofi_resolve_start(port->place.host, &port->resolve);
+        why = strerror(-rc);
+    }
+    if (rc == 0) {
+        rc = via_ofi_resolve_poll(port->resolve, port->address, &why);
+    }
+    if (rc == -EAGAIN) {
+        port->retry_at_ns = now_ns + RESOLVE_LOOK_NS;
+        return rc;
+    }
+    via_ofi_resolve_drop(port->resolve);
+    port->resolve = NULL;
+    port->address_until_ns = now_ns + ADDRESS_NS;
+    if (rc != 0) {
+        port->address_until_ns = 0;
+        say(port, "address of %s: %s", port->place.host, why);
+        retry_later(port);
+    }
+    return rc;
+}
+
+static void connect_to_peer(struct via_ofi_port *port, uint64_t now_ns)
+{
+    struct via_ofi_hub *hub = port->hub;
+    struct fi_info *info = NULL;
+    struct via_ofi_request request;
+    struct via_ofi_conn *conn = NULL;
+    int rc = via_ofi_hub_info(hub, port->address, port->place.port, false, &info);
+    if (rc == 0) {
+        rc = via_ofi_request_make(port->host, port->peer_id, &request);
+    }
+    if (rc == 0) {
+        rc = via_ofi_conn_connect(port, info, &request, &conn);
+    }
+    if (info != NULL) {
+        hub->library->freeinfo(info);
+    }
+    if (rc != 0) {
+        say(port, "connect to %s port %u: %s", port->address, port->place.port,
+            hub->library->strerror(-rc));
+        retry_later(port);
+        return;
+    }
+    snprintf(conn->peer_text, sizeof(conn->peer_text), "%s port %u", port->address,
+             port->place.port);
+    conn->deadline_ns = now_ns + CONNECT_NS;
+}
+
+/* A word why, then the end: the peer reads it before it finds the connection closed. */
+static void leave(struct via_ofi_conn *conn, enum via_ofi_refusal code)
+{
+    conn->port->peers_refused++;
+    if (via_ofi_conn_say(conn, VIA_OFI_ENTRY_REFUSE, code, NULL, 0) == 0) {
+        conn->state = VIA_OFI_CONN_LEAVING;
+        conn->deadline_ns = via_ofi_now_ns() + LEAVE_NS;
+    } else {
+        via_ofi_conn_close(conn);
+    }
+    retry_later(conn->port);
+}
+
+/* My inbox is open for the peer from here on. */
+static int prove(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind)
+{
+    struct via_ofi_port *port = conn->port;
+    int rc = via_ofi_conn_open_inbox(conn);
+    if (rc != 0) {
+        return rc;
+    }
+    bool by_address = (conn->hub->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+    conn->mine = (struct via_ofi_proof){
+        .instance = port->instance,
+        .inbox_bytes = port->base.caps.inbox_bytes,
+        .inbox_address = by_address ? (uintptr_t)port->base.inbox : 0,
+        .inbox_key = fi_mr_key(conn->inbox_mr),
+        .flags = (port->cut ? VIA_OFI_FLAG_CUT : 0u) | (port->mend ? VIA_OFI_FLAG_MEND : 0u),
+    };
+    via_ofi_proof_sign(port->host, conn->connector, &conn->request, &conn->answer, &conn->mine);
+    return via_ofi_conn_say(conn, kind, 0, &conn->mine, sizeof(conn->mine));
+}
+
+static void give_up(struct via_ofi_conn *conn, const char *what, int rc)
+{
+    say(conn->port, "%s host %u at %s: %s", what, conn->port->peer_id, conn->peer_text,
+        conn->hub->library->strerror(-rc));
+    via_ofi_conn_close(conn);
+    retry_later(conn->port);
+}
+
+/* The listener's answer to my request. */
+static void check_answer(struct via_ofi_conn *conn, const void *data, size_t bytes)
+{
+    struct via_ofi_port *port = conn->port;
+    if (!via_ofi_answer_read(data, bytes, &conn->answer) ||
+        conn->answer.version != VIA_OFI_WIRE_VERSION || conn->answer.code != VIA_OFI_ACCEPTED) {
+        say(port, "%s is no host that speaks version %u of the protocol of ofi links",
+            conn->peer_text, VIA_OFI_WIRE_VERSION);
+        via_ofi_conn_close(conn);
+        retry_later(port);
+        return;
+    }
+    if (conn->answer.from != port->peer_id || conn->answer.to != port->id) {
+        say(port, "host %u is at %s, not host %u", conn->answer.from, conn->peer_text,
+            port->peer_id);
+        leave(conn, VIA_OFI_REFUSED_IDENTITY);
+        return;
+    }
+    if (!via_ofi_answer_proves(port->host, &conn->request, &conn->answer)) {
+        say(port, "host %u at %s %s", port->peer_id, conn->peer_text,
+            via_ofi_refusal_by_peer(VIA_OFI_REFUSED_KEY_WRONG));
+        leave(conn, VIA_OFI_REFUSED_KEY_WRONG);
+        return;
+    }
+    int rc = prove(conn, VIA_OFI_ENTRY_PROOF);
+    if (rc != 0) {
+        give_up(conn, "greet", rc);
+    }
+}
+
+void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_t bytes)
+{
+    if (conn->state != VIA_OFI_CONN_CONNECTING) {
+        return;
+    }
+    via_ofi_conn_connected_to(conn);
+    conn->state = VIA_OFI_CONN_GREETING;
+    conn->deadline_ns = via_ofi_now_ns() + GREET_NS;
+    if (conn->connector) {
+        check_answer(conn, answer, bytes);
+    }
+}
+
+static void refused(struct via_ofi_conn *conn, enum via_ofi_refusal code)
+{
+    struct via_ofi_port *port = conn->port;
+    say(port, "host %u at %s %s", port->peer_id, conn->peer_text, via_ofi_refusal_by_peer(code));
+}
+
+void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *data, size_t bytes)
+{
+    struct via_ofi_port *port = conn->port;
+    struct via_ofi_answer answer;
+    /* What it said last may not be read yet: a refusal, say. */
+    if (conn->state == VIA_OFI_CONN_GREETING || conn->state == VIA_OFI_CONN_HELD) {
+        pthread_mutex_lock(&port->rx_lock);
+        via_ofi_conn_progress(conn);
+        pthread_mutex_unlock(&port->rx_lock);
+    }
+    if (conn->state == VIA_OFI_CONN_UP) {
+        via_ofi_port_down(port, NULL);
+        return; /* its tick closes it */
+    }
+    if (conn->connector && conn->state == VIA_OFI_CONN_CONNECTING) {
+        if (via_ofi_answer_read(data, bytes, &answer) && answer.code != VIA_OFI_ACCEPTED) {
+            refused(conn, answer.code);
+        } else {
+            say(port, "connect to %s: %s", conn->peer_text,
+                conn->hub->library->strerror(code != 0 ? code : FI_ECONNREFUSED));
+        }
+    }
+    if (conn->connector && conn->state != VIA_OFI_CONN_HELD) {
+        retry_later(port);
+    }
+    via_ofi_conn_close(conn);
+}
+
+/* --- the listener --- */
+
+static unsigned count_candidates(const struct via_ofi_port *port)
+{
+    unsigned count = 0;
+    via_list_foreach(it, &port->hub->conns) {
+        const struct via_ofi_conn *conn = via_list_entry(it, struct via_ofi_conn, link);
+        count += conn->port == port &&
+                 (conn->state == VIA_OFI_CONN_CONNECTING || conn->state == VIA_OFI_CONN_GREETING);
+    }
+    return count;
+}
+
+/* The port that a request is for; NULL and why there is none. */
+static struct via_ofi_port *find_port(struct via_ofi_hub *hub,
+                                      const struct via_ofi_request *request,
+                                      enum via_ofi_refusal *ret_code)
+{
+    *ret_code = VIA_OFI_REFUSED_IDENTITY;
+    via_list_foreach(it, &hub->ports) {
+        struct via_ofi_port *port = via_list_entry(it, struct via_ofi_port, link);
+        if (port->id == request->to) {
+            *ret_code = VIA_OFI_REFUSED_NO_LINK;
+            if (port->peer_id == request->from && !via_ofi_side_connects(port)) {
+                *ret_code = VIA_OFI_ACCEPTED;
+                return port;
+            }
+        }
+    }
+    return NULL;
+}
+
+struct asker {
+    const struct via_driver_host *host; /* that is asked */
+    const char *peer_text;
+};
+
+static void reject(struct via_ofi_hub *hub, struct fi_info *info, const struct asker *id,
+                   const struct via_ofi_request *request, enum via_ofi_refusal code)
+{
+    struct via_ofi_answer answer;
+    via_log_limited(&hub->strangers, via_ofi_now_ns(), VIA_LOG_WARN,
+                    "host %u: refused a connection from %s, as host %u to host %u: it %s",
+                    id->host->host, id->peer_text, request->from, request->to,
+                    via_ofi_refusal_of_peer(code));
+    (void)!via_ofi_answer_make(id->host, request, code, &answer);
+    (void)fi_reject(hub->pep, info->handle, &answer, sizeof(answer));
+}
+
+void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void *data,
+                       size_t bytes)
+{
+    struct via_ofi_request request;
+    struct via_ofi_answer answer;
+    struct via_ofi_conn *conn = NULL;
+    enum via_ofi_refusal where;
+    char peer_text[80];
+    bool owned = false;
+    if (via_list_empty(&hub->ports)) {
+        (void)fi_reject(hub->pep, info->handle, NULL, 0);
+        hub->library->freeinfo(info);
+        return;
+    }
+    via_ofi_address_text(info->dest_addr, info->dest_addrlen, peer_text, sizeof(peer_text));
+    /* Hosts of one process may differ in their keys: the one that is asked for checks. */
+    memset(&request, 0, sizeof(request));
+    memcpy(&request, data, via_min(bytes, sizeof(request)));
+    struct via_ofi_port *port = find_port(hub, &request, &where);
+    struct via_ofi_port *any =
+        via_list_entry(via_list_first(&hub->ports), struct via_ofi_port, link);
+    struct asker id = {(port != NULL ? port : any)->host, peer_text};
+    enum via_ofi_refusal code = via_ofi_request_read(id.host, data, bytes, &request);
+    code = code != VIA_OFI_ACCEPTED ? code : where;
+    if (code == VIA_OFI_ACCEPTED && count_candidates(port) >= VIA_OFI_CANDIDATES_MAX) {
+        code = VIA_OFI_REFUSED_FULL;
+    }
+    int rc = code == VIA_OFI_ACCEPTED ? via_ofi_answer_make(id.host, &request, code, &answer) : 0;
+    if (code != VIA_OFI_ACCEPTED || rc != 0) {
+        reject(hub, info, &id, &request, code);
+        if (port != NULL) {
+            port->peers_refused++;
+            say(port, "host %u at %s %s", port->peer_id, peer_text, via_ofi_refusal_of_peer(code));
+        }
+        hub->library->freeinfo(info);
+        return;
+    }
+    rc = via_ofi_conn_accept(port, info, &request, &answer, &owned, &conn);
+    if (rc == 0) {
+        conn->deadline_ns = via_ofi_now_ns() + GREET_NS;
+    } else {
+        say(port, "accept host %u at %s: %s", port->peer_id, peer_text,
+            hub->library->strerror(-rc));
+        if (!owned) {
+            (void)fi_reject(hub->pep, info->handle, NULL, 0);
+        }
+    }
+    hub->library->freeinfo(info);
+}
+
+/* Is another host with the peer's id connected, and alive? */
+static bool is_taken(const struct via_ofi_conn *conn)
+{
+    const struct via_ofi_port *port = conn->port;
+    uint64_t now_ns = via_ofi_now_ns();
+    via_list_foreach(it, &port->hub->conns) {
+        const struct via_ofi_conn *other = via_list_entry(it, struct via_ofi_conn, link);
+        if (other != conn && other->port == port && !other->broken &&
+            (other->state == VIA_OFI_CONN_HELD ||
+             (other->state == VIA_OFI_CONN_UP && via_ofi_port_is_up(port))) &&
+            other->peer.instance != conn->peer.instance && now_ns - other->heard_ns < TAKEN_NS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The connector's proof, or the listener's grant. */
+static void take_proof(struct via_ofi_conn *conn, const struct via_ofi_entry *head,
+                       const void *data)
+{
+    struct via_ofi_port *port = conn->port;
+    enum via_ofi_refusal code = VIA_OFI_ACCEPTED;
+    memcpy(&conn->peer, data, sizeof(conn->peer));
+    if (!via_ofi_proof_proves(port->host, !conn->connector, &conn->request, &conn->answer,
+                              &conn->peer)) {
+        code = VIA_OFI_REFUSED_KEY_WRONG;
+    } else if (conn->peer.inbox_bytes < port->host->inbox_bytes_min) {
+        code = VIA_OFI_REFUSED_INBOX;
+    } else if (is_taken(conn)) {
+        code = VIA_OFI_REFUSED_TAKEN;
+    }
+    if (code != VIA_OFI_ACCEPTED) {
+        say(port, "host %u at %s %s", port->peer_id, conn->peer_text,
+            via_ofi_refusal_of_peer(code));
+        leave(conn, code);
+        return;
+    }
+    int rc = head->kind == VIA_OFI_ENTRY_PROOF ? prove(conn, VIA_OFI_ENTRY_GRANT) : 0;
+    if (rc != 0) {
+        give_up(conn, "greet", rc);
+        return;
+    }
+    settle(conn);
+}
+
+void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *head,
+                       const void *data)
+{
+    struct via_ofi_port *port = conn->port;
+    enum via_ofi_entry_kind expected = conn->connector ? VIA_OFI_ENTRY_GRANT : VIA_OFI_ENTRY_PROOF;
+    if (conn->state == VIA_OFI_CONN_LEAVING || head->kind == VIA_OFI_ENTRY_ALIVE) {
+        return;
+    }
+    if (head->kind == VIA_OFI_ENTRY_REFUSE) {
+        refused(conn, head->value);
+        retry_later(port);
+        via_ofi_conn_close(conn);
+    } else if (conn->state == VIA_OFI_CONN_GREETING && head->kind == expected &&
+               head->bytes == sizeof(struct via_ofi_proof)) {
+        take_proof(conn, head, data);
+    } else if (conn->state == VIA_OFI_CONN_HELD && head->kind == VIA_OFI_ENTRY_MEND) {
+        port->cut = false;
+        attach(conn);
+    } else {
+        say(port, "host %u at %s sent what does not belong into a greeting", port->peer_id,
+            conn->peer_text);
+        port->peers_refused++;
+        via_ofi_conn_close(conn);
+        retry_later(port);
+    }
+}
+
+/* --- turns --- */
+
+/* The connection of a link that is up: is the peer alive, has another thread found it dead? */
+static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    struct via_ofi_conn *conn = port->conn;
+    bool asleep = now_ns - port->tick_ns > ASLEEP_NS;
+    if (atomic_exchange_explicit(&conn->heard, false, memory_order_relaxed) || asleep) {
+        conn->heard_ns = now_ns;
+    }
+    if (now_ns - conn->heard_ns >= DEAD_NS) {
+        via_ofi_port_down(port, "nothing is heard of the peer for two seconds");
+    }
+    if (!via_ofi_port_is_up(port) || conn->broken) {
+        char why[sizeof(port->down_why)];
+        detach(port);
+        pthread_mutex_lock(&port->state_lock);
+        memcpy(why, port->down_why, sizeof(why));
+        pthread_mutex_unlock(&port->state_lock);
+        if (why[0] != '\0') {
+            say(port, "%s", why);
+        }
+        return;
+    }
+    if (now_ns >= conn->said_ns + ALIVE_NS) {
+        conn->said_ns = now_ns;
+        via_ofi_post_alive(port);
+    }
+    via_ofi_dma_tick(port, now_ns, ret_deadline_ns);
+    pthread_mutex_lock(&port->tx_lock);
+    via_ofi_port_drain(port);
+    bool waits = !via_list_empty(&port->pending) || port->fences_due != 0;
+    pthread_mutex_unlock(&port->tx_lock);
+    uint64_t next_ns = via_min(conn->said_ns + ALIVE_NS, conn->heard_ns + DEAD_NS);
+    *ret_deadline_ns = via_min(*ret_deadline_ns, waits ? now_ns + VIA_MSEC_NS : next_ns);
+}
+
+static bool has_conns(const struct via_ofi_port *port)
+{
+    via_list_foreach(it, &port->hub->conns) {
+        const struct via_ofi_conn *conn = via_list_entry(it, struct via_ofi_conn, link);
+        if (conn->port == port) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    if (port->conn != NULL) {
+        watch_link(port, now_ns, ret_deadline_ns);
+    }
+    port->tick_ns = now_ns;
+    if (!via_ofi_side_connects(port) || port->conn != NULL || has_conns(port)) {
+        if (port->conn == NULL && via_ofi_side_connects(port)) {
+            *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + RETRY_NS_MIN);
+        }
+        return;
+    }
+    if (now_ns >= port->retry_at_ns && find_address(port, now_ns) == 0) {
+        connect_to_peer(port, now_ns);
+    }
+    *ret_deadline_ns = via_min(*ret_deadline_ns, via_max(port->retry_at_ns, now_ns + VIA_MSEC_NS));
+}
+
+static void watch_held(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    bool asleep = now_ns - conn->port->tick_ns > ASLEEP_NS;
+    if (atomic_exchange_explicit(&conn->heard, false, memory_order_relaxed) || asleep) {
+        conn->heard_ns = now_ns;
+    }
+    if (now_ns - conn->heard_ns >= DEAD_NS) {
+        say(conn->port, "nothing is heard of host %u for two seconds", conn->port->peer_id);
+        via_ofi_conn_close(conn);
+        return;
+    }
+    if (now_ns >= conn->said_ns + ALIVE_NS) {
+        conn->said_ns = now_ns;
+        (void)!via_ofi_conn_say(conn, VIA_OFI_ENTRY_ALIVE, 0, NULL, 0);
+    }
+    *ret_deadline_ns = via_min(*ret_deadline_ns, conn->said_ns + ALIVE_NS);
+}
+
+void via_ofi_conn_tick(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    struct via_ofi_port *port = conn->port;
+    if (conn->state == VIA_OFI_CONN_UP) {
+        return; /* its port's tick */
+    }
+    if (conn->state == VIA_OFI_CONN_HELD && !conn->broken) {
+        watch_held(conn, now_ns, ret_deadline_ns);
+    } else if (!conn->broken && now_ns >= conn->deadline_ns) {
+        if (conn->state != VIA_OFI_CONN_LEAVING) {
+            say(port, "host %u at %s does not answer", port->peer_id, conn->peer_text);
+            retry_later(port);
+        }
+        conn->broken = true;
+    } else if (!conn->broken) {
+        *ret_deadline_ns = via_min(*ret_deadline_ns, conn->deadline_ns);
+    }
+    if (conn->broken) {
+        via_ofi_conn_free(conn);
+    }
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Opening an ofi port; what it keeps is in docs/ofi-port.md. */
+#ifndef VIA_PORT_OFI_OPS_H
+#define VIA_PORT_OFI_OPS_H
+
+#include "base/error.h"
+#include "core/port.h"
+#include "port/driver.h"
+#include "port/ofi/hub.h"
+
+struct via_ofi_options {
+    const char *provider;
+    struct via_ofi_place place;         /* of the peer */
+    struct via_ofi_place listen;        /* of this process, for all links of the provider */
+    bool unordered;                     /* as if the provider kept no order: for tests */
+    const struct via_driver_host *host; /* borrowed until close; side 0 is the lower id */
+};
+
+VIA_MUST_CHECK int via_ofi_port_open(const struct via_ofi_options *options,
+                                     struct via_port **ret_port, struct via_error *err);
+
+#endif

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Inside of the ofi port: ops.c has the operations of core/port.h, send.c and receive.c what they
+ * do on a connection, link.c brings it up, conn.c is a connection. */
+#ifndef VIA_PORT_OFI_PORT_H
+#define VIA_PORT_OFI_PORT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/types.h"
+#include "core/port.h"
+#include "port/driver.h"
+#include "port/ofi/hub.h"
+#include "port/ofi/resolve.h"
+#include "port/ofi/wire.h"
+
+#define VIA_OFI_MESSAGES 128u /* of a port that may be on their way */
+#define VIA_OFI_WRITES 256u   /* the same */
+#define VIA_OFI_DMA_DEPTH 32u
+#define VIA_OFI_RECEIVES 64u /* of a connection */
+#define VIA_OFI_GREETINGS 4u
+#define VIA_OFI_GREETING_BYTES 128u
+#define VIA_OFI_CANDIDATES_MAX 3u /* connections of a port that greet */
+
+enum via_ofi_op_kind {
+    VIA_OFI_OP_RECEIVE,
+    VIA_OFI_OP_GREETING,
+    VIA_OFI_OP_MESSAGE,
+    VIA_OFI_OP_WRITE,
+    VIA_OFI_OP_DMA,
+};
+
+/* Begins all that libfabric is given as a context; some providers keep something of theirs there.
+ */
+struct via_ofi_op {
+    struct fi_context2 context;
+    enum via_ofi_op_kind kind;
+};
+
+/* Something to be sent: a message, a body from the shadow of the window, or DMA. It is in one of
+ * the port's lists, or is a queue's `open` one. Under tx_lock. */
+struct via_ofi_send {
+    struct via_ofi_op op;
+    struct via_list link;
+    unsigned char *data;
+    uint32_t bytes;
+    uint32_t session;  /* DMA: of the port when it was started */
+    uint64_t off;      /* in the peer's inbox */
+    void *desc;        /* libfabric's of the memory */
+    uint64_t cookie;   /* DMA */
+    unsigned queue;    /* DMA */
+    int result;        /* DMA */
+    uint64_t abort_ns; /* DMA: when it was asked to end; 0: it was not */
+};
+
+struct via_ofi_receive {
+    struct via_ofi_op op;
+    unsigned char *data; /* VIA_OFI_MESSAGE_BYTES */
+};
+
+struct via_ofi_greeting {
+    struct via_ofi_op op;
+    bool busy;
+    unsigned char *data; /* VIA_OFI_GREETING_BYTES */
+};
+
+enum via_ofi_conn_state {
+    VIA_OFI_CONN_CONNECTING, /* the request is on its way, or the acceptance */
+    VIA_OFI_CONN_GREETING,   /* connected; the peer has to prove itself */
+    VIA_OFI_CONN_HELD,       /* both have proved themselves; the link is cut */
+    VIA_OFI_CONN_UP,         /* the port's `conn` */
+    VIA_OFI_CONN_LEAVING,    /* the last word is on its way */
+};
+
+/* Belongs to the hub's lock, and while it is the port's `conn` also to rx_lock and tx_lock. */
+struct via_ofi_conn {
+    struct via_list link; /* hub->conns */
+    struct via_ofi_hub *hub;
+    struct via_ofi_port *port;
+    uint64_t number;
+    enum via_ofi_conn_state state;
+    bool connector;
+    _Atomic bool broken; /* to be closed */
+    bool watched;        /* the hub's thread sleeps on cq_fd */
+    struct fid_ep *ep;
+    struct fid_cq *cq;
+    struct fid_mr *inbox_mr;  /* what the peer may write */
+    struct fid_mr *memory_mr; /* of receives; NULL: not needed */
+    int cq_fd;
+    uint64_t deadline_ns; /* of a state that ends */
+    uint64_t heard_ns;
+    uint64_t said_ns;   /* when the last ALIVE went */
+    _Atomic bool heard; /* since heard_ns */
+    struct via_ofi_request request;
+    struct via_ofi_answer answer;
+    struct via_ofi_proof mine;
+    struct via_ofi_proof peer; /* checked */
+    char local_text[80];
+    char peer_text[80];
+    unsigned char *memory;
+    struct via_ofi_receive receives[VIA_OFI_RECEIVES];
+    struct via_ofi_greeting greetings[VIA_OFI_GREETINGS];
+};
+
+/* Of the thread that uses the queue. */
+struct via_ofi_queue {
+    struct via_ofi_send *open VIA_CACHELINE_ALIGNED; /* what is not flushed; owned */
+    uint32_t open_session;                           /* of the port when it was begun */
+    uint32_t fence;                                  /* number of the last one */
+    uint32_t fence_session;
+    uint64_t fence_ns; /* when it was started */
+    bool fence_under_way;
+    /* Number of the last one that the peer has answered. Release in receive.c, acquire in
+     * fence_poll(). */
+    _Atomic uint32_t fenced;
+};
+
+struct via_ofi_counters {
+    _Atomic uint64_t puts_out_of_bounds;
+    _Atomic uint64_t puts_vanished;
+    _Atomic uint64_t doorbells_fired;
+    _Atomic uint64_t doorbells_coalesced;
+    _Atomic uint64_t scratchpads_refused;
+};
+
+struct via_ofi_port {
+    struct via_port base;
+
+    /* --- constant while the port is open --- */
+    struct via_ofi_hub *hub;
+    const struct via_driver_host *host; /* borrowed */
+    struct via_ofi_place place;         /* of the peer */
+    uint16_t id, peer_id;
+    bool unordered; /* a message waits for the writes before it */
+    uint64_t instance;
+    uint64_t usable_bytes; /* of the inbox */
+    int changed_fd;        /* eventfd, for the control thread */
+    unsigned char *shadow; /* what bodies are sent from: as large as the window */
+    struct fid_mr *shadow_mr, *messages_mr, *dma_mr; /* NULL: not needed */
+    unsigned char *messages;                         /* memory of the messages */
+    struct via_ofi_send *sends;                      /* all there are: messages, writes, DMA */
+
+    struct via_ofi_queue queues[VIA_PORT_QUEUES];
+
+    /* --- any thread --- */
+    _Atomic bool up;              /* release when `conn` is there; whoever posts takes tx_lock */
+    _Atomic uint32_t session;     /* of the link: how often it came up */
+    _Atomic uint64_t reach_bytes; /* of the window: what the peer's inbox has */
+    _Atomic uint64_t edges;       /* VIA_PORT_EVENT_* not yet read */
+    _Atomic uint32_t bells;       /* doorbells not yet read */
+    _Atomic uint32_t pads[VIA_PORT_SCRATCHPADS];
+    _Atomic bool polled;  /* a transfer thread makes progress: the hub's thread need not */
+    _Atomic bool resting; /* the hub's thread does not watch the connection: see polled */
+    struct via_ofi_counters counters;
+
+    /* Of completions. Recursive: a link comes up when the hub's thread takes an entry, and its
+     * connection must not change hands before the entries behind that one. */
+    pthread_mutex_t rx_lock;
+
+    pthread_mutex_t tx_lock;
+    struct via_ofi_conn *conn; /* [also rx_lock, hub->lock: all to change it] */
+    struct via_list messages_free, writes_free, dma_free;
+    unsigned messages_free_count;
+    struct via_list pending; /* to be given to libfabric in this order */
+    struct via_list flying;  /* given to it */
+    unsigned writes_flying;
+    struct via_list dma_done[VIA_PORT_DATA_DOORBELLS];
+    uint32_t fences_due; /* of the peer: queues whose fence is to be answered */
+    uint32_t fence_numbers[VIA_PORT_QUEUES];
+
+    pthread_mutex_t state_lock; /* innermost: `up` changes together with its edge */
+    char down_why[160];         /* why a thread has taken the link down */
+
+    /* --- the hub's lock --- */
+    struct via_list link; /* hub->ports */
+    bool cut, mend;       /* mend: to be told */
+    uint64_t retry_at_ns, retry_ns;
+    struct via_ofi_resolve *resolve;
+    char address[VIA_OFI_ADDRESS_BYTES];
+    uint64_t address_until_ns;
+    uint64_t tick_ns;
+    uint64_t peers_refused;
+    char found[256]; /* for describe() */
+    char error[256];
+    char logged[256]; /* the error that was logged last */
+    struct via_log_limit warnings;
+};
+
+static inline struct via_ofi_port *via_ofi_port_of(const struct via_port *port)
+{
+    return via_container_of((uintptr_t)port, struct via_ofi_port, base);
+}
+
+static inline bool via_ofi_port_is_up(const struct via_ofi_port *port)
+{
+    return atomic_load_explicit(&port->up, memory_order_acquire);
+}
+
+static inline void via_ofi_count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+static inline bool via_ofi_side_connects(const struct via_ofi_port *port)
+{
+    return port->base.side == 0;
+}
+
+/* --- conn.c: [hub] --- */
+/* 0 and the connection, which ends in via_ofi_conn_connected() or _ended(); or negative errno. info
+ * stays the caller's. */
+int via_ofi_conn_connect(struct via_ofi_port *port, struct fi_info *info,
+                         const struct via_ofi_request *request, struct via_ofi_conn **ret_conn);
+/* ret_owned: the endpoint has taken the connection, and it cannot be refused any more. */
+int via_ofi_conn_accept(struct via_ofi_port *port, struct fi_info *info,
+                        const struct via_ofi_request *request, const struct via_ofi_answer *answer,
+                        bool *ret_owned, struct via_ofi_conn **ret_conn);
+void via_ofi_conn_connected_to(struct via_ofi_conn *conn); /* sets its texts */
+/* Posts a receive again. */
+int via_ofi_conn_again(struct via_ofi_conn *conn, struct via_ofi_receive *receive);
+/* An entry by itself, before the link is up. 0, or negative errno. */
+int via_ofi_conn_say(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, uint32_t value,
+                     const void *data, uint16_t bytes);
+/* Closes what libfabric has of it: nothing comes or goes by it any more. It must not be the port's
+ * `conn`; the hub's thread frees it in its next turn, or hang_up() does. */
+void via_ofi_conn_close(struct via_ofi_conn *conn);
+void via_ofi_conn_free(struct via_ofi_conn *conn);
+/* Makes the inbox one that the peer may write. */
+int via_ofi_conn_open_inbox(struct via_ofi_conn *conn);
+
+/* --- receive.c --- */
+/* A bounded look at the connection's completions. Whoever may: see struct via_ofi_conn. */
+void via_ofi_conn_progress(struct via_ofi_conn *conn);
+/* [any thread] The same for a link that is up, if no other thread does so now: false. */
+bool via_ofi_port_progress(struct via_ofi_port *port);
+
+/* --- send.c --- */
+int via_ofi_sends_open(struct via_ofi_port *port); /* 0 or negative errno */
+void via_ofi_sends_close(struct via_ofi_port *port);
+/* [tx_lock] The completion of a send, one of `flying`. */
+void via_ofi_send_done(struct via_ofi_port *port, struct via_ofi_send *send);
+/* [tx_lock] The peer's fence has got here. */
+void via_ofi_fence_asked(struct via_ofi_port *port, unsigned queue, uint32_t number);
+/* [tx_lock] Gives pending sends to libfabric, and answers fences. */
+void via_ofi_port_drain(struct via_ofi_port *port);
+/* [tx_lock] The connection is closed: what was on its way is lost. */
+void via_ofi_port_forget(struct via_ofi_port *port);
+/* An entry of a queue, not flushed. data may be NULL. */
+void via_ofi_post_entry(struct via_ofi_port *port, unsigned queue, const struct via_ofi_entry *head,
+                        const void *data);
+void via_ofi_post_body(struct via_ofi_port *port, unsigned queue, uint64_t off, const void *src,
+                       size_t len);
+void via_ofi_post_flush(struct via_ofi_port *port, unsigned queue);
+/* [hub] Says that this end lives; may do nothing. */
+void via_ofi_post_alive(struct via_ofi_port *port);
+int via_ofi_dma(struct via_port *port, unsigned queue, uint64_t off, const void *src, size_t len,
+                uint64_t cookie);
+unsigned via_ofi_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
+                          int *ret_results, unsigned max);
+void via_ofi_dma_abort(struct via_port *port, unsigned queue);
+/* [hub] DMA that was to end and does not takes the link down. */
+void via_ofi_dma_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
+
+/* --- link.c --- */
+/* [any thread] The link is down from here on; the hub's thread closes the connection. why: for
+ * status; NULL: by request, or it is known already. */
+void via_ofi_port_down(struct via_ofi_port *port, const char *why);
+/* [hub] Its turn. */
+void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
+void via_ofi_conn_tick(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns);
+void via_ofi_port_cut(struct via_port *port, bool cut);
+/* [hub] All connections of a port. */
+void via_ofi_port_hang_up(struct via_ofi_port *port);
+/* [hub] What has become of a connection. */
+void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_t bytes);
+void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *answer, size_t bytes);
+/* [hub] Somebody asks; accepts or refuses, and frees info. */
+void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void *request,
+                       size_t bytes);
+/* [hub] An entry on a connection that is not up. */
+void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *head,
+                       const void *data);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * What comes in: completions of a connection, and the entries of the peer's messages. One thread
+ * at a time looks at a connection, so entries take effect in their order. The peer is hostile:
+ * each entry is checked before it does anything.
+ */
+#include <errno.h>
+#include <rdma/fi_rma.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/copy.h"
+#include "port/ofi/port.h"
+
+#define COMPLETIONS 32
+#define ROUNDS_MAX 4 /* of a look */
+
+/* What is wrong with what the peer sent. */
+static void refuse(struct via_ofi_conn *conn, const char *what)
+{
+    char why[128];
+    snprintf(why, sizeof(why), "host %u sent %s", conn->port->peer_id, what);
+    conn->broken = true;
+    via_ofi_port_down(conn->port, why);
+}
+
+static void ring(struct via_ofi_port *port, uint32_t bits)
+{
+    /* Pairs with the exchange in events(): what came before the doorbell is seen after it. */
+    uint32_t old = atomic_fetch_or_explicit(&port->bells, bits, memory_order_acq_rel);
+    uint32_t fresh = bits & ~old;
+    if (fresh != bits) {
+        via_ofi_count(&port->counters.doorbells_coalesced);
+    }
+    for (unsigned bit = 0; bit < VIA_PORT_DOORBELLS; bit++) {
+        if ((fresh & 1u << bit) != 0) {
+            unsigned thread = bit < VIA_PORT_DATA_DOORBELLS ? bit % port->host->threads_count : 0;
+            port->host->wake(port->host->ctx, thread);
+        }
+    }
+}
+
+static void store_word(unsigned char *to, const unsigned char *from)
+{
+    uint64_t word;
+    memcpy(&word, from, sizeof(word));
+    /* Whole, and after all that came before it; pairs with core's acquire of this word. */
+    atomic_store_explicit((_Atomic uint64_t *)(void *)to, word, memory_order_release);
+}
+
+static bool is_inside(const struct via_ofi_port *port, const struct via_ofi_entry *head)
+{
+    uint64_t bytes = port->base.caps.inbox_bytes;
+    return head->off <= bytes && head->bytes <= bytes - head->off;
+}
+
+/* Entries that write into the inbox. false: it does not fit. */
+static bool put(struct via_ofi_port *port, const struct via_ofi_entry *head,
+                const unsigned char *data)
+{
+    unsigned char *to = port->base.inbox + head->off;
+    if (!is_inside(port, head)) {
+        return false;
+    }
+    if (head->kind == VIA_OFI_ENTRY_BODY) {
+        via_copy_foreign(to, data, head->bytes);
+        return true;
+    }
+    size_t bytes = head->kind == VIA_OFI_ENTRY_WORD ? sizeof(uint64_t) : VIA_CACHELINE;
+    if (head->bytes != bytes || head->off % bytes != 0) {
+        return false;
+    }
+    via_copy_foreign(to, data, bytes - sizeof(uint64_t));
+    store_word(to + bytes - sizeof(uint64_t), data + bytes - sizeof(uint64_t));
+    return true;
+}
+
+/* Entries of a link that is up. false: it is none. */
+static bool apply(struct via_ofi_port *port, const struct via_ofi_entry *head,
+                  const unsigned char *data)
+{
+    switch (head->kind) {
+    case VIA_OFI_ENTRY_BODY:
+    case VIA_OFI_ENTRY_WORD:
+    case VIA_OFI_ENTRY_LINE:
+        return put(port, head, data);
+    case VIA_OFI_ENTRY_BELL:
+        ring(port, head->value & ((1u << VIA_PORT_DOORBELLS) - 1));
+        return true;
+    case VIA_OFI_ENTRY_FENCE:
+        if (head->off >= VIA_PORT_QUEUES) {
+            return false;
+        }
+        pthread_mutex_lock(&port->tx_lock);
+        via_ofi_fence_asked(port, (unsigned)head->off, head->value);
+        pthread_mutex_unlock(&port->tx_lock);
+        return true;
+    case VIA_OFI_ENTRY_FENCED:
+        if (head->off >= VIA_PORT_QUEUES) {
+            return false;
+        }
+        atomic_store_explicit(&port->queues[head->off].fenced, head->value, memory_order_release);
+        return true;
+    case VIA_OFI_ENTRY_SCRATCHPAD:
+        if (head->off >= VIA_PORT_SCRATCHPADS / 2) {
+            return false;
+        }
+        atomic_store_explicit(
+            &port->pads[(1 - port->base.side) * (VIA_PORT_SCRATCHPADS / 2) + head->off],
+            head->value, memory_order_release);
+        return true;
+    case VIA_OFI_ENTRY_ALIVE:
+    case VIA_OFI_ENTRY_MEND: /* both ends have mended it */
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void take_message(struct via_ofi_conn *conn, const unsigned char *message, size_t bytes)
+{
+    struct via_ofi_port *port = conn->port;
+    size_t at = 0;
+    atomic_store_explicit(&conn->heard, true, memory_order_relaxed);
+    while (at < bytes && !conn->broken) {
+        struct via_ofi_entry head;
+        if (bytes - at < sizeof(head)) {
+            refuse(conn, "half an entry");
+            return;
+        }
+        memcpy(&head, message + at, sizeof(head));
+        at += sizeof(head);
+        size_t padded = via_align_up(head.bytes, 8);
+        if (padded > bytes - at) {
+            refuse(conn, "an entry that is longer than its message");
+            return;
+        }
+        if (conn->state != VIA_OFI_CONN_UP) {
+            via_ofi_conn_take(conn, &head, message + at);
+        } else if (!via_ofi_port_is_up(port)) {
+            return; /* what comes now belongs to a link that is down */
+        } else if (!apply(port, &head, message + at)) {
+            refuse(conn, "an entry that is none, or out of bounds");
+            return;
+        }
+        at += padded;
+    }
+}
+
+static void take_completion(struct via_ofi_conn *conn, const struct fi_cq_msg_entry *entry)
+{
+    struct via_ofi_op *op = entry->op_context;
+    if (op == NULL) {
+        return;
+    }
+    switch (op->kind) {
+    case VIA_OFI_OP_RECEIVE: {
+        struct via_ofi_receive *receive = via_container_of(op, struct via_ofi_receive, op);
+        take_message(conn, receive->data, via_min(entry->len, (size_t)VIA_OFI_MESSAGE_BYTES));
+        if (!conn->broken && conn->ep != NULL && via_ofi_conn_again(conn, receive) != 0) {
+            refuse(conn, "more than can be received");
+        }
+        break;
+    }
+    case VIA_OFI_OP_GREETING:
+        via_container_of(op, struct via_ofi_greeting, op)->busy = false;
+        break;
+    default:
+        pthread_mutex_lock(&conn->port->tx_lock);
+        via_ofi_send_done(conn->port, via_container_of(op, struct via_ofi_send, op));
+        pthread_mutex_unlock(&conn->port->tx_lock);
+    }
+}
+
+/* Whatever fails, fails for good: the connection ends. */
+static void take_error(struct via_ofi_conn *conn)
+{
+    struct fi_cq_err_entry entry = {0};
+    char why[160];
+    if (fi_cq_readerr(conn->cq, &entry, 0) <= 0) {
+        return;
+    }
+    snprintf(why, sizeof(why), "the connection to host %u failed: %s", conn->port->peer_id,
+             conn->hub->library->strerror(entry.err));
+    conn->broken = true;
+    if (conn->state == VIA_OFI_CONN_UP) {
+        via_ofi_port_down(conn->port, entry.err == FI_ECANCELED ? NULL : why);
+    }
+}
+
+void via_ofi_conn_progress(struct via_ofi_conn *conn)
+{
+    struct fi_cq_msg_entry entries[COMPLETIONS];
+    bool any = false;
+    for (int round = 0; round < ROUNDS_MAX && !conn->broken && conn->cq != NULL; round++) {
+        ssize_t count = fi_cq_read(conn->cq, entries, COMPLETIONS);
+        if (count == -FI_EAVAIL) {
+            take_error(conn);
+            break;
+        }
+        if (count <= 0) {
+            break;
+        }
+        for (ssize_t i = 0; i < count && !conn->broken; i++) {
+            take_completion(conn, &entries[i]);
+        }
+        any = true;
+        if (count < COMPLETIONS) {
+            break;
+        }
+    }
+    if (any && conn->state == VIA_OFI_CONN_UP) {
+        pthread_mutex_lock(&conn->port->tx_lock);
+        via_ofi_port_drain(conn->port);
+        pthread_mutex_unlock(&conn->port->tx_lock);
+    }
+}
+
+bool via_ofi_port_progress(struct via_ofi_port *port)
+{
+    if (!via_ofi_port_is_up(port)) {
+        return true;
+    }
+    if (pthread_mutex_trylock(&port->rx_lock) != 0) {
+        return false;
+    }
+    if (port->conn != NULL && via_ofi_port_is_up(port)) {
+        via_ofi_conn_progress(port->conn);
+    }
+    pthread_mutex_unlock(&port->rx_lock);
+    return true;
+}
