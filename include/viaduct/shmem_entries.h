@@ -202,6 +202,15 @@
     E(void, shmem_free, (void *ptr))                                                                         \
     E(void *, shmem_malloc_with_hints, (size_t size, long hints))
 
+/* Deprecated since 1.2, and still to be there: the names from before the prefix. */
+#define VIADUCT_SHMEM_OLD_ENTRIES(E)                                                                         \
+    E(int, _my_pe, (void))                                                                                   \
+    E(int, _num_pes, (void))                                                                                 \
+    E(void *, shmalloc, (size_t size))                                                                       \
+    E(void *, shmemalign, (size_t alignment, size_t size))                                                   \
+    E(void *, shrealloc, (void *ptr, size_t size))                                                           \
+    E(void, shfree, (void *ptr))
+
 #define VIADUCT_SHMEM_TEAM_ENTRIES(E)                                                                        \
     E(int, shmem_team_my_pe, (shmem_team_t team))                                                            \
     E(int, shmem_team_n_pes, (shmem_team_t team))                                                            \

@@ -17,6 +17,7 @@
 static struct via_call calls[] = {
     VIADUCT_SHMEM_SETUP_ENTRIES(VIA_CALL_LINE)
     VIADUCT_SHMEM_MEMORY_ENTRIES(VIA_CALL_LINE)
+    VIADUCT_SHMEM_OLD_ENTRIES(VIA_CALL_LINE)
     VIADUCT_SHMEM_TEAM_ENTRIES(VIA_CALL_LINE)
     VIADUCT_SHMEM_ORDER_ENTRIES(VIA_CALL_LINE)
     VIADUCT_SHMEM_SYNC_ENTRIES(VIA_CALL_LINE)
@@ -388,7 +389,7 @@ static const struct {
     {"session", "9.9"}, {"barrier_all", "9.10.1"}, {"barrier", "9.10.2"}, {"sync_all", "9.10.4"},
     {"sync", "9.10.3"}, {"alltoalls", "9.10.6"}, {"alltoall", "9.10.5"}, {"broadcast", "9.10.7"},
     {"collect", "9.10.8"}, {"reduce", "9.10.9"}, {"to_all", "9.10.9"}, {"scan", "9.10.10"},
-    {"team", "9.4"}, {"my_pe", "9.1.2"}, {"n_pes", "9.1.3"}, {"signal_wait_until", "9.11.15"},
+    {"team", "9.4"}, {"my_pe", "9.1.2"}, {"n_pes", "9.1.3"}, {"num_pes", "9.1.3"}, {"signal_wait_until", "9.11.15"},
     {"signal_fetch", "9.8.4"}, {"signal_add", "9.8.3"}, {"signal_set", "9.8.5"},
     {"_signal_nbi", "9.8.2"}, {"_signal", "9.8.1"}, {"fence", "9.12.1"}, {"pe_quiet", "9.12.3"},
     {"quiet", "9.12.2"},

@@ -98,8 +98,6 @@ static struct via_call *call_of(const struct object *object, const Elf64_Rela *r
         return NULL;
     const char *name = object->strings + object->symbols[ELF64_R_SYM(relocation->r_info)].st_name;
     bool profiled = name[0] == 'p';
-    if (strncmp(name + profiled, "shmem_", 6) != 0 && strcmp(name + profiled, "start_pes") != 0)
-        return NULL;
     struct via_call *call = via_call_of_name(name + profiled);
     return call && is_ours(name, type) ? call : NULL;
 }

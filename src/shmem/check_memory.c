@@ -179,6 +179,10 @@ void via_check_memory_init(void)
     via_call_of_name("shmem_align")->target = (void *)note_align;
     via_call_of_name("shmem_realloc")->target = (void *)note_realloc;
     via_call_of_name("shmem_free")->target = (void *)note_free;
+    via_call_of_name("shmalloc")->target = (void *)note_malloc;
+    via_call_of_name("shmemalign")->target = (void *)note_align;
+    via_call_of_name("shrealloc")->target = (void *)note_realloc;
+    via_call_of_name("shfree")->target = (void *)note_free;
 }
 
 /* --- where an address is -----------------------------------------------------------------------

@@ -12,7 +12,8 @@ import subprocess
 import repo
 
 API = re.compile(r"^VIADUCT_API[^;(]*?(\w+)\(", re.MULTILINE)
-SHMEM = ("shmem_*", "pshmem_*", "start_pes", "pstart_pes")
+SHMEM = ("shmem_*", "pshmem_*", "start_pes", "pstart_pes", "_my_pe", "p_my_pe", "_num_pes", "p_num_pes", "shmalloc", "pshmalloc",
+         "shmemalign", "pshmemalign", "shrealloc", "pshrealloc", "shfree", "pshfree")
 # Put in front of liburing's, which need not be installed here.
 URING = ("io_uring_*",)
 

@@ -8,7 +8,7 @@ import re
 import core_layers
 import repo
 
-PUBLIC = ["viaduct/", "shmem.h", "shmemx.h", "pshmem.h"]
+PUBLIC = ["viaduct/", "mpp/", "shmem.h", "shmemx.h", "pshmem.h"]
 BASE = ["base/"]
 WIRE = BASE + ["wire/"]
 CORE = WIRE + ["core/"]
@@ -37,7 +37,7 @@ ALLOWED = {
 }
 FREE = ("tests/", "bench/", "tools/")
 
-OURS = {name.split("/")[1] for name in ALLOWED if "/" in name} | {"sim", "viaduct", "shmem.h", "shmemx.h", "pshmem.h"}
+OURS = {name.split("/")[1] for name in ALLOWED if "/" in name} | {"sim", "viaduct", "mpp", "shmem.h", "shmemx.h", "pshmem.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
 

@@ -72,6 +72,28 @@ static void test_hints(void)
     shmem_free(words);
 }
 
+/* As programs before OpenSHMEM 1.2 call them. */
+static void test_old_names(void)
+{
+    long *words = shmalloc(4 * sizeof(long));
+    CHECK(words, "shmalloc");
+    words[3] = me;
+    words = shrealloc(words, 1000 * sizeof(long));
+    CHECK(words && words[3] == me, "shrealloc");
+    shmem_barrier_all();
+    CHECK(shmem_long_g(&words[3], next) == next, "of PE %d", next);
+    long *aligned = shmemalign(4096, 100);
+    CHECK(aligned && (uintptr_t)aligned % 4096 == 0, "shmemalign");
+    shfree(aligned);
+    shfree(words);
+    /* What has been freed is given again. */
+    for (int i = 0; i < 100; i++) {
+        void *block = shmalloc((size_t)1 << 20);
+        CHECK(block, "block %d", i);
+        shfree(block);
+    }
+}
+
 static void test_alignment(void)
 {
     for (size_t alignment = sizeof(void *); alignment <= (size_t)16 << 20; alignment *= 4) {
@@ -195,6 +217,7 @@ int main(void)
     test_contents();
     test_hints();
     test_given_back();
+    test_old_names();
     test_alignment();
     test_too_much();
     test_pointers();

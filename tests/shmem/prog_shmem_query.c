@@ -20,6 +20,7 @@ static void test_queries(void)
     CHECK(strcmp(name, SHMEM_VENDOR_STRING) == 0, "%.*s", SHMEM_MAX_NAME_LEN, name);
     shmem_query_thread(&level);
     CHECK(level >= SHMEM_THREAD_SINGLE && level <= SHMEM_THREAD_MULTIPLE, "%d", level);
+    CHECK(_my_pe() == me && _num_pes() == pes, "PE %d of %d", _my_pe(), _num_pes());
     /* A program may call it whether a tool listens or not. */
     shmem_pcontrol(0);
     shmem_pcontrol(2, "more", 1);

@@ -56,6 +56,26 @@ int main(void) {
 """
 
 
+# As programs were written before OpenSHMEM 1.2.
+OLD = r"""
+#include <mpp/shmem.h>
+#include <mpp/shmemx.h>
+#include <mpp/pshmem.h>
+#include <stdio.h>
+int main(void) {
+    start_pes(0);
+    long *word = (long *)shmalloc(sizeof(long));
+    *word = 0;
+    shmem_barrier_all();
+    shmem_long_inc(word, (_my_pe() + 1) % _num_pes());
+    shmem_barrier_all();
+    if (*word == 1 && _my_pe() == 0) puts("PASS");
+    shfree(word);
+    return 0;
+}
+"""
+
+
 class Wrappers(shmem_lab.Case):
     def write(self, name, text):
         path = os.path.join(self.folder, name)
@@ -100,6 +120,14 @@ class Wrappers(shmem_lab.Case):
             flags = ["-std=" + standard, "-Wall", "-Wextra", "-Werror", "-pedantic"]
             self.build(OSHCXX, *flags, os.path.join(HERE, "prog_cxx.cpp"), "-o", "cxx")
             self.assertIn("PASS", self.good("-n", 2, "./cxx"))
+
+    def test_old_programs(self):
+        for compiler, name in ((OSHCC, "old.c"), (OSHCXX, "old.cpp")):
+            with self.subTest(name):
+                self.build(compiler, "-Wall", "-Wextra", "-Werror", self.write(name, OLD), "-o", "old")
+                self.assertEqual(self.good("-n", 2, "./old"), "PASS\n")
+                # What is allocated by the old names is known to checking mode as well.
+                self.assertEqual(self.good("-n", 2, "./old", env={"VIADUCT_SHMEM_CHECK": "abort"}), "PASS\n")
 
     def test_a_type_that_no_call_knows_is_refused(self):
         for call in ("shmem_put(p, p, 1, 0)", "shmem_put(SHMEM_CTX_DEFAULT, p, p, 1, 0)",
@@ -165,7 +193,7 @@ class Names(shmem_lab.Case):
             out.write("#define VIADUCT_SHMEM_NO_GENERIC\n#include <shmem.h>\n")
         text = subprocess.run([OSHCC, "-E", "-P", source], check=True, capture_output=True,
                               text=True).stdout
-        declared = set(re.findall(r"\b(p?shmem_\w+|p?start_pes) *\(", text))
+        declared = set(re.findall(r"\b(p?(?:shmem_\w+|start_pes|_my_pe|_num_pes|shmalloc|shmemalign|shrealloc|shfree)) *\(", text))
         table = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], check=True,
                                capture_output=True, text=True).stdout
         defined = {line.split()[-1] for line in table.splitlines()}
