@@ -10,6 +10,10 @@
 
 #if defined(__cplusplus) && defined(SHMEM_H)
 
+/* Programs may include shmem.h within extern "C", where there are neither templates nor overloads.
+ */
+extern "C++" {
+
 #include <complex>
 
 /* clang-format off */
@@ -198,6 +202,8 @@ inline void shmem_signal_add(shmem_ctx_t ctx, uint64_t *sig_addr, uint64_t signa
 }
 
 /* clang-format on */
+
+} /* extern "C++" */
 
 #endif
 

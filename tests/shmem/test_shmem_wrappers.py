@@ -121,6 +121,12 @@ class Wrappers(shmem_lab.Case):
             self.build(OSHCXX, *flags, os.path.join(HERE, "prog_cxx.cpp"), "-o", "cxx")
             self.assertIn("PASS", self.good("-n", 2, "./cxx"))
 
+    def test_cxx_that_includes_it_as_c(self):
+        source = self.write("as_c.cpp", 'extern "C" {\n#include <shmem.h>\n}\nlong word;\n'
+                            "int main() { shmem_init(); shmem_put(&word, &word, 1, 0); shmem_finalize(); }\n")
+        self.build(OSHCXX, "-Wall", "-Wextra", "-Werror", "-pedantic", source, "-o", "as_c")
+        self.good("-n", 2, "./as_c")
+
     def test_old_programs(self):
         for compiler, name in ((OSHCC, "old.c"), (OSHCXX, "old.cpp")):
             with self.subTest(name):
