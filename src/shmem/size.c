@@ -4,7 +4,9 @@
 #include <errno.h>
 
 /* More digits than these change nothing that matters of a number of bytes. */
-#define FRACTION_DIGITS_MAX 18u
+#define FRACTION_SCALE UINT64_C(1000000000000000000)
+/* With more the number is zero or too large, whatever its digits are. */
+#define EXPONENT_MAX 60
 
 static bool is_digit(char c)
 {
@@ -33,35 +35,87 @@ static int multiplier_shift(char c)
     }
 }
 
+/* whole + fraction / FRACTION_SCALE */
+struct number {
+    uint64_t whole, fraction;
+};
+
+static int append_digit(uint64_t *whole, unsigned digit)
+{
+    return __builtin_mul_overflow(*whole, 10, whole) || __builtin_add_overflow(*whole, digit, whole)
+               ? -ERANGE
+               : 0;
+}
+
+static int read_digits(const char **text, struct number *ret_number)
+{
+    uint64_t place = FRACTION_SCALE / 10;
+    unsigned digits = 0;
+
+    *ret_number = (struct number){0, 0};
+    for (; is_digit(**text); (*text)++, digits++)
+        if (append_digit(&ret_number->whole, (unsigned)(**text - '0')) < 0)
+            return -ERANGE;
+    if (**text == '.') {
+        for ((*text)++; is_digit(**text); (*text)++, digits++, place /= 10)
+            ret_number->fraction += place * (unsigned)(**text - '0');
+    }
+    return digits > 0 ? 0 : -EINVAL;
+}
+
+/* "e8", "E+8", "e-3"; without digits it is something else, and stays in the text. */
+static int read_exponent(const char **text)
+{
+    const char *at = *text;
+    int exponent = 0, sign = 1;
+
+    if (*at != 'e' && *at != 'E')
+        return 0;
+    at++;
+    if (*at == '+' || *at == '-')
+        sign = *at++ == '-' ? -1 : 1;
+    if (!is_digit(*at))
+        return 0;
+    for (; is_digit(*at); at++)
+        exponent = exponent > EXPONENT_MAX ? exponent : exponent * 10 + (*at - '0');
+    *text = at;
+    return sign * exponent;
+}
+
+/* What is lost of a fraction makes the number larger, as bytes are rounded up. */
+static int move_point(struct number *number, int exponent)
+{
+    for (; exponent > 0 && (number->whole | number->fraction) != 0; exponent--) {
+        if (append_digit(&number->whole, (unsigned)(number->fraction / (FRACTION_SCALE / 10))) < 0)
+            return -ERANGE;
+        number->fraction = number->fraction % (FRACTION_SCALE / 10) * 10;
+    }
+    for (; exponent < 0; exponent++) {
+        number->fraction = (number->fraction + 9) / 10 + number->whole % 10 * (FRACTION_SCALE / 10);
+        number->whole /= 10;
+    }
+    return 0;
+}
+
 /* By integers, not strtod: the decimal point must not depend on the program's locale, and 3.1M is
  * to be 3250586 exactly. */
 int via_size_parse(const char *text, uint64_t *ret_bytes)
 {
-    uint64_t whole = 0, fraction = 0, scale = 1;
-    unsigned digits = 0, fraction_digits = 0;
+    struct number number;
 
     while (*text == ' ' || *text == '\t')
         text++;
-    for (; is_digit(*text); text++, digits++) {
-        if (__builtin_mul_overflow(whole, 10, &whole) ||
-            __builtin_add_overflow(whole, (uint64_t)(*text - '0'), &whole))
-            return -ERANGE;
-    }
-    if (*text == '.') {
-        for (text++; is_digit(*text); text++, digits++) {
-            if (fraction_digits >= FRACTION_DIGITS_MAX)
-                continue;
-            fraction = fraction * 10 + (uint64_t)(*text - '0');
-            scale *= 10;
-            fraction_digits++;
-        }
-    }
+    int result = read_digits(&text, &number);
+    if (result == 0)
+        result = move_point(&number, read_exponent(&text));
+    if (result < 0)
+        return result;
     int shift = multiplier_shift(*text);
-    if (digits == 0 || shift < 0)
+    if (shift < 0)
         return -EINVAL;
 
-    unsigned __int128 bytes = (unsigned __int128)whole << shift;
-    bytes += (((unsigned __int128)fraction << shift) + scale - 1) / scale;
+    unsigned __int128 bytes = (unsigned __int128)number.whole << shift;
+    bytes += (((unsigned __int128)number.fraction << shift) + FRACTION_SCALE - 1) / FRACTION_SCALE;
     if (bytes > UINT64_MAX)
         return -ERANGE;
     *ret_bytes = (uint64_t)bytes;
