@@ -11,6 +11,34 @@ static __attribute__((noreturn)) void no_comparison(const char *call, int cmp)
               cmp);
 }
 
+/*
+ * Where a search for any one that holds begins: a place that moves on by one from call to call on
+ * the same variables, so that repeated calls find each that holds, as section 9.11 asks.
+ * Some arrays are remembered. One that is not begins anywhere: arrays that take each other's place
+ * all the time are searched at random, which finds each as well.
+ */
+#define STARTS_COUNT 16u
+
+static size_t next_start(const volatile void *ivars, size_t nelems)
+{
+    static _Thread_local struct {
+        const volatile void *ivars;
+        size_t next;
+    } starts[STARTS_COUNT];
+    static _Thread_local uint64_t state;
+    uint64_t hash = (uintptr_t)ivars * UINT64_C(0x9e3779b97f4a7c15);
+    unsigned i = (unsigned)(hash >> 60);
+
+    _Static_assert(STARTS_COUNT == 1u << 4, "the upper four bits of a product");
+    if (starts[i].ivars != ivars) {
+        starts[i].ivars = ivars;
+        /* The generator of Knuth's MMIX; its upper bits are the good ones. */
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        starts[i].next = (size_t)(state >> 33);
+    }
+    return starts[i].next++ % nelems;
+}
+
 /* clang-format off */
 
 #define VIA_SIGNED_BYTES(T) ((T)-1 < (T)1 ? -(int)sizeof(T) : (int)sizeof(T))
@@ -66,10 +94,8 @@ static __attribute__((noreturn)) void no_comparison(const char *call, int cmp)
                            const int *status, int cmp, const T *values, size_t values_step,               \
                            size_t *ret_set)                                                               \
     {                                                                                                     \
-        static _Thread_local size_t first;                                                                \
         size_t found = 0, set = 0;                                                                        \
-        /* From a place that moves on, so that repeated calls find each that holds. */                    \
-        size_t start = max == 1 && nelems > 0 ? first++ % nelems : 0;                                     \
+        size_t start = max == 1 && nelems > 1 ? next_start(ivars, nelems) : 0;                            \
         for (size_t n = 0; n < nelems && found < max; n++) {                                              \
             size_t i = start + n < nelems ? start + n : start + n - nelems;                               \
             if (status && status[i])                                                                      \

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Every wait and test, for every type: with the condition true from the start, and made true by the
  * PE before while this one waits. */
+#include <string.h>
+
 #include "check.h"
 
 #define COUNT 8
@@ -138,6 +140,25 @@ static int me, next;
     }
 VIADUCT_SHMEM_WAIT_TYPES(TEST_TYPE, 0)
 
+/* A server that looks at many arrays in turn serves each word of each of them, sooner or later. */
+static void test_fairness(void)
+{
+    static long words[40][2];
+    int seen[40][2] = {{0}};
+
+    for (int i = 0; i < 40; i++)
+        words[i][0] = words[i][1] = 1;
+    for (int arrays = 2; arrays <= 40; arrays += 19) {
+        memset(seen, 0, sizeof(seen));
+        for (int turn = 0; turn < 200; turn++)
+            for (int i = 0; i < arrays; i++)
+                seen[i][shmem_long_test_any(words[i], 2, NULL, SHMEM_CMP_NE, 0)]++;
+        for (int i = 0; i < arrays; i++)
+            CHECK(seen[i][0] > 20 && seen[i][1] > 20, "array %d of %d: %d, %d of 200", i, arrays,
+                  seen[i][0], seen[i][1]);
+    }
+}
+
 /* By C11's selection, the calls for long without a type, and signals. */
 static void test_others(void)
 {
@@ -192,6 +213,7 @@ int main(void)
     sets_##N();      \
     vectors_##N();
     VIADUCT_SHMEM_WAIT_TYPES(RUN, 0)
+    test_fairness();
     test_others();
     return passed("wait");
 }
