@@ -9,6 +9,8 @@
 #define VIADUCT_SHMEM_NO_GENERIC
 #include <stdbool.h>
 
+#include "base/list.h"
+
 #pragma GCC visibility push(default)
 #include <shmem.h>
 #pragma GCC visibility pop
@@ -20,8 +22,9 @@
 
 /* A context is its team's view of the PEs. */
 struct viaduct_shmem_ctx {
-    struct viaduct_shmem_team *team;
+    struct viaduct_shmem_team *team; /* NULL: the world */
     long options;
+    struct via_list link; /* of those that are not private */
 };
 
 /* PEs start, start + stride, ... of the world. */

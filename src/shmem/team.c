@@ -60,6 +60,7 @@ void via_team_init(void)
                 (int)via_world.me->local, via_teams.mapped[1]);
     via_teams.free_slots = ~UINT64_C(3);
     via_list_init(&via_teams.all);
+    via_list_init(&via_teams.shareable);
 }
 
 static void keep_count(const struct viaduct_shmem_team *team)
@@ -67,10 +68,26 @@ static void keep_count(const struct viaduct_shmem_team *team)
     via_teams.counted = via_max(via_teams.counted, via_max(team->epoch, team->exchanges));
 }
 
+/* [locked] Of a team, or of all. */
+static void free_contexts(const struct viaduct_shmem_team *team, bool all)
+{
+    struct via_list *link = via_teams.shareable.next, *next;
+
+    for (; link != &via_teams.shareable; link = next) {
+        struct viaduct_shmem_ctx *ctx = via_list_entry(link, struct viaduct_shmem_ctx, link);
+        next = link->next;
+        if (!all && ctx->team != team)
+            continue;
+        via_list_remove(link);
+        free(ctx);
+    }
+}
+
 void via_team_fini(void)
 {
     struct via_list *link;
 
+    free_contexts(NULL, true);
     while ((link = via_list_pop_front(&via_teams.all)) != NULL) {
         struct team_entry *entry = via_list_entry(link, struct team_entry, link);
         keep_count(&entry->team);
@@ -300,7 +317,10 @@ void pshmem_team_destroy(shmem_team_t team)
     struct via_group group = via_group_of_team(team);
     /* Everybody has taken what its last collective brought, before the slot has another team. */
     via_group_sync(&group);
+    /* Also for what its contexts have under way. */
+    via_quiet();
     pthread_mutex_lock(&via_teams.lock);
+    free_contexts(team, false);
     keep_count(team);
     via_teams.free_slots |= UINT64_C(1) << team->slot;
     via_list_remove(&entry->link);
@@ -368,6 +388,11 @@ static int create_ctx(struct viaduct_shmem_team *team, long options, shmem_ctx_t
     if (!*ctx)
         return -1;
     **ctx = (struct viaduct_shmem_ctx){.team = team, .options = options};
+    if (options & SHMEM_CTX_PRIVATE)
+        return 0;
+    pthread_mutex_lock(&via_teams.lock);
+    via_list_push_back(&via_teams.shareable, &(*ctx)->link);
+    pthread_mutex_unlock(&via_teams.lock);
     return 0;
 }
 
@@ -389,6 +414,11 @@ void pshmem_ctx_destroy(shmem_ctx_t ctx)
     if (ctx == SHMEM_CTX_INVALID || ctx == SHMEM_CTX_DEFAULT)
         return;
     via_quiet();
+    if (!(ctx->options & SHMEM_CTX_PRIVATE)) {
+        pthread_mutex_lock(&via_teams.lock);
+        via_list_remove(&ctx->link);
+        pthread_mutex_unlock(&via_teams.lock);
+    }
     free(ctx);
 }
 

@@ -19,6 +19,8 @@ struct via_teams {
     /* Slots that teams of this PE do not use; those of the predefined teams are never free. */
     uint64_t free_slots;
     struct via_list all;
+    /* Contexts that several threads may use, which end with their team at the latest. */
+    struct via_list shareable;
     /* The words of a slot count on from team to team: no team of mine that is gone has counted
      * further. */
     uint64_t counted;

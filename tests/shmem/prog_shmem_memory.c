@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Symmetric memory: what the allocation calls promise, and that it is symmetric. */
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 static int me, pes, next;
 
 static char variable[3];
+static long from_context;
 static char filled[5000] = "filled";
 static _Thread_local int private_variable;
 
@@ -92,6 +94,29 @@ static void test_old_names(void)
         CHECK(block, "block %d", i);
         shfree(block);
     }
+}
+
+/* Contexts that may be shared end with their team, and the memory for them is given back. */
+static void test_contexts_end(void)
+{
+    size_t before = 0;
+    shmem_team_t team;
+    shmem_ctx_t ctx;
+
+    for (int turn = 0; turn < 40; turn++) {
+        if (turn == 10)
+            before = mallinfo2().uordblks;
+        CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, pes, NULL, 0, &team) == 0, "team");
+        for (int i = 0; i < 100; i++)
+            CHECK(shmem_team_create_ctx(team, i % 2 ? SHMEM_CTX_SERIALIZED : 0, &ctx) == 0, "%d",
+                  i);
+        shmem_ctx_long_p(ctx, &from_context, turn, (shmem_team_my_pe(team) + 1) % pes);
+        shmem_team_destroy(team);
+        shmem_barrier_all();
+        CHECK(from_context == turn, "%ld", from_context);
+        shmem_barrier_all();
+    }
+    CHECK(mallinfo2().uordblks < before + 3000, "%zu bytes more", mallinfo2().uordblks - before);
 }
 
 static void test_alignment(void)
@@ -218,6 +243,7 @@ int main(void)
     test_hints();
     test_given_back();
     test_old_names();
+    test_contexts_end();
     test_alignment();
     test_too_much();
     test_pointers();
