@@ -154,6 +154,11 @@ static int world_pe(const struct via_arguments *arguments)
 
     if (via_has(arguments, VIA_ROLE_CTX))
         ctx = (shmem_ctx_t)(uintptr_t)via_argument(arguments, VIA_ROLE_CTX);
+    if (ctx == SHMEM_CTX_INVALID) {
+        /* Only calls that order, and ctx_destroy, may be given it. */
+        via_check_report(arguments, "9.5", "ctx is SHMEM_CTX_INVALID");
+        return NOT_A_PE;
+    }
     bool of_team = ctx != SHMEM_CTX_DEFAULT && ctx != SHMEM_CTX_INVALID && ctx->team;
     if (of_team)
         count = ctx->team->size;

@@ -69,9 +69,12 @@ bool via_check_group_of(const struct via_arguments *arguments, struct via_check_
         return group_of_active_set(arguments, ret_group);
     if (via_has(arguments, VIA_ROLE_TEAM))
         handle = (shmem_team_t)(uintptr_t)via_argument(arguments, VIA_ROLE_TEAM);
-    /* Calls that are given no team do nothing, as the standard says. */
-    if (handle == SHMEM_TEAM_INVALID)
+    if (handle == SHMEM_TEAM_INVALID) {
+        /* Making teams of it and destroying it are defined; all others of section 9.10 are not. */
+        if (via_has(arguments, VIA_ROLE_DEST) || strstr(arguments->call->name, "team_sync"))
+            via_check_report(arguments, "9.10", "team is SHMEM_TEAM_INVALID");
         return false;
+    }
     const struct viaduct_shmem_team *team = via_team(handle);
     ret_group->start = team->start;
     ret_group->stride = team->stride;

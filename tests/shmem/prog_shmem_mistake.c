@@ -136,6 +136,26 @@ static void no_such_pe_of_team(int me)
         shmem_ctx_long_p(ctx, table, 1, 1);
 }
 
+/* PEs that are not in the team get no handle. */
+static void invalid_team(int me)
+{
+    shmem_team_t team;
+
+    shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, 1, NULL, 0, &team);
+    if (me == 1)
+        shmem_long_sum_reduce(team, table, other, 1);
+}
+
+static void invalid_ctx(int me)
+{
+    shmem_ctx_t ctx = SHMEM_CTX_INVALID;
+
+    shmem_ctx_quiet(ctx);
+    shmem_ctx_destroy(ctx);
+    if (me == 1)
+        shmem_ctx_long_p(ctx, table, 1, 0);
+}
+
 static void no_such_root(int me)
 {
     (void)me;
@@ -228,6 +248,7 @@ static const struct {
     {"count", another_count},       {"other-root", another_root},
     {"dest", another_dest},         {"collective", collective_past_static},
     {"work", work_on_stack},        {"flag", flag_without_fence},
+    {"team-invalid", invalid_team}, {"ctx-invalid", invalid_ctx},
 };
 
 int main(int argc, char **argv)

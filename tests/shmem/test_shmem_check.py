@@ -36,6 +36,8 @@ MESSAGES = (
     ("pe", 0, r"shmem_long_p in \S+: pe = 2: the job has PEs 0 to 1 \(OpenSHMEM 1.6, section 9.6.1\)"),
     ("negative", 0, r"shmem_long_get in \S+: pe = -1: the job has PEs 0 to 1"),
     ("team-pe", 0, r"shmem_ctx_long_p in \S+: pe = 1: the context's team has PEs 0 to 0"),
+    ("team-invalid", None, r"shmem_long_sum_reduce in \S+: team is SHMEM_TEAM_INVALID \(OpenSHMEM 1.6, section 9.10\)"),
+    ("ctx-invalid", None, r"shmem_ctx_long_p in \S+: ctx is SHMEM_CTX_INVALID \(OpenSHMEM 1.6, section 9.5\)"),
     ("root", None, r"shmem_long_broadcast in \S+: PE_root = 7: the team of all PEs has PEs 0 to 1 .*section 9.10.7"),
     ("active-set", None, r"shmem_long_sum_to_all in \S+: PE_start = 0, logPE_stride = 0, PE_size = 9: the job has "
                       r"PEs 0 to 1 .*section 9.10.9"),
