@@ -42,6 +42,14 @@ static void describe_group(struct via_check_group *group, const char *kind, uint
                  group->start + group->stride * (group->size - 1), group->stride);
 }
 
+static uint64_t place_of(uintptr_t address)
+{
+    enum via_region region;
+    uint64_t off;
+
+    return via_check_locate(address, &region, &off) ? off * VIA_REGIONS + region : UINT64_MAX;
+}
+
 static bool group_of_active_set(const struct via_arguments *arguments,
                                 struct via_check_group *group)
 {
@@ -57,7 +65,12 @@ static bool group_of_active_set(const struct via_arguments *arguments,
         return false;
     }
     group->stride = 1 << log_stride;
-    describe_group(group, "the active set", UINT64_MAX);
+    /* Threads may be in sets of the same PEs at the same time, in whatever order, each by a pSync.
+     */
+    describe_group(group, "the active set",
+                   via_world.concurrent && via_has(arguments, VIA_ROLE_SYNC)
+                       ? place_of((uintptr_t)via_argument(arguments, VIA_ROLE_SYNC))
+                       : UINT64_MAX);
     return true;
 }
 
@@ -127,14 +140,6 @@ static const struct {
     {VIA_ROLE_XRANGE, "xrange", false},
 };
 
-static uint64_t place_of(uintptr_t address)
-{
-    enum via_region region;
-    uint64_t off;
-
-    return via_check_locate(address, &region, &off) ? off * VIA_REGIONS + region : UINT64_MAX;
-}
-
 /* collect takes a number of elements of its own from every PE. */
 static bool may_differ(const struct via_arguments *arguments, enum via_role role)
 {
@@ -187,6 +192,8 @@ static void publish(const struct via_trace_collective *mine)
 {
     struct via_trace_collective *line = line_of(via_hot.my_pe, mine);
 
+    /* Two threads may have the same line. */
+    pthread_mutex_lock(&made.lock);
     /* Odd while it changes; pairs with the acquires in read_line. */
     atomic_fetch_add_explicit(&line->version, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
@@ -195,6 +202,7 @@ static void publish(const struct via_trace_collective *mine)
     line->digest = mine->digest;
     memcpy(line->text, mine->text, sizeof(line->text));
     atomic_fetch_add_explicit(&line->version, 1, memory_order_release);
+    pthread_mutex_unlock(&made.lock);
     atomic_thread_fence(memory_order_seq_cst);
 }
 

@@ -16,6 +16,13 @@ class OneHost(shmem_lab.Case):
                     self.assertIn("PASS", self.good("-n", pes, "--timeout", 60, program("threads"), name))
 
 
+    def test_checking_mode_has_nothing_to_say(self):
+        for name in TESTS:
+            with self.subTest(name):
+                self.assertIn("PASS", self.good("-n", 3, "--timeout", 60, program("threads"), name,
+                                                env={"VIADUCT_SHMEM_CHECK": "abort"}))
+
+
 class Hosts(Ring):
     def test_quiet_waits_for_puts_that_another_thread_waits_for(self):
         self.assertIn("PASS", self.good("-n", 3, "--hosts", "1,2,3", "--timeout", 60, program("threads"), "quiet"))
