@@ -146,7 +146,7 @@ static void describe_word(char *text, size_t size)
     if (mine.cmp == VIA_TRACE_SOME)
         snprintf(text, size, "%s, of %" PRIu64 " words", name, mine.value);
     else if (mine.cmp == VIA_TRACE_LOCK)
-        snprintf(text, size, "lock %s, kept at PE %" PRIu64, name, mine.value);
+        snprintf(text, size, "lock %s, whose home is PE %" PRIu64, name, mine.value);
     else
         snprintf(text, size, "%s is %" PRId64 ", wanted %s %" PRId64, name,
                  load(mine.word, mine.bytes),

@@ -62,7 +62,7 @@ struct via_board {
 void via_trace_init(void);
 /*
  * Inside a wait: for `word` to compare with `value` as cmp says; bytes is negative when it is
- * signed. Or for one of `value` words (VIA_TRACE_SOME), or a lock that PE `value` keeps
+ * signed. Or for one of `value` words (VIA_TRACE_SOME), or a lock whose home is PE `value`
  * (VIA_TRACE_LOCK). Kept until the wait is over.
  */
 #define VIA_TRACE_SOME (-1)
