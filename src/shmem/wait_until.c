@@ -23,9 +23,9 @@ static size_t next_start(const volatile void *ivars, size_t nelems)
 {
     static _Thread_local struct {
         const volatile void *ivars;
+        uint64_t random;
         size_t next;
     } starts[STARTS_COUNT];
-    static _Thread_local uint64_t state;
     uint64_t hash = (uintptr_t)ivars * UINT64_C(0x9e3779b97f4a7c15);
     unsigned i = (unsigned)(hash >> 60);
 
@@ -33,8 +33,9 @@ static size_t next_start(const volatile void *ivars, size_t nelems)
     if (starts[i].ivars != ivars) {
         starts[i].ivars = ivars;
         /* The generator of Knuth's MMIX; its upper bits are the good ones. */
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        starts[i].next = (size_t)(state >> 33);
+        starts[i].random =
+            starts[i].random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        starts[i].next = (size_t)(starts[i].random >> 33);
     }
     return starts[i].next++ % nelems;
 }

@@ -13,7 +13,7 @@ PER_PE = {"via_teams", "via_barriers"}
 PER_MACHINE = {"has_avx", "has_fast_strings", "past_caches_bytes", "failures", "pauses_limit", "via_wait_pauses_max",
                "via_wait_look", "via_wait_trace", "via_wait_trace_over"}
 # Not written (pointers that are relocated); which of several words is looked at first.
-CONSTANT = {"region_names", "first"}
+CONSTANT = {"region_names", "starts"}
 ALLOWED = PER_PE | PER_MACHINE | CONSTANT
 
 
