@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""The demo's scene with two machines: a link over libfabric between daemons that share only a network."""
+import json
+import os
+import re
+import subprocess
+import time
+
+import machines_fabric
+import machines_lab
+import measure
+
+VIADUCTD = os.path.join(measure.BIN, "viaductd")
+DELIVER = os.path.join(measure.BIN, "tests", "prog_deliver")
+MIB = 1 << 20
+
+
+def reason_to_skip():
+    return machines_lab.missing() or machines_fabric.kinds(VIADUCTD)["ofi"]
+
+
+def wait_until_up(lab):
+    deadline = time.monotonic() + 20
+    while True:
+        done = lab[1].run([measure.VIADUCT, "status"], check=False)
+        if done.returncode == 0 and re.search(r"\bup\b", done.stdout) and "waiting" not in done.stdout:
+            return done.stdout
+        if time.monotonic() > deadline:
+            raise measure.Failure("two machines: link: not up within 20 s: %s" % (done.stdout + done.stderr))
+        time.sleep(0.02)
+
+
+def tcp_gbits(lab):
+    server = lab[2].start(["iperf3", "-s", "-1"], stdout=subprocess.PIPE)
+    try:
+        server.stdout.readline()
+        time.sleep(0.1)
+        out = json.loads(lab[1].run(["iperf3", "-c", "node2", "-t", "1", "-J"]).stdout)
+    finally:
+        server.kill()
+        server.communicate()
+    return out["end"]["sum_received"]["bits_per_second"] / 1e9
+
+
+def put_figures(lab):
+    """(Gbit/s, microseconds of an 8-byte put with its answer)"""
+    env = [{**os.environ, "VIADUCT_RUNDIR": machines_fabric.RUNDIR, "VIADUCT_HOST": str(host)} for host in (1, 2)]
+    memory = lab[2].start([DELIVER, "memory", "1", str(MIB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env[1])
+    try:
+        said = memory.stdout.readline()
+        if said != "ready\n":
+            raise measure.Failure("two machines: memory: %s" % said)
+        out = lab[1].run([DELIVER, "put", "2", str(MIB), "1"], env=env[0]).stdout
+    finally:
+        memory.communicate()
+    found = re.search(r"bandwidth ([\d.e+]+) Gbit/s\nput ([\d.]+) us", out)
+    if not found:
+        raise measure.Failure("two machines: put: %s" % out)
+    return float(found.group(1)), float(found.group(2))
+
+
+def scene(say):
+    """The figures; None when it was skipped."""
+    say("Two machines (namespaces) that share nothing but a network, a viaductd on each, linked by ofi:tcp:")
+    reason = reason_to_skip()
+    if reason:
+        say("  skipped: %s" % reason)
+        return None
+    with machines_lab.Lab(2, "demo-%d" % os.getpid()) as lab:
+        machines_fabric.configure(lab, VIADUCTD, [(1, 2)], "ofi", boot=True)
+        begin = time.monotonic()
+        for m in lab:
+            m.run(["/etc/rc.local"])
+        status = wait_until_up(lab)
+        say("  both daemons started and linked within %.2f s; node1 says (viaduct status):" % (time.monotonic() - begin))
+        say("    " + "\n    ".join(status.strip().splitlines()))
+        tcp = tcp_gbits(lab)
+        gbits, put_us = put_figures(lab)
+        say("  puts of 1 MiB to the other machine's memory: %.1f Gbit/s (TCP between the same machines, iperf3: %.1f);"
+            " 8 bytes and their answer: %.0f us" % (gbits, tcp, put_us))
+        begin = time.monotonic()
+        lab[2].kill()
+        lab[2].boot()
+        wait_until_up(lab)
+        say("  node2 lost its power and booted: linked again %.2f s after" % (time.monotonic() - begin))
+    return {"put_gbits": gbits, "tcp_gbits": tcp, "put_us": put_us}
