@@ -41,13 +41,14 @@ REQUEST_BYTES_MAX = 1 << 16
 
 
 def address(index):
-    return "10.78.0.%d" % index
+    return "10.76.0.%d" % index
 
 
 def hosts_file(count):
+    """node1-ip is where viaduct-ip has node1 unless it is told otherwise."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost"]
     for i in range(1, count + 1):
-        lines += ["%s node%d" % (address(i), i), "fd78::%d node%d-6" % (i, i)]
+        lines += ["%s node%d" % (address(i), i), "fd76::%d node%d-6" % (i, i), "10.78.0.%d node%d-ip" % (i, i)]
     return "\n".join(lines) + "\n"
 
 
@@ -157,7 +158,7 @@ class Init:
         lines = ["link set lo up", "link set eth0 address 02:76:69:61:00:%02x" % self.index,
                  "addr add %s/24 dev eth0" % address(self.index)]
         if os.path.isdir("/proc/sys/net/ipv6"):
-            lines.append("addr add fd78::%d/64 dev eth0 nodad" % self.index)
+            lines.append("addr add fd76::%d/64 dev eth0 nodad" % self.index)
         kernel.ip_batch([*lines, "link set eth0 up"])
 
     def boot(self):

@@ -182,7 +182,7 @@ def main():
         return 77
     machines_case.supervise.begin()
     random.seed(options.seed)
-    options.kind = options.kind or next(k for k in machines_fabric.KINDS if fabric.WHY_NOT[k] is None)
+    options.kind = options.kind or fabric.KIND
     say("seed %d, links by %s" % (options.seed, options.kind))
     code = 0
     for name in options.part or PARTS:

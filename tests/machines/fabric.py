@@ -17,6 +17,8 @@ import machines_fabric
 VIADUCTD = os.path.join(BIN, "viaductd")
 DELIVER = os.path.join(BIN, "tests", "prog_deliver")
 WHY_NOT = machines_fabric.kinds(VIADUCTD)
+# The first kind of link that this build can use: those that go through the network, if possible.
+KIND = next((kind for kind in machines_fabric.KINDS if WHY_NOT[kind] is None), None)
 
 
 class Fabric:

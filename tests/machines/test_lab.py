@@ -81,7 +81,7 @@ class Machines(machines_case.Case):
                                 "ls $d/mine-* | wc -l | grep -qx 1; done", m.name])
             self.assertEqual(m.run(["hostname"]).stdout, m.name + "\n")
             self.assertEqual(m.read("/etc/hostname"), m.name + "\n")
-            self.assertEqual(m.run(["sh", "-c", "ls /proc | grep -c '^[0-9]'"]).stdout, "4\n")
+            self.assertLess(int(m.run(["sh", "-c", "ls /proc | grep -c '^[0-9]'"]).stdout), 10)
             outside = ["/etc", "/var", "/tmp", "/dev/shm"]
             self.assertEqual([d for d in outside for n in os.listdir(d) if n.startswith("mine-")], [])
         boots = {m.read("/proc/sys/kernel/random/boot_id") for m in self.lab}
