@@ -26,6 +26,7 @@ int via_cli_model(int argc, char **argv);
 int via_cli_plan(int argc, char **argv);
 int via_cli_sockets(int argc, char **argv);
 int via_cli_ip(int argc, char **argv);
+int via_cli_ivshmem_server(int argc, char **argv);
 
 /* "NAME: object: attempt: cause" on standard error; VIA_CLI_FAILED. name: argv[0]. */
 int via_cli_fail(const char *name, const struct via_error *err);

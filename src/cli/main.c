@@ -21,6 +21,8 @@ static const struct command commands[] = {
     {"sockets", "TCP connections and what carries them; run a program with the library",
      via_cli_sockets},
     {"ip", "IP over the fabric: devices, packets and drops by host", via_cli_ip},
+    {"ivshmem-server", "memory and interrupts that virtual machines of this computer share",
+     via_cli_ivshmem_server},
     {"cut", "cut the link between two hosts", via_cli_cut},
     {"mend", "mend a link that was cut", via_cli_mend},
     {"perf", "measure pingpong, put, get and barrier", via_cli_perf},

@@ -6,14 +6,12 @@
 
 #include "port/driver.h"
 #include "port/emu/driver.h"
+#include "port/ivshmem/driver.h"
 #include "port/ofi/driver.h"
 #include "port/pex/driver.h"
 
 const struct via_driver *const via_drivers[] = {
-    &via_emu_driver,
-    &via_ofi_driver,
-    &via_pex_driver,
-    NULL,
+    &via_emu_driver, &via_ofi_driver, &via_pex_driver, &via_ivshmem_driver, NULL,
 };
 
 /* --- words of a description --- */

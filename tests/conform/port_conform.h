@@ -74,7 +74,7 @@ extern const struct conform_kind conform_pex; /* on the register model */
 extern const struct conform_kind conform_pex_alut;
 extern const struct conform_kind conform_pex_polls;
 extern const struct conform_kind conform_pex_user; /* on a model in a process of its own */
-extern const struct conform_kind conform_ofi; /* over libfabric's tcp */
+extern const struct conform_kind conform_ofi;      /* over libfabric's tcp */
 extern const struct conform_kind conform_ofi_dma;
 extern const struct conform_kind conform_ofi_unordered;
 extern const struct conform_kind conform_ofi_unordered_dma;

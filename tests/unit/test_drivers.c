@@ -76,6 +76,11 @@ static void what_is_no_description_is_refused(void **state)
         {"pex:model:x,alut=any", "option 'alut=any': not one of"},
         {"pex:model:x,irq=msix", "option 'irq=msix': not one of"},
         {"pex:model:x,side=0", "option 'side=0': not one of"},
+        {"ivshmem:x,side=0", "driver ivshmem: target 'x': not the absolute path"},
+        {"ivshmem:/x", "driver ivshmem: side=0 or side=1 is missing"},
+        {"ivshmem:/x,side=2", "option 'side=2': not one of side=0|1"},
+        {"ivshmem:/x,side=0,cell=1024", "option 'cell=1024': not one of"},
+        {"ivshmem:/x,side=0,window=0", "option 'window=0': not one of"},
         {"emu:/x,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", "more than 16 options"},
     };
     (void)state;

@@ -29,9 +29,9 @@ static int address_of(const char *path, struct sockaddr_un *ret_address)
     return 0;
 }
 
-static int cable_socket(void)
+static int unix_socket(int type)
 {
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     return fd < 0 ? -errno : fd;
 }
 
@@ -61,7 +61,8 @@ static int lock_directory(const char *path, int *ret_fd, struct via_error *err)
 }
 
 /* 0 when nobody is there any more: the socket has been removed. */
-static int remove_stale(const char *path, const struct sockaddr_un *address, struct via_error *err)
+static int remove_stale(const char *path, int type, const struct sockaddr_un *address,
+                        struct via_error *err)
 {
     struct stat info;
     if (lstat(path, &info) != 0) {
@@ -70,7 +71,7 @@ static int remove_stale(const char *path, const struct sockaddr_un *address, str
     if (!S_ISSOCK(info.st_mode)) {
         return via_error_set(err, -EEXIST, "something is there that is not a socket");
     }
-    int fd = cable_socket();
+    int fd = unix_socket(type);
     if (fd < 0) {
         return via_error_set(err, fd, "%s", strerror(-fd));
     }
@@ -90,10 +91,10 @@ static int remove_stale(const char *path, const struct sockaddr_un *address, str
     return rc;
 }
 
-static int bind_and_listen(const struct sockaddr_un *address, mode_t mode, int *ret_fd,
+static int bind_and_listen(const struct sockaddr_un *address, int type, mode_t mode, int *ret_fd,
                            struct via_error *err)
 {
-    int fd = cable_socket();
+    int fd = unix_socket(type);
     if (fd < 0) {
         return via_error_set(err, fd, "%s", strerror(-fd));
     }
@@ -114,7 +115,7 @@ static int bind_and_listen(const struct sockaddr_un *address, mode_t mode, int *
     return 0;
 }
 
-int via_emu_cable_listen(const char *path, mode_t mode, int *ret_fd, struct via_error *err)
+int via_emu_listen(const char *path, int type, mode_t mode, int *ret_fd, struct via_error *err)
 {
     struct sockaddr_un address;
     int rc = address_of(path, &address);
@@ -127,12 +128,17 @@ int via_emu_cable_listen(const char *path, mode_t mode, int *ret_fd, struct via_
     if (rc != 0) {
         return rc;
     }
-    rc = remove_stale(path, &address, err);
+    rc = remove_stale(path, type, &address, err);
     if (rc == 0) {
-        rc = bind_and_listen(&address, mode, ret_fd, err);
+        rc = bind_and_listen(&address, type, mode, ret_fd, err);
     }
     close(lock_fd);
     return rc;
+}
+
+int via_emu_cable_listen(const char *path, mode_t mode, int *ret_fd, struct via_error *err)
+{
+    return via_emu_listen(path, SOCK_SEQPACKET, mode, ret_fd, err);
 }
 
 int via_emu_cable_accept(int listen_fd, int *ret_fd)
@@ -152,7 +158,7 @@ int via_emu_cable_connect(const char *path, int *ret_fd)
     if (rc != 0) {
         return rc;
     }
-    int fd = cable_socket();
+    int fd = unix_socket(SOCK_SEQPACKET);
     if (fd < 0) {
         return fd;
     }

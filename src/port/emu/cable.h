@@ -72,9 +72,14 @@ struct via_emu_cable_message {
 };
 
 /*
- * Listens at path, in place of a socket whose process has died. -EADDRINUSE with the holder's pid
- * in the text when it lives, -EEXIST when something else is there.
+ * Listens at path with a UNIX socket of this type, in place of a socket whose process has died.
+ * -EADDRINUSE with the holder's pid in the text when it lives, -EEXIST when something else is
+ * there.
  */
+VIA_MUST_CHECK int via_emu_listen(const char *path, int type, mode_t mode, int *ret_fd,
+                                  struct via_error *err);
+
+/* The same for a cable. */
 VIA_MUST_CHECK int via_emu_cable_listen(const char *path, mode_t mode, int *ret_fd,
                                         struct via_error *err);
 

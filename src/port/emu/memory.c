@@ -71,20 +71,26 @@ void via_emu_range_free(void *range, size_t bytes)
  * page faults wait for (mm/mmap.c, mmap_region), so no thread meets a hole. The system call is made
  * directly because thread sanitizers take mmap() for a write to the whole range, which it is not.
  */
-static int map_over(void *range, size_t bytes, int flags, int fd)
+static int map_over(void *range, size_t bytes, int flags, int fd, uint64_t off)
 {
-    long at = syscall(SYS_mmap, range, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0L);
+    long at =
+        syscall(SYS_mmap, range, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, (long)off);
     return at == -1 ? -errno : 0;
 }
 
 int via_emu_range_share(void *range, size_t bytes, int fd)
 {
-    return map_over(range, bytes, MAP_SHARED, fd);
+    return map_over(range, bytes, MAP_SHARED, fd, 0);
+}
+
+int via_emu_range_share_at(void *range, size_t bytes, int fd, uint64_t off)
+{
+    return map_over(range, bytes, MAP_SHARED, fd, off);
 }
 
 int via_emu_range_zero(void *range, size_t bytes)
 {
-    return map_over(range, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    return map_over(range, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
 int via_emu_ones_new(int *ret_fd)
@@ -112,7 +118,7 @@ int via_emu_range_ones(void *range, size_t bytes, int ones_fd)
     for (size_t off = 0; off < bytes; off += VIA_EMU_ONES_BYTES) {
         size_t chunk = via_min(bytes - off, VIA_EMU_ONES_BYTES);
         int rc =
-            map_over((unsigned char *)range + off, chunk, MAP_PRIVATE | MAP_NORESERVE, ones_fd);
+            map_over((unsigned char *)range + off, chunk, MAP_PRIVATE | MAP_NORESERVE, ones_fd, 0);
         if (rc != 0) {
             return rc;
         }

@@ -31,6 +31,7 @@ void via_emu_range_free(void *range, size_t bytes);
  * meet either the old or the new. 0 or -ENOMEM and others; the range may then be without memory.
  */
 VIA_MUST_CHECK int via_emu_range_share(void *range, size_t bytes, int fd);
+VIA_MUST_CHECK int via_emu_range_share_at(void *range, size_t bytes, int fd, uint64_t off);
 VIA_MUST_CHECK int via_emu_range_zero(void *range, size_t bytes);
 
 /* A memfd to fill ranges with all-ones from. */

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A cell: the piece of an ivshmem memory that one link uses. Two hosts, side 0 and side 1, store
+ * into the same memory; so a cell has the registers that a bridge would have, and an inbox each.
+ *
+ *   0                    registers, a page: struct via_ivshmem_end of side 0, of side 1
+ *   4096                 inbox of side 0, window_bytes
+ *   4096 + window_bytes  inbox of side 1
+ *
+ * Cell k lies at k * via_ivshmem_cell_bytes(window_bytes). Each word has one writer: the host at
+ * that end. What the peer writes is hostile; so is what every other machine on the same memory
+ * writes, because ivshmem protects nobody from anybody.
+ */
+#ifndef VIA_PORT_IVSHMEM_CELL_H
+#define VIA_PORT_IVSHMEM_CELL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/types.h"
+#include "core/port.h"
+
+#define VIA_IVSHMEM_PAGE_BYTES 4096u
+#define VIA_IVSHMEM_HELLO ((uint64_t)0x56495653 << 32 | 1) /* magic, and version of this layout */
+
+/*
+ * The life of a link, seen from one end. `boot` is a random number, new in each life. An end trains
+ * by writing the peer's boot into `trained`, after it has taken its window away and forgotten old
+ * doorbells. The link is up while each end is trained for the boot that the other one has. An end
+ * that cuts, restarts or has seen the link down takes a new boot, so nothing stored in one life of
+ * a link counts in the next.
+ */
+struct via_ivshmem_end {
+    _Atomic uint64_t hello VIA_CACHELINE_ALIGNED; /* VIA_IVSHMEM_HELLO, written last */
+    _Atomic uint64_t window_bytes;
+    _Atomic uint64_t cut; /* number of the decision * 2, plus 1 for a cut; see cell_cut */
+    _Atomic uint32_t host;
+    _Atomic uint32_t id;   /* of the ivshmem peer, for interrupts */
+    _Atomic uint64_t beat; /* counts turns of the control thread: somebody lives here */
+
+    _Atomic uint64_t boot VIA_CACHELINE_ALIGNED; /* 0: nobody is here */
+    _Atomic uint64_t trained;                    /* boot of the peer, 0: not trained */
+
+    _Atomic uint32_t pad[VIA_PORT_SCRATCHPADS / 2] VIA_CACHELINE_ALIGNED;
+
+    /* How often this end has rung each doorbell of the other; and how often the other end had rung
+     * when this one took it last. */
+    _Atomic uint32_t rung[VIA_PORT_DOORBELLS] VIA_CACHELINE_ALIGNED;
+    _Atomic uint32_t taken[VIA_PORT_DOORBELLS] VIA_CACHELINE_ALIGNED;
+};
+_Static_assert(2 * sizeof(struct via_ivshmem_end) <= VIA_IVSHMEM_PAGE_BYTES, "one page");
+
+struct via_ivshmem_cell {
+    struct via_ivshmem_end end[2];
+};
+
+static inline uint64_t via_ivshmem_cell_bytes(uint64_t window_bytes)
+{
+    return VIA_IVSHMEM_PAGE_BYTES + 2 * window_bytes;
+}
+
+static inline uint64_t via_ivshmem_inbox_off(unsigned side, uint64_t window_bytes)
+{
+    return VIA_IVSHMEM_PAGE_BYTES + side * window_bytes;
+}
+
+/* Either end may cut, and either may mend. The later decision counts; of two equally late ones the
+ * cut. Returns the decision that counts. */
+static inline uint64_t via_ivshmem_cell_cut(const struct via_ivshmem_cell *cell)
+{
+    uint64_t zero = atomic_load_explicit(&cell->end[0].cut, memory_order_acquire);
+    uint64_t one = atomic_load_explicit(&cell->end[1].cut, memory_order_acquire);
+    return via_max(zero, one);
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The ivshmem port: a link between two machines that share the memory of an ivshmem device. A
+ * machine is a virtual machine with the device, or a process of the machine that runs them, which
+ * joins as a peer of its own.
+ *
+ * Either end may start first, be killed, and come back. Both store into the same memory: a put is a
+ * store, coherent and in order, as on the emulated port. Interrupts wake the control thread of the
+ * peer, which wakes the transfer threads.
+ *
+ * A process that is killed is noticed at once, because the server tells. A virtual machine that is
+ * reset or paused is not: core's heartbeats tell.
+ *
+ * The port's functions are the control thread's; those of core/port.h keep their own rule.
+ */
+#ifndef VIA_PORT_IVSHMEM_IVSHMEM_H
+#define VIA_PORT_IVSHMEM_IVSHMEM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "core/port.h"
+
+#define VIA_IVSHMEM_WINDOW_BYTES_MAX (UINT64_C(1) << 36)
+#define VIA_IVSHMEM_CELLS_MAX 1024u
+
+struct via_ivshmem_options {
+    const char *target;    /* path of an ivshmem server's socket */
+    unsigned side;         /* 0 or 1; the two ends differ */
+    uint32_t cell;         /* which piece of the memory; the same at both ends */
+    uint64_t window_bytes; /* of each end's inbox; a multiple of the page size, the same at both */
+    uint16_t host;         /* id of this host, told to the peer */
+    unsigned threads_count;
+    /* [control thread, in via_ivshmem_port_service] A doorbell of this thread may have been rung.
+     * NULL: nobody sleeps on this port */
+    void (*wake)(void *ctx, unsigned thread);
+    void *ctx;
+};
+
+/* Opens an end; the link comes up by via_ivshmem_port_service(). -EINVAL, -ENAMETOOLONG, -ENOMEM,
+ * -EMFILE. Close with port->ops->close(port). */
+VIA_MUST_CHECK int via_ivshmem_port_open(const struct via_ivshmem_options *options,
+                                         struct via_port **ret_port, struct via_error *err);
+
+/* As struct via_driver has them (port/driver.h). */
+int via_ivshmem_port_fd(const struct via_port *port);
+int via_ivshmem_port_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
+void via_ivshmem_port_cut(struct via_port *port, bool cut);
+
+struct via_ivshmem_status {
+    bool cut;
+    bool attached;      /* to the device's memory */
+    uint16_t peer_host; /* what it says; 0 while nobody is there */
+    uint32_t peer_id;   /* of its ivshmem device */
+    uint64_t window_bytes;
+    uint64_t puts_out_of_bounds, doorbells_fired, doorbells_coalesced, peers_refused;
+    char found[128];
+    char error[256];
+};
+void via_ivshmem_port_status(const struct via_port *port, struct via_ivshmem_status *ret_status);
+
+#endif

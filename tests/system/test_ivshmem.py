@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Daemons that share nothing but the socket of an ivshmem server, and what becomes of messages when any of the three dies."""
+import json
+import os
+import re
+import socket
+import subprocess
+
+import cli
+
+DELIVER = os.path.join(cli.BIN, "tests", "prog_deliver")
+
+
+class Ivshmem(cli.Case):
+    def setUp(self):
+        super().setUp()
+        self.path = os.path.join(self.folder, "ivshmem.sock")
+        self.daemons = {}
+        self.start_server()
+
+    def start(self, *words, **more):
+        process = subprocess.Popen([os.path.join(cli.BIN, words[0]), *words[1:]], text=True, stderr=subprocess.DEVNULL,
+                                   **{"env": self.env, **more})
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        if process.stdout is not None:
+            self.addCleanup(process.stdout.close)
+        return process
+
+    def start_server(self, memory="16MiB"):
+        self.server = self.start("viaduct", "ivshmem-server", "--socket", self.path, "--memory", memory, stdout=subprocess.PIPE)
+        self.assertIn("serves", self.server.stdout.readline())
+
+    def rundir_of(self, host):
+        return os.path.join(self.folder, "run-%d" % host)
+
+    def start_daemon(self, host, *links):
+        words = [word for link in links for word in ("--link", link)]
+        self.daemons[host] = self.start("viaductd", "--foreground", "--rundir", self.rundir_of(host), "--host", str(host), *words)
+
+    def links_of(self, host):
+        answer = b""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.settimeout(cli.HANG_S)
+            try:
+                control.connect(os.path.join(self.rundir_of(host), "host-%d.ctl" % host))
+                control.sendall(b'{"cmd":"status"}\n')
+                while not answer.endswith(b"\n"):
+                    piece = control.recv(65536)
+                    if not piece:
+                        return []
+                    answer += piece
+            except OSError:
+                return []
+        return json.loads(answer)["links"]
+
+    def wait_up(self, *hosts):
+        for host in hosts:
+            self.assertTrue(cli.wait_for(lambda host=host: [li["state"] for li in self.links_of(host)] not in ([], ["down"]) and
+                                         all(li["state"] == "up" for li in self.links_of(host))), self.links_of(host))
+
+    def deliver(self, host, *words):
+        env = {**self.env, "VIADUCT_RUNDIR": self.rundir_of(host), "VIADUCT_HOST": str(host)}
+        process = self.start(DELIVER, *map(str, words), env=env, stdout=subprocess.PIPE)
+        return process
+
+    def start_two(self):
+        self.start_daemon(1, "2=ivshmem:%s,side=0" % self.path)
+        self.start_daemon(2, "1=ivshmem:%s,side=1" % self.path)
+        self.wait_up(1, 2)
+
+    def test_what_status_says(self):
+        self.start_two()
+        for host in (1, 2):
+            link = self.links_of(host)[0]
+            self.assertEqual((link["driver"], link["path"], link["like"], link["error"]), ("ivshmem", self.path, "ivshmem", ""))
+            self.assertRegex(link["found"], r"^peer \d+ of %s, 16 MiB; host %d is peer \d+$" % (re.escape(self.path), 3 - host))
+            self.assertEqual(link["caps"], {"coherent": True, "writes_ordered": True, "store_bytes": 8, "dma_depth": 0})
+
+    def test_nothing_is_lost_when_the_server_dies_and_a_daemon_is_suspended(self):
+        self.start_two()
+        receiver = self.deliver(2, "receive", 1)
+        self.assertEqual(receiver.stdout.readline(), "ready\n")
+        sender = self.deliver(1, "send", 2, 0, 4000, 50, 1.5)
+        self.server.kill()
+        self.server.wait()
+        self.assertTrue(cli.wait_for(lambda: "no ivshmem server" in self.links_of(1)[0]["error"]), self.links_of(1))
+        self.start_server()
+        self.wait_up(1, 2)
+        os.kill(self.daemons[2].pid, 19)
+        cli.wait_for(lambda: False, 0.3)
+        os.kill(self.daemons[2].pid, 18)
+        out, _ = receiver.communicate(timeout=cli.HANG_S)
+        self.assertRegex(out, r"(?m)^received [1-9]\d* lost 0 doubled 0 reordered 0 wrong 0$")
+        self.assertEqual(sender.wait(cli.HANG_S), 0)
+
+    def test_a_daemon_that_is_killed_comes_back_and_a_second_one_at_its_end_is_refused(self):
+        self.start_two()
+        self.daemons[2].kill()
+        self.daemons[2].wait()
+        self.assertTrue(cli.wait_for(lambda: self.links_of(1)[0]["state"] == "down"))
+        self.start_daemon(2, "1=ivshmem:%s,side=1" % self.path)
+        self.wait_up(1, 2)
+        self.start_daemon(3, "1=ivshmem:%s,side=1" % self.path)
+        self.assertTrue(cli.wait_for(lambda: any(re.search(r"host 2 \(ivshmem peer \d+\) is side 1 already", li["error"])
+                                                 for li in self.links_of(3))), self.links_of(3))
+        self.wait_up(1, 2)
+
+    def test_a_memory_that_is_too_small_and_windows_that_differ(self):
+        self.start_daemon(1, "2=ivshmem:%s,side=0,cell=1,window=8MiB" % self.path)
+        self.assertTrue(cli.wait_for(lambda: any("has room for 0 cells of 16781312 bytes" in li["error"] for li in self.links_of(1))),
+                        self.links_of(1))
+        self.start_daemon(2, "3=ivshmem:%s,side=0,window=2MiB" % self.path)
+        self.start_daemon(3, "2=ivshmem:%s,side=1,window=1MiB" % self.path)
+        for host, windows in ((2, (1 << 20, 2 << 20)), (3, (2 << 20, 1 << 20))):
+            self.assertTrue(cli.wait_for(lambda host=host, windows=windows: any(
+                "the peer has windows of %d bytes, this host of %d" % windows in li["error"] for li in self.links_of(host))),
+                            self.links_of(host))
+
+    def test_three_hosts_on_one_server(self):
+        at = "ivshmem:%s,window=1MiB" % self.path
+        self.start_daemon(1, "2=%s,side=0,cell=0" % at, "3=%s,side=0,cell=2" % at)
+        self.start_daemon(2, "3=%s,side=0,cell=1" % at, "1=%s,side=1,cell=0" % at)
+        self.start_daemon(3, "1=%s,side=1,cell=2" % at, "2=%s,side=1,cell=1" % at)
+        self.wait_up(1, 2, 3)
+
+    def test_a_command_line_that_is_wrong(self):
+        for words, says in ((("--memory", "3MiB"), "not a power of two"), (("--vectors", "65"), "not 1 to 64"),
+                            (("--socket", "/nowhere/x"), "open /nowhere"), (("--mode", "9"), "not an octal mode")):
+            done = subprocess.run([self.viaduct, "ivshmem-server", "--socket", self.path + "2", *words], env=self.env, text=True,
+                                  capture_output=True, timeout=cli.HANG_S, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(says, done.stderr)
+        done = subprocess.run([self.viaduct, "ivshmem-server", "--socket", self.path], env=self.env, text=True,
+                              capture_output=True, timeout=cli.HANG_S, check=False)
+        self.assertIn("another process (pid %d) holds it" % self.server.pid, done.stderr)
+
+
+if __name__ == "__main__":
+    cli.main()
