@@ -90,6 +90,19 @@ static int find_rundir(struct via_rundir_path *path, struct via_error *err)
     return 0;
 }
 
+/* Without --host: $VIADUCT_HOST, or the host whose directory it is. -ENOENT: it is not there yet.
+ */
+static int look_for_host(struct via_attach_options *wish)
+{
+    unsigned host;
+    if (wish->host >= 0 || getenv("VIADUCT_HOST") != NULL) {
+        return 0;
+    }
+    int rc = via_rundir_local(options.rundir, &host);
+    wish->host = rc == 0 ? (int)host : -1;
+    return rc;
+}
+
 /* The host's id: waits until its daemon is there. 1: it is time to end. */
 static int find_host(const struct ends *ends, struct via_error *err)
 {
@@ -98,7 +111,9 @@ static int find_host(const struct ends *ends, struct via_error *err)
     bool said = false;
     for (;;) {
         struct via_attach *attach;
-        int rc = via_attach_open(&wish, &attach);
+        wish.host = options.host;
+        bool found = look_for_host(&wish) == 0;
+        int rc = found ? via_attach_open(&wish, &attach) : -ENOENT;
         if (rc == 0) {
             shared.host = (uint16_t)via_attach_host(attach);
             via_attach_close(attach);
@@ -108,7 +123,8 @@ static int find_host(const struct ends *ends, struct via_error *err)
             return via_error_set(err, rc, "%s", via_error_text());
         }
         if (!said) {
-            via_log(VIA_LOG_INFO, "%s: waiting for it", via_error_text());
+            via_log(VIA_LOG_INFO, "%s: waiting for a daemon: %s", options.rundir,
+                    found ? via_error_text() : "it is no host's directory");
             said = true;
         }
         bool ready;

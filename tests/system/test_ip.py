@@ -287,6 +287,30 @@ class Faults(Fabric):
         self.assertEqual(self.peer(1, 2)["sessions"], 1)
         self.down()
 
+    def test_on_a_machine_it_may_start_before_the_daemon(self):
+        """As services: the directory is of one host, and nobody says which."""
+        space = "via-%s-1" % self.name
+        subprocess.run(["ip", "netns", "add", space], check=True)
+        os.mkdir(self.rundir, 0o700)
+        program = subprocess.Popen(["ip", "netns", "exec", space, os.path.join(cli.BIN, "viaduct-ip"), "--rundir",
+                                    self.rundir, "--network", "10.79.0.0/16", "--network6", "none", "--queues", "2"],
+                                   env=self.env, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, program)
+        self.assertIn("waiting for a daemon", program.stderr.readline())
+        daemon = subprocess.Popen([os.path.join(cli.BIN, "viaductd"), "--host", "300", "--hosts-max", "400",
+                                   "--rundir", self.rundir, "--foreground"], env=self.env,
+                                  stderr=subprocess.DEVNULL)
+        self.addCleanup(self.end, daemon)
+        self.assertTrue(cli.wait_for(lambda: "is up" in program.stderr.readline()))
+        out = subprocess.run(["ip", "-n", space, "-o", "addr"], capture_output=True, text=True, check=True).stdout
+        self.assertIn("inet 10.79.1.44/16", out)
+        daemon.terminate()
+        daemon.wait(cli.HANG_S)
+        self.assertTrue(cli.wait_for(lambda: "has gone" in program.stderr.readline()))
+        program.terminate()
+        program.communicate(timeout=cli.HANG_S)
+        self.assertEqual(program.returncode, 0)
+
     def test_a_hostile_host_harms_itself_only(self):
         self.up("--mesh", "3", "--no-ethernet")
         self.serve(1, UDP_SERVER, ADDRESS % 1)
