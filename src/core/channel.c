@@ -70,6 +70,7 @@ static void take_up(struct via_channel *channel, struct via_way *way)
     via_pipe_writer_start_at(&way->tx, node->config.pipe_first);
     via_pipe_reader_start_at(&way->rx, node->config.pipe_first);
     way->port = port;
+    way->dimension = link->dimension;
     way->blocked_since_ns = 0;
     via_dma_take_up(way);
     way->up = true;
@@ -122,14 +123,19 @@ static void watch_links(struct via_channel *channel)
     const struct via_node *node = channel->node;
     /* Pairs with the release in tell_channels(). */
     uint32_t version = atomic_load_explicit(&node->links_version, memory_order_acquire);
-    if (version == channel->links_seen) {
+    if (version == atomic_load_explicit(&channel->links_seen, memory_order_relaxed)) {
         return;
     }
-    channel->links_seen = version;
+    /* Pairs with the acquire in channels_have_seen(): this channel's last use of a port that is
+     * taken away, which it no longer finds from here on. */
+    atomic_store_explicit(&channel->links_seen, version, memory_order_release);
     for (unsigned p = 0; p < node->config.ports_count; p++) {
         struct via_way *way = &channel->ways[p];
+        /* A link may have come and gone between two turns: the control thread then waits for an
+         * answer to that. */
         if (!via_list_is_linked(&way->watched) &&
-            atomic_load_explicit(&way->link->present, memory_order_relaxed)) {
+            (atomic_load_explicit(&way->link->present, memory_order_relaxed) ||
+             atomic_load_explicit(&way->link->generation, memory_order_relaxed) != way->seen)) {
             watch(channel, way);
         }
     }
@@ -502,7 +508,8 @@ static bool has_work(struct via_channel *channel)
 
     if (!via_list_empty(&channel->flows->local) || !via_list_empty(&channel->ops->reports) ||
         (channel->barriers != NULL && via_barrier_is_due(channel)) ||
-        atomic_load_explicit(&node->links_version, memory_order_acquire) != channel->links_seen ||
+        atomic_load_explicit(&node->links_version, memory_order_acquire) !=
+            atomic_load_explicit(&channel->links_seen, memory_order_relaxed) ||
         atomic_load_explicit(&node->route_log.version, memory_order_acquire) !=
             channel->routes_seen) {
         return true;

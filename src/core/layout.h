@@ -53,9 +53,9 @@ struct via_channel_host {
 struct via_channel {
     struct via_node *node;
     unsigned index;
-    _Atomic uint32_t turn; /* odd while a poll is under way: see segment.c */
-    uint32_t routes_seen;  /* via_route_log.version */
-    uint32_t links_seen;   /* via_node.links_version */
+    _Atomic uint32_t turn;       /* odd while a poll is under way: see segment.c */
+    uint32_t routes_seen;        /* via_route_log.version */
+    _Atomic uint32_t links_seen; /* via_node.links_version; the control thread reads it */
     uint64_t now_ns;
     unsigned work;                  /* done in this turn */
     struct via_channel_host *hosts; /* hosts_max */

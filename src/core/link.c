@@ -613,6 +613,8 @@ void via_link_finish(struct via_node *node, struct via_link *link, uint64_t now_
     }
 }
 
+/* --- the end --------------------------------------------------------------------------------- */
+
 void via_link_close(struct via_node *node, struct via_link *link)
 {
     if (has_greeted(link)) {
@@ -621,4 +623,74 @@ void via_link_close(struct via_node *node, struct via_link *link)
     for (unsigned i = VIA_HANDSHAKE_REGISTERS; i-- > 0;) {
         publish_register(link, i, 0);
     }
+}
+
+static bool channels_have_seen(const struct via_node *node, uint32_t version)
+{
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        /* Pairs with the release in watch_links(). */
+        uint32_t seen = atomic_load_explicit(&node->channels[k].links_seen, memory_order_acquire);
+        if ((int32_t)(seen - version) < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The link of the next port here begins with nothing but a new epoch. No channel uses it. */
+static void forget(struct via_node *node, struct via_link *link)
+{
+    atomic_store_explicit(&link->peer, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->peer_session, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->peer_version, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->peer_link, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->ups_count, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->downs_count, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->errors, 0, memory_order_relaxed);
+    struct via_link_refusal none = {.cause = VIA_CAUSE_NONE};
+    via_greet_show_refusal(link, &none);
+    link->peer_seen_session = 0;
+    link->echo = 0;
+    link->published_state = 0;
+    link->next_look_ns = 0;
+    link->activity_seen = 0;
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        struct via_way *way = &node->channels[k].ways[link->index];
+        _Atomic uint64_t *counts[] = {
+            &way->frames_sent,    &way->frames_received, &way->bytes_sent, &way->bytes_received,
+            &way->frames_relayed, &way->frames_bypassed, &way->dma_frames, &way->dma_bytes,
+            &way->dma_busy,       &way->dma_fallbacks,   &way->dma_hangs,
+        };
+        for (unsigned i = 0; i < VIA_ARRAY_COUNT(counts); i++) {
+            atomic_store_explicit(counts[i], 0, memory_order_relaxed);
+        }
+    }
+}
+
+/*
+ * Two grace periods. Channels first let go of the pipes, and of DMA, as when a link goes down. Then
+ * the port is out of the table, but a channel may just be asking it for events: until each has
+ * begun a turn in which it did not find it.
+ */
+int via_link_leave(struct via_node *node, struct via_link *link)
+{
+    if (!via_link_is_leaving(link)) {
+        via_link_close(node, link);
+        set_phase_down(link);
+        link->phase = VIA_PHASE_LEAVING;
+        set_state(node, link, VIA_LINK_DOWN);
+        tell_channels(node);
+    }
+    if (link->phase == VIA_PHASE_LEAVING && channels_have_let_go(node, link)) {
+        atomic_store_explicit(&link->port, NULL, memory_order_relaxed);
+        tell_channels(node);
+        link->left_version = atomic_load_explicit(&node->links_version, memory_order_relaxed);
+        link->phase = VIA_PHASE_LEFT;
+    }
+    if (link->phase != VIA_PHASE_LEFT || !channels_have_seen(node, link->left_version)) {
+        return -EAGAIN;
+    }
+    forget(node, link);
+    link->phase = VIA_PHASE_NO_PORT;
+    return 0;
 }

@@ -16,6 +16,8 @@ enum via_link_phase {
     VIA_PHASE_GREETING,  /* the control pipe runs; the hosts tell each other what they are */
     VIA_PHASE_REFUSED,   /* and cannot work together */
     VIA_PHASE_UP,
+    VIA_PHASE_LEAVING, /* the port is taken away: until all channels have let go of the pipes */
+    VIA_PHASE_LEFT,    /* until no channel knows the port any more */
 };
 
 /* What the hosts of a link have said to each other (greet.c). */
@@ -49,6 +51,7 @@ struct via_link {
 
     /* Control thread only. */
     enum via_link_phase phase;
+    uint32_t left_version; /* LEFT: via_node.links_version since when there is no port */
     uint32_t peer_seen_session;
     uint16_t echo; /* peer epoch echoed, 0 = none */
     uint8_t published_state;
@@ -127,5 +130,11 @@ void via_link_control(struct via_node *node, struct via_link *link, uint64_t now
 void via_link_finish(struct via_node *node, struct via_link *link, uint64_t now_ns,
                      uint64_t *ret_deadline_ns);
 void via_link_close(struct via_node *node, struct via_link *link);
+/* A step of via_node_port_clear(): 0 or -EAGAIN. There is a port. */
+int via_link_leave(struct via_node *node, struct via_link *link);
+static inline bool via_link_is_leaving(const struct via_link *link)
+{
+    return link->phase == VIA_PHASE_LEAVING || link->phase == VIA_PHASE_LEFT;
+}
 
 #endif

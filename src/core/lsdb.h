@@ -81,7 +81,7 @@ struct via_lsdb_link {
     unsigned dirty_count;
 
     /* While up: links towards the same host, from the lowest rank up, and all links. */
-    uint16_t rank;          /* of the port: by dimension, then by number */
+    uint16_t rank;          /* of the port: dimension * ports_count + number */
     uint16_t peer;          /* VIA_HOST_NONE = not up */
     uint16_t next_parallel; /* index; VIA_PORT_NONE */
     uint64_t up_serial;     /* greater for a link that came up later */
@@ -108,7 +108,7 @@ struct via_lsdb {
     uint64_t up_serial;
     uint16_t *local;   /* by host: the first of the links that are up and lead there; none:
                           VIA_PORT_NONE */
-    uint16_t *by_rank; /* ports */
+    uint16_t *by_rank; /* ports; ranks of no port are not used */
 
     bool own_dirty;       /* my neighbours have changed */
     uint64_t own_next_ns; /* not earlier: a long announcement is not repeated for each link */
@@ -196,6 +196,8 @@ static inline unsigned via_lsa_neighbours_count(const struct via_lsa *lsa)
 /* --- route.c --------------------------------------------------------------------------------- */
 
 void via_routes_init(struct via_node *node);
+/* After via_link.dimension has changed, while the link is not up. */
+void via_routes_rank(struct via_node *node, struct via_link *link);
 /* A link towards the host has gone. */
 void via_routes_touch(struct via_node *node, uint16_t host);
 /* Before and after another announcement of the host is stored: its edges go and come. */

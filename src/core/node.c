@@ -295,7 +295,8 @@ static struct via_lsdb *carve_lsdb(struct carver *carver, const struct via_node_
     struct via_lsdb *lsdb = carve(carver, 1, sizeof(struct via_lsdb));
     void *lsas = carve(carver, config->hosts_max, sizeof(struct via_lsa));
     void *local = carve(carver, config->hosts_max, sizeof(uint16_t));
-    void *by_rank = carve(carver, config->ports_count, sizeof(uint16_t));
+    void *by_rank =
+        carve(carver, (size_t)config->ports_count * VIA_DIMENSIONS_MAX, sizeof(uint16_t));
     void *labels = carve(carver, config->hosts_max, sizeof(uint32_t));
     void *heap = carve(carver, config->hosts_max, sizeof(uint16_t));
     void *heap_at = carve(carver, config->hosts_max, sizeof(uint16_t));
@@ -459,11 +460,40 @@ int via_node_port_set(struct via_node *node, unsigned index, struct via_port *po
     return 0;
 }
 
+int via_node_port_clear(struct via_node *node, unsigned index)
+{
+    if (index >= node->config.ports_count) {
+        return -EINVAL;
+    }
+    struct via_link *link = &node->links[index];
+    return link->phase != VIA_PHASE_NO_PORT ? via_link_leave(node, link) : -ENOENT;
+}
+
+int via_node_port_dimension(struct via_node *node, unsigned index, uint8_t dimension)
+{
+    if (index >= node->config.ports_count || dimension >= VIA_DIMENSIONS_MAX) {
+        return -EINVAL;
+    }
+    struct via_link *link = &node->links[index];
+    if (link->phase != VIA_PHASE_NO_PORT) {
+        return -EBUSY;
+    }
+    link->dimension = dimension;
+    via_routes_rank(node, link);
+    return 0;
+}
+
+/* Is there a link at this port, and does it stay? */
+static bool is_in_use(const struct via_link *link)
+{
+    return link->phase != VIA_PHASE_NO_PORT && !via_link_is_leaving(link);
+}
+
 void via_node_control(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     *ret_deadline_ns = VIA_NEVER_NS;
     for (unsigned p = 0; p < node->config.ports_count; p++) {
-        if (node->links[p].phase != VIA_PHASE_NO_PORT) {
+        if (is_in_use(&node->links[p])) {
             via_link_control(node, &node->links[p], now_ns, ret_deadline_ns);
         }
     }
@@ -485,7 +515,7 @@ void via_node_fini(struct via_node *node)
         via_node_cancel(node, k, 0, 0);
     }
     for (unsigned p = 0; p < node->config.ports_count; p++) {
-        if (node->links[p].phase != VIA_PHASE_NO_PORT) {
+        if (is_in_use(&node->links[p])) {
             via_link_close(node, &node->links[p]);
         }
     }

@@ -163,8 +163,22 @@ int via_node_init(struct via_node **ret_node, void *memory, const struct via_nod
  * its link is BAD_GEOMETRY when not even one slot fits. */
 size_t via_node_inbox_bytes(const struct via_node_config *config);
 
-/* [control] Gives the node a port (index < ports_count); borrowed until via_node_fini. */
+/* [control] Gives the node a port (index < ports_count), at any time; borrowed until
+ * via_node_port_clear() or via_node_fini(). 0, -EINVAL, -EBUSY (there is one). */
 int via_node_port_set(struct via_node *node, unsigned index, struct via_port *port);
+
+/*
+ * [control] Takes a port away: its link goes down, and the peer sees that at its next look. 0: the
+ * port is the caller's again, and the index is free. -EAGAIN: a channel may still use the port;
+ * call it again after each channel's next poll, to which it has woken them, and via_node_control()
+ * in between. It takes no longer than a turn of each channel, or, with DMA under way, than the end
+ * of that (config.dma_ns_max, and the port's abort). -ENOENT: there is none; -EINVAL.
+ */
+int via_node_port_clear(struct via_node *node, unsigned index);
+
+/* [control] Of the next port at a free index, as via_node_port_config.dimension. 0, -EINVAL, -EBUSY
+ * (there is a port). */
+int via_node_port_dimension(struct via_node *node, unsigned index, uint8_t dimension);
 
 /*
  * [control] Link bring-up, heartbeats, link states, routes. Call it by its deadline, when a port

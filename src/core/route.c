@@ -382,8 +382,6 @@ void via_routes_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_dea
 void via_routes_init(struct via_node *node)
 {
     struct via_lsdb *lsdb = node->lsdb;
-    uint16_t rank = 0;
-
     for (unsigned h = 0; h < node->config.hosts_max; h++) {
         lsdb->labels[h] = VIA_ROUTE_NONE;
         lsdb->heap_at[h] = VIA_HOST_NONE;
@@ -394,12 +392,16 @@ void via_routes_init(struct via_node *node)
     atomic_store_explicit(&node->sessions[node->config.host], node->config.session,
                           memory_order_relaxed);
     atomic_store_explicit(&node->routes[node->config.host], 0, memory_order_relaxed);
-    for (unsigned d = 0; d < VIA_DIMENSIONS_MAX; d++) {
-        for (uint16_t p = 0; p < node->config.ports_count; p++) {
-            if (node->links[p].dimension == d) {
-                lsdb->by_rank[rank] = p;
-                node->links[p].lsdb.rank = rank++;
-            }
-        }
+    for (unsigned p = 0; p < node->config.ports_count; p++) {
+        via_routes_rank(node, &node->links[p]);
     }
+}
+
+/* Of one port alone, so that labels keep their meaning when another port changes its dimension. */
+void via_routes_rank(struct via_node *node, struct via_link *link)
+{
+    unsigned rank = (unsigned)link->dimension * node->config.ports_count + link->index;
+    _Static_assert(VIA_DIMENSIONS_MAX * VIA_PORTS_MAX <= 0xffff, "a rank has 16 bits");
+    node->lsdb->by_rank[rank] = (uint16_t)link->index;
+    link->lsdb.rank = (uint16_t)rank;
 }

@@ -41,6 +41,8 @@ struct host {
     struct end *end;
     pthread_t control, channels[CHANNELS];
     _Atomic bool stop;
+    _Atomic unsigned unplugs_count;
+    bool unplugging; /* control thread */
     uint64_t handle;
     unsigned char *segment;
     /* Per channel, touched by its thread only. */
@@ -241,6 +243,28 @@ static void *run_channel(void *arg)
     return NULL;
 }
 
+/* Takes the port away, and gives it back when no thread uses it: here any use would be a race. */
+static void unplug_now_and_then(struct host *host, unsigned turn)
+{
+    struct via_port *port = &host->end->port;
+    bool begin = port->side == 0 && turn < 400 && turn % 20 == 15;
+    if (!begin && !host->unplugging) {
+        return;
+    }
+    int rc = via_node_port_clear(host->node, 0);
+    host->unplugging = rc == -EAGAIN;
+    if (rc == 0) {
+        const struct via_port saved = *port;
+        memset(port, 0xff, sizeof(*port));
+        nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
+        *port = saved;
+        assert_int_equal(via_node_port_set(host->node, 0, port), 0);
+        host->unplugs_count++;
+    } else {
+        assert_int_equal(rc, -EAGAIN);
+    }
+}
+
 static void *run_control(void *arg)
 {
     struct host *host = arg;
@@ -248,6 +272,7 @@ static void *run_control(void *arg)
     while (!atomic_load_explicit(&host->stop, memory_order_acquire)) {
         uint64_t deadline, handle;
         via_node_control(host->node, now_ns(), &deadline);
+        unplug_now_and_then(host, turn);
         /* Segments come and go while channels look others up. */
         if (via_node_segment_add(host->node, host->segment, 4096, VIA_SEGMENT_READ, 77 + turn,
                                  &handle) == 0) {
@@ -328,7 +353,8 @@ static void threads_share_a_node(void **state)
         }
     }
     for (unsigned i = 0; i < 6000; i++) {
-        if (atomic_load(&hosts[0].finished) == CHANNELS &&
+        if (atomic_load(&hosts[0].unplugs_count) > 5 &&
+            atomic_load(&hosts[0].finished) == CHANNELS &&
             atomic_load(&hosts[1].finished) == CHANNELS) {
             break;
         }
@@ -346,6 +372,7 @@ static void threads_share_a_node(void **state)
             pthread_join(hosts[h].channels[k], NULL);
         }
     }
+    assert_true(atomic_load(&hosts[0].unplugs_count) > 5);
     for (unsigned h = 0; h < 2; h++) {
         assert_int_equal(atomic_load(&hosts[h].finished), CHANNELS);
         via_node_fini(hosts[h].node);
