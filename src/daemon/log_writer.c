@@ -25,12 +25,12 @@ static struct {
     bool ending;
     size_t head, used; /* of the ring */
     uint64_t lost;
+    size_t bytes_max;
     unsigned char ring[RING_BYTES];
 
     /* The thread's own. */
     char path[256];
     char old_path[264];
-    size_t bytes_max;
     bool is_file; /* standard error is the file at path */
     size_t file_bytes;
 } writer = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -94,11 +94,12 @@ static void write_lines(void)
 {
     size_t head = writer.head;
     size_t used = writer.used;
+    size_t bytes_max = writer.bytes_max;
     size_t first = via_min(used, RING_BYTES - head);
     struct iovec iov[2] = {{.iov_base = writer.ring + head, .iov_len = first},
                            {.iov_base = writer.ring, .iov_len = used - first}};
     pthread_mutex_unlock(&writer.lock);
-    if (writer.is_file && writer.file_bytes + used > writer.bytes_max / 2) {
+    if (writer.is_file && writer.file_bytes + used > bytes_max / 2) {
         begin_new_file();
     }
     write_all(iov, used > first ? 2 : 1);
@@ -205,6 +206,13 @@ void via_daemon_log_start(const char *path, size_t bytes_max)
         pthread_setname_np(writer.thread, "via-log");
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+void via_daemon_log_set_bytes(size_t bytes_max)
+{
+    pthread_mutex_lock(&writer.lock);
+    writer.bytes_max = bytes_max;
+    pthread_mutex_unlock(&writer.lock);
 }
 
 void via_daemon_log_end(void)

@@ -25,6 +25,9 @@ void via_daemon_log(void *ctx, const struct via_log_message *message);
 
 void via_daemon_log_start(const char *path, size_t bytes_max);
 
+/* From any thread. */
+void via_daemon_log_set_bytes(size_t bytes_max);
+
 /* Writes what is left, for a second at most, and ends the thread. */
 void via_daemon_log_end(void);
 

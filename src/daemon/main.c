@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,9 @@
 
 #include "daemon/key.h"
 #include "daemon/log_writer.h"
+#include "daemon/notify.h"
 #include "daemon/options.h"
+#include "daemon/reload.h"
 #include "host/host_source.h"
 
 /* Exit codes: 0 asked to end, 1 could not start, 2 wrong command line. */
@@ -27,14 +30,21 @@ static void on_signal(int number)
     via_host_stop(running);
 }
 
-static void handle_signals(void)
+static void on_hangup(int number)
+{
+    (void)number;
+    via_reload_ask();
+}
+
+static void handle_signals(bool reloads)
 {
     struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
-    sigaction(SIGHUP, &ignore, NULL);
+    struct sigaction hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+    sigaction(SIGHUP, reloads ? &hangup : &ignore, NULL);
     /* RLIMIT_FSIZE counts for shared memory too: then the error is reported. */
     sigaction(SIGXFSZ, &ignore, NULL);
 }
@@ -204,34 +214,82 @@ static int follow_companion(pid_t pid, struct via_error *err)
     return rc == 0 ? 0 : via_error_set(err, rc, "--with %d: %s", (int)pid, strerror(-rc));
 }
 
+static void reload_begins(void)
+{
+    via_notify_send("RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=reads its file again",
+                    via_notify_now_us());
+}
+
+static void reload_has_ended(bool failed)
+{
+    via_notify_send("READY=1\nSTATUS=%s",
+                    failed ? "the last reload failed, see the log" : "reloaded");
+}
+
+static const struct via_reload_calls notify_calls = {.begins = reload_begins,
+                                                     .has_ended = reload_has_ended};
+
+/* What goes on beside the host; it ends with via_host_close() and close_services(). */
+static int open_services(const struct via_daemon_options *options, struct via_daemon_key *key,
+                         struct via_error *err)
+{
+    int rc = options->with != 0 ? follow_companion(options->with, err) : 0;
+    if (rc == 0) {
+        rc = via_notify_open(running, err);
+    }
+    if (rc == 0 && options->config_path != NULL) {
+        rc = via_reload_open(running, options, key, &notify_calls, err);
+    }
+    return rc;
+}
+
+static void close_services(const struct via_daemon_options *options)
+{
+    via_host_source_remove(running, &companion);
+    via_notify_close(running);
+    if (options->config_path != NULL) {
+        via_reload_close();
+    }
+}
+
+static int open_host(const struct via_daemon_options *options, struct via_daemon_key *key,
+                     int *ret_log_fd, struct via_error *err)
+{
+    struct via_host_options host_options = options->host;
+    int rc = 0;
+    if (options->key_path != NULL) {
+        rc = via_daemon_key_read(options->key_path, key, err);
+        host_options.key = &key->host;
+    }
+    if (rc == 0) {
+        rc = via_host_open(&host_options, &running, err);
+    }
+    if (rc == 0) {
+        rc = open_log(options, ret_log_fd, err);
+    }
+    if (rc == 0) {
+        rc = open_services(options, options->key_path != NULL ? key : NULL, err);
+    }
+    if (rc != 0) {
+        via_host_close(running);
+    }
+    return rc;
+}
+
 static int run(const struct via_daemon_options *options, int parent_fd)
 {
     struct via_error err;
     static struct via_daemon_key key;
-    struct via_host_options host_options = options->host;
-    via_error_clear(&err);
-    if (options->key_path != NULL) {
-        if (via_daemon_key_read(options->key_path, &key, &err) != 0) {
-            return fail(parent_fd, &err);
-        }
-        host_options.key = &key.host;
-    }
-    if (via_host_open(&host_options, &running, &err) != 0) {
-        return fail(parent_fd, &err);
-    }
     int log_fd;
-    if (open_log(options, &log_fd, &err) != 0) {
-        via_host_close(running);
+    via_error_clear(&err);
+    if (open_host(options, &key, &log_fd, &err) != 0) {
         return fail(parent_fd, &err);
     }
-    if (options->with != 0 && follow_companion(options->with, &err) != 0) {
-        via_host_close(running);
-        return fail(parent_fd, &err);
-    }
-    handle_signals();
+    handle_signals(options->config_path != NULL);
     log_to_file(options, log_fd);
     via_daemon_log_start(log_path_of(options).text, options->log_bytes);
     /* The sockets listen: who connects now waits until the loop runs, and is not refused. */
+    via_notify_send("READY=1\nSTATUS=host %u is up", options->host.host);
     tell(options->ready_fd, "+", 1);
     tell(parent_fd, "+", 1);
     int rc = via_host_run(running, &err);
@@ -239,7 +297,8 @@ static int run(const struct via_daemon_options *options, int parent_fd)
         via_log(VIA_LOG_ERROR, "%s", err.text);
     }
     via_log(VIA_LOG_INFO, "host %u: ends", options->host.host);
-    via_host_source_remove(running, &companion);
+    via_notify_send("STOPPING=1\nSTATUS=host %u ends", options->host.host);
+    close_services(options);
     via_host_close(running);
     via_daemon_log_end();
     return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -264,6 +323,7 @@ int main(int argc, char **argv)
     /* Before the host is opened: a full disk or no memory is a text then, not a signal. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
+    signal(SIGHUP, SIG_IGN); /* until there is something to reload */
     int parent_fd = options.foreground ? -1 : go_to_background();
     if (options.parent_death && options.foreground && follow_parent(parent) != 0) {
         fprintf(stderr, "viaductd: --parent-death: the parent has ended already\n");

@@ -14,6 +14,7 @@
  *   {"cmd":"directory"}       what all hosts of the fabric say of themselves
  *   {"cmd":"cut","peer":N}    all links to host N are cut ({"link":I}: that one), until mended
  *   {"cmd":"mend","peer":N}
+ *   {"cmd":"reload"}          reads the configuration file again: {"ok":true,"report":["..",..]}
  *   {"cmd":"stop"}            answered, then the host ends
  *
  * With "host":N it is passed on to host N of the fabric, whose answer comes back. That is hostile:

@@ -87,6 +87,24 @@ static json_t *do_stop(struct via_control_caller *caller, json_t *request)
     return ok();
 }
 
+static json_t *do_reload(struct via_control_caller *caller, json_t *request)
+{
+    struct via_host *host = caller->host;
+    (void)request;
+    if (host->reload == NULL) {
+        return via_control_error("host %u has no configuration file", host->config.host);
+    }
+    if (caller->from >= 0) {
+        return via_control_error("host %u can be reloaded on its own machine only",
+                                 host->config.host);
+    }
+    via_log(VIA_LOG_INFO, "host %u: asked to reload by user %u", host->config.host,
+            (unsigned)caller->uid);
+    host->reload(host->reload_ctx);
+    caller->reloading = true;
+    return NULL;
+}
+
 json_t *via_control_refusal(const struct via_control_caller *caller, const char *name,
                             const char *right)
 {
@@ -109,11 +127,9 @@ json_t *via_control_answer(struct via_control_caller *caller, json_t *request)
         const char *name;
         json_t *(*run)(struct via_control_caller *caller, json_t *request);
         bool administers;
-    } commands[] = {{"status", do_status, false},
-                    {"directory", do_directory, false},
-                    {"cut", do_cut, true},
-                    {"mend", do_mend, true},
-                    {"stop", do_stop, true}};
+    } commands[] = {{"status", do_status, false}, {"directory", do_directory, false},
+                    {"cut", do_cut, true},        {"mend", do_mend, true},
+                    {"reload", do_reload, true},  {"stop", do_stop, true}};
     const char *name = json_string_value(json_object_get(request, "cmd"));
     if (name == NULL) {
         return via_control_error("no \"cmd\" in the request");

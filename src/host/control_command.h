@@ -20,10 +20,11 @@ struct via_control_caller {
     int from;      /* host that passes the request on; -1: the user is on this machine */
     bool may_look; /* status, directory */
     bool may_administer;
-    bool stopping; /* result: the host is to end when the answer has gone */
+    bool stopping;  /* result: the host is to end when the answer has gone */
+    bool reloading; /* result: the answer comes by via_host_reloaded() */
 };
 
-/* NULL: out of memory. */
+/* NULL: out of memory, or `reloading`. */
 json_t *via_control_answer(struct via_control_caller *caller, json_t *request);
 
 /* {"ok":false,"error":text}; a text that is no UTF-8 is replaced. NULL: out of memory. */

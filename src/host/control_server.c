@@ -26,12 +26,20 @@ struct connection {
     struct via_remote_call call; /* of the request that another host is to answer */
     bool closing;                /* when all is sent */
     bool stopping;               /* and then the host ends */
+    bool waiting;                /* for the end of a reload; nothing is read meanwhile */
+    bool taken;                  /* of a reload that began after the request */
     size_t in_bytes;
     char *out; /* answers not yet taken: out_bytes, of which out_sent have gone */
     size_t out_bytes;
     size_t out_sent;
     char in[VIA_CONTROL_REQUEST_BYTES_MAX];
 };
+
+/* For an answer that comes later. */
+static bool is_waiting(const struct connection *connection)
+{
+    return connection->call.active || connection->waiting;
+}
 
 static void close_connection(struct connection *connection)
 {
@@ -80,9 +88,9 @@ static void send_out(struct connection *connection)
     if (connection->closing) {
         close_connection(connection);
     } else {
-        /* While another host is asked, nothing more is read: it might not fit. */
+        /* While an answer is to come, nothing more is read: it might not fit. */
         via_host_source_modify(connection->host, &connection->source,
-                               connection->call.active ? 0 : EPOLLIN);
+                               is_waiting(connection) ? 0 : EPOLLIN);
     }
 }
 
@@ -191,7 +199,12 @@ static void handle_object(struct connection *connection, json_t *request)
                                         .from = -1,
                                         .may_look = connection->may_look,
                                         .may_administer = connection->may_administer};
-    answer_json(connection, via_control_answer(&caller, request));
+    json_t *answer = via_control_answer(&caller, request);
+    if (caller.reloading) {
+        connection->waiting = true; /* via_host_reloaded() answers */
+        return;
+    }
+    answer_json(connection, answer);
     connection->stopping |= caller.stopping;
     connection->closing |= caller.stopping;
 }
@@ -221,7 +234,7 @@ static void handle_line(struct connection *connection, const char *line, size_t 
 static void handle_lines(struct connection *connection)
 {
     size_t done = 0;
-    while (!connection->closing && !connection->call.active) {
+    while (!connection->closing && !is_waiting(connection)) {
         char *line = connection->in + done;
         char *end =
             memchr(line, '\n', connection->in_bytes - (VIA_MUTANT(CONTROL_LINES) ? 0 : done));
@@ -234,7 +247,7 @@ static void handle_lines(struct connection *connection)
     connection->in_bytes -= done;
     memmove(connection->in, connection->in + done, connection->in_bytes);
     if (connection->in_bytes == sizeof(connection->in) && !connection->closing &&
-        !connection->call.active) {
+        !is_waiting(connection)) {
         answer_json(connection,
                     via_control_error("request is longer than %zu bytes", sizeof(connection->in)));
         connection->closing = true;
@@ -248,7 +261,7 @@ static void ready(struct via_host_source *source, uint32_t events)
     connection->deadline_ns = host->now_ns + VIA_CONTROL_SILENCE_NS;
     via_list_remove(&connection->link);
     via_list_push_back(&host->control.connections, &connection->link);
-    if (connection->call.active) {
+    if (is_waiting(connection)) {
         if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
             close_connection(connection);
         }
@@ -294,6 +307,15 @@ static void end_connection(struct via_control_server *server, uid_t uid)
     }
 }
 
+static void set_rights(struct connection *connection, const struct ucred *peer)
+{
+    const struct via_host_options *options = &connection->host->options;
+    int fd = connection->source.fd;
+    connection->uid = peer->uid;
+    connection->may_administer = via_rights_has(&options->admin, fd, peer);
+    connection->may_look = connection->may_administer || via_rights_has(&options->attach, fd, peer);
+}
+
 static void accepted(struct via_host *host, int fd, const struct ucred *peer)
 {
     struct via_control_server *server = &host->control;
@@ -305,16 +327,71 @@ static void accepted(struct via_host *host, int fd, const struct ucred *peer)
     connection->host = host;
     connection->source = (struct via_host_source){.ready = ready, .fd = fd};
     connection->deadline_ns = host->now_ns + VIA_CONTROL_SILENCE_NS;
-    connection->uid = peer->uid;
-    connection->may_administer = via_rights_has(&host->options.admin, fd, peer);
-    connection->may_look =
-        connection->may_administer || via_rights_has(&host->options.attach, fd, peer);
+    set_rights(connection, peer);
     via_list_push_back(&server->connections, &connection->link);
     server->connections_count++;
     if (via_host_source_add(host, &connection->source, EPOLLIN) != 0) {
         close_connection(connection);
     } else {
         end_connection(server, peer->uid);
+    }
+}
+
+/* --- what others of the host bring about ------------------------------------------------------ */
+
+static json_t *lines_of(const char *const *lines, unsigned lines_count)
+{
+    json_t *array = json_array();
+    for (unsigned i = 0; i < lines_count; i++) {
+        json_array_append_new(array, json_string(lines[i]));
+    }
+    return array;
+}
+
+void via_host_reloaded(struct via_host *host, bool failed, const char *const *lines,
+                       unsigned lines_count)
+{
+    via_list_foreach_safe(it, &host->control.connections) {
+        struct connection *connection = via_list_entry(it, struct connection, link);
+        if (!connection->taken) {
+            continue; /* what it knows of the file is newer than what was read */
+        }
+        connection->waiting = false;
+        connection->taken = false;
+        json_t *answer =
+            failed ? json_pack("{s:b, s:s, s:o}", "ok", 0, "error",
+                               lines_count != 0 ? lines[0] : "nothing was changed", "report",
+                               lines_of(lines, lines_count))
+                   : json_pack("{s:b, s:o}", "ok", 1, "report", lines_of(lines, lines_count));
+        answer_json(connection, answer);
+        handle_lines(connection); /* what was sent behind the request */
+        send_out(connection);
+    }
+}
+
+void via_host_reload_begins(struct via_host *host)
+{
+    via_list_foreach(it, &host->control.connections) {
+        struct connection *connection = via_list_entry(it, struct connection, link);
+        connection->taken = connection->waiting;
+    }
+}
+
+void via_host_set_reload(struct via_host *host, void (*begin)(void *ctx), void *ctx)
+{
+    host->reload = begin;
+    host->reload_ctx = ctx;
+}
+
+void via_control_server_rights_changed(struct via_host *host)
+{
+    via_list_foreach(it, &host->control.connections) {
+        struct connection *connection = via_list_entry(it, struct connection, link);
+        struct ucred peer;
+        socklen_t bytes = sizeof(peer);
+        if (getsockopt(connection->source.fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0) {
+            set_rights(connection, &peer);
+        }
     }
 }
 

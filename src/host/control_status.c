@@ -95,7 +95,9 @@ static json_t *links_of(const struct via_host *host)
 {
     json_t *array = json_array();
     for (unsigned i = 0; i < host->cables_count; i++) {
-        json_array_append_new(array, link_of(host, i));
+        if (host->cables[i].port != NULL) {
+            json_array_append_new(array, link_of(host, i));
+        }
     }
     return array;
 }

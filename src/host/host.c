@@ -153,6 +153,7 @@ static int set_options(struct via_host *host, const struct via_host_options *opt
         return via_error_set(err, -EINVAL, "%u links, more than the %u that there may be",
                              options->links_count, host->options.links_max);
     }
+    host->links_max = via_max(host->options.links_max, options->links_count);
     for (unsigned i = 0; i < options->links_count; i++) {
         if (options->links[i].peer == options->host) {
             return via_error_set(err, -EINVAL, "link %u is to the host itself", i);
@@ -166,23 +167,22 @@ static int set_options(struct via_host *host, const struct via_host_options *opt
 
 static int alloc_links(struct via_host *host, struct via_error *err)
 {
-    size_t count = via_max(host->links_count, 1u);
+    size_t count = via_max(host->links_max, 1u);
     host->ports = calloc(count, sizeof(*host->ports));
     host->cables = calloc(count, sizeof(*host->cables));
     return host->ports != NULL && host->cables != NULL
                ? 0
-               : via_error_set(err, -ENOMEM, "table of %u links: %s", host->links_count,
+               : via_error_set(err, -ENOMEM, "table of %u links: %s", host->links_max,
                                strerror(ENOMEM));
 }
 
-static int set_config(struct via_host *host, const struct via_host_link *links,
-                      struct via_error *err)
+static int set_config(struct via_host *host, struct via_error *err)
 {
     const struct via_host_options *options = &host->options;
     struct via_node_config *config = &host->config;
     via_node_config_init(config);
     config->host = options->host;
-    config->ports_count = (uint16_t)host->links_count;
+    config->ports_count = (uint16_t)host->links_max;
     config->channels_count = options->channels_count != 0 ? options->channels_count : 2;
     config->hosts_max = options->hosts_max != 0 ? options->hosts_max : config->hosts_max;
     config->pipe_slots = options->pipe_slots != 0 ? options->pipe_slots : config->pipe_slots;
@@ -195,11 +195,8 @@ static int set_config(struct via_host *host, const struct via_host_link *links,
     config->wait_ns_max = options->wait_ns_max;
     config->segments_count = SEGMENTS_COUNT;
     config->keyed = options->key != NULL;
-    for (unsigned i = 0; i < host->links_count; i++) {
-        host->ports[i] = (struct via_node_port_config){
-            .dma_bytes_min = options->dma_bytes_min,
-            .dimension = links[i].dimension,
-        };
+    for (unsigned i = 0; i < host->links_max; i++) {
+        host->ports[i].dma_bytes_min = options->dma_bytes_min;
     }
     config->ports = host->ports;
     /* For every process what it may have under way, so that none waits for another's. */
@@ -241,11 +238,10 @@ int via_host_options_check(const struct via_host_options *options, struct via_er
     }
     int rc = set_options(host, options, err);
     if (rc == 0) {
-        host->links_count = options->links_count;
         rc = alloc_links(host, err);
     }
     if (rc == 0) {
-        rc = set_config(host, options->links, err);
+        rc = set_config(host, err);
     }
     for (unsigned i = 0; i < options->links_count && rc == 0; i++) {
         rc = via_host_link_check(&options->links[i], err);
@@ -316,12 +312,11 @@ static int open_all(struct via_host *host, const struct via_host_options *option
                     struct via_error *err)
 {
     int rc = set_options(host, options, err);
-    host->links_count = options->links_count;
     if (rc == 0) {
         rc = alloc_links(host, err);
     }
     if (rc == 0) {
-        rc = set_config(host, options->links, err);
+        rc = set_config(host, err);
     }
     if (rc == 0) {
         rc = open_rundir(host, options->rundir, err);
@@ -345,11 +340,11 @@ static int open_all(struct via_host *host, const struct via_host_options *option
     if (rc == 0) {
         rc = open_transfers(host, err);
     }
-    if (rc == 0) {
-        rc = via_host_cables_open(host, options, err);
-    }
     if (rc == 0 && via_host_aperture_open(host) != 0) {
         rc = via_error_set(err, -ENOMEM, "tables of slices: %s", strerror(ENOMEM));
+    }
+    if (rc == 0) {
+        rc = via_host_cables_open(host, options, err);
     }
     if (rc == 0) {
         rc = via_host_directory_open(host, err);
@@ -490,6 +485,7 @@ void via_host_close(struct via_host *host)
         via_log(VIA_LOG_WARN, "host %u: a descriptor that a process has sent can not be closed",
                 host->config.host);
     }
+    via_host_change_close(host);
     via_host_aperture_close(host);
     via_control_remote_close(host);
     via_host_directory_close(host);

@@ -103,6 +103,36 @@ int via_host_run(struct via_host *host, struct via_error *err) VIA_MUST_CHECK;
 /* The same in a thread of its own; via_host_close ends it. */
 int via_host_start(struct via_host *host, struct via_error *err) VIA_MUST_CHECK;
 
+/*
+ * Makes a running host what the options say, as far as that can change: links, rights, quota, name,
+ * fabric and addresses; the other fields are not looked at. A link with the same description and
+ * dimension stays as it is; others leave, and new ones are opened then, which takes some turns of
+ * the control thread. Who is attached stays. From the control thread only (a source's ready()).
+ *
+ * 0: it is under way, `note` is called for each link that goes, comes or fails, then `done`, all
+ * from the control thread and never from within this call but for `note`; `change` is borrowed
+ * until then. -EBUSY (another one is under way), -EINVAL, -ENOMEM: nothing has changed.
+ */
+struct via_host_change {
+    void *ctx;
+    void (*note)(void *ctx, bool failed, const char *text);
+    void (*done)(void *ctx);
+};
+int via_host_change(struct via_host *host, const struct via_host_options *options,
+                    const struct via_host_change *change, struct via_error *err) VIA_MUST_CHECK;
+
+/*
+ * The control request "reload": whoever embeds the host has something to read again. Before the
+ * host runs. `begin` is called from the control thread. Later, in that thread, the embedder calls
+ * via_host_reload_begins() before it reads anything, and in the end via_host_reloaded() with a line
+ * for each thing that is to be said: that answers the requests of before the reading. Without this
+ * the request is refused.
+ */
+void via_host_set_reload(struct via_host *host, void (*begin)(void *ctx), void *ctx);
+void via_host_reload_begins(struct via_host *host);
+void via_host_reloaded(struct via_host *host, bool failed, const char *const *lines,
+                       unsigned lines_count);
+
 /* From any thread, and from a signal handler. */
 void via_host_stop(struct via_host *host);
 

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -352,7 +353,9 @@ static void try_open(struct via_host *host, struct via_host_slices *slices, uint
 static bool is_asked(const struct via_host_slices *slices,
                      const struct via_aperture_message *message)
 {
-    return slices->table.entries[message->slice].state == VIA_SLICE_ASKED &&
+    /* The link may have gone meanwhile, and another one have taken its place. */
+    return slices->port != NULL && message->slice < slices->port->count &&
+           slices->table.entries[message->slice].state == VIA_SLICE_ASKED &&
            slices->slices[message->slice].exposure == message->exposure;
 }
 
@@ -620,7 +623,31 @@ uint64_t via_host_aperture_tick(struct via_host *host)
 
 /* --- open and close --------------------------------------------------------------------------- */
 
-static int open_link(struct via_host *host, struct via_host_slices *slices, uint32_t word_first)
+/* Of words in the status page, as many in a row as the port has slices. false: there are none. A
+ * process that has left may still know a word: exposures are numbers that are never used twice. */
+static bool find_words(const struct via_host *host, uint32_t count, uint32_t *ret_first)
+{
+    uint32_t first = 0;
+    for (unsigned i = 0; i < host->links_max; i++) {
+        const struct via_host_slices *slices = &host->aperture.links[i];
+        if (slices->port != NULL && first < slices->word_first + slices->port->count &&
+            slices->word_first < first + count) {
+            first = slices->word_first + slices->port->count;
+            i = UINT_MAX; /* all over again: each round begins further on */
+        }
+    }
+    *ret_first = first;
+    return first + count <= VIA_SLICES_MAX;
+}
+
+static void free_tables(struct via_host_slices *slices)
+{
+    via_slice_table_fini(&slices->table);
+    free(slices->slices);
+    free(slices->exposures);
+}
+
+static int open_tables(struct via_host *host, struct via_host_slices *slices, uint32_t word_first)
 {
     struct via_port_slices *port = slices->port;
     int rc = via_slice_table_init(&slices->table, port->count, port->detaches,
@@ -633,37 +660,51 @@ static int open_link(struct via_host *host, struct via_host_slices *slices, uint
 
 int via_host_aperture_open(struct via_host *host)
 {
-    uint32_t words = 0;
-    int rc = 0;
-    host->aperture.links =
-        calloc(host->cables_count != 0 ? host->cables_count : 1, sizeof(*host->aperture.links));
-    if (host->aperture.links == NULL) {
-        return -ENOMEM;
+    host->aperture.links = calloc(via_max(host->links_max, 1u), sizeof(*host->aperture.links));
+    return host->aperture.links != NULL ? 0 : -ENOMEM;
+}
+
+int via_host_aperture_link_open(struct via_host *host, unsigned index)
+{
+    struct via_host_slices *slices = &host->aperture.links[index];
+    const struct via_host_cable *cable = &host->cables[index];
+    const struct via_driver *driver = cable->link.driver;
+    struct via_port_slices *port = driver->slices != NULL ? driver->slices(cable->port) : NULL;
+    uint32_t word_first;
+    *slices = (struct via_host_slices){.link = index};
+    /* A process that has left may still have slices of other ports mapped. */
+    if (port == NULL || !port->detaches || !find_words(host, port->count, &word_first)) {
+        return 0;
     }
-    for (unsigned i = 0; i < host->cables_count && rc == 0; i++) {
-        struct via_host_slices *slices = &host->aperture.links[i];
-        const struct via_host_cable *cable = &host->cables[i];
-        const struct via_driver *driver = cable->link.driver;
-        struct via_port_slices *port = driver->slices != NULL ? driver->slices(cable->port) : NULL;
-        slices->link = i;
-        /* A process that has left may still have slices of other ports mapped. */
-        if (port != NULL && port->detaches && words + port->count <= VIA_SLICES_MAX) {
-            slices->port = port;
-            rc = open_link(host, slices, words);
-            words += port->count;
-        }
+    slices->port = port;
+    int rc = open_tables(host, slices, word_first);
+    if (rc != 0) {
+        free_tables(slices);
+        slices->port = NULL;
     }
     return rc;
 }
 
+bool via_host_aperture_link_close(struct via_host *host, unsigned index)
+{
+    struct via_host_slices *slices = &host->aperture.links[index];
+    if (slices->port == NULL) {
+        return true;
+    }
+    give_all_up(host, slices);
+    if (settle(slices, host->now_ns)) {
+        return false;
+    }
+    free_tables(slices);
+    *slices = (struct via_host_slices){.link = index};
+    return true;
+}
+
 void via_host_aperture_close(struct via_host *host)
 {
-    for (unsigned i = 0; host->aperture.links != NULL && i < host->cables_count; i++) {
-        struct via_host_slices *slices = &host->aperture.links[i];
-        if (slices->port != NULL) {
-            via_slice_table_fini(&slices->table);
-            free(slices->slices);
-            free(slices->exposures);
+    for (unsigned i = 0; host->aperture.links != NULL && i < host->links_max; i++) {
+        if (host->aperture.links[i].port != NULL) {
+            free_tables(&host->aperture.links[i]);
         }
     }
     free(host->aperture.links);

@@ -95,8 +95,13 @@ struct via_host_aperture {
     uint64_t bursts_ended; /* of processes that have gone */
 };
 
-/* When the ports are open. 0 or -ENOMEM. */
+/* Before any port is open. 0 or -ENOMEM. */
 int via_host_aperture_open(struct via_host *host);
+/* The port of this link is open, and not yet the node's. 0 or -ENOMEM. */
+int via_host_aperture_link_open(struct via_host *host, unsigned index);
+/* The node no longer has the port. false: processes may still be in its slices, for
+ * VIA_SLICE_GRACE_NS at most. */
+bool via_host_aperture_link_close(struct via_host *host, unsigned index);
 /* When no process is left. */
 void via_host_aperture_close(struct via_host *host);
 

@@ -2,6 +2,7 @@
 /* The cables of a host: ports, their links, and messages to the hosts at the other ends. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -120,10 +121,9 @@ static int open_port(struct via_host_cable *cable, struct via_error *err)
     return 0;
 }
 
-static int open_cable(struct via_host_cable *cable, const struct via_host_link *link,
-                      struct via_error *err)
+static int describe_cable(struct via_host_cable *cable, const struct via_host_link *link,
+                          struct via_error *err)
 {
-    struct via_host *host = cable->host;
     cable->peer = link->peer;
     cable->dimension = link->dimension;
     if (link->name != NULL && (size_t)snprintf(cable->name, sizeof(cable->name), "%s",
@@ -131,17 +131,24 @@ static int open_cable(struct via_host_cable *cable, const struct via_host_link *
         return via_error_set(err, -EINVAL, "the name is longer than %u bytes",
                              VIA_FABRIC_NAME_BYTES_MAX);
     }
-    int rc = via_link_parse(link->description, &cable->link, err);
+    cable->description = strdup(link->description);
+    if (cable->description == NULL) {
+        return via_error_set(err, -ENOMEM, "%s", strerror(ENOMEM));
+    }
+    return via_link_parse(link->description, &cable->link, err);
+}
+
+static int join_node(struct via_host_cable *cable, struct via_error *err)
+{
+    struct via_host *host = cable->host;
+    int rc = via_node_port_dimension(host->node, cable->index, cable->dimension);
     if (rc == 0) {
-        rc = open_port(cable, err);
+        rc = via_node_port_set(host->node, cable->index, cable->port);
     }
-    if (rc != 0) {
-        return rc;
-    }
-    rc = via_node_port_set(host->node, cable->index, cable->port);
     if (rc != 0) {
         return via_error_set(err, rc, "give the port to the node: %s", strerror(-rc));
     }
+    host->node_due = true;
     cable->source.fd = cable->link.driver->fd(cable->port);
     if (cable->source.fd < 0) {
         return 0; /* its deadlines tell when */
@@ -154,17 +161,91 @@ static int open_cable(struct via_host_cable *cable, const struct via_host_link *
     return 0;
 }
 
+/* The node does not know the port. */
+static void close_cable(struct via_host_cable *cable)
+{
+    via_host_source_remove(cable->host, &cable->source);
+    if (cable->port != NULL) {
+        cable->port->ops->close(cable->port);
+        cable->port = NULL;
+    }
+    free(cable->description);
+    cable->description = NULL;
+}
+
+static struct via_host_cable *free_cable(struct via_host *host)
+{
+    for (unsigned i = 0; i < host->links_max; i++) {
+        if (host->cables[i].port == NULL) {
+            return &host->cables[i];
+        }
+    }
+    return NULL;
+}
+
+int via_host_cable_open(struct via_host *host, const struct via_host_link *link,
+                        struct via_error *err)
+{
+    struct via_host_cable *cable = free_cable(host);
+    if (cable == NULL) {
+        return via_error_set(err, -ENOSPC, "there are %u links already, as many as there may be",
+                             host->links_max);
+    }
+    unsigned index = (unsigned)(cable - host->cables);
+    *cable =
+        (struct via_host_cable){.host = host, .source = {.ready = ready, .fd = -1}, .index = index};
+    host->cables_count = via_max(host->cables_count, index + 1);
+    int rc = describe_cable(cable, link, err);
+    if (rc == 0) {
+        rc = open_port(cable, err);
+    }
+    if (rc == 0) {
+        rc = via_host_aperture_link_open(host, index);
+        rc = rc != 0 ? via_error_set(err, rc, "tables of slices: %s", strerror(-rc)) : 0;
+    }
+    if (rc == 0) {
+        rc = join_node(cable, err);
+    }
+    if (rc != 0) {
+        via_error_prefix(err, "%s: ", via_host_cable_describe(cable).text);
+    }
+    if (rc != 0 && cable->port == NULL) {
+        close_cable(cable);
+    }
+    cable->leaving = rc != 0 && cable->port != NULL; /* via_host_change_tick() goes on */
+    return rc;
+}
+
+int via_host_cable_leave(struct via_host_cable *cable)
+{
+    struct via_host *host = cable->host;
+    if (!cable->leaving) {
+        via_log(VIA_LOG_INFO, "host %u: %s: is taken away", host->config.host,
+                via_host_cable_describe(cable).text);
+        cable->leaving = true;
+    }
+    int rc = via_node_port_clear(host->node, cable->index);
+    host->node_due = true; /* routes, and what processes know of the link */
+    if (rc == -EAGAIN) {
+        return rc;
+    }
+    /* The port opened, but the node never had it: -ENOENT. Processes may still be in its slices. */
+    if (!via_host_aperture_link_close(host, cable->index)) {
+        return -EAGAIN;
+    }
+    cable->leaving = false;
+    cable->direct = false;
+    cable->state_seen = VIA_LINK_DOWN;
+    close_cable(cable);
+    return 0;
+}
+
 int via_host_cables_open(struct via_host *host, const struct via_host_options *options,
                          struct via_error *err)
 {
     for (unsigned i = 0; i < options->links_count; i++) {
-        struct via_host_cable *cable = &host->cables[i];
-        *cable =
-            (struct via_host_cable){.host = host, .source = {.ready = ready, .fd = -1}, .index = i};
-        host->cables_count = i + 1;
-        int rc = open_cable(cable, &options->links[i], err);
+        int rc = via_host_cable_open(host, &options->links[i], err);
         if (rc != 0) {
-            via_error_prefix(err, "%s: ", via_host_cable_describe(cable).text);
             return rc;
         }
     }
@@ -174,12 +255,7 @@ int via_host_cables_open(struct via_host *host, const struct via_host_options *o
 void via_host_cables_close(struct via_host *host)
 {
     for (unsigned i = 0; i < host->cables_count; i++) {
-        struct via_host_cable *cable = &host->cables[i];
-        via_host_source_remove(host, &cable->source);
-        if (cable->port != NULL) {
-            cable->port->ops->close(cable->port);
-            cable->port = NULL;
-        }
+        close_cable(&host->cables[i]);
     }
     host->cables_count = 0;
 }
@@ -189,6 +265,9 @@ uint64_t via_host_cables_tick(struct via_host *host)
     uint64_t deadline_ns = VIA_NEVER_NS;
     for (unsigned i = 0; i < host->cables_count; i++) {
         struct via_host_cable *cable = &host->cables[i];
+        if (cable->port == NULL) {
+            continue;
+        }
         if (host->now_ns >= cable->deadline_ns) {
             cable->deadline_ns = VIA_NEVER_NS;
             if (cable->link.driver->service(cable->port, host->now_ns, &cable->deadline_ns) != 0) {
@@ -236,7 +315,8 @@ void via_host_cables_changed(struct via_host *host)
     for (unsigned i = 0; i < host->cables_count; i++) {
         struct via_host_cable *cable = &host->cables[i];
         struct via_link_status link;
-        if (via_node_link_status(host->node, i, &link) == 0 && link.state != cable->state_seen) {
+        if (cable->port != NULL && via_node_link_status(host->node, i, &link) == 0 &&
+            link.state != cable->state_seen) {
             log_state(cable, &link);
             cable->state_seen = link.state;
         }
@@ -248,7 +328,7 @@ struct via_host_cable *via_host_cables_direct(struct via_host *host, uint16_t pe
     for (unsigned i = 0; i < host->cables_count; i++) {
         struct via_host_cable *cable = &host->cables[i];
         struct via_link_status link;
-        if (cable->direct && via_node_link_status(host->node, i, &link) == 0 &&
+        if (cable->direct && !cable->leaving && via_node_link_status(host->node, i, &link) == 0 &&
             link.state == VIA_LINK_UP && link.peer == peer) {
             return cable;
         }
@@ -268,8 +348,8 @@ int via_host_cables_cut(struct via_host *host, uint16_t peer, int index, bool cu
     int count = 0;
     for (unsigned i = 0; i < host->cables_count; i++) {
         struct via_host_cable *cable = &host->cables[i];
-        if (via_host_cable_peer(cable) != peer || (index >= 0 && (unsigned)index != i) ||
-            cable->link.driver->cut == NULL) {
+        if (cable->port == NULL || cable->leaving || via_host_cable_peer(cable) != peer ||
+            (index >= 0 && (unsigned)index != i) || cable->link.driver->cut == NULL) {
             continue;
         }
         via_log(VIA_LOG_INFO, "host %u: %s is %s", host->config.host,

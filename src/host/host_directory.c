@@ -47,7 +47,18 @@ static unsigned describe_links(const struct via_host *host, struct via_directory
     return count;
 }
 
-/* Of identity and options, which do not change. */
+static void describe_identity(struct via_host *host, struct via_directory_entry *own)
+{
+    memcpy(own->name, host->identity.name, sizeof(own->name));
+    memcpy(own->fabric, host->identity.fabric, sizeof(own->fabric));
+    own->addresses_count = 0;
+    for (unsigned i = 0; i < host->identity.addresses_count; i++) {
+        own->addresses_count += via_directory_ip_parse(host->identity.addresses[i],
+                                                       &own->addresses[own->addresses_count]);
+    }
+}
+
+/* Of options, which do not change, and identity, which may. */
 static int describe_host(struct via_host *host)
 {
     struct via_directory_entry *own = via_directory_own(&host->directory.table);
@@ -61,13 +72,8 @@ static int describe_host(struct via_host *host)
     own->channels_count = host->config.channels_count;
     own->started_ns = clock_ns(CLOCK_REALTIME);
     own->booted_ns = own->started_ns - clock_ns(CLOCK_BOOTTIME);
-    memcpy(own->name, host->identity.name, sizeof(own->name));
-    memcpy(own->fabric, host->identity.fabric, sizeof(own->fabric));
     strncpy(own->version, VIADUCT_VERSION, VIA_DIRECTORY_VERSION_BYTES);
-    for (unsigned i = 0; i < host->identity.addresses_count; i++) {
-        own->addresses_count += via_directory_ip_parse(host->identity.addresses[i],
-                                                       &own->addresses[own->addresses_count]);
-    }
+    describe_identity(host, own);
     return 0;
 }
 
@@ -265,6 +271,14 @@ static bool is_no_kernel_network(const struct via_directory_link *link)
 {
     /* The emulated driver only imitates the class. */
     return strcmp(link->like, "network") != 0 || strcmp(link->driver, "emu") == 0;
+}
+
+void via_host_directory_renamed(struct via_host *host)
+{
+    struct via_directory_entry *own = via_directory_own(&host->directory.table);
+    describe_identity(host, own);
+    own->revision++;
+    via_host_directory_changed(host);
 }
 
 uint64_t via_host_directory_tick(struct via_host *host)

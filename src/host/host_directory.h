@@ -54,6 +54,7 @@ extern const struct via_host_service via_host_directory_service;
 int via_host_directory_open(struct via_host *host, struct via_error *err);
 void via_host_directory_close(struct via_host *host);
 void via_host_directory_changed(struct via_host *host); /* links or routes have changed */
+void via_host_directory_renamed(struct via_host *host); /* host->identity has changed */
 uint64_t via_host_directory_tick(struct via_host *host);
 
 /* The answer to {"cmd":"directory"}; NULL when out of memory. */

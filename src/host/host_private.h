@@ -4,6 +4,7 @@
  *
  *   host.c            open and close      host_control.c    the control thread
  *   host_transfer.c   transfer threads    host_cables.c     ports, links, messages to neighbours
+ *   host_change.c     what changes while it runs
  *   host_status.c     the status page     host_spin.c       how long to look before sleeping
  *   host_reaper.c     frees memory of processes
  *   attach_server*.c  processes           board.c, host_board.c  notes, and how they travel
@@ -64,16 +65,28 @@
 struct via_host_cable {
     struct via_host *host;
     struct via_host_source source;
-    struct via_port *port;
+    struct via_port *port; /* NULL: there is no link at this index */
     unsigned index;
     char name[VIA_FABRIC_NAME_BYTES_MAX + 1]; /* "" = none */
     uint16_t peer;                            /* or VIA_HOST_PEER_LEARNED */
     uint8_t dimension;
     bool direct; /* processes may map the peer's segments */
     struct via_link_config link;
+    char *description;              /* as it was given; owned */
+    bool leaving;                   /* the port is being taken away from the node */
     struct via_driver_host offer;   /* to the driver; lives as long as the port */
     uint64_t deadline_ns;           /* of the driver's service() */
     enum via_link_state state_seen; /* for the log */
+};
+
+/* via_host_change() under way. */
+struct via_host_changing {
+    bool active;
+    const struct via_host_change *change; /* the caller's */
+    struct via_host_link *links;          /* to open when those that leave have gone; owned, with
+                                             their texts */
+    unsigned links_count;
+    uint64_t deadline_ns; /* they are opened then at the latest */
 };
 
 /* Messages that a user or a peer can cause as often as it likes; each kind has a limit for each
@@ -129,10 +142,11 @@ struct via_host {
     struct via_status_page *status;
     struct via_host_peer *peers; /* hosts_max */
 
-    struct via_node_port_config *ports; /* links_count; config.ports */
-    struct via_host_cable *cables;      /* links_count */
-    unsigned cables_count;              /* opened */
-    unsigned links_count;
+    struct via_node_port_config *ports; /* links_max; config.ports */
+    struct via_host_cable *cables;      /* links_max */
+    unsigned cables_count;              /* no cable from here on */
+    unsigned links_max;
+    struct via_host_changing changing;
     struct via_transfer transfers[VIA_CHANNELS_MAX];
     _Atomic uint64_t sync_target; /* [any] written by the control thread, see via_host_sync */
 
@@ -151,6 +165,8 @@ struct via_host {
 
     struct via_attach_server attach;
     struct via_control_server control;
+    void (*reload)(void *ctx); /* NULL: there is nothing to reload */
+    void *reload_ctx;
     struct via_board board;
     uint32_t board_sessions[VIA_HOSTS_MAX]; /* of the other hosts, as last seen */
     struct via_host_messages messages;
@@ -198,6 +214,11 @@ void via_host_cables_close(struct via_host *host);
 uint64_t via_host_cables_tick(struct via_host *host); /* services what is due; next deadline */
 /* The cable over which processes may map memory of host `peer` now; NULL: none. */
 struct via_host_cable *via_host_cables_direct(struct via_host *host, uint16_t peer);
+/* A link at a free index. -ENOSPC: there are as many as there may be. */
+int via_host_cable_open(struct via_host *host, const struct via_host_link *link,
+                        struct via_error *err);
+/* Takes a link away, in steps: 0, or -EAGAIN: again after the next turn. */
+int via_host_cable_leave(struct via_host_cable *cable);
 /* Cuts or mends the links to a peer (index < 0: all), and lets the node see it. How many; -ENOENT.
  */
 int via_host_cables_cut(struct via_host *host, uint16_t peer, int index, bool cut);
@@ -219,6 +240,10 @@ struct via_cable_message {
     uint64_t bytes;
     uint64_t life;
 };
+
+/* --- host_change.c --- */
+uint64_t via_host_change_tick(struct via_host *host);
+void via_host_change_close(struct via_host *host);
 
 /* --- host_status.c --- */
 int via_host_status_open(struct via_host *host, struct via_error *err);

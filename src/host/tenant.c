@@ -162,6 +162,11 @@ int via_tenant_bells_fd(const struct via_host *host, const struct via_tenant *te
     return tenant->bells.fd >= 0 ? tenant->bells.fd : host->bells.fd;
 }
 
+void via_tenants_requota(struct via_host *host)
+{
+    host->tenants.quota = quota_of(host);
+}
+
 /* --- quotas ------------------------------------------------------------------------------------
  */
 

@@ -61,6 +61,8 @@ struct via_tenants {
 };
 
 void via_tenants_open(struct via_host *host);
+/* After the quota of the host's options has changed: what a user has more than that stays. */
+void via_tenants_requota(struct via_host *host);
 void via_tenants_close(struct via_host *host);
 /* Frees users who have left, once no thread looks at their bells; the next deadline. */
 uint64_t via_tenants_tick(struct via_host *host);

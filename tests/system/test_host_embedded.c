@@ -487,8 +487,8 @@ static void what_can_not_be_is_refused_with_a_text(void **state)
     assert_string_equal(err.text, "host 1: link 0 is to the host itself");
     self = (struct via_host_link){.description = "vme:slot3,mode=7", .peer = 2};
     assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);
-    assert_string_equal(err.text, "host 1: link 0 to host 2: description 'vme:slot3,mode=7': there "
-                                  "is no driver 'vme'; there are: emu");
+    assert_non_null(strstr(err.text, "host 1: link 0 to host 2: description 'vme:slot3,mode=7': "
+                                     "there is no driver 'vme'; there are: emu"));
     self.description = "emu:/tmp/none,like=water";
     assert_int_equal(via_host_open(&options, &host, &err), -EINVAL);
     assert_string_equal(err.text,

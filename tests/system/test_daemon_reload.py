@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""A daemon that reads its configuration file again: links come and go, and nothing else is disturbed."""
+import os
+import signal
+import socket
+import time
+
+import cli
+from daemon_config import Machine
+
+
+class Reload(cli.Case):
+    def machines(self, *hosts):
+        return [Machine(self, host) for host in hosts]
+
+    def assert_up(self, machine, *peers):
+        self.assertTrue(cli.wait_for(lambda: all(machine.state(peer) == "up" for peer in peers)), machine.links())
+
+    def test_links_come_and_go_and_others_stay(self):
+        one, two, three = self.machines(1, 2, 3)
+        one.configure([2])
+        two.configure([1, 3])
+        three.configure([2])
+        for machine in (one, two, three):
+            machine.start()
+        self.assertTrue(cli.wait_for(lambda: one.reaches(3)))
+        # A new link closes the ring.
+        one.configure([2, 3])
+        three.configure([1, 2])
+        self.assertEqual(one.ask("reload"), {"ok": True, "report": ["link to-3-0: opened"]})
+        self.assertEqual(three.ask("reload"), {"ok": True, "report": ["link to-1-0: opened"]})
+        self.assert_up(one, 2, 3)
+        before = one.links()["to-2-0"]
+        # Another goes; what went over it takes the other way round.
+        two.configure([1])
+        three.configure([1])
+        self.assertEqual(two.ask("reload"), {"ok": True, "report": ["link 1 (to-3-0) to host 3: closed"]})
+        self.assertEqual(three.ask("reload")["report"], ["link 0 (to-2-0) to host 2: closed"])
+        self.assertEqual(sorted(two.links()), ["to-1-0"])
+        self.assertTrue(cli.wait_for(lambda: two.reaches(3) and three.reaches(2)))
+        after = one.links()["to-2-0"]
+        for key in ("ups", "downs", "peer_session", "port"):
+            self.assertEqual(after[key], before[key], key)
+        self.assertEqual((after["ups"], after["downs"]), (1, 0))
+        # The place is free again, for a link that leads elsewhere.
+        three.configure([1, (2, 7)])
+        two.configure([1, (3, 7)])
+        self.assertTrue(two.ask("reload")["ok"])
+        self.assertTrue(three.ask("reload")["ok"])
+        self.assertTrue(cli.wait_for(lambda: two.state(3, 7) == "up"))
+        self.assertEqual(two.links()["to-3-7"]["port"], 1)
+        self.assertEqual(one.links()["to-2-0"]["ups"], 1)
+        self.assertEqual(three.links()["to-2-7"]["downs"], 0)
+
+    def test_an_error_changes_nothing_and_is_told(self):
+        one, two = self.machines(1, 2)
+        one.configure([2])
+        two.configure([1])
+        one.start()
+        two.start()
+        self.assert_up(one, 2)
+        one.write("[host]\nid = 1\nrundir = %s\n[log]\nlevel = debug\n[link new]\nto = vme:3\n" % one.rundir)
+        says = ("%s:7: [link new] to = vme:3: description 'vme:3': there is no driver 'vme'; there are: " % one.path)
+        answer = one.ask("reload")
+        self.assertFalse(answer["ok"])
+        self.assertTrue(answer["error"].startswith(says), answer)
+        self.assertEqual(len(answer["report"]), 1)
+        self.assertIn("error: reload: " + says, one.messages())
+        os.unlink(one.path)
+        self.assertEqual(one.ask("reload")["error"], "%s: open: No such file or directory" % one.path)
+        link = one.links()["to-2-0"]
+        self.assertEqual((link["state"], link["ups"], link["downs"]), ("up", 1, 0))
+        self.assertIn("reload of %s: nothing was changed" % one.path, one.messages())
+
+    def test_what_can_not_change_stays_and_is_told(self):
+        (one,) = self.machines(1)
+        one.configure()
+        one.start()
+        one.write("[host]\nid = 5\nname = new\naddresses = 10.1.1.1\nrundir = %s-x\n[transport]\nslots = 64\n"
+                  "[fabric]\nname = lab\n" % one.rundir)
+        later = ": it changes when the daemon is started anew"
+        self.assertEqual(one.ask("reload"), {"ok": True, "report": [
+            "[host] id: stays 1, not 5" + later, "[host] rundir: stays %s, not %s-x%s" % (one.rundir, one.rundir, later),
+            "[transport] slots: stays 32, not 64" + later]})
+        status = one.status()
+        own = [host for host in one.ask("directory")["hosts"] if host["host"] == 1][0]
+        self.assertEqual((own["name"], [a["address"] for a in own["addresses"]]), ("new", ["10.1.1.1"]))
+        self.assertEqual((status["host"], status["slots"]), (1, 32))
+        self.assertEqual((status["name"], status["fabric"], status["addresses"]), ("new", "lab", ["10.1.1.1"]))
+
+    def test_a_hangup_reloads_rights_quotas_and_log(self):
+        (one,) = self.machines(1)
+        one.configure()
+        one.start()
+        self.assertEqual(os.stat(one.rundir).st_mode & 0o777, 0o700)
+        one.configure(more="[rights]\nattach = all\n[quota]\nnotes = 7\n[log]\nlevel = debug\n")
+        one.process.send_signal(signal.SIGHUP)
+        self.assertTrue(one.said("reload of %s: done" % one.path))
+        self.assertEqual(os.stat(one.rundir).st_mode & 0o777, 0o711)
+        if os.geteuid() == 0:
+            os.chmod(self.folder, 0o711)
+            os.chmod(one.folder, 0o711)
+            self.assertEqual(self.ask_as_nobody(one, "status")["host"], 1)
+            self.assertIn("permission denied", self.ask_as_nobody(one, "reload")["error"])
+            one.configure()
+            self.assertTrue(one.ask("reload")["ok"])
+            self.assertIn("permission denied", self.ask_as_nobody(one, "status")["error"])
+
+    def ask_as_nobody(self, machine, cmd):
+        os.seteuid(cli.NOBODY)
+        try:
+            return machine.ask(cmd)
+        finally:
+            os.seteuid(0)
+
+    def test_reloads_without_end_disturb_nothing(self):
+        one, two = self.machines(1, 2)
+        one.configure([2])
+        two.configure([1])
+        one.start()
+        two.start()
+        self.assert_up(one, 2)
+        # Requests on one connection behind each other are answered each, in order.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.settimeout(cli.HANG_S)
+            control.connect(os.path.join(one.rundir, "host-1.ctl"))
+            control.sendall(b'{"cmd":"reload"}\n{"cmd":"status"}\n{"cmd":"reload"}\n')
+            lines = b""
+            while lines.count(b"\n") < 3:
+                lines += control.recv(1 << 20)
+            self.assertEqual([b'"session"' in line for line in lines.splitlines()], [False, True, False])
+        # Someone who asks and goes.
+        for _ in range(20):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+                control.connect(os.path.join(one.rundir, "host-1.ctl"))
+                control.sendall(b'{"cmd":"reload"}\n')
+        for i in range(20):
+            one.configure([2, (3, i)] if i % 2 else [2])
+            one.process.send_signal(signal.SIGHUP)
+            time.sleep(0.01)
+        one.configure([2])
+        self.assertTrue(one.ask("reload")["ok"])
+        self.assertEqual(list(one.links()), ["to-2-0"])
+        link = one.links()["to-2-0"]
+        self.assertEqual((link["state"], link["ups"], link["downs"]), ("up", 1, 0))
+        self.assertEqual(one.stop(), 0)
+
+    def test_a_link_that_does_not_open_is_told_and_the_rest_is_done(self):
+        one, two = self.machines(1, 2)
+        one.configure([2])
+        two.configure([1])
+        one.start()
+        two.start()
+        self.assert_up(one, 2)
+        with open(one.path, "a", encoding="utf-8") as file:
+            file.write("[link lost]\nto = emu:%s/none/x.sock,side=0\n[link also]\nto = emu:%s/y.sock,side=0\n" %
+                       (self.folder, self.folder))
+        answer = one.ask("reload")
+        self.assertFalse(answer["ok"])
+        self.assertTrue(any("(lost): driver emu: open: " in line for line in answer["report"]), answer)
+        self.assertIn("link also: opened", answer["report"])
+        self.assertEqual(sorted(one.links()), ["also", "to-2-0"])
+        os.mkdir(os.path.join(self.folder, "none"))
+        self.assertEqual(one.ask("reload"), {"ok": True, "report": ["link lost: opened"]})
+
+    def test_a_host_without_a_file_has_nothing_to_reload(self):
+        self.good("up", "--ring", "2")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.connect(os.path.join(self.rundir, "host-1.ctl"))
+            control.sendall(b'{"cmd":"reload"}\n')
+            self.assertIn(b"host 1 has no configuration file", control.recv(4096))
+        self.kill(1, signal.SIGHUP)
+        self.assertEqual(len(self.status()["hosts"]), 2)
+        self.down()
+
+
+if __name__ == "__main__":
+    cli.main()
