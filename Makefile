@@ -27,7 +27,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo machines machines-check container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help demo machines machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,10 @@ machines-check: packages build-release ## kill MACHINE_KILLS daemons, start 16 m
 
 container-check: ## build the container image by podman or docker, and join two containers of it
 	python3 tests/supervise.py python3 tests/machines/check_container.py || [ $$? -eq 77 ]
+
+machines-jobs: packages build-dev ## OpenSHMEM jobs over machines, by oshrun and under other launchers
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/dev/bin python3 tests/machines/test_jobs.py || [ $$? -eq 77 ]
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/dev/bin python3 tests/machines/check_job_launchers.py || [ $$? -eq 77 ]
 
 test: packages test-dev ## install what is missing, build with ASan and UBSan, run all tests
 

@@ -129,6 +129,12 @@ int via_launch_find_host(const char *fabric, struct via_launch_place *ret_place,
         place->nodes_count = 1;
         return check_host(place, (uint32_t)host, err);
     }
+    unsigned local;
+    if (via_rundir_local(place->rundir.text, &local) == 0) {
+        place->host_of[0] = local;
+        place->nodes_count = 1;
+        return check_host(place, local, err);
+    }
     result = find_hosts(place, VIA_LAUNCH_HOSTS_MAX, err);
     if (result == 0 && place->nodes_count > 1)
         result = via_error_set(err, -ENOENT,

@@ -76,7 +76,8 @@ struct via_pmi_job {
     uint32_t number;
 };
 
-/* PE 0 makes the job's memory and the others take it from there. To be called once. */
+/* The first PE of each machine makes its memory and the others take it from there. To be called
+ * once. */
 int via_pmi_join(struct via_pmi *pmi, struct via_pmi_job *ret_job,
                  struct via_error *err) VIA_MUST_CHECK;
 /* What the PEs have published reaches the job blocks of all machines; the gate that follows orders

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * A job whose processes were started by somebody else's launcher. It has the same memory as one of
- * oshrun: PE 0 makes it, tells the others its pid and descriptors, and they open those in
- * /proc/PID/fd, which the kernel allows to processes of the same user. Nothing gets a name.
+ * oshrun: the first PE of each machine makes that machine's, tells the others its pid and
+ * descriptors, and they open those in /proc/PID/fd, which the kernel allows to processes of the
+ * same user. Nothing gets a name. What PEs publish for those of other machines goes by the
+ * launcher.
  *
  * Descriptors have the same numbers in all PEs, as if they were inherited: far up, where programs
  * have none.
@@ -14,10 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "host/rundir.h"
 #include "shmem/job.h"
 #include "shmem/pmi.h"
 #include "shmem/world.h"
@@ -30,6 +34,7 @@
 
 static struct {
     struct via_pmi *pmi; /* until we have said goodbye */
+    bool finalized;      /* and will at exit: with several machines another shmem_init needs it */
     struct via_job *job;
     uint32_t number;
     pid_t pid;
@@ -84,27 +89,105 @@ static void add_cores(const char *text, cpu_set_t *set)
     }
 }
 
-static int look_around(struct via_pmi *pmi, const char *machine, uint32_t *ret_cores,
+/* The PEs of a machine take its lowest rank's memory: on one machine that is found at once. */
+static int find_leader(struct via_pmi *pmi, const char *machine, uint32_t *ret_leader,
                        struct via_error *err)
 {
     char text[VIA_PMI_VALUE_BYTES];
+
+    for (uint32_t rank = 0; rank < pmi->rank; rank++) {
+        int result = pmi->ops->get(pmi, rank, "machine", text, err);
+        if (result < 0)
+            return result;
+        if (strcmp(text, machine) == 0) {
+            *ret_leader = rank;
+            return 0;
+        }
+    }
+    *ret_leader = pmi->rank;
+    return 0;
+}
+
+/* Which rank is on which machine; a machine is a node of the job. */
+struct map {
+    uint32_t node_of[VIA_JOB_PES_MAX];
+    uint32_t host_of[VIA_JOB_PES_MAX]; /* of each node */
+    uint32_t nodes_count;
+    uint32_t node; /* mine */
+    uint32_t cores;
+    char last[VIA_PMI_VALUE_BYTES]; /* machine of the rank before */
+};
+
+static int add_rank(struct via_pmi *pmi, const char *machine, uint32_t rank, struct map *map,
+                    cpu_set_t *set, struct via_error *err)
+{
+    char name[VIA_PMI_VALUE_BYTES], text[VIA_PMI_VALUE_BYTES];
+
+    int result = pmi->ops->get(pmi, rank, "machine", name, err);
+    if (result == 0)
+        result = pmi->ops->get(pmi, rank, "cores", text, err);
+    if (result < 0)
+        return result;
+    bool here = strcmp(name, machine) == 0;
+    if (rank > 0 && strcmp(name, map->last) == 0) {
+        map->node_of[rank] = map->nodes_count - 1;
+    } else {
+        if (here && rank != pmi->rank)
+            return via_error_set(err, -ENOTSUP,
+                                 "the ranks of a machine have to follow each other, and rank %u is "
+                                 "on that of rank %u again: place them in blocks (mpirun --map-by "
+                                 "slot, srun --distribution=block)",
+                                 rank, pmi->rank);
+        map->node_of[rank] = map->nodes_count++;
+    }
+    if (here) {
+        map->node = map->node_of[rank];
+        add_cores(text, set);
+    }
+    memcpy(map->last, name, sizeof(map->last));
+    return 0;
+}
+
+/* Of the first rank on each machine, the host that it is in the fabric. */
+static int find_hosts(struct via_pmi *pmi, struct map *map, struct via_error *err)
+{
+    char text[VIA_PMI_VALUE_BYTES], *end;
+
+    for (uint32_t rank = 0; rank < pmi->size; rank++) {
+        uint32_t node = map->node_of[rank];
+        if (rank > 0 && node == map->node_of[rank - 1])
+            continue;
+        int result = pmi->ops->get(pmi, rank, "host", text, err);
+        if (result < 0)
+            return result;
+        map->host_of[node] = (uint32_t)strtoul(text, &end, 10);
+        if (end == text || *end != '\0')
+            return via_error_set(err, -ENOENT,
+                                 "the job is on %u machines, and that of rank %u is no host of a "
+                                 "fabric: viaductd does not run there, or VIADUCT_HOST and "
+                                 "VIADUCT_RUNDIR have to say which it is",
+                                 map->nodes_count, rank);
+        for (uint32_t other = 0; other < node; other++)
+            if (map->host_of[other] == map->host_of[node])
+                return via_error_set(err, -EINVAL, "two machines of the job are host %u",
+                                     map->host_of[node]);
+    }
+    return 0;
+}
+
+static int look_around(struct via_pmi *pmi, const char *machine, struct map *ret_map,
+                       struct via_error *err)
+{
+    struct map *map = ret_map;
     cpu_set_t set;
     int result = 0;
 
     CPU_ZERO(&set);
-    for (uint32_t rank = 0; rank < pmi->size && result == 0; rank++) {
-        result = pmi->ops->get(pmi, rank, "machine", text, err);
-        if (result == 0 && strcmp(text, machine) != 0)
-            result = via_error_set(err, -ENOTSUP,
-                                   "PE %u is on another machine than PE 0 (or in another "
-                                   "container): under %s all PEs have to be on one",
-                                   rank, pmi->ops->name);
-        if (result == 0)
-            result = pmi->ops->get(pmi, rank, "cores", text, err);
-        if (result == 0)
-            add_cores(text, &set);
-    }
-    *ret_cores = via_min((unsigned)via_max(CPU_COUNT(&set), 1), via_wait_quota_cores());
+    for (uint32_t rank = 0; rank < pmi->size && result == 0; rank++)
+        result = add_rank(pmi, machine, rank, map, &set, err);
+    if (result == 0 && map->nodes_count > 1)
+        result = find_hosts(pmi, map, err);
+    map->cores = via_min((unsigned)via_max(CPU_COUNT(&set), 1), via_wait_quota_cores());
     return result;
 }
 
@@ -163,16 +246,18 @@ static int fetch_fd(int pid, int number, int flags, struct via_error *err)
 
 /* --- PE 0 ------------------------------------------------------------------------------------- */
 
-static int move_files(struct via_job_files *files, struct via_error *err)
+static int move_files(struct via_job_files *files, uint32_t node, struct via_error *err)
 {
     struct via_job *job = files->job;
     int result = move_up(&files->job_fd, err);
 
     if (result == 0)
-        result = move_up(&files->node_fds[0], err);
+        result = move_up(&files->node_fds[node], err);
     for (int end = 0; end < 2 && result == 0; end++)
         result = move_up(&files->life_fds[end], err);
     for (uint32_t i = 0; i < job->pes_count && result == 0; i++) {
+        if (job->pes[i].node != node)
+            continue;
         result = move_up(&job->pes[i].heap_fd, err);
         if (result == 0)
             result = move_up(&job->pes[i].data_fd, err);
@@ -181,44 +266,56 @@ static int move_files(struct via_job_files *files, struct via_error *err)
 }
 
 static int make_job(struct via_pmi *pmi, const char *machine, struct via_job_files *ret_files,
-                    struct via_error *err)
+                    int *ret_node_fd, struct via_error *err)
 {
-    struct via_job_spec spec = {.pes_count = pmi->size, .nodes_count = 1};
+    static struct map map;
+    struct via_job_spec spec = {.pes_count = pmi->size, .node_of = map.node_of};
     char text[VIA_PMI_VALUE_BYTES];
 
-    int result = look_around(pmi, machine, &spec.cores, err);
+    int result = look_around(pmi, machine, &map, err);
+    if (result == 0)
+        result = pmi->ops->get(pmi, 0, "id", text, err);
     if (result == 0)
         result = via_job_heap_bytes(&spec.heap_bytes, err);
-    spec.heap_bytes += VIA_INTERNAL_BYTES;
-    if (result == 0)
-        result = via_job_create(&spec, ret_files, err);
-    if (result == 0)
-        result = move_files(ret_files, err);
     if (result < 0)
         return result;
+    spec.id = strtoull(text, NULL, 16);
+    spec.heap_bytes += VIA_INTERNAL_BYTES;
+    spec.cores = map.cores;
+    spec.nodes_count = map.nodes_count;
+    spec.node = map.node;
+    spec.host_of = map.nodes_count > 1 ? map.host_of : NULL;
+    spec.gates = map.nodes_count > 1 ? VIA_JOB_GATES_PMI : VIA_JOB_GATES_HERE;
+    result = via_job_create(&spec, ret_files, err);
+    if (result == 0)
+        result = move_files(ret_files, map.node, err);
+    if (result < 0)
+        return result;
+    *ret_node_fd = ret_files->node_fds[map.node];
     snprintf(text, sizeof(text), "%d.%d.%d.%d.%d.%016" PRIx64, (int)getpid(), ret_files->job_fd,
-             ret_files->node_fds[0], ret_files->life_fds[0], ret_files->life_fds[1],
-             ret_files->job->id);
+             *ret_node_fd, ret_files->life_fds[0], ret_files->life_fds[1], ret_files->job->id);
     return pmi->ops->put(pmi, "job", text, err);
 }
 
 /* --- the others ------------------------------------------------------------------------------- */
 
-static int take_job(struct via_pmi *pmi, struct via_job_files *ret_files, struct via_error *err)
+static int take_job(struct via_pmi *pmi, uint32_t leader, struct via_job_files *ret_files,
+                    int *ret_node_fd, struct via_error *err)
 {
     struct via_job_files files = {0};
-    static int node_fd;
+    int node_fd;
     char text[VIA_PMI_VALUE_BYTES];
     uint64_t id;
     int pid;
 
-    int result = pmi->ops->get(pmi, 0, "job", text, err);
+    int result = pmi->ops->get(pmi, leader, "job", text, err);
     if (result < 0)
         return result;
     if (sscanf(text, "%d.%d.%d.%d.%d.%" SCNx64, &pid, &files.job_fd, &node_fd, &files.life_fds[0],
                &files.life_fds[1], &id) != 6)
-        return via_error_set(err, -EPROTO, "the word of PE 0 about the job: \"%.100s\"", text);
-    files.node_fds = &node_fd;
+        return via_error_set(err, -EPROTO, "the word of PE %u about the job: \"%.100s\"", leader,
+                             text);
+    *ret_node_fd = node_fd;
     result = fetch_fd(pid, files.job_fd, O_RDWR, err);
     if (result == 0)
         result = fetch_fd(pid, node_fd, O_RDWR, err);
@@ -229,8 +326,10 @@ static int take_job(struct via_pmi *pmi, struct via_job_files *ret_files, struct
     if (result == 0)
         result = via_job_map(files.job_fd, &files.job, err);
     if (result == 0 && (files.job->id != id || files.job->pes_count != pmi->size))
-        result = via_error_set(err, -EPROTO, "/proc/%d is not PE 0 of this job", pid);
+        result = via_error_set(err, -EPROTO, "/proc/%d is not PE %u of this job", pid, leader);
     for (uint32_t i = 0; i < pmi->size && result == 0; i++) {
+        if (files.job->pes[i].node != files.job->pes[pmi->rank].node)
+            continue;
         result = fetch_fd(pid, files.job->pes[i].heap_fd, O_RDWR, err);
         if (result == 0)
             result = fetch_fd(pid, files.job->pes[i].data_fd, O_RDWR, err);
@@ -257,13 +356,27 @@ bool via_pmi_launcher_is_gone(void)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-void via_pmi_leave(void)
+static void say_goodbye(void)
 {
     struct via_pmi *pmi = member.pmi;
 
     member.pmi = NULL;
     if (pmi && member.pid == getpid())
         pmi->ops->finalize(pmi);
+}
+
+void via_pmi_leave(void)
+{
+    member.finalized = true;
+    if (member.pmi && member.job->nodes_count == 1)
+        say_goodbye();
+}
+
+static void abort_job(int code, const char *why)
+{
+    /* A launcher that is asked to abort does not pass on what it has not read yet. */
+    usleep(GRACE_US);
+    member.pmi->ops->abort(member.pmi, code, why);
 }
 
 /* A PE that leaves without shmem_finalize: the others may wait for it, so the job ends, as
@@ -276,7 +389,14 @@ static void at_exit(int status, void *argument)
     fflush(NULL);
     /* Pairs with the release in shmem_global_exit. */
     if (atomic_load_explicit(&member.job->exit_ready, memory_order_acquire)) {
-        via_pmi_leave();
+        /* PEs of other machines do not see it, and end by the launcher. */
+        if (member.job->nodes_count > 1)
+            abort_job(status, "shmem_global_exit");
+        say_goodbye();
+        return;
+    }
+    if (member.finalized) {
+        say_goodbye();
         return;
     }
     if (status == 0)
@@ -284,10 +404,7 @@ static void at_exit(int status, void *argument)
                 "viaduct-shmem: PE %u exits with code 0 but without shmem_finalize; the job is "
                 "ended\n",
                 member.number);
-    /* A launcher that is asked to abort does not pass on what it has not read yet. */
-    usleep(GRACE_US);
-    member.pmi->ops->abort(member.pmi, status == 0 ? 1 : status,
-                           "a PE exits without shmem_finalize");
+    abort_job(status == 0 ? 1 : status, "a PE exits without shmem_finalize");
 }
 
 /* --- gates over several machines --------------------------------------------------------------
@@ -319,10 +436,7 @@ int via_pmi_exchange(uint32_t number, struct via_error *err)
     char key[32], text[VIA_PMI_VALUE_BYTES];
     size_t used = 0;
 
-    if (!pmi)
-        return via_error_set(err, -ENOTSUP,
-                             "a job of several machines, of a launcher that is not oshrun, can not "
-                             "be initialized again after the last shmem_finalize");
+    member.finalized = false;
     via_job_words_get(job, member.number, words);
     snprintf(key, sizeof(key), "words%u", number);
     for (unsigned i = 0; i < VIA_JOB_WORDS; i++)
@@ -339,16 +453,49 @@ int via_pmi_exchange(uint32_t number, struct via_error *err)
 
 /* --- joining ---------------------------------------------------------------------------------- */
 
+/* Of this machine, for a job that is on several; none is known to one that is not. */
+static void name_host(char text[VIA_PMI_VALUE_BYTES])
+{
+    const char *named = getenv("VIADUCT_HOST");
+    struct via_rundir_path rundir;
+    unsigned host;
+
+    if (named && named[0] != '\0')
+        snprintf(text, VIA_PMI_VALUE_BYTES, "%.16s", named);
+    else if (via_rundir_default(NULL, &rundir, NULL) == 0 &&
+             via_rundir_local(rundir.text, &host) == 0)
+        snprintf(text, VIA_PMI_VALUE_BYTES, "%u", host);
+    else
+        strcpy(text, "none");
+}
+
+/* Of the job, in all its blocks. */
+static int tell_id(struct via_pmi *pmi, struct via_error *err)
+{
+    char text[VIA_PMI_VALUE_BYTES];
+    uint64_t id;
+
+    if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
+        return via_error_set(err, -errno, "getrandom: %s", strerror(errno));
+    snprintf(text, sizeof(text), "%016" PRIx64, id | 1);
+    return pmi->ops->put(pmi, "id", text, err);
+}
+
 static int tell(struct via_pmi *pmi, char machine[MACHINE_BYTES], struct via_error *err)
 {
-    char cores[VIA_PMI_VALUE_BYTES];
+    char text[VIA_PMI_VALUE_BYTES];
 
     int result = name_machine(machine, err);
     if (result == 0)
         result = pmi->ops->put(pmi, "machine", machine, err);
-    name_cores(cores);
+    name_cores(text);
     if (result == 0)
-        result = pmi->ops->put(pmi, "cores", cores, err);
+        result = pmi->ops->put(pmi, "cores", text, err);
+    name_host(text);
+    if (result == 0)
+        result = pmi->ops->put(pmi, "host", text, err);
+    if (result == 0 && pmi->rank == 0)
+        result = tell_id(pmi, err);
     return result == 0 ? pmi->ops->fence(pmi, err) : result;
 }
 
@@ -357,17 +504,21 @@ static int join(struct via_pmi *pmi, struct via_pmi_job *ret_job, struct via_err
     struct via_job_files files = {0};
     char machine[MACHINE_BYTES];
     struct rlimit before = raise_limit();
+    uint32_t leader = 0;
+    int node_fd = -1;
 
     int result = tell(pmi, machine, err);
-    if (result == 0 && pmi->rank == 0)
-        result = make_job(pmi, machine, &files, err);
+    if (result == 0)
+        result = find_leader(pmi, machine, &leader, err);
+    if (result == 0 && pmi->rank == leader)
+        result = make_job(pmi, machine, &files, &node_fd, err);
     if (result == 0)
         result = pmi->ops->fence(pmi, err);
-    if (result == 0 && pmi->rank > 0)
-        result = take_job(pmi, &files, err);
+    if (result == 0 && pmi->rank != leader)
+        result = take_job(pmi, leader, &files, &node_fd, err);
     setrlimit(RLIMIT_NOFILE, &before);
     if (result == 0)
-        result = via_node_map(files.node_fds[0], &ret_job->node, err);
+        result = via_node_map(node_fd, &ret_job->node, err);
     if (result < 0)
         return result;
     ret_job->job = files.job;

@@ -4,111 +4,11 @@
 import os
 import re
 import signal
-import subprocess
 import time
 
-import fabric
 import machines_case
-import machines_fabric
-import machines_lab
+from jobs_case import Jobs, program
 from machines_case import BIN, HANG_S, wait_for
-
-OSHRUN = os.path.join(BIN, "oshrun")
-HEAPS = {"SHMEM_SYMMETRIC_SIZE": "1m", "VIADUCT_SHMEM_HEAP_MAX": "64m"}
-# From what ends a job to its end. The rest is a machine that is busy with other tests.
-END_S = 3
-
-
-def program(name):
-    path = os.path.join(BIN, "tests", "prog_shmem_" + name)
-    return path if os.path.exists(path) else os.path.join(BIN, "examples", name)
-
-
-class Jobs(machines_case.Case):
-    kind = "emu"
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.fabric = fabric.Fabric(cls.lab, machines_fabric.ring(cls.count), cls.kind)
-        cls.addClassCleanup(cls.fabric.end_all)
-        cls.fabric.start()
-        cls.fabric.wait_whole()
-        cls.names = [m.name for m in cls.lab]
-        cls.agent = os.path.join(cls.lab.shared, "agent")
-        cls.write_agent()
-
-    @classmethod
-    def write_agent(cls):
-        """What ssh is elsewhere: given a machine's name and a command, it runs the command there."""
-        lines = ["#!/bin/sh", "name=$1; shift", "case $name in"]
-        for m in cls.lab:
-            words = machines_lab.enter_words(m.pid, [])
-            lines.append('%s) exec %s -- "$@" ;;' % (m.name, " ".join(words[:words.index("--")])))
-        lines += ["*) echo \"$name: no such machine\" >&2; exit 255 ;;", "esac"]
-        with open(cls.agent, "w", encoding="ascii") as script:
-            script.write("\n".join(lines) + "\n")
-        os.chmod(cls.agent, 0o755)
-
-    def setUp(self):
-        self.addCleanup(self.assert_nothing_left)
-
-    def left(self):
-        return [line for m in self.lab for line in m.pids("prog_shmem_").values()] + \
-            [line for m in self.lab for line in m.pids("--serve").values()]
-
-    def assert_nothing_left(self):
-        self.assertTrue(wait_for(lambda: not self.left(), 10), self.left())
-
-    def start(self, *words, hosts=None, env=None, **more):
-        more.setdefault("stdin", subprocess.DEVNULL)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("VIADUCT_")}
-        return subprocess.Popen(
-            [OSHRUN, "--hosts", hosts or ",".join(self.names), "--rundir", machines_fabric.RUNDIR, "--agent", self.agent,
-             *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=BIN,
-            env={**environment, **HEAPS, **(env or {})}, **more)
-
-    def oshrun(self, *words, text=None, **more):
-        """(exit code, standard output, standard error)"""
-        if text is not None:
-            more["stdin"] = subprocess.PIPE
-        job = self.start(*words, **more)
-        try:
-            out, err = job.communicate(text, timeout=HANG_S)
-        finally:
-            job.kill()
-        return job.returncode, out, err
-
-    def good(self, *words, **more):
-        code, out, err = self.oshrun(*words, **more)
-        self.assertEqual((code, err), (0, ""), out)
-        return out
-
-    def bad(self, *words, code, says, **more):
-        """One message, that says so."""
-        got, out, err = self.oshrun(*words, **more)
-        self.assertEqual(got, code, out + err)
-        self.one_message(err, says)
-
-    def one_message(self, err, says):
-        messages = [line for line in err.splitlines() if line.startswith("oshrun: ")]
-        self.assertEqual(len(messages), 1, err)
-        self.assertRegex(messages[0], says)
-
-    def started(self, *words, pes=4, **more):
-        """A job whose PEs run."""
-        job = self.start(*words, **more)
-        self.addCleanup(job.communicate)
-        self.addCleanup(job.kill)
-        self.assertTrue(wait_for(lambda: sum(len(m.pids("prog_shmem_end")) for m in self.lab) == pes))
-        return job
-
-    def ends(self, job, code, says, seconds=END_S):
-        begin = time.monotonic()
-        _, err = job.communicate(timeout=HANG_S)
-        self.assertEqual(job.returncode, code, err)
-        self.one_message(err, says)
-        self.assertLess(time.monotonic() - begin, seconds)
 
 
 class Programs(Jobs):
