@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The register model of PEX 87xx, driven from both sides: a driver at one side (the pex port, or
+ * raw accesses), raw accesses by a hostile host at the other, and faults of the chip. Nothing
+ * crashes; a function never reaches memory that its other host did not map for it; the port is up
+ * only with a peer that went through the protocol, which these accesses cannot.
+ *
+ * Input: a byte, whose bit 0 says who is at side 0; then steps, each a byte that says what, then
+ * its numbers.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "model/pex/pex.h"
+#include "port/driver.h"
+#include "tests/fuzz/input.h"
+
+#define STEPS_MAX 64u
+#define MEMORY_BYTES 8192u
+#define MAPS_MAX 4u
+#define BAR_BYTES (UINT64_C(1) << 20)
+
+/* What the other side must not touch lies around what is mapped. */
+struct memory {
+    unsigned char *at; /* guard page, MEMORY_BYTES, guard page */
+    uint64_t iova;
+};
+
+struct raw {
+    struct via_pci *pci;
+    struct memory memory[MAPS_MAX];
+    unsigned count;
+    struct via_pci_mapping mapping;
+    int irq_fd;
+};
+
+struct world {
+    struct via_pex *pex;
+    struct raw raw[2];
+    struct via_driver_host host;
+    struct via_port *port; /* at side 0; NULL: raw accesses */
+    const struct via_driver *driver;
+    uint64_t now_ns;
+};
+
+static int memory_fd = -1;
+
+static void map_memory(struct raw *raw, uint64_t alignment)
+{
+    struct memory *memory = &raw->memory[raw->count];
+    if (raw->count == MAPS_MAX) {
+        return;
+    }
+    memory->at =
+        mmap(NULL, MEMORY_BYTES + 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    require(memory->at != MAP_FAILED);
+    require(mmap(memory->at + 4096, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                 memory_fd, 0) != MAP_FAILED);
+    memset(memory->at, 0x5a, 4096);
+    memset(memory->at + 4096 + MEMORY_BYTES, 0x5a, 4096);
+    struct via_pci_memory what = {
+        .at = memory->at + 4096, .bytes = MEMORY_BYTES, .fd = memory_fd, .writable = true};
+    if (raw->pci->ops->dma_map(raw->pci, &what, UINT64_C(4096) << alignment % 12, &memory->iova) ==
+        0) {
+        raw->count++;
+    } else {
+        munmap(memory->at, MEMORY_BYTES + 8192);
+    }
+}
+
+static void check_guards(const struct raw *raw)
+{
+    for (unsigned i = 0; i < raw->count; i++) {
+        const unsigned char *at = raw->memory[i].at;
+        for (unsigned k = 0; k < 4096; k += 64) {
+            require(at[k] == 0x5a && at[4096 + MEMORY_BYTES + k] == 0x5a);
+        }
+    }
+}
+
+static void access_region(struct raw *raw, struct input *input, bool writes)
+{
+    static unsigned char data[256];
+    unsigned region = input_byte(input) % 6;
+    uint64_t off = input_edgy(input);
+    size_t len = input_byte(input);
+    /* Most registers are at the end of BAR 0. */
+    if (region == 0 && (off & 0x80) == 0) {
+        off = 0x3E000 + (off << 5) % 0x2000 + (input_byte(input) & ~UINT64_C(3));
+        len = 4;
+    }
+    if (writes) {
+        input_take(input, data, len % sizeof(data));
+        (void)raw->pci->ops->region_write(raw->pci, region, off, data, len % sizeof(data));
+    } else {
+        (void)raw->pci->ops->region_read(raw->pci, region, off, data, len % sizeof(data));
+    }
+}
+
+/* What a driver would do, so that ways are open. */
+static void open_way(struct raw *raw, unsigned side, uint64_t address)
+{
+    uint32_t own = side == 0 ? 0x3E000 : 0x3F000;
+    via_pci_write32(raw->pci, 0, own + (side == 0 ? 0xD94 : 0xDB4), 0x00190021);
+    via_pci_write32(raw->pci, 0, (own ^ 0x1000) + 0xC3C, (uint32_t)address);
+    via_pci_write32(raw->pci, 0, (own ^ 0x1000) + 0xC40, (uint32_t)(address >> 32));
+    (void)raw->pci->ops->config_write(raw->pci, 4, 2, 6);
+}
+
+static void touch_mapping(struct raw *raw, uint64_t off)
+{
+    if (raw->mapping.at == NULL) {
+        (void)raw->pci->ops->map(raw->pci, 2, 0, BAR_BYTES, off % 2 != 0, &raw->mapping);
+    }
+    if (raw->mapping.at != NULL) {
+        raw->mapping.at[off % BAR_BYTES] ^= 1;
+    }
+}
+
+static void step_raw(struct world *world, unsigned side, unsigned what, struct input *input)
+{
+    struct raw *raw = &world->raw[side];
+    uint32_t value;
+    switch (what) {
+    case 0:
+    case 1:
+        access_region(raw, input, what == 1);
+        break;
+    case 2:
+        (void)raw->pci->ops->config_read(raw->pci, (unsigned)input_edgy(input), input_byte(input),
+                                         &value);
+        break;
+    case 3:
+        (void)raw->pci->ops->config_write(raw->pci, (unsigned)input_edgy(input),
+                                          input_byte(input) % 5, (uint32_t)input_edgy(input));
+        break;
+    case 4:
+        map_memory(raw, input_byte(input));
+        break;
+    case 5:
+        if (raw->count != 0) {
+            raw->count--;
+            require(raw->pci->ops->dma_unmap(raw->pci, raw->memory[raw->count].iova) == 0);
+            munmap(raw->memory[raw->count].at, MEMORY_BYTES + 8192);
+        }
+        break;
+    case 6:
+        (void)raw->pci->ops->irq_set(raw->pci, input_byte(input) % VIA_PCI_IRQ_KINDS,
+                                     input_byte(input) % 3, (int[]){raw->irq_fd, raw->irq_fd});
+        (void)raw->pci->ops->irq_unmask(raw->pci);
+        break;
+    case 7:
+        open_way(raw, side, raw->count != 0 ? raw->memory[0].iova : input_edgy(input));
+        break;
+    default:
+        touch_mapping(raw, input_edgy(input));
+    }
+}
+
+static void step_fault(struct world *world, struct input *input)
+{
+    enum via_pex_side side = input_byte(input) % 2;
+    switch (input_byte(input) % 6) {
+    case 0:
+        via_pex_set_link(world->pex, side != 0);
+        break;
+    case 1:
+        via_pex_reset_host(world->pex, side);
+        break;
+    case 2:
+        via_pex_remove(world->pex, side, input_byte(input) % 2);
+        break;
+    case 3:
+        via_pex_hold_interrupts(world->pex, side, input_byte(input) % 2);
+        break;
+    case 4:
+        via_pex_lose_interrupts(world->pex, side, 1);
+        break;
+    default:
+        via_pex_raise_error(world->pex, input_byte(input));
+    }
+}
+
+static void step_port(struct world *world)
+{
+    struct via_port *port = world->port;
+    uint64_t deadline_ns, word = 1;
+    world->now_ns += 7 * VIA_MSEC_NS;
+    world->driver->service(port, world->now_ns, &deadline_ns);
+    require(deadline_ns > world->now_ns);
+    require(!port->ops->link_is_up(port));
+    port->ops->commit(port, 0, 0, &word, sizeof(word));
+    require(port->ops->ring(port, 0, 1) != 0 && port->ops->fence_start(port, 0) != 0);
+    require(port->ops->scratchpad_read(port, 1) == UINT32_MAX);
+}
+
+/* --- the world --- */
+
+static void begin(struct world *world, bool with_port)
+{
+    struct via_link_config config;
+    struct via_pex_options options = via_pex_options_default;
+    options.bar_bytes[0][0] = options.bar_bytes[1][0] = BAR_BYTES;
+    memset(world, 0, sizeof(*world));
+    world->host = (struct via_driver_host){.host = 1, .threads_count = 1, .bell_fd = -1};
+    if (with_port) {
+        require(via_link_parse("pex:model:fuzz,side=virtual,window=64KiB", &config, NULL) == 0);
+        world->driver = config.driver;
+        require(config.driver->open(config.config, &world->host, &world->port, NULL) == 0);
+        require(via_pex_attach_named("fuzz", VIA_PEX_LINK, &options, &world->raw[1].pci, NULL) ==
+                0);
+    } else {
+        require(via_pex_attach_named("fuzz", VIA_PEX_VIRTUAL, &options, &world->raw[0].pci, NULL) ==
+                0);
+        require(via_pex_attach_named("fuzz", VIA_PEX_LINK, &options, &world->raw[1].pci, NULL) ==
+                0);
+    }
+    world->pex = via_pex_find("fuzz");
+    for (unsigned side = 0; side < 2; side++) {
+        world->raw[side].irq_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (world->raw[side].pci != NULL) {
+            (void)world->raw[side].pci->ops->config_write(world->raw[side].pci, 4, 2, 6);
+        }
+    }
+}
+
+static void end(struct world *world)
+{
+    if (world->port != NULL) {
+        world->port->ops->close(world->port);
+    }
+    for (unsigned side = 0; side < 2; side++) {
+        struct raw *raw = &world->raw[side];
+        if (raw->pci != NULL) {
+            if (raw->mapping.at != NULL) {
+                raw->pci->ops->unmap(raw->pci, &raw->mapping);
+            }
+            raw->pci->ops->close(raw->pci);
+        }
+        for (unsigned i = 0; i < raw->count; i++) {
+            munmap(raw->memory[i].at, MEMORY_BYTES + 8192);
+        }
+        close(raw->irq_fd);
+    }
+    require(via_pex_find("fuzz") == NULL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct input input = {data, bytes};
+    static struct world world;
+    if (memory_fd < 0) {
+        memory_fd = memfd_create("fuzz-pex", MFD_CLOEXEC);
+        require(ftruncate(memory_fd, MEMORY_BYTES) == 0);
+    }
+    begin(&world, input_byte(&input) % 2 != 0);
+    for (unsigned i = 0; i < STEPS_MAX && input.bytes != 0; i++) {
+        uint8_t what = input_byte(&input);
+        unsigned side = world.port != NULL ? 1 : what >> 4 & 1;
+        if ((what & 0xf) > 13) {
+            step_fault(&world, &input);
+        } else if ((what & 0xf) > 11 && world.port != NULL) {
+            step_port(&world);
+        } else {
+            step_raw(&world, side, what & 0xf, &input);
+        }
+        check_guards(&world.raw[side]);
+    }
+    end(&world);
+    return 0;
+}
