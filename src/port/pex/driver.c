@@ -17,6 +17,7 @@
 
 #include "model/pex/pex.h"
 #include "port/pex/port.h"
+#include "vfio/kernel.h"
 #include "vfio/user.h"
 
 #define WINDOW_BYTES_DEFAULT (UINT64_C(4) << 20)
@@ -94,8 +95,9 @@ static int pex_parse(const struct via_link_words *words, void *ret_config, struc
                              sizeof(config.target) - 1);
     }
     if (rest_of(words->target, MODEL_PREFIX) == NULL &&
-        rest_of(words->target, USER_PREFIX) == NULL) {
-        return via_error_set(err, -EINVAL, "'%s': not vfio-user:PATH or model:NAME", words->target);
+        rest_of(words->target, USER_PREFIX) == NULL && !via_kernel_is_address(words->target)) {
+        return via_error_set(err, -EINVAL, "'%s': not 0000:03:00.0, vfio-user:PATH or model:NAME",
+                             words->target);
     }
     strcpy(config.target, words->target);
     for (unsigned i = 0; i < words->count; i++) {
@@ -115,6 +117,10 @@ static int open_function(struct via_pex_port *pex, struct via_error *err)
     const char *path = rest_of(pex->config.target, USER_PREFIX);
     if (path != NULL) {
         return via_vfio_user_open(path, &pex->pci, err);
+    }
+    if (via_kernel_is_address(pex->config.target)) {
+        struct via_kernel_options options = {.address = pex->config.target};
+        return via_kernel_open(&options, &pex->pci, err);
     }
     const char *name = rest_of(pex->config.target, MODEL_PREFIX);
     return via_pex_attach_named(name, pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL,

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "vfio/kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "vfio/guard.h"
+#include "vfio/kernel_private.h"
+
+#define PAGE_BYTES 4096u
+#define IRQS_MAX 32u
+
+static struct via_kernel *kernel_of(struct via_pci *pci)
+{
+    return via_container_of(pci, struct via_kernel, pci);
+}
+
+/* --- regions and config space: the kernel makes one access of each aligned piece --- */
+
+static int transfer(struct via_kernel *kernel, unsigned region, uint64_t off, void *data,
+                    size_t len, bool writes)
+{
+    if (region >= VFIO_PCI_NUM_REGIONS || len == 0 || off > kernel->region_bytes[region] ||
+        len > kernel->region_bytes[region] - off) {
+        return -EINVAL;
+    }
+    off_t at = (off_t)(kernel->region_off[region] + off);
+    ssize_t done =
+        writes ? pwrite(kernel->device_fd, data, len, at) : pread(kernel->device_fd, data, len, at);
+    if (done == (ssize_t)len) {
+        return 0;
+    }
+    int rc = done < 0 ? -errno : -EIO;
+    if (rc == -EIO && !writes) {
+        /* Memory decoding is off, or the device was removed. */
+        memset(data, 0xff, len);
+    }
+    return rc == -EIO ? -ENXIO : rc;
+}
+
+static int kernel_config_read(struct via_pci *pci, unsigned off, unsigned len, uint32_t *ret_value)
+{
+    uint32_t value = 0;
+    if ((len != 1 && len != 2 && len != 4) || off % len != 0 || off >= VIA_PCI_CONFIG_BYTES) {
+        return -EINVAL;
+    }
+    int rc = transfer(kernel_of(pci), VFIO_PCI_CONFIG_REGION_INDEX, off, &value, len, false);
+    *ret_value = rc == 0 ? value : UINT32_MAX >> (32 - 8 * len);
+    return rc == -ENXIO ? 0 : rc;
+}
+
+static int kernel_config_write(struct via_pci *pci, unsigned off, unsigned len, uint32_t value)
+{
+    if ((len != 1 && len != 2 && len != 4) || off % len != 0 || off >= VIA_PCI_CONFIG_BYTES) {
+        return -EINVAL;
+    }
+    int rc = transfer(kernel_of(pci), VFIO_PCI_CONFIG_REGION_INDEX, off, &value, len, true);
+    return rc == -ENXIO ? 0 : rc;
+}
+
+static bool is_prefetchable(struct via_pci *pci, unsigned region)
+{
+    uint32_t bar = 0;
+    return region < 6 && kernel_config_read(pci, VIA_PCI_BAR(region), 4, &bar) == 0 &&
+           (bar & 0x9) == 0x8;
+}
+
+static int kernel_region(struct via_pci *pci, unsigned region, struct via_pci_region *ret_region)
+{
+    struct via_kernel *kernel = kernel_of(pci);
+    if (region >= VIA_PCI_REGIONS) {
+        return -EINVAL;
+    }
+    *ret_region = (struct via_pci_region){.bytes = kernel->region_bytes[region],
+                                          .mappable = kernel->region_maps[region],
+                                          .prefetchable = is_prefetchable(pci, region)};
+    return 0;
+}
+
+static int kernel_region_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data,
+                              size_t len)
+{
+    return region < VIA_PCI_REGIONS ? transfer(kernel_of(pci), region, off, ret_data, len, false)
+                                    : -EINVAL;
+}
+
+static int kernel_region_write(struct via_pci *pci, unsigned region, uint64_t off, const void *data,
+                               size_t len)
+{
+    return region < VIA_PCI_REGIONS
+               ? transfer(kernel_of(pci), region, off, (void *)(uintptr_t)data, len, true)
+               : -EINVAL;
+}
+
+/* --- mappings --- */
+
+/* By sysfs, whose mapping is write-combined; the kernel refuses it while VFIO maps the BAR. */
+static unsigned char *map_combining(struct via_kernel *kernel, unsigned region, uint64_t off,
+                                    uint64_t bytes)
+{
+    char path[160];
+    snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/resource%u_wc", kernel->sysfs,
+             kernel->address, region);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        return NULL;
+    }
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)off);
+    close(fd);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static struct via_kernel_mapping *find_mapping(struct via_kernel *kernel, const unsigned char *at)
+{
+    for (unsigned i = 0; i < VIA_KERNEL_MAPPINGS_MAX; i++) {
+        if (kernel->mappings[i].at == at) {
+            return &kernel->mappings[i];
+        }
+    }
+    return NULL;
+}
+
+static int kernel_map(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
+                      bool combining, struct via_pci_mapping *ret_mapping)
+{
+    struct via_kernel *kernel = kernel_of(pci);
+    struct via_kernel_mapping *mapping = find_mapping(kernel, NULL);
+    if (region >= VIA_PCI_REGIONS || !kernel->region_maps[region]) {
+        return -ENOTSUP;
+    }
+    if (bytes == 0 || bytes % PAGE_BYTES != 0 || off % PAGE_BYTES != 0 ||
+        off > kernel->region_bytes[region] || bytes > kernel->region_bytes[region] - off) {
+        return -EINVAL;
+    }
+    if (mapping == NULL) {
+        return -ENOSPC;
+    }
+    enum via_pci_caching caching = VIA_PCI_COMBINING;
+    unsigned char *at = combining && is_prefetchable(pci, region)
+                            ? map_combining(kernel, region, off, bytes)
+                            : NULL;
+    if (at == NULL) {
+        caching = VIA_PCI_UNCACHED;
+        at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, kernel->device_fd,
+                  (off_t)(kernel->region_off[region] + off));
+        if (at == MAP_FAILED) {
+            return -errno;
+        }
+    }
+    int rc = via_guard_add(at, bytes, &mapping->guard);
+    if (rc != 0) {
+        munmap(at, bytes);
+        return rc;
+    }
+    mapping->at = at;
+    *ret_mapping = (struct via_pci_mapping){.at = at, .bytes = bytes, .caching = caching};
+    return 0;
+}
+
+static void kernel_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
+{
+    struct via_kernel_mapping *mine = find_mapping(kernel_of(pci), mapping->at);
+    if (mine != NULL) {
+        via_guard_remove(mine->guard);
+        munmap(mapping->at, mapping->bytes);
+        mine->at = NULL;
+    }
+    *mapping = (struct via_pci_mapping){0};
+}
+
+/* --- interrupts --- */
+
+static unsigned kernel_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
+{
+    return kernel_of(pci)->irqs[kind];
+}
+
+static int set_irqs(struct via_kernel *kernel, uint32_t flags, uint32_t index, uint32_t count,
+                    const int *fds)
+{
+    unsigned char bytes[sizeof(struct vfio_irq_set) + IRQS_MAX * sizeof(int)]
+        __attribute__((aligned(8))) = {0};
+    bool with_fds = (flags & VFIO_IRQ_SET_DATA_EVENTFD) != 0;
+    struct vfio_irq_set set = {.argsz =
+                                   (uint32_t)(sizeof(set) + (with_fds ? count * sizeof(int) : 0)),
+                               .flags = flags,
+                               .index = index,
+                               .count = count};
+    memcpy(bytes, &set, sizeof(set));
+    if (with_fds) {
+        memcpy(bytes + sizeof(set), fds, count * sizeof(int));
+    }
+    return ioctl(kernel->device_fd, VFIO_DEVICE_SET_IRQS, bytes) == 0 ? 0 : -errno;
+}
+
+static int kernel_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned count,
+                          const int *fds)
+{
+    struct via_kernel *kernel = kernel_of(pci);
+    if (count > kernel->irqs[kind] || count > IRQS_MAX) {
+        return -EINVAL;
+    }
+    /* Off first: the kernel writes the message's address and data when it goes on. */
+    int rc = set_irqs(kernel, VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_TRIGGER, kind, 0, NULL);
+    return count == 0 ? rc
+                      : set_irqs(kernel, VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER,
+                                 kind, count, fds);
+}
+
+static int kernel_irq_unmask(struct via_pci *pci)
+{
+    return set_irqs(kernel_of(pci), VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_UNMASK,
+                    VFIO_PCI_INTX_IRQ_INDEX, 1, NULL);
+}
+
+/* --- memory --- */
+
+static int kernel_dma_map(struct via_pci *pci, const struct via_pci_memory *memory,
+                          uint64_t alignment, uint64_t *ret_iova)
+{
+    struct via_kernel *kernel = kernel_of(pci);
+    uint64_t iova;
+    if (alignment == 0) {
+        return -ENOTSUP;
+    }
+    int rc = via_iova_take(&kernel->iova, memory->bytes, via_max(alignment, (uint64_t)PAGE_BYTES),
+                           &iova);
+    if (rc != 0) {
+        return rc;
+    }
+    struct vfio_iommu_type1_dma_map map = {
+        .argsz = sizeof(map),
+        .flags = VFIO_DMA_MAP_FLAG_READ | (memory->writable ? VFIO_DMA_MAP_FLAG_WRITE : 0u),
+        .vaddr = (uintptr_t)memory->at,
+        .iova = iova,
+        .size = memory->bytes};
+    if (ioctl(kernel->container_fd, VFIO_IOMMU_MAP_DMA, &map) != 0) {
+        rc = -errno;
+        (void)!via_iova_give_back(&kernel->iova, iova);
+        return rc;
+    }
+    *ret_iova = iova;
+    return 0;
+}
+
+static int kernel_dma_unmap(struct via_pci *pci, uint64_t iova)
+{
+    struct via_kernel *kernel = kernel_of(pci);
+    struct vfio_iommu_type1_dma_unmap unmap = {.argsz = sizeof(unmap), .iova = iova};
+    for (unsigned i = 0; i < kernel->iova.count; i++) {
+        if (kernel->iova.range[i].at == iova) {
+            unmap.size = kernel->iova.range[i].bytes;
+        }
+    }
+    int rc = via_iova_give_back(&kernel->iova, iova);
+    if (rc == 0 && ioctl(kernel->container_fd, VFIO_IOMMU_UNMAP_DMA, &unmap) != 0) {
+        rc = -errno;
+    }
+    return rc;
+}
+
+/* --- the function as a whole --- */
+
+static int kernel_reset(struct via_pci *pci)
+{
+    int rc = ioctl(kernel_of(pci)->device_fd, VFIO_DEVICE_RESET);
+    return rc == 0 ? 0 : errno == EINVAL || errno == ENOTTY ? -ENOTSUP : -errno;
+}
+
+static bool kernel_gone(struct via_pci *pci)
+{
+    struct via_kernel *kernel = kernel_of(pci);
+    uint32_t ids = UINT32_MAX;
+    for (unsigned i = 0; i < VIA_KERNEL_MAPPINGS_MAX; i++) {
+        if (kernel->mappings[i].at != NULL && via_guard_was_hit(kernel->mappings[i].guard)) {
+            return true;
+        }
+    }
+    return kernel_config_read(pci, VIA_PCI_VENDOR_ID, 4, &ids) != 0 || ids == UINT32_MAX;
+}
+
+static const char *kernel_describe(struct via_pci *pci)
+{
+    return kernel_of(pci)->describe;
+}
+
+/* Closing the descriptors ends interrupts, mastering and mappings of memory. */
+static void kernel_close(struct via_pci *pci)
+{
+    struct via_kernel *kernel = kernel_of(pci);
+    int fds[] = {kernel->device_fd, kernel->group_fd, kernel->container_fd};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+    free(kernel);
+}
+
+static const struct via_pci_ops kernel_ops = {
+    .config_read = kernel_config_read,
+    .config_write = kernel_config_write,
+    .region = kernel_region,
+    .region_read = kernel_region_read,
+    .region_write = kernel_region_write,
+    .map = kernel_map,
+    .unmap = kernel_unmap,
+    .irqs = kernel_irqs,
+    .irq_set = kernel_irq_set,
+    .irq_unmask = kernel_irq_unmask,
+    .dma_map = kernel_dma_map,
+    .dma_unmap = kernel_dma_unmap,
+    .reset = kernel_reset,
+    .gone = kernel_gone,
+    .describe = kernel_describe,
+    .close = kernel_close,
+};
+
+struct via_kernel *via_kernel_new(const struct via_kernel_options *options)
+{
+    struct via_kernel *kernel = calloc(1, sizeof(*kernel));
+    if (kernel == NULL) {
+        return NULL;
+    }
+    kernel->pci.ops = &kernel_ops;
+    kernel->container_fd = kernel->group_fd = kernel->device_fd = -1;
+    snprintf(kernel->address, sizeof(kernel->address), "%s", options->address);
+    snprintf(kernel->sysfs, sizeof(kernel->sysfs), "%s",
+             options->sysfs != NULL ? options->sysfs : "/sys");
+    snprintf(kernel->devfs, sizeof(kernel->devfs), "%s",
+             options->devfs != NULL ? options->devfs : "/dev/vfio");
+    snprintf(kernel->describe, sizeof(kernel->describe), "%s by VFIO", kernel->address);
+    via_iova_init(&kernel->iova);
+    return kernel;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What stands between a driver and a PCI function: addresses, removal, what the kernel lacks, and a
+ * server of vfio-user that hostile clients talk to. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "model/pex/pex.h"
+#include "vfio/guard.h"
+#include "vfio/iova.h"
+#include "vfio/kernel.h"
+#include "vfio/user.h"
+#include "vfio/user_message.h"
+
+/* --- addresses --- */
+
+static void addresses_are_apart_and_aligned(void **state)
+{
+    static struct via_iova iova;
+    uint64_t at[3], again;
+    (void)state;
+    via_iova_init(&iova);
+    assert_int_equal(via_iova_take(&iova, 4096, 4096, &at[0]), 0);
+    assert_int_equal(via_iova_take(&iova, 1 << 20, 4 << 20, &at[1]), 0);
+    assert_int_equal(via_iova_take(&iova, 8192, 4096, &at[2]), 0);
+    assert_true(at[0] >= VIA_IOVA_FIRST && at[1] % (4 << 20) == 0);
+    assert_true(at[2] == at[0] + 4096); /* the gap is used */
+    assert_int_equal(via_iova_take_at(&iova, at[1] + 4096, 4096), -ENOSPC);
+    assert_int_equal(via_iova_take_at(&iova, at[1] - 4096, 8192), -ENOSPC);
+    assert_int_equal(via_iova_take_at(&iova, UINT64_MAX - 4095, 8192), -EINVAL);
+    assert_int_equal(via_iova_give_back(&iova, at[0] + 1), -ENOENT);
+    assert_int_equal(via_iova_give_back(&iova, at[0]), 0);
+    assert_int_equal(via_iova_take(&iova, 4096, 4096, &again), 0);
+    assert_true(again == at[0]);
+    assert_int_equal(via_iova_take(&iova, 0, 4096, &again), -EINVAL);
+    assert_int_equal(via_iova_take(&iova, 4096, 4097, &again), -EINVAL);
+    assert_int_equal(via_iova_take(&iova, VIA_IOVA_END, 4096, &again), -ENOSPC);
+    while (via_iova_take(&iova, 4096, 4096, &again) == 0) {
+    }
+    assert_int_equal(iova.count, VIA_IOVA_RANGES_MAX);
+}
+
+/* --- removal --- */
+
+static void a_mapping_that_is_taken_away_turns_into_ones(void **state)
+{
+    unsigned guard;
+    int fd = memfd_create("removed", MFD_CLOEXEC);
+    (void)state;
+    assert_int_equal(ftruncate(fd, 3 * 65536), 0);
+    volatile unsigned char *at = mmap(NULL, 3 * 65536, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(at != MAP_FAILED);
+    at[5] = 7;
+    assert_int_equal(via_guard_add((void *)(uintptr_t)at, 3 * 65536, &guard), 0);
+    assert_false(via_guard_was_hit(guard));
+    assert_int_equal(ftruncate(fd, 0), 0); /* from here on SIGBUS, as of a removed device */
+    at[100000] = 1;                        /* vanishes */
+    assert_true(via_guard_was_hit(guard));
+    assert_int_equal(at[5], 0xff);
+    assert_int_equal(at[3 * 65536 - 1], 0xff);
+    via_guard_remove(guard);
+    munmap((void *)(uintptr_t)at, 3 * 65536);
+    close(fd);
+}
+
+/* --- the kernel's VFIO, as far as it can be had without a device --- */
+
+#define DEVICE "/bus/pci/devices/0000:03:00.0"
+
+static void make(const char *folder, const char *name, const char *target)
+{
+    char path[256];
+    for (const char *slash = strchr(name, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        snprintf(path, sizeof(path), "%s%.*s", folder, (int)(slash - name), name);
+        (void)mkdir(path, 0700);
+    }
+    snprintf(path, sizeof(path), "%s%s", folder, name);
+    (void)unlink(path);
+    if (target == NULL) {
+        assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+    } else {
+        assert_int_equal(symlink(target, path), 0);
+    }
+}
+
+static void what_the_kernel_lacks_is_said(void **state)
+{
+    char folder[] = "/tmp/via-vfio-XXXXXX", dev[64], command[96];
+    struct via_pci *pci;
+    struct via_error err;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(dev, sizeof(dev), "%s/dev", folder);
+    struct via_kernel_options options = {.address = "0000:03:00.0", .sysfs = folder, .devfs = dev};
+
+    struct via_kernel_options wrong = {.address = "03:00.0"};
+    assert_int_equal(via_kernel_open(&wrong, &pci, &err), -EINVAL);
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENODEV);
+    assert_non_null(strstr(err.text, "no such device in"));
+    make(folder, DEVICE, NULL);
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENODEV);
+    assert_non_null(strstr(err.text, "no driver has the device: bind it to vfio-pci"));
+    make(folder, DEVICE "/driver", "../../../../bus/pci/drivers/ntb_hw_plx");
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -EBUSY);
+    assert_non_null(strstr(err.text, "the driver ntb_hw_plx has the device"));
+    make(folder, DEVICE "/driver", "../../../../bus/pci/drivers/vfio-pci");
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -EPERM);
+    assert_non_null(strstr(err.text, "the device is in no IOMMU group"));
+    make(folder, DEVICE "/iommu_group", "../../../../kernel/iommu_groups/17");
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENODEV);
+    make(folder, "/dev", NULL);
+    make(folder, "/dev/noiommu-17", NULL);
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -EPERM);
+    assert_non_null(strstr(err.text, "without an IOMMU: the peer would reach all memory"));
+    make(folder, "/dev/17", NULL);
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/dev/vfio: No such file"));
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* --- vfio-user --- */
+
+struct served {
+    struct via_pex *pex;
+    char path[64];
+    int fd;
+    _Atomic bool stop;
+    pthread_t thread;
+};
+
+static int attach(void *ctx, struct via_pci **ret_pci)
+{
+    return via_pex_attach(((struct served *)ctx)->pex, VIA_PEX_VIRTUAL, ret_pci);
+}
+
+static void *serve(void *arg)
+{
+    struct served *served = arg;
+    via_vfio_user_serve(served->fd, attach, served, &served->stop);
+    return NULL;
+}
+
+static int set_up(void **state)
+{
+    static struct served served;
+    struct via_error err;
+    memset(&served, 0, sizeof(served));
+    snprintf(served.path, sizeof(served.path), "/tmp/via-vfio-%d.sock", (int)getpid());
+    assert_int_equal(via_pex_new(&via_pex_options_default, &served.pex, &err), 0);
+    assert_int_equal(via_vfio_user_listen(served.path, &served.fd, &err), 0);
+    assert_int_equal(pthread_create(&served.thread, NULL, serve, &served), 0);
+    *state = &served;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct served *served = *state;
+    atomic_store(&served->stop, true);
+    pthread_join(served->thread, NULL);
+    close(served->fd);
+    unlink(served->path);
+    via_pex_free(served->pex);
+    return 0;
+}
+
+static struct via_pci *open_client(const struct served *served)
+{
+    struct via_pci *pci;
+    struct via_error err = {0};
+    if (via_vfio_user_open(served->path, &pci, &err) != 0) {
+        fail_msg("%s", err.text);
+    }
+    return pci;
+}
+
+static void a_function_behind_a_socket_is_one(void **state)
+{
+    struct served *served = *state;
+    struct via_pci *pci = open_client(served);
+    struct via_pci_region region;
+    uint32_t value = 0;
+    uint64_t iova, word = 5;
+    assert_int_equal(pci->ops->config_read(pci, 0, 4, &value), 0);
+    assert_int_equal(value, 0x87B010B5);
+    assert_int_equal(pci->ops->config_read(pci, 2, 2, &value), 0);
+    assert_int_equal(value, 0x87B0);
+    assert_int_equal(pci->ops->region(pci, 2, &region), 0);
+    assert_int_equal(region.bytes, 4 << 20);
+    assert_int_equal(pci->ops->irqs(pci, VIA_PCI_MSI), 1);
+    assert_int_equal(pci->ops->irqs(pci, VIA_PCI_MSIX), 0);
+    assert_int_equal(pci->ops->config_write(pci, 4, 2, 6), 0);
+    assert_int_equal(pci->ops->region_write(pci, 0, 0x3EC6C, &word, 4), 0);
+    assert_int_equal(via_pci_read32(pci, 0, 0x3EC6C), 5);
+    assert_int_equal(pci->ops->region_read(pci, 2, 4 << 20, &word, 8), -EINVAL);
+
+    int irq = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    uint64_t count;
+    assert_int_equal(pci->ops->irq_set(pci, VIA_PCI_MSI, 1, &irq), 0);
+    via_pci_write32(pci, 0, 0x3EC58, 0xffff);
+    via_pci_write32(pci, 0, 0x3EC4C, 4);
+    assert_int_equal(read(irq, &count, sizeof(count)), sizeof(count));
+
+    /* Memory must be sealed: otherwise its owner could have the server die of SIGBUS. */
+    int fd = memfd_create("memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, 8192), 0);
+    void *at = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct via_pci_memory memory = {.at = at, .bytes = 8192, .fd = fd, .writable = true};
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), -EPERM);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), 0);
+    memory.bytes = 16384; /* more than there is */
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &word), -EINVAL);
+    assert_int_equal(pci->ops->dma_unmap(pci, iova), 0);
+    assert_int_equal(pci->ops->dma_unmap(pci, iova), -ENOENT);
+    memory = (struct via_pci_memory){.at = at, .bytes = 8192, .fd = -1};
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), -ENOTSUP);
+    munmap(at, 8192);
+    close(fd);
+    close(irq);
+    pci->ops->close(pci);
+}
+
+/* Sends a message as it is; whether the server goes on with this client. */
+static bool say(int fd, uint16_t command, const void *body, size_t bytes, uint32_t claimed,
+                uint32_t *ret_error)
+{
+    static struct via_vfio_user_message message;
+    struct via_vfio_user_header header = {.id = 9, .command = command, .bytes = claimed};
+    if (send(fd, &header, sizeof(header), MSG_NOSIGNAL) < 0 ||
+        (bytes != 0 && send(fd, body, bytes, MSG_NOSIGNAL) < 0)) {
+        return false;
+    }
+    if (via_vfio_user_receive(fd, &message) != 0) {
+        return false;
+    }
+    *ret_error = message.header.error;
+    via_vfio_user_close_fds(&message);
+    return true;
+}
+
+static void a_hostile_client_harms_itself_only(void **state)
+{
+    struct served *served = *state;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, served->path);
+    const uint32_t header = sizeof(struct via_vfio_user_header);
+    for (unsigned round = 0; round < 12; round++) {
+        uint32_t error = 0;
+        unsigned char body[128];
+        memset(body, 0xff, sizeof(body));
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        if (round == 0) { /* nothing before a version */
+            assert_true(say(fd, VIA_VFIO_USER_GET_INFO, NULL, 0, header, &error));
+            assert_int_equal(error, EPROTO);
+        }
+        memset(body, 0, 4);
+        assert_true(say(fd, VIA_VFIO_USER_VERSION, body, 4, header + 4, &error));
+        memset(body, 0xff, sizeof(body));
+        switch (round) {
+        case 1: /* sizes that are none */
+            assert_false(say(fd, VIA_VFIO_USER_GET_INFO, NULL, 0, 3, &error));
+            break;
+        case 2:
+            assert_false(say(fd, VIA_VFIO_USER_GET_INFO, NULL, 0, UINT32_MAX, &error));
+            break;
+        default: { /* commands of all kinds, with all-ones of all lengths */
+            static const uint16_t commands[] = {2, 3, 5, 7, 8, 9, 10, 6, 11, 99};
+            for (unsigned i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
+                size_t bytes = round * 8 % sizeof(body);
+                error = 0;
+                assert_true(say(fd, commands[i], body, bytes, header + (uint32_t)bytes, &error));
+                assert_true(error != 0 || commands[i] == 3 || commands[i] == 8);
+            }
+        }
+        }
+        close(fd); /* also in the middle of things */
+    }
+    struct via_pci *pci = open_client(served);
+    assert_false(pci->ops->gone(pci));
+    pci->ops->close(pci);
+}
+
+static void a_server_that_ends_is_a_function_that_is_gone(void **state)
+{
+    struct served *served = *state;
+    struct via_pci *pci = open_client(served);
+    uint32_t value = 0;
+    uint64_t word = 0;
+    atomic_store(&served->stop, true);
+    pthread_join(served->thread, NULL);
+    assert_int_equal(pci->ops->config_read(pci, 0, 4, &value), 0);
+    assert_int_equal(value, UINT32_MAX);
+    assert_true(pci->ops->gone(pci));
+    assert_int_equal(pci->ops->region_read(pci, 2, 0, &word, 8), 0);
+    assert_true(word == UINT64_MAX);
+    assert_int_equal(pci->ops->region_write(pci, 2, 0, &word, 8), 0);
+    pci->ops->close(pci);
+    atomic_store(&served->stop, false);
+    assert_int_equal(pthread_create(&served->thread, NULL, serve, served), 0);
+}
+
+static void two_servers_do_not_share_a_path(void **state)
+{
+    struct served *served = *state;
+    struct via_error err;
+    int fd;
+    assert_int_equal(via_vfio_user_listen(served->path, &fd, &err), -EADDRINUSE);
+    assert_non_null(strstr(err.text, "another server listens there"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_are_apart_and_aligned),
+        cmocka_unit_test(a_mapping_that_is_taken_away_turns_into_ones),
+        cmocka_unit_test(what_the_kernel_lacks_is_said),
+        TEST(a_function_behind_a_socket_is_one),
+        TEST(a_hostile_client_harms_itself_only),
+        TEST(a_server_that_ends_is_a_function_that_is_gone),
+        TEST(two_servers_do_not_share_a_path),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
