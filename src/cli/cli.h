@@ -17,6 +17,7 @@ int via_cli_down(int argc, char **argv);
 int via_cli_status(int argc, char **argv);
 int via_cli_run(int argc, char **argv);
 int via_cli_cut(int argc, char **argv);
+int via_cli_reload(int argc, char **argv);
 int via_cli_mend(int argc, char **argv);
 int via_cli_shmem(int argc, char **argv);
 int via_cli_doctor(int argc, char **argv);

@@ -25,6 +25,7 @@ static const struct command commands[] = {
      via_cli_ivshmem_server},
     {"cut", "cut the link between two hosts", via_cli_cut},
     {"mend", "mend a link that was cut", via_cli_mend},
+    {"reload", "the daemon of this machine reads its configuration file again", via_cli_reload},
     {"perf", "measure pingpong, put, get and barrier", via_cli_perf},
     {"sim", "whole fabrics under virtual time, with faults", via_cli_sim},
     {"model", "serve a register model of hardware by vfio-user", via_cli_model},

@@ -348,6 +348,15 @@ static json_t *lines_of(const char *const *lines, unsigned lines_count)
     return array;
 }
 
+/* For people: the first of them, and that there are more. */
+static json_t *failure_of(const char *const *lines, unsigned lines_count)
+{
+    const char *first = lines_count != 0 ? lines[0] : "nothing was changed";
+    return lines_count > 1
+               ? json_sprintf("%s (and %u lines more, see the log)", first, lines_count - 1)
+               : json_string(first);
+}
+
 void via_host_reloaded(struct via_host *host, bool failed, const char *const *lines,
                        unsigned lines_count)
 {
@@ -359,9 +368,8 @@ void via_host_reloaded(struct via_host *host, bool failed, const char *const *li
         connection->waiting = false;
         connection->taken = false;
         json_t *answer =
-            failed ? json_pack("{s:b, s:s, s:o}", "ok", 0, "error",
-                               lines_count != 0 ? lines[0] : "nothing was changed", "report",
-                               lines_of(lines, lines_count))
+            failed ? json_pack("{s:b, s:o, s:o}", "ok", 0, "error", failure_of(lines, lines_count),
+                               "report", lines_of(lines, lines_count))
                    : json_pack("{s:b, s:o}", "ok", 1, "report", lines_of(lines, lines_count));
         answer_json(connection, answer);
         handle_lines(connection); /* what was sent behind the request */

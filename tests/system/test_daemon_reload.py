@@ -73,6 +73,20 @@ class Reload(cli.Case):
         self.assertEqual((link["state"], link["ups"], link["downs"]), ("up", 1, 0))
         self.assertIn("reload of %s: nothing was changed" % one.path, one.messages())
 
+    def test_the_command_tells_what_came_of_it(self):
+        (one,) = self.machines(1)
+        one.configure()
+        one.start()
+        one.configure([2])
+        self.assertEqual(self.good("reload", "--rundir", one.rundir), "link to-2-0: opened\n")
+        one.write("x\ny\n")
+        self.bad("reload", "--rundir", one.rundir, says="%s:1: neither [SECTION] nor KEY = VALUE (and 2 lines more, see "
+                 "the log)" % one.path)
+        self.assertIn("%s:2: neither" % one.path, one.messages())
+        self.bad("reload", "now", code=2, says="'now' is not understood")
+        one.stop()
+        self.bad("reload", "--rundir", one.rundir, says=one.rundir)
+
     def test_what_can_not_change_stays_and_is_told(self):
         (one,) = self.machines(1)
         one.configure()
