@@ -19,26 +19,40 @@ def reason_to_skip():
     return machines_lab.missing() or machines_fabric.kinds(VIADUCTD)["ofi"]
 
 
-def wait_until_up(lab):
+def wait_for(what, condition):
     deadline = time.monotonic() + 20
-    while True:
-        done = lab[1].run([measure.VIADUCT, "status"], check=False)
-        if done.returncode == 0 and re.search(r"\bup\b", done.stdout) and "waiting" not in done.stdout:
-            return done.stdout
+    while not condition():
         if time.monotonic() > deadline:
-            raise measure.Failure("two machines: link: not up within 20 s: %s" % (done.stdout + done.stderr))
+            raise measure.Failure("two machines: %s: not within 20 s" % what)
         time.sleep(0.02)
 
 
+def is_linked(lab):
+    done = lab[1].run([measure.VIADUCT, "status", "--json"], check=False)
+    if done.returncode != 0:
+        return False
+    status = json.loads(done.stdout)
+    return [host["state"] for host in status["hosts"]] == ["up", "up"] and status["links"][0]["state"] == "up"
+
+
+def wait_until_linked(lab):
+    wait_for("link", lambda: is_linked(lab))
+
+
+def is_listening(machine, port):
+    with open("/proc/%d/net/tcp6" % machine.pid, encoding="ascii") as six, \
+            open("/proc/%d/net/tcp" % machine.pid, encoding="ascii") as four:
+        return re.search(r":%04X 0+:0000 0A|:%04X [0]{32}:0000 0A" % (port, port), six.read() + four.read()) is not None
+
+
 def tcp_gbits(lab):
-    server = lab[2].start(["iperf3", "-s", "-1"], stdout=subprocess.PIPE)
+    server = lab[2].start(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        server.stdout.readline()
-        time.sleep(0.1)
+        wait_for("iperf3", lambda: is_listening(lab[2], 5201))
         out = json.loads(lab[1].run(["iperf3", "-c", "node2", "-t", "1", "-J"]).stdout)
     finally:
         server.kill()
-        server.communicate()
+        server.wait()
     return out["end"]["sum_received"]["bits_per_second"] / 1e9
 
 
@@ -71,8 +85,10 @@ def scene(say):
         begin = time.monotonic()
         for m in lab:
             m.run(["/etc/rc.local"])
-        status = wait_until_up(lab)
-        say("  both daemons started and linked within %.2f s; node1 says (viaduct status):" % (time.monotonic() - begin))
+        wait_until_linked(lab)
+        took = time.monotonic() - begin
+        say("  both daemons started and linked within %.2f s; node1 says (viaduct status):" % took)
+        status = lab[1].run([measure.VIADUCT, "status"]).stdout
         say("    " + "\n    ".join(status.strip().splitlines()))
         tcp = tcp_gbits(lab)
         gbits, put_us = put_figures(lab)
@@ -81,6 +97,6 @@ def scene(say):
         begin = time.monotonic()
         lab[2].kill()
         lab[2].boot()
-        wait_until_up(lab)
+        wait_until_linked(lab)
         say("  node2 lost its power and booted: linked again %.2f s after" % (time.monotonic() - begin))
     return {"put_gbits": gbits, "tcp_gbits": tcp, "put_us": put_us}

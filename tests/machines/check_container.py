@@ -137,10 +137,10 @@ class Containers:
 
 def check(engine, image, folder):
     containers = Containers(engine, image, folder)
-    done = call(engine, "run", "--rm", *more("VIADUCT_CONTAINER_RUN"), "--entrypoint", "viaduct", image, "doctor", check=False)
+    done = call(engine, "run", "--rm", "--network", "none", *more("VIADUCT_CONTAINER_RUN"), "--entrypoint", "viaduct", image, "doctor", check=False)
     print(done.stdout + done.stderr, flush=True)
     containers.write(1)
-    done = call(engine, "run", "--rm", *more("VIADUCT_CONTAINER_RUN"), "-v", "%s/etc-1:/etc/viaduct:ro" % folder, image,
+    done = call(engine, "run", "--rm", "--network", "none", *more("VIADUCT_CONTAINER_RUN"), "-v", "%s/etc-1:/etc/viaduct:ro" % folder, image,
                 "--check", check=False)
     if done.returncode != 0 and "there is no driver 'ofi'" in done.stderr:
         print("no links by ofi in this build: by emu, then", flush=True)
