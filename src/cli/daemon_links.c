@@ -53,6 +53,21 @@ static int check_links(const struct via_topology *topology, unsigned host, const
     return 0;
 }
 
+/* Does the host know addresses of the other, and the links that lead there? */
+static bool has_told(const json_t *status, unsigned other)
+{
+    json_t *entry;
+    size_t i;
+    json_array_foreach(json_object_get(status, "routes"), i, entry)
+    {
+        if (via_ask_u64(entry, "host") == other) {
+            return !json_is_false(json_object_get(entry, "told")) &&
+                   !json_is_false(json_object_get(entry, "pipes"));
+        }
+    }
+    return false;
+}
+
 static int check_routes(const struct via_topology *topology, const struct islands *islands,
                         unsigned host, const json_t *status, struct via_error *err)
 {
@@ -61,6 +76,11 @@ static int check_routes(const struct via_topology *topology, const struct island
         if (other != host && islands->of[other] == islands->of[host] &&
             via_ask_hops(status, other) < 0) {
             return via_error_set(err, -EAGAIN, "host %u: route to host %u: there is none yet", host,
+                                 other);
+        }
+        if (other != host && islands->of[other] == islands->of[host] && !has_told(status, other)) {
+            return via_error_set(err, -EAGAIN,
+                                 "host %u: directory: host %u has not said who it is yet", host,
                                  other);
         }
     }

@@ -29,7 +29,7 @@ static struct log_path log_path_of(const struct via_fabric *fabric, unsigned hos
 /* --- the command line ----------------------------------------------------------------------------
  */
 
-#define WORDS_MAX (16u + 2u * VIA_TOPOLOGY_PORTS_MAX)
+#define WORDS_MAX (24u + 2u * VIA_TOPOLOGY_PORTS_MAX)
 #define WORD_BYTES 128u
 #define LONG_WORDS_MAX 4u
 
@@ -71,6 +71,12 @@ static void make_words(const struct via_fabric *fabric, unsigned host, struct wo
     add_word(words, "%u", highest_host(topology) + 1);
     add_word(words, "--ready-fd");
     add_word(words, "%u", READY_FD);
+    add_word(words, "--address");
+    add_word(words, "%s", via_fabric_address(fabric, host).text);
+    if (fabric->ip && fabric->ethernet) {
+        add_word(words, "--address");
+        add_word(words, "10.78.0.%u", host);
+    }
     if (topology->channels_count != 0) {
         add_word(words, "--channels");
         add_word(words, "%u", topology->channels_count);

@@ -33,6 +33,8 @@ enum option_id {
     OPT_ATTACH,
     OPT_ADMIN,
     OPT_GROUP,
+    OPT_NAME,
+    OPT_ADDRESS,
     OPT_QUOTA,
     OPT_KEY,
     OPT_FOREGROUND,
@@ -66,6 +68,8 @@ static const struct option long_options[] = {
     {"attach", required_argument, NULL, OPT_ATTACH},
     {"admin", required_argument, NULL, OPT_ADMIN},
     {"group", required_argument, NULL, OPT_GROUP},
+    {"name", required_argument, NULL, OPT_NAME},
+    {"address", required_argument, NULL, OPT_ADDRESS},
     {"quota", required_argument, NULL, OPT_QUOTA},
     {"key", required_argument, NULL, OPT_KEY},
     {"foreground", no_argument, NULL, OPT_FOREGROUND},
@@ -121,6 +125,8 @@ static const char help[] =
     "                        group:NAME, separated by commas. Repeatable\n"
     "  --admin WHO           who may stop the host, cut and mend links besides them\n"
     "  --group NAME          the same as --attach group:NAME\n"
+    "  --name NAME           what other hosts call this one (the name of the machine)\n"
+    "  --address ADDRESS     IP address at which programs of this host are reached. Repeatable\n"
     "  --quota WHAT=N,...    what the processes of one user may have together: segments, memory\n"
     "                        (bytes; K, M, G, T), pipes, notes (half of what there is)\n"
     "  --key FILE            fabric key: a file of 32 to 4096 bytes; links come up only to hosts "
@@ -343,6 +349,30 @@ static enum via_daemon_next parse_numeric(struct via_daemon_options *options, in
     return number != NULL ? VIA_DAEMON_RUN : wrong("--%s is not understood", name_of(id));
 }
 
+static enum via_daemon_next set_identity(struct via_daemon_options *options, bool is_name,
+                                         const char *text)
+{
+    struct via_error err;
+    struct via_host_identity *identity = &options->identity;
+    if ((is_name ? via_host_identity_set_name(identity, text, &err)
+                 : via_host_identity_add_address(identity, text, &err)) != 0) {
+        return wrong("--%s: %s", is_name ? "name" : "address", err.text);
+    }
+    return VIA_DAEMON_RUN;
+}
+
+/* Options that are texts, when all are known. */
+static void connect_identity(struct via_daemon_options *options)
+{
+    struct via_host_identity *identity = &options->identity;
+    for (unsigned i = 0; i < identity->addresses_count; i++) {
+        options->addresses[i] = identity->addresses[i];
+    }
+    options->host.addresses = options->addresses;
+    options->host.addresses_count = identity->addresses_count;
+    options->host.name = identity->name[0] != '\0' ? identity->name : NULL;
+}
+
 struct parse {
     const char *rundir;
     const char *fabric;
@@ -378,6 +408,9 @@ static enum via_daemon_next parse_one(struct via_daemon_options *options, struct
         return set_group(options, optarg);
     case OPT_QUOTA:
         return set_quota(options, optarg);
+    case OPT_NAME:
+    case OPT_ADDRESS:
+        return set_identity(options, id == OPT_NAME, optarg);
     case OPT_KEY:
         options->key_path = optarg;
         return VIA_DAEMON_RUN;
@@ -436,6 +469,7 @@ static enum via_daemon_next set_paths(struct via_daemon_options *options, const 
     if (rc != 0) {
         return wrong("%s", err.text);
     }
+    connect_identity(options);
     options->host.rundir = options->rundir.text;
     options->host.links = options->links;
     return VIA_DAEMON_RUN;

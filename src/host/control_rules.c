@@ -171,6 +171,15 @@ static int set_on(struct via_rules *rules, const char *text, const char **ret_wh
     return 0;
 }
 
+static int set_network_links(struct via_rules *rules, const char *text, const char **ret_why)
+{
+    if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0) {
+        return wrong(ret_why, "neither on nor off");
+    }
+    rules->network_links = strcmp(text, "on") == 0;
+    return 0;
+}
+
 static int set_after(struct via_rules *rules, const char *text, const char **ret_why)
 {
     unsigned long value;
@@ -193,6 +202,7 @@ static const struct {
     {"networks", "VIADUCT_SOCKETS_NETWORKS", set_networks},
     {"programs", "VIADUCT_SOCKETS_PROGRAMS", set_programs},
     {"after", "VIADUCT_SOCKETS_AFTER", set_after},
+    {"network-links", "VIADUCT_SOCKETS_NETWORK_LINKS", set_network_links},
 };
 
 int via_rules_set(struct via_rules *rules, const char *key, const char *value, const char **ret_why)
@@ -202,7 +212,7 @@ int via_rules_set(struct via_rules *rules, const char *key, const char *value, c
             return keys[i].set(rules, value, ret_why);
         }
     }
-    *ret_why = "no such key; there are sockets, ports, networks, programs and after";
+    *ret_why = "no such key; there are sockets, ports, networks, programs, after and network-links";
     return -ENOENT;
 }
 

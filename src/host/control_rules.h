@@ -48,6 +48,7 @@ struct via_rules {
     struct via_rules_network networks[VIA_RULES_ITEMS_MAX];
     unsigned programs_count;
     struct via_rules_program programs[VIA_RULES_ITEMS_MAX];
+    bool network_links;   /* also where the only way is a link that is itself a network */
     uint32_t after_calls; /* pipes are worth it after so many calls that moved data */
 };
 

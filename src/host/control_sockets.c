@@ -23,6 +23,7 @@ static const char *const texts[VIA_REASON_COUNT] = {
     [VIA_REASON_PASSED] = "sent to another process",
     [VIA_REASON_URING] = "process uses io_uring",
     [VIA_REASON_DEMOTED] = "peer went back to the kernel",
+    [VIA_REASON_NETWORK] = "way to the peer's host is itself a network",
     [VIA_REASON_NESTED] = "in an epoll set that is in another",
 };
 

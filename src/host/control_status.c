@@ -118,6 +118,9 @@ static json_t *routes_of(const struct via_host *host)
         json_object_set_new(object, "port", json_integer(there ? route.port : -1));
         json_object_set_new(object, "hops", json_integer(there ? route.hops : -1));
         set(object, "session", route.session);
+        json_object_set_new(object, "pipes", json_boolean(via_host_directory_has_pipes(host, id)));
+        json_object_set_new(object, "told",
+                            json_boolean(via_directory_find(&host->directory.table, id) != NULL));
         json_array_append_new(array, object);
     }
     return array;

@@ -295,18 +295,6 @@ size_t via_directory_make_links(const struct via_directory_entry *entry, unsigne
 
 /* --- ways ------------------------------------------------------------------------------------- */
 
-static bool is_usable(const struct via_directory_entry *entry, uint16_t peer,
-                      bool (*use)(const struct via_directory_link *link))
-{
-    for (unsigned i = 0; entry != NULL && i < entry->links_count; i++) {
-        const struct via_directory_link *link = &entry->links[i];
-        if (link->peer == peer && link->state == VIA_LINK_UP && use(link)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void via_directory_hops(const struct via_directory *directory,
                         bool (*use)(const struct via_directory_link *link), uint16_t *ret_hops)
 {
@@ -323,8 +311,7 @@ void via_directory_hops(const struct via_directory *directory,
             for (unsigned i = 0; entry != NULL && i < entry->links_count; i++) {
                 const struct via_directory_link *link = &entry->links[i];
                 if (link->peer < directory->hosts_max && ret_hops[link->peer] == UINT16_MAX &&
-                    link->state == VIA_LINK_UP && use(link) &&
-                    is_usable(via_directory_find(directory, link->peer), id, use)) {
+                    link->state == VIA_LINK_UP && use(link)) {
                     ret_hops[link->peer] = (uint16_t)(hops + 1);
                     more = true;
                 }

@@ -144,8 +144,8 @@ struct via_directory_ip_text via_directory_ip_text(const struct via_directory_ip
 /* false: it is no address. */
 bool via_directory_ip_parse(const char *text, struct via_directory_ip *ret_ip);
 
-/* Over how many links that are up at both ends, and for which `use` says yes, each host is reached
- * from this one; ret_hops[hosts_max], UINT16_MAX = not. */
+/* Over how many links that are up, as their nearer end says, and for which `use` says yes, each
+ * host is reached from this one; ret_hops[hosts_max], UINT16_MAX = not. */
 void via_directory_hops(const struct via_directory *directory,
                         bool (*use)(const struct via_directory_link *link), uint16_t *ret_hops);
 

@@ -240,14 +240,30 @@ const struct via_host_service via_host_directory_service = {
 
 /* --- the host --------------------------------------------------------------------------------- */
 
+/* Programs do without it. */
+static void open_page(struct via_host *host)
+{
+    struct via_error err;
+    bool passable = host->options.attach.count + host->options.admin.count != 0;
+    host->directory.page =
+        via_hosts_page_open(host->rundir.text, host->config.host, passable, &err);
+    if (host->directory.page == NULL) {
+        via_log(VIA_LOG_WARN, "host %u: TCP connections stay with the kernel: %s",
+                host->config.host, err.text);
+    }
+}
+
 int via_host_directory_open(struct via_host *host, struct via_error *err)
 {
     struct via_host_directory *directory = &host->directory;
     int rc = via_directory_init(&directory->table, host->config.host, host->config.hosts_max);
     directory->peers = calloc(host->config.hosts_max, sizeof(*directory->peers));
     directory->plain_hops = calloc(host->config.hosts_max, sizeof(*directory->plain_hops));
-    if (rc == 0 && directory->peers != NULL && directory->plain_hops != NULL) {
+    directory->entries = calloc(VIA_HOSTS_PAGE_ENTRIES_MAX, sizeof(*directory->entries));
+    if (rc == 0 && directory->peers != NULL && directory->plain_hops != NULL &&
+        directory->entries != NULL) {
         rc = describe_host(host);
+        open_page(host);
     } else {
         rc = -ENOMEM;
     }
@@ -260,6 +276,8 @@ void via_host_directory_close(struct via_host *host)
     via_directory_fini(&host->directory.table);
     free(host->directory.peers);
     free(host->directory.plain_hops);
+    free(host->directory.entries);
+    via_hosts_page_close(host->directory.page, host->rundir.text, host->config.host);
 }
 
 void via_host_directory_changed(struct via_host *host)
@@ -281,16 +299,66 @@ void via_host_directory_renamed(struct via_host *host)
     via_host_directory_changed(host);
 }
 
+bool via_host_directory_has_pipes(const struct via_host *host, uint16_t id)
+{
+    struct via_route_status route = {.port = VIA_PORT_NONE};
+    (void)via_node_route_status(host->node, id, &route);
+    return route.port != VIA_PORT_NONE && host->directory.plain_hops[id] <= route.hops;
+}
+
+static unsigned add_entries(struct via_host *host, uint16_t id, unsigned count)
+{
+    struct via_host_directory *directory = &host->directory;
+    const struct via_directory_entry *entry = via_directory_find(&directory->table, id);
+    unsigned flags = id == host->config.host                  ? VIA_HOSTS_OWN
+                     : via_host_directory_has_pipes(host, id) ? VIA_HOSTS_PIPES
+                                                              : 0;
+    for (unsigned i = 0; entry != NULL && i < entry->addresses_count; i++) {
+        const struct via_directory_ip *ip = &entry->addresses[i];
+        if (count < VIA_HOSTS_PAGE_ENTRIES_MAX &&
+            via_directory_host_at(&directory->table, ip) == id) {
+            struct via_hosts_entry *made = &directory->entries[count++];
+            *made = (struct via_hosts_entry){.host = id, .flags = (uint16_t)flags};
+            memcpy(made->ip, ip->byte, sizeof(made->ip));
+        }
+    }
+    return count;
+}
+
+static void write_page(struct via_host *host)
+{
+    unsigned count = 0;
+    if (host->directory.page == NULL) {
+        return;
+    }
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        count = add_entries(host, id, count);
+    }
+    via_hosts_page_write(host->directory.page, host->directory.entries, count);
+}
+
+/* May the own entry change now? Else *ret_deadline_ns says when. */
+static bool may_change(struct via_host *host, uint64_t *ret_deadline_ns)
+{
+    struct via_host_directory *directory = &host->directory;
+    uint64_t paid = (host->now_ns - directory->changed_ns) / VIA_DIRECTORY_PAUSE_NS;
+    if (paid != 0) {
+        directory->changes -= (unsigned)via_min(paid, (uint64_t)directory->changes);
+        directory->changed_ns = host->now_ns;
+    }
+    if (directory->changes < VIA_DIRECTORY_BURST) {
+        return true;
+    }
+    *ret_deadline_ns = directory->changed_ns + VIA_DIRECTORY_PAUSE_NS;
+    return false;
+}
+
 uint64_t via_host_directory_tick(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
     uint64_t deadline_ns = VIA_NEVER_NS;
-    uint64_t next_ns = directory->changed_ns + VIA_DIRECTORY_PAUSE_NS;
-    bool changes = directory->dirty || directory->heard;
-    if (changes && directory->changed_ns != 0 && host->now_ns < next_ns) {
-        deadline_ns = next_ns;
-    } else if (changes) {
-        directory->changed_ns = host->now_ns;
+    if ((directory->dirty || directory->heard) && may_change(host, &deadline_ns)) {
+        directory->changes++;
         if (directory->dirty) {
             look_at_links(host);
             look_at_routes(host);
@@ -299,6 +367,7 @@ uint64_t via_host_directory_tick(struct via_host *host)
         directory->dirty = false;
         directory->heard = false;
         via_directory_hops(&directory->table, is_no_kernel_network, directory->plain_hops);
+        write_page(host);
     }
     return directory->telling ? via_min(deadline_ns, tell_all(host)) : deadline_ns;
 }

@@ -7,17 +7,20 @@
 #include "base/error.h"
 #include "host/directory.h"
 #include "host/host_message.h"
+#include "host/hosts_page.h"
 
 /*
  * How the directory (directory.h) travels: each host sends its own entry, by messages to
  * VIA_HOST_ENDPOINT_DIRECTORY, to every host that it can reach, once, and again when the entry or
  * the other host's session has changed. So a change of a host costs one entry for each other host,
  * and a host that joins one each way; a host sends no change sooner than VIA_DIRECTORY_PAUSE_NS
- * after the last one.
+ * after the last one, but for a few after a quiet time.
  */
 struct via_host;
 
 #define VIA_DIRECTORY_PAUSE_NS (100 * VIA_MSEC_NS)
+/* So many changes may follow each other faster, after a quiet time. */
+#define VIA_DIRECTORY_BURST 8u
 /* After a host has not taken an entry. */
 #define VIA_DIRECTORY_RETRY_NS VIA_SEC_NS
 /* Messages under way at a time, of VIA_HOST_ASKS_MAX that all services share. */
@@ -41,10 +44,13 @@ struct via_host_directory {
     struct via_directory table;
     struct via_directory_peer *peers; /* hosts_max */
     uint16_t *plain_hops;             /* hosts_max: over links that are no kernel's network */
+    struct via_hosts_page *page;      /* NULL: it could not be made */
+    struct via_hosts_entry *entries;  /* of the page, while it is made */
     unsigned under_way;
-    bool dirty;          /* links or routes have changed */
-    bool heard;          /* an entry has changed */
-    bool telling;        /* some host has not been told everything */
+    bool dirty;       /* links or routes have changed */
+    bool heard;       /* an entry has changed */
+    unsigned changes; /* so many own changes, VIA_DIRECTORY_PAUSE_NS each, are still to be paid */
+    bool telling;     /* some host has not been told everything */
     uint64_t changed_ns; /* when the own entry was looked at last */
     uint64_t booted_ns;
 };
@@ -56,6 +62,9 @@ void via_host_directory_close(struct via_host *host);
 void via_host_directory_changed(struct via_host *host); /* links or routes have changed */
 void via_host_directory_renamed(struct via_host *host); /* host->identity has changed */
 uint64_t via_host_directory_tick(struct via_host *host);
+
+/* Does a shortest way to the host lead over no kernel's network? */
+bool via_host_directory_has_pipes(const struct via_host *host, uint16_t id);
 
 /* The answer to {"cmd":"directory"}; NULL when out of memory. */
 json_t *via_host_directory_json(struct via_host *host);

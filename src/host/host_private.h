@@ -12,6 +12,7 @@
  *   host_message.c    messages between hosts     host_identity.c  name, addresses, fabric
  *   host_aperture.c   slices of windows, at both ends    slice_table.c  which of them is used
  *   directory.c, host_directory.c    what hosts say of themselves, and how it travels
+ *   hosts_page.c        addresses for programs
  *   control_server.c    the control socket      control_command.c, control_status.c    what it
  * answers control_remote.c    requests to other hosts, and theirs
  *

@@ -16,6 +16,7 @@
 #include "sockets/board.h"
 #include "sockets/demote.h"
 #include "sockets/diag.h"
+#include "sockets/directory.h"
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
@@ -303,14 +304,32 @@ static struct via_conn *prepare_fabric(int fd, const struct via_address *to, uns
     return conn;
 }
 
+/* Where the other end of a connection is. */
+enum place {
+    PLACE_FAR,     /* on no host of the fabric */
+    PLACE_HERE,    /* on this machine */
+    PLACE_HOST,    /* on another host */
+    PLACE_NETWORK, /* on one to which the only way is a network: the kernel's TCP is there already
+                    */
+};
+
+static enum place place_of(const struct via_address *address, unsigned *ret_host)
+{
+    bool pipes;
+    if (via_directory_find_host(address, ret_host, &pipes)) {
+        return pipes || via_policy.rules.network_links ? PLACE_HOST : PLACE_NETWORK;
+    }
+    return via_address_is_local(address) ? PLACE_HERE : PLACE_FAR;
+}
+
 /* Why a connection to this address can not be accelerated. */
-static enum via_reason refusal(int fd, const struct via_address *to, bool fabric)
+static enum via_reason refusal(int fd, const struct via_address *to, enum place place)
 {
     if (!via_policy.on) {
         return via_policy.off_reason;
     }
-    if (!fabric && !via_address_is_local(to)) {
-        return VIA_REASON_REMOTE;
+    if (place == PLACE_FAR || place == PLACE_NETWORK) {
+        return place == PLACE_FAR ? VIA_REASON_REMOTE : VIA_REASON_NETWORK;
     }
     if (!via_policy_allows(&via_policy, to, to)) {
         return VIA_REASON_RULES;
@@ -330,13 +349,13 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
     }
     via_address_of_any(&to);
     unsigned host;
-    bool fabric = via_fabric_concerns(&to, &host);
-    enum via_reason reason = refusal(fd, &to, fabric);
+    enum place place = via_policy.on ? place_of(&to, &host) : PLACE_FAR;
+    enum via_reason reason = refusal(fd, &to, place);
     if (reason != VIA_REASON_NONE) {
         via_board_refuse(fd, reason);
         return NULL;
     }
-    if (fabric) {
+    if (place == PLACE_HOST) {
         return prepare_fabric(fd, &to, host);
     }
     struct via_conn *conn = conn_new(true);
@@ -434,17 +453,19 @@ static bool is_allowed(int fd, const struct via_address *peer)
 static void accepted(int fd, const struct via_address *peer)
 {
     unsigned host;
-    bool fabric = via_fabric_concerns(peer, &host);
-    bool near = fabric || via_address_is_local(peer);
+    enum place place = place_of(peer, &host);
+    bool near = place == PLACE_HERE || place == PLACE_HOST;
     if (!near || !is_allowed(fd, peer)) {
-        via_board_refuse(fd, near ? VIA_REASON_RULES : VIA_REASON_REMOTE);
+        via_board_refuse(fd, near                     ? VIA_REASON_RULES
+                             : place == PLACE_NETWORK ? VIA_REASON_NETWORK
+                                                      : VIA_REASON_REMOTE);
         return;
     }
     struct via_conn *conn = conn_new(false);
     if (conn == NULL) {
         return;
     }
-    if (fabric) {
+    if (place == PLACE_HOST) {
         meet_fabric(conn, fd, host);
     } else {
         via_conn_set_state(conn, VIA_SIDE_ACCEPTED);

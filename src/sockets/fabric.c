@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "host/client.h"
+#include "sockets/directory.h"
 #include "sockets/fabric_internal.h"
 #include "sockets/fds.h"
 #include "sockets/io_internal.h"
@@ -24,8 +25,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_attach *_Atomic attachment;
-static bool
-    attach_failed; /* it is not tried again: the host was not there when the program began */
+static uint64_t attach_failed_ns; /* it is not tried again for a while; 0 = it did not fail */
+#define ATTACH_AGAIN_NS (5 * VIA_SEC_NS)
 
 static struct via_segment *mailbox;
 static uint64_t slots_used[SLOTS / 64];
@@ -67,18 +68,19 @@ static struct via_client_order childs;
 static struct via_attach *attach_locked(void)
 {
     struct via_attach *attach = via_fabric_attached();
-    if (attach != NULL || attach_failed) {
+    uint64_t now = attach == NULL ? via_os_now_ns() : 0;
+    if (attach != NULL || (attach_failed_ns != 0 && now - attach_failed_ns < ATTACH_AGAIN_NS)) {
         return attach;
     }
+    attach_failed_ns = now;
     if (via_client_attach_behind(behind, &attach) != 0) {
-        attach_failed = true;
         return NULL;
     }
     if (via_sock_bell_adopt(via_attach_bell_fd(attach)) < 0) {
         via_attach_close(attach);
-        attach_failed = true;
         return NULL;
     }
+    attach_failed_ns = 0;
     atomic_store_explicit(&attachment, attach, memory_order_release);
     return attach;
 }
@@ -190,7 +192,8 @@ void via_fabric_forked(void)
     /* The parent's attachment must not be used, nor closed. */
     pthread_mutex_init(&lock, NULL);
     atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
-    attach_failed = false;
+    attach_failed_ns = 0;
+    via_directory_forked();
     atomic_store_explicit(&given_up_seen, 0, memory_order_relaxed);
     behind = childs;
     via_fabric_mirrors_forked();
@@ -209,16 +212,6 @@ void via_fabric_end(void)
         via_fabric_mirrors_end();
         via_attach_close(attach);
     }
-}
-
-bool via_fabric_concerns(const struct via_address *remote, unsigned *ret_host)
-{
-    int host = via_address_fabric_host(remote);
-    if (via_policy.host < 0 || host < 0 || host == via_policy.host) {
-        return false;
-    }
-    *ret_host = (unsigned)host;
-    return true;
 }
 
 /* --- the mailbox -------------------------------------------------------------------------------
@@ -339,33 +332,62 @@ static struct key key_of(const struct via_address *connector, const struct via_a
     return key;
 }
 
+static int bind_to(int fd, int family, const struct via_address *own)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+    int reuse = 1;
+    int before = 0;
+    socklen_t option_bytes = sizeof(before);
+    memcpy(&in.sin_addr, own->ip + 12, 4);
+    memcpy(&in6.sin6_addr, own->ip, 16);
+    /* Addresses of connections that have just ended may be used again, as connect() would. */
+    VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &before, &option_bytes);
+    VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+    int rc = family == AF_INET ? bind(fd, (struct sockaddr *)&in, sizeof(in))
+                               : bind(fd, (struct sockaddr *)&in6, sizeof(in6));
+    rc = rc == 0 ? 0 : -errno;
+    VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &before, sizeof(before));
+    return rc;
+}
+
 /*
- * Gives the socket an address before it connects, so that the note can name it: this host's own.
- * Addresses of connections that have just ended may be used again, as connect() would.
+ * Which address the connection will have at this end, so that the note can name it: the one that
+ * the socket is bound to; else one of this host's is chosen as the kernel would, and bound for a
+ * port.
  */
 static int bind_own(int fd, const struct via_address *to, struct via_address *ret_own)
 {
-    struct sockaddr_in in;
-    socklen_t bytes = sizeof(in);
-    if (getsockname(fd, (struct sockaddr *)&in, &bytes) != 0 || in.sin_family != AF_INET) {
+    struct sockaddr_storage storage;
+    struct sockaddr *addr = (struct sockaddr *)&storage;
+    struct via_address bound;
+    struct via_address own;
+    socklen_t bytes = sizeof(storage);
+    if (getsockname(fd, addr, &bytes) != 0 || !via_address_of(addr, bytes, &bound)) {
         return -EAFNOSUPPORT;
     }
-    if (in.sin_port == 0 || in.sin_addr.s_addr == 0) {
-        int reuse = 1;
-        int before = 0;
-        socklen_t option_bytes = sizeof(before);
-        in.sin_addr.s_addr = htonl((uint32_t)to->ip[12] << 24 | (uint32_t)to->ip[13] << 16 |
-                                   (uint32_t)via_policy.host);
-        VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &before, &option_bytes);
-        VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
-        int rc = bind(fd, (struct sockaddr *)&in, sizeof(in)) == 0 ? 0 : -errno;
-        VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &before, sizeof(before));
-        bytes = sizeof(in);
-        if (rc != 0 || getsockname(fd, (struct sockaddr *)&in, &bytes) != 0) {
-            return rc != 0 ? rc : -errno;
+    int family = storage.ss_family;
+    if (!via_address_is_any(&bound)) {
+        own = bound;
+    } else if (via_directory_own_address(to, &own) != 0) {
+        return -EADDRNOTAVAIL;
+    }
+    if (!via_directory_is_own(&own) || (family == AF_INET && !via_address_is_v4(&own))) {
+        return -EADDRNOTAVAIL;
+    }
+    own.port = bound.port;
+    if (own.port == 0) {
+        int rc = bind_to(fd, family, &own);
+        bytes = sizeof(storage);
+        if (rc != 0) {
+            return rc;
+        }
+        if (getsockname(fd, addr, &bytes) != 0 || !via_address_of(addr, bytes, &own)) {
+            return -EAFNOSUPPORT;
         }
     }
-    return via_address_of((struct sockaddr *)&in, bytes, ret_own) ? 0 : -EAFNOSUPPORT;
+    *ret_own = own;
+    return 0;
 }
 
 static struct via_fabric *fabric_new(const struct via_attach *attach, unsigned host)
@@ -395,7 +417,7 @@ static int hang_note(struct via_attach *attach, struct via_fabric *fabric,
     }
     struct via_fabric_note note = {.magic = VIA_FABRIC_MAGIC,
                                    .version = VIA_FABRIC_VERSION,
-                                   .host = (uint16_t)via_policy.host,
+                                   .host = attach->host,
                                    .mailbox = via_segment_handle(mailbox),
                                    .mailbox_bytes = via_segment_bytes(mailbox),
                                    .slot = (uint32_t)fabric->slot,
@@ -491,7 +513,7 @@ int via_fabric_put_offer(struct via_conn *conn, uint64_t ready)
                                      .segment = via_segment_handle(fabric->segment),
                                      .segment_bytes = fabric->bytes,
                                      .geometry = fabric->geometry,
-                                     .host = (uint32_t)via_policy.host,
+                                     .host = attach->host,
                                      .ready = ready};
     int rc = via_remote_put(box, (uint64_t)fabric->note.slot * sizeof(offer), &offer, sizeof(offer),
                             VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY);
@@ -540,7 +562,7 @@ int via_fabric_take(struct via_conn *conn)
     }
     struct via_fabric_hello hello = {.segment = via_segment_handle(fabric->segment),
                                      .segment_bytes = fabric->bytes,
-                                     .host = (uint32_t)via_policy.host,
+                                     .host = attach->host,
                                      .ready = VIA_FABRIC_READY};
     return via_remote_put(fabric->remote, VIA_SEGMENT_HELLO_OFF, &hello, sizeof(hello),
                           VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY);

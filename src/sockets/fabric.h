@@ -23,10 +23,6 @@
  */
 struct via_fabric;
 
-/* Is the connection between two hosts of the fabric, and this one of them? The other one's id in
- * *ret_host. */
-bool via_fabric_concerns(const struct via_address *remote, unsigned *ret_host);
-
 /* Before connect(): binds the socket if it is not, and hangs the note. 0 or a negative errno. */
 int via_fabric_prepare(struct via_conn *conn, int fd, const struct via_address *to, unsigned host);
 /* After accept(): 0 when there was a note, -ENOENT, another negative errno. */

@@ -11,8 +11,6 @@
 #include "sockets/board.h"
 #include "sockets/os.h"
 
-#define HOST_MAX 1023u
-
 struct via_policy via_policy;
 
 static const unsigned char v4_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -69,7 +67,7 @@ void via_policy_init(void)
 {
     struct via_error err = {0};
     struct via_policy *policy = &via_policy;
-    *policy = (struct via_policy){.off_reason = VIA_REASON_OFF, .host = -1};
+    *policy = (struct via_policy){.off_reason = VIA_REASON_OFF};
     const char *program = program_invocation_short_name;
     if (via_rules_load(&policy->rules, program, &err) != 0) {
         via_board_complain(via_error_describe(&err));
@@ -78,13 +76,7 @@ void via_policy_init(void)
     } else {
         policy->on = policy->rules.on;
     }
-    const char *text = getenv("VIADUCT_HOST");
-    char *end = NULL;
-    unsigned long host = text != NULL ? strtoul(text, &end, 10) : 0;
-    if (text != NULL && *text >= '0' && *text <= '9' && *end == '\0' && host <= HOST_MAX) {
-        policy->host = (int)host;
-    }
-    text = getenv("VIADUCT_SOCKETS_SPIN");
+    const char *text = getenv("VIADUCT_SOCKETS_SPIN");
     policy->spin = text == NULL || strcmp(text, "off") != 0;
     text = getenv("VIADUCT_SOCKETS_STATS");
     if (text != NULL && *text != '\0') {
@@ -148,16 +140,4 @@ bool via_address_is_local(const struct via_address *address)
     }
     pthread_mutex_unlock(&own_lock);
     return found;
-}
-
-int via_address_fabric_host(const struct via_address *address)
-{
-    const unsigned char *ip = address->ip + 12;
-    if (!via_address_is_v4(address)) {
-        return -1;
-    }
-    if (ip[0] == 10 && ip[1] == 78) { /* IP over the fabric: viaduct-ip(8) */
-        return ip[2] << 8 | ip[3];
-    }
-    return (ip[0] == 127 || ip[0] == 10) && ip[1] == 77 && ip[2] == 0 ? ip[3] : -1;
 }

@@ -37,7 +37,6 @@ struct via_policy {
     enum via_reason off_reason; /* when it is not */
     struct via_rules rules;
     bool spin;         /* before sleeping */
-    int host;          /* of the fabric this process runs on, -1: none */
     const char *stats; /* file to append to, NULL: none */
 };
 
@@ -53,8 +52,5 @@ bool via_policy_allows(const struct via_policy *policy, const struct via_address
 
 /* Is this an address of this machine (as far as this network namespace goes)? */
 bool via_address_is_local(const struct via_address *address);
-
-/* The fabric host that an address belongs to (127.77.0.H, 10.77.0.H, 10.78.0.0 + H), or -1. */
-int via_address_fabric_host(const struct via_address *address);
 
 #endif
