@@ -16,7 +16,7 @@
 
 #define ATTACH_AGAIN_MS 100
 #define TICK_NS (100 * VIA_MSEC_NS)
-/* A look at the messages for so many rounds that moved packets. */
+/* A look at the messages for so many rounds; what rings the bell is seen before a sleep. */
 #define ROUNDS_PER_LOOK 16u
 /* With something that could not be sent: the bell tells of room, and this of what it does not. */
 #define RETRY_MS 1
@@ -138,7 +138,9 @@ static int sleep_awhile(struct via_ip_worker *worker)
      * between its position and its look at the word. */
     atomic_thread_fence(memory_order_seq_cst);
     int rc = via_attach_poll(worker->attach);
-    if (rc == 0 && !has_news(worker)) {
+    if (rc > 0) {
+        rc = via_ip_meet_hellos(worker, start_ns);
+    } else if (rc == 0 && !has_news(worker)) {
         epoll_wait(worker->epoll_fd, events, VIA_ARRAY_COUNT(events), sleep_ms(worker, start_ns));
         via_host_spin_learn(&worker->spin, via_ip_now_ns() - start_ns, false);
     }
@@ -201,8 +203,7 @@ static void serve(struct via_ip_worker *worker)
     while (rc >= 0 && !stops(worker)) {
         int moved = move_packets(worker);
         rc = moved;
-        rounds++;
-        if (rc == 0 || (rc > 0 && rounds % ROUNDS_PER_LOOK == 0)) {
+        if (rc >= 0 && (++rounds % ROUNDS_PER_LOOK == 0 || via_ip_now_ns() >= worker->tick_ns)) {
             rc = look_at_messages(worker);
         }
         if (rc >= 0 && moved == 0) {

@@ -17,7 +17,7 @@
 #include "ip/tun.h"
 
 #define VIA_IP_HOSTS_MAX 1024u
-#define VIA_IP_BUFFERS_COUNT 256u
+#define VIA_IP_BUFFERS_COUNT 512u
 
 struct via_ip_options;
 

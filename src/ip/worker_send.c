@@ -12,7 +12,8 @@
 #include "ip/worker.h"
 
 #define BATCH_PACKETS 16u
-/* Packets from here on are told of at once, so that both hosts copy at the same time. */
+/* Packets from here on are told of at once, so that both hosts copy at the same time; so is the
+ * first of a batch, for which the other host may have to be woken. */
 #define EAGER_BYTES 8192u
 /* For a host that is met just now, or that no link leads to at the moment: as the kernel does for a
  * neighbour it asks for. */
@@ -192,7 +193,7 @@ static struct via_ip_lane *route(struct via_ip_worker *worker, const struct via_
 }
 
 static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
-                    struct via_ip_buffer *buffer)
+                    struct via_ip_buffer *buffer, bool first)
 {
     int rc = via_ip_lane_send(lane, buffer->record, buffer->bytes);
     if (rc != 0) {
@@ -201,12 +202,12 @@ static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
     count_sent(lane, buffer->bytes);
     size_t bytes = buffer->bytes;
     release(worker, buffer);
-    rc = bytes >= EAGER_BYTES ? via_ip_lane_publish(lane) : 0;
+    rc = first || bytes >= EAGER_BYTES ? via_ip_lane_publish(lane) : 0;
     return rc == -EAGAIN ? 0 : rc; /* it is published later */
 }
 
 /* The buffer is the pool's again, or held. */
-static int send_one(struct via_ip_worker *worker, struct via_ip_buffer *buffer)
+static int send_one(struct via_ip_worker *worker, struct via_ip_buffer *buffer, bool first)
 {
     struct via_ip_lane *lane = route(worker, buffer);
     if (lane == NULL) {
@@ -216,7 +217,7 @@ static int send_one(struct via_ip_worker *worker, struct via_ip_buffer *buffer)
     int rc = -EAGAIN;
     if (lane->held_count == 0 && can_send(worker, lane)) {
         unsigned before = worker->pool_count;
-        rc = send_now(worker, lane, buffer);
+        rc = send_now(worker, lane, buffer, first);
         if (rc == 0 || worker->pool_count != before) {
             return rc == 0 ? 0 : via_ip_meet_again(worker, lane, rc);
         }
@@ -245,7 +246,7 @@ int via_ip_worker_send(struct via_ip_worker *worker)
         via_list_remove(&buffer->link);
         worker->pool_count--;
         buffer->bytes = VIA_IP_RECORD_HEADER_BYTES + (size_t)bytes;
-        int rc = send_one(worker, buffer);
+        int rc = send_one(worker, buffer, i == 0);
         if (rc < 0) {
             return rc;
         }
