@@ -122,6 +122,21 @@ json_t *via_ip_hosts_ask(const struct via_fabric *fabric)
     return all;
 }
 
+/* Does one run? A process that is being killed still listens for a moment, and says nothing before
+ * its end of file; one that is stopped says nothing at all. */
+static bool is_running(const struct via_fabric *fabric, unsigned host)
+{
+    char byte;
+    int fd = connect_to(fabric, host);
+    if (fd < 0) {
+        return false;
+    }
+    struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+    bool running = poll(&pollfd, 1, ANSWER_MS) != 1 || read(fd, &byte, 1) == 1;
+    close(fd);
+    return running;
+}
+
 /* --- starting ------------------------------------------------------------------------------------
  */
 
@@ -213,9 +228,7 @@ int via_ip_hosts_start(const struct via_fabric *fabric, uint64_t deadline_ns, un
     int rc = via_find_ip(&program, err);
     for (unsigned i = 0; i < fabric->topology.hosts_count && rc == 0; i++) {
         unsigned host = fabric->topology.hosts[i];
-        int fd = connect_to(fabric, host);
-        if (fd >= 0) {
-            close(fd);
+        if (is_running(fabric, host)) {
             continue;
         }
         rc = start_one(fabric, host, program.text, deadline_ns, err);
