@@ -335,6 +335,10 @@ struct via_kernel *via_kernel_new(const struct via_kernel_options *options)
              options->sysfs != NULL ? options->sysfs : "/sys");
     snprintf(kernel->devfs, sizeof(kernel->devfs), "%s",
              options->devfs != NULL ? options->devfs : "/dev/vfio");
+    unsigned bus, device, function;
+    if (sscanf(kernel->address, "%*x:%x:%x.%x", &bus, &device, &function) == 3) {
+        kernel->pci.requester = (uint16_t)(bus << 8 | device << 3 | function);
+    }
     snprintf(kernel->describe, sizeof(kernel->describe), "%s by VFIO", kernel->address);
     via_iova_init(&kernel->iova);
     return kernel;

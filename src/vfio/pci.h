@@ -131,6 +131,7 @@ struct via_pci_ops {
 
 struct via_pci {
     const struct via_pci_ops *ops;
+    uint16_t requester; /* its bus, device and function; 0: not known */
 };
 
 static inline uint32_t via_pci_read32(struct via_pci *pci, unsigned region, uint64_t off)

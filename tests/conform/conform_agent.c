@@ -97,27 +97,35 @@ static void worker_call(struct conform_agent *agent, struct conform_end *end,
 
 /* --- DMA: what is its source lives as long as the agent --- */
 
-static unsigned char *dma_source(struct conform_agent *agent, uint64_t cookie)
+static unsigned char *dma_source(struct conform_agent *agent, struct conform_end *end,
+                                 uint64_t cookie)
 {
+    size_t bytes = (size_t)CONFORM_DMA_SOURCES * CONFORM_DATA_BYTES;
     if (agent->dma_sources == NULL) {
-        agent->dma_sources = malloc((size_t)CONFORM_DMA_SOURCES * CONFORM_DATA_BYTES);
+        agent->dma_sources = aligned_alloc(4096, bytes);
+        if (end->kind->memory != NULL && end->kind->memory(end, agent->dma_sources, bytes) != 0) {
+            abort();
+        }
     }
     return agent->dma_sources + cookie % CONFORM_DMA_SOURCES * CONFORM_DATA_BYTES;
 }
 
-static void dma(struct conform_agent *agent, struct via_port *port, struct conform_call *call)
+static void dma(struct conform_agent *agent, struct conform_end *end, struct conform_call *call)
 {
+    struct via_port *port = end->port;
     if (port->ops->dma == NULL) {
         call->result = -ENOTSUP;
         return;
     }
-    unsigned char *source = dma_source(agent, call->value);
+    unsigned char *source = dma_source(agent, end, call->value);
     memcpy(source, call->data, CONFORM_DATA_BYTES);
     call->result = port->ops->dma(port, QUEUE, call->off, source, call->bytes, call->value);
 }
 
-static void dma_take(struct conform_agent *agent, struct via_port *port, struct conform_call *call)
+static void dma_take(struct conform_agent *agent, struct conform_end *end,
+                     struct conform_call *call)
 {
+    struct via_port *port = end->port;
     uint64_t cookie = 0;
     int result = 0;
     if (port->ops->dma_take == NULL) {
@@ -125,7 +133,7 @@ static void dma_take(struct conform_agent *agent, struct via_port *port, struct 
     }
     call->result = port->ops->dma_take(port, QUEUE, &cookie, &result, 1);
     if (call->result != 0) {
-        memset(dma_source(agent, cookie), 0xee, CONFORM_DATA_BYTES);
+        memset(dma_source(agent, end, cookie), 0xee, CONFORM_DATA_BYTES);
     }
     call->value = cookie;
     call->count = (uint64_t)(int64_t)result;
@@ -184,10 +192,10 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
         caps(end, call);
         break;
     case CONFORM_DMA:
-        dma(agent, port, call);
+        dma(agent, end, call);
         break;
     case CONFORM_DMA_TAKE:
-        dma_take(agent, port, call);
+        dma_take(agent, end, call);
         break;
     case CONFORM_DMA_ABORT:
         if (ops->dma_abort != NULL) {

@@ -110,7 +110,8 @@ static void end_server(const char *directory)
 
 /* --- ends --- */
 
-static int open_pex(struct conform_end *end, const char *directory, const char *options, bool user)
+static int open_pex(struct conform_end *end, const char *directory, const char *options, bool user,
+                    bool dma)
 {
     struct via_error err = {0};
     struct via_link_config config;
@@ -122,6 +123,7 @@ static int open_pex(struct conform_end *end, const char *directory, const char *
                                            .inbox_bytes_min = CONFORM_INBOX_BYTES,
                                            .threads_count = CONFORM_BELL_LINES,
                                            .bell_fd = -1,
+                                           .dma = dma,
                                            .wake = wake,
                                            .ctx = state};
     char target[160];
@@ -147,15 +149,21 @@ static int open_pex(struct conform_end *end, const char *directory, const char *
     return 0;
 }
 
-#define OPEN(name, options, user)                                   \
+#define OPEN(name, options, user, dma)                              \
     static int name(struct conform_end *end, const char *directory) \
     {                                                               \
-        return open_pex(end, directory, options, user);             \
+        return open_pex(end, directory, options, user, dma);        \
     }
-OPEN(open_plain, "", false)
-OPEN(open_alut, ",alut,window=2MiB,irq=intx", false)
-OPEN(open_polls, ",irq=none,window=1MiB", false)
-OPEN(open_user, ",window=512KiB", true)
+OPEN(open_plain, "", false, false)
+OPEN(open_alut, ",alut,window=2MiB,irq=intx", false, false)
+OPEN(open_polls, ",irq=none,window=1MiB", false, false)
+OPEN(open_dma, "", false, true)
+OPEN(open_user, ",window=512KiB", true, false)
+
+static int pex_memory(struct conform_end *end, void *memory, size_t bytes)
+{
+    return via_pex_driver.memory_register(end->port, memory, bytes, NULL);
+}
 
 static int pex_fd(struct conform_end *end)
 {
@@ -183,21 +191,24 @@ static void pex_close(struct conform_end *end)
     free(end->state);
 }
 
-#define PEX_KIND(symbol, text, opens, begins, ends)   \
-    const struct conform_kind symbol = {              \
-        .name = text,                                 \
-        .cut_is_own = true,                           \
-        .scratchpads_survive = true,                  \
-        .begin = begins,                              \
-        .end = ends,                                  \
-        .open = opens,                                \
-        .fd = pex_fd,                                 \
-        .service = pex_service,                       \
-        .cut = pex_cut,                               \
-        .puts_out_of_bounds = pex_puts_out_of_bounds, \
-        .close = pex_close,                           \
+#define PEX_KIND(symbol, text, opens, begins, ends, engine) \
+    const struct conform_kind symbol = {                    \
+        .name = text,                                       \
+        .cut_is_own = true,                                 \
+        .only_dma = engine,                                 \
+        .memory = pex_memory,                               \
+        .scratchpads_survive = true,                        \
+        .begin = begins,                                    \
+        .end = ends,                                        \
+        .open = opens,                                      \
+        .fd = pex_fd,                                       \
+        .service = pex_service,                             \
+        .cut = pex_cut,                                     \
+        .puts_out_of_bounds = pex_puts_out_of_bounds,       \
+        .close = pex_close,                                 \
     }
-PEX_KIND(conform_pex, "pex on the model", open_plain, NULL, NULL);
-PEX_KIND(conform_pex_alut, "pex on the model, A-LUT, INTx", open_alut, NULL, NULL);
-PEX_KIND(conform_pex_polls, "pex on the model, no interrupts", open_polls, NULL, NULL);
-PEX_KIND(conform_pex_user, "pex by vfio-user", open_user, begin_server, end_server);
+PEX_KIND(conform_pex, "pex on the model", open_plain, NULL, NULL, false);
+PEX_KIND(conform_pex_alut, "pex on the model, A-LUT, INTx", open_alut, NULL, NULL, false);
+PEX_KIND(conform_pex_polls, "pex on the model, no interrupts", open_polls, NULL, NULL, false);
+PEX_KIND(conform_pex_user, "pex by vfio-user", open_user, begin_server, end_server, false);
+PEX_KIND(conform_pex_dma, "pex on the model with DMA", open_dma, NULL, NULL, true);

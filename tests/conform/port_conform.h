@@ -41,6 +41,8 @@ struct conform_kind {
     void (*end)(const char *directory);
     /* Makes the end end->side; both ends of a link get the same directory. 0 or negative errno. */
     int (*open)(struct conform_end *end, const char *directory);
+    /* The sources of DMA, once. NULL: the engine reads from anywhere. */
+    int (*memory)(struct conform_end *end, void *memory, size_t bytes);
     /* To be watched while nothing is to be done; -1: nothing to watch. */
     int (*fd)(struct conform_end *end);
     void (*service)(struct conform_end *end, uint64_t now_ns, uint64_t *ret_deadline_ns);
@@ -73,6 +75,7 @@ extern const struct conform_kind conform_fault_dma;
 extern const struct conform_kind conform_pex; /* on the register model */
 extern const struct conform_kind conform_pex_alut;
 extern const struct conform_kind conform_pex_polls;
+extern const struct conform_kind conform_pex_dma;
 extern const struct conform_kind conform_pex_user; /* on a model in a process of its own */
 extern const struct conform_kind conform_ofi;      /* over libfabric's tcp */
 extern const struct conform_kind conform_ofi_dma;

@@ -4,6 +4,7 @@
 int main(void)
 {
     return conform_run(&conform_pex, CONFORM_THREADS) +
+           conform_run(&conform_pex_dma, CONFORM_THREADS) +
            conform_run(&conform_pex_alut, CONFORM_THREADS) +
            conform_run(&conform_pex_polls, CONFORM_THREADS);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -37,6 +38,8 @@ static void wake(void *ctx, unsigned thread)
     ((struct end *)ctx)->wakes[thread]++;
 }
 
+static bool with_dma;
+
 static int open_end(struct end *end, unsigned side, const char *options, struct via_error *err)
 {
     struct via_link_config config;
@@ -50,6 +53,7 @@ static int open_end(struct end *end, unsigned side, const char *options, struct 
                                          .inbox_bytes_min = end->host.inbox_bytes_min,
                                          .threads_count = 4,
                                          .bell_fd = -1,
+                                         .dma = with_dma,
                                          .wake = wake,
                                          .ctx = end};
     return pex->open(config.config, &end->host, &end->port, err);
@@ -329,6 +333,123 @@ static void a_lying_peer_gets_no_link(void **state)
     pci->ops->close(pci);
 }
 
+/* --- DMA --- */
+
+#define SOURCE_BYTES 16384u
+static unsigned char source[SOURCE_BYTES] __attribute__((aligned(4096)));
+
+static int set_up_dma(void **state)
+{
+    with_dma = true;
+    int rc = set_up(state);
+    with_dma = false;
+    struct link *link = *state;
+    assert_int_equal(link->end[0].port->caps.dma_depth, 60);
+    for (unsigned i = 0; i < SOURCE_BYTES; i++) {
+        source[i] = (unsigned char)(i * 7);
+    }
+    assert_int_equal(pex->memory_register(link->end[0].port, source, sizeof(source), NULL), 0);
+    assert_int_equal(pex->memory_register(link->end[0].port, source, 4096, NULL), -EBUSY);
+    return rc;
+}
+
+/* Takes one within a second of real time; its result. */
+static int take_dma(struct link *link, unsigned queue, uint64_t cookie)
+{
+    struct via_port *port = link->end[0].port;
+    uint64_t taken;
+    int result;
+    for (unsigned i = 0; port->ops->dma_take(port, queue, &taken, &result, 1) == 0; i++) {
+        assert_true(i < 100000);
+        usleep(10);
+    }
+    assert_int_equal(taken, cookie);
+    return result;
+}
+
+static int start_dma(struct link *link, unsigned queue, uint64_t off, size_t len, uint64_t cookie)
+{
+    struct via_port *port = link->end[0].port;
+    return port->ops->dma(port, queue, off, source + off % 4096, len, cookie);
+}
+
+static void dma_survives_the_engines_errata(void **state)
+{
+    struct link *link = *state;
+    const struct via_pex_engine_faults errata[] = {
+        {0},
+        {.stops_silently = true},
+        {.late_write_back = true},
+        {.stops_silently = true, .late_write_back = true},
+    };
+    struct via_port *to = link->end[1].port;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(errata); i++) {
+        via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &errata[i]);
+        for (uint64_t k = 0; k < 40; k++) { /* more than a ring has */
+            unsigned queue = k % 5;         /* two share a channel */
+            memset(to->inbox, 0, 8192);
+            assert_int_equal(start_dma(link, queue, k, 4000, k), 0);
+            assert_int_equal(start_dma(link, queue, 5000 + k, 64, 100 + k), 0);
+            assert_int_equal(take_dma(link, queue, k), 0);
+            assert_int_equal(take_dma(link, queue, 100 + k), 0);
+            assert_memory_equal(to->inbox + k, source + k, 4000);
+            assert_int_equal(to->inbox[k + 4000], 0);
+            assert_memory_equal(to->inbox + 5000 + k, source + (5000 + k) % 4096, 64);
+        }
+    }
+    struct via_port *port = link->end[0].port;
+    assert_int_equal(port->ops->dma(port, 0, 0, &link->now_ns, 8, 1), -EINVAL); /* not registered */
+    assert_int_equal(start_dma(link, 0, port->caps.window_bytes - 7, 8, 1), -EINVAL);
+}
+
+static void an_engine_that_stalls_is_aborted(void **state)
+{
+    struct link *link = *state;
+    const struct via_pex_engine_faults none = {0}, stalls = {.stalls = true};
+    struct via_port *port = link->end[0].port;
+    uint64_t cookie;
+    int result;
+    for (unsigned round = 0; round < 3; round++) {
+        via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &stalls);
+        assert_int_equal(start_dma(link, 1, 0, 100, 1), 0);
+        assert_int_equal(start_dma(link, 5, 0, 100, 2), 0); /* on the same channel */
+        assert_int_equal(port->ops->dma_take(port, 1, &cookie, &result, 1), 0);
+        port->ops->dma_abort(port, 1);
+        assert_int_equal(take_dma(link, 1, 1), -ECANCELED);
+        assert_int_equal(take_dma(link, 5, 2), -EIO);
+        via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &none);
+        assert_int_equal(start_dma(link, 1, 0, 100, 3), 0);
+        assert_int_equal(take_dma(link, 1, 3), 0);
+    }
+}
+
+static void an_engine_that_hangs_is_cut_off(void **state)
+{
+    struct link *link = *state;
+    const struct via_pex_engine_faults none = {0}, hangs = {.hangs = true};
+    via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &hangs);
+    assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
+    link->end[0].port->ops->dma_abort(link->end[0].port, 0);
+    assert_int_equal(take_dma(link, 0, 1), -ECANCELED);
+    via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &none);
+    assert_int_equal(start_dma(link, 0, 0, 100, 2), -EIO);
+    check_data(link); /* all else goes on */
+}
+
+static void dma_over_the_end_of_a_link_is_told(void **state)
+{
+    struct link *link = *state;
+    assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
+    via_pex_set_link(link->pex, false);
+    wait_for(link, false);
+    assert_int_equal(start_dma(link, 0, 0, 100, 2), -ENOLINK);
+    via_pex_set_link(link->pex, true);
+    wait_for(link, true);
+    assert_int_equal(take_dma(link, 0, 1), -ENOLINK);
+    assert_int_equal(start_dma(link, 0, 0, 100, 3), 0);
+    assert_int_equal(take_dma(link, 0, 3), 0);
+}
+
 /* --- what cannot be opened --- */
 
 static void what_cannot_be_opened_says_why(void **state)
@@ -377,6 +498,10 @@ int main(void)
         TEST(a_removed_function_is_an_end_of_the_link),
         TEST(a_new_driver_is_a_new_session),
         TEST(a_lying_peer_gets_no_link),
+        cmocka_unit_test_setup_teardown(dma_survives_the_engines_errata, set_up_dma, tear_down),
+        cmocka_unit_test_setup_teardown(an_engine_that_stalls_is_aborted, set_up_dma, tear_down),
+        cmocka_unit_test_setup_teardown(an_engine_that_hangs_is_cut_off, set_up_dma, tear_down),
+        cmocka_unit_test_setup_teardown(dma_over_the_end_of_a_link_is_told, set_up_dma, tear_down),
         cmocka_unit_test(what_cannot_be_opened_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

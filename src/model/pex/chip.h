@@ -4,6 +4,7 @@
 #define VIA_MODEL_PEX_CHIP_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "model/pex/pex.h"
 #include "vfio/iova.h"
@@ -66,6 +67,20 @@ struct via_pex_function {
     char describe[192];
 };
 
+#define VIA_PEX_CHANNELS 4u
+struct via_pex_engine {
+    struct via_pci pci;
+    struct via_pex *pex;
+    enum via_pex_side side;
+    bool attached;
+    int irq_fd; /* borrowed; -1: off */
+    uint32_t command;
+    uint32_t regs[0x1000 / 4];
+    struct via_pex_engine_faults faults;
+    uint64_t late_address; /* of a write-back under way; 0: none */
+    uint32_t late_value;
+};
+
 struct via_pex {
     pthread_mutex_t lock;
     struct via_pex_options options;
@@ -74,6 +89,7 @@ struct via_pex {
     unsigned patterns_locked; /* so many writes to the test patterns are ignored */
     int ones_fd;
     struct via_pex_function function[VIA_PEX_SIDES];
+    struct via_pex_engine engine[VIA_PEX_SIDES];
     uint64_t serials;
     struct via_pex_stats stats;
     char name[VIA_PEX_NAME_BYTES];
@@ -110,6 +126,8 @@ void via_pex_follow_link(struct via_pex *pex, bool was_up);
  * counts: what is refused is counted. */
 struct via_pex_run via_pex_resolve(struct via_pex *pex, enum via_pex_side side, unsigned bar,
                                    uint64_t off, bool counts);
+struct via_pex_run via_pex_resolve_from(struct via_pex *pex, enum via_pex_side side, unsigned bar,
+                                        uint64_t off, uint16_t requester, bool counts);
 /* After what may change a translation. */
 void via_pex_update_views(struct via_pex *pex);
 int via_pex_view_init(struct via_pex *pex, struct via_pex_function *function, unsigned bar,

@@ -66,6 +66,10 @@ void via_pex_free(struct via_pex *pex); /* nobody is attached */
 VIA_MUST_CHECK int via_pex_attach(struct via_pex *pex, enum via_pex_side side,
                                   struct via_pci **ret_pci);
 
+/* A host's DMA function; ends before the host's function of the NT port does. -EBUSY. */
+VIA_MUST_CHECK int via_pex_attach_engine(struct via_pex *pex, enum via_pex_side side,
+                                         struct via_pci **ret_pci);
+
 /* Models by name, for drivers that meet in one process: made at the first open, freed after the
  * last close. */
 VIA_MUST_CHECK int via_pex_attach_named(const char *name, enum via_pex_side side,
@@ -90,6 +94,15 @@ void via_pex_lose_interrupts(struct via_pex *pex, enum via_pex_side side, unsign
 void via_pex_hold_interrupts(struct via_pex *pex, enum via_pex_side side, bool hold);
 /* Sets bits of the link error register (1 correctable, 2 uncorrectable, 8 dropped message). */
 void via_pex_raise_error(struct via_pex *pex, uint32_t bits);
+
+struct via_pex_engine_faults {
+    bool hangs;           /* busy for ever, also when told to abort */
+    bool stalls;          /* busy until it is told to abort */
+    bool stops_silently;  /* after each descriptor */
+    bool late_write_back; /* after the interrupt, at the next read of a register */
+};
+void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,
+                               const struct via_pex_engine_faults *faults);
 
 void via_pex_stats(struct via_pex *pex, struct via_pex_stats *ret_stats);
 

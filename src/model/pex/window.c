@@ -24,10 +24,9 @@ static enum via_pex_side other(enum via_pex_side side)
 
 /* --- who may --- */
 
-static bool requester_is_known(struct via_pex *pex, enum via_pex_side side)
+static bool requester_is_known(struct via_pex *pex, enum via_pex_side side, uint32_t requester)
 {
     uint32_t off = side == VIA_PEX_LINK || pex->options.switches.lut_at_db4 ? 0xDB4u : 0xD94u;
-    uint32_t requester = pex->options.requester[side];
     for (unsigned i = 0; i < LUT_ENTRIES; i++) {
         uint32_t entry = *via_pex_reg(pex, side, off + 4 * (i / 2)) >> (i % 2 * 16) & 0xffff;
         if ((entry & 1) != 0 && entry >> 3 == requester >> 3) {
@@ -112,13 +111,19 @@ static struct via_pex_run reach(struct via_pex_function *function, uint64_t addr
 struct via_pex_run via_pex_resolve(struct via_pex *pex, enum via_pex_side side, unsigned bar,
                                    uint64_t off, bool counts)
 {
+    return via_pex_resolve_from(pex, side, bar, off, pex->options.requester[side], counts);
+}
+
+struct via_pex_run via_pex_resolve_from(struct via_pex *pex, enum via_pex_side side, unsigned bar,
+                                        uint64_t off, uint16_t requester, bool counts)
+{
     struct via_pex_run nothing = {.bytes = via_pex_bar_bytes(pex, side, bar) - off};
     uint64_t address, bytes;
     if (!is_open(pex, side, bar)) {
         pex->stats.unclaimed += counts;
         return nothing;
     }
-    if (!requester_is_known(pex, side)) {
+    if (!requester_is_known(pex, side, requester)) {
         pex->stats.requester_refused += counts;
         return nothing;
     }

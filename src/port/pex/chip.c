@@ -192,6 +192,8 @@ static void program_requesters(struct via_pex_port *pex)
     uint32_t off = pex->chip.link_side || pex->config.lut_at_db4 ? PEX_LUT_LINK : PEX_LUT_VIRTUAL;
     uint32_t requester = read_own(pex, PEX_REQUESTER) & PEX_LUT_REQUESTER;
     write_own(pex, off, (requester | PEX_LUT_ENABLE) << 16 | PEX_LUT_ENABLE);
+    uint32_t engine = via_pex_dma_requester(pex) & PEX_LUT_REQUESTER;
+    write_own(pex, off + 4, engine != 0 ? engine | PEX_LUT_ENABLE : 0);
 }
 
 /* The A-LUT of the peer's BAR: each entry one piece of this end's memory. */
@@ -246,6 +248,9 @@ void via_pex_chip_program(struct via_pex_port *pex)
     }
     if (chip->alut_entries != 0) {
         enable_alut(pex, pex->config.alut);
+    }
+    if (pex->dma != NULL) {
+        via_pex_dma_program(pex);
     }
     if (pex->irq_is_on && pex->config.irq == VIA_PCI_MSI) {
         /* A reset cleared the message's address: the backend writes it anew. */

@@ -213,7 +213,9 @@ static int open_fds(struct via_pex_port *pex, struct via_error *err)
     pex->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     pex->irq_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pex->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (pex->epoll_fd < 0 || pex->irq_fd < 0 || pex->kick_fd < 0 ||
+    pex->dma_irq_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (pex->epoll_fd < 0 || pex->irq_fd < 0 || pex->kick_fd < 0 || pex->dma_irq_fd < 0 ||
+        epoll_ctl(pex->epoll_fd, EPOLL_CTL_ADD, pex->dma_irq_fd, &event) != 0 ||
         epoll_ctl(pex->epoll_fd, EPOLL_CTL_ADD, pex->irq_fd, &event) != 0 ||
         epoll_ctl(pex->epoll_fd, EPOLL_CTL_ADD, pex->kick_fd, &event) != 0) {
         return via_error_set(err, -errno, "eventfd: %s", strerror(errno));
@@ -229,6 +231,21 @@ static void open_session(struct via_pex_port *pex)
         }
     }
     pex->asymmetric = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+/* Of a model; that of the kernel's VFIO would need the other function of the chip. */
+static int open_engine(struct via_pex_port *pex, struct via_error *err)
+{
+    const char *name = rest_of(pex->config.target, MODEL_PREFIX);
+    struct via_pex *model = name != NULL ? via_pex_find(name) : NULL;
+    struct via_pci *pci;
+    if (model == NULL) {
+        return 0;
+    }
+    int rc =
+        via_pex_attach_engine(model, pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL, &pci);
+    return rc == 0 ? via_pex_dma_open(pex, pci, err)
+                   : via_error_set(err, rc, "DMA function: %s", strerror(-rc));
 }
 
 static int open_all(struct via_pex_port *pex, struct via_error *err)
@@ -249,7 +266,10 @@ static int open_all(struct via_pex_port *pex, struct via_error *err)
     if (rc == 0) {
         rc = open_fds(pex, err);
     }
-    return rc == 0 ? open_interrupt(pex, err) : rc;
+    if (rc == 0) {
+        rc = open_interrupt(pex, err);
+    }
+    return rc == 0 && pex->host->dma ? open_engine(pex, err) : rc;
 }
 
 static int pex_open(const void *config_bytes, const struct via_driver_host *host,
@@ -264,7 +284,7 @@ static int pex_open(const void *config_bytes, const struct via_driver_host *host
     memcpy(&pex->config, config_bytes, sizeof(pex->config));
     pex->base.ops = &via_pex_port_ops;
     pex->host = host;
-    pex->memory_fd = pex->epoll_fd = pex->irq_fd = pex->kick_fd = -1;
+    pex->memory_fd = pex->epoll_fd = pex->irq_fd = pex->kick_fd = pex->dma_irq_fd = -1;
     open_session(pex);
     int rc = open_all(pex, err);
     if (rc != 0) {
@@ -282,6 +302,7 @@ void via_pex_port_close(struct via_port *port)
     if (pex->kick_fd >= 0) {
         via_pex_link_close(pex);
     }
+    via_pex_dma_close(pex);
     if (pex->irq_is_on) {
         (void)pex->pci->ops->irq_set(pex->pci, pex->config.irq, 0, NULL);
     }
@@ -297,7 +318,7 @@ void via_pex_port_close(struct via_port *port)
     if (pex->page != NULL) {
         munmap(pex->page, pex->memory_bytes);
     }
-    int fds[] = {pex->memory_fd, pex->epoll_fd, pex->irq_fd, pex->kick_fd};
+    int fds[] = {pex->memory_fd, pex->epoll_fd, pex->irq_fd, pex->kick_fd, pex->dma_irq_fd};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
         if (fds[i] >= 0) {
             close(fds[i]);
@@ -367,4 +388,5 @@ const struct via_driver via_pex_driver = {
     .fd = pex_fd,
     .service = via_pex_link_service,
     .cut = via_pex_link_cut,
+    .memory_register = via_pex_dma_register,
 };

@@ -220,10 +220,11 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
 
 /* --- the turn --- */
 
-static void drain_fd(int fd)
+/* Was there something? */
+static bool drain_fd(int fd)
 {
     uint64_t count;
-    (void)!read(fd, &count, sizeof(count));
+    return read(fd, &count, sizeof(count)) == sizeof(count);
 }
 
 /* The chip's link, as it is now. */
@@ -308,8 +309,12 @@ int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
 {
     struct via_pex_port *pex = via_pex_port_of(port);
     uint64_t ups = pex->ups_count, downs = pex->downs_count;
-    drain_fd(pex->irq_fd);
-    drain_fd(pex->kick_fd);
+    (void)drain_fd(pex->irq_fd);
+    (void)drain_fd(pex->kick_fd);
+    bool interrupted = drain_fd(pex->dma_irq_fd);
+    if (pex->dma != NULL && (interrupted || pex->config.polls)) {
+        via_pex_dma_service(pex, interrupted);
+    }
     if (pex->quiescing) {
         finish_down(pex);
     }

@@ -98,7 +98,9 @@ struct via_pex_port {
     uint64_t iova;
     bool asymmetric; /* membarrier() orders `busy` against `up` */
     int epoll_fd, irq_fd, kick_fd;
+    int dma_irq_fd;
     bool irq_is_on;
+    struct via_pex_dma *dma; /* owned; NULL: no engine */
 
     struct via_pex_queue queues[VIA_PORT_QUEUES]; /* each its queue's thread's */
 
@@ -160,6 +162,21 @@ void via_pex_chip_program(struct via_pex_port *pex);
 void via_pex_chip_conceal(struct via_pex_port *pex);
 uint32_t via_pex_chip_take_bells(struct via_pex_port *pex);
 void via_pex_chip_ring(struct via_pex_port *pex, uint32_t bits);
+
+/* --- dma.c --- */
+
+/* Takes the function over, also when it fails. */
+int via_pex_dma_open(struct via_pex_port *pex, struct via_pci *pci, struct via_error *err);
+void via_pex_dma_close(struct via_pex_port *pex);
+int via_pex_dma_register(struct via_port *port, void *memory, size_t bytes, struct via_error *err);
+void via_pex_dma_service(struct via_pex_port *pex, bool interrupted);
+void via_pex_dma_program(struct via_pex_port *pex); /* when the window may have moved */
+uint16_t via_pex_dma_requester(const struct via_pex_port *pex);
+int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len, uint64_t cookie);
+unsigned via_pex_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
+                          int *ret_results, unsigned max);
+void via_pex_dma_abort(struct via_port *port, unsigned queue);
 
 /* --- link.c --- */
 

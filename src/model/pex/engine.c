@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The DMA function 87D0: four channels, each with a ring of descriptors in its host's memory.
+ * Registers, bits and descriptors: Linux' drivers/dma/plx_dma.c; block mode and the errata: SDK.
+ * The chip has one such function, at its upstream port; here each host has one, as if each had a
+ * chip of its own.
+ *
+ * A start copies at once, in the caller's thread. Destinations within the host's window BAR go
+ * through the NT port; everything else is its host's memory, by its IOMMU.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/copy.h"
+#include "model/pex/chip.h"
+
+#define CHANNEL_BASE 0x200u
+#define CHANNEL_BYTES 0x100u
+/* From a channel's base. */
+#define BLOCK_SOURCE 0x00u
+#define BLOCK_DESTINATION 0x08u
+#define BLOCK_SIZE 0x10u
+#define RING_LOW 0x14u
+#define RING_HIGH 0x18u
+#define RING_NEXT 0x1Cu
+#define RING_COUNT 0x20u
+#define LAST_ADDRESS 0x24u
+#define LAST_SIZE 0x28u
+#define CONTROL 0x38u
+#define INTERRUPT 0x3Cu
+
+#define CONTROL_PAUSE (1u << 0)
+#define CONTROL_ABORT (1u << 1)
+#define CONTROL_WRITE_BACK (1u << 2)
+#define CONTROL_START (1u << 3)
+#define CONTROL_MODE(value) ((value) >> 5 & 3u)
+#define CONTROL_INVALID (1u << 8)
+#define CONTROL_PAUSED (1u << 9)
+#define CONTROL_ABORTED (1u << 10)
+#define CONTROL_CLEARS 0x1700u
+#define CONTROL_BUSY (1u << 30)
+
+#define INTERRUPT_ENABLES 0xffffu
+#define INTERRUPT_INVALID (1u << 17)
+#define INTERRUPT_DONE (1u << 18)
+#define INTERRUPT_ABORTED (1u << 19)
+
+#define DESCRIPTOR_VALID (1u << 31)
+#define DESCRIPTOR_INTERRUPT (1u << 30)
+#define DESCRIPTOR_SIZE 0x07ffffffu
+#define DESCRIPTOR_GOOD (1u << 30)
+#define DESCRIPTOR_READ_FAILED (1u << 29)
+#define DESCRIPTOR_WRITE_FAILED (1u << 28)
+#define DESCRIPTORS_MAX 4096u /* of one start */
+
+static struct via_pex_engine *engine_of(struct via_pci *pci)
+{
+    return via_container_of(pci, struct via_pex_engine, pci);
+}
+
+static uint32_t *reg_of(struct via_pex_engine *engine, unsigned channel, uint32_t off)
+{
+    return &engine->regs[(CHANNEL_BASE + channel * CHANNEL_BYTES + off) / 4];
+}
+
+/* --- copying --- */
+
+/* Host memory at an address: NULL, or *ret_bytes of it. */
+static unsigned char *memory_at(struct via_pex_engine *engine, uint64_t address, bool writes,
+                                uint64_t *ret_bytes)
+{
+    struct via_pex_function *function = &engine->pex->function[engine->side];
+    for (unsigned i = 0; i < function->dmas_count; i++) {
+        struct via_pex_dma *dma = &function->dmas[i];
+        if (address >= dma->iova && address - dma->iova < dma->bytes &&
+            (dma->writable || !writes)) {
+            *ret_bytes = dma->bytes - (address - dma->iova);
+            return dma->at + (address - dma->iova);
+        }
+    }
+    engine->pex->stats.iommu_faults++;
+    return NULL;
+}
+
+/* Where the host's window is on its bus. */
+static bool is_window(struct via_pex_engine *engine, uint64_t address, unsigned *ret_bar,
+                      uint64_t *ret_off)
+{
+    for (unsigned bar = 0; bar < VIA_PEX_BARS; bar++) {
+        uint64_t bytes = via_pex_bar_bytes(engine->pex, engine->side, bar);
+        uint64_t at = (*via_pex_reg(engine->pex, engine->side, VIA_PCI_BAR(2 + 2 * bar)) & ~15u) |
+                      (uint64_t)*via_pex_reg(engine->pex, engine->side, VIA_PCI_BAR(3 + 2 * bar))
+                          << 32;
+        if (bytes != 0 && at != 0 && address >= at && address - at < bytes) {
+            *ret_bar = bar;
+            *ret_off = address - at;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* 0, or a bit of the write-back. A posted write that the NT port drops is no failure. */
+static uint32_t copy(struct via_pex_engine *engine, uint64_t source, uint64_t destination,
+                     uint64_t bytes)
+{
+    while (bytes != 0) {
+        uint64_t from_bytes, to_bytes = bytes, off;
+        unsigned bar;
+        const unsigned char *from = memory_at(engine, source, false, &from_bytes);
+        if (from == NULL) {
+            return DESCRIPTOR_READ_FAILED;
+        }
+        unsigned char *to = NULL;
+        if (is_window(engine, destination, &bar, &off)) {
+            struct via_pex_run run = via_pex_resolve_from(engine->pex, engine->side, bar, off,
+                                                          engine->pci.requester, true);
+            to = run.dma != NULL ? run.dma->at + run.off : NULL;
+            to_bytes = run.bytes;
+        } else {
+            to = memory_at(engine, destination, true, &to_bytes);
+            if (to == NULL) {
+                return DESCRIPTOR_WRITE_FAILED;
+            }
+        }
+        uint64_t step = via_min(bytes, via_min(from_bytes, to_bytes));
+        if (to != NULL) {
+            via_copy_once(to, from, step);
+        }
+        source += step;
+        destination += step;
+        bytes -= step;
+    }
+    return 0;
+}
+
+/* --- interrupts --- */
+
+static void fire(struct via_pex_engine *engine)
+{
+    uint64_t one = 1;
+    if (engine->irq_fd >= 0 && (engine->command & VIA_PCI_COMMAND_MASTER) != 0) {
+        (void)!write(engine->irq_fd, &one, sizeof(one));
+    }
+}
+
+static void raise(struct via_pex_engine *engine, unsigned channel, uint32_t bits)
+{
+    uint32_t *interrupt = reg_of(engine, channel, INTERRUPT);
+    /* The bits of what is not "done" have enables (bits 0, 1, 3 of the same register). */
+    uint32_t enabled = bits & (INTERRUPT_DONE | (*interrupt & INTERRUPT_ENABLES) << 16);
+    bool fires = (~*interrupt & enabled) != 0;
+    *interrupt |= bits;
+    if (fires) {
+        fire(engine);
+    }
+}
+
+/* --- descriptors --- */
+
+static void write_back(struct via_pex_engine *engine, uint64_t address, uint32_t value)
+{
+    uint64_t bytes;
+    unsigned char *at = memory_at(engine, address, true, &bytes);
+    if (at != NULL && bytes >= sizeof(value)) {
+        atomic_store_explicit((_Atomic uint32_t *)(void *)at, value, memory_order_release);
+    }
+}
+
+static void write_back_late(struct via_pex_engine *engine)
+{
+    if (engine->late_address != 0) {
+        write_back(engine, engine->late_address, engine->late_value);
+        engine->late_address = 0;
+    }
+}
+
+/* false: it is not valid, or not to be reached. */
+static bool run_descriptor(struct via_pex_engine *engine, unsigned channel, uint64_t address)
+{
+    uint64_t bytes;
+    uint32_t dword[4];
+    const unsigned char *at = memory_at(engine, address, false, &bytes);
+    if (at == NULL || bytes < sizeof(dword)) {
+        return false;
+    }
+    dword[0] =
+        atomic_load_explicit((const _Atomic uint32_t *)(const void *)at, memory_order_acquire);
+    if ((dword[0] & DESCRIPTOR_VALID) == 0) {
+        return false;
+    }
+    memcpy(dword + 1, at + 4, sizeof(dword) - 4);
+    uint64_t source = (uint64_t)(dword[1] >> 16) << 32 | dword[3];
+    uint64_t destination = (uint64_t)(dword[1] & 0xffff) << 32 | dword[2];
+    uint32_t failed = copy(engine, source, destination, dword[0] & DESCRIPTOR_SIZE);
+    *reg_of(engine, channel, LAST_ADDRESS) = (uint32_t)address;
+    *reg_of(engine, channel, LAST_SIZE) = dword[0] & DESCRIPTOR_SIZE;
+    if ((*reg_of(engine, channel, CONTROL) & CONTROL_WRITE_BACK) != 0) {
+        /* The bytes left over: none, or all. */
+        uint32_t value = failed != 0 ? failed | (dword[0] & DESCRIPTOR_SIZE) : DESCRIPTOR_GOOD;
+        write_back_late(engine);
+        if (engine->faults.late_write_back) {
+            engine->late_address = address;
+            engine->late_value = value;
+        } else {
+            write_back(engine, address, value);
+        }
+    }
+    if ((dword[0] & DESCRIPTOR_INTERRUPT) != 0) {
+        raise(engine, channel, INTERRUPT_DONE);
+    }
+    return true;
+}
+
+static void run_ring(struct via_pex_engine *engine, unsigned channel)
+{
+    uint64_t ring =
+        *reg_of(engine, channel, RING_LOW) | (uint64_t)*reg_of(engine, channel, RING_HIGH) << 32;
+    uint32_t count = *reg_of(engine, channel, RING_COUNT);
+    uint32_t *next = reg_of(engine, channel, RING_NEXT);
+    for (unsigned i = 0; i < DESCRIPTORS_MAX && count != 0; i++) {
+        uint32_t off = *next - (uint32_t)ring;
+        if (off % 16 != 0 || off / 16 >= count || !run_descriptor(engine, channel, ring + off)) {
+            *reg_of(engine, channel, CONTROL) |= CONTROL_INVALID;
+            raise(engine, channel, INTERRUPT_INVALID);
+            return;
+        }
+        *next = (uint32_t)ring + (off + 16) % (16 * count);
+        if (engine->faults.stops_silently) {
+            return;
+        }
+    }
+}
+
+static void run_block(struct via_pex_engine *engine, unsigned channel)
+{
+    uint32_t *size = reg_of(engine, channel, BLOCK_SIZE);
+    uint64_t from, to;
+    memcpy(&from, reg_of(engine, channel, BLOCK_SOURCE), sizeof(from));
+    memcpy(&to, reg_of(engine, channel, BLOCK_DESTINATION), sizeof(to));
+    if ((*size & DESCRIPTOR_VALID) == 0) {
+        *reg_of(engine, channel, CONTROL) |= CONTROL_INVALID;
+        return;
+    }
+    uint32_t failed = copy(engine, from, to, *size & DESCRIPTOR_SIZE);
+    bool interrupts = (*size & DESCRIPTOR_INTERRUPT) != 0;
+    *size = failed != 0 ? failed : DESCRIPTOR_GOOD;
+    if (interrupts) {
+        raise(engine, channel, INTERRUPT_DONE);
+    }
+}
+
+/* --- registers --- */
+
+static void write_control(struct via_pex_engine *engine, unsigned channel, uint32_t value)
+{
+    uint32_t *control = reg_of(engine, channel, CONTROL);
+    uint32_t status = *control & (CONTROL_CLEARS | CONTROL_BUSY) & ~(value & CONTROL_CLEARS);
+    *control = (value & ~(CONTROL_CLEARS | CONTROL_BUSY | CONTROL_START | CONTROL_ABORT)) | status;
+    if ((value & CONTROL_PAUSE) != 0 && !engine->faults.hangs) {
+        *control = (*control & ~CONTROL_BUSY) | CONTROL_PAUSED;
+    }
+    if ((value & CONTROL_ABORT) != 0 && !engine->faults.hangs) {
+        *control = (*control & ~CONTROL_BUSY) | CONTROL_ABORTED;
+        raise(engine, channel, INTERRUPT_ABORTED);
+    }
+    if ((value & CONTROL_START) == 0 || (engine->command & VIA_PCI_COMMAND_MASTER) == 0) {
+        return;
+    }
+    if (engine->faults.hangs || engine->faults.stalls) {
+        *control |= CONTROL_BUSY;
+    } else if (CONTROL_MODE(value) == 2) {
+        run_ring(engine, channel);
+    } else if (CONTROL_MODE(value) == 0) {
+        run_block(engine, channel);
+    }
+}
+
+static void write_register(struct via_pex_engine *engine, uint32_t off, uint32_t value)
+{
+    unsigned channel = (off - CHANNEL_BASE) / CHANNEL_BYTES;
+    if (off < CHANNEL_BASE || channel >= VIA_PEX_CHANNELS) {
+        return;
+    }
+    switch ((off - CHANNEL_BASE) % CHANNEL_BYTES) {
+    case CONTROL:
+        write_control(engine, channel, value);
+        break;
+    case INTERRUPT:
+        engine->regs[off / 4] &= ~(value & ~INTERRUPT_ENABLES) & ~INTERRUPT_ENABLES;
+        engine->regs[off / 4] |= value & INTERRUPT_ENABLES;
+        break;
+    default:
+        engine->regs[off / 4] = value;
+    }
+}
+
+static int engine_access(struct via_pci *pci, unsigned region, uint64_t off, unsigned char *data,
+                         size_t len, bool writes)
+{
+    struct via_pex_engine *engine = engine_of(pci);
+    int rc = 0;
+    if (region != 0 || (len != 2 && len != 4) || off % len != 0 ||
+        off > sizeof(engine->regs) - len) {
+        return -EINVAL;
+    }
+    pthread_mutex_lock(&engine->pex->lock);
+    uint32_t aligned = (uint32_t)off & ~3u, shift = 8 * (off % 4);
+    uint32_t value = engine->regs[aligned / 4];
+    if ((engine->command & VIA_PCI_COMMAND_MEMORY) == 0) {
+        rc = -ENXIO;
+    } else if (writes) {
+        uint32_t given = 0;
+        memcpy(&given, data, len);
+        bool is_status = (aligned - CHANNEL_BASE) % CHANNEL_BYTES == INTERRUPT ||
+                         (aligned - CHANNEL_BASE) % CHANNEL_BYTES == CONTROL;
+        /* The other half is as it is, and clears nothing. */
+        uint32_t keeps =
+            len == 4 ? 0
+            : is_status
+                ? value & ~(0xffffu << shift) &
+                      ~(aligned % CHANNEL_BYTES == CONTROL ? CONTROL_CLEARS : ~INTERRUPT_ENABLES)
+                : value & ~(0xffffu << shift);
+        write_register(engine, aligned, keeps | given << shift);
+    } else {
+        write_back_late(engine); /* a read pushes what is under way */
+        value = engine->regs[aligned / 4] >> shift;
+        memcpy(data, &value, len);
+    }
+    pthread_mutex_unlock(&engine->pex->lock);
+    return rc;
+}
+
+static int engine_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data,
+                       size_t len)
+{
+    return engine_access(pci, region, off, ret_data, len, false);
+}
+
+static int engine_write(struct via_pci *pci, unsigned region, uint64_t off, const void *data,
+                        size_t len)
+{
+    return engine_access(pci, region, off, (unsigned char *)(uintptr_t)data, len, true);
+}
+
+/* --- the function --- */
+
+static int engine_config_read(struct via_pci *pci, unsigned off, unsigned len, uint32_t *ret_value)
+{
+    struct via_pex_engine *engine = engine_of(pci);
+    if ((len != 2 && len != 4) || off % len != 0 || off >= VIA_PCI_CONFIG_BYTES) {
+        return -EINVAL;
+    }
+    uint32_t dword = off < 4 ? 0x87D010B5u : off < 8 ? engine->command : 0;
+    *ret_value = len == 4 ? dword : dword >> 8 * (off % 4) & 0xffff;
+    return 0;
+}
+
+static int engine_config_write(struct via_pci *pci, unsigned off, unsigned len, uint32_t value)
+{
+    struct via_pex_engine *engine = engine_of(pci);
+    if ((len != 2 && len != 4) || off % len != 0 || off >= VIA_PCI_CONFIG_BYTES) {
+        return -EINVAL;
+    }
+    if (off == VIA_PCI_COMMAND) {
+        pthread_mutex_lock(&engine->pex->lock);
+        engine->command = value & 0x546;
+        pthread_mutex_unlock(&engine->pex->lock);
+    }
+    return 0;
+}
+
+static int engine_region(struct via_pci *pci, unsigned region, struct via_pci_region *ret_region)
+{
+    (void)pci;
+    *ret_region = (struct via_pci_region){.bytes = region == 0 ? sizeof(engine_of(pci)->regs) : 0};
+    return region < VIA_PCI_REGIONS ? 0 : -EINVAL;
+}
+
+static int engine_map(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
+                      bool combining, struct via_pci_mapping *ret_mapping)
+{
+    (void)pci;
+    (void)region;
+    (void)off;
+    (void)bytes;
+    (void)combining;
+    (void)ret_mapping;
+    return -ENOTSUP;
+}
+
+static void engine_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
+{
+    (void)pci;
+    (void)mapping;
+}
+
+static unsigned engine_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
+{
+    (void)pci;
+    return kind == VIA_PCI_MSI ? 1 : 0;
+}
+
+static int engine_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned count,
+                          const int *fds)
+{
+    struct via_pex_engine *engine = engine_of(pci);
+    if (count > engine_irqs(pci, kind)) {
+        return -EINVAL;
+    }
+    pthread_mutex_lock(&engine->pex->lock);
+    engine->irq_fd = count != 0 ? fds[0] : -1;
+    pthread_mutex_unlock(&engine->pex->lock);
+    return 0;
+}
+
+static int engine_irq_unmask(struct via_pci *pci)
+{
+    (void)pci;
+    return 0;
+}
+
+/* Both functions of a host are in one IOMMU domain, as in one container of VFIO. */
+static int engine_dma_map(struct via_pci *pci, const struct via_pci_memory *memory,
+                          uint64_t alignment, uint64_t *ret_iova)
+{
+    struct via_pex_engine *engine = engine_of(pci);
+    struct via_pci *domain = &engine->pex->function[engine->side].pci;
+    return domain->ops->dma_map(domain, memory, alignment, ret_iova);
+}
+
+static int engine_dma_unmap(struct via_pci *pci, uint64_t iova)
+{
+    struct via_pex_engine *engine = engine_of(pci);
+    struct via_pci *domain = &engine->pex->function[engine->side].pci;
+    return domain->ops->dma_unmap(domain, iova);
+}
+
+static int engine_reset(struct via_pci *pci)
+{
+    struct via_pex_engine *engine = engine_of(pci);
+    pthread_mutex_lock(&engine->pex->lock);
+    memset(engine->regs, 0, sizeof(engine->regs));
+    engine->command = 0;
+    engine->late_address = 0;
+    pthread_mutex_unlock(&engine->pex->lock);
+    return 0;
+}
+
+static bool engine_gone(struct via_pci *pci)
+{
+    (void)pci;
+    return false;
+}
+
+static const char *engine_describe(struct via_pci *pci)
+{
+    (void)pci;
+    return "model of 87D0";
+}
+
+static void engine_close(struct via_pci *pci)
+{
+    struct via_pex_engine *engine = engine_of(pci);
+    (void)engine_reset(pci);
+    pthread_mutex_lock(&engine->pex->lock);
+    engine->irq_fd = -1;
+    engine->attached = false;
+    pthread_mutex_unlock(&engine->pex->lock);
+}
+
+static const struct via_pci_ops engine_ops = {
+    .config_read = engine_config_read,
+    .config_write = engine_config_write,
+    .region = engine_region,
+    .region_read = engine_read,
+    .region_write = engine_write,
+    .map = engine_map,
+    .unmap = engine_unmap,
+    .irqs = engine_irqs,
+    .irq_set = engine_irq_set,
+    .irq_unmask = engine_irq_unmask,
+    .dma_map = engine_dma_map,
+    .dma_unmap = engine_dma_unmap,
+    .reset = engine_reset,
+    .gone = engine_gone,
+    .describe = engine_describe,
+    .close = engine_close,
+};
+
+int via_pex_attach_engine(struct via_pex *pex, enum via_pex_side side, struct via_pci **ret_pci)
+{
+    struct via_pex_engine *engine = &pex->engine[side];
+    pthread_mutex_lock(&pex->lock);
+    bool is_taken = engine->attached;
+    if (!is_taken) {
+        *engine = (struct via_pex_engine){.pci = {.ops = &engine_ops, .requester = 0x0200},
+                                          .pex = pex,
+                                          .side = side,
+                                          .attached = true,
+                                          .irq_fd = -1};
+    }
+    pthread_mutex_unlock(&pex->lock);
+    if (is_taken) {
+        return -EBUSY;
+    }
+    *ret_pci = &engine->pci;
+    return 0;
+}
+
+void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,
+                               const struct via_pex_engine_faults *faults)
+{
+    pthread_mutex_lock(&pex->lock);
+    pex->engine[side].faults = *faults;
+    pthread_mutex_unlock(&pex->lock);
+}

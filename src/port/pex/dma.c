@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * DMA by the function 87D0 (registers and descriptors: Linux' drivers/dma/plx_dma.c). Queue q uses
+ * channel q modulo 4; queues of one channel share its ring, and an abort of one is the end for what
+ * the others have under way there (-EIO).
+ *
+ * The engine writes a descriptor back when it is done, which may lag its interrupt; it may stop
+ * without a word; it may hang so that no abort helps: then its bus mastering is taken away, and it
+ * stays off until the port is opened anew.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "port/pex/port.h"
+#include "port/pex/regs.h"
+
+#define CHANNELS 4u
+#define SLOTS 16u /* of a ring; a power of two */
+#define RINGS_BYTES 4096u
+#define CHANNEL_OFF(channel, off) (0x200u + 0x100u * (channel) + (off))
+#define RING_LOW 0x14u
+#define RING_HIGH 0x18u
+#define RING_NEXT 0x1Cu
+#define RING_COUNT 0x20u
+#define PREFETCH 0x34u
+#define PREFETCH_FOUR 8u
+#define CONTROL 0x38u
+#define INTERRUPT 0x3Cu
+#define CONTROL_ABORT (1u << 1)
+#define CONTROL_START (1u << 2 | 1u << 3 | 2u << 5) /* write-back, start, ring in host memory */
+#define CONTROL_CLEARS 0x1700u
+#define CONTROL_ABORTED (1u << 10)
+#define CONTROL_BUSY (1u << 30)
+#define INTERRUPT_STATUS UINT32_C(0xffff0000)
+#define VALID (UINT32_C(1) << 31)
+#define WANTS_INTERRUPT (UINT32_C(1) << 30)
+#define GOOD (UINT32_C(1) << 30)
+#define SIZE_MAX_BYTES 0x07ffffffu
+#define LOOK_NS (200 * VIA_USEC_NS) /* at a channel that is not done */
+#define LOCK_TRIES 1000u
+#define ABORT_NS (10 * VIA_MSEC_NS)
+
+struct descriptor {
+    _Atomic uint32_t flags; /* valid, interrupt, size; written last */
+    uint16_t destination_high, source_high;
+    uint32_t destination_low, source_low;
+};
+_Static_assert(sizeof(struct descriptor) == 16, "as the chip has it");
+_Static_assert(CHANNELS *SLOTS * sizeof(struct descriptor) <= RINGS_BYTES, "a page");
+
+enum slot_state { FREE, BUSY, DONE };
+
+struct slot {
+    enum slot_state state;
+    unsigned queue;
+    uint64_t cookie;
+    uint32_t downs;
+    int result;
+    bool aborted;
+};
+
+/* All is the lock's, which is tried and never waited for. */
+struct channel {
+    atomic_flag lock VIA_CACHELINE_ALIGNED;
+    struct descriptor *ring;
+    uint32_t head, done; /* count on; slots from done to head are the engine's */
+    struct slot slots[SLOTS];
+    uint64_t look_ns;
+    uint64_t abort_ns; /* 0: it is not being aborted */
+};
+
+struct via_pex_dma {
+    struct via_pci *pci;
+    int rings_fd;
+    unsigned char *rings;
+    uint64_t rings_iova;
+    uint64_t window_address; /* on the bus */
+    const unsigned char *memory;
+    uint64_t memory_bytes, memory_iova;
+    _Atomic bool dead;
+    _Atomic uint32_t pending[VIA_PORT_DATA_DOORBELLS]; /* DMA not yet taken */
+    struct channel channels[CHANNELS];
+};
+
+static uint32_t read_channel(struct via_pex_dma *dma, unsigned channel, uint32_t off)
+{
+    return via_pci_read32(dma->pci, 0, CHANNEL_OFF(channel, off));
+}
+
+static void write_channel(struct via_pex_dma *dma, unsigned channel, uint32_t off, uint32_t value)
+{
+    via_pci_write32(dma->pci, 0, CHANNEL_OFF(channel, off), value);
+}
+
+static bool try_lock(struct channel *channel)
+{
+    return !atomic_flag_test_and_set_explicit(&channel->lock, memory_order_acquire);
+}
+
+static void unlock(struct channel *channel)
+{
+    atomic_flag_clear_explicit(&channel->lock, memory_order_release);
+}
+
+/* The ring begins at slot 0. Nothing is under way. */
+static void set_up_channel(struct via_pex_dma *dma, unsigned index)
+{
+    struct channel *channel = &dma->channels[index];
+    uint64_t at = dma->rings_iova + index * SLOTS * sizeof(struct descriptor);
+    channel->ring = (struct descriptor *)(void *)dma->rings + index * SLOTS;
+    for (unsigned i = 0; i < SLOTS; i++) {
+        atomic_store_explicit(&channel->ring[i].flags, 0, memory_order_relaxed);
+    }
+    channel->head = channel->done = 0;
+    channel->abort_ns = 0;
+    write_channel(dma, index, CONTROL, CONTROL_CLEARS);
+    write_channel(dma, index, RING_LOW, (uint32_t)at);
+    write_channel(dma, index, RING_HIGH, (uint32_t)(at >> 32));
+    write_channel(dma, index, RING_NEXT, (uint32_t)at);
+    write_channel(dma, index, RING_COUNT, SLOTS);
+    write_channel(dma, index, PREFETCH, PREFETCH_FOUR);
+    write_channel(dma, index, INTERRUPT, INTERRUPT_STATUS);
+}
+
+/* --- starting --- */
+
+static void fill(struct via_pex_dma *dma, struct descriptor *descriptor, uint64_t off,
+                 const void *src, size_t len)
+{
+    uint64_t from = dma->memory_iova + (uint64_t)((const unsigned char *)src - dma->memory);
+    uint64_t to = dma->window_address + VIA_PEX_PAGE_BYTES + off;
+    descriptor->destination_high = (uint16_t)(to >> 32);
+    descriptor->source_high = (uint16_t)(from >> 32);
+    descriptor->destination_low = (uint32_t)to;
+    descriptor->source_low = (uint32_t)from;
+    /* The engine may look as soon as this is there; pairs with its read. */
+    atomic_store_explicit(&descriptor->flags, VALID | WANTS_INTERRUPT | (uint32_t)len,
+                          memory_order_release);
+}
+
+static bool is_memory(const struct via_pex_dma *dma, const void *src, size_t len)
+{
+    uintptr_t at = (uintptr_t)src, first = (uintptr_t)dma->memory;
+    return at >= first && at - first <= dma->memory_bytes &&
+           len <= dma->memory_bytes - (at - first);
+}
+
+int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len, uint64_t cookie)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    struct via_pex_dma *dma = pex->dma;
+    if (dma == NULL) {
+        return -ENOTSUP;
+    }
+    if (queue >= VIA_PORT_DATA_DOORBELLS || len == 0 || len > SIZE_MAX_BYTES ||
+        off > port->caps.window_bytes || len > port->caps.window_bytes - off) {
+        via_pex_count(&pex->counters.puts_out_of_bounds);
+        return -EINVAL;
+    }
+    uint32_t downs = atomic_load_explicit(&pex->downs, memory_order_acquire);
+    if (!via_pex_port_is_up(pex)) {
+        return -ENOLINK;
+    }
+    if (atomic_load_explicit(&dma->dead, memory_order_relaxed)) {
+        return -EIO;
+    }
+    if (!is_memory(dma, src, len)) {
+        return -EINVAL; /* not what was registered */
+    }
+    unsigned index = queue % CHANNELS;
+    struct channel *channel = &dma->channels[index];
+    if (!try_lock(channel)) {
+        return -EAGAIN;
+    }
+    int rc = -EAGAIN;
+    unsigned place = channel->head % SLOTS;
+    if (channel->abort_ns == 0 && channel->slots[place].state == FREE &&
+        channel->head - channel->done < SLOTS - 1) {
+        channel->slots[place] =
+            (struct slot){.state = BUSY, .queue = queue, .cookie = cookie, .downs = downs};
+        channel->head++;
+        atomic_fetch_add_explicit(&dma->pending[queue], 1, memory_order_relaxed);
+        fill(dma, &channel->ring[place], off, src, len);
+        write_channel(dma, index, CONTROL, CONTROL_START | CONTROL_CLEARS);
+        rc = 0;
+    }
+    unlock(channel);
+    return rc;
+}
+
+/* --- what has ended --- */
+
+static void finish(struct channel *channel, int rc_of_others)
+{
+    for (; channel->done != channel->head; channel->done++) {
+        struct slot *slot = &channel->slots[channel->done % SLOTS];
+        slot->result = slot->aborted ? -ECANCELED : rc_of_others;
+        slot->state = DONE;
+    }
+}
+
+/* The engine does not let itself be aborted: it gets no way to memory any more. */
+static void cut_off(struct via_pex_dma *dma)
+{
+    atomic_store_explicit(&dma->dead, true, memory_order_relaxed);
+    (void)dma->pci->ops->config_write(dma->pci, VIA_PCI_COMMAND, 2, VIA_PCI_COMMAND_MEMORY);
+}
+
+static void follow_abort(struct via_pex_dma *dma, unsigned index, uint64_t now_ns)
+{
+    struct channel *channel = &dma->channels[index];
+    bool is_over = (read_channel(dma, index, CONTROL) & CONTROL_ABORTED) != 0;
+    if (!is_over && now_ns < channel->abort_ns + ABORT_NS &&
+        !atomic_load_explicit(&dma->dead, memory_order_relaxed)) {
+        return;
+    }
+    if (!is_over) {
+        cut_off(dma);
+    }
+    finish(channel, -EIO);
+    struct slot kept[SLOTS];
+    memcpy(kept, channel->slots, sizeof(kept));
+    set_up_channel(dma, index);
+    memcpy(channel->slots, kept, sizeof(kept)); /* until they are taken */
+}
+
+/* Takes in what the engine has written back. */
+static void look(struct via_pex_dma *dma, unsigned index)
+{
+    struct channel *channel = &dma->channels[index];
+    while (channel->done != channel->head) {
+        struct slot *slot = &channel->slots[channel->done % SLOTS];
+        /* Pairs with the engine's write-back. */
+        uint32_t flags =
+            atomic_load_explicit(&channel->ring[channel->done % SLOTS].flags, memory_order_acquire);
+        if ((flags & VALID) != 0) {
+            break;
+        }
+        slot->result = (flags & GOOD) != 0 ? 0 : -EIO;
+        slot->state = DONE;
+        channel->done++;
+    }
+    uint64_t now_ns = channel->done != channel->head ? via_pex_now_ns() : 0;
+    if (channel->abort_ns != 0) {
+        follow_abort(dma, index, via_pex_now_ns());
+    } else if (atomic_load_explicit(&dma->dead, memory_order_relaxed)) {
+        finish(channel, -EIO);
+    } else if (now_ns >= channel->look_ns && now_ns != 0) {
+        channel->look_ns = now_ns + LOOK_NS;
+        /* The read pushes a write-back that lags; and an engine that stopped is started again. */
+        if ((read_channel(dma, index, CONTROL) & CONTROL_BUSY) == 0) {
+            write_channel(dma, index, CONTROL, CONTROL_START | CONTROL_CLEARS);
+        }
+    }
+}
+
+/* Is the link still that of `downs`, and what the engine wrote ahead of what follows? A read on the
+ * way that both take: the engine's writes and the CPU's meet in the NT port. */
+static bool is_ordered(struct via_pex_port *pex)
+{
+    uint64_t expected = atomic_load_explicit(&pex->peer_word, memory_order_relaxed);
+    return via_pex_port_is_up(pex) &&
+           via_pex_load_word(pex, offsetof(struct via_pex_page, own.word)) == expected;
+}
+
+unsigned via_pex_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
+                          int *ret_results, unsigned max)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    struct via_pex_dma *dma = pex->dma;
+    if (dma == NULL || queue >= VIA_PORT_DATA_DOORBELLS ||
+        atomic_load_explicit(&dma->pending[queue], memory_order_relaxed) == 0) {
+        return 0;
+    }
+    struct channel *channel = &dma->channels[queue % CHANNELS];
+    unsigned count = 0;
+    uint32_t downs[SLOTS];
+    if (!try_lock(channel)) {
+        return 0;
+    }
+    look(dma, queue % CHANNELS);
+    for (unsigned i = 0; i < SLOTS && count < max; i++) {
+        struct slot *slot = &channel->slots[i];
+        if (slot->state == DONE && slot->queue == queue) {
+            ret_cookies[count] = slot->cookie;
+            ret_results[count] = slot->result;
+            downs[count++] = slot->downs;
+            slot->state = FREE;
+        }
+    }
+    unlock(channel);
+    bool ordered = count != 0 && is_ordered(pex);
+    uint32_t now = atomic_load_explicit(&pex->downs, memory_order_acquire);
+    for (unsigned i = 0; i < count; i++) {
+        if (!ordered || downs[i] != now) {
+            ret_results[i] = -ENOLINK;
+        }
+    }
+    atomic_fetch_sub_explicit(&dma->pending[queue], count, memory_order_relaxed);
+    return count;
+}
+
+static void abort_channel(struct via_pex_dma *dma, unsigned index, unsigned queue)
+{
+    struct channel *channel = &dma->channels[index];
+    bool any = false;
+    look(dma, index);
+    for (uint32_t i = channel->done; i != channel->head; i++) {
+        struct slot *slot = &channel->slots[i % SLOTS];
+        slot->aborted |= slot->queue == queue;
+        any |= slot->queue == queue;
+    }
+    if (any && channel->abort_ns == 0) {
+        channel->abort_ns = via_pex_now_ns();
+        write_channel(dma, index, CONTROL, CONTROL_ABORT | CONTROL_CLEARS);
+    }
+}
+
+void via_pex_dma_abort(struct via_port *port, unsigned queue)
+{
+    struct via_pex_dma *dma = via_pex_port_of(port)->dma;
+    if (dma == NULL || queue >= VIA_PORT_DATA_DOORBELLS) {
+        return;
+    }
+    struct channel *channel = &dma->channels[queue % CHANNELS];
+    /* Another queue's thread holds it for a few register accesses. One that is not given back in
+     * all that time belongs to a thread that does not run: the caller asks again. */
+    for (unsigned i = 0; i < LOCK_TRIES; i++) {
+        if (try_lock(channel)) {
+            abort_channel(dma, queue % CHANNELS, queue);
+            unlock(channel);
+            return;
+        }
+        sched_yield();
+    }
+}
+
+/* --- the control thread's --- */
+
+void via_pex_dma_service(struct via_pex_port *pex, bool interrupted)
+{
+    struct via_pex_dma *dma = pex->dma;
+    for (unsigned i = 0; interrupted && i < CHANNELS; i++) {
+        uint32_t status = read_channel(dma, i, INTERRUPT) & INTERRUPT_STATUS;
+        if (status != 0) {
+            write_channel(dma, i, INTERRUPT, status);
+        }
+    }
+    for (unsigned queue = 0; queue < VIA_PORT_DATA_DOORBELLS; queue++) {
+        if (atomic_load_explicit(&dma->pending[queue], memory_order_relaxed) == 0) {
+            continue;
+        }
+        uint64_t bit = VIA_PORT_EVENT_DMA_DONE(queue);
+        uint64_t before = atomic_fetch_or_explicit(&pex->events, bit, memory_order_seq_cst);
+        if ((before & bit) == 0 && pex->host->wake != NULL) {
+            pex->host->wake(pex->host->ctx, queue % via_max(pex->host->threads_count, 1u));
+        }
+    }
+}
+
+void via_pex_dma_program(struct via_pex_port *pex)
+{
+    uint32_t low = 0, high = 0;
+    (void)pex->pci->ops->config_read(pex->pci, VIA_PCI_BAR(pex->config.bar), 4, &low);
+    (void)pex->pci->ops->config_read(pex->pci, VIA_PCI_BAR(pex->config.bar + 1), 4, &high);
+    pex->dma->window_address = (low & ~UINT32_C(0xf)) | (uint64_t)high << 32;
+}
+
+int via_pex_dma_register(struct via_port *port, void *memory, size_t bytes, struct via_error *err)
+{
+    struct via_pex_dma *dma = via_pex_port_of(port)->dma;
+    if (dma == NULL) {
+        return 0;
+    }
+    uintptr_t first = (uintptr_t)memory & ~(uintptr_t)(VIA_PEX_PAGE_BYTES - 1);
+    uint64_t whole = via_align_up((uintptr_t)memory + bytes - first, VIA_PEX_PAGE_BYTES);
+    struct via_pci_memory range = {.at = (void *)first, .bytes = whole, .fd = -1};
+    int rc = dma->memory != NULL
+                 ? -EBUSY
+                 : dma->pci->ops->dma_map(dma->pci, &range, VIA_PEX_PAGE_BYTES, &dma->memory_iova);
+    if (rc != 0) {
+        return via_error_set(err, rc, "let the DMA engine reach %llu bytes: %s",
+                             (unsigned long long)whole, strerror(-rc));
+    }
+    dma->memory = (const unsigned char *)first;
+    dma->memory_bytes = whole;
+    return 0;
+}
+
+int via_pex_dma_open(struct via_pex_port *pex, struct via_pci *pci, struct via_error *err)
+{
+    struct via_pex_dma *dma = aligned_alloc(VIA_CACHELINE, VIA_ALIGN_UP(sizeof(*dma), 64));
+    if (dma == NULL) {
+        pci->ops->close(pci);
+        return via_error_set(err, -ENOMEM, "DMA: %s", strerror(ENOMEM));
+    }
+    memset(dma, 0, sizeof(*dma));
+    pex->dma = dma;
+    dma->pci = pci;
+    dma->rings_fd = memfd_create("viaduct-pex-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (dma->rings_fd < 0 || ftruncate(dma->rings_fd, RINGS_BYTES) != 0 ||
+        fcntl(dma->rings_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+        return via_error_set(err, -errno, "memory for DMA rings: %s", strerror(errno));
+    }
+    void *at = mmap(NULL, RINGS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, dma->rings_fd, 0);
+    if (at == MAP_FAILED) {
+        return via_error_set(err, -errno, "map DMA rings: %s", strerror(errno));
+    }
+    dma->rings = at;
+    struct via_pci_memory memory = {
+        .at = at, .bytes = RINGS_BYTES, .fd = dma->rings_fd, .writable = true};
+    int rc = pci->ops->dma_map(pci, &memory, VIA_PEX_PAGE_BYTES, &dma->rings_iova);
+    if (rc == 0) {
+        rc = pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
+                                    VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER);
+    }
+    if (rc != 0) {
+        return via_error_set(err, rc, "DMA function: %s", strerror(-rc));
+    }
+    for (unsigned i = 0; i < CHANNELS; i++) {
+        set_up_channel(dma, i);
+    }
+    if (pci->ops->irqs(pci, VIA_PCI_MSI) != 0) {
+        (void)pci->ops->irq_set(pci, VIA_PCI_MSI, 1, &pex->dma_irq_fd);
+    }
+    pex->base.caps.dma_depth = CHANNELS * (SLOTS - 1);
+    return 0;
+}
+
+uint16_t via_pex_dma_requester(const struct via_pex_port *pex)
+{
+    return pex->dma != NULL ? pex->dma->pci->requester : 0;
+}
+
+/* No thread calls any more. Without bus mastering the engine reaches nothing. */
+void via_pex_dma_close(struct via_pex_port *pex)
+{
+    struct via_pex_dma *dma = pex->dma;
+    if (dma == NULL) {
+        return;
+    }
+    cut_off(dma);
+    (void)dma->pci->ops->irq_set(dma->pci, VIA_PCI_MSI, 0, NULL);
+    if (dma->memory != NULL) {
+        (void)dma->pci->ops->dma_unmap(dma->pci, dma->memory_iova);
+    }
+    if (dma->rings_iova != 0) {
+        (void)dma->pci->ops->dma_unmap(dma->pci, dma->rings_iova);
+    }
+    if (dma->rings != NULL) {
+        munmap(dma->rings, RINGS_BYTES);
+    }
+    if (dma->rings_fd >= 0) {
+        close(dma->rings_fd);
+    }
+    dma->pci->ops->close(dma->pci);
+    free(dma);
+    pex->dma = NULL;
+}
