@@ -189,6 +189,14 @@ VIADUCT_API int via_remote_put_signal(struct via_remote *remote, uint64_t off, c
 /* Gets; blocks until the data is there. */
 VIADUCT_API int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t bytes);
 
+/*
+ * Starts a get: dst is filled when via_attach_quiet() has returned, and is the library's until
+ * then. Blocks only while the way is full, and takes in answers meanwhile. -ERANGE, -ENOTCONN, the
+ * segment's loss; what fails later is reported by via_attach_quiet().
+ */
+VIADUCT_API int via_remote_get_start(struct via_remote *remote, uint64_t off, void *dst,
+                                     size_t bytes) VIADUCT_MUST_CHECK;
+
 enum viaduct_atomic {
     VIADUCT_ATOMIC_ADD = 1,
     VIADUCT_ATOMIC_AND = 2,
@@ -204,6 +212,12 @@ enum viaduct_atomic {
 VIADUCT_API int via_remote_atomic(struct via_remote *remote, uint64_t off, unsigned width,
                                   enum viaduct_atomic operation, uint64_t operand, uint64_t compare,
                                   uint64_t *ret_old);
+
+/* Starts an update of which nobody wants the old value: like a put, in order with puts, and done at
+ * the owner by the return of via_attach_quiet(). Not for compare-and-swap and fetch (-EINVAL). */
+VIADUCT_API int via_remote_atomic_start(struct via_remote *remote, uint64_t off, unsigned width,
+                                        enum viaduct_atomic operation,
+                                        uint64_t operand) VIADUCT_MUST_CHECK;
 
 /* Puts to this remote not known to have arrived (0 when it is direct). */
 VIADUCT_API unsigned via_remote_pending(struct via_remote *remote);

@@ -165,6 +165,64 @@ int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t by
     return 0;
 }
 
+/* --- gets that nobody waits for yet ------------------------------------------------------------*/
+
+/* [locked, waits] Room is all that is waited for: the host holds gets back itself while it has no
+ * buffer for their answers, and waiting for room takes answers in. */
+static int start_piece(struct via_remote *remote, struct via_command *command, void *dst)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
+    int rc = via_client_command_room(attach, channel, 0);
+    if (rc == 0) {
+        struct via_client_intent intent = {.destination = dst, .bytes = command->bytes};
+        via_client_command_send(attach, channel, command, NULL, 0, &intent);
+    }
+    return rc;
+}
+
+static int start_by_frames(struct via_remote *remote, uint64_t off, unsigned char *dst,
+                           size_t bytes)
+{
+    struct via_attach *attach = remote->attach;
+    int rc = 0;
+    via_client_lock(attach);
+    struct via_segment *segment = via_client_segment_of(attach, dst, bytes);
+    if (segment != NULL) {
+        struct via_command command = get_command(remote, off, bytes);
+        command.source = VIA_SOURCE_SEGMENT;
+        command.a.source_segment = segment->handle;
+        command.b.source_offset = (uint64_t)(dst - segment->base);
+        rc = start_piece(remote, &command, NULL);
+    }
+    for (size_t done = 0; done < bytes && rc == 0 && segment == NULL;) {
+        size_t piece = via_min(bytes - done, (size_t)attach->reply_bytes_max);
+        struct via_command command = get_command(remote, off + done, piece);
+        rc = start_piece(remote, &command, dst + done);
+        done += piece;
+    }
+    via_client_unlock(attach);
+    return rc;
+}
+
+int via_remote_get_start(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
+{
+    struct via_client_mapping *mapping;
+    int rc = via_client_check(remote, off, bytes, "get");
+    if (rc == 0) {
+        rc = via_client_direct_wait(remote, &mapping);
+    }
+    if (rc != 0 || bytes == 0) {
+        return rc;
+    }
+    if (mapping == NULL) {
+        return start_by_frames(remote, off, dst, bytes);
+    }
+    memcpy(dst, mapping->base + off, bytes);
+    atomic_thread_fence(memory_order_acquire);
+    return 0;
+}
+
 /* --- atomics -----------------------------------------------------------------------------------*/
 
 #define UPDATE(type, word, operation, operand, expected)                                         \
@@ -216,14 +274,11 @@ static int atomic_direct(const struct via_remote *remote, const struct via_clien
     return 0;
 }
 
-static int atomic_by_frames(struct via_remote *remote, uint64_t off, unsigned width,
-                            enum viaduct_atomic operation, uint64_t operand, uint64_t compare,
-                            uint64_t *ret_old)
+static struct via_command atomic_command(const struct via_remote *remote, uint64_t off,
+                                         unsigned width, enum viaduct_atomic operation,
+                                         uint64_t operand, uint64_t compare)
 {
-    struct via_attach *attach = remote->attach;
-    struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
-    struct via_client_result result = {0};
-    struct via_command command = {
+    return (struct via_command){
         .kind = VIA_OP_ATOMIC,
         .atomic = (uint8_t)((unsigned)operation | (width == 4 ? VIA_ATOMIC_32 : 0)),
         .source = VIA_SOURCE_NONE,
@@ -234,6 +289,16 @@ static int atomic_by_frames(struct via_remote *remote, uint64_t off, unsigned wi
         .a.operand = operand,
         .b.compare = compare,
     };
+}
+
+static int atomic_by_frames(struct via_remote *remote, uint64_t off, unsigned width,
+                            enum viaduct_atomic operation, uint64_t operand, uint64_t compare,
+                            uint64_t *ret_old)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
+    struct via_client_result result = {0};
+    struct via_command command = atomic_command(remote, off, width, operation, operand, compare);
     via_client_lock(attach);
     int rc = via_client_command_room(attach, channel, 0);
     if (rc == 0) {
@@ -251,12 +316,10 @@ static int atomic_by_frames(struct via_remote *remote, uint64_t off, unsigned wi
     return rc;
 }
 
-int via_remote_atomic(struct via_remote *remote, uint64_t off, unsigned width,
-                      enum viaduct_atomic operation, uint64_t operand, uint64_t compare,
-                      uint64_t *ret_old)
+/* What both calls have to find before an atomic: 0 and the mapping, or NULL for "by frames". */
+static int atomic_prepare(struct via_remote *remote, uint64_t off, unsigned width,
+                          enum viaduct_atomic operation, struct via_client_mapping **ret_mapping)
 {
-    struct via_client_mapping *mapping;
-    uint64_t old = 0;
     if ((width != 4 && width != 8) || off % width != 0 || operation < VIADUCT_ATOMIC_ADD ||
         operation > VIADUCT_ATOMIC_FETCH) {
         return via_client_error(-EINVAL,
@@ -265,9 +328,16 @@ int via_remote_atomic(struct via_remote *remote, uint64_t off, unsigned width,
                                 remote->host, (int)operation, width, (unsigned long long)off);
     }
     int rc = via_client_check(remote, off, width, "atomic");
-    if (rc == 0) {
-        rc = via_client_direct_wait(remote, &mapping);
-    }
+    return rc == 0 ? via_client_direct_wait(remote, ret_mapping) : rc;
+}
+
+int via_remote_atomic(struct via_remote *remote, uint64_t off, unsigned width,
+                      enum viaduct_atomic operation, uint64_t operand, uint64_t compare,
+                      uint64_t *ret_old)
+{
+    struct via_client_mapping *mapping;
+    uint64_t old = 0;
+    int rc = atomic_prepare(remote, off, width, operation, &mapping);
     if (rc != 0) {
         return rc;
     }
@@ -277,5 +347,35 @@ int via_remote_atomic(struct via_remote *remote, uint64_t off, unsigned width,
     if (rc == 0 && ret_old != NULL) {
         *ret_old = old;
     }
+    return rc;
+}
+
+int via_remote_atomic_start(struct via_remote *remote, uint64_t off, unsigned width,
+                            enum viaduct_atomic operation, uint64_t operand)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
+    struct via_client_mapping *mapping;
+    uint64_t old;
+    if (operation == VIADUCT_ATOMIC_COMPARE_SWAP || operation == VIADUCT_ATOMIC_FETCH) {
+        return via_client_error(-EINVAL, "host %u, segment: atomic %d without a result",
+                                remote->host, (int)operation);
+    }
+    int rc = atomic_prepare(remote, off, width, operation, &mapping);
+    if (rc != 0) {
+        return rc;
+    }
+    if (mapping != NULL) {
+        return atomic_direct(remote, mapping, off, width, operation, operand, 0, &old);
+    }
+    struct via_command command = atomic_command(remote, off, width, operation, operand, 0);
+    via_client_lock(attach);
+    rc = via_client_command_room(attach, channel, 0);
+    if (rc == 0) {
+        /* With its remote it counts as a put: what is stored directly does not overtake it. */
+        struct via_client_intent intent = {.remote = remote};
+        via_client_command_send(attach, channel, &command, NULL, 0, &intent);
+    }
+    via_client_unlock(attach);
     return rc;
 }

@@ -6,7 +6,8 @@
 /*
  * Where the word is mapped, the CPU's own; elsewhere the owner's host executes. All are
  * sequentially consistent, which on x86 costs nothing for those that read and write; a store is
- * made one. The non-blocking calls have their result when they return.
+ * made one. The non-blocking calls have their result when they return; those that have none are
+ * under way like puts.
  */
 
 /* clang-format off */
@@ -25,6 +26,26 @@
     {                                                                                                     \
         return (T)via_path_atomic(call, dest, VIA_WIDTH(T), operation, VIA_BITS(T, value),                \
                                   VIA_BITS(T, cond), pe);                                                 \
+    }                                                                                                     \
+    VIA_FAR void N##_update_far(const char *call, T *dest, enum viaduct_atomic operation, T value, int pe)\
+    {                                                                                                     \
+        via_path_update(call, dest, VIA_WIDTH(T), operation, VIA_BITS(T, value), pe);                     \
+    }                                                                                                     \
+    VIA_FAST void N##_set_to(const char *call, T *dest, T value, int pe)                                  \
+    {                                                                                                     \
+        T *direct = via_direct(dest, pe);                                                                 \
+        if (via_likely(direct))                                                                           \
+            __atomic_exchange_n(direct, value, __ATOMIC_SEQ_CST);                                         \
+        else                                                                                              \
+            N##_update_far(call, dest, VIADUCT_ATOMIC_SWAP, value, pe);                                   \
+    }                                                                                                     \
+    VIA_FAST void N##_add_to(const char *call, T *dest, T value, int pe)                                  \
+    {                                                                                                     \
+        T *direct = via_direct(dest, pe);                                                                 \
+        if (via_likely(direct))                                                                           \
+            __atomic_fetch_add(direct, value, __ATOMIC_SEQ_CST);                                          \
+        else                                                                                              \
+            N##_update_far(call, dest, VIADUCT_ATOMIC_ADD, value, pe);                                    \
     }                                                                                                     \
     VIA_FAST T N##_do_fetch(const char *call, const T *source, int pe)                                    \
     {                                                                                                     \
@@ -57,6 +78,14 @@
     }
 
 #define VIA_DEFINE_BITWISE_DO(N, T, OP, OPERATION)                                                        \
+    VIA_FAST void N##_##OP##_to(const char *call, T *dest, T value, int pe)                               \
+    {                                                                                                     \
+        T *direct = via_direct(dest, pe);                                                                 \
+        if (via_likely(direct))                                                                           \
+            __atomic_fetch_##OP(direct, value, __ATOMIC_SEQ_CST);                                         \
+        else                                                                                              \
+            N##_update_far(call, dest, OPERATION, value, pe);                                             \
+    }                                                                                                     \
     VIA_FAST T N##_do_##OP(const char *call, T *dest, T value, int pe)                                    \
     {                                                                                                     \
         T *direct = via_direct(dest, pe);                                                                 \
@@ -84,6 +113,10 @@
     {                                                                                                     \
         return N##_of(WORD##_do_fetch(call, (const W *)source, pe));                                      \
     }                                                                                                     \
+    VIA_FAST void N##_set_to(const char *call, T *dest, T value, int pe)                                  \
+    {                                                                                                     \
+        WORD##_set_to(call, (W *)dest, N##_bits(value), pe);                                              \
+    }                                                                                                     \
     VIA_FAST T N##_do_swap(const char *call, T *dest, T value, int pe)                                    \
     {                                                                                                     \
         return N##_of(WORD##_do_swap(call, (W *)dest, N##_bits(value), pe));                              \
@@ -93,7 +126,7 @@
     VIA_DEFINE_PAIR(T, N##_atomic_fetch, (const T *source, int pe),                                       \
         return N##_do_fetch(VIA_CALL, source, pe);)                                                       \
     VIA_DEFINE_PAIR(void, N##_atomic_set, (T *dest, T value, int pe),                                     \
-        (void)N##_do_swap(VIA_CALL, dest, value, pe);)                                                    \
+        N##_set_to(VIA_CALL, dest, value, pe);)                                                           \
     VIA_DEFINE_PAIR(T, N##_atomic_swap, (T *dest, T value, int pe),                                       \
         return N##_do_swap(VIA_CALL, dest, value, pe);)                                                   \
     VIA_DEFINE_PAIR(void, N##_atomic_fetch_nbi, (T *fetch, const T *source, int pe),                      \
@@ -101,7 +134,7 @@
     VIA_DEFINE_PAIR(void, N##_atomic_swap_nbi, (T *fetch, T *dest, T value, int pe),                      \
         *fetch = N##_do_swap(VIA_CALL, dest, value, pe);)                                                 \
     T pshmem_##N##_fetch(const T *source, int pe) { return N##_do_fetch(VIA_CALL, source, pe); }          \
-    void pshmem_##N##_set(T *dest, T value, int pe) { (void)N##_do_swap(VIA_CALL, dest, value, pe); }     \
+    void pshmem_##N##_set(T *dest, T value, int pe) { N##_set_to(VIA_CALL, dest, value, pe); }            \
     T pshmem_##N##_swap(T *dest, T value, int pe) { return N##_do_swap(VIA_CALL, dest, value, pe); }
 
 #define VIA_DEFINE_STANDARD(N, T, A)                                                                      \
@@ -111,11 +144,11 @@
     VIA_DEFINE_PAIR(T, N##_atomic_fetch_inc, (T *dest, int pe),                                           \
         return N##_do_add(VIA_CALL, dest, 1, pe);)                                                        \
     VIA_DEFINE_PAIR(void, N##_atomic_inc, (T *dest, int pe),                                              \
-        (void)N##_do_add(VIA_CALL, dest, 1, pe);)                                                         \
+        N##_add_to(VIA_CALL, dest, 1, pe);)                                                               \
     VIA_DEFINE_PAIR(T, N##_atomic_fetch_add, (T *dest, T value, int pe),                                  \
         return N##_do_add(VIA_CALL, dest, value, pe);)                                                    \
     VIA_DEFINE_PAIR(void, N##_atomic_add, (T *dest, T value, int pe),                                     \
-        (void)N##_do_add(VIA_CALL, dest, value, pe);)                                                     \
+        N##_add_to(VIA_CALL, dest, value, pe);)                                                           \
     VIA_DEFINE_PAIR(void, N##_atomic_compare_swap_nbi, (T *fetch, T *dest, T cond, T value, int pe),      \
         *fetch = N##_do_compare_swap(VIA_CALL, dest, cond, value, pe);)                                   \
     VIA_DEFINE_PAIR(void, N##_atomic_fetch_inc_nbi, (T *fetch, T *dest, int pe),                          \
@@ -127,15 +160,15 @@
         return N##_do_compare_swap(VIA_CALL, dest, cond, value, pe);                                      \
     }                                                                                                     \
     T pshmem_##N##_finc(T *dest, int pe) { return N##_do_add(VIA_CALL, dest, 1, pe); }                    \
-    void pshmem_##N##_inc(T *dest, int pe) { (void)N##_do_add(VIA_CALL, dest, 1, pe); }                   \
+    void pshmem_##N##_inc(T *dest, int pe) { N##_add_to(VIA_CALL, dest, 1, pe); }                         \
     T pshmem_##N##_fadd(T *dest, T value, int pe) { return N##_do_add(VIA_CALL, dest, value, pe); }       \
-    void pshmem_##N##_add(T *dest, T value, int pe) { (void)N##_do_add(VIA_CALL, dest, value, pe); }
+    void pshmem_##N##_add(T *dest, T value, int pe) { N##_add_to(VIA_CALL, dest, value, pe); }
 
 #define VIA_DEFINE_BITWISE_OP(N, T, OP)                                                                   \
     VIA_DEFINE_PAIR(T, N##_atomic_fetch_##OP, (T *dest, T value, int pe),                                 \
         return N##_do_##OP(VIA_CALL, dest, value, pe);)                                                   \
     VIA_DEFINE_PAIR(void, N##_atomic_##OP, (T *dest, T value, int pe),                                    \
-        (void)N##_do_##OP(VIA_CALL, dest, value, pe);)                                                    \
+        N##_##OP##_to(VIA_CALL, dest, value, pe);)                                                        \
     VIA_DEFINE_PAIR(void, N##_atomic_fetch_##OP##_nbi, (T *fetch, T *dest, T value, int pe),              \
         *fetch = N##_do_##OP(VIA_CALL, dest, value, pe);)
 

@@ -134,7 +134,8 @@ void via_path_put(const char *call, void *dest, const void *source, size_t bytes
         fatal_remote(call, pe, bytes, result);
 }
 
-void via_path_get(const char *call, void *dest, const void *source, size_t bytes, int pe)
+static void get(const char *call, void *dest, const void *source, size_t bytes, int pe,
+                bool blocking)
 {
     enum via_region region;
     uint64_t off;
@@ -157,9 +158,24 @@ void via_path_get(const char *call, void *dest, const void *source, size_t bytes
         return;
     }
     count(VIA_WAY_FRAMES, bytes);
-    result = via_remote_get(remote, off, dest, bytes);
+    if (blocking) {
+        result = via_remote_get(remote, off, dest, bytes);
+    } else {
+        result = via_remote_get_start(remote, off, dest, bytes);
+        mark_frames();
+    }
     if (result < 0)
         fatal_remote(call, pe, bytes, result);
+}
+
+void via_path_get(const char *call, void *dest, const void *source, size_t bytes, int pe)
+{
+    get(call, dest, source, bytes, pe, true);
+}
+
+void via_path_get_nbi(const char *call, void *dest, const void *source, size_t bytes, int pe)
+{
+    get(call, dest, source, bytes, pe, false);
 }
 
 /* --- atomics ---------------------------------------------------------------------------------- */
@@ -223,6 +239,26 @@ uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
     return old;
 }
 
+void via_path_update(const char *call, void *dest, unsigned width, enum viaduct_atomic operation,
+                     uint64_t operand, int pe)
+{
+    enum via_region region;
+    uint64_t off;
+    int result;
+
+    locate(call, dest, width, pe, &region, &off);
+    if (via_world.peers[pe].base[region]) {
+        via_path_atomic(call, dest, width, operation, operand, 0, pe);
+        return;
+    }
+    struct via_remote *remote = remote_of(call, region, pe);
+    count(via_remote_direct(remote) ? VIA_WAY_WINDOW : VIA_WAY_FRAMES, width);
+    result = via_remote_atomic_start(remote, off, width, operation, operand);
+    mark_frames();
+    if (result < 0)
+        fatal_remote(call, pe, width, result);
+}
+
 /* --- signals ---------------------------------------------------------------------------------- */
 
 /* After what was put before: its own way keeps the order, and an atomic by frames follows them. */
@@ -230,7 +266,7 @@ static void signal_alone(const char *call, uint64_t *signal, uint64_t value, uns
                          int pe)
 {
     if (operation == VIADUCT_SIGNAL_ADD)
-        via_path_atomic(call, signal, sizeof(*signal), VIADUCT_ATOMIC_ADD, value, 0, pe);
+        via_path_update(call, signal, sizeof(*signal), VIADUCT_ATOMIC_ADD, value, pe);
     else
         via_path_put(call, signal, &value, sizeof(value), pe);
 }

@@ -18,6 +18,11 @@
  */
 void via_path_put(const char *call, void *dest, const void *source, size_t bytes, int pe);
 void via_path_get(const char *call, void *dest, const void *source, size_t bytes, int pe);
+/* dest is filled at the latest when via_path_quiet has returned. */
+void via_path_get_nbi(const char *call, void *dest, const void *source, size_t bytes, int pe);
+/* An update whose old value nobody wants; complete like a put. Not compare-and-swap and fetch. */
+void via_path_update(const char *call, void *dest, unsigned width, enum viaduct_atomic operation,
+                     uint64_t operand, int pe);
 /* width: 4 or 8. Returns the old value. */
 uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
                          enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe);
@@ -54,6 +59,17 @@ static inline void via_get(const char *call, void *dest, const void *source, siz
         via_copy_foreign(dest, direct, bytes);
     else
         via_path_get(call, dest, source, bytes, pe);
+}
+
+static inline void via_get_nbi(const char *call, void *dest, const void *source, size_t bytes,
+                               int pe)
+{
+    const void *direct = via_direct(source, pe);
+
+    if (via_likely(direct))
+        via_copy_foreign(dest, direct, bytes);
+    else
+        via_path_get_nbi(call, dest, source, bytes, pe);
 }
 
 /* One word of the library's own symmetric memory, for synchronization. */

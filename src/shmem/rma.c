@@ -6,8 +6,8 @@
 #include "shmem/strided.h"
 
 /*
- * Non-blocking calls are done when they return where memory is mapped, and elsewhere have copied
- * their source: no later call can find a difference.
+ * Non-blocking calls are done when they return where memory is mapped. Elsewhere puts have copied
+ * their source, and gets are under way until the next quiet.
  */
 
 static inline void put_signal(const char *call, void *dest, const void *source, size_t bytes,
@@ -69,7 +69,7 @@ static inline void put_signal(const char *call, void *dest, const void *source, 
     VIA_DEFINE_PAIR(void, GET, (T *dest, const T *source, size_t nelems, int pe),                         \
         via_get(VIA_CALL, dest, source, nelems * (BYTES), pe);)                                           \
     VIA_DEFINE_PAIR(void, GET##_nbi, (T *dest, const T *source, size_t nelems, int pe),                   \
-        via_get(VIA_CALL, dest, source, nelems * (BYTES), pe);)                                           \
+        via_get_nbi(VIA_CALL, dest, source, nelems * (BYTES), pe);)                                           \
     VIA_DEFINE_PAIR(void, PUT##_signal, (T *dest, const T *source, size_t nelems, uint64_t *sig_addr,     \
                                          uint64_t signal, int sig_op, int pe),                            \
         put_signal(VIA_CALL, dest, source, nelems * (BYTES), sig_addr, signal, sig_op, pe);)              \

@@ -90,7 +90,10 @@ void via_strided_get(const char *call, void *dest, const void *source, ptrdiff_t
         copy(dest, direct, dest_step, source_step, block_bytes, blocks);
         return;
     }
+    /* All at once where they take a round trip each. */
     for (size_t i = 0; i < blocks; i++)
-        via_path_get(call, (char *)dest + dest_step * (ptrdiff_t)i,
-                     (const char *)source + source_step * (ptrdiff_t)i, block_bytes, pe);
+        via_path_get_nbi(call, (char *)dest + dest_step * (ptrdiff_t)i,
+                         (const char *)source + source_step * (ptrdiff_t)i, block_bytes, pe);
+    if (via_has_frames())
+        via_path_quiet();
 }

@@ -256,6 +256,34 @@ static void atomics_are_done_at_the_owner(void **state)
                      -EINVAL);
 }
 
+/* Many at a time: the answers are taken in when somebody is quiet, or waits for room. */
+static void operations_without_a_result_are_under_way_together(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t *words = (uint64_t *)(void *)fixture->peer->view;
+    uint64_t got[200];
+    memset(got, 0xff, sizeof(got));
+    words[0] = 5;
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(via_remote_atomic_start(fixture->remote, 0, 8, VIADUCT_ATOMIC_ADD, 10), 0);
+        assert_int_equal(via_remote_get_start(fixture->remote, 0, &got[i], 8), 0);
+    }
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(via_remote_pending(fixture->remote), 0);
+    assert_int_equal(words[0], 2005);
+    /* A get comes behind the updates that were started before it. */
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(got[i], 5 + 10 * (i + 1));
+    }
+    assert_int_equal(via_remote_get_start(fixture->remote, FAKE_PEER_BYTES - 4, got, 8), -ERANGE);
+    assert_int_equal(via_remote_atomic_start(fixture->remote, 0, 8, VIADUCT_ATOMIC_COMPARE_SWAP, 1),
+                     -EINVAL);
+    assert_int_equal(via_remote_atomic_start(fixture->remote, 0, 8, VIADUCT_ATOMIC_FETCH, 0),
+                     -EINVAL);
+    assert_int_equal(via_remote_atomic_start(fixture->remote, 4, 8, VIADUCT_ATOMIC_ADD, 1),
+                     -EINVAL);
+}
+
 static void nothing_outside_is_touched(void **state)
 {
     struct fixture *fixture = *state;
@@ -664,6 +692,7 @@ int main(void)
         WITH_HOST(adopted_memory_must_be_sealed),
         WITH_HOST(signals_come_after_what_was_put),
         WITH_HOST(atomics_are_done_at_the_owner),
+        WITH_HOST(operations_without_a_result_are_under_way_together),
         WITH_HOST(nothing_outside_is_touched),
         WITH_HOST(a_failure_is_told_once_by_puts_and_once_by_quiet),
         WITH_HOST(try_put_never_waits),
