@@ -13,20 +13,19 @@ TESTS = ("teams", "sets", "contexts", "waits", "locks")
 class OneHost(shmem_lab.Case):
     def test_threads(self):
         for name in TESTS:
-            for pes in (1, 2, 3):
+            for pes in (1, 3):
                 with self.subTest(name, pes=pes):
-                    self.assertIn("PASS", self.good("-n", pes, "--timeout", 60, program("threads"), name))
-
+                    self.assertIn("PASS", self.good("-n", pes, "--timeout", 60, program("threads"), name, 15))
 
     def test_random_programs_against_a_model(self):
         for pes, seed in ((1, 1), (4, 2)):
             with self.subTest(pes=pes, seed=seed):
-                self.assertIn("PASS", self.good("-n", pes, "--timeout", 60, program("storm"), seed))
+                self.assertIn("PASS", self.good("-n", pes, "--timeout", 60, program("storm"), seed, 3))
 
     def test_checking_mode_has_nothing_to_say(self):
-        for name in TESTS:
+        for name in ("teams", "sets"):
             with self.subTest(name):
-                self.assertIn("PASS", self.good("-n", 3, "--timeout", 60, program("threads"), name,
+                self.assertIn("PASS", self.good("-n", 3, "--timeout", 60, program("threads"), name, 10,
                                                 env={"VIADUCT_SHMEM_CHECK": "abort"}))
 
 
@@ -45,7 +44,7 @@ class Hosts(Ring):
         for name in TESTS:
             with self.subTest(name):
                 self.assertIn("PASS", self.good("-n", 4, "--hosts", "1-4", "--timeout", 60, program("threads"), name,
-                                                10))
+                                                4))
 
 
 if __name__ == "__main__":
