@@ -25,6 +25,7 @@ static struct {
     bool ending;
     size_t head, used; /* of the ring */
     uint64_t lost;
+    int lost_cause; /* errno of writing; 0 = there was no room for them */
     size_t bytes_max;
     unsigned char ring[RING_BYTES];
 
@@ -67,13 +68,13 @@ static void begin_new_file(void)
     look_at_file();
 }
 
-/* All of it, unless there is no use in trying. */
-static void write_all(struct iovec *iov, int count)
+/* All of it, unless there is no use in trying: 0, or why. */
+static int write_all(struct iovec *iov, int count)
 {
     while (count != 0) {
         ssize_t bytes = writev(STDERR_FILENO, iov, count);
         if (bytes < 0 && errno != EINTR) {
-            return;
+            return errno;
         }
         for (size_t left = (size_t)via_max(bytes, (ssize_t)0); count != 0;) {
             size_t part = via_min(left, iov->iov_len);
@@ -87,6 +88,20 @@ static void write_all(struct iovec *iov, int count)
             count--;
         }
     }
+    return 0;
+}
+
+/* Lines that are left in what could not be written. */
+static unsigned count_lines(const struct iovec *iov, int count)
+{
+    unsigned lines = 0;
+    for (int i = 0; i < count; i++) {
+        const unsigned char *bytes = iov[i].iov_base;
+        for (size_t k = 0; k < iov[i].iov_len; k++) {
+            lines += bytes[k] == '\n';
+        }
+    }
+    return lines;
 }
 
 /* With the lock, which is given up meanwhile: whole lines, for producers add whole lines. */
@@ -102,9 +117,13 @@ static void write_lines(void)
     if (writer.is_file && writer.file_bytes + used > bytes_max / 2) {
         begin_new_file();
     }
-    write_all(iov, used > first ? 2 : 1);
-    writer.file_bytes += used;
+    int count = used > first ? 2 : 1;
+    int cause = write_all(iov, count);
+    unsigned lost = cause != 0 ? count_lines(iov, count) : 0;
+    writer.file_bytes += cause == 0 ? used : 0;
     pthread_mutex_lock(&writer.lock);
+    writer.lost += lost;
+    writer.lost_cause = cause != 0 ? cause : writer.lost_cause;
     writer.head = (head + used) % RING_BYTES;
     writer.used -= used;
 }
@@ -159,15 +178,17 @@ static bool add(const char *line, size_t bytes)
 static void add_or_count(const char *line, size_t bytes)
 {
     if (writer.lost != 0) {
-        char text[96];
+        char text[160];
         char lost[LINE_BYTES];
-        snprintf(text, sizeof(text), "%llu messages lost: they came faster than they were written",
-                 (unsigned long long)writer.lost);
+        snprintf(text, sizeof(text), "%llu messages lost: %s", (unsigned long long)writer.lost,
+                 writer.lost_cause != 0 ? strerror(writer.lost_cause)
+                                        : "they came faster than they were written");
         if (!add(lost, format_line(lost, "warn", text))) {
             writer.lost++;
             return;
         }
         writer.lost = 0;
+        writer.lost_cause = 0;
     }
     writer.lost += add(line, bytes) ? 0 : 1;
     pthread_cond_signal(&writer.more);

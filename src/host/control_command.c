@@ -100,7 +100,6 @@ static json_t *do_reload(struct via_control_caller *caller, json_t *request)
     }
     via_log(VIA_LOG_INFO, "host %u: asked to reload by user %u", host->config.host,
             (unsigned)caller->uid);
-    host->reload(host->reload_ctx);
     caller->reloading = true;
     return NULL;
 }

@@ -21,7 +21,7 @@ struct via_control_caller {
     bool may_look; /* status, directory */
     bool may_administer;
     bool stopping;  /* result: the host is to end when the answer has gone */
-    bool reloading; /* result: the answer comes by via_host_reloaded() */
+    bool reloading; /* result: call via_host.reload; the answer comes by via_host_reloaded() */
 };
 
 /* NULL: out of memory, or `reloading`. */

@@ -202,6 +202,7 @@ static void handle_object(struct connection *connection, json_t *request)
     json_t *answer = via_control_answer(&caller, request);
     if (caller.reloading) {
         connection->waiting = true; /* via_host_reloaded() answers */
+        host->reload(host->reload_ctx);
         return;
     }
     answer_json(connection, answer);

@@ -32,7 +32,7 @@ class Config(cli.Case):
         status = one.status()
         self.assertEqual((status["name"], status["fabric"], status["addresses"]), ("first", "lab", ["10.0.0.1"]))
         self.assertEqual(three.links()["to-2-0"]["peer"], 2)
-        self.assertIn("host 3: link 0 (to-2-0) to host 2: up, host 2", three.messages())
+        self.assertTrue(three.said("host 3: link 0 (to-2-0) to host 2: up, host 2"))
         # A crash leaves sockets, locks and a dead cable; the same configuration heals them.
         two.stop(signal.SIGKILL)
         self.assertTrue(cli.wait_for(lambda: not one.reaches(3)))

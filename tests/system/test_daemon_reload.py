@@ -66,12 +66,12 @@ class Reload(cli.Case):
         self.assertFalse(answer["ok"])
         self.assertTrue(answer["error"].startswith(says), answer)
         self.assertEqual(len(answer["report"]), 1)
-        self.assertIn("error: reload: " + says, one.messages())
+        self.assertTrue(one.said("error: reload: " + says))
         os.unlink(one.path)
         self.assertEqual(one.ask("reload")["error"], "%s: open: No such file or directory" % one.path)
         link = one.links()["to-2-0"]
         self.assertEqual((link["state"], link["ups"], link["downs"]), ("up", 1, 0))
-        self.assertIn("reload of %s: nothing was changed" % one.path, one.messages())
+        self.assertTrue(one.said("reload of %s: nothing was changed" % one.path))
 
     def test_the_command_tells_what_came_of_it(self):
         (one,) = self.machines(1)
@@ -82,7 +82,7 @@ class Reload(cli.Case):
         one.write("x\ny\n")
         self.bad("reload", "--rundir", one.rundir, says="%s:1: neither [SECTION] nor KEY = VALUE (and 2 lines more, see "
                  "the log)" % one.path)
-        self.assertIn("%s:2: neither" % one.path, one.messages())
+        self.assertTrue(one.said("%s:2: neither" % one.path))
         self.bad("reload", "now", code=2, says="'now' is not understood")
         one.stop()
         self.bad("reload", "--rundir", one.rundir, says=one.rundir)

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""What goes wrong between machines is told by both, and other links do not notice."""
+import os
+import resource
+import signal
+import subprocess
+import time
+
+import cli
+from daemon_config import Machine
+
+
+class BadInput(cli.Case):
+    def machines(self, *hosts):
+        return [Machine(self, host) for host in hosts]
+
+    def link(self, machine, name):
+        return machine.links().get(name, {})
+
+    def wait_link(self, machine, name, state):
+        self.assertTrue(cli.wait_for(lambda: self.link(machine, name).get("state") == state), machine.links())
+        return self.link(machine, name)
+
+    def test_two_hosts_with_one_id(self):
+        one, other, two = self.machines(1, 5, 2)
+        one.configure([5, 2])
+        two.configure([1])
+        cable = other.cable(1)
+        other.write("[host]\nid = 1\nname = other\nrundir = %s\n[link back]\nto = %s\n" % (other.rundir, cable))
+        other.host = 1  # of its control socket
+        one.start()
+        two.start()
+        self.wait_link(one, "to-2-0", "up")
+        other.start()
+        for machine, name in ((one, "to-5-0"), (other, "back")):
+            link = self.wait_link(machine, name, "bad-host")
+            self.assertEqual(link["error"], "the peer has this host's id, or an id outside of the fabric")
+            self.assertTrue(machine.said("bring-up: the peer has this host's id, or an id outside of the fabric"))
+        self.assertEqual(self.link(one, "to-2-0")["downs"], 0)
+        self.assertTrue(two.reaches(1))
+        # The mistake is put right.
+        other.stop()
+        other.host = 5
+        other.configure([1])
+        other.start()
+        self.assertTrue(cli.wait_for(lambda: two.reaches(5)))
+
+    def test_keys_that_differ(self):
+        one, two, three = self.machines(1, 2, 3)
+        for machine, name in ((one, "a"), (two, "b"), (three, "a")):
+            key = os.path.join(self.folder, name)
+            if not os.path.exists(key):
+                with open(key, "wb") as file:
+                    file.write(os.urandom(32))
+                os.chmod(key, 0o600)
+            machine.configure({1: [2, 3], 2: [1], 3: [1]}[machine.host], more="[fabric]\nkey = %s\n" % key)
+            machine.start()
+        for machine, name in ((one, "to-2-0"), (two, "to-1-0")):
+            self.assertEqual(self.wait_link(machine, name, "bad-key")["error"],
+                             "the peer's fabric key is not this host's")
+        self.wait_link(three, "to-1-0", "up")
+        # The right key, by a reload; the file is the same, what is in it is not.
+        with open(os.path.join(self.folder, "a"), "rb") as right, open(os.path.join(self.folder, "b"), "wb") as wrong:
+            wrong.write(right.read())
+        self.assertTrue(two.ask("reload")["ok"])
+        two.configure([], more="[fabric]\nkey = %s\n" % os.path.join(self.folder, "b"))
+        self.assertTrue(two.ask("reload")["ok"])
+        two.configure([1], more="[fabric]\nkey = %s\n" % os.path.join(self.folder, "b"))
+        self.assertTrue(two.ask("reload")["ok"])
+        self.wait_link(two, "to-1-0", "up")
+        self.assertEqual(self.link(three, "to-1-0")["downs"], 0)
+
+    def test_another_version(self):
+        one, two = self.machines(1, 2)
+        one.configure([2, 3])
+        two.configure([1])
+        one.start()
+        two.start()
+        rundir = os.path.join(self.folder, "old")
+        old = subprocess.Popen([os.path.join(cli.BIN, "viaductd"), "--foreground", "--host", "3", "--rundir", rundir,
+                                "--protocol-version", "1", "--link",
+                                "1=emu:%s/cable-1-3-0.sock,side=1" % self.folder], env=self.env, stderr=subprocess.DEVNULL)
+        self.addCleanup(old.wait)
+        self.addCleanup(old.kill)
+        link = self.wait_link(one, "to-3-0", "bad-version")
+        self.assertEqual(link["error"], "the peer speaks protocol version 1, this host version 2")
+        self.wait_link(one, "to-2-0", "up")
+        self.assertEqual(self.link(one, "to-2-0")["downs"], 0)
+
+    def test_a_machine_that_is_suspended(self):
+        one, two, three = self.machines(1, 2, 3)
+        one.configure([2, 3])
+        two.configure([1])
+        three.configure([1])
+        for machine in (one, two, three):
+            machine.start()
+        self.wait_link(one, "to-2-0", "up")
+        self.wait_link(one, "to-3-0", "up")
+        two.process.send_signal(signal.SIGSTOP)
+        self.assertTrue(cli.wait_for(lambda: self.link(one, "to-2-0").get("state") != "up"))
+        self.assertTrue(one.said("host 1: link 0 (to-2-0) to host 2: waiting"))
+        time.sleep(0.5)
+        two.process.send_signal(signal.SIGCONT)
+        self.assertTrue(cli.wait_for(lambda: three.reaches(2) and two.reaches(3)))
+        self.assertEqual(self.link(one, "to-3-0")["downs"], 0)
+
+    def test_a_log_that_can_not_be_written(self):
+        (one,) = self.machines(1)
+        log = os.path.join(self.folder, "one.log")
+        one.configure(more="[log]\nfile = %s\n" % log)
+        one.start()
+        self.assertTrue(cli.wait_for(lambda: os.path.getsize(log) > 0))
+        time.sleep(0.1)
+        hard = resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (os.path.getsize(log), hard))
+        for _ in range(5):
+            self.assertTrue(one.ask("reload")["ok"])
+        resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        time.sleep(0.1)
+        self.assertTrue(one.ask("reload")["ok"])
+
+        def told():
+            with open(log, encoding="utf-8") as file:
+                return "messages lost: File too large" in file.read()
+        self.assertTrue(cli.wait_for(told))
+
+    def test_what_is_in_the_way_of_the_sockets(self):
+        (one,) = self.machines(1)
+        one.configure()
+        with open(one.rundir, "w", encoding="utf-8"):
+            pass
+        done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--config", one.path, "--foreground"], env=self.env,
+                              capture_output=True, text=True, check=False, timeout=cli.HANG_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("viaductd: host 1: run directory %s: is not a directory" % one.rundir, done.stderr)
+        os.unlink(one.rundir)
+        os.mkdir(one.rundir, 0o777)
+        os.chmod(one.rundir, 0o777)
+        done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--config", one.path, "--foreground"], env=self.env,
+                              capture_output=True, text=True, check=False, timeout=cli.HANG_S)
+        self.assertIn("mode 777 is open to others", done.stderr)
+
+
+if __name__ == "__main__":
+    cli.main()
