@@ -34,7 +34,8 @@ struct serve {
     bool started;
     bool stopped; /* oshrun said that it stops: it will not be heard of */
     bool exit_sent;
-    bool failed; /* ends without a word, or after the last one */
+    bool failed;  /* ends without a word, or after the last one */
+    bool orderly; /* oshrun knows why */
     uint32_t gates_sent;
     uint32_t output_bytes;         /* sent, and not acknowledged */
     struct via_launch_bytes input; /* for PE 0 */
@@ -71,7 +72,7 @@ static void say_failed(struct serve *serve, int result, const struct via_error *
     via_launch_link_send(&serve->link, VIA_LAUNCH_FAILED, &payload);
     via_launch_bytes_fini(&payload);
     flush_link(serve);
-    serve->failed = true;
+    serve->failed = serve->orderly = true;
 }
 
 static void say_ended(struct serve *serve, uint32_t number, pid_t pid, int status)
@@ -512,6 +513,7 @@ static void read_link(struct serve *serve)
         on_frame(serve, &frame);
     if (taken < 0)
         fprintf(stderr, "oshrun --serve: %s\n", via_error_describe(&err));
+    serve->orderly = serve->orderly || (result == -ECONNRESET && taken == 0);
     if (result < 0 || taken < 0)
         serve->failed = true;
 }
@@ -648,5 +650,6 @@ int via_launch_serve(void)
     via_launch_bytes_fini(&serve.job_payload);
     via_launch_bytes_fini(&serve.input);
     free(polls);
-    return done ? 0 : 1;
+    /* srun tells of every other code. */
+    return done || serve.orderly ? 0 : 1;
 }

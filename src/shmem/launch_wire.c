@@ -158,6 +158,7 @@ void via_launch_link_send(struct via_launch_link *link, enum via_launch_message 
     via_launch_put_u32(&link->out, (uint32_t)type);
     if (bytes > 0)
         via_launch_put(&link->out, payload->data, bytes);
+    via_launch_put(&link->out, "\n", 1);
 }
 
 void via_launch_link_send_u32(struct via_launch_link *link, enum via_launch_message type,
@@ -279,10 +280,12 @@ int via_launch_link_take(struct via_launch_link *link, struct via_launch_frame *
     if (bytes > link->frame_bytes_max)
         return via_error_set(err, -EPROTO, "a message of %u bytes; there may be %u", bytes,
                              link->frame_bytes_max);
-    if (left < HEAD_BYTES + bytes)
+    if (left < HEAD_BYTES + bytes + 1)
         return 0;
     at += HEAD_BYTES;
+    if (at[bytes] != '\n')
+        return via_error_set(err, -EPROTO, "a message of %u bytes without its end", bytes);
     *ret_frame = (struct via_launch_frame){.type = type, .parts = {.at = at, .end = at + bytes}};
-    link->taken += HEAD_BYTES + bytes;
+    link->taken += HEAD_BYTES + bytes + 1;
     return 1;
 }

@@ -11,6 +11,10 @@
 #include "shmem/world.h"
 
 #define EXIT_CODE_USAGE 2
+/* A step for each agent: srun joins the output of the tasks of one. */
+#define AGENT_SLURM                                                                         \
+    "srun --nodes=1 --ntasks=1 --nodelist=%h --overlap --mpi=none --cpu-bind=none --quiet " \
+    "--kill-on-bad-exit=1"
 #define TIMEOUT_S_MAX 31536000ul
 
 static const char usage_text[] =
@@ -161,6 +165,33 @@ static int parse_option(int option, struct via_launch_options *options, struct v
     }
 }
 
+/* Inside an allocation of Slurm, its nodes; unless it is this machine alone. 1 when they are used.
+ */
+static int use_allocation(struct via_launch_options *options, struct via_error *err)
+{
+    const char *list = getenv("SLURM_JOB_NODELIST"), *tasks = getenv("SLURM_NTASKS");
+    const char *each = getenv("SLURM_TASKS_PER_NODE");
+    char machine[64] = "";
+
+    if (!getenv("SLURM_JOB_ID") || !list || options->machines || options->hosts_count > 0 ||
+        options->spread)
+        return 0;
+    if (options->pes_count == 0 && tasks) {
+        int result = parse_count("SLURM_NTASKS", tasks, VIA_JOB_PES_MAX, &options->pes_count, err);
+        if (result < 0)
+            return result;
+    }
+    if (gethostname(machine, sizeof(machine) - 1) == 0)
+        machine[strcspn(machine, ".")] = '\0';
+    if (strcmp(list, machine) == 0)
+        return 0;
+    int result = via_launch_machines_of_slurm(list, each, &machines, err);
+    if (result < 0)
+        return result;
+    options->machines = &machines;
+    return 1;
+}
+
 static int parse_options(int argc, char **argv, struct via_launch_options *options,
                          struct via_error *err)
 {
@@ -181,6 +212,9 @@ static int parse_options(int argc, char **argv, struct via_launch_options *optio
         return via_error_set(err, -EINVAL, "--job needs --trace");
     if (options->trace)
         return optind < argc ? via_error_set(err, -EINVAL, "--trace starts no program") : 0;
+    int slurm = use_allocation(options, err);
+    if (slurm < 0)
+        return slurm;
     if (options->pes_count == 0)
         return via_error_set(err, -EINVAL, "how many PEs? (-n N)");
     if (optind >= argc)
@@ -189,6 +223,8 @@ static int parse_options(int argc, char **argv, struct via_launch_options *optio
         return via_error_set(err, -EINVAL, "--hosts and --spread exclude each other");
     if (options->fabric && !options->spread && options->hosts_count == 0 && !options->machines)
         return via_error_set(err, -EINVAL, "--fabric needs --hosts or --spread");
+    if (slurm > 0 && !options->agent)
+        options->agent = getenv("OSHRUN_AGENT") ? getenv("OSHRUN_AGENT") : AGENT_SLURM;
     if ((options->agent || options->rundir || options->lost_after_s > 0) && !options->machines)
         return via_error_set(err, -EINVAL,
                              "--agent, --rundir and --lost-after need names of machines (--hosts)");

@@ -44,7 +44,7 @@ class Launcher(Jobs):
         return job.returncode, out
 
     def test_programs(self):
-        for words in (["memory"], ["heap"], ["collect"], ["end", "again"]):
+        for words in (["amo"], ["heap"], ["collect"], ["end", "again"]):
             with self.subTest(words):
                 code, out = self.launch(*words)
                 self.assertEqual(code, 0, out)
@@ -79,6 +79,90 @@ class OpenMpi(Launcher):
 class Hydra(Launcher):
     def command(self):
         return ["mpiexec.hydra", "-launcher", "rsh", "-launcher-exec", self.rsh, "-hosts", self.hosts, "-n", "4"]
+
+
+CONFIGURATION = """
+ClusterName=viaduct
+SlurmctldHost=node1
+SlurmUser=root
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation=/tmp
+SlurmdSpoolDir=/tmp/spool
+SlurmctldPidFile=/tmp/slurmctld.pid
+SlurmdPidFile=/tmp/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/linear
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+MailProg=/bin/true
+ReturnToService=2
+KillWait=2
+SlurmdParameters=config_overrides
+NodeName=node[2-3] CPUs=8 RealMemory=1000 State=UNKNOWN
+PartitionName=all Nodes=node[2-3] Default=YES OverSubscribe=FORCE:4 State=UP
+"""
+PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+@unittest.skipUnless(all(shutil.which(name, path=PATH) for name in ("slurmctld", "slurmd", "srun")), "no Slurm")
+class Slurm(Launcher):
+    """The controller and who submits are on node1, two nodes on the others."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.environment = {**{k: v for k, v in os.environ.items() if not k.startswith("VIADUCT_")}, **cls.variables,
+                           "SLURM_CONF": "/tmp/slurm.conf", "PATH": PATH}
+        for m in cls.lab:
+            m.run(["mkdir", "-p", "/tmp/spool", "/var/spool"])
+            m.write("/tmp/slurm.conf", CONFIGURATION)
+            m.write("/tmp/cgroup.conf", "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+        cls.daemon(1, "slurmctld")
+        for i in (2, 3):
+            cls.daemon(i, "slurmd", "-N", "node%d" % i)
+        idle = lambda: cls.submit("sinfo", "-h", "-o", "%T %D")[1].strip() == "idle 2"
+        if not machines_case.wait_for(idle):
+            raise machines_case.Failure("slurm: no nodes: " + cls.submit("sinfo")[1])
+
+    @classmethod
+    def daemon(cls, index, name, *words):
+        found = shutil.which(name, path=PATH)
+        process = cls.lab[index].start([found, "-D", "-f", "/tmp/slurm.conf", *words], env=cls.environment,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        cls.addClassCleanup(process.wait)
+        cls.addClassCleanup(process.kill)
+
+    @classmethod
+    def submit(cls, *words, **more):
+        """(exit code, what it printed, on both streams)"""
+        process = cls.lab[1].start(list(words), env=cls.environment, cwd=BIN, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT)
+        out, _ = process.communicate(timeout=HANG_S)
+        return process.returncode, out
+
+    def launch(self, name, *words):
+        return self.submit("srun", "--mpi=pmix", "-N2", "-n4", "--distribution=block", "--kill-on-bad-exit=1", "--quiet",
+                           program(name), *words)
+
+    def oshrun_there(self, *words):
+        return self.submit("salloc", "-Q", "-N2", "-n4", os.path.join(BIN, "oshrun"), *words)
+
+    def test_oshrun_in_an_allocation(self):
+        code, out = self.oshrun_there("--tag", "hostname")
+        self.assertEqual((code, sorted(out.splitlines())),
+                         (0, ["[0] node2", "[1] node2", "[2] node3", "[3] node3"]))
+        code, out = self.oshrun_there(program("memory"))
+        self.assertEqual((code, out), (0, "PASS memory\n"))
+        code, out = self.oshrun_there(program("end"), "exit-3")
+        self.assertEqual(code, 3)
+        self.assertRegex(out, r"^oshrun: PE 3 on node3 \(pid \d+ there\) exited with code 3; the job is ended\n$")
+        code, out = self.oshrun_there("./nowhere")
+        self.assertEqual(code, 127)
+        self.assertRegex(out, r'^oshrun: node[23]: "./nowhere" can not be started: No such file or directory\n$')
 
 
 del Launcher, Jobs

@@ -105,6 +105,19 @@ class Ends(Jobs):
             os.kill(pid, signal.SIGKILL)
         self.ends(job, 1, "PEs 2-3 on node2: the machine is lost: .* the job is ended")
 
+    def test_silence(self):
+        job = self.started("-n", 4, "--lost-after", 1, program("end"), "stubborn")
+        for pid in self.lab[2].pids("--serve"):
+            os.kill(pid, signal.SIGSTOP)
+        self.ends(job, 1, "PEs 2-3 on node2: the machine is lost: nothing was heard of it for 1 s", 4)
+        job = self.started("-n", 4, "--lost-after", 1, program("end"), "stubborn")
+        job.send_signal(signal.SIGSTOP)
+        try:
+            self.assert_nothing_left()
+        finally:
+            job.send_signal(signal.SIGCONT)
+        self.ends(job, 1, "the machine is lost")
+
     def test_who_waits_for_whom(self):
         job = self.started("-n", 4, program("end"), "stubborn")
         time.sleep(0.3)
