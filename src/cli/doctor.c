@@ -250,5 +250,6 @@ int via_cli_doctor(int argc, char **argv)
     enum via_doctor_level own = check_all(own_checks, VIA_ARRAY_COUNT(own_checks));
     enum via_doctor_level machine =
         check_all(via_doctor_machine_checks, via_doctor_machine_checks_count);
+    (void)check_all(via_doctor_fabric_checks, via_doctor_fabric_checks_count); /* no failure */
     return own == VIA_DOCTOR_FAIL || machine == VIA_DOCTOR_FAIL ? VIA_CLI_FAILED : VIA_CLI_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* What a host says of itself. docs/host.md lists the fields. */
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "host/host_private.h"
@@ -259,6 +260,14 @@ static json_t *addresses_of(const struct via_host_identity *identity)
     return array;
 }
 
+/* For those who compare the clocks of machines. */
+static uint64_t real_time_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
+}
+
 json_t *via_control_status(struct via_host *host)
 {
     json_t *object = json_object();
@@ -274,6 +283,7 @@ json_t *via_control_status(struct via_host *host)
     set(object, "session", host->session);
     set(object, "pid", (uint64_t)getpid());
     set(object, "uptime_ns", via_host_now_ns() - host->started_ns);
+    set(object, "time_ns", real_time_ns());
     set(object, "protocol_version", host->protocol_version);
     set(object, "channels", host->config.channels_count);
     set(object, "slots", host->config.pipe_slots);

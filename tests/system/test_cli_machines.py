@@ -60,8 +60,8 @@ class Machines(cli.Case):
 
     def start_all(self, *words):
         for host in range(1, self.count + 1):
-            self.start_host(host, *words)
-        for host in range(1, self.count + 1):
+            self.start_host(host, *words, wait=False)
+        for host in (1, self.count):
             self.wait_for_all(host)
 
     def at(self, host):
@@ -79,7 +79,9 @@ class Machines(cli.Case):
 
     def wait_for_all(self, host, state="up"):
         everybody = {h: state for h in range(1, self.count + 1)}
-        self.assertTrue(cli.wait_for(lambda: self.states(host) == everybody), self.states(host))
+        socket = os.path.join(self.rundir_of(host), "host-%d.ctl" % host)
+        self.assertTrue(cli.wait_for(lambda: os.path.exists(socket)))
+        self.assertTrue(cli.wait_for(lambda: self.states(host) == everybody))
 
 
 class Status(Machines):
@@ -157,6 +159,27 @@ class Links(Machines):
         self.assertTrue(cli.wait_for(lambda: self.states(3)[1] == "unreachable"))
         self.bad("mend", "1", "2", says="host 2 has mended its end, but if it was cut at the other: host 1: asked by "
                                         "host 3: no way leads to it since ", **self.at(3))
+
+
+class Doctor(Machines):
+    count = 2
+
+    def test_what_hosts_disagree_about(self):
+        self.start_host(1, "--address", "10.1.0.1")
+        self.start_host(2, "--address", "10.1.0.1", "--name", "other")
+        self.wait_for_all(1)
+        out = self.call("doctor", **self.at(1))[1]
+        self.assertIn("ok    hosts of the fabric: 2, all answer\n", out)
+        self.assertIn("warn  agreement of hosts: address 10.1.0.1 of host 2 is claimed by another host, too", out)
+        self.end_host(2)
+        self.start_host(2)
+        self.wait_for_all(1)
+        self.assertTrue(cli.wait_for(lambda: self.status_at(1)["hosts"][1]["name"] == os.uname().nodename))
+        self.assertIn("warn  agreement of hosts: hosts 1 and 2 both are called", self.call("doctor", **self.at(1))[1])
+        self.end_host(2)
+        self.assertTrue(cli.wait_for(lambda: self.states(1)[2] == "unreachable"))
+        self.assertIn("warn  hosts of the fabric: host 2: asked by host 1: no way leads to it",
+                      self.call("doctor", **self.at(1))[1])
 
 
 class Users(Machines):
@@ -263,7 +286,6 @@ class Many(Machines):
         for host in range(1, self.count + 1):
             self.start_host(host, wait=host == self.count)
         begin = time.monotonic()
-        self.assertTrue(cli.wait_for(lambda: os.path.exists(os.path.join(self.rundir_of(7), "host-7.ctl"))))
         self.wait_for_all(7)
         took = time.monotonic() - begin
         self.assertLess(took, 15)  # 3 s where nothing is sanitized and nothing runs beside
