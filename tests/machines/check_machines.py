@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """What takes longer than a test may: many kills, 16 machines, a partition. `make machines-check` runs all.
 
-usage: check_machines.py [--kind ofi|emu] [--kills N] [--machines N] [--partition-s S] [--seed N] [kills|start|partition]...
+usage: check_machines.py [--kind ofi|emu] [--kills N] [--machines N] [--partition-s S] [--mesh] [--dead-ms N]
+                          [--seed N] [kills|start|partition]...
 
   kills      kill -9 of a relay's daemon, again and again, under flows that are to arrive exactly once; then of either
              end, without a flow. Nothing may be left: processes, files, descriptors and memory of the others
@@ -121,13 +122,17 @@ def check_left(fab, before):
             raise Failure("node%d: files: %s, then %s" % (host, files, files_of(fab, host)))
 
 
-def links_of(options, count):
-    return machines_fabric.ring(count) if options.kind == "emu" else machines_fabric.mesh(count)
+def fabric_of(lab, options):
+    """A ring, or a link for each pair: 16 machines then have 240 ends of links, whose signs of life alone keep two cores
+    busy at the default times."""
+    links = machines_fabric.mesh(len(lab)) if options.mesh else machines_fabric.ring(len(lab))
+    return fabric.Fabric(lab, links, options.kind, {"times": {"dead-ms": options.dead_ms,
+                                                              "heartbeat-ms": options.dead_ms * 5 // 16}})
 
 
 def start(options):
     with Lab(options.machines, "check-%d" % os.getpid()) as lab:
-        fab = fabric.Fabric(lab, links_of(options, options.machines), options.kind)
+        fab = fabric_of(lab, options)
         begin = time.monotonic()
         fab.start()
         started = time.monotonic()
@@ -144,7 +149,7 @@ def partition(options):
     half = options.machines // 2
     near, far = range(1, half + 1), range(half + 1, options.machines + 1)
     with Lab(options.machines, "check-%d" % os.getpid()) as lab:
-        fab = fabric.Fabric(lab, links_of(options, options.machines), options.kind)
+        fab = fabric_of(lab, options)
         fab.start()
         fab.wait_whole()
         flows = [Flow(fab, 1, half + 1, options.partition_s + 6), Flow(fab, half + 2, 2, options.partition_s + 6)]
@@ -174,6 +179,8 @@ def main():
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--machines", type=int, default=16)
     parser.add_argument("--partition-s", type=float, default=10)
+    parser.add_argument("--mesh", action="store_true", help="a link for each pair of machines, not a ring")
+    parser.add_argument("--dead-ms", type=int, default=80, help="when a silent link is down")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="default: all")
     options = parser.parse_args()
