@@ -558,6 +558,17 @@ static bool is_any_control_ready(struct via_channel *channel)
     return false;
 }
 
+/* Ports that this thread made progress for do so themselves from here on. */
+static void rest(struct via_channel *channel)
+{
+    via_list_foreach(it, &channel->watched) {
+        struct via_way *way = via_list_entry(it, struct via_way, watched);
+        if (way->up && way->port->ops->rest != NULL) {
+            way->port->ops->rest(way->port, channel->index);
+        }
+    }
+}
+
 enum via_arm via_node_arm(struct via_node *node, unsigned index)
 {
     struct via_channel *channel = &node->channels[index];
@@ -579,6 +590,9 @@ enum via_arm via_node_arm(struct via_node *node, unsigned index)
     /* Only the look after the last fence counts; those before it bring work sooner. */
     if (has_work(channel) || (index == 0 && is_any_control_ready(channel))) {
         return VIA_ARM_BUSY;
+    }
+    if (armed) {
+        rest(channel);
     }
     return armed ? VIA_ARM_SLEEP : VIA_ARM_FENCING;
 }

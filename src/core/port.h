@@ -142,6 +142,14 @@ struct via_port_ops {
     /* Reads and clears the pending events within mask. Does not block. */
     uint64_t (*events)(struct via_port *port, uint64_t mask);
 
+    /*
+     * The thread of a transfer thread's queue is about to sleep until a doorbell or DMA wakes it.
+     * It called events() until now, by which some ports make progress; from here on such a port
+     * sees to progress itself, until the thread calls events() again. Does not block. NULL: the
+     * port needs no such hint.
+     */
+    void (*rest)(struct via_port *port, unsigned queue);
+
     /* Physical link state now. */
     bool (*link_is_up)(struct via_port *port);
 

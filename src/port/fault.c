@@ -559,6 +559,14 @@ static uint64_t fault_events(struct via_port *port, uint64_t mask)
     return events;
 }
 
+static void fault_rest(struct via_port *port, unsigned queue)
+{
+    struct via_port *inner = fault_of(port)->inner;
+    if (inner->ops->rest != NULL) {
+        inner->ops->rest(inner, queue);
+    }
+}
+
 static bool fault_link_is_up(struct via_port *port)
 {
     struct fault_port *fault = fault_of(port);
@@ -608,6 +616,7 @@ static const struct via_port_ops fault_ops = {
     .dma_take = fault_dma_take,
     .dma_abort = fault_dma_abort,
     .events = fault_events,
+    .rest = fault_rest,
     .link_is_up = fault_link_is_up,
     .scratchpad_read = fault_scratchpad_read,
     .scratchpad_write = fault_scratchpad_write,

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "base/types.h"
 
 static uint64_t now(void)
@@ -71,7 +72,7 @@ static void inbox(struct via_port *port, struct conform_call *call)
     }
     /* What the other end put before it said so is there: the suite has heard from it since. */
     atomic_thread_fence(memory_order_acquire);
-    memcpy(call->data, port->inbox + call->off, call->bytes);
+    via_copy_foreign(call->data, port->inbox + call->off, call->bytes);
 }
 
 static void worker_call(struct conform_agent *agent, struct conform_end *end,

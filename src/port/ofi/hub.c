@@ -303,12 +303,14 @@ static void progress(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_d
         pthread_mutex_unlock(&port->rx_lock);
         return;
     }
+    /* At rest first, then the look: see ofi_rest(). */
+    atomic_store_explicit(&port->resting, true, memory_order_seq_cst);
     bool polled = atomic_exchange_explicit(&port->polled, false, memory_order_seq_cst);
     if (!polled) {
-        polled = !via_ofi_port_progress(port);
+        atomic_store_explicit(&port->resting, false, memory_order_seq_cst);
+        (void)via_ofi_port_progress(port);
     }
     watch(conn, !polled);
-    atomic_store_explicit(&port->resting, polled, memory_order_seq_cst);
     if (polled) {
         *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + REST_NS);
     }

@@ -101,14 +101,6 @@ static bool is_fenced(const struct via_ofi_queue *queue)
     return atomic_load_explicit(&queue->fenced, memory_order_acquire) == queue->fence;
 }
 
-/* The thread that fences is about to sleep: the hub's thread looks for it from here on. */
-static void wake_hub(struct via_ofi_port *port)
-{
-    if (atomic_exchange_explicit(&port->resting, false, memory_order_seq_cst)) {
-        via_ofi_hub_kick(port->hub);
-    }
-}
-
 static int ofi_fence_poll(struct via_port *base, unsigned index)
 {
     struct via_ofi_port *port = via_ofi_port_of(base);
@@ -127,7 +119,6 @@ static int ofi_fence_poll(struct via_port *base, unsigned index)
     }
     if (fenced) {
         queue->fence_under_way = false;
-        wake_hub(port);
         return 1;
     }
     if (via_ofi_now_ns() - queue->fence_ns > FENCE_NS) {
@@ -177,6 +168,18 @@ static uint64_t ofi_events(struct via_port *base, uint64_t mask)
         events |= atomic_fetch_and_explicit(&port->edges, ~edges, memory_order_acq_rel) & edges;
     }
     return events;
+}
+
+static void ofi_rest(struct via_port *base, unsigned queue)
+{
+    struct via_ofi_port *port = via_ofi_port_of(base);
+    (void)queue;
+    /* Pairs with progress() in hub.c: either the hub's thread finds that nobody polls, or this
+     * thread finds the hub's at rest and wakes it. */
+    atomic_store_explicit(&port->polled, false, memory_order_seq_cst);
+    if (atomic_exchange_explicit(&port->resting, false, memory_order_seq_cst)) {
+        via_ofi_hub_kick(port->hub);
+    }
 }
 
 static bool ofi_link_is_up(struct via_port *base)
@@ -249,6 +252,7 @@ static const struct via_port_ops ofi_ops = {
     .dma_take = via_ofi_dma_take,
     .dma_abort = via_ofi_dma_abort,
     .events = ofi_events,
+    .rest = ofi_rest,
     .link_is_up = ofi_link_is_up,
     .scratchpad_read = ofi_scratchpad_read,
     .scratchpad_write = ofi_scratchpad_write,

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Daemons that are neighbours over libfabric, on loopback addresses: traffic, deaths, cuts, and peers that are refused."""
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+import cli
+
+try:
+    import ctypes
+    ctypes.CDLL("libfabric.so.1")
+except OSError as missing:
+    print("skipped: %s" % missing)
+    sys.exit(77)
+
+
+class Ofi(cli.Case):
+    """Host h of a test listens on an address that no other test of this machine has."""
+
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.rundir, 0o700)
+        pid = os.getpid()
+        self.net = "127.%d.%d" % (128 + (pid >> 8) % 64, pid & 0xff)
+        self.daemons = {}
+        self.logs = {}
+
+    def address(self, host):
+        return "%s.%d" % (self.net, host)
+
+    def link(self, host, peer, at=None, more=""):
+        return "%d=ofi:tcp://%s,listen=%s%s" % (peer, at or self.address(peer), self.address(host), more)
+
+    def daemon(self, host, peers, *more, links=None):
+        words = [os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", str(host),
+                 "--dead-ms", "1000", "--fabric", self.name]
+        for link in links or [self.link(host, peer) for peer in peers]:
+            words += ["--link", link]
+        path = os.path.join(self.folder, "log-%d" % host)
+        with open(path, "ab") as log:
+            daemon = subprocess.Popen(words + list(more), env=self.env, stderr=log)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.kill)
+        self.daemons[host] = daemon
+        self.logs[host] = path
+        return daemon
+
+    def log_of(self, host):
+        with open(self.logs[host], encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def ask(self, host, **request):
+        answer = b""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.settimeout(cli.HANG_S)
+            try:
+                control.connect(os.path.join(self.rundir, "host-%d.ctl" % host))
+            except OSError:
+                return None
+            control.sendall(json.dumps(request).encode() + b"\n")
+            while not answer.endswith(b"\n"):
+                piece = control.recv(65536)
+                if not piece:
+                    return None
+                answer += piece
+        return json.loads(answer)
+
+    def link_of(self, host, index=0):
+        status = self.ask(host, cmd="status")
+        return status["links"][index] if status else {}
+
+    def assert_state(self, host, state, index=0):
+        self.assertTrue(cli.wait_for(lambda: self.link_of(host, index).get("state") == state),
+                        "%s\n%s" % (self.link_of(host, index), self.log_of(host)))
+
+    def assert_not_up(self, host, index=0):
+        self.assertTrue(cli.wait_for(lambda: self.link_of(host, index).get("state") in ("down", "waiting")),
+                        "%s\n%s" % (self.link_of(host, index), self.log_of(host)))
+
+    def assert_says(self, host, text):
+        """The status of the host's link, or its log where the link is not known."""
+        self.assertTrue(cli.wait_for(lambda: text in json.dumps(self.link_of(host)) or text in self.log_of(host)),
+                        "%s\n%s" % (self.link_of(host), self.log_of(host)))
+
+    def write_fabric(self, hosts, links):
+        """What the command viaduct knows a fabric by."""
+        entries = []
+        for host in hosts:
+            pid = self.daemons[host].pid
+            with open("/proc/%d/stat" % pid, encoding="ascii") as stat:
+                start = int(stat.read().rpartition(")")[2].split()[19])
+            entries.append({"host": host, "address": "127.77.0.%d" % host, "pid": pid, "start": start})
+        with open(os.path.join(self.rundir, "fabric.json"), "w", encoding="ascii") as file:
+            json.dump({"fabric": self.name, "like": "", "window_mib": 0, "version": "0.1.0", "channels": 0, "dma_bytes": 0,
+                       "spin_us": 50, "netns": False, "direct": True, "hosts": entries,
+                       "links": [{"a": a, "b": b, "n": 0} for a, b in links]}, file)
+
+    def line_of_three(self, *more):
+        self.daemon(2, [1, 3], *more)
+        self.daemon(1, [2], *more)
+        self.daemon(3, [2], *more)
+        self.wait_line()
+
+    def wait_line(self):
+        self.assert_state(1, "up")
+        self.assert_state(2, "up", 0)
+        self.assert_state(2, "up", 1)
+        self.assert_state(3, "up")
+
+    def descriptors(self, host):
+        return len(os.listdir("/proc/%d/fd" % self.daemons[host].pid))
+
+    # --- tests --------------------------------------------------------------------------------
+
+    def test_a_line_of_three_carries_deaths_and_cuts(self):
+        key = os.path.join(self.folder, "key")
+        with open(key, "wb") as file:
+            file.write(os.urandom(32))
+        os.chmod(key, 0o600)
+        self.line_of_three("--key", key)
+        found = self.link_of(1)
+        self.assertEqual(found["driver"], "ofi")
+        self.assertRegex(found["found"], r"^tcp 127\.0\.0\.1:\d+ to %s:7471, host 2, inbox of \d+ bytes$" % self.address(2))
+        self.write_fabric((1, 2, 3), ((1, 2), (2, 3)))
+        for words in (["put", "--from", "1", "--to", "2", "--sizes", "8,64K,1M"], ["get", "--from", "3", "--to", "1"],
+                      ["pingpong", "--from", "1", "--to", "3"], ["barrier"]):
+            self.good("perf", *words, "--iterations", "20", "--no-memcpy" if words[0] in ("put", "get") else "--json")
+        # A host dies, in the middle, and comes back.
+        self.daemons[2].send_signal(signal.SIGKILL)
+        self.daemons[2].wait()
+        self.assert_not_up(1)
+        self.assert_not_up(3)
+        self.daemon(2, [1, 3], "--key", key)
+        self.wait_line()
+        # Cut at one end, mended at the other.
+        self.assertTrue(self.ask(1, cmd="cut", peer=2))
+        self.assert_not_up(1)
+        self.assert_not_up(2, 0)
+        self.assertEqual(self.link_of(2, 1)["state"], "up")
+        self.assertTrue(cli.wait_for(lambda: self.link_of(2).get("cut")))
+        self.ask(2, cmd="mend", peer=1)
+        self.wait_line()
+        self.write_fabric((1, 2, 3), ((1, 2), (2, 3)))
+        self.good("perf", "put", "--from", "1", "--to", "3", "--sizes", "64K", "--iterations", "20", "--no-memcpy")
+
+    def test_reconnects_leave_no_descriptors(self):
+        self.daemon(2, [1])
+        self.daemon(1, [2])
+        self.assert_state(1, "up")
+        before = [self.descriptors(host) for host in (1, 2)]
+        for _ in range(25):
+            self.ask(1, cmd="cut", peer=2)
+            self.ask(1, cmd="mend", peer=2)
+        self.assert_state(1, "up")
+        self.assert_state(2, "up")
+        for host, count in zip((1, 2), before):
+            self.assertTrue(cli.wait_for(lambda h=host, c=count: self.descriptors(h) <= c), "%d descriptors, then %d" %
+                            (count, self.descriptors(host)))
+
+    def test_who_is_refused_is_told_on_both_sides(self):
+        keys = []
+        for name in ("one", "two"):
+            keys.append(os.path.join(self.folder, name))
+            with open(keys[-1], "wb") as file:
+                file.write(os.urandom(32))
+            os.chmod(keys[-1], 0o600)
+        self.daemon(2, [1], "--key", keys[0])
+        other = self.daemon(1, [2], "--key", keys[1])
+        self.assert_says(1, "host 2 at %s port 7471 has another fabric key" % self.address(2))
+        self.assert_says(2, "has another fabric key")
+        for words, one, two in (((), "has a fabric key, and this host has none", "has no fabric key, and this host has one"),
+                                (("--key", keys[0]), None, None)):
+            other.kill()
+            other.wait()
+            other = self.daemon(1, [2], *words)
+            if one:
+                self.assert_says(1, one)
+                self.assert_says(2, two)
+        self.assert_state(1, "up")
+        self.assert_state(2, "up")
+        # Who has the key, and the wrong id or the wrong place.
+        self.daemon(3, [2], "--key", keys[0], links=["9=ofi:tcp://%s,listen=%s" % (self.address(2), self.address(3))])
+        self.assert_says(3, "host 9 at %s port 7471 is another host" % self.address(2))
+        self.assert_says(2, "takes this host for another")
+
+    def test_strangers_do_no_harm(self):
+        self.daemon(2, [1])
+        self.assert_not_up(2)
+        request = struct.pack("<IHHHHI16s16s", 0x4f414956, 1, 0, 1, 2, 0, bytes(16), bytes(16))
+        header = struct.pack(">BBHI", 4, 1, len(request), 0)
+        for junk in (b"", b"GET / HTTP/1.0\r\n\r\n", os.urandom(300), header + request, header + request[:20],
+                     header + request.replace(b"VIAO", b"VIAX")):
+            with socket.create_connection((self.address(2), 7471), timeout=cli.HANG_S) as stranger:
+                stranger.sendall(junk)
+        held = [socket.create_connection((self.address(2), 7471), timeout=cli.HANG_S) for _ in range(20)]
+        self.daemon(1, [2])
+        self.assert_state(1, "up")
+        self.assert_state(2, "up")
+        for stranger in held:
+            stranger.close()
+        self.assertIsNone(self.daemons[2].poll())
+
+    def test_links_that_cannot_be_opened(self):
+        for link, says in (("2=ofi:nosuch://%s" % self.address(2), "libfabric has no provider 'nosuch'"),
+                           ("2=ofi:shm://%s" % self.address(2), "libfabric has no provider 'shm'"),
+                           ("0=ofi:tcp://%s,listen=192.0.2.77" % self.address(2), "192.0.2.77 port 7471: ")):
+            done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", "1",
+                                   "--link", link], env=self.env, capture_output=True, text=True, timeout=cli.HANG_S, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(says, done.stderr)
+
+
+if __name__ == "__main__":
+    cli.main()
