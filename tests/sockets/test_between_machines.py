@@ -4,6 +4,7 @@
 TCP goes by a veth pair, pipes by an emulated link. Nothing tells a program which host it is on but its run directory."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,15 @@ def remove(name):
     subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True, timeout=HANG_S)
 
 
+def remove_left():
+    """Those of tests that were killed."""
+    names = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
+    for name in names:
+        found = re.fullmatch(r"via-m(\d+)-[12]", name)
+        if found and not os.path.exists("/proc/" + found[1]):
+            remove(name)
+
+
 class Machines(lab.Case):
     link_words = ("", "")
 
@@ -59,6 +69,7 @@ class Machines(lab.Case):
         if os.geteuid() != 0:
             raise unittest.SkipTest("network namespaces need root")
         need("ip")
+        remove_left()
         for name in NAMES:
             cls.addClassCleanup(remove, name)
             try:
