@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -143,11 +144,15 @@ static int hook_object(struct dl_phdr_info *info, size_t bytes, void *argument)
 
 void *via_call_object(void)
 {
-    static void *base;
+    /* Several threads may be the first; all find the same. */
+    static _Atomic(void *) known;
+    void *base = atomic_load_explicit(&known, memory_order_relaxed);
     Dl_info info;
 
-    if (!base && dladdr((const void *)via_check_hook, &info))
+    if (!base && dladdr((const void *)via_check_hook, &info)) {
         base = info.dli_fbase;
+        atomic_store_explicit(&known, base, memory_order_relaxed);
+    }
     return base;
 }
 
