@@ -100,6 +100,8 @@ static bool on_started(struct via_launch *launch, struct via_launch_machine *mac
         return false;
     machine->state = VIA_LAUNCH_MACHINE_RUNNING;
     launch->remote->started = via_launch_machines_are(launch->remote, VIA_LAUNCH_MACHINE_RUNNING);
+    if (launch->remote->trace_wanted)
+        via_launch_remote_trace(launch);
     return true;
 }
 
@@ -217,6 +219,7 @@ void via_launch_remote_trace(struct via_launch *launch)
 {
     struct via_launch_remote *remote = launch->remote;
 
+    remote->trace_wanted = !remote->started;
     if (remote->moments || !remote->started)
         return;
     remote->moments = calloc(launch->options.pes_count, sizeof(*remote->moments));

@@ -101,18 +101,23 @@ void via_launch_lose(struct via_launch *launch, struct via_launch_machine *machi
     uint32_t node = (uint32_t)(machine - launch->remote->machines);
     char pes[64];
 
-    if (!via_launch_is_over(launch) && !launch->remote->started) {
+    if (via_launch_is_over(launch)) {
+        via_launch_leave(launch, machine);
+        return;
+    }
+    /* While it gets ready there are no PEs. */
+    if (machine->state == VIA_LAUNCH_MACHINE_STARTING) {
         via_launch_say("%s: %s", machine->name, cause);
         via_launch_give_up(launch, 1);
         return;
     }
-    bool over = via_launch_is_over(launch);
     via_launch_leave(launch, machine);
-    if (over)
-        return;
     via_launch_say("%s on %s: the machine is lost: %s; the job is ended",
                    name_pes(launch, node, pes), machine->name, cause);
-    via_launch_end_job(launch, 1, SIGTERM);
+    if (launch->remote->started)
+        via_launch_end_job(launch, 1, SIGTERM);
+    else
+        via_launch_give_up(launch, 1);
 }
 
 static void lose_by_end(struct via_launch *launch, struct via_launch_machine *machine)

@@ -24,6 +24,7 @@ struct via_launch_remote {
     uint64_t pinged_ns;
     uint64_t looked_ns;
     struct via_launch_moment *moments; /* while the agents are asked */
+    bool trace_wanted;                 /* when all PEs run */
     uint32_t moments_missing;          /* agents that have not answered */
 };
 
