@@ -37,6 +37,7 @@ class Machine:
         self.path = os.path.join(self.folder, "host.conf")
         self.log = os.path.join(self.folder, "err")
         self.process = None
+        self.tail = ""  # of each configuration
         os.makedirs(self.folder)
 
     def cable(self, peer, number=0):
@@ -52,7 +53,7 @@ class Machine:
             text += "[link to-%d-%d]\nto = %s\n" % (peer, number, self.cable(peer, number))
             if not learn:
                 text += "peer = %d\n" % peer
-        self.write(text)
+        self.write(text + self.tail)
 
     def write(self, text):
         with open(self.path, "w", encoding="utf-8") as file:
