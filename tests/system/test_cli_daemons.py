@@ -252,7 +252,7 @@ class Status(cli.Case):
         lines = [line for line in cli.processes_with(self.rundir).values() if "--host 1 " in line]
         self.assertEqual(len(lines), 1)
         self.assertTrue(re.search(r"--foreground .*--rundir %s --host 1 --hosts-max 4 --ready-fd 3 "
-                                  r"--channels 3 --dma-bytes 4096 --spin-us 0 --with %d --link 2:0:0:nodirect --link 3:0:0:nodirect" %
+                                  r"--address 127\.77\.0\.1 --channels 3 --dma-bytes 4096 --spin-us 0 --with %d --link 2:0:0:nodirect --link 3:0:0:nodirect" %
                                   (re.escape(self.rundir), os.getpid()), lines[0]), lines[0])
         self.down()
 
