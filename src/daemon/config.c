@@ -280,7 +280,7 @@ static void check_link(struct parse *parse, unsigned index)
     }
 }
 
-/* What is not of one key: sizes that do not go together. */
+/* Checks across keys: sizes that contradict each other. */
 static void check_host(struct parse *parse)
 {
     struct via_error err;

@@ -133,7 +133,7 @@ static struct log_path log_path_of(const struct via_daemon_options *options)
     return path;
 }
 
-/* Is there a file to log to, or does standard error go where whoever started it wants? */
+/* Is there a file to log to, or does the starting process say where standard error goes? */
 static bool logs_to_file(const struct via_daemon_options *options)
 {
     return !options->foreground || options->log_file[0] != '\0';

@@ -48,7 +48,7 @@ enum via_daemon_next {
     VIA_DAEMON_WRONG, /* said on standard error */
 };
 
-/* Zero but for what has another default. */
+/* Zero, except members with another default. */
 void via_daemon_options_init(struct via_daemon_options *options);
 
 enum via_daemon_next via_daemon_parse(int argc, char **argv,

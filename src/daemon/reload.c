@@ -197,7 +197,7 @@ static void ready(struct via_host_source *source, uint32_t events)
     if (reload.active) {
         take_loaded();
     }
-    /* Whoever asks while a file is read may have changed it behind the reader: once more then. */
+    /* A request during the reading of the file may follow another change: read it once more. */
     if (!reload.active && atomic_exchange_explicit(&reload.asked, false, memory_order_acq_rel)) {
         begin();
     }

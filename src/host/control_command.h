@@ -9,7 +9,7 @@
 #include "base/types.h"
 
 /*
- * The requests of the control protocol (control.h) and their answers, whoever asks: a process by
+ * The requests of the control protocol (control.h) and their answers, for a process that asks by
  * the control socket, or another host by messages.
  */
 struct via_host;

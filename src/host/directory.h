@@ -130,9 +130,9 @@ size_t via_directory_make_links(const struct via_directory_entry *entry, unsigne
 
 /*
  * Whose address is it? An address that hosts besides this one claim is nobody's, -EADDRINUSE, for
- * one of them lies; this host's own are this host's, whoever claims them. -ENOENT. Loopback
- * addresses of others count only beside one of this host in the same network of 8 bits: hosts on
- * one machine.
+ * one of them lies; this host's own stay this host's, even if another host claims them. -ENOENT.
+ * Loopback addresses of others count only beside one of this host in the same network of 8 bits:
+ * hosts on one machine.
  */
 int via_directory_host_at(const struct via_directory *directory, const struct via_directory_ip *ip);
 

@@ -34,7 +34,7 @@ struct via_host_link {
     uint8_t dimension; /* of a torus, the same at both ends; 0 in any other fabric */
     const char *name;  /* for messages; NULL = none */
 };
-/* As via_host_link.peer: whoever is there. */
+/* As via_host_link.peer: any host. */
 #define VIA_HOST_PEER_LEARNED 0xffffu
 
 /* Is the description one that a driver understands? -EINVAL with a text. Touches no hardware. */
@@ -107,7 +107,7 @@ int via_host_start(struct via_host *host, struct via_error *err) VIA_MUST_CHECK;
  * Makes a running host what the options say, as far as that can change: links, rights, quota, name,
  * fabric and addresses; the other fields are not looked at. A link with the same description and
  * dimension stays as it is; others leave, and new ones are opened then, which takes some turns of
- * the control thread. Who is attached stays. From the control thread only (a source's ready()).
+ * the control thread. Attached processes stay. From the control thread only (a source's ready()).
  *
  * 0: it is under way, `note` is called for each link that goes, comes or fails, then `done`, all
  * from the control thread and never from within this call but for `note`; `change` is borrowed
@@ -122,11 +122,11 @@ int via_host_change(struct via_host *host, const struct via_host_options *option
                     const struct via_host_change *change, struct via_error *err) VIA_MUST_CHECK;
 
 /*
- * The control request "reload": whoever embeds the host has something to read again. Before the
- * host runs. `begin` is called from the control thread. Later, in that thread, the embedder calls
- * via_host_reload_begins() before it reads anything, and in the end via_host_reloaded() with a line
- * for each thing that is to be said: that answers the requests of before the reading. Without this
- * the request is refused.
+ * The control request "reload": the program that embeds the host reads its configuration again.
+ * Before the host runs. `begin` is called from the control thread. Later, in that thread, the
+ * embedder calls via_host_reload_begins() before it reads anything, and in the end
+ * via_host_reloaded() with a line for each thing that is to be said: that answers the requests of
+ * before the reading. Without this the request is refused.
  */
 void via_host_set_reload(struct via_host *host, void (*begin)(void *ctx), void *ctx);
 void via_host_reload_begins(struct via_host *host);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Sessions. The host with the lower id leads: only it begins a session, so the two never disagree
- * on which is the newest. Whoever finds a session broken says so; hellos are repeated while packets
- * ask for a way, and rarely without.
+ * on which is the newest. The end that finds a session broken says so; hellos are repeated while
+ * packets ask for a way, and rarely without.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What viaduct-ip tells of itself: whoever connects to <rundir>/host-<id>.ip (SOCK_STREAM, its
- * owner and root) gets a JSON object in one line, and the end of file.
+ * What viaduct-ip tells of itself: a process that connects to <rundir>/host-<id>.ip (SOCK_STREAM,
+ * its owner and root) gets a JSON object in one line, and the end of file.
  */
 #ifndef VIA_IP_STATUS_H
 #define VIA_IP_STATUS_H
@@ -21,7 +21,7 @@ int via_ip_status_open(struct via_ip_status *status, const char *rundir, unsigne
 bool via_ip_status_is_gone(const struct via_ip_status *status);
 void via_ip_status_close(struct via_ip_status *status, bool remove);
 
-/* Answers who has connected. Does not block. */
+/* Answers connected processes. Does not block. */
 void via_ip_status_serve(const struct via_ip_status *status, const struct via_ip_shared *shared,
                          const struct via_ip_worker *workers);
 

@@ -87,7 +87,7 @@ int via_ip_worker_receive(struct via_ip_worker *worker);
 
 /* A session is broken: a new one is looked for. rc: why; -ENOTCONN is returned, all else is 0. */
 int via_ip_meet_again(struct via_ip_worker *worker, struct via_ip_lane *lane, int rc);
-/* Somebody wants to send: begins a session if the time for it has come. */
+/* A packet wants to go: begins a session if the time for it has come. */
 int via_ip_meet(struct via_ip_worker *worker, struct via_ip_lane *lane, uint64_t now_ns);
 /* Takes in the hellos that have come. */
 int via_ip_meet_hellos(struct via_ip_worker *worker, uint64_t now_ns);

@@ -12,7 +12,7 @@
 #include "ip/worker.h"
 
 #define BATCH_PACKETS 16u
-/* Packets from here on are told of at once, so that both hosts copy at the same time; so is the
+/* Announces packets from here on at once, so that both hosts copy at the same time; so is the
  * first of a batch, for which the other host may have to be woken. */
 #define EAGER_BYTES 8192u
 /* For a host that is met just now, or that no link leads to at the moment: as the kernel does for a

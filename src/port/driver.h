@@ -70,7 +70,7 @@ struct via_driver_host {
     void *mac_ctx;
 };
 #define VIA_DRIVER_LISTEN_BYTES 128u
-#define VIA_DRIVER_PEER_LEARNED UINT16_MAX /* whoever is there */
+#define VIA_DRIVER_PEER_LEARNED UINT16_MAX /* any host: the greeting tells */
 
 struct via_port_status {
     bool cut;               /* by request */

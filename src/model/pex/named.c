@@ -27,7 +27,7 @@ static void drop(struct via_pex *pex)
     if (*link == NULL) {
         return;
     }
-    pthread_mutex_lock(&pex->lock); /* who has just detached is out of it */
+    pthread_mutex_lock(&pex->lock); /* a detaching function has left by then */
     bool is_used = pex->function[0].attached || pex->function[1].attached;
     pthread_mutex_unlock(&pex->lock);
     if (!is_used) {

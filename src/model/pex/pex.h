@@ -75,7 +75,7 @@ VIA_MUST_CHECK int via_pex_attach_engine(struct via_pex *pex, enum via_pex_side 
 VIA_MUST_CHECK int via_pex_attach_named(const char *name, enum via_pex_side side,
                                         const struct via_pex_options *options,
                                         struct via_pci **ret_pci, struct via_error *err);
-/* The model of that name, or NULL. Lives while somebody is attached. */
+/* The model of that name, or NULL. Lives while a function of it is attached. */
 struct via_pex *via_pex_find(const char *name);
 
 /* --- faults --- */

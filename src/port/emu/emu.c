@@ -251,7 +251,7 @@ static void emu_close(struct via_port *port)
     struct via_emu_port *emu = via_emu_port_of(port);
 
     if (emu->listen_fd >= 0) {
-        /* Before the descriptor: as long as the name exists, somebody lives behind it. */
+        /* Before the descriptor: as long as the name exists, a process listens behind it. */
         unlink(emu->path);
     }
     via_emu_link_disconnect(emu);

@@ -37,7 +37,7 @@ struct via_ivshmem_end {
     _Atomic uint64_t cut; /* number of the decision * 2, plus 1 for a cut; see cell_cut */
     _Atomic uint32_t host;
     _Atomic uint32_t id;   /* of the ivshmem peer, for interrupts */
-    _Atomic uint64_t beat; /* counts turns of the control thread: somebody lives here */
+    _Atomic uint64_t beat; /* counts turns of the control thread: the host lives */
 
     _Atomic uint64_t boot VIA_CACHELINE_ALIGNED; /* 0: nobody is here */
     _Atomic uint64_t trained;                    /* boot of the peer, 0: not trained */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The control thread's side of the ivshmem port: who is at the other end, and is the link up? */
+/* The control thread's side of the ivshmem port: finds the peer, takes the link up and down. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -172,7 +172,7 @@ static int check_memory(struct via_ivshmem_port *self)
     return 0;
 }
 
-/* Whoever was at this end before has left its words; its id may be another machine's by now. One
+/* An earlier host at this end has left its words; its id may be another machine's by now. A host
  * that lives counts turns: an interrupt makes it do so. */
 static int check_seat(struct via_ivshmem_port *self, uint64_t now_ns)
 {

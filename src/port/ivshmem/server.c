@@ -297,7 +297,7 @@ void via_ivshmem_server_close(struct via_ivshmem_server *server)
         return;
     }
     if (server->listen_fd >= 0) {
-        /* Before the descriptor: as long as the name exists, somebody lives behind it. */
+        /* Before the descriptor: as long as the name exists, a process listens behind it. */
         unlink(server->path);
         close(server->listen_fd);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Who is at the other end, and is the link up? The hub's thread, or the control thread with the
+/* Finds the peer, takes the link up and down. The hub's thread, or the control thread with the
  * hub's lock. Side 0 connects. */
 #include <errno.h>
 #include <stdarg.h>

@@ -146,7 +146,7 @@ struct via_ofi_port {
     struct via_ofi_queue queues[VIA_PORT_QUEUES];
 
     /* --- any thread --- */
-    _Atomic bool up;              /* release when `conn` is there; whoever posts takes tx_lock */
+    _Atomic bool up;              /* release when `conn` is there; posting threads take tx_lock */
     _Atomic uint32_t session;     /* of the link: how often it came up */
     _Atomic uint64_t reach_bytes; /* of the window: what the peer's inbox has */
     _Atomic uint64_t edges;       /* VIA_PORT_EVENT_* not yet read */
@@ -232,7 +232,7 @@ void via_ofi_conn_free(struct via_ofi_conn *conn);
 int via_ofi_conn_open_inbox(struct via_ofi_conn *conn);
 
 /* --- receive.c --- */
-/* A bounded look at the connection's completions. Whoever may: see struct via_ofi_conn. */
+/* A bounded look at the connection's completions. Any thread that may: see struct via_ofi_conn. */
 void via_ofi_conn_progress(struct via_ofi_conn *conn);
 /* [any thread] The same for a link that is up, if no other thread does so now: false. */
 bool via_ofi_port_progress(struct via_ofi_port *port);
