@@ -18,6 +18,7 @@
 
 /* While bring-up makes progress, look this often per heartbeat. */
 #define LOOKS_PER_HEARTBEAT 8
+#define DEAD_NS (80 * VIA_MSEC_NS)
 
 static void set_state(struct via_node *node, struct via_link *link, enum via_link_state state)
 {
@@ -540,12 +541,18 @@ static void look_for_objection(struct via_node *node, struct via_link *link)
     }
 }
 
+static uint64_t dead_ns(const struct via_node *node, const struct via_link *link)
+{
+    uint64_t configured = node->config.dead_ns;
+    return configured != 0 ? configured : via_max(DEAD_NS, port_of(link)->caps.silence_ns);
+}
+
 /* Work of a link on which the hosts have greeted each other; 0, or negative when it must go down.
  */
 static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
     listen(node, link, now_ns);
-    if (now_ns - link->heard_ns >= node->config.dead_ns) {
+    if (now_ns - link->heard_ns >= dead_ns(node, link)) {
         return -ETIMEDOUT;
     }
     if (link->phase == VIA_PHASE_UP && atomic_load_explicit(&link->lost, memory_order_relaxed)) {
@@ -603,7 +610,7 @@ void via_link_finish(struct via_node *node, struct via_link *link, uint64_t now_
     if (!has_greeted(link)) {
         return;
     }
-    uint64_t next = via_min(link->next_beat_ns, link->heard_ns + node->config.dead_ns);
+    uint64_t next = via_min(link->next_beat_ns, link->heard_ns + dead_ns(node, link));
     if (link->phase == VIA_PHASE_GREETING) {
         next = via_min(next, now_ns + look_interval(node, link));
     }

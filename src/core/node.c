@@ -47,9 +47,6 @@ static void config_defaults(struct via_node_config *config)
     if (config->heartbeat_ns == 0) {
         config->heartbeat_ns = 20 * VIA_MSEC_NS;
     }
-    if (config->dead_ns == 0) {
-        config->dead_ns = 80 * VIA_MSEC_NS;
-    }
     if (config->retry_ns_min == 0) {
         config->retry_ns_min = 5 * VIA_MSEC_NS;
     }

@@ -82,7 +82,8 @@ struct via_node_config {
     uint64_t dma_ns_max;   /* a DMA that takes longer hangs: it is aborted, and its body goes by
                               PIO; an abort that takes longer ends the link. 0 = default 20 ms */
     uint64_t heartbeat_ns; /* 0 = default 20 ms; a daemon sets 25 ms */
-    uint64_t dead_ns;      /* silence after which a link is down; 0 = default 80 ms */
+    uint64_t dead_ns;      /* silence after which a link is down; 0 = default 80 ms, or what the
+                              port says (caps.silence_ns) if that is longer */
     uint64_t retry_ns_min; /* first time-out of an unacknowledged frame; 0 = default 5 ms */
     uint64_t retry_ns_max; /* it doubles up to here; 0 = default 100 ms */
     uint64_t ack_ns_max;   /* what is to be acknowledged soon is after so long at most, the same at

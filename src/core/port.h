@@ -175,6 +175,8 @@ struct via_port_caps {
     uint32_t dma_depth;       /* DMAs under way at once, all queues together; 0 = no engine */
     bool coherent;            /* a store that returned has arrived, in order (x86 shared memory) */
     bool writes_ordered;      /* bodies arrive in the order of the calls; else only commits do */
+    uint64_t silence_ns; /* how long a peer that lives may be silent on a link of this kind; 0 =
+                            as on a bus: the host decides */
 };
 
 struct via_port {

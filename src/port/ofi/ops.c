@@ -18,6 +18,9 @@
 #define DOORBELLS_MASK ((UINT64_C(1) << VIA_PORT_DOORBELLS) - 1)
 /* A fence that has not come back by then never will. */
 #define FENCE_NS (900 * VIA_MSEC_NS)
+/* A network and two hubs' threads stand between the control threads. The death of a process ends
+ * its connection, and is noticed at once all the same. */
+#define SILENCE_NS (1 * VIA_SEC_NS)
 
 /* --- posted writes --- */
 
@@ -271,6 +274,7 @@ static struct via_ofi_port *new_port(const struct via_ofi_options *options)
     port->base.ops = &ofi_ops;
     port->base.side = host->host < host->peer ? 0 : 1;
     port->base.caps = (struct via_port_caps){
+        .silence_ns = SILENCE_NS,
         .window_bytes = host->inbox_bytes,
         .inbox_bytes = host->inbox_bytes,
         .store_bytes_max = sizeof(uint64_t),
