@@ -301,6 +301,8 @@ def stop_daemon(host):
 
 
 class CutOff(Hosts):
+    hows = ("alone is killed", "alone is over", "child is killed", "child is over", "child is closed")
+
     def begin(self, program, *words, connections):
         """A server that reads what comes on each connection, and the client, which has pipes and waits."""
         port = free_port(self.address)
@@ -439,7 +441,6 @@ class CutOff(Hosts):
 
 class OverARelay(CutOff):
     server_host = 3
-    hows = ("alone is killed", "alone is over", "child is killed", "child is over", "child is closed")
     hows = ("alone is killed", "child is closed")
     test_close_asks_no_daemon = None  # it takes the frames
 
