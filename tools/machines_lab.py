@@ -79,12 +79,17 @@ def start_keeper(name, count, owner=0, same_clock=False):
     return keeper
 
 
+# nsenter's child asks for a signal when nsenter ends. If that has ended before, there is no signal, and getppid(2) is 0 in
+# either case; but its exe in /proc is gone before the signal would be sent.
+ENTER = """exec 9</proc; exec nsenter %s -- setpriv --pdeathsig KILL sh -c '%s' $$ "$0" "$@" """
+INSIDE = """[ -e /proc/self/fd/9/$0/exe ] || exit 137; exec 9<&-; cd "$1" 2>/dev/null || cd /; shift; exec "$@" """
+
+
 def enter_words(pid, command, folder="/"):
     """The command line that runs a command in the machine whose first process is `pid`. The command ends with
     nsenter."""
-    clock = ["-T"] if os.path.exists("/proc/%d/ns/time" % pid) else []
-    return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", *clock, "--", "setpriv", "--pdeathsig", "KILL",
-            "sh", "-c", 'cd "$0" 2>/dev/null || cd /; exec "$@"', folder, *command]
+    clock = "-T" if os.path.exists("/proc/%d/ns/time" % pid) else ""
+    return ["sh", "-c", ENTER % ("-t %d -m -u -i -n -p %s" % (pid, clock), INSIDE), folder, *command]
 
 
 class Machine:

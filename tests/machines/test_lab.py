@@ -178,10 +178,11 @@ class Machines(machines_case.Case):
         self.assertEqual(process.returncode, 5)
 
     def test_a_program_ends_with_the_process_that_ran_it(self):
-        process = self.lab[1].start(["sleep", "12345"])
-        self.assertTrue(wait_for(lambda: self.lab[1].pids("12345")))
-        process.kill()
-        process.wait()
+        for pause_s in [0.001 * i for i in range(20)]:  # also in the middle of its start
+            process = self.lab[1].start(["sleep", "12345"])
+            time.sleep(pause_s)
+            process.kill()
+            process.wait()
         self.assertTrue(wait_for(lambda: not self.lab[1].pids("12345")))
 
 
