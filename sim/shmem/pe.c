@@ -144,17 +144,30 @@ void sim_pe_ends(struct sim_pe *pe)
     }
 }
 
-void via_fatal(const char *format, ...)
+static void VIA_PRINTF(1, 0) __attribute__((noreturn)) fatal(const char *format, va_list args)
 {
     struct sim_pe *pe = sim_job->running;
-    va_list args;
     pe->fatal = true;
-    va_start(args, format);
     vsnprintf(pe->last_words, sizeof(pe->last_words), format, args);
-    va_end(args);
     sim_program_fatal(pe);
     sim_pe_ends(pe);
     abort();
+}
+
+void via_fatal(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fatal(format, args);
+    va_end(args);
+}
+
+void via_fatal_cut_off(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fatal(format, args);
+    va_end(args);
 }
 
 void via_debug(const char *format, ...)

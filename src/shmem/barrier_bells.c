@@ -48,5 +48,5 @@ void via_barrier_by_doorbells(void)
         via_wait_step(&wait);
     via_wait_done(&wait);
     if (result < 0)
-        via_fatal("barrier: %s", via_error_text());
+        via_fatal_cut_off("barrier: %s", via_error_text());
 }

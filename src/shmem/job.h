@@ -66,6 +66,7 @@ enum via_job_state {
     VIA_JOB_STARTED = 0,     /* the process exists, or soon will */
     VIA_JOB_INITIALIZED = 1, /* has entered shmem_init */
     VIA_JOB_FINALIZED = 2,   /* has left the last shmem_finalize */
+    VIA_JOB_CUT_OFF = 3,     /* ends because another PE or its own host can not be reached */
 };
 
 struct via_job_pe {

@@ -110,7 +110,8 @@ struct via_launch_pe {
 
 enum via_launch_phase {
     VIA_LAUNCH_RUNNING,
-    VIA_LAUNCH_LEAVING, /* a PE is gone that others may wait for: they get a moment */
+    VIA_LAUNCH_LEAVING, /* a PE is gone, and others may end by that, or the reason for it may
+                           follow: they get a moment */
     VIA_LAUNCH_ENDING,  /* told to end, until deadline_ns */
     VIA_LAUNCH_KILLED,
 };
@@ -129,6 +130,7 @@ struct via_launch {
     uint32_t running_count;
     uint32_t left_pe; /* in LEAVING */
     pid_t left_pid;
+    int left_status; /* of waitpid; not 0: the PE was cut off, and why is not known yet */
     enum via_launch_phase phase;
     uint64_t deadline_ns;
     uint64_t timeout_ns;
@@ -155,7 +157,7 @@ bool via_launch_is_over(const struct via_launch *launch);
 void via_launch_end_job(struct via_launch *launch, int exit_code, int signal_number);
 /* What has happened to a PE; says it, and ends the job if it has to. */
 void via_launch_pe_ended(struct via_launch *launch, uint32_t number, pid_t pid, int status,
-                         bool finalized);
+                         enum via_job_state state);
 void via_launch_global_exit(struct via_launch *launch, uint32_t number, int status);
 void via_launch_on_signal(struct via_launch *launch, int signal_number);
 void via_launch_signal_all(struct via_launch *launch, int signal_number);
@@ -165,7 +167,7 @@ uint64_t via_launch_deadline_ns(const struct via_launch *launch);
 int via_launch_poll_ms(uint64_t at_ns);
 /* Of PEs of this machine, from the job block. */
 bool via_launch_some_take_part(const struct via_launch *launch);
-bool via_launch_is_finalized(const struct via_launch *launch, uint32_t number);
+enum via_job_state via_launch_state_of(const struct via_launch *launch, uint32_t number);
 
 /* --- launch_watch.c: watching the PEs of this machine ------------------------------------------
  */

@@ -129,24 +129,21 @@ void via_launch_global_exit(struct via_launch *launch, uint32_t number, int stat
     via_launch_end_job(launch, status & 0xff, 0);
 }
 
-static enum via_job_state state_of(const struct via_launch *launch, uint32_t number)
+enum via_job_state via_launch_state_of(const struct via_launch *launch, uint32_t number)
 {
-    /* Pairs with the release of the PE's set_state. */
-    return (enum via_job_state)atomic_load_explicit(&launch->files.job->pes[number].state,
-                                                    memory_order_acquire);
+    /* Pairs with the releases of the PE, in set_state and via_fatal_cut_off. */
+    uint32_t state =
+        atomic_load_explicit(&launch->files.job->pes[number].state, memory_order_acquire);
+
+    return state <= VIA_JOB_CUT_OFF ? (enum via_job_state)state : VIA_JOB_INITIALIZED;
 }
 
 bool via_launch_some_take_part(const struct via_launch *launch)
 {
     for (uint32_t i = 0; i < launch->options.pes_count; i++)
-        if (launch->pes[i].pid > 0 && state_of(launch, i) == VIA_JOB_INITIALIZED)
+        if (launch->pes[i].pid > 0 && via_launch_state_of(launch, i) == VIA_JOB_INITIALIZED)
             return true;
     return false;
-}
-
-bool via_launch_is_finalized(const struct via_launch *launch, uint32_t number)
-{
-    return state_of(launch, number) == VIA_JOB_FINALIZED;
 }
 
 static void end_without(struct via_launch *launch)
@@ -160,32 +157,53 @@ static void end_without(struct via_launch *launch)
     via_launch_end_job(launch, 1, SIGTERM);
 }
 
-void via_launch_pe_ended(struct via_launch *launch, uint32_t number, pid_t pid, int status,
-                         bool finalized)
+static void end_with(struct via_launch *launch, uint32_t number, pid_t pid, int status)
 {
     char name[VIA_LAUNCH_PE_NAME_BYTES];
 
-    if (via_launch_is_over(launch))
-        return;
-    /* A PE that can not reach the one that left fails by that. */
-    if (launch->phase == VIA_LAUNCH_LEAVING && status != 0) {
-        end_without(launch);
-        return;
-    }
     name_pe(launch, number, pid, name);
     if (WIFSIGNALED(status)) {
         int signal_number = WTERMSIG(status);
         via_launch_say("%s was killed by signal %d (%s); the job is ended", name, signal_number,
                        strsignal(signal_number));
         via_launch_end_job(launch, VIA_LAUNCH_EXIT_SIGNAL + signal_number, SIGTERM);
-    } else if (WEXITSTATUS(status) != 0) {
+    } else {
         via_launch_say("%s exited with code %d; the job is ended", name, WEXITSTATUS(status));
         via_launch_end_job(launch, WEXITSTATUS(status), SIGTERM);
-    } else if (!finalized && launch->phase == VIA_LAUNCH_RUNNING) {
-        launch->phase = VIA_LAUNCH_LEAVING;
-        launch->left_pe = number;
-        launch->left_pid = pid;
-        launch->deadline_ns = via_launch_now_ns() + LEAVING_NS;
+    }
+}
+
+static void begin_leaving(struct via_launch *launch, uint32_t number, pid_t pid, int status)
+{
+    launch->phase = VIA_LAUNCH_LEAVING;
+    launch->left_pe = number;
+    launch->left_pid = pid;
+    launch->left_status = status;
+    launch->deadline_ns = via_launch_now_ns() + LEAVING_NS;
+}
+
+/* The ends of PEs on several machines are heard of in any order. A PE that is cut off is a
+ * consequence, so that what is heard of others in the next moment is the reason rather than that.
+ */
+void via_launch_pe_ended(struct via_launch *launch, uint32_t number, pid_t pid, int status,
+                         enum via_job_state state)
+{
+    bool leaving = launch->phase == VIA_LAUNCH_LEAVING;
+    bool left = leaving && launch->left_status == 0;
+
+    if (via_launch_is_over(launch))
+        return;
+    if (status != 0 && left) {
+        end_without(launch);
+    } else if (status != 0 && state == VIA_JOB_CUT_OFF) {
+        if (!leaving)
+            begin_leaving(launch, number, pid, status);
+    } else if (status != 0) {
+        end_with(launch, number, pid, status);
+    } else if (state != VIA_JOB_FINALIZED && !left) {
+        begin_leaving(launch, number, pid, 0);
+        if (leaving)
+            end_without(launch);
     }
 }
 
@@ -195,6 +213,10 @@ static void on_deadline(struct via_launch *launch)
 {
     switch (launch->phase) {
     case VIA_LAUNCH_LEAVING:
+        if (launch->left_status != 0) {
+            end_with(launch, launch->left_pe, launch->left_pid, launch->left_status);
+            break;
+        }
         launch->phase = VIA_LAUNCH_RUNNING;
         /* Does a running PE take part in OpenSHMEM, so that it may wait for one that is gone? */
         if (!(launch->remote ? via_launch_remote_some_take_part(launch)

@@ -142,13 +142,14 @@ static bool on_ended(struct via_launch *launch, struct via_launch_machine *machi
                      struct via_launch_parts *parts)
 {
     uint32_t pe = via_launch_take_u32(parts), pid = via_launch_take_u32(parts);
-    uint32_t status = via_launch_take_u32(parts), finalized = via_launch_take_u32(parts);
+    uint32_t status = via_launch_take_u32(parts), state = via_launch_take_u32(parts);
 
     if (!via_launch_parts_end(parts) || !via_launch_is_on(launch, pe, machine) ||
-        launch->pes[pe].pid != (pid_t)pid || status > UINT16_MAX || WIFSTOPPED((int)status))
+        launch->pes[pe].pid != (pid_t)pid || status > UINT16_MAX || WIFSTOPPED((int)status) ||
+        state > VIA_JOB_CUT_OFF)
         return false;
     launch->pes[pe].pid = 0;
-    via_launch_pe_ended(launch, pe, (pid_t)pid, (int)status, finalized != 0);
+    via_launch_pe_ended(launch, pe, (pid_t)pid, (int)status, (enum via_job_state)state);
     return true;
 }
 

@@ -82,7 +82,7 @@ static void say_ended(struct serve *serve, uint32_t number, pid_t pid, int statu
     via_launch_put_u32(&payload, number);
     via_launch_put_u32(&payload, (uint32_t)pid);
     via_launch_put_u32(&payload, (uint32_t)status);
-    via_launch_put_u32(&payload, via_launch_is_finalized(&serve->launch, number));
+    via_launch_put_u32(&payload, via_launch_state_of(&serve->launch, number));
     via_launch_link_send(&serve->link, VIA_LAUNCH_ENDED, &payload);
     via_launch_bytes_fini(&payload);
 }

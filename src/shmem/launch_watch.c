@@ -45,7 +45,7 @@ void via_launch_reap(struct via_launch *launch, via_launch_on_end *on_end)
 static void on_end(struct via_launch *launch, uint32_t number, pid_t pid, int status)
 {
     look_for_global_exit(launch);
-    via_launch_pe_ended(launch, number, pid, status, via_launch_is_finalized(launch, number));
+    via_launch_pe_ended(launch, number, pid, status, via_launch_state_of(launch, number));
 }
 
 /* --- events ----------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@
  *
  * One thread on each side. Nothing here blocks.
  */
-#define VIA_LAUNCH_VERSION 1u
+#define VIA_LAUNCH_VERSION 2u
 
 enum via_launch_message {
     /* oshrun to agent */
@@ -34,7 +34,7 @@ enum via_launch_message {
     VIA_LAUNCH_STARTED,     /* a PE each: u32 PE, u32 pid */
     VIA_LAUNCH_OUTPUT,      /* u32 PE, u32 0 = stdout or 1 = stderr, bytes */
     VIA_LAUNCH_INPUT_ACK,   /* u32 bytes; UINT32_MAX = PE 0 reads no more */
-    VIA_LAUNCH_ENDED,       /* u32 PE, u32 pid, u32 status of wait(2), u32 1 = was finalized */
+    VIA_LAUNCH_ENDED,       /* u32 PE, u32 pid, u32 status of wait(2), u32 via_job_state */
     VIA_LAUNCH_MOMENT,      /* of a PE; launch_trace.c */
     VIA_LAUNCH_MOMENTS_END, /* nothing */
     VIA_LAUNCH_DONE,        /* nothing: all PEs have ended, and all they printed was sent */

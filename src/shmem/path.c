@@ -46,8 +46,8 @@ void via_path_check(const char *call, const void *address, size_t bytes, int pe)
 static void fatal_remote(const char *call, int pe, size_t bytes, int result)
 {
     /* via_error_text of the client library names host and attempt. */
-    via_fatal("%s of %zu bytes, PE %d on host %u: %s (%s)", call, bytes, pe,
-              via_world.peers[pe].host, via_error_text(), strerror(-result));
+    via_fatal_cut_off("%s of %zu bytes, PE %d on host %u: %s (%s)", call, bytes, pe,
+                      via_world.peers[pe].host, via_error_text(), strerror(-result));
 }
 
 static struct via_remote *open_remote(const char *call, enum via_region region, int pe)
@@ -313,7 +313,7 @@ void via_path_quiet(void)
         return;
     result = via_attach_quiet(via_world.attach);
     if (result < 0)
-        via_fatal("quiet: %s (%s)", via_error_text(), strerror(-result));
+        via_fatal_cut_off("quiet: %s (%s)", via_error_text(), strerror(-result));
     /* Release: pairs with the acquire in via_has_frames. */
     while (quiet < issued &&
            !atomic_compare_exchange_strong_explicit(&via_world.frames_quiet, &quiet, issued,

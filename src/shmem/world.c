@@ -45,15 +45,31 @@ static void print(const char *format, va_list args)
         return;
 }
 
+static void VIA_PRINTF(1, 0) __attribute__((noreturn)) fatal(const char *format, va_list args)
+{
+    fflush(stdout);
+    print(format, args);
+    _exit(1);
+}
+
 void via_fatal(const char *format, ...)
 {
     va_list args;
 
-    fflush(stdout);
     va_start(args, format);
-    print(format, args);
+    fatal(format, args);
     va_end(args);
-    _exit(1);
+}
+
+void via_fatal_cut_off(const char *format, ...)
+{
+    va_list args;
+
+    /* Pairs with the acquire in via_launch_state_of. */
+    atomic_store_explicit(&via_world.me->state, VIA_JOB_CUT_OFF, memory_order_release);
+    va_start(args, format);
+    fatal(format, args);
+    va_end(args);
 }
 
 void via_debug(const char *format, ...)
@@ -306,7 +322,7 @@ static void look_at_host(void)
     if (result >= 0)
         result = via_attach_failure(via_world.attach);
     if (result < 0)
-        via_fatal("%s", via_error_text());
+        via_fatal_cut_off("%s", via_error_text());
 }
 
 int via_world_attach(struct via_error *err)

@@ -187,6 +187,9 @@ static inline char *via_heap_base(void)
 
 /* Prints "PE n on host h: ..." and ends the process with code 1, and so the job. */
 void via_fatal(const char *format, ...) VIA_PRINTF(1, 2) __attribute__((noreturn));
+/* The same where another PE or this PE's host can not be reached: the launcher looks for the reason
+ * in what it hears of the others. After via_world_find_job. */
+void via_fatal_cut_off(const char *format, ...) VIA_PRINTF(1, 2) __attribute__((noreturn));
 void via_debug(const char *format, ...) VIA_PRINTF(1, 2); /* with SHMEM_DEBUG */
 
 #endif
