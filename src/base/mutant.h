@@ -72,6 +72,8 @@
     X(OFFER_BODY, "offer-body", "a record's body may be longer than the pipe has room for")   \
     X(PERF_BYTES, "perf-bytes", "a ping may be larger than the memory for it")                \
     X(PMI_FIELD, "pmi-field", "a word of the launcher may be longer than the room for it")    \
+    X(REMOTE_GROUPS, "remote-groups", "a request may have more groups than its host keeps")   \
+    X(REMOTE_TWICE, "remote-twice", "a request that is being answered may come again")        \
     X(RULES_PREFIX, "rules-prefix", "a network may have more bits than an address")           \
     X(SCENARIO_RANGE, "scenario-range", "values may be out of range")                         \
     X(TOPOLOGY_PORTS, "topology-ports", "a host may have more links than ports")

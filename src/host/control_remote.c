@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "host/control_command.h"
 #include "host/host_private.h"
 
@@ -183,7 +184,18 @@ static void free_answer(struct via_host *host, struct answer *answer)
     free(answer);
 }
 
-static bool may_answer(struct via_host *host, uint16_t peer)
+static struct answer *find_answer(struct via_host *host, uint16_t peer, uint32_t id)
+{
+    via_list_foreach(it, &host->remote.answers) {
+        struct answer *answer = via_list_entry(it, struct answer, link);
+        if (answer->peer == peer && answer->id == id) {
+            return answer;
+        }
+    }
+    return NULL;
+}
+
+static bool may_answer(struct via_host *host, uint16_t peer, uint32_t id)
 {
     struct via_remote_rate *rate = &host->remote.rates[peer];
     unsigned count = 0;
@@ -193,7 +205,10 @@ static bool may_answer(struct via_host *host, uint16_t peer)
     via_list_foreach(it, &host->remote.answers) {
         count += via_list_entry(it, struct answer, link)->peer == peer;
     }
-    return rate->count++ < VIA_REMOTE_REQUESTS_PER_SECOND &&
+    /* ended() knows an answer by peer and id: with two of one id it would count the messages of
+     * both for the first, and neither would ever be freed. */
+    bool twice = find_answer(host, peer, id) != NULL && !VIA_MUTANT(REMOTE_TWICE);
+    return rate->count++ < VIA_REMOTE_REQUESTS_PER_SECOND && !twice &&
            count < VIA_REMOTE_ANSWERS_OF_HOST_MAX &&
            host->remote.answers_count < VIA_REMOTE_ANSWERS_MAX;
 }
@@ -243,7 +258,7 @@ static void take_request(struct via_host *host, uint16_t source,
 {
     struct via_rights_user user = {.uid = message->uid, .gid = message->gid};
     size_t groups_bytes = message->groups_count * sizeof(user.groups[0]);
-    if (message->groups_count > VIA_REMOTE_GROUPS_MAX ||
+    if ((message->groups_count > VIA_REMOTE_GROUPS_MAX && !VIA_MUTANT(REMOTE_GROUPS)) ||
         bytes != VIA_REMOTE_HEAD_BYTES + groups_bytes + message->bytes ||
         message->bytes > VIA_REMOTE_REQUEST_BYTES_MAX || message->total_bytes != message->bytes) {
         via_host_warn(host, VIA_HOST_WARNS_REMOTE, source,
@@ -251,10 +266,10 @@ static void take_request(struct via_host *host, uint16_t source,
                       source);
         return;
     }
-    if (!may_answer(host, source)) {
+    if (!may_answer(host, source, message->id)) {
         via_host_warn(host, VIA_HOST_WARNS_REMOTE, source,
-                      "host %u: host %u asks too much: requests are dropped", host->config.host,
-                      source);
+                      "host %u: host %u asks too much, or one request twice: requests are dropped",
+                      host->config.host, source);
         return;
     }
     user.groups_count = message->groups_count;
@@ -315,13 +330,10 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
         }
         return;
     }
-    via_list_foreach(it, &host->remote.answers) {
-        struct answer *answer = via_list_entry(it, struct answer, link);
-        if (answer->id == message->id && answer->peer == destination) {
-            answer->under_way--;
-            answer->failed |= status != 0;
-            return;
-        }
+    struct answer *answer = find_answer(host, destination, message->id);
+    if (answer != NULL) {
+        answer->under_way--;
+        answer->failed |= status != 0;
     }
 }
 
