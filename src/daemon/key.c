@@ -14,9 +14,18 @@
 /* via_node_env.mac: BLAKE2b with a key (RFC 7693, section 2.9). */
 static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES])
 {
-    const struct via_daemon_key *key = ctx;
+    struct via_daemon_key *key = ctx;
+    pthread_mutex_lock(&key->lock);
     /* Fails for lengths out of bounds only, and these are constants. */
     (void)crypto_generichash(ret_mac, VIA_MAC_BYTES, data, bytes, key->key, sizeof(key->key));
+    pthread_mutex_unlock(&key->lock);
+}
+
+void via_daemon_key_replace(struct via_daemon_key *key, const struct via_daemon_key *fresh)
+{
+    pthread_mutex_lock(&key->lock);
+    memcpy(key->key, fresh->key, sizeof(key->key));
+    pthread_mutex_unlock(&key->lock);
 }
 
 static int check_file(const struct stat *info, struct via_error *err)
@@ -76,6 +85,7 @@ int via_daemon_key_read(const char *path, struct via_daemon_key *ret_key, struct
     }
     if (rc == 0) {
         (void)crypto_generichash(ret_key->key, sizeof(ret_key->key), data, bytes, NULL, 0);
+        pthread_mutex_init(&ret_key->lock, NULL);
         ret_key->host = (struct via_host_key){.ctx = ret_key, .mac = mac};
     } else {
         via_error_prefix(err, "fabric key %s: ", path);

@@ -2,6 +2,7 @@
 #ifndef VIA_DAEMON_KEY_H
 #define VIA_DAEMON_KEY_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -12,7 +13,8 @@
  * Its owner is the user of the daemon or root, and nobody else may read or write it.
  */
 struct via_daemon_key {
-    uint8_t key[32]; /* BLAKE2b of the file */
+    pthread_mutex_t lock; /* of `key`: drivers hash in threads of their own */
+    uint8_t key[32];      /* BLAKE2b of the file */
     struct via_host_key host;
 };
 
@@ -20,5 +22,7 @@ struct via_daemon_key {
  * regular file; what open() and read() say. ret_key->host refers to *ret_key, which stays. */
 VIA_MUST_CHECK int via_daemon_key_read(const char *path, struct via_daemon_key *ret_key,
                                        struct via_error *err);
+/* [any thread] From now on `key` hashes with what was read into `fresh`. */
+void via_daemon_key_replace(struct via_daemon_key *key, const struct via_daemon_key *fresh);
 
 #endif

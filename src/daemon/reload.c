@@ -144,8 +144,8 @@ static void apply(void)
             via_log_set_level(reading->options.log_level);
             via_daemon_log_set_bytes(reading->options.log_bytes);
             if (reload.key != NULL) {
-                /* For links that come up from now on: core asks for it in this thread. */
-                memcpy(reload.key->key, reading->key.key, sizeof(reload.key->key));
+                /* For links that come up from now on. */
+                via_daemon_key_replace(reload.key, &reading->key);
             }
             return; /* changes_done() follows */
         }
