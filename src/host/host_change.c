@@ -34,11 +34,15 @@ static void note(struct via_host *host, bool failed, const char *format, ...)
 
 static bool is_same(const struct via_host_cable *cable, const struct via_host_link *link)
 {
+    if (cable->port != NULL && cable->link.driver->is_bound_to_peer &&
+        cable->offer.peer != link->peer) {
+        return false;
+    }
     return cable->port != NULL && !cable->leaving && cable->dimension == link->dimension &&
            strcmp(cable->description, link->description) == 0;
 }
 
-/* Who should be there is for messages only. */
+/* Which host should be there is for messages only, unless the driver is bound to it. */
 static void rename_cable(struct via_host_cable *cable, const struct via_host_link *link)
 {
     cable->peer = link->peer;

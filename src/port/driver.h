@@ -86,6 +86,9 @@ struct via_port_status {
 struct via_driver {
     const char *name;
     const char *usage; /* of the part after the name, one line */
+    /* Ports depend on the peer's id (via_driver_host.peer): a link to another host is another link.
+     */
+    bool is_bound_to_peer;
 
     /* Reads a description into config, VIA_LINK_CONFIG_BYTES of the driver's own. 0, or -EINVAL and
      * what is wrong with it. Touches no hardware. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """A daemon that reads its configuration file again: links come and go, and nothing else is disturbed."""
+import ctypes
 import os
 import signal
 import socket
@@ -90,6 +91,22 @@ class Reload(cli.Case):
         self.bad("reload", "now", code=2, says="'now' is not understood")
         one.stop()
         self.bad("reload", "--rundir", one.rundir, says=one.rundir)
+
+    def test_a_link_over_libfabric_to_another_host_is_another_link(self):
+        try:
+            ctypes.CDLL("libfabric.so.1")
+        except OSError as missing:
+            self.skipTest(str(missing))
+        (one,) = self.machines(1)
+        pid = os.getpid()
+        to = "[link far]\nto = ofi:tcp://127.%d.%d.9,listen=127.%d.%d.1\npeer = %%d\n" % ((128 + (pid >> 8) % 64, pid & 0xff) * 2)
+        one.configure(more=to % 2)
+        one.start()
+        one.configure(more=to % 3)
+        self.assertEqual(one.ask("reload"), {"ok": True, "report": ["link 0 (far) to host 2: closed", "link far: opened"]})
+        self.assertEqual(one.links()["far"]["peer"], 3)
+        one.configure(more=to % 3)
+        self.assertEqual(one.ask("reload")["report"], [])
 
     def test_what_can_not_change_stays_and_is_told(self):
         (one,) = self.machines(1)

@@ -199,6 +199,7 @@ static int ofi_memory_register(struct via_port *base, void *memory, size_t bytes
 const struct via_driver via_ofi_driver = {
     .name = "ofi",
     .usage = "listen=ADDRESS[:PORT], unordered",
+    .is_bound_to_peer = true,
     .parse = ofi_parse,
     .open = ofi_open,
     .describe = ofi_describe,
