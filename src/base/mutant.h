@@ -61,6 +61,8 @@
     X(BOARD_BYTES, "board-bytes", "a note may be longer than the message that brings it")     \
     X(APERTURE_BYTES, "aperture-bytes", "a piece of a segment may be longer than its slice")  \
     X(CABLE_SHORT, "cable-short", "a request may be shorter than its head")                   \
+    X(CARD_COUNT, "card-count", "an image may promise more registers than it has")            \
+    X(CARD_WORD, "card-word", "a word of a text may be longer than the room for it")          \
     X(CONTROL_LINES, "control-lines", "the end of a line is looked for behind what has come") \
     X(IP_CHECKSUM, "ip-checksum", "the header of a checksum may end outside of its packet")   \
     X(IP_WRAP, "ip-wrap", "a record may go over the end of its ring")                         \

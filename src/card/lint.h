@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What is wrong with an image, as far as public facts tell. */
+#ifndef VIA_CARD_LINT_H
+#define VIA_CARD_LINT_H
+
+#include "card/image.h"
+
+enum via_card_severity {
+    VIA_CARD_ERROR,
+    VIA_CARD_WARNING,
+    VIA_CARD_UNDECIDED, /* not decidable from public facts */
+};
+
+enum via_card_place { VIA_CARD_AT_ENTRY, VIA_CARD_AT_HEAD, VIA_CARD_AT_CRC, VIA_CARD_AT_TAIL };
+
+struct via_card_finding {
+    enum via_card_severity severity;
+    enum via_card_place place;
+    unsigned entry; /* of AT_ENTRY */
+    const char *text;
+};
+
+typedef void via_card_finding_take(void *ctx, const struct via_card_finding *finding);
+
+struct via_card_lint_options {
+    const struct via_card *card; /* NULL: the one that the image names */
+    int dip;                     /* of the card's switches; -1: not known */
+};
+
+/* Gives each finding to take(); how many of them are errors. */
+unsigned via_card_lint(const struct via_card_image *image,
+                       const struct via_card_lint_options *options, via_card_finding_take *take,
+                       void *ctx);
+
+const char *via_card_severity_name(enum via_card_severity severity);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What the parts of viaduct card have in common. */
+#ifndef VIA_CLI_CARD_H
+#define VIA_CLI_CARD_H
+
+#include <stddef.h>
+
+#include "card/image.h"
+#include "card/lint.h"
+
+/* argv[0]: the name for messages, "viaduct card image". */
+int via_cli_card_image(int argc, char **argv);
+
+/* An image, or its text. */
+struct via_cli_card_file {
+    const char *path; /* borrowed */
+    bool is_text;
+    struct via_card_image image;
+    unsigned lines[VIA_CARD_ENTRIES_MAX]; /* of each entry; of a text */
+};
+
+/* The whole of a file ("-": standard input), at most bytes_max bytes; to be freed. */
+VIA_MUST_CHECK int via_cli_card_read(const char *path, size_t bytes_max, unsigned char **ret_bytes,
+                                     size_t *ret_count, struct via_error *err);
+/* To be freed. */
+VIA_MUST_CHECK int via_cli_card_load(const char *path, struct via_cli_card_file **ret_file,
+                                     struct via_error *err);
+/* Writes a whole file ("-": standard output). */
+VIA_MUST_CHECK int via_cli_card_write(const char *path, const void *bytes, size_t count,
+                                      struct via_error *err);
+
+/* Prints what lint finds, each with its place; how many of it are errors. */
+unsigned via_cli_card_print_lint(const struct via_cli_card_file *file,
+                                 const struct via_card_lint_options *options);
+
+/* The argument of an option: VIA_CLI_OK, or VIA_CLI_USAGE after a message. */
+VIA_MUST_CHECK int via_cli_card_take_card(const char *name, const char *text,
+                                          const struct via_card **ret_card);
+
+#endif

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""viaduct card as users call it."""
+import os
+import subprocess
+import tempfile
+import unittest
+
+BIN = os.environ["VIADUCT_BUILD_DIR"]
+HANG_S = 60
+
+
+class Card(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="viaduct-card-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def call(self, *words, stdin=b""):
+        done = subprocess.run([os.path.join(BIN, "viaduct"), "card", *words], input=stdin, capture_output=True, cwd=self.folder,
+                              timeout=HANG_S, check=False)
+        return done.returncode, done.stdout, done.stderr.decode()
+
+    def good(self, *words, **more):
+        code, out, err = self.call(*words, **more)
+        self.assertEqual((code, err), (0, ""), words)
+        return out
+
+    def bad(self, *words, code, says, **more):
+        got, out, err = self.call(*words, **more)
+        self.assertEqual((got, out), (code, b""), err)
+        self.assertTrue(err.startswith("viaduct card"), err)
+        self.assertIn(says, err)
+        return err
+
+    def make(self, name, *words):
+        code, out, err = self.call("image", "make", "--card", "pex8749-x8", "--output", name, *words)
+        self.assertEqual((code, out), (0, b""), err)
+        self.assertIn("was never tried on a card", err)
+        return name
+
+    def test_roles_are_all_listed_and_say_what_they_rest_on(self):
+        text = self.good("roles").decode()
+        for words in ("pex8749-x8: PEX 8749, 48 lanes, Gen3 x8", "pex8733-x16: PEX 8733", "not decidable from public facts",
+                      "host, ntb, optical", "no such role", "4 mini-SAS and 1 sideband, up to 10 m", "are derived"):
+            self.assertIn(words, text)
+        self.assertNotIn("pex8733", self.good("roles", "pex8749-x8").decode())
+
+    def test_an_image_is_made_dumped_compiled_checked_and_compared(self):
+        self.make("a.bin", "--role", "host", "--mode", "ntb", "--bar", "16", "--alut")
+        text = self.good("image", "dump", "a.bin")
+        self.assertIn(b"NT0 port 0x8", text)
+        self.assertIn(b"card pex8749-x8 host ntb optical\n", text)
+        self.good("image", "compile", "-", "-o", "b.bin", stdin=text)
+        with open(self.path("a.bin"), "rb") as a, open(self.path("b.bin"), "rb") as b:
+            self.assertEqual(a.read(), b.read())
+        self.assertEqual(self.good("image", "diff", "a.bin", "b.bin"), b"")
+        self.assertIn(b"0 errors", self.good("image", "lint", "a.bin", "--dip", "0101"))
+        code, out, _ = self.call("image", "lint", "a.bin", "--dip", "1001")
+        self.assertEqual(code, 1)
+        self.assertIn(b"a.bin: byte 50: error: the DIP switches select box, transparent, optical", out)
+        self.make("c.bin", "--role", "box")
+        code, out, err = self.call("image", "diff", "a.bin", "c.bin")
+        self.assertEqual((code, err), (1, ""))
+        self.assertIn(b"- reg 0x00 0x360 0x401a2800", out)
+        self.assertIn(b"+ reg 0x00 0x360 0x001a1a08", out)
+
+    def test_lint_of_a_text_names_the_line(self):
+        text = b"# mine\nflags 0x80\nreg 0 0x360 0x1a1a00\n\nreg 0 0x360 0x1a1a08\n"
+        code, out, err = self.call("image", "lint", "-", stdin=text)
+        self.assertEqual((code, err), (1, ""))
+        self.assertIn(b"-:5: error: port 0, 0x360: written before", out)
+
+    def test_bad_input_is_one_line_with_place_and_cause(self):
+        self.make("a.bin", "--role", "host")
+        with open(self.path("a.bin"), "rb") as file:
+            image = file.read()
+        for stdin, says in [
+                (b"", "-: byte 0: ends within the header"), (image[:9], "-: byte 2: 18 bytes of registers are promised, 5 are"),
+                (b"\xff" * 64, "a blank EEPROM"), (b"\x00" * 9, "not the signature"), (b"reg 1\n", "-:1: 'reg': expected"),
+                (b"Z" + b"\0" * 70000, "more than 64 KiB"), (b"#" * (5 << 20), "more than 4194304 bytes")]:
+            err = self.bad("image", "dump", "-", stdin=stdin, code=1, says=says)
+            self.assertEqual(err.count("\n"), 1)
+        self.bad("image", "dump", "none.bin", code=1, says="none.bin: open: No such file")
+        self.bad("image", "compile", "a.bin", "-o", "no/where", code=1, says="no/where: open: No such file")
+
+    def test_mistakes_in_the_command_line(self):
+        for words, says in [
+                ([], "roles or image?"), (["x"], "'x': unknown part"), (["roles", "x"], "'x': unknown card (there are: pex8749-x8"),
+                (["image"], "make, dump"), (["image", "x"], "'x': unknown verb"), (["image", "dump"], "dump: 0 files given"),
+                (["image", "make"], "are needed"), (["image", "make", "--card", "x"], "unknown card"),
+                (["image", "make", "--role", "x"], "neither host nor box"), (["image", "lint", "--dip", "01"], "four digits"),
+                (["image", "make", "--bar", "0"], "a number from 1"), (["image", "compile", "-"], "--output is missing")]:
+            with self.subTest(words):
+                self.assertIn("--help'", self.bad(*words, code=2, says=says).splitlines()[-1])
+        self.bad("image", "make", "--card", "pex8749-x8", "--role", "box", "--mode", "ntb", "-o", "x", code=1,
+                 says="a box has none: mode transparent")
+        self.bad("image", "make", "--card", "pex8749-x8", "--role", "host", "--mode", "ntb", "--bar", "3", "-o", "x", code=1,
+                 says="no power of two")
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * EEPROM images of adapter cards, and their text: what is taken survives the way through the other
+ * form, and what is not is explained. The first byte says which it is.
+ */
+#include <stdio.h>
+
+#include "card/lint.h"
+#include "card/text.h"
+#include "tests/fuzz/input.h"
+
+static struct via_card_image image, again;
+static unsigned lines[VIA_CARD_ENTRIES_MAX];
+
+static void take(void *ctx, const struct via_card_finding *finding)
+{
+    (void)ctx;
+    require(finding->text[0] != '\0');
+    require(finding->place != VIA_CARD_AT_ENTRY || finding->entry < image.entries_count);
+}
+
+static void check_image(void)
+{
+    static uint8_t bytes[2][VIA_CARD_IMAGE_BYTES_MAX];
+    const struct via_card_lint_options options = {.dip = 9};
+    size_t count[2], text_bytes = 0;
+    struct via_error err = {0};
+    char *text = NULL;
+    require(via_card_image_write(&image, bytes[0], &count[0]) == 0);
+    via_card_lint(&image, &options, take, NULL);
+    FILE *out = open_memstream(&text, &text_bytes);
+    require(out != NULL);
+    via_card_text_print(&image, out);
+    fclose(out);
+    require(via_card_text_parse("T", text, text_bytes, &again, NULL, &err) == 0);
+    require(via_card_image_write(&again, bytes[1], &count[1]) == 0);
+    require(count[0] == count[1] && memcmp(bytes[0], bytes[1], count[0]) == 0);
+    require(via_card_image_parse("I", bytes[1], count[1], &again, &err) == 0);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct input input = {data, bytes};
+    struct via_error err = {0};
+    bool is_text = input_byte(&input) % 2 != 0;
+    /* A copy of its own size: what is read behind it is found. */
+    unsigned char *copy = malloc(input.bytes + 1);
+    require(copy != NULL);
+    unsigned char *at = copy + 1;
+    if (input.bytes != 0) {
+        memcpy(at, input.data, input.bytes);
+    }
+    int rc = is_text ? via_card_text_parse("F", (const char *)at, input.bytes, &image, lines, &err)
+                     : via_card_image_parse("F", at, input.bytes, &image, &err);
+    if (rc == 0) {
+        check_image();
+    } else {
+        require(strncmp(err.text, is_text ? "F:" : "F: byte ", is_text ? 2 : 8) == 0);
+    }
+    free(copy);
+    return 0;
+}
