@@ -174,6 +174,17 @@ static void kernel_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
     *mapping = (struct via_pci_mapping){0};
 }
 
+static int kernel_region_fd(struct via_pci *pci, unsigned region, int *ret_fd, uint64_t *ret_off)
+{
+    struct via_kernel *kernel = kernel_of(pci);
+    if (region >= VIA_PCI_REGIONS || !kernel->region_maps[region]) {
+        return -ENOTSUP;
+    }
+    *ret_fd = kernel->device_fd;
+    *ret_off = kernel->region_off[region];
+    return 0;
+}
+
 /* --- interrupts --- */
 
 static unsigned kernel_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
@@ -311,6 +322,7 @@ static const struct via_pci_ops kernel_ops = {
     .region_write = kernel_region_write,
     .map = kernel_map,
     .unmap = kernel_unmap,
+    .region_fd = kernel_region_fd,
     .irqs = kernel_irqs,
     .irq_set = kernel_irq_set,
     .irq_unmask = kernel_irq_unmask,

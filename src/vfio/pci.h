@@ -97,6 +97,11 @@ struct via_pci_ops {
                struct via_pci_mapping *ret_mapping);
     void (*unmap)(struct via_pci *pci, struct via_pci_mapping *mapping);
 
+    /* For callers that exchange what their addresses show: mmap() of the descriptor (borrowed until
+     * close), from the offset on, maps the region uncached. Such mappings are the caller's, and the
+     * guard too. -ENOTSUP. NULL: as if each answer was that. */
+    int (*region_fd)(struct via_pci *pci, unsigned region, int *ret_fd, uint64_t *ret_off);
+
     /* How many vectors of a kind there are; 0: none. INTx has one. */
     unsigned (*irqs)(struct via_pci *pci, enum via_pci_irq_kind kind);
     /* Vector k adds 1 to the eventfd fds[k] (borrowed until another irq_set or close). count 0: all

@@ -24,6 +24,7 @@
 #include "vfio/guard.h"
 #include "vfio/iova.h"
 #include "vfio/kernel.h"
+#include "vfio/sysfs.h"
 #include "vfio/user.h"
 #include "vfio/user_message.h"
 
@@ -130,6 +131,107 @@ static void what_the_kernel_lacks_is_said(void **state)
     make(folder, "/dev/17", NULL);
     assert_int_equal(via_kernel_open(&options, &pci, &err), -ENOENT);
     assert_non_null(strstr(err.text, "/dev/vfio: No such file"));
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* --- sysfs --- */
+
+static void put_file(const char *folder, const char *name, const void *bytes, size_t count)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s" DEVICE "/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void put_text(const char *folder, const char *name, const char *text)
+{
+    put_file(folder, name, text, strlen(text));
+}
+
+/* Registers of 256 bytes in the middle of a page, and a memory of two pages. */
+static void put_function(const char *folder)
+{
+    static const unsigned char config[64] = {0xf4, 0x1a, 0x10, 0x11};
+    static unsigned char memory[8192];
+    put_file(folder, "config", config, sizeof(config));
+    put_text(folder, "enable", "0\n");
+    put_text(folder, "resource",
+             "0x00000000febfd100 0x00000000febfd1ff 0x0000000000040200\n"
+             "0x000000000000c000 0x000000000000c01f 0x0000000000040101\n"
+             "0x00000000f8000000 0x00000000f8001fff 0x000000000014220c\n");
+    put_file(folder, "resource0", memory, 4096);
+    put_file(folder, "resource2", memory, sizeof(memory));
+}
+
+static void check_function(struct via_pci *pci, const char *folder)
+{
+    struct via_pci_region region;
+    struct via_pci_mapping mapping;
+    uint32_t value;
+    uint64_t off;
+    char path[256];
+    int fd, bell = 0;
+    assert_int_equal(pci->ops->config_read(pci, VIA_PCI_VENDOR_ID, 4, &value), 0);
+    assert_int_equal(value, 0x11101af4);
+    /* The function must not reach memory: there is no IOMMU. */
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, 0x407), 0);
+    assert_int_equal(pci->ops->config_read(pci, VIA_PCI_COMMAND, 2, &value), 0);
+    assert_int_equal(value, 0x403);
+    assert_int_equal(pci->ops->region(pci, 1, &region), 0);
+    assert_int_equal(region.bytes, 0); /* of ports */
+    assert_int_equal(pci->ops->region(pci, 2, &region), 0);
+    assert_true(region.bytes == 8192 && region.mappable && region.prefetchable);
+    via_pci_write32(pci, 0, 12, 0x20001);
+    assert_int_equal(via_pci_read32(pci, 0, 12), 0x20001);
+    assert_int_equal(pci->ops->region_write(pci, 0, 254, &value, 4), -EINVAL);
+    snprintf(path, sizeof(path), "%s" DEVICE "/resource0", folder);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(pread(fd, &value, 4, 0x10c), 4); /* 0x100 into the page, as the BAR is */
+    assert_int_equal(value, 0x20001);
+    close(fd);
+    assert_int_equal(pci->ops->map(pci, 2, 4096, 4096, true, &mapping), 0);
+    assert_int_equal(mapping.caching, VIA_PCI_UNCACHED); /* there is no resource2_wc */
+    memcpy(mapping.at, "there", 5);
+    assert_int_equal(pci->ops->region_fd(pci, 2, &fd, &off), 0);
+    assert_int_equal(pread(fd, &value, 4, (off_t)off + 4096), 4);
+    assert_memory_equal(&value, "ther", 4);
+    pci->ops->unmap(pci, &mapping);
+    assert_int_equal(pci->ops->map(pci, 2, 4096, 8192, false, &mapping), -EINVAL);
+    assert_int_equal(pci->ops->region_fd(pci, 0, &fd, &off), -ENOTSUP);
+    assert_int_equal(pci->ops->irqs(pci, VIA_PCI_MSIX), 0);
+    assert_int_equal(pci->ops->irq_set(pci, VIA_PCI_MSIX, 1, &bell), -EINVAL);
+    assert_false(pci->ops->gone(pci));
+}
+
+static void a_function_by_sysfs_has_no_interrupts_and_reaches_no_memory(void **state)
+{
+    char folder[] = "/tmp/via-vfio-XXXXXX", command[96];
+    struct via_pci *pci, *second;
+    struct via_error err;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    struct via_sysfs_options options = {.address = "0000:03:00.0", .sysfs = folder};
+    struct via_sysfs_options wrong = {.address = "03:00.0"};
+    assert_int_equal(via_sysfs_open(&wrong, &pci, &err), -EINVAL);
+    assert_int_equal(via_sysfs_open(&options, &pci, &err), -ENODEV);
+    make(folder, DEVICE, NULL);
+    put_function(folder);
+    make(folder, DEVICE "/driver", "../../../../bus/pci/drivers/vfio-pci");
+    assert_int_equal(via_sysfs_open(&options, &pci, &err), -EBUSY);
+    assert_non_null(strstr(err.text, "the driver vfio-pci has the device"));
+    snprintf(command, sizeof(command), "rm %s" DEVICE "/driver", folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(via_sysfs_open(&options, &pci, &err), 0);
+    assert_int_equal(via_sysfs_open(&options, &second, &err), -EBUSY);
+    assert_non_null(strstr(err.text, "another process has the device"));
+    check_function(pci, folder);
+    pci->ops->close(pci);
+    put_text(folder, "resource", "");
+    assert_int_equal(via_sysfs_open(&options, &pci, &err), -EIO);
     snprintf(command, sizeof(command), "rm -r %s", folder);
     assert_int_equal(system(command), 0);
 }
@@ -334,6 +436,7 @@ int main(void)
         cmocka_unit_test(addresses_are_apart_and_aligned),
         cmocka_unit_test(a_mapping_that_is_taken_away_turns_into_ones),
         cmocka_unit_test(what_the_kernel_lacks_is_said),
+        cmocka_unit_test(a_function_by_sysfs_has_no_interrupts_and_reaches_no_memory),
         TEST(a_function_behind_a_socket_is_one),
         TEST(a_hostile_client_harms_itself_only),
         TEST(a_server_that_ends_is_a_function_that_is_gone),

@@ -54,7 +54,8 @@ struct via_ivshmem_device {
     const struct via_ivshmem_device_ops *ops;
     bool ready;
     bool interrupts; /* the peers can interrupt this machine */
-    int memory_fd;   /* ready: the memory, from offset 0 */
+    int memory_fd;   /* ready: maps the memory, from memory_off on */
+    uint64_t memory_off;
     uint64_t memory_bytes;
     uint32_t id;     /* of this machine among the peers */
     char found[128]; /* a text for operators, "" = nothing yet */
@@ -65,5 +66,16 @@ struct via_ivshmem_device {
  * be there yet. */
 VIA_MUST_CHECK int via_ivshmem_socket_open(const char *path, struct via_ivshmem_device **ret_device,
                                            struct via_error *err);
+
+enum via_ivshmem_access {
+    VIA_IVSHMEM_VFIO,  /* the kernel's VFIO: interrupts, and an IOMMU between device and memory */
+    VIA_IVSHMEM_SYSFS, /* mappings of sysfs: this end takes no interrupts, it looks every
+                          millisecond */
+};
+
+/* The PCI function of a virtual machine. -ENOMEM, -EMFILE. It need not be there yet. */
+VIA_MUST_CHECK int via_ivshmem_pci_open(const char *address, enum via_ivshmem_access access,
+                                        struct via_ivshmem_device **ret_device,
+                                        struct via_error *err);
 
 #endif

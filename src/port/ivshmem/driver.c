@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The ivshmem port as hosts know it: ivshmem:TARGET,side=0|1[,cell=K][,window=BYTES] */
+/* The ivshmem port as hosts know it:
+ * ivshmem:TARGET,side=0|1[,cell=K][,window=BYTES][,access=vfio|sysfs] */
 #include "port/ivshmem/driver.h"
 
 #include <errno.h>
@@ -7,14 +8,27 @@
 #include <string.h>
 
 #include "port/ivshmem/ivshmem.h"
+#include "vfio/kernel.h"
 
 struct config {
     char target[128];
     unsigned side;
     uint32_t cell;
     uint64_t window_bytes; /* 0: what the host's node can use */
+    enum via_ivshmem_access access;
+    bool has_access;
 };
 _Static_assert(sizeof(struct config) <= VIA_LINK_CONFIG_BYTES, "fits");
+
+static bool parse_access(const struct via_link_word *word, enum via_ivshmem_access *ret_access)
+{
+    if (strcmp(word->key, "access") != 0 || word->value == NULL) {
+        return false;
+    }
+    bool by_sysfs = strcmp(word->value, "sysfs") == 0;
+    *ret_access = by_sysfs ? VIA_IVSHMEM_SYSFS : VIA_IVSHMEM_VFIO;
+    return by_sysfs || strcmp(word->value, "vfio") == 0;
+}
 
 static int parse_word(const struct via_link_word *word, struct config *config,
                       struct via_error *err)
@@ -28,6 +42,8 @@ static int parse_word(const struct via_link_word *word, struct config *config,
     } else if (strcmp(word->key, "window") == 0 && via_link_word_bytes(word, &number) &&
                number != 0) {
         config->window_bytes = number;
+    } else if (parse_access(word, &config->access)) {
+        config->has_access = true;
     } else {
         return via_error_set(err, -EINVAL, "option '%s%s%s': not one of %s", word->key,
                              word->value != NULL ? "=" : "", word->value != NULL ? word->value : "",
@@ -40,9 +56,11 @@ static int ivshmem_parse(const struct via_link_words *words, void *ret_config,
                          struct via_error *err)
 {
     struct config config = {.side = 2};
-    if (words->target[0] != '/') {
+    bool is_function = via_kernel_is_address(words->target);
+    if (words->target[0] != '/' && !is_function) {
         return via_error_set(err, -EINVAL,
-                             "target '%s': not the absolute path of an ivshmem server's socket",
+                             "target '%s': neither the absolute path of an ivshmem server's socket "
+                             "nor a PCI function as 0000:00:04.0",
                              words->target);
     }
     if (strlen(words->target) >= sizeof(config.target)) {
@@ -55,6 +73,10 @@ static int ivshmem_parse(const struct via_link_words *words, void *ret_config,
         if (rc != 0) {
             return rc;
         }
+    }
+    if (config.has_access && !is_function) {
+        return via_error_set(err, -EINVAL, "access= is for PCI functions, not for %s",
+                             words->target);
     }
     if (config.side > 1) {
         return via_error_set(err, -EINVAL, "side=0 or side=1 is missing");
@@ -70,6 +92,7 @@ static int ivshmem_open(const void *config_bytes, const struct via_driver_host *
     memcpy(&config, config_bytes, sizeof(config));
     struct via_ivshmem_options options = {
         .target = config.target,
+        .access = config.access,
         .side = config.side,
         .cell = config.cell,
         .window_bytes = config.window_bytes != 0 ? config.window_bytes : host->inbox_bytes,
@@ -118,7 +141,7 @@ _Static_assert(sizeof(((struct via_port_status *)NULL)->error) ==
 
 const struct via_driver via_ivshmem_driver = {
     .name = "ivshmem",
-    .usage = "side=0|1, cell=NUMBER, window=BYTES",
+    .usage = "side=0|1, cell=NUMBER, window=BYTES, access=vfio|sysfs",
     .parse = ivshmem_parse,
     .open = ivshmem_open,
     .describe = ivshmem_describe,

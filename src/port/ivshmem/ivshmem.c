@@ -10,6 +10,8 @@
 #include "base/copy.h"
 #include "port/emu/memory.h"
 #include "port/ivshmem/port.h"
+#include "vfio/guard.h"
+#include "vfio/kernel.h"
 
 #define ALL_ONES UINT32_MAX
 #define PADS_EACH (VIA_PORT_SCRATCHPADS / 2)
@@ -212,6 +214,9 @@ static void ivshmem_close(struct via_port *port)
     if (self->ones_fd >= 0) {
         close(self->ones_fd);
     }
+    for (unsigned i = 0; i < self->guards_count; i++) {
+        via_guard_remove(self->guards[i]);
+    }
     via_emu_range_free(self->window, port->caps.window_bytes);
     via_emu_range_free(port->inbox, port->caps.inbox_bytes);
     via_emu_range_free(self->cell, VIA_IVSHMEM_PAGE_BYTES);
@@ -278,6 +283,38 @@ static int open_memory(struct via_ivshmem_port *self, struct via_error *err)
     return rc == 0 ? 0 : via_error_set(err, rc, "memory for inbox and window: %s", strerror(-rc));
 }
 
+/* Mappings of a PCI function that is removed raise SIGBUS. */
+static int guard_memory(struct via_ivshmem_port *self, struct via_error *err)
+{
+    const struct via_port_caps *caps = &self->base.caps;
+    struct {
+        void *at;
+        uint64_t bytes;
+    } ranges[VIA_IVSHMEM_GUARDS] = {{self->window, caps->window_bytes},
+                                    {self->base.inbox, caps->inbox_bytes},
+                                    {self->cell, VIA_IVSHMEM_PAGE_BYTES}};
+    while (self->guards_count < VIA_IVSHMEM_GUARDS) {
+        unsigned i = self->guards_count;
+        int rc = via_guard_add(ranges[i].at, ranges[i].bytes, &self->guards[i]);
+        if (rc != 0) {
+            return via_error_set(err, rc, "guard mappings of the function: %s", strerror(-rc));
+        }
+        self->guards_count++;
+    }
+    return 0;
+}
+
+static int open_device(struct via_ivshmem_port *self, const struct via_ivshmem_options *options,
+                       struct via_error *err)
+{
+    if (!via_kernel_is_address(options->target)) {
+        return via_ivshmem_socket_open(options->target, &self->device, err);
+    }
+    int rc = guard_memory(self, err);
+    return rc == 0 ? via_ivshmem_pci_open(options->target, options->access, &self->device, err)
+                   : rc;
+}
+
 int via_ivshmem_port_open(const struct via_ivshmem_options *options, struct via_port **ret_port,
                           struct via_error *err)
 {
@@ -307,7 +344,7 @@ int via_ivshmem_port_open(const struct via_ivshmem_options *options, struct via_
     snprintf(self->name, sizeof(self->name), "cell %u of %.120s", options->cell, options->target);
     rc = open_memory(self, err);
     if (rc == 0) {
-        rc = via_ivshmem_socket_open(options->target, &self->device, err);
+        rc = open_device(self, options, err);
     }
     if (rc != 0) {
         ivshmem_close(&self->base);

@@ -22,14 +22,16 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "core/port.h"
+#include "port/ivshmem/device.h"
 
 #define VIA_IVSHMEM_WINDOW_BYTES_MAX (UINT64_C(1) << 36)
 #define VIA_IVSHMEM_CELLS_MAX 1024u
 
 struct via_ivshmem_options {
-    const char *target;    /* path of an ivshmem server's socket */
-    unsigned side;         /* 0 or 1; the two ends differ */
-    uint32_t cell;         /* which piece of the memory; the same at both ends */
+    const char *target; /* path of an ivshmem server's socket, or address of a PCI function */
+    enum via_ivshmem_access access; /* to the function */
+    unsigned side;                  /* 0 or 1; the two ends differ */
+    uint32_t cell;                  /* which piece of the memory; the same at both ends */
     uint64_t window_bytes; /* of each end's inbox; a multiple of the page size, the same at both */
     uint16_t host;         /* id of this host, told to the peer */
     unsigned threads_count;

@@ -119,7 +119,8 @@ static void link_up(struct via_ivshmem_port *self)
         return; /* the server tells of it in a moment */
     }
     rc = via_emu_range_share_at(self->window, bytes, self->device->memory_fd,
-                                self->cell_off + via_ivshmem_inbox_off(1 - port->side, bytes));
+                                self->device->memory_off + self->cell_off +
+                                    via_ivshmem_inbox_off(1 - port->side, bytes));
     if (rc != 0) {
         set_error(self, "map the inbox of the peer: %s", strerror(-rc));
         self->window_torn = true;
@@ -139,10 +140,11 @@ static int map_own(struct via_ivshmem_port *self)
     struct via_port *port = &self->base;
     int fd = self->device->memory_fd;
     uint64_t bytes = port->caps.inbox_bytes;
-    int rc = via_emu_range_share_at(self->cell, VIA_IVSHMEM_PAGE_BYTES, fd, self->cell_off);
+    uint64_t cell_off = self->device->memory_off + self->cell_off;
+    int rc = via_emu_range_share_at(self->cell, VIA_IVSHMEM_PAGE_BYTES, fd, cell_off);
     if (rc == 0) {
         rc = via_emu_range_share_at(port->inbox, bytes, fd,
-                                    self->cell_off + via_ivshmem_inbox_off(port->side, bytes));
+                                    cell_off + via_ivshmem_inbox_off(port->side, bytes));
     }
     if (rc != 0) {
         set_error(self, "map the memory: %s", strerror(-rc));
@@ -180,7 +182,7 @@ static int check_seat(struct via_ivshmem_port *self, uint64_t now_ns)
     uint32_t id = atomic_load_explicit(&own->id, memory_order_relaxed);
     uint64_t beat = atomic_load_explicit(&own->beat, memory_order_relaxed);
     if (atomic_load_explicit(&own->boot, memory_order_acquire) == 0 || id == self->device->id ||
-        self->device->ops->presence(self->device, id) != 1) {
+        self->device->ops->presence(self->device, id) == 0) {
         return 0;
     }
     if (self->seat_ns == 0) {

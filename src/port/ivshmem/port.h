@@ -12,6 +12,8 @@
 #include "port/ivshmem/device.h"
 #include "port/ivshmem/ivshmem.h"
 
+#define VIA_IVSHMEM_GUARDS 3u
+
 /* The fence of a queue, whose thread's it is. */
 struct via_ivshmem_fence {
     uint32_t downs VIA_CACHELINE_ALIGNED; /* of the port when it was started */
@@ -32,6 +34,8 @@ struct via_ivshmem_port {
     uint16_t host;
     unsigned threads_count;
     int ones_fd;
+    unsigned guards[VIA_IVSHMEM_GUARDS];
+    unsigned guards_count;
 
     struct via_ivshmem_fence fences[VIA_PORT_QUEUES]; /* each its queue's thread's */
 
