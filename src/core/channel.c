@@ -569,6 +569,19 @@ static void rest(struct via_channel *channel)
     }
 }
 
+bool via_node_rest(struct via_node *node, unsigned index)
+{
+    struct via_channel *channel = &node->channels[index];
+    via_list_foreach(it, &channel->watched) {
+        const struct via_way *way = via_list_entry(it, struct via_way, watched);
+        if (way->up && way->arm == VIA_ARM_PHASE_FENCING && !way->port->caps.fence_wakes) {
+            return false;
+        }
+    }
+    rest(channel);
+    return true;
+}
+
 enum via_arm via_node_arm(struct via_node *node, unsigned index)
 {
     struct via_channel *channel = &node->channels[index];

@@ -83,8 +83,9 @@ struct via_port_ops {
      * Has the queue's fence completed? 1: yes. 0: not yet. -ENOLINK: the link has been down since
      * it was started, also when it is up again by now; what the queue posted may be lost. -EINVAL:
      * none was started since the last 1 or -ENOLINK. Some ports get ahead only in this call, and no
-     * event tells of the end: a round trip is too short to sleep for. Does not block. Asked again
-     * and again, it ends within a second: a port whose fence gets lost takes its link down.
+     * event tells of the end: a round trip on a bus is too short to sleep for (but see
+     * caps.fence_wakes). Does not block. Asked again and again, it ends within a second: a port
+     * whose fence gets lost takes its link down.
      */
     int (*fence_poll)(struct via_port *port, unsigned queue);
 
@@ -143,7 +144,8 @@ struct via_port_ops {
     uint64_t (*events)(struct via_port *port, uint64_t mask);
 
     /*
-     * The thread of a transfer thread's queue is about to sleep until a doorbell or DMA wakes it.
+     * The thread of a transfer thread's queue is about to sleep until a doorbell, DMA or
+     * (caps.fence_wakes) the end of a fence wakes it.
      * It called events() until now, by which some ports make progress; from here on such a port
      * sees to progress itself, until the thread calls events() again. Does not block. NULL: the
      * port needs no such hint.
@@ -175,6 +177,7 @@ struct via_port_caps {
     uint32_t dma_depth;       /* DMAs under way at once, all queues together; 0 = no engine */
     bool coherent;            /* a store that returned has arrived, in order (x86 shared memory) */
     bool writes_ordered;      /* bodies arrive in the order of the calls; else only commits do */
+    bool fence_wakes;         /* the end of a fence wakes the queue's thread, as a doorbell does */
     uint64_t silence_ns; /* how long a peer that lives may be silent on a link of this kind; 0 =
                             as on a bus: the host decides */
 };

@@ -19,6 +19,8 @@
  * for announcements come through channel 0's doorbell. */
 #define VAIN_LOOKS_MAX 3u
 #define VAIN_SLEEP_NS (200 * VIA_USEC_NS)
+/* A fence that is slept for is polled this often all the same, for the port's own time-out. */
+#define FENCE_SLEEP_NS (20 * VIA_MSEC_NS)
 /* How often a thread that would like to look on asks whether the machine is crowded. */
 #define CROWDED_LOOK_NS VIA_MSEC_NS
 
@@ -224,14 +226,27 @@ static enum via_arm arm(struct via_transfer *transfer)
     return nothing ? armed : VIA_ARM_BUSY;
 }
 
-/* Between two turns, while fences are under way: for about a round trip of a link, and never longer
- * than core/port.h allows. */
-static void pause_for_fence(const struct via_transfer *transfer)
+static bool may_look_on(struct via_transfer *transfer, uint64_t now_ns)
 {
-    if (transfer->crowded) {
-        sched_yield();
-    } else {
+    if (now_ns - transfer->crowded_look_ns >= CROWDED_LOOK_NS) {
+        transfer->crowded_look_ns = now_ns;
+        transfer->crowded =
+            via_host_spin_is_crowded(transfer->host->loadavg_fd, transfer->host->cpus);
+    }
+    return !transfer->crowded;
+}
+
+/* Between two turns, while fences are under way: for about a round trip of a link, and never longer
+ * than core/port.h allows. On a crowded machine a thread that looks on takes the time of those that
+ * bring its fence to an end: it sleeps where it will be woken. */
+static void pause_for_fence(struct via_transfer *transfer, uint64_t now_ns)
+{
+    if (may_look_on(transfer, now_ns)) {
         via_cpu_pause();
+    } else if (via_node_rest(transfer->host->node, transfer->channel)) {
+        via_tenant_bells_sleep(transfer, now_ns + FENCE_SLEEP_NS);
+    } else {
+        sched_yield();
     }
 }
 
@@ -243,7 +258,7 @@ static bool rest(struct via_transfer *transfer, uint64_t now_ns, uint64_t deadli
     }
     enum via_arm armed = arm(transfer);
     if (armed == VIA_ARM_FENCING) {
-        pause_for_fence(transfer);
+        pause_for_fence(transfer, now_ns);
         return false;
     }
     if (armed == VIA_ARM_BUSY) {
@@ -256,16 +271,6 @@ static bool rest(struct via_transfer *transfer, uint64_t now_ns, uint64_t deadli
     transfer->vain_looks = 0;
     via_tenant_bells_sleep(transfer, deadline_ns);
     return true;
-}
-
-static bool may_look_on(struct via_transfer *transfer, uint64_t now_ns)
-{
-    if (now_ns - transfer->crowded_look_ns >= CROWDED_LOOK_NS) {
-        transfer->crowded_look_ns = now_ns;
-        transfer->crowded =
-            via_host_spin_is_crowded(transfer->host->loadavg_fd, transfer->host->cpus);
-    }
-    return !transfer->crowded;
 }
 
 static void run(struct via_transfer *transfer)

@@ -150,6 +150,23 @@ static void the_end_of_the_link_ends_a_fence(void **state)
     }
 }
 
+/* A port that promises it (caps.fence_wakes): the thread sleeps, and does not poll. */
+static void the_end_of_a_fence_wakes_its_thread(void **state)
+{
+    struct pair *pair = *state;
+    unsigned line = OTHER_QUEUE % CONFORM_BELL_LINES;
+    struct conform_caps caps = pair_caps(pair, 0);
+    if (!caps.caps.fence_wakes || !caps.has_bell) {
+        return;
+    }
+    for (unsigned i = 0; i < 20; i++) {
+        int64_t before = pair_tell_value(pair, 0, CONFORM_BELL_COUNT, line);
+        assert_int_equal(start(pair, 0, OTHER_QUEUE), 0);
+        WAIT_FOR(pair, pair_tell_value(pair, 0, CONFORM_BELL_COUNT, line) != before);
+        assert_int_equal(poll(pair, 0, OTHER_QUEUE), 1);
+    }
+}
+
 unsigned conform_tests_of_fences(struct CMUnitTest *ret_tests)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +177,7 @@ unsigned conform_tests_of_fences(struct CMUnitTest *ret_tests)
         cmocka_unit_test(a_fence_is_told_once),
         cmocka_unit_test(each_queue_has_its_own_fence),
         cmocka_unit_test(the_end_of_the_link_ends_a_fence),
+        cmocka_unit_test(the_end_of_a_fence_wakes_its_thread),
     };
     memcpy(ret_tests, tests, sizeof(tests));
     return VIA_ARRAY_COUNT(tests);

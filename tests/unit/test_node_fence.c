@@ -172,11 +172,26 @@ static void a_thread_whose_port_dies_may_sleep(void **state)
     fabric_free(fabric);
 }
 
+static void a_thread_sleeps_for_a_fence_that_will_wake_it(void **state)
+{
+    struct fabric *fabric = quiet_chain(2, LONG_FENCE_NS);
+    struct fabric_host *host = &fabric->hosts[1];
+    (void)state;
+    send(fabric, 0, 1, 1);
+    run_until_fencing(fabric, 0, 1);
+    assert_int_equal(via_node_arm(host->node, 0), VIA_ARM_FENCING);
+    assert_false(via_node_rest(host->node, 0));
+    fabric->links[0].ports[1].port.caps.fence_wakes = true;
+    assert_true(via_node_rest(host->node, 0));
+    fabric_free(fabric);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thread_sleeps_when_its_fence_is_over),
         cmocka_unit_test(work_goes_on_while_a_fence_is_under_way),
+        cmocka_unit_test(a_thread_sleeps_for_a_fence_that_will_wake_it),
         cmocka_unit_test(fences_of_all_links_are_under_way_at_once),
         cmocka_unit_test(what_is_proven_is_not_proven_again),
         cmocka_unit_test(a_link_that_goes_ends_the_wait),

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,9 @@
 #define KEY_TRIES 8
 /* Connections that may greet at once, over all ports. */
 #define TURN_NS_MAX (500 * VIA_MSEC_NS)
-/* How long the thread leaves a port to transfer threads that look by themselves. */
-#define REST_NS VIA_MSEC_NS
+/* How long the thread leaves a port to transfer threads that look by themselves. One that has lost
+ * its CPU meanwhile does not look, so this is how late a message may be seen. */
+#define REST_NS (200 * VIA_USEC_NS)
 
 static struct via_list hubs = {.next = &hubs, .prev = &hubs};
 static pthread_mutex_t hubs_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -353,14 +355,13 @@ static uint64_t turn(struct via_ofi_hub *hub)
 
 static void sleep_until(struct via_ofi_hub *hub, uint64_t deadline_ns)
 {
-    struct epoll_event events[EVENTS_MAX];
+    struct pollfd any = {.fd = hub->epoll_fd, .events = POLLIN};
     uint64_t now_ns = via_ofi_now_ns();
-    int wait_ms = -1;
-    if (deadline_ns != VIA_NEVER_NS) {
-        uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-        wait_ms = (int)via_min((wait_ns + VIA_MSEC_NS - 1) / VIA_MSEC_NS, UINT64_C(1000));
-    }
-    (void)epoll_wait(hub->epoll_fd, events, EVENTS_MAX, wait_ms);
+    uint64_t wait_ns = via_min(deadline_ns > now_ns ? deadline_ns - now_ns : 0, VIA_SEC_NS);
+    const struct timespec wait = {.tv_sec = (time_t)(wait_ns / VIA_SEC_NS),
+                                  .tv_nsec = (long)(wait_ns % VIA_SEC_NS)};
+    /* epoll_wait(2) counts milliseconds. */
+    (void)ppoll(&any, 1, deadline_ns == VIA_NEVER_NS ? NULL : &wait, NULL);
     uint64_t kicks;
     (void)!read(hub->wake_fd, &kicks, sizeof(kicks));
 }

@@ -275,6 +275,7 @@ static struct via_ofi_port *new_port(const struct via_ofi_options *options)
     port->base.side = host->host < host->peer ? 0 : 1;
     port->base.caps = (struct via_port_caps){
         .silence_ns = SILENCE_NS,
+        .fence_wakes = true,
         .window_bytes = host->inbox_bytes,
         .inbox_bytes = host->inbox_bytes,
         .store_bytes_max = sizeof(uint64_t),

@@ -100,6 +100,9 @@ static bool apply(struct via_ofi_port *port, const struct via_ofi_entry *head,
             return false;
         }
         atomic_store_explicit(&port->queues[head->off].fenced, head->value, memory_order_release);
+        if (head->off < VIA_PORT_DATA_DOORBELLS) {
+            port->host->wake(port->host->ctx, (unsigned)head->off % port->host->threads_count);
+        }
         return true;
     case VIA_OFI_ENTRY_SCRATCHPAD:
         if (head->off >= VIA_PORT_SCRATCHPADS / 2) {
