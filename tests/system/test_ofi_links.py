@@ -205,6 +205,23 @@ class Ofi(cli.Case):
             stranger.close()
         self.assertIsNone(self.daemons[2].poll())
 
+    def test_a_peer_that_does_not_answer_is_asked_again_beside(self):
+        """As after a partition: what was asked into it is not waited for."""
+        with socket.create_server((self.address(2), 7471)) as mute:
+            mute.settimeout(cli.HANG_S)
+            self.daemon(1, [2])
+            first = mute.accept()[0]
+            second = mute.accept()[0]
+            first.settimeout(0)
+            with self.assertRaises(BlockingIOError):  # not its end
+                while first.recv(4096):
+                    pass
+            first.close()
+            second.close()
+        self.daemon(2, [1])
+        self.assert_state(1, "up")
+        self.assert_state(2, "up")
+
     def test_links_that_cannot_be_opened(self):
         for link, says in (("2=ofi:nosuch://%s" % self.address(2), "libfabric has no provider 'nosuch'"),
                            ("2=ofi:shm://%s" % self.address(2), "libfabric has no provider 'shm'"),

@@ -14,7 +14,11 @@
 
 /* Side 0 asks for side 1 this often; while it is not there, less and less often. */
 #define RETRY_NS_MIN (10 * VIA_MSEC_NS)
-#define RETRY_NS_MAX (1 * VIA_SEC_NS)
+#define RETRY_NS_MAX (400 * VIA_MSEC_NS)
+/* A request that gets no answer is asked anew beside it: what was sent into a partition is repeated
+ * by the kernel after 1, 3 and 7 s only. */
+#define ASK_AGAIN_NS (400 * VIA_MSEC_NS)
+#define ASKS_MAX 3u
 #define RESOLVE_LOOK_NS (20 * VIA_MSEC_NS)
 #define ADDRESS_NS (10 * VIA_SEC_NS) /* how long a name's address is believed */
 #define CONNECT_NS (3 * VIA_SEC_NS)
@@ -268,6 +272,7 @@ static void connect_to_peer(struct via_ofi_port *port, uint64_t now_ns)
     snprintf(conn->peer_text, sizeof(conn->peer_text), "%s port %u", port->address,
              port->place.port);
     conn->deadline_ns = now_ns + CONNECT_NS;
+    port->retry_at_ns = now_ns + ASK_AGAIN_NS;
 }
 
 /* A word why, then the end: the peer reads it before it finds the connection closed. */
@@ -597,15 +602,28 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
     *ret_deadline_ns = via_min(*ret_deadline_ns, waits ? now_ns + VIA_MSEC_NS : next_ns);
 }
 
-static bool has_conns(const struct via_ofi_port *port)
+/* The connector: makes room for another request, by giving up the oldest where there are as many
+ * as may be. false: one is answered by now, and it goes on with that. */
+static bool may_ask(struct via_ofi_port *port)
 {
+    struct via_ofi_conn *oldest = NULL;
+    unsigned count = 0;
     via_list_foreach(it, &port->hub->conns) {
-        const struct via_ofi_conn *conn = via_list_entry(it, struct via_ofi_conn, link);
-        if (conn->port == port) {
-            return true;
+        struct via_ofi_conn *conn = via_list_entry(it, struct via_ofi_conn, link);
+        if (conn->port != port || conn->broken) {
+            continue;
         }
+        if (conn->state != VIA_OFI_CONN_CONNECTING) {
+            return false;
+        }
+        oldest = oldest != NULL ? oldest : conn;
+        count++;
     }
-    return false;
+    if (count >= ASKS_MAX) {
+        say(port, "host %u at %s does not answer", port->peer_id, oldest->peer_text);
+        via_ofi_conn_close(oldest);
+    }
+    return true;
 }
 
 void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns)
@@ -614,14 +632,14 @@ void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
         watch_link(port, now_ns, ret_deadline_ns);
     }
     port->tick_ns = now_ns;
-    if (!via_ofi_side_connects(port) || port->conn != NULL || has_conns(port)) {
-        if (port->conn == NULL && via_ofi_side_connects(port)) {
-            *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + RETRY_NS_MIN);
-        }
+    if (!via_ofi_side_connects(port) || port->conn != NULL) {
         return;
     }
-    if (now_ns >= port->retry_at_ns && find_address(port, now_ns) == 0) {
-        connect_to_peer(port, now_ns);
+    if (now_ns >= port->retry_at_ns) {
+        port->retry_at_ns = now_ns + RETRY_NS_MIN; /* of a look only, unless it connects */
+        if (may_ask(port) && find_address(port, now_ns) == 0) {
+            connect_to_peer(port, now_ns);
+        }
     }
     *ret_deadline_ns = via_min(*ret_deadline_ns, via_max(port->retry_at_ns, now_ns + VIA_MSEC_NS));
 }
@@ -653,7 +671,7 @@ void via_ofi_conn_tick(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret
     if (conn->state == VIA_OFI_CONN_HELD && !conn->broken) {
         watch_held(conn, now_ns, ret_deadline_ns);
     } else if (!conn->broken && now_ns >= conn->deadline_ns) {
-        if (conn->state != VIA_OFI_CONN_LEAVING) {
+        if (conn->state != VIA_OFI_CONN_LEAVING && port->conn == NULL) {
             say(port, "host %u at %s does not answer", port->peer_id, conn->peer_text);
             retry_later(port);
         }

@@ -23,7 +23,7 @@
 #define VIA_OFI_RECEIVES 64u /* of a connection */
 #define VIA_OFI_GREETINGS 4u
 #define VIA_OFI_GREETING_BYTES 128u
-#define VIA_OFI_CANDIDATES_MAX 3u /* connections of a port that greet */
+#define VIA_OFI_CANDIDATES_MAX 8u /* connections of a port that greet */
 
 enum via_ofi_op_kind {
     VIA_OFI_OP_RECEIVE,
