@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* viaduct model: register models of hardware, served to other processes. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <signal.h>
@@ -8,12 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "model/pex/pex.h"
 #include "vfio/user.h"
+
+#define EEPROM_BYTES 8192u
+#define EEPROM_BYTES_MAX 65536u
 
 static const char help[] =
     "usage: viaduct model pex --socket PATH --socket PATH [OPTION...]\n"
@@ -25,15 +31,21 @@ static const char help[] =
     "  --socket PATH    a UNIX socket; twice\n"
     "  --bar MIB        size of BAR 2/3 of both sides, a power of two (default 4)\n"
     "  --alut N         entries of the A-LUT: 0, 128 or 256 (default 256)\n"
+    "  --eeprom FILE    the chip's EEPROM; one that is not there is made blank, 8 KiB\n"
     "  --commands       read commands from standard input, a line each, and end with it:\n"
     "                   cut, mend, reset virtual|link, remove virtual|link, insert\n"
-    "                   virtual|link, lose virtual|link, speed GENERATION WIDTH, status\n"
+    "                   virtual|link, lose virtual|link, speed GENERATION WIDTH, status,\n"
+    "                   protect, unprotect (the EEPROM)\n"
     "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
-    {"socket", required_argument, NULL, 's'}, {"bar", required_argument, NULL, 'b'},
-    {"alut", required_argument, NULL, 'a'},   {"commands", no_argument, NULL, 'c'},
-    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+    {"socket", required_argument, NULL, 's'},
+    {"bar", required_argument, NULL, 'b'},
+    {"alut", required_argument, NULL, 'a'},
+    {"eeprom", required_argument, NULL, 'e'},
+    {"commands", no_argument, NULL, 'c'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 struct served {
@@ -118,7 +130,10 @@ static bool execute(struct via_pex *pex, char *line)
     if (first != NULL) {
         return second == NULL && execute_on_side(pex, verb, first);
     }
-    if (strcmp(verb, "cut") == 0 || strcmp(verb, "mend") == 0) {
+    if (strcmp(verb, "protect") == 0 || strcmp(verb, "unprotect") == 0) {
+        via_pex_eeprom_set_faults(pex,
+                                  &(struct via_pex_eeprom_faults){.is_protected = verb[0] == 'p'});
+    } else if (strcmp(verb, "cut") == 0 || strcmp(verb, "mend") == 0) {
         via_pex_set_link(pex, verb[0] == 'm');
     } else if (strcmp(verb, "status") == 0) {
         print_status(pex);
@@ -201,6 +216,37 @@ static int run(const struct via_pex_options *options, char *const paths[2], bool
     return rc;
 }
 
+/* The file's bytes, mapped for good. */
+static int map_eeprom(const char *path, struct via_pex_options *options, struct via_error *err)
+{
+    struct stat info;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        int cause = errno;
+        if (fd >= 0) {
+            close(fd);
+        }
+        return via_error_set(err, -cause, "%s: open: %s", path, strerror(cause));
+    }
+    bool is_new = info.st_size == 0;
+    size_t bytes = is_new ? EEPROM_BYTES : (size_t)info.st_size;
+    void *at = MAP_FAILED;
+    if (bytes <= EEPROM_BYTES_MAX && (!is_new || ftruncate(fd, EEPROM_BYTES) == 0)) {
+        at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    int cause = bytes <= EEPROM_BYTES_MAX ? errno : EFBIG;
+    close(fd);
+    if (at == MAP_FAILED) {
+        return via_error_set(err, -cause, "%s: map: %s", path, strerror(cause));
+    }
+    if (is_new) {
+        memset(at, 0xff, bytes);
+    }
+    options->eeprom = at;
+    options->eeprom_bytes = (uint32_t)bytes;
+    return 0;
+}
+
 int via_cli_model(int argc, char **argv)
 {
     struct via_pex_options options = via_pex_options_default;
@@ -225,6 +271,11 @@ int via_cli_model(int argc, char **argv)
         case 'a':
             if (via_cli_number(optarg, 0, 256, &options.alut_entries) != 0) {
                 return via_cli_usage(argv[0], "--alut %s: not 0, 128 or 256", optarg);
+            }
+            break;
+        case 'e':
+            if (map_eeprom(optarg, &options, &err) != 0) {
+                return via_cli_fail(argv[0], &err);
             }
             break;
         case 'c':

@@ -70,6 +70,73 @@ class Card(unittest.TestCase):
         self.assertIn(b"- reg 0x00 0x360 0x401a2800", out)
         self.assertIn(b"+ reg 0x00 0x360 0x001a1a08", out)
 
+    def start_model(self, *words):
+        sockets = [self.path("v"), self.path("l")]
+        model = subprocess.Popen([os.path.join(BIN, "viaduct"), "model", "pex", "--socket", sockets[0], "--socket", sockets[1],
+                                  "--commands", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.folder)
+        self.addCleanup(self.end_model, model)
+        self.assertIn("virtual side", model.stdout.readline())
+        return model
+
+    def end_model(self, model):
+        if model.poll() is None:
+            model.kill()
+        model.communicate()
+
+    def order(self, model, line):
+        model.stdin.write(line + "\n")
+        model.stdin.flush()
+        self.assertEqual(model.stdout.readline(), "ok\n")
+
+    def test_an_eeprom_is_flashed_read_and_verified(self):
+        self.make("ntb.bin", "--role", "host", "--mode", "ntb")
+        self.make("box.bin", "--role", "box")
+        with open(self.path("ntb.bin"), "rb") as file:
+            ntb = file.read()
+        model = self.start_model("--eeprom", "part")
+        device = ("--device", "vfio-user:v")
+        flash = ("eeprom", "flash", "ntb.bin", *device)
+        self.bad("eeprom", "read", *device, "-o", "x", code=1, says="--address-bytes")
+        width = ("--address-bytes", "2", "--size", "512")
+        code, out, err = self.call(*flash, *width, "--backup", "old", stdin=b"no\n")
+        self.assertEqual((code, os.path.exists(self.path("old"))), (1, False))
+        self.assertIn("nothing was written", err)
+        self.assertIn(b"[yes/NO]", out)
+        self.assertIn(b"written and read back, 91 bytes", self.good(*flash, *width, "--backup", "old", stdin=b"yes\n"))
+        with open(self.path("part"), "rb") as part, open(self.path("old"), "rb") as old:
+            self.assertEqual(part.read(len(ntb)), ntb)
+            self.assertEqual(old.read(), b"\xff" * 512)
+        code, _, err = self.call(*flash, *width, "--backup", "old", "--yes")
+        self.assertEqual(code, 1)
+        self.assertIn("old: backup: File exists; nothing was written", err)
+        self.assertIn(b"the EEPROM has ntb.bin", self.good("eeprom", "verify", "ntb.bin", *device, *width))
+        code, out, _ = self.call("eeprom", "verify", "box.bin", *device, *width)
+        self.assertEqual(code, 1)
+        self.assertIn(b"differs from box.bin", out)
+        self.good("eeprom", "read", *device, *width, "-o", "again.bin")
+        self.assertEqual(self.good("image", "diff", "ntb.bin", "again.bin"), b"")
+        self.order(model, "protect")
+        code, _, err = self.call("eeprom", "flash", "box.bin", *device, *width, "--backup", "old2", "--yes")
+        self.assertEqual(code, 1)
+        self.assertIn("write-protected", err)
+
+    def test_flash_refuses_what_is_not_for_this_chip_or_has_errors(self):
+        with open(self.path("part"), "wb") as part:
+            part.write(b"Z\0\0\0" + b"\xff" * 4092)
+        self.start_model("--eeprom", "part")
+        flash = ("eeprom", "flash", "-", "--device", "vfio-user:l", "--backup", "old", "--yes")
+        other = b"reg 0 0x360 0x1a1a00\ncard pex8733-x16 host transparent optical\n"
+        for text, says in [(other, "-: it is for pex8733-x16, a PEX 8733, and this is a PEX 8749"),
+                           (b"reg 0 0x360 0x1a1a00\n", "so --card must"), (b"crc 0x1\n" + other.replace(b"8733-x16", b"8749-x8"), "1 error")]:
+            code, _, err = self.call(*flash, stdin=text)
+            self.assertEqual(code, 1)
+            self.assertIn(says, err)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["l", "part", "v"])
+        code, out, err = self.call(*flash, "--card", "pex8749-x8", stdin=b"reg 0 0x360 0x1a1a00\n")
+        self.assertEqual((code, err), (0, ""), out)
+        self.bad("eeprom", "verify", "-", "--device", "vfio-user:none", stdin=b"flags 0\n", code=1, says="vfio-user:none: ")
+        self.bad("eeprom", "verify", "-", "--device", "x", stdin=b"flags 0\n", code=1, says="x: not 0000:03:00.0")
+
     def test_lint_of_a_text_names_the_line(self):
         text = b"# mine\nflags 0x80\nreg 0 0x360 0x1a1a00\n\nreg 0 0x360 0x1a1a08\n"
         code, out, err = self.call("image", "lint", "-", stdin=text)
@@ -91,11 +158,13 @@ class Card(unittest.TestCase):
 
     def test_mistakes_in_the_command_line(self):
         for words, says in [
-                ([], "roles or image?"), (["x"], "'x': unknown part"), (["roles", "x"], "'x': unknown card (there are: pex8749-x8"),
+                ([], "roles, image or eeprom?"), (["x"], "'x': unknown part"), (["roles", "x"], "'x': unknown card (there are: pex8749-x8"),
                 (["image"], "make, dump"), (["image", "x"], "'x': unknown verb"), (["image", "dump"], "dump: 0 files given"),
                 (["image", "make"], "are needed"), (["image", "make", "--card", "x"], "unknown card"),
                 (["image", "make", "--role", "x"], "neither host nor box"), (["image", "lint", "--dip", "01"], "four digits"),
-                (["image", "make", "--bar", "0"], "a number from 1"), (["image", "compile", "-"], "--output is missing")]:
+                (["image", "make", "--bar", "0"], "a number from 1"), (["image", "compile", "-"], "--output is missing"),
+                (["eeprom"], "read, verify or flash?"), (["eeprom", "read"], "--device is missing"), (["eeprom", "x"], "unknown verb"),
+                (["eeprom", "flash", "a", "--device", "x"], "--backup is missing"), (["eeprom", "read", "--size", "9"], "no multiple of 4")]:
             with self.subTest(words):
                 self.assertIn("--help'", self.bad(*words, code=2, says=says).splitlines()[-1])
         self.bad("image", "make", "--card", "pex8749-x8", "--role", "box", "--mode", "ntb", "-o", "x", code=1,

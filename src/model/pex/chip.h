@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "model/pex/eeprom.h"
 #include "model/pex/pex.h"
 #include "vfio/iova.h"
 
@@ -90,6 +91,7 @@ struct via_pex {
     int ones_fd;
     struct via_pex_function function[VIA_PEX_SIDES];
     struct via_pex_engine engine[VIA_PEX_SIDES];
+    struct via_pex_eeprom eeprom;
     uint64_t serials;
     struct via_pex_stats stats;
     char name[VIA_PEX_NAME_BYTES];

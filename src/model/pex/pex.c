@@ -28,6 +28,7 @@ const struct via_pex_options via_pex_options_default = {
     .generation_max = 3,
     .width_max = 8,
     .requester = {0x0018, 0x0020},
+    .chip = 0x8749,
 };
 
 /* --- life --- */
@@ -51,6 +52,10 @@ static int check(const struct via_pex_options *options, struct via_error *err)
          options->alut_entries != 256)) {
         return via_error_set(err, -EINVAL, "NT port %u, port %u, %u A-LUT entries: no such chip",
                              options->nt, options->port, options->alut_entries);
+    }
+    if (options->eeprom != NULL && (options->eeprom_bytes < 8 || options->eeprom_bytes % 4 != 0)) {
+        return via_error_set(err, -EINVAL, "an EEPROM of %u bytes: no multiple of 4 from 8 on",
+                             options->eeprom_bytes);
     }
     return 0;
 }
@@ -266,6 +271,14 @@ void via_pex_raise_error(struct via_pex *pex, uint32_t bits)
     pthread_mutex_lock(&pex->lock);
     *via_pex_reg(pex, VIA_PEX_VIRTUAL, LINK_ERROR) |= bits & 0xf;
     via_pex_update_interrupts(pex);
+    pthread_mutex_unlock(&pex->lock);
+}
+
+void via_pex_eeprom_set_faults(struct via_pex *pex, const struct via_pex_eeprom_faults *faults)
+{
+    pthread_mutex_lock(&pex->lock);
+    pex->eeprom.faults = *faults;
+    pex->eeprom.writes_count = 0;
     pthread_mutex_unlock(&pex->lock);
 }
 

@@ -43,6 +43,9 @@ struct via_pex_options {
     unsigned generation_max, width_max;
     uint16_t requester[VIA_PEX_SIDES]; /* bus, device and function that the CPU's stores carry */
     struct via_pex_switches switches;
+    uint16_t chip;         /* of port 0: 0x8749, ... */
+    unsigned char *eeprom; /* its bytes, borrowed; NULL: there is none */
+    uint32_t eeprom_bytes; /* a multiple of 4, from 8 on */
 };
 
 /* BAR 2/3 of 4 MiB, A-LUT with 256 entries, Gen3 x8. */
@@ -103,6 +106,17 @@ struct via_pex_engine_faults {
 };
 void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,
                                const struct via_pex_engine_faults *faults);
+
+struct via_pex_eeprom_faults {
+    unsigned busy_reads;    /* of its control register, after each command */
+    unsigned write_polls;   /* of its status, after each write */
+    bool hangs;             /* busy for ever */
+    bool is_protected;      /* against writes */
+    bool tears_upper_half;  /* the write at which power is lost changes this half only */
+    unsigned power_loss_at; /* the write of this number; 0: never */
+};
+/* Counts writes anew. */
+void via_pex_eeprom_set_faults(struct via_pex *pex, const struct via_pex_eeprom_faults *faults);
 
 void via_pex_stats(struct via_pex *pex, struct via_pex_stats *ret_stats);
 

@@ -19,6 +19,7 @@ enum kind {
     SHARED,   /* of the port: kept at the virtual side */
     CAPTURED, /* the requester id */
     LINK_STATUS,
+    EEPROM,  /* eeprom.c has it */
     PATTERN, /* read-only for a while when the link goes down */
 };
 
@@ -97,6 +98,9 @@ static const struct definition definitions[] = {
     /* Of the chip. */
     {{0x360, 1, VIA_PEX_AT_CHIP, "NT ports and A-LUT", "FreeBSD"}, .kind = PLAIN},
     {{0x208, 1, VIA_PEX_AT_CHIP, "ports disabled, of a station", "FreeBSD"}, .writable = 0xff},
+    {{0x000, 1, VIA_PEX_AT_CHIP, "device and vendor id of port 0", "PCI; BAR 0 begins with port 0: SDK"}, .kind = PLAIN},
+    {{0x260, 2, VIA_PEX_AT_CHIP, "EEPROM control and data", "SDK; eeprom.c"}, .kind = EEPROM},
+    {{0x26C, 2, VIA_PEX_AT_CHIP, "EEPROM third address byte and CRC", "SDK; eeprom.c"}, .kind = EEPROM},
     {{PATTERNS, 4, VIA_PEX_AT_CHIP, "PHY test pattern, as scratchpads", "FreeBSD"}, .kind = PATTERN, .writable = ALL},
 };
 /* clang-format on */
@@ -144,7 +148,8 @@ static uint32_t chip_off(const struct via_pex *pex, uint32_t off)
     if (off >= patterns + PATTERNS && off < patterns + PATTERNS + 16) {
         return off - patterns;
     }
-    return off == 0x360 ? off : UINT32_MAX;
+    bool is_eeprom = off == 0x260 || off == 0x264 || off == 0x26C || off == 0x270;
+    return off == 0 || off == 0x360 || is_eeprom ? off : UINT32_MAX;
 }
 
 static bool is_alut(uint32_t off)
@@ -243,6 +248,8 @@ uint32_t via_pex_chip_read(struct via_pex *pex, uint32_t off)
         return pex->options.requester[place.side];
     case LINK_STATUS:
         return (stored & place.definition->writable) | link_status(pex);
+    case EEPROM:
+        return via_pex_eeprom_get(&pex->eeprom, at);
     case PLAIN:
     case PATTERN:
         break;
@@ -285,6 +292,11 @@ static void write_of_kind(struct via_pex *pex, const struct place *place, uint32
             return;
         }
         write_bits(&pex->regs[off / 4], value, lanes);
+        return;
+    case EEPROM:
+        if (lanes == ALL) { /* assumed: as a whole only */
+            via_pex_eeprom_put(&pex->eeprom, &pex->options, at, value);
+        }
         return;
     case CAPTURED:
         return;
@@ -387,4 +399,6 @@ void via_pex_registers_power_on(struct via_pex *pex)
         ports |= 3u << 30;
     }
     pex->regs[0x360 / 4] = ports;
+    pex->regs[0] = (uint32_t)options->chip << 16 | 0x10B5u;
+    via_pex_eeprom_reset(&pex->eeprom, options);
 }

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* viaduct card eeprom: the EEPROM of a card of this machine. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "card/eeprom.h"
+#include "cli/card.h"
+#include "cli/cli.h"
+#include "vfio/kernel.h"
+#include "vfio/user.h"
+
+#define USER_PREFIX "vfio-user:"
+#define SIZE_DEFAULT 4096u
+
+static const char help[] =
+    "usage: viaduct card eeprom read --device D --output FILE [OPTION...]\n"
+    "       viaduct card eeprom verify FILE --device D [OPTION...]\n"
+    "       viaduct card eeprom flash FILE --device D --backup FILE [OPTION...]\n"
+    "\n"
+    "The EEPROM of a card, by the controller in its chip. Tried on a register model, never on a\n"
+    "chip. flash checks the image, keeps what is there in a new file, asks, writes and reads "
+    "back;\n"
+    "whenever power is lost the card has its old image, one without registers, or the new one.\n"
+    "\n"
+    "  --device D         0000:03:00.0 (bound to vfio-pci) or vfio-user:PATH\n"
+    "  --backup FILE      flash: what is there goes into this file, which must not exist\n"
+    "  --card CARD        the card that it is, if the image does not name one\n"
+    "  --address-bytes N  1 to 3, of a blank EEPROM whose width the chip does not know\n"
+    "  --size BYTES       of the EEPROM, a multiple of 4 up to 65536 (default 4096)\n"
+    "  --yes              flash: do not ask\n"
+    "  --output FILE      read: where the image goes\n"
+    "  -h, --help         this text\n";
+
+enum { OPT_DEVICE = 256, OPT_BACKUP, OPT_CARD, OPT_ADDRESS, OPT_SIZE, OPT_YES };
+
+static const struct option long_options[] = {
+    {"device", required_argument, NULL, OPT_DEVICE},
+    {"backup", required_argument, NULL, OPT_BACKUP},
+    {"card", required_argument, NULL, OPT_CARD},
+    {"address-bytes", required_argument, NULL, OPT_ADDRESS},
+    {"size", required_argument, NULL, OPT_SIZE},
+    {"yes", no_argument, NULL, OPT_YES},
+    {"output", required_argument, NULL, 'o'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+struct device_options {
+    const char *name, *device, *backup, *output;
+    const struct via_card *card;
+    unsigned address_bytes, size;
+    bool yes;
+};
+
+/* -1 = go on, else the exit code. */
+static int take_option(int opt, struct device_options *options)
+{
+    switch (opt) {
+    case OPT_DEVICE:
+        options->device = optarg;
+        return -1;
+    case OPT_BACKUP:
+        options->backup = optarg;
+        return -1;
+    case OPT_CARD:
+        return via_cli_card_take_card(options->name, optarg, &options->card) == VIA_CLI_OK
+                   ? -1
+                   : VIA_CLI_USAGE;
+    case OPT_ADDRESS:
+        return via_cli_number(optarg, 1, 3, &options->address_bytes) == 0
+                   ? -1
+                   : via_cli_usage(options->name, "--address-bytes: '%s': not 1 to 3", optarg);
+    case OPT_SIZE:
+        return via_cli_number(optarg, 8, VIA_CARD_IMAGE_BYTES_MAX, &options->size) == 0 &&
+                       options->size % 4 == 0
+                   ? -1
+                   : via_cli_usage(options->name, "--size: '%s': no multiple of 4 from 8 to %u",
+                                   optarg, VIA_CARD_IMAGE_BYTES_MAX);
+    case OPT_YES:
+        options->yes = true;
+        return -1;
+    case 'o':
+        options->output = optarg;
+        return -1;
+    case 'h':
+        fputs(help, stdout);
+        return VIA_CLI_OK;
+    default:
+        return via_cli_usage(options->name, NULL);
+    }
+}
+
+/* --- the device --- */
+
+static void pause_us(unsigned us)
+{
+    usleep(us);
+}
+
+static int open_device(const struct device_options *options, struct via_card_eeprom *eeprom,
+                       struct via_error *err)
+{
+    struct via_pci *pci;
+    struct via_kernel_options kernel = {.address = options->device};
+    int rc = -EINVAL;
+    if (strncmp(options->device, USER_PREFIX, strlen(USER_PREFIX)) == 0) {
+        rc = via_vfio_user_open(options->device + strlen(USER_PREFIX), &pci, err);
+    } else if (via_kernel_is_address(options->device)) {
+        rc = via_kernel_open(&kernel, &pci, err);
+    } else {
+        via_error_set(err, rc, "not 0000:03:00.0 or vfio-user:PATH");
+    }
+    if (rc == 0) {
+        rc = via_card_eeprom_open(eeprom, pci, options->address_bytes, pause_us, err);
+        if (rc != 0) {
+            pci->ops->close(pci);
+        }
+    }
+    if (rc != 0) {
+        via_error_prefix(err, "%s: ", options->device);
+    }
+    return rc;
+}
+
+static void close_device(struct via_card_eeprom *eeprom)
+{
+    eeprom->pci->ops->close(eeprom->pci);
+}
+
+static int fail(const struct device_options *options, struct via_error *err)
+{
+    via_error_prefix(err, "%s: ", options->device);
+    return via_cli_fail(options->name, err);
+}
+
+/* All of the EEPROM; to be freed. */
+static int read_all(const struct device_options *options, struct via_card_eeprom *eeprom,
+                    uint8_t **ret_bytes, struct via_error *err)
+{
+    uint8_t *bytes = malloc(options->size);
+    int rc = bytes == NULL ? via_error_set(err, -ENOMEM, "EEPROM: read: %s", strerror(ENOMEM))
+                           : via_card_eeprom_read(eeprom, 0, bytes, options->size, err);
+    if (rc != 0) {
+        free(bytes);
+        return rc;
+    }
+    *ret_bytes = bytes;
+    return 0;
+}
+
+/* What a blank part has behind an image is not worth a file. */
+static size_t without_padding(const uint8_t *bytes, size_t count)
+{
+    size_t least = 8;
+    while (count > least && bytes[count - 1] == 0xff) {
+        count--;
+    }
+    return count;
+}
+
+/* --- read and verify --- */
+
+static int run_read(struct device_options *options, char **words)
+{
+    struct via_card_eeprom eeprom;
+    struct via_error err = {0};
+    uint8_t *bytes;
+    (void)words;
+    if (options->output == NULL) {
+        return via_cli_usage(options->name, "--output is missing");
+    }
+    if (open_device(options, &eeprom, &err) != 0) {
+        return via_cli_fail(options->name, &err);
+    }
+    int rc = read_all(options, &eeprom, &bytes, &err);
+    if (rc == 0) {
+        size_t count = without_padding(bytes, options->size);
+        rc = via_cli_card_write(options->output, bytes, count, &err);
+        if (rc == 0 && strcmp(options->output, "-") != 0) {
+            printf("PEX %04x: %zu bytes; at power-on the chip found %s\n", eeprom.chip, count,
+                   eeprom.is_valid        ? "a valid image"
+                   : eeprom.had_crc_error ? "a wrong CRC"
+                                          : "no valid image");
+        }
+        free(bytes);
+    }
+    close_device(&eeprom);
+    return rc == 0 ? VIA_CLI_OK : fail(options, &err);
+}
+
+/* The bytes of an image, or of its text; to be freed. */
+static int load_bytes(const char *path, struct via_cli_card_file **ret_file, uint8_t **ret_bytes,
+                      size_t *ret_count, struct via_error *err)
+{
+    int rc = via_cli_card_load(path, ret_file, err);
+    if (rc != 0) {
+        return rc;
+    }
+    *ret_bytes = malloc(VIA_CARD_IMAGE_BYTES_MAX);
+    rc = *ret_bytes == NULL ? -ENOMEM
+                            : via_card_image_write(&(*ret_file)->image, *ret_bytes, ret_count);
+    if (rc != 0) {
+        free(*ret_bytes);
+        free(*ret_file);
+        return via_error_set(err, rc, "%s: %s", path, strerror(-rc));
+    }
+    return 0;
+}
+
+static int run_verify(struct device_options *options, char **words)
+{
+    struct via_card_eeprom eeprom;
+    struct via_cli_card_file *file;
+    struct via_error err = {0};
+    uint8_t *bytes;
+    size_t count;
+    int64_t differs = -1;
+    if (load_bytes(words[0], &file, &bytes, &count, &err) != 0) {
+        return via_cli_fail(options->name, &err);
+    }
+    int code = VIA_CLI_OK;
+    if (open_device(options, &eeprom, &err) != 0) {
+        code = via_cli_fail(options->name, &err);
+    } else {
+        int rc = via_card_eeprom_verify(&eeprom, bytes, count, &differs, &err);
+        close_device(&eeprom);
+        if (rc != 0) {
+            code = fail(options, &err);
+        } else if (differs >= 0) {
+            printf("%s: the EEPROM differs from %s, last in the dword at byte %lld\n",
+                   options->device, words[0], (long long)differs);
+            code = VIA_CLI_FAILED;
+        } else {
+            printf("%s: the EEPROM has %s, %zu bytes\n", options->device, words[0], count);
+        }
+    }
+    free(bytes);
+    free(file);
+    return code;
+}
+
+/* --- flash --- */
+
+/* Is the image for this chip, and free of errors? */
+static int check_image(const struct device_options *options, const struct via_cli_card_file *file,
+                       const struct via_card_eeprom *eeprom, size_t count, struct via_error *err)
+{
+    struct via_card_mark mark = via_card_mark_find(file->image.tail, file->image.tail_bytes);
+    const struct via_card *card = mark.card != NULL ? mark.card : options->card;
+    if (card == NULL) {
+        return via_error_set(
+            err, -EINVAL, "%s: it does not say which card it is for, so --card must", file->path);
+    }
+    if (card->chip != eeprom->chip) {
+        return via_error_set(err, -EINVAL, "%s: it is for %s, a PEX %04x, and this is a PEX %04x",
+                             file->path, card->name, card->chip, eeprom->chip);
+    }
+    if (count > options->size) {
+        return via_error_set(err, -EFBIG, "%s: %zu bytes, and the EEPROM has %u (--size)",
+                             file->path, count, options->size);
+    }
+    const struct via_card_lint_options lint = {.card = options->card, .dip = -1};
+    unsigned errors = via_cli_card_print_lint(file, &lint);
+    return errors == 0 ? 0
+                       : via_error_set(err, -EINVAL, "%s: %u error%s: nothing was written",
+                                       file->path, errors, errors == 1 ? "" : "s");
+}
+
+/* Never over a file that is there: it may be the only copy of an older image. */
+static int keep_backup(const struct device_options *options, struct via_card_eeprom *eeprom,
+                       struct via_error *err)
+{
+    uint8_t *bytes;
+    int rc = read_all(options, eeprom, &bytes, err);
+    if (rc != 0) {
+        return rc;
+    }
+    int fd = open(options->backup, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    bool is_kept =
+        fd >= 0 && write(fd, bytes, options->size) == (ssize_t)options->size && fsync(fd) == 0;
+    int cause = errno;
+    free(bytes);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return is_kept ? 0
+                   : via_error_set(err, -cause, "%s: backup: %s; nothing was written to the card",
+                                   options->backup, strerror(cause));
+}
+
+static bool is_agreed(const struct device_options *options, const struct via_card_eeprom *eeprom,
+                      const char *path)
+{
+    char answer[16] = "";
+    if (options->yes) {
+        return true;
+    }
+    printf("Write %s into the EEPROM of the PEX %04x at %s? It was %s. [yes/NO] ", path,
+           eeprom->chip, options->device, eeprom->is_valid ? "valid" : "not valid");
+    fflush(stdout);
+    return fgets(answer, sizeof(answer), stdin) != NULL && strcmp(answer, "yes\n") == 0;
+}
+
+static int flash_device(const struct device_options *options, struct via_card_eeprom *eeprom,
+                        const struct via_cli_card_file *file, const uint8_t *bytes, size_t count)
+{
+    struct via_error err = {0};
+    if (check_image(options, file, eeprom, count, &err) != 0) {
+        return via_cli_fail(options->name, &err);
+    }
+    if (!is_agreed(options, eeprom, file->path)) {
+        fprintf(stderr, "%s: not agreed to: nothing was written\n", options->name);
+        return VIA_CLI_FAILED;
+    }
+    if (keep_backup(options, eeprom, &err) != 0) {
+        return via_cli_fail(options->name, &err);
+    }
+    int rc = via_card_eeprom_flash(eeprom, bytes, count, &err);
+    if (rc != 0) {
+        return fail(options, &err);
+    }
+    printf("%s: written and read back, %zu bytes; what was there is in %s. The chip takes it at "
+           "the next power-on.\n",
+           options->device, count, options->backup);
+    return VIA_CLI_OK;
+}
+
+static int run_flash(struct device_options *options, char **words)
+{
+    struct via_card_eeprom eeprom;
+    struct via_cli_card_file *file;
+    struct via_error err = {0};
+    uint8_t *bytes;
+    size_t count;
+    if (options->backup == NULL) {
+        return via_cli_usage(options->name, "--backup is missing");
+    }
+    if (load_bytes(words[0], &file, &bytes, &count, &err) != 0) {
+        return via_cli_fail(options->name, &err);
+    }
+    int code;
+    if (open_device(options, &eeprom, &err) != 0) {
+        code = via_cli_fail(options->name, &err);
+    } else {
+        code = flash_device(options, &eeprom, file, bytes, count);
+        close_device(&eeprom);
+    }
+    free(bytes);
+    free(file);
+    return code;
+}
+
+/* --- the command --- */
+
+static const struct {
+    const char *name;
+    int files_count;
+    int (*run)(struct device_options *options, char **words);
+} verbs[] = {{"read", 0, run_read}, {"verify", 1, run_verify}, {"flash", 1, run_flash}};
+
+int via_cli_card_eeprom(int argc, char **argv)
+{
+    struct device_options options = {.name = argv[0], .size = SIZE_DEFAULT};
+    for (int c; (c = getopt_long(argc, argv, "ho:", long_options, NULL)) != -1;) {
+        int code = take_option(c, &options);
+        if (code >= 0) {
+            return code;
+        }
+    }
+    if (optind == argc) {
+        return via_cli_usage(argv[0], "read, verify or flash?");
+    }
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(verbs); i++) {
+        if (strcmp(verbs[i].name, argv[optind]) != 0) {
+            continue;
+        }
+        if (argc - optind - 1 != verbs[i].files_count) {
+            return via_cli_usage(argv[0], "%s: %d files given, %d wanted", verbs[i].name,
+                                 argc - optind - 1, verbs[i].files_count);
+        }
+        if (options.device == NULL) {
+            return via_cli_usage(argv[0], "--device is missing");
+        }
+        return verbs[i].run(&options, argv + optind + 1);
+    }
+    return via_cli_usage(argv[0], "'%s': unknown verb", argv[optind]);
+}
