@@ -53,7 +53,7 @@ enum sim_mark {
     SIM_SPEC,    /* a specification or data sheet does */
     SIM_TYPICAL, /* measured by others on such hardware */
     SIM_CHOSEN,  /* how we run the model: it has no right value */
-    SIM_FITTED,  /* found by "viaduct-sim paper X --fit" on the points marked so */
+    SIM_FITTED,  /* found on the figures marked so */
 };
 
 struct sim_value {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,22 +19,26 @@ static const char usage_text[] =
     "Runs the cost model on a published system and prints its figures beside the model's.\n"
     "\n"
     "Options:\n"
-    "  --csv DIR        write paper-X.csv there\n"
+    "  --csv DIR        write paper-X.csv there; '-' is standard output, and nothing else\n"
     "  --plot DIR       write a picture per figure there, by matplotlib\n"
     "  --parameters     print every parameter with its mark and source, too\n"
     "  --scenarios DIR  take paper-X.ini from there\n"
     "  --scenario FILE  take this file (of one paper)\n"
     "  --bounded        only the figures that must keep a bound, which takes less time\n"
-    "  --fit FILE       fit the [fitted] parameters (of one paper), write the scenario to FILE\n"
-    "  --sensitivity    print instead what a tenth more of each parameter does to the figures\n"
+    "  --fitted         only the figures that parameters are fitted on\n"
+    "  --set 'SECTION KEY=NUMBER'  another value, in the unit of the file; any number of times\n"
     "  --help           this text\n"
     "\n"
-    "Exit code: 0 when every figure is within its bound, 1 when one is not, 2 for wrong usage and\n"
-    "scenarios that are wrong.\n";
+    "Exit code: 0, 1 when a claim is broken, 2 for wrong usage and scenarios that are wrong.\n"
+    "A figure that does not fit is shown as such and breaks nothing.\n";
+
+#define SETS_MAX 64u
 
 struct options {
-    const char *csv, *plot, *scenarios, *scenario, *fit;
-    bool parameters, sensitivity, bounded;
+    const char *csv, *plot, *scenarios, *scenario;
+    const char *sets[SETS_MAX];
+    unsigned sets_count;
+    bool parameters, bounded, fitted;
 };
 
 static int fail(const struct via_error *err)
@@ -96,48 +101,42 @@ static int plot(const char *csv_folder, const char *folder, const struct sim_pap
     return sim_share_plot(csv, folder, &err) == 0 ? 0 : fail(&err);
 }
 
-/* The same file with the numbers of [fitted] values that were found. */
-static int write_fit(const char *from, const char *to, const struct sim_scenario *scenario)
-{
-    FILE *in = fopen(from, "re");
-    if (in == NULL) {
-        return fail_errno(from, "open");
-    }
-    FILE *out = fopen(to, "we");
-    if (out == NULL) {
-        fclose(in);
-        return fail_errno(to, "open");
-    }
-    char text[512];
-    for (unsigned line = 1; fgets(text, sizeof(text), in) != NULL; line++) {
-        for (size_t i = 0; i < scenario->values_count; i++) {
-            const struct sim_value *value = &scenario->values[i];
-            if (value->line == line && value->mark == SIM_FITTED && value->unit_factor > 0) {
-                snprintf(text, sizeof(text), "%s = " SIM_FIT_FORMAT " %s [fitted] %s\n",
-                         value->key->name, value->number / value->unit_factor, value->unit,
-                         value->source);
-            }
-        }
-        fputs(text, out);
-    }
-    fclose(in);
-    bool bad = ferror(out) != 0;
-    return fclose(out) != 0 || bad ? fail_errno(to, "write") : 0;
-}
-
 /* --- a paper --------------------------------------------------------------------------------- */
 
+/* Fails only when a claim is broken: what does not fit is shown, and no failure. */
 static int judge(const struct sim_report *report, const struct sim_paper *paper)
 {
-    size_t fit, points;
-    size_t bad = sim_report_bad(report);
-    bool fair = sim_report_fair(report, &fit, &points);
-    printf("%c: %zu figures, %zu of them fitted on, %zu judged; %zu outside their bound\n",
-           paper->letter, points, fit, points - fit, bad);
-    if (!fair) {
-        printf("%c: more than half of the figures were fitted on\n", paper->letter);
+    struct sim_report_counts counts = sim_report_count(report);
+    printf("%c: fitted on %zu figures, %zu outside; held out %zu, %zu outside; %zu claims, %zu "
+           "broken\n",
+           paper->letter, counts.fitted, counts.fitted_outside, counts.held, counts.held_outside,
+           counts.claims, counts.broken);
+    return counts.broken == 0 ? 0 : 1;
+}
+
+/* "SECTION KEY=NUMBER", in the unit of the file. */
+static int set_value(struct sim_scenario *scenario, const char *text, struct via_error *err)
+{
+    for (size_t i = 0; i < scenario->values_count; i++) {
+        struct sim_value *value = &scenario->values[i];
+        const struct sim_part *part = &scenario->parts[value->part];
+        char name[128];
+        char *end;
+        int bytes =
+            snprintf(name, sizeof(name), "%s%s%s %s=", part->section->name,
+                     part->instance[0] != '\0' ? " " : "", part->instance, value->key->name);
+        if (strncmp(text, name, (size_t)bytes) == 0 && value->unit_factor > 0) {
+            double number = strtod(text + bytes, &end) * value->unit_factor;
+            if (end == text + bytes || *end != '\0' || !(number >= value->key->min) ||
+                !(number <= value->key->max)) {
+                return via_error_set(err, -EINVAL, "--set %s: not a number that is allowed", text);
+            }
+            bool whole = value->key->dimension == SIM_COUNT || value->key->dimension == SIM_BYTES;
+            value->number = whole ? round(number) : number;
+            return 0;
+        }
     }
-    return bad == 0 && fair ? 0 : 1;
+    return via_error_set(err, -EINVAL, "--set %s: %.200s has no such number", text, scenario->name);
 }
 
 static int run_paper(const struct options *options, const struct sim_paper *paper,
@@ -149,20 +148,28 @@ static int run_paper(const struct options *options, const struct sim_paper *pape
     if (sim_scenario_load(path, paper->sections, paper->sections_count, scenario, &err) != 0) {
         return fail(&err);
     }
-    if (options->fit != NULL && sim_fit(paper, scenario, stderr, &err) != 0) {
-        return fail(&err);
+    for (unsigned i = 0; i < options->sets_count; i++) {
+        if (set_value(scenario, options->sets[i], &err) != 0) {
+            return fail(&err);
+        }
+    }
+    struct sim_report report;
+    sim_report_init(&report);
+    report.bounded = options->bounded;
+    report.fitting = options->fitted;
+    if (options->csv != NULL && strcmp(options->csv, "-") == 0) {
+        int rc = paper->run(scenario, &report, &err);
+        if (rc == 0) {
+            sim_report_csv(&report, paper->letter, stdout);
+        }
+        sim_report_fini(&report);
+        return rc == 0 ? 0 : fail(&err);
     }
     printf("%c. %s\n", paper->letter, paper->title);
     if (options->parameters) {
         printf("\n%s\n", path);
         sim_scenario_print(scenario, stdout);
     }
-    if (options->sensitivity) {
-        return sim_sensitivity(paper, scenario, stdout, &err) != 0 ? fail(&err) : 0;
-    }
-    struct sim_report report;
-    sim_report_init(&report);
-    report.bounded = options->bounded;
     int rc = paper->run(scenario, &report, &err);
     if (rc != 0) {
         rc = fail(&err);
@@ -173,9 +180,6 @@ static int run_paper(const struct options *options, const struct sim_paper *pape
         int written = csv != NULL ? write_csv(csv, paper, &report) : 0;
         if (written == 0 && options->plot != NULL) {
             written = plot(csv, options->plot, paper);
-        }
-        if (written == 0 && options->fit != NULL) {
-            written = write_fit(path, options->fit, scenario);
         }
         rc = written != 0 ? written : rc;
     }
@@ -213,8 +217,8 @@ int sim_paper_main(int argc, char **argv)
     static const struct option longs[] = {
         {"csv", required_argument, NULL, 'c'},      {"plot", required_argument, NULL, 'p'},
         {"parameters", no_argument, NULL, 'v'},     {"scenarios", required_argument, NULL, 'd'},
-        {"scenario", required_argument, NULL, 's'}, {"fit", required_argument, NULL, 'f'},
-        {"sensitivity", no_argument, NULL, 'x'},    {"bounded", no_argument, NULL, 'b'},
+        {"scenario", required_argument, NULL, 's'}, {"set", required_argument, NULL, 'e'},
+        {"fitted", no_argument, NULL, 'f'},         {"bounded", no_argument, NULL, 'b'},
         {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
     };
     struct options options = {0};
@@ -237,11 +241,14 @@ int sim_paper_main(int argc, char **argv)
         case 's':
             options.scenario = optarg;
             break;
-        case 'f':
-            options.fit = optarg;
+        case 'e':
+            if (options.sets_count == SETS_MAX) {
+                return bad_usage("--set: too many, with", optarg);
+            }
+            options.sets[options.sets_count++] = optarg;
             break;
-        case 'x':
-            options.sensitivity = true;
+        case 'f':
+            options.fitted = true;
             break;
         case 'b':
             options.bounded = true;
@@ -257,9 +264,9 @@ int sim_paper_main(int argc, char **argv)
         return argc == optind ? bad_usage("which one?", "A, B, C, D, E or all")
                               : bad_usage("one paper at a time, or all:", argv[optind + 1]);
     }
-    if ((options.scenario != NULL || options.fit != NULL) && strcmp(argv[optind], "all") == 0) {
+    if ((options.scenario != NULL || options.sets_count > 0) && strcmp(argv[optind], "all") == 0) {
         return bad_usage("of one paper only, not of all:",
-                         options.fit != NULL ? "--fit" : "--scenario");
+                         options.sets_count > 0 ? "--set" : "--scenario");
     }
     return run_papers(&options, argv[optind]);
 }

@@ -8,11 +8,11 @@
 #include "sim/memory.h"
 #include "sim/paper/paper.h"
 
-static const char *const role_names[] = {"judged", "fitted", "predicted", "quoted"};
+static const char *const role_names[] = {"held out", "fitted", "predicted", "quoted"};
 
 void sim_report_init(struct sim_report *report)
 {
-    *report = (struct sim_report){.misfit_max = INFINITY};
+    *report = (struct sim_report){0};
 }
 
 void sim_report_fini(struct sim_report *report)
@@ -23,14 +23,7 @@ void sim_report_fini(struct sim_report *report)
 
 static bool has_bound(const struct sim_row *row)
 {
-    return row->role == SIM_JUDGED || row->role == SIM_FIT;
-}
-
-static double misfit(const struct sim_row *row)
-{
-    double error = row->range ? (row->model - row->paper) / ((row->high - row->low) / 2)
-                              : row->model / row->paper - 1;
-    return row->range ? error * error * error * error : error * error;
+    return row->role == SIM_HELD || row->role == SIM_FIT;
 }
 
 void sim_report_add(struct sim_report *report, const struct sim_row *row)
@@ -43,7 +36,6 @@ void sim_report_add(struct sim_report *report, const struct sim_row *row)
         report->rows = sim_realloc(report->rows, report->capacity * sizeof(*report->rows));
     }
     report->rows[report->count++] = *row;
-    report->misfit += row->role == SIM_FIT ? misfit(row) : 0;
 }
 
 void sim_report_within(struct sim_report *report, const struct sim_row *row, double bound)
@@ -56,38 +48,28 @@ void sim_report_within(struct sim_report *report, const struct sim_row *row, dou
 
 bool sim_report_wants(const struct sim_report *report, enum sim_role role)
 {
-    bool bounded = report->bounded || report->brief;
-    return role == SIM_FIT || (!report->fitting && (!bounded || role == SIM_JUDGED));
+    return role == SIM_FIT || (!report->fitting && (!report->bounded || role == SIM_HELD));
 }
 
-bool sim_report_is_hopeless(const struct sim_report *report)
-{
-    return report->fitting && report->misfit > report->misfit_max;
-}
-
-bool sim_row_good(const struct sim_row *row)
+bool sim_row_fits(const struct sim_row *row)
 {
     return !has_bound(row) || (row->model >= row->low && row->model <= row->high);
 }
 
-size_t sim_report_bad(const struct sim_report *report)
+struct sim_report_counts sim_report_count(const struct sim_report *report)
 {
-    size_t bad = 0;
+    struct sim_report_counts counts = {0};
     for (size_t i = 0; i < report->count; i++) {
-        bad += sim_row_good(&report->rows[i]) ? 0 : 1;
+        const struct sim_row *row = &report->rows[i];
+        size_t outside = sim_row_fits(row) ? 0 : 1;
+        counts.fitted += row->role == SIM_FIT ? 1 : 0;
+        counts.fitted_outside += row->role == SIM_FIT ? outside : 0;
+        counts.held += row->role == SIM_HELD ? 1 : 0;
+        counts.held_outside += row->role == SIM_HELD ? outside : 0;
+        counts.claims += row->claim ? 1 : 0;
+        counts.broken += row->claim ? outside : 0;
     }
-    return bad;
-}
-
-bool sim_report_fair(const struct sim_report *report, size_t *ret_fit, size_t *ret_points)
-{
-    *ret_fit = 0;
-    *ret_points = 0;
-    for (size_t i = 0; i < report->count; i++) {
-        *ret_fit += report->rows[i].role == SIM_FIT ? 1 : 0;
-        *ret_points += has_bound(&report->rows[i]) ? 1 : 0;
-    }
-    return *ret_fit * 2 <= *ret_points;
+    return counts;
 }
 
 static void number(char *text, size_t bytes, double value)
@@ -138,7 +120,9 @@ static void print_row(const struct sim_row *row, FILE *out)
     }
     fprintf(out, "%-20s %10s %-7s %9s %9s %-6s %8s  %-16s %-9s%s\n", row->label, x, row->x_unit,
             paper, model, row->unit, error, bound, role_names[row->role],
-            sim_row_good(row) ? "" : " OUTSIDE");
+            sim_row_fits(row) ? (row->claim ? " claim" : "")
+            : row->claim      ? " CLAIM BROKEN"
+                              : " does not fit");
 }
 
 void sim_report_print(const struct sim_report *report, FILE *out)
@@ -167,14 +151,15 @@ static void csv_number(double value, FILE *out)
 
 void sim_report_csv(const struct sim_report *report, char letter, FILE *out)
 {
-    fputs("system,series,label,x_unit,unit,role,good,range,x,paper,low,high,model,error_percent\n",
+    fputs("system,series,label,x_unit,unit,role,fits,claim,range,x,paper,low,high,model,error_"
+          "percent\n",
           out);
     for (size_t i = 0; i < report->count; i++) {
         const struct sim_row *row = &report->rows[i];
         bool range = row->range || (has_bound(row) && isnan(row->paper));
-        fprintf(out, "%c,\"%s\",\"%s\",%s,%s,%s,%s,%s,", letter, row->series, row->label,
-                row->x_unit, row->unit, role_names[row->role], sim_row_good(row) ? "yes" : "no",
-                range ? "yes" : "no");
+        fprintf(out, "%c,\"%s\",\"%s\",%s,%s,%s,%s,%s,%s,", letter, row->series, row->label,
+                row->x_unit, row->unit, role_names[row->role], sim_row_fits(row) ? "yes" : "no",
+                row->claim ? "yes" : "no", range ? "yes" : "no");
         csv_number(row->x, out);
         csv_number(row->paper, out);
         csv_number(has_bound(row) ? row->low : NAN, out);

@@ -83,6 +83,7 @@ struct move {
     struct sdp *sdp;
     unsigned from;
     uint64_t left, missing; /* not begun, not arrived */
+    bool user_data;         /* into the program's buffer: counts where it arrives */
     struct sim_call done;
 };
 
@@ -103,6 +104,9 @@ static void move_written(void *object, uint64_t piece)
     struct move *move = object;
     struct sdp *sdp = move->sdp;
     move->missing -= piece;
+    if (move->user_data) {
+        sdp->received_bytes += piece;
+    }
     if (move->missing == 0) {
         sim_cost_after(&sdp->cost, 0, move->done);
         free(move);
@@ -147,7 +151,12 @@ static void move_next(struct move *move)
 static void start_move(struct sdp *sdp, unsigned from, uint64_t bytes, struct sim_call done)
 {
     struct move *move = sim_alloc(sizeof(*move));
-    *move = (struct move){.sdp = sdp, .from = from, .left = bytes, .missing = bytes, .done = done};
+    *move = (struct move){.sdp = sdp,
+                          .from = from,
+                          .left = bytes,
+                          .missing = bytes,
+                          .user_data = sdp->zero_copy && bytes == sdp->message_bytes,
+                          .done = done};
     move_next(move);
 }
 
@@ -349,7 +358,6 @@ static void zero_copy_receive(struct connection *connection)
     sim_actor_work(actor, sdp->post_ps);
     start_move(sdp, 1, CONTROL_BYTES,
                (struct sim_call){.run = release_arrived, .object = connection});
-    sdp->received_bytes += sdp->message_bytes;
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */

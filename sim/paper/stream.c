@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/types.h"
@@ -46,6 +47,8 @@ struct stream {
     uint64_t bells_count;       /* what the receiver has been told of */
     uint64_t first_ps, last_ps; /* measured from and to */
     uint64_t first_busy_ps, last_busy_ps;
+    struct sim_spread phases; /* of polls */
+    uint64_t look_ps;         /* a poll's interval: the look itself and the pause after it */
 };
 
 static uint64_t parameter(const struct stream *stream, const char *key)
@@ -140,12 +143,24 @@ static void free_arrived(void *object, uint64_t arg)
                       (struct sim_call){buffer_freed, stream, 0});
 }
 
+/* Of a poll, in [0, 1): its place in the interval. */
+static double phase(struct stream *stream)
+{
+    return exp(-sim_spread_draw(&stream->phases));
+}
+
 /* --- the sender ------------------------------------------------------------------------------ */
 
-/* Looks at a register of the chip, a round trip each time, until it says at least so much. */
+/*
+ * Looks at a register of the chip, a round trip each time, until it says at least so much. Times of
+ * software vary by more than a poll's interval from write to write, so the first look comes at any
+ * phase of it: what is found is half an interval late in the mean, whatever the transfer took. With
+ * a fixed phase a longer cable could make a transfer end just before a look instead of after it.
+ */
 static void poll_until(struct stream *stream, const uint64_t *reg, uint64_t count)
 {
     struct sim_actor *actor = &stream->sender.actor;
+    sim_actor_work(actor, (uint64_t)((double)stream->look_ps * phase(stream)));
     for (;;) {
         sim_net_read(&stream->net, &stream->sender.to_chip, &stream->sender.from_chip, 4,
                      sim_fiber_call(&actor->fiber));
@@ -300,6 +315,22 @@ int sim_stream_check(const struct sim_scenario *scenario, struct via_error *err)
     return rc;
 }
 
+static void note_time(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct stream *stream = object;
+    stream->last_ps = stream->cost.now_ps;
+}
+
+/* On a quiet fabric: the one register that is polled has nothing beside it. */
+static uint64_t look_ps(struct stream *stream)
+{
+    sim_net_read(&stream->net, &stream->sender.to_chip, &stream->sender.from_chip, 4,
+                 (struct sim_call){note_time, stream, 0});
+    sim_cost_run(&stream->cost, EVENTS_MAX);
+    return stream->last_ps + parameter(stream, "poll");
+}
+
 void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mode, uint64_t bytes,
                     struct sim_stream_result *ret_result)
 {
@@ -309,6 +340,8 @@ void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mo
     stream->writes_count =
         sim_scenario_count(scenario, "stream", bytes >= 262144 ? "large_writes" : "writes");
     stream->warmup_count = 2;
+    sim_spread_init(&stream->phases, 1);
+    stream->look_ps = look_ps(stream);
     sim_actor_start(&stream->receiver.actor, &stream->receiver.cpu, receiver_main, stream);
     sim_actor_start(&stream->sender.actor, &stream->sender.cpu, sender_main, stream);
     bool ended = sim_cost_run(&stream->cost, EVENTS_MAX);
@@ -320,13 +353,6 @@ void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mo
     sim_actor_fini(&stream->sender.actor);
     sim_actor_fini(&stream->receiver.actor);
     stream_free(stream);
-}
-
-static void note_time(void *object, uint64_t arg)
-{
-    (void)arg;
-    struct stream *stream = object;
-    stream->last_ps = stream->cost.now_ps;
 }
 
 double sim_stream_latency(const struct sim_scenario *scenario)

@@ -13,8 +13,8 @@
 #include "sim/cost/dma.h"
 #include "sim/cost/net.h"
 
-/* [stream], [ethernet] */
-extern const struct sim_section sim_stream_section, sim_ethernet_section;
+/* [stream] */
+extern const struct sim_section sim_stream_section;
 
 enum sim_stream_mode {
     SIM_STREAM_POLLING,  /* as the paper did it: one buffer, its state polled in the chip */
@@ -35,8 +35,5 @@ void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mo
 
 /* Seconds that an eight-byte store takes from host to host. */
 double sim_stream_latency(const struct sim_scenario *scenario);
-
-/* The same program over the kernel's TCP and Ethernet: bytes per second. */
-double sim_ethernet_run(const struct sim_scenario *scenario, uint64_t bytes);
 
 #endif

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 
 #include "base/types.h"
-#include "core/node.h"
 #include "sim/memory.h"
 #include "sim/paper/share.h"
 #include "sim/plan/report.h"
@@ -175,12 +174,6 @@ static void add_notes(struct plan *plan)
         fewest = via_min(fewest, report->rows[i].measured.messages_count);
         drift = fmax(drift, fabs(report->rows[i].measured.drift));
     }
-    if (report->diameter >= VIA_HOSTS_MAX) {
-        plan_report_note(report,
-                         "the longest way has %u links; a fabric has at most %u hosts, so no way "
-                         "has as many",
-                         report->diameter, VIA_HOSTS_MAX);
-    }
     if (plan->shape.kind == PLAN_TREE && plan->shape.hosts_count > 17) {
         plan_report_note(report,
                          "every host has a window on each of %u others; the node of today "
@@ -196,6 +189,13 @@ static void add_notes(struct plan *plan)
                          "a row had not come to rest: its second half differs by %.0f %% "
                          "from the first; more with --events",
                          drift * 100);
+    }
+    for (unsigned i = 0; i < report->rows_count; i++) {
+        if (!report->rows[i].measured.at_rest) {
+            plan_report_note(report, "a row shows no latency because it had not come to rest: most "
+                                     "of what was under way has not arrived; more with --events");
+            break;
+        }
     }
     if (fewest < 10 * (uint64_t)plan->shape.hosts_count) {
         plan_report_note(report, "a row has measured only %llu messages; more with --events",

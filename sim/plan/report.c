@@ -109,10 +109,11 @@ static void print_row(const struct plan_row *row, FILE *out)
     const struct plan_measured *measured = &row->measured;
     char text[4][24];
     for (size_t i = 0; i < VIA_ARRAY_COUNT(percents); i++) {
-        time_text(text[i], sizeof(text[i]), plan_times_percentile(&measured->times, percents[i]));
+        time_text(text[i], sizeof(text[i]), plan_measured_latency(measured, percents[i]));
     }
     time_text(text[3], sizeof(text[3]),
-              measured->times.total > 0 ? (double)measured->times.max_ps : NAN);
+              measured->at_rest && measured->times.total > 0 ? (double)measured->times.max_ps
+                                                             : NAN);
     if (isnan(measured->offered)) {
         fprintf(out, "%7s", "all");
     } else {
@@ -200,9 +201,9 @@ void plan_report_csv(const struct plan_report *report, FILE *out)
         csv_number(measured->got / 1e6, out);
         csv_number(measured->total / 1e6, out);
         for (size_t k = 0; k < VIA_ARRAY_COUNT(percents); k++) {
-            csv_number(plan_times_percentile(&measured->times, percents[k]) / 1e6, out);
+            csv_number(plan_measured_latency(measured, percents[k]) / 1e6, out);
         }
-        csv_number((double)measured->times.max_ps / 1e6, out);
+        csv_number(measured->at_rest ? (double)measured->times.max_ps / 1e6 : NAN, out);
         fprintf(out, ",%llu", (unsigned long long)measured->messages_count);
         for (unsigned k = 0; k < PLAN_RESOURCES; k++) {
             csv_number(measured->busy[k].share * 100, out);
@@ -235,9 +236,10 @@ void plan_report_series(const struct plan_report *report, FILE *out)
         }
         series_row(title[0], "arrived", "MB/s a host", measured->offered / 1e6, measured->got / 1e6,
                    out);
-        for (size_t k = 0; measured->times.total > 0 && k < VIA_ARRAY_COUNT(percents); k++) {
+        for (size_t k = 0;
+             measured->at_rest && measured->times.total > 0 && k < VIA_ARRAY_COUNT(percents); k++) {
             series_row(title[1], labels[k], "us", measured->offered / 1e6,
-                       plan_times_percentile(&measured->times, percents[k]) / 1e6, out);
+                       plan_measured_latency(measured, percents[k]) / 1e6, out);
         }
     }
 }
@@ -258,10 +260,10 @@ static void json_row(const struct plan_row *row, FILE *out)
     json_number("offered_bytes_per_s", measured->offered, out);
     json_number("host_bytes_per_s", measured->got, out);
     json_number("total_bytes_per_s", measured->total, out);
-    json_number("p50_us", plan_times_percentile(&measured->times, 50) / 1e6, out);
-    json_number("p90_us", plan_times_percentile(&measured->times, 90) / 1e6, out);
-    json_number("p99_us", plan_times_percentile(&measured->times, 99) / 1e6, out);
-    json_number("max_us", (double)measured->times.max_ps / 1e6, out);
+    json_number("p50_us", plan_measured_latency(measured, 50) / 1e6, out);
+    json_number("p90_us", plan_measured_latency(measured, 90) / 1e6, out);
+    json_number("p99_us", plan_measured_latency(measured, 99) / 1e6, out);
+    json_number("max_us", measured->at_rest ? (double)measured->times.max_ps / 1e6 : NAN, out);
     json_number("seconds", measured->seconds, out);
     fprintf(out, ", \"messages\": %llu, \"refused\": %llu, \"stuck\": %llu, \"events\": %llu",
             (unsigned long long)measured->messages_count,

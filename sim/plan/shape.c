@@ -136,13 +136,12 @@ int plan_shape_grow(struct plan_shape *shape, unsigned chip_ports, unsigned *ret
     /* Of a chip below others so many ports go down, and to so many chips above. */
     unsigned down = shape->fat ? chip_ports / 2 : chip_ports - 1;
     unsigned up = shape->fat ? chip_ports / 2 : 1;
-    unsigned levels_max = shape->fat ? PLAN_LEVELS_MAX : 2;
     unsigned below = 1; /* hosts below a child of the top */
     *ret_room = 0;
     if (chip_ports < 2 || down == 0) {
         return -ERANGE;
     }
-    for (unsigned levels = 1; levels <= levels_max; levels++) {
+    for (unsigned levels = 1; levels <= PLAN_LEVELS_MAX; levels++) {
         *ret_room = below * chip_ports;
         if (shape->hosts_count <= *ret_room) {
             shape->levels_count = levels;

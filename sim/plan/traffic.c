@@ -71,6 +71,11 @@ double plan_times_percentile(const struct plan_times *times, double percent)
     return NAN;
 }
 
+double plan_measured_latency(const struct plan_measured *measured, double percent)
+{
+    return measured->at_rest ? plan_times_percentile(&measured->times, percent) : NAN;
+}
+
 /* --- who sends where ------------------------------------------------------------------------- */
 
 /* TAG_BARRIER + round */
@@ -317,6 +322,16 @@ static double drift(uint64_t bytes_a, uint64_t ps_a, uint64_t bytes_b, uint64_t 
                : (double)bytes_b / (double)ps_b / ((double)bytes_a / (double)ps_a) - 1;
 }
 
+static bool is_at_rest(const struct plan_run *run, const struct plan_measured *measured)
+{
+    if (run->pattern == PLAN_BARRIER || (run->rate > 0 && measured->refused_count == 0)) {
+        return true;
+    }
+    uint64_t under_way = run->rate > 0 ? BACKLOG_MAX : run->under_way;
+    return fabs(measured->drift) <= 0.1 &&
+           measured->messages_count >= 2 * under_way * measured->senders_count;
+}
+
 void plan_run(const struct plan_run *run, struct sim_cost *cost, const struct plan_costs *costs,
               const struct plan_shape *shape, struct plan_wiring *wiring,
               struct plan_measured *ret_measured)
@@ -357,6 +372,7 @@ void plan_run(const struct plan_run *run, struct sim_cost *cost, const struct pl
     ret_measured->drift = drift(half_bytes, half_ps - from_ps, traffic.got_bytes - half_bytes,
                                 cost->now_ps - half_ps);
     measure(&traffic, from_ps, stuck_before);
+    ret_measured->at_rest = is_at_rest(run, ret_measured);
     ret_measured->events_count = cost->taken_count - before;
     plan_fabric_free(traffic.fabric);
     free(traffic.senders);

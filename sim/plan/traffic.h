@@ -52,11 +52,15 @@ struct plan_measured {
     uint64_t events_count;   /* warming up included */
     uint64_t stuck_count;    /* frames dropped because they were stuck */
     uint64_t refused_count;  /* messages that a host could not take because it had too many */
+    bool at_rest; /* every message that was under way at first has been replaced twice; a row that
+                   * is not shows no latency, because the slow messages have not arrived yet */
     struct plan_times times; /* from submit until delivered; of barriers, from enter to leave */
     struct plan_busy busy[PLAN_RESOURCES];
 };
 
 double plan_times_percentile(const struct plan_times *times, double percent); /* ps; NAN: none */
+/* The same of what is shown: NAN when the row is not at rest. */
+double plan_measured_latency(const struct plan_measured *measured, double percent);
 
 void plan_run(const struct plan_run *run, struct sim_cost *cost, const struct plan_costs *costs,
               const struct plan_shape *shape, struct plan_wiring *wiring,

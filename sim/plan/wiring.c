@@ -353,7 +353,8 @@ void plan_wiring_path(const struct plan_wiring *wiring, unsigned from, unsigned 
                       struct sim_path *ret_path)
 {
     assert(from != to);
-    *ret_path = (struct sim_path){.from = from, .to = to, .mps_bytes = UINT32_MAX};
+    /* Stores leave a core as TLPs of a fill buffer each, whatever MPS is. */
+    *ret_path = (struct sim_path){.from = from, .to = to, .mps_bytes = PLAN_STORE_BYTES};
     if (wiring->shape->kind == PLAN_TORUS) {
         torus_path(wiring, from, to, ret_path);
     } else {
@@ -374,9 +375,7 @@ double plan_wiring_cable_rate(const struct plan_wiring *wiring, uint64_t body_by
                               uint64_t record_bytes)
 {
     unsigned cable = wiring->shape->kind == PLAN_TORUS ? wiring->cables[0] : wiring->ups[0][0];
-    return rate(wiring, cable, body_bytes, record_bytes,
-                via_min(wiring->net.links[cable].pcie.mps_bytes,
-                        wiring->net.links[wiring->slots[0]].pcie.mps_bytes));
+    return rate(wiring, cable, body_bytes, record_bytes, PLAN_STORE_BYTES);
 }
 
 double plan_wiring_port_rate(const struct plan_wiring *wiring, uint64_t body_bytes,

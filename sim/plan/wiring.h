@@ -20,6 +20,9 @@ struct plan_parts {
     char card[32], cable[32], chip[32];
 };
 
+/* Of a store's TLP: a fill buffer. */
+#define PLAN_STORE_BYTES 64u
+
 struct plan_wiring {
     const struct plan_shape *shape; /* borrowed */
     struct sim_net net;

@@ -239,32 +239,6 @@ static void topologies_that_do_not_close_are_refused(void **state)
     free(text);
 }
 
-/* The fit is a search from the values of the file: it must not leave its ranges or make it worse.
- */
-static void a_fit_finds_what_was_moved(void **state)
-{
-    (void)state;
-    const struct sim_paper *paper = paper_of('E');
-    static struct sim_scenario scenario;
-    struct via_error err = {0};
-    char *text = scenario_text(paper->scenario);
-    int rc = sim_scenario_parse("F", text, strlen(text), paper->sections, paper->sections_count,
-                                &scenario, &err);
-    assert_string_equal(err.text, "");
-    assert_int_equal(rc, 0);
-    struct sim_value *drain = sim_scenario_find(&scenario, "device kintex", "drain");
-    struct sim_value *store = sim_scenario_find(&scenario, "pio", "store");
-    double drain_ps = drain->number;
-    double store_ps = store->number;
-    assert_int_equal(drain->mark, SIM_FITTED);
-    assert_int_not_equal(store->mark, SIM_FITTED);
-    drain->number *= 2;
-    assert_int_equal(sim_fit(paper, &scenario, NULL, &err), 0);
-    assert_in_range(drain->number, drain_ps * 0.99, drain_ps * 1.01);
-    assert_true(store->number == store_ps);
-    free(text);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,7 +246,6 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_said_with_file_line_and_key),
         cmocka_unit_test(no_text_of_any_kind_is_taken_for_a_scenario),
         cmocka_unit_test(topologies_that_do_not_close_are_refused),
-        cmocka_unit_test(a_fit_finds_what_was_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""The published systems' models obey physics: what makes a path longer, slower or narrower makes no figure better; a
+longer measurement moves no figure by more than 1 %; no figure is above the ceiling of its own link."""
+import csv
+import io
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+PROGRAM = os.path.join(os.environ["VIADUCT_BUILD_DIR"], "tests", "viaduct-sim-papers")
+SCENARIOS = str(pathlib.Path(os.environ["VIADUCT_SOURCE_DIR"]) / "sim/scenarios")
+# Polls and exponential times are drawn, so that a mean has this error; the scenarios' counts are chosen for it.
+ERROR = 0.01
+failures = []
+
+
+def check(condition, what):
+    if not condition:
+        failures.append(what)
+
+
+def figures(paper, *changes):
+    """{(series, label, x): model} of all figures that a paper has, with values changed."""
+    args = [PROGRAM, paper, "--scenarios", SCENARIOS, "--csv", "-", "--bounded"]
+    for change in changes:
+        args += ["--set", change]
+    result = subprocess.run(args, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"FAILED: {' '.join(args)}: exit code {result.returncode}: {result.stderr}")
+    return {(row["series"], row["label"], row["x"]): float(row["model"])
+            for row in csv.DictReader(io.StringIO(result.stdout)) if row["model"] and row["unit"] == "MB/s"}
+
+
+def no_better(paper, steps):
+    """Each step is worse for the path than the one before: no bandwidth grows."""
+    before = figures(paper, *steps[0])
+    for i in range(1, len(steps)):
+        after = figures(paper, *steps[i])
+        for key, value in after.items():
+            check(value <= before[key] * (1 + ERROR),
+                  f"{paper}: {steps[i]} instead of {steps[i - 1]}: {key} from {before[key]:.6g} to {value:.6g} MB/s")
+        before = after
+
+
+def monotone():
+    rng = random.Random(1)
+    cables = sorted([2, 4] + [round(rng.uniform(1, 10), 2) for _ in range(2)])
+    no_better("A", [[f"link cable-a length={metres}", f"link cable-b length={metres}"] for metres in cables])
+    no_better("A", [[f"link slot-b lanes={lanes}"] for lanes in (8, 4, 1)])
+    no_better("A", [[f"switch chip forward={ns}"] for ns in (150, 1000)])
+    no_better("C", [[f"link optical-x16-box length={metres}"] for metres in (0.1, 0.3, 0.5)])
+    no_better("E", [[f"link slot lanes={lanes}"] for lanes in (8, 4, 1)])
+    no_better("E", [[f"device kintex drain={ns}"] for ns in (0, 100, 200)])
+    no_better("D", [[f"sdp pin={ns}"] for ns in (450, 900)])
+
+
+def steady():
+    for paper, key, times in (("D", "sdp time", (80, 110, 200)), ("A", "stream writes", (64, 96))):
+        first = figures(paper, f"{key}={times[0]}")
+        for time in times[1:]:
+            for name, value in figures(paper, f"{key}={time}").items():
+                check(abs(value / first[name] - 1) <= ERROR,
+                      f"{paper}: {key} {time} instead of {times[0]}: {name} from {first[name]:.6g} to {value:.6g} MB/s")
+
+
+def link_rate(giga, code, lanes, mps, delay):
+    """pcie-bench's bytes per second for TLPs: Ack and UpdateFC DLLPs and SKPs taken off."""
+    limit = int((mps + 28) * 2.5 / lanes + delay)
+    return lanes * giga * 1e9 * code / 8 * (1 - 16 / limit - 4 / 1538)
+
+
+def ceilings():
+    # Gen1 x8, completions of 128 bytes with 20 besides.
+    ceiling = link_rate(2.5, 0.8, 8, 128, 19) * 128 / 148 / 1e6
+    for name, value in figures("D").items():
+        check(value <= ceiling, f"D: {name}: {value:.6g} MB/s is above its PCIe link's {ceiling:.6g}")
+    # Gen2 x8: 64 bytes of 88; a single line has to be filled before it is sent, at a store a cycle of 2.6 GHz.
+    rate = link_rate(5, 0.8, 8, 128, 70)
+    alone = 64 / (8 / 2.6e9 + 88 / rate) / 1e6
+    result = figures("E")
+    for name, value in result.items():
+        check(name[1] == "" or name[0] != "Rate by size" or value <= rate * 64 / 88 / 1e6,
+              f"E: {name}: {value:.6g} MB/s is above the link's {rate * 64 / 88e6:.6g}")
+    value = result[("Rate by size", "write-combined", "64")]
+    check(value <= alone * 1.001, f"E: 64 B: {value:.6g} MB/s, but filling and sending a line allows {alone:.6g}")
+    # Gen3 x8 with TLPs of 256 bytes.
+    for name, value in figures("A").items():
+        ceiling = link_rate(8, 128 / 130, 8, 256, 115) * 256 / 276 / 1e6
+        check(value <= ceiling, f"A: {name}: {value:.6g} MB/s is above its link's {ceiling:.6g}")
+
+
+def main():
+    for part in (monotone, steady, ceilings):
+        part()
+    for failure in failures:
+        print("FAILED:", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
