@@ -11,6 +11,7 @@
 /* argv[0]: the name for messages, "viaduct card image". */
 int via_cli_card_image(int argc, char **argv);
 int via_cli_card_eeprom(int argc, char **argv);
+int via_cli_card_check(int argc, char **argv);
 
 /* An image, or its text. */
 struct via_cli_card_file {

@@ -5,6 +5,7 @@ import os
 import subprocess
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 BIN = os.environ["VIADUCT_BUILD_DIR"]
 HANG_S = 60
@@ -156,14 +157,29 @@ class Card(unittest.TestCase):
         self.bad("image", "dump", "none.bin", code=1, says="none.bin: open: No such file")
         self.bad("image", "compile", "a.bin", "-o", "no/where", code=1, says="no/where: open: No such file")
 
+    def test_a_system_is_checked_and_drawn(self):
+        folder = os.path.join(os.environ["VIADUCT_SOURCE_DIR"], "examples", "cards")
+        for name in os.listdir(folder):
+            out = self.good("check", os.path.join(folder, name), "--svg", "x.svg").decode()
+            self.assertIn("2 cards", out)
+            self.assertIn(" 0 errors\npower-on order", out)
+            self.assertIn("lspci -tv of", out)
+            self.assertTrue(xml.etree.ElementTree.parse(self.path("x.svg")).getroot().tag.endswith("svg"))
+        text = b"host h\nslot h s x8 gen3\ncard c pex8749-x8 in h s dip 1000\n"
+        code, out, err = self.call("check", "-", stdin=text)
+        self.assertEqual((code, err), (1, ""))
+        self.assertIn(b"-:3: error: c: role box in the host h", out)
+        self.assertNotIn(b"lspci", out)
+        self.bad("check", "-", stdin=b"card\n", code=1, says="-:1: 'card': expected")
+
     def test_mistakes_in_the_command_line(self):
         for words, says in [
-                ([], "roles, image or eeprom?"), (["x"], "'x': unknown part"), (["roles", "x"], "'x': unknown card (there are: pex8749-x8"),
+                ([], "roles, image, eeprom or check?"), (["x"], "'x': unknown part"), (["roles", "x"], "'x': unknown card (there are: pex8749-x8"),
                 (["image"], "make, dump"), (["image", "x"], "'x': unknown verb"), (["image", "dump"], "dump: 0 files given"),
                 (["image", "make"], "are needed"), (["image", "make", "--card", "x"], "unknown card"),
                 (["image", "make", "--role", "x"], "neither host nor box"), (["image", "lint", "--dip", "01"], "four digits"),
                 (["image", "make", "--bar", "0"], "a number from 1"), (["image", "compile", "-"], "--output is missing"),
-                (["eeprom"], "read, verify or flash?"), (["eeprom", "read"], "--device is missing"), (["eeprom", "x"], "unknown verb"),
+                (["check"], "0 files given, 1 wanted"), (["eeprom"], "read, verify or flash?"), (["eeprom", "read"], "--device is missing"), (["eeprom", "x"], "unknown verb"),
                 (["eeprom", "flash", "a", "--device", "x"], "--backup is missing"), (["eeprom", "read", "--size", "9"], "no multiple of 4")]:
             with self.subTest(words):
                 self.assertIn("--help'", self.bad(*words, code=2, says=says).splitlines()[-1])

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * EEPROM images of adapter cards, and their text: what is taken survives the way through the other
- * form, and what is not is explained. The first byte says which it is.
+ * EEPROM images of adapter cards, their text, and systems of cards: what is taken survives the way
+ * through the other form, and what is not is explained. The first byte says which it is.
  */
 #include <stdio.h>
 
 #include "card/lint.h"
+#include "card/system.h"
 #include "card/text.h"
 #include "tests/fuzz/input.h"
 
@@ -39,17 +40,50 @@ static void check_image(void)
     free(text);
 }
 
+static void take_of_system(void *ctx, enum via_card_severity severity, unsigned line,
+                           const char *text)
+{
+    (void)ctx;
+    require(severity <= VIA_CARD_UNDECIDED && line != 0 && text[0] != '\0');
+}
+
+static void check_system(const char *text, size_t bytes)
+{
+    static struct via_card_system system;
+    struct via_error err = {0};
+    char *drawn = NULL;
+    size_t drawn_bytes = 0;
+    if (via_card_system_parse("F", text, bytes, &system, &err) != 0) {
+        require(strncmp(err.text, "F:", 2) == 0);
+        return;
+    }
+    FILE *out = open_memstream(&drawn, &drawn_bytes);
+    require(out != NULL);
+    via_card_system_check(&system, take_of_system, NULL);
+    via_card_system_print_order(&system, out);
+    via_card_system_print_tree(&system, out);
+    via_card_system_draw(&system, out);
+    fclose(out);
+    free(drawn);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct input input = {data, bytes};
     struct via_error err = {0};
-    bool is_text = input_byte(&input) % 2 != 0;
+    unsigned kind = input_byte(&input) % 3;
+    bool is_text = kind == 1;
     /* A copy of its own size: what is read behind it is found. */
     unsigned char *copy = malloc(input.bytes + 1);
     require(copy != NULL);
     unsigned char *at = copy + 1;
     if (input.bytes != 0) {
         memcpy(at, input.data, input.bytes);
+    }
+    if (kind == 2) {
+        check_system((const char *)at, input.bytes);
+        free(copy);
+        return 0;
     }
     int rc = is_text ? via_card_text_parse("F", (const char *)at, input.bytes, &image, lines, &err)
                      : via_card_image_parse("F", at, input.bytes, &image, &err);
