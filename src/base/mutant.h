@@ -55,29 +55,29 @@
 
 /* The same for fuzzers; a name begins with that of tests/fuzz/fuzz_<name>.c, which is to catch it.
  */
-#define VIA_MUTANTS_OF_FUZZERS_EACH(X)                                                        \
-    X(ATTACH_KEY, "attach-key", "the length of a note's key is not checked")                  \
-    X(ATTACH_RANGE, "attach-range", "a command may name bytes outside of its segment")        \
-    X(BOARD_BYTES, "board-bytes", "a note may be longer than the message that brings it")     \
-    X(APERTURE_BYTES, "aperture-bytes", "a piece of a segment may be longer than its slice")  \
-    X(CABLE_SHORT, "cable-short", "a request may be shorter than its head")                   \
-    X(CARD_COUNT, "card-count", "an image may promise more registers than it has")            \
-    X(CARD_WORD, "card-word", "a word of a text may be longer than the room for it")          \
-    X(CONTROL_LINES, "control-lines", "the end of a line is looked for behind what has come") \
-    X(IP_CHECKSUM, "ip-checksum", "the header of a checksum may end outside of its packet")   \
-    X(IP_WRAP, "ip-wrap", "a record may go over the end of its ring")                         \
-    X(MEET_SLOT, "meet-slot", "the slot of a note may lie outside of its mailbox")            \
-    X(MEET_SLOTS, "meet-slots", "another host may offer pipes with more slots than we count") \
-    X(MEET_LEFT, "meet-left", "a host may have left behind what was sent")                    \
-    X(NODE_FLOW, "node-flow", "the number of a frame's flow is not checked")                  \
-    X(NODE_RANGE, "node-range", "a put may end outside of its segment")                       \
-    X(OFFER_BODY, "offer-body", "a record's body may be longer than the pipe has room for")   \
-    X(PERF_BYTES, "perf-bytes", "a ping may be larger than the memory for it")                \
-    X(PMI_FIELD, "pmi-field", "a word of the launcher may be longer than the room for it")    \
-    X(REMOTE_GROUPS, "remote-groups", "a request may have more groups than its host keeps")   \
-    X(REMOTE_TWICE, "remote-twice", "a request that is being answered may come again")        \
-    X(RULES_PREFIX, "rules-prefix", "a network may have more bits than an address")           \
-    X(SCENARIO_RANGE, "scenario-range", "values may be out of range")                         \
+#define VIA_MUTANTS_OF_FUZZERS_EACH(X)                                                         \
+    X(ATTACH_KEY, "attach-key", "the length of a note's key is not checked")                   \
+    X(ATTACH_RANGE, "attach-range", "a command may name bytes outside of its segment")         \
+    X(BOARD_BYTES, "board-bytes", "a note may be longer than the message that brings it")      \
+    X(APERTURE_BYTES, "aperture-bytes", "a piece of a segment may be longer than its slice")   \
+    X(CABLE_SHORT, "cable-short", "a request may be shorter than its head")                    \
+    X(CARD_COUNT, "card-count", "an image may promise more registers than it has")             \
+    X(CARD_WORDS, "card-words", "a line of a text may have more words than there is room for") \
+    X(CONTROL_LINES, "control-lines", "the end of a line is looked for behind what has come")  \
+    X(IP_CHECKSUM, "ip-checksum", "the header of a checksum may end outside of its packet")    \
+    X(IP_WRAP, "ip-wrap", "a record may go over the end of its ring")                          \
+    X(MEET_SLOT, "meet-slot", "the slot of a note may lie outside of its mailbox")             \
+    X(MEET_SLOTS, "meet-slots", "another host may offer pipes with more slots than we count")  \
+    X(MEET_LEFT, "meet-left", "a host may have left behind what was sent")                     \
+    X(NODE_FLOW, "node-flow", "the number of a frame's flow is not checked")                   \
+    X(NODE_RANGE, "node-range", "a put may end outside of its segment")                        \
+    X(OFFER_BODY, "offer-body", "a record's body may be longer than the pipe has room for")    \
+    X(PERF_BYTES, "perf-bytes", "a ping may be larger than the memory for it")                 \
+    X(PMI_FIELD, "pmi-field", "a word of the launcher may be longer than the room for it")     \
+    X(REMOTE_GROUPS, "remote-groups", "a request may have more groups than its host keeps")    \
+    X(REMOTE_TWICE, "remote-twice", "a request that is being answered may come again")         \
+    X(RULES_PREFIX, "rules-prefix", "a network may have more bits than an address")            \
+    X(SCENARIO_RANGE, "scenario-range", "values may be out of range")                          \
     X(TOPOLOGY_PORTS, "topology-ports", "a host may have more links than ports")
 
 #ifdef VIA_MUTANTS

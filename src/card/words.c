@@ -25,10 +25,10 @@ static bool is_space(char c)
 
 static int add_word(struct via_card_lines *lines, const char *word, size_t bytes)
 {
-    if (lines->words_count == VIA_CARD_WORDS_MAX) {
+    if (lines->words_count == VIA_CARD_WORDS_MAX && !VIA_MUTANT(CARD_WORDS)) {
         return via_card_lines_complain(lines, "more than %u words", VIA_CARD_WORDS_MAX);
     }
-    if (bytes >= VIA_CARD_WORD_BYTES && !VIA_MUTANT(CARD_WORD)) {
+    if (bytes >= VIA_CARD_WORD_BYTES) {
         return via_card_lines_complain(lines, "a word of %zu bytes, %u are allowed", bytes,
                                        VIA_CARD_WORD_BYTES - 1);
     }

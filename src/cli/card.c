@@ -14,12 +14,14 @@ static const char help[] =
     "       viaduct card image make|dump|compile|lint|diff ...\n"
     "       viaduct card eeprom read|verify|flash ...\n"
     "       viaduct card check FILE [--svg FILE]\n"
+    "       viaduct card status --device D\n"
     "\n"
     "Adapter cards with a PEX 8749 or PEX 8733:\n"
     "  roles    each card, role, mode and medium: DIP switches, ports, RESET, CLOCK, cables\n"
     "  image    EEPROM images: 'viaduct card image --help'\n"
     "  eeprom   the EEPROM of a card: 'viaduct card eeprom --help'\n"
     "  check    what is wrong with a system of hosts, boxes, cards and cables\n"
+    "  status   the role, link and errors of a card of this machine\n"
     "\n"
     "No card and no chip was at hand: what is derived, assumed or unknown is said to be so.\n"
     "\n"
@@ -222,12 +224,13 @@ static const struct {
     {"image", via_cli_card_image},
     {"eeprom", via_cli_card_eeprom},
     {"check", via_cli_card_check},
+    {"status", via_cli_card_status},
 };
 
 int via_cli_card(int argc, char **argv)
 {
     if (argc < 2) {
-        return via_cli_usage(argv[0], "roles, image, eeprom or check?");
+        return via_cli_usage(argv[0], "roles, image, eeprom, check or status?");
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         fputs(help, stdout);

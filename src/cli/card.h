@@ -7,11 +7,17 @@
 
 #include "card/image.h"
 #include "card/lint.h"
+#include "vfio/pci.h"
 
 /* argv[0]: the name for messages, "viaduct card image". */
 int via_cli_card_image(int argc, char **argv);
 int via_cli_card_eeprom(int argc, char **argv);
 int via_cli_card_check(int argc, char **argv);
+int via_cli_card_status(int argc, char **argv);
+
+/* 0000:03:00.0 or vfio-user:PATH. Errors begin with the device. */
+VIA_MUST_CHECK int via_cli_card_open(const char *device, struct via_pci **ret_pci,
+                                     struct via_error *err);
 
 /* An image, or its text. */
 struct via_cli_card_file {

@@ -102,26 +102,34 @@ static void pause_us(unsigned us)
     usleep(us);
 }
 
+int via_cli_card_open(const char *device, struct via_pci **ret_pci, struct via_error *err)
+{
+    struct via_kernel_options kernel = {.address = device};
+    int rc;
+    if (strncmp(device, USER_PREFIX, strlen(USER_PREFIX)) == 0) {
+        rc = via_vfio_user_open(device + strlen(USER_PREFIX), ret_pci, err);
+    } else if (via_kernel_is_address(device)) {
+        rc = via_kernel_open(&kernel, ret_pci, err);
+    } else {
+        rc = via_error_set(err, -EINVAL, "not 0000:03:00.0 or vfio-user:PATH");
+    }
+    if (rc != 0) {
+        via_error_prefix(err, "%s: ", device);
+    }
+    return rc;
+}
+
 static int open_device(const struct device_options *options, struct via_card_eeprom *eeprom,
                        struct via_error *err)
 {
     struct via_pci *pci;
-    struct via_kernel_options kernel = {.address = options->device};
-    int rc = -EINVAL;
-    if (strncmp(options->device, USER_PREFIX, strlen(USER_PREFIX)) == 0) {
-        rc = via_vfio_user_open(options->device + strlen(USER_PREFIX), &pci, err);
-    } else if (via_kernel_is_address(options->device)) {
-        rc = via_kernel_open(&kernel, &pci, err);
-    } else {
-        via_error_set(err, rc, "not 0000:03:00.0 or vfio-user:PATH");
-    }
-    if (rc == 0) {
-        rc = via_card_eeprom_open(eeprom, pci, options->address_bytes, pause_us, err);
-        if (rc != 0) {
-            pci->ops->close(pci);
-        }
-    }
+    int rc = via_cli_card_open(options->device, &pci, err);
     if (rc != 0) {
+        return rc;
+    }
+    rc = via_card_eeprom_open(eeprom, pci, options->address_bytes, pause_us, err);
+    if (rc != 0) {
+        pci->ops->close(pci);
         via_error_prefix(err, "%s: ", options->device);
     }
     return rc;

@@ -31,6 +31,7 @@ static const char help[] =
     "  --socket PATH    a UNIX socket; twice\n"
     "  --bar MIB        size of BAR 2/3 of both sides, a power of two (default 4)\n"
     "  --alut N         entries of the A-LUT: 0, 128 or 256 (default 256)\n"
+    "  --nt-port N      number of the chip's port that is the NT port (default 0)\n"
     "  --eeprom FILE    the chip's EEPROM; one that is not there is made blank, 8 KiB\n"
     "  --commands       read commands from standard input, a line each, and end with it:\n"
     "                   cut, mend, reset virtual|link, remove virtual|link, insert\n"
@@ -39,13 +40,10 @@ static const char help[] =
     "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
-    {"socket", required_argument, NULL, 's'},
-    {"bar", required_argument, NULL, 'b'},
-    {"alut", required_argument, NULL, 'a'},
-    {"eeprom", required_argument, NULL, 'e'},
-    {"commands", no_argument, NULL, 'c'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"socket", required_argument, NULL, 's'}, {"bar", required_argument, NULL, 'b'},
+    {"alut", required_argument, NULL, 'a'},   {"nt-port", required_argument, NULL, 'p'},
+    {"eeprom", required_argument, NULL, 'e'}, {"commands", no_argument, NULL, 'c'},
+    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
 };
 
 struct served {
@@ -271,6 +269,11 @@ int via_cli_model(int argc, char **argv)
         case 'a':
             if (via_cli_number(optarg, 0, 256, &options.alut_entries) != 0) {
                 return via_cli_usage(argv[0], "--alut %s: not 0, 128 or 256", optarg);
+            }
+            break;
+        case 'p':
+            if (via_cli_number(optarg, 0, 23, &options.port) != 0) {
+                return via_cli_usage(argv[0], "--nt-port %s: not 0 to 23", optarg);
             }
             break;
         case 'e':

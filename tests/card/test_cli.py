@@ -82,7 +82,9 @@ class Card(unittest.TestCase):
     def end_model(self, model):
         if model.poll() is None:
             model.kill()
-        model.communicate()
+        model.stdin.close()
+        model.stdout.close()
+        model.wait(HANG_S)
 
     def order(self, model, line):
         model.stdin.write(line + "\n")
@@ -120,6 +122,34 @@ class Card(unittest.TestCase):
         code, _, err = self.call("eeprom", "flash", "box.bin", *device, *width, "--backup", "old2", "--yes")
         self.assertEqual(code, 1)
         self.assertIn("write-protected", err)
+
+    def test_status_compares_the_card_with_its_image(self):
+        with open(self.path("part"), "wb") as part:
+            part.write(b"\xff" * 4096)
+        device = ("--device", "vfio-user:v")
+        first = self.start_model("--eeprom", "part")
+        code, out, err = self.call("status", *device)
+        self.assertEqual((code, err), (1, ""))
+        self.assertIn(b"--address-bytes", out)
+        self.make("ntb.bin", "--role", "host", "--mode", "ntb")
+        self.call("eeprom", "flash", "ntb.bin", *device, "--address-bytes", "2", "--size", "512", "--backup", "old", "--yes")
+        first.stdin.close()
+        first.wait(HANG_S)
+        model = self.start_model("--eeprom", "part", "--nt-port", "8")
+        out = self.good("status", *device).decode()
+        for words in ("CRC right; at power-on the chip found it valid", "image     pex8749-x8, host, ntb, optical", "chip      PEX 8749",
+                      "in force  upstream port 0, NT0 port 8\n", "NT link   Gen3 x8\n", "errors    0x0\n", "sensors   not decidable"):
+            self.assertIn(words, out)
+        self.assertNotIn("NOT", out)
+        self.order(model, "speed 2 4")
+        code, out, _ = self.call("status", *device)
+        self.assertEqual(code, 1)
+        self.assertIn(b"Gen2 x4, NOT Gen3 x8 as the card can", out)
+        self.assertIn(b"errors    0x4 link-down", out)
+        self.order(model, "cut")
+        self.assertIn(b"NT link   down", self.call("status", *device)[1])
+        code, out, _ = self.call("status", *device, "--card", "pex8733-x16")
+        self.assertIn(b"NOT the PEX 8733 of pex8733-x16", out)
 
     def test_flash_refuses_what_is_not_for_this_chip_or_has_errors(self):
         with open(self.path("part"), "wb") as part:
@@ -174,12 +204,12 @@ class Card(unittest.TestCase):
 
     def test_mistakes_in_the_command_line(self):
         for words, says in [
-                ([], "roles, image, eeprom or check?"), (["x"], "'x': unknown part"), (["roles", "x"], "'x': unknown card (there are: pex8749-x8"),
+                ([], "roles, image, eeprom, check or status?"), (["x"], "'x': unknown part"), (["roles", "x"], "'x': unknown card (there are: pex8749-x8"),
                 (["image"], "make, dump"), (["image", "x"], "'x': unknown verb"), (["image", "dump"], "dump: 0 files given"),
                 (["image", "make"], "are needed"), (["image", "make", "--card", "x"], "unknown card"),
                 (["image", "make", "--role", "x"], "neither host nor box"), (["image", "lint", "--dip", "01"], "four digits"),
                 (["image", "make", "--bar", "0"], "a number from 1"), (["image", "compile", "-"], "--output is missing"),
-                (["check"], "0 files given, 1 wanted"), (["eeprom"], "read, verify or flash?"), (["eeprom", "read"], "--device is missing"), (["eeprom", "x"], "unknown verb"),
+                (["status"], "--device is missing"), (["status", "x"], "one argument too many"), (["check"], "0 files given, 1 wanted"), (["eeprom"], "read, verify or flash?"), (["eeprom", "read"], "--device is missing"), (["eeprom", "x"], "unknown verb"),
                 (["eeprom", "flash", "a", "--device", "x"], "--backup is missing"), (["eeprom", "read", "--size", "9"], "no multiple of 4")]:
             with self.subTest(words):
                 self.assertIn("--help'", self.bad(*words, code=2, says=says).splitlines()[-1])
