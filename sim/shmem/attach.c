@@ -132,6 +132,12 @@ void sim_attach_status(struct sim_job *job, struct sim_host *host)
     }
 }
 
+int via_attach_hops(struct via_attach *attach, unsigned host)
+{
+    uint64_t word = via_client_status(attach, host);
+    return via_status_is_reachable(word) ? (int)via_status_hops(word) : -EHOSTUNREACH;
+}
+
 /* --- answers of the host --------------------------------------------------------------------- */
 
 static int add_segment(struct sim_pe *pe, const struct via_attach_request *ask, int fd,

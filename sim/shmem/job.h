@@ -16,7 +16,7 @@
 
 #include "host/attach_wire.h"
 #include "host/client.h"
-#include "shmem/barrier.h"
+#include "shmem/hosts.h"
 #include "shmem/job.h"
 #include "shmem/team.h"
 #include "shmem/world.h"
@@ -84,7 +84,6 @@ struct sim_pe {
     struct via_hot hot;
     struct via_world world;
     struct via_teams teams;
-    struct via_barriers barriers;
     char error_text[256];
 
     int heap_fd, data_fd;

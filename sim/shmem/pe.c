@@ -36,7 +36,6 @@ static void unload(struct sim_pe *pe)
     pe->hot = via_hot;
     pe->world = via_world;
     pe->teams = via_teams;
-    pe->barriers = via_barriers;
 }
 
 void sim_pe_load(struct sim_pe *pe)
@@ -51,7 +50,6 @@ void sim_pe_load(struct sim_pe *pe)
     via_hot = pe->hot;
     via_world = pe->world;
     via_teams = pe->teams;
-    via_barriers = pe->barriers;
     job->loaded = pe;
 }
 

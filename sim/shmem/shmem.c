@@ -92,7 +92,6 @@ static void make_world(struct sim_pe *pe)
         .call_fd = -1,
         .attach = job->nodes_count > 1 ? &pe->attach : NULL,
     };
-    memset(&via_barriers, 0, sizeof(via_barriers));
     via_world.peers = sim_alloc(job->pes_count * sizeof(*via_world.peers));
     for (int region = 0; region < VIA_REGIONS; region++) {
         via_hot.peer[region] = sim_alloc(job->pes_count * sizeof(char *));
@@ -256,7 +255,7 @@ static bool is_done(const struct sim_guest *guest)
 static void trace_barrier(struct sim_job *job)
 {
     if (job->loaded != NULL) {
-        job->loaded->barriers = via_barriers;
+        job->loaded->teams = via_teams;
     }
     for (uint32_t i = 0; i < job->pes_count; i++) {
         const struct sim_pe *pe = &job->pes[i];
@@ -267,10 +266,11 @@ static void trace_barrier(struct sim_job *job)
                   "released %llu; words of hosts %llu, %llu",
                   i, pe->state == SIM_PE_BLOCKED ? "blocked" : "going", pe->futex,
                   pe->in_epoll ? "waits for its host" : "not for its host",
-                  (unsigned long long)pe->barriers.epoch,
+                  (unsigned long long)pe->teams.predefined[0].epoch,
                   (unsigned long long)*via_node_arrived(node, pe->local),
-                  (unsigned long long)node->released, (unsigned long long)words->nodes.words[0],
-                  (unsigned long long)words->nodes.words[1]);
+                  (unsigned long long)node->released,
+                  (unsigned long long)words->teams[0].words[VIA_WORD_LEFT],
+                  (unsigned long long)words->teams[0].words[VIA_WORD_RIGHT]);
     }
 }
 

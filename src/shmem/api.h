@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "base/list.h"
+#include "shmem/algorithm.h"
 
 #pragma GCC visibility push(default)
 #include <shmem.h>
@@ -27,6 +28,22 @@ struct viaduct_shmem_ctx {
     struct via_list link; /* of those that are not private */
 };
 
+/* Where a team's members are: hosts.h. */
+struct via_hosts {
+    unsigned count;
+    unsigned mine;
+    int *first; /* owned; NULL: not asked yet. Members first[h] to first[h + 1] - 1 are on host h */
+    struct via_algorithm_case shape; /* what all members know alike of themselves */
+};
+
+/* The last choices, by the size of the call. */
+#define VIA_CHOICES 8u
+struct via_choice {
+    size_t bytes;
+    size_t element_bytes; /* 0: none yet */
+    enum via_algorithm_number number;
+};
+
 /* PEs start, start + stride, ... of the world. */
 struct viaduct_shmem_team {
     int start;
@@ -41,6 +58,10 @@ struct viaduct_shmem_team {
     /* Of its barriers and exchanges; only the thread in the collective touches them. */
     uint64_t epoch;
     uint64_t exchanges;
+    uint64_t pieces;         /* that all pipelines of the team together have passed */
+    size_t exchanged_stride; /* of what the last exchange over hosts brought */
+    struct via_hosts hosts;
+    struct via_choice choices[VIA_COLLECTIVES][VIA_CHOICES];
     shmem_team_config_t config;
     long config_mask;
 };

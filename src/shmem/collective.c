@@ -1,82 +1,254 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Collectives that move data. Everybody puts what is his to where it belongs, then all wait for
- * each other: the standard lets a PE enter only when everybody's dest may be written, so there is
- * nothing to wait for before.
+ * Collectives that move data. The standard lets a PE enter only when everybody's dest may be
+ * written, so there is nothing to wait for before.
  */
-#include "shmem/barrier.h"
+#include <stdlib.h>
+
 #include "shmem/group.h"
-#include "shmem/round.h"
 #include "shmem/strided.h"
 
-/* All PEs of a job of several hosts, whose barriers can take few bytes along: they come sooner than
- * by puts. */
-static bool goes_with_barrier(const struct via_group *group, size_t bytes)
+/* --- broadcast ---------------------------------------------------------------------------------
+ */
+
+void via_broadcast_exchange(const struct via_task *task)
 {
-    return group->team && !group->team->mapped && bytes > 0 && bytes <= VIA_SYNC_LINE_BYTES &&
-           bytes <= via_group_exchange_max(group);
+    struct via_group *group = task->group;
+    static const char nothing[VIA_BOX_BYTES];
+    bool is_root = group->my_pe == task->root;
+
+    via_group_exchange(group, is_root ? task->source : nothing, task->bytes);
+    if (!is_root || task->root_too)
+        memcpy(task->dest, via_group_exchanged(group, task->root), task->bytes);
 }
 
-static void put_from_root(const char *call, const struct via_group *group, void *dest,
-                          const void *source, size_t bytes, int root)
+static void fill_root(const struct via_task *task)
 {
-    if (bytes > 0 && via_group_is_far(group)) {
-        via_round_cast(call, dest, source, bytes, root);
-        return;
+    if (task->group->my_pe == task->root && task->root_too)
+        memmove(task->dest, task->source, task->bytes);
+}
+
+void via_broadcast_direct(const struct via_task *task)
+{
+    struct via_group *group = task->group;
+
+    for (int i = 1; i < group->size && group->my_pe == task->root; i++)
+        via_put(task->call, task->dest, task->source, task->bytes,
+                via_group_pe(group, (task->root + i) % group->size));
+    fill_root(task);
+    via_group_barrier(group);
+}
+
+static unsigned host_of(const struct via_hosts *hosts, int number)
+{
+    unsigned host = 0;
+
+    while (hosts->first[host + 1] <= number)
+        host++;
+    return host;
+}
+
+/* Does the bytes' way over hosts go by me? The root stands for the leader of its host. */
+static bool is_on_way(const struct via_task *task, const struct via_hosts *hosts)
+{
+    bool is_root_here = host_of(hosts, task->root) == hosts->mine;
+
+    return task->group->my_pe == (is_root_here ? task->root : hosts->first[hosts->mine]);
+}
+
+static void put_to_locals(const struct via_task *task, const struct via_hosts *hosts, size_t at,
+                          const char *from, size_t bytes)
+{
+    struct via_group *group = task->group;
+
+    for (int i = hosts->first[hosts->mine]; i < hosts->first[hosts->mine + 1]; i++)
+        if (i != group->my_pe)
+            via_put(task->call, (char *)task->dest + at, from, bytes, via_group_pe(group, i));
+}
+
+static void put_and_tell(const struct via_task *task, size_t at, const char *from, size_t bytes,
+                         int to, unsigned word, uint64_t value)
+{
+    struct viaduct_shmem_team *team = task->group->team;
+
+    via_put(task->call, (char *)task->dest + at, from, bytes, via_team_pe(team, to));
+    via_put_word(via_hosts_word(team, to, word), value, via_team_pe(team, to));
+}
+
+/* In round r the hosts up to 2^r behind the root's have it, and tell those 2^r further. */
+static void go_down_tree(const struct via_task *task, const struct via_hosts *hosts, uint64_t value)
+{
+    unsigned distance = (hosts->mine + hosts->count - host_of(hosts, task->root)) % hosts->count;
+    unsigned round = 0;
+    const char *from = task->source;
+
+    if (distance > 0) {
+        round = 31 - (unsigned)__builtin_clz(distance);
+        via_hosts_hear(task->group->team, VIA_WORD_TREE + round, value);
+        round++;
+        from = task->dest;
     }
-    for (int i = 1; i < group->size && group->my_pe == root; i++)
-        via_put(call, dest, source, bytes, via_group_pe(group, (root + i) % group->size));
+    for (; distance + (1u << round) < hosts->count; round++)
+        put_and_tell(task, 0, from, task->bytes, via_hosts_leader(hosts, 1u << round),
+                     VIA_WORD_TREE + round, value);
+    put_to_locals(task, hosts, 0, from, task->bytes);
+}
+
+void via_broadcast_tree(const struct via_task *task)
+{
+    struct viaduct_shmem_team *team = task->group->team;
+    const struct via_hosts *hosts = via_hosts_of(team);
+
+    team->pieces++;
+    if (is_on_way(task, hosts))
+        go_down_tree(task, hosts, team->pieces);
+    fill_root(task);
+    /* Words have told of all puts. */
+    via_group_sync(task->group);
+}
+
+/* So that hosts pass on the first pieces while the next ones come. */
+#define CHAIN_PIECE_BYTES ((size_t)64 << 10)
+
+/* The next hosts of the chain, as seen from a host `distance` to the right of the root's. */
+static unsigned next_hosts(const struct via_hosts *hosts, unsigned distance, int to[2])
+{
+    unsigned rightmost = hosts->count / 2, count = 0;
+
+    if (distance < rightmost)
+        to[count++] = via_hosts_leader(hosts, 1);
+    if (distance == 0 ? rightmost + 1 < hosts->count : distance > rightmost + 1)
+        to[count++] = via_hosts_leader(hosts, hosts->count - 1);
+    return count;
+}
+
+static void go_down_chain(const struct via_task *task, const struct via_hosts *hosts,
+                          uint64_t pieces)
+{
+    struct viaduct_shmem_team *team = task->group->team;
+    unsigned distance = (hosts->mine + hosts->count - host_of(hosts, task->root)) % hosts->count;
+    bool is_root = task->group->my_pe == task->root;
+    int to[2];
+    unsigned nexts = next_hosts(hosts, distance, to);
+
+    for (uint64_t piece = 0; piece < pieces; piece++) {
+        size_t at = piece * CHAIN_PIECE_BYTES;
+        size_t bytes = via_min(CHAIN_PIECE_BYTES, task->bytes - at);
+        const char *from = (const char *)(is_root ? task->source : task->dest) + at;
+        uint64_t value = team->pieces + piece + 1;
+        if (!is_root)
+            via_hosts_hear(team, VIA_WORD_CHAIN, value);
+        for (unsigned i = 0; i < nexts; i++)
+            put_and_tell(task, at, from, bytes, to[i], VIA_WORD_CHAIN, value);
+        put_to_locals(task, hosts, at, from, bytes);
+    }
+}
+
+void via_broadcast_chain(const struct via_task *task)
+{
+    struct viaduct_shmem_team *team = task->group->team;
+    const struct via_hosts *hosts = via_hosts_of(team);
+    uint64_t pieces = (task->bytes + CHAIN_PIECE_BYTES - 1) / CHAIN_PIECE_BYTES;
+
+    if (is_on_way(task, hosts))
+        go_down_chain(task, hosts, pieces);
+    team->pieces += pieces;
+    fill_root(task);
+    via_group_sync(task->group);
 }
 
 void via_group_broadcast(const char *call, struct via_group *group, void *dest, const void *source,
                          size_t bytes, int root, bool root_too)
 {
+    const struct via_task task = {.call = call,
+                                  .group = group,
+                                  .dest = dest,
+                                  .source = source,
+                                  .bytes = bytes,
+                                  .element_bytes = 1,
+                                  .root = root,
+                                  .root_too = root_too};
+
     if (root < 0 || root >= group->size)
         via_fatal("%s: PE_root %d: there are PEs 0 to %d", call, root, group->size - 1);
-    if (goes_with_barrier(group, bytes)) {
-        static const char nothing[VIA_SYNC_LINE_BYTES];
-        via_group_exchange(group, group->my_pe == root ? source : nothing, bytes);
-        if (group->my_pe != root || root_too)
-            memcpy(dest, via_group_exchanged(group, root), bytes);
-        return;
-    }
-    put_from_root(call, group, dest, source, bytes, root);
-    if (group->my_pe == root && root_too)
-        memmove(dest, source, bytes);
+    via_group_run(VIA_COLLECTIVE_BROADCAST, &task);
+}
+
+/* --- collect and fcollect ----------------------------------------------------------------------
+ */
+
+/* To everybody, beginning behind me, so that not all write to the same PE. */
+static void put_to_all(const struct via_task *task, size_t off)
+{
+    struct via_group *group = task->group;
+    char *dest = (char *)task->dest + off;
+
+    for (int i = 1; i < group->size; i++)
+        via_put(task->call, dest, task->source, task->bytes,
+                via_group_pe(group, (group->my_pe + i) % group->size));
+    memmove(dest, task->source, task->bytes);
     via_group_barrier(group);
 }
 
-/* To everybody, beginning behind me, so that not all write to the same PE. */
-static void put_to_all(const char *call, const struct via_group *group, void *dest,
-                       const void *source, size_t bytes)
+/* My part goes to my host's leader; leaders pass on what they have; from there comes all. */
+static void collect_by_leaders(const struct via_task *task, const struct via_load *load, size_t off,
+                               size_t bytes)
 {
-    for (int i = 1; i < group->size; i++)
-        via_put(call, dest, source, bytes, via_group_pe(group, (group->my_pe + i) % group->size));
-    memmove(dest, source, bytes);
+    struct viaduct_shmem_team *team = task->group->team;
+    const struct via_hosts *hosts = via_hosts_of(team);
+    int leader = via_team_pe(team, hosts->first[hosts->mine]);
+    bool is_leader = via_hosts_is_leader(team);
+    char *my_place = (char *)task->dest + off;
+
+    if (is_leader)
+        memmove(my_place, task->source, task->bytes);
+    else
+        via_put(task->call, my_place, task->source, task->bytes, leader);
+    via_hosts_meet(team, load);
+    if (!is_leader)
+        via_get(task->call, task->dest, task->dest, bytes, leader);
+    /* A leader's dest is its program's again when the others of its host have it. */
+    if (hosts->shape.locals_max > 1)
+        via_hosts_meet_locals(team);
+}
+
+void via_fcollect_exchange(const struct via_task *task)
+{
+    via_group_exchange(task->group, task->source, task->bytes);
+    for (int i = 0; i < task->group->size; i++)
+        memcpy((char *)task->dest + (size_t)i * task->bytes, via_group_exchanged(task->group, i),
+               task->bytes);
+}
+
+void via_fcollect_direct(const struct via_task *task)
+{
+    put_to_all(task, (size_t)task->group->my_pe * task->bytes);
+}
+
+void via_fcollect_leaders(const struct via_task *task)
+{
+    const struct via_load load = {.base = task->dest, .stride = task->bytes};
+
+    collect_by_leaders(task, &load, (size_t)task->group->my_pe * task->bytes,
+                       (size_t)task->group->size * task->bytes);
 }
 
 void via_group_fcollect(const char *call, struct via_group *group, void *dest, const void *source,
                         size_t bytes)
 {
-    if (goes_with_barrier(group, bytes)) {
-        via_group_exchange(group, source, bytes);
-        for (int i = 0; i < group->size; i++)
-            memcpy((char *)dest + (size_t)i * bytes, via_group_exchanged(group, i), bytes);
-        return;
-    }
-    char *my_place = (char *)dest + (size_t)group->my_pe * bytes;
-    if (bytes > 0 && via_group_is_far(group)) {
-        memmove(my_place, source, bytes);
-        via_barrier_gather(call, dest, bytes);
-        return;
-    }
-    put_to_all(call, group, my_place, source, bytes);
-    via_group_barrier(group);
+    const struct via_task task = {.call = call,
+                                  .group = group,
+                                  .dest = dest,
+                                  .source = source,
+                                  .bytes = bytes,
+                                  .element_bytes = 1};
+
+    via_group_run(VIA_COLLECTIVE_FCOLLECT, &task);
 }
 
 /* Where my part begins is told by the PE before me; plus one, so that it is never the zero of a
  * word that has not been told. */
-static uint64_t learn_offset(struct via_group *group, size_t bytes)
+static uint64_t learn_offset(const struct via_group *group, size_t bytes)
 {
     _Atomic uint64_t *word = &group->words[VIA_GROUP_WORD_OFFSET];
     uint64_t off = 0;
@@ -91,19 +263,69 @@ static uint64_t learn_offset(struct via_group *group, size_t bytes)
             atomic_store_explicit(word, 0, memory_order_relaxed);
     }
     if (group->my_pe + 1 < group->size)
-        via_put_word(via_group_word(group, group->my_pe + 1, VIA_GROUP_WORD_OFFSET),
-                     off + bytes + 1, via_group_pe(group, group->my_pe + 1));
+        via_put_word(word, off + bytes + 1, via_group_pe(group, group->my_pe + 1));
     return off;
+}
+
+void via_collect_chain(const struct via_task *task)
+{
+    put_to_all(task, learn_offset(task->group, task->bytes));
+}
+
+/* Where the part of member `number` begins, by what all members have said. */
+static size_t offset_of(const struct via_group *group, size_t off, int from, int number)
+{
+    uint64_t bytes;
+
+    for (int i = from; i < number; i++) {
+        memcpy(&bytes, via_group_exchanged(group, i), sizeof(bytes));
+        off += bytes;
+    }
+    return off;
+}
+
+void via_collect_direct(const struct via_task *task)
+{
+    uint64_t bytes = task->bytes;
+
+    via_group_exchange(task->group, &bytes, sizeof(bytes));
+    put_to_all(task, offset_of(task->group, 0, 0, task->group->my_pe));
+}
+
+void via_collect_leaders(const struct via_task *task)
+{
+    struct via_group *group = task->group;
+    const struct via_hosts *hosts = via_hosts_of(group->team);
+    size_t *offs = malloc((hosts->count + 1) * sizeof(*offs));
+    uint64_t bytes = task->bytes;
+
+    if (!offs)
+        via_fatal("%s: out of memory", task->call);
+    via_group_exchange(group, &bytes, sizeof(bytes));
+    offs[0] = 0;
+    for (unsigned h = 0; h < hosts->count; h++)
+        offs[h + 1] = offset_of(group, offs[h], hosts->first[h], hosts->first[h + 1]);
+    size_t off = offset_of(group, offs[hosts->mine], hosts->first[hosts->mine], group->my_pe);
+    const struct via_load load = {.base = task->dest, .offs = offs};
+    collect_by_leaders(task, &load, off, offs[hosts->count]);
+    free(offs);
 }
 
 void via_group_collect(const char *call, struct via_group *group, void *dest, const void *source,
                        size_t bytes)
 {
-    uint64_t off = learn_offset(group, bytes);
+    const struct via_task task = {.call = call,
+                                  .group = group,
+                                  .dest = dest,
+                                  .source = source,
+                                  .bytes = bytes,
+                                  .element_bytes = 1};
 
-    put_to_all(call, group, (char *)dest + off, source, bytes);
-    via_group_barrier(group);
+    via_group_run(VIA_COLLECTIVE_COLLECT, &task);
 }
+
+/* --- alltoall ----------------------------------------------------------------------------------
+ */
 
 void via_group_alltoalls(const char *call, struct via_group *group, void *dest, const void *source,
                          ptrdiff_t dest_stride, ptrdiff_t source_stride, size_t elements,

@@ -13,7 +13,6 @@ struct via_group via_group_of_team(shmem_team_t handle)
         .size = team->size,
         .my_pe = team->my_pe,
         .team = team,
-        .words = via_internal()->teams[team->slot].words,
     };
 }
 
@@ -51,20 +50,6 @@ static void wait_for(const _Atomic uint64_t *word, uint64_t value)
     while (atomic_load_explicit(word, memory_order_acquire) < value)
         via_wait_step(&wait);
     via_wait_done(&wait);
-}
-
-/* Rounds of dissemination: in round r everybody tells the one 2^r further, and hears from the one
- * 2^r before. A team's words only grow, so no round is mistaken for one of the barrier before. */
-static void sync_team(const struct via_group *group)
-{
-    uint64_t epoch = VIA_MUTANT(SHMEM_OLD_ROUND) ? 1 : ++group->team->epoch;
-
-    for (unsigned round = 0; (1 << round) < group->size; round++) {
-        int further = VIA_MUTANT(SHMEM_WRONG_MEMBER) ? 1 : 1 << round;
-        int to = (group->my_pe + further) % group->size;
-        via_put_word(via_group_word(group, to, round), epoch, via_group_pe(group, to));
-        wait_for(&group->words[round], epoch);
-    }
 }
 
 /*
@@ -107,28 +92,6 @@ static struct via_sync_line *line_of(const struct via_group *group, int number)
     return &group->team->mapped[number]->lines[line];
 }
 
-#define FAR_NODES_MIN 4u
-
-static bool is_world(const struct via_group *group)
-{
-    return group->team == via_team(SHMEM_TEAM_WORLD);
-}
-
-size_t via_group_exchange_max(const struct via_group *group)
-{
-    if (!group->team)
-        return 0;
-    if (group->team->mapped)
-        return VIA_SYNC_LINE_BYTES;
-    return is_world(group) ? via_barrier_carry_max() : 0;
-}
-
-bool via_group_is_far(const struct via_group *group)
-{
-    return is_world(group) && via_world.job->nodes_count >= FAR_NODES_MIN &&
-           via_barrier_goes_round();
-}
-
 /* Two lines in turn: nobody can begin the exchange after the next one before all have read what
  * they got by this one. */
 static void exchange_here(struct via_group *group, const void *mine, size_t bytes)
@@ -144,18 +107,39 @@ static void exchange_here(struct via_group *group, const void *mine, size_t byte
     via_wait_done(&wait);
 }
 
+/* Lines of the cache apart, where there is room. */
+static size_t exchange_stride(const struct via_group *group, size_t bytes)
+{
+    size_t apart = via_align_up(bytes, 64);
+
+    return apart * (size_t)group->size <= VIA_BOX_BYTES ? apart : via_align_up(bytes, 8);
+}
+
+static void exchange_over_hosts(struct via_group *group, const void *mine, size_t bytes)
+{
+    struct viaduct_shmem_team *team = group->team;
+    size_t stride = exchange_stride(group, bytes);
+    struct via_load load = {.stride = stride};
+
+    via_hosts_of(team);
+    memcpy(via_hosts_next_box(team) + (size_t)group->my_pe * stride, mine, bytes);
+    via_hosts_meet(team, &load);
+    team->exchanged_stride = stride;
+}
+
 void via_group_exchange(struct via_group *group, const void *mine, size_t bytes)
 {
     if (group->team->mapped)
         exchange_here(group, mine, bytes);
     else
-        via_barrier_carry(mine, bytes);
+        exchange_over_hosts(group, mine, bytes);
 }
 
 const char *via_group_exchanged(const struct via_group *group, int number)
 {
-    return group->team->mapped ? (const char *)line_of(group, number)->bytes
-                               : via_barrier_carried(via_group_pe(group, number));
+    if (group->team->mapped)
+        return (const char *)line_of(group, number)->bytes;
+    return via_hosts_box(group->team) + (size_t)number * group->team->exchanged_stride;
 }
 
 void via_group_sync(struct via_group *group)
@@ -164,10 +148,69 @@ void via_group_sync(struct via_group *group)
     via_fence();
     if (!group->team)
         sync_active_set(group);
-    else if (is_world(group))
+    else if (group->team == via_team(SHMEM_TEAM_WORLD))
         via_barrier_world();
     else if (group->team->mapped)
-        via_group_exchange(group, "", 0);
+        exchange_here(group, "", 0);
     else
-        sync_team(group);
+        via_hosts_meet(group->team, NULL);
+}
+
+/* --- by the table ------------------------------------------------------------------------------
+ */
+
+static via_algorithm_run *const runs[VIA_ALGORITHMS] = {
+    [VIA_BROADCAST_EXCHANGE] = via_broadcast_exchange,
+    [VIA_BROADCAST_DIRECT] = via_broadcast_direct,
+    [VIA_BROADCAST_TREE] = via_broadcast_tree,
+    [VIA_BROADCAST_CHAIN] = via_broadcast_chain,
+    [VIA_COLLECT_CHAIN] = via_collect_chain,
+    [VIA_COLLECT_DIRECT] = via_collect_direct,
+    [VIA_COLLECT_LEADERS] = via_collect_leaders,
+    [VIA_FCOLLECT_EXCHANGE] = via_fcollect_exchange,
+    [VIA_FCOLLECT_DIRECT] = via_fcollect_direct,
+    [VIA_FCOLLECT_LEADERS] = via_fcollect_leaders,
+    [VIA_REDUCE_EXCHANGE] = via_reduce_exchange,
+    [VIA_REDUCE_SHARES] = via_reduce_shares,
+    [VIA_REDUCE_LEADERS] = via_reduce_leaders,
+    [VIA_REDUCE_RING] = via_reduce_ring,
+    [VIA_SCAN_EXCHANGE] = via_scan_exchange,
+    [VIA_SCAN_DIRECT] = via_scan_direct,
+    [VIA_SCAN_LEADERS] = via_scan_leaders,
+};
+
+static struct via_choice choose(enum via_collective collective, const struct via_group *group,
+                                size_t bytes, size_t element_bytes)
+{
+    struct via_algorithm_case call = {
+        .pes = (unsigned)group->size,
+        .hosts = 1,
+        .locals_max = (unsigned)group->size,
+        .is_active_set = true,
+    };
+
+    if (group->team)
+        call = via_hosts_of(group->team)->shape;
+    call.bytes = bytes;
+    call.element_bytes = element_bytes;
+    return (struct via_choice){
+        .bytes = bytes,
+        .element_bytes = element_bytes,
+        .number = via_algorithm_choose(collective, &call, via_world.job->algorithms),
+    };
+}
+
+void via_group_run(enum via_collective collective, const struct via_task *task)
+{
+    /* Members may have different parts to collect, but have to choose alike. */
+    size_t bytes = collective == VIA_COLLECTIVE_COLLECT ? 0 : task->bytes;
+    struct viaduct_shmem_team *team = task->group->team;
+    struct via_choice none, *choice = &none;
+
+    if (via_likely(team))
+        choice = &team->choices[collective][(unsigned)__builtin_clzll(bytes | 1) % VIA_CHOICES];
+    if (via_unlikely(!team || choice->bytes != bytes ||
+                     choice->element_bytes != task->element_bytes))
+        *choice = choose(collective, task->group, bytes, task->element_bytes);
+    runs[choice->number](task);
 }

@@ -3,13 +3,13 @@
 #define VIA_SHMEM_GROUP_H
 
 #include "base/mutant.h"
-#include "shmem/api.h"
+#include "shmem/hosts.h"
 #include "shmem/path.h"
 
 /*
  * The PEs that take part in a collective: those of a team, or a deprecated active set. What they
- * synchronize by is symmetric memory: a team's slot, where words count up for ever, or the caller's
- * pSync, where every word has to come back to zero.
+ * synchronize by is symmetric memory: a team's slot, where words count up for ever (hosts.h), or
+ * the caller's pSync, where every word has to come back to zero.
  */
 struct via_group {
     int start;
@@ -17,10 +17,10 @@ struct via_group {
     int size;
     int my_pe;
     struct viaduct_shmem_team *team; /* NULL: an active set */
-    _Atomic uint64_t *words;         /* mine: VIA_SYNC_WORDS of the slot, or pSync */
+    _Atomic uint64_t *words;         /* of an active set: pSync */
 };
 
-/* The words of a group: a barrier has one per round, and these have uses of their own. */
+/* The words of a pSync: a barrier has one per child and one more, and this has a use of its own. */
 #define VIA_GROUP_ROUNDS_MAX 32u
 #define VIA_GROUP_WORD_OFFSET 32u /* collect: where my part begins */
 
@@ -32,14 +32,6 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
 static inline int via_group_pe(const struct via_group *group, int number)
 {
     return group->start + group->stride * number;
-}
-
-/* A word of another member, as my address of it. */
-static inline _Atomic uint64_t *via_group_word(const struct via_group *group, int number,
-                                               unsigned word)
-{
-    return group->team ? &via_internal()->teams[via_team_slot(group->team, number)].words[word]
-                       : &group->words[word];
 }
 
 /* All have arrived, and what each stored before is seen by all. */
@@ -54,19 +46,34 @@ static inline void via_group_barrier(struct via_group *group)
 }
 
 /*
- * Few bytes of everybody to everybody, and a barrier with it: among PEs of one host that are not
- * many, and among all PEs. What member i gave can be read in place until the next exchange of the
- * group.
+ * Few bytes of everybody to everybody, and a barrier with it; of teams. What member i gave can be
+ * read in place until the next collective of the team. At most shape.exchange_max bytes, which are
+ * 8 at least.
  */
-size_t via_group_exchange_max(const struct via_group *group); /* bytes; 0 = not at all */
 void via_group_exchange(struct via_group *group, const void *mine, size_t bytes);
 const char *via_group_exchanged(const struct via_group *group, int number);
 
-/* All PEs of a job of so many hosts that some are not neighbours, and whose barriers go round: what
- * neighbours pass on comes sooner than by frames, for which daemons have to wake up. */
-bool via_group_is_far(const struct via_group *group);
+/* into[i] = into[i] op from[i] */
+typedef void via_reduce_kernel(void *into, const void *from, size_t elements);
 
-/* --- collectives of bytes: collective.c --------------------------------------------------------
+/* A collective call, with what its kind needs. */
+struct via_task {
+    const char *call; /* for errors */
+    struct via_group *group;
+    void *dest;
+    const void *source;
+    size_t bytes; /* of each member; collect: of mine */
+    int root;
+    bool root_too; /* broadcast: dest of the root, too */
+    size_t elements, element_bytes;
+    via_reduce_kernel *kernel;
+    bool inclusive; /* scan */
+};
+
+/* By the table: chooses, and runs. */
+void via_group_run(enum via_collective collective, const struct via_task *task);
+
+/* --- collective.c ------------------------------------------------------------------------------
  */
 
 void via_group_broadcast(const char *call, struct via_group *group, void *dest, const void *source,
@@ -80,15 +87,16 @@ void via_group_alltoalls(const char *call, struct via_group *group, void *dest, 
                          ptrdiff_t dest_stride, ptrdiff_t source_stride, size_t elements,
                          size_t bytes);
 
-/* --- and of numbers: reduce.c ------------------------------------------------------------------
+/* --- what the table's lines name ----------------------------------------------------------------
  */
 
-/* into[i] = into[i] op from[i] */
-typedef void via_reduce_kernel(void *into, const void *from, size_t elements);
+typedef void via_algorithm_run(const struct via_task *task);
 
-void via_group_reduce(const char *call, struct via_group *group, void *dest, const void *source,
-                      size_t elements, size_t bytes, via_reduce_kernel *kernel);
-void via_group_scan(const char *call, struct via_group *group, void *dest, const void *source,
-                    size_t elements, size_t bytes, via_reduce_kernel *kernel, bool inclusive);
+via_algorithm_run via_broadcast_exchange, via_broadcast_direct, via_broadcast_tree,
+    via_broadcast_chain;
+via_algorithm_run via_collect_chain, via_collect_direct, via_collect_leaders;
+via_algorithm_run via_fcollect_exchange, via_fcollect_direct, via_fcollect_leaders;
+via_algorithm_run via_reduce_exchange, via_reduce_shares, via_reduce_leaders, via_reduce_ring;
+via_algorithm_run via_scan_exchange, via_scan_direct, via_scan_leaders;
 
 #endif

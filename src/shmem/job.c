@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shmem/algorithm.h"
 #include "shmem/size.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -223,6 +224,17 @@ static int choose_barrier(uint32_t *ret_barrier, struct via_error *err)
     return 0;
 }
 
+static int choose_algorithms(uint64_t *ret_forced, struct via_error *err)
+{
+    const char *text = getenv("VIADUCT_SHMEM_ALGORITHMS");
+    struct via_error why = {0};
+
+    if (text && via_algorithms_parse(text, ret_forced, &why) < 0)
+        return via_error_set(err, -EINVAL, "VIADUCT_SHMEM_ALGORITHMS: %s",
+                             via_error_describe(&why));
+    return 0;
+}
+
 static int make_job(const struct via_job_spec *spec, struct via_job_files *files,
                     struct via_error *err)
 {
@@ -244,6 +256,8 @@ static int make_job(const struct via_job_spec *spec, struct via_job_files *files
     result = heap_bytes_max(spec, &job->heap_bytes_max, err);
     if (result == 0)
         result = choose_barrier(&job->barrier, err);
+    if (result == 0)
+        result = choose_algorithms(&job->algorithms, err);
     if (result < 0)
         return result;
     job->heap_bytes = spec->heap_bytes;

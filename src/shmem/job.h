@@ -121,7 +121,8 @@ struct via_job {
     /* The generation that the launcher is asked for; stored by release before a byte in the call
      * pipe. */
     _Atomic uint32_t gate_wanted;
-    uint64_t reserved[5];
+    uint64_t algorithms; /* forced ones of collectives: via_algorithms_parse */
+    uint64_t reserved[4];
     struct via_job_pe pes[];
 };
 

@@ -15,6 +15,8 @@
 #define VIADUCT_SHMEM_NO_GENERIC
 #include <shmem.h>
 
+#include "shmem/algorithm.h"
+#include "shmem/barrier.h"
 #include "shmem/launch.h"
 #include "shmem/variables.h"
 #include "shmem/world.h"
@@ -24,11 +26,15 @@
 
 static const char usage_text[] =
     "usage: oshinfo [--json]\n"
+    "       oshinfo --algorithms [--pes N] [--hosts N] [--shape ring|mesh|other]\n"
     "Shows the version of this OpenSHMEM, its limits, the memory, transports and launchers that "
     "it\n"
     "can use on this machine, and the environment variables that it knows, with their values.\n"
     "\n"
     "  --json            as one JSON object\n"
+    "  --algorithms      of collectives: the table, and which one a team of so many PEs on so "
+    "many\n"
+    "                    hosts uses by the bytes of a PE (8 PEs on 4 hosts in a ring)\n"
     "  --help, --version\n";
 
 /* --- what there is ---------------------------------------------------------------------------- */
@@ -220,6 +226,78 @@ static void print_text(const json_t *info)
     print_variables(json_object_get(info, "variables"));
 }
 
+/* --- algorithms ------------------------------------------------------------------------------- */
+
+struct asked {
+    bool as_json, algorithms;
+    unsigned pes, hosts;
+    const char *shape;
+};
+
+static uint64_t forced_algorithms(void)
+{
+    const char *text = getenv("VIADUCT_SHMEM_ALGORITHMS");
+    struct via_error err;
+    uint64_t forced = 0;
+
+    if (text && via_algorithms_parse(text, &forced, &err) < 0)
+        fprintf(stderr, "oshinfo: VIADUCT_SHMEM_ALGORITHMS: %s\n", via_error_describe(&err));
+    return forced;
+}
+
+/* As hosts.c has it of a real team. */
+static struct via_algorithm_case make_case(const struct asked *asked)
+{
+    bool flat = asked->hosts == 1 && asked->pes <= VIA_FLAT_PES_MAX;
+
+    return (struct via_algorithm_case){
+        .pes = asked->pes,
+        .hosts = asked->hosts,
+        .locals_max = (asked->pes + asked->hosts - 1) / asked->hosts,
+        .is_ring = strcmp(asked->shape, "other") != 0,
+        .is_mesh = strcmp(asked->shape, "mesh") == 0,
+        .exchange_max = flat ? VIA_SYNC_LINE_BYTES : VIA_BOX_BYTES / asked->pes / 8 * 8,
+        .partial_max = VIA_BOX_BYTES / asked->hosts / 8 * 8,
+        .element_bytes = 8,
+    };
+}
+
+static void print_choices(enum via_collective collective, struct via_algorithm_case call)
+{
+    enum via_algorithm_number last = VIA_ALGORITHMS;
+    uint64_t forced = forced_algorithms();
+
+    printf("  %-10s", via_collective_name(collective));
+    for (call.bytes = collective == VIA_COLLECTIVE_HOSTS ? 0 : 8; call.bytes <= (size_t)64 << 20;
+         call.bytes = via_max((size_t)8, call.bytes * 2)) {
+        enum via_algorithm_number number = via_algorithm_choose(collective, &call, forced);
+        if (number == last)
+            continue;
+        if (last != VIA_ALGORITHMS)
+            printf("; from %zu B", call.bytes);
+        printf(" %s (%.1f us)", via_algorithms[number].name,
+               (double)via_algorithms[number].cost_ns(&call) / 1000);
+        last = number;
+        if (collective == VIA_COLLECTIVE_COLLECT)
+            break; /* members may have different sizes */
+    }
+    printf("\n");
+}
+
+static int show_algorithms(const struct asked *asked)
+{
+    struct via_algorithm_case call = make_case(asked);
+
+    printf("algorithms:\n");
+    for (int i = 0; i < VIA_ALGORITHMS; i++)
+        printf("  %-10s %-14s %s\n", via_collective_name(via_algorithms[i].collective),
+               via_algorithms[i].name, via_algorithms[i].text);
+    printf("a team of %u PEs on %u hosts (%s):\n", asked->pes, asked->hosts, asked->shape);
+    for (int i = 0; i < VIA_COLLECTIVES; i++)
+        print_choices((enum via_collective)i, call);
+    return 0;
+}
+
 /* --- the command ------------------------------------------------------------------------------ */
 
 static int show(bool as_json)
@@ -243,37 +321,72 @@ static int show(bool as_json)
     return 1;
 }
 
+static bool parse_count(const char *text, unsigned *ret_count)
+{
+    char *end;
+    unsigned long count = strtoul(text, &end, 10);
+
+    *ret_count = (unsigned)via_min(count, 1ul << 30);
+    return end != text && *end == '\0' && count >= 1 && count <= VIA_JOB_PES_MAX;
+}
+
+static int wrong(const char *word, const char *text)
+{
+    fprintf(stderr, "oshinfo: %s: %s (oshinfo --help)\n", word, text);
+    return EXIT_CODE_USAGE;
+}
+
+static int parse_option(int option, const char *value, const char *word, struct asked *asked)
+{
+    switch (option) {
+    case 'j':
+        asked->as_json = true;
+        return 0;
+    case 'a':
+        asked->algorithms = true;
+        return 0;
+    case 'p':
+        return parse_count(value, &asked->pes) ? 0 : wrong(value, "not a number of PEs");
+    case 'n':
+        return parse_count(value, &asked->hosts) ? 0 : wrong(value, "not a number of hosts");
+    case 's':
+        asked->shape = value;
+        if (strcmp(value, "ring") == 0 || strcmp(value, "mesh") == 0 || strcmp(value, "other") == 0)
+            return 0;
+        return wrong(value, "no shape; expected ring, mesh or other");
+    default:
+        return wrong(word, "unknown option");
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},
-        {0},
+        {"json", no_argument, NULL, 'j'},        {"algorithms", no_argument, NULL, 'a'},
+        {"pes", required_argument, NULL, 'p'},   {"hosts", required_argument, NULL, 'n'},
+        {"shape", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},     {0},
     };
-    bool as_json = false;
-    int option;
+    struct asked asked = {.pes = 8, .hosts = 4, .shape = "ring"};
+    int option, result;
 
     opterr = 0;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (option) {
-        case 'j':
-            as_json = true;
-            break;
-        case 'h':
+        if (option == 'h') {
             fputs(usage_text, stdout);
             return 0;
-        case 'V':
+        }
+        if (option == 'V') {
             puts("oshinfo (Viaduct) " VIADUCT_VERSION);
             return 0;
-        default:
-            fprintf(stderr, "oshinfo: %s: unknown option (oshinfo --help)\n", argv[optind - 1]);
-            return EXIT_CODE_USAGE;
         }
+        result = parse_option(option, optarg, argv[optind - 1], &asked);
+        if (result != 0)
+            return result;
     }
-    if (optind < argc) {
-        fprintf(stderr, "oshinfo: %s: takes no argument (oshinfo --help)\n", argv[optind]);
-        return EXIT_CODE_USAGE;
-    }
-    return show(as_json);
+    if (optind < argc)
+        return wrong(argv[optind], "takes no argument");
+    if (asked.hosts > asked.pes)
+        return wrong("--hosts", "more than PEs");
+    return asked.algorithms ? show_algorithms(&asked) : show(asked.as_json);
 }

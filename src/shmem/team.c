@@ -65,7 +65,9 @@ void via_team_init(void)
 
 static void keep_count(const struct viaduct_shmem_team *team)
 {
-    via_teams.counted = via_max(via_teams.counted, via_max(team->epoch, team->exchanges));
+    uint64_t most = via_max(team->pieces, via_max(team->epoch, team->exchanges));
+
+    via_teams.counted = via_max(via_teams.counted, most);
 }
 
 /* [locked] Of a team, or of all. */
@@ -91,7 +93,13 @@ void via_team_fini(void)
     while ((link = via_list_pop_front(&via_teams.all)) != NULL) {
         struct team_entry *entry = via_list_entry(link, struct team_entry, link);
         keep_count(&entry->team);
+        free(entry->team.hosts.first);
         free(entry);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        free(via_teams.predefined[i].hosts.first);
+        via_teams.predefined[i].hosts.first = NULL;
+        memset(via_teams.predefined[i].choices, 0, sizeof(via_teams.predefined[i].choices));
     }
 }
 
@@ -180,23 +188,6 @@ static void give_slots(uint64_t card)
     pthread_mutex_unlock(&via_teams.lock);
 }
 
-/* The first member collects the cards and gives all of them to everybody. */
-static void exchange_by_first(struct via_group *group, uint64_t mine, uint64_t cards[])
-{
-    struct viaduct_shmem_team *parent = group->team;
-    _Atomic uint64_t *first = via_internal()->cards[via_team_slot(parent, 0)];
-
-    via_put_word(&first[parent->my_pe], mine, via_group_pe(group, 0));
-    via_group_barrier(group);
-    for (int i = 1; i < parent->size && parent->my_pe == 0; i++)
-        via_put("team creation", via_internal()->cards[via_team_slot(parent, i)], first,
-                (size_t)parent->size * sizeof(*first), via_group_pe(group, i));
-    via_group_barrier(group);
-    memcpy(cards, via_internal()->cards[parent->slot], (size_t)parent->size * sizeof(*cards));
-    /* Cards for the next teams may come as soon as nobody reads these any more. */
-    via_group_sync(group);
-}
-
 /* The cards of all members. Owned by the caller. */
 static uint64_t *exchange_cards(struct viaduct_shmem_team *parent, uint64_t mine)
 {
@@ -205,10 +196,6 @@ static uint64_t *exchange_cards(struct viaduct_shmem_team *parent, uint64_t mine
 
     if (!cards)
         via_fatal("team creation: out of memory");
-    if (via_group_exchange_max(&group) < sizeof(mine)) {
-        exchange_by_first(&group, mine, cards);
-        return cards;
-    }
     via_group_exchange(&group, &mine, sizeof(mine));
     for (int i = 0; i < parent->size; i++)
         memcpy(&cards[i], via_group_exchanged(&group, i), sizeof(*cards));
@@ -250,7 +237,7 @@ static shmem_team_t make_team(const struct viaduct_shmem_team *parent, const str
         entry->team.config.num_contexts = config->num_contexts;
     /* Words are not set to zero: a member of the team that had the slot before may still be looking
      * at them, in its last barrier. */
-    entry->team.epoch = entry->team.exchanges = begin;
+    entry->team.epoch = entry->team.exchanges = entry->team.pieces = begin;
     pthread_mutex_lock(&via_teams.lock);
     via_list_push_back(&via_teams.all, &entry->link);
     pthread_mutex_unlock(&via_teams.lock);
@@ -325,6 +312,7 @@ void pshmem_team_destroy(shmem_team_t team)
     via_teams.free_slots |= UINT64_C(1) << team->slot;
     via_list_remove(&entry->link);
     pthread_mutex_unlock(&via_teams.lock);
+    free(entry->team.hosts.first);
     free(entry);
 }
 

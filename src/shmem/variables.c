@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shmem/algorithm.h"
 #include "shmem/job.h"
 #include "shmem/size.h"
 
@@ -40,6 +41,13 @@ static int check_barrier(const char *value, struct via_error *err)
     return 0;
 }
 
+static int check_algorithms(const char *value, struct via_error *err)
+{
+    uint64_t forced;
+
+    return via_algorithms_parse(value, &forced, err);
+}
+
 const struct via_variable via_variables[] = {
     {"SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE",
      "bytes of the symmetric heap of each PE; a number and k, m, g or t", "1g", check_size},
@@ -49,6 +57,9 @@ const struct via_variable via_variables[] = {
     {"VIADUCT_SHMEM_BARRIER", NULL,
      "how hosts meet in a barrier: windows (of neighbours) or doorbells (of the daemons)",
      "windows", check_barrier},
+    {"VIADUCT_SHMEM_ALGORITHMS", NULL,
+     "COLLECTIVE=ALGORITHM,...: these are used wherever they apply; oshinfo --algorithms",
+     "by cost", check_algorithms},
     {"SHMEM_VERSION", "SMA_VERSION", "if set, the version is printed at the start", NULL, NULL},
     {"SHMEM_INFO", "SMA_INFO", "if set, these variables are printed at the start", NULL, NULL},
     {"SHMEM_DEBUG", "SMA_DEBUG", "if set, messages that help to find errors are printed", NULL,

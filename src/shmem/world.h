@@ -140,7 +140,7 @@ static inline bool via_has_frames(void)
 /* Heaps begin at multiples of this, so it is the largest alignment that shmem_align can give. */
 #define VIA_HEAP_ALIGN (UINT64_C(64) << 20)
 
-/* Sync words of a team: one per dissemination round, then scratch for collectives. */
+/* Sync words of a team: enum via_hosts_word. */
 #define VIA_SYNC_WORDS 64u
 #define VIA_TEAMS_MAX 64u
 
@@ -157,16 +157,13 @@ struct via_sync_slot {
     struct via_sync_line lines[2]; /* in turn */
 };
 
-/* What PEs give each other in a barrier among hosts: at the leader of each host a place of each PE.
- */
-#define VIA_CARRY_BYTES ((size_t)512 << 10)
+/* What members give each other in one meeting, at the leader of each host: hosts.h. */
+#define VIA_BOX_BYTES ((size_t)8 << 10)
+_Static_assert(VIA_BOX_BYTES / VIA_JOB_PES_MAX >= sizeof(uint64_t), "a word of every PE");
 
 struct via_internal {
-    struct via_sync_slot nodes; /* barrier among the leaders of the hosts */
     struct via_sync_slot teams[VIA_TEAMS_MAX];
-    _Alignas(64) unsigned char carry[2][VIA_CARRY_BYTES]; /* in turn */
-    /* What members of a team say when teams are made of it, by the team's slot and their number. */
-    _Atomic uint64_t cards[VIA_TEAMS_MAX][VIA_JOB_PES_MAX];
+    _Alignas(64) unsigned char boxes[VIA_TEAMS_MAX][2][VIA_BOX_BYTES]; /* two in turn */
 };
 /* A huge page: so huge pages of the memfd are huge pages of the address space. */
 #define VIA_INTERNAL_BYTES (UINT64_C(2) << 20)

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "shmem/algorithm.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/types.h"
+
+/*
+ * Modelled costs: they decide which of two algorithms is better, so only their ratios matter.
+ * Measured on emulated hosts with a core for each PE: a word to a neighbour's window and back 0.4
+ * to 3 us with its wake-up, an operation by frames 45 to 60 us, copies 8 to 10 GB/s within a host,
+ * 3 to 4 GB/s through a window, about 1 GB/s by frames.
+ */
+#define LOCAL_NS 200u   /* a PE hears of another of its host */
+#define NEAR_NS 2000u   /* of one on a neighbour host */
+#define FAR_NS 55000u   /* by frames */
+#define LOCAL_PS 110u   /* a byte; in picoseconds */
+#define COMBINE_PS 120u /* a byte of a reduction */
+#define NEAR_PS 280u    /* through a window */
+#define FAR_PS 1000u    /* by frames */
+
+static uint64_t bytes_ns(uint64_t bytes, uint64_t picoseconds)
+{
+    return bytes * picoseconds / 1000;
+}
+
+static unsigned rounds_of(unsigned count)
+{
+    unsigned rounds = 0;
+
+    while (rounds < 31 && 1u << rounds < count)
+        rounds++;
+    return rounds;
+}
+
+static uint64_t next_ns(const struct via_algorithm_case *call, uint64_t bytes)
+{
+    bool near = call->is_ring || call->is_mesh;
+
+    return near ? NEAR_NS + bytes_ns(bytes, NEAR_PS) : FAR_NS + bytes_ns(bytes, FAR_PS);
+}
+
+static uint64_t any_ns(const struct via_algorithm_case *call, uint64_t bytes)
+{
+    return call->is_mesh ? NEAR_NS + bytes_ns(bytes, NEAR_PS) : FAR_NS + bytes_ns(bytes, FAR_PS);
+}
+
+static uint64_t locals_ns(const struct via_algorithm_case *call)
+{
+    return (uint64_t)call->locals_max * LOCAL_NS;
+}
+
+/* --- leaders of hosts ---------------------------------------------------------------------------
+ */
+
+static bool always(const struct via_algorithm_case *call)
+{
+    (void)call;
+    return true;
+}
+
+static uint64_t hosts_ring_ns(const struct via_algorithm_case *call)
+{
+    return (uint64_t)(call->hosts / 2) * next_ns(call, 2 * call->bytes);
+}
+
+static uint64_t hosts_dissemination_ns(const struct via_algorithm_case *call)
+{
+    unsigned rounds = rounds_of(call->hosts);
+
+    return rounds * any_ns(call, rounds > 0 ? (call->hosts - 1) * call->bytes / rounds : 0);
+}
+
+/* All members meet, and each host brings so many bytes. */
+static uint64_t meet_ns(const struct via_algorithm_case *call, uint64_t bytes)
+{
+    struct via_algorithm_case hosts = *call;
+
+    hosts.bytes = bytes;
+    return 2 * locals_ns(call) + via_min(hosts_ring_ns(&hosts), hosts_dissemination_ns(&hosts));
+}
+
+/* --- what several collectives have in common ----------------------------------------------------
+ */
+
+static bool is_exchangeable(const struct via_algorithm_case *call)
+{
+    return call->bytes > 0 && call->bytes <= call->exchange_max;
+}
+
+static uint64_t exchange_ns(const struct via_algorithm_case *call)
+{
+    return meet_ns(call, (uint64_t)call->bytes * call->locals_max) +
+           bytes_ns(call->bytes * call->pes, LOCAL_PS);
+}
+
+static bool has_leaders(const struct via_algorithm_case *call)
+{
+    return !call->is_active_set && call->hosts > 1;
+}
+
+/* A put to so many members. */
+static uint64_t puts_ns(const struct via_algorithm_case *call, uint64_t bytes)
+{
+    uint64_t here = call->locals_max - 1, elsewhere = call->pes - call->locals_max;
+    uint64_t local_ns = here * (LOCAL_NS + bytes_ns(bytes, LOCAL_PS));
+
+    return local_ns + elsewhere * any_ns(call, bytes);
+}
+
+/* --- broadcast ---------------------------------------------------------------------------------
+ */
+
+/* On one host puts and a barrier are as good. */
+static bool is_exchangeable_far(const struct via_algorithm_case *call)
+{
+    return call->hosts > 1 && is_exchangeable(call);
+}
+
+static uint64_t broadcast_direct_ns(const struct via_algorithm_case *call)
+{
+    return puts_ns(call, call->bytes) + meet_ns(call, 0);
+}
+
+static uint64_t broadcast_locals_ns(const struct via_algorithm_case *call)
+{
+    return (call->locals_max - 1) * (LOCAL_NS + bytes_ns(call->bytes, LOCAL_PS));
+}
+
+static uint64_t broadcast_tree_ns(const struct via_algorithm_case *call)
+{
+    return rounds_of(call->hosts) * any_ns(call, call->bytes) + broadcast_locals_ns(call) +
+           meet_ns(call, 0);
+}
+
+/* Both ways round, in pieces: behind the first piece the bytes flow at the speed of two links. */
+static uint64_t broadcast_chain_ns(const struct via_algorithm_case *call)
+{
+    uint64_t piece = via_min((uint64_t)call->bytes, (uint64_t)64 << 10);
+
+    return call->hosts / 2 * next_ns(call, piece) +
+           2 * (next_ns(call, call->bytes) - next_ns(call, 0)) + broadcast_locals_ns(call) +
+           meet_ns(call, 0);
+}
+
+/* --- collect and fcollect ----------------------------------------------------------------------
+ */
+
+static bool is_active_set(const struct via_algorithm_case *call)
+{
+    return call->is_active_set;
+}
+
+static bool is_team(const struct via_algorithm_case *call)
+{
+    return !call->is_active_set;
+}
+
+static uint64_t collect_chain_ns(const struct via_algorithm_case *call)
+{
+    return call->pes * any_ns(call, 0) + puts_ns(call, call->bytes);
+}
+
+static uint64_t fcollect_direct_ns(const struct via_algorithm_case *call)
+{
+    return puts_ns(call, call->bytes) + meet_ns(call, 0);
+}
+
+static uint64_t fcollect_leaders_ns(const struct via_algorithm_case *call)
+{
+    return meet_ns(call, call->bytes * call->locals_max) + locals_ns(call) +
+           bytes_ns((uint64_t)call->bytes * call->pes * (call->locals_max - 1), LOCAL_PS);
+}
+
+/* --- alltoall ----------------------------------------------------------------------------------
+ */
+
+static uint64_t alltoall_ns(const struct via_algorithm_case *call)
+{
+    return puts_ns(call, call->bytes) + meet_ns(call, 0);
+}
+
+/* --- reduce and scan ---------------------------------------------------------------------------
+ */
+
+static uint64_t combine_ns(uint64_t bytes, uint64_t parts)
+{
+    return bytes_ns(bytes * parts, COMBINE_PS);
+}
+
+static uint64_t reduce_exchange_ns(const struct via_algorithm_case *call)
+{
+    return exchange_ns(call) + combine_ns(call->bytes, call->pes);
+}
+
+/* Every PE reads its share of all, and puts it to all. To read from other hosts is a round trip. */
+static uint64_t reduce_shares_ns(const struct via_algorithm_case *call)
+{
+    uint64_t share = call->bytes / call->pes + 1;
+
+    return 2 * meet_ns(call, 0) + 3 * puts_ns(call, share) + combine_ns(share, call->pes);
+}
+
+static bool has_partials(const struct via_algorithm_case *call)
+{
+    return !call->is_active_set && call->bytes > 0 && call->hosts > 1 &&
+           call->partial_max >= call->element_bytes;
+}
+
+static uint64_t pieces_of(const struct via_algorithm_case *call)
+{
+    return (call->bytes + call->partial_max - 1) / via_max(call->partial_max, (size_t)1);
+}
+
+static uint64_t reduce_leaders_ns(const struct via_algorithm_case *call)
+{
+    uint64_t pieces = pieces_of(call);
+
+    return pieces * meet_ns(call, call->bytes / via_max(pieces, UINT64_C(1))) +
+           combine_ns(call->bytes, call->locals_max + call->hosts);
+}
+
+/* 2 (hosts - 1) steps, each with the hosts' share of the bytes. */
+static uint64_t reduce_ring_ns(const struct via_algorithm_case *call)
+{
+    uint64_t share = call->bytes / call->hosts + 1, steps = 2 * ((uint64_t)call->hosts - 1);
+
+    return steps * next_ns(call, share) + combine_ns(call->bytes, call->locals_max) +
+           3 * locals_ns(call) + bytes_ns(call->bytes * (call->locals_max - 1), LOCAL_PS);
+}
+
+/* Member i reads the sources of all before it. */
+static uint64_t scan_direct_ns(const struct via_algorithm_case *call)
+{
+    return 2 * meet_ns(call, 0) + 2 * puts_ns(call, call->bytes) +
+           combine_ns(call->bytes, call->pes);
+}
+
+/* --- the table ---------------------------------------------------------------------------------
+ */
+
+#define BROADCAST VIA_COLLECTIVE_BROADCAST
+#define COLLECT VIA_COLLECTIVE_COLLECT
+#define FCOLLECT VIA_COLLECTIVE_FCOLLECT
+#define REDUCE VIA_COLLECTIVE_REDUCE
+#define SCAN VIA_COLLECTIVE_SCAN
+
+const struct via_algorithm via_algorithms[VIA_ALGORITHMS] = {
+    [VIA_HOSTS_RING] = {"ring", VIA_COLLECTIVE_HOSTS,
+                        "from neighbour to neighbour, both ways round", always, hosts_ring_ns},
+    [VIA_HOSTS_DISSEMINATION] = {"dissemination", VIA_COLLECTIVE_HOSTS,
+                                 "in round r to the host 2^r further", always,
+                                 hosts_dissemination_ns},
+    [VIA_BROADCAST_EXCHANGE] = {"exchange", BROADCAST, "with one meeting of all",
+                                is_exchangeable_far, exchange_ns},
+    [VIA_BROADCAST_DIRECT] = {"direct", BROADCAST, "the root puts to every member", always,
+                              broadcast_direct_ns},
+    [VIA_BROADCAST_TREE] = {"tree", BROADCAST, "a binomial tree of hosts", has_leaders,
+                            broadcast_tree_ns},
+    [VIA_BROADCAST_CHAIN] = {"chain", BROADCAST, "in pieces from host to host, both ways round",
+                             has_leaders, broadcast_chain_ns},
+    [VIA_COLLECT_CHAIN] = {"chain", COLLECT, "each tells the next where its part begins",
+                           is_active_set, collect_chain_ns},
+    [VIA_COLLECT_DIRECT] = {"direct", COLLECT, "each puts to every member", is_team,
+                            fcollect_direct_ns},
+    [VIA_COLLECT_LEADERS] = {"leaders", COLLECT, "leaders pass on what their hosts have",
+                             has_leaders, fcollect_leaders_ns},
+    [VIA_FCOLLECT_EXCHANGE] = {"exchange", FCOLLECT, "with one meeting of all", is_exchangeable_far,
+                               exchange_ns},
+    [VIA_FCOLLECT_DIRECT] = {"direct", FCOLLECT, "each puts to every member", always,
+                             fcollect_direct_ns},
+    [VIA_FCOLLECT_LEADERS] = {"leaders", FCOLLECT, "leaders pass on what their hosts have",
+                              has_leaders, fcollect_leaders_ns},
+    [VIA_ALLTOALL_DIRECT] = {"direct", VIA_COLLECTIVE_ALLTOALL, "each puts to every member", always,
+                             alltoall_ns},
+    [VIA_REDUCE_EXCHANGE] = {"exchange", REDUCE, "all get all sources, and compute in their order",
+                             is_exchangeable, reduce_exchange_ns},
+    [VIA_REDUCE_SHARES] = {"shares", REDUCE,
+                           "each reads a share of all sources, in their order, and puts it to all",
+                           always, reduce_shares_ns},
+    [VIA_REDUCE_LEADERS] = {"leaders", REDUCE, "within hosts, then all get what the hosts have",
+                            has_partials, reduce_leaders_ns},
+    [VIA_REDUCE_RING] = {"ring", REDUCE,
+                         "within hosts, then shares go round: reduce-scatter, all-gather",
+                         has_leaders, reduce_ring_ns},
+    [VIA_SCAN_EXCHANGE] = {"exchange", SCAN, "all get all sources", is_exchangeable,
+                           reduce_exchange_ns},
+    [VIA_SCAN_DIRECT] = {"direct", SCAN, "each reads the sources before its own", always,
+                         scan_direct_ns},
+    [VIA_SCAN_LEADERS] = {"leaders", SCAN, "within hosts, then all get what the hosts have",
+                          has_partials, reduce_leaders_ns},
+};
+
+const char *via_collective_name(enum via_collective collective)
+{
+    static const char *const names[VIA_COLLECTIVES] = {
+        "hosts", "broadcast", "collect", "fcollect", "alltoall", "reduce", "scan"};
+
+    return names[collective];
+}
+
+/* --- choosing ----------------------------------------------------------------------------------
+ */
+
+#define FORCED_BITS 8u
+_Static_assert(VIA_COLLECTIVES *FORCED_BITS <= 64 && VIA_ALGORITHMS < 1 << FORCED_BITS,
+               "one word names an algorithm of each collective");
+
+/* 1 + its number; 0 = none. */
+static unsigned forced_of(uint64_t forced, enum via_collective collective)
+{
+    return (unsigned)(forced >> collective * FORCED_BITS) & ((1u << FORCED_BITS) - 1);
+}
+
+enum via_algorithm_number via_algorithm_choose(enum via_collective collective,
+                                               const struct via_algorithm_case *call,
+                                               uint64_t forced)
+{
+    unsigned wanted = forced_of(forced, collective), best = VIA_ALGORITHMS;
+    uint64_t best_ns = UINT64_MAX;
+
+    if (wanted > 0 && wanted <= VIA_ALGORITHMS &&
+        via_algorithms[wanted - 1].collective == collective &&
+        via_algorithms[wanted - 1].applies(call))
+        return (enum via_algorithm_number)(wanted - 1);
+    for (unsigned i = 0; i < VIA_ALGORITHMS; i++) {
+        const struct via_algorithm *algorithm = &via_algorithms[i];
+        if (algorithm->collective != collective || !algorithm->applies(call))
+            continue;
+        uint64_t ns = algorithm->cost_ns(call);
+        if (ns < best_ns) {
+            best = i;
+            best_ns = ns;
+        }
+    }
+    return (enum via_algorithm_number)best;
+}
+
+static int find(const char *collective, size_t collective_bytes, const char *name,
+                size_t name_bytes)
+{
+    for (int i = 0; i < VIA_ALGORITHMS; i++) {
+        const char *of = via_collective_name(via_algorithms[i].collective);
+        if (strlen(of) == collective_bytes && memcmp(of, collective, collective_bytes) == 0 &&
+            strlen(via_algorithms[i].name) == name_bytes &&
+            memcmp(via_algorithms[i].name, name, name_bytes) == 0)
+            return i;
+    }
+    return -1;
+}
+
+int via_algorithms_parse(const char *text, uint64_t *ret_forced, struct via_error *err)
+{
+    uint64_t forced = 0;
+
+    for (const char *at = text; *at != '\0';) {
+        size_t bytes = strcspn(at, ",");
+        const char *equals = memchr(at, '=', bytes);
+        int number =
+            equals ? find(at, (size_t)(equals - at), equals + 1, bytes - (size_t)(equals - at) - 1)
+                   : -1;
+        if (number < 0)
+            return via_error_set(err, -EINVAL,
+                                 "\"%.*s\" is no COLLECTIVE=ALGORITHM that oshinfo --algorithms "
+                                 "lists",
+                                 (int)via_min(bytes, (size_t)60), at);
+        unsigned shift = via_algorithms[number].collective * FORCED_BITS;
+        forced &= ~(((UINT64_C(1) << FORCED_BITS) - 1) << shift);
+        forced |= ((uint64_t)number + 1) << shift;
+        at += bytes + (at[bytes] == ',');
+    }
+    *ret_forced = forced;
+    return 0;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_ALGORITHM_H
+#define VIA_SHMEM_ALGORITHM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/*
+ * The algorithms of collectives, as a table: name, cases it applies to, cost. All members of a team
+ * choose by the same numbers, so all choose the same one. No memory and no PE is needed for that:
+ * oshinfo shows the same table. algorithms.c runs them.
+ */
+enum via_collective {
+    VIA_COLLECTIVE_HOSTS, /* leaders of hosts meet, and may pass blocks of bytes on */
+    VIA_COLLECTIVE_BROADCAST,
+    VIA_COLLECTIVE_COLLECT,
+    VIA_COLLECTIVE_FCOLLECT,
+    VIA_COLLECTIVE_ALLTOALL,
+    VIA_COLLECTIVE_REDUCE,
+    VIA_COLLECTIVE_SCAN,
+    VIA_COLLECTIVES,
+};
+
+/* The numbers of the table's lines. */
+enum via_algorithm_number {
+    VIA_HOSTS_RING,
+    VIA_HOSTS_DISSEMINATION,
+    VIA_BROADCAST_EXCHANGE,
+    VIA_BROADCAST_DIRECT,
+    VIA_BROADCAST_TREE,
+    VIA_BROADCAST_CHAIN,
+    VIA_COLLECT_CHAIN,
+    VIA_COLLECT_DIRECT,
+    VIA_COLLECT_LEADERS,
+    VIA_FCOLLECT_EXCHANGE,
+    VIA_FCOLLECT_DIRECT,
+    VIA_FCOLLECT_LEADERS,
+    VIA_ALLTOALL_DIRECT,
+    VIA_REDUCE_EXCHANGE,
+    VIA_REDUCE_SHARES,
+    VIA_REDUCE_LEADERS,
+    VIA_REDUCE_RING,
+    VIA_SCAN_EXCHANGE,
+    VIA_SCAN_DIRECT,
+    VIA_SCAN_LEADERS,
+    VIA_ALGORITHMS,
+};
+
+/* A call of a team, as far as the choice depends on it. */
+struct via_algorithm_case {
+    unsigned pes;
+    unsigned hosts;
+    unsigned locals_max;  /* of the team's members on one host */
+    bool is_active_set;   /* pSync is all there is: no exchange, no leaders */
+    bool is_ring;         /* each host is a neighbour of the team's next one */
+    bool is_mesh;         /* all hosts are neighbours: a switch */
+    size_t exchange_max;  /* bytes of each member that one exchange takes; 0 = none */
+    size_t partial_max;   /* bytes of each host that one round of leaders takes */
+    size_t bytes;         /* of each member; 0 where members may have different ones */
+    size_t element_bytes; /* of a reduction; else 1 */
+};
+
+struct via_algorithm {
+    const char *name;
+    enum via_collective collective;
+    const char *text;
+    bool (*applies)(const struct via_algorithm_case *call);
+    uint64_t (*cost_ns)(const struct via_algorithm_case *call);
+};
+
+extern const struct via_algorithm via_algorithms[VIA_ALGORITHMS];
+
+const char *via_collective_name(enum via_collective collective);
+
+/*
+ * The cheapest that applies, or the one that `forced` names for this collective, where it applies.
+ * forced: by via_algorithms_parse.
+ */
+enum via_algorithm_number via_algorithm_choose(enum via_collective collective,
+                                               const struct via_algorithm_case *call,
+                                               uint64_t forced);
+
+/* "reduce=ring,broadcast=tree" as one word; -EINVAL and a text. */
+int via_algorithms_parse(const char *text, uint64_t *ret_forced, struct via_error *err);
+
+#endif

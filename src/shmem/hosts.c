@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "shmem/hosts.h"
+
+#include <stdlib.h>
+
+#include "base/mutant.h"
+#include "shmem/barrier.h"
+#include "shmem/path.h"
+
+/* --- who is where ------------------------------------------------------------------------------
+ */
+
+static bool is_world(const struct viaduct_shmem_team *team)
+{
+    return team == via_team(SHMEM_TEAM_WORLD);
+}
+
+static uint32_t node_of(const struct viaduct_shmem_team *team, int number)
+{
+    return via_world.peers[via_team_pe(team, number)].node;
+}
+
+static void find_hosts(struct viaduct_shmem_team *team)
+{
+    struct via_hosts *hosts = &team->hosts;
+    unsigned count = 1, locals_max = 0;
+
+    for (int i = 1; i < team->size; i++)
+        count += node_of(team, i) != node_of(team, i - 1);
+    hosts->first = malloc((count + 1) * sizeof(*hosts->first));
+    if (!hosts->first)
+        via_fatal("team of %d PEs: out of memory", team->size);
+    hosts->count = 0;
+    for (int i = 0; i < team->size; i++) {
+        if (i == 0 || node_of(team, i) != node_of(team, i - 1))
+            hosts->first[hosts->count++] = i;
+        if (i == team->my_pe)
+            hosts->mine = hosts->count - 1;
+    }
+    hosts->first[hosts->count] = team->size;
+    for (unsigned h = 0; h < hosts->count; h++)
+        locals_max = via_max(locals_max, (unsigned)(hosts->first[h + 1] - hosts->first[h]));
+    size_t partial_max = VIA_BOX_BYTES / hosts->count / 8 * 8;
+    hosts->shape = (struct via_algorithm_case){
+        .pes = (unsigned)team->size,
+        .hosts = hosts->count,
+        .locals_max = locals_max,
+        .exchange_max =
+            team->mapped ? VIA_SYNC_LINE_BYTES : VIA_BOX_BYTES / (size_t)team->size / 8 * 8,
+        .partial_max = partial_max,
+    };
+}
+
+/* What my host knows of the way to the team's next host, and to all. */
+#define SHAPE_RING UINT64_C(1)
+#define SHAPE_MESH UINT64_C(2)
+#define SHAPE_BITS 2
+
+static bool is_neighbour(const struct viaduct_shmem_team *team, unsigned further)
+{
+    int number = via_hosts_leader(&team->hosts, further);
+
+    return via_attach_hops(via_world.attach, via_world.peers[via_team_pe(team, number)].host) == 1;
+}
+
+static uint64_t look_around(const struct viaduct_shmem_team *team)
+{
+    uint64_t flags = SHAPE_MESH;
+
+    for (unsigned i = 1; i < team->hosts.count && flags; i++)
+        if (!is_neighbour(team, i))
+            flags = 0;
+    return flags | (is_neighbour(team, 1) ? SHAPE_RING : 0);
+}
+
+/* Links may come and go meanwhile: what counts is that all members take the same for true. */
+static uint64_t agree_on_shape(struct viaduct_shmem_team *team)
+{
+    struct via_hosts *hosts = &team->hosts;
+    uint64_t flags = look_around(team);
+
+    for (unsigned round = 0; 1u << round < hosts->count; round++) {
+        int to = via_hosts_leader(hosts, 1u << round);
+        unsigned word = VIA_WORD_SHAPE_ROUND + round;
+        via_put_word(via_hosts_word(team, to, word), team->epoch << SHAPE_BITS | flags,
+                     via_team_pe(team, to));
+        via_hosts_hear(team, word, team->epoch << SHAPE_BITS);
+        flags &=
+            atomic_load_explicit(via_hosts_word(team, team->my_pe, word), memory_order_relaxed);
+    }
+    return flags;
+}
+
+static struct via_sync_slot *slot_here(const struct viaduct_shmem_team *team, int number);
+
+static void learn_shape(struct viaduct_shmem_team *team)
+{
+    struct via_hosts *hosts = &team->hosts;
+    int leader = hosts->first[hosts->mine];
+
+    if (via_hosts_gather(team))
+        atomic_store_explicit(via_hosts_word(team, leader, VIA_WORD_SHAPE), agree_on_shape(team),
+                              memory_order_relaxed);
+    via_hosts_release(team);
+    uint64_t flags =
+        atomic_load_explicit(&slot_here(team, leader)->words[VIA_WORD_SHAPE], memory_order_relaxed);
+    hosts->shape.is_ring = (flags & SHAPE_RING) != 0;
+    hosts->shape.is_mesh = (flags & SHAPE_MESH) != 0;
+}
+
+struct via_hosts *via_hosts_of(struct viaduct_shmem_team *team)
+{
+    if (via_unlikely(!team->hosts.first)) {
+        find_hosts(team);
+        if (team->hosts.count > 1)
+            learn_shape(team);
+    }
+    return &team->hosts;
+}
+
+/* --- within a host -----------------------------------------------------------------------------
+ */
+
+/* Of a member on my host. */
+static struct via_sync_slot *slot_here(const struct viaduct_shmem_team *team, int number)
+{
+    char *heap = via_world.peers[via_team_pe(team, number)].base[VIA_REGION_HEAP];
+
+    return &((struct via_internal *)(void *)heap)->teams[via_team_slot(team, number)];
+}
+
+/* The world has words that are packed as its machine likes them. */
+static _Atomic uint64_t *arrived(const struct viaduct_shmem_team *team, int number)
+{
+    if (is_world(team))
+        return via_node_arrived(via_world.node,
+                                (uint32_t)(number - team->hosts.first[team->hosts.mine]));
+    return &slot_here(team, number)->lines[0].arrived;
+}
+
+static _Atomic uint64_t *released(const struct viaduct_shmem_team *team)
+{
+    if (is_world(team))
+        return &via_world.node->released;
+    return &slot_here(team, team->hosts.first[team->hosts.mine])->words[VIA_WORD_RELEASED];
+}
+
+bool via_hosts_gather(struct viaduct_shmem_team *team)
+{
+    struct via_hosts *hosts = via_hosts_of(team);
+    struct via_wait wait = VIA_WAIT_INIT;
+
+    team->epoch = VIA_MUTANT(SHMEM_OLD_ROUND) && !is_world(team) ? 1 : team->epoch + 1;
+    via_tell_here(arrived(team, team->my_pe), team->epoch);
+    if (!via_hosts_is_leader(team))
+        return false;
+    for (int i = hosts->first[hosts->mine] + 1;
+         i < hosts->first[hosts->mine + 1] && !VIA_MUTANT(SHMEM_NO_GATHER); i++)
+        via_wait_here(&wait, arrived(team, i), team->epoch);
+    via_wait_done(&wait);
+    return true;
+}
+
+void via_hosts_release(struct viaduct_shmem_team *team)
+{
+    struct via_wait wait = VIA_WAIT_INIT;
+
+    if (via_hosts_locals(&team->hosts) == 1)
+        return;
+    if (via_hosts_is_leader(team))
+        via_tell_here(released(team), team->epoch);
+    else
+        via_wait_here(&wait, released(team), team->epoch);
+    via_wait_done(&wait);
+}
+
+/* --- among leaders -----------------------------------------------------------------------------
+ */
+
+void via_hosts_hear(const struct viaduct_shmem_team *team, unsigned word, uint64_t value)
+{
+    const _Atomic uint64_t *mine = via_hosts_word(team, team->my_pe, word);
+    struct via_wait wait = VIA_WAIT_INIT;
+
+    /* Pairs with the release of via_put_word, or of the daemon that stores for it. */
+    while (atomic_load_explicit(mine, memory_order_acquire) < value)
+        via_wait_step(&wait);
+    via_wait_done(&wait);
+}
+
+static size_t block_off(const struct via_load *load, const struct via_hosts *hosts, unsigned host)
+{
+    if (load->offs)
+        return load->offs[host];
+    return (load->is_by_host ? host : (size_t)hosts->first[host]) * load->stride;
+}
+
+/* My address of the box of member `number`. */
+static char *box_of(const struct viaduct_shmem_team *team, int number, uint64_t epoch)
+{
+    return (char *)via_internal()->boxes[via_team_slot(team, number)][epoch % 2];
+}
+
+char *via_hosts_box(const struct viaduct_shmem_team *team)
+{
+    int leader = team->hosts.first[team->hosts.mine];
+    char *heap = via_world.peers[via_team_pe(team, leader)].base[VIA_REGION_HEAP];
+    struct via_internal *internal = (struct via_internal *)(void *)heap;
+
+    return (char *)internal->boxes[via_team_slot(team, leader)][team->epoch % 2];
+}
+
+char *via_hosts_next_box(const struct viaduct_shmem_team *team)
+{
+    char *box = via_hosts_box(team);
+
+    return team->epoch % 2 ? box - VIA_BOX_BYTES : box + VIA_BOX_BYTES;
+}
+
+/* So many blocks in a row, which may go over the last host. */
+static void pass_blocks(const struct viaduct_shmem_team *team, const struct via_load *load,
+                        unsigned block, unsigned count, int to)
+{
+    const struct via_hosts *hosts = &team->hosts;
+
+    while (load && count > 0) {
+        unsigned some = via_min(count, hosts->count - block);
+        size_t begin = block_off(load, hosts, block), end = block_off(load, hosts, block + some);
+        const char *from = load->base ? load->base : box_of(team, team->my_pe, team->epoch);
+        char *dest = load->base ? load->base : box_of(team, to, team->epoch);
+        via_put("collective", dest + begin, from + begin, end - begin, via_team_pe(team, to));
+        block = 0;
+        count -= some;
+    }
+}
+
+/* After round r every host has heard of those up to r hops away, and has their blocks. */
+static void go_round(const struct viaduct_shmem_team *team, const struct via_load *load)
+{
+    const struct via_hosts *hosts = &team->hosts;
+    unsigned count = hosts->count, mine = hosts->mine;
+    int right = via_hosts_leader(hosts, 1), left = via_hosts_leader(hosts, count - 1);
+
+    for (unsigned round = 1; round <= count / 2; round++) {
+        uint64_t value = team->epoch * VIA_JOB_PES_MAX + round;
+        pass_blocks(team, load, (mine + count - (round - 1)) % count, 1, right);
+        via_put_word(via_hosts_word(team, right, VIA_WORD_LEFT), value, via_team_pe(team, right));
+        if (left != right) {
+            pass_blocks(team, load, (mine + round - 1) % count, 1, left);
+            via_put_word(via_hosts_word(team, left, VIA_WORD_RIGHT), value,
+                         via_team_pe(team, left));
+        }
+        via_hosts_hear(team, VIA_WORD_LEFT, value);
+        if (left != right)
+            via_hosts_hear(team, VIA_WORD_RIGHT, value);
+    }
+}
+
+/* Before round r a leader has the blocks of the 2^r hosts that end with its own. */
+static void disseminate(const struct viaduct_shmem_team *team, const struct via_load *load)
+{
+    const struct via_hosts *hosts = &team->hosts;
+    unsigned count = hosts->count;
+
+    for (unsigned round = 0; 1u << round < count; round++) {
+        unsigned further = VIA_MUTANT(SHMEM_WRONG_MEMBER) ? 1 : 1u << round;
+        unsigned blocks = via_min(1u << round, count - (1u << round));
+        int to = via_hosts_leader(hosts, further);
+        pass_blocks(team, load, (hosts->mine + count - (blocks - 1)) % count, blocks, to);
+        via_put_word(via_hosts_word(team, to, VIA_WORD_ROUND + round), team->epoch,
+                     via_team_pe(team, to));
+        via_hosts_hear(team, VIA_WORD_ROUND + round, team->epoch);
+    }
+}
+
+/* The same at every leader. */
+static size_t block_bytes(const struct via_load *load, const struct via_hosts *hosts)
+{
+    if (!load)
+        return 0;
+    return load->offs ? load->offs[hosts->count] / hosts->count
+                      : load->stride * (load->is_by_host ? 1 : hosts->shape.locals_max);
+}
+
+void via_hosts_pass(struct viaduct_shmem_team *team, const struct via_load *load)
+{
+    struct via_algorithm_case call = team->hosts.shape;
+
+    if (call.hosts == 1)
+        return;
+    if (!load && is_world(team) && via_world.job->barrier == VIA_JOB_BARRIER_DOORBELLS) {
+        via_barrier_by_doorbells();
+        return;
+    }
+    call.bytes = block_bytes(load, &team->hosts);
+    if (via_algorithm_choose(VIA_COLLECTIVE_HOSTS, &call, via_world.job->algorithms) ==
+        VIA_HOSTS_RING)
+        go_round(team, load);
+    else
+        disseminate(team, load);
+}

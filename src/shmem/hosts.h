@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SHMEM_HOSTS_H
+#define VIA_SHMEM_HOSTS_H
+
+#include "shmem/api.h"
+#include "shmem/world.h"
+
+/*
+ * The hosts of a team. The PEs of a host follow each other in the world, so the members of a team
+ * on one host follow each other in the team; the first of them is the host's leader. Members of a
+ * host meet in its memory. Leaders meet by words put to each other like any other data, so that
+ * works over every path and while links are cut and mended; between neighbours no daemon has to
+ * wake up for it.
+ *
+ * Every function here is collective: all members of the team call it, in the same order.
+ */
+
+/* The words of a team's slot. Each has one writer in the life of a team and only counts up, and
+ * each value that is written is waited for by the word's owner before it leaves the collective. */
+enum via_hosts_word {
+    VIA_WORD_ROUND = 0,        /* 10: dissemination among leaders */
+    VIA_WORD_SHAPE_ROUND = 12, /* 10: the same, when the team learns its shape */
+    VIA_WORD_SHAPE = 24,       /* what came of it */
+    VIA_WORD_RELEASED,         /* at the leader, for the members of its host */
+    VIA_WORD_LEFT,             /* ring: from the leader before, and the one behind */
+    VIA_WORD_RIGHT,
+    VIA_WORD_CHAIN,     /* broadcast */
+    VIA_WORD_SHARE,     /* reduction in a ring: shares that came */
+    VIA_WORD_READY,     /* the same: the next leader's dest may be written */
+    VIA_WORD_TREE = 33, /* 10: broadcast */
+};
+
+/*
+ * What leaders pass on: a block of each host, at the same place of every leader's memory. Each
+ * leader has its own host's block filled and gets all others. Block h begins at offs[h]; without
+ * offs at h * stride (is_by_host), or at the number of the host's first member * stride.
+ */
+struct via_load {
+    char *base; /* symmetric; NULL: the team's box of this meeting */
+    size_t stride;
+    const size_t *offs; /* hosts + 1, or NULL */
+    bool is_by_host;
+};
+
+/* The team's hosts and shape, found out at the first call. */
+struct via_hosts *via_hosts_of(struct viaduct_shmem_team *team);
+
+/* A meeting in three steps. True at leaders, when all members of their host have come; these alone
+ * call via_hosts_pass, with what they pass on or NULL. */
+bool via_hosts_gather(struct viaduct_shmem_team *team);
+void via_hosts_pass(struct viaduct_shmem_team *team, const struct via_load *load);
+void via_hosts_release(struct viaduct_shmem_team *team);
+
+static inline void via_hosts_meet(struct viaduct_shmem_team *team, const struct via_load *load)
+{
+    if (via_hosts_gather(team))
+        via_hosts_pass(team, load);
+    via_hosts_release(team);
+}
+
+/* Members of each host meet; hosts do not, so boxes do not take turns. */
+static inline void via_hosts_meet_locals(struct viaduct_shmem_team *team)
+{
+    team->epoch++;
+    via_hosts_gather(team);
+    via_hosts_release(team);
+}
+
+/*
+ * The box of the meeting that has begun, or else of the last: two are in turn, since a member that
+ * fills one again has passed the meeting after the one that filled it, and so all have read it.
+ * VIA_BOX_BYTES at my host's leader.
+ */
+char *via_hosts_box(const struct viaduct_shmem_team *team);
+/* The same of the meeting that comes. */
+char *via_hosts_next_box(const struct viaduct_shmem_team *team);
+
+/* A word of member `number`, as my address of it; and a wait for one of mine. */
+static inline _Atomic uint64_t *via_hosts_word(const struct viaduct_shmem_team *team, int number,
+                                               unsigned word)
+{
+    return &via_internal()->teams[via_team_slot(team, number)].words[word];
+}
+void via_hosts_hear(const struct viaduct_shmem_team *team, unsigned word, uint64_t value);
+
+static inline int via_team_pe(const struct viaduct_shmem_team *team, int number)
+{
+    return team->start + team->stride * number;
+}
+
+/* The number of the leader of the host that is so many further on. */
+static inline int via_hosts_leader(const struct via_hosts *hosts, unsigned further)
+{
+    return hosts->first[(hosts->mine + further) % hosts->count];
+}
+
+static inline bool via_hosts_is_leader(const struct viaduct_shmem_team *team)
+{
+    return team->hosts.first[team->hosts.mine] == team->my_pe;
+}
+
+static inline int via_hosts_locals(const struct via_hosts *hosts)
+{
+    return hosts->first[hosts->mine + 1] - hosts->first[hosts->mine];
+}
+
+#endif

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* How reductions and scans are computed. Operations are commutative. Every member gets the same
+ * bits, whatever the algorithm; with reals another algorithm may give others. */
+#include <stdlib.h>
+
+#include "shmem/group.h"
+
+/* A piece that stays in the first-level cache while every PE's part is added to it. */
+#define PIECE_BYTES 8192u
+_Static_assert(VIA_BOX_BYTES <= PIECE_BYTES, "what is exchanged is one piece");
+
+/* Where another PE's memory is mapped it is read in place, else fetched into `buffer`. */
+static const void *see(const char *call, const void *source, size_t bytes, int pe, void *buffer)
+{
+    const void *direct = via_direct(source, pe);
+
+    if (via_likely(direct))
+        return direct;
+    via_path_get(call, buffer, source, bytes, pe);
+    return buffer;
+}
+
+static const char *source_at(const struct via_task *task, size_t at)
+{
+    return (const char *)task->source + at * task->element_bytes;
+}
+
+static char *dest_at(const struct via_task *task, size_t at)
+{
+    return (char *)task->dest + at * task->element_bytes;
+}
+
+/* into op= what members `from` to `to` - 1 have at element `at`, at most a piece. */
+static void combine_members(const struct via_task *task, void *into, size_t at, size_t count,
+                            int from, int to)
+{
+    _Alignas(64) char buffer[PIECE_BYTES];
+
+    for (int i = from; i < to; i++)
+        task->kernel(into,
+                     see(task->call, source_at(task, at), count * task->element_bytes,
+                         via_group_pe(task->group, i), buffer),
+                     count);
+}
+
+/* --- with one exchange -------------------------------------------------------------------------
+ */
+
+/* The sum of members 0 to count - 1. */
+static void combine_exchanged(const struct via_task *task, int count)
+{
+    _Alignas(64) char sum[PIECE_BYTES];
+    struct via_group *group = task->group;
+
+    via_group_exchange(group, task->source, task->bytes);
+    if (count == 0) {
+        memset(task->dest, 0, task->bytes);
+        return;
+    }
+    memcpy(sum, via_group_exchanged(group, 0), task->bytes);
+    for (int i = 1; i < count; i++)
+        task->kernel(sum, via_group_exchanged(group, i), task->elements);
+    memcpy(task->dest, sum, task->bytes);
+}
+
+void via_reduce_exchange(const struct via_task *task)
+{
+    combine_exchanged(task, task->group->size);
+}
+
+static int scan_count(const struct via_task *task)
+{
+    return task->group->my_pe + (task->inclusive ? 1 : 0);
+}
+
+void via_scan_exchange(const struct via_task *task)
+{
+    combine_exchanged(task, scan_count(task));
+}
+
+/* --- by reading each other's memory ------------------------------------------------------------
+ */
+
+/* Each PE computes its share of the elements and puts it to all; a share is read by one PE only,
+ * which is why dest may be source. */
+void via_reduce_shares(const struct via_task *task)
+{
+    _Alignas(64) char sum[PIECE_BYTES];
+    struct via_group *group = task->group;
+    size_t begin = task->elements * (size_t)group->my_pe / (size_t)group->size;
+    size_t end = task->elements * ((size_t)group->my_pe + 1) / (size_t)group->size;
+    size_t piece_max = PIECE_BYTES / task->element_bytes;
+
+    /* Everybody's source is ready. */
+    via_group_barrier(group);
+    for (size_t at = begin; at < end; at += piece_max) {
+        size_t piece = via_min(piece_max, end - at), bytes = piece * task->element_bytes;
+        via_get(task->call, sum, source_at(task, at), bytes, via_group_pe(group, 0));
+        combine_members(task, sum, at, piece, 1, group->size);
+        for (int i = 0; i < group->size; i++)
+            via_put(task->call, dest_at(task, at), sum, bytes, via_group_pe(group, i));
+    }
+    via_group_barrier(group);
+}
+
+/* Where a scan puts its results: in place nobody may write before everybody has read. Owned. */
+static char *scan_results(const struct via_task *task)
+{
+    char *results = task->dest;
+
+    if (task->dest == task->source)
+        results = malloc(via_max(task->bytes, (size_t)1));
+    if (!results)
+        via_fatal("%s: no memory for %zu elements", task->call, task->elements);
+    return results;
+}
+
+static void take_results(const struct via_task *task, char *results)
+{
+    if (results == task->dest)
+        return;
+    memcpy(task->dest, results, task->bytes);
+    free(results);
+}
+
+void via_scan_direct(const struct via_task *task)
+{
+    struct via_group *group = task->group;
+    size_t piece_max = PIECE_BYTES / task->element_bytes;
+    int count = scan_count(task);
+    char *results = scan_results(task);
+
+    via_group_barrier(group);
+    memset(results, 0, count == 0 ? task->bytes : 0);
+    for (size_t at = 0; at < task->elements && count > 0; at += piece_max) {
+        size_t piece = via_min(piece_max, task->elements - at);
+        char *sum = results + at * task->element_bytes;
+        via_get(task->call, sum, source_at(task, at), piece * task->element_bytes,
+                via_group_pe(group, 0));
+        combine_members(task, sum, at, piece, 1, count);
+    }
+    via_group_barrier(group);
+    take_results(task, results);
+}
+
+/* --- within hosts, then among leaders ----------------------------------------------------------
+ */
+
+/* What the members of my host have, by its leader; `mine` is the leader's own source there. */
+static void combine_host(const struct via_task *task, void *into, const char *mine, size_t at,
+                         size_t count)
+{
+    const struct via_hosts *hosts = &task->group->team->hosts;
+
+    memcpy(into, mine, count * task->element_bytes);
+    combine_members(task, into, at, count, task->group->my_pe + 1, hosts->first[hosts->mine + 1]);
+}
+
+/* On return the team's box has a block of each host: what its members have at element `at`. */
+static void exchange_partials(const struct via_task *task, size_t at, size_t count, size_t stride)
+{
+    struct viaduct_shmem_team *team = task->group->team;
+    const struct via_load load = {.stride = stride, .is_by_host = true};
+
+    if (via_hosts_gather(team)) {
+        combine_host(task, via_hosts_box(team) + team->hosts.mine * stride, source_at(task, at), at,
+                     count);
+        via_hosts_pass(team, &load);
+    }
+    via_hosts_release(team);
+}
+
+/* into = what hosts 0 to count - 1 have */
+static void combine_partials(const struct via_task *task, void *into, size_t elements,
+                             size_t stride, unsigned count)
+{
+    const char *box = via_hosts_box(task->group->team);
+
+    memcpy(into, box, elements * task->element_bytes);
+    for (unsigned host = 1; host < count; host++)
+        task->kernel(into, box + host * stride, elements);
+}
+
+void via_reduce_leaders(const struct via_task *task)
+{
+    const struct via_hosts *hosts = via_hosts_of(task->group->team);
+    size_t piece_max = hosts->shape.partial_max / task->element_bytes;
+
+    for (size_t at = 0; at < task->elements; at += piece_max) {
+        size_t piece = via_min(piece_max, task->elements - at);
+        size_t stride = via_align_up(piece * task->element_bytes, 8);
+        exchange_partials(task, at, piece, stride);
+        combine_partials(task, dest_at(task, at), piece, stride, hosts->count);
+    }
+}
+
+/* Hosts before mine, then members of my host. */
+static void combine_before(const struct via_task *task, const struct via_hosts *hosts, char *sum,
+                           size_t at, size_t piece, size_t stride)
+{
+    int first = hosts->first[hosts->mine], end = scan_count(task);
+
+    if (hosts->mine > 0)
+        combine_partials(task, sum, piece, stride, hosts->mine);
+    else if (end > 0)
+        via_get(task->call, sum, source_at(task, at), piece * task->element_bytes,
+                via_group_pe(task->group, first++));
+    else
+        memset(sum, 0, piece * task->element_bytes);
+    combine_members(task, sum, at, piece, first, end);
+}
+
+void via_scan_leaders(const struct via_task *task)
+{
+    struct viaduct_shmem_team *team = task->group->team;
+    const struct via_hosts *hosts = via_hosts_of(team);
+    size_t piece_max = hosts->shape.partial_max / task->element_bytes;
+    char *results = scan_results(task);
+
+    for (size_t at = 0; at < task->elements; at += piece_max) {
+        size_t piece = via_min(piece_max, task->elements - at);
+        size_t stride = via_align_up(piece * task->element_bytes, 8);
+        exchange_partials(task, at, piece, stride);
+        combine_before(task, hosts, results + at * task->element_bytes, at, piece, stride);
+    }
+    /* Members of my host have read my source. */
+    via_hosts_meet_locals(team);
+    take_results(task, results);
+}
+
+/* --- in a ring ---------------------------------------------------------------------------------
+ */
+
+/* What is passed on at once: so hosts compute while the next piece comes. */
+#define RING_PIECE_BYTES ((size_t)64 << 10)
+
+/*
+ * The elements are cut into a share per host. In step s a leader sends share mine - s to the right,
+ * first with its host's part (step 0), then with what came from the left and its host's part added
+ * (steps 1 to hosts - 2), then whole (until step 2 hosts - 3). What comes is put straight into its
+ * place of dest, so a leader whose dest is its source works on a copy of the source.
+ */
+struct ring {
+    const struct via_task *task;
+    struct viaduct_shmem_team *team;
+    const struct via_hosts *hosts;
+    const char *mine; /* the leader's source, or its copy */
+    int right;
+    uint64_t sent, came; /* pieces, counted on */
+};
+
+static size_t share_begin(const struct ring *ring, unsigned share)
+{
+    return ring->task->elements * share / ring->hosts->count;
+}
+
+static unsigned share_of_step(const struct ring *ring, unsigned step)
+{
+    unsigned count = ring->hosts->count;
+
+    return (ring->hosts->mine + 2 * count - step) % count;
+}
+
+/* into is dest, filled by the leader before or with nothing. */
+static void add_host(const struct ring *ring, size_t at, size_t count, bool is_first)
+{
+    const struct via_task *task = ring->task;
+    size_t piece_max = PIECE_BYTES / task->element_bytes;
+
+    for (size_t end = at + count; at < end; at += piece_max) {
+        size_t piece = via_min(piece_max, end - at);
+        const char *mine = ring->mine + at * task->element_bytes;
+        if (is_first) {
+            combine_host(task, dest_at(task, at), mine, at, piece);
+            continue;
+        }
+        task->kernel(dest_at(task, at), mine, piece);
+        combine_members(task, dest_at(task, at), at, piece, task->group->my_pe + 1,
+                        ring->hosts->first[ring->hosts->mine + 1]);
+    }
+}
+
+static void send_right(struct ring *ring, size_t at, size_t count)
+{
+    const struct via_task *task = ring->task;
+    int pe = via_team_pe(ring->team, ring->right);
+
+    via_put(task->call, dest_at(task, at), dest_at(task, at), count * task->element_bytes, pe);
+    via_put_word(via_hosts_word(ring->team, ring->right, VIA_WORD_SHARE), ++ring->sent, pe);
+}
+
+/* step: of those who send; -1 = my own share, which comes from nobody. */
+static void pass_share(struct ring *ring, unsigned share, int step)
+{
+    size_t piece_max = RING_PIECE_BYTES / ring->task->element_bytes;
+    int steps = 2 * ((int)ring->hosts->count - 1);
+    bool is_added = step < (int)ring->hosts->count - 1;
+
+    for (size_t at = share_begin(ring, share), end = share_begin(ring, share + 1); at < end;
+         at += piece_max) {
+        size_t piece = via_min(piece_max, end - at);
+        if (step >= 0)
+            via_hosts_hear(ring->team, VIA_WORD_SHARE, ++ring->came);
+        if (is_added)
+            add_host(ring, at, piece, step < 0);
+        if (step + 1 < steps)
+            send_right(ring, at, piece);
+    }
+}
+
+static void go_round(struct ring *ring)
+{
+    struct viaduct_shmem_team *team = ring->team;
+    int left = via_hosts_leader(ring->hosts, ring->hosts->count - 1);
+
+    /* My dest may be written; and so may that of the next. */
+    via_put_word(via_hosts_word(team, left, VIA_WORD_READY), team->pieces + 1,
+                 via_team_pe(team, left));
+    via_hosts_hear(team, VIA_WORD_READY, team->pieces + 1);
+    pass_share(ring, ring->hosts->mine, -1);
+    for (unsigned step = 0; step < 2 * (ring->hosts->count - 1); step++)
+        pass_share(ring, share_of_step(ring, step + 1), (int)step);
+}
+
+static void reduce_by_leader(const struct via_task *task, const struct via_hosts *hosts)
+{
+    struct viaduct_shmem_team *team = task->group->team;
+    char *copy = NULL;
+
+    if (task->dest == task->source) {
+        copy = malloc(via_max(task->bytes, (size_t)1));
+        if (!copy)
+            via_fatal("%s: no memory for %zu elements", task->call, task->elements);
+        memcpy(copy, task->source, task->bytes);
+    }
+    struct ring ring = {.task = task,
+                        .team = team,
+                        .hosts = hosts,
+                        .mine = copy ? copy : task->source,
+                        .right = via_hosts_leader(hosts, 1),
+                        .sent = team->pieces,
+                        .came = team->pieces};
+    go_round(&ring);
+    free(copy);
+}
+
+void via_reduce_ring(const struct via_task *task)
+{
+    struct viaduct_shmem_team *team = task->group->team;
+    const struct via_hosts *hosts = via_hosts_of(team);
+    size_t share_bytes = (task->elements / hosts->count + 1) * task->element_bytes;
+
+    if (via_hosts_gather(team))
+        reduce_by_leader(task, hosts);
+    via_hosts_release(team);
+    /* As many as no leader exceeds: all members count alike. */
+    team->pieces += 2 * hosts->count * (share_bytes / (RING_PIECE_BYTES / 2) + 1);
+    if (!via_hosts_is_leader(team))
+        via_get(task->call, task->dest, task->dest, task->bytes,
+                via_team_pe(team, hosts->first[hosts->mine]));
+    if (hosts->shape.locals_max > 1)
+        via_hosts_meet_locals(team);
+}
