@@ -16,6 +16,7 @@
 #include "host/client_sys.h"
 #include "sockets/fabric.h"
 #include "sockets/fds.h"
+#include "sockets/lock.h"
 #include "sockets/os.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
@@ -137,7 +138,7 @@ int via_sock_bell_calls(void)
     if (via_likely(made > 0)) {
         return made;
     }
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     if (calls <= 0) {
         int fd = VIA_REAL(epoll_create1)(EPOLL_CLOEXEC);
         _Atomic int *place = &calls;
@@ -148,7 +149,7 @@ int via_sock_bell_calls(void)
         }
     }
     made = calls;
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     return made > 0 ? made : -1;
 }
 
@@ -198,14 +199,14 @@ int via_sock_bell_of_thread(void)
     if (thread_bell > 0) {
         return thread_bell - 1;
     }
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     unsigned own = all_count - first_own;
     int rc = own < OWN_MAX ? make_bell() : -ENOSPC;
     if (rc < 0 && own > 0) {
         rc = (int)(first_own + next_shared++ % own);
         rc = all[rc].page != NULL ? rc : (int)first_own;
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     if (rc >= 0) {
         thread_bell = rc + 1;
     }
@@ -214,7 +215,7 @@ int via_sock_bell_of_thread(void)
 
 int via_sock_bell_adopt(int fd)
 {
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     unsigned index = top_free();
     int rc = adopted == 0 && all_count < index ? 0 : -ENOSPC;
     if (rc == 0) {
@@ -222,7 +223,7 @@ int via_sock_bell_adopt(int fd)
         atomic_store_explicit(&all[index].fds[RING], fd, memory_order_relaxed);
         atomic_store_explicit(&adopted, VIA_BELL_MASK(index), memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     return rc;
 }
 
@@ -439,7 +440,7 @@ static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word
 struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index, pid_t pid)
 {
     int saved = errno;
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     struct via_peer_bell *bell = peers;
     while (bell != NULL && !is_bell(bell, id, fds, word_index, pid)) {
         bell = bell->next;
@@ -450,7 +451,7 @@ struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t wo
     } else {
         bell = peer_new(id, fds, word_index, pid);
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     errno = saved;
     return bell;
 }
@@ -460,7 +461,7 @@ void via_peer_bell_put(struct via_peer_bell *bell)
     if (bell == NULL) {
         return;
     }
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     if (--bell->refs == 0) {
         struct via_peer_bell **link = &peers;
         while (*link != bell) {
@@ -471,7 +472,7 @@ void via_peer_bell_put(struct via_peer_bell *bell)
         munmap(bell->page, PAGE);
         via_pool_put(&peer_pool, bell);
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
 }
 
 void via_peer_bell_ring(struct via_peer_bell *bell, bool cold)

@@ -11,6 +11,7 @@
 
 #include "base/types.h"
 #include "sockets/fds.h"
+#include "sockets/lock.h"
 #include "sockets/os.h"
 #include "sockets/real.h"
 
@@ -91,7 +92,7 @@ static void begin_board(struct via_sockets_board *fresh)
 static struct via_sockets_board *make_board(void)
 {
     int saved = errno;
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     struct via_sockets_board *made = atomic_load_explicit(&board, memory_order_relaxed);
     if (made == NULL && !atomic_load_explicit(&failed, memory_order_relaxed)) {
         made = map_board();
@@ -101,7 +102,7 @@ static struct via_sockets_board *make_board(void)
             atomic_store_explicit(&board, made, memory_order_release);
         }
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     errno = saved;
     return made;
 }

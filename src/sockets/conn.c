@@ -20,6 +20,7 @@
 #include "sockets/epoll_set.h"
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
+#include "sockets/lock.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/rendezvous.h"
@@ -46,9 +47,9 @@ static _Atomic uint64_t serials;
 static void conn_free(struct via_file *file)
 {
     struct via_conn *conn = via_container_of(file, struct via_conn, file);
-    pthread_mutex_lock(&all_lock);
+    via_lock(&all_lock);
     via_list_remove(&conn->all);
-    pthread_mutex_unlock(&all_lock);
+    via_unlock(&all_lock);
     via_shared_forget(conn);
     via_stats_add(conn->stats, conn->tx_early_bytes);
     via_hidden_close(&conn->listen_fd);
@@ -110,9 +111,9 @@ static struct via_conn *conn_new(bool connector)
         conn->stats = &conn->own_stats;
     }
     via_list_init(&conn->entries);
-    pthread_mutex_lock(&all_lock);
+    via_lock(&all_lock);
     via_list_push_back(&all, &conn->all);
-    pthread_mutex_unlock(&all_lock);
+    via_unlock(&all_lock);
     /* Last: from now on a stale pointer to this object may be taken for a live one, and then be
      * found to be another's. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_release);
@@ -161,7 +162,7 @@ struct via_op via_conn_op(struct via_conn *conn, int fd)
 int via_conn_fd_by_cookie(uint64_t cookie)
 {
     int fd = -1;
-    pthread_mutex_lock(&all_lock);
+    via_lock(&all_lock);
     via_list_foreach(it, &all) {
         const struct via_conn *conn = via_list_entry(it, struct via_conn, all);
         if (conn->own_cookie == cookie) {
@@ -169,7 +170,7 @@ int via_conn_fd_by_cookie(uint64_t cookie)
             break;
         }
     }
-    pthread_mutex_unlock(&all_lock);
+    via_unlock(&all_lock);
     return fd;
 }
 
@@ -180,22 +181,22 @@ bool via_conn_is_none(void)
 
 void via_conn_each(void (*visit)(struct via_conn *conn))
 {
-    pthread_mutex_lock(&all_lock);
+    via_lock(&all_lock);
     via_list_foreach(it, &all) {
         visit(via_list_entry(it, struct via_conn, all));
     }
-    pthread_mutex_unlock(&all_lock);
+    via_unlock(&all_lock);
 }
 
 bool via_conn_try_each(void (*visit)(struct via_conn *conn))
 {
-    if (pthread_mutex_trylock(&all_lock) != 0) {
+    if (!via_try_lock(&all_lock)) {
         return false;
     }
     via_list_foreach(it, &all) {
         visit(via_list_entry(it, struct via_conn, all));
     }
-    pthread_mutex_unlock(&all_lock);
+    via_unlock(&all_lock);
     return true;
 }
 
@@ -547,14 +548,14 @@ static void visit_locked(void (*visit)(struct via_conn *conn))
 
 void via_conn_fork_prepare(void)
 {
-    pthread_mutex_lock(&all_lock);
+    via_lock(&all_lock);
     visit_locked(count_child);
     via_board_fork_prepare();
 }
 
 void via_conn_fork_parent(void)
 {
-    pthread_mutex_unlock(&all_lock);
+    via_unlock(&all_lock);
 }
 
 void via_conn_fork_failed(void)
@@ -568,7 +569,7 @@ void via_conn_fork_child(void)
 {
     via_board_forked(!via_list_empty(&all));
     visit_locked(begin_child);
-    pthread_mutex_unlock(&all_lock);
+    via_unlock(&all_lock);
 }
 
 /* --- what the kernel knows ---------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "sockets/fds.h"
+#include "sockets/lock.h"
 #include "sockets/real.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -127,7 +128,7 @@ int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag)
 {
     bool v4 = via_address_is_v4(&tuple->local) && via_address_is_v4(&tuple->remote);
     int rc = 0;
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     if (netlink_fd < 0) {
         rc = open_netlink();
     }
@@ -135,7 +136,7 @@ int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag)
         /* An IPv4 connection of an IPv6 socket is found by its IPv4 addresses. */
         rc = ask(netlink_fd, tuple, v4 ? AF_INET : AF_INET6, ret_diag);
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     return rc;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "host/hosts_page.h"
+#include "sockets/lock.h"
 #include "sockets/os.h"
 #include "sockets/real.h"
 
@@ -72,10 +73,10 @@ static const struct via_hosts_page *find_page(void)
     }
     uint64_t now = via_os_now_ns();
     uint64_t before = atomic_load_explicit(&looked_ns, memory_order_relaxed);
-    if ((before == 0 || now - before > LOOK_AGAIN_NS) && pthread_mutex_trylock(&lock) == 0) {
+    if ((before == 0 || now - before > LOOK_AGAIN_NS) && via_try_lock(&lock)) {
         atomic_store_explicit(&looked_ns, now, memory_order_relaxed);
         look();
-        pthread_mutex_unlock(&lock);
+        via_unlock(&lock);
         known = atomic_load_explicit(&page, memory_order_acquire);
     }
     return is_over(known) ? NULL : known;

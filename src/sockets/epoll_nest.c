@@ -17,6 +17,7 @@
 #include "sockets/demote.h"
 #include "sockets/epoll_internal.h"
 #include "sockets/io_internal.h"
+#include "sockets/lock.h"
 #include "sockets/real.h"
 
 #define NESTS_MAX 65536u
@@ -102,7 +103,7 @@ static bool entry_is_ready(struct via_ep_entry *entry)
 bool via_ep_own_is_ready(struct via_ep_set *set, bool all)
 {
     bool ready = false;
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     bool nested = atomic_load_explicit(&set->nested, memory_order_relaxed);
     via_ep_look_at_cold(set);
     via_ep_look_at_warm(set, all ? VIA_EP_ALL : 1);
@@ -112,7 +113,7 @@ bool via_ep_own_is_ready(struct via_ep_set *set, bool all)
             break; /* else all edges are to be counted */
         }
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
     return ready;
 }
 
@@ -354,10 +355,10 @@ static struct via_ep_nest *find(struct via_ep_set *outer, const struct via_ep_se
 /* Looked at by who waits outside, who looks at no cold ones. */
 static void make_nested(struct via_ep_set *inner)
 {
-    pthread_mutex_lock(&inner->lock);
+    via_lock(&inner->lock);
     inner->nested = true;
     via_ep_all_hot(inner);
-    pthread_mutex_unlock(&inner->lock);
+    via_unlock(&inner->lock);
 }
 
 /* op: EPOLL_CTL_MOD when the kernel has it in the outer set already. */
@@ -502,7 +503,7 @@ struct numbers {
 
 static void list_inside(struct via_ep_set *set, struct numbers *numbers)
 {
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     for (unsigned place = 0; place < VIA_EP_PARKED; place++) {
         via_list_foreach(it, &set->entries[place]) {
             if (numbers->count < numbers->max) {
@@ -512,7 +513,7 @@ static void list_inside(struct via_ep_set *set, struct numbers *numbers)
             numbers->count++;
         }
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
     via_list_foreach(it, &set->inner) {
         list_inside(nest_at(it)->inner, numbers);
     }

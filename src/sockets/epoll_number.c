@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include "sockets/epoll_internal.h"
+#include "sockets/lock.h"
 #include "sockets/real.h"
 
 void via_ep_dup(struct via_ep_set *set, int new_fd)
@@ -33,14 +34,14 @@ void via_ep_dup_plain(int fd, int new_fd)
 void via_ep_give_up_number(struct via_ep_set *set, int fd)
 {
     via_ep_lock_links();
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     unsigned top = via_fds_top();
     for (unsigned other = 0; set->fd == fd && other < top; other++) {
         if (via_fd_peek((int)other) == &set->file) {
             set->fd = (int)other;
         }
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
     via_ep_unlock_links();
 }
 
@@ -100,7 +101,7 @@ static void change_number(struct via_conn *conn, int fd, bool gains)
     via_ep_lock_links();
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
-        pthread_mutex_lock(&entry->set->lock);
+        via_lock(&entry->set->lock);
         bool kept = via_ep_fd(entry) != entry->fd;
         if (entry->fd != fd || entry->inherited || kept != gains) {
             /* nothing changes */
@@ -109,7 +110,7 @@ static void change_number(struct via_conn *conn, int fd, bool gains)
         } else if (via_conn_state(conn) != VIA_SIDE_PLAIN) {
             keep(entry);
         }
-        pthread_mutex_unlock(&entry->set->lock);
+        via_unlock(&entry->set->lock);
     }
     via_ep_unlock_links();
 }

@@ -8,6 +8,7 @@
 #include "sockets/demote.h"
 #include "sockets/epoll_internal.h"
 #include "sockets/io_internal.h"
+#include "sockets/lock.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/steward.h"
@@ -28,17 +29,17 @@ static struct via_list all = {&all, &all};
 
 void via_ep_lock_links(void)
 {
-    pthread_mutex_lock(&links);
+    via_lock(&links);
 }
 
 bool via_ep_try_lock_links(void)
 {
-    return pthread_mutex_trylock(&links) == 0;
+    return via_try_lock(&links);
 }
 
 void via_ep_unlock_links(void)
 {
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
 }
 
 /* --- sets --------------------------------------------------------------------------------------
@@ -139,9 +140,9 @@ void via_ep_hear_bells_locked(struct via_ep_set *set)
 
 void via_ep_hear_bells(struct via_ep_set *set)
 {
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     via_ep_hear_bells_locked(set);
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
 }
 
 /* With the set's lock. */
@@ -194,7 +195,7 @@ static void unhear_early(struct via_ep_set *set)
 
 void via_ep_hear_nothing(struct via_ep_set *set)
 {
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     if (!has_sleepers(set)) {
         unhear_bells(set);
         unhear_early(set);
@@ -204,7 +205,7 @@ void via_ep_hear_nothing(struct via_ep_set *set)
             via_ep_hear_bells_locked(set);
         }
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
 }
 
 /* With the set's lock: something about a connection with pipes has changed, which who sleeps in the
@@ -222,10 +223,10 @@ static void wake_sleepers(struct via_ep_set *set, bool uncounted)
 
 void via_ep_tell_sleepers(struct via_ep_set *set, uint64_t bells)
 {
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     add_bells(set, bells);
     wake_sleepers(set, true);
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
 }
 
 /* --- entries -----------------------------------------------------------------------------------
@@ -389,11 +390,11 @@ static void unpark(struct via_ep_entry *entry)
 
 static void unpark_set(struct via_ep_set *set)
 {
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     via_list_foreach_safe(it, &set->entries[VIA_EP_PARKED]) {
         unpark(via_list_entry(it, struct via_ep_entry, in_set));
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
 }
 
 /*
@@ -416,9 +417,9 @@ static bool unhear(struct via_ep_entry *entry)
 
 bool via_ep_take_in_ends(struct via_ep_set *set)
 {
-    pthread_mutex_lock(&links);
+    via_lock(&links);
     bool changed = via_ep_take_in_ends_locked(set);
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
     return changed;
 }
 
@@ -426,7 +427,7 @@ bool via_ep_take_in_ends_locked(struct via_ep_set *set)
 {
     bool changed = !via_list_empty(&set->entries[VIA_EP_PARKED]);
     unpark_set(set);
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     via_ep_all_hot(set);
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
@@ -434,7 +435,7 @@ bool via_ep_take_in_ends_locked(struct via_ep_set *set)
             changed |= unhear(entry);
         }
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
     return changed;
 }
 
@@ -446,9 +447,9 @@ static void others_hot(struct via_conn *conn, struct via_ep_set *set)
         if (other->set == set) {
             via_ep_make_hot(other);
         } else {
-            pthread_mutex_lock(&other->set->lock);
+            via_lock(&other->set->lock);
             via_ep_make_hot(other);
-            pthread_mutex_unlock(&other->set->lock);
+            via_unlock(&other->set->lock);
         }
     }
 }
@@ -582,13 +583,13 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     if (!via_ep_is_valid(op, event) || (file != NULL && file->kind == VIA_FILE_CONN)) {
         return -EINVAL;
     }
-    pthread_mutex_lock(&links);
+    via_lock(&links);
     struct via_ep_set *set = via_ep_set_get(epfd);
     if (set == NULL) {
-        pthread_mutex_unlock(&links);
+        via_unlock(&links);
         return -EBADF;
     }
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     struct via_ep_entry *entry = find(set, conn, fd);
     bool parked = entry != NULL && entry->place == VIA_EP_PARKED;
     if (parked && op == EPOLL_CTL_ADD && event != NULL) {
@@ -615,9 +616,9 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     if (via_unlikely(set->nested) && rc == 0 && op != EPOLL_CTL_DEL) {
         via_ep_nest_entry(set, find(set, conn, fd));
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
     via_ep_tell_outer(set);
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
     via_file_put(&set->file, false);
     return rc;
 }
@@ -628,16 +629,16 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
 {
     int rc = -EBADF;
     via_ep_nest_adopt(epfd);
-    pthread_mutex_lock(&links);
+    via_lock(&links);
     struct via_ep_set *set = via_ep_set_get(epfd);
     /* One that is in others which do not know of it: what was put into it stays the kernel's. */
     if (set != NULL && !via_fd_is_marked(epfd, VIA_FD_IN_EPOLL)) {
-        pthread_mutex_lock(&set->lock);
+        via_lock(&set->lock);
         rc = entry_take_in(set, conn, fd, event, absent);
-        pthread_mutex_unlock(&set->lock);
+        via_unlock(&set->lock);
         via_ep_tell_outer(set);
     }
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
     if (set != NULL) {
         via_file_put(&set->file, false);
     }
@@ -653,13 +654,13 @@ static void unpark_all(struct via_conn *conn, bool refreshing)
     via_list_foreach_safe(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         struct via_ep_set *set = entry->set;
-        pthread_mutex_lock(&set->lock);
+        via_lock(&set->lock);
         if (entry->place == VIA_EP_PARKED) {
             unpark(entry);
         } else if (refreshing) {
             refresh(entry);
         }
-        pthread_mutex_unlock(&set->lock);
+        via_unlock(&set->lock);
         via_ep_tell_outer(set);
     }
 }
@@ -667,10 +668,10 @@ static void unpark_all(struct via_conn *conn, bool refreshing)
 void via_ep_conn_changed(struct via_conn *conn)
 {
     int saved = errno;
-    pthread_mutex_lock(&links);
+    via_lock(&links);
     atomic_store_explicit(&conn->spans, via_conn_spans(conn), memory_order_relaxed);
     unpark_all(conn, true);
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
     errno = saved;
 }
 
@@ -679,10 +680,10 @@ void via_ep_conn_woken(struct via_conn *conn)
     if (via_list_empty(&conn->entries)) {
         return;
     }
-    pthread_mutex_lock(&links);
+    via_lock(&links);
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
-        pthread_mutex_lock(&entry->set->lock);
+        via_lock(&entry->set->lock);
         /* Of one without pipes the kernel tells it: that shall not be taken for what it told when
          * it was told anew of it, nor be lost when it is told anew before it is asked. */
         entry->edge = true;
@@ -691,28 +692,28 @@ void via_ep_conn_woken(struct via_conn *conn)
             via_ep_nest_entry(entry->set, entry);
             wake_sleepers(entry->set, false);
         }
-        pthread_mutex_unlock(&entry->set->lock);
+        via_unlock(&entry->set->lock);
         via_ep_tell_outer(entry->set);
     }
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
 }
 
 void via_ep_conn_duped(struct via_conn *conn)
 {
-    pthread_mutex_lock(&links);
+    via_lock(&links);
     unpark_all(conn, false);
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
 }
 
 static void remove_entry(struct via_ep_entry *entry, bool lives_on)
 {
     struct via_ep_set *set = entry->set;
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     if (lives_on) {
         via_ep_hand_back(entry);
     }
     entry_free(entry);
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
 }
 
 void via_ep_conn_closing(struct via_conn *conn)
@@ -720,14 +721,14 @@ void via_ep_conn_closing(struct via_conn *conn)
     if (via_list_empty(&conn->entries)) {
         return;
     }
-    pthread_mutex_lock(&links);
+    via_lock(&links);
     /* The kernel forgets it with the last descriptor of all processes; ours is not the last then.
      */
     bool lives_on = conn->side->forked != 0 || conn->passed || conn->dissolved;
     via_list_foreach_safe(it, &conn->entries) {
         remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), lives_on);
     }
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
 }
 
 void via_ep_closed(struct via_ep_set *set, int fd)
@@ -736,7 +737,7 @@ void via_ep_closed(struct via_ep_set *set, int fd)
         via_ep_give_up_number(set, fd);
         return;
     }
-    pthread_mutex_lock(&links);
+    via_lock(&links);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_foreach_safe(it, &set->entries[place]) {
             remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
@@ -744,13 +745,13 @@ void via_ep_closed(struct via_ep_set *set, int fd)
     }
     via_ep_nest_closed(set);
     via_list_remove(&set->all);
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
     via_file_put_slowly(&set->file);
 }
 
 void via_ep_fork_prepare(void)
 {
-    pthread_mutex_lock(&links);
+    via_lock(&links);
     via_list_foreach(it, &all) {
         unpark_set(via_list_entry(it, struct via_ep_set, all));
     }
@@ -761,11 +762,11 @@ void via_ep_fork_parent(void)
     /* A ring is for one process only. None becomes cold any more: may_be_cold(). */
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
-        pthread_mutex_lock(&set->lock);
+        via_lock(&set->lock);
         via_ep_all_hot(set);
-        pthread_mutex_unlock(&set->lock);
+        via_unlock(&set->lock);
     }
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
 }
 
 static void inherit(struct via_ep_set *set)
@@ -788,5 +789,5 @@ void via_ep_fork_child(void)
         inherit(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&links);
+    via_unlock(&links);
 }

@@ -10,6 +10,7 @@
 #include "sockets/fabric.h"
 #include "sockets/io.h"
 #include "sockets/io_internal.h"
+#include "sockets/lock.h"
 #include "sockets/real.h"
 #include "sockets/stall.h"
 #include "sockets/steward.h"
@@ -124,7 +125,7 @@ static int collect_own(struct via_ep_set *set, struct epoll_event *events, int m
         return 0;
     }
     via_list_init(&reported);
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     if (via_unlikely(set->cold_due)) {
         if (set->bells != set->heard && !via_list_empty(&set->entries[VIA_EP_COLD])) {
             via_ep_hear_bells_locked(set); /* the set was polled, and so hears none */
@@ -142,7 +143,7 @@ static int collect_own(struct via_ep_set *set, struct epoll_event *events, int m
     }
     via_ep_found_end(&found);
     via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
     return count;
 }
 
@@ -154,7 +155,7 @@ static int collect_looks(struct via_ep_set *set, struct epoll_event *events, int
     int count = 0;
     struct via_list reported;
     via_list_init(&reported);
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     set->look_due = false;
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
@@ -166,7 +167,7 @@ static int collect_looks(struct via_ep_set *set, struct epoll_event *events, int
         }
     }
     via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
     return count;
 }
 
@@ -207,7 +208,7 @@ static uint64_t watch_stalls(const int *fds, unsigned count)
 
 void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned max)
 {
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (entry->spent) {
@@ -222,7 +223,7 @@ void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned 
             fds[(*count)++] = via_ep_number(entry);
         }
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
 }
 
 uint64_t via_ep_arm(struct via_ep_set *set)
@@ -238,7 +239,7 @@ uint64_t via_ep_arm(struct via_ep_set *set)
 bool via_ep_own_has_news(struct via_ep_set *set)
 {
     bool news = false;
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     via_ep_look_at_warm(set, ++set->warm_looks % WARM_LOOKS == 0 ? 1 : 0);
     via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
@@ -251,7 +252,7 @@ bool via_ep_own_has_news(struct via_ep_set *set)
             break;
         }
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
     return news;
 }
 
@@ -307,7 +308,7 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count)
 {
     int kept = 0;
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     for (int i = 0; i < count; i++) {
         uint64_t data = events[i].data.u64;
         bool keep = true;
@@ -333,7 +334,7 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
             events[kept++] = events[i];
         }
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
     return kept;
 }
 
@@ -615,7 +616,7 @@ static void hear_early(struct via_ep_entry *entry)
 static unsigned list_early(struct via_ep_set *set, int *fds, unsigned max)
 {
     unsigned count = 0;
-    pthread_mutex_lock(&set->lock);
+    via_lock(&set->lock);
     via_list_foreach(it, &set->entries[VIA_EP_PLAIN]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (via_conn_is_eager(entry->conn)) {
@@ -625,7 +626,7 @@ static unsigned list_early(struct via_ep_set *set, int *fds, unsigned max)
             }
         }
     }
-    pthread_mutex_unlock(&set->lock);
+    via_unlock(&set->lock);
     return count;
 }
 

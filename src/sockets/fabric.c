@@ -15,6 +15,7 @@
 #include "sockets/fabric_internal.h"
 #include "sockets/fds.h"
 #include "sockets/io_internal.h"
+#include "sockets/lock.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 
@@ -87,9 +88,9 @@ static struct via_attach *attach_locked(void)
 
 struct via_attach *via_fabric_attach(void)
 {
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     struct via_attach *attach = attach_locked();
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     return attach;
 }
 
@@ -246,10 +247,10 @@ void via_fabric_slot_give(struct via_fabric *fabric)
     if (fabric->slot < 0 || mailbox == NULL || fabric->slot_attach != via_fabric_attached()) {
         return;
     }
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     atomic_store_explicit(&slot_at(fabric->slot)->ready, 0, memory_order_relaxed);
     slots_used[fabric->slot / 64] &= ~(UINT64_C(1) << fabric->slot % 64);
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     fabric->slot = -1;
 }
 
@@ -284,7 +285,7 @@ struct via_remote *via_fabric_mailbox_get(struct via_attach *attach,
                                           const struct via_fabric_note *note)
 {
     struct via_remote *remote = NULL;
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     struct mailbox *entry = mailbox_find(note);
     if (entry != NULL) {
         entry->users++;
@@ -293,19 +294,19 @@ struct via_remote *via_fabric_mailbox_get(struct via_attach *attach,
                0) {
         mailbox_keep(note, remote);
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     return remote;
 }
 
 void via_fabric_mailbox_put(struct via_remote *remote)
 {
     bool kept = remote == NULL;
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     for (unsigned i = 0; i < MAILBOXES_MAX && !kept; i++) {
         kept = mailboxes[i].remote == remote;
         mailboxes[i].users -= kept ? 1 : 0;
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     if (!kept) {
         via_remote_close(remote);
     }
@@ -405,10 +406,10 @@ static struct via_fabric *fabric_new(const struct via_attach *attach, unsigned h
 static int hang_note(struct via_attach *attach, struct via_fabric *fabric,
                      const struct via_address *own, const struct via_address *to)
 {
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     fabric->slot = slot_take(attach);
     fabric->slot_attach = attach;
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     if (fabric->slot < 0) {
         return -ENOSPC;
     }
@@ -597,7 +598,7 @@ static bool open_again(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attach();
     struct via_remote *remote;
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     bool opened = attach != NULL && fabric->attach == attach; /* another thread was faster */
     if (attach != NULL && !opened &&
         via_remote_open(attach, fabric->host, fabric->remote_handle, fabric->bytes, &remote) == 0) {
@@ -610,7 +611,7 @@ static bool open_again(struct via_fabric *fabric)
             via_remote_close(remote);
         }
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     return opened;
 }
 

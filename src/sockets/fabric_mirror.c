@@ -9,6 +9,7 @@
 
 #include "host/client.h"
 #include "sockets/fabric_internal.h"
+#include "sockets/lock.h"
 #include "sockets/os.h"
 #include "sockets/real.h"
 #include "sockets/zcopy.h"
@@ -117,20 +118,20 @@ static bool may_lend(const struct via_fabric *fabric)
 {
     bool may = via_zcopy_lends && goes_by_frames(fabric);
     if (may) {
-        pthread_mutex_lock(&lock);
+        via_lock(&lock);
         reap();
         may = lent_count < LENT_MAX;
         lent_count += may ? 1 : 0;
-        pthread_mutex_unlock(&lock);
+        via_unlock(&lock);
     }
     return may;
 }
 
 static void lend_no_more(void)
 {
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     lent_count--;
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
 }
 
 /* Memory that can be lent, mapped; MAP_FAILED. The mapping is ours, whatever becomes of the
@@ -185,7 +186,7 @@ void via_fabric_give_back(struct via_conn *conn)
         .segment = last && fabric->segment_attach == attach ? fabric->segment : NULL,
         .remote = fabric->attach == attach ? fabric->remote : NULL,
     };
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     reap();
     if (!last) {
         hand_on(conn);
@@ -194,7 +195,7 @@ void via_fabric_give_back(struct via_conn *conn)
     if (!waits || !keep(&rest)) {
         give_up(&rest);
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
 }
 
 /* --- the mirror --------------------------------------------------------------------------------
@@ -238,13 +239,13 @@ void via_fabric_mirror_free(struct via_fabric *fabric)
 
 void via_fabric_mirrors_end(void)
 {
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     lent_count = 0;
     memset(rests, 0, sizeof(rests));
     while (handed_count > 0) {
         via_side_free(handed[--handed_count].side);
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
 }
 
 void via_fabric_mirrors_forked(void)

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "sockets/lock.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
 
@@ -207,13 +208,13 @@ void via_hidden_shield(int fd, bool ours)
 
 void via_hidden_close(_Atomic int *place)
 {
-    pthread_mutex_lock(&hidden_lock);
+    via_lock(&hidden_lock);
     int fd = atomic_exchange_explicit(place, -1, memory_order_relaxed);
     if (fd >= 0) {
         show(fd);
         VIA_REAL(close)(fd);
     }
-    pthread_mutex_unlock(&hidden_lock);
+    via_unlock(&hidden_lock);
 }
 
 bool via_hidden_move(int fd)
@@ -223,7 +224,7 @@ bool via_hidden_move(int fd)
         return true;
     }
     bool moved = true;
-    pthread_mutex_lock(&hidden_lock);
+    via_lock(&hidden_lock);
     struct via_hidden *hidden = via_container_of(file, struct via_hidden, file);
     if (via_fd_peek(fd) == file) {
         int high = hidden->place != NULL ? VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, fd + 1) : -1;
@@ -237,16 +238,16 @@ bool via_hidden_move(int fd)
             VIA_REAL(close)(high);
         }
     }
-    pthread_mutex_unlock(&hidden_lock);
+    via_unlock(&hidden_lock);
     return moved;
 }
 
 void via_hidden_fork_prepare(void)
 {
-    pthread_mutex_lock(&hidden_lock);
+    via_lock(&hidden_lock);
 }
 
 void via_hidden_fork_done(void)
 {
-    pthread_mutex_unlock(&hidden_lock);
+    via_unlock(&hidden_lock);
 }

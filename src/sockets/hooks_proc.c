@@ -17,6 +17,7 @@
 #include "sockets/fabric.h"
 #include "sockets/hooks.h"
 #include "sockets/io.h"
+#include "sockets/lock.h"
 #include "sockets/os.h"
 #include "sockets/pool.h"
 #include "sockets/real.h"
@@ -114,6 +115,7 @@ static void after_fork(void)
 
 static void in_child(void)
 {
+    via_lock_fork_child_begin();
     via_hooks_pid = getpid();
     via_os_forked();
     via_hidden_fork_done();
@@ -127,6 +129,7 @@ static void in_child(void)
     via_steward_forked();
     via_diag_forked();
     via_fabric_forked();
+    via_lock_fork_child_end();
 }
 
 VIA_HOOK pid_t fork(void)

@@ -14,6 +14,7 @@
 #include "sockets/hooks.h"
 #include "sockets/os.h"
 #include "sockets/real.h"
+#include "sockets/signals.h"
 #include "sockets/steward.h"
 #include "sockets/wait.h"
 
@@ -129,7 +130,7 @@ static int sleep_until_end(pid_t pid)
         struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}};
         do {
             rc = via_steward_sleep(fds, 1, VIA_NEVER_NS, NULL);
-        } while (rc == -EINTR && via_sleep_restarts());
+        } while (rc == -EINTR && via_signals_restarts());
         VIA_REAL(close)(fd);
     }
     errno = saved;

@@ -16,6 +16,7 @@
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/signals.h"
 #include "sockets/stall.h"
 #include "sockets/stream_quick.h"
 #include "sockets/wait.h"
@@ -385,7 +386,7 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
         seen = (uint32_t)(unsigned short)fds[0].revents;
     }
     if (n == -EINTR) {
-        return deadline_ns == VIA_NEVER_NS && via_sleep_restarts() ? 0 : -EINTR;
+        return deadline_ns == VIA_NEVER_NS && via_signals_restarts() ? 0 : -EINTR;
     }
     via_io_shadow(op, seen);
     if ((n == 0 || have != 0) && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {

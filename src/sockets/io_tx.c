@@ -9,6 +9,7 @@
 #include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/signals.h"
 #include "sockets/stall.h"
 #include "sockets/steward.h"
 #include "sockets/stream_quick.h"
@@ -334,7 +335,7 @@ static int send_uncopied(struct via_op *op, struct via_iov *iov,
         return (int)n;
     }
     *total += (size_t)n;
-    return interrupted && (*total != 0 || !via_sleep_restarts()) ? -EINTR : 0;
+    return interrupted && (*total != 0 || !via_signals_restarts()) ? -EINTR : 0;
 }
 
 static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)

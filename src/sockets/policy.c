@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "sockets/board.h"
+#include "sockets/lock.h"
 #include "sockets/os.h"
 
 struct via_policy via_policy;
@@ -129,7 +130,7 @@ bool via_address_is_local(const struct via_address *address)
         return true;
     }
     bool found = false;
-    if (pthread_mutex_trylock(&own_lock) != 0) {
+    if (!via_try_lock(&own_lock)) {
         return false; /* a fork may have left it locked; then only loopback is known */
     }
     if (own_read_ns == 0 || via_os_now_ns() - own_read_ns > OWN_NS_MAX) {
@@ -138,6 +139,6 @@ bool via_address_is_local(const struct via_address *address)
     for (unsigned i = 0; i < own_count && !found; i++) {
         found = via_address_ip_equal(&own[i], address);
     }
-    pthread_mutex_unlock(&own_lock);
+    via_unlock(&own_lock);
     return found;
 }

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
+#include "sockets/lock.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void **link_of(const struct via_pool *pool, void *object)
@@ -14,7 +16,7 @@ static void **link_of(const struct via_pool *pool, void *object)
 
 void *via_pool_get(struct via_pool *pool)
 {
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     if (pool->base == NULL) {
         void *memory = mmap(NULL, pool->size * pool->count_max, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -26,7 +28,7 @@ void *via_pool_get(struct via_pool *pool)
     } else if (pool->base != NULL && pool->count < pool->count_max) {
         object = pool->base + pool->size * pool->count++;
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     return object;
 }
 
@@ -35,10 +37,10 @@ void via_pool_put(struct via_pool *pool, void *object)
     if (object == NULL) {
         return;
     }
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     *link_of(pool, object) = pool->free;
     pool->free = object;
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
 }
 
 bool via_pool_owns(const struct via_pool *pool, unsigned long long address)
@@ -55,10 +57,10 @@ size_t via_pool_index(const struct via_pool *pool, const void *object)
 
 void via_pool_fork_prepare(void)
 {
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
 }
 
 void via_pool_fork_done(void)
 {
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
 }

@@ -63,6 +63,13 @@
     F(int, epoll_pwait, (int, struct epoll_event *, int, int, const sigset_t *))                   \
     F(int, epoll_pwait2, (int, struct epoll_event *, int, const struct timespec *,                 \
                           const sigset_t *))                                                       \
+    F(int, sigaction, (int, const struct sigaction *, struct sigaction *))                         \
+    F(sighandler_t, signal, (int, sighandler_t))                                                   \
+    F(sighandler_t, bsd_signal, (int, sighandler_t))                                               \
+    F(sighandler_t, ssignal, (int, sighandler_t))                                                  \
+    F(sighandler_t, sysv_signal, (int, sighandler_t))                                              \
+    F(sighandler_t, __sysv_signal, (int, sighandler_t))                                            \
+    F(sighandler_t, sigset, (int, sighandler_t))                                                   \
     F(int, pause, (void))                                                                          \
     F(int, sigsuspend, (const sigset_t *))                                                         \
     F(int, nanosleep, (const struct timespec *, struct timespec *))                                \

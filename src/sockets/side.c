@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/types.h"
+#include "sockets/lock.h"
 
 #define EPOCH 1u
 #define PAGE 4096u
@@ -32,11 +33,11 @@ static unsigned spare_count;
 static struct via_side *take_spare(void)
 {
     struct via_side *side = NULL;
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     if (spare_count > 0) {
         side = spare[--spare_count];
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     if (side != NULL) {
         memset(side, 0, sizeof(*side));
     }
@@ -46,12 +47,12 @@ static struct via_side *take_spare(void)
 static bool give_spare(struct via_side *side)
 {
     bool given = false;
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     if (spare_count < SPARE_MAX) {
         spare[spare_count++] = side;
         given = true;
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     return given;
 }
 

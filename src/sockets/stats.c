@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "sockets/conn.h"
+#include "sockets/lock.h"
 #include "sockets/os.h"
 #include "sockets/policy.h"
 #include "sockets/real.h"
@@ -43,7 +44,7 @@ static enum via_reason reason_of(const struct via_stats_conn *conn, uint64_t tx_
 
 void via_stats_add(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
 {
-    pthread_mutex_lock(&total.lock);
+    via_lock(&total.lock);
     total.connections++;
     enum via_reason why = reason_of(conn, tx_early_bytes);
     bool accelerated = conn->accelerated && (conn->demoted || why != VIA_REASON_DEMOTED);
@@ -67,7 +68,7 @@ void via_stats_add(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
     total.sum.tx_lent_bytes += conn->tx_lent_bytes;
     total.sum.rings += conn->rings;
     total.sum.sleeps += conn->sleeps;
-    pthread_mutex_unlock(&total.lock);
+    via_unlock(&total.lock);
 }
 
 /* The name of the program, with what JSON can not hold replaced. */
@@ -145,9 +146,9 @@ void via_stats_write(void)
         return;
     }
     via_conn_each(add_open);
-    pthread_mutex_lock(&total.lock); /* other threads may still be at it */
+    via_lock(&total.lock); /* other threads may still be at it */
     int n = total.connections != 0 ? format(buffer, sizeof(buffer)) : 0;
-    pthread_mutex_unlock(&total.lock);
+    via_unlock(&total.lock);
     if (n == 0) {
         return; /* the many programs that make none need not be listed */
     }

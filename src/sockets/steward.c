@@ -15,6 +15,7 @@
 #include "sockets/hooks.h"
 #include "sockets/io.h"
 #include "sockets/io_internal.h"
+#include "sockets/lock.h"
 #include "sockets/real.h"
 #include "sockets/shared.h"
 #include "sockets/stall.h"
@@ -140,14 +141,14 @@ static int send_kept(struct kept *entry, uint64_t patience_ns)
  * (*ret_left) another thread is at it. */
 static bool claim(struct kept *entry, bool *ret_left)
 {
-    if (pthread_mutex_trylock(&lock) != 0) {
+    if (!via_try_lock(&lock)) {
         *ret_left = true;
         return false;
     }
     bool claimed = entry->conn != NULL && !entry->busy;
     *ret_left |= entry->conn != NULL && entry->busy;
     entry->busy |= claimed;
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     return claimed;
 }
 
@@ -158,13 +159,13 @@ static void unclaim(struct kept *entry, bool done)
     if (done) {
         via_hidden_close(&entry->fd);
     }
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     entry->busy = false;
     if (done) {
         entry->conn = NULL;
         atomic_fetch_sub_explicit(&kept_count, 1, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     if (done) {
         via_file_put_slowly(&conn->file);
     }
@@ -474,14 +475,14 @@ bool via_steward_keep(struct via_conn *conn, int fd)
 {
     bool done = false;
     bool tried = false;
-    pthread_mutex_lock(&lock);
+    via_lock(&lock);
     for (unsigned i = 0; i < KEPT_MAX && !tried; i++) {
         if (kept[i].conn == NULL) {
             tried = true;
             done = keep(&kept[i], conn, fd);
         }
     }
-    pthread_mutex_unlock(&lock);
+    via_unlock(&lock);
     return done;
 }
 

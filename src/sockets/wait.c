@@ -19,6 +19,7 @@
 #include "sockets/pool.h"
 #include "sockets/real.h"
 #include "sockets/shared.h"
+#include "sockets/signals.h"
 #include "sockets/spin.h"
 #include "sockets/steward.h"
 
@@ -266,6 +267,7 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     watch_none();
     int ear_fd = bells != 0 ? listening_ear(bells) : -1;
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
+    via_signals_mark();
     via_cancel_let();
     int n = VIA_REAL(ppoll)(fds, count + 1, time_left(deadline_ns, &storage), mask);
     via_cancel_keep();
@@ -318,6 +320,7 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
     }
     most_ns = via_min(most_ns, via_shared_sleep_ns_max());
     int most_ms = most_ns == VIA_NEVER_NS ? -1 : (int)(most_ns / VIA_MSEC_NS);
+    via_signals_mark();
     via_cancel_let();
     int n = VIA_REAL(epoll_wait)(ear->fd, events, 8, most_ms);
     via_cancel_keep();
@@ -327,28 +330,6 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
     }
     *ret_events = take_in(events, n, conn);
     return 0;
-}
-
-/* Comes of an instruction, not while a thread sleeps: handlers of crashes say nothing. */
-static bool is_fault(int number)
-{
-    return number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL ||
-           number == SIGTRAP || number == SIGSYS || number == SIGABRT;
-}
-
-bool via_sleep_restarts(void)
-{
-    for (int number = 1; number < _NSIG; number++) {
-        struct sigaction action;
-        if (is_fault(number) || sigaction(number, NULL, &action) != 0 ||
-            action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
-            continue;
-        }
-        if ((action.sa_flags & SA_RESTART) == 0) {
-            return false;
-        }
-    }
-    return true;
 }
 
 void via_wait_forked(void)

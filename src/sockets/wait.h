@@ -67,10 +67,6 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
 int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
                        uint32_t *ret_events);
 
-/* A call that Linux restarts after a signal whose handler has SA_RESTART was interrupted: start
- * again? Without knowing which signal it was: only when all handlers say so. */
-bool via_sleep_restarts(void);
-
 /* How long a thread may sleep for connections of this process, whatever its deadline. */
 uint64_t via_sleep_ns_max(void);
 

@@ -13,6 +13,7 @@
 
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
+#include "sockets/signals.h"
 #include "sockets/wait.h"
 
 /* No receiver came for so long, or it stopped in the middle: copy the rest. */
@@ -212,6 +213,7 @@ static void shield_up(struct shield *shield)
     }
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shield->cancel);
     pthread_sigmask(SIG_BLOCK, &all, &shield->before);
+    via_signals_mark(); /* the handlers run in via_sleep(), or as the shield goes down */
 }
 
 static void shield_down(const struct shield *shield)
@@ -231,7 +233,7 @@ static bool signal_waits(const struct shield *shield, bool *ret_handled)
     for (int number = 1; number < _NSIG; number++) {
         struct sigaction action;
         if (sigismember(&pending, number) != 1 || sigismember(&shield->before, number) == 1 ||
-            sigaction(number, NULL, &action) != 0 || action.sa_handler == SIG_IGN) {
+            VIA_REAL(sigaction)(number, NULL, &action) != 0 || action.sa_handler == SIG_IGN) {
             continue;
         }
         bool handled = action.sa_handler != SIG_DFL;

@@ -12,6 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "sockets/lock.h"
 #include "sockets/os.h"
 #include "sockets/real.h"
 #include "sockets/zcopy.h"
@@ -115,7 +116,7 @@ static void store(const char *machine, size_t least)
 /* false: another thread is at it, or a fork has left it locked. */
 static bool enter(void)
 {
-    if (pthread_mutex_trylock(&lock) != 0) {
+    if (!via_try_lock(&lock)) {
         return false;
     }
     if (!ready) {
@@ -136,7 +137,7 @@ bool via_zcopy_fetches(size_t bytes, bool *ret_counts)
         struct via_zcopy_choice *choice = &choices[via_zcopy_size(bytes)];
         fetches = via_zcopy_choose(choice);
         *ret_counts = via_zcopy_counts(choice);
-        pthread_mutex_unlock(&lock);
+        via_unlock(&lock);
     }
     errno = saved;
     return fetches;
@@ -151,7 +152,7 @@ void via_zcopy_took(size_t bytes, bool fetched, uint64_t ticks)
             name_machine(machine, sizeof(machine), cpus_now());
             store(machine, via_zcopy_least_of(choices));
         }
-        pthread_mutex_unlock(&lock);
+        via_unlock(&lock);
     }
     errno = saved;
 }

@@ -61,6 +61,7 @@ extern const struct check checks_of_limits[];
 extern const struct check checks_of_copies[];
 extern const struct check checks_of_addresses[];
 extern const struct check checks_of_cancelling[];
+extern const struct check checks_of_signals[];
 
 #define CHECK_ENTRY(name) \
     {                     \

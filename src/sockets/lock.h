@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_LOCK_H
+#define VIA_SOCKETS_LOCK_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/types.h"
+
+/*
+ * The library's mutexes. close(), send() and other calls may be made by a signal handler whatever
+ * it interrupts (signal-safety(7)), so no handler of the program may run while its thread holds a
+ * mutex: it would wait for itself. To block signals costs two system calls for each mutex. Instead
+ * a word of the thread counts what it holds, and signals.c puts a handler off until it is 0.
+ */
+struct via_lock_thread {
+    uint32_t held;
+    bool put_off; /* a signal is pending, and all are blocked: signals.c */
+};
+extern __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
+
+#define VIA_LOCK_SIGNAL(number) (UINT64_C(1) << ((number)-1))
+/* The signals that are put off. Not the faults, which come of the interrupted instruction, and not
+ * the C library's own two, for pthread_cancel() and setuid(). */
+#define VIA_LOCK_FAULTS                                                             \
+    (VIA_LOCK_SIGNAL(SIGSEGV) | VIA_LOCK_SIGNAL(SIGBUS) | VIA_LOCK_SIGNAL(SIGFPE) | \
+     VIA_LOCK_SIGNAL(SIGILL) | VIA_LOCK_SIGNAL(SIGTRAP) | VIA_LOCK_SIGNAL(SIGSYS) | \
+     VIA_LOCK_SIGNAL(SIGABRT))
+#define VIA_LOCK_SIGNALS (~(VIA_LOCK_FAULTS | VIA_LOCK_SIGNAL(32) | VIA_LOCK_SIGNAL(33)))
+
+/* In a handler: makes its signal pending once more, with all signals blocked from here on. False:
+ * that can not be done. */
+bool via_lock_put_off(int number, siginfo_t *info, void *context);
+/* Lets in the signals that were put off. */
+void via_lock_let_in(void);
+
+/* In a forked child, first and last: signals that were put off are the parent's. */
+void via_lock_fork_child_begin(void);
+void via_lock_fork_child_end(void);
+
+/* Where no handler may run, without a mutex. */
+static inline void via_lock_enter(void)
+{
+    via_lock_thread.held++;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void via_lock_leave(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    via_lock_thread.held--;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (via_unlikely(via_lock_thread.put_off) && via_lock_thread.held == 0) {
+        via_lock_let_in();
+    }
+}
+
+static inline void via_lock(pthread_mutex_t *mutex)
+{
+    via_lock_enter();
+    pthread_mutex_lock(mutex);
+}
+
+static inline bool via_try_lock(pthread_mutex_t *mutex)
+{
+    via_lock_enter();
+    bool locked = pthread_mutex_trylock(mutex) == 0;
+    if (!locked) {
+        via_lock_leave();
+    }
+    return locked;
+}
+
+static inline void via_unlock(pthread_mutex_t *mutex)
+{
+    pthread_mutex_unlock(mutex);
+    via_lock_leave();
+}
+
+#endif

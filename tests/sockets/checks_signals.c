@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Handlers of signals: they may make any call, whatever they interrupt, and are the program's. */
+#include "checks.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+/* --- any call in a handler, during any other ---------------------------------------------------
+ */
+
+#define OPEN_MAX_HERE 8
+#define TOGETHER_S 1.0
+
+static int open_fds[OPEN_MAX_HERE];
+static volatile sig_atomic_t open_count;
+static volatile sig_atomic_t handlers;
+static struct pair shared_pair; /* used by the handlers and by what they interrupt */
+static struct sockaddr_in server_addr;
+static int server_fd;
+static struct sockaddr_in handlers_addr;
+static int handlers_fd;
+
+static void close_one(void)
+{
+    if (open_count > 0) {
+        open_count--;
+        close(open_fds[open_count]);
+    }
+}
+
+/* A connection of its own, to a listener of the handlers. */
+static void connect_and_close(void)
+{
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    connect(client, (struct sockaddr *)&handlers_addr, sizeof(handlers_addr));
+    int server = accept(handlers_fd, NULL, NULL);
+    struct linger reset = {.l_onoff = 1};
+    setsockopt(client, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    send(server, "x", 1, MSG_NOSIGNAL);
+    close(client);
+    close(server);
+}
+
+static void dup_and_close(void)
+{
+    int fd = dup(shared_pair.client);
+    char byte;
+    if (fd >= 0) {
+        recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+        close(fd);
+    }
+}
+
+static void look_at_both(void)
+{
+    struct pollfd pfds[2] = {{shared_pair.client, POLLIN | POLLOUT, 0},
+                             {shared_pair.server, POLLIN | POLLOUT, 0}};
+    fd_set readable;
+    struct timeval none = {0, 0};
+    FD_ZERO(&readable);
+    FD_SET(shared_pair.client, &readable);
+    poll(pfds, 2, 0);
+    select(shared_pair.client + 1, &readable, NULL, NULL, &none);
+}
+
+static void move_bytes(void)
+{
+    char bytes[300];
+    send(shared_pair.client, "y", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    recv(shared_pair.server, bytes, sizeof(bytes), MSG_DONTWAIT);
+    send(shared_pair.server, "z", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    recv(shared_pair.client, bytes, sizeof(bytes), MSG_DONTWAIT);
+}
+
+static void fork_and_end(void)
+{
+    static unsigned seldom;
+    if (++seldom % 32 == 0) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            close_one();
+            _exit(0);
+        }
+        while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+        }
+    }
+}
+
+static void (*const in_handler[])(void) = {close_one,    connect_and_close, dup_and_close,
+                                           look_at_both, move_bytes,        fork_and_end};
+#define IN_HANDLER_COUNT (sizeof(in_handler) / sizeof(in_handler[0]))
+
+static void make_a_call(int number)
+{
+    static unsigned next;
+    int saved = errno;
+    (void)number;
+    handlers++;
+    in_handler[next++ % IN_HANDLER_COUNT]();
+    errno = saved;
+}
+
+static void block_alarms(bool on)
+{
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    CHECK(sigprocmask(on ? SIG_BLOCK : SIG_UNBLOCK, &alarm, NULL) == 0);
+}
+
+static void keep_for_handler(int fd)
+{
+    block_alarms(true);
+    if (open_count < OPEN_MAX_HERE) {
+        open_fds[open_count] = fd;
+        open_count++;
+        fd = -1;
+    }
+    block_alarms(false);
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+static void come_and_go(void)
+{
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(client >= 0);
+    while (connect(client, (struct sockaddr *)&server_addr, sizeof(server_addr)) != 0) {
+        CHECK(errno == EINTR || errno == EALREADY || errno == EINPROGRESS);
+    }
+    int server = accept(server_fd, NULL, NULL);
+    CHECK(server >= 0);
+    for (int i = 0; i < 6; i++) {
+        char bytes[8];
+        send(client, "12345678", 8, MSG_NOSIGNAL);
+        recv(server, bytes, sizeof(bytes), MSG_DONTWAIT);
+        send(server, "12345678", 8, MSG_NOSIGNAL);
+        recv(client, bytes, sizeof(bytes), MSG_DONTWAIT);
+    }
+    struct linger reset = {.l_onoff = 1};
+    setsockopt(server, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    close(server);
+    keep_for_handler(client);
+}
+
+static void use_a_set(void)
+{
+    struct epoll_event events[4];
+    int epfd = set_with(shared_pair.client, EPOLLIN | EPOLLOUT | EPOLLET);
+    CHECK(put_in(epfd, shared_pair.server, EPOLLIN) == 0);
+    epoll_wait(epfd, events, 4, 0);
+    close(epfd);
+}
+
+static void (*const interrupted[])(void) = {come_and_go, use_a_set, dup_and_close, look_at_both,
+                                            move_bytes};
+
+static void handlers_make_calls(void)
+{
+    shared_pair = connected();
+    server_fd = listener(&server_addr);
+    handlers_fd = listener(&handlers_addr);
+    nonblocking(handlers_fd);
+    double end = now_s() + TOGETHER_S;
+    struct sigaction action = {.sa_handler = make_a_call, .sa_flags = SA_RESTART};
+    struct itimerval timer = {.it_interval = {0, 300}, .it_value = {0, 300}};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+    for (unsigned i = 0; now_s() < end; i++) {
+        interrupted[i % (sizeof(interrupted) / sizeof(interrupted[0]))]();
+    }
+    no_more_signals();
+    CHECK(handlers > 10);
+    done(shared_pair);
+    close(server_fd);
+    close(handlers_fd);
+}
+
+/* --- which handler it was ----------------------------------------------------------------------
+ */
+
+static volatile sig_atomic_t handled;
+
+static void count(int number)
+{
+    (void)number;
+    handled++;
+}
+
+static void handle(int number, int flags)
+{
+    struct sigaction action = {.sa_handler = count, .sa_flags = flags};
+    CHECK(sigaction(number, &action, NULL) == 0);
+}
+
+/* In a child: signals until the handler has run often, then a byte. */
+static void signal_then_write(int number, int fd)
+{
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        for (int i = 0; i < 5; i++) {
+            sleep_ms(4);
+            kill(parent, number);
+        }
+        sleep_ms(4);
+        write_all(fd, "x", 1);
+        _exit(0);
+    }
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static void interrupts(int number)
+{
+    CHECK(siginterrupt(number, 1) == 0);
+}
+#pragma GCC diagnostic pop
+
+static void a_sleep_restarts_by_the_handler_that_ran(void)
+{
+    struct pair pair = connected();
+    char byte;
+    handle(SIGUSR1, SA_RESTART);
+    handle(SIGUSR2, 0);
+    signal_then_write(SIGUSR1, pair.client);
+    CHECK(read(pair.server, &byte, 1) == 1);
+    signal_then_write(SIGUSR2, pair.client);
+    CHECK(read(pair.server, &byte, 1) == -1 && errno == EINTR);
+    while (read(pair.server, &byte, 1) != 1) {
+        CHECK(errno == EINTR);
+    }
+    /* What siginterrupt() changes behind everybody's back counts, too. */
+    interrupts(SIGUSR1);
+    signal_then_write(SIGUSR1, pair.client);
+    CHECK(read(pair.server, &byte, 1) == -1 && errno == EINTR);
+    while (read(pair.server, &byte, 1) != 1) {
+        CHECK(errno == EINTR);
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK(wait(NULL) > 0);
+    }
+    CHECK(handled >= 6);
+    done(pair);
+}
+
+/* --- handlers are told of as they were installed -----------------------------------------------
+ */
+
+static void with_info(int number, siginfo_t *info, void *context)
+{
+    CHECK(number == SIGUSR1 && info->si_signo == number && context != NULL);
+    handled += info->si_value.sival_int;
+}
+
+static void handlers_are_as_installed(void)
+{
+    struct sigaction old;
+    struct sigaction action = {.sa_sigaction = with_info, .sa_flags = SA_SIGINFO | SA_RESETHAND};
+    CHECK(signal(SIGUSR1, count) == SIG_DFL && signal(SIGUSR1, SIG_IGN) == count);
+    CHECK(signal(SIGUSR1, count) == SIG_IGN && sigaction(SIGUSR1, NULL, &old) == 0);
+    CHECK(old.sa_handler == count && (old.sa_flags & (SA_SIGINFO | SA_RESTART)) == SA_RESTART);
+    CHECK(raise(SIGUSR1) == 0 && handled == 1);
+    CHECK(sigaction(SIGUSR1, &action, &old) == 0 && old.sa_handler == count);
+    CHECK(sigaction(SIGUSR1, NULL, &old) == 0 && old.sa_sigaction == with_info);
+    CHECK((old.sa_flags & (int)(SA_SIGINFO | SA_RESETHAND)) == (int)(SA_SIGINFO | SA_RESETHAND));
+    CHECK(sigqueue(getpid(), SIGUSR1, (union sigval){.sival_int = 7}) == 0 && handled == 8);
+    CHECK(sigaction(SIGUSR1, NULL, &old) == 0 && old.sa_handler == SIG_DFL);
+    CHECK(sigaction(0, NULL, &old) == -1 && errno == EINVAL);
+    CHECK(sigaction(SIGKILL, &action, NULL) == -1 && errno == EINVAL);
+    CHECK(signal(_NSIG, count) == SIG_ERR && errno == EINVAL);
+    /* A shell of system() has none of our handlers, and they are there afterwards. */
+    CHECK(signal(SIGINT, count) == SIG_DFL && system("exit 3") == 3 << 8);
+    CHECK(signal(SIGINT, SIG_DFL) == count);
+}
+
+/* --- what a signal brings along ----------------------------------------------------------------
+ */
+
+#define QUEUED 200
+
+static volatile sig_atomic_t sum;
+
+static void add(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    CHECK(number == SIGRTMIN && info->si_code == SI_QUEUE);
+    sum += info->si_value.sival_int;
+    handled++;
+}
+
+static void *queue_signals(void *unused)
+{
+    for (int i = 1; i <= QUEUED; i++) {
+        while (sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = i}) != 0) {
+            CHECK(errno == EAGAIN);
+            sleep_ms(1);
+        }
+        if (i % 4 == 0) {
+            sleep_ms(1);
+        }
+    }
+    return unused;
+}
+
+static void every_signal_comes_with_its_value(void)
+{
+    struct sigaction action = {.sa_sigaction = add, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigset_t set;
+    sigset_t before;
+    pthread_t thread;
+    server_fd = listener(&server_addr);
+    CHECK(sigaction(SIGRTMIN, &action, NULL) == 0);
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, &before) == 0);
+    CHECK(pthread_create(&thread, NULL, queue_signals, NULL) == 0);
+    CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    while (handled < QUEUED) {
+        come_and_go();
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(sum == QUEUED * (QUEUED + 1) / 2);
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &set) == 0 && sigismember(&set, SIGTERM) == 0);
+    close(server_fd);
+}
+
+const struct check checks_of_signals[] = {
+    CHECK_ENTRY(handlers_make_calls),
+    CHECK_ENTRY(a_sleep_restarts_by_the_handler_that_ran),
+    CHECK_ENTRY(handlers_are_as_installed),
+    CHECK_ENTRY(every_signal_comes_with_its_value),
+    {0},
+};
