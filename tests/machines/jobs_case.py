@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """For tests of OpenSHMEM jobs over machines: a fabric, and a command that reaches the machines."""
 import os
+import shlex
 import subprocess
 import time
 
@@ -40,8 +41,7 @@ class Jobs(machines_case.Case):
         """What ssh is elsewhere: given a machine's name and a command, it runs the command there."""
         lines = ["#!/bin/sh", "name=$1; shift", "case $name in"]
         for m in cls.lab:
-            words = machines_lab.enter_words(m.pid, [])
-            lines.append('%s) exec %s -- "$@" ;;' % (m.name, " ".join(words[:words.index("--")])))
+            lines.append('%s) exec %s "$@" ;;' % (m.name, shlex.join(machines_lab.enter_words(m.pid, []))))
         lines += ["*) echo \"$name: no such machine\" >&2; exit 255 ;;", "esac"]
         with open(cls.agent, "w", encoding="ascii") as script:
             script.write("\n".join(lines) + "\n")
