@@ -2,6 +2,7 @@
 """For tests of the daemon of a machine: machines of one run each, with a configuration file."""
 import json
 import os
+import signal
 import socket
 import subprocess
 
@@ -81,6 +82,7 @@ class Machine:
             self.process.terminate()
         else:
             self.process.send_signal(number)
+        self.process.send_signal(signal.SIGCONT)  # a test may have left it suspended
         try:
             return self.process.wait(cli.HANG_S)
         except subprocess.TimeoutExpired:

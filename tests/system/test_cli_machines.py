@@ -79,8 +79,8 @@ class Machines(cli.Case):
 
     def wait_for_all(self, host, state="up"):
         everybody = {h: state for h in range(1, self.count + 1)}
-        socket = os.path.join(self.rundir_of(host), "host-%d.ctl" % host)
-        self.assertTrue(cli.wait_for(lambda: os.path.exists(socket)))
+        # Not until its daemon listens.
+        self.assertTrue(cli.wait_for(lambda: self.call("status", **self.at(host))[0] == 0))
         self.assertTrue(cli.wait_for(lambda: self.states(host) == everybody))
 
 

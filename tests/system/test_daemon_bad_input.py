@@ -99,7 +99,7 @@ class BadInput(cli.Case):
         self.wait_link(one, "to-3-0", "up")
         two.process.send_signal(signal.SIGSTOP)
         self.assertTrue(cli.wait_for(lambda: self.link(one, "to-2-0").get("state") != "up"))
-        self.assertTrue(one.said("host 1: link 0 (to-2-0) to host 2: waiting"))
+        self.assertTrue(cli.wait_for(lambda: one.said("host 1: link 0 (to-2-0) to host 2: waiting")))
         time.sleep(0.5)
         two.process.send_signal(signal.SIGCONT)
         self.assertTrue(cli.wait_for(lambda: three.reaches(2) and two.reaches(3)))
