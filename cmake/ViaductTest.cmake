@@ -16,9 +16,12 @@ set(via_test_env
     TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
     PYTHONDONTWRITEBYTECODE=1)
 
+# Tests that run alone, because they measure time; the others wait for events and hold beside each other.
+set(via_tests_alone system-cli_perf system-shmem_perf sockets-event_loops sockets-demotion
+    sockets-cut_off)
+
 # Called with any test: what all of them have. The first label decides when it is taken to hang, be the machine
-# ten times as busy as it has cores, and tests of the whole system run alone: they use well-known addresses and measure time.
-# ThreadSanitizer makes some of them ten times as slow.
+# ten times as busy as it has cores. ThreadSanitizer makes some tests of the whole system ten times as slow.
 function(via_test_properties name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS")
     list(GET arg_LABELS 0 label)
@@ -35,7 +38,7 @@ function(via_test_properties name)
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
                          SKIP_RETURN_CODE 77 ENVIRONMENT "${via_test_env}")
-    if(label MATCHES "^(system|vm|hw)$")
+    if(name IN_LIST via_tests_alone OR label MATCHES "^(vm|hw)$")
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     endif()
 endfunction()
