@@ -27,7 +27,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo machines machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help demo machines machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -80,6 +80,9 @@ mutants-shmem: packages build-release ## each call of OpenSHMEM does nothing in 
 
 conform-shmem: packages build-release ## run the tests of shmem4py (from PyPI) over the installed library
 	python3 tests/supervise.py python3 tests/shmem/conform_shmem.py --build build/release || [ $$? -eq 77 ]
+
+sweep-shmem: packages build-release ## every algorithm of collectives, every type and operation, 1 to 33 PEs on 2 to 17 hosts
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/shmem/test_shmem_algorithms.py --all
 
 kills: packages build-release ## kill -9 random PEs of KILLS random OpenSHMEM jobs: nothing hangs or is left
 	python3 tests/supervise.py python3 tests/shmem/kill_pes.py --count $(KILLS)

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Collectives by every algorithm of the table. In `make test` a sample; --all: every algorithm, 1 to 33 PEs on 1 to 17 hosts."""
+import os
+import random
+import re
+import sys
+
+import shmem_lab
+from shmem_lab import BIN, program
+from test_shmem_ring import Ring
+
+# Each algorithm of the table is in one of them at least; test_all_are_here looks.
+SETS = (
+    "",
+    "hosts=ring,broadcast=exchange,fcollect=exchange,collect=leaders,reduce=exchange,scan=exchange,alltoall=direct",
+    "hosts=dissemination,broadcast=tree,fcollect=leaders,collect=leaders,reduce=leaders,scan=leaders",
+    "hosts=ring,broadcast=chain,fcollect=leaders,collect=leaders,reduce=ring,scan=leaders",
+    "hosts=dissemination,broadcast=direct,fcollect=direct,collect=direct,reduce=shares,scan=direct",
+)
+# Of active sets, which prog_shmem_collect has.
+ACTIVE_SETS = {("collect", "chain")}
+SEED = 20
+OSHINFO = os.path.join(BIN, "oshinfo")
+
+
+class Sample(Ring):
+    def run_sets(self, pes, seed, sets):
+        for words in sets:
+            with self.subTest(words, pes=pes, seed=seed):
+                out = self.good("-n", pes, "--spread", "--timeout", 200, program("algorithms"), seed, 1, timeout=220,
+                                env={"VIADUCT_SHMEM_ALGORITHMS": words})
+                self.assertIn("PASS", out)
+
+    def test_a_sample(self):
+        self.run_sets(6, SEED, SETS[1:])
+
+
+class Table(shmem_lab.Case):
+    def test_one_host(self):
+        for pes in (1, 5):
+            self.assertIn("PASS", self.good("-n", pes, "--timeout", 60, program("algorithms"), SEED, 2))
+
+    def test_all_are_here(self):
+        code, out, err = self.call(OSHINFO, "--algorithms")
+        self.assertEqual((code, err), (0, ""))
+        lines = out.split("a team of")[0].splitlines()[1:]
+        listed = {tuple(line.split()[:2]) for line in lines}
+        forced = {tuple(one.split("=")) for words in SETS for one in words.split(",") if one}
+        self.assertEqual(listed, forced | ACTIVE_SETS)
+
+    def test_the_choice(self):
+        def choices(*words):
+            out = self.call(OSHINFO, "--algorithms", *words)[1].split("a team of")[1]
+            return {line.split()[0]: re.sub(r" \([^)]*\)", "", line.split(None, 1)[1]) for line in out.splitlines()[1:]}
+        self.assertRegex(choices("--pes", 8, "--hosts", 8)["reduce"], r"^(exchange|leaders); .*ring$")
+        self.assertEqual(choices("--pes", 64, "--hosts", 64, "--shape", "mesh")["hosts"], "dissemination")
+        self.assertEqual(choices("--pes", 4, "--hosts", 1)["reduce"], "exchange; from 128 B shares")
+        self.environment["VIADUCT_SHMEM_ALGORITHMS"] = "reduce=shares"
+        self.assertEqual(choices()["reduce"], "shares")
+
+    def test_wrong_words(self):
+        for words in ("reduce", "reduce=tree", "x=ring", "reduce=ring,,"):
+            with self.subTest(words):
+                self.bad("-n", 1, program("hello"), code=1, says="VIADUCT_SHMEM_ALGORITHMS: ",
+                         env={"VIADUCT_SHMEM_ALGORITHMS": words})
+        for words in (("--shape", "star"), ("--pes", "0"), ("--hosts", "x"), ("--pes", 2, "--hosts", 3)):
+            with self.subTest(words):
+                self.assertEqual(self.call(OSHINFO, "--algorithms", *words)[0], 2)
+
+
+class Sweep(Sample):
+    """Rings of 1 to 17 hosts, which PEs are spread over as evenly as their number allows; teams are parts of these."""
+
+    def setUp(self):
+        shmem_lab.Case.setUp(self)
+        self.environment["VIADUCT_RUNDIR"] = os.path.join(self.folder, "run")
+        self.environment["VIADUCT_FABRIC"] = "a%d" % os.getpid()
+        self.environment["VIADUCT_UP_WITH"] = str(os.getpid())
+
+    def test_a_sample(self):
+        dice = random.Random(SEED)
+        for hosts in range(2, 18):
+            self.viaduct("up", "--ring" if hosts > 2 else "--chain", str(hosts))
+            try:
+                for pes in sorted({1, hosts - 1, hosts, hosts + 1, 33, dice.randint(1, 33), dice.randint(1, 33)}):
+                    self.run_sets(pes, dice.randint(1, 1 << 30), SETS)
+                    print("%d hosts, %d PEs" % (hosts, pes), flush=True)
+            finally:
+                self.viaduct("down")
+
+
+if __name__ == "__main__":
+    if "--all" in sys.argv:
+        sys.argv[sys.argv.index("--all")] = "Sweep"
+    elif len(sys.argv) == 1:
+        sys.argv += ["Table", "Sample"]
+    shmem_lab.main()
