@@ -64,8 +64,10 @@
     X(CARD_COUNT, "card-count", "an image may promise more registers than it has")             \
     X(CARD_WORDS, "card-words", "a line of a text may have more words than there is room for") \
     X(CONTROL_LINES, "control-lines", "the end of a line is looked for behind what has come")  \
+    X(DIRECTORY_ADDRESSES, "directory-addresses", "a host may have more addresses than fit")   \
     X(IP_CHECKSUM, "ip-checksum", "the header of a checksum may end outside of its packet")    \
     X(IP_WRAP, "ip-wrap", "a record may go over the end of its ring")                          \
+    X(LAUNCH_TEXT, "launch-text", "a text may be longer than the message that brings it")      \
     X(MEET_SLOT, "meet-slot", "the slot of a note may lie outside of its mailbox")             \
     X(MEET_SLOTS, "meet-slots", "another host may offer pipes with more slots than we count")  \
     X(MEET_LEFT, "meet-left", "a host may have left behind what was sent")                     \

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "core/node.h"
 
 static const unsigned char v4_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -176,7 +177,10 @@ static void copy_name(struct via_directory_entry *entry, const char *name, size_
 static void copy_addresses(struct via_directory_entry *entry,
                            const struct via_directory_host_message *message)
 {
-    unsigned count = via_min((unsigned)message->addresses_count, VIA_HOST_ADDRESSES_MAX);
+    unsigned count = message->addresses_count;
+    if (!VIA_MUTANT(DIRECTORY_ADDRESSES)) {
+        count = via_min(count, VIA_HOST_ADDRESSES_MAX);
+    }
     for (unsigned i = 0; i < count; i++) {
         const struct via_directory_ip *ip = &message->addresses[i];
         if (is_unicast(ip) && !has_address(entry, ip)) {

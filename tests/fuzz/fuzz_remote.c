@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * What another host says in requests, and in answers to requests of this host. The host goes on,
+ * ends all that it began for the other one, and what its own caller hears is a line of JSON's
+ * beginning.
+ *
+ * The hosts and their threads live on between inputs. Run it with -detect_leaks=0.
+ *
+ * Input: steps, each a byte that says what, then its numbers (input_edgy) and bytes.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/types.h"
+#include "host/host_private.h"
+#include "tests/fuzz/input.h"
+#include "tests/system/host_lab.h"
+
+#define STEPS_MAX 32u
+#define WAIT_MS 60000
+/* Answers to a host that takes nothing end within two time-outs, and their messages in 5 s. */
+#define IDLE_MS 20000
+#define HOSTILE 1u
+
+static struct host_lab lab; /* two hosts; the other one is said to speak */
+
+static void end(void)
+{
+    host_lab_fini(&lab);
+}
+
+static void begin(void)
+{
+    host_lab_init(&lab, 2, false, false);
+    host_lab_start_all(&lab);
+    atexit(end);
+}
+
+/* As the transfer thread does with a message for the control thread. */
+static void deliver(const struct via_remote_message *message, uint32_t bytes)
+{
+    unsigned char *copy = malloc(bytes != 0 ? bytes : 1); /* of that size, for the sanitizer */
+    struct via_delivery delivery = {.source = HOSTILE,
+                                    .endpoint = VIA_HOST_ENDPOINT_REMOTE,
+                                    .source_endpoint = VIA_HOST_ENDPOINT_REMOTE,
+                                    .data = copy,
+                                    .bytes = bytes};
+    int rc = -EAGAIN;
+    require(copy != NULL);
+    memcpy(copy, message, bytes);
+    for (int i = 0; rc == -EAGAIN; i++) {
+        require(i < WAIT_MS);
+        rc = via_host_message_deliver(lab.hosts[0], &delivery);
+        poll(NULL, 0, rc == -EAGAIN ? 1 : 0);
+    }
+    require(rc == 0 || bytes < VIA_REMOTE_HEAD_BYTES || bytes > sizeof(*message));
+    free(copy);
+}
+
+/* A request of a program here, which the other host is to answer. */
+static int ask(void)
+{
+    static const char request[] = "{\"cmd\":\"directory\",\"host\":1}\n";
+    struct via_rundir_path path;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    require(fd >= 0 && via_rundir_control_path(lab.rundir, 0, &path, NULL) == 0);
+    memcpy(address.sun_path, path.text, sizeof(path.text));
+    require(connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0);
+    require(send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) == (ssize_t)sizeof(request) - 1);
+    return fd;
+}
+
+static void hear(int fd)
+{
+    char text[4096];
+    char first = '\0';
+    char last = '\0';
+    while (last != '\n') {
+        struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+        require(poll(&pollfd, 1, WAIT_MS) == 1);
+        ssize_t got = recv(fd, text, sizeof(text), 0);
+        require(got > 0);
+        first = first == '\0' ? text[0] : first;
+        last = text[got - 1];
+    }
+    require(first == '{');
+    close(fd);
+}
+
+static void say(struct input *input)
+{
+    static const char *const texts[] = {"{\"cmd\":\"directory\"}", "{\"cmd\":\"cut\",\"peer\":9}",
+                                        "{\"cmd\":\"stop\"}", "{}", "{\"cmd\":\"reload\"}"};
+    uint8_t how = input_byte(input);
+    struct via_remote_message message = {.type = how & 3,
+                                         .uid = (how & 4) != 0 ? 65534 : 0,
+                                         .groups_count = (uint16_t)input_edgy(input),
+                                         .off = (uint32_t)input_edgy(input)};
+    /* Of a call that is under way, or nearly. */
+    message.id = message.type == VIA_REMOTE_ANSWER
+                     ? lab.hosts[0]->remote.id_next - 1 - (input_byte(input) & 1)
+                     : input_byte(input) & 3;
+    const char *text = texts[input_byte(input) % VIA_ARRAY_COUNT(texts)];
+    size_t groups_bytes = via_min((size_t)message.groups_count * 4, sizeof(message.data) - 64);
+    message.bytes = (uint16_t)strlen(text);
+    message.total_bytes = message.bytes;
+    memcpy(message.data + groups_bytes, text, message.bytes);
+    uint32_t bytes = (uint32_t)(VIA_REMOTE_HEAD_BYTES + groups_bytes + message.bytes);
+    if ((how & 8) != 0) {
+        message.total_bytes = (uint32_t)input_edgy(input);
+        message.bytes = (uint16_t)input_edgy(input);
+        input_take(input, message.data, 16);
+    }
+    if ((how & 16) != 0) {
+        bytes = (uint32_t)input_edgy(input) % (sizeof(message) + 2);
+    }
+    deliver(&message, via_min(bytes, (uint32_t)sizeof(message)));
+}
+
+/* Until all that was delivered is dealt with, and what came of it has ended. */
+static void let_host_work(void)
+{
+    struct via_host_messages *messages = &lab.hosts[0]->messages;
+    for (int i = 0;; i++) {
+        pthread_mutex_lock(&messages->lock);
+        bool done = messages->inbox_count == 0;
+        pthread_mutex_unlock(&messages->lock);
+        if (done && lab.hosts[0]->remote.answers_count == 0) {
+            break;
+        }
+        require(i < IDLE_MS);
+        poll(NULL, 0, 1);
+    }
+    lab.hosts[0]->remote.rates[HOSTILE].count = 0; /* the next input is heard, too */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct input input = {data, bytes};
+    if (lab.hosts_count == 0) {
+        begin();
+    }
+    int fd = (input_byte(&input) & 1) != 0 ? ask() : -1;
+    for (unsigned i = 0; i < STEPS_MAX && input.bytes != 0; i++) {
+        say(&input);
+    }
+    if (fd >= 0) {
+        hear(fd);
+    }
+    let_host_work();
+    return 0;
+}
