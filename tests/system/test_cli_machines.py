@@ -39,6 +39,7 @@ class Machines(cli.Case):
         with open(os.path.join(self.folder, "log%d" % host), "ab") as log:
             self.daemons[host] = subprocess.Popen(
                 [os.path.join(cli.BIN, "viaductd"), "--foreground", "--host", str(host), "--hosts-max", "32",
+                 "--dead-ms", "5000",  # CPUs may be busy; the end of a daemon ends its cables at once all the same
                  "--rundir", self.rundir_of(host), "--with", str(os.getpid()), "--ready-fd", str(ready_there),
                  *links, *words],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[ready_there])

@@ -38,7 +38,7 @@ class Ofi(cli.Case):
 
     def daemon(self, host, peers, *more, links=None):
         words = [os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", str(host),
-                 "--dead-ms", "1000", "--fabric", self.name]
+                 "--dead-ms", "5000", "--fabric", self.name]
         for link in links or [self.link(host, peer) for peer in peers]:
             words += ["--link", link]
         path = os.path.join(self.folder, "log-%d" % host)
@@ -141,7 +141,7 @@ class Ofi(cli.Case):
         self.assertTrue(self.ask(1, cmd="cut", peer=2))
         self.assert_not_up(1)
         self.assert_not_up(2, 0)
-        self.assertEqual(self.link_of(2, 1)["state"], "up")
+        self.assert_state(2, "up", 1)
         self.assertTrue(cli.wait_for(lambda: self.link_of(2).get("cut")))
         self.ask(2, cmd="mend", peer=1)
         self.wait_line()
@@ -152,6 +152,7 @@ class Ofi(cli.Case):
         self.daemon(2, [1])
         self.daemon(1, [2])
         self.assert_state(1, "up")
+        self.assert_state(2, "up")
         before = [self.descriptors(host) for host in (1, 2)]
         for _ in range(25):
             self.ask(1, cmd="cut", peer=2)
