@@ -68,13 +68,8 @@ static int add_word(struct via_launch_machines *machines, const char *word, size
     return add(machines, word, colon ? (size_t)(colon - word) : bytes, slots, err);
 }
 
-/* Slots are said for all machines or for none. */
 static int check(const struct via_launch_machines *machines, struct via_error *err)
 {
-    uint32_t said = 0;
-
-    for (uint32_t i = 0; i < machines->count; i++)
-        said += machines->names[i].slots > 0;
     if (machines->count == 0)
         return via_error_set(err, -EINVAL, "no machines");
     return 0;

@@ -264,19 +264,18 @@ static void take_event(struct via_ofi_hub *hub, uint32_t event, const struct fi_
 /* true: there is more. */
 static bool take_events(struct via_ofi_hub *hub)
 {
-    struct {
-        struct fi_eq_cm_entry entry;
-        unsigned char data[512];
-    } buffer;
+    /* An entry, and what came with it. */
+    _Alignas(struct fi_eq_cm_entry) unsigned char buffer[sizeof(struct fi_eq_cm_entry) + 512];
+    const struct fi_eq_cm_entry *entry = (const void *)buffer;
     for (int i = 0; i < EVENTS_MAX; i++) {
         uint32_t event = 0;
-        ssize_t bytes = fi_eq_read(hub->eq, &event, &buffer, sizeof(buffer), 0);
+        ssize_t bytes = fi_eq_read(hub->eq, &event, buffer, sizeof(buffer), 0);
         if (bytes == -FI_EAVAIL) {
             take_error(hub);
-        } else if (bytes < (ssize_t)sizeof(buffer.entry)) {
+        } else if (bytes < (ssize_t)sizeof(*entry)) {
             return false;
         } else {
-            take_event(hub, event, &buffer.entry, (size_t)bytes - sizeof(buffer.entry));
+            take_event(hub, event, entry, (size_t)bytes - sizeof(*entry));
         }
     }
     return true;
