@@ -27,7 +27,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo machines machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help fit-costs demo machines machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ check: ## test, then the same tests under TSan and in the release build
 
 bench: packages build-release ## run every benchmark on the release build
 	tools/bench-all
+
+fit-costs: packages build-release ## fit the cost model to the published systems; needs python3-scipy
+	/usr/bin/python3 tools/fit-costs build/release/bin/viaduct-sim --write
 
 soak: packages build-release ## run SEEDS seeds of the simulator on all cores, from FIRST on
 	build/release/bin/viaduct-sim run --first $(FIRST) --count $(SEEDS)

@@ -9,6 +9,7 @@
 
 #include "sim/jobs.h"
 #include "sim/machine/command.h"
+#include "sim/measure/command.h"
 #include "sim/memory.h"
 #include "sim/paper/command.h"
 #include "sim/plan/command.h"
@@ -32,6 +33,7 @@ static const char usage_text[] =
     "  keys            list what --set can change\n"
     "  calibrate FILE  measure this machine, write a scenario of it\n"
     "  machine FILE    emulated hosts on such a machine, by the cost model\n"
+    "  measure FILE    any hosts, switches, cables and engines, by the cost model\n"
     "  truth           the same for real beside the model; truth --help\n"
     "  plan            what a fabric would do: the same as viaduct plan\n"
     "  scale           large fabrics: bring-up, a cut, memory; see viaduct-sim scale --help\n"
@@ -608,6 +610,9 @@ int main(int argc, char **argv)
 #ifndef VIA_MUTANTS
     if (argc > 1 && strcmp(argv[1], "paper") == 0) {
         return sim_paper_main(argc - 1, argv + 1);
+    }
+    if (argc > 1 && strcmp(argv[1], "measure") == 0) {
+        return sim_measure_main(argc - 1, argv + 1);
     }
     if (argc > 1 && strcmp(argv[1], "calibrate") == 0) {
         return sim_calibrate_main(argc - 1, argv + 1);

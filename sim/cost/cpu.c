@@ -15,6 +15,14 @@ static const struct sim_key keys[] = {
 };
 
 const struct sim_section sim_cpu_section = {"cpu", false, keys, VIA_ARRAY_COUNT(keys)};
+static const struct sim_key software_keys[] = {
+    {"register_store", SIM_TIME, 0, 1e8, NULL}, /* until the next may follow */
+    {"register_read", SIM_TIME, 0, 1e8, NULL},  /* besides the way through the fabric */
+    {"handler", SIM_TIME, 0, 1e9, NULL},        /* of an interrupt */
+    {"fence", SIM_TIME, 0, 1e7, NULL},          /* after write-combined stores */
+};
+const struct sim_section sim_software_section = {"software", false, software_keys,
+                                                 VIA_ARRAY_COUNT(software_keys)};
 const struct sim_section sim_cpu_named_section = {"cpu", true, keys, VIA_ARRAY_COUNT(keys)};
 
 void sim_cpu_config_read(const struct sim_scenario *scenario, const char *section,

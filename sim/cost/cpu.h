@@ -33,6 +33,8 @@ struct sim_cpu_config {
 /* Parameters of a scenario file, section "cpu" or "cpu <name>". */
 extern const struct sim_section sim_cpu_section;
 extern const struct sim_section sim_cpu_named_section;
+/* [software]: what the kernel and a core's accesses to registers cost, on every host. */
+extern const struct sim_section sim_software_section;
 void sim_cpu_config_read(const struct sim_scenario *scenario, const char *section,
                          struct sim_cpu_config *ret_config);
 

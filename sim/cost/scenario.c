@@ -102,8 +102,10 @@ int sim_scenario_complain(const struct sim_scenario *scenario, const char *secti
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    return via_error_set(err, -EINVAL, "%s:%u: [%s] %s: %s", scenario->name,
-                         find(scenario, section, key)->line, section, key, text);
+    const struct sim_value *value = find(scenario, section, key);
+    return via_error_set(err, -EINVAL, "%.200s:%u: [%s] %s: %.500s",
+                         value->shared ? scenario->parts_name : scenario->name, value->line,
+                         section, key, text);
 }
 
 void sim_scenario_print(const struct sim_scenario *scenario, FILE *out)

@@ -9,6 +9,10 @@
  * Whoever has parameters declares them as sections; a caller loads a file against the sections it
  * needs. All keys of a section must be there, no other may be. Numbers are kept in base units:
  * picoseconds, bytes, bytes per second, metres.
+ *
+ * Parts that several scenarios have stand once, in parts.ini beside them. "[switch chip: pex8749]"
+ * takes the keys that it does not have from there, "[switch pex8749]"; so do sections without a
+ * name, and a "[medium copper]" that a link asks for.
  */
 #ifndef SIM_COST_SCENARIO_H
 #define SIM_COST_SCENARIO_H
@@ -66,12 +70,14 @@ struct sim_value {
     enum sim_mark mark;
     char source[160];
     unsigned line;
+    bool shared; /* of parts.ini, and so is the line */
 };
 
 /* A section of the file. */
 struct sim_part {
     const struct sim_section *section; /* borrowed from the declaration */
     char instance[32];
+    char like[32]; /* of the parts it takes keys from; "": its own name, or none */
     unsigned line;
 };
 
@@ -79,7 +85,8 @@ struct sim_part {
 #define SIM_PARTS_MAX 128
 
 struct sim_scenario {
-    char name[256]; /* of the file, for errors */
+    char name[256];       /* of the file, for errors */
+    char parts_name[256]; /* the same of parts.ini */
     const struct sim_section *const *sections;
     size_t sections_count;
     size_t parts_count;
@@ -98,10 +105,11 @@ int sim_scenario_parse(const char *name, const char *text, size_t bytes,
                        const struct sim_section *const *sections, size_t sections_count,
                        struct sim_scenario *ret, struct via_error *err) VIA_MUST_CHECK;
 
-/* The same from a file. Also -errno of open and read, -EFBIG. */
-int sim_scenario_load(const char *path, const struct sim_section *const *sections,
-                      size_t sections_count, struct sim_scenario *ret,
-                      struct via_error *err) VIA_MUST_CHECK;
+/* The same from a file, with what it leaves to the file `parts`; NULL: nothing. Also -errno of open
+ * and read, -EFBIG. */
+int sim_scenario_load(const char *path, const char *parts,
+                      const struct sim_section *const *sections, size_t sections_count,
+                      struct sim_scenario *ret, struct via_error *err) VIA_MUST_CHECK;
 
 /*
  * Values by section ("dma", "link cable") and key. A caller may ask only for what its sections

@@ -24,6 +24,7 @@ struct parse {
     struct via_error *err;
     unsigned failed_line; /* 0: all is well */
     bool skipped;         /* the lines belong to a section that was refused */
+    bool library;         /* parts.ini: sections and keys that nobody declares are left out */
 };
 
 struct unit {
@@ -128,16 +129,26 @@ static void begin_section(struct parse *parse, const char *header)
     struct sim_scenario *scenario = parse->scenario;
     size_t kind_bytes = strcspn(header, " \t");
     const char *instance = header + kind_bytes + strspn(header + kind_bytes, " \t");
+    char name[64];
+    const char *like = strchr(instance, ':');
+    snprintf(name, sizeof(name), "%.*s", (int)(like != NULL ? like - instance : 63), instance);
+    like = like != NULL ? like + 1 + strspn(like + 1, " \t") : NULL;
+    instance = name;
     const struct sim_section *section = declared(parse, header, kind_bytes);
     char what[64];
     snprintf(what, sizeof(what), "[%.60s]", header);
     parse->skipped = true;
+    if (section == NULL && parse->library) {
+        return;
+    }
     if (section == NULL) {
         complain(parse, parse->line, what, "unknown section");
     } else if (section->named && !is_name(instance, strlen(instance))) {
         complain(parse, parse->line, what, "expected a name: [%s NAME]", section->name);
     } else if (!section->named && instance[0] != '\0') {
         complain(parse, parse->line, what, "takes no name: [%s]", section->name);
+    } else if (like != NULL && (!section->named || !is_name(like, strlen(like)))) {
+        complain(parse, parse->line, what, "expected [%s NAME: PART]", section->name);
     } else if (scenario->parts_count == SIM_PARTS_MAX) {
         complain(parse, parse->line, what, "more than %d sections", SIM_PARTS_MAX);
     } else {
@@ -151,6 +162,7 @@ static void begin_section(struct parse *parse, const char *header)
         struct sim_part *part = &scenario->parts[scenario->parts_count++];
         *part = (struct sim_part){.section = section, .line = parse->line};
         snprintf(part->instance, sizeof(part->instance), "%.31s", instance);
+        snprintf(part->like, sizeof(part->like), "%.31s", like != NULL ? like : "");
         parse->skipped = false;
     }
 }
@@ -307,13 +319,16 @@ static int on_value(void *object, const char *section, const char *name, const c
     struct parse *parse = object;
     struct sim_scenario *scenario = parse->scenario;
     if (parse->failed_line != 0 || parse->skipped) {
-        return 0;
+        return parse->failed_line == 0 && parse->library;
     }
     const struct sim_part *part = last_part(parse);
     if (part == NULL) {
         return complain(parse, parse->line, name, "stands before the first [section]");
     }
     const struct sim_key *key = key_of(part->section, name);
+    if (key == NULL && parse->library) {
+        return 1;
+    }
     if (key == NULL) {
         return complain_key(parse, part, name, "unknown key", "");
     }
@@ -405,38 +420,124 @@ static void check_complete(struct parse *parse)
     }
 }
 
+static int parse_text(struct parse *parse, const char *name,
+                      const struct sim_section *const *sections, size_t sections_count)
+{
+    struct sim_scenario *scenario = parse->scenario;
+    scenario->sections = sections;
+    scenario->sections_count = sections_count;
+    scenario->parts_count = 0;
+    scenario->values_count = 0;
+    snprintf(scenario->name, sizeof(scenario->name), "%s", name);
+    scenario->parts_name[0] = '\0';
+    ini_allow_multiline = false; /* a line that begins with a blank is a line like any other */
+    int line = ini_parse_stream(read_line, parse, on_value, parse);
+    if (line < 0) {
+        return via_error_set(parse->err, -ENOMEM, "%.200s: reading: out of memory", name);
+    }
+    if (line > 0 && (parse->failed_line == 0 || (unsigned)line < parse->failed_line)) {
+        return via_error_set(parse->err, -EINVAL, "%.200s:%d: neither [section] nor key = value",
+                             name, line);
+    }
+    return parse->failed_line == 0 ? 0 : -EINVAL;
+}
+
 int sim_scenario_parse(const char *name, const char *text, size_t bytes,
                        const struct sim_section *const *sections, size_t sections_count,
                        struct sim_scenario *ret, struct via_error *err)
 {
-    ret->sections = sections;
-    ret->sections_count = sections_count;
-    ret->parts_count = 0;
-    ret->values_count = 0;
-    snprintf(ret->name, sizeof(ret->name), "%s", name);
     struct parse parse = {.text = text, .bytes = bytes, .scenario = ret, .err = err};
-    ini_allow_multiline = false; /* a line that begins with a blank is a line like any other */
-    int line = ini_parse_stream(read_line, &parse, on_value, &parse);
-    if (line < 0) {
-        return via_error_set(err, -ENOMEM, "%.200s: reading: out of memory", name);
-    }
-    if (line > 0 && (parse.failed_line == 0 || (unsigned)line < parse.failed_line)) {
-        return via_error_set(err, -EINVAL, "%.200s:%d: neither [section] nor key = value", name,
-                             line);
-    }
-    if (parse.failed_line == 0) {
+    int rc = parse_text(&parse, name, sections, sections_count);
+    if (rc == 0) {
         check_complete(&parse);
     }
-    return parse.failed_line == 0 ? 0 : -EINVAL;
+    return parse.failed_line == 0 ? rc : -EINVAL;
 }
 
-int sim_scenario_load(const char *path, const struct sim_section *const *sections,
-                      size_t sections_count, struct sim_scenario *ret, struct via_error *err)
+/* --- parts that several scenarios have -------------------------------------------------------- */
+
+static size_t find_part(const struct sim_scenario *scenario, const struct sim_section *section,
+                        const char *instance)
+{
+    for (size_t i = 0; i < scenario->parts_count; i++) {
+        const struct sim_part *part = &scenario->parts[i];
+        if (part->section == section && strcmp(part->instance, instance) == 0) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+/* Keys that a part of the scenario lacks, from the part of the library. */
+static int fill_in(struct parse *parse, size_t part, const struct sim_scenario *library,
+                   size_t library_part)
+{
+    struct sim_scenario *scenario = parse->scenario;
+    for (size_t i = 0; i < library->values_count; i++) {
+        const struct sim_value *value = &library->values[i];
+        if (value->part != library_part || value_of(scenario, part, value->key) != NULL) {
+            continue;
+        }
+        if (scenario->values_count == SIM_VALUES_MAX) {
+            return complain(parse, parse->line, "parts", "too many values");
+        }
+        struct sim_value *copy = &scenario->values[scenario->values_count++];
+        *copy = *value;
+        copy->part = part;
+        copy->shared = true;
+    }
+    return 1;
+}
+
+/* A part that the file does not mention at all. */
+static size_t add_part(struct parse *parse, const struct sim_part *like)
+{
+    struct sim_scenario *scenario = parse->scenario;
+    if (scenario->parts_count == SIM_PARTS_MAX) {
+        complain(parse, parse->line, "parts", "more than %d sections", SIM_PARTS_MAX);
+        return SIZE_MAX;
+    }
+    scenario->parts[scenario->parts_count] = *like;
+    return scenario->parts_count++;
+}
+
+/* What the file has, and what it leaves to the parts: sections without names, and media. */
+static void take_parts(struct parse *parse, const struct sim_scenario *library)
+{
+    struct sim_scenario *scenario = parse->scenario;
+    size_t own_count = scenario->parts_count;
+    for (size_t i = 0; i < own_count && parse->failed_line == 0; i++) {
+        const struct sim_part *part = &scenario->parts[i];
+        const char *like = part->like[0] != '\0' ? part->like : part->instance;
+        size_t from = find_part(library, part->section, like);
+        if (from != SIZE_MAX) {
+            fill_in(parse, i, library, from);
+        } else if (part->like[0] != '\0') {
+            char what[96];
+            snprintf(what, sizeof(what), "[%s %s: %s]", part->section->name, part->instance, like);
+            complain(parse, part->line, what, "%.150s has no such part", library->name);
+        }
+    }
+    for (size_t i = 0; i < library->parts_count && parse->failed_line == 0; i++) {
+        const struct sim_part *part = &library->parts[i];
+        bool everywhere = !part->section->named || strcmp(part->section->name, "medium") == 0;
+        if (everywhere && find_part(scenario, part->section, part->instance) == SIZE_MAX) {
+            size_t added = add_part(parse, part);
+            if (added != SIZE_MAX) {
+                fill_in(parse, added, library, i);
+            }
+        }
+    }
+}
+
+/* The whole file, owned by the caller; NULL with err and *ret_rc. */
+static char *read_file(const char *path, size_t *ret_bytes, int *ret_rc, struct via_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        int rc = -errno;
-        return via_error_set(err, rc, "%s: open: %s", path, strerror(-rc));
+        *ret_rc = -errno;
+        via_error_set(err, *ret_rc, "%s: open: %s", path, strerror(-*ret_rc));
+        return NULL;
     }
     char *text = sim_alloc(SIM_SCENARIO_BYTES_MAX + 1);
     size_t bytes = 0;
@@ -445,16 +546,54 @@ int sim_scenario_load(const char *path, const struct sim_section *const *section
         count = read(fd, text + bytes, SIM_SCENARIO_BYTES_MAX + 1 - bytes);
         bytes += count > 0 ? (size_t)count : 0;
     }
-    int rc = 0;
+    *ret_rc = 0;
     if (count < 0) {
-        rc = -errno;
-        via_error_set(err, rc, "%s: read: %s", path, strerror(-rc));
+        *ret_rc = -errno;
+        via_error_set(err, *ret_rc, "%s: read: %s", path, strerror(-*ret_rc));
     } else if (bytes > SIM_SCENARIO_BYTES_MAX) {
-        rc = via_error_set(err, -EFBIG, "%s: read: larger than %u bytes", path,
-                           SIM_SCENARIO_BYTES_MAX);
+        *ret_rc = via_error_set(err, -EFBIG, "%s: read: larger than %u bytes", path,
+                                SIM_SCENARIO_BYTES_MAX);
     }
     close(fd);
-    rc = rc == 0 ? sim_scenario_parse(path, text, bytes, sections, sections_count, ret, err) : rc;
-    free(text);
+    *ret_bytes = bytes;
+    if (*ret_rc != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static int parse_file(struct parse *parse, const char *path,
+                      const struct sim_section *const *sections, size_t sections_count)
+{
+    int rc;
+    char *text = read_file(path, &parse->bytes, &rc, parse->err);
+    if (text != NULL) {
+        parse->text = text;
+        rc = parse_text(parse, path, sections, sections_count);
+        free(text);
+    }
     return rc;
+}
+
+int sim_scenario_load(const char *path, const char *parts,
+                      const struct sim_section *const *sections, size_t sections_count,
+                      struct sim_scenario *ret, struct via_error *err)
+{
+    struct parse parse = {.scenario = ret, .err = err};
+    int rc = parse_file(&parse, path, sections, sections_count);
+    if (rc == 0 && parts != NULL) {
+        struct sim_scenario *library = sim_alloc(sizeof(*library));
+        struct parse shared = {.scenario = library, .err = err, .library = true};
+        rc = parse_file(&shared, parts, sections, sections_count);
+        if (rc == 0) {
+            take_parts(&parse, library);
+            snprintf(ret->parts_name, sizeof(ret->parts_name), "%s", parts);
+        }
+        free(library);
+    }
+    if (rc == 0) {
+        check_complete(&parse);
+    }
+    return parse.failed_line == 0 ? rc : -EINVAL;
 }

@@ -144,8 +144,8 @@ int sim_machine_main(int argc, char **argv)
         return complain("machine", "expected a scenario; see --help");
     }
     struct sim_scenario *scenario = sim_alloc(sizeof(*scenario));
-    int rc = sim_scenario_load(argv[1], sim_machine_sections, sim_machine_sections_count, scenario,
-                               &err);
+    int rc = sim_scenario_load(argv[1], NULL, sim_machine_sections, sim_machine_sections_count,
+                               scenario, &err);
     if (rc != 0) {
         free(scenario);
         return complain("machine", err.text);

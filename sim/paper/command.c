@@ -53,8 +53,7 @@ static int fail_errno(const char *path, const char *what)
     return 2;
 }
 
-static void scenario_path(char *ret, size_t bytes, const struct options *options,
-                          const struct sim_paper *paper)
+static void scenario_path(char *ret, size_t bytes, const struct options *options, const char *name)
 {
     char folder[PATH_MAX];
     sim_share_path(folder, sizeof(folder), "scenarios");
@@ -62,7 +61,7 @@ static void scenario_path(char *ret, size_t bytes, const struct options *options
         snprintf(ret, bytes, "%s", options->scenario);
     } else {
         snprintf(ret, bytes, "%s/%s", options->scenarios != NULL ? options->scenarios : folder,
-                 paper->scenario);
+                 name);
     }
 }
 
@@ -139,13 +138,35 @@ static int set_value(struct sim_scenario *scenario, const char *text, struct via
     return via_error_set(err, -EINVAL, "--set %s: %.200s has no such number", text, scenario->name);
 }
 
+/* First of all, what was fitted: with the ranges of papers that contradict each other. */
+static void print_fitted(const struct sim_scenario *scenario)
+{
+    for (size_t i = 0; i < scenario->values_count; i++) {
+        const struct sim_value *value = &scenario->values[i];
+        const struct sim_part *part = &scenario->parts[value->part];
+        if (value->mark == SIM_FITTED && value->unit_factor > 0) {
+            printf("  fitted: %s%s%s %s = %.4g %s: %s\n", part->section->name,
+                   part->instance[0] != '\0' ? " " : "", part->instance, value->key->name,
+                   value->number / value->unit_factor, value->unit, value->source);
+        }
+    }
+}
+
 static int run_paper(const struct options *options, const struct sim_paper *paper,
                      struct sim_scenario *scenario)
 {
     struct via_error err = {0};
     char path[PATH_MAX + 64];
-    scenario_path(path, sizeof(path), options, paper);
-    if (sim_scenario_load(path, paper->sections, paper->sections_count, scenario, &err) != 0) {
+    char parts[PATH_MAX + 64];
+    scenario_path(path, sizeof(path), options, paper->scenario);
+    if (options->scenario != NULL) {
+        scenario_path(parts, sizeof(parts), &(struct options){.scenarios = options->scenarios},
+                      "parts.ini");
+    } else {
+        scenario_path(parts, sizeof(parts), options, "parts.ini");
+    }
+    if (sim_scenario_load(path, parts, paper->sections, paper->sections_count, scenario, &err) !=
+        0) {
         return fail(&err);
     }
     for (unsigned i = 0; i < options->sets_count; i++) {
@@ -166,6 +187,7 @@ static int run_paper(const struct options *options, const struct sim_paper *pape
         return rc == 0 ? 0 : fail(&err);
     }
     printf("%c. %s\n", paper->letter, paper->title);
+    print_fitted(scenario);
     if (options->parameters) {
         printf("\n%s\n", path);
         sim_scenario_print(scenario, stdout);

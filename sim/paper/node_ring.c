@@ -13,9 +13,8 @@
 
 static const struct sim_key keys[] = {
     {"line_store", SIM_TIME, 0, 1e6, NULL}, {"fill_buffers", SIM_COUNT, 1, 64, NULL},
-    {"fence", SIM_TIME, 0, 1e7, NULL},      {"submit", SIM_TIME, 0, 1e9, NULL},
-    {"turn", SIM_TIME, 1e3, 1e9, NULL},     {"frame", SIM_TIME, 0, 1e9, NULL},
-    {"spin", SIM_TIME, 0, 1e10, NULL},
+    {"submit", SIM_TIME, 0, 1e9, NULL},     {"turn", SIM_TIME, 1e3, 1e9, NULL},
+    {"frame", SIM_TIME, 0, 1e9, NULL},      {"spin", SIM_TIME, 0, 1e10, NULL},
 };
 const struct sim_section sim_node_ring_section = {"viaduct", false, keys, VIA_ARRAY_COUNT(keys)};
 
@@ -567,13 +566,13 @@ static void build(struct node_ring *ring)
     const struct sim_scenario *scenario = ring->scenario;
     ring->line_ps = sim_scenario_ps(scenario, "viaduct", "line_store");
     ring->fill_bytes = sim_scenario_count(scenario, "viaduct", "fill_buffers") * LINE_BYTES;
-    ring->fence_ps = sim_scenario_ps(scenario, "viaduct", "fence");
+    ring->fence_ps = sim_scenario_ps(scenario, "software", "fence");
     ring->submit_ps = sim_scenario_ps(scenario, "viaduct", "submit");
     ring->turn_ps = sim_scenario_ps(scenario, "viaduct", "turn");
     ring->frame_ps = sim_scenario_ps(scenario, "viaduct", "frame");
     ring->spin_ps = sim_scenario_ps(scenario, "viaduct", "spin");
-    ring->store_ps = sim_scenario_ps(scenario, "ring", "register_store");
-    ring->handler_ps = sim_scenario_ps(scenario, "ring", "handler");
+    ring->store_ps = sim_scenario_ps(scenario, "software", "register_store");
+    ring->handler_ps = sim_scenario_ps(scenario, "software", "handler");
     sim_cost_init(&ring->cost);
     sim_ring_net_init(&ring->net, &ring->cost, scenario, ring->run.hosts_count);
     ring->read_ps = sim_ring_net_read_ps(&ring->net);

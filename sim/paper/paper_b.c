@@ -492,7 +492,7 @@ static int run_b(const struct sim_scenario *scenario, struct sim_report *report,
 static const struct sim_section *const sections[] = {
     &sim_net_sections[0], &sim_net_sections[1], &sim_net_sections[2],   &sim_net_sections[3],
     &sim_net_sections[4], &sim_net_sections[5], &sim_dma_section,       &sim_cpu_section,
-    &sim_memory_section,  &sim_ring_section,    &sim_node_ring_section,
+    &sim_memory_section,  &sim_ring_section,    &sim_node_ring_section, &sim_software_section,
 };
 _Static_assert(SIM_NET_SECTIONS_COUNT == 6, "all of them are listed");
 

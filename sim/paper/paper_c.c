@@ -108,7 +108,6 @@ static void card_against_slot(const struct curves *curves, struct sim_report *re
                                .model = 100 * at(curves, to_device, OPTICAL_X16, points[i]) /
                                         at(curves, to_device, LOCAL, points[i]),
                                .role = SIM_HELD,
-                               .claim = points[i] == 1000000,
                            });
         }
     }

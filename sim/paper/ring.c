@@ -13,15 +13,14 @@
 /* --- parameters ------------------------------------------------------------------------------ */
 
 static const struct sim_key keys[] = {
-    {"scratchpads", SIM_COUNT, 1, 16, NULL},    {"acknowledgement", SIM_WORD, 0, 0, "whole empty"},
-    {"submit", SIM_TIME, 0, 1e9, NULL},         {"take", SIM_TIME, 0, 1e9, NULL},
-    {"handoff", SIM_TIME, 0, 1e9, NULL},        {"translation", SIM_TIME, 0, 1e9, NULL},
-    {"register_store", SIM_TIME, 0, 1e7, NULL}, {"register_read", SIM_TIME, 0, 1e7, NULL},
-    {"dma_stores", SIM_COUNT, 0, 32, NULL},     {"block", SIM_BYTES, 4096, 1 << 30, NULL},
-    {"handler", SIM_TIME, 0, 1e9, NULL},        {"spread", SIM_PERCENT, 0, 1, NULL},
-    {"copy_spread", SIM_PERCENT, 0, 1, NULL},   {"window", SIM_COUNT, 1, 1024, NULL},
-    {"stream", SIM_COUNT, 1, 1024, NULL},       {"puts", SIM_COUNT, 1, 100000, NULL},
-    {"fit_puts", SIM_COUNT, 1, 100000, NULL},   {"seed", SIM_COUNT, 0, 1e9, NULL},
+    {"scratchpads", SIM_COUNT, 1, 16, NULL}, {"acknowledgement", SIM_WORD, 0, 0, "whole empty"},
+    {"submit", SIM_TIME, 0, 1e9, NULL},      {"take", SIM_TIME, 0, 1e9, NULL},
+    {"handoff", SIM_TIME, 0, 1e9, NULL},     {"translation", SIM_TIME, 0, 1e9, NULL},
+    {"dma_stores", SIM_COUNT, 0, 32, NULL},  {"block", SIM_BYTES, 4096, 1 << 30, NULL},
+    {"spread", SIM_PERCENT, 0, 1, NULL},     {"copy_spread", SIM_PERCENT, 0, 1, NULL},
+    {"window", SIM_COUNT, 1, 1024, NULL},    {"stream", SIM_COUNT, 1, 1024, NULL},
+    {"puts", SIM_COUNT, 1, 100000, NULL},    {"fit_puts", SIM_COUNT, 1, 100000, NULL},
+    {"seed", SIM_COUNT, 0, 1e9, NULL},
 };
 const struct sim_section sim_ring_section = {"ring", false, keys, VIA_ARRAY_COUNT(keys)};
 
@@ -137,8 +136,8 @@ static void build(struct ring *ring, const struct sim_scenario *scenario, unsign
     ring->take_ps = sim_scenario_ps(scenario, "ring", "take");
     ring->handoff_ps = sim_scenario_ps(scenario, "ring", "handoff");
     ring->translation_ps = sim_scenario_ps(scenario, "ring", "translation");
-    ring->store_ps = sim_scenario_ps(scenario, "ring", "register_store");
-    ring->handler_ps = sim_scenario_ps(scenario, "ring", "handler");
+    ring->store_ps = sim_scenario_ps(scenario, "software", "register_store");
+    ring->handler_ps = sim_scenario_ps(scenario, "software", "handler");
     ring->dma_stores = sim_scenario_count(scenario, "ring", "dma_stores");
     ring->copy_spread = sim_scenario_number(scenario, "ring", "copy_spread");
     ring->spread = sim_scenario_number(scenario, "ring", "spread");
@@ -147,7 +146,7 @@ static void build(struct ring *ring, const struct sim_scenario *scenario, unsign
     ring->acknowledgement_whole =
         strcmp(sim_scenario_word(scenario, "ring", "acknowledgement"), "whole") == 0;
     /* Once, on a quiet fabric: registers are not what the links are busy with. */
-    ring->core_read_ps = sim_scenario_ps(scenario, "ring", "register_read");
+    ring->core_read_ps = sim_scenario_ps(scenario, "software", "register_read");
     ring->remote_read_ps = ring->core_read_ps + sim_ring_net_read_ps(&ring->net);
 }
 

@@ -14,10 +14,8 @@
 static const struct sim_key stream_keys[] = {
     {"syscall", SIM_TIME, 0, 1e9, NULL},        /* into the kernel and back */
     {"lookup", SIM_TIME, 0, 1e9, NULL},         /* is it a socket, which port */
-    {"register_store", SIM_TIME, 0, 1e8, NULL}, /* of the core, into a register of the chip */
     {"dma_stores", SIM_COUNT, 1, 64, NULL},     /* to start a transfer */
     {"poll", SIM_TIME, 0, 1e9, NULL},           /* between two looks at a register */
-    {"handler", SIM_TIME, 0, 1e9, NULL},        /* of an interrupt */
     {"buffers", SIM_COUNT, 2, 64, NULL},        /* of the doorbell mode */
     {"writes", SIM_COUNT, 2, 1000, NULL},       /* measured, of small sizes */
     {"large_writes", SIM_COUNT, 1, 1000, NULL}, /* the same from 256 KiB on */
@@ -56,11 +54,16 @@ static uint64_t parameter(const struct stream *stream, const char *key)
     return sim_scenario_ps(stream->scenario, "stream", key);
 }
 
+static uint64_t software(const struct stream *stream, const char *key)
+{
+    return sim_scenario_ps(stream->scenario, "software", key);
+}
+
 /* --- the chip -------------------------------------------------------------------------------- */
 
 static void ring(struct stream *stream, struct end *from, struct end *to, struct sim_call arrived)
 {
-    sim_actor_work(&from->actor, parameter(stream, "register_store"));
+    sim_actor_work(&from->actor, software(stream, "register_store"));
     sim_net_ring(&stream->net, &from->to_chip, &to->from_chip, arrived);
 }
 
@@ -76,7 +79,7 @@ static void bell_arrived(void *object, uint64_t arg)
 {
     (void)arg;
     struct stream *stream = object;
-    sim_cpu_interrupt(&stream->receiver.cpu, 0, parameter(stream, "handler"),
+    sim_cpu_interrupt(&stream->receiver.cpu, 0, software(stream, "handler"),
                       (struct sim_call){bell_handled, stream, 0});
 }
 
@@ -94,7 +97,7 @@ static void dma_interrupt(void *object, uint64_t arg)
     (void)arg;
     struct stream *stream = object;
     sim_cpu_interrupt(&stream->sender.cpu, 0,
-                      parameter(stream, "handler") + parameter(stream, "register_store"),
+                      software(stream, "handler") + software(stream, "register_store"),
                       (struct sim_call){dma_handled, stream, 0});
 }
 
@@ -139,7 +142,7 @@ static void free_arrived(void *object, uint64_t arg)
 {
     (void)arg;
     struct stream *stream = object;
-    sim_cpu_interrupt(&stream->sender.cpu, 0, parameter(stream, "handler"),
+    sim_cpu_interrupt(&stream->sender.cpu, 0, software(stream, "handler"),
                       (struct sim_call){buffer_freed, stream, 0});
 }
 
@@ -162,6 +165,7 @@ static void poll_until(struct stream *stream, const uint64_t *reg, uint64_t coun
     struct sim_actor *actor = &stream->sender.actor;
     sim_actor_work(actor, (uint64_t)((double)stream->look_ps * phase(stream)));
     for (;;) {
+        sim_actor_work(actor, software(stream, "register_read"));
         sim_net_read(&stream->net, &stream->sender.to_chip, &stream->sender.from_chip, 4,
                      sim_fiber_call(&actor->fiber));
         sim_actor_stall(actor);
@@ -185,7 +189,7 @@ static void sender_main(void *arg)
             sim_actor_take(actor, &stream->buffers);
         }
         sim_actor_copy(actor, &stream->sender.memory, stream->bytes);
-        sim_actor_work(actor, stores * parameter(stream, "register_store"));
+        sim_actor_work(actor, stores * software(stream, "register_store"));
         sim_net_post(&stream->net, &(struct sim_post){.path = &stream->sender.to_chip,
                                                       .bytes = 4,
                                                       .arrived = {dma_start, stream, 0}});
@@ -207,7 +211,7 @@ static void say_read(struct stream *stream, uint64_t count)
         ring(stream, receiver, &stream->sender, (struct sim_call){free_arrived, stream, 0});
         return;
     }
-    sim_actor_work(&receiver->actor, parameter(stream, "register_store"));
+    sim_actor_work(&receiver->actor, software(stream, "register_store"));
     sim_net_post(&stream->net, &(struct sim_post){.path = &receiver->to_chip,
                                                   .bytes = 4,
                                                   .arrived = {read_noted, stream, count}});
@@ -328,7 +332,7 @@ static uint64_t look_ps(struct stream *stream)
     sim_net_read(&stream->net, &stream->sender.to_chip, &stream->sender.from_chip, 4,
                  (struct sim_call){note_time, stream, 0});
     sim_cost_run(&stream->cost, EVENTS_MAX);
-    return stream->last_ps + parameter(stream, "poll");
+    return stream->last_ps + software(stream, "register_read") + parameter(stream, "poll");
 }
 
 void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mode, uint64_t bytes,

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 
 #include "base/types.h"
+#include "sim/cost/dma.h"
+#include "sim/cost/pio.h"
 #include "sim/memory.h"
 #include "sim/paper/share.h"
 #include "sim/plan/report.h"
@@ -66,7 +68,8 @@ static const struct sim_section *const sections[] = {
     &sim_net_sections[0],      &sim_net_sections[1],   &sim_net_sections[2],
     &sim_net_sections[4],      &sim_plan_card_section, &sim_plan_slot_section,
     &sim_plan_cable_section,   &sim_cpu_section,       &sim_plan_memory_section,
-    &sim_plan_viaduct_section,
+    &sim_plan_viaduct_section, &sim_pio_section,       &sim_software_section,
+    &sim_net_sections[3],      &sim_dma_section,
 };
 
 static int fail(const struct via_error *err)
@@ -283,7 +286,7 @@ static int run(struct options *options)
     plan->options = options;
     plan->scenario = scenario;
     sim_share_path(path, sizeof(path), "scenarios/parts.ini");
-    int rc = sim_scenario_load(options->parts != NULL ? options->parts : path, sections,
+    int rc = sim_scenario_load(options->parts != NULL ? options->parts : path, NULL, sections,
                                VIA_ARRAY_COUNT(sections), scenario, &err);
     if (rc == 0 && options->list) {
         sim_scenario_print(scenario, stdout);

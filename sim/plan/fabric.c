@@ -17,14 +17,17 @@ const struct sim_section sim_plan_memory_section = {"memory", false, memory_keys
                                                     VIA_ARRAY_COUNT(memory_keys)};
 
 static const struct sim_key viaduct_keys[] = {
-    {"store", SIM_BANDWIDTH, 1e6, 1e12, NULL}, {"fill", SIM_BYTES, 0, 65536, NULL},
-    {"fence", SIM_TIME, 0, 1e7, NULL},         {"submit", SIM_TIME, 0, 1e9, NULL},
-    {"turn", SIM_TIME, 0, 1e9, NULL},          {"frame", SIM_TIME, 0, 1e9, NULL},
-    {"ring", SIM_TIME, 0, 1e9, NULL},          {"handler", SIM_TIME, 0, 1e9, NULL},
-    {"spin", SIM_TIME, 0, 1e12, NULL},         {"stuck", SIM_TIME, 1e6, 1e12, NULL},
-    {"retry", SIM_TIME, 1e6, 1e12, NULL},      {"channels", SIM_COUNT, 1, PLAN_CHANNELS_MAX, NULL},
-    {"pipe_slots", SIM_COUNT, 1, 65536, NULL}, {"bypass", SIM_COUNT, 1, 65536, NULL},
-    {"window", SIM_COUNT, 1, 65536, NULL},     {"batch", SIM_COUNT, 1, 65536, NULL},
+    {"submit", SIM_TIME, 0, 1e9, NULL},
+    {"turn", SIM_TIME, 0, 1e9, NULL},
+    {"frame", SIM_TIME, 0, 1e9, NULL},
+    {"spin", SIM_TIME, 0, 1e12, NULL},
+    {"stuck", SIM_TIME, 1e6, 1e12, NULL},
+    {"retry", SIM_TIME, 1e6, 1e12, NULL},
+    {"channels", SIM_COUNT, 1, PLAN_CHANNELS_MAX, NULL},
+    {"pipe_slots", SIM_COUNT, 1, 65536, NULL},
+    {"bypass", SIM_COUNT, 1, 65536, NULL},
+    {"window", SIM_COUNT, 1, 65536, NULL},
+    {"batch", SIM_COUNT, 1, 65536, NULL},
     {"body", SIM_BYTES, 64, 65472, NULL},
 };
 const struct sim_section sim_plan_viaduct_section = {"viaduct", false, viaduct_keys,
@@ -45,14 +48,16 @@ void plan_costs_read(struct plan_costs *costs, const struct sim_scenario *parts)
     *costs = (struct plan_costs){
         .copy_rate = sim_scenario_number(parts, "memory", "copy"),
         .bus_rate = sim_scenario_number(parts, "memory", "bus"),
-        .store_rate = sim_scenario_number(parts, "viaduct", "store"),
-        .fill_bytes = sim_scenario_count(parts, "viaduct", "fill"),
+        .store_rate = sim_scenario_number(parts, "pio", "store_bytes") /
+                      sim_scenario_number(parts, "pio", "store") * (double)SIM_SEC_PS,
+        .fill_bytes = sim_scenario_count(parts, "pio", "fill_buffers") *
+                      sim_scenario_count(parts, "pio", "line"),
         .submit_ps = time_of(parts, "submit"),
         .turn_ps = time_of(parts, "turn"),
         .frame_ps = time_of(parts, "frame"),
-        .fence_ps = time_of(parts, "fence"),
-        .ring_ps = time_of(parts, "ring"),
-        .handler_ps = time_of(parts, "handler"),
+        .fence_ps = sim_scenario_ps(parts, "software", "fence"),
+        .ring_ps = sim_scenario_ps(parts, "software", "register_store"),
+        .handler_ps = sim_scenario_ps(parts, "software", "handler"),
         .spin_ps = time_of(parts, "spin"),
         .stuck_ps = time_of(parts, "stuck"),
         .retry_ps = time_of(parts, "retry"),

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -154,9 +155,9 @@ static void no_text_of_any_kind_is_taken_for_a_scenario(void **state)
     memset(line, 'x', sizeof(line));
     assert_int_equal(parse(line, sizeof(line), &scenario, &err), -EINVAL);
     assert_string_equal(err.text, "F:1: line: longer than 198 bytes");
-    assert_int_equal(
-        sim_scenario_load("/no/such/file", sections, VIA_ARRAY_COUNT(sections), &scenario, &err),
-        -ENOENT);
+    assert_int_equal(sim_scenario_load("/no/such/file", NULL, sections, VIA_ARRAY_COUNT(sections),
+                                       &scenario, &err),
+                     -ENOENT);
     assert_string_equal(err.text, "/no/such/file: open: No such file or directory");
 }
 
@@ -187,7 +188,7 @@ static const struct {
 static char *scenario_text(const char *name)
 {
     char path[1024];
-    snprintf(path, sizeof(path), "%s/sim/scenarios/%s", getenv("VIADUCT_SOURCE_DIR"), name);
+    snprintf(path, sizeof(path), "%s/tests/sim/%s", getenv("VIADUCT_SOURCE_DIR"), name);
     FILE *file = fopen(path, "re");
     assert_non_null(file);
     char *text = calloc(1, 65536);
@@ -213,7 +214,7 @@ static void topologies_that_do_not_close_are_refused(void **state)
     (void)state;
     const struct sim_paper *paper = paper_of('E');
     static struct sim_scenario scenario;
-    char *text = scenario_text(paper->scenario);
+    char *text = scenario_text("complete.ini");
     char *changed = calloc(1, 70000);
     assert_non_null(changed);
     for (size_t i = 0; i < VIA_ARRAY_COUNT(broken); i++) {
@@ -239,6 +240,56 @@ static void topologies_that_do_not_close_are_refused(void **state)
     free(text);
 }
 
+/* --- parts that stand once ------------------------------------------------------------------- */
+
+static void write_text(char path[64], const char *text)
+{
+    snprintf(path, 64, "/tmp/cost-scenario-XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+/* Loads text with the parts "[thing one] length = 4 m", "[box]" and one that nobody declares. */
+static int load_with_parts(const char *text, struct sim_scenario *ret, struct via_error *err)
+{
+    char file[64], parts[64], library[1024];
+    snprintf(library, sizeof(library), "%s\n[cloud grey]\nheight = 3 m [stated] x\n", good);
+    write_text(file, text);
+    write_text(parts, library);
+    int rc = sim_scenario_load(file, parts, sections, VIA_ARRAY_COUNT(sections), ret, err);
+    unlink(file);
+    unlink(parts);
+    return rc;
+}
+
+static void what_a_scenario_leaves_out_is_of_the_parts(void **state)
+{
+    (void)state;
+    static struct sim_scenario scenario;
+    struct via_error err = {0};
+    int rc = load_with_parts("[thing near: one]\n[thing far: two]\nlength = 9 m [stated] x\n"
+                             "[box]\ncount = 3 lanes [stated] x\n",
+                             &scenario, &err);
+    assert_string_equal(err.text, "");
+    assert_int_equal(rc, 0);
+    assert_true(sim_scenario_number(&scenario, "thing near", "length") == 0.25);
+    assert_true(sim_scenario_number(&scenario, "thing far", "length") == 9);
+    assert_int_equal(sim_scenario_count(&scenario, "box", "count"), 3);
+    assert_int_equal(sim_scenario_count(&scenario, "box", "bytes"), 2048);
+    assert_false(sim_scenario_has(&scenario, "thing one"));
+    assert_int_equal(load_with_parts("[thing near: three]\n", &scenario, &err), -EINVAL);
+    assert_non_null(strstr(err.text, ":1: [thing near: three]: /tmp/"));
+    assert_non_null(strstr(err.text, "has no such part"));
+    err = (struct via_error){0};
+    assert_int_equal(load_with_parts("[thing near]\n", &scenario, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "[thing near] length: is missing"));
+    err = (struct via_error){0};
+    assert_int_equal(load_with_parts("[cloud grey]\n", &scenario, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "[cloud grey]: unknown section"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +297,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_said_with_file_line_and_key),
         cmocka_unit_test(no_text_of_any_kind_is_taken_for_a_scenario),
         cmocka_unit_test(topologies_that_do_not_close_are_refused),
+        cmocka_unit_test(what_a_scenario_leaves_out_is_of_the_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,14 +22,15 @@ static struct sim_scenario *scenario;
 static int load(void **state)
 {
     struct via_error err = {0};
-    char path[512];
+    char path[512], parts[512];
     const char *source = getenv("VIADUCT_SOURCE_DIR");
     (void)state;
     scenario = sim_alloc(sizeof(*scenario));
     snprintf(path, sizeof(path), "%s/sim/scenarios/%s", source != NULL ? source : ".",
              sim_paper_b.scenario);
-    if (sim_scenario_load(path, sim_paper_b.sections, sim_paper_b.sections_count, scenario, &err) !=
-        0) {
+    snprintf(parts, sizeof(parts), "%s/sim/scenarios/parts.ini", source != NULL ? source : ".");
+    if (sim_scenario_load(path, parts, sim_paper_b.sections, sim_paper_b.sections_count, scenario,
+                          &err) != 0) {
         fprintf(stderr, "%s\n", via_error_describe(&err));
         return -1;
     }

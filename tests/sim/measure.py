@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""viaduct-sim measure: chains of random length, width and load obey physics; wrong scenarios say what is wrong."""
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+SIM = os.path.join(os.environ["VIADUCT_BUILD_DIR"], "viaduct-sim")
+SCENARIOS = pathlib.Path(os.environ["VIADUCT_SOURCE_DIR"]) / "sim/scenarios"
+EXAMPLES = SCENARIOS / "examples"
+failures = []
+
+
+def check(condition, what):
+    if not condition:
+        failures.append(what)
+
+
+def run(*args):
+    return subprocess.run([SIM, "measure", "--parts", str(SCENARIOS / "parts.ini"), *args], capture_output=True, text=True, check=False)
+
+
+def measure(path):
+    """{"one way": us, "read": us, ("pio", bytes): us, ("dma", bytes): us}"""
+    result = run(str(path))
+    if result.returncode != 0:
+        sys.exit(f"FAILED: measure {path}: exit code {result.returncode}: {result.stderr}")
+    found, kind = {}, ""
+    for line in result.stdout.splitlines():
+        if line.startswith(("one way", "read ")):
+            found[line[:7].strip()] = float(re.search(r"[\d.]+", line).group())
+        elif line.startswith(("write-combined", "DMA")):
+            kind = "pio" if line.startswith("write") else "dma"
+        elif re.match(r" +\d+ +[\d.]+ +[\d.]+$", line):
+            found[(kind, int(line.split()[0]))] = float(line.split()[1])
+    return found
+
+
+def chain(folder, generation, lanes, metres, switches):
+    """Two hosts, two adapters, so many switches between them, and an engine."""
+    nodes = ["card-a"] + [f"switch-{i}" for i in range(switches)] + ["card-b"]
+    lines = ["[host a: server]", "[host b: server]"] + [f"[switch {node}: pex8749]" for node in nodes] + ["[dma card-a: pex87xx]"]
+    links = [("a", "card-a", "board", 0.2), ("card-b", "b", "board", 0.2)]
+    links += [(one, other, "copper", metres) for one, other in zip(nodes, nodes[1:])]
+    for i, (one, other, medium, length) in enumerate(links):
+        lines += [f"[link link-{i}]", f"a = {one} [chosen] x", f"b = {other} [chosen] x", f"generation = {generation} gen [chosen] x",
+                  f"lanes = {lanes} lanes [chosen] x", "mps = 256 B [chosen] x", f"medium = {medium} [chosen] x",
+                  f"length = {length} m [chosen] x"]
+    path = pathlib.Path(folder) / "chain.ini"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def rate(generation, lanes):
+    """pcie-bench: what is left for TLPs, MPS 256."""
+    raw = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130}[generation] * lanes * 1e9 / 8
+    factor = 1.4 if lanes <= 4 else 2.5 if lanes == 8 else 3
+    return raw * (1 - 16 / int(284 * factor / lanes + {1: 19, 2: 70, 3: 115}[generation]) - 4 / 1538)
+
+
+def physics(folder):
+    rng = random.Random(1)
+    for _ in range(3):
+        base = [rng.randint(1, 3), rng.choice((4, 8)), round(rng.uniform(0.5, 9), 2), rng.randint(0, 3)]
+        before = measure(chain(folder, *base))
+        worse = [[base[0], base[1] // 2, base[2], base[3]], [base[0], base[1], base[2] + rng.uniform(0.1, 1), base[3]],
+                 [base[0], base[1], base[2], base[3] + 1]]
+        if base[0] > 1:
+            worse.append([base[0] - 1] + base[1:])
+        for other in worse:
+            after = measure(chain(folder, *other))
+            for what, time in before.items():
+                check(after[what] >= time, f"{other} instead of {base} (generation, lanes, metres, switches): {what} from {time} to {after[what]} us")
+        for what, time in before.items():
+            if isinstance(what, tuple):
+                # Stores are TLPs of 64 bytes, an engine's of 256 at most.
+                share = 64 / 88 if what[0] == "pio" else 256 / 280
+                ceiling = rate(base[0], base[1]) * share / 1e6
+                check(what[1] / time <= ceiling * 1.001, f"{base}: {what}: {what[1] / time:.5g} MB/s, above the link's {ceiling:.5g}")
+                times = [time for (kind, _), time in sorted((k, t) for k, t in before.items() if isinstance(k, tuple) and k[0] == what[0])]
+                check(times == sorted(times), f"{base}: {what[0]}: more bytes take less time")
+
+
+def examples():
+    names = {path.stem: measure(path) for path in sorted(EXAMPLES.glob("*.ini"))}
+    check(len(names) == 5, f"the examples: {list(names)}")
+    check(names["gen3-x8-pair"]["one way"] < names["gen3-x8-one-switch"]["one way"] < names["gen3-x8-two-switches"]["one way"],
+          "a switch more takes no time")
+    check(names["gen4-x16-pair"][("pio", 1 << 20)] < names["gen3-x8-pair"][("pio", 1 << 20)] < names["gen2-x8-pair"][("pio", 1 << 20)],
+          "a wider link stores no faster")
+
+
+def bad_input(folder):
+    example = str(EXAMPLES / "gen3-x8-pair.ini")
+    path = chain(folder, 3, 8, 2, 0)
+    text = path.read_text(encoding="utf-8")
+    for change, says in [(("card-a: pex8749", "card-a: pex1"), "has no such part"), (("copper", "string"), "there is no [medium string]"),
+                         (("length = 2 m", "length = 11 m"), "copper reaches no farther than 10 m"),
+                         (("[dma card-a:", "[dma other:"), "an engine is in a node, and there is no 'other'")]:
+        path.write_text(text.replace(*change), encoding="utf-8")
+        result = run(str(path))
+        check(result.returncode == 2 and says in result.stderr, f"{change}: exit code {result.returncode}, says '{result.stderr.strip()}'")
+    for args, says in [((), "which one? 'FILE'"), ((example, "x"), "one scenario at a time"), ((example, "--from", "z"), "there is no host to measure from 'z'"),
+                       ((example, "--to", "a"), "from 'a' to itself"), ((example, "--fast"), "unknown option '--fast'"),
+                       ((str(EXAMPLES / "gen4-x16-pair.ini"), "--dma"), "--dma needs an engine"), (("/no/such",), "/no/such: open: No such file")]:
+        result = run(*args)
+        check(result.returncode == 2 and says in result.stderr, f"{args}: exit code {result.returncode}, says '{result.stderr.strip()}'")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        physics(folder)
+        examples()
+        bad_input(folder)
+    for failure in failures:
+        print("FAILED:", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
