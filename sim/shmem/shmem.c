@@ -94,7 +94,7 @@ static void make_world(struct sim_pe *pe)
     };
     via_world.peers = sim_alloc(job->pes_count * sizeof(*via_world.peers));
     for (int region = 0; region < VIA_REGIONS; region++) {
-        via_hot.peer[region] = sim_alloc(job->pes_count * sizeof(char *));
+        via_hot.peer[region] = sim_alloc(job->pes_count * sizeof(*via_hot.peer[region]));
         via_hot.base[region] = (uintptr_t)pe->base[region];
         via_hot.bytes[region] = bytes[region];
         via_world.region[region].base = pe->base[region];
@@ -106,7 +106,6 @@ static void make_world(struct sim_pe *pe)
         peer->node = job->job->pes[i].node;
         peer->same_program = true;
         for (int region = 0; region < VIA_REGIONS && peer->node == pe->node; region++) {
-            peer->base[region] = job->pes[i].base[region];
             via_hot.peer[region][i] = job->pes[i].base[region];
         }
     }

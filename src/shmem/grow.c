@@ -6,6 +6,7 @@
 
 #include "shmem/gate.h"
 #include "shmem/path.h"
+#include "shmem/peer.h"
 #include "shmem/world_make.h"
 
 #define STEP_BYTES (UINT64_C(2) << 20)
@@ -73,21 +74,15 @@ static int extend(uint64_t from, uint64_t to, struct via_error *err)
 /* The others' parts, after the gate. */
 static void map_others(uint64_t from, uint64_t to)
 {
-    struct via_error err = {0};
-
+    via_peers_grow(from, to);
+    pthread_mutex_lock(&via_world.lock);
     for (int pe = 0; pe < via_hot.n_pes; pe++) {
-        struct via_peer *peer = &via_world.peers[pe];
-        if (pe != via_hot.my_pe && peer->base[VIA_REGION_HEAP] &&
-            via_job_map_more(via_world.job->pes[pe].heap_fd, from, to, peer->base[VIA_REGION_HEAP],
-                             &err) < 0)
-            via_fatal("symmetric heap of PE %d: growing: %s", pe, via_error_describe(&err));
-        pthread_mutex_lock(&via_world.lock);
-        struct via_remote *remote =
-            atomic_exchange_explicit(&peer->remote[VIA_REGION_HEAP], NULL, memory_order_relaxed);
+        struct via_remote *remote = atomic_exchange_explicit(
+            &via_world.peers[pe].remote[VIA_REGION_HEAP], NULL, memory_order_relaxed);
         if (remote)
             keep_until_the_end(NULL, remote);
-        pthread_mutex_unlock(&via_world.lock);
     }
+    pthread_mutex_unlock(&via_world.lock);
 }
 
 static bool all_have(uint64_t bytes)

@@ -6,6 +6,7 @@
 #include "base/mutant.h"
 #include "shmem/barrier.h"
 #include "shmem/path.h"
+#include "shmem/peer.h"
 
 /* --- who is where ------------------------------------------------------------------------------
  */
@@ -124,7 +125,7 @@ struct via_hosts *via_hosts_of(struct viaduct_shmem_team *team)
 /* Of a member on my host. */
 static struct via_sync_slot *slot_here(const struct viaduct_shmem_team *team, int number)
 {
-    char *heap = via_world.peers[via_team_pe(team, number)].base[VIA_REGION_HEAP];
+    char *heap = via_peer_base(VIA_REGION_HEAP, via_team_pe(team, number));
 
     return &((struct via_internal *)(void *)heap)->teams[via_team_slot(team, number)];
 }
@@ -204,7 +205,7 @@ static char *box_of(const struct viaduct_shmem_team *team, int number, uint64_t 
 char *via_hosts_box(const struct viaduct_shmem_team *team)
 {
     int leader = team->hosts.first[team->hosts.mine];
-    char *heap = via_world.peers[via_team_pe(team, leader)].base[VIA_REGION_HEAP];
+    char *heap = via_peer_base(VIA_REGION_HEAP, via_team_pe(team, leader));
     struct via_internal *internal = (struct via_internal *)(void *)heap;
 
     return (char *)internal->boxes[via_team_slot(team, leader)][team->epoch % 2];

@@ -137,9 +137,7 @@ static int initialize(int requested, struct via_error *err)
                           memory_order_relaxed);
     via_gate_pass();
     via_world.concurrent = has_concurrent_pes();
-    result = via_world_map_data(err);
-    if (result < 0)
-        return result;
+    via_world_compare_programs();
     via_grow_init();
     via_world_open_hot();
     via_team_init();

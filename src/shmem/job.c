@@ -283,9 +283,8 @@ static int make_pe(const struct via_job_spec *spec, struct via_job_files *files,
 
     pe->node = spec->node_of ? spec->node_of[number] : 0;
     pe->host = spec->host_of ? spec->host_of[pe->node] : 0;
-    pe->local = 0;
-    for (uint32_t i = 0; i < number; i++)
-        pe->local += files->job->pes[i].node == pe->node;
+    /* PEs of a node follow each other. */
+    pe->local = number > 0 && pe[-1].node == pe->node ? pe[-1].local + 1 : 0;
     pe->heap_fd = pe->data_fd = -1;
     atomic_init(&pe->heap_bytes, spec->heap_bytes);
     if (!is_here(spec, pe->node))

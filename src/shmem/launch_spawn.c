@@ -29,25 +29,6 @@ static __attribute__((noreturn)) void give_up(int fd, const char *attempt)
     _exit(127);
 }
 
-static bool inherit(int fd)
-{
-    return fcntl(fd, F_SETFD, 0) == 0;
-}
-
-/* The memory of the PEs of its host, and no other's. */
-static bool inherit_job(const struct via_launch *launch, uint32_t number)
-{
-    const struct via_job *job = launch->files.job;
-    uint32_t node = job->pes[number].node;
-    bool good = inherit(launch->files.job_fd) && inherit(launch->files.node_fds[node]) &&
-                inherit(launch->files.life_fds[0]) && inherit(launch->files.call_fds[1]);
-
-    for (uint32_t i = 0; i < job->pes_count && good; i++)
-        if (job->pes[i].node == node)
-            good = inherit(job->pes[i].heap_fd) && inherit(job->pes[i].data_fd);
-    return good;
-}
-
 static bool set_environment(const struct via_launch *launch, uint32_t number)
 {
     const struct via_job_pe *pe = &launch->files.job->pes[number];
@@ -94,8 +75,8 @@ static __attribute__((noreturn)) void become_pe(const struct via_launch *launch,
         _exit(127);
     if (!set_streams(launch, number, pipes))
         give_up(failure_fd, "standard streams");
-    if (!inherit_job(launch, number) || !set_environment(launch, number))
-        give_up(failure_fd, "shared memory");
+    if (!set_environment(launch, number))
+        give_up(failure_fd, "environment");
     setrlimit(RLIMIT_NOFILE, &launch->files_limit);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -152,6 +133,64 @@ static int spawn(struct via_launch *launch, uint32_t number, int failure_fd, str
     return 0;
 }
 
+/* --- the memory of a node, for its PEs and no others -------------------------------------------
+ */
+
+static bool set_inherited(int fd, bool inherited)
+{
+    return fcntl(fd, F_SETFD, inherited ? 0 : FD_CLOEXEC) == 0;
+}
+
+/* Of all nodes, and each PE has them. */
+static bool share_job(const struct via_job_files *files, bool inherited)
+{
+    return set_inherited(files->job_fd, inherited) &&
+           set_inherited(files->life_fds[0], inherited) &&
+           set_inherited(files->call_fds[1], inherited);
+}
+
+/* Set in the launcher once a node, and not in each of its PEs: that would be two calls for each
+ * pair of PEs. */
+static bool share_node(const struct via_job_files *files, uint32_t node, bool inherited)
+{
+    const struct via_job *job = files->job;
+    bool good = set_inherited(files->node_fds[node], inherited);
+
+    for (uint32_t i = 0; i < job->pes_count && good; i++)
+        if (job->pes[i].node == node)
+            good = set_inherited(job->pes[i].heap_fd, inherited) &&
+                   set_inherited(job->pes[i].data_fd, inherited);
+    return good;
+}
+
+/* PEs of a node follow each other. */
+static int spawn_all(struct via_launch *launch, int failure_fd, struct via_error *err)
+{
+    const struct via_job_files *files = &launch->files;
+    uint32_t count = launch->options.pes_count, shared = UINT32_MAX;
+    bool good = share_job(files, true);
+    int result = 0;
+
+    for (uint32_t i = 0; i < count && good && result == 0; i++) {
+        uint32_t node = files->job->pes[i].node;
+        if (launch->agent && node != launch->node)
+            continue;
+        if (node != shared) {
+            good = (shared == UINT32_MAX || share_node(files, shared, false)) &&
+                   share_node(files, node, true);
+            shared = node;
+        }
+        if (good)
+            result = spawn(launch, i, failure_fd, err);
+    }
+    /* What else this process starts gets none of it. */
+    good = good && share_job(files, false) &&
+           (shared == UINT32_MAX || share_node(files, shared, false));
+    return result < 0 || good
+               ? result
+               : via_error_set(err, -errno, "shared memory: descriptors: %s", strerror(errno));
+}
+
 /* A PE that could not become the program says so before its end of the pipe closes. */
 static int check_exec(const struct via_launch *launch, int fd, struct via_error *err)
 {
@@ -185,9 +224,7 @@ int via_launch_spawn(struct via_launch *launch, struct via_error *err)
         return via_error_set(err, -ENOMEM, "%u PEs: out of memory", count);
     if (pipe2(failure_fds, O_CLOEXEC) < 0)
         return via_error_set(err, -errno, "pipe: %s", strerror(errno));
-    for (uint32_t i = 0; i < count && result == 0; i++)
-        if (!launch->agent || launch->place.node_of[i] == launch->node)
-            result = spawn(launch, i, failure_fds[1], err);
+    result = spawn_all(launch, failure_fds[1], err);
     close(failure_fds[1]);
     if (launch->input.pe_fd >= 0)
         close(launch->input.pe_fd);

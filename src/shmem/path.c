@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "shmem/path.h"
 
+#include "shmem/peer.h"
+
 static const char *const region_names[VIA_REGIONS] = {"symmetric heap", "program's data"};
 
 /* --- where an address lies -------------------------------------------------------------------- */
@@ -114,7 +116,7 @@ void via_path_put(const char *call, void *dest, const void *source, size_t bytes
     if (bytes == 0)
         return;
     locate(call, dest, bytes, pe, &region, &off);
-    char *base = via_world.peers[pe].base[region];
+    char *base = via_peer_base(region, pe);
     if (base) {
         count(VIA_WAY_DIRECT, bytes);
         via_copy(base + off, source, bytes);
@@ -144,7 +146,7 @@ static void get(const char *call, void *dest, const void *source, size_t bytes, 
     if (bytes == 0)
         return;
     locate(call, source, bytes, pe, &region, &off);
-    const char *base = via_world.peers[pe].base[region];
+    const char *base = via_peer_base(region, pe);
     if (base) {
         count(VIA_WAY_DIRECT, bytes);
         via_copy_foreign(dest, base + off, bytes);
@@ -225,7 +227,7 @@ uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
     int result;
 
     locate(call, dest, width, pe, &region, &off);
-    char *base = via_world.peers[pe].base[region];
+    char *base = via_peer_base(region, pe);
     if (base) {
         count(VIA_WAY_DIRECT, width);
         return width == 4 ? update32(base + off, operation, operand, compare)
@@ -247,7 +249,7 @@ void via_path_update(const char *call, void *dest, unsigned width, enum viaduct_
     int result;
 
     locate(call, dest, width, pe, &region, &off);
-    if (via_world.peers[pe].base[region]) {
+    if (via_peer_base(region, pe)) {
         via_path_atomic(call, dest, width, operation, operand, 0, pe);
         return;
     }
@@ -280,7 +282,7 @@ void via_path_put_signal(const char *call, void *dest, const void *source, size_
     locate(call, signal, sizeof(*signal), pe, &signal_region, &signal_off);
     if (bytes > 0) {
         locate(call, dest, bytes, pe, &region, &off);
-        bool frames = !via_world.peers[pe].base[region] && region == signal_region;
+        bool frames = !via_peer_base(region, pe) && region == signal_region;
         struct via_remote *remote = frames ? remote_of(call, region, pe) : NULL;
         if (remote && !via_remote_direct(remote)) {
             count(VIA_WAY_FRAMES, bytes);
@@ -326,8 +328,8 @@ void *via_path_pointer(const void *address, int pe)
     enum via_region region;
     uint64_t off;
 
-    if ((unsigned)pe >= (unsigned)via_hot.n_pes || !via_path_locate(address, 1, &region, &off) ||
-        !via_world.peers[pe].base[region])
+    if ((unsigned)pe >= (unsigned)via_hot.n_pes || !via_path_locate(address, 1, &region, &off))
         return NULL;
-    return via_world.peers[pe].base[region] + off;
+    char *base = via_peer_base(region, pe);
+    return base ? base + off : NULL;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "shmem/group.h"
+#include "shmem/peer.h"
 
 struct via_teams via_teams = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -40,7 +41,7 @@ static void set_members(struct viaduct_shmem_team *team, int start, int stride, 
         return;
     team->mapped = mapped;
     for (int i = 0; i < size; i++) {
-        char *heap = via_world.peers[start + stride * i].base[VIA_REGION_HEAP];
+        char *heap = via_peer_base(VIA_REGION_HEAP, start + stride * i);
         mapped[i] = &((struct via_internal *)(void *)heap)->teams[via_team_slot(team, i)];
     }
 }

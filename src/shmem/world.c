@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/close_range.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "shmem/data.h"
@@ -146,6 +148,44 @@ static int join_or_make_job(struct via_error *err)
     return 0;
 }
 
+struct fd_range {
+    int first, end;
+};
+
+/* Each kernel has it for one descriptor; since 5.11 for many. */
+static void close_range_on_exec(struct fd_range range)
+{
+    if (range.first >= range.end || syscall(SYS_close_range, (unsigned)range.first,
+                                            (unsigned)range.end - 1, CLOSE_RANGE_CLOEXEC) == 0)
+        return;
+    for (int fd = range.first; fd < range.end; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+static void add_fd(struct fd_range *range, int fd)
+{
+    if (fd != range->end) {
+        close_range_on_exec(*range);
+        range->first = fd;
+    }
+    range->end = fd + 1;
+}
+
+/* The memory of the PEs of this host. Its descriptors follow each other as a rule. */
+static void close_on_exec(void)
+{
+    const struct via_job *job = via_world.job;
+    struct fd_range range = {0};
+
+    for (uint32_t i = 0; i < job->pes_count; i++) {
+        if (job->pes[i].node != via_world.me->node)
+            continue;
+        add_fd(&range, job->pes[i].heap_fd);
+        add_fd(&range, job->pes[i].data_fd);
+    }
+    close_range_on_exec(range);
+}
+
 int via_world_find_job(struct via_error *err)
 {
     const char *text = getenv(VIA_JOB_ENV);
@@ -162,12 +202,8 @@ int via_world_find_job(struct via_error *err)
         via_world.me->local >= via_world.node->locals_count)
         return via_error_set(err, -EPROTO, "job block: PE %d is on node %u of %u", via_hot.my_pe,
                              via_world.me->node, job->nodes_count);
-    for (uint32_t i = 0; i < job->pes_count; i++) {
-        if (job->pes[i].node != via_world.me->node || via_world.own_job)
-            continue;
-        fcntl(job->pes[i].heap_fd, F_SETFD, FD_CLOEXEC);
-        fcntl(job->pes[i].data_fd, F_SETFD, FD_CLOEXEC);
-    }
+    if (!via_world.own_job)
+        close_on_exec();
     return 0;
 }
 
@@ -178,8 +214,8 @@ int via_world_make_peers(struct via_error *err)
     uint32_t count = via_world.job->pes_count;
 
     via_world.peers = calloc(count, sizeof(*via_world.peers));
-    via_hot.peer[VIA_REGION_HEAP] = calloc(count, sizeof(char *));
-    via_hot.peer[VIA_REGION_DATA] = calloc(count, sizeof(char *));
+    via_hot.peer[VIA_REGION_HEAP] = calloc(count, sizeof(*via_hot.peer[0]));
+    via_hot.peer[VIA_REGION_DATA] = calloc(count, sizeof(*via_hot.peer[0]));
     if (!via_world.peers || !via_hot.peer[VIA_REGION_HEAP] || !via_hot.peer[VIA_REGION_DATA])
         return via_error_set(err, -ENOMEM, "%u PEs: out of memory", count);
     for (uint32_t i = 0; i < count; i++) {
@@ -191,7 +227,7 @@ int via_world_make_peers(struct via_error *err)
 }
 
 /* Addresses for all heaps of this host, each to grow up to `room`. */
-static int reserve_addresses(uint64_t room, uint64_t *ret_stride)
+static int reserve_addresses(uint64_t room)
 {
     /* Between two at least VIA_HEAP_ALIGN stay empty: a run past the end of one must not be a write
      * to the next. */
@@ -204,43 +240,44 @@ static int reserve_addresses(uint64_t room, uint64_t *ret_stride)
         via_world.map = NULL;
         return -errno;
     }
-    *ret_stride = stride;
+    via_world.map_stride = stride;
     atomic_store_explicit(&via_world.me->heap_room, room, memory_order_relaxed);
     return 0;
 }
 
-/* All heaps of this host in one range of addresses. */
+static void set_mine(enum via_region region)
+{
+    atomic_store_explicit(&via_hot.peer[region][via_hot.my_pe], via_world.region[region].base,
+                          memory_order_relaxed);
+}
+
+/* All heaps of this host in one range of addresses; mine now, the others at first use. */
 int via_world_map_heaps(struct via_error *err)
 {
     const struct via_job *job = via_world.job;
     /* Initialized again, they may have grown; all to the same size. */
     uint64_t bytes = atomic_load_explicit(&via_world.me->heap_bytes, memory_order_relaxed);
-    uint64_t stride;
     void *base;
 
     /* A process with a limit (RLIMIT_AS) can perhaps have what is needed now. */
-    if (reserve_addresses(via_max(job->heap_bytes_max, bytes), &stride) < 0) {
-        int result = reserve_addresses(bytes, &stride);
+    if (reserve_addresses(via_max(job->heap_bytes_max, bytes)) < 0) {
+        int result = reserve_addresses(bytes);
         if (result < 0)
             return via_error_set(err, result,
                                  "%u heaps of %" PRIu64 " bytes: no room for addresses: %s",
                                  via_world.node->locals_count, bytes, strerror(-result));
     }
     /* It is the heap itself, not what the library has before it, that is aligned. */
-    char *first =
+    via_world.map_first =
         (char *)via_align_up((uintptr_t)via_world.map + VIA_INTERNAL_BYTES, VIA_HEAP_ALIGN) -
         VIA_INTERNAL_BYTES;
-    for (uint32_t i = 0; i < job->pes_count; i++) {
-        const struct via_job_pe *pe = &job->pes[i];
-        if (pe->node != via_world.me->node)
-            continue;
-        int result = via_job_map_memory(pe->heap_fd, bytes, first + pe->local * stride, &base, err);
-        if (result < 0)
-            return via_error_prefix(err, "heap of PE %u: ", i);
-        via_world.peers[i].base[VIA_REGION_HEAP] = base;
-    }
-    via_world.region[VIA_REGION_HEAP] = (struct via_region_mine){
-        .base = via_world.peers[via_hot.my_pe].base[VIA_REGION_HEAP], .bytes = bytes};
+    int result = via_job_map_memory(
+        via_world.me->heap_fd, bytes,
+        via_world.map_first + via_world.me->local * via_world.map_stride, &base, err);
+    if (result < 0)
+        return via_error_prefix(err, "heap: ");
+    via_world.region[VIA_REGION_HEAP] = (struct via_region_mine){.base = base, .bytes = bytes};
+    set_mine(VIA_REGION_HEAP);
     return 0;
 }
 
@@ -261,37 +298,25 @@ int via_world_share_data(struct via_error *err)
     atomic_store_explicit(&via_world.me->data_digest, data.digest, memory_order_relaxed);
     via_world.region[VIA_REGION_DATA] =
         (struct via_region_mine){.base = data.base, .bytes = data.bytes};
+    set_mine(VIA_REGION_DATA);
     return 0;
 }
 
 /* After the gate. Variables of another program are not symmetric with mine. */
-int via_world_map_data(struct via_error *err)
+void via_world_compare_programs(void)
 {
     struct via_job *job = via_world.job;
     size_t bytes = via_world.region[VIA_REGION_DATA].bytes;
     uint64_t digest = atomic_load_explicit(&via_world.me->data_digest, memory_order_relaxed);
-    void *base;
 
     for (uint32_t i = 0; i < job->pes_count && bytes > 0; i++) {
         struct via_job_pe *pe = &job->pes[i];
-        if (atomic_load_explicit(&pe->data_bytes, memory_order_relaxed) != bytes ||
-            atomic_load_explicit(&pe->data_digest, memory_order_relaxed) != digest) {
+        via_world.peers[i].same_program =
+            atomic_load_explicit(&pe->data_bytes, memory_order_relaxed) == bytes &&
+            atomic_load_explicit(&pe->data_digest, memory_order_relaxed) == digest;
+        if (!via_world.peers[i].same_program)
             via_debug("PE %u runs another program: its variables are not symmetric", i);
-            continue;
-        }
-        via_world.peers[i].same_program = true;
-        if (pe->node != via_world.me->node)
-            continue;
-        if ((int)i == via_hot.my_pe) {
-            base = via_world.region[VIA_REGION_DATA].base;
-        } else {
-            int result = via_job_map_memory(pe->data_fd, bytes, NULL, &base, err);
-            if (result < 0)
-                return via_error_prefix(err, "data of PE %u: ", i);
-        }
-        via_world.peers[i].base[VIA_REGION_DATA] = base;
     }
-    return 0;
 }
 
 /* --- the fabric ------------------------------------------------------------------------------- */
@@ -370,8 +395,6 @@ static void detach(void)
 void via_world_open_hot(void)
 {
     for (int region = 0; region < VIA_REGIONS; region++) {
-        for (int pe = 0; pe < via_hot.n_pes; pe++)
-            via_hot.peer[region][pe] = via_world.peers[pe].base[region];
         via_hot.base[region] = (uintptr_t)via_world.region[region].base;
         via_hot.bytes[region] = via_world.statistics ? 0 : via_world.region[region].bytes;
     }
@@ -382,9 +405,8 @@ void via_world_release(void)
 {
     detach();
     for (int pe = 0; pe < via_hot.n_pes && via_world.peers; pe++)
-        if (pe != via_hot.my_pe && via_world.peers[pe].base[VIA_REGION_DATA])
-            munmap(via_world.peers[pe].base[VIA_REGION_DATA],
-                   via_world.region[VIA_REGION_DATA].bytes);
+        if (pe != via_hot.my_pe && via_hot_peer(VIA_REGION_DATA, pe))
+            munmap(via_hot_peer(VIA_REGION_DATA, pe), via_world.region[VIA_REGION_DATA].bytes);
     if (via_world.map)
         munmap(via_world.map, via_world.map_bytes);
     via_world.map = NULL;

@@ -19,22 +19,30 @@
 /*
  * The fast way of an access: a symmetric address of mine becomes the address at which I have mapped
  * the same object of another PE. bytes is 0 for a region while every access to it must be looked at
- * (statistics), and a peer is NULL where its memory is not mapped: then the slow way decides.
+ * (statistics), and a peer is NULL where its memory is not mapped, or not yet: then the slow way
+ * decides.
  */
 struct via_hot {
     uintptr_t base[VIA_REGIONS];
-    _Atomic size_t bytes[VIA_REGIONS]; /* stored after what is behind it: a growing heap */
-    char **peer[VIA_REGIONS];          /* n_pes each */
+    _Atomic size_t bytes[VIA_REGIONS];  /* stored after what is behind it: a growing heap */
+    _Atomic(char *) *peer[VIA_REGIONS]; /* n_pes each; stored once by the first use, peer.c */
     int my_pe;
     int n_pes;
 };
 extern struct via_hot via_hot;
 
+static inline char *via_hot_peer(enum via_region region, int pe)
+{
+    /* Pairs with the release in via_peer_map; what is behind the address is a mapping, which other
+     * threads meet in the kernel. */
+    return atomic_load_explicit(&via_hot.peer[region][pe], memory_order_acquire);
+}
+
 static inline void *via_direct_in(enum via_region region, uintptr_t off, int pe)
 {
     if (via_unlikely((unsigned)pe >= (unsigned)via_hot.n_pes))
         return NULL;
-    char *peer = via_hot.peer[region][pe];
+    char *peer = via_hot_peer(region, pe);
     return via_likely(peer) ? peer + off : NULL;
 }
 
@@ -69,7 +77,6 @@ struct via_way_count {
 
 /* Another PE, or myself. */
 struct via_peer {
-    char *base[VIA_REGIONS];                          /* mapped here; NULL on another host */
     _Atomic(struct via_remote *) remote[VIA_REGIONS]; /* opened at first use */
     uint32_t host;
     uint32_t node;
@@ -108,6 +115,8 @@ struct via_world {
     struct via_peer *peers; /* n_pes */
     void *map;              /* address range of all heaps of this host */
     size_t map_bytes;
+    char *map_first; /* the heap of local PE 0; the others follow at map_stride */
+    uint64_t map_stride;
     uint64_t heap_bytes_max; /* what every PE has addresses for */
 
     struct via_heap heap;

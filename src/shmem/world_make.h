@@ -5,13 +5,13 @@
 #include "base/error.h"
 #include "shmem/job.h"
 
-/* The steps of shmem_init, in this order; a gate lies between attach and map_data. */
+/* The steps of shmem_init, in this order; a gate lies between attach and compare_programs. */
 int via_world_find_job(struct via_error *err) VIA_MUST_CHECK;
 int via_world_make_peers(struct via_error *err) VIA_MUST_CHECK;
 int via_world_map_heaps(struct via_error *err) VIA_MUST_CHECK;
 int via_world_share_data(struct via_error *err) VIA_MUST_CHECK;
 int via_world_attach(struct via_error *err) VIA_MUST_CHECK;
-int via_world_map_data(struct via_error *err) VIA_MUST_CHECK;
+void via_world_compare_programs(void);
 void via_world_open_hot(void);
 
 /* Registers a region of mine at the host, for PEs of others: once, and again when it has grown. */
