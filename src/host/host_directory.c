@@ -259,8 +259,11 @@ int via_host_directory_open(struct via_host *host, struct via_error *err)
     int rc = via_directory_init(&directory->table, host->config.host, host->config.hosts_max);
     directory->peers = calloc(host->config.hosts_max, sizeof(*directory->peers));
     directory->plain_hops = calloc(host->config.hosts_max, sizeof(*directory->plain_hops));
+    directory->all_hops = calloc(host->config.hosts_max, sizeof(*directory->all_hops));
+    directory->by_network = calloc(host->config.hosts_max, sizeof(*directory->by_network));
     directory->entries = calloc(VIA_HOSTS_PAGE_ENTRIES_MAX, sizeof(*directory->entries));
     if (rc == 0 && directory->peers != NULL && directory->plain_hops != NULL &&
+        directory->all_hops != NULL && directory->by_network != NULL &&
         directory->entries != NULL) {
         rc = describe_host(host);
         open_page(host);
@@ -276,6 +279,8 @@ void via_host_directory_close(struct via_host *host)
     via_directory_fini(&host->directory.table);
     free(host->directory.peers);
     free(host->directory.plain_hops);
+    free(host->directory.all_hops);
+    free(host->directory.by_network);
     free(host->directory.entries);
     via_hosts_page_close(host->directory.page, host->rundir.text, host->config.host);
 }
@@ -299,11 +304,32 @@ void via_host_directory_renamed(struct via_host *host)
     via_host_directory_changed(host);
 }
 
+static bool is_any(const struct via_directory_link *link)
+{
+    (void)link;
+    return true;
+}
+
+/* While no way leads to a host it counts for what it was: a connection that begins then is to have
+ * pipes once there is a way again, not to stay with the kernel for good. */
+static void look_at_ways(struct via_host *host)
+{
+    struct via_host_directory *directory = &host->directory;
+    via_directory_hops(&directory->table, is_no_kernel_network, directory->plain_hops);
+    via_directory_hops(&directory->table, is_any, directory->all_hops);
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        struct via_route_status route = {.port = VIA_PORT_NONE};
+        (void)via_node_route_status(host->node, id, &route);
+        /* Hosts tell of their links a little later than routes change. */
+        if (route.port != VIA_PORT_NONE && directory->all_hops[id] <= route.hops) {
+            directory->by_network[id] = directory->plain_hops[id] > route.hops;
+        }
+    }
+}
+
 bool via_host_directory_has_pipes(const struct via_host *host, uint16_t id)
 {
-    struct via_route_status route = {.port = VIA_PORT_NONE};
-    (void)via_node_route_status(host->node, id, &route);
-    return route.port != VIA_PORT_NONE && host->directory.plain_hops[id] <= route.hops;
+    return !host->directory.by_network[id];
 }
 
 static unsigned add_entries(struct via_host *host, uint16_t id, unsigned count)
@@ -366,7 +392,7 @@ uint64_t via_host_directory_tick(struct via_host *host)
         }
         directory->dirty = false;
         directory->heard = false;
-        via_directory_hops(&directory->table, is_no_kernel_network, directory->plain_hops);
+        look_at_ways(host);
         write_page(host);
     }
     return directory->telling ? via_min(deadline_ns, tell_all(host)) : deadline_ns;

@@ -69,9 +69,8 @@ WAYS = ("stdio", "static", "fork", "number", "spawn", "system", "popen", "passed
 
 
 class Leaves(Hosts):
-    def leave(self, how, seed, from_client=False, size=BYTES, may_be_plain=False):
-        """What the end that stays says about itself. may_be_plain: or None, of a connection that began while no way led to
-        the other host and that the library therefore left to the kernel."""
+    def leave(self, how, seed, from_client=False, size=BYTES):
+        """What the end that stays says about itself."""
         after = random.Random("%s %d" % (how, seed)).randrange(size // 3, size // 2)
         port = free_port(self.address)
         where = [self.address, str(port)]
@@ -85,8 +84,6 @@ class Leaves(Hosts):
             if not from_client:
                 self.assertEqual(json.loads(out)["bytes"], size)
         entries = [e for e in self.lines() if e["program"] == "prog_stream"]
-        if may_be_plain and not entries:
-            return None
         self.assertEqual(len(entries), 1, entries)
         return entries[0]
 
@@ -153,7 +150,7 @@ class Neighbours(Leaves):
         with beside(keep_cutting(0.03, 0.05)):
             for seed in range(6):
                 for how in ("stdio", "fork"):
-                    self.leave(how, 10 + seed, may_be_plain=True)
+                    self.leave(how, 10 + seed)
 
 
 class OverARelay(Leaves):
@@ -181,7 +178,7 @@ class OverARelay(Leaves):
         with beside(keep_cutting(0.05, 0.05, (("1", "2"), ("3", "4")))):
             for seed in range(4):
                 for how in ("stdio", "fork"):
-                    self.leave(how, 20 + seed, may_be_plain=True)
+                    self.leave(how, 20 + seed)
 
 
 class PlainPeers(Hosts):
