@@ -99,13 +99,12 @@ static void test_old_names(void)
 /* Contexts that may be shared end with their team, and the memory for them is given back. */
 static void test_contexts_end(void)
 {
-    size_t before = 0;
+    size_t used[41], first, second;
     shmem_team_t team;
     shmem_ctx_t ctx;
 
     for (int turn = 0; turn < 40; turn++) {
-        if (turn == 10)
-            before = mallinfo2().uordblks;
+        used[turn] = mallinfo2().uordblks;
         CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, pes, NULL, 0, &team) == 0, "team");
         for (int i = 0; i < 100; i++)
             CHECK(shmem_team_create_ctx(team, i % 2 ? SHMEM_CTX_SERIALIZED : 0, &ctx) == 0, "%d",
@@ -116,7 +115,11 @@ static void test_contexts_end(void)
         CHECK(from_context == turn, "%ld", from_context);
         shmem_barrier_all();
     }
-    CHECK(mallinfo2().uordblks < before + 3000, "%zu bytes more", mallinfo2().uordblks - before);
+    used[40] = mallinfo2().uordblks;
+    /* Ways to the other PEs that are opened meanwhile take memory once, and not in both parts. */
+    first = used[25] - (used[10] < used[25] ? used[10] : used[25]);
+    second = used[40] - (used[25] < used[40] ? used[25] : used[40]);
+    CHECK(first < 1500 || second < 1500, "%zu, then %zu bytes more", first, second);
 }
 
 static void test_alignment(void)
