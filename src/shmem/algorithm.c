@@ -7,10 +7,10 @@
 #include "base/types.h"
 
 /*
- * Modelled costs: they decide which of two algorithms is better, so only their ratios matter.
- * Measured on emulated hosts with a core for each PE: a word to a neighbour's window and back 0.4
- * to 3 us with its wake-up, an operation by frames 45 to 60 us, copies 8 to 10 GB/s within a host,
- * 3 to 4 GB/s through a window, about 1 GB/s by frames.
+ * Modelled costs: they decide which of two algorithms is better, so only their ratios matter. They
+ * are estimates of the order of what emulated hosts take with a core for each PE, and are not
+ * calibrated: a word to a neighbour's window 2 us with its wake-up, an operation by frames 55 us,
+ * copies 9 GB/s within a host, 3.5 GB/s through a window, 1 GB/s by frames.
  */
 #define LOCAL_NS 200u   /* a PE hears of another of its host */
 #define NEAR_NS 2000u   /* of one on a neighbour host */
