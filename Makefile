@@ -27,7 +27,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help fit-costs demo machines machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help hw fit-costs demo machines machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -125,6 +125,10 @@ format: ## format every source in place
 
 packages: ## install the Debian packages that are missing
 	@tools/install-packages
+
+hw: packages build-dev ## the signal-selection block of adapter cards: simulated, planted faults, synthesised
+	tools/install-packages hw
+	python3 hw/check.py build/dev/bin/viaduct
 
 build-fuzz:
 	tools/install-packages fuzz

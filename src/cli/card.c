@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 
 static const char help[] =
-    "usage: viaduct card roles [CARD]\n"
+    "usage: viaduct card roles [CARD|--verilog]\n"
     "       viaduct card image make|dump|compile|lint|diff ...\n"
     "       viaduct card eeprom read|verify|flash ...\n"
     "       viaduct card check FILE [--svg FILE]\n"
@@ -193,11 +193,35 @@ static void print_card(const struct via_card *card)
     }
 }
 
+/* The table for hw/signal_select: {refused, clock to, clock from, reset to, reset from} by role,
+ * which is DIP positions 1 to 3. */
+static void print_verilog(void)
+{
+    printf("// Generated from src/card/table.c by 'viaduct card roles --verilog'.\n"
+           "function [10:0] role_table(input [2:0] role);\n    case (role)\n");
+    for (unsigned dip = 0; dip < VIA_CARD_DIP_EEPROM; dip++) {
+        const struct via_card_setup *setup = via_card_setup_by_dip(dip);
+        if (setup == NULL) {
+            printf("    3'd%u: role_table = {1'b1, 10'd0};\n", dip);
+        } else {
+            printf("    3'd%u: role_table = {1'b0, 3'd%u, 2'd%u, 3'd%u, 2'd%u}; // %s %s %s\n", dip,
+                   setup->clock.to, setup->clock.from, setup->reset.to, setup->reset.from,
+                   via_card_role_name(setup->role), via_card_mode_name(setup->mode),
+                   via_card_medium_name(setup->medium));
+        }
+    }
+    printf("    endcase\nendfunction\n");
+}
+
 static int roles(int argc, char **argv)
 {
     const struct via_card *card;
     if (argc > 2) {
         return via_cli_usage(argv[0], "'%s': one argument too many", argv[2]);
+    }
+    if (argc == 2 && strcmp(argv[1], "--verilog") == 0) {
+        print_verilog();
+        return VIA_CLI_OK;
     }
     if (argc == 2) {
         int code = via_cli_card_take_card(argv[0], argv[1], &card);
