@@ -57,7 +57,7 @@ static int find_machine(struct reader *reader, unsigned word, unsigned *ret_mach
 static int take_slot_of(struct reader *reader, unsigned word, unsigned *ret_slot)
 {
     struct via_card_system *system = reader->system;
-    unsigned machine;
+    unsigned machine = 0;
     int rc = find_machine(reader, word, &machine);
     if (rc != 0) {
         return rc;
@@ -282,7 +282,7 @@ static int take_cable(struct reader *reader)
     struct via_card_system *system = reader->system;
     struct via_card_lines *lines = &reader->lines;
     struct via_card_cable cable = {.line = lines->line, .count = 1, .metres = VIA_CARD_NOT_SAID};
-    unsigned kind = 0, ends[2];
+    unsigned kind = 0, ends[2] = {0, 0};
     if (lines->words_count < 4 || lines->words_count % 2 != 0) {
         return expected(reader, "cable optical|copper|sideband CARD CARD [count N] [metres N]");
     }
