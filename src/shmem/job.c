@@ -143,7 +143,10 @@ static int make_memory(const char *name, uint64_t bytes, int seals, int *ret_fd,
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd < 0)
-        return via_error_set(err, -errno, "shared memory: memfd_create: %s", strerror(errno));
+        return via_error_set(err, -errno, "shared memory: memfd_create: %s%s", strerror(errno),
+                             errno == EMFILE ? "; each PE of a machine takes two descriptors of "
+                                               "the hard limit, see ulimit -Hn"
+                                             : "");
     int result = bytes ? size_and_seal(fd, bytes, seals, err) : 0;
     if (result < 0) {
         close(fd);

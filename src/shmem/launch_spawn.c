@@ -9,7 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/types.h"
 #include "shmem/launch.h"
+
+#define FILES_OF_PROGRAM 256u
 
 /* How a child tells why it could not become the program; closed by a good exec. */
 struct failure {
@@ -62,6 +65,19 @@ static bool set_streams(const struct via_launch *launch, uint32_t number, const 
     return true;
 }
 
+/* The limit of the user, unless the descriptors of the other PEs use it up. */
+static void give_back_files(const struct via_launch *launch)
+{
+    struct rlimit limit = launch->files_limit;
+    int inherited = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3); /* the first that is free */
+
+    if (inherited < 0 || limit.rlim_cur < (rlim_t)inherited + FILES_OF_PROGRAM)
+        limit.rlim_cur = via_min(limit.rlim_max, limit.rlim_cur + (rlim_t)via_max(inherited, 0));
+    if (inherited >= 0)
+        close(inherited);
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static __attribute__((noreturn)) void become_pe(const struct via_launch *launch, uint32_t number,
                                                 const int pipes[2][2], pid_t parent, int failure_fd)
 {
@@ -77,7 +93,7 @@ static __attribute__((noreturn)) void become_pe(const struct via_launch *launch,
         give_up(failure_fd, "standard streams");
     if (!set_environment(launch, number))
         give_up(failure_fd, "environment");
-    setrlimit(RLIMIT_NOFILE, &launch->files_limit);
+    give_back_files(launch);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);

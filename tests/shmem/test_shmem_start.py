@@ -13,6 +13,18 @@ class Start(shmem_lab.Case):
     def test_many(self):
         self.assertIn("PASS", self.good("-n", 64, "--timeout", 60, shmem_lab.program("start"), "same-host"))
 
+    def test_descriptors_of_others_leave_the_program_its_own(self):
+        """Two for each PE, which are more than the soft limit."""
+        code, out, err = self.call("sh", "-c", "ulimit -Sn 130; exec \"$@\"", "sh", shmem_lab.OSHRUN, "-n", 64, "--timeout", 60,
+                                   shmem_lab.program("start"), "same-host")
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertIn("PASS", out)
+
+    def test_more_descriptors_than_there_may_be(self):
+        code, out, err = self.call("sh", "-c", "ulimit -n 100; exec \"$@\"", "sh", shmem_lab.OSHRUN, "-n", 64, "true")
+        self.assertNotEqual(code, 0, out)
+        self.assertRegex(err, "each PE of a machine takes two descriptors of the hard limit")
+
 
 if __name__ == "__main__":
     shmem_lab.main()
