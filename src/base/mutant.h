@@ -44,7 +44,7 @@
     X(SHMEM_WRONG_PARENT, "shmem-wrong-parent", "the root of a tree waits for a child less")      \
     X(SHMEM_ONE_LINE, "shmem-one-line", "exchanges of one after another use one line")            \
     X(SHMEM_NO_GATHER, "shmem-no-gather", "a host's leader does not wait for all of its PEs")     \
-    X(SHMEM_OLD_OFFSET, "shmem-old-offset", "an offset in collect stays for the next one")        \
+    X(SHMEM_ONE_BOX, "shmem-one-box", "the boxes of a team do not take turns")                    \
     X(SHMEM_UNLOCK_EARLY, "shmem-unlock-early", "a lock is given up with puts under way")         \
     X(STALL_NEVER, "stall-never", "two ends that send before they read wait for ever")            \
     X(STALL_UNBEGUN, "stall-unbegun", "spills before its peer has seen where the pipe began")     \

@@ -259,8 +259,7 @@ static uint64_t learn_offset(const struct via_group *group, size_t bytes)
             via_wait_step(&wait);
         via_wait_done(&wait);
         off--;
-        if (!VIA_MUTANT(SHMEM_OLD_OFFSET))
-            atomic_store_explicit(word, 0, memory_order_relaxed);
+        atomic_store_explicit(word, 0, memory_order_relaxed);
     }
     if (group->my_pe + 1 < group->size)
         via_put_word(word, off + bytes + 1, via_group_pe(group, group->my_pe + 1));

@@ -196,10 +196,15 @@ static size_t block_off(const struct via_load *load, const struct via_hosts *hos
     return (load->is_by_host ? host : (size_t)hosts->first[host]) * load->stride;
 }
 
+static unsigned turn_of(uint64_t epoch)
+{
+    return VIA_MUTANT(SHMEM_ONE_BOX) ? 0 : epoch % 2;
+}
+
 /* My address of the box of member `number`. */
 static char *box_of(const struct viaduct_shmem_team *team, int number, uint64_t epoch)
 {
-    return (char *)via_internal()->boxes[via_team_slot(team, number)][epoch % 2];
+    return (char *)via_internal()->boxes[via_team_slot(team, number)][turn_of(epoch)];
 }
 
 char *via_hosts_box(const struct viaduct_shmem_team *team)
@@ -208,13 +213,15 @@ char *via_hosts_box(const struct viaduct_shmem_team *team)
     char *heap = via_peer_base(VIA_REGION_HEAP, via_team_pe(team, leader));
     struct via_internal *internal = (struct via_internal *)(void *)heap;
 
-    return (char *)internal->boxes[via_team_slot(team, leader)][team->epoch % 2];
+    return (char *)internal->boxes[via_team_slot(team, leader)][turn_of(team->epoch)];
 }
 
 char *via_hosts_next_box(const struct viaduct_shmem_team *team)
 {
     char *box = via_hosts_box(team);
 
+    if (VIA_MUTANT(SHMEM_ONE_BOX))
+        return box;
     return team->epoch % 2 ? box - VIA_BOX_BYTES : box + VIA_BOX_BYTES;
 }
 

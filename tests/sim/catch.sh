@@ -34,7 +34,7 @@ for plant in ${*:-$("$sim" plants | cut -d' ' -f1)}; do
         ;;
     core-client-no-want)
         parts=ops=1,streams=0,barrier-groups=0,hosts=2,cuts=0,freezes=0,crashes=0
-        parts+=,pe-nodes=2,pe-crash=0,direct=0,pe-replies=16,pe-slots=64,pes=8,pe-elements=2400,pe-stall=300
+        parts+=,pe-nodes=2,pe-crash=0,direct=0,pe-replies=16,pe-slots=64,pes=8,pe-elements=4096,pe-stall=100,pe-steps=200
         ;;
     core-client-overtake)
         parts=ops=1,streams=0,barrier-groups=0,hosts=4,graph=ring,direct=100
