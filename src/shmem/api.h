@@ -34,6 +34,9 @@ struct via_hosts {
     unsigned mine;
     int *first; /* owned; NULL: not asked yet. Members first[h] to first[h + 1] - 1 are on host h */
     struct via_algorithm_case shape; /* what all members know alike of themselves */
+    /* How leaders pass blocks of so many bytes on: the last choice. 1 + its number; 0 = none. */
+    size_t passed_bytes;
+    unsigned passed_by;
 };
 
 /* The last choices, by the size of the call. */

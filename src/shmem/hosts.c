@@ -32,6 +32,7 @@ static void find_hosts(struct viaduct_shmem_team *team)
     if (!hosts->first)
         via_fatal("team of %d PEs: out of memory", team->size);
     hosts->count = 0;
+    hosts->passed_by = 0;
     for (int i = 0; i < team->size; i++) {
         if (i == 0 || node_of(team, i) != node_of(team, i - 1))
             hosts->first[hosts->count++] = i;
@@ -152,6 +153,8 @@ bool via_hosts_gather(struct viaduct_shmem_team *team)
     struct via_wait wait = VIA_WAIT_INIT;
 
     team->epoch = VIA_MUTANT(SHMEM_OLD_ROUND) && !is_world(team) ? 1 : team->epoch + 1;
+    if (via_hosts_locals(hosts) == 1)
+        return true;
     via_tell_here(arrived(team, team->my_pe), team->epoch);
     if (!via_hosts_is_leader(team))
         return false;
@@ -290,19 +293,29 @@ static size_t block_bytes(const struct via_load *load, const struct via_hosts *h
                       : load->stride * (load->is_by_host ? 1 : hosts->shape.locals_max);
 }
 
+static bool is_passed_by_ring(struct via_hosts *hosts, size_t bytes)
+{
+    if (hosts->passed_by == 0 || hosts->passed_bytes != bytes) {
+        struct via_algorithm_case call = hosts->shape;
+        call.bytes = bytes;
+        hosts->passed_bytes = bytes;
+        hosts->passed_by =
+            1 + via_algorithm_choose(VIA_COLLECTIVE_HOSTS, &call, via_world.job->algorithms);
+    }
+    return hosts->passed_by == 1 + VIA_HOSTS_RING;
+}
+
 void via_hosts_pass(struct viaduct_shmem_team *team, const struct via_load *load)
 {
-    struct via_algorithm_case call = team->hosts.shape;
+    struct via_hosts *hosts = &team->hosts;
 
-    if (call.hosts == 1)
+    if (hosts->count == 1)
         return;
     if (!load && is_world(team) && via_world.job->barrier == VIA_JOB_BARRIER_DOORBELLS) {
         via_barrier_by_doorbells();
         return;
     }
-    call.bytes = block_bytes(load, &team->hosts);
-    if (via_algorithm_choose(VIA_COLLECTIVE_HOSTS, &call, via_world.job->algorithms) ==
-        VIA_HOSTS_RING)
+    if (is_passed_by_ring(hosts, block_bytes(load, hosts)))
         go_round(team, load);
     else
         disseminate(team, load);

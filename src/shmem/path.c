@@ -102,6 +102,9 @@ static void count(enum via_way way, size_t bytes)
  */
 static void mark_frames(void)
 {
+    /* Without other threads, a quiet that does not know of this operation is still to come. */
+    if (!via_world.concurrent && via_has_frames())
+        return;
     atomic_fetch_add_explicit(&via_world.frames_issued, 1, memory_order_release);
 }
 

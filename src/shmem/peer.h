@@ -18,7 +18,12 @@ static inline char *via_peer_base(enum via_region region, int pe)
 {
     char *base = via_hot_peer(region, pe);
 
-    return via_likely(base) ? base : via_peer_map(region, pe);
+    if (via_likely(base))
+        return base;
+    /* A PE of another host that has been reached before: it never has memory here. */
+    if (atomic_load_explicit(&via_world.peers[pe].remote[region], memory_order_relaxed))
+        return NULL;
+    return via_peer_map(region, pe);
 }
 
 /* Heaps have grown, all to `bytes`: what is mapped of the other PEs, is mapped up to there. */
