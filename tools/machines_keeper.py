@@ -124,6 +124,8 @@ class Init:
     def make_volatile(self):
         run = "%s/run/%d" % (LAB, self.index)
         os.makedirs(run + "/", exist_ok=True)
+        # Of this mount namespace: the kernel binds no mount of another one.
+        self.kept = {path: os.open(path, os.O_PATH) for path in self.kept}
         kernel.mount("run", run, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
         for folder, mode in (("lab", 0o755), ("lock", 0o1777), ("user", 0o755), ("sshd", 0o755)):
             os.mkdir(os.path.join(run, folder))
