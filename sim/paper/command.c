@@ -102,7 +102,7 @@ static int plot(const char *csv_folder, const char *folder, const struct sim_pap
 
 /* --- a paper --------------------------------------------------------------------------------- */
 
-/* Fails only when a claim is broken: what does not fit is shown, and no failure. */
+/* Fails only when a claim is broken: a figure that does not fit is shown, and is no failure. */
 static int judge(const struct sim_report *report, const struct sim_paper *paper)
 {
     struct sim_report_counts counts = sim_report_count(report);
@@ -138,7 +138,7 @@ static int set_value(struct sim_scenario *scenario, const char *text, struct via
     return via_error_set(err, -EINVAL, "--set %s: %.200s has no such number", text, scenario->name);
 }
 
-/* First of all, what was fitted: with the ranges of papers that contradict each other. */
+/* First of all the fitted parameters, with the ranges of papers that contradict each other. */
 static void print_fitted(const struct sim_scenario *scenario)
 {
     for (size_t i = 0; i < scenario->values_count; i++) {

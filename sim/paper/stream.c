@@ -157,8 +157,9 @@ static double phase(struct stream *stream)
 /*
  * Looks at a register of the chip, a round trip each time, until it says at least so much. Times of
  * software vary by more than a poll's interval from write to write, so the first look comes at any
- * phase of it: what is found is half an interval late in the mean, whatever the transfer took. With
- * a fixed phase a longer cable could make a transfer end just before a look instead of after it.
+ * phase of it: an arrival is found half an interval late in the mean, whatever the transfer took.
+ * With a fixed phase a longer cable could make a transfer end just before a look instead of after
+ * it.
  */
 static void poll_until(struct stream *stream, const uint64_t *reg, uint64_t count)
 {

@@ -249,8 +249,8 @@ static int image_dword(struct via_card_eeprom *eeprom, const uint8_t *image, siz
     return 0;
 }
 
-/* One change of one half at a time, so that a write that power cuts short leaves what was before or
- * what comes after: header halves are {signature, flags} and {byte count}. */
+/* One change of one half at a time, so that a write that power cuts short leaves the old or the
+ * new value: header halves are {signature, flags} and {byte count}. */
 static int write_header(struct via_card_eeprom *eeprom, const uint32_t *steps, unsigned count,
                         struct via_error *err)
 {

@@ -177,7 +177,7 @@ unsigned via_card_mark_make(const struct via_card *card, const struct via_card_s
                               via_card_medium_name(setup->medium));
 }
 
-/* Compared with each that can be made: what is not exactly one of them is none. */
+/* Compared with each image that can be made; an image that equals none of them has no role. */
 struct via_card_mark via_card_mark_find(const uint8_t *tail, unsigned tail_bytes)
 {
     char text[VIA_CARD_MARK_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What is wrong with an image, as far as public facts tell. */
+/* The faults of an image, as far as public facts tell. */
 #ifndef VIA_CARD_LINT_H
 #define VIA_CARD_LINT_H
 

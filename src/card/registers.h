@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The registers that public sources name, as EEPROM images address them: what they do, and who
- * says so. */
+/* The registers that public sources name, as EEPROM images address them: their use and its
+ * source. */
 #ifndef VIA_CARD_REGISTERS_H
 #define VIA_CARD_REGISTERS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What is wrong with a system. Limits: PCI Express CEM 5.1 2.9.2; lengths: the published cards;
+/* The faults of a system. Limits: PCI Express CEM 5.1 2.9.2; lengths: the published cards;
  * optics: typical values of near standards, as the module's own are not public. */
 #include <stdarg.h>
 #include <stdio.h>

@@ -23,7 +23,7 @@ static const char help[] =
     "  check    what is wrong with a system of hosts, boxes, cards and cables\n"
     "  status   the role, link and errors of a card of this machine\n"
     "\n"
-    "No card and no chip was at hand: what is derived, assumed or unknown is said to be so.\n"
+    "No card and no chip was at hand: derived, assumed and unknown facts are marked.\n"
     "\n"
     "  -h, --help       this text\n";
 

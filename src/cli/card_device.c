@@ -28,7 +28,7 @@ static const char help[] =
     "whenever power is lost the card has its old image, one without registers, or the new one.\n"
     "\n"
     "  --device D         0000:03:00.0 (bound to vfio-pci) or vfio-user:PATH\n"
-    "  --backup FILE      flash: what is there goes into this file, which must not exist\n"
+    "  --backup FILE      flash: the old content goes into this file, which must not exist\n"
     "  --card CARD        the card that it is, if the image does not name one\n"
     "  --address-bytes N  1 to 3, of a blank EEPROM whose width the chip does not know\n"
     "  --size BYTES       of the EEPROM, a multiple of 4 up to 65536 (default 4096)\n"
@@ -332,7 +332,7 @@ static int flash_device(const struct device_options *options, struct via_card_ee
     if (rc != 0) {
         return fail(options, &err);
     }
-    printf("%s: written and read back, %zu bytes; what was there is in %s. The chip takes it at "
+    printf("%s: written and read back, %zu bytes; the old content is in %s. The chip takes it at "
            "the next power-on.\n",
            options->device, count, options->backup);
     return VIA_CLI_OK;

@@ -20,7 +20,7 @@
 enum via_hosts_word {
     VIA_WORD_ROUND = 0,        /* 10: dissemination among leaders */
     VIA_WORD_SHAPE_ROUND = 12, /* 10: the same, when the team learns its shape */
-    VIA_WORD_SHAPE = 24,       /* what came of it */
+    VIA_WORD_SHAPE = 24,       /* the result of that */
     VIA_WORD_RELEASED,         /* at the leader, for the members of its host */
     VIA_WORD_LEFT,             /* ring: from the leader before, and the one behind */
     VIA_WORD_RIGHT,

@@ -26,7 +26,8 @@ static inline char *via_peer_base(enum via_region region, int pe)
     return via_peer_map(region, pe);
 }
 
-/* Heaps have grown, all to `bytes`: what is mapped of the other PEs, is mapped up to there. */
+/* Heaps have grown, all to `bytes`: the heaps of other PEs that are mapped here are mapped up to
+ * there. */
 void via_peers_grow(uint64_t from, uint64_t bytes);
 
 #endif

@@ -231,13 +231,13 @@ void via_scan_leaders(const struct via_task *task)
 /* --- in a ring ---------------------------------------------------------------------------------
  */
 
-/* What is passed on at once: so hosts compute while the next piece comes. */
+/* Bytes passed on at once: hosts compute while the next piece comes. */
 #define RING_PIECE_BYTES ((size_t)64 << 10)
 
 /*
  * The elements are cut into a share per host. In step s a leader sends share mine - s to the right,
  * first with its host's part (step 0), then with what came from the left and its host's part added
- * (steps 1 to hosts - 2), then whole (until step 2 hosts - 3). What comes is put straight into its
+ * (steps 1 to hosts - 2), then whole (until step 2 hosts - 3). Each piece is put straight into its
  * place of dest, so a leader whose dest is its source works on a copy of the source.
  */
 struct ring {

@@ -33,7 +33,7 @@ extern struct via_hot via_hot;
 
 static inline char *via_hot_peer(enum via_region region, int pe)
 {
-    /* Pairs with the release in via_peer_map; what is behind the address is a mapping, which other
+    /* Pairs with the release in via_peer_map; behind the address is a mapping, which other
      * threads meet in the kernel. */
     return atomic_load_explicit(&via_hot.peer[region][pe], memory_order_acquire);
 }

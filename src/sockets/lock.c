@@ -13,7 +13,7 @@
 
 __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
 
-/* While put_off: what was blocked before. */
+/* While put_off: the signal mask of before. */
 static __thread uint64_t mask_before __attribute__((tls_model("initial-exec")));
 
 static void set_mask(int how, uint64_t mask)
@@ -59,7 +59,7 @@ void via_lock_fork_child_begin(void)
 {
     via_lock_enter();
     if (via_lock_thread.put_off) {
-        via_lock_let_in(); /* what was pending is not pending here */
+        via_lock_let_in(); /* signals that were pending are not pending here */
     }
 }
 

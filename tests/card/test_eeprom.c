@@ -112,7 +112,7 @@ static void an_image_is_written_and_verified(void **state)
     assert_int_equal(flash(world, &err), 0);
     assert_memory_equal(part, new_image, new_bytes);
     for (size_t i = new_bytes > old_bytes ? new_bytes : old_bytes; i < sizeof(part); i++) {
-        assert_int_equal(part[i], 0xff); /* what is behind it stays */
+        assert_int_equal(part[i], 0xff); /* the rest of the part stays */
     }
     assert_int_equal(via_card_eeprom_verify(&world->eeprom, new_image, new_bytes, &differs, &err),
                      0);

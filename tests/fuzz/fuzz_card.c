@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * EEPROM images of adapter cards, their text, and systems of cards: what is taken survives the way
- * through the other form, and what is not is explained. The first byte says which it is.
+ * EEPROM images of adapter cards, their text, and systems of cards: an accepted input survives the
+ * way through the other form, and what is not is explained. The first byte says which it is.
  */
 #include <stdio.h>
 
@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct via_error err = {0};
     unsigned kind = input_byte(&input) % 3;
     bool is_text = kind == 1;
-    /* A copy of its own size: what is read behind it is found. */
+    /* A copy of its own size: a read behind it is found. */
     unsigned char *copy = malloc(input.bytes + 1);
     require(copy != NULL);
     unsigned char *at = copy + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * What oshrun and its agents say to each other: the first lines, frames, and the description of a
- * job, which is the largest of them. What is understood lies inside of what has come.
+ * job, which is the largest of them. An accepted part lies inside of the message.
  *
  * Input: a byte (0: as it comes; else the first line is said already, and in pieces of this size),
  * then what is said.

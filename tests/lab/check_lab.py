@@ -43,7 +43,7 @@ def wait_for(condition, seconds=HANG_S):
 
 
 class Lab:
-    """The server, two guests and the daemon of this computer. What it made goes with it, and with this process."""
+    """The server, two guests and the daemon of this computer. Its files and processes go with it, and with this process."""
 
     def __init__(self, packages):
         self.packages = packages

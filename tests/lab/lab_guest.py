@@ -183,7 +183,7 @@ class Guest:
         return line.decode()
 
     def run(self, script, seconds=60, check=True):
-        """Runs a script of sh in the guest: what it printed (with check) or (exit code, what it printed)."""
+        """Runs a script of sh in the guest. Returns its output (with check) or (exit code, output)."""
         self.count += 1
         self.line.settimeout(seconds)
         self.line.sendall(b"%d %s\n" % (self.count, base64.b64encode(script.encode())))
@@ -201,7 +201,7 @@ class Guest:
         self.run("mkdir -p %s; echo %s | base64 -d >%s" % (os.path.dirname(path), base64.b64encode(text.encode()).decode(), path))
 
     def monitor(self, command, **arguments):
-        """A command of QEMU's monitor protocol; what it returns."""
+        """A command of QEMU's monitor protocol; returns the answer."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as monitor:
             monitor.settimeout(20)
             monitor.connect(self.path + ".qmp")

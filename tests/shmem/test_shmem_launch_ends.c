@@ -52,7 +52,7 @@ struct end {
     enum via_job_state state;
 };
 
-/* What is said of the ends, up to the job's own: one line. */
+/* oshrun's message about the ends, up to the job's own: one line. */
 static void hear(const struct end *ends, unsigned count, char text[1024])
 {
     static struct via_launch_pe pes[PES];

@@ -55,7 +55,7 @@ def chain(folder, generation, lanes, metres, switches):
 
 
 def rate(generation, lanes):
-    """pcie-bench: what is left for TLPs, MPS 256."""
+    """pcie-bench: the bandwidth left for TLPs, MPS 256."""
     raw = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130}[generation] * lanes * 1e9 / 8
     factor = 1.4 if lanes <= 4 else 2.5 if lanes == 8 else 3
     return raw * (1 - 16 / int(284 * factor / lanes + {1: 19, 2: 70, 3: 115}[generation]) - 4 / 1538)

@@ -207,7 +207,7 @@ class Ofi(cli.Case):
         self.assertIsNone(self.daemons[2].poll())
 
     def test_a_peer_that_does_not_answer_is_asked_again_beside(self):
-        """As after a partition: what was asked into it is not waited for."""
+        """As after a partition: requests sent into it are not waited for."""
         with socket.create_server((self.address(2), 7471)) as mute:
             mute.settimeout(cli.HANG_S)
             self.daemon(1, [2])

@@ -15,7 +15,7 @@
 /* Side 0 asks for side 1 this often; while it is not there, less and less often. */
 #define RETRY_NS_MIN (10 * VIA_MSEC_NS)
 #define RETRY_NS_MAX (400 * VIA_MSEC_NS)
-/* A request that gets no answer is asked anew beside it: what was sent into a partition is repeated
+/* A request that gets no answer is asked anew beside it: a packet sent into a partition is repeated
  * by the kernel after 1, 3 and 7 s only. */
 #define ASK_AGAIN_NS (400 * VIA_MSEC_NS)
 #define ASKS_MAX 3u
