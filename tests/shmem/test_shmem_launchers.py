@@ -105,7 +105,8 @@ class Launcher:
             time.sleep(0.3)
             for pid, line in pids().items():
                 if not line.startswith(END):
-                    os.kill(pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # a proxy ends with its launcher
+                        os.kill(pid, signal.SIGKILL)
             self.finish(job)
             self.assert_nothing_left()
 
