@@ -170,6 +170,61 @@ static void iput_256(long count)
         shmem_long_iput((long *)(void *)block, (long *)(void *)source, 2, 2, 256, 1);
 }
 
+static void iput_quiet(long count)
+{
+    for (long i = 0; i < count; i++) {
+        shmem_long_iput((long *)(void *)block, (long *)(void *)source, 2, 2, 256, 1);
+        shmem_quiet();
+    }
+}
+
+/* As many bytes as iput_quiet moves. */
+static void put_quiet(long count)
+{
+    for (long i = 0; i < count; i++) {
+        shmem_long_put((long *)(void *)block, (long *)(void *)source, 256, 1);
+        shmem_quiet();
+    }
+}
+
+static void iget_256(long count)
+{
+    for (long i = 0; i < count; i++)
+        shmem_long_iget((long *)(void *)source, (long *)(void *)block, 2, 2, 256, 1);
+}
+
+/* What is under way at a time in these; one quiet waits for all. */
+#define OVERLAPPED 1000
+
+static void get_overlapped(long count)
+{
+    for (long i = 0; i < count; i++) {
+        for (int j = 0; j < OVERLAPPED; j++)
+            shmem_long_get_nbi((long *)(void *)source + j, (long *)(void *)block + j, 1, 1);
+        shmem_quiet();
+    }
+}
+
+static void inc_overlapped(long count)
+{
+    for (long i = 0; i < count; i++) {
+        for (int j = 0; j < OVERLAPPED; j++)
+            shmem_long_atomic_inc(words, 1);
+        shmem_quiet();
+    }
+}
+
+#ifdef HAS_TEAMS
+static void fetch_add_overlapped(long count)
+{
+    for (long i = 0; i < count; i++) {
+        for (int j = 0; j < OVERLAPPED; j++)
+            shmem_long_atomic_fetch_add_nbi((long *)(void *)source + j, words, 1, 1);
+        shmem_quiet();
+    }
+}
+#endif
+
 static void fetch_add(long count)
 {
     for (long i = 0; i < count; i++)
@@ -555,7 +610,15 @@ int main(int argc, char **argv)
         time_of("p + quiet", p_quiet, false);
         time_of("g 8 B", g_heap, false);
         time_of("iput 256 x 8 B", iput_256, false);
+        time_of("iput 256 x 8 B + quiet", iput_quiet, false);
+        time_of("put 2 KiB + quiet", put_quiet, false);
+        time_of("iget 256 x 8 B", iget_256, false);
         rate_of("fetch-add", fetch_add);
+        time_of("1,000 get_nbi 8 B + quiet", get_overlapped, false);
+        time_of("1,000 atomic inc + quiet", inc_overlapped, false);
+#ifdef HAS_TEAMS
+        time_of("1,000 fetch-add_nbi + quiet", fetch_add_overlapped, false);
+#endif
         bandwidths();
         if (near) {
             bare();

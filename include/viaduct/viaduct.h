@@ -213,11 +213,14 @@ VIADUCT_API int via_remote_atomic(struct via_remote *remote, uint64_t off, unsig
                                   enum viaduct_atomic operation, uint64_t operand, uint64_t compare,
                                   uint64_t *ret_old);
 
-/* Starts an update of which nobody wants the old value: like a put, in order with puts, and done at
- * the owner by the return of via_attach_quiet(). Not for compare-and-swap and fetch (-EINVAL). */
+/*
+ * Starts an update: like a put, in order with puts, and done at the owner by the return of
+ * via_attach_quiet(). fetch: `width` bytes that have the old value then, and are the library's
+ * until then; NULL: nobody wants it, which compare-and-swap and fetch refuse (-EINVAL).
+ */
 VIADUCT_API int via_remote_atomic_start(struct via_remote *remote, uint64_t off, unsigned width,
-                                        enum viaduct_atomic operation,
-                                        uint64_t operand) VIADUCT_MUST_CHECK;
+                                        enum viaduct_atomic operation, uint64_t operand,
+                                        uint64_t compare, void *fetch) VIADUCT_MUST_CHECK;
 
 /* Puts to this remote not known to have arrived (0 when it is direct). */
 VIADUCT_API unsigned via_remote_pending(struct via_remote *remote);

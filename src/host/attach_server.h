@@ -43,6 +43,9 @@ struct via_host_slice_users;
  * from the others: commands under way, gets without a segment among them, barriers. */
 #define VIA_ATTACH_RUNNING_MAX 32u
 #define VIA_ATTACH_BOUNCES 4u
+/* Of a few bytes there may be as many under way as there are commands, and some that are parked. */
+#define VIA_ATTACH_SMALL_BOUNCES 60u
+#define VIA_ATTACH_SMALL_BYTES 64u
 /* ... and those that were taken out of the pipe because no link leads to their host: so many of a
  * process, with the bytes of a pipe, and so many of all. */
 #define VIA_ATTACH_PARKED_MAX 256u
@@ -115,11 +118,12 @@ struct via_process_channel {
     uint32_t parked_count;
     uint32_t parked_bytes;
     uint32_t empty_looks;
-    /* Buffers of gets without a segment (of replies.geometry.body_bytes_max bytes each), and of the
-     * members of barriers (hosts_max each); a bit is set for each that is free. */
+    /* Buffers of gets without a segment (VIA_ATTACH_BOUNCES of replies.geometry.body_bytes_max
+     * bytes, then the small ones), and of the members of barriers (hosts_max each); a bit is set
+     * for each that is free. */
     unsigned char *bounces;
     uint16_t *members;
-    uint32_t bounces_free;
+    uint64_t bounces_free;
     uint32_t members_free;
     struct via_blocked_flow blocked[VIA_ATTACH_BLOCKED_MAX];
     unsigned blocked_count; /* more than VIA_ATTACH_BLOCKED_MAX: too many to remember */

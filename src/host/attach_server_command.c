@@ -112,11 +112,14 @@ static int build_get(struct via_process_channel *pc, const struct via_command *c
     if (command->bytes > pc->replies.geometry.body_bytes_max) {
         return -EMSGSIZE;
     }
-    if (pc->bounces_free == 0) {
+    uint64_t large = pc->bounces_free & ((1u << VIA_ATTACH_BOUNCES) - 1);
+    uint64_t small = command->bytes <= VIA_ATTACH_SMALL_BYTES ? pc->bounces_free ^ large : 0;
+    uint64_t free = small != 0 ? small : large;
+    if (free == 0) {
         return -EAGAIN; /* one of its own gets has to end first */
     }
-    slot->bounce = (int16_t)__builtin_ctz(pc->bounces_free);
-    pc->bounces_free &= pc->bounces_free - 1;
+    slot->bounce = (int16_t)__builtin_ctzll(free);
+    pc->bounces_free &= ~(UINT64_C(1) << slot->bounce);
     slot->is_data = true;
     op->result = via_process_channel_bounce(pc, slot);
     return 0;

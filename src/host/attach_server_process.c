@@ -123,8 +123,9 @@ static int init_channel(struct via_process *process, uint32_t index)
     pc->data_ends = calloc(server->reply.slots_count, sizeof(*pc->data_ends));
     pc->slots = calloc(slots + VIA_ATTACH_PARKED_MAX, sizeof(*pc->slots));
     pc->due = calloc(via_process_channel_due_max(slots), sizeof(*pc->due));
-    pc->bounces = malloc((size_t)VIA_ATTACH_BOUNCES * server->reply.body_bytes_max);
-    pc->bounces_free = (1u << VIA_ATTACH_BOUNCES) - 1;
+    pc->bounces = malloc((size_t)VIA_ATTACH_BOUNCES * server->reply.body_bytes_max +
+                         VIA_ATTACH_SMALL_BOUNCES * VIA_ATTACH_SMALL_BYTES);
+    pc->bounces_free = UINT64_MAX >> (64 - VIA_ATTACH_BOUNCES - VIA_ATTACH_SMALL_BOUNCES);
     pc->members =
         calloc(VIA_ATTACH_MEMBERS, sizeof(*pc->members) * process->host->config.hosts_max);
     pc->members_free = (1u << VIA_ATTACH_MEMBERS) - 1;

@@ -34,13 +34,16 @@ static void starve(struct via_transfer *transfer, struct via_process_channel *pc
 unsigned char *via_process_channel_bounce(const struct via_process_channel *pc,
                                           const struct via_command_slot *slot)
 {
-    return pc->bounces + (size_t)slot->bounce * pc->replies.geometry.body_bytes_max;
+    size_t large = via_min((size_t)slot->bounce, (size_t)VIA_ATTACH_BOUNCES);
+    size_t small = (size_t)slot->bounce - large;
+    return pc->bounces + large * pc->replies.geometry.body_bytes_max +
+           small * VIA_ATTACH_SMALL_BYTES;
 }
 
 void via_process_channel_unbounce(struct via_process_channel *pc, struct via_command_slot *slot)
 {
     if (slot->bounce >= 0) {
-        pc->bounces_free |= 1u << slot->bounce;
+        pc->bounces_free |= UINT64_C(1) << slot->bounce;
         slot->bounce = -1;
     }
 }

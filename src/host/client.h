@@ -55,12 +55,13 @@ struct via_client_op {
     uint64_t issue;                   /* asynchronous: number of its start */
     struct via_client_result *result; /* somebody waits; NULL = asynchronous */
     struct via_remote *remote;        /* asynchronous put: referenced */
-    unsigned char *destination;       /* get */
-    uint64_t bytes;                   /* get */
+    unsigned char *destination;       /* get, atomic: NULL = nobody wants it */
+    uint64_t bytes;                   /* of destination */
     uint32_t generation;
     uint32_t index_next_free;
     uint16_t host;
     bool used;
+    bool fetches; /* destination is for the value of the reply, not for its body */
     bool ordered; /* stores must not overtake it */
 };
 
@@ -308,7 +309,7 @@ int via_client_wait_result(struct via_attach *attach, const struct via_client_ch
 struct via_client_intent {
     struct via_client_result *result; /* NULL: asynchronous */
     struct via_remote *remote;        /* asynchronous put */
-    void *destination;                /* get */
+    void *destination;                /* get, atomic */
     uint64_t bytes;
 };
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/node.h"
 #include "wire/frame.h"
 
 /* Cookie: bits 63..24 generation, bits 23..0 index + 1; never 0, which would ask for no reply. */
@@ -119,6 +120,7 @@ void via_client_command_send(struct via_attach *attach, struct via_client_channe
     op->remote = intent->remote;
     op->destination = intent->destination;
     op->bytes = intent->bytes;
+    op->fetches = command->kind == VIA_OP_ATOMIC;
     op->host = command->destination;
     /* A put of nothing that rings may be overtaken by what rings again. */
     op->ordered = op->remote != NULL &&
@@ -173,6 +175,21 @@ static void end_waited(struct via_client_op *op, int status, uint64_t value)
     op->result->value = value;
 }
 
+/* The result goes where it is wanted. 0, or the reply brings something else. */
+static int fill_in(const struct via_client_op *op, const struct via_reply *reply, const void *body,
+                   size_t body_bytes)
+{
+    if (op->fetches && reply->kind == VIA_REPLY_COMPLETE && op->bytes <= sizeof(reply->value)) {
+        memcpy(op->destination, &reply->value, op->bytes);
+        return 0;
+    }
+    if (!op->fetches && reply->kind == VIA_REPLY_DATA && body_bytes == op->bytes) {
+        memcpy(op->destination, body, body_bytes);
+        return 0;
+    }
+    return -EPROTO;
+}
+
 void via_client_command_end(struct via_attach *attach, const struct via_reply *reply,
                             const void *body, size_t body_bytes)
 {
@@ -182,11 +199,7 @@ void via_client_command_end(struct via_attach *attach, const struct via_reply *r
     }
     int status = reply->status > 0 ? -EPROTO : reply->status;
     if (op->destination != NULL && status == 0) {
-        if (reply->kind == VIA_REPLY_DATA && body_bytes == op->bytes) {
-            memcpy(op->destination, body, body_bytes);
-        } else {
-            status = -EPROTO;
-        }
+        status = fill_in(op, reply, body, body_bytes);
     }
     if (op->result != NULL) {
         end_waited(op, status, reply->value);

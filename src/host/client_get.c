@@ -351,13 +351,14 @@ int via_remote_atomic(struct via_remote *remote, uint64_t off, unsigned width,
 }
 
 int via_remote_atomic_start(struct via_remote *remote, uint64_t off, unsigned width,
-                            enum viaduct_atomic operation, uint64_t operand)
+                            enum viaduct_atomic operation, uint64_t operand, uint64_t compare,
+                            void *fetch)
 {
     struct via_attach *attach = remote->attach;
     struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
     struct via_client_mapping *mapping;
-    uint64_t old;
-    if (operation == VIADUCT_ATOMIC_COMPARE_SWAP || operation == VIADUCT_ATOMIC_FETCH) {
+    if (fetch == NULL &&
+        (operation == VIADUCT_ATOMIC_COMPARE_SWAP || operation == VIADUCT_ATOMIC_FETCH)) {
         return via_client_error(-EINVAL, "host %u, segment: atomic %d without a result",
                                 remote->host, (int)operation);
     }
@@ -366,14 +367,19 @@ int via_remote_atomic_start(struct via_remote *remote, uint64_t off, unsigned wi
         return rc;
     }
     if (mapping != NULL) {
-        return atomic_direct(remote, mapping, off, width, operation, operand, 0, &old);
+        uint64_t old = 0;
+        rc = atomic_direct(remote, mapping, off, width, operation, operand, compare, &old);
+        if (rc == 0 && fetch != NULL) {
+            memcpy(fetch, &old, width);
+        }
+        return rc;
     }
-    struct via_command command = atomic_command(remote, off, width, operation, operand, 0);
+    struct via_command command = atomic_command(remote, off, width, operation, operand, compare);
     via_client_lock(attach);
     rc = via_client_command_room(attach, channel, 0);
     if (rc == 0) {
         /* With its remote it counts as a put: what is stored directly does not overtake it. */
-        struct via_client_intent intent = {.remote = remote};
+        struct via_client_intent intent = {.remote = remote, .destination = fetch, .bytes = width};
         via_client_command_send(attach, channel, &command, NULL, 0, &intent);
     }
     via_client_unlock(attach);

@@ -6,8 +6,8 @@
 /*
  * Where the word is mapped, the CPU's own; elsewhere the owner's host executes. All are
  * sequentially consistent, which on x86 costs nothing for those that read and write; a store is
- * made one. The non-blocking calls have their result when they return; those that have none are
- * under way like puts.
+ * made one. Elsewhere those that have no result, and the non-blocking ones, are under way like
+ * puts.
  */
 
 /* clang-format off */
@@ -30,6 +30,12 @@
     VIA_FAR void N##_update_far(const char *call, T *dest, enum viaduct_atomic operation, T value, int pe)\
     {                                                                                                     \
         via_path_update(call, dest, VIA_WIDTH(T), operation, VIA_BITS(T, value), pe);                     \
+    }                                                                                                     \
+    VIA_FAR void N##_nbi_far(const char *call, T *fetch, T *dest, enum viaduct_atomic operation, T value, \
+                             T cond, int pe)                                                              \
+    {                                                                                                     \
+        via_path_fetch_nbi(call, fetch, dest, VIA_WIDTH(T), operation, VIA_BITS(T, value),                \
+                           VIA_BITS(T, cond), pe);                                                        \
     }                                                                                                     \
     VIA_FAST void N##_set_to(const char *call, T *dest, T value, int pe)                                  \
     {                                                                                                     \
@@ -75,6 +81,37 @@
         if (via_likely(direct))                                                                           \
             return __atomic_fetch_add(direct, value, __ATOMIC_SEQ_CST);                                   \
         return N##_update(call, dest, VIADUCT_ATOMIC_ADD, value, 0, pe);                                  \
+    }                                                                                                     \
+    VIA_FAST void N##_fetch_nbi(const char *call, T *fetch, const T *source, int pe)                      \
+    {                                                                                                     \
+        const T *direct = via_direct(source, pe);                                                         \
+        if (via_likely(direct))                                                                           \
+            *fetch = __atomic_load_n(direct, __ATOMIC_SEQ_CST);                                           \
+        else                                                                                              \
+            N##_nbi_far(call, fetch, (T *)source, VIADUCT_ATOMIC_FETCH, 0, 0, pe);                        \
+    }                                                                                                     \
+    VIA_FAST void N##_swap_nbi(const char *call, T *fetch, T *dest, T value, int pe)                      \
+    {                                                                                                     \
+        T *direct = via_direct(dest, pe);                                                                 \
+        if (via_likely(direct))                                                                           \
+            *fetch = __atomic_exchange_n(direct, value, __ATOMIC_SEQ_CST);                                \
+        else                                                                                              \
+            N##_nbi_far(call, fetch, dest, VIADUCT_ATOMIC_SWAP, value, 0, pe);                            \
+    }                                                                                                     \
+    VIA_FAST void N##_add_nbi(const char *call, T *fetch, T *dest, T value, int pe)                       \
+    {                                                                                                     \
+        T *direct = via_direct(dest, pe);                                                                 \
+        if (via_likely(direct))                                                                           \
+            *fetch = __atomic_fetch_add(direct, value, __ATOMIC_SEQ_CST);                                 \
+        else                                                                                              \
+            N##_nbi_far(call, fetch, dest, VIADUCT_ATOMIC_ADD, value, 0, pe);                             \
+    }                                                                                                     \
+    VIA_FAST void N##_compare_swap_nbi(const char *call, T *fetch, T *dest, T cond, T value, int pe)      \
+    {                                                                                                     \
+        if (via_likely(via_direct(dest, pe)))                                                             \
+            *fetch = N##_do_compare_swap(call, dest, cond, value, pe);                                    \
+        else                                                                                              \
+            N##_nbi_far(call, fetch, dest, VIADUCT_ATOMIC_COMPARE_SWAP, value, cond, pe);                 \
     }
 
 #define VIA_DEFINE_BITWISE_DO(N, T, OP, OPERATION)                                                        \
@@ -92,6 +129,14 @@
         if (via_likely(direct))                                                                           \
             return __atomic_fetch_##OP(direct, value, __ATOMIC_SEQ_CST);                                  \
         return N##_update(call, dest, OPERATION, value, 0, pe);                                           \
+    }                                                                                                     \
+    VIA_FAST void N##_##OP##_nbi(const char *call, T *fetch, T *dest, T value, int pe)                    \
+    {                                                                                                     \
+        T *direct = via_direct(dest, pe);                                                                 \
+        if (via_likely(direct))                                                                           \
+            *fetch = __atomic_fetch_##OP(direct, value, __ATOMIC_SEQ_CST);                                \
+        else                                                                                              \
+            N##_nbi_far(call, fetch, dest, OPERATION, value, 0, pe);                                      \
     }
 
 /* Of the same width, for the types that have no atomic operations of their own. */
@@ -113,6 +158,14 @@
     {                                                                                                     \
         return N##_of(WORD##_do_fetch(call, (const W *)source, pe));                                      \
     }                                                                                                     \
+    VIA_FAST void N##_fetch_nbi(const char *call, T *fetch, const T *source, int pe)                      \
+    {                                                                                                     \
+        WORD##_fetch_nbi(call, (W *)fetch, (const W *)source, pe);                                        \
+    }                                                                                                     \
+    VIA_FAST void N##_swap_nbi(const char *call, T *fetch, T *dest, T value, int pe)                      \
+    {                                                                                                     \
+        WORD##_swap_nbi(call, (W *)fetch, (W *)dest, N##_bits(value), pe);                                \
+    }                                                                                                     \
     VIA_FAST void N##_set_to(const char *call, T *dest, T value, int pe)                                  \
     {                                                                                                     \
         WORD##_set_to(call, (W *)dest, N##_bits(value), pe);                                              \
@@ -130,9 +183,9 @@
     VIA_DEFINE_PAIR(T, N##_atomic_swap, (T *dest, T value, int pe),                                       \
         return N##_do_swap(VIA_CALL, dest, value, pe);)                                                   \
     VIA_DEFINE_PAIR(void, N##_atomic_fetch_nbi, (T *fetch, const T *source, int pe),                      \
-        *fetch = N##_do_fetch(VIA_CALL, source, pe);)                                                     \
+        N##_fetch_nbi(VIA_CALL, fetch, source, pe);)                                                      \
     VIA_DEFINE_PAIR(void, N##_atomic_swap_nbi, (T *fetch, T *dest, T value, int pe),                      \
-        *fetch = N##_do_swap(VIA_CALL, dest, value, pe);)                                                 \
+        N##_swap_nbi(VIA_CALL, fetch, dest, value, pe);)                                                  \
     T pshmem_##N##_fetch(const T *source, int pe) { return N##_do_fetch(VIA_CALL, source, pe); }          \
     void pshmem_##N##_set(T *dest, T value, int pe) { N##_set_to(VIA_CALL, dest, value, pe); }            \
     T pshmem_##N##_swap(T *dest, T value, int pe) { return N##_do_swap(VIA_CALL, dest, value, pe); }
@@ -150,11 +203,11 @@
     VIA_DEFINE_PAIR(void, N##_atomic_add, (T *dest, T value, int pe),                                     \
         N##_add_to(VIA_CALL, dest, value, pe);)                                                           \
     VIA_DEFINE_PAIR(void, N##_atomic_compare_swap_nbi, (T *fetch, T *dest, T cond, T value, int pe),      \
-        *fetch = N##_do_compare_swap(VIA_CALL, dest, cond, value, pe);)                                   \
+        N##_compare_swap_nbi(VIA_CALL, fetch, dest, cond, value, pe);)                                    \
     VIA_DEFINE_PAIR(void, N##_atomic_fetch_inc_nbi, (T *fetch, T *dest, int pe),                          \
-        *fetch = N##_do_add(VIA_CALL, dest, 1, pe);)                                                      \
+        N##_add_nbi(VIA_CALL, fetch, dest, 1, pe);)                                                       \
     VIA_DEFINE_PAIR(void, N##_atomic_fetch_add_nbi, (T *fetch, T *dest, T value, int pe),                 \
-        *fetch = N##_do_add(VIA_CALL, dest, value, pe);)                                                  \
+        N##_add_nbi(VIA_CALL, fetch, dest, value, pe);)                                                   \
     T pshmem_##N##_cswap(T *dest, T cond, T value, int pe)                                                \
     {                                                                                                     \
         return N##_do_compare_swap(VIA_CALL, dest, cond, value, pe);                                      \
@@ -170,7 +223,7 @@
     VIA_DEFINE_PAIR(void, N##_atomic_##OP, (T *dest, T value, int pe),                                    \
         N##_##OP##_to(VIA_CALL, dest, value, pe);)                                                        \
     VIA_DEFINE_PAIR(void, N##_atomic_fetch_##OP##_nbi, (T *fetch, T *dest, T value, int pe),              \
-        *fetch = N##_do_##OP(VIA_CALL, dest, value, pe);)
+        N##_##OP##_nbi(VIA_CALL, fetch, dest, value, pe);)
 
 #define VIA_DEFINE_BITWISE(N, T, A)                                                                       \
     VIA_DEFINE_BITWISE_DO(N, T, and, VIADUCT_ATOMIC_AND)                                                  \

@@ -173,6 +173,22 @@ static void get(const char *call, void *dest, const void *source, size_t bytes, 
         fatal_remote(call, pe, bytes, result);
 }
 
+char *via_path_span(const char *call, const void *address, size_t bytes, size_t payload, int pe)
+{
+    enum via_region region;
+    uint64_t off;
+
+    locate(call, address, bytes, pe, &region, &off);
+    char *base = via_peer_base(region, pe);
+    enum via_way way = base ? VIA_WAY_DIRECT : VIA_WAY_WINDOW;
+    if (!base)
+        base = via_remote_direct(remote_of(call, region, pe));
+    if (!base)
+        return NULL;
+    count(way, payload);
+    return base + off;
+}
+
 void via_path_get(const char *call, void *dest, const void *source, size_t bytes, int pe)
 {
     get(call, dest, source, bytes, pe, true);
@@ -244,8 +260,9 @@ uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
     return old;
 }
 
-void via_path_update(const char *call, void *dest, unsigned width, enum viaduct_atomic operation,
-                     uint64_t operand, int pe)
+/* fetch: NULL = nobody wants the old value. */
+static void start_atomic(const char *call, void *fetch, void *dest, unsigned width,
+                         enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe)
 {
     enum via_region region;
     uint64_t off;
@@ -253,15 +270,29 @@ void via_path_update(const char *call, void *dest, unsigned width, enum viaduct_
 
     locate(call, dest, width, pe, &region, &off);
     if (via_peer_base(region, pe)) {
-        via_path_atomic(call, dest, width, operation, operand, 0, pe);
+        uint64_t old = via_path_atomic(call, dest, width, operation, operand, compare, pe);
+        if (fetch)
+            memcpy(fetch, &old, width);
         return;
     }
     struct via_remote *remote = remote_of(call, region, pe);
     count(via_remote_direct(remote) ? VIA_WAY_WINDOW : VIA_WAY_FRAMES, width);
-    result = via_remote_atomic_start(remote, off, width, operation, operand);
+    result = via_remote_atomic_start(remote, off, width, operation, operand, compare, fetch);
     mark_frames();
     if (result < 0)
         fatal_remote(call, pe, width, result);
+}
+
+void via_path_update(const char *call, void *dest, unsigned width, enum viaduct_atomic operation,
+                     uint64_t operand, int pe)
+{
+    start_atomic(call, NULL, dest, width, operation, operand, 0, pe);
+}
+
+void via_path_fetch_nbi(const char *call, void *fetch, void *dest, unsigned width,
+                        enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe)
+{
+    start_atomic(call, fetch, dest, width, operation, operand, compare, pe);
 }
 
 /* --- signals ---------------------------------------------------------------------------------- */

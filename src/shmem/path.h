@@ -23,6 +23,14 @@ void via_path_get_nbi(const char *call, void *dest, const void *source, size_t b
 /* An update whose old value nobody wants; complete like a put. Not compare-and-swap and fetch. */
 void via_path_update(const char *call, void *dest, unsigned width, enum viaduct_atomic operation,
                      uint64_t operand, int pe);
+/* `width` bytes at fetch have the old value at the latest when via_path_quiet has returned. */
+void via_path_fetch_nbi(const char *call, void *fetch, void *dest, unsigned width,
+                        enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe);
+/*
+ * What is moved lies in pieces within `bytes` bytes from address on, `payload` bytes of them: their
+ * address in this process, or NULL: the way to them is by frames, one piece at a time.
+ */
+char *via_path_span(const char *call, const void *address, size_t bytes, size_t payload, int pe);
 /* width: 4 or 8. Returns the old value. */
 uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
                          enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe);

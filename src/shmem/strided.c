@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "shmem/strided.h"
 
-#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
 
 #include "shmem/path.h"
 
@@ -44,15 +45,36 @@ static void copy(char *dest, const char *source, ptrdiff_t dest_step, ptrdiff_t 
     }
 }
 
-/* All blocks lie between the first and the last, whatever the sign of the stride; so one look at
- * both ends is enough. */
-static bool direct_both(const void *first, ptrdiff_t last_off, int pe, char **ret_direct)
-{
-    char *direct = via_direct(first, pe);
-    const char *last = via_direct((const char *)first + last_off, pe);
+/*
+ * All blocks lie between the first and the last, whatever the sign of the stride; so one look at
+ * the whole is enough.
+ */
+struct span {
+    const char *begin;
+    size_t bytes;
+    ptrdiff_t first; /* of the first block in it */
+};
 
-    *ret_direct = direct;
-    return direct && last && last - direct == last_off;
+static struct span span_of(const void *first, ptrdiff_t step, size_t blocks, size_t block_bytes)
+{
+    ptrdiff_t last = step * (ptrdiff_t)(blocks - 1);
+
+    return (struct span){
+        .begin = (const char *)first + (last < 0 ? last : 0),
+        .bytes = (size_t)(last < 0 ? -last : last) + block_bytes,
+        .first = last < 0 ? -last : 0,
+    };
+}
+
+/* Where the first block is mapped, or NULL. */
+static char *mapped(const char *call, const struct span *span, size_t payload, int pe)
+{
+    char *begin = via_direct(span->begin, pe);
+    const char *last = via_direct(span->begin + span->bytes - 1, pe);
+
+    if (!begin || !last || last - begin != (ptrdiff_t)span->bytes - 1)
+        begin = via_path_span(call, span->begin, span->bytes, payload, pe);
+    return begin ? begin + span->first : NULL;
 }
 
 void via_strided_put(const char *call, void *dest, const void *source, ptrdiff_t dest_stride,
@@ -62,17 +84,52 @@ void via_strided_put(const char *call, void *dest, const void *source, ptrdiff_t
     ptrdiff_t dest_step = dest_stride * (ptrdiff_t)bytes;
     ptrdiff_t source_step = source_stride * (ptrdiff_t)bytes;
     size_t block_bytes = block_elements * bytes;
-    char *direct;
 
     if (blocks == 0 || block_bytes == 0)
         return;
-    if (direct_both(dest, dest_step * (ptrdiff_t)(blocks - 1), pe, &direct)) {
+    struct span span = span_of(dest, dest_step, blocks, block_bytes);
+    char *direct = mapped(call, &span, block_bytes * blocks, pe);
+    if (direct) {
         copy(direct, source, dest_step, source_step, block_bytes, blocks);
         return;
     }
     for (size_t i = 0; i < blocks; i++)
         via_path_put(call, (char *)dest + dest_step * (ptrdiff_t)i,
                      (const char *)source + source_step * (ptrdiff_t)i, block_bytes, pe);
+}
+
+/* --- gets from other hosts -------------------------------------------------------------------- */
+
+/*
+ * A message of its own for each block costs as much as this many bytes between them. Blocks that
+ * lie closer come with what is between them, so many bytes at a time, and are picked out here.
+ */
+#define GAP_BYTES_MAX 1024
+#define SPAN_BYTES_MAX ((size_t)64 << 10)
+
+/* How many blocks are got at a time, 0: each by itself. */
+static size_t blocks_at_a_time(ptrdiff_t step, size_t block_bytes)
+{
+    size_t step_bytes = (size_t)(step < 0 ? -step : step);
+
+    if (block_bytes > SPAN_BYTES_MAX / 2 || step_bytes > block_bytes + GAP_BYTES_MAX)
+        return 0;
+    return step_bytes == 0 ? SIZE_MAX : (SPAN_BYTES_MAX - block_bytes) / step_bytes + 1;
+}
+
+static void get_spans(const char *call, char *dest, const char *source, ptrdiff_t dest_step,
+                      ptrdiff_t source_step, size_t block_bytes, size_t blocks, size_t each,
+                      char *buffer, int pe)
+{
+    while (blocks > 0) {
+        size_t count = blocks < each ? blocks : each;
+        struct span span = span_of(source, source_step, count, block_bytes);
+        via_path_get(call, buffer, span.begin, span.bytes, pe);
+        copy(dest, buffer + span.first, dest_step, source_step, block_bytes, count);
+        dest += dest_step * (ptrdiff_t)count;
+        source += source_step * (ptrdiff_t)count;
+        blocks -= count;
+    }
 }
 
 void via_strided_get(const char *call, void *dest, const void *source, ptrdiff_t dest_stride,
@@ -82,12 +139,22 @@ void via_strided_get(const char *call, void *dest, const void *source, ptrdiff_t
     ptrdiff_t dest_step = dest_stride * (ptrdiff_t)bytes;
     ptrdiff_t source_step = source_stride * (ptrdiff_t)bytes;
     size_t block_bytes = block_elements * bytes;
-    char *direct;
 
     if (blocks == 0 || block_bytes == 0)
         return;
-    if (direct_both(source, source_step * (ptrdiff_t)(blocks - 1), pe, &direct)) {
+    struct span span = span_of(source, source_step, blocks, block_bytes);
+    const char *direct = mapped(call, &span, block_bytes * blocks, pe);
+    if (direct) {
         copy(dest, direct, dest_step, source_step, block_bytes, blocks);
+        return;
+    }
+    size_t each = blocks_at_a_time(source_step, block_bytes);
+    char *buffer =
+        each > 1 ? malloc(span.bytes < SPAN_BYTES_MAX ? span.bytes : SPAN_BYTES_MAX) : NULL;
+    if (buffer) {
+        get_spans(call, dest, source, dest_step, source_step, block_bytes, blocks, each, buffer,
+                  pe);
+        free(buffer);
         return;
     }
     /* All at once where they take a round trip each. */

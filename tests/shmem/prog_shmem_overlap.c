@@ -57,6 +57,90 @@ static void test_gets(long turn, long *into_heap)
     shmem_barrier_all();
 }
 
+/* Elements and blocks of another PE, near to each other and far apart, forwards and backwards. */
+static void test_strides(long turn)
+{
+    static const struct {
+        ptrdiff_t dest, source; /* strides */
+        size_t block, count;
+        long first; /* of numbers[] */
+    } cases[] = {
+        {1, 1, 1, 700, 3},      {3, 2, 1, 900, 0},      {1, 5, 3, 700, 11},
+        {2, -2, 1, 1000, 4000}, {-1, -4, 2, 600, 3000}, {1, 300, 1, 13, 100},
+        {2, -300, 2, 12, 4000}, {1, 1, 1, 1, 4095},
+    };
+    long *got = malloc(2 * WORDS * sizeof(long));
+    int from = (me + 1 + (int)turn % pes) % pes;
+
+    CHECK(got, "memory");
+    shmem_barrier_all();
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        memset(got, 0xff, 2 * WORDS * sizeof(long));
+        long *dest = got + WORDS;
+        if (cases[c].block == 1)
+            shmem_long_iget(dest, numbers + cases[c].first, cases[c].dest, cases[c].source,
+                            cases[c].count, from);
+        else
+            shmem_long_ibget(dest, numbers + cases[c].first, cases[c].dest * 3, cases[c].source,
+                             cases[c].block, cases[c].count, from);
+        ptrdiff_t step = cases[c].block == 1 ? cases[c].dest : cases[c].dest * 3;
+        for (size_t i = 0; i < cases[c].count * cases[c].block; i++) {
+            ptrdiff_t block = (ptrdiff_t)(i / cases[c].block);
+            ptrdiff_t in_it = (ptrdiff_t)(i % cases[c].block);
+            long *here = dest + block * step + in_it;
+            long wanted = number_of(from, cases[c].first + block * cases[c].source + in_it, turn);
+            CHECK(*here == wanted, "case %zu, element %zu: %ld, not %ld", c, i, *here, wanted);
+            *here = -1;
+        }
+        for (long i = 0; i < 2 * WORDS; i++)
+            CHECK(got[i] == -1, "case %zu: word %ld has become %ld", c, i - WORDS, got[i]);
+    }
+    free(got);
+    shmem_barrier_all();
+}
+
+/* Old values that come later: each number once, whoever takes it. */
+static void test_fetches(long turn)
+{
+    enum { TAKEN = 500 };
+    static int taken[TAKEN * 16];
+    static unsigned fetched_narrow[2 * TAKEN];
+    static unsigned narrow;
+    static double real;
+    long fetched[TAKEN], swapped = 0, seen = 0;
+    double fetched_real = 0;
+
+    memset(taken, 0, sizeof(taken));
+    memset(fetched_narrow, 0xff, sizeof(fetched_narrow));
+    counters[60] = 0;
+    counters[61] = 7;
+    narrow = 0;
+    real = 2.5;
+    shmem_barrier_all();
+    for (int i = 0; i < TAKEN; i++) {
+        shmem_long_atomic_fetch_add_nbi(&fetched[i], &counters[60], 1, pes - 1);
+        shmem_uint_atomic_fetch_inc_nbi(&fetched_narrow[2 * i], &narrow, pes - 1);
+    }
+    if (me == 0) {
+        shmem_long_atomic_compare_swap_nbi(&swapped, &counters[61], 7, 8 + turn, pes - 1);
+        shmem_long_atomic_fetch_nbi(&seen, &counters[61], pes - 1);
+        shmem_double_atomic_fetch_nbi(&fetched_real, &real, pes - 1);
+    }
+    shmem_quiet();
+    CHECK(me != 0 || (swapped == 7 && seen == 8 + turn && fetched_real == 2.5), "%ld, %ld, %g",
+          swapped, seen, fetched_real);
+    for (int i = 0; i < TAKEN; i++) {
+        CHECK(fetched[i] >= 0 && fetched[i] < TAKEN * (long)pes, "%ld", fetched[i]);
+        shmem_int_atomic_inc(&taken[fetched[i]], 0);
+        CHECK(fetched_narrow[2 * i] < (unsigned)(TAKEN * pes) && fetched_narrow[2 * i + 1] == ~0u,
+              "%u, %u", fetched_narrow[2 * i], fetched_narrow[2 * i + 1]);
+    }
+    shmem_barrier_all();
+    for (int i = 0; i < TAKEN * pes && me == 0; i++)
+        CHECK(taken[i] == 1, "number %d was taken %d times", i, taken[i]);
+    shmem_barrier_all();
+}
+
 /* Updates by all to all, and puts among them; the last of each PE is a set that comes behind them.
  */
 static void test_updates(long turn)
@@ -101,7 +185,7 @@ static double now_s(void)
 /* The best of some tries, as others use the machine as well. */
 static void test_faster(void)
 {
-    double gets = 0, adds = 0;
+    double gets = 0, adds = 0, fetches = 0;
 
     for (int turn = 0; turn < 5 && me == 0; turn++) {
         double begin = now_s();
@@ -119,14 +203,21 @@ static void test_faster(void)
             shmem_long_atomic_inc(&counters[0], pes - 1);
         shmem_quiet();
         double updated = now_s();
+        for (int i = 0; i < 300; i++)
+            shmem_long_atomic_fetch_inc_nbi(&into_static[i], &counters[0], pes - 1);
+        shmem_quiet();
+        double fetched_later = now_s();
         double ratio = (waited - begin) / (overlapped - waited);
         gets = ratio > gets ? ratio : gets;
         ratio = (fetched - overlapped) / (updated - fetched);
         adds = ratio > adds ? ratio : adds;
+        ratio = (fetched - overlapped) / (fetched_later - updated);
+        fetches = ratio > fetches ? ratio : fetches;
     }
     if (me == 0) {
-        printf("gets %.1f, updates %.1f times as fast\n", gets, adds);
-        CHECK(gets > 3 && adds > 3, "gets %.1f, updates %.1f times as fast", gets, adds);
+        printf("gets %.1f, updates %.1f, fetching ones %.1f times as fast\n", gets, adds, fetches);
+        CHECK(gets > 5 && adds > 5 && fetches > 5, "gets %.1f, updates %.1f, fetching ones %.1f",
+              gets, adds, fetches);
     }
 }
 
@@ -139,6 +230,8 @@ int main(int argc, char **argv)
     long *into_heap = shmem_malloc(WORDS * sizeof(long));
     for (long turn = 1; turn <= TURNS; turn++) {
         test_gets(turn, into_heap);
+        test_strides(turn);
+        test_fetches(turn);
         test_updates(turn);
     }
     if (argc > 1 && strcmp(argv[1], "faster") == 0)

@@ -261,12 +261,23 @@ static void operations_without_a_result_are_under_way_together(void **state)
 {
     struct fixture *fixture = *state;
     uint64_t *words = (uint64_t *)(void *)fixture->peer->view;
-    uint64_t got[200];
+    uint64_t got[200], old[200];
+    uint32_t narrow[400];
     memset(got, 0xff, sizeof(got));
+    memset(old, 0xff, sizeof(old));
+    memset(narrow, 0xff, sizeof(narrow));
     words[0] = 5;
+    words[1] = words[2] = 0;
     for (int i = 0; i < 200; i++) {
-        assert_int_equal(via_remote_atomic_start(fixture->remote, 0, 8, VIADUCT_ATOMIC_ADD, 10), 0);
+        assert_int_equal(
+            via_remote_atomic_start(fixture->remote, 0, 8, VIADUCT_ATOMIC_ADD, 10, 0, NULL), 0);
         assert_int_equal(via_remote_get_start(fixture->remote, 0, &got[i], 8), 0);
+        assert_int_equal(
+            via_remote_atomic_start(fixture->remote, 8, 8, VIADUCT_ATOMIC_ADD, 1, 0, &old[i]), 0);
+        assert_int_equal(via_remote_atomic_start(fixture->remote, 20, 4,
+                                                 VIADUCT_ATOMIC_COMPARE_SWAP, (uint64_t)i + 1,
+                                                 (uint64_t)i, &narrow[2 * i]),
+                         0);
     }
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_int_equal(via_remote_pending(fixture->remote), 0);
@@ -274,13 +285,18 @@ static void operations_without_a_result_are_under_way_together(void **state)
     /* A get comes behind the updates that were started before it. */
     for (int i = 0; i < 200; i++) {
         assert_int_equal(got[i], 5 + 10 * (i + 1));
+        assert_int_equal(old[i], i);
+        /* Four bytes are written, and no more. */
+        assert_true(narrow[2 * i] == (uint32_t)i && narrow[2 * i + 1] == 0xffffffff);
     }
+    assert_int_equal(words[1], 200);
     assert_int_equal(via_remote_get_start(fixture->remote, FAKE_PEER_BYTES - 4, got, 8), -ERANGE);
-    assert_int_equal(via_remote_atomic_start(fixture->remote, 0, 8, VIADUCT_ATOMIC_COMPARE_SWAP, 1),
-                     -EINVAL);
-    assert_int_equal(via_remote_atomic_start(fixture->remote, 0, 8, VIADUCT_ATOMIC_FETCH, 0),
-                     -EINVAL);
-    assert_int_equal(via_remote_atomic_start(fixture->remote, 4, 8, VIADUCT_ATOMIC_ADD, 1),
+    assert_int_equal(
+        via_remote_atomic_start(fixture->remote, 0, 8, VIADUCT_ATOMIC_COMPARE_SWAP, 1, 0, NULL),
+        -EINVAL);
+    assert_int_equal(
+        via_remote_atomic_start(fixture->remote, 0, 8, VIADUCT_ATOMIC_FETCH, 0, 0, NULL), -EINVAL);
+    assert_int_equal(via_remote_atomic_start(fixture->remote, 4, 8, VIADUCT_ATOMIC_ADD, 1, 0, NULL),
                      -EINVAL);
 }
 
