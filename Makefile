@@ -27,7 +27,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help hw fit-costs demo machines lab lab-try machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help hw fit-costs demo machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -42,11 +42,12 @@ machines: packages build-release ## N machines on this computer with a daemon ea
 machines-check: packages build-release ## kill MACHINE_KILLS daemons, start 16 machines, cut them in two: what is lost, how long it takes
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/machines/check_machines.py --kills $(MACHINE_KILLS) $(MACHINES) || [ $$? -eq 77 ]
 
-lab: packages build-release ## virtual machines that share an ivshmem memory: links, programs, kills (QEMU is fetched into a cache)
+lab: packages build-release ## virtual machines joined by ivshmem, and by models of PEX 87xx: links, programs, kills (QEMU is fetched into a cache)
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_lab.py || [ $$? -eq 77 ]
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_ring.py || [ $$? -eq 77 ]
 
-lab-try: packages build-release ## the same virtual machines, and a prompt to run commands in them
-	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_lab.py try || [ $$? -eq 77 ]
+lab-try lab-try-ring: lab-try%: packages build-release ## the same machines (ivshmem, or the ring of models), and a prompt to run commands in them
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_$(if $*,ring,lab).py try || [ $$? -eq 77 ]
 
 container-check: ## build the container image by podman or docker, and join two containers of it
 	python3 tests/supervise.py python3 tests/machines/check_container.py || [ $$? -eq 77 ]

@@ -11,7 +11,8 @@
  * descriptor of a PEX 87xx holds and the 39 that an old VT-d unit translates. */
 #define VIA_IOVA_FIRST (UINT64_C(1) << 32)
 #define VIA_IOVA_END (UINT64_C(1) << 39)
-#define VIA_IOVA_RANGES_MAX 1024u
+/* QEMU maps what stands behind an emulated IOMMU by pages: 16 MiB of them. */
+#define VIA_IOVA_RANGES_MAX 4096u
 
 struct via_iova_range {
     uint64_t at;

@@ -12,12 +12,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "vfio/iova.h"
 #include "vfio/user.h"
 #include "vfio/user_message.h"
 
 #define TURN_MS 100
 #define PATIENCE_SECONDS 2
-#define MAPS_MAX 1024u
+#define MAPS_MAX VIA_IOVA_RANGES_MAX
 #define PAGE_BYTES 4096u
 
 struct mapped {
@@ -68,8 +69,12 @@ static int map_memory(struct client *client)
         map.offset % PAGE_BYTES != 0 || map.address > UINT64_MAX - map.size) {
         return -EINVAL;
     }
+    if (message->fds_count == 0) {
+        return 0; /* ROMs and the like, which have no descriptor: the function does not reach them
+                   */
+    }
     if (message->fds_count != 1) {
-        return -ENOTSUP; /* memory by messages only */
+        return -EINVAL;
     }
     if (client->maps_count == MAPS_MAX) {
         return -ENOSPC;
@@ -261,21 +266,27 @@ static int set_irqs(struct client *client)
 
 /* --- regions --- */
 
+/* In pieces that a register has: QEMU reads the whole space at once. */
 static int access_config(struct client *client, const struct via_vfio_user_access *access,
                          unsigned char *data, bool writes)
 {
-    uint32_t value = 0;
-    if (access->count > sizeof(value) || access->offset >= VIA_PCI_CONFIG_BYTES) {
+    if (access->offset > VIA_PCI_CONFIG_BYTES ||
+        access->count > VIA_PCI_CONFIG_BYTES - access->offset) {
         return -EINVAL;
     }
-    unsigned off = (unsigned)access->offset;
-    if (writes) {
-        memcpy(&value, data, access->count);
-        return client->pci->ops->config_write(client->pci, off, access->count, value);
+    unsigned off = (unsigned)access->offset, end = off + access->count;
+    for (unsigned step; off < end; off += step, data += step) {
+        uint32_t value = 0;
+        step = off % 4 == 0 && end - off >= 4 ? 4 : off % 2 == 0 && end - off >= 2 ? 2 : 1;
+        memcpy(&value, data, step);
+        int rc = writes ? client->pci->ops->config_write(client->pci, off, step, value)
+                        : client->pci->ops->config_read(client->pci, off, step, &value);
+        if (rc != 0) {
+            return rc;
+        }
+        memcpy(data, &value, step);
     }
-    int rc = client->pci->ops->config_read(client->pci, off, access->count, &value);
-    memcpy(data, &value, access->count);
-    return rc;
+    return 0;
 }
 
 static int access_region(struct client *client, bool writes)

@@ -115,7 +115,8 @@ def accelerator():
 class Guest:
     """One virtual machine. devices: more options of QEMU. It ends with the process that started it (supervise.py)."""
 
-    def __init__(self, packages, image, folder, name, devices=(), iommu=False, accel=None):
+    def __init__(self, packages, image, folder, name, devices=(), iommu=False, accel=None, shared=False):
+        """shared: its memory is a memfd, which the servers of vfio-user devices map."""
         self.name = name
         self.folder = folder
         self.count = 0
@@ -125,11 +126,15 @@ class Guest:
         self.console = os.path.join(folder, name + ".console")
         accel = accel or accelerator()
         machine = "q35,accel=%s" % accel + (",kernel-irqchip=split" if iommu and accel == "kvm" else "")
+        memory = ()
+        if shared:
+            machine += ",memory-backend=memory"
+            memory = ("-object", "memory-backend-memfd,id=memory,size=%dM,share=on,seal=on" % MEMORY_MIB)
         # no_timer_check: with interrupt remapping on busy cores the check fails now and then, and the kernel panics.
         append = "console=ttyS0 quiet panic=-1 no_timer_check" + (" intel_iommu=on" if iommu else "")
         self.words = [*packages.qemu, "-nodefaults", "-no-user-config", "-machine", machine,
                       "-cpu", "host" if accel == "kvm" else "max", "-smp", "1", "-m", str(MEMORY_MIB), "-display", "none",
-                      "-serial", "file:" + self.console, "-no-reboot", "-kernel", packages.kernel, "-initrd", image, "-append", append,
+                      "-serial", "file:" + self.console, "-no-reboot", "-kernel", packages.kernel, "-initrd", image, "-append", append, *memory,
                       *(("-device", "intel-iommu,intremap=on,caching-mode=on") if iommu else ()),
                       "-device", "virtio-serial-pci,id=serial", "-chardev", "socket,id=line,path=%s,server=on,wait=off" % self.path,
                       "-device", "virtserialport,chardev=line,name=lab", "-qmp",
@@ -232,3 +237,10 @@ def ivshmem(server, index, name="iv"):
     """Options for a device on the server's socket: PCI function 0000:00:INDEX.0."""
     return ("-chardev", "socket,id=%s%d,path=%s" % (name, index, server),
             "-device", "ivshmem-doorbell,id=dev%s%d,chardev=%s%d,vectors=16,addr=%#x" % (name, index, name, index, index))
+
+
+def vfio_user(server, index):
+    """Options for the device that a vfio-user server shows: function 0 of the bus behind root port INDEX, which is bus INDEX + 1."""
+    device = {"driver": "vfio-user-pci", "id": "nt%d" % index, "bus": "rp%d" % index, "socket": {"path": server, "type": "unix"}}
+    return ("-device", "pcie-root-port,id=rp%d,chassis=%d,slot=%d,addr=%#x" % (index, index + 1, index + 1, 0x10 + index),
+            "-device", json.dumps(device))

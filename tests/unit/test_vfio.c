@@ -400,6 +400,60 @@ static void a_hostile_client_harms_itself_only(void **state)
     pci->ops->close(pci);
 }
 
+/* One message and its answer; the error that the answer has. */
+static uint32_t ask(int fd, struct via_vfio_user_message *message, uint16_t command,
+                    const void *body, size_t bytes)
+{
+    message->header = (struct via_vfio_user_header){.id = 7, .command = command};
+    memcpy(message->body, body, bytes);
+    message->body_bytes = (uint32_t)bytes;
+    message->fds_count = 0;
+    assert_int_equal(via_vfio_user_send(fd, message), 0);
+    assert_int_equal(via_vfio_user_receive(fd, message), 0);
+    return message->header.error;
+}
+
+/* What QEMU 11.1 says when a machine with the device starts. */
+static void qemu_is_understood(void **state)
+{
+    struct served *served = *state;
+    static struct via_vfio_user_message message;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct via_vfio_user_version version = {0};
+    strcpy(address.sun_path, served->path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_VERSION, &version, sizeof(version)), 0);
+
+    /* A ROM of the machine: memory without a descriptor. */
+    struct via_vfio_user_dma_map map = {
+        .argsz = sizeof(map), .flags = VIA_VFIO_USER_DMA_READ, .address = 0xc0000, .size = 0x20000};
+    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map)), 0);
+    struct via_vfio_user_dma_unmap unmap = {
+        .argsz = sizeof(unmap), .address = map.address, .size = map.size};
+    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_DMA_UNMAP, &unmap, sizeof(unmap)), 0);
+
+    /* All of the config space at once, a piece of it that is not aligned, and one beyond its end.
+     */
+    struct via_vfio_user_access access = {.region = VIA_VFIO_USER_REGION_CONFIG,
+                                          .count = VIA_PCI_CONFIG_BYTES};
+    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)), 0);
+    assert_int_equal(message.body_bytes, sizeof(access) + VIA_PCI_CONFIG_BYTES);
+    unsigned char ids[6];
+    memcpy(ids, message.body + sizeof(access), sizeof(ids));
+    assert_int_equal(ids[0], 0xb5);
+    assert_int_equal(ids[1], 0x10);
+    access.offset = 1;
+    access.count = 5;
+    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)), 0);
+    assert_memory_equal(message.body + sizeof(access), ids + 1, 5);
+    access.offset = VIA_PCI_CONFIG_BYTES - 4;
+    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)), EINVAL);
+    access.offset = UINT64_MAX;
+    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)), EINVAL);
+    close(fd);
+}
+
 static void a_server_that_ends_is_a_function_that_is_gone(void **state)
 {
     struct served *served = *state;
@@ -439,6 +493,7 @@ int main(void)
         cmocka_unit_test(a_function_by_sysfs_has_no_interrupts_and_reaches_no_memory),
         TEST(a_function_behind_a_socket_is_one),
         TEST(a_hostile_client_harms_itself_only),
+        TEST(qemu_is_understood),
         TEST(a_server_that_ends_is_a_function_that_is_gone),
         TEST(two_servers_do_not_share_a_path),
     };

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""A ring of three virtual machines: each link is a register model of a PEX 87xx, whose two functions are PCI devices of two guests.
+
+A guest has them by QEMU's vfio-user-pci behind an emulated IOMMU, and its daemon has them by the kernel's vfio-pci: MSI, DMA by IO virtual
+addresses, config space, resets. make lab. check_ring.py try: boots the same and gives a shell, where `g1 COMMAND` runs in guest 1.
+"""
+import os
+import re
+import subprocess
+
+import lab_guest
+import lab_hosts
+from lab_hosts import BIN, HANG_S, deliver, wait_for
+
+HOSTS = (1, 2, 3)
+# Every store into a window is a round trip to the model, so small windows lose nothing.
+WINDOW = "window=1MiB"
+# Bus 1 has the virtual side of the link to the next guest, bus 2 the link side of that from the guest before.
+FUNCTIONS = ("0000:01:00.0", "0000:02:00.0")
+TO_VFIO = "".join("echo vfio-pci >/sys/bus/pci/devices/{0}/driver_override; echo {0} >/sys/bus/pci/drivers_probe\n".format(function)
+                  for function in FUNCTIONS)
+EXAMPLES = ("hello", "ring_shift", "histogram")
+LIBRARY = "libviaduct-shmem.so.0"
+# oshrun reaches a guest as it would by ssh: a line with the command, then its input.
+AGENT = "#!/bin/sh\nname=$1; shift\n{ echo \"$*\"; exec cat; } | nc $name 7000\n"
+# What is not read when the socket closes would reset the connection, and the last answer with it.
+SERVER = "#!/bin/sh\nread -r line; sh -c \"$line\"; exec cat >/dev/null\n"
+
+
+def next_of(host):
+    return host % len(HOSTS) + 1
+
+
+def previous_of(host):
+    return (host + len(HOSTS) - 2) % len(HOSTS) + 1
+
+
+class Lab(lab_hosts.Lab):
+    """Three models and three guests."""
+
+    note = ""
+
+    def __init__(self, packages):
+        super().__init__(packages)
+        self.models = {}  # by the host of the virtual side
+
+    def links_of(self, host):
+        return ("%d=pex:%s,%s" % (next_of(host), FUNCTIONS[0], WINDOW), "%d=pex:%s,%s" % (previous_of(host), FUNCTIONS[1], WINDOW))
+
+    def socket(self, side, host):
+        return os.path.join(self.folder, "%s%d.sock" % (side, host))
+
+    def start(self):
+        more = [(os.path.join(BIN, "examples", name), "usr/bin/" + name) for name in EXAMPLES]
+        more += [(os.path.join(BIN, "oshrun"), None), (os.path.join(BIN, LIBRARY), "usr/lib/" + LIBRARY)]
+        self.build_image(more)
+        for host in HOSTS:
+            self.start_model(host)
+        for host in HOSTS:
+            devices = lab_guest.vfio_user(self.socket("v", host), 0) + lab_guest.vfio_user(self.socket("l", host), 1)
+            self.guests[host] = lab_guest.Guest(self.packages, self.image, self.folder, "g%d" % host, devices, iommu=True, shared=True)
+        for guest in self.guests.values():
+            guest.boot()
+        for host in HOSTS:
+            self.start_fabric(host)
+
+    def start_model(self, host):
+        self.models[host] = self.start_process(
+            [os.path.join(BIN, "viaduct"), "model", "pex", "--commands", "--socket", self.socket("v", host), "--socket",
+             self.socket("l", next_of(host))], says="virtual side", stdin=subprocess.PIPE)
+
+    def start_fabric(self, host):
+        """A guest's devices and daemon, once it has booted."""
+        self.guests[host].wait_booted()
+        self.guests[host].run(TO_VFIO)
+        self.start_daemon(host)
+
+    def command(self, host, line):
+        """What a model says to a command."""
+        model = self.models[host]
+        model.stdin.write(line + "\n")
+        model.stdin.flush()
+        answer = ""
+        while not answer.endswith(("ok\n", "no such command\n")):
+            answer += model.stdout.readline()
+        return answer
+
+
+class Ring(lab_hosts.Case):
+    kind = Lab
+
+    def wait_ring(self):
+        for host in HOSTS:
+            self.wait_state(host, next_of(host), "up")
+            self.wait_state(host, previous_of(host), "up")
+
+    def test_1_links_come_up_by_vfio_pci_with_msi_and_an_iommu(self):
+        self.wait_ring()
+        for host, guest in self.guests.items():
+            status = guest.run("viaduct status")
+            self.assertEqual(len(re.findall(r"(?m)^ +[123]  \S+ +up ", status)), 3, status)
+            lines = re.findall(r"(?m)^ *\d+: +(\d+) .*vfio-msi\[0\]\((\S+)\)$", guest.run("cat /proc/interrupts"))
+            self.assertEqual(sorted(function for _, function in lines), list(FUNCTIONS), host)
+            self.assertTrue(all(int(count) > 0 for count, _ in lines), lines)
+            groups = guest.run("for f in %s; do ls /sys/bus/pci/devices/$f/iommu_group/devices; done" % " ".join(FUNCTIONS))
+            self.assertEqual(groups.split(), list(FUNCTIONS))  # each a group of its own
+
+    def send(self, host, peer, count):
+        code, out = self.guests[host].run(deliver(host).replace("prog_deliver", "timeout %d prog_deliver" % HANG_S) + "send %d %d 500 50" % (peer, count), 2 * HANG_S, check=False)
+        self.assertEqual(code, 0, (out, self.guests[host].run("viaduct status; cat /tmp/viaductd.log"), self.guests[peer].run("viaduct status; cat /tmp/received")))
+
+    def faults(self):
+        return [re.search(r"IOMMU faults (\d+),", self.lab.command(host, "status")).group(1) for host in HOSTS]
+
+    def test_2_messages_over_each_link(self):
+        before = self.faults()
+        for host in HOSTS:
+            for peer in (next_of(host), previous_of(host)):
+                self.start_receiver(peer)
+                self.send(host, peer, 1000)
+                self.wait_received(peer, 1000)
+        # All that goes through the windows meets memory that the guests' IOMMUs map.
+        self.assertEqual(self.faults(), before)
+
+    def test_3_puts(self):
+        self.guests[2].run("sleep 1000 | %smemory 1 65536 >/tmp/memory 2>&1 &" % deliver(2))
+        out = self.guests[1].run(deliver(1) + "put 2 4096 3", HANG_S)
+        self.assertRegex(out, r"(?m)^put [0-9.]+ us$")
+        print("puts: %s" % " ".join(out.split("\n")), flush=True)
+
+    def test_4_an_openshmem_job_over_all_guests(self):
+        self.lab.start_ip()
+        for guest in self.guests.values():
+            guest.write("/usr/bin/agent", AGENT)
+            guest.write("/usr/bin/serve-line", SERVER)
+            guest.run("chmod +x /usr/bin/agent /usr/bin/serve-line; nc -ll -p 7000 -e /usr/bin/serve-line >/dev/null 2>&1 &")
+        hosts = ",".join("10.78.0.%d" % host for host in HOSTS)
+        for name in EXAMPLES:
+            out = self.guests[1].run("SHMEM_SYMMETRIC_SIZE=1m VIADUCT_SHMEM_HEAP_MAX=16m oshrun --hosts %s --lost-after 60 --rundir %s --agent "
+                                     "/usr/bin/agent -n 3 /usr/bin/%s" % (hosts, lab_hosts.RUNDIR, name), HANG_S)
+            self.assertIn("PASS", out)
+
+    def test_5_unmodified_programs(self):
+        self.run_programs(1, 2)
+
+    def test_6_a_link_is_cut_and_mended(self):
+        self.lab.command(1, "cut")
+        self.wait_not_up(1, 2)
+        self.wait_not_up(2, 1)
+        # The ring goes the other way round.
+        self.start_receiver(2)
+        self.send(1, 2, 200)
+        self.wait_received(2, 200)
+        self.lab.command(1, "mend")
+        self.wait_ring()
+        self.guests[1].run("viaduct cut 1 2")
+        self.wait_state(1, 2, "cut")
+        self.guests[1].run("viaduct mend 1 2")
+        self.wait_ring()
+
+    def test_7_a_daemon_is_killed_under_traffic(self):
+        self.start_receiver(3)
+        self.guests[1].run(deliver(1) + "send 3 0 500 50 12 >/tmp/sent 2>&1 &")
+        self.guests[2].run("kill -9 $(cat /tmp/viaductd.pid)")
+        self.wait_not_up(1, 2)
+        self.lab.start_daemon(2)
+        self.wait_ring()
+        self.assertTrue(wait_for(lambda: "sent" in self.guests[1].run("cat /tmp/sent")))
+        self.wait_received(3, int(self.guests[1].run("cat /tmp/sent").split()[-1]))
+
+    def test_8_a_guest_is_reset_under_traffic(self):
+        self.start_receiver(3)
+        self.guests[1].run(deliver(1) + "send 3 0 500 50 20 >/tmp/sent 2>&1 &")
+        self.guests[2].kill()
+        self.wait_not_up(1, 2)
+        self.wait_not_up(3, 2)
+        self.guests[2].boot()
+        self.lab.start_fabric(2)
+        self.wait_ring()
+        self.assertTrue(wait_for(lambda: "sent" in self.guests[1].run("cat /tmp/sent")))
+        self.wait_received(3, int(self.guests[1].run("cat /tmp/sent").split()[-1]))
+
+    def test_9_a_model_dies(self):
+        """Its functions read as all-ones; both daemons go on by the rest of the ring."""
+        self.lab.end_process(self.lab.models[1])
+        self.wait_not_up(1, 2)
+        self.wait_not_up(2, 1)
+        self.start_receiver(2)
+        self.send(1, 2, 200)
+        self.wait_received(2, 200)
+
+
+class Killed(lab_hosts.KilledCase):
+    script = __file__
+
+
+if __name__ == "__main__":
+    lab_hosts.main(Lab)
