@@ -26,10 +26,10 @@ static uint64_t word_at(const void *memory, size_t off)
 
 static const char *frame_name(unsigned kind)
 {
-    static const char *const names[] = {"frame?",          "MESSAGE",       "PUT",
-                                        "PUT_SIGNAL",      "GET",           "GET_DATA",
-                                        "ATOMIC",          "ATOMIC_RESULT", "BARRIER_ARRIVE",
-                                        "BARRIER_RELEASE", "SKIP",          "ACK"};
+    static const char *const names[] = {
+        "frame?",   "MESSAGE", "PUT",           "PUT_SIGNAL",     "GET",
+        "GET_DATA", "ATOMIC",  "ATOMIC_RESULT", "BARRIER_ARRIVE", "BARRIER_RELEASE",
+        "SKIP",     "ACK",     "PUT_STRIDED"};
     return names[kind < VIA_ARRAY_COUNT(names) ? kind : 0];
 }
 
@@ -49,7 +49,8 @@ static void describe_args(const struct via_frame_header *header, char *text, siz
         snprintf(text, bytes, " next %u (%s%s)", args.next, ack_name(args.state),
                  args.status != 0 ? ", with an error" : "");
     } else if (header->kind == VIA_FRAME_PUT || header->kind == VIA_FRAME_PUT_SIGNAL ||
-               header->kind == VIA_FRAME_GET || header->kind == VIA_FRAME_ATOMIC) {
+               header->kind == VIA_FRAME_PUT_STRIDED || header->kind == VIA_FRAME_GET ||
+               header->kind == VIA_FRAME_ATOMIC) {
         snprintf(text, bytes, " at %#" PRIx64, word_at(header->args, 8));
     } else if (header->kind == VIA_FRAME_BARRIER_ARRIVE ||
                header->kind == VIA_FRAME_BARRIER_RELEASE) {

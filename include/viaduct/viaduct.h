@@ -179,6 +179,14 @@ VIADUCT_API int via_remote_try_put_from(struct via_remote *remote, uint64_t off,
                                         struct via_segment *segment, uint64_t src_off, size_t bytes,
                                         unsigned flags);
 
+/*
+ * Puts `blocks` blocks of block_bytes: from src on, src_step bytes from one to the next, to off on,
+ * step bytes from one to the next. Like that many calls of via_remote_put, one after another.
+ */
+VIADUCT_API int via_remote_put_strided(struct via_remote *remote, uint64_t off, int64_t step,
+                                       const void *src, int64_t src_step, size_t block_bytes,
+                                       size_t blocks) VIADUCT_MUST_CHECK;
+
 /* Puts, then updates the 8-byte aligned word at signal_off: sets it to value, or adds it. */
 #define VIADUCT_SIGNAL_SET 0u
 #define VIADUCT_SIGNAL_ADD 1u

@@ -85,6 +85,11 @@ static void fill(struct sim_pe *pe, struct sim_serve *serve, const struct via_co
     case VIA_OP_PUT:
         op->source = serve->stash.body;
         break;
+    case VIA_OP_PUT_STRIDED:
+        op->operand = command->a.step;
+        op->compare = command->b.block_bytes;
+        op->source = serve->stash.body;
+        break;
     case VIA_OP_GET:
         slot->is_data = command->source == VIA_SOURCE_NONE;
         slot->bounce = slot->is_data ? sim_alloc(command->bytes) : NULL;

@@ -45,6 +45,47 @@ int via_apply_put(struct via_channel *channel, const struct via_frame_access *ar
     return 0;
 }
 
+/* The bytes from the first of a number of blocks to the last; false: no memory is as large. */
+static bool find_span(const struct via_frame_strided *args, uint64_t blocks, uint64_t *ret_begin,
+                      uint64_t *ret_bytes)
+{
+    int64_t last;
+
+    if (__builtin_mul_overflow(args->step, (int64_t)(blocks - 1), &last)) {
+        return false;
+    }
+    uint64_t back = last < 0 ? 0 - (uint64_t)last : 0;
+    *ret_begin = args->offset - back;
+    *ret_bytes = (last < 0 ? back : (uint64_t)last) + args->block_bytes;
+    return back <= args->offset;
+}
+
+int via_apply_put_strided(struct via_channel *channel, const struct via_frame_strided *args,
+                          const void *data, uint32_t bytes)
+{
+    const unsigned char *from = data;
+    unsigned char *memory;
+    uint64_t begin = args->offset, span = 0;
+
+    if (args->block_bytes == 0 || bytes % args->block_bytes != 0) {
+        return -EPROTO;
+    }
+    uint32_t blocks = bytes / args->block_bytes;
+    if (blocks != 0 && !find_span(args, blocks, &begin, &span)) {
+        via_count(&channel->counters.refused_range, 1);
+        return -ERANGE;
+    }
+    int rc = via_segment_reach(channel, args->segment, begin, span, VIA_SEGMENT_WRITE, &memory);
+    if (rc != 0) {
+        return rc;
+    }
+    for (uint32_t i = 0; i < blocks; i++) {
+        via_segment_store(memory + (args->offset - begin) + args->step * (int64_t)i,
+                          from + (size_t)i * args->block_bytes, args->block_bytes, 0);
+    }
+    return 0;
+}
+
 int via_apply_put_signal(struct via_channel *channel, const struct via_frame_signal *args,
                          const void *data, uint32_t bytes, unsigned flags)
 {

@@ -218,7 +218,7 @@ static void take_routes(struct via_channel *channel)
 static bool is_well_formed(const struct via_node *node, const struct via_frame_header *header,
                            uint32_t body_bytes)
 {
-    if (header->kind < VIA_FRAME_MESSAGE || header->kind > VIA_FRAME_ACK ||
+    if (header->kind < VIA_FRAME_MESSAGE || header->kind >= VIA_FRAME_KINDS ||
         header->source >= node->config.hosts_max || header->destination >= node->config.hosts_max ||
         header->source == header->destination ||
         (header->flow >= node->flows_each && !VIA_MUTANT(NODE_FLOW))) {

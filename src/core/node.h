@@ -228,9 +228,12 @@ enum via_op_kind {
     VIA_OP_GET = 4,
     VIA_OP_ATOMIC = 5,
     VIA_OP_BARRIER = 6, /* channel 0 only */
+    VIA_OP_PUT_STRIDED = 7,
 };
 
 #define VIA_OP_FLAGS (VIA_FRAME_FLAG_NOTIFY | VIA_FRAME_FLAG_LAST_WORD | VIA_FRAME_FLAG_ACK_SOON)
+
+#define VIA_OP_STRIDED_BYTES_MAX (256u << 10)
 
 struct via_op {
     uint8_t kind;   /* enum via_op_kind */
@@ -245,12 +248,13 @@ struct via_op {
     uint64_t offset;
     uint64_t signal_offset; /* put with signal; VIA_FRAME_SIGNAL_ADD in bit 63 */
     uint64_t signal_value;
-    uint64_t operand;
-    uint64_t compare;
+    uint64_t operand;   /* strided put: bytes from one block to the next, two's complement */
+    uint64_t compare;   /* strided put: bytes of a block */
     const void *source; /* message, put: borrowed until complete */
     void *result;       /* get: borrowed until complete, written as data arrives */
-    uint64_t bytes;     /* message: at most frame_bytes_max; put, get: any */
-    uint32_t group;     /* barrier: number of the group; one barrier per group at a time */
+    uint64_t bytes; /* message: at most frame_bytes_max; put, get: any; strided put: whole blocks,
+                       VIA_OP_STRIDED_BYTES_MAX */
+    uint32_t group; /* barrier: number of the group; one barrier per group at a time */
     const uint16_t
         *members; /* barrier: host ids, ascending, mine among them; borrowed until complete */
     uint32_t members_count;

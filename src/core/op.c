@@ -38,12 +38,12 @@ void via_op_pool_init(struct via_channel *channel)
 
 static uint32_t frames_of(const struct via_node *node, const struct via_op *op)
 {
-    uint64_t each = node->config.frame_bytes_max;
+    uint64_t each = via_op_frame_bytes(node, op);
 
     if (op->kind == VIA_OP_GET) {
         each = node->get_bytes_max;
     } else if (op->kind != VIA_OP_PUT && op->kind != VIA_OP_PUT_SIGNAL &&
-               op->kind != VIA_OP_GET_ANSWER) {
+               op->kind != VIA_OP_PUT_STRIDED && op->kind != VIA_OP_GET_ANSWER) {
         return 1;
     }
     return op->bytes == 0 ? 1 : (uint32_t)((op->bytes - 1) / each + 1);

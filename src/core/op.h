@@ -82,6 +82,13 @@ static inline struct via_op_slot *via_op_of(struct via_tx_op *tx)
     return via_list_entry(tx, struct via_op_slot, tx);
 }
 
+/* Bytes in a frame of an operation that is cut: strided ones between blocks. */
+static inline uint64_t via_op_frame_bytes(const struct via_node *node, const struct via_op *op)
+{
+    uint64_t each = node->config.frame_bytes_max;
+    return op->kind == VIA_OP_PUT_STRIDED ? each - each % op->compare : each;
+}
+
 /* --- op.c: the pool, and how operations end -------------------------------------------------- */
 
 void via_op_pool_init(struct via_channel *channel);

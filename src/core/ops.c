@@ -10,6 +10,15 @@
 
 /* --- submission ------------------------------------------------------------------------------ */
 
+static int check_strided(const struct via_node_config *config, const struct via_op *op)
+{
+    if (op->compare == 0 || op->compare > config->frame_bytes_max || op->bytes % op->compare != 0 ||
+        (op->flags & ~VIA_FRAME_FLAG_ACK_SOON) != 0) {
+        return -EINVAL;
+    }
+    return op->bytes > VIA_OP_STRIDED_BYTES_MAX ? -EMSGSIZE : 0;
+}
+
 static int check(const struct via_channel *channel, const struct via_op *op)
 {
     const struct via_node_config *config = &channel->node->config;
@@ -17,8 +26,9 @@ static int check(const struct via_channel *channel, const struct via_op *op)
     if (op->kind == VIA_OP_BARRIER) {
         return via_barrier_check(channel, op);
     }
-    if (op->kind < VIA_OP_MESSAGE || op->kind > VIA_OP_ATOMIC || op->flow >= config->flows_count ||
-        (op->flags & ~VIA_OP_FLAGS) != 0) {
+    bool strided = op->kind == VIA_OP_PUT_STRIDED;
+    if (op->kind < VIA_OP_MESSAGE || (op->kind > VIA_OP_ATOMIC && !strided) ||
+        op->flow >= config->flows_count || (op->flags & ~VIA_OP_FLAGS) != 0) {
         return -EINVAL;
     }
     if (op->destination >= config->hosts_max) {
@@ -30,6 +40,9 @@ static int check(const struct via_channel *channel, const struct via_op *op)
     }
     if (op->bytes != 0 && (op->kind == VIA_OP_GET ? op->result == NULL : op->source == NULL)) {
         return -EINVAL;
+    }
+    if (strided) {
+        return check_strided(config, op);
     }
     /* The number of a frame within its operation fits into half of the sequence numbers. */
     uint64_t bytes_max = op->kind == VIA_OP_MESSAGE ? config->frame_bytes_max
@@ -148,6 +161,11 @@ static int execute(struct via_channel *channel, const struct via_frame_header *h
         struct via_frame_signal args;
         memcpy(&args, header->args, sizeof(args));
         return via_apply_put_signal(channel, &args, data, bytes, flags);
+    }
+    case VIA_FRAME_PUT_STRIDED: {
+        struct via_frame_strided args;
+        memcpy(&args, header->args, sizeof(args));
+        return via_apply_put_strided(channel, &args, data, bytes);
     }
     case VIA_FRAME_GET:
         return via_answer_get(channel, header);
@@ -317,6 +335,17 @@ static int local_atomic(struct via_channel *channel, const struct via_op_slot *o
     return via_apply_atomic(channel, &args, &operands, ret_old);
 }
 
+static int local_put_strided(struct via_channel *channel, const struct via_op_slot *op)
+{
+    struct via_frame_strided args = {
+        .segment = op->op.segment,
+        .offset = op->op.offset,
+        .step = (int64_t)op->op.operand,
+        .block_bytes = (uint32_t)op->op.compare,
+    };
+    return via_apply_put_strided(channel, &args, op->op.source, (uint32_t)op->op.bytes);
+}
+
 /* true when the operation is done. */
 static bool local_step(struct via_channel *channel, struct via_op_slot *op, uint32_t *budget,
                        int *ret_status, uint64_t *ret_value)
@@ -327,6 +356,10 @@ static bool local_step(struct via_channel *channel, struct via_op_slot *op, uint
         return *ret_status != -EAGAIN;
     case VIA_OP_ATOMIC:
         *ret_status = local_atomic(channel, op, ret_value);
+        return true;
+    case VIA_OP_PUT_STRIDED:
+        *ret_status = local_put_strided(channel, op);
+        *budget -= (uint32_t)via_min(op->op.bytes, (uint64_t)*budget);
         return true;
     default:
         return copy_step(channel, op, budget, ret_status);

@@ -16,7 +16,7 @@ static void set_args(struct via_outgoing *out, const void *args, size_t bytes)
 static bool piece_of(const struct via_channel *channel, const struct via_op_slot *op,
                      uint32_t index, uint64_t *ret_off, uint32_t *ret_bytes)
 {
-    uint64_t each = channel->node->config.frame_bytes_max;
+    uint64_t each = via_op_frame_bytes(channel->node, &op->op);
     uint64_t bytes = op->op.bytes;
     uint64_t last = bytes == 0 ? 0 : (bytes - 1) / each;
     uint64_t off = index * each;
@@ -73,6 +73,24 @@ static void make_put(const struct via_channel *channel, const struct via_op_slot
         out->header.kind = VIA_FRAME_PUT;
         set_args(out, &args, sizeof(args));
     }
+}
+
+static void make_put_strided(const struct via_channel *channel, const struct via_op_slot *op,
+                             uint32_t index, struct via_outgoing *out)
+{
+    uint64_t off;
+    bool last = piece_of(channel, op, index, &off, &out->bytes);
+    struct via_frame_strided args = {
+        .segment = op->op.segment,
+        .offset = op->op.offset + off / op->op.compare * op->op.operand,
+        .step = (int64_t)op->op.operand,
+        .block_bytes = (uint32_t)op->op.compare,
+    };
+
+    out->header.kind = VIA_FRAME_PUT_STRIDED;
+    out->payload = (const unsigned char *)op->op.source + off;
+    out->header.flags |= last ? VIA_FRAME_FLAG_LAST : 0;
+    set_args(out, &args, sizeof(args));
 }
 
 static void make_get(const struct via_channel *channel, const struct via_op_slot *op,
@@ -180,6 +198,9 @@ void via_outgoing_make(struct via_channel *channel, struct via_tx_op *tx, uint32
     case VIA_OP_PUT:
     case VIA_OP_PUT_SIGNAL:
         make_put(channel, op, index, out);
+        break;
+    case VIA_OP_PUT_STRIDED:
+        make_put_strided(channel, op, index, out);
         break;
     case VIA_OP_GET:
         make_get(channel, op, index, out);

@@ -43,6 +43,8 @@ int via_apply_message(struct via_channel *channel, uint16_t source, uint16_t flo
                       const struct via_frame_message *args, const void *data, uint32_t bytes);
 int via_apply_put(struct via_channel *channel, const struct via_frame_access *args,
                   const void *data, uint32_t bytes, unsigned flags);
+int via_apply_put_strided(struct via_channel *channel, const struct via_frame_strided *args,
+                          const void *data, uint32_t bytes);
 int via_apply_put_signal(struct via_channel *channel, const struct via_frame_signal *args,
                          const void *data, uint32_t bytes, unsigned flags);
 int via_apply_atomic(struct via_channel *channel, const struct via_frame_atomic *args,

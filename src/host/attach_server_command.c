@@ -178,6 +178,10 @@ static int build(struct via_process_channel *pc, const struct via_command *comma
         op->signal_offset = command->a.signal_offset;
         op->signal_value = command->b.signal_value;
         return build_source(pc, command, slot, op);
+    case VIA_OP_PUT_STRIDED:
+        op->operand = command->a.step;
+        op->compare = command->b.block_bytes;
+        return build_source(pc, command, slot, op);
     case VIA_OP_GET:
         return build_get(pc, command, slot, op);
     case VIA_OP_ATOMIC:

@@ -244,6 +244,7 @@ struct via_command {
         uint64_t source_segment;
         uint64_t signal_offset;
         uint64_t operand;
+        uint64_t step;     /* strided put: struct via_op.operand */
         uint64_t endpoint; /* message */
         uint64_t group;    /* barrier: body = uint16_t host ids */
     } a;
@@ -251,6 +252,7 @@ struct via_command {
         uint64_t source_offset;
         uint64_t signal_value;
         uint64_t compare;
+        uint64_t block_bytes; /* strided put */
         uint64_t source_endpoint;
     } b;
 };

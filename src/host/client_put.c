@@ -216,6 +216,92 @@ int via_remote_put(struct via_remote *remote, uint64_t off, const void *src, siz
     return bytes == 0 && flags == 0 ? 0 : put_indirect(remote, off, src, bytes, flags);
 }
 
+/* --- in blocks ---------------------------------------------------------------------------------*/
+
+/* Smaller ones are packed: no frame is shorter. Larger ones cost no less together. */
+#define PACKED_BLOCK_BYTES_MAX 64u
+#define PACKED_BYTES 8192u
+
+struct blocks {
+    uint64_t off;
+    int64_t step;
+    const unsigned char *src;
+    int64_t src_step;
+    size_t bytes; /* of one */
+    size_t count;
+};
+
+/* Takes the first ones away. */
+static void advance(struct blocks *blocks, size_t count)
+{
+    blocks->off += (uint64_t)blocks->step * count;
+    blocks->src += blocks->src_step * (int64_t)count;
+    blocks->count -= count;
+}
+
+static void pack(unsigned char *packed, const struct blocks *blocks, size_t count)
+{
+    const unsigned char *src = blocks->src;
+    for (size_t i = 0; i < count; i++, src += blocks->src_step) {
+        if (blocks->bytes == 8) {
+            memcpy(packed + i * 8, src, 8);
+        } else {
+            memcpy(packed + i * blocks->bytes, src, blocks->bytes);
+        }
+    }
+}
+
+static int put_packed(struct via_remote *remote, struct blocks *blocks)
+{
+    unsigned char packed[PACKED_BYTES];
+    size_t bytes = via_min(sizeof(packed), (size_t)remote->attach->body_bytes_max);
+    size_t count = via_min(blocks->count, bytes / blocks->bytes);
+    struct via_command command = put_command(remote, blocks->off, count * blocks->bytes);
+    command.kind = VIA_OP_PUT_STRIDED;
+    command.a.step = (uint64_t)blocks->step;
+    command.b.block_bytes = blocks->bytes;
+    pack(packed, blocks, count);
+    via_client_lock(remote->attach);
+    int rc = send_piece(remote, &command, packed);
+    via_client_unlock(remote->attach);
+    advance(blocks, count);
+    return rc;
+}
+
+int via_remote_put_strided(struct via_remote *remote, uint64_t off, int64_t step, const void *src,
+                           int64_t src_step, size_t block_bytes, size_t blocks_count)
+{
+    struct blocks blocks = {off, step, src, src_step, block_bytes, blocks_count};
+    int64_t last = 0;
+    int rc = 0;
+    if (blocks_count == 0 || block_bytes == 0) {
+        return 0;
+    }
+    if (blocks_count > INT64_MAX ||
+        __builtin_mul_overflow(step, (int64_t)blocks_count - 1, &last)) {
+        return via_client_error(-ERANGE, "host %u, segment: put of %zu blocks: outside of it",
+                                remote->host, blocks_count);
+    }
+    /* The first and the last: so what is between them, too. */
+    rc = via_client_check(remote, off, block_bytes, "put");
+    if (rc == 0) {
+        rc = via_client_check(remote, off + (uint64_t)last, block_bytes, "put");
+    }
+    while (rc == 0 && blocks.count != 0) {
+        struct via_client_mapping *mapping = NULL;
+        rc = begin_put(remote, blocks.off, block_bytes, &mapping);
+        if (rc == 0 && mapping == NULL && block_bytes <= PACKED_BLOCK_BYTES_MAX) {
+            rc = put_packed(remote, &blocks);
+        } else if (rc == 0) {
+            rc = mapping != NULL
+                     ? put_direct(remote, mapping, blocks.off, blocks.src, block_bytes, 0)
+                     : put_indirect(remote, blocks.off, blocks.src, block_bytes, 0);
+            advance(&blocks, 1);
+        }
+    }
+    return rc;
+}
+
 static struct via_command put_from_command(const struct via_remote *remote, uint64_t off,
                                            const struct via_segment *segment, uint64_t src_off,
                                            size_t bytes, unsigned flags)

@@ -173,6 +173,22 @@ static void get(const char *call, void *dest, const void *source, size_t bytes, 
         fatal_remote(call, pe, bytes, result);
 }
 
+void via_path_put_strided(const char *call, void *dest, ptrdiff_t dest_step, const void *source,
+                          ptrdiff_t source_step, size_t block_bytes, size_t blocks, int pe)
+{
+    enum via_region region;
+    uint64_t off;
+
+    locate(call, dest, block_bytes, pe, &region, &off);
+    struct via_remote *remote = remote_of(call, region, pe);
+    count(VIA_WAY_FRAMES, block_bytes * blocks);
+    int result =
+        via_remote_put_strided(remote, off, dest_step, source, source_step, block_bytes, blocks);
+    mark_frames();
+    if (result < 0)
+        fatal_remote(call, pe, block_bytes * blocks, result);
+}
+
 char *via_path_span(const char *call, const void *address, size_t bytes, size_t payload, int pe)
 {
     enum via_region region;

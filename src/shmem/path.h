@@ -26,6 +26,9 @@ void via_path_update(const char *call, void *dest, unsigned width, enum viaduct_
 /* `width` bytes at fetch have the old value at the latest when via_path_quiet has returned. */
 void via_path_fetch_nbi(const char *call, void *fetch, void *dest, unsigned width,
                         enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe);
+/* Blocks that do not lie in mapped memory (via_path_span); steps in bytes. */
+void via_path_put_strided(const char *call, void *dest, ptrdiff_t dest_step, const void *source,
+                          ptrdiff_t source_step, size_t block_bytes, size_t blocks, int pe);
 /*
  * What is moved lies in pieces within `bytes` bytes from address on, `payload` bytes of them: their
  * address in this process, or NULL: the way to them is by frames, one piece at a time.

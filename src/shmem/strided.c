@@ -93,9 +93,7 @@ void via_strided_put(const char *call, void *dest, const void *source, ptrdiff_t
         copy(direct, source, dest_step, source_step, block_bytes, blocks);
         return;
     }
-    for (size_t i = 0; i < blocks; i++)
-        via_path_put(call, (char *)dest + dest_step * (ptrdiff_t)i,
-                     (const char *)source + source_step * (ptrdiff_t)i, block_bytes, pe);
+    via_path_put_strided(call, dest, dest_step, source, source_step, block_bytes, blocks, pe);
 }
 
 /* --- gets from other hosts -------------------------------------------------------------------- */

@@ -26,6 +26,8 @@ enum via_frame_kind {
     VIA_FRAME_BARRIER_RELEASE = 9, /* args via_frame_barrier */
     VIA_FRAME_SKIP = 10, /* takes a sequence number, does nothing (a refused or given-up frame) */
     VIA_FRAME_ACK = 11,  /* not sequenced: args via_frame_ack */
+    VIA_FRAME_PUT_STRIDED = 12, /* args via_frame_strided: the payload is whole blocks */
+    VIA_FRAME_KINDS
 };
 
 /* Bits of via_frame_header.flags. */
@@ -85,6 +87,14 @@ struct via_frame_signal {
     uint64_t signal_value;
 };
 #define VIA_FRAME_SIGNAL_ADD (UINT64_C(1) << 63)
+
+struct via_frame_strided {
+    uint64_t segment;
+    uint64_t offset; /* of the first block */
+    int64_t step;    /* from the beginning of one block to that of the next */
+    uint32_t block_bytes;
+    uint32_t reserved;
+};
 
 struct via_frame_get {
     uint64_t segment;
@@ -158,6 +168,7 @@ struct via_frame_ack {
 };
 _Static_assert(sizeof(struct via_frame_signal) == 32 && sizeof(struct via_frame_get) == 32 &&
                    sizeof(struct via_frame_atomic) == 32 &&
+                   sizeof(struct via_frame_strided) == 32 &&
                    sizeof(struct via_frame_barrier) == 32 && sizeof(struct via_frame_ack) == 32,
                "arguments fill the header");
 

@@ -99,6 +99,49 @@ static void test_strides(long turn)
     shmem_barrier_all();
 }
 
+/* The same cases, written: into a part of the other PE's memory that is this PE's. */
+static void test_strided_puts(long turn)
+{
+    enum { PART = 2000 };
+    static const struct {
+        ptrdiff_t dest, source; /* strides */
+        size_t block, count;
+        long first; /* of the part */
+    } cases[] = {
+        {2, 2, 1, 256, 0},      {1, 3, 1, 700, 3},     {-2, 1, 1, 900, 1999}, {7, 3, 2, 280, 1},
+        {-5, -4, 3, 300, 1500}, {200, 150, 150, 9, 0}, {1500, 1, 1, 2, 10},
+    };
+    static long written[16 * PART], from_here[3 * WORDS];
+    int to = (me + 1 + (int)turn % pes) % pes, from = (me + 2 * pes - 1 - (int)turn % pes) % pes;
+
+    for (long i = 0; i < 3 * WORDS; i++)
+        from_here[i] = number_of(me, i, turn);
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        const long *source = from_here + WORDS;
+        long *dest = written + (size_t)me * PART + cases[c].first;
+        memset(written, 0xff, sizeof(written));
+        shmem_barrier_all();
+        if (cases[c].block == 1)
+            shmem_long_iput(dest, source, cases[c].dest, cases[c].source, cases[c].count, to);
+        else
+            shmem_long_ibput(dest, source, cases[c].dest, cases[c].source, cases[c].block,
+                             cases[c].count, to);
+        shmem_barrier_all();
+        long *here = written + (size_t)from * PART + cases[c].first;
+        for (size_t i = 0; i < cases[c].count * cases[c].block; i++) {
+            ptrdiff_t block = (ptrdiff_t)(i / cases[c].block);
+            ptrdiff_t in_it = (ptrdiff_t)(i % cases[c].block);
+            long *word = here + block * cases[c].dest + in_it;
+            long wanted = number_of(from, WORDS + block * cases[c].source + in_it, turn);
+            CHECK(*word == wanted, "case %zu, element %zu: %ld, not %ld", c, i, *word, wanted);
+            *word = -1;
+        }
+        for (long i = 0; i < 16 * PART; i++)
+            CHECK(written[i] == -1, "case %zu: word %ld has become %ld", c, i, written[i]);
+        shmem_barrier_all();
+    }
+}
+
 /* Old values that come later: each number once, whoever takes it. */
 static void test_fetches(long turn)
 {
@@ -231,6 +274,7 @@ int main(int argc, char **argv)
     for (long turn = 1; turn <= TURNS; turn++) {
         test_gets(turn, into_heap);
         test_strides(turn);
+        test_strided_puts(turn);
         test_fetches(turn);
         test_updates(turn);
     }

@@ -343,7 +343,8 @@ static void execute(struct fake_host *fake, const struct via_command *command, c
 {
     struct fake_segment *segment = segment_of(fake, command->segment);
     bool needs_segment = command->kind == VIA_OP_PUT || command->kind == VIA_OP_PUT_SIGNAL ||
-                         command->kind == VIA_OP_GET || command->kind == VIA_OP_ATOMIC;
+                         command->kind == VIA_OP_PUT_STRIDED || command->kind == VIA_OP_GET ||
+                         command->kind == VIA_OP_ATOMIC;
     reply->status = fake->command_status;
     if (reply->status == 0 && needs_segment && segment == NULL) {
         reply->status = -EACCES;
@@ -355,6 +356,13 @@ static void execute(struct fake_host *fake, const struct via_command *command, c
     case VIA_OP_PUT:
     case VIA_OP_PUT_SIGNAL:
         put(fake, command, segment, body);
+        break;
+    case VIA_OP_PUT_STRIDED:
+        for (uint64_t i = 0; i < command->bytes / command->b.block_bytes; i++) {
+            memcpy(segment->base + command->offset + command->a.step * i,
+                   (const unsigned char *)body + i * command->b.block_bytes,
+                   command->b.block_bytes);
+        }
         break;
     case VIA_OP_GET:
         if (command->source == VIA_SOURCE_SEGMENT) {

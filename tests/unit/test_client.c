@@ -300,6 +300,38 @@ static void operations_without_a_result_are_under_way_together(void **state)
                      -EINVAL);
 }
 
+static void blocks_are_packed(void **state)
+{
+    struct fixture *fixture = *state;
+    static uint64_t data[3000];
+    uint64_t *words = (uint64_t *)(void *)fixture->peer->view;
+    size_t words_count = FAKE_PEER_BYTES / sizeof(*words);
+    client_fill((unsigned char *)data, sizeof(data), 5);
+    memset(words, 0, FAKE_PEER_BYTES);
+    unsigned before = fixture->fake.commands_count;
+    assert_int_equal(via_remote_put_strided(fixture->remote, 8, 16, data, 24, 8, 200), 0);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    /* 1,600 bytes in bodies of FAKE_BODY_BYTES. */
+    assert_int_equal(fixture->fake.commands_count, before + 2);
+    for (size_t i = 0; i < words_count; i++) {
+        assert_int_equal(words[i], i % 2 == 1 && i < 400 ? data[i / 2 * 3] : 0);
+    }
+    memset(words, 0, FAKE_PEER_BYTES);
+    /* Backwards, and longer than what is packed. */
+    assert_int_equal(via_remote_put_strided(fixture->remote, FAKE_PEER_BYTES - 80, -100,
+                                            data + 2000, -160, 80, 5),
+                     0);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    for (size_t i = 0; i < 5; i++) {
+        assert_memory_equal(fixture->peer->view + FAKE_PEER_BYTES - 80 - 100 * i,
+                            data + 2000 - 20 * i, 80);
+    }
+    assert_int_equal(via_remote_put_strided(fixture->remote, 0, 16, data, 8, 8, words_count),
+                     -ERANGE);
+    assert_int_equal(via_remote_put_strided(fixture->remote, 16, -16, data, 8, 8, 3), -ERANGE);
+    assert_int_equal(via_remote_put_strided(fixture->remote, 0, INT64_MAX, data, 8, 8, 3), -ERANGE);
+}
+
 static void nothing_outside_is_touched(void **state)
 {
     struct fixture *fixture = *state;
@@ -709,6 +741,7 @@ int main(void)
         WITH_HOST(signals_come_after_what_was_put),
         WITH_HOST(atomics_are_done_at_the_owner),
         WITH_HOST(operations_without_a_result_are_under_way_together),
+        WITH_HOST(blocks_are_packed),
         WITH_HOST(nothing_outside_is_touched),
         WITH_HOST(a_failure_is_told_once_by_puts_and_once_by_quiet),
         WITH_HOST(try_put_never_waits),
