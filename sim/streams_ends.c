@@ -137,16 +137,17 @@ static bool read_some(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     uint64_t most = between(hosts, 1, via_rng_chance(&hosts->rng, 1, 2) ? CHUNK_MAX : 100);
-    if (end->in->ended || end->waits ||
+    if (end->in->ended || via_phase_is_in(end->phase, VIA_PHASES_LEAVING) ||
         !burst_may_read(&end->burst, &hosts->rng, end->out->sent, end->out->total)) {
         return false;
     }
-    if (end->plain && end->drops != 0) {
+    bool gone = via_phase_is_in(end->phase, VIA_PHASES_GONE);
+    if (gone && end->drops != 0) {
         uint64_t bytes = drop(end->in, end->drops);
         end->drops -= bytes;
         return bytes != 0;
     }
-    if (end->plain) {
+    if (gone) {
         return read_kernel(hosts, number, which, most) ||
                (kernel_is_through(end->in) && ends(hosts, number, which));
     }
@@ -168,8 +169,7 @@ static bool is_refused(const struct hosts *hosts, unsigned number, unsigned whic
 
 static bool may_switch(const struct end *end)
 {
-    return !end->heeded && !end->said.demote && !end->said.stays && !end->heard.demote &&
-           !end->took_back;
+    return via_phase_is_in(end->phase, VIA_PHASES_MAY_SWITCH) && !end->heard.demote;
 }
 
 static bool switch_now(struct hosts *hosts, unsigned number, unsigned which)
@@ -261,10 +261,10 @@ static bool write_some(struct hosts *hosts, unsigned number, unsigned which)
     struct end *end = &hosts->connections[number].ends[which];
     struct way *way = end->out;
     if (!way->fin_sent && is_refused(hosts, number, which)) {
-        sim_hosts_give_up(end);
+        sim_hosts_give_up(hosts, number, which);
         return true;
     }
-    if (way->fin_sent || end->replays || end->waits ||
+    if (way->fin_sent || via_phase_is_in(end->phase, VIA_PHASES_REPLAY | VIA_PHASES_LEAVING) ||
         !burst_may_write(&end->burst, way->sent, way->total)) {
         return false;
     }
@@ -298,7 +298,7 @@ static bool can_leave(struct end *end)
     if (!has_unread(way, next)) {
         return next > 0;
     }
-    return !end->heeded && !via_stream_rx_ends(&way->rx) &&
+    return !via_phase_is_in(end->phase, VIA_PHASES_FOLLOW) && !via_stream_rx_ends(&way->rx) &&
            !(way->fin_arrived && end->out->fin_sent);
 }
 
@@ -336,7 +336,8 @@ static bool leave(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     struct way *out = end->out;
-    if (end->said.demote || end->said.stays || !line_takes(hosts, end) || !can_leave(end)) {
+    if (!via_phase_is_in(end->phase, VIA_PHASES_PIPED) || end->phase == VIA_PHASE_STAYS ||
+        !line_takes(hosts, end) || !can_leave(end)) {
         return false;
     }
     if (out->tx.span == VIA_SPAN_KERNEL && !out->tx.ended && may_switch(end) &&
@@ -356,7 +357,7 @@ static bool leave(struct hosts *hosts, unsigned number, unsigned which)
     end->said.skip = via_stream_rx_leave(&end->in->rx);
     end->said.released = end->in->rx.pipe.released;
     end->said.demote = true;
-    end->waits = true;
+    sim_hosts_event(hosts, number, which, VIA_EVENT_LEAVE);
     sim_hosts_say(hosts, number, which);
     sim_hosts_tell(hosts, number, which, "leaves, skip", end->said.skip);
     return true;
@@ -367,14 +368,17 @@ static bool heed(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     const void *data;
-    if (!end->heard.demote || end->heeded || end->said.stays) {
+    if (!end->heard.demote || !via_phase_is_in(end->phase, VIA_PHASES_MAY_FOLLOW)) {
         return false;
     }
     if (end->sent_again) {
         /* Both have left, and this one was the first: the peer finds it in the pipe. */
-        end->heeded = end->sent_whole;
         end->said.heeded = end->sent_whole;
         end->said.stays = !end->sent_whole;
+        sim_hosts_event(hosts, number, which, end->sent_whole ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
+        if (end->sent_whole) {
+            sim_hosts_event(hosts, number, which, VIA_EVENT_REPLAY);
+        }
         sim_hosts_say(hosts, number, which);
         return true;
     }
@@ -385,12 +389,11 @@ static bool heed(struct hosts *hosts, unsigned number, unsigned which)
         via_stream_replay_next(&end->replay, &data) != 0) {
         end->said.stays = true;
     } else {
-        end->heeded = true;
-        end->replays = true;
         end->said.heeded = true;
     }
+    sim_hosts_event(hosts, number, which, end->said.heeded ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
     sim_hosts_say(hosts, number, which);
-    sim_hosts_tell(hosts, number, which, end->heeded ? "heeds" : "stays", end->heard.skip);
+    sim_hosts_tell(hosts, number, which, end->said.heeded ? "heeds" : "stays", end->heard.skip);
     return true;
 }
 
@@ -399,12 +402,12 @@ static bool replay(struct hosts *hosts, unsigned number, unsigned which)
     struct end *end = &hosts->connections[number].ends[which];
     const void *data;
     uint64_t room = kernel_room(hosts, end->out);
-    if (!end->replays) {
+    if (!via_phase_is_in(end->phase, VIA_PHASES_REPLAY)) {
         return false;
     }
     size_t bytes = via_stream_replay_next(&end->replay, &data);
     if (bytes == 0 || is_refused(hosts, number, which)) {
-        end->replays = false;
+        sim_hosts_event(hosts, number, which, VIA_EVENT_REPLAY);
         return true;
     }
     bytes = via_min(bytes, room);
@@ -419,11 +422,14 @@ static bool replay(struct hosts *hosts, unsigned number, unsigned which)
 static bool skip(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
-    if (!end->heeded || end->replays || end->said.demote || !chance(hosts, 500)) {
+    if (end->phase != VIA_PHASE_FOLLOWING) {
         return false;
     }
-    next_of(end->in);
-    if (!via_stream_rx_skip(&end->in->rx)) {
+    if (next_of(end->in) == VIA_NEXT_KERNEL && !via_pipe_ready(&end->in->rx.pipe)) {
+        sim_hosts_event(hosts, number, which, VIA_EVENT_FINISH);
+        return true;
+    }
+    if (!chance(hosts, 500) || !via_stream_rx_skip(&end->in->rx)) {
         return false;
     }
     sim_hosts_tell(hosts, number, which, "skips the pipe, again", end->in->rx.again);
@@ -454,11 +460,9 @@ static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which
         !sim_hosts_all_is_there(&hosts->connections[number], which)) {
         return false;
     }
-    end->waits = false;
-    end->plain = !bytes;
+    sim_hosts_event(hosts, number, which, bytes ? VIA_EVENT_TAKE_BACK : VIA_EVENT_ANSWER);
     if (bytes) {
         in->rx = in->rx_left;
-        end->took_back = true;
         end->said.demote = false;
         end->said.kernel_end |= !end->out->tx.ended;
         sim_hosts_say(hosts, number, which);
@@ -470,7 +474,7 @@ static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which
 static bool look_for_answer(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
-    if (!end->waits) {
+    if (!via_phase_is_in(end->phase, VIA_PHASES_LEAVING)) {
         return false;
     }
     if (!end->heard.heeded && (end->heard.stays || end->heard.closed ||
@@ -482,8 +486,7 @@ static bool look_for_answer(struct hosts *hosts, unsigned number, unsigned which
                 end->heard.demote || hosts->connections[number].ends[1 - which].dead;
     bool again = has_come_again(end) && end->heard.demote;
     if ((end->heard.heeded && seen) || again || hosts->plant == SIM_PLANT_EARLY_LEAVER) {
-        end->waits = false;
-        end->plain = true;
+        sim_hosts_event(hosts, number, which, VIA_EVENT_ANSWER);
         return true;
     }
     return false;
@@ -498,7 +501,7 @@ bool sim_hosts_watch_stall(struct hosts *hosts, unsigned number, unsigned which)
     struct via_stream_tx *tx = &end->out->tx;
     bool full = via_stream_stall_is_full(tx);
     bool hides = via_stream_stall_hides(tx, &end->in->rx) && hosts->plant != SIM_PLANT_HIDDEN_BEGIN;
-    if (end->said.demote || (!full && !hides)) {
+    if (via_phase_is_in(end->phase, VIA_PHASES_GONE) || (!full && !hides)) {
         return false;
     }
     next_of(end->in);

@@ -56,6 +56,17 @@ void sim_hosts_tell(struct hosts *hosts, unsigned connection, unsigned end, cons
     }
 }
 
+void sim_hosts_event(struct hosts *hosts, unsigned number, unsigned which, enum via_event event)
+{
+    struct end *end = &hosts->connections[number].ends[which];
+    int next = via_phase_next(end->phase, event);
+    if (next < 0) {
+        sim_hosts_fail(hosts, "%s in phase %s", via_event_name(event), via_phase_name(end->phase));
+        return;
+    }
+    end->phase = (enum via_phase)next;
+}
+
 /* --- turns -------------------------------------------------------------------------------------
  */
 
@@ -225,14 +236,16 @@ static void kernel_arrives(struct hosts *hosts, unsigned number, unsigned from, 
 
 static bool is_over(const struct end *end)
 {
-    return end->out->fin_sent && end->in->ended && !end->replays && !end->waits;
+    return end->out->fin_sent && end->in->ended &&
+           !via_phase_is_in(end->phase, VIA_PHASES_REPLAY | VIA_PHASES_LEAVING);
 }
 
 /* Nothing to do: what the peer may wait for is said before the sleep. */
 static void arm(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
-    if (!end->said.demote && !burst_sends(&end->burst, end->out->sent, end->out->total)) {
+    if (!via_phase_is_in(end->phase, VIA_PHASES_GONE) &&
+        !burst_sends(&end->burst, end->out->sent, end->out->total)) {
         via_stream_rx_arm(&end->in->rx);
     }
     if (!end->out->fin_sent && end->out->tx.span == VIA_SPAN_PIPE) {
@@ -314,6 +327,7 @@ static void start(struct hosts *hosts)
         struct connection *connection = &hosts->connections[i];
         for (unsigned e = 0; e < 2; e++) {
             way_init(hosts, &connection->ways[e]);
+            connection->ends[e].phase = VIA_PHASE_LIVE;
             connection->ends[e].out = &connection->ways[e];
             connection->ends[e].in = &connection->ways[1 - e];
         }
@@ -335,13 +349,14 @@ static void check_all_over(struct hosts *hosts)
         for (unsigned e = 0; e < 2; e++) {
             const struct end *end = &hosts->connections[i].ends[e];
             if (!is_over(end) && !end->dead) {
-                sim_hosts_fail(
-                    hosts,
-                    "stream %u end %u: waits for ever%s, with %llu of %llu bytes sent, %llu of "
-                    "%llu received",
-                    i, e, end->waits ? " for the answer" : "", (unsigned long long)end->out->sent,
-                    (unsigned long long)end->out->total, (unsigned long long)end->in->received,
-                    (unsigned long long)end->in->total);
+                sim_hosts_fail(hosts,
+                               "stream %u end %u: waits for ever, phase %s, with %llu of %llu "
+                               "bytes sent, %llu of "
+                               "%llu received",
+                               i, e, via_phase_name(end->phase), (unsigned long long)end->out->sent,
+                               (unsigned long long)end->out->total,
+                               (unsigned long long)end->in->received,
+                               (unsigned long long)end->in->total);
             }
         }
     }

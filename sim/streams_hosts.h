@@ -10,6 +10,7 @@
 #include "sim/streams.h"
 #include "sim/streams_burst.h"
 #include "sim/streams_fate.h"
+#include "sockets/phase.h"
 #include "sockets/stream.h"
 #include "sockets/stream_replay.h"
 #include "sockets/stream_stall.h"
@@ -63,12 +64,9 @@ struct end {
     struct said said; /* by this end */
     struct said heard;
     struct via_stream_replay replay;
-    bool replays, heeded;
+    enum via_phase phase;
     bool sent_again, sent_whole; /* what was in the pipe when it left; all of it */
     uint64_t drops;              /* bytes that come again, and that it had before it left */
-    bool waits;                  /* has left, and waits for the answer */
-    bool plain;                  /* has left, and has it */
-    bool took_back;
     bool execs; /* is in exec(): goes back to the kernel, and does nothing else until then */
     bool dead;  /* was killed */
     bool asleep, bell;
@@ -120,6 +118,8 @@ static inline uint64_t kernel_room(const struct hosts *hosts, const struct way *
 void sim_hosts_fail(struct hosts *hosts, const char *format, ...) VIA_PRINTF(2, 3);
 void sim_hosts_tell(struct hosts *hosts, unsigned connection, unsigned end, const char *what,
                     uint64_t number);
+/* The end's phase changes; the run has failed if it can not. */
+void sim_hosts_event(struct hosts *hosts, unsigned number, unsigned which, enum via_event event);
 void sim_hosts_wake(struct hosts *hosts, unsigned number, unsigned which);
 
 /* Sends words that have changed, and the record that was written last if there is one. */
@@ -142,7 +142,7 @@ bool sim_hosts_all_is_there(const struct connection *connection, unsigned which)
 /* Is this all that has come of a direction which ends now? */
 bool sim_hosts_is_all(const struct connection *connection, unsigned which);
 /* Who writes to a dead end hears EPIPE, and the program stops. */
-void sim_hosts_give_up(struct end *end);
+void sim_hosts_give_up(struct hosts *hosts, unsigned number, unsigned which);
 /* What an end does in a turn: one thing. false: there is nothing to do. */
 bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which);
 

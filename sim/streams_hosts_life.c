@@ -20,7 +20,7 @@ bool sim_hosts_lives(struct hosts *hosts, unsigned number, unsigned which)
     struct connection *connection = &hosts->connections[number];
     struct end *end = &connection->ends[which];
     bool spills = end->stall.spills || connection->ends[1 - which].stall.spills;
-    if (fate_comes(&end->exec, spills) && !end->plain && !end->waits) {
+    if (fate_comes(&end->exec, spills) && !via_phase_is_in(end->phase, VIA_PHASES_GONE)) {
         end->execs = true;
         hosts->result->execs++;
         sim_hosts_tell(hosts, number, which, "calls exec, spills", spills);
@@ -49,14 +49,17 @@ bool sim_hosts_is_all(const struct connection *connection, unsigned which)
     if (way->received == way->total) {
         return true;
     }
-    bool some = peer->replays;
+    bool some = via_phase_is_in(peer->phase, VIA_PHASES_REPLAY);
     return peer->dead && !way->fin_at_death &&
            (some ? way->received <= way->sent : way->received == way->sent);
 }
 
-void sim_hosts_give_up(struct end *end)
+void sim_hosts_give_up(struct hosts *hosts, unsigned number, unsigned which)
 {
+    struct end *end = &hosts->connections[number].ends[which];
     end->out->fin_sent = true;
-    end->replays = false;
+    if (via_phase_is_in(end->phase, VIA_PHASES_REPLAY)) {
+        sim_hosts_event(hosts, number, which, VIA_EVENT_REPLAY);
+    }
     end->burst.bytes = 0;
 }

@@ -120,17 +120,24 @@ static struct via_conn *conn_new(bool connector)
     return conn;
 }
 
-void via_conn_set_state(struct via_conn *conn, enum via_side_state state)
-{
-    atomic_store_explicit(&conn->side->state, (uint8_t)state, memory_order_release);
-}
-
 void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason)
 {
     conn->stats->reason = reason;
-    via_conn_set_state(conn, VIA_SIDE_PLAIN);
+    via_phase_apply(&conn->side->phase, VIA_EVENT_SETTLE);
     via_hidden_close(&conn->listen_fd);
     via_hidden_close(&conn->control_fd);
+}
+
+bool via_conn_try_settle_plain(struct via_conn *conn, enum via_reason reason)
+{
+    enum via_phase phase = via_phase_get(&conn->side->phase);
+    bool mine =
+        via_phase_is_in(phase, VIA_PHASES_UNDECIDED) &&
+        (phase == VIA_PHASE_NEW || via_phase_apply_in(&conn->side->phase, phase, VIA_EVENT_CLAIM));
+    if (mine) {
+        via_conn_settle_plain(conn, reason);
+    }
+    return mine;
 }
 
 int via_conn_fd(const struct via_conn *conn)
@@ -298,7 +305,7 @@ static struct via_conn *prepare_fabric(int fd, const struct via_address *to, uns
         return NULL;
     }
     if (via_fabric_prepare(conn, fd, to, host) == 0) {
-        via_conn_set_state(conn, VIA_SIDE_PENDING);
+        via_phase_apply(&conn->side->phase, VIA_EVENT_CONNECT);
     } else {
         via_conn_settle_plain(conn, VIA_REASON_FABRIC);
     }
@@ -362,7 +369,7 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
     struct via_conn *conn = conn_new(true);
     if (conn != NULL) {
         via_diag_mark(fd);
-        via_conn_set_state(conn, VIA_SIDE_PENDING);
+        via_phase_apply(&conn->side->phase, VIA_EVENT_CONNECT);
         if (via_conn_is_eager(conn)) {
             via_conn_announce(conn, fd);
         }
@@ -435,7 +442,7 @@ static void meet_fabric(struct via_conn *conn, int fd, unsigned host)
     struct via_tuple tuple;
     int rc = via_conn_tuple(fd, &tuple) ? via_fabric_accepted(conn, &tuple, host) : -ENOTCONN;
     if (rc == 0) {
-        via_conn_set_state(conn, VIA_SIDE_ACCEPTED);
+        via_phase_apply(&conn->side->phase, VIA_EVENT_ACCEPT);
     } else {
         via_conn_settle_plain(conn, rc == -ENOENT ? VIA_REASON_PEER : VIA_REASON_FABRIC);
     }
@@ -469,7 +476,7 @@ static void accepted(int fd, const struct via_address *peer)
     if (place == PLACE_HOST) {
         meet_fabric(conn, fd, host);
     } else {
-        via_conn_set_state(conn, VIA_SIDE_ACCEPTED);
+        via_phase_apply(&conn->side->phase, VIA_EVENT_ACCEPT);
     }
     if (!set_number(conn, fd)) {
         via_file_put_slowly(&conn->file);

@@ -127,16 +127,15 @@ static inline void via_op_set_nonblocking(const struct via_op *op, bool on)
                           memory_order_relaxed);
 }
 
-static inline enum via_side_state via_conn_state(const struct via_conn *conn)
+static inline bool via_conn_is_in(const struct via_conn *conn, uint32_t phases)
 {
-    /* Pairs with the release in via_conn_set_state(): pipes are set up before the state says so. */
-    return (enum via_side_state)atomic_load_explicit(&conn->side->state, memory_order_acquire);
+    return via_side_is_in(conn->side, phases);
 }
 
 static inline bool via_conn_has_pipes(const struct via_conn *conn)
 {
     return atomic_load_explicit(&conn->attached, memory_order_acquire) &&
-           via_likely(atomic_load_explicit(&conn->side->demoted, memory_order_acquire) == 0);
+           via_likely(via_conn_is_in(conn, VIA_PHASES_PIPED));
 }
 
 /* Without pipes: if it had some, shows why it has none now. Another process may have done it. */
@@ -149,16 +148,21 @@ static inline void via_conn_note_demoted(struct via_conn *conn)
     }
 }
 
-/* Neither plain for good nor with pipes: something may still happen. */
+/* Undecided: pipes may still come. */
 static inline bool via_conn_is_unsettled(const struct via_conn *conn)
 {
-    return !via_conn_has_pipes(conn) && via_conn_state(conn) != VIA_SIDE_PLAIN;
+    return via_conn_is_in(conn, VIA_PHASES_UNDECIDED);
 }
 
-void via_conn_set_state(struct via_conn *conn, enum via_side_state state);
+static inline bool via_conn_is_plain(const struct via_conn *conn)
+{
+    return via_conn_is_in(conn, VIA_PHASES_PLAIN);
+}
 
-/* Nobody will come, or may: the kernel's connection is all there is. Not with pipes. */
+/* An end that is NEW or that this thread has claimed gets no pipes. */
 void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason);
+/* The same for any end that is undecided. False: another thread has claimed it. */
+bool via_conn_try_settle_plain(struct via_conn *conn, enum via_reason reason);
 
 /* --- life --------------------------------------------------------------------------------------
  */
@@ -257,7 +261,7 @@ static inline void via_conn_look_early(struct via_op *op)
 /* Nobody has come to this connector: what it sends now goes before it has been accepted. */
 static inline bool via_conn_is_unaccepted(const struct via_conn *conn)
 {
-    return via_conn_is_eager(conn) && via_conn_state(conn) == VIA_SIDE_PENDING;
+    return via_conn_is_eager(conn) && via_conn_is_in(conn, VIA_PHASE_BIT(PENDING));
 }
 
 /* The acceptor, before it sends for the first time: a connector that waits for something to come
@@ -267,7 +271,7 @@ void via_conn_await_taken_slowly(struct via_op *op);
 static inline void via_conn_await_taken(struct via_op *op)
 {
     if (via_unlikely(via_policy.rules.after_calls == 0) &&
-        via_conn_state(op->conn) == VIA_SIDE_OFFERED && op->conn->fabric == NULL) {
+        via_conn_is_in(op->conn, VIA_PHASE_BIT(OFFERED)) && op->conn->fabric == NULL) {
         via_conn_await_taken_slowly(op);
     }
 }
@@ -347,8 +351,10 @@ static inline uint32_t via_conn_spans(const struct via_conn *conn)
         return 0;
     }
     return 1u | (conn->side->rx.span == VIA_SPAN_PIPE ? 2u : 0u) |
-           (conn->side->tx.span == VIA_SPAN_PIPE ? 4u : 0u) | (conn->side->replays ? 8u : 0u) |
-           (conn->side->rx_kernel_ended ? 16u : 0u) | (conn->side->heeded ? 32u : 0u);
+           (conn->side->tx.span == VIA_SPAN_PIPE ? 4u : 0u) |
+           (via_conn_is_in(conn, VIA_PHASES_REPLAY) ? 8u : 0u) |
+           (conn->side->rx_kernel_ended ? 16u : 0u) |
+           (via_conn_is_in(conn, VIA_PHASES_FOLLOW) ? 32u : 0u);
 }
 
 /*

@@ -159,7 +159,7 @@ static void heed_at_end(struct via_conn *conn, int fd)
 static void send_all_again(struct via_conn *conn, int fd, bool exits)
 {
     struct via_op op = via_conn_op(conn, fd);
-    if (!conn->side->replays || via_tx_take(&op) != 0) {
+    if (!via_side_is_in(conn->side, VIA_PHASES_REPLAY) || via_tx_take(&op) != 0) {
         return;
     }
     uint64_t patience_ns = exits ? VIA_REPLAY_EXIT_NS : CLOSE_NS;
@@ -234,7 +234,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
             say_goodbye(conn, fd);
         }
     } else if (conn->fabric != NULL && conn->side->refs == 0 &&
-               via_conn_state(conn) == VIA_SIDE_PENDING) {
+               via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
         via_fabric_decline(conn, VIA_FLAG_CLOSED);
     }
     if (last_here) {

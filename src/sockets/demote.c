@@ -51,7 +51,7 @@ int via_conn_replay(struct via_conn *conn, int fd)
         via_stats_count(&conn->stats->tx_kernel_bytes, (uint64_t)n);
         conn->stats->tx_pipe_bytes -= via_min((uint64_t)n, conn->stats->tx_pipe_bytes);
     }
-    conn->side->replays = false;
+    via_phase_apply(&conn->side->phase, VIA_EVENT_REPLAY);
     return 0;
 }
 
@@ -116,6 +116,9 @@ static int gather(struct via_conn *conn, int fd)
         return 0;
     }
     via_conn_tx_can_switch(conn); /* whom to answer may have become known */
+    if (via_conn_is_in(conn, VIA_PHASES_OFFERED)) {
+        return -EAGAIN; /* another thread looks */
+    }
     int rc = via_fabric_gather(conn);
     if (rc != 0 && rc != -EAGAIN) {
         via_conn_reset(fd);
@@ -129,13 +132,15 @@ void via_conn_heed_tx(struct via_conn *conn, int fd)
     struct via_side *side = conn->side;
     const void *data;
     uint64_t flags = via_side_flags(side);
-    if (side->heeded || (side->said & VIA_FLAG_STAYS) != 0 || (flags & VIA_FLAG_DEMOTE) == 0) {
+    if (!via_side_is_in(side, VIA_PHASES_MAY_FOLLOW) || (flags & VIA_FLAG_DEMOTE) == 0) {
         return;
     }
     if (side->sent_again != VIA_AGAIN_NOTHING) {
         /* Both have left, and this end was the first: the peer finds it in the pipe. */
-        side->heeded = side->sent_again == VIA_AGAIN_WHOLE;
-        say(conn, side->heeded ? VIA_FLAG_HEEDED : VIA_FLAG_STAYS);
+        bool whole = side->sent_again == VIA_AGAIN_WHOLE;
+        via_phase_apply(&side->phase, whole ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
+        via_phase_apply(&side->phase, VIA_EVENT_REPLAY); /* nothing is left to be sent */
+        say(conn, whole ? VIA_FLAG_HEEDED : VIA_FLAG_STAYS);
         return;
     }
     via_stream_tx_left(&side->tx, VIA_FLAGS_LEFT_RELEASED(flags));
@@ -145,12 +150,11 @@ void via_conn_heed_tx(struct via_conn *conn, int fd)
     via_stream_replay_begin(&side->replay, &side->tx, VIA_FLAGS_LEFT_SKIP(flags));
     if (via_stream_stall_stays(&side->stall, &side->tx) &&
         via_stream_replay_next(&side->replay, &data) != 0) {
+        via_phase_apply(&side->phase, VIA_EVENT_STAY);
         say(conn, VIA_FLAG_STAYS);
         return;
     }
-    atomic_store_explicit(&side->replays, true, memory_order_relaxed);
-    /* Whoever sees it sees that bytes are to be sent again: steward.c, is_called(). */
-    atomic_store_explicit(&side->heeded, true, memory_order_release);
+    via_phase_apply(&side->phase, VIA_EVENT_FOLLOW);
     if (via_conn_replay(conn, fd) == 0 && side->replay.sent != 0) {
         arrive(fd); /* else the rest goes before the next that is sent */
     }
@@ -210,13 +214,13 @@ void via_conn_await_leaving(struct via_op *op)
     }
 }
 
-static void is_plain_now(struct via_op *op, enum via_reason reason)
+/* The end of this end's pipes, by an event that says so. */
+static void mark_plain(struct via_op *op, enum via_event event, enum via_reason reason)
 {
     struct via_conn *conn = op->conn;
     via_io_shut_now(conn, op->fd); /* what is sent from now on is the kernel's to refuse */
     conn->side->why = (uint8_t)reason;
-    via_conn_set_state(conn, VIA_SIDE_PLAIN);
-    atomic_store_explicit(&conn->side->demoted, 1, memory_order_release);
+    via_phase_apply(&conn->side->phase, event);
     via_conn_note_demoted(conn);
     if (conn->fabric != NULL) {
         via_fabric_follows_no_more(conn);
@@ -230,14 +234,14 @@ void via_conn_heed(struct via_op *op)
     int saved = errno;
     if (via_tx_take(op) == 0) {
         via_conn_heed_tx(conn, op->fd);
-        if (side->replays) {
+        if (via_side_is_in(side, VIA_PHASES_REPLAY)) {
             via_conn_replay(conn, op->fd);
         }
-        if (!side->replays && via_rx_take(op) == 0) {
-            if (!side->heeded) {
+        if (!via_side_is_in(side, VIA_PHASES_REPLAY) && via_rx_take(op) == 0) {
+            if (!via_side_is_in(side, VIA_PHASES_FOLLOW)) {
                 get_ready(op);
             } else if (rx_is_through(op)) {
-                is_plain_now(op, VIA_REASON_DEMOTED);
+                mark_plain(op, VIA_EVENT_FINISH, VIA_REASON_DEMOTED);
             }
             via_rx_give(op);
         }
@@ -285,7 +289,7 @@ static bool can_leave(struct via_op *op)
     if (!unread) {
         return next > 0;
     }
-    return !op->side->heeded && !via_stream_rx_ends(rx) &&
+    return !via_side_is_in(op->side, VIA_PHASES_FOLLOW) && !via_stream_rx_ends(rx) &&
            (via_io_look(op) & (POLLHUP | POLLERR)) == 0;
 }
 
@@ -374,9 +378,8 @@ static int leave(struct via_op *op, enum via_reason reason)
         return rc;
     }
     side->rx_left = side->rx;
-    side->left = true;
     uint32_t skip = via_stream_rx_leave(&side->rx);
-    is_plain_now(op, reason);
+    mark_plain(op, VIA_EVENT_LEAVE, reason);
     side->said &= ~(uint64_t)VIA_FLAG_LOOK;
     say(conn, VIA_FLAG_DEMOTE | via_flags_left(side->rx.pipe.released, skip));
     return 0;
@@ -401,7 +404,7 @@ static bool has_come_again(const struct via_side *side, uint64_t *ret_read)
 {
     struct via_stream_rx left = side->rx_left;
     left.probe = true;
-    bool again = side->left && via_stream_rx_skip(&left);
+    bool again = via_side_is_in(side, VIA_PHASES_LEAVING) && via_stream_rx_skip(&left);
     *ret_read = again ? left.again : 0;
     return again;
 }
@@ -425,7 +428,7 @@ static void heed_too(struct via_op *op)
     struct via_side *side = op->side;
     if ((via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 && via_tx_take(op) == 0) {
         via_conn_heed_tx(op->conn, op->fd);
-        if (side->replays) {
+        if (via_side_is_in(side, VIA_PHASES_REPLAY)) {
             via_conn_replay_all(op->conn, op->fd, VIA_SEC_NS);
         }
         via_tx_give(op);
@@ -436,7 +439,7 @@ static void heed_too(struct via_op *op)
 static void heed_here(struct via_conn *conn)
 {
     bool left = atomic_load_explicit(&conn->attached, memory_order_acquire) &&
-                conn->side->demoted != 0 && !conn->side->heeded &&
+                via_conn_is_in(conn, VIA_PHASES_GONE & VIA_PHASES_MAY_FOLLOW) &&
                 (via_side_flags(conn->side) & VIA_FLAG_DEMOTE) != 0;
     int fd = left || via_conn_must_heed(conn) ? via_conn_fd(conn) : -1;
     if (fd >= 0) {
@@ -546,16 +549,29 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
     return rc;
 }
 
+/* An end that is undecided gets no pipes. False: another thread is about to make some, for long. */
+static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin_ns)
+{
+    if (conn->fabric != NULL && via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
+        via_fabric_decline(conn, VIA_FLAG_KERNEL_END);
+    }
+    while (via_conn_is_unsettled(conn) && !via_conn_try_settle_plain(conn, reason)) {
+        const struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
+        if (via_os_now_ns() - begin_ns > ANSWER_NS) {
+            return false;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
 /* The second part: this end is out of the pipes. */
 static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begin_ns)
 {
     struct via_conn *conn = op->conn;
     int rc = 0;
-    if (via_conn_is_unsettled(conn)) {
-        if (conn->fabric != NULL && via_conn_state(conn) == VIA_SIDE_PENDING) {
-            via_fabric_decline(conn, VIA_FLAG_KERNEL_END);
-        }
-        via_conn_settle_plain(conn, reason);
+    if (!settle(conn, reason, begin_ns)) {
+        return -EAGAIN;
     }
     if (via_conn_has_pipes(conn)) {
         wait_until_ready(op, begin_ns);
@@ -566,8 +582,7 @@ static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begi
     }
     rc = conn->fabric != NULL ? via_fabric_leave_begin(conn) : 0;
     if (rc > 0) {
-        is_plain_now(op, reason);
-        conn->side->heeded = true; /* there is nobody to wait for */
+        mark_plain(op, VIA_EVENT_WITHDRAW, reason); /* there is nobody to wait for */
     }
     rc = rc == 0 ? leave_pipes(op, reason) : via_min(rc, 0);
     if (rc == 0) {
@@ -618,12 +633,9 @@ static void take_back(struct via_op *op)
         return;
     }
     side->rx = side->rx_left;
-    via_conn_set_state(conn, VIA_SIDE_LIVE);
-    atomic_store_explicit(&side->demoted, 0, memory_order_release);
+    via_phase_apply(&side->phase, VIA_EVENT_TAKE_BACK);
     conn->stats->demoted = false;
     conn->stats->reason = VIA_REASON_NONE;
-    side->took_back = true;
-    side->left = false;
     side->said &= ~(VIA_FLAG_DEMOTE | VIA_FLAGS_LEFT_MASK);
     say(conn, side->tx.ended ? 0 : VIA_FLAG_KERNEL_END);
     via_tx_give(op);
@@ -640,7 +652,7 @@ static int check_end(struct via_op *op)
     if ((flags & VIA_FLAG_HEEDED) != 0 || !over || via_rx_take(op) != 0) {
         return 0;
     }
-    bool bytes = op->side->demoted != 0 && has_left_bytes(op);
+    bool bytes = via_side_is_in(op->side, VIA_PHASES_LEAVING) && has_left_bytes(op);
     if (bytes) {
         take_back(op);
     }
@@ -653,7 +665,7 @@ static void drop_read(struct via_op *op)
 {
     uint64_t read;
     has_come_again(op->side, &read);
-    op->side->left = false;
+    via_phase_apply(&op->side->phase, VIA_EVENT_ANSWER);
     for (unsigned looks = 0; read != 0 && looks < ARRIVE_LOOKS; looks++) {
         bool gone = (via_io_look(op) & VIA_POLL_GONE) != 0;
         read -= via_io_drop(op, read);
@@ -668,16 +680,16 @@ static void drop_read(struct via_op *op)
 /* The third: the peer knows. */
 static int demote_finish(struct via_op *op, uint64_t begin_ns)
 {
-    struct via_side *side = op->side;
     int rc = 0;
-    if (!atomic_load_explicit(&op->conn->attached, memory_order_acquire) || side->demoted == 0) {
+    if (!atomic_load_explicit(&op->conn->attached, memory_order_acquire)) {
         return 0;
     }
-    if (!side->heeded) {
+    if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
         rc = wait_for_answer(op, begin_ns);
+        heed_too(op); /* a peer that has left as well waits, too */
         rc = rc == 0 ? check_end(op) : rc;
     }
-    if (side->left) {
+    if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
         drop_read(op);
     }
     return rc;
@@ -705,8 +717,7 @@ bool via_conn_withdraw(struct via_op *op, enum via_reason reason)
     }
     if (via_rx_take(op) == 0) {
         done = true;
-        op->side->heeded = true; /* there is nobody to wait for */
-        is_plain_now(op, reason);
+        mark_plain(op, VIA_EVENT_WITHDRAW, reason); /* there is nobody to wait for */
         via_rx_give(op);
     }
     via_tx_give(op);

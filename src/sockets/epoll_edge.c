@@ -33,7 +33,8 @@ static int number(const struct via_ep_entry *entry)
 static bool reads_kernel(const struct via_ep_entry *entry)
 {
     const struct via_side *side = entry->conn->side;
-    return !entry->piped || side->rx.span != VIA_SPAN_PIPE || side->heeded;
+    return !entry->piped || side->rx.span != VIA_SPAN_PIPE ||
+           via_side_is_in(side, VIA_PHASES_FOLLOW);
 }
 
 /* As many as have come, a FIN counted as one. When the kernel does not tell, all are new. */

@@ -88,7 +88,7 @@ static bool entry_is_ready(struct via_ep_entry *entry)
     if (via_ep_is_quiet(entry)) {
         return false;
     }
-    if (via_unlikely(entry->conn->side->demoted != 0)) {
+    if (via_unlikely(via_side_is_in(entry->conn->side, VIA_PHASES_GONE))) {
         via_ep_refresh(entry); /* the kernel's from now on, which tells edges, too */
         return false;
     }

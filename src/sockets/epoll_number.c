@@ -107,7 +107,7 @@ static void change_number(struct via_conn *conn, int fd, bool gains)
             /* nothing changes */
         } else if (gains) {
             give_back(entry);
-        } else if (via_conn_state(conn) != VIA_SIDE_PLAIN) {
+        } else if (!via_conn_is_plain(conn)) {
             keep(entry);
         }
         via_unlock(&entry->set->lock);

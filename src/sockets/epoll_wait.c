@@ -52,8 +52,8 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
     if (!entry->piped || entry->spent) {
         return true;
     }
-    if (entry->edge || entry->look || side->demoted != 0 || via_pipe_ready(&rx->pipe) || rx->held ||
-        rx->ended || rx->broken || rx->avail.held ||
+    if (entry->edge || entry->look || via_side_is_in(side, VIA_PHASES_GONE) ||
+        via_pipe_ready(&rx->pipe) || rx->held || rx->ended || rx->broken || rx->avail.held ||
         atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
         return false;
     }
@@ -65,7 +65,7 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
 static uint32_t entry_events(struct via_ep_entry *entry)
 {
     entry->idle_looks = 0;
-    if (via_unlikely(entry->conn->side->demoted != 0)) {
+    if (via_unlikely(via_side_is_in(entry->conn->side, VIA_PHASES_GONE))) {
         via_ep_refresh(entry); /* the kernel's from now on */
         return 0;
     }

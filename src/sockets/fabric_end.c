@@ -274,7 +274,8 @@ enum via_fabric_end via_fabric_end_of(struct via_conn *conn)
 void via_fabric_never_switches(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
-    bool told = (via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 || side->demoted != 0;
+    bool told =
+        (via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 || via_side_is_in(side, VIA_PHASES_GONE);
     if (!told && !side->connector && conn->fabric->remote == NULL) {
         /* There is nobody to tell when this fails. */
         (void)!via_fabric_put_offer(conn, VIA_FABRIC_ENDED);

@@ -120,8 +120,7 @@ VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
     }
     ssize_t plain = 0;
     size_t left = bytes;
-    if (!via_conn_has_pipes(op.conn) &&
-        (op.exclusive || via_conn_state(op.conn) == VIA_SIDE_PLAIN)) {
+    if (!via_conn_has_pipes(op.conn) && (op.exclusive || via_conn_is_plain(op.conn))) {
         plain = send_file_plainly(&op, in_fd, offset, bytes, &left);
         if (plain < 0 || left == 0) {
             via_op_end(&op);

@@ -288,10 +288,10 @@ static void put_inq(struct via_op *op, struct msghdr *message, size_t room)
 static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
 {
     bool stamps = atomic_load_explicit(&op->side->stamps, memory_order_relaxed);
-    if (via_unlikely(stamps) && via_conn_state(op->conn) != VIA_SIDE_PLAIN) {
+    if (via_unlikely(stamps) && !via_conn_is_plain(op->conn)) {
         via_conn_demote(op, VIA_REASON_OPTION);
     }
-    if ((message->msg_controllen != 0 || stamps) && via_conn_state(op->conn) == VIA_SIDE_PLAIN &&
+    if ((message->msg_controllen != 0 || stamps) && via_conn_is_plain(op->conn) &&
         !via_conn_has_pipes(op->conn)) {
         via_conn_note_demoted(op->conn);
         ssize_t plain = VIA_REAL(recvmsg)(op->fd, message, flags);

@@ -49,7 +49,7 @@ static void dissolve(int fd)
     if (via_hooks_is_guest() || !via_op_begin(&op, fd)) {
         return;
     }
-    bool kept = via_conn_state(op.conn) == VIA_SIDE_PLAIN && !via_list_empty(&op.conn->entries);
+    bool kept = via_conn_is_plain(op.conn) && !via_list_empty(&op.conn->entries);
     bool copied = atomic_load_explicit(&op.conn->fds, memory_order_relaxed) > 1;
     op.conn->dissolved |= !kept;
     for (int number = fd; !kept && number >= 0; number = via_conn_fd(op.conn)) {

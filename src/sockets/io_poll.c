@@ -95,7 +95,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     case VIA_NEXT_DATA:
     case VIA_NEXT_AVAIL:
         if (low <= 1 || via_stream_rx_bytes(rx, low) >= low ||
-            (op->side->heeded && both_have(op, low))) {
+            (via_side_is_in(op->side, VIA_PHASES_FOLLOW) && both_have(op, low))) {
             bits = IN_EVENTS;
         }
         *ret_idle = bits == 0;
@@ -281,7 +281,8 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
         events |= (seen & POLLRDHUP) == 0 ? (uint32_t)POLLRDHUP : 0;
-        bool kernel = side->rx.span != VIA_SPAN_PIPE || side->heeded; /* its bytes may follow */
+        bool kernel = side->rx.span != VIA_SPAN_PIPE ||
+                      via_side_is_in(side, VIA_PHASES_FOLLOW); /* its bytes may follow */
         events |= kernel && !side->rx_kernel_ended ? wanted & IN_EVENTS : 0;
     }
     if ((wanted & OUT_EVENTS) != 0) {
@@ -289,7 +290,7 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
                   : (seen & POLLRDHUP) == 0      ? (uint32_t)POLLRDHUP
                                                  : 0;
     }
-    if (via_unlikely(side->replays)) {
+    if (via_unlikely(via_side_is_in(side, VIA_PHASES_REPLAY))) {
         events |= POLLOUT; /* whoever waits, for whatever: see demote.h */
     }
     return events;
@@ -492,7 +493,7 @@ bool via_io_after(struct via_op *op)
 static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
 {
     const struct via_stream_rx *rx = &op->side->rx;
-    bool follow = op->side->heeded || via_stream_rx_is_left(rx);
+    bool follow = via_side_is_in(op->side, VIA_PHASES_FOLLOW) || via_stream_rx_is_left(rx);
     int unread = 0;
     if ((left == 0 && !follow) || VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) != 0) {
         return piped;

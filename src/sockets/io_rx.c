@@ -545,8 +545,7 @@ static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_cou
     }
     via_conn_look_early(op);
     bool pipes = via_conn_has_pipes(op->conn);
-    if (!pipes && (op->exclusive || via_conn_state(op->conn) == VIA_SIDE_PLAIN) &&
-        !via_conn_is_eager(op->conn)) {
+    if (!pipes && (op->exclusive || via_conn_is_plain(op->conn)) && !via_conn_is_eager(op->conn)) {
         via_conn_note_demoted(op->conn);
         n = recv_plain(op, iov, iov_count, flags);
     } else {

@@ -54,7 +54,7 @@ void via_io_shut_now(struct via_conn *conn, int fd)
 /* Is all there that is to be before the kernel tells of the end? With the tx token. */
 static bool has_gone(struct via_conn *conn, int fd)
 {
-    if (conn->side->replays && via_conn_replay(conn, fd) == -EAGAIN) {
+    if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) && via_conn_replay(conn, fd) == -EAGAIN) {
         return false;
     }
     if (via_io_fin(conn, fd, 0, false) != 0 ||
@@ -111,7 +111,7 @@ static bool end_writing(struct via_op *op)
         via_steward_start(false);
         return false;
     }
-    if (!goes_within(op, PATIENCE_NS) && side->replays) {
+    if (!goes_within(op, PATIENCE_NS) && via_side_is_in(side, VIA_PHASES_REPLAY)) {
         via_conn_reset(op->fd); /* nothing can be sent again afterwards */
     }
     return true;
@@ -145,7 +145,8 @@ int via_io_shutdown(struct via_op *op, int how)
     }
     bool later = how != SHUT_RD && side->shutting != 0; /* as it was told before */
     bool told = false; /* the kernel, by another thread that has left the pipes meanwhile */
-    if (how != SHUT_RD && side->tx_shut == 0 && (side->replays || via_conn_has_pipes(op->conn))) {
+    if (how != SHUT_RD && side->tx_shut == 0 &&
+        (via_side_is_in(side, VIA_PHASES_REPLAY) || via_conn_has_pipes(op->conn))) {
         later = !end_writing(op);
         told = !later && side->shutting == 0;
     }

@@ -29,8 +29,7 @@
 /* Bytes go by the kernel, and perhaps not all of this call's. */
 static bool goes_piecewise(const struct via_op *op)
 {
-    return op->side->tx.span != VIA_SPAN_PIPE && !op->side->heeded &&
-           via_conn_state(op->conn) != VIA_SIDE_PLAIN;
+    return op->side->tx.span != VIA_SPAN_PIPE && via_side_is_in(op->side, VIA_PHASES_MAY_SWITCH);
 }
 
 static size_t iov_bytes(const struct iovec *iov, int iov_count)
@@ -272,7 +271,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
         via_conn_heed_tx(op->conn, op->fd);
     }
     if (via_unlikely(tx->span != VIA_SPAN_PIPE)) {
-        if (via_unlikely(op->side->replays)) {
+        if (via_unlikely(via_side_is_in(op->side, VIA_PHASES_REPLAY))) {
             int rc = via_conn_replay(op->conn, op->fd);
             if (rc != 0) {
                 return rc;
@@ -525,7 +524,7 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
         return send_plain(op, iov, iov_count, flags);
     }
     if (!pipes && !is_worth_pieces(op, iov, iov_count) &&
-        (op->exclusive || via_conn_state(op->conn) == VIA_SIDE_PLAIN)) {
+        (op->exclusive || via_conn_is_plain(op->conn))) {
         via_conn_note_demoted(op->conn);
         n = send_plain(op, iov, iov_count, flags);
     } else {

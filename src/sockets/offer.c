@@ -36,12 +36,16 @@
 /* A connection is worth pipes after some calls, or when it moves a lot. */
 #define WORTH_BYTES (64u * 1024)
 
-/* Only one process and thread does what follows from a state. */
-static bool claim(struct via_conn *conn, enum via_side_state from)
+/* Only one process and thread does what follows from a phase. */
+static bool claim(struct via_conn *conn, enum via_phase phase)
 {
-    uint8_t expected = (uint8_t)from;
-    return atomic_compare_exchange_strong_explicit(&conn->side->state, &expected, VIA_SIDE_BUSY,
-                                                   memory_order_acquire, memory_order_relaxed);
+    return via_phase_apply_in(&conn->side->phase, phase, VIA_EVENT_CLAIM);
+}
+
+/* ... and has done it. */
+static void release(struct via_conn *conn, enum via_event event)
+{
+    via_phase_apply(&conn->side->phase, event);
 }
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -180,12 +184,11 @@ static bool offer_is_taken(struct via_conn *conn)
 
 bool via_conn_tx_can_switch(struct via_conn *conn)
 {
-    if (via_conn_state(conn) == VIA_SIDE_OFFERED && claim(conn, VIA_SIDE_OFFERED)) {
-        via_conn_set_state(conn, offer_is_taken(conn) ? VIA_SIDE_LIVE : VIA_SIDE_OFFERED);
+    if (via_conn_is_in(conn, VIA_PHASE_BIT(OFFERED)) && claim(conn, VIA_PHASE_OFFERED)) {
+        release(conn, offer_is_taken(conn) ? VIA_EVENT_TAKE : VIA_EVENT_NOT_YET);
     }
-    return via_conn_state(conn) == VIA_SIDE_LIVE && conn->side->demoted == 0 &&
-           !conn->side->took_back && (conn->side->tx_shut == 0 || conn->side->shutting != 0) &&
-           (conn->side->said & VIA_FLAG_STAYS) == 0 &&
+    return via_conn_is_in(conn, VIA_PHASE_BIT(LIVE)) &&
+           (conn->side->tx_shut == 0 || conn->side->shutting != 0) &&
            via_likely((via_side_flags(conn->side) & VIA_FLAG_DEMOTE) == 0);
 }
 
@@ -322,12 +325,12 @@ static int offer_take(struct via_conn *conn)
  */
 
 /* Pipes are there: whoever sleeps on the kernel's connection alone must look again. */
-static void now_has_pipes(struct via_conn *conn, enum via_side_state state)
+static void now_has_pipes(struct via_conn *conn, enum via_event event)
 {
     conn->stats->accelerated = true;
     atomic_store_explicit(&conn->attached, true, memory_order_release);
     atomic_store_explicit(&via_steward_had_pipes, true, memory_order_relaxed);
-    via_conn_set_state(conn, state);
+    release(conn, event);
     via_ep_conn_changed(conn);
     via_shared_note(conn);
     if (!via_alone() || conn->side->forked != 0) {
@@ -380,13 +383,13 @@ uint64_t via_conn_cookie(int fd)
     return cookie;
 }
 
-/* There is no descriptor to be had: perhaps later. state: as it is. */
-static void wait_for_descriptors(struct via_conn *conn, enum via_side_state state)
+/* There is no descriptor to be had: perhaps later. */
+static void wait_for_descriptors(struct via_conn *conn)
 {
     if (has_looked_enough(conn)) {
         via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
     } else {
-        via_conn_set_state(conn, state);
+        release(conn, VIA_EVENT_NOT_YET);
     }
 }
 
@@ -395,7 +398,7 @@ static void begin_listening(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     if (!via_meeting_may_open()) {
-        wait_for_descriptors(conn, VIA_SIDE_PENDING);
+        wait_for_descriptors(conn);
         return;
     }
     enum via_reason reason = find_peer(conn, op->fd);
@@ -406,7 +409,7 @@ static void begin_listening(struct via_op *op)
         }
     }
     if (reason == VIA_REASON_NONE) {
-        via_conn_set_state(conn, VIA_SIDE_PENDING);
+        release(conn, VIA_EVENT_NOT_YET);
     } else {
         via_conn_settle_plain(conn, reason);
     }
@@ -438,13 +441,13 @@ static void look_for_acceptor(struct via_op *op)
         via_conn_settle_plain(conn, VIA_REASON_USER);
     } else if (control_fd >= 0 && via_hidden_new_meeting(control_fd, &conn->control_fd) == 0) {
         via_hidden_close(&conn->listen_fd);
-        via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
+        release(conn, VIA_EVENT_MEET);
     } else if (control_fd >= 0) {
         via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
     } else if (has_looked_enough(conn)) {
         via_conn_settle_plain(conn, VIA_REASON_PEER);
     } else {
-        via_conn_set_state(conn, VIA_SIDE_PENDING);
+        release(conn, VIA_EVENT_NOT_YET);
     }
 }
 
@@ -466,10 +469,10 @@ static void look_for_offer(struct via_conn *conn)
 {
     int rc = via_fabric_take(conn);
     if (rc == 0) {
-        now_has_pipes(conn, VIA_SIDE_LIVE);
+        now_has_pipes(conn, VIA_EVENT_TAKE);
         say_kernel_end(conn);
     } else if (rc == -EAGAIN && !has_looked_enough(conn)) {
-        via_conn_set_state(conn, VIA_SIDE_PENDING);
+        release(conn, VIA_EVENT_NOT_YET);
     } else if (rc == -EAGAIN) {
         via_conn_settle_plain(conn, VIA_REASON_PEER);
     } else {
@@ -483,7 +486,7 @@ static void look_for_offer(struct via_conn *conn)
 static void step_pending(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
-    if (!claim(conn, VIA_SIDE_PENDING)) {
+    if (!claim(conn, VIA_PHASE_PENDING)) {
         return;
     }
     if (conn->fabric != NULL) {
@@ -497,17 +500,17 @@ static void step_pending(struct via_op *op)
 
 static void step_announced(struct via_conn *conn)
 {
-    if (!claim(conn, VIA_SIDE_ANNOUNCED)) {
+    if (!claim(conn, VIA_PHASE_ANNOUNCED)) {
         return;
     }
     int rc = offer_take(conn);
     if (rc == 0) {
         via_rendezvous_drop(conn->control_fd);
         via_hidden_close(&conn->control_fd);
-        now_has_pipes(conn, VIA_SIDE_LIVE);
+        now_has_pipes(conn, VIA_EVENT_TAKE);
         via_side_say(conn->side, conn->side->said | VIA_FLAG_TAKEN);
     } else if (rc == -EAGAIN) {
-        via_conn_set_state(conn, VIA_SIDE_ANNOUNCED);
+        release(conn, VIA_EVENT_NOT_YET);
     }
 }
 
@@ -555,24 +558,24 @@ static void step_accepted(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     enum via_reason reason = VIA_REASON_NONE;
-    if (!claim(conn, VIA_SIDE_ACCEPTED)) {
+    if (!claim(conn, VIA_PHASE_ACCEPTED)) {
         return;
     }
     if (conn->fabric != NULL) {
         reason = via_fabric_offer(conn);
     } else if (!via_meeting_may_open()) {
-        wait_for_descriptors(conn, VIA_SIDE_ACCEPTED);
+        wait_for_descriptors(conn);
         return;
     } else {
         reason = meet_connector(op);
         if (reason == VIA_REASON_NONE && conn->control_fd < 0) {
-            via_conn_set_state(conn, VIA_SIDE_ACCEPTED);
+            release(conn, VIA_EVENT_NOT_YET);
             return;
         }
         reason = reason == VIA_REASON_NONE ? offer_make(conn) : reason;
     }
     if (reason == VIA_REASON_NONE) {
-        now_has_pipes(conn, VIA_SIDE_OFFERED);
+        now_has_pipes(conn, VIA_EVENT_OFFER);
         if (via_policy.rules.after_calls == 0 && conn->fabric == NULL) {
             take_here(conn);
         }
@@ -602,16 +605,9 @@ static bool is_sole_holder(struct via_conn *conn)
 static void step(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
-    enum via_side_state state = via_conn_state(conn);
-    if (state == VIA_SIDE_PENDING) {
-        step_pending(op);
-        state = via_conn_state(conn);
-    }
-    if (state == VIA_SIDE_ANNOUNCED) {
-        step_announced(conn);
-    } else if (state == VIA_SIDE_ACCEPTED) {
-        step_accepted(op);
-    }
+    step_pending(op);
+    step_announced(conn);
+    step_accepted(op);
 }
 
 /* --- giving up ----------------------------------------------------------------------------------
@@ -626,7 +622,7 @@ static bool is_readable(int fd)
 /* The connector stops listening, for now: it listens again at a later call. */
 static bool stop_listening(struct via_conn *conn, bool at_once)
 {
-    if (!claim(conn, VIA_SIDE_PENDING)) {
+    if (!claim(conn, VIA_PHASE_PENDING)) {
         return false;
     }
     bool comes = is_readable(conn->listen_fd);
@@ -636,7 +632,7 @@ static bool stop_listening(struct via_conn *conn, bool at_once)
         via_conn_settle_plain(conn, VIA_REASON_RESOURCES); /* the acceptor will find that */
         return true;
     }
-    via_conn_set_state(conn, VIA_SIDE_PENDING);
+    release(conn, VIA_EVENT_NOT_YET);
     return !comes;
 }
 
@@ -645,7 +641,7 @@ static bool withdraw(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     char byte;
-    if (!claim(conn, VIA_SIDE_OFFERED)) {
+    if (!claim(conn, VIA_PHASE_OFFERED)) {
         return false;
     }
     /* From now on an answer fails at the peer, which stays with the kernel then (unix(7)). */
@@ -653,7 +649,7 @@ static bool withdraw(struct via_op *op)
     fetch_peer_bell(conn);
     bool taken = conn->peer_bell != NULL ||
                  VIA_REAL(recv)(conn->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-    via_conn_set_state(conn, VIA_SIDE_OFFERED);
+    release(conn, VIA_EVENT_NOT_YET);
     if (taken || !via_conn_withdraw(op, VIA_REASON_RESOURCES)) {
         return conn->peer_bell != NULL; /* else the kernel has no descriptors for the answer now */
     }
@@ -670,9 +666,9 @@ bool via_conn_stop_meeting(struct via_op *op, bool at_once)
     }
     int saved = errno;
     bool stopped = false;
-    if (via_conn_state(conn) == VIA_SIDE_OFFERED) {
+    if (via_conn_is_in(conn, VIA_PHASE_BIT(OFFERED))) {
         stopped = withdraw(op);
-    } else if (via_conn_state(conn) == VIA_SIDE_PENDING) {
+    } else if (via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
         stopped = stop_listening(conn, at_once);
     }
     if (!stopped && !at_once) {
@@ -718,9 +714,8 @@ static bool has_ended_here(struct via_conn *conn)
 {
     const struct via_side *side = conn->side;
     bool ended = side->rx_shut != 0 && side->tx_shut != 0;
-    if (via_unlikely(ended) && via_conn_is_unsettled(conn) && conn->fabric == NULL &&
-        via_conn_state(conn) != VIA_SIDE_BUSY) {
-        via_conn_settle_plain(conn, VIA_REASON_SHORT);
+    if (via_unlikely(ended) && conn->fabric == NULL) {
+        via_conn_try_settle_plain(conn, VIA_REASON_SHORT);
     }
     return ended && conn->fabric == NULL;
 }
@@ -733,14 +728,11 @@ void via_conn_look_early_now(struct via_op *op)
     }
     int saved = errno;
     via_conn_learn_options(op);
-    if (via_conn_state(conn) == VIA_SIDE_PENDING && conn->listen_fd >= 0) {
+    if (conn->listen_fd >= 0) {
         step_pending(op);
     }
-    if (via_conn_state(conn) == VIA_SIDE_ANNOUNCED) {
-        step_announced(conn);
-    } else if (via_conn_state(conn) == VIA_SIDE_ACCEPTED) {
-        step_accepted(op);
-    }
+    step_announced(conn);
+    step_accepted(op);
     errno = saved;
 }
 

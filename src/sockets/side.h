@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sockets/phase.h"
 #include "sockets/stream.h"
 #include "sockets/stream_offer.h"
 #include "sockets/stream_replay.h"
@@ -16,18 +17,6 @@
  * One end of a connection, as far as all processes that hold it (by fork) must agree on it. It lies
  * in shared memory of their own, at the same address in each; the peer can not reach it.
  */
-enum via_side_state {
-    /* The kernel's connection is used like any other, and somebody may still come: */
-    VIA_SIDE_PENDING = 1,   /* connector: listens for its acceptor */
-    VIA_SIDE_ANNOUNCED = 2, /* connector: the acceptor runs Viaduct and may offer pipes */
-    VIA_SIDE_ACCEPTED = 3,  /* acceptor: the connector runs Viaduct, nothing is offered yet */
-    VIA_SIDE_BUSY = 4,      /* a process is making or taking the offer */
-    /* Pipes are there: */
-    VIA_SIDE_OFFERED = 5, /* acceptor: reads pipes, writes the kernel until the offer is taken */
-    VIA_SIDE_LIVE = 6,
-    /* Nobody comes: */
-    VIA_SIDE_PLAIN = 7,
-};
 
 /* A time limit that has passed already, of less than nothing: no call waits. */
 #define VIA_AT_ONCE_NS 1u
@@ -53,14 +42,13 @@ enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK
 struct via_side {
     /* reading */
     struct via_token rx_token;
-    _Atomic uint32_t shadow;  /* POLLRDHUP, POLLHUP, POLLERR of the kernel's socket, once seen */
-    _Atomic uint8_t state;    /* enum via_side_state */
+    _Atomic uint32_t shadow; /* POLLRDHUP, POLLHUP, POLLERR of the kernel's socket, once seen */
+    struct via_phase_word phase;
     _Atomic uint8_t nonblock; /* enum via_nonblock: O_NONBLOCK, once it is known */
     _Atomic uint8_t forked;   /* other processes may hold it: tokens are for real */
     _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP says nothing of the peer */
     _Atomic uint8_t tx_shut; /* shutdown(SHUT_WR) here: the end of the other direction is POLLHUP */
     _Atomic uint8_t shutting; /* ... and the kernel is to be told of it later: io_shut.c */
-    _Atomic uint8_t demoted;  /* is the kernel's again, for good: see demote.h */
     _Atomic uint8_t inq;      /* enum via_inq */
     _Atomic uint8_t lost;     /* enum via_lost */
     uint8_t why;              /* enum via_reason */
@@ -68,9 +56,6 @@ struct via_side {
     bool ever_forked;
     _Atomic bool options_known; /* those of before it was one: via_conn_learn_options() */
     bool rx_kernel_ended;  /* EOF of the kernel's, but the peer may have switched: see fabric.h */
-    _Atomic bool heeded;   /* the peer wanted that, and writing is the kernel's again */
-    _Atomic bool replays;  /* `replay` is not through; set before `heeded` */
-    bool took_back;        /* left the pipes and came back: writes by the kernel, for good */
     _Atomic uint32_t refs; /* file descriptors, in all processes */
     _Atomic uint32_t rcvlowat;
     _Atomic bool stamps; /* SO_TIMESTAMP and the like: recvmsg() is to tell when bytes came */
@@ -78,7 +63,6 @@ struct via_side {
     uint64_t rx_looked_ticks;     /* when the kernel's socket was last asked whether it lives */
     struct via_stream_rx rx;
     struct via_stream_rx rx_left; /* as it was when the pipe was left: see demote.c */
-    bool left;                    /* ... by this end, which has not had the answer yet */
 
     /* writing */
     struct via_token tx_token __attribute__((aligned(64)));
@@ -157,6 +141,11 @@ void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geom
 void via_side_allow_avail(struct via_side *side);
 _Static_assert(VIA_SEGMENT_AVAIL_OFF + sizeof(struct via_avail_words) <= VIA_SEGMENT_COLD_OFF,
                "words of their own");
+
+static inline bool via_side_is_in(const struct via_side *side, uint32_t phases)
+{
+    return via_phase_is_in(via_phase_get(&side->phase), phases);
+}
 
 /* What the peer has said. */
 static inline uint64_t via_side_flags(const struct via_side *side)

@@ -66,15 +66,12 @@ static _Atomic unsigned kept_count;
 /* --- looking -----------------------------------------------------------------------------------
  */
 
-/* A glance, without the token: who has heeded, and not sent all again yet, is seen to be at it. */
+/* A glance, without the token: has the peer left, or is it about to, and is there anything to do?
+ */
 static bool is_called(const struct via_conn *conn)
 {
-    const struct via_side *side = conn->side;
-    /* Pairs with the release in via_conn_heed_tx(): `replays` is asked afterwards. */
     return via_conn_must_heed(conn) &&
-           (atomic_load_explicit(&side->said, memory_order_relaxed) & VIA_FLAG_STAYS) == 0 &&
-           (!atomic_load_explicit(&side->heeded, memory_order_acquire) ||
-            atomic_load_explicit(&side->replays, memory_order_relaxed));
+           via_conn_is_in(conn, VIA_PHASES_MAY_FOLLOW | VIA_PHASES_REPLAY);
 }
 
 /* Who sleeps for the connection sleeps for the pipe: it shall look again. */
@@ -125,7 +122,8 @@ static int send_kept(struct kept *entry, uint64_t patience_ns)
     if (via_tx_take(&op) != 0) {
         return -EAGAIN;
     }
-    bool again = conn->parting == VIA_PARTING_NOT && (!entry->shuts || conn->side->replays);
+    bool again = conn->parting == VIA_PARTING_NOT &&
+                 (!entry->shuts || via_side_is_in(conn->side, VIA_PHASES_REPLAY));
     int rc = again ? via_conn_replay_all(conn, op.fd, patience_ns) : 0;
     if (rc != -EAGAIN && (entry->shuts || conn->parting != VIA_PARTING_NOT)) {
         rc = go_on(entry, op.fd);
@@ -494,7 +492,7 @@ static bool end_kept(struct kept *entry)
     int fd = atomic_load_explicit(&entry->fd, memory_order_relaxed);
     while (send_kept(entry, VIA_REPLAY_EXIT_NS) != 0) {
         const struct timespec pause = {.tv_nsec = END_LOOK_NS};
-        if (conn->side->replays || conn->fabric == NULL) {
+        if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) || conn->fabric == NULL) {
             via_conn_reset(fd);
             return false;
         }

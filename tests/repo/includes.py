@@ -31,7 +31,7 @@ ALLOWED = {
     "src/ofi": CORE + ["host/", "ofi/"] + PUBLIC,
     "src/daemon": CORE + ["host/", "daemon/"] + PUBLIC,
     "src/cli": BASE + ["card/", "host/control", "cli/", "model/", "port/ivshmem/server.h", "vfio/"] + PUBLIC,
-    "sim": CORE + ["sim/", "sockets/stream.h", "sockets/stream_replay.h", "sockets/stream_stall.h", "shmem/", "host/client.h", "host/host_spin.h",
+    "sim": CORE + ["sim/", "sockets/phase.h", "sockets/stream.h", "sockets/stream_replay.h", "sockets/stream_stall.h", "shmem/", "host/client.h", "host/host_spin.h",
                    "host/attach_wire.h"] + PUBLIC,
     "examples": PUBLIC,
 }
