@@ -10,6 +10,22 @@
 #include "cli/cli.h"
 #include "cli/find.h"
 
+/* The name of the library that is to be preloaded for the one at `library`: the stub beside it,
+ * which harms no program that can not use the library; where there is none, the library. */
+static void choose(struct via_find_path *library)
+{
+    static const char stub[] = VIA_PRELOAD_STUB_NAME;
+    _Static_assert(sizeof(VIA_PRELOAD_STUB_NAME) == sizeof(VIA_PRELOAD_NAME), "written in place");
+    struct via_find_path path = *library;
+    char *slash = strrchr(path.text, '/');
+    if (slash != NULL && strlen(slash + 1) + 1 == sizeof(stub)) {
+        memcpy(slash + 1, stub, sizeof(stub));
+        if (access(path.text, R_OK) == 0) {
+            *library = path;
+        }
+    }
+}
+
 int via_preload_set(const char *instead, struct via_error *err)
 {
     static char value[2 * PATH_MAX];
@@ -20,6 +36,7 @@ int via_preload_set(const char *instead, struct via_error *err)
         via_error_prefix(err, "sockets: ");
         return rc;
     }
+    choose(&path);
     /* ld.so(8) separates by both, and knows no quoting. */
     if (strpbrk(path.text, ": ") != NULL) {
         return via_error_set(err, -EINVAL,

@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #define VIA_PRELOAD_NAME "libviaduct-sockets.so"
+#define VIA_PRELOAD_STUB_NAME "libviaduct-preload.so"
 
 /* As shells say it: found but not executable, not found. */
 #define VIA_CLI_CAN_NOT_RUN 126

@@ -53,6 +53,7 @@ enum via_reason {
     VIA_REASON_DEMOTED = 18,  /* the peer went back to the kernel */
     VIA_REASON_NESTED = 19,   /* in an epoll set that is in another */
     VIA_REASON_NETWORK = 20,  /* the only way to the peer's host is itself a network */
+    VIA_REASON_SECCOMP = 21,  /* the process has confined itself by seccomp */
     VIA_REASON_COUNT,
 };
 

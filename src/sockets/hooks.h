@@ -82,6 +82,9 @@ long via_hooks_syscall_close(long number, int fd);
 /* ... and SYS_fork or SYS_clone, for a child that goes on on the same stack, in a copy of ours. */
 long via_hooks_syscall_clone(long number, unsigned long flags, void *stack, void *third,
                              void *fourth, void *fifth);
+/* ... and SYS_seccomp. */
+long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned long flags,
+                               void *argument);
 /* The C library's. */
 long (*via_hooks_real_syscall(void))(long number, ...);
 

@@ -317,7 +317,7 @@ VIA_HOOK int io_uring_register(unsigned fd, unsigned what, const void *argument,
 /*
  * syscall() itself. Not in C: clone by syscall() returns on another stack, which a function with a
  * frame of its own would not survive. Everything but io_uring_setup, close, by which libuv closes,
- * fork, and clone with neither that nor CLONE_VM goes straight on.
+ * seccomp, fork, and clone with neither that nor CLONE_VM goes straight on.
  */
 void via_uring_begins(void);
 void via_uring_begins(void)
@@ -348,8 +348,8 @@ long (*via_hooks_real_syscall(void))(long number, ...)
     return function;
 }
 
-_Static_assert(SYS_io_uring_setup == 425 && SYS_close == 3 && SYS_clone == 56 && SYS_fork == 57 &&
-                   CLONE_VM == 0x100,
+_Static_assert(SYS_seccomp == 317 && SYS_io_uring_setup == 425 && SYS_close == 3 &&
+                   SYS_clone == 56 && SYS_fork == 57 && CLONE_VM == 0x100,
                "below");
 
 __asm__(".text\n"
@@ -359,6 +359,8 @@ __asm__(".text\n"
         "    .cfi_startproc\n"
         "    cmpq $3, %rdi\n"
         "    je via_hooks_syscall_close\n"
+        "    cmpq $317, %rdi\n"
+        "    je via_hooks_syscall_seccomp\n"
         "    cmpq $57, %rdi\n"
         "    je via_hooks_syscall_clone\n"
         "    cmpq $56, %rdi\n"

@@ -96,6 +96,8 @@
     F(int, clone, (int (*)(void *), void *, int, void *, ...))                                     \
     F(FILE *, fdopen, (int, const char *))                                                         \
     F(int, fclose, (FILE *))                                                                       \
+    F(int, prctl, (int, ...))                                                                      \
+    F(int, chroot, (const char *))                                                                 \
     F(void, _exit, (int))
 
 struct via_real {

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A connection of two processes over which 2,000 echoes go, before and after both have put
+ * themselves behind a filter that ends a process for any system call but the five that echoes are
+ * made of. prog_confined prctl|seccomp: by which call.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ECHOES 1000
+#define BYTES 3000
+
+static const char *way;
+
+static void fail(const char *what)
+{
+    perror(what);
+    _exit(1);
+}
+
+static void confine(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_read, 5, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 4, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+        fail("PR_SET_NO_NEW_PRIVS");
+    }
+    long rc = strcmp(way, "prctl") == 0
+                  ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)
+                  : syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+    if (rc != 0) {
+        fail("seccomp");
+    }
+}
+
+static void move(int fd, char *bytes, int out)
+{
+    for (ssize_t done = 0; done < BYTES;) {
+        ssize_t n = out ? write(fd, bytes + done, (size_t)(BYTES - done))
+                        : read(fd, bytes + done, (size_t)(BYTES - done));
+        if (n <= 0) {
+            fail(out ? "write" : "read");
+        }
+        done += n;
+    }
+}
+
+static void echo(int fd, int asks, int round)
+{
+    static char sent[BYTES];
+    static char got[BYTES];
+    memset(sent, 'a' + round % 26, sizeof(sent));
+    if (asks) {
+        move(fd, sent, 1);
+    }
+    move(fd, got, 0);
+    if (memcmp(got, sent, sizeof(got)) != 0) {
+        errno = EBADMSG;
+        fail("echo");
+    }
+    if (!asks) {
+        move(fd, got, 1);
+    }
+}
+
+static void run(int fd, int asks)
+{
+    for (int i = 0; i < ECHOES; i++) {
+        echo(fd, asks, i);
+    }
+    confine();
+    for (int i = 0; i < ECHOES; i++) {
+        echo(fd, asks, i);
+    }
+    close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t addr_bytes = sizeof(addr);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int status = -1;
+    way = argc > 1 ? argv[1] : "prctl";
+    if (listener < 0 || bind(listener, (struct sockaddr *)&addr, sizeof(addr)) != 0 ||
+        listen(listener, 1) != 0 ||
+        getsockname(listener, (struct sockaddr *)&addr, &addr_bytes) != 0) {
+        fail("listen");
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
+            fail("connect");
+        }
+        run(fd, 1);
+        return 0; /* by exit(): what libraries do then is confined, too */
+    }
+    pid_t server = fork();
+    if (server == 0) {
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0) {
+            fail("accept");
+        }
+        run(fd, 0);
+        return 0;
+    }
+    int wrong = waitpid(pid, &status, 0) != pid || status != 0;
+    wrong |= waitpid(server, &status, 0) != server || status != 0;
+    return wrong;
+}
