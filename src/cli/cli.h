@@ -24,6 +24,7 @@ int via_cli_doctor(int argc, char **argv);
 int via_cli_perf(int argc, char **argv);
 int via_cli_sim(int argc, char **argv);
 int via_cli_model(int argc, char **argv);
+int via_cli_port(int argc, char **argv);
 int via_cli_card(int argc, char **argv);
 int via_cli_plan(int argc, char **argv);
 int via_cli_sockets(int argc, char **argv);

@@ -17,16 +17,19 @@
 #include "cli/cli.h"
 #include "cli/fabric.h"
 #include "cli/find.h"
+#include "cli/hardware.h"
 
 static const char help[] =
-    "usage: viaduct doctor\n"
+    "usage: viaduct doctor [--root DIR]\n"
     "\n"
     "Checks this machine and this user's set-up, and says for each thing that is not as it should\n"
     "be how to mend it. The exit code is 1 if something keeps Viaduct from running.\n"
     "\n"
+    "  --root DIR       look for hardware in DIR/sys and DIR/proc, not in /sys and /proc\n"
     "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
+    {"root", required_argument, NULL, 'r'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -217,27 +220,67 @@ static const struct via_doctor_check own_checks[] = {
 /* --- the command ---------------------------------------------------------------------------------
  */
 
-static enum via_doctor_level check_all(const struct via_doctor_check *checks, size_t count)
+static void print_finding(const char *object, const struct via_doctor_finding *finding)
 {
     static const char *const names[] = {
         [VIA_DOCTOR_OK] = "ok", [VIA_DOCTOR_WARN] = "warn", [VIA_DOCTOR_FAIL] = "fail"};
+    printf("%-4s  %s: %s\n", names[finding->level], object, finding->text);
+    if (finding->mend[0] != '\0') {
+        printf("      mend: %s\n", finding->mend);
+    }
+}
+
+static enum via_doctor_level check_all(const struct via_doctor_check *checks, size_t count)
+{
     enum via_doctor_level worst = VIA_DOCTOR_OK;
     for (size_t i = 0; i < count; i++) {
         struct via_doctor_finding finding = {0};
         checks[i].check(&finding);
-        printf("%-4s  %s: %s\n", names[finding.level], checks[i].object, finding.text);
-        if (finding.mend[0] != '\0') {
-            printf("      mend: %s\n", finding.mend);
-        }
+        print_finding(checks[i].object, &finding);
         worst = finding.level > worst ? finding.level : worst;
     }
     return worst;
 }
 
+/* Warnings at most: a fabric runs without hardware. */
+static void check_hardware(const char *root)
+{
+    static struct via_found found[VIA_FOUND_MAX];
+    struct via_found_paths paths = {.root = root};
+    struct via_error err = {0};
+    int count = via_found_scan(&paths, found, &err);
+    struct via_doctor_finding finding = {0};
+    if (count <= 0) {
+        via_doctor_say(&finding, count < 0 ? VIA_DOCTOR_WARN : VIA_DOCTOR_OK, "%s",
+                       count < 0 ? err.text : "no NTB function of a known chip");
+        print_finding("hardware", &finding);
+    }
+    for (int i = 0; i < count; i++) {
+        unsigned wrong_count = 0;
+        for (unsigned k = 0; k < via_hardware_checks_count; k++) {
+            finding = (struct via_doctor_finding){0};
+            via_hardware_checks[k](&found[i], &finding);
+            if (finding.level != VIA_DOCTOR_OK) {
+                print_finding(found[i].address, &finding);
+                wrong_count++;
+            }
+        }
+        if (wrong_count == 0) {
+            via_doctor_say(&finding, VIA_DOCTOR_OK, "%s", found[i].chip->name);
+            print_finding(found[i].address, &finding);
+        }
+    }
+}
+
 int via_cli_doctor(int argc, char **argv)
 {
+    const char *root = "";
     int opt;
     while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+        if (opt == 'r') {
+            root = optarg;
+            continue;
+        }
         if (opt != 'h') {
             return via_cli_usage(argv[0], NULL);
         }
@@ -250,6 +293,7 @@ int via_cli_doctor(int argc, char **argv)
     enum via_doctor_level own = check_all(own_checks, VIA_ARRAY_COUNT(own_checks));
     enum via_doctor_level machine =
         check_all(via_doctor_machine_checks, via_doctor_machine_checks_count);
+    check_hardware(root);
     (void)check_all(via_doctor_fabric_checks, via_doctor_fabric_checks_count); /* no failure */
     return own == VIA_DOCTOR_FAIL || machine == VIA_DOCTOR_FAIL ? VIA_CLI_FAILED : VIA_CLI_OK;
 }

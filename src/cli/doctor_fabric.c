@@ -152,7 +152,34 @@ static void check_agreement(struct via_doctor_finding *finding)
     compare(finding, "hosts_max", "say the same in all host.conf");
 }
 
+/* Links that are down for a reason, or degraded; requester ids that a chip rejects. */
+static void check_links(struct via_doctor_finding *finding)
+{
+    struct via_error err = {0};
+    json_t *status = NULL, *link;
+    size_t i;
+    if (!find_fabric(finding)) {
+        return;
+    }
+    if (via_ask(&fabric, (unsigned)fabric.local, "status", ANSWER_MS, &status, &err) != 0) {
+        via_doctor_say(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
+        via_doctor_mend(finding, "systemctl status viaductd; its log says why");
+        return;
+    }
+    via_doctor_say(finding, VIA_DOCTOR_OK, "nothing is wrong with those of this machine");
+    json_array_foreach(json_object_get(status, "links"), i, link)
+    {
+        if (via_ask_text(link, "error")[0] != '\0') {
+            via_doctor_say(finding, VIA_DOCTOR_WARN, "%.64s: %.400s", via_ask_text(link, "name"),
+                           via_ask_text(link, "error"));
+            via_doctor_mend(finding, "docs/hardware.md says what to look at");
+        }
+    }
+    json_decref(status);
+}
+
 const struct via_doctor_check via_doctor_fabric_checks[] = {
+    {"links", check_links},
     {"hosts of the fabric", check_hosts},
     {"agreement of hosts", check_agreement},
 };

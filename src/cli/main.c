@@ -29,6 +29,7 @@ static const struct command commands[] = {
     {"perf", "measure pingpong, put, get and barrier", via_cli_perf},
     {"sim", "whole fabrics under virtual time, with faults", via_cli_sim},
     {"model", "serve a register model of hardware by vfio-user", via_cli_model},
+    {"port", "PCI functions that links can use: list, show, bind, unbind", via_cli_port},
     {"card", "adapter cards: roles, EEPROM images, checks of a system", via_cli_card},
     {"plan", "what a fabric would do, before it is bought", via_cli_plan},
     {"shmem", "who waits for whom in the OpenSHMEM jobs that run", via_cli_shmem},

@@ -138,6 +138,7 @@ static void find_link_state(struct via_status_link *link, const struct end ends[
         }
         link->cut = link->cut || is_cut(&ends[i]);
         link->errors += via_ask_u64(ends[i].after, "errors");
+        link->why[i] = via_ask_text(ends[i].after, "error");
     }
     for (unsigned i = 0; i < 2; i++) {
         /* What is wrong says more than that it is not there. */

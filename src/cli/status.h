@@ -29,6 +29,7 @@ struct via_status_link {
     const char *state; /* as the worse end sees it; "down" when a host of it is */
     bool cut;
     uint64_t errors;
+    const char *why[2]; /* what the port of a, and that of b, has to say of it; "" nothing */
     struct via_status_flow ab;
     struct via_status_flow ba;
 };

@@ -283,6 +283,15 @@ static void print_links(const struct via_status *status)
     for (unsigned i = 0; i < status->fabric.topology.links_count; i++) {
         print_link(&status->links[i]);
     }
+    for (unsigned i = 0; i < status->fabric.topology.links_count; i++) {
+        const struct via_status_link *link = &status->links[i];
+        for (unsigned end = 0; end < VIA_ARRAY_COUNT(link->why); end++) {
+            if (link->why[end][0] != '\0') {
+                printf("link %u-%u, host %u: %s\n", link->link.a, link->link.b,
+                       end == 0 ? link->link.a : link->link.b, link->why[end]);
+            }
+        }
+    }
 }
 
 static void print_hops_row(const struct via_status *status, const struct via_status_host *host)

@@ -18,8 +18,6 @@ HOSTS = (1, 2, 3)
 WINDOW = "window=1MiB"
 # Bus 1 has the virtual side of the link to the next guest, bus 2 the link side of that from the guest before.
 FUNCTIONS = ("0000:01:00.0", "0000:02:00.0")
-TO_VFIO = "".join("echo vfio-pci >/sys/bus/pci/devices/{0}/driver_override; echo {0} >/sys/bus/pci/drivers_probe\n".format(function)
-                  for function in FUNCTIONS)
 EXAMPLES = ("hello", "ring_shift", "histogram")
 LIBRARY = "libviaduct-shmem.so.0"
 # oshrun reaches a guest as it would by ssh: a line with the command, then its input.
@@ -73,7 +71,8 @@ class Lab(lab_hosts.Lab):
     def start_fabric(self, host):
         """A guest's devices and daemon, once it has booted."""
         self.guests[host].wait_booted()
-        self.guests[host].run(TO_VFIO)
+        for function in FUNCTIONS:
+            self.guests[host].run("viaduct port bind %s" % function)
         self.start_daemon(host)
 
     def command(self, host, line):
@@ -105,6 +104,13 @@ class Ring(lab_hosts.Case):
             self.assertTrue(all(int(count) > 0 for count, _ in lines), lines)
             groups = guest.run("for f in %s; do ls /sys/bus/pci/devices/$f/iommu_group/devices; done" % " ".join(FUNCTIONS))
             self.assertEqual(groups.split(), list(FUNCTIONS))  # each a group of its own
+            out = guest.run("viaduct port list")
+            for function, side in zip(FUNCTIONS, ("virtual", "link")):
+                self.assertRegex(out, r"(?m)^%s +PEX 87xx NT0, %s side +\d+ +4 MiB +\S.* +vfio-pci +\d+ \(viaductd\)$" % (re.escape(function), side))
+            self.assertEqual(guest.run("viaduct port unbind %s" % FUNCTIONS[0], check=False)[0], 1)
+            doctor = guest.run("viaduct doctor", check=False)[1]
+            for function in FUNCTIONS:
+                self.assertRegex(doctor, r"(?m)^(ok|warn) +%s: " % re.escape(function))
 
     def send(self, host, peer, count):
         code, out = self.guests[host].run(deliver(host).replace("prog_deliver", "timeout %d prog_deliver" % HANG_S) + "send %d %d 500 50" % (peer, count), 2 * HANG_S, check=False)

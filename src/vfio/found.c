@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "vfio/found.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/types.h"
+#include "vfio/kernel.h"
+
+#define PATH_BYTES 512u
+#define DEVICES "/sys/bus/pci/devices"
+/* Linux: include/linux/ioport.h */
+#define RESOURCE_MEMORY 0x00000200u
+#define RESOURCE_PREFETCH 0x00002000u
+#define RESOURCE_UNSET 0x20000000u
+/* PCI Local Bus specification 3.0: 6.7, 6.8; class codes: appendix D */
+#define CONFIG_STATUS 0x06u
+#define CONFIG_CAPABILITIES 0x34u
+#define STATUS_CAPABILITIES 0x10u
+#define CAPABILITY_MSI 0x05u
+#define CAPABILITY_MSIX 0x11u
+#define CAPABILITIES_MAX 48u
+#define CLASS_BRIDGE_PCI 0x0604u
+#define PROBE_TRIES 25u
+#define PROBE_TURN_US 20000u
+
+/* Ids: PEX: FreeBSD ntb_hw_plx.c, Linux plx_dma.c; ivshmem: QEMU; Intel and AMD: Linux
+ * drivers/ntb/hw. */
+static const struct via_found_chip chips[] = {
+    {0x10b5, 0x87a0, "PEX 87xx NT0, link side", "pex", 2},
+    {0x10b5, 0x87a1, "PEX 87xx NT1, link side", "pex", 2},
+    {0x10b5, 0x87b0, "PEX 87xx NT0, virtual side", "pex", 2},
+    {0x10b5, 0x87b1, "PEX 87xx NT1, virtual side", "pex", 2},
+    {0x10b5, 0x87d0, "PEX 87xx DMA", NULL, 0},
+    {0x1af4, 0x1110, "ivshmem", "ivshmem", 2},
+    {0x8086, 0x3c0d, "Intel Xeon E5 NTB", NULL, 2},
+    {0x8086, 0x0e0d, "Intel Xeon E5 v2 NTB", NULL, 2},
+    {0x8086, 0x2f0d, "Intel Xeon E5 v3 NTB", NULL, 2},
+    {0x8086, 0x6f0d, "Intel Xeon E5 v4 NTB", NULL, 2},
+    {0x8086, 0x201c, "Intel Xeon Scalable NTB", NULL, 2},
+    {0x8086, 0x347e, "Intel Xeon gen 4 NTB", NULL, 2},
+    {0x1022, 0x145b, "AMD NTB", NULL, 2},
+    {0x1022, 0x148b, "AMD NTB", NULL, 2},
+};
+
+/* --- files of a function --- */
+
+static void path_of(const struct via_found_paths *paths, const char *address, const char *name,
+                    char *ret_path)
+{
+    snprintf(ret_path, PATH_BYTES, "%s" DEVICES "/%s/%s", paths->root, address, name);
+}
+
+static ssize_t read_file(const char *path, char *ret_text, size_t bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, ret_text, bytes - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    ret_text[length > 0 ? length : 0] = '\0';
+    return length;
+}
+
+static ssize_t read_text(const struct via_found_paths *paths, const char *address, const char *name,
+                         char *ret_text, size_t bytes)
+{
+    char path[PATH_BYTES];
+    path_of(paths, address, name, path);
+    return read_file(path, ret_text, bytes);
+}
+
+static unsigned long read_number(const struct via_found_paths *paths, const char *address,
+                                 const char *name, int base)
+{
+    char text[64];
+    return read_text(paths, address, name, text, sizeof(text)) > 0 ? strtoul(text, NULL, base) : 0;
+}
+
+/* The last part of what a link points to; "": there is no link. */
+static void read_link(const struct via_found_paths *paths, const char *address, const char *name,
+                      char *ret_text, size_t bytes)
+{
+    char path[PATH_BYTES], target[PATH_BYTES];
+    path_of(paths, address, name, path);
+    ssize_t length = readlink(path, target, sizeof(target) - 1);
+    target[length > 0 ? length : 0] = '\0';
+    const char *slash = strrchr(target, '/');
+    snprintf(ret_text, bytes, "%.15s", slash != NULL ? slash + 1 : target);
+}
+
+/* --- what it has --- */
+
+static void read_bars(const struct via_found_paths *paths, struct via_found *found)
+{
+    char text[4096], name[32], path[PATH_BYTES];
+    char *at = text;
+    (void)read_text(paths, found->address, "resource", text, sizeof(text));
+    for (unsigned i = 0; i < VIA_FOUND_BARS; i++) {
+        uint64_t first = strtoull(at, &at, 16);
+        uint64_t last = strtoull(at, &at, 16);
+        uint64_t flags = strtoull(at, &at, 16);
+        if ((flags & RESOURCE_MEMORY) == 0 || last <= first || last - first == UINT64_MAX) {
+            continue;
+        }
+        snprintf(name, sizeof(name), "resource%u_wc", i);
+        path_of(paths, found->address, name, path);
+        found->bars[i] =
+            (struct via_found_bar){.bytes = last - first + 1,
+                                   .is_unassigned = first == 0 || (flags & RESOURCE_UNSET) != 0,
+                                   .is_prefetchable = (flags & RESOURCE_PREFETCH) != 0,
+                                   .can_combine = access(path, F_OK) == 0};
+    }
+}
+
+static void read_capabilities(const struct via_found_paths *paths, struct via_found *found)
+{
+    char bytes[257];
+    const unsigned char *config = (const unsigned char *)bytes;
+    char text[8];
+    ssize_t length = read_text(paths, found->address, "config", bytes, sizeof(bytes));
+    /* Users see the first 64 bytes only. */
+    unsigned at =
+        length > (ssize_t)CONFIG_CAPABILITIES && (config[CONFIG_STATUS] & STATUS_CAPABILITIES) != 0
+            ? config[CONFIG_CAPABILITIES] & ~3u
+            : 0;
+    for (unsigned i = 0; i < CAPABILITIES_MAX && at >= 0x40 && at + 1 < (unsigned)length; i++) {
+        found->has_msi |= config[at] == CAPABILITY_MSI;
+        found->has_msix |= config[at] == CAPABILITY_MSIX;
+        at = config[at + 1] & ~3u;
+    }
+    found->revision = length > 8 ? config[8] : 0;
+    found->bus_refuses_msi =
+        read_text(paths, found->address, "msi_bus", text, sizeof(text)) > 0 && text[0] == '0';
+}
+
+/* "8.0 GT/s PCIe": the generation; 0: not known. */
+static unsigned read_generation(const struct via_found_paths *paths, const char *address,
+                                const char *name)
+{
+    static const unsigned rates[] = {25, 50, 80, 160, 320, 640};
+    char text[64], *end;
+    (void)read_text(paths, address, name, text, sizeof(text));
+    double rate = strtod(text, &end);
+    for (unsigned i = 0; end != text && i < VIA_ARRAY_COUNT(rates); i++) {
+        if (rate * 10 > rates[i] - 1 && rate * 10 < rates[i] + 1) {
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+static unsigned read_width(const struct via_found_paths *paths, const char *address,
+                           const char *name)
+{
+    unsigned long width = read_number(paths, address, name, 10);
+    return width <= 32 ? (unsigned)width : 0; /* 255: not known */
+}
+
+/* Bridges are no danger to a group: VFIO lets their drivers be. */
+static void read_group(const struct via_found_paths *paths, struct via_found *found)
+{
+    char path[PATH_BYTES], driver[64];
+    read_link(paths, found->address, "iommu_group", found->group, sizeof(found->group));
+    path_of(paths, found->address, "iommu_group/devices", path);
+    DIR *folder = found->group[0] != '\0' ? opendir(path) : NULL;
+    for (struct dirent *entry = folder != NULL ? readdir(folder) : NULL; entry != NULL;
+         entry = readdir(folder)) {
+        if (!via_kernel_is_address(entry->d_name) || strcmp(entry->d_name, found->address) == 0 ||
+            read_number(paths, entry->d_name, "class", 16) >> 8 == CLASS_BRIDGE_PCI) {
+            continue;
+        }
+        read_link(paths, entry->d_name, "driver", driver, sizeof(driver));
+        if (driver[0] != '\0' && strcmp(driver, "vfio-pci") != 0 &&
+            found->neighbours_count < VIA_FOUND_NEIGHBOURS_MAX) {
+            snprintf(found->neighbours[found->neighbours_count++], 16, "%.15s", entry->d_name);
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+}
+
+/* --- who has it --- */
+
+/* Does a descriptor lead to the function: by VFIO's group, or by the function's own files? */
+static bool leads_to(const char *target, const struct via_found *found)
+{
+    char part[64];
+    snprintf(part, sizeof(part), "/dev/vfio/%s", found->group);
+    if (found->group[0] != '\0' && strcmp(target, part) == 0) {
+        return true;
+    }
+    snprintf(part, sizeof(part), "/%s/", found->address);
+    const char *at = strstr(target, part);
+    return at != NULL && (strcmp(at + strlen(part), "config") == 0 ||
+                          strncmp(at + strlen(part), "resource", 8) == 0);
+}
+
+static bool has_open(const struct via_found_paths *paths, const char *pid,
+                     const struct via_found *found)
+{
+    char path[PATH_BYTES], target[PATH_BYTES];
+    snprintf(path, sizeof(path), "%s/proc/%s/fd", paths->root, pid);
+    DIR *folder = opendir(path);
+    bool has = false;
+    for (struct dirent *entry = folder != NULL ? readdir(folder) : NULL; entry != NULL && !has;
+         entry = readdir(folder)) {
+        ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
+        target[length > 0 ? length : 0] = '\0';
+        has = leads_to(target, found);
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return has;
+}
+
+static void find_holder(const struct via_found_paths *paths, struct via_found *found)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof(path), "%s/proc", paths->root);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry = folder != NULL ? readdir(folder) : NULL;
+         entry != NULL && found->holder == 0; entry = readdir(folder)) {
+        if (!isdigit((unsigned char)entry->d_name[0]) || !has_open(paths, entry->d_name, found)) {
+            continue;
+        }
+        found->holder = (pid_t)strtol(entry->d_name, NULL, 10);
+        snprintf(path, sizeof(path), "%s/proc/%.20s/comm", paths->root, entry->d_name);
+        (void)read_file(path, found->holder_name, sizeof(found->holder_name));
+        found->holder_name[strcspn(found->holder_name, "\n")] = '\0';
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+}
+
+/* --- finding --- */
+
+static const struct via_found_chip *chip_of(const struct via_found_paths *paths,
+                                            const char *address)
+{
+    unsigned long vendor = read_number(paths, address, "vendor", 16);
+    unsigned long device = read_number(paths, address, "device", 16);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(chips); i++) {
+        if (chips[i].vendor == vendor && chips[i].device == device) {
+            return &chips[i];
+        }
+    }
+    return NULL;
+}
+
+static void look_at(const struct via_found_paths *paths, const char *address,
+                    const struct via_found_chip *chip, struct via_found *ret_found)
+{
+    struct via_found *found = ret_found;
+    *found = (struct via_found){.chip = chip};
+    snprintf(found->address, sizeof(found->address), "%.15s", address);
+    read_link(paths, address, "driver", found->driver, sizeof(found->driver));
+    read_bars(paths, found);
+    read_capabilities(paths, found);
+    read_group(paths, found);
+    found->generation = read_generation(paths, address, "current_link_speed");
+    found->generation_max = read_generation(paths, address, "max_link_speed");
+    found->width = read_width(paths, address, "current_link_width");
+    found->width_max = read_width(paths, address, "max_link_width");
+    find_holder(paths, found);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(((const struct via_found *)a)->address, ((const struct via_found *)b)->address);
+}
+
+int via_found_scan(const struct via_found_paths *paths, struct via_found *ret_found,
+                   struct via_error *err)
+{
+    char path[PATH_BYTES];
+    unsigned count = 0;
+    snprintf(path, sizeof(path), "%s" DEVICES, paths->root);
+    DIR *folder = opendir(path);
+    if (folder == NULL) {
+        return errno == ENOENT ? 0 : via_error_set(err, -errno, "%s: %s", path, strerror(errno));
+    }
+    for (struct dirent *entry = readdir(folder); entry != NULL && count < VIA_FOUND_MAX;
+         entry = readdir(folder)) {
+        const struct via_found_chip *chip =
+            via_kernel_is_address(entry->d_name) ? chip_of(paths, entry->d_name) : NULL;
+        if (chip != NULL) {
+            look_at(paths, entry->d_name, chip, &ret_found[count++]);
+        }
+    }
+    closedir(folder);
+    qsort(ret_found, count, sizeof(*ret_found), compare);
+    return (int)count;
+}
+
+int via_found_get(const struct via_found_paths *paths, const char *address,
+                  struct via_found *ret_found, struct via_error *err)
+{
+    char path[PATH_BYTES];
+    if (!via_kernel_is_address(address)) {
+        return via_error_set(err, -EINVAL, "%s: not DOMAIN:BUS:DEVICE.FUNCTION", address);
+    }
+    path_of(paths, address, "", path);
+    if (access(path, F_OK) != 0) {
+        return via_error_set(err, -ENODEV, "%s: no such device in %s" DEVICES, address,
+                             paths->root);
+    }
+    const struct via_found_chip *chip = chip_of(paths, address);
+    if (chip == NULL) {
+        return via_error_set(err, -ENODEV,
+                             "%s: vendor %04lx, device %04lx: no NTB function that is known here",
+                             address, read_number(paths, address, "vendor", 16),
+                             read_number(paths, address, "device", 16));
+    }
+    look_at(paths, address, chip, ret_found);
+    return 0;
+}
+
+/* --- drivers of the kernel --- */
+
+static int write_text(const char *path, const char *text, struct via_error *err)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t done = fd >= 0 ? write(fd, text, strlen(text)) : -1;
+    int rc = done < 0 ? -errno : 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return rc == 0 ? 0 : via_error_set(err, rc, "write %s: %s", path, strerror(-rc));
+}
+
+/* A newline: none (Linux, drivers/pci/pci-sysfs.c: driver_override_store). */
+static int set_override(const struct via_found_paths *paths, const char *address,
+                        const char *driver, struct via_error *err)
+{
+    char path[PATH_BYTES];
+    path_of(paths, address, "driver_override", path);
+    return write_text(path, driver, err);
+}
+
+static int leave_driver(const struct via_found_paths *paths, const struct via_found *found,
+                        struct via_error *err)
+{
+    char path[PATH_BYTES];
+    if (found->driver[0] == '\0') {
+        return 0;
+    }
+    path_of(paths, found->address, "driver/unbind", path);
+    return write_text(path, found->address, err);
+}
+
+static int probe(const struct via_found_paths *paths, const char *address, struct via_error *err)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/drivers_probe", paths->root);
+    return write_text(path, address, err);
+}
+
+static int check_free(const struct via_found *found, struct via_error *err)
+{
+    return found->holder == 0
+               ? 0
+               : via_error_set(err, -EBUSY, "%s: process %d (%s) has it open", found->address,
+                               (int)found->holder, found->holder_name);
+}
+
+/* As it was found. */
+static void restore(const struct via_found_paths *paths, const struct via_found *found)
+{
+    struct via_error ignored;
+    (void)set_override(paths, found->address, "\n", &ignored);
+    (void)probe(paths, found->address, &ignored);
+}
+
+/* Drivers may be probed after the write has returned. */
+static bool wait_for_driver(const struct via_found_paths *paths, const char *address,
+                            const char *wanted)
+{
+    char driver[64];
+    for (unsigned i = 0; i < PROBE_TRIES; i++) {
+        read_link(paths, address, "driver", driver, sizeof(driver));
+        if (strcmp(driver, wanted) == 0) {
+            return true;
+        }
+        usleep(PROBE_TURN_US);
+    }
+    return false;
+}
+
+static int take(const struct via_found_paths *paths, const struct via_found *found,
+                struct via_error *err)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/drivers/vfio-pci", paths->root);
+    if (access(path, F_OK) != 0) {
+        return via_error_set(err, -ENODEV, "the kernel has no vfio-pci: modprobe vfio-pci");
+    }
+    int rc = set_override(paths, found->address, "vfio-pci", err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = leave_driver(paths, found, err);
+    if (rc == 0) {
+        rc = probe(paths, found->address, err);
+    }
+    if (rc == 0) {
+        rc = wait_for_driver(paths, found->address, "vfio-pci")
+                 ? 0
+                 : via_error_set(err, -EIO,
+                                 "vfio-pci did not take it; the kernel's log (dmesg) says why");
+    }
+    if (rc != 0) {
+        restore(paths, found);
+    }
+    return rc;
+}
+
+int via_found_bind(const struct via_found_paths *paths, const char *address, struct via_error *err)
+{
+    static struct via_found found;
+    int rc = via_found_get(paths, address, &found, err);
+    if (rc != 0 || strcmp(found.driver, "vfio-pci") == 0) {
+        return rc;
+    }
+    rc = check_free(&found, err);
+    if (rc == 0 && (rc = take(paths, &found, err)) != 0) {
+        return via_error_prefix(err, "%s: bind: ", address);
+    }
+    return rc;
+}
+
+int via_found_unbind(const struct via_found_paths *paths, const char *address,
+                     struct via_error *err)
+{
+    static struct via_found found;
+    int rc = via_found_get(paths, address, &found, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (strcmp(found.driver, "vfio-pci") != 0) {
+        return via_error_set(err, -EINVAL, "%s: vfio-pci does not have it, but %s", address,
+                             found.driver[0] != '\0' ? found.driver : "no driver");
+    }
+    rc = check_free(&found, err);
+    if (rc == 0) {
+        rc = set_override(paths, address, "\n", err);
+    }
+    if (rc == 0) {
+        rc = leave_driver(paths, &found, err);
+    }
+    return rc == 0 ? probe(paths, address, err) : rc;
+}
