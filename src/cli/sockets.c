@@ -11,7 +11,7 @@
 #include "host/control_rules.h"
 
 static const char help[] =
-    "usage: viaduct sockets [--json] [--pid PID]\n"
+    "usage: viaduct sockets [--json|--prometheus] [--pid PID]\n"
     "       viaduct sockets [RULE...] [--] PROGRAM [ARGUMENT...]\n"
     "\n"
     "Without a program: lists the TCP connections of this user's processes (root: of all), "
@@ -21,6 +21,7 @@ static const char help[] =
     "run.\n"
     "\n"
     "  --json            the list for programs\n"
+    "  --prometheus      the sums of each process, as Prometheus reads them\n"
     "  --pid PID         of this process only\n"
     "  --ports LIST      server ports to accelerate, such as 80,6000-6010 or !22\n"
     "  --networks LIST   networks of the other end, such as 127.0.0.0/8,::1\n"
@@ -32,11 +33,17 @@ static const char help[] =
     "  -h, --help        this text\n";
 
 static const struct option long_options[] = {
-    {"json", no_argument, NULL, 'j'},           {"pid", required_argument, NULL, 'i'},
-    {"ports", required_argument, NULL, 'p'},    {"networks", required_argument, NULL, 'n'},
-    {"programs", required_argument, NULL, 'g'}, {"after", required_argument, NULL, 'a'},
-    {"config", required_argument, NULL, 'c'},   {"stats", required_argument, NULL, 's'},
-    {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+    {"prometheus", no_argument, NULL, 'm'},
+    {"json", no_argument, NULL, 'j'},
+    {"pid", required_argument, NULL, 'i'},
+    {"ports", required_argument, NULL, 'p'},
+    {"networks", required_argument, NULL, 'n'},
+    {"programs", required_argument, NULL, 'g'},
+    {"after", required_argument, NULL, 'a'},
+    {"config", required_argument, NULL, 'c'},
+    {"stats", required_argument, NULL, 's'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 /* Options that the library takes from its environment. */
@@ -56,6 +63,7 @@ static const struct {
 
 struct options {
     bool json;
+    bool prometheus;
     unsigned pid;
     const char *list_only; /* the last option that only the list has, NULL: none */
     const char *run_only;
@@ -97,6 +105,10 @@ static int take_options(int argc, char **argv, struct options *options)
             options->json = true;
             options->list_only = "--json";
             break;
+        case 'm':
+            options->prometheus = true;
+            options->list_only = "--prometheus";
+            break;
         case 'i':
             options->list_only = "--pid";
             if (via_cli_number(optarg, 1, PID_MAX, &options->pid) != 0) {
@@ -124,6 +136,8 @@ static int list(const struct options *options, struct via_error *err)
         }
         putchar('\n');
         json_decref(json);
+    } else if (rc == 0 && options->prometheus) {
+        via_sockets_print_metrics(&found);
     } else if (rc == 0) {
         via_sockets_print(&found);
     }
@@ -146,6 +160,9 @@ int via_cli_sockets(int argc, char **argv)
     int code = take_options(argc, argv, &options);
     if (code >= 0) {
         return code;
+    }
+    if (options.json && options.prometheus) {
+        return via_cli_usage(argv[0], "--prometheus: not with --json");
     }
     bool run = optind < argc;
     if (run && options.list_only != NULL) {

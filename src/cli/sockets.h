@@ -40,6 +40,8 @@ void via_sockets_free(struct via_sockets_list *list);
 
 /* sockets_view.c */
 json_t *via_sockets_json(const struct via_sockets_list *list);
+/* As text that Prometheus reads. */
+void via_sockets_print_metrics(const struct via_sockets_list *list);
 void via_sockets_print(const struct via_sockets_list *list);
 
 /* sockets_tcp.c: the kernel's table of one network namespace. */

@@ -15,7 +15,7 @@
 
 void via_rules_init(struct via_rules *rules)
 {
-    *rules = (struct via_rules){.on = true, .after_calls = VIA_RULES_AFTER_DEFAULT};
+    *rules = (struct via_rules){.on = true, .spin = true, .after_calls = VIA_RULES_AFTER_DEFAULT};
 }
 
 /* --- values ------------------------------------------------------------------------------------
@@ -162,22 +162,28 @@ static int set_programs(struct via_rules *rules, const char *text, const char **
     return rc < 0 ? wrong(ret_why, "an empty name, or one of more than 63 bytes") : 0;
 }
 
-static int set_on(struct via_rules *rules, const char *text, const char **ret_why)
+static int set_switch(bool *ret_on, const char *text, const char **ret_why)
 {
     if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0) {
         return wrong(ret_why, "neither on nor off");
     }
-    rules->on = strcmp(text, "on") == 0;
+    *ret_on = strcmp(text, "on") == 0;
     return 0;
+}
+
+static int set_on(struct via_rules *rules, const char *text, const char **ret_why)
+{
+    return set_switch(&rules->on, text, ret_why);
 }
 
 static int set_network_links(struct via_rules *rules, const char *text, const char **ret_why)
 {
-    if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0) {
-        return wrong(ret_why, "neither on nor off");
-    }
-    rules->network_links = strcmp(text, "on") == 0;
-    return 0;
+    return set_switch(&rules->network_links, text, ret_why);
+}
+
+static int set_spin(struct via_rules *rules, const char *text, const char **ret_why)
+{
+    return set_switch(&rules->spin, text, ret_why);
 }
 
 static int set_after(struct via_rules *rules, const char *text, const char **ret_why)
@@ -203,6 +209,7 @@ static const struct {
     {"programs", "VIADUCT_SOCKETS_PROGRAMS", set_programs},
     {"after", "VIADUCT_SOCKETS_AFTER", set_after},
     {"network-links", "VIADUCT_SOCKETS_NETWORK_LINKS", set_network_links},
+    {"spin", "VIADUCT_SOCKETS_SPIN", set_spin},
 };
 
 int via_rules_set(struct via_rules *rules, const char *key, const char *value, const char **ret_why)
@@ -212,7 +219,8 @@ int via_rules_set(struct via_rules *rules, const char *key, const char *value, c
             return keys[i].set(rules, value, ret_why);
         }
     }
-    *ret_why = "no such key; there are sockets, ports, networks, programs, after and network-links";
+    *ret_why =
+        "no such key; there are sockets, ports, networks, programs, after, network-links and spin";
     return -ENOENT;
 }
 

@@ -49,6 +49,7 @@ struct via_rules {
     unsigned programs_count;
     struct via_rules_program programs[VIA_RULES_ITEMS_MAX];
     bool network_links;   /* also where the only way is a link that is itself a network */
+    bool spin;            /* before sleeping, for as long as that pays */
     uint32_t after_calls; /* pipes are worth it after so many calls that moved data */
 };
 

@@ -161,6 +161,17 @@ void via_board_refuse(int fd, enum via_reason reason)
     }
 }
 
+enum via_reason via_board_reason(int fd)
+{
+    struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_acquire);
+    if (now == NULL || (unsigned)fd >= VIA_SOCKETS_NUMBERS_COUNT) {
+        return VIA_REASON_NONE;
+    }
+    uint32_t word = atomic_load_explicit(number_of(now, fd), memory_order_relaxed);
+    uint32_t reason = VIA_SOCKETS_NUMBER_REASON(word);
+    return reason < VIA_REASON_COUNT ? (enum via_reason)reason : VIA_REASON_NONE;
+}
+
 void via_board_forget(int fd)
 {
     struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_relaxed);

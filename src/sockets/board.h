@@ -19,6 +19,8 @@ struct via_stats_conn *via_board_entry(size_t index);
 void via_board_show(int fd, size_t index);
 /* fd is a TCP connection that is left to the kernel. */
 void via_board_refuse(int fd, enum via_reason reason);
+/* Why fd is left to the kernel; VIA_REASON_NONE: that is not known. */
+enum via_reason via_board_reason(int fd);
 /* fd refers to nothing any more. */
 void via_board_forget(int fd);
 

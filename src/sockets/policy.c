@@ -77,9 +77,7 @@ void via_policy_init(void)
     } else {
         policy->on = policy->rules.on;
     }
-    const char *text = getenv("VIADUCT_SOCKETS_SPIN");
-    policy->spin = text == NULL || strcmp(text, "off") != 0;
-    text = getenv("VIADUCT_SOCKETS_STATS");
+    const char *text = getenv("VIADUCT_SOCKETS_STATS");
     if (text != NULL && *text != '\0') {
         policy->stats = strdup(text); /* the program may change its environment */
     }

@@ -36,7 +36,6 @@ struct via_policy {
     bool on;
     enum via_reason off_reason; /* when it is not */
     struct via_rules rules;
-    bool spin;         /* before sleeping */
     const char *stats; /* file to append to, NULL: none */
 };
 

@@ -6,12 +6,20 @@
 #include <stdint.h>
 
 #include "host/control_sockets.h"
+#include "sockets/fds.h"
 
 /* What this process did with its connections; see viaduct-sockets(7) for how it is reported. */
 
+/* Where another thread may count, too. A process counts for itself, so a single thread needs no
+ * locked instruction; what goes by pipe is counted with a token and needs none either. */
 static inline void via_stats_count(_Atomic uint64_t *counter, uint64_t count)
 {
-    atomic_fetch_add_explicit(counter, count, memory_order_relaxed);
+    if (via_alone()) {
+        uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+        atomic_store_explicit(counter, before + count, memory_order_relaxed);
+    } else {
+        atomic_fetch_add_explicit(counter, count, memory_order_relaxed);
+    }
 }
 
 /* A connection has ended: adds it up. tx_early_bytes: sent before it had been accepted. */

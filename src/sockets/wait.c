@@ -49,6 +49,8 @@ struct ear {
 };
 
 static __thread struct via_spin spin __attribute__((tls_model("initial-exec")));
+/* What the program wants of this thread; 0: as the rules say, 1: spin, -1: do not. */
+static __thread signed char wanted __attribute__((tls_model("initial-exec")));
 static __thread struct ear *ear __attribute__((tls_model("initial-exec")));
 __thread int via_cancel_kept __attribute__((tls_model("initial-exec")));
 
@@ -59,13 +61,19 @@ static struct via_pool ear_pool = VIA_POOL_INIT(sizeof(struct ear), 65536);
 /* --- spinning ----------------------------------------------------------------------------------
  */
 
+void via_wait_set_spin(int spins)
+{
+    wanted = spins < 0 ? 0 : spins > 0 ? 1 : -1;
+}
+
 void via_wait_begin(struct via_wait *wait)
 {
     uint64_t now = via_os_ticks();
     if (via_unlikely(spin.us_ticks == 0)) {
         via_spin_init(&spin, via_os_ticks_us);
     }
-    uint64_t end = via_likely(via_policy.spin) ? now + via_spin_budget(&spin, now) : now;
+    bool spins = via_likely(wanted == 0) ? via_policy.rules.spin : wanted > 0;
+    uint64_t end = via_likely(spins) ? now + via_spin_budget(&spin, now) : now;
     bool yields = via_unlikely(spin.yields) || spin.exploring;
     *wait = (struct via_wait){
         .begin_ticks = now,

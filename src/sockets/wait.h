@@ -32,6 +32,8 @@ struct via_wait {
 };
 
 void via_wait_begin(struct via_wait *wait);
+/* Of the calling thread: 1, 0, or -1: as the rules say. */
+void via_wait_set_spin(int spins);
 /* Looked and saw nothing: look again? */
 bool via_wait_again(struct via_wait *wait);
 /* While spinning, once in a while: is it time to ask the kernel, who alone knows that a peer has

@@ -134,6 +134,7 @@ static void errors(void **state)
         {"[all]\nnetworks = host\n", "F:2: networks: "},
         {"[all]\nprograms = /usr/bin/x\n", "F:2: programs: programs are names without a path"},
         {"[all]\nsockets = maybe\n", "F:2: sockets: neither on nor off"},
+        {"[all]\nspin = maybe\n", "F:2: spin: neither on nor off"},
         {"[all]\nafter = -1\n", "F:2: after: not a number from 0 to 1000000"},
         {"[all]\nafter = 1000001\n", "F:2: after: not a number"},
         {"[all]\nport = 80\n", "F:2: port: no such key"},
