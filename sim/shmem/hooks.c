@@ -218,6 +218,9 @@ void sim_hooks_free_all(struct sim_pe *pe)
 
 /* --- of the library, not here ---------------------------------------------------------------- */
 
+/* Nobody looks at the locks of simulated PEs. */
+struct via_board *via_trace_board;
+
 void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t value)
 {
     (void)word;

@@ -12,7 +12,12 @@
 #define TICKET_INDEX 1
 #define SERVED_INDEX 0
 
-static int home_of(const char *call, const long *lock)
+struct place {
+    int home;
+    uint64_t number; /* its name in traces, not 0 */
+};
+
+static struct place place_of(const char *call, const long *lock)
 {
     enum via_region region;
     uint64_t off;
@@ -21,7 +26,8 @@ static int home_of(const char *call, const long *lock)
         via_fatal("%s: %p is not the address of a symmetric object", call, (const void *)lock);
     /* Scattered by the upper half of a product: cheaper than a remainder. */
     uint32_t hash = (uint32_t)(off / VIA_CACHELINE) * UINT32_C(0x9e3779b1);
-    return (int)(((uint64_t)hash * (uint32_t)via_hot.n_pes) >> 32);
+    return (struct place){(int)(((uint64_t)hash * (uint32_t)via_hot.n_pes) >> 32),
+                          1 + (uint64_t)region + VIA_REGIONS * off};
 }
 
 static uint32_t add(const char *call, long *lock, int index, int home)
@@ -46,25 +52,30 @@ static uint32_t served(const char *call, long *lock, int home)
 
 void pshmem_set_lock(long *lock)
 {
-    int home = home_of(VIA_CALL, lock);
-    uint32_t ticket = add(VIA_CALL, lock, TICKET_INDEX, home);
+    struct place place = place_of(VIA_CALL, lock);
+    uint32_t ticket = add(VIA_CALL, lock, TICKET_INDEX, place.home);
     struct via_wait wait = VIA_WAIT_INIT;
 
-    while (served(VIA_CALL, lock, home) != ticket)
-        via_trace_step(&wait, lock, sizeof(*lock), VIA_TRACE_LOCK, (uint64_t)home);
+    while (served(VIA_CALL, lock, place.home) != ticket)
+        via_trace_step(&wait, lock, sizeof(*lock), VIA_TRACE_LOCK, place.number);
     via_wait_done(&wait);
+    via_trace_lock_taken(place.number);
 }
 
 /* 0 when it was free and is mine now: both numbers were equal, and one ticket more is drawn. */
 int pshmem_test_lock(long *lock)
 {
-    int home = home_of(VIA_CALL, lock);
+    struct place place = place_of(VIA_CALL, lock);
+    int home = place.home;
     uint64_t now = (uint64_t)via_path_atomic(VIA_CALL, lock, 8, VIADUCT_ATOMIC_FETCH, 0, 0, home);
 
     if ((uint32_t)now != (uint32_t)(now >> 32))
         return 1;
     uint64_t mine = now + (UINT64_C(1) << 32);
-    return via_path_atomic(VIA_CALL, lock, 8, VIADUCT_ATOMIC_COMPARE_SWAP, mine, now, home) != now;
+    if (via_path_atomic(VIA_CALL, lock, 8, VIADUCT_ATOMIC_COMPARE_SWAP, mine, now, home) != now)
+        return 1;
+    via_trace_lock_taken(place.number);
+    return 0;
 }
 
 void pshmem_clear_lock(long *lock)
@@ -72,7 +83,9 @@ void pshmem_clear_lock(long *lock)
     /* What else quiet does for stores, the atomic does: it is a full fence. */
     if (via_unlikely(via_has_frames()) && !VIA_MUTANT(SHMEM_UNLOCK_EARLY))
         via_path_quiet();
-    add(VIA_CALL, lock, SERVED_INDEX, home_of(VIA_CALL, lock));
+    struct place place = place_of(VIA_CALL, lock);
+    via_trace_lock_left(place.number);
+    add(VIA_CALL, lock, SERVED_INDEX, place.home);
 }
 
 VIA_ALIAS(void, shmem_set_lock, (long *lock))

@@ -19,6 +19,10 @@
 #include "shmem/symbols.h"
 #include "shmem/world.h"
 
+_Static_assert(VIA_TRACE_LOCKS == 1 << 4, "via_trace_lock_place takes the upper four bits");
+
+struct via_board *via_trace_board;
+
 #define FRAMES_MAX 24
 /* Less is not worth telling of. */
 #define LONG_WAIT_NS (5 * VIA_MSEC_NS)
@@ -129,6 +133,20 @@ static int64_t load(const volatile void *word, int bytes)
     }
 }
 
+/* By the boards that are in the job block of this machine. */
+static void describe_lock(char *text, size_t size, const char *name, uint64_t number)
+{
+    for (int pe = 0; pe < via_hot.n_pes; pe++) {
+        struct via_board *board = via_job_board(via_world.job, (uint32_t)pe);
+        if (atomic_load_explicit(via_trace_lock_place(board, number), memory_order_relaxed) ==
+            number) {
+            snprintf(text, size, "lock %s, held by PE %d", name, pe);
+            return;
+        }
+    }
+    snprintf(text, size, "lock %s, held by no PE that is known", name);
+}
+
 static void describe_word(char *text, size_t size)
 {
     static const char *const comparisons[] = {"?", "==", "!=", ">", "<=", "<", ">="};
@@ -146,7 +164,7 @@ static void describe_word(char *text, size_t size)
     if (mine.cmp == VIA_TRACE_SOME)
         snprintf(text, size, "%s, of %" PRIu64 " words", name, mine.value);
     else if (mine.cmp == VIA_TRACE_LOCK)
-        snprintf(text, size, "lock %s, whose home is PE %" PRIu64, name, mine.value);
+        describe_lock(text, size, name, mine.value);
     else
         snprintf(text, size, "%s is %" PRId64 ", wanted %s %" PRId64, name,
                  load(mine.word, mine.bytes),
@@ -232,6 +250,7 @@ void via_trace_init(void)
 {
     struct via_board *board = via_job_board(via_world.job, (uint32_t)via_hot.my_pe);
 
+    via_trace_board = board;
     atomic_store_explicit(&board->pid, getpid(), memory_order_relaxed);
     via_wait_trace = look;
     via_wait_trace_over = over;

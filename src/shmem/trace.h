@@ -43,6 +43,7 @@ struct via_trace_collective {
 
 #define VIA_TRACE_COLLECTIVES 32u
 #define VIA_TRACE_WORDS 64u
+#define VIA_TRACE_LOCKS 16u
 
 struct via_board {
     _Atomic int32_t pid;
@@ -51,6 +52,9 @@ struct via_board {
     struct via_trace_collective collectives[VIA_TRACE_COLLECTIVES];
     /* Words that this PE has waited on: 1 + region + VIA_REGIONS * offset; 0 = free. */
     _Atomic uint64_t words[VIA_TRACE_WORDS];
+    /* Locks that this PE holds, the same numbers, each in the place that its number gives it; one
+     * that meets another there takes its place, and the other is not told of. */
+    _Atomic uint64_t locks[VIA_TRACE_LOCKS];
 } __attribute__((aligned(128)));
 
 /* A wait whose last sign is older has ended without a word. Long, as the machine may be busy. */
@@ -62,11 +66,37 @@ struct via_board {
 void via_trace_init(void);
 /*
  * Inside a wait: for `word` to compare with `value` as cmp says; bytes is negative when it is
- * signed. Or for one of `value` words (VIA_TRACE_SOME), or a lock whose home is PE `value`
+ * signed. Or for one of `value` words (VIA_TRACE_SOME), or a lock of the number `value`
  * (VIA_TRACE_LOCK). Kept until the wait is over.
  */
 #define VIA_TRACE_SOME (-1)
 #define VIA_TRACE_LOCK (-2)
+/* The place of a lock's number in a board: one of VIA_TRACE_LOCKS. */
+static inline _Atomic uint64_t *via_trace_lock_place(struct via_board *board, uint64_t number)
+{
+    return &board->locks[number * UINT64_C(0x9e3779b97f4a7c15) >> 60];
+}
+
+/* The PE's own board, NULL before via_trace_init. */
+extern struct via_board *via_trace_board;
+
+/* A lock is this PE's now. */
+static inline void via_trace_lock_taken(uint64_t number)
+{
+    if (via_likely(via_trace_board))
+        atomic_store_explicit(via_trace_lock_place(via_trace_board, number), number,
+                              memory_order_relaxed);
+}
+
+static inline void via_trace_lock_left(uint64_t number)
+{
+    if (via_unlikely(!via_trace_board))
+        return;
+    _Atomic uint64_t *place = via_trace_lock_place(via_trace_board, number);
+    if (via_likely(atomic_load_explicit(place, memory_order_relaxed) == number))
+        atomic_store_explicit(place, 0, memory_order_relaxed);
+}
+
 void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t value);
 
 /* via_wait_step, for those who know what they wait for. */

@@ -7,7 +7,7 @@
 
 static long never[2];
 static uint64_t signals[1];
-static long lock;
+static long lock, other;
 
 static __attribute__((noinline)) void hang_in_barrier(int me)
 {
@@ -35,6 +35,18 @@ static __attribute__((noinline)) void hang_in_lock(void)
         pause();
 }
 
+static __attribute__((noinline)) void hang_in_other_lock(int me)
+{
+    shmem_set_lock(&lock);
+    shmem_clear_lock(&lock);
+    if (me == 0 && shmem_test_lock(&other) != 0)
+        return;
+    shmem_barrier_all();
+    shmem_set_lock(me == 0 ? &lock : &other);
+    for (;;)
+        pause();
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
@@ -46,6 +58,8 @@ int main(int argc, char **argv)
         hang_in_wait(shmem_my_pe());
     else if (strcmp(how, "lock") == 0)
         hang_in_lock();
+    else if (strcmp(how, "lock-left") == 0)
+        hang_in_other_lock(shmem_my_pe());
     shmem_finalize();
     return 0;
 }

@@ -53,7 +53,14 @@ class Trace(shmem_lab.Case):
 
     def test_a_lock(self):
         job = self.hang(program("trace"), "lock")
-        self.look(job, r"^  PE [012] .* waits for .* in shmem_set_lock, called in hang_in_lock")
+        text = self.look(job, r"^  PE [012] .* waits for .* in shmem_set_lock, called in hang_in_lock\S+: lock lock, held by PE \d",
+                         r"^job .* 3 PEs, 2 wait$")
+        holder = re.search(r"^  PE (\d) \(pid \d+\) (is in no|computes)", text, re.MULTILINE).group(1)
+        self.assertEqual(re.findall(r"held by PE (\d)", text), [holder] * 2)
+
+    def test_a_lock_that_was_given_back(self):
+        job = self.hang(program("trace"), "lock-left")
+        self.look(job, r"^  PE [12] .* in shmem_set_lock, .*: lock other, held by PE 0$", r"^job .* 3 PEs, 2 wait$")
 
     def test_a_pe_that_is_stopped(self):
         job = self.hang(program("trace"), "barrier")
