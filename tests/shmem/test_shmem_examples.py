@@ -6,6 +6,7 @@ import test_shmem_ring
 from shmem_lab import program
 
 EXAMPLES = ("histogram", "integer_sort", "producer_consumer", "teams")
+SHORT = (("transpose", 8), ("locks", 100), ("wait_any", 100), ("node_shared", 1000), ("thread_contexts", 200))
 
 
 class OneHost(shmem_lab.Case):
@@ -25,6 +26,13 @@ class OneHost(shmem_lab.Case):
             with self.subTest(name, words=words):
                 self.assertIn(says, self.good("-n", 3, "--timeout", 90, program(name), *words))
 
+    def test_short_ones(self):
+        for name, size in SHORT:
+            for pes in (1, 4):
+                with self.subTest(name, pes=pes):
+                    self.assertIn("PASS", self.good("-n", pes, "--timeout", 90, program(name), size,
+                                                    env={"VIADUCT_SHMEM_CHECK": "abort"}))
+
     def test_teams_of_several_columns(self):
         self.assertIn("PASS: 3 x 2 PEs", self.passes("teams", "-n", 6))
 
@@ -32,7 +40,8 @@ class OneHost(shmem_lab.Case):
 class OverTheRing(test_shmem_ring.Ring):
     def test_examples(self):
         for name, words in (("histogram", (300, 50)), ("integer_sort", (5000,)), ("producer_consumer", (200,)),
-                            ("teams", (20,))):
+                            ("teams", (20,)), ("transpose", (8,)), ("locks", (20,)), ("wait_any", (20,)),
+                            ("node_shared", (100,)), ("thread_contexts", (100,))):
             with self.subTest(name):
                 self.assertIn("PASS", self.good("-n", 4, "--spread", "--timeout", 90, program(name), *words,
                                                 env={"VIADUCT_SHMEM_CHECK": "abort"}))
