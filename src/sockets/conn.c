@@ -92,6 +92,7 @@ static struct via_conn *conn_new(bool connector)
     conn->bell = -1;
     conn->bell_before = -1;
     conn->peer_bell = NULL;
+    conn->carrier = &via_carrier_local;
     conn->fabric = NULL;
     conn->own_cookie = 0;
     conn->peer_cookie = 0;

@@ -46,12 +46,13 @@ struct via_conn {
     _Atomic int bell; /* by which the peer wakes us: index, -1 = none yet */
     int bell_before;  /* by which its own threads were to be woken until it had pipes */
     struct via_peer_bell *peer_bell;
-    struct via_fabric *fabric; /* the peer is on another host: see fabric.h */
-    struct via_list all;       /* of this process: via_conn_each() */
-    struct via_list entries;   /* in epoll sets: see epoll_set.h */
-    _Atomic uint32_t spans;    /* for which those entries are registered: via_conn_spans() */
-    uint64_t own_cookie;       /* of the kernel's socket: the connector's when it has announced */
-    uint64_t peer_cookie;      /* ... at the other end, 0 = not known yet */
+    const struct via_carrier *carrier; /* the way to the peer: carrier.h */
+    struct via_fabric *fabric;         /* of the carrier between hosts, else NULL */
+    struct via_list all;               /* of this process: via_conn_each() */
+    struct via_list entries;           /* in epoll sets: see epoll_set.h */
+    _Atomic uint32_t spans; /* for which those entries are registered: via_conn_spans() */
+    uint64_t own_cookie;    /* of the kernel's socket: the connector's when it has announced */
+    uint64_t peer_cookie;   /* ... at the other end, 0 = not known yet */
     uid_t peer_uid;
     struct via_zcopy zcopy;
     uint8_t parting;          /* enum via_parting */
@@ -64,6 +65,14 @@ struct via_conn {
     struct via_stats_conn *stats;    /* points to own_stats, or where others may look */
     struct via_stats_conn own_stats;
 };
+
+extern const struct via_carrier via_carrier_local;
+
+/* Both ends are on one machine. */
+static inline bool via_conn_is_local(const struct via_conn *conn)
+{
+    return conn->carrier == &via_carrier_local;
+}
 
 /* What the last holder of a connection between hosts has still to do, in this order. */
 enum via_parting {
@@ -193,6 +202,10 @@ void via_conn_closing(struct via_conn *conn, int fd);
 void via_conn_closed(struct via_conn *conn);
 /* The process ends: bytes that are to be sent again go now. */
 void via_conn_end(struct via_conn *conn, int fd);
+/* The last descriptor is about to be closed: the peer learns of it, within one machine, and between
+ * hosts. */
+void via_conn_say_goodbye(struct via_conn *conn, int fd);
+void via_conn_begin_parting(struct via_conn *conn, int fd);
 /* With the tx token, when it is parting: all that can be done now. Is it done? */
 bool via_conn_part(struct via_conn *conn, int fd);
 /* The process ends with it open. The kernel closes it then; what is to be said before, is now. */
@@ -240,7 +253,7 @@ void via_conn_step(struct via_op *op);
 static inline bool via_conn_is_eager(const struct via_conn *conn)
 {
     return via_unlikely(via_policy.rules.after_calls == 0) && via_conn_is_unsettled(conn) &&
-           conn->fabric == NULL;
+           via_conn_is_local(conn);
 }
 
 /* The connector, before connect(): the acceptor will find it. */
@@ -271,7 +284,7 @@ void via_conn_await_taken_slowly(struct via_op *op);
 static inline void via_conn_await_taken(struct via_op *op)
 {
     if (via_unlikely(via_policy.rules.after_calls == 0) &&
-        via_conn_is_in(op->conn, VIA_PHASE_BIT(OFFERED)) && op->conn->fabric == NULL) {
+        via_conn_is_in(op->conn, VIA_PHASE_BIT(OFFERED)) && via_conn_is_local(op->conn)) {
         via_conn_await_taken_slowly(op);
     }
 }
@@ -282,7 +295,7 @@ int via_conn_early_fd(const struct via_conn *conn);
 /* Has a descriptor of ours until the two ends have met. */
 static inline bool via_conn_is_meeting(const struct via_conn *conn)
 {
-    return conn->fabric == NULL &&
+    return via_conn_is_local(conn) &&
            (atomic_load_explicit(&conn->listen_fd, memory_order_relaxed) >= 0 ||
             atomic_load_explicit(&conn->control_fd, memory_order_relaxed) >= 0);
 }
@@ -290,6 +303,10 @@ static inline bool via_conn_is_meeting(const struct via_conn *conn)
  * peer has done its part, which takes more descriptors for a moment; at_once: they do not. Else
  * this one waits no more. True if it has no such descriptor any more. No token is held. */
 bool via_conn_stop_meeting(struct via_op *op, bool at_once);
+/* Its parts. The connector stops listening, for now: it listens again at a later call. The acceptor
+ * takes its offer back, unless that has been taken. */
+bool via_local_stop_listening(struct via_conn *conn, bool at_once);
+bool via_local_withdraw(struct via_op *op);
 
 /* Looks for an offer from another host now, whatever has moved. No token is held. */
 void via_conn_look(struct via_op *op);
@@ -310,12 +327,6 @@ static inline void via_conn_learn_options(struct via_op *op)
         via_conn_learn_options_slowly(op);
     }
 }
-
-/* Tells the peer: flags of side.h, and wakes it. With the tx token. */
-void via_conn_say(struct via_conn *conn, uint64_t flags);
-
-/* Has every process that held the other end closed it or died? Asks the kernel. */
-bool via_conn_peer_is_over(struct via_conn *conn, int fd);
 
 /* Wakes the peer: something new lies in its memory. */
 void via_conn_posted_slowly(struct via_conn *conn, bool record);

@@ -10,7 +10,6 @@
 #include "sockets/board.h"
 #include "sockets/demote.h"
 #include "sockets/epoll_set.h"
-#include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 #include "sockets/steward.h"
@@ -52,7 +51,7 @@ static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
 }
 
 /* The end of both directions, told before the kernel tells it. */
-static void say_goodbye(struct via_conn *conn, int fd)
+void via_conn_say_goodbye(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
     bool exclusive = via_alone() && side->forked == 0;
@@ -61,13 +60,14 @@ static void say_goodbye(struct via_conn *conn, int fd)
         return;
     }
     /* Of a connection that was reset, or has ended both ways, no FIN is sent. */
-    bool over = conn->fabric == NULL && (atomic_load_explicit(&side->shadow, memory_order_relaxed) &
-                                         (POLLHUP | POLLERR)) != 0;
+    bool over =
+        via_conn_is_local(conn) &&
+        (atomic_load_explicit(&side->shadow, memory_order_relaxed) & (POLLHUP | POLLERR)) != 0;
     if (!reset && !over) {
-        (void)!via_io_fin(conn, fd, VIA_STREAM_FIN_CLOSED, true);
+        (void)!conn->carrier->fin(conn, fd, VIA_STREAM_FIN_CLOSED, true);
     }
     side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
-    via_conn_say(conn, side->said);
+    conn->carrier->say(conn, side->said, true);
     via_token_give(&side->tx_token);
 }
 
@@ -78,19 +78,19 @@ bool via_conn_part(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
     if (conn->parting == VIA_PARTING_FIN &&
-        via_io_fin(conn, fd, VIA_STREAM_FIN_CLOSED, false) == 0) {
+        conn->carrier->fin(conn, fd, VIA_STREAM_FIN_CLOSED, false) == 0) {
         conn->parting = VIA_PARTING_ARRIVES;
     }
-    if (conn->parting == VIA_PARTING_ARRIVES && via_fabric_has_arrived(conn)) {
+    if (conn->parting == VIA_PARTING_ARRIVES && conn->carrier->has_arrived(conn)) {
         conn->parting = VIA_PARTING_CLOSED;
     }
     if (conn->parting == VIA_PARTING_CLOSED) {
         side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
-        if (via_fabric_say(conn, side->said, false) == 0) {
+        if (conn->carrier->say(conn, side->said, false) == 0) {
             conn->parting = VIA_PARTING_IS_HEARD;
         }
     }
-    if (conn->parting == VIA_PARTING_IS_HEARD && via_fabric_has_arrived(conn)) {
+    if (conn->parting == VIA_PARTING_IS_HEARD && conn->carrier->has_arrived(conn)) {
         conn->parting = VIA_PARTING_DONE;
     }
     struct via_op op = via_conn_op(conn, fd);
@@ -110,13 +110,13 @@ static uint64_t parting_ns(const struct via_conn *conn, int fd)
         linger.l_onoff != 0 && linger.l_linger > 0) {
         return (uint64_t)linger.l_linger * VIA_SEC_NS;
     }
-    return via_fabric_is_cut_off(conn) ? 0 : CLOSE_NS;
+    return conn->carrier->is_cut_off(conn) ? 0 : CLOSE_NS;
 }
 
 /* Frames are slower than the kernel, which is not to tell of the end before all has arrived. What
  * does not arrive soon others wait for (steward.h), with a descriptor that keeps the kernel's
  * connection; or this thread, if nobody can. */
-static void part(struct via_conn *conn, int fd)
+void via_conn_begin_parting(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
     bool exclusive = via_alone() && side->forked == 0;
@@ -187,7 +187,7 @@ void via_conn_exits(struct via_conn *conn)
 {
     int fd = via_conn_uncount(conn) == 0 && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
     if (fd >= 0) {
-        say_goodbye(conn, fd); /* via_fabric_end() waits for all of them */
+        via_conn_say_goodbye(conn, fd); /* via_fabric_end() waits for all of them */
     }
 }
 
@@ -228,14 +228,9 @@ void via_conn_closing(struct via_conn *conn, int fd)
     }
     if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
         via_conn_has_pipes(conn)) {
-        if (conn->fabric != NULL) {
-            part(conn, fd);
-        } else {
-            say_goodbye(conn, fd);
-        }
-    } else if (conn->fabric != NULL && conn->side->refs == 0 &&
-               via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
-        via_fabric_decline(conn, VIA_FLAG_CLOSED);
+        conn->carrier->close(conn, fd);
+    } else if (conn->side->refs == 0 && via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
+        conn->carrier->decline(conn, VIA_FLAG_CLOSED);
     }
     if (last_here) {
         via_ep_conn_closing(conn);

@@ -30,7 +30,7 @@
 static void say(struct via_conn *conn, uint64_t flag)
 {
     conn->side->said |= VIA_FLAG_TAKEN | flag;
-    via_conn_say(conn, conn->side->said);
+    conn->carrier->say(conn, conn->side->said, true);
 }
 
 /* --- the peer's part ---------------------------------------------------------------------------
@@ -109,17 +109,10 @@ void via_conn_reset(int fd)
     VIA_REAL(connect)(fd, &none, sizeof(none));
 }
 
-/* Between hosts: can what was written be sent again? -EAGAIN: not now. */
+/* Can what was written be sent again? -EAGAIN: not now. */
 static int gather(struct via_conn *conn, int fd)
 {
-    if (conn->fabric == NULL) {
-        return 0;
-    }
-    via_conn_tx_can_switch(conn); /* whom to answer may have become known */
-    if (via_conn_is_in(conn, VIA_PHASES_OFFERED)) {
-        return -EAGAIN; /* another thread looks */
-    }
-    int rc = via_fabric_gather(conn);
+    int rc = conn->carrier->gather(conn);
     if (rc != 0 && rc != -EAGAIN) {
         via_conn_reset(fd);
         rc = 0;
@@ -164,12 +157,9 @@ void via_conn_heed_tx(struct via_conn *conn, int fd)
 /* What is next in the pipe, wherever credits go. With the rx token. */
 static int pipe_next(struct via_op *op)
 {
-    if (op->conn->fabric == NULL) {
-        return via_rx_next(op);
-    }
-    via_fabric_rx_begin(op->conn);
+    via_carrier_rx_begin(op->conn);
     int next = via_rx_next(op);
-    via_fabric_rx_end(op->conn);
+    via_carrier_rx_end(op->conn);
     return next;
 }
 
@@ -189,15 +179,10 @@ static void get_ready(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     uint64_t asked = via_side_flags(op->side) & (VIA_FLAG_LOOK | VIA_FLAG_DEMOTE);
-    if (conn->fabric == NULL) {
-        via_rx_next(op);
-        via_pipe_post_credit(&op->side->rx.pipe);
-    } else {
-        via_fabric_rx_begin(conn);
-        via_rx_next(op);
-        via_pipe_post_credit(&op->side->rx.pipe);
-        via_fabric_rx_end(conn);
-    }
+    via_carrier_rx_begin(conn);
+    via_rx_next(op);
+    via_pipe_post_credit(&op->side->rx.pipe);
+    via_carrier_rx_end(conn);
     if (asked == VIA_FLAG_LOOK && (op->side->said & VIA_FLAG_READY) == 0) {
         say(conn, VIA_FLAG_READY);
     }
@@ -222,9 +207,7 @@ static void mark_plain(struct via_op *op, enum via_event event, enum via_reason 
     conn->side->why = (uint8_t)reason;
     via_phase_apply(&conn->side->phase, event);
     via_conn_note_demoted(conn);
-    if (conn->fabric != NULL) {
-        via_fabric_follows_no_more(conn);
-    }
+    conn->carrier->follows_no_more(conn);
 }
 
 void via_conn_heed(struct via_op *op)
@@ -258,9 +241,9 @@ void via_conn_heed(struct via_op *op)
 static void wait_for_end(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
-    while (op->conn->fabric != NULL && rx->span == VIA_SPAN_PIPE &&
+    while (!via_conn_is_local(op->conn) && rx->span == VIA_SPAN_PIPE &&
            (via_io_look(op) & VIA_POLL_GONE) != 0 && pipe_next(op) == VIA_NEXT_EMPTY &&
-           via_fabric_may_follow(op->conn)) {
+           op->conn->carrier->may_follow(op->conn)) {
         struct timespec pause = {.tv_nsec = LOOK_NS_MAX};
         nanosleep(&pause, NULL);
     }
@@ -298,19 +281,13 @@ int via_conn_end_pipe_span(struct via_op *op, bool whole)
     struct via_conn *conn = op->conn;
     struct via_stream_tx *tx = &op->side->tx;
     uint64_t again = op->side->again;
-    struct via_fabric_undo undo;
+    struct via_carrier_undo undo;
     if (tx->span != VIA_SPAN_PIPE || tx->ended) {
         return 0;
     }
-    if (conn->fabric == NULL) {
-        if (via_stream_tx_demote_again(tx, again, whole) == 0) {
-            via_conn_posted_record(conn);
-        }
-        return 0;
-    }
-    via_fabric_tx_begin(conn, &undo);
+    via_carrier_tx_begin(conn, &undo);
     int rc = via_stream_tx_demote_again(tx, again, whole);
-    return rc == 0 ? via_fabric_tx_end(conn, &undo, true) : rc;
+    return rc == 0 ? via_carrier_tx_end(conn, &undo, true) : rc;
 }
 
 /* With the tx token: what the peer has perhaps not read, once more by the kernel, where it reads it
@@ -325,8 +302,7 @@ static uint64_t send_again(struct via_op *op, bool *ret_whole)
     /* To a peer that has closed it would be something new, and answered by RST. */
     uint64_t flags = via_side_flags(op->side);
     bool ready = (flags & VIA_FLAG_READY) != 0 && !op->side->looked && via_stream_tx_has_begun(tx);
-    bool gathered =
-        (flags & VIA_FLAG_CLOSED) == 0 && (conn->fabric == NULL || via_fabric_gather(conn) == 0);
+    bool gathered = (flags & VIA_FLAG_CLOSED) == 0 && conn->carrier->gather(conn) == 0;
     *ret_whole = false;
     if (gathered) {
         via_stream_replay_begin(replay, tx, 0);
@@ -388,7 +364,7 @@ static int leave(struct via_op *op, enum via_reason reason)
 /* It has no pipes yet, and will see what was said before it uses them. */
 static bool peer_has_no_pipes(const struct via_conn *conn)
 {
-    return conn->fabric == NULL && !conn->side->connector &&
+    return via_conn_is_local(conn) && !conn->side->connector &&
            (via_side_flags(conn->side) & VIA_FLAG_TAKEN) == 0;
 }
 
@@ -454,7 +430,7 @@ static void heed_here(struct via_conn *conn)
 
 static void say_again(struct via_op *op)
 {
-    if (op->conn->fabric != NULL && via_tx_take(op) == 0) {
+    if (!via_conn_is_local(op->conn) && via_tx_take(op) == 0) {
         via_fabric_say_again(op->conn);
         via_tx_give(op);
     }
@@ -552,8 +528,8 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
 /* An end that is undecided gets no pipes. False: another thread is about to make some, for long. */
 static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin_ns)
 {
-    if (conn->fabric != NULL && via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
-        via_fabric_decline(conn, VIA_FLAG_KERNEL_END);
+    if (via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
+        conn->carrier->decline(conn, VIA_FLAG_KERNEL_END);
     }
     while (via_conn_is_unsettled(conn) && !via_conn_try_settle_plain(conn, reason)) {
         const struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
@@ -580,7 +556,7 @@ static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begi
     if (!via_conn_has_pipes(conn)) {
         return 0;
     }
-    rc = conn->fabric != NULL ? via_fabric_leave_begin(conn) : 0;
+    rc = conn->carrier->leave_begin(conn);
     if (rc > 0) {
         mark_plain(op, VIA_EVENT_WITHDRAW, reason); /* there is nobody to wait for */
     }
@@ -604,21 +580,21 @@ static bool has_left_bytes(struct via_op *op)
     if (has_come_again(op->side, &read)) {
         return false;
     }
-    bool follow = op->conn->fabric != NULL;
+    bool follow = !via_conn_is_local(op->conn);
     for (;;) {
         if (via_stream_rx_left_bytes(left)) {
             return true;
         }
         /* What the peer has said comes after its records. */
         if (!follow || (via_side_flags(op->side) & VIA_FLAG_STAYS) != 0 ||
-            via_stream_rx_ends(left) || !via_fabric_may_follow(op->conn)) {
+            via_stream_rx_ends(left) || !op->conn->carrier->may_follow(op->conn)) {
             break;
         }
         struct timespec pause = {.tv_nsec = LOOK_NS_MAX};
         nanosleep(&pause, NULL);
     }
     if (follow) {
-        via_fabric_follows_no_more(op->conn);
+        op->conn->carrier->follows_no_more(op->conn);
     }
     return false;
 }

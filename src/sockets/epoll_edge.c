@@ -121,7 +121,7 @@ uint32_t via_ep_ends(const struct via_ep_entry *entry, uint32_t bits)
         !side->rx.ended && !via_pipe_ready(&side->rx.pipe)) {
         ends |= seen & POLLRDHUP;
     }
-    if ((bits & POLLHUP) != 0 && entry->conn->fabric == NULL && is_closed(entry)) {
+    if ((bits & POLLHUP) != 0 && via_conn_is_local(entry->conn) && is_closed(entry)) {
         ends |= VIA_EP_CLOSED;
     }
     return ends;

@@ -43,7 +43,7 @@ static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_fou
     if ((entry->events & EPOLLET) != 0 && via_seq_before_u32(sequence, entry->seen_sequence)) {
         sequence = entry->seen_sequence;
     }
-    if (entry->conn->fabric != NULL || rx->held ||
+    if (!via_conn_is_local(entry->conn) || rx->held ||
         !via_stream_rx_written(rx, sequence, found->now, &written, &found->others)) {
         return entry->told_ticks;
     }

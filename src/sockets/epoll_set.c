@@ -293,7 +293,7 @@ static void refresh(struct via_ep_entry *entry)
             via_ep_left(entry);
         }
         entry->seen_sequence = entry->conn->side->rx.pipe.sequence;
-        if (piped && entry->conn->fabric == NULL) {
+        if (piped && via_conn_is_local(entry->conn)) {
             via_side_ask_times(entry->conn->side, entry->set->number);
         }
         add_bells(entry->set, via_conn_bells(entry->conn));
@@ -366,7 +366,7 @@ static void entry_free(struct via_ep_entry *entry)
 static bool may_be_parked(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
-    return entry->piped && entry->kernel_events == PARKED_EVENTS && conn->fabric == NULL &&
+    return entry->piped && entry->kernel_events == PARKED_EVENTS && via_conn_is_local(conn) &&
            !conn->side->ever_forked && (entry->events & EPOLLEXCLUSIVE) == 0 &&
            atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
 }

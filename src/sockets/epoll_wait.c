@@ -214,12 +214,12 @@ void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned 
         if (entry->spent) {
             continue;
         }
-        if (entry->conn->fabric != NULL) {
+        if (!via_conn_is_local(entry->conn)) {
             struct via_op op = via_ep_op(entry);
             via_io_arm(&op, entry->events);
         }
         if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && *count < max &&
-            !via_stall_is_none(entry->conn->side, entry->conn->fabric != NULL)) {
+            !via_stall_is_none(entry->conn)) {
             fds[(*count)++] = via_ep_number(entry);
         }
     }

@@ -104,7 +104,7 @@ static _Atomic uint64_t taken_in_ticks;
 
 static void end_given_up(struct via_conn *conn)
 {
-    int fd = conn->fabric != NULL && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
+    int fd = !via_conn_is_local(conn) && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
     if (fd >= 0) {
         struct via_op op = via_conn_op(conn, fd);
         (void)via_io_is_given_up(&op);
@@ -443,7 +443,11 @@ int via_fabric_prepare(struct via_conn *conn, int fd, const struct via_address *
         return rc;
     }
     conn->fabric = fabric_new(attach, host);
-    return conn->fabric == NULL ? -ENOMEM : hang_note(attach, conn->fabric, &own, to);
+    if (conn->fabric == NULL) {
+        return -ENOMEM;
+    }
+    conn->carrier = &via_carrier_fabric;
+    return hang_note(attach, conn->fabric, &own, to);
 }
 
 int via_fabric_accepted(struct via_conn *conn, const struct via_tuple *tuple, unsigned host)
@@ -465,6 +469,7 @@ int via_fabric_accepted(struct via_conn *conn, const struct via_tuple *tuple, un
     if (conn->fabric == NULL) {
         return -ENOMEM;
     }
+    conn->carrier = &via_carrier_fabric;
     conn->fabric->note = note;
     return 0;
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "sockets/conn.h"
+#include "sockets/carrier.h"
 
 /*
  * Connections between programs on two hosts of the fabric (viaduct run --host H).
@@ -44,20 +44,13 @@ bool via_fabric_is_attached(void);
 /* --- carrying ----------------------------------------------------------------------------------
  */
 
-/* What a record was written over, so that it can be taken back. */
-struct via_fabric_undo {
-    struct via_stream_tx tx; /* valid with `frames` */
-    uint32_t sequence;
-    bool frames;
-};
-
 /*
  * With the tx token, around writing one record: begin decides which way it goes; end sends it. 0,
  * or -EAGAIN when the way is full (then the record has not been written), or the connection is
  * lost. wait: up to a second for a full way.
  */
-void via_fabric_tx_begin(struct via_conn *conn, struct via_fabric_undo *ret_undo);
-int via_fabric_tx_end(struct via_conn *conn, const struct via_fabric_undo *undo, bool wait);
+void via_fabric_tx_begin(struct via_conn *conn, struct via_carrier_undo *ret_undo);
+int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo, bool wait);
 
 /* With the rx token, before reading and after: credits take the same ways. */
 void via_fabric_rx_begin(struct via_conn *conn);
@@ -122,12 +115,7 @@ void via_fabric_follows_no_more(struct via_conn *conn);
  * word of its memory, where this process has that mapped, or else its host keeps it for a while. As
  * long as that is not known, no end is to be told: who sleeps looks again, as above.
  */
-enum via_fabric_end {
-    VIA_FABRIC_END_OPEN = 0,
-    VIA_FABRIC_END_PLAIN,
-    VIA_FABRIC_END_RESET, /* as by RST: bytes were unread, or some can not come any more */
-};
-enum via_fabric_end via_fabric_end_of(struct via_conn *conn);
+enum via_carrier_end via_fabric_end_of(struct via_conn *conn);
 
 /* The same while no record has said that the pipe is used: the word that it is may be under way. */
 bool via_fabric_may_switch(struct via_conn *conn);

@@ -150,7 +150,7 @@ static void tx_rebase(struct via_conn *conn, unsigned char *base)
     }
 }
 
-void via_fabric_tx_begin(struct via_conn *conn, struct via_fabric_undo *ret_undo)
+void via_fabric_tx_begin(struct via_conn *conn, struct via_carrier_undo *ret_undo)
 {
     struct via_fabric *fabric = conn->fabric;
     uint32_t version = atomic_load_explicit(&fabric->version, memory_order_acquire);
@@ -190,7 +190,7 @@ static int push_body(struct via_conn *conn, const struct via_pipe_record *record
 }
 
 /* Puts the record that was written after `undo`: body first, the line with its word last. */
-static int push_record(struct via_conn *conn, const struct via_fabric_undo *undo, bool wait)
+static int push_record(struct via_conn *conn, const struct via_carrier_undo *undo, bool wait)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_pipe_record record;
@@ -216,7 +216,7 @@ static int push_record(struct via_conn *conn, const struct via_fabric_undo *undo
 }
 
 /* Where the record that was written after `undo` can be found again: via_fabric_gather(). */
-static void note_way(struct via_side *side, const struct via_fabric_undo *undo)
+static void note_way(struct via_side *side, const struct via_carrier_undo *undo)
 {
     uint32_t index = undo->sequence & (side->tx.pipe.geometry.slots_count - 1);
     uint64_t bit = UINT64_C(1) << index % 64;
@@ -238,7 +238,7 @@ static void say_sent(struct via_side *side)
     atomic_store_explicit(sent, side->tx.pipe.sequence, memory_order_relaxed);
 }
 
-int via_fabric_tx_end(struct via_conn *conn, const struct via_fabric_undo *undo, bool wait)
+int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo, bool wait)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_stream_tx *tx = &conn->side->tx;
@@ -274,7 +274,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_fabric_undo *undo,
 void via_fabric_tx_want(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    struct via_fabric_undo undo;
+    struct via_carrier_undo undo;
     via_fabric_tx_begin(conn, &undo);
     via_pipe_want(&conn->side->tx.pipe);
     if (undo.frames) {
@@ -302,7 +302,7 @@ bool via_fabric_has_way(struct via_conn *conn)
 int via_fabric_say(struct via_conn *conn, uint64_t flags, bool wait)
 {
     struct via_fabric *fabric = conn->fabric;
-    struct via_fabric_undo undo;
+    struct via_carrier_undo undo;
     int rc = 0;
     via_fabric_tx_begin(conn, &undo);
     store_word(fabric->tx_base, VIA_SEGMENT_FLAGS_OFF, flags);

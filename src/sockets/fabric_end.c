@@ -161,8 +161,8 @@ bool via_fabric_may_follow(struct via_conn *conn)
     bool all_is_there = fabric->all_is_there;
     fabric->all_is_there = all_is_there || all_has_arrived(conn); /* look once more */
     if (!may || conn->side->rx.ended || all_is_there) {
-        if (!may && fabric->end != VIA_FABRIC_END_RESET && is_cut_short(conn)) {
-            fabric->end = VIA_FABRIC_END_RESET;
+        if (!may && fabric->end != VIA_CARRIER_END_RESET && is_cut_short(conn)) {
+            fabric->end = VIA_CARRIER_END_RESET;
         }
         via_fabric_follows_no_more(conn);
         return false;
@@ -225,50 +225,50 @@ static bool is_rest_lost(struct via_conn *conn)
     return via_fabric_is_cut_off(conn) && !conn->fabric->all_is_there && !all_has_arrived(conn);
 }
 
-static enum via_fabric_end find_end(struct via_conn *conn)
+static enum via_carrier_end find_end(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_side *side = conn->side;
     if ((via_side_flags(side) & SAID) != 0 || side->rx.ended) {
-        return VIA_FABRIC_END_PLAIN;
+        return VIA_CARRIER_END_PLAIN;
     }
     if (!has_time(conn)) {
-        return is_rest_lost(conn) ? VIA_FABRIC_END_RESET : VIA_FABRIC_END_PLAIN;
+        return is_rest_lost(conn) ? VIA_CARRIER_END_RESET : VIA_CARRIER_END_PLAIN;
     }
     if (via_fabric_is_cut_off(conn)) {
-        return VIA_FABRIC_END_OPEN; /* for a moment only, it may be */
+        return VIA_CARRIER_END_OPEN; /* for a moment only, it may be */
     }
     if (!is_unread(side) || !via_fabric_can_put(fabric)) {
-        return VIA_FABRIC_END_PLAIN;
+        return VIA_CARRIER_END_PLAIN;
     }
     /* In this order: it reads nothing more when it is gone. */
     bool gone = via_client_remote_is_gone(fabric->remote);
     bool direct = via_remote_direct(fabric->remote) != NULL;
     int rc = gone || direct ? ask_how_far(conn) : -EAGAIN;
     if (rc == 0 && !is_unread(side)) {
-        return VIA_FABRIC_END_PLAIN;
+        return VIA_CARRIER_END_PLAIN;
     }
     if (rc == -EAGAIN || !gone) {
-        return VIA_FABRIC_END_OPEN;
+        return VIA_CARRIER_END_OPEN;
     }
-    return rc == 0 ? VIA_FABRIC_END_RESET : VIA_FABRIC_END_PLAIN;
+    return rc == 0 ? VIA_CARRIER_END_RESET : VIA_CARRIER_END_PLAIN;
 }
 
-enum via_fabric_end via_fabric_end_of(struct via_conn *conn)
+enum via_carrier_end via_fabric_end_of(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     if ((atomic_load_explicit(&conn->side->shadow, memory_order_relaxed) & POLLRDHUP) == 0) {
-        return VIA_FABRIC_END_PLAIN; /* it has not */
+        return VIA_CARRIER_END_PLAIN; /* it has not */
     }
-    if (fabric->end == VIA_FABRIC_END_OPEN) {
+    if (fabric->end == VIA_CARRIER_END_OPEN) {
         fabric->end = find_end(conn);
-        if (fabric->end == VIA_FABRIC_END_OPEN) {
+        if (fabric->end == VIA_CARRIER_END_OPEN) {
             follow(fabric);
         } else {
             via_fabric_follows_no_more(conn);
         }
     }
-    return (enum via_fabric_end)fabric->end;
+    return (enum via_carrier_end)fabric->end;
 }
 
 void via_fabric_never_switches(struct via_conn *conn)

@@ -42,7 +42,7 @@ struct via_fabric {
     uint64_t fin_ns;       /* when the kernel's FIN was seen without the pipe's, with a way to it */
     uint64_t fin_first_ns; /* ... at first */
     bool follows;          /* is counted as waiting for it */
-    uint8_t end;           /* enum via_fabric_end, once it is known */
+    uint8_t end;           /* enum via_carrier_end, once it is known */
     struct via_client_word read; /* asked for: how far a peer that has died had read */
     struct via_client_word sent; /* ... and how much it had sent */
     bool all_is_there;           /* the peer has gone, and nothing of it is under way */

@@ -76,7 +76,7 @@ int via_fabric_leave_begin(struct via_conn *conn)
 void via_fabric_say_again(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    struct via_fabric_undo undo;
+    struct via_carrier_undo undo;
     if (fabric->remote == NULL) {
         return;
     }

@@ -82,11 +82,6 @@ bool via_io_shut_on(struct via_conn *conn, int fd);
 /* The kernel is told of the end now, whatever is still under way. */
 void via_io_shut_now(struct via_conn *conn, int fd);
 
-/* With the tx token, before the kernel is told the end of this direction: writes FIN into the pipe,
- * if that is where the bytes go, and between hosts in any case. wait: up to a second for a full way
- * between hosts; else -EAGAIN: it is not written yet. Otherwise 0. */
-int via_io_fin(struct via_conn *conn, int fd, uint8_t flags, bool wait);
-
 /* Registrations that depend on which way the bytes go are brought up to date. True if that has
  * changed. No token is held. */
 bool via_io_after(struct via_op *op);

@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "sockets/demote.h"
-#include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 
@@ -58,8 +57,8 @@ static bool is_told(const struct via_side *side, uint32_t events)
 /* Has the kernel told of an end that the peer has not? */
 static bool is_unsaid(const struct via_op *op, uint32_t events)
 {
-    return !is_told(op->side, events) && op->conn->fabric == NULL && via_conn_has_pipes(op->conn) &&
-           (via_side_flags(op->side) & SAID) == 0;
+    return !is_told(op->side, events) && via_conn_is_local(op->conn) &&
+           via_conn_has_pipes(op->conn) && (via_side_flags(op->side) & SAID) == 0;
 }
 
 /* Does nobody hold the other end? The kernel sends FIN a little before its socket is nobody's. A
@@ -68,10 +67,10 @@ static bool is_death(struct via_op *op)
 {
     const struct timespec pause = {.tv_nsec = ASK_AGAIN_NS};
     int saved = errno;
-    bool over = via_conn_peer_is_over(op->conn, op->fd);
+    bool over = op->conn->carrier->is_over(op->conn, op->fd);
     for (int tries = 0; !over && tries < ASK_AGAIN_MAX; tries++) {
         VIA_REAL(nanosleep)(&pause, NULL);
-        over = via_conn_peer_is_over(op->conn, op->fd);
+        over = op->conn->carrier->is_over(op->conn, op->fd);
     }
     errno = saved;
     return over;
@@ -114,8 +113,8 @@ uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh)
 uint32_t via_io_fabric_ended(struct via_op *op)
 {
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
-    if (op->conn->fabric == NULL || (seen & POLLRDHUP) == 0 || is_told(op->side, seen) ||
-        via_fabric_end_of(op->conn) != VIA_FABRIC_END_RESET) {
+    if ((seen & POLLRDHUP) == 0 || is_told(op->side, seen) ||
+        op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_RESET) {
         return 0;
     }
     uint32_t events = lose(op);
@@ -144,8 +143,8 @@ bool via_io_is_given_up(struct via_op *op)
     if (via_unlikely(state >= VIA_LOST_TIMED_OUT)) {
         return true;
     }
-    if (op->conn->fabric == NULL || !via_conn_has_pipes(op->conn) ||
-        !via_fabric_is_given_up(op->conn) || state != VIA_LOST_NOT) {
+    if (!via_conn_has_pipes(op->conn) || !via_carrier_is_given_up(op->conn) ||
+        state != VIA_LOST_NOT) {
         return false;
     }
     if (atomic_compare_exchange_strong_explicit(lost, &state, VIA_LOST_TIMED_OUT,
@@ -171,7 +170,7 @@ int via_io_end(struct via_op *op)
     int error = 0;
     socklen_t bytes = sizeof(error);
     via_io_look(op);
-    if (op->conn->fabric != NULL && via_conn_has_pipes(op->conn)) {
+    if (via_conn_has_pipes(op->conn)) {
         via_io_fabric_ended(op);
     }
     uint8_t state = atomic_load_explicit(lost, memory_order_relaxed);

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 
+#include "sockets/carrier.h"
 #include "sockets/io.h"
 
 #ifndef POLLRDHUP

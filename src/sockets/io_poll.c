@@ -85,9 +85,8 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     if (via_rx_take(op) != 0) {
         return 0;
     }
-    if (op->conn->fabric != NULL) {
-        via_fabric_rx_begin(op->conn);
-    } else if (low <= 1 && via_stream_rx_has_quick(rx)) {
+    via_carrier_rx_begin(op->conn);
+    if (via_conn_is_local(op->conn) && low <= 1 && via_stream_rx_has_quick(rx)) {
         via_rx_give(op);
         return IN_EVENTS; /* and it stays where it is, to be read whole */
     }
@@ -127,21 +126,9 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         bits = IN_EVENTS | POLLERR;
         break;
     }
-    if (op->conn->fabric != NULL) {
-        via_fabric_rx_end(op->conn);
-    }
+    via_carrier_rx_end(op->conn);
     via_rx_give(op);
     return bits;
-}
-
-/* With the tx token: a ring is wanted when there is room. */
-static void want_room(struct via_op *op)
-{
-    if (op->conn->fabric != NULL) {
-        via_fabric_tx_want(op->conn);
-    } else {
-        via_pipe_want(&op->side->tx.pipe);
-    }
 }
 
 /*
@@ -156,9 +143,9 @@ bool via_io_has_room(struct via_op *op)
     bool room;
     while (!(room = via_stream_tx_writable(tx)) &&
            (tx->pipe.want == 0 || via_pipe_want_is_old(&tx->pipe))) {
-        want_room(op);
+        op->conn->carrier->tx_want(op->conn);
     }
-    return room && (op->conn->fabric == NULL || via_fabric_has_way(op->conn));
+    return room && via_carrier_has_way(op->conn);
 }
 
 static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
@@ -182,13 +169,13 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
 bool via_io_follows(struct via_op *op)
 {
     const struct via_stream_rx *rx = &op->side->rx;
-    if (op->conn->fabric == NULL || op->side->rx_shut != 0 || via_pipe_ready(&rx->pipe) ||
-        via_io_is_given_up(op)) {
+    const struct via_carrier *carrier = op->conn->carrier;
+    if (op->side->rx_shut != 0 || via_pipe_ready(&rx->pipe) || via_io_is_given_up(op)) {
         return false;
     }
-    bool may = rx->span == VIA_SPAN_PIPE ? via_fabric_may_follow(op->conn)
-                                         : via_fabric_may_switch(op->conn);
-    return may || via_fabric_end_of(op->conn) == VIA_FABRIC_END_OPEN;
+    bool may =
+        rx->span == VIA_SPAN_PIPE ? carrier->may_follow(op->conn) : carrier->may_switch(op->conn);
+    return may || carrier->end_of(op->conn) == VIA_CARRIER_END_OPEN;
 }
 
 /* Between hosts, while bytes may follow in the pipe: there is nothing in front of the kernel's end.
@@ -196,7 +183,7 @@ bool via_io_follows(struct via_op *op)
 static bool is_at_kernel_end(struct via_op *op)
 {
     int unread = 0;
-    return op->conn->fabric != NULL && op->side->rx.span == VIA_SPAN_KERNEL &&
+    return !via_conn_is_local(op->conn) && op->side->rx.span == VIA_SPAN_KERNEL &&
            via_conn_has_pipes(op->conn) && VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) == 0 &&
            unread == 0;
 }
@@ -216,7 +203,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     if (via_conn_must_heed(op->conn)) {
         via_conn_heed(op);
     }
-    if (via_unlikely(op->conn->fabric != NULL)) {
+    if (via_unlikely(!via_conn_is_local(op->conn))) {
         (void)via_io_is_given_up(op);
     }
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
@@ -262,13 +249,16 @@ void via_io_arm(struct via_op *op, uint32_t wanted)
 {
     struct via_conn *conn = op->conn;
     /* On one machine who writes to us sees by the bell's word that we sleep. */
-    if (conn->fabric != NULL && (wanted & (IN_EVENTS | POLLRDHUP)) != 0 && via_rx_take(op) == 0) {
+    if (via_conn_is_local(conn)) {
+        return;
+    }
+    if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0 && via_rx_take(op) == 0) {
         via_fabric_rx_arm(conn);
         via_rx_give(op);
     }
-    if (conn->fabric != NULL && (wanted & OUT_EVENTS) != 0 && via_tx_take(op) == 0) {
+    if ((wanted & OUT_EVENTS) != 0 && via_tx_take(op) == 0) {
         if (op->side->tx.span == VIA_SPAN_PIPE) { /* else the kernel says when there is room */
-            want_room(op);
+            op->conn->carrier->tx_want(op->conn);
         }
         via_tx_give(op);
     }
@@ -299,7 +289,7 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
 int via_io_kernel_fd(const struct via_op *op)
 {
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
-    return op->conn->fabric != NULL && (seen & (POLLHUP | POLLERR)) != 0 ? -1 : op->fd;
+    return !via_conn_is_local(op->conn) && (seen & (POLLHUP | POLLERR)) != 0 ? -1 : op->fd;
 }
 
 /* --- a blocking call ---------------------------------------------------------------------------
@@ -341,7 +331,7 @@ static bool tx_has_room(struct via_op *op)
 
 static bool has_news(struct via_op *op, uint32_t what, size_t have)
 {
-    bool over = op->conn->fabric != NULL && via_io_is_given_up(op);
+    bool over = !via_conn_is_local(op->conn) && via_io_is_given_up(op);
     return over || (what == POLLIN ? rx_has_news(op, have) : tx_has_room(op));
 }
 

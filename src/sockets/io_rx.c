@@ -158,9 +158,9 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
     if (via_pipe_ready(&side->rx.pipe)) {
         return -ESTALE; /* look again */
     }
-    bool fabric = op->conn->fabric != NULL && waits;
-    if (fabric &&
-        (via_fabric_may_follow(op->conn) || via_fabric_end_of(op->conn) == VIA_FABRIC_END_OPEN)) {
+    const struct via_carrier *carrier = op->conn->carrier;
+    if (waits &&
+        (carrier->may_follow(op->conn) || carrier->end_of(op->conn) == VIA_CARRIER_END_OPEN)) {
         return -EAGAIN;
     }
     if ((flags & HAS_SOME) != 0) {
@@ -179,7 +179,7 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
     if (n > 0) {
         op->conn->stats->rx_pipe_bytes += (uint64_t)n;
     }
-    if (op->conn->fabric == NULL) {
+    if (via_conn_is_local(op->conn)) {
         if (n >= (ssize_t)VIA_IO_LARGE_BYTES) {
             via_side_say_cpu(op->side);
         }
@@ -215,8 +215,8 @@ static ssize_t kernel_end(struct via_op *op)
         via_io_look(op);
     }
     if (side->rx_shut != 0 ||
-        (!via_fabric_may_switch(op->conn) && !via_pipe_ready(&side->rx.pipe) &&
-         via_fabric_end_of(op->conn) != VIA_FABRIC_END_OPEN)) {
+        (!op->conn->carrier->may_switch(op->conn) && !via_pipe_ready(&side->rx.pipe) &&
+         op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN)) {
         return via_io_end(op);
     }
     side->rx_kernel_ended = true;
@@ -246,7 +246,7 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
                 continue; /* the peer has switched meanwhile */
             }
             if (n == 0 && (flags & HAS_SOME) == 0) {
-                n = op->conn->fabric != NULL ? kernel_end(op) : via_io_end(op);
+                n = via_conn_is_local(op->conn) ? via_io_end(op) : kernel_end(op);
             }
             return n;
         case VIA_NEXT_KERNEL_UNTIL:
@@ -310,12 +310,12 @@ static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
     if (!via_conn_has_pipes(op->conn)) {
         return kernel_recv(op, iov, flags, SIZE_MAX);
     }
-    if (via_likely(op->conn->fabric == NULL)) {
+    if (via_likely(via_conn_is_local(op->conn))) {
         return recv_piped(op, iov, flags);
     }
-    via_fabric_rx_begin(op->conn);
+    via_carrier_rx_begin(op->conn);
     ssize_t n = recv_piped(op, iov, flags);
-    via_fabric_rx_end(op->conn);
+    via_carrier_rx_end(op->conn);
     if (n == -EAGAIN) {
         via_fabric_take_in();
     }
@@ -345,7 +345,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     struct via_stream_rx *rx = &side->rx;
     bool all = (flags & MSG_WAITALL) != 0;
     if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL)) != 0 || !via_conn_has_pipes(conn) ||
-        conn->fabric != NULL || via_conn_must_heed(conn) ||
+        !via_conn_is_local(conn) || via_conn_must_heed(conn) ||
         !via_zcopy_sink_is_told(op, bytes, flags) ||
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) ||
         atomic_load_explicit(&side->rcvlowat, memory_order_relaxed) > 1 || via_rx_take(op) != 0) {

@@ -12,7 +12,6 @@
 
 #include "sockets/demote.h"
 #include "sockets/epoll_set.h"
-#include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 #include "sockets/steward.h"
@@ -29,18 +28,14 @@ static int say_shut(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
     uint64_t flags = VIA_FLAG_TAKEN;
-    flags |= side->tx_shut != 0 && conn->fabric == NULL ? VIA_FLAG_FIN : 0;
+    flags |= side->tx_shut != 0 && via_conn_is_local(conn) ? VIA_FLAG_FIN : 0;
     flags |= side->tx_shut != 0 && side->rx_shut != 0 ? VIA_FLAG_CLOSED : 0;
     if (!via_conn_has_pipes(conn) || side->shutting != 0 ||
         (flags & ~side->said & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
         return 0;
     }
     side->said |= flags;
-    if (conn->fabric != NULL) {
-        return via_fabric_say(conn, side->said, false);
-    }
-    via_conn_say(conn, side->said);
-    return 0;
+    return conn->carrier->say(conn, side->said, false);
 }
 
 void via_io_shut_now(struct via_conn *conn, int fd)
@@ -57,8 +52,7 @@ static bool has_gone(struct via_conn *conn, int fd)
     if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) && via_conn_replay(conn, fd) == -EAGAIN) {
         return false;
     }
-    if (via_io_fin(conn, fd, 0, false) != 0 ||
-        (conn->fabric != NULL && !via_fabric_has_arrived(conn))) {
+    if (conn->carrier->fin(conn, fd, 0, false) != 0 || !conn->carrier->has_arrived(conn)) {
         return false;
     }
     struct via_op op = via_conn_op(conn, fd);
@@ -100,10 +94,10 @@ static bool end_writing(struct via_op *op)
     struct via_side *side = op->side;
     atomic_store_explicit(&side->shutting, 1, memory_order_relaxed);
     atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
-    if (op->conn->fabric == NULL && (via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
+    if (via_conn_is_local(op->conn) && (via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
         return true; /* after a reset there is nobody for whom it would be news */
     }
-    bool waits = op->conn->fabric != NULL && !via_fabric_is_cut_off(op->conn);
+    bool waits = !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn);
     if (goes_within(op, waits ? SHUT_NS : 0) || (via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
         return true;
     }
@@ -124,7 +118,7 @@ static void tell_peer(struct via_op *op)
         say_shut(op->conn);
         bool told = op->side->said != before;
         via_tx_give(op);
-        if (told && op->conn->fabric != NULL && !via_fabric_is_cut_off(op->conn)) {
+        if (told && !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn)) {
             goes_within(op, SHUT_NS);
         }
     }
@@ -137,7 +131,7 @@ int via_io_shutdown(struct via_op *op, int how)
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
         return -EINVAL;
     }
-    if (how != SHUT_RD && op->conn->fabric != NULL && via_conn_is_unsettled(op->conn)) {
+    if (how != SHUT_RD && !via_conn_is_local(op->conn) && via_conn_is_unsettled(op->conn)) {
         via_conn_look(op); /* an offer that is there: its maker waits for this end in the pipe */
     }
     if (how != SHUT_RD && via_conn_must_heed(op->conn)) {

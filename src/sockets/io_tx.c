@@ -81,7 +81,7 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
 
 void via_io_try_switch(struct via_op *op)
 {
-    struct via_fabric_undo undo;
+    struct via_carrier_undo undo;
     struct via_conn *conn = op->conn;
     uint64_t sent;
     if (!via_stream_stall_is_over(&op->side->stall, &op->side->tx)) {
@@ -90,13 +90,9 @@ void via_io_try_switch(struct via_op *op)
     if (!via_conn_tx_can_switch(conn) || via_kernel_sent(op->fd, op->side->connector, &sent) != 0) {
         return;
     }
-    if (conn->fabric == NULL) {
-        via_stream_tx_switch(&op->side->tx, sent);
-        return;
-    }
-    via_fabric_tx_begin(conn, &undo);
-    if (via_stream_tx_switch(&op->side->tx, sent) == 0) {
-        via_fabric_tx_end(conn, &undo, false);
+    via_carrier_tx_begin(conn, &undo);
+    if (via_stream_tx_switch(&op->side->tx, sent) == 0 && !via_conn_is_local(conn)) {
+        via_carrier_tx_end(conn, &undo, false); /* else the record that follows rings */
     }
 }
 
@@ -120,77 +116,20 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
 {
     struct via_conn *conn = op->conn;
     struct via_stream_tx *tx = &op->side->tx;
-    if (via_likely(conn->fabric == NULL)) {
-        tx->past_caches = goes_past_caches(op, iov->left);
-        ssize_t n = via_stream_tx_write(tx, iov);
-        if (n > 0) {
-            via_conn_posted_record(conn);
-        }
-        return n;
-    }
-    struct via_fabric_undo undo;
+    struct via_carrier_undo undo;
+    undo.frames = false;
     struct via_iov before = *iov;
-    via_fabric_tx_begin(conn, &undo);
+    tx->past_caches = via_conn_is_local(conn) && goes_past_caches(op, iov->left);
+    via_carrier_tx_begin(conn, &undo);
     ssize_t n = via_stream_tx_write(tx, iov);
-    if (n > 0) {
-        int rc = via_fabric_tx_end(conn, &undo, false);
-        if (rc != 0) {
-            *iov = before;
-            /* Who has left for the kernel, and perhaps its program, takes no frames any more. */
-            return rc == -EAGAIN || via_conn_must_heed(conn) ? -EAGAIN : -ECONNRESET;
-        }
-        conn->stats->tx_frames_bytes += undo.frames ? (uint64_t)n : 0;
+    int rc = n > 0 ? via_carrier_tx_end(conn, &undo, false) : 0;
+    if (via_unlikely(rc != 0)) {
+        *iov = before;
+        /* Who has left for the kernel, and perhaps its program, takes no frames any more. */
+        return rc == -EAGAIN || via_conn_must_heed(conn) ? -EAGAIN : -ECONNRESET;
     }
+    conn->stats->tx_frames_bytes += undo.frames && n > 0 ? (uint64_t)n : 0;
     return n;
-}
-
-/* Frames are slower than the kernel's FIN. So that a reader who sees that one knows whether there
- * are any, the end is always told in the pipe, too; or that the pipe will never be used. */
-static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
-{
-    struct via_fabric_undo undo;
-    uint64_t sent;
-    int rc = 0;
-    if (conn->side->tx.span != VIA_SPAN_KERNEL || conn->side->tx.ended) {
-        return 0;
-    }
-    if (!via_conn_tx_can_switch(conn)) {
-        via_fabric_never_switches(conn);
-    } else if (via_kernel_sent(fd, conn->side->connector, &sent) == 0) {
-        via_fabric_tx_begin(conn, &undo);
-        if (via_stream_tx_switch(&conn->side->tx, sent) == 0) {
-            rc = via_fabric_tx_end(conn, &undo, wait);
-        } else {
-            /* No room, after a stall: what is in the pipe is all that comes there. */
-            conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
-            rc = via_fabric_say(conn, conn->side->said, wait);
-        }
-    }
-    return wait || rc != -EAGAIN ? 0 : -EAGAIN;
-}
-
-int via_io_fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
-{
-    struct via_fabric_undo undo;
-    int rc = 0;
-    if (conn->fabric == NULL) {
-        /* Before the kernel's FIN: without, that is taken for a death (io_end.c). */
-        conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_ENDS;
-        via_side_say(conn->side, conn->side->said);
-        if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
-            via_conn_posted_record(conn);
-        }
-        return 0;
-    }
-    if (switch_before_fin(conn, fd, wait) != 0) {
-        return -EAGAIN;
-    }
-    via_fabric_tx_begin(conn, &undo);
-    if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
-        rc = via_fabric_tx_end(conn, &undo, wait);
-        conn->side->tx.ended = wait || rc != -EAGAIN || !via_fabric_has_peer(conn);
-    }
-    return conn->side->tx.ended ? 0 : -EAGAIN;
 }
 
 /* Is FIN in the pipe, or may it still come there? Else the peer had no time to say it. */
@@ -202,7 +141,7 @@ static bool fin_is_in_pipe(struct via_op *op)
     }
     side->tx_fin_seen = side->rx.span != VIA_SPAN_PIPE || via_stream_rx_ends(&side->rx);
     via_rx_give(op);
-    return side->tx_fin_seen || (op->conn->fabric != NULL && via_fabric_may_follow(op->conn));
+    return side->tx_fin_seen || op->conn->carrier->may_follow(op->conn);
 }
 
 /* One direction has ended. Does anybody hold the other end any more, to read the other? */
@@ -211,7 +150,7 @@ static bool other_end_is_held(struct via_op *op, uint64_t now)
     struct via_side *side = op->side;
     if (now - side->tx_asked_ticks > via_os_us_to_ticks(ASK_US)) {
         side->tx_asked_ticks = now;
-        side->tx_peer_over = via_conn_peer_is_over(op->conn, op->fd);
+        side->tx_peer_over = op->conn->carrier->is_over(op->conn, op->fd);
     }
     return !side->tx_peer_over;
 }
@@ -240,11 +179,11 @@ bool via_tx_is_held_no_more(struct via_op *op)
         return true;
     }
     bool held = (side->rx_shut != 0 || fin_is_in_pipe(op)) && other_end_is_held(op, via_os_ticks());
-    if (held || op->conn->fabric == NULL) {
-        return !held;
+    if (held) {
+        return false;
     }
     via_io_fabric_ended(op);
-    return via_fabric_end_of(op->conn) != VIA_FABRIC_END_OPEN; /* else soon */
+    return op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN; /* else soon */
 }
 
 /* As far as is known. */
@@ -284,7 +223,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
             return kernel_send(op, iov, flags);
         }
     }
-    if (via_unlikely(op->conn->fabric != NULL) && via_io_take_time_out(op) != 0) {
+    if (via_unlikely(!via_conn_is_local(op->conn)) && via_io_take_time_out(op) != 0) {
         return -ETIMEDOUT;
     }
     if (via_unlikely(tx->ended) || via_unlikely(peer_is_gone(op))) {
@@ -309,7 +248,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
                 break;
             }
             look_sometimes(op, 0);
-            if (op->conn->fabric != NULL) {
+            if (!via_conn_is_local(op->conn)) {
                 via_fabric_take_in();
                 n = via_io_take_time_out(op) != 0 ? -ETIMEDOUT : n;
             }
@@ -380,8 +319,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             continue; /* epoll sets now watch the other way: a ring for room may have come before */
         }
         if (nonblocking) {
-            if (!op->alone && via_conn_has_pipes(op->conn) &&
-                !via_stall_is_none(op->side, op->conn->fabric != NULL)) {
+            if (!op->alone && via_conn_has_pipes(op->conn) && !via_stall_is_none(op->conn)) {
                 via_steward_watch_stalls();
             }
             return total != 0 ? (ssize_t)total : -EAGAIN;
@@ -448,7 +386,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     struct via_conn *conn = op->conn;
     struct via_side *side = op->side;
     if ((flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL)) != 0 || bytes >= via_zcopy_least ||
-        !via_conn_has_pipes(conn) || conn->fabric != NULL ||
+        !via_conn_has_pipes(conn) || !via_conn_is_local(conn) ||
         (via_side_flags(side) & (VIA_FLAG_DEMOTE | VIA_FLAG_CLOSED)) != 0 ||
         (atomic_load_explicit(&side->shadow, memory_order_relaxed) & VIA_POLL_GONE) != 0 ||
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) || via_tx_take(op) != 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/shared.h"
 
+#include "sockets/carrier.h"
 #include "sockets/epoll_set.h"
 
 #define LOOK_NS VIA_SEC_NS
@@ -15,14 +16,14 @@ void via_shared_say(struct via_conn *conn)
     if (via_conn_has_pipes(conn) && (side->said & VIA_FLAG_SHARED) == 0 &&
         via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
         side->said |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
-        via_conn_say(conn, side->said);
+        conn->carrier->say(conn, side->said, true);
         via_token_give(&side->tx_token);
     }
 }
 
 void via_shared_note(struct via_conn *conn)
 {
-    if (conn->fabric != NULL || !via_conn_has_pipes(conn) ||
+    if (!via_conn_is_local(conn) || !via_conn_has_pipes(conn) ||
         via_likely((via_side_flags(conn->side) & VIA_FLAG_SHARED) == 0) ||
         atomic_exchange_explicit(&conn->peer_shared, true, memory_order_relaxed)) {
         return;

@@ -7,7 +7,6 @@
 
 #include "sockets/demote.h"
 #include "sockets/epoll_set.h"
-#include "sockets/fabric.h"
 #include "sockets/io_internal.h"
 #include "sockets/real.h"
 
@@ -15,16 +14,12 @@
  */
 static void take_in(struct via_op *op)
 {
-    if (op->conn->fabric == NULL) {
-        via_rx_next(op);
-        if (via_stream_stall_give_back(&op->side->rx)) {
-            via_conn_posted(op->conn);
-        }
-    } else {
-        via_fabric_rx_begin(op->conn);
-        via_rx_next(op);
-        via_fabric_rx_end(op->conn);
+    via_carrier_rx_begin(op->conn);
+    via_rx_next(op);
+    if (via_conn_is_local(op->conn) && via_stream_stall_give_back(&op->side->rx)) {
+        via_conn_posted(op->conn);
     }
+    via_carrier_rx_end(op->conn);
 }
 
 static bool kernel_is_unread(const struct via_op *op)
@@ -69,7 +64,7 @@ static uint64_t look(struct via_op *op)
 uint64_t via_stall_watch(struct via_op *op)
 {
     uint64_t ns = VIA_STREAM_STALL_NS;
-    if (!via_conn_has_pipes(op->conn) || via_stall_is_none(op->side, op->conn->fabric != NULL)) {
+    if (!via_conn_has_pipes(op->conn) || via_stall_is_none(op->conn)) {
         return VIA_NEVER_NS;
     }
     if (via_tx_take(op) == 0) {

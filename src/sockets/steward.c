@@ -108,7 +108,7 @@ static int go_on(struct kept *entry, int fd)
     bool done = entry->shuts ? conn->parting != VIA_PARTING_NOT || via_io_shut_on(conn, fd)
                              : via_conn_part(conn, fd);
     uint64_t now = via_os_now_ns();
-    if (conn->fabric != NULL && via_fabric_is_cut_off(conn)) {
+    if (conn->carrier->is_cut_off(conn)) {
         entry->end_ns = now + PARTING_NS_MAX;
     }
     return done ? 0 : now < entry->end_ns ? -EAGAIN : -ETIMEDOUT;
@@ -267,7 +267,7 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
 bool via_steward_demote(struct via_op *op, enum via_reason reason)
 {
     struct via_conn *conn = op->conn;
-    if (!via_conn_has_pipes(conn) || conn->fabric == NULL || !via_fabric_is_cut_off(conn)) {
+    if (!via_conn_has_pipes(conn) || !conn->carrier->is_cut_off(conn)) {
         via_conn_demote(op, reason);
         return false;
     }
@@ -282,7 +282,7 @@ static void demote_if_due(int fd)
         return;
     }
     uint8_t reason = atomic_load_explicit(&op.conn->leaves, memory_order_relaxed);
-    if (via_unlikely(reason != VIA_REASON_NONE) && !via_fabric_is_cut_off(op.conn)) {
+    if (via_unlikely(reason != VIA_REASON_NONE) && !op.conn->carrier->is_cut_off(op.conn)) {
         int rc = via_conn_demote(&op, (enum via_reason)reason);
         atomic_store_explicit(&op.conn->leaves, rc == -EAGAIN ? reason : VIA_REASON_NONE,
                               memory_order_relaxed);
@@ -492,11 +492,11 @@ static bool end_kept(struct kept *entry)
     int fd = atomic_load_explicit(&entry->fd, memory_order_relaxed);
     while (send_kept(entry, VIA_REPLAY_EXIT_NS) != 0) {
         const struct timespec pause = {.tv_nsec = END_LOOK_NS};
-        if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) || conn->fabric == NULL) {
+        if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) || via_conn_is_local(conn)) {
             via_conn_reset(fd);
             return false;
         }
-        if (via_fabric_is_cut_off(conn)) {
+        if (conn->carrier->is_cut_off(conn)) {
             via_io_shut_now(conn, fd);
             return false;
         }

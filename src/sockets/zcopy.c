@@ -82,7 +82,7 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
 
 static bool is_able(const struct via_op *op)
 {
-    return op->conn->zcopy.able && op->conn->fabric == NULL && !op->side->ever_forked;
+    return op->conn->zcopy.able && via_conn_is_local(op->conn) && !op->side->ever_forked;
 }
 
 /* --- receiving ---------------------------------------------------------------------------------
