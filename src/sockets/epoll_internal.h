@@ -129,15 +129,12 @@ struct via_ep_before {
 
 struct via_ep_before via_ep_before(const struct via_ep_entry *entry);
 
-/* Edge-triggered: is there anything in bits that the program has not been told? */
-bool via_ep_is_news(const struct via_ep_entry *entry, uint32_t bits,
-                    const struct via_ep_before *before);
-/* After both directions have ended a reset, or the last acknowledgement, changes nothing that
- * poll() tells once the error has been taken, but is an edge (tcp_done()): the last. What the
- * other end says in the pipe when it closes later, TCP would not take any more. */
-#define VIA_EP_CLOSED (UINT32_C(1) << 16)
-/* Ends that these bits tell, wanted or not: VIA_POLL_GONE bits and that one. */
-uint32_t via_ep_ends(const struct via_ep_entry *entry, uint32_t bits);
+/* With the bits that have been found out since. */
+struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
+                               const struct via_ep_before *before);
+
+/* Edge-triggered: is there anything that the program has not been told? */
+bool via_ep_is_news(const struct via_ep_entry *entry, const struct via_edge_now *now);
 /* Edge-triggered: have records come that it was not told of, and been read? Then it is an edge that
  * there is room. */
 bool via_ep_missed(const struct via_ep_entry *entry);
@@ -145,7 +142,7 @@ bool via_ep_missed(const struct via_ep_entry *entry);
  * were read before. */
 void via_ep_left(struct via_ep_entry *entry);
 /* It is told these now. */
-void via_ep_told(struct via_ep_entry *entry, uint32_t bits, const struct via_ep_before *before);
+void via_ep_told(struct via_ep_entry *entry, const struct via_edge_now *now);
 
 /* --- epoll_cold.c; with the set's lock ---------------------------------------------------------
  */

@@ -52,37 +52,6 @@ static struct via_ep_set *outer_of(const struct via_ep_nest *nest)
 /* --- what comes --------------------------------------------------------------------------------
  */
 
-/* The first record that has not come. Before the bits to report are found out: what comes later may
- * not be among them, and is an edge when it is asked again. */
-static uint32_t next_to_come(const struct via_ep_entry *entry)
-{
-    const struct via_pipe_reader *pipe = &entry->conn->side->rx.pipe;
-    uint32_t sequence = via_seq_before_u32(entry->come_sequence, pipe->sequence)
-                            ? pipe->sequence
-                            : entry->come_sequence;
-    while (via_pipe_ready_at(pipe, sequence)) {
-        sequence++;
-    }
-    return sequence;
-}
-
-/* With the set's lock: has something come since it was asked here last, told to its own waiters or
- * not? */
-static bool has_come(struct via_ep_entry *entry, uint32_t bits, uint32_t full, uint32_t sequence)
-{
-    uint32_t ends = via_ep_ends(entry, bits);
-    bool come = (ends & ~entry->come_gone) != 0;
-    come |= sequence != entry->come_sequence && (entry->events & ~(uint32_t)EPOLLOUT) != 0 &&
-            (entry->come_gone & VIA_EP_CLOSED) == 0;
-    entry->come_sequence = sequence;
-    if ((bits & (EPOLLOUT | EPOLLWRNORM)) != 0) {
-        come |= entry->come_full != full;
-        entry->come_full = full;
-    }
-    entry->come_gone |= ends;
-    return come;
-}
-
 static bool entry_is_ready(struct via_ep_entry *entry)
 {
     if (via_ep_is_quiet(entry)) {
@@ -94,10 +63,11 @@ static bool entry_is_ready(struct via_ep_entry *entry)
     }
     struct via_op op = via_ep_op(entry);
     struct via_ep_before before = via_ep_before(entry);
-    uint32_t sequence = next_to_come(entry);
+    uint32_t sequence = via_edge_next_record(&op.side->rx.pipe, entry->come.sequence);
     uint32_t bits = via_io_ready(&op, entry->events);
-    entry->set->edges += has_come(entry, bits, before.full, sequence) ? 1 : 0;
-    return (entry->events & EPOLLET) != 0 ? via_ep_is_news(entry, bits, &before) : bits != 0;
+    struct via_edge_now now = via_ep_now(entry, bits, &before);
+    entry->set->edges += via_edge_has_come(&entry->come, &now, sequence) ? 1 : 0;
+    return (entry->events & EPOLLET) != 0 ? via_ep_is_news(entry, &now) : bits != 0;
 }
 
 bool via_ep_own_is_ready(struct via_ep_set *set, bool all)

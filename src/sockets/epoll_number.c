@@ -77,7 +77,7 @@ static void keep(struct via_ep_entry *entry)
     if (!unheard) {
         via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
     }
-    entry->look = true; /* between the two an edge may have gone unseen */
+    entry->told.look = true; /* between the two an edge may have gone unseen */
 }
 
 /* The number is the connection's again: the program may speak of its registration by it. */
@@ -90,7 +90,7 @@ static void give_back(struct via_ep_entry *entry)
     if (!unheard) {
         via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
     }
-    entry->look = true;
+    entry->told.look = true;
 }
 
 static void change_number(struct via_conn *conn, int fd, bool gains)

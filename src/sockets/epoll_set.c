@@ -286,13 +286,13 @@ static void refresh(struct via_ep_entry *entry)
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
-        entry->look = true; /* in what has come meanwhile */
+        entry->told.look = true; /* in what has come meanwhile */
         entry->set->edges +=
             left ? 1 : 0; /* for those it is in: what there is comes otherwise now */
         if (left && (entry->events & EPOLLET) != 0) {
             via_ep_left(entry);
         }
-        entry->seen_sequence = entry->conn->side->rx.pipe.sequence;
+        entry->told.sequence = entry->conn->side->rx.pipe.sequence;
         if (piped && via_conn_is_local(entry->conn)) {
             via_side_ask_times(entry->conn->side, entry->set->number);
         }
@@ -313,7 +313,7 @@ static void refresh(struct via_ep_entry *entry)
     /* What it told of a connection with pipes was taken for ours to tell: it tells anew. */
     if (events != entry->kernel_events || (left && !entry->unheard)) {
         entry->kernel_events = events;
-        entry->look = true; /* between two registrations an edge may have gone unseen */
+        entry->told.look = true; /* between two registrations an edge may have gone unseen */
         via_ep_tell_kernel(entry, EPOLL_CTL_MOD);
         atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
     }
@@ -469,7 +469,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
                                    .data = event->data.u64,
                                    .kept_fd = -1};
     entry->place = VIA_EP_PLAIN; /* until refresh() */
-    entry->edge = true;
+    entry->told.due = true;
     entry->spent = spent;
     entry->kernel_events = kernel_events(entry);
     /* Counted before the kernel has it: who sleeps in the set, which held nothing of ours, wakes at
@@ -537,8 +537,8 @@ static void entry_revive(struct via_ep_entry *entry, const struct epoll_event *e
     entry->events = event->events;
     entry->data = event->data.u64;
     entry->spent = false;
-    entry->edge = true;
-    entry->seen_gone = 0;
+    entry->told.due = true;
+    entry->told.ends = 0;
     set->entries_count++;
     via_ep_move(entry, VIA_EP_PLAIN); /* until refresh() */
     others_hot(entry->conn, set);
@@ -553,8 +553,8 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     entry->data = event->data.u64;
     entry->spent = false;
     entry->arms++;
-    entry->edge = true;
-    entry->seen_gone = 0;
+    entry->told.due = true;
+    entry->told.ends = 0;
     entry->kernel_events = kernel_events(entry);
     /* Ends are remembered; everything else the kernel would report once more. */
     if (!entry->piped || entry->kernel_events != before || before != PARKED_EVENTS) {
@@ -686,7 +686,7 @@ void via_ep_conn_woken(struct via_conn *conn)
         via_lock(&entry->set->lock);
         /* Of one without pipes the kernel tells it: that shall not be taken for what it told when
          * it was told anew of it, nor be lost when it is told anew before it is asked. */
-        entry->edge = true;
+        entry->told.due = true;
         if (entry->piped) {
             via_ep_make_hot(entry);
             via_ep_nest_entry(entry->set, entry);

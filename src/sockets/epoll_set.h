@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 #include "sockets/conn.h"
+#include "sockets/edge.h"
 
 /*
  * An epoll set that has connections of ours in it. The kernel's set stays what the program waits
@@ -71,13 +72,7 @@ struct via_ep_entry {
     uint32_t events; /* as the program said */
     uint64_t data;
     uint32_t kernel_events;
-    uint32_t seen_sequence; /* edge-triggered: records before it have been reported */
-    uint32_t seen_full;     /* ... and writers that found no room */
-    uint32_t seen_gone;     /* ... and ends */
-    uint64_t seen_kernel;   /* ... and bytes that had come by the kernel */
-    bool told_kernel;       /* ... when the last report was of those */
-    bool edge;              /* report what there is: the program has just asked for it */
-    bool look;              /* the kernel has said something: is it new? */
+    struct via_edge told;   /* to the program: edge-triggered, but for `due` and `look` */
     bool spent;             /* one-shot, and reported */
     bool found;             /* by a look under way */
     uint16_t arms;          /* how often the program has asked for it: tells old events from new */
@@ -88,10 +83,8 @@ struct via_ep_entry {
     uint16_t idle_looks;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
     uint64_t told_ticks;    /* when it was last reported, or asked for */
-    uint32_t come_sequence; /* in a nested set, as seen_...: counted as an edge for others */
-    uint32_t come_full;
-    uint32_t come_gone;
-    int early_fd;        /* in the kernel's set, while it is eager; 0: none */
+    struct via_edge come;   /* in a nested set: counted as an edge for others */
+    int early_fd;           /* in the kernel's set, while it is eager; 0: none */
     _Atomic int kept_fd; /* -1, or ours, by which the kernel has it: fd is closed, others are not */
 };
 

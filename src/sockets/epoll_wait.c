@@ -52,7 +52,7 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
     if (!entry->piped || entry->spent) {
         return true;
     }
-    if (entry->edge || entry->look || via_side_is_in(side, VIA_PHASES_GONE) ||
+    if (entry->told.due || entry->told.look || via_side_is_in(side, VIA_PHASES_GONE) ||
         via_pipe_ready(&rx->pipe) || rx->held || rx->ended || rx->broken || rx->avail.held ||
         atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
         return false;
@@ -81,15 +81,16 @@ static uint32_t entry_events(struct via_ep_entry *entry)
         }
     }
     if ((entry->events & EPOLLET) == 0) {
-        entry->edge = false;
-        entry->look = false;
+        entry->told.due = false;
+        entry->told.look = false;
         return bits;
     }
-    bool news = via_ep_is_news(entry, bits, &before);
+    struct via_edge_now now = via_ep_now(entry, bits, &before);
+    bool news = via_ep_is_news(entry, &now);
     if (news || bits == 0) {
-        via_ep_told(entry, bits, &before);
+        via_ep_told(entry, &now);
     }
-    entry->look = false;
+    entry->told.look = false;
     return news ? bits : 0;
 }
 
@@ -162,7 +163,7 @@ static int collect_looks(struct via_ep_set *set, struct epoll_event *events, int
         if (count == max) {
             break;
         }
-        if (entry->look && (int64_t)(entry->told_ticks - begun_ticks) < 0) {
+        if (entry->told.look && (int64_t)(entry->told_ticks - begun_ticks) < 0) {
             count += report(entry, &events[count], via_os_ticks(), &reported) ? 1 : 0;
         }
     }
@@ -246,7 +247,7 @@ bool via_ep_own_has_news(struct via_ep_set *set)
         const struct via_side *side = entry->conn->side;
         if (!entry->spent &&
             ((entry->events & EPOLLET) != 0
-                 ? via_pipe_ready_at(&side->rx.pipe, entry->seen_sequence)
+                 ? via_pipe_ready_at(&side->rx.pipe, entry->told.sequence)
                  : side->rx.held || side->rx.avail.held || via_pipe_ready(&side->rx.pipe))) {
             news = true;
             break;
@@ -269,14 +270,16 @@ static bool is_told(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
         entry->spent = true;
         return !spent;
     }
-    if ((entry->events & EPOLLET) != 0 && (entry->look || via_conn_is_unsettled(entry->conn))) {
+    if ((entry->events & EPOLLET) != 0 &&
+        (entry->told.look || via_conn_is_unsettled(entry->conn))) {
         struct via_ep_before before = via_ep_before(entry);
         /* The kernel has been told anew of it, and so tells anew. */
-        bool again = entry->look && !via_ep_is_news(entry, bits, &before);
-        via_ep_told(entry, bits, &before);
+        struct via_edge_now now = via_ep_now(entry, bits, &before);
+        bool again = entry->told.look && !via_ep_is_news(entry, &now);
+        via_ep_told(entry, &now);
         return !again;
     }
-    entry->edge = false;
+    entry->told.due = false;
     return true;
 }
 
@@ -297,7 +300,7 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
         struct via_op op = via_ep_op(entry);
         via_io_shadow(&op, event->events);
         via_ep_make_hot(entry);
-        entry->look = true; /* what the kernel reported by edge is reported by collect() */
+        entry->told.look = true; /* what the kernel reported by edge is reported by collect() */
         set->look_due = true;
         return false;
     }

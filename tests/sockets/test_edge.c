@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Edges of a registration: what is told once, what again, and what comes while it is told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "sockets/edge.h"
+#include "sockets/stream.h"
+
+#define ET_IN (EPOLLIN | EPOLLET)
+#define ET_BOTH (EPOLLIN | EPOLLOUT | EPOLLET)
+
+/* A connection with pipes, whose records 0 to `come` have come and are read up to `read`. */
+static struct via_edge_now piped(uint32_t events, uint32_t bits, uint32_t come, uint32_t read)
+{
+    return (struct via_edge_now){.events = events,
+                                 .bits = bits,
+                                 .sequence = come,
+                                 .next = come,
+                                 .read = read,
+                                 .piped = true};
+}
+
+static void told_once(struct via_edge *told, const struct via_edge_now *now)
+{
+    assert_true(via_edge_is_news(told, now));
+    via_edge_tell(told, now);
+    assert_false(via_edge_is_news(told, now));
+}
+
+static void a_record_is_told_once(void **state)
+{
+    (void)state;
+    struct via_edge told = {.sequence = 5};
+    struct via_edge_now now = piped(ET_IN, 0, 5, 5);
+    assert_false(via_edge_is_news(&told, &now));
+    now = piped(ET_IN, EPOLLIN, 6, 5);
+    told_once(&told, &now);
+    /* It lies there unread: that is no edge; another one is. */
+    now = piped(ET_IN, EPOLLIN, 7, 5);
+    told_once(&told, &now);
+}
+
+static void a_record_during_a_report_of_something_else_is_told_next(void **state)
+{
+    (void)state;
+    struct via_edge told = {.sequence = 5};
+    struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 5, 5);
+    now.full = 1;
+    now.next = 6; /* came after the bits were found out */
+    told_once(&told, &now);
+    assert_int_equal(told.sequence, 5);
+    now = piped(ET_BOTH, EPOLLIN | EPOLLOUT, 6, 5);
+    now.full = 1;
+    told_once(&told, &now);
+}
+
+static void a_reader_reads_all_that_it_finds(void **state)
+{
+    (void)state;
+    struct via_edge told = {.sequence = 5};
+    struct via_edge_now now = piped(ET_IN, EPOLLIN, 6, 5);
+    now.next = 8; /* two more while the bits were found out: a reader of all finds them */
+    told_once(&told, &now);
+    assert_int_equal(told.sequence, 8);
+}
+
+static void room_is_told_after_each_writer_that_found_none(void **state)
+{
+    (void)state;
+    struct via_edge told = {.full = 3};
+    struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 0, 0);
+    now.full = 3;
+    assert_false(via_edge_is_news(&told, &now));
+    now.full = 4;
+    told_once(&told, &now);
+    /* No room: nothing to tell, and it stays to be told. */
+    now.full = 5;
+    now.bits = 0;
+    assert_false(via_edge_is_news(&told, &now));
+    via_edge_tell(&told, &now);
+    now.bits = EPOLLOUT;
+    told_once(&told, &now);
+}
+
+static void what_was_read_untold_is_an_edge_for_room(void **state)
+{
+    (void)state;
+    struct via_edge told = {.sequence = 5};
+    struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 6, 6); /* another thread has read it */
+    assert_true(via_edge_missed(&told, now.events, now.read));
+    told_once(&told, &now);
+    assert_false(via_edge_missed(&told, now.events, now.read));
+    assert_false(via_edge_missed(&(struct via_edge){.sequence = 5}, EPOLLOUT | EPOLLET, 6));
+    assert_false(via_edge_missed(&(struct via_edge){.sequence = 5}, EPOLLIN, 6));
+}
+
+static void numbers_of_records_wrap(void **state)
+{
+    (void)state;
+    struct via_edge told = {.sequence = UINT32_MAX};
+    struct via_edge_now now = piped(ET_IN, EPOLLIN, 0, UINT32_MAX);
+    told_once(&told, &now);
+    assert_false(via_edge_missed(&(struct via_edge){.sequence = 1}, ET_IN, UINT32_MAX));
+}
+
+static void few_bytes_are_none(void **state)
+{
+    (void)state;
+    struct via_edge told = {.sequence = 5};
+    struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 6, 5);
+    now.few = true;
+    assert_false(via_edge_is_news(&told, &now));
+    now.bits = EPOLLIN | EPOLLOUT;
+    told_once(&told, &now);
+}
+
+static void an_end_is_told_once_and_the_last_one_ends_all(void **state)
+{
+    (void)state;
+    struct via_edge told = {.sequence = 5};
+    struct via_edge_now now = piped(ET_IN, EPOLLIN | EPOLLRDHUP, 5, 5);
+    now.ends = EPOLLRDHUP;
+    told_once(&told, &now);
+    now.bits |= EPOLLHUP;
+    now.ends |= EPOLLHUP | VIA_EDGE_CLOSED;
+    told_once(&told, &now);
+    now.sequence = now.next = 7;
+    assert_false(via_edge_is_news(&told, &now));
+    told.look = true;
+    assert_false(via_edge_asks_kernel(&told, &now));
+    told.due = true; /* but the program asks for it */
+    assert_true(via_edge_is_news(&told, &now));
+}
+
+static void the_kernel_is_asked_only_after_it_has_said_something(void **state)
+{
+    (void)state;
+    struct via_edge told = {.sequence = 0};
+    struct via_edge_now now = {.events = ET_IN, .bits = EPOLLIN, .reads_kernel = true};
+    assert_false(via_edge_asks_kernel(&told, &now));
+    told.look = true;
+    assert_true(via_edge_asks_kernel(&told, &now));
+    assert_false(via_edge_is_news(&told, &now));
+    now.events = EPOLLOUT | EPOLLET;
+    assert_false(via_edge_asks_kernel(&told, &now));
+    now = (struct via_edge_now){.events = EPOLLPRI | EPOLLET, .bits = EPOLLPRI};
+    assert_true(via_edge_is_news(&told, &now));
+    via_edge_tell(&told, &now);
+    assert_false(told.look);
+}
+
+static void bytes_of_the_kernel_that_were_read_are_known(void **state)
+{
+    (void)state;
+    struct via_edge told = {.kernel = 0};
+    via_edge_tell_kernel(&told, 100, 30);
+    assert_int_equal(told.kernel, 70);
+    via_edge_tell_kernel(&told, 100, 60); /* never fewer */
+    assert_int_equal(told.kernel, 70);
+    via_edge_tell_kernel(&told, 10, 60);
+    assert_int_equal(told.kernel, 70);
+}
+
+static void leaving_the_pipes_is_an_edge_when_something_was_not_told(void **state)
+{
+    (void)state;
+    struct via_edge told = {.sequence = 5, .kernel = 10};
+    via_edge_leave(&told, ET_IN, 5, 10);
+    assert_false(told.due);
+    via_edge_leave(&told, ET_IN, 6, 10);
+    assert_true(told.due);
+    told = (struct via_edge){.sequence = 5, .kernel = 20, .by_kernel = true};
+    via_edge_leave(&told, EPOLLOUT | EPOLLET, 5, 10);
+    assert_false(told.due);
+    via_edge_leave(&told, ET_IN, 5, 10);
+    assert_true(told.due);
+}
+
+static void an_outer_set_has_an_edge_for_all_that_comes(void **state)
+{
+    (void)state;
+    struct via_edge come = {.sequence = 5};
+    struct via_edge_now now = piped(EPOLLIN, EPOLLIN, 6, 5);
+    assert_true(via_edge_has_come(&come, &now, 6));
+    assert_false(via_edge_has_come(&come, &now, 6));
+    assert_true(via_edge_has_come(&come, &now, 7)); /* told or not */
+    now.ends = EPOLLRDHUP;
+    assert_true(via_edge_has_come(&come, &now, 7));
+    assert_false(via_edge_has_come(&come, &now, 7));
+    now = piped(EPOLLOUT, EPOLLOUT, 7, 7);
+    now.full = 1;
+    assert_true(via_edge_has_come(&come, &now, 8));
+    assert_false(via_edge_has_come(&come, &now, 9)); /* records are nothing for it */
+}
+
+/* --- any order of events: no edge is missing ----------------------------------------------------
+ */
+
+struct world {
+    struct via_edge told;
+    uint32_t come, read, full, ends;
+    uint32_t untold_come, untold_full; /* since the last report */
+};
+
+static void happens(struct world *w, struct via_rng *rng)
+{
+    switch (via_rng_between(rng, 0, 3)) {
+    case 0:
+        w->come++;
+        w->untold_come++;
+        break;
+    case 1:
+        w->read += w->read != w->come ? 1 : 0;
+        break;
+    case 2:
+        w->full++;
+        w->untold_full++;
+        break;
+    default:
+        w->ends |= via_rng_chance(rng, 1, 50) ? EPOLLRDHUP : 0;
+        break;
+    }
+}
+
+static void no_edge_is_missing(void **state)
+{
+    (void)state;
+    struct via_rng rng;
+    via_rng_init(&rng, 1);
+    for (unsigned round = 0; round < 200; round++) {
+        struct world w = {.come = UINT32_MAX - 20, .read = UINT32_MAX - 20};
+        w.told.sequence = w.come;
+        for (unsigned i = 0; i < 200; i++) {
+            happens(&w, &rng);
+            uint32_t bits = EPOLLOUT | w.ends | (w.come != w.read ? EPOLLIN : 0);
+            struct via_edge_now now = piped(ET_BOTH, bits, w.come, w.read);
+            now.full = w.full;
+            now.ends = w.ends;
+            bool ends = (w.ends & ~w.told.ends) != 0;
+            bool due = w.untold_come != 0 || w.untold_full != 0 || ends;
+            assert_int_equal(via_edge_is_news(&w.told, &now), due);
+            if (via_rng_chance(&rng, 1, 3)) {
+                via_edge_tell(&w.told, &now);
+                w.untold_come = w.untold_full = 0;
+            }
+        }
+    }
+}
+
+/* --- records in a pipe --------------------------------------------------------------------------
+ */
+
+static void records_are_counted_where_they_lie(void **state)
+{
+    (void)state;
+    static unsigned char memory[64 + 64 * 16 + 4096] __attribute__((aligned(64)));
+    static uint32_t data_ends[16];
+    static _Atomic uint64_t credit;
+    static struct via_stream_tx tx;
+    static struct via_stream_rx rx;
+    struct via_pipe_geometry geometry = {16, 4096, 1024};
+    struct via_pipe_target out = {.direct = memory};
+    struct via_pipe_target back = {.direct = (unsigned char *)&credit};
+    via_pipe_writer_init(&tx.pipe, &geometry, &out, &credit, data_ends, 1);
+    via_pipe_reader_init(&rx.pipe, &geometry, memory, &back, 1);
+    via_stream_tx_init(&tx);
+    via_stream_rx_init(&rx);
+    uint32_t first = rx.pipe.sequence;
+    assert_int_equal(via_edge_next_record(&rx.pipe, first), first);
+    assert_int_equal(via_stream_tx_switch(&tx, 0), 0);
+    assert_int_equal(via_edge_next_record(&rx.pipe, first), first + 1);
+    assert_int_equal(via_edge_next_record(&rx.pipe, first - 5), first + 1);
+    assert_int_equal(via_edge_next_record(&rx.pipe, first + 1), first + 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_is_told_once),
+        cmocka_unit_test(a_record_during_a_report_of_something_else_is_told_next),
+        cmocka_unit_test(a_reader_reads_all_that_it_finds),
+        cmocka_unit_test(room_is_told_after_each_writer_that_found_none),
+        cmocka_unit_test(what_was_read_untold_is_an_edge_for_room),
+        cmocka_unit_test(numbers_of_records_wrap),
+        cmocka_unit_test(few_bytes_are_none),
+        cmocka_unit_test(an_end_is_told_once_and_the_last_one_ends_all),
+        cmocka_unit_test(the_kernel_is_asked_only_after_it_has_said_something),
+        cmocka_unit_test(bytes_of_the_kernel_that_were_read_are_known),
+        cmocka_unit_test(leaving_the_pipes_is_an_edge_when_something_was_not_told),
+        cmocka_unit_test(an_outer_set_has_an_edge_for_all_that_comes),
+        cmocka_unit_test(no_edge_is_missing),
+        cmocka_unit_test(records_are_counted_where_they_lie),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
