@@ -61,7 +61,7 @@ def remove_left():
             remove(name)
 
 
-class Machines(lab.Case):
+class Base(lab.Case):
     link_words = ("", "")
 
     @classmethod
@@ -96,11 +96,14 @@ class Machines(lab.Case):
     def rundir(self, host):
         return os.path.join(self.folder, "r%d" % host)
 
+    def daemon_words(self, host):
+        return ["ip", "netns", "exec", NAMES[host - 1]]
+
     def start_daemon(self, host, *words):
         link = "%d=emu:%s,side=%d,nodirect" % (3 - host, os.path.join(self.folder, "cable"), host - 1)
         with open(os.path.join(self.folder, "log%d" % host), "ab") as log:
             self.daemons[host] = subprocess.Popen(
-                ["ip", "netns", "exec", NAMES[host - 1], os.path.join(BIN, "viaductd"), "--foreground",
+                [*self.daemon_words(host), os.path.join(BIN, "viaductd"), "--foreground",
                  "--host", str(host), "--rundir", self.rundir(host), "--with", str(os.getpid()), "--name",
                  "node%d" % host, "--address", V4 % host, "--address", V6 % host, "--link", link, *words],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -152,6 +155,8 @@ class Machines(lab.Case):
         entries = self.talk(processes=0)[1]
         self.assertEqual(sum(e["bytes_pipe_tx"] for e in entries), 0, entries)
 
+
+class Machines(Base):
     def test_programs_that_connect_by_ethernet_addresses(self):
         said, entries = self.talk()
         self.assertEqual(said, V4 % 1)
