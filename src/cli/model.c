@@ -18,6 +18,7 @@
 #include "model/pex/pex.h"
 #include "vfio/user.h"
 
+#define SOCKETS 4u
 #define EEPROM_BYTES 8192u
 #define EEPROM_BYTES_MAX 65536u
 
@@ -29,6 +30,8 @@ static const char help[] =
     "made from public sources; no chip was ever compared with it.\n"
     "\n"
     "  --socket PATH    a UNIX socket; twice\n"
+    "  --dma-socket PATH\n"
+    "                   the DMA function of the virtual side's host; twice: of both hosts\n"
     "  --bar MIB        size of BAR 2/3 of both sides, a power of two (default 4)\n"
     "  --alut N         entries of the A-LUT: 0, 128 or 256 (default 256)\n"
     "  --nt-port N      number of the chip's port that is the NT port (default 0)\n"
@@ -40,15 +43,21 @@ static const char help[] =
     "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
-    {"socket", required_argument, NULL, 's'}, {"bar", required_argument, NULL, 'b'},
-    {"alut", required_argument, NULL, 'a'},   {"nt-port", required_argument, NULL, 'p'},
-    {"eeprom", required_argument, NULL, 'e'}, {"commands", no_argument, NULL, 'c'},
-    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+    {"dma-socket", required_argument, NULL, 'd'},
+    {"socket", required_argument, NULL, 's'},
+    {"bar", required_argument, NULL, 'b'},
+    {"alut", required_argument, NULL, 'a'},
+    {"nt-port", required_argument, NULL, 'p'},
+    {"eeprom", required_argument, NULL, 'e'},
+    {"commands", no_argument, NULL, 'c'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 struct served {
     struct via_pex *pex;
     enum via_pex_side side;
+    bool is_engine;
     const char *path;
     int fd;
     pthread_t thread;
@@ -65,7 +74,8 @@ static void on_signal(int number)
 static int attach(void *ctx, struct via_pci **ret_pci)
 {
     struct served *served = ctx;
-    return via_pex_attach(served->pex, served->side, ret_pci);
+    return served->is_engine ? via_pex_attach_engine_apart(served->pex, served->side, ret_pci)
+                             : via_pex_attach(served->pex, served->side, ret_pci);
 }
 
 static void *serve(void *arg)
@@ -175,10 +185,14 @@ static int start(struct served *served, struct via_error *err)
     return 0;
 }
 
-static int run(const struct via_pex_options *options, char *const paths[2], bool commands,
+/* paths: of the NT port's functions, then of the DMA functions; NULL: not served. */
+static int run(const struct via_pex_options *options, char *const paths[SOCKETS], bool commands,
                struct via_error *err)
 {
-    struct served served[2] = {{.side = VIA_PEX_VIRTUAL}, {.side = VIA_PEX_LINK}};
+    struct served served[SOCKETS] = {{.side = VIA_PEX_VIRTUAL},
+                                     {.side = VIA_PEX_LINK},
+                                     {.side = VIA_PEX_VIRTUAL, .is_engine = true},
+                                     {.side = VIA_PEX_LINK, .is_engine = true}};
     struct sigaction action = {.sa_handler = on_signal};
     struct via_pex *pex;
     int rc = via_pex_new(options, &pex, err);
@@ -188,7 +202,7 @@ static int run(const struct via_pex_options *options, char *const paths[2], bool
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     unsigned started = 0;
-    for (; started < 2 && rc == 0; started += rc == 0) {
+    for (; started < SOCKETS && paths[started] != NULL && rc == 0; started += rc == 0) {
         served[started].pex = pex;
         served[started].path = paths[started];
         rc = start(&served[started], err);
@@ -248,8 +262,8 @@ static int map_eeprom(const char *path, struct via_pex_options *options, struct 
 int via_cli_model(int argc, char **argv)
 {
     struct via_pex_options options = via_pex_options_default;
-    char *paths[2] = {NULL, NULL};
-    unsigned paths_count = 0, number;
+    char *paths[SOCKETS] = {NULL};
+    unsigned paths_count = 0, engines_count = 0, number;
     bool commands = false;
     struct via_error err = {0};
     for (int c; (c = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
@@ -259,6 +273,12 @@ int via_cli_model(int argc, char **argv)
                 return via_cli_usage(argv[0], "--socket: more than two");
             }
             paths[paths_count++] = optarg;
+            break;
+        case 'd':
+            if (engines_count == 2) {
+                return via_cli_usage(argv[0], "--dma-socket: more than two");
+            }
+            paths[2 + engines_count++] = optarg;
             break;
         case 'b':
             if (via_cli_number(optarg, 1, 65536, &number) != 0) {

@@ -130,8 +130,8 @@ class Guest:
         if shared:
             machine += ",memory-backend=memory"
             memory = ("-object", "memory-backend-memfd,id=memory,size=%dM,share=on,seal=on" % MEMORY_MIB)
-        # no_timer_check: with interrupt remapping on busy cores the check fails now and then, and the kernel panics.
-        append = "console=ttyS0 quiet panic=-1 no_timer_check" + (" intel_iommu=on" if iommu else "")
+        # On busy cores without KVM the timer check fails now and then (the kernel panics), and the TSC is calibrated wrongly: sleeps hang.
+        append = "console=ttyS0 quiet panic=-1 no_timer_check tsc=unstable" + (" intel_iommu=on" if iommu else "")
         self.words = [*packages.qemu, "-nodefaults", "-no-user-config", "-machine", machine,
                       "-cpu", "host" if accel == "kvm" else "max", "-smp", "1", "-m", str(MEMORY_MIB), "-display", "none",
                       "-serial", "file:" + self.console, "-no-reboot", "-kernel", packages.kernel, "-initrd", image, "-append", append, *memory,

@@ -694,9 +694,92 @@ static void a_function_has_one_driver(void **state)
 
 #define TEST(name, with) cmocka_unit_test_setup_teardown(name, with, tear_down)
 
+/* --- the DMA function as a device of its own, as Linux' plx_dma.c looks at it --- */
+
+static uint32_t engine_config(struct via_pci *pci, unsigned off, unsigned len)
+{
+    uint32_t value;
+    assert_int_equal(pci->ops->config_read(pci, off, len, &value), 0);
+    return value;
+}
+
+static void the_dma_function_is_a_device(void **state)
+{
+    struct world *world = *state;
+    struct via_pci *pci, *second;
+    assert_int_equal(via_pex_attach_engine_apart(world->pex, VIA_PEX_VIRTUAL, &pci), 0);
+    assert_int_equal(via_pex_attach_engine(world->pex, VIA_PEX_VIRTUAL, &second), -EBUSY);
+    assert_int_equal(engine_config(pci, 0, 4), 0x87D010B5);
+    assert_int_equal(engine_config(pci, 0x0A, 2), 0x0880); /* plx_dma_pci_tbl wants this class */
+    assert_int_equal(engine_config(pci, 0x09, 1), 0);
+    assert_int_equal(engine_config(pci, 0x0E, 1), 0); /* header type */
+    assert_int_equal(engine_config(pci, 0x06, 2) & 0x10, 0x10);
+    assert_int_equal(engine_config(pci, engine_config(pci, 0x34, 1), 1), 5); /* MSI */
+    assert_int_equal(pci->ops->config_write(pci, 0x10, 4, UINT32_MAX), 0);
+    assert_int_equal(engine_config(pci, 0x10, 4), 0xfffff000); /* sizing */
+    assert_int_equal(pci->ops->config_write(pci, 0x13, 1, 0xfe), 0);
+    assert_int_equal(engine_config(pci, 0x10, 4), 0xfefff000);
+    assert_int_equal(pci->ops->config_write(pci, 0, 4, 0), 0);
+    assert_int_equal(engine_config(pci, 0, 4), 0x87D010B5);
+    assert_int_equal(pci->ops->config_write(pci, 0xffc, 4, 0), 0); /* nothing is there */
+    assert_int_equal(engine_config(pci, 0xffc, 4), 0);
+    pci->ops->close(pci);
+}
+
+/* Copies 4 bytes by channel 0 in block mode; the status that the size register has then. */
+static uint32_t copy_word(struct via_pci *pci, uint64_t from, uint64_t to)
+{
+    uint32_t regs[] = {(uint32_t)from, (uint32_t)(from >> 32), (uint32_t)to, (uint32_t)(to >> 32),
+                       0x80000004u};
+    uint32_t start = 8, size = 0;
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(pci->ops->region_write(pci, 0, 0x200 + 4 * i, &regs[i], 4), 0);
+    }
+    assert_int_equal(pci->ops->region_write(pci, 0, 0x238, &start, 4), 0);
+    assert_int_equal(pci->ops->region_read(pci, 0, 0x210, &size, 4), 0);
+    return size;
+}
+
+static void the_dma_function_reaches_what_is_mapped_for_it(void **state)
+{
+    struct world *world = *state;
+    struct host *host = &world->host[VIA_PEX_VIRTUAL];
+    struct via_pci *pci;
+    uint64_t iova = host->iova; /* the same address in both domains, other memory */
+    static _Alignas(4096) uint32_t memory[2048];
+    struct via_pci_memory mine = {
+        .at = memory, .bytes = sizeof(memory), .fd = -1, .writable = true};
+    assert_int_equal(via_pex_attach_engine_apart(world->pex, VIA_PEX_VIRTUAL, &pci), 0);
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
+                                            VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER),
+                     0);
+    assert_int_equal(copy_word(pci, iova, iova + 4096), 0x20000000); /* not mapped for it */
+    assert_int_equal(pci->ops->dma_map(pci, &mine, 0, &iova), 0);
+    assert_int_equal(iova, host->iova);
+    memory[0] = 0x5eed;
+    assert_int_equal(copy_word(pci, iova, iova + 4096), 0x40000000);
+    assert_int_equal(memory[1024], 0x5eed);
+    assert_memory_not_equal(host->memory + 4096, memory + 1024, 4);
+    mine.at = memory;
+    assert_int_equal(pci->ops->dma_unmap(pci, iova), 0);
+    assert_int_equal(copy_word(pci, iova, iova + 4096), 0x20000000);
+    assert_int_equal(pci->ops->dma_map(pci, &mine, 0, &iova), 0);
+    pci->ops->close(pci); /* ends the mapping, and none of the NT port's */
+    assert_int_equal(via_pex_attach_engine(world->pex, VIA_PEX_VIRTUAL, &pci), 0);
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
+                                            VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER),
+                     0);
+    memory[1024] = 0;
+    assert_int_equal(copy_word(pci, host->iova, host->iova + 4096), 0x40000000);
+    assert_int_equal(memory[1024], 0);
+    pci->ops->close(pci);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(the_dma_function_is_a_device, set_up),
+        TEST(the_dma_function_reaches_what_is_mapped_for_it, set_up),
         TEST(functions_have_their_ids, set_up),
         TEST(the_second_nt_port_is_elsewhere, set_up_second),
         TEST(bars_are_sized_by_all_ones, set_up),

@@ -28,6 +28,13 @@ struct via_pex_dma {
     bool writable;
 };
 
+/* What one device of a host reaches: a domain of the host's IOMMU. */
+struct via_pex_domain {
+    struct via_iova iova;
+    unsigned dmas_count;
+    struct via_pex_dma dmas[VIA_PEX_DMAS_MAX];
+};
+
 /* A run of bytes that all go the same way. */
 struct via_pex_run {
     const struct via_pex_dma *dma; /* NULL: nothing answers */
@@ -59,10 +66,7 @@ struct via_pex_function {
     bool asserted[2]; /* doorbells, link errors */
     bool held, held_one;
     unsigned lose;
-    /* The host's memory. */
-    struct via_iova iova;
-    unsigned dmas_count;
-    struct via_pex_dma dmas[VIA_PEX_DMAS_MAX];
+    struct via_pex_domain domain;
     unsigned views_count;
     struct via_pex_view views[VIA_PEX_MAPPINGS_MAX];
     char describe[192];
@@ -75,7 +79,11 @@ struct via_pex_engine {
     enum via_pex_side side;
     bool attached;
     int irq_fd; /* borrowed; -1: off */
-    uint32_t command;
+    /* What it reaches: the domain of the NT port's function, as in one container of VFIO, or one of
+     * its own, as a device of a virtual machine has. Borrowed. */
+    struct via_pex_domain *domain;
+    struct via_pex_domain own;
+    uint32_t config[64];
     uint32_t regs[0x1000 / 4];
     struct via_pex_engine_faults faults;
     uint64_t late_address; /* of a write-back under way; 0: none */
@@ -136,6 +144,14 @@ int via_pex_view_init(struct via_pex *pex, struct via_pex_function *function, un
                       uint64_t off, uint64_t bytes, unsigned char **ret_at);
 void via_pex_view_fini(struct via_pex_function *function, const unsigned char *at);
 int via_pex_ones_new(int *ret_fd);
+
+/* --- domain.c --- */
+
+/* As struct via_pci_ops says; alignment 0: at *ret_iova. */
+int via_pex_domain_map(struct via_pex *pex, struct via_pex_domain *domain,
+                       const struct via_pci_memory *memory, uint64_t alignment, uint64_t *ret_iova);
+int via_pex_domain_unmap(struct via_pex *pex, struct via_pex_domain *domain, uint64_t iova);
+void via_pex_domain_clear(struct via_pex *pex, struct via_pex_domain *domain);
 
 /* --- function.c --- */
 

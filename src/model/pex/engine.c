@@ -60,6 +60,8 @@ static struct via_pex_engine *engine_of(struct via_pci *pci)
     return via_container_of(pci, struct via_pex_engine, pci);
 }
 
+static bool is_on(const struct via_pex_engine *engine, uint32_t command);
+
 static uint32_t *reg_of(struct via_pex_engine *engine, unsigned channel, uint32_t off)
 {
     return &engine->regs[(CHANNEL_BASE + channel * CHANNEL_BYTES + off) / 4];
@@ -71,9 +73,8 @@ static uint32_t *reg_of(struct via_pex_engine *engine, unsigned channel, uint32_
 static unsigned char *memory_at(struct via_pex_engine *engine, uint64_t address, bool writes,
                                 uint64_t *ret_bytes)
 {
-    struct via_pex_function *function = &engine->pex->function[engine->side];
-    for (unsigned i = 0; i < function->dmas_count; i++) {
-        struct via_pex_dma *dma = &function->dmas[i];
+    for (unsigned i = 0; i < engine->domain->dmas_count; i++) {
+        struct via_pex_dma *dma = &engine->domain->dmas[i];
         if (address >= dma->iova && address - dma->iova < dma->bytes &&
             (dma->writable || !writes)) {
             *ret_bytes = dma->bytes - (address - dma->iova);
@@ -141,7 +142,7 @@ static uint32_t copy(struct via_pex_engine *engine, uint64_t source, uint64_t de
 static void fire(struct via_pex_engine *engine)
 {
     uint64_t one = 1;
-    if (engine->irq_fd >= 0 && (engine->command & VIA_PCI_COMMAND_MASTER) != 0) {
+    if (engine->irq_fd >= 0 && is_on(engine, VIA_PCI_COMMAND_MASTER)) {
         (void)!write(engine->irq_fd, &one, sizeof(one));
     }
 }
@@ -266,7 +267,7 @@ static void write_control(struct via_pex_engine *engine, unsigned channel, uint3
         *control = (*control & ~CONTROL_BUSY) | CONTROL_ABORTED;
         raise(engine, channel, INTERRUPT_ABORTED);
     }
-    if ((value & CONTROL_START) == 0 || (engine->command & VIA_PCI_COMMAND_MASTER) == 0) {
+    if ((value & CONTROL_START) == 0 || !is_on(engine, VIA_PCI_COMMAND_MASTER)) {
         return;
     }
     if (engine->faults.hangs || engine->faults.stalls) {
@@ -309,7 +310,7 @@ static int engine_access(struct via_pci *pci, unsigned region, uint64_t off, uns
     pthread_mutex_lock(&engine->pex->lock);
     uint32_t aligned = (uint32_t)off & ~3u, shift = 8 * (off % 4);
     uint32_t value = engine->regs[aligned / 4];
-    if ((engine->command & VIA_PCI_COMMAND_MEMORY) == 0) {
+    if (!is_on(engine, VIA_PCI_COMMAND_MEMORY)) {
         rc = -ENXIO;
     } else if (writes) {
         uint32_t given = 0;
@@ -347,26 +348,78 @@ static int engine_write(struct via_pci *pci, unsigned region, uint64_t off, cons
 
 /* --- the function --- */
 
+/* Base system peripheral, other: Linux' driver wants this class. The places of BAR 0 and of its one
+ * MSI are assumed. */
+#define CONFIG_CLASS (0x08 / 4)
+#define CONFIG_BAR0 (0x10 / 4)
+#define CONFIG_MSI (0x48 / 4)
+
+static void reset_config(struct via_pex_engine *engine)
+{
+    memset(engine->config, 0, sizeof(engine->config));
+    engine->config[0] = 0x87D010B5u;
+    engine->config[VIA_PCI_COMMAND / 4] = 0x00100000u; /* there are capabilities */
+    engine->config[CONFIG_CLASS] = 0x088000CAu;
+    engine->config[0x2C / 4] = 0x87D010B5u;
+    engine->config[0x34 / 4] = 4 * CONFIG_MSI;
+    engine->config[CONFIG_MSI] = 0x00800005u; /* the last capability; one vector of 64 bits */
+}
+
+static bool is_on(const struct via_pex_engine *engine, uint32_t command)
+{
+    return (engine->config[VIA_PCI_COMMAND / 4] & command) != 0;
+}
+
+/* The bits of a dword that can be written. */
+static uint32_t config_mask(unsigned index)
+{
+    switch (index) {
+    case VIA_PCI_COMMAND / 4:
+        return 0x546;
+    case CONFIG_BAR0:
+        return ~(uint32_t)(sizeof(((struct via_pex_engine *)NULL)->regs) - 1);
+    case 0x3C / 4:
+        return 0xff; /* interrupt line, of the machine's firmware */
+    case CONFIG_MSI:
+        return 0x00010000;
+    case CONFIG_MSI + 1:
+    case CONFIG_MSI + 2:
+    case CONFIG_MSI + 3:
+        return UINT32_MAX;
+    default:
+        return 0;
+    }
+}
+
+static bool is_config_access(unsigned off, unsigned len)
+{
+    return (len == 1 || len == 2 || len == 4) && off % len == 0 && off < VIA_PCI_CONFIG_BYTES;
+}
+
 static int engine_config_read(struct via_pci *pci, unsigned off, unsigned len, uint32_t *ret_value)
 {
     struct via_pex_engine *engine = engine_of(pci);
-    if ((len != 2 && len != 4) || off % len != 0 || off >= VIA_PCI_CONFIG_BYTES) {
+    if (!is_config_access(off, len)) {
         return -EINVAL;
     }
-    uint32_t dword = off < 4 ? 0x87D010B5u : off < 8 ? engine->command : 0;
-    *ret_value = len == 4 ? dword : dword >> 8 * (off % 4) & 0xffff;
+    pthread_mutex_lock(&engine->pex->lock);
+    uint32_t dword = off / 4 < VIA_ARRAY_COUNT(engine->config) ? engine->config[off / 4] : 0;
+    pthread_mutex_unlock(&engine->pex->lock);
+    *ret_value = dword >> 8 * (off % 4) & (UINT32_MAX >> (32 - 8 * len));
     return 0;
 }
 
 static int engine_config_write(struct via_pci *pci, unsigned off, unsigned len, uint32_t value)
 {
     struct via_pex_engine *engine = engine_of(pci);
-    if ((len != 2 && len != 4) || off % len != 0 || off >= VIA_PCI_CONFIG_BYTES) {
+    if (!is_config_access(off, len)) {
         return -EINVAL;
     }
-    if (off == VIA_PCI_COMMAND) {
+    if (off / 4 < VIA_ARRAY_COUNT(engine->config)) {
+        uint32_t lanes = UINT32_MAX >> (32 - 8 * len) << 8 * (off % 4) & config_mask(off / 4);
         pthread_mutex_lock(&engine->pex->lock);
-        engine->command = value & 0x546;
+        uint32_t *dword = &engine->config[off / 4];
+        *dword = (*dword & ~lanes) | (value << 8 * (off % 4) & lanes);
         pthread_mutex_unlock(&engine->pex->lock);
     }
     return 0;
@@ -422,20 +475,23 @@ static int engine_irq_unmask(struct via_pci *pci)
     return 0;
 }
 
-/* Both functions of a host are in one IOMMU domain, as in one container of VFIO. */
 static int engine_dma_map(struct via_pci *pci, const struct via_pci_memory *memory,
                           uint64_t alignment, uint64_t *ret_iova)
 {
     struct via_pex_engine *engine = engine_of(pci);
-    struct via_pci *domain = &engine->pex->function[engine->side].pci;
-    return domain->ops->dma_map(domain, memory, alignment, ret_iova);
+    pthread_mutex_lock(&engine->pex->lock);
+    int rc = via_pex_domain_map(engine->pex, engine->domain, memory, alignment, ret_iova);
+    pthread_mutex_unlock(&engine->pex->lock);
+    return rc;
 }
 
 static int engine_dma_unmap(struct via_pci *pci, uint64_t iova)
 {
     struct via_pex_engine *engine = engine_of(pci);
-    struct via_pci *domain = &engine->pex->function[engine->side].pci;
-    return domain->ops->dma_unmap(domain, iova);
+    pthread_mutex_lock(&engine->pex->lock);
+    int rc = via_pex_domain_unmap(engine->pex, engine->domain, iova);
+    pthread_mutex_unlock(&engine->pex->lock);
+    return rc;
 }
 
 static int engine_reset(struct via_pci *pci)
@@ -443,7 +499,7 @@ static int engine_reset(struct via_pci *pci)
     struct via_pex_engine *engine = engine_of(pci);
     pthread_mutex_lock(&engine->pex->lock);
     memset(engine->regs, 0, sizeof(engine->regs));
-    engine->command = 0;
+    reset_config(engine);
     engine->late_address = 0;
     pthread_mutex_unlock(&engine->pex->lock);
     return 0;
@@ -468,6 +524,7 @@ static void engine_close(struct via_pci *pci)
     pthread_mutex_lock(&engine->pex->lock);
     engine->irq_fd = -1;
     engine->attached = false;
+    via_pex_domain_clear(engine->pex, &engine->own);
     pthread_mutex_unlock(&engine->pex->lock);
 }
 
@@ -490,24 +547,39 @@ static const struct via_pci_ops engine_ops = {
     .close = engine_close,
 };
 
-int via_pex_attach_engine(struct via_pex *pex, enum via_pex_side side, struct via_pci **ret_pci)
+static int attach(struct via_pex *pex, enum via_pex_side side, bool is_apart,
+                  struct via_pci **ret_pci)
 {
     struct via_pex_engine *engine = &pex->engine[side];
     pthread_mutex_lock(&pex->lock);
-    bool is_taken = engine->attached;
-    if (!is_taken) {
-        *engine = (struct via_pex_engine){.pci = {.ops = &engine_ops, .requester = 0x0200},
-                                          .pex = pex,
-                                          .side = side,
-                                          .attached = true,
-                                          .irq_fd = -1};
-    }
-    pthread_mutex_unlock(&pex->lock);
-    if (is_taken) {
+    if (engine->attached) {
+        pthread_mutex_unlock(&pex->lock);
         return -EBUSY;
     }
+    engine->pci = (struct via_pci){.ops = &engine_ops, .requester = 0x0200};
+    engine->pex = pex;
+    engine->side = side;
+    engine->attached = true;
+    engine->irq_fd = -1;
+    engine->domain = is_apart ? &engine->own : &pex->function[side].domain;
+    engine->faults = (struct via_pex_engine_faults){0};
+    engine->late_address = 0;
+    memset(engine->regs, 0, sizeof(engine->regs));
+    reset_config(engine);
+    pthread_mutex_unlock(&pex->lock);
     *ret_pci = &engine->pci;
     return 0;
+}
+
+int via_pex_attach_engine(struct via_pex *pex, enum via_pex_side side, struct via_pci **ret_pci)
+{
+    return attach(pex, side, false, ret_pci);
+}
+
+int via_pex_attach_engine_apart(struct via_pex *pex, enum via_pex_side side,
+                                struct via_pci **ret_pci)
+{
+    return attach(pex, side, true, ret_pci);
 }
 
 void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,

@@ -281,77 +281,19 @@ static int irq_unmask(struct via_pci *pci)
 
 /* --- the host's memory --- */
 
-static int take_address(struct via_pex_function *function, uint64_t bytes, uint64_t alignment,
-                        const uint64_t *wanted, uint64_t *ret_iova)
-{
-    if (function->dmas_count == VIA_PEX_DMAS_MAX) {
-        return -ENOSPC;
-    }
-    if (alignment != 0) {
-        return via_iova_take(&function->iova, bytes, alignment, ret_iova);
-    }
-    *ret_iova = *wanted;
-    return via_iova_take_at(&function->iova, *wanted, bytes);
-}
-
 static int dma_map(struct via_pci *pci, const struct via_pci_memory *memory, uint64_t alignment,
                    uint64_t *ret_iova)
 {
-    struct via_pex_function *function = function_of(pci);
-    if (memory->bytes == 0 || memory->bytes % PAGE_BYTES != 0 ||
-        (alignment != 0 && alignment < PAGE_BYTES) || (uintptr_t)memory->at % PAGE_BYTES != 0) {
-        return -EINVAL;
-    }
-    struct via_pex_dma dma = {.bytes = memory->bytes,
-                              .at = memory->at,
-                              .fd = -1,
-                              .fd_off = memory->fd_off,
-                              .writable = memory->writable};
-    if (memory->fd >= 0) {
-        dma.fd = fcntl(memory->fd, F_DUPFD_CLOEXEC, 0);
-        if (dma.fd < 0) {
-            return -errno;
-        }
-    }
     struct via_pex *pex = lock(pci);
-    int rc = take_address(function, memory->bytes, alignment, ret_iova, &dma.iova);
-    if (rc == 0) {
-        dma.serial = ++pex->serials;
-        function->dmas[function->dmas_count++] = dma;
-        via_pex_update_views(pex);
-    }
+    int rc = via_pex_domain_map(pex, &function_of(pci)->domain, memory, alignment, ret_iova);
     unlock(pex);
-    if (rc != 0 && dma.fd >= 0) {
-        close(dma.fd);
-    }
-    if (rc == 0) {
-        *ret_iova = dma.iova;
-    }
     return rc;
-}
-
-static void forget_dma(struct via_pex_function *function, unsigned index)
-{
-    struct via_pex_dma dma = function->dmas[index];
-    function->dmas[index] = function->dmas[--function->dmas_count];
-    (void)!via_iova_give_back(&function->iova, dma.iova);
-    via_pex_update_views(function->pex);
-    if (dma.fd >= 0) {
-        close(dma.fd);
-    }
 }
 
 static int dma_unmap(struct via_pci *pci, uint64_t iova)
 {
-    int rc = -ENOENT;
     struct via_pex *pex = lock(pci);
-    struct via_pex_function *function = function_of(pci);
-    for (unsigned i = 0; i < function->dmas_count && rc != 0; i++) {
-        if (function->dmas[i].iova == iova) {
-            forget_dma(function, i);
-            rc = 0;
-        }
-    }
+    int rc = via_pex_domain_unmap(pex, &function_of(pci)->domain, iova);
     unlock(pex);
     return rc;
 }
@@ -393,9 +335,7 @@ void via_pex_function_detach(struct via_pex_function *function)
         via_pex_view_fini(function, function->views[0].at);
     }
     via_pex_update_views(pex);
-    while (function->dmas_count != 0) {
-        forget_dma(function, 0);
-    }
+    via_pex_domain_clear(pex, &function->domain);
 }
 
 static void function_close(struct via_pci *pci)
@@ -434,7 +374,7 @@ int via_pex_attach(struct via_pex *pex, enum via_pex_side side, struct via_pci *
         return -EBUSY;
     }
     function->attached = true;
-    via_iova_init(&function->iova);
+    via_iova_init(&function->domain.iova);
     if (via_pex_function_answers(function)) {
         assign_bars(function);
     }

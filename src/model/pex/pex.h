@@ -73,6 +73,11 @@ VIA_MUST_CHECK int via_pex_attach(struct via_pex *pex, enum via_pex_side side,
 VIA_MUST_CHECK int via_pex_attach_engine(struct via_pex *pex, enum via_pex_side side,
                                          struct via_pci **ret_pci);
 
+/* The same as a device of its own: it reaches what is mapped for it, and not what is mapped for the
+ * function of the NT port. */
+VIA_MUST_CHECK int via_pex_attach_engine_apart(struct via_pex *pex, enum via_pex_side side,
+                                               struct via_pci **ret_pci);
+
 /* Models by name, for drivers that meet in one process: made at the first open, freed after the
  * last close. */
 VIA_MUST_CHECK int via_pex_attach_named(const char *name, enum via_pex_side side,

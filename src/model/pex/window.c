@@ -93,8 +93,8 @@ static bool translate(struct via_pex *pex, enum via_pex_side side, unsigned bar,
 static struct via_pex_run reach(struct via_pex_function *function, uint64_t address, uint64_t bytes)
 {
     struct via_pex_run run = {.bytes = bytes};
-    for (unsigned i = 0; i < function->dmas_count; i++) {
-        const struct via_pex_dma *dma = &function->dmas[i];
+    for (unsigned i = 0; i < function->domain.dmas_count; i++) {
+        const struct via_pex_dma *dma = &function->domain.dmas[i];
         if (address >= dma->iova && address - dma->iova < dma->bytes && dma->writable) {
             run.dma = dma;
             run.off = address - dma->iova;
