@@ -130,7 +130,7 @@ class Guest:
         if shared:
             machine += ",memory-backend=memory"
             memory = ("-object", "memory-backend-memfd,id=memory,size=%dM,share=on,seal=on" % MEMORY_MIB)
-        # On busy cores without KVM the timer check fails now and then (the kernel panics), and the TSC is calibrated wrongly: sleeps hang.
+        # On busy cores without KVM the timer check fails now and then (the kernel panics), and the TSC may be calibrated wrongly.
         append = "console=ttyS0 quiet panic=-1 no_timer_check tsc=unstable" + (" intel_iommu=on" if iommu else "")
         self.words = [*packages.qemu, "-nodefaults", "-no-user-config", "-machine", machine,
                       "-cpu", "host" if accel == "kvm" else "max", "-smp", "1", "-m", str(MEMORY_MIB), "-display", "none",
