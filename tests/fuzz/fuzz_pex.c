@@ -31,6 +31,7 @@ struct memory {
 
 struct raw {
     struct via_pci *pci;
+    struct via_pci *engine; /* NULL: not attached */
     struct memory memory[MAPS_MAX];
     unsigned count;
     struct via_pci_mapping mapping;
@@ -118,6 +119,36 @@ static void touch_mapping(struct raw *raw, uint64_t off)
     if (raw->mapping.at != NULL) {
         raw->mapping.at[off % BAR_BYTES] ^= 1;
     }
+}
+
+/* The DMA function: a ring or a block within what is mapped, or anything. */
+static void step_engine(struct raw *raw, struct input *input)
+{
+    static const uint32_t registers[] = {0x00, 0x04, 0x08, 0x0C, 0x10, 0x14, 0x18,
+                                         0x1C, 0x20, 0x38, 0x3A, 0x3C, 0x3E};
+    unsigned what = input_byte(input);
+    uint64_t mapped = raw->count != 0 ? raw->memory[0].iova : 0;
+    if (raw->engine == NULL) {
+        return;
+    }
+    if (what % 4 == 0 && raw->count != 0) { /* a descriptor, in memory that the ring may be in */
+        uint32_t dword[4] = {(uint32_t)input_edgy(input) | 0x80000000u, (uint32_t)input_edgy(input),
+                             (uint32_t)mapped, (uint32_t)mapped};
+        dword[1] = what % 8 == 0 ? (uint32_t)(mapped >> 32) * 0x10001u : dword[1];
+        memcpy(raw->memory[0].at + 4096 + what / 8 * 16, dword, sizeof(dword));
+        return;
+    }
+    uint32_t off = registers[input_byte(input) % VIA_ARRAY_COUNT(registers)];
+    uint32_t value = (uint32_t)(what % 4 == 1 ? mapped : input_edgy(input));
+    if (what % 4 == 1 && (off == 0x04 || off == 0x0C || off == 0x18)) {
+        value = (uint32_t)(mapped >> 32);
+    } else if (off == 0x38 && what % 4 == 2) {
+        value = 0x174c; /* as Linux starts a ring */
+    }
+    (void)raw->engine->ops->config_write(raw->engine, 4, 2, what % 16 == 15 ? 0 : 6);
+    (void)raw->engine->ops->region_write(raw->engine, 0, 0x200 + 0x100 * (what >> 6) + off, &value,
+                                         off % 4 == 0 ? 4 : 2);
+    (void)raw->engine->ops->region_read(raw->engine, 0, 0x200 + off, &value, off % 4 == 0 ? 4 : 2);
 }
 
 static void step_raw(struct world *world, unsigned side, unsigned what, struct input *input)
@@ -219,6 +250,7 @@ static void begin(struct world *world, bool with_port)
                 0);
     }
     world->pex = via_pex_find("fuzz");
+    require(via_pex_attach_engine(world->pex, VIA_PEX_LINK, &world->raw[1].engine) == 0);
     for (unsigned side = 0; side < 2; side++) {
         world->raw[side].irq_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (world->raw[side].pci != NULL) {
@@ -232,6 +264,7 @@ static void end(struct world *world)
     if (world->port != NULL) {
         world->port->ops->close(world->port);
     }
+    world->raw[1].engine->ops->close(world->raw[1].engine);
     for (unsigned side = 0; side < 2; side++) {
         struct raw *raw = &world->raw[side];
         if (raw->pci != NULL) {
@@ -264,6 +297,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             step_fault(&world, &input);
         } else if ((what & 0xf) > 11 && world.port != NULL) {
             step_port(&world);
+        } else if ((what & 0xf) > 10) {
+            step_engine(&world.raw[1], &input);
+            side = 1;
         } else {
             step_raw(&world, side, what & 0xf, &input);
         }

@@ -775,9 +775,48 @@ static void the_dma_function_reaches_what_is_mapped_for_it(void **state)
     pci->ops->close(pci);
 }
 
+/* A driver is hostile: a ring whose size in bytes is 0 modulo 2^32 was a division by zero, and one
+ * that is not aligned an access that is not. */
+static void rings_of_odd_sizes_and_places(void **state)
+{
+    struct world *world = *state;
+    struct host *host = &world->host[VIA_PEX_VIRTUAL];
+    static const struct {
+        uint32_t off, count;
+        bool runs;
+    } rings[] = {
+        {0, 0x10000000, true}, {0, UINT32_MAX, true}, {4, 16, false}, {1, 16, false}, {0, 0, true}};
+    struct via_pci *pci;
+    assert_int_equal(via_pex_attach_engine(world->pex, VIA_PEX_VIRTUAL, &pci), 0);
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
+                                            VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER),
+                     0);
+    for (unsigned i = 0; i < sizeof(rings) / sizeof(rings[0]); i++) {
+        uint64_t at = host->iova + rings[i].off;
+        uint32_t descriptor[] = {0x80000004, 0, (uint32_t)host->iova + 64,
+                                 (uint32_t)host->iova + 32};
+        descriptor[1] = (uint32_t)(host->iova >> 32) * 0x10001u;
+        memset(host->memory, 0, 128);
+        memcpy(host->memory + rings[i].off, descriptor, sizeof(descriptor));
+        memcpy(host->memory + 32, "ring", 4);
+        via_pci_write32(pci, 0, 0x214, (uint32_t)at);
+        via_pci_write32(pci, 0, 0x218, (uint32_t)(at >> 32));
+        via_pci_write32(pci, 0, 0x21C, (uint32_t)at);
+        via_pci_write32(pci, 0, 0x220, rings[i].count);
+        via_pci_write32(pci, 0, 0x238, 0x174c); /* as Linux' plx_dma.c starts it */
+        bool ran = memcmp(host->memory + 64, "ring", 4) == 0;
+        assert_int_equal(ran, rings[i].runs && rings[i].count != 0);
+        if (rings[i].count != 0) { /* the next one is not valid, or the ring is none */
+            assert_int_equal(via_pci_read32(pci, 0, 0x238) & 0x100, 0x100);
+        }
+    }
+    pci->ops->close(pci);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(rings_of_odd_sizes_and_places, set_up),
         TEST(the_dma_function_is_a_device, set_up),
         TEST(the_dma_function_reaches_what_is_mapped_for_it, set_up),
         TEST(functions_have_their_ids, set_up),

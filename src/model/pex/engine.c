@@ -53,7 +53,11 @@
 #define DESCRIPTOR_GOOD (1u << 30)
 #define DESCRIPTOR_READ_FAILED (1u << 29)
 #define DESCRIPTOR_WRITE_FAILED (1u << 28)
-#define DESCRIPTORS_MAX 4096u /* of one start */
+/* Of one start, which the other host's accesses wait for; then the engine stops without a word, as
+ * the chip may do (errata in Linux' driver), and a driver starts it again. */
+#define DESCRIPTORS_MAX 4096u
+#define START_BYTES_MAX (UINT64_C(256) << 20)
+#define DESCRIPTOR_BYTES 16u
 
 static struct via_pex_engine *engine_of(struct via_pci *pci)
 {
@@ -179,7 +183,8 @@ static void write_back_late(struct via_pex_engine *engine)
 }
 
 /* false: it is not valid, or not to be reached. */
-static bool run_descriptor(struct via_pex_engine *engine, unsigned channel, uint64_t address)
+static bool run_descriptor(struct via_pex_engine *engine, unsigned channel, uint64_t address,
+                           uint64_t *bytes_copied)
 {
     uint64_t bytes;
     uint32_t dword[4];
@@ -196,6 +201,7 @@ static bool run_descriptor(struct via_pex_engine *engine, unsigned channel, uint
     uint64_t source = (uint64_t)(dword[1] >> 16) << 32 | dword[3];
     uint64_t destination = (uint64_t)(dword[1] & 0xffff) << 32 | dword[2];
     uint32_t failed = copy(engine, source, destination, dword[0] & DESCRIPTOR_SIZE);
+    *bytes_copied += dword[0] & DESCRIPTOR_SIZE;
     *reg_of(engine, channel, LAST_ADDRESS) = (uint32_t)address;
     *reg_of(engine, channel, LAST_SIZE) = dword[0] & DESCRIPTOR_SIZE;
     if ((*reg_of(engine, channel, CONTROL) & CONTROL_WRITE_BACK) != 0) {
@@ -221,14 +227,19 @@ static void run_ring(struct via_pex_engine *engine, unsigned channel)
         *reg_of(engine, channel, RING_LOW) | (uint64_t)*reg_of(engine, channel, RING_HIGH) << 32;
     uint32_t count = *reg_of(engine, channel, RING_COUNT);
     uint32_t *next = reg_of(engine, channel, RING_NEXT);
-    for (unsigned i = 0; i < DESCRIPTORS_MAX && count != 0; i++) {
+    uint64_t copied = 0;
+    for (unsigned i = 0; i < DESCRIPTORS_MAX && count != 0 && copied < START_BYTES_MAX; i++) {
         uint32_t off = *next - (uint32_t)ring;
-        if (off % 16 != 0 || off / 16 >= count || !run_descriptor(engine, channel, ring + off)) {
+        /* That a ring is aligned to its descriptors is assumed. */
+        if (ring % DESCRIPTOR_BYTES != 0 || off % DESCRIPTOR_BYTES != 0 ||
+            off / DESCRIPTOR_BYTES >= count ||
+            !run_descriptor(engine, channel, ring + off, &copied)) {
             *reg_of(engine, channel, CONTROL) |= CONTROL_INVALID;
             raise(engine, channel, INTERRUPT_INVALID);
             return;
         }
-        *next = (uint32_t)ring + (off + 16) % (16 * count);
+        uint64_t after = (uint64_t)off + DESCRIPTOR_BYTES;
+        *next = (uint32_t)(ring + after % ((uint64_t)DESCRIPTOR_BYTES * count));
         if (engine->faults.stops_silently) {
             return;
         }
