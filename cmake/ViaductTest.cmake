@@ -13,7 +13,7 @@ set(via_test_env
     VIADUCT_SOURCE_DIR=${PROJECT_SOURCE_DIR}
     ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1
     UBSAN_OPTIONS=print_stacktrace=1
-    TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+    TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp
     PYTHONDONTWRITEBYTECODE=1)
 
 # Tests that run alone, because they measure time; the others wait for events and hold beside each other.

@@ -220,12 +220,13 @@ void via_daemon_log_start(const char *path, size_t bytes_max)
     sigset_t old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    writer.running = true;
-    if (pthread_create(&writer.thread, NULL, serve, NULL) != 0) {
-        writer.running = false;
-    } else {
+    /* Threads of links may log already. */
+    pthread_mutex_lock(&writer.lock);
+    writer.running = pthread_create(&writer.thread, NULL, serve, NULL) == 0;
+    if (writer.running) {
         pthread_setname_np(writer.thread, "via-log");
     }
+    pthread_mutex_unlock(&writer.lock);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 

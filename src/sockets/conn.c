@@ -41,6 +41,8 @@
 static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_conn), CONNS_MAX);
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_list all = {&all, &all};
+/* In that list; written with the lock, read without it by threads that are about to sleep. */
+static _Atomic unsigned all_count;
 static _Atomic uint64_t serials;
 
 /* Nobody refers to it any more. */
@@ -49,6 +51,7 @@ static void conn_free(struct via_file *file)
     struct via_conn *conn = via_container_of(file, struct via_conn, file);
     via_lock(&all_lock);
     via_list_remove(&conn->all);
+    atomic_fetch_sub_explicit(&all_count, 1, memory_order_relaxed);
     via_unlock(&all_lock);
     via_shared_forget(conn);
     via_stats_add(conn->stats, conn->tx_early_bytes);
@@ -114,6 +117,7 @@ static struct via_conn *conn_new(bool connector)
     via_list_init(&conn->entries);
     via_lock(&all_lock);
     via_list_push_back(&all, &conn->all);
+    atomic_fetch_add_explicit(&all_count, 1, memory_order_relaxed);
     via_unlock(&all_lock);
     /* Last: from now on a stale pointer to this object may be taken for a live one, and then be
      * found to be another's. */
@@ -184,7 +188,7 @@ int via_conn_fd_by_cookie(uint64_t cookie)
 
 bool via_conn_is_none(void)
 {
-    return via_list_empty(&all);
+    return atomic_load_explicit(&all_count, memory_order_relaxed) == 0;
 }
 
 void via_conn_each(void (*visit)(struct via_conn *conn))

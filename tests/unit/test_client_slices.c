@@ -239,7 +239,9 @@ static void signal_rounds(struct fixture *fixture, bool one_call)
 static void signals_come_after_what_was_put(void **state)
 {
     struct fixture *fixture = *state;
+    pthread_mutex_lock(&fixture->fake.lock);
     fixture->fake.slice_flags = VIA_ATTACH_SLICE_COMBINES | VIA_ATTACH_SLICE_IMITATES;
+    pthread_mutex_unlock(&fixture->fake.lock);
     offer_slices(fixture);
     until_stored(fixture, SIGNAL_OFF);
     unsigned before = fixture->fake.commands_count;
@@ -354,8 +356,10 @@ static void a_link_without_slices_is_asked_once(void **state)
     fake_host_set_slices(&fixture->fake, FAKE_PEER, 77, 5, false);
     fake_host_revoke(&fixture->fake, 0, false);
     assert_false(is_stored(fixture, 8));
+    pthread_mutex_lock(&fixture->fake.lock);
     fixture->fake.slice_bytes = 2 * FAKE_SLICE_BYTES;
     fixture->fake.slice_link = 9;
+    pthread_mutex_unlock(&fixture->fake.lock);
     fake_host_set_slices(&fixture->fake, FAKE_PEER, 77, 6, true);
     until_stored(fixture, FAKE_SLICE_BYTES + 8);
 }
@@ -409,8 +413,10 @@ static void all_ones_are_put_all_the_same(void **state)
 static void reads_cost_what_the_slice_says(void **state)
 {
     struct fixture *fixture = *state;
+    pthread_mutex_lock(&fixture->fake.lock);
     fixture->fake.slice_flags = VIA_ATTACH_SLICE_COMBINES | VIA_ATTACH_SLICE_IMITATES;
     fixture->fake.slice_read_ns = 100000;
+    pthread_mutex_unlock(&fixture->fake.lock);
     offer_slices(fixture);
     until_stored(fixture, 0);
     uint64_t start_ns = via_client_now_ns();
@@ -474,8 +480,10 @@ static void no_answer_makes_it_store_elsewhere(void **state)
         }
         assert_int_equal(fake->slices_count, asked + 1);
     }
+    pthread_mutex_lock(&fake->lock);
     memset(&fake->slice_lie, 0, sizeof(fake->slice_lie));
     fake->slice_fd_instead = 0;
+    pthread_mutex_unlock(&fake->lock);
     fake_host_set_slices(fake, FAKE_PEER, 77, ++generation, true);
     until_stored(fixture, FAKE_SLICE_BYTES + 8);
     close(unsealed);
