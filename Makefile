@@ -27,7 +27,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help hw fit-costs demo machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help deb deb-check dist hw fit-costs demo machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -118,6 +118,19 @@ reloads-sockets: packages build-release ## reload nginx RELOADS times under load
 
 loops-sockets: packages build-release ## every shape of event loop, LOOP_ROUNDS times: none stalls for 100 ms (on an idle machine)
 	VIADUCT_EVENT_LOOP_ROUNDS=$(LOOP_ROUNDS) VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/test_event_loops.py
+
+deb: ## Debian packages of this tree, in build/deb
+	tools/install-packages deb
+	packaging/make-deb build/deb
+	lintian --allow-root --fail-on error,warning build/deb/*.changes
+
+deb-check: deb ## install, use, upgrade and purge them in fresh Debian 12 and 13 systems (root; from Debian's archive)
+	python3 tests/packages/check_packages.py build/deb || [ $$? -eq 77 ]
+
+dist: ## build/viaduct-VERSION.tar.gz of what is committed; the same bytes for the same commit
+	mkdir -p build
+	version=$$(sed -n 's/^project(viaduct VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt) && \
+	git archive --format=tar --prefix=viaduct-$$version/ HEAD | gzip -9n > build/viaduct-$$version.tar.gz && sha256sum build/viaduct-$$version.tar.gz
 
 install: ## install the release build below DESTDIR, for PREFIX
 	cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)

@@ -75,7 +75,7 @@ struct fake_host {
     _Atomic uint64_t *lives; /* by index of the handle */
     uint64_t life_last;
     struct via_slice_busy *busy;
-    uint64_t slice_life_last;
+    _Atomic uint64_t slice_life_last;
     uint32_t slice_flags, slice_read_ns, slice_link;
     uint64_t slice_bytes;
     int status_fd, bells_fd, memory_fd, bell_fd, lives_fd;
