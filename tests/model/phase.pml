@@ -16,12 +16,11 @@
  *   NO_TAKE_BACK     an end does not take its pipe back when the peer can not send anything again
  *   NO_STAYS         an end that has ended its direction does not say that it sends nothing again
  *   NO_LAST_LOOK     an end that has left has its answer, and does not look whether the peer waits
- *   FOLLOWS_TWICE    an end sends again, although its leaving did that already
  */
 #include "table.pml"
 
 #ifndef RECORDS
-#define RECORDS 2
+#define RECORDS 1
 #endif
 
 #define IN(me, set) (((set) >> phase[me]) & 1)
@@ -85,12 +84,9 @@ inline leave(me)
     d_step {
         may_leave[me] = false;
         if
-        :: pipe[me] != 0 && !ended[me] && IN(me, MAY_SWITCH) -> again[me] = true;
-#ifdef FOLLOWS_TWICE
-            kernel[me] = kernel[me] + pipe[me]
-#endif
+        :: pipe[me] != 0 && !ended[me] && IN(me, MAY_SWITCH) -> again[me] = true
         :: else
-        fi;
+        fi
     }
     apply(me, LEAVE);
     demote[me] = true
@@ -104,9 +100,7 @@ inline leave(me)
 inline follow(me)
 {
     if
-#ifndef FOLLOWS_TWICE
     :: again[me] -> apply(me, FOLLOW); apply(me, REPLAY); heeded[me] = true
-#endif
 #ifndef NO_STAYS
     :: !again[me] && ended[me] && pipe[me] != 0 -> apply(me, STAY); stays[me] = true
     :: !again[me] && !(ended[me] && pipe[me] != 0) ->
@@ -115,9 +109,6 @@ inline follow(me)
 #endif
         apply(me, FOLLOW);
         heeded[me] = true
-#ifdef FOLLOWS_TWICE
-    :: again[me] -> apply(me, FOLLOW); heeded[me] = true
-#endif
     fi
 }
 
