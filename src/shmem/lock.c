@@ -14,7 +14,7 @@
 
 struct place {
     int home;
-    uint64_t number; /* its name in traces, not 0 */
+    uint32_t number; /* its name in traces, not 0 */
 };
 
 static struct place place_of(const char *call, const long *lock)
@@ -27,7 +27,7 @@ static struct place place_of(const char *call, const long *lock)
     /* Scattered by the upper half of a product: cheaper than a remainder. */
     uint32_t hash = (uint32_t)(off / VIA_CACHELINE) * UINT32_C(0x9e3779b1);
     return (struct place){(int)(((uint64_t)hash * (uint32_t)via_hot.n_pes) >> 32),
-                          1 + (uint64_t)region + VIA_REGIONS * off};
+                          (uint32_t)(1 + (uint64_t)region + off / sizeof(*lock) * VIA_REGIONS)};
 }
 
 static uint32_t add(const char *call, long *lock, int index, int home)
@@ -50,16 +50,32 @@ static uint32_t served(const char *call, long *lock, int home)
     return (uint32_t)via_path_atomic(call, half, 4, VIADUCT_ATOMIC_FETCH, 0, 0, home);
 }
 
+/*
+ * Nobody but the holder changes this half, so it needs no locked instruction. Release: what the
+ * holder has stored is there before; pairs with the acquire in served().
+ */
+static void serve_next(const char *call, long *lock, int home)
+{
+    uint32_t *half = (uint32_t *)(void *)lock + SERVED_INDEX;
+    uint32_t *direct = via_direct(half, home);
+
+    if (via_likely(direct))
+        __atomic_store_n(direct, __atomic_load_n(direct, __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE);
+    else
+        via_path_atomic(call, half, 4, VIADUCT_ATOMIC_ADD, 1, 0, home);
+}
+
 void pshmem_set_lock(long *lock)
 {
     struct place place = place_of(VIA_CALL, lock);
     uint32_t ticket = add(VIA_CALL, lock, TICKET_INDEX, place.home);
     struct via_wait wait = VIA_WAIT_INIT;
 
-    while (served(VIA_CALL, lock, place.home) != ticket)
-        via_trace_step(&wait, lock, sizeof(*lock), VIA_TRACE_LOCK, place.number);
+    for (uint32_t now; (now = served(VIA_CALL, lock, place.home)) != ticket;)
+        via_trace_step(&wait, lock, sizeof(*lock), VIA_TRACE_LOCK,
+                       via_trace_lock_note(place.number, now));
     via_wait_done(&wait);
-    via_trace_lock_taken(place.number);
+    via_trace_lock_taken(place.number, ticket);
 }
 
 /* 0 when it was free and is mine now: both numbers were equal, and one ticket more is drawn. */
@@ -74,18 +90,15 @@ int pshmem_test_lock(long *lock)
     uint64_t mine = now + (UINT64_C(1) << 32);
     if (via_path_atomic(VIA_CALL, lock, 8, VIADUCT_ATOMIC_COMPARE_SWAP, mine, now, home) != now)
         return 1;
-    via_trace_lock_taken(place.number);
+    via_trace_lock_taken(place.number, (uint32_t)now);
     return 0;
 }
 
 void pshmem_clear_lock(long *lock)
 {
-    /* What else quiet does for stores, the atomic does: it is a full fence. */
     if (via_unlikely(via_has_frames()) && !VIA_MUTANT(SHMEM_UNLOCK_EARLY))
         via_path_quiet();
-    struct place place = place_of(VIA_CALL, lock);
-    via_trace_lock_left(place.number);
-    add(VIA_CALL, lock, SERVED_INDEX, place.home);
+    serve_next(VIA_CALL, lock, place_of(VIA_CALL, lock).home);
 }
 
 VIA_ALIAS(void, shmem_set_lock, (long *lock))

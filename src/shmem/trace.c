@@ -19,8 +19,6 @@
 #include "shmem/symbols.h"
 #include "shmem/world.h"
 
-_Static_assert(VIA_TRACE_LOCKS == 1 << 4, "via_trace_lock_place takes the upper four bits");
-
 struct via_board *via_trace_board;
 
 #define FRAMES_MAX 24
@@ -134,12 +132,12 @@ static int64_t load(const volatile void *word, int bytes)
 }
 
 /* By the boards that are in the job block of this machine. */
-static void describe_lock(char *text, size_t size, const char *name, uint64_t number)
+static void describe_lock(char *text, size_t size, const char *name, uint64_t note)
 {
     for (int pe = 0; pe < via_hot.n_pes; pe++) {
         struct via_board *board = via_job_board(via_world.job, (uint32_t)pe);
-        if (atomic_load_explicit(via_trace_lock_place(board, number), memory_order_relaxed) ==
-            number) {
+        if (atomic_load_explicit(via_trace_lock_place(board, (uint32_t)(note >> 32)),
+                                 memory_order_relaxed) == note) {
             snprintf(text, size, "lock %s, held by PE %d", name, pe);
             return;
         }

@@ -52,8 +52,8 @@ struct via_board {
     struct via_trace_collective collectives[VIA_TRACE_COLLECTIVES];
     /* Words that this PE has waited on: 1 + region + VIA_REGIONS * offset; 0 = free. */
     _Atomic uint64_t words[VIA_TRACE_WORDS];
-    /* Locks that this PE holds, the same numbers, each in the place that its number gives it; one
-     * that meets another there takes its place, and the other is not told of. */
+    /* Locks that this PE has taken, via_trace_lock_note; of those that share a place, the last. 0 =
+     * none. */
     _Atomic uint64_t locks[VIA_TRACE_LOCKS];
 } __attribute__((aligned(128)));
 
@@ -66,35 +66,35 @@ struct via_board {
 void via_trace_init(void);
 /*
  * Inside a wait: for `word` to compare with `value` as cmp says; bytes is negative when it is
- * signed. Or for one of `value` words (VIA_TRACE_SOME), or a lock of the number `value`
+ * signed. Or for one of `value` words (VIA_TRACE_SOME), or a lock whose holder has noted `value`
  * (VIA_TRACE_LOCK). Kept until the wait is over.
  */
 #define VIA_TRACE_SOME (-1)
 #define VIA_TRACE_LOCK (-2)
-/* The place of a lock's number in a board: one of VIA_TRACE_LOCKS. */
-static inline _Atomic uint64_t *via_trace_lock_place(struct via_board *board, uint64_t number)
+/*
+ * What a PE notes of a lock that it has taken: the lock's number in the upper half, its own ticket
+ * in the lower one. It stays when the lock is given back: the ticket that is served then is another
+ * one.
+ */
+static inline uint64_t via_trace_lock_note(uint32_t number, uint32_t ticket)
 {
-    return &board->locks[number * UINT64_C(0x9e3779b97f4a7c15) >> 60];
+    return (uint64_t)number << 32 | ticket;
+}
+
+/* Its place in a board. */
+static inline _Atomic uint64_t *via_trace_lock_place(struct via_board *board, uint32_t number)
+{
+    return &board->locks[number / 2 % VIA_TRACE_LOCKS];
 }
 
 /* The PE's own board, NULL before via_trace_init. */
 extern struct via_board *via_trace_board;
 
-/* A lock is this PE's now. */
-static inline void via_trace_lock_taken(uint64_t number)
+static inline void via_trace_lock_taken(uint32_t number, uint32_t ticket)
 {
     if (via_likely(via_trace_board))
-        atomic_store_explicit(via_trace_lock_place(via_trace_board, number), number,
-                              memory_order_relaxed);
-}
-
-static inline void via_trace_lock_left(uint64_t number)
-{
-    if (via_unlikely(!via_trace_board))
-        return;
-    _Atomic uint64_t *place = via_trace_lock_place(via_trace_board, number);
-    if (via_likely(atomic_load_explicit(place, memory_order_relaxed) == number))
-        atomic_store_explicit(place, 0, memory_order_relaxed);
+        atomic_store_explicit(via_trace_lock_place(via_trace_board, number),
+                              via_trace_lock_note(number, ticket), memory_order_relaxed);
 }
 
 void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t value);
