@@ -7,7 +7,7 @@
 
 /*
  * Objects of one size that are never given back to the system, so that a stale pointer to one still
- * points to one. Address space is reserved at first use; pages come as objects are used. Not from
+ * points to one. Address space is reserved at first use, and charged as objects are used. Not from
  * malloc: the program may have replaced it, and calls us from inside it.
  */
 struct via_pool {
@@ -16,7 +16,8 @@ struct via_pool {
         free; /* each free object's last 8 bytes point to the next: the rest stays as it was left */
     size_t size;
     size_t count_max;
-    size_t count; /* handed out so far at least once */
+    size_t count;          /* handed out so far at least once */
+    size_t writable_bytes; /* from base on */
 };
 
 #define VIA_POOL_INIT(object_size, objects_max)                                                 \
