@@ -58,10 +58,11 @@ machines-jobs: packages build-dev ## OpenSHMEM jobs over machines, by oshrun and
 
 test: packages test-dev ## install what is missing, build with ASan and UBSan, run all tests
 
-check: ## test, then the same tests under TSan and in the release build
+check: ## test, then the same tests under TSan and in the release build, then hw
 	$(MAKE) test
 	$(MAKE) test-tsan
 	$(MAKE) test-release
+	$(MAKE) hw
 
 bench: packages build-release ## run every benchmark on the release build
 	tools/bench-all
@@ -146,9 +147,9 @@ format: ## format every source in place
 packages: ## install the Debian packages that are missing
 	@tools/install-packages
 
-hw: packages build-dev ## the signal-selection block of adapter cards: simulated, planted faults, synthesised
+hw: packages build-dev ## the signal-selection block of adapter cards: proved, simulated, planted faults, synthesised
 	tools/install-packages hw
-	python3 hw/check.py build/dev/bin/viaduct
+	python3 hw/check.py build/dev/bin/viaduct || test $$? -eq 77
 
 build-fuzz:
 	tools/install-packages fuzz

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The signal-selection block: simulated (Icarus), with planted faults that the simulation must catch, and synthesised for an iCE40.
+"""The signal-selection block: simulated (Icarus), proved (Yosys, ABC), both with planted faults that must be caught, and
+synthesised for an iCE40.
 usage: check.py VIADUCT"""
 
 import os
@@ -12,8 +13,19 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent / "signal_select"
-TOOLS = ["iverilog", "vvp", "yosys", "nextpnr-ice40"]
+TOOLS = ["iverilog", "vvp", "yosys", "yosys-abc", "nextpnr-ice40"]
 STEP_S = 300
+PROOF_S = 200
+INDUCTION_STEPS = 72  # more than proof.v counts in calm
+PROOFS = [  # what, whether it holds, parameters of proof.v
+    ("never two sources, no glitch, clocks that stop and begin at any step", True, {"DEAD": 8}),
+    ("no glitch at all, and kill takes nothing, while clocks run", True, {"DEAD": 8, "RUNNING": 1}),
+    ("RESET ends, every role of the table, whatever the clocks do", True, {"DEAD": 8, "CLOCKS": 0}),
+    ("the multiplexer takes rising edges", False, {"DEAD": 8, "RISING": 1}),
+    ("fast select: no dead time", False, {"DEAD": 0}),
+    ("the dead time is too short for a clock that runs", False, {"DEAD": 2, "RUNNING": 1}),
+    ("a role of the table is another one's", False, {"DEAD": 8, "CLOCKS": 0, "WRONG_ROLE": 1}),
+]
 
 
 def run(*words, cwd):
@@ -28,6 +40,35 @@ def simulate(folder, dead=16, rising=0):
     run("iverilog", "-g2012", "-DDEAD_PLANT=%d" % dead, "-DRISING_PLANT=%d" % rising, "-I.", "-o", "bench.out", HERE / "bench.v",
         HERE / "signal_select.v", HERE / "clock_mux.v", cwd=folder)
     return tuple(map(int, re.search(r"bad (\d+) ends (\d+)", run("vvp", "bench.out", cwd=folder).stdout).groups()))
+
+
+def prove(folder, **parameters):
+    """"proved" for all times, or the number of the step in which an assertion fails, or None"""
+    sources = " ".join(str(HERE / name) for name in ("signal_select.v", "clock_mux.v", "proof.v"))
+    settings = " ".join("-set %s %d" % item for item in parameters.items())
+    run("yosys", "-q", "-p", "read_verilog -sv -formal -I. %s; chparam %s proof; prep -flatten -top proof; memory_map; clk2fflogic; opt_clean; "
+        "opt -full -fast; techmap; simplemap; dffunmap; abc -g AND -fast; opt_clean; write_aiger -zinit proof.aig" % (sources, settings), cwd=folder)
+    ask = "read_aiger proof.aig; fold; orpos; strash; dc2; scorr; "
+    if "CLOCKS" in parameters:  # induction over as many steps as calm counts; the first steps on their own
+        log = run("yosys-abc", "-c", ask + "bmc3 -F %d" % (INDUCTION_STEPS + 8), cwd=folder).stdout
+        if "No output asserted" in log:
+            log += run("yosys-abc", "-c", ask + "ind -F %d -C 0" % INDUCTION_STEPS, cwd=folder).stdout
+    else:
+        log = run("yosys-abc", "-c", ask + "pdr -T %d" % PROOF_S, cwd=folder).stdout
+    failed = re.search(r"was asserted in frame (\d+)", log)
+    return "proved" if re.search(r"Property proved|Networks are equivalent\.", log) else int(failed.group(1)) if failed else None
+
+
+def check_proofs(folder):
+    """names of what failed"""
+    failures = []
+    for name, wanted, parameters in PROOFS:
+        found = prove(folder, **parameters)
+        good = found == "proved" if wanted else isinstance(found, int)
+        said = "proved" if found == "proved" else "NOT DECIDED" if found is None else "fails at step %d" % found
+        print("%s: %s: %s" % ("proof" if wanted else "planted, proof", name, said if good or wanted else "NOT CAUGHT (%s)" % said))
+        failures += [] if good else ["proof: " + name]
+    return failures
 
 
 def synthesise(folder):
@@ -47,7 +88,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="viaduct-hw-") as folder:
         table = run(os.path.abspath(sys.argv[1]), "card", "roles", "--verilog", cwd=folder).stdout
         pathlib.Path(folder, "role_table.vh").write_text(table, encoding="utf-8")
-        failures = []
+        pathlib.Path(folder, "roles.vh").write_text(table.replace("role_table", "role_wanted"), encoding="utf-8")
+        failures = check_proofs(folder)
         bad, ends = simulate(folder)
         print("simulation: %d wrong, RESET ended %d times" % (bad, ends))
         failures += ["simulation"] if bad or ends < 100 else []

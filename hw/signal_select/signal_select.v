@@ -77,6 +77,18 @@ module signal_select #(
         endcase
     end
 
+`ifdef FORMAL
+    // What the proof's steps rest on.
+    always @* if (por_n) begin
+        same_bounded: assert (same <= DEBOUNCE);
+        hold_bounded: assert (state != HOLD || count <= SETTLE);
+        state_known: assert (state <= RUN);
+        role_known: assert (state == OFF || !refused);
+        one_clock: assert (clock_enable == (state == OFF ? 3'b000 : 3'b001 << clock_from));
+        clock_goes: assert (clock_to == (state == OFF ? 3'b000 : entry[9:7]));
+    end
+`endif
+
     wire released = state == RUN;
     assign switch_reset_n = released & reset_to[0];
     assign remote_reset_n_out = released & reset_to[1];
