@@ -106,7 +106,7 @@ void via_card_system_print_tree(const struct via_card_system *system, FILE *out)
 
 /* --- the picture --- */
 
-#define MACHINE_WIDTH 260
+#define MACHINE_WIDTH 280
 #define MACHINE_GAP 200
 #define ROW 92
 #define TOP 60

@@ -14,6 +14,7 @@
 static const char help[] =
     "usage: viaduct perf pingpong|put|get|barrier [OPTION...]\n"
     "       viaduct perf shmem [OPTION...]\n"
+    "       viaduct perf device [OPTION...]\n"
     "\n"
     "Measures what programs get from the client library, between two hosts of a fabric:\n"
     "  pingpong   a put each way, waited for in memory; beside it a bare cache line each way\n"
@@ -21,6 +22,7 @@ static const char help[] =
     "  get        gets one after another; beside it memcpy\n"
     "  barrier    barriers of all hosts\n"
     "  shmem      OpenSHMEM, on rings of its own; has options of its own (shmem --help)\n"
+    "  device     a BAR, a drive or a file, without a fabric (device --help)\n"
     "\n"
     "  --from A          host of the process that measures (default: the first)\n"
     "  --to B            host of the other one (default: the first other)\n"
@@ -465,6 +467,11 @@ int via_cli_perf(int argc, char **argv)
     via_error_clear(&err);
     if (argc > 1 && strcmp(argv[1], "shmem") == 0) {
         return via_perf_shmem(argv[0], argv + 1);
+    }
+    if (argc > 1 && strcmp(argv[1], "device") == 0) {
+        static char name[] = "viaduct perf device";
+        argv[1] = name;
+        return via_perf_device(argc - 1, argv + 1);
     }
     perf.span_ns = (uint64_t)(SECONDS_DEFAULT * (double)VIA_SEC_NS);
     int code = take_options(argc, argv, &perf, &options);

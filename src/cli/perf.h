@@ -70,6 +70,9 @@ int via_perf_measure(struct via_perf *perf, struct via_perf_row *ret_rows,
 /* Becomes the script that measures OpenSHMEM; returns the exit code when it can not. */
 int via_perf_shmem(const char *name, char **argv);
 
+/* viaduct perf device; argv[0]: the name for messages. Returns the exit code. */
+int via_perf_device(int argc, char **argv);
+
 /* --- the other processes ---------------------------------------------------------------------- */
 
 /* A cache line each way, shared by fork: what a word costs without Viaduct. */

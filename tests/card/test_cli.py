@@ -45,6 +45,38 @@ class Card(unittest.TestCase):
         self.assertIn("was never tried on a card", err)
         return name
 
+    def perf(self, *words):
+        done = subprocess.run([os.path.join(BIN, "viaduct"), "perf", "device", *words], capture_output=True, text=True, cwd=self.folder,
+                              timeout=HANG_S, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_a_device_is_measured_and_written_only_if_asked(self):
+        data = os.urandom(1 << 16)
+        with open(self.path("drive"), "wb") as drive:
+            drive.write(data)
+        code, out, err = self.perf("--file", "drive", "--csv", "a.csv")
+        self.assertEqual((code, err), (0, ""))
+        self.assertNotIn("to device", out)
+        with open(self.path("drive"), "rb") as drive:
+            self.assertEqual(drive.read(), data)
+        with open(self.path("a.csv"), encoding="utf-8") as rows:
+            self.assertEqual([row.split(",")[:2] for row in rows][1:], [["to host", str(n)] for n in (4096, 16384, 65536)])
+        code, out, err = self.perf("--file", "drive", "--write")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("to device       65536", out)
+        with open(self.path("drive"), "rb") as drive:
+            self.assertTrue(drive.read() == bytes(len(data)))
+        self.start_model()
+        code, out, err = self.perf("--device", "vfio-user:v", "--bar", "0")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("by messages", out)
+        self.assertIn("to host        262144", out)
+        code, out, err = self.perf("--device", "vfio-user:v", "--bar", "5")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("BAR 5: there is none", err)
+        self.assertEqual(self.perf("--file", "nothing")[0], 1)
+        self.assertEqual(self.perf()[0], 2)
+
     def test_roles_are_all_listed_and_say_what_they_rest_on(self):
         text = self.good("roles").decode()
         for words in ("pex8749-x8: PEX 8749, 48 lanes, Gen3 x8", "pex8733-x16: PEX 8733", "not decidable from public facts",
