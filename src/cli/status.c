@@ -13,7 +13,7 @@
 #define SPAN_MS 200u
 
 static const char help[] =
-    "usage: viaduct status [--json] [--fabric NAME | --rundir DIR]\n"
+    "usage: viaduct status [--json | --ports] [--fabric NAME | --rundir DIR]\n"
     "\n"
     "Shows the hosts of a fabric, its links with their throughput (measured over 0.2 s), totals\n"
     "and errors, the hops from each host to each, and the processes attached. A host that has "
@@ -21,15 +21,14 @@ static const char help[] =
     "is shown as down.\n"
     "\n"
     "  --json           the same for programs\n"
+    "  --ports          also what the port at each end of a link promises: order, coherence, ...\n"
     "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or "
     "'default')\n" VIA_CLI_RUNDIR_HELP "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
-    {"json", no_argument, NULL, 'j'},
-    {"fabric", required_argument, NULL, 'f'},
-    {"rundir", required_argument, NULL, VIA_CLI_RUNDIR},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"json", no_argument, NULL, 'j'},         {"ports", no_argument, NULL, 'p'},
+    {"fabric", required_argument, NULL, 'f'}, {"rundir", required_argument, NULL, VIA_CLI_RUNDIR},
+    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
 };
 
 /* --- asking --------------------------------------------------------------------------------------
@@ -138,6 +137,7 @@ static void find_link_state(struct via_status_link *link, const struct end ends[
         }
         link->cut = link->cut || is_cut(&ends[i]);
         link->errors += via_ask_u64(ends[i].after, "errors");
+        link->ends[i] = ends[i].after;
         link->why[i] = via_ask_text(ends[i].after, "error");
     }
     for (unsigned i = 0; i < 2; i++) {
@@ -177,7 +177,7 @@ static int print_json(const struct via_status *status, struct via_error *err)
     return rc;
 }
 
-static int show(struct via_status *status, bool json, struct via_error *err)
+static int show(struct via_status *status, bool json, bool ports, struct via_error *err)
 {
     int rc = 0;
     look_at_all(status);
@@ -185,7 +185,7 @@ static int show(struct via_status *status, bool json, struct via_error *err)
     if (json) {
         rc = print_json(status, err);
     } else {
-        via_status_print(status);
+        via_status_print(status, ports);
     }
     for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
         json_decref(status->hosts[i].before);
@@ -200,11 +200,15 @@ int via_cli_status(int argc, char **argv)
     struct via_error err = {0};
     const char *name = NULL;
     bool json = false;
+    bool ports = false;
     int opt;
     while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
         switch (opt) {
         case 'j':
             json = true;
+            break;
+        case 'p':
+            ports = true;
             break;
         case 'f':
             name = optarg;
@@ -224,7 +228,7 @@ int via_cli_status(int argc, char **argv)
     }
     int rc = via_fabric_open(&status.fabric, name, &err);
     if (rc == 0) {
-        rc = show(&status, json, &err);
+        rc = show(&status, json, ports, &err);
     }
     return rc == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
 }

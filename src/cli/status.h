@@ -29,6 +29,7 @@ struct via_status_link {
     const char *state; /* as the worse end sees it; "down" when a host of it is */
     bool cut;
     uint64_t errors;
+    json_t *ends[2];    /* what the host of a says of its port, and that of b; NULL = nothing */
     const char *why[2]; /* what the port of a, and that of b, has to say of it; "" nothing */
     struct via_status_flow ab;
     struct via_status_flow ba;
@@ -43,7 +44,7 @@ struct via_status {
 /* The whole of it as docs/man/viaduct-status.1 has it; NULL when memory is out. */
 json_t *via_status_json(const struct via_status *status);
 
-/* Tables on standard output. */
-void via_status_print(const struct via_status *status);
+/* Tables on standard output; with what the ports promise, if asked for. */
+void via_status_print(const struct via_status *status, bool ports);
 
 #endif

@@ -78,15 +78,39 @@ static json_t *host_json(const struct via_status *status, const struct via_statu
                      part_of(host, "users", true), "counters", part_of(host, "counters", false));
 }
 
+/* What the host of one end says of its port. */
+static json_t *port_json(const struct via_status_link *link, unsigned end)
+{
+    static const char *const keys[] = {"driver", "found", "like", "error",
+                                       "window", "inbox", "caps"};
+    json_t *object = json_object();
+    json_object_set_new(object, "host", json_integer(end == 0 ? link->link.a : link->link.b));
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(keys); i++) {
+        json_object_set(object, keys[i], json_object_get(link->ends[end], keys[i]));
+    }
+    return object;
+}
+
+static json_t *ports_json(const struct via_status_link *link)
+{
+    json_t *ports = json_array();
+    for (unsigned end = 0; end < VIA_ARRAY_COUNT(link->ends); end++) {
+        if (link->ends[end] != NULL) {
+            json_array_append_new(ports, port_json(link, end));
+        }
+    }
+    return ports;
+}
+
 static json_t *link_json(const struct via_status_link *link)
 {
-    return json_pack("{s:i, s:i, s:i, s:s, s:b, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "a",
-                     (int)link->link.a, "b", (int)link->link.b, "n", (int)link->link.number,
-                     "state", link->state, "cut", (int)link->cut, "bytes_per_second_ab",
-                     link->ab.bytes_per_second, "bytes_per_second_ba", link->ba.bytes_per_second,
-                     "bytes_ab", (json_int_t)link->ab.bytes, "bytes_ba", (json_int_t)link->ba.bytes,
-                     "frames_ab", (json_int_t)link->ab.frames, "frames_ba",
-                     (json_int_t)link->ba.frames, "errors", (json_int_t)link->errors);
+    return json_pack(
+        "{s:i, s:i, s:i, s:s, s:b, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:o}", "a", (int)link->link.a,
+        "b", (int)link->link.b, "n", (int)link->link.number, "state", link->state, "cut",
+        (int)link->cut, "bytes_per_second_ab", link->ab.bytes_per_second, "bytes_per_second_ba",
+        link->ba.bytes_per_second, "bytes_ab", (json_int_t)link->ab.bytes, "bytes_ba",
+        (json_int_t)link->ba.bytes, "frames_ab", (json_int_t)link->ab.frames, "frames_ba",
+        (json_int_t)link->ba.frames, "errors", (json_int_t)link->errors, "ports", ports_json(link));
 }
 
 json_t *via_status_json(const struct via_status *status)
@@ -294,6 +318,39 @@ static void print_links(const struct via_status *status)
     }
 }
 
+static void print_port(const struct via_status_link *link, unsigned end)
+{
+    json_t *port = link->ends[end];
+    json_t *caps = json_object_get(port, "caps");
+    uint64_t read_ns = via_ask_u64(caps, "read_ns");
+    bool coherent = json_is_true(json_object_get(caps, "coherent"));
+    char read[24];
+    snprintf(read, sizeof(read), "%s", coherent ? "as memory" : "not known");
+    if (read_ns != 0) {
+        snprintf(read, sizeof(read), "%.3g us", (double)read_ns / 1000);
+    }
+    printf("%4u %4u  %-8s  %10s  %10s  %-7s  %-8s  %5llu B  %9s  %3llu  %s\n",
+           end == 0 ? link->link.a : link->link.b, end == 0 ? link->link.b : link->link.a,
+           via_ask_text(port, "driver"), scale_binary(via_ask_u64(port, "window")).text,
+           scale_binary(via_ask_u64(port, "inbox")).text,
+           json_is_true(json_object_get(caps, "writes_ordered")) ? "all" : "commits",
+           coherent ? "coherent" : "posted", (unsigned long long)via_ask_u64(caps, "store_bytes"),
+           read, (unsigned long long)via_ask_u64(caps, "dma_depth"), via_ask_text(port, "found"));
+}
+
+static void print_ports(const struct via_status *status)
+{
+    printf("\nhost peer  driver        window       inbox  ordered  stores    whole       reads  "
+           "DMA  found\n");
+    for (unsigned i = 0; i < status->fabric.topology.links_count; i++) {
+        for (unsigned end = 0; end < VIA_ARRAY_COUNT(status->links[i].ends); end++) {
+            if (status->links[i].ends[end] != NULL) {
+                print_port(&status->links[i], end);
+            }
+        }
+    }
+}
+
 static void print_hops_row(const struct via_status *status, const struct via_status_host *host)
 {
     printf("%9u", host->host);
@@ -349,7 +406,7 @@ static void print_like(const struct via_status *status)
     printf("\n");
 }
 
-void via_status_print(const struct via_status *status)
+void via_status_print(const struct via_status *status, bool ports)
 {
     if (status->fabric.local >= 0) {
         printf("fabric '%s', as host %d sees it (%s)\n", status->fabric.name, status->fabric.local,
@@ -364,6 +421,9 @@ void via_status_print(const struct via_status *status)
     print_hosts(status);
     print_users(status);
     print_links(status);
+    if (ports && status->fabric.topology.links_count != 0) {
+        print_ports(status);
+    }
     if (status->fabric.topology.hosts_count > 1) {
         print_routes(status);
     }

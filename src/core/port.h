@@ -178,6 +178,8 @@ struct via_port_caps {
     bool coherent;            /* a store that returned has arrived, in order (x86 shared memory) */
     bool writes_ordered;      /* bodies arrive in the order of the calls; else only commits do */
     bool fence_wakes;         /* the end of a fence wakes the queue's thread, as a doorbell does */
+    uint32_t read_ns;    /* a read from the peer takes at least so long, and a fence; 0 = as memory
+                            when    coherent, else not known */
     uint64_t silence_ns; /* how long a peer that lives may be silent on a link of this kind; 0 =
                             as on a bus: the host decides */
 };

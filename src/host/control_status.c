@@ -35,6 +35,7 @@ static json_t *caps_of(const struct via_port_caps *caps)
     json_object_set_new(object, "coherent", json_boolean(caps->coherent));
     json_object_set_new(object, "writes_ordered", json_boolean(caps->writes_ordered));
     set(object, "store_bytes", caps->store_bytes_max);
+    set(object, "read_ns", caps->read_ns);
     set(object, "dma_depth", caps->dma_depth);
     return object;
 }

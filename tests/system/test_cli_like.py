@@ -24,6 +24,19 @@ class Like(cli.Case):
                 self.good("down")
         self.assert_nothing_left()
 
+    def test_what_ports_promise_is_shown(self):
+        for like, words, read_ns in (("pex", "commits +posted +8 B +1.5 us", 1500), ("network", "commits +posted +8 B +10 us", 10000)):
+            with self.subTest(like):
+                self.good("up", "--chain", "2", "--like", like)
+                self.assertRegex(self.good("status", "--ports"), r"1 +2 +emu +[0-9.]+ MiB +[0-9.]+ MiB +" + words)
+                ports = self.status()["links"][0]["ports"]
+                self.assertEqual([port["host"] for port in ports], [1, 2])
+                self.assertEqual({port["caps"]["read_ns"] for port in ports}, {read_ns})
+                self.good("down")
+        self.good("up", "--chain", "2")
+        self.assertRegex(self.good("status", "--ports"), "all +coherent +8 B +as memory")
+        self.good("down")
+
     def test_the_environment_says_it_too(self):
         self.env["VIADUCT_UP_LIKE"] = "pex"
         self.good("up", "--chain", "2", "--window", "8")

@@ -399,6 +399,7 @@ static struct via_emu_port *new_port(const struct via_emu_options *options)
         .dma_depth = options->dma_depth,
         .coherent = like->coherent && options->direct,
         .writes_ordered = like->writes_ordered,
+        .read_ns = like->read_ns,
     };
     emu->bridge_bytes = VIA_EMU_BRIDGE_BYTES;
     if (like->lanes) {
