@@ -44,7 +44,7 @@ class Links(cli.Case):
             self.assertEqual((link["driver"], link["path"], link["like"]), ("emu", path, "pex"))
             self.assertEqual(link["window"], 2 << 20)
             self.assertEqual(link["inbox"] + link["slices"] * link["slice_bytes"], link["window"])
-            self.assertEqual(link["caps"], {"coherent": False, "writes_ordered": False, "store_bytes": 8, "dma_depth": 0})
+            self.assertEqual(link["caps"], {"coherent": False, "writes_ordered": False, "store_bytes": 8, "read_ns": 1500, "dma_depth": 0})
             self.assertIn("host %d, inbox of %d bytes" % (3 - host, link["inbox"]), link["found"])
 
 

@@ -76,7 +76,7 @@ class Ivshmem(cli.Case):
             link = self.links_of(host)[0]
             self.assertEqual((link["driver"], link["path"], link["like"], link["error"]), ("ivshmem", self.path, "ivshmem", ""))
             self.assertRegex(link["found"], r"^peer \d+ of %s, 16 MiB; host %d is peer \d+$" % (re.escape(self.path), 3 - host))
-            self.assertEqual(link["caps"], {"coherent": True, "writes_ordered": True, "store_bytes": 8, "dma_depth": 0})
+            self.assertEqual(link["caps"], {"coherent": True, "writes_ordered": True, "store_bytes": 8, "read_ns": 0, "dma_depth": 0})
 
     def test_nothing_is_lost_when_the_server_dies_and_a_daemon_is_suspended(self):
         self.start_two()
