@@ -27,7 +27,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deb deb-check dist hw fit-costs demo machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help deb deb-check dist hw plan-core fit-costs demo machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,9 @@ check: ## test, then the same tests under TSan and in the release build, then hw
 
 bench: packages build-release ## run every benchmark on the release build
 	tools/bench-all
+
+plan-core: build-release ## the planner against the product's nodes, up to 64 hosts (minutes)
+	VIADUCT_BUILD_DIR=build/release/bin /usr/bin/python3 tests/sim/plan_core.py --all
 
 fit-costs: packages build-release ## fit the cost model to the published systems; needs python3-scipy
 	/usr/bin/python3 tools/fit-costs build/release/bin/viaduct-sim --write

@@ -15,6 +15,7 @@
 #include "sim/cost/pio.h"
 #include "sim/memory.h"
 #include "sim/paper/share.h"
+#include "sim/plan/nodes.h"
 #include "sim/plan/report.h"
 
 static const char usage_text[] =
@@ -23,7 +24,9 @@ static const char usage_text[] =
     "\n"
     "Fabric:\n"
     "  --hosts N        2 to 1024\n"
-    "  --topology T     ring (default), torus2, torus3, torus:AxB, torus:AxBxC, star, fat-tree\n"
+    "  --topology T     ring (default), chain, torus2, torus3, torus:AxB, torus:AxBxC, star,\n"
+    "                   fat-tree\n"
+    "  --cut A-B        the link between two hosts is cut; up to 16 times\n"
     "  --card NAME      adapter card, [card NAME] of the parts (default gen3-x8)\n"
     "  --cable NAME     [cable NAME] (default copper-x8)\n"
     "  --switch NAME    [switch NAME], of star and fat-tree (default pex8796)\n"
@@ -38,7 +41,10 @@ static const char usage_text[] =
     "                   hosts can send, then 20, 40, 60, 80 and 95 % of what came of that\n"
     "  --under-way N    messages a host has under way when it sends all it can (default 16)\n"
     "  --seed N         (default 1)\n"
+    "  --saturated      without --load: only what all can send, not the loads below it\n"
     "  --events N       simulated per load, a third of them to warm up\n"
+    "  --core           run the nodes of the product, as they are compiled, instead of the\n"
+    "                   planner's model: up to 64 hosts, messages of one frame\n"
     "\n"
     "Results:\n"
     "  --csv FILE       '-' is standard output, instead of the table\n"
@@ -61,7 +67,9 @@ struct options {
     struct plan_run run;
     double loads[PLAN_LOADS_MAX];
     unsigned loads_count;
-    bool list;
+    struct plan_pair cuts[PLAN_CUTS_MAX];
+    unsigned cuts_count;
+    bool list, saturated;
 };
 
 static const struct sim_section *const sections[] = {
@@ -130,7 +138,8 @@ static int run_rows(struct plan *plan, struct via_error *err)
     rc = run_row(plan, 0, err);
     report->saturated = options->run.pattern != PLAN_BARRIER;
     double most = rc == 0 ? report->rows[0].measured.got : 0;
-    for (unsigned i = 0; rc == 0 && report->saturated && most > 0 && i < VIA_ARRAY_COUNT(shares);
+    for (unsigned i = 0; rc == 0 && report->saturated && !options->saturated && most > 0 &&
+                         i < VIA_ARRAY_COUNT(shares);
          i++) {
         rc = run_row(plan, shares[i] * most, err);
     }
@@ -176,12 +185,6 @@ static void add_notes(struct plan *plan)
         stuck += report->rows[i].measured.stuck_count;
         fewest = via_min(fewest, report->rows[i].measured.messages_count);
         drift = fmax(drift, fabs(report->rows[i].measured.drift));
-    }
-    if (plan->shape.kind == PLAN_TREE && plan->shape.hosts_count > 17) {
-        plan_report_note(report,
-                         "every host has a window on each of %u others; the node of today "
-                         "has 16 ports",
-                         plan->shape.hosts_count - 1);
     }
     if (stuck > 0) {
         plan_report_note(report, "%llu frames were dropped because they were stuck, and sent again",
@@ -264,6 +267,13 @@ static int make_plan(struct plan *plan, struct via_error *err)
     if (options->channels_count > 0) {
         plan->costs.channels_count = options->channels_count;
     }
+    if (options->run.core &&
+        (plan->shape.hosts_count > PLAN_NODES_MAX || options->run.pattern == PLAN_BARRIER ||
+         options->run.bytes > plan->costs.frame_bytes)) {
+        return via_error_set(err, -EINVAL,
+                             "--core: up to %u hosts, messages of up to %llu bytes, no barriers",
+                             PLAN_NODES_MAX, (unsigned long long)plan->costs.frame_bytes);
+    }
     plan->report = (struct plan_report){.shape = &plan->shape,
                                         .parts = &options->names,
                                         .run = options->run,
@@ -292,6 +302,9 @@ static int run(struct options *options)
         sim_scenario_print(scenario, stdout);
     } else if (rc == 0) {
         rc = plan_shape_parse(options->topology, options->hosts_count, &plan->shape, &err);
+        for (unsigned i = 0; rc == 0 && i < options->cuts_count; i++) {
+            rc = plan_shape_cut(&plan->shape, options->cuts[i].a, options->cuts[i].b, &err);
+        }
         if (options->run.events_max == 0) {
             uint64_t links = via_max(plan_shape_diameter(&plan->shape), 8u);
             options->run.events_max =
@@ -300,6 +313,7 @@ static int run(struct options *options)
         }
         rc = rc == 0 ? make_plan(plan, &err) : via_error_prefix(&err, "--topology ");
     }
+    plan_shape_fini(&plan->shape);
     free(plan);
     free(scenario);
     return rc == 0 ? 0 : fail(&err);
@@ -422,11 +436,35 @@ static int set_name(char name[32], const char *option, const char *value)
     return 0;
 }
 
+/* "3-4" */
+static int add_cut(struct options *options)
+{
+    uint64_t a, b;
+    char *end;
+    if (!parse_whole(optarg, 0, PLAN_HOSTS_MAX - 1, &a, &end) || *end != '-' ||
+        !parse_count(end + 1, 0, PLAN_HOSTS_MAX - 1, &b)) {
+        return bad_usage("--cut: expected two hosts, as in 3-4, not", optarg);
+    }
+    if (options->cuts_count == PLAN_CUTS_MAX) {
+        return bad_usage("--cut: more than 16 links; the last is", optarg);
+    }
+    options->cuts[options->cuts_count++] = (struct plan_pair){(uint16_t)a, (uint16_t)b};
+    return 0;
+}
+
 static int set_option(struct options *options, int option)
 {
     switch (option) {
     case 't':
         options->topology = optarg;
+        return 0;
+    case 'x':
+        return add_cut(options);
+    case 'S':
+        options->saturated = true;
+        return 0;
+    case 'C':
+        options->run.core = true;
         return 0;
     case 'c':
         return set_name(options->names.card, "--card: too long:", optarg);
@@ -457,25 +495,17 @@ static int set_option(struct options *options, int option)
 int sim_plan_main(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"hosts", required_argument, NULL, 'n'},
-        {"topology", required_argument, NULL, 't'},
-        {"card", required_argument, NULL, 'c'},
-        {"cable", required_argument, NULL, 'b'},
-        {"switch", required_argument, NULL, 'w'},
-        {"channels", required_argument, NULL, 'k'},
-        {"parts", required_argument, NULL, 'f'},
-        {"list", no_argument, NULL, 'L'},
-        {"pattern", required_argument, NULL, 'p'},
-        {"size", required_argument, NULL, 's'},
-        {"load", required_argument, NULL, 'l'},
-        {"seed", required_argument, NULL, 'r'},
-        {"under-way", required_argument, NULL, 'u'},
-        {"events", required_argument, NULL, 'e'},
-        {"csv", required_argument, NULL, 'v'},
-        {"json", required_argument, NULL, 'j'},
-        {"plot", required_argument, NULL, 'P'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"hosts", required_argument, NULL, 'n'},    {"topology", required_argument, NULL, 't'},
+        {"cut", required_argument, NULL, 'x'},      {"core", no_argument, NULL, 'C'},
+        {"saturated", no_argument, NULL, 'S'},      {"card", required_argument, NULL, 'c'},
+        {"cable", required_argument, NULL, 'b'},    {"switch", required_argument, NULL, 'w'},
+        {"channels", required_argument, NULL, 'k'}, {"parts", required_argument, NULL, 'f'},
+        {"list", no_argument, NULL, 'L'},           {"pattern", required_argument, NULL, 'p'},
+        {"size", required_argument, NULL, 's'},     {"load", required_argument, NULL, 'l'},
+        {"seed", required_argument, NULL, 'r'},     {"under-way", required_argument, NULL, 'u'},
+        {"events", required_argument, NULL, 'e'},   {"csv", required_argument, NULL, 'v'},
+        {"json", required_argument, NULL, 'j'},     {"plot", required_argument, NULL, 'P'},
+        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
     };
     struct options options = {
         .topology = "ring",

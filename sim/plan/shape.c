@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/memory.h"
+
 /* --- from text ------------------------------------------------------------------------------- */
 
 /* "8x8" after "torus:"; false when it is not such. */
@@ -101,10 +103,10 @@ int plan_shape_parse(const char *text, unsigned hosts_count, struct plan_shape *
     if (rc != 0 || sized) {
         return rc;
     }
-    if (strcmp(text, "ring") == 0) {
+    if (strcmp(text, "ring") == 0 || strcmp(text, "chain") == 0) {
         ret->dimensions_count = 1;
         ret->sizes[0] = hosts_count;
-        return 0;
+        return text[0] == 'c' && hosts_count > 2 ? plan_shape_cut(ret, 0, hosts_count - 1, err) : 0;
     }
     if (strcmp(text, "torus2") == 0 || strcmp(text, "torus3") == 0) {
         return factor(ret, (unsigned)(text[5] - '0'), err);
@@ -114,8 +116,8 @@ int plan_shape_parse(const char *text, unsigned hosts_count, struct plan_shape *
     return ret->fat || strcmp(text, "star") == 0
                ? 0
                : via_error_set(err, -EINVAL,
-                               "%s: no such topology: expected ring, torus2, torus3, torus:AxB, "
-                               "torus:AxBxC, star or fat-tree",
+                               "%s: no such topology: expected ring, chain, torus2, torus3, "
+                               "torus:AxB, torus:AxBxC, star or fat-tree",
                                text);
 }
 
@@ -178,6 +180,15 @@ unsigned plan_shape_uplinks(const struct plan_shape *shape, unsigned level)
                : plan_shape_switches(shape, level) * shape->parents[level + 1];
 }
 
+static unsigned stride_of(const struct plan_shape *shape, unsigned dimension)
+{
+    unsigned stride = 1;
+    for (unsigned d = 0; d < dimension; d++) {
+        stride *= shape->sizes[d];
+    }
+    return stride;
+}
+
 /* --- counts ---------------------------------------------------------------------------------- */
 
 unsigned plan_shape_cables(const struct plan_shape *shape)
@@ -189,12 +200,34 @@ unsigned plan_shape_cables(const struct plan_shape *shape)
     for (unsigned d = 0; d < shape->dimensions_count; d++) {
         cables += shape->sizes[d] == 2 ? shape->hosts_count / 2 : shape->hosts_count;
     }
-    return cables;
+    return cables - shape->cuts_count;
 }
 
 unsigned plan_shape_degree(const struct plan_shape *shape)
 {
     return shape->kind == PLAN_TREE ? 1 : plan_shape_port(shape, shape->dimensions_count, false);
+}
+
+/* Of the ways to halve a dimension between hosts `at` - 1 and `at`, and half way round: the most
+ * cuts that one of them goes through. */
+static unsigned most_cuts(const struct plan_shape *shape, unsigned d)
+{
+    unsigned size = shape->sizes[d];
+    unsigned most = 0;
+    for (unsigned at = 0; at < size; at++) {
+        unsigned count = 0;
+        for (unsigned i = 0; i < shape->cuts_count; i++) {
+            unsigned a = shape->cuts[i].a, b = shape->cuts[i].b;
+            if (plan_shape_dimension(shape, a, b) != d) {
+                continue;
+            }
+            unsigned lower = plan_shape_step(shape, a, d, false) == b ? a : b;
+            unsigned place = (lower / stride_of(shape, d) + 1) % size;
+            count += place == at || place == (at + size / 2) % size;
+        }
+        most = count > most ? count : most;
+    }
+    return most;
 }
 
 unsigned plan_shape_bisection(const struct plan_shape *shape)
@@ -211,7 +244,7 @@ unsigned plan_shape_bisection(const struct plan_shape *shape)
     least = UINT32_MAX;
     for (unsigned d = 0; d < shape->dimensions_count; d++) {
         unsigned rings = shape->hosts_count / shape->sizes[d];
-        unsigned cut = shape->sizes[d] == 2 ? rings : 2 * rings;
+        unsigned cut = (shape->sizes[d] == 2 ? rings : 2 * rings) - most_cuts(shape, d);
         least = cut < least ? cut : least;
     }
     return least;
@@ -229,15 +262,6 @@ unsigned plan_shape_port(const struct plan_shape *shape, unsigned dimension, boo
 }
 
 /* How far apart the ids of neighbours are. */
-static unsigned stride_of(const struct plan_shape *shape, unsigned dimension)
-{
-    unsigned stride = 1;
-    for (unsigned d = 0; d < dimension; d++) {
-        stride *= shape->sizes[d];
-    }
-    return stride;
-}
-
 unsigned plan_shape_step(const struct plan_shape *shape, unsigned host, unsigned dimension,
                          bool down)
 {
@@ -260,9 +284,25 @@ unsigned plan_shape_dimension(const struct plan_shape *shape, unsigned a, unsign
     return d;
 }
 
+/* The host that a port leads to. */
+static unsigned behind(const struct plan_shape *shape, unsigned at, unsigned port)
+{
+    unsigned d = 0;
+    while (port >= (shape->sizes[d] == 2 ? 1u : 2u)) {
+        port -= shape->sizes[d] == 2 ? 1 : 2;
+        d++;
+    }
+    return plan_shape_step(shape, at, d, port == 1);
+}
+
 unsigned plan_shape_way(const struct plan_shape *shape, unsigned at, unsigned to,
                         unsigned *ret_next)
 {
+    if (shape->ways != NULL) {
+        unsigned port = shape->ways[(size_t)at * shape->hosts_count + to];
+        *ret_next = behind(shape, at, port);
+        return port;
+    }
     unsigned d = plan_shape_dimension(shape, at, to);
     unsigned size = shape->sizes[d];
     unsigned stride = stride_of(shape, d);
@@ -275,8 +315,113 @@ unsigned plan_shape_way(const struct plan_shape *shape, unsigned at, unsigned to
 unsigned plan_shape_diameter(const struct plan_shape *shape)
 {
     unsigned links = shape->kind == PLAN_TREE ? 1 : 0;
+    if (shape->ways != NULL) {
+        return shape->longest;
+    }
     for (unsigned d = 0; d < shape->dimensions_count; d++) {
         links += shape->sizes[d] / 2;
     }
     return links;
+}
+
+/* --- links that are cut ----------------------------------------------------------------------- */
+
+void plan_shape_fini(struct plan_shape *shape)
+{
+    free(shape->ways);
+    shape->ways = NULL;
+}
+
+bool plan_shape_is_cut(const struct plan_shape *shape, unsigned a, unsigned b)
+{
+    for (unsigned i = 0; i < shape->cuts_count; i++) {
+        if ((shape->cuts[i].a == a && shape->cuts[i].b == b) ||
+            (shape->cuts[i].a == b && shape->cuts[i].b == a)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool are_neighbours(const struct plan_shape *shape, unsigned a, unsigned b)
+{
+    for (unsigned port = 0; port < plan_shape_degree(shape); port++) {
+        if (behind(shape, a, port) == b) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Breadth first from a destination: hosts in the order of their distance, and of equal ways the
+ * lowest port, as core routes. The number of hosts that reach it. */
+static unsigned ways_to(struct plan_shape *shape, unsigned to, uint16_t *distances, uint16_t *queue)
+{
+    unsigned hosts = shape->hosts_count;
+    unsigned degree = plan_shape_degree(shape);
+    unsigned count = 0;
+    for (unsigned i = 0; i < hosts; i++) {
+        distances[i] = UINT16_MAX;
+    }
+    distances[to] = 0;
+    queue[count++] = (uint16_t)to;
+    for (unsigned first = 0; first < count; first++) {
+        unsigned at = queue[first];
+        for (unsigned port = 0; port < degree; port++) {
+            unsigned next = behind(shape, at, port);
+            if (!plan_shape_is_cut(shape, at, next) && distances[next] == UINT16_MAX) {
+                distances[next] = (uint16_t)(distances[at] + 1);
+                queue[count++] = (uint16_t)next;
+            }
+        }
+    }
+    for (unsigned i = 0; i < count; i++) {
+        unsigned at = queue[i];
+        shape->longest = distances[at] > shape->longest ? distances[at] : shape->longest;
+        for (unsigned port = 0; at != to && port < degree; port++) {
+            unsigned next = behind(shape, at, port);
+            if (!plan_shape_is_cut(shape, at, next) && distances[next] + 1 == distances[at]) {
+                shape->ways[(size_t)at * hosts + to] = (uint8_t)port;
+                break;
+            }
+        }
+    }
+    return count;
+}
+
+int plan_shape_cut(struct plan_shape *shape, unsigned a, unsigned b, struct via_error *err)
+{
+    unsigned hosts = shape->hosts_count;
+    uint16_t distances[PLAN_HOSTS_MAX], queue[PLAN_HOSTS_MAX];
+    if (shape->kind == PLAN_TREE) {
+        return via_error_set(err, -EINVAL,
+                             "%s: a host has one cable; nothing is left when it is "
+                             "cut",
+                             shape->name);
+    }
+    if (a >= hosts || b >= hosts || a == b || !are_neighbours(shape, a, b)) {
+        return via_error_set(err, -EINVAL, "%s of %u hosts: no link joins %u and %u", shape->name,
+                             hosts, a, b);
+    }
+    if (plan_shape_is_cut(shape, a, b)) {
+        return via_error_set(err, -EINVAL, "%s: %u-%u is cut twice, or not there", shape->name, a,
+                             b);
+    }
+    if (shape->cuts_count == PLAN_CUTS_MAX) {
+        return via_error_set(err, -ERANGE, "%s: more than %u links are cut", shape->name,
+                             PLAN_CUTS_MAX);
+    }
+    shape->cuts[shape->cuts_count++] = (struct plan_pair){(uint16_t)a, (uint16_t)b};
+    if (shape->ways == NULL) {
+        shape->ways = sim_alloc((size_t)hosts * hosts);
+    }
+    shape->longest = 0;
+    for (unsigned to = 0; to < hosts; to++) {
+        if (ways_to(shape, to, distances, queue) != hosts) {
+            return via_error_set(err, -EHOSTUNREACH,
+                                 "%s: without %u-%u not all hosts reach host %u", shape->name, a, b,
+                                 to);
+        }
+    }
+    return 0;
 }

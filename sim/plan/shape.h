@@ -12,6 +12,7 @@
 #define SIM_PLAN_SHAPE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
@@ -19,6 +20,7 @@
 #define PLAN_DIMENSIONS_MAX 3u
 #define PLAN_LEVELS_MAX 4u
 #define PLAN_PORTS_MAX (2 * PLAN_DIMENSIONS_MAX)
+#define PLAN_CUTS_MAX 16u
 
 enum plan_kind { PLAN_TORUS, PLAN_TREE };
 
@@ -31,14 +33,29 @@ struct plan_shape {
     bool fat;              /* tree: as many ways up as down, instead of a hub */
     unsigned levels_count; /* tree, of switches */
     unsigned children[PLAN_LEVELS_MAX + 1], parents[PLAN_LEVELS_MAX + 1]; /* from 1 */
+    unsigned cuts_count; /* links that are not there; tori only */
+    struct plan_pair {
+        uint16_t a, b;
+    } cuts[PLAN_CUTS_MAX];
+    uint8_t *ways;    /* owned; with cuts: [at x hosts + to], the port */
+    unsigned longest; /* with cuts: links of the longest way */
 };
 
 /*
- * ring, torus2, torus3, torus:AxB, torus:AxBxC, star, fat-tree. hosts_count 0: not said, which only
+ * ring, chain, torus2, torus3, torus:AxB, torus:AxBxC, star, fat-tree. A chain is a ring that is
+ * cut. Ended by plan_shape_fini, also after failure. hosts_count 0: not said, which only
  * torus:... allows. A tree's levels are set later. -EINVAL with what is wrong.
  */
 int plan_shape_parse(const char *text, unsigned hosts_count, struct plan_shape *ret,
                      struct via_error *err) VIA_MUST_CHECK;
+
+void plan_shape_fini(struct plan_shape *shape);
+
+/* The link between two hosts is cut, and frames go by the ways that are left. -EINVAL: there is
+ * none, or it is cut; -ERANGE: too many are; -EHOSTUNREACH: then hosts cannot reach each other. */
+int plan_shape_cut(struct plan_shape *shape, unsigned a, unsigned b,
+                   struct via_error *err) VIA_MUST_CHECK;
+bool plan_shape_is_cut(const struct plan_shape *shape, unsigned a, unsigned b);
 
 /* Levels of a tree of chips that have room for so many links each; -ERANGE when there is no room
  * for all hosts, *ret_room being for how many there is. */

@@ -377,9 +377,11 @@ void plan_thread_kick(struct plan_thread *thread, struct plan_thread *ringer)
         next(thread);
     } else if (thread->state == PLAN_ASLEEP) {
         thread->state = PLAN_WAKING;
-        if (ringer != NULL) {
-            ringer->debt_ps += costs->ring_ps;
+        if (ringer == NULL) { /* by a thread of its own host: no doorbell, no interrupt */
+            handled(thread, 0);
+            return;
         }
+        ringer->debt_ps += costs->ring_ps;
         sim_cpu_interrupt(thread->host->cpu, thread->channel % thread->host->cpu->lcpus_count,
                           costs->handler_ps, (struct sim_call){handled, thread, 0});
     }

@@ -9,6 +9,7 @@
 
 #include "base/types.h"
 #include "sim/memory.h"
+#include "sim/plan/nodes.h"
 
 /* What a host has not yet got rid of, at most, when it is given more than it can send. */
 #define BACKLOG_MAX 64u
@@ -97,12 +98,13 @@ struct sender {
 
 struct traffic {
     const struct plan_run *run;
-    struct plan_fabric *fabric;
+    struct plan_fabric *fabric; /* or */
+    struct plan_nodes *nodes;
     const struct plan_shape *shape;
     struct sim_cost *cost;
     unsigned channels_count;
     struct sender *senders; /* owned; of all hosts */
-    bool measuring;
+    bool measuring, over;
     uint64_t got_bytes;
     struct plan_measured *measured;
 };
@@ -137,8 +139,13 @@ static void submit(struct sender *sender)
     unsigned destination = destination_of(sender);
     unsigned channel = (unsigned)(sender->sent_count++ % traffic->channels_count);
     sender->under_way++;
-    plan_fabric_submit(traffic->fabric, sender->host, destination, channel, traffic->run->bytes,
-                       TAG_DATA);
+    if (traffic->nodes != NULL) {
+        plan_nodes_submit(traffic->nodes, sender->host, destination, channel, traffic->run->bytes,
+                          TAG_DATA);
+    } else {
+        plan_fabric_submit(traffic->fabric, sender->host, destination, channel, traffic->run->bytes,
+                           TAG_DATA);
+    }
 }
 
 static void arrival(void *object, uint64_t arg);
@@ -156,6 +163,9 @@ static void arrival(void *object, uint64_t arg)
 {
     (void)arg;
     struct sender *sender = object;
+    if (sender->traffic->over) {
+        return;
+    }
     next_arrival(sender);
     if (sender->under_way < BACKLOG_MAX) {
         submit(sender);
@@ -269,7 +279,7 @@ static void on_ended(void *object, struct plan_op *op)
     struct sender *sender = &traffic->senders[op->source];
     if (op->tag == TAG_DATA) {
         sender->under_way--;
-        if (traffic->run->rate == 0) {
+        if (traffic->run->rate == 0 && !traffic->over) {
             submit(sender);
         }
     }
@@ -297,6 +307,12 @@ static void steps(struct sim_cost *cost, uint64_t until_count)
     }
 }
 
+static uint64_t stuck(const struct traffic *traffic)
+{
+    return traffic->nodes != NULL ? plan_nodes_stuck(traffic->nodes)
+                                  : plan_fabric_stuck(traffic->fabric);
+}
+
 static void measure(struct traffic *traffic, uint64_t from_ps, uint64_t stuck_before)
 {
     struct plan_measured *measured = traffic->measured;
@@ -308,8 +324,8 @@ static void measure(struct traffic *traffic, uint64_t from_ps, uint64_t stuck_be
     measured->total = seconds > 0 ? (double)traffic->got_bytes / seconds : 0;
     measured->got = measured->total / measured->senders_count;
     measured->messages_count = measured->times.total;
-    measured->stuck_count = plan_fabric_stuck(traffic->fabric) - stuck_before;
-    for (unsigned i = 0; i < PLAN_RESOURCES; i++) {
+    measured->stuck_count = stuck(traffic) - stuck_before;
+    for (unsigned i = 0; traffic->fabric != NULL && i < PLAN_RESOURCES; i++) {
         plan_fabric_busiest(traffic->fabric, (enum plan_resource)i, &measured->busy[i]);
     }
 }
@@ -345,9 +361,13 @@ void plan_run(const struct plan_run *run, struct sim_cost *cost, const struct pl
     };
     const struct plan_events events = {
         .object = &traffic, .delivered = on_delivered, .ended = on_ended};
-    uint64_t before = cost->taken_count;
     *ret_measured = (struct plan_measured){0};
-    traffic.fabric = plan_fabric_new(cost, costs, shape, wiring, &events, run->seed);
+    if (run->core) {
+        traffic.nodes = plan_nodes_new(cost, costs, shape, wiring, &events, run->bytes, run->seed);
+    } else {
+        traffic.fabric = plan_fabric_new(cost, costs, shape, wiring, &events, run->seed);
+    }
+    uint64_t before = cost->taken_count;
     traffic.senders = sim_alloc(shape->hosts_count * sizeof(*traffic.senders));
     for (unsigned i = 0; i < shape->hosts_count; i++) {
         struct sender *sender = &traffic.senders[i];
@@ -362,8 +382,10 @@ void plan_run(const struct plan_run *run, struct sim_cost *cost, const struct pl
     }
     steps(cost, before + run->events_max / 3);
     uint64_t from_ps = cost->now_ps;
-    uint64_t stuck_before = plan_fabric_stuck(traffic.fabric);
-    plan_fabric_mark(traffic.fabric);
+    uint64_t stuck_before = stuck(&traffic);
+    if (traffic.fabric != NULL) {
+        plan_fabric_mark(traffic.fabric);
+    }
     traffic.measuring = true;
     steps(cost, before + run->events_max * 2 / 3);
     uint64_t half_ps = cost->now_ps;
@@ -374,6 +396,11 @@ void plan_run(const struct plan_run *run, struct sim_cost *cost, const struct pl
     measure(&traffic, from_ps, stuck_before);
     ret_measured->at_rest = is_at_rest(run, ret_measured);
     ret_measured->events_count = cost->taken_count - before;
-    plan_fabric_free(traffic.fabric);
+    traffic.over = true;
+    if (traffic.nodes != NULL) {
+        plan_nodes_free(traffic.nodes);
+    } else {
+        plan_fabric_free(traffic.fabric);
+    }
     free(traffic.senders);
 }

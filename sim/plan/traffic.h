@@ -28,6 +28,7 @@ struct plan_run {
     unsigned under_way;  /* messages of a sender at once, when it sends all it can */
     uint64_t events_max; /* of which the first third is not measured */
     uint64_t seed;
+    bool core; /* by the nodes of src/core instead of the planner's fabric */
 };
 
 /* Rounds of a barrier of 1,024 hosts. */

@@ -140,6 +140,11 @@ def bad_input():
     for line, says in [
             ("", "--topology ring: how many hosts?"), ("--hosts 1", "--hosts: not a number from 2 to 1024: '1'"),
             ("--hosts 1025", "--hosts: not a number"), ("--hosts 4 --topology knot", "--topology knot: no such topology"),
+            ("--hosts 4 --cut 0-2", "ring of 4 hosts: no link joins 0 and 2"), ("--hosts 4 --cut 0", "--cut: expected two hosts"),
+            ("--hosts 4 --cut 0-1 --cut 1-0", "1-0 is cut twice"), ("--hosts 4 --cut 0-9", "no link joins 0 and 9"),
+            ("--hosts 4 --cut 0-1 --cut 2-3", "without 2-3 not all hosts reach host 0"),
+            ("--hosts 4 --topology star --cut 0-1", "a host has one cable"),
+            ("--hosts 65 --core", "--core: up to 64 hosts"), ("--hosts 4 --core --size 1MiB", "messages of up to 32768 bytes"),
             ("--hosts 4 --card x", "parts.ini: there is no [card x]; it has gen3-x8"),
             ("--hosts 4 --cable string", "there is no [cable string]; it has"),
             (f"--hosts 4 --parts {wide}", "[card gen3-x8] cables: pex8749 has 48 lanes, slot and cables of copper-x8 want"),

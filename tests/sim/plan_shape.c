@@ -36,6 +36,8 @@ static void counts_are_those_of_paper_and_pencil(void **state)
         {"ring", 2, 0, 1, 0, 1, 1, 1},
         {"ring", 3, 0, 3, 0, 2, 2, 1},
         {"ring", 1024, 0, 1024, 0, 2, 2, 512},
+        {"chain", 2, 0, 1, 0, 1, 1, 1},
+        {"chain", 1024, 0, 1023, 0, 2, 1, 1023},
         {"torus:4x4", 0, 0, 32, 0, 4, 8, 4},
         {"torus2", 16, 0, 32, 0, 4, 8, 4},
         {"torus:8x2", 0, 0, 24, 0, 3, 4, 5}, /* pairs have one cable */
@@ -61,6 +63,7 @@ static void counts_are_those_of_paper_and_pencil(void **state)
         assert_int_equal(plan_shape_degree(&shape), cases[i].degree);
         assert_int_equal(plan_shape_bisection(&shape), cases[i].bisection);
         assert_int_equal(plan_shape_diameter(&shape), cases[i].diameter);
+        free(shape.ways);
     }
 }
 

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/plan/nodes.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/types.h"
+#include "sim/cost/still.h"
+#include "sim/memory.h"
+#include "sim/plan/nodes_internal.h"
+
+/* --- operations ------------------------------------------------------------------------------- */
+
+static void ops_push(struct nodes_ops *ops, struct plan_op *op)
+{
+    op->next = NULL;
+    *(ops->first == NULL ? &ops->first : &ops->last->next) = op;
+    ops->last = op;
+}
+
+static struct plan_op *ops_pop(struct nodes_ops *ops)
+{
+    struct plan_op *op = ops->first;
+    ops->first = op->next;
+    return op;
+}
+
+static struct nodes_ops *under_way(struct nodes_host *host, unsigned source, unsigned channel)
+{
+    return &host->arriving[source * host->nodes->costs.channels_count + channel];
+}
+
+static void poke(struct nodes_thread *thread)
+{
+    thread->arrivals++;
+    if (thread->spinning) {
+        plan_nodes_resume(thread);
+    } else {
+        sim_actor_wake(&thread->actor);
+    }
+}
+
+void plan_nodes_submit(struct plan_nodes *nodes, unsigned source, unsigned destination,
+                       unsigned channel, uint64_t bytes, uint8_t tag)
+{
+    struct nodes_thread *thread = &nodes->hosts[source].threads[channel];
+    struct plan_op *op = sim_alloc(sizeof(*op));
+    *op = (struct plan_op){.born_ps = nodes->cost->now_ps,
+                           .bytes = bytes,
+                           .source = (uint16_t)source,
+                           .destination = (uint16_t)destination,
+                           .channel = (uint8_t)channel,
+                           .tag = tag};
+    ops_push(&thread->waiting, op);
+    poke(thread);
+}
+
+/* Whole at its destination. The time of the copy out of the inbox is spent here. */
+static void on_notify(void *ctx, unsigned channel, uint64_t handle)
+{
+    struct nodes_host *host = ctx;
+    struct plan_nodes *nodes = host->nodes;
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        if (host->segments[i] == handle) {
+            struct plan_op *op = ops_pop(under_way(host, i, channel));
+            sim_actor_copy(&host->threads[channel].actor, &host->memory, op->bytes);
+            nodes->current = &host->threads[channel];
+            nodes->events.delivered(nodes->events.object, op);
+            return;
+        }
+    }
+    abort(); /* there are no other segments */
+}
+
+static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status, uint64_t value)
+{
+    struct nodes_host *host = ctx;
+    struct plan_op *op = (struct plan_op *)(uintptr_t)cookie;
+    (void)channel;
+    (void)value;
+    if (status != 0) {
+        abort(); /* no link is cut and no host dies while it runs */
+    }
+    host->nodes->events.ended(host->nodes->events.object, op);
+    host->nodes->ended_count++;
+    free(op);
+}
+
+static void on_wake(void *ctx, unsigned channel)
+{
+    struct nodes_host *host = ctx;
+    sim_actor_wake(&host->threads[channel].actor);
+}
+
+/* As many as the node takes. */
+static void submit(struct nodes_thread *thread)
+{
+    struct nodes_host *host = thread->host;
+    struct plan_nodes *nodes = host->nodes;
+    while (thread->waiting.first != NULL && !nodes->stopping) {
+        struct plan_op *op = thread->waiting.first;
+        const struct via_op put = {
+            .kind = VIA_OP_PUT,
+            .flags = VIA_FRAME_FLAG_NOTIFY,
+            .destination = op->destination,
+            .segment = nodes->hosts[op->destination].segments[host->index],
+            .source = nodes->source,
+            .bytes = op->bytes,
+            .cookie = (uintptr_t)op,
+        };
+        plan_nodes_work(thread, nodes->costs.submit_ps);
+        if (nodes->stopping || via_node_submit(host->node, thread->channel, &put) != 0) {
+            return; /* its operations are all in use; one ends in a later turn */
+        }
+        nodes->submitted_count++;
+        ops_pop(&thread->waiting);
+        ops_push(under_way(&nodes->hosts[op->destination], host->index, thread->channel), op);
+    }
+}
+
+/* --- transfer threads ------------------------------------------------------------------------- */
+
+void plan_nodes_resume(struct nodes_thread *thread)
+{
+    thread->spinning = false;
+    thread->spin_ticket++;
+    sim_cost_after(thread->host->nodes->cost, 0, sim_fiber_call(&thread->actor.fiber));
+}
+
+void plan_nodes_work(struct nodes_thread *thread, uint64_t work_ps)
+{
+    sim_actor_work(&thread->actor, work_ps);
+    thread->host->nodes->current = thread;
+}
+
+void plan_nodes_stall(struct nodes_thread *thread)
+{
+    sim_actor_stall(&thread->actor);
+    thread->host->nodes->current = thread;
+}
+
+static void spin_over(void *object, uint64_t ticket)
+{
+    struct nodes_thread *thread = object;
+    if (thread->spinning && ticket == thread->spin_ticket) {
+        plan_nodes_resume(thread);
+    }
+}
+
+static void deadline_over(void *object, uint64_t arg)
+{
+    struct nodes_thread *thread = object;
+    (void)arg;
+    thread->deadlines_count--;
+    sim_actor_wake(&thread->actor);
+}
+
+/* Looks at its memory until something comes; true if it did before time was up. */
+static bool spin(struct nodes_thread *thread, uint64_t until_ps)
+{
+    struct plan_nodes *nodes = thread->host->nodes;
+    uint64_t arrivals = thread->arrivals;
+    thread->spinning = true;
+    sim_cost_at(nodes->cost, until_ps,
+                (struct sim_call){.run = spin_over, .object = thread, .arg = thread->spin_ticket});
+    plan_nodes_stall(thread);
+    return thread->arrivals != arrivals || nodes->stopping;
+}
+
+static void wait_for_fence(struct nodes_thread *thread)
+{
+    struct nodes_host *host = thread->host;
+    for (unsigned i = 0; i < host->ends_count; i++) {
+        if (host->ends[i].fences[thread->channel] != 0) {
+            thread->fencing = true;
+            plan_nodes_stall(thread);
+            return;
+        }
+    }
+}
+
+static void wait_for_work(struct nodes_thread *thread, uint64_t deadline_ns)
+{
+    struct nodes_host *host = thread->host;
+    struct plan_nodes *nodes = host->nodes;
+    struct sim_cost *cost = nodes->cost;
+    uint64_t deadline_ps =
+        deadline_ns >= UINT64_MAX / SIM_NS_PS ? UINT64_MAX : deadline_ns * SIM_NS_PS;
+    uint64_t until_ps = via_min(deadline_ps, cost->now_ps + nodes->costs.spin_ps);
+    if (deadline_ps <= cost->now_ps || spin(thread, until_ps)) {
+        return;
+    }
+    enum via_arm arm = VIA_ARM_BUSY;
+    while (deadline_ps > cost->now_ps &&
+           (arm = via_node_arm(host->node, thread->channel)) == VIA_ARM_FENCING) {
+        wait_for_fence(thread);
+    }
+    if (arm != VIA_ARM_SLEEP || nodes->stopping || thread->waiting.first != NULL) {
+        return;
+    }
+    if (deadline_ps != UINT64_MAX) {
+        thread->deadlines_count++;
+        sim_cost_at(cost, deadline_ps, (struct sim_call){.run = deadline_over, .object = thread});
+    }
+    sim_actor_sleep(&thread->actor);
+    nodes->current = thread;
+}
+
+/* Frames that this turn has put into bypass buffers were copied there. */
+static void copy_bypassed(struct nodes_thread *thread)
+{
+    struct nodes_host *host = thread->host;
+    uint64_t bypassed = 0;
+    for (unsigned i = 0; i < host->ends_count; i++) {
+        struct via_link_status status;
+        if (host->ends[i].peer != NULL && via_node_link_status(host->node, i, &status) == 0) {
+            bypassed += status.bypassed_frames;
+        }
+    }
+    uint64_t bytes = (bypassed - host->bypassed_count) * host->nodes->bytes_max;
+    host->bypassed_count = bypassed;
+    if (bytes > 0) {
+        sim_actor_copy(&thread->actor, &host->memory, bytes);
+        host->nodes->current = thread;
+    }
+}
+
+void plan_nodes_thread(void *arg)
+{
+    struct nodes_thread *thread = arg;
+    struct nodes_host *host = thread->host;
+    struct plan_nodes *nodes = host->nodes;
+    nodes->current = thread;
+    while (!nodes->stopping) {
+        uint64_t control_ns = VIA_NEVER_NS;
+        uint64_t deadline_ns = VIA_NEVER_NS;
+        uint64_t arrivals = thread->arrivals;
+        if (thread->channel == 0) {
+            via_node_control(host->node, nodes->cost->now_ps / SIM_NS_PS, &control_ns);
+        }
+        submit(thread);
+        plan_nodes_work(thread, nodes->costs.turn_ps);
+        unsigned done = via_node_poll(host->node, thread->channel, nodes->cost->now_ps / SIM_NS_PS,
+                                      &deadline_ns);
+        plan_nodes_work(thread, done * nodes->costs.frame_ps);
+        copy_bypassed(thread);
+        if (done == 0 && thread->arrivals == arrivals && !nodes->stopping) {
+            wait_for_work(thread, via_min(deadline_ns, control_ns));
+        }
+    }
+}
+
+/* --- the whole -------------------------------------------------------------------------------- */
+
+/* Much of it is never touched. */
+static void *map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        abort();
+    }
+    return memory;
+}
+
+static void build_host(struct nodes_host *host, uint64_t seed)
+{
+    struct plan_nodes *nodes = host->nodes;
+    const struct plan_costs *costs = &nodes->costs;
+    struct via_node_config config;
+    struct via_node_port_config ports[PLAN_NODES_MAX] = {0};
+    const struct via_node_env env = {.ctx = host,
+                                     .deliver = sim_still_deliver,
+                                     .complete = on_complete,
+                                     .notify = on_notify,
+                                     .wake = on_wake};
+    sim_cpu_init(&host->cpu, nodes->cost, &costs->cpu, seed + host->index);
+    host->memory = (struct sim_memory){.copy_rate = costs->copy_rate,
+                                       .bus_rate = costs->bus_rate,
+                                       .crossings = 2,
+                                       .piece_bytes = 4096};
+    sim_server_init(&host->memory.bus, nodes->cost);
+    via_node_config_init(&config);
+    config.host = (uint16_t)host->index;
+    config.hosts_max = (uint16_t)nodes->hosts_count;
+    config.session = 0x1000 + host->index;
+    config.ports_count = (uint16_t)host->ends_count;
+    config.channels_count = (uint8_t)costs->channels_count;
+    config.pipe_slots = costs->pipe_slots;
+    config.bypass_count = costs->bypass_count;
+    config.window_frames = costs->window_frames;
+    config.batch_frames = costs->batch_frames;
+    config.frame_bytes_max = (uint32_t)costs->frame_bytes;
+    config.flows_count = 1;
+    config.segments_count = nodes->hosts_count;
+    for (unsigned i = 0; i < host->ends_count; i++) {
+        ports[i].dimension = host->ends[i].dimension;
+    }
+    config.ports = ports;
+    host->node_bytes = via_node_bytes(&config);
+    host->inbox_bytes = via_node_inbox_bytes(&config);
+    host->node_memory = map(host->node_bytes);
+    if (host->node_bytes == 0 ||
+        via_node_init(&host->node, host->node_memory, &config, &env) != 0) {
+        abort();
+    }
+    host->segment = sim_alloc_lines(nodes->bytes_max);
+    host->segments = sim_alloc(nodes->hosts_count * sizeof(*host->segments));
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        if (via_node_segment_add(host->node, host->segment, nodes->bytes_max, VIA_SEGMENT_WRITE,
+                                 1 + i, &host->segments[i]) != 0) {
+            abort();
+        }
+    }
+    for (unsigned i = 0; i < host->ends_count; i++) {
+        struct nodes_end *end = &host->ends[i];
+        if (end->peer == NULL) {
+            continue; /* its cable is cut */
+        }
+        plan_nodes_port_open(end, map(host->inbox_bytes), host->inbox_bytes);
+        if (via_node_port_set(host->node, i, &end->port) != 0) {
+            abort();
+        }
+    }
+}
+
+static bool all_routes_known(const struct plan_nodes *nodes)
+{
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        for (unsigned k = 0; k < nodes->hosts_count; k++) {
+            struct via_route_status route;
+            if (via_node_route_status(nodes->hosts[i].node, (uint16_t)k, &route) != 0 ||
+                (i != k && (route.port == VIA_PORT_NONE || route.session == 0))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+struct plan_nodes *plan_nodes_new(struct sim_cost *cost, const struct plan_costs *costs,
+                                  const struct plan_shape *shape, struct plan_wiring *wiring,
+                                  const struct plan_events *events, uint64_t bytes_max,
+                                  uint64_t seed)
+{
+    struct plan_nodes *nodes = sim_alloc(sizeof(*nodes));
+    *nodes = (struct plan_nodes){.cost = cost,
+                                 .costs = *costs,
+                                 .wiring = wiring,
+                                 .events = *events,
+                                 .bytes_max = via_max(bytes_max, UINT64_C(64)),
+                                 .hosts_count = shape->hosts_count};
+    assert(shape->hosts_count <= PLAN_NODES_MAX && bytes_max <= costs->frame_bytes);
+    nodes->source = sim_alloc_lines(nodes->bytes_max);
+    nodes->hosts = sim_alloc(nodes->hosts_count * sizeof(*nodes->hosts));
+    plan_nodes_wire(nodes, shape);
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        struct nodes_host *host = &nodes->hosts[i];
+        host->arriving =
+            sim_alloc(nodes->hosts_count * costs->channels_count * sizeof(*host->arriving));
+        build_host(host, seed);
+    }
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        for (unsigned k = 0; k < costs->channels_count; k++) {
+            struct nodes_thread *thread = &nodes->hosts[i].threads[k];
+            thread->host = &nodes->hosts[i];
+            thread->channel = k;
+            sim_actor_start(&thread->actor, &nodes->hosts[i].cpu, plan_nodes_thread, thread);
+        }
+    }
+    while (!all_routes_known(nodes)) {
+        uint64_t until = cost->taken_count + 10000;
+        while (cost->taken_count < until && sim_cost_step(cost)) {
+        }
+    }
+    return nodes;
+}
+
+/* Those that no node has got. A node holds nothing but the memory that it was given. */
+static void free_ops(struct plan_nodes *nodes)
+{
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        struct nodes_host *host = &nodes->hosts[i];
+        for (unsigned k = 0; k < nodes->costs.channels_count; k++) {
+            while (host->threads[k].waiting.first != NULL) {
+                free(ops_pop(&host->threads[k].waiting));
+            }
+        }
+    }
+}
+
+void plan_nodes_free(struct plan_nodes *nodes)
+{
+    while (nodes->submitted_count != nodes->ended_count && sim_cost_step(nodes->cost)) {
+    }
+    nodes->stopping = true;
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        for (unsigned k = 0; k < nodes->costs.channels_count; k++) {
+            poke(&nodes->hosts[i].threads[k]);
+        }
+    }
+    sim_cost_run(nodes->cost, UINT64_MAX);
+    free_ops(nodes);
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        struct nodes_host *host = &nodes->hosts[i];
+        for (unsigned k = 0; k < nodes->costs.channels_count; k++) {
+            sim_actor_fini(&host->threads[k].actor);
+        }
+        for (unsigned k = 0; k < host->ends_count; k++) {
+            if (host->ends[k].peer != NULL) {
+                munmap(host->ends[k].port.inbox, host->inbox_bytes);
+            }
+        }
+        munmap(host->node_memory, host->node_bytes);
+        free(host->segment);
+        free(host->segments);
+        free(host->arriving);
+        free(host->ends);
+    }
+    free(nodes->hosts);
+    free(nodes->source);
+    free(nodes);
+}
+
+uint64_t plan_nodes_stuck(const struct plan_nodes *nodes)
+{
+    uint64_t stuck = 0;
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        struct via_node_counters counters;
+        via_node_counters(nodes->hosts[i].node, &counters);
+        stuck += counters.frames_dropped_stuck;
+    }
+    return stuck;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What nodes.c and nodes_port.c share: hosts, their threads, and the ends of links. */
+#ifndef SIM_PLAN_NODES_INTERNAL_H
+#define SIM_PLAN_NODES_INTERNAL_H
+
+#include "core/node.h"
+#include "sim/cost/actor.h"
+#include "sim/plan/nodes.h"
+
+struct nodes_host;
+
+struct nodes_ops {
+    struct plan_op *first, *last;
+};
+
+struct nodes_thread {
+    struct nodes_host *host;
+    unsigned channel;
+    struct sim_actor actor;
+    struct nodes_ops waiting; /* submitted, and not yet given to the node */
+    uint64_t arrivals;
+    bool spinning, fencing;
+    uint64_t spin_ticket;
+    unsigned deadlines_count;
+    bool sent, sending; /* the stores of a body have left; it waits for that */
+};
+
+/* A port. */
+struct nodes_end {
+    struct via_port port; /* first */
+    struct nodes_host *host;
+    struct nodes_end *peer; /* NULL: the cable is cut */
+    uint32_t *scratchpads;  /* of the link; in the chip of its lower end */
+    uint32_t registers[VIA_PORT_SCRATCHPADS];
+    uint64_t events;
+    uint8_t dimension;
+    struct sim_path there;              /* to the peer's memory */
+    struct sim_path to_chip, from_chip; /* my card, and back */
+    struct sim_path bell;               /* from my card to the peer */
+    unsigned fences[VIA_PORT_QUEUES];   /* under way; the last started counts */
+};
+
+struct nodes_host {
+    struct plan_nodes *nodes;
+    unsigned index, ends_count;
+    struct nodes_end *ends; /* owned; by port */
+    struct sim_cpu cpu;
+    struct sim_memory memory;
+    struct via_node *node;
+    void *node_memory; /* mapped */
+    size_t node_bytes, inbox_bytes;
+    struct nodes_thread threads[PLAN_CHANNELS_MAX];
+    unsigned char *segment;     /* owned; where all puts go */
+    uint64_t *segments;         /* owned; a handle of it for each source */
+    struct nodes_ops *arriving; /* owned; [source x channels + channel], as they were submitted */
+    uint64_t bypassed_count;
+};
+
+struct plan_nodes {
+    struct sim_cost *cost;
+    struct plan_costs costs;
+    struct plan_wiring *wiring;
+    struct plan_events events;
+    unsigned hosts_count;
+    uint64_t bytes_max;
+    unsigned char *source; /* owned */
+    struct nodes_host *hosts;
+    struct nodes_thread *current; /* whose calls the ports are getting */
+    uint64_t submitted_count, ended_count;
+    bool stopping;
+};
+
+/* --- nodes.c: waiting as the thread that calls; afterwards it is the current one again ---------
+ */
+
+void plan_nodes_work(struct nodes_thread *thread, uint64_t work_ps);
+void plan_nodes_stall(struct nodes_thread *thread);
+void plan_nodes_resume(struct nodes_thread *thread); /* one that spins */
+void plan_nodes_thread(void *thread);
+
+/* --- nodes_port.c ----------------------------------------------------------------------------- */
+
+/* The ends of all links of the shape. */
+void plan_nodes_wire(struct plan_nodes *nodes, const struct plan_shape *shape);
+void plan_nodes_port_open(struct nodes_end *end, void *inbox, size_t inbox_bytes);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Ports whose calls take the time that they take on the planned cards and cables. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/types.h"
+#include "sim/cost/still.h"
+#include "sim/memory.h"
+#include "sim/plan/nodes_internal.h"
+
+struct flight {
+    struct nodes_end *to;
+    uint64_t off;
+    uint32_t bytes;
+    uint32_t channel;
+    unsigned char data[];
+};
+
+static struct nodes_end *end_of(struct via_port *port)
+{
+    return (struct nodes_end *)port;
+}
+
+/* --- stores ----------------------------------------------------------------------------------- */
+
+static void land(void *object, uint64_t arg)
+{
+    struct flight *flight = object;
+    struct nodes_thread *thread = &flight->to->host->threads[flight->channel];
+    (void)arg;
+    memcpy(flight->to->port.inbox + flight->off, flight->data, flight->bytes);
+    sim_memory_traffic(&flight->to->host->memory, flight->bytes);
+    free(flight);
+    thread->arrivals++;
+    if (thread->spinning) {
+        plan_nodes_resume(thread);
+    }
+}
+
+static void stores_left(void *object, uint64_t arg)
+{
+    struct nodes_thread *thread = object;
+    (void)arg;
+    thread->sent = true;
+    if (thread->sending) {
+        thread->sending = false;
+        sim_cost_after(thread->host->nodes->cost, 0, sim_fiber_call(&thread->actor.fiber));
+    }
+}
+
+/* The core stores while the link carries; what is more than the fill buffers hold keeps it until
+ * all has left. */
+static void port_post(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len)
+{
+    struct nodes_end *end = end_of(port);
+    struct plan_nodes *nodes = end->host->nodes;
+    struct nodes_thread *thread = nodes->current;
+    bool waits = len > nodes->costs.fill_bytes;
+    struct flight *flight = sim_alloc(sizeof(*flight) + len);
+    (void)queue;
+    assert(off + len <= port->caps.window_bytes);
+    *flight = (struct flight){
+        .to = end->peer, .off = off, .bytes = (uint32_t)len, .channel = thread->channel};
+    memcpy(flight->data, src, len);
+    thread->sent = false;
+    sim_memory_traffic(&end->host->memory, len);
+    sim_net_post(&nodes->wiring->net,
+                 &(struct sim_post){.path = &end->there,
+                                    .bytes = len,
+                                    .sent = {waits ? stores_left : NULL, thread, 0},
+                                    .arrived = {land, flight, 0}});
+    plan_nodes_work(thread, (uint64_t)((double)len / nodes->costs.store_rate * (double)SIM_SEC_PS));
+    if (waits && !thread->sent) {
+        thread->sending = true;
+        plan_nodes_stall(thread);
+    }
+}
+
+static void port_flush(struct via_port *port, unsigned queue)
+{
+    struct plan_nodes *nodes = end_of(port)->host->nodes;
+    (void)queue;
+    plan_nodes_work(nodes->current, nodes->costs.fence_ps);
+}
+
+/* --- fences ----------------------------------------------------------------------------------- */
+
+static void fence_is_back(void *object, uint64_t queue)
+{
+    struct nodes_end *end = object;
+    unsigned channel = queue != VIA_PORT_QUEUE_CONTROL ? (unsigned)queue : 0;
+    struct nodes_thread *thread = &end->host->threads[channel];
+    end->fences[queue]--;
+    if (thread->fencing) {
+        thread->fencing = false;
+        sim_cost_after(end->host->nodes->cost, 0, sim_fiber_call(&thread->actor.fiber));
+    }
+}
+
+static int port_fence_start(struct via_port *port, unsigned queue)
+{
+    struct nodes_end *end = end_of(port);
+    end->fences[queue]++;
+    sim_net_read(&end->host->nodes->wiring->net, &end->there, &end->peer->there, 4,
+                 (struct sim_call){.run = fence_is_back, .object = end, .arg = queue});
+    return 0;
+}
+
+static int port_fence_poll(struct via_port *port, unsigned queue)
+{
+    return end_of(port)->fences[queue] == 0;
+}
+
+/* --- doorbells, scratchpads ------------------------------------------------------------------- */
+
+static void bell_handled(void *object, uint64_t bit)
+{
+    struct nodes_end *end = object;
+    unsigned channel = bit < end->host->nodes->costs.channels_count ? (unsigned)bit : 0;
+    end->events |= VIA_PORT_EVENT_DOORBELL(bit);
+    sim_actor_wake(&end->host->threads[channel].actor);
+}
+
+static void bell_arrived(void *object, uint64_t bit)
+{
+    struct nodes_end *end = object;
+    struct nodes_host *host = end->host;
+    sim_cpu_interrupt(&host->cpu, (unsigned)bit % host->cpu.lcpus_count,
+                      host->nodes->costs.handler_ps,
+                      (struct sim_call){.run = bell_handled, .object = end, .arg = bit});
+}
+
+static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
+{
+    struct nodes_end *end = end_of(port);
+    struct plan_nodes *nodes = end->host->nodes;
+    (void)queue;
+    plan_nodes_work(nodes->current, nodes->costs.ring_ps);
+    sim_net_ring(&nodes->wiring->net, &end->to_chip, &end->bell,
+                 (struct sim_call){.run = bell_arrived, .object = end->peer, .arg = bit});
+    return 0;
+}
+
+static uint64_t port_events(struct via_port *port, uint64_t mask)
+{
+    struct nodes_end *end = end_of(port);
+    uint64_t events = end->events & mask;
+    end->events &= ~mask;
+    return events;
+}
+
+static uint32_t port_scratchpad_read(struct via_port *port, unsigned index)
+{
+    struct nodes_end *end = end_of(port);
+    struct nodes_thread *thread = end->host->nodes->current;
+    sim_net_read(&end->host->nodes->wiring->net, &end->to_chip, &end->from_chip, 4,
+                 sim_fiber_call(&thread->actor.fiber));
+    plan_nodes_stall(thread);
+    return end->scratchpads[index];
+}
+
+static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
+{
+    struct nodes_end *end = end_of(port);
+    struct plan_nodes *nodes = end->host->nodes;
+    plan_nodes_work(nodes->current, nodes->costs.ring_ps);
+    end->scratchpads[index] = value;
+}
+
+static const struct via_port_ops port_ops = {
+    .body = port_post,
+    .commit = port_post,
+    .flush = port_flush,
+    .fence_start = port_fence_start,
+    .fence_poll = port_fence_poll,
+    .ring = port_ring,
+    .events = port_events,
+    .link_is_up = sim_still_link_is_up,
+    .scratchpad_read = port_scratchpad_read,
+    .scratchpad_write = port_scratchpad_write,
+    .close = sim_still_close,
+};
+
+void plan_nodes_port_open(struct nodes_end *end, void *inbox, size_t inbox_bytes)
+{
+    end->port = (struct via_port){
+        .ops = &port_ops,
+        .caps = {.window_bytes = inbox_bytes,
+                 .inbox_bytes = inbox_bytes,
+                 .store_bytes_max = VIA_CACHELINE},
+        .inbox = inbox,
+        .side = end->host->index < end->peer->host->index ? 0 : 1,
+    };
+}
+
+/* --- wiring ----------------------------------------------------------------------------------- */
+
+/* The node that a hop leads to. */
+static unsigned behind(const struct sim_net *net, const struct sim_path *path, unsigned hop)
+{
+    const struct sim_link *link = &net->links[path->hops[hop].link];
+    return path->hops[hop].way == 0 ? link->b : link->a;
+}
+
+/* Hops `first` to `end` of a path. */
+static struct sim_path part(const struct sim_net *net, const struct sim_path *path, unsigned first,
+                            unsigned end)
+{
+    struct sim_path ret = *path;
+    ret.from = first == 0 ? path->from : behind(net, path, first - 1);
+    ret.to = behind(net, path, end - 1);
+    ret.hops_count = end - first;
+    memmove(ret.hops, &path->hops[first], (end - first) * sizeof(ret.hops[0]));
+    return ret;
+}
+
+static void join(struct plan_nodes *nodes, struct nodes_end *a, struct nodes_end *b)
+{
+    const struct sim_net *net = &nodes->wiring->net;
+    unsigned from = a->host->index;
+    unsigned to = b->host->index;
+    struct sim_path back;
+    a->peer = b;
+    a->scratchpads = from < to ? a->registers : b->registers;
+    plan_wiring_path(nodes->wiring, from, to, &a->there);
+    plan_wiring_path(nodes->wiring, to, from, &back);
+    a->to_chip = part(net, &a->there, 0, 1);
+    a->from_chip = part(net, &back, back.hops_count - 1, back.hops_count);
+    a->bell = part(net, &a->there, 1, a->there.hops_count);
+}
+
+static void wire_torus(struct plan_nodes *nodes, const struct plan_shape *shape)
+{
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        for (unsigned d = 0; d < shape->dimensions_count; d++) {
+            unsigned up = plan_shape_step(shape, i, d, false);
+            struct nodes_end *a = &nodes->hosts[i].ends[plan_shape_port(shape, d, false)];
+            struct nodes_end *b = &nodes->hosts[up].ends[plan_shape_port(shape, d, true)];
+            a->dimension = b->dimension = (uint8_t)d;
+            if (plan_shape_is_cut(shape, i, up)) {
+                continue;
+            }
+            join(nodes, a, b);
+            join(nodes, b, a);
+        }
+    }
+}
+
+void plan_nodes_wire(struct plan_nodes *nodes, const struct plan_shape *shape)
+{
+    unsigned hosts = nodes->hosts_count;
+    for (unsigned i = 0; i < hosts; i++) {
+        struct nodes_host *host = &nodes->hosts[i];
+        host->nodes = nodes;
+        host->index = i;
+        host->ends_count = shape->kind == PLAN_TREE ? hosts - 1 : plan_shape_degree(shape);
+        host->ends = sim_alloc(host->ends_count * sizeof(*host->ends));
+        for (unsigned k = 0; k < host->ends_count; k++) {
+            host->ends[k].host = host;
+        }
+    }
+    if (shape->kind == PLAN_TORUS) {
+        wire_torus(nodes, shape);
+        return;
+    }
+    for (unsigned i = 0; i < hosts; i++) {
+        for (unsigned k = 0; k < hosts; k++) {
+            if (i != k) {
+                join(nodes, &nodes->hosts[i].ends[k < i ? k : k - 1],
+                     &nodes->hosts[k].ends[i < k ? i : i - 1]);
+            }
+        }
+    }
+}
