@@ -13,8 +13,8 @@
 
 static const char *kind_name(unsigned kind)
 {
-    static const char *const names[] = {"?",   "message", "put",    "put with signal",
-                                        "get", "atomic",  "barrier"};
+    static const char *const names[] = {"?",   "message", "put",     "put with signal",
+                                        "get", "atomic",  "barrier", "strided put"};
     return names[kind < VIA_ARRAY_COUNT(names) ? kind : 0];
 }
 

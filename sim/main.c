@@ -151,9 +151,11 @@ static int shrink(const struct options *options, uint64_t seed, enum sim_graph g
 static void print_counts(const struct sim_counts *counts)
 {
     printf("operations: %" PRIu64 " messages, %" PRIu64 " puts, %" PRIu64 " puts with signal, "
-           "%" PRIu64 " gets, %" PRIu64 " atomics, %" PRIu64 " barriers\n",
+           "%" PRIu64 " gets, %" PRIu64 " atomics, %" PRIu64 " barriers, %" PRIu64
+           " strided puts\n",
            counts->ops[VIA_OP_MESSAGE], counts->ops[VIA_OP_PUT], counts->ops[VIA_OP_PUT_SIGNAL],
-           counts->ops[VIA_OP_GET], counts->ops[VIA_OP_ATOMIC], counts->ops[VIA_OP_BARRIER]);
+           counts->ops[VIA_OP_GET], counts->ops[VIA_OP_ATOMIC], counts->ops[VIA_OP_BARRIER],
+           counts->ops[VIA_OP_PUT_STRIDED]);
     printf("streams: %" PRIu64 " bytes, %" PRIu64 " stalls, %" PRIu64 " killed, %" PRIu64
            " in exec; OpenSHMEM: %" PRIu64 " PEs, %" PRIu64 " steps, %" PRIu64 " turns, %" PRIu64
            " commands to hosts; %" PRIu64 " jobs ended by a fault\n",

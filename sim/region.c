@@ -169,7 +169,29 @@ static bool same_life(const struct sim_op *op)
 
 static bool writes(const struct sim_op *op)
 {
-    return (op->kind == VIA_OP_PUT || op->kind == VIA_OP_PUT_SIGNAL) && op->wrong == SIM_RIGHT;
+    return (op->kind == VIA_OP_PUT || op->kind == VIA_OP_PUT_SIGNAL ||
+            op->kind == VIA_OP_PUT_STRIDED) &&
+           op->wrong == SIM_RIGHT;
+}
+
+/* A put is a number of blocks of so many bytes, as a rule one. */
+static uint64_t block_bytes(const struct sim_op *op)
+{
+    return op->kind == VIA_OP_PUT_STRIDED ? op->compare : op->bytes;
+}
+
+/* The place of the block that begins with byte `done` of the payload. */
+static uint64_t block_off(const struct sim_op *op, uint64_t done)
+{
+    return op->kind == VIA_OP_PUT_STRIDED ? op->off + done / op->compare * op->operand : op->off;
+}
+
+/* Are there bytes of `op` in these? What lies between its blocks counts. */
+static bool meets(const struct sim_op *op, uint64_t off, uint64_t bytes)
+{
+    uint64_t first = op->off;
+    uint64_t last = op->bytes == 0 ? first : block_off(op, op->bytes - block_bytes(op));
+    return off < via_max(first, last) + block_bytes(op) && via_min(first, last) < off + bytes;
 }
 
 static bool occupies(const struct sim_op *op)
@@ -190,7 +212,7 @@ uint32_t sim_region_place(struct sim_flow *flow, uint32_t bytes, uint32_t alignm
         bool free_place = true;
         via_list_foreach(member, &flow->pending) {
             const struct sim_op *op = via_list_entry(member, struct sim_op, pending);
-            if (occupies(op) && off < op->off + op->bytes && op->off < off + bytes) {
+            if (occupies(op) && meets(op, off, bytes)) {
                 free_place = false;
                 break;
             }
@@ -208,7 +230,9 @@ void sim_region_submitted(struct sim_op *op)
     if (!writes(op) || !host->alive) {
         return;
     }
-    memset(host->life.known + op->off, 0, op->bytes);
+    for (uint64_t done = 0; done < op->bytes; done += block_bytes(op)) {
+        memset(host->life.known + block_off(op, done), 0, block_bytes(op));
+    }
     bool ordered = op->kind == VIA_OP_PUT_SIGNAL ? (op->operand & VIA_FRAME_SIGNAL_ADD) == 0
                                                  : (op->flags & VIA_FRAME_FLAG_LAST_WORD) != 0;
     if (ordered) {
@@ -216,17 +240,33 @@ void sim_region_submitted(struct sim_op *op)
     }
 }
 
+/* The payload of a put, as it lies in the memory now; in world->scratch where it is in blocks. */
+static const unsigned char *payload_of(const struct sim_op *op, const struct sim_host *host)
+{
+    unsigned char *scratch = host->world->scratch;
+    if (op->kind != VIA_OP_PUT_STRIDED) {
+        return host->life.mail_data + op->off;
+    }
+    for (uint64_t done = 0; done < op->bytes; done += block_bytes(op)) {
+        memcpy(scratch + done, host->life.mail_data + block_off(op, done), block_bytes(op));
+    }
+    return scratch;
+}
+
 static void put_completed(struct sim_op *op, struct sim_host *host)
 {
     struct sim_world *world = host->world;
     struct sim_life *life = &host->life;
-    size_t same = sim_content_check(life->mail_data + op->off, op->bytes, op->content);
+    size_t same = sim_content_check(payload_of(op, host), op->bytes, op->content);
     if (same != op->bytes) {
         sim_fail(world, "%s: complete, but byte %zu is not there", sim_op_name(op), same);
         return;
     }
-    memcpy(life->expect + op->off, life->mail_data + op->off, op->bytes);
-    memset(life->known + op->off, 1, op->bytes);
+    for (uint64_t done = 0; done < op->bytes; done += block_bytes(op)) {
+        uint64_t off = block_off(op, done);
+        memcpy(life->expect + off, life->mail_data + off, block_bytes(op));
+        memset(life->known + off, 1, block_bytes(op));
+    }
     if (op->kind != VIA_OP_PUT_SIGNAL) {
         return;
     }
@@ -333,6 +373,7 @@ void sim_region_completed(struct sim_op *op, uint64_t value)
     switch (op->kind) {
     case VIA_OP_PUT:
     case VIA_OP_PUT_SIGNAL:
+    case VIA_OP_PUT_STRIDED:
         put_completed(op, host);
         if (op->flags & VIA_FRAME_FLAG_NOTIFY) {
             host->life.notifies_done++;

@@ -207,6 +207,31 @@ static void draw_atomic(struct sim_world *world, struct sim_op *op)
     op->compare = via_rng_chance(&world->rng_work, 1, 2) ? *likely : op->operand;
 }
 
+/*
+ * Every fourth put stores blocks apart from each other, in the place that has been drawn for it.
+ * What lies between the blocks keeps its bytes. From the content's seed, so that the other draws
+ * stay.
+ */
+static void make_strided(struct sim_world *world, struct sim_op *op)
+{
+    uint64_t draw = op->content;
+    uint64_t span = op->bytes;
+    uint64_t block_max = via_min(span, (uint64_t)world->config.node.frame_bytes_max);
+    uint64_t block = 1 + draw % via_min(block_max, UINT64_C(8));
+    uint64_t apart = block + (draw >> 8) % 24;
+    if (op->wrong == SIM_WRONG_RANGE) {
+        apart = span - block; /* of two blocks one may be inside */
+    }
+    uint64_t blocks = (span - block) / apart + 1;
+    bool back = (draw >> 16 & 1) != 0;
+    op->kind = VIA_OP_PUT_STRIDED;
+    op->flags &= VIA_FRAME_FLAG_ACK_SOON;
+    op->bytes = blocks * block;
+    op->compare = block;
+    op->operand = back ? 0 - apart : apart;
+    op->off += back ? apart * (blocks - 1) : 0;
+}
+
 /* Turns an operation into one that must be refused, if there is a way. */
 static void draw_wrong(struct sim_world *world, struct sim_op *op)
 {
@@ -260,6 +285,9 @@ static void draw_memory_op(struct sim_world *world, struct sim_op *op)
         draw_wrong(world, op);
     } else if (via_rng_chance(&world->rng_work, 1, 25)) {
         draw_draft(world, op);
+    }
+    if (op->kind == VIA_OP_PUT && op->number % 4 == 1) {
+        make_strided(world, op);
     }
 }
 
@@ -401,6 +429,9 @@ static void accepted(struct sim_op *op)
     }
     if (op->kind == VIA_OP_PUT || op->kind == VIA_OP_PUT_SIGNAL) {
         flow->last_put = op;
+    }
+    if (op->kind == VIA_OP_PUT_STRIDED) {
+        flow->last_put = NULL; /* it may be written over */
     }
     if (op->kind == VIA_OP_PUT_SIGNAL && op->operand == 0) {
         flow->last_set = op->number;

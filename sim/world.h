@@ -241,7 +241,7 @@ struct sim_op {
     uint32_t endpoint;
     uint64_t content; /* seed */
     uint64_t off, bytes;
-    uint64_t operand, compare;
+    uint64_t operand, compare; /* strided put: step and bytes of a block */
     uint64_t submit_ns;
     unsigned char *buffer;      /* owned until it ends: exact, so that ASan sees stray accesses */
     const struct sim_op *reads; /* get: the put whose bytes it must bring, or NULL: the library */

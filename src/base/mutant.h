@@ -73,6 +73,7 @@
     X(MEET_LEFT, "meet-left", "a host may have left behind what was sent")                     \
     X(NODE_FLOW, "node-flow", "the number of a frame's flow is not checked")                   \
     X(NODE_RANGE, "node-range", "a put may end outside of its segment")                        \
+    X(NODE_SPAN, "node-span", "only the first block of a strided put is looked at")            \
     X(OFFER_BODY, "offer-body", "a record's body may be longer than the pipe has room for")    \
     X(PERF_BYTES, "perf-bytes", "a ping may be larger than the memory for it")                 \
     X(PMI_FIELD, "pmi-field", "a word of the launcher may be longer than the room for it")     \

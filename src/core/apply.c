@@ -2,6 +2,7 @@
 /* What requests do to this host's consumers and memory. */
 #include <errno.h>
 
+#include "base/mutant.h"
 #include "core/segment.h"
 
 int via_apply_message(struct via_channel *channel, uint16_t source, uint16_t flow,
@@ -51,7 +52,8 @@ static bool find_span(const struct via_frame_strided *args, uint64_t blocks, uin
 {
     int64_t last;
 
-    if (__builtin_mul_overflow(args->step, (int64_t)(blocks - 1), &last)) {
+    if (__builtin_mul_overflow(args->step, VIA_MUTANT(NODE_SPAN) ? 0 : (int64_t)blocks - 1,
+                               &last)) {
         return false;
     }
     uint64_t back = last < 0 ? 0 - (uint64_t)last : 0;

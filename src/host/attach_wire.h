@@ -23,7 +23,7 @@
  * Everything in shared memory and on the socket is hostile input to the host.
  */
 #define VIA_ATTACH_MAGIC 0x56494141u /* "AAIV" */
-#define VIA_ATTACH_VERSION 4u
+#define VIA_ATTACH_VERSION 5u
 
 /* --- the memory of an attachment: made, sealed and passed by the host ---------------------------
  */

@@ -195,6 +195,11 @@ static void submit(struct scene *s, struct input *input)
         .members_count = 3,
         .group = 1,
     };
+    if (op.kind == VIA_OP_PUT_STRIDED) {
+        op.operand = input_edgy(input);
+        op.compare = 1 + input_byte(input) % 64u;
+        op.bytes -= op.bytes % op.compare;
+    }
     (void)via_node_submit(fabric_node(s->fabric, VICTIM), 0, &op);
 }
 

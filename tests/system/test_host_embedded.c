@@ -540,12 +540,12 @@ static void a_peer_of_another_version_is_told_on_both_sides(void **state)
     host_lab_start(&lab, 0, NULL);
     host_lab_start(&lab, 1, speak_another_version);
     struct link_state want = {&lab, 0, "bad-version",
-                              "the peer speaks protocol version 9, this host version 2", 9};
+                              "the peer speaks protocol version 9, this host version 3", 9};
     host_lab_wait(link_is, &want, "host 0 to see version 9");
     want.host = 1;
-    want.error = "the peer speaks protocol version 2, this host version 9";
-    want.peer_version = 2;
-    host_lab_wait(link_is, &want, "host 1 to see version 2");
+    want.error = "the peer speaks protocol version 3, this host version 9";
+    want.peer_version = VIA_PROTOCOL_VERSION;
+    host_lab_wait(link_is, &want, "host 1 to see version 3");
     host_lab_fini(&lab);
 }
 
