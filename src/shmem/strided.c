@@ -45,6 +45,44 @@ static void copy(char *dest, const char *source, ptrdiff_t dest_step, ptrdiff_t 
     }
 }
 
+/* --- what a call asks for --------------------------------------------------------------------- */
+
+struct shape {
+    ptrdiff_t dest_step, source_step; /* bytes from one block to the next */
+    size_t block_bytes;
+    size_t blocks; /* 0: there is nothing to do */
+};
+
+/* All that is computed of a shape fits its type, or the program ends: there is no such memory. */
+static ptrdiff_t step_of(const char *call, ptrdiff_t stride, size_t blocks, size_t bytes)
+{
+    ptrdiff_t step, last;
+
+    if (__builtin_mul_overflow(stride, bytes, &step) ||
+        __builtin_mul_overflow(step, blocks - 1, &last) || last == PTRDIFF_MIN)
+        via_fatal("%s: %zu blocks, %td elements of %zu bytes apart: no memory is as large", call,
+                  blocks, stride, bytes);
+    return step;
+}
+
+static struct shape shape_of(const char *call, ptrdiff_t dest_stride, ptrdiff_t source_stride,
+                             size_t block_elements, size_t blocks, size_t bytes)
+{
+    struct shape shape = {0};
+    size_t payload;
+
+    if (blocks == 0 || block_elements == 0)
+        return shape;
+    if (__builtin_mul_overflow(block_elements, bytes, &shape.block_bytes) ||
+        __builtin_mul_overflow(shape.block_bytes, blocks, &payload) || payload > PTRDIFF_MAX)
+        via_fatal("%s: %zu blocks of %zu elements of %zu bytes: no memory is as large", call,
+                  blocks, block_elements, bytes);
+    shape.dest_step = step_of(call, dest_stride, blocks, bytes);
+    shape.source_step = step_of(call, source_stride, blocks, bytes);
+    shape.blocks = blocks;
+    return shape;
+}
+
 /*
  * All blocks lie between the first and the last, whatever the sign of the stride; so one look at
  * the whole is enough.
@@ -81,19 +119,17 @@ void via_strided_put(const char *call, void *dest, const void *source, ptrdiff_t
                      ptrdiff_t source_stride, size_t block_elements, size_t blocks, size_t bytes,
                      int pe)
 {
-    ptrdiff_t dest_step = dest_stride * (ptrdiff_t)bytes;
-    ptrdiff_t source_step = source_stride * (ptrdiff_t)bytes;
-    size_t block_bytes = block_elements * bytes;
+    struct shape shape = shape_of(call, dest_stride, source_stride, block_elements, blocks, bytes);
 
-    if (blocks == 0 || block_bytes == 0)
+    if (shape.blocks == 0)
         return;
-    struct span span = span_of(dest, dest_step, blocks, block_bytes);
-    char *direct = mapped(call, &span, block_bytes * blocks, pe);
-    if (direct) {
-        copy(direct, source, dest_step, source_step, block_bytes, blocks);
-        return;
-    }
-    via_path_put_strided(call, dest, dest_step, source, source_step, block_bytes, blocks, pe);
+    struct span span = span_of(dest, shape.dest_step, blocks, shape.block_bytes);
+    char *direct = mapped(call, &span, shape.block_bytes * blocks, pe);
+    if (direct)
+        copy(direct, source, shape.dest_step, shape.source_step, shape.block_bytes, blocks);
+    else
+        via_path_put_strided(call, dest, shape.dest_step, source, shape.source_step,
+                             shape.block_bytes, blocks, pe);
 }
 
 /* --- gets from other hosts -------------------------------------------------------------------- */
@@ -130,35 +166,37 @@ static void get_spans(const char *call, char *dest, const char *source, ptrdiff_
     }
 }
 
+/* All at once, as they take a round trip each. */
+static void get_each(const char *call, char *dest, const char *source, const struct shape *shape,
+                     int pe)
+{
+    for (size_t i = 0; i < shape->blocks; i++)
+        via_path_get_nbi(call, dest + shape->dest_step * (ptrdiff_t)i,
+                         source + shape->source_step * (ptrdiff_t)i, shape->block_bytes, pe);
+    if (via_has_frames())
+        via_path_quiet();
+}
+
 void via_strided_get(const char *call, void *dest, const void *source, ptrdiff_t dest_stride,
                      ptrdiff_t source_stride, size_t block_elements, size_t blocks, size_t bytes,
                      int pe)
 {
-    ptrdiff_t dest_step = dest_stride * (ptrdiff_t)bytes;
-    ptrdiff_t source_step = source_stride * (ptrdiff_t)bytes;
-    size_t block_bytes = block_elements * bytes;
+    struct shape shape = shape_of(call, dest_stride, source_stride, block_elements, blocks, bytes);
 
-    if (blocks == 0 || block_bytes == 0)
+    if (shape.blocks == 0)
         return;
-    struct span span = span_of(source, source_step, blocks, block_bytes);
-    const char *direct = mapped(call, &span, block_bytes * blocks, pe);
+    struct span span = span_of(source, shape.source_step, blocks, shape.block_bytes);
+    const char *direct = mapped(call, &span, shape.block_bytes * blocks, pe);
     if (direct) {
-        copy(dest, direct, dest_step, source_step, block_bytes, blocks);
+        copy(dest, direct, shape.dest_step, shape.source_step, shape.block_bytes, blocks);
         return;
     }
-    size_t each = blocks_at_a_time(source_step, block_bytes);
-    char *buffer =
-        each > 1 ? malloc(span.bytes < SPAN_BYTES_MAX ? span.bytes : SPAN_BYTES_MAX) : NULL;
-    if (buffer) {
-        get_spans(call, dest, source, dest_step, source_step, block_bytes, blocks, each, buffer,
-                  pe);
-        free(buffer);
-        return;
-    }
-    /* All at once where they take a round trip each. */
-    for (size_t i = 0; i < blocks; i++)
-        via_path_get_nbi(call, (char *)dest + dest_step * (ptrdiff_t)i,
-                         (const char *)source + source_step * (ptrdiff_t)i, block_bytes, pe);
-    if (via_has_frames())
-        via_path_quiet();
+    size_t each = blocks_at_a_time(shape.source_step, shape.block_bytes);
+    char *buffer = each > 1 ? malloc(via_min(span.bytes, SPAN_BYTES_MAX)) : NULL;
+    if (buffer)
+        get_spans(call, dest, source, shape.dest_step, shape.source_step, shape.block_bytes, blocks,
+                  each, buffer, pe);
+    else
+        get_each(call, dest, source, &shape, pe);
+    free(buffer);
 }

@@ -119,6 +119,22 @@ static int turn(const char *how, int me)
         if (me == 0)
             shmem_int_p(&word, 1, shmem_n_pes());
         shmem_barrier_all();
+    } else if (strcmp(how, "bad-stride") == 0) {
+        /* In bytes, each of these is 0 or all that there is when it wraps. */
+        static long words[8];
+        if (me == 0)
+            shmem_long_iput(words, words, (ptrdiff_t)1 << 61, 1, 4, 1);
+        shmem_barrier_all();
+    } else if (strcmp(how, "bad-stride-back") == 0) {
+        static long words[8];
+        if (me == 0)
+            shmem_long_iget(words, words, 1, PTRDIFF_MIN / 8, 3, 1);
+        shmem_barrier_all();
+    } else if (strcmp(how, "bad-blocks") == 0) {
+        static long words[8];
+        if (me == 0)
+            shmem_long_ibput(words, words, 1, 1, (size_t)1 << 61, 2, 1);
+        shmem_barrier_all();
     } else if (strcmp(how, "bad-free") == 0) {
         static int word;
         shmem_free(&word);

@@ -115,6 +115,10 @@ class Mistakes(shmem_lab.Case):
                  says=["PE 0: shmem_int_p to PE 0: 4 bytes at 0x", "neither in the symmetric heap"])
         self.bad("-n", 2, END, "bad-pe", code=1,
                  says="PE 0: shmem_int_p: PE 2: there are PEs 0 to 1")
+        for how, says in (("bad-stride", "shmem_long_iput: 4 blocks, 2305843009213693952 elements of 8 bytes apart"),
+                          ("bad-stride-back", "shmem_long_iget: 3 blocks, -1152921504606846976 elements of 8 bytes apart"),
+                          ("bad-blocks", "shmem_long_ibput: 2 blocks of 2305843009213693952 elements of 8 bytes")):
+            self.bad("-n", 2, END, how, code=1, says=["PE 0: " + says, "no memory is as large"])
         self.bad("-n", 2, END, "bad-free", code=1, says=["shmem_free: 0x", "is not the address"])
         self.bad("-n", 1, END, "no-init", code=1, says="shmem_malloc: the library is not initialized")
 
