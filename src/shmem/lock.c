@@ -98,7 +98,9 @@ void pshmem_clear_lock(long *lock)
 {
     if (via_unlikely(via_has_frames()) && !VIA_MUTANT(SHMEM_UNLOCK_EARLY))
         via_path_quiet();
-    serve_next(VIA_CALL, lock, place_of(VIA_CALL, lock).home);
+    struct place place = place_of(VIA_CALL, lock);
+    via_trace_lock_left(place.number);
+    serve_next(VIA_CALL, lock, place.home);
 }
 
 VIA_ALIAS(void, shmem_set_lock, (long *lock))

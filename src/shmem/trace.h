@@ -52,7 +52,7 @@ struct via_board {
     struct via_trace_collective collectives[VIA_TRACE_COLLECTIVES];
     /* Words that this PE has waited on: 1 + region + VIA_REGIONS * offset; 0 = free. */
     _Atomic uint64_t words[VIA_TRACE_WORDS];
-    /* Locks that this PE has taken, via_trace_lock_note; of those that share a place, the last. 0 =
+    /* Locks that this PE holds, via_trace_lock_note; of those that share a place, the last. 0 =
      * none. */
     _Atomic uint64_t locks[VIA_TRACE_LOCKS];
 } __attribute__((aligned(128)));
@@ -71,11 +71,8 @@ void via_trace_init(void);
  */
 #define VIA_TRACE_SOME (-1)
 #define VIA_TRACE_LOCK (-2)
-/*
- * What a PE notes of a lock that it has taken: the lock's number in the upper half, its own ticket
- * in the lower one. It stays when the lock is given back: the ticket that is served then is another
- * one.
- */
+/* What a PE notes of a lock that it holds: the lock's number in the upper half, its own ticket in
+ * the lower one. */
 static inline uint64_t via_trace_lock_note(uint32_t number, uint32_t ticket)
 {
     return (uint64_t)number << 32 | ticket;
@@ -95,6 +92,17 @@ static inline void via_trace_lock_taken(uint32_t number, uint32_t ticket)
     if (via_likely(via_trace_board))
         atomic_store_explicit(via_trace_lock_place(via_trace_board, number),
                               via_trace_lock_note(number, ticket), memory_order_relaxed);
+}
+
+/* ... and is so no more. A ticket alone does not tell: a lock that is allocated again in the same
+ * place begins with the same tickets. */
+static inline void via_trace_lock_left(uint32_t number)
+{
+    if (via_unlikely(!via_trace_board))
+        return;
+    _Atomic uint64_t *place = via_trace_lock_place(via_trace_board, number);
+    if (via_likely(atomic_load_explicit(place, memory_order_relaxed) >> 32 == number))
+        atomic_store_explicit(place, 0, memory_order_relaxed);
 }
 
 void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t value);

@@ -47,6 +47,25 @@ static __attribute__((noinline)) void hang_in_other_lock(int me)
         pause();
 }
 
+/* A lock in the place of one that PE 0 has had, with the same ticket. */
+static __attribute__((noinline)) void hang_in_new_lock(int me)
+{
+    if (me == 0) {
+        shmem_set_lock(&lock);
+        shmem_clear_lock(&lock);
+    }
+    shmem_barrier_all();
+    lock = 0;
+    shmem_barrier_all();
+    if (me == 2)
+        shmem_set_lock(&lock);
+    shmem_barrier_all();
+    if (me != 2)
+        shmem_set_lock(&lock);
+    for (;;)
+        pause();
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
@@ -60,6 +79,8 @@ int main(int argc, char **argv)
         hang_in_lock();
     else if (strcmp(how, "lock-left") == 0)
         hang_in_other_lock(shmem_my_pe());
+    else if (strcmp(how, "lock-new") == 0)
+        hang_in_new_lock(shmem_my_pe());
     shmem_finalize();
     return 0;
 }

@@ -62,6 +62,10 @@ class Trace(shmem_lab.Case):
         job = self.hang(program("trace"), "lock-left")
         self.look(job, r"^  PE [12] .* in shmem_set_lock, .*: lock other, held by PE 0$", r"^job .* 3 PEs, 2 wait$")
 
+    def test_a_lock_in_the_place_of_another(self):
+        job = self.hang(program("trace"), "lock-new")
+        self.look(job, r"^  PE 0 .* in shmem_set_lock, .*: lock lock, held by PE 2$", r"^job .* 3 PEs, 2 wait$")
+
     def test_a_pe_that_is_stopped(self):
         job = self.hang(program("trace"), "barrier")
         text = self.look(job, *BOTH)
