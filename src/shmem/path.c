@@ -249,28 +249,55 @@ void via_path_get_nbi(const char *call, void *dest, const void *source, size_t b
 VIA_DEFINE_UPDATE(32)
 VIA_DEFINE_UPDATE(64)
 
+/* `old` may be NULL. */
+static inline void update(void *word, unsigned width, enum viaduct_atomic operation,
+                          uint64_t operand, uint64_t compare, void *old)
+{
+    if (width == 4) {
+        uint32_t value = update32(word, operation, operand, compare);
+        if (old)
+            memcpy(old, &value, sizeof(value));
+    } else {
+        uint64_t value = update64(word, operation, operand, compare);
+        if (old)
+            memcpy(old, &value, sizeof(value));
+    }
+}
+
 /*
  * A word has one machine that executes its atomics: the owner's. There the PEs use the CPU's, and
- * so does the daemon for everybody else. Whether a window carries the CPU's too is the client
- * library's to know; no bridge does.
+ * so does the daemon for everybody else. Memory of another host is mapped only where it is coherent
+ * with this one's, which no bridge makes it: then the CPU's are right as well.
  */
+static char *atomic_base(const char *call, enum via_region region, unsigned width, int pe,
+                         struct via_remote **ret_remote)
+{
+    char *base = via_peer_base(region, pe);
+
+    if (base) {
+        count(VIA_WAY_DIRECT, width);
+        return base;
+    }
+    *ret_remote = remote_of(call, region, pe);
+    base = via_remote_direct(*ret_remote);
+    count(base ? VIA_WAY_WINDOW : VIA_WAY_FRAMES, width);
+    return base;
+}
+
 uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
                          enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe)
 {
+    struct via_remote *remote;
     enum via_region region;
     uint64_t off, old = 0;
-    int result;
 
     locate(call, dest, width, pe, &region, &off);
-    char *base = via_peer_base(region, pe);
+    char *base = atomic_base(call, region, width, pe, &remote);
     if (base) {
-        count(VIA_WAY_DIRECT, width);
-        return width == 4 ? update32(base + off, operation, operand, compare)
-                          : update64(base + off, operation, operand, compare);
+        update(base + off, width, operation, operand, compare, &old);
+        return old;
     }
-    struct via_remote *remote = remote_of(call, region, pe);
-    count(via_remote_direct(remote) ? VIA_WAY_WINDOW : VIA_WAY_FRAMES, width);
-    result = via_remote_atomic(remote, off, width, operation, operand, compare, &old);
+    int result = via_remote_atomic(remote, off, width, operation, operand, compare, &old);
     if (result < 0)
         fatal_remote(call, pe, width, result);
     return old;
@@ -280,20 +307,17 @@ uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
 static void start_atomic(const char *call, void *fetch, void *dest, unsigned width,
                          enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe)
 {
+    struct via_remote *remote;
     enum via_region region;
     uint64_t off;
-    int result;
 
     locate(call, dest, width, pe, &region, &off);
-    if (via_peer_base(region, pe)) {
-        uint64_t old = via_path_atomic(call, dest, width, operation, operand, compare, pe);
-        if (fetch)
-            memcpy(fetch, &old, width);
+    char *base = atomic_base(call, region, width, pe, &remote);
+    if (base) {
+        update(base + off, width, operation, operand, compare, fetch);
         return;
     }
-    struct via_remote *remote = remote_of(call, region, pe);
-    count(via_remote_direct(remote) ? VIA_WAY_WINDOW : VIA_WAY_FRAMES, width);
-    result = via_remote_atomic_start(remote, off, width, operation, operand, compare, fetch);
+    int result = via_remote_atomic_start(remote, off, width, operation, operand, compare, fetch);
     mark_frames();
     if (result < 0)
         fatal_remote(call, pe, width, result);
