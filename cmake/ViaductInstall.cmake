@@ -11,6 +11,24 @@ foreach(section 1 3 5 7 8)
     endif()
 endforeach()
 
+# Section 3, one page for each call of OpenSHMEM, from the tables of the headers.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_Interpreter_FOUND)
+    set(man3 ${PROJECT_BINARY_DIR}/man/man3)
+    add_custom_command(
+        OUTPUT ${man3}/shmem_put.3
+        COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/man3 ${man3} --cc ${CMAKE_C_COMPILER}
+        DEPENDS ${PROJECT_SOURCE_DIR}/tools/man3 ${PROJECT_SOURCE_DIR}/docs/man/shmem.3.in
+                ${PROJECT_SOURCE_DIR}/include/shmem.h ${PROJECT_SOURCE_DIR}/include/viaduct/shmem_entries.h
+                ${PROJECT_SOURCE_DIR}/include/viaduct/shmem_types.h
+                ${PROJECT_SOURCE_DIR}/include/viaduct/shmem_generic.h
+        COMMENT "Pages of section 3" VERBATIM)
+    add_custom_target(man3 ALL DEPENDS ${man3}/shmem_put.3)
+    install(DIRECTORY ${man3}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3 FILES_MATCHING PATTERN "*.3")
+else()
+    message(STATUS "no python3: no pages of section 3")
+endif()
+
 configure_file(viaduct.pc.in viaduct.pc @ONLY)
 if(TARGET libviaduct)
     install(FILES ${PROJECT_BINARY_DIR}/viaduct.pc
