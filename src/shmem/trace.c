@@ -71,22 +71,36 @@ static uintptr_t slot_of_stub(uintptr_t stub)
 }
 
 /*
- * The call that returns to `address`: what the instruction before it calls. Through a stub (call
- * rel32) or at once (call *disp(%rip)); NULL for a call by pointer.
+ * The call that returns to `address`: what the instruction before it calls. Through a stub, or in a
+ * static program the function itself (call rel32), or by the table (call *disp(%rip)); NULL for a
+ * call by pointer.
  */
 static const struct via_call *call_before(uintptr_t address)
 {
     const unsigned char *end = (const unsigned char *)address;
-    uintptr_t slot = 0, function;
+    uintptr_t slot = 0, function = 0;
 
-    if (end[-5] == 0xe8)
-        slot = slot_of_stub(address + (uintptr_t)(intptr_t)displacement(end - 4));
-    else if (end[-6] == 0xff && end[-5] == 0x15)
+    if (end[-5] == 0xe8) {
+        function = address + (uintptr_t)(intptr_t)displacement(end - 4);
+        slot = slot_of_stub(function);
+    } else if (end[-6] == 0xff && end[-5] == 0x15) {
         slot = address + (uintptr_t)(intptr_t)displacement(end - 4);
-    if (slot == 0)
-        return NULL;
-    memcpy(&function, (const void *)slot, sizeof(function));
-    return via_call_of_code(function);
+    }
+    if (slot != 0)
+        memcpy(&function, (const void *)slot, sizeof(function));
+    return function == 0 ? NULL : via_call_of_code(function);
+}
+
+/* Does the library go on at `address`? A static program is all one object: the library's frames are
+ * those before the first that makes an OpenSHMEM call. */
+static bool is_library(const void *address)
+{
+    const void *object = via_call_object();
+    Dl_info info;
+
+    if (!object)
+        return call_before((uintptr_t)address) == NULL;
+    return dladdr(address, &info) && info.dli_fbase == object;
 }
 
 /* Ours are the frames up to the program's. False when it is the call of before. */
@@ -97,9 +111,8 @@ static bool find_call(struct via_trace_wait *line)
     int count = backtrace(frames, FRAMES_MAX), i = 0;
     const struct via_call *call = NULL;
     char text[VIA_SYMBOL_TEXT_BYTES];
-    Dl_info info;
 
-    while (i < count && dladdr(frames[i], &info) && info.dli_fbase == via_call_object())
+    while (i < count && is_library(frames[i]))
         i++;
     if (i < count)
         call = call_before((uintptr_t)frames[i]);

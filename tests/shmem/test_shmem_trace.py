@@ -62,6 +62,13 @@ class Trace(shmem_lab.Case):
         job = self.hang(program("trace"), "lock-left")
         self.look(job, r"^  PE [12] .* in shmem_set_lock, .*: lock other, held by PE 0$", r"^job .* 3 PEs, 2 wait$")
 
+    def test_a_static_program(self):
+        code, out, err = self.call(os.path.join(BIN, "oshcc"), "-O2", "-static",
+                                   os.path.join(shmem_lab.HERE, "prog_shmem_trace.c"), "-o", "static")
+        self.assertEqual((code, out, err), (0, "", ""))
+        job = self.hang("./static", "barrier")
+        self.look(job, r"^  PE 0 \(pid \d+\) waits for \d+\.\d s in shmem_barrier_all, called in hang_in_barrier\S+: for PE 2$")
+
     def test_a_lock_in_the_place_of_another(self):
         job = self.hang(program("trace"), "lock-new")
         self.look(job, r"^  PE 0 .* in shmem_set_lock, .*: lock lock, held by PE 2$", r"^job .* 3 PEs, 2 wait$")

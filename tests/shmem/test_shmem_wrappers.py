@@ -107,6 +107,26 @@ class Wrappers(shmem_lab.Case):
                 self.build(OSHCC, *flags, source, "-o", "memory")
                 self.assertIn("PASS", self.good("-n", 2, "./memory"))
 
+    def test_static_programs(self):
+        for flag, name in (("-static", "memory"), ("-static", "threads"), ("-static-pie", "memory")):
+            with self.subTest(flag, name=name):
+                self.build(OSHCC, flag, os.path.join(HERE, "prog_shmem_%s.c" % name), "-o", "static", "-lm")
+                self.assertNotIn("INTERP", self.call("readelf", "-lW", "static")[1])
+                self.assertIn("PASS", self.good("-n", 3, "--timeout", 90, "./static"))
+
+    def test_a_static_program_with_children_and_a_tool(self):
+        self.build(OSHCC, "-static", os.path.join(HERE, "prog_shmem_end.c"), "-o", "static")
+        self.good("-n", 2, "./static", "fork")
+        self.build(OSHCC, "-static", self.write("tool.c", TOOL), self.write("profiled.c", PROFILED), "-o", "static")
+        self.assertEqual(self.good("-n", 1, "./static"), "3 calls\n")
+
+    def test_a_static_program_says_that_it_can_not_be_checked(self):
+        self.build(OSHCC, "-static", HELLO, "-o", "static")
+        code, out, err = self.call(OSHRUN, "-n", 1, "./static", env={"VIADUCT_SHMEM_CHECK": "1"})
+        self.assertEqual(code, 0)
+        self.assertIn("PASS", out)
+        self.assertIn("looks at no call of a statically linked program: link it with the shared library", err)
+
     def test_a_program_with_a_sanitizer(self):
         # Its variables lie between red zones that nobody may read, and it forks.
         source = self.write("checked.c", CHECKED)
