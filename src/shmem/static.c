@@ -8,9 +8,10 @@
 static int open_pmix(struct via_pmi *pmi, struct via_error *err)
 {
     (void)pmi;
-    return via_error_set(err, -ENOTSUP,
-                         "the launcher speaks PMIx, which a statically linked program can not: link "
-                         "it with the shared library, or use oshrun");
+    return via_error_set(
+        err, -ENOTSUP,
+        "the launcher speaks PMIx, which a statically linked program can not: link "
+        "it with the shared library, or use oshrun");
 }
 
 const struct via_pmi_ops via_pmix_ops = {.name = "PMIx", .open = open_pmix};
