@@ -18,7 +18,8 @@ if(Python3_Interpreter_FOUND)
     add_custom_command(
         OUTPUT ${man3}/shmem_put.3
         COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/man3 ${man3} --cc ${CMAKE_C_COMPILER}
-        DEPENDS ${PROJECT_SOURCE_DIR}/tools/man3 ${PROJECT_SOURCE_DIR}/docs/man/shmem.3.in
+        DEPENDS ${PROJECT_SOURCE_DIR}/tools/man3 ${PROJECT_SOURCE_DIR}/tools/shmem_tables.py
+                ${PROJECT_SOURCE_DIR}/docs/man/shmem.3.in
                 ${PROJECT_SOURCE_DIR}/include/shmem.h ${PROJECT_SOURCE_DIR}/include/viaduct/shmem_entries.h
                 ${PROJECT_SOURCE_DIR}/include/viaduct/shmem_types.h
                 ${PROJECT_SOURCE_DIR}/include/viaduct/shmem_generic.h

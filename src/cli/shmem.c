@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* `viaduct shmem trace`: the launcher knows how to look at jobs, so this is its option. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,12 +10,14 @@
 #include "cli/find.h"
 
 static const char help[] =
-    "usage: viaduct shmem trace [--job JOB]\n"
+    "usage: viaduct shmem trace [--job JOB] [--json]\n"
     "\n"
     "Shows who waits for whom in the OpenSHMEM jobs that run on this machine: the call each PE\n"
     "waits in, since when, from where it was called, and for which word or PE.\n"
     "\n"
     "  --job JOB        the job of this id (or its beginning), or of the launcher with this pid\n"
+    "  --json           for Perfetto and chrome://tracing: an array of a span for each wait, a "
+    "job\n"
     "  -h, --help       this text\n";
 
 static int trace(char **options)
@@ -47,9 +50,13 @@ int via_cli_shmem(int argc, char **argv)
     if (strcmp(argv[1], "trace") != 0) {
         return via_cli_usage(argv[0], "'%s': unknown; 'trace' is what there is", argv[1]);
     }
-    if (argc != 2 && (argc != 4 || strcmp(argv[2], "--job") != 0)) {
-        return via_cli_usage(argv[0], "'%s': unknown option, or its argument is missing",
-                             argv[argc - 1]);
+    for (int i = 2; i < argc; i++) {
+        bool job = strcmp(argv[i], "--job") == 0 && i + 1 < argc;
+        if ((!job && strcmp(argv[i], "--json") != 0) || argc > 5) {
+            return via_cli_usage(argv[0], "'%s': unknown option, or its argument is missing",
+                                 argv[argc - 1]);
+        }
+        i += job;
     }
     return trace(argv + 2);
 }

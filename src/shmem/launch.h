@@ -32,8 +32,9 @@ struct via_launch_options {
     const char *fabric;   /* NULL = the default */
     uint32_t timeout_s;   /* 0 = none */
     bool tag;
-    bool trace;                           /* look at jobs, start none */
-    const char *trace_job;                /* NULL = all */
+    bool trace;            /* look at jobs, start none */
+    const char *trace_job; /* NULL = all */
+    bool trace_json;
     struct via_launch_machines *machines; /* NULL: this one */
     const char *agent;                    /* command that reaches a machine; NULL = the default */
     const char *rundir;                   /* of the daemons of the machines; NULL = the default */
@@ -138,8 +139,13 @@ struct via_launch {
     int signal_fd;
     uint64_t quit_ns;          /* the last SIGQUIT */
     struct rlimit files_limit; /* to be given back to the PEs */
+    char *preload;             /* what PEs have in LD_PRELOAD; NULL: what there is */
     char machine[64];
 };
+
+/* The profiling tool and what is in LD_PRELOAD already, allocated; NULL when no variable asks for
+ * the tool. */
+int via_launch_find_tool(char **ret_preload, struct via_error *err) VIA_MUST_CHECK;
 
 /* All PEs, or none. */
 int via_launch_spawn(struct via_launch *launch, struct via_error *err) VIA_MUST_CHECK;
@@ -183,8 +189,8 @@ void via_launch_reap(struct via_launch *launch, via_launch_on_end *on_end);
 
 /* Of one job; of the jobs of this user on this machine, or of the one whose id or launcher's pid is
  * `wanted`. -ENOENT with a text when there is none. */
-int via_launch_trace(FILE *out, const struct via_job *job);
-int via_launch_trace_jobs(const char *wanted, struct via_error *err) VIA_MUST_CHECK;
+int via_launch_trace(FILE *out, const struct via_job *job, bool json);
+int via_launch_trace_jobs(const char *wanted, bool json, struct via_error *err) VIA_MUST_CHECK;
 
 /* "oshrun: ..." on standard error. */
 void via_launch_say(const char *format, ...) VIA_PRINTF(1, 2);

@@ -282,7 +282,7 @@ static void on_quit(struct via_launch *launch)
     launch->quit_ns = now_ns;
     if (launch->remote)
         via_launch_remote_trace(launch);
-    else if (via_launch_trace(stderr, launch->files.job) < 0)
+    else if (via_launch_trace(stderr, launch->files.job, false) < 0)
         via_launch_say("out of memory");
 }
 

@@ -93,6 +93,8 @@ static __attribute__((noreturn)) void become_pe(const struct via_launch *launch,
         give_up(failure_fd, "standard streams");
     if (!set_environment(launch, number))
         give_up(failure_fd, "environment");
+    if (launch->preload && setenv("LD_PRELOAD", launch->preload, 1) < 0)
+        give_up(failure_fd, "environment");
     give_back_files(launch);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -238,6 +240,9 @@ int via_launch_spawn(struct via_launch *launch, struct via_error *err)
         launch->options.tag ? calloc(2 * (size_t)count, sizeof(*launch->streams)) : NULL;
     if (!launch->pes || (launch->options.tag && !launch->streams))
         return via_error_set(err, -ENOMEM, "%u PEs: out of memory", count);
+    result = via_launch_find_tool(&launch->preload, err);
+    if (result < 0)
+        return result;
     if (pipe2(failure_fds, O_CLOEXEC) < 0)
         return via_error_set(err, -errno, "pipe: %s", strerror(errno));
     result = spawn_all(launch, failure_fds[1], err);

@@ -255,6 +255,60 @@ int via_launch_trace_print(FILE *out, const struct via_launch_view *view)
     return fflush(out) == 0 ? 0 : -errno;
 }
 
+/* --- for trace viewers ------------------------------------------------------------------------ */
+
+/* Of what make_printable() leaves. */
+static void print_string(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+/* The wait as a span that ends now; the first of all waits begins at 0. */
+static void print_span(FILE *out, const struct via_launch_moment *moment, uint32_t pe,
+                       uint64_t longest_ns)
+{
+    fprintf(out, ",\n{\"name\":");
+    print_string(out, moment->call);
+    fprintf(out,
+            ",\"ph\":\"X\",\"pid\":%u,\"tid\":0,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"caller\":", pe,
+            (double)(longest_ns - moment->for_ns) / 1e3, (double)moment->for_ns / 1e3);
+    print_string(out, moment->caller);
+    fprintf(out, ",\"for\":");
+    print_string(out, moment->what);
+    fprintf(out, "}}");
+}
+
+static int print_json(FILE *out, const struct via_launch_view *view)
+{
+    uint64_t longest_ns = 0;
+
+    for (uint32_t i = 0; i < view->count; i++)
+        if (view->moments[i].waits)
+            longest_ns = via_max(longest_ns, view->moments[i].for_ns);
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct via_launch_moment *moment = &view->moments[i];
+        char place[VIA_LAUNCH_PE_NAME_BYTES] = "", text[VIA_LAUNCH_PE_NAME_BYTES + 128];
+        view->name_place(view->ctx, i, place, sizeof(place));
+        snprintf(text, sizeof(text), "PE %u%s%s%s", i, place, moment->waits ? "" : " ",
+                 moment->waits ? "" : idle_text(moment));
+        make_printable(text, sizeof(text));
+        fprintf(out, "%s{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":",
+                i == 0 ? "[\n" : ",\n", i);
+        print_string(out, text);
+        fprintf(out, "}}");
+        if (moment->waits)
+            print_span(out, moment, i, longest_ns);
+    }
+    fprintf(out, "\n]\n");
+    return fflush(out) == 0 ? 0 : -errno;
+}
+
 static void name_place(const void *ctx, uint32_t pe, char *text, size_t bytes)
 {
     const struct via_job *job = ctx;
@@ -263,7 +317,7 @@ static void name_place(const void *ctx, uint32_t pe, char *text, size_t bytes)
         snprintf(text, bytes, " on host %u", job->pes[pe].host);
 }
 
-int via_launch_trace(FILE *out, const struct via_job *job)
+int via_launch_trace(FILE *out, const struct via_job *job, bool json)
 {
     struct via_launch_moment *moments = calloc(job->pes_count, sizeof(*moments));
     const struct via_launch_view view = {.id = job->id,
@@ -280,7 +334,7 @@ int via_launch_trace(FILE *out, const struct via_job *job)
         /* Each machine has a block of its own. */
         moments[i].elsewhere = job->gates != VIA_JOB_GATES_HERE && job->pes[i].heap_fd < 0;
     }
-    int result = via_launch_trace_print(out, &view);
+    int result = json ? print_json(out, &view) : via_launch_trace_print(out, &view);
     free(moments);
     return result;
 }
@@ -294,6 +348,7 @@ struct jobs {
     uint64_t ids[JOBS_MAX];
     uint32_t count;
     const char *wanted; /* an id or its beginning, or NULL */
+    bool json;
     int result;
 };
 
@@ -320,7 +375,7 @@ static void look_at_job(struct jobs *jobs, const char *path)
     if (via_job_map(fd, &job, &err) == 0) {
         if (jobs->count < JOBS_MAX && is_wanted(jobs, job)) {
             jobs->ids[jobs->count++] = job->id;
-            jobs->result = via_launch_trace(stdout, job);
+            jobs->result = via_launch_trace(stdout, job, jobs->json);
         }
         munmap(job, job->bytes);
     }
@@ -349,9 +404,9 @@ static void look_at_process(struct jobs *jobs, const char *pid)
     closedir(dir);
 }
 
-int via_launch_trace_jobs(const char *wanted, struct via_error *err)
+int via_launch_trace_jobs(const char *wanted, bool json, struct via_error *err)
 {
-    struct jobs jobs = {.wanted = wanted};
+    struct jobs jobs = {.wanted = wanted, .json = json};
     struct dirent *entry;
     DIR *dir = opendir("/proc");
 

@@ -19,7 +19,7 @@
 
 static const char usage_text[] =
     "usage: oshrun -n N [options] program [arguments]\n"
-    "       oshrun --trace [--job JOB]\n"
+    "       oshrun --trace [--job JOB] [--json]\n"
     "Runs an OpenSHMEM program as N PEs on this machine, or on the hosts of a fabric.\n"
     "\n"
     "  -n, --np N        how many PEs\n"
@@ -35,6 +35,7 @@ static const char usage_text[] =
     "  --tag             put [PE] before each line of output\n"
     "  --trace           who waits for whom in the jobs that run (the same: SIGQUIT)\n"
     "  --job JOB         with --trace: the job of this id, or of the launcher with this pid\n"
+    "  --json            with --trace: for Perfetto and chrome://tracing, an array a job\n"
     "  --help, --version\n"
     "\n"
     "Exit code: that of the first PE that fails, 128 + n when it was killed by signal n, else 0.\n"
@@ -52,6 +53,7 @@ enum {
     OPTION_TIMEOUT,
     OPTION_TAG,
     OPTION_TRACE,
+    OPTION_JSON,
     OPTION_JOB,
     OPTION_HELP,
     OPTION_VERSION
@@ -70,6 +72,7 @@ static const struct option long_options[] = {
     {"timeout", required_argument, NULL, OPTION_TIMEOUT},
     {"tag", no_argument, NULL, OPTION_TAG},
     {"trace", no_argument, NULL, OPTION_TRACE},
+    {"json", no_argument, NULL, OPTION_JSON},
     {"job", required_argument, NULL, OPTION_JOB},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
@@ -153,6 +156,9 @@ static int parse_option(int option, struct via_launch_options *options, struct v
     case OPTION_JOB:
         options->trace_job = optarg;
         return 0;
+    case OPTION_JSON:
+        options->trace_json = true;
+        return 0;
     case OPTION_HELP:
         fputs(usage_text, stdout);
         exit(0);
@@ -208,8 +214,9 @@ static int parse_options(int argc, char **argv, struct via_launch_options *optio
     if (result < 0)
         return result;
     options->argv = argv + optind;
-    if (options->trace_job && !options->trace)
-        return via_error_set(err, -EINVAL, "--job needs --trace");
+    if ((options->trace_job || options->trace_json) && !options->trace)
+        return via_error_set(err, -EINVAL, "%s needs --trace",
+                             options->trace_job ? "--job" : "--json");
     if (options->trace)
         return optind < argc ? via_error_set(err, -EINVAL, "--trace starts no program") : 0;
     int slurm = use_allocation(options, err);
@@ -258,7 +265,7 @@ static int trace(const struct via_launch_options *options)
 {
     struct via_error err = {0};
 
-    if (via_launch_trace_jobs(options->trace_job, &err) == 0)
+    if (via_launch_trace_jobs(options->trace_job, options->trace_json, &err) == 0)
         return 0;
     via_launch_say("%s", via_error_describe(&err));
     return 1;

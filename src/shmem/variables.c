@@ -68,6 +68,10 @@ const struct via_variable via_variables[] = {
      check_mode},
     {"VIADUCT_SHMEM_STATS", NULL, "a file: each PE appends how many bytes went by which way", NULL,
      NULL},
+    {"VIADUCT_SHMEM_PROFILE", NULL,
+     "a file, or -: how often each call was made, and how long it took", NULL, NULL},
+    {"VIADUCT_SHMEM_TIMELINE", NULL,
+     "a file: all calls of 1 us or more, for Perfetto or chrome://tracing", NULL, NULL},
     {"VIADUCT_FABRIC", NULL, "the fabric whose hosts oshrun uses", "default", NULL},
     {"VIADUCT_RUNDIR", NULL, "where that fabric is", NULL, NULL},
 };

@@ -31,7 +31,7 @@ def check_library(tree, library):
         declared = set(API.findall(tree.text("include/viaduct/viaduct.h")))
         wrong = [name for name in names if name not in declared]
         yield from (f"{library.name}: lacks {name}, which viaduct.h declares" for name in sorted(declared - set(names)))
-    elif library.name == "libviaduct-shmem.so":
+    elif library.name in ("libviaduct-shmem.so", "libviaduct-shmem-profile.so"):
         wrong = [name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in SHMEM)]
     else:
         libc = ctypes.CDLL("libc.so.6")

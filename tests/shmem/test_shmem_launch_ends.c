@@ -39,8 +39,9 @@ void via_launch_remote_trace(struct via_launch *launch)
     (void)launch;
 }
 
-int via_launch_trace(FILE *out, const struct via_job *job)
+int via_launch_trace(FILE *out, const struct via_job *job, bool json)
 {
+    (void)json;
     (void)out;
     (void)job;
     return 0;

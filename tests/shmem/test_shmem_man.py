@@ -84,7 +84,7 @@ class Tool(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
-        for part in ("tools/man3", "docs/man/shmem.3.in", "include"):
+        for part in ("tools/man3", "tools/shmem_tables.py", "docs/man/shmem.3.in", "include"):
             to = os.path.join(self.folder, part)
             os.makedirs(os.path.dirname(to), exist_ok=True)
             (shutil.copytree if part == "include" else shutil.copy)(os.path.join(ROOT, part), to)
