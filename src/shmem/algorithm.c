@@ -15,6 +15,7 @@
 #define LOCAL_NS 200u   /* a PE hears of another of its host */
 #define NEAR_NS 2000u   /* of one on a neighbour host */
 #define FAR_NS 55000u   /* by frames */
+#define HOP_NS 30000u   /* ... and more by each host that relays */
 #define LOCAL_PS 110u   /* a byte; in picoseconds */
 #define COMBINE_PS 120u /* a byte of a reduction */
 #define NEAR_PS 280u    /* through a window */
@@ -181,6 +182,28 @@ static uint64_t alltoall_ns(const struct via_algorithm_case *call)
     return puts_ns(call, call->bytes) + meet_ns(call, 0);
 }
 
+static struct via_algorithm_case of_all_pairs(const struct via_algorithm_case *call)
+{
+    struct via_algorithm_case all = *call;
+
+    all.bytes = call->bytes * call->pes;
+    return all;
+}
+
+static bool is_alltoall_exchangeable(const struct via_algorithm_case *call)
+{
+    struct via_algorithm_case all = of_all_pairs(call);
+
+    return call->bytes <= call->exchange_max && is_exchangeable_far(&all);
+}
+
+static uint64_t alltoall_exchange_ns(const struct via_algorithm_case *call)
+{
+    struct via_algorithm_case all = of_all_pairs(call);
+
+    return exchange_ns(&all);
+}
+
 /* --- reduce and scan ---------------------------------------------------------------------------
  */
 
@@ -202,15 +225,18 @@ static uint64_t reduce_shares_ns(const struct via_algorithm_case *call)
     return 2 * meet_ns(call, 0) + 3 * puts_ns(call, share) + combine_ns(share, call->pes);
 }
 
-static bool has_partials(const struct via_algorithm_case *call)
-{
-    return !call->is_active_set && call->bytes > 0 && call->hosts > 1 &&
-           call->partial_max >= call->element_bytes;
-}
-
 static uint64_t pieces_of(const struct via_algorithm_case *call)
 {
     return (call->bytes + call->partial_max - 1) / via_max(call->partial_max, (size_t)1);
+}
+
+/* Each piece is a meeting of all: of many pieces no other algorithm is slower. */
+#define PIECES_MAX 32u
+
+static bool has_partials(const struct via_algorithm_case *call)
+{
+    return !call->is_active_set && call->bytes > 0 && call->hosts > 1 &&
+           call->partial_max >= call->element_bytes && pieces_of(call) <= PIECES_MAX;
 }
 
 static uint64_t reduce_leaders_ns(const struct via_algorithm_case *call)
@@ -228,6 +254,33 @@ static uint64_t reduce_ring_ns(const struct via_algorithm_case *call)
 
     return steps * next_ns(call, share) + combine_ns(call->bytes, call->locals_max) +
            3 * locals_ns(call) + bytes_ns(call->bytes * (call->locals_max - 1), LOCAL_PS);
+}
+
+/* In a round of halving and doubling, with so many bytes each way. Where there is no switch each
+ * host on the way relays what goes to hosts behind it. */
+static uint64_t halving_round_ns(const struct via_algorithm_case *call, unsigned distance,
+                                 uint64_t bytes)
+{
+    unsigned hops = call->is_mesh ? 1 : via_min(distance, call->hosts - distance);
+
+    return 3 * (hops > 1 ? FAR_NS + hops * HOP_NS : any_ns(call, 0)) +
+           2 * hops * (any_ns(call, bytes) - any_ns(call, 0));
+}
+
+/* What is too many for a power of two hosts begins and ends with all of the bytes. */
+static uint64_t reduce_halving_ns(const struct via_algorithm_case *call)
+{
+    unsigned power = 1u << (31 - __builtin_clz(via_max(call->hosts, 1u)));
+    uint64_t bytes = call->bytes, cost_ns = 0;
+
+    for (unsigned distance = power / 2; distance > 0; distance /= 2) {
+        bytes /= 2;
+        cost_ns += halving_round_ns(call, distance, bytes);
+    }
+    if (power < call->hosts)
+        cost_ns += halving_round_ns(call, power, call->bytes);
+    return cost_ns + combine_ns(call->bytes, call->locals_max) + 3 * locals_ns(call) +
+           bytes_ns(call->bytes * (call->locals_max - 1), LOCAL_PS);
 }
 
 /* Member i reads the sources of all before it. */
@@ -274,6 +327,8 @@ const struct via_algorithm via_algorithms[VIA_ALGORITHMS] = {
                               has_leaders, fcollect_leaders_ns},
     [VIA_ALLTOALL_DIRECT] = {"direct", VIA_COLLECTIVE_ALLTOALL, "each puts to every member", always,
                              alltoall_ns},
+    [VIA_ALLTOALL_EXCHANGE] = {"exchange", VIA_COLLECTIVE_ALLTOALL, "all get all sources",
+                               is_alltoall_exchangeable, alltoall_exchange_ns},
     [VIA_REDUCE_EXCHANGE] = {"exchange", REDUCE, "all get all sources, and compute in their order",
                              is_exchangeable, reduce_exchange_ns},
     [VIA_REDUCE_SHARES] = {"shares", REDUCE,
@@ -284,6 +339,10 @@ const struct via_algorithm via_algorithms[VIA_ALGORITHMS] = {
     [VIA_REDUCE_RING] = {"ring", REDUCE,
                          "within hosts, then shares go round: reduce-scatter, all-gather",
                          has_leaders, reduce_ring_ns},
+    [VIA_REDUCE_HALVING] =
+        {"halving", REDUCE,
+         "within hosts, then halves to the host 2^r further: recursive halving, doubling",
+         has_leaders, reduce_halving_ns},
     [VIA_SCAN_EXCHANGE] = {"exchange", SCAN, "all get all sources", is_exchangeable,
                            reduce_exchange_ns},
     [VIA_SCAN_DIRECT] = {"direct", SCAN, "each reads the sources before its own", always,

@@ -39,10 +39,12 @@ enum via_algorithm_number {
     VIA_FCOLLECT_DIRECT,
     VIA_FCOLLECT_LEADERS,
     VIA_ALLTOALL_DIRECT,
+    VIA_ALLTOALL_EXCHANGE,
     VIA_REDUCE_EXCHANGE,
     VIA_REDUCE_SHARES,
     VIA_REDUCE_LEADERS,
     VIA_REDUCE_RING,
+    VIA_REDUCE_HALVING,
     VIA_SCAN_EXCHANGE,
     VIA_SCAN_DIRECT,
     VIA_SCAN_LEADERS,
@@ -53,13 +55,14 @@ enum via_algorithm_number {
 struct via_algorithm_case {
     unsigned pes;
     unsigned hosts;
-    unsigned locals_max;  /* of the team's members on one host */
-    bool is_active_set;   /* pSync is all there is: no exchange, no leaders */
-    bool is_ring;         /* each host is a neighbour of the team's next one */
-    bool is_mesh;         /* all hosts are neighbours: a switch */
-    size_t exchange_max;  /* bytes of each member that one exchange takes; 0 = none */
-    size_t partial_max;   /* bytes of each host that one round of leaders takes */
-    size_t bytes;         /* of each member; 0 where members may have different ones */
+    unsigned locals_max; /* of the team's members on one host */
+    bool is_active_set;  /* pSync is all there is: no exchange, no leaders */
+    bool is_ring;        /* each host is a neighbour of the team's next one */
+    bool is_mesh;        /* all hosts are neighbours: a switch */
+    size_t exchange_max; /* bytes of each member that one exchange takes; 0 = none */
+    size_t partial_max;  /* bytes of each host that one round of leaders takes */
+    size_t
+        bytes; /* of each member; 0 where members may have different ones; alltoall: of each pair */
     size_t element_bytes; /* of a reduction; else 1 */
 };
 

@@ -326,10 +326,45 @@ void via_group_collect(const char *call, struct via_group *group, void *dest, co
 /* --- alltoall ----------------------------------------------------------------------------------
  */
 
+void via_alltoall_direct(const struct via_task *task)
+{
+    struct via_group *group = task->group;
+    char *to = (char *)task->dest + (size_t)group->my_pe * task->bytes;
+
+    for (int i = 0; i < group->size; i++) {
+        int number = (group->my_pe + i) % group->size;
+        via_put(task->call, to, (const char *)task->source + (size_t)number * task->bytes,
+                task->bytes, via_group_pe(group, number));
+    }
+    via_group_barrier(group);
+}
+
+/* Nobody writes into another's dest. */
+void via_alltoall_exchange(const struct via_task *task)
+{
+    struct via_group *group = task->group;
+    size_t mine = (size_t)group->my_pe * task->bytes;
+
+    via_group_exchange(group, task->source, task->bytes * (size_t)group->size);
+    for (int i = 0; i < group->size; i++)
+        memcpy((char *)task->dest + (size_t)i * task->bytes, via_group_exchanged(group, i) + mine,
+               task->bytes);
+}
+
 void via_group_alltoalls(const char *call, struct via_group *group, void *dest, const void *source,
                          ptrdiff_t dest_stride, ptrdiff_t source_stride, size_t elements,
                          size_t bytes)
 {
+    if (dest_stride == 1 && source_stride == 1) {
+        const struct via_task task = {.call = call,
+                                      .group = group,
+                                      .dest = dest,
+                                      .source = source,
+                                      .bytes = elements * bytes,
+                                      .element_bytes = 1};
+        via_group_run(VIA_COLLECTIVE_ALLTOALL, &task);
+        return;
+    }
     ptrdiff_t dest_step = dest_stride * (ptrdiff_t)(elements * bytes);
     ptrdiff_t source_step = source_stride * (ptrdiff_t)(elements * bytes);
 
@@ -337,11 +372,8 @@ void via_group_alltoalls(const char *call, struct via_group *group, void *dest, 
         int number = (group->my_pe + i) % group->size;
         void *to = (char *)dest + group->my_pe * dest_step;
         const void *from = (const char *)source + number * source_step;
-        if (dest_stride == 1 && source_stride == 1)
-            via_put(call, to, from, elements * bytes, via_group_pe(group, number));
-        else
-            via_strided_put(call, to, from, dest_stride, source_stride, 1, elements, bytes,
-                            via_group_pe(group, number));
+        via_strided_put(call, to, from, dest_stride, source_stride, 1, elements, bytes,
+                        via_group_pe(group, number));
     }
     via_group_barrier(group);
 }

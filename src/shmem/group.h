@@ -96,7 +96,14 @@ via_algorithm_run via_broadcast_exchange, via_broadcast_direct, via_broadcast_tr
     via_broadcast_chain;
 via_algorithm_run via_collect_chain, via_collect_direct, via_collect_leaders;
 via_algorithm_run via_fcollect_exchange, via_fcollect_direct, via_fcollect_leaders;
-via_algorithm_run via_reduce_exchange, via_reduce_shares, via_reduce_leaders, via_reduce_ring;
+via_algorithm_run via_reduce_exchange, via_reduce_shares, via_reduce_leaders, via_reduce_ring,
+    via_reduce_halving;
+via_algorithm_run via_alltoall_direct, via_alltoall_exchange;
 via_algorithm_run via_scan_exchange, via_scan_direct, via_scan_leaders;
+
+/* reduce_run.c: dest of a leader = what its host has, and of other members = that of their leader.
+ */
+void via_reduce_host(const struct via_task *task, const struct via_hosts *hosts);
+void via_reduce_spread(const struct via_task *task, const struct via_hosts *hosts);
 
 #endif

@@ -28,6 +28,8 @@ enum via_hosts_word {
     VIA_WORD_SHARE,     /* reduction in a ring: shares that came */
     VIA_WORD_READY,     /* the same: the next leader's dest may be written */
     VIA_WORD_TREE = 33, /* 10: broadcast */
+    VIA_WORD_HALF = 43, /* 10: reduction by halves: the partner's may be read */
+    VIA_WORD_BACK = 53, /* 10: ... and has come back */
 };
 
 /*

@@ -228,6 +228,30 @@ void via_scan_leaders(const struct via_task *task)
     take_results(task, results);
 }
 
+void via_reduce_host(const struct via_task *task, const struct via_hosts *hosts)
+{
+    size_t piece_max = PIECE_BYTES / task->element_bytes;
+
+    for (size_t at = 0; at < task->elements; at += piece_max) {
+        size_t piece = via_min(piece_max, task->elements - at);
+        if (task->dest != task->source)
+            memcpy(dest_at(task, at), source_at(task, at), piece * task->element_bytes);
+        combine_members(task, dest_at(task, at), at, piece, task->group->my_pe + 1,
+                        hosts->first[hosts->mine + 1]);
+    }
+}
+
+void via_reduce_spread(const struct via_task *task, const struct via_hosts *hosts)
+{
+    struct viaduct_shmem_team *team = task->group->team;
+
+    if (!via_hosts_is_leader(team))
+        via_get(task->call, task->dest, task->dest, task->bytes,
+                via_team_pe(team, hosts->first[hosts->mine]));
+    if (hosts->shape.locals_max > 1)
+        via_hosts_meet_locals(team);
+}
+
 /* --- in a ring ---------------------------------------------------------------------------------
  */
 
@@ -355,9 +379,5 @@ void via_reduce_ring(const struct via_task *task)
     via_hosts_release(team);
     /* As many as no leader exceeds: all members count alike. */
     team->pieces += 2 * hosts->count * (share_bytes / (RING_PIECE_BYTES / 2) + 1);
-    if (!via_hosts_is_leader(team))
-        via_get(task->call, task->dest, task->dest, task->bytes,
-                via_team_pe(team, hosts->first[hosts->mine]));
-    if (hosts->shape.locals_max > 1)
-        via_hosts_meet_locals(team);
+    via_reduce_spread(task, hosts);
 }

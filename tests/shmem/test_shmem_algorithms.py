@@ -17,6 +17,7 @@ SETS = (
     "hosts=dissemination,broadcast=tree,fcollect=leaders,collect=leaders,reduce=leaders,scan=leaders",
     "hosts=ring,broadcast=chain,fcollect=leaders,collect=leaders,reduce=ring,scan=leaders",
     "hosts=dissemination,broadcast=direct,fcollect=direct,collect=direct,reduce=shares,scan=direct",
+    "hosts=ring,broadcast=tree,fcollect=direct,collect=direct,reduce=halving,scan=direct,alltoall=exchange",
 )
 # Of active sets, which prog_shmem_collect has.
 ACTIVE_SETS = {("collect", "chain")}
@@ -34,6 +35,12 @@ class Sample(Ring):
 
     def test_a_sample(self):
         self.run_sets(6, SEED, SETS[1:])
+
+    def test_halves_of_hosts_that_are_no_power_of_two(self):
+        for hosts in (2, 3):  # and all four, above
+            with self.subTest(hosts=hosts):
+                self.assertIn("PASS", self.good("-n", 2 * hosts + 1, "--hosts", "1-%d" % hosts, "--timeout", 200, program("algorithms"),
+                                                SEED + 1, 2, env={"VIADUCT_SHMEM_ALGORITHMS": "reduce=halving,alltoall=exchange"}))
 
 
 class Table(shmem_lab.Case):
@@ -55,6 +62,9 @@ class Table(shmem_lab.Case):
             return {line.split()[0]: re.sub(r" \([^)]*\)", "", line.split(None, 1)[1]) for line in out.splitlines()[1:]}
         self.assertRegex(choices("--pes", 8, "--hosts", 8)["reduce"], r"^(exchange|leaders); .*ring$")
         self.assertEqual(choices("--pes", 64, "--hosts", 64, "--shape", "mesh")["hosts"], "dissemination")
+        self.assertRegex(choices("--pes", 16, "--hosts", 16, "--shape", "mesh")["reduce"], r"; .*halving$")
+        self.assertNotIn("halving", choices("--pes", 16, "--hosts", 16, "--shape", "other")["reduce"])
+        self.assertRegex(choices("--pes", 16, "--hosts", 16)["alltoall"], r"^exchange; .*direct$")
         self.assertEqual(choices("--pes", 4, "--hosts", 1)["reduce"], "exchange; from 128 B shares")
         self.environment["VIADUCT_SHMEM_ALGORITHMS"] = "reduce=shares"
         self.assertEqual(choices()["reduce"], "shares")
