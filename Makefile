@@ -27,7 +27,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deb deb-check dist hw plan-core fit-costs demo machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help deb deb-check dist hw plan-core fit-costs demo machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -94,6 +94,9 @@ mutants-shmem: packages build-release ## each call of OpenSHMEM does nothing in 
 
 conform-shmem: packages build-release ## run the tests of shmem4py (from PyPI) over the installed library
 	python3 tests/supervise.py python3 tests/shmem/conform_shmem.py --build build/release || [ $$? -eq 77 ]
+
+sim-shmem: packages build-release ## seeds of OpenSHMEM programs on 64 simulated hosts
+	build/release/bin/viaduct-sim run --first 2 --count 8 --jobs 2 --set graph=ring,hosts=64,pes=64,pe-nodes=64,pe-steps=6,ops=1,streams=0,barrier-groups=0,freezes=0,crashes=0,cuts=0
 
 sweep-shmem: packages build-release ## every algorithm of collectives, every type and operation, 1 to 33 PEs on 2 to 17 hosts
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/shmem/test_shmem_algorithms.py --all

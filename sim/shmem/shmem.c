@@ -350,8 +350,9 @@ static void make_config(struct sim_config *config)
     config->faults.crashes_count =
         config->shmem.crashes != 0 ? via_max(config->faults.crashes_count, 1u) : 0;
     config->faults.restart_ns_max = via_max(config->faults.restart_ns_max, 1000000u);
-    /* More of them would only take time. */
-    config->hosts_count = via_min(config->hosts_count, config->hosts_count > 8 ? 20u : 8u);
+    /* More of them would only take time, unless each of them is to have PEs (pe-nodes). */
+    uint32_t enough = config->hosts_count > 8 ? 20 : 8;
+    config->hosts_count = via_min(config->hosts_count, via_max(enough, config->shmem.nodes));
 }
 
 void sim_shmem_run(const struct sim_config *config, int plant, FILE *trace,

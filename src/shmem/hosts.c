@@ -190,6 +190,9 @@ void via_hosts_hear(const struct viaduct_shmem_team *team, unsigned word, uint64
     while (atomic_load_explicit(mine, memory_order_acquire) < value)
         via_wait_step(&wait);
     via_wait_done(&wait);
+    atomic_store_explicit(&via_world.rounds,
+                          atomic_load_explicit(&via_world.rounds, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
 }
 
 static size_t block_off(const struct via_load *load, const struct via_hosts *hosts, unsigned host)

@@ -52,7 +52,8 @@ void via_info_at_end(void)
                          atomic_load_explicit(&via_world.ways[way].calls, memory_order_relaxed),
                          names[way],
                          atomic_load_explicit(&via_world.ways[way].bytes, memory_order_relaxed));
-    used += snprintf(text + used, sizeof(text) - (size_t)used, "}\n");
+    used += snprintf(text + used, sizeof(text) - (size_t)used, ", \"rounds\": %" PRIu64 "}\n",
+                     atomic_load_explicit(&via_world.rounds, memory_order_relaxed));
     /* One write at the end of the file: lines of several PEs do not mix. */
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0 || write(fd, text, (size_t)used) != used)

@@ -132,6 +132,7 @@ struct via_world {
     _Atomic uint64_t frames_quiet;
 
     struct via_way_count ways[VIA_WAYS];
+    _Atomic uint64_t rounds; /* waits for other hosts in collectives; lost counts do not matter */
 };
 extern struct via_world via_world;
 

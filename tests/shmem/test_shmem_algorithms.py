@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Collectives by every algorithm of the table. In `make test` a sample; --all: every algorithm, 1 to 33 PEs on 1 to 17 hosts."""
+import json
 import os
 import random
 import re
@@ -36,11 +37,44 @@ class Sample(Ring):
     def test_a_sample(self):
         self.run_sets(6, SEED, SETS[1:])
 
+
+class Halves(Ring):
     def test_halves_of_hosts_that_are_no_power_of_two(self):
-        for hosts in (2, 3):  # and all four, above
+        for hosts in (2, 3):  # all four are in the sample
             with self.subTest(hosts=hosts):
                 self.assertIn("PASS", self.good("-n", 2 * hosts + 1, "--hosts", "1-%d" % hosts, "--timeout", 200, program("algorithms"),
                                                 SEED + 1, 2, env={"VIADUCT_SHMEM_ALGORITHMS": "reduce=halving,alltoall=exchange"}))
+
+
+class Rounds(Ring):
+    """On a mesh of 8 hosts with 32 PEs, waits of a PE for other hosts are counted: some times log2(8), not 8, and not 32."""
+
+    HOSTS, PES, TIMES = 8, 32, 10
+
+    def setUp(self):
+        shmem_lab.Case.setUp(self)
+        self.environment["VIADUCT_RUNDIR"] = os.path.join(self.folder, "run")
+        self.environment["VIADUCT_FABRIC"] = "r%d" % os.getpid()
+        self.environment["VIADUCT_UP_WITH"] = str(os.getpid())
+        self.viaduct("up", "--mesh", str(self.HOSTS))
+        self.addCleanup(self.call, os.path.join(BIN, "viaduct"), "down")
+
+    def rounds(self, name, count):
+        path = os.path.join(self.folder, "stats-%s-%d" % (name, count))
+        out = self.good("-n", self.PES, "--spread", "--timeout", 90, program("rounds"), name, count, env={"VIADUCT_SHMEM_STATS": path})
+        self.assertIn("PASS", out)
+        with open(path, encoding="utf-8") as lines:
+            return max(json.loads(line)["rounds"] for line in lines)
+
+    def test_they_grow_with_the_logarithm(self):
+        log = (self.HOSTS - 1).bit_length()
+        for name, most in (("barrier", log), ("broadcast", 2 * log), ("collect", 2 * log), ("fcollect", log), ("reduce", 2 * log),
+                           ("alltoall", log)):
+            few, many = (self.rounds(name, count) for count in (2, 2 + self.TIMES))
+            # A barrier of all follows each call.
+            each = (many - few) / self.TIMES - log
+            self.assertGreater(each, 0, name)
+            self.assertLessEqual(each, most, name)
 
 
 class Table(shmem_lab.Case):
@@ -104,5 +138,5 @@ if __name__ == "__main__":
     if "--all" in sys.argv:
         sys.argv[sys.argv.index("--all")] = "Sweep"
     elif len(sys.argv) == 1:
-        sys.argv += ["Table", "Sample"]
+        sys.argv += ["Table", "Sample", "Halves", "Rounds"]
     shmem_lab.main()
