@@ -83,14 +83,41 @@ struct via_host_cable_text via_host_cable_describe(const struct via_host_cable *
     return ret;
 }
 
+/* The link's own, but no more than pipes take: 1,023 peers need not have an inbox of full size
+ * each. */
+static int choose_inbox(const struct via_host_cable *cable, uint64_t *ret_bytes,
+                        struct via_error *err)
+{
+    const struct via_host *host = cable->host;
+    uint64_t least = inbox_bytes_min(host);
+    uint64_t wanted = cable->link.inbox_bytes;
+    *ret_bytes = via_align_up(via_node_inbox_bytes(&host->config), UINT64_C(4096));
+    if (wanted == 0) {
+        return 0;
+    }
+    if (wanted < least) {
+        return via_error_set(err, -EINVAL,
+                             "inbox of %llu bytes: %u channels with frames of %u bytes need %llu",
+                             (unsigned long long)wanted, host->config.channels_count,
+                             host->config.frame_bytes_max, (unsigned long long)least);
+    }
+    *ret_bytes = via_min(*ret_bytes, via_align_up(wanted, UINT64_C(4096)));
+    return 0;
+}
+
 static int open_port(struct via_host_cable *cable, struct via_error *err)
 {
     struct via_host *host = cable->host;
     const struct via_driver *driver = cable->link.driver;
     struct via_port_status status;
+    uint64_t inbox_bytes;
+    int rc = choose_inbox(cable, &inbox_bytes, err);
+    if (rc != 0) {
+        return rc;
+    }
     cable->offer = (struct via_driver_host){
         .host = host->config.host,
-        .inbox_bytes = via_align_up(via_node_inbox_bytes(&host->config), 4096),
+        .inbox_bytes = inbox_bytes,
         .threads_count = host->config.channels_count,
         .bell_fd = host->bells.fd,
         .inbox_bytes_min = inbox_bytes_min(host),
@@ -104,7 +131,7 @@ static int open_port(struct via_host_cable *cable, struct via_error *err)
         .mac_ctx = host->options.key != NULL ? host->options.key->ctx : NULL,
         .listen = host->listen[0] != '\0' ? host->listen : NULL,
     };
-    int rc = driver->open(cable->link.config, &cable->offer, &cable->port, err);
+    rc = driver->open(cable->link.config, &cable->offer, &cable->port, err);
     if (rc != 0) {
         via_error_prefix(err, "driver %s: open: ", driver->name);
         return rc;

@@ -5,6 +5,13 @@
  * table alone.
  *
  * All of it belongs to the control thread. Nothing blocks.
+ *
+ * Many peers. What a driver has one of in a process (a socket that listens, an adapter, a
+ * connection manager) is its endpoint, and may reach up to VIA_PORTS_MAX - 1 (1,023) peers. Each
+ * peer is a port of its own: with an inbox of its own size, with its own order, fences, doorbells,
+ * scratchpads and link state. So all that core/port.h promises holds for each port whatever becomes
+ * of the others of its endpoint: a peer that is silent, stopped or hostile, a port that is cut,
+ * opened or closed. tests/conform/test_many_peers.c holds drivers to that.
  */
 #ifndef VIA_PORT_DRIVER_H
 #define VIA_PORT_DRIVER_H
@@ -24,6 +31,7 @@
  */
 #define VIA_LINK_DESCRIPTION_BYTES 512u
 #define VIA_LINK_WORDS_MAX 16u
+#define VIA_LINK_INBOX_BYTES_MAX (UINT64_C(1) << 30)
 
 struct via_link_word {
     const char *key;
@@ -45,8 +53,9 @@ typedef void via_port_on_message(void *ctx, const void *msg, size_t len, int *fd
 /* What a host offers to the ports it opens. Borrowed until the port is closed. */
 struct via_driver_host {
     uint16_t host;
-    uint64_t
-        inbox_bytes; /* what the node can use, in whole pages; a driver may have another size */
+    uint64_t inbox_bytes; /* of this port alone, in whole pages: as the link's description says, or
+                             what the node can use. A driver whose window has a size of its own may
+                             have another */
     unsigned threads_count; /* transfer threads */
     int bell_fd; /* page of VIA_BELL_LINES_MAX struct via_bell (port/bell.h), one per transfer
                     thread, for a peer that can map it; a sealed memfd */
@@ -128,11 +137,13 @@ struct via_driver {
                            struct via_error *err);
 };
 
-/* A description that was understood. */
+/* A description that was understood. inbox=BYTES is read here, for all drivers alike; the other
+ * keys are the driver's own. */
 #define VIA_LINK_CONFIG_BYTES 256u
 struct via_link_config {
     const struct via_driver *driver;
     char target[128];
+    uint64_t inbox_bytes; /* of this link; 0 = what the node can use */
     unsigned char config[VIA_LINK_CONFIG_BYTES] __attribute__((aligned(16)));
 };
 

@@ -118,6 +118,28 @@ static int refuse_name(const char *name, size_t length, struct via_error *err)
                          name, names);
 }
 
+/* Takes inbox=BYTES out of the words: it is no driver's. */
+static int take_inbox(struct via_link_words *words, uint64_t *ret_bytes, struct via_error *err)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < words->count; i++) {
+        const struct via_link_word *word = &words->word[i];
+        if (strcmp(word->key, "inbox") != 0) {
+            words->word[kept++] = *word;
+            continue;
+        }
+        if (*ret_bytes != 0 || !via_link_word_bytes(word, ret_bytes) || *ret_bytes == 0 ||
+            *ret_bytes > VIA_LINK_INBOX_BYTES_MAX) {
+            return via_error_set(
+                err, -EINVAL, "option 'inbox%s%s': not once inbox=BYTES, 1 to %llu",
+                word->value != NULL ? "=" : "", word->value != NULL ? word->value : "",
+                (unsigned long long)VIA_LINK_INBOX_BYTES_MAX);
+        }
+    }
+    words->count = kept;
+    return 0;
+}
+
 static int parse(const char *text, struct via_link_config *ret_config, struct via_error *err)
 {
     struct via_link_words words;
@@ -137,6 +159,9 @@ static int parse(const char *text, struct via_link_config *ret_config, struct vi
     if (rc == 0) {
         *ret_config = (struct via_link_config){.driver = driver};
         strcpy(ret_config->target, words.target);
+        rc = take_inbox(&words, &ret_config->inbox_bytes, err);
+    }
+    if (rc == 0) {
         rc = driver->parse(&words, ret_config->config, err);
     }
     if (rc != 0) {

@@ -47,6 +47,22 @@ class Links(cli.Case):
             self.assertEqual(link["caps"], {"coherent": False, "writes_ordered": False, "store_bytes": 8, "read_ns": 1500, "dma_depth": 0})
             self.assertIn("host %d, inbox of %d bytes" % (3 - host, link["inbox"]), link["found"])
 
+    def test_each_link_has_an_inbox_of_its_own_size(self):
+        path = os.path.join(self.folder, "cable.sock")
+        self.daemon(1, "2=emu:%s,side=0,inbox=256KiB" % path)
+        self.daemon(2, "1=emu:%s,side=1" % path)
+        for host in (1, 2):
+            self.assertTrue(cli.wait_for(lambda host=host: self.link_of(host).get("state") == "up"), self.link_of(host))
+        self.assertEqual(self.link_of(1)["inbox"], 256 << 10)
+        self.assertGreater(self.link_of(2)["inbox"], 1 << 20)
+
+    def test_an_inbox_that_is_too_small(self):
+        done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", "1", "--link",
+                               "2=emu:%s/x.sock,side=0,inbox=4096" % self.folder], env=self.env, capture_output=True,
+                              text=True, timeout=cli.HANG_S, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, "link 0 to host 2: inbox of 4096 bytes: 2 channels with frames of 32768 bytes need [0-9]+")
+
 
 if __name__ == "__main__":
     cli.main()

@@ -50,6 +50,10 @@ static void what_is_no_description_is_refused(void **state)
         {"emu:/x,window=", "option 'window=': not one of"},
         {"emu:/x,seed=-1", "option 'seed=-1': not one of"},
         {"emu:/x,like=", "like '': there is no such class of links"},
+        {"emu:/x,inbox", "option 'inbox': not once inbox=BYTES"},
+        {"emu:/x,inbox=0", "option 'inbox=0': not once"},
+        {"emu:/x,inbox=2GiB", "option 'inbox=2GiB': not once"},
+        {"emu:/x,inbox=64KiB,inbox=64KiB", "option 'inbox=64KiB': not once"},
         {"ofi:", "driver ofi: '': not PROVIDER://HOST"},
         {"ofi:tcp", "not PROVIDER://HOST"},
         {"ofi:://x", "not PROVIDER://HOST"},
@@ -129,6 +133,19 @@ static void a_comma_in_a_target_is_doubled(void **state)
     assert_string_equal(config.target, "/a,b/c,");
     assert_int_equal(via_link_parse("emu:/a:b=c,like=pex", &config, &err), 0);
     assert_string_equal(config.target, "/a:b=c");
+}
+
+static void every_driver_takes_the_size_of_an_inbox(void **state)
+{
+    struct via_link_config config;
+    struct via_error err = {0};
+    (void)state;
+    assert_int_equal(via_link_parse("emu:/x,side=1", &config, &err), 0);
+    assert_int_equal(config.inbox_bytes, 0);
+    assert_int_equal(via_link_parse("emu:/x,inbox=96KiB,side=1", &config, &err), 0);
+    assert_int_equal(config.inbox_bytes, 96 << 10);
+    assert_int_equal(via_link_parse("ofi:tcp://x,inbox=1MiB", &config, &err), 0);
+    assert_int_equal(config.inbox_bytes, 1 << 20);
 }
 
 static void sizes_have_units(void **state)
@@ -247,6 +264,7 @@ int main(void)
         cmocka_unit_test(what_is_too_long_is_refused),
         cmocka_unit_test(a_comma_in_a_target_is_doubled),
         cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(every_driver_takes_the_size_of_an_inbox),
         cmocka_unit_test(a_link_is_used_by_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
