@@ -15,6 +15,7 @@ static const char help[] =
     "usage: viaduct perf pingpong|put|get|barrier [OPTION...]\n"
     "       viaduct perf shmem [OPTION...]\n"
     "       viaduct perf device [OPTION...]\n"
+    "       viaduct perf pio [OPTION...]\n"
     "\n"
     "Measures what programs get from the client library, between two hosts of a fabric:\n"
     "  pingpong   a put each way, waited for in memory; beside it a bare cache line each way\n"
@@ -23,6 +24,7 @@ static const char help[] =
     "  barrier    barriers of all hosts\n"
     "  shmem      OpenSHMEM, on rings of its own; has options of its own (shmem --help)\n"
     "  device     a BAR, a drive or a file, without a fabric (device --help)\n"
+    "  pio        stores into a link's window by width, beside DMA (pio --help)\n"
     "\n"
     "  --from A          host of the process that measures (default: the first)\n"
     "  --to B            host of the other one (default: the first other)\n"
@@ -69,8 +71,7 @@ struct options {
 /* --- words of the command line -------------------------------------------------------------------
  */
 
-/* "64K"; 0 or -EINVAL. */
-static int parse_size(const char *text, uint64_t *ret_bytes)
+int via_perf_size(const char *text, uint64_t *ret_bytes)
 {
     static const char units[] = "KMG";
     char *end;
@@ -98,7 +99,7 @@ static int take_size(struct via_perf *perf, const char *word)
     if (perf->sizes_count == VIA_PERF_SIZES_MAX) {
         return -EINVAL;
     }
-    return parse_size(word, &perf->sizes[perf->sizes_count++]);
+    return via_perf_size(word, &perf->sizes[perf->sizes_count++]);
 }
 
 static int take_channel(struct via_perf *perf, const char *word)
@@ -139,14 +140,14 @@ static const char *take_list(struct via_perf *perf, char *text, take_word *take)
     return NULL;
 }
 
-static int take_seconds(struct via_perf *perf, const char *text)
+int via_perf_seconds(const char *text, uint64_t *ret_ns)
 {
     char *end;
     double seconds = strtod(text, &end);
     if (*text == '\0' || *end != '\0' || !(seconds > 0) || seconds > SECONDS_MAX) {
         return -EINVAL;
     }
-    perf->span_ns = (uint64_t)(seconds * (double)VIA_SEC_NS);
+    *ret_ns = (uint64_t)(seconds * (double)VIA_SEC_NS);
     return 0;
 }
 
@@ -178,14 +179,14 @@ static int take_option(const char *name, int opt, struct via_perf *perf, struct 
         wrong = take_list(perf, optarg, take_channel);
         return wrong == NULL ? -1 : bad(name, "channels", wrong, "not the number of a channel");
     case 'S':
-        return parse_size(optarg, &perf->spread) == 0
+        return via_perf_size(optarg, &perf->spread) == 0
                    ? -1
                    : bad(name, "spread", optarg, "not 1 to 1G bytes");
     case 'm':
         perf->alone = true;
         return -1;
     case 't':
-        return take_seconds(perf, optarg) == 0
+        return via_perf_seconds(optarg, &perf->span_ns) == 0
                    ? -1
                    : bad(name, "seconds", optarg, "not a number above 0, up to 3600");
     case 'n':
@@ -472,6 +473,11 @@ int via_cli_perf(int argc, char **argv)
         static char name[] = "viaduct perf device";
         argv[1] = name;
         return via_perf_device(argc - 1, argv + 1);
+    }
+    if (argc > 1 && strcmp(argv[1], "pio") == 0) {
+        static char name[] = "viaduct perf pio";
+        argv[1] = name;
+        return via_perf_pio(argc - 1, argv + 1);
     }
     perf.span_ns = (uint64_t)(SECONDS_DEFAULT * (double)VIA_SEC_NS);
     int code = take_options(argc, argv, &perf, &options);

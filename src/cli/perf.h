@@ -17,6 +17,8 @@
  *   perf_measure.c rounds, medians, what is measured beside it
  *   perf_peer.c    the processes on the other hosts
  *   perf_wire.c    what is said to them, and what they say
+ *   perf_device.c  viaduct perf device: a BAR or a file
+ *   perf_pio.c     viaduct perf pio: the table of src/tune
  *   perf_shmem.c   viaduct perf shmem, which is a program of its own
  */
 #define VIA_PERF_SIZES_MAX 32u
@@ -70,8 +72,16 @@ int via_perf_measure(struct via_perf *perf, struct via_perf_row *ret_rows,
 /* Becomes the script that measures OpenSHMEM; returns the exit code when it can not. */
 int via_perf_shmem(const char *name, char **argv);
 
+/* "64K", up to VIA_PERF_SIZE_MAX; 0 or -EINVAL. */
+VIA_MUST_CHECK int via_perf_size(const char *text, uint64_t *ret_bytes);
+/* "0.5"; 0 or -EINVAL. */
+VIA_MUST_CHECK int via_perf_seconds(const char *text, uint64_t *ret_ns);
+
 /* viaduct perf device; argv[0]: the name for messages. Returns the exit code. */
 int via_perf_device(int argc, char **argv);
+
+/* viaduct perf pio; argv[0]: the name for messages. Returns the exit code. */
+int via_perf_pio(int argc, char **argv);
 
 /* --- the other processes ---------------------------------------------------------------------- */
 

@@ -89,7 +89,22 @@ struct via_port_status {
     uint64_t peer_pid;      /* 0 = no process of this machine, or none is there */
     uint64_t doorbells_fired, doorbells_coalesced;
     uint64_t peers_refused; /* connections ended because of what they said or who they were */
+    const char *imitation;  /* what software stands for hardware, so that times are those of the
+                               software; NULL: none that the driver knows of */
     char error[256];        /* what is wrong with the link now; "" = nothing */
+};
+
+enum via_port_caching {
+    VIA_PORT_UNCACHED,
+    VIA_PORT_COMBINING,
+    VIA_PORT_MEMORY, /* memory of this machine: its caches take the stores */
+};
+
+/* The window, as plain stores meet it. */
+struct via_port_view {
+    unsigned char *at;
+    uint64_t bytes;
+    enum via_port_caching caching; /* that was obtained */
 };
 
 struct via_driver {
@@ -135,6 +150,12 @@ struct via_driver {
      * NULL: the engine reads from any memory of the process. */
     int (*memory_register)(struct via_port *port, void *memory, size_t bytes,
                            struct via_error *err);
+
+    /* Maps the window once more, so that stores into it can be measured: write-combined or not, as
+     * wanted, if it can be had. 0, -ENOTSUP (it is reached by calls only), -ENOMEM, ... NULL: the
+     * window is port->window and memory, or reached by calls only. */
+    int (*view_open)(struct via_port *port, bool combining, struct via_port_view *ret_view);
+    void (*view_close)(struct via_port *port, struct via_port_view *view);
 };
 
 /* A description that was understood. inbox=BYTES is read here, for all drivers alike; the other

@@ -119,6 +119,12 @@ static void emu_status(const struct via_port *port, struct via_port_status *ret_
         .doorbells_fired = status.doorbells_fired,
         .doorbells_coalesced = status.doorbells_coalesced,
         .peers_refused = status.peers_refused,
+        .imitation = emu->lanes != NULL
+                         ? "posted writes are queues of the emulated port, reads and fences wait "
+                           "by the clock"
+                     : port->caps.dma_depth != 0
+                         ? "the DMA engine copies when it is asked for what has ended"
+                         : NULL,
     };
     memcpy(ret_status->error, status.error, sizeof(ret_status->error));
 }

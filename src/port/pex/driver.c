@@ -359,6 +359,11 @@ static void pex_status(const struct via_port *port, struct via_port_status *ret_
         .window_bytes = pex->base.caps.window_bytes,
         .class_name = "pex",
         .doorbells_fired = atomic_load_explicit(&pex->counters.rings, memory_order_relaxed),
+        .imitation = rest_of(pex->config.target, MODEL_PREFIX) != NULL
+                         ? "the chip and its DMA engine are the register model, in this process"
+                     : rest_of(pex->config.target, USER_PREFIX) != NULL
+                         ? "the chip is a process that is reached by messages"
+                         : NULL,
     };
     memcpy(ret_status->error, pex->error, sizeof(pex->error));
     if (pex->error[0] == '\0' && chip->width != 0 &&
@@ -377,6 +382,33 @@ static int pex_fd(const struct via_port *port)
     return via_pex_port_of(port)->epoll_fd;
 }
 
+/* --- the window, to be measured --- */
+
+static int pex_view_open(struct via_port *port, bool combining, struct via_port_view *ret_view)
+{
+    static const enum via_port_caching kinds[] = {[VIA_PCI_UNCACHED] = VIA_PORT_UNCACHED,
+                                                  [VIA_PCI_COMBINING] = VIA_PORT_COMBINING,
+                                                  [VIA_PCI_MEMORY] = VIA_PORT_MEMORY};
+    struct via_pex_port *pex = via_pex_port_of(port);
+    struct via_pci_mapping mapping;
+    int rc =
+        pex->pci->ops->map(pex->pci, pex->config.bar, 0, pex->memory_bytes, combining, &mapping);
+    if (rc == 0) {
+        *ret_view = (struct via_port_view){.at = mapping.at + PAGE_BYTES,
+                                           .bytes = mapping.bytes - PAGE_BYTES,
+                                           .caching = kinds[mapping.caching]};
+    }
+    return rc;
+}
+
+static void pex_view_close(struct via_port *port, struct via_port_view *view)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    struct via_pci_mapping mapping = {.at = view->at - PAGE_BYTES,
+                                      .bytes = view->bytes + PAGE_BYTES};
+    pex->pci->ops->unmap(pex->pci, &mapping);
+}
+
 const struct via_driver via_pex_driver = {
     .name = "pex",
     .usage = "side=virtual|link, bar=2|4, window=BYTES, alut[=own|peer], lut=d94|db4, "
@@ -389,4 +421,6 @@ const struct via_driver via_pex_driver = {
     .service = via_pex_link_service,
     .cut = via_pex_link_cut,
     .memory_register = via_pex_dma_register,
+    .view_open = pex_view_open,
+    .view_close = pex_view_close,
 };
