@@ -27,6 +27,7 @@ int via_cli_model(int argc, char **argv);
 int via_cli_port(int argc, char **argv);
 int via_cli_card(int argc, char **argv);
 int via_cli_plan(int argc, char **argv);
+int via_cli_tune(int argc, char **argv);
 int via_cli_sockets(int argc, char **argv);
 int via_cli_ip(int argc, char **argv);
 int via_cli_ivshmem_server(int argc, char **argv);

@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"mend", "mend a link that was cut", via_cli_mend},
     {"reload", "the daemon of this machine reads its configuration file again", via_cli_reload},
     {"perf", "measure pingpong, put, get and barrier", via_cli_perf},
+    {"tune", "measure which settings help on a link, and keep them", via_cli_tune},
     {"sim", "whole fabrics under virtual time, with faults", via_cli_sim},
     {"model", "serve a register model of hardware by vfio-user", via_cli_model},
     {"port", "PCI functions that links can use: list, show, bind, unbind", via_cli_port},

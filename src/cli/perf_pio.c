@@ -169,7 +169,7 @@ static int take_options(int argc, char **argv, struct pio *pio)
     (void)take_sizes(pio, sizes);
     pio->measure.span_ns = (uint64_t)(SECONDS_DEFAULT * (double)VIA_SEC_NS);
     pio->measure.threads = 1;
-    pio->cpu = UINT_MAX;
+    pio->cpu = VIA_PIO_HERE;
     pio->bar = 2;
     pio->wait_ns = WAIT_NS;
     for (int opt; (opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
@@ -364,7 +364,7 @@ static json_t *figure_json(const struct pio *pio, const struct via_pio_figure *i
         json_object_set_new(row, "arrival_ns", json_real(it->arrival_ns));
     }
     if (it->way.kind == VIA_PIO_STORE) {
-        const struct via_pio_store *store = &via_pio_stores[it->way.store];
+        const struct via_store *store = &via_stores[it->way.store];
         json_object_set_new(
             row, "caching",
             json_string(via_pio_caching_name(pio->link.views[it->way.view].caching)));

@@ -43,7 +43,9 @@ void via_dma_init(struct via_channel *channel, struct via_way *way)
 /* Bodies from here on come to via_dma_send(), and all records while one waits. */
 static void set_dma_from(struct via_way *way)
 {
-    way->dma_from = way->tx.deferred != 0 ? 0 : way->dma->bytes_min;
+    way->dma_from = way->tx.deferred != 0
+                        ? 0
+                        : atomic_load_explicit(&way->dma->bytes_min, memory_order_relaxed);
 }
 
 void via_dma_take_up(struct via_way *way)
@@ -152,7 +154,9 @@ void via_dma_send(struct via_way *way, const struct via_frame_header *header, co
         .off = off,
         .body_bytes = (uint32_t)body_bytes,
     };
-    record->waits = body_bytes >= way->dma->bytes_min && start(way, record, body);
+    record->waits =
+        body_bytes >= atomic_load_explicit(&way->dma->bytes_min, memory_order_relaxed) &&
+        start(way, record, body);
     if (!record->waits && body_bytes != 0) {
         via_pipe_put_body(&way->tx, off, body, body_bytes);
     }

@@ -480,6 +480,19 @@ int via_node_port_dimension(struct via_node *node, unsigned index, uint8_t dimen
     return 0;
 }
 
+int via_node_port_dma(struct via_node *node, unsigned index, uint32_t bytes_min)
+{
+    if (index >= node->config.ports_count || bytes_min == 0 ||
+        node->channels[0].ways[index].dma == NULL) {
+        return -EINVAL;
+    }
+    for (unsigned k = 0; k < node->config.channels_count; k++) {
+        atomic_store_explicit(&node->channels[k].ways[index].dma->bytes_min, bytes_min,
+                              memory_order_relaxed);
+    }
+    return 0;
+}
+
 /* Is there a link at this port, and does it stay? */
 static bool is_in_use(const struct via_link *link)
 {

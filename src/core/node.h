@@ -183,6 +183,11 @@ int via_node_port_clear(struct via_node *node, unsigned index);
  * (there is a port). */
 int via_node_port_dimension(struct via_node *node, unsigned index, uint8_t dimension);
 
+/* [control] Of the port at an index, in place of via_node_port_config.dma_bytes_min: counts from
+ * the link's next life on. UINT32_MAX: nothing goes by DMA. 0, -EINVAL (or the port was not given
+ * any DMA). */
+int via_node_port_dma(struct via_node *node, unsigned index, uint32_t bytes_min);
+
 /*
  * [control] Link bring-up, heartbeats, link states, routes. Call it by its deadline, when a port
  * has LINK events, and soon after doorbell 0 of a port was rung (announcements ring it, too;

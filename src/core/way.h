@@ -38,7 +38,7 @@ struct via_dma_record {
 
 struct via_dma {
     struct via_channel *channel;
-    uint32_t bytes_min;
+    _Atomic uint32_t bytes_min; /* [control] sets it while the link is down */
     unsigned running_count;
     struct via_dma_stage *stages; /* config.dma_buffers */
     struct via_list free;

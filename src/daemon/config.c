@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/config_file.h"
 #include "daemon/config_keys.h"
 #include "daemon/key.h"
 #include "daemon/number.h"
+#include "host/config_file.h"
+#include "host/tuning.h"
 
 #define SHOWN_BYTES 80 /* of a value, in errors */
 
@@ -309,6 +310,7 @@ static void connect_texts(struct via_daemon_options *options)
     host->listen = options->listen[0] != '\0' ? options->listen : NULL;
     host->rundir = options->rundir.text;
     host->links = options->links;
+    options->tune_path = options->tune_file[0] != '\0' ? options->tune_file : NULL;
     options->key_path = options->key_file[0] != '\0' ? options->key_file : NULL;
 }
 
@@ -358,6 +360,12 @@ int via_daemon_config_load(const char *path, struct via_daemon_options *ret_opti
         rc = -EINVAL;
     }
     explicit_bzero(&key, sizeof(key));
+    static struct via_tuning tuning;
+    if (ret_options->tune_path != NULL &&
+        via_tuning_load(ret_options->tune_path, &tuning, &err) != 0) {
+        via_daemon_report_add(report, "%s: [transport] tune: %s", path, err.text);
+        rc = -EINVAL;
+    }
     return rc;
 }
 

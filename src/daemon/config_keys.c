@@ -110,6 +110,16 @@ static void show_fabric(const struct via_daemon_options *options, char *ret_text
     append(ret_text, bytes, "%s", options->identity.fabric);
 }
 
+static int set_tune(struct via_daemon_options *options, const char *value, struct via_error *err)
+{
+    return set_path(options->tune_file, sizeof(options->tune_file), value, err);
+}
+
+static void show_tune(const struct via_daemon_options *options, char *ret_text, size_t bytes)
+{
+    append(ret_text, bytes, "%s", options->tune_file);
+}
+
 static int set_key(struct via_daemon_options *options, const char *value, struct via_error *err)
 {
     return set_path(options->key_file, sizeof(options->key_file), value, err);
@@ -259,6 +269,7 @@ const struct via_config_key via_config_keys[VIA_CONFIG_KEYS_COUNT] = {
     {"transport", "slots", false, false, "slots", NULL, NULL},
     {"transport", "frame-bytes", false, false, "frame-bytes", NULL, NULL},
     {"transport", "dma-bytes", false, false, "dma-bytes", NULL, NULL},
+    {"transport", "tune", false, false, NULL, set_tune, show_tune},
     {"times", "give-up-ms", false, false, "give-up-ms", NULL, NULL},
     {"times", "wait-ms", false, false, "wait-ms", NULL, NULL},
     {"times", "heartbeat-ms", false, false, "heartbeat-ms", NULL, NULL},

@@ -18,6 +18,7 @@
 #include "daemon/options.h"
 #include "daemon/reload.h"
 #include "host/host_source.h"
+#include "host/tuning.h"
 
 /* Exit codes: 0 asked to end, 1 could not start, 2 wrong command line. */
 #define EXIT_WRONG 2
@@ -252,12 +253,36 @@ static void close_services(const struct via_daemon_options *options)
     }
 }
 
+static char tuning_refused[VIA_ERROR_TEXT_BYTES]; /* said once there is a log; "" = no */
+
+/* Settings of another machine are not used, and that is said; a file that is wrong is an error. */
+static int load_tuning(const struct via_daemon_options *options, struct via_host_options *host,
+                       struct via_error *err)
+{
+    static struct via_tuning tuning; /* for the life of the host */
+    struct via_error other;
+    if (options->tune_path == NULL) {
+        return 0;
+    }
+    int rc = via_tuning_load(options->tune_path, &tuning, err);
+    if (rc != 0) {
+        return via_error_prefix(err, "measured settings: ");
+    }
+    if (via_tuning_check_cpu(&tuning, &other) != 0) {
+        snprintf(tuning_refused, sizeof(tuning_refused), "%.200s: not used: %.290s",
+                 options->tune_path, other.text);
+        return 0;
+    }
+    host->tuning = &tuning;
+    return 0;
+}
+
 static int open_host(const struct via_daemon_options *options, struct via_daemon_key *key,
                      int *ret_log_fd, struct via_error *err)
 {
     struct via_host_options host_options = options->host;
-    int rc = 0;
-    if (options->key_path != NULL) {
+    int rc = load_tuning(options, &host_options, err);
+    if (rc == 0 && options->key_path != NULL) {
         rc = via_daemon_key_read(options->key_path, key, err);
         host_options.key = &key->host;
     }
@@ -287,6 +312,9 @@ static int run(const struct via_daemon_options *options, int parent_fd)
     }
     handle_signals(options->config_path != NULL);
     log_to_file(options, log_fd);
+    if (tuning_refused[0] != '\0') {
+        via_log(VIA_LOG_ERROR, "%s", tuning_refused);
+    }
     via_daemon_log_start(log_path_of(options).text, options->log_bytes);
     /* The sockets listen: who connects now waits until the loop runs, and is not refused. */
     via_notify_send("READY=1\nSTATUS=host %u is up", options->host.host);

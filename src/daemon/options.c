@@ -37,6 +37,7 @@ enum option_id {
     OPT_ADDRESS,
     OPT_QUOTA,
     OPT_KEY,
+    OPT_TUNE,
     OPT_FOREGROUND,
     OPT_PARENT_DEATH,
     OPT_WITH,
@@ -72,6 +73,7 @@ static const struct option long_options[] = {
     {"address", required_argument, NULL, OPT_ADDRESS},
     {"quota", required_argument, NULL, OPT_QUOTA},
     {"key", required_argument, NULL, OPT_KEY},
+    {"tune", required_argument, NULL, OPT_TUNE},
     {"foreground", no_argument, NULL, OPT_FOREGROUND},
     {"parent-death", no_argument, NULL, OPT_PARENT_DEATH},
     {"with", required_argument, NULL, OPT_WITH},
@@ -132,6 +134,7 @@ static const char help[] =
     "  --key FILE            fabric key: a file of 32 to 4096 bytes; links come up only to hosts "
     "that\n"
     "                        have the same\n"
+    "  --tune FILE           settings that viaduct-tune(1) has measured for these links\n"
     "  --foreground          stay, and log to standard error\n"
     "  --parent-death        end when the process that started this one ends\n"
     "  --with PID            end when this process ends\n"
@@ -411,6 +414,9 @@ static enum via_daemon_next parse_one(struct via_daemon_options *options, struct
     case OPT_NAME:
     case OPT_ADDRESS:
         return set_identity(options, id == OPT_NAME, optarg);
+    case OPT_TUNE:
+        options->tune_path = optarg;
+        return VIA_DAEMON_RUN;
     case OPT_KEY:
         options->key_path = optarg;
         return VIA_DAEMON_RUN;

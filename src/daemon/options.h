@@ -28,8 +28,9 @@ struct via_daemon_options {
     int ready_fd;       /* -1 = none */
     bool foreground;
     bool parent_death;
-    const char *key_path; /* NULL = no fabric key */
-    pid_t with;           /* end when it ends; 0 = nobody */
+    const char *key_path;  /* NULL = no fabric key */
+    const char *tune_path; /* NULL = no measured settings */
+    pid_t with;            /* end when it ends; 0 = nobody */
 
     const char *config_path; /* NULL = all is on the command line */
     bool check;              /* the file, and no more */
@@ -38,6 +39,7 @@ struct via_daemon_options {
     const char *addresses[VIA_HOST_ADDRESSES_MAX];
     char listen[128];
     char key_file[VIA_DAEMON_PATH_BYTES];
+    char tune_file[VIA_DAEMON_PATH_BYTES];
     char log_file[VIA_DAEMON_PATH_BYTES]; /* "" = where the daemon logs otherwise */
     char link_names[VIA_PORTS_MAX][VIA_FABRIC_NAME_BYTES_MAX + 1];
 };

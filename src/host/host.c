@@ -185,7 +185,10 @@ static int set_config(struct via_host *host, struct via_error *err)
     config->ports_count = (uint16_t)host->links_max;
     config->channels_count = options->channels_count != 0 ? options->channels_count : 2;
     config->hosts_max = options->hosts_max != 0 ? options->hosts_max : config->hosts_max;
-    config->pipe_slots = options->pipe_slots != 0 ? options->pipe_slots : config->pipe_slots;
+    uint32_t slots_tuned = options->tuning != NULL ? options->tuning->slots : 0;
+    config->pipe_slots = options->pipe_slots != 0 ? options->pipe_slots
+                         : slots_tuned != 0       ? slots_tuned
+                                                  : config->pipe_slots;
     if (options->frame_bytes_max != 0) {
         config->frame_bytes_max = options->frame_bytes_max;
     }
@@ -196,7 +199,7 @@ static int set_config(struct via_host *host, struct via_error *err)
     config->segments_count = SEGMENTS_COUNT;
     config->keyed = options->key != NULL;
     for (unsigned i = 0; i < host->links_max; i++) {
-        host->ports[i].dma_bytes_min = options->dma_bytes_min;
+        host->ports[i].dma_bytes_min = via_host_dma_default(host);
     }
     config->ports = host->ports;
     /* For every process what it may have under way, so that none waits for another's. */

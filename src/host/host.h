@@ -44,6 +44,8 @@ int via_host_link_check(const struct via_host_link *link, struct via_error *err)
  * size: sizeof(struct via_host_options), so that the struct may grow. 0 stands for the default
  * wherever 0 makes no sense. Everything is copied.
  */
+struct via_tuning; /* host/tuning.h */
+
 struct via_host_options {
     size_t size;
     uint16_t host;
@@ -66,6 +68,8 @@ struct via_host_options {
     unsigned links_count;
     uint32_t dma_bytes_min; /* not 0: ports have a DMA engine where they can, and bodies of so many
                                bytes or more go by it */
+    const struct via_tuning
+        *tuning;                    /* measured settings, borrowed for the life of the host; NULL */
     const struct via_host_key *key; /* borrowed for the life of the host. Hosts of its links must
                                        prove that they have the same. NULL: none */
     uint64_t wait_ns_max;           /* as via_node_config.wait_ns_max; VIA_NEVER_NS = never */

@@ -105,6 +105,42 @@ static int choose_inbox(const struct via_host_cable *cable, uint64_t *ret_bytes,
     return 0;
 }
 
+uint32_t via_host_dma_default(const struct via_host *host)
+{
+    const struct via_host_options *options = &host->options;
+    bool some_links = options->tuning != NULL && via_tuning_has_dma(options->tuning);
+    return options->dma_bytes_min != 0 ? options->dma_bytes_min : some_links ? UINT32_MAX : 0;
+}
+
+/* The link is coming up: what was measured for it counts, if it is the same hardware still. */
+static void tune(struct via_host_cable *cable)
+{
+    struct via_host *host = cable->host;
+    const struct via_tuning_link *tuned = cable->tuned;
+    const struct via_driver *driver = cable->link.driver;
+    struct via_error err;
+    if (tuned == NULL || !cable->port->ops->link_is_up(cable->port)) {
+        return;
+    }
+    bool is_same = via_tuning_check_link(tuned, driver, cable->port, &err) == 0;
+    if (!is_same) {
+        via_host_warn(host, VIA_HOST_WARNS_LINK, cable->index, "host %u: %s: %s", host->config.host,
+                      via_host_cable_describe(cable).text, err.text);
+    }
+    bool has_dma = is_same && tuned->dma_bytes_min != 0;
+    (void)via_node_port_dma(host->node, cable->index,
+                            has_dma ? tuned->dma_bytes_min : via_host_dma_default(host));
+    if (driver->use_store != NULL) {
+        driver->use_store(cable->port, is_same ? tuned->store : NULL);
+    }
+    if (is_same) {
+        via_host_log(host, VIA_HOST_WARNS_LINK, cable->index, VIA_LOG_INFO,
+                     "host %u: %s: measured settings: dma-bytes %u, store %s", host->config.host,
+                     via_host_cable_describe(cable).text, tuned->dma_bytes_min,
+                     tuned->store != NULL ? tuned->store->name : "as it is");
+    }
+}
+
 static int open_port(struct via_host_cable *cable, struct via_error *err)
 {
     struct via_host *host = cable->host;
@@ -122,7 +158,8 @@ static int open_port(struct via_host_cable *cable, struct via_error *err)
         .bell_fd = host->bells.fd,
         .inbox_bytes_min = inbox_bytes_min(host),
         .slices = true,
-        .dma = host->options.dma_bytes_min != 0,
+        .dma = host->options.dma_bytes_min != 0 ||
+               (cable->tuned != NULL && cable->tuned->dma_bytes_min != 0),
         .wake = wake,
         .on_message = on_message,
         .ctx = cable,
@@ -162,6 +199,8 @@ static int describe_cable(struct via_host_cable *cable, const struct via_host_li
     if (cable->description == NULL) {
         return via_error_set(err, -ENOMEM, "%s", strerror(ENOMEM));
     }
+    const struct via_tuning *tuning = cable->host->options.tuning;
+    cable->tuned = tuning != NULL ? via_tuning_find(tuning, link->description) : NULL;
     return via_link_parse(link->description, &cable->link, err);
 }
 
@@ -299,6 +338,7 @@ uint64_t via_host_cables_tick(struct via_host *host)
             cable->deadline_ns = VIA_NEVER_NS;
             if (cable->link.driver->service(cable->port, host->now_ns, &cable->deadline_ns) != 0) {
                 host->node_due = true;
+                tune(cable);
             }
         }
         deadline_ns = via_min(deadline_ns, cable->deadline_ns);

@@ -46,6 +46,7 @@
 #include "host/link_text.h"
 #include "host/rundir.h"
 #include "host/tenant.h"
+#include "host/tuning.h"
 #include "port/bell.h"
 #include "port/driver.h"
 
@@ -73,11 +74,12 @@ struct via_host_cable {
     uint8_t dimension;
     bool direct; /* processes may map the peer's segments */
     struct via_link_config link;
-    char *description;              /* as it was given; owned */
-    bool leaving;                   /* the port is being taken away from the node */
-    struct via_driver_host offer;   /* to the driver; lives as long as the port */
-    uint64_t deadline_ns;           /* of the driver's service() */
-    enum via_link_state state_seen; /* for the log */
+    const struct via_tuning_link *tuned; /* NULL: nothing was measured for it */
+    char *description;                   /* as it was given; owned */
+    bool leaving;                        /* the port is being taken away from the node */
+    struct via_driver_host offer;        /* to the driver; lives as long as the port */
+    uint64_t deadline_ns;                /* of the driver's service() */
+    enum via_link_state state_seen;      /* for the log */
 };
 
 /* via_host_change() under way. */
@@ -205,6 +207,8 @@ int via_host_cable_peer(const struct via_host_cable *cable);
 struct via_host_cable_text {
     char text[96];
 };
+/* Bodies of so many bytes go by DMA where nothing was measured; 0: nothing does, on no link. */
+uint32_t via_host_dma_default(const struct via_host *host);
 struct via_host_cable_text via_host_cable_describe(const struct via_host_cable *cable);
 /* To the host at the other end; as via_driver.request. */
 int via_host_cable_send(struct via_host_cable *cable, const void *msg, size_t len, const int *fds,

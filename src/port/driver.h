@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/store.h"
 #include "base/types.h"
 #include "core/port.h"
 #include "port/slice.h"
@@ -114,6 +115,9 @@ struct via_driver {
      */
     bool is_bound_to_peer;
 
+    /* describe() tells of hardware alone: as long as the text stays, so do measured settings. */
+    bool describes_hardware;
+
     /* Reads a description into config, VIA_LINK_CONFIG_BYTES of the driver's own. 0, or -EINVAL and
      * what is wrong with it. Touches no hardware. */
     int (*parse)(const struct via_link_words *words, void *config, struct via_error *err);
@@ -156,6 +160,10 @@ struct via_driver {
      * window is port->window and memory, or reached by calls only. */
     int (*view_open)(struct via_port *port, bool combining, struct via_port_view *ret_view);
     void (*view_close)(struct via_port *port, struct via_port_view *view);
+
+    /* Bodies are stored by stores of this width, where they are long enough and begin at a multiple
+     * of it; NULL: as the driver likes. At any time. NULL: there is no choice. */
+    void (*use_store)(struct via_port *port, const struct via_store *store);
 };
 
 /* A description that was understood. inbox=BYTES is read here, for all drivers alike; the other

@@ -8,33 +8,19 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/store.h"
 #include "port/driver.h"
 #include "vfio/pci.h"
 
 /*
  * What stores of the CPU, the port's own copies and its DMA engine cost on the window of a link.
  *
- *   pio_store.c    stores by width and kind, and the clock they are measured by
+ *   pio_clock.c    the clock that all is measured by
  *   pio_link.c     one end of a link or both, opened without a daemon; or a bare BAR
  *   pio_measure.c  one figure after the other
  */
 
-/* --- pio_store.c --- */
-
-struct via_pio_store {
-    const char *name;
-    unsigned bytes; /* of one store */
-    bool is_nontemporal;
-    bool (*is_there)(void); /* in this CPU; NULL: in all of them */
-    /* bytes is a multiple of the width; both ends are aligned to 64. No fence. */
-    void (*copy)(unsigned char *to, const unsigned char *from, size_t bytes);
-};
-#define VIA_PIO_STORES_MAX 10u
-extern const struct via_pio_store via_pio_stores[];
-extern const unsigned via_pio_stores_count;
-
-/* All earlier stores have left the CPU's buffers. */
-void via_pio_store_fence(void);
+/* --- pio_clock.c --- */
 
 /* The time stamp counter, calibrated, less what reading it costs (the method of system E); without
  * one the system's clock. */
@@ -133,9 +119,11 @@ struct via_pio_measure {
     unsigned char *copy;
 };
 #define VIA_PIO_THREADS_MAX 8u
-#define VIA_PIO_WAYS_MAX (2 * VIA_PIO_STORES_MAX + 3)
+#define VIA_PIO_WAYS_MAX (2 * VIA_STORES_MAX + 3)
 
-/* Pins this thread, calibrates the clock. cpu: UINT_MAX for the one it runs on. */
+/* Pins this thread, calibrates the clock. */
+#define VIA_PIO_HERE UINT32_MAX          /* on the CPU it runs on */
+#define VIA_PIO_ANY_CPU (UINT32_MAX - 1) /* not at all */
 VIA_MUST_CHECK int via_pio_measure_begin(struct via_pio_measure *measure, unsigned cpu,
                                          struct via_error *err);
 void via_pio_measure_end(struct via_pio_measure *measure);
@@ -147,6 +135,11 @@ unsigned via_pio_measure_ways(const struct via_pio_measure *measure,
 VIA_MUST_CHECK int via_pio_measure_one(struct via_pio_measure *measure,
                                        const struct via_pio_way *way, uint64_t bytes,
                                        struct via_pio_figure *ret_figure, struct via_error *err);
+/* Messages without a pause and their fence, on this thread: the time of one. 0 or what went wrong.
+ */
+VIA_MUST_CHECK int via_pio_measure_batch(struct via_pio_measure *measure,
+                                         const struct via_pio_way *way, uint64_t bytes,
+                                         unsigned count, double *ret_ns);
 /* "write-combined 64 nt", "port", "DMA", "memcpy" */
 void via_pio_way_name(const struct via_pio_link *link, const struct via_pio_way *way,
                       char *ret_text, size_t bytes);

@@ -30,6 +30,7 @@ struct mover {
     uint64_t at;
     uint64_t cookie;
     unsigned under_way;
+    bool stages; /* DMA: a copy to memory of the engine's first, as hosts do */
     int rc;
     pthread_barrier_t *start;
     uint64_t done_bytes;
@@ -114,13 +115,16 @@ static int post(struct mover *mover)
     uint64_t place = next_place(mover);
     switch (mover->way->kind) {
     case VIA_PIO_STORE:
-        via_pio_stores[mover->way->store].copy(link->views[mover->way->view].at + place,
-                                               link->source, mover->bytes);
+        via_stores[mover->way->store].copy(link->views[mover->way->view].at + place, link->source,
+                                           mover->bytes);
         return 0;
     case VIA_PIO_PORT:
         port_of(mover)->ops->body(port_of(mover), mover->queue, place, link->source, mover->bytes);
         return 0;
     case VIA_PIO_DMA:
+        if (mover->stages) {
+            memcpy(link->source, mover->measure->copy, mover->bytes);
+        }
         return start_dma(mover, place);
     case VIA_PIO_MEMCPY:
         break;
@@ -140,7 +144,7 @@ static int push(struct mover *mover)
     case VIA_PIO_DMA:
         return drain_dma(mover, 0);
     case VIA_PIO_STORE:
-        via_pio_store_fence();
+        via_store_fence();
         return 0;
     case VIA_PIO_MEMCPY:
         break;
@@ -312,7 +316,7 @@ void via_pio_way_name(const struct via_pio_link *link, const struct via_pio_way 
         [VIA_PIO_PORT] = "port", [VIA_PIO_DMA] = "DMA", [VIA_PIO_MEMCPY] = "memcpy"};
     if (way->kind == VIA_PIO_STORE) {
         snprintf(ret_text, bytes, "%s %s", via_pio_caching_name(link->views[way->view].caching),
-                 via_pio_stores[way->store].name);
+                 via_stores[way->store].name);
     } else {
         snprintf(ret_text, bytes, "%s", names[way->kind]);
     }
@@ -329,8 +333,8 @@ unsigned via_pio_measure_ways(const struct via_pio_measure *measure,
     const struct via_pio_link *link = measure->link;
     unsigned count = 0;
     for (unsigned view = 0; view < link->views_count; view++) {
-        for (unsigned i = 0; i < via_pio_stores_count; i++) {
-            if (via_pio_stores[i].is_there == NULL || via_pio_stores[i].is_there()) {
+        for (unsigned i = 0; i < via_stores_count; i++) {
+            if (via_store_is_there(&via_stores[i])) {
                 ret_ways[count++] =
                     (struct via_pio_way){.kind = VIA_PIO_STORE, .view = view, .store = i};
             }
@@ -351,7 +355,7 @@ static bool can_do(const struct via_pio_measure *measure, const struct via_pio_w
 {
     uint64_t room = measure->link->window_bytes / measure->threads;
     return bytes <= VIA_PIO_SIZE_MAX && via_align_up(bytes, (uint64_t)VIA_CACHELINE) <= room &&
-           (way->kind != VIA_PIO_STORE || bytes % via_pio_stores[way->store].bytes == 0);
+           (way->kind != VIA_PIO_STORE || bytes % via_stores[way->store].bytes == 0);
 }
 
 int via_pio_measure_one(struct via_pio_measure *measure, const struct via_pio_way *way,
@@ -394,13 +398,35 @@ int via_pio_measure_one(struct via_pio_measure *measure, const struct via_pio_wa
     return 1;
 }
 
+int via_pio_measure_batch(struct via_pio_measure *measure, const struct via_pio_way *way,
+                          uint64_t bytes, unsigned count, double *ret_ns)
+{
+    struct mover mover = {.measure = measure,
+                          .way = way,
+                          .bytes = bytes,
+                          .room = via_min(measure->link->window_bytes, (uint64_t)COPY_BYTES),
+                          .stages = true};
+    int rc = bytes <= mover.room ? 0 : -EMSGSIZE;
+    uint64_t begin = via_pio_clock_ticks(&measure->clock);
+    for (unsigned i = 0; i < count && rc == 0; i++) {
+        rc = post(&mover);
+        if (rc == 0 && way->kind == VIA_PIO_DMA) {
+            rc = drain_dma(&mover, DMA_DEPTH_MAX - 1);
+        }
+    }
+    rc = rc == 0 ? prove(&mover) : rc;
+    *ret_ns =
+        via_pio_clock_ns(&measure->clock, begin, via_pio_clock_ticks(&measure->clock)) / count;
+    return rc;
+}
+
 int via_pio_measure_begin(struct via_pio_measure *measure, unsigned cpu, struct via_error *err)
 {
     cpu_set_t set;
-    measure->cpu = cpu == UINT_MAX ? (unsigned)sched_getcpu() : cpu;
+    measure->cpu = cpu >= VIA_PIO_ANY_CPU ? (unsigned)sched_getcpu() : cpu;
     CPU_ZERO(&set);
     CPU_SET(measure->cpu, &set);
-    if (sched_setaffinity(0, sizeof(set), &set) != 0) {
+    if (cpu != VIA_PIO_ANY_CPU && sched_setaffinity(0, sizeof(set), &set) != 0) {
         return via_error_set(err, -errno, "CPU %u: pin the thread: %s", measure->cpu,
                              strerror(errno));
     }

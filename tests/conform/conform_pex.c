@@ -160,6 +160,19 @@ OPEN(open_polls, ",irq=none,window=1MiB", false, false)
 OPEN(open_dma, "", false, true)
 OPEN(open_user, ",window=512KiB", true, false)
 
+/* The widest stores that pass the caches. */
+static int open_stores(struct conform_end *end, const char *directory)
+{
+    int rc = open_plain(end, directory);
+    for (unsigned i = via_stores_count; i-- > 0 && rc == 0;) {
+        if (via_store_is_there(&via_stores[i]) && via_stores[i].is_nontemporal) {
+            via_pex_driver.use_store(end->port, &via_stores[i]);
+            break;
+        }
+    }
+    return rc;
+}
+
 static int pex_memory(struct conform_end *end, void *memory, size_t bytes)
 {
     return via_pex_driver.memory_register(end->port, memory, bytes, NULL);
@@ -210,5 +223,6 @@ static void pex_close(struct conform_end *end)
 PEX_KIND(conform_pex, "pex on the model", open_plain, NULL, NULL, false);
 PEX_KIND(conform_pex_alut, "pex on the model, A-LUT, INTx", open_alut, NULL, NULL, false);
 PEX_KIND(conform_pex_polls, "pex on the model, no interrupts", open_polls, NULL, NULL, false);
+PEX_KIND(conform_pex_stores, "pex on the model, wide stores", open_stores, NULL, NULL, false);
 PEX_KIND(conform_pex_user, "pex by vfio-user", open_user, begin_server, end_server, false);
 PEX_KIND(conform_pex_dma, "pex on the model with DMA", open_dma, NULL, NULL, true);

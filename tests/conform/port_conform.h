@@ -75,6 +75,7 @@ extern const struct conform_kind conform_fault_dma;
 extern const struct conform_kind conform_pex; /* on the register model */
 extern const struct conform_kind conform_pex_alut;
 extern const struct conform_kind conform_pex_polls;
+extern const struct conform_kind conform_pex_stores;
 extern const struct conform_kind conform_pex_dma;
 extern const struct conform_kind conform_pex_user; /* on a model in a process of its own */
 extern const struct conform_kind conform_ofi;      /* over libfabric's tcp */

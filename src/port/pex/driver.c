@@ -421,6 +421,8 @@ const struct via_driver via_pex_driver = {
     .service = via_pex_link_service,
     .cut = via_pex_link_cut,
     .memory_register = via_pex_dma_register,
+    .describes_hardware = true,
+    .use_store = via_pex_use_store,
     .view_open = pex_view_open,
     .view_close = pex_view_close,
 };

@@ -25,7 +25,8 @@ void via_pex_count(_Atomic uint64_t *counter)
 /* Order write-combined stores: what was stored before leaves the CPU before what follows. */
 static void order_stores(const struct via_pex_port *pex)
 {
-    if (pex->mapping.caching == VIA_PCI_COMBINING) {
+    if (pex->mapping.caching == VIA_PCI_COMBINING ||
+        atomic_load_explicit(&pex->is_weak, memory_order_relaxed)) {
 #ifdef __SSE2__
         _mm_sfence();
 #else
@@ -42,7 +43,8 @@ void via_pex_drain(struct via_pex_port *pex)
 }
 
 /* No store crosses a multiple of 8 bytes: each would be two packets. */
-static void store_mapped(unsigned char *to, const unsigned char *from, size_t len)
+static void store_mapped(const struct via_store *store, unsigned char *to,
+                         const unsigned char *from, size_t len)
 {
     size_t head = -(uintptr_t)to & 7u;
     if (head != 0) {
@@ -51,13 +53,39 @@ static void store_mapped(unsigned char *to, const unsigned char *from, size_t le
             ((volatile unsigned char *)to)[i] = from[i];
         }
     }
-    via_copy_once(to + head, from + head, len - head);
+    to += head;
+    from += head;
+    len -= head;
+    if (store != NULL) {
+        /* Up to the width first, as usual; whole stores; the rest. */
+        size_t before = via_min(-(uintptr_t)to & (store->bytes - 1), len);
+        size_t whole = (len - before) & ~(size_t)(store->bytes - 1);
+        via_copy_once(to, from, before);
+        store->copy(to + before, from + before, whole);
+        to += before + whole;
+        from += before + whole;
+        len -= before + whole;
+    }
+    via_copy_once(to, from, len);
+}
+
+void via_pex_use_store(struct via_port *port, const struct via_store *store)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    /* For good: a thread that stored so may commit after it is another store's turn. */
+    if (store != NULL && store->is_nontemporal) {
+        atomic_store_explicit(&pex->is_weak, true, memory_order_relaxed);
+    }
+    /* Pairs with the acquire in via_pex_store(): it sees is_weak, too. */
+    atomic_store_explicit(&pex->store, store, memory_order_release);
 }
 
 void via_pex_store(struct via_pex_port *pex, uint64_t off, const void *src, size_t len)
 {
     if (via_likely(pex->mapping.at != NULL)) {
-        store_mapped(pex->mapping.at + off, src, len);
+        /* Pairs with the release in via_pex_use_store(). */
+        store_mapped(atomic_load_explicit(&pex->store, memory_order_acquire), pex->mapping.at + off,
+                     src, len);
     } else {
         (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, off, src, len);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-#ifndef VIA_DAEMON_CONFIG_FILE_H
-#define VIA_DAEMON_CONFIG_FILE_H
+#ifndef VIA_HOST_CONFIG_FILE_H
+#define VIA_HOST_CONFIG_FILE_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-#include "daemon/config_file.h"
+#include "host/config_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Which settings help on a link, measured in pairs: the setting that is there against another one,
+ * in turns, so that what a busy machine does to one it does to both
+ * (docs/adr/0051-settings-that-measurably-help.md).
+ */
+#ifndef VIA_TUNE_TUNE_H
+#define VIA_TUNE_TUNE_H
+
+#include "tune/pio.h"
+
+/* --- deciding (tune_decide.c): pure --- */
+
+#define VIA_TUNE_PAIRS_MAX 101u
+
+enum via_tune_verdict { VIA_TUNE_SAME, VIA_TUNE_HELPS, VIA_TUNE_HURTS };
+
+struct via_tune_pairs {
+    unsigned count;
+    double ratio[VIA_TUNE_PAIRS_MAX]; /* speed of the other setting in parts of the present one's */
+};
+
+struct via_tune_result {
+    double median, low, high; /* low to high: the median lies there in 95 of 100 cases */
+    enum via_tune_verdict verdict;
+};
+
+/* Helps: the median is at least `margin` above 1, and the interval is above 1 + margin / 2. Hurts:
+ * the interval is below 1. Sorts the pairs. */
+struct via_tune_result via_tune_decide(struct via_tune_pairs *pairs, double margin);
+#define VIA_TUNE_MARGIN 0.05
+
+/* The smallest of the sizes from which on each one helps; 0: the largest does not. */
+uint64_t via_tune_threshold(const uint64_t *sizes, const enum via_tune_verdict *verdicts,
+                            unsigned count);
+
+/* --- measuring (tune_link.c) --- */
+
+#define VIA_TUNE_ROWS_MAX 64u
+struct via_tune_row {
+    char what[64];
+    uint64_t bytes;
+    unsigned pairs;
+    struct via_tune_result result;
+};
+
+struct via_tune {
+    struct via_pio_measure *measure;
+    unsigned pairs; /* for each comparison */
+    struct via_tune_row rows[VIA_TUNE_ROWS_MAX];
+    unsigned rows_count;
+    /* What came of it. */
+    uint32_t dma_bytes_min;        /* 0: DMA does not help */
+    const struct via_store *store; /* NULL: none helps */
+    uint32_t slots;                /* 0: no other number helps */
+    const char *slots_why;         /* NULL, or why it was not measured */
+};
+
+VIA_MUST_CHECK int via_tune_link(struct via_tune *tune, struct via_error *err);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* One link: what its bodies are stored by, from which size on they go by DMA, how long its pipes
+ * are. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/pipe.h"
+#include "tune/tune.h"
+
+#define BATCH_NS (150 * VIA_USEC_NS) /* at least, of one half of a pair */
+#define BATCH_MAX 512u
+#define PIPE_BATCH 128u
+#define SLOTS_NOW 32u /* what hosts have */
+#define SLOTS_MAX 128u
+#define STUCK_NS (5 * VIA_SEC_NS)
+#define CREDIT_BYTES 64u
+#define QUEUE 0u
+
+static const uint64_t dma_sizes[] = {256, 1024, 2048, 4096, 8192, 16384, 32768, 65472};
+static const uint64_t store_sizes[] = {256, 1024, 4096, 32768};
+static const uint64_t pipe_sizes[] = {64, 4096, 32768};
+static const unsigned slots_tried[] = {8, 16, 64, 128};
+
+/* One half of a pair: the time of `count` messages. Negative: an error. */
+typedef int run_half(struct via_tune *tune, const void *setting, uint64_t bytes, unsigned count,
+                     double *ret_ns);
+
+static int fail(const struct via_tune *tune, int rc, const char *what, uint64_t bytes,
+                struct via_error *err)
+{
+    return via_error_set(err, rc, "%s: compare %s, %llu bytes: %s",
+                         via_pio_link_name(tune->measure->link), what, (unsigned long long)bytes,
+                         strerror(-rc));
+}
+
+/* As many messages as take the time of a batch. */
+static int choose_count(struct via_tune *tune, run_half *run, const void *setting, uint64_t bytes,
+                        unsigned *ret_count)
+{
+    double ns = 0;
+    int rc = run(tune, setting, bytes, 4, &ns); /* warms up */
+    rc = rc == 0 ? run(tune, setting, bytes, 4, &ns) : rc;
+    double count = ns > 0 ? (double)BATCH_NS / ns : BATCH_MAX;
+    *ret_count = count > BATCH_MAX ? BATCH_MAX : count < 2 ? 2 : (unsigned)count;
+    return rc;
+}
+
+static int compare(struct via_tune *tune, run_half *run, const void *now, const void *other,
+                   const char *what, uint64_t bytes, struct via_tune_result *ret_result,
+                   struct via_error *err)
+{
+    struct via_tune_pairs pairs = {0};
+    unsigned count;
+    int rc = choose_count(tune, run, now, bytes, &count);
+    while (rc == 0 && pairs.count < tune->pairs) {
+        double now_ns, other_ns;
+        bool other_first = pairs.count % 2 != 0;
+        rc = run(tune, other_first ? other : now, bytes, count, other_first ? &other_ns : &now_ns);
+        if (rc == 0) {
+            rc = run(tune, other_first ? now : other, bytes, count,
+                     other_first ? &now_ns : &other_ns);
+        }
+        if (rc == 0) {
+            pairs.ratio[pairs.count++] = other_ns > 0 ? now_ns / other_ns : 1;
+        }
+    }
+    if (rc != 0) {
+        return fail(tune, rc, what, bytes, err);
+    }
+    *ret_result = via_tune_decide(&pairs, VIA_TUNE_MARGIN);
+    if (tune->rows_count < VIA_TUNE_ROWS_MAX) {
+        struct via_tune_row *row = &tune->rows[tune->rows_count++];
+        *row = (struct via_tune_row){.bytes = bytes, .pairs = pairs.count, .result = *ret_result};
+        snprintf(row->what, sizeof(row->what), "%s", what);
+    }
+    return 0;
+}
+
+/* --- stores of bodies ------------------------------------------------------------------------- */
+
+static int run_store(struct via_tune *tune, const void *setting, uint64_t bytes, unsigned count,
+                     double *ret_ns)
+{
+    static const struct via_pio_way port = {.kind = VIA_PIO_PORT};
+    struct via_pio_end *end = &tune->measure->link->ends[0];
+    end->config.driver->use_store(end->port, setting);
+    int rc = via_pio_measure_batch(tune->measure, &port, bytes, count, ret_ns);
+    end->config.driver->use_store(end->port, NULL);
+    return rc;
+}
+
+/* The gain over all sizes; 0: it does not help at any, or hurts at one. */
+static int judge_store(struct via_tune *tune, const struct via_store *store, double *ret_gain,
+                       struct via_error *err)
+{
+    bool helps = false, hurts = false;
+    double gain = 1;
+    char what[64];
+    int rc = 0;
+    snprintf(what, sizeof(what), "stores %s", store->name);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(store_sizes) && rc == 0 && !hurts; i++) {
+        struct via_tune_result result = {0};
+        if (store_sizes[i] > tune->measure->link->window_bytes) {
+            continue;
+        }
+        rc = compare(tune, run_store, NULL, store, what, store_sizes[i], &result, err);
+        helps |= result.verdict == VIA_TUNE_HELPS;
+        hurts |= result.verdict == VIA_TUNE_HURTS;
+        gain *= result.median;
+    }
+    *ret_gain = helps && !hurts ? gain : 0;
+    return rc;
+}
+
+static int tune_stores(struct via_tune *tune, struct via_error *err)
+{
+    double best = 0, gain = 0;
+    const struct via_store *store = NULL;
+    int rc = 0;
+    if (tune->measure->link->ends[0].config.driver->use_store == NULL) {
+        return 0;
+    }
+    for (unsigned i = 0; i < via_stores_count && rc == 0; i++) {
+        if (!via_store_is_there(&via_stores[i]) || via_stores[i].bytes < 16) {
+            continue; /* narrower than what is there */
+        }
+        rc = judge_store(tune, &via_stores[i], &gain, err);
+        if (rc == 0 && gain > best) {
+            best = gain;
+            store = &via_stores[i];
+        }
+    }
+    /* The best of many is the luckiest of many: once more. */
+    if (rc == 0 && store != NULL) {
+        rc = judge_store(tune, store, &gain, err);
+        tune->store = gain > 0 ? store : NULL;
+        tune->measure->link->ends[0].config.driver->use_store(tune->measure->link->ends[0].port,
+                                                              tune->store);
+    }
+    return rc;
+}
+
+/* --- DMA -------------------------------------------------------------------------------------- */
+
+static int run_way(struct via_tune *tune, const void *setting, uint64_t bytes, unsigned count,
+                   double *ret_ns)
+{
+    return via_pio_measure_batch(tune->measure, setting, bytes, count, ret_ns);
+}
+
+static int tune_dma(struct via_tune *tune, struct via_error *err)
+{
+    static const struct via_pio_way port = {.kind = VIA_PIO_PORT}, dma = {.kind = VIA_PIO_DMA};
+    enum via_tune_verdict verdicts[VIA_ARRAY_COUNT(dma_sizes)] = {VIA_TUNE_SAME};
+    int rc = 0;
+    if (tune->measure->link->ends[0].port->caps.dma_depth == 0) {
+        return 0;
+    }
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(dma_sizes) && rc == 0; i++) {
+        struct via_tune_result result;
+        if (dma_sizes[i] > tune->measure->link->window_bytes) {
+            continue;
+        }
+        rc = compare(tune, run_way, &port, &dma, "DMA", dma_sizes[i], &result, err);
+        verdicts[i] = rc == 0 ? result.verdict : VIA_TUNE_SAME;
+    }
+    uint64_t from =
+        rc == 0 ? via_tune_threshold(dma_sizes, verdicts, VIA_ARRAY_COUNT(dma_sizes)) : 0;
+    if (from != 0) {
+        struct via_tune_result result = {0};
+        rc = compare(tune, run_way, &port, &dma, "DMA, once more", from, &result, err);
+        from = result.verdict == VIA_TUNE_HELPS ? from : 0;
+    }
+    tune->dma_bytes_min = (uint32_t)from;
+    return rc;
+}
+
+/* --- pipes ------------------------------------------------------------------------------------ */
+
+struct pipe_run {
+    struct via_port *port; /* the reader's */
+    struct via_pipe_reader reader;
+    unsigned count;
+    _Atomic bool stop;
+};
+
+static void body(void *ctx, unsigned queue, uint64_t off, const void *src, size_t bytes)
+{
+    struct via_port *port = ctx;
+    port->ops->body(port, queue, off, src, bytes);
+}
+
+static void commit(void *ctx, unsigned queue, uint64_t off, const void *src, size_t bytes)
+{
+    struct via_port *port = ctx;
+    port->ops->commit(port, queue, off, src, bytes);
+}
+
+static void *sink(void *argument)
+{
+    struct pipe_run *run = argument;
+    unsigned taken = 0;
+    while (taken < run->count && !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
+        struct via_pipe_record record;
+        (void)run->port->ops->events(run->port, VIA_PORT_EVENT_DOORBELL(QUEUE));
+        if (via_pipe_take(&run->reader, &record) == 1) {
+            via_pipe_release(&run->reader, 1);
+            run->port->ops->flush(run->port, QUEUE);
+            taken++;
+        }
+    }
+    return NULL;
+}
+
+static int send_all(struct via_pio_link *link, struct via_pipe_writer *writer, uint64_t bytes,
+                    unsigned count)
+{
+    uint64_t until_ns = via_pio_now_ns() + STUCK_NS;
+    struct via_port *port = link->ends[0].port;
+    uint64_t head = 0;
+    while (count != 0) {
+        int rc = via_pipe_send(writer, &head, sizeof(head), link->source, bytes);
+        if (rc == 0) {
+            port->ops->flush(port, QUEUE);
+            count--;
+        } else if (rc != -EAGAIN) {
+            return rc;
+        } else if (via_pio_now_ns() > until_ns) {
+            return -ETIMEDOUT;
+        } else {
+            (void)port->ops->events(port, VIA_PORT_EVENT_DOORBELL(QUEUE));
+        }
+    }
+    return 0;
+}
+
+static struct via_pipe_geometry geometry_of(unsigned slots, uint64_t bytes)
+{
+    return (struct via_pipe_geometry){.slots_count = slots,
+                                      .data_bytes = (uint32_t)((slots + 1) * bytes),
+                                      .body_bytes_max = (uint32_t)bytes};
+}
+
+/* A pipe of so many slots from this end to the other, with a thread that reads it. */
+static int run_pipe(struct via_tune *tune, const void *setting, uint64_t bytes, unsigned count,
+                    double *ret_ns)
+{
+    static uint16_t epoch;
+    static uint32_t data_ends[SLOTS_MAX];
+    struct via_pio_link *link = tune->measure->link;
+    struct via_port *far = link->ends[1].port, *near = link->ends[0].port;
+    struct via_pipe_geometry geometry = geometry_of(*(const unsigned *)setting, bytes);
+    struct via_pipe_target target = {
+        .body = body, .commit = commit, .ctx = near, .queue = QUEUE, .off = CREDIT_BYTES};
+    struct via_pipe_target credit = {.body = body, .commit = commit, .ctx = far, .queue = QUEUE};
+    struct via_pipe_writer writer;
+    struct pipe_run run = {.port = far, .count = via_max(count, PIPE_BATCH)};
+    pthread_t thread;
+    epoch = epoch >= 0x7000 ? 1 : epoch + 1;
+    via_pipe_writer_init(&writer, &geometry, &target,
+                         (const _Atomic uint64_t *)(const void *)near->inbox, data_ends, epoch);
+    via_pipe_reader_init(&run.reader, &geometry, far->inbox + CREDIT_BYTES, &credit, epoch);
+    int rc = -pthread_create(&thread, NULL, sink, &run);
+    if (rc != 0) {
+        return rc;
+    }
+    uint64_t begin = via_pio_clock_ticks(&tune->measure->clock);
+    rc = send_all(link, &writer, bytes, run.count);
+    if (rc != 0) {
+        atomic_store_explicit(&run.stop, true, memory_order_relaxed);
+    }
+    pthread_join(thread, NULL);
+    *ret_ns =
+        via_pio_clock_ns(&tune->measure->clock, begin, via_pio_clock_ticks(&tune->measure->clock)) /
+        run.count;
+    return rc;
+}
+
+static int judge_slots(struct via_tune *tune, const unsigned *slots, double *ret_gain,
+                       struct via_error *err)
+{
+    static const unsigned now = SLOTS_NOW;
+    bool helps = false, hurts = false;
+    double gain = 1;
+    int rc = 0;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(pipe_sizes) && rc == 0 && !hurts; i++) {
+        struct via_pipe_geometry geometry = geometry_of(via_max(*slots, SLOTS_NOW), pipe_sizes[i]);
+        struct via_tune_result result = {0};
+        char what[64];
+        snprintf(what, sizeof(what), "pipes of %u slots", *slots);
+        if (via_pipe_memory_bytes(&geometry) + CREDIT_BYTES > tune->measure->link->window_bytes) {
+            continue;
+        }
+        rc = compare(tune, run_pipe, &now, slots, what, pipe_sizes[i], &result, err);
+        helps |= result.verdict == VIA_TUNE_HELPS;
+        hurts |= result.verdict == VIA_TUNE_HURTS;
+        gain *= result.median;
+    }
+    *ret_gain = helps && !hurts ? gain : 0;
+    return rc;
+}
+
+static int tune_slots(struct via_tune *tune, struct via_error *err)
+{
+    double best = 0, gain = 0;
+    const unsigned *slots = NULL;
+    int rc = 0;
+    if (tune->measure->link->ends_count != 2) {
+        tune->slots_why = "the other end is another process: a pipe needs a reader there";
+        return 0;
+    }
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(slots_tried) && rc == 0; i++) {
+        rc = judge_slots(tune, &slots_tried[i], &gain, err);
+        if (rc == 0 && gain > best) {
+            best = gain;
+            slots = &slots_tried[i];
+        }
+    }
+    if (rc == 0 && slots != NULL) {
+        rc = judge_slots(tune, slots, &gain, err);
+        tune->slots = gain > 0 ? *slots : 0;
+    }
+    return rc;
+}
+
+int via_tune_link(struct via_tune *tune, struct via_error *err)
+{
+    int rc = tune_stores(tune, err);
+    rc = rc == 0 ? tune_dma(tune, err) : rc;
+    return rc == 0 ? tune_slots(tune, err) : rc;
+}

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""viaduct tune: what it writes, what of it a daemon uses, and which files are refused."""
+import json
+import os
+import re
+import socket
+import subprocess
+
+import cli
+
+DELIVER = os.path.join(cli.BIN, "tests", "prog_deliver")
+MODEL = ["pex:model:m,side=virtual", "pex:model:m,side=link"]
+
+
+class Case(cli.Case):
+    def setUp(self):
+        super().setUp()
+        self.file = os.path.join(self.folder, "tune.conf")
+
+    def tune(self, *words):
+        return self.good("tune", "--file", self.file, *words)
+
+    def text(self):
+        with open(self.file, encoding="utf-8") as file:
+            return file.read()
+
+    def write(self, text):
+        with open(self.file, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(self.file, 0o644)
+
+
+class Tune(Case):
+    def test_a_link_is_measured_kept_shown_and_forgotten(self):
+        out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
+        self.assertIn("note: the chip and its DMA engine are the register model", out)
+        # A software engine that copies behind messages is not faster than the CPU: it must stay as it is.
+        self.assertRegex(out, r"(?m)^DMA +65472 +0\.\d\d .* hurts$")
+        self.assertIn("dma-bytes: left as it is", out)
+        text = self.text()
+        self.assertNotIn("dma-bytes", text)
+        self.assertRegex(text, r"(?m)^\[link pex:model:m,side=virtual\]\nhardware = pex, class pex, PEX 87xx NT0 .*Gen3 x8")
+        # What is written is what was said.
+        for key, said in (("store", r"store: (\w+)\n"), ("slots", r"slots: (\d+)\n")):
+            found = re.search(said, out)
+            self.assertEqual(re.findall(r"(?m)^%s = (\w+)$" % key, text), [found.group(1)] if found else [])
+        shown = self.tune("--show")
+        self.assertIn(text.split("\n", 1)[1], shown)
+        self.assertIn("# of this machine", shown)
+        self.tune("--check")
+        # A second link joins, a dry run does not.
+        path = os.path.join(self.folder, "l.sock")
+        other = ["--link", "emu:%s,side=0" % path, "--peer", "emu:%s,side=1" % path, "--pairs", "11"]
+        self.tune("--dry-run", *other)
+        self.assertEqual(self.text(), text)
+        self.tune(*other)
+        self.assertEqual(self.text().count("[link "), 2)
+        self.tune("--reset")
+        self.assertFalse(os.path.exists(self.file))
+        self.bad("tune", "--file", self.file, "--show", says="tune.conf")
+
+    def test_a_file_of_another_machine(self):
+        self.write("[machine]\ncpu = Xeon of another host (6/1/1)\n[link %s]\nhardware = x\n" % MODEL[0])
+        self.bad("tune", "--file", self.file, "--check",
+                 says=["settings of another machine: measured on 'Xeon of another host (6/1/1)', this one has '", self.file])
+        self.assertIn("# settings of another machine", self.tune("--show"))
+        # Measuring here begins anew.
+        out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
+        self.assertIn("is written anew: settings of another machine", out)
+        self.tune("--check")
+
+    def test_what_can_not_be(self):
+        for words, code, says in [
+                ([], 2, "either --link LINK, or one of"), (["--show", "--reset"], 2, "one of --show"),
+                (["--link", "a", "--show"], 2, "either --link"), (["--pairs", "10"], 2, "--pairs: '10'"),
+                (["--link", "tape:x"], 1, "there is no driver 'tape'"), (["more"], 2, "not an option"),
+                (["--link", "pex:model:x", "--wait", "0.1"], 1, "wait for the other end"),
+                (["--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11", "--file", "/nonexistent/x"], 1, "/nonexistent/x")]:
+            with self.subTest(words):
+                code_got, _, err = self.call("tune", "--file", self.file, *words)
+                self.assertEqual(code_got, code, err)
+                self.assertIn(says, err)
+        self.write("[machine]\ncpu = X\nslots = 5\n")
+        before = self.text()
+        code, _, err = self.call("tune", "--file", self.file, "--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
+        self.assertEqual(code, 1)
+        self.assertIn("tune.conf:3: slots = 5", err)
+        self.assertEqual(self.text(), before)  # a file that is not understood is not overwritten
+
+
+class Daemons(Case):
+    """Two daemons on an emulated link, of which the first has settings."""
+
+    def setUp(self):
+        super().setUp()
+        self.links = ["2=emu:%s/l.sock,side=0,nodirect" % self.folder, "1=emu:%s/l.sock,side=1,nodirect" % self.folder]
+        self.started = []
+
+    def cpu(self):
+        code, out, _ = self.call("tune", "--file", self.file, "--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
+        self.assertEqual(code, 0)
+        self.assertIn("written", out)
+        return re.search(r"(?m)^cpu = (.*)$", self.text()).group(1)
+
+    def settings(self, hardware, cpu):
+        self.write("[machine]\ncpu = %s\n[pipes]\nslots = 16\n[link %s]\nhardware = %s\ndma-bytes = 1024\n" %
+                   (cpu, self.links[0][2:], hardware))
+
+    def rundir_of(self, host):
+        return os.path.join(self.folder, "run-%d" % host)
+
+    def begin(self, host, *words):
+        log = os.path.join(self.folder, "log-%d" % host)
+        with open(log, "w", encoding="utf-8") as file:
+            daemon = subprocess.Popen([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir_of(host), "--host",
+                                       str(host), "--link", self.links[host - 1], *words], stderr=file, env=self.env)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.kill)
+        self.started.append(daemon)
+        return log
+
+    def log_has(self, log, text):
+        def look():
+            with open(log, encoding="utf-8") as file:
+                return text in file.read()
+        return cli.wait_for(look)
+
+    def status(self, host=1):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.connect(os.path.join(self.rundir_of(host), "host-%d.ctl" % host))
+            control.sendall(b'{"cmd":"status"}\n')
+            with control.makefile() as answer:
+                return json.loads(answer.readline())
+
+    def deliver(self):
+        """Bodies of 4 KiB from host 1 to host 2; how many bytes of them went by DMA."""
+        def begin(host, *words):
+            env = {**self.env, "VIADUCT_RUNDIR": self.rundir_of(host), "VIADUCT_HOST": str(host)}
+            program = subprocess.Popen([DELIVER, *words], stdout=subprocess.PIPE, text=True, env=env)
+            self.addCleanup(program.stdout.close)
+            self.addCleanup(program.wait)
+            self.addCleanup(program.kill)
+            return program
+        receiver = begin(2, "receive", "1")
+        self.assertEqual(receiver.stdout.readline(), "ready\n")
+        sender = begin(1, "send", "2", "200", "4096", "0")
+        out, _ = receiver.communicate(timeout=cli.HANG_S)
+        self.assertIn("lost 0 doubled 0 reordered 0 wrong 0", out)
+        self.assertEqual(sender.wait(cli.HANG_S), 0)
+        return self.status()["links"][0]["dma_bytes"]
+
+    def test_a_daemon_uses_what_was_measured(self):
+        self.settings("emu, class memory", self.cpu())
+        log = self.begin(1, "--tune", self.file)
+        self.begin(2)
+        self.assertTrue(self.log_has(log, "measured settings: dma-bytes 1024, store as it is"))
+        self.assertTrue(cli.wait_for(lambda: self.status()["links"][0]["state"] == "up"))
+        self.assertEqual(self.status()["slots"], 16)
+        self.assertGreater(self.deliver(), 0)
+
+    def test_a_link_that_is_other_hardware_now_has_no_settings(self):
+        self.settings("emu, class pex", self.cpu())
+        log = self.begin(1, "--tune", self.file)
+        self.begin(2)
+        self.assertTrue(self.log_has(log, "settings of other hardware: measured on 'emu, class pex', this is 'emu, class memory'"))
+        self.assertTrue(cli.wait_for(lambda: self.status()["links"][0]["state"] == "up"))
+        self.assertEqual(self.deliver(), 0)
+
+    def test_settings_of_another_processor_are_not_used_and_wrong_ones_are_an_error(self):
+        self.settings("emu, class memory", "Another (1/2/3)")
+        log = self.begin(1, "--tune", self.file)
+        self.assertTrue(self.log_has(log, "tune.conf: not used: settings of another machine: measured on 'Another (1/2/3)'"))
+        self.assertTrue(cli.wait_for(lambda: os.path.exists(os.path.join(self.rundir_of(1), "host-1.ctl"))))
+        self.assertEqual(self.status()["slots"], 32)
+        self.write("[machine]\ncpu = x\n[pipes]\nslots = 7\n")
+        log = self.begin(2, "--tune", self.file)
+        self.assertTrue(self.log_has(log, "viaductd: measured settings: %s:4: slots = 7" % self.file))
+        self.assertEqual(self.started[-1].wait(cli.HANG_S), 1)
+
+
+if __name__ == "__main__":
+    cli.main()
