@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/log.h"
@@ -261,10 +262,17 @@ static struct via_slice_piece piece_of(const struct via_host_slices *slices,
                                     .index = request->bytes / slices->port->slice_bytes};
 }
 
+/* By a slice of a hardware window a process reaches the pipes of the hosts, and slices of others.
+ */
+static bool may_map(const struct via_process *process, const struct via_host_slices *slices)
+{
+    return !slices->port->shares_window || process->uid == geteuid() || process->uid == 0;
+}
+
 int via_host_aperture_request(struct via_process *process, const struct via_attach_request *request)
 {
     struct via_host_slices *slices = find_link(process->host, request->host);
-    if (slices == NULL) {
+    if (slices == NULL || !may_map(process, slices)) {
         return -EXDEV;
     }
     struct via_slice_piece piece = piece_of(slices, request);
@@ -672,8 +680,7 @@ int via_host_aperture_link_open(struct via_host *host, unsigned index)
     struct via_port_slices *port = driver->slices != NULL ? driver->slices(cable->port) : NULL;
     uint32_t word_first;
     *slices = (struct via_host_slices){.link = index};
-    /* A process that has left may still have slices of other ports mapped. */
-    if (port == NULL || !port->detaches || !find_words(host, port->count, &word_first)) {
+    if (port == NULL || !find_words(host, port->count, &word_first)) {
         return 0;
     }
     slices->port = port;

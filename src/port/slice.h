@@ -56,6 +56,9 @@ struct via_port_slices {
     /* A mapping never reaches what the slice shows later. Otherwise a slice is given to another
      * piece only when nobody can store by the old mapping any more. */
     bool detaches;
+    /* What a process maps leads to the whole window: only for processes that are trusted as the
+     * host itself is. */
+    bool shares_window;
 };
 
 #endif

@@ -185,6 +185,23 @@ static int kernel_region_fd(struct via_pci *pci, unsigned region, int *ret_fd, u
     return 0;
 }
 
+static int kernel_window_fd(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
+                            int *ret_fd, uint64_t *ret_off)
+{
+    struct via_pci_region whole;
+    int fd, rc = kernel_region_fd(pci, region, &fd, ret_off);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = pci->ops->region(pci, region, &whole);
+    if (rc != 0 || off > whole.bytes || bytes > whole.bytes - off) {
+        return rc != 0 ? rc : -EINVAL;
+    }
+    *ret_off += off;
+    *ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return *ret_fd >= 0 ? 0 : -errno;
+}
+
 /* --- interrupts --- */
 
 static unsigned kernel_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
@@ -323,6 +340,7 @@ static const struct via_pci_ops kernel_ops = {
     .map = kernel_map,
     .unmap = kernel_unmap,
     .region_fd = kernel_region_fd,
+    .window_fd = kernel_window_fd,
     .irqs = kernel_irqs,
     .irq_set = kernel_irq_set,
     .irq_unmask = kernel_irq_unmask,

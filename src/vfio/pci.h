@@ -102,6 +102,13 @@ struct via_pci_ops {
      * guard too. -ENOTSUP. NULL: as if each answer was that. */
     int (*region_fd)(struct via_pci *pci, unsigned region, int *ret_fd, uint64_t *ret_off);
 
+    /* What a process maps to reach bytes of a region (whole pages), as they are translated now: a
+     * descriptor, which is the caller's, and the offset in it. The process may be able to map more
+     * of the function by it. -ENOTSUP, -EINVAL, -EMFILE, ... NULL: as if each answer was -ENOTSUP.
+     */
+    int (*window_fd)(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
+                     int *ret_fd, uint64_t *ret_off);
+
     /* How many vectors of a kind there are; 0: none. INTx has one. */
     unsigned (*irqs)(struct via_pci *pci, enum via_pci_irq_kind kind);
     /* Vector k adds 1 to the eventfd fds[k] (borrowed until another irq_set or close). count 0: all

@@ -132,9 +132,14 @@ void host_lab_start(struct host_lab *lab, unsigned host,
     for (unsigned i = 0; i < options.links_count; i++) {
         struct via_rundir_path path;
         assert_int_equal(via_rundir_link_path(lab->rundir, host, peers[i], 0, &path, &err), 0);
-        snprintf(descriptions[i], sizeof(descriptions[i]), "emu:%s,side=%u%s%s", path.text,
-                 host < peers[i] ? 0 : 1, lab->direct ? "" : ",nodirect",
-                 lab->options != NULL ? lab->options : "");
+        if (lab->model != NULL) {
+            snprintf(descriptions[i], sizeof(descriptions[i]), "pex:model:%s,side=%s%s", path.text,
+                     host < peers[i] ? "virtual" : "link", lab->model);
+        } else {
+            snprintf(descriptions[i], sizeof(descriptions[i]), "emu:%s,side=%u%s%s", path.text,
+                     host < peers[i] ? 0 : 1, lab->direct ? "" : ",nodirect",
+                     lab->options != NULL ? lab->options : "");
+        }
         links[i] =
             (struct via_host_link){.description = descriptions[i], .peer = (uint16_t)peers[i]};
     }

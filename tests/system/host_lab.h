@@ -16,9 +16,11 @@
 struct host_lab {
     char rundir[64];
     unsigned hosts_count;
-    bool ring;           /* else a chain */
-    bool direct;         /* processes may map memory of neighbours */
-    const char *like;    /* of links of daemons: more words of --link, "" or NULL */
+    bool ring;         /* else a chain */
+    bool direct;       /* processes may map memory of neighbours */
+    const char *like;  /* of links of daemons: more words of --link, "" or NULL */
+    const char *model; /* hosts in this process: links are pex ports on register models, with these
+                          options; NULL: they are emulated */
     const char *options; /* the same of hosts in this process: ",KEY=VALUE..." of a description */
     struct via_host *hosts[HOST_LAB_HOSTS_MAX];
     pid_t daemons[HOST_LAB_HOSTS_MAX]; /* 0 = not running */

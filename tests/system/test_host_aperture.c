@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@
 #define NEAR_BYTES (96u << 10)
 
 static const char *like = "pex";
+static bool is_model; /* a pex port on the register model, not an emulated one */
 
 /* --- two hosts, a segment at host 1, a remote of it at host 0 --------------------------------- */
 
@@ -45,6 +47,7 @@ static void start_hosts(struct pair *pair)
     snprintf(options, sizeof(options), ",like=%s,window=1MiB,seed=7", like);
     host_lab_init(&pair->lab, 2, false, true);
     pair->lab.options = options;
+    pair->lab.model = is_model ? ",slices" : NULL;
     host_lab_start(&pair->lab, 0, NULL);
     host_lab_start(&pair->lab, 1, NULL);
     host_lab_wait_routes(&pair->lab);
@@ -596,9 +599,91 @@ static int run_suite(void)
     return cmocka_run_group_tests_name(like, tests, NULL, NULL);
 }
 
+static void let_all_attach(struct via_host_options *options)
+{
+    struct via_error err;
+    assert_int_equal(via_rights_add(&options->attach, "all", &err), 0);
+}
+
+/* Puts as another user until it is told to end. 0: all of them arrived. */
+static int put_as_nobody(struct pair *pair, uint64_t handle)
+{
+    struct via_attach_options options = {
+        .size = sizeof(options), .rundir = pair->lab.rundir, .host = 0};
+    struct via_attach *attach;
+    struct via_remote *remote;
+    int rc = 0;
+    if (setgid(65534) != 0 || setuid(65534) != 0 || via_attach_open(&options, &attach) != 0 ||
+        via_remote_open(attach, 1, handle, BYTES, &remote) != 0) {
+        return 1;
+    }
+    for (uint64_t i = 0; i < 200 && rc == 0; i++) {
+        rc = via_remote_put(remote, 8, &i, sizeof(i), 0);
+        rc = rc == 0 ? via_attach_quiet(attach) : rc;
+    }
+    return rc == 0 ? 0 : 2;
+}
+
+/* What a process maps leads to the whole BAR: another user gets none, and puts by frames. */
+static void only_the_hosts_own_user_has_slices_of_hardware(void **state)
+{
+    struct pair pair = {0};
+    int status;
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    host_lab_init(&pair.lab, 2, false, true);
+    pair.lab.model = ",slices";
+    assert_int_equal(chmod(pair.lab.rundir, 0711), 0);
+    for (unsigned host = 0; host < 2; host++) {
+        host_lab_start(&pair.lab, host, let_all_attach);
+    }
+    host_lab_wait_routes(&pair.lab);
+    pair.near = host_lab_attach(&pair.lab, 0);
+    pair.owner = host_lab_attach(&pair.lab, 1);
+    pair.copy = malloc(BYTES);
+    share(&pair);
+    uint64_t handle = via_segment_handle(pair.segment);
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(put_as_nobody(&pair, handle));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    uint64_t word;
+    memcpy(&word, pair.base + 8, sizeof(word));
+    assert_int_equal(word, 199);
+    memcpy(pair.copy + 8, &word, sizeof(word));
+    assert_int_equal(puts_by_slices(&pair), 0);
+    until_stored(&pair, 64);
+    check(&pair);
+    close_pair(&pair);
+}
+
+/* Hosts of the model are in one process, so none is killed. */
+static int run_model_suite(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(puts_are_stores),
+        cmocka_unit_test(segments_are_larger_than_the_window),
+        cmocka_unit_test(a_cut_takes_them_and_a_link_brings_them_back),
+        cmocka_unit_test(flaps_lose_nothing),
+        cmocka_unit_test(freed_memory_is_lost),
+        cmocka_unit_test(a_dead_owners_memory_is_lost),
+        cmocka_unit_test(importers_may_die_at_any_time),
+        cmocka_unit_test(processes_compete),
+        cmocka_unit_test(only_what_is_there_and_may_be_written),
+        cmocka_unit_test(only_the_hosts_own_user_has_slices_of_hardware),
+    };
+    is_model = true;
+    return cmocka_run_group_tests_name("pex on the register model", tests, NULL, NULL);
+}
+
 int main(void)
 {
     int failed = run_suite();
     like = "ivshmem";
-    return failed + run_suite();
+    failed += run_suite();
+    return failed + run_model_suite();
 }

@@ -303,6 +303,29 @@ static void a_new_driver_is_a_new_session(void **state)
 }
 
 /* The other side of the chip belongs to a peer that writes what it likes. */
+/* One end's window would lead beyond the other one's inbox. */
+static void windows_that_differ_are_no_link(void **state)
+{
+    struct link link = {0};
+    struct via_port_status status;
+    struct via_error err = {0};
+    (void)state;
+    assert_int_equal(open_end(&link.end[0], 0, "", &err), 0);
+    assert_int_equal(open_end(&link.end[1], 1, ",window=1MiB", &err), 0);
+    turn(&link, TURNS_MAX);
+    for (unsigned side = 0; side < 2; side++) {
+        assert_false(is_up(&link, side));
+        pex->status(link.end[side].port, &status);
+        assert_non_null(strstr(status.error, side == 0 ? "an inbox of 1044480 bytes, the window "
+                                                         "of this end 4190208"
+                                                       : "an inbox of 4190208 bytes, the window "
+                                                         "of this end 1044480"));
+    }
+    for (unsigned side = 0; side < 2; side++) {
+        link.end[side].port->ops->close(link.end[side].port);
+    }
+}
+
 static void a_lying_peer_gets_no_link(void **state)
 {
     struct link *link = *state;
@@ -497,6 +520,7 @@ int main(void)
         TEST(a_degraded_link_is_reported),
         TEST(a_removed_function_is_an_end_of_the_link),
         TEST(a_new_driver_is_a_new_session),
+        cmocka_unit_test(windows_that_differ_are_no_link),
         TEST(a_lying_peer_gets_no_link),
         cmocka_unit_test_setup_teardown(dma_survives_the_engines_errata, set_up_dma, tear_down),
         cmocka_unit_test_setup_teardown(an_engine_that_stalls_is_aborted, set_up_dma, tear_down),

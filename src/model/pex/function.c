@@ -232,6 +232,30 @@ static int map(struct via_pci *pci, unsigned index, uint64_t off, uint64_t bytes
     return rc;
 }
 
+/* The memory that is there now; on a bus the process would map the BAR. */
+static int window_fd(struct via_pci *pci, unsigned index, uint64_t off, uint64_t bytes, int *ret_fd,
+                     uint64_t *ret_off)
+{
+    struct via_pex_function *function = function_of(pci);
+    if ((index != 2 && index != 4) || bytes == 0 || off % PAGE_BYTES != 0) {
+        return -EINVAL;
+    }
+    struct via_pex *pex = lock(pci);
+    uint64_t whole = region_bytes(function, index);
+    struct via_pex_run run = {0};
+    if (off < whole && bytes <= whole - off) {
+        run = via_pex_resolve(pex, function->side, (index - 2) / 2, off, false);
+    }
+    int rc = run.dma == NULL || run.dma->fd < 0 ? -EAGAIN : 0;
+    if (rc == 0) {
+        *ret_off = run.dma->fd_off + run.off;
+        *ret_fd = fcntl(run.dma->fd, F_DUPFD_CLOEXEC, 0);
+        rc = *ret_fd >= 0 ? 0 : -errno;
+    }
+    unlock(pex);
+    return rc;
+}
+
 static void unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
 {
     struct via_pex *pex = lock(pci);
@@ -354,6 +378,7 @@ const struct via_pci_ops via_pex_function_ops = {
     .region_write = region_write,
     .map = map,
     .unmap = unmap,
+    .window_fd = window_fd,
     .irqs = irqs,
     .irq_set = irq_set,
     .irq_unmask = irq_unmask,

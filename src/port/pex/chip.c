@@ -196,24 +196,43 @@ static void program_requesters(struct via_pex_port *pex)
     write_own(pex, off + 4, engine != 0 ? engine | PEX_LUT_ENABLE : 0);
 }
 
+/* The array is that of the BAR; array 1 is the link side's (F). */
+static uint32_t alut_at(const struct via_pex_port *pex, unsigned entry)
+{
+    const struct via_pex_chip *chip = &pex->chip;
+    bool wide = chip->alut_entries == 256;
+    uint32_t array = (chip->link_side ? 0u : 1u) + (wide ? 0 : 2 * chip->nt);
+    return PEX_ALUT + array * (wide ? 0x2000u : 0x1000u) + entry % 128 * 4 +
+           (entry >= 128 ? 0x1000u : 0);
+}
+
+static void write_alut(struct via_pex_port *pex, unsigned entry, uint64_t address, bool on)
+{
+    uint32_t at = alut_at(pex, entry);
+    via_pci_write32(pex->pci, PEX_REGISTERS, at, (uint32_t)address);
+    via_pci_write32(pex->pci, PEX_REGISTERS, at + PEX_ALUT_HIGH, (uint32_t)(address >> 32));
+    via_pci_write32(pex->pci, PEX_REGISTERS, at + PEX_ALUT_PERMISSION,
+                    on ? PEX_ALUT_READ_WRITE : 0);
+}
+
 /* The A-LUT of the peer's BAR: each entry one piece of this end's memory. */
 static void program_alut(struct via_pex_port *pex)
 {
     const struct via_pex_chip *chip = &pex->chip;
-    bool wide = chip->alut_entries == 256;
     uint64_t piece = chip->peer_bar_bytes / chip->alut_entries;
-    /* The array is that of the BAR; array 1 is the link side's (F). */
-    uint32_t array = (chip->link_side ? 0u : 1u) + (wide ? 0 : 2 * chip->nt);
     for (unsigned i = 0; i < chip->alut_entries; i++) {
-        uint32_t at =
-            PEX_ALUT + array * (wide ? 0x2000u : 0x1000u) + i % 128 * 4 + (i >= 128 ? 0x1000u : 0);
         bool shows = i * piece < pex->memory_bytes;
-        uint64_t address = shows ? pex->iova + i * piece : 0;
-        via_pci_write32(pex->pci, PEX_REGISTERS, at, (uint32_t)address);
-        via_pci_write32(pex->pci, PEX_REGISTERS, at + PEX_ALUT_HIGH, (uint32_t)(address >> 32));
-        via_pci_write32(pex->pci, PEX_REGISTERS, at + PEX_ALUT_PERMISSION,
-                        shows ? PEX_ALUT_READ_WRITE : 0);
+        write_alut(pex, i, shows ? pex->iova + i * piece : 0, shows);
     }
+}
+
+void via_pex_chip_alut(struct via_pex_port *pex, unsigned entry, uint64_t address, bool on)
+{
+    /* Off before the address changes: half of one and half of another leads anywhere. */
+    via_pci_write32(pex->pci, PEX_REGISTERS, alut_at(pex, entry) + PEX_ALUT_PERMISSION, 0);
+    write_alut(pex, entry, address, on);
+    /* A read pushes the writes before it to the chip. */
+    (void)via_pci_read32(pex->pci, PEX_REGISTERS, alut_at(pex, entry));
 }
 
 /* The enable register is that of the side whose memory is shown (F). */

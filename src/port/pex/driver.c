@@ -64,6 +64,8 @@ static int parse_word(const struct via_link_word *word, struct via_pex_config *c
         config->alut = true;
     } else if (is_word(word, "alut", "peer")) {
         config->alut = config->alut_at_peer = true;
+    } else if (is_word(word, "slices", NULL)) {
+        config->slices = config->alut = true;
     } else if (is_word(word, "lut", "d94") || is_word(word, "lut", "db4")) {
         config->lut_at_db4 = word->value[1] == 'b';
     } else if (is_word(word, "side", "virtual") || is_word(word, "side", "link")) {
@@ -133,6 +135,10 @@ static int open_geometry(struct via_pex_port *pex, struct via_error *err)
 {
     uint64_t bytes = via_min(pex->chip.bar_bytes, pex->chip.peer_bar_bytes);
     bytes = via_min(bytes, pex->config.window_bytes_max);
+    int rc = pex->config.slices && pex->host->slices ? via_pex_slices_init(pex, &bytes, err) : 0;
+    if (rc != 0) {
+        return rc;
+    }
     if (bytes < PAGE_BYTES + via_max(pex->host->inbox_bytes_min, UINT64_C(1))) {
         return via_error_set(err, -ENOSPC,
                              "window of %llu bytes (BARs of %llu and %llu): the pipes need at "
@@ -302,6 +308,10 @@ void via_pex_port_close(struct via_port *port)
     if (pex->kick_fd >= 0) {
         via_pex_link_close(pex);
     }
+    if (pex->page != NULL) {
+        via_pex_slices_conceal(pex);
+        via_pex_slices_forget(pex);
+    }
     via_pex_dma_close(pex);
     if (pex->irq_is_on) {
         (void)pex->pci->ops->irq_set(pex->pci, pex->config.irq, 0, NULL);
@@ -411,7 +421,7 @@ static void pex_view_close(struct via_port *port, struct via_port_view *view)
 
 const struct via_driver via_pex_driver = {
     .name = "pex",
-    .usage = "side=virtual|link, bar=2|4, window=BYTES, alut[=own|peer], lut=d94|db4, "
+    .usage = "side=virtual|link, bar=2|4, window=BYTES, alut[=own|peer], slices, lut=d94|db4, "
              "irq=msi|intx|none",
     .parse = pex_parse,
     .open = pex_open,
@@ -420,6 +430,7 @@ const struct via_driver via_pex_driver = {
     .fd = pex_fd,
     .service = via_pex_link_service,
     .cut = via_pex_link_cut,
+    .slices = via_pex_port_slices,
     .memory_register = via_pex_dma_register,
     .describes_hardware = true,
     .use_store = via_pex_use_store,

@@ -109,6 +109,7 @@ static bool is_willing(uint64_t word)
 static bool is_agreed(const struct via_pex_port *pex, const struct peer *peer)
 {
     return is_willing(peer->word) && is_willing(word_of(pex)) &&
+           peer->inbox_bytes == pex->base.caps.window_bytes &&
            VIA_PEX_WORD_ID(peer->word) == pex->ack && peer->ack == VIA_PEX_WORD_ID(word_of(pex));
 }
 
@@ -151,6 +152,8 @@ static void finish_down(struct via_pex_port *pex)
     }
     pex->quiescing = false;
     (void)via_pex_chip_take_bells(pex);
+    /* The peer exposes nothing in the next round before this end has posted it. */
+    via_pex_slices_forget(pex);
     atomic_fetch_and_explicit(&pex->events, ~(uint64_t)0xffff, memory_order_seq_cst);
     publish(pex);
     post(pex);
@@ -174,6 +177,7 @@ static void go_down(struct via_pex_port *pex)
     atomic_fetch_add_explicit(&pex->downs, 1, memory_order_release);
     atomic_store_explicit(&pex->suspect, false, memory_order_relaxed);
     publish(pex);
+    via_pex_slices_conceal(pex);
     finish_down(pex);
     atomic_fetch_or_explicit(&pex->events, VIA_PORT_EVENT_LINK_DOWN, memory_order_seq_cst);
     pex->post_ns = pex->look_ns = 0;
@@ -204,6 +208,13 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
         pex->post_ns = now_ns + POST_NS;
     }
     if (!is_agreed(pex, &peer)) {
+        if (peer.word != 0 && peer.inbox_bytes != pex->base.caps.window_bytes) {
+            set_error(pex,
+                      "the peer has an inbox of %llu bytes, the window of this end %llu: give both "
+                      "ends the same window= and slices",
+                      (unsigned long long)peer.inbox_bytes,
+                      (unsigned long long)pex->base.caps.window_bytes);
+        }
         return;
     }
     /* What the peer posted came by its window; this end's must work as well. */

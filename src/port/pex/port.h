@@ -34,10 +34,17 @@ struct via_pex_line {
 };
 _Static_assert(sizeof(struct via_pex_line) == VIA_CACHELINE, "one line");
 
+#define VIA_PEX_SLICES_MAX 256u
+
 struct via_pex_page {
     struct via_pex_line own;    /* the owner writes, the peer reads */
     struct via_pex_line posted; /* the peer writes */
+    uint64_t reserved[112];
+    _Atomic uint64_t exposed[VIA_PEX_SLICES_MAX]; /* the peer writes: what its slices show */
 };
+_Static_assert(sizeof(struct via_pex_page) <= VIA_PEX_PAGE_BYTES &&
+                   offsetof(struct via_pex_page, exposed) == 1024,
+               "one page");
 
 /* The word: session (32 bits, never 0 or all-ones), round (16: how often the link was up and went
  * down), flags (16). */
@@ -55,6 +62,7 @@ struct via_pex_config {
     bool model_link;           /* of a model: the link side */
     enum via_pci_irq_kind irq; /* VIA_PCI_IRQ_KINDS: what there is, MSI first */
     bool polls;                /* no interrupts at all */
+    bool slices;               /* of the window, for processes: at both ends or at none */
 };
 
 /* What was found. */
@@ -74,6 +82,22 @@ struct via_pex_queue {
     _Atomic uint32_t busy VIA_CACHELINE_ALIGNED; /* its thread stores into the window */
     uint32_t downs;                              /* of the port, when the fence was started */
     bool fencing;
+};
+
+/* Memory that a slice shows to the peer. */
+struct via_pex_shown {
+    void *at; /* NULL: nothing */
+    uint64_t bytes, iova;
+};
+
+/* The control thread's. */
+struct via_pex_slices {
+    struct via_port_slices base; /* count 0: none */
+    unsigned first;              /* entry of the A-LUT of slice 0 */
+    struct via_pex_shown shown[VIA_PEX_SLICES_MAX];
+    /* What processes of this host map: the exposure, the descriptor and where in it. */
+    uint64_t mapped[VIA_PEX_SLICES_MAX], unmapped[VIA_PEX_SLICES_MAX], offs[VIA_PEX_SLICES_MAX];
+    int fds[VIA_PEX_SLICES_MAX];
 };
 
 struct via_pex_counters {
@@ -127,6 +151,7 @@ struct via_pex_port {
     uint64_t posted_word, posted_ack;
     uint64_t post_ns, program_ns, look_ns; /* when to do so again */
     uint64_t ups_count, downs_count, interrupts_count, bells_late_count;
+    struct via_pex_slices slices;
     uint64_t errors[4]; /* correctable, uncorrectable, DL_Down, dropped messages */
     char error[256];
 };
@@ -165,6 +190,19 @@ void via_pex_chip_program(struct via_pex_port *pex);
 void via_pex_chip_conceal(struct via_pex_port *pex);
 uint32_t via_pex_chip_take_bells(struct via_pex_port *pex);
 void via_pex_chip_ring(struct via_pex_port *pex, uint32_t bits);
+
+/* Entry of the A-LUT of the peer's BAR; off: nobody gets through. It is in force on return. */
+void via_pex_chip_alut(struct via_pex_port *pex, unsigned entry, uint64_t address, bool on);
+
+/* --- slice.c --- */
+
+/* bytes: of the window with its page; becomes what is for pipes. */
+VIA_MUST_CHECK int via_pex_slices_init(struct via_pex_port *pex, uint64_t *bytes,
+                                       struct via_error *err);
+struct via_port_slices *via_pex_port_slices(struct via_port *port);
+/* The link is down: no slice of this end shows anything, and the peer's are forgotten. */
+void via_pex_slices_conceal(struct via_pex_port *pex);
+void via_pex_slices_forget(struct via_pex_port *pex);
 
 /* --- dma.c --- */
 
