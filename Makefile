@@ -18,6 +18,10 @@ LOOP_ROUNDS ?= 20
 MUTANT_SECONDS ?= 300
 # Of each fuzzer.
 FUZZ_SECONDS ?= 300
+# Faults of chips under a ring of hosts, and which.
+PEX_CUTS ?= 100
+PEX_RESETS ?= 20
+PEX_SEED ?= 1
 # Machines of `make machines`.
 N ?= 4
 # Of daemons on machines of their own; which parts, and more options of tests/machines/check_machines.py.
@@ -27,7 +31,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deb deb-check dist hw plan-core fit-costs demo machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -111,6 +115,10 @@ conform-sockets: packages build-release ## tests of others (CONFORM=--all: all) 
 sanitize-sockets: packages build-dev build-tsan ## programs over the sockets library built with ASan, UBSan and TSan, 5 times
 	VIADUCT_SANITIZE_ROUNDS=5 VIADUCT_BUILD_DIR=$(CURDIR)/build/dev/bin python3 tests/sockets/test_sanitized.py
 	VIADUCT_SANITIZE_ROUNDS=5 VIADUCT_BUILD_DIR=$(CURDIR)/build/tsan/bin python3 tests/sockets/test_sanitized.py
+
+cuts-pex: packages build-dev ## pull cables (PEX_CUTS) and reset hosts (PEX_RESETS) of a ring on register models under load: nothing is lost
+	VIADUCT_PEX_CUTS=$(PEX_CUTS) VIADUCT_PEX_RESETS=$(PEX_RESETS) VIADUCT_PEX_SEED=$(PEX_SEED) python3 tests/supervise.py \
+		$(CURDIR)/build/dev/bin/tests/system-pex_faults
 
 kills-sockets: packages build-release ## kill -9 a random side of SOCKET_KILLS connections under load
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/kill_sockets.py --count $(SOCKET_KILLS)

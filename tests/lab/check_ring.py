@@ -116,6 +116,20 @@ class Ring(lab_hosts.Case):
         code, out = self.guests[host].run(deliver(host).replace("prog_deliver", "timeout %d prog_deliver" % HANG_S) + "send %d %d 500 50" % (peer, count), 2 * HANG_S, check=False)
         self.assertEqual(code, 0, (out, self.guests[host].run("viaduct status; cat /tmp/viaductd.log"), self.guests[peer].run("viaduct status; cat /tmp/received")))
 
+    def all_logs(self):
+        """What each guest that answers has to say; for messages of failed tests."""
+        said = []
+        for host, guest in self.guests.items():
+            try:
+                said.append("guest %d: %s" % (host, guest.run("viaduct status 2>&1; ps | grep -e viaduct -e prog_; cat /tmp/sent /tmp/received; "
+                                                              "tail -n 40 /tmp/viaductd.log; dmesg | tail -n 5", check=False)[1]))
+            except (RuntimeError, OSError) as error:
+                said.append("guest %d does not answer: %s" % (host, error))
+        return "\n".join(said)
+
+    def wait_sent(self, host):
+        self.assertTrue(wait_for(lambda: "sent" in self.guests[host].run("cat /tmp/sent")), self.all_logs())
+
     def faults(self):
         return [re.search(r"IOMMU faults (\d+),", self.lab.command(host, "status")).group(1) for host in HOSTS]
 
@@ -172,7 +186,7 @@ class Ring(lab_hosts.Case):
         self.wait_not_up(1, 2)
         self.lab.start_daemon(2)
         self.wait_ring()
-        self.assertTrue(wait_for(lambda: "sent" in self.guests[1].run("cat /tmp/sent")))
+        self.wait_sent(1)
         self.wait_received(3, int(self.guests[1].run("cat /tmp/sent").split()[-1]))
 
     def test_8_a_guest_is_reset_under_traffic(self):
@@ -184,7 +198,7 @@ class Ring(lab_hosts.Case):
         self.guests[2].boot()
         self.lab.start_fabric(2)
         self.wait_ring()
-        self.assertTrue(wait_for(lambda: "sent" in self.guests[1].run("cat /tmp/sent")))
+        self.wait_sent(1)
         self.wait_received(3, int(self.guests[1].run("cat /tmp/sent").split()[-1]))
 
     def test_9_a_model_dies(self):

@@ -222,9 +222,8 @@ void via_pex_set_speed(struct via_pex *pex, unsigned generation, unsigned width)
     pthread_mutex_unlock(&pex->lock);
 }
 
-void via_pex_reset_host(struct via_pex *pex, enum via_pex_side side)
+static void reset_host(struct via_pex *pex, enum via_pex_side side)
 {
-    pthread_mutex_lock(&pex->lock);
     if (side == VIA_PEX_VIRTUAL) {
         via_pex_registers_power_on(pex);
         for (unsigned i = 0; i < VIA_PEX_SIDES; i++) {
@@ -235,13 +234,23 @@ void via_pex_reset_host(struct via_pex *pex, enum via_pex_side side)
     }
     via_pex_update_views(pex);
     via_pex_update_interrupts(pex);
+}
+
+void via_pex_reset_host(struct via_pex *pex, enum via_pex_side side)
+{
+    pthread_mutex_lock(&pex->lock);
+    reset_host(pex, side);
     pthread_mutex_unlock(&pex->lock);
 }
 
 void via_pex_remove(struct via_pex *pex, enum via_pex_side side, bool gone)
 {
     pthread_mutex_lock(&pex->lock);
+    bool is_back = pex->function[side].removed && !gone;
     pex->function[side].removed = gone;
+    if (is_back) {
+        reset_host(pex, side);
+    }
     via_pex_update_views(pex);
     pthread_mutex_unlock(&pex->lock);
 }

@@ -94,7 +94,7 @@ void via_pex_set_link(struct via_pex *pex, bool up);
 void via_pex_set_speed(struct via_pex *pex, unsigned generation, unsigned width);
 /* Hot reset by the host of that side. The virtual side's host resets the whole chip. */
 void via_pex_reset_host(struct via_pex *pex, enum via_pex_side side);
-/* A function is there no more: all-ones. */
+/* A function is there no more: all-ones. One that comes back was reset, as by its host. */
 void via_pex_remove(struct via_pex *pex, enum via_pex_side side, bool gone);
 /* The next `count` interrupts of a side do not arrive. */
 void via_pex_lose_interrupts(struct via_pex *pex, enum via_pex_side side, unsigned count);
