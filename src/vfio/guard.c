@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define GUARDS_MAX 64u
+#define GUARDS_MAX 512u
 #define ONES_BYTES ((size_t)65536)
 
 struct guard {
@@ -117,6 +117,11 @@ int via_guard_add(void *at, size_t bytes, unsigned *ret_guard)
 void via_guard_remove(unsigned guard)
 {
     atomic_store_explicit(&guards[guard].at, 0, memory_order_release);
+}
+
+bool via_guard_take_hit(unsigned guard)
+{
+    return atomic_exchange_explicit(&guards[guard].hit, false, memory_order_relaxed);
 }
 
 bool via_guard_was_hit(unsigned guard)

@@ -4,6 +4,7 @@
  * sources have them, so that a wrong one in the model's table does not confirm itself.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -412,6 +413,24 @@ static void the_alut_of_two_nt_ports_is_halved(void **state)
 
 /* --- doorbells and scratchpads --- */
 
+/* Whoever has the eventfd can fill it, and take O_NONBLOCK from all who write to it. */
+static void a_full_eventfd_blocks_nobody(void **state)
+{
+    struct world *world = *state;
+    struct host *host = &world->host[0];
+    uint64_t full = UINT64_MAX - 1;
+    assert_int_equal(host->pci->ops->irq_set(host->pci, VIA_PCI_MSI, 1, &host->irq_fd), 0);
+    set_config(world, 0, 4, 2, 6);
+    put(world, 0, VIRTUAL + 0xC4C + 4, 0xffff);
+    put(world, 0, VIRTUAL + 0xC4C + 12, 0xffff);
+    assert_int_equal(write(host->irq_fd, &full, sizeof(full)), sizeof(full));
+    assert_int_equal(fcntl(host->irq_fd, F_SETFL, 0), 0);
+    alarm(20);
+    put(world, 1, LINK + 0xC4C, 1);
+    alarm(0);
+    assert_int_equal(fcntl(host->irq_fd, F_SETFL, O_NONBLOCK), 0);
+}
+
 static void an_msi_comes_on_the_edge(void **state)
 {
     struct world *world = *state;
@@ -707,6 +726,7 @@ int main(void)
         TEST(the_alut_shows_pieces, set_up),
         TEST(the_alut_of_two_nt_ports_is_halved, set_up_second),
         TEST(an_msi_comes_on_the_edge, set_up),
+        TEST(a_full_eventfd_blocks_nobody, set_up),
         TEST(with_a_switch_unmasking_is_an_edge, set_up_unmask),
         TEST(intx_stays_until_it_is_cleared, set_up),
         TEST(scratchpads_are_shared, set_up),

@@ -15,6 +15,7 @@
 
 #include "base/copy.h"
 #include "model/pex/chip.h"
+#include "vfio/event.h"
 
 #define CHANNEL_BASE 0x200u
 #define CHANNEL_BYTES 0x100u
@@ -145,9 +146,8 @@ static uint32_t copy(struct via_pex_engine *engine, uint64_t source, uint64_t de
 
 static void fire(struct via_pex_engine *engine)
 {
-    uint64_t one = 1;
     if (engine->irq_fd >= 0 && is_on(engine, VIA_PCI_COMMAND_MASTER)) {
-        (void)!write(engine->irq_fd, &one, sizeof(one));
+        via_event_signal(engine->irq_fd);
     }
 }
 

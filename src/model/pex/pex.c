@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "model/pex/chip.h"
+#include "vfio/event.h"
 
 #define LINK_ERROR 0xFE0u
 #define LINK_ERROR_DL_DOWN 4u
@@ -143,7 +144,6 @@ void via_pex_follow_link(struct via_pex *pex, bool was_up)
 
 static void fire(struct via_pex_function *function)
 {
-    uint64_t one = 1;
     if (function->irq_fd < 0) {
         return;
     }
@@ -157,7 +157,7 @@ static void fire(struct via_pex_function *function)
         return;
     }
     function->pex->stats.interrupts[function->side]++;
-    (void)!write(function->irq_fd, &one, sizeof(one));
+    via_event_signal(function->irq_fd);
 }
 
 /* MSI: on 0 -> 1 of what may interrupt. INTx: while it is so, once until it is unmasked. */

@@ -283,7 +283,8 @@ static int open_memory(struct via_ivshmem_port *self, struct via_error *err)
     return rc == 0 ? 0 : via_error_set(err, rc, "memory for inbox and window: %s", strerror(-rc));
 }
 
-/* Mappings of a PCI function that is removed raise SIGBUS. */
+/* Mappings of a PCI function that is removed raise SIGBUS, and so does a server's memory that it,
+ * or any of its clients, makes shorter. */
 static int guard_memory(struct via_ivshmem_port *self, struct via_error *err)
 {
     const struct via_port_caps *caps = &self->base.caps;
@@ -307,12 +308,13 @@ static int guard_memory(struct via_ivshmem_port *self, struct via_error *err)
 static int open_device(struct via_ivshmem_port *self, const struct via_ivshmem_options *options,
                        struct via_error *err)
 {
-    if (!via_kernel_is_address(options->target)) {
-        return via_ivshmem_socket_open(options->target, &self->device, err);
-    }
     int rc = guard_memory(self, err);
-    return rc == 0 ? via_ivshmem_pci_open(options->target, options->access, &self->device, err)
-                   : rc;
+    if (rc != 0) {
+        return rc;
+    }
+    return via_kernel_is_address(options->target)
+               ? via_ivshmem_pci_open(options->target, options->access, &self->device, err)
+               : via_ivshmem_socket_open(options->target, &self->device, err);
 }
 
 int via_ivshmem_port_open(const struct via_ivshmem_options *options, struct via_port **ret_port,

@@ -9,6 +9,7 @@
 #include "base/pause.h"
 #include "port/emu/memory.h"
 #include "port/ivshmem/port.h"
+#include "vfio/guard.h"
 
 /* The peer interrupts this end when something changes. Should that get lost, this end looks. */
 #define LOOK_DOWN_NS (100 * VIA_MSEC_NS)
@@ -338,6 +339,16 @@ static bool is_seat_taken(const struct via_ivshmem_port *self)
            atomic_load_explicit(&self->boot, memory_order_relaxed);
 }
 
+/* Has a thread met an end of the memory? What it met is private memory now. */
+static bool memory_was_lost(struct via_ivshmem_port *self)
+{
+    bool lost = false;
+    for (unsigned i = 0; i < self->guards_count; i++) {
+        lost |= via_guard_take_hit(self->guards[i]);
+    }
+    return lost;
+}
+
 int via_ivshmem_port_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     struct via_ivshmem_port *self = via_ivshmem_port_of(port);
@@ -346,6 +357,11 @@ int via_ivshmem_port_service(struct via_port *port, uint64_t now_ns, uint64_t *r
     uint64_t downs = self->downs_count;
 
     uint64_t fired = device->ops->service(device, now_ns, ret_deadline_ns);
+    if (memory_was_lost(self) && self->attached) {
+        link_down(self);
+        unmap_own(self);
+        set_error(self, "the memory was taken away under this host");
+    }
     if (self->attached && is_seat_taken(self)) {
         set_error(self, "another host has taken the seat of side %u", self->base.side);
         link_down(self);

@@ -14,6 +14,7 @@
 
 #include "port/ivshmem/device.h"
 #include "port/ivshmem/protocol.h"
+#include "vfio/event.h"
 
 #define RETRY_NS_MIN (10 * VIA_MSEC_NS)
 #define RETRY_NS_MAX (500 * VIA_MSEC_NS)
@@ -121,6 +122,10 @@ static int add_peer_vector(struct socket_device *self, uint32_t id, int fd)
         close(fd); /* more peers than this process looks after: not mine, or later */
         return 0;
     }
+    if ((*at)->vectors.count != 0) {
+        close(fd); /* the first one is all that is used: a server can not fill the table of fds */
+        return 0;
+    }
     return add_vector(&(*at)->vectors, fd);
 }
 
@@ -210,7 +215,7 @@ static int take_memory(struct socket_device *self, int fd)
         return -EPROTO;
     }
     self->base.memory_bytes = (uint64_t)info.st_size;
-    self->base.memory_fd = dup(fd);
+    self->base.memory_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     return self->base.memory_fd >= 0 ? 0 : -errno;
 }
 
@@ -325,6 +330,15 @@ static uint64_t take_interrupts(struct socket_device *self)
     return fired;
 }
 
+/* It may have become shorter, or longer again. */
+static void measure_memory(struct socket_device *self)
+{
+    struct stat info;
+    if (self->base.ready && fstat(self->base.memory_fd, &info) == 0 && info.st_size >= 0) {
+        self->base.memory_bytes = (uint64_t)info.st_size;
+    }
+}
+
 static uint64_t socket_service(struct via_ivshmem_device *device, uint64_t now_ns,
                                uint64_t *ret_deadline_ns)
 {
@@ -341,6 +355,7 @@ static uint64_t socket_service(struct via_ivshmem_device *device, uint64_t now_n
         set_error(self, "the server's greeting does not come to an end");
         disconnect(self, now_ns);
     }
+    measure_memory(self);
     *ret_deadline_ns = device->ready ? VIA_NEVER_NS : self->deadline_ns;
     return fired;
 }
@@ -360,18 +375,11 @@ static int socket_presence(const struct via_ivshmem_device *device, uint32_t id)
     return id == device->id || *find(of(device), id) != NULL;
 }
 
-/* The counter of an eventfd that nobody reads may be full; then its reader has been told. */
-static void write_event(int fd)
-{
-    uint64_t one = 1;
-    (void)!write(fd, &one, sizeof(one));
-}
-
 static void socket_nudge(struct via_ivshmem_device *device, uint32_t id)
 {
     struct peer *peer = *find(of(device), id);
     if (peer != NULL && peer->vectors.count != 0) {
-        write_event(peer->vectors.fd[0]);
+        via_event_signal(peer->vectors.fd[0]);
     }
 }
 
@@ -384,7 +392,7 @@ static int socket_aim(struct via_ivshmem_device *device, uint32_t id)
         return -ENOENT;
     }
     for (unsigned i = 0; i < peer->vectors.count; i++) {
-        int fd = dup(peer->vectors.fd[i]);
+        int fd = fcntl(peer->vectors.fd[i], F_DUPFD_CLOEXEC, 0);
         if (fd < 0) {
             int rc = -errno;
             close_vectors(&self->aimed);
@@ -402,7 +410,7 @@ static void socket_ring(struct via_ivshmem_device *device, unsigned bit)
     /* Vector 0 for each doorbell: a guest enables no other, and the peer looks for doorbells by
      * itself. */
     if (self->aimed.count != 0) {
-        write_event(self->aimed.fd[0]);
+        via_event_signal(self->aimed.fd[0]);
     }
 }
 

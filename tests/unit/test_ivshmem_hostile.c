@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* An ivshmem server and a peer that mean harm: memory that shrinks, eventfds that block. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/types.h"
+#include "port/ivshmem/cell.h"
+#include "port/ivshmem/ivshmem.h"
+#include "port/ivshmem/protocol.h"
+
+#define WINDOW_BYTES 65536u
+#define MEMORY_BYTES (1u << 20)
+#define OWN 1
+#define PEER 2
+#define HANG_S 20
+
+/* The server, and the peer at side 1, both in this thread. */
+struct world {
+    char directory[64], path[96];
+    int listen_fd, fd, memory_fd, own_event, peer_event;
+    struct via_ivshmem_cell *cell;
+    struct via_port *port;
+    uint64_t now_ns;
+};
+
+static void listen_there(struct world *world)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(world->directory, "/tmp/via-hostile-XXXXXX");
+    assert_non_null(mkdtemp(world->directory));
+    snprintf(world->path, sizeof(world->path), "%s/iv.sock", world->directory);
+    strcpy(address.sun_path, world->path);
+    world->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(world->listen_fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(world->listen_fd, 1), 0);
+}
+
+static bool turn(struct world *world)
+{
+    uint64_t deadline_ns;
+    for (unsigned i = 0; i < 20; i++) {
+        world->now_ns += 10 * VIA_MSEC_NS;
+        (void)via_ivshmem_port_service(world->port, world->now_ns, &deadline_ns);
+    }
+    return world->port->ops->link_is_up(world->port);
+}
+
+static void tell(struct world *world, int64_t number, int fd)
+{
+    assert_int_equal(via_ivshmem_message_send(world->fd, number, fd), 0);
+}
+
+/* As an ordinary peer does. */
+static void train_peer(struct world *world)
+{
+    struct via_ivshmem_end *own = &world->cell->end[1];
+    own->window_bytes = WINDOW_BYTES;
+    own->host = 2;
+    own->id = PEER;
+    own->hello = VIA_IVSHMEM_HELLO;
+    own->boot = 77;
+    own->trained = world->cell->end[0].boot;
+}
+
+static int set_up(void **state)
+{
+    struct world *world = calloc(1, sizeof(*world));
+    struct via_error err = {0};
+    alarm(HANG_S); /* a thread that hangs ends the test */
+    listen_there(world);
+    struct via_ivshmem_options options = {
+        .target = world->path, .window_bytes = WINDOW_BYTES, .host = 1, .threads_count = 1};
+    assert_int_equal(via_ivshmem_port_open(&options, &world->port, &err), 0);
+    (void)turn(world);
+    world->fd = accept4(world->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(world->fd >= 0);
+    world->memory_fd = memfd_create("not sealed", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(world->memory_fd, MEMORY_BYTES), 0);
+    world->own_event = eventfd(0, EFD_CLOEXEC);
+    world->peer_event = eventfd(0, EFD_CLOEXEC);
+    world->cell = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, world->memory_fd, 0);
+    assert_true(world->cell != MAP_FAILED);
+    tell(world, 0, -1);
+    tell(world, OWN, -1);
+    tell(world, -1, world->memory_fd);
+    tell(world, PEER, world->peer_event);
+    tell(world, OWN, world->own_event);
+    (void)turn(world);
+    train_peer(world);
+    assert_true(turn(world));
+    *state = world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *world = *state;
+    world->port->ops->close(world->port);
+    int fds[] = {world->listen_fd, world->fd, world->memory_fd, world->own_event,
+                 world->peer_event};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
+        close(fds[i]);
+    }
+    munmap(world->cell, MEMORY_BYTES);
+    unlink(world->path);
+    rmdir(world->directory);
+    free(world);
+    alarm(0);
+    return 0;
+}
+
+/* --- */
+
+/* Accesses beyond its end raise SIGBUS. */
+static void memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host(void **state)
+{
+    /* Here and not before: cmocka takes SIGBUS for itself when a test begins. */
+    assert_int_equal(set_up(state), 0);
+    struct world *world = *state;
+    uint64_t word = 1;
+    assert_int_equal(ftruncate(world->memory_fd, 4096), 0); /* the registers, no inbox */
+    world->port->ops->commit(world->port, 0, 0, &word, sizeof(word));
+    assert_int_equal(*(volatile unsigned char *)world->port->inbox, 0xff);
+    assert_int_equal(ftruncate(world->memory_fd, 0), 0);
+    assert_false(turn(world));
+    assert_false(turn(world));
+    struct via_ivshmem_status status;
+    via_ivshmem_port_status(world->port, &status);
+    assert_non_null(strstr(status.error, "has room for 0 cells"));
+    /* It grows again, and all begins anew. */
+    assert_int_equal(ftruncate(world->memory_fd, MEMORY_BYTES), 0);
+    (void)turn(world);
+    train_peer(world);
+    assert_true(turn(world));
+    world->port->ops->commit(world->port, 0, 0, &word, sizeof(word));
+    assert_int_equal(world->port->ops->fence_start(world->port, 0), 0);
+    assert_int_equal(world->port->ops->fence_poll(world->port, 0), 1);
+    unsigned char *inbox = (unsigned char *)world->cell + via_ivshmem_inbox_off(1, WINDOW_BYTES);
+    assert_int_equal(inbox[0], 1);
+    tear_down(state);
+}
+
+/* Whoever has an eventfd can fill it, and take O_NONBLOCK from all who write to it. */
+static void a_full_eventfd_blocks_nobody(void **state)
+{
+    struct world *world = *state;
+    uint64_t full = UINT64_MAX - 1;
+    uint64_t drained;
+    assert_int_equal(fcntl(world->peer_event, F_SETFL, O_NONBLOCK), 0);
+    (void)!read(world->peer_event, &drained, sizeof(drained));
+    assert_int_equal(write(world->peer_event, &full, sizeof(full)), sizeof(full));
+    assert_int_equal(fcntl(world->peer_event, F_SETFL, 0), 0);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(world->port->ops->ring(world->port, 0, i), 0);
+    }
+    assert_true(turn(world));
+    via_ivshmem_port_cut(world->port, true); /* nudges the peer */
+    assert_false(turn(world));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host),
+        TEST(a_full_eventfd_blocks_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
