@@ -32,6 +32,7 @@ struct sim_node {
     uint64_t read_ps;     /* from the arrival of a read request to its first completion */
     unsigned rcb_bytes;   /* completions are cut at this, or at MPS if that is less */
     unsigned lanes_total; /* 0: any */
+    unsigned ports_total; /* 0: any */
     uint64_t credits;     /* posted TLPs it takes in before it has dealt with them; 0: any */
     uint64_t drain_ps;    /* how long it needs for each */
     struct sim_server drain;

@@ -30,6 +30,7 @@ static const struct sim_key switch_keys[] = {
     {"nt", SIM_TIME, 0, LATENCY_MAX_PS, NULL},
     {"read", SIM_TIME, 0, LATENCY_MAX_PS, NULL},
     {"lanes", SIM_COUNT, 1, 1024, NULL},
+    {"ports", SIM_COUNT, 1, 1024, NULL},
 };
 
 static const struct sim_key device_keys[] = {
@@ -96,6 +97,7 @@ unsigned sim_net_add_node(struct sim_net *net, const struct sim_scenario *scenar
         node->forward_ps = sim_scenario_ps(scenario, section, "forward") +
                            sim_scenario_ps(scenario, section, "nt");
         node->lanes_total = (unsigned)sim_scenario_count(scenario, section, "lanes");
+        node->ports_total = (unsigned)sim_scenario_count(scenario, section, "ports");
         return net->nodes_count++;
     }
     node->kind = SIM_NODE_HOST;
@@ -204,11 +206,20 @@ static int end_of_link(const struct sim_net *net, const struct sim_scenario *sce
                                      "there is no host, switch or device '%s'", name);
     }
     uint64_t lanes = sim_scenario_count(scenario, section, "lanes");
+    unsigned ports = 1;
     for (unsigned i = 0; i < net->links_count; i++) {
         const struct sim_link *link = &net->links[i];
-        lanes += link->a == (unsigned)node || link->b == (unsigned)node ? link->pcie.lanes : 0;
+        bool ends_here = link->a == (unsigned)node || link->b == (unsigned)node;
+        lanes += ends_here ? link->pcie.lanes : 0;
+        ports += ends_here ? 1 : 0;
     }
     unsigned total = net->nodes[node].lanes_total;
+    unsigned ports_total = net->nodes[node].ports_total;
+    if (ports_total != 0 && ports > ports_total) {
+        return sim_scenario_complain(scenario, section, key, err,
+                                     "%s has %u ports, and this is its link %u", name, ports_total,
+                                     ports);
+    }
     if (total != 0 && lanes > total) {
         return sim_scenario_complain(scenario, section, key, err,
                                      "%s has %u lanes, and its links want %u", name, total,

@@ -15,11 +15,13 @@
 #include "sim/cost/pio.h"
 #include "sim/memory.h"
 #include "sim/paper/share.h"
+#include "sim/plan/diff.h"
 #include "sim/plan/nodes.h"
 #include "sim/plan/report.h"
 
 static const char usage_text[] =
     "Usage: viaduct plan --hosts N [OPTIONS]\n"
+    "       viaduct plan --diff FIRST SECOND\n"
     "What a fabric would do: bandwidth, latency, bisection, where it saturates, what to buy.\n"
     "\n"
     "Fabric:\n"
@@ -30,6 +32,9 @@ static const char usage_text[] =
     "  --card NAME      adapter card, [card NAME] of the parts (default gen3-x8)\n"
     "  --cable NAME     [cable NAME] (default copper-x8)\n"
     "  --switch NAME    [switch NAME], of star and fat-tree (default pex8796)\n"
+    "  --board NAME     mainboard, [board NAME], whose lanes and slots the cards need (default: "
+    "the\n"
+    "                   first that is as fast as the card)\n"
     "  --channels N     transfer threads of a host (default: what the parts say)\n"
     "  --parts FILE     parts and costs, instead of those that were installed\n"
     "  --list           print all parts with units, marks and sources, and stop\n"
@@ -49,6 +54,9 @@ static const char usage_text[] =
     "Results:\n"
     "  --csv FILE       '-' is standard output, instead of the table\n"
     "  --json FILE      the same\n"
+    "  --diff FIRST SECOND\n"
+    "                   what is other in the second of two plans that --json has written\n"
+    "  --html FILE      one page: bill, fabric coloured by load, latency by load\n"
     "  --plot DIR       write pictures there, by matplotlib\n"
     "  --help           this text\n";
 
@@ -62,7 +70,7 @@ static const char usage_text[] =
 
 struct options {
     unsigned hosts_count, channels_count;
-    const char *topology, *parts, *csv, *json, *plot;
+    const char *topology, *parts, *csv, *json, *plot, *html, *diff;
     struct plan_parts names;
     struct plan_run run;
     double loads[PLAN_LOADS_MAX];
@@ -77,7 +85,7 @@ static const struct sim_section *const sections[] = {
     &sim_net_sections[4],      &sim_plan_card_section, &sim_plan_slot_section,
     &sim_plan_cable_section,   &sim_cpu_section,       &sim_plan_memory_section,
     &sim_plan_viaduct_section, &sim_pio_section,       &sim_software_section,
-    &sim_net_sections[3],      &sim_dma_section,
+    &sim_net_sections[3],      &sim_dma_section,       &sim_plan_board_section,
 };
 
 static int fail(const struct via_error *err)
@@ -99,6 +107,8 @@ struct plan {
     const struct sim_scenario *scenario;
     struct plan_shape shape;
     struct plan_costs costs;
+    struct sim_cost stock_cost;
+    struct plan_wiring stock; /* what it takes; each row has one of its own */
     struct plan_report report;
 };
 
@@ -114,6 +124,7 @@ static int run_row(struct plan *plan, double rate, struct via_error *err)
     if (rc == 0) {
         struct plan_run run = plan->options->run;
         run.rate = rate;
+        run.links_busy = plan->report.saturated ? NULL : plan->report.links_busy;
         plan_run(&run, &cost, &plan->costs, &plan->shape, &wiring, &row->measured);
         row->load = (rate > 0 ? rate : row->measured.got) / plan->report.port_rate;
         plan->report.rows_count++;
@@ -146,33 +157,58 @@ static int run_rows(struct plan *plan, struct via_error *err)
     return rc;
 }
 
+/* What no traffic of that pattern exceeds, whatever the hosts do. */
+static double bound_of(const struct plan *plan)
+{
+    const struct plan_report *report = &plan->report;
+    const struct plan_shape *shape = &plan->shape;
+    switch (plan->options->run.pattern) {
+    case PLAN_NEIGHBOUR:
+        return report->port_rate; /* all of it leaves by one port */
+    case PLAN_ALL:
+        return plan_shape_share(shape) * report->cable_rate;
+    case PLAN_INCAST:
+        return plan_shape_degree(shape) * report->port_rate / (shape->hosts_count - 1);
+    default:
+        return NAN;
+    }
+}
+
 /* What the fabric is made of. */
 static int take_stock(struct plan *plan, struct via_error *err)
 {
     struct plan_report *report = &plan->report;
-    struct sim_cost cost;
-    struct plan_wiring wiring;
-    sim_cost_init(&cost);
-    int rc =
-        plan_wiring_init(&wiring, &plan->shape, &cost, plan->scenario, &plan->options->names, err);
-    if (rc == 0) {
-        uint64_t body =
-            via_min(via_max(plan->options->run.bytes, UINT64_C(1)), plan->costs.frame_bytes);
-        report->cards_per_host = wiring.cards_per_host;
-        report->cards_count = wiring.cards_per_host * plan->shape.hosts_count;
-        report->cables_count = plan_shape_cables(&plan->shape);
-        report->cords_per_cable = wiring.cords_per_cable;
-        for (unsigned level = 1; level <= plan->shape.levels_count; level++) {
-            report->switches_count += plan_shape_switches(&plan->shape, level);
-        }
-        report->bisection_cables = plan_shape_bisection(&plan->shape);
-        report->diameter = plan_shape_diameter(&plan->shape);
-        report->port_rate = plan_wiring_port_rate(&wiring, body, PLAN_RECORD_BYTES);
-        report->cable_rate = plan_wiring_cable_rate(&wiring, body, PLAN_RECORD_BYTES);
+    struct plan_wiring *wiring = &plan->stock;
+    sim_cost_init(&plan->stock_cost);
+    int rc = plan_wiring_init(wiring, &plan->shape, &plan->stock_cost, plan->scenario,
+                              &plan->options->names, err);
+    if (rc != 0) {
+        return rc;
     }
-    plan_wiring_fini(&wiring);
-    sim_cost_fini(&cost);
-    return rc;
+    uint64_t body =
+        via_min(via_max(plan->options->run.bytes, UINT64_C(1)), plan->costs.frame_bytes);
+    report->wiring = wiring;
+    report->links_busy = sim_alloc(2 * wiring->net.links_count * sizeof(*report->links_busy));
+    report->cards_per_host = wiring->cards_per_host;
+    report->cards_count = wiring->cards_per_host * plan->shape.hosts_count;
+    report->cables_count = plan_shape_cables(&plan->shape);
+    report->cords_per_cable = wiring->cords_per_cable;
+    for (unsigned level = 1; level <= plan->shape.levels_count; level++) {
+        report->switches_count += plan_shape_switches(&plan->shape, level);
+    }
+    report->bisection_cables = plan_shape_bisection(&plan->shape);
+    report->diameter = plan_shape_diameter(&plan->shape);
+    report->port_rate = plan_wiring_port_rate(wiring, body, PLAN_RECORD_BYTES);
+    report->cable_rate = plan_wiring_cable_rate(wiring, body, PLAN_RECORD_BYTES);
+    report->bound = bound_of(plan);
+    return 0;
+}
+
+static void put_stock_away(struct plan *plan)
+{
+    free(plan->report.links_busy);
+    plan_wiring_fini(&plan->stock);
+    sim_cost_fini(&plan->stock_cost);
 }
 
 static void add_notes(struct plan *plan)
@@ -246,7 +282,8 @@ static int write_results(const struct options *options, const struct plan_report
                          struct via_error *err)
 {
     bool to_stdout = (options->csv != NULL && strcmp(options->csv, "-") == 0) ||
-                     (options->json != NULL && strcmp(options->json, "-") == 0);
+                     (options->json != NULL && strcmp(options->json, "-") == 0) ||
+                     (options->html != NULL && strcmp(options->html, "-") == 0);
     int rc = 0;
     if (!to_stdout) {
         plan_report_print(report, stdout);
@@ -256,6 +293,9 @@ static int write_results(const struct options *options, const struct plan_report
     }
     if (rc == 0 && options->json != NULL) {
         rc = write_file(options->json, report, plan_report_json, err);
+    }
+    if (rc == 0 && options->html != NULL) {
+        rc = write_file(options->html, report, plan_report_html, err);
     }
     return rc == 0 && options->plot != NULL ? plot(options->plot, report, err) : rc;
 }
@@ -284,6 +324,7 @@ static int make_plan(struct plan *plan, struct via_error *err)
         add_notes(plan);
         rc = write_results(options, &plan->report, err);
     }
+    put_stock_away(plan);
     return rc;
 }
 
@@ -484,28 +525,56 @@ static int set_option(struct options *options, int option)
     case 'j':
         options->json = optarg;
         return 0;
+    case 'H':
+        options->html = optarg;
+        return 0;
+    case 'D':
+        options->diff = optarg;
+        return 0;
     case 'P':
         options->plot = optarg;
         return 0;
+    case 'B':
+        return set_name(options->names.board, "--board: too long:", optarg);
     default:
         return set_traffic(options, option);
     }
 }
 
+static int compare(const char *old, const char *now)
+{
+    struct via_error err = {0};
+    return plan_diff_files(old, now, stdout, &err) == 0 ? 0 : fail(&err);
+}
+
 int sim_plan_main(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"hosts", required_argument, NULL, 'n'},    {"topology", required_argument, NULL, 't'},
-        {"cut", required_argument, NULL, 'x'},      {"core", no_argument, NULL, 'C'},
-        {"saturated", no_argument, NULL, 'S'},      {"card", required_argument, NULL, 'c'},
-        {"cable", required_argument, NULL, 'b'},    {"switch", required_argument, NULL, 'w'},
-        {"channels", required_argument, NULL, 'k'}, {"parts", required_argument, NULL, 'f'},
-        {"list", no_argument, NULL, 'L'},           {"pattern", required_argument, NULL, 'p'},
-        {"size", required_argument, NULL, 's'},     {"load", required_argument, NULL, 'l'},
-        {"seed", required_argument, NULL, 'r'},     {"under-way", required_argument, NULL, 'u'},
-        {"events", required_argument, NULL, 'e'},   {"csv", required_argument, NULL, 'v'},
-        {"json", required_argument, NULL, 'j'},     {"plot", required_argument, NULL, 'P'},
-        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+        {"hosts", required_argument, NULL, 'n'},
+        {"topology", required_argument, NULL, 't'},
+        {"cut", required_argument, NULL, 'x'},
+        {"core", no_argument, NULL, 'C'},
+        {"saturated", no_argument, NULL, 'S'},
+        {"card", required_argument, NULL, 'c'},
+        {"cable", required_argument, NULL, 'b'},
+        {"switch", required_argument, NULL, 'w'},
+        {"channels", required_argument, NULL, 'k'},
+        {"parts", required_argument, NULL, 'f'},
+        {"list", no_argument, NULL, 'L'},
+        {"pattern", required_argument, NULL, 'p'},
+        {"size", required_argument, NULL, 's'},
+        {"load", required_argument, NULL, 'l'},
+        {"seed", required_argument, NULL, 'r'},
+        {"under-way", required_argument, NULL, 'u'},
+        {"events", required_argument, NULL, 'e'},
+        {"csv", required_argument, NULL, 'v'},
+        {"json", required_argument, NULL, 'j'},
+        {"plot", required_argument, NULL, 'P'},
+        {"html", required_argument, NULL, 'H'},
+        {"board", required_argument, NULL, 'B'},
+        {"diff", required_argument, NULL, 'D'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     struct options options = {
         .topology = "ring",
@@ -526,6 +595,11 @@ int sim_plan_main(int argc, char **argv)
         if (rc != 0) {
             return rc;
         }
+    }
+    if (options.diff != NULL) {
+        return optind + 1 == argc
+                   ? compare(options.diff, argv[optind])
+                   : bad_usage("--diff: a second plan is missing after", options.diff);
     }
     if (optind < argc) {
         return bad_usage("takes options only, not", argv[optind]);

@@ -217,6 +217,16 @@ void plan_fabric_mark(struct plan_fabric *fabric)
     }
 }
 
+void plan_fabric_links(const struct plan_fabric *fabric, float *ret_shares)
+{
+    uint64_t now_ps = fabric->cost->now_ps;
+    double elapsed = (double)via_max(now_ps - fabric->marked_ps, UINT64_C(1));
+    for (size_t i = 0; i < wires_count(fabric); i++) {
+        uint64_t busy = busy_of(wire(fabric, i), now_ps) - fabric->marked_links[i];
+        ret_shares[i] = (float)fmin((double)busy / elapsed, 1);
+    }
+}
+
 static void busiest_link(const struct plan_fabric *fabric, double elapsed,
                          struct plan_busy *ret_busy)
 {

@@ -99,4 +99,7 @@ struct plan_busy {
 void plan_fabric_busiest(const struct plan_fabric *fabric, enum plan_resource resource,
                          struct plan_busy *ret_busy);
 
+/* The share of the time since the mark that each way of each link was busy: [2 x link + way]. */
+void plan_fabric_links(const struct plan_fabric *fabric, float *ret_shares);
+
 #endif

@@ -50,7 +50,7 @@ void plan_report_limit(const struct plan_measured *measured, char *ret, size_t b
 
 /* --- table ----------------------------------------------------------------------------------- */
 
-static void bytes_text(char *text, size_t bytes, uint64_t value)
+void plan_report_bytes(char *text, size_t bytes, uint64_t value)
 {
     if (value >= 1048576 && value % 1048576 == 0) {
         snprintf(text, bytes, "%llu MiB", (unsigned long long)value / 1048576);
@@ -61,7 +61,7 @@ static void bytes_text(char *text, size_t bytes, uint64_t value)
     }
 }
 
-static void time_text(char *text, size_t bytes, double ps)
+void plan_report_time(char *text, size_t bytes, double ps)
 {
     if (isnan(ps)) {
         snprintf(text, bytes, "-");
@@ -76,7 +76,7 @@ static void print_parts(const struct plan_report *report, FILE *out)
 {
     const struct plan_shape *shape = report->shape;
     char bytes[32];
-    bytes_text(bytes, sizeof(bytes), report->run.bytes);
+    plan_report_bytes(bytes, sizeof(bytes), report->run.bytes);
     fprintf(out, "%s of %u hosts, %s", shape->name, shape->hosts_count,
             plan_pattern_name(report->run.pattern));
     if (report->run.pattern != PLAN_BARRIER) {
@@ -96,12 +96,25 @@ static void print_parts(const struct plan_report *report, FILE *out)
         fprintf(out, "switches   %8u  %s, %u level%s\n", report->switches_count,
                 report->parts->chip, shape->levels_count, shape->levels_count == 1 ? "" : "s");
     }
+    fprintf(out, "lanes      %8u  of %u of a host (%s); %u of %u of a card's chip\n",
+            report->wiring->lanes_per_host, report->wiring->lanes_of_board, report->wiring->board,
+            report->wiring->lanes_per_card, report->wiring->lanes_of_card);
+    if (report->switches_count > 0) {
+        fprintf(out, "ports      %8u  of %u of the fullest switch\n",
+                report->wiring->ports_per_switch, report->wiring->ports_of_chip);
+    }
     fprintf(out, "longest    %8u  link%s between hosts\n", report->diameter,
             report->diameter == 1 ? "" : "s");
     fprintf(out, "port       %8.1f  MB/s of payload each way\n", report->port_rate / 1e6);
-    fprintf(out, "bisection  %8.1f  MB/s of payload each way: %u cable%s\n\n",
+    fprintf(out, "bisection  %8.1f  MB/s of payload each way: %u cable%s\n",
             report->bisection_cables * report->cable_rate / 1e6, report->bisection_cables,
             report->bisection_cables == 1 ? "" : "s");
+    if (!isnan(report->bound)) {
+        fprintf(out,
+                "bound      %8.1f  MB/s a host: no traffic like this fits the cables above it\n",
+                report->bound / 1e6);
+    }
+    fputc('\n', out);
 }
 
 static void print_row(const struct plan_row *row, FILE *out)
@@ -109,11 +122,11 @@ static void print_row(const struct plan_row *row, FILE *out)
     const struct plan_measured *measured = &row->measured;
     char text[4][24];
     for (size_t i = 0; i < VIA_ARRAY_COUNT(percents); i++) {
-        time_text(text[i], sizeof(text[i]), plan_measured_latency(measured, percents[i]));
+        plan_report_time(text[i], sizeof(text[i]), plan_measured_latency(measured, percents[i]));
     }
-    time_text(text[3], sizeof(text[3]),
-              measured->at_rest && measured->times.total > 0 ? (double)measured->times.max_ps
-                                                             : NAN);
+    plan_report_time(text[3], sizeof(text[3]),
+                     measured->at_rest && measured->times.total > 0 ? (double)measured->times.max_ps
+                                                                    : NAN);
     if (isnan(measured->offered)) {
         fprintf(out, "%7s", "all");
     } else {
@@ -153,10 +166,10 @@ void plan_report_print(const struct plan_report *report, FILE *out)
         const struct plan_times *times = &report->rows[0].measured.times;
         char text[24];
         for (size_t i = 0; i < VIA_ARRAY_COUNT(percents); i++) {
-            time_text(text, sizeof(text), plan_times_percentile(times, percents[i]));
+            plan_report_time(text, sizeof(text), plan_times_percentile(times, percents[i]));
             fprintf(out, "%10s ", text);
         }
-        time_text(text, sizeof(text), times->total > 0 ? (double)times->max_ps : NAN);
+        plan_report_time(text, sizeof(text), times->total > 0 ? (double)times->max_ps : NAN);
         fprintf(out, "%10s %9llu\n", text, (unsigned long long)times->total);
     } else {
         fprintf(out,
@@ -289,11 +302,18 @@ void plan_report_json(const struct plan_report *report, FILE *out)
     fprintf(out,
             ",\n  \"cards\": %u, \"cables\": %u, \"cords\": %u, \"switches\": %u, \"links\": %u,\n"
             "  \"bisection_cables\": %u, \"bisection_bytes_per_s\": %.9g, "
-            "\"port_bytes_per_s\": %.9g,\n  \"notes\": [",
+            "\"port_bytes_per_s\": %.9g",
             report->cards_count, report->cables_count,
             report->cables_count * report->cords_per_cable, report->switches_count,
             report->diameter, report->bisection_cables,
             report->bisection_cables * report->cable_rate, report->port_rate);
+    json_number("bound_bytes_per_s", report->bound, out);
+    fprintf(out,
+            ",\n  \"board\": \"%s\", \"host_lanes\": %u, \"board_lanes\": %u, \"card_lanes\": %u,\n"
+            "  \"switch_ports_used\": %u, \"switch_ports\": %u,\n  \"notes\": [",
+            report->wiring->board, report->wiring->lanes_per_host, report->wiring->lanes_of_board,
+            report->wiring->lanes_per_card, report->wiring->ports_per_switch,
+            report->wiring->ports_of_chip);
     for (unsigned i = 0; i < report->notes_count; i++) {
         fprintf(out, "%s\"%s\"", i == 0 ? "" : ", ", report->notes[i]);
     }

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,6 +247,36 @@ unsigned plan_shape_bisection(const struct plan_shape *shape)
         unsigned rings = shape->hosts_count / shape->sizes[d];
         unsigned cut = (shape->sizes[d] == 2 ? rings : 2 * rings) - most_cuts(shape, d);
         least = cut < least ? cut : least;
+    }
+    return least;
+}
+
+/* `inside` of the hosts send `inside` x the others / (hosts - 1) messages for each one that a host
+ * sends, over so many cables. */
+static double share_of(const struct plan_shape *shape, unsigned inside, double cables)
+{
+    double hosts = shape->hosts_count;
+    return cables * (hosts - 1) / ((double)inside * (hosts - inside));
+}
+
+double plan_shape_share(const struct plan_shape *shape)
+{
+    double least = plan_shape_degree(shape);
+    if (shape->kind == PLAN_TREE) {
+        double members = 1, ways = 1;
+        for (unsigned i = 1; i < shape->levels_count; i++) {
+            members *= shape->children[i];
+            ways *= shape->parents[i];
+            least = fmin(least, share_of(shape, (unsigned)members, ways * shape->parents[i + 1]));
+        }
+        return least;
+    }
+    for (unsigned d = 0; d < shape->dimensions_count; d++) {
+        unsigned rings = shape->hosts_count / shape->sizes[d];
+        unsigned inside = shape->sizes[d] / 2 * rings;
+        bool is_chain = shape->dimensions_count == 1 && shape->cuts_count > 0;
+        unsigned cables = shape->sizes[d] == 2 || is_chain ? rings : 2 * rings;
+        least = fmin(least, share_of(shape, inside, cables));
     }
     return least;
 }

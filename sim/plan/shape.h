@@ -73,6 +73,14 @@ unsigned plan_shape_degree(const struct plan_shape *shape);
 /* Cables that join two halves of the hosts, cut where they are fewest. */
 unsigned plan_shape_bisection(const struct plan_shape *shape);
 
+/*
+ * The closed-form bound: when every host sends to all others alike, so many cables' worth at most
+ * reach each of them, because what crosses a cut of the fabric has to fit the cables of the cut.
+ * Of tori, cuts across a dimension, as if none of the links were cut (of a chain, as it is); of
+ * trees, all that leaves the hosts below a switch.
+ */
+double plan_shape_share(const struct plan_shape *shape);
+
 /* --- tori ------------------------------------------------------------------------------------ */
 
 /* A host's ports are numbered dimension by dimension, up before down; a dimension of two hosts has

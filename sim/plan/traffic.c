@@ -328,6 +328,9 @@ static void measure(struct traffic *traffic, uint64_t from_ps, uint64_t stuck_be
     for (unsigned i = 0; traffic->fabric != NULL && i < PLAN_RESOURCES; i++) {
         plan_fabric_busiest(traffic->fabric, (enum plan_resource)i, &measured->busy[i]);
     }
+    if (traffic->fabric != NULL && run->links_busy != NULL) {
+        plan_fabric_links(traffic->fabric, run->links_busy);
+    }
 }
 
 /* How much more or less the second half brought. */

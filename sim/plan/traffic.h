@@ -28,7 +28,8 @@ struct plan_run {
     unsigned under_way;  /* messages of a sender at once, when it sends all it can */
     uint64_t events_max; /* of which the first third is not measured */
     uint64_t seed;
-    bool core; /* by the nodes of src/core instead of the planner's fabric */
+    bool core;         /* by the nodes of src/core instead of the planner's fabric */
+    float *links_busy; /* borrowed; NULL, or where it goes how busy each way of each link was */
 };
 
 /* Rounds of a barrier of 1,024 hosts. */

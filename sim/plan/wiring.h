@@ -11,13 +11,13 @@
 #include "sim/cost/net.h"
 #include "sim/plan/shape.h"
 
-/* [pcie], [host], [switch], [medium], [card], [slot], [cable] */
+/* [pcie], [host], [switch], [medium], [card], [slot], [cable], [board] */
 extern const struct sim_section sim_plan_card_section, sim_plan_slot_section,
-    sim_plan_cable_section;
+    sim_plan_cable_section, sim_plan_board_section;
 
-/* Names of the parts; a switch is of use to trees only. */
+/* Names of the parts; a switch is of use to trees only. board "": the first that is fast enough. */
 struct plan_parts {
-    char card[32], cable[32], chip[32];
+    char card[32], cable[32], chip[32], board[32];
 };
 
 /* Of a store's TLP: a fill buffer. */
@@ -27,21 +27,29 @@ struct plan_wiring {
     const struct plan_shape *shape; /* borrowed */
     struct sim_net net;
     unsigned cards_per_host, cables_per_card;
-    unsigned cords_per_cable;       /* what has to be bought for one */
-    unsigned *slots;                /* owned; links, [host x cards_per_host + card] */
+    char board[32];
+    unsigned lanes_per_host, lanes_of_board;  /* that its cards take; that there are */
+    unsigned lanes_per_card, lanes_of_card;   /* the same of a card's chip */
+    unsigned ports_per_switch, ports_of_chip; /* trees: of the fullest switch */
+    unsigned cords_per_cable;                 /* what has to be bought for one */
+    unsigned *slots;                          /* owned; links, [host x cards_per_host + card] */
     unsigned *cables;               /* owned; tori: [host x dimensions + d] from a host up in d */
     unsigned *ups[PLAN_LEVELS_MAX]; /* owned; trees: uplinks of a level, see plan_shape_uplinks */
 };
 
 /*
  * Completes the shape of a tree, too. -EINVAL when parts do not fit together: not in the file, a
- * cable too long or too fast for its medium, more lanes than a chip has, more hosts than there is
- * room for. The caller calls fini also after failure.
+ * cable too long or too fast for its medium, more lanes or ports than a chip or a board has, more
+ * hosts than there is room for. The caller calls fini also after failure.
  */
 int plan_wiring_init(struct plan_wiring *wiring, struct plan_shape *shape, struct sim_cost *cost,
                      const struct sim_scenario *parts, const struct plan_parts *names,
                      struct via_error *err) VIA_MUST_CHECK;
 void plan_wiring_fini(struct plan_wiring *wiring);
+
+/* The host or switch at an end of a cable; cards count as their host. Hosts are numbered first,
+ * then switches, level by level. */
+unsigned plan_wiring_end(const struct plan_wiring *wiring, unsigned link, bool far);
 
 /* The way from a host to a neighbour of it. */
 void plan_wiring_path(const struct plan_wiring *wiring, unsigned from, unsigned to,

@@ -177,11 +177,11 @@ static const struct {
     {"[device kintex]", "[device xeon]", "[device xeon] write: there is another node 'xeon'"},
     {"[medium trace]",
      "[switch s]\nforward = 1 ns [chosen] x\nnt = 0 ns [chosen] x\nread = 1 ns [chosen] x\n"
-     "lanes = 4 lanes [chosen] x\n[medium trace]",
+     "lanes = 4 lanes [chosen] x\nports = 2 ports [chosen] x\n[medium trace]",
      "[switch s] read: no link ends at 's'"},
     {"[link slot]\na = xeon",
      "[switch s]\nforward = 1 ns [chosen] x\nnt = 0 ns [chosen] x\nread = 1 ns [chosen] x\n"
-     "lanes = 4 lanes [chosen] x\n[link slot]\na = s",
+     "lanes = 4 lanes [chosen] x\nports = 2 ports [chosen] x\n[link slot]\na = s",
      "] a: s has 4 lanes, and its links want 8"},
 };
 

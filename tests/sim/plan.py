@@ -5,9 +5,11 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+from xml.etree import ElementTree
 
 BIN = os.environ["VIADUCT_BUILD_DIR"]
 PARTS = pathlib.Path(os.environ["VIADUCT_SOURCE_DIR"]) / "sim/scenarios/parts.ini"
@@ -107,6 +109,71 @@ def rest():
     check(rows[0]["p50_us"] >= rows[1]["p50_us"], f"viaduct plan {line}: faster when all is sent than at 20 %")
 
 
+def bounds():
+    # Above 64 hosts no core runs beside the planner; what is left is paper and pencil. A ring's halves are joined by two
+    # cables: a host of N sends (N/2)/(N-1) of its messages across.
+    for line, share, least in [
+            ("--hosts 100 --topology ring --size 4KiB --events 600000", 2 * 99 / 50**2, 0.75),
+            ("--topology torus:16x8 --events 400000", 16 * 127 / 64**2, 0.6),  # halves of the 16: 2 x 8 cables
+            ("--hosts 100 --topology star --events 200000", 99 / (11 * 89), 0.95),  # of a leaf of 11 hosts one cable leads up
+            ("--hosts 128 --topology fat-tree --switch pex8749 --events 400000", 1, 0.85)]:
+        answer = plan(f"{line} --pattern all-to-all --saturated")
+        size = 4096 if "4KiB" in line else 32768
+        bound = TLP_RATE * size / ((size + 64) / 64 * 88) * share
+        within(line, answer["bound_bytes_per_s"], bound * 0.999, bound * 1.001, "the bound")
+        within(line, answer["rows"][0]["host_bytes_per_s"], bound * least, bound * 1.001, "what a host sends to all")
+    line = "--hosts 65 --topology star --pattern incast --saturated --events 100000"
+    answer = plan(line)
+    within(line, answer["bound_bytes_per_s"], PORT / 64 * 0.999, PORT / 64 * 1.001, "the bound")
+    check(answer["rows"][0]["host_bytes_per_s"] <= answer["bound_bytes_per_s"] * 1.001, f"viaduct plan {line}: above its bound")
+
+
+def lanes():
+    short = "--events 1000 --saturated"
+    few = plan(f"--topology torus:4x4x4 {short}")
+    check(few["host_lanes"] == 48 and few["board_lanes"] == 48 and few["board"] == "xeon-gen3", f"lanes of a torus: {few}")
+    fast = plan(f"--hosts 8 --card gen5-x16 --cable gen5-x16 {short}")
+    check(fast["host_lanes"] == 32 and fast["board"] == "xeon-gen5" and fast["card_lanes"] == 32, f"lanes of gen5-x16: {fast}")
+    # 32 lanes are 8 links of x4, but a PEX8732 has 8 ports, a PEX8733 18: the lanes end first.
+    for chip, ports in (("pex8732", 8), ("pex8733", 8), ("pex8796", 24)):
+        star = plan(f"--hosts 6 --topology star --switch {chip} --cable copper-x4 {short}")
+        check(star["switch_ports"] == ports and star["switch_ports_used"] == 6, f"ports of a {chip}: {star['switch_ports']}")
+    narrow = tempfile_parts({"ports": "ports = 5 ports [chosen] x"})
+    star = plan(f"--hosts 6 --topology star --switch pex8732 --cable copper-x4 --parts {narrow} {short}")
+    check(star["switches"] == 3 and star["switch_ports"] == 5, f"six hosts below switches of 5 ports: {star['switches']} switches")
+    os.unlink(narrow)
+
+
+def pages():
+    with tempfile.TemporaryDirectory() as folder:
+        first, second, page = (os.path.join(folder, name) for name in ("first.json", "second.json", "plan.html"))
+        run("--hosts", "6", "--cut", "2-3", "--events", "20000", "--json", first, "--html", page)
+        run("--hosts", "6", "--topology", "star", "--events", "20000", "--json", second)
+        with open(page, encoding="utf-8") as file:
+            html = file.read()
+        root = ElementTree.fromstring(html[html.index("<svg id=\"fabric\""):].split("</svg>")[0] + "</svg>")
+        check(len(root.findall("path")) == 6 and len(root.findall("circle")) == 6, "cables and hosts of a ring in its picture")
+        titles = [path.find("title").text for path in root.findall("path")]
+        check("host 2 - host 3: cut" in titles, f"cables of the picture: {titles}")
+        busy = [title for title in titles if title.startswith("host 0 - host 1: ")]
+        check(len(busy) == 1 and int(busy[0].split()[5]) > 90, f"a cable that carries all it can: {busy}")
+        check("id=\"latency\"" in html and "<polyline" in html and "gen3-x8, 2 a host" in html, "the page lacks a part")
+        check("http" not in html and "src=" not in html, "the page asks for something from elsewhere")
+        same = run("--diff", first, first).stdout.splitlines()
+        check(not any("%" in line and not line[0].isdigit() for line in same), f"a plan differs from itself: {same}")
+        told = run("--diff", first, second).stdout
+        for wanted in (r"topology +ring +star", r"cards +12 +6 +-50\.0 %", r"lanes of a host +16 +8", r"latency, p50"):
+            check(re.search(wanted, told), f"--diff does not say '{wanted}': {told}")
+        for text, says in [("", "1: expected null, a number"), ("{}", "not a plan: no string 'topology'"), ("[" * 99, "too deep"),
+                           ("{\"a\": 1} x", "more after the end"), ("{\"a\": \"\x1b[2J\"}", "a string with characters"),
+                           ("[" + "1," * 5000 + "1]", "more values than any plan has"), ("{\"a\": 1e999}", "expected null, a number"),
+                           (pathlib.Path(first).read_text(encoding="utf-8").replace("\"cards\": 12", "\"cards\": -1"), "'cards' is -1")]:
+            pathlib.Path(second).write_text(text, encoding="utf-8")
+            result = run("--diff", first, second)
+            check(result.returncode == 2 and says in result.stderr and second in result.stderr,
+                  f"--diff with {text[:20]}: {result.returncode}, '{result.stderr.strip()}', not '{says}'")
+
+
 def tempfile_parts(changes):
     lines = PARTS.read_text(encoding="utf-8").splitlines()
     for key, line in changes.items():
@@ -149,6 +216,10 @@ def bad_input():
             ("--hosts 4 --cable string", "there is no [cable string]; it has"),
             (f"--hosts 4 --parts {wide}", "[card gen3-x8] cables: pex8749 has 48 lanes, slot and cables of copper-x8 want"),
             ("--hosts 200 --topology star --switch pex8733", "[switch pex8733] lanes: a star of chips with 4 ports of x8"),
+            ("--topology torus:4x4x4 --card gen5-x16 --cable gen5-x16", "[board xeon-gen5] lanes: 80, and the 6 cards of a host want 96"),
+            ("--hosts 4 --card gen5-x16 --cable gen5-x16 --board xeon-gen3", "[board xeon-gen3] generation: [slot gen5-x16] wants 5"),
+            ("--hosts 4 --board oak", "there is no [board oak]; it has xeon-gen3"), ("--diff /tmp", "a second plan is missing"),
+            ("--diff /no/such /no/such", "/no/such: open: No such file"),
             ("--hosts 4 --topology star --switch x", "there is no [switch x]"),
             ("--hosts 4 --size 0", "--size: expected"), ("--hosts 4 --size 4KB", "--size: expected"),
             ("--hosts 4 --load 10,", "--load: expected"), ("--hosts 4 --load 0", "--load: expected"),
@@ -170,7 +241,7 @@ def bad_input():
 
 
 def main():
-    for part in (bandwidths, latencies, rest, repeatable, bad_input):
+    for part in (bandwidths, bounds, lanes, latencies, rest, repeatable, pages, bad_input):
         part()
     for failure in failures:
         print("FAILED:", failure)
