@@ -144,7 +144,8 @@ static bool on_ended(struct via_launch *launch, struct via_launch_machine *machi
     uint32_t pe = via_launch_take_u32(parts), pid = via_launch_take_u32(parts);
     uint32_t status = via_launch_take_u32(parts), state = via_launch_take_u32(parts);
 
-    if (!via_launch_parts_end(parts) || !via_launch_is_on(launch, pe, machine) ||
+    /* A PE that has not started, or has ended, has the pid 0 here. */
+    if (!via_launch_parts_end(parts) || !via_launch_is_on(launch, pe, machine) || pid == 0 ||
         launch->pes[pe].pid != (pid_t)pid || status > UINT16_MAX || WIFSTOPPED((int)status) ||
         state > VIA_JOB_CUT_OFF)
         return false;

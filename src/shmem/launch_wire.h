@@ -11,7 +11,7 @@
 /*
  * What oshrun and its agent on another machine say to each other, over the standard streams of the
  * command that has started the agent (ssh, srun). Each side begins with a line that names the
- * version, "viaduct-oshrun 1\n"; then come frames: length of the payload and type, 32 bits each,
+ * version, "viaduct-oshrun 2\n"; then come frames: length of the payload and type, 32 bits each,
  * the payload, and a newline, as srun passes on whole lines only. Numbers are little-endian.
  * Neither side believes the other: a frame that is longer than may be, has an unknown type or does
  * not have the parts of its type ends the connection.

@@ -16,8 +16,6 @@
 
 #define FRAME_BYTES_MAX 4096u
 
-static const char greeting[] = "viaduct-oshrun 1\n";
-
 static void judge_words(char *const *words, const struct via_launch_parts *all)
 {
     for (unsigned i = 0; words[i] != NULL; i++) {
@@ -100,9 +98,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct via_launch_link link;
     int fds[2];
     size_t piece = input_byte(&input);
+    char greeting[32];
+    int greeting_bytes =
+        snprintf(greeting, sizeof(greeting), "viaduct-oshrun %u\n", VIA_LAUNCH_VERSION);
     require(pipe2(fds, O_CLOEXEC) == 0);
     via_launch_link_open(&link, fds[0], open("/dev/null", O_WRONLY | O_CLOEXEC), FRAME_BYTES_MAX);
-    int rc = piece != 0 ? say(&link, fds[1], greeting, sizeof(greeting) - 1) : 0;
+    int rc = piece != 0 ? say(&link, fds[1], greeting, (size_t)greeting_bytes) : 0;
     piece = piece != 0 ? 16 * piece : 4096;
     while (rc == 0 && input.bytes != 0) {
         size_t some = via_min(piece, input.bytes);

@@ -231,6 +231,42 @@ class Streams(shmem_lab.Case):
         self.assertEqual(code, 0)
         self.assertIn("symmetric heap: ", err)
 
+AGENT = """#!/usr/bin/env python3
+import struct, sys
+out = sys.stdout.buffer
+out.write(sys.stdin.buffer.readline())  # the same version
+for type, *numbers in %r:
+    payload = struct.pack("<%%dI" %% len(numbers), *numbers)
+    out.write(struct.pack("<2I", len(payload), type) + payload + b"\\n")
+out.flush()
+sys.stdin.buffer.read()
+"""
+HELLO, STARTED, ENDED = 32, 34, 37
+
+
+class Agents(shmem_lab.Case):
+    """Agents of another machine that say what no agent may say."""
+
+    def hear(self, *frames):
+        path = os.path.join(self.folder, "agent.py")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(AGENT % (frames,))
+        os.chmod(path, 0o755)
+        done = subprocess.run([OSHRUN, "-n", "2", "--hosts", "far", "--agent", path, END],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertIn("on far: the machine is lost: oshrun there says what it must not (message %d)" % ENDED,
+                      done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(done.returncode, range(1, 128), done.stderr)
+
+    def test_a_pe_that_never_started_can_not_end(self):
+        self.hear((HELLO, 0), (ENDED, 0, 0, 0, 0))
+
+    def test_a_pe_ends_once(self):
+        self.hear((HELLO, 0), (STARTED, 0, 4711, 1, 4712), (ENDED, 0, 4711, 0, 0),
+                  (ENDED, 0, 0, 0, 0))
+
 
 if __name__ == "__main__":
     shmem_lab.main()
