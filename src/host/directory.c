@@ -9,6 +9,8 @@
 #include "base/mutant.h"
 #include "core/node.h"
 
+_Static_assert(VIA_DIRECTORY_LINKS_MAX == VIA_PORTS_MAX, "an entry shows all links of a host");
+
 static const unsigned char v4_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 int via_directory_init(struct via_directory *directory, uint16_t host, uint16_t hosts_max)

@@ -17,7 +17,7 @@
  * The messages (docs/host.md, section 8) are the peers' and hostile. What is taken from them is
  * copied, checked, and made fit for a terminal.
  */
-#define VIA_DIRECTORY_LINKS_MAX 256u /* of a host that its entry shows */
+#define VIA_DIRECTORY_LINKS_MAX 1024u /* of a host: as many as it may have */
 #define VIA_DIRECTORY_WORD_BYTES 12u
 #define VIA_DIRECTORY_LINKS_PER_MESSAGE 18u
 #define VIA_DIRECTORY_PEER_UNKNOWN 0xffffu

@@ -19,6 +19,20 @@ class Config(cli.Case):
                               timeout=cli.HANG_S, check=False, **more)
         return done.returncode, done.stdout, done.stderr
 
+    def test_as_many_links_as_the_manual_says(self):
+        with open(os.path.join(cli.HERE, "..", "..", "docs", "man", "viaductd.8"), encoding="utf-8") as file:
+            manual = file.read()
+        most = 1024  # VIA_PORTS_MAX
+        self.assertIn("May be given up to {:,} times.\n.TP\n.BI \\-\\-link \" peer".format(most), manual)
+        links = ["--link=%d:0:%d" % (peer, cable) for cable in (0, 1) for peer in range(1, 1001)][:most + 1]
+        code, _, err = self.daemon("--host", "0", *links)
+        self.assertEqual(code, 2, err)
+        self.assertIn("%s: a host has at most %d links" % (links[most].replace("=", " "), most), err)
+        # With one less something else is wrong.
+        code, _, err = self.daemon("--host", "0", *links[:most], "--hosts-max", "none")
+        self.assertEqual(code, 2, err)
+        self.assertNotIn("at most", err)
+
     def test_machines_come_up_in_any_order_and_heal(self):
         one, two, three = self.machines(1, 2, 3)
         one.configure([2], "name = first\naddresses = 10.0.0.1\n[fabric]\nname = lab\n")
