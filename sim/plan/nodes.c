@@ -326,6 +326,22 @@ static void build_host(struct nodes_host *host, uint64_t seed)
     }
 }
 
+/* All links, too: hosts reach each other by relays before the last links between them are up. */
+static bool all_links_up(const struct plan_nodes *nodes)
+{
+    for (unsigned i = 0; i < nodes->hosts_count; i++) {
+        const struct nodes_host *host = &nodes->hosts[i];
+        for (unsigned k = 0; k < host->ends_count; k++) {
+            struct via_link_status status;
+            if (host->ends[k].peer != NULL && (via_node_link_status(host->node, k, &status) != 0 ||
+                                               status.state != VIA_LINK_UP)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static bool all_routes_known(const struct plan_nodes *nodes)
 {
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
@@ -370,7 +386,7 @@ struct plan_nodes *plan_nodes_new(struct sim_cost *cost, const struct plan_costs
             sim_actor_start(&thread->actor, &nodes->hosts[i].cpu, plan_nodes_thread, thread);
         }
     }
-    while (!all_routes_known(nodes)) {
+    while (!all_links_up(nodes) || !all_routes_known(nodes)) {
         uint64_t until = cost->taken_count + 10000;
         while (cost->taken_count < until && sim_cost_step(cost)) {
         }

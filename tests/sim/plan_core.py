@@ -17,7 +17,7 @@ FEW = [
     ("--hosts 4 --topology ring", "neighbour", "32KiB", 4, 40000),
     ("--hosts 4 --topology chain", "all-to-all", "4KiB", 4, 60000),
     ("--topology torus:3x3", "all-to-all", "4KiB", 4, 80000),
-    ("--hosts 5 --topology star", "all-to-all", "4KiB", 4, 60000),
+    ("--hosts 9 --topology star", "all-to-all", "4KiB", 4, 60000),
 ]
 # One channel keeps the memory of 64 hosts' inboxes small; the planner is held to the same.
 ALL = [(shape, pattern, size, channels, events)
