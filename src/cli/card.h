@@ -41,6 +41,26 @@ VIA_MUST_CHECK int via_cli_card_write(const char *path, const void *bytes, size_
 unsigned via_cli_card_print_lint(const struct via_cli_card_file *file,
                                  const struct via_card_lint_options *options);
 
+/* What commands on a card of this machine are told of it. */
+struct via_cli_card_device {
+    const char *name;            /* of the command, for messages */
+    const char *device;          /* NULL: not given */
+    const struct via_card *card; /* NULL: not given */
+    unsigned address_bytes;      /* 0: not given */
+    unsigned size;               /* of the EEPROM */
+};
+/* Of long_options, help among them; "h" is the short one. */
+#define VIA_CLI_CARD_DEVICE_OPTIONS                                                              \
+    {"device", required_argument, NULL, 'd'}, {"card", required_argument, NULL, 'c'},            \
+        {"address-bytes", required_argument, NULL, 'a'}, {"size", required_argument, NULL, 's'}, \
+    {                                                                                            \
+        "help", no_argument, NULL, 'h'                                                           \
+    }
+/* -1 = taken, else the exit code: after the help, or a message. */
+VIA_MUST_CHECK int via_cli_card_take_device(int opt, const char *help,
+                                            struct via_cli_card_device *device);
+void via_cli_card_pause_us(unsigned us);
+
 /* The argument of an option: VIA_CLI_OK, or VIA_CLI_USAGE after a message. */
 VIA_MUST_CHECK int via_cli_card_take_card(const char *name, const char *text,
                                           const struct via_card **ret_card);

@@ -36,24 +36,19 @@ static const char help[] =
     "  --output FILE      read: where the image goes\n"
     "  -h, --help         this text\n";
 
-enum { OPT_DEVICE = 256, OPT_BACKUP, OPT_CARD, OPT_ADDRESS, OPT_SIZE, OPT_YES };
+enum { OPT_BACKUP = 256, OPT_YES };
 
 static const struct option long_options[] = {
-    {"device", required_argument, NULL, OPT_DEVICE},
     {"backup", required_argument, NULL, OPT_BACKUP},
-    {"card", required_argument, NULL, OPT_CARD},
-    {"address-bytes", required_argument, NULL, OPT_ADDRESS},
-    {"size", required_argument, NULL, OPT_SIZE},
     {"yes", no_argument, NULL, OPT_YES},
     {"output", required_argument, NULL, 'o'},
-    {"help", no_argument, NULL, 'h'},
+    VIA_CLI_CARD_DEVICE_OPTIONS,
     {NULL, 0, NULL, 0},
 };
 
 struct device_options {
-    const char *name, *device, *backup, *output;
-    const struct via_card *card;
-    unsigned address_bytes, size;
+    struct via_cli_card_device card;
+    const char *backup, *output;
     bool yes;
 };
 
@@ -61,43 +56,51 @@ struct device_options {
 static int take_option(int opt, struct device_options *options)
 {
     switch (opt) {
-    case OPT_DEVICE:
-        options->device = optarg;
-        return -1;
     case OPT_BACKUP:
         options->backup = optarg;
         return -1;
-    case OPT_CARD:
-        return via_cli_card_take_card(options->name, optarg, &options->card) == VIA_CLI_OK
-                   ? -1
-                   : VIA_CLI_USAGE;
-    case OPT_ADDRESS:
-        return via_cli_number(optarg, 1, 3, &options->address_bytes) == 0
-                   ? -1
-                   : via_cli_usage(options->name, "--address-bytes: '%s': not 1 to 3", optarg);
-    case OPT_SIZE:
-        return via_cli_number(optarg, 8, VIA_CARD_IMAGE_BYTES_MAX, &options->size) == 0 &&
-                       options->size % 4 == 0
-                   ? -1
-                   : via_cli_usage(options->name, "--size: '%s': no multiple of 4 from 8 to %u",
-                                   optarg, VIA_CARD_IMAGE_BYTES_MAX);
     case OPT_YES:
         options->yes = true;
         return -1;
     case 'o':
         options->output = optarg;
         return -1;
+    default:
+        return via_cli_card_take_device(opt, help, &options->card);
+    }
+}
+
+int via_cli_card_take_device(int opt, const char *text, struct via_cli_card_device *device)
+{
+    switch (opt) {
+    case 'd':
+        device->device = optarg;
+        return -1;
+    case 'c':
+        return via_cli_card_take_card(device->name, optarg, &device->card) == VIA_CLI_OK
+                   ? -1
+                   : VIA_CLI_USAGE;
+    case 'a':
+        return via_cli_number(optarg, 1, 3, &device->address_bytes) == 0
+                   ? -1
+                   : via_cli_usage(device->name, "--address-bytes: '%s': not 1 to 3", optarg);
+    case 's':
+        return via_cli_number(optarg, 8, VIA_CARD_IMAGE_BYTES_MAX, &device->size) == 0 &&
+                       device->size % 4 == 0
+                   ? -1
+                   : via_cli_usage(device->name, "--size: '%s': no multiple of 4 from 8 to %u",
+                                   optarg, VIA_CARD_IMAGE_BYTES_MAX);
     case 'h':
-        fputs(help, stdout);
+        fputs(text, stdout);
         return VIA_CLI_OK;
     default:
-        return via_cli_usage(options->name, NULL);
+        return via_cli_usage(device->name, NULL);
     }
 }
 
 /* --- the device --- */
 
-static void pause_us(unsigned us)
+void via_cli_card_pause_us(unsigned us)
 {
     usleep(us);
 }
@@ -123,14 +126,14 @@ static int open_device(const struct device_options *options, struct via_card_eep
                        struct via_error *err)
 {
     struct via_pci *pci;
-    int rc = via_cli_card_open(options->device, &pci, err);
+    int rc = via_cli_card_open(options->card.device, &pci, err);
     if (rc != 0) {
         return rc;
     }
-    rc = via_card_eeprom_open(eeprom, pci, options->address_bytes, pause_us, err);
+    rc = via_card_eeprom_open(eeprom, pci, options->card.address_bytes, via_cli_card_pause_us, err);
     if (rc != 0) {
         pci->ops->close(pci);
-        via_error_prefix(err, "%s: ", options->device);
+        via_error_prefix(err, "%s: ", options->card.device);
     }
     return rc;
 }
@@ -142,17 +145,17 @@ static void close_device(struct via_card_eeprom *eeprom)
 
 static int fail(const struct device_options *options, struct via_error *err)
 {
-    via_error_prefix(err, "%s: ", options->device);
-    return via_cli_fail(options->name, err);
+    via_error_prefix(err, "%s: ", options->card.device);
+    return via_cli_fail(options->card.name, err);
 }
 
 /* All of the EEPROM; to be freed. */
 static int read_all(const struct device_options *options, struct via_card_eeprom *eeprom,
                     uint8_t **ret_bytes, struct via_error *err)
 {
-    uint8_t *bytes = malloc(options->size);
+    uint8_t *bytes = malloc(options->card.size);
     int rc = bytes == NULL ? via_error_set(err, -ENOMEM, "EEPROM: read: %s", strerror(ENOMEM))
-                           : via_card_eeprom_read(eeprom, 0, bytes, options->size, err);
+                           : via_card_eeprom_read(eeprom, 0, bytes, options->card.size, err);
     if (rc != 0) {
         free(bytes);
         return rc;
@@ -180,14 +183,14 @@ static int run_read(struct device_options *options, char **words)
     uint8_t *bytes;
     (void)words;
     if (options->output == NULL) {
-        return via_cli_usage(options->name, "--output is missing");
+        return via_cli_usage(options->card.name, "--output is missing");
     }
     if (open_device(options, &eeprom, &err) != 0) {
-        return via_cli_fail(options->name, &err);
+        return via_cli_fail(options->card.name, &err);
     }
     int rc = read_all(options, &eeprom, &bytes, &err);
     if (rc == 0) {
-        size_t count = without_padding(bytes, options->size);
+        size_t count = without_padding(bytes, options->card.size);
         rc = via_cli_card_write(options->output, bytes, count, &err);
         if (rc == 0 && strcmp(options->output, "-") != 0) {
             printf("PEX %04x: %zu bytes; at power-on the chip found %s\n", eeprom.chip, count,
@@ -229,11 +232,11 @@ static int run_verify(struct device_options *options, char **words)
     size_t count;
     int64_t differs = -1;
     if (load_bytes(words[0], &file, &bytes, &count, &err) != 0) {
-        return via_cli_fail(options->name, &err);
+        return via_cli_fail(options->card.name, &err);
     }
     int code = VIA_CLI_OK;
     if (open_device(options, &eeprom, &err) != 0) {
-        code = via_cli_fail(options->name, &err);
+        code = via_cli_fail(options->card.name, &err);
     } else {
         int rc = via_card_eeprom_verify(&eeprom, bytes, count, &differs, &err);
         close_device(&eeprom);
@@ -241,10 +244,10 @@ static int run_verify(struct device_options *options, char **words)
             code = fail(options, &err);
         } else if (differs >= 0) {
             printf("%s: the EEPROM differs from %s, last in the dword at byte %lld\n",
-                   options->device, words[0], (long long)differs);
+                   options->card.device, words[0], (long long)differs);
             code = VIA_CLI_FAILED;
         } else {
-            printf("%s: the EEPROM has %s, %zu bytes\n", options->device, words[0], count);
+            printf("%s: the EEPROM has %s, %zu bytes\n", options->card.device, words[0], count);
         }
     }
     free(bytes);
@@ -259,7 +262,7 @@ static int check_image(const struct device_options *options, const struct via_cl
                        const struct via_card_eeprom *eeprom, size_t count, struct via_error *err)
 {
     struct via_card_mark mark = via_card_mark_find(file->image.tail, file->image.tail_bytes);
-    const struct via_card *card = mark.card != NULL ? mark.card : options->card;
+    const struct via_card *card = mark.card != NULL ? mark.card : options->card.card;
     if (card == NULL) {
         return via_error_set(
             err, -EINVAL, "%s: it does not say which card it is for, so --card must", file->path);
@@ -268,11 +271,11 @@ static int check_image(const struct device_options *options, const struct via_cl
         return via_error_set(err, -EINVAL, "%s: it is for %s, a PEX %04x, and this is a PEX %04x",
                              file->path, card->name, card->chip, eeprom->chip);
     }
-    if (count > options->size) {
+    if (count > options->card.size) {
         return via_error_set(err, -EFBIG, "%s: %zu bytes, and the EEPROM has %u (--size)",
-                             file->path, count, options->size);
+                             file->path, count, options->card.size);
     }
-    const struct via_card_lint_options lint = {.card = options->card, .dip = -1};
+    const struct via_card_lint_options lint = {.card = options->card.card, .dip = -1};
     unsigned errors = via_cli_card_print_lint(file, &lint);
     return errors == 0 ? 0
                        : via_error_set(err, -EINVAL, "%s: %u error%s: nothing was written",
@@ -289,8 +292,8 @@ static int keep_backup(const struct device_options *options, struct via_card_eep
         return rc;
     }
     int fd = open(options->backup, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    bool is_kept =
-        fd >= 0 && write(fd, bytes, options->size) == (ssize_t)options->size && fsync(fd) == 0;
+    bool is_kept = fd >= 0 && write(fd, bytes, options->card.size) == (ssize_t)options->card.size &&
+                   fsync(fd) == 0;
     int cause = errno;
     free(bytes);
     if (fd >= 0) {
@@ -309,7 +312,7 @@ static bool is_agreed(const struct device_options *options, const struct via_car
         return true;
     }
     printf("Write %s into the EEPROM of the PEX %04x at %s? It was %s. [yes/NO] ", path,
-           eeprom->chip, options->device, eeprom->is_valid ? "valid" : "not valid");
+           eeprom->chip, options->card.device, eeprom->is_valid ? "valid" : "not valid");
     fflush(stdout);
     return fgets(answer, sizeof(answer), stdin) != NULL && strcmp(answer, "yes\n") == 0;
 }
@@ -319,14 +322,14 @@ static int flash_device(const struct device_options *options, struct via_card_ee
 {
     struct via_error err = {0};
     if (check_image(options, file, eeprom, count, &err) != 0) {
-        return via_cli_fail(options->name, &err);
+        return via_cli_fail(options->card.name, &err);
     }
     if (!is_agreed(options, eeprom, file->path)) {
-        fprintf(stderr, "%s: not agreed to: nothing was written\n", options->name);
+        fprintf(stderr, "%s: not agreed to: nothing was written\n", options->card.name);
         return VIA_CLI_FAILED;
     }
     if (keep_backup(options, eeprom, &err) != 0) {
-        return via_cli_fail(options->name, &err);
+        return via_cli_fail(options->card.name, &err);
     }
     int rc = via_card_eeprom_flash(eeprom, bytes, count, &err);
     if (rc != 0) {
@@ -334,7 +337,7 @@ static int flash_device(const struct device_options *options, struct via_card_ee
     }
     printf("%s: written and read back, %zu bytes; the old content is in %s. The chip takes it at "
            "the next power-on.\n",
-           options->device, count, options->backup);
+           options->card.device, count, options->backup);
     return VIA_CLI_OK;
 }
 
@@ -346,14 +349,14 @@ static int run_flash(struct device_options *options, char **words)
     uint8_t *bytes;
     size_t count;
     if (options->backup == NULL) {
-        return via_cli_usage(options->name, "--backup is missing");
+        return via_cli_usage(options->card.name, "--backup is missing");
     }
     if (load_bytes(words[0], &file, &bytes, &count, &err) != 0) {
-        return via_cli_fail(options->name, &err);
+        return via_cli_fail(options->card.name, &err);
     }
     int code;
     if (open_device(options, &eeprom, &err) != 0) {
-        code = via_cli_fail(options->name, &err);
+        code = via_cli_fail(options->card.name, &err);
     } else {
         code = flash_device(options, &eeprom, file, bytes, count);
         close_device(&eeprom);
@@ -373,7 +376,7 @@ static const struct {
 
 int via_cli_card_eeprom(int argc, char **argv)
 {
-    struct device_options options = {.name = argv[0], .size = SIZE_DEFAULT};
+    struct device_options options = {.card = {.name = argv[0], .size = SIZE_DEFAULT}};
     for (int c; (c = getopt_long(argc, argv, "ho:", long_options, NULL)) != -1;) {
         int code = take_option(c, &options);
         if (code >= 0) {
@@ -391,7 +394,7 @@ int via_cli_card_eeprom(int argc, char **argv)
             return via_cli_usage(argv[0], "%s: %d files given, %d wanted", verbs[i].name,
                                  argc - optind - 1, verbs[i].files_count);
         }
-        if (options.device == NULL) {
+        if (options.card.device == NULL) {
             return via_cli_usage(argv[0], "--device is missing");
         }
         return verbs[i].run(&options, argv + optind + 1);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "card/eeprom.h"
 #include "card/make.h"
@@ -32,14 +31,7 @@ static const char help[] =
     "  --size BYTES       of the EEPROM, a multiple of 4 up to 65536 (default 512 are looked at)\n"
     "  -h, --help         this text\n";
 
-static const struct option long_options[] = {
-    {"device", required_argument, NULL, 'd'},
-    {"card", required_argument, NULL, 'c'},
-    {"address-bytes", required_argument, NULL, 'a'},
-    {"size", required_argument, NULL, 's'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
+static const struct option long_options[] = {VIA_CLI_CARD_DEVICE_OPTIONS, {NULL, 0, NULL, 0}};
 
 struct status {
     struct via_pci *pci;
@@ -47,11 +39,6 @@ struct status {
     const struct via_card_setup *setup;
     unsigned wrong_count;
 };
-
-static void pause_us(unsigned us)
-{
-    usleep(us);
-}
 
 /* --- the image --- */
 
@@ -62,7 +49,7 @@ static void print_image(struct status *status, unsigned address_bytes, unsigned 
     static uint8_t bytes[VIA_CARD_IMAGE_BYTES_MAX];
     struct via_card_eeprom eeprom;
     struct via_error err = {0};
-    int rc = via_card_eeprom_open(&eeprom, status->pci, address_bytes, pause_us, &err);
+    int rc = via_card_eeprom_open(&eeprom, status->pci, address_bytes, via_cli_card_pause_us, &err);
     rc = rc == 0 ? via_card_eeprom_read(&eeprom, 0, bytes, size, &err) : rc;
     rc = rc == 0 ? via_card_image_parse("image", bytes, size, &image, &err) : rc;
     if (rc != 0) {
@@ -139,15 +126,14 @@ static void print_link(struct status *status)
     status->wrong_count += (errors & 2) != 0;
 }
 
-static int print_status(const char *name, const char *device, const struct via_card *card,
-                        unsigned address_bytes, unsigned size)
+static int print_status(const struct via_cli_card_device *device)
 {
-    struct status status = {.card = card};
+    struct status status = {.card = device->card};
     struct via_error err = {0};
-    if (via_cli_card_open(device, &status.pci, &err) != 0) {
-        return via_cli_fail(name, &err);
+    if (via_cli_card_open(device->device, &status.pci, &err) != 0) {
+        return via_cli_fail(device->name, &err);
     }
-    print_image(&status, address_bytes, size);
+    print_image(&status, device->address_bytes, device->size);
     uint32_t ids = via_pci_read32(status.pci, 0, 0);
     printf("chip      PEX %04x\n", ids >> 16);
     if (status.card != NULL && status.card->chip != ids >> 16) {
@@ -164,40 +150,16 @@ static int print_status(const char *name, const char *device, const struct via_c
 
 int via_cli_card_status(int argc, char **argv)
 {
-    const struct via_card *card = NULL;
-    const char *device = NULL;
-    unsigned address_bytes = 0, size = 512;
+    struct via_cli_card_device device = {.name = argv[0], .size = 512};
     for (int c; (c = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
-        switch (c) {
-        case 'd':
-            device = optarg;
-            break;
-        case 'c':
-            if (via_cli_card_take_card(argv[0], optarg, &card) != VIA_CLI_OK) {
-                return VIA_CLI_USAGE;
-            }
-            break;
-        case 'a':
-            if (via_cli_number(optarg, 1, 3, &address_bytes) != 0) {
-                return via_cli_usage(argv[0], "--address-bytes: '%s': not 1 to 3", optarg);
-            }
-            break;
-        case 's':
-            if (via_cli_number(optarg, 8, VIA_CARD_IMAGE_BYTES_MAX, &size) != 0 || size % 4 != 0) {
-                return via_cli_usage(argv[0], "--size: '%s': no multiple of 4 from 8 to %u", optarg,
-                                     VIA_CARD_IMAGE_BYTES_MAX);
-            }
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
-        default:
-            return via_cli_usage(argv[0], NULL);
+        int code = via_cli_card_take_device(c, help, &device);
+        if (code >= 0) {
+            return code;
         }
     }
-    if (optind != argc || device == NULL) {
+    if (optind != argc || device.device == NULL) {
         return via_cli_usage(argv[0],
                              optind != argc ? "one argument too many" : "--device is missing");
     }
-    return print_status(argv[0], device, card, address_bytes, size);
+    return print_status(&device);
 }

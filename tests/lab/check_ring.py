@@ -122,7 +122,9 @@ class Ring(lab_hosts.Case):
         for host, guest in self.guests.items():
             try:
                 said.append("guest %d: %s" % (host, guest.run("viaduct status 2>&1; ps | grep -e viaduct -e prog_; cat /tmp/sent /tmp/received; "
-                                                              "tail -n 40 /tmp/viaductd.log; dmesg | tail -n 5", check=False)[1]))
+                                                              "tail -n 40 /tmp/viaductd.log; dmesg | tail -n 5; viaduct status --json; for p in $(pidof prog_deliver viaductd); do for t in "
+                                                              "/proc/$p/task/*; do cat $t/comm $t/wchan $t/syscall; grep -e State -e ctxt $t/status; done; done",
+                                                              check=False)[1]))
             except (RuntimeError, OSError) as error:
                 said.append("guest %d does not answer: %s" % (host, error))
         return "\n".join(said)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Virtual machines of a lab: a kernel, an initramfs with busybox and chosen programs, and a line for commands."""
 import base64
+import contextlib
 import gzip
 import json
 import lzma
@@ -181,8 +182,12 @@ class Guest:
                 piece = self.line.recv(65536)
             except TimeoutError:
                 raise RuntimeError("%s: no answer: %s" % (self.name, self.tail())) from None
+            except ConnectionResetError:
+                piece = b""
             if not piece:
-                raise RuntimeError("%s: QEMU has gone: %s" % (self.name, self.tail()))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(5)
+                raise RuntimeError("%s: QEMU has gone (%s): %s" % (self.name, self.process.returncode, self.tail()))
             self.rest += piece
         line, _, self.rest = self.rest.partition(b"\n")
         return line.decode()
