@@ -100,7 +100,7 @@ conform-shmem: packages build-release ## run the tests of shmem4py (from PyPI) o
 	python3 tests/supervise.py python3 tests/shmem/conform_shmem.py --build build/release || [ $$? -eq 77 ]
 
 sim-shmem: packages build-release ## seeds of OpenSHMEM programs on 64 simulated hosts
-	build/release/bin/viaduct-sim run --first 2 --count 8 --jobs 2 --set graph=ring,hosts=64,pes=64,pe-nodes=64,pe-steps=6,ops=1,streams=0,barrier-groups=0,freezes=0,crashes=0,cuts=0
+	build/release/bin/viaduct-sim run --first 1 --count 12 --jobs 2 --set graph=ring,hosts=64,pes=64,pe-nodes=64,pe-steps=6,ops=1,streams=0,barrier-groups=0,freezes=0,crashes=0,cuts=0
 
 sweep-shmem: packages build-release ## every algorithm of collectives, every type and operation, 1 to 33 PEs on 2 to 17 hosts
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/shmem/test_shmem_algorithms.py --all

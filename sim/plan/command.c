@@ -201,6 +201,7 @@ static int take_stock(struct plan *plan, struct via_error *err)
     report->port_rate = plan_wiring_port_rate(wiring, body, PLAN_RECORD_BYTES);
     report->cable_rate = plan_wiring_cable_rate(wiring, body, PLAN_RECORD_BYTES);
     report->bound = bound_of(plan);
+    plan_choice_make(wiring, &plan->costs, plan->scenario, body, &report->choice);
     return 0;
 }
 

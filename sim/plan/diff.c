@@ -147,7 +147,7 @@ static void head_out(const struct plan_summary *old, const struct plan_summary *
     words_out("pattern", old->pattern, now->pattern, out);
     number_out("message", old->bytes, now->bytes, "bytes", out);
     number_out("channels", old->channels, now->channels, "", out);
-    words_out("bodies by", old->engine, now->engine, out);
+    words_out("engine", old->engine, now->engine, out);
     words_out("card", old->card, now->card, out);
     words_out("cable", old->cable, now->cable, out);
     words_out("switch", old->chip, now->chip, out);

@@ -106,6 +106,19 @@ static void print_parts(const struct plan_report *report, FILE *out)
     fprintf(out, "longest    %8u  link%s between hosts\n", report->diameter,
             report->diameter == 1 ? "" : "s");
     fprintf(out, "port       %8.1f  MB/s of payload each way\n", report->port_rate / 1e6);
+    if (report->choice.engine[0] != '\0') {
+        const struct plan_choice *choice = &report->choice;
+        char body[32] = "never";
+        if (choice->quicker_bytes > 0) {
+            plan_report_bytes(body, sizeof(body), choice->quicker_bytes);
+        }
+        fprintf(
+            out,
+            "a body     %8.2f  us by stores, its thread busy for %.2f; %.2f by the engine %s, busy "
+            "for %.2f\nby engine  %8.1f  MB/s of a port; sooner than stores from: %s\n",
+            choice->stores_ps / 1e6, choice->stores_busy_ps / 1e6, choice->engine_ps / 1e6,
+            choice->engine, choice->engine_busy_ps / 1e6, choice->engine_rate / 1e6, body);
+    }
     fprintf(out, "bisection  %8.1f  MB/s of payload each way: %u cable%s\n",
             report->bisection_cables * report->cable_rate / 1e6, report->bisection_cables,
             report->bisection_cables == 1 ? "" : "s");
@@ -308,6 +321,15 @@ void plan_report_json(const struct plan_report *report, FILE *out)
             report->diameter, report->bisection_cables,
             report->bisection_cables * report->cable_rate, report->port_rate);
     json_number("bound_bytes_per_s", report->bound, out);
+    if (report->choice.engine[0] != '\0') {
+        fprintf(out, ",\n  \"engine\": \"%s\", \"engine_sooner_bytes\": %llu",
+                report->choice.engine, (unsigned long long)report->choice.quicker_bytes);
+        json_number("stores_us", report->choice.stores_ps / 1e6, out);
+        json_number("engine_us", report->choice.engine_ps / 1e6, out);
+        json_number("stores_busy_us", report->choice.stores_busy_ps / 1e6, out);
+        json_number("engine_busy_us", report->choice.engine_busy_ps / 1e6, out);
+        json_number("engine_port_bytes_per_s", report->choice.engine_rate, out);
+    }
     fprintf(out,
             ",\n  \"board\": \"%s\", \"host_lanes\": %u, \"board_lanes\": %u, \"card_lanes\": %u,\n"
             "  \"switch_ports_used\": %u, \"switch_ports\": %u,\n  \"notes\": [",

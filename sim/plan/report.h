@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "sim/plan/choice.h"
 #include "sim/plan/traffic.h"
 
 #define PLAN_LOADS_MAX 16u
@@ -27,7 +28,8 @@ struct plan_report {
     double bound;                 /* of what a host sends, by the cables alone; NAN: none */
     float *links_busy;            /* owned by the plan; of the first row if that is saturated, or of
                                    * the last: [2 x link + way], 0 to 1 */
-    bool saturated;               /* the first row is of hosts that send all they can */
+    struct plan_choice choice;
+    bool saturated; /* the first row is of hosts that send all they can */
     unsigned rows_count;
     struct plan_row rows[PLAN_LOADS_MAX + 1];
     unsigned notes_count;

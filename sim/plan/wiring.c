@@ -475,15 +475,21 @@ double plan_wiring_cable_rate(const struct plan_wiring *wiring, uint64_t body_by
     return rate(wiring, cable, body_bytes, record_bytes, PLAN_STORE_BYTES);
 }
 
+double plan_wiring_rate(const struct plan_wiring *wiring, const struct sim_path *path,
+                        uint64_t body_bytes, uint64_t record_bytes, unsigned mps_bytes)
+{
+    double least = 0;
+    for (unsigned i = 0; i < path->hops_count; i++) {
+        double one = rate(wiring, path->hops[i].link, body_bytes, record_bytes, mps_bytes);
+        least = i == 0 || one < least ? one : least;
+    }
+    return least;
+}
+
 double plan_wiring_port_rate(const struct plan_wiring *wiring, uint64_t body_bytes,
                              uint64_t record_bytes)
 {
     struct sim_path path;
-    double least = 0;
     plan_wiring_path(wiring, 0, 1, &path);
-    for (unsigned i = 0; i < path.hops_count; i++) {
-        double one = rate(wiring, path.hops[i].link, body_bytes, record_bytes, path.mps_bytes);
-        least = i == 0 || one < least ? one : least;
-    }
-    return least;
+    return plan_wiring_rate(wiring, &path, body_bytes, record_bytes, path.mps_bytes);
 }

@@ -59,6 +59,9 @@ void plan_wiring_path(const struct plan_wiring *wiring, unsigned from, unsigned 
  * bodies of so many bytes with a record each. */
 double plan_wiring_port_rate(const struct plan_wiring *wiring, uint64_t body_bytes,
                              uint64_t record_bytes);
+/* The same of any way, in TLPs of so many bytes. */
+double plan_wiring_rate(const struct plan_wiring *wiring, const struct sim_path *path,
+                        uint64_t body_bytes, uint64_t record_bytes, unsigned mps_bytes);
 /* The same of a cable. */
 double plan_wiring_cable_rate(const struct plan_wiring *wiring, uint64_t body_bytes,
                               uint64_t record_bytes);

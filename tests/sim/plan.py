@@ -144,6 +144,25 @@ def lanes():
     os.unlink(narrow)
 
 
+def choice():
+    # Stores are TLPs of 64 bytes, an engine's are of 256: 24 bytes besides each.
+    short = "--hosts 2 --events 1000 --saturated --size"
+    large, small = plan(f"{short} 32KiB"), plan(f"{short} 64")
+    by_tlps = TLP_RATE * 32768 / ((32768 + 64) / 256 * 280)
+    within("32KiB", large["engine_port_bytes_per_s"], by_tlps * 0.99, by_tlps * 1.01, "a port by its engine")
+    within("32KiB", large["stores_us"], 32832 / 64 * 88 / TLP_RATE * 1e6, 32832 / 64 * 88 / TLP_RATE * 1e6 + 2, "a body by stores")
+    check(small["engine_us"] > small["stores_us"] + 2, "an engine with 2 us of set-up brings 64 bytes as soon as stores")
+    check(large["engine_busy_us"] < large["stores_busy_us"], "a thread that stages 32 KiB is kept as long as one that stores them")
+    # On a narrow link the TLPs decide: an engine without set-up, copy and register stores is sooner before a frame is full.
+    quick = tempfile_parts({"setup": "setup = 0 us [chosen] x", "register_store": "register_store = 0 ns [chosen] x",
+                            "copy": "copy = 900 GB/s [chosen] x"})
+    check(0 < plan(f"{short} 4KiB --cable copper-x4 --parts {quick}")["engine_sooner_bytes"] <= 32768, "an engine for nothing is never sooner")
+    slow = tempfile_parts({"setup": "setup = 900 us [chosen] x"})
+    check(plan(f"{short} 4KiB --parts {slow}")["engine_sooner_bytes"] == 0, "an engine with 900 us of set-up is sooner")
+    os.unlink(quick)
+    os.unlink(slow)
+
+
 def pages():
     with tempfile.TemporaryDirectory() as folder:
         first, second, page = (os.path.join(folder, name) for name in ("first.json", "second.json", "plan.html"))
@@ -241,7 +260,7 @@ def bad_input():
 
 
 def main():
-    for part in (bandwidths, bounds, lanes, latencies, rest, repeatable, pages, bad_input):
+    for part in (bandwidths, bounds, choice, lanes, latencies, rest, repeatable, pages, bad_input):
         part()
     for failure in failures:
         print("FAILED:", failure)
