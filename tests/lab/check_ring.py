@@ -3,15 +3,17 @@
 """A ring of three virtual machines: each link is a register model of a PEX 87xx, whose two functions are PCI devices of two guests.
 
 A guest has them by QEMU's vfio-user-pci behind an emulated IOMMU, and its daemon has them by the kernel's vfio-pci: MSI, DMA by IO virtual
-addresses, config space, resets. make lab. check_ring.py try: boots the same and gives a shell, where `g1 COMMAND` runs in guest 1.
+addresses, config space, resets. make lab. check_ring.py try: boots the same and gives a shell, where `g1 COMMAND` runs in guest 1. check_ring.py resets N: resets a guest N times
+under traffic between the two others, and says what all were doing when a message does not arrive.
 """
 import os
 import re
 import subprocess
+import sys
 
 import lab_guest
 import lab_hosts
-from lab_hosts import BIN, HANG_S, deliver, wait_for
+from lab_hosts import BIN, HANG_S, deliver, supervise, wait_for
 
 HOSTS = (1, 2, 3)
 # Every store into a window is a round trip to the model, so small windows lose nothing.
@@ -229,5 +231,32 @@ class Killed(lab_hosts.KilledCase):
     script = __file__
 
 
+def reset_guests(lab, count):
+    """Guest 2 goes and comes, while guest 1 sends to guest 3. Returns whether all went well."""
+    case = Ring()
+    case.lab, case.guests = lab, lab.guests
+    case.wait_ring()
+    for number in range(count):
+        case.start_receiver(3)
+        lab.guests[1].run(deliver(1) + "send 3 0 500 50 8 >/tmp/sent 2>&1 &")
+        lab.guests[2].kill()
+        lab.guests[2].boot()
+        lab.start_fabric(2)
+        try:
+            case.wait_ring()
+            case.wait_sent(1)
+            case.wait_received(3, int(lab.guests[1].run("cat /tmp/sent").split()[-1]))
+        except AssertionError as error:
+            print("reset %d of %d: %s" % (number + 1, count, error), flush=True)
+            return False
+        print("reset %d of %d: nothing lost" % (number + 1, count), flush=True)
+    return True
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["resets"]:
+        supervise.begin()
+        done = []
+        lab_hosts.hold(Lab, lambda lab: done.append(reset_guests(lab, int(sys.argv[2]))))
+        sys.exit(0 if done == [True] else 1)
     lab_hosts.main(Lab)
