@@ -21,16 +21,16 @@ def check(condition, what):
         failures.append(what)
 
 
-def figures(paper, *changes):
-    """{(series, label, x): model} of all figures that a paper has, with values changed."""
-    args = [PROGRAM, paper, "--scenarios", SCENARIOS, "--csv", "-", "--bounded"]
+def figures(paper, *changes, unit="MB/s", bounded=True):
+    """{(series, label, x): model} of all figures of a unit that a paper has, with values changed."""
+    args = [PROGRAM, paper, "--scenarios", SCENARIOS, "--csv", "-"] + ["--bounded"] * bounded
     for change in changes:
         args += ["--set", change]
     result = subprocess.run(args, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         sys.exit(f"FAILED: {' '.join(args)}: exit code {result.returncode}: {result.stderr}")
     return {(row["series"], row["label"], row["x"]): float(row["model"])
-            for row in csv.DictReader(io.StringIO(result.stdout)) if row["model"] and row["unit"] == "MB/s"}
+            for row in csv.DictReader(io.StringIO(result.stdout)) if row["model"] and row["unit"] == unit}
 
 
 def no_better(paper, steps):
@@ -54,6 +54,17 @@ def monotone():
     no_better("E", [[f"link slot lanes={lanes}"] for lanes in (8, 4, 1)])
     no_better("E", [[f"device kintex drain={ns}"] for ns in (0, 100, 200)])
     no_better("D", [[f"sdp pin={ns}"] for ns in (450, 900)])
+
+
+def claims():
+    """What docs/costs.md says besides its tables."""
+    rates = {(label, x): model for (_, label, x), model in figures("A", bounded=False).items()}
+    for size, times in (("64", 1.06), ("65536", 1.72)):
+        gain = rates["doorbell", size] / rates["polling", size]
+        check(abs(gain / times - 1) < 0.02, f"A: a doorbell and two buffers are {gain:.3g} times as fast at {size} bytes, not {times}")
+    for pin, times in ((450, 10.2), (300, 14.2)):
+        less = [model for (series, _, _), model in figures("D", f"sdp pin={pin}", unit="times").items() if series.startswith("CPU, ")]
+        check(len(less) == 1 and abs(less[0] / times - 1) < 0.02, f"D: pages pinned in {pin} ns: {less} times less CPU, not {times}")
 
 
 def steady():
@@ -92,7 +103,7 @@ def ceilings():
 
 
 def main():
-    for part in (monotone, steady, ceilings):
+    for part in (monotone, claims, steady, ceilings):
         part()
     for failure in failures:
         print("FAILED:", failure)
