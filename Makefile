@@ -37,7 +37,8 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 	@echo "Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) (install) SEEDS=$(SEEDS) FIRST=$(FIRST) (soak)"
 
-demo: packages build-release ## install what is missing, build, show Viaduct at work
+demo: packages configure-release ## install what is missing, build what it shows, show Viaduct at work
+	cmake --build --preset release --target demo-programs
 	tools/demo
 
 machines: packages build-release ## N machines on this computer with a daemon each, and a shell to try things from (root)
