@@ -54,6 +54,7 @@ struct via_ip_lane {
     uint64_t hello_ns;   /* when the next hello may be sent */
     uint64_t backoff_ns; /* until the one after it */
     uint64_t renewed_ns; /* when the last session began */
+    uint64_t lost_ns;    /* since when packets find no way to the host; 0: there is one */
 
     struct via_segment *segment;
     struct via_ip_inbox *inbox;

@@ -52,6 +52,9 @@ struct via_ip_worker {
     struct via_list all; /* the lanes */
     unsigned lanes_count;
 
+    uint64_t answers_ns; /* since when answers_count are counted */
+    unsigned answers_count;
+
     struct via_list pool; /* struct via_ip_buffer */
     unsigned pool_count;
     struct via_ip_buffer *buffers;

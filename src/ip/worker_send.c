@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "ip/options.h"
+#include "ip/unreachable.h"
 #include "ip/worker.h"
 
 #define BATCH_PACKETS 16u
@@ -18,8 +19,12 @@
 /* For a host that is met just now, or that no link leads to at the moment: as the kernel does for a
  * neighbour it asks for. */
 #define HELD_MEETING_MAX 16u
-/* Longest that a packet is held. */
+/* Longest that a packet is held. Without a way for as long, a host counts as dead: packets for it
+ * are answered at once. */
 #define HELD_NS_MAX VIA_SEC_NS
+/* A program that floods a dead host is told as often as this. */
+#define ANSWERS_MAX 64u
+#define ANSWERS_NS (100 * VIA_MSEC_NS)
 
 static void release(struct via_ip_worker *worker, struct via_ip_buffer *buffer)
 {
@@ -31,6 +36,29 @@ static void drop_for(struct via_ip_worker *worker, struct via_ip_lane *lane, enu
 {
     struct via_ip_counters *counters = lane != NULL ? &lane->counters : &worker->counters;
     via_ip_count(&counters->drops_sent[why], 1);
+}
+
+/* Tells the kernel that the host of a packet can not be reached. The device may refuse: then it is
+ * as if the packet had been lost on the way. */
+static void answer_unreachable(struct via_ip_worker *worker, const struct via_ip_buffer *buffer,
+                               uint64_t now_ns)
+{
+    uint8_t answer[VIA_IP_UNREACHABLE_BYTES_MAX];
+    struct via_ip_packet packet;
+    const uint8_t *frame = buffer->record + VIA_IP_RECORD_HEADER_BYTES;
+    size_t bytes = buffer->bytes - VIA_IP_RECORD_HEADER_BYTES;
+    if (now_ns - worker->answers_ns >= ANSWERS_NS) {
+        worker->answers_ns = now_ns;
+        worker->answers_count = 0;
+    }
+    if (worker->answers_count == ANSWERS_MAX ||
+        via_ip_packet_parse(frame, bytes, bytes, &packet) != VIA_IP_DROP_NONE) {
+        return;
+    }
+    size_t answer_bytes = via_ip_unreachable_make(frame, bytes, &packet, answer);
+    if (answer_bytes != 0 && write(worker->tun_fd, answer, answer_bytes) > 0) {
+        worker->answers_count++;
+    }
 }
 
 static void count_sent(struct via_ip_lane *lane, size_t record_bytes)
@@ -69,10 +97,29 @@ static bool may_hold(const struct via_ip_worker *worker, const struct via_ip_lan
     return lane->held_count < max && worker->pool_count > 1;
 }
 
+/* No way has led to the host for so long that it counts as dead. */
+static bool is_dead(const struct via_ip_worker *worker, struct via_ip_lane *lane, uint64_t now_ns)
+{
+    if (via_attach_hops(worker->attach, lane->host) >= 0) {
+        lane->lost_ns = 0;
+        return false;
+    }
+    if (lane->lost_ns == 0) {
+        lane->lost_ns = now_ns;
+    }
+    return now_ns - lane->lost_ns >= HELD_NS_MAX;
+}
+
 /* false: it was dropped. */
 static bool hold(struct via_ip_worker *worker, struct via_ip_lane *lane,
                  struct via_ip_buffer *buffer, uint64_t now_ns)
 {
+    if (is_dead(worker, lane, now_ns)) {
+        answer_unreachable(worker, buffer, now_ns);
+        drop_for(worker, lane, VIA_IP_DROP_UNREACHABLE);
+        release(worker, buffer);
+        return false;
+    }
     if (!may_hold(worker, lane)) {
         drop_for(worker, lane, can_send(worker, lane) ? VIA_IP_DROP_FULL : VIA_IP_DROP_UNREACHABLE);
         release(worker, buffer);
@@ -114,8 +161,11 @@ static void drop_old(struct via_ip_worker *worker, struct via_ip_lane *lane, uin
         if (now_ns - buffer->since_ns < HELD_NS_MAX) {
             return;
         }
-        drop_held(worker, lane,
-                  can_send(worker, lane) ? VIA_IP_DROP_FULL : VIA_IP_DROP_UNREACHABLE);
+        bool full = can_send(worker, lane);
+        if (!full) {
+            answer_unreachable(worker, buffer, now_ns);
+        }
+        drop_held(worker, lane, full ? VIA_IP_DROP_FULL : VIA_IP_DROP_UNREACHABLE);
     }
 }
 
@@ -129,6 +179,7 @@ int via_ip_worker_send_held(struct via_ip_worker *worker, uint64_t now_ns)
             drop_old(worker, lane, now_ns);
         }
         if (can_send(worker, lane)) {
+            lane->lost_ns = 0;
             rc = flush(worker, lane);
             sent += via_max(rc, 0);
         } else if (lane->held_count != 0) {
@@ -188,6 +239,9 @@ static struct via_ip_lane *route(struct via_ip_worker *worker, const struct via_
     struct via_ip_lane *lane = host >= 0 ? lane_to(worker, (unsigned)host) : NULL;
     if (lane == NULL) {
         drop_for(worker, NULL, host >= 0 ? VIA_IP_DROP_UNREACHABLE : why);
+    }
+    if (lane == NULL && host >= 0) {
+        answer_unreachable(worker, buffer, via_ip_now_ns());
     }
     return lane;
 }

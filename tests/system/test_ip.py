@@ -74,6 +74,14 @@ while True:
         print("answer of", peer[0])
         break
 """
+CONNECT = """
+import errno, socket, sys
+for address in sys.argv[1:]:
+    try:
+        socket.create_connection((address, 7009), 30)
+    except OSError as error:
+        print(errno.errorcode.get(error.errno, error))
+"""
 
 
 def reason_to_skip():
@@ -209,8 +217,8 @@ class Faults(Fabric):
     def pid_of(self, host):
         return self.ip_status()[host]["pid"]
 
-    def restart_daemon(self, host):
-        """As it was started; ends with this process."""
+    def kill_daemon(self, host):
+        """The words that start it again."""
         pid = self.pid(host)
         with open("/proc/%d/cmdline" % pid, "rb") as line:
             words = line.read().decode().split("\0")[:-1]
@@ -218,6 +226,13 @@ class Faults(Fabric):
         self.assertTrue(cli.wait_for(lambda: not cli.is_alive(pid)))
         at = words.index("--ready-fd")
         del words[at:at + 2]
+        return words
+
+    def restart_daemon(self, host):
+        """As it was started; ends with this process."""
+        return self.start_daemon(self.kill_daemon(host))
+
+    def start_daemon(self, words):
         daemon = subprocess.Popen([os.path.join(cli.BIN, "viaductd"), *words[1:]], env=self.env,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(self.end, daemon)
@@ -249,6 +264,23 @@ class Faults(Fabric):
             self.assertIn("is down: 3 hosts", self.good("ip", "down"))
             self.assertNotIn("via0", self.inside(1, "ip", "-o", "link"))
             self.bad("ip", says="no viaduct-ip runs on this machine")
+        self.down()
+
+    def test_a_dead_host_is_answered_for_until_it_is_back(self):
+        self.up("--chain", "2", "--no-ethernet")
+        self.await_peer(1, 2)
+        both = (ADDRESS % 2, ADDRESS6 % 2)
+        with self.subTest("a host without a server answers itself; one that never was does not"):
+            self.assertEqual(self.python(1, CONNECT, *both, ADDRESS % 9, ADDRESS6 % 9),
+                             "ECONNREFUSED\n" * 2 + "EHOSTUNREACH\n" * 2)
+        words = self.kill_daemon(2)
+        for _ in range(2):  # held for a moment, then at once
+            self.assertEqual(self.python(1, CONNECT, *both), "EHOSTUNREACH\n" * 2)
+        self.assertGreaterEqual(self.peer(1, 2)["drops_sent"]["unreachable"], 4)
+        self.start_daemon(words)
+        self.await_peer(1, 2)
+        self.ping(1, 2)
+        self.assertEqual(self.python(1, CONNECT, *both), "ECONNREFUSED\n" * 2)
         self.down()
 
     def test_a_host_that_does_not_keep_up_holds_up_nobody(self):

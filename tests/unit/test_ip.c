@@ -16,6 +16,7 @@
 #include "ip/hello.h"
 #include "ip/packet.h"
 #include "ip/ring.h"
+#include "ip/unreachable.h"
 
 #define RING_BYTES VIA_IP_RING_BYTES_MIN
 
@@ -457,6 +458,128 @@ static void hellos_are_checked(void **state)
     assert_int_equal(check_hello(&good, sizeof(good)), 0);
 }
 
+/* --- packets for hosts that can not be reached
+ * ----------------------------------------------------
+ */
+
+/* Of big-endian words; 0xffff where the checksum within them is right. */
+static unsigned sum_words(const uint8_t *bytes, size_t count, uint32_t sum)
+{
+    for (size_t i = 0; i < count; i++) {
+        sum += i % 2 == 0 ? (uint32_t)bytes[i] << 8 : bytes[i];
+    }
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (sum & 0xffff) + (sum >> 16);
+}
+
+/* A datagram between hosts 1 and 2 in a frame; its bytes. */
+static size_t make_datagram(uint8_t *frame, unsigned version, size_t payload_bytes)
+{
+    struct via_ip_network network = make_network("10.78.0.0/16", "fd76:6961::/64");
+    size_t header = version == 4 ? 20 : 40;
+    uint8_t *ip = frame + VIA_IP_VNET_BYTES;
+    memset(frame, 0, VIA_IP_VNET_BYTES + header);
+    for (size_t i = 0; i < payload_bytes; i++) {
+        ip[header + i] = (uint8_t)(i * 7 + 1);
+    }
+    if (version == 4) {
+        static const uint8_t addresses[8] = {10, 78, 0, 1, 10, 78, 0, 2};
+        ip[0] = 0x45;
+        ip[2] = (uint8_t)((header + payload_bytes) >> 8);
+        ip[3] = (uint8_t)(header + payload_bytes);
+        ip[9] = 17;
+        memcpy(ip + 12, addresses, sizeof(addresses));
+    } else {
+        ip[0] = 0x60;
+        ip[4] = (uint8_t)(payload_bytes >> 8);
+        ip[5] = (uint8_t)payload_bytes;
+        ip[6] = 17;
+        via_ip_address6(&network, 1, ip + 8);
+        via_ip_address6(&network, 2, ip + 24);
+    }
+    return VIA_IP_VNET_BYTES + header + payload_bytes;
+}
+
+static size_t answer_to(const uint8_t *frame, size_t bytes,
+                        uint8_t answer[VIA_IP_UNREACHABLE_BYTES_MAX])
+{
+    struct via_ip_packet packet;
+    assert_int_equal(via_ip_packet_parse(frame, bytes, bytes, &packet), VIA_IP_DROP_NONE);
+    /* Of that size, for the sanitizer. */
+    uint8_t *copy = malloc(bytes);
+    assert_non_null(copy);
+    memcpy(copy, frame, bytes);
+    size_t answer_bytes = via_ip_unreachable_make(copy, bytes, &packet, answer);
+    free(copy);
+    return answer_bytes;
+}
+
+static void an_unreachable_host_is_answered_for(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {8, 9, 500, 548, 1231, 1232, 40001};
+    static uint8_t frame[VIA_IP_FRAME_BYTES_MAX];
+    uint8_t answer[VIA_IP_UNREACHABLE_BYTES_MAX];
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(sizes); i++) {
+        struct via_ip_packet packet;
+        const uint8_t *ip = answer + VIA_IP_VNET_BYTES;
+        size_t bytes = make_datagram(frame, 4, sizes[i]);
+        size_t made = answer_to(frame, bytes, answer);
+        size_t quoted = via_min(bytes - VIA_IP_VNET_BYTES, (size_t)548);
+        assert_int_equal(made, VIA_IP_VNET_BYTES + 28 + quoted);
+        assert_int_equal(via_ip_packet_parse(answer, made, made, &packet), VIA_IP_DROP_NONE);
+        assert_int_equal(packet.source4, 0x0a4e0002);
+        assert_int_equal(packet.destination4, 0x0a4e0001);
+        assert_int_equal(ip[9], 1);
+        assert_int_equal(ip[20], 3);
+        assert_int_equal(ip[21], 1);
+        assert_int_equal(sum_words(ip, 20, 0), 0xffff);
+        assert_int_equal(sum_words(ip + 20, made - VIA_IP_VNET_BYTES - 20, 0), 0xffff);
+        assert_memory_equal(ip + 28, frame + VIA_IP_VNET_BYTES, quoted);
+
+        bytes = make_datagram(frame, 6, sizes[i]);
+        made = answer_to(frame, bytes, answer);
+        quoted = via_min(bytes - VIA_IP_VNET_BYTES, (size_t)1232);
+        assert_int_equal(made, VIA_IP_VNET_BYTES + 48 + quoted);
+        assert_int_equal(via_ip_packet_parse(answer, made, made, &packet), VIA_IP_DROP_NONE);
+        assert_int_equal(packet.source6[15], 2);
+        assert_int_equal(packet.destination6[15], 1);
+        assert_int_equal(ip[40], 1);
+        assert_int_equal(ip[41], 3);
+        assert_int_equal(sum_words(ip + 8, made - VIA_IP_VNET_BYTES - 8,
+                                   58 + (uint32_t)(made - VIA_IP_VNET_BYTES - 40)),
+                         0xffff);
+    }
+}
+
+static void errors_and_fragments_are_not_answered(void **state)
+{
+    (void)state;
+    uint8_t frame[200];
+    uint8_t answer[VIA_IP_UNREACHABLE_BYTES_MAX];
+    size_t bytes = make_datagram(frame, 4, 40);
+    uint8_t *ip = frame + VIA_IP_VNET_BYTES;
+    ip[9] = 1;
+    ip[20] = 3; /* an error */
+    assert_int_equal(answer_to(frame, bytes, answer), 0);
+    ip[20] = 8; /* an echo request */
+    assert_int_not_equal(answer_to(frame, bytes, answer), 0);
+    ip[7] = 1; /* a later fragment */
+    assert_int_equal(answer_to(frame, bytes, answer), 0);
+    bytes = make_datagram(frame, 4, 40);
+    memset(ip + 12, 0, 4);
+    assert_int_equal(answer_to(frame, bytes, answer), 0);
+    bytes = make_datagram(frame, 4, 0);
+    ip[9] = 1; /* without a type */
+    assert_int_equal(answer_to(frame, bytes, answer), 0);
+    bytes = make_datagram(frame, 6, 40);
+    ip[6] = 58;
+    ip[40] = 1;
+    assert_int_equal(answer_to(frame, bytes, answer), 0);
+    ip[40] = 128;
+    assert_int_not_equal(answer_to(frame, bytes, answer), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +596,8 @@ int main(void)
         cmocka_unit_test(credit_that_was_not_earned_is_refused),
         cmocka_unit_test(a_hostile_writer_breaks_the_session_only),
         cmocka_unit_test(hellos_are_checked),
+        cmocka_unit_test(an_unreachable_host_is_answered_for),
+        cmocka_unit_test(errors_and_fragments_are_not_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
