@@ -8,6 +8,7 @@
 
 #include "base/types.h"
 #include "core/node.h"
+#include "sim/cost/poller.h"
 #include "sim/cost/still.h"
 #include "sim/memory.h"
 
@@ -27,15 +28,12 @@ struct node_host;
 struct node_thread {
     struct node_host *host;
     unsigned channel;
-    struct sim_actor actor;
+    struct sim_poller poller;
     unsigned window, under_way;
     uint64_t submitted, done;
     uint64_t body_bytes;     /* arrived for this channel, their record not yet */
     uint64_t copyable_bytes; /* arrived with their record */
-    uint64_t arrivals;
-    bool spinning, fencing;
-    uint64_t spin_ticket;
-    uint64_t *submit_ps; /* owned; by cookie */
+    uint64_t *submit_ps;     /* owned; by cookie */
 };
 
 /* A port. */
@@ -88,13 +86,13 @@ struct node_ring {
 
 static void work(struct node_thread *thread, uint64_t work_ps)
 {
-    sim_actor_work(&thread->actor, work_ps);
+    sim_actor_work(&thread->poller.actor, work_ps);
     thread->host->ring->current = thread;
 }
 
 static void stall(struct node_thread *thread)
 {
-    sim_actor_stall(&thread->actor);
+    sim_actor_stall(&thread->poller.actor);
     thread->host->ring->current = thread;
 }
 
@@ -113,13 +111,6 @@ static struct node_end *end_of(struct via_port *port)
     return (struct node_end *)port;
 }
 
-static void resume(struct node_thread *thread)
-{
-    thread->spinning = false;
-    thread->spin_ticket++;
-    sim_cost_after(&thread->host->ring->cost, 0, sim_fiber_call(&thread->actor.fiber));
-}
-
 static void land(void *object, uint64_t arg)
 {
     struct flight *flight = object;
@@ -135,10 +126,7 @@ static void land(void *object, uint64_t arg)
         thread->body_bytes += flight->bytes;
     }
     free(flight);
-    thread->arrivals++;
-    if (thread->spinning) {
-        resume(thread);
-    }
+    sim_poller_arrived(&thread->poller);
 }
 
 static void post(struct node_end *end, uint64_t off, const void *src, size_t bytes,
@@ -171,7 +159,7 @@ static void port_post(struct via_port *port, unsigned queue, uint64_t off, const
         bool waits = piece > ring->fill_bytes;
         work(thread, (piece + LINE_BYTES - 1) / LINE_BYTES * ring->line_ps);
         post(end, off + done, data + done, piece,
-             waits ? sim_fiber_call(&thread->actor.fiber) : none);
+             waits ? sim_fiber_call(&thread->poller.actor.fiber) : none);
         if (waits) {
             stall(thread);
         }
@@ -191,7 +179,7 @@ static void read_register(struct node_end *end, const struct sim_path *there,
 {
     struct node_ring *ring = end->host->ring;
     struct node_thread *thread = ring->current;
-    sim_net_read(&ring->net.net, there, back, 4, sim_fiber_call(&thread->actor.fiber));
+    sim_net_read(&ring->net.net, there, back, 4, sim_fiber_call(&thread->poller.actor.fiber));
     stall(thread);
 }
 
@@ -201,10 +189,7 @@ static void fence_is_back(void *object, uint64_t queue)
     unsigned channel = queue != VIA_PORT_QUEUE_CONTROL ? (unsigned)queue : 0;
     struct node_thread *thread = &end->host->threads[channel];
     end->fences[queue]--;
-    if (thread->fencing) {
-        thread->fencing = false;
-        sim_cost_after(&end->host->ring->cost, 0, sim_fiber_call(&thread->actor.fiber));
-    }
+    sim_poller_fenced(&thread->poller);
 }
 
 static int port_fence_start(struct via_port *port, unsigned queue)
@@ -226,8 +211,8 @@ static void wait_for_fence(struct node_thread *thread)
 {
     const struct node_host *host = thread->host;
     if (host->right.fences[thread->channel] != 0 || host->left.fences[thread->channel] != 0) {
-        thread->fencing = true;
-        stall(thread);
+        sim_poller_wait_for_fence(&thread->poller);
+        host->ring->current = thread;
     }
 }
 
@@ -236,7 +221,7 @@ static void bell_handled(void *object, uint64_t bit)
     struct node_end *end = object;
     unsigned channel = bit < end->host->ring->run.threads_count ? (unsigned)bit : 0;
     end->events |= VIA_PORT_EVENT_DOORBELL(bit);
-    sim_actor_wake(&end->host->threads[channel].actor);
+    sim_actor_wake(&end->host->threads[channel].poller.actor);
 }
 
 static void bell_arrived(void *object, uint64_t bit)
@@ -306,11 +291,7 @@ static void stop_if_over(struct node_ring *ring)
     for (unsigned i = 0; i < ring->run.hosts_count; i++) {
         for (unsigned k = 0; k < ring->run.threads_count; k++) {
             struct node_thread *thread = &ring->hosts[i].threads[k];
-            if (thread->spinning) {
-                resume(thread);
-            } else {
-                sim_actor_wake(&thread->actor);
-            }
+            sim_poller_poke(&thread->poller);
         }
     }
 }
@@ -357,7 +338,7 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
 static void on_wake(void *ctx, unsigned channel)
 {
     struct node_host *host = ctx;
-    sim_actor_wake(&host->threads[channel].actor);
+    sim_actor_wake(&host->threads[channel].poller.actor);
 }
 
 /* --- transfer threads ------------------------------------------------------------------------ */
@@ -386,31 +367,11 @@ static void submit(struct node_thread *thread)
     ring->under_way++;
 }
 
-static void spin_over(void *object, uint64_t ticket)
-{
-    struct node_thread *thread = object;
-    if (thread->spinning && ticket == thread->spin_ticket) {
-        resume(thread);
-    }
-}
-
 static void deadline_over(void *object, uint64_t arg)
 {
     struct node_thread *thread = object;
     (void)arg;
-    sim_actor_wake(&thread->actor);
-}
-
-/* Looks at its memory until something comes; true if it did before time was up. */
-static bool spin(struct node_thread *thread, uint64_t until_ps)
-{
-    struct node_ring *ring = thread->host->ring;
-    uint64_t arrivals = thread->arrivals;
-    thread->spinning = true;
-    sim_cost_at(&ring->cost, until_ps,
-                (struct sim_call){.run = spin_over, .object = thread, .arg = thread->spin_ticket});
-    stall(thread);
-    return thread->arrivals != arrivals || ring->stopping;
+    sim_actor_wake(&thread->poller.actor);
 }
 
 static void wait_for_work(struct node_thread *thread, uint64_t deadline_ns)
@@ -420,7 +381,12 @@ static void wait_for_work(struct node_thread *thread, uint64_t deadline_ns)
     uint64_t deadline_ps =
         deadline_ns >= UINT64_MAX / SIM_NS_PS ? UINT64_MAX : deadline_ns * SIM_NS_PS;
     uint64_t until_ps = via_min(deadline_ps, ring->cost.now_ps + ring->spin_ps);
-    if (deadline_ps <= ring->cost.now_ps || spin(thread, until_ps)) {
+    if (deadline_ps <= ring->cost.now_ps) {
+        return;
+    }
+    bool came = sim_poller_spin(&thread->poller, until_ps);
+    ring->current = thread;
+    if (came || ring->stopping) {
         return;
     }
     enum via_arm arm = VIA_ARM_BUSY;
@@ -436,7 +402,7 @@ static void wait_for_work(struct node_thread *thread, uint64_t deadline_ns)
             sim_cost_at(&ring->cost, deadline_ps,
                         (struct sim_call){.run = deadline_over, .object = thread});
         }
-        sim_actor_sleep(&thread->actor);
+        sim_actor_sleep(&thread->poller.actor);
         ring->current = thread;
     }
 }
@@ -447,7 +413,7 @@ static void copy_out(struct node_thread *thread)
     uint64_t bytes = thread->copyable_bytes;
     thread->copyable_bytes = 0;
     if (bytes > 0) {
-        sim_actor_copy(&thread->actor, &thread->host->memory, bytes);
+        sim_actor_copy(&thread->poller.actor, &thread->host->memory, bytes);
         thread->host->ring->current = thread;
     }
 }
@@ -462,7 +428,7 @@ static void thread_main(void *arg)
     while (!ring->stopping) {
         uint64_t control_ns = VIA_NEVER_NS;
         uint64_t deadline_ns = VIA_NEVER_NS;
-        uint64_t arrivals = thread->arrivals;
+        uint64_t arrivals = thread->poller.arrivals;
         if (thread->channel == 0) {
             via_node_control(host->node, ring->cost.now_ps / SIM_NS_PS, &control_ns);
         }
@@ -475,7 +441,7 @@ static void thread_main(void *arg)
         unsigned done =
             via_node_poll(host->node, thread->channel, ring->cost.now_ps / SIM_NS_PS, &deadline_ns);
         work(thread, done * ring->frame_ps);
-        if (done == 0 && thread->arrivals == arrivals) {
+        if (done == 0 && thread->poller.arrivals == arrivals) {
             wait_for_work(thread, via_min(deadline_ns, control_ns));
         }
     }
@@ -597,10 +563,11 @@ static void start(struct node_ring *ring)
             struct node_thread *thread = &host->threads[k];
             thread->host = host;
             thread->channel = k;
+            thread->poller.cost = &ring->cost;
             /* The window is shared out: channels are served by different threads. */
             thread->window = ring->run.window / threads + (k < ring->run.window % threads);
             thread->submit_ps = sim_alloc((thread->window + 1) * sizeof(*thread->submit_ps));
-            sim_actor_start(&thread->actor, &host->cpu, thread_main, thread);
+            sim_actor_start(&thread->poller.actor, &host->cpu, thread_main, thread);
         }
     }
 }
@@ -627,7 +594,7 @@ static void tear_down(struct node_ring *ring)
     for (unsigned i = 0; i < ring->run.hosts_count; i++) {
         struct node_host *host = &ring->hosts[i];
         for (unsigned k = 0; k < ring->run.threads_count; k++) {
-            sim_actor_fini(&host->threads[k].actor);
+            sim_actor_fini(&host->threads[k].poller.actor);
             free(host->threads[k].submit_ps);
         }
         free(host->node_memory);

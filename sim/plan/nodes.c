@@ -32,16 +32,6 @@ static struct nodes_ops *under_way(struct nodes_host *host, unsigned source, uns
     return &host->arriving[source * host->nodes->costs.channels_count + channel];
 }
 
-static void poke(struct nodes_thread *thread)
-{
-    thread->arrivals++;
-    if (thread->spinning) {
-        plan_nodes_resume(thread);
-    } else {
-        sim_actor_wake(&thread->actor);
-    }
-}
-
 void plan_nodes_submit(struct plan_nodes *nodes, unsigned source, unsigned destination,
                        unsigned channel, uint64_t bytes, uint8_t tag)
 {
@@ -54,7 +44,7 @@ void plan_nodes_submit(struct plan_nodes *nodes, unsigned source, unsigned desti
                            .channel = (uint8_t)channel,
                            .tag = tag};
     ops_push(&thread->waiting, op);
-    poke(thread);
+    sim_poller_poke(&thread->poller);
 }
 
 /* Whole at its destination. The time of the copy out of the inbox is spent here. */
@@ -65,7 +55,7 @@ static void on_notify(void *ctx, unsigned channel, uint64_t handle)
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         if (host->segments[i] == handle) {
             struct plan_op *op = ops_pop(under_way(host, i, channel));
-            sim_actor_copy(&host->threads[channel].actor, &host->memory, op->bytes);
+            sim_actor_copy(&host->threads[channel].poller.actor, &host->memory, op->bytes);
             nodes->current = &host->threads[channel];
             nodes->events.delivered(nodes->events.object, op);
             return;
@@ -91,7 +81,7 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
 static void on_wake(void *ctx, unsigned channel)
 {
     struct nodes_host *host = ctx;
-    sim_actor_wake(&host->threads[channel].actor);
+    sim_actor_wake(&host->threads[channel].poller.actor);
 }
 
 /* As many as the node takes. */
@@ -122,31 +112,16 @@ static void submit(struct nodes_thread *thread)
 
 /* --- transfer threads ------------------------------------------------------------------------- */
 
-void plan_nodes_resume(struct nodes_thread *thread)
-{
-    thread->spinning = false;
-    thread->spin_ticket++;
-    sim_cost_after(thread->host->nodes->cost, 0, sim_fiber_call(&thread->actor.fiber));
-}
-
 void plan_nodes_work(struct nodes_thread *thread, uint64_t work_ps)
 {
-    sim_actor_work(&thread->actor, work_ps);
+    sim_actor_work(&thread->poller.actor, work_ps);
     thread->host->nodes->current = thread;
 }
 
 void plan_nodes_stall(struct nodes_thread *thread)
 {
-    sim_actor_stall(&thread->actor);
+    sim_actor_stall(&thread->poller.actor);
     thread->host->nodes->current = thread;
-}
-
-static void spin_over(void *object, uint64_t ticket)
-{
-    struct nodes_thread *thread = object;
-    if (thread->spinning && ticket == thread->spin_ticket) {
-        plan_nodes_resume(thread);
-    }
 }
 
 static void deadline_over(void *object, uint64_t arg)
@@ -154,19 +129,7 @@ static void deadline_over(void *object, uint64_t arg)
     struct nodes_thread *thread = object;
     (void)arg;
     thread->deadlines_count--;
-    sim_actor_wake(&thread->actor);
-}
-
-/* Looks at its memory until something comes; true if it did before time was up. */
-static bool spin(struct nodes_thread *thread, uint64_t until_ps)
-{
-    struct plan_nodes *nodes = thread->host->nodes;
-    uint64_t arrivals = thread->arrivals;
-    thread->spinning = true;
-    sim_cost_at(nodes->cost, until_ps,
-                (struct sim_call){.run = spin_over, .object = thread, .arg = thread->spin_ticket});
-    plan_nodes_stall(thread);
-    return thread->arrivals != arrivals || nodes->stopping;
+    sim_actor_wake(&thread->poller.actor);
 }
 
 static void wait_for_fence(struct nodes_thread *thread)
@@ -174,8 +137,8 @@ static void wait_for_fence(struct nodes_thread *thread)
     struct nodes_host *host = thread->host;
     for (unsigned i = 0; i < host->ends_count; i++) {
         if (host->ends[i].fences[thread->channel] != 0) {
-            thread->fencing = true;
-            plan_nodes_stall(thread);
+            sim_poller_wait_for_fence(&thread->poller);
+            host->nodes->current = thread;
             return;
         }
     }
@@ -189,7 +152,12 @@ static void wait_for_work(struct nodes_thread *thread, uint64_t deadline_ns)
     uint64_t deadline_ps =
         deadline_ns >= UINT64_MAX / SIM_NS_PS ? UINT64_MAX : deadline_ns * SIM_NS_PS;
     uint64_t until_ps = via_min(deadline_ps, cost->now_ps + nodes->costs.spin_ps);
-    if (deadline_ps <= cost->now_ps || spin(thread, until_ps)) {
+    if (deadline_ps <= cost->now_ps) {
+        return;
+    }
+    bool came = sim_poller_spin(&thread->poller, until_ps);
+    nodes->current = thread;
+    if (came || nodes->stopping) {
         return;
     }
     enum via_arm arm = VIA_ARM_BUSY;
@@ -204,7 +172,7 @@ static void wait_for_work(struct nodes_thread *thread, uint64_t deadline_ns)
         thread->deadlines_count++;
         sim_cost_at(cost, deadline_ps, (struct sim_call){.run = deadline_over, .object = thread});
     }
-    sim_actor_sleep(&thread->actor);
+    sim_actor_sleep(&thread->poller.actor);
     nodes->current = thread;
 }
 
@@ -222,7 +190,7 @@ static void copy_bypassed(struct nodes_thread *thread)
     uint64_t bytes = (bypassed - host->bypassed_count) * host->nodes->bytes_max;
     host->bypassed_count = bypassed;
     if (bytes > 0) {
-        sim_actor_copy(&thread->actor, &host->memory, bytes);
+        sim_actor_copy(&thread->poller.actor, &host->memory, bytes);
         host->nodes->current = thread;
     }
 }
@@ -236,7 +204,7 @@ void plan_nodes_thread(void *arg)
     while (!nodes->stopping) {
         uint64_t control_ns = VIA_NEVER_NS;
         uint64_t deadline_ns = VIA_NEVER_NS;
-        uint64_t arrivals = thread->arrivals;
+        uint64_t arrivals = thread->poller.arrivals;
         if (thread->channel == 0) {
             via_node_control(host->node, nodes->cost->now_ps / SIM_NS_PS, &control_ns);
         }
@@ -246,7 +214,7 @@ void plan_nodes_thread(void *arg)
                                       &deadline_ns);
         plan_nodes_work(thread, done * nodes->costs.frame_ps);
         copy_bypassed(thread);
-        if (done == 0 && thread->arrivals == arrivals && !nodes->stopping) {
+        if (done == 0 && thread->poller.arrivals == arrivals && !nodes->stopping) {
             wait_for_work(thread, via_min(deadline_ns, control_ns));
         }
     }
@@ -383,7 +351,8 @@ struct plan_nodes *plan_nodes_new(struct sim_cost *cost, const struct plan_costs
             struct nodes_thread *thread = &nodes->hosts[i].threads[k];
             thread->host = &nodes->hosts[i];
             thread->channel = k;
-            sim_actor_start(&thread->actor, &nodes->hosts[i].cpu, plan_nodes_thread, thread);
+            thread->poller.cost = cost;
+            sim_actor_start(&thread->poller.actor, &nodes->hosts[i].cpu, plan_nodes_thread, thread);
         }
     }
     while (!all_links_up(nodes) || !all_routes_known(nodes)) {
@@ -414,7 +383,7 @@ void plan_nodes_free(struct plan_nodes *nodes)
     nodes->stopping = true;
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         for (unsigned k = 0; k < nodes->costs.channels_count; k++) {
-            poke(&nodes->hosts[i].threads[k]);
+            sim_poller_poke(&nodes->hosts[i].threads[k].poller);
         }
     }
     sim_cost_run(nodes->cost, UINT64_MAX);
@@ -422,7 +391,7 @@ void plan_nodes_free(struct plan_nodes *nodes)
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         struct nodes_host *host = &nodes->hosts[i];
         for (unsigned k = 0; k < nodes->costs.channels_count; k++) {
-            sim_actor_fini(&host->threads[k].actor);
+            sim_actor_fini(&host->threads[k].poller.actor);
         }
         for (unsigned k = 0; k < host->ends_count; k++) {
             if (host->ends[k].peer != NULL) {

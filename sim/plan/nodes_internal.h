@@ -4,7 +4,7 @@
 #define SIM_PLAN_NODES_INTERNAL_H
 
 #include "core/node.h"
-#include "sim/cost/actor.h"
+#include "sim/cost/poller.h"
 #include "sim/plan/nodes.h"
 
 struct nodes_host;
@@ -16,11 +16,8 @@ struct nodes_ops {
 struct nodes_thread {
     struct nodes_host *host;
     unsigned channel;
-    struct sim_actor actor;
+    struct sim_poller poller;
     struct nodes_ops waiting; /* submitted, and not yet given to the node */
-    uint64_t arrivals;
-    bool spinning, fencing;
-    uint64_t spin_ticket;
     unsigned deadlines_count;
     bool sent, sending; /* the stores of a body have left; it waits for that */
 };
@@ -75,7 +72,6 @@ struct plan_nodes {
 
 void plan_nodes_work(struct nodes_thread *thread, uint64_t work_ps);
 void plan_nodes_stall(struct nodes_thread *thread);
-void plan_nodes_resume(struct nodes_thread *thread); /* one that spins */
 void plan_nodes_thread(void *thread);
 
 /* --- nodes_port.c ----------------------------------------------------------------------------- */

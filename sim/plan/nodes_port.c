@@ -32,10 +32,7 @@ static void land(void *object, uint64_t arg)
     memcpy(flight->to->port.inbox + flight->off, flight->data, flight->bytes);
     sim_memory_traffic(&flight->to->host->memory, flight->bytes);
     free(flight);
-    thread->arrivals++;
-    if (thread->spinning) {
-        plan_nodes_resume(thread);
-    }
+    sim_poller_arrived(&thread->poller);
 }
 
 static void stores_left(void *object, uint64_t arg)
@@ -45,7 +42,7 @@ static void stores_left(void *object, uint64_t arg)
     thread->sent = true;
     if (thread->sending) {
         thread->sending = false;
-        sim_cost_after(thread->host->nodes->cost, 0, sim_fiber_call(&thread->actor.fiber));
+        sim_cost_after(thread->host->nodes->cost, 0, sim_fiber_call(&thread->poller.actor.fiber));
     }
 }
 
@@ -93,10 +90,7 @@ static void fence_is_back(void *object, uint64_t queue)
     unsigned channel = queue != VIA_PORT_QUEUE_CONTROL ? (unsigned)queue : 0;
     struct nodes_thread *thread = &end->host->threads[channel];
     end->fences[queue]--;
-    if (thread->fencing) {
-        thread->fencing = false;
-        sim_cost_after(end->host->nodes->cost, 0, sim_fiber_call(&thread->actor.fiber));
-    }
+    sim_poller_fenced(&thread->poller);
 }
 
 static int port_fence_start(struct via_port *port, unsigned queue)
@@ -120,7 +114,7 @@ static void bell_handled(void *object, uint64_t bit)
     struct nodes_end *end = object;
     unsigned channel = bit < end->host->nodes->costs.channels_count ? (unsigned)bit : 0;
     end->events |= VIA_PORT_EVENT_DOORBELL(bit);
-    sim_actor_wake(&end->host->threads[channel].actor);
+    sim_actor_wake(&end->host->threads[channel].poller.actor);
 }
 
 static void bell_arrived(void *object, uint64_t bit)
@@ -156,7 +150,7 @@ static uint32_t port_scratchpad_read(struct via_port *port, unsigned index)
     struct nodes_end *end = end_of(port);
     struct nodes_thread *thread = end->host->nodes->current;
     sim_net_read(&end->host->nodes->wiring->net, &end->to_chip, &end->from_chip, 4,
-                 sim_fiber_call(&thread->actor.fiber));
+                 sim_fiber_call(&thread->poller.actor.fiber));
     plan_nodes_stall(thread);
     return end->scratchpads[index];
 }
