@@ -15,13 +15,19 @@
 #define COMPLETIONS 32
 #define ROUNDS_MAX 4 /* of a look */
 
-/* What is wrong with what the peer sent. */
+/* What is wrong with what the peer sent. A connection that is not up may be a stranger's: the port
+ * then has a link by another connection, which stays up (tests/conform/test_ofi_stranger.c). */
 static void refuse(struct via_ofi_conn *conn, const char *what)
 {
     char why[128];
     snprintf(why, sizeof(why), "host %u sent %s", conn->port->peer_id, what);
     conn->broken = true;
-    via_ofi_port_down(conn->port, why);
+    if (conn->state == VIA_OFI_CONN_UP) {
+        via_ofi_port_down(conn->port, why);
+    } else {
+        conn->port->peers_refused++;
+        via_ofi_hub_kick(conn->hub);
+    }
 }
 
 static void ring(struct via_ofi_port *port, uint32_t bits)
