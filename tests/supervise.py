@@ -3,6 +3,7 @@
 
     supervise.py COMMAND...     runs a program so
     supervise.begin()           the same for the Python program that calls it, before it starts a thread
+    supervise.own_namespace_names()   names of network namespaces end with the processes, too
 
 The caller goes on in a grandchild of itself. The process between is where whatever loses its parent goes (prctl(2),
 PR_SET_CHILD_SUBREAPER), so it knows all of them; it is in a session of its own, so what kills the group spares it.
@@ -17,6 +18,10 @@ import signal
 import sys
 import time
 
+CLONE_NEWNS = 0x20000
+MS_REC = 0x4000
+MS_PRIVATE = 1 << 18
+NAMESPACES = "/run/netns"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 # For daemons to end by themselves; they are asked once.
@@ -28,6 +33,21 @@ MARK = "VIADUCT_SUPERVISED"
 def prctl(option, value):
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
+
+
+def own_namespace_names():
+    """Names that ip-netns(8) and `viaduct up --netns` make from now on are mounts of this process and its children, and
+    end with the last of them, however that ends. Processes outside do not see the names. Before threads start."""
+    if os.geteuid() != 0:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) != 0:
+        return  # where this is forbidden, so are network namespaces
+    if libc.mount(b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None) != 0:
+        raise OSError(ctypes.get_errno(), "make mounts private")
+    os.makedirs(NAMESPACES, exist_ok=True)
+    if libc.mount(b"viaduct-test", NAMESPACES.encode(), b"tmpfs", ctypes.c_ulong(0), b"mode=755") != 0:
+        raise OSError(ctypes.get_errno(), "mount a tmpfs on " + NAMESPACES)
 
 
 def parents():

@@ -4,7 +4,6 @@
 TCP goes by a veth pair, pipes by an emulated link. Nothing tells a program which host it is on but its run directory."""
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -52,13 +51,7 @@ def remove(name):
     subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True, timeout=HANG_S)
 
 
-def remove_left():
-    """Those of tests that were killed."""
-    names = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
-    for name in names:
-        found = re.fullmatch(r"via-m(\d+)-[12]", name)
-        if found and not os.path.exists("/proc/" + found[1]):
-            remove(name)
+lab.supervise.own_namespace_names()
 
 
 class Base(lab.Case):
@@ -69,7 +62,6 @@ class Base(lab.Case):
         if os.geteuid() != 0:
             raise unittest.SkipTest("network namespaces need root")
         need("ip")
-        remove_left()
         for name in NAMES:
             cls.addClassCleanup(remove, name)
             try:

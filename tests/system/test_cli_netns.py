@@ -4,9 +4,20 @@
 import os
 import shutil
 import subprocess
+import sys
 import unittest
 
 import cli
+
+# As the tests here; killed while its fabric is up.
+KILLED = """
+import subprocess, sys, time
+sys.path.insert(0, sys.argv[1])
+import test_cli_netns
+subprocess.run(sys.argv[2:], check=True, stdout=subprocess.DEVNULL)
+print(len(test_cli_netns.cli.namespaces(test_cli_netns.os.environ["VIADUCT_FABRIC"])), flush=True)
+time.sleep(1000)
+"""
 
 
 def reason_to_skip():
@@ -28,6 +39,7 @@ def reason_to_skip():
     return None
 
 
+cli.supervise.own_namespace_names()
 REASON = reason_to_skip()
 
 
@@ -96,6 +108,18 @@ class Namespaces(cli.Case):
                 self.assertIn("3 namespaces", err)
                 self.assertEqual(self.mine(), [])
             self.down()
+
+    def test_a_test_that_is_killed_leaves_none(self):
+        test = subprocess.Popen([sys.executable, cli.supervise.__file__, sys.executable, "-c", KILLED, cli.HERE,
+                                 self.viaduct, "up", "--ring", "2", "--netns"], env=self.env,
+                                stdout=subprocess.PIPE, text=True)
+        self.addCleanup(test.stdout.close)
+        self.addCleanup(test.kill)
+        self.assertEqual(test.stdout.readline(), "3\n")
+        test.kill()
+        test.wait(cli.HANG_S)
+        self.assertTrue(cli.wait_for(lambda: not cli.processes_with(self.rundir)), cli.processes_with(self.rundir))
+        self.assertEqual(self.mine(), [])
 
     def test_those_of_another_fabric_of_this_name_stay(self):
         self.good("up", "--ring", "2", "--netns")

@@ -103,6 +103,7 @@ def reason_to_skip():
     return None
 
 
+cli.supervise.own_namespace_names()
 REASON = reason_to_skip()
 
 
