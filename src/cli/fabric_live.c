@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/ask.h"
+#include "host/control.h"
 
 #define ANSWER_MS 2000u
 
@@ -96,7 +97,7 @@ int via_fabric_load_live(struct via_fabric *fabric, unsigned local, struct via_e
     json_decref(fabric->directory);
     fabric->directory = NULL;
     fabric->local = (int)local;
-    int rc = via_ask(fabric, local, "directory", ANSWER_MS, &fabric->directory, err);
+    int rc = via_control_directory(fabric->rundir.text, local, &fabric->directory, err, ANSWER_MS);
     if (rc != 0) {
         return rc;
     }

@@ -11,7 +11,8 @@
  * The control protocol of a host: JSON objects, one per line, over <rundir>/host-<id>.ctl.
  *
  *   {"cmd":"status"}          {"ok":true,"host":..,"session":..,"pid":..,...}
- *   {"cmd":"directory"}       what all hosts of the fabric say of themselves
+ *   {"cmd":"directory"}       what all hosts of the fabric say of themselves; with "first":N a
+ *                             page of it, from host N on
  *   {"cmd":"cut","peer":N}    all links to host N are cut ({"link":I}: that one), until mended
  *   {"cmd":"mend","peer":N}
  *   {"cmd":"reload"}          reads the configuration file again: {"ok":true,"report":["..",..]}
@@ -43,5 +44,10 @@ int via_control_call(const char *rundir, unsigned host, json_t *request, json_t 
 /* The same to a host that the daemon of host `by` passes the request to; "host" is put in. */
 int via_control_call_by(const char *rundir, unsigned by, unsigned host, json_t *request,
                         json_t **ret_answer, struct via_error *err, int timeout_ms) VIA_MUST_CHECK;
+
+/* What all hosts say of themselves, page by page, as one answer; timeout_ms for each page. Errors
+ * as above. */
+int via_control_directory(const char *rundir, unsigned host, json_t **ret_answer,
+                          struct via_error *err, int timeout_ms) VIA_MUST_CHECK;
 
 #endif

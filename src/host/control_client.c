@@ -250,3 +250,48 @@ int via_control_call_by(const char *rundir, unsigned by, unsigned host, json_t *
     }
     return rc;
 }
+
+/* Adds a page to the hosts before it. *first: where the page began, then where the next one does;
+ * -1 after the last. */
+static int add_page(json_t **whole, json_t *page, json_int_t *first)
+{
+    json_t *next = json_object_get(page, "next");
+    json_int_t from = json_is_integer(next) ? json_integer_value(next) : -1;
+    bool good = json_is_array(json_object_get(page, "hosts")) &&
+                (from > *first || next == NULL || json_is_null(next));
+    if (good && *whole == NULL) {
+        *whole = json_incref(page);
+    } else if (good) {
+        good = json_array_extend(json_object_get(*whole, "hosts"),
+                                 json_object_get(page, "hosts")) == 0;
+    }
+    *first = from;
+    return good ? 0 : -EPROTO;
+}
+
+int via_control_directory(const char *rundir, unsigned host, json_t **ret_answer,
+                          struct via_error *err, int timeout_ms)
+{
+    json_t *whole = NULL;
+    json_int_t first = 0;
+    int rc = 0;
+    while (rc == 0 && first >= 0) { /* ids of hosts ascend: at most one page for each */
+        json_t *page = NULL;
+        json_t *request = json_pack("{s:s, s:I}", "cmd", "directory", "first", first);
+        rc = request != NULL
+                 ? via_control_call(rundir, host, request, &page, err, timeout_ms)
+                 : via_error_set(err, -ENOMEM, "host %u: request: %s", host, strerror(ENOMEM));
+        if (rc == 0 && add_page(&whole, page, &first) != 0) {
+            rc = via_error_set(err, -EPROTO, "host %u: directory: a page is malformed", host);
+        }
+        json_decref(request);
+        json_decref(page);
+    }
+    if (rc != 0) {
+        json_decref(whole);
+        return rc;
+    }
+    json_object_del(whole, "next");
+    *ret_answer = whole;
+    return 0;
+}

@@ -34,10 +34,22 @@ static json_t *do_status(struct via_control_caller *caller, json_t *request)
     return via_control_status(caller->host);
 }
 
+/* Without "first": all at once, as programs ask that do not know of pages. */
 static json_t *do_directory(struct via_control_caller *caller, json_t *request)
 {
-    (void)request;
-    return via_host_directory_json(caller->host);
+    json_int_t hosts_max = caller->host->config.hosts_max;
+    json_t *first = json_object_get(request, "first");
+    json_t *count = json_object_get(request, "count");
+    json_int_t from = json_integer_value(first);
+    json_int_t most = count != NULL ? json_integer_value(count) : hosts_max;
+    if (first != NULL && (!json_is_integer(first) || from < 0 || from >= hosts_max)) {
+        return via_control_error("\"first\" is not the id of a host (0 to %d)", (int)hosts_max - 1);
+    }
+    if (count != NULL && (!json_is_integer(count) || most < 1 || most > hosts_max)) {
+        return via_control_error("\"count\" is not a number of hosts (1 to %d)", (int)hosts_max);
+    }
+    return via_host_directory_json(caller->host, (unsigned)from, (unsigned)most,
+                                   first != NULL ? VIA_DIRECTORY_PAGE_BYTES : SIZE_MAX);
 }
 
 static json_t *cut_or_mend(struct via_control_caller *caller, json_t *request, bool cut)

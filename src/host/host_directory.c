@@ -484,20 +484,39 @@ static json_t *host_json(struct via_host *host, uint16_t id)
     return object;
 }
 
-json_t *via_host_directory_json(struct via_host *host)
+/* Bytes that the JSON of an entry takes, roughly; rather more. */
+static size_t text_bytes(const struct via_directory_entry *entry)
+{
+    return entry == NULL
+               ? 256
+               : 1024 + (size_t)entry->addresses_count * 96 + (size_t)entry->links_count * 160;
+}
+
+json_t *via_host_directory_json(struct via_host *host, unsigned first, unsigned count_max,
+                                size_t bytes_max)
 {
     json_t *object = json_object();
     json_t *hosts = json_array();
+    size_t bytes = 0;
+    unsigned id = first;
     json_object_set_new(object, "ok", json_true());
     set(object, "host", host->config.host);
     set(object, "hosts_max", host->config.hosts_max);
     json_object_set_new(object, "fabric", json_string(host->identity.fabric));
-    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
-        json_t *entry = host_json(host, id);
+    for (; id < host->config.hosts_max; id++) {
+        size_t count = json_array_size(hosts);
+        size_t more = text_bytes(via_directory_find(&host->directory.table, (uint16_t)id));
+        if (count != 0 && (count >= count_max || bytes + more > bytes_max)) {
+            break;
+        }
+        json_t *entry = host_json(host, (uint16_t)id);
         if (entry != NULL) {
             json_array_append_new(hosts, entry);
+            bytes += more;
         }
     }
     json_object_set_new(object, "hosts", hosts);
+    json_object_set_new(object, "next",
+                        id < host->config.hosts_max ? json_integer(id) : json_null());
     return object;
 }

@@ -68,7 +68,14 @@ uint64_t via_host_directory_tick(struct via_host *host);
 /* Does a shortest way to the host lead over no kernel's network? */
 bool via_host_directory_has_pipes(const struct via_host *host, uint16_t id);
 
-/* The answer to {"cmd":"directory"}; NULL when out of memory. */
-json_t *via_host_directory_json(struct via_host *host);
+/* Text of a page, about: with the largest entry it stays below VIA_REMOTE_ANSWER_BYTES_MAX. */
+#define VIA_DIRECTORY_PAGE_BYTES ((size_t)256 << 10)
+
+/*
+ * The answer to {"cmd":"directory"}: hosts from id `first` on, at least one if there is one, then
+ * as many as fit into count_max and bytes_max. "next" is the id to go on from, or null.
+ */
+json_t *via_host_directory_json(struct via_host *host, unsigned first, unsigned count_max,
+                                size_t bytes_max);
 
 #endif

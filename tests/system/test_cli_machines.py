@@ -4,7 +4,9 @@
 import json
 import os
 import signal
+import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -130,6 +132,74 @@ class Status(Machines):
         self.assertTrue(cli.wait_for(lambda: self.states(1)[3] in ("unreachable", "silent")))
         os.kill(self.daemons[3].pid, signal.SIGCONT)
         self.wait_for_all(1)
+
+
+class Pages(Machines):
+    """Of the directory: an answer has 4 MiB at most, a fabric may have 1,023 hosts of 1,024 links."""
+
+    @staticmethod
+    def ask(path, line):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(cli.HANG_S)
+            sock.connect(path)
+            sock.sendall(line + b"\n")
+            with sock.makefile("rb") as answers:
+                return answers.readline()
+
+    def directory(self, host, **more):
+        path = os.path.join(self.rundir_of(host), "host-%d.ctl" % host)
+        return json.loads(self.ask(path, json.dumps({"cmd": "directory", **more}).encode()))
+
+    def test_a_page_says_where_the_next_one_begins(self):
+        self.start_all()
+        found = []
+        first = 0
+        for _ in range(self.count):
+            page = self.directory(2, first=first, count=1)
+            found += [host["host"] for host in page["hosts"]]
+            first = page["next"]
+        self.assertEqual(found, [1, 2, 3])
+        self.assertEqual(self.directory(2, first=first), {**page, "hosts": [], "next": None})
+        for whole in (self.directory(2), self.directory(2, first=0)):
+            self.assertEqual([host["host"] for host in whole["hosts"]], [1, 2, 3])
+            self.assertIsNone(whole["next"])
+        for wrong in ({"first": -1}, {"first": 32}, {"first": "1"}, {"count": 0}, {"count": 33}, {"count": None}):
+            with self.subTest(wrong):
+                answer = self.directory(2, **wrong)
+                self.assertFalse(answer["ok"])
+                self.assertIn('"%s" is not' % next(iter(wrong)), answer["error"])
+
+    def serve(self, listener, real):
+        """As host 2, with pages of one host."""
+        while True:
+            try:
+                conn = listener.accept()[0]
+            except OSError:
+                return
+            with conn, conn.makefile("rb") as lines:
+                request = json.loads(lines.readline())
+                if request["cmd"] == "directory":
+                    self.pages.append(request.get("first"))
+                    request["count"] = 1
+                conn.sendall(self.ask(real, json.dumps(request).encode()))
+
+    def test_commands_read_all_pages(self):
+        self.start_all()
+        rundir = os.path.join(self.folder, "paged")
+        os.mkdir(rundir, 0o700)
+        os.symlink(os.readlink(os.path.join(self.rundir_of(2), "host-local")), os.path.join(rundir, "host-local"))
+        self.pages = []
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(os.path.join(rundir, "host-2.ctl"))
+        listener.listen()
+        server = threading.Thread(target=self.serve, args=(listener, os.path.join(self.rundir_of(2), "host-2.ctl")))
+        server.start()
+        self.addCleanup(server.join)
+        self.addCleanup(listener.close)
+        self.addCleanup(listener.shutdown, socket.SHUT_RDWR)
+        status = json.loads(self.good("status", "--json", "--rundir", rundir))
+        self.assertEqual([host["host"] for host in status["hosts"]], [1, 2, 3])
+        self.assertEqual(self.pages[:3], [0, 2, 3])
 
 
 class Links(Machines):
