@@ -10,20 +10,25 @@
 #include "cli/daemon.h"
 #include "cli/ip_hosts.h"
 #include "cli/netns.h"
+#include "host/control.h"
 
 /* An `up` that is at work ends within its own time-out. */
 #define LOCK_MS 60000u
+#define ANSWER_MS 5000
 
 static const char help[] =
     "usage: viaduct down [--fabric NAME]\n"
+    "       viaduct down --host N [--fabric NAME]\n"
     "\n"
     "Ends all daemons of a fabric, also of one that crashed, and removes what it left: sockets,\n"
     "logs, namespaces. Nothing to end is no failure.\n"
     "\n"
+    "  --host N         end the daemon of host N only, which may be on another machine\n"
     "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or 'default')\n"
     "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
+    {"host", required_argument, NULL, 'H'},
     {"fabric", required_argument, NULL, 'f'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -113,16 +118,42 @@ static int down(struct via_fabric *fabric, struct via_error *err)
     return rc;
 }
 
+/* Asks the host's own daemon, or that of this machine to pass the request on. */
+static int stop_host(const struct via_fabric *fabric, unsigned host, struct via_error *err)
+{
+    unsigned by = host;
+    json_t *answer = NULL;
+    if (via_rundir_local(fabric->rundir.text, &by) != 0) {
+        by = host;
+    }
+    json_t *request = json_pack("{s:s}", "cmd", "stop");
+    int rc = request != NULL ? via_control_call_by(fabric->rundir.text, by, host, request, &answer,
+                                                   err, ANSWER_MS)
+                             : via_error_set(err, -ENOMEM, "host %u: stop: out of memory", host);
+    if (rc == 0) {
+        printf("host %u: its daemon ends\n", host);
+    }
+    json_decref(answer);
+    json_decref(request);
+    return rc;
+}
+
 int via_cli_down(int argc, char **argv)
 {
     static struct via_fabric fabric;
     struct via_error err = {0};
     const char *name = NULL;
+    unsigned host = 0; /* all */
     int opt;
     while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
         switch (opt) {
         case 'f':
             name = optarg;
+            break;
+        case 'H':
+            if (via_cli_number(optarg, VIA_TOPOLOGY_HOST_MIN, VIA_TOPOLOGY_HOST_MAX, &host) != 0) {
+                return via_cli_usage(argv[0], "--host: '%s': not the id of a host", optarg);
+            }
             break;
         case 'h':
             fputs(help, stdout);
@@ -136,7 +167,7 @@ int via_cli_down(int argc, char **argv)
     }
     int rc = via_fabric_init(&fabric, name, &err);
     if (rc == 0) {
-        rc = down(&fabric, &err);
+        rc = host != 0 ? stop_host(&fabric, host, &err) : down(&fabric, &err);
     }
     return rc == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
 }

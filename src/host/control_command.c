@@ -90,11 +90,12 @@ static json_t *do_stop(struct via_control_caller *caller, json_t *request)
     struct via_host *host = caller->host;
     (void)request;
     if (caller->from >= 0) {
-        return via_control_error("host %u can be stopped on its own machine only",
-                                 host->config.host);
+        via_log(VIA_LOG_INFO, "host %u: asked to stop by user %u of host %d", host->config.host,
+                (unsigned)caller->uid, caller->from);
+    } else {
+        via_log(VIA_LOG_INFO, "host %u: asked to stop by user %u", host->config.host,
+                (unsigned)caller->uid);
     }
-    via_log(VIA_LOG_INFO, "host %u: asked to stop by user %u", host->config.host,
-            (unsigned)caller->uid);
     caller->stopping = true;
     return ok();
 }

@@ -19,7 +19,8 @@ struct answer {
     size_t sent;
     unsigned under_way;
     uint64_t deadline_ns;
-    bool failed; /* the peer takes it no more */
+    bool failed;   /* the peer takes it no more */
+    bool stopping; /* then the host ends */
 };
 
 static size_t chunk_bytes(const struct via_host *host)
@@ -213,7 +214,8 @@ static bool may_answer(struct via_host *host, uint16_t peer, uint32_t id)
            host->remote.answers_count < VIA_REMOTE_ANSWERS_MAX;
 }
 
-static void add_answer(struct via_host *host, uint16_t peer, uint32_t id, json_t *json)
+static void add_answer(struct via_host *host, uint16_t peer, uint32_t id, json_t *json,
+                       bool stopping)
 {
     struct answer *answer = calloc(1, sizeof(*answer));
     char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
@@ -231,13 +233,14 @@ static void add_answer(struct via_host *host, uint16_t peer, uint32_t id, json_t
                               .id = id,
                               .text = text,
                               .bytes = strlen(text),
+                              .stopping = stopping,
                               .deadline_ns = host->now_ns + 2 * VIA_REMOTE_TIMEOUT_NS};
     via_list_push_back(&host->remote.answers, &answer->link);
     host->remote.answers_count++;
 }
 
 static json_t *run(struct via_host *host, uint16_t source, const struct via_rights_user *user,
-                   const char *text, size_t bytes)
+                   const char *text, size_t bytes, bool *ret_stopping)
 {
     struct via_control_caller caller = {.host = host, .uid = user->uid, .from = source};
     json_error_t why;
@@ -250,6 +253,7 @@ static json_t *run(struct via_host *host, uint16_t source, const struct via_righ
     json_t *answer = json_is_object(request) ? via_control_answer(&caller, request)
                                              : via_control_error("malformed request");
     json_decref(request);
+    *ret_stopping = caller.stopping;
     return answer;
 }
 
@@ -274,9 +278,10 @@ static void take_request(struct via_host *host, uint16_t source,
     }
     user.groups_count = message->groups_count;
     memcpy(user.groups, message->data, groups_bytes);
-    add_answer(
-        host, source, message->id,
-        run(host, source, &user, (const char *)message->data + groups_bytes, message->bytes));
+    bool stopping = false;
+    json_t *json = run(host, source, &user, (const char *)message->data + groups_bytes,
+                       message->bytes, &stopping);
+    add_answer(host, source, message->id, json, stopping);
 }
 
 /* Less than the window is under way. */
@@ -364,6 +369,9 @@ uint64_t via_control_remote_tick(struct via_host *host)
             over = answer->sent == answer->bytes;
         }
         if (over && answer->under_way == 0) {
+            if (answer->stopping) {
+                via_host_stop(host);
+            }
             free_answer(host, answer);
         } else if (answer->under_way == 0) {
             deadline_ns = host->now_ns + VIA_MSEC_NS; /* other services use all there is */

@@ -134,6 +134,20 @@ class Status(Machines):
         self.wait_for_all(1)
 
 
+class Stop(Machines):
+    def test_a_daemon_is_stopped_from_another_machine(self):
+        self.start_all()
+        self.assertEqual(self.good("down", "--host", "3", **self.at(1)), "host 3: its daemon ends\n")
+        self.assertEqual(self.daemons[3].wait(cli.HANG_S), 0)
+        self.assertIn("host 3: asked to stop by user %d of host 1" % os.geteuid(), self.log(3))
+        self.assertTrue(cli.wait_for(lambda: self.states(1)[3] == "unreachable"))
+        self.bad("down", "--host", "3", says="host 3: asked by host 1: no way leads to it", **self.at(1))
+        self.bad("down", "--host", "x", code=2, says="not the id of a host", **self.at(1))
+        with self.subTest("its own"):
+            self.good("down", "--host", "2", **self.at(2))
+            self.assertEqual(self.daemons[2].wait(cli.HANG_S), 0)
+
+
 class Pages(Machines):
     """Of the directory: an answer has 4 MiB at most, a fabric may have 1,023 hosts of 1,024 links."""
 
