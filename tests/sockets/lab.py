@@ -150,10 +150,13 @@ class Case(unittest.TestCase):
             time.sleep(0.01)
         return process
 
-    def run_client(self, words, preload=True, timeout=4 * HANG_S, env=None, code=0):
-        done = subprocess.run([*self.client_words, *words], capture_output=True, timeout=timeout,
+    def run_any(self, words, preload=True, timeout=4 * HANG_S, env=None):
+        return subprocess.run([*self.client_words, *words], capture_output=True, timeout=timeout,
                               stdin=subprocess.DEVNULL, check=False,
                               env=self.environment(preload, **(env or {})))
+
+    def run_client(self, words, preload=True, timeout=4 * HANG_S, env=None, code=0):
+        done = self.run_any(words, preload, timeout, env)
         out = done.stdout.decode(errors="replace")
         self.assertEqual(done.returncode, code,
                          "%s: %s" % (words[0], (out + done.stderr.decode(errors="replace"))[-2000:]))

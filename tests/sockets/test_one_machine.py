@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
@@ -18,19 +19,28 @@ class Semantics(Case):
     def failures(self, out):
         return [line for line in out.splitlines() if not line.startswith("ok ")]
 
+    def run_checks(self, names=(), **how):
+        """Lines of the checks that failed."""
+        done = self.run_any([CHECKS, *names], timeout=8 * HANG_S, **how)
+        failed = self.failures(done.stdout.decode(errors="replace"))
+        self.assertEqual(done.returncode != 0, failed != [], done)
+        return failed
+
     def test_checks_on_kernel_tcp(self):
-        out = self.run_client([CHECKS], preload=False, timeout=8 * HANG_S)
-        self.assertEqual(self.failures(out), [])
+        """What fails here says that a check is wrong. One that assumes a schedule may fail on a busy machine, so it gets a second run."""
+        first = self.run_checks(preload=False)
+        for line in first:
+            print("on the kernel's TCP: %s" % line, file=sys.stderr)
+        again = self.run_checks([line.split()[1].rstrip(":") for line in first], preload=False) if first else []
+        self.assertEqual(again, [], "after %s" % first)
         self.assertEqual(self.lines(), [])
 
     def test_checks(self):
-        out = self.run_client([CHECKS], timeout=8 * HANG_S)
-        self.assertEqual(self.failures(out), [])
+        self.assertEqual(self.run_checks(), [])
         self.assert_by_pipes(self.lines(), processes=20)
 
     def test_checks_offered_at_once(self):
-        out = self.run_client([CHECKS], timeout=8 * HANG_S, env={"VIADUCT_SOCKETS_AFTER": "0"})
-        self.assertEqual(self.failures(out), [])
+        self.assertEqual(self.run_checks(env={"VIADUCT_SOCKETS_AFTER": "0"}), [])
         # What is written until the other thread has accepted goes by the kernel: as much as it has buffers for.
         self.assert_by_pipes(self.lines(), 0.3, 20)
 
