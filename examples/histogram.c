@@ -13,7 +13,7 @@
 #define NUMBERS_DEFAULT 100000
 #define BINS_DEFAULT 1000
 
-/* A generator whose numbers anybody can draw again: splitmix64. */
+/* A generator whose numbers can be drawn again: splitmix64. */
 static uint64_t draw(uint64_t *state)
 {
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));

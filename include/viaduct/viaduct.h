@@ -67,7 +67,7 @@ VIADUCT_API int via_attach_hosts(struct via_attach *attach, uint16_t *ret_hosts,
 VIADUCT_API int via_attach_hops(struct via_attach *attach, unsigned host);
 
 /*
- * A file descriptor (an eventfd, owned by the attachment) that is rung whenever the host has
+ * A file descriptor (an eventfd, owned by the attachment) that is signalled whenever the host has
  * something for this process: a completion, a message, a NOTIFY put into one of its segments, a
  * link change. It is a hint. Watch it with EPOLLIN | EPOLLOUT | EPOLLET: each ring is an edge, and
  * there is one at the beginning. Do not read or write it: it is never empty, so that no holder can
@@ -94,8 +94,8 @@ struct via_segment;
  * puts. What may not be read is never mapped by others: puts go by frames. With
  * VIADUCT_SEGMENT_LINGER besides, gets by frames still find it for some seconds after the process
  * has ended without freeing it, when puts are refused already: what was in it last can be read by
- * whoever learns of the end. -ENOMEM, -ENOSPC (the host's table is full), -EDQUOT (the user has as
- * many segments or as much memory as it may have on this host), -EINVAL, -ENOTCONN.
+ * the caller that learns of the end. -ENOMEM, -ENOSPC (the host's table is full), -EDQUOT (the user
+ * has as many segments or as much memory as it may have on this host), -EINVAL, -ENOTCONN.
  */
 VIADUCT_API int via_segment_new(struct via_attach *attach, size_t bytes, unsigned access,
                                 struct via_segment **ret_segment) VIADUCT_MUST_CHECK;

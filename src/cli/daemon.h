@@ -37,7 +37,7 @@ struct via_daemon_ended {
 /*
  * Ends all daemons of the fabric, strays too: asks through the control socket; SIGTERM to those
  * that do not answer, and after 2 s to those that did; SIGKILL 2 s after SIGTERM. -EPERM (daemons
- * of somebody else), -EBUSY (one that even SIGKILL does not end, in the text).
+ * of another user), -EBUSY (one that even SIGKILL does not end, in the text).
  */
 int via_daemon_end_all(const struct via_fabric *fabric, struct via_daemon_ended *ret_ended,
                        struct via_error *err) VIA_MUST_CHECK;

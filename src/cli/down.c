@@ -106,7 +106,7 @@ static int down(struct via_fabric *fabric, struct via_error *err)
         }
         return spaces < 0 ? spaces : 0;
     }
-    /* Whoever could write there could have us end any process of this user. */
+    /* A process that could write there could make us end any process of this user. */
     int rc = via_rundir_make(fabric->rundir.text, false, err);
     if (rc == 0) {
         rc = via_fabric_lock(fabric, LOCK_MS, err);

@@ -59,7 +59,7 @@ int via_fabric_open(struct via_fabric *fabric, const char *name,
                     struct via_error *err) VIA_MUST_CHECK;
 
 /*
- * Reads the state. -ENOENT: no fabric there; -EACCES: somebody else's; -EPROTO: the file is
+ * Reads the state. -ENOENT: no fabric there; -EACCES: another user's; -EPROTO: the file is
  * damaged; -EBUSY: the run directory holds a fabric of another name.
  */
 int via_fabric_load(struct via_fabric *fabric, struct via_error *err) VIA_MUST_CHECK;

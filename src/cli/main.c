@@ -120,7 +120,7 @@ static int run_command(const struct command *command, int argc, char **argv)
     int code = command->run(argc, argv);
     /* A full disk under our output is a failure like any other. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == VIA_CLI_OK) {
-        /* A reader that has seen enough needs no explanation. */
+        /* The reader closed the pipe (head, a pager): no error for the user. */
         if (errno != EPIPE) {
             fprintf(stderr, "%s: standard output: write: %s\n", name, strerror(errno));
         }

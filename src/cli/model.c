@@ -228,7 +228,7 @@ static int run(const struct via_pex_options *options, char *const paths[SOCKETS]
     return rc;
 }
 
-/* The file's bytes, mapped for good. */
+/* The file's bytes, mapped until the process ends. */
 static int map_eeprom(const char *path, struct via_pex_options *options, struct via_error *err)
 {
     struct stat info;

@@ -282,8 +282,8 @@ static void receive(struct via_channel *channel, struct via_way *way)
         struct via_pipe_record record;
         int rc = via_pipe_peek(&way->rx, &record);
         if (rc == 0) {
-            /* A frame that waited may be gone: its writer is no friend. Else we would wait for
-             * its time-out for ever, awake. */
+            /* A frame that waited may be gone: a hostile writer may have erased it. Else we would
+             * wait for its time-out for ever, awake. */
             way->blocked = false;
             return;
         }

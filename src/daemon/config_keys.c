@@ -71,7 +71,7 @@ static int set_text(char *to, size_t bytes, const char *value, struct via_error 
     return 0;
 }
 
-/* The daemon has no working directory that anybody would know. */
+/* The daemon has no working directory that a user could know. */
 static int set_path(char *to, size_t bytes, const char *value, struct via_error *err)
 {
     if (value[0] != '/') {

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""No phrase that readers from other projects did not understand. Each has its reason, and what to write instead.
+Words of our own are in docs/glossary.md."""
+
+import re
+
+import repo
+
+# A phrase is refused in every file; `texts` only in what users read: documents, commands, the daemon, public headers.
+EVERYWHERE = [
+    (r"do(?:es)? not please", "say what is wrong: 'fail validation'"),
+    (r"is no friend", "name the threat: 'a hostile writer may have erased it'"),
+    (r"times sooner", "'59 times faster'"),
+    (r"makes? way for it", "name the act: 'yields the CPU'"),
+]
+TEXTS = [
+    (r"who waits(?! for (?:whom|which))", "name the actor: the reader, the writer, a thread that waits"),
+    (r"somebody|anybody|someone|anyone", "name the actor: another process, another user, a peer"),
+    (r"whoever", "name the actor: 'a process that', 'each host that'"),
+    (r"is rung|are rung|be rung", "active voice, and who does it: 'the writer wakes the reader'"),
+    (r"for good", "'permanently', 'from then on'; it also reads as 'for a good purpose'"),
+    (r"'s affair", "'is up to the launcher', 'the driver defines it'"),
+    (r"believe it", "name the rule: 'accepted after three answers'"),
+    (r"the end of all", "'the full close', 'the end of the run'"),
+    (r"as far as (?:was|is) known", "'recorded'; say who knows it"),
+    (r"is sooner|are sooner", "'is faster', 'is earlier'"),
+    (r"(?-i:heeds?|heeded)", "'handle', 'obey', 'follow'"),
+    (r"has seen enough", "'the reader closed the pipe'"),
+    (r"it does not matter who", "name the actors that may do it"),
+]
+# Where users read. The last name is the check itself, which has to say the phrases.
+PLACES = re.compile(r"(?:docs/|src/cli/|src/daemon/|include/|packaging/|examples/|[A-Z]+\.md$)")
+SUFFIXES = (".md", ".c", ".h", ".in", ".py", ".sh", ".txt", ".1", ".3", ".5", ".7", ".8", ".conf", ".cpp")
+SELF = "tests/repo/phrases.py"
+
+
+def compiled(table):
+    return [(re.compile(rf"(?<![\w-])(?:{phrase})(?![\w-])", re.I), reason) for phrase, reason in table]
+
+
+EVERYWHERE_RE = compiled(EVERYWHERE)
+TEXTS_RE = compiled(TEXTS)
+
+
+def unwrapped(text):
+    """The text with line ends and comment stars as spaces, each as long as before, so that a phrase over two lines is
+    found, and its place is that of its first word."""
+    text = re.sub(r"\n([ \t]*)(\*|#)?(?=[ \t])", lambda m: " " * len(m.group()), text)
+    return re.sub(r"[\n\t]", " ", text)
+
+
+def check(tree, _args):
+    complaints = []
+    for name in tree.files(*SUFFIXES):
+        text = tree.text(name)
+        if text is None or name == SELF:
+            continue
+        flat = re.sub(r"  +", lambda m: " " + "\0" * (len(m.group()) - 1), unwrapped(text))
+        # Runs of blanks count as one: their rest is left out, with a table back to the places in the file.
+        places = [i for i, char in enumerate(flat) if char != "\0"]
+        flat = flat.replace("\0", "")
+        for phrase, reason in EVERYWHERE_RE + (TEXTS_RE if PLACES.match(name) else []):
+            for match in phrase.finditer(flat):
+                line = text.count("\n", 0, places[match.start()]) + 1
+                complaints.append(f"{name}:{line}: '{match.group()}': {reason} (docs/glossary.md)")
+    return complaints
+
+
+LICENCE = f"/* {repo.SPDX} */\n"
+CLEAN = {
+    "docs/a.md": "The writer wakes the reader. `viaduct shmem` shows who waits for whom.\n",
+    "src/sockets/a.c": LICENCE + "/* nobody minds somebody here */\n",
+}
+PLANTS = [
+    ("everywhere", {"src/core/a.c": LICENCE + "/* its writer is no friend */\n"}, "src/core/a.c:2: 'is no friend'"),
+    ("in texts", {"docs/b.md": "x\n\nWhoever comes first.\n"}, "docs/b.md:3: 'Whoever'"),
+    ("over two lines", {"docs/b.md": "x\nso who\nwaits is woken\n"}, "docs/b.md:2: 'who waits'"),
+    ("over a comment's lines", {"src/cli/b.c": LICENCE + "/*\n * this is the end\n * of all.\n */\n"},
+     "src/cli/b.c:3: 'the end of all'"),
+    ("readme", {"README.md": "# x\nfor good\n"}, "README.md:2: 'for good'"),
+]
+
+if __name__ == "__main__":
+    repo.main(check, CLEAN, PLANTS)
