@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Connections of the sockets library between hosts that go back to the kernel in the middle of a
- * stream (src/sockets/demote.h, fabric_carry.c), with the same stream state machine.
+ * stream (src/sockets/conn/demote.h, fabric_carry.c), with the same stream state machine.
  *
  * What an end posts goes into a mirror of its peer's memory and comes as frames: in order, late,
  * and only so many at a time. The kernel's bytes, and its FIN above all, overtake them. An end

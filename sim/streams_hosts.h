@@ -10,14 +10,14 @@
 #include "sim/streams.h"
 #include "sim/streams_burst.h"
 #include "sim/streams_fate.h"
-#include "sockets/phase.h"
-#include "sockets/stream.h"
-#include "sockets/stream_replay.h"
-#include "sockets/stream_stall.h"
+#include "sockets/stream/phase.h"
+#include "sockets/stream/stream.h"
+#include "sockets/stream/stream_replay.h"
+#include "sockets/stream/stream_stall.h"
 
 #define CHUNK_MAX 4096u
 
-/* What an end says to the other; sockets/side.h has the same as bits of a word. */
+/* What an end says to the other; sockets/conn/side.h has the same as bits of a word. */
 struct said {
     bool demote, heeded, stays, closed, kernel_end;
     uint32_t released, skip; /* with demote: where it stopped */

@@ -9,8 +9,8 @@
 #include "sim/streams.h"
 #include "sim/streams_burst.h"
 #include "sim/streams_fate.h"
-#include "sockets/stream.h"
-#include "sockets/stream_stall.h"
+#include "sockets/stream/stream.h"
+#include "sockets/stream/stream_stall.h"
 
 #define EPOCH 7u
 #define CHUNK_MAX 4096u

@@ -8,7 +8,8 @@
  *
  * One moment is left out: who is killed between a store and its ring, while others hold the end,
  * leaves nobody who knows that the peer is to be rung. It is killed after the ring. The library's
- * peer looks again within a second (sockets/shared.h); the check killed_before_it_rings has that.
+ * peer looks again within a second (sockets/conn/shared.h); the check killed_before_it_rings has
+ * that.
  */
 #include "base/types.h"
 #include "sim/streams_internal.h"

@@ -10,9 +10,9 @@
 #include <errno.h>
 
 #include "base/types.h"
-#include "sockets/side.h"
-#include "sockets/stream_meet.h"
-#include "sockets/stream_replay.h"
+#include "sockets/conn/side.h"
+#include "sockets/meet/stream_meet.h"
+#include "sockets/stream/stream_replay.h"
 #include "tests/fuzz/input.h"
 
 #define OPTION_NOTE 0x01u

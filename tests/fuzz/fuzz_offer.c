@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "base/types.h"
-#include "sockets/side.h"
-#include "sockets/stream_offer.h"
-#include "sockets/stream_quick.h"
-#include "sockets/stream_replay.h"
+#include "sockets/conn/side.h"
+#include "sockets/meet/stream_offer.h"
+#include "sockets/stream/stream_quick.h"
+#include "sockets/stream/stream_replay.h"
 #include "tests/fuzz/input.h"
 
 #define OPTION_WELL_FORMED 0x01u /* so that more inputs come to what follows */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Both ends of a connection on one machine, from the first call to close(), in Promela, for spin.
- * Phases, events and the table are those of src/sockets/phase.c: test_phase.sh writes table.pml
- * from it. What src/sockets/offer.c and demote.c do around the table is here.
+ * Phases, events and the table are those of src/sockets/stream/phase.c: test_phase.sh writes table.pml
+ * from it. What src/sockets/meet/offer.c and demote.c do around the table is here.
  *
  * Each end sends RECORDS records, by the kernel or by the pipe, and may leave the pipes at any time,
  * both ends also at the same time. Each reads what the peer sends, wherever it comes, and then

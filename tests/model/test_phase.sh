@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-# Both ends of a connection, with the table of src/sockets/phase.c: no record is lost, none comes twice, nobody waits for
+# Both ends of a connection, with the table of src/sockets/stream/phase.c: no record is lost, none comes twice, nobody waits for
 # ever. Each of the broken variants shows.
 set -euo pipefail
 
@@ -15,7 +15,7 @@ cd "$folder"
 
 cat >table.c <<'END'
 #include <stdio.h>
-#include "sockets/phase.h"
+#include "sockets/stream/phase.h"
 int main(void)
 {
     for (enum via_phase p = 0; p < VIA_PHASES_COUNT; p++) {
@@ -45,7 +45,7 @@ int main(void)
     return 0;
 }
 END
-gcc -std=gnu17 -I "$sources" -o table table.c "$sources/sockets/phase.c"
+gcc -std=gnu17 -I "$sources" -o table table.c "$sources/sockets/stream/phase.c"
 ./table >table.pml
 cp "$models/phase.pml" .
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * How a peer wakes who waits for its records: src/sockets/bell.h, in Promela, for spin.
+ * How a peer wakes who waits for its records: src/sockets/conn/bell.h, in Promela, for spin.
  *
  * Up to two threads of a process each wait for a connection of their own and share one bell: a word
  * that counts sleeps begun and threads asleep, and an eventfd. Each hears it in an epoll set of its

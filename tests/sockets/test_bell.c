@@ -14,10 +14,10 @@
 #include <cmocka.h>
 
 #include "host/client_sys.h"
-#include "sockets/bell.h"
-#include "sockets/fabric.h"
-#include "sockets/fds.h"
-#include "sockets/real.h"
+#include "sockets/conn/bell.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/process/fds.h"
+#include "sockets/process/real.h"
 #include "tests/bell_full.h"
 
 void via_fabric_before_sleep(void)

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "sockets/edge.h"
-#include "sockets/stream.h"
+#include "sockets/stream/edge.h"
+#include "sockets/stream/stream.h"
 
 #define ET_IN (EPOLLIN | EPOLLET)
 #define ET_BOTH (EPOLLIN | EPOLLOUT | EPOLLET)

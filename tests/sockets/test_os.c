@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "sockets/os.h"
+#include "sockets/process/os.h"
 
 static void assert_well(pid_t pid)
 {

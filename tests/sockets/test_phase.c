@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/types.h"
-#include "sockets/phase.h"
+#include "sockets/stream/phase.h"
 
 #define BIT(phase) (UINT32_C(1) << (unsigned)(phase))
 #define ALL (BIT(VIA_PHASES_COUNT) - 1)

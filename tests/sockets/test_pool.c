@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-#include "sockets/pool.h"
+#include "sockets/process/pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

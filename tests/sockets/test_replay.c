@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "base/types.h"
 #include "core/pipe_inline.h"
-#include "sockets/stream_replay.h"
+#include "sockets/stream/stream_replay.h"
 
 #define SLOTS_COUNT 16u
 #define STREAM_BYTES 65536u

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "sockets/spin.h"
+#include "sockets/stream/spin.h"
 
 #define US 10u
 #define WAKE_US 20u

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/types.h"
-#include "sockets/stream_stall.h"
+#include "sockets/stream/stream_stall.h"
 
 #define SLOTS 8u
 #define LONG_NS VIA_STREAM_STALL_NS

@@ -12,8 +12,8 @@
 
 #include "base/rng.h"
 #include "base/types.h"
-#include "sockets/stream.h"
-#include "sockets/stream_quick.h"
+#include "sockets/stream/stream.h"
+#include "sockets/stream/stream_quick.h"
 
 #define SLOTS_MAX 64u
 #define STREAM_BYTES (1u << 18)

@@ -14,8 +14,8 @@
 
 #include "base/rng.h"
 #include "base/types.h"
-#include "sockets/stream.h"
-#include "sockets/zcopy_rule.h"
+#include "sockets/stream/stream.h"
+#include "sockets/stream/zcopy_rule.h"
 
 #define SLOTS 8u
 

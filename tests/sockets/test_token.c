@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/pause.h"
-#include "sockets/os.h"
-#include "sockets/token.h"
+#include "sockets/process/os.h"
+#include "sockets/process/token.h"
 
 #define HOGS 3
 #define TIMES 200000u

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/conn/bell.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "host/client_sys.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/process/fds.h"
+#include "sockets/process/lock.h"
+#include "sockets/process/os.h"
+#include "sockets/process/pool.h"
+#include "sockets/process/real.h"
+
+#define PEERS_MAX 65536u
+
+#define PAGE 4096u
+#define PAGE_WORDS (PAGE / sizeof(struct via_sock_bell_word))
+#define PAGES_MAX 16u
+/* Threads beyond that share. */
+#define OWN_MAX 32u
+
+/* Words of the bells that one process makes. */
+struct page {
+    _Atomic int fd;
+    struct via_sock_bell_word *words;
+    unsigned used;
+};
+
+/* Of the eventfds of a bell. */
+enum { RING, COLD, CALL };
+
+struct bell {
+    _Atomic int fds[VIA_BELL_EVENTFDS]; /* an adopted one has the first only, the others are -1 */
+    const struct page *page;            /* NULL: an adopted one */
+    uint32_t word_index;
+    uint64_t id;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct page pages[PAGES_MAX]; /* the last is this process's, those before its ancestors' */
+static unsigned pages_count;
+static struct bell all[VIA_BELLS_MAX];
+static unsigned all_count;
+static unsigned first_own; /* index of this process's first */
+static _Atomic uint64_t adopted;
+static _Atomic uint64_t inherited; /* adopted by ancestors: what they carried rings there */
+
+static _Atomic int calls; /* epoll set in which calls are heard; 0 or -1: not made */
+
+static __thread int thread_bell __attribute__((tls_model("initial-exec"))); /* index + 1 */
+static unsigned next_shared;
+
+static struct via_pool peer_pool = VIA_POOL_INIT(sizeof(struct via_peer_bell), PEERS_MAX);
+static struct via_peer_bell *peers;
+
+static uint64_t random_id(void)
+{
+    uint64_t id = 0;
+    if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id) || id == 0) {
+        id = (uint64_t)getpid() << 32 | 1;
+    }
+    return id;
+}
+
+/* The words' page: we keep the only mapping that can write. */
+static int make_page(void)
+{
+    struct page *page = &pages[pages_count];
+    if (pages_count == PAGES_MAX) {
+        return -ENOSPC;
+    }
+    int fd = memfd_create("viaduct-bells", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return -errno;
+    }
+    void *memory = MAP_FAILED;
+    if (via_os_extend(fd, PAGE) == 0) {
+        memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (memory == MAP_FAILED ||
+        VIA_REAL(fcntl)(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) != 0) {
+        int error = errno;
+        VIA_REAL(close)(fd);
+        return -error;
+    }
+    int rc = via_hidden_new(fd, &page->fd);
+    if (rc != 0) {
+        munmap(memory, PAGE);
+        return rc;
+    }
+    page->words = memory;
+    page->used = 0;
+    pages_count++;
+    return 0;
+}
+
+static bool has_own_page(void)
+{
+    return all_count > first_own && all[first_own].page != NULL;
+}
+
+/* The highest index that is free: adopted ones begin at the top, so that the process's own are next
+ * to each other. */
+static unsigned top_free(void)
+{
+    return VIA_BELLS_MAX - 1 - (unsigned)__builtin_popcountll(via_sock_bells_adopted());
+}
+
+static int make_eventfd(_Atomic int *ret_fd)
+{
+    int fd = via_sys_bell_new();
+    return fd < 0 ? fd : via_hidden_new(fd, ret_fd);
+}
+
+/* With the lock. */
+static void hear_calls(const struct bell *bell)
+{
+    int fd = atomic_load_explicit(&bell->fds[CALL], memory_order_relaxed);
+    struct epoll_event event = {.events = VIA_BELL_EVENTS};
+    if (calls > 0 && bell->page != NULL) {
+        VIA_REAL(epoll_ctl)(calls, EPOLL_CTL_ADD, fd, &event);
+    }
+}
+
+int via_sock_bell_calls(void)
+{
+    int made = atomic_load_explicit(&calls, memory_order_acquire);
+    if (via_likely(made > 0)) {
+        return made;
+    }
+    via_lock(&lock);
+    if (calls <= 0) {
+        int fd = VIA_REAL(epoll_create1)(EPOLL_CLOEXEC);
+        _Atomic int *place = &calls;
+        if (fd >= 0 && via_hidden_new(fd, place) == 0) {
+            for (unsigned i = 0; i < all_count; i++) {
+                hear_calls(&all[i]);
+            }
+        }
+    }
+    made = calls;
+    via_unlock(&lock);
+    return made > 0 ? made : -1;
+}
+
+void via_sock_bell_calls_take(void)
+{
+    struct epoll_event events[8];
+    int fd = via_sock_bell_calls();
+    while (fd >= 0 && VIA_REAL(epoll_wait)(fd, events, 8, 0) == 8) {
+    }
+}
+
+static void close_hidden(_Atomic int *fds, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        via_hidden_close(&fds[i]);
+    }
+}
+
+/* With the lock. */
+static int make_bell(void)
+{
+    if (all_count >= top_free()) {
+        return -ENOSPC;
+    }
+    int rc = has_own_page() ? 0 : make_page();
+    if (rc != 0) {
+        return rc;
+    }
+    struct bell *bell = &all[all_count];
+    struct page *page = &pages[pages_count - 1];
+    for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
+        rc = make_eventfd(&bell->fds[i]);
+        if (rc != 0) {
+            close_hidden(bell->fds, i);
+            return rc;
+        }
+    }
+    bell->page = page;
+    bell->word_index = page->used++;
+    bell->id = random_id();
+    hear_calls(bell);
+    return (int)all_count++;
+}
+
+int via_sock_bell_of_thread(void)
+{
+    if (thread_bell > 0) {
+        return thread_bell - 1;
+    }
+    via_lock(&lock);
+    unsigned own = all_count - first_own;
+    int rc = own < OWN_MAX ? make_bell() : -ENOSPC;
+    if (rc < 0 && own > 0) {
+        rc = (int)(first_own + next_shared++ % own);
+        rc = all[rc].page != NULL ? rc : (int)first_own;
+    }
+    via_unlock(&lock);
+    if (rc >= 0) {
+        thread_bell = rc + 1;
+    }
+    return rc;
+}
+
+int via_sock_bell_adopt(int fd)
+{
+    via_lock(&lock);
+    unsigned index = top_free();
+    int rc = adopted == 0 && all_count < index ? 0 : -ENOSPC;
+    if (rc == 0) {
+        all[index] = (struct bell){.fds = {[COLD] = -1, [CALL] = -1}};
+        atomic_store_explicit(&all[index].fds[RING], fd, memory_order_relaxed);
+        atomic_store_explicit(&adopted, VIA_BELL_MASK(index), memory_order_release);
+    }
+    via_unlock(&lock);
+    return rc;
+}
+
+uint64_t via_sock_bells_adopted(void)
+{
+    return atomic_load_explicit(&adopted, memory_order_acquire) |
+           atomic_load_explicit(&inherited, memory_order_relaxed);
+}
+
+int via_sock_bell_fd(unsigned index)
+{
+    return atomic_load_explicit(&all[index].fds[RING], memory_order_relaxed);
+}
+
+int via_sock_bell_cold_fd(unsigned index)
+{
+    return atomic_load_explicit(&all[index].fds[COLD], memory_order_relaxed);
+}
+
+void via_sock_bell_fds(unsigned index, int *ret_fds)
+{
+    for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
+        ret_fds[i] = atomic_load_explicit(&all[index].fds[i], memory_order_relaxed);
+    }
+    ret_fds[VIA_BELL_EVENTFDS] = atomic_load_explicit(&all[index].page->fd, memory_order_relaxed);
+}
+
+uint32_t via_sock_bell_word_index(unsigned index)
+{
+    return all[index].word_index;
+}
+
+uint64_t via_sock_bell_id(unsigned index)
+{
+    return all[index].id;
+}
+
+/* The word of the lowest bell of a set, NULL for an adopted one; takes it out of the set. */
+static struct via_sock_bell_word *next_word(uint64_t *bells)
+{
+    const struct bell *bell = &all[__builtin_ctzll(*bells)];
+    *bells &= *bells - 1;
+    return bell->page != NULL ? &bell->page->words[bell->word_index] : NULL;
+}
+
+void via_sock_bell_enter(uint64_t bells)
+{
+    bool attached = (bells & via_sock_bells_adopted()) != 0;
+    while (bells != 0) {
+        struct via_sock_bell_word *word = next_word(&bells);
+        if (word != NULL) {
+            /* One more sleep, one more sleeper. Pairs with the fence in via_peer_bell_must_ring().
+             */
+            atomic_fetch_add_explicit(&word->value, (UINT64_C(1) << 32) + 1, memory_order_seq_cst);
+        }
+    }
+    if (attached) {
+        via_fabric_before_sleep();
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+void via_sock_bell_leave(uint64_t bells)
+{
+    while (bells != 0) {
+        struct via_sock_bell_word *word = next_word(&bells);
+        if (word != NULL) {
+            atomic_fetch_sub_explicit(&word->value, 1, memory_order_relaxed);
+        }
+    }
+}
+
+static void ring(int fd)
+{
+    int saved = errno;
+    via_sys_bell_ring(fd);
+    errno = saved;
+}
+
+void via_sock_bell_ring(unsigned index)
+{
+    ring(via_sock_bell_fd(index));
+}
+
+void via_sock_bell_forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    first_own = all_count;
+    next_shared = 0;
+    thread_bell = 0;
+    inherited |= adopted;
+    adopted = 0;
+    if (calls > 0) {
+        via_hidden_close(&calls); /* the parent's */
+    }
+}
+
+/* The page is the peer's: sealed against shrinking, or reading it could be the end of us. */
+static void *map_page(int fd)
+{
+    struct stat stat;
+    int seals = VIA_REAL(fcntl)(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &stat) != 0 ||
+        stat.st_size != PAGE) {
+        return NULL;
+    }
+    void *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    return page == MAP_FAILED ? NULL : page;
+}
+
+/* A ring reads, which would take bytes out of a pipe, a socket or a file. An eventfd, as all that
+ * the kernel makes of nothing, has no type. */
+static bool are_nameless(const int *fds)
+{
+    for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
+        struct stat stat;
+        if (fstat(fds[i], &stat) != 0 || (stat.st_mode & S_IFMT) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void close_fds(const int *fds)
+{
+    for (unsigned i = 0; i < VIA_BELL_FDS; i++) {
+        VIA_REAL(close)(fds[i]);
+    }
+}
+
+/* The eventfds are given up. */
+static int hide_eventfds(struct via_peer_bell *bell, const int *fds)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
+        if (rc != 0) {
+            VIA_REAL(close)(fds[i]);
+            continue;
+        }
+        rc = via_hidden_new(fds[i], &bell->fds[i]);
+        if (rc != 0) {
+            close_hidden(bell->fds, i);
+        }
+    }
+    return rc;
+}
+
+static uint64_t inode_of(int fd)
+{
+    struct stat stat;
+    return fstat(fd, &stat) == 0 ? stat.st_ino : 0;
+}
+
+/* By two descriptors of this process, as the kernel knows; *ret_unknown: it does not say. */
+static bool are_same_file(int one, int other, bool *ret_unknown)
+{
+    long pid = getpid();
+    long order = syscall(SYS_kcmp, pid, pid, KCMP_FILE, one, other);
+    *ret_unknown |= order < 0;
+    return order == 0;
+}
+
+/* Are these the descriptors of that bell? */
+static bool is_bell(const struct via_peer_bell *bell, uint64_t id, const int *fds,
+                    uint32_t word_index, pid_t pid)
+{
+    bool same = bell->id == id &&
+                bell->word - (const struct via_sock_bell_word *)bell->page == (ptrdiff_t)word_index;
+    bool unknown = false;
+    for (unsigned i = 0; same && !unknown && i < VIA_BELL_EVENTFDS; i++) {
+        same = are_same_file(atomic_load_explicit(&bell->fds[i], memory_order_relaxed), fds[i],
+                             &unknown) ||
+               unknown;
+    }
+    return same && bell->page_inode == inode_of(fds[VIA_BELL_EVENTFDS]) &&
+           (!unknown || (pid != 0 && bell->pid == pid));
+}
+
+static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word_index, pid_t pid)
+{
+    struct via_peer_bell *bell = NULL;
+    void *page = NULL;
+    uint64_t page_inode = inode_of(fds[VIA_BELL_EVENTFDS]);
+    if (word_index < PAGE_WORDS && are_nameless(fds)) {
+        page = map_page(fds[VIA_BELL_EVENTFDS]);
+    }
+    if (page != NULL) {
+        bell = via_pool_get(&peer_pool);
+    }
+    if (bell == NULL) {
+        close_fds(fds);
+    } else {
+        VIA_REAL(close)(fds[VIA_BELL_EVENTFDS]);
+    }
+    if (bell == NULL || hide_eventfds(bell, fds) != 0) {
+        if (page != NULL) {
+            munmap(page, PAGE);
+        }
+        via_pool_put(&peer_pool, bell);
+        return NULL;
+    }
+    bell->rung = 0;
+    bell->page = page;
+    bell->word = (const struct via_sock_bell_word *)page + word_index;
+    bell->refs = 1;
+    bell->id = id;
+    bell->page_inode = page_inode;
+    bell->pid = pid;
+    bell->next = peers;
+    peers = bell;
+    return bell;
+}
+
+struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index, pid_t pid)
+{
+    int saved = errno;
+    via_lock(&lock);
+    struct via_peer_bell *bell = peers;
+    while (bell != NULL && !is_bell(bell, id, fds, word_index, pid)) {
+        bell = bell->next;
+    }
+    if (bell != NULL) {
+        bell->refs++;
+        close_fds(fds);
+    } else {
+        bell = peer_new(id, fds, word_index, pid);
+    }
+    via_unlock(&lock);
+    errno = saved;
+    return bell;
+}
+
+void via_peer_bell_put(struct via_peer_bell *bell)
+{
+    if (bell == NULL) {
+        return;
+    }
+    via_lock(&lock);
+    if (--bell->refs == 0) {
+        struct via_peer_bell **link = &peers;
+        while (*link != bell) {
+            link = &(*link)->next;
+        }
+        *link = bell->next;
+        close_hidden(bell->fds, VIA_BELL_EVENTFDS);
+        munmap(bell->page, PAGE);
+        via_pool_put(&peer_pool, bell);
+    }
+    via_unlock(&lock);
+}
+
+void via_peer_bell_ring(struct via_peer_bell *bell, bool cold)
+{
+    ring(atomic_load_explicit(&bell->fds[RING], memory_order_relaxed));
+    if (cold) {
+        ring(atomic_load_explicit(&bell->fds[COLD], memory_order_relaxed));
+    }
+}
+
+void via_peer_bell_call(struct via_peer_bell *bell)
+{
+    ring(atomic_load_explicit(&bell->fds[CALL], memory_order_relaxed));
+}

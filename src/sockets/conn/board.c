@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/conn/board.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/types.h"
+#include "sockets/process/fds.h"
+#include "sockets/process/lock.h"
+#include "sockets/process/os.h"
+#include "sockets/process/real.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_sockets_board *_Atomic board;
+static _Atomic bool failed; /* it is not tried again */
+static _Atomic int board_fd = -1;
+static char complaint[sizeof(((struct via_sockets_board *)NULL)->error)];
+/* Words of the descriptors when fork() began: the parent changes its own at once, a child of its
+ * has what it had then. */
+static uint32_t numbers_then[VIA_SOCKETS_NUMBERS_COUNT];
+static uint32_t numbers_then_count;
+
+static _Atomic uint32_t *number_of(struct via_sockets_board *of, int fd)
+{
+    return (_Atomic uint32_t *)(void *)((unsigned char *)of + VIA_SOCKETS_NUMBERS_OFF) + fd;
+}
+
+static struct via_sockets_entry *entry_of(struct via_sockets_board *of, size_t index)
+{
+    return (struct via_sockets_entry *)(void *)((unsigned char *)of + VIA_SOCKETS_ENTRIES_OFF) +
+           index;
+}
+
+/*
+ * By the number that stays the board can be found, but the file it refers to must not be the last
+ * that holds the memory. Who is killed closes high numbers first, so the program's sockets would
+ * wait until that memory is freed, and their peers with them. What is mapped is let go of later.
+ */
+static int found_by(int fd)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    int other = open(name, O_PATH | O_CLOEXEC);
+    if (other < 0) {
+        return fd; /* as well, but later */
+    }
+    VIA_REAL(close)(fd);
+    return other;
+}
+
+/* A board's memory: the only mapping that can write. */
+static struct via_sockets_board *map_board(void)
+{
+    int fd = memfd_create(VIA_SOCKETS_BOARD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return NULL;
+    }
+    void *memory = MAP_FAILED;
+    if (via_os_extend(fd, VIA_SOCKETS_BOARD_BYTES) == 0) {
+        memory = mmap(NULL, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_NORESERVE, fd, 0);
+    }
+    if (memory == MAP_FAILED || VIA_REAL(fcntl)(fd, F_ADD_SEALS, SEALS) != 0) {
+        VIA_REAL(close)(fd);
+        if (memory != MAP_FAILED) {
+            munmap(memory, VIA_SOCKETS_BOARD_BYTES);
+        }
+        return NULL;
+    }
+    via_hidden_new(found_by(fd), &board_fd); /* without it nobody finds the board */
+    return memory;
+}
+
+/* Last of all the magic: before it the board is not one. */
+static void begin_board(struct via_sockets_board *fresh)
+{
+    fresh->version = VIA_SOCKETS_BOARD_VERSION;
+    fresh->entry_bytes = sizeof(struct via_sockets_entry);
+    fresh->pid = getpid();
+    memcpy(fresh->error, complaint, sizeof(complaint));
+    atomic_store_explicit((_Atomic uint32_t *)&fresh->magic, VIA_SOCKETS_BOARD_MAGIC,
+                          memory_order_release);
+}
+
+static struct via_sockets_board *make_board(void)
+{
+    int saved = errno;
+    via_lock(&lock);
+    struct via_sockets_board *made = atomic_load_explicit(&board, memory_order_relaxed);
+    if (made == NULL && !atomic_load_explicit(&failed, memory_order_relaxed)) {
+        made = map_board();
+        atomic_store_explicit(&failed, made == NULL, memory_order_relaxed);
+        if (made != NULL) {
+            begin_board(made);
+            atomic_store_explicit(&board, made, memory_order_release);
+        }
+    }
+    via_unlock(&lock);
+    errno = saved;
+    return made;
+}
+
+/* NULL: there can be none. */
+static struct via_sockets_board *board_now(void)
+{
+    struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_acquire);
+    return via_likely(now != NULL) || atomic_load_explicit(&failed, memory_order_relaxed)
+               ? now
+               : make_board();
+}
+
+struct via_stats_conn *via_board_entry(size_t index)
+{
+    struct via_sockets_board *now = board_now();
+    if (now == NULL) {
+        return NULL;
+    }
+    if (index >= VIA_SOCKETS_ENTRIES_COUNT) {
+        atomic_fetch_add_explicit(&now->unlisted, 1, memory_order_relaxed);
+        return NULL;
+    }
+    struct via_stats_conn *stats = &entry_of(now, index)->stats;
+    *stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+    return stats;
+}
+
+static void set_number(struct via_sockets_board *now, int fd, uint32_t word)
+{
+    if ((unsigned)fd >= VIA_SOCKETS_NUMBERS_COUNT) {
+        return;
+    }
+    uint32_t used = atomic_load_explicit(&now->numbers_used, memory_order_relaxed);
+    while (used <= (uint32_t)fd &&
+           !atomic_compare_exchange_weak_explicit(&now->numbers_used, &used, (uint32_t)fd + 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+    atomic_store_explicit(number_of(now, fd), word, memory_order_release);
+}
+
+void via_board_show(int fd, size_t index)
+{
+    struct via_sockets_board *now = board_now();
+    if (now != NULL) {
+        set_number(now, fd,
+                   index < VIA_SOCKETS_ENTRIES_COUNT ? VIA_SOCKETS_NUMBER(index + 1, 0) : 0);
+    }
+}
+
+void via_board_refuse(int fd, enum via_reason reason)
+{
+    struct via_sockets_board *now = board_now();
+    if (now != NULL) {
+        set_number(now, fd, VIA_SOCKETS_NUMBER(0, reason));
+    }
+}
+
+enum via_reason via_board_reason(int fd)
+{
+    struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_acquire);
+    if (now == NULL || (unsigned)fd >= VIA_SOCKETS_NUMBERS_COUNT) {
+        return VIA_REASON_NONE;
+    }
+    uint32_t word = atomic_load_explicit(number_of(now, fd), memory_order_relaxed);
+    uint32_t reason = VIA_SOCKETS_NUMBER_REASON(word);
+    return reason < VIA_REASON_COUNT ? (enum via_reason)reason : VIA_REASON_NONE;
+}
+
+void via_board_forget(int fd)
+{
+    struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_relaxed);
+    if (now != NULL && (unsigned)fd < VIA_SOCKETS_NUMBERS_COUNT) {
+        atomic_store_explicit(number_of(now, fd), 0, memory_order_relaxed);
+    }
+}
+
+void via_board_complain(const char *text)
+{
+    snprintf(complaint, sizeof(complaint), "%s", text);
+}
+
+/* --- fork --------------------------------------------------------------------------------------
+ */
+
+void via_board_fork_prepare(void)
+{
+    struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_relaxed);
+    uint32_t used =
+        now != NULL ? atomic_load_explicit(&now->numbers_used, memory_order_relaxed) : 0;
+    numbers_then_count = via_min(used, VIA_SOCKETS_NUMBERS_COUNT);
+    for (uint32_t fd = 0; fd < numbers_then_count; fd++) {
+        numbers_then[fd] = atomic_load_explicit(number_of(now, (int)fd), memory_order_relaxed);
+    }
+}
+
+static void copy_numbers(struct via_sockets_board *to)
+{
+    for (uint32_t fd = 0; fd < numbers_then_count; fd++) {
+        if (numbers_then[fd] != 0) {
+            set_number(to, (int)fd, numbers_then[fd]);
+        }
+    }
+}
+
+void via_board_forked(bool has_connections)
+{
+    struct via_sockets_board *old = atomic_load_explicit(&board, memory_order_relaxed);
+    pthread_mutex_init(&lock, NULL);
+    if (old == NULL) {
+        return;
+    }
+    via_hidden_close(&board_fd);
+    if (!has_connections) {
+        munmap(old, VIA_SOCKETS_BOARD_BYTES);
+        atomic_store_explicit(&board, NULL, memory_order_relaxed);
+        return;
+    }
+    struct via_sockets_board *fresh = map_board();
+    if (fresh != NULL) {
+        copy_numbers(fresh);
+        begin_board(fresh);
+        if (mremap(fresh, VIA_SOCKETS_BOARD_BYTES, VIA_SOCKETS_BOARD_BYTES,
+                   MREMAP_MAYMOVE | MREMAP_FIXED, old) == old) {
+            return;
+        }
+        munmap(fresh, VIA_SOCKETS_BOARD_BYTES);
+        via_hidden_close(&board_fd);
+    }
+    /* Counted, but not for others to see. */
+    mmap(old, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}

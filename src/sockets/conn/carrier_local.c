@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Both ends on one machine: memory that they share, and how they get to it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sockets/conn/demote.h"
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/io/zcopy.h"
+#include "sockets/meet/diag.h"
+#include "sockets/meet/meeting.h"
+#include "sockets/meet/rendezvous.h"
+#include "sockets/process/real.h"
+
+/* --- memory ------------------------------------------------------------------------------------
+ */
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* A sealed memfd of that size, or a negative errno. */
+static int make_memory(size_t bytes)
+{
+    int fd = memfd_create("viaduct-connection", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return -errno;
+    }
+    if (via_os_extend(fd, bytes) != 0 || VIA_REAL(fcntl)(fd, F_ADD_SEALS, SEALS) != 0) {
+        int error = errno;
+        VIA_REAL(close)(fd);
+        return -error;
+    }
+    return fd;
+}
+
+static int map_memory(struct via_conn *conn, int fd, size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        return -errno;
+    }
+    conn->memory = memory;
+    conn->memory_bytes = bytes;
+    return 0;
+}
+
+static void attach(struct via_conn *conn, const struct via_pipe_geometry *geometry,
+                   unsigned char *own, unsigned char *peer)
+{
+    struct via_side *side = conn->side;
+    via_side_attach(side, geometry, own, peer);
+    if (side->tx_shut != 0) {
+        /* The kernel's FIN was before there were pipes to say so. */
+        side->said |= VIA_FLAG_ENDS;
+        via_side_say(side, side->said);
+    }
+}
+
+/* --- the acceptor offers -----------------------------------------------------------------------
+ */
+
+/* Who is at the other end of the kernel's connection? NONE when it may run Viaduct. */
+static enum via_reason find_peer(struct via_conn *conn, int fd)
+{
+    struct via_tuple tuple;
+    struct via_diag diag;
+    int rc = via_conn_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT;
+    if (rc != 0 || !diag.marked) {
+        return rc == 0         ? VIA_REASON_PEER
+               : rc == -ENOENT ? VIA_REASON_SHORT /* closed already, whatever it was */
+                               : VIA_REASON_KERNEL;
+    }
+    conn->peer_cookie = diag.cookie;
+    conn->peer_uid = diag.uid;
+    return VIA_REASON_NONE;
+}
+
+/* There is no descriptor to be had: perhaps later. */
+static int wait_for_descriptors(const struct via_conn *conn)
+{
+    return via_conn_has_looked_enough(conn) ? (int)VIA_REASON_RESOURCES : -EAGAIN;
+}
+
+/* The bell of the thread that makes pipes is the connection's, whoever has waited for it before. */
+static bool has_bell(struct via_conn *conn)
+{
+    int bell = via_sock_bell_of_thread();
+    if (bell >= 0) {
+        conn->bell_before = atomic_exchange_explicit(&conn->bell, bell, memory_order_relaxed);
+    }
+    return bell >= 0;
+}
+
+/* The memory, then the bell. */
+#define OFFER_FDS (1 + VIA_BELL_FDS)
+
+static enum via_reason offer_send(struct via_conn *conn, int memory_fd, size_t segment_bytes)
+{
+    if (!has_bell(conn)) {
+        return VIA_REASON_RESOURCES;
+    }
+    unsigned bell = (unsigned)conn->bell;
+    struct via_offer offer = {.magic = VIA_RENDEZVOUS_MAGIC,
+                              .version = VIA_RENDEZVOUS_VERSION,
+                              .geometry = via_ring,
+                              .segment_bytes = segment_bytes,
+                              .bell_word = via_sock_bell_word_index(bell),
+                              .bell_id = via_sock_bell_id(bell)};
+    int fds[OFFER_FDS] = {memory_fd};
+    via_sock_bell_fds(bell, fds + 1);
+    return via_rendezvous_send(conn->control_fd, &offer, fds, OFFER_FDS) == 0 ? VIA_REASON_NONE
+                                                                              : VIA_REASON_PEER;
+}
+
+static enum via_reason offer_make(struct via_conn *conn)
+{
+    size_t segment_bytes = via_segment_bytes_for(&via_ring);
+    int fd = make_memory(2 * segment_bytes);
+    if (fd < 0) {
+        return VIA_REASON_RESOURCES;
+    }
+    enum via_reason reason = VIA_REASON_RESOURCES;
+    if (map_memory(conn, fd, 2 * segment_bytes) == 0) {
+        attach(conn, &via_ring, conn->memory, conn->memory + segment_bytes);
+        via_zcopy_meet(conn, conn->control_fd);
+        reason = offer_send(conn, fd, segment_bytes);
+    }
+    VIA_REAL(close)(fd);
+    return reason;
+}
+
+/* The connector has answered: its bell. */
+static void fetch_peer_bell(struct via_conn *conn)
+{
+    struct via_offer answer;
+    int fds[VIA_BELL_FDS];
+    if (conn->peer_bell == NULL &&
+        via_rendezvous_peek(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0) {
+        conn->peer_bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word,
+                                            via_rendezvous_pid(conn->control_fd));
+        if (conn->peer_bell != NULL) { /* else there is no descriptor for it: the next look may */
+            via_hidden_close(&conn->control_fd);
+        }
+    }
+}
+
+static bool is_taken(struct via_conn *conn)
+{
+    if ((via_side_flags(conn->side) & VIA_FLAG_TAKEN) != 0) {
+        fetch_peer_bell(conn);
+    }
+    return conn->peer_bell != NULL;
+}
+
+/* Goes to where the connector listens. NONE when it has met it, or (then there is no control
+ * socket) when it does not listen yet. */
+static enum via_reason meet_connector(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    if (conn->peer_cookie == 0) {
+        enum via_reason reason = find_peer(conn, op->fd);
+        if (reason != VIA_REASON_NONE) {
+            return reason;
+        }
+    }
+    int fd = via_rendezvous_connect(conn->peer_cookie, conn->peer_uid);
+    if (fd == -ECONNREFUSED) {
+        return via_conn_has_looked_enough(conn) ? VIA_REASON_PEER : VIA_REASON_NONE;
+    }
+    if (fd < 0) {
+        return fd == -EACCES ? VIA_REASON_USER : VIA_REASON_RESOURCES;
+    }
+    return via_hidden_new_meeting(fd, &conn->control_fd) == 0 ? VIA_REASON_NONE
+                                                              : VIA_REASON_RESOURCES;
+}
+
+static int make_offer(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    if (!via_meeting_may_open()) {
+        return wait_for_descriptors(conn);
+    }
+    enum via_reason reason = meet_connector(op);
+    if (reason == VIA_REASON_NONE && conn->control_fd < 0) {
+        return -EAGAIN;
+    }
+    return (int)(reason == VIA_REASON_NONE ? offer_make(conn) : reason);
+}
+
+/* --- the connector takes -----------------------------------------------------------------------
+ */
+
+/* Is this the memory that the offer describes, and will it stay so? */
+static bool offer_is_sound(const struct via_offer *offer, int memory_fd)
+{
+    struct stat stat;
+    int seals = VIA_REAL(fcntl)(memory_fd, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(memory_fd, &stat) == 0 &&
+           via_offer_is_sound(offer, (uint64_t)stat.st_size);
+}
+
+static enum via_reason offer_answer(struct via_conn *conn)
+{
+    if (!has_bell(conn)) {
+        return VIA_REASON_RESOURCES;
+    }
+    unsigned bell = (unsigned)conn->bell;
+    struct via_offer answer = {.magic = VIA_RENDEZVOUS_MAGIC,
+                               .version = VIA_RENDEZVOUS_VERSION,
+                               .bell_word = via_sock_bell_word_index(bell),
+                               .bell_id = via_sock_bell_id(bell)};
+    int fds[VIA_BELL_FDS];
+    via_sock_bell_fds(bell, fds);
+    return via_rendezvous_send(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0 ? VIA_REASON_NONE
+                                                                                  : VIA_REASON_PEER;
+}
+
+/* Maps what was offered. fds: memory, and those of the bell; given up. */
+static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *offer,
+                                 const int *fds)
+{
+    enum via_reason reason = VIA_REASON_PROTOCOL;
+    conn->peer_bell = NULL;
+    if (offer_is_sound(offer, fds[0])) {
+        reason = VIA_REASON_RESOURCES;
+        conn->peer_bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word,
+                                            via_rendezvous_pid(conn->control_fd));
+        if (conn->peer_bell != NULL && map_memory(conn, fds[0], 2 * offer->segment_bytes) == 0) {
+            reason = VIA_REASON_NONE;
+        }
+    } else {
+        for (unsigned i = 1; i < OFFER_FDS; i++) {
+            VIA_REAL(close)(fds[i]);
+        }
+    }
+    VIA_REAL(close)(fds[0]);
+    return reason;
+}
+
+static int take_offer(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    struct via_offer offer;
+    int fds[OFFER_FDS];
+    int rc = via_rendezvous_peek(conn->control_fd, &offer, fds, OFFER_FDS);
+    if (rc == -EAGAIN) {
+        return rc;
+    }
+    enum via_reason reason = rc == -EPROTO   ? VIA_REASON_PROTOCOL
+                             : rc == -EMFILE ? VIA_REASON_RESOURCES
+                                             : VIA_REASON_PEER;
+    if (rc == 0) {
+        reason = offer_map(conn, &offer, fds);
+    }
+    if (reason == VIA_REASON_NONE) {
+        attach(conn, &offer.geometry, conn->memory + offer.segment_bytes, conn->memory);
+        via_zcopy_meet(conn, conn->control_fd);
+        reason = offer_answer(conn);
+    }
+    if (reason == VIA_REASON_NONE) {
+        via_rendezvous_drop(conn->control_fd);
+        via_hidden_close(&conn->control_fd);
+    }
+    return (int)reason;
+}
+
+/* Worth it: listens for the acceptor, unless that is a plain program. */
+static int begin_listening(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    if (!via_meeting_may_open()) {
+        return wait_for_descriptors(conn);
+    }
+    enum via_reason reason = find_peer(conn, op->fd);
+    if (reason == VIA_REASON_NONE) {
+        int fd = via_rendezvous_listen(via_conn_cookie(op->fd));
+        if (fd < 0 || via_hidden_new_meeting(fd, &conn->listen_fd) != 0) {
+            reason = VIA_REASON_RESOURCES;
+        }
+    }
+    return reason == VIA_REASON_NONE ? -EAGAIN : (int)reason;
+}
+
+/* May the user at the other end of the control socket speak for the accepted TCP connection? Before
+ * it was accepted it had no owner, so what was learnt then is looked up again. */
+static bool acceptor_is_trusted(struct via_op *op, uid_t uid)
+{
+    return via_os_uid_is_one(uid) &&
+           (uid == op->conn->peer_uid ||
+            (find_peer(op->conn, op->fd) == VIA_REASON_NONE && uid == op->conn->peer_uid));
+}
+
+/* The connector, which listens: has the acceptor come? */
+static int look_for_acceptor(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    uid_t uid = 0;
+    int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
+    if (control_fd < 0 && conn->calls == 1 && conn->peer_cookie == 0) {
+        enum via_reason reason =
+            find_peer(conn, op->fd); /* it has announced itself without asking */
+        if (reason != VIA_REASON_NONE) {
+            return (int)reason;
+        }
+    }
+    if (control_fd < 0) {
+        return via_conn_has_looked_enough(conn) ? (int)VIA_REASON_PEER : -EAGAIN;
+    }
+    if (!acceptor_is_trusted(op, uid)) {
+        VIA_REAL(close)(control_fd);
+        return (int)VIA_REASON_USER;
+    }
+    if (via_hidden_new_meeting(control_fd, &conn->control_fd) != 0) {
+        return (int)VIA_REASON_RESOURCES;
+    }
+    via_hidden_close(&conn->listen_fd);
+    return -EALREADY;
+}
+
+static int find_offer(struct via_op *op)
+{
+    return op->conn->listen_fd < 0 ? begin_listening(op) : look_for_acceptor(op);
+}
+
+static void say_taken(struct via_conn *conn)
+{
+    via_side_say(conn->side, conn->side->said | VIA_FLAG_TAKEN);
+}
+
+/* --- carrying ----------------------------------------------------------------------------------
+ */
+
+void via_conn_posted_slowly(struct via_conn *conn, bool record)
+{
+    int saved = errno;
+    if (conn->peer_bell == NULL) {
+        if (conn->side->connector) {
+            return;
+        }
+        fetch_peer_bell(conn);
+    }
+    if (conn->peer_bell != NULL) {
+        struct via_side *side = conn->side;
+        uint32_t word = via_side_cold(side);
+        bool cold = record &&
+                    atomic_exchange_explicit(&side->cold_rung, word, memory_order_relaxed) != word;
+        via_stats_count(&conn->stats->rings, 1);
+        via_peer_bell_ring(conn->peer_bell, cold);
+    }
+    errno = saved;
+}
+
+static int say(struct via_conn *conn, uint64_t flags, bool wait)
+{
+    (void)wait;
+    /* A ring for what is no record is not the one for the next: epoll_cold.c. */
+    uint32_t rung = atomic_load_explicit(&conn->side->cold_rung, memory_order_relaxed);
+    via_side_say(conn->side, flags);
+    via_conn_posted_record(conn);
+    atomic_store_explicit(&conn->side->cold_rung, rung, memory_order_relaxed);
+    if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK | VIA_FLAG_SHARED)) != 0) {
+        if (conn->peer_bell == NULL && !conn->side->connector) {
+            fetch_peer_bell(conn);
+        }
+        if (conn->peer_bell != NULL) {
+            via_peer_bell_call(conn->peer_bell);
+        }
+    }
+    return 0;
+}
+
+static int fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
+{
+    (void)fd;
+    (void)wait;
+    /* Before the kernel's FIN: without, that is taken for a death (io_end.c). */
+    conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_ENDS;
+    via_side_say(conn->side, conn->side->said);
+    if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
+        via_conn_posted_record(conn);
+    }
+    return 0;
+}
+
+static bool is_over(struct via_conn *conn, int fd)
+{
+    struct via_tuple tuple;
+    struct via_diag diag;
+    (void)conn;
+    int rc = via_conn_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT; /* by RST */
+    return rc == -ENOENT || (rc == 0 && !diag.held);
+}
+
+static void tx_want(struct via_conn *conn)
+{
+    via_pipe_want(&conn->side->tx.pipe);
+}
+
+/* --- what stored memory does not need ----------------------------------------------------------
+ */
+
+static void do_nothing(struct via_conn *conn)
+{
+    (void)conn;
+}
+
+static int need_nothing(struct via_conn *conn)
+{
+    (void)conn;
+    return 0;
+}
+
+static bool always(struct via_conn *conn)
+{
+    (void)conn;
+    return true;
+}
+
+static bool never(struct via_conn *conn)
+{
+    (void)conn;
+    return false;
+}
+
+static bool is_cut_off(const struct via_conn *conn)
+{
+    (void)conn;
+    return false;
+}
+
+static void decline(struct via_conn *conn, uint64_t flag)
+{
+    (void)conn;
+    (void)flag;
+}
+
+static enum via_carrier_end end_of(struct via_conn *conn)
+{
+    (void)conn;
+    return VIA_CARRIER_END_PLAIN;
+}
+
+/* NULL: what is inline in carrier.h. */
+const struct via_carrier via_carrier_local = {
+    .find_offer = find_offer,
+    .take_offer = take_offer,
+    .make_offer = make_offer,
+    .say_taken = say_taken,
+    .is_taken = is_taken,
+    .decline = decline,
+    .tx_want = tx_want,
+    .say = say,
+    .fin = fin,
+    .has_arrived = always,
+    .is_cut_off = is_cut_off,
+    .close = via_conn_say_goodbye,
+    .is_over = is_over,
+    .may_follow = never,
+    .may_switch = never,
+    .follows_no_more = do_nothing,
+    .end_of = end_of,
+    .leave_begin = need_nothing,
+    .gather = need_nothing,
+};
+
+/* --- giving up ----------------------------------------------------------------------------------
+ */
+
+static bool is_readable(int fd)
+{
+    struct pollfd pfd = {.fd = fd, .events = POLLIN};
+    return VIA_REAL(poll)(&pfd, 1, 0) > 0;
+}
+
+/* The connector stops listening, for now: it listens again at a later call. */
+bool via_local_stop_listening(struct via_conn *conn, bool at_once)
+{
+    if (!via_phase_apply_in(&conn->side->phase, VIA_PHASE_PENDING, VIA_EVENT_CLAIM)) {
+        return false;
+    }
+    bool comes = is_readable(conn->listen_fd);
+    if (!comes) {
+        via_hidden_close(&conn->listen_fd);
+    } else if (at_once) {
+        via_conn_settle_plain(conn, VIA_REASON_RESOURCES); /* the acceptor will find that */
+        return true;
+    }
+    via_phase_apply(&conn->side->phase, VIA_EVENT_NOT_YET);
+    return !comes;
+}
+
+/* The acceptor takes its offer back, unless that has been taken. */
+bool via_local_withdraw(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    char byte;
+    if (!via_phase_apply_in(&conn->side->phase, VIA_PHASE_OFFERED, VIA_EVENT_CLAIM)) {
+        return false;
+    }
+    /* From now on an answer fails at the peer, which stays with the kernel then (unix(7)). */
+    VIA_REAL(shutdown)(conn->control_fd, SHUT_RD);
+    fetch_peer_bell(conn);
+    bool taken = conn->peer_bell != NULL ||
+                 VIA_REAL(recv)(conn->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    via_phase_apply(&conn->side->phase, VIA_EVENT_NOT_YET);
+    if (taken || !via_conn_withdraw(op, VIA_REASON_RESOURCES)) {
+        return conn->peer_bell != NULL; /* else the kernel has no descriptors for the answer now */
+    }
+    via_hidden_close(&conn->control_fd);
+    via_ep_conn_changed(conn);
+    return true;
+}

@@ -1,0 +1,657 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/conn/conn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "sockets/conn/board.h"
+#include "sockets/conn/demote.h"
+#include "sockets/conn/shared.h"
+#include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/fabric/directory.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/meet/diag.h"
+#include "sockets/meet/rendezvous.h"
+#include "sockets/process/lock.h"
+#include "sockets/process/pool.h"
+#include "sockets/process/real.h"
+
+#define CONNS_MAX (1u << 18)
+
+/* linux/socket.h */
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72
+#endif
+#ifndef SOCK_SNDBUF_LOCK
+#define SOCK_SNDBUF_LOCK 1
+#define SOCK_RCVBUF_LOCK 2
+#endif
+
+static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_conn), CONNS_MAX);
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_list all = {&all, &all};
+/* In that list; written with the lock, read without it by threads that are about to sleep. */
+static _Atomic unsigned all_count;
+static _Atomic uint64_t serials;
+
+/* Nobody refers to it any more. */
+static void conn_free(struct via_file *file)
+{
+    struct via_conn *conn = via_container_of(file, struct via_conn, file);
+    via_lock(&all_lock);
+    via_list_remove(&conn->all);
+    atomic_fetch_sub_explicit(&all_count, 1, memory_order_relaxed);
+    via_unlock(&all_lock);
+    via_shared_forget(conn);
+    via_stats_add(conn->stats, conn->tx_early_bytes);
+    via_hidden_close(&conn->listen_fd);
+    via_hidden_close(&conn->control_fd);
+    via_peer_bell_put(conn->peer_bell);
+    via_fabric_free(conn);
+    if (conn->memory != NULL) {
+        munmap(conn->memory, conn->memory_bytes);
+    }
+    via_side_free(conn->side);
+    via_pool_put(&pool, conn);
+}
+
+static struct via_conn *conn_new(bool connector)
+{
+    via_steward_prepare();
+    struct via_side *side = via_side_new();
+    if (side == NULL) {
+        return NULL;
+    }
+    struct via_conn *conn = via_pool_get(&pool);
+    if (conn == NULL) {
+        via_side_free(side);
+        return NULL;
+    }
+    side->connector = connector;
+    conn->file.kind = VIA_FILE_CONN;
+    conn->file.free = conn_free;
+    conn->side = side;
+    conn->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
+    conn->fds = 1;
+    conn->fd = -1;
+    conn->listen_fd = -1;
+    conn->control_fd = -1;
+    conn->attached = false;
+    conn->calls = 0;
+    conn->early_looks = 0;
+    conn->memory = NULL;
+    conn->memory_bytes = 0;
+    conn->bell = -1;
+    conn->bell_before = -1;
+    conn->peer_bell = NULL;
+    conn->carrier = &via_carrier_local;
+    conn->fabric = NULL;
+    conn->own_cookie = 0;
+    conn->peer_cookie = 0;
+    conn->awaited = false;
+    conn->peer_shared = false;
+    conn->parting = VIA_PARTING_NOT;
+    conn->leaves = VIA_REASON_NONE;
+    conn->passed = false;
+    conn->dissolved = false;
+    conn->tx_early_bytes = 0;
+    conn->peer_uid = (uid_t)-1; /* nobody */
+    conn->zcopy = (struct via_zcopy){.able = false};
+    conn->spans = 0;
+    conn->own_stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+    conn->stats = via_board_entry(via_pool_index(&pool, conn));
+    if (conn->stats == NULL) {
+        conn->stats = &conn->own_stats;
+    }
+    via_list_init(&conn->entries);
+    via_lock(&all_lock);
+    via_list_push_back(&all, &conn->all);
+    atomic_fetch_add_explicit(&all_count, 1, memory_order_relaxed);
+    via_unlock(&all_lock);
+    /* Last: from now on a stale pointer to this object may be taken for a live one, and then be
+     * found to be another's. */
+    atomic_store_explicit(&conn->file.users, 1, memory_order_release);
+    return conn;
+}
+
+void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason)
+{
+    conn->stats->reason = reason;
+    via_phase_apply(&conn->side->phase, VIA_EVENT_SETTLE);
+    via_hidden_close(&conn->listen_fd);
+    via_hidden_close(&conn->control_fd);
+}
+
+bool via_conn_try_settle_plain(struct via_conn *conn, enum via_reason reason)
+{
+    enum via_phase phase = via_phase_get(&conn->side->phase);
+    bool mine =
+        via_phase_is_in(phase, VIA_PHASES_UNDECIDED) &&
+        (phase == VIA_PHASE_NEW || via_phase_apply_in(&conn->side->phase, phase, VIA_EVENT_CLAIM));
+    if (mine) {
+        via_conn_settle_plain(conn, reason);
+    }
+    return mine;
+}
+
+int via_conn_fd(const struct via_conn *conn)
+{
+    int last = atomic_load_explicit(&conn->fd, memory_order_relaxed);
+    if (via_fd_peek(last) == &conn->file) {
+        return last;
+    }
+    unsigned top = via_fds_top();
+    for (unsigned fd = 0; fd < top; fd++) {
+        if (via_fd_peek((int)fd) == &conn->file) {
+            return (int)fd;
+        }
+    }
+    return -1;
+}
+
+struct via_op via_conn_op(struct via_conn *conn, int fd)
+{
+    bool alone = via_alone();
+    return (struct via_op){.conn = conn,
+                           .side = conn->side,
+                           .fd = fd,
+                           .alone = alone,
+                           .exclusive = alone && conn->side->forked == 0,
+                           .thread = via_os_thread()};
+}
+
+int via_conn_fd_by_cookie(uint64_t cookie)
+{
+    int fd = -1;
+    via_lock(&all_lock);
+    via_list_foreach(it, &all) {
+        const struct via_conn *conn = via_list_entry(it, struct via_conn, all);
+        if (conn->own_cookie == cookie) {
+            fd = via_conn_fd(conn);
+            break;
+        }
+    }
+    via_unlock(&all_lock);
+    return fd;
+}
+
+bool via_conn_is_none(void)
+{
+    return atomic_load_explicit(&all_count, memory_order_relaxed) == 0;
+}
+
+void via_conn_each(void (*visit)(struct via_conn *conn))
+{
+    via_lock(&all_lock);
+    via_list_foreach(it, &all) {
+        visit(via_list_entry(it, struct via_conn, all));
+    }
+    via_unlock(&all_lock);
+}
+
+bool via_conn_try_each(void (*visit)(struct via_conn *conn))
+{
+    if (!via_try_lock(&all_lock)) {
+        return false;
+    }
+    via_list_foreach(it, &all) {
+        visit(via_list_entry(it, struct via_conn, all));
+    }
+    via_unlock(&all_lock);
+    return true;
+}
+
+/* --- connecting --------------------------------------------------------------------------------
+ */
+
+static bool is_tcp(int fd)
+{
+    int protocol = 0;
+    socklen_t bytes = sizeof(protocol);
+    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) == 0 &&
+           protocol == IPPROTO_TCP;
+}
+
+bool via_op_is_nonblocking_slowly(const struct via_op *op)
+{
+    int saved = errno;
+    int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
+    via_op_set_nonblocking(op, flags >= 0 && (flags & O_NONBLOCK) != 0);
+    errno = saved;
+    return flags >= 0 && (flags & O_NONBLOCK) != 0;
+}
+
+static uint64_t timeout_of(int fd, int name)
+{
+    struct timeval tv = {.tv_sec = 0};
+    socklen_t bytes = sizeof(tv);
+    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, name, &tv, &bytes) != 0
+               ? 0
+               : (uint64_t)tv.tv_sec * VIA_SEC_NS + (uint64_t)tv.tv_usec * VIA_USEC_NS;
+}
+
+static int int_option(int fd, int name)
+{
+    int value = 0;
+    socklen_t bytes = sizeof(value);
+    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, name, &value, &bytes) == 0 ? value : 0;
+}
+
+/* Does the program want less under way than a pipe holds? Asked of the kernel, which knows whether
+ * the sizes are the program's, and tells twice what it was told (socket(7)). */
+static bool has_small_buffers(int fd)
+{
+    int locks = int_option(fd, SO_BUF_LOCK); /* 0 before Linux 5.14 */
+    return ((locks & SOCK_SNDBUF_LOCK) != 0 &&
+            int_option(fd, SO_SNDBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN) ||
+           ((locks & SOCK_RCVBUF_LOCK) != 0 &&
+            int_option(fd, SO_RCVBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN);
+}
+
+/* setsockopt() in another thread may be faster, and then its value stays. */
+static void set_if_none(_Atomic uint64_t *timeout_ns, uint64_t value)
+{
+    uint64_t none = 0;
+    atomic_compare_exchange_strong_explicit(timeout_ns, &none, value, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
+static void learn_inq(struct via_op *op)
+{
+    uint8_t unknown = VIA_INQ_UNKNOWN;
+    int on = 0;
+    socklen_t bytes = sizeof(on);
+    if (VIA_REAL(getsockopt)(op->fd, IPPROTO_TCP, TCP_INQ, &on, &bytes) != 0) {
+        on = 0;
+    }
+    atomic_compare_exchange_strong_explicit(&op->side->inq, &unknown,
+                                            on != 0 ? VIA_INQ_ON : VIA_INQ_OFF,
+                                            memory_order_relaxed, memory_order_relaxed);
+}
+
+void via_conn_learn_options_slowly(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    int saved = errno;
+    uint32_t one = 1;
+    set_if_none(&side->rcvtimeo_ns, timeout_of(op->fd, SO_RCVTIMEO));
+    set_if_none(&side->sndtimeo_ns, timeout_of(op->fd, SO_SNDTIMEO));
+    atomic_compare_exchange_strong_explicit(&side->rcvlowat, &one,
+                                            (uint32_t)via_max(int_option(op->fd, SO_RCVLOWAT), 1),
+                                            memory_order_relaxed, memory_order_relaxed);
+    learn_inq(op);
+    if (int_option(op->fd, SO_TIMESTAMP) > 0 || int_option(op->fd, SO_TIMESTAMPNS) > 0) {
+        atomic_store_explicit(&side->stamps, true, memory_order_relaxed);
+    }
+    atomic_store_explicit(&side->options_known, true, memory_order_relaxed);
+    int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
+    if ((flags >= 0 && (flags & O_ASYNC) != 0) || has_small_buffers(op->fd)) {
+        via_conn_demote(op, VIA_REASON_OPTION); /* SIGIO comes from the kernel */
+    }
+    errno = saved;
+}
+
+/* To another host of the fabric. */
+static struct via_conn *prepare_fabric(int fd, const struct via_address *to, unsigned host)
+{
+    struct via_conn *conn = conn_new(true);
+    if (conn == NULL) {
+        return NULL;
+    }
+    if (via_fabric_prepare(conn, fd, to, host) == 0) {
+        via_phase_apply(&conn->side->phase, VIA_EVENT_CONNECT);
+    } else {
+        via_conn_settle_plain(conn, VIA_REASON_FABRIC);
+    }
+    return conn;
+}
+
+/* Where the other end of a connection is. */
+enum place {
+    PLACE_FAR,     /* on no host of the fabric */
+    PLACE_HERE,    /* on this machine */
+    PLACE_HOST,    /* on another host */
+    PLACE_NETWORK, /* on one to which the only way is a network: the kernel's TCP is there already
+                    */
+};
+
+static enum place place_of(const struct via_address *address, unsigned *ret_host)
+{
+    bool pipes;
+    if (via_directory_find_host(address, ret_host, &pipes)) {
+        return pipes || via_policy.rules.network_links ? PLACE_HOST : PLACE_NETWORK;
+    }
+    return via_address_is_local(address) ? PLACE_HERE : PLACE_FAR;
+}
+
+/* Why a connection to this address can not be accelerated. */
+static enum via_reason refusal(int fd, const struct via_address *to, enum place place)
+{
+    if (!via_policy.on) {
+        return via_policy.off_reason;
+    }
+    if (place == PLACE_FAR || place == PLACE_NETWORK) {
+        return place == PLACE_FAR ? VIA_REASON_REMOTE : VIA_REASON_NETWORK;
+    }
+    if (!via_policy_allows(&via_policy, to, to)) {
+        return VIA_REASON_RULES;
+    }
+    if (via_fd_is_marked(fd, VIA_FD_IN_RING)) {
+        return VIA_REASON_URING;
+    }
+    return via_ep_can_adopt(fd) ? VIA_REASON_NONE : VIA_REASON_EPOLL;
+}
+
+struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes)
+{
+    struct via_address to;
+    if (!via_address_of(addr, addr_bytes, &to) || to.port == 0 || via_fd_peek(fd) != NULL ||
+        !is_tcp(fd)) {
+        return NULL;
+    }
+    via_address_of_any(&to);
+    unsigned host;
+    enum place place = via_policy.on ? place_of(&to, &host) : PLACE_FAR;
+    enum via_reason reason = refusal(fd, &to, place);
+    if (reason != VIA_REASON_NONE) {
+        via_board_refuse(fd, reason);
+        return NULL;
+    }
+    if (place == PLACE_HOST) {
+        return prepare_fabric(fd, &to, host);
+    }
+    struct via_conn *conn = conn_new(true);
+    if (conn != NULL) {
+        via_diag_mark(fd);
+        via_phase_apply(&conn->side->phase, VIA_EVENT_CONNECT);
+        if (via_conn_is_eager(conn)) {
+            via_conn_announce(conn, fd);
+        }
+    }
+    return conn;
+}
+
+/* fd, a number that nothing refers to, refers to the connection from now on. */
+static bool set_number(struct via_conn *conn, int fd)
+{
+    if (!via_fd_set(fd, &conn->file)) {
+        return false;
+    }
+    atomic_store_explicit(&conn->fd, fd, memory_order_relaxed);
+    via_board_show(fd, via_pool_index(&pool, conn));
+    return true;
+}
+
+/* The socket was copied before it was connected. */
+static void adopt_copies(struct via_conn *conn, int fd)
+{
+    uint64_t cookie = via_conn_cookie(fd);
+    for (int copy = 0; cookie != 0 && (unsigned)copy < via_fds_count; copy++) {
+        if (via_fd_is_marked(copy, VIA_FD_IS_COPIED) && via_fd_peek(copy) == NULL &&
+            via_conn_cookie(copy) == cookie) {
+            via_conn_dup(conn, copy);
+            via_ep_adopt(conn, copy);
+            if (copy <= STDERR_FILENO) {
+                via_fd_demote(copy, VIA_REASON_STDIO);
+            }
+        }
+    }
+}
+
+void via_conn_publish(struct via_conn *conn, int fd)
+{
+    if (!set_number(conn, fd)) {
+        via_file_put_slowly(&conn->file);
+        return;
+    }
+    via_ep_adopt(conn, fd);
+    if (via_unlikely(via_fd_is_marked(fd, VIA_FD_IS_COPIED))) {
+        adopt_copies(conn, fd);
+    }
+}
+
+void via_conn_discard(struct via_conn *conn)
+{
+    via_file_put_slowly(&conn->file);
+}
+
+/* --- accepting ---------------------------------------------------------------------------------
+ */
+
+bool via_conn_tuple(int fd, struct via_tuple *ret_tuple)
+{
+    struct sockaddr_storage storage;
+    struct sockaddr *addr = (struct sockaddr *)&storage;
+    socklen_t bytes = sizeof(storage);
+    if (getpeername(fd, addr, &bytes) != 0 || !via_address_of(addr, bytes, &ret_tuple->remote)) {
+        return false;
+    }
+    bytes = sizeof(storage);
+    return getsockname(fd, addr, &bytes) == 0 && via_address_of(addr, bytes, &ret_tuple->local);
+}
+
+/* From another host of the fabric: is there a note? */
+static void meet_fabric(struct via_conn *conn, int fd, unsigned host)
+{
+    struct via_tuple tuple;
+    int rc = via_conn_tuple(fd, &tuple) ? via_fabric_accepted(conn, &tuple, host) : -ENOTCONN;
+    if (rc == 0) {
+        via_phase_apply(&conn->side->phase, VIA_EVENT_ACCEPT);
+    } else {
+        via_conn_settle_plain(conn, rc == -ENOENT ? VIA_REASON_PEER : VIA_REASON_FABRIC);
+    }
+}
+
+/* The rules are about the server's port, so its own address is needed when there are any. */
+static bool is_allowed(int fd, const struct via_address *peer)
+{
+    struct via_tuple tuple = {.remote = *peer};
+    if (via_policy.rules.ports_count != 0 && !via_conn_tuple(fd, &tuple)) {
+        return false;
+    }
+    return via_policy_allows(&via_policy, &tuple.local, peer);
+}
+
+static void accepted(int fd, const struct via_address *peer)
+{
+    unsigned host;
+    enum place place = place_of(peer, &host);
+    bool near = place == PLACE_HERE || place == PLACE_HOST;
+    if (!near || !is_allowed(fd, peer)) {
+        via_board_refuse(fd, near                     ? VIA_REASON_RULES
+                             : place == PLACE_NETWORK ? VIA_REASON_NETWORK
+                                                      : VIA_REASON_REMOTE);
+        return;
+    }
+    struct via_conn *conn = conn_new(false);
+    if (conn == NULL) {
+        return;
+    }
+    if (place == PLACE_HOST) {
+        meet_fabric(conn, fd, host);
+    } else {
+        via_phase_apply(&conn->side->phase, VIA_EVENT_ACCEPT);
+    }
+    if (!set_number(conn, fd)) {
+        via_file_put_slowly(&conn->file);
+        return;
+    }
+    struct via_op op = via_conn_op(conn, fd);
+    via_conn_look_early(&op);
+}
+
+void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes)
+{
+    struct via_address address;
+    int saved = errno;
+    if (via_policy.on && via_address_of(peer, peer_bytes, &address)) {
+        accepted(fd, &address);
+    }
+    errno = saved;
+}
+
+/* --- descriptors -------------------------------------------------------------------------------
+ */
+
+void via_conn_dup(struct via_conn *conn, int new_fd)
+{
+    atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&conn->fds, 1, memory_order_relaxed);
+    if (!set_number(conn, new_fd)) {
+        via_conn_closed(conn);
+    }
+    via_ep_conn_duped(conn);
+    via_ep_conn_gains(conn, new_fd);
+}
+
+/* --- fork --------------------------------------------------------------------------------------
+ */
+
+/* Between hosts what a child puts goes by ways of its own, too. */
+void via_conn_fork_begin(void)
+{
+    via_conn_each(via_shared_say);
+}
+
+static void count_child(struct via_conn *conn)
+{
+    conn->side->ever_forked = true;
+    atomic_store_explicit(&conn->side->forked, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
+    /* For the child: the parent may have ended it, and have another in the same place of its board,
+     * before the child looks. */
+    conn->own_stats.reason = conn->stats->reason;
+    conn->own_stats.accelerated = conn->stats->accelerated;
+    conn->own_stats.demoted = conn->stats->demoted;
+}
+
+static void uncount_child(struct via_conn *conn)
+{
+    via_conn_uncount(conn);
+}
+
+static void begin_child(struct via_conn *conn)
+{
+    /* Calls that other threads were in will never end; the connection lives on its descriptors. */
+    atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
+    conn->tx_early_bytes = 0;
+    *conn->stats = (struct via_stats_conn){.reason = conn->own_stats.reason,
+                                           .accelerated = conn->own_stats.accelerated,
+                                           .demoted = conn->own_stats.demoted};
+}
+
+static void visit_locked(void (*visit)(struct via_conn *conn))
+{
+    via_list_foreach(it, &all) {
+        visit(via_list_entry(it, struct via_conn, all));
+    }
+}
+
+void via_conn_fork_prepare(void)
+{
+    via_lock(&all_lock);
+    visit_locked(count_child);
+    via_board_fork_prepare();
+}
+
+void via_conn_fork_parent(void)
+{
+    via_unlock(&all_lock);
+}
+
+void via_conn_fork_failed(void)
+{
+    int saved = errno;
+    via_conn_each(uncount_child);
+    errno = saved;
+}
+
+void via_conn_fork_child(void)
+{
+    via_board_forked(!via_list_empty(&all));
+    visit_locked(begin_child);
+    via_unlock(&all_lock);
+}
+
+/* --- what the kernel knows ---------------------------------------------------------------------
+ */
+
+static int tcp_info(int fd, struct tcp_info *ret_info)
+{
+    socklen_t bytes = sizeof(*ret_info);
+    memset(ret_info, 0, sizeof(*ret_info));
+    if (VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_INFO, ret_info, &bytes) != 0) {
+        return -errno;
+    }
+    /* Linux 4.1 and later. */
+    return bytes < offsetof(struct tcp_info, tcpi_bytes_received) + 8 ? -ENOTSUP : 0;
+}
+
+int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes)
+{
+    struct tcp_info info;
+    int queued = 0;
+    /* Twice: acknowledged bytes move from the second to the first between the two questions. */
+    for (int tries = 0; tries < 16; tries++) {
+        int rc = tcp_info(fd, &info);
+        if (rc != 0 || VIA_REAL(ioctl)(fd, SIOCOUTQ, &queued) != 0) {
+            return rc != 0 ? rc : -errno;
+        }
+        uint64_t acked = info.tcpi_bytes_acked;
+        rc = tcp_info(fd, &info);
+        if (rc == 0 && info.tcpi_bytes_acked == acked) {
+            /* The connector's SYN counts as one acknowledged byte. */
+            if (connector && acked == 0) {
+                return -ENOTCONN;
+            }
+            *ret_bytes = acked + (uint64_t)queued - (connector ? 1 : 0);
+            return 0;
+        }
+    }
+    return -EAGAIN;
+}
+
+int via_kernel_received(int fd, uint64_t *ret_bytes)
+{
+    struct tcp_info info;
+    int rc = tcp_info(fd, &info);
+    if (rc == 0) {
+        *ret_bytes = info.tcpi_bytes_received;
+    }
+    return rc;
+}
+
+int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes)
+{
+    struct tcp_info info;
+    int unread = 0;
+    for (int tries = 0; tries < 16; tries++) {
+        int rc = tcp_info(fd, &info);
+        if (rc != 0 || VIA_REAL(ioctl)(fd, SIOCINQ, &unread) != 0) {
+            return rc != 0 ? rc : -errno;
+        }
+        uint64_t received = info.tcpi_bytes_received;
+        rc = tcp_info(fd, &info);
+        if (rc != 0 || info.tcpi_bytes_received != received) {
+            continue;
+        }
+        /* A FIN counts as one received byte, and comes after all that was sent. */
+        if (received > sent + 1) {
+            return -EPROTO;
+        }
+        *ret_bytes = via_min(received, sent) - (uint64_t)unread;
+        return 0;
+    }
+    return -EAGAIN;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* How a connection ends: closed, with its process, or by exec. */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "sockets/conn/board.h"
+#include "sockets/conn/demote.h"
+#include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/process/real.h"
+
+/* close() waits so long for room in the kernel, or for frames to arrive: then others do. */
+#define CLOSE_NS (100 * VIA_MSEC_NS)
+/* ... and so long when nobody can. */
+#define PARTING_NS_MAX (4 * VIA_SEC_NS)
+
+/*
+ * Must the peer be told by RST? When what has arrived is thrown away (RFC 1122, 4.2.2.13; the
+ * kernel knows only of what arrived there), or when the program asked for it.
+ */
+static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
+{
+    struct via_side *side = conn->side;
+    struct linger linger = {.l_onoff = 0};
+    socklen_t bytes = sizeof(linger);
+    if (via_unlikely(conn->dissolved)) {
+        return true;
+    }
+    if (via_token_take(&side->rx_token, exclusive, via_os_thread()) == 0) {
+        int next = via_stream_rx_next(&side->rx);
+        int kernel = 0;
+        bool unread =
+            next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
+            ((next == VIA_NEXT_KERNEL || next == VIA_NEXT_KERNEL_UNTIL || next == VIA_NEXT_AGAIN) &&
+             VIA_REAL(ioctl)(fd, SIOCINQ, &kernel) == 0 && kernel > 0 &&
+             (uint64_t)kernel > side->rx.again);
+        via_token_give(&side->rx_token);
+        if (unread) {
+            linger = (struct linger){.l_onoff = 1, .l_linger = 0};
+            VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+            return true;
+        }
+    }
+    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, &bytes) == 0 &&
+           linger.l_onoff != 0 && linger.l_linger == 0;
+}
+
+/* The end of both directions, told before the kernel tells it. */
+void via_conn_say_goodbye(struct via_conn *conn, int fd)
+{
+    struct via_side *side = conn->side;
+    bool exclusive = via_alone() && side->forked == 0;
+    bool reset = ends_by_reset(conn, fd, exclusive);
+    if (via_token_take(&side->tx_token, exclusive, via_os_thread()) != 0) {
+        return;
+    }
+    /* Of a connection that was reset, or has ended both ways, no FIN is sent. */
+    bool over =
+        via_conn_is_local(conn) &&
+        (atomic_load_explicit(&side->shadow, memory_order_relaxed) & (POLLHUP | POLLERR)) != 0;
+    if (!reset && !over) {
+        (void)!conn->carrier->fin(conn, fd, VIA_STREAM_FIN_CLOSED, true);
+    }
+    side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
+    conn->carrier->say(conn, side->said, true);
+    via_token_give(&side->tx_token);
+}
+
+/* --- the end between hosts ---------------------------------------------------------------------
+ */
+
+bool via_conn_part(struct via_conn *conn, int fd)
+{
+    struct via_side *side = conn->side;
+    if (conn->parting == VIA_PARTING_FIN &&
+        conn->carrier->fin(conn, fd, VIA_STREAM_FIN_CLOSED, false) == 0) {
+        conn->parting = VIA_PARTING_ARRIVES;
+    }
+    if (conn->parting == VIA_PARTING_ARRIVES && conn->carrier->has_arrived(conn)) {
+        conn->parting = VIA_PARTING_CLOSED;
+    }
+    if (conn->parting == VIA_PARTING_CLOSED) {
+        side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
+        if (conn->carrier->say(conn, side->said, false) == 0) {
+            conn->parting = VIA_PARTING_IS_HEARD;
+        }
+    }
+    if (conn->parting == VIA_PARTING_IS_HEARD && conn->carrier->has_arrived(conn)) {
+        conn->parting = VIA_PARTING_DONE;
+    }
+    struct via_op op = via_conn_op(conn, fd);
+    if (via_io_is_given_up(&op)) {
+        conn->parting = VIA_PARTING_DONE; /* and the peer gets no FIN */
+    }
+    return conn->parting == VIA_PARTING_DONE;
+}
+
+/* How long close() waits until all has arrived: as long as the program wants (SO_LINGER), else not
+ * for a way that is not there. */
+static uint64_t parting_ns(const struct via_conn *conn, int fd)
+{
+    struct linger linger = {.l_onoff = 0};
+    socklen_t bytes = sizeof(linger);
+    if (VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, &bytes) == 0 &&
+        linger.l_onoff != 0 && linger.l_linger > 0) {
+        return (uint64_t)linger.l_linger * VIA_SEC_NS;
+    }
+    return conn->carrier->is_cut_off(conn) ? 0 : CLOSE_NS;
+}
+
+/* Frames are slower than the kernel, which is not to tell of the end before all has arrived. What
+ * does not arrive soon others wait for (steward.h), with a descriptor that keeps the kernel's
+ * connection; or this thread, if nobody can. */
+void via_conn_begin_parting(struct via_conn *conn, int fd)
+{
+    struct via_side *side = conn->side;
+    bool exclusive = via_alone() && side->forked == 0;
+    bool reset = ends_by_reset(conn, fd, exclusive);
+    if (via_token_take(&side->tx_token, exclusive, via_os_thread()) != 0) {
+        return;
+    }
+    uint64_t end_ns = via_os_now_ns() + parting_ns(conn, fd);
+    bool kept = false;
+    conn->parting = reset ? VIA_PARTING_ARRIVES : VIA_PARTING_FIN;
+    for (unsigned tries = 0; !kept && tries < 2 && !via_conn_part(conn, fd);) {
+        const struct timespec pause = {.tv_nsec = 50000};
+        if (via_os_now_ns() < end_ns) {
+            VIA_REAL(nanosleep)(&pause, NULL);
+            continue;
+        }
+        kept = tries++ == 0 && via_steward_keep(conn, fd);
+        end_ns = via_os_now_ns() + PARTING_NS_MAX;
+    }
+    via_token_give(&side->tx_token);
+    if (kept) {
+        via_steward_start(false);
+    }
+}
+
+static void heed_at_end(struct via_conn *conn, int fd)
+{
+    if (!via_conn_must_heed(conn)) {
+        return;
+    }
+    struct via_op op = via_conn_op(conn, fd);
+    via_conn_heed(&op);
+    if (atomic_load_explicit(&conn->side->refs, memory_order_relaxed) <= conn->fds) {
+        via_conn_await_leaving(&op);
+        via_conn_heed(&op);
+    }
+}
+
+/* Bytes that are to be sent again, and have nobody left here who would. */
+static void send_all_again(struct via_conn *conn, int fd, bool exits)
+{
+    struct via_op op = via_conn_op(conn, fd);
+    if (!via_side_is_in(conn->side, VIA_PHASES_REPLAY) || via_tx_take(&op) != 0) {
+        return;
+    }
+    uint64_t patience_ns = exits ? VIA_REPLAY_EXIT_NS : CLOSE_NS;
+    if (via_conn_replay_all(conn, fd, patience_ns) == -EAGAIN &&
+        (exits || !via_steward_keep(conn, fd))) {
+        via_conn_reset(fd);
+    }
+    via_tx_give(&op);
+}
+
+void via_conn_end(struct via_conn *conn, int fd)
+{
+    heed_at_end(conn, fd);
+    send_all_again(conn, fd, true);
+    heed_at_end(conn, fd); /* what it has read of what came again: unread, the kernel says RST */
+}
+
+uint32_t via_conn_uncount(struct via_conn *conn)
+{
+    uint32_t fds = atomic_load_explicit(&conn->fds, memory_order_relaxed);
+    return atomic_fetch_sub_explicit(&conn->side->refs, fds, memory_order_acq_rel) - fds;
+}
+
+void via_conn_exits(struct via_conn *conn)
+{
+    int fd = via_conn_uncount(conn) == 0 && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
+    if (fd >= 0) {
+        via_conn_say_goodbye(conn, fd); /* via_fabric_end() waits for all of them */
+    }
+}
+
+static void begin_exec(struct via_conn *conn)
+{
+    if (conn->side->forked != 0) {
+        via_conn_uncount(conn);
+    }
+}
+
+static void fail_exec(struct via_conn *conn)
+{
+    if (conn->side->forked != 0) {
+        atomic_fetch_add_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
+    }
+}
+
+bool via_conn_exec_begin(void)
+{
+    return via_conn_try_each(begin_exec);
+}
+
+void via_conn_exec_failed(void)
+{
+    int saved = errno;
+    via_conn_each(fail_exec);
+    errno = saved;
+}
+
+void via_conn_closing(struct via_conn *conn, int fd)
+{
+    int saved = errno;
+    bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
+    heed_at_end(conn, fd);
+    if (last_here) {
+        send_all_again(conn, fd, false);
+        heed_at_end(conn, fd); /* as above */
+    }
+    if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
+        via_conn_has_pipes(conn)) {
+        conn->carrier->close(conn, fd);
+    } else if (conn->side->refs == 0 && via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
+        conn->carrier->decline(conn, VIA_FLAG_CLOSED);
+    }
+    if (last_here) {
+        via_ep_conn_closing(conn);
+    } else if (!conn->dissolved) {
+        via_ep_conn_loses(conn, fd);
+    }
+    via_board_forget(fd);
+    errno = saved;
+}
+
+void via_conn_closed(struct via_conn *conn)
+{
+    if (atomic_fetch_sub_explicit(&conn->fds, 1, memory_order_acq_rel) == 1) {
+        int saved = errno;
+        via_file_put_slowly(&conn->file);
+        errno = saved;
+    }
+}

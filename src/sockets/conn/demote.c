@@ -1,0 +1,760 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/conn/demote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/process/real.h"
+
+#define ANSWER_NS (2 * VIA_SEC_NS)
+/* As long as the peer has not read so far that it knows where the pipe began, bytes by the kernel
+ * would come before those in the pipe. */
+#define ORDER_NS (5 * VIA_SEC_NS)
+#define LOOK_NS_MIN (50 * VIA_USEC_NS)
+#define LOOK_NS_MAX (2 * VIA_MSEC_NS)
+/* So often who has sent bytes again looks whether they have arrived. */
+#define ARRIVE_LOOKS 20u
+/* The kernel takes as much as is in a pipe, also when nobody reads: else not all goes there. */
+#define AGAIN_NS (100 * VIA_MSEC_NS)
+
+/* One more flag. With the tx token. */
+static void say(struct via_conn *conn, uint64_t flag)
+{
+    conn->side->said |= VIA_FLAG_TAKEN | flag;
+    conn->carrier->say(conn, conn->side->said, true);
+}
+
+/* --- the peer's part ---------------------------------------------------------------------------
+ */
+
+int via_conn_replay(struct via_conn *conn, int fd)
+{
+    struct via_stream_replay *replay = &conn->side->replay;
+    const void *data;
+    size_t bytes;
+    while ((bytes = via_stream_replay_next(replay, &data)) != 0) {
+        ssize_t n = VIA_REAL(send)(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0) {
+            return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        }
+        via_stream_replay_sent(replay, (size_t)n);
+        /* By pipe it has been counted already, and it did not arrive that way. */
+        via_stats_count(&conn->stats->tx_kernel_bytes, (uint64_t)n);
+        conn->stats->tx_pipe_bytes -= via_min((uint64_t)n, conn->stats->tx_pipe_bytes);
+    }
+    via_phase_apply(&conn->side->phase, VIA_EVENT_REPLAY);
+    return 0;
+}
+
+/* Nobody may read before we are through: room for all of it, unless there is as much already.
+ * Whoever asks for some gets no more than wmem_max, and what grew may be more. */
+static void widen(const struct via_conn *conn, int fd)
+{
+    int bytes = 2 * (int)conn->side->tx.pipe.geometry.data_bytes;
+    int now = 0;
+    socklen_t now_bytes = sizeof(now);
+    if (VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &now, &now_bytes) == 0 && now < bytes) {
+        VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    }
+}
+
+int via_conn_replay_all(struct via_conn *conn, int fd, uint64_t patience_ns)
+{
+    uint64_t since_ns = 0;
+    uint64_t sent = conn->stats->tx_kernel_bytes;
+    int rc = via_conn_replay(conn, fd);
+    while (rc == -EAGAIN && patience_ns != 0) {
+        struct pollfd pfd = {.fd = fd, .events = POLLOUT};
+        uint64_t now = via_os_now_ns();
+        if (since_ns == 0) {
+            widen(conn, fd);
+        }
+        if (since_ns == 0 || sent != conn->stats->tx_kernel_bytes) {
+            since_ns = now;
+            sent = conn->stats->tx_kernel_bytes;
+        } else if (now - since_ns > patience_ns) {
+            break;
+        }
+        VIA_REAL(poll)(&pfd, 1, 100);
+        rc = via_conn_replay(conn, fd);
+    }
+    return rc;
+}
+
+/* What was sent is where the peer reads it, unless that takes long. */
+static void arrive(int fd)
+{
+    int under_way;
+    for (unsigned looks = 0; looks < ARRIVE_LOOKS; looks++) {
+        if (VIA_REAL(ioctl)(fd, SIOCOUTQ, &under_way) != 0 || under_way <= 0) {
+            return;
+        }
+        struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
+        nanosleep(&pause, NULL);
+    }
+}
+
+void via_conn_reset(int fd)
+{
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    VIA_REAL(connect)(fd, &none, sizeof(none));
+}
+
+/* Can what was written be sent again? -EAGAIN: not now. */
+static int gather(struct via_conn *conn, int fd)
+{
+    int rc = conn->carrier->gather(conn);
+    if (rc != 0 && rc != -EAGAIN) {
+        via_conn_reset(fd);
+        rc = 0;
+    }
+    return rc;
+}
+
+void via_conn_heed_tx(struct via_conn *conn, int fd)
+{
+    struct via_side *side = conn->side;
+    const void *data;
+    uint64_t flags = via_side_flags(side);
+    if (!via_side_is_in(side, VIA_PHASES_MAY_FOLLOW) || (flags & VIA_FLAG_DEMOTE) == 0) {
+        return;
+    }
+    if (side->sent_again != VIA_AGAIN_NOTHING) {
+        /* Both have left, and this end was the first: the peer finds it in the pipe. */
+        bool whole = side->sent_again == VIA_AGAIN_WHOLE;
+        via_phase_apply(&side->phase, whole ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
+        via_phase_apply(&side->phase, VIA_EVENT_REPLAY); /* nothing is left to be sent */
+        say(conn, whole ? VIA_FLAG_HEEDED : VIA_FLAG_STAYS);
+        return;
+    }
+    via_stream_tx_left(&side->tx, VIA_FLAGS_LEFT_RELEASED(flags));
+    if (gather(conn, fd) != 0) {
+        return; /* later */
+    }
+    via_stream_replay_begin(&side->replay, &side->tx, VIA_FLAGS_LEFT_SKIP(flags));
+    if (via_stream_stall_stays(&side->stall, &side->tx) &&
+        via_stream_replay_next(&side->replay, &data) != 0) {
+        via_phase_apply(&side->phase, VIA_EVENT_STAY);
+        say(conn, VIA_FLAG_STAYS);
+        return;
+    }
+    via_phase_apply(&side->phase, VIA_EVENT_FOLLOW);
+    if (via_conn_replay(conn, fd) == 0 && side->replay.sent != 0) {
+        arrive(fd); /* else the rest goes before the next that is sent */
+    }
+    say(conn, VIA_FLAG_HEEDED);
+}
+
+/* What is next in the pipe, wherever credits go. With the rx token. */
+static int pipe_next(struct via_op *op)
+{
+    via_carrier_rx_begin(op->conn);
+    int next = via_rx_next(op);
+    via_carrier_rx_end(op->conn);
+    return next;
+}
+
+/* With the rx token: has the reader come to the end of the pipe, or needs it no more? */
+static bool rx_is_through(struct via_op *op)
+{
+    int next = pipe_next(op);
+    if (next != VIA_NEXT_KERNEL && via_stream_rx_skip(&op->side->rx)) {
+        next = pipe_next(op);
+    }
+    return next == VIA_NEXT_KERNEL && !via_pipe_ready(&op->side->rx.pipe);
+}
+
+/* With both tokens: the peer is about to leave. It learns what has been read, and from now on its
+ * bytes may come by the kernel, too: this end does not close before it has thrown them away. */
+static void get_ready(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    uint64_t asked = via_side_flags(op->side) & (VIA_FLAG_LOOK | VIA_FLAG_DEMOTE);
+    via_carrier_rx_begin(conn);
+    via_rx_next(op);
+    via_pipe_post_credit(&op->side->rx.pipe);
+    via_carrier_rx_end(conn);
+    if (asked == VIA_FLAG_LOOK && (op->side->said & VIA_FLAG_READY) == 0) {
+        say(conn, VIA_FLAG_READY);
+    }
+}
+
+void via_conn_await_leaving(struct via_op *op)
+{
+    uint64_t begin_ns = via_os_now_ns();
+    while ((op->side->said & VIA_FLAG_READY) != 0 && via_conn_has_pipes(op->conn) &&
+           (via_side_flags(op->side) & (VIA_FLAG_LOOK | VIA_FLAG_DEMOTE)) == VIA_FLAG_LOOK &&
+           (via_io_look(op) & (POLLHUP | POLLERR)) == 0 && via_os_now_ns() - begin_ns < ANSWER_NS) {
+        struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* The end of this end's pipes, by an event that says so. */
+static void mark_plain(struct via_op *op, enum via_event event, enum via_reason reason)
+{
+    struct via_conn *conn = op->conn;
+    via_io_shut_now(conn, op->fd); /* what is sent from now on is the kernel's to refuse */
+    conn->side->why = (uint8_t)reason;
+    via_phase_apply(&conn->side->phase, event);
+    via_conn_note_demoted(conn);
+    conn->carrier->follows_no_more(conn);
+}
+
+void via_conn_heed(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    struct via_side *side = op->side;
+    int saved = errno;
+    if (via_tx_take(op) == 0) {
+        via_conn_heed_tx(conn, op->fd);
+        if (via_side_is_in(side, VIA_PHASES_REPLAY)) {
+            via_conn_replay(conn, op->fd);
+        }
+        if (!via_side_is_in(side, VIA_PHASES_REPLAY) && via_rx_take(op) == 0) {
+            if (!via_side_is_in(side, VIA_PHASES_FOLLOW)) {
+                get_ready(op);
+            } else if (rx_is_through(op)) {
+                mark_plain(op, VIA_EVENT_FINISH, VIA_REASON_DEMOTED);
+            }
+            via_rx_give(op);
+        }
+        via_tx_give(op);
+    }
+    errno = saved;
+}
+
+/* --- the part of who wants it ------------------------------------------------------------------
+ */
+
+/* Frames are slower than the kernel: when that has seen an end, what came before may be under way.
+ */
+static void wait_for_end(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    while (!via_conn_is_local(op->conn) && rx->span == VIA_SPAN_PIPE &&
+           (via_io_look(op) & VIA_POLL_GONE) != 0 && pipe_next(op) == VIA_NEXT_EMPTY &&
+           op->conn->carrier->may_follow(op->conn)) {
+        struct timespec pause = {.tv_nsec = LOOK_NS_MAX};
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* Bytes of the kernel's that are not to be read are about to arrive. */
+static void wait_for_again(struct via_op *op)
+{
+    for (unsigned looks = 0; looks < ARRIVE_LOOKS && op->side->rx.again != 0; looks++) {
+        if (pipe_next(op) == -EAGAIN) {
+            struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
+/* Could the peer still send what it has written and we have not read? */
+static bool can_leave(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    wait_for_end(op);
+    wait_for_again(op);
+    int next = pipe_next(op);
+    bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
+                  (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_ready(&rx->pipe));
+    if (!unread) {
+        return next > 0;
+    }
+    return !via_side_is_in(op->side, VIA_PHASES_FOLLOW) && !via_stream_rx_ends(rx) &&
+           (via_io_look(op) & (POLLHUP | POLLERR)) == 0;
+}
+
+int via_conn_end_pipe_span(struct via_op *op, bool whole)
+{
+    struct via_conn *conn = op->conn;
+    struct via_stream_tx *tx = &op->side->tx;
+    uint64_t again = op->side->again;
+    struct via_carrier_undo undo;
+    if (tx->span != VIA_SPAN_PIPE || tx->ended) {
+        return 0;
+    }
+    via_carrier_tx_begin(conn, &undo);
+    int rc = via_stream_tx_demote_again(tx, again, whole);
+    return rc == 0 ? via_carrier_tx_end(conn, &undo, true) : rc;
+}
+
+/* With the tx token: what the peer has perhaps not read, once more by the kernel, where it reads it
+ * whether it stays with the pipes or not. How many bytes; *ret_whole: that is all of it. */
+static uint64_t send_again(struct via_op *op, bool *ret_whole)
+{
+    struct via_conn *conn = op->conn;
+    struct via_stream_tx *tx = &op->side->tx;
+    struct via_stream_replay *replay = &op->side->replay;
+    unsigned char *direct = tx->pipe.target.direct;
+    const void *data;
+    /* To a peer that has closed it would be something new, and answered by RST. */
+    uint64_t flags = via_side_flags(op->side);
+    bool ready = (flags & VIA_FLAG_READY) != 0 && !op->side->looked && via_stream_tx_has_begun(tx);
+    bool gathered = (flags & VIA_FLAG_CLOSED) == 0 && conn->carrier->gather(conn) == 0;
+    *ret_whole = false;
+    if (gathered) {
+        via_stream_replay_begin(replay, tx, 0);
+        tx->span = VIA_SPAN_PIPE;
+        *ret_whole = ready ? via_conn_replay_all(conn, op->fd, AGAIN_NS) == 0
+                           : via_stream_replay_next(replay, &data) == 0;
+    }
+    tx->pipe.target.direct = direct;
+    if (gathered && replay->sent != 0) {
+        arrive(op->fd);
+        return replay->sent;
+    }
+    return 0;
+}
+
+/* With the tx token: nothing goes into the pipe any more, and this end does not come back to it. */
+static int end_for_good(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    bool whole = false;
+    if (side->tx.span != VIA_SPAN_PIPE || side->tx.ended) {
+        return 0;
+    }
+    if (side->again == 0) { /* else it was in vain the last time: the peer could not be told */
+        side->again = send_again(op, &whole);
+    }
+    side->sent_again = whole              ? VIA_AGAIN_WHOLE
+                       : side->again != 0 ? VIA_AGAIN_PART
+                                          : VIA_AGAIN_NOTHING;
+    return via_conn_end_pipe_span(op, whole);
+}
+
+/* With both tokens: the last of this end's use of its pipes. */
+static int leave(struct via_op *op, enum via_reason reason)
+{
+    struct via_conn *conn = op->conn;
+    struct via_side *side = op->side;
+    if (!via_conn_has_pipes(conn)) {
+        return 0; /* another thread was faster */
+    }
+    if (!can_leave(op)) {
+        return -EPIPE;
+    }
+    if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
+        via_io_try_switch(op); /* so that the peer finds a record to stumble over */
+    }
+    int rc = end_for_good(op);
+    if (rc != 0) {
+        return rc;
+    }
+    side->rx_left = side->rx;
+    uint32_t skip = via_stream_rx_leave(&side->rx);
+    mark_plain(op, VIA_EVENT_LEAVE, reason);
+    side->said &= ~(uint64_t)VIA_FLAG_LOOK;
+    say(conn, VIA_FLAG_DEMOTE | via_flags_left(side->rx.pipe.released, skip));
+    return 0;
+}
+
+/* It has no pipes yet, and will see what was said before it uses them. */
+static bool peer_has_no_pipes(const struct via_conn *conn)
+{
+    return via_conn_is_local(conn) && !conn->side->connector &&
+           (via_side_flags(conn->side) & VIA_FLAG_TAKEN) == 0;
+}
+
+/* Bytes by the kernel would not come before those in the pipe. */
+static bool may_use_kernel(struct via_stream_tx *tx)
+{
+    return tx->ended || via_stream_tx_demoted(tx);
+}
+
+/* Has the peer left, too, and sent by the kernel what this end had not read? *ret_read: bytes among
+ * that that it had. */
+static bool has_come_again(const struct via_side *side, uint64_t *ret_read)
+{
+    struct via_stream_rx left = side->rx_left;
+    left.probe = true;
+    bool again = via_side_is_in(side, VIA_PHASES_LEAVING) && via_stream_rx_skip(&left);
+    *ret_read = again ? left.again : 0;
+    return again;
+}
+
+static bool is_answered(struct via_op *op)
+{
+    uint64_t flags = via_side_flags(op->side);
+    uint64_t read;
+    if ((flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_has_no_pipes(op->conn) ||
+        ((flags & VIA_FLAG_DEMOTE) != 0 && has_come_again(op->side, &read))) {
+        return true;
+    }
+    /* A peer that has left, too, reads nothing of the pipe: it need not know where that began. */
+    return (flags & VIA_FLAG_HEEDED) != 0 &&
+           ((flags & VIA_FLAG_DEMOTE) != 0 || may_use_kernel(&op->side->tx));
+}
+
+/* Both want it at the same time: the peer waits for our answer, too. */
+static void heed_too(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    if ((via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 && via_tx_take(op) == 0) {
+        via_conn_heed_tx(op->conn, op->fd);
+        if (via_side_is_in(side, VIA_PHASES_REPLAY)) {
+            via_conn_replay_all(op->conn, op->fd, VIA_SEC_NS);
+        }
+        via_tx_give(op);
+    }
+}
+
+/* The other end may be this process's, even this thread's. */
+static void heed_here(struct via_conn *conn)
+{
+    bool left = atomic_load_explicit(&conn->attached, memory_order_acquire) &&
+                via_conn_is_in(conn, VIA_PHASES_GONE & VIA_PHASES_MAY_FOLLOW) &&
+                (via_side_flags(conn->side) & VIA_FLAG_DEMOTE) != 0;
+    int fd = left || via_conn_must_heed(conn) ? via_conn_fd(conn) : -1;
+    if (fd >= 0) {
+        struct via_op op = via_conn_op(conn, fd);
+        if (left) {
+            heed_too(&op);
+        } else {
+            via_conn_heed(&op);
+        }
+    }
+}
+
+static void say_again(struct via_op *op)
+{
+    if (!via_conn_is_local(op->conn) && via_tx_take(op) == 0) {
+        via_fabric_say_again(op->conn);
+        via_tx_give(op);
+    }
+}
+
+/* begin_ns: when this end, and others that go with it, left. */
+static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
+{
+    uint64_t pause_ns = LOOK_NS_MIN;
+    while (!is_answered(op)) {
+        if ((via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
+            return 0; /* nobody will */
+        }
+        uint64_t most_ns = may_use_kernel(&op->side->tx) ? ANSWER_NS : ORDER_NS;
+        if (via_os_now_ns() - begin_ns > most_ns) {
+            return -ETIMEDOUT;
+        }
+        heed_too(op);
+        say_again(op);
+        via_conn_each(heed_here);
+        struct timespec pause = {.tv_nsec = (long)pause_ns};
+        nanosleep(&pause, NULL);
+        pause_ns = via_min(2 * pause_ns, LOOK_NS_MAX);
+    }
+    return 0;
+}
+
+/* Is the peer ready for what is in the pipe to come by the kernel, too, if there is anything? How
+ * long to wait for that in *ret_most_ns. */
+static bool is_ready(struct via_op *op, uint64_t *ret_most_ns)
+{
+    struct via_stream_tx *tx = &op->side->tx;
+    bool ready = true;
+    if (via_conn_has_pipes(op->conn) && via_tx_take(op) == 0) {
+        *ret_most_ns = via_stream_tx_has_begun(tx) ? ANSWER_NS : ORDER_NS;
+        ready = tx->span != VIA_SPAN_PIPE || tx->ended || op->side->looked ||
+                via_pipe_writer_outstanding(&tx->pipe) == 0 ||
+                (via_side_flags(op->side) & VIA_FLAG_READY) != 0;
+        via_tx_give(op);
+    }
+    return ready;
+}
+
+static void ask_to_look(struct via_op *op)
+{
+    uint64_t most_ns;
+    if (!is_ready(op, &most_ns) && via_tx_take(op) == 0) {
+        say(op->conn, VIA_FLAG_LOOK);
+        via_tx_give(op);
+    }
+}
+
+/* Until then nothing that is in the pipe may go by the kernel: bytes there would come before those
+ * in the pipe, or be unread when the peer closes, which the kernel answers by RST. */
+static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
+{
+    uint64_t pause_ns = LOOK_NS_MIN;
+    uint64_t most_ns;
+    while (!is_ready(op, &most_ns) && via_os_now_ns() - begin_ns < most_ns &&
+           (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
+           (via_io_look(op) & (POLLHUP | POLLERR)) == 0) {
+        if (via_conn_must_heed(op->conn)) {
+            via_conn_heed(op);
+        }
+        say_again(op);
+        via_conn_each(heed_here);
+        struct timespec pause = {.tv_nsec = (long)pause_ns};
+        nanosleep(&pause, NULL);
+        pause_ns = via_min(2 * pause_ns, LOOK_NS_MAX);
+    }
+}
+
+static int leave_pipes(struct via_op *op, enum via_reason reason)
+{
+    struct via_side *side = op->side;
+    int rc = via_tx_take(op);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = via_rx_take(op);
+    if (rc == 0) {
+        rc = leave(op, reason);
+        via_rx_give(op);
+    }
+    if (rc != 0 && (side->said & VIA_FLAG_LOOK) != 0) {
+        side->said &=
+            ~(uint64_t)VIA_FLAG_LOOK; /* it stays as it was, and the answer is an old one */
+        side->looked = true;
+        say(op->conn, 0);
+    }
+    via_tx_give(op);
+    return rc;
+}
+
+/* An end that is undecided gets no pipes. False: another thread is about to make some, for long. */
+static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin_ns)
+{
+    if (via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
+        conn->carrier->decline(conn, VIA_FLAG_KERNEL_END);
+    }
+    while (via_conn_is_unsettled(conn) && !via_conn_try_settle_plain(conn, reason)) {
+        const struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
+        if (via_os_now_ns() - begin_ns > ANSWER_NS) {
+            return false;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+/* The second part: this end is out of the pipes. */
+static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begin_ns)
+{
+    struct via_conn *conn = op->conn;
+    int rc = 0;
+    if (!settle(conn, reason, begin_ns)) {
+        return -EAGAIN;
+    }
+    if (via_conn_has_pipes(conn)) {
+        wait_until_ready(op, begin_ns);
+        via_io_after(op); /* the peer may have gone before */
+    }
+    if (!via_conn_has_pipes(conn)) {
+        return 0;
+    }
+    rc = conn->carrier->leave_begin(conn);
+    if (rc > 0) {
+        mark_plain(op, VIA_EVENT_WITHDRAW, reason); /* there is nobody to wait for */
+    }
+    rc = rc == 0 ? leave_pipes(op, reason) : via_min(rc, 0);
+    if (rc == 0) {
+        /* Who waits for the pipe shall wait for the kernel. */
+        via_ep_conn_changed(conn);
+        if (conn->bell >= 0) {
+            via_sock_bell_ring((unsigned)conn->bell);
+        }
+    }
+    return rc;
+}
+
+/* With the rx token, after the peer has ended without sending anything again: are there bytes in
+ * the pipe that this end has not read? */
+static bool has_left_bytes(struct via_op *op)
+{
+    struct via_stream_rx *left = &op->side->rx_left;
+    uint64_t read;
+    if (has_come_again(op->side, &read)) {
+        return false;
+    }
+    bool follow = !via_conn_is_local(op->conn);
+    for (;;) {
+        if (via_stream_rx_left_bytes(left)) {
+            return true;
+        }
+        /* What the peer has said comes after its records. */
+        if (!follow || (via_side_flags(op->side) & VIA_FLAG_STAYS) != 0 ||
+            via_stream_rx_ends(left) || !op->conn->carrier->may_follow(op->conn)) {
+            break;
+        }
+        struct timespec pause = {.tv_nsec = LOOK_NS_MAX};
+        nanosleep(&pause, NULL);
+    }
+    if (follow) {
+        op->conn->carrier->follows_no_more(op->conn);
+    }
+    return false;
+}
+
+/* Everything as it was, but that what this end writes goes by the kernel, for good: a peer on
+ * another host that has not heard of this yet takes the kernel's end for the stream's. */
+static void take_back(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    struct via_side *side = op->side;
+    if (via_tx_take(op) != 0) {
+        return;
+    }
+    side->rx = side->rx_left;
+    via_phase_apply(&side->phase, VIA_EVENT_TAKE_BACK);
+    conn->stats->demoted = false;
+    conn->stats->reason = VIA_REASON_NONE;
+    side->said &= ~(VIA_FLAG_DEMOTE | VIA_FLAGS_LEFT_MASK);
+    say(conn, side->tx.ended ? 0 : VIA_FLAG_KERNEL_END);
+    via_tx_give(op);
+    via_ep_conn_changed(conn);
+}
+
+/* Did the peer end before it heard, so that it sends nothing again? Then 0, or -EPIPE: this end has
+ * its pipes back, because there are bytes in them. */
+static int check_end(struct via_op *op)
+{
+    uint64_t flags = via_side_flags(op->side);
+    bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 ||
+                (via_io_look(op) & (POLLHUP | POLLERR)) != 0;
+    if ((flags & VIA_FLAG_HEEDED) != 0 || !over || via_rx_take(op) != 0) {
+        return 0;
+    }
+    bool bytes = via_side_is_in(op->side, VIA_PHASES_LEAVING) && has_left_bytes(op);
+    if (bytes) {
+        take_back(op);
+    }
+    via_rx_give(op);
+    return bytes ? -EPIPE : 0;
+}
+
+/* Of what the peer has sent again, this end had read some by pipe. */
+static void drop_read(struct via_op *op)
+{
+    uint64_t read;
+    has_come_again(op->side, &read);
+    via_phase_apply(&op->side->phase, VIA_EVENT_ANSWER);
+    for (unsigned looks = 0; read != 0 && looks < ARRIVE_LOOKS; looks++) {
+        bool gone = (via_io_look(op) & VIA_POLL_GONE) != 0;
+        read -= via_io_drop(op, read);
+        if (read == 0 || gone) {
+            return;
+        }
+        struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* The third: the peer knows. */
+static int demote_finish(struct via_op *op, uint64_t begin_ns)
+{
+    int rc = 0;
+    if (!atomic_load_explicit(&op->conn->attached, memory_order_acquire)) {
+        return 0;
+    }
+    if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
+        rc = wait_for_answer(op, begin_ns);
+        heed_too(op); /* a peer that has left as well waits, too */
+        rc = rc == 0 ? check_end(op) : rc;
+    }
+    if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
+        drop_read(op);
+    }
+    return rc;
+}
+
+int via_conn_demote(struct via_op *op, enum via_reason reason)
+{
+    int saved = errno;
+    uint64_t begin_ns = via_os_now_ns();
+    bool pipes = via_conn_has_pipes(op->conn);
+    ask_to_look(op);
+    int rc = demote_begin(op, reason, begin_ns);
+    if (rc == 0 && pipes) {
+        rc = demote_finish(op, begin_ns);
+    }
+    errno = saved;
+    return rc;
+}
+
+bool via_conn_withdraw(struct via_op *op, enum via_reason reason)
+{
+    bool done = false;
+    if (via_tx_take(op) != 0) {
+        return false;
+    }
+    if (via_rx_take(op) == 0) {
+        done = true;
+        mark_plain(op, VIA_EVENT_WITHDRAW, reason); /* there is nobody to wait for */
+        via_rx_give(op);
+    }
+    via_tx_give(op);
+    return done;
+}
+
+int via_fd_demote(int fd, enum via_reason reason)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return 0;
+    }
+    int rc = via_conn_demote(&op, reason);
+    via_op_end(&op);
+    return rc;
+}
+
+/* Every number of ours that `wanted` (NULL: all) agrees to: first all out, then all wait, because
+ * some may be each other's peers, and all peers are to look at the same time. */
+static void demote_some(bool (*wanted)(int fd), enum via_reason reason)
+{
+    unsigned top = via_fds_top();
+    int saved = errno;
+    uint64_t begin_ns = via_os_now_ns();
+    for (int part = 0; part < 3; part++) {
+        for (unsigned fd = 0; fd < top; fd++) {
+            struct via_op op;
+            const struct via_file *file = via_fd_peek((int)fd);
+            if (via_likely(file == NULL) || file->kind != VIA_FILE_CONN ||
+                (wanted != NULL && !wanted((int)fd)) || !via_op_begin(&op, (int)fd)) {
+                continue;
+            }
+            if (part == 0) {
+                ask_to_look(&op);
+            } else if (part == 1) {
+                demote_begin(&op, reason, begin_ns);
+            } else {
+                demote_finish(&op, begin_ns);
+            }
+            via_op_end(&op);
+        }
+    }
+    errno = saved;
+}
+
+void via_demote_all(enum via_reason reason)
+{
+    via_policy.on = false;
+    via_policy.off_reason = reason;
+    demote_some(NULL, reason);
+}
+
+static bool survives_exec(int fd)
+{
+    int flags = VIA_REAL(fcntl)(fd, F_GETFD);
+    return flags >= 0 && (flags & FD_CLOEXEC) == 0;
+}
+
+void via_demote_inherited(void)
+{
+    if (!via_conn_is_none()) {
+        demote_some(survives_exec, VIA_REASON_EXEC);
+    }
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/conn/shared.h"
+
+#include "sockets/conn/carrier.h"
+#include "sockets/epoll/epoll_set.h"
+
+#define LOOK_NS VIA_SEC_NS
+
+/* Connections of this process whose peers are shared. */
+static _Atomic uint32_t shared_count;
+
+void via_shared_say(struct via_conn *conn)
+{
+    struct via_side *side = conn->side;
+    bool exclusive = via_alone() && side->forked == 0;
+    if (via_conn_has_pipes(conn) && (side->said & VIA_FLAG_SHARED) == 0 &&
+        via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
+        side->said |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
+        conn->carrier->say(conn, side->said, true);
+        via_token_give(&side->tx_token);
+    }
+}
+
+void via_shared_note(struct via_conn *conn)
+{
+    if (!via_conn_is_local(conn) || !via_conn_has_pipes(conn) ||
+        via_likely((via_side_flags(conn->side) & VIA_FLAG_SHARED) == 0) ||
+        atomic_exchange_explicit(&conn->peer_shared, true, memory_order_relaxed)) {
+        return;
+    }
+    atomic_fetch_add_explicit(&shared_count, 1, memory_order_relaxed);
+    via_ep_conn_changed(conn); /* it is cold no more: epoll_cold.c */
+    int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
+    if (bell >= 0) {
+        via_sock_bell_ring((unsigned)bell); /* who sleeps for it does so without a limit */
+    }
+}
+
+void via_shared_forget(struct via_conn *conn)
+{
+    if (atomic_load_explicit(&conn->peer_shared, memory_order_relaxed)) {
+        atomic_fetch_sub_explicit(&shared_count, 1, memory_order_relaxed);
+    }
+}
+
+uint64_t via_shared_sleep_ns_max(void)
+{
+    return via_unlikely(atomic_load_explicit(&shared_count, memory_order_relaxed) != 0)
+               ? LOOK_NS
+               : VIA_NEVER_NS;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/conn/stats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sockets/conn/conn.h"
+#include "sockets/meet/policy.h"
+#include "sockets/process/lock.h"
+#include "sockets/process/os.h"
+#include "sockets/process/real.h"
+
+#define EARLY_TEXT "sent before it was accepted"
+
+static struct {
+    pthread_mutex_t lock;
+    atomic_flag written;
+    uint64_t connections;
+    uint64_t accelerated;
+    uint64_t demoted; /* of those */
+    uint64_t not_accelerated[VIA_REASON_COUNT];
+    uint64_t
+        why_kernel_bytes[VIA_REASON_COUNT]; /* sent by the kernel on those, and on demoted ones */
+    uint64_t early_bytes;                   /* on the others, when they had not been accepted */
+    struct via_stats_conn sum;
+} total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
+
+/* Offered pipes and did not get to use them: with so many bytes sent since, its peer did not want
+ * them; with fewer it had no time. */
+#define UNTAKEN_BYTES (64u * 1024)
+
+static enum via_reason reason_of(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
+{
+    if (via_stats_is_untaken(conn) && conn->tx_kernel_bytes > tx_early_bytes + UNTAKEN_BYTES) {
+        return VIA_REASON_DEMOTED;
+    }
+    return conn->reason == VIA_REASON_NONE ? VIA_REASON_SHORT : conn->reason;
+}
+
+void via_stats_add(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
+{
+    via_lock(&total.lock);
+    total.connections++;
+    enum via_reason why = reason_of(conn, tx_early_bytes);
+    bool accelerated = conn->accelerated && (conn->demoted || why != VIA_REASON_DEMOTED);
+    total.demoted += conn->demoted ? 1 : 0;
+    if (accelerated) {
+        total.accelerated++;
+    } else {
+        total.not_accelerated[why]++;
+    }
+    if (!accelerated || conn->demoted) {
+        total.why_kernel_bytes[why] += conn->tx_kernel_bytes;
+    } else {
+        total.early_bytes += via_min(tx_early_bytes, conn->tx_kernel_bytes);
+    }
+    total.sum.tx_pipe_bytes += conn->tx_pipe_bytes;
+    total.sum.tx_kernel_bytes += conn->tx_kernel_bytes;
+    total.sum.rx_pipe_bytes += conn->rx_pipe_bytes;
+    total.sum.rx_kernel_bytes += conn->rx_kernel_bytes;
+    total.sum.tx_frames_bytes += conn->tx_frames_bytes;
+    total.sum.tx_fetched_bytes += conn->tx_fetched_bytes;
+    total.sum.tx_lent_bytes += conn->tx_lent_bytes;
+    total.sum.rings += conn->rings;
+    total.sum.sleeps += conn->sleeps;
+    via_unlock(&total.lock);
+}
+
+/* The name of the program, with what JSON can not hold replaced. */
+static void program_name(char *ret_name, size_t max)
+{
+    ssize_t n = readlink("/proc/self/exe", ret_name, max - 1);
+    ret_name[n > 0 ? n : 0] = '\0';
+    const char *slash = strrchr(ret_name, '/');
+    if (slash != NULL) {
+        memmove(ret_name, slash + 1, strlen(slash + 1) + 1);
+    }
+    for (char *at = ret_name; *at != '\0'; at++) {
+        if ((unsigned char)*at < ' ' || (unsigned char)*at > '~' || *at == '"' || *at == '\\') {
+            *at = '?';
+        }
+    }
+}
+
+/* Those that are not 0. */
+static int format_reasons(char *buffer, size_t max, const uint64_t *counts)
+{
+    int n = 0;
+    for (int i = 0; i < VIA_REASON_COUNT; i++) {
+        if (counts[i] != 0) {
+            n += snprintf(buffer + n, max - (size_t)n, "%s\"%s\":%llu", n != 0 ? "," : "",
+                          via_reason_text((unsigned)i), (unsigned long long)counts[i]);
+        }
+    }
+    return n;
+}
+
+static int format(char *buffer, size_t max)
+{
+    char name[256];
+    program_name(name, sizeof(name));
+    int n = snprintf(
+        buffer, max,
+        "{\"pid\":%d,\"program\":\"%s\",\"connections\":%llu,\"accelerated\":%llu,"
+        "\"demoted\":%llu,"
+        "\"bytes_pipe_tx\":%llu,\"bytes_pipe_rx\":%llu,\"bytes_kernel_tx\":%llu,"
+        "\"bytes_kernel_rx\":%llu,\"bytes_frames_tx\":%llu,"
+        "\"bytes_fetched_tx\":%llu,\"bytes_lent_tx\":%llu,\"rings\":%llu,"
+        "\"sleeps\":%llu,\"not_accelerated\":{",
+        (int)getpid(), name, (unsigned long long)total.connections,
+        (unsigned long long)total.accelerated, (unsigned long long)total.demoted,
+        (unsigned long long)total.sum.tx_pipe_bytes, (unsigned long long)total.sum.rx_pipe_bytes,
+        (unsigned long long)total.sum.tx_kernel_bytes,
+        (unsigned long long)total.sum.rx_kernel_bytes,
+        (unsigned long long)total.sum.tx_frames_bytes,
+        (unsigned long long)total.sum.tx_fetched_bytes, (unsigned long long)total.sum.tx_lent_bytes,
+        (unsigned long long)total.sum.rings, (unsigned long long)total.sum.sleeps);
+    n += format_reasons(buffer + n, max - (size_t)n, total.not_accelerated);
+    n += snprintf(buffer + n, max - (size_t)n, "},\"kernel_tx_why\":{");
+    int reasons = format_reasons(buffer + n, max - (size_t)n, total.why_kernel_bytes);
+    n += reasons;
+    if (total.early_bytes != 0) {
+        n += snprintf(buffer + n, max - (size_t)n, "%s\"%s\":%llu", reasons != 0 ? "," : "",
+                      EARLY_TEXT, (unsigned long long)total.early_bytes);
+    }
+    n += snprintf(buffer + n, max - (size_t)n, "}}\n");
+    return n;
+}
+
+static void add_open(struct via_conn *conn)
+{
+    via_stats_add(conn->stats, conn->tx_early_bytes);
+    conn->tx_early_bytes = 0;
+    *conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+}
+
+void via_stats_write(void)
+{
+    char buffer[4096];
+    if (via_policy.stats == NULL || atomic_flag_test_and_set(&total.written)) {
+        return;
+    }
+    via_conn_each(add_open);
+    via_lock(&total.lock); /* other threads may still be at it */
+    int n = total.connections != 0 ? format(buffer, sizeof(buffer)) : 0;
+    via_unlock(&total.lock);
+    if (n == 0) {
+        return; /* the many programs that make none need not be listed */
+    }
+    int fd = open(via_policy.stats, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd >= 0) {
+        /* One write: lines of several processes do not mix. A full disk only costs the line. */
+        ssize_t done = via_os_append(fd, buffer, (size_t)n);
+        (void)done;
+        VIA_REAL(close)(fd);
+    }
+}
+
+void via_stats_forked(void)
+{
+    pthread_mutex_init(&total.lock, NULL);
+    atomic_flag_clear(&total.written);
+    total.connections = 0;
+    total.accelerated = 0;
+    total.demoted = 0;
+    memset(total.not_accelerated, 0, sizeof(total.not_accelerated));
+    total.early_bytes = 0;
+    memset(total.why_kernel_bytes, 0, sizeof(total.why_kernel_bytes));
+    total.sum = (struct via_stats_conn){.reason = VIA_REASON_NONE};
+}

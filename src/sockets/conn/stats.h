@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_STATS_H
+#define VIA_SOCKETS_STATS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "host/control_sockets.h"
+#include "sockets/process/fds.h"
+
+/* What this process did with its connections; see viaduct-sockets(7) for how it is reported. */
+
+/* Where another thread may count, too. A process counts for itself, so a single thread needs no
+ * locked instruction; what goes by pipe is counted with a token and needs none either. */
+static inline void via_stats_count(_Atomic uint64_t *counter, uint64_t count)
+{
+    if (via_alone()) {
+        uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+        atomic_store_explicit(counter, before + count, memory_order_relaxed);
+    } else {
+        atomic_fetch_add_explicit(counter, count, memory_order_relaxed);
+    }
+}
+
+/* A connection has ended: adds it up. tx_early_bytes: sent before it had been accepted. */
+void via_stats_add(const struct via_stats_conn *conn, uint64_t tx_early_bytes);
+
+/* Appends one line to the file of the policy, once: at exit. */
+void via_stats_write(void);
+
+/* A forked child begins at nothing. */
+void via_stats_forked(void);
+
+#endif

@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/conn/steward.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "sockets/conn/demote.h"
+#include "sockets/conn/shared.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/hooks/hooks.h"
+#include "sockets/io/io.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/io/stall.h"
+#include "sockets/process/lock.h"
+#include "sockets/process/real.h"
+
+/* The kernel had no room: so long until it is asked again. */
+#define PENDING_LOOK_NS (10 * VIA_MSEC_NS)
+/* Who is called on another host's behalf is not called, but looks. */
+#define FABRIC_LOOK_NS (100 * VIA_MSEC_NS)
+/* The last thread of a process ends it; the steward must not be the one that is left. */
+#define LAST_LOOK_NS VIA_SEC_NS
+
+/* Frames arrive by then, once there is a way. */
+#define PARTING_NS_MAX (4 * VIA_SEC_NS)
+
+/* At the end of the process another thread may be at what was kept. */
+#define END_LOOK_NS VIA_MSEC_NS
+#define END_LOOKS 100u
+
+#define STACK_BYTES (256u * 1024)
+#define KEPT_MAX 256u
+
+_Atomic bool via_steward_had_pipes;
+_Atomic bool via_steward_runs;
+
+/* Something was to be sent again at the last look, and did not go. */
+static _Atomic bool pending;
+
+/* A send that does not wait has found no room, while there was something to read: stall.h. */
+static _Atomic bool stalls;
+/* An eventfd that only the thread waits for: any thread may take a call. */
+static _Atomic int own_fd = -1;
+
+/* "/proc", also where it can not be seen any more; for children, too. */
+static _Atomic int proc_fd = -1;
+_Atomic bool via_steward_is_prepared;
+
+/* Closed by the program before their bytes were sent again. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kept {
+    struct via_conn *conn; /* held; NULL: this one is free */
+    _Atomic int fd;
+    uint64_t end_ns; /* frames that have not arrived by then never will */
+    bool shuts;      /* not closed, but shut down: io_shut.c */
+    bool busy;       /* a thread is at it */
+} kept[KEPT_MAX];
+static _Atomic unsigned kept_count;
+
+/* --- looking -----------------------------------------------------------------------------------
+ */
+
+/* A glance, without the token: has the peer left, or is it about to, and is there anything to do?
+ */
+static bool is_called(const struct via_conn *conn)
+{
+    return via_conn_must_heed(conn) &&
+           via_conn_is_in(conn, VIA_PHASES_MAY_FOLLOW | VIA_PHASES_REPLAY);
+}
+
+/* Who sleeps for the connection sleeps for the pipe: it shall look again. */
+static void heed(struct via_op *op)
+{
+    via_conn_heed(op);
+    via_io_after(op);
+    int bell = atomic_load_explicit(&op->conn->bell, memory_order_relaxed);
+    if (bell >= 0) {
+        via_sock_bell_ring((unsigned)bell);
+    }
+}
+
+static bool look_at(int fd)
+{
+    struct via_op op;
+    bool left = false;
+    if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
+        return false;
+    }
+    if (via_unlikely(is_called(op.conn))) {
+        heed(&op);
+        left = is_called(op.conn);
+    }
+    via_shared_note(op.conn);
+    via_op_end(&op);
+    return left;
+}
+
+/* Of one that parts or shuts down, with the tx token: 0, -EAGAIN, or -ETIMEDOUT. */
+static int go_on(struct kept *entry, int fd)
+{
+    struct via_conn *conn = entry->conn;
+    bool done = entry->shuts ? conn->parting != VIA_PARTING_NOT || via_io_shut_on(conn, fd)
+                             : via_conn_part(conn, fd);
+    uint64_t now = via_os_now_ns();
+    if (conn->carrier->is_cut_off(conn)) {
+        entry->end_ns = now + PARTING_NS_MAX;
+    }
+    return done ? 0 : now < entry->end_ns ? -EAGAIN : -ETIMEDOUT;
+}
+
+/* Of one that is busy: 0 when all has been sent again, or can not be any more. */
+static int send_kept(struct kept *entry, uint64_t patience_ns)
+{
+    struct via_conn *conn = entry->conn;
+    struct via_op op = via_conn_op(conn, atomic_load_explicit(&entry->fd, memory_order_relaxed));
+    if (via_tx_take(&op) != 0) {
+        return -EAGAIN;
+    }
+    bool again = conn->parting == VIA_PARTING_NOT &&
+                 (!entry->shuts || via_side_is_in(conn->side, VIA_PHASES_REPLAY));
+    int rc = again ? via_conn_replay_all(conn, op.fd, patience_ns) : 0;
+    if (rc != -EAGAIN && (entry->shuts || conn->parting != VIA_PARTING_NOT)) {
+        rc = go_on(entry, op.fd);
+        if (rc == -ETIMEDOUT && entry->shuts) {
+            via_io_shut_now(conn, op.fd);
+        }
+    }
+    via_tx_give(&op);
+    return rc == -EAGAIN ? rc : 0;
+}
+
+/* Takes one for this thread: nobody waits for a token with the lock. false: there is none there, or
+ * (*ret_left) another thread is at it. */
+static bool claim(struct kept *entry, bool *ret_left)
+{
+    if (!via_try_lock(&lock)) {
+        *ret_left = true;
+        return false;
+    }
+    bool claimed = entry->conn != NULL && !entry->busy;
+    *ret_left |= entry->conn != NULL && entry->busy;
+    entry->busy |= claimed;
+    via_unlock(&lock);
+    return claimed;
+}
+
+/* ... and gives it back; done: it is free. */
+static void unclaim(struct kept *entry, bool done)
+{
+    struct via_conn *conn = entry->conn;
+    if (done) {
+        via_hidden_close(&entry->fd);
+    }
+    via_lock(&lock);
+    entry->busy = false;
+    if (done) {
+        entry->conn = NULL;
+        atomic_fetch_sub_explicit(&kept_count, 1, memory_order_relaxed);
+    }
+    via_unlock(&lock);
+    if (done) {
+        via_file_put_slowly(&conn->file);
+    }
+}
+
+static bool look_at_kept(void)
+{
+    bool left = false;
+    for (unsigned i = 0; i < KEPT_MAX; i++) {
+        if (claim(&kept[i], &left)) {
+            bool done = send_kept(&kept[i], 0) == 0;
+            left |= !done;
+            unclaim(&kept[i], done);
+        }
+    }
+    return left;
+}
+
+void via_steward_look(void)
+{
+    int saved = errno;
+    unsigned top = via_fds_top();
+    bool left = false;
+    for (unsigned fd = 0; fd < top; fd++) {
+        left |= look_at((int)fd);
+    }
+    if (atomic_load_explicit(&kept_count, memory_order_relaxed) != 0) {
+        left |= look_at_kept();
+    }
+    atomic_store_explicit(&pending, left, memory_order_relaxed);
+    errno = saved;
+}
+
+uint64_t via_steward_sleep_ns_max(void)
+{
+    return atomic_load_explicit(&pending, memory_order_relaxed)  ? PENDING_LOOK_NS
+           : atomic_load_explicit(&stalls, memory_order_relaxed) ? VIA_STREAM_STALL_NS
+           : via_fabric_is_attached()                            ? FABRIC_LOOK_NS
+                                                                 : VIA_NEVER_NS;
+}
+
+/* --- who sleeps elsewhere ----------------------------------------------------------------------
+ */
+
+static struct timespec *left_of(uint64_t deadline_ns, struct timespec *storage)
+{
+    if (deadline_ns == VIA_NEVER_NS) {
+        return NULL;
+    }
+    uint64_t now = via_os_now_ns();
+    uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+    *storage = (struct timespec){.tv_sec = (time_t)(left / VIA_SEC_NS),
+                                 .tv_nsec = (long)(left % VIA_SEC_NS)};
+    return storage;
+}
+
+/* One sleep of it: how many of the descriptors have events, 0, or a negative errno. */
+static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
+                      const sigset_t *mask)
+{
+    struct timespec storage;
+    uint64_t most_ns = via_steward_sleep_ns_max();
+    uint64_t until_ns = deadline_ns;
+    if (most_ns != VIA_NEVER_NS) {
+        until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
+    }
+    fds[count] = (struct pollfd){.fd = via_sock_bell_calls(), .events = POLLIN};
+    int n = VIA_REAL(ppoll)(fds, count + 1, left_of(until_ns, &storage), mask);
+    if (n < 0) {
+        return -errno;
+    }
+    bool called = fds[count].revents != 0;
+    if (called) {
+        via_sock_bell_calls_take();
+    }
+    if (called || most_ns != VIA_NEVER_NS) {
+        via_steward_look();
+    }
+    n -= called ? 1 : 0;
+    if (via_unlikely(called && n == 0 && mask != NULL)) {
+        /* A call, before perhaps, has kept the signals out that are let in here. */
+        n = VIA_REAL(ppoll)(fds, count, left_of(0, &storage), mask);
+        return n < 0 ? -errno : n;
+    }
+    return n;
+}
+
+int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
+                      const sigset_t *mask)
+{
+    int n;
+    do {
+        n = sleep_once(fds, count, deadline_ns, mask);
+    } while (n == 0 && (deadline_ns == VIA_NEVER_NS || via_os_now_ns() < deadline_ns));
+    return n;
+}
+
+/* --- the thread --------------------------------------------------------------------------------
+ */
+
+bool via_steward_demote(struct via_op *op, enum via_reason reason)
+{
+    struct via_conn *conn = op->conn;
+    if (!via_conn_has_pipes(conn) || !conn->carrier->is_cut_off(conn)) {
+        via_conn_demote(op, reason);
+        return false;
+    }
+    atomic_store_explicit(&conn->leaves, (uint8_t)reason, memory_order_relaxed);
+    return true;
+}
+
+static void demote_if_due(int fd)
+{
+    struct via_op op;
+    if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
+        return;
+    }
+    uint8_t reason = atomic_load_explicit(&op.conn->leaves, memory_order_relaxed);
+    if (via_unlikely(reason != VIA_REASON_NONE) && !op.conn->carrier->is_cut_off(op.conn)) {
+        int rc = via_conn_demote(&op, (enum via_reason)reason);
+        atomic_store_explicit(&op.conn->leaves, rc == -EAGAIN ? reason : VIA_REASON_NONE,
+                              memory_order_relaxed);
+    }
+    via_op_end(&op);
+}
+
+/* Only here, where it holds up nobody that the peer may take its time. */
+static void demote_due(void)
+{
+    unsigned top = via_fds_top();
+    for (unsigned fd = 0; fd < top; fd++) {
+        demote_if_due((int)fd);
+    }
+}
+
+void via_steward_watch_stalls(void)
+{
+    const uint64_t one = 1;
+    if (!atomic_exchange_explicit(&stalls, true, memory_order_relaxed)) {
+        int saved = errno;
+        /* Fails before the thread runs, which begins with a look. */
+        (void)!VIA_REAL(write)(atomic_load_explicit(&own_fd, memory_order_relaxed), &one,
+                               sizeof(one));
+        errno = saved;
+    }
+}
+
+/* True if the connection may be about to stall. */
+static bool watch_stall(int fd)
+{
+    struct via_op op;
+    if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
+        return false;
+    }
+    bool left = via_stall_watch(&op) != VIA_NEVER_NS;
+    via_op_end(&op);
+    return left;
+}
+
+/* The threads that wait for room went to sleep before there was none, and do not watch it. */
+static void watch_stalls(void)
+{
+    unsigned top = via_fds_top();
+    bool left = false;
+    if (!atomic_exchange_explicit(&stalls, false, memory_order_relaxed)) {
+        return;
+    }
+    for (unsigned fd = 0; fd < top; fd++) {
+        left |= watch_stall((int)fd);
+    }
+    if (left) {
+        atomic_store_explicit(&stalls, true, memory_order_relaxed);
+    }
+}
+
+/* Of the process, as text; 0: it can not be had. */
+static size_t read_stat(int proc, char *ret_text, size_t room)
+{
+    int fd = proc >= 0 ? openat(proc, "self/stat", O_RDONLY | O_CLOEXEC)
+                       : open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? VIA_REAL(read)(fd, ret_text, room - 1) : 0;
+    if (fd >= 0) {
+        VIA_REAL(close)(fd);
+    }
+    ret_text[n > 0 ? n : 0] = 0;
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* The main thread, when it has ended, stays as a zombie until the last one ends (proc(5): the state
+ * is behind the name, in which anything may be). */
+static bool has_main_ended(int proc)
+{
+    char text[256];
+    const char *name_end = read_stat(proc, text, sizeof(text)) != 0 ? strrchr(text, ')') : NULL;
+    return name_end != NULL && name_end[1] == ' ' && name_end[2] == 'Z';
+}
+
+/* Links of a folder: its own two, and one of each folder in it. */
+#define LINKS_OF_TWO_THREADS 4
+
+static bool is_last_thread(void)
+{
+    struct stat stat_of;
+    int proc = atomic_load_explicit(&proc_fd, memory_order_relaxed);
+    int rc =
+        proc >= 0 ? fstatat(proc, "self/task", &stat_of, 0) : stat("/proc/self/task", &stat_of);
+    return rc == 0 && stat_of.st_nlink <= LINKS_OF_TWO_THREADS && has_main_ended(proc);
+}
+
+void via_steward_prepare_slowly(void)
+{
+    int saved = errno;
+    if (!atomic_exchange_explicit(&via_steward_is_prepared, true, memory_order_relaxed)) {
+        int fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0) {
+            via_hidden_new(fd, &proc_fd);
+        }
+    }
+    errno = saved;
+}
+
+static void *serve(void *unused)
+{
+    bool looks = true;
+    while (!is_last_thread()) {
+        struct pollfd fds[2] = {
+            {.fd = via_sock_bell_calls(), .events = POLLIN},
+            {.fd = atomic_load_explicit(&own_fd, memory_order_relaxed), .events = POLLIN}};
+        struct timespec storage;
+        uint64_t count;
+        if (looks) {
+            via_steward_look();
+            demote_due();
+            watch_stalls();
+        }
+        uint64_t most_ns = via_steward_sleep_ns_max();
+        uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_LOOK_NS);
+        looks = VIA_REAL(ppoll)(fds, 2, left_of(until_ns, &storage), NULL) > 0 ||
+                most_ns != VIA_NEVER_NS;
+        if (fds[0].revents != 0) {
+            via_sock_bell_calls_take();
+        }
+        if (fds[1].revents != 0) {
+            (void)!VIA_REAL(read)(fds[1].fd, &count, sizeof(count));
+        }
+    }
+    return unused;
+}
+
+static bool start(size_t stack_bytes)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (stack_bytes != 0) {
+        pthread_attr_setstacksize(&attr, stack_bytes);
+    }
+    bool started = pthread_create(&thread, &attr, serve, NULL) == 0;
+    pthread_attr_destroy(&attr);
+    return started;
+}
+
+void via_steward_start_slowly(void)
+{
+    int saved = errno;
+    sigset_t all;
+    sigset_t before;
+    if (via_hooks_is_guest() ||
+        atomic_exchange_explicit(&via_steward_runs, true, memory_order_relaxed)) {
+        return;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd >= 0) {
+        via_hidden_new(fd, &own_fd);
+    }
+    if (via_sock_bell_calls() >= 0 && !start(STACK_BYTES)) {
+        start(0); /* much of a stack may be for what threads have of their own */
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = saved;
+}
+
+/* --- what was closed ---------------------------------------------------------------------------
+ */
+
+/* With the lock. */
+static bool keep(struct kept *entry, struct via_conn *conn, int fd)
+{
+    int copy = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0 || via_hidden_new(copy, &entry->fd) != 0) {
+        return false;
+    }
+    atomic_fetch_add_explicit(&conn->file.users, 1, memory_order_relaxed);
+    entry->conn = conn;
+    entry->shuts = conn->side->shutting != 0 && conn->parting == VIA_PARTING_NOT;
+    entry->busy = false;
+    entry->end_ns = via_os_now_ns() + PARTING_NS_MAX;
+    atomic_fetch_add_explicit(&kept_count, 1, memory_order_relaxed);
+    atomic_store_explicit(&pending, true, memory_order_relaxed);
+    return true;
+}
+
+bool via_steward_keep(struct via_conn *conn, int fd)
+{
+    bool done = false;
+    bool tried = false;
+    via_lock(&lock);
+    for (unsigned i = 0; i < KEPT_MAX && !tried; i++) {
+        if (kept[i].conn == NULL) {
+            tried = true;
+            done = keep(&kept[i], conn, fd);
+        }
+    }
+    via_unlock(&lock);
+    return done;
+}
+
+/* The process ends. What is under way to a host that is cut off is in the hands of this one's.
+ * false: it was left at that. */
+static bool end_kept(struct kept *entry)
+{
+    struct via_conn *conn = entry->conn;
+    int fd = atomic_load_explicit(&entry->fd, memory_order_relaxed);
+    while (send_kept(entry, VIA_REPLAY_EXIT_NS) != 0) {
+        const struct timespec pause = {.tv_nsec = END_LOOK_NS};
+        if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) || via_conn_is_local(conn)) {
+            via_conn_reset(fd);
+            return false;
+        }
+        if (conn->carrier->is_cut_off(conn)) {
+            via_io_shut_now(conn, fd);
+            return false;
+        }
+        VIA_REAL(nanosleep)(&pause, NULL);
+    }
+    return true;
+}
+
+/* The thread may be at it, for a moment. */
+static bool claim_soon(struct kept *entry)
+{
+    bool left = true;
+    bool claimed = false;
+    for (unsigned tries = 0; tries < END_LOOKS && left && !claimed; tries++) {
+        left = false;
+        claimed = claim(entry, &left);
+        if (left) {
+            const struct timespec pause = {.tv_nsec = END_LOOK_NS};
+            VIA_REAL(nanosleep)(&pause, NULL);
+        }
+    }
+    return claimed;
+}
+
+void via_steward_end(void)
+{
+    if (atomic_load_explicit(&kept_count, memory_order_relaxed) == 0) {
+        return;
+    }
+    for (unsigned i = 0; i < KEPT_MAX; i++) {
+        if (claim_soon(&kept[i])) {
+            unclaim(&kept[i], end_kept(&kept[i]));
+        }
+    }
+}
+
+void via_steward_forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    via_hidden_close(&own_fd); /* the parent's */
+    atomic_store_explicit(&via_steward_runs, false, memory_order_relaxed);
+    for (unsigned i = 0; i < KEPT_MAX; i++) {
+        if (kept[i].conn != NULL) { /* the parent sees to them */
+            struct via_conn *conn = kept[i].conn;
+            kept[i].conn = NULL;
+            via_hidden_close(&kept[i].fd);
+            via_file_put_slowly(&conn->file);
+        }
+    }
+    atomic_store_explicit(&kept_count, 0, memory_order_relaxed);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_STEWARD_H
+#define VIA_SOCKETS_STEWARD_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sockets/conn/conn.h"
+
+/*
+ * What a peer that goes back to the kernel asks of this end (demote.h), while the program does
+ * something else: sleeps, waits for other descriptors, works. The peer calls (bell.h), and who
+ * hears it sends the unread bytes again:
+ *
+ * - a thread that sleeps in a call of the C library which this library sees, whatever it sleeps
+ *   for. A program of one thread stays one: what it does is as fast as before, and
+ *   sandboxes see no system call that is new to them but ppoll() and epoll_wait().
+ * - in a program of several threads, which may sleep where nobody sees it, one more of them: the
+ *   steward. It starts when the first of them writes to a pipe, and sleeps.
+ */
+
+/* Pipes have been there in this process. */
+extern _Atomic bool via_steward_had_pipes;
+/* The thread is there, or can not be had. */
+extern _Atomic bool via_steward_runs;
+
+/* Shall who goes to sleep elsewhere listen? */
+static inline bool via_steward_is_wanted(void)
+{
+    return via_unlikely(atomic_load_explicit(&via_steward_had_pipes, memory_order_relaxed)) &&
+           !atomic_load_explicit(&via_steward_runs, memory_order_relaxed) && !via_conn_is_none();
+}
+
+/* There will be connections. The thread must know when it is the last one, and a program that has
+ * changed its root may have no /proc. */
+extern _Atomic bool via_steward_is_prepared;
+void via_steward_prepare_slowly(void);
+
+static inline void via_steward_prepare(void)
+{
+    if (via_unlikely(!atomic_load_explicit(&via_steward_is_prepared, memory_order_relaxed))) {
+        via_steward_prepare_slowly();
+    }
+}
+
+/* A thread of several is about to leave bytes in a pipe. */
+void via_steward_start_slowly(void);
+
+static inline void via_steward_start(bool alone)
+{
+    if (!alone && via_unlikely(!atomic_load_explicit(&via_steward_runs, memory_order_relaxed))) {
+        via_steward_start_slowly();
+    }
+}
+
+/* In a program of several threads, after a send that did not wait has found no room while there was
+ * something to read: the steward watches stalls (stall.h) for a thread that sleeps already. */
+void via_steward_watch_stalls(void);
+
+/* Does what peers have called for. Leaves errno alone. No token is held. */
+void via_steward_look(void);
+/* How long to sleep at most before another look; VIA_NEVER_NS: until a call. */
+uint64_t via_steward_sleep_ns_max(void);
+
+/*
+ * Sleeps as ppoll() with that deadline does (VIA_NEVER_NS: none; 0: not at all), and listens. fds
+ * must have room for one more.
+ */
+int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
+                      const sigset_t *mask);
+
+/*
+ * fd is about to be closed, with bytes that are still to be sent again, or by the last who held it
+ * with frames under way to another host; or it is shut down with either (io_shut.c): a descriptor
+ * of ours keeps the connection until they have gone. false: there is no more room for such. Frames
+ * may take long, and the program may work: the thread is started for them in any program. The tx
+ * token may be held.
+ */
+bool via_steward_keep(struct via_conn *conn, int fd);
+/*
+ * Goes back to the kernel (demote.h), which may as well come later: while the peer's host is cut
+ * off it could not answer. true: the thread does it once there is a way, and the caller starts it
+ * when it has let go of the connection.
+ */
+bool via_steward_demote(struct via_op *op, enum via_reason reason);
+/* The process ends: those are waited for, as long as the kernel takes any. */
+void via_steward_end(void);
+
+void via_steward_forked(void);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Sets with many connections of which few are busy. A look at each of them takes a cache line or
+ * two of its own and a page or two, so one that has been quiet for a while becomes warm: those are
+ * looked at in turn by who spins, and all of them every few microseconds and before anybody sleeps.
+ * When there are many of them some become cold, and nobody looks at those. Their peers are told,
+ * each by a word in its memory, and ring in a way of their own when they write the next record,
+ * whether anybody sleeps or not; then all the cold ones are looked at.
+ *
+ * Store cold word, fence, look at the pipe; the peer stores its record, fences, looks at the word:
+ * one of the two sees the other. The peer rings once for each value of the word, so it gets a new
+ * one after a record has come that nobody here was told of. Who writes may be killed before it has
+ * rung: if others hold its end nobody here is cold for it (shared.h).
+ */
+#include "sockets/epoll/epoll_internal.h"
+#include "sockets/io/io_internal.h"
+
+/* Looked at so often in vain: then it is warm. */
+#define IDLE_LOOKS 64u
+/* With fewer it is not worth a ring. */
+#define WARM_MAX 32u
+/* Told to their peers during one look: so that no call takes long. */
+#define COLD_BATCH 8u
+
+void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
+{
+    struct via_ep_set *set = entry->set;
+    set->warm_count -= entry->place == VIA_EP_WARM ? 1 : 0;
+    set->warm_count += place == VIA_EP_WARM ? 1 : 0;
+    entry->place = (uint8_t)place;
+    via_list_remove(&entry->in_set);
+    via_list_push_back(&set->entries[place], &entry->in_set);
+}
+
+/* Could its next record be left to a ring? It must be the only registration, in one process, and
+ * for nothing but reading by pipe; and who waits in an outer set looks at no cold ones. */
+static bool may_be_cold(const struct via_ep_entry *entry)
+{
+    const struct via_conn *conn = entry->conn;
+    const struct via_side *side = conn->side;
+    return entry->piped && !entry->set->nested && !entry->spent && !entry->told.due &&
+           !entry->told.look && via_conn_is_local(conn) &&
+           !atomic_load_explicit(&conn->peer_shared, memory_order_relaxed) &&
+           (entry->events & (EPOLLOUT | EPOLLWRNORM | EPOLLPRI | EPOLLRDBAND)) == 0 &&
+           side->rx.span == VIA_SPAN_PIPE && !side->ever_forked &&
+           conn->entries.next == &entry->in_conn && conn->entries.prev == &entry->in_conn;
+}
+
+static void tell_peer(struct via_ep_entry *entry)
+{
+    struct via_side *side = entry->conn->side;
+    if (via_unlikely(entry->set->bells != entry->set->heard)) {
+        via_ep_hear_bells_locked(entry->set); /* who never sleeps has heard none */
+    }
+    entry->cold_sequence = side->rx.pipe.sequence;
+    via_side_say_cold(side);
+    /* Pairs with the fence in via_conn_posted_record(). */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+void via_ep_cool(struct via_ep_entry *entry)
+{
+    if (++entry->idle_looks >= IDLE_LOOKS) {
+        entry->idle_looks = 0;
+        if (may_be_cold(entry)) {
+            via_ep_move(entry, VIA_EP_WARM);
+        }
+    }
+}
+
+void via_ep_make_hot(struct via_ep_entry *entry)
+{
+    entry->idle_looks = 0;
+    if (entry->place == VIA_EP_WARM || entry->place == VIA_EP_COLD) {
+        via_ep_move(entry, VIA_EP_HOT);
+    }
+}
+
+void via_ep_all_hot(struct via_ep_set *set)
+{
+    via_list_splice_back(&set->entries[VIA_EP_WARM], &set->entries[VIA_EP_COLD]);
+    via_list_foreach_safe(it, &set->entries[VIA_EP_WARM]) {
+        via_ep_make_hot(via_list_entry(it, struct via_ep_entry, in_set));
+    }
+}
+
+/* A warm one that was quiet goes behind the others, or is cold from now on. */
+static void cool_further(struct via_ep_entry *entry, unsigned *batch)
+{
+    if (*batch == 0 || entry->set->warm_count <= WARM_MAX || !may_be_cold(entry)) {
+        via_ep_move(entry, VIA_EP_WARM);
+        return;
+    }
+    (*batch)--;
+    tell_peer(entry);
+    /* Else it comes with the next look. */
+    via_ep_move(entry, via_ep_is_quiet(entry) ? VIA_EP_COLD : VIA_EP_HOT);
+}
+
+void via_ep_look_at_warm(struct via_ep_set *set, unsigned most)
+{
+    unsigned batch = COLD_BATCH;
+    for (unsigned looks = via_min(set->warm_count, most); looks > 0; looks--) {
+        struct via_ep_entry *entry =
+            via_list_entry(set->entries[VIA_EP_WARM].next, struct via_ep_entry, in_set);
+        if (via_ep_is_quiet(entry)) {
+            cool_further(entry, &batch);
+        } else {
+            via_ep_make_hot(entry);
+        }
+    }
+}
+
+void via_ep_look_at_cold(struct via_ep_set *set)
+{
+    set->cold_due = false;
+    via_list_foreach_safe(it, &set->entries[VIA_EP_COLD]) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (via_ep_is_quiet(entry) && entry->cold_sequence != entry->conn->side->rx.pipe.sequence) {
+            tell_peer(entry); /* the program has read it without asking here */
+        }
+        if (!via_ep_is_quiet(entry)) {
+            via_ep_make_hot(entry);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What the entries of a set know of edges (edge.h): what there is on their connections. */
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+
+#include "sockets/epoll/epoll_internal.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/process/real.h"
+
+_Static_assert((VIA_EDGE_CLOSED & VIA_POLL_GONE) == 0, "a bit of no event");
+
+/* By which the kernel is asked. Of a connection without pipes the number may be closed by which it
+ * goes on telling of it, and be another's. */
+static int number(const struct via_ep_entry *entry)
+{
+    int fd = via_ep_fd(entry);
+    return fd != entry->fd || via_fd_peek(fd) == &entry->conn->file ? fd : via_conn_fd(entry->conn);
+}
+
+static bool reads_kernel(const struct via_ep_entry *entry)
+{
+    const struct via_side *side = entry->conn->side;
+    return !entry->piped || side->rx.span != VIA_SPAN_PIPE ||
+           via_side_is_in(side, VIA_PHASES_FOLLOW);
+}
+
+static uint32_t next_to_come(const struct via_ep_entry *entry)
+{
+    bool counts = entry->piped && (entry->events & EPOLLET) != 0;
+    return counts ? via_edge_next_record(&entry->conn->side->rx.pipe, entry->told.sequence)
+                  : entry->told.sequence;
+}
+
+struct via_ep_before via_ep_before(const struct via_ep_entry *entry)
+{
+    return (struct via_ep_before){
+        .full = atomic_load_explicit(&entry->conn->side->tx_full, memory_order_relaxed),
+        .sequence = next_to_come(entry)};
+}
+
+bool via_ep_missed(const struct via_ep_entry *entry)
+{
+    return via_edge_missed(&entry->told, entry->events,
+                           via_stream_rx_after_bytes(&entry->conn->side->rx));
+}
+
+static bool is_closed(const struct via_ep_entry *entry)
+{
+    uint8_t state = 0; /* the first member of struct tcp_info */
+    socklen_t bytes = sizeof(state);
+    return VIA_REAL(getsockopt)(number(entry), IPPROTO_TCP, TCP_INFO, &state, &bytes) == 0 &&
+           state == TCP_CLOSE;
+}
+
+/* Ends that these bits tell, wanted or not: a program that asks for bytes alone is told of the
+ * kernel's end as of bytes when no record says it, as when a child was the last that held the other
+ * end. */
+static uint32_t ends_of(const struct via_ep_entry *entry, uint32_t bits)
+{
+    const struct via_side *side = entry->conn->side;
+    uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
+    uint32_t ends =
+        (bits & VIA_POLL_GONE) | (seen & POLLERR) | ((bits & POLLHUP) != 0 ? POLLRDHUP : 0);
+    if ((bits & VIA_EDGE_IN) != 0 && entry->piped && side->rx.span == VIA_SPAN_PIPE &&
+        !side->rx.ended && !via_pipe_ready(&side->rx.pipe)) {
+        ends |= seen & POLLRDHUP;
+    }
+    if ((bits & POLLHUP) != 0 && via_conn_is_local(entry->conn) && is_closed(entry)) {
+        ends |= VIA_EDGE_CLOSED;
+    }
+    return ends;
+}
+
+struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
+                               const struct via_ep_before *before)
+{
+    const struct via_side *side = entry->conn->side;
+    return (struct via_edge_now){.events = entry->events,
+                                 .bits = bits,
+                                 .ends = ends_of(entry, bits),
+                                 .full = before->full,
+                                 .sequence = before->sequence,
+                                 .next = next_to_come(entry),
+                                 .read = via_stream_rx_after_bytes(&side->rx),
+                                 .piped = entry->piped,
+                                 .few = side->rcvlowat > 1,
+                                 .reads_kernel = reads_kernel(entry)};
+}
+
+/* As many as have come, a FIN counted as one. When the kernel does not tell, all are new. */
+static bool is_kernel_news(const struct via_ep_entry *entry)
+{
+    uint64_t bytes;
+    return via_kernel_received(number(entry), &bytes) != 0 || bytes != entry->told.kernel;
+}
+
+bool via_ep_is_news(const struct via_ep_entry *entry, const struct via_edge_now *now)
+{
+    return via_edge_is_news(&entry->told, now) ||
+           (via_edge_asks_kernel(&entry->told, now) && is_kernel_news(entry));
+}
+
+static void tell_kernel(struct via_ep_entry *entry, uint32_t bits)
+{
+    uint64_t bytes;
+    int unread = 0;
+    if (via_kernel_received(number(entry), &bytes) == 0 &&
+        ((bits & VIA_EDGE_IN) != 0 || VIA_REAL(ioctl)(number(entry), SIOCINQ, &unread) == 0)) {
+        via_edge_tell_kernel(&entry->told, bytes, (uint64_t)unread);
+    }
+}
+
+void via_ep_told(struct via_ep_entry *entry, const struct via_edge_now *now)
+{
+    via_edge_tell(&entry->told, now);
+    if (now->reads_kernel) {
+        tell_kernel(entry, now->bits);
+    }
+}
+
+void via_ep_left(struct via_ep_entry *entry)
+{
+    uint64_t kernel = entry->told.kernel;
+    tell_kernel(entry, 0);
+    via_edge_leave(&entry->told, entry->events, via_stream_rx_after_bytes(&entry->conn->side->rx),
+                   kernel);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What keeping epoll sets and waiting in them share. */
+#ifndef VIA_SOCKETS_EPOLL_INTERNAL_H
+#define VIA_SOCKETS_EPOLL_INTERNAL_H
+
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/process/pool.h"
+
+extern struct via_pool via_ep_entries;
+/* Their addresses are the data of descriptors of ours in a set. */
+extern const char via_ep_bell_mark;  /* bells */
+extern const char via_ep_cold_mark;  /* bells for cold connections */
+extern const char via_ep_calls_mark; /* calls of peers: steward.h */
+extern const char via_ep_early_mark; /* where the other end comes to an eager connection */
+
+/* What the kernel keeps for an entry: its address and, where addresses have no bits, `arms`. */
+#define VIA_EP_ADDRESS(data) ((data) & ((UINT64_C(1) << 48) - 1))
+#define VIA_EP_ARMS(data) ((uint16_t)((data) >> 48))
+
+/* What the kernel has in its set; calls on it are calls on the connection. */
+static inline int via_ep_fd(const struct via_ep_entry *entry)
+{
+    int kept = atomic_load_explicit(&entry->kept_fd, memory_order_relaxed);
+    return via_unlikely(kept >= 0) ? kept : entry->fd;
+}
+
+/* One of the program's numbers for it; -1: none is left. */
+int via_ep_number(const struct via_ep_entry *entry);
+
+/* With the set's lock. */
+struct via_op via_ep_op(const struct via_ep_entry *entry);
+/* op: of epoll_ctl(). 0 or a negative errno. */
+int via_ep_tell_kernel(struct via_ep_entry *entry, int op);
+/* Registers the set's bells before somebody sleeps in it, or a connection of it becomes cold. Not
+ * before that: poll() on the set would take the first report of each for an event. */
+void via_ep_hear_bells(struct via_ep_set *set);
+void via_ep_hear_bells_locked(struct via_ep_set *set);
+/* With the set's lock: the kernel watches what it should. */
+void via_ep_refresh(struct via_ep_entry *entry);
+
+/* Who is in which set: the lock of all links. Before a set's. */
+void via_ep_lock_links(void);
+bool via_ep_try_lock_links(void);
+void via_ep_unlock_links(void);
+/* With it: the set behind epfd, made when it is not there; held until put. */
+struct via_ep_set *via_ep_set_get(int epfd);
+/* The kernel is told by one of the set's numbers: from now on not by this one. */
+void via_ep_give_up_number(struct via_ep_set *set, int fd);
+/* With the lock of the links: who sleeps in the set hears these bells, too, and looks again. */
+void via_ep_tell_sleepers(struct via_ep_set *set, uint64_t bells);
+/* Might somebody who waits in the set just now take a one-shot event? */
+bool via_ep_is_waited_in(struct via_ep_set *set);
+
+/* Takes in what the kernel says of connections with pipes, and then it shows nothing of it any
+ * more. false: there was nothing. */
+bool via_ep_take_in_ends(struct via_ep_set *set);
+/* ... with the lock of the links */
+bool via_ep_take_in_ends_locked(struct via_ep_set *set);
+
+/* Nobody sleeps in the set: the kernel's has nothing of ours in it then, but connections, until
+ * somebody does. */
+void via_ep_hear_nothing(struct via_ep_set *set);
+
+/* With the set's lock: nothing that the program waits for can have happened. */
+bool via_ep_is_quiet(const struct via_ep_entry *entry);
+
+/* The kernel has fd, which has become this connection, in the set of that number, with these
+ * events: its registration becomes an entry. absent: it was reported, and the kernel does not have
+ * it. 0, or a negative errno: it stays as it was. */
+int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event,
+                   bool absent);
+
+/* --- epoll_nest.c ------------------------------------------------------------------------------
+ */
+
+extern struct via_pool via_ep_nests;
+
+/* With the lock of the links: something in it has changed, and those that it is in hear of it. */
+void via_ep_tell_outer(struct via_ep_set *set);
+/* With that and the set's: an entry has been put in or changed. */
+void via_ep_nest_entry(struct via_ep_set *set, struct via_ep_entry *entry);
+/* With the lock of the links: the set is no more. */
+void via_ep_nest_closed(struct via_ep_set *set);
+/* An event of the kernel's whose data is a nested set. */
+void via_ep_nest_look(struct via_ep_set *set, uint64_t data);
+
+/* What sets in it have to report; how many. */
+int via_ep_nest_collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all);
+/* Is anything of that there, without its being reported? */
+bool via_ep_nest_is_ready(struct via_ep_set *set);
+/* ... at a glance, for spinning */
+bool via_ep_nest_has_news(struct via_ep_set *set);
+bool via_ep_nest_has_pipes(struct via_ep_set *set);
+/* Before sleeping: fds[*count..max) are connections without room. */
+void via_ep_nest_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned max);
+/* Bells in those sets are quiet, and ends are taken in. */
+void via_ep_nest_quiet(struct via_ep_set *set);
+
+/* What epoll_wait.c knows of one set, without those in it. */
+bool via_ep_own_is_ready(struct via_ep_set *set, bool all);
+bool via_ep_own_has_news(struct via_ep_set *set);
+void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned max);
+
+/* --- epoll_note.c ------------------------------------------------------------------------------
+ */
+
+/* epoll_ctl(2), ERRORS: what may not be combined with EPOLLEXCLUSIVE. */
+bool via_ep_is_valid(int op, const struct epoll_event *event);
+/* A one-shot registration in the kernel's set: 1 when it is armed, 0 when it has been reported, or
+ * a negative errno. */
+int via_ep_kernel_armed(int epfd, int fd);
+/* With the set's lock. The connection is no more here, but its socket lives on, and with it the
+ * kernel's registration: as the program made it. */
+void via_ep_hand_back(struct via_ep_entry *entry);
+/* Calls take for every set that fd was put into before anything was known of it; forgets them when
+ * all was well. 0, or what take said, or -EBADF. */
+int via_ep_noted(int fd, int (*take)(int epfd, const struct epoll_event *event, void *context),
+                 void *context);
+
+/* --- epoll_edge.c; with the set's lock ---------------------------------------------------------
+ */
+
+/* What was there before the bits to report were found out: what comes while they are is not among
+ * them, and is told with the next ones. */
+struct via_ep_before {
+    uint32_t full;
+    uint32_t sequence; /* the first record that was not there yet */
+};
+
+struct via_ep_before via_ep_before(const struct via_ep_entry *entry);
+
+/* With the bits that have been found out since. */
+struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
+                               const struct via_ep_before *before);
+
+/* Edge-triggered: is there anything that the program has not been told? */
+bool via_ep_is_news(const struct via_ep_entry *entry, const struct via_edge_now *now);
+/* Edge-triggered: have records come that it was not told of, and been read? Then it is an edge that
+ * there is room. */
+bool via_ep_missed(const struct via_ep_entry *entry);
+/* Its connection has left the pipes: from now on bytes of the kernel's are news, but not those that
+ * were read before. */
+void via_ep_left(struct via_ep_entry *entry);
+/* It is told these now. */
+void via_ep_told(struct via_ep_entry *entry, const struct via_edge_now *now);
+
+/* --- epoll_cold.c; with the set's lock ---------------------------------------------------------
+ */
+
+/* Behind all others of that place. */
+void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place);
+/* A hot one was quiet when it was looked at. */
+void via_ep_cool(struct via_ep_entry *entry);
+/* Something about it has changed. */
+void via_ep_make_hot(struct via_ep_entry *entry);
+void via_ep_all_hot(struct via_ep_set *set);
+/* What is not quiet among the next warm ones becomes hot. */
+void via_ep_look_at_warm(struct via_ep_set *set, unsigned most);
+#define VIA_EP_ALL UINT32_MAX
+void via_ep_look_at_cold(struct via_ep_set *set);
+
+/* --- epoll_order.c; with the set's lock --------------------------------------------------------
+ */
+
+/* At once; of more the others come next time. */
+#define VIA_EP_FOUND_MAX 256u
+
+/* What a look has found: what may have something to report, by when it became ready. */
+struct via_ep_found {
+    uint64_t now;    /* when the look began, in ticks */
+    uint64_t last;   /* when the last of them became ready */
+    unsigned before; /* hot ones looked at before that one */
+    unsigned looks;  /* hot ones looked at */
+    unsigned count;
+    unsigned next;
+    bool others; /* who wrote one of these has written to others, too */
+    bool again;  /* those before the last have been looked at once more */
+    struct via_ep_ready {
+        uint64_t ticks;
+        struct via_ep_entry *entry;
+    } ready[VIA_EP_FOUND_MAX];
+};
+
+/* Among the hot ones, and warm ones that became ready before them; all: the warm ones have just
+ * been looked at. At least max if there are so many. */
+void via_ep_find(struct via_ep_set *set, struct via_ep_found *found, unsigned max, bool all);
+/* The first of those that are left; told: another has been told. NULL: that is all for now. */
+struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *found, bool told);
+void via_ep_found_end(struct via_ep_found *found);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Sockets that are put into epoll sets before they are connections of ours: what the program said
+ * of them is remembered, and becomes entries when they are connected. And those that are
+ * connections of ours no more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sockets/epoll/epoll_internal.h"
+#include "sockets/process/real.h"
+
+/* Of one descriptor, in so many sets at most. */
+#define SETS_NOTED 4u
+
+struct note {
+    unsigned count;
+    bool more; /* than there is room for: not known which */
+    struct {
+        int epfd;
+        struct epoll_event event;
+        bool absent; /* one-shot, and reported: not in the kernel's set */
+    } of[SETS_NOTED];
+};
+
+/* By descriptor; valid while that is marked. */
+static struct note *_Atomic notes;
+
+static struct note *note_of(int fd)
+{
+    struct note *table = atomic_load_explicit(&notes, memory_order_acquire);
+    if ((unsigned)fd >= via_fds_count) {
+        return NULL;
+    }
+    if (via_unlikely(table == NULL)) {
+        size_t bytes = via_fds_count * sizeof(*table);
+        struct note *new = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (new == MAP_FAILED) {
+            return NULL;
+        }
+        if (atomic_compare_exchange_strong_explicit(&notes, &table, new, memory_order_acq_rel,
+                                                    memory_order_acquire)) {
+            table = new;
+        } else {
+            munmap(new, bytes); /* another thread was faster */
+        }
+    }
+    return &table[fd];
+}
+
+/* The place of what it said of this set; where a new one would go, if there is room. */
+static unsigned place_of(const struct note *note, int epfd)
+{
+    unsigned at = 0;
+    while (at < note->count && note->of[at].epfd != epfd) {
+        at++;
+    }
+    return at;
+}
+
+static void note_put(struct note *note, int epfd, const struct epoll_event *event, bool absent)
+{
+    unsigned at = place_of(note, epfd);
+    if (at == SETS_NOTED) {
+        note->more = true;
+        return;
+    }
+    note->of[at].epfd = epfd;
+    note->of[at].event = *event;
+    note->of[at].absent = absent;
+    note->count = via_max(note->count, at + 1);
+}
+
+static void note_remove(struct note *note, int epfd)
+{
+    unsigned at = place_of(note, epfd);
+    if (at < note->count) {
+        note->of[at] = note->of[--note->count];
+    }
+}
+
+static void put_down(int epfd, int op, int fd, const struct epoll_event *event, bool absent)
+{
+    struct note *note = note_of(fd);
+    if (note == NULL) {
+        via_fd_mark(fd, VIA_FD_IN_EPOLL, true);
+        return;
+    }
+    if (!via_fd_is_marked(fd, VIA_FD_IN_EPOLL)) {
+        note->count = 0;
+        note->more = false;
+    }
+    if (op == EPOLL_CTL_DEL) {
+        note_remove(note, epfd);
+    } else if (event != NULL) {
+        note_put(note, epfd, event, absent);
+    }
+    via_fd_mark(fd, VIA_FD_IN_EPOLL, note->count != 0 || note->more);
+}
+
+void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event)
+{
+    put_down(epfd, op, fd, event, false);
+}
+
+int via_ep_absent_ctl(int epfd, int op, int fd, struct epoll_event *event)
+{
+    struct note *note = via_fd_is_marked(fd, VIA_FD_IN_EPOLL) ? note_of(fd) : NULL;
+    unsigned at = note != NULL ? place_of(note, epfd) : 0;
+    /* Of a new set by the same number we know no more: adding is never wrong. */
+    if (via_likely(note == NULL || at >= note->count || !note->of[at].absent) ||
+        op == EPOLL_CTL_ADD) {
+        return -EAGAIN;
+    }
+    if (op == EPOLL_CTL_MOD && VIA_REAL(epoll_ctl)(epfd, EPOLL_CTL_ADD, fd, event) != 0) {
+        return -errno;
+    }
+    put_down(epfd, op, fd, event, false);
+    return 0;
+}
+
+/* One that is one-shot and was reported would tell of the end of a connection that is dissolved as
+ * soon as it is changed: the kernel gets it when the program asks for it again. */
+static bool hand_back_reported(const struct via_ep_entry *entry, const struct epoll_event *event)
+{
+    if (!entry->conn->dissolved || !entry->spent || (entry->events & EPOLLONESHOT) == 0) {
+        return false;
+    }
+    if (!entry->unheard) {
+        VIA_REAL(epoll_ctl)(entry->set->fd, EPOLL_CTL_DEL, via_ep_fd(entry), NULL);
+    }
+    if (via_ep_fd(entry) == entry->fd) {
+        put_down(entry->set->fd, EPOLL_CTL_ADD, entry->fd, event, true);
+    }
+    return true;
+}
+
+void via_ep_hand_back(struct via_ep_entry *entry)
+{
+    if (entry->inherited) {
+        return;
+    }
+    if (entry->place == VIA_EP_PARKED) {
+        via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+        return;
+    }
+    struct epoll_event event = {.events = entry->events & ~(uint32_t)EPOLLEXCLUSIVE,
+                                .data = {.u64 = entry->data}};
+    if (hand_back_reported(entry, &event)) {
+        return;
+    }
+    struct epoll_event kernels = event;
+    if (entry->spent) {
+        kernels.events &= (uint32_t)(EPOLLONESHOT | EPOLLET);
+    }
+    VIA_REAL(epoll_ctl)
+    (entry->set->fd, entry->unheard ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, via_ep_fd(entry), &kernels);
+    if (entry->conn->dissolved && via_ep_fd(entry) == entry->fd) {
+        via_ep_note(entry->set->fd, EPOLL_CTL_ADD, entry->fd, &event); /* it may connect again */
+    }
+}
+
+bool via_ep_can_adopt(int fd)
+{
+    if (!via_fd_is_marked(fd, VIA_FD_IN_EPOLL)) {
+        return true;
+    }
+    const struct note *note = note_of(fd);
+    bool can = note != NULL && !note->more;
+    for (unsigned i = 0; can && i < note->count; i++) {
+        can = !via_fd_is_marked(note->of[i].epfd, VIA_FD_IN_RING);
+    }
+    return can;
+}
+
+void via_ep_adopt(struct via_conn *conn, int fd)
+{
+    if (via_likely(!via_fd_is_marked(fd, VIA_FD_IN_EPOLL))) {
+        return;
+    }
+    int saved = errno;
+    const struct note *note = note_of(fd);
+    int rc = note == NULL || note->more ? -EBADF : 0;
+    for (unsigned i = 0; rc == 0 && i < note->count; i++) {
+        rc = via_ep_take_in(note->of[i].epfd, conn, fd, &note->of[i].event, note->of[i].absent);
+    }
+    if (rc == 0) {
+        via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
+    } else if (via_conn_is_unsettled(conn)) {
+        /* One of the sets is gone, or has another number; or it was just waited in. */
+        via_conn_settle_plain(conn, VIA_REASON_EPOLL);
+    }
+    errno = saved;
+}
+
+int via_ep_noted(int fd, int (*take)(int epfd, const struct epoll_event *event, void *context),
+                 void *context)
+{
+    const struct note *note = note_of(fd);
+    int rc = note == NULL || note->more ? -EBADF : 0;
+    for (unsigned i = 0; rc == 0 && i < note->count; i++) {
+        rc = take(note->of[i].epfd, &note->of[i].event, context);
+    }
+    if (rc == 0) {
+        via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
+    }
+    return rc;
+}
+
+/* --- what the kernel knows ---------------------------------------------------------------------
+ */
+
+/* A line of it (proc(5), /proc/pid/fdinfo): "tfd:        5 events: 40000001 data: ...". Of a
+ * one-shot registration that was reported only the bits of how to report are left. */
+static bool is_of(const char *line, int fd, unsigned *ret_events)
+{
+    int tfd;
+    return sscanf(line, "tfd: %d events: %x", &tfd, ret_events) == 2 && tfd == fd;
+}
+
+int via_ep_kernel_armed(int epfd, int fd)
+{
+    char path[48];
+    char line[256];
+    unsigned events = 0;
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", epfd);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return -errno;
+    }
+    bool found = false;
+    while (!found && fgets(line, sizeof(line), file) != NULL) {
+        found = is_of(line, fd, &events);
+    }
+    fclose(file);
+    const uint32_t how = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE;
+    return !found ? -ENOENT : (events & ~how) != 0;
+}
+
+#define EXCLUSIVE_EVENTS \
+    ((uint32_t)(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE))
+
+bool via_ep_is_valid(int op, const struct epoll_event *event)
+{
+    uint32_t events = event != NULL ? event->events : 0;
+    if (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL) {
+        return false;
+    }
+    return op == EPOLL_CTL_DEL || (events & EPOLLEXCLUSIVE) == 0 ||
+           (op == EPOLL_CTL_ADD && (events & ~EXCLUSIVE_EVENTS) == 0);
+}

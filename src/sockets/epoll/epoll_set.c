@@ -1,0 +1,793 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Who is in which epoll set, and what the kernel is told of it. */
+#include "sockets/epoll/epoll_set.h"
+
+#include <errno.h>
+
+#include "host/client_sys.h"
+#include "sockets/conn/demote.h"
+#include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_internal.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/process/lock.h"
+#include "sockets/process/pool.h"
+#include "sockets/process/real.h"
+
+#define SETS_MAX 65536u
+
+struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u << 18);
+const char via_ep_bell_mark;
+const char via_ep_cold_mark;
+const char via_ep_calls_mark;
+const char via_ep_early_mark;
+
+_Atomic uint32_t via_ep_plain_waits;
+
+static struct via_pool set_pool = VIA_POOL_INIT(sizeof(struct via_ep_set), SETS_MAX);
+static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
+static struct via_list all = {&all, &all};
+
+void via_ep_lock_links(void)
+{
+    via_lock(&links);
+}
+
+bool via_ep_try_lock_links(void)
+{
+    return via_try_lock(&links);
+}
+
+void via_ep_unlock_links(void)
+{
+    via_unlock(&links);
+}
+
+/* --- sets --------------------------------------------------------------------------------------
+ */
+
+static void set_free(struct via_file *file)
+{
+    struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
+    via_pool_put(&set_pool, set);
+}
+
+struct via_ep_set *via_ep_set_get(int epfd)
+{
+    struct via_file *file = via_file_get(epfd, false);
+    if (file != NULL) {
+        if (file->kind == VIA_FILE_EPOLL) {
+            return via_container_of(file, struct via_ep_set, file);
+        }
+        via_file_put(file, false);
+        return NULL;
+    }
+    struct via_ep_set *set = via_pool_get(&set_pool);
+    if (set == NULL) {
+        return NULL;
+    }
+    set->file.kind = VIA_FILE_EPOLL;
+    set->file.free = set_free;
+    set->fd = epfd;
+    set->fds = 1;
+    set->entries_count = 0;
+    set->piped_count = 0;
+    set->bells = 0;
+    set->heard = 0;
+    set->sleepers = 0;
+    set->asked_ticks = 0;
+    set->warm_ticks = 0;
+    set->warm_looks = 0;
+    set->filled = false;
+    set->young_ticks = 0;
+    set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
+    set->ask_due = false;
+    set->look_due = false;
+    pthread_mutex_init(&set->lock, NULL);
+    for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
+        via_list_init(&set->entries[place]);
+    }
+    via_list_init(&set->inner);
+    via_list_init(&set->outer);
+    set->inner_count = 0;
+    set->nested = false;
+    set->edges = 0;
+    set->warm_count = 0;
+    set->cold_due = false;
+    set->early_due = false;
+    set->call_due = false;
+    set->hears_calls = false;
+    via_list_push_back(&all, &set->all);
+    atomic_store_explicit(&set->file.users, 2, memory_order_release); /* the table, the caller */
+    if (!via_fd_set(epfd, &set->file)) {
+        via_list_remove(&set->all);
+        via_file_put_slowly(&set->file);
+        via_file_put_slowly(&set->file);
+        return NULL;
+    }
+    return set;
+}
+
+static void add_bell(const struct via_ep_set *set, int fd, const char *mark)
+{
+    struct epoll_event event = {.events = VIA_BELL_EVENTS,
+                                .data = {.ptr = (void *)(uintptr_t)mark}};
+    if (fd >= 0) {
+        VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, fd, &event);
+    }
+}
+
+static void remove_bell(const struct via_ep_set *set, int fd)
+{
+    if (fd >= 0) {
+        VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_DEL, fd, NULL);
+    }
+}
+
+void via_ep_hear_bells_locked(struct via_ep_set *set)
+{
+    uint64_t bells = set->bells;
+    for (uint64_t new = bells & ~set->heard; new != 0; new &= new - 1) {
+        unsigned index = (unsigned)__builtin_ctzll(new);
+        add_bell(set, via_sock_bell_fd(index), &via_ep_bell_mark);
+        add_bell(set, via_sock_bell_cold_fd(index), &via_ep_cold_mark);
+    }
+    set->heard = bells;
+    if (!set->hears_calls && bells != 0 && via_steward_is_wanted()) {
+        add_bell(set, via_sock_bell_calls(), &via_ep_calls_mark);
+        set->hears_calls = true;
+    }
+}
+
+void via_ep_hear_bells(struct via_ep_set *set)
+{
+    via_lock(&set->lock);
+    via_ep_hear_bells_locked(set);
+    via_unlock(&set->lock);
+}
+
+/* With the set's lock. */
+static void add_bells(struct via_ep_set *set, uint64_t bells)
+{
+    set->bells |= bells;
+    if (!via_alone()) {
+        via_ep_hear_bells_locked(set); /* somebody may sleep in it already */
+    }
+}
+
+/* With the set's lock. The kernel's set is for others to look at: a bell that was rung would seem
+ * an event to them. */
+static void unhear_bells(struct via_ep_set *set)
+{
+    for (uint64_t left = set->heard; left != 0; left &= left - 1) {
+        unsigned index = (unsigned)__builtin_ctzll(left);
+        remove_bell(set, via_sock_bell_fd(index));
+        remove_bell(set, via_sock_bell_cold_fd(index));
+    }
+    set->heard = 0;
+    set->cold_due = true; /* one may have been rung */
+    if (set->hears_calls) {
+        remove_bell(set, via_sock_bell_calls());
+        set->hears_calls = false;
+        set->call_due = true;
+    }
+}
+
+static bool has_sleepers(struct via_ep_set *set)
+{
+    return atomic_load_explicit(&set->sleepers, memory_order_seq_cst) != 0 ||
+           atomic_load_explicit(&via_ep_plain_waits, memory_order_seq_cst) != 0;
+}
+
+/* With the set's lock. */
+static void unhear_early(struct via_ep_set *set)
+{
+    for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
+        via_list_foreach(it, &set->entries[place]) {
+            struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+            if (entry->early_fd != 0) {
+                remove_bell(set, entry->early_fd);
+                entry->early_fd = 0;
+                set->early_due = true;
+            }
+        }
+    }
+}
+
+void via_ep_hear_nothing(struct via_ep_set *set)
+{
+    via_lock(&set->lock);
+    if (!has_sleepers(set)) {
+        unhear_bells(set);
+        unhear_early(set);
+        /* Store heard, load sleepers; who goes to sleep stores sleepers, loads heard: one of the
+         * two sees to it. */
+        if (has_sleepers(set)) {
+            via_ep_hear_bells_locked(set);
+        }
+    }
+    via_unlock(&set->lock);
+}
+
+/* With the set's lock: something about a connection with pipes has changed, which who sleeps in the
+ * set has not seen. Who went to sleep when there was nothing of ours in it has not been counted. */
+static void wake_sleepers(struct via_ep_set *set, bool uncounted)
+{
+    uint64_t bells = set->bells;
+    /* Pairs with the one in via_ep_wait(): it sees the change, or is seen asleep. */
+    atomic_thread_fence(memory_order_seq_cst);
+    bool asleep = atomic_load_explicit(&set->sleepers, memory_order_relaxed) != 0;
+    if ((asleep || (uncounted && !via_alone())) && bells != 0) {
+        via_sock_bell_ring((unsigned)__builtin_ctzll(bells));
+    }
+}
+
+void via_ep_tell_sleepers(struct via_ep_set *set, uint64_t bells)
+{
+    via_lock(&set->lock);
+    add_bells(set, bells);
+    wake_sleepers(set, true);
+    via_unlock(&set->lock);
+}
+
+/* --- entries -----------------------------------------------------------------------------------
+ */
+
+struct via_op via_ep_op(const struct via_ep_entry *entry)
+{
+    bool alone = via_alone();
+    struct via_side *side = entry->conn->side;
+    return (struct via_op){.conn = entry->conn,
+                           .side = side,
+                           .fd = via_ep_fd(entry),
+                           .alone = alone,
+                           .exclusive = alone && side->forked == 0,
+                           .thread = via_os_thread()};
+}
+
+/* What the kernel should watch. */
+static uint32_t kernel_events(const struct via_ep_entry *entry)
+{
+    if (!via_conn_has_pipes(entry->conn)) {
+        /* Exclusive registrations can not be changed later. */
+        return entry->spent ? (uint32_t)EPOLLET : entry->events & ~(uint32_t)EPOLLEXCLUSIVE;
+    }
+    struct via_op op = via_ep_op(entry);
+    uint32_t events = entry->spent ? 0 : via_io_kernel_events(&op, entry->events);
+    /* Edges are enough for ends, which are remembered; bytes in the kernel are asked for by level
+     * unless the program wants edges. */
+    bool level = !entry->spent && (entry->events & EPOLLET) == 0 &&
+                 (events & (EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM)) != 0;
+    return events | (level ? 0 : (uint32_t)EPOLLET);
+}
+
+int via_ep_tell_kernel(struct via_ep_entry *entry, int op)
+{
+    if (via_unlikely(entry->unheard) && (op == EPOLL_CTL_DEL || via_conn_has_pipes(entry->conn))) {
+        return 0;
+    }
+    if (via_unlikely(entry->unheard)) {
+        entry->unheard = false;
+        op = EPOLL_CTL_ADD;
+    }
+    struct epoll_event event = {
+        .events = entry->kernel_events,
+        .data = {.u64 = (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48}};
+    return VIA_REAL(epoll_ctl)(entry->set->fd, op, via_ep_fd(entry), &event) == 0 ? 0 : -errno;
+}
+
+/* With both locks: counts, and what the kernel watches. */
+static void refresh(struct via_ep_entry *entry)
+{
+    bool piped = via_conn_has_pipes(entry->conn);
+    bool was_piped = entry->piped;
+    bool left = was_piped && !piped;
+    via_ep_make_hot(entry);
+    if (piped != entry->piped) {
+        entry->piped = piped;
+        entry->set->piped_count += piped ? 1 : UINT32_MAX;
+        via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
+        entry->told.look = true; /* in what has come meanwhile */
+        entry->set->edges +=
+            left ? 1 : 0; /* for those it is in: what there is comes otherwise now */
+        if (left && (entry->events & EPOLLET) != 0) {
+            via_ep_left(entry);
+        }
+        entry->told.sequence = entry->conn->side->rx.pipe.sequence;
+        if (piped && via_conn_is_local(entry->conn)) {
+            via_side_ask_times(entry->conn->side, entry->set->number);
+        }
+        add_bells(entry->set, via_conn_bells(entry->conn));
+        wake_sleepers(entry->set, true);
+    }
+    uint32_t events = kernel_events(entry);
+    if (piped && !was_piped && entry->unheard) {
+        entry->unheard = false; /* without pipes it was reported, once, and put in anew */
+        entry->kernel_events = events;
+        via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
+    }
+    if (left && entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->unheard) {
+        via_ep_tell_kernel(entry, EPOLL_CTL_DEL); /* which would tell of the end, one-shot or not */
+        entry->unheard = true;
+        entry->kernel_events = events;
+    }
+    /* What it told of a connection with pipes was taken for ours to tell: it tells anew. */
+    if (events != entry->kernel_events || (left && !entry->unheard)) {
+        entry->kernel_events = events;
+        entry->told.look = true; /* between two registrations an edge may have gone unseen */
+        via_ep_tell_kernel(entry, EPOLL_CTL_MOD);
+        atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
+    }
+}
+
+void via_ep_refresh(struct via_ep_entry *entry)
+{
+    refresh(entry);
+}
+
+static struct via_ep_entry *find(struct via_ep_set *set, const struct via_conn *conn, int fd)
+{
+    via_list_foreach(it, &conn->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
+        if (entry->set == set && entry->fd == fd) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+/* With both locks. */
+static void entry_free(struct via_ep_entry *entry)
+{
+    struct via_ep_set *set = entry->set;
+    if (entry->piped) {
+        set->piped_count--;
+    }
+    set->entries_count -= entry->place == VIA_EP_PARKED ? 0 : 1;
+    via_ep_move(entry, VIA_EP_PLAIN); /* counted nowhere */
+    via_list_remove(&entry->in_set);
+    via_list_remove(&entry->in_conn);
+    if (via_unlikely(entry->kept_fd >= 0)) {
+        via_hidden_close(&entry->kept_fd);
+    }
+    entry->set = NULL;
+    via_pool_put(&via_ep_entries, entry);
+}
+
+/*
+ * Programs that register for writing, then for reading, then for writing, spend most of their time
+ * in epoll_ctl(). Of a connection with pipes the kernel watches the same, its end, whatever the
+ * program wants. So when the program takes one out, the kernel is not told but the entry is parked,
+ * and its next registration costs no system call. Only with one number, in one process: then the
+ * last close ends the kernel's registration, too.
+ */
+#define PARKED_EVENTS ((uint32_t)(EPOLLRDHUP | EPOLLET))
+
+/* With both locks. */
+static bool may_be_parked(const struct via_ep_entry *entry)
+{
+    const struct via_conn *conn = entry->conn;
+    return entry->piped && entry->kernel_events == PARKED_EVENTS && via_conn_is_local(conn) &&
+           !conn->side->ever_forked && (entry->events & EPOLLEXCLUSIVE) == 0 &&
+           atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
+}
+
+static void park(struct via_ep_entry *entry)
+{
+    struct via_ep_set *set = entry->set;
+    entry->idle_looks = 0;
+    entry->piped = false;
+    set->piped_count--;
+    set->entries_count--;
+    via_ep_move(entry, VIA_EP_PARKED);
+}
+
+/* With both locks: the kernel is told after all. */
+static void unpark(struct via_ep_entry *entry)
+{
+    via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+    entry_free(entry);
+}
+
+static void unpark_set(struct via_ep_set *set)
+{
+    via_lock(&set->lock);
+    via_list_foreach_safe(it, &set->entries[VIA_EP_PARKED]) {
+        unpark(via_list_entry(it, struct via_ep_entry, in_set));
+    }
+    via_unlock(&set->lock);
+}
+
+/*
+ * For others the kernel's set shows what is in it: of a connection with pipes that must be nothing
+ * but what has not been taken in. Both directions have ended: that is the kernel's last word, and
+ * it repeats it whatever it is asked. true: something has changed.
+ */
+static bool unhear(struct via_ep_entry *entry)
+{
+    struct via_op op = via_ep_op(entry);
+    uint32_t seen = via_io_look(&op);
+    uint32_t before = entry->kernel_events;
+    refresh(entry);
+    if ((seen & EPOLLHUP) != 0) {
+        via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+        entry->unheard = true;
+    }
+    return entry->unheard || entry->kernel_events != before;
+}
+
+bool via_ep_take_in_ends(struct via_ep_set *set)
+{
+    via_lock(&links);
+    bool changed = via_ep_take_in_ends_locked(set);
+    via_unlock(&links);
+    return changed;
+}
+
+bool via_ep_take_in_ends_locked(struct via_ep_set *set)
+{
+    bool changed = !via_list_empty(&set->entries[VIA_EP_PARKED]);
+    unpark_set(set);
+    via_lock(&set->lock);
+    via_ep_all_hot(set);
+    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (entry->piped && !entry->unheard) {
+            changed |= unhear(entry);
+        }
+    }
+    via_unlock(&set->lock);
+    return changed;
+}
+
+/* A second registration: a ring is for one only. With `links`, and the lock of `set`. */
+static void others_hot(struct via_conn *conn, struct via_ep_set *set)
+{
+    via_list_foreach(it, &conn->entries) {
+        struct via_ep_entry *other = via_list_entry(it, struct via_ep_entry, in_conn);
+        if (other->set == set) {
+            via_ep_make_hot(other);
+        } else {
+            via_lock(&other->set->lock);
+            via_ep_make_hot(other);
+            via_unlock(&other->set->lock);
+        }
+    }
+}
+
+/* op: EPOLL_CTL_MOD when it is in the kernel's set already. spent: one-shot, and reported. */
+static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
+                     const struct epoll_event *event, bool spent)
+{
+    struct via_ep_entry *entry = via_pool_get(&via_ep_entries);
+    if (entry == NULL) {
+        return -ENOMEM;
+    }
+    *entry = (struct via_ep_entry){.set = set,
+                                   .conn = conn,
+                                   .fd = fd,
+                                   .events = event->events,
+                                   .data = event->data.u64,
+                                   .kept_fd = -1};
+    entry->place = VIA_EP_PLAIN; /* until refresh() */
+    entry->told.due = true;
+    entry->spent = spent;
+    entry->kernel_events = kernel_events(entry);
+    /* Counted before the kernel has it: who sleeps in the set, which held nothing of ours, wakes at
+     * once and must find that the event is not the program's; the set's lock then makes it wait. */
+    set->entries_count++;
+    atomic_store_explicit(&set->young_ticks, via_os_ticks(), memory_order_relaxed);
+    int rc = via_ep_tell_kernel(entry, op);
+    if (rc != 0) {
+        set->entries_count--;
+        entry->set = NULL;
+        via_pool_put(&via_ep_entries, entry);
+        return rc;
+    }
+    via_list_push_back(&set->entries[VIA_EP_PLAIN], &entry->in_set);
+    via_list_push_back(&conn->entries, &entry->in_conn);
+    others_hot(conn, set);
+    if (via_conn_has_pipes(conn) || via_conn_is_unsettled(conn)) {
+        add_bells(set, via_conn_bells(conn));
+    }
+    refresh(entry);
+    set->early_due |= via_conn_is_eager(conn);
+    return 0;
+}
+
+bool via_ep_is_waited_in(struct via_ep_set *set)
+{
+    return !via_alone() && has_sleepers(set);
+}
+
+/* The kernel has it in the set as the program put it there; or not at all: see via_ep_hand_back().
+ */
+static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
+                         const struct epoll_event *event, bool absent)
+{
+    bool spent = false;
+    if (absent) {
+        return entry_add(set, EPOLL_CTL_ADD, conn, fd, event, true);
+    }
+    if ((event->events & EPOLLEXCLUSIVE) != 0) {
+        struct epoll_event same = *event;
+        /* Such a registration can not be changed. Added again, it tells what there is. */
+        if (VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_DEL, fd, NULL) != 0) {
+            return -errno;
+        }
+        int rc = entry_add(set, EPOLL_CTL_ADD, conn, fd, event, false);
+        if (rc != 0) {
+            VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, fd, &same);
+        }
+        return rc;
+    }
+    if ((event->events & EPOLLONESHOT) != 0) {
+        int rc = via_ep_is_waited_in(set) ? -EBUSY : via_ep_kernel_armed(set->fd, fd);
+        if (rc < 0) {
+            return rc;
+        }
+        spent = rc == 0;
+    }
+    return entry_add(set, EPOLL_CTL_MOD, conn, fd, event, spent);
+}
+
+/* The program takes a parked one in again. */
+static void entry_revive(struct via_ep_entry *entry, const struct epoll_event *event)
+{
+    struct via_ep_set *set = entry->set;
+    entry->events = event->events;
+    entry->data = event->data.u64;
+    entry->spent = false;
+    entry->told.due = true;
+    entry->told.ends = 0;
+    set->entries_count++;
+    via_ep_move(entry, VIA_EP_PLAIN); /* until refresh() */
+    others_hot(entry->conn, set);
+    refresh(entry);
+}
+
+static void entry_change(struct via_ep_entry *entry, const struct epoll_event *event)
+{
+    uint32_t before = entry->kernel_events;
+    via_ep_make_hot(entry);
+    entry->events = event->events;
+    entry->data = event->data.u64;
+    entry->spent = false;
+    entry->arms++;
+    entry->told.due = true;
+    entry->told.ends = 0;
+    entry->kernel_events = kernel_events(entry);
+    /* Ends are remembered; everything else the kernel would report once more. */
+    if (!entry->piped || entry->kernel_events != before || before != PARKED_EVENTS) {
+        via_ep_tell_kernel(entry, EPOLL_CTL_MOD);
+    }
+    if (entry->piped) {
+        wake_sleepers(entry->set, false);
+    }
+}
+
+/* MOD or DEL, and we do not know of it. The kernel may: a descriptor that came from elsewhere took
+ * the number of one that was registered, of the same socket. */
+static int unknown_ctl(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
+                       const struct epoll_event *event)
+{
+    if (op == EPOLL_CTL_DEL) {
+        return VIA_REAL(epoll_ctl)(set->fd, op, fd, NULL) == 0 ? 0 : -errno;
+    }
+    return event == NULL ? -EFAULT : entry_add(set, op, conn, fd, event, false);
+}
+
+int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event)
+{
+    int rc = 0;
+    const struct via_file *file = via_fd_peek(epfd);
+    if (!via_ep_is_valid(op, event) || (file != NULL && file->kind == VIA_FILE_CONN)) {
+        return -EINVAL;
+    }
+    via_lock(&links);
+    struct via_ep_set *set = via_ep_set_get(epfd);
+    if (set == NULL) {
+        via_unlock(&links);
+        return -EBADF;
+    }
+    via_lock(&set->lock);
+    struct via_ep_entry *entry = find(set, conn, fd);
+    bool parked = entry != NULL && entry->place == VIA_EP_PARKED;
+    if (parked && op == EPOLL_CTL_ADD && event != NULL) {
+        entry_revive(entry, event);
+    } else if (parked) {
+        rc = op == EPOLL_CTL_ADD ? -EFAULT : -ENOENT;
+    } else if (op == EPOLL_CTL_ADD) {
+        rc = entry != NULL   ? -EEXIST
+             : event == NULL ? -EFAULT
+                             : entry_add(set, EPOLL_CTL_ADD, conn, fd, event, false);
+    } else if (entry == NULL) {
+        rc = unknown_ctl(set, op, conn, fd, event);
+    } else if (op == EPOLL_CTL_MOD) {
+        rc = event == NULL ? -EFAULT : (entry->events & EPOLLEXCLUSIVE) != 0 ? -EINVAL : 0;
+        if (rc == 0) {
+            entry_change(entry, event);
+        }
+    } else if (may_be_parked(entry)) {
+        park(entry);
+    } else {
+        rc = via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+        entry_free(entry);
+    }
+    if (via_unlikely(set->nested) && rc == 0 && op != EPOLL_CTL_DEL) {
+        via_ep_nest_entry(set, find(set, conn, fd));
+    }
+    via_unlock(&set->lock);
+    via_ep_tell_outer(set);
+    via_unlock(&links);
+    via_file_put(&set->file, false);
+    return rc;
+}
+
+/* A set of this number that a descriptor was put into before it was a connection. */
+int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event,
+                   bool absent)
+{
+    int rc = -EBADF;
+    via_ep_nest_adopt(epfd);
+    via_lock(&links);
+    struct via_ep_set *set = via_ep_set_get(epfd);
+    /* One that is in others which do not know of it: what was put into it stays the kernel's. */
+    if (set != NULL && !via_fd_is_marked(epfd, VIA_FD_IN_EPOLL)) {
+        via_lock(&set->lock);
+        rc = entry_take_in(set, conn, fd, event, absent);
+        via_unlock(&set->lock);
+        via_ep_tell_outer(set);
+    }
+    via_unlock(&links);
+    if (set != NULL) {
+        via_file_put(&set->file, false);
+    }
+    return rc;
+}
+
+/* --- what happens to connections and sets ------------------------------------------------------
+ */
+
+/* Takes what is parked out of the park; the others are looked at again, if asked for. */
+static void unpark_all(struct via_conn *conn, bool refreshing)
+{
+    via_list_foreach_safe(it, &conn->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
+        struct via_ep_set *set = entry->set;
+        via_lock(&set->lock);
+        if (entry->place == VIA_EP_PARKED) {
+            unpark(entry);
+        } else if (refreshing) {
+            refresh(entry);
+        }
+        via_unlock(&set->lock);
+        via_ep_tell_outer(set);
+    }
+}
+
+void via_ep_conn_changed(struct via_conn *conn)
+{
+    int saved = errno;
+    via_lock(&links);
+    atomic_store_explicit(&conn->spans, via_conn_spans(conn), memory_order_relaxed);
+    unpark_all(conn, true);
+    via_unlock(&links);
+    errno = saved;
+}
+
+void via_ep_conn_woken(struct via_conn *conn)
+{
+    if (via_list_empty(&conn->entries)) {
+        return;
+    }
+    via_lock(&links);
+    via_list_foreach(it, &conn->entries) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
+        via_lock(&entry->set->lock);
+        /* Of one without pipes the kernel tells it: that shall not be taken for what it told when
+         * it was told anew of it, nor be lost when it is told anew before it is asked. */
+        entry->told.due = true;
+        if (entry->piped) {
+            via_ep_make_hot(entry);
+            via_ep_nest_entry(entry->set, entry);
+            wake_sleepers(entry->set, false);
+        }
+        via_unlock(&entry->set->lock);
+        via_ep_tell_outer(entry->set);
+    }
+    via_unlock(&links);
+}
+
+void via_ep_conn_duped(struct via_conn *conn)
+{
+    via_lock(&links);
+    unpark_all(conn, false);
+    via_unlock(&links);
+}
+
+static void remove_entry(struct via_ep_entry *entry, bool lives_on)
+{
+    struct via_ep_set *set = entry->set;
+    via_lock(&set->lock);
+    if (lives_on) {
+        via_ep_hand_back(entry);
+    }
+    entry_free(entry);
+    via_unlock(&set->lock);
+}
+
+void via_ep_conn_closing(struct via_conn *conn)
+{
+    if (via_list_empty(&conn->entries)) {
+        return;
+    }
+    via_lock(&links);
+    /* The kernel forgets it with the last descriptor of all processes; ours is not the last then.
+     */
+    bool lives_on = conn->side->forked != 0 || conn->passed || conn->dissolved;
+    via_list_foreach_safe(it, &conn->entries) {
+        remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), lives_on);
+    }
+    via_unlock(&links);
+}
+
+void via_ep_closed(struct via_ep_set *set, int fd)
+{
+    if (atomic_fetch_sub_explicit(&set->fds, 1, memory_order_acq_rel) != 1) {
+        via_ep_give_up_number(set, fd);
+        return;
+    }
+    via_lock(&links);
+    for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
+        via_list_foreach_safe(it, &set->entries[place]) {
+            remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
+        }
+    }
+    via_ep_nest_closed(set);
+    via_list_remove(&set->all);
+    via_unlock(&links);
+    via_file_put_slowly(&set->file);
+}
+
+void via_ep_fork_prepare(void)
+{
+    via_lock(&links);
+    via_list_foreach(it, &all) {
+        unpark_set(via_list_entry(it, struct via_ep_set, all));
+    }
+}
+
+void via_ep_fork_parent(void)
+{
+    /* A ring is for one process only. None becomes cold any more: may_be_cold(). */
+    via_list_foreach(it, &all) {
+        struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
+        via_lock(&set->lock);
+        via_ep_all_hot(set);
+        via_unlock(&set->lock);
+    }
+    via_unlock(&links);
+}
+
+static void inherit(struct via_ep_set *set)
+{
+    for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
+        via_list_foreach(it, &set->entries[place]) {
+            via_list_entry(it, struct via_ep_entry, in_set)->inherited = true;
+        }
+    }
+}
+
+void via_ep_fork_child(void)
+{
+    via_ep_plain_waits = 0; /* its threads are not here */
+    via_list_foreach(it, &all) {
+        struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
+        pthread_mutex_init(&set->lock, NULL);
+        set->hears_calls = false; /* those were the parent's */
+        via_ep_all_hot(set);
+        inherit(set);
+        atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);
+    }
+    via_unlock(&links);
+}

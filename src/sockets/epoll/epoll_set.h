@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_EPOLL_SET_H
+#define VIA_SOCKETS_EPOLL_SET_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+#include "sockets/conn/conn.h"
+#include "sockets/stream/edge.h"
+
+/*
+ * An epoll set that has connections of ours in it. The kernel's set stays what the program waits
+ * in: it has the other descriptors with the program's own data, our bells, and our connections with
+ * the address of an entry as data. For a connection with pipes the kernel watches only what it
+ * alone knows (the end of the TCP connection, and bytes while they still go that way); readiness is
+ * computed here, level- or edge-triggered, one-shot or not.
+ *
+ * Locks: links (all links between sets and connections), then a set's.
+ */
+enum via_ep_place {
+    VIA_EP_HOT,    /* looked at each time */
+    VIA_EP_WARM,   /* now and then: epoll_cold.c */
+    VIA_EP_COLD,   /* not until their peers ring */
+    VIA_EP_PLAIN,  /* without pipes: the kernel tells */
+    VIA_EP_PARKED, /* taken out by the program, and the kernel has not been told: epoll_set.c */
+    VIA_EP_PLACES,
+};
+
+struct via_ep_set {
+    struct via_file file;
+    struct via_list all;
+    int fd;               /* one of its numbers */
+    _Atomic uint32_t fds; /* how many it has */
+    pthread_mutex_t lock;
+    struct via_list entries[VIA_EP_PLACES];
+    uint32_t warm_count;
+    _Atomic bool cold_due;    /* look at all */
+    _Atomic bool early_due;   /* somebody may have come for one that is eager */
+    _Atomic bool call_due;    /* a peer has called */
+    _Atomic bool hears_calls; /* ... which is registered, with the bells */
+    _Atomic uint32_t entries_count;
+    _Atomic uint32_t piped_count; /* entries whose connection has pipes */
+    _Atomic uint64_t bells;       /* to hear: those of its connections */
+    _Atomic uint64_t heard;       /* ... and registered: via_ep_hear_bells() */
+    _Atomic uint32_t sleepers;    /* threads asleep in it */
+    _Atomic uint64_t asked_ticks; /* when the kernel was last asked */
+    _Atomic bool filled;          /* ours took every place of the last call */
+    _Atomic bool ask_due;         /* the kernel has just been told to watch for more */
+    _Atomic bool look_due;        /* it has said something of connections with pipes */
+    _Atomic uint64_t warm_ticks;  /* when all warm ones were last looked at */
+    uint32_t warm_looks;          /* counts looks of who spins */
+    _Atomic uint64_t young_ticks; /* when a connection was put into it last */
+    uint64_t number;              /* not 0, and others have others, mostly */
+
+    /* Sets in it, and it in others: epoll_nest.c. With the lock of the links. */
+    struct via_list inner;
+    struct via_list outer;
+    _Atomic uint32_t inner_count;
+    _Atomic bool nested; /* has been put into another */
+    uint64_t edges;      /* events that were new to others: with the set's lock */
+};
+
+struct via_ep_entry {
+    struct via_list in_set;
+    struct via_list in_conn;
+    struct via_ep_set *set; /* NULL: free */
+    struct via_conn *conn;
+    int fd;
+    uint32_t events; /* as the program said */
+    uint64_t data;
+    uint32_t kernel_events;
+    struct via_edge told;   /* to the program: edge-triggered, but for `due` and `look` */
+    bool spent;             /* one-shot, and reported */
+    bool found;             /* by a look under way */
+    uint16_t arms;          /* how often the program has asked for it: tells old events from new */
+    bool piped;             /* counted in piped_count: hot, warm or cold */
+    uint8_t place;          /* enum via_ep_place */
+    bool inherited;         /* by fork(): the kernel's registration is the parent's, too */
+    bool unheard;           /* the kernel has nothing more to say, and it is not in its set */
+    uint16_t idle_looks;    /* in vain, one after another */
+    uint32_t cold_sequence; /* the reader's when it became cold */
+    uint64_t told_ticks;    /* when it was last reported, or asked for */
+    struct via_edge come;   /* in a nested set: counted as an edge for others */
+    int early_fd;           /* in the kernel's set, while it is eager; 0: none */
+    _Atomic int kept_fd; /* -1, or ours, by which the kernel has it: fd is closed, others are not */
+};
+
+/* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */
+int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event);
+
+/* --- sockets that are put into a set before they are connected ---------------------------------
+ */
+/* epoll_ctl() has succeeded for a descriptor that is none of ours: remembers what it said. */
+void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event);
+/* Before epoll_ctl() for a descriptor that is none of ours: its result, or -EAGAIN: the kernel is
+ * to be asked. See via_ep_hand_back(). */
+int via_ep_absent_ctl(int epfd, int op, int fd, struct epoll_event *event);
+/* It is in few sets, so that it is known in which; or in none. */
+bool via_ep_can_adopt(int fd);
+/* fd has become this connection: its registrations become entries. Else it stays the kernel's. */
+void via_ep_adopt(struct via_conn *conn, int fd);
+
+/* epoll_wait() on a set with entries. Results as epoll_wait's, or a negative errno. deadline_ns as
+ * in via_sleep(). alone: how the set is held; a thread that is cancelled gives it up. */
+int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                uint64_t deadline_ns, const sigset_t *mask, bool alone);
+
+/* Takes what is not the program's out of events that the kernel reported; how many are left. */
+int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
+
+/* epoll_ctl() for a descriptor that is a set with entries, or was: as via_ep_ctl(). -EAGAIN: the
+ * kernel alone knows of it. */
+int via_ep_nest_ctl(int epfd, int op, struct via_ep_set *inner, int fd,
+                    const struct epoll_event *event);
+/* Before the first connection is put into it: the sets that the set of this number is in learn of
+ * it. false: not all could, so what is put into it has to stay with the kernel. */
+bool via_ep_nest_adopt(int epfd);
+
+/* Calls on sets that held nothing of ours when they began, while there are several threads. */
+extern _Atomic uint32_t via_ep_plain_waits;
+
+/* --- for poll() on the set itself --------------------------------------------------------------
+ */
+/* Has it anything of ours to report? */
+bool via_ep_is_ready(struct via_ep_set *set);
+/* Before sleeping. For how many nanoseconds at most: see stall.h; no lock is held. */
+uint64_t via_ep_arm(struct via_ep_set *set);
+/* The kernel says that it has events: true when some of them are for others to see. Bells and the
+ * like are quiet afterwards. */
+bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd);
+
+/* A connection has got pipes, or its bytes go another way: brings registrations up to date. */
+void via_ep_conn_changed(struct via_conn *conn);
+/* Who waits for it is told its state once more, as if something had come. */
+void via_ep_conn_woken(struct via_conn *conn);
+/* It has got a second number in this process. */
+void via_ep_conn_duped(struct via_conn *conn);
+/* One of several numbers is about to be closed: registrations by it go on. */
+void via_ep_conn_loses(struct via_conn *conn, int fd);
+/* Such a number is a copy of the others again. */
+void via_ep_conn_gains(struct via_conn *conn, int fd);
+/* The last descriptor of this process is about to be closed. */
+void via_ep_conn_closing(struct via_conn *conn);
+
+/* This number of the set is closed, and is not in the table any more. */
+void via_ep_closed(struct via_ep_set *set, int fd);
+void via_ep_dup(struct via_ep_set *set, int new_fd);
+/* fd is a set that has never held anything of ours: what is put in by one of its numbers comes to
+ * who waits by the other. */
+void via_ep_dup_plain(int fd, int new_fd);
+
+void via_ep_fork_prepare(void);
+void via_ep_fork_parent(void);
+void via_ep_fork_child(void);
+
+#endif

@@ -1,0 +1,716 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_internal.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/io/io.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/io/stall.h"
+#include "sockets/io/wait.h"
+#include "sockets/process/cancel.h"
+#include "sockets/process/lock.h"
+#include "sockets/process/real.h"
+
+/* While our own connections keep a set busy, the kernel's are asked for so often. */
+#define ASK_US 50u
+/* ... and so often at a time. */
+#define ASK_TRIES 2
+/* While others are hot, all warm ones are looked at so often: it takes about half a microsecond.
+ * Who spins looks at one of them each time that it has looked at the hot ones so often. */
+#define WARM_US 20u
+#define WARM_LOOKS 4u
+/* With so few places descriptors of ours may take most of them: then so often. */
+#define FEW_PLACES 16
+#define FEW_TRIES 8
+/* ... and so often all is looked at anew when the kernel had nothing but what is ours. */
+#define OURS_TRIES 4
+/* So many eager connections are looked after at each call. */
+#define EARLY_MAX 32u
+/* For so long a connection may go by the kernel that is about to go by pipes. */
+#define YOUNG_US 10000u
+/* So many connections without room are watched at each sleep. */
+#define STALLS_MAX 16u
+
+_Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &&
+                   EPOLLERR == POLLERR && EPOLLHUP == POLLHUP && EPOLLRDHUP == POLLRDHUP &&
+                   EPOLLRDNORM == POLLRDNORM && EPOLLWRNORM == POLLWRNORM,
+               "poll's bits and epoll's are the same");
+
+/*
+ * Nothing of what the program waits for here can have happened: the common case, at a glance. While
+ * bytes still go through the kernel, the kernel's report (`look`) is what tells.
+ */
+bool via_ep_is_quiet(const struct via_ep_entry *entry)
+{
+    const struct via_side *side = entry->conn->side;
+    const struct via_stream_rx *rx = &side->rx;
+    if (!entry->piped || entry->spent) {
+        return true;
+    }
+    if (entry->told.due || entry->told.look || via_side_is_in(side, VIA_PHASES_GONE) ||
+        via_pipe_ready(&rx->pipe) || rx->held || rx->ended || rx->broken || rx->avail.held ||
+        atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
+        return false;
+    }
+    return (entry->events & (EPOLLOUT | EPOLLWRNORM)) == 0 ||
+           (side->tx.span != VIA_SPAN_PIPE && !via_ep_missed(entry));
+}
+
+/* One entry's events to report now, or 0: it was not quiet. With the set's lock. */
+static uint32_t entry_events(struct via_ep_entry *entry)
+{
+    entry->idle_looks = 0;
+    if (via_unlikely(via_side_is_in(entry->conn->side, VIA_PHASES_GONE))) {
+        via_ep_refresh(entry); /* the kernel's from now on */
+        return 0;
+    }
+    struct via_op op = via_ep_op(entry);
+    struct via_ep_before before = via_ep_before(entry);
+    uint32_t bits = via_io_ready(&op, entry->events);
+    if (via_unlikely(entry->conn->spans != via_conn_spans(entry->conn))) {
+        via_ep_refresh(entry);
+        if (!entry->piped) {
+            /* The kernel tells of it, and is asked yet; else it would be reported twice. */
+            atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
+            return 0;
+        }
+    }
+    if ((entry->events & EPOLLET) == 0) {
+        entry->told.due = false;
+        entry->told.look = false;
+        return bits;
+    }
+    struct via_edge_now now = via_ep_now(entry, bits, &before);
+    bool news = via_ep_is_news(entry, &now);
+    if (news || bits == 0) {
+        via_ep_told(entry, &now);
+    }
+    entry->told.look = false;
+    return news ? bits : 0;
+}
+
+/* Reports what one entry has now, if anything. With the set's lock. */
+static bool report(struct via_ep_entry *entry, struct epoll_event *event, uint64_t now,
+                   struct via_list *reported)
+{
+    uint32_t bits = entry_events(entry);
+    if (bits == 0) {
+        return false;
+    }
+    entry->told_ticks = now;
+    event->events = bits;
+    event->data.u64 = entry->data;
+    if ((entry->events & EPOLLONESHOT) != 0) {
+        entry->spent = true;
+        via_ep_refresh(entry);
+    }
+    via_list_remove(&entry->in_set);
+    via_list_push_back(reported, &entry->in_set);
+    return true;
+}
+
+/* Reports what is ready among our connections, in the order of epoll_order.c; all: also of those
+ * that have been quiet for a while. */
+static int collect_own(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
+{
+    int count = 0;
+    struct via_ep_found found;
+    struct via_ep_entry *entry;
+    struct via_list reported;
+    if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) == 0) {
+        return 0;
+    }
+    via_list_init(&reported);
+    via_lock(&set->lock);
+    if (via_unlikely(set->cold_due)) {
+        if (set->bells != set->heard && !via_list_empty(&set->entries[VIA_EP_COLD])) {
+            via_ep_hear_bells_locked(set); /* the set was polled, and so hears none */
+        }
+        via_ep_look_at_cold(set);
+    }
+    via_ep_look_at_warm(set, all ? VIA_EP_ALL : 0);
+    via_ep_find(set, &found, (unsigned)max, all);
+    while (count < max && (entry = via_ep_next(set, &found, count != 0)) != NULL) {
+        if (report(entry, &events[count], found.now, &reported)) {
+            count++;
+        } else if (entry->place == VIA_EP_HOT) {
+            via_ep_cool(entry);
+        }
+    }
+    via_ep_found_end(&found);
+    via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
+    via_unlock(&set->lock);
+    return count;
+}
+
+/* Those of which the kernel has just said something, but not who was told since the call began:
+ * level ones would be told twice. */
+static int collect_looks(struct via_ep_set *set, struct epoll_event *events, int max,
+                         uint64_t begun_ticks)
+{
+    int count = 0;
+    struct via_list reported;
+    via_list_init(&reported);
+    via_lock(&set->lock);
+    set->look_due = false;
+    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (count == max) {
+            break;
+        }
+        if (entry->told.look && (int64_t)(entry->told_ticks - begun_ticks) < 0) {
+            count += report(entry, &events[count], via_os_ticks(), &reported) ? 1 : 0;
+        }
+    }
+    via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
+    via_unlock(&set->lock);
+    return count;
+}
+
+/* ... and among sets in it. */
+static int collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
+{
+    int count = collect_own(set, events, max, all);
+    return count < max ? count + via_ep_nest_collect(set, events + count, max - count, all) : count;
+}
+
+bool via_ep_is_ready(struct via_ep_set *set)
+{
+    return via_ep_own_is_ready(set, true) || via_ep_nest_is_ready(set);
+}
+
+bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd)
+{
+    struct pollfd pfd = {.fd = epfd, .events = POLLIN};
+    via_ep_hear_nothing(set);
+    via_ep_nest_quiet(set);
+    return VIA_REAL(poll)(&pfd, 1, 0) > 0 &&
+           (!via_ep_take_in_ends(set) || VIA_REAL(poll)(&pfd, 1, 0) > 0);
+}
+
+/* How long a thread may sleep in the set, for these connections of it: see stall.h. */
+static uint64_t watch_stalls(const int *fds, unsigned count)
+{
+    uint64_t most_ns = VIA_NEVER_NS;
+    while (count > 0) {
+        struct via_op op;
+        if (via_op_begin(&op, fds[--count])) {
+            most_ns = via_min(most_ns, via_stall_watch(&op));
+            via_op_end(&op);
+        }
+    }
+    return most_ns;
+}
+
+void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned max)
+{
+    via_lock(&set->lock);
+    via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (entry->spent) {
+            continue;
+        }
+        if (!via_conn_is_local(entry->conn)) {
+            struct via_op op = via_ep_op(entry);
+            via_io_arm(&op, entry->events);
+        }
+        if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && *count < max &&
+            !via_stall_is_none(entry->conn)) {
+            fds[(*count)++] = via_ep_number(entry);
+        }
+    }
+    via_unlock(&set->lock);
+}
+
+uint64_t via_ep_arm(struct via_ep_set *set)
+{
+    int full[STALLS_MAX];
+    unsigned count = 0;
+    via_ep_own_arm(set, full, &count, STALLS_MAX);
+    via_ep_nest_arm(set, full, &count, STALLS_MAX);
+    return watch_stalls(full, count);
+}
+
+/* Something may be there, at a glance: for spinning. */
+bool via_ep_own_has_news(struct via_ep_set *set)
+{
+    bool news = false;
+    via_lock(&set->lock);
+    via_ep_look_at_warm(set, ++set->warm_looks % WARM_LOOKS == 0 ? 1 : 0);
+    via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        const struct via_side *side = entry->conn->side;
+        if (!entry->spent &&
+            ((entry->events & EPOLLET) != 0
+                 ? via_pipe_ready_at(&side->rx.pipe, entry->told.sequence)
+                 : side->rx.held || side->rx.avail.held || via_pipe_ready(&side->rx.pipe))) {
+            news = true;
+            break;
+        }
+    }
+    via_unlock(&set->lock);
+    return news;
+}
+
+static bool has_news(struct via_ep_set *set)
+{
+    return via_ep_own_has_news(set) || via_ep_nest_has_news(set);
+}
+
+/* An event of a connection without pipes. true: it is for the program to see. */
+static bool is_told(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
+{
+    if ((entry->events & EPOLLONESHOT) != 0 && arms == entry->arms) {
+        bool spent = entry->spent; /* with pipes, and the kernel does not know */
+        entry->spent = true;
+        return !spent;
+    }
+    if ((entry->events & EPOLLET) != 0 &&
+        (entry->told.look || via_conn_is_unsettled(entry->conn))) {
+        struct via_ep_before before = via_ep_before(entry);
+        /* The kernel has been told anew of it, and so tells anew. */
+        struct via_edge_now now = via_ep_now(entry, bits, &before);
+        bool again = entry->told.look && !via_ep_is_news(entry, &now);
+        via_ep_told(entry, &now);
+        return !again;
+    }
+    entry->told.due = false;
+    return true;
+}
+
+/* One event of the kernel's that bears an entry. true: it is the program's to see, in *event. */
+static bool translate(struct via_ep_set *set, struct epoll_event *event)
+{
+    struct via_ep_entry *entry = (void *)(uintptr_t)VIA_EP_ADDRESS(event->data.u64);
+    uint16_t arms = VIA_EP_ARMS(event->data.u64);
+    if (entry->set != set) {
+        return false; /* closed meanwhile */
+    }
+    if (entry->place == VIA_EP_PARKED) {
+        struct via_op op = via_ep_op(entry);
+        via_io_shadow(&op, event->events); /* the program does not want to know now */
+        return false;
+    }
+    if (entry->piped) {
+        struct via_op op = via_ep_op(entry);
+        via_io_shadow(&op, event->events);
+        via_ep_make_hot(entry);
+        entry->told.look = true; /* what the kernel reported by edge is reported by collect() */
+        set->look_due = true;
+        return false;
+    }
+    event->data.u64 = entry->data;
+    return is_told(entry, event->events, arms);
+}
+
+int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count)
+{
+    int kept = 0;
+    via_lock(&set->lock);
+    for (int i = 0; i < count; i++) {
+        uint64_t data = events[i].data.u64;
+        bool keep = true;
+        if (data == (uint64_t)(uintptr_t)&via_ep_bell_mark) {
+            keep = false;
+        } else if (data == (uint64_t)(uintptr_t)&via_ep_cold_mark) {
+            set->cold_due = true;
+            keep = false;
+        } else if (data == (uint64_t)(uintptr_t)&via_ep_calls_mark) {
+            set->call_due = true;
+            keep = false;
+        } else if (data == (uint64_t)(uintptr_t)&via_ep_early_mark) {
+            set->early_due = true;
+            keep = false;
+        } else if (via_pool_owns(&via_ep_nests, data)) {
+            via_ep_nest_look(set, data);
+            keep = false;
+        }
+        if (keep && via_pool_owns(&via_ep_entries, VIA_EP_ADDRESS(data))) {
+            keep = translate(set, &events[i]);
+        }
+        if (keep) {
+            events[kept++] = events[i];
+        }
+    }
+    via_unlock(&set->lock);
+    return kept;
+}
+
+/* The kernel's call, with time in nanoseconds where it can. */
+static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t deadline_ns,
+                       const sigset_t *mask)
+{
+    uint64_t left = 0;
+    uint64_t most_ns = via_sleep_ns_max();
+    if (most_ns != VIA_NEVER_NS && deadline_ns != 0) {
+        deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
+    }
+    if (deadline_ns == VIA_NEVER_NS) {
+        left = VIA_NEVER_NS;
+    } else if (deadline_ns != 0) {
+        uint64_t now = via_os_now_ns();
+        left = deadline_ns > now ? deadline_ns - now : 0;
+    }
+    if (left != VIA_NEVER_NS && left % VIA_MSEC_NS != 0 && via_real.epoll_pwait2 != NULL) {
+        struct timespec ts = {.tv_sec = (time_t)(left / VIA_SEC_NS),
+                              .tv_nsec = (long)(left % VIA_SEC_NS)};
+        via_cancel_let();
+        int n = via_real.epoll_pwait2(epfd, events, max, &ts, mask);
+        via_cancel_keep();
+        if (n >= 0 || errno != ENOSYS) {
+            return n >= 0 ? n : -errno;
+        }
+    }
+    uint64_t ms = left == VIA_NEVER_NS ? 0 : (left + VIA_MSEC_NS - 1) / VIA_MSEC_NS;
+    int timeout = left == VIA_NEVER_NS ? -1 : ms > INT32_MAX ? INT32_MAX : (int)ms;
+    via_cancel_let();
+    int n = VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    via_cancel_keep();
+    return n >= 0 ? n : -errno;
+}
+
+/* Of few: as via_ep_sort_out(), behind `kept` that were before. The kernel tells of level ones each
+ * time that it is asked, so what is among those is told once; told: what the kernel has for each.
+ * *ret_unknown: one is a descriptor that is none of ours, whose data need not be its own alone. */
+static int sort_out_few(struct via_ep_set *set, struct epoll_event *events, int kept, int count,
+                        uint64_t told[FEW_PLACES], bool *ret_unknown)
+{
+    int before = kept;
+    for (int i = before; i < before + count; i++) {
+        struct epoll_event event = events[i];
+        uint64_t data = event.data.u64;
+        int at = 0;
+        if (via_ep_sort_out(set, &event, 1) == 0) {
+            continue;
+        }
+        while (at < before && told[at] != data) {
+            at++;
+        }
+        if (at < before) {
+            events[at].events |= event.events;
+            continue;
+        }
+        *ret_unknown |= !via_pool_owns(&via_ep_entries, VIA_EP_ADDRESS(data));
+        told[kept] = data;
+        events[kept++] = event;
+    }
+    return kept;
+}
+
+/* What the kernel has for the program, without sleeping; how many, or -1 and errno. *ret_ours: it
+ * had something for us, too. */
+static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                      bool *ret_ours)
+{
+    uint64_t told[FEW_PLACES];
+    bool few = max <= FEW_PLACES, unknown = false;
+    int kept = 0;
+    for (int tries = 0; tries < (few ? FEW_TRIES : ASK_TRIES); tries++) {
+        int room = max - kept, before = kept;
+        int n = VIA_REAL(epoll_wait)(epfd, events + kept, room, 0);
+        if (n < 0) {
+            return kept != 0 ? kept : n;
+        }
+        if (few && (kept != 0 || n == room)) {
+            kept = sort_out_few(set, events, kept, n, told, &unknown);
+        } else {
+            kept += via_ep_sort_out(set, events + kept, n);
+        }
+        bool ours = kept - before < n;
+        *ret_ours |= ours;
+        bool vain = tries + 1 >= ASK_TRIES && kept == before && !(kept != 0 && ours);
+        if (n < room || kept == max || vain || (kept != 0 && (unknown || !few))) {
+            break; /* else what is ours has taken places; level ones come again, too */
+        }
+    }
+    return kept;
+}
+
+static void note_filled(struct via_ep_set *set, bool filled)
+{
+    if (via_unlikely(atomic_load_explicit(&set->filled, memory_order_relaxed) != filled)) {
+        atomic_store_explicit(&set->filled, filled, memory_order_relaxed);
+    }
+}
+
+/* Connections begin by the kernel: after one has come the kernel is asked each time that something
+ * of ours is there. */
+static bool is_young(const struct via_ep_set *set, uint64_t now)
+{
+    return now - atomic_load_explicit(&set->young_ticks, memory_order_relaxed) <
+           via_os_us_to_ticks(YOUNG_US);
+}
+
+/* What the kernel had takes longer to come than what ours had, so it was sent first, if anything
+ * can be said. */
+static void put_in_front(struct epoll_event *events, int ours, int kernels)
+{
+    for (int i = 0; i < kernels; i++) {
+        struct epoll_event event = events[ours + i];
+        memmove(events + i + 1, events + i, (size_t)ours * sizeof(event));
+        events[i] = event;
+    }
+}
+
+/* Of what is done now and then, by whichever thread waits in the set. */
+static bool is_due(const _Atomic uint64_t *last_ticks, uint64_t now, unsigned us)
+{
+    return now - atomic_load_explicit(last_ticks, memory_order_relaxed) > via_os_us_to_ticks(us);
+}
+
+static void note_done(_Atomic uint64_t *last_ticks, uint64_t now)
+{
+    atomic_store_explicit(last_ticks, now, memory_order_relaxed);
+}
+
+/* Everything there is without sleeping: ours, and the kernel's when it is its turn; in front, when
+ * ours have left no place before. */
+static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                      bool ask)
+{
+    uint64_t now = via_os_ticks();
+    bool all = ask || is_due(&set->warm_ticks, now, WARM_US);
+    if (all) {
+        note_done(&set->warm_ticks, now);
+    }
+    bool turn = ask || is_due(&set->asked_ticks, now, ASK_US);
+    if (turn) {
+        via_fabric_take_in();
+        (void)via_fabric_end_given_up();
+    }
+    bool ours = false;
+    int first = 0;
+    if (via_unlikely(turn && atomic_load_explicit(&set->filled, memory_order_relaxed))) {
+        atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
+        first = via_max(ask_kernel(set, epfd, events, (max + 1) / 2, &ours), 0);
+        note_done(&set->asked_ticks, now);
+        turn = false;
+    }
+    int count = first;
+    if (count < max) {
+        count += collect(set, events + count, max - count, all);
+    }
+    note_filled(set, count - first == max);
+    bool young = count != 0 && first == 0 && is_young(set, now);
+    turn |= young;
+    /* What has become the kernel's while ours were looked at, it has not been asked for. */
+    turn |= atomic_load_explicit(&set->ask_due, memory_order_relaxed);
+    if (count < max && turn) {
+        atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
+        note_done(&set->asked_ticks, now);
+        int n = ask_kernel(set, epfd, events + count, max - count, &ours);
+        if (n < 0) {
+            return count != 0 ? count : -errno;
+        }
+        if (via_unlikely(young)) {
+            put_in_front(events, count, n);
+        }
+        bool looks = count != 0 && count + n < max &&
+                     atomic_load_explicit(&set->look_due, memory_order_relaxed);
+        count += n;
+        if (via_unlikely(looks)) {
+            count += collect_looks(set, events + count, max - count, now);
+        }
+    }
+    for (int tries = 0; count == 0 && ours && tries < OURS_TRIES; tries++) {
+        ours = false;
+        count = collect(set, events, max, true); /* what the kernel said was about ours */
+        if (count == 0) {
+            /* ... which may be the kernel's alone by now: another process took it from the pipes;
+             * or bells have taken all places. */
+            count = via_max(ask_kernel(set, epfd, events, max, &ours), 0);
+        }
+    }
+    return count;
+}
+
+/* A thread that is cancelled while it sleeps in a set. */
+struct sleeper {
+    struct via_ep_set *set;
+    const struct via_wait *wait;
+    uint64_t bells;
+};
+
+static void leave(const struct sleeper *sleeper)
+{
+    via_sock_bell_leave(sleeper->bells);
+    atomic_fetch_sub_explicit(&sleeper->set->sleepers, 1, memory_order_relaxed);
+}
+
+static void give_up(void *of_sleeper)
+{
+    const struct sleeper *sleeper = of_sleeper;
+    leave(sleeper);
+    via_wait_end(sleeper->wait);
+    via_file_put(&sleeper->set->file, false);
+}
+
+static int sleep_or_end(struct sleeper *sleeper, int epfd, struct epoll_event *events, int max,
+                        uint64_t until_ns, const sigset_t *mask)
+{
+    struct via_cancel before;
+    int n;
+    via_cancel_off(&before);
+    pthread_cleanup_push(give_up, sleeper);
+    n = kernel_wait(epfd, events, max, until_ns, mask);
+    pthread_cleanup_pop(0);
+    via_cancel_back(&before);
+    return n;
+}
+
+/* Sleeps in the kernel's set unless something has come meanwhile. What is there then; *ret_over
+ * when the deadline has passed. */
+static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                    uint64_t deadline_ns, uint64_t most_ns, const sigset_t *mask, bool alone,
+                    struct via_wait *wait, bool *ret_over)
+{
+    /* Before its bells are looked at; pairs with the fence in wake_sleepers(). */
+    atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
+    uint64_t bells = set->bells;
+    if (via_unlikely(bells != set->heard) || (!set->hears_calls && via_steward_is_wanted())) {
+        via_ep_hear_bells(set);
+    }
+    struct sleeper sleeper = {.set = set, .wait = wait, .bells = bells};
+    via_sock_bell_enter(bells);
+    int count = collect(set, events, max, true);
+    if (count != 0) {
+        leave(&sleeper);
+        return count;
+    }
+    via_wait_sleeps(wait);
+    uint64_t until_ns = deadline_ns;
+    if (via_unlikely(most_ns != VIA_NEVER_NS)) {
+        until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
+    }
+    int n = alone ? kernel_wait(epfd, events, max, until_ns, mask)
+                  : sleep_or_end(&sleeper, epfd, events, max, until_ns, mask);
+    via_wait_slept(wait);
+    leave(&sleeper);
+    if (n < 0) {
+        return n;
+    }
+    note_done(&set->asked_ticks, via_os_ticks());
+    count = via_ep_sort_out(set, events, n);
+    if (count < max) {
+        count += collect(set, events + count, max - count, true);
+    }
+    *ret_over = count == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns;
+    return count;
+}
+
+/* With the set's lock: who sleeps in it wakes when somebody comes for this connection. */
+static void hear_early(struct via_ep_entry *entry)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET,
+                                .data = {.ptr = (void *)(uintptr_t)&via_ep_early_mark}};
+    int fd = via_conn_early_fd(entry->conn);
+    if (fd > 0 && fd != entry->early_fd &&
+        VIA_REAL(epoll_ctl)(entry->set->fd, EPOLL_CTL_ADD, fd, &event) == 0) {
+        entry->early_fd = fd;
+    }
+}
+
+/* Up to so many eager connections that somebody may have come for; and hears them. */
+static unsigned list_early(struct via_ep_set *set, int *fds, unsigned max)
+{
+    unsigned count = 0;
+    via_lock(&set->lock);
+    via_list_foreach(it, &set->entries[VIA_EP_PLAIN]) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (via_conn_is_eager(entry->conn)) {
+            hear_early(entry);
+            if (count < max) {
+                fds[count++] = via_ep_number(entry);
+            }
+        }
+    }
+    via_unlock(&set->lock);
+    return count;
+}
+
+/* Eager connections whose peer may have come meanwhile. Not under the set's lock: what they find
+ * changes sets. */
+static void look_early(struct via_ep_set *set)
+{
+    int fds[EARLY_MAX];
+    bool due = set->early_due;
+    set->early_due = false;
+    for (unsigned count = list_early(set, fds, EARLY_MAX); count > 0;) {
+        struct via_op op;
+        if (via_op_begin(&op, fds[--count])) {
+            if (due) {
+                via_conn_look_early_now(&op);
+            } else {
+                via_conn_look_early(&op);
+            }
+            via_op_end(&op);
+        }
+    }
+    list_early(set, fds, 0); /* where they come now */
+}
+
+/* A peer has called. Not under the set's lock, as above. */
+static void hear_call(struct via_ep_set *set)
+{
+    set->call_due = false;
+    via_sock_bell_calls_take();
+    via_steward_look();
+}
+
+/* Nothing has come in time. But on a busy machine the time may have been over before the kernel was
+ * asked, which then did not look for signals that this call lets in. */
+static int let_in(const sigset_t *mask)
+{
+    const struct timespec none = {.tv_sec = 0};
+    return VIA_REAL(ppoll)(NULL, 0, &none, mask) < 0 ? -errno : 0;
+}
+
+int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                uint64_t deadline_ns, const sigset_t *mask, bool alone)
+{
+    struct via_wait wait;
+    if (max <= 0) {
+        return -EINVAL;
+    }
+    if (via_unlikely(via_policy.rules.after_calls == 0)) {
+        look_early(set);
+    }
+    via_wait_begin(&wait);
+    bool ask = deadline_ns == 0;
+    for (;;) {
+        bool over = false;
+        if (via_unlikely(set->early_due)) {
+            look_early(set);
+        }
+        if (via_unlikely(set->call_due)) {
+            hear_call(set);
+        }
+        int count = take_ready(set, epfd, events, max, ask);
+        ask = deadline_ns == 0;
+        if (count == 0 && deadline_ns != 0) {
+            bool news = false;
+            uint64_t most_ns = VIA_NEVER_NS;
+            if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0 ||
+                via_ep_nest_has_pipes(set)) {
+                while (via_wait_again(&wait) && !(news = has_news(set)) &&
+                       !(ask = via_wait_asks(&wait))) {
+                }
+                if (news || ask) {
+                    continue;
+                }
+                most_ns = via_ep_arm(set);
+            }
+            count =
+                sleep_in(set, epfd, events, max, deadline_ns, most_ns, mask, alone, &wait, &over);
+        }
+        if (count != 0 || over || deadline_ns == 0) {
+            via_wait_end(&wait);
+            return over && mask != NULL ? let_in(mask) : count;
+        }
+    }
+}

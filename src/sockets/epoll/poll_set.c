@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/epoll/poll_set.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/io/stall.h"
+#include "sockets/io/wait.h"
+#include "sockets/process/cancel.h"
+#include "sockets/process/real.h"
+
+/* While our own descriptors are ready, the kernel's are asked for so often. */
+#define ASK_US 50u
+#define ON_STACK 128u
+/* Calls that do not wait do all that a sleep takes so often. */
+#define SLEEP_US 1000u
+/* ... and while spinning, when there are no more of them. */
+#define ASK_FDS_MAX 16u
+
+/* One call. kernel[i] is what the kernel watches for fds[i]. */
+struct call {
+    struct pollfd *fds;
+    nfds_t count;
+    struct pollfd *kernel; /* room for as many more, and one */
+    nfds_t count_max;      /* ... which are so many in all */
+    uint64_t bells;        /* to hear */
+    unsigned early;        /* kernel[count..]: where others come to eager connections */
+    bool others;           /* some descriptors are the kernel's alone */
+    uint64_t most_ns;      /* to sleep: see stall.h */
+};
+
+/* A connection of ours that has pipes. *bells: also the bell by which others learn that they come.
+ */
+static bool is_piped(struct via_op *op, int fd, uint64_t *bells)
+{
+    if (!via_op_begin(op, fd)) {
+        return false;
+    }
+    if (bells != NULL) {
+        *bells |= via_conn_bells(op->conn);
+    }
+    if (via_conn_has_pipes(op->conn)) {
+        return true;
+    }
+    via_op_end(op);
+    return false;
+}
+
+static struct via_ep_set *set_at(int fd)
+{
+    struct via_file *file = via_file_get(fd, false);
+    if (file != NULL && file->kind != VIA_FILE_EPOLL) {
+        via_file_put(file, false);
+        file = NULL;
+    }
+    return file != NULL ? via_container_of(file, struct via_ep_set, file) : NULL;
+}
+
+/* A connection without pipes, which the peer may be about to offer. */
+static void hear_early(struct call *call, int fd)
+{
+    struct via_op op;
+    if (via_op_begin(&op, fd)) {
+        int early = via_conn_is_eager(op.conn) ? via_conn_early_fd(op.conn) : -1;
+        if (early >= 0) {
+            call->kernel[call->count + call->early++] =
+                (struct pollfd){.fd = early, .events = POLLIN};
+        }
+        via_op_end(&op);
+    }
+}
+
+/* Fills in revents of ours; how many have any. And what to ask the kernel. */
+static int look(struct call *call)
+{
+    int ready = 0;
+    call->others = false;
+    call->bells = 0;
+    call->early = 0;
+    for (nfds_t i = 0; i < call->count; i++) {
+        struct via_op op;
+        struct pollfd *pfd = &call->fds[i];
+        uint32_t wanted = (uint32_t)(unsigned short)pfd->events;
+        pfd->revents = 0;
+        call->kernel[i] = (struct pollfd){.fd = pfd->fd, .events = pfd->events};
+        if (is_piped(&op, pfd->fd, &call->bells)) {
+            pfd->revents = (short)via_io_ready(&op, wanted);
+            call->kernel[i].fd = via_io_kernel_fd(&op);
+            call->kernel[i].events = (short)via_io_kernel_events(&op, wanted);
+            via_op_end(&op);
+        } else {
+            struct via_ep_set *set = (wanted & POLLIN) != 0 ? set_at(pfd->fd) : NULL;
+            call->others = true;
+            if (via_unlikely(via_policy.rules.after_calls == 0)) {
+                hear_early(call, pfd->fd);
+            }
+            if (set != NULL) {
+                pfd->revents = via_ep_is_ready(set) ? POLLIN : 0;
+                call->bells |= set->bells;
+                via_file_put(&set->file, false);
+            }
+        }
+        ready += pfd->revents != 0 ? 1 : 0;
+    }
+    return ready;
+}
+
+static void arm(struct call *call)
+{
+    call->most_ns = VIA_NEVER_NS;
+    for (nfds_t i = 0; i < call->count; i++) {
+        struct via_op op;
+        uint32_t wanted = (uint32_t)(unsigned short)call->fds[i].events;
+        if (is_piped(&op, call->fds[i].fd, NULL)) {
+            via_io_arm(&op, wanted);
+            if ((wanted & (POLLOUT | POLLWRNORM)) != 0) {
+                call->most_ns = via_min(call->most_ns, via_stall_watch(&op));
+            }
+            via_op_end(&op);
+            continue;
+        }
+        struct via_ep_set *set = (wanted & POLLIN) != 0 ? set_at(call->fds[i].fd) : NULL;
+        if (set != NULL) {
+            call->most_ns = via_min(call->most_ns, via_ep_arm(set));
+            via_file_put(&set->file, false);
+        }
+    }
+}
+
+/* The kernel says POLLIN of a set: of what is in it besides bells? */
+static bool is_set_ready(int fd)
+{
+    struct via_ep_set *set = set_at(fd);
+    if (set == NULL) {
+        return true;
+    }
+    /* The latter last: bells are quiet then, and what they were rung for is looked for. */
+    bool ready = via_ep_is_ready_for_kernel(set, fd) || via_ep_is_ready(set);
+    via_file_put(&set->file, false);
+    return ready;
+}
+
+/* Takes in what the kernel said; how many descriptors have events now. */
+static int merge(struct call *call)
+{
+    int ready = 0;
+    for (nfds_t i = 0; i < call->count; i++) {
+        struct via_op op;
+        struct pollfd *pfd = &call->fds[i];
+        short seen = call->kernel[i].revents;
+        if (seen != 0 && is_piped(&op, pfd->fd, NULL)) {
+            /* Never the kernel's word alone: what is in the pipe comes before an end. */
+            via_io_shadow(&op, (uint32_t)(unsigned short)seen);
+            pfd->revents = (short)via_io_ready(&op, (uint32_t)(unsigned short)pfd->events);
+            via_op_end(&op);
+        } else if (seen != POLLIN || pfd->revents != 0 || is_set_ready(pfd->fd)) {
+            pfd->revents = (short)(pfd->revents | seen);
+        }
+        ready += pfd->revents != 0 ? 1 : 0;
+    }
+    return ready;
+}
+
+/* Is it so long ago that this was last true? Then from now on. */
+static bool is_due(uint64_t *last_ticks, unsigned us)
+{
+    uint64_t now = via_os_ticks();
+    if (now - *last_ticks < via_os_us_to_ticks(us)) {
+        return false;
+    }
+    *last_ticks = now;
+    return true;
+}
+
+/* Is the kernel's turn to be asked, although ours are ready? */
+static bool is_its_turn(void)
+{
+    static __thread uint64_t asked_ticks __attribute__((tls_model("initial-exec")));
+    return is_due(&asked_ticks, ASK_US);
+}
+
+/*
+ * A program that polls again and again without waiting does not sleep: nobody need ring for it, and
+ * what a sleep takes (bells, an armed peer, calls of peers, stalls) is done now and then only.
+ */
+static bool goes_without_sleep(const struct call *call, int ready, uint64_t deadline_ns,
+                               const sigset_t *mask)
+{
+    static __thread uint64_t slept_ticks __attribute__((tls_model("initial-exec")));
+    return (ready != 0 || deadline_ns == 0) && mask == NULL &&
+           (call->bells & via_sock_bells_adopted()) == 0 && !is_due(&slept_ticks, SLEEP_US);
+}
+
+/* What the kernel has besides, when so many of ours are ready. */
+static int ask_now(struct call *call, int ready)
+{
+    int n = VIA_REAL(poll)(call->kernel, call->count + call->early, 0);
+    return n > 0 ? merge(call) : n == 0 || ready != 0 ? ready : -errno;
+}
+
+/* A thread that is cancelled in a call of poll(). */
+struct sleeper {
+    struct call *call;
+    const struct via_wait *wait;
+    uint64_t bells;
+};
+
+static void free_kernel(const struct call *call)
+{
+    if (call->count_max > ON_STACK) {
+        free(call->kernel);
+    }
+}
+
+static void give_up(void *of_sleeper)
+{
+    const struct sleeper *sleeper = of_sleeper;
+    via_sock_bell_leave(sleeper->bells);
+    via_wait_end(sleeper->wait);
+    free_kernel(sleeper->call);
+}
+
+static int sleep_or_end(struct call *call, uint64_t bells, uint64_t until_ns, const sigset_t *mask,
+                        const struct via_wait *wait)
+{
+    struct sleeper sleeper = {.call = call, .wait = wait, .bells = bells};
+    struct via_cancel before;
+    int n;
+    via_cancel_off(&before);
+    pthread_cleanup_push(give_up, &sleeper);
+    n = via_sleep(call->kernel, (unsigned)call->count + call->early, bells, until_ns, mask);
+    pthread_cleanup_pop(0);
+    via_cancel_back(&before);
+    return n;
+}
+
+/* Everything there is, waiting for it until the deadline or not at all. *ret_over when it passed.
+ */
+static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_t *mask,
+                          struct via_wait *wait, bool *ret_over)
+{
+    arm(call);
+    uint64_t bells = call->bells;
+    via_sock_bell_enter(bells);
+    int ready = look(call);
+    uint64_t until_ns = ready != 0 || call->bells != bells ? 0 : deadline_ns;
+    if (via_unlikely(call->most_ns != VIA_NEVER_NS) && until_ns != 0) {
+        until_ns = via_min(until_ns, via_os_now_ns() + call->most_ns);
+    }
+    via_wait_sleeps(wait);
+    int n = sleep_or_end(call, bells, until_ns, mask, wait);
+    via_wait_slept(wait);
+    via_sock_bell_leave(bells);
+    if (n < 0) {
+        return ready != 0 ? ready : n;
+    }
+    ready = merge(call);
+    *ret_over = deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns;
+    return ready;
+}
+
+/* Eager connections whose peer may have come meanwhile. surely: something has. */
+static void look_early(const struct call *call, bool surely)
+{
+    for (nfds_t i = 0; i < call->count; i++) {
+        struct via_op op;
+        if (!via_op_begin(&op, call->fds[i].fd)) {
+            continue;
+        }
+        if (surely) {
+            via_conn_look_early_now(&op);
+        } else {
+            via_conn_look_early(&op);
+        }
+        via_op_end(&op);
+    }
+}
+
+static bool has_come_early(const struct call *call)
+{
+    for (unsigned i = 0; i < call->early; i++) {
+        if (call->kernel[call->count + i].revents != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Who spins for its own would hear late of what only the kernel knows. */
+static int ask_kernel(struct call *call)
+{
+    return call->count <= ASK_FDS_MAX && VIA_REAL(poll)(call->kernel, call->count, 0) > 0
+               ? merge(call)
+               : 0;
+}
+
+static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *mask)
+{
+    struct via_wait wait;
+    bool over = false;
+    int ready = 0;
+    via_wait_begin(&wait);
+    while (ready == 0 && !over) {
+        ready = look(call);
+        if (ready != 0 && (!call->others || !is_its_turn())) {
+            break;
+        }
+        if (ready == 0 && deadline_ns != 0 && via_wait_again(&wait)) {
+            if (via_wait_asks(&wait)) {
+                ready = ask_kernel(call);
+            }
+            continue;
+        }
+        if (goes_without_sleep(call, ready, deadline_ns, mask)) {
+            ready = ask_now(call, ready);
+            over = deadline_ns == 0;
+        } else {
+            ready = look_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &wait, &over);
+        }
+        if (via_unlikely(call->early != 0) && has_come_early(call)) {
+            look_early(call, true);
+        }
+    }
+    via_wait_end(&wait);
+    return ready;
+}
+
+int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigset_t *mask)
+{
+    struct pollfd on_stack[ON_STACK];
+    struct call call = {.fds = fds, .count = count, .kernel = on_stack, .count_max = 2 * count + 1};
+    if (call.count_max > ON_STACK) {
+        call.kernel = malloc(call.count_max * sizeof(*call.kernel));
+        if (call.kernel == NULL) {
+            return -ENOMEM;
+        }
+    }
+    if (via_unlikely(via_policy.rules.after_calls == 0)) {
+        look_early(&call, false);
+    }
+    int rc = poll_call(&call, deadline_ns, mask);
+    free_kernel(&call);
+    return rc;
+}

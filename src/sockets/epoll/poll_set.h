@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_POLL_SET_H
+#define VIA_SOCKETS_POLL_SET_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sockets/hooks/hooks.h"
+#include "sockets/process/fds.h"
+#include "sockets/process/memory.h"
+
+/* Is one of these descriptors a connection or an epoll set of ours? */
+static inline bool via_poll_concerns_us(const struct pollfd *fds, nfds_t count)
+{
+    /* More than there are numbers are an error, or a long way to go for nothing. */
+    if (via_unlikely(count > via_fds_count) ||
+        via_unlikely(!via_memory_is_writable(fds, count * sizeof(*fds)))) {
+        return false;
+    }
+    for (nfds_t i = 0; i < count; i++) {
+        const struct via_file *file = via_fd_peek(fds[i].fd);
+        if (via_unlikely(file != NULL) && file->kind != VIA_FILE_HIDDEN) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* poll() on a mixture. Results as poll's, or a negative errno. deadline_ns as in via_sleep(). */
+int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigset_t *mask);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The memory in which records are built that go as frames, and what of it is lent to the host. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "host/client.h"
+#include "sockets/fabric/fabric_internal.h"
+#include "sockets/io/zcopy.h"
+#include "sockets/process/lock.h"
+#include "sockets/process/os.h"
+#include "sockets/process/real.h"
+
+/* A process may have so many segments: some for lending, most for connections. */
+#define LENT_MAX 64u
+#define RESTS_MAX 256u
+/* Frames are under way for long, and a sleeper's ring for longer: so much keeps all busy. Many such
+ * connections have enough under way together, and the more memory they go through, the less of it
+ * is in a cache. */
+#define LONG_RING_BYTES (1024u * 1024)
+#define LONG_RINGS_MAX 2u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned lent_count;
+static _Atomic unsigned relayed_count;
+
+/* Of connections that were closed with puts under way: kept until these have ended. The host reads
+ * what is lent; and when the segment goes, the peer takes it that all has arrived. */
+static struct rest {
+    struct via_segment *lent;
+    struct via_segment *segment;
+    struct via_remote *remote; /* NULL: this one is free */
+} rests[RESTS_MAX];
+
+/* Connections that only processes forked from this one hold any more: the peer writes to them by
+ * memory that is registered by this one, until the last has closed. Whoever is killed does not say
+ * so. */
+#define HANDED_MAX 1024u
+static struct handed {
+    struct via_segment *segment;
+    struct via_side *side;
+} handed[HANDED_MAX];
+static unsigned handed_count;
+
+static bool goes_by_frames(const struct via_fabric *fabric)
+{
+    return (fabric->way & VIA_STATUS_DIRECT) == 0;
+}
+
+struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
+{
+    struct via_pipe_geometry geometry = via_ring;
+    if (goes_by_frames(fabric) &&
+        atomic_load_explicit(&relayed_count, memory_order_relaxed) < LONG_RINGS_MAX) {
+        geometry.data_bytes = LONG_RING_BYTES;
+    }
+    return geometry;
+}
+
+/* --- lending -----------------------------------------------------------------------------------
+ */
+
+/* With the lock, which other threads' close() wants, too: nobody waits for the host with it. */
+static void give_up(struct rest *rest)
+{
+    if (rest->remote != NULL) {
+        via_remote_close(rest->remote);
+    }
+    if (rest->lent != NULL) {
+        via_client_segment_leave(rest->lent);
+        lent_count--;
+    }
+    if (rest->segment != NULL) {
+        via_client_segment_leave(rest->segment);
+    }
+    *rest = (struct rest){.remote = NULL};
+}
+
+/* With the lock. */
+static void reap_handed(void)
+{
+    for (unsigned i = handed_count; i-- > 0;) {
+        if (atomic_load_explicit(&handed[i].side->refs, memory_order_acquire) == 0) {
+            via_client_segment_leave(handed[i].segment);
+            via_side_free(handed[i].side);
+            handed[i] = handed[--handed_count];
+        }
+    }
+}
+
+/* With the lock: those that nobody uses any more are the system's again. */
+static void reap(void)
+{
+    reap_handed();
+    for (unsigned i = 0; i < RESTS_MAX; i++) {
+        if (rests[i].remote != NULL && via_remote_pending(rests[i].remote) == 0) {
+            give_up(&rests[i]);
+        }
+    }
+}
+
+/* With the lock. */
+static bool keep(const struct rest *rest)
+{
+    for (unsigned i = 0; i < RESTS_MAX; i++) {
+        if (rests[i].remote == NULL) {
+            rests[i] = *rest;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool may_lend(const struct via_fabric *fabric)
+{
+    bool may = via_zcopy_lends && goes_by_frames(fabric);
+    if (may) {
+        via_lock(&lock);
+        reap();
+        may = lent_count < LENT_MAX;
+        lent_count += may ? 1 : 0;
+        via_unlock(&lock);
+    }
+    return may;
+}
+
+static void lend_no_more(void)
+{
+    via_lock(&lock);
+    lent_count--;
+    via_unlock(&lock);
+}
+
+/* Memory that can be lent, mapped; MAP_FAILED. The mapping is ours, whatever becomes of the
+ * attachment. */
+static void *map_lent(struct via_fabric *fabric, struct via_attach *attach)
+{
+    void *mirror = MAP_FAILED;
+    int fd = memfd_create("viaduct mirror", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return MAP_FAILED;
+    }
+    if (via_os_extend(fd, fabric->bytes) == 0 &&
+        VIA_REAL(fcntl)(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+        mirror = mmap(NULL, fabric->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (mirror != MAP_FAILED &&
+        via_segment_adopt(attach, fd, fabric->bytes, mirror, 0, &fabric->lent) != 0) {
+        munmap(mirror, fabric->bytes);
+        mirror = MAP_FAILED;
+    }
+    VIA_REAL(close)(fd);
+    return mirror;
+}
+
+struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn)
+{
+    const struct via_fabric *fabric = conn->fabric;
+    bool is_ours = fabric->lent != NULL && fabric->attach == fabric->lent_to &&
+                   fabric->lent_to == via_fabric_attached();
+    return is_ours && !conn->side->ever_forked ? fabric->lent : NULL;
+}
+
+/* With the lock: others read on what this process has made. */
+static void hand_on(struct via_conn *conn)
+{
+    const struct via_fabric *fabric = conn->fabric;
+    if (fabric->segment != NULL && fabric->segment_attach == via_fabric_attached() &&
+        handed_count < HANDED_MAX) {
+        handed[handed_count++] = (struct handed){.segment = fabric->segment, .side = conn->side};
+        conn->side = NULL;
+    }
+}
+
+void via_fabric_give_back(struct via_conn *conn)
+{
+    struct via_fabric *fabric = conn->fabric;
+    bool last = atomic_load_explicit(&conn->side->refs, memory_order_acquire) == 0;
+    /* Not what a parent has made or lent, nor what an attachment that is closed has known of. */
+    struct via_attach *attach = via_fabric_attached();
+    struct rest rest = {
+        .lent = fabric->lent_to == attach ? fabric->lent : NULL,
+        .segment = last && fabric->segment_attach == attach ? fabric->segment : NULL,
+        .remote = fabric->attach == attach ? fabric->remote : NULL,
+    };
+    via_lock(&lock);
+    reap();
+    if (!last) {
+        hand_on(conn);
+    }
+    bool waits = rest.remote != NULL && via_remote_pending(rest.remote) != 0;
+    if (!waits || !keep(&rest)) {
+        give_up(&rest);
+    }
+    via_unlock(&lock);
+}
+
+/* --- the mirror --------------------------------------------------------------------------------
+ */
+
+int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach)
+{
+    void *mirror = MAP_FAILED;
+    if (may_lend(fabric)) {
+        mirror = map_lent(fabric, attach);
+        fabric->lent_to = attach;
+        if (mirror == MAP_FAILED) {
+            fabric->lent = NULL;
+            lend_no_more();
+        }
+    }
+    if (mirror == MAP_FAILED) {
+        mirror = mmap(NULL, fabric->bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    }
+    if (mirror == MAP_FAILED) {
+        return -ENOMEM;
+    }
+    fabric->mirror = mirror;
+    fabric->counted = goes_by_frames(fabric);
+    if (fabric->counted) {
+        atomic_fetch_add_explicit(&relayed_count, 1, memory_order_relaxed);
+    }
+    return 0;
+}
+
+void via_fabric_mirror_free(struct via_fabric *fabric)
+{
+    if (fabric->counted) {
+        atomic_fetch_sub_explicit(&relayed_count, 1, memory_order_relaxed);
+    }
+    if (fabric->mirror != NULL) {
+        munmap(fabric->mirror, fabric->bytes);
+    }
+}
+
+void via_fabric_mirrors_end(void)
+{
+    via_lock(&lock);
+    lent_count = 0;
+    memset(rests, 0, sizeof(rests));
+    while (handed_count > 0) {
+        via_side_free(handed[--handed_count].side);
+    }
+    via_unlock(&lock);
+}
+
+void via_fabric_mirrors_forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    via_fabric_mirrors_end();
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The C library's calls by which a process confines itself. Behind a seccomp filter the library's
+ * own system calls may be refused, or end the process; in another root the dynamic loader of the
+ * programs that are started there may not find the library.
+ */
+#undef _FORTIFY_SOURCE
+#include <linux/seccomp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/list.h"
+#include "sockets/conn/conn.h"
+#include "sockets/conn/demote.h"
+#include "sockets/conn/stats.h"
+#include "sockets/conn/steward.h"
+#include "sockets/hooks/hooks.h"
+#include "sockets/process/fds.h"
+#include "sockets/process/real.h"
+
+#define PRELOAD_VARIABLE "LD_PRELOAD="
+#define PRELOAD_BYTES_MAX 4096u
+
+/* --- seccomp ------------------------------------------------------------------------------------
+ */
+
+/* Nothing is to be sent again or read from a pipe. */
+#define DONE_WITH (VIA_PHASE_BIT(PLAIN) | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(OVER))
+
+/* A connection that is the kernel's for good leaves the table, so that the hooks make the system
+ * calls of the program on it and no others. It keeps its reference, as another thread may be in a
+ * call on it. One in an epoll set stays: the set has to know it. */
+static void let_go(int fd)
+{
+    struct via_op op;
+    if (via_op_begin(&op, fd)) {
+        if (via_conn_is_in(op.conn, DONE_WITH) && via_list_empty(&op.conn->entries)) {
+            via_fd_take(fd);
+        }
+        via_op_end(&op);
+    }
+}
+
+/* Before the filter is there: all connections go back to the kernel, and what the library wants to
+ * do at exit is done now. */
+static void confine(void)
+{
+    int saved = errno;
+    via_hooks_init();
+    if (!via_hooks_is_guest()) {
+        via_demote_all(VIA_REASON_SECCOMP);
+        via_steward_end();
+        via_stats_write();
+        unsigned top = via_fds_top();
+        for (unsigned fd = 0; fd < top; fd++) {
+            let_go((int)fd);
+        }
+        /* Nor does a read of a pipe listen for what connections are called for. */
+        atomic_store_explicit(&via_steward_had_pipes, false, memory_order_relaxed);
+    }
+    errno = saved;
+}
+
+VIA_HOOK int prctl(int option, ...)
+{
+    va_list list;
+    va_start(list, option);
+    unsigned long second = va_arg(list, unsigned long);
+    unsigned long third = va_arg(list, unsigned long);
+    unsigned long fourth = va_arg(list, unsigned long);
+    unsigned long fifth = va_arg(list, unsigned long);
+    va_end(list);
+    if (option == PR_SET_SECCOMP) {
+        confine();
+    }
+    return VIA_REAL(prctl)(option, second, third, fourth, fifth);
+}
+
+#if defined(__x86_64__)
+/* syscall() with SYS_seccomp: what libseccomp makes. */
+long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned long flags,
+                               void *argument)
+{
+    if (operation == SECCOMP_SET_MODE_STRICT || operation == SECCOMP_SET_MODE_FILTER) {
+        confine();
+    }
+    return via_hooks_real_syscall()(number, operation, flags, argument);
+}
+#endif
+
+/* --- chroot -------------------------------------------------------------------------------------
+ */
+
+static bool is_ours(const char *path, size_t bytes)
+{
+    static const char *const names[] = {"libviaduct-preload.so", "libviaduct-sockets.so"};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(names); i++) {
+        size_t name_bytes = strlen(names[i]);
+        if (bytes > name_bytes && path[bytes - name_bytes - 1] == '/' &&
+            memcmp(path + bytes - name_bytes, names[i], name_bytes) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_reachable(const char *path, size_t bytes)
+{
+    char copy[PRELOAD_BYTES_MAX];
+    memcpy(copy, path, bytes);
+    copy[bytes] = '\0';
+    return access(copy, R_OK) == 0;
+}
+
+/* Copies the list of libraries without those of ours that are not in this root. False: none is
+ * missing, or the list is too long. */
+static bool copy_reachable(const char *list, char *ret_list)
+{
+    bool missing = false;
+    size_t used = 0;
+    if (strlen(list) >= PRELOAD_BYTES_MAX) {
+        return false;
+    }
+    for (const char *at = list; *at != '\0';) {
+        size_t bytes = strcspn(at, ": ");
+        if (is_ours(at, bytes) && !is_reachable(at, bytes)) {
+            missing = true;
+        } else if (bytes > 0) {
+            used += used > 0 ? 1 : 0;
+            memcpy(ret_list + used, at, bytes);
+            used += bytes;
+            ret_list[used] = ':';
+        }
+        at += bytes + (at[bytes] != '\0' ? 1 : 0);
+    }
+    ret_list[used] = '\0';
+    return missing;
+}
+
+/* A library that the new root lacks is taken out of the environment: the loader would complain of
+ * it in every program. Without malloc(), and only what is ours; the program's strings stay. */
+static void forget_preload(void)
+{
+    static char variable[sizeof(PRELOAD_VARIABLE) + PRELOAD_BYTES_MAX] = PRELOAD_VARIABLE;
+    char *list = variable + sizeof(PRELOAD_VARIABLE) - 1;
+    for (char **it = environ; it != NULL && *it != NULL; it++) {
+        if (strncmp(*it, PRELOAD_VARIABLE, sizeof(PRELOAD_VARIABLE) - 1) != 0 ||
+            !copy_reachable(*it + sizeof(PRELOAD_VARIABLE) - 1, list)) {
+            continue;
+        }
+        if (*list != '\0') {
+            *it = variable;
+            return;
+        }
+        for (char **to = it; *to != NULL; to++) {
+            to[0] = to[1];
+        }
+        return;
+    }
+}
+
+VIA_HOOK int chroot(const char *path)
+{
+    int rc = VIA_REAL(chroot)(path);
+    int saved = errno;
+    if (rc == 0 && !via_hooks_is_guest()) {
+        forget_preload();
+    }
+    errno = saved;
+    return rc;
+}

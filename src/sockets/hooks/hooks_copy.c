@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The C library's calls that move bytes from one descriptor to another. */
+#undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+#include "sockets/hooks/hooks.h"
+#include "sockets/io/io.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/process/real.h"
+#include "sockets/process/scratch.h"
+
+/* Sends all of it, or as much as a socket that does not block takes; bytes or a negative errno. */
+static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t bytes, int flags)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        struct iovec iov = {.iov_base = (void *)(uintptr_t)(data + done), .iov_len = bytes - done};
+        ssize_t n = via_io_send(op, &iov, 1, flags);
+        if (n < 0) {
+            return done != 0 ? (ssize_t)done : n;
+        }
+        done += (size_t)n;
+        if (via_op_is_nonblocking(op) && done < bytes) {
+            break;
+        }
+    }
+    return (ssize_t)done;
+}
+
+/* From a file at an offset of its own: what is not sent was not read. */
+static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, off_t *offset,
+                         size_t bytes)
+{
+    size_t total = 0;
+    while (total < bytes) {
+        ssize_t n = pread(in_fd, buffer, via_min(bytes - total, VIA_SCRATCH_BYTES), *offset);
+        if (n <= 0) {
+            return total != 0 || n == 0 ? (ssize_t)total : -errno;
+        }
+        ssize_t sent = send_all(op, buffer, (size_t)n, 0);
+        if (sent < 0) {
+            return total != 0 ? (ssize_t)total : sent;
+        }
+        *offset += sent;
+        total += (size_t)sent;
+        if (sent < n) {
+            break;
+        }
+    }
+    return (ssize_t)total;
+}
+
+/* By the kernel, as long as it is its turn: *ret_left is what is not, because pipes have come.
+ * Bytes, or -1 and errno. */
+static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, size_t bytes,
+                                 size_t *ret_left)
+{
+    size_t total = 0;
+    *ret_left = 0;
+    while (!via_conn_has_pipes(op->conn)) {
+        bool unsettled = via_conn_is_unsettled(op->conn);
+        size_t piece =
+            unsettled ? via_min(bytes - total, (size_t)VIA_IO_PIECE_BYTES) : bytes - total;
+        bool early = via_conn_is_unaccepted(op->conn);
+        ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, piece);
+        if (n < 0 ? errno == EAGAIN : n != 0 && n < (ssize_t)piece) {
+            via_io_found_full(op);
+        }
+        if (n <= 0) {
+            return total != 0 ? (ssize_t)total : n;
+        }
+        total += (size_t)n;
+        via_io_count_kernel(op, n, early);
+        if (unsettled) {
+            via_conn_step(op);
+        }
+        if ((size_t)n < piece || total == bytes) {
+            return (ssize_t)total;
+        }
+    }
+    *ret_left = bytes - total;
+    return (ssize_t)total;
+}
+
+static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
+{
+    off_t at = offset != NULL ? *offset : lseek(in_fd, 0, SEEK_CUR);
+    if (at < 0) {
+        return offset != NULL || errno == ESPIPE ? -EINVAL : -errno;
+    }
+    unsigned char *buffer = via_scratch_get();
+    int state;
+    if (buffer == NULL) {
+        return -ENOMEM;
+    }
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* there is no cancelling in it */
+    ssize_t rc = copy_file(op, buffer, in_fd, &at, bytes);
+    pthread_setcancelstate(state, NULL);
+    via_scratch_put(buffer);
+    if (rc > 0) {
+        if (offset != NULL) {
+            *offset = at;
+        } else {
+            lseek(in_fd, at, SEEK_SET);
+        }
+    }
+    return rc;
+}
+
+VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, out_fd)) {
+        return VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
+    }
+    ssize_t plain = 0;
+    size_t left = bytes;
+    if (!via_conn_has_pipes(op.conn) && (op.exclusive || via_conn_is_plain(op.conn))) {
+        plain = send_file_plainly(&op, in_fd, offset, bytes, &left);
+        if (plain < 0 || left == 0) {
+            via_op_end(&op);
+            return plain;
+        }
+    }
+    int saved = errno;
+    ssize_t rc = send_file_by_pipe(&op, in_fd, offset, left);
+    return via_hooks_finish(&op, rc < 0 && plain > 0 ? plain : rc + plain, saved);
+}
+
+VIA_HOOK ssize_t sendfile64(int out_fd, int in_fd, off64_t *offset, size_t bytes)
+{
+    _Static_assert(sizeof(off64_t) == sizeof(off_t), "the same function");
+    return sendfile(out_fd, in_fd, (off_t *)offset, bytes);
+}
+
+/* From a connection into a pipe of the program's: only what the pipe can surely take. */
+static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned flags)
+{
+    unsigned char buffer[4096];
+    struct iovec iov = {.iov_base = buffer, .iov_len = via_min(bytes, sizeof(buffer))};
+    bool wait =
+        (flags & SPLICE_F_NONBLOCK) == 0 && (VIA_REAL(fcntl)(out_fd, F_GETFL) & O_NONBLOCK) == 0;
+    struct pollfd pfd = {.fd = out_fd, .events = POLLOUT};
+    /* A pipe that polls writable takes PIPE_BUF bytes at once (pipe(7)). */
+    int n = VIA_REAL(poll)(&pfd, 1, wait ? -1 : 0);
+    if (n <= 0) {
+        return n == 0 ? -EAGAIN : -errno;
+    }
+    /* The flag is about the pipe alone. */
+    ssize_t got = via_io_recv(op, &iov, 1, 0);
+    if (got <= 0) {
+        return got;
+    }
+    ssize_t put = VIA_REAL(write)(out_fd, buffer, (size_t)got);
+    return put < 0 ? -errno : put;
+}
+
+/* Takes out of the pipe what was sent of its copy; by way of `copy`, which is empty again. */
+static void take_out(int in_fd, const int *copy, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = VIA_REAL(splice)(in_fd, NULL, copy[1], NULL, bytes, SPLICE_F_NONBLOCK);
+        if (n <= 0) {
+            return; /* the program reads it in another thread, too */
+        }
+        bytes -= (size_t)n;
+    }
+}
+
+/* Sends a copy, and takes out of the pipe what the connection has taken: a signal, an error or a
+ * connection that takes less than there is must not cost the rest. */
+static ssize_t send_copy(struct via_op *op, int in_fd, const int *copy, unsigned char *buffer,
+                         size_t bytes, unsigned flags)
+{
+    ssize_t got =
+        VIA_REAL(tee)(in_fd, copy[1], via_min(bytes, VIA_SCRATCH_BYTES), flags & SPLICE_F_NONBLOCK);
+    if (got <= 0) {
+        return got < 0 ? -errno : 0;
+    }
+    got = VIA_REAL(read)(copy[0], buffer, (size_t)got);
+    ssize_t sent = got > 0 ? send_all(op, buffer, (size_t)got, 0) : -errno;
+    if (sent > 0) {
+        take_out(in_fd, copy, (size_t)sent);
+    }
+    return sent;
+}
+
+/* What a copy takes: a pipe that is empty before and afterwards, and memory. */
+struct copier {
+    int fds[2];
+    unsigned char *buffer;
+};
+
+static void close_copier(void *of_copier)
+{
+    const struct copier *copier = of_copier;
+    VIA_REAL(close)(copier->fds[0]);
+    VIA_REAL(close)(copier->fds[1]);
+    via_scratch_put(copier->buffer);
+}
+
+/* From a pipe of the program's into a connection. */
+static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
+{
+    struct copier copier;
+    ssize_t sent;
+    if (pipe2(copier.fds, O_CLOEXEC) != 0) {
+        return -errno;
+    }
+    copier.buffer = via_scratch_get();
+    pthread_cleanup_push(close_copier, &copier);
+    sent = copier.buffer != NULL ? send_copy(op, in_fd, copier.fds, copier.buffer, bytes, flags)
+                                 : -ENOMEM;
+    pthread_cleanup_pop(1);
+    return sent;
+}
+
+/* Else it is for the kernel to say what is wrong, before anything is taken from anywhere. */
+static bool is_spliced(const struct via_op *op, int other_fd, bool out, unsigned flags)
+{
+    int way = out ? O_RDONLY : O_WRONLY;
+    int mode = VIA_REAL(fcntl)(other_fd, F_GETFL);
+    return via_conn_has_pipes(op->conn) && mode >= 0 &&
+           ((mode & O_ACCMODE) == way || (mode & O_ACCMODE) == O_RDWR) &&
+           VIA_REAL(fcntl)(other_fd, F_GETPIPE_SZ) >= 0 &&
+           (flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)) == 0;
+}
+
+VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_offset,
+                        size_t bytes, unsigned flags)
+{
+    struct via_op op;
+    bool out = via_op_begin(&op, out_fd);
+    if (!out && !via_op_begin(&op, in_fd)) {
+        return VIA_REAL(splice)(in_fd, in_offset, out_fd, out_offset, bytes, flags);
+    }
+    int saved = errno;
+    if (in_offset != NULL || out_offset != NULL || bytes == 0 ||
+        !is_spliced(&op, out ? in_fd : out_fd, out, flags)) {
+        errno = saved;
+        via_op_end(&op);
+        return VIA_REAL(splice)(in_fd, in_offset, out_fd, out_offset, bytes, flags);
+    }
+    ssize_t rc = out ? splice_to(&op, in_fd, bytes, flags) : splice_from(&op, out_fd, bytes, flags);
+    return via_hooks_finish(&op, rc, saved);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The C library's calls by which descriptors get into other programs. */
+#undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "sockets/conn/conn.h"
+#include "sockets/conn/demote.h"
+#include "sockets/conn/steward.h"
+#include "sockets/hooks/hooks.h"
+#include "sockets/process/real.h"
+
+/* --- exec --------------------------------------------------------------------------------------
+ */
+
+/* A child of vfork() has its parent's memory, and must not count in it. */
+static bool begin_exec(void)
+{
+    via_demote_inherited();
+    if (!via_hooks_is_guest()) {
+        via_steward_end();
+    }
+    return !via_conn_is_none() && !via_hooks_is_guest() && via_conn_exec_begin();
+}
+
+static int fail_exec(bool begun, int rc)
+{
+    if (begun) {
+        via_conn_exec_failed();
+    }
+    return rc;
+}
+
+VIA_HOOK int execve(const char *path, char *const *argv, char *const *envp)
+{
+    bool begun = begin_exec();
+    return fail_exec(begun, VIA_REAL(execve)(path, argv, envp));
+}
+
+VIA_HOOK int execv(const char *path, char *const *argv)
+{
+    return execve(path, argv, environ);
+}
+
+VIA_HOOK int execvpe(const char *file, char *const *argv, char *const *envp)
+{
+    bool begun = begin_exec();
+    return fail_exec(begun, VIA_REAL(execvpe)(file, argv, envp));
+}
+
+VIA_HOOK int execvp(const char *file, char *const *argv)
+{
+    return execvpe(file, argv, environ);
+}
+
+VIA_HOOK int fexecve(int fd, char *const *argv, char *const *envp)
+{
+    bool begun = begin_exec();
+    return fail_exec(begun, VIA_REAL(fexecve)(fd, argv, envp));
+}
+
+VIA_HOOK int execveat(int fd, const char *path, char *const *argv, char *const *envp, int flags)
+{
+    bool begun = begin_exec();
+    return fail_exec(begun, VIA_REAL(execveat)(fd, path, argv, envp, flags));
+}
+
+#define WORDS_MAX 4096
+
+/* The words of an execl(), ended by NULL; NULL: too many. In storage of the caller, because
+ * malloc() is not for a child of vfork(). */
+static char *const *words_of(const char *first, va_list *list, char **storage)
+{
+    int count = 0;
+    for (const char *word = first; count < WORDS_MAX; word = va_arg(*list, const char *)) {
+        storage[count++] = (char *)(uintptr_t)word;
+        if (word == NULL) {
+            return storage;
+        }
+    }
+    errno = E2BIG;
+    return NULL;
+}
+
+VIA_HOOK int execl(const char *path, const char *word, ...)
+{
+    char *storage[WORDS_MAX];
+    va_list list;
+    va_start(list, word);
+    char *const *argv = words_of(word, &list, storage);
+    va_end(list);
+    return argv != NULL ? execve(path, argv, environ) : -1;
+}
+
+VIA_HOOK int execlp(const char *file, const char *word, ...)
+{
+    char *storage[WORDS_MAX];
+    va_list list;
+    va_start(list, word);
+    char *const *argv = words_of(word, &list, storage);
+    va_end(list);
+    return argv != NULL ? execvpe(file, argv, environ) : -1;
+}
+
+VIA_HOOK int execle(const char *path, const char *word, ...)
+{
+    char *storage[WORDS_MAX];
+    va_list list;
+    va_start(list, word);
+    char *const *argv = words_of(word, &list, storage);
+    char *const *envp = argv != NULL ? va_arg(list, char *const *) : NULL;
+    va_end(list);
+    return argv != NULL ? execve(path, argv, envp) : -1;
+}
+
+/* --- shells: these start them inside of the C library -------------------------------------------
+ */
+
+VIA_HOOK int system(const char *command)
+{
+    if (command != NULL) {
+        via_demote_inherited();
+    }
+    return VIA_REAL(system)(command);
+}
+
+VIA_HOOK FILE *popen(const char *command, const char *mode)
+{
+    via_demote_inherited();
+    return VIA_REAL(popen)(command, mode);
+}
+
+/* --- posix_spawn -------------------------------------------------------------------------------
+ */
+
+VIA_HOOK int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                         const posix_spawnattr_t *attr, char *const *argv, char *const *envp)
+{
+    via_demote_inherited();
+    return VIA_REAL(posix_spawn)(pid, path, actions, attr, argv, envp);
+}
+
+VIA_HOOK int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+                          const posix_spawnattr_t *attr, char *const *argv, char *const *envp)
+{
+    via_demote_inherited();
+    return VIA_REAL(posix_spawnp)(pid, file, actions, attr, argv, envp);
+}
+
+/* What it is for will be the child's, whether it is close-on-exec here or not. */
+VIA_HOOK int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions, int fd,
+                                              int new_fd)
+{
+    via_fd_demote(fd, VIA_REASON_EXEC);
+    return VIA_REAL(posix_spawn_file_actions_adddup2)(actions, fd, new_fd);
+}

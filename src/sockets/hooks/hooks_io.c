@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The C library's calls that move bytes. */
+#undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "sockets/conn/demote.h"
+#include "sockets/conn/steward.h"
+#include "sockets/hooks/hooks.h"
+#include "sockets/hooks/signals.h"
+#include "sockets/io/io.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/io/wait.h"
+#include "sockets/process/memory.h"
+#include "sockets/process/real.h"
+
+/* Entry points that compilers and old programs call instead; glibc declares them nowhere public. */
+VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room);
+VIA_HOOK ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int flags);
+VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, int flags,
+                                struct sockaddr *addr, socklen_t *addr_bytes);
+VIA_HOOK ssize_t __read(int fd, void *buf, size_t bytes);
+VIA_HOOK ssize_t __write(int fd, const void *buf, size_t bytes);
+VIA_HOOK ssize_t __send(int fd, const void *buf, size_t bytes, int flags);
+void __chk_fail(void) __attribute__((noreturn));
+
+ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved)
+{
+    via_op_end(op);
+    errno = saved;
+    return via_hooks_result(rc);
+}
+
+/* --- receiving ---------------------------------------------------------------------------------
+ */
+
+/* Bytes with nowhere to go: where there are any they stay. */
+static ssize_t recv_nowhere(struct via_op *op, int flags)
+{
+    unsigned char byte;
+    struct iovec iov = {.iov_base = &byte, .iov_len = sizeof(byte)};
+    ssize_t n = via_io_recv(op, &iov, 1, (flags & MSG_DONTWAIT) | MSG_PEEK);
+    return n > 0 ? -EFAULT : n;
+}
+
+/* A buffer that is none. */
+static ssize_t recv_badly(struct via_op *op, void *buf, size_t bytes, int flags)
+{
+    struct iovec iov = {.iov_base = buf, .iov_len = bytes};
+    if (bytes == 0 || (!via_hooks_is_kernel_address(buf) && (flags & MSG_TRUNC) != 0)) {
+        return via_io_recv_slowly(op, &iov, 1, flags); /* it is not needed */
+    }
+    /* The former before anything is looked for. */
+    return via_hooks_is_kernel_address(buf) ? -EFAULT : recv_nowhere(op, flags);
+}
+
+static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
+{
+    if (via_unlikely(via_hooks_is_no_address(buf))) {
+        int before = errno;
+        return via_hooks_finish(op, recv_badly(op, buf, bytes, flags), before);
+    }
+    ssize_t n = via_io_recv_now(op, buf, bytes, flags);
+    if (via_likely(n > 0)) {
+        via_op_end(op);
+        return n;
+    }
+    int saved = errno;
+    struct iovec iov = {.iov_base = buf, .iov_len = bytes};
+    return via_hooks_finish(op, n != -EAGAIN ? n : via_io_recv_slowly(op, &iov, 1, flags), saved);
+}
+
+/* Who waits for another program hears what ours are called for: steward.h. Terminals may be set so
+ * that a read ends when poll() does not. */
+static bool may_wait(int fd)
+{
+    struct stat of;
+    return fstat(fd, &of) == 0 && S_ISFIFO(of.st_mode) &&
+           (VIA_REAL(fcntl)(fd, F_GETFL) & O_NONBLOCK) == 0;
+}
+
+static ssize_t read_elsewhere(int fd, void *buf, size_t bytes)
+{
+    int saved = errno;
+    bool waits = via_steward_is_wanted() && may_wait(fd);
+    errno = saved;
+    while (waits) {
+        struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}};
+        int n = via_steward_sleep(fds, 1, VIA_NEVER_NS, NULL);
+        if (n == -EINTR && !via_signals_restarts()) {
+            errno = EINTR;
+            return -1;
+        }
+        waits = n == -EINTR;
+    }
+    return VIA_REAL(read)(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
+{
+    struct via_op op;
+    if (via_unlikely(bytes == 0)) {
+        return VIA_REAL(read)(fd, buf, bytes); /* nothing is looked for then, unlike by recv() */
+    }
+    return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, 0) : read_elsewhere(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t __read(int fd, void *buf, size_t bytes)
+{
+    return read(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t recv(int fd, void *buf, size_t bytes, int flags)
+{
+    struct via_op op;
+    return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, flags)
+                                 : VIA_REAL(recv)(fd, buf, bytes, flags);
+}
+
+/* TCP gives no address, but looks where to. What has been received is lost when that is wrong. */
+static ssize_t say_no_address(socklen_t *addr_bytes, ssize_t n)
+{
+    if (!via_memory_is_writable(addr_bytes, sizeof(*addr_bytes))) {
+        return via_hooks_result(-EFAULT);
+    }
+    if ((int)*addr_bytes < 0) {
+        return via_hooks_result(-EINVAL);
+    }
+    *addr_bytes = 0;
+    return n;
+}
+
+VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR_ARG addr,
+                          socklen_t *addr_bytes)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(recvfrom)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
+    }
+    ssize_t n = recv_one(&op, buf, bytes, flags);
+    return n >= 0 && addr.__sockaddr__ != NULL ? say_no_address(addr_bytes, n) : n;
+}
+
+VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room)
+{
+    if (bytes > room) {
+        __chk_fail();
+    }
+    return read(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int flags)
+{
+    if (bytes > room) {
+        __chk_fail();
+    }
+    return recv(fd, buf, bytes, flags);
+}
+
+VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, int flags,
+                                struct sockaddr *addr, socklen_t *addr_bytes)
+{
+    if (bytes > room) {
+        __chk_fail();
+    }
+    return recvfrom(fd, buf, bytes, flags, addr, addr_bytes);
+}
+
+/* What the kernel refuses before it asks the socket: a negative errno. 1: there is nothing to do,
+ * so it is not asked either; 0: it is. */
+static int vector_ends_early(const struct iovec *iov, int count)
+{
+    bool any = false;
+    if (count < 0 || count > IOV_MAX) {
+        return -EINVAL;
+    }
+    if (!via_memory_is_readable(iov, (size_t)count * sizeof(*iov))) {
+        return -EFAULT;
+    }
+    for (int i = 0; i < count; i++) {
+        if (iov[i].iov_len != 0 && via_hooks_is_no_address(iov[i].iov_base)) {
+            return -EFAULT;
+        }
+        any |= iov[i].iov_len != 0;
+    }
+    return any ? 0 : 1;
+}
+
+/* How the calls of preadv2() and pwritev2() that sockets know of go; a negative errno for others.
+ */
+static int vector_flags(int flags)
+{
+    if ((flags & ~(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)) != 0) {
+        return -EOPNOTSUPP;
+    }
+    return (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
+}
+
+static ssize_t recv_vector(struct via_op *op, const struct iovec *iov, int count, int flags)
+{
+    int early = flags < 0 ? flags : vector_ends_early(iov, count);
+    return early != 0 ? via_min(early, 0) : via_io_recv(op, iov, count, flags);
+}
+
+static ssize_t send_vector(struct via_op *op, const struct iovec *iov, int count, int flags)
+{
+    int early = flags < 0 ? flags : vector_ends_early(iov, count);
+    return early != 0 ? via_min(early, 0) : via_io_send(op, iov, count, flags);
+}
+
+VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(readv)(fd, iov, count);
+    }
+    int saved = errno;
+    return via_hooks_finish(&op, recv_vector(&op, iov, count, 0), saved);
+}
+
+/* On a socket their flags are readv's and writev's business: an offset is an error, as for pread.
+ */
+VIA_HOOK ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
+{
+    struct via_op op;
+    if (offset != -1 || !via_op_begin(&op, fd)) {
+        return VIA_REAL(preadv2)(fd, iov, count, offset, flags);
+    }
+    int saved = errno;
+    return via_hooks_finish(&op, recv_vector(&op, iov, count, vector_flags(flags)), saved);
+}
+
+VIA_HOOK ssize_t preadv64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
+{
+    return preadv2(fd, iov, count, offset, flags);
+}
+
+VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
+{
+    struct via_op op;
+    if (offset != -1 || !via_op_begin(&op, fd)) {
+        return VIA_REAL(pwritev2)(fd, iov, count, offset, flags);
+    }
+    int saved = errno;
+    return via_hooks_finish(&op, send_vector(&op, iov, count, vector_flags(flags)), saved);
+}
+
+VIA_HOOK ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
+{
+    return pwritev2(fd, iov, count, offset, flags);
+}
+
+/* TCP_INQ, as the kernel says it: bytes that can be read now, and 1 more when FIN has come. */
+static int bytes_left(struct via_op *op)
+{
+    int bytes = via_min(via_max(via_io_readable_bytes(op), 0), INT32_MAX - 1);
+    return bytes + (via_io_fin_has_come(op) ? 1 : 0);
+}
+
+/* The one thing that pipes say in control data. */
+static void put_inq(struct via_op *op, struct msghdr *message, size_t room)
+{
+    int inq = bytes_left(op);
+    struct cmsghdr header = {.cmsg_level = IPPROTO_TCP, .cmsg_type = TCP_CM_INQ};
+    if (room < sizeof(header) || !via_memory_is_writable(message->msg_control, room)) {
+        message->msg_flags |= MSG_CTRUNC;
+        return;
+    }
+    header.cmsg_len = via_min(room, CMSG_LEN(sizeof(inq)));
+    message->msg_flags |= header.cmsg_len < CMSG_LEN(sizeof(inq)) ? MSG_CTRUNC : 0;
+    memcpy(message->msg_control, &header, sizeof(header));
+    memcpy((unsigned char *)message->msg_control + CMSG_LEN(0), &inq,
+           header.cmsg_len - CMSG_LEN(0));
+    message->msg_controllen = via_min(room, CMSG_SPACE(sizeof(inq)));
+}
+
+/* One message: data only, as pipes carry nothing else; the kernel does, for connections that are
+ * its own. */
+static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
+{
+    bool stamps = atomic_load_explicit(&op->side->stamps, memory_order_relaxed);
+    if (via_unlikely(stamps) && !via_conn_is_plain(op->conn)) {
+        via_conn_demote(op, VIA_REASON_OPTION);
+    }
+    if ((message->msg_controllen != 0 || stamps) && via_conn_is_plain(op->conn) &&
+        !via_conn_has_pipes(op->conn)) {
+        via_conn_note_demoted(op->conn);
+        ssize_t plain = VIA_REAL(recvmsg)(op->fd, message, flags);
+        via_stats_count(&op->conn->stats->rx_kernel_bytes, plain > 0 ? (uint64_t)plain : 0);
+        return plain >= 0 ? plain : -errno;
+    }
+    size_t room = message->msg_controllen;
+    ssize_t n = via_io_recv(op, message->msg_iov, (int)message->msg_iovlen, flags);
+    if (n >= 0) {
+        message->msg_namelen = 0;
+        message->msg_controllen = 0;
+        message->msg_flags = 0;
+        if (via_unlikely(op->side->inq == VIA_INQ_ON) && (flags & MSG_OOB) == 0) {
+            put_inq(op, message, room);
+        }
+    }
+    return n;
+}
+
+/* Else the kernel says what is wrong. */
+static bool is_sound_vector(const struct msghdr *message)
+{
+    return message->msg_iovlen <= IOV_MAX &&
+           via_memory_is_readable(message->msg_iov, message->msg_iovlen * sizeof(struct iovec));
+}
+
+VIA_HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(recvmsg)(fd, message, flags);
+    }
+    if ((flags & MSG_ERRQUEUE) != 0 || !via_memory_is_writable(message, sizeof(*message)) ||
+        !is_sound_vector(message)) {
+        via_op_end(&op);
+        return VIA_REAL(recvmsg)(fd, message, flags);
+    }
+    int saved = errno;
+    return via_hooks_finish(&op, recvmsg_op(&op, message, flags), saved);
+}
+
+/* What is wrong with the connection comes before its bytes, in this call only: a negative errno. */
+static int pending_error(const struct via_op *op)
+{
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    return -error;
+}
+
+VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
+                      struct timespec *timeout)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(recvmmsg)(fd, messages, count, flags, timeout);
+    }
+    int saved = errno;
+    ssize_t rc = pending_error(&op);
+    unsigned done = 0;
+    for (; rc >= 0 && done < count; done++) {
+        if (!via_memory_is_writable(&messages[done], sizeof(messages[done]))) {
+            rc = -EFAULT;
+            break;
+        }
+        if (!is_sound_vector(&messages[done].msg_hdr)) {
+            rc = messages[done].msg_hdr.msg_iovlen > IOV_MAX ? -EMSGSIZE : -EFAULT;
+            break;
+        }
+        rc = recvmsg_op(&op, &messages[done].msg_hdr,
+                        (flags & ~MSG_WAITFORONE) |
+                            (done > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0));
+        if (rc < 0) {
+            break;
+        }
+        messages[done].msg_len = (unsigned)rc; /* none, too: each message is one call */
+    }
+    return (int)via_hooks_finish(&op, done > 0 || rc == 0 ? (ssize_t)done : rc, saved);
+}
+
+/* --- sending -----------------------------------------------------------------------------------
+ */
+
+/* A connected TCP socket makes nothing of it: it is copied, though. */
+static bool is_sound_name(const struct msghdr *message)
+{
+    return message->msg_name == NULL ||
+           (message->msg_namelen <= sizeof(struct sockaddr_storage) &&
+            via_memory_is_readable(message->msg_name, message->msg_namelen));
+}
+
+/* An address or control data, of which a connected TCP socket makes nothing: but they may be wrong,
+ * and the kernel knows. 0 or a negative errno. */
+static int check_message(const struct via_op *op, const struct msghdr *message)
+{
+    int saved = errno;
+    struct msghdr same = {.msg_name = message->msg_name,
+                          .msg_namelen = message->msg_namelen,
+                          .msg_control = message->msg_control,
+                          .msg_controllen = message->msg_controllen};
+    if (via_likely(same.msg_controllen == 0 && is_sound_name(message))) {
+        return 0;
+    }
+    int rc = VIA_REAL(sendmsg)(op->fd, &same, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+    errno = saved;
+    return rc == -EPIPE || rc == -EAGAIN ? 0 : rc; /* the call itself finds that */
+}
+
+static ssize_t send_one(struct via_op *op, const void *buf, size_t bytes, int flags)
+{
+    if (via_unlikely(via_hooks_is_no_address(buf)) && bytes != 0) {
+        via_op_end(op);
+        return VIA_REAL(send)(op->fd, buf, bytes, flags); /* takes nothing, and says why */
+    }
+    ssize_t n = via_io_send_now(op, buf, bytes, flags);
+    if (via_likely(n > 0)) {
+        via_op_end(op);
+        return n;
+    }
+    int saved = errno;
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = bytes};
+    return via_hooks_finish(op, n != -EAGAIN ? n : via_io_send_slowly(op, &iov, 1, flags), saved);
+}
+
+VIA_HOOK ssize_t write(int fd, const void *buf, size_t bytes)
+{
+    struct via_op op;
+    return via_op_begin(&op, fd) ? send_one(&op, buf, bytes, 0) : VIA_REAL(write)(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t __write(int fd, const void *buf, size_t bytes)
+{
+    return write(fd, buf, bytes);
+}
+
+VIA_HOOK ssize_t send(int fd, const void *buf, size_t bytes, int flags)
+{
+    struct via_op op;
+    return via_op_begin(&op, fd) ? send_one(&op, buf, bytes, flags)
+                                 : VIA_REAL(send)(fd, buf, bytes, flags);
+}
+
+VIA_HOOK ssize_t __send(int fd, const void *buf, size_t bytes, int flags)
+{
+    return send(fd, buf, bytes, flags);
+}
+
+VIA_HOOK ssize_t sendto(int fd, const void *buf, size_t bytes, int flags, __CONST_SOCKADDR_ARG addr,
+                        socklen_t addr_bytes)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(sendto)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
+    }
+    struct msghdr message = {.msg_name = (void *)(uintptr_t)addr.__sockaddr__};
+    message.msg_namelen = addr_bytes;
+    int rc = addr.__sockaddr__ != NULL && addr_bytes > sizeof(struct sockaddr_storage)
+                 ? -EINVAL
+                 : check_message(&op, &message);
+    return rc != 0 ? via_hooks_finish(&op, rc, errno) : send_one(&op, buf, bytes, flags);
+}
+
+VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(writev)(fd, iov, count);
+    }
+    int saved = errno;
+    return via_hooks_finish(&op, send_vector(&op, iov, count, 0), saved);
+}
+
+/* One message. Control data for a TCP socket is about packets; there are none. */
+static ssize_t send_message(struct via_op *op, const struct msghdr *message, int flags)
+{
+    int rc = message->msg_iovlen > IOV_MAX ? -EMSGSIZE
+             : !is_sound_vector(message)   ? -EFAULT
+                                           : check_message(op, message);
+    return rc != 0 ? rc : via_io_send(op, message->msg_iov, (int)message->msg_iovlen, flags);
+}
+
+static void pass(int fd)
+{
+    struct via_op op;
+    if (via_op_begin(&op, fd)) {
+        op.conn->passed = true;
+        via_conn_demote(&op, VIA_REASON_PASSED);
+        via_op_end(&op);
+    }
+}
+
+/* Before a message is sent: those that go with it to another process. */
+static void demote_passed(const struct msghdr *message)
+{
+    struct msghdr *of = (struct msghdr *)(uintptr_t)message;
+    for (struct cmsghdr *it = CMSG_FIRSTHDR(of); it != NULL; it = CMSG_NXTHDR(of, it)) {
+        if (it->cmsg_level != SOL_SOCKET || it->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        size_t room = (size_t)((unsigned char *)of->msg_control + of->msg_controllen -
+                               (unsigned char *)CMSG_DATA(it));
+        size_t bytes = via_min(via_max(it->cmsg_len, CMSG_LEN(0)) - CMSG_LEN(0), room);
+        for (size_t off = 0; off + sizeof(int) <= bytes; off += sizeof(int)) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(it) + off, sizeof(fd));
+            pass(fd);
+        }
+    }
+}
+
+/* Descriptors that are passed to another process. false: there is no message. */
+static bool look_at_passed(const struct msghdr *message)
+{
+    if (!via_memory_is_readable(message, sizeof(*message))) {
+        return false;
+    }
+    if (via_unlikely(message->msg_controllen != 0) &&
+        via_memory_is_readable(message->msg_control, message->msg_controllen)) {
+        demote_passed(message);
+    }
+    return true;
+}
+
+VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        look_at_passed(message);
+        return VIA_REAL(sendmsg)(fd, message, flags);
+    }
+    int saved = errno;
+    if (!via_memory_is_readable(message, sizeof(*message))) {
+        return via_hooks_finish(&op, -EFAULT, saved);
+    }
+    return via_hooks_finish(&op, send_message(&op, message, flags), saved);
+}
+
+VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        for (unsigned i = 0; i < count && look_at_passed(&messages[i].msg_hdr); i++) {
+        }
+        return VIA_REAL(sendmmsg)(fd, messages, count, flags);
+    }
+    int saved = errno;
+    ssize_t rc = 0;
+    unsigned done = 0;
+    for (; done < count; done++) {
+        if (!via_memory_is_writable(&messages[done], sizeof(messages[done]))) {
+            rc = -EFAULT;
+            break;
+        }
+        rc = send_message(&op, &messages[done].msg_hdr, flags);
+        if (rc < 0) {
+            break;
+        }
+        messages[done].msg_len = (unsigned)rc;
+    }
+    return (int)via_hooks_finish(&op, done > 0 ? (ssize_t)done : rc, saved);
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The C library's calls that wait for several descriptors. */
+#undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+
+#include "sockets/conn/demote.h"
+#include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/epoll/poll_set.h"
+#include "sockets/hooks/hooks.h"
+#include "sockets/io/io.h"
+#include "sockets/process/memory.h"
+#include "sockets/process/real.h"
+#include "sockets/process/scratch.h"
+
+VIA_HOOK int __poll(struct pollfd *fds, nfds_t count, int timeout);
+VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room);
+VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                         const sigset_t *mask, size_t room);
+void __chk_fail(void) __attribute__((noreturn));
+
+static uint64_t deadline_of_ms(int timeout)
+{
+    return timeout < 0    ? VIA_NEVER_NS
+           : timeout == 0 ? 0
+                          : via_os_now_ns() + (uint64_t)timeout * VIA_MSEC_NS;
+}
+
+/* A longer time is for ever: nobody waits a hundred years, and the sum must not wrap around. */
+#define SECONDS_MAX (INT64_C(100) * 366 * 24 * 3600)
+
+/* -EINVAL in *ret_error for a time that is none. */
+static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
+{
+    *ret_error = 0;
+    if (timeout == NULL) {
+        return VIA_NEVER_NS;
+    }
+    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= (long)VIA_SEC_NS) {
+        *ret_error = -EINVAL;
+        return 0;
+    }
+    if (timeout->tv_sec == 0 && timeout->tv_nsec == 0) {
+        return 0;
+    }
+    if (timeout->tv_sec > SECONDS_MAX) {
+        return VIA_NEVER_NS;
+    }
+    return via_os_now_ns() + (uint64_t)timeout->tv_sec * VIA_SEC_NS + (uint64_t)timeout->tv_nsec;
+}
+
+/* --- nothing of ours ---------------------------------------------------------------------------
+ */
+
+#define ELSEWHERE_MAX 64u
+
+/* Shall who waits for descriptors that are none of ours hear what ours are called for? */
+static bool listens(const void *where, nfds_t count, uint64_t deadline_ns)
+{
+    return via_unlikely(via_steward_is_wanted()) && deadline_ns != 0 && count < ELSEWHERE_MAX &&
+           via_memory_is_readable(where, count);
+}
+
+static int poll_elsewhere(struct pollfd *fds, nfds_t count, uint64_t deadline_ns,
+                          const sigset_t *mask)
+{
+    struct pollfd with_calls[ELSEWHERE_MAX];
+    for (nfds_t i = 0; i < count; i++) {
+        with_calls[i] = fds[i];
+    }
+    int n = via_steward_sleep(with_calls, (unsigned)count, deadline_ns, mask);
+    for (nfds_t i = 0; i < count && n >= 0; i++) {
+        fds[i].revents = with_calls[i].revents;
+    }
+    return n;
+}
+
+/* --- poll --------------------------------------------------------------------------------------
+ */
+
+VIA_HOOK int poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    bool ours = via_poll_concerns_us(fds, count);
+    if (via_likely(!ours) && !listens(fds, count, (uint64_t)timeout)) {
+        return VIA_REAL(poll)(fds, count, timeout);
+    }
+    int saved = errno;
+    int rc = ours ? via_poll(fds, count, deadline_of_ms(timeout), NULL)
+                  : poll_elsewhere(fds, count, deadline_of_ms(timeout), NULL);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+VIA_HOOK int __poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    return poll(fds, count, timeout);
+}
+
+VIA_HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                   const sigset_t *mask)
+{
+    int error;
+    bool ours = via_poll_concerns_us(fds, count);
+    if (via_likely(!ours) && !listens(fds, count, VIA_NEVER_NS)) {
+        return VIA_REAL(ppoll)(fds, count, timeout, mask);
+    }
+    int saved = errno;
+    uint64_t deadline_ns = deadline_of(timeout, &error);
+    int rc = error != 0 ? error
+             : ours     ? via_poll(fds, count, deadline_ns, mask)
+                        : poll_elsewhere(fds, count, deadline_ns, mask);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room)
+{
+    if (room / sizeof(*fds) < count) {
+        __chk_fail();
+    }
+    return poll(fds, count, timeout);
+}
+
+VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                         const sigset_t *mask, size_t room)
+{
+    if (room / sizeof(*fds) < count) {
+        __chk_fail();
+    }
+    return ppoll(fds, count, timeout, mask);
+}
+
+/* --- select ------------------------------------------------------------------------------------
+ */
+
+/* select(2), "Correspondence between select() and poll() notifications". */
+#define SELECT_IN (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
+#define SELECT_OUT (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
+#define SELECT_EXCEPT POLLPRI
+
+static bool in_set(int fd, const fd_set *set)
+{
+    return set != NULL && FD_ISSET(fd, set);
+}
+
+static bool select_concerns_us(int count, const fd_set *in, const fd_set *out, const fd_set *except)
+{
+    for (int fd = 0; fd < count && (unsigned)fd < via_fds_count; fd++) {
+        const struct via_file *file = via_fd_peek(fd);
+        if (via_unlikely(file != NULL) && file->kind != VIA_FILE_HIDDEN &&
+            (in_set(fd, in) || in_set(fd, out) || in_set(fd, except))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Into pollfds (room for `count`); how many. */
+static nfds_t from_sets(int count, const fd_set *in, const fd_set *out, const fd_set *except,
+                        struct pollfd *fds)
+{
+    nfds_t used = 0;
+    for (int fd = 0; fd < count; fd++) {
+        short events = (short)((in_set(fd, in) ? POLLIN : 0) | (in_set(fd, out) ? POLLOUT : 0) |
+                               (in_set(fd, except) ? POLLPRI : 0));
+        if (events != 0) {
+            fds[used++] = (struct pollfd){.fd = fd, .events = events};
+        }
+    }
+    return used;
+}
+
+static int keep(int fd, fd_set *set, bool keeps)
+{
+    if (set == NULL || !FD_ISSET(fd, set)) {
+        return 0;
+    }
+    if (!keeps) {
+        FD_CLR(fd, set);
+    }
+    return keeps ? 1 : 0;
+}
+
+/* Back into the sets; the number of bits. -EBADF when a descriptor is not open. */
+static int to_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *out, fd_set *except)
+{
+    int bits = 0;
+    for (nfds_t i = 0; i < used; i++) {
+        if ((fds[i].revents & POLLNVAL) != 0) {
+            return -EBADF;
+        }
+    }
+    for (nfds_t i = 0; i < used; i++) {
+        bits += keep(fds[i].fd, in, (fds[i].revents & SELECT_IN) != 0);
+        bits += keep(fds[i].fd, out, (fds[i].revents & SELECT_OUT) != 0);
+        bits += keep(fds[i].fd, except, (fds[i].revents & SELECT_EXCEPT) != 0);
+    }
+    return bits;
+}
+
+/* Descriptors up to here take no memory but the stack's. */
+#define SELECT_ON_STACK 64u
+_Static_assert(FD_SETSIZE * sizeof(struct pollfd) <= VIA_SCRATCH_BYTES, "for all there can be");
+
+static bool is_there(int count, const fd_set *set)
+{
+    return set == NULL || count <= 0 || via_memory_is_writable(set, (size_t)(count + 63) / 64 * 8);
+}
+
+/* select() proper: what is none of ours, and need not be left for a call; or an error. */
+static bool is_select_plain(int count, const fd_set *in, const fd_set *out, const fd_set *except)
+{
+    return count > FD_SETSIZE || !is_there(count, in) || !is_there(count, out) ||
+           !is_there(count, except) ||
+           (!via_steward_is_wanted() && !select_concerns_us(count, in, out, except));
+}
+
+static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, uint64_t deadline_ns,
+                          const sigset_t *mask)
+{
+    struct pollfd on_stack[SELECT_ON_STACK];
+    struct pollfd *fds = count <= (int)SELECT_ON_STACK ? on_stack : via_scratch_get();
+    if (fds == NULL) {
+        return -ENOMEM;
+    }
+    nfds_t used = from_sets(count, in, out, except, fds);
+    int rc = via_poll_concerns_us(fds, used) || !listens(fds, used, deadline_ns)
+                 ? via_poll(fds, used, deadline_ns, mask)
+                 : poll_elsewhere(fds, used, deadline_ns, mask);
+    rc = rc < 0 ? rc : to_sets(fds, used, in, out, except);
+    if (fds != on_stack) {
+        via_scratch_put(fds);
+    }
+    return rc;
+}
+
+VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
+{
+    /* Sets beyond FD_SETSIZE are the program's own invention; the kernel may know them. */
+    if (via_likely(is_select_plain(count, in, out, except))) {
+        return VIA_REAL(select)(count, in, out, except, timeout);
+    }
+    int saved = errno;
+    int error = 0;
+    struct timespec ts;
+    if (timeout != NULL) {
+        /* More than a second of microseconds is carried over, as in the C library's select(). */
+        ts = (struct timespec){.tv_sec = timeout->tv_sec < 0 || timeout->tv_usec < 0
+                                             ? -1
+                                             : via_min(timeout->tv_sec, SECONDS_MAX) +
+                                                   timeout->tv_usec / 1000000,
+                               .tv_nsec = timeout->tv_usec % 1000000 * 1000};
+    }
+    uint64_t deadline_ns = deadline_of(timeout != NULL ? &ts : NULL, &error);
+    int rc = error != 0 ? error : select_by_poll(count, in, out, except, deadline_ns, NULL);
+    if (timeout != NULL && deadline_ns != 0 && deadline_ns != VIA_NEVER_NS) {
+        uint64_t now = via_os_now_ns();
+        uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+        timeout->tv_sec = (time_t)(left / VIA_SEC_NS);
+        timeout->tv_usec = (suseconds_t)(left % VIA_SEC_NS / VIA_USEC_NS);
+    }
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
+                     const struct timespec *timeout, const sigset_t *mask)
+{
+    int error;
+    if (via_likely(is_select_plain(count, in, out, except))) {
+        return VIA_REAL(pselect)(count, in, out, except, timeout, mask);
+    }
+    int saved = errno;
+    uint64_t deadline_ns = deadline_of(timeout, &error);
+    int rc = error != 0 ? error : select_by_poll(count, in, out, except, deadline_ns, mask);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+/* --- epoll -------------------------------------------------------------------------------------
+ */
+
+/* Which numbers are sets matters when one is copied: see via_ep_dup_plain(). */
+VIA_HOOK int epoll_create1(int flags)
+{
+    int epfd = VIA_REAL(epoll_create1)(flags);
+    via_fd_mark(epfd, VIA_FD_IS_SET, true);
+    return epfd;
+}
+
+VIA_HOOK int epoll_create(int size)
+{
+    int epfd = VIA_REAL(epoll_create)(size);
+    via_fd_mark(epfd, VIA_FD_IS_SET, true);
+    return epfd;
+}
+
+/* Of a set that has held something of ours: as epoll_ctl(), or -EAGAIN, when the kernel is to be
+ * asked. */
+static int nest(int epfd, int operation, int fd, const struct epoll_event *event)
+{
+    int rc = -EAGAIN;
+    struct via_file *file = via_file_get(fd, false);
+    if (file != NULL) {
+        if (file->kind == VIA_FILE_EPOLL) {
+            rc = via_ep_nest_ctl(epfd, operation, via_container_of(file, struct via_ep_set, file),
+                                 fd, event);
+        }
+        via_file_put(file, false);
+    }
+    return rc;
+}
+
+VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event)
+{
+    struct via_op op;
+    if (via_fd_is_hidden(fd)) {
+        errno = EBADF;
+        return -1;
+    }
+    if (operation != EPOLL_CTL_DEL && !via_memory_is_readable(event, sizeof(*event))) {
+        return VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
+    }
+    int saved = errno;
+    if (!via_op_begin(&op, fd)) {
+        int rc = nest(epfd, operation, fd, event);
+        rc = rc == -EAGAIN ? via_ep_absent_ctl(epfd, operation, fd, event) : rc;
+        errno = saved;
+        if (rc != -EAGAIN) {
+            return (int)via_hooks_result(rc);
+        }
+        rc = VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
+        if (rc == 0) {
+            via_ep_note(epfd, operation, fd, event);
+        }
+        return rc;
+    }
+    if (operation == EPOLL_CTL_ADD &&
+        (via_fd_is_marked(epfd, VIA_FD_IN_RING) || !via_ep_nest_adopt(epfd))) {
+        via_conn_demote(&op, VIA_REASON_NESTED);
+    }
+    int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);
+    via_op_end(&op);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+/* The set behind epfd if it has held anything of ours, held until via_file_put(). */
+static struct via_ep_set *any_set_of(int epfd, bool alone)
+{
+    struct via_file *file = via_file_get(epfd, alone);
+    if (via_likely(file == NULL)) {
+        return NULL;
+    }
+    if (file->kind == VIA_FILE_EPOLL) {
+        return via_container_of(file, struct via_ep_set, file);
+    }
+    via_file_put(file, alone);
+    return NULL;
+}
+
+/* ... if it does now. */
+static struct via_ep_set *set_of(int epfd, bool alone)
+{
+    struct via_ep_set *set = any_set_of(epfd, alone);
+    if (set == NULL || atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0 ||
+        atomic_load_explicit(&set->bells, memory_order_relaxed) != 0) {
+        return set; /* bells are still in it, and not for the program to see */
+    }
+    via_file_put(&set->file, alone);
+    return NULL;
+}
+
+static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                       uint64_t deadline_ns, const sigset_t *mask, bool alone)
+{
+    int saved = errno;
+    int rc = max <= 0 || via_memory_is_writable(events, sizeof(*events))
+                 ? via_ep_wait(set, epfd, events, max, deadline_ns, mask, alone)
+                 : -EFAULT;
+    via_file_put(&set->file, alone);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
+/* Sleeps until the set has something, listening; then it is asked without waiting. */
+static int wait_listening(int epfd, struct epoll_event *events, int max, uint64_t deadline_ns,
+                          const sigset_t *mask)
+{
+    struct pollfd fds[2] = {{.fd = epfd, .events = POLLIN}};
+    int saved = errno;
+    int n;
+    while ((n = VIA_REAL(epoll_wait)(epfd, events, max, 0)) == 0) {
+        n = via_steward_sleep(fds, 1, deadline_ns, mask);
+        if (n <= 0) {
+            errno = saved;
+            return (int)via_hooks_result(n);
+        }
+    }
+    return n;
+}
+
+/* The kernel's call, which others may have to know of: something of ours may come into the set. */
+static int wait_in_kernel(bool alone, int epfd, struct epoll_event *events, int max, int timeout,
+                          const sigset_t *mask)
+{
+    if (alone && listens(events, 1, (uint64_t)timeout)) {
+        return wait_listening(epfd, events, max, deadline_of_ms(timeout), mask);
+    }
+    if (alone) {
+        return VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    }
+    atomic_fetch_add_explicit(&via_ep_plain_waits, 1, memory_order_seq_cst);
+    int rc = VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    atomic_fetch_sub_explicit(&via_ep_plain_waits, 1, memory_order_relaxed);
+    return rc;
+}
+
+/* The kernel's call on a set that held nothing of ours when it began: another thread may have put
+ * something in meanwhile, and then the events are not all the program's. */
+static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, uint64_t deadline_ns,
+                        const sigset_t *mask)
+{
+    if (rc <= 0 || via_alone()) {
+        return rc;
+    }
+    /* What came in may have been taken out again already; its event is not the program's all the
+     * same. */
+    struct via_ep_set *set = any_set_of(epfd, false);
+    if (set == NULL) {
+        return rc;
+    }
+    rc = via_ep_sort_out(set, events, rc);
+    if (rc > 0) {
+        via_file_put(&set->file, false);
+        return rc;
+    }
+    return wait_in_set(set, epfd, events, max, deadline_ns, mask, false);
+}
+
+VIA_HOOK int epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
+{
+    return epoll_pwait(epfd, events, max, timeout, NULL);
+}
+
+VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout,
+                         const sigset_t *mask)
+{
+    bool alone = via_alone();
+    struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
+    if (set == NULL) {
+        uint64_t deadline_ns = alone ? 0 : deadline_of_ms(timeout);
+        int rc = wait_in_kernel(alone, epfd, events, max, timeout, mask);
+        return wait_plainly(epfd, events, max, rc, deadline_ns, mask);
+    }
+    return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone);
+}
+
+VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
+                          const struct timespec *timeout, const sigset_t *mask)
+{
+    bool alone = via_alone();
+    int error;
+    struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
+    uint64_t deadline_ns = deadline_of(timeout, &error);
+    if (set == NULL) {
+        int rc = VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
+        return wait_plainly(epfd, events, max, rc, deadline_ns, mask);
+    }
+    if (error != 0) {
+        via_file_put(&set->file, alone);
+        return (int)via_hooks_result(error);
+    }
+    return wait_in_set(set, epfd, events, max, deadline_ns, mask, alone);
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The library's own life: loading, fork, stdio, exit. */
+#undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "sockets/conn/bell.h"
+#include "sockets/conn/conn.h"
+#include "sockets/conn/demote.h"
+#include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/hooks/hooks.h"
+#include "sockets/io/io.h"
+#include "sockets/io/wait.h"
+#include "sockets/io/zcopy.h"
+#include "sockets/meet/diag.h"
+#include "sockets/process/lock.h"
+#include "sockets/process/os.h"
+#include "sockets/process/pool.h"
+#include "sockets/process/real.h"
+
+bool via_hooks_ready;
+pid_t via_hooks_pid;
+
+static void before_fork(void);
+static void after_fork(void);
+static void in_child(void);
+
+void via_hooks_init_slowly(void)
+{
+    if (via_hooks_ready) {
+        return;
+    }
+    int saved = errno;
+    via_real_init();
+    via_os_init();
+    via_policy_init();
+    via_zcopy_init();
+    if (via_fds_init() != 0) {
+        via_policy.on = false;
+    }
+    via_hooks_pid = getpid();
+    pthread_atfork(before_fork, after_fork, in_child);
+    via_hooks_ready = true;
+    errno = saved;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    via_hooks_init();
+}
+
+/* What is owed to peers goes now: nobody will come by here again. */
+static void end_conn(struct via_conn *conn)
+{
+    int fd = via_conn_must_heed(conn) || via_side_is_in(conn->side, VIA_PHASES_REPLAY)
+                 ? via_conn_fd(conn)
+                 : -1;
+    if (fd >= 0) {
+        via_conn_end(conn, fd);
+    }
+    via_conn_exits(conn);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    static _Atomic bool ended; /* by exit() and by what that calls */
+    if (!atomic_exchange_explicit(&ended, true, memory_order_relaxed)) {
+        via_conn_try_each(end_conn);
+        via_steward_end();
+        via_stats_write();
+        via_fabric_end();
+    }
+}
+
+VIA_HOOK void _exit(int status)
+{
+    if (via_hooks_ready && !via_hooks_is_guest()) {
+        end();
+    }
+    VIA_REAL(_exit)(status);
+    __builtin_unreachable();
+}
+
+VIA_HOOK void _Exit(int status)
+{
+    _exit(status);
+}
+
+/* --- fork --------------------------------------------------------------------------------------
+ */
+
+/* By pthread_atfork(), as the C library forks in several of its functions. */
+static void before_fork(void)
+{
+    via_conn_fork_begin();
+    via_fabric_fork_prepare();
+    via_ep_fork_prepare();
+    via_conn_fork_prepare();
+    via_hidden_fork_prepare();
+    via_pool_fork_prepare();
+}
+
+static void after_fork(void)
+{
+    via_pool_fork_done();
+    via_hidden_fork_done();
+    via_conn_fork_parent();
+    via_ep_fork_parent();
+}
+
+static void in_child(void)
+{
+    via_lock_fork_child_begin();
+    via_hooks_pid = getpid();
+    via_os_forked();
+    via_hidden_fork_done();
+    via_pool_fork_done();
+    via_stats_forked();
+    via_conn_fork_child();
+    via_side_forked();
+    via_ep_fork_child();
+    via_sock_bell_forked();
+    via_wait_forked();
+    via_steward_forked();
+    via_diag_forked();
+    via_fabric_forked();
+    via_lock_fork_child_end();
+}
+
+VIA_HOOK pid_t fork(void)
+{
+    via_hooks_init();
+    pid_t pid = VIA_REAL(fork)();
+    if (pid < 0) {
+        via_conn_fork_failed();
+    }
+    return pid;
+}
+
+/* --- children of which no atfork handler hears --------------------------------------------------
+ */
+
+VIA_HOOK int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...);
+#if !__GLIBC_PREREQ(2, 34)
+VIA_HOOK pid_t _Fork(void);
+#endif
+
+/* Does such a child have its own copy of our memory and of our descriptors, as one of fork()? With
+ * thread-local storage of its own it may not call anything of ours. */
+static bool is_copy(unsigned long flags)
+{
+    return (flags & (CLONE_VM | CLONE_FILES | CLONE_SETTLS)) == 0 && via_hooks_ready &&
+           !via_hooks_is_guest();
+}
+
+/* In parent and child, with what the call returned. */
+static void end_fork(pid_t pid)
+{
+    int saved = errno;
+    if (pid == 0) {
+        in_child();
+    } else {
+        after_fork();
+    }
+    if (pid < 0) {
+        via_conn_fork_failed();
+    }
+    errno = saved;
+}
+
+VIA_HOOK pid_t _Fork(void)
+{
+    if (!is_copy(0)) {
+        return VIA_REAL(_Fork)();
+    }
+    before_fork();
+    pid_t pid = VIA_REAL(_Fork)();
+    end_fork(pid);
+    return pid;
+}
+
+#if defined(__x86_64__)
+/* syscall() with SYS_fork, or SYS_clone that goes on on the same stack. */
+long via_hooks_syscall_clone(long number, unsigned long flags, void *stack, void *third,
+                             void *fourth, void *fifth)
+{
+    long (*real)(long, ...) = via_hooks_real_syscall();
+    if (!is_copy(number == SYS_clone ? flags : 0)) {
+        return real(number, flags, stack, third, fourth, fifth);
+    }
+    before_fork();
+    long pid = real(number, flags, stack, third, fourth, fifth);
+    end_fork((pid_t)pid);
+    return pid;
+}
+#endif
+
+struct first_call {
+    int (*run)(void *argument);
+    void *argument;
+};
+
+/* On the child's stack; the parent's has been copied, too. */
+static int run_child(void *of_parent)
+{
+    const struct first_call *call = of_parent;
+    end_fork(0);
+    int status = call->run(call->argument);
+    end(); /* as by _exit(), which the C library's clone() does without our hook */
+    return status;
+}
+
+static int clone_any(int (*run)(void *), void *stack, int flags, void *argument, va_list list)
+{
+    void *parent_tid = va_arg(list, void *);
+    void *tls = va_arg(list, void *);
+    void *child_tid = va_arg(list, void *);
+    if (!is_copy((unsigned long)flags) || run == NULL || stack == NULL) {
+        return VIA_REAL(clone)(run, stack, flags, argument, parent_tid, tls, child_tid);
+    }
+    struct first_call call = {.run = run, .argument = argument};
+    before_fork();
+    int pid = VIA_REAL(clone)(run_child, stack, flags, &call, parent_tid, tls, child_tid);
+    end_fork(pid);
+    return pid;
+}
+
+VIA_HOOK int clone(int (*run)(void *), void *stack, int flags, void *argument, ...)
+{
+    va_list list;
+    va_start(list, argument);
+    int pid = clone_any(run, stack, flags, argument, list);
+    va_end(list);
+    return pid;
+}
+
+VIA_HOOK int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...)
+{
+    va_list list;
+    va_start(list, argument);
+    int pid = clone_any(run, stack, flags, argument, list);
+    va_end(list);
+    return pid;
+}
+
+/* --- stdio: its reads and writes do not come by here -------------------------------------------
+ */
+
+/* A connection that can not go back to the kernel any more: its reads and writes by our calls. */
+static ssize_t cookie_read(void *of_fd, char *buf, size_t bytes)
+{
+    return read((int)(intptr_t)of_fd, buf, bytes);
+}
+
+static ssize_t cookie_write(void *of_fd, const char *buf, size_t bytes)
+{
+    ssize_t n = write((int)(intptr_t)of_fd, buf, bytes);
+    return n < 0 ? 0 : n; /* fopencookie(3) */
+}
+
+static int cookie_close(void *of_fd)
+{
+    return close((int)(intptr_t)of_fd);
+}
+
+VIA_HOOK FILE *fdopen(int fd, const char *mode)
+{
+    int rc = via_fd_demote(fd, VIA_REASON_STDIO);
+    if (rc == 0 || rc == -ETIMEDOUT) {
+        return VIA_REAL(fdopen)(fd, mode);
+    }
+    cookie_io_functions_t functions = {
+        .read = cookie_read, .write = cookie_write, .close = cookie_close};
+    return fopencookie((void *)(intptr_t)fd, mode, functions);
+}
+
+/* By hand, as these write past us, too. */
+static int print(struct via_op *op, const char *format, va_list list) VIA_PRINTF(2, 0);
+
+static int print(struct via_op *op, const char *format, va_list list)
+{
+    char *text;
+    int bytes = vasprintf(&text, format, list);
+    if (bytes < 0) {
+        return bytes;
+    }
+    int done = 0;
+    while (done < bytes) {
+        struct iovec iov = {.iov_base = text + done, .iov_len = (size_t)(bytes - done)};
+        ssize_t n = via_io_send(op, &iov, 1, 0);
+        if (n < 0) {
+            errno = (int)-n;
+            break;
+        }
+        done += (int)n;
+    }
+    free(text);
+    return done < bytes ? -1 : bytes;
+}
+
+VIA_HOOK int vdprintf(int fd, const char *format, va_list list)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(vdprintf)(fd, format, list);
+    }
+    int rc = print(&op, format, list);
+    via_op_end(&op);
+    return rc;
+}
+
+VIA_HOOK int dprintf(int fd, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int rc = vdprintf(fd, format, list);
+    va_end(list);
+    return rc;
+}
+
+VIA_HOOK int __vdprintf_chk(int fd, int flag, const char *format, va_list list) VIA_PRINTF(3, 0);
+VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...) VIA_PRINTF(3, 4);
+
+VIA_HOOK int __vdprintf_chk(int fd, int flag, const char *format, va_list list)
+{
+    (void)flag; /* only makes %n in writable memory an error */
+    return vdprintf(fd, format, list);
+}
+
+VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int rc = __vdprintf_chk(fd, flag, format, list);
+    va_end(list);
+    return rc;
+}
+
+VIA_HOOK int fclose(FILE *stream)
+{
+    int fd = stream != NULL ? fileno(stream) : -1;
+    if (via_unlikely(via_fd_peek(fd) != NULL)) {
+        fflush(stream); /* what it holds must go before what we say in parting */
+        via_hooks_forget(fd);
+    }
+    return VIA_REAL(fclose)(stream);
+}

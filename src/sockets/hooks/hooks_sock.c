@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The C library's calls on sockets and descriptors as such. */
+#undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "sockets/conn/board.h"
+#include "sockets/conn/demote.h"
+#include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/hooks/hooks.h"
+#include "sockets/io/io.h"
+#include "sockets/meet/diag.h"
+#include "sockets/meet/meeting.h"
+#include "sockets/process/memory.h"
+#include "sockets/process/real.h"
+
+/* --- making connections ------------------------------------------------------------------------
+ */
+
+/* A connected socket: it is to be connected to nowhere; or its connect() went on after the call
+ * that began it, this one is the first to ask, and the connection has ended
+ * (inet_stream_connect()). */
+static bool dissolves(int fd, const struct sockaddr *to, socklen_t bytes, int error)
+{
+    if (error == 0) {
+        return bytes >= sizeof(to->sa_family) && to->sa_family == AF_UNSPEC;
+    }
+    bool ended =
+        error == EPIPE || error == ECONNRESET || error == ECONNABORTED || error == ETIMEDOUT;
+    return ended && via_fd_peek(fd) != NULL;
+}
+
+/* The socket is as new, by all its numbers. What has become the kernel's stays that: it may have it
+ * in sets by numbers that are closed, and tells of it as ours. */
+static void dissolve(int fd)
+{
+    struct via_op op;
+    if (via_hooks_is_guest() || !via_op_begin(&op, fd)) {
+        return;
+    }
+    bool kept = via_conn_is_plain(op.conn) && !via_list_empty(&op.conn->entries);
+    bool copied = atomic_load_explicit(&op.conn->fds, memory_order_relaxed) > 1;
+    op.conn->dissolved |= !kept;
+    for (int number = fd; !kept && number >= 0; number = via_conn_fd(op.conn)) {
+        via_hooks_forget(number);
+        if (copied) {
+            via_fd_mark(number, VIA_FD_IS_COPIED, true);
+        }
+    }
+    via_op_end(&op);
+}
+
+VIA_HOOK int socket(int domain, int type, int protocol)
+{
+    int fd = VIA_REAL(socket)(domain, type, protocol);
+    if (via_unlikely(fd < 0 && errno == EMFILE) && via_hooks_ready && via_meeting_give_back()) {
+        fd = VIA_REAL(socket)(domain, type, protocol);
+    }
+    return fd;
+}
+
+VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
+{
+    const struct sockaddr *to = addr.__sockaddr__;
+    via_hooks_init();
+    if (!via_memory_is_readable(to, via_min(bytes, (socklen_t)sizeof(struct sockaddr_storage)))) {
+        return VIA_REAL(connect)(fd, to, bytes);
+    }
+    struct via_conn *conn = via_conn_prepare(fd, to, bytes);
+    int rc = VIA_REAL(connect)(fd, to, bytes);
+    if (conn == NULL && dissolves(fd, to, bytes, rc == 0 ? 0 : errno)) {
+        int saved = errno;
+        dissolve(fd);
+        errno = saved;
+    }
+    if (conn != NULL) {
+        int saved = errno;
+        via_meeting_saw(fd);
+        if (rc == 0 || saved == EINPROGRESS || saved == EINTR) {
+            via_conn_publish(conn, fd);
+        } else {
+            via_conn_discard(conn);
+        }
+        errno = saved;
+    }
+    return rc;
+}
+
+/* A child of vfork() closes its own numbers, and the marks are its parent's. */
+static void unmark(int fd)
+{
+    if (via_fd_is_marked(fd, VIA_FD_ALL) && !via_hooks_is_guest()) {
+        via_fd_mark(fd, VIA_FD_ALL, false);
+    }
+}
+
+/* A number that the kernel has just given out can not refer to anything we know. */
+static void forget(int fd)
+{
+    if (via_fd_peek(fd) != NULL) {
+        via_hooks_forget(fd);
+    }
+    unmark(fd);
+}
+
+/* Where accept() is to write the address; else the kernel says what is wrong, and closes what it
+ * has accepted. */
+static bool is_sound_place(const struct sockaddr *addr, const socklen_t *bytes)
+{
+    return addr == NULL || (via_memory_is_writable(bytes, sizeof(*bytes)) && (int)*bytes >= 0 &&
+                            via_memory_is_writable(addr, via_min(*bytes, sizeof(*addr))));
+}
+
+/* The peer's address is wanted whether the program asks for it or not. */
+static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, int flags)
+{
+    struct sockaddr_storage own;
+    socklen_t own_bytes = sizeof(own);
+    via_hooks_init();
+    if (!via_policy.on || !is_sound_place(addr, bytes)) {
+        int plain = VIA_REAL(accept4)(listen_fd, addr, bytes, flags);
+        if (plain >= 0) {
+            via_board_refuse(plain, via_policy.off_reason);
+        }
+        return plain;
+    }
+    if (!via_fd_is_marked(listen_fd, VIA_FD_LISTENS)) {
+        /* It listened before we were there; what it accepts from now on has the mark. */
+        via_diag_mark(listen_fd);
+        via_fd_mark(listen_fd, VIA_FD_LISTENS, true);
+    }
+    int fd = VIA_REAL(accept4)(listen_fd, (struct sockaddr *)&own, &own_bytes, flags);
+    if (via_unlikely(fd < 0 && errno == EMFILE) && via_meeting_give_back()) {
+        fd = VIA_REAL(accept4)(listen_fd, (struct sockaddr *)&own, &own_bytes, flags);
+    }
+    if (fd < 0) {
+        return fd;
+    }
+    forget(fd);
+    via_meeting_saw(fd);
+    if (addr != NULL && bytes != NULL) {
+        memcpy(addr, &own, via_min(*bytes, via_min(own_bytes, (socklen_t)sizeof(own))));
+        *bytes = own_bytes;
+    }
+    via_conn_accepted(fd, (struct sockaddr *)&own, own_bytes);
+    return fd;
+}
+
+VIA_HOOK int accept(int fd, __SOCKADDR_ARG addr, socklen_t *bytes)
+{
+    return accept_any(fd, addr.__sockaddr__, bytes, 0);
+}
+
+VIA_HOOK int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *bytes, int flags)
+{
+    return accept_any(fd, addr.__sockaddr__, bytes, flags);
+}
+
+VIA_HOOK int listen(int fd, int backlog)
+{
+    via_hooks_init();
+    if (via_policy.on) {
+        via_steward_prepare();
+        via_diag_mark(fd);
+        via_fd_mark(fd, VIA_FD_LISTENS, true);
+    }
+    return VIA_REAL(listen)(fd, backlog);
+}
+
+VIA_HOOK int shutdown(int fd, int how)
+{
+    struct via_op op;
+    if (!via_op_begin(&op, fd)) {
+        return VIA_REAL(shutdown)(fd, how);
+    }
+    int rc = via_io_shutdown(&op, how);
+    via_op_end(&op);
+    return (int)via_hooks_result(rc);
+}
+
+/* --- closing -----------------------------------------------------------------------------------
+ */
+
+void via_hooks_forget(int fd)
+{
+    struct via_file *file = via_fd_peek(fd);
+    if (file == NULL || file->kind == VIA_FILE_HIDDEN || via_hooks_is_guest()) {
+        return;
+    }
+    file = via_fd_take(fd);
+    if (file == NULL) {
+        return;
+    }
+    if (file->kind == VIA_FILE_CONN) {
+        struct via_conn *conn = via_container_of(file, struct via_conn, file);
+        via_conn_closing(conn, fd);
+        via_conn_closed(conn);
+    } else {
+        via_ep_closed(via_container_of(file, struct via_ep_set, file), fd);
+    }
+}
+
+VIA_HOOK int close(int fd)
+{
+    struct via_file *file = via_fd_peek(fd);
+    unmark(fd);
+    if (via_likely(file == NULL)) {
+        return VIA_REAL(close)(fd);
+    }
+    if (file->kind == VIA_FILE_HIDDEN) {
+        errno = EBADF;
+        return -1;
+    }
+    if (via_hooks_is_guest()) {
+        return VIA_REAL(close)(fd);
+    }
+    file = via_fd_take(fd);
+    if (file == NULL || file->kind != VIA_FILE_CONN) {
+        if (file != NULL) {
+            via_ep_closed(via_container_of(file, struct via_ep_set, file), fd);
+        }
+        return VIA_REAL(close)(fd);
+    }
+    struct via_conn *conn = via_container_of(file, struct via_conn, file);
+    via_conn_closing(conn, fd);
+    int rc = VIA_REAL(close)(fd);
+    via_conn_closed(conn);
+    return rc;
+}
+
+long via_hooks_syscall_close(long number, int fd)
+{
+    int state;
+    (void)number;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* there is no cancelling in it */
+    int rc = close(fd);
+    pthread_setcancelstate(state, NULL);
+    return rc;
+}
+
+/* Numbers from first to last, except ours, as the kernel would: closed, or marked. */
+VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
+{
+    if (first > last) {
+        errno = EINVAL;
+        return -1;
+    }
+    unsigned from = first;
+    for (unsigned fd = first; fd < via_fds_count && fd <= last; fd++) {
+        struct via_file *file = via_fd_peek((int)fd);
+        if ((flags & CLOSE_RANGE_CLOEXEC) == 0) {
+            unmark((int)fd);
+        }
+        if (file == NULL) {
+            continue;
+        }
+        if (file->kind != VIA_FILE_HIDDEN) {
+            if ((flags & CLOSE_RANGE_CLOEXEC) == 0) {
+                via_hooks_forget((int)fd);
+            }
+            continue;
+        }
+        if (fd > from && VIA_REAL(close_range)(from, fd - 1, flags) != 0) {
+            return -1;
+        }
+        from = fd + 1;
+    }
+    return from > last || from < first ? 0 : VIA_REAL(close_range)(from, last, flags);
+}
+
+VIA_HOOK void closefrom(int first)
+{
+    close_range((unsigned)(first < 0 ? 0 : first), ~0u, 0);
+}
+
+/* --- copying descriptors -----------------------------------------------------------------------
+ */
+
+/* Of something that is none of ours yet. A mark too many does no harm: see adopt_copies(). */
+static void copied_plain(int fd, int new_fd)
+{
+    if (!via_fd_is_marked(fd, VIA_FD_IS_SET)) {
+        via_fd_mark(fd, VIA_FD_IS_COPIED, true);
+        via_fd_mark(new_fd, VIA_FD_IS_COPIED, true);
+    } else if (!via_hooks_is_guest()) {
+        via_ep_dup_plain(fd, new_fd);
+    }
+}
+
+/* new_fd has just become a copy of fd. */
+static int copied(int fd, int new_fd)
+{
+    bool alone = via_alone();
+    if (new_fd < 0) {
+        return new_fd;
+    }
+    forget(new_fd);
+    struct via_file *file = via_file_get(fd, alone);
+    if (via_likely(file == NULL)) {
+        copied_plain(fd, new_fd);
+        return new_fd;
+    }
+    if (via_hooks_is_guest()) {
+        /* Its copy, in its own table, which we do not know when it becomes another program. */
+        via_fd_demote(fd, VIA_REASON_EXEC);
+    } else if (file->kind == VIA_FILE_CONN) {
+        via_conn_dup(via_container_of(file, struct via_conn, file), new_fd);
+    } else if (file->kind == VIA_FILE_EPOLL) {
+        via_ep_dup(via_container_of(file, struct via_ep_set, file), new_fd);
+    }
+    via_file_put(file, alone);
+    if (new_fd <= STDERR_FILENO) {
+        via_fd_demote(new_fd, VIA_REASON_STDIO); /* printf() and the next program go there */
+    }
+    return new_fd;
+}
+
+VIA_HOOK int dup(int fd)
+{
+    if (via_fd_is_hidden(fd)) {
+        errno = EBADF;
+        return -1;
+    }
+    int new_fd = VIA_REAL(dup)(fd);
+    if (via_unlikely(new_fd < 0 && errno == EMFILE) && via_meeting_give_back()) {
+        new_fd = VIA_REAL(dup)(fd);
+    }
+    return copied(fd, new_fd);
+}
+
+/* The number is about to be replaced by a copy of fd: what it stood for is closed by that. false:
+ * it is not to be had, as one beyond the limit. */
+static bool make_way(int fd, int new_fd)
+{
+    struct via_file *file = via_fd_peek(new_fd);
+    if (via_fd_is_hidden(fd)) {
+        errno = EBADF;
+        return false;
+    }
+    if (file == NULL || fd == new_fd || VIA_REAL(fcntl)(fd, F_GETFD) < 0 || via_hooks_is_guest()) {
+        return true;
+    }
+    bool made = true;
+    if (file->kind == VIA_FILE_HIDDEN) {
+        made = via_hidden_move(new_fd);
+        errno = made ? errno : EBADF;
+    } else {
+        via_hooks_forget(new_fd);
+    }
+    return made;
+}
+
+VIA_HOOK int dup2(int fd, int new_fd)
+{
+    if (!make_way(fd, new_fd)) {
+        return -1;
+    }
+    int rc = VIA_REAL(dup2)(fd, new_fd);
+    return rc >= 0 && fd != new_fd ? copied(fd, rc) : rc;
+}
+
+VIA_HOOK int dup3(int fd, int new_fd, int flags)
+{
+    if (!make_way(fd, new_fd)) {
+        return -1;
+    }
+    return copied(fd, VIA_REAL(dup3)(fd, new_fd, flags));
+}
+
+/* --- flags and options -------------------------------------------------------------------------
+ */
+
+static int fcntl_any(int fd, int command, void *argument)
+{
+    if (via_fd_is_hidden(fd)) {
+        errno = EBADF;
+        return -1;
+    }
+    int rc = VIA_REAL(fcntl)(fd, command, argument);
+    struct via_op op;
+    if (via_likely(rc < 0) ||
+        (command != F_SETFL && command != F_DUPFD && command != F_DUPFD_CLOEXEC)) {
+        return rc;
+    }
+    if (command != F_SETFL) {
+        return copied(fd, rc);
+    }
+    if (via_op_begin(&op, fd)) {
+        int flags = (int)(intptr_t)argument;
+        via_op_set_nonblocking(&op, (flags & O_NONBLOCK) != 0);
+        if ((flags & O_ASYNC) != 0) {
+            via_conn_demote(&op, VIA_REASON_OPTION); /* SIGIO comes from the kernel only */
+        }
+        via_op_end(&op);
+    }
+    return rc;
+}
+
+VIA_HOOK int fcntl(int fd, int command, ...)
+{
+    va_list list;
+    va_start(list, command);
+    void *argument = va_arg(list, void *);
+    va_end(list);
+    return fcntl_any(fd, command, argument);
+}
+
+VIA_HOOK int fcntl64(int fd, int command, ...)
+{
+    va_list list;
+    va_start(list, command);
+    void *argument = va_arg(list, void *);
+    va_end(list);
+    return fcntl_any(fd, command, argument);
+}
+
+VIA_HOOK int ioctl(int fd, unsigned long request, ...)
+{
+    va_list list;
+    va_start(list, request);
+    void *argument = va_arg(list, void *);
+    va_end(list);
+    struct via_op op;
+    if (via_likely(!via_op_begin(&op, fd))) {
+        return VIA_REAL(ioctl)(fd, request, argument);
+    }
+    int rc;
+    if (request == FIONREAD && via_memory_is_writable(argument, sizeof(int))) {
+        rc = via_io_readable_bytes(&op);
+        if (rc >= 0) {
+            *(int *)argument = rc;
+            rc = 0;
+        }
+        rc = (int)via_hooks_result(rc);
+    } else {
+        rc = VIA_REAL(ioctl)(fd, request, argument);
+        if (rc == 0 && request == FIONBIO) {
+            via_op_set_nonblocking(&op, *(const int *)argument != 0);
+        } else if (rc == 0 && request == FIOASYNC && *(const int *)argument != 0) {
+            via_conn_demote(&op, VIA_REASON_OPTION);
+        }
+    }
+    via_op_end(&op);
+    return rc;
+}
+
+/* More seconds are none that anybody could wait for. */
+#define TIMEOUT_S_MAX INT32_MAX
+
+/* sock_set_timeout() of Linux. */
+static uint64_t timeout_ns(const void *value, socklen_t bytes)
+{
+    const struct timeval *tv = value;
+    if (bytes < sizeof(*tv) || tv->tv_sec > TIMEOUT_S_MAX) {
+        return 0;
+    }
+    return tv->tv_sec < 0 ? VIA_AT_ONCE_NS
+                          : (uint64_t)tv->tv_sec * VIA_SEC_NS + (uint64_t)tv->tv_usec * VIA_USEC_NS;
+}
+
+/* asm-generic/socket.h; on 64 bits the same. */
+#define TIMESTAMP_NEW 63
+#define TIMESTAMPNS_NEW 64
+#define TIMESTAMPING_NEW 65
+
+/* Control data, too, but iperf sets it on every socket, and most never ask for that: recvmsg(). */
+static bool is_stamp(int level, int name)
+{
+    return level == SOL_SOCKET &&
+           (name == SO_TIMESTAMP || name == SO_TIMESTAMPNS || name == SO_TIMESTAMPING ||
+            name == TIMESTAMP_NEW || name == TIMESTAMPNS_NEW || name == TIMESTAMPING_NEW);
+}
+
+static bool is_small_buffer(int level, int name, const void *value, socklen_t bytes)
+{
+    int size;
+    if (level != SOL_SOCKET || bytes < sizeof(size) ||
+        (name != SO_SNDBUF && name != SO_RCVBUF && name != SO_SNDBUFFORCE &&
+         name != SO_RCVBUFFORCE)) {
+        return false;
+    }
+    memcpy(&size, value, sizeof(size));
+    return size < VIA_CONN_BUFFER_BYTES_MIN;
+}
+
+/* asm-generic/socket.h; on 64 bits the same struct. */
+#define RCVTIMEO_NEW 66
+#define SNDTIMEO_NEW 67
+
+/* Does tcp_set_rcvlowat() wake who waits? For bytes, and for an end by FIN, but not by RST. */
+static bool lowat_wakes(struct via_op *op)
+{
+    struct pollfd pfd = {.fd = op->fd, .events = POLLIN};
+    bool ready = via_conn_has_pipes(op->conn) ? (via_io_ready(op, POLLIN) & POLLIN) != 0
+                                              : VIA_REAL(poll)(&pfd, 1, 0) > 0;
+    return ready && (via_io_readable_bytes(op) > 0 || via_io_fin_has_come(op));
+}
+
+/* The kernel has taken the option; what it means for pipes. true: the steward sees to that. */
+static bool option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
+{
+    struct via_side *side = op->side;
+    if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == RCVTIMEO_NEW)) {
+        atomic_store_explicit(&side->rcvtimeo_ns, timeout_ns(value, bytes), memory_order_relaxed);
+    } else if (level == SOL_SOCKET && (name == SO_SNDTIMEO || name == SNDTIMEO_NEW)) {
+        atomic_store_explicit(&side->sndtimeo_ns, timeout_ns(value, bytes), memory_order_relaxed);
+    } else if (level == SOL_SOCKET && name == SO_RCVLOWAT && bytes >= sizeof(int)) {
+        int low = *(const int *)value;
+        atomic_store_explicit(&side->rcvlowat, low > 0 ? (uint32_t)low : 1, memory_order_relaxed);
+        if (lowat_wakes(op)) {
+            via_ep_conn_woken(op->conn);
+        }
+    } else if (level == IPPROTO_TCP && name == TCP_INQ && bytes >= sizeof(int)) {
+        bool inq = *(const int *)value != 0;
+        atomic_store_explicit(&side->inq, inq ? VIA_INQ_ON : VIA_INQ_OFF, memory_order_relaxed);
+    } else if (is_stamp(level, name) && bytes >= sizeof(int)) {
+        atomic_store_explicit(&side->stamps, *(const int *)value != 0, memory_order_relaxed);
+    } else if (level == SOL_SOCKET && (name == SO_OOBINLINE || name == SO_PEEK_OFF)) {
+        via_conn_demote(op, VIA_REASON_OPTION);
+    } else if (is_small_buffer(level, name, value, bytes)) {
+        return via_steward_demote(op, VIA_REASON_OPTION);
+    }
+    return false;
+}
+
+VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_t bytes)
+{
+    struct via_op op;
+    if (via_likely(!via_op_begin(&op, fd))) {
+        return VIA_REAL(setsockopt)(fd, level, name, value, bytes);
+    }
+    int rc;
+    bool later = false;
+    if (level == IPPROTO_TCP && name == TCP_ULP && via_conn_demote(&op, VIA_REASON_OPTION) != 0) {
+        errno = ENOPROTOOPT; /* programs that want TLS in the kernel do it themselves then */
+        rc = -1;
+    } else {
+        rc = VIA_REAL(setsockopt)(fd, level, name, value, bytes);
+        if (rc == 0) {
+            later = option_set(&op, level, name, value, bytes);
+        }
+    }
+    via_op_end(&op);
+    if (via_unlikely(later)) {
+        via_steward_start(false);
+    }
+    return rc;
+}
+
+/* What TCP would have said of a connection whose bytes were given up. */
+VIA_HOOK int getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
+{
+    struct via_op op;
+    int rc = VIA_REAL(getsockopt)(fd, level, name, value, bytes);
+    if (rc != 0 || level != SOL_SOCKET || name != SO_ERROR || *bytes != sizeof(int) ||
+        !via_op_begin(&op, fd)) {
+        return rc;
+    }
+    if (via_io_take_time_out(&op) != 0) {
+        const int error = ETIMEDOUT;
+        memcpy(value, &error, sizeof(error));
+    }
+    via_op_end(&op);
+    return rc;
+}

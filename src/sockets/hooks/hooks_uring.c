@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * io_uring: what is queued there never comes by a call of ours. What is queued by liburing's
+ * functions is looked at before they give it to the kernel (uring.h). A process that has other
+ * rings, or more in them than files, has all its connections go back to the kernel, and makes no
+ * others. liburing's calls into the kernel are its own instructions, so its functions are caught;
+ * others (libuv) go through syscall().
+ */
+#undef _FORTIFY_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/io_uring.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "sockets/conn/demote.h"
+#include "sockets/hooks/hooks.h"
+#include "sockets/hooks/uring.h"
+#include "sockets/process/real.h"
+
+struct io_uring;
+struct io_uring_cqe;
+struct __kernel_timespec;
+
+/* The library that has it is there, or nobody would call; but not among those of all, when a module
+ * has brought it. */
+static void find(const char *name, void *ret_function)
+{
+    void *function = dlsym(RTLD_NEXT, name);
+    void *library = function == NULL ? dlopen("liburing.so.2", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (library != NULL) {
+        function = dlsym(library, name);
+        dlclose(library);
+    }
+    memcpy(ret_function, &function, sizeof(function));
+}
+
+static void begins(void)
+{
+    int saved = errno;
+    via_hooks_init();
+    via_demote_all(VIA_REASON_URING);
+    errno = saved;
+}
+
+/* --- rings of liburing's -----------------------------------------------------------------------
+ */
+
+/* Later ones may have ways to give the kernel what is queued that are not caught here. */
+static bool is_known_version(void)
+{
+    int (*major)(void);
+    int (*minor)(void);
+    find("io_uring_major_version", &major);
+    find("io_uring_minor_version", &minor);
+    return major == NULL || minor == NULL || (major() == 2 && minor() <= 9);
+}
+
+static int made(int rc, const struct io_uring *ring, unsigned flags)
+{
+    if (rc >= 0 && (!is_known_version() || !via_uring_is_clear(ring, flags))) {
+        begins();
+    }
+    return rc;
+}
+
+static void look(const struct io_uring *ring)
+{
+    int saved = errno;
+    via_hooks_init();
+    if (via_policy.on && !via_uring_look(ring)) {
+        begins();
+    }
+    errno = saved;
+}
+
+static void look_at_files(const int *files, unsigned count)
+{
+    int saved = errno;
+    via_hooks_init();
+    if (via_policy.on && !via_uring_look_at_files(files, count)) {
+        begins();
+    }
+    errno = saved;
+}
+
+VIA_HOOK int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags);
+VIA_HOOK int io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
+                                        struct io_uring_params *params);
+VIA_HOOK int io_uring_queue_init_mem(unsigned entries, struct io_uring *ring,
+                                     struct io_uring_params *params, void *memory, size_t bytes);
+VIA_HOOK int io_uring_submit(struct io_uring *ring);
+VIA_HOOK int io_uring_submit_and_wait(struct io_uring *ring, unsigned count);
+VIA_HOOK int io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
+                                              unsigned count, struct __kernel_timespec *timeout,
+                                              sigset_t *mask);
+VIA_HOOK int io_uring_submit_and_wait_min_timeout(struct io_uring *ring,
+                                                  struct io_uring_cqe **ret_cqe, unsigned count,
+                                                  struct __kernel_timespec *timeout,
+                                                  unsigned least_us, sigset_t *mask);
+VIA_HOOK int io_uring_submit_and_wait_reg(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
+                                          unsigned count, int place);
+VIA_HOOK int io_uring_submit_and_get_events(struct io_uring *ring);
+VIA_HOOK int io_uring_wait_cqes(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
+                                unsigned count, struct __kernel_timespec *timeout, sigset_t *mask);
+VIA_HOOK int io_uring_wait_cqes_min_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
+                                            unsigned count, struct __kernel_timespec *timeout,
+                                            unsigned least_us, sigset_t *mask);
+VIA_HOOK int io_uring_wait_cqe_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
+                                       struct __kernel_timespec *timeout);
+VIA_HOOK int io_uring_register_files(struct io_uring *ring, const int *files, unsigned count);
+VIA_HOOK int io_uring_register_files_tags(struct io_uring *ring, const int *files,
+                                          const unsigned long long *tags, unsigned count);
+VIA_HOOK int io_uring_register_files_update(struct io_uring *ring, unsigned first, const int *files,
+                                            unsigned count);
+VIA_HOOK int io_uring_register_files_update_tag(struct io_uring *ring, unsigned first,
+                                                const int *files, const unsigned long long *tags,
+                                                unsigned count);
+VIA_HOOK int io_uring_setup(unsigned entries, struct io_uring_params *params);
+VIA_HOOK int io_uring_enter(unsigned fd, unsigned submit, unsigned wait, unsigned flags,
+                            sigset_t *mask);
+VIA_HOOK int io_uring_enter2(unsigned fd, unsigned submit, unsigned wait, unsigned flags,
+                             sigset_t *mask, size_t bytes);
+VIA_HOOK int io_uring_register(unsigned fd, unsigned what, const void *argument, unsigned count);
+
+VIA_HOOK int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags)
+{
+    int (*real)(unsigned, struct io_uring *, unsigned);
+    find("io_uring_queue_init", &real);
+    return made(real != NULL ? real(entries, ring, flags) : -ENOSYS, ring, flags);
+}
+
+VIA_HOOK int io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
+                                        struct io_uring_params *params)
+{
+    int (*real)(unsigned, struct io_uring *, struct io_uring_params *);
+    find("io_uring_queue_init_params", &real);
+    return made(real != NULL ? real(entries, ring, params) : -ENOSYS, ring, params->flags);
+}
+
+VIA_HOOK int io_uring_queue_init_mem(unsigned entries, struct io_uring *ring,
+                                     struct io_uring_params *params, void *memory, size_t bytes)
+{
+    int (*real)(unsigned, struct io_uring *, struct io_uring_params *, void *, size_t);
+    find("io_uring_queue_init_mem", &real);
+    begins();
+    return real != NULL ? real(entries, ring, params, memory, bytes) : -ENOSYS;
+}
+
+/* All that gives the kernel what is queued. */
+
+VIA_HOOK int io_uring_submit(struct io_uring *ring)
+{
+    int (*real)(struct io_uring *);
+    find("io_uring_submit", &real);
+    look(ring);
+    return real != NULL ? real(ring) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_submit_and_wait(struct io_uring *ring, unsigned count)
+{
+    int (*real)(struct io_uring *, unsigned);
+    find("io_uring_submit_and_wait", &real);
+    look(ring);
+    return real != NULL ? real(ring, count) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
+                                              unsigned count, struct __kernel_timespec *timeout,
+                                              sigset_t *mask)
+{
+    int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
+                sigset_t *);
+    find("io_uring_submit_and_wait_timeout", &real);
+    look(ring);
+    return real != NULL ? real(ring, ret_cqe, count, timeout, mask) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_submit_and_wait_min_timeout(struct io_uring *ring,
+                                                  struct io_uring_cqe **ret_cqe, unsigned count,
+                                                  struct __kernel_timespec *timeout,
+                                                  unsigned least_us, sigset_t *mask)
+{
+    int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
+                unsigned, sigset_t *);
+    find("io_uring_submit_and_wait_min_timeout", &real);
+    look(ring);
+    return real != NULL ? real(ring, ret_cqe, count, timeout, least_us, mask) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_submit_and_wait_reg(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
+                                          unsigned count, int place)
+{
+    int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, int);
+    find("io_uring_submit_and_wait_reg", &real);
+    look(ring);
+    return real != NULL ? real(ring, ret_cqe, count, place) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_submit_and_get_events(struct io_uring *ring)
+{
+    int (*real)(struct io_uring *);
+    find("io_uring_submit_and_get_events", &real);
+    look(ring);
+    return real != NULL ? real(ring) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_wait_cqes(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
+                                unsigned count, struct __kernel_timespec *timeout, sigset_t *mask)
+{
+    int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
+                sigset_t *);
+    find("io_uring_wait_cqes", &real);
+    look(ring);
+    return real != NULL ? real(ring, ret_cqe, count, timeout, mask) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_wait_cqes_min_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
+                                            unsigned count, struct __kernel_timespec *timeout,
+                                            unsigned least_us, sigset_t *mask)
+{
+    int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
+                unsigned, sigset_t *);
+    find("io_uring_wait_cqes_min_timeout", &real);
+    look(ring);
+    return real != NULL ? real(ring, ret_cqe, count, timeout, least_us, mask) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_wait_cqe_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
+                                       struct __kernel_timespec *timeout)
+{
+    int (*real)(struct io_uring *, struct io_uring_cqe **, struct __kernel_timespec *);
+    find("io_uring_wait_cqe_timeout", &real);
+    look(ring);
+    return real != NULL ? real(ring, ret_cqe, timeout) : -ENOSYS;
+}
+
+/* Descriptors that get numbers of the ring's. */
+
+VIA_HOOK int io_uring_register_files(struct io_uring *ring, const int *files, unsigned count)
+{
+    int (*real)(struct io_uring *, const int *, unsigned);
+    find("io_uring_register_files", &real);
+    look_at_files(files, count);
+    return real != NULL ? real(ring, files, count) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_register_files_tags(struct io_uring *ring, const int *files,
+                                          const unsigned long long *tags, unsigned count)
+{
+    int (*real)(struct io_uring *, const int *, const unsigned long long *, unsigned);
+    find("io_uring_register_files_tags", &real);
+    look_at_files(files, count);
+    return real != NULL ? real(ring, files, tags, count) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_register_files_update(struct io_uring *ring, unsigned first, const int *files,
+                                            unsigned count)
+{
+    int (*real)(struct io_uring *, unsigned, const int *, unsigned);
+    find("io_uring_register_files_update", &real);
+    look_at_files(files, count);
+    return real != NULL ? real(ring, first, files, count) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_register_files_update_tag(struct io_uring *ring, unsigned first,
+                                                const int *files, const unsigned long long *tags,
+                                                unsigned count)
+{
+    int (*real)(struct io_uring *, unsigned, const int *, const unsigned long long *, unsigned);
+    find("io_uring_register_files_update_tag", &real);
+    look_at_files(files, count);
+    return real != NULL ? real(ring, first, files, tags, count) : -ENOSYS;
+}
+
+/* --- rings of others ---------------------------------------------------------------------------
+ */
+
+VIA_HOOK int io_uring_setup(unsigned entries, struct io_uring_params *params)
+{
+    int (*real)(unsigned, struct io_uring_params *);
+    find("io_uring_setup", &real);
+    begins();
+    return real != NULL ? real(entries, params) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_enter(unsigned fd, unsigned submit, unsigned wait, unsigned flags,
+                            sigset_t *mask)
+{
+    int (*real)(unsigned, unsigned, unsigned, unsigned, sigset_t *);
+    find("io_uring_enter", &real);
+    begins();
+    return real != NULL ? real(fd, submit, wait, flags, mask) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_enter2(unsigned fd, unsigned submit, unsigned wait, unsigned flags,
+                             sigset_t *mask, size_t bytes)
+{
+    int (*real)(unsigned, unsigned, unsigned, unsigned, sigset_t *, size_t);
+    find("io_uring_enter2", &real);
+    begins();
+    return real != NULL ? real(fd, submit, wait, flags, mask, bytes) : -ENOSYS;
+}
+
+VIA_HOOK int io_uring_register(unsigned fd, unsigned what, const void *argument, unsigned count)
+{
+    int (*real)(unsigned, unsigned, const void *, unsigned);
+    find("io_uring_register", &real);
+    begins();
+    return real != NULL ? real(fd, what, argument, count) : -ENOSYS;
+}
+
+#if defined(__x86_64__)
+/*
+ * syscall() itself. Not in C: clone by syscall() returns on another stack, which a function with a
+ * frame of its own would not survive. Everything but io_uring_setup, close, by which libuv closes,
+ * seccomp, fork, and clone with neither that nor CLONE_VM goes straight on.
+ */
+void via_uring_begins(void);
+void via_uring_begins(void)
+{
+    begins();
+}
+
+void *via_uring_real_syscall(void);
+void *via_uring_real_syscall(void)
+{
+    static void *real;
+    int saved = errno;
+    if (real == NULL) {
+        find("syscall", &real);
+    }
+    errno = saved;
+    return real;
+}
+
+extern void *via_uring_syscall;
+void *via_uring_syscall;
+
+long (*via_hooks_real_syscall(void))(long number, ...)
+{
+    void *real = via_uring_real_syscall();
+    long (*function)(long number, ...);
+    memcpy(&function, &real, sizeof(function));
+    return function;
+}
+
+_Static_assert(SYS_seccomp == 317 && SYS_io_uring_setup == 425 && SYS_close == 3 &&
+                   SYS_clone == 56 && SYS_fork == 57 && CLONE_VM == 0x100,
+               "below");
+
+__asm__(".text\n"
+        ".globl syscall\n"
+        ".type syscall, @function\n"
+        "syscall:\n"
+        "    .cfi_startproc\n"
+        "    cmpq $3, %rdi\n"
+        "    je via_hooks_syscall_close\n"
+        "    cmpq $317, %rdi\n"
+        "    je via_hooks_syscall_seccomp\n"
+        "    cmpq $57, %rdi\n"
+        "    je via_hooks_syscall_clone\n"
+        "    cmpq $56, %rdi\n"
+        "    jne 3f\n"
+        "    testq %rdx, %rdx\n"
+        "    jnz 3f\n"
+        "    testq $0x100, %rsi\n"
+        "    jz via_hooks_syscall_clone\n"
+        "3:\n"
+        "    cmpq $425, %rdi\n"
+        "    je 1f\n"
+        "    movq via_uring_syscall(%rip), %rax\n"
+        "    testq %rax, %rax\n"
+        "    jz 1f\n"
+        "    jmp *%rax\n"
+        "1:  pushq %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rdx\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rcx\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %r8\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %r9\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    subq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    cmpq $425, %rdi\n"
+        "    jne 2f\n"
+        "    call via_uring_begins\n"
+        "2:  call via_uring_real_syscall\n"
+        "    movq %rax, via_uring_syscall(%rip)\n"
+        "    addq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %r9\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %r8\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rcx\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rdx\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    jmp *%rax\n"
+        "    .cfi_endproc\n"
+        ".size syscall, .-syscall\n");
+#endif

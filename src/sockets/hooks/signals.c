@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/hooks/signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+
+#include "sockets/hooks/hooks.h"
+#include "sockets/meet/policy.h"
+#include "sockets/process/lock.h"
+#include "sockets/process/real.h"
+
+typedef void handler(int number, siginfo_t *info, void *context);
+
+/* What the program has asked for where the kernel has run_handler(). */
+struct action {
+    _Atomic(handler *) handler;
+    _Atomic int flags; /* SA_SIGINFO and SA_RESETHAND, which the kernel is not told */
+};
+
+static struct action actions[_NSIG];
+/* Signals whose handlers have begun since via_signals_mark(). */
+static __thread uint64_t begun __attribute__((tls_model("initial-exec")));
+
+/* --- the program's handlers --------------------------------------------------------------------
+ */
+
+/* As the kernel does for SA_RESETHAND, before the handler runs. */
+static void reset(int number)
+{
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    int saved = errno;
+    VIA_REAL(sigaction)(number, &action, NULL);
+    errno = saved;
+}
+
+static void run_handler(int number, siginfo_t *info, void *context)
+{
+    if (via_unlikely(via_lock_thread.held != 0) && via_lock_put_off(number, info, context)) {
+        return;
+    }
+    struct action *action = &actions[number];
+    handler *of_program = atomic_load_explicit(&action->handler, memory_order_acquire);
+    if ((atomic_load_explicit(&action->flags, memory_order_relaxed) & (int)SA_RESETHAND) != 0) {
+        reset(number);
+    }
+    begun |= VIA_LOCK_SIGNAL(number);
+    uint64_t of_interrupted = begun;
+    of_program(number, info, context); /* one without SA_SIGINFO takes the number alone */
+    begun = of_interrupted;
+}
+
+static bool is_ours(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == run_handler;
+}
+
+static bool is_function(const struct sigaction *action)
+{
+    return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN &&
+           action->sa_handler != SIG_ERR;
+}
+
+static bool is_wrapped(int number)
+{
+    return number > 0 && number < _NSIG && (VIA_LOCK_SIGNALS & VIA_LOCK_SIGNAL(number)) != 0 &&
+           via_policy.on;
+}
+
+/* From what the kernel says to what the program has asked for. */
+static void unwrap(struct sigaction *action, handler *function, int flags)
+{
+    if (is_ours(action)) {
+        action->sa_sigaction = function;
+        action->sa_flags = (int)((unsigned)action->sa_flags & ~(unsigned)SA_SIGINFO) | flags;
+    }
+}
+
+/* ... and back; keeps what the kernel is not told. */
+static void wrap(int number, struct sigaction *action)
+{
+    const int own = (int)((unsigned)SA_SIGINFO | (unsigned)SA_RESETHAND);
+    atomic_store_explicit(&actions[number].flags, action->sa_flags & own, memory_order_relaxed);
+    /* Pairs with the acquire in run_handler(). */
+    atomic_store_explicit(&actions[number].handler, action->sa_sigaction, memory_order_release);
+    action->sa_sigaction = run_handler;
+    action->sa_flags = (int)((unsigned)action->sa_flags & ~(unsigned)SA_RESETHAND) | SA_SIGINFO;
+}
+
+VIA_HOOK int sigaction(int number, const struct sigaction *action, struct sigaction *ret_old)
+{
+    via_hooks_init();
+    if (!is_wrapped(number)) {
+        return VIA_REAL(sigaction)(number, action, ret_old);
+    }
+    handler *function = atomic_load_explicit(&actions[number].handler, memory_order_relaxed);
+    int flags = atomic_load_explicit(&actions[number].flags, memory_order_relaxed);
+    struct sigaction wrapped;
+    if (action != NULL && is_function(action) && !is_ours(action) && !via_hooks_is_guest()) {
+        wrapped = *action;
+        wrap(number, &wrapped);
+        action = &wrapped;
+    }
+    int rc = VIA_REAL(sigaction)(number, action, ret_old);
+    if (rc == 0 && ret_old != NULL) {
+        unwrap(ret_old, function, flags);
+    }
+    return rc;
+}
+
+int __sigaction(int number, const struct sigaction *action, struct sigaction *ret_old);
+VIA_HOOK int __sigaction(int number, const struct sigaction *action, struct sigaction *ret_old)
+{
+    return sigaction(number, action, ret_old);
+}
+
+/* Those of older habits: the C library chooses the flags, then the handler is wrapped. */
+static sighandler_t install(sighandler_t (*real)(int, sighandler_t), int number,
+                            sighandler_t function)
+{
+    if (!is_wrapped(number)) {
+        return real(number, function);
+    }
+    struct action *action = &actions[number];
+    handler *before = atomic_load_explicit(&action->handler, memory_order_relaxed);
+    struct sigaction now;
+    sighandler_t old = real(number, function);
+    if (old != SIG_ERR && VIA_REAL(sigaction)(number, NULL, &now) == 0 && is_function(&now) &&
+        !is_ours(&now) && !via_hooks_is_guest()) {
+        wrap(number, &now);
+        VIA_REAL(sigaction)(number, &now, NULL);
+    }
+    struct sigaction shown = {.sa_flags = SA_SIGINFO};
+    shown.sa_handler = old;
+    unwrap(&shown, before, 0);
+    return shown.sa_handler;
+}
+
+sighandler_t bsd_signal(int number, sighandler_t function);
+/* clang-format off */
+#define VIA_SIGNALS_HOOK(name)                                                                     \
+    VIA_HOOK sighandler_t name(int number, sighandler_t function)                                  \
+    {                                                                                              \
+        via_hooks_init();                                                                          \
+        return install(VIA_REAL(name), number, function);                                          \
+    }
+/* clang-format on */
+VIA_SIGNALS_HOOK(signal)
+VIA_SIGNALS_HOOK(bsd_signal)
+VIA_SIGNALS_HOOK(ssignal)
+VIA_SIGNALS_HOOK(sysv_signal)
+VIA_SIGNALS_HOOK(__sysv_signal)
+VIA_SIGNALS_HOOK(sigset)
+
+/* --- sleeps that were interrupted --------------------------------------------------------------
+ */
+
+void via_signals_mark(void)
+{
+    begun = 0;
+}
+
+/* The kernel's flags: siginterrupt(3) changes them by itself. */
+static bool is_restarting(int number, bool ours)
+{
+    struct sigaction action;
+    if (VIA_REAL(sigaction)(number, NULL, &action) != 0 || !is_function(&action)) {
+        return true;
+    }
+    return is_ours(&action) != ours || (action.sa_flags & SA_RESTART) != 0;
+}
+
+bool via_signals_restarts(void)
+{
+    /* If no handler has passed by here, one that the library does not know has run, or none. */
+    uint64_t which = begun != 0 ? begun : VIA_LOCK_SIGNALS;
+    for (; which != 0; which &= which - 1) {
+        int number = __builtin_ctzll(which) + 1;
+        if (!is_restarting(number, begun != 0)) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The end of a peer that could not say it: the last who held it was killed, or has ended without
+ * closing. TCP resets a connection that is closed with bytes unread (RFC 2525, 2.17); but of those
+ * in the pipe the peer's kernel knew nothing, and has sent FIN. How far the peer had read it has
+ * shown by then, so it is this end that resets its own connection, as RST would have.
+ */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "sockets/conn/demote.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/process/real.h"
+
+/* With one of these the end is no death, or what is unread is sent again by the kernel. */
+#define SAID (VIA_FLAG_ENDS | VIA_FLAG_CLOSED | VIA_FLAG_FIN | VIA_FLAG_DEMOTE)
+
+/* How often, and after what pause, the kernel is asked again whether a peer is dead. */
+#define ASK_AGAIN_MAX 20
+#define ASK_AGAIN_NS (100 * VIA_USEC_NS)
+
+/* Is there nothing more to read by the kernel, nor to be asked of it for what is in the pipe? */
+static bool is_kernel_read(const struct via_op *op)
+{
+    const struct via_stream_rx *rx = &op->side->rx;
+    int unread = 0;
+    return (rx->span == VIA_SPAN_PIPE || !via_pipe_ready(&rx->pipe)) &&
+           rx->span != VIA_SPAN_KERNEL_UNTIL && VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) == 0 &&
+           unread == 0;
+}
+
+/* As after RST: the next call to ask is told of ECONNRESET, then it is the end. The kernel can not
+ * say that of a connection that has ended in both directions, nor keep what is unread meanwhile. */
+static bool reset(struct via_op *op)
+{
+    if (op->side->tx_shut != 0 || !is_kernel_read(op)) {
+        return false;
+    }
+    int saved = errno;
+    via_conn_reset(op->fd);
+    VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* says ENOTCONN, and does it */
+    errno = saved;
+    atomic_store_explicit(&op->side->lost, VIA_LOST_TOLD, memory_order_relaxed);
+    return true;
+}
+
+/* POLLRDHUP comes of shutdown() here, too, and by RST. */
+static bool is_told(const struct via_side *side, uint32_t events)
+{
+    return side->rx_shut != 0 || (events & POLLERR) != 0 ||
+           ((events & POLLHUP) != 0 && side->tx_shut == 0);
+}
+
+/* Has the kernel told of an end that the peer has not? */
+static bool is_unsaid(const struct via_op *op, uint32_t events)
+{
+    return !is_told(op->side, events) && via_conn_is_local(op->conn) &&
+           via_conn_has_pipes(op->conn) && (via_side_flags(op->side) & SAID) == 0;
+}
+
+/* Does nobody hold the other end? The kernel sends FIN a little before its socket is nobody's. A
+ * program may also have ended its direction by a system call that passes the library by. */
+static bool is_death(struct via_op *op)
+{
+    const struct timespec pause = {.tv_nsec = ASK_AGAIN_NS};
+    int saved = errno;
+    bool over = op->conn->carrier->is_over(op->conn, op->fd);
+    for (int tries = 0; !over && tries < ASK_AGAIN_MAX; tries++) {
+        VIA_REAL(nanosleep)(&pause, NULL);
+        over = op->conn->carrier->is_over(op->conn, op->fd);
+    }
+    errno = saved;
+    return over;
+}
+
+/* What has just been written was: the kernel answers any byte by RST. */
+static void send_to_nobody(struct via_op *op)
+{
+    int saved = errno;
+    (void)!VIA_REAL(send)(op->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    errno = saved;
+}
+
+/* Bytes were unread there. */
+static uint32_t lose(struct via_op *op)
+{
+    uint8_t not = VIA_LOST_NOT;
+    bool first = atomic_compare_exchange_strong_explicit(
+        &op->side->lost, &not, VIA_LOST_DUE, memory_order_relaxed, memory_order_relaxed);
+    return first && reset(op) ? POLLERR | POLLHUP : 0;
+}
+
+uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh)
+{
+    struct via_side *side = op->side;
+    if (!is_unsaid(op, events)) {
+        return 0;
+    }
+    bool unread = via_stream_tx_is_unread(&side->tx, fresh);
+    if ((!unread && fresh == 0) || !is_death(op)) {
+        return 0;
+    }
+    if (!unread) {
+        send_to_nobody(op);
+        return 0;
+    }
+    return lose(op);
+}
+
+uint32_t via_io_fabric_ended(struct via_op *op)
+{
+    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+    if ((seen & POLLRDHUP) == 0 || is_told(op->side, seen) ||
+        op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_RESET) {
+        return 0;
+    }
+    uint32_t events = lose(op);
+    atomic_fetch_or_explicit(&op->side->shadow, events, memory_order_acq_rel);
+    return events;
+}
+
+/* TCP sends RST when it has sent again in vain for too long, and tells ETIMEDOUT. The kernel takes
+ * it for this program's reset: what it would say of that is dropped. */
+static void time_out(struct via_op *op)
+{
+    int saved = errno;
+    int error;
+    socklen_t bytes = sizeof(error);
+    via_conn_reset(op->fd);
+    VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* says ENOTCONN, and does it */
+    VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    errno = saved;
+    atomic_fetch_or_explicit(&op->side->shadow, VIA_POLL_GONE, memory_order_acq_rel);
+}
+
+bool via_io_is_given_up(struct via_op *op)
+{
+    _Atomic uint8_t *lost = &op->side->lost;
+    uint8_t state = atomic_load_explicit(lost, memory_order_acquire);
+    if (via_unlikely(state >= VIA_LOST_TIMED_OUT)) {
+        return true;
+    }
+    if (!via_conn_has_pipes(op->conn) || !via_carrier_is_given_up(op->conn) ||
+        state != VIA_LOST_NOT) {
+        return false;
+    }
+    if (atomic_compare_exchange_strong_explicit(lost, &state, VIA_LOST_TIMED_OUT,
+                                                memory_order_acq_rel, memory_order_relaxed)) {
+        time_out(op);
+    }
+    return atomic_load_explicit(lost, memory_order_relaxed) >= VIA_LOST_TIMED_OUT;
+}
+
+int via_io_take_time_out(struct via_op *op)
+{
+    uint8_t due = VIA_LOST_TIMED_OUT;
+    return via_io_is_given_up(op) && atomic_compare_exchange_strong_explicit(
+                                         &op->side->lost, &due, VIA_LOST_TIMED_OUT_TOLD,
+                                         memory_order_relaxed, memory_order_relaxed)
+               ? -ETIMEDOUT
+               : 0;
+}
+
+int via_io_end(struct via_op *op)
+{
+    _Atomic uint8_t *lost = &op->side->lost;
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    via_io_look(op);
+    if (via_conn_has_pipes(op->conn)) {
+        via_io_fabric_ended(op);
+    }
+    uint8_t state = atomic_load_explicit(lost, memory_order_relaxed);
+    if (via_likely(state == VIA_LOST_NOT)) {
+        return 0;
+    }
+    if (state >= VIA_LOST_TIMED_OUT) {
+        return via_io_take_time_out(op);
+    }
+    if (state == VIA_LOST_DUE && !reset(op)) {
+        return atomic_exchange_explicit(lost, VIA_LOST_TOLD, memory_order_relaxed) == VIA_LOST_DUE
+                   ? -ECONNRESET
+                   : 0;
+    }
+    VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    return -error;
+}

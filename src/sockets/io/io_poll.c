@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sockets/conn/demote.h"
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/hooks/signals.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/io/stall.h"
+#include "sockets/io/wait.h"
+#include "sockets/process/cancel.h"
+#include "sockets/process/real.h"
+#include "sockets/stream/stream_quick.h"
+
+#define IN_EVENTS (POLLIN | POLLRDNORM)
+#define OUT_EVENTS (POLLOUT | POLLWRNORM)
+
+/* What is known of the kernel's socket then. fresh: via_io_look_after(). */
+static uint32_t take_in(struct via_op *op, uint32_t events, size_t fresh)
+{
+    uint32_t gone = events & VIA_POLL_GONE;
+    if (via_unlikely(gone != 0)) {
+        uint32_t known = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+        if ((gone & ~known & POLLRDHUP) != 0) {
+            op->side->tx_at_end =
+                atomic_load_explicit(&op->side->tx.pipe_bytes, memory_order_relaxed) - fresh;
+            gone |= via_io_peer_ended(op, gone, fresh);
+        }
+        atomic_fetch_or_explicit(&op->side->shadow, gone, memory_order_acq_rel);
+    }
+    return events | gone;
+}
+
+void via_io_shadow(struct via_op *op, uint32_t events)
+{
+    take_in(op, events, 0);
+}
+
+/* The kernel's answer for these events, now. */
+static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
+{
+    const struct timespec none = {.tv_sec = 0};
+    struct pollfd pfd = {.fd = op->fd, .events = (short)(events | POLLRDHUP)};
+    /* Not the C library's, in which a thread may be cancelled: tokens are held. */
+    if (syscall(SYS_ppoll, &pfd, 1, &none, NULL, 0) < 0) {
+        return 0;
+    }
+    return take_in(op, (uint32_t)(unsigned short)pfd.revents, fresh);
+}
+
+uint32_t via_io_look(struct via_op *op)
+{
+    return ask_kernel(op, 0, 0);
+}
+
+uint32_t via_io_look_after(struct via_op *op, size_t fresh)
+{
+    return ask_kernel(op, 0, fresh);
+}
+
+/* Are there so many bytes in the kernel and in the pipe? The kernel counts its own only. */
+static bool both_have(const struct via_op *op, uint32_t low)
+{
+    int kernel = 0;
+    return VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0 &&
+           (size_t)kernel + via_stream_rx_bytes(&op->side->rx, low) >= low;
+}
+
+/* Readable by the pipe; what must be asked of the kernel instead in *ret_ask; whether nothing is
+ * known to be there in *ret_idle. */
+static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    uint32_t low = atomic_load_explicit(&op->side->rcvlowat, memory_order_relaxed);
+    uint32_t bits = 0;
+    if (via_rx_take(op) != 0) {
+        return 0;
+    }
+    via_carrier_rx_begin(op->conn);
+    if (via_conn_is_local(op->conn) && low <= 1 && via_stream_rx_has_quick(rx)) {
+        via_rx_give(op);
+        return IN_EVENTS; /* and it stays where it is, to be read whole */
+    }
+    switch (via_rx_next(op)) {
+    case VIA_NEXT_DATA:
+    case VIA_NEXT_AVAIL:
+        if (low <= 1 || via_stream_rx_bytes(rx, low) >= low ||
+            (via_side_is_in(op->side, VIA_PHASES_FOLLOW) && both_have(op, low))) {
+            bits = IN_EVENTS;
+        }
+        *ret_idle = bits == 0;
+        break;
+    case VIA_NEXT_FIN:
+        bits = IN_EVENTS | POLLRDHUP;
+        *ret_ask |= POLLRDHUP; /* whether it is the end of both directions */
+        break;
+    case VIA_NEXT_EMPTY:
+        *ret_idle = true;
+        break;
+    case VIA_NEXT_KERNEL:
+        if (op->side->rx_kernel_ended) {
+            *ret_idle = true;
+            break;
+        }
+        *ret_ask |= IN_EVENTS;
+        break;
+    case VIA_NEXT_KERNEL_UNTIL:
+        if (low > 1 && both_have(op, low)) {
+            bits = IN_EVENTS;
+        }
+        *ret_ask |= IN_EVENTS;
+        break;
+    case -EAGAIN: /* kernel bytes keep coming, see via_kernel_read() */
+        *ret_ask |= IN_EVENTS;
+        break;
+    default:
+        bits = IN_EVENTS | POLLERR;
+        break;
+    }
+    via_carrier_rx_end(op->conn);
+    via_rx_give(op);
+    return bits;
+}
+
+/*
+ * With the tx token: is there room? If not, the peer rings when it gives some back, whether or not
+ * this thread is the one that will wait for it: as TCP sets SOCK_NOSPACE in each call that finds no
+ * room. A credit that came after the last want may have been rung for already, so the writer wants
+ * again, and looks again.
+ */
+bool via_io_has_room(struct via_op *op)
+{
+    struct via_stream_tx *tx = &op->side->tx;
+    bool room;
+    while (!(room = via_stream_tx_writable(tx)) &&
+           (tx->pipe.want == 0 || via_pipe_want_is_old(&tx->pipe))) {
+        op->conn->carrier->tx_want(op->conn);
+    }
+    return room && via_carrier_has_way(op->conn);
+}
+
+static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
+{
+    struct via_stream_tx *tx = &op->side->tx;
+    uint32_t bits = 0;
+    if (via_tx_take(op) != 0) {
+        return 0;
+    }
+    if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op)) {
+        *ret_ask |= OUT_EVENTS;
+    } else if (via_io_has_room(op)) {
+        bits = OUT_EVENTS;
+    } else {
+        via_io_found_full(op);
+    }
+    via_tx_give(op);
+    return bits;
+}
+
+bool via_io_follows(struct via_op *op)
+{
+    const struct via_stream_rx *rx = &op->side->rx;
+    const struct via_carrier *carrier = op->conn->carrier;
+    if (op->side->rx_shut != 0 || via_pipe_ready(&rx->pipe) || via_io_is_given_up(op)) {
+        return false;
+    }
+    bool may =
+        rx->span == VIA_SPAN_PIPE ? carrier->may_follow(op->conn) : carrier->may_switch(op->conn);
+    return may || carrier->end_of(op->conn) == VIA_CARRIER_END_OPEN;
+}
+
+/* Between hosts, while bytes may follow in the pipe: there is nothing in front of the kernel's end.
+ */
+static bool is_at_kernel_end(struct via_op *op)
+{
+    int unread = 0;
+    return !via_conn_is_local(op->conn) && op->side->rx.span == VIA_SPAN_KERNEL &&
+           via_conn_has_pipes(op->conn) && VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) == 0 &&
+           unread == 0;
+}
+
+/* By the kernel, or the peer. */
+static bool is_end_said(const struct via_op *op)
+{
+    return atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0 ||
+           (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_FIN)) != 0;
+}
+
+uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
+{
+    uint32_t bits = 0;
+    uint32_t ask = wanted & (POLLPRI | POLLRDBAND);
+    bool idle = false;
+    if (via_conn_must_heed(op->conn)) {
+        via_conn_heed(op);
+    }
+    if (via_unlikely(!via_conn_is_local(op->conn))) {
+        (void)via_io_is_given_up(op);
+    }
+    if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
+        bits |= rx_ready(op, &ask, &idle);
+    }
+    if (via_unlikely(atomic_load_explicit(&op->side->rx_shut, memory_order_relaxed) != 0)) {
+        bits |= IN_EVENTS | POLLRDHUP; /* whatever may still come */
+    }
+    if ((wanted & OUT_EVENTS) != 0) {
+        bits |= op->side->shutting != 0 ? OUT_EVENTS : tx_ready(op, &ask);
+    }
+    if (via_unlikely(atomic_load_explicit(&op->side->tx_shut, memory_order_relaxed) != 0)) {
+        ask |= POLLRDHUP; /* unread data does not hide the end of both */
+        bits |= op->side->shutting != 0 && op->side->rx_shut != 0 ? (uint32_t)POLLHUP : 0;
+    }
+    if (ask != 0 || via_unlikely(is_end_said(op))) {
+        uint32_t seen = ask_kernel(op, ask, 0);
+        if ((wanted & ask & OUT_EVENTS) != 0 && (seen & OUT_EVENTS) == 0) {
+            via_io_found_full(op);
+        }
+        if (via_unlikely((seen & POLLRDHUP) != 0) && is_at_kernel_end(op)) {
+            idle = true;
+            seen &= ~(uint32_t)IN_EVENTS;
+        }
+        if (idle && (seen & VIA_POLL_GONE) != 0) {
+            if (via_io_follows(op)) {
+                seen &= (seen & (POLLHUP | POLLRDHUP)) != 0 ? ~(uint32_t)VIA_POLL_GONE : ~0u;
+            } else {
+                bits |= IN_EVENTS; /* the end of the stream, or what came just before it */
+                bits |= via_io_fabric_ended(op);
+            }
+        }
+        bits |= seen & (ask | VIA_POLL_GONE);
+    }
+    uint8_t lost = atomic_load_explicit(&op->side->lost, memory_order_relaxed);
+    if (via_unlikely(lost == VIA_LOST_DUE || lost == VIA_LOST_TIMED_OUT)) {
+        bits |= POLLERR | POLLHUP;
+    }
+    return bits & (wanted | POLLERR | POLLHUP);
+}
+
+void via_io_arm(struct via_op *op, uint32_t wanted)
+{
+    struct via_conn *conn = op->conn;
+    /* On one machine who writes to us sees by the bell's word that we sleep. */
+    if (via_conn_is_local(conn)) {
+        return;
+    }
+    if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0 && via_rx_take(op) == 0) {
+        via_fabric_rx_arm(conn);
+        via_rx_give(op);
+    }
+    if ((wanted & OUT_EVENTS) != 0 && via_tx_take(op) == 0) {
+        if (op->side->tx.span == VIA_SPAN_PIPE) { /* else the kernel says when there is room */
+            op->conn->carrier->tx_want(op->conn);
+        }
+        via_tx_give(op);
+    }
+}
+
+uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
+{
+    const struct via_side *side = op->side;
+    uint32_t events = wanted & (POLLPRI | POLLRDBAND);
+    uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
+    if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
+        events |= (seen & POLLRDHUP) == 0 ? (uint32_t)POLLRDHUP : 0;
+        bool kernel = side->rx.span != VIA_SPAN_PIPE ||
+                      via_side_is_in(side, VIA_PHASES_FOLLOW); /* its bytes may follow */
+        events |= kernel && !side->rx_kernel_ended ? wanted & IN_EVENTS : 0;
+    }
+    if ((wanted & OUT_EVENTS) != 0) {
+        events |= side->tx.span != VIA_SPAN_PIPE ? wanted & OUT_EVENTS
+                  : (seen & POLLRDHUP) == 0      ? (uint32_t)POLLRDHUP
+                                                 : 0;
+    }
+    if (via_unlikely(via_side_is_in(side, VIA_PHASES_REPLAY))) {
+        events |= POLLOUT; /* whoever waits, for whatever: see demote.h */
+    }
+    return events;
+}
+
+int via_io_kernel_fd(const struct via_op *op)
+{
+    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+    return !via_conn_is_local(op->conn) && (seen & (POLLHUP | POLLERR)) != 0 ? -1 : op->fd;
+}
+
+/* --- a blocking call ---------------------------------------------------------------------------
+ */
+
+uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns)
+{
+    uint64_t timeout = atomic_load_explicit(timeout_ns, memory_order_relaxed);
+    return timeout == 0 ? VIA_NEVER_NS : via_os_now_ns() + timeout;
+}
+
+/* Is there something new for a reader? Racy without the token: it is asked again with it. */
+static bool rx_has_news(struct via_op *op, size_t have)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    if (rx->span == VIA_SPAN_KERNEL_UNTIL) {
+        return false; /* the kernel's turn, whatever the pipe holds */
+    }
+    if (have == 0) {
+        return rx->held || rx->avail.held || via_pipe_ready(&rx->pipe);
+    }
+    if (via_rx_take(op) != 0) {
+        return false;
+    }
+    bool news = via_stream_rx_bytes(rx, have + 1) > have;
+    via_rx_give(op);
+    return news;
+}
+
+static bool tx_has_room(struct via_op *op)
+{
+    if (op->side->tx.span != VIA_SPAN_PIPE || via_tx_take(op) != 0) {
+        return false;
+    }
+    bool room = via_io_has_room(op);
+    via_tx_give(op);
+    return room;
+}
+
+static bool has_news(struct via_op *op, uint32_t what, size_t have)
+{
+    bool over = !via_conn_is_local(op->conn) && via_io_is_given_up(op);
+    return over || (what == POLLIN ? rx_has_news(op, have) : tx_has_room(op));
+}
+
+/* Nobody tells a writer that the other end is held no more when its direction has ended before. */
+#define HALF_CLOSED_LOOK_NS (100 * VIA_MSEC_NS)
+
+/* How often who peeks, and wants more than there is, looks whether the kernel has more. */
+#define PEEK_LOOK_NS VIA_MSEC_NS
+
+/* The sleep proper: the kernel's socket for what only it knows, bells for the rest. */
+static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, uint64_t bells,
+                     uint64_t deadline_ns, uint64_t most_ns)
+{
+    struct pollfd fds[3] = {{.fd = op->fd, .events = (short)what}, {.fd = -1, .events = POLLIN}};
+    uint64_t until_ns = deadline_ns;
+    if (via_conn_is_eager(op->conn)) {
+        fds[1].fd = via_conn_early_fd(op->conn);
+    }
+    if (pipes) {
+        uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+        fds[0].fd = via_io_kernel_fd(op);
+        fds[0].events = (short)via_io_kernel_events(op, what);
+        if (what == POLLOUT && (seen & POLLRDHUP) != 0) {
+            until_ns = via_min(deadline_ns, via_os_now_ns() + HALF_CLOSED_LOOK_NS);
+        }
+    }
+    if (have != 0 && (fds[0].events & IN_EVENTS) != 0) {
+        /* The kernel would report what has been seen already, again and again. */
+        fds[0].events = (short)((fds[0].events & ~IN_EVENTS) | POLLRDHUP);
+        until_ns = via_min(until_ns, via_os_now_ns() + PEEK_LOOK_NS);
+    }
+    via_stats_count(&op->conn->stats->sleeps, 1);
+    uint32_t seen = 0;
+    int n = -EAGAIN;
+    if (fds[0].fd >= 0 && fds[0].events == POLLRDHUP && fds[1].fd < 0 && until_ns == VIA_NEVER_NS) {
+        n = via_sleep_watching(op->fd, op->conn->serial, bells, most_ns, &seen);
+    }
+    if (n == -EAGAIN) {
+        if (most_ns != VIA_NEVER_NS) {
+            until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
+        }
+        n = via_sleep(fds, 2, bells, until_ns, NULL);
+        seen = (uint32_t)(unsigned short)fds[0].revents;
+    }
+    if (n == -EINTR) {
+        return deadline_ns == VIA_NEVER_NS && via_signals_restarts() ? 0 : -EINTR;
+    }
+    via_io_shadow(op, seen);
+    if ((n == 0 || have != 0) && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {
+        return -EAGAIN;
+    }
+    return n < 0 ? n : 0;
+}
+
+/* Asks the kernel: has the peer gone, as far as was not known? */
+static bool has_gone(struct via_op *op)
+{
+    uint32_t known = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+    return (via_io_look(op) & VIA_POLL_GONE & ~known) != 0;
+}
+
+void via_io_give_up(void *of_op)
+{
+    struct via_op *op = of_op;
+    via_op_end(op);
+}
+
+/* A thread that is cancelled while it sleeps in a call on a connection. */
+struct sleeper {
+    struct via_op *op;
+    const struct via_wait *wait;
+    uint64_t bells;
+};
+
+static void give_up(void *of_sleeper)
+{
+    const struct sleeper *sleeper = of_sleeper;
+    via_sock_bell_leave(sleeper->bells);
+    via_wait_end(sleeper->wait);
+    via_op_end(sleeper->op);
+}
+
+/* As sleep_for(), with the bells entered. */
+static int sleep_or_end(struct via_op *op, uint32_t what, size_t have, bool pipes, uint64_t bells,
+                        uint64_t deadline_ns, uint64_t most_ns, const struct via_wait *wait)
+{
+    struct sleeper sleeper = {.op = op, .wait = wait, .bells = bells};
+    struct via_cancel before;
+    int rc;
+    if (op->alone) {
+        return sleep_for(op, what, have, pipes, bells, deadline_ns, most_ns);
+    }
+    via_cancel_off(&before);
+    pthread_cleanup_push(give_up, &sleeper);
+    rc = sleep_for(op, what, have, pipes, bells, deadline_ns, most_ns);
+    pthread_cleanup_pop(0);
+    via_cancel_back(&before);
+    return rc;
+}
+
+int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline_ns)
+{
+    struct via_wait wait;
+    bool pipes = via_conn_has_pipes(op->conn);
+    via_wait_begin(&wait);
+    if (pipes) {
+        do {
+            if (has_news(op, what, have) || (via_wait_asks(&wait) && has_gone(op))) {
+                via_wait_end(&wait);
+                return 0;
+            }
+        } while (via_wait_again(&wait));
+        via_io_arm(op, what);
+    }
+    uint64_t most_ns = pipes && what == POLLOUT ? via_stall_watch(op) : VIA_NEVER_NS;
+    uint64_t bells = via_conn_bells(op->conn);
+    via_sock_bell_enter(bells);
+    int rc = 0;
+    if (most_ns != 0 && (!pipes || !has_news(op, what, have))) {
+        via_wait_sleeps(&wait);
+        rc = sleep_or_end(op, what, have, pipes, bells, deadline_ns, most_ns, &wait);
+        via_wait_slept(&wait);
+    }
+    via_sock_bell_leave(bells);
+    via_wait_end(&wait);
+    via_conn_look_early(op);
+    return rc;
+}
+
+/* --- the rest ----------------------------------------------------------------------------------
+ */
+
+bool via_io_after(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    if (via_conn_must_heed(conn)) {
+        via_conn_heed(op);
+    }
+    if (via_likely(atomic_load_explicit(&conn->spans, memory_order_relaxed) ==
+                   via_conn_spans(conn))) {
+        return false;
+    }
+    via_ep_conn_changed(conn);
+    return true;
+}
+
+/* With the rx token: what the kernel has before `piped` bytes of the pipe, of which `left` bytes
+ * come first, and behind them, where nothing follows in the pipe. All of it. */
+static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
+{
+    const struct via_stream_rx *rx = &op->side->rx;
+    bool follow = via_side_is_in(op->side, VIA_PHASES_FOLLOW) || via_stream_rx_is_left(rx);
+    int unread = 0;
+    if ((left == 0 && !follow) || VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) != 0) {
+        return piped;
+    }
+    uint64_t kernel = (uint64_t)unread;
+    if (kernel < left) {
+        return (size_t)kernel;
+    }
+    uint64_t before = left + via_stream_rx_comes_again(rx);
+    return (size_t)left + piped + (follow && kernel > before ? (size_t)(kernel - before) : 0);
+}
+
+/* Of a socket that is closed, which may have been by a reset after FIN. There is nothing to map any
+ * more, says the kernel then; and when bytes are unread it counts FIN with them. */
+static bool has_fin_come_before(int fd)
+{
+    struct tcp_zerocopy_receive nothing = {.address = 0};
+    socklen_t bytes = sizeof(nothing);
+    _Alignas(struct cmsghdr) char control[256];
+    char byte;
+    int unread = 0, left = 0;
+    struct iovec iov = {&byte, 1};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    if (VIA_REAL(ioctl)(fd, SIOCINQ, &unread) != 0 || unread == 0) {
+        return VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &nothing, &bytes) != 0 &&
+               errno == EIO;
+    }
+    if (VIA_REAL(recvmsg)(fd, &message, MSG_PEEK | MSG_DONTWAIT) < 0) {
+        return false;
+    }
+    for (struct cmsghdr *it = CMSG_FIRSTHDR(&message); it != NULL; it = CMSG_NXTHDR(&message, it)) {
+        if (it->cmsg_level == IPPROTO_TCP && it->cmsg_type == TCP_CM_INQ) {
+            memcpy(&left, CMSG_DATA(it), sizeof(left));
+        }
+    }
+    return left > unread;
+}
+
+bool via_io_fin_has_come(const struct via_op *op)
+{
+    uint8_t state = 0; /* the first member of struct tcp_info */
+    socklen_t bytes = sizeof(state);
+    if (via_conn_has_pipes(op->conn) && op->side->rx.span == VIA_SPAN_PIPE &&
+        atomic_load_explicit(&op->side->shadow, memory_order_acquire) == 0 &&
+        (via_side_flags(op->side) & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
+        return false; /* nor is anybody there but the peer, who would have said it there */
+    }
+    if (atomic_load_explicit(&op->side->lost, memory_order_relaxed) != VIA_LOST_NOT) {
+        return false; /* it would have been RST */
+    }
+    if (VIA_REAL(getsockopt)(op->fd, IPPROTO_TCP, TCP_INFO, &state, &bytes) != 0) {
+        return false;
+    }
+    if (state == TCP_CLOSE) {
+        return has_fin_come_before(op->fd);
+    }
+    return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING ||
+           state == TCP_TIME_WAIT;
+}
+
+int via_io_readable_bytes(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    int kernel = 0;
+    via_io_after(op); /* what the peer has asked for meanwhile */
+    if (via_conn_has_pipes(op->conn) && via_rx_take(op) == 0) {
+        int next = via_rx_next(op);
+        bool until = next == VIA_NEXT_KERNEL_UNTIL;
+        bool bytes = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL || until;
+        size_t piped = bytes ? via_stream_rx_bytes(rx, INT32_MAX) : 0;
+        piped = with_kernels(op, piped, until ? via_stream_rx_kernel_left(rx) : 0);
+        via_rx_give(op);
+        if (bytes || next == VIA_NEXT_EMPTY || next == VIA_NEXT_FIN) {
+            return (int)via_min(piped, (size_t)INT32_MAX);
+        }
+    }
+    return VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0 ? kernel : -errno;
+}

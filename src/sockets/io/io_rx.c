@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "sockets/conn/demote.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/io/zcopy.h"
+#include "sockets/process/cancel.h"
+#include "sockets/process/real.h"
+#include "sockets/stream/stream_quick.h"
+
+/* Of our own: the call has got bytes already. What is wrong is left for the next one to find. */
+#define HAS_SOME MSG_CONFIRM
+
+/* How often a reader of an empty pipe, that never sleeps, asks the kernel whether the peer lives.
+ */
+#define LOOK_US 20u
+
+uint64_t via_io_drop(struct via_op *op, uint64_t most)
+{
+    char scratch[4096];
+    uint64_t dropped = 0;
+    int unread;
+    while (dropped < most && VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) == 0 && unread > 0) {
+        uint64_t bytes =
+            via_min(most - dropped, (uint64_t)via_min((size_t)unread, sizeof(scratch)));
+        ssize_t n = VIA_REAL(recv)(op->fd, scratch, (size_t)bytes, MSG_DONTWAIT);
+        if (n <= 0) {
+            break;
+        }
+        dropped += (uint64_t)n;
+    }
+    return dropped;
+}
+
+/* What the kernel has and the pipe had. 0; -EAGAIN: it has not come yet. */
+static int drop_again(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    bool gone = (via_io_look(op) & VIA_POLL_GONE) != 0; /* before what came before it */
+    via_stream_rx_dropped(rx, via_io_drop(op, rx->again));
+    if (rx->again != 0 && gone) {
+        via_stream_rx_dropped(rx, rx->again); /* nor will it */
+    }
+    return rx->again != 0 ? -EAGAIN : 0;
+}
+
+int via_rx_next(struct via_op *op)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    for (;;) {
+        int next = via_stream_rx_next(rx);
+        if (via_unlikely(next == VIA_NEXT_AGAIN)) {
+            int rc = drop_again(op);
+            if (rc != 0) {
+                return rc;
+            }
+            continue;
+        }
+        if (next != VIA_NEXT_KERNEL_UNTIL || rx->kernel_known) {
+            return next;
+        }
+        uint64_t total;
+        int rc = via_kernel_read(op->fd, rx->switch_at, &total);
+        if (rc == 0) {
+            rc = via_stream_rx_kernel_total(rx, total);
+        }
+        if (rc != 0) {
+            return rc;
+        }
+    }
+}
+
+int via_io_pieces(const struct via_iov *cursor, uint64_t limit, struct iovec *ret_pieces)
+{
+    size_t off = cursor->off;
+    int count = 0;
+    for (int i = 0; i < cursor->count && count < VIA_IO_PIECES_MAX && limit > 0; i++, off = 0) {
+        size_t bytes = cursor->iov[i].iov_len - off;
+        if (bytes == 0) {
+            continue;
+        }
+        ret_pieces[count] = (struct iovec){
+            .iov_base = (unsigned char *)cursor->iov[i].iov_base + off,
+            .iov_len = bytes < limit ? bytes : (size_t)limit,
+        };
+        limit -= ret_pieces[count++].iov_len;
+    }
+    return count;
+}
+
+/* A call that has got bytes already looks for more in the kernel, where there are none: 0 at the
+ * end of the stream, -EAGAIN before. What is wrong is the next call's to hear, and the kernel says
+ * it once. */
+static ssize_t kernel_has_none(struct via_op *op)
+{
+    uint32_t seen = via_io_look(op);
+    return (seen & POLLERR) != 0 ? -ECONNRESET : (seen & VIA_POLL_GONE) != 0 ? 0 : -EAGAIN;
+}
+
+/* From the kernel, without waiting, at most `limit` bytes. */
+static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, uint64_t limit)
+{
+    struct iovec pieces[VIA_IO_PIECES_MAX];
+    struct msghdr message = {.msg_iov = pieces};
+    int unread = 0;
+    if (via_unlikely((flags & HAS_SOME) != 0) && VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) == 0 &&
+        unread == 0) {
+        return kernel_has_none(op);
+    }
+    message.msg_iovlen = (size_t)via_io_pieces(iov, limit, pieces);
+    ssize_t n =
+        VIA_REAL(recvmsg)(op->fd, &message, (flags & ~(MSG_WAITALL | HAS_SOME)) | MSG_DONTWAIT);
+    if (n < 0) {
+        int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        if (error == -ECONNRESET) {
+            via_io_shadow(op, POLLERR); /* which the kernel has told by this, and now forgets */
+        }
+        return error;
+    }
+    if (n > 0) {
+        via_iov_skip(iov, (size_t)n);
+        if ((flags & MSG_PEEK) == 0) {
+            via_stats_count(&op->conn->stats->rx_kernel_bytes, (uint64_t)n);
+        }
+    }
+    return n;
+}
+
+/*
+ * The pipe is empty. Ask the kernel now and then whether the peer is still there, unless the call
+ * goes to sleep where the kernel tells that; when it is not, look into the pipe once more (what it
+ * wrote before it went is there by now), and let the kernel say how the stream ended.
+ */
+static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct via_side *side = op->side;
+    uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_acquire);
+    bool waits = side->rx_shut == 0; /* else that is the end, whatever may still come */
+    if ((seen & VIA_POLL_GONE) == 0 && waits) {
+        if ((flags & MSG_DONTWAIT) == 0) {
+            return -EAGAIN;
+        }
+        uint64_t now = via_os_ticks();
+        if (now - side->rx_looked_ticks < via_os_us_to_ticks(LOOK_US) && side->rx_shut == 0) {
+            return -EAGAIN;
+        }
+        side->rx_looked_ticks = now;
+        seen = via_io_look(op);
+        if ((seen & VIA_POLL_GONE) == 0) {
+            return -EAGAIN;
+        }
+    }
+    if (via_pipe_ready(&side->rx.pipe)) {
+        return -ESTALE; /* look again */
+    }
+    const struct via_carrier *carrier = op->conn->carrier;
+    if (waits &&
+        (carrier->may_follow(op->conn) || carrier->end_of(op->conn) == VIA_CARRIER_END_OPEN)) {
+        return -EAGAIN;
+    }
+    if ((flags & HAS_SOME) != 0) {
+        return 0;
+    }
+    /* Bytes there can only be those of a peer that was killed while it left the pipe. */
+    via_io_drop(op, UINT64_MAX);
+    ssize_t n = kernel_recv(op, iov, flags, SIZE_MAX);
+    return n == 0 ? via_io_end(op) : n;
+}
+
+static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    ssize_t n = via_stream_rx_read(rx, iov);
+    if (n > 0) {
+        op->conn->stats->rx_pipe_bytes += (uint64_t)n;
+    }
+    if (via_conn_is_local(op->conn)) {
+        if (n >= (ssize_t)VIA_IO_LARGE_BYTES) {
+            via_side_say_cpu(op->side);
+        }
+        if (via_stream_rx_must_ring(rx)) {
+            via_conn_posted(op->conn);
+        }
+    }
+    return n;
+}
+
+/* MSG_PEEK, where what the kernel has and what the pipe has meet: n bytes have been seen. How many
+ * with those behind. */
+static ssize_t peek_on(struct via_op *op, struct via_iov *iov, int flags, bool pipe, ssize_t n)
+{
+    bool kernel = !pipe;
+    if (pipe && iov->left != 0) {
+        ssize_t more = via_stream_rx_peek(&op->side->rx, iov, &kernel);
+        n += via_max(more, (ssize_t)0);
+    }
+    if (kernel && iov->left != 0) {
+        ssize_t more = kernel_recv(op, iov, flags | HAS_SOME, SIZE_MAX);
+        n += via_max(more, (ssize_t)0);
+    }
+    return n;
+}
+
+/* The kernel's stream has ended, between hosts; the peer's may go on in frames that are still under
+ * way. 0, or -EAGAIN. */
+static ssize_t kernel_end(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    if (side->rx_shut == 0) {
+        via_io_look(op);
+    }
+    if (side->rx_shut != 0 ||
+        (!op->conn->carrier->may_switch(op->conn) && !via_pipe_ready(&side->rx.pipe) &&
+         op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN)) {
+        return via_io_end(op);
+    }
+    side->rx_kernel_ended = true;
+    return -EAGAIN;
+}
+
+/* One step with pipes: bytes, 0 at the end of the stream, -EAGAIN, or what is wrong. */
+static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    bool peek = (flags & MSG_PEEK) != 0;
+    for (;;) {
+        int next = via_rx_next(op);
+        ssize_t n;
+        switch (next) {
+        case VIA_NEXT_DATA:
+            return peek ? peek_on(op, iov, flags, true, 0) : recv_pipe(op, iov);
+        case VIA_NEXT_AVAIL:
+            n = via_zcopy_fetch(op, iov, peek);
+            if (n == -ESTALE) {
+                continue;
+            }
+            return n;
+        case VIA_NEXT_KERNEL:
+            n = kernel_recv(op, iov, flags, SIZE_MAX);
+            if (n <= 0 && via_pipe_ready(&rx->pipe)) {
+                continue; /* the peer has switched meanwhile */
+            }
+            if (n == 0 && (flags & HAS_SOME) == 0) {
+                n = via_conn_is_local(op->conn) ? via_io_end(op) : kernel_end(op);
+            }
+            return n;
+        case VIA_NEXT_KERNEL_UNTIL:
+            n = kernel_recv(op, iov, flags, via_stream_rx_kernel_left(rx));
+            if (n > 0 && !peek) {
+                via_stream_rx_kernel_read(rx, (size_t)n);
+            } else if (n > 0 && (uint64_t)n == via_stream_rx_kernel_left(rx)) {
+                return peek_on(op, iov, flags, true, n);
+            }
+            return n;
+        case VIA_NEXT_EMPTY:
+            n = recv_idle(op, iov, flags);
+            if (n == -ESTALE) {
+                continue;
+            }
+            return n;
+        case VIA_NEXT_FIN:
+            /* What came after both had been shut down here was refused: the kernel says so. */
+            return via_unlikely(op->side->rx_shut && op->side->tx_shut)
+                       ? kernel_recv(op, iov, flags, SIZE_MAX)
+                       : 0;
+        case -EAGAIN:
+            return next; /* kernel bytes keep coming, see via_kernel_read() */
+        default:
+            return -ECONNRESET; /* the peer broke the protocol: nothing it says can be used */
+        }
+    }
+}
+
+/* Has the next step bytes, too, without asking anybody? */
+static bool goes_on(const struct via_stream_rx *rx)
+{
+    return rx->span != VIA_SPAN_KERNEL_UNTIL &&
+           (rx->held || rx->avail.held || via_pipe_ready(&rx->pipe));
+}
+
+/* One try with pipes. A program that gets less than it wants takes it that there is no more, and
+ * may wait for an edge: so whichever way the bytes have come, it gets all that are there. */
+static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
+{
+    const struct via_stream_rx *rx = &op->side->rx;
+    ssize_t total = 0;
+    for (;;) {
+        bool pipe = rx->span == VIA_SPAN_PIPE;
+        ssize_t n = recv_step(op, iov, flags);
+        if (n <= 0) {
+            return total != 0 ? total : n;
+        }
+        total += n;
+        pipe &= rx->span != VIA_SPAN_PIPE; /* its end, and the kernel may have more */
+        if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 || (!pipe && !goes_on(rx))) {
+            return total;
+        }
+        flags |= HAS_SOME;
+    }
+}
+
+/* One try, with the rx token. */
+static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
+{
+    if (!via_conn_has_pipes(op->conn)) {
+        return kernel_recv(op, iov, flags, SIZE_MAX);
+    }
+    if (via_likely(via_conn_is_local(op->conn))) {
+        return recv_piped(op, iov, flags);
+    }
+    via_carrier_rx_begin(op->conn);
+    ssize_t n = recv_piped(op, iov, flags);
+    via_carrier_rx_end(op->conn);
+    if (n == -EAGAIN) {
+        via_fabric_take_in();
+    }
+    if (n <= 0 && !op->side->rx.ended && via_unlikely(via_io_is_given_up(op))) {
+        n = via_io_take_time_out(op);
+    }
+    return n;
+}
+
+/* What a call that blocks wants at least. */
+static size_t least_bytes(const struct via_op *op, const struct via_iov *iov, int flags)
+{
+    if ((flags & MSG_WAITALL) != 0) {
+        return iov->left;
+    }
+    size_t low = atomic_load_explicit(&op->side->rcvlowat, memory_order_relaxed);
+    return via_min(via_max(low, (size_t)1), iov->left);
+}
+
+/* Bytes that are in the pipe, into one buffer, on a connection on which nothing is unusual. 0:
+ * there are none, and nothing else is to be done than to wait for some; -EAGAIN: nothing has been
+ * done. */
+static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
+{
+    struct via_conn *conn = op->conn;
+    struct via_side *side = op->side;
+    struct via_stream_rx *rx = &side->rx;
+    bool all = (flags & MSG_WAITALL) != 0;
+    if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL)) != 0 || !via_conn_has_pipes(conn) ||
+        !via_conn_is_local(conn) || via_conn_must_heed(conn) ||
+        !via_zcopy_sink_is_told(op, bytes, flags) ||
+        !atomic_load_explicit(&side->options_known, memory_order_relaxed) ||
+        atomic_load_explicit(&side->rcvlowat, memory_order_relaxed) > 1 || via_rx_take(op) != 0) {
+        return -EAGAIN;
+    }
+    /* With the token: another thread may have left the pipes before it was taken. */
+    bool quick = via_conn_has_pipes(conn) && via_stream_rx_is_quick(rx);
+    size_t n = quick ? via_stream_rx_quick(rx, buf, bytes, all) : 0;
+    bool more =
+        n < bytes && !all && via_conn_has_pipes(conn) && (rx->held || via_pipe_ready(&rx->pipe));
+    if (more) {
+        struct iovec rest = {.iov_base = (unsigned char *)buf + n, .iov_len = bytes - n};
+        struct via_iov cursor;
+        ssize_t k = via_iov_init(&cursor, &rest, 1) == 0 ? via_stream_rx_read(rx, &cursor) : 0;
+        n += k > 0 ? (size_t)k : 0; /* what is wrong is found again by the next call */
+    }
+    conn->stats->rx_pipe_bytes += n;
+    if (via_unlikely(n >= VIA_IO_LARGE_BYTES)) {
+        via_side_say_cpu(side);
+    }
+    if (via_unlikely(rx->posted) && via_conn_has_pipes(conn) && via_stream_rx_must_ring(rx)) {
+        via_conn_posted(conn);
+    }
+    bool empty = n == 0 && quick && !more && !via_pipe_ready(&rx->pipe);
+    via_rx_give(op);
+    if (more) {
+        via_io_after(op); /* the end of the span may have been among it */
+    }
+    return n != 0 || empty ? (ssize_t)n : -EAGAIN;
+}
+
+/* Nothing is there. Is it to be waited for, as long as it takes? */
+static bool waits_for_ever(const struct via_op *op, int flags)
+{
+    struct via_side *side = op->side;
+    return (flags & MSG_DONTWAIT) == 0 && !via_op_is_nonblocking(op) &&
+           atomic_load_explicit(&side->rcvtimeo_ns, memory_order_relaxed) == 0 &&
+           (atomic_load_explicit(&side->shadow, memory_order_acquire) & VIA_POLL_GONE) == 0;
+}
+
+ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
+{
+    ssize_t n = take_now(op, buf, bytes, flags);
+    if (n == 0 && bytes != 0 && waits_for_ever(op, flags)) {
+        int saved = errno;
+        int rc = via_io_wait(op, POLLIN, 0, VIA_NEVER_NS);
+        errno = saved;
+        n = rc == 0 ? take_now(op, buf, bytes, flags) : rc;
+    }
+    return n != 0 ? n : -EAGAIN;
+}
+
+/* The same for what is left of a call's buffers, when that is one, and without waiting. */
+static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int flags)
+{
+    if (iov->count != 1) {
+        return 0;
+    }
+    return take_now(op, (unsigned char *)iov->iov->iov_base + iov->off, iov->left, flags);
+}
+
+/* Nothing comes any more behind what there is: known before a look at that. */
+static bool is_over(struct via_op *op)
+{
+    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_acquire);
+    return via_unlikely((seen & VIA_POLL_GONE) != 0) &&
+           !(via_conn_has_pipes(op->conn) && via_io_follows(op));
+}
+
+/* Receives into *iov until there is enough. */
+static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct via_iov start = *iov;
+    size_t least = least_bytes(op, iov, flags);
+    size_t total = 0;
+    uint64_t deadline_ns = 0;
+    flags &= ~HAS_SOME;
+    if (via_op_is_nonblocking(op)) {
+        flags |= MSG_DONTWAIT;
+    }
+    via_io_after(op); /* what the peer has asked for meanwhile */
+    for (;;) {
+        int rc = via_rx_take(op);
+        if (rc != 0) {
+            return -EAGAIN; /* a signal handler's call inside this very call */
+        }
+        if (total == 0 &&
+            via_conn_has_pipes(op->conn)) { /* else another thread may be making them */
+            via_zcopy_sink(op, iov->left, flags);
+        }
+        bool over = is_over(op);
+        ssize_t n = recv_once(op, iov, flags);
+        via_rx_give(op);
+        via_io_after(op);
+        size_t have = 0;
+        if ((flags & MSG_PEEK) != 0) {
+            total = 0;
+            have = n > 0 ? (size_t)n : 0;
+            if (over && n > 0) {
+                return n;
+            }
+            if (n >= 0 && (size_t)n < least && n != 0 && (flags & MSG_DONTWAIT) == 0) {
+                *iov = start; /* not enough yet; peek from the start again */
+                n = -EAGAIN;
+            }
+        }
+        if (n >= 0) {
+            total += (size_t)n;
+            if (n == 0 || total >= least) {
+                return (ssize_t)total;
+            }
+            flags |= total != 0 ? HAS_SOME : 0;
+        } else if (n != -EAGAIN) {
+            return total != 0 ? (ssize_t)total : n;
+        }
+        if (n == -EAGAIN || total < least) {
+            if ((flags & MSG_DONTWAIT) != 0) {
+                return total != 0 ? (ssize_t)total : -EAGAIN;
+            }
+            if (n > 0) {
+                continue; /* there may be more at once */
+            }
+            if (deadline_ns == 0) {
+                deadline_ns = via_io_deadline(&op->side->rcvtimeo_ns);
+            }
+            rc = via_io_wait(op, POLLIN, have, deadline_ns);
+            if (rc != 0) {
+                total = via_max(total, have); /* too little, but seen */
+                return total != 0 ? (ssize_t)total : rc;
+            }
+            n = total == 0 ? recv_rest_now(op, iov, flags) : 0;
+            if (n > 0) {
+                return n;
+            }
+        }
+    }
+}
+
+/* The kernel's call, in which a thread may be cancelled. */
+static ssize_t recv_or_end(struct via_op *op, struct msghdr *message, int flags)
+{
+    const struct iovec *iov = message->msg_iov;
+    ssize_t n;
+    pthread_cleanup_push(via_io_give_up, op);
+    via_cancel_let();
+    n = message->msg_iovlen == 1 ? VIA_REAL(recv)(op->fd, iov->iov_base, iov->iov_len, flags)
+                                 : VIA_REAL(recvmsg)(op->fd, message, flags);
+    via_cancel_keep();
+    pthread_cleanup_pop(0);
+    return n;
+}
+
+/* Before pipes, with nobody else around: the kernel's call, as it is. */
+static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
+                             .msg_iovlen = (size_t)iov_count};
+    ssize_t n = recv_or_end(op, &message, flags);
+    if (n < 0) {
+        return -errno;
+    }
+    if ((flags & (MSG_PEEK | MSG_OOB)) == 0) {
+        via_stats_count(&op->conn->stats->rx_kernel_bytes, (uint64_t)n);
+    }
+    return n;
+}
+
+/* MSG_TRUNC on a TCP socket: the bytes are thrown away, and the buffer may be anything. */
+static ssize_t recv_nowhere(struct via_op *op, size_t bytes, int flags)
+{
+    unsigned char scratch[16384];
+    struct iovec iov = {.iov_base = scratch, .iov_len = via_min(bytes, sizeof(scratch))};
+    struct via_iov cursor;
+    via_iov_init(&cursor, &iov, 1);
+    return recv_loop(op, &cursor, flags & ~(MSG_TRUNC | MSG_WAITALL));
+}
+
+/* No byte is wanted, yet the call waits once for there being one, or the end. */
+static ssize_t recv_none(struct via_op *op, int flags)
+{
+    unsigned char byte;
+    struct iovec iov = {.iov_base = &byte, .iov_len = sizeof(byte)};
+    struct via_iov cursor;
+    via_iov_init(&cursor, &iov, 1);
+    ssize_t n = recv_loop(op, &cursor, (flags & MSG_DONTWAIT) | MSG_PEEK);
+    bool waited = (flags & MSG_DONTWAIT) == 0 && !via_op_is_nonblocking(op) &&
+                  op->side->rcvtimeo_ns != VIA_AT_ONCE_NS;
+    return n > 0 || (waited && (n == -EAGAIN || n == -EINTR)) ? 0 : n;
+}
+
+static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct via_iov cursor;
+    ssize_t n;
+    if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
+        return recv_plain(op, iov, iov_count, flags);
+    }
+    via_conn_look_early(op);
+    bool pipes = via_conn_has_pipes(op->conn);
+    if (!pipes && (op->exclusive || via_conn_is_plain(op->conn)) && !via_conn_is_eager(op->conn)) {
+        via_conn_note_demoted(op->conn);
+        n = recv_plain(op, iov, iov_count, flags);
+    } else {
+        int rc = via_iov_init(&cursor, iov, iov_count);
+        if (rc != 0) {
+            return rc;
+        }
+        via_conn_learn_options(op);
+        if (via_unlikely(cursor.left == 0)) {
+            n = recv_none(op, flags);
+        } else {
+            n = (flags & (MSG_TRUNC | MSG_PEEK)) == MSG_TRUNC
+                    ? recv_nowhere(op, cursor.left, flags)
+                    : recv_loop(op, &cursor, flags & ~MSG_TRUNC);
+        }
+    }
+    if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
+        via_conn_step(op);
+    }
+    return n;
+}
+
+ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct via_cancel before;
+    if (op->alone) {
+        return recv_kept(op, iov, iov_count, flags);
+    }
+    via_cancel_off(&before);
+    ssize_t n = recv_kept(op, iov, iov_count, flags);
+    via_cancel_back(&before);
+    return n;
+}

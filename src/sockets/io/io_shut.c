@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * shutdown(). TCP's never waits; but frames, and what a peer that has left the pipes is sent again,
+ * may be slower than the kernel's FIN, which is to come last. (They are slower, too, than a flag
+ * that is stored directly once the cable is mended: a peer that has not read by pipes yet would
+ * take either for the end.) What has not gone soon goes later, by the steward, and the program sees
+ * no difference: it can not send any more.
+ */
+#include <errno.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "sockets/conn/demote.h"
+#include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/process/real.h"
+
+/* So long for frames to arrive, when there is a way. */
+#define SHUT_NS (100 * VIA_MSEC_NS)
+/* ... and so long when nobody can do it later. */
+#define PATIENCE_NS (2 * VIA_SEC_NS)
+#define PAUSE_NS (50 * VIA_USEC_NS)
+
+/* With the tx token, after the kernel knows. With both directions it answers what comes by RST (RFC
+ * 793, 3.5), so that is where the peer is to send it. 0, or -EAGAIN. */
+static int say_shut(struct via_conn *conn)
+{
+    struct via_side *side = conn->side;
+    uint64_t flags = VIA_FLAG_TAKEN;
+    flags |= side->tx_shut != 0 && via_conn_is_local(conn) ? VIA_FLAG_FIN : 0;
+    flags |= side->tx_shut != 0 && side->rx_shut != 0 ? VIA_FLAG_CLOSED : 0;
+    if (!via_conn_has_pipes(conn) || side->shutting != 0 ||
+        (flags & ~side->said & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
+        return 0;
+    }
+    side->said |= flags;
+    return conn->carrier->say(conn, side->said, false);
+}
+
+void via_io_shut_now(struct via_conn *conn, int fd)
+{
+    if (conn->side->shutting != 0) {
+        VIA_REAL(shutdown)(fd, SHUT_WR);
+        conn->side->shutting = 0;
+    }
+}
+
+/* Is all there that is to be before the kernel tells of the end? With the tx token. */
+static bool has_gone(struct via_conn *conn, int fd)
+{
+    if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) && via_conn_replay(conn, fd) == -EAGAIN) {
+        return false;
+    }
+    if (conn->carrier->fin(conn, fd, 0, false) != 0 || !conn->carrier->has_arrived(conn)) {
+        return false;
+    }
+    struct via_op op = via_conn_op(conn, fd);
+    (void)via_io_is_given_up(&op); /* then no FIN is sent */
+    return true;
+}
+
+bool via_io_shut_on(struct via_conn *conn, int fd)
+{
+    if (conn->side->shutting != 0 && !has_gone(conn, fd)) {
+        return false;
+    }
+    via_io_shut_now(conn, fd);
+    return say_shut(conn) == 0;
+}
+
+/* Until all has gone, for so long; without the token, which others may want meanwhile. */
+static bool goes_within(struct via_op *op, uint64_t ns)
+{
+    uint64_t end_ns = via_os_now_ns() + ns;
+    bool gone = false;
+    for (;;) {
+        if (via_tx_take(op) != 0) {
+            return true; /* a signal handler's call inside of one that sends */
+        }
+        gone = has_gone(op->conn, op->fd);
+        via_tx_give(op);
+        if (gone || via_os_now_ns() >= end_ns) {
+            return gone;
+        }
+        const struct timespec pause = {.tv_nsec = PAUSE_NS};
+        VIA_REAL(nanosleep)(&pause, NULL);
+    }
+}
+
+/* The end of this direction, but for the kernel's: true when that may come, too. */
+static bool end_writing(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    atomic_store_explicit(&side->shutting, 1, memory_order_relaxed);
+    atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
+    if (via_conn_is_local(op->conn) && (via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
+        return true; /* after a reset there is nobody for whom it would be news */
+    }
+    bool waits = !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn);
+    if (goes_within(op, waits ? SHUT_NS : 0) || (via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
+        return true;
+    }
+    if (via_steward_keep(op->conn, op->fd)) {
+        via_steward_start(false);
+        return false;
+    }
+    if (!goes_within(op, PATIENCE_NS) && via_side_is_in(side, VIA_PHASES_REPLAY)) {
+        via_conn_reset(op->fd); /* nothing can be sent again afterwards */
+    }
+    return true;
+}
+
+static void tell_peer(struct via_op *op)
+{
+    if (via_tx_take(op) == 0) {
+        uint64_t before = op->side->said;
+        say_shut(op->conn);
+        bool told = op->side->said != before;
+        via_tx_give(op);
+        if (told && !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn)) {
+            goes_within(op, SHUT_NS);
+        }
+    }
+}
+
+int via_io_shutdown(struct via_op *op, int how)
+{
+    struct via_side *side = op->side;
+    int rc = 0;
+    if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
+        return -EINVAL;
+    }
+    if (how != SHUT_RD && !via_conn_is_local(op->conn) && via_conn_is_unsettled(op->conn)) {
+        via_conn_look(op); /* an offer that is there: its maker waits for this end in the pipe */
+    }
+    if (how != SHUT_RD && via_conn_must_heed(op->conn)) {
+        via_conn_heed(op);
+    }
+    bool later = how != SHUT_RD && side->shutting != 0; /* as it was told before */
+    bool told = false; /* the kernel, by another thread that has left the pipes meanwhile */
+    if (how != SHUT_RD && side->tx_shut == 0 &&
+        (via_side_is_in(side, VIA_PHASES_REPLAY) || via_conn_has_pipes(op->conn))) {
+        later = !end_writing(op);
+        told = !later && side->shutting == 0;
+    }
+    if (how != SHUT_WR) {
+        atomic_store_explicit(&side->rx_shut, 1, memory_order_relaxed);
+    }
+    if (how != SHUT_RD) {
+        atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
+    }
+    if (!later || how == SHUT_RDWR) {
+        /* If it was told, and the peer has closed since, it says ENOTCONN. */
+        rc = VIA_REAL(shutdown)(op->fd, later ? SHUT_RD : how) == 0 || told ? 0 : -errno;
+    }
+    if (!later && how != SHUT_RD) {
+        atomic_store_explicit(&side->shutting, 0, memory_order_relaxed);
+    }
+    via_ep_conn_woken(op->conn); /* as by the kernel, whatever it answers */
+    if (rc == 0) {
+        tell_peer(op);
+    }
+    return rc;
+}

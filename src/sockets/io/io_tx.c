@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include "sockets/conn/demote.h"
+#include "sockets/conn/steward.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/hooks/signals.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/io/stall.h"
+#include "sockets/io/wait.h"
+#include "sockets/io/zcopy.h"
+#include "sockets/process/cancel.h"
+#include "sockets/process/real.h"
+#include "sockets/stream/stream_quick.h"
+
+/* How often a writer that finds room, and never sleeps, asks the kernel whether the peer lives. */
+#define LOOK_US 1000u
+/* How often, once one direction has ended, the kernel is asked who holds the other end. */
+#define ASK_US 100000u
+
+/* Bodies past the caches: from so many bytes of one call on, or when so many are under way, of
+ * which a quarter of the ring may have been read. */
+#define PAST_CACHES_BYTES (32u * 1024)
+#define PAST_CACHES_QUEUED (96u * 1024)
+
+/* Bytes go by the kernel, and perhaps not all of this call's. */
+static bool goes_piecewise(const struct via_op *op)
+{
+    return op->side->tx.span != VIA_SPAN_PIPE && via_side_is_in(op->side, VIA_PHASES_MAY_SWITCH);
+}
+
+static size_t iov_bytes(const struct iovec *iov, int iov_count)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < iov_count; i++) {
+        bytes += iov[i].iov_len;
+    }
+    return bytes;
+}
+
+/* To the kernel, without waiting. Errors are the kernel's, SIGPIPE included. */
+static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct iovec pieces[VIA_IO_PIECES_MAX];
+    struct iovec first = {.iov_base = NULL, .iov_len = 0};
+    struct msghdr message = {.msg_iov = &first, .msg_iovlen = 1};
+    if (iov->count > 0) {
+        first = *iov->iov;
+        first.iov_base = (unsigned char *)first.iov_base + iov->off;
+        first.iov_len -= iov->off;
+    }
+    if (iov->left > VIA_IO_PIECE_BYTES && goes_piecewise(op)) {
+        message.msg_iov = pieces;
+        message.msg_iovlen = (size_t)via_io_pieces(iov, VIA_IO_PIECE_BYTES, pieces);
+    } else if (iov->off == 0 && iov->count > 1) {
+        message.msg_iov = (struct iovec *)(uintptr_t)iov->iov;
+        message.msg_iovlen = (size_t)iov->count;
+    }
+    bool early = via_conn_is_unaccepted(op->conn);
+    ssize_t n = VIA_REAL(sendmsg)(op->fd, &message, flags | MSG_DONTWAIT);
+    if (n < 0) {
+        int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        if (error == -EAGAIN) {
+            via_io_found_full(op);
+        } else if (error == -ECONNRESET) {
+            via_io_shadow(op, POLLERR); /* which the kernel has told by this, and now forgets */
+        }
+        return error;
+    }
+    size_t asked = iov_bytes(message.msg_iov, (int)message.msg_iovlen);
+    if ((size_t)n < asked) {
+        via_io_found_full(op);
+    }
+    via_iov_skip(iov, (size_t)n);
+    via_io_count_kernel(op, n, early);
+    return n;
+}
+
+void via_io_try_switch(struct via_op *op)
+{
+    struct via_carrier_undo undo;
+    struct via_conn *conn = op->conn;
+    uint64_t sent;
+    if (!via_stream_stall_is_over(&op->side->stall, &op->side->tx)) {
+        return;
+    }
+    if (!via_conn_tx_can_switch(conn) || via_kernel_sent(op->fd, op->side->connector, &sent) != 0) {
+        return;
+    }
+    via_carrier_tx_begin(conn, &undo);
+    if (via_stream_tx_switch(&op->side->tx, sent) == 0 && !via_conn_is_local(conn)) {
+        via_carrier_tx_end(conn, &undo, false); /* else the record that follows rings */
+    }
+}
+
+/*
+ * Where reader and writer are on two CPUs and large bodies follow each other, the lines of the ring
+ * are better not fetched from one's cache into the other's and back: 9-15 GB/s whichever CPUs they
+ * are, against 6-8 where those are near each other and 2 where they are not. Who waits for a
+ * single, smaller one gets it sooner by the caches.
+ */
+static bool goes_past_caches(const struct via_op *op, size_t bytes)
+{
+    struct via_side *side = op->side;
+    return bytes >= VIA_IO_LARGE_BYTES &&
+           (bytes >= PAST_CACHES_BYTES ||
+            via_pipe_writer_data_bytes(&side->tx.pipe) >= PAST_CACHES_QUEUED) &&
+           via_side_is_apart(side);
+}
+
+/* One record with as much of *iov as goes into it; and the peer knows. */
+static ssize_t write_record(struct via_op *op, struct via_iov *iov)
+{
+    struct via_conn *conn = op->conn;
+    struct via_stream_tx *tx = &op->side->tx;
+    struct via_carrier_undo undo;
+    undo.frames = false;
+    struct via_iov before = *iov;
+    tx->past_caches = via_conn_is_local(conn) && goes_past_caches(op, iov->left);
+    via_carrier_tx_begin(conn, &undo);
+    ssize_t n = via_stream_tx_write(tx, iov);
+    int rc = n > 0 ? via_carrier_tx_end(conn, &undo, false) : 0;
+    if (via_unlikely(rc != 0)) {
+        *iov = before;
+        /* Who has left for the kernel, and perhaps its program, takes no frames any more. */
+        return rc == -EAGAIN || via_conn_must_heed(conn) ? -EAGAIN : -ECONNRESET;
+    }
+    conn->stats->tx_frames_bytes += undo.frames && n > 0 ? (uint64_t)n : 0;
+    return n;
+}
+
+/* Is FIN in the pipe, or may it still come there? Else the peer had no time to say it. */
+static bool fin_is_in_pipe(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    if (side->tx_fin_seen || via_rx_take(op) != 0) {
+        return true;
+    }
+    side->tx_fin_seen = side->rx.span != VIA_SPAN_PIPE || via_stream_rx_ends(&side->rx);
+    via_rx_give(op);
+    return side->tx_fin_seen || op->conn->carrier->may_follow(op->conn);
+}
+
+/* One direction has ended. Does anybody hold the other end any more, to read the other? */
+static bool other_end_is_held(struct via_op *op, uint64_t now)
+{
+    struct via_side *side = op->side;
+    if (now - side->tx_asked_ticks > via_os_us_to_ticks(ASK_US)) {
+        side->tx_asked_ticks = now;
+        side->tx_peer_over = op->conn->carrier->is_over(op->conn, op->fd);
+    }
+    return !side->tx_peer_over;
+}
+
+/* From time to time, asks the kernel whether it has seen the peer go; before the last `fresh` bytes
+ * were written, if so. */
+static void look_sometimes(struct via_op *op, size_t fresh)
+{
+    uint64_t now = via_os_ticks();
+    if (via_unlikely(now - op->side->tx_looked_ticks > via_os_us_to_ticks(LOOK_US))) {
+        int saved = errno;
+        op->side->tx_looked_ticks = now;
+        via_io_look_after(op, fresh);
+        errno = saved;
+    }
+}
+
+bool via_tx_is_held_no_more(struct via_op *op)
+{
+    struct via_side *side = op->side;
+    uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
+    if (via_likely((seen & VIA_POLL_GONE) == 0)) {
+        return false;
+    }
+    if ((seen & (POLLHUP | POLLERR)) != 0) {
+        return true;
+    }
+    bool held = (side->rx_shut != 0 || fin_is_in_pipe(op)) && other_end_is_held(op, via_os_ticks());
+    if (held) {
+        return false;
+    }
+    via_io_fabric_ended(op);
+    return op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN; /* else soon */
+}
+
+/* As far as is known. */
+static bool peer_is_gone(struct via_op *op)
+{
+    return via_unlikely((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0) ||
+           via_tx_is_held_no_more(op);
+}
+
+bool via_tx_peer_is_gone(struct via_op *op)
+{
+    look_sometimes(op, 0);
+    return peer_is_gone(op);
+}
+
+/* One try, with the tx token. */
+static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
+{
+    struct via_stream_tx *tx = &op->side->tx;
+    if (!via_conn_has_pipes(op->conn)) {
+        return kernel_send(op, iov, flags);
+    }
+    if (via_conn_must_heed(op->conn)) {
+        via_conn_heed_tx(op->conn, op->fd);
+    }
+    if (via_unlikely(tx->span != VIA_SPAN_PIPE)) {
+        if (via_unlikely(via_side_is_in(op->side, VIA_PHASES_REPLAY))) {
+            int rc = via_conn_replay(op->conn, op->fd);
+            if (rc != 0) {
+                return rc;
+            }
+        }
+        if (iov->left != 0) { /* a record without bytes behind it would be an edge */
+            via_io_try_switch(op);
+        }
+        if (tx->span != VIA_SPAN_PIPE) {
+            return kernel_send(op, iov, flags);
+        }
+    }
+    if (via_unlikely(!via_conn_is_local(op->conn)) && via_io_take_time_out(op) != 0) {
+        return -ETIMEDOUT;
+    }
+    if (via_unlikely(tx->ended) || via_unlikely(peer_is_gone(op))) {
+        /* Who would have read it has gone; the kernel knows best how to say so. */
+        return kernel_send(op, iov, flags);
+    }
+    size_t total = 0;
+    bool vain = false;
+    while (iov->left != 0) {
+        ssize_t n = write_record(op, iov);
+        if (n == -EAGAIN && !vain) {
+            /* Counted before the peer is asked to ring: whoever the ring wakes finds an edge. */
+            via_io_found_full(op);
+            vain = true;
+            if (via_io_has_room(op)) {
+                continue;
+            }
+        }
+        vain = false;
+        if (n < 0) {
+            if (total != 0) {
+                break;
+            }
+            look_sometimes(op, 0);
+            if (!via_conn_is_local(op->conn)) {
+                via_fabric_take_in();
+                n = via_io_take_time_out(op) != 0 ? -ETIMEDOUT : n;
+            }
+            return n == -EPROTO ? -ECONNRESET : n;
+        }
+        total += (size_t)n;
+    }
+    op->conn->stats->tx_pipe_bytes += total;
+    /* The peer has its bytes; while it is at them, there is time for the clock. What is seen holds
+     * for the next call, as with TCP. */
+    look_sometimes(op, total);
+    return (ssize_t)total;
+}
+
+/* Adds what went by zero-copy to *total. 0, or why the call ends with that: a negative errno. */
+static int send_uncopied(struct via_op *op, struct via_iov *iov,
+                         const struct via_zcopy_trial *trial, size_t *total)
+{
+    bool interrupted;
+    ssize_t n = via_zcopy_send(op, iov, trial, &interrupted);
+    if (n < 0) {
+        return (int)n;
+    }
+    *total += (size_t)n;
+    return interrupted && (*total != 0 || !via_signals_restarts()) ? -EINTR : 0;
+}
+
+static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
+{
+    bool nonblocking = (flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op);
+    size_t total = 0;
+    uint64_t deadline_ns = 0;
+    struct via_zcopy_trial trial = {.bytes = 0};
+    for (;;) {
+        if (via_unlikely(iov->left >= via_zcopy_least) && !nonblocking &&
+            via_zcopy_suits(op, iov, &trial)) {
+            int ended = send_uncopied(op, iov, &trial, &total);
+            if (ended != 0 || iov->left == 0) {
+                return total != 0 ? (ssize_t)total : ended;
+            }
+            trial.begin_ticks = 0; /* neither the one way nor the other */
+        }
+        int rc = via_tx_take(op);
+        if (rc != 0) {
+            return -EAGAIN; /* a signal handler's call inside this very call */
+        }
+        ssize_t n = send_once(op, iov, flags);
+        via_tx_give(op);
+        bool changed = via_io_after(op);
+        if (n >= 0) {
+            total += (size_t)n;
+            if (iov->left == 0) {
+                if (via_unlikely(trial.bytes != 0)) {
+                    via_zcopy_copied(&trial);
+                }
+                return (ssize_t)total;
+            }
+        } else if (n != -EAGAIN) {
+            return total != 0 ? (ssize_t)total : n;
+        }
+        if (n > 0 && goes_piecewise(op)) {
+            if (via_conn_is_unsettled(op->conn)) {
+                via_conn_step(op);
+            }
+            continue;
+        }
+        if (changed) {
+            continue; /* epoll sets now watch the other way: a ring for room may have come before */
+        }
+        if (nonblocking) {
+            if (!op->alone && via_conn_has_pipes(op->conn) && !via_stall_is_none(op->conn)) {
+                via_steward_watch_stalls();
+            }
+            return total != 0 ? (ssize_t)total : -EAGAIN;
+        }
+        if (n > 0) {
+            continue;
+        }
+        if (deadline_ns == 0) {
+            deadline_ns = via_io_deadline(&op->side->sndtimeo_ns);
+        }
+        rc = via_io_wait(op, POLLOUT, 0, deadline_ns);
+        if (rc != 0) {
+            return total != 0 ? (ssize_t)total : rc;
+        }
+    }
+}
+
+/* The kernel's call, in which a thread may be cancelled. */
+static ssize_t send_or_end(struct via_op *op, const struct msghdr *message, int flags)
+{
+    const struct iovec *iov = message->msg_iov;
+    ssize_t n;
+    pthread_cleanup_push(via_io_give_up, op);
+    via_cancel_let();
+    n = message->msg_iovlen == 1 ? VIA_REAL(send)(op->fd, iov->iov_base, iov->iov_len, flags)
+                                 : VIA_REAL(sendmsg)(op->fd, message, flags);
+    via_cancel_keep();
+    pthread_cleanup_pop(0);
+    return n;
+}
+
+static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
+                             .msg_iovlen = (size_t)iov_count};
+    bool early = via_conn_is_unaccepted(op->conn);
+    ssize_t n = send_or_end(op, &message, flags);
+    if (n < 0) {
+        int error = errno;
+        if (error == EAGAIN || error == EWOULDBLOCK) {
+            via_io_found_full(op);
+        }
+        return -error;
+    }
+    if ((size_t)n < iov_bytes(iov, iov_count)) {
+        via_io_found_full(op);
+    }
+    via_io_count_kernel(op, n, early);
+    return n;
+}
+
+/* More than a piece, on a connection that may get pipes meanwhile? */
+static bool is_worth_pieces(struct via_op *op, const struct iovec *iov, int iov_count)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < iov_count && bytes <= VIA_IO_PIECE_BYTES; i++) {
+        bytes += via_min(iov[i].iov_len, (size_t)VIA_IO_PIECE_BYTES + 1);
+    }
+    return bytes > VIA_IO_PIECE_BYTES && via_conn_is_unsettled(op->conn);
+}
+
+ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int flags)
+{
+    struct via_conn *conn = op->conn;
+    struct via_side *side = op->side;
+    if ((flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL)) != 0 || bytes >= via_zcopy_least ||
+        !via_conn_has_pipes(conn) || !via_conn_is_local(conn) ||
+        (via_side_flags(side) & (VIA_FLAG_DEMOTE | VIA_FLAG_CLOSED)) != 0 ||
+        (atomic_load_explicit(&side->shadow, memory_order_relaxed) & VIA_POLL_GONE) != 0 ||
+        !atomic_load_explicit(&side->options_known, memory_order_relaxed) || via_tx_take(op) != 0) {
+        return -EAGAIN;
+    }
+    /* With the token: another thread may have left the pipes before it was taken. */
+    bool sent = via_conn_has_pipes(conn) && !goes_past_caches(op, bytes) &&
+                via_stream_tx_quick(&side->tx, buf, bytes);
+    if (via_likely(sent)) {
+        via_conn_posted_record(conn);
+        conn->stats->tx_pipe_bytes += bytes;
+        look_sometimes(op, bytes);
+    }
+    via_tx_give(op);
+    via_steward_start(op->alone);
+    return sent ? (ssize_t)bytes : -EAGAIN;
+}
+
+#ifndef SO_ZEROCOPY
+#define SO_ZEROCOPY 60
+#endif
+#ifndef MSG_ZEROCOPY
+#define MSG_ZEROCOPY 0x4000000
+#endif
+
+/* Is the program to be told when its buffer is its own again? By the kernel only, which counts
+ * those calls: from the first of them on all goes by it. 0, or -ENOBUFS: it can not be told; who
+ * asks for it sends without then. */
+static int leave_for_notification(struct via_op *op)
+{
+    int on = 0;
+    socklen_t bytes = sizeof(on);
+    if (VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ZEROCOPY, &on, &bytes) != 0 || on == 0) {
+        return 0; /* the flag means nothing */
+    }
+    int rc = via_conn_demote(op, VIA_REASON_OPTION);
+    return rc == 0 || rc == -ETIMEDOUT ? 0 : -ENOBUFS;
+}
+
+/* After a shutdown() that the kernel has not been told of yet. */
+static int refuse(const struct via_op *op, int flags)
+{
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    if (VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error != 0) {
+        return -error;
+    }
+    if ((flags & MSG_NOSIGNAL) == 0) {
+        raise(SIGPIPE);
+    }
+    return -EPIPE;
+}
+
+static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct via_iov cursor;
+    ssize_t n;
+    if (via_unlikely(atomic_load_explicit(&op->side->shutting, memory_order_relaxed) != 0)) {
+        return refuse(op, flags);
+    }
+    via_conn_look_early(op);
+    via_conn_await_taken(op);
+    if (via_unlikely((flags & MSG_ZEROCOPY) != 0)) {
+        int rc = leave_for_notification(op);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    bool pipes = via_conn_has_pipes(op->conn);
+    if ((flags & MSG_OOB) != 0) {
+        via_conn_demote(op,
+                        VIA_REASON_OPTION); /* the mark has its place among the kernel's bytes */
+        return send_plain(op, iov, iov_count, flags);
+    }
+    if (!pipes && !is_worth_pieces(op, iov, iov_count) &&
+        (op->exclusive || via_conn_is_plain(op->conn))) {
+        via_conn_note_demoted(op->conn);
+        n = send_plain(op, iov, iov_count, flags);
+    } else {
+        int rc = via_iov_init(&cursor, iov, iov_count);
+        if (rc != 0) {
+            return rc;
+        }
+        via_conn_learn_options(op);
+        n = send_loop(op, &cursor, flags);
+        via_steward_start(op->alone);
+    }
+    if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
+        via_conn_step(op);
+    }
+    return n;
+}
+
+ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+{
+    struct via_cancel before;
+    if (op->alone) {
+        return send_kept(op, iov, iov_count, flags);
+    }
+    via_cancel_off(&before);
+    ssize_t n = send_kept(op, iov, iov_count, flags);
+    via_cancel_back(&before);
+    return n;
+}

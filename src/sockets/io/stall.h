@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_STALL_H
+#define VIA_SOCKETS_STALL_H
+
+#include "sockets/conn/conn.h"
+
+/*
+ * stream_stall.h for a connection. Called before each sleep of a thread that waits for room. How
+ * long it may sleep until the next call, in nanoseconds; VIA_NEVER_NS when there is nothing to
+ * watch; 0 when it is the kernel's turn: do not sleep. No token is held, and no lock.
+ */
+uint64_t via_stall_watch(struct via_op *op);
+
+/* At a glance: there is nothing to watch. */
+static inline bool via_stall_is_none(const struct via_conn *conn)
+{
+    const struct via_side *side = conn->side;
+    /* Within one machine who writes to us wakes whoever sleeps, whatever for. */
+    return side->tx.span != VIA_SPAN_PIPE
+               ? !via_stream_stall_hides(&side->tx, &side->rx)
+               : via_conn_is_local(conn) && !via_stream_stall_may_be(&side->rx);
+}
+
+#endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/io/wait.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/pause.h"
+#include "host/client_sys.h"
+#include "sockets/conn/bell.h"
+#include "sockets/conn/shared.h"
+#include "sockets/conn/steward.h"
+#include "sockets/fabric/fabric.h"
+#include "sockets/hooks/signals.h"
+#include "sockets/meet/policy.h"
+#include "sockets/process/cancel.h"
+#include "sockets/process/fds.h"
+#include "sockets/process/os.h"
+#include "sockets/process/pool.h"
+#include "sockets/process/real.h"
+#include "sockets/stream/spin.h"
+
+/* Off the CPU for so long while spinning: somebody else wanted it. */
+#define GAP_US 60u
+/* Reading the clock takes as long as some looks; what comes meanwhile would wait for it. */
+#define LOOKS_PER_CLOCK 4u
+/* Asking the kernel takes half a microsecond. */
+#define ASK_US 20u
+/* Who waits on the same CPU gets it now and then. */
+#define YIELD_US 8u
+/* A yield that takes longer: somebody else had it. */
+#define TAKEN_US 1u
+
+/* Among what is registered, beside the serial numbers of connections; 0: a bell. */
+#define CALLS UINT64_MAX
+
+/* A thread's epoll set, in which it hears bells; edge-triggered, because bells are never drained.
+ */
+struct ear {
+    _Atomic int fd; /* 0: not made yet */
+    uint64_t bells; /* registered */
+    bool calls;     /* they are heard, too: steward.h */
+    uint64_t conn;  /* the connection slept for last: its serial number, 0 = none */
+    int conn_fd;    /* ... by this number */
+    bool watched;   /* it is registered, too */
+};
+
+static __thread struct via_spin spin __attribute__((tls_model("initial-exec")));
+/* What the program wants of this thread; 0: as the rules say, 1: spin, -1: do not. */
+static __thread signed char wanted __attribute__((tls_model("initial-exec")));
+static __thread struct ear *ear __attribute__((tls_model("initial-exec")));
+__thread int via_cancel_kept __attribute__((tls_model("initial-exec")));
+
+static __thread struct via_wait *innermost __attribute__((tls_model("initial-exec")));
+
+static struct via_pool ear_pool = VIA_POOL_INIT(sizeof(struct ear), 65536);
+
+/* --- spinning ----------------------------------------------------------------------------------
+ */
+
+void via_wait_set_spin(int spins)
+{
+    wanted = spins < 0 ? 0 : spins > 0 ? 1 : -1;
+}
+
+void via_wait_begin(struct via_wait *wait)
+{
+    uint64_t now = via_os_ticks();
+    if (via_unlikely(spin.us_ticks == 0)) {
+        via_spin_init(&spin, via_os_ticks_us);
+    }
+    bool spins = via_likely(wanted == 0) ? via_policy.rules.spin : wanted > 0;
+    uint64_t end = via_likely(spins) ? now + via_spin_budget(&spin, now) : now;
+    bool yields = via_unlikely(spin.yields) || spin.exploring;
+    *wait = (struct via_wait){
+        .begin_ticks = now,
+        .end_ticks = end,
+        .last_ticks = now,
+        .asked_ticks = now,
+        .yield_ticks = yields ? now : now + via_os_us_to_ticks(YIELD_US),
+        .outer = innermost,
+    };
+    innermost = wait;
+}
+
+/* Others may have the CPU; the time afterwards. */
+static uint64_t make_way(struct via_wait *wait, uint64_t before)
+{
+    sched_yield();
+    uint64_t now = via_os_ticks();
+    bool taken = now - before > via_os_us_to_ticks(TAKEN_US);
+    wait->taken_at = taken ? wait->looks : 0;
+    wait->yield_ticks = spin.yields && taken ? now : now + via_os_us_to_ticks(YIELD_US);
+    return now;
+}
+
+bool via_wait_again(struct via_wait *wait)
+{
+    if (wait->end_ticks == wait->begin_ticks) {
+        return false;
+    }
+    if (via_unlikely(wait->was_off)) {
+        via_spin_crowded(&spin, wait->last_ticks);
+        wait->end_ticks = wait->begin_ticks;
+        return false;
+    }
+    via_cpu_pause();
+    if (++wait->looks % LOOKS_PER_CLOCK != 0 && via_likely(!spin.yields)) {
+        return true;
+    }
+    uint64_t now = via_os_ticks();
+    if (via_unlikely(now > wait->yield_ticks)) {
+        now = make_way(wait, now);
+    }
+    wait->was_off = now - wait->last_ticks > via_os_us_to_ticks(GAP_US);
+    wait->last_ticks = now;
+    return wait->was_off || now < wait->end_ticks;
+}
+
+bool via_wait_asks(struct via_wait *wait)
+{
+    if (via_likely(wait->last_ticks - wait->asked_ticks < via_os_us_to_ticks(ASK_US))) {
+        return false;
+    }
+    wait->asked_ticks = wait->last_ticks;
+    return true;
+}
+
+void via_wait_end(const struct via_wait *wait)
+{
+    /* What has come by spinning is not kept waiting for the clock: some looks more or less. */
+    uint64_t now = wait->slept_ticks == 0 ? wait->last_ticks : via_os_ticks();
+    via_spin_learn(&spin, now - wait->begin_ticks, wait->slept_ticks);
+    if (wait->looks != 0) {
+        via_spin_made_way(&spin, wait->slept_ticks == 0 && wait->taken_at == wait->looks);
+    }
+    innermost = wait->outer;
+    /* A signal handler's wait may have taken edges that the one it interrupted, about to sleep, has
+     * not seen. One that was left by longjmp() lies below on the stack, which grows down. */
+    if (via_unlikely(wait->outer > wait) && wait->slept_ticks != 0 && ear != NULL &&
+        ear->bells != 0) {
+        via_sock_bell_ring((unsigned)__builtin_ctzll(ear->bells));
+    }
+}
+
+void via_wait_sleeps(struct via_wait *wait)
+{
+    wait->last_ticks = via_os_ticks();
+}
+
+void via_wait_slept(struct via_wait *wait)
+{
+    wait->slept_ticks += via_os_ticks() - wait->last_ticks;
+}
+
+/* --- sleeping ----------------------------------------------------------------------------------
+ */
+
+static pthread_key_t ear_key;
+static pthread_once_t ear_key_once = PTHREAD_ONCE_INIT;
+
+static void close_ear(void *of_thread)
+{
+    struct ear *dead = of_thread;
+    via_hidden_close(&dead->fd);
+    via_pool_put(&ear_pool, dead);
+    ear = NULL;
+}
+
+static void make_ear_key(void)
+{
+    pthread_key_create(&ear_key, close_ear);
+}
+
+static bool open_ear(void)
+{
+    if (ear == NULL) {
+        pthread_once(&ear_key_once, make_ear_key);
+        ear = via_pool_get(&ear_pool);
+        pthread_setspecific(ear_key, ear);
+    }
+    if (ear == NULL) {
+        return false;
+    }
+    if (ear->fd <= 0) {
+        int fd = VIA_REAL(epoll_create1)(EPOLL_CLOEXEC);
+        ear->bells = 0;
+        ear->calls = false;
+        ear->conn = 0;
+        ear->watched = false;
+        if (fd < 0 || via_hidden_new(fd, &ear->fd) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The ear's descriptor with these bells in it, or -1. */
+static int listening_ear(uint64_t bells)
+{
+    if (via_unlikely(ear == NULL || ear->fd <= 0) && !open_ear()) {
+        return -1;
+    }
+    for (uint64_t new = bells & ~ear->bells; new != 0; new &= new - 1) {
+        struct epoll_event event = {.events = VIA_BELL_EVENTS};
+        VIA_REAL(epoll_ctl)
+        (ear->fd, EPOLL_CTL_ADD, via_sock_bell_fd((unsigned)__builtin_ctzll(new)), &event);
+    }
+    ear->bells |= bells;
+    if (!ear->calls && via_steward_is_wanted()) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data = {.u64 = CALLS}};
+        ear->calls = true;
+        VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_ADD, via_sock_bell_calls(), &event);
+    }
+    return ear->fd;
+}
+
+/* What the ear has heard: calls are for the process. What the kernel says of that connection. */
+static uint32_t take_in(const struct epoll_event *events, int count, uint64_t conn)
+{
+    uint32_t seen = 0;
+    bool called = false;
+    for (int i = 0; i < count; i++) {
+        called |= events[i].data.u64 == CALLS;
+        seen |= conn != 0 && events[i].data.u64 == conn ? events[i].events : 0;
+    }
+    if (via_unlikely(called)) {
+        via_sock_bell_calls_take();
+        via_steward_look();
+    }
+    return seen;
+}
+
+/* The ear is for bells alone: who sleeps on other descriptors throws away what it tells. */
+static void watch_none(void)
+{
+    if (ear != NULL && ear->watched) {
+        /* Fails when the connection has been closed: then it is registered no more. */
+        VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_DEL, ear->conn_fd, NULL);
+        ear->watched = false;
+    }
+}
+
+static struct timespec *time_left(uint64_t deadline_ns, struct timespec *storage)
+{
+    if (deadline_ns == VIA_NEVER_NS) {
+        return NULL;
+    }
+    uint64_t left = 0;
+    if (deadline_ns != 0) {
+        uint64_t now = via_os_now_ns();
+        left = deadline_ns > now ? deadline_ns - now : 0;
+    }
+    storage->tv_sec = (time_t)(left / VIA_SEC_NS);
+    storage->tv_nsec = (long)(left % VIA_SEC_NS);
+    return storage;
+}
+
+uint64_t via_sleep_ns_max(void)
+{
+    return via_min(via_fabric_sleep_ns_max(), via_shared_sleep_ns_max());
+}
+
+int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
+              const sigset_t *mask)
+{
+    struct timespec storage;
+    uint64_t most_ns = via_sleep_ns_max();
+    if (most_ns != VIA_NEVER_NS && deadline_ns != 0) {
+        deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
+    }
+    watch_none();
+    int ear_fd = bells != 0 ? listening_ear(bells) : -1;
+    fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
+    via_signals_mark();
+    via_cancel_let();
+    int n = VIA_REAL(ppoll)(fds, count + 1, time_left(deadline_ns, &storage), mask);
+    via_cancel_keep();
+    if (n < 0) {
+        return -errno;
+    }
+    bool rung = fds[count].revents != 0;
+    if (rung) {
+        struct epoll_event events[8];
+        int taken;
+        /* Takes the edges, so that the next sleep is one. */
+        do {
+            taken = VIA_REAL(epoll_wait)(ear_fd, events, 8, 0);
+            take_in(events, taken, 0);
+        } while (taken == 8);
+        n--;
+    }
+    if (via_unlikely(rung && n == 0 && mask != NULL)) {
+        /* A bell, rung before perhaps, has kept the signals out that are let in here. */
+        n = VIA_REAL(ppoll)(fds, count, time_left(0, &storage), mask);
+        return n < 0 ? -errno : n;
+    }
+    return n;
+}
+
+static bool watch(int fd, uint64_t conn, uint64_t bells)
+{
+    if (bells == 0 || via_fabric_sleep_ns_max() != VIA_NEVER_NS || listening_ear(bells) < 0) {
+        return false;
+    }
+    if (ear->conn != conn || ear->conn_fd != fd) {
+        watch_none();
+        ear->conn = conn; /* registering pays from the second time on */
+        ear->conn_fd = fd;
+        return false;
+    }
+    if (!ear->watched) {
+        struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data = {.u64 = conn}};
+        ear->watched = VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_ADD, fd, &event) == 0;
+    }
+    return ear->watched;
+}
+
+int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
+                       uint32_t *ret_events)
+{
+    struct epoll_event events[8];
+    if (!watch(fd, conn, bells)) {
+        return -EAGAIN;
+    }
+    most_ns = via_min(most_ns, via_shared_sleep_ns_max());
+    int most_ms = most_ns == VIA_NEVER_NS ? -1 : (int)(most_ns / VIA_MSEC_NS);
+    via_signals_mark();
+    via_cancel_let();
+    int n = VIA_REAL(epoll_wait)(ear->fd, events, 8, most_ms);
+    via_cancel_keep();
+    *ret_events = 0;
+    if (n < 0) {
+        return -errno;
+    }
+    *ret_events = take_in(events, n, conn);
+    return 0;
+}
+
+void via_wait_forked(void)
+{
+    /* The set is shared with the parent, who would miss what the child hears. */
+    if (ear != NULL) {
+        via_hidden_close(&ear->fd);
+    }
+}

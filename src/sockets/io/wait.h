@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_WAIT_H
+#define VIA_SOCKETS_WAIT_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/types.h"
+#include "sockets/conn/bell.h"
+
+/*
+ * Waiting: first spinning, as long as that has paid off lately, then sleeping in the kernel.
+ */
+
+/* --- spinning ----------------------------------------------------------------------------------
+ */
+
+/* One wait of the calling thread; how long it spins is learned (spin.h). */
+struct via_wait {
+    uint64_t begin_ticks;
+    uint64_t end_ticks; /* of spinning */
+    uint64_t last_ticks;
+    uint64_t yield_ticks;
+    uint64_t slept_ticks;
+    uint64_t asked_ticks;   /* when the kernel was asked last */
+    struct via_wait *outer; /* that this one's signal handler has interrupted */
+    uint32_t looks;
+    bool was_off;      /* just now, for long */
+    uint32_t taken_at; /* the look before which somebody else had the CPU, 0 = none */
+};
+
+void via_wait_begin(struct via_wait *wait);
+/* Of the calling thread: 1, 0, or -1: as the rules say. */
+void via_wait_set_spin(int spins);
+/* Looked and saw nothing: look again? */
+bool via_wait_again(struct via_wait *wait);
+/* While spinning, once in a while: is it time to ask the kernel, who alone knows that a peer has
+ * gone? */
+bool via_wait_asks(struct via_wait *wait);
+/* The wait is over, whether by spinning or after sleep. */
+void via_wait_end(const struct via_wait *wait);
+
+/* Around a sleep that is part of it. */
+void via_wait_sleeps(struct via_wait *wait);
+void via_wait_slept(struct via_wait *wait);
+
+/* --- sleeping ----------------------------------------------------------------------------------
+ */
+
+/*
+ * Sleeps until one of the descriptors has an event, one of the bells is rung or deadline_ns passes
+ * (VIA_NEVER_NS: no deadline; 0: do not sleep). fds must have room for one more at
+ * fds[count]. Returns how many of the count have events, 0 for a bell or the deadline, -EINTR.
+ * A ring that came before the call and was not slept for wakes too.
+ */
+int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
+              const sigset_t *mask);
+
+/*
+ * The same for one connection that a thread waits for again and again, by one system call instead
+ * of two: its descriptor stays registered with the bells. Only for the end of the peer's direction
+ * (POLLRDHUP, POLLHUP, POLLERR), each of which is reported once to each thread. conn: the
+ * connection's serial number, as fd may have meant another one. It may end after most_ns, and later
+ * by up to a millisecond; VIA_NEVER_NS: it does not.
+ * 0, and what the kernel reported of it; -EINTR; or -EAGAIN: use via_sleep().
+ */
+int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
+                       uint32_t *ret_events);
+
+/* How long a thread may sleep for connections of this process, whatever its deadline. */
+uint64_t via_sleep_ns_max(void);
+
+void via_wait_forked(void);
+
+#endif

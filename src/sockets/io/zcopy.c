@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/io/zcopy.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "sockets/hooks/signals.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/io/wait.h"
+#include "sockets/process/real.h"
+
+/* No receiver came for so long, or it stopped in the middle: copy the rest. */
+#define PATIENCE_NS (10 * VIA_MSEC_NS)
+/* One that has begun to fetch and makes no progress for so long is stopped rather than waiting for
+ * a processor. */
+#define STOPPED_NS VIA_SEC_NS
+/* So many sends are copied after that, doubling each time. */
+#define PAUSE_MIN 16u
+#define PAUSE_MAX 4096u
+/* In one system call: the sender learns of progress, and may revoke in between. */
+#define FETCH_BYTES_MAX (1u << 20)
+/* What is left for less than this is not worth a system call for each piece. */
+#define FETCH_BYTES_MIN (16u * 1024)
+/* How often a sender that sees progress looks for signals. */
+#define SIGNAL_LOOK_NS VIA_MSEC_NS
+
+enum mode { AUTO, OFF, ON };
+
+size_t via_zcopy_least = SIZE_MAX;
+bool via_zcopy_lends;
+static enum mode mode;
+
+void via_zcopy_init(void)
+{
+    const char *text = getenv("VIADUCT_SOCKETS_ZEROCOPY");
+    via_zcopy_least = VIA_ZCOPY_LEAST;
+    via_zcopy_lends = true;
+    mode = AUTO;
+    if (text == NULL || strcmp(text, "auto") == 0) {
+        return;
+    }
+    char *end = NULL;
+    unsigned long bytes = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (strcmp(text, "on") == 0) {
+        mode = ON;
+    } else if (end != NULL && *end == '\0' && bytes >= FETCH_BYTES_MIN) {
+        mode = ON;
+        via_zcopy_least = bytes;
+    } else {
+        mode = OFF;
+        via_zcopy_least = SIZE_MAX;
+        via_zcopy_lends = false;
+    }
+}
+
+void via_zcopy_meet(struct via_conn *conn, int control_fd)
+{
+    struct ucred cred = {.pid = 0};
+    socklen_t bytes = sizeof(cred);
+    conn->zcopy = (struct via_zcopy){.own_pid = via_os_pid()};
+    if (mode == OFF ||
+        VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
+        return;
+    }
+    /* A process of another name space has no number here. One that talks to itself, with one
+     * thread, can not send and receive at once. */
+    if (cred.pid <= 0 || cred.uid != geteuid() || cred.uid != getuid() ||
+        !via_os_uid_is_one(cred.uid) || (cred.pid == conn->zcopy.own_pid && via_alone())) {
+        return;
+    }
+    conn->zcopy.peer_pid = cred.pid;
+    conn->zcopy.able = true;
+    via_side_allow_avail(conn->side);
+}
+
+static bool is_able(const struct via_op *op)
+{
+    return op->conn->zcopy.able && via_conn_is_local(op->conn) && !op->side->ever_forked;
+}
+
+/* --- receiving ---------------------------------------------------------------------------------
+ */
+
+void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags)
+{
+    bool waits = (flags & (MSG_DONTWAIT | MSG_TRUNC)) == 0 && !via_op_is_nonblocking(op);
+    bool would = waits && bytes >= via_zcopy_least && is_able(op);
+    via_stream_rx_sink(&op->side->rx, would ? bytes : 0);
+}
+
+/* The peer may sleep until it has ended. */
+static void tell(struct via_op *op)
+{
+    via_conn_posted(op->conn);
+}
+
+static void refuse(struct via_op *op)
+{
+    via_stream_rx_refuse(&op->side->rx);
+    tell(op);
+}
+
+/* From the peer's memory: bytes or a negative errno. */
+static ssize_t read_peer(struct via_op *op, const struct via_iov *iov)
+{
+    const struct via_stream_rx *rx = &op->side->rx;
+    struct iovec pieces[VIA_IO_PIECES_MAX];
+    uint64_t bytes = via_min(rx->avail.bytes - rx->avail.done, (uint64_t)FETCH_BYTES_MAX);
+    int count = via_io_pieces(iov, bytes, pieces);
+    struct iovec remote = {
+        .iov_base = (void *)(uintptr_t)(rx->avail.address + rx->avail.done),
+        .iov_len = (size_t)bytes,
+    };
+    ssize_t n =
+        process_vm_readv(op->conn->zcopy.peer_pid, pieces, (unsigned long)count, &remote, 1, 0);
+    return n < 0 ? -errno : n;
+}
+
+ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
+{
+    struct via_stream_rx *rx = &op->side->rx;
+    if (!is_able(op) || via_os_pid() != op->conn->zcopy.own_pid) {
+        refuse(op);
+        return -ESTALE;
+    }
+    if (via_stream_rx_claim(rx) != 0) {
+        return -ESTALE;
+    }
+    ssize_t n = read_peer(op, iov);
+    /* Its process has ended and another may have got its number? Then the kernel has seen the end
+     * of the connection by now. */
+    if (n <= 0 || (via_io_look(op) & VIA_POLL_GONE) != 0) {
+        if (n == -EPERM || n == -ENOSYS) {
+            op->conn->zcopy.able = false;
+            via_stream_rx_sink(rx, 0);
+        }
+        refuse(op);
+        return -ESTALE;
+    }
+    via_stream_rx_pulled(rx, peek ? 0 : (uint64_t)n);
+    via_iov_skip(iov, (size_t)n);
+    if (!peek) {
+        op->conn->stats->rx_pipe_bytes += (uint64_t)n;
+        if (rx->avail.held && rx->avail.sink == 0) {
+            via_stream_rx_refuse(rx); /* read in small pieces: the rest is better copied */
+        }
+    }
+    tell(op);
+    return n;
+}
+
+/* --- sending -----------------------------------------------------------------------------------
+ */
+
+static size_t piece_bytes(const struct via_iov *iov)
+{
+    return iov->count > 0 ? iov->iov->iov_len - iov->off : 0;
+}
+
+bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov, struct via_zcopy_trial *trial)
+{
+    const struct via_side *side = op->side;
+    struct via_zcopy *zcopy = &op->conn->zcopy;
+    if (!is_able(op) || side->tx.span != VIA_SPAN_PIPE || piece_bytes(iov) < via_zcopy_least ||
+        via_stream_tx_sink(&side->tx) < via_zcopy_least ||
+        atomic_load_explicit(&side->sndtimeo_ns, memory_order_relaxed) != 0 ||
+        via_os_pid() != zcopy->own_pid) {
+        return false;
+    }
+    if (zcopy->pause_left > 0) {
+        zcopy->pause_left--;
+        return false;
+    }
+    if (mode == ON || trial->bytes != 0) {
+        return mode == ON; /* the rest of what is copied is, too */
+    }
+    bool counts;
+    bool fetches = via_zcopy_fetches(piece_bytes(iov), &counts);
+    trial->bytes = iov->left;
+    trial->begin_ticks = counts ? via_os_ticks() : 0;
+    return fetches;
+}
+
+void via_zcopy_copied(const struct via_zcopy_trial *trial)
+{
+    if (via_unlikely(trial->begin_ticks != 0)) {
+        via_zcopy_took(trial->bytes, false, via_os_ticks() - trial->begin_ticks);
+    }
+}
+
+/* Nobody may leave a send while its buffer is being read: neither by longjmp() from a handler nor
+ * by cancellation. Both wait; not for long. */
+struct shield {
+    sigset_t before;
+    int cancel;
+};
+
+static void shield_up(struct shield *shield)
+{
+    sigset_t all;
+    sigfillset(&all);
+    /* What the thread itself causes can not wait. */
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        sigdelset(&all, own[i]);
+    }
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shield->cancel);
+    pthread_sigmask(SIG_BLOCK, &all, &shield->before);
+    via_signals_mark(); /* the handlers run in via_sleep(), or as the shield goes down */
+}
+
+static void shield_down(const struct shield *shield)
+{
+    pthread_sigmask(SIG_SETMASK, &shield->before, NULL);
+    pthread_setcancelstate(shield->cancel, NULL);
+}
+
+/* Would a signal be delivered, but for the shield? *ret_handled: to a handler. */
+static bool signal_waits(const struct shield *shield, bool *ret_handled)
+{
+    sigset_t pending;
+    bool waits = false;
+    if (sigpending(&pending) != 0 || sigisemptyset(&pending)) {
+        return false;
+    }
+    for (int number = 1; number < _NSIG; number++) {
+        struct sigaction action;
+        if (sigismember(&pending, number) != 1 || sigismember(&shield->before, number) == 1 ||
+            VIA_REAL(sigaction)(number, NULL, &action) != 0 || action.sa_handler == SIG_IGN) {
+            continue;
+        }
+        bool handled = action.sa_handler != SIG_DFL;
+        *ret_handled = *ret_handled || handled;
+        waits = waits || handled ||
+                (number != SIGCHLD && number != SIGURG && number != SIGWINCH && number != SIGCONT);
+    }
+    return waits;
+}
+
+/* One offer under way. */
+struct offer {
+    struct shield shield;
+    uint64_t done;
+    uint64_t progress_ns;
+    uint64_t looked_ns;
+    bool revoked;
+    bool late; /* the receiver did not come */
+    bool handled;
+};
+
+static void take_back(struct via_op *op, struct offer *offer)
+{
+    offer->revoked = true;
+    via_stream_tx_avail_revoke(&op->side->tx);
+}
+
+/* Sleeps until the peer has something to say. One who has claimed and stays away, a stopped process
+ * for example, is waited for as long as it takes; with handlers running, as in any other call. */
+static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, bool claimed)
+{
+    uint64_t now = via_os_now_ns();
+    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
+    struct pollfd fds[2] = {{.fd = (seen & (POLLHUP | POLLERR)) != 0 ? -1 : op->fd,
+                             .events = (seen & POLLRDHUP) != 0 ? 0 : POLLRDHUP}};
+    const sigset_t *mask = offer->revoked && claimed && now - offer->progress_ns > STOPPED_NS
+                               ? &offer->shield.before
+                               : NULL;
+    via_stats_count(&op->conn->stats->sleeps, 1);
+    if (via_sleep(fds, 1, bells, now + PATIENCE_NS, mask) == -EINTR) {
+        offer->handled = true;
+    }
+    via_io_shadow(op, (uint32_t)(unsigned short)fds[0].revents);
+}
+
+/* Has whoever fetches, or would, died? All descriptors of the other end are closed then, so its
+ * fetching is over. */
+static bool reader_is_dead(struct via_op *op)
+{
+    bool dead = false;
+    if (via_tx_take(op) == 0) {
+        dead = via_tx_is_held_no_more(op);
+        via_tx_give(op);
+    }
+    return dead;
+}
+
+/* What has changed about an offer that is still open? Ends it when that is called for. */
+static void consider(struct via_op *op, struct offer *offer, bool claimed)
+{
+    uint64_t now = via_os_now_ns();
+    if (offer->revoked) {
+        return;
+    }
+    if ((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0 || reader_is_dead(op)) {
+        take_back(op, offer);
+    } else if (now - offer->progress_ns > PATIENCE_NS && !claimed) {
+        offer->late = true;
+        take_back(op, offer);
+    } else if (now - offer->looked_ns > SIGNAL_LOOK_NS) {
+        offer->looked_ns = now;
+        if (signal_waits(&offer->shield, &offer->handled)) {
+            take_back(op, offer);
+        }
+    }
+}
+
+static int look(struct via_op *op, struct offer *offer)
+{
+    uint64_t done;
+    int state = via_stream_tx_avail_look(&op->side->tx, &done);
+    if (done != offer->done) {
+        offer->done = done;
+        offer->progress_ns = via_os_now_ns();
+    }
+    return state;
+}
+
+/* Until it has ended: 0, or -EPROTO. */
+static int await(struct via_op *op, struct offer *offer)
+{
+    uint64_t bells = via_conn_bells(op->conn);
+    for (;;) {
+        struct via_wait wait;
+        int state;
+        via_wait_begin(&wait);
+        do {
+            state = look(op, offer);
+        } while ((state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) && via_wait_again(&wait));
+        if (state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) {
+            via_sock_bell_enter(bells);
+            state = look(op, offer);
+            if (state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) {
+                via_wait_sleeps(&wait);
+                sleep_some(op, offer, bells, state == VIA_AVAIL_CLAIMED);
+                via_wait_slept(&wait);
+                state = look(op, offer);
+            }
+            via_sock_bell_leave(bells);
+        }
+        via_wait_end(&wait);
+        if (state == VIA_AVAIL_CLAIMED && offer->revoked && reader_is_dead(op)) {
+            return 0;
+        }
+        if (state != VIA_AVAIL_OPEN && state != VIA_AVAIL_CLAIMED) {
+            return state < 0 ? state : 0;
+        }
+        consider(op, offer, state == VIA_AVAIL_CLAIMED);
+    }
+}
+
+/* Puts the record into the stream. 0 or a negative errno. */
+static int make_offer(struct via_op *op, const struct via_iov *iov)
+{
+    struct via_stream_tx *tx = &op->side->tx;
+    int rc = via_tx_take(op);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op) ? -EPIPE : 0;
+    if (rc == 0) {
+        uintptr_t address = (uintptr_t)iov->iov->iov_base + iov->off;
+        rc = via_stream_tx_avail(tx, address, piece_bytes(iov));
+    }
+    if (rc == 0) {
+        via_conn_posted_record(op->conn);
+    }
+    via_tx_give(op);
+    return rc;
+}
+
+/* How it went decides about the next. */
+static void learn(struct via_zcopy *zcopy, const struct offer *offer)
+{
+    if (!offer->late) {
+        zcopy->pause = 0;
+        return;
+    }
+    zcopy->pause = zcopy->pause == 0 ? PAUSE_MIN : via_min(2 * zcopy->pause, PAUSE_MAX);
+    zcopy->pause_left = zcopy->pause;
+}
+
+ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_zcopy_trial *trial,
+                       bool *ret_interrupted)
+{
+    struct offer offer = {.done = 0};
+    *ret_interrupted = false;
+    shield_up(&offer.shield);
+    int rc = make_offer(op, iov);
+    if (rc != 0) {
+        shield_down(&offer.shield);
+        op->conn->zcopy.pause_left = 1; /* copying will tell what is the matter */
+        return 0;
+    }
+    offer.progress_ns = offer.looked_ns = via_os_now_ns();
+    rc = await(op, &offer);
+    if (rc == 0) {
+        via_stream_tx_avail_end(&op->side->tx);
+    }
+    shield_down(&offer.shield);
+    if (rc < 0) {
+        return -ECONNRESET;
+    }
+    learn(&op->conn->zcopy, &offer);
+    if (via_unlikely(trial->begin_ticks != 0) && !offer.revoked && offer.done == piece_bytes(iov)) {
+        via_zcopy_took((size_t)offer.done, true, via_os_ticks() - trial->begin_ticks);
+    }
+    op->conn->stats->tx_pipe_bytes += offer.done;
+    op->conn->stats->tx_fetched_bytes += offer.done;
+    via_iov_skip(iov, (size_t)offer.done);
+    *ret_interrupted = offer.handled;
+    return (ssize_t)offer.done;
+}

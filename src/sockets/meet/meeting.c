@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/meet/meeting.h"
+
+#include <errno.h>
+
+#include "sockets/conn/conn.h"
+
+/* To find one that gives up, so many numbers are looked at; the next call goes on from there. */
+#define LOOKS_MAX 256u
+
+static _Atomic unsigned hand;
+/* The number the kernel gave out last: how far the program has used up what it may have. */
+static _Atomic unsigned seen;
+
+/* How many descriptors connections may hold that have not met: a quarter of what is left. */
+static unsigned room(void)
+{
+    unsigned limit = via_fds_quarter() * 4;
+    unsigned used = atomic_load_explicit(&seen, memory_order_relaxed);
+    return limit > used ? (limit - used) / 4 : 0;
+}
+
+/* True if it holds no such descriptor any more. */
+static bool give_up(int fd, bool at_once)
+{
+    struct via_op op;
+    if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
+        return false;
+    }
+    bool gave_up = via_conn_is_meeting(op.conn) && via_conn_stop_meeting(&op, at_once);
+    via_op_end(&op);
+    return gave_up;
+}
+
+bool via_meeting_may_open(void)
+{
+    unsigned top = via_fds_top();
+    unsigned most = room();
+    for (unsigned looks = 0; via_hidden_meeting_count() >= most; looks++) {
+        if (looks == LOOKS_MAX || top == 0) {
+            return false;
+        }
+        give_up((int)(atomic_fetch_add_explicit(&hand, 1, memory_order_relaxed) % top), false);
+    }
+    return true;
+}
+
+bool via_meeting_give_back(void)
+{
+    unsigned top = via_fds_top();
+    int saved = errno;
+    bool any = false;
+    /* Twice: an answer of the peer brings descriptors, and there may be none for it at first. */
+    for (unsigned i = 0; i < 2 * top; i++) {
+        any |= give_up((int)(i % top), true);
+    }
+    errno = saved;
+    return any;
+}
+
+void via_meeting_saw(int fd)
+{
+    atomic_store_explicit(&seen, (unsigned)fd, memory_order_relaxed);
+    if (via_unlikely(via_hidden_meeting_count() > room())) {
+        via_meeting_give_back();
+    }
+}

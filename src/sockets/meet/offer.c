@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* How an acceptor and a connector of one machine that know of each other get to pipes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sockets/conn/carrier.h"
+#include "sockets/conn/demote.h"
+#include "sockets/conn/shared.h"
+#include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/meet/meeting.h"
+#include "sockets/meet/rendezvous.h"
+#include "sockets/process/real.h"
+
+/* What is not there yet is looked for at each call for a while, then at every 8th, then seldom. It
+ * will not come when much has moved, too: calls alone tell nothing of the peer, who may get a CPU
+ * for its first one after thousands of small ones here. The kernel holds some megabytes, so who
+ * reads has made calls by then. */
+#define LOOK_ALWAYS_CALLS 32u
+#define LOOK_EVERY_CALLS 8u
+#define LOOK_SELDOM_CALLS 256u
+/* Who waits in a call takes an offer in less. */
+#define TAKE_MS 5
+#define TAKE_PAUSE_NS (20 * VIA_USEC_NS)
+#define GIVE_UP_CALLS 4096u
+#define GIVE_UP_BYTES (UINT64_C(64) << 20)
+/* A connection is worth pipes after some calls, or when it moves a lot. */
+#define WORTH_BYTES (64u * 1024)
+
+/* Only one process and thread does what follows from a phase. */
+static bool claim(struct via_conn *conn, enum via_phase phase)
+{
+    return via_phase_apply_in(&conn->side->phase, phase, VIA_EVENT_CLAIM);
+}
+
+/* ... and has done it. */
+static void release(struct via_conn *conn, enum via_event event)
+{
+    via_phase_apply(&conn->side->phase, event);
+}
+
+/* --- the acceptor offers -----------------------------------------------------------------------
+ */
+
+uint64_t via_conn_bells(struct via_conn *conn)
+{
+    uint64_t bells = !via_conn_is_local(conn) ? via_sock_bells_adopted() : 0;
+    int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
+    if (bell < 0 && !via_alone() && via_conn_is_unsettled(conn)) {
+        /* Pipes may come by another thread's doing while this one sleeps. */
+        int none = -1;
+        bell = via_sock_bell_of_thread();
+        if (bell >= 0 &&
+            !atomic_compare_exchange_strong_explicit(&conn->bell, &none, bell, memory_order_relaxed,
+                                                     memory_order_relaxed)) {
+            bell = none;
+        }
+    }
+    return bell >= 0 ? bells | VIA_BELL_MASK((unsigned)bell) : bells;
+}
+
+bool via_conn_tx_can_switch(struct via_conn *conn)
+{
+    if (via_conn_is_in(conn, VIA_PHASE_BIT(OFFERED)) && claim(conn, VIA_PHASE_OFFERED)) {
+        release(conn, conn->carrier->is_taken(conn) ? VIA_EVENT_TAKE : VIA_EVENT_NOT_YET);
+    }
+    return via_conn_is_in(conn, VIA_PHASE_BIT(LIVE)) &&
+           (conn->side->tx_shut == 0 || conn->side->shutting != 0) &&
+           via_likely((via_side_flags(conn->side) & VIA_FLAG_DEMOTE) == 0);
+}
+
+/* --- steps -------------------------------------------------------------------------------------
+ */
+
+/* Pipes are there: whoever sleeps on the kernel's connection alone must look again. */
+static void now_has_pipes(struct via_conn *conn, enum via_event event)
+{
+    conn->stats->accelerated = true;
+    atomic_store_explicit(&conn->attached, true, memory_order_release);
+    atomic_store_explicit(&via_steward_had_pipes, true, memory_order_relaxed);
+    release(conn, event);
+    via_ep_conn_changed(conn);
+    via_shared_note(conn);
+    if (!via_alone() || conn->side->forked != 0) {
+        /* Carried by the fabric it has no bell of ours but that of who waits. */
+        int waiter = !via_conn_is_local(conn) ? conn->bell : conn->bell_before;
+        if (waiter >= 0) {
+            via_sock_bell_ring((unsigned)waiter);
+        }
+    }
+}
+
+/* Is this call one at which to look for what was not there yet? */
+static bool is_its_turn(uint32_t calls)
+{
+    return calls <= via_policy.rules.after_calls + LOOK_ALWAYS_CALLS ||
+           calls % (calls <= GIVE_UP_CALLS ? LOOK_EVERY_CALLS : LOOK_SELDOM_CALLS) == 0;
+}
+
+/* The peer has had its turns, and has not come. */
+bool via_conn_has_looked_enough(const struct via_conn *conn)
+{
+    return conn->calls > GIVE_UP_CALLS &&
+           conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes > GIVE_UP_BYTES;
+}
+
+/* --- the connector's steps ----------------------------------------------------------------------
+ */
+
+uint64_t via_conn_cookie(int fd)
+{
+    uint64_t cookie = 0;
+    socklen_t bytes = sizeof(cookie);
+    VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes);
+    return cookie;
+}
+
+/* The end of what a thread has claimed an end for. rc: as of a carrier. */
+static void finish(struct via_conn *conn, int rc, enum via_event event)
+{
+    if (rc == 0) {
+        now_has_pipes(conn, event);
+    } else if (rc == -EALREADY) {
+        release(conn, VIA_EVENT_MEET);
+    } else if (rc == -EAGAIN) {
+        release(conn, VIA_EVENT_NOT_YET);
+    } else {
+        via_conn_settle_plain(conn, (enum via_reason)rc);
+    }
+    if (rc == 0 && event == VIA_EVENT_TAKE) {
+        conn->carrier->say_taken(conn);
+    }
+}
+
+static void step_pending(struct via_op *op)
+{
+    if (claim(op->conn, VIA_PHASE_PENDING)) {
+        finish(op->conn, op->conn->carrier->find_offer(op), VIA_EVENT_TAKE);
+    }
+}
+
+static void step_announced(struct via_op *op)
+{
+    if (claim(op->conn, VIA_PHASE_ANNOUNCED)) {
+        finish(op->conn, op->conn->carrier->take_offer(op), VIA_EVENT_TAKE);
+    }
+}
+
+/* This process may talk to itself: then nobody else need be woken for its other end to take the
+ * offer. */
+static void take_here(const struct via_conn *acceptor)
+{
+    struct via_op op;
+    int fd = -1;
+    if (via_rendezvous_pid(acceptor->control_fd) == getpid()) {
+        fd = via_conn_fd_by_cookie(acceptor->peer_cookie);
+    }
+    if (fd >= 0 && via_op_begin(&op, fd)) {
+        via_conn_look_early_now(&op);
+        via_op_end(&op);
+    }
+}
+
+static void step_accepted(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    if (!claim(conn, VIA_PHASE_ACCEPTED)) {
+        return;
+    }
+    int rc = conn->carrier->make_offer(op);
+    finish(conn, rc, VIA_EVENT_OFFER);
+    if (rc == 0 && via_policy.rules.after_calls == 0 && via_conn_is_local(conn)) {
+        take_here(conn);
+    }
+}
+
+/*
+ * Processes that hold a connection together can not agree on what one of them has found out; so
+ * nothing is done before all but one have closed it. (Those that were killed did not say so: then
+ * it stays with the kernel.)
+ */
+static bool is_sole_holder(struct via_conn *conn)
+{
+    struct via_side *side = conn->side;
+    if (side->forked == 0) {
+        return true;
+    }
+    if (side->refs != conn->fds) {
+        return false;
+    }
+    side->forked = 0;
+    return true;
+}
+
+static void step(struct via_op *op)
+{
+    step_pending(op);
+    step_announced(op);
+    step_accepted(op);
+}
+
+bool via_conn_stop_meeting(struct via_op *op, bool at_once)
+{
+    struct via_conn *conn = op->conn;
+    if (!is_sole_holder(conn)) {
+        return false;
+    }
+    int saved = errno;
+    bool stopped = false;
+    if (via_conn_is_in(conn, VIA_PHASE_BIT(OFFERED))) {
+        stopped = via_local_withdraw(op);
+    } else if (via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
+        stopped = via_local_stop_listening(conn, at_once);
+    }
+    if (!stopped && !at_once) {
+        via_conn_learn_options(op);
+        step(op);
+        stopped = !via_conn_is_meeting(conn);
+    }
+    errno = saved;
+    return stopped;
+}
+
+/* --- before the first byte ---------------------------------------------------------------------
+ */
+
+void via_conn_announce(struct via_conn *conn, int fd)
+{
+    int saved = errno;
+    conn->own_cookie = via_conn_cookie(fd);
+    int listen_fd = via_meeting_may_open() ? via_rendezvous_listen(conn->own_cookie) : -EMFILE;
+    if (listen_fd >= 0) {
+        via_hidden_new_meeting(listen_fd, &conn->listen_fd); /* without, it is tried later */
+    }
+    errno = saved;
+}
+
+int via_conn_early_fd(const struct via_conn *conn)
+{
+    int fd = atomic_load_explicit(&conn->control_fd, memory_order_relaxed);
+    return fd >= 0 ? fd : atomic_load_explicit(&conn->listen_fd, memory_order_relaxed);
+}
+
+void via_conn_look_early_slowly(struct via_op *op)
+{
+    uint32_t looks = 1 + atomic_fetch_add_explicit(&op->conn->early_looks, 1, memory_order_relaxed);
+    if (looks <= LOOK_ALWAYS_CALLS || looks % LOOK_EVERY_CALLS == 0 ||
+        via_conn_is_unaccepted(op->conn)) {
+        via_conn_look_early_now(op);
+    }
+}
+
+/* Nothing is carried any more, or nothing that the kernel would not answer by RST. */
+static bool has_ended_here(struct via_conn *conn)
+{
+    const struct via_side *side = conn->side;
+    bool ended = side->rx_shut != 0 && side->tx_shut != 0;
+    if (via_unlikely(ended) && via_conn_is_local(conn)) {
+        via_conn_try_settle_plain(conn, VIA_REASON_SHORT);
+    }
+    return ended && via_conn_is_local(conn);
+}
+
+void via_conn_look_early_now(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    if (!via_conn_is_eager(conn) || !is_sole_holder(conn) || has_ended_here(conn)) {
+        return;
+    }
+    int saved = errno;
+    via_conn_learn_options(op);
+    if (conn->listen_fd >= 0) {
+        step_pending(op);
+    }
+    step_announced(op);
+    step_accepted(op);
+    errno = saved;
+}
+
+void via_conn_await_taken_slowly(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    int saved = errno;
+    struct pollfd pfd = {.fd = conn->control_fd, .events = POLLIN};
+    if (!conn->awaited && pfd.fd >= 0 && (via_side_flags(op->side) & VIA_FLAG_TAKEN) == 0 &&
+        VIA_REAL(poll)(&pfd, 1, TAKE_MS) > 0) {
+        /* It has answered, and says so in the pipes' memory when they are set up there. */
+        uint64_t end_ns = via_os_now_ns() + TAKE_MS * VIA_MSEC_NS;
+        while ((via_side_flags(op->side) & VIA_FLAG_TAKEN) == 0 && via_os_now_ns() < end_ns) {
+            struct timespec pause = {.tv_nsec = TAKE_PAUSE_NS};
+            nanosleep(&pause, NULL);
+        }
+    }
+    conn->awaited = true;
+    errno = saved;
+}
+
+void via_conn_look(struct via_op *op)
+{
+    int saved = errno;
+    if (is_sole_holder(op->conn)) {
+        via_conn_learn_options(op);
+        step_pending(op);
+    }
+    errno = saved;
+}
+
+void via_conn_step(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    uint32_t calls = 1 + atomic_fetch_add_explicit(&conn->calls, 1, memory_order_relaxed);
+    if ((calls < via_policy.rules.after_calls &&
+         conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes < WORTH_BYTES) ||
+        (!is_its_turn(calls) && !via_conn_is_unaccepted(conn)) || !is_sole_holder(conn) ||
+        has_ended_here(conn)) {
+        return;
+    }
+    int saved = errno;
+    via_conn_learn_options(op);
+    step(op);
+    errno = saved;
+}

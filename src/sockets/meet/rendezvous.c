@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/meet/rendezvous.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "sockets/process/os.h"
+#include "sockets/process/real.h"
+
+#define SOCKET_TYPE (SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK)
+
+/* The abstract name (it begins with a zero byte) and its length as bind() wants it. */
+static socklen_t name_of(uint64_t cookie, struct sockaddr_un *ret_name)
+{
+    *ret_name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(ret_name->sun_path + 1, sizeof(ret_name->sun_path) - 1, "viaduct/%u/%016llx",
+                     VIA_RENDEZVOUS_VERSION, (unsigned long long)cookie);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+int via_rendezvous_listen(uint64_t cookie)
+{
+    struct sockaddr_un name;
+    socklen_t bytes = name_of(cookie, &name);
+    int fd = VIA_REAL(socket)(AF_UNIX, SOCKET_TYPE, 0);
+    if (fd < 0) {
+        return -errno;
+    }
+    if (bind(fd, (struct sockaddr *)&name, bytes) != 0 || VIA_REAL(listen)(fd, 4) != 0) {
+        int error = errno;
+        VIA_REAL(close)(fd);
+        return -error;
+    }
+    return fd;
+}
+
+/* The user at the other end. */
+static int peer_uid(int fd, uid_t *ret_uid)
+{
+    struct ucred cred;
+    socklen_t bytes = sizeof(cred);
+    if (VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
+        return -errno;
+    }
+    *ret_uid = cred.uid;
+    return 0;
+}
+
+pid_t via_rendezvous_pid(int control_fd)
+{
+    struct ucred cred = {.pid = 0};
+    socklen_t bytes = sizeof(cred);
+    return VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) == 0 ? cred.pid
+                                                                                         : 0;
+}
+
+int via_rendezvous_accept(int listen_fd, uid_t *ret_uid)
+{
+    int fd = VIA_REAL(accept4)(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        return -errno;
+    }
+    int rc = peer_uid(fd, ret_uid);
+    if (rc != 0) {
+        VIA_REAL(close)(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int via_rendezvous_connect(uint64_t cookie, uid_t uid)
+{
+    struct sockaddr_un name;
+    socklen_t bytes = name_of(cookie, &name);
+    int fd = VIA_REAL(socket)(AF_UNIX, SOCKET_TYPE, 0);
+    if (fd < 0) {
+        return -errno;
+    }
+    int rc = 0;
+    uid_t owner = 0;
+    if (VIA_REAL(connect)(fd, (struct sockaddr *)&name, bytes) != 0) {
+        rc = -errno;
+    } else {
+        rc = peer_uid(fd, &owner);
+    }
+    if (rc == 0 && (owner != uid || !via_os_uid_is_one(uid))) {
+        rc = -EACCES;
+    }
+    if (rc != 0) {
+        VIA_REAL(close)(fd);
+        return rc;
+    }
+    return fd;
+}
+
+#define FDS_MAX 5u
+
+int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
+                        unsigned fds_count)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+    } control = {0};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)offer, .iov_len = sizeof(*offer)};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = CMSG_SPACE(fds_count * sizeof(int))};
+    if (fds_count == 0 || fds_count > FDS_MAX) {
+        return -EINVAL;
+    }
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds_count * sizeof(int));
+    memcpy(CMSG_DATA(header), fds, fds_count * sizeof(int));
+    ssize_t n = VIA_REAL(sendmsg)(control_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return n == (ssize_t)sizeof(*offer) ? 0 : n < 0 ? -errno : -EPROTO;
+}
+
+/* Takes the fds out of a message; the number of them, all of them open. */
+static unsigned take_fds(struct msghdr *message, int *ret_fds)
+{
+    unsigned count = 0;
+    for (struct cmsghdr *it = CMSG_FIRSTHDR(message); it != NULL; it = CMSG_NXTHDR(message, it)) {
+        if (it->cmsg_level != SOL_SOCKET || it->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        size_t bytes = it->cmsg_len - CMSG_LEN(0);
+        for (size_t off = 0; off + sizeof(int) <= bytes; off += sizeof(int)) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(it) + off, sizeof(fd));
+            if (count < FDS_MAX) {
+                ret_fds[count++] = fd;
+            } else {
+                VIA_REAL(close)(fd);
+            }
+        }
+    }
+    return count;
+}
+
+void via_rendezvous_drop(int control_fd)
+{
+    char byte;
+    ssize_t n = VIA_REAL(recv)(control_fd, &byte, 1, MSG_DONTWAIT);
+    (void)n;
+}
+
+int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fds,
+                        unsigned fds_count)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+    } control;
+    unsigned char bytes[sizeof(*ret_offer)];
+    struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    int fds[FDS_MAX];
+    ssize_t n = VIA_REAL(recvmsg)(control_fd, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0) {
+        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    }
+    unsigned count = take_fds(&message, fds);
+    if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && count == fds_count &&
+        via_offer_parse(bytes, (size_t)n, ret_offer) == 0) {
+        memcpy(ret_fds, fds, count * sizeof(int));
+        return 0;
+    }
+    /* Descriptors that the kernel could not give to this process are cut off (unix(7)). */
+    bool cut = (message.msg_flags & MSG_CTRUNC) != 0 && count < fds_count;
+    while (count > 0) {
+        VIA_REAL(close)(fds[--count]);
+    }
+    return n == 0 ? -EPIPE : cut ? -EMFILE : -EPROTO;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_RENDEZVOUS_H
+#define VIA_SOCKETS_RENDEZVOUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sockets/meet/stream_offer.h"
+
+/*
+ * How two processes of one machine that have a TCP connection find each other, without a daemon and
+ * without anybody waiting.
+ *
+ * Both mark their TCP sockets (via_diag_mark), the acceptor by marking its listener. That is all
+ * that happens to a short connection. When one has moved some data, either end asks the kernel
+ * about the socket at the other end (sock_diag): without a mark the peer is a plain program, for
+ * good. With one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) named by the
+ * kernel's cookie of its TCP socket, and the acceptor, who has learnt the cookie from the kernel
+ * too, connects to that name. Over this connection, the control socket, the acceptor offers (memory
+ * and its bell); the connector answers (its bell) when it next comes by, and is done with it. The
+ * messages are only peeked at, so that a process forked meanwhile finds them too.
+ *
+ * Whoever holds the name must be the user who owns the TCP socket: else somebody else's process
+ * could step between. In a user name space the overflow uid stands for all users that have no
+ * number there, and is nobody's (user_namespaces(7)).
+ */
+
+/* Listens for the acceptor of the socket with this cookie. A file descriptor or a negative errno.
+ */
+int via_rendezvous_listen(uint64_t cookie);
+
+/* Has the acceptor come? Its control socket, -EAGAIN, or what is wrong with it. */
+int via_rendezvous_accept(int listen_fd, uid_t *ret_uid);
+
+/* Connects to the connector with this cookie and owner: a control socket, -ECONNREFUSED when there
+ * is none (a plain program), -EACCES when it is somebody else's, another negative errno. */
+int via_rendezvous_connect(uint64_t cookie, uid_t uid);
+
+/* The process at the other end, or the one that it was forked from; 0: it has no number here. */
+pid_t via_rendezvous_pid(int control_fd);
+
+/* Sends an offer or an answer, with one to four file descriptors. 0 or a negative errno. */
+int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
+                        unsigned fds_count);
+
+/* Closing with an unread message would make the other end's next read fail: takes it, and what it
+ * brings, away. */
+void via_rendezvous_drop(int control_fd);
+
+/* Looks for the other side's message and leaves it there. 0 and the fds (close-on-exec, the
+ * caller's), -EAGAIN, -EPIPE when the other side has gone, -EPROTO. */
+int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fds,
+                        unsigned fds_count);
+
+#endif

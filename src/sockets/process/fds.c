@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/process/fds.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "sockets/process/lock.h"
+#include "sockets/process/pool.h"
+#include "sockets/process/real.h"
+
+#define FDS_MIN 65536u
+#define FDS_MAX (1u << 20)
+
+struct via_file *_Atomic *via_fds;
+_Atomic unsigned char *via_fd_marks;
+unsigned via_fds_count;
+
+static _Atomic unsigned top; /* see via_fds_top() */
+static struct via_pool hidden_pool = VIA_POOL_INIT(sizeof(struct via_hidden), FDS_MAX);
+static pthread_mutex_t hidden_lock = PTHREAD_MUTEX_INITIALIZER;
+
+int via_fds_init(void)
+{
+    struct rlimit limit;
+    unsigned count = FDS_MIN;
+    if (via_fds_count != 0) {
+        return 0;
+    }
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max > count) {
+        count = limit.rlim_max > FDS_MAX ? FDS_MAX : (unsigned)limit.rlim_max;
+    }
+    /* Only the pages of numbers in use are ever touched. */
+    unsigned char *memory = mmap(NULL, count * (sizeof(*via_fds) + 1), PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return -ENOMEM;
+    }
+    via_fds = (void *)memory;
+    via_fd_marks = (void *)(memory + count * sizeof(*via_fds));
+    via_fds_count = count;
+    return 0;
+}
+
+struct via_file *via_file_get_slowly(int fd)
+{
+    for (;;) {
+        struct via_file *file = via_fd_peek(fd);
+        if (file == NULL) {
+            return NULL;
+        }
+        uint32_t users = atomic_load_explicit(&file->users, memory_order_relaxed);
+        if (users == 0) {
+            continue; /* being freed: the table says something else in a moment */
+        }
+        /* Pairs with the release in put: what the last user did is seen by who frees. */
+        if (!atomic_compare_exchange_weak_explicit(&file->users, &users, users + 1,
+                                                   memory_order_acquire, memory_order_relaxed)) {
+            continue;
+        }
+        if (via_fd_peek(fd) == file) {
+            return file;
+        }
+        via_file_put_slowly(file);
+    }
+}
+
+void via_file_put_slowly(struct via_file *file)
+{
+    if (atomic_fetch_sub_explicit(&file->users, 1, memory_order_acq_rel) == 1) {
+        file->free(file);
+    }
+}
+
+unsigned via_fds_top(void)
+{
+    return atomic_load_explicit(&top, memory_order_relaxed);
+}
+
+bool via_fd_set(int fd, struct via_file *file)
+{
+    if ((unsigned)fd >= via_fds_count) {
+        return false;
+    }
+    bool hidden = file != NULL && file->kind == VIA_FILE_HIDDEN;
+    unsigned before = atomic_load_explicit(&top, memory_order_relaxed);
+    while (before <= (unsigned)fd && !hidden &&
+           !atomic_compare_exchange_weak_explicit(&top, &before, (unsigned)fd + 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+    atomic_store_explicit(&via_fds[fd], file, memory_order_release);
+    return true;
+}
+
+struct via_file *via_fd_take(int fd)
+{
+    if (via_fd_peek(fd) == NULL) {
+        return NULL;
+    }
+    return atomic_exchange_explicit(&via_fds[fd], NULL, memory_order_acq_rel);
+}
+
+static _Atomic unsigned meeting_count;
+
+unsigned via_hidden_meeting_count(void)
+{
+    return atomic_load_explicit(&meeting_count, memory_order_relaxed);
+}
+
+static void hidden_free(struct via_file *file)
+{
+    struct via_hidden *hidden = via_container_of(file, struct via_hidden, file);
+    if (hidden->meets) {
+        atomic_fetch_sub_explicit(&meeting_count, 1, memory_order_relaxed);
+    }
+    via_pool_put(&hidden_pool, hidden);
+}
+
+unsigned via_fds_quarter(void)
+{
+    static _Atomic unsigned last;
+    static _Atomic unsigned uses;
+    struct rlimit limit;
+    if (atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % 16 == 0 &&
+        getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        rlim_t quarter = via_min(limit.rlim_cur, (rlim_t)via_fds_count) / 4;
+        atomic_store_explicit(&last, (unsigned)quarter, memory_order_relaxed);
+    }
+    return atomic_load_explicit(&last, memory_order_relaxed);
+}
+
+/*
+ * Our numbers are in the upper half of what the program may have: most of them are those of
+ * connections that meet, in the last quarter. The program gets the lowest free ones, so it meets
+ * ours only when it has used up the rest.
+ */
+static int make_high(int fd)
+{
+    unsigned quarter = via_fds_quarter();
+    int high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 3);
+    return high >= 0 ? high : VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 2);
+}
+
+static bool hide(int fd, _Atomic int *place, bool meets)
+{
+    struct via_hidden *hidden = (unsigned)fd < via_fds_count ? via_pool_get(&hidden_pool) : NULL;
+    if (hidden == NULL) {
+        return false;
+    }
+    atomic_store_explicit(&hidden->file.users, 1, memory_order_relaxed);
+    hidden->file.kind = VIA_FILE_HIDDEN;
+    hidden->file.free = hidden_free;
+    hidden->place = place;
+    hidden->meets = meets;
+    if (meets) {
+        atomic_fetch_add_explicit(&meeting_count, 1, memory_order_relaxed);
+    }
+    via_fd_set(fd, &hidden->file);
+    return true;
+}
+
+static int hide_high(int fd, _Atomic int *place, bool meets)
+{
+    atomic_store_explicit(place, -1, memory_order_relaxed);
+    int high = make_high(fd);
+    int error = errno;
+    VIA_REAL(close)(fd);
+    if (high < 0) {
+        return -error;
+    }
+    atomic_store_explicit(place, high, memory_order_relaxed);
+    if (!hide(high, place, meets)) {
+        atomic_store_explicit(place, -1, memory_order_relaxed);
+        VIA_REAL(close)(high);
+        return -EMFILE;
+    }
+    return 0;
+}
+
+int via_hidden_new(int fd, _Atomic int *place)
+{
+    return hide_high(fd, place, false);
+}
+
+int via_hidden_new_meeting(int fd, _Atomic int *place)
+{
+    return hide_high(fd, place, true);
+}
+
+static void show(int fd)
+{
+    struct via_file *file = via_fd_take(fd);
+    if (file != NULL) {
+        via_file_put_slowly(file);
+    }
+}
+
+void via_hidden_shield(int fd, bool ours)
+{
+    if (ours) {
+        hide(fd, NULL, false);
+    } else {
+        show(fd);
+    }
+}
+
+void via_hidden_close(_Atomic int *place)
+{
+    via_lock(&hidden_lock);
+    int fd = atomic_exchange_explicit(place, -1, memory_order_relaxed);
+    if (fd >= 0) {
+        show(fd);
+        VIA_REAL(close)(fd);
+    }
+    via_unlock(&hidden_lock);
+}
+
+bool via_hidden_move(int fd)
+{
+    struct via_file *file = via_fd_peek(fd);
+    if (file == NULL || file->kind != VIA_FILE_HIDDEN) {
+        return true;
+    }
+    bool moved = true;
+    via_lock(&hidden_lock);
+    struct via_hidden *hidden = via_container_of(file, struct via_hidden, file);
+    if (via_fd_peek(fd) == file) {
+        int high = hidden->place != NULL ? VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, fd + 1) : -1;
+        moved = high >= 0 && (unsigned)high < via_fds_count;
+        if (moved) {
+            via_fd_take(fd);
+            atomic_store_explicit(hidden->place, high, memory_order_relaxed);
+            via_fd_set(high, file);
+            VIA_REAL(close)(fd);
+        } else if (high >= 0) {
+            VIA_REAL(close)(high);
+        }
+    }
+    via_unlock(&hidden_lock);
+    return moved;
+}
+
+void via_hidden_fork_prepare(void)
+{
+    via_lock(&hidden_lock);
+}
+
+void via_hidden_fork_done(void)
+{
+    via_unlock(&hidden_lock);
+}

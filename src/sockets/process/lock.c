@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/process/lock.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+/* The kernel's own set: a word. The C library's is longer, and in a context other members follow
+ * the kernel's. */
+#define SET_BYTES sizeof(uint64_t)
+
+__thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
+
+/* While put_off: the signal mask of before. */
+static __thread uint64_t mask_before __attribute__((tls_model("initial-exec")));
+
+static void set_mask(int how, uint64_t mask)
+{
+    syscall(SYS_rt_sigprocmask, how, &mask, NULL, SET_BYTES);
+}
+
+bool via_lock_put_off(int number, siginfo_t *info, void *of_kernel)
+{
+    ucontext_t *context = of_kernel;
+    int saved = errno;
+    uint64_t handling;
+    uint64_t all = VIA_LOCK_SIGNALS;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &handling, SET_BYTES);
+    bool sent =
+        syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), number, info) == 0;
+    if (sent) {
+        uint64_t mask;
+        memcpy(&mask, &context->uc_sigmask, SET_BYTES);
+        if (!via_lock_thread.put_off) {
+            mask_before = mask;
+            via_lock_thread.put_off = true;
+        }
+        mask |= all; /* holds when this handler has returned */
+        memcpy(&context->uc_sigmask, &mask, SET_BYTES);
+    } else {
+        set_mask(SIG_SETMASK, handling);
+    }
+    errno = saved;
+    return sent;
+}
+
+void via_lock_let_in(void)
+{
+    int saved = errno;
+    via_lock_thread.put_off = false;
+    atomic_signal_fence(memory_order_seq_cst);
+    set_mask(SIG_SETMASK, mask_before); /* the handlers run here */
+    errno = saved;
+}
+
+void via_lock_fork_child_begin(void)
+{
+    via_lock_enter();
+    if (via_lock_thread.put_off) {
+        via_lock_let_in(); /* signals that were pending are not pending here */
+    }
+}
+
+void via_lock_fork_child_end(void)
+{
+    via_lock_thread.held = 1; /* mutexes that were made anew have not been left */
+    via_lock_leave();
+}

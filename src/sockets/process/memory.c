@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/process/memory.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+__thread uintptr_t via_memory_known[VIA_MEMORY_KNOWN] __attribute__((tls_model("initial-exec")));
+
+/* The size of the kernel's sigset_t. */
+#define SET_BYTES 8u
+
+/* rt_sigprocmask() reads the set, and then finds that it does not know what to do with it. */
+static bool can_be_read(uintptr_t page)
+{
+    return syscall(SYS_rt_sigprocmask, ~0L, page, NULL, SET_BYTES) == 0 || errno != EFAULT;
+}
+
+/* Wakes nobody, and for that changes the word there to what it is, atomically. */
+static bool can_be_written(uintptr_t page)
+{
+    uint32_t none = 0;
+    return syscall(SYS_futex, &none, FUTEX_WAKE_OP_PRIVATE, 0, 0, page,
+                   FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0)) >= 0 ||
+           errno != EFAULT;
+}
+
+static bool page_is(uintptr_t page, unsigned way)
+{
+    uintptr_t *known = &via_memory_known[page / VIA_MEMORY_PAGE % VIA_MEMORY_KNOWN];
+    if (page == 0) {
+        return false;
+    }
+    if ((*known & way) == way && (*known ^ page) < VIA_MEMORY_PAGE) {
+        return true;
+    }
+    if (way == VIA_MEMORY_WRITABLE ? !can_be_written(page) : !can_be_read(page)) {
+        return false;
+    }
+    *known = page | way;
+    return true;
+}
+
+bool via_memory_is_slowly(uintptr_t from, size_t bytes, unsigned way)
+{
+    uintptr_t last = from + bytes - 1;
+    int saved = errno;
+    bool is = last >= from;
+    for (uintptr_t page = from & ~(uintptr_t)(VIA_MEMORY_PAGE - 1); is && page <= last;
+         page += VIA_MEMORY_PAGE) {
+        is = page_is(page, way);
+    }
+    errno = saved;
+    return is;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/process/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+uint32_t via_os_ticks_us = 1000;
+
+__thread uint32_t via_os_thread_id __attribute__((tls_model("initial-exec")));
+
+#define PAGE 4096u
+
+static _Atomic pid_t *own_pid;
+const _Atomic pid_t *via_os_pid_word;
+
+static void remember_pid(void)
+{
+    if (own_pid != NULL) {
+        atomic_store_explicit(own_pid, getpid(), memory_order_relaxed);
+    }
+}
+
+/* A page of its own, as that is what is emptied. */
+static void make_pid_word(void)
+{
+    void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return;
+    }
+    if (madvise(page, PAGE, MADV_WIPEONFORK) != 0) {
+        munmap(page, PAGE);
+        return;
+    }
+    own_pid = page;
+    remember_pid();
+    via_os_pid_word = own_pid;
+}
+
+void via_os_init(void)
+{
+    make_pid_word();
+    /* 50 us tell the rate to a few percent, which is enough for what it is used for. */
+    uint64_t ns = via_os_now_ns();
+    uint64_t ticks = via_os_ticks();
+    uint64_t passed_ns;
+    do {
+        passed_ns = via_os_now_ns() - ns;
+    } while (passed_ns < 50 * VIA_USEC_NS);
+    uint64_t rate = (via_os_ticks() - ticks) * VIA_USEC_NS / passed_ns;
+    via_os_ticks_us = rate == 0 ? 1 : (uint32_t)rate;
+}
+
+void via_os_forked(void)
+{
+    via_os_thread_id = 0;
+    remember_pid();
+}
+
+void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(timeout_ns / VIA_SEC_NS),
+                          .tv_nsec = (long)(timeout_ns % VIA_SEC_NS)};
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &ts, NULL, 0);
+}
+
+void via_os_futex_wake(_Atomic uint32_t *word, int count)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}
+
+/* The beginning of a small file of /proc, as text; "" when there is none. */
+static void read_proc(const char *name, char *ret_text, size_t room)
+{
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? syscall(SYS_read, fd, ret_text, room - 1) : 0;
+    ret_text[n > 0 ? n : 0] = 0;
+    if (fd >= 0) {
+        syscall(SYS_close, fd);
+    }
+}
+
+/* The documented default (Documentation/admin-guide/sysctl/kernel.rst). */
+#define OVERFLOW_UID 65534u
+
+static uid_t overflow_uid(void)
+{
+    static _Atomic uint32_t known; /* plus 1 */
+    uint32_t uid = atomic_load_explicit(&known, memory_order_relaxed);
+    if (uid == 0) {
+        char text[16];
+        read_proc("/proc/sys/kernel/overflowuid", text, sizeof(text));
+        uid = (text[0] != 0 ? (uint32_t)strtoul(text, NULL, 10) : OVERFLOW_UID) + 1;
+        atomic_store_explicit(&known, uid, memory_order_relaxed);
+    }
+    return uid - 1;
+}
+
+bool via_os_uid_is_one(uid_t uid)
+{
+    char map[64];
+    unsigned long first;
+    unsigned long outside;
+    unsigned long count;
+    if (via_likely(uid != overflow_uid())) {
+        return true;
+    }
+    /* Asked each time: a process may go into another name space. */
+    read_proc("/proc/self/uid_map", map, sizeof(map));
+    return sscanf(map, "%lu %lu %lu", &first, &outside, &count) == 3 && first == 0 &&
+           count >= UINT32_MAX;
+}
+
+/* False if RLIMIT_FSIZE forbids a file of that size; errno says so. */
+static bool may_have_size(uint64_t bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
+        errno = EFBIG;
+        return false;
+    }
+    return true;
+}
+
+int via_os_extend(int fd, uint64_t bytes)
+{
+    return may_have_size(bytes) ? ftruncate(fd, (off_t)bytes) : -1;
+}
+
+ssize_t via_os_append(int fd, const void *data, size_t bytes)
+{
+    struct stat now;
+    if (fstat(fd, &now) != 0 || !may_have_size((uint64_t)now.st_size + bytes)) {
+        return -1;
+    }
+    return syscall(SYS_write, fd, data, bytes);
+}

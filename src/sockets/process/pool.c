@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/process/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "base/types.h"
+#include "sockets/process/lock.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void **link_of(const struct via_pool *pool, void *object)
+{
+    return (void **)(void *)((unsigned char *)object + pool->size - sizeof(void *));
+}
+
+#define STEP_BYTES ((size_t)64 * 1024) /* of whole pages, whatever their size */
+
+static size_t to_steps(size_t bytes)
+{
+    return (bytes + STEP_BYTES - 1) & ~(STEP_BYTES - 1);
+}
+
+static size_t reserved_bytes(const struct via_pool *pool)
+{
+    return to_steps(pool->size * pool->count_max);
+}
+
+/* Address space alone is charged to nobody; what may be written is, under strict overcommit. So a
+ * pool becomes writable in steps, of a quarter of what it has: few calls, and two mappings. */
+static bool make_writable(struct via_pool *pool, size_t bytes)
+{
+    size_t step = via_max(bytes - pool->writable_bytes, pool->writable_bytes / 4);
+    step = via_min(to_steps(step), reserved_bytes(pool) - pool->writable_bytes);
+    if (mprotect(pool->base + pool->writable_bytes, step, PROT_READ | PROT_WRITE) != 0) {
+        return false;
+    }
+    pool->writable_bytes += step;
+    return true;
+}
+
+/* One that was never handed out; NULL: there is none. */
+static void *new_object(struct via_pool *pool)
+{
+    if (pool->base == NULL) {
+        void *memory = mmap(NULL, reserved_bytes(pool), PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        pool->base = memory == MAP_FAILED ? NULL : memory;
+    }
+    size_t end = pool->size * (pool->count + 1);
+    if (pool->base == NULL || pool->count == pool->count_max ||
+        (end > pool->writable_bytes && !make_writable(pool, end))) {
+        return NULL;
+    }
+    return pool->base + pool->size * pool->count++;
+}
+
+void *via_pool_get(struct via_pool *pool)
+{
+    int saved = errno;
+    via_lock(&lock);
+    void *object = pool->free;
+    if (object != NULL) {
+        pool->free = *link_of(pool, object);
+    } else {
+        object = new_object(pool);
+    }
+    via_unlock(&lock);
+    errno = saved;
+    return object;
+}
+
+void via_pool_put(struct via_pool *pool, void *object)
+{
+    if (object == NULL) {
+        return;
+    }
+    via_lock(&lock);
+    *link_of(pool, object) = pool->free;
+    pool->free = object;
+    via_unlock(&lock);
+}
+
+bool via_pool_owns(const struct via_pool *pool, unsigned long long address)
+{
+    uintptr_t base = (uintptr_t)pool->base;
+    return base != 0 && address >= base && address < base + pool->size * pool->count &&
+           (address - base) % pool->size == 0;
+}
+
+size_t via_pool_index(const struct via_pool *pool, const void *object)
+{
+    return (size_t)((const unsigned char *)object - pool->base) / pool->size;
+}
+
+void via_pool_fork_prepare(void)
+{
+    via_lock(&lock);
+}
+
+void via_pool_fork_done(void)
+{
+    via_unlock(&lock);
+}

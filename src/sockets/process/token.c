@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/process/token.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#include "base/pause.h"
+#include "sockets/process/os.h"
+
+/* Looking takes the line away from who holds it, so a waiter looks ever more seldom: the holder
+ * does a lot before it loses it. */
+#define PAUSES_MAX 64u
+#define LOOKS_ASK 4u /* from then on, when it may */
+#define LOOKS 12u
+#define TURN_US 250u
+/* Who gives waits so many pauses for one that looks all the time to take it. */
+#define PAUSES_GIVE 100u
+/* A ring may be lost, and a holder may be killed. */
+#define SLEEP_NS VIA_MSEC_NS
+
+struct waiting {
+    unsigned looks;
+    unsigned pauses;
+    bool waited;
+};
+
+static bool is_dead(uint32_t thread)
+{
+    return kill((pid_t)thread, 0) != 0 && errno == ESRCH;
+}
+
+/* How long the present turn still is; 0: it is over. */
+static uint64_t turn_left_ns(const struct via_token *token)
+{
+    uint64_t ticks = via_os_us_to_ticks(TURN_US);
+    uint64_t gone = via_os_ticks() - atomic_load_explicit(&token->turn, memory_order_relaxed);
+    return gone < ticks ? (ticks - gone) * TURN_US * 1000 / ticks : 0;
+}
+
+/* As long as somebody else holds it: a little, then more. */
+static void wait_more(struct via_token *token, uint32_t holder, struct waiting *waiting)
+{
+    uint64_t left_ns = 0;
+    waiting->waited = true;
+    if (waiting->looks >= LOOKS_ASK) {
+        left_ns = turn_left_ns(token);
+    }
+    if (left_ns != 0) {
+        /* Without asking: nobody rings. */
+        via_os_futex_wait(&token->holder, holder, left_ns);
+        waiting->looks = LOOKS_ASK;
+        waiting->pauses = 1;
+        return;
+    }
+    if (waiting->looks < LOOKS) {
+        if (waiting->looks >= LOOKS_ASK &&
+            atomic_load_explicit(&token->asked, memory_order_relaxed) == 0) {
+            atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SPINS, memory_order_relaxed);
+        }
+        for (unsigned i = 0; i < waiting->pauses; i++) {
+            via_cpu_pause();
+        }
+        waiting->looks++;
+        waiting->pauses = via_min(2 * waiting->pauses, PAUSES_MAX);
+        return;
+    }
+    atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SLEEPS, memory_order_relaxed);
+    via_os_futex_wait(&token->holder, holder, SLEEP_NS);
+    if (is_dead(holder)) {
+        /* Its process was killed in the middle; what it left may be half a record's state, but
+         * the peer sees records whole, and a killed process is an end of its stream anyway. */
+        atomic_compare_exchange_strong_explicit(&token->holder, &holder, 0, memory_order_acquire,
+                                                memory_order_relaxed);
+    }
+}
+
+int via_token_take_slowly(struct via_token *token, uint64_t frame)
+{
+    uint32_t me = via_os_thread();
+    int saved = errno;
+    struct waiting waiting = {.pauses = 1};
+
+    for (;;) {
+        uint32_t holder = atomic_load_explicit(&token->holder, memory_order_relaxed);
+        if (holder == me) {
+            /* The stack grows down: a holder's frame below mine is gone (longjmp). */
+            if (frame < token->frame) {
+                errno = saved;
+                return -EDEADLK;
+            }
+            break;
+        }
+        if (holder != 0) {
+            wait_more(token, holder, &waiting);
+            continue;
+        }
+        /* Pairs with the release in via_token_give(). */
+        if (atomic_compare_exchange_weak_explicit(&token->holder, &holder, me, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+            break;
+        }
+    }
+    token->frame = frame;
+    if (waiting.waited) {
+        atomic_store_explicit(&token->turn, via_os_ticks(), memory_order_relaxed);
+        if (atomic_load_explicit(&token->asked, memory_order_relaxed) == VIA_TOKEN_SPINS) {
+            atomic_store_explicit(&token->asked, 0, memory_order_relaxed); /* others ask again */
+        }
+    }
+    atomic_signal_fence(memory_order_seq_cst);
+    errno = saved;
+    return 0;
+}
+
+void via_token_give_slowly(struct via_token *token)
+{
+    int saved = errno;
+    uint32_t asked = atomic_exchange_explicit(&token->asked, 0, memory_order_relaxed);
+    if ((asked & VIA_TOKEN_SLEEPS) != 0) {
+        via_os_futex_wake(&token->holder, 1);
+    }
+    if ((asked & VIA_TOKEN_SPINS) != 0) {
+        for (unsigned i = 0;
+             i < PAUSES_GIVE && atomic_load_explicit(&token->holder, memory_order_relaxed) == 0;
+             i++) {
+            via_cpu_pause();
+        }
+    }
+    errno = saved;
+}

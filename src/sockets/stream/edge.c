@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/stream/edge.h"
+
+#include "base/bits.h"
+#include "base/types.h"
+#include "core/pipe_inline.h"
+
+uint32_t via_edge_next_record(const struct via_pipe_reader *pipe, uint32_t sequence)
+{
+    if (via_seq_before_u32(sequence, pipe->sequence)) {
+        sequence = pipe->sequence; /* taken before it was told */
+    }
+    while (via_pipe_ready_at(pipe, sequence)) {
+        sequence++;
+    }
+    return sequence;
+}
+
+bool via_edge_missed(const struct via_edge *told, uint32_t events, uint32_t read)
+{
+    return (events & EPOLLET) != 0 && (events & VIA_EDGE_READ) != 0 &&
+           via_seq_before_u32(told->sequence, read);
+}
+
+/* Up to which record the bits tell. A program that is told that there is something to read reads it
+ * all; one that is told anything else while a record comes has not been told of that. */
+static uint32_t told_to(const struct via_edge_now *now)
+{
+    return (now->bits & VIA_EDGE_IN) != 0 ? now->next : now->sequence;
+}
+
+/* Records that came after those that were told of, taken or not; as many bytes as wanted. */
+static bool has_records(const struct via_edge *told, const struct via_edge_now *now)
+{
+    bool few = now->few && (now->bits & VIA_EDGE_IN) == 0;
+    return now->piped && (now->events & VIA_EDGE_READ) != 0 &&
+           (told->ends & VIA_EDGE_CLOSED) == 0 &&
+           (via_edge_missed(told, now->events, now->read) ||
+            (!few && told_to(now) != told->sequence));
+}
+
+bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *now)
+{
+    return now->bits != 0 && (told->due || has_records(told, now) ||
+                              ((now->bits & VIA_EDGE_OUT) != 0 && now->full != told->full) ||
+                              (now->ends & ~told->ends) != 0 ||
+                              (told->look && (told->ends & VIA_EDGE_CLOSED) == 0 &&
+                               (now->bits & VIA_EDGE_URGENT) != 0));
+}
+
+bool via_edge_asks_kernel(const struct via_edge *told, const struct via_edge_now *now)
+{
+    return now->bits != 0 && told->look && (told->ends & VIA_EDGE_CLOSED) == 0 &&
+           (now->events & VIA_EDGE_READ) != 0 && now->reads_kernel;
+}
+
+void via_edge_tell(struct via_edge *told, const struct via_edge_now *now)
+{
+    told->due = false;
+    told->look = false;
+    told->sequence = told_to(now);
+    if ((now->bits & VIA_EDGE_OUT) != 0) {
+        told->full = now->full;
+    }
+    told->ends |= now->ends;
+    told->by_kernel = now->reads_kernel;
+}
+
+void via_edge_tell_kernel(struct via_edge *told, uint64_t received, uint64_t unread)
+{
+    told->kernel = via_max(told->kernel, received - via_min(received, unread));
+}
+
+void via_edge_leave(struct via_edge *told, uint32_t events, uint32_t read, uint64_t kernel)
+{
+    if (via_seq_before_u32(told->sequence, read) ||
+        ((events & VIA_EDGE_READ) != 0 && told->by_kernel && told->kernel != kernel)) {
+        told->due = true; /* it was not told of them, and they have been read, or come again */
+    }
+}
+
+bool via_edge_has_come(struct via_edge *come, const struct via_edge_now *now, uint32_t sequence)
+{
+    bool has = (now->ends & ~come->ends) != 0;
+    has |= sequence != come->sequence && (now->events & ~(uint32_t)EPOLLOUT) != 0 &&
+           (come->ends & VIA_EDGE_CLOSED) == 0;
+    come->sequence = sequence;
+    if ((now->bits & VIA_EDGE_OUT) != 0) {
+        has |= come->full != now->full;
+        come->full = now->full;
+    }
+    come->ends |= now->ends;
+    return has;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sockets/stream/stream_stall.h"
+
+#include "base/mutant.h"
+
+bool via_stream_stall_is_full(struct via_stream_tx *tx)
+{
+    return tx->span == VIA_SPAN_PIPE && !tx->ended && !via_stream_tx_writable(tx);
+}
+
+bool via_stream_stall_give_back(struct via_stream_rx *rx)
+{
+    rx->posted |= rx->pipe.posted != rx->pipe.released;
+    return via_stream_rx_must_ring(rx);
+}
+
+/* Where it writes by the kernel it does not say so. */
+static bool peer_waits(const struct via_stream_rx *rx, bool kernel_unread)
+{
+    return ((rx->held || via_pipe_ready(&rx->pipe)) && via_pipe_writer_waits(&rx->pipe)) ||
+           (kernel_unread && via_stream_rx_is_left(rx));
+}
+
+/* Not before the peer has read where the pipe began: it would take these bytes for earlier ones. */
+static bool has_begun(const struct via_stream_tx *tx)
+{
+    return (int32_t)(tx->pipe.released - tx->switch_end) >= 0 || VIA_MUTANT(STALL_UNBEGUN);
+}
+
+bool via_stream_stall_is_due(struct via_stream_stall *stall, const struct via_stream_tx *tx,
+                             const struct via_stream_rx *rx, bool kernel_unread, uint64_t now_ns)
+{
+    if (!peer_waits(rx, kernel_unread) || VIA_MUTANT(STALL_NEVER)) {
+        stall->begin_ns = 0;
+        return false;
+    }
+    if (stall->begin_ns == 0 || stall->taken != tx->pipe.released ||
+        stall->read != rx->pipe_bytes) {
+        stall->begin_ns = now_ns;
+        stall->taken = tx->pipe.released;
+        stall->read = rx->pipe_bytes;
+    }
+    return now_ns - stall->begin_ns >= VIA_STREAM_STALL_NS && has_begun(tx);
+}
+
+bool via_stream_stall_is_over(struct via_stream_stall *stall, struct via_stream_tx *tx)
+{
+    if (stall->spills) {
+        via_pipe_writer_room(&tx->pipe); /* takes in the credit */
+        stall->spills =
+            via_pipe_writer_outstanding(&tx->pipe) != 0 && !VIA_MUTANT(STALL_EARLY_BACK);
+    }
+    return !stall->spills;
+}
+
+bool via_stream_stall_stays(const struct via_stream_stall *stall, const struct via_stream_tx *tx)
+{
+    return tx->ended || (stall->spills && !VIA_MUTANT(STALL_RESENT));
+}
