@@ -14,9 +14,9 @@
 #include "sim/paper/command.h"
 #include "sim/plan/command.h"
 #include "sim/scale/command.h"
+#include "sim/script/script.h"
 #include "sim/shmem/shmem.h"
 #include "sim/shrink.h"
-#include "sim/truth/truth.h"
 
 static const char usage_text[] =
     "Usage: viaduct-sim COMMAND [OPTIONS]\n"
@@ -33,8 +33,9 @@ static const char usage_text[] =
     "  keys            list what --set can change\n"
     "  calibrate FILE  measure this machine, write a scenario of it\n"
     "  machine FILE    emulated hosts on such a machine, by the cost model\n"
-    "  measure FILE    any hosts, switches, cables and engines, by the cost model\n"
     "  truth           the same for real beside the model; truth --help\n"
+    "  measure FILE    any hosts, switches, cables and engines, by the cost model\n"
+    "  parts           parts of a scenario from viaduct perf and lspci; parts --help\n"
     "  plan            what a fabric would do: the same as viaduct plan\n"
     "  scale           large fabrics: bring-up, a cut, memory; see viaduct-sim scale --help\n"
     "  paper X         published systems by the cost model; see viaduct-sim paper --help\n"
@@ -625,8 +626,8 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "plan") == 0) {
         return sim_plan_main(argc - 1, argv + 1);
     }
-    if (argc > 1 && strcmp(argv[1], "truth") == 0) {
-        return sim_truth_main(argc - 1, argv + 1);
+    if (argc > 1 && (strcmp(argv[1], "truth") == 0 || strcmp(argv[1], "parts") == 0)) {
+        return sim_script_main(argc - 1, argv + 1);
     }
 #endif
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

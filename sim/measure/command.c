@@ -21,12 +21,13 @@
 #define DMA_STORES 6u
 
 static const char usage_text[] =
-    "Usage: viaduct-sim measure FILE [--pingpong] [--read] [--pio] [--dma] [OPTIONS]\n"
+    "Usage: viaduct-sim measure FILE [--pingpong] [--read] [--pio] [--uncached] [--dma] [OPTIONS]\n"
     "What the hosts, switches and cables of a scenario would do, by the parts of the cost model.\n"
     "\n"
     "  --pingpong   a word stored into the other host's memory, until a poll there sees it\n"
     "  --read       a word loaded from the other host's memory\n"
     "  --pio        write-combined stores into the other host's memory, by size\n"
+    "  --uncached   uncached stores, by size\n"
     "  --dma        the engine [dma NODE] moves memory to the other host's, by size\n"
     "               without any of them: all that the scenario allows\n"
     "  --from NODE  (default: the first host)\n"
@@ -34,7 +35,10 @@ static const char usage_text[] =
     "  --parts FILE parts that the scenario names, instead of those that were installed\n"
     "  --help       this text\n"
     "\n"
-    "Rates are from idle until the last byte can be seen, in MB/s of 10^6 bytes.\n";
+    "\"left\" is when the last store has left the core's buffers, \"seen\" when the last byte can "
+    "be "
+    "seen.\n"
+    "Rates are from idle until then, in MB/s of 10^6 bytes.\n";
 
 static const struct sim_section *const sections[] = {
     &sim_net_sections[0], &sim_net_sections[1], &sim_net_sections[2],
@@ -42,7 +46,7 @@ static const struct sim_section *const sections[] = {
     &sim_pio_section,     &sim_dma_section,     &sim_software_section,
 };
 
-enum kind { PINGPONG, READ, PIO, DMA, KINDS };
+enum kind { PINGPONG, READ, PIO, UNCACHED, DMA, KINDS };
 
 struct options {
     const char *file, *from, *to, *parts;
@@ -57,7 +61,13 @@ struct bench {
     struct sim_path engine_to_source, source_to_engine,
         engine_to_target; /* engine: may be absent */
     char engine[48];      /* section; "": none */
-    uint64_t done_ps;
+    uint64_t done_ps, left_ps;
+};
+
+/* Of one message, from an idle fabric. */
+struct took {
+    uint64_t left_ps; /* of stores: until the last has left the core's buffers */
+    uint64_t ps;
 };
 
 static int fail(const struct via_error *err)
@@ -153,14 +163,22 @@ static uint64_t software(const struct bench *bench, const char *key)
     return sim_scenario_ps(bench->scenario, "software", key);
 }
 
-static uint64_t pio_ps(struct bench *bench, uint64_t bytes)
+static void left(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct bench *bench = object;
+    bench->left_ps = bench->cost.now_ps;
+}
+
+static uint64_t pio_ps(struct bench *bench, uint64_t bytes, bool combined)
 {
     struct sim_pio pio;
     sim_pio_init(&pio, &bench->net, bench->scenario);
     struct sim_pio_store store = {.pio = &pio,
                                   .path = &bench->there,
                                   .bytes = bytes,
-                                  .combined = true,
+                                  .combined = combined,
+                                  .stored = {left, bench, 0},
                                   .arrived = {done, bench, 0}};
     sim_pio_start(&store);
     sim_cost_run(&bench->cost, EVENTS_MAX);
@@ -198,32 +216,45 @@ static uint64_t dma_ps(struct bench *bench, uint64_t bytes)
 }
 
 static int measure(const struct sim_scenario *scenario, const struct options *options,
-                   enum kind kind, uint64_t bytes, uint64_t *ret_ps, struct via_error *err)
+                   enum kind kind, uint64_t bytes, struct took *ret_took, struct via_error *err)
 {
     struct bench bench;
     int rc = bench_init(&bench, scenario, options, err);
     if (rc == 0) {
-        *ret_ps = kind == READ  ? read_ps(&bench)
-                  : kind == DMA ? dma_ps(&bench, bytes)
-                                : pio_ps(&bench, bytes);
+        ret_took->ps = kind == READ  ? read_ps(&bench)
+                       : kind == DMA ? dma_ps(&bench, bytes)
+                                     : pio_ps(&bench, bytes, kind != UNCACHED);
+        ret_took->left_ps = bench.left_ps;
     }
     bench_fini(&bench);
     return rc;
 }
 
+/* Where the sizes of a table begin and end, each twice the one before. */
+static const struct {
+    const char *title;
+    uint64_t bytes_min, bytes_max;
+} tables[KINDS] = {
+    [PIO] = {"write-combined stores", 64, UINT64_C(4) << 20},
+    [UNCACHED] = {"uncached stores", 8, UINT64_C(64) << 10},
+    [DMA] = {"DMA, one channel, one transfer at a time", 512, UINT64_C(4) << 20},
+};
+
 static int print_sizes(const struct sim_scenario *scenario, const struct options *options,
                        enum kind kind, struct via_error *err)
 {
-    printf("%s\n%12s %12s %12s\n",
-           kind == PIO ? "write-combined stores" : "DMA, one channel, one transfer at a time",
-           "bytes", "us", "MB/s");
+    bool stores = kind != DMA;
+    printf("%s\n%12s %12s %12s%s\n", tables[kind].title, "bytes", stores ? "seen, us" : "us",
+           "MB/s", stores ? "     left, us" : "");
     int rc = 0;
-    for (uint64_t bytes = kind == PIO ? 64 : 512; rc == 0 && bytes <= 4194304; bytes *= 2) {
-        uint64_t ps;
-        rc = measure(scenario, options, kind, bytes, &ps, err);
+    for (uint64_t bytes = tables[kind].bytes_min; rc == 0 && bytes <= tables[kind].bytes_max;
+         bytes *= 2) {
+        struct took took;
+        rc = measure(scenario, options, kind, bytes, &took, err);
         if (rc == 0) {
-            printf("%12llu %12.3f %12.1f\n", (unsigned long long)bytes, (double)ps / 1e6,
-                   (double)bytes * 1e6 / (double)ps);
+            printf("%12llu %12.3f %12.1f", (unsigned long long)bytes, (double)took.ps / 1e6,
+                   (double)bytes * 1e6 / (double)took.ps);
+            stores ? printf(" %12.3f\n", (double)took.left_ps / 1e6) : putchar('\n');
         }
     }
     return rc;
@@ -232,13 +263,13 @@ static int print_sizes(const struct sim_scenario *scenario, const struct options
 static int print_word(const struct sim_scenario *scenario, const struct options *options,
                       enum kind kind, struct via_error *err)
 {
-    uint64_t ps;
-    int rc = measure(scenario, options, kind, WORD_BYTES, &ps, err);
+    struct took took;
+    int rc = measure(scenario, options, kind, WORD_BYTES, &took, err);
     if (rc == 0 && kind == PINGPONG) {
         printf("one way    %9.3f us: a stored word until it is seen\nround trip %9.3f us\n",
-               (double)ps / 1e6, (double)ps / 5e5);
+               (double)took.ps / 1e6, (double)took.ps / 5e5);
     } else if (rc == 0) {
-        printf("read       %9.3f us: a loaded word\n", (double)ps / 1e6);
+        printf("read       %9.3f us: a loaded word\n", (double)took.ps / 1e6);
     }
     return rc;
 }
@@ -273,15 +304,11 @@ static int run(struct options *options)
 int sim_measure_main(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"pingpong", no_argument, NULL, PINGPONG},
-        {"read", no_argument, NULL, READ},
-        {"pio", no_argument, NULL, PIO},
-        {"dma", no_argument, NULL, DMA},
-        {"from", required_argument, NULL, 'f'},
-        {"to", required_argument, NULL, 't'},
-        {"parts", required_argument, NULL, 'p'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"pingpong", no_argument, NULL, PINGPONG}, {"read", no_argument, NULL, READ},
+        {"pio", no_argument, NULL, PIO},           {"uncached", no_argument, NULL, UNCACHED},
+        {"dma", no_argument, NULL, DMA},           {"from", required_argument, NULL, 'f'},
+        {"to", required_argument, NULL, 't'},      {"parts", required_argument, NULL, 'p'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
     };
     struct options options = {0};
     optind = 0;

@@ -24,7 +24,7 @@ def run(*args):
 
 
 def measure(path):
-    """{"one way": us, "read": us, ("pio", bytes): us, ("dma", bytes): us}"""
+    """{"one way": us, "read": us, ("pio", bytes): us, ("uncached", bytes): us, ("dma", bytes): us}"""
     result = run(str(path))
     if result.returncode != 0:
         sys.exit(f"FAILED: measure {path}: exit code {result.returncode}: {result.stderr}")
@@ -32,10 +32,12 @@ def measure(path):
     for line in result.stdout.splitlines():
         if line.startswith(("one way", "read ")):
             found[line[:7].strip()] = float(re.search(r"[\d.]+", line).group())
-        elif line.startswith(("write-combined", "DMA")):
-            kind = "pio" if line.startswith("write") else "dma"
-        elif re.match(r" +\d+ +[\d.]+ +[\d.]+$", line):
-            found[(kind, int(line.split()[0]))] = float(line.split()[1])
+        elif line.startswith(("write-combined", "uncached", "DMA")):
+            kind = {"w": "pio", "u": "uncached", "D": "dma"}[line[0]]
+        elif re.match(r" +\d+( +[\d.]+)+$", line):
+            cells = [float(cell) for cell in line.split()]
+            found[(kind, int(cells[0]))] = cells[1]
+            check(kind == "dma" or cells[3] < cells[1], f"{path}: {line}: seen before it has left")
     return found
 
 
@@ -76,8 +78,8 @@ def physics(folder):
                 check(after[what] >= time, f"{other} instead of {base} (generation, lanes, metres, switches): {what} from {time} to {after[what]} us")
         for what, time in before.items():
             if isinstance(what, tuple):
-                # Stores are TLPs of 64 bytes, an engine's of 256 at most.
-                share = 64 / 88 if what[0] == "pio" else 256 / 280
+                # Stores are TLPs of 64 bytes, or of 8, an engine's of 256 at most.
+                share = {"pio": 64 / 88, "uncached": 8 / 32, "dma": 256 / 280}[what[0]]
                 ceiling = rate(base[0], base[1]) * share / 1e6
                 check(what[1] / time <= ceiling * 1.001, f"{base}: {what}: {what[1] / time:.5g} MB/s, above the link's {ceiling:.5g}")
                 times = [time for (kind, _), time in sorted((k, t) for k, t in before.items() if isinstance(k, tuple) and k[0] == what[0])]

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* "viaduct-sim truth": the script that starts real hosts, measures, calibrates and compares. */
-#include "sim/truth/truth.h"
+/* Commands that are scripts: sim-truth starts real hosts, measures, calibrates and compares;
+ * sim-parts makes parts of what was measured on a machine. */
+#include "sim/script/script.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -12,20 +13,22 @@
 #include "sim/memory.h"
 #include "sim/paper/share.h"
 
-int sim_truth_main(int argc, char **argv)
+int sim_script_main(int argc, char **argv)
 {
     char script[PATH_MAX];
+    char name[32];
     char exe[PATH_MAX];
     char option[] = "--bin";
     char **words = sim_alloc(((size_t)argc + 3) * sizeof(*words));
     ssize_t bytes = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
     exe[bytes > 0 ? bytes : 0] = '\0';
-    sim_share_path(script, sizeof(script), "sim-truth");
+    snprintf(name, sizeof(name), "sim-%s", argv[0]);
+    sim_share_path(script, sizeof(script), name);
     words[0] = script;
     words[1] = option;
     words[2] = dirname(exe);
     memcpy(&words[3], &argv[1], (size_t)(argc - 1) * sizeof(*words));
     execv(script, words);
-    fprintf(stderr, "viaduct-sim: truth: %s: start: %s\n", script, strerror(errno));
+    fprintf(stderr, "viaduct-sim: %s: %s: start: %s\n", argv[0], script, strerror(errno));
     return 2;
 }

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef SIM_SCRIPT_SCRIPT_H
+#define SIM_SCRIPT_SCRIPT_H
+
+/* "viaduct-sim truth ..." and "viaduct-sim parts ...": the script sim-<argv[0]> beside the
+ * scenarios. Returns the exit code, if at all. */
+int sim_script_main(int argc, char **argv);
+
+#endif
