@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """An ofi port over tcp beside libfabric's own fi_pingpong over the same provider, on loopback: one way of a round trip,
-8 bytes and 1 MiB, in interleaved pairs; medians. On a machine with more runnable threads than CPUs the ratio says little.
+8 bytes and 1 MiB, plain and encrypted, in interleaved rounds; medians. On a machine with more runnable threads than CPUs the ratio says little.
 
 usage: bench_ofi.py [--json FILE] [--pairs N]"""
 import argparse
@@ -24,9 +24,9 @@ def addresses():
     return ["127.%d.%d.%d" % (192 + (pid >> 8) % 32, pid & 0xff, host) for host in (1, 2)]
 
 
-def port(size, times):
-    done = subprocess.run([os.path.join(BIN, "tests", "prog_ofi"), str(size), str(times), *addresses()], capture_output=True, text=True,
-                          timeout=HANG_S, check=True)
+def port(size, times, *more):
+    done = subprocess.run([os.path.join(BIN, "tests", "prog_ofi"), str(size), str(times), *addresses(), *more], capture_output=True,
+                          text=True, timeout=HANG_S, check=True)
     return float(done.stdout)
 
 
@@ -60,14 +60,17 @@ def main():
         print("bench_ofi.py: fi_pingpong is missing (libfabric-bin): nothing to compare with", file=sys.stderr)
         return 0
     rows = []
-    print("%8s  %12s  %12s  %10s  %s" % ("bytes", "port us", "provider us", "time ratio", "pairs"))
+    print("%8s  %12s  %12s  %12s  %10s  %15s  %s" %
+          ("bytes", "port us", "encrypted us", "provider us", "time ratio", "encrypted ratio", "rounds"))
     for size, times in SIZES:
-        pairs = [(port(size, times), provider(size, times)) for _ in range(options.pairs)]
-        row = {"bytes": size, "port_us": statistics.median(a for a, _ in pairs),
-               "provider_us": statistics.median(b for _, b in pairs),
-               "ratio": statistics.median(a / b for a, b in pairs), "pairs": pairs}
+        rounds = [(port(size, times), port(size, times, "encrypt"), provider(size, times)) for _ in range(options.pairs)]
+        row = {"bytes": size, "rounds": rounds, "ratio": statistics.median(a / b for a, _, b in rounds),
+               "encrypted_ratio": statistics.median(a / b for _, a, b in rounds)}
+        for i, name in enumerate(("port_us", "encrypted_us", "provider_us")):
+            row[name] = statistics.median(figures[i] for figures in rounds)
         rows.append(row)
-        print("%8d  %12.2f  %12.2f  %10.2f  %d" % (size, row["port_us"], row["provider_us"], row["ratio"], len(pairs)))
+        print("%8d  %12.2f  %12.2f  %12.2f  %10.2f  %15.2f  %d" %
+              (size, row["port_us"], row["encrypted_us"], row["provider_us"], row["ratio"], row["encrypted_ratio"], len(rounds)))
     if options.json:
         with open(options.json, "w", encoding="ascii") as file:
             json.dump({"bench": "ofi", "rows": rows}, file, indent=1)

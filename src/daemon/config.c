@@ -281,6 +281,18 @@ static void check_link(struct parse *parse, unsigned index)
     }
 }
 
+static unsigned line_of(const struct parse *parse, const char *section, const char *name)
+{
+    unsigned line = 0;
+    for (size_t i = 0; i < VIA_CONFIG_KEYS_COUNT; i++) {
+        const struct via_config_key *key = &via_config_keys[i];
+        if (strcmp(key->section, section) == 0 && strcmp(key->name, name) == 0) {
+            line = parse->key_lines[i];
+        }
+    }
+    return line;
+}
+
 /* Checks across keys: sizes that contradict each other. */
 static void check_host(struct parse *parse)
 {
@@ -290,6 +302,10 @@ static void check_host(struct parse *parse)
     if (options->host.host >= hosts_max) {
         complain(parse, 0, "[host] id = %u: ids of this fabric are below hosts-max, %u",
                  options->host.host, hosts_max);
+    }
+    if (options->host.encrypt && options->key_file[0] == '\0') {
+        complain(parse, line_of(parse, "fabric", "encrypt"),
+                 "[fabric] encrypt = yes: takes a key, and there is no [fabric] key");
     }
     if (!parse->failed && via_host_options_check(&parse->options->host, &err) != 0) {
         complain(parse, 0, "%s", err.text);

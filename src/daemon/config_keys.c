@@ -130,6 +130,21 @@ static void show_key(const struct via_daemon_options *options, char *ret_text, s
     append(ret_text, bytes, "%s", options->key_file);
 }
 
+static int set_encrypt(struct via_daemon_options *options, const char *value, struct via_error *err)
+{
+    bool yes = strcmp(value, "yes") == 0;
+    if (!yes && strcmp(value, "no") != 0) {
+        return via_error_set(err, -EINVAL, "yes or no is expected");
+    }
+    options->host.encrypt = yes;
+    return 0;
+}
+
+static void show_encrypt(const struct via_daemon_options *options, char *ret_text, size_t bytes)
+{
+    append(ret_text, bytes, "%s", options->host.encrypt ? "yes" : "no");
+}
+
 /* --- [rights] and [quota] --------------------------------------------------------------------- */
 
 /* Commas with blanks around them, as in the other lists of the file. */
@@ -256,6 +271,7 @@ const struct via_config_key via_config_keys[VIA_CONFIG_KEYS_COUNT] = {
     {"host", "rundir", false, false, NULL, set_rundir, show_rundir},
     {"fabric", "name", true, false, NULL, set_fabric, show_fabric},
     {"fabric", "key", false, false, NULL, set_key, show_key},
+    {"fabric", "encrypt", false, false, NULL, set_encrypt, show_encrypt},
     {"fabric", "hosts-max", false, false, "hosts-max", NULL, NULL},
     {"rights", "attach", true, false, NULL, set_attach, show_attach},
     {"rights", "admin", true, false, NULL, set_admin, show_admin},

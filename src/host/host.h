@@ -72,7 +72,8 @@ struct via_host_options {
         *tuning;                    /* measured settings, borrowed for the life of the host; NULL */
     const struct via_host_key *key; /* borrowed for the life of the host. Hosts of its links must
                                        prove that they have the same. NULL: none */
-    uint64_t wait_ns_max;           /* as via_node_config.wait_ns_max; VIA_NEVER_NS = never */
+    bool encrypt;         /* links that strangers can reach, where the driver can; takes a key */
+    uint64_t wait_ns_max; /* as via_node_config.wait_ns_max; VIA_NEVER_NS = never */
     unsigned links_max; /* ports that there may be while it runs, VIA_PORTS_MAX at most; 0 = no more
                            than links_count */
     const char *name;   /* of the machine, for people: 1 to 64 letters, digits or ._-; NULL =

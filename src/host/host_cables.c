@@ -166,6 +166,7 @@ static int open_port(struct via_host_cable *cable, struct via_error *err)
         .peer = cable->peer,
         .mac = host->options.key != NULL ? host->options.key->mac : NULL,
         .mac_ctx = host->options.key != NULL ? host->options.key->ctx : NULL,
+        .encrypted = host->options.encrypt,
         .listen = host->listen[0] != '\0' ? host->listen : NULL,
     };
     rc = driver->open(cable->link.config, &cable->offer, &cable->port, err);

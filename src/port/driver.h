@@ -63,6 +63,7 @@ struct via_driver_host {
     uint64_t inbox_bytes_min; /* with less no link comes up */
     bool slices;              /* wanted, where the window has room: port/slice.h */
     bool dma;                 /* wanted, where there is a choice */
+    bool encrypted;           /* wanted, where strangers can reach a link; with a key only */
     /* [any thread] Wakes a transfer thread: when one of its doorbells was rung, or its DMA ended,
      * and nobody has rung the bell page. */
     void (*wake)(void *ctx, unsigned thread);

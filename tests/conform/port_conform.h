@@ -81,6 +81,7 @@ extern const struct conform_kind conform_pex_user; /* on a model in a process of
 extern const struct conform_kind conform_ofi;      /* over libfabric's tcp */
 extern const struct conform_kind conform_ofi_dma;
 extern const struct conform_kind conform_ofi_unordered;
+extern const struct conform_kind conform_ofi_encrypted;
 extern const struct conform_kind conform_ofi_unordered_dma;
 extern const struct conform_kind conform_sim_posted;
 extern const struct conform_kind conform_sim_combining;

@@ -13,5 +13,6 @@ int main(void)
     return conform_run(&conform_ofi, CONFORM_PROCESSES) +
            conform_run(&conform_ofi_dma, CONFORM_PROCESSES) +
            conform_run(&conform_ofi_unordered, CONFORM_PROCESSES) +
+           conform_run(&conform_ofi_encrypted, CONFORM_PROCESSES) +
            conform_run(&conform_ofi_unordered_dma, CONFORM_PROCESSES);
 }

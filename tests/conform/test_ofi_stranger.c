@@ -199,7 +199,7 @@ static void disturb(bool keyed)
     struct via_ofi_request request;
     open_link(&link, keyed);
     /* As recorded: it is signed by the true peer, and the stranger can sign nothing. */
-    assert_int_equal(via_ofi_request_make(&link.offers[0], LISTENER, &request), 0);
+    assert_int_equal(via_ofi_request_make(&link.offers[0], LISTENER, false, &request), 0);
     open_stranger(&stranger, link.addresses[1]);
     assert_int_equal(fi_connect(stranger.ep, stranger.info->dest_addr, &request, sizeof(request)),
                      0);

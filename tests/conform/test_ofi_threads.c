@@ -4,5 +4,6 @@
 int main(void)
 {
     return conform_run(&conform_ofi, CONFORM_THREADS) +
+           conform_run(&conform_ofi_encrypted, CONFORM_THREADS) +
            conform_run(&conform_ofi_unordered_dma, CONFORM_THREADS);
 }

@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 
 import cli
 
@@ -17,6 +18,62 @@ try:
 except OSError as missing:
     print("skipped: %s" % missing)
     sys.exit(77)
+
+
+class Wire:
+    """A network between a connector and the listener at `target`, that remembers what passes, and damages bytes on request."""
+
+    def __init__(self, address, target):
+        self.target = target
+        self.seen = bytearray()
+        self.damage = False
+        self.server = socket.create_server((address, 7471))
+        self.sockets = [self.server]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near = self.server.accept()[0]
+            except OSError:
+                return
+            self.sockets.append(near)
+            try:
+                far = socket.create_connection((self.target, 7471))
+            except OSError:  # it does not listen yet
+                near.close()
+                continue
+            self.sockets.append(far)
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self.carry, args=(source, sink, source is near), daemon=True).start()
+
+    def carry(self, source, sink, forth):
+        try:
+            while True:
+                data = bytearray(source.recv(65536))
+                if not data:
+                    break
+                self.seen += data
+                # The middle of what is large: not a header of the provider's.
+                if forth and self.damage and len(data) > 4096:
+                    data[len(data) // 2] ^= 1
+                    self.damage = False
+                sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self):
+        for end in self.sockets:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            end.close()
 
 
 class Ofi(cli.Case):
@@ -100,6 +157,12 @@ class Ofi(cli.Case):
                        "spin_us": 50, "netns": False, "direct": True, "hosts": entries,
                        "links": [{"a": a, "b": b, "n": 0} for a, b in links]}, file)
 
+    def make_key(self, name="key"):
+        path = os.path.join(self.folder, name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+            file.write(os.urandom(32))
+        return path
+
     def line_of_three(self, *more):
         self.daemon(2, [1, 3], *more)
         self.daemon(1, [2], *more)
@@ -118,10 +181,7 @@ class Ofi(cli.Case):
     # --- tests --------------------------------------------------------------------------------
 
     def test_a_line_of_three_carries_deaths_and_cuts(self):
-        key = os.path.join(self.folder, "key")
-        with open(key, "wb") as file:
-            file.write(os.urandom(32))
-        os.chmod(key, 0o600)
+        key = self.make_key()
         self.line_of_three("--key", key)
         found = self.link_of(1)
         self.assertEqual(found["driver"], "ofi")
@@ -164,12 +224,7 @@ class Ofi(cli.Case):
                             (count, self.descriptors(host)))
 
     def test_who_is_refused_is_told_on_both_sides(self):
-        keys = []
-        for name in ("one", "two"):
-            keys.append(os.path.join(self.folder, name))
-            with open(keys[-1], "wb") as file:
-                file.write(os.urandom(32))
-            os.chmod(keys[-1], 0o600)
+        keys = [self.make_key(name) for name in ("one", "two")]
         self.daemon(2, [1], "--key", keys[0])
         other = self.daemon(1, [2], "--key", keys[1])
         self.assert_says(1, "host 2 at %s port 7471 has another fabric key" % self.address(2))
@@ -189,10 +244,59 @@ class Ofi(cli.Case):
         self.assert_says(3, "host 9 at %s port 7471 is another host" % self.address(2))
         self.assert_says(2, "takes this host for another")
 
+    def over_a_wire(self, more):
+        """Hosts 1 and 2, and a Wire between them; `more` of both links."""
+        key = self.make_key()
+        wire = Wire(self.address(9), self.address(2))
+        self.addCleanup(wire.close)
+        self.daemon(2, [], "--key", key, links=[self.link(2, 1, more=more)])
+        self.daemon(1, [], "--key", key, links=[self.link(1, 2, at=self.address(9), more=more)])
+        self.assert_state(1, "up")
+        self.assert_state(2, "up")
+        self.write_fabric((1, 2), ((1, 2),))
+        return wire
+
+    def test_an_encrypted_link_shows_nothing_and_ends_at_a_forged_message(self):
+        words = ["perf", "put", "--from", "1", "--to", "2", "--sizes", "64K,1M", "--iterations", "20", "--no-memcpy"]
+        plain = self.over_a_wire("")
+        self.good(*words)
+        # Names of hosts go by in the first seconds; runs of zeros do in bodies of puts.
+        self.assertTrue(bytes(64) in plain.seen)
+        for daemon in self.daemons.values():
+            daemon.kill()
+            daemon.wait()
+        plain.close()
+        wire = self.over_a_wire(",encrypt")
+        self.assertIn(", encrypted", self.link_of(1)["found"])
+        self.good(*words)
+        self.assertGreater(len(wire.seen), 20 << 20)
+        self.assertFalse(bytes(64) in wire.seen)
+        # One bit of a message: nothing of it is believed, the link comes up anew, and nothing is lost.
+        wire.damage = True
+        self.good(*words)
+        self.assertFalse(wire.damage)
+        self.assert_says(2, "host 1 sent a message that is forged, or damaged on its way")
+        self.assert_state(1, "up")
+        self.assert_state(2, "up")
+
+    def test_one_end_that_encrypts_is_refused_on_both_sides(self):
+        key = self.make_key()
+        self.daemon(2, [], "--key", key, links=[self.link(2, 1, more=",encrypt")])
+        plain = self.daemon(1, [2], "--key", key)
+        self.assert_says(1, "encrypts this link, and this host does not")
+        self.assert_says(2, "does not encrypt this link, and this host does")
+        for daemon in (plain, self.daemons[2]):
+            daemon.kill()
+            daemon.wait()
+        self.daemon(2, [1], "--key", key)
+        self.daemon(1, [], "--key", key, links=[self.link(1, 2, more=",encrypt")])
+        self.assert_says(1, "does not encrypt this link, and this host does")
+        self.assert_says(2, "encrypts this link, and this host does not")
+
     def test_strangers_do_no_harm(self):
         self.daemon(2, [1])
         self.assert_not_up(2)
-        request = struct.pack("<IHHHHI16s16s", 0x4f414956, 1, 0, 1, 2, 0, bytes(16), bytes(16))
+        request = struct.pack("<IHHHHI16s16s", 0x4f414956, 2, 0, 1, 2, 0, bytes(16), bytes(16))
         header = struct.pack(">BBHI", 4, 1, len(request), 0)
         for junk in (b"", b"GET / HTTP/1.0\r\n\r\n", os.urandom(300), header + request, header + request[:20],
                      header + request.replace(b"VIAO", b"VIAX")):
@@ -226,6 +330,7 @@ class Ofi(cli.Case):
     def test_links_that_cannot_be_opened(self):
         for link, says in (("2=ofi:nosuch://%s" % self.address(2), "libfabric has no provider 'nosuch'"),
                            ("2=ofi:shm://%s" % self.address(2), "libfabric has no provider 'shm'"),
+                           ("2=ofi:tcp://%s,encrypt" % self.address(2), "a link that is encrypted needs a fabric key"),
                            ("0=ofi:tcp://%s,listen=192.0.2.77" % self.address(2), "192.0.2.77 port 7471: ")):
             done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", "1",
                                    "--link", link], env=self.env, capture_output=True, text=True, timeout=cli.HANG_S, check=False)

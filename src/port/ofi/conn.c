@@ -10,28 +10,37 @@
 #include "base/log.h"
 #include "port/ofi/port.h"
 
-#define RECEIVES_BYTES ((size_t)VIA_OFI_RECEIVES * VIA_OFI_MESSAGE_BYTES)
-#define MEMORY_BYTES (RECEIVES_BYTES + 4096u) /* with the greetings */
 _Static_assert(VIA_OFI_GREETINGS *VIA_OFI_GREETING_BYTES <= 4096u, "fits");
 #define CQ_ENTRIES (VIA_OFI_RECEIVES + VIA_OFI_MESSAGES + VIA_OFI_WRITES + VIA_OFI_DMA_DEPTH + 64u)
+
+static size_t receives_bytes(const struct via_ofi_conn *conn)
+{
+    return (size_t)VIA_OFI_RECEIVES * conn->port->message_bytes;
+}
+
+/* With the greetings. */
+static size_t memory_bytes(const struct via_ofi_conn *conn)
+{
+    return receives_bytes(conn) + 4096u;
+}
 
 static int open_memory(struct via_ofi_conn *conn)
 {
     conn->memory =
-        mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, memory_bytes(conn), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (conn->memory == MAP_FAILED) {
         conn->memory = NULL;
         return -errno;
     }
     for (unsigned i = 0; i < VIA_OFI_RECEIVES; i++) {
         conn->receives[i].op.kind = VIA_OFI_OP_RECEIVE;
-        conn->receives[i].data = conn->memory + (size_t)i * VIA_OFI_MESSAGE_BYTES;
+        conn->receives[i].data = conn->memory + (size_t)i * conn->port->message_bytes;
     }
     for (unsigned i = 0; i < VIA_OFI_GREETINGS; i++) {
         conn->greetings[i].op.kind = VIA_OFI_OP_GREETING;
-        conn->greetings[i].data = conn->memory + RECEIVES_BYTES + i * VIA_OFI_GREETING_BYTES;
+        conn->greetings[i].data = conn->memory + receives_bytes(conn) + i * VIA_OFI_GREETING_BYTES;
     }
-    return conn->hub->local_keys ? via_ofi_hub_register(conn->hub, conn->memory, MEMORY_BYTES,
+    return conn->hub->local_keys ? via_ofi_hub_register(conn->hub, conn->memory, memory_bytes(conn),
                                                         FI_RECV | FI_SEND, &conn->memory_mr)
                                  : 0;
 }
@@ -73,7 +82,7 @@ static int open_ep(struct via_ofi_conn *conn, struct fi_info *info)
 static int post_receive(struct via_ofi_conn *conn, struct via_ofi_receive *receive)
 {
     void *desc = conn->memory_mr != NULL ? fi_mr_desc(conn->memory_mr) : NULL;
-    return (int)fi_recv(conn->ep, receive->data, VIA_OFI_MESSAGE_BYTES, desc, FI_ADDR_UNSPEC,
+    return (int)fi_recv(conn->ep, receive->data, conn->port->message_bytes, desc, FI_ADDR_UNSPEC,
                         &receive->op);
 }
 
@@ -191,6 +200,10 @@ int via_ofi_conn_say(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, ui
     }
     struct iovec vector = {.iov_base = greeting->data,
                            .iov_len = sizeof(head) + via_align_up(bytes, 8)};
+    if (conn->sealed) {
+        via_ofi_seal_put(&conn->send, greeting->data, vector.iov_len);
+        vector.iov_len += VIA_OFI_TAG_BYTES;
+    }
     void *desc = conn->memory_mr != NULL ? fi_mr_desc(conn->memory_mr) : NULL;
     struct fi_msg msg = {.msg_iov = &vector,
                          .desc = &desc,
@@ -199,6 +212,8 @@ int via_ofi_conn_say(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, ui
                          .addr = FI_ADDR_UNSPEC};
     int rc = (int)fi_sendmsg(conn->ep, &msg, FI_COMPLETION);
     greeting->busy = rc == 0;
+    /* A sealed message has its number: the next one can not go without it. */
+    conn->broken = conn->broken || (conn->sealed && rc != 0);
     return rc;
 }
 
@@ -238,7 +253,10 @@ void via_ofi_conn_free(struct via_ofi_conn *conn)
     via_ofi_conn_close(conn);
     via_list_remove(&conn->link);
     if (conn->memory != NULL) {
-        munmap(conn->memory, MEMORY_BYTES);
+        munmap(conn->memory, memory_bytes(conn));
     }
+    via_ofi_seal_wipe(conn->secret, sizeof(conn->secret));
+    via_ofi_seal_wipe(&conn->send, sizeof(conn->send));
+    via_ofi_seal_wipe(&conn->receive, sizeof(conn->receive));
     free(conn);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The ofi port as hosts know it: ofi:PROVIDER://HOST[:PORT][,listen=ADDRESS[:PORT]][,unordered] */
+/* The ofi port as hosts know it:
+ * ofi:PROVIDER://HOST[:PORT][,listen=ADDRESS[:PORT]][,encrypt][,unordered] */
 #include "port/ofi/driver.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@ struct config {
     struct via_ofi_place place;
     struct via_ofi_place listen; /* host "": as the host says */
     bool unordered;
+    bool encrypted;
 };
 _Static_assert(sizeof(struct config) <= VIA_LINK_CONFIG_BYTES, "fits");
 
@@ -80,6 +82,10 @@ static int parse_word(const struct via_link_word *word, struct config *config,
         config->unordered = true;
         return 0;
     }
+    if (strcmp(word->key, "encrypt") == 0 && word->value == NULL) {
+        config->encrypted = true;
+        return 0;
+    }
     return via_error_set(err, -EINVAL, "option '%s%s%s': not one of %s", word->key,
                          word->value != NULL ? "=" : "", word->value != NULL ? word->value : "",
                          via_ofi_driver.usage);
@@ -123,8 +129,12 @@ static int ofi_open(const void *config_bytes, const struct via_driver_host *host
         .place = config.place,
         .listen = config.listen,
         .unordered = config.unordered,
+        .encrypted = config.encrypted || host->encrypted,
         .host = host,
     };
+    if (options.encrypted && host->mac == NULL) {
+        return via_error_set(err, -EINVAL, "a link that is encrypted needs a fabric key");
+    }
     int rc = 0;
     if (options.listen.host[0] == '\0') {
         rc = parse_listen(host->listen != NULL ? host->listen : "0.0.0.0", &options.listen, err);
@@ -198,7 +208,7 @@ static int ofi_memory_register(struct via_port *base, void *memory, size_t bytes
 
 const struct via_driver via_ofi_driver = {
     .name = "ofi",
-    .usage = "listen=ADDRESS[:PORT], unordered",
+    .usage = "listen=ADDRESS[:PORT], encrypt, unordered",
     .is_bound_to_peer = true,
     .parse = ofi_parse,
     .open = ofi_open,

@@ -63,14 +63,15 @@ static int fill_nonce(uint8_t *nonce)
     return getrandom(nonce, VIA_OFI_NONCE_BYTES, 0) == (ssize_t)VIA_OFI_NONCE_BYTES ? 0 : -EIO;
 }
 
-int via_ofi_request_make(const struct via_driver_host *host, uint16_t to,
+int via_ofi_request_make(const struct via_driver_host *host, uint16_t to, bool encrypted,
                          struct via_ofi_request *ret_request)
 {
     uint8_t mac[VIA_OFI_MAC_BYTES];
     *ret_request = (struct via_ofi_request){
         .magic = VIA_OFI_MAGIC,
         .version = VIA_OFI_WIRE_VERSION,
-        .flags = host->mac != NULL ? VIA_OFI_FLAG_KEYED : 0,
+        .flags = (uint16_t)((host->mac != NULL ? VIA_OFI_FLAG_KEYED : 0u) |
+                            (encrypted ? VIA_OFI_FLAG_ENCRYPTED : 0u)),
         .from = host->host,
         .to = to,
     };
@@ -186,6 +187,8 @@ const char *via_ofi_refusal_of_peer(enum via_ofi_refusal code)
         [VIA_OFI_REFUSED_FULL] = "connects again and again",
         [VIA_OFI_REFUSED_TAKEN] = "has the id of a host that is connected",
         [VIA_OFI_REFUSED_INBOX] = "has too small an inbox",
+        [VIA_OFI_REFUSED_PLAIN] = "does not encrypt this link, and this host does",
+        [VIA_OFI_REFUSED_ENCRYPTED] = "encrypts this link, and this host does not",
     };
     return code < VIA_OFI_REFUSALS ? texts[code] : "is refused";
 }
@@ -203,6 +206,8 @@ const char *via_ofi_refusal_by_peer(enum via_ofi_refusal code)
         [VIA_OFI_REFUSED_FULL] = "has too many connections of this host's id",
         [VIA_OFI_REFUSED_TAKEN] = "is connected to another host with this host's id",
         [VIA_OFI_REFUSED_INBOX] = "finds this host's inbox too small",
+        [VIA_OFI_REFUSED_PLAIN] = "encrypts this link, and this host does not",
+        [VIA_OFI_REFUSED_ENCRYPTED] = "does not encrypt this link, and this host does",
     };
     return code < VIA_OFI_REFUSALS ? texts[code] : "refuses";
 }

@@ -12,7 +12,7 @@
 
 /* 0, or -EIO: there is no randomness. */
 VIA_MUST_CHECK int via_ofi_request_make(const struct via_driver_host *host, uint16_t to,
-                                        struct via_ofi_request *ret_request);
+                                        bool encrypted, struct via_ofi_request *ret_request);
 /* Copies what came with a connection. VIA_OFI_ACCEPTED, or what is wrong with it whatever link it
  * is for; ret_request is filled in as far as that goes. */
 enum via_ofi_refusal via_ofi_request_read(const struct via_driver_host *host, const void *data,

@@ -146,9 +146,9 @@ static void settle(struct via_ofi_conn *conn)
 {
     struct via_ofi_port *port = conn->port;
     uint32_t flags = conn->mine.flags | conn->peer.flags;
-    snprintf(port->found, sizeof(port->found), "%s %s to %s, host %u, inbox of %llu bytes",
+    snprintf(port->found, sizeof(port->found), "%s %s to %s, host %u, inbox of %llu bytes%s",
              port->hub->provider, conn->local_text, conn->peer_text, port->peer_id,
-             (unsigned long long)conn->peer.inbox_bytes);
+             (unsigned long long)conn->peer.inbox_bytes, conn->sealed ? ", encrypted" : "");
     close_others(conn);
     port->retry_ns = 0;
     port->cut = (flags & VIA_OFI_FLAG_CUT) != 0 && (flags & VIA_OFI_FLAG_MEND) == 0;
@@ -255,7 +255,7 @@ static void connect_to_peer(struct via_ofi_port *port, uint64_t now_ns)
     struct via_ofi_conn *conn = NULL;
     int rc = via_ofi_hub_info(hub, port->address, port->place.port, false, &info);
     if (rc == 0) {
-        rc = via_ofi_request_make(port->host, port->peer_id, &request);
+        rc = via_ofi_request_make(port->host, port->peer_id, port->encrypted, &request);
     }
     if (rc == 0) {
         rc = via_ofi_conn_connect(port, info, &request, &conn);
@@ -288,11 +288,13 @@ static void leave(struct via_ofi_conn *conn, enum via_ofi_refusal code)
     retry_later(conn->port);
 }
 
-/* My inbox is open for the peer from here on. */
+/* My inbox is open for the peer from here on, unless all is to come in sealed messages. */
 static int prove(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind)
 {
     struct via_ofi_port *port = conn->port;
-    int rc = via_ofi_conn_open_inbox(conn);
+    uint8_t exchange[VIA_OFI_EXCHANGE_BYTES] = {0};
+    int rc = port->encrypted ? via_ofi_exchange_make(conn->secret, exchange)
+                             : via_ofi_conn_open_inbox(conn);
     if (rc != 0) {
         return rc;
     }
@@ -301,9 +303,10 @@ static int prove(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind)
         .instance = port->instance,
         .inbox_bytes = port->base.caps.inbox_bytes,
         .inbox_address = by_address ? (uintptr_t)port->base.inbox : 0,
-        .inbox_key = fi_mr_key(conn->inbox_mr),
+        .inbox_key = conn->inbox_mr != NULL ? fi_mr_key(conn->inbox_mr) : 0,
         .flags = (port->cut ? VIA_OFI_FLAG_CUT : 0u) | (port->mend ? VIA_OFI_FLAG_MEND : 0u),
     };
+    memcpy(conn->mine.exchange, exchange, sizeof(exchange));
     via_ofi_proof_sign(port->host, conn->connector, &conn->request, &conn->answer, &conn->mine);
     return via_ofi_conn_say(conn, kind, 0, &conn->mine, sizeof(conn->mine));
 }
@@ -466,6 +469,10 @@ void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void
     struct asker id = {(port != NULL ? port : any)->host, peer_text};
     enum via_ofi_refusal code = via_ofi_request_read(id.host, data, bytes, &request);
     code = code != VIA_OFI_ACCEPTED ? code : where;
+    if (code == VIA_OFI_ACCEPTED &&
+        port->encrypted != ((request.flags & VIA_OFI_FLAG_ENCRYPTED) != 0)) {
+        code = port->encrypted ? VIA_OFI_REFUSED_PLAIN : VIA_OFI_REFUSED_ENCRYPTED;
+    }
     if (code == VIA_OFI_ACCEPTED && count_candidates(port) >= VIA_OFI_CANDIDATES_MAX) {
         code = VIA_OFI_REFUSED_FULL;
     }
@@ -509,15 +516,27 @@ static bool is_taken(const struct via_ofi_conn *conn)
     return false;
 }
 
+/* Both ends have said their halves: all that follows is sealed. 0 or negative errno. */
+static int seal(struct via_ofi_conn *conn)
+{
+    int rc =
+        via_ofi_seal_agree(conn->port->host, conn->connector, conn->secret, &conn->request,
+                           &conn->answer, &conn->mine, &conn->peer, &conn->send, &conn->receive);
+    via_ofi_seal_wipe(conn->secret, sizeof(conn->secret));
+    conn->sealed = rc == 0;
+    return rc;
+}
+
 /* The connector's proof, or the listener's grant. */
-static void take_proof(struct via_ofi_conn *conn, const struct via_ofi_entry *head,
-                       const void *data)
+static void take_proof(struct via_ofi_conn *conn, const void *data)
 {
     struct via_ofi_port *port = conn->port;
     enum via_ofi_refusal code = VIA_OFI_ACCEPTED;
     memcpy(&conn->peer, data, sizeof(conn->peer));
     if (!via_ofi_proof_proves(port->host, !conn->connector, &conn->request, &conn->answer,
                               &conn->peer)) {
+        code = VIA_OFI_REFUSED_KEY_WRONG;
+    } else if (conn->connector && port->encrypted && seal(conn) != 0) {
         code = VIA_OFI_REFUSED_KEY_WRONG;
     } else if (conn->peer.inbox_bytes < port->host->inbox_bytes_min) {
         code = VIA_OFI_REFUSED_INBOX;
@@ -530,7 +549,10 @@ static void take_proof(struct via_ofi_conn *conn, const struct via_ofi_entry *he
         leave(conn, code);
         return;
     }
-    int rc = head->kind == VIA_OFI_ENTRY_PROOF ? prove(conn, VIA_OFI_ENTRY_GRANT) : 0;
+    int rc = conn->connector ? 0 : prove(conn, VIA_OFI_ENTRY_GRANT);
+    if (rc == 0 && !conn->connector && port->encrypted) {
+        rc = seal(conn);
+    }
     if (rc != 0) {
         give_up(conn, "greet", rc);
         return;
@@ -552,7 +574,7 @@ void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *he
         via_ofi_conn_close(conn);
     } else if (conn->state == VIA_OFI_CONN_GREETING && head->kind == expected &&
                head->bytes == sizeof(struct via_ofi_proof)) {
-        take_proof(conn, head, data);
+        take_proof(conn, data);
     } else if (conn->state == VIA_OFI_CONN_HELD && head->kind == VIA_OFI_ENTRY_MEND) {
         port->cut = false;
         attach(conn);

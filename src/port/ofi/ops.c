@@ -279,7 +279,7 @@ static struct via_ofi_port *new_port(const struct via_ofi_options *options)
         .window_bytes = host->inbox_bytes,
         .inbox_bytes = host->inbox_bytes,
         .store_bytes_max = sizeof(uint64_t),
-        .dma_depth = host->dma ? VIA_OFI_DMA_DEPTH : 0,
+        .dma_depth = host->dma && !options->encrypted ? VIA_OFI_DMA_DEPTH : 0,
         .coherent = false,
         .writes_ordered = false,
     };
@@ -288,6 +288,9 @@ static struct via_ofi_port *new_port(const struct via_ofi_options *options)
     port->id = host->host;
     port->peer_id = host->peer;
     port->unordered = options->unordered;
+    port->encrypted = options->encrypted;
+    port->message_bytes =
+        options->encrypted ? VIA_OFI_MESSAGE_BYTES_ENCRYPTED : VIA_OFI_MESSAGE_BYTES;
     port->changed_fd = -1;
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);

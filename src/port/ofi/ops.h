@@ -13,6 +13,7 @@ struct via_ofi_options {
     struct via_ofi_place place;         /* of the peer */
     struct via_ofi_place listen;        /* of this process, for all links of the provider */
     bool unordered;                     /* as if the provider kept no order: for tests */
+    bool encrypted;                     /* the host has a fabric key; the peer does the same */
     const struct via_driver_host *host; /* borrowed until close; side 0 is the lower id */
 };
 

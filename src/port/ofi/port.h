@@ -15,6 +15,7 @@
 #include "port/driver.h"
 #include "port/ofi/hub.h"
 #include "port/ofi/resolve.h"
+#include "port/ofi/seal.h"
 #include "port/ofi/wire.h"
 
 #define VIA_OFI_MESSAGES 128u /* of a port that may be on their way */
@@ -47,6 +48,7 @@ struct via_ofi_send {
     struct via_list link;
     unsigned char *data;
     uint32_t bytes;
+    bool sealed;       /* a message that is encrypted already */
     uint32_t session;  /* DMA: of the port when it was started */
     uint64_t off;      /* in the peer's inbox */
     void *desc;        /* libfabric's of the memory */
@@ -58,7 +60,7 @@ struct via_ofi_send {
 
 struct via_ofi_receive {
     struct via_ofi_op op;
-    unsigned char *data; /* VIA_OFI_MESSAGE_BYTES */
+    unsigned char *data; /* port->message_bytes */
 };
 
 struct via_ofi_greeting {
@@ -98,6 +100,11 @@ struct via_ofi_conn {
     struct via_ofi_answer answer;
     struct via_ofi_proof mine;
     struct via_ofi_proof peer; /* checked */
+    /* Of a link that is encrypted. */
+    uint8_t secret[VIA_OFI_EXCHANGE_BYTES];
+    bool sealed; /* messages from now on; set before the connection is the port's `conn` */
+    struct via_ofi_seal send;    /* [tx_lock] once it is */
+    struct via_ofi_seal receive; /* [rx_lock] */
     char local_text[80];
     char peer_text[80];
     unsigned char *memory;
@@ -135,6 +142,8 @@ struct via_ofi_port {
     struct via_ofi_place place;         /* of the peer */
     uint16_t id, peer_id;
     bool unordered; /* a message waits for the writes before it */
+    bool encrypted; /* all goes in messages, which are sealed */
+    uint32_t message_bytes;
     uint64_t instance;
     uint64_t usable_bytes; /* of the inbox */
     int changed_fd;        /* eventfd, for the control thread */

@@ -130,9 +130,14 @@ static void take_message(struct via_ofi_conn *conn, const unsigned char *message
 {
     struct via_ofi_port *port = conn->port;
     size_t at = 0;
+    bool sealed = conn->sealed;
     atomic_store_explicit(&conn->heard, true, memory_order_relaxed);
     while (at < bytes && !conn->broken) {
         struct via_ofi_entry head;
+        if (conn->sealed != sealed) {
+            refuse(conn, "more than the end of a greeting, in plain text");
+            return;
+        }
         if (bytes - at < sizeof(head)) {
             refuse(conn, "half an entry");
             return;
@@ -156,6 +161,17 @@ static void take_message(struct via_ofi_conn *conn, const unsigned char *message
     }
 }
 
+/* Of a link that is encrypted: the message in plain text, or the end of the connection. */
+static void take_sealed(struct via_ofi_conn *conn, unsigned char *message, size_t bytes)
+{
+    ssize_t plain = via_ofi_seal_take(&conn->receive, message, bytes);
+    if (plain < 0) {
+        refuse(conn, "a message that is forged, or damaged on its way");
+        return;
+    }
+    take_message(conn, message, (size_t)plain);
+}
+
 static void take_completion(struct via_ofi_conn *conn, const struct fi_cq_msg_entry *entry)
 {
     struct via_ofi_op *op = entry->op_context;
@@ -165,7 +181,12 @@ static void take_completion(struct via_ofi_conn *conn, const struct fi_cq_msg_en
     switch (op->kind) {
     case VIA_OFI_OP_RECEIVE: {
         struct via_ofi_receive *receive = via_container_of(op, struct via_ofi_receive, op);
-        take_message(conn, receive->data, via_min(entry->len, (size_t)VIA_OFI_MESSAGE_BYTES));
+        size_t bytes = via_min(entry->len, (size_t)conn->port->message_bytes);
+        if (conn->sealed) {
+            take_sealed(conn, receive->data, bytes);
+        } else {
+            take_message(conn, receive->data, bytes);
+        }
         if (!conn->broken && conn->ep != NULL && via_ofi_conn_again(conn, receive) != 0) {
             refuse(conn, "more than can be received");
         }

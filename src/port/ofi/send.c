@@ -5,6 +5,9 @@
  * the window, and written from there: nothing waits for that write's end, because core uses the
  * place again only when the peer has read what was there. A message arrives after the writes that
  * were given to libfabric before it (FI_ORDER_SAW), or waits until these have been delivered.
+ *
+ * On a link that is encrypted all bodies are entries, and each message is sealed when it is given
+ * to libfabric: its number is its place among all that are.
  */
 #include <errno.h>
 #include <rdma/fi_rma.h>
@@ -17,9 +20,10 @@
 #include "base/copy.h"
 #include "port/ofi/port.h"
 
-#define MESSAGES_BYTES ((size_t)VIA_OFI_MESSAGES * VIA_OFI_MESSAGE_BYTES)
 /* Of the free messages, for fences of the peer and signs of life. */
 #define MESSAGES_KEPT 4u
+/* Less room in a message is not worth an entry of its own. */
+#define PIECE_BYTES_MIN 512u
 /* A queue that finds the port full waits so long for the peer to take something; core's credits
  * keep it from that. The control thread has less time. */
 #define FULL_NS (500 * VIA_MSEC_NS)
@@ -51,6 +55,12 @@ static void retire(struct via_ofi_port *port, struct via_ofi_send *send, int res
 static int give_message(struct via_ofi_port *port, struct via_ofi_send *send)
 {
     struct via_ofi_conn *conn = port->conn;
+    /* A message that libfabric does not take now is the first to be given again. */
+    if (conn->sealed && !send->sealed) {
+        via_ofi_seal_put(&conn->send, send->data, send->bytes);
+        send->bytes += VIA_OFI_TAG_BYTES;
+        send->sealed = true;
+    }
     if (send->bytes <= port->hub->inject_bytes) {
         int rc = (int)fi_inject(conn->ep, send->data, send->bytes, FI_ADDR_UNSPEC);
         if (rc == 0) {
@@ -130,6 +140,7 @@ static struct via_ofi_send *take_message(struct via_ofi_port *port, unsigned kee
     struct via_ofi_send *send = via_list_entry(link, struct via_ofi_send, link);
     port->messages_free_count--;
     send->bytes = 0;
+    send->sealed = false;
     return send;
 }
 
@@ -293,6 +304,12 @@ void via_ofi_post_flush(struct via_ofi_port *port, unsigned queue)
     }
 }
 
+/* Of entries in a message. */
+static size_t room_of(const struct via_ofi_port *port)
+{
+    return port->message_bytes - (port->encrypted ? VIA_OFI_TAG_BYTES : 0);
+}
+
 void via_ofi_post_entry(struct via_ofi_port *port, unsigned index, const struct via_ofi_entry *head,
                         const void *data)
 {
@@ -300,7 +317,7 @@ void via_ofi_post_entry(struct via_ofi_port *port, unsigned index, const struct 
     size_t bytes = sizeof(*head) + via_align_up(head->bytes, 8);
     uint32_t session = session_of(port);
     if (queue->open != NULL &&
-        (queue->open_session != session || queue->open->bytes + bytes > VIA_OFI_MESSAGE_BYTES)) {
+        (queue->open_session != session || queue->open->bytes + bytes > room_of(port))) {
         close_message(port, queue);
     }
     if (queue->open == NULL) {
@@ -337,12 +354,35 @@ static void post_write(struct via_ofi_port *port, unsigned index, uint64_t off, 
     pthread_mutex_unlock(&port->tx_lock);
 }
 
+/* As entries, as large as the open message or a new one has room for. */
+static void post_pieces(struct via_ofi_port *port, unsigned index, uint64_t off, const void *src,
+                        size_t len)
+{
+    const unsigned char *from = src;
+    for (size_t done = 0; done < len;) {
+        const struct via_ofi_send *open = port->queues[index].open;
+        size_t room = room_of(port) - (open != NULL ? open->bytes : 0);
+        if (room < sizeof(struct via_ofi_entry) + PIECE_BYTES_MIN) {
+            room = room_of(port);
+        }
+        size_t bytes = via_min(len - done, (room - sizeof(struct via_ofi_entry)) & ~(size_t)7);
+        struct via_ofi_entry head = {
+            .kind = VIA_OFI_ENTRY_BODY, .bytes = (uint16_t)bytes, .off = off + done};
+        via_ofi_post_entry(port, index, &head, from + done);
+        done += bytes;
+    }
+}
+
 void via_ofi_post_body(struct via_ofi_port *port, unsigned queue, uint64_t off, const void *src,
                        size_t len)
 {
     /* Memory that the peer does not have: a write there would end the connection. */
     if (off + len > atomic_load_explicit(&port->reach_bytes, memory_order_relaxed)) {
         via_ofi_count(&port->counters.puts_vanished);
+        return;
+    }
+    if (port->encrypted) {
+        post_pieces(port, queue, off, src, len);
         return;
     }
     if (len > VIA_OFI_INLINE_BYTES) {
@@ -468,7 +508,7 @@ static void init_send(struct via_ofi_port *port, unsigned i)
     via_list_init(&send->link);
     if (i < VIA_OFI_MESSAGES) {
         send->op.kind = VIA_OFI_OP_MESSAGE;
-        send->data = port->messages + (size_t)i * VIA_OFI_MESSAGE_BYTES;
+        send->data = port->messages + (size_t)i * port->message_bytes;
         send->desc = port->messages_mr != NULL ? fi_mr_desc(port->messages_mr) : NULL;
         via_list_push_back(&port->messages_free, &send->link);
         port->messages_free_count++;
@@ -482,6 +522,11 @@ static void init_send(struct via_ofi_port *port, unsigned i)
     }
 }
 
+static size_t messages_bytes(const struct via_ofi_port *port)
+{
+    return (size_t)VIA_OFI_MESSAGES * port->message_bytes;
+}
+
 static void *map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -492,7 +537,7 @@ int via_ofi_sends_open(struct via_ofi_port *port)
 {
     struct via_ofi_hub *hub = port->hub;
     unsigned count = VIA_OFI_MESSAGES + VIA_OFI_WRITES + VIA_OFI_DMA_DEPTH;
-    port->messages = map(MESSAGES_BYTES);
+    port->messages = map(messages_bytes(port));
     port->shadow = map(port->base.caps.window_bytes);
     port->sends = calloc(count, sizeof(*port->sends));
     if (port->messages == NULL || port->shadow == NULL || port->sends == NULL) {
@@ -500,7 +545,8 @@ int via_ofi_sends_open(struct via_ofi_port *port)
     }
     int rc = 0;
     if (hub->local_keys) {
-        rc = via_ofi_hub_register(hub, port->messages, MESSAGES_BYTES, FI_SEND, &port->messages_mr);
+        rc = via_ofi_hub_register(hub, port->messages, messages_bytes(port), FI_SEND,
+                                  &port->messages_mr);
         rc = rc != 0 ? rc
                      : via_ofi_hub_register(hub, port->shadow, port->base.caps.window_bytes,
                                             FI_WRITE, &port->shadow_mr);
@@ -520,7 +566,7 @@ void via_ofi_sends_close(struct via_ofi_port *port)
         }
     }
     if (port->messages != NULL) {
-        munmap(port->messages, MESSAGES_BYTES);
+        munmap(port->messages, messages_bytes(port));
     }
     if (port->shadow != NULL) {
         munmap(port->shadow, port->base.caps.window_bytes);

@@ -8,6 +8,8 @@
  *   has the listener the key?     <------------   answer, with the acceptance or the refusal
  *   PROOF: key of my inbox        ------------>   has the connector the key?
  *   up                            <------------   GRANT: key of my inbox; up
+ *
+ * After that, messages of a link that is encrypted are sealed (port/ofi/seal.h).
  */
 #ifndef VIA_PORT_OFI_WIRE_H
 #define VIA_PORT_OFI_WIRE_H
@@ -15,10 +17,12 @@
 #include <stdint.h>
 
 #define VIA_OFI_MAGIC 0x4f414956u /* "VIAO" */
-#define VIA_OFI_WIRE_VERSION 1u   /* these two and the place of the code are for ever */
+#define VIA_OFI_WIRE_VERSION 2u   /* these two and the place of the code are for ever */
 #define VIA_OFI_NONCE_BYTES 16u
 #define VIA_OFI_MAC_BYTES 32u
 #define VIA_OFI_SHORT_MAC_BYTES 16u
+#define VIA_OFI_EXCHANGE_BYTES 32u /* half of a key exchange (X25519) */
+#define VIA_OFI_TAG_BYTES 16u      /* after a message that is encrypted */
 
 /* Why a connection is refused. The numbers are for ever. */
 enum via_ofi_refusal {
@@ -30,12 +34,15 @@ enum via_ofi_refusal {
     VIA_OFI_REFUSED_NO_LINK = 5,  /* the listener has no link to the connector's id */
     VIA_OFI_REFUSED_IDENTITY = 6, /* the listener has another id than the connector expects */
     VIA_OFI_REFUSED_FULL = 7,
-    VIA_OFI_REFUSED_TAKEN = 8, /* another host with the connector's id is connected */
-    VIA_OFI_REFUSED_INBOX = 9, /* too small */
+    VIA_OFI_REFUSED_TAKEN = 8,      /* another host with the connector's id is connected */
+    VIA_OFI_REFUSED_INBOX = 9,      /* too small */
+    VIA_OFI_REFUSED_PLAIN = 10,     /* the listener encrypts, the connector does not */
+    VIA_OFI_REFUSED_ENCRYPTED = 11, /* the other way round */
     VIA_OFI_REFUSALS,
 };
 
 #define VIA_OFI_FLAG_KEYED 1u
+#define VIA_OFI_FLAG_ENCRYPTED 2u /* messages after the greeting; there are no writes */
 
 /* Private data of the connection: verbs has room for 56 bytes. */
 struct via_ofi_request {
@@ -72,9 +79,10 @@ struct via_ofi_proof {
     uint64_t inbox_key;
     uint32_t flags; /* VIA_OFI_FLAG_CUT, _MEND */
     uint32_t reserved;
-    uint8_t mac[VIA_OFI_MAC_BYTES]; /* of request, answer, and what is above */
+    uint8_t exchange[VIA_OFI_EXCHANGE_BYTES]; /* of a link that is encrypted; else 0 */
+    uint8_t mac[VIA_OFI_MAC_BYTES];           /* of request, answer, and what is above */
 };
-_Static_assert(sizeof(struct via_ofi_proof) == 72, "no padding");
+_Static_assert(sizeof(struct via_ofi_proof) == 104, "no padding");
 
 /* A message is a sequence of entries: a header each, then `bytes` of data, padded to 8. */
 enum via_ofi_entry_kind {
@@ -102,6 +110,7 @@ struct via_ofi_entry {
 _Static_assert(sizeof(struct via_ofi_entry) == 16, "no padding");
 
 #define VIA_OFI_MESSAGE_BYTES 8192u
+#define VIA_OFI_MESSAGE_BYTES_ENCRYPTED 16384u /* with the tag */
 /* Larger bodies are written into the peer's inbox, smaller ones go in messages. */
 #define VIA_OFI_INLINE_BYTES 2048u
 
