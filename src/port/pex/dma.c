@@ -18,40 +18,16 @@
 
 #include "port/pex/port.h"
 #include "port/pex/regs.h"
+#include "vfio/plx_dma.h"
 
-#define CHANNELS 4u
+#define CHANNELS VIA_PLX_DMA_CHANNELS
 #define SLOTS 16u /* of a ring; a power of two */
 #define RINGS_BYTES 4096u
-#define CHANNEL_OFF(channel, off) (0x200u + 0x100u * (channel) + (off))
-#define RING_LOW 0x14u
-#define RING_HIGH 0x18u
-#define RING_NEXT 0x1Cu
-#define RING_COUNT 0x20u
-#define PREFETCH 0x34u
-#define PREFETCH_FOUR 8u
-#define CONTROL 0x38u
-#define INTERRUPT 0x3Cu
-#define CONTROL_ABORT (1u << 1)
-#define CONTROL_START (1u << 2 | 1u << 3 | 2u << 5) /* write-back, start, ring in host memory */
-#define CONTROL_CLEARS 0x1700u
-#define CONTROL_ABORTED (1u << 10)
-#define CONTROL_BUSY (1u << 30)
-#define INTERRUPT_STATUS UINT32_C(0xffff0000)
-#define VALID (UINT32_C(1) << 31)
-#define WANTS_INTERRUPT (UINT32_C(1) << 30)
-#define GOOD (UINT32_C(1) << 30)
-#define SIZE_MAX_BYTES 0x07ffffffu
 #define LOOK_NS (200 * VIA_USEC_NS) /* at a channel that is not done */
 #define LOCK_TRIES 1000u
 #define ABORT_NS (10 * VIA_MSEC_NS)
 
-struct descriptor {
-    _Atomic uint32_t flags; /* valid, interrupt, size; written last */
-    uint16_t destination_high, source_high;
-    uint32_t destination_low, source_low;
-};
-_Static_assert(sizeof(struct descriptor) == 16, "as the chip has it");
-_Static_assert(CHANNELS *SLOTS * sizeof(struct descriptor) <= RINGS_BYTES, "a page");
+_Static_assert(CHANNELS *SLOTS * sizeof(struct via_plx_dma_descriptor) <= RINGS_BYTES, "a page");
 
 enum slot_state { FREE, BUSY, DONE };
 
@@ -67,7 +43,7 @@ struct slot {
 /* All is the lock's, which is tried and never waited for. */
 struct channel {
     atomic_flag lock VIA_CACHELINE_ALIGNED;
-    struct descriptor *ring;
+    struct via_plx_dma_descriptor *ring;
     uint32_t head, done; /* count on; slots from done to head are the engine's */
     struct slot slots[SLOTS];
     uint64_t look_ns;
@@ -89,12 +65,12 @@ struct via_pex_dma {
 
 static uint32_t read_channel(struct via_pex_dma *dma, unsigned channel, uint32_t off)
 {
-    return via_pci_read32(dma->pci, 0, CHANNEL_OFF(channel, off));
+    return via_pci_read32(dma->pci, 0, VIA_PLX_DMA_REG(channel, off));
 }
 
 static void write_channel(struct via_pex_dma *dma, unsigned channel, uint32_t off, uint32_t value)
 {
-    via_pci_write32(dma->pci, 0, CHANNEL_OFF(channel, off), value);
+    via_pci_write32(dma->pci, 0, VIA_PLX_DMA_REG(channel, off), value);
 }
 
 static bool try_lock(struct channel *channel)
@@ -111,36 +87,31 @@ static void unlock(struct channel *channel)
 static void set_up_channel(struct via_pex_dma *dma, unsigned index)
 {
     struct channel *channel = &dma->channels[index];
-    uint64_t at = dma->rings_iova + index * SLOTS * sizeof(struct descriptor);
-    channel->ring = (struct descriptor *)(void *)dma->rings + index * SLOTS;
+    uint64_t at = dma->rings_iova + index * SLOTS * sizeof(struct via_plx_dma_descriptor);
+    channel->ring = (struct via_plx_dma_descriptor *)(void *)dma->rings + index * SLOTS;
     for (unsigned i = 0; i < SLOTS; i++) {
         atomic_store_explicit(&channel->ring[i].flags, 0, memory_order_relaxed);
     }
     channel->head = channel->done = 0;
     channel->abort_ns = 0;
-    write_channel(dma, index, CONTROL, CONTROL_CLEARS);
-    write_channel(dma, index, RING_LOW, (uint32_t)at);
-    write_channel(dma, index, RING_HIGH, (uint32_t)(at >> 32));
-    write_channel(dma, index, RING_NEXT, (uint32_t)at);
-    write_channel(dma, index, RING_COUNT, SLOTS);
-    write_channel(dma, index, PREFETCH, PREFETCH_FOUR);
-    write_channel(dma, index, INTERRUPT, INTERRUPT_STATUS);
+    write_channel(dma, index, VIA_PLX_DMA_CONTROL, VIA_PLX_DMA_CLEARS);
+    write_channel(dma, index, VIA_PLX_DMA_RING_LOW, (uint32_t)at);
+    write_channel(dma, index, VIA_PLX_DMA_RING_HIGH, (uint32_t)(at >> 32));
+    write_channel(dma, index, VIA_PLX_DMA_RING_NEXT, (uint32_t)at);
+    write_channel(dma, index, VIA_PLX_DMA_RING_COUNT, SLOTS);
+    write_channel(dma, index, VIA_PLX_DMA_PREFETCH, VIA_PLX_DMA_PREFETCH_FOUR);
+    write_channel(dma, index, VIA_PLX_DMA_INTERRUPT, VIA_PLX_DMA_INTERRUPT_STATUS);
 }
 
 /* --- starting --- */
 
-static void fill(struct via_pex_dma *dma, struct descriptor *descriptor, uint64_t off,
+static void fill(struct via_pex_dma *dma, struct via_plx_dma_descriptor *descriptor, uint64_t off,
                  const void *src, size_t len)
 {
     uint64_t from = dma->memory_iova + (uint64_t)((const unsigned char *)src - dma->memory);
     uint64_t to = dma->window_address + VIA_PEX_PAGE_BYTES + off;
-    descriptor->destination_high = (uint16_t)(to >> 32);
-    descriptor->source_high = (uint16_t)(from >> 32);
-    descriptor->destination_low = (uint32_t)to;
-    descriptor->source_low = (uint32_t)from;
-    /* The engine may look as soon as this is there; pairs with its read. */
-    atomic_store_explicit(&descriptor->flags, VALID | WANTS_INTERRUPT | (uint32_t)len,
-                          memory_order_release);
+    via_plx_dma_fill(descriptor, from, to,
+                     VIA_PLX_DMA_VALID | VIA_PLX_DMA_WANTS_INTERRUPT | (uint32_t)len);
 }
 
 static bool is_memory(const struct via_pex_dma *dma, const void *src, size_t len)
@@ -158,7 +129,7 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
     if (dma == NULL) {
         return -ENOTSUP;
     }
-    if (queue >= VIA_PORT_DATA_DOORBELLS || len == 0 || len > SIZE_MAX_BYTES ||
+    if (queue >= VIA_PORT_DATA_DOORBELLS || len == 0 || len > VIA_PLX_DMA_SIZE_MAX ||
         off > port->caps.window_bytes || len > port->caps.window_bytes - off) {
         via_pex_count(&pex->counters.puts_out_of_bounds);
         return -EINVAL;
@@ -187,7 +158,7 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
         channel->head++;
         atomic_fetch_add_explicit(&dma->pending[queue], 1, memory_order_relaxed);
         fill(dma, &channel->ring[place], off, src, len);
-        write_channel(dma, index, CONTROL, CONTROL_START | CONTROL_CLEARS);
+        write_channel(dma, index, VIA_PLX_DMA_CONTROL, VIA_PLX_DMA_START | VIA_PLX_DMA_CLEARS);
         rc = 0;
     }
     unlock(channel);
@@ -215,7 +186,7 @@ static void cut_off(struct via_pex_dma *dma)
 static void follow_abort(struct via_pex_dma *dma, unsigned index, uint64_t now_ns)
 {
     struct channel *channel = &dma->channels[index];
-    bool is_over = (read_channel(dma, index, CONTROL) & CONTROL_ABORTED) != 0;
+    bool is_over = (read_channel(dma, index, VIA_PLX_DMA_CONTROL) & VIA_PLX_DMA_ABORTED) != 0;
     if (!is_over && now_ns < channel->abort_ns + ABORT_NS &&
         !atomic_load_explicit(&dma->dead, memory_order_relaxed)) {
         return;
@@ -239,10 +210,10 @@ static void look(struct via_pex_dma *dma, unsigned index)
         /* Pairs with the engine's write-back. */
         uint32_t flags =
             atomic_load_explicit(&channel->ring[channel->done % SLOTS].flags, memory_order_acquire);
-        if ((flags & VALID) != 0) {
+        if ((flags & VIA_PLX_DMA_VALID) != 0) {
             break;
         }
-        slot->result = (flags & GOOD) != 0 ? 0 : -EIO;
+        slot->result = (flags & VIA_PLX_DMA_GOOD) != 0 ? 0 : -EIO;
         slot->state = DONE;
         channel->done++;
     }
@@ -254,8 +225,8 @@ static void look(struct via_pex_dma *dma, unsigned index)
     } else if (now_ns >= channel->look_ns && now_ns != 0) {
         channel->look_ns = now_ns + LOOK_NS;
         /* The read pushes a write-back that lags; and an engine that stopped is started again. */
-        if ((read_channel(dma, index, CONTROL) & CONTROL_BUSY) == 0) {
-            write_channel(dma, index, CONTROL, CONTROL_START | CONTROL_CLEARS);
+        if ((read_channel(dma, index, VIA_PLX_DMA_CONTROL) & VIA_PLX_DMA_BUSY) == 0) {
+            write_channel(dma, index, VIA_PLX_DMA_CONTROL, VIA_PLX_DMA_START | VIA_PLX_DMA_CLEARS);
         }
     }
 }
@@ -318,7 +289,7 @@ static void abort_channel(struct via_pex_dma *dma, unsigned index, unsigned queu
     }
     if (any && channel->abort_ns == 0) {
         channel->abort_ns = via_pex_now_ns();
-        write_channel(dma, index, CONTROL, CONTROL_ABORT | CONTROL_CLEARS);
+        write_channel(dma, index, VIA_PLX_DMA_CONTROL, VIA_PLX_DMA_ABORT | VIA_PLX_DMA_CLEARS);
     }
 }
 
@@ -347,9 +318,10 @@ void via_pex_dma_service(struct via_pex_port *pex, bool interrupted)
 {
     struct via_pex_dma *dma = pex->dma;
     for (unsigned i = 0; interrupted && i < CHANNELS; i++) {
-        uint32_t status = read_channel(dma, i, INTERRUPT) & INTERRUPT_STATUS;
+        uint32_t status =
+            read_channel(dma, i, VIA_PLX_DMA_INTERRUPT) & VIA_PLX_DMA_INTERRUPT_STATUS;
         if (status != 0) {
-            write_channel(dma, i, INTERRUPT, status);
+            write_channel(dma, i, VIA_PLX_DMA_INTERRUPT, status);
         }
     }
     for (unsigned queue = 0; queue < VIA_PORT_DATA_DOORBELLS; queue++) {
