@@ -17,7 +17,12 @@
  *   perf_measure.c rounds, medians, what is measured beside it
  *   perf_peer.c    the processes on the other hosts
  *   perf_wire.c    what is said to them, and what they say
- *   perf_device.c  viaduct perf device: a BAR or a file
+ *   perf_device.c  viaduct perf device: devices by size, one beside another
+ *   perf_target.c  what it moves bytes to: a BAR, a file
+ *   perf_engine.c  the switch's DMA
+ *   perf_gpu.c     a GPU
+ *   perf_series.c  its rows as a file and as a table
+ *   perf_plot.c    the same as a picture
  *   perf_pio.c     viaduct perf pio: the table of src/tune
  *   perf_shmem.c   viaduct perf shmem, which is a program of its own
  */

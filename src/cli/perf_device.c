@@ -1,62 +1,92 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaduct perf device: how fast bytes get to a device and back, by size. */
+/* viaduct perf device: how fast bytes get to a device and back, by size, and one beside another. */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cli/card.h"
 #include "cli/cli.h"
 #include "cli/perf.h"
+#include "cli/perf_series.h"
+#include "cli/perf_target.h"
 
 #define ROUNDS 31u
-#define SIZE_MIN 4u
-#define SIZE_MAX_BYTES (4u << 20)
-#define FILE_ALIGNMENT 4096u
-#define SPAN_NS (200 * VIA_MSEC_NS) /* of one row, after which fewer rounds do */
-#define ROUNDS_MIN 5u
+#define SPAN_NS (200 * VIA_MSEC_NS) /* of one row and target, after which fewer rounds do */
+#define TARGETS_MAX 8u
+#define BAR_DEFAULT 2u
+#define BAR_MAX 5u
+#define NUMBER_BYTES 16u /* " #2" */
 
 static const char help[] =
-    "usage: viaduct perf device --device D [--bar N] [--write] [--csv FILE]\n"
-    "       viaduct perf device --file PATH [--write] [--csv FILE]\n"
+    "usage: viaduct perf device TARGET... [--write] [--sizes N,...] [--csv FILE] [--plot FILE]\n"
+    "       viaduct perf device --compare [LABEL=]FILE... [--csv FILE] [--plot FILE]\n"
     "\n"
-    "Bytes from a device to this host, and with --write from this host to the device, by size up\n"
-    "to 4 MiB: median and quartiles of single transfers.\n"
+    "Bytes from a device to this host and from this host to the device, by size: median and\n"
+    "quartiles of single transfers. Several targets take turns round by round and are compared "
+    "with\n"
+    "the first one. --compare does that with what --csv has written before: a local slot and a\n"
+    "remote one, copper and optics. Files with one LABEL are runs of the same thing.\n"
     "\n"
-    "  --device D    0000:03:00.0 (bound to vfio-pci) or vfio-user:PATH: loads and stores in a "
-    "BAR,\n"
-    "                write-combined if it can be had; a vfio-user server is reached by messages\n"
-    "  --bar N       0 to 5 (default 2)\n"
-    "  --file PATH   a drive or a file, past the page cache (O_DIRECT) if its file system can\n"
-    "  --write       also writes: WHAT IS THERE IS LOST\n"
-    "  --csv FILE    the same for programs\n"
-    "  -h, --help    this text\n";
+    "targets:\n"
+    "  --device D [--bar N]   0000:03:00.0 (bound to vfio-pci) or vfio-user:PATH: loads and "
+    "stores\n"
+    "                         in a BAR, 0 to 5 (default 2), write-combined if it can be had; a\n"
+    "                         vfio-user server is reached by messages\n"
+    "  --file PATH            a drive or a file, past the page cache (O_DIRECT) if its file "
+    "system\n"
+    "                         can\n"
+    "  --engine D             the DMA function of a PEX 87xx, named as D above: from memory to "
+    "the\n"
+    "                         switch and back to memory (\"loop\")\n"
+    "  --gpu N                a GPU, by the CUDA driver library of this machine\n"
+    "\n"
+    "  --write                also writes to a device or file: WHAT IS THERE IS LOST\n"
+    "  --sizes N,...          bytes, with K, M or G (default 4,16,64,... to 4M)\n"
+    "  --cuda-library FILE    instead of libcuda.so.1\n"
+    "  --csv FILE             the rows (of --compare: the ratios) for programs\n"
+    "  --plot FILE            a picture with intervals (SVG)\n"
+    "  -h, --help             this text\n";
+
+enum { OPT_CUDA = 256 };
 
 static const struct option long_options[] = {
     {"device", required_argument, NULL, 'd'},
     {"bar", required_argument, NULL, 'b'},
     {"file", required_argument, NULL, 'f'},
+    {"engine", required_argument, NULL, 'e'},
+    {"gpu", required_argument, NULL, 'g'},
     {"write", no_argument, NULL, 'w'},
+    {"sizes", required_argument, NULL, 's'},
+    {"cuda-library", required_argument, NULL, OPT_CUDA},
     {"csv", required_argument, NULL, 'c'},
+    {"plot", required_argument, NULL, 'p'},
+    {"compare", no_argument, NULL, 'x'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
 
-struct device {
-    const char *path, *file, *csv_path;
+struct wanted {
+    char kind; /* the option's letter */
+    const char *text;
     unsigned bar;
-    bool writes;
-    int fd;
-    struct via_pci *pci;
-    struct via_pci_mapping mapping; /* at NULL: by messages */
-    uint64_t bytes;                 /* that can be reached */
-    unsigned size_min;
-    unsigned char *buffer;
-    const char *way;
+};
+
+struct measuring {
+    const char *name; /* for messages */
+    struct wanted wanted[TARGETS_MAX];
+    struct via_perf_target *targets[TARGETS_MAX];
+    struct via_perf_series *series[TARGETS_MAX];
+    unsigned count;
+    unsigned bar; /* of devices that name none */
+    size_t sizes[VIA_PERF_SIZES_MAX];
+    unsigned sizes_count;
+    const char *csv_path, *plot_path, *cuda_library;
+    bool writes, compares;
+    struct via_perf_set *set;
+    FILE *csv, *plot;
 };
 
 static uint64_t now_ns(void)
@@ -66,204 +96,399 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
 }
 
-/* --- the device --- */
+/* --- targets --- */
 
-static int open_file(struct device *device, struct via_error *err)
+static int open_target(struct measuring *all, unsigned index, struct via_error *err)
 {
-    int flags = (device->writes ? O_RDWR : O_RDONLY) | O_CLOEXEC;
-    device->way = "O_DIRECT";
-    device->fd = open(device->file, flags | O_DIRECT);
-    if (device->fd < 0 && errno == EINVAL) {
-        device->way = "page cache: the file system refuses O_DIRECT";
-        device->fd = open(device->file, flags);
+    const struct wanted *wanted = &all->wanted[index];
+    struct via_perf_target **target = &all->targets[index];
+    struct via_perf_target_options options = {.bar = wanted->bar,
+                                              .cuda_library = all->cuda_library};
+    for (unsigned i = 0; i < all->sizes_count; i++) {
+        options.bytes_max = via_max(options.bytes_max, all->sizes[i]);
     }
-    off_t end = device->fd < 0 ? -1 : lseek(device->fd, 0, SEEK_END);
-    if (end < 0) {
-        return via_error_set(err, -errno, "%s: open: %s", device->file, strerror(errno));
-    }
-    device->bytes = (uint64_t)end;
-    device->size_min = FILE_ALIGNMENT;
-    return 0;
-}
-
-static int open_bar(struct device *device, struct via_error *err)
-{
-    int rc = via_cli_card_open(device->path, &device->pci, err);
+    int rc = wanted->kind == 'd' ? via_perf_target_bar(wanted->text, &options, target, err)
+             : wanted->kind == 'f'
+                 ? via_perf_target_file(wanted->text, all->writes, &options, target, err)
+             : wanted->kind == 'e' ? via_perf_target_engine(wanted->text, &options, target, err)
+                                   : via_perf_target_gpu(wanted->text, &options, target, err);
     if (rc != 0) {
         return rc;
     }
-    struct via_pci_region region = {0};
-    rc = device->pci->ops->region(device->pci, device->bar, &region);
-    if (rc != 0 || region.bytes == 0) {
-        return via_error_set(err, -ENXIO, "%s: BAR %u: there is none", device->path, device->bar);
+    char label[VIA_PERF_LABEL_BYTES];
+    if (all->count > 1) { /* the same target twice shows how far its own runs differ */
+        char *name = (*target)->name;
+        size_t length = via_min(strlen(name), sizeof((*target)->name) - NUMBER_BYTES);
+        snprintf(name + length, NUMBER_BYTES, " #%u", index + 1);
     }
-    device->bytes = region.bytes;
-    device->size_min = SIZE_MIN;
-    uint32_t command = 0;
-    rc = device->pci->ops->config_read(device->pci, VIA_PCI_COMMAND, 2, &command);
-    rc = rc == 0 ? device->pci->ops->config_write(device->pci, VIA_PCI_COMMAND, 2,
-                                                  command | VIA_PCI_COMMAND_MEMORY)
-                 : rc;
-    if (rc != 0) {
-        return via_error_set(err, rc, "%s: memory decoding: %s", device->path, strerror(-rc));
-    }
-    if (!region.mappable || device->pci->ops->map(device->pci, device->bar, 0, region.bytes, true,
-                                                  &device->mapping) != 0) {
-        device->way = "messages";
-    } else {
-        device->way = device->mapping.caching == VIA_PCI_UNCACHED    ? "uncached"
-                      : device->mapping.caching == VIA_PCI_COMBINING ? "write-combined"
-                                                                     : "memory";
-    }
-    return 0;
+    snprintf(label, sizeof(label), "%.60s (%.60s)", (*target)->name, (*target)->way);
+    rc = via_perf_set_add(all->set, label, &all->series[index]);
+    return rc == 0 ? 0 : via_error_set(err, rc, "%s: %s", label, strerror(-rc));
 }
 
-static void close_device(struct device *device)
+static void close_targets(struct measuring *all)
 {
-    if (device->mapping.at != NULL) {
-        device->pci->ops->unmap(device->pci, &device->mapping);
+    for (unsigned i = 0; i < all->count; i++) {
+        if (all->targets[i] != NULL) {
+            all->targets[i]->ops->close(all->targets[i]);
+        }
     }
-    if (device->pci != NULL) {
-        device->pci->ops->close(device->pci);
-    }
-    if (device->fd >= 0) {
-        close(device->fd);
-    }
-    free(device->buffer);
-}
-
-static int transfer(struct device *device, bool to_device, size_t bytes)
-{
-    if (device->fd >= 0) {
-        ssize_t done = to_device ? pwrite(device->fd, device->buffer, bytes, 0)
-                                 : pread(device->fd, device->buffer, bytes, 0);
-        return done < 0 ? -errno : (size_t)done == bytes ? 0 : -EIO;
-    }
-    if (device->mapping.at == NULL) {
-        return to_device ? device->pci->ops->region_write(device->pci, device->bar, 0,
-                                                          device->buffer, bytes)
-                         : device->pci->ops->region_read(device->pci, device->bar, 0,
-                                                         device->buffer, bytes);
-    }
-    if (!to_device) {
-        memcpy(device->buffer, device->mapping.at, bytes);
-    } else {
-        memcpy(device->mapping.at, device->buffer, bytes);
-        /* A load of the last bytes waits until all stores have arrived. */
-        atomic_thread_fence(memory_order_seq_cst);
-        (void)*(volatile unsigned char *)(device->mapping.at + bytes - 1);
-    }
-    return 0;
 }
 
 /* --- rows --- */
 
-static int by_value(const void *a, const void *b)
+static bool takes_part(const struct measuring *all, unsigned index,
+                       enum via_perf_direction direction, size_t bytes)
 {
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return left < right ? -1 : left > right;
+    const struct via_perf_target *target = all->targets[index];
+    return via_perf_target_can(target, direction, bytes) &&
+           (all->writes || !target->keeps_data || direction != VIA_PERF_TO_DEVICE);
 }
 
-static int measure(struct device *device, bool to_device, size_t bytes, FILE *csv,
-                   struct via_error *err)
+static int explain(struct via_error *err, int rc, const struct via_perf_target *target,
+                   enum via_perf_direction direction, size_t bytes)
 {
-    const char *direction = to_device ? "to device" : "to host";
-    uint64_t ns[ROUNDS], begin_ns = now_ns();
-    unsigned count = 0;
-    int rc = transfer(device, to_device, bytes); /* warms up */
-    while (rc == 0 && count < ROUNDS && (count < ROUNDS_MIN || now_ns() - begin_ns < SPAN_NS)) {
-        uint64_t start_ns = now_ns();
-        rc = transfer(device, to_device, bytes);
-        ns[count++] = now_ns() - start_ns;
+    if (err->text[0] == '\0') {
+        via_error_set(err, rc, "%s", strerror(-rc));
     }
-    if (rc != 0 || (device->pci != NULL && device->pci->ops->gone(device->pci))) {
-        rc = rc != 0 ? rc : -ENODEV;
-        return via_error_set(err, rc, "%s: %s, %zu bytes: %s",
-                             device->file != NULL ? device->file : device->path, direction, bytes,
-                             strerror(-rc));
+    via_error_prefix(err, "%s: %s, %zu bytes: ", target->name, via_perf_direction_name(direction),
+                     bytes);
+    return rc;
+}
+
+/* Targets take turns, so that all see the same machine. */
+static int run_rounds(struct measuring *all, enum via_perf_direction direction, size_t bytes,
+                      uint64_t ns[TARGETS_MAX][ROUNDS], unsigned *ret_rounds, struct via_error *err)
+{
+    uint64_t begin_ns = now_ns();
+    unsigned round = 0;
+    /* The first one warms up, and its times are written over. */
+    for (bool is_warm = false; round < ROUNDS && (round < VIA_PERF_ROUNDS_MIN ||
+                                                  now_ns() - begin_ns < all->count * SPAN_NS);
+         round += is_warm, is_warm = true) {
+        for (unsigned i = 0; i < all->count; i++) {
+            struct via_perf_target *target = all->targets[i];
+            if (!takes_part(all, i, direction, bytes)) {
+                continue;
+            }
+            uint64_t start_ns = now_ns();
+            int rc = target->ops->transfer(target, direction, bytes, err);
+            ns[i][round] = now_ns() - start_ns;
+            if (rc != 0) {
+                return explain(err, rc, target, direction, bytes);
+            }
+        }
     }
-    qsort(ns, count, sizeof(ns[0]), by_value);
-    double median = (double)ns[count / 2], low = (double)ns[count / 4];
-    double high = (double)ns[count * 3 / 4];
-    double rate = median > 0 ? 1e3 * (double)bytes / median : 0;
-    printf("%-10s %10zu %12.3f %12.3f %12.3f %12.1f\n", direction, bytes, median / 1e3, low / 1e3,
-           high / 1e3, rate);
-    if (csv != NULL) {
-        fprintf(csv, "%s,%zu,%u,%.0f,%.0f,%.0f\n", direction, bytes, count, median, low, high);
-    }
+    *ret_rounds = round;
     return 0;
 }
 
-static int measure_all(struct device *device, struct via_error *err)
+static void print_row(const struct measuring *all, unsigned index,
+                      const struct via_perf_point *point)
 {
-    FILE *csv = NULL;
-    if (device->bytes < device->size_min) {
-        return via_error_set(err, -EINVAL, "%s: measure: it has %llu bytes, at least %u are needed",
-                             device->file != NULL ? device->file : device->path,
-                             (unsigned long long)device->bytes, device->size_min);
+    if (all->count > 1) {
+        printf("%-3u", index + 1);
     }
-    if (posix_memalign((void **)&device->buffer, FILE_ALIGNMENT, SIZE_MAX_BYTES) != 0) {
-        return via_error_set(err, -ENOMEM, "buffer: %s", strerror(ENOMEM));
-    }
-    memset(device->buffer, 0, SIZE_MAX_BYTES);
-    if (device->csv_path != NULL && (csv = fopen(device->csv_path, "we")) == NULL) {
-        return via_error_set(err, -errno, "%s: open: %s", device->csv_path, strerror(errno));
-    }
-    if (csv != NULL) {
-        fprintf(csv, "direction,bytes,rounds,median_ns,quartile1_ns,quartile3_ns\n");
-    }
-    printf("by %s\n%-10s %10s %12s %12s %12s %12s\n", device->way, "", "bytes", "us", "1st quart.",
-           "3rd quart.", "MB/s");
-    int rc = 0;
-    for (unsigned to_device = 0; to_device <= device->writes && rc == 0; to_device++) {
-        memset(device->buffer, 0, SIZE_MAX_BYTES); /* and not what was just read */
-        for (size_t bytes = device->size_min;
-             bytes <= SIZE_MAX_BYTES && bytes <= device->bytes && rc == 0; bytes *= 4) {
-            rc = measure(device, to_device != 0, bytes, csv, err);
+    printf("%-10s %10llu %12.3f %12.3f %12.3f %12.1f\n", via_perf_direction_name(point->direction),
+           (unsigned long long)point->bytes, point->median_ns / 1e3, point->quartile1_ns / 1e3,
+           point->quartile3_ns / 1e3, 1e3 * (double)point->bytes / point->median_ns);
+}
+
+static int measure_size(struct measuring *all, enum via_perf_direction direction, size_t bytes,
+                        struct via_error *err)
+{
+    static uint64_t ns[TARGETS_MAX][ROUNDS];
+    unsigned rounds = 0;
+    int rc = run_rounds(all, direction, bytes, ns, &rounds, err);
+    for (unsigned i = 0; rc == 0 && i < all->count; i++) {
+        struct via_perf_target *target = all->targets[i];
+        struct via_perf_point point = {.direction = direction, .bytes = bytes};
+        if (!takes_part(all, i, direction, bytes)) {
+            continue;
         }
-    }
-    if (csv != NULL && fclose(csv) != 0 && rc == 0) {
-        rc = via_error_set(err, -errno, "%s: write: %s", device->csv_path, strerror(errno));
+        if (target->ops->check != NULL) {
+            rc = target->ops->check(target, direction, bytes, err);
+            if (rc != 0) {
+                return explain(err, rc, target, direction, bytes);
+            }
+        }
+        via_perf_point_make(ns[i], rounds, &point);
+        rc = via_perf_series_add(all->series[i], &point);
+        if (rc != 0) {
+            return via_error_set(err, rc, "%zu bytes: %s", bytes,
+                                 rc == -EEXIST ? "twice in --sizes" : strerror(-rc));
+        }
+        print_row(all, i, &point);
     }
     return rc;
 }
 
-int via_perf_device(int argc, char **argv)
+static bool is_any(const struct measuring *all, enum via_perf_direction direction, size_t bytes)
 {
-    struct device device = {.bar = 2, .fd = -1};
-    struct via_error err = {0};
-    for (int c; (c = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
-        switch (c) {
-        case 'd':
-            device.path = optarg;
-            break;
-        case 'b':
-            if (via_cli_number(optarg, 0, 5, &device.bar) != 0) {
-                return via_cli_usage(argv[0], "--bar: '%s': not 0 to 5", optarg);
-            }
-            break;
-        case 'f':
-            device.file = optarg;
-            break;
-        case 'w':
-            device.writes = true;
-            break;
-        case 'c':
-            device.csv_path = optarg;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
-        default:
-            return via_cli_usage(argv[0], NULL);
+    for (unsigned i = 0; i < all->count; i++) {
+        if (takes_part(all, i, direction, bytes)) {
+            return true;
         }
     }
-    if (optind != argc || (device.path == NULL) == (device.file == NULL)) {
-        return via_cli_usage(argv[0], optind != argc ? "one argument too many"
-                                                     : "either --device or --file");
+    return false;
+}
+
+/* Each target has a size that it can. */
+static int check_sizes(const struct measuring *all, struct via_error *err)
+{
+    for (unsigned i = 0; i < all->count; i++) {
+        const struct via_perf_target *target = all->targets[i];
+        bool any = false;
+        for (unsigned k = 0; k < all->sizes_count; k++) {
+            for (unsigned direction = 0; direction < VIA_PERF_DIRECTIONS; direction++) {
+                any |= takes_part(all, i, (enum via_perf_direction)direction, all->sizes[k]);
+            }
+        }
+        if (!any) {
+            return via_error_set(
+                err, -EINVAL,
+                "%s: measure: it has %llu bytes and takes multiples of %u: none of "
+                "the sizes",
+                target->name, (unsigned long long)target->bytes, target->size_min);
+        }
     }
-    int rc = device.file != NULL ? open_file(&device, &err) : open_bar(&device, &err);
-    rc = rc == 0 ? measure_all(&device, &err) : rc;
-    close_device(&device);
-    return rc == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
+    return 0;
+}
+
+static void print_head(const struct measuring *all)
+{
+    for (unsigned i = 0; i < all->count; i++) {
+        if (all->count > 1) {
+            printf("%u = %s\n", i + 1, all->series[i]->label);
+        } else {
+            printf("by %s\n", all->targets[i]->way);
+        }
+    }
+    printf("%*s%-10s %10s %12s %12s %12s %12s\n", all->count > 1 ? 3 : 0, "", "", "bytes", "us",
+           "1st quart.", "3rd quart.", "MB/s");
+}
+
+static int measure_all(struct measuring *all, struct via_error *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < all->count; i++) {
+        rc = open_target(all, i, err);
+    }
+    rc = rc == 0 ? check_sizes(all, err) : rc;
+    if (rc != 0) {
+        return rc;
+    }
+    print_head(all);
+    for (unsigned direction = 0; direction < VIA_PERF_DIRECTIONS; direction++) {
+        for (unsigned k = 0; rc == 0 && k < all->sizes_count; k++) {
+            if (is_any(all, (enum via_perf_direction)direction, all->sizes[k])) {
+                rc = measure_size(all, (enum via_perf_direction)direction, all->sizes[k], err);
+            }
+        }
+    }
+    return rc;
+}
+
+/* --- output --- */
+
+static int open_output(const char *path, FILE **ret_file, struct via_error *err)
+{
+    *ret_file = path != NULL ? fopen(path, "we") : NULL;
+    return path == NULL || *ret_file != NULL
+               ? 0
+               : via_error_set(err, -errno, "%s: open: %s", path, strerror(errno));
+}
+
+static int close_output(const char *path, FILE *file, int rc, struct via_error *err)
+{
+    bool failed = file != NULL && ferror(file) != 0;
+    if (file != NULL && (fclose(file) != 0 || failed) && rc == 0) {
+        return via_error_set(err, -EIO, "%s: write: %s", path, strerror(errno));
+    }
+    return rc;
+}
+
+static void write_rows(const struct measuring *all)
+{
+    via_perf_series_write_head(all->csv);
+    for (unsigned i = 0; i < all->count; i++) {
+        for (unsigned k = 0; k < all->series[i]->points_count; k++) {
+            via_perf_series_write(all->csv, all->targets[i]->way, all->targets[i]->name,
+                                  &all->series[i]->points[k]);
+        }
+    }
+}
+
+static int measure(struct measuring *all, struct via_error *err)
+{
+    int rc = measure_all(all, err);
+    if (rc == 0 && all->csv != NULL) {
+        write_rows(all);
+    }
+    if (rc == 0 && all->count > 1) {
+        printf("\n");
+        (void)via_perf_set_compare(all->set, stdout, NULL);
+    }
+    close_targets(all);
+    return rc;
+}
+
+static int read_series(struct measuring *all, char *word, struct via_error *err)
+{
+    char *equals = strchr(word, '=');
+    const char *path = equals != NULL ? equals + 1 : word;
+    const char *label = equals != NULL && equals != word ? word : NULL;
+    unsigned char *text;
+    size_t bytes;
+    int rc = via_cli_card_read(path, VIA_PERF_SERIES_BYTES_MAX, &text, &bytes, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (equals != NULL) {
+        *equals = '\0';
+    }
+    rc = via_perf_set_read(all->set, path, label, (const char *)text, bytes, err);
+    free(text);
+    return rc;
+}
+
+static int compare(struct measuring *all, char **words, int count, struct via_error *err)
+{
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < count; i++) {
+        rc = read_series(all, words[i], err);
+    }
+    if (rc == 0) {
+        via_perf_set_merge(all->set);
+    }
+    if (rc == 0 && all->set->series_count < 2) {
+        rc = via_error_set(err, -EINVAL,
+                           "compare: one target or label in all, at least two are needed");
+    }
+    if (rc == 0 && via_perf_set_compare(all->set, stdout, all->csv) == 0) {
+        rc = via_error_set(err, -EINVAL,
+                           "compare: no direction and size that the first target has "
+                           "in common with another one");
+    }
+    return rc;
+}
+
+static int run(struct measuring *all, char **words, int count)
+{
+    struct via_error err = {0};
+    int rc = open_output(all->csv_path, &all->csv, &err);
+    rc = rc == 0 ? open_output(all->plot_path, &all->plot, &err) : rc;
+    if (rc == 0) {
+        rc = all->compares ? compare(all, words, count, &err) : measure(all, &err);
+    }
+    if (rc == 0 && all->plot != NULL) {
+        via_perf_set_draw(all->set, all->plot);
+    }
+    rc = close_output(all->csv_path, all->csv, rc, &err);
+    rc = close_output(all->plot_path, all->plot, rc, &err);
+    return rc == 0 ? VIA_CLI_OK : via_cli_fail(all->name, &err);
+}
+
+/* --- the command line --- */
+
+static int take_sizes(struct measuring *all, char *text)
+{
+    char *rest = NULL;
+    all->sizes_count = 0;
+    for (char *word = strtok_r(text, ",", &rest); word != NULL; word = strtok_r(NULL, ",", &rest)) {
+        uint64_t bytes;
+        if (via_perf_size(word, &bytes) != 0) {
+            return via_cli_usage(all->name, "--sizes: '%s': not 1 to 1G bytes", word);
+        }
+        if (all->sizes_count == VIA_PERF_SIZES_MAX) {
+            return via_cli_usage(all->name, "--sizes: more than %u", VIA_PERF_SIZES_MAX);
+        }
+        all->sizes[all->sizes_count++] = (size_t)bytes;
+    }
+    return all->sizes_count != 0 ? -1 : via_cli_usage(all->name, "--sizes: none");
+}
+
+static int take_bar(struct measuring *all, const char *text)
+{
+    unsigned bar;
+    if (via_cli_number(text, 0, BAR_MAX, &bar) != 0) {
+        return via_cli_usage(all->name, "--bar: '%s': not 0 to %u", text, BAR_MAX);
+    }
+    if (all->count == 0) {
+        all->bar = bar;
+    } else if (all->wanted[all->count - 1].kind == 'd') {
+        all->wanted[all->count - 1].bar = bar;
+    } else {
+        return via_cli_usage(all->name, "--bar %u: it follows its --device", bar);
+    }
+    return -1;
+}
+
+/* -1 = go on, else the exit code. */
+static int take_option(struct measuring *all, int opt)
+{
+    switch (opt) {
+    case 'd':
+    case 'f':
+    case 'e':
+    case 'g':
+        if (all->count == TARGETS_MAX) {
+            return via_cli_usage(all->name, "more than %u targets", TARGETS_MAX);
+        }
+        all->wanted[all->count++] =
+            (struct wanted){.kind = (char)opt, .text = optarg, .bar = all->bar};
+        return -1;
+    case 'b':
+        return take_bar(all, optarg);
+    case 's':
+        return take_sizes(all, optarg);
+    case 'w':
+        all->writes = true;
+        return -1;
+    case 'c':
+        all->csv_path = optarg;
+        return -1;
+    case 'p':
+        all->plot_path = optarg;
+        return -1;
+    case 'x':
+        all->compares = true;
+        return -1;
+    case OPT_CUDA:
+        all->cuda_library = optarg;
+        return -1;
+    case 'h':
+        fputs(help, stdout);
+        return VIA_CLI_OK;
+    default:
+        return via_cli_usage(all->name, NULL);
+    }
+}
+
+int via_perf_device(int argc, char **argv)
+{
+    static struct via_perf_set set;
+    struct measuring all = {.name = argv[0], .set = &set, .bar = BAR_DEFAULT};
+    for (size_t bytes = 4; bytes <= 4u << 20; bytes *= 4) {
+        all.sizes[all.sizes_count++] = bytes;
+    }
+    for (int c; (c = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+        int code = take_option(&all, c);
+        if (code >= 0) {
+            return code;
+        }
+    }
+    if (all.compares) {
+        if (all.count != 0 || optind == argc) {
+            return via_cli_usage(all.name, all.count != 0 ? "--compare takes files, not targets"
+                                                          : "--compare: no file");
+        }
+        return run(&all, argv + optind, argc - optind);
+    }
+    if (optind != argc || all.count == 0) {
+        return via_cli_usage(all.name, optind != argc
+                                           ? "one argument too many"
+                                           : "no target: --device, --file, --engine or --gpu");
+    }
+    return run(&all, NULL, 0);
 }

@@ -77,6 +77,80 @@ class Card(unittest.TestCase):
         self.assertEqual(self.perf("--file", "nothing")[0], 1)
         self.assertEqual(self.perf()[0], 2)
 
+    def test_the_switchs_engine_moves_memory_and_says_if_it_did_not(self):
+        self.start_model("--dma-socket", self.path("e"))
+        code, out, err = self.perf("--engine", "vfio-user:e", "--sizes", "4,64K,1M,8M", "--csv", "e.csv")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("by DMA by the switch", out)
+        with open(self.path("e.csv"), encoding="utf-8") as rows:
+            self.assertEqual([row.split(",")[:2] for row in rows][1:], [["loop", str(n)] for n in (4, 1 << 16, 1 << 20, 8 << 20)])
+        code, _, err = self.perf("--engine", "vfio-user:v")
+        self.assertEqual(code, 1)
+        self.assertIn("vfio-user:v: ids 10b5:87b0: not the DMA function", err)
+
+    def test_devices_are_compared_live_and_from_files(self):
+        self.start_model()
+        near, far = ("--device", "vfio-user:v", "--bar", "0"), ("--device", "vfio-user:l", "--bar", "0")
+        code, out, err = self.perf(*near, *far, "--sizes", "4,4K", "--csv", "both.csv", "--plot", "both.svg")
+        self.assertEqual((code, err), (0, ""))
+        for words in ("1 = vfio-user:v BAR 0 #1 (messages)", "2  to host          4096", "2 / 1 [interval]"):
+            self.assertIn(words, out)
+        code, out, err = self.perf("--compare", "both.csv", "--csv", "c.csv", "--plot", "c.svg")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("2 = both.csv: vfio-user:l BAR 0 #2 (messages)", out)
+        with open(self.path("c.csv"), encoding="utf-8") as rows:
+            self.assertEqual([row.split(",")[:2] for row in rows][1:], [["to host", "4"], ["to host", "4096"]])
+        for name in ("both.svg", "c.svg"):
+            texts = [one.text for one in xml.etree.ElementTree.parse(self.path(name)).iter() if one.tag.endswith("text")]
+            self.assertIn("to host, rate in parts of the first's", texts)
+        self.assertEqual(self.perf(*near, "--sizes", "4", "--csv", "a.csv")[0], 0)
+        self.assertEqual(self.perf(*near, "--sizes", "4", "--csv", "b.csv")[0], 0)
+        self.assertEqual(self.perf(*far, "--sizes", "4", "--csv", "c0.csv")[0], 0)
+        code, out, err = self.perf("--compare", "x=a.csv", "y=c0.csv", "x=b.csv")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(out.splitlines()[:3], ["1 = x", "2 = y", "to host, MB/s"])
+        for words, says in [(["--compare", "a.csv"], "at least two are needed"), (["--compare", "y=both.csv"], "a second target, and 'y='"),
+                            (["--compare", "a.csv", "e.csv"], "e.csv: open: No such"),
+                            (["--compare", "a.csv", "both.svg"], "both.svg:1: not the first line of")]:
+            code, out, err = self.perf(*words)
+            self.assertEqual((code, out, err.count("\n")), (1, "", 1))
+            self.assertIn(says, err)
+
+    def test_a_gpu_is_measured_by_the_drivers_calls(self):
+        library = ("--cuda-library", os.path.join(BIN, "tests", "libfake_cuda.so"), "--sizes", "4,64K,1M,16M")
+        code, out, err = self.perf("--gpu", "0", *library, "--csv", "g.csv")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("by CUDA copies of pinned memory", out)
+        with open(self.path("g.csv"), encoding="utf-8") as rows:
+            rows = list(rows)[1:]
+        self.assertEqual([row.split(",")[0] for row in rows], ["to host"] * 4 + ["to device"] * 4)
+        self.assertTrue(rows[0].endswith(",GPU 0 0000:05:00.0 memory of a test\n"), rows[0])
+        for number, fault, says in [("0", "none", "GPU 0: there are 0"), ("1", "", "GPU 1: there are 1"),
+                                    ("0", "nomem", "GPU 0: memory of the GPU: CUDA error 2: out of memory"),
+                                    ("0", "broken", "other bytes come back than were sent"), ("x", "", "GPU 'x': not 0 to 63")]:
+            os.environ["FAKE_CUDA"] = fault
+            self.addCleanup(os.environ.pop, "FAKE_CUDA", None)
+            code, _, err = self.perf("--gpu", number, *library)
+            self.assertEqual((code, err.count("\n")), (1, 1))
+            self.assertIn(says, err)
+        code, _, err = self.perf("--gpu", "0", "--cuda-library", "none.so")
+        self.assertEqual(code, 1)
+        self.assertIn("GPU 0: the CUDA driver library: none.so", err)
+
+    def test_mistakes_in_the_command_line_of_perf(self):
+        for words, says in [([], "no target"), (["x"], "one argument too many"), (["--bar", "6"], "not 0 to 5"),
+                            (["--file", "x", "--bar", "1"], "it follows its --device"), (["--sizes", ""], "--sizes: none"),
+                            (["--sizes", "4,2G"], "'2G': not 1 to 1G bytes"), (["--compare"], "no file"), (["--compare", "--gpu", "0", "x"], "not targets"),
+                            (["--file", "x"] * 9, "more than 8 targets")]:
+            code, out, err = self.perf(*words)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn(says, err)
+        with open(self.path("small"), "wb") as drive:
+            drive.write(bytes(100))
+        code, _, err = self.perf("--file", "small")
+        self.assertEqual(code, 1)
+        self.assertIn("small: measure: it has 100 bytes and takes multiples of 4096", err)
+
     def test_roles_are_all_listed_and_say_what_they_rest_on(self):
         text = self.good("roles").decode()
         for words in ("pex8749-x8: PEX 8749, 48 lanes, Gen3 x8", "pex8733-x16: PEX 8733", "not decidable from public facts",

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * What viaduct perf device moves bytes to and from. A target belongs to the thread that opened it;
+ * every call blocks until the bytes have moved, or fails within seconds.
+ */
+#ifndef VIA_CLI_PERF_TARGET_H
+#define VIA_CLI_PERF_TARGET_H
+
+#include "base/types.h"
+#include "cli/perf_series.h"
+#include "vfio/pci.h"
+
+struct via_perf_target;
+
+struct via_perf_target_ops {
+    /* One transfer between the buffer and the target's beginning; bytes: up to `bytes` of the
+     * target. 0 or negative errno, with the cause in err where errno does not tell it. */
+    int (*transfer)(struct via_perf_target *target, enum via_perf_direction direction, size_t bytes,
+                    struct via_error *err);
+    /* Did the last transfer bring the bytes? NULL: nobody can tell. -EIO. */
+    int (*check)(struct via_perf_target *target, enum via_perf_direction direction, size_t bytes,
+                 struct via_error *err);
+    void (*close)(struct via_perf_target *target); /* frees it */
+};
+
+struct via_perf_target {
+    const struct via_perf_target_ops *ops;
+    char name[160];
+    const char *way;   /* how bytes move: "O_DIRECT"; without a comma */
+    uint64_t bytes;    /* that can be reached */
+    unsigned size_min; /* of a transfer, and what its size is a multiple of */
+    unsigned
+        directions;  /* a bit for each of enum via_perf_direction that loses nothing of others */
+    bool keeps_data; /* VIA_PERF_TO_DEVICE overwrites what the owner may want: only if asked */
+};
+
+/* What all transfers may use: bytes_max bytes, aligned to a page. */
+struct via_perf_target_options {
+    size_t bytes_max; /* of one transfer */
+    unsigned bar;
+    const char *cuda_library; /* NULL: libcuda.so.1 */
+};
+
+/* Each opens a target; ops->close() ends it. Errors begin with the target. */
+VIA_MUST_CHECK int via_perf_target_bar(const char *device,
+                                       const struct via_perf_target_options *options,
+                                       struct via_perf_target **ret_target, struct via_error *err);
+VIA_MUST_CHECK int via_perf_target_file(const char *path, bool writes,
+                                        const struct via_perf_target_options *options,
+                                        struct via_perf_target **ret_target, struct via_error *err);
+/* The DMA function 87D0 of a PEX 87xx: from this host's memory to the switch and back. */
+VIA_MUST_CHECK int via_perf_target_engine(const char *device,
+                                          const struct via_perf_target_options *options,
+                                          struct via_perf_target **ret_target,
+                                          struct via_error *err);
+/* A GPU, by the CUDA driver library of this machine, from and to pinned memory. gpu: its number. */
+VIA_MUST_CHECK int via_perf_target_gpu(const char *gpu,
+                                       const struct via_perf_target_options *options,
+                                       struct via_perf_target **ret_target, struct via_error *err);
+
+/* A pattern that differs from round to round and from byte to byte. */
+void via_perf_target_fill(void *buffer, size_t bytes, unsigned seed);
+
+static inline bool via_perf_target_can(const struct via_perf_target *target,
+                                       enum via_perf_direction direction, size_t bytes)
+{
+    return (target->directions >> direction & 1u) != 0 && bytes <= target->bytes &&
+           bytes % target->size_min == 0;
+}
+
+#endif
