@@ -522,6 +522,8 @@ static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t 
     }
     /* A dead link is noticed by its silence. */
     bool armed = via_arm_poll(&link->control_arm, port_of(link), VIA_PORT_QUEUE_CONTROL, posted);
+    /* The peer may have begun to wait for room after this turn looked, and before its credit. */
+    via_control_pipe_taken(link);
     if (!armed || via_pipe_ready(&link->control_rx) ||
         (waits && via_pipe_writer_room(&link->control_tx) != 0)) {
         *ret_deadline_ns = now_ns;

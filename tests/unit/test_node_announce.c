@@ -301,6 +301,27 @@ static void lengths_must_agree(void **state)
     }
 }
 
+/* Host 0 begins to wait for room after host 1 has looked for that, and before host 1 says that
+ * there is some. */
+static void who_waits_for_room_is_rung(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_init(&s, 1);
+    struct via_node *node = fabric_node(s.fabric, 1);
+    struct via_link *link = &node->links[0];
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    send_all(&s);
+    assert_int_equal(via_lsdb_receive(node, link, s.fabric->now_ns), 0);
+    assert_true(via_pipe_want(&s.peer.control.writer));
+    assert_int_not_equal(via_pipe_writer_room(&s.peer.control.writer), VIA_CONTROL_PIPE_SLOTS);
+    uint64_t rings = s.fabric->links[0].rings[0];
+    via_link_finish(node, link, s.fabric->now_ns, &deadline_ns);
+    assert_int_equal(via_pipe_writer_room(&s.peer.control.writer), VIA_CONTROL_PIPE_SLOTS);
+    assert_int_equal(s.fabric->links[0].rings[0], rings + 1);
+    scene_fini(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +331,7 @@ int main(void)
         cmocka_unit_test(half_an_announcement_goes_with_its_link),
         cmocka_unit_test(what_does_not_fit_together_ends_the_link),
         cmocka_unit_test(lengths_must_agree),
+        cmocka_unit_test(who_waits_for_room_is_rung),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
