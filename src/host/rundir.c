@@ -202,13 +202,34 @@ static int check_own(const char *rundir, bool passable, struct via_error *err)
     return 0;
 }
 
+/* The mode that is asked for, whatever the umask, of the directory that was just made: what may
+ * have come to its name since then is left alone. */
+static int set_mode(const char *path, mode_t mode, struct via_error *err)
+{
+    struct stat st;
+    char by_fd[40];
+    int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int code = 0;
+    snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd); /* fchmod() takes no O_PATH */
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        code = errno;
+    } else if (st.st_uid != geteuid()) {
+        code = EPERM;
+    } else if ((st.st_mode & 07777) != mode && chmod(by_fd, mode) != 0) {
+        code = errno;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return code != 0 ? via_error_set(err, -code, "mode of %s: %s", path, strerror(code)) : 0;
+}
+
 static int make_one(const char *path, mode_t mode, struct via_error *err)
 {
-    /* The mode that is asked for, whatever the umask. */
-    if (mkdir(path, mode) == 0 ? chmod(path, mode) != 0 : errno != EEXIST) {
-        return via_error_set(err, -errno, "mkdir %s: %s", path, strerror(errno));
+    if (mkdir(path, mode) == 0) {
+        return set_mode(path, mode, err);
     }
-    return 0;
+    return errno == EEXIST ? 0 : via_error_set(err, -errno, "mkdir %s: %s", path, strerror(errno));
 }
 
 static int make_all(char *path, bool passable, struct via_error *err)

@@ -56,6 +56,47 @@ static void the_default_directory_is_the_users(void **state)
     forget_environment();
 }
 
+/* Overrides the one of libc: what another user may do between two calls. */
+static const char *swap_for;
+
+int mkdir(const char *path, mode_t mode)
+{
+    int rc = mkdirat(AT_FDCWD, path, mode);
+    if (rc == 0 && swap_for != NULL) {
+        assert_int_equal(rmdir(path), 0);
+        assert_int_equal(symlink(swap_for, path), 0);
+    }
+    return rc;
+}
+
+static void a_link_in_the_place_of_the_new_directory_is_not_followed(void **state)
+{
+    (void)state;
+    char base[] = "/tmp/viaduct-swap-XXXXXX";
+    char path[64];
+    char victim[64];
+    struct stat st;
+    struct via_error err;
+    mode_t mask = umask(077);
+    assert_non_null(mkdtemp(base));
+    snprintf(victim, sizeof(victim), "%s/victim", base);
+    snprintf(path, sizeof(path), "%s/run", base);
+    assert_int_equal(mkdirat(AT_FDCWD, victim, 0700), 0);
+    swap_for = victim;
+    assert_true(via_rundir_make(path, true, &err) < 0);
+    swap_for = NULL;
+    assert_int_equal(stat(victim, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(via_rundir_make(path, true, &err), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0711); /* whatever the umask */
+    umask(mask);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(victim), 0);
+    assert_int_equal(rmdir(base), 0);
+}
+
 static void names_that_leave_the_directory_are_no_names(void **state)
 {
     (void)state;
@@ -262,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_directory_is_the_users),
+        cmocka_unit_test(a_link_in_the_place_of_the_new_directory_is_not_followed),
         cmocka_unit_test(names_that_leave_the_directory_are_no_names),
         cmocka_unit_test(paths_fit_a_socket_address_or_are_refused),
         cmocka_unit_test(a_directory_is_ours_alone_or_refused),
