@@ -15,6 +15,9 @@
 
 /* The owner's host has so long to answer. Then its link is taken to have no slices. */
 #define ASK_NS VIA_SEC_NS
+/* ... for so long at first, twice as long each time it does not answer again. */
+#define SILENCE_NS_MIN VIA_SEC_NS
+#define SILENCE_NS_MAX (60 * VIA_SEC_NS)
 /* How often busy words of slices that are taken away are looked at. */
 #define SETTLE_NS VIA_MSEC_NS
 
@@ -31,7 +34,7 @@ static struct via_host_slices *find_link(const struct via_host *host, uint16_t p
     for (unsigned i = 0; host->aperture.links != NULL && i < host->cables_count; i++) {
         struct via_host_slices *slices = &host->aperture.links[i];
         struct via_link_status link;
-        if (!slices->silent && is_up(host, slices, &link) && link.peer == peer) {
+        if (is_up(host, slices, &link) && link.peer == peer) {
             return slices;
         }
     }
@@ -41,6 +44,12 @@ static struct via_host_slices *find_link(const struct via_host *host, uint16_t p
 bool via_host_aperture_reaches(const struct via_host *host, uint16_t peer)
 {
     return find_link(host, peer) != NULL;
+}
+
+static void set_silent(const struct via_host *host, struct via_host_slices *slices)
+{
+    slices->silence_ns = via_min(via_max(2 * slices->silence_ns, SILENCE_NS_MIN), SILENCE_NS_MAX);
+    slices->silent_until_ns = host->now_ns + slices->silence_ns;
 }
 
 /* The link that a message of host `source` is about; NULL: there is no such link. */
@@ -96,14 +105,19 @@ static void take_away(struct via_host_slices *slices, uint32_t slice, bool gone)
     slices->leaving = true;
 }
 
-/* A process with slices of many links makes room for itself. */
+/* A process with slices of many links makes room for itself, but takes nothing from other users: of
+ * slices that these store through as well, it keeps what it has. */
 static void evict_oldest(struct via_host_slice_users *users)
 {
-    struct via_host_slice_user *user = &users->users[users->oldest];
-    users->oldest = (users->oldest + 1) % VIA_ATTACH_SLICES_MAX;
-    if (user->user.slice != VIA_SLICE_NONE) {
-        user->link->table.evicted_count++;
-        take_away(user->link, user->user.slice, false);
+    for (uint32_t i = 0; i < VIA_ATTACH_SLICES_MAX; i++) {
+        struct via_host_slice_user *user = &users->users[users->oldest];
+        users->oldest = (users->oldest + 1) % VIA_ATTACH_SLICES_MAX;
+        if (user->user.slice != VIA_SLICE_NONE &&
+            via_slice_table_is_only_of(&user->link->table, user->user.slice, user->user.uid)) {
+            user->link->table.evicted_count++;
+            take_away(user->link, user->user.slice, false);
+            return;
+        }
     }
 }
 
@@ -302,6 +316,19 @@ static int ask_owner(struct via_host *host, struct via_host_slices *slices, uint
     return send_message(host, slices, VIA_HOST_MESSAGE_ASKS, &message);
 }
 
+/* Slices of all links that owners were asked for, for processes of this user. */
+static uint32_t asked_by(const struct via_host *host, uid_t uid)
+{
+    uint32_t count = 0;
+    for (unsigned i = 0; i < host->cables_count; i++) {
+        const struct via_host_slices *slices = &host->aperture.links[i];
+        if (slices->port != NULL && slices->asked_count != 0) {
+            count += via_slice_table_asked_count(&slices->table, uid);
+        }
+    }
+    return count;
+}
+
 int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pending,
                           const struct via_attach_request *request)
 {
@@ -314,6 +341,13 @@ int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pend
     pending->slice = via_slice_table_find(&slices->table, &piece);
     if (pending->slice != VIA_SLICE_NONE) {
         return 0;
+    }
+    if (host->now_ns < slices->silent_until_ns) {
+        return -EAGAIN; /* processes ask again of themselves */
+    }
+    if (!via_tenant_may_take(pending->tenant, asked_by(host, pending->process->uid),
+                             VIA_HOST_ASKS_MAX)) {
+        return -EAGAIN;
     }
     slices->leaving = true; /* one that makes room may not be free yet */
     int rc = via_slice_table_take(&slices->table, &piece, pending->process->uid, host->now_ns,
@@ -386,6 +420,7 @@ static void answered(struct via_host *host, uint16_t source,
         give_up(host, slices, message->slice, status_of(message));
         return;
     }
+    slices->silence_ns = 0;
     mine->answered = true;
     mine->bytes = message->bytes;
     try_open(host, slices, message->slice);
@@ -439,7 +474,7 @@ static int expose(struct via_host *host, uint16_t source,
     return rc;
 }
 
-/* false: there is no room for the answer now. */
+/* false: there is no room for the answer now. A host that takes no answers is not heard. */
 static bool take_expose(struct via_host *host, uint16_t source,
                         const struct via_aperture_message *message)
 {
@@ -450,8 +485,9 @@ static bool take_expose(struct via_host *host, uint16_t source,
         .slice = message->slice,
         .exposure = message->exposure,
     };
-    if (host->messages.used_count == VIA_HOST_SENDS_MAX) {
-        return false;
+    int room = via_host_message_room(host, source);
+    if (room <= 0) {
+        return room < 0;
     }
     answer.status = expose(host, source, message, &answer);
     if (answer.status != 0) {
@@ -518,6 +554,17 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
     }
 }
 
+/* The importer was not told that a segment is no more: it is told again, while the link is the same
+ * and the slice shows nothing else. */
+static void tell_again(struct via_host_slices *slices, const struct via_aperture_message *message)
+{
+    struct via_host_exposure *exposure = &slices->exposures[message->slice];
+    if (exposure->exposure == message->exposure && exposure->handle == 0) {
+        exposure->gone = true;
+        slices->telling = true;
+    }
+}
+
 static void ended(struct via_host *host, uint16_t destination, const void *data, int status)
 {
     const struct via_aperture_message *message = data;
@@ -528,8 +575,11 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
     if (message->type == VIA_APERTURE_EXPOSE && is_asked(slices, message)) {
         via_log(VIA_LOG_DEBUG, "host %u: link %u: host %u does not take what asks for a slice: %s",
                 host->config.host, slices->link, destination, strerror(-status));
-        slices->silent = true;
-        give_up(host, slices, message->slice, -EXDEV);
+        set_silent(host, slices);
+        give_up(host, slices, message->slice, -EAGAIN);
+    } else if (message->type == VIA_APERTURE_GONE && slices->port != NULL &&
+               message->slice < slices->port->count) {
+        tell_again(slices, message);
     }
 }
 
@@ -565,7 +615,8 @@ void via_host_aperture_changed(struct via_host *host)
         uint64_t edges = (uint64_t)link.ups_count + link.downs_count;
         if (edges != slices->edges) {
             slices->edges = edges;
-            slices->silent = false;
+            slices->silent_until_ns = 0;
+            slices->silence_ns = 0;
             give_all_up(host, slices);
             memset(slices->exposures, 0, slices->port->count * sizeof(*slices->exposures));
         }
@@ -600,8 +651,8 @@ static uint64_t tick_asked(struct via_host *host, struct via_host_slices *slices
         if (host->now_ns < slices->slices[k].deadline_ns) {
             deadline_ns = via_min(deadline_ns, slices->slices[k].deadline_ns);
         } else {
-            slices->silent = true;
-            give_up(host, slices, k, -EXDEV);
+            set_silent(host, slices);
+            give_up(host, slices, k, -EAGAIN);
         }
     }
     return deadline_ns;

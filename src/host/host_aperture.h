@@ -68,7 +68,8 @@ struct via_host_slices {
     unsigned link;                /* its index */
     uint64_t edges;               /* ups and downs of the link that have been dealt with */
     uint32_t word_first;          /* in the status page */
-    bool silent;                  /* the peer does not answer: until the link's next up */
+    uint64_t silent_until_ns;     /* 0, or the peer did not answer: it is not asked until then */
+    uint64_t silence_ns;          /* how long the last time; 0: it has answered since */
     bool leaving;                 /* slices may be LEAVING, or FREE and still mapped */
     bool telling;                 /* exposures may be `gone` */
     uint32_t asked_count;

@@ -109,8 +109,9 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
     const struct via_board_message *message = data;
     if (message->type == VIA_BOARD_POST) {
         struct via_board_message answer = {.type = VIA_BOARD_ANSWER, .id = message->id};
-        if (host->messages.used_count == VIA_HOST_SENDS_MAX) {
-            return false;
+        int room = via_host_message_room(host, source);
+        if (room <= 0) {
+            return room < 0; /* a host that takes no answers is not heard */
         }
         answer.status = hang_up(host, source, message, bytes);
         return send_head(host, source, &answer);

@@ -161,6 +161,24 @@ static void resume_mail(struct via_transfer *transfer, struct via_mail *resume)
 
 /* --- control thread --------------------------------------------------------------------------- */
 
+static bool has_share(const struct via_host_messages *messages, enum via_host_message_kind kind,
+                      uint16_t destination)
+{
+    return messages->under_way[destination][kind == VIA_HOST_MESSAGE_ANSWERS] <
+           VIA_HOST_SENDS_OF_HOST_MAX;
+}
+
+int via_host_message_room(struct via_host *host, uint16_t destination)
+{
+    struct via_host_messages *messages = &host->messages;
+    if (!has_share(messages, VIA_HOST_MESSAGE_ANSWERS, destination)) {
+        return -EBUSY;
+    }
+    bool full = messages->used_count == VIA_HOST_SENDS_MAX;
+    messages->is_short |= full;
+    return !full;
+}
+
 static struct via_host_send *new_send(struct via_host *host)
 {
     struct via_host_messages *messages = &host->messages;
@@ -193,14 +211,20 @@ int via_host_message_send(struct via_host *host, const struct via_host_service *
     if (bytes > host->config.frame_bytes_max || bytes > service->bytes_max) {
         return -EMSGSIZE;
     }
+    struct via_host_messages *messages = &host->messages;
+    bool answers = kind == VIA_HOST_MESSAGE_ANSWERS;
+    if (!has_share(messages, kind, destination)) {
+        return -EAGAIN;
+    }
     /* Two hosts full of requests must still be able to answer. */
-    if (kind == VIA_HOST_MESSAGE_ASKS && host->messages.used_count >= VIA_HOST_ASKS_MAX) {
-        return -EAGAIN;
-    }
-    struct via_host_send *send = new_send(host);
+    bool full = !answers && messages->used_count >= VIA_HOST_ASKS_MAX;
+    struct via_host_send *send = full ? NULL : new_send(host);
     if (send == NULL) {
+        messages->is_short = true;
         return -EAGAIN;
     }
+    messages->under_way[destination][answers]++;
+    send->answers = answers;
     send->service = service;
     send->destination = destination;
     send->bytes = bytes;
@@ -223,6 +247,7 @@ static void take_done(struct via_host *host)
                              send->status == -ECANCELED ? -EHOSTUNREACH : send->status);
         send->used = false;
         messages->used_count--;
+        messages->under_way[send->destination][send->answers]--;
     }
 }
 
@@ -254,18 +279,31 @@ static bool take_inbox(struct via_host *host)
     return true;
 }
 
+/* A host that takes nothing has less time when others wait for room. */
+static uint64_t deadline_of(const struct via_host_messages *messages,
+                            const struct via_host_send *send, bool is_short)
+{
+    const uint16_t *under_way = messages->under_way[send->destination];
+    bool hurry = is_short && under_way[0] + under_way[1] > (int)VIA_HOST_SENDS_FEW;
+    return send->deadline_ns -
+           (hurry ? VIA_HOST_MESSAGE_TIMEOUT_NS - VIA_HOST_MESSAGE_PATIENCE_NS : 0);
+}
+
 /* Sends that take too long; the next deadline. */
 static uint64_t cancel_late(struct via_host *host)
 {
     struct via_host_messages *messages = &host->messages;
     uint64_t deadline_ns = VIA_NEVER_NS;
+    bool is_short = messages->is_short;
+    messages->is_short = false;
     for (unsigned i = 0; i < VIA_HOST_SENDS_MAX && messages->used_count != 0; i++) {
         struct via_host_send *send = &messages->sends[i];
         if (!send->used || send->cancelling) {
             continue;
         }
-        if (host->now_ns < send->deadline_ns) {
-            deadline_ns = via_min(deadline_ns, send->deadline_ns);
+        uint64_t due_ns = deadline_of(messages, send, is_short);
+        if (host->now_ns < due_ns) {
+            deadline_ns = via_min(deadline_ns, due_ns);
             continue;
         }
         send->cancelling = true;

@@ -19,9 +19,14 @@ struct via_host;
 #define VIA_HOST_MESSAGE_BYTES_MAX 600u
 #define VIA_HOST_SENDS_MAX 256u
 #define VIA_HOST_ASKS_MAX (VIA_HOST_SENDS_MAX / 2) /* of these */
+/* ... to one host, and as many answers besides: one that takes none holds no more. */
+#define VIA_HOST_SENDS_OF_HOST_MAX (VIA_HOST_SENDS_MAX / 4)
 #define VIA_HOST_ARRIVALS_MAX 128u
 /* The other host has so long to take a message. */
 #define VIA_HOST_MESSAGE_TIMEOUT_NS (5 * VIA_SEC_NS)
+/* ... and only so long when others have no room, and it has more than a few under way. */
+#define VIA_HOST_MESSAGE_PATIENCE_NS (250 * VIA_MSEC_NS)
+#define VIA_HOST_SENDS_FEW 8u
 
 /* Who handles the messages of an endpoint. The functions run on the control thread. */
 struct via_host_service {
@@ -48,6 +53,7 @@ struct via_host_send {
     bool used;
     bool submitted; /* transfer thread 0 */
     bool cancelling;
+    bool answers;     /* enum via_host_message_kind */
     unsigned holders; /* under lock: in `done` when it is 0 */
     int status;
     uint32_t bytes;
@@ -71,6 +77,8 @@ struct via_host_messages {
 
     struct via_host_send sends[VIA_HOST_SENDS_MAX];
     unsigned used_count;
+    bool is_short;                        /* somebody found no room since the last tick */
+    uint16_t under_way[VIA_HOSTS_MAX][2]; /* to each host: what asks, and answers */
     uint32_t serial;
     struct via_mail resume;
     _Atomic bool resuming; /* the mail is on its way */
@@ -88,8 +96,13 @@ enum via_host_message_kind {
     VIA_HOST_MESSAGE_ANSWERS, /* as long as there is any */
 };
 
+/* [control] Is there room for an answer to a host? 1: yes. 0: not now, because of others. -EBUSY:
+ * it takes none of those that are under way to it, and so gets no more. */
+int via_host_message_room(struct via_host *host, uint16_t destination);
+
 /* [control] Sends a copy of data; the service's `ended` follows, unless this fails: -EAGAIN (too
- * many messages are under way), -EMSGSIZE (longer than a frame or than the service allows). */
+ * many messages are under way, to this host or altogether), -EMSGSIZE (longer than a frame or than
+ * the service allows). */
 int via_host_message_send(struct via_host *host, const struct via_host_service *service,
                           enum via_host_message_kind kind, uint16_t destination, const void *data,
                           uint32_t bytes);

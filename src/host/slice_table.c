@@ -58,6 +58,16 @@ uint32_t via_slice_table_open_count(const struct via_slice_table *table)
     return count;
 }
 
+uint32_t via_slice_table_asked_count(const struct via_slice_table *table, uid_t uid)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < table->count; i++) {
+        const struct via_slice_entry *entry = &table->entries[i];
+        count += entry->state == VIA_SLICE_ASKED && entry->asked_uid == uid;
+    }
+    return count;
+}
+
 /* --- users ------------------------------------------------------------------------------------ */
 
 static uint64_t busy_word(const struct via_slice_user *user)
@@ -263,6 +273,12 @@ static bool holder_of(const struct via_slice_entry *entry, uid_t *ret_uid)
         }
     }
     return true;
+}
+
+bool via_slice_table_is_only_of(const struct via_slice_table *table, uint32_t slice, uid_t uid)
+{
+    uid_t holder;
+    return holder_of(&table->entries[slice], &holder) && holder == uid;
 }
 
 static bool is_older(const struct via_slice_table *table, uint32_t slice, uint32_t than)

@@ -109,5 +109,9 @@ void via_slice_table_revoke_all(struct via_slice_table *table);
 uint32_t via_slice_table_settle(struct via_slice_table *table, uint64_t now_ns);
 
 uint32_t via_slice_table_open_count(const struct via_slice_table *table);
+/* Slices that are ASKED for a process of this uid. */
+uint32_t via_slice_table_asked_count(const struct via_slice_table *table, uid_t uid);
+/* Has the slice users, and are all of them of this uid? */
+bool via_slice_table_is_only_of(const struct via_slice_table *table, uint32_t slice, uid_t uid);
 
 #endif

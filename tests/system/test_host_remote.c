@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Requests of other hosts that keep no rule: host 0 is asked, host 1 is said to ask. */
+/* Requests of other hosts that keep no rule: host 0 is asked, host 1 is said to ask. And hosts that
+ * take no answers, on a chain of six. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -18,11 +19,25 @@
 
 static struct host_lab lab;
 
+/* Links must not go down because the machine is busy. */
+static void be_patient(struct via_host_options *options)
+{
+    options->dead_ns = 10 * VIA_SEC_NS;
+}
+
+static void start_all(void)
+{
+    for (unsigned i = 0; i < lab.hosts_count; i++) {
+        host_lab_start(&lab, i, be_patient);
+    }
+    host_lab_wait_routes(&lab);
+}
+
 static int set_up(void **state)
 {
     (void)state;
     host_lab_init(&lab, 2, false, false);
-    host_lab_start_all(&lab);
+    start_all();
     return 0;
 }
 
@@ -69,9 +84,106 @@ static void a_request_that_comes_twice_is_answered_once(void **state)
     host_lab_wait(is_answered, NULL, "an answer after requests that came twice");
 }
 
+/* --- hosts that take no answers --------------------------------------------------------------- */
+
+#define MIDDLE 2u
+
+static int set_up_six(void **state)
+{
+    (void)state;
+    host_lab_init(&lab, 6, false, false);
+    start_all();
+    return 0;
+}
+
+static bool take_never(struct via_host *host, uint16_t source, const void *data, uint32_t bytes)
+{
+    (void)host;
+    (void)source;
+    (void)data;
+    (void)bytes;
+    return false;
+}
+
+static const struct via_host_service stuck = {.arrived = take_never};
+
+/* From here on what is sent to the host stays under way. */
+static void stop_taking(struct via_host *host)
+{
+    struct via_host_messages *messages = &host->messages;
+    pthread_mutex_lock(&messages->lock);
+    messages->inbox_head = 0;
+    messages->inbox_count = VIA_HOST_ARRIVALS_MAX;
+    for (unsigned i = 0; i < VIA_HOST_ARRIVALS_MAX; i++) {
+        messages->inbox[i] = (struct via_host_arrival){.service = &stuck};
+    }
+    pthread_mutex_unlock(&messages->lock);
+}
+
+/* The host posts a note to the middle one as fast as that takes them; how many it took. */
+static unsigned flood(uint16_t source, unsigned count)
+{
+    const struct via_board_message message = {.type = VIA_BOARD_POST, .ttl_ms = 1, .key_bytes = 0};
+    const struct via_delivery delivery = {.source = source,
+                                          .endpoint = VIA_HOST_ENDPOINT_BOARD,
+                                          .source_endpoint = VIA_HOST_ENDPOINT_BOARD,
+                                          .data = &message,
+                                          .bytes = VIA_BOARD_MESSAGE_HEAD_BYTES};
+    unsigned taken = 0;
+    while (taken < count && via_host_message_deliver(lab.hosts[MIDDLE], &delivery) == 0) {
+        taken++;
+    }
+    return taken;
+}
+
+static bool middle_answers(void)
+{
+    json_t *request = json_pack("{s:s, s:i}", "cmd", "directory", "host", (int)MIDDLE);
+    json_t *answer = host_lab_ask(&lab, 1, request);
+    bool good = json_is_true(json_object_get(answer, "ok"));
+    json_decref(answer);
+    return good;
+}
+
+static void assert_quick_while_flooded(const uint16_t *sources, unsigned count, uint64_t ns_max)
+{
+    unsigned taken = 0;
+    for (unsigned i = 0; i < count; i++) {
+        stop_taking(lab.hosts[sources[i]]);
+    }
+    for (unsigned turn = 0; turn < 200; turn++) {
+        for (unsigned i = 0; i < count; i++) {
+            taken += flood(sources[i], 16);
+        }
+        poll(NULL, 0, 1);
+    }
+    assert_true(taken > VIA_HOST_SENDS_MAX);
+    uint64_t begin_ns = host_lab_now_ns();
+    assert_true(middle_answers());
+    assert_true(host_lab_now_ns() - begin_ns < ns_max);
+}
+
+static void a_host_that_takes_no_answers_holds_up_nobody(void **state)
+{
+    static const uint16_t hostile[] = {4};
+    (void)state;
+    assert_quick_while_flooded(hostile, 1, VIA_SEC_NS);
+}
+
+/* Together they have all there is, but not for long. */
+static void nor_do_four_of_them_for_long(void **state)
+{
+    static const uint16_t hostile[] = {0, 3, 4, 5};
+    (void)state;
+    assert_quick_while_flooded(hostile, 4, 2 * VIA_SEC_NS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_host_that_takes_no_answers_holds_up_nobody, set_up_six,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(nor_do_four_of_them_for_long, set_up_six, tear_down),
         cmocka_unit_test_setup_teardown(a_request_that_comes_twice_is_answered_once, set_up,
                                         tear_down),
     };

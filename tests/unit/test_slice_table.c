@@ -148,6 +148,38 @@ static void a_busy_slice_is_not_used_again(void **state)
     assert_int_equal(users[1].slice, VIA_SLICE_NONE);
 }
 
+static void asked_slices_are_counted_by_user(void **state)
+{
+    (void)state;
+    uint32_t slice;
+    for (uint64_t handle = 1; handle <= 3; handle++) {
+        struct via_slice_piece piece = {.handle = handle};
+        assert_int_equal(via_slice_table_take(&table, &piece, 1000 + handle % 2, 1, &slice), 0);
+    }
+    assert_int_equal(via_slice_table_asked_count(&table, 1000), 1);
+    assert_int_equal(via_slice_table_asked_count(&table, 1001), 2);
+    via_slice_table_open(&table, slice, 1, 1);
+    assert_int_equal(via_slice_table_asked_count(&table, 1001), 1);
+}
+
+static void a_slice_of_two_users_is_not_one_users_own(void **state)
+{
+    (void)state;
+    uint32_t slice = open_for(1, 0, 1);
+    assert_true(via_slice_table_is_only_of(&table, slice, 1000));
+    via_slice_table_join(&table, slice, &users[1]);
+    assert_true(via_slice_table_is_only_of(&table, slice, 1000));
+    users[2].uid = 1001;
+    via_slice_table_join(&table, slice, &users[2]);
+    assert_false(via_slice_table_is_only_of(&table, slice, 1000));
+    assert_false(via_slice_table_is_only_of(&table, slice, 1001));
+    via_slice_table_leave(&table, &users[0]);
+    via_slice_table_leave(&table, &users[1]);
+    assert_true(via_slice_table_is_only_of(&table, slice, 1001));
+    via_slice_table_leave(&table, &users[2]);
+    assert_false(via_slice_table_is_only_of(&table, slice, 1001));
+}
+
 static void a_process_that_ends_gives_its_slices_back(void **state)
 {
     (void)state;
@@ -352,6 +384,8 @@ int main(void)
         TEST(the_least_recently_used_makes_room),
         TEST(a_slice_nobody_has_makes_room_first),
         TEST(a_busy_slice_is_not_used_again),
+        TEST(asked_slices_are_counted_by_user),
+        TEST(a_slice_of_two_users_is_not_one_users_own),
         TEST(a_process_that_ends_gives_its_slices_back),
         TEST(a_port_that_detaches_does_not_wait_for_ever),
         TEST(nobody_keeps_all_slices),
