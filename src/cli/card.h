@@ -15,9 +15,11 @@ int via_cli_card_eeprom(int argc, char **argv);
 int via_cli_card_check(int argc, char **argv);
 int via_cli_card_status(int argc, char **argv);
 
-/* 0000:03:00.0 or vfio-user:PATH. Errors begin with the device. */
-VIA_MUST_CHECK int via_cli_card_open(const char *device, struct via_pci **ret_pci,
-                                     struct via_error *err);
+#define VIA_CLI_CARD_BRIDGE "bridge:"
+/* 0000:03:00.0, bridge:0000:02:00.0 (which the kernel's pcieport keeps) or vfio-user:PATH. sysfs:
+ * instead of /sys, or NULL. Errors begin with the device. */
+VIA_MUST_CHECK int via_cli_card_open(const char *device, const char *sysfs,
+                                     struct via_pci **ret_pci, struct via_error *err);
 
 /* An image, or its text. */
 struct via_cli_card_file {
@@ -45,14 +47,16 @@ unsigned via_cli_card_print_lint(const struct via_cli_card_file *file,
 struct via_cli_card_device {
     const char *name;            /* of the command, for messages */
     const char *device;          /* NULL: not given */
+    const char *sysfs;           /* NULL: /sys */
     const struct via_card *card; /* NULL: not given */
     unsigned address_bytes;      /* 0: not given */
     unsigned size;               /* of the EEPROM */
 };
 /* Of long_options, help among them; "h" is the short one. */
 #define VIA_CLI_CARD_DEVICE_OPTIONS                                                              \
-    {"device", required_argument, NULL, 'd'}, {"card", required_argument, NULL, 'c'},            \
-        {"address-bytes", required_argument, NULL, 'a'}, {"size", required_argument, NULL, 's'}, \
+    {"sysfs", required_argument, NULL, 'y'}, {"device", required_argument, NULL, 'd'},           \
+        {"card", required_argument, NULL, 'c'}, {"address-bytes", required_argument, NULL, 'a'}, \
+        {"size", required_argument, NULL, 's'},                                                  \
     {                                                                                            \
         "help", no_argument, NULL, 'h'                                                           \
     }
@@ -60,6 +64,11 @@ struct via_cli_card_device {
 VIA_MUST_CHECK int via_cli_card_take_device(int opt, const char *help,
                                             struct via_cli_card_device *device);
 void via_cli_card_pause_us(unsigned us);
+
+/* Prints what the sensors of a table say: a file, or one that this project has. i2c: /dev/i2c-N,
+ * dump:FILE, or NULL. *ret_wrong: how many are not as they should be. */
+VIA_MUST_CHECK int via_cli_card_print_sensors(const char *table, const char *i2c,
+                                              unsigned *ret_wrong, struct via_error *err);
 
 /* The argument of an option: VIA_CLI_OK, or VIA_CLI_USAGE after a message. */
 VIA_MUST_CHECK int via_cli_card_take_card(const char *name, const char *text,

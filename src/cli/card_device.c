@@ -12,6 +12,7 @@
 #include "cli/card.h"
 #include "cli/cli.h"
 #include "vfio/kernel.h"
+#include "vfio/sysfs.h"
 #include "vfio/user.h"
 
 #define USER_PREFIX "vfio-user:"
@@ -27,11 +28,14 @@ static const char help[] =
     "back;\n"
     "whenever power is lost the card has its old image, one without registers, or the new one.\n"
     "\n"
-    "  --device D         0000:03:00.0 (bound to vfio-pci) or vfio-user:PATH\n"
+    "  --device D         0000:03:00.0 (bound to vfio-pci), bridge:0000:02:00.0 (the upstream "
+    "port\n"
+    "                     of a transparent card, which its driver keeps) or vfio-user:PATH\n"
     "  --backup FILE      flash: the old content goes into this file, which must not exist\n"
     "  --card CARD        the card that it is, if the image does not name one\n"
     "  --address-bytes N  1 to 3, of a blank EEPROM whose width the chip does not know\n"
     "  --size BYTES       of the EEPROM, a multiple of 4 up to 65536 (default 4096)\n"
+    "  --sysfs DIR        instead of /sys\n"
     "  --yes              flash: do not ask\n"
     "  --output FILE      read: where the image goes\n"
     "  -h, --help         this text\n";
@@ -76,6 +80,9 @@ int via_cli_card_take_device(int opt, const char *text, struct via_cli_card_devi
     case 'd':
         device->device = optarg;
         return -1;
+    case 'y':
+        device->sysfs = optarg;
+        return -1;
     case 'c':
         return via_cli_card_take_card(device->name, optarg, &device->card) == VIA_CLI_OK
                    ? -1
@@ -105,16 +112,21 @@ void via_cli_card_pause_us(unsigned us)
     usleep(us);
 }
 
-int via_cli_card_open(const char *device, struct via_pci **ret_pci, struct via_error *err)
+int via_cli_card_open(const char *device, const char *sysfs, struct via_pci **ret_pci,
+                      struct via_error *err)
 {
-    struct via_kernel_options kernel = {.address = device};
+    struct via_kernel_options kernel = {.address = device, .sysfs = sysfs};
+    struct via_sysfs_options bridge = {.sysfs = sysfs, .beside = "pcieport"};
     int rc;
     if (strncmp(device, USER_PREFIX, strlen(USER_PREFIX)) == 0) {
         rc = via_vfio_user_open(device + strlen(USER_PREFIX), ret_pci, err);
+    } else if (strncmp(device, VIA_CLI_CARD_BRIDGE, strlen(VIA_CLI_CARD_BRIDGE)) == 0) {
+        bridge.address = device + strlen(VIA_CLI_CARD_BRIDGE);
+        rc = via_sysfs_open(&bridge, ret_pci, err);
     } else if (via_kernel_is_address(device)) {
         rc = via_kernel_open(&kernel, ret_pci, err);
     } else {
-        rc = via_error_set(err, -EINVAL, "not 0000:03:00.0 or vfio-user:PATH");
+        rc = via_error_set(err, -EINVAL, "not 0000:03:00.0, bridge:0000:02:00.0 or vfio-user:PATH");
     }
     if (rc != 0) {
         via_error_prefix(err, "%s: ", device);
@@ -126,7 +138,7 @@ static int open_device(const struct device_options *options, struct via_card_eep
                        struct via_error *err)
 {
     struct via_pci *pci;
-    int rc = via_cli_card_open(options->card.device, &pci, err);
+    int rc = via_cli_card_open(options->card.device, options->card.sysfs, &pci, err);
     if (rc != 0) {
         return rc;
     }

@@ -227,7 +227,7 @@ int via_perf_target_engine(const char *device, const struct via_perf_target_opti
                                  .directions = 1u << VIA_PERF_LOOP},
                         .fd = -1};
     snprintf(engine->base.name, sizeof(engine->base.name), "%s", device);
-    int rc = via_cli_card_open(device, &engine->pci, err);
+    int rc = via_cli_card_open(device, NULL, &engine->pci, err);
     if (rc == 0) {
         rc = set_up(engine, options->bytes_max, err);
         if (rc != 0) {

@@ -448,7 +448,7 @@ static int open_link(struct pio *pio, struct via_error *err)
     if (pio->device == NULL) {
         return via_pio_link_open(&pio->link, pio->wait_ns, err);
     }
-    int rc = via_cli_card_open(pio->device, &pci, err);
+    int rc = via_cli_card_open(pio->device, NULL, &pci, err);
     return rc == 0 ? via_pio_link_open_bar(&pio->link, pio->device, pci, pio->bar, err) : rc;
 }
 

@@ -127,7 +127,7 @@ int via_perf_target_bar(const char *device, const struct via_perf_target_options
                                          .keeps_data = true};
     bar->number = options->bar;
     snprintf(bar->base.name, sizeof(bar->base.name), "%s BAR %u", device, bar->number);
-    int rc = via_cli_card_open(device, &bar->pci, err);
+    int rc = via_cli_card_open(device, NULL, &bar->pci, err);
     if (rc == 0) {
         rc = map_bar(bar, options->bytes_max, err);
         rc = rc == 0 ? make_buffer(options->bytes_max, &bar->buffer, err) : rc;

@@ -33,6 +33,7 @@ struct via_sysfs {
     char describe[64];
     int config_fd; /* locked: one process has the function */
     bool enabled;
+    bool is_beside; /* a driver has the function, and config space is its */
     struct bar bars[BARS];
 };
 
@@ -84,6 +85,14 @@ static int sysfs_config_write(struct via_pci *pci, unsigned off, unsigned len, u
 {
     if ((len != 1 && len != 2 && len != 4) || off % len != 0 || off >= VIA_PCI_CONFIG_BYTES) {
         return -EINVAL;
+    }
+    if (sysfs_of(pci)->is_beside) {
+        uint32_t now = 0;
+        /* The driver has switched on what it needs. */
+        return off == VIA_PCI_COMMAND && sysfs_config_read(pci, off, len, &now) == 0 &&
+                       (value & ~now) == 0
+                   ? 0
+                   : -EPERM;
     }
     if (off <= VIA_PCI_COMMAND && off + len > VIA_PCI_COMMAND) {
         value &= ~(VIA_PCI_COMMAND_MASTER << 8 * (VIA_PCI_COMMAND - off));
@@ -290,6 +299,9 @@ static int sysfs_dma_unmap(struct via_pci *pci, uint64_t iova)
 
 static int sysfs_reset(struct via_pci *pci)
 {
+    if (sysfs_of(pci)->is_beside) {
+        return -ENOTSUP;
+    }
     int rc = write_one(sysfs_of(pci), "reset", "1");
     return rc == -ENOENT ? -ENOTSUP : rc;
 }
@@ -347,7 +359,7 @@ static const struct via_pci_ops sysfs_ops = {
 
 /* --- open --- */
 
-static int take(struct via_sysfs *self, struct via_error *err)
+static int take(struct via_sysfs *self, const char *beside, struct via_error *err)
 {
     char path[PATH_BYTES], driver[PATH_BYTES];
     if (access(self->folder, F_OK) != 0) {
@@ -357,16 +369,22 @@ static int take(struct via_sysfs *self, struct via_error *err)
     ssize_t length = readlink(path, driver, sizeof(driver) - 1);
     if (length > 0) {
         driver[length] = '\0';
-        return via_error_set(err, -EBUSY, "the driver %s has the device: unbind it",
-                             strrchr(driver, '/') != NULL ? strrchr(driver, '/') + 1 : driver);
+        const char *name = strrchr(driver, '/') != NULL ? strrchr(driver, '/') + 1 : driver;
+        self->is_beside = beside != NULL && strcmp(name, beside) == 0;
+        if (!self->is_beside) {
+            return via_error_set(err, -EBUSY, "the driver %s has the device: unbind it", name);
+        }
     }
-    self->config_fd = open_file(self, "config", O_RDWR);
+    self->config_fd = open_file(self, "config", self->is_beside ? O_RDONLY : O_RDWR);
     if (self->config_fd < 0) {
         return via_error_set(err, self->config_fd, "%s/config: %s", self->folder,
                              strerror(-self->config_fd));
     }
     if (flock(self->config_fd, LOCK_EX | LOCK_NB) != 0) {
         return via_error_set(err, -EBUSY, "another process has the device");
+    }
+    if (self->is_beside) {
+        return 0;
     }
     int rc = write_one(self, "enable", "1");
     if (rc != 0) {
@@ -437,7 +455,7 @@ int via_sysfs_open(const struct via_sysfs_options *options, struct via_pci **ret
     snprintf(self->folder, sizeof(self->folder), "%s/bus/pci/devices/%s",
              options->sysfs != NULL ? options->sysfs : "/sys", options->address);
     snprintf(self->describe, sizeof(self->describe), "%s by sysfs", options->address);
-    int rc = take(self, err);
+    int rc = take(self, options->beside, err);
     if (rc == 0) {
         rc = inspect(self, err);
     }

@@ -13,6 +13,9 @@
 struct via_sysfs_options {
     const char *address; /* DOMAIN:BUS:DEVICE.FUNCTION, as 0000:03:00.0 */
     const char *sysfs;   /* NULL: /sys */
+    /* A driver that may keep the function: config space is then for reading only, and its registers
+     * are shared with the driver. NULL: none may. */
+    const char *beside;
 };
 
 /* Opens a function that no driver has, and enables it; one process at a time. Errors: no such

@@ -244,7 +244,7 @@ class Card(unittest.TestCase):
         model = self.start_model("--eeprom", "part", "--nt-port", "8")
         out = self.good("status", *device).decode()
         for words in ("CRC right; at power-on the chip found it valid", "image     pex8749-x8, host, ntb, optical", "chip      PEX 8749",
-                      "in force  upstream port 0, NT0 port 8\n", "NT link   Gen3 x8\n", "errors    0x0\n", "sensors   not decidable"):
+                      "in force  upstream port 0, NT0 port 8: host, ntb\n", "NT link   Gen3 x8\n", "errors    0x0\n", "sensors   none was named"):
             self.assertIn(words, out)
         self.assertNotIn("NOT", out)
         self.order(model, "speed 2 4")
@@ -256,6 +256,99 @@ class Card(unittest.TestCase):
         self.assertIn(b"NT link   down", self.call("status", *device)[1])
         code, out, _ = self.call("status", *device, "--card", "pex8733-x16")
         self.assertIn(b"NOT the PEX 8733 of pex8733-x16", out)
+
+    GOOD_OPTICS = ("0x50 3 0 0\n0x50 6 0 0\n0x50 22 0x29\n0x50 26 0x80 0xe8\n0x50 34 0x10 0x27 0x10 0x27 0x10 0x27 0x10 0x27\n"
+                   "0x50 148 0x53 0x61 0x6d 0x74 0x65 0x63 32 32 32 32 32 32 32 32 32 32\n"
+                   "0x50 168 69 67 85 79 32 32 32 32 32 32 32 32 32 32 32 32\n")
+
+    def sensors(self, dump, table="ecuo-x4"):
+        with open(self.path("dump"), "w", encoding="utf-8") as file:
+            file.write(dump)
+        code, out, err = self.call("status", "--device", "vfio-user:v", "--sensors", table, "--i2c", "dump:dump")
+        return code, out.decode().partition("sensors ")[2], err
+
+    def test_sensors_are_read_by_a_table(self):
+        self.make("ntb.bin", "--role", "host", "--mode", "ntb")
+        with open(self.path("ntb.bin"), "rb") as file, open(self.path("part"), "wb") as part:
+            part.write(file.read().ljust(4096, b"\xff"))
+        self.start_model("--eeprom", "part", "--nt-port", "8")
+        code, out, err = self.sensors(self.GOOD_OPTICS)
+        self.assertEqual((code, err), (0, ""), out)
+        for words in ("table ecuo-x4, bus dump:dump\n", "  temperature              41 C\n", "supply                   3.3 V\n",
+                      "receive-power-3          413.5 uW (-3.8 dBm)\n", "vendor                   Samtec\n", "receive-signal-lost      no\n"):
+            self.assertIn(words, out)
+        for old, new, says in [("22 0x29", "22 0x56", "temperature              86 C, NOT at most 85"),
+                               ("22 0x29", "22 0xff", "temperature              -1 C, NOT at least 0"),
+                               ("26 0x80 0xe8", "26 0x70 0", "supply                   2.867 V, NOT at least 3.135"),
+                               ("34 0x10 0x27", "34 0 1", "receive-power-0          0.1 uW (-40.0 dBm), NOT at least 89.1"),
+                               ("3 0 0", "3 0x25 0", "receive-signal-lost      SET: 0x05"),
+                               ("3 0 0", "3 0x25 0", "transmit-signal-lost     SET: 0x20"),
+                               ("22 0x29", "23 0", "temperature              can NOT be read"),
+                               (self.GOOD_OPTICS, "0x51 0 0\n", "temperature              NO device answers at I2C address 0x50")]:
+            code, out, _ = self.sensors(self.GOOD_OPTICS.replace(old, new, 1))
+            self.assertEqual(code, 1)
+            self.assertIn(says, out)
+        with open(self.path("temp1_input"), "w", encoding="utf-8") as file:
+            file.write("91500\n")
+        with open(self.path("mine"), "w", encoding="utf-8") as table:
+            table.write("value die file %s scale 0.001 unit C high 105\nvalue cold i2c 0x48 0 s16 scale 0.0625\n" % "temp1_input")
+        code, out, err = self.sensors("0x48 0 0xff 0xf0\n", "mine")
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertIn("die                      91.5 C\n", out)
+        self.assertIn("cold                     -1\n", out)
+        self.bad("status", "--device", "vfio-user:v", "--i2c", "x", code=2, says="which --sensors?")
+
+    def test_bad_tables_of_sensors_are_refused_with_the_line(self):
+        self.start_model()
+        for text, says in [("", "t:0: no sensor in the whole table"), ("value\n", "t:1: 'value': expected 'value NAME i2c"),
+                           ("light x i2c 0x50 1 u8\n", "t:1: 'light': unknown keyword"), ("value x i2c 0x78 1 u8\n", "'0x78': an address is a number up to 0x77"),
+                           ("value x i2c 7 1 u8\n", "'7': addresses below 0x08 are reserved"), ("\nvalue x i2c 8 256 u8\n", "t:2: '256': a byte"),
+                           ("value x i2c 8 255 u16\n", "'255': there is no byte behind it"), ("value x i2c 8 1 u32\n", "'u32': not u8, s8, u16 or s16"),
+                           ("value x i2c 8 1 u8 scale nan\n", "'nan': not a number"), ("value x i2c 8 1 u8 low 3 high 2\n", "'x': low is above high"),
+                           ("value x i2c 8 1 u8 unit\n", "t:1: 'value': expected"), ("value x i2c 8 1 u8 colour 1\n", "'colour': expected scale, unit, low or high"),
+                           ("flags x i2c 8 1 mask 0\n", "'0': nothing, or beyond byte 255"), ("text x i2c 8 250 16\n", "'16': nothing, or beyond byte 255"),
+                           ("value x i2c 8 1 u8\n" * 65, "t:65: more than 64 sensors")]:
+            with open(self.path("t"), "w", encoding="utf-8") as table:
+                table.write(text)
+            code, _, err = self.call("status", "--device", "vfio-user:v", "--sensors", "t")
+            self.assertEqual((code, err.count("\n")), (1, 1))
+            self.assertIn(says, err)
+        for text, says in [("0x78 0 0\n", "dump:1: '0x78': an address"), ("8 0\n", "dump:1: '8': expected 'ADDRESS FIRST BYTE...'"),
+                           ("8 255 1 2\n", "dump:1: '2': beyond byte 255"), ("8 0 256\n", "'256': a byte is a number up to 0xff")]:
+            self.assertIn(says, self.sensors(text)[2])
+        self.assertIn("/dev/i2c-none: open: No such file", self.call("status", "--device", "vfio-user:v", "--sensors", "ecuo-x4", "--i2c", "/dev/i2c-none")[2])
+
+    def put_bridge(self, registers, driver="pcieport", **files):
+        folder = self.path("sys/bus/pci/devices/0000:02:00.0")
+        os.makedirs(folder)
+        image = bytearray(1 << 18)
+        for off, value in registers.items():
+            image[off:off + 4] = value.to_bytes(4, "little")
+        files = {"resource0": bytes(image), "config": b"\xb5\x10\x49\x87\x06\0".ljust(256, b"\0"),
+                 "resource": b"0x80000000 0x8003ffff 0x40200\n" + b"0x0 0x0 0x0\n" * 6, **files}
+        for name, data in files.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(data)
+        os.symlink("/sys/bus/pci/drivers/" + driver, os.path.join(folder, "driver"))
+        return "--device", "bridge:0000:02:00.0", "--sysfs", "sys"
+
+    def test_status_of_a_transparent_card_by_the_bridge_that_its_driver_keeps(self):
+        ports = 0x001a1a00
+        device = self.put_bridge({0: 0x874910b5, 0x360: ports, 0x78: 0x00830000, 0x8078: 0x00430000},
+                                 aer_dev_correctable=b"RxErr 2\nTOTAL_ERR_COR 2\n", aer_dev_nonfatal=b"TOTAL_ERR_NONFATAL 1\n")
+        code, out, err = self.call("status", *device, "--card", "pex8749-x8")
+        self.assertEqual((code, err), (1, ""))
+        for words in (b"in force  upstream port 0, NT0 off: host, transparent\n", b"slot link Gen3 x8\n", b"the chip found none",
+                      b"far link  Gen3 x4, NOT Gen3 x8 as the card can\n", b"counters  correctable 2, nonfatal 1 (since it was found)\n"):
+            self.assertIn(words, out)
+        self.assertIn(b"which ports they are is not: --card", self.call("status", *device)[1])
+        self.assertFalse(os.path.exists(self.path("sys/bus/pci/devices/0000:02:00.0/enable")))
+
+    def test_a_bridge_of_another_driver_is_left_alone(self):
+        device = self.put_bridge({0: 0x874910b5}, driver="mine")
+        code, out, err = self.call("status", *device)
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn("the driver mine has the device", err)
 
     def test_flash_refuses_what_is_not_for_this_chip_or_has_errors(self):
         with open(self.path("part"), "wb") as part:

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * EEPROM images of adapter cards, their text, and systems of cards: an accepted input survives the
- * way through the other form, and what is not is explained. The first byte says which it is.
+ * EEPROM images of adapter cards, their text, systems of cards, and tables of sensors: an accepted
+ * input survives the way through the other form, and what is not is explained. The first byte says
+ * which it is.
  */
+#include <errno.h>
 #include <stdio.h>
 
 #include "card/lint.h"
+#include "card/sensors.h"
 #include "card/system.h"
 #include "card/text.h"
 #include "tests/fuzz/input.h"
@@ -67,11 +70,46 @@ static void check_system(const char *text, size_t bytes)
     free(drawn);
 }
 
+static int read_i2c(void *ctx, uint8_t address, uint8_t off, uint8_t *ret_bytes, size_t count)
+{
+    (void)ctx;
+    require(address >= VIA_CARD_I2C_MIN && address <= VIA_CARD_I2C_MAX);
+    require(count != 0 && off + count <= 256 && count <= VIA_CARD_SENSOR_TEXT_MAX);
+    memset(ret_bytes, off, count);
+    return off == 0 ? -ENXIO : 0;
+}
+
+static int read_file(void *ctx, const char *path, char *ret_text, size_t bytes)
+{
+    (void)ctx;
+    require(path[0] != '\0');
+    snprintf(ret_text, bytes, "%.*s", (int)bytes - 1, path);
+    return 0;
+}
+
+static void check_sensors(const char *text, size_t bytes)
+{
+    static struct via_card_sensors sensors;
+    const struct via_card_sensor_access access = {.read_i2c = read_i2c, .read_file = read_file};
+    struct via_error err = {0};
+    char *printed = NULL;
+    size_t printed_bytes = 0;
+    if (via_card_sensors_parse("F", text, bytes, &sensors, &err) != 0) {
+        require(strncmp(err.text, "F:", 2) == 0);
+        return;
+    }
+    FILE *out = open_memstream(&printed, &printed_bytes);
+    require(out != NULL);
+    require(via_card_sensors_print(&sensors, &access, out) <= sensors.count);
+    fclose(out);
+    free(printed);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct input input = {data, bytes};
     struct via_error err = {0};
-    unsigned kind = input_byte(&input) % 3;
+    unsigned kind = input_byte(&input) % 4;
     bool is_text = kind == 1;
     /* A copy of its own size: a read behind it is found. */
     unsigned char *copy = malloc(input.bytes + 1);
@@ -80,8 +118,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (input.bytes != 0) {
         memcpy(at, input.data, input.bytes);
     }
-    if (kind == 2) {
-        check_system((const char *)at, input.bytes);
+    if (kind >= 2) {
+        (kind == 2 ? check_system : check_sensors)((const char *)at, input.bytes);
         free(copy);
         return 0;
     }

@@ -207,6 +207,33 @@ static void check_function(struct via_pci *pci, const char *folder)
     assert_false(pci->ops->gone(pci));
 }
 
+/* A function that a driver has: registers are to be had, config space is not changed. */
+static void check_beside(const struct via_sysfs_options *options, const char *folder)
+{
+    struct via_sysfs_options beside = *options;
+    struct via_pci *pci;
+    struct via_error err;
+    char path[96];
+    uint32_t value = 0;
+    beside.beside = "pcieport";
+    assert_int_equal(via_sysfs_open(&beside, &pci, &err), -EBUSY);
+    beside.beside = "vfio-pci";
+    assert_int_equal(via_sysfs_open(&beside, &pci, &err), 0);
+    assert_int_equal(pci->ops->region_read(pci, 0, 0, &value, 4), 0);
+    assert_int_equal(pci->ops->config_read(pci, VIA_PCI_COMMAND, 2, &value), 0);
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, value), 0);
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, ~value & 0xffff), -EPERM);
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_BAR(0), 4, 0), -EPERM);
+    assert_int_equal(pci->ops->reset(pci), -ENOTSUP);
+    pci->ops->close(pci);
+    snprintf(path, sizeof(path), "%s" DEVICE "/enable", folder);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd < 0 || read(fd, &value, 1) <= 0 || (char)value != '1');
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 static void a_function_by_sysfs_has_no_interrupts_and_reaches_no_memory(void **state)
 {
     char folder[] = "/tmp/via-vfio-XXXXXX", command[96];
@@ -223,6 +250,7 @@ static void a_function_by_sysfs_has_no_interrupts_and_reaches_no_memory(void **s
     make(folder, DEVICE "/driver", "../../../../bus/pci/drivers/vfio-pci");
     assert_int_equal(via_sysfs_open(&options, &pci, &err), -EBUSY);
     assert_non_null(strstr(err.text, "the driver vfio-pci has the device"));
+    check_beside(&options, folder);
     snprintf(command, sizeof(command), "rm %s" DEVICE "/driver", folder);
     assert_int_equal(system(command), 0);
     assert_int_equal(via_sysfs_open(&options, &pci, &err), 0);
