@@ -173,6 +173,12 @@ static void print_counts(const struct sim_counts *counts)
            " frames died in relays\n",
            counts->drains, counts->overtakes, counts->torn, counts->ones, counts->rogues,
            counts->forged, counts->lies, counts->greetings, counts->aboard);
+    printf("rogues wrote:");
+    for (int kind = 0; kind < SIM_ROGUE_KINDS; kind++) {
+        printf("%s %" PRIu64 " %s", kind == 0 ? "" : ",", counts->rogue[kind],
+               sim_rogue_kind_name((enum sim_rogue_kind)kind));
+    }
+    printf("\n");
     printf("DMA: %" PRIu64 " started, %" PRIu64 " failed, %" PRIu64 " hung, %" PRIu64
            " torn by the end of a link\n",
            counts->dmas, counts->dma_failed, counts->dma_hung, counts->dma_torn);

@@ -27,6 +27,29 @@ static void put_word(unsigned char *memory, size_t off, uint64_t word)
     memcpy(memory + off, &word, sizeof(word));
 }
 
+const char *sim_rogue_kind_name(enum sim_rogue_kind kind)
+{
+    static const char *const names[SIM_ROGUE_KINDS] = {
+        [SIM_ROGUE_NOISE] = "noise",
+        [SIM_ROGUE_REGISTERS] = "registers",
+        [SIM_ROGUE_CREDIT] = "credits",
+        [SIM_ROGUE_LENGTH] = "lengths",
+        [SIM_ROGUE_FIELDS] = "frames",
+        [SIM_ROGUE_NUMBER] = "sequence numbers",
+        [SIM_ROGUE_SESSION] = "sessions",
+        [SIM_ROGUE_ACK] = "acknowledgements",
+        [SIM_ROGUE_ASK] = "requests",
+        [SIM_ROGUE_ANNOUNCE] = "announcements",
+        [SIM_ROGUE_ANNOUNCE_OTHERS] = "announcements of others",
+        [SIM_ROGUE_ANNOUNCE_LAST] = "announcements with last numbers",
+        [SIM_ROGUE_ANNOUNCE_SESSION] = "announcements with false sessions",
+        [SIM_ROGUE_HELLO_IDENTITY] = "greetings: identity",
+        [SIM_ROGUE_HELLO_GEOMETRY] = "greetings: geometry",
+        [SIM_ROGUE_HELLO_OTHER] = "greetings: rest",
+    };
+    return names[kind];
+}
+
 /* What the rogue has learned of one of its links while it was a node. */
 struct rogue_view {
     struct sim_end *end;         /* its own */
@@ -38,6 +61,11 @@ struct rogue_view {
 static struct via_rng *rng_of(const struct rogue_view *view)
 {
     return &view->end->world->rng_fault;
+}
+
+static void count(const struct rogue_view *view, enum sim_rogue_kind kind)
+{
+    view->end->world->counts.rogue[kind]++;
 }
 
 /* false when there is nobody to write to. */
@@ -67,6 +95,7 @@ static uint32_t next_record(const struct rogue_view *view, unsigned channel)
 static void write_noise(const struct rogue_view *view)
 {
     size_t words = view->end->port.caps.window_bytes / 8;
+    count(view, SIM_ROGUE_NOISE);
     for (uint32_t n = sim_between(rng_of(view), 1, 64); n > 0; n--) {
         put_word(view->to, via_rng_below(rng_of(view), words) * 8, via_rng_next(rng_of(view)));
     }
@@ -77,6 +106,7 @@ static void write_credit(const struct rogue_view *view, const struct via_inbox_p
     uint32_t released = (uint32_t)via_rng_next(rng_of(view));
     uint16_t generation = (uint16_t)via_rng_next(rng_of(view));
     bool want = via_rng_chance(rng_of(view), 1, 2);
+    count(view, SIM_ROGUE_CREDIT);
     put_word(view->to, want ? place->memory_off : place->credit_off,
              via_credit_word(view->epoch, generation, released));
 }
@@ -134,6 +164,7 @@ static void lie_about_arrival(const struct rogue_view *view, unsigned channel,
                               struct via_frame_header *header)
 {
     struct via_rng *rng = rng_of(view);
+    count(view, SIM_ROGUE_ACK);
     const struct via_tx_flow *flow =
         via_channel_tx(&view->node->channels[channel], header->source, header->flow);
     struct via_frame_ack args = {
@@ -150,6 +181,7 @@ static void ask_in_vain(const struct rogue_view *view, struct via_frame_header *
 {
     struct sim_world *world = view->end->world;
     struct via_rng *rng = rng_of(view);
+    count(view, SIM_ROGUE_ASK);
     header->inline_bytes = 0;
     if (header->kind == VIA_FRAME_GET) {
         struct via_frame_get args = {
@@ -191,9 +223,13 @@ static void lie_of_own_flows(const struct rogue_view *view, unsigned channel,
     const struct via_rx_flow *flow =
         via_channel_rx(&view->node->channels[channel], header->source, header->flow);
     header->sequence = near_number(rng, flow->expected);
+    if (header->sequence != flow->expected) {
+        count(view, SIM_ROGUE_NUMBER);
+    }
     ask_in_vain(view, header);
     if (via_rng_chance(rng, 1, 8)) {
         header->source_session ^= (uint32_t)via_rng_next(rng);
+        count(view, SIM_ROGUE_SESSION);
     }
 }
 
@@ -212,12 +248,15 @@ static void write_frame(const struct rogue_view *view)
                 via_rng_chance(rng_of(view), world->config.faults.lies_chance, 1000);
     if (lies) {
         lie_of_own_flows(view, channel, &header);
+    } else {
+        count(view, SIM_ROGUE_FIELDS);
     }
     memcpy(line.head, &header, sizeof(header));
     uint32_t sequence = next_record(view, channel);
     uint32_t length = 0;
     if (!lies && via_rng_chance(rng_of(view), 1, 2)) {
         length = sim_between(rng_of(view), 0, world->config.node.frame_bytes_max + 64);
+        count(view, SIM_ROGUE_LENGTH);
     }
     line.word = via_record_word(view->epoch, (uint16_t)length, sequence);
     memcpy(view->to + place.memory_off + VIA_RECORD_LINE_BYTES * (1 + (sequence & (slots - 1))),
@@ -243,10 +282,15 @@ static void lie(const struct rogue_view *view, struct via_announcement *head)
         is_known ? victim->id : (uint16_t)sim_between(rng, 0, world->config.node.hosts_max);
     head->session = is_known && via_rng_chance(rng, 1, 2) ? victim->life.session
                                                           : sim_between(rng, 0, UINT32_MAX);
+    count(view, SIM_ROGUE_ANNOUNCE_OTHERS);
+    if (is_known && head->session != victim->life.session) {
+        count(view, SIM_ROGUE_ANNOUNCE_SESSION);
+    }
     if (via_rng_chance(rng, 1, 2)) {
         /* Around the end of the numbers that are well-formed, so that most are taken. */
         size_t pick = via_rng_chance(rng, 7, 8) ? sim_between(rng, 0, 1) : sim_between(rng, 2, 3);
         head->sequence = numbers[pick] - sim_between(rng, 0, 2) + 1;
+        count(view, SIM_ROGUE_ANNOUNCE_LAST);
     } else {
         head->sequence = victim->life.born + sim_between(rng, 0, 1000);
     }
@@ -296,6 +340,8 @@ static void write_announcement(const struct rogue_view *view)
     if (lies_chance != 0 && via_rng_chance(rng, lies_chance, 1000)) {
         lie(view, &head);
         head.neighbours_count %= 4; /* so that they are neighbours there can be */
+    } else {
+        count(view, SIM_ROGUE_ANNOUNCE);
     }
     via_inbox_place(via_control_geometry(), 0, &place);
     size_t body = place.memory_off + VIA_RECORD_LINE_BYTES * (1 + VIA_CONTROL_PIPE_SLOTS);
@@ -317,6 +363,7 @@ static void write_registers(const struct rogue_view *view)
 {
     struct sim_end *end = view->end;
     unsigned first = VIA_HANDSHAKE_REGISTERS * end->port.side;
+    count(view, SIM_ROGUE_REGISTERS);
     for (unsigned i = 0; i < VIA_HANDSHAKE_REGISTERS; i++) {
         if (via_rng_chance(rng_of(view), 1, 3)) {
             end->link->scratchpad[first + i] ^=
@@ -329,6 +376,22 @@ static void write_heartbeat(const struct rogue_view *view)
 {
     uint64_t count = view->end->world->clock.now_ns & UINT64_C(0xffffffffffff);
     put_word(view->to, 0, via_heartbeat_word(view->epoch, count));
+}
+
+/* Which lie a HELLO is that is wrong at this byte. */
+static enum sim_rogue_kind kind_of_hello(size_t off)
+{
+    if (off < offsetof(struct via_hello, hosts_max) ||
+        (off >= offsetof(struct via_hello, session) &&
+         off < offsetof(struct via_hello, channels_count))) {
+        return SIM_ROGUE_HELLO_IDENTITY;
+    }
+    bool other = (off >= offsetof(struct via_hello, flags) &&
+                  off < offsetof(struct via_hello, pipe_slots)) ||
+                 (off >= offsetof(struct via_hello, link) &&
+                  off < offsetof(struct via_hello, window_bytes)) ||
+                 off >= offsetof(struct via_hello, nonce);
+    return other ? SIM_ROGUE_HELLO_OTHER : SIM_ROGUE_HELLO_GEOMETRY;
 }
 
 /* While the victim greets it: HELLOs that are wrong in one place, and READYs without a HELLO. */
@@ -345,7 +408,9 @@ static void write_greeting(const struct rogue_view *view)
     hello.host = world->hosts[view->end->host].id;
     hello.session = world->hosts[view->end->host].life.session;
     hello.side = (uint8_t)(1 - hello.side);
-    unsigned char *byte = (unsigned char *)&hello + sim_between(rng, 0, sizeof(hello) - 1);
+    size_t off = sim_between(rng, 0, sizeof(hello) - 1);
+    unsigned char *byte = (unsigned char *)&hello + off;
+    count(view, head.kind == VIA_GREETING_HELLO ? kind_of_hello(off) : SIM_ROGUE_HELLO_OTHER);
     *byte ^= (unsigned char)sim_between(rng, 1, 255);
 
     via_inbox_place(via_control_geometry(), 0, &place);

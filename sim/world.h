@@ -295,6 +295,27 @@ struct sim_trap {
 };
 #define SIM_TRAPS_MAX 64u
 
+/* What rogues do, so that a run shows that each happened. Names: sim_rogue_kind_name(). */
+enum sim_rogue_kind {
+    SIM_ROGUE_NOISE,     /* over the whole inbox */
+    SIM_ROGUE_REGISTERS, /* scratchpads: version, host, session, epochs */
+    SIM_ROGUE_CREDIT,    /* for records that were not sent */
+    SIM_ROGUE_LENGTH,    /* of a record, more than there is or may be */
+    SIM_ROGUE_FIELDS,    /* of a frame, at random */
+    SIM_ROGUE_NUMBER,    /* of a frame: not the next of its flow */
+    SIM_ROGUE_SESSION,   /* of a frame: not its own */
+    SIM_ROGUE_ACK,       /* of what has not arrived, or other than it did */
+    SIM_ROGUE_ASK,       /* answers that it acknowledges late or never; barriers it is not in */
+    SIM_ROGUE_ANNOUNCE,  /* of itself: neighbours that are none */
+    SIM_ROGUE_ANNOUNCE_OTHERS,  /* of others */
+    SIM_ROGUE_ANNOUNCE_LAST,    /* ... with numbers at the end of all */
+    SIM_ROGUE_ANNOUNCE_SESSION, /* ... of a session that is not theirs */
+    SIM_ROGUE_HELLO_IDENTITY,   /* host, session, side */
+    SIM_ROGUE_HELLO_GEOMETRY,   /* counts and sizes that hosts have to agree on */
+    SIM_ROGUE_HELLO_OTHER,      /* the rest of it, or READY without it */
+    SIM_ROGUE_KINDS,
+};
+
 struct sim_counts {
     uint64_t ops[8]; /* by enum via_op_kind: submitted */
     uint64_t statuses_ok, statuses_refused, statuses_reset, statuses_other;
@@ -302,6 +323,7 @@ struct sim_counts {
     uint64_t drains, overtakes, torn, ones; /* what the hardware did */
     uint64_t dmas, dma_failed, dma_hung, dma_torn;
     uint64_t rogues, forged, lies, greetings, aboard; /* aboard: frames in relays that crashed */
+    uint64_t rogue[SIM_ROGUE_KINDS];
     uint64_t stream_bytes, stream_spills, stream_kills, stream_execs;
     uint64_t pes, pe_steps, pe_turns, pe_frames; /* of OpenSHMEM programs */
     uint64_t pe_ends;                            /* programs that a fault ended, as it may */
@@ -491,6 +513,7 @@ void sim_rogue_turn(struct sim_world *world, uint32_t host, uint32_t life, uint3
 /* Did this life, or one after it, go on as a rogue? What it acknowledged then was a lie; an
  * operation that was not sent yet goes to the next life. */
 bool sim_rogue_since(const struct sim_host *host, uint32_t life);
+const char *sim_rogue_kind_name(enum sim_rogue_kind kind);
 bool sim_rogue_forged(const struct via_delivery *delivery);
 /* Does the receiver have the message from a life that went on as a rogue? */
 bool sim_rogue_sent(const struct sim_host *receiver, const struct via_delivery *delivery);
