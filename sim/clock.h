@@ -38,6 +38,7 @@ enum sim_event_kind {
     SIM_EVENT_DMA,      /* a DMA ends: a = link, b = end whose engine it is, c = its number */
     SIM_EVENT_DMA_SHOW, /* some of its bytes arrive before: the same */
     SIM_EVENT_FENCE, /* a fence gets on: a = link, b = end it left | queue << 8, c = its number */
+    SIM_EVENT_CHIP,  /* of a model of hardware: a = link, b = end, c = its own */
     SIM_EVENT_GUEST, /* of the world's guest (guest.h); a, b, c are its own */
 };
 

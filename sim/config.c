@@ -10,7 +10,8 @@
 static const char *const graph_names[] = {"any",    "ring",  "chain", "star", "mesh",
                                           "random", "torus", "tree",  "cube"};
 
-static const char *const like_names[SIM_LIKES] = {"any", "memory", "pex", "ivshmem", "network"};
+static const char *const like_names[SIM_LIKES] = {"any",     "memory",  "pex",
+                                                  "ivshmem", "network", "pex-driver"};
 
 static int find_name(const char *const *names, unsigned count, const char *name)
 {
@@ -509,6 +510,30 @@ static void draw_shmem(struct sim_config *config)
     shmem->crashes = via_rng_chance(&rng, 1, 10);
 }
 
+/* The driver and the model say what links are like; what remains is time, and faults. Each end has
+ * descriptors, so not too many of them. Hosts that write garbage are those of fuzz-pex. */
+static void like_pex_driver(struct sim_config *config)
+{
+    config->hosts_count = via_min(config->hosts_count, 8u);
+    config->extra_links = via_min(config->extra_links, 8u);
+    config->port.direct_percent = 0;
+    config->port.wc_percent = 0;
+    config->port.relaxed_chance = 0;
+    config->port.narrow_percent = 0;
+    config->port.blind_ns_max = 0;
+    config->dma.percent = 0;
+    config->faults.rogues_count = 0;
+    config->faults.lies_chance = 0;
+    /* Without interrupts a hop takes up to 2 ms: patience that is shorter than all hops together
+     * only fills pipes with repeats. */
+    struct via_node_config *node = &config->node;
+    node->retry_ns_max = node->retry_ns_max != 0 ? 100 * VIA_MSEC_NS : 0;
+    node->stuck_ns = node->stuck_ns != 0 ? 50 * VIA_MSEC_NS : 0;
+    /* Links come up by looks that are 20 to 100 ms apart. */
+    node->give_up_ns += node->give_up_ns != 0 ? 300 * VIA_MSEC_NS : 0;
+    node->wait_ns_max += node->wait_ns_max != 0 ? 300 * VIA_MSEC_NS : 0;
+}
+
 void sim_config_like(struct sim_config *config, enum sim_like like)
 {
     struct sim_config_port *port = &config->port;
@@ -516,6 +541,10 @@ void sim_config_like(struct sim_config *config, enum sim_like like)
     via_rng_init(&rng, config->seed ^ UINT64_C(0x6c696b65));
     config->like = like;
     if (like == SIM_LIKE_ANY) {
+        return;
+    }
+    if (like == SIM_LIKE_PEX_DRIVER) {
+        like_pex_driver(config);
         return;
     }
     bool coherent = like == SIM_LIKE_MEMORY || like == SIM_LIKE_IVSHMEM;

@@ -32,6 +32,7 @@ enum sim_like {
     SIM_LIKE_PEX,
     SIM_LIKE_IVSHMEM,
     SIM_LIKE_NETWORK,
+    SIM_LIKE_PEX_DRIVER, /* src/port/pex itself, on the register model (sim/pex) */
     SIM_LIKES,
 };
 

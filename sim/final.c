@@ -32,21 +32,29 @@ static uint64_t stuck_ns(const struct sim_world *world)
     return or_default(world->config.node.stuck_ns, 50 * VIA_MSEC_NS);
 }
 
+/* Drivers of chips look for their peers now and then. */
+static uint64_t chips_ns(const struct sim_world *world)
+{
+    return world->config.like == SIM_LIKE_PEX_DRIVER ? 500 * VIA_MSEC_NS : 0;
+}
+
 /* Links are up and routes known everywhere this long after the last fault. False announcements with
  * high numbers have to be forgotten first. */
 static uint64_t settle_ns(const struct sim_world *world)
 {
     uint64_t forget_ns = world->config.faults.lies_chance != 0 ? 2 * VIA_LINK_STATE_FORGET_NS : 0;
-    return forget_ns + 3 * dead_ns(world) + (4 + 2 * world->hosts_count) * heartbeat_ns(world) +
-           world->config.cpu.insurance_ns * 4;
+    return forget_ns + chips_ns(world) + 3 * dead_ns(world) +
+           (4 + 2 * world->hosts_count) * heartbeat_ns(world) + world->config.cpu.insurance_ns * 4;
 }
 
 /* All that was accepted has ended this long after the last fault. */
 static uint64_t drain_ns(const struct sim_world *world)
 {
     uint64_t guest_ns = world->guest != NULL ? world->guest->patience_ns : 0;
-    return settle_ns(world) + 8 * (retry_ns_max(world) + stuck_ns(world)) + 2 * VIA_SEC_NS +
-           guest_ns;
+    /* An interrupt that is lost costs the time until a driver's next look. */
+    uint64_t lost_ns = world->config.port.bell_drop_chance != 0 ? 20 * chips_ns(world) : 0;
+    return settle_ns(world) + lost_ns + 8 * (retry_ns_max(world) + stuck_ns(world)) +
+           2 * VIA_SEC_NS + guest_ns;
 }
 
 static bool all_done(const struct sim_world *world)
@@ -220,9 +228,16 @@ static uint64_t turns_allowed(const struct sim_world *world, uint64_t span_ns)
     uint64_t beats = span_ns / heartbeat_ns(world) + 2;
     uint64_t naps =
         world->config.cpu.insurance_ns != 0 ? span_ns / world->config.cpu.insurance_ns + 1 : 0;
+    uint64_t looks = 0;
+    for (uint32_t i = 0; i < world->links_count; i++) {
+        const struct sim_link *link = &world->links[i];
+        /* At each end, and what wakes a thread wakes the control thread before. */
+        looks +=
+            link->has_chip ? 2 * (span_ns / sim_chips->look_ns(&link->end[0]) + 1) + 8 * beats : 0;
+    }
     uint64_t threads = (uint64_t)world->hosts_count * world->config.node.channels_count;
     return beats * (world->links_count * 2 * 4 + world->hosts_count * 4) + naps * threads * 2 +
-           threads * 10;
+           looks + threads * 10;
 }
 
 #define REST_NS (100 * VIA_MSEC_NS)

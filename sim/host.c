@@ -142,7 +142,8 @@ static void run_again(struct sim_thread *thread)
 {
     struct sim_world *world = thread->host->world;
     const struct sim_config_cpu *cpu = &world->config.cpu;
-    uint64_t cost = sim_between(&world->rng_cpu, cpu->turn_ns_min, cpu->turn_ns_max);
+    uint64_t cost =
+        sim_between(&world->rng_cpu, cpu->turn_ns_min, cpu->turn_ns_max) + thread->spent_ns;
     if (!world->healed && via_rng_chance(&world->rng_cpu, cpu->stall_chance, 1000)) {
         cost += sim_between(&world->rng_cpu, 0, cpu->stall_ns_max);
     }
@@ -218,6 +219,16 @@ bool sim_thread_knows(const struct sim_thread *thread, uint32_t host)
     return life->number <= 1 || thread->sessions[host] == life->session;
 }
 
+/* What a host's control thread does for drivers. */
+static void service_chips(struct sim_host *host, uint64_t now, uint64_t *deadline_ns)
+{
+    for (uint32_t i = 0; i < host->ports_count; i++) {
+        if (host->ports[i]->link->has_chip) {
+            (void)sim_chips->service(host->ports[i], now, deadline_ns);
+        }
+    }
+}
+
 /* Poll, and when there is nothing: arm, look again, sleep. */
 static void turn(struct sim_thread *thread)
 {
@@ -226,6 +237,7 @@ static void turn(struct sim_thread *thread)
     uint64_t control_ns = VIA_NEVER_NS;
     uint64_t deadline_ns = VIA_NEVER_NS;
     if (thread->channel == 0) {
+        service_chips(host, now, &deadline_ns);
         via_node_control(host->node, now, &control_ns);
         sim_check_announced(host);
     }
@@ -236,12 +248,13 @@ static void turn(struct sim_thread *thread)
     sim_work_turn(thread);
     struct sim_guest *guest = host->world->guest;
     unsigned done = guest != NULL ? guest->ops->turn(guest, thread) : 0;
-    done += via_node_poll(host->node, thread->channel, now, &deadline_ns);
+    uint64_t poll_ns = VIA_NEVER_NS;
+    done += via_node_poll(host->node, thread->channel, now, &poll_ns);
     done += guest != NULL ? guest->ops->turn_over(guest, thread) : 0;
     sim_mark(host->world, SIM_MARK_TURN, (uint64_t)host->index << 8 | thread->channel, done);
     note_sessions(thread);
     sim_region_watch(host);
-    deadline_ns = via_min(deadline_ns, control_ns);
+    deadline_ns = via_min(deadline_ns, via_min(control_ns, poll_ns));
     bool wants = thread->held != NULL || thread->work_wanted != 0 || thread->barriers_wanted != 0;
     if (done != 0 || thread->again || (wants && thread->completed)) {
         thread->idle_turns = 0;
@@ -268,6 +281,7 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
     thread->running = true;
     thread->again = false;
     thread->completed = false;
+    thread->spent_ns = 0;
     thread->turn_ns = VIA_NEVER_NS;
     world->counts.turns++;
     world->current = thread;
@@ -306,6 +320,9 @@ static bool bell_is_coming(const struct sim_thread *thread)
     const struct sim_host *host = thread->host;
     for (uint32_t i = 0; i < host->ports_count; i++) {
         const uint32_t *coming = host->ports[i]->bells_coming;
+        if (host->ports[i]->link->has_chip && sim_chips->is_ringing(host->ports[i])) {
+            return true;
+        }
         if (coming[thread->channel] != 0) {
             return true;
         }
@@ -472,6 +489,9 @@ static void forget_life(struct sim_host *host)
     }
     for (uint32_t i = 0; i < host->ports_count; i++) {
         sim_engine_drop(host->ports[i]); /* what the process had open is closed */
+        if (host->ports[i]->link->has_chip) {
+            sim_chips->crashed(host->ports[i]);
+        }
     }
     free(host->memory);
     host->memory = NULL;

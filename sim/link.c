@@ -22,7 +22,7 @@ static struct sim_end *end_of(struct via_port *port)
 }
 
 /* The queue must be the transfer thread's whose turn it is. Thread 0 is the control thread, too. */
-static struct sim_lane *lane_of(struct sim_end *end, unsigned queue)
+struct sim_lane *sim_link_lane(struct sim_end *end, unsigned queue)
 {
     const struct sim_thread *thread = end->world->current;
     if (thread == NULL || thread->host->index != end->host) {
@@ -44,10 +44,9 @@ static uint32_t event_end(const struct sim_end *end)
 
 /* --- posted writes --------------------------------------------------------------------------- */
 
-/* What body and commit have in common: true when the write is under way to the peer. */
-static bool leave(struct sim_end *end, uint64_t off, const void *src, size_t len)
+bool sim_link_put(struct sim_end *end, uint64_t off, const void *src, size_t len)
 {
-    struct via_port *port = &end->port;
+    const struct via_port *port = &end->port;
     struct sim_world *world = end->world;
     if (off > port->caps.window_bytes || len > port->caps.window_bytes - off) {
         sim_fail(world, "host %u port %u: put of %zu bytes at %#llx is outside the window",
@@ -61,6 +60,16 @@ static bool leave(struct sim_end *end, uint64_t off, const void *src, size_t len
     sim_mark(world, SIM_MARK_PUT, off << 20 ^ len, (uint64_t)end->host << 8 ^ end->index);
     if (port->caps.dma_depth != 0) {
         sim_engine_check_put(end, off, src, len);
+    }
+    return true;
+}
+
+/* What body and commit have in common: true when the write is under way to the peer. */
+static bool leave(struct sim_end *end, uint64_t off, const void *src, size_t len)
+{
+    struct via_port *port = &end->port;
+    if (!sim_link_put(end, off, src, len)) {
+        return false;
     }
     if (!end->link->up) {
         return false;
@@ -79,7 +88,7 @@ static void sim_port_body(struct via_port *port, unsigned queue, uint64_t off, c
                           size_t len)
 {
     struct sim_end *end = end_of(port);
-    struct sim_lane *lane = lane_of(end, queue);
+    struct sim_lane *lane = sim_link_lane(end, queue);
     if (leave(end, off, src, len)) {
         sim_posted_body(end, lane, off, src, len);
     }
@@ -89,7 +98,7 @@ static void sim_port_commit(struct via_port *port, unsigned queue, uint64_t off,
                             size_t len)
 {
     struct sim_end *end = end_of(port);
-    struct sim_lane *lane = lane_of(end, queue);
+    struct sim_lane *lane = sim_link_lane(end, queue);
     if ((len != sizeof(uint64_t) && len != VIA_RECORD_LINE_BYTES) || off % len != 0) {
         sim_fail(end->world, "host %u port %u: commit of %zu bytes at %#llx, no word and no line",
                  end->host, end->index, len, (unsigned long long)off);
@@ -103,20 +112,20 @@ static void sim_port_commit(struct via_port *port, unsigned queue, uint64_t off,
 static void sim_port_flush(struct via_port *port, unsigned queue)
 {
     struct sim_end *end = end_of(port);
-    sim_posted_flush(end, lane_of(end, queue));
+    sim_posted_flush(end, sim_link_lane(end, queue));
 }
 
 static int sim_port_fence_start(struct via_port *port, unsigned queue)
 {
     struct sim_end *end = end_of(port);
-    (void)lane_of(end, queue);
+    (void)sim_link_lane(end, queue);
     return sim_fence_start(end, queue);
 }
 
 static int sim_port_fence_poll(struct via_port *port, unsigned queue)
 {
     struct sim_end *end = end_of(port);
-    (void)lane_of(end, queue);
+    (void)sim_link_lane(end, queue);
     return sim_fence_poll(end, queue);
 }
 
@@ -169,21 +178,30 @@ static uint64_t bell_arrival(struct sim_world *world, const struct sim_lane *lan
     return at;
 }
 
-static int sim_port_ring(struct via_port *port, unsigned queue, unsigned bit)
+bool sim_link_bell_leaves(struct sim_end *end, unsigned bit)
 {
-    struct sim_end *end = end_of(port);
     struct sim_world *world = end->world;
-    const struct sim_config_port *config = &world->config.port;
-    struct sim_lane *lane = lane_of(end, queue);
     if (bit >= VIA_PORT_DOORBELLS) {
         sim_fail(world, "host %u port %u: doorbell %u does not exist", end->host, end->index, bit);
-        return -EINVAL;
+        return false;
     }
     world->counts.bells++;
     if (world->traps_armed != 0) {
         sim_fault_traffic(world, end->link->index, end->host);
     }
     sim_mark(world, SIM_MARK_BELL, bit, (uint64_t)end->host << 8 ^ end->index);
+    return true;
+}
+
+static int sim_port_ring(struct via_port *port, unsigned queue, unsigned bit)
+{
+    struct sim_end *end = end_of(port);
+    struct sim_world *world = end->world;
+    const struct sim_config_port *config = &world->config.port;
+    struct sim_lane *lane = sim_link_lane(end, queue);
+    if (!sim_link_bell_leaves(end, bit)) {
+        return -EINVAL;
+    }
     if (!end->link->up) {
         return -ENOLINK;
     }
@@ -282,6 +300,8 @@ static void sim_port_close(struct via_port *port)
              end->index);
 }
 
+const struct sim_chip_ops *sim_chips;
+
 const struct via_port_ops sim_port_ops = {
     .body = sim_port_body,
     .commit = sim_port_commit,
@@ -342,6 +362,12 @@ void sim_link_set(struct sim_link *link, bool up)
         return;
     }
     struct sim_world *world = link->end[0].world;
+    if (link->has_chip) {
+        link->up = up;
+        link->era++;
+        sim_chips->set(link, up);
+        return;
+    }
     uint32_t blind_ns = world->config.port.blind_ns_max;
     if (!up && blind_ns != 0 && via_rng_chance(&world->rng_fault, 1, 2)) {
         link->blind_until_ns = world->clock.now_ns + via_rng_below(&world->rng_fault, blind_ns);
@@ -378,6 +404,10 @@ void sim_link_reopen(struct sim_end *end, bool keep_memory)
 {
     end->events = 0;
     sim_fence_drop(end);
+    if (end->link->has_chip) {
+        sim_chips->reopen(end);
+        return;
+    }
     if (!keep_memory) {
         memset(end->inbox, 0, end->port.caps.inbox_bytes);
     }
@@ -389,6 +419,12 @@ void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host
 {
     const uint32_t hosts[2] = {host_a, host_b};
     link->up = true;
+    link->has_chip = world->config.like == SIM_LIKE_PEX_DRIVER;
+    if (link->has_chip && sim_chips == NULL) {
+        sim_fail(world, "this program has no driver for links like %s",
+                 sim_like_name(world->config.like));
+        link->has_chip = false;
+    }
     link->direct = sim_between(&world->rng_fault, 0, 99) < world->config.port.direct_percent;
     const struct sim_config_dma *dma = &world->config.dma;
     bool engine = dma->percent != 0 && sim_between(&world->rng_dma, 0, 99) < dma->percent;
@@ -438,6 +474,10 @@ static uint64_t draw_window(const struct sim_link *link, uint32_t number, size_t
 
 void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_bytes)
 {
+    if (link->has_chip) {
+        sim_chips->open(link, inbox_bytes);
+        return;
+    }
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_end *end = &link->end[i];
         for (uint32_t k = 0; link->combines && k < VIA_PORT_QUEUES; k++) {
@@ -474,6 +514,10 @@ void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_
 
 void sim_link_fini(struct sim_link *link)
 {
+    if (link->has_chip) {
+        sim_chips->fini(link);
+        return;
+    }
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_end *end = &link->end[i];
         for (uint32_t k = 0; k < VIA_PORT_QUEUES; k++) {

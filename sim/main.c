@@ -12,6 +12,7 @@
 #include "sim/measure/command.h"
 #include "sim/memory.h"
 #include "sim/paper/command.h"
+#include "sim/pex/pex.h"
 #include "sim/plan/command.h"
 #include "sim/scale/command.h"
 #include "sim/script/script.h"
@@ -617,6 +618,7 @@ int main(int argc, char **argv)
         return sim_scale_main(argc - 1, argv + 1);
     }
 #ifndef VIA_MUTANTS
+    sim_pex_use();
     if (argc > 1 && strcmp(argv[1], "paper") == 0) {
         return sim_paper_main(argc - 1, argv + 1);
     }

@@ -148,6 +148,9 @@ static void handle(struct sim_world *world, const struct sim_event *event)
     case SIM_EVENT_NOTICE:
         sim_link_notice(&world->links[event->a], event->b, event->c != 0);
         break;
+    case SIM_EVENT_CHIP:
+        sim_chips->event(&world->links[event->a], event->b, event->c);
+        break;
     case SIM_EVENT_AUDIT:
         sim_thread_audit(&hosts[event->a].threads[event->b]);
         break;

@@ -25,6 +25,7 @@
 #include "base/rng.h"
 #include "base/types.h"
 #include "core/node.h"
+#include "sim/chip.h"
 #include "sim/clock.h"
 #include "sim/config.h"
 #include "sim/guest.h"
@@ -113,6 +114,8 @@ struct sim_link {
     bool up;
     bool direct;
     bool combines;           /* its windows are write-combining */
+    bool has_chip;           /* its ports are sim_chips' */
+    void *chip;              /* owned by sim_chips */
     uint64_t blind_until_ns; /* it is down, and the ports do not say so yet */
     uint32_t scratchpad[VIA_PORT_SCRATCHPADS];
 };
@@ -128,6 +131,7 @@ struct sim_thread {
     struct sim_host *host;
     uint8_t channel;
     bool asleep;
+    uint64_t spent_ns;   /* in this turn, by reads across a bus */
     bool interrupted;    /* asleep, but about to run */
     bool running, again; /* in its turn; and has been woken meanwhile */
     bool completed;      /* an operation ended in this turn: there may be room for another */
@@ -426,6 +430,12 @@ uint32_t sim_topology_hops(const struct sim_world *world, uint32_t from, uint32_
 
 /* --- link.c ---------------------------------------------------------------------------------- */
 
+/* The lane of a queue. Fails the run unless that is the queue of the thread whose turn it is. */
+struct sim_lane *sim_link_lane(struct sim_end *end, unsigned queue);
+/* A put that is about to leave: counts it and checks it. false: it is outside of the window. */
+bool sim_link_put(struct sim_end *end, uint64_t off, const void *src, size_t len);
+/* A doorbell that is about to be rung: the same. */
+bool sim_link_bell_leaves(struct sim_end *end, unsigned bit);
 void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host_a,
                    uint32_t host_b);
 void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_bytes);

@@ -32,7 +32,8 @@ ALLOWED = {
     "src/ofi": CORE + ["host/", "ofi/"] + PUBLIC,
     "src/daemon": CORE + ["host/", "daemon/"] + PUBLIC,
     "src/cli": BASE + ["card/", "host/control", "host/tuning.h", "cli/", "model/", "port/driver.h", "port/ivshmem/server.h", "tune/", "vfio/"] + PUBLIC,
-    "sim": CORE + ["sim/", "sockets/stream/", "shmem/", "host/client.h", "host/host_spin.h", "host/attach_wire.h"] + PUBLIC,
+    "sim": CORE + ["sim/", "sockets/stream/", "shmem/", "host/client.h", "host/host_spin.h", "host/attach_wire.h", "port/driver.h", "port/pex/",
+            "model/pex/pex.h"] + PUBLIC,
     "examples": PUBLIC,
 }
 FREE = ("tests/", "bench/", "tools/")

@@ -116,6 +116,9 @@ static int pex_parse(const struct via_link_words *words, void *ret_config, struc
 
 static int open_function(struct via_pex_port *pex, struct via_error *err)
 {
+    if (pex->pci != NULL) {
+        return 0;
+    }
     const char *path = rest_of(pex->config.target, USER_PREFIX);
     if (path != NULL) {
         return via_vfio_user_open(path, &pex->pci, err);
@@ -278,16 +281,22 @@ static int open_all(struct via_pex_port *pex, struct via_error *err)
     return rc == 0 && pex->host->dma ? open_engine(pex, err) : rc;
 }
 
-static int pex_open(const void *config_bytes, const struct via_driver_host *host,
-                    struct via_port **ret_port, struct via_error *err)
+int via_pex_port_open(const struct via_pex_config *config, struct via_pci *pci, uint32_t session,
+                      const struct via_driver_host *host, struct via_port **ret_port,
+                      struct via_error *err)
 {
     struct via_pex_port *pex = aligned_alloc(
         VIA_CACHELINE, via_align_up(sizeof(struct via_pex_port), (uint64_t)VIA_CACHELINE));
     if (pex == NULL) {
+        if (pci != NULL) {
+            pci->ops->close(pci);
+        }
         return via_error_set(err, -ENOMEM, "%s", strerror(ENOMEM));
     }
     memset(pex, 0, sizeof(*pex));
-    memcpy(&pex->config, config_bytes, sizeof(pex->config));
+    pex->config = *config;
+    pex->pci = pci;
+    pex->session = session;
     pex->base.ops = &via_pex_port_ops;
     pex->host = host;
     pex->memory_fd = pex->epoll_fd = pex->irq_fd = pex->kick_fd = pex->dma_irq_fd = -1;
@@ -300,6 +309,14 @@ static int pex_open(const void *config_bytes, const struct via_driver_host *host
     }
     *ret_port = &pex->base;
     return 0;
+}
+
+static int pex_open(const void *config_bytes, const struct via_driver_host *host,
+                    struct via_port **ret_port, struct via_error *err)
+{
+    struct via_pex_config config;
+    memcpy(&config, config_bytes, sizeof(config));
+    return via_pex_port_open(&config, NULL, 0, host, ret_port, err);
 }
 
 void via_pex_port_close(struct via_port *port)

@@ -217,7 +217,9 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
         }
         return;
     }
-    /* What the peer posted came by its window; this end's must work as well. */
+    /* What the peer posted came by its window; this end's must work as well. What this end posted
+     * before may have met a translation that was reset: once more, ahead of the read. */
+    post(pex);
     uint64_t word = via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
     if (word == peer.word) {
         go_up(pex, &peer, now_ns);
@@ -273,6 +275,8 @@ static void look_at_peer(struct via_pex_port *pex, uint64_t now_ns)
         go_down(pex);
     } else if (now_ns >= pex->look_ns) {
         pex->look_ns = now_ns + READ_NS;
+        /* An end that missed this end's state waits for it; to one that is up it is nothing new. */
+        post(pex);
         if (via_pex_load_word(pex, offsetof(struct via_pex_page, own.word)) !=
             atomic_load_explicit(&pex->peer_word, memory_order_relaxed)) {
             set_error(pex, "the peer does not answer");

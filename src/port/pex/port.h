@@ -228,6 +228,11 @@ uint64_t via_pex_now_ns(void);
 
 /* --- driver.c --- */
 
+/* Opens a port on a function, which the port takes over, also when that fails; NULL: on the one
+ * that config->target names. session: of this life of the end; 0: drawn. */
+VIA_MUST_CHECK int via_pex_port_open(const struct via_pex_config *config, struct via_pci *pci,
+                                     uint32_t session, const struct via_driver_host *host,
+                                     struct via_port **ret_port, struct via_error *err);
 void via_pex_port_close(struct via_port *port);
 
 #endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Links whose ports are a driver of the product on a model of its hardware: sim/pex. A program has
+ * them when it calls sim_pex_use().
+ */
+#ifndef SIM_CHIP_H
+#define SIM_CHIP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sim_end;
+struct sim_link;
+
+struct sim_chip_ops {
+    /* Opens the ports of both ends, and closes them for good. */
+    void (*open)(struct sim_link *link, size_t inbox_bytes);
+    void (*fini)(struct sim_link *link);
+    /* The cable is plugged in or pulled. */
+    void (*set)(struct sim_link *link, bool up);
+    /* The host's process is killed; and a new one opens its port. */
+    void (*crashed)(struct sim_end *end);
+    void (*reopen)(struct sim_end *end);
+    /* In a turn of the control thread: 1 when the link went up or down. Lowers the deadline, which
+     * is by the host's clock. */
+    int (*service)(struct sim_end *end, uint64_t now_ns, uint64_t *deadline_ns);
+    /* SIM_EVENT_CHIP. */
+    void (*event)(struct sim_link *link, uint32_t end, uint32_t what);
+    /* May an interrupt be under way to this end, or is its link about to change? */
+    bool (*is_ringing)(struct sim_end *end);
+    /* How often the driver looks at the hardware while its link is up. */
+    uint64_t (*look_ns)(const struct sim_end *end);
+};
+
+/* NULL: this program has none. */
+extern const struct sim_chip_ops *sim_chips;
+
+#endif

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/pex/bus.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/memory.h"
+
+#define HEADER_BYTES 24u /* of a memory write of 64 bits: framing, sequence, header, LCRC */
+
+struct sim_pex_write {
+    struct sim_pex_write *next;
+    uint64_t off, arrive_ns;
+    uint32_t bytes;
+    unsigned region;
+    unsigned char data[];
+};
+
+static struct sim_pex_side *side_of(struct via_pci *pci)
+{
+    return via_container_of(pci, struct sim_pex_side, pci);
+}
+
+static struct sim_pex_side *peer_of(const struct sim_pex_side *side)
+{
+    return &side->pex->sides[side == &side->pex->sides[0]];
+}
+
+static uint32_t number_of(const struct sim_pex_side *side)
+{
+    return (uint32_t)(side - side->pex->sides);
+}
+
+/* --- posted writes -----------------------------------------------------------------------------
+ */
+
+static void ask_for_event(struct sim_pex_side *side)
+{
+    if (side->head != NULL && (side->due_ns == 0 || side->head->arrive_ns < side->due_ns)) {
+        side->due_ns = side->head->arrive_ns;
+        sim_clock_at(&side->end->world->clock, side->due_ns, SIM_EVENT_CHIP, side->end->link->index,
+                     number_of(side), SIM_PEX_WRITES);
+    }
+}
+
+static void post(struct sim_pex_side *side, unsigned region, uint64_t off, const void *data,
+                 uint32_t bytes)
+{
+    struct sim_world *world = side->end->world;
+    const struct sim_config_port *port = &world->config.port;
+    struct sim_pex_write *write = sim_alloc(sizeof(*write) + bytes);
+    uint64_t wire_ns = ((uint64_t)bytes + HEADER_BYTES) * VIA_USEC_NS / side->pex->bytes_per_us;
+    side->free_ns = via_max(side->free_ns, world->clock.now_ns) + wire_ns;
+    *write = (struct sim_pex_write){
+        .off = off,
+        .bytes = bytes,
+        .region = region,
+        .arrive_ns =
+            side->free_ns + sim_between(&world->rng_port, port->put_ns_min, port->put_ns_max),
+    };
+    memcpy(write->data, data, bytes);
+    if (side->tail != NULL) {
+        write->arrive_ns = via_max(write->arrive_ns, side->tail->arrive_ns);
+        side->tail->next = write;
+    } else {
+        side->head = write;
+    }
+    side->tail = write;
+    side->writes_count++;
+    ask_for_event(side);
+}
+
+static struct sim_pex_write *pop(struct sim_pex_side *side)
+{
+    struct sim_pex_write *write = side->head;
+    side->head = write->next;
+    side->tail = side->head != NULL ? side->tail : NULL;
+    side->writes_count--;
+    return write;
+}
+
+/* A thread that sleeps must have been told of what arrives for it. */
+static void audit(const struct sim_pex_side *side)
+{
+    struct sim_world *world = side->end->world;
+    struct sim_host *host = &world->hosts[side->end->peer->host];
+    for (uint32_t k = 0; k < world->config.node.channels_count && !world->auditing; k++) {
+        sim_thread_audit_soon(&host->threads[k]);
+    }
+}
+
+void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count)
+{
+    bool any = side->head != NULL && count != 0;
+    for (; side->head != NULL && count != 0; count--) {
+        struct sim_pex_write *write = pop(side);
+        if (side->function != NULL) {
+            (void)side->function->ops->region_write(side->function, write->region, write->off,
+                                                    write->data, write->bytes);
+        }
+        free(write);
+    }
+    if (any) {
+        sim_pex_bus_look(side->pex);
+        audit(side);
+    }
+}
+
+void sim_pex_bus_due(struct sim_pex_side *side)
+{
+    uint32_t count = 0;
+    side->due_ns = 0;
+    for (const struct sim_pex_write *write = side->head;
+         write != NULL && write->arrive_ns <= side->end->world->clock.now_ns; write = write->next) {
+        count++;
+    }
+    sim_pex_bus_arrive(side, count);
+    ask_for_event(side);
+}
+
+void sim_pex_bus_drop(struct sim_pex_side *side)
+{
+    while (side->head != NULL) {
+        free(pop(side));
+    }
+}
+
+/* --- interrupts --------------------------------------------------------------------------------
+ */
+
+void sim_pex_bus_look(struct sim_pex *pex)
+{
+    struct via_pex_stats stats;
+    via_pex_stats(pex->model, &stats);
+    for (unsigned i = 0; i < 2; i++) {
+        struct sim_pex_side *side = &pex->sides[i];
+        struct sim_world *world = side->end->world;
+        const struct sim_config_port *port = &world->config.port;
+        if (stats.interrupts[i] == side->irqs_seen) {
+            continue;
+        }
+        side->irqs_seen = stats.interrupts[i];
+        if (!world->healed && via_rng_chance(&world->rng_port, port->bell_drop_chance, 1000)) {
+            continue;
+        }
+        uint64_t after = sim_between(&world->rng_port, port->bell_ns_min, port->bell_ns_max);
+        if (!world->healed && via_rng_chance(&world->rng_port, port->bell_late_chance, 1000)) {
+            after += sim_between(&world->rng_port, 0, port->bell_late_ns_max);
+        }
+        side->irqs_coming++;
+        sim_clock_after(&world->clock, after, SIM_EVENT_CHIP, side->end->link->index, i,
+                        SIM_PEX_IRQ);
+    }
+}
+
+/* --- what the driver calls ---------------------------------------------------------------------
+ */
+
+/* A round trip: ahead of its answer comes what was posted before, by this host and, where the
+ * answer comes from the peer's memory, by the peer. */
+static void read_across(struct sim_pex_side *side, bool from_peer)
+{
+    struct sim_world *world = side->end->world;
+    const struct sim_config_port *port = &world->config.port;
+    sim_pex_bus_arrive(side, UINT32_MAX);
+    if (from_peer) {
+        sim_pex_bus_arrive(peer_of(side), UINT32_MAX);
+    }
+    if (world->current != NULL && !world->auditing) {
+        world->current->spent_ns +=
+            (from_peer ? 2 : 1) *
+            (uint64_t)sim_between(&world->rng_port, port->put_ns_min, port->put_ns_max);
+    }
+}
+
+/* The completion does not come in time, and the root complex makes one up. */
+static bool times_out(struct sim_pex_side *side)
+{
+    struct sim_world *world = side->end->world;
+    if (world->healed || world->auditing || side->port == NULL ||
+        world->config.port.ones_chance == 0 ||
+        !via_rng_chance(&world->rng_port, world->config.port.ones_chance, 10000)) {
+        return false;
+    }
+    world->counts.ones++;
+    return true;
+}
+
+static int bus_config_read(struct via_pci *pci, unsigned off, unsigned len, uint32_t *ret_value)
+{
+    struct sim_pex_side *side = side_of(pci);
+    *ret_value = UINT32_MAX;
+    if (side->is_dead) {
+        return 0;
+    }
+    read_across(side, false);
+    return side->function->ops->config_read(side->function, off, len, ret_value);
+}
+
+static int bus_config_write(struct via_pci *pci, unsigned off, unsigned len, uint32_t value)
+{
+    struct sim_pex_side *side = side_of(pci);
+    if (side->is_dead) {
+        return 0;
+    }
+    read_across(side, false); /* not posted: it is answered */
+    int rc = side->function->ops->config_write(side->function, off, len, value);
+    sim_pex_bus_look(side->pex);
+    return rc;
+}
+
+static int bus_region(struct via_pci *pci, unsigned region, struct via_pci_region *ret_region)
+{
+    struct sim_pex_side *side = side_of(pci);
+    return side->function->ops->region(side->function, region, ret_region);
+}
+
+static int bus_region_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data,
+                           size_t len)
+{
+    struct sim_pex_side *side = side_of(pci);
+    memset(ret_data, 0xff, len);
+    if (side->is_dead) {
+        return 0;
+    }
+    read_across(side, region != 0);
+    if (times_out(side)) {
+        return 0;
+    }
+    int rc = side->function->ops->region_read(side->function, region, off, ret_data, len);
+    sim_pex_bus_look(side->pex);
+    return rc;
+}
+
+static int bus_region_write(struct via_pci *pci, unsigned region, uint64_t off, const void *data,
+                            size_t len)
+{
+    struct sim_pex_side *side = side_of(pci);
+    const unsigned char *bytes = data;
+    while (len != 0 && !side->is_dead) {
+        uint32_t room = side->pex->payload_bytes - (uint32_t)(off % side->pex->payload_bytes);
+        uint32_t part = (uint32_t)via_min(len, (size_t)room);
+        post(side, region, off, bytes, part);
+        off += part;
+        bytes += part;
+        len -= part;
+    }
+    return 0;
+}
+
+static int bus_map(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
+                   bool combining, struct via_pci_mapping *ret_mapping)
+{
+    (void)pci, (void)region, (void)off, (void)bytes, (void)combining, (void)ret_mapping;
+    return -ENOTSUP; /* stores into memory cannot be put off */
+}
+
+static void bus_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
+{
+    (void)pci, (void)mapping;
+}
+
+static unsigned bus_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
+{
+    return side_of(pci)->function->ops->irqs(side_of(pci)->function, kind);
+}
+
+static int bus_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned count,
+                       const int *fds)
+{
+    struct sim_pex_side *side = side_of(pci);
+    if (side->is_dead) {
+        return 0; /* close() does it */
+    }
+    read_across(side, false);
+    int rc = side->function->ops->irq_set(side->function, kind, count, fds);
+    sim_pex_bus_look(side->pex);
+    return rc;
+}
+
+static int bus_irq_unmask(struct via_pci *pci)
+{
+    struct sim_pex_side *side = side_of(pci);
+    int rc = side->is_dead ? 0 : side->function->ops->irq_unmask(side->function);
+    sim_pex_bus_look(side->pex);
+    return rc;
+}
+
+static int bus_dma_map(struct via_pci *pci, const struct via_pci_memory *memory, uint64_t alignment,
+                       uint64_t *ret_iova)
+{
+    struct via_pci *function = side_of(pci)->function;
+    return function->ops->dma_map(function, memory, alignment, ret_iova);
+}
+
+static int bus_dma_unmap(struct via_pci *pci, uint64_t iova)
+{
+    struct sim_pex_side *side = side_of(pci);
+    return side->is_dead ? 0 : side->function->ops->dma_unmap(side->function, iova);
+}
+
+static int bus_reset(struct via_pci *pci)
+{
+    (void)pci;
+    return -ENOTSUP;
+}
+
+static bool bus_gone(struct via_pci *pci)
+{
+    struct via_pci *function = side_of(pci)->function;
+    return function->ops->gone(function);
+}
+
+static const char *bus_describe(struct via_pci *pci)
+{
+    (void)pci;
+    return "simulated";
+}
+
+static void bus_close(struct via_pci *pci)
+{
+    struct sim_pex_side *side = side_of(pci);
+    sim_pex_bus_arrive(side, UINT32_MAX);
+    side->function->ops->close(side->function);
+    side->function = NULL;
+}
+
+struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side)
+{
+    static const struct via_pci_ops ops = {
+        .config_read = bus_config_read,
+        .config_write = bus_config_write,
+        .region = bus_region,
+        .region_read = bus_region_read,
+        .region_write = bus_region_write,
+        .map = bus_map,
+        .unmap = bus_unmap,
+        .irqs = bus_irqs,
+        .irq_set = bus_irq_set,
+        .irq_unmask = bus_irq_unmask,
+        .dma_map = bus_dma_map,
+        .dma_unmap = bus_dma_unmap,
+        .reset = bus_reset,
+        .gone = bus_gone,
+        .describe = bus_describe,
+        .close = bus_close,
+    };
+    side->pci = (struct via_pci){.ops = &ops, .requester = side->function->requester};
+    return &side->pci;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The bus between a host and its function: what the driver posts arrives later and in order, one
+ * packet after the other at the speed of the link; a read takes the time of a round trip, and
+ * brings its answer behind all that was posted before (PCI Express base specification 2.4.1).
+ */
+#ifndef SIM_PEX_BUS_H
+#define SIM_PEX_BUS_H
+
+#include "model/pex/pex.h"
+#include "port/driver.h"
+#include "port/pex/driver.h"
+#include "port/pex/port.h"
+#include "sim/world.h"
+
+enum sim_pex_event { SIM_PEX_WRITES, SIM_PEX_IRQ };
+
+struct sim_pex_write;
+
+/* A host's way to its function. */
+struct sim_pex_side {
+    struct via_pci pci;       /* what the driver has */
+    struct via_pci *function; /* the model's; NULL: not attached */
+    struct sim_pex *pex;
+    struct sim_end *end;
+    struct via_driver_host host;
+    struct via_port *port; /* the driver's; NULL: the host is down */
+    bool is_dead;          /* the process is killed: it reaches nothing any more */
+    bool wants_service;
+    bool has_lost_bells; /* until the driver's link is up anew */
+    uint64_t service_ns; /* by the host's clock */
+    uint32_t irqs_coming;
+    uint64_t irqs_seen; /* of the model's count */
+    struct sim_pex_write *head, *tail;
+    uint32_t writes_count;
+    uint64_t free_ns; /* when the link has sent what was posted */
+    uint64_t due_ns;  /* of the event that was asked for last; 0: none */
+};
+
+struct sim_pex {
+    struct via_rng rng; /* of what the link is like, and of its lives */
+    struct via_pex_options options;
+    struct via_pex_config config; /* of both ends */
+    struct via_pex *model;
+    struct sim_pex_side sides[2]; /* virtual, link */
+    uint32_t payload_bytes;       /* of a packet at most */
+    uint32_t bytes_per_us;        /* of the link */
+};
+
+struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side);
+/* So many of the writes under way arrive now. */
+void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count);
+/* Those whose time it is. */
+void sim_pex_bus_due(struct sim_pex_side *side);
+void sim_pex_bus_drop(struct sim_pex_side *side);
+/* After what may make the chip interrupt a host. */
+void sim_pex_bus_look(struct sim_pex *pex);
+
+static inline uint32_t sim_pex_bus_count(const struct sim_pex_side *side)
+{
+    return side->writes_count;
+}
+
+#endif

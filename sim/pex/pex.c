@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Links whose ends are src/port/pex, each on a function of the register model, under virtual time.
+ * Between a driver and its function stands a bus (bus.c). Faults are those of the simulator: a
+ * cable that is pulled, a process that is killed, reads that bring all-ones, interrupts that get
+ * lost.
+ */
+#include "sim/pex/pex.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/rng.h"
+#include "sim/memory.h"
+#include "sim/pex/bus.h"
+
+#define BAR_BYTES_MIN (UINT64_C(1) << 20)
+#define LOOK_NS (20 * VIA_MSEC_NS)     /* of the driver, with interrupts */
+#define LOOK_POLL_NS (1 * VIA_MSEC_NS) /* and without */
+
+static struct sim_pex_side *side_of(const struct sim_end *end)
+{
+    struct sim_pex *pex = end->link->chip;
+    return &pex->sides[end - end->link->end];
+}
+
+static struct sim_host *host_of(const struct sim_pex_side *side)
+{
+    return &side->end->world->hosts[side->end->host];
+}
+
+/* --- the operations of core/port.h: checked as on other links, then the driver's -------------- */
+
+static struct sim_end *end_of(struct via_port *port)
+{
+    return via_container_of(port, struct sim_end, port);
+}
+
+/* Time passes while a thread works: something that is on its way to it arrives. */
+static struct via_port *enter(struct via_port *port, unsigned queue)
+{
+    struct sim_end *end = end_of(port);
+    struct sim_world *world = end->world;
+    (void)sim_link_lane(end, queue);
+    if (via_rng_chance(&world->rng_port, world->config.port.pump_chance, 1000)) {
+        sim_pex_bus_arrive(side_of(end->peer), sim_between(&world->rng_port, 1, 4));
+    }
+    return side_of(end)->port;
+}
+
+static void chip_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len)
+{
+    struct via_port *driver = enter(port, queue);
+    if (sim_link_put(end_of(port), off, src, len)) {
+        sim_trace_put(end_of(port), off, src, len);
+        driver->ops->body(driver, queue, off, src, len);
+    }
+}
+
+static void chip_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                        size_t len)
+{
+    struct via_port *driver = enter(port, queue);
+    if (!sim_link_put(end_of(port), off, src, len)) {
+        return;
+    }
+    if (driver->ops->link_is_up(driver)) {
+        sim_trace_put(end_of(port), off, src, len);
+        sim_credit_put(end_of(port), off, src, len);
+    }
+    driver->ops->commit(driver, queue, off, src, len);
+}
+
+static void chip_flush(struct via_port *port, unsigned queue)
+{
+    struct via_port *driver = enter(port, queue);
+    driver->ops->flush(driver, queue);
+}
+
+static int chip_fence_start(struct via_port *port, unsigned queue)
+{
+    struct via_port *driver = enter(port, queue);
+    end_of(port)->world->counts.fences++;
+    return driver->ops->fence_start(driver, queue);
+}
+
+static int chip_fence_poll(struct via_port *port, unsigned queue)
+{
+    struct via_port *driver = enter(port, queue);
+    int rc = driver->ops->fence_poll(driver, queue);
+    if (rc == -ENOLINK) {
+        /* The driver may have kicked its control thread, by a descriptor that it sleeps on. */
+        side_of(end_of(port))->wants_service = true;
+        sim_thread_interrupt(&host_of(side_of(end_of(port)))->threads[0]);
+    }
+    return rc;
+}
+
+static int chip_ring(struct via_port *port, unsigned queue, unsigned bit)
+{
+    struct via_port *driver = enter(port, queue);
+    struct sim_end *end = end_of(port);
+    if (!sim_link_bell_leaves(end, bit)) {
+        return -EINVAL;
+    }
+    sim_trace(end->world, "  %u.%u: rings bell %u of host %u", end->host, end->index, bit,
+              end->peer->host);
+    return driver->ops->ring(driver, queue, bit);
+}
+
+static uint64_t chip_events(struct via_port *port, uint64_t mask)
+{
+    struct via_port *driver = side_of(end_of(port))->port;
+    return driver->ops->events(driver, mask);
+}
+
+static bool chip_link_is_up(struct via_port *port)
+{
+    struct via_port *driver = side_of(end_of(port))->port;
+    return driver->ops->link_is_up(driver);
+}
+
+static uint32_t chip_scratchpad_read(struct via_port *port, unsigned index)
+{
+    struct via_port *driver = side_of(end_of(port))->port;
+    return driver->ops->scratchpad_read(driver, index);
+}
+
+static void chip_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
+{
+    struct via_port *driver = side_of(end_of(port))->port;
+    driver->ops->scratchpad_write(driver, index, value);
+}
+
+static void chip_close(struct via_port *port)
+{
+    sim_fail(end_of(port)->world, "host %u port %u: closed by the node, whose it is not",
+             end_of(port)->host, end_of(port)->index);
+}
+
+static const struct via_port_ops chip_port_ops = {
+    .body = chip_body,
+    .commit = chip_commit,
+    .flush = chip_flush,
+    .fence_start = chip_fence_start,
+    .fence_poll = chip_fence_poll,
+    .ring = chip_ring,
+    .events = chip_events,
+    .link_is_up = chip_link_is_up,
+    .scratchpad_read = chip_scratchpad_read,
+    .scratchpad_write = chip_scratchpad_write,
+    .close = chip_close,
+};
+
+/* --- lives of the ends ------------------------------------------------------------------------ */
+
+static void on_wake(void *ctx, unsigned thread)
+{
+    struct sim_pex_side *side = ctx;
+    sim_thread_interrupt(&host_of(side)->threads[thread]);
+}
+
+static void open_port(struct sim_pex_side *side)
+{
+    struct sim_end *end = side->end;
+    struct sim_pex *pex = side->pex;
+    struct via_error err = {0};
+    side->host = (struct via_driver_host){
+        .host = host_of(side)->id,
+        .inbox_bytes = pex->config.window_bytes_max - VIA_PEX_PAGE_BYTES,
+        .threads_count = end->world->config.node.channels_count,
+        .wake = on_wake,
+        .ctx = side,
+        .peer = VIA_DRIVER_PEER_LEARNED,
+    };
+    bool is_link = side == &pex->sides[VIA_PEX_LINK];
+    /* The link side's function is behind the cable: who opens it waits for that. */
+    via_pex_set_link(pex->model, true);
+    int rc = via_pex_attach(pex->model, is_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL, &side->function);
+    if (rc == 0) {
+        side->is_dead = false;
+        rc = via_pex_port_open(&pex->config, sim_pex_bus_pci(side),
+                               sim_between(&pex->rng, 1, UINT32_MAX - 1), &side->host, &side->port,
+                               &err);
+    }
+    via_pex_set_link(pex->model, end->link->up);
+    if (rc != 0) {
+        fprintf(stderr, "simulator: open port %u of host %u: %d %s\n", end->index, end->host, rc,
+                err.text);
+        abort();
+    }
+    side->wants_service = true;
+    side->service_ns = 0;
+    end->port = (struct via_port){.ops = &chip_port_ops,
+                                  .caps = side->port->caps,
+                                  .inbox = side->port->inbox,
+                                  .side = side->port->side};
+    end->inbox = side->port->inbox;
+}
+
+static void close_port(struct sim_pex_side *side)
+{
+    if (side->port != NULL) {
+        side->port->ops->close(side->port);
+        side->port = NULL;
+    }
+    sim_pex_bus_look(side->pex);
+}
+
+/* The kernel cleans up after a process; what that had posted is ahead of what the kernel does. */
+static void pex_crashed(struct sim_end *end)
+{
+    struct sim_pex_side *side = side_of(end);
+    sim_pex_bus_arrive(side, UINT32_MAX);
+    side->is_dead = via_rng_chance(&side->pex->rng, 3, 4);
+    close_port(side);
+    sim_pex_bus_arrive(side, UINT32_MAX);
+    side->irqs_coming = 0;
+}
+
+static void pex_reopen(struct sim_end *end)
+{
+    open_port(side_of(end));
+}
+
+/* --- the link ----------------------------------------------------------------------------------
+ */
+
+static void draw(struct sim_pex *pex, uint64_t inbox_bytes)
+{
+    static const uint32_t payloads[] = {8, 64, 64, 256};
+    static const uint32_t rates[] = {2000, 4000, 7877, 15754}; /* MB/s: Gen2 x4 to Gen3 x16 */
+    static const enum via_pci_irq_kind irqs[] = {VIA_PCI_IRQ_KINDS, VIA_PCI_MSI, VIA_PCI_MSI,
+                                                 VIA_PCI_INTX};
+    struct via_pex_switches *switches = &pex->options.switches;
+    struct via_pex_config *config = &pex->config;
+    uint64_t bytes = via_align_up(inbox_bytes, (uint64_t)VIA_PEX_PAGE_BYTES) + VIA_PEX_PAGE_BYTES;
+    pex->payload_bytes = payloads[sim_between(&pex->rng, 0, 3)];
+    pex->bytes_per_us = rates[sim_between(&pex->rng, 0, 3)];
+    pex->options = via_pex_options_default;
+    uint64_t bar_bytes = BAR_BYTES_MIN;
+    while (bar_bytes < bytes) {
+        bar_bytes *= 2;
+    }
+    pex->options.bar_bytes[0][0] = bar_bytes << sim_between(&pex->rng, 0, 1);
+    pex->options.bar_bytes[1][0] = bar_bytes << sim_between(&pex->rng, 0, 1);
+    pex->options.nt = sim_between(&pex->rng, 0, 1);
+    switches->alut_needs_bit_31 = via_rng_chance(&pex->rng, 1, 2);
+    switches->alut_enable_at_bar = via_rng_chance(&pex->rng, 1, 2);
+    switches->lut_at_db4 = via_rng_chance(&pex->rng, 1, 2);
+    switches->dl_down_keeps_alut = via_rng_chance(&pex->rng, 1, 2);
+    switches->unmask_fires_msi = via_rng_chance(&pex->rng, 1, 2);
+    *config = (struct via_pex_config){.target = "simulated",
+                                      .bar = 2,
+                                      .window_bytes_max = bytes,
+                                      .alut = via_rng_chance(&pex->rng, 1, 4),
+                                      .alut_at_peer = switches->alut_enable_at_bar,
+                                      .lut_at_db4 = switches->lut_at_db4,
+                                      .irq = irqs[sim_between(&pex->rng, 0, 3)],
+                                      .polls = via_rng_chance(&pex->rng, 1, 8)};
+    if (config->polls) {
+        config->irq = VIA_PCI_IRQ_KINDS;
+    }
+}
+
+static void pex_open(struct sim_link *link, size_t inbox_bytes)
+{
+    struct sim_pex *pex = sim_alloc(sizeof(*pex));
+    struct via_error err = {0};
+    struct sim_world *world = link->end[0].world;
+    link->chip = pex;
+    via_rng_init(&pex->rng, world->config.seed ^ UINT64_C(0x706578) ^ (uint64_t)link->index << 32);
+    draw(pex, inbox_bytes);
+    if (via_pex_new(&pex->options, &pex->model, &err) != 0) {
+        fprintf(stderr, "simulator: register model: %s\n", err.text);
+        abort();
+    }
+    sim_trace(world, "link %u: %s%s, NT%u, %u bytes a packet, %u MB/s, switches %d%d%d%d%d",
+              link->index, pex->config.alut ? "A-LUT, " : "",
+              pex->config.polls                 ? "no interrupts"
+              : pex->config.irq == VIA_PCI_INTX ? "INTx"
+                                                : "MSI",
+              pex->options.nt, pex->payload_bytes, pex->bytes_per_us,
+              pex->options.switches.alut_needs_bit_31, pex->options.switches.alut_enable_at_bar,
+              pex->options.switches.lut_at_db4, pex->options.switches.dl_down_keeps_alut,
+              pex->options.switches.unmask_fires_msi);
+    for (unsigned i = 0; i < 2; i++) {
+        pex->sides[i] = (struct sim_pex_side){.pex = pex, .end = &link->end[i]};
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        open_port(&pex->sides[i]);
+    }
+}
+
+static void pex_fini(struct sim_link *link)
+{
+    struct sim_pex *pex = link->chip;
+    for (unsigned i = 0; i < 2; i++) {
+        close_port(&pex->sides[i]);
+        sim_pex_bus_drop(&pex->sides[i]);
+    }
+    via_pex_free(pex->model);
+    free(pex);
+    link->chip = NULL;
+}
+
+/* What is under way is cut at some point. The chip is in the machine of the virtual side, whose
+ * register writes still reach it. */
+static void pex_set(struct sim_link *link, bool up)
+{
+    struct sim_pex *pex = link->chip;
+    struct sim_world *world = link->end[0].world;
+    for (unsigned i = 0; i < 2 && !up; i++) {
+        sim_pex_bus_arrive(&pex->sides[i],
+                           sim_between(&world->rng_fault, 0, sim_pex_bus_count(&pex->sides[i])));
+    }
+    via_pex_set_link(pex->model, up);
+    if (!up) {
+        pex->sides[0].has_lost_bells = pex->sides[1].has_lost_bells = true;
+        world->counts.torn += sim_pex_bus_count(&pex->sides[0]) != 0;
+        world->counts.torn += sim_pex_bus_count(&pex->sides[1]) != 0;
+        sim_pex_bus_arrive(&pex->sides[VIA_PEX_VIRTUAL], UINT32_MAX);
+        sim_pex_bus_drop(&pex->sides[VIA_PEX_LINK]);
+    }
+    sim_pex_bus_look(pex);
+}
+
+/* --- turns -------------------------------------------------------------------------------------
+ */
+
+static int pex_service(struct sim_end *end, uint64_t now_ns, uint64_t *deadline_ns)
+{
+    struct sim_pex_side *side = side_of(end);
+    int rc = 0;
+    if (side->wants_service || now_ns >= side->service_ns) {
+        side->wants_service = false;
+        rc = via_pex_driver.service(side->port, now_ns, &side->service_ns);
+        sim_pex_bus_look(side->pex);
+        side->has_lost_bells &= rc == 0 || !side->port->ops->link_is_up(side->port);
+        if (rc != 0) {
+            sim_trace(end->world, "  %u.%u: the driver says that its link is %s", end->host,
+                      end->index, side->port->ops->link_is_up(side->port) ? "up" : "down");
+        }
+    }
+    *deadline_ns = via_min(*deadline_ns, side->service_ns);
+    return rc;
+}
+
+static void pex_event(struct sim_link *link, uint32_t end, uint32_t what)
+{
+    struct sim_pex *pex = link->chip;
+    struct sim_pex_side *side = &pex->sides[end];
+    if (what == SIM_PEX_WRITES) {
+        sim_pex_bus_due(side);
+    } else if (side->port != NULL && side->irqs_coming != 0) {
+        side->irqs_coming--;
+        side->wants_service = true;
+        sim_thread_interrupt(&host_of(side)->threads[0]);
+    }
+}
+
+/* Where reads bring all-ones, those of the doorbells do: the driver's next look has them. What was
+ * rung when a cable was pulled is lost, and the driver's threads look again when it has noticed. */
+static bool pex_is_ringing(struct sim_end *end)
+{
+    struct sim_pex_side *side = side_of(end);
+    return end->world->config.port.ones_chance != 0 || side->has_lost_bells ||
+           side->irqs_coming != 0 || side->wants_service || side->pex->config.polls ||
+           sim_pex_bus_count(side_of(end->peer)) != 0 || sim_pex_bus_count(side) != 0 ||
+           !side->port->ops->link_is_up(side->port);
+}
+
+static uint64_t pex_look_ns(const struct sim_end *end)
+{
+    return side_of(end)->pex->config.polls ? LOOK_POLL_NS : LOOK_NS;
+}
+
+void sim_pex_use(void)
+{
+    static const struct sim_chip_ops ops = {
+        .open = pex_open,
+        .fini = pex_fini,
+        .set = pex_set,
+        .crashed = pex_crashed,
+        .reopen = pex_reopen,
+        .service = pex_service,
+        .event = pex_event,
+        .is_ringing = pex_is_ringing,
+        .look_ns = pex_look_ns,
+    };
+    sim_chips = &ops;
+}
