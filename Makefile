@@ -31,7 +31,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -63,11 +63,12 @@ machines-jobs: packages build-dev ## OpenSHMEM jobs over machines, by oshrun and
 
 test: packages test-dev ## install what is missing, build with ASan and UBSan, run all tests
 
-check: ## test, then the same tests under TSan and in the release build, then hw
+check: ## test, then the same tests under TSan and in the release build, then hw and the lab
 	$(MAKE) test
 	$(MAKE) test-tsan
 	$(MAKE) test-release
 	$(MAKE) hw
+	$(MAKE) lab
 
 bench: packages build-release ## run every benchmark on the release build
 	tools/bench-all
@@ -80,6 +81,9 @@ fit-costs: packages build-release ## fit the cost model to the published systems
 
 soak: packages build-release ## run SEEDS seeds of the simulator on all cores, from FIRST on
 	build/release/bin/viaduct-sim run --first $(FIRST) --count $(SEEDS)
+
+soak-pex: packages build-release ## the same with the driver of PEX 87xx on its register model as every link
+	build/release/bin/viaduct-sim run --first $(FIRST) --count $(SEEDS) --set like=pex-driver,pes=0,streams=0
 
 fuzz: packages build-fuzz ## every fuzzer of tests/fuzz, for FUZZ_SECONDS each; what they learn is kept in build/fuzz/inputs
 	bash tests/fuzz/run.sh build/fuzz $(FUZZ_SECONDS)

@@ -40,6 +40,8 @@ def deliver(host):
 class Lab:
     """Its files and processes go with it, and with this process. A lab of a kind has links_of(host): the descriptions of a guest's links."""
 
+    programs = PROGRAMS  # of this computer, that guests have too
+
     def __init__(self, packages):
         self.packages = packages
         self.folder = tempfile.mkdtemp(prefix="viaduct-lab-")
@@ -50,12 +52,12 @@ class Lab:
         self.processes = []
 
     def build_image(self, more=()):
-        missing = [name for name in PROGRAMS if shutil.which(name) is None]
+        missing = [name for name in self.programs if shutil.which(name) is None]
         if missing:
             raise lab_packages.Missing("not installed: %s" % ", ".join(missing))
         files = [(os.path.join(BIN, name), "usr/bin/" + os.path.basename(name)) for name in OURS]
         files += [(os.path.join(BIN, "libviaduct-sockets.so"), SOCKETS), *more]
-        lab_guest.build_image(self.packages, self.image, PROGRAMS, files)
+        lab_guest.build_image(self.packages, self.image, self.programs, files)
 
     def start_process(self, words, says=None, **more):
         """A process of this computer; with `says`, one whose first line says so."""
