@@ -35,3 +35,5 @@ if(TARGET libviaduct)
     install(FILES ${PROJECT_BINARY_DIR}/viaduct.pc
             DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
+
+install(FILES packaging/grafana-dashboard.json DESTINATION ${CMAKE_INSTALL_DATADIR}/viaduct)

@@ -17,6 +17,8 @@ static const struct command commands[] = {
     {"up", "bring an emulated fabric up on this machine", via_cli_up},
     {"down", "end a fabric and remove what it left", via_cli_down},
     {"status", "hosts, links, routes, attached processes", via_cli_status},
+    {"top", "the same, live: hosts, links, connections, jobs", via_cli_top},
+    {"metrics", "the same as Prometheus text, once or by HTTP", via_cli_metrics},
     {"run", "run a program on a host of the fabric", via_cli_run},
     {"sockets", "TCP connections and what carries them; run a program with the library",
      via_cli_sockets},

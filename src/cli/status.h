@@ -41,6 +41,19 @@ struct via_status {
     struct via_status_link links[VIA_TOPOLOGY_LINKS_MAX];
 };
 
+/*
+ * Asks each host of the fabric for its status: `before` becomes what was `after`. Blocks for up to
+ * timeout_ms for each host that does not answer. again: a host that did not answer last time is
+ * not asked.
+ */
+void via_status_ask(struct via_status *status, unsigned timeout_ms, bool again);
+
+/* Fills in the links from the answers: state, counts, and throughput between before and after. */
+void via_status_compare(struct via_status *status);
+
+/* Frees the answers. */
+void via_status_release(struct via_status *status);
+
 /* The whole of it as docs/man/viaduct-status.1 has it; NULL when memory is out. */
 json_t *via_status_json(const struct via_status *status);
 

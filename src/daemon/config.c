@@ -327,6 +327,7 @@ static void connect_texts(struct via_daemon_options *options)
     host->rundir = options->rundir.text;
     host->links = options->links;
     options->tune_path = options->tune_file[0] != '\0' ? options->tune_file : NULL;
+    options->metrics = options->metrics_at[0] != '\0' ? options->metrics_at : NULL;
     options->key_path = options->key_file[0] != '\0' ? options->key_file : NULL;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/number.h"
+#include "metrics/server.h"
 
 static void append(char *text, size_t bytes, const char *format, ...) VIA_PRINTF(3, 4);
 
@@ -118,6 +119,18 @@ static int set_tune(struct via_daemon_options *options, const char *value, struc
 static void show_tune(const struct via_daemon_options *options, char *ret_text, size_t bytes)
 {
     append(ret_text, bytes, "%s", options->tune_file);
+}
+
+static int set_metrics(struct via_daemon_options *options, const char *value, struct via_error *err)
+{
+    struct sockaddr_storage address;
+    int rc = via_metrics_parse_address(value, &address, err);
+    return rc != 0 ? rc : set_text(options->metrics_at, sizeof(options->metrics_at), value, err);
+}
+
+static void show_metrics(const struct via_daemon_options *options, char *ret_text, size_t bytes)
+{
+    append(ret_text, bytes, "%s", options->metrics_at);
 }
 
 static int set_key(struct via_daemon_options *options, const char *value, struct via_error *err)
@@ -268,6 +281,7 @@ const struct via_config_key via_config_keys[VIA_CONFIG_KEYS_COUNT] = {
     {"host", "name", true, false, NULL, set_name, show_name},
     {"host", "addresses", true, false, NULL, set_addresses, show_addresses},
     {"host", "listen", false, false, NULL, set_listen, show_listen},
+    {"host", "metrics", false, false, NULL, set_metrics, show_metrics},
     {"host", "rundir", false, false, NULL, set_rundir, show_rundir},
     {"fabric", "name", true, false, NULL, set_fabric, show_fabric},
     {"fabric", "key", false, false, NULL, set_key, show_key},

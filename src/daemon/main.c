@@ -14,6 +14,7 @@
 
 #include "daemon/key.h"
 #include "daemon/log_writer.h"
+#include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
 #include "daemon/reload.h"
@@ -238,6 +239,9 @@ static int open_services(const struct via_daemon_options *options, struct via_da
     if (rc == 0) {
         rc = via_notify_open(running, err);
     }
+    if (rc == 0) {
+        rc = via_daemon_metrics_open(options, err);
+    }
     if (rc == 0 && options->config_path != NULL) {
         rc = via_reload_open(running, options, key, &notify_calls, err);
     }
@@ -246,6 +250,7 @@ static int open_services(const struct via_daemon_options *options, struct via_da
 
 static void close_services(const struct via_daemon_options *options)
 {
+    via_daemon_metrics_close();
     via_host_source_remove(running, &companion);
     via_notify_close(running);
     if (options->config_path != NULL) {
@@ -296,6 +301,7 @@ static int open_host(const struct via_daemon_options *options, struct via_daemon
         rc = open_services(options, options->key_path != NULL ? key : NULL, err);
     }
     if (rc != 0) {
+        via_daemon_metrics_close();
         via_host_close(running);
     }
     return rc;

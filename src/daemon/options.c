@@ -12,6 +12,7 @@
 #include "daemon/config.h"
 #include "daemon/log_writer.h"
 #include "daemon/number.h"
+#include "metrics/server.h"
 
 enum option_id {
     OPT_CONFIG = 256,
@@ -38,6 +39,7 @@ enum option_id {
     OPT_QUOTA,
     OPT_KEY,
     OPT_TUNE,
+    OPT_METRICS,
     OPT_FOREGROUND,
     OPT_PARENT_DEATH,
     OPT_WITH,
@@ -74,6 +76,7 @@ static const struct option long_options[] = {
     {"quota", required_argument, NULL, OPT_QUOTA},
     {"key", required_argument, NULL, OPT_KEY},
     {"tune", required_argument, NULL, OPT_TUNE},
+    {"metrics", required_argument, NULL, OPT_METRICS},
     {"foreground", no_argument, NULL, OPT_FOREGROUND},
     {"parent-death", no_argument, NULL, OPT_PARENT_DEATH},
     {"with", required_argument, NULL, OPT_WITH},
@@ -135,6 +138,8 @@ static const char help[] =
     "that\n"
     "                        have the same\n"
     "  --tune FILE           settings that viaduct-tune(1) has measured for these links\n"
+    "  --metrics ADDRESS:PORT\n"
+    "                        serve metrics for Prometheus there (http://ADDRESS:PORT/metrics)\n"
     "  --foreground          stay, and log to standard error\n"
     "  --parent-death        end when the process that started this one ends\n"
     "  --with PID            end when this process ends\n"
@@ -322,6 +327,17 @@ static enum via_daemon_next set_group(struct via_daemon_options *options, const 
     return VIA_DAEMON_RUN;
 }
 
+static enum via_daemon_next set_metrics(struct via_daemon_options *options, const char *text)
+{
+    struct sockaddr_storage address;
+    struct via_error err;
+    if (via_metrics_parse_address(text, &address, &err) != 0) {
+        return wrong("--metrics %s", err.text);
+    }
+    options->metrics = text;
+    return VIA_DAEMON_RUN;
+}
+
 static enum via_daemon_next set_quota(struct via_daemon_options *options, const char *text)
 {
     struct via_error err;
@@ -417,6 +433,8 @@ static enum via_daemon_next parse_one(struct via_daemon_options *options, struct
     case OPT_TUNE:
         options->tune_path = optarg;
         return VIA_DAEMON_RUN;
+    case OPT_METRICS:
+        return set_metrics(options, optarg);
     case OPT_KEY:
         options->key_path = optarg;
         return VIA_DAEMON_RUN;

@@ -30,6 +30,7 @@ struct via_daemon_options {
     bool parent_death;
     const char *key_path;  /* NULL = no fabric key */
     const char *tune_path; /* NULL = no measured settings */
+    const char *metrics;   /* ADDRESS:PORT where metrics are served; NULL = nowhere */
     pid_t with;            /* end when it ends; 0 = nobody */
 
     const char *config_path; /* NULL = all is on the command line */
@@ -40,6 +41,7 @@ struct via_daemon_options {
     char listen[128];
     char key_file[VIA_DAEMON_PATH_BYTES];
     char tune_file[VIA_DAEMON_PATH_BYTES];
+    char metrics_at[64];
     char log_file[VIA_DAEMON_PATH_BYTES]; /* "" = where the daemon logs otherwise */
     char link_names[VIA_PORTS_MAX][VIA_FABRIC_NAME_BYTES_MAX + 1];
 };

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_DAEMON_METRICS_H
+#define VIA_DAEMON_METRICS_H
+
+#include "daemon/options.h"
+
+/*
+ * Metrics of this host by HTTP, if the options ask for them. The server's thread asks the host by
+ * its control socket, as commands do: a slow client holds up no thread of the host. options are
+ * borrowed until via_daemon_metrics_close(). Errors of via_metrics_open().
+ */
+int via_daemon_metrics_open(const struct via_daemon_options *options,
+                            struct via_error *err) VIA_MUST_CHECK;
+
+/* Waits for a request that is being answered: before the host is closed, else that is 2 s. */
+void via_daemon_metrics_close(void);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "metrics/server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A scraper has one connection; a few people may look besides. */
+#define CONNECTIONS_MAX 16u
+#define CONNECTION_SECONDS 10u
+/* Of the head of a request and of its answer, for each connection. */
+#define CONNECTION_BYTES (16u * 1024)
+#define BACKLOG 16
+
+struct via_metrics_server {
+    struct MHD_Daemon *daemon;
+    via_metrics_collect *collect;
+    void *ctx;
+};
+
+static const char index_page[] =
+    "<!DOCTYPE html><title>Viaduct</title><p>Viaduct: <a href=\"/metrics\">metrics</a></p>\n";
+
+static bool parse_port(const char *text, in_port_t *ret_port)
+{
+    char *end;
+    errno = 0;
+    unsigned long port = strtoul(text, &end, 10);
+    *ret_port = htons((uint16_t)port);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && port >= 1 &&
+           port <= 65535;
+}
+
+int via_metrics_parse_address(const char *text, struct sockaddr_storage *ret_address,
+                              struct via_error *err)
+{
+    char host[INET6_ADDRSTRLEN + 2];
+    const char *colon = strrchr(text, ':');
+    size_t bytes = colon != NULL ? (size_t)(colon - text) : 0;
+    struct sockaddr_in *v4 = (struct sockaddr_in *)ret_address;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret_address;
+    memset(ret_address, 0, sizeof(*ret_address));
+    if (bytes == 0 || bytes >= sizeof(host)) {
+        return via_error_set(err, -EINVAL,
+                             "'%.80s': ADDRESS:PORT is expected, such as 127.0.0.1:9321", text);
+    }
+    memcpy(host, text, bytes);
+    host[bytes] = '\0';
+    bool is_v6 = host[0] == '[' && host[bytes - 1] == ']' && bytes > 2;
+    if (is_v6) {
+        host[bytes - 1] = '\0';
+    }
+    bool good = is_v6 ? inet_pton(AF_INET6, host + 1, &v6->sin6_addr) == 1
+                      : inet_pton(AF_INET, host, &v4->sin_addr) == 1;
+    if (!good) {
+        return via_error_set(
+            err, -EINVAL,
+            "'%.80s': an IPv4 address or [an IPv6 address] is expected before the port", text);
+    }
+    ret_address->ss_family = is_v6 ? AF_INET6 : AF_INET;
+    if (!parse_port(colon + 1, is_v6 ? &v6->sin6_port : &v4->sin_port)) {
+        return via_error_set(err, -EINVAL, "'%.80s': the port is 1 to 65535", text);
+    }
+    return 0;
+}
+
+/* --- requests, on the server's thread ------------------------------------------------------------
+ */
+
+static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned code, const char *type,
+                                 const char *text, size_t bytes, enum MHD_ResponseMemoryMode mode)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)text, mode);
+    if (response == NULL) {
+        if (mode == MHD_RESPMEM_MUST_FREE) {
+            free((void *)(uintptr_t)text);
+        }
+        return MHD_NO;
+    }
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (code == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    }
+    enum MHD_Result result = MHD_queue_response(connection, code, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result send_constant(struct MHD_Connection *connection, unsigned code,
+                                     const char *type, const char *text)
+{
+    return send_text(connection, code, type, text, strlen(text), MHD_RESPMEM_PERSISTENT);
+}
+
+static enum MHD_Result send_metrics(struct via_metrics_server *server,
+                                    struct MHD_Connection *connection)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    if (server->collect(server->ctx, &text, &bytes) != 0) {
+        return send_constant(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain",
+                             "the status of the host is not available\n");
+    }
+    return send_text(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text,
+                     bytes, MHD_RESPMEM_MUST_FREE);
+}
+
+static enum MHD_Result answer(void *ctx, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *upload,
+                              size_t *upload_bytes, void **request)
+{
+    static char seen; /* the head has come; its address is all that counts */
+    (void)version;
+    (void)upload;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+        *upload_bytes = 0;
+        return send_constant(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain",
+                             "GET and HEAD are served\n");
+    }
+    if (*request == NULL) {
+        *request = &seen;
+        return MHD_YES;
+    }
+    if (strcmp(url, "/metrics") == 0) {
+        return send_metrics(ctx, connection);
+    }
+    if (strcmp(url, "/") == 0) {
+        return send_constant(connection, MHD_HTTP_OK, "text/html; charset=utf-8", index_page);
+    }
+    return send_constant(connection, MHD_HTTP_NOT_FOUND, "text/plain", "see /metrics\n");
+}
+
+/* --- opening -------------------------------------------------------------------------------------
+ */
+
+/* Our own, because MHD does not tell why it could not listen. */
+static int listen_at(const char *text, int *ret_fd, struct via_error *err)
+{
+    struct sockaddr_storage address;
+    const int on = 1;
+    int rc = via_metrics_parse_address(text, &address, err);
+    if (rc != 0) {
+        return rc;
+    }
+    socklen_t bytes =
+        address.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return via_error_set(err, -errno, "metrics at %.80s: socket: %s", text, strerror(errno));
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (address.ss_family == AF_INET6) {
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    }
+    if (bind(fd, (const struct sockaddr *)&address, bytes) != 0 || listen(fd, BACKLOG) != 0) {
+        rc = via_error_set(err, -errno, "metrics at %.80s: listen: %s", text, strerror(errno));
+        close(fd);
+        return rc;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+int via_metrics_open(const char *address, via_metrics_collect *collect, void *ctx,
+                     struct via_metrics_server **ret_server, struct via_error *err)
+{
+    int fd = -1;
+    int rc = listen_at(address, &fd, err);
+    if (rc != 0) {
+        return rc;
+    }
+    struct via_metrics_server *server = calloc(1, sizeof(*server));
+    if (server == NULL) {
+        close(fd);
+        return via_error_set(err, -ENOMEM, "metrics at %.80s: %s", address, strerror(ENOMEM));
+    }
+    server->collect = collect;
+    server->ctx = ctx;
+    server->daemon = MHD_start_daemon(
+        MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, server,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_BYTES, MHD_OPTION_END);
+    if (server->daemon == NULL) {
+        close(fd);
+        free(server);
+        return via_error_set(err, -EAGAIN, "metrics at %.80s: start the server's thread", address);
+    }
+    *ret_server = server;
+    return 0;
+}
+
+void via_metrics_close(struct via_metrics_server *server)
+{
+    if (server != NULL) {
+        MHD_stop_daemon(server->daemon);
+        free(server);
+    }
+}
