@@ -16,6 +16,7 @@ int via_cli_up(int argc, char **argv);
 int via_cli_down(int argc, char **argv);
 int via_cli_status(int argc, char **argv);
 int via_cli_top(int argc, char **argv);
+int via_cli_report(int argc, char **argv);
 int via_cli_metrics(int argc, char **argv);
 int via_cli_run(int argc, char **argv);
 int via_cli_cut(int argc, char **argv);

@@ -111,3 +111,13 @@ int via_find_preload(struct via_find_path *ret_path, struct via_error *err)
     return via_error_set(err, -ENOENT, "%s: find: neither in %.200s nor in its ../lib%s%s", PRELOAD,
                          own.text, other ? " or " : "", other ? VIADUCT_BINDIR_TO_LIBDIR : "");
 }
+
+int via_find_shared(const char *name, struct via_find_path *ret_path, struct via_error *err)
+{
+    struct via_find_path own = own_folder();
+    if (join(ret_path, own.text, "../share/viaduct/", name) && is_file(ret_path->text, R_OK)) {
+        return 0;
+    }
+    return via_error_set(err, -ENOENT, "%s: find: not in ../share/viaduct of %.200s", name,
+                         own.text);
+}

@@ -24,6 +24,10 @@ int via_find_preload(struct via_find_path *ret_path, struct via_error *err) VIA_
 /* viaduct-ip: beside this program, else in $PATH. -ENOENT. */
 int via_find_ip(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 
+/* A file of ../share/viaduct of this program's folder. -ENOENT. */
+int via_find_shared(const char *name, struct via_find_path *ret_path,
+                    struct via_error *err) VIA_MUST_CHECK;
+
 /* oshrun: beside this program, else in $PATH. -ENOENT. */
 int via_find_oshrun(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 

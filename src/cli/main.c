@@ -29,6 +29,7 @@ static const struct command commands[] = {
     {"mend", "mend a link that was cut", via_cli_mend},
     {"reload", "the daemon of this machine reads its configuration file again", via_cli_reload},
     {"perf", "measure pingpong, put, get and barrier", via_cli_perf},
+    {"report", "one HTML page of the benchmarks of this machine", via_cli_report},
     {"tune", "measure which settings help on a link, and keep them", via_cli_tune},
     {"sim", "whole fabrics under virtual time, with faults", via_cli_sim},
     {"model", "serve a register model of hardware by vfio-user", via_cli_model},
