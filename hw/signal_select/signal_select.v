@@ -89,6 +89,10 @@ module signal_select #(
     end
 `endif
 
+`ifdef TIMING
+    `include "timing.vh"
+`endif
+
     wire released = state == RUN;
     assign switch_reset_n = released & reset_to[0];
     assign remote_reset_n_out = released & reset_to[1];

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """viaduct card as users call it."""
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -157,6 +158,19 @@ class Card(unittest.TestCase):
                       "host, ntb, optical", "no such role", "4 mini-SAS and 1 sideband, up to 10 m", "are derived"):
             self.assertIn(words, text)
         self.assertNotIn("pex8733", self.good("roles", "pex8749-x8").decode())
+
+    def test_the_documentation_has_the_same_roles(self):
+        with open(os.path.join(os.environ["VIADUCT_SOURCE_DIR"], "docs", "cards.md"), encoding="utf-8") as file:
+            rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in file if re.match(r"\| (host|box), ", line)]
+        self.assertEqual(len(rows), 6)
+        for card in ("pex8749-x8", "pex8733-x16"):
+            text = self.good("roles", card).decode().replace("to switch, slot\n", "to switch, slots\n")
+            for role, medium, dip, upstream, reset, clock in rows:
+                switches = ", ".join("%d %s" % (i + 1, "on" if digit == "1" else "off") for i, digit in enumerate(dip[:3]))
+                part = text.partition("  %s, %s\n" % (role.replace("NTB", "ntb"), medium))[2].split("\n  " + "host, ")[0].split("\n  box, ")[0]
+                for words in ("DIP      %s, 4 off\n" % switches, "(%s), " % upstream, "RESET    from %s to %s\n" % tuple(reset.split(" / ")),
+                              "CLOCK    from %s to %s\n" % tuple(clock.split(" / "))):
+                    self.assertIn(words, part, (role, medium))
 
     def test_an_image_is_made_dumped_compiled_checked_and_compared(self):
         self.make("a.bin", "--role", "host", "--mode", "ntb", "--bar", "16", "--alut")
