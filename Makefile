@@ -31,7 +31,7 @@ MACHINES ?=
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help docs deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -138,6 +138,10 @@ reloads-sockets: packages build-release ## reload nginx RELOADS times under load
 
 loops-sockets: packages build-release ## every shape of event loop, LOOP_ROUNDS times: none stalls for 100 ms (on an idle machine)
 	VIADUCT_EVENT_LOOP_ROUNDS=$(LOOP_ROUNDS) VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/test_event_loops.py
+
+docs: ## the documentation as a site, man pages included, in build/docs/site
+	tools/install-packages docs
+	python3 tools/docs --output build/docs
 
 deb: ## Debian packages of this tree, in build/deb
 	tools/install-packages deb
