@@ -37,3 +37,23 @@ if(TARGET libviaduct)
 endif()
 
 install(FILES packaging/grafana-dashboard.json DESTINATION ${CMAKE_INSTALL_DATADIR}/viaduct)
+
+# Completions of shells, from what the built programs say of their options.
+if(Python3_Interpreter_FOUND AND NOT CMAKE_CROSSCOMPILING)
+    set(completion ${PROJECT_BINARY_DIR}/completion)
+    set(programs)
+    foreach(program viaduct viaductd viaduct-ip oshrun oshinfo)
+        if(TARGET ${program})
+            list(APPEND programs ${program})
+            install(FILES ${completion}/bash/${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+            install(FILES ${completion}/zsh/_${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+            install(FILES ${completion}/fish/${program}.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+        endif()
+    endforeach()
+    add_custom_command(
+        OUTPUT ${completion}/options.tsv
+        COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/completion ${VIADUCT_BIN_DIR} ${completion}
+        DEPENDS ${PROJECT_SOURCE_DIR}/tools/completion ${programs}
+        COMMENT "Completions of shells" VERBATIM)
+    add_custom_target(completion ALL DEPENDS ${completion}/options.tsv)
+endif()
