@@ -228,9 +228,43 @@ static void a_repeated_request_ends_no_link(void **state)
     disturb(true);
 }
 
+/* Who connects is told why it is refused, at the place that all versions agree on. */
+static void another_version_is_refused(void **state)
+{
+    struct link link = {0};
+    struct stranger stranger = {0};
+    struct via_ofi_request request;
+    struct via_ofi_answer answer;
+    struct fi_eq_err_entry error = {0};
+    uint32_t event;
+    (void)state;
+    open_link(&link, false);
+    assert_int_equal(via_ofi_request_make(&link.offers[0], LISTENER, false, &request), 0);
+    request.version--;
+    open_stranger(&stranger, link.addresses[1]);
+    assert_int_equal(fi_connect(stranger.ep, stranger.info->dest_addr, &request, sizeof(request)),
+                     0);
+    uint64_t until_ns = via_ofi_now_ns() + PATIENCE_NS;
+    while (fi_eq_read(stranger.eq, &event, &answer, sizeof(answer), 0) != -FI_EAVAIL) {
+        struct fi_cq_msg_entry completion;
+        (void)fi_cq_read(stranger.cq, &completion, 1);
+        assert_true(via_ofi_now_ns() < until_ns);
+        usleep(200);
+    }
+    assert_true(fi_eq_readerr(stranger.eq, &error, 0) > 0);
+    assert_true(error.err_data_size >= sizeof(answer));
+    memcpy(&answer, error.err_data, sizeof(answer));
+    assert_int_equal(answer.magic, VIA_OFI_MAGIC);
+    assert_int_equal(answer.version, VIA_OFI_WIRE_VERSION);
+    assert_int_equal(answer.code, VIA_OFI_REFUSED_VERSION);
+    close_stranger(&stranger);
+    close_link(&link);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_version_is_refused),
         cmocka_unit_test(a_stranger_ends_no_link),
         cmocka_unit_test(a_repeated_request_ends_no_link),
     };

@@ -293,6 +293,32 @@ class Ofi(cli.Case):
         self.assert_says(1, "does not encrypt this link, and this host does")
         self.assert_says(2, "encrypts this link, and this host does not")
 
+    def test_two_hosts_with_one_id(self):
+        """The second one is refused, and both ends say so; the link of the first one does not notice."""
+        self.daemon(2, [1])
+        first = self.daemon(1, [2])
+        self.assert_state(1, "up")
+        self.assert_state(2, "up")
+        run = os.path.join(self.folder, "second")
+        os.mkdir(run, 0o700)
+        log = os.path.join(self.folder, "log-second")
+        with open(log, "wb") as file:
+            second = subprocess.Popen([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", run, "--host", "1", "--link",
+                                       self.link(9, 2)], env=self.env, stderr=file)
+        self.addCleanup(second.wait)
+        self.addCleanup(second.kill)
+
+        def told():
+            with open(log, encoding="utf-8") as file:
+                return "is connected to another host with this host's id" in file.read()
+        self.assertTrue(cli.wait_for(told))
+        self.assert_says(2, "has the id of a host that is connected")
+        self.assertEqual((self.link_of(1)["state"], self.link_of(1)["downs"]), ("up", 0))
+        # The first one is gone for more than a second: the id is free.
+        first.kill()
+        first.wait()
+        self.assert_state(2, "up")
+
     def test_strangers_do_no_harm(self):
         self.daemon(2, [1])
         self.assert_not_up(2)
