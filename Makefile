@@ -27,11 +27,13 @@ N ?= 4
 # Of daemons on machines of their own; which parts, and more options of tests/machines/check_machines.py.
 MACHINE_KILLS ?= 1000
 MACHINES ?=
+# Daemons of `make hosts-check`.
+HOSTS ?= 64
 # Which suites, or which modules of CPython's: conform_sockets.py --help.
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help docs deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +48,9 @@ machines: packages build-release ## N machines on this computer with a daemon ea
 
 machines-check: packages build-release ## kill MACHINE_KILLS daemons, start 16 machines, cut them in two: what is lost, how long it takes
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/machines/check_machines.py --kills $(MACHINE_KILLS) $(MACHINES) || [ $$? -eq 77 ]
+
+hosts-check: packages build-release ## HOSTS daemons over libfabric on this machine, some links to nowhere: all reach all, nothing is lost
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/machines/check_many.py --hosts $(HOSTS)
 
 lab: packages build-release ## virtual machines joined by ivshmem, and by models of PEX 87xx: links, programs, kills (QEMU is fetched into a cache)
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_lab.py || [ $$? -eq 77 ]

@@ -19,6 +19,7 @@
 /* While bring-up makes progress, look this often per heartbeat. */
 #define LOOKS_PER_HEARTBEAT 8
 #define DEAD_NS (80 * VIA_MSEC_NS)
+#define BEATS_PER_SILENCE 8
 
 static void set_state(struct via_node *node, struct via_link *link, enum via_link_state state)
 {
@@ -549,6 +550,15 @@ static uint64_t dead_ns(const struct via_node *node, const struct via_link *link
     return configured != 0 ? configured : via_max(DEAD_NS, port_of(link)->caps.silence_ns);
 }
 
+/* Where a peer that lives may be silent for long, most heartbeats would tell nothing: a host with
+ * 63 such links would spend a CPU on them. */
+static uint64_t beat_interval(const struct via_node *node, const struct via_link *link)
+{
+    uint64_t silence = port_of(link)->caps.silence_ns;
+    uint64_t interval = via_min(silence, dead_ns(node, link)) / BEATS_PER_SILENCE;
+    return via_max(node->config.heartbeat_ns, interval);
+}
+
 /* Work of a link on which the hosts have greeted each other; 0, or negative when it must go down.
  */
 static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns)
@@ -567,8 +577,8 @@ static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns
         beat(link);
         look_for_objection(node, link);
         /* At multiples of the period: hosts of one machine then beat together, and wake it once. */
-        link->next_beat_ns =
-            now_ns - now_ns % node->config.heartbeat_ns + node->config.heartbeat_ns;
+        uint64_t interval = beat_interval(node, link);
+        link->next_beat_ns = now_ns - now_ns % interval + interval;
     }
     switch (link->phase) {
     case VIA_PHASE_GREETING:

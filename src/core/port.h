@@ -84,8 +84,9 @@ struct via_port_ops {
      * it was started, also when it is up again by now; what the queue posted may be lost. -EINVAL:
      * none was started since the last 1 or -ENOLINK. Some ports get ahead only in this call, and no
      * event tells of the end: a round trip on a bus is too short to sleep for (but see
-     * caps.fence_wakes). Does not block. Asked again and again, it ends within a second: a port
-     * whose fence gets lost takes its link down.
+     * caps.fence_wakes). Does not block. Asked again and again, it ends within a second, or within
+     * four where a peer that is slow says all the time that it lives: a port whose fence gets lost
+     * takes its link down.
      */
     int (*fence_poll)(struct via_port *port, unsigned queue);
 

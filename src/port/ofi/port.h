@@ -118,7 +118,9 @@ struct via_ofi_queue {
     uint32_t open_session;                           /* of the port when it was begun */
     uint32_t fence;                                  /* number of the last one */
     uint32_t fence_session;
-    uint64_t fence_ns; /* when it was started */
+    uint64_t fence_ns;    /* when it was started, or when the peer was given more time */
+    uint64_t fence_heard; /* port->messages_heard at that time */
+    unsigned fence_turns; /* how often it was */
     bool fence_under_way;
     /* Number of the last one that the peer has answered. Release in receive.c, acquire in
      * fence_poll(). */
@@ -160,6 +162,7 @@ struct via_ofi_port {
     _Atomic uint64_t reach_bytes; /* of the window: what the peer's inbox has */
     _Atomic uint64_t edges;       /* VIA_PORT_EVENT_* not yet read */
     _Atomic uint32_t bells;       /* doorbells not yet read */
+    _Atomic uint64_t messages_heard; /* of the peer, also signs of life */
     _Atomic uint32_t pads[VIA_PORT_SCRATCHPADS];
     _Atomic bool polled;  /* a transfer thread makes progress: the hub's thread need not */
     _Atomic bool resting; /* the hub's thread does not watch the connection: see polled */

@@ -132,6 +132,7 @@ static void take_message(struct via_ofi_conn *conn, const unsigned char *message
     size_t at = 0;
     bool sealed = conn->sealed;
     atomic_store_explicit(&conn->heard, true, memory_order_relaxed);
+    via_ofi_count(&port->messages_heard);
     while (at < bytes && !conn->broken) {
         struct via_ofi_entry head;
         if (conn->sealed != sealed) {
