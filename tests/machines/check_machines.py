@@ -126,8 +126,8 @@ def fabric_of(lab, options):
     """A ring, or a link for each pair: 16 machines then have 240 ends of links, whose signs of life alone keep two cores
     busy at the default times."""
     links = machines_fabric.mesh(len(lab)) if options.mesh else machines_fabric.ring(len(lab))
-    return fabric.Fabric(lab, links, options.kind, {"times": {"dead-ms": options.dead_ms,
-                                                              "heartbeat-ms": options.dead_ms * 5 // 16}})
+    times = {"dead-ms": options.dead_ms, "heartbeat-ms": max(options.dead_ms * 5 // 16, 1)} if options.dead_ms else {}
+    return fabric.Fabric(lab, links, options.kind, {"times": times} if times else None)
 
 
 def start(options):
@@ -180,7 +180,7 @@ def main():
     parser.add_argument("--machines", type=int, default=16)
     parser.add_argument("--partition-s", type=float, default=10)
     parser.add_argument("--mesh", action="store_true", help="a link for each pair of machines, not a ring")
-    parser.add_argument("--dead-ms", type=int, default=80, help="when a silent link is down")
+    parser.add_argument("--dead-ms", type=int, help="when a silent link is down; default: as the daemon has it")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="default: all")
     options = parser.parse_args()
