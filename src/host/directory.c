@@ -123,17 +123,14 @@ static bool is_of_this_machine(const struct via_directory *directory,
     return false;
 }
 
-int via_directory_host_at(const struct via_directory *directory, const struct via_directory_ip *ip)
+/* The one host with the address among those that are gone, or that are not. */
+static int claimant(const struct via_directory *directory, const struct via_directory_ip *ip,
+                    bool gone)
 {
     int found = -ENOENT;
-    if (has_address(via_directory_find(directory, directory->host), ip)) {
-        return directory->host;
-    }
-    if (is_loopback(ip) && !is_of_this_machine(directory, ip)) {
-        return -ENOENT;
-    }
     for (uint16_t id = 0; id < directory->hosts_max; id++) {
-        if (has_address(directory->entries[id], ip)) {
+        const struct via_directory_entry *entry = directory->entries[id];
+        if (entry != NULL && entry->gone == gone && has_address(entry, ip)) {
             if (found >= 0) {
                 return -EADDRINUSE;
             }
@@ -141,6 +138,18 @@ int via_directory_host_at(const struct via_directory *directory, const struct vi
         }
     }
     return found;
+}
+
+int via_directory_host_at(const struct via_directory *directory, const struct via_directory_ip *ip)
+{
+    if (has_address(via_directory_find(directory, directory->host), ip)) {
+        return directory->host;
+    }
+    if (is_loopback(ip) && !is_of_this_machine(directory, ip)) {
+        return -ENOENT;
+    }
+    int found = claimant(directory, ip, false);
+    return found != -ENOENT ? found : claimant(directory, ip, true);
 }
 
 /* --- taking ----------------------------------------------------------------------------------- */

@@ -87,7 +87,8 @@ struct via_directory_entry {
     uint8_t channels_count;
     uint64_t started_ns, booted_ns, sent_ns; /* as that host's clock has it */
     uint64_t heard_ns;                       /* now_ns of the last message */
-    char name[VIA_HOST_NAME_BYTES_MAX + 1];  /* "" = it has none that is fit */
+    bool gone; /* out of reach for so long that another host may have its addresses by now */
+    char name[VIA_HOST_NAME_BYTES_MAX + 1]; /* "" = it has none that is fit */
     char fabric[VIA_FABRIC_NAME_BYTES_MAX + 1];
     char version[VIA_DIRECTORY_VERSION_BYTES + 1];
     unsigned addresses_count;
@@ -130,7 +131,8 @@ size_t via_directory_make_links(const struct via_directory_entry *entry, unsigne
 
 /*
  * Whose address is it? An address that hosts besides this one claim is nobody's, -EADDRINUSE, for
- * one of them lies; this host's own stay this host's, even if another host claims them. -ENOENT.
+ * one of them lies; this host's own stay this host's, even if another host claims them. Hosts that
+ * are gone claim nothing that another one claims. -ENOENT.
  * Loopback addresses of others count only beside one of this host in the same network of 8 bits:
  * hosts on one machine.
  */

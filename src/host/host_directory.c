@@ -90,6 +90,41 @@ static void look_at_routes(struct via_host *host)
         }
         peer->reachable = there;
     }
+    host->directory.gone_ns = host->now_ns;
+}
+
+static uint64_t gone_after_ns(const struct via_host *host)
+{
+    uint64_t given = host->config.give_up_ns;
+    return given != 0 ? given : VIA_DIRECTORY_GONE_NS;
+}
+
+/* Which hosts have been out of reach for so long that their addresses may be others'? true: that
+ * has changed. */
+static bool look_who_is_gone(struct via_host *host)
+{
+    struct via_host_directory *directory = &host->directory;
+    uint64_t after_ns = gone_after_ns(host);
+    bool changed = false;
+    if (host->now_ns < directory->gone_ns) {
+        return false;
+    }
+    directory->gone_ns = VIA_NEVER_NS;
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        const struct via_directory_peer *peer = &directory->peers[id];
+        struct via_directory_entry *entry = via_directory_find(&directory->table, id);
+        if (entry == NULL || id == host->config.host) {
+            continue;
+        }
+        bool lost = !peer->reachable && peer->lost_ns != 0;
+        bool gone = lost && host->now_ns - peer->lost_ns >= after_ns;
+        changed = changed || gone != entry->gone;
+        entry->gone = gone;
+        if (lost && !gone && after_ns < VIA_NEVER_NS - peer->lost_ns) {
+            directory->gone_ns = via_min(directory->gone_ns, peer->lost_ns + after_ns);
+        }
+    }
+    return changed;
 }
 
 static void look_at_links(struct via_host *host)
@@ -392,9 +427,13 @@ uint64_t via_host_directory_tick(struct via_host *host)
         }
         directory->dirty = false;
         directory->heard = false;
+        (void)look_who_is_gone(host);
         look_at_ways(host);
         write_page(host);
+    } else if (look_who_is_gone(host)) {
+        write_page(host);
     }
+    deadline_ns = via_min(deadline_ns, directory->gone_ns);
     return directory->telling ? via_min(deadline_ns, tell_all(host)) : deadline_ns;
 }
 

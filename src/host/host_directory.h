@@ -27,6 +27,10 @@ struct via_host;
 #define VIA_DIRECTORY_SENDS_MAX 32u
 
 /* What another host has been told. */
+/* Out of reach for as long as operations on a host wait, it is gone: this, where give_up_ns is not
+ * given. */
+#define VIA_DIRECTORY_GONE_NS (120 * VIA_SEC_NS)
+
 struct via_directory_peer {
     uint32_t session;  /* told in this one; 0 = not told */
     uint32_t revision; /* told, or under way */
@@ -54,6 +58,7 @@ struct via_host_directory {
     unsigned changes; /* so many own changes, VIA_DIRECTORY_PAUSE_NS each, are still to be paid */
     bool telling;     /* some host has not been told everything */
     uint64_t changed_ns; /* when the own entry was looked at last */
+    uint64_t gone_ns;    /* when the next host that is out of reach counts as gone */
     uint64_t booted_ns;
 };
 

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -119,6 +120,28 @@ class Status(Machines):
         self.wait_for_all(1)
         self.assertNotEqual(self.status_at(1)["hosts"][2]["session"], session)
         self.wait_for_all(3)
+
+    def host_at(self, host, address):
+        """Whose address it is for programs of a host: src/host/hosts_page.h. None: nobody's."""
+        with open(os.path.join(self.rundir_of(host), "host-%d.hosts" % host), "rb") as file:
+            page = file.read()
+        wanted = bytes(10) + b"\xff\xff" + socket.inet_aton(address)
+        entries = [struct.unpack_from("<16sHH", page, 64 + 24 * i) for i in range(struct.unpack_from("<I", page, 12)[0])]
+        return next((owner for ip, owner, _ in entries if ip == wanted), None)
+
+    def test_an_address_that_moves_from_a_host_that_is_gone(self):
+        self.start_host(1, "--address", "10.9.9.9")
+        self.start_host(2, "--give-up-ms", "2000")
+        self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") == 1))
+        self.start_host(3, "--address", "10.9.9.9")
+        self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") is None))
+        self.end_host(1)
+        begin = time.monotonic()
+        self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") == 3))
+        self.assertGreater(time.monotonic() - begin, 1)
+        # It was not gone after all, so one of them lies.
+        self.start_host(1, "--address", "10.9.9.9")
+        self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") is None))
 
     def test_the_daemon_of_this_machine_is_gone(self):
         self.start_all()

@@ -116,6 +116,13 @@ static void an_address_is_of_one_host_or_of_none(void **state)
     assert_int_equal(host_at("10.0.0.2"), 2);
     assert_int_equal(say(3, &three), 1);
     assert_int_equal(host_at("10.0.0.2"), -EADDRINUSE);
+    via_directory_find(&directory, 2)->gone = true; /* the address has moved to host 3 */
+    assert_int_equal(host_at("10.0.0.2"), 3);
+    via_directory_find(&directory, 3)->gone = true;
+    assert_int_equal(host_at("10.0.0.2"), -EADDRINUSE);
+    via_directory_find(&directory, 2)->gone = false;
+    assert_int_equal(host_at("10.0.0.2"), 2);
+    via_directory_find(&directory, 3)->gone = false;
     three.addresses[0] = ip_of("10.0.0.1"); /* mine */
     assert_int_equal(say(3, &three), 1);
     assert_int_equal(host_at("10.0.0.2"), 2);
