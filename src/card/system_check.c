@@ -9,6 +9,7 @@
 #define PERST_MS_MIN 100u       /* power good to PERST# high (CEM) */
 #define PERST_CLOCK_US_MIN 100u /* clock stable to PERST# high (CEM) */
 #define PERST_LOW_US_MIN 100u   /* (CEM) */
+#define PASSIVE_METRES 3u
 
 /* In 0.01 dB: transmitter OMA -4.8 dBm, receiver -10.5 dBm, 3.5 dB/km, 0.5 dB a connector. */
 #define OPTICAL_BUDGET 570u
@@ -155,52 +156,73 @@ struct link {
     unsigned line; /* of the first cable */
     unsigned ends[2];
     unsigned cables[3]; /* by kind */
-    uint32_t metres;    /* the longest; NOT_SAID: one of them */
 };
+
+static bool is_of(const struct via_card_cable *cable, const struct link *link)
+{
+    return cable->ends[0] == link->ends[0] && cable->ends[1] == link->ends[1];
+}
 
 static bool gather(const struct via_card_system *system, unsigned a, unsigned b, struct link *link)
 {
     *link = (struct link){.ends = {a, b}};
     for (unsigned i = 0; i < system->cables_count; i++) {
         const struct via_card_cable *cable = &system->cables[i];
-        if (cable->ends[0] != a || cable->ends[1] != b) {
-            continue;
+        if (is_of(cable, link)) {
+            link->line = link->line != 0 ? link->line : cable->line;
+            link->cables[cable->kind] += cable->count;
         }
-        link->line = link->line != 0 ? link->line : cable->line;
-        link->cables[cable->kind] += cable->count;
-        link->metres = via_max(link->metres, cable->metres);
     }
     return link->line != 0;
 }
 
-static void check_length(struct check *check, const struct link *link, enum via_card_medium medium)
+static void check_budget(struct check *check, unsigned line, uint32_t metres)
 {
-    uint32_t max =
-        medium == VIA_CARD_OPTICAL ? VIA_CARD_OPTICAL_METRES_MAX : VIA_CARD_COPPER_METRES_MAX;
-    if (link->metres == VIA_CARD_NOT_SAID) {
-        find(check, VIA_CARD_UNDECIDED, link->line, "the length was not checked: it is not said");
-        return;
-    }
-    if (link->metres > max) {
-        find(check, VIA_CARD_ERROR, link->line, "%u m of %s: it reaches %u m", link->metres,
-             via_card_medium_name(medium), max);
-    }
-    if (medium == VIA_CARD_COPPER && link->metres > 3 && link->metres <= max) {
-        find(check, VIA_CARD_WARNING, link->line,
-             "%u m of copper: passive cables reach 2 to 3 m at Gen3 (typical)", link->metres);
-    }
-    uint64_t loss =
-        (uint64_t)link->metres * OPTICAL_LOSS_OF_100_M / 100 + OPTICAL_LOSS_OF_CONNECTORS;
-    if (medium == VIA_CARD_OPTICAL && loss > OPTICAL_BUDGET) {
-        find(check, VIA_CARD_ERROR, link->line,
+    uint64_t loss = (uint64_t)metres * OPTICAL_LOSS_OF_100_M / 100 + OPTICAL_LOSS_OF_CONNECTORS;
+    if (loss > OPTICAL_BUDGET) {
+        find(check, VIA_CARD_ERROR, line,
              "optical budget: %u.%02u dB are lost, and there are %u.%02u", (unsigned)(loss / 100),
              (unsigned)(loss % 100), OPTICAL_BUDGET / 100, OPTICAL_BUDGET % 100);
-    } else if (medium == VIA_CARD_OPTICAL) {
-        uint64_t margin = OPTICAL_BUDGET - loss;
-        find(
-            check, VIA_CARD_UNDECIDED, link->line,
-            "optical budget: a margin of %u.%02u dB by typical values; the module's are not public",
-            (unsigned)(margin / 100), (unsigned)(margin % 100));
+        return;
+    }
+    uint64_t margin = OPTICAL_BUDGET - loss;
+    find(check, VIA_CARD_UNDECIDED, line,
+         "optical budget: a margin of %u.%02u dB by typical values; the module's are not public",
+         (unsigned)(margin / 100), (unsigned)(margin % 100));
+}
+
+static void check_length(struct check *check, const struct via_card_cable *cable)
+{
+    bool is_optical = cable->kind == VIA_CARD_CABLE_OPTICAL;
+    uint32_t max = is_optical ? VIA_CARD_OPTICAL_METRES_MAX : VIA_CARD_COPPER_METRES_MAX;
+    const char *what = is_optical                               ? "optical"
+                       : cable->kind == VIA_CARD_CABLE_SIDEBAND ? "sideband cable"
+                                                                : "copper";
+    if (cable->metres == VIA_CARD_NOT_SAID) {
+        if (cable->kind != VIA_CARD_CABLE_SIDEBAND) {
+            find(check, VIA_CARD_UNDECIDED, cable->line,
+                 "the length was not checked: it is not said");
+        }
+        return;
+    }
+    if (cable->metres > max) {
+        find(check, VIA_CARD_ERROR, cable->line, "%u m of %s: it reaches %u m", cable->metres, what,
+             max);
+    } else if (cable->kind == VIA_CARD_CABLE_COPPER && cable->metres > PASSIVE_METRES) {
+        find(check, VIA_CARD_WARNING, cable->line,
+             "%u m of copper: passive cables reach 2 to 3 m at Gen3 (typical)", cable->metres);
+    }
+    if (is_optical) {
+        check_budget(check, cable->line, cable->metres);
+    }
+}
+
+static void check_lengths(struct check *check, const struct link *link)
+{
+    for (unsigned i = 0; i < check->system->cables_count; i++) {
+        if (is_of(&check->system->cables[i], link)) {
+            check_length(check, &check->system->cables[i]);
+        }
     }
 }
 
@@ -228,6 +250,11 @@ static void check_cables(struct check *check, const struct link *link, enum via_
     if (cards[0]->lanes != cards[1]->lanes) {
         find(check, VIA_CARD_WARNING, link->line, "x%u meets x%u: the link is the narrower",
              cards[0]->lanes, cards[1]->lanes);
+    }
+    if (is_copper && link->cables[VIA_CARD_CABLE_SIDEBAND] > 1) {
+        find(check, VIA_CARD_ERROR, link->line,
+             "%u sideband cables: RESET and CLOCK would come by each of them, 1 wanted",
+             link->cables[VIA_CARD_CABLE_SIDEBAND]);
     }
     if (!is_copper && link->cables[VIA_CARD_CABLE_SIDEBAND] != 0) {
         find(check, VIA_CARD_WARNING, link->line, "a sideband cable serves no optical link");
@@ -339,7 +366,7 @@ static void check_link(struct check *check, const struct link *link)
     }
     check_roles(check, link);
     check_cables(check, link, ends[0]->setup->medium);
-    check_length(check, link, ends[0]->setup->medium);
+    check_lengths(check, link);
     check_signal(check, link, "RESET", false);
     check_signal(check, link, "CLOCK", true);
     check_clocks(check, link);
