@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -294,26 +296,61 @@ static int check_image(const struct device_options *options, const struct via_cl
                                        file->path, errors, errors == 1 ? "" : "s");
 }
 
-/* Never over a file that is there: it may be the only copy of an older image. */
-static int keep_backup(const struct device_options *options, struct via_card_eeprom *eeprom,
-                       struct via_error *err)
+/* The file's name is on the disk, too: power may go while the card is written. */
+static int sync_folder(const char *path)
 {
-    uint8_t *bytes;
-    int rc = read_all(options, eeprom, &bytes, err);
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t length = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    if (length >= sizeof(folder)) {
+        return -ENAMETOOLONG;
+    }
+    memcpy(folder, length != 0 ? path : "./", length != 0 ? length : 3);
+    folder[length != 0 ? length : 2] = '\0';
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fd < 0 || fsync(fd) != 0 ? -errno : 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return rc;
+}
+
+static int write_all(int fd, const uint8_t *bytes, size_t count)
+{
+    for (size_t at = 0; at < count;) {
+        ssize_t done = write(fd, bytes + at, count - at);
+        if (done < 0 && errno != EINTR) {
+            return -errno;
+        }
+        at += done > 0 ? (size_t)done : 0;
+    }
+    return fsync(fd) == 0 ? 0 : -errno;
+}
+
+/* All of the EEPROM in a new file, and in *ret_bytes, to be freed. Never over a file that is there:
+ * it may be the only copy of an older image. */
+static int keep_backup(const struct device_options *options, struct via_card_eeprom *eeprom,
+                       uint8_t **ret_bytes, struct via_error *err)
+{
+    int rc = read_all(options, eeprom, ret_bytes, err);
     if (rc != 0) {
         return rc;
     }
     int fd = open(options->backup, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    bool is_kept = fd >= 0 && write(fd, bytes, options->card.size) == (ssize_t)options->card.size &&
-                   fsync(fd) == 0;
-    int cause = errno;
-    free(bytes);
+    rc = fd < 0 ? -errno : write_all(fd, *ret_bytes, options->card.size);
     if (fd >= 0) {
         close(fd);
+        rc = rc == 0 ? sync_folder(options->backup) : rc;
+        if (rc != 0) {
+            unlink(options->backup); /* half a backup is none */
+        }
     }
-    return is_kept ? 0
-                   : via_error_set(err, -cause, "%s: backup: %s; nothing was written to the card",
-                                   options->backup, strerror(cause));
+    if (rc != 0) {
+        free(*ret_bytes);
+        return via_error_set(err, rc, "%s: backup: %s; nothing was written to the card",
+                             options->backup, strerror(-rc));
+    }
+    return 0;
 }
 
 static bool is_agreed(const struct device_options *options, const struct via_card_eeprom *eeprom,
@@ -329,6 +366,64 @@ static bool is_agreed(const struct device_options *options, const struct via_car
     return fgets(answer, sizeof(answer), stdin) != NULL && strcmp(answer, "yes\n") == 0;
 }
 
+/* Signals that end a process wait: between the first write and the last one the card has no image.
+ */
+static void hold_signals(sigset_t *ret_before)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP};
+    sigset_t held;
+    sigemptyset(&held);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(numbers); i++) {
+        sigaddset(&held, numbers[i]);
+    }
+    sigprocmask(SIG_BLOCK, &held, ret_before);
+}
+
+/* What a card holds whose flashing failed. */
+static const char *put_back(const struct device_options *options, struct via_card_eeprom *eeprom,
+                            const uint8_t *old, int rc)
+{
+    struct via_error ignored = {0};
+    if (rc == -EACCES) {
+        return "nothing was written";
+    }
+    if (!eeprom->is_valid || old[0] != VIA_CARD_IMAGE_SIGNATURE) {
+        return "it had no image before, and has none now";
+    }
+    return via_card_eeprom_flash(eeprom, old, options->card.size, &ignored) == 0
+               ? "the old image is back"
+               : "the old image can not be put back: do not switch the machine off, and try again";
+}
+
+static int write_image(const struct device_options *options, struct via_card_eeprom *eeprom,
+                       const uint8_t *bytes, size_t count)
+{
+    struct via_error err = {0};
+    uint8_t *old;
+    sigset_t before;
+    hold_signals(&before);
+    if (keep_backup(options, eeprom, &old, &err) != 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        return via_cli_fail(options->card.name, &err);
+    }
+    int rc = via_card_eeprom_flash(eeprom, bytes, count, &err);
+    const char *state = rc != 0 ? put_back(options, eeprom, old, rc) : NULL;
+    free(old);
+    if (rc != 0) {
+        char cause[VIA_ERROR_TEXT_BYTES];
+        snprintf(cause, sizeof(cause), "%s", via_error_describe(&err));
+        via_error_set(&err, rc, "%.400s; %s", cause, state);
+        rc = fail(options, &err);
+    } else {
+        printf("%s: written and read back, %zu bytes; the old content is in %s. The chip takes it "
+               "at the next power-on.\n",
+               options->card.device, count, options->backup);
+        fflush(stdout);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
 static int flash_device(const struct device_options *options, struct via_card_eeprom *eeprom,
                         const struct via_cli_card_file *file, const uint8_t *bytes, size_t count)
 {
@@ -340,17 +435,7 @@ static int flash_device(const struct device_options *options, struct via_card_ee
         fprintf(stderr, "%s: not agreed to: nothing was written\n", options->card.name);
         return VIA_CLI_FAILED;
     }
-    if (keep_backup(options, eeprom, &err) != 0) {
-        return via_cli_fail(options->card.name, &err);
-    }
-    int rc = via_card_eeprom_flash(eeprom, bytes, count, &err);
-    if (rc != 0) {
-        return fail(options, &err);
-    }
-    printf("%s: written and read back, %zu bytes; the old content is in %s. The chip takes it at "
-           "the next power-on.\n",
-           options->card.device, count, options->backup);
-    return VIA_CLI_OK;
+    return write_image(options, eeprom, bytes, count);
 }
 
 static int run_flash(struct device_options *options, char **words)

@@ -3,8 +3,11 @@
 """viaduct card as users call it."""
 import os
 import re
+import resource
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 
@@ -363,6 +366,76 @@ class Card(unittest.TestCase):
         code, out, err = self.call("status", *device)
         self.assertEqual((code, out), (1, b""))
         self.assertIn("the driver mine has the device", err)
+
+    def start_flash(self, name, *words):
+        """the process, when it has the backup and begins to write"""
+        flash = subprocess.Popen([os.path.join(BIN, "viaduct"), "card", "eeprom", "flash", name, "--device", "vfio-user:v", "--backup", "old",
+                                  "--yes", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
+        self.addCleanup(flash.communicate)
+        deadline = time.monotonic() + HANG_S
+        while not os.path.exists(self.path("old")) or os.path.getsize(self.path("old")) == 0:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.001)
+        return flash
+
+    def test_a_signal_does_not_leave_a_card_without_an_image(self):
+        self.make("a.bin", "--role", "host")
+        with open(self.path("a.bin"), "rb") as file:
+            old = file.read()
+        with open(self.path("part"), "wb") as part:
+            part.write(old.ljust(65536, b"\xff"))
+        self.make("b.bin", "--role", "box")
+        with open(self.path("b.bin"), "ab") as file:
+            file.write(bytes(range(1, 256)) * 250)
+        self.start_model("--eeprom", "part")
+        flash = self.start_flash("b.bin", "--size", "65536")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            flash.send_signal(number)
+        out, err = flash.communicate(timeout=HANG_S)
+        with open(self.path("part"), "rb") as part, open(self.path("b.bin"), "rb") as file:
+            self.assertIn(part.read(4), (old[:4], file.read(4)), "the part begins with a whole image's header")
+        self.assertIn(b"written and read back", out, err)
+        self.assertIn(flash.returncode, (-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP))
+
+    def test_an_image_that_the_part_does_not_keep_gives_way_to_the_old_one(self):
+        self.make("a.bin", "--role", "host")
+        with open(self.path("a.bin"), "rb") as file:
+            old = file.read().ljust(512, b"\xff")
+        self.make("b.bin", "--role", "box")
+        with open(self.path("b.bin"), "ab") as file:
+            file.write(bytes(range(1, 256)) * 4)
+        for before, says in [(old, "the old image is back"), (b"\xff" * 512, "it had no image before, and has none now")]:
+            with open(self.path("part"), "wb") as part:
+                part.write(before)
+            model = self.start_model("--eeprom", "part")
+            code, _, err = self.call("eeprom", "flash", "b.bin", "--device", "vfio-user:v", "--address-bytes", "2", "--size", "4096", "--backup",
+                                     "old", "--yes")
+            self.assertEqual((code, err.count("\n")), (1, 1), err)
+            self.assertIn(says, err)
+            self.assertIn("does not keep its value", err)
+            model.stdin.close()
+            model.wait(HANG_S)
+            os.unlink(self.path("old"))
+            if before == old:
+                with open(self.path("part"), "rb") as part:
+                    self.assertEqual(part.read(), old)
+
+    def test_half_a_backup_is_none(self):
+        self.make("a.bin", "--role", "host")
+        with open(self.path("part"), "wb") as part:
+            part.write(b"Z\0\0\0" + b"\xff" * 4092)
+        self.start_model("--eeprom", "part")
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+        done = subprocess.run([os.path.join(BIN, "viaduct"), "card", "eeprom", "flash", "a.bin", "--device", "vfio-user:v", "--backup", "old",
+                               "--yes"], capture_output=True, text=True, cwd=self.folder, timeout=HANG_S, check=False, preexec_fn=limit)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("old: backup: File too large; nothing was written", done.stderr)
+        self.assertFalse(os.path.exists(self.path("old")))
+        with open(self.path("part"), "rb") as part:
+            self.assertEqual(part.read(8), b"Z\0\0\0\xff\xff\xff\xff")
 
     def test_flash_refuses_what_is_not_for_this_chip_or_has_errors(self):
         with open(self.path("part"), "wb") as part:
