@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/card.h"
@@ -191,10 +192,15 @@ static void drive_close(struct via_perf_target *target)
 static const struct via_perf_target_ops drive_ops = {.transfer = drive_transfer,
                                                      .close = drive_close};
 
+/* O_EXCL: not for writing a drive that is mounted, or part of an array. O_NONBLOCK: a pipe is
+ * refused by lseek(), and not waited for. */
 static int open_drive(struct drive *drive, const char *path, bool writes, uint64_t bytes_max,
                       struct via_error *err)
 {
-    int flags = (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC;
+    struct stat info;
+    bool is_block = stat(path, &info) == 0 && S_ISBLK(info.st_mode);
+    int flags =
+        (writes ? O_RDWR : O_RDONLY) | (writes && is_block ? O_EXCL : 0) | O_CLOEXEC | O_NONBLOCK;
     drive->base.way = "O_DIRECT";
     drive->fd = open(path, flags | O_DIRECT);
     if (drive->fd < 0 && errno == EINVAL) {
@@ -203,7 +209,8 @@ static int open_drive(struct drive *drive, const char *path, bool writes, uint64
     }
     off_t end = drive->fd < 0 ? -1 : lseek(drive->fd, 0, SEEK_END);
     if (end < 0) {
-        return via_error_set(err, -errno, "open: %s", strerror(errno));
+        return via_error_set(err, -errno, "open: %s%s", strerror(errno),
+                             errno == EBUSY ? ": it is mounted or otherwise in use" : "");
     }
     drive->base.bytes = via_min((uint64_t)end, bytes_max);
     return 0;

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """viaduct card as users call it."""
+import fcntl
 import os
 import re
 import resource
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -80,6 +82,40 @@ class Card(unittest.TestCase):
         self.assertIn("BAR 5: there is none", err)
         self.assertEqual(self.perf("--file", "nothing")[0], 1)
         self.assertEqual(self.perf()[0], 2)
+
+    def test_a_drive_in_use_is_not_written(self):
+        os.mkfifo(self.path("pipe"))
+        code, _, err = self.perf("--file", "pipe")
+        self.assertEqual(code, 1)
+        self.assertIn("pipe: open: Illegal seek", err)
+        drive, name = self.make_drive()
+        self.addCleanup(os.close, drive)
+        words = ("--file", name, "--write", "--sizes", "4K")
+        claimed = os.open(name, os.O_RDWR | os.O_EXCL)  # as a mount does
+        code, out, err = self.perf(*words)
+        os.close(claimed)
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn(name + ": open: Device or resource busy: it is mounted or otherwise in use", err)
+        code, out, err = self.perf(*words)
+        self.assertEqual((code, err), (0, ""))
+
+    def make_drive(self):
+        """a loop device over a file, which ends with its last descriptor: that descriptor and its name"""
+        with open(self.path("blocks"), "wb+") as blocks:
+            blocks.truncate(1 << 20)
+            try:
+                with open("/dev/loop-control", "rb") as control:
+                    name = "/dev/loop%d" % fcntl.ioctl(control, 0x4C82)  # LOOP_CTL_GET_FREE
+                drive = os.open(name, os.O_RDWR)
+            except OSError as problem:
+                self.skipTest("no loop device: %s" % problem)
+            config = struct.pack("<II52xI176x64x", blocks.fileno(), 0, 4)  # struct loop_config; LO_FLAGS_AUTOCLEAR
+            try:
+                fcntl.ioctl(drive, 0x4C0A, config)  # LOOP_CONFIGURE
+            except OSError as problem:
+                os.close(drive)
+                self.skipTest("no loop device: %s" % problem)
+        return drive, name
 
     def test_the_switchs_engine_moves_memory_and_says_if_it_did_not(self):
         self.start_model("--dma-socket", self.path("e"))
