@@ -15,6 +15,7 @@
 #include "base/bits.h"
 #include "base/types.h"
 #include "host/host_private.h"
+#include "tests/fuzz/deliver.h"
 #include "tests/fuzz/input.h"
 #include "tests/system/host_raw.h"
 
@@ -60,22 +61,8 @@ static struct via_host_slices *slices(void)
 /* As the transfer thread does with a message for the service. */
 static void deliver(const struct via_aperture_message *message, uint32_t bytes)
 {
-    unsigned char *copy = malloc(bytes != 0 ? bytes : 1); /* of that size, for the sanitizer */
-    struct via_delivery delivery = {.source = HOSTILE,
-                                    .endpoint = VIA_HOST_ENDPOINT_APERTURE,
-                                    .source_endpoint = VIA_HOST_ENDPOINT_APERTURE,
-                                    .data = copy,
-                                    .bytes = bytes};
-    int rc = -EAGAIN;
-    require(copy != NULL);
-    memcpy(copy, message, bytes);
-    for (int i = 0; rc == -EAGAIN; i++) {
-        require(i < WAIT_MS);
-        rc = via_host_message_deliver(lab.hosts[0], &delivery);
-        poll(NULL, 0, rc == -EAGAIN ? 1 : 0);
-    }
+    int rc = deliver_to(lab.hosts[0], HOSTILE, VIA_HOST_ENDPOINT_APERTURE, message, bytes);
     require(rc == 0 || bytes != sizeof(*message));
-    free(copy);
 }
 
 static void let_host_work(void)

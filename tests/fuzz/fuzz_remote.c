@@ -16,6 +16,7 @@
 
 #include "base/types.h"
 #include "host/host_private.h"
+#include "tests/fuzz/deliver.h"
 #include "tests/fuzz/input.h"
 #include "tests/system/host_lab.h"
 
@@ -42,22 +43,8 @@ static void begin(void)
 /* As the transfer thread does with a message for the control thread. */
 static void deliver(const struct via_remote_message *message, uint32_t bytes)
 {
-    unsigned char *copy = malloc(bytes != 0 ? bytes : 1); /* of that size, for the sanitizer */
-    struct via_delivery delivery = {.source = HOSTILE,
-                                    .endpoint = VIA_HOST_ENDPOINT_REMOTE,
-                                    .source_endpoint = VIA_HOST_ENDPOINT_REMOTE,
-                                    .data = copy,
-                                    .bytes = bytes};
-    int rc = -EAGAIN;
-    require(copy != NULL);
-    memcpy(copy, message, bytes);
-    for (int i = 0; rc == -EAGAIN; i++) {
-        require(i < WAIT_MS);
-        rc = via_host_message_deliver(lab.hosts[0], &delivery);
-        poll(NULL, 0, rc == -EAGAIN ? 1 : 0);
-    }
+    int rc = deliver_to(lab.hosts[0], HOSTILE, VIA_HOST_ENDPOINT_REMOTE, message, bytes);
     require(rc == 0 || bytes < VIA_REMOTE_HEAD_BYTES || bytes > sizeof(*message));
-    free(copy);
 }
 
 /* A request of a program here, which the other host is to answer. */
