@@ -161,12 +161,27 @@ void host_lab_end(struct host_lab *lab, unsigned host)
     lab->hosts[host] = NULL;
 }
 
-void host_lab_start_all(struct host_lab *lab)
+static void start_all(struct host_lab *lab, void (*change)(struct via_host_options *options))
 {
     for (unsigned i = 0; i < lab->hosts_count; i++) {
-        host_lab_start(lab, i, NULL);
+        host_lab_start(lab, i, change);
     }
     host_lab_wait_routes(lab);
+}
+
+void host_lab_start_all(struct host_lab *lab)
+{
+    start_all(lab, NULL);
+}
+
+static void be_patient(struct via_host_options *options)
+{
+    options->dead_ns = 10 * VIA_SEC_NS;
+}
+
+void host_lab_start_patient(struct host_lab *lab)
+{
+    start_all(lab, be_patient);
 }
 
 /* --- daemons ---------------------------------------------------------------------------------- */

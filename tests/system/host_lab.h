@@ -46,6 +46,8 @@ int host_lab_kill(struct host_lab *lab, unsigned host, int signal);
 
 /* All hosts in this process; waits until each has a way to all others. */
 void host_lab_start_all(struct host_lab *lab);
+/* The same; links do not go down because the machine is busy. */
+void host_lab_start_patient(struct host_lab *lab);
 void host_lab_wait_routes(struct host_lab *lab);
 /* Waits for hops from one host to another, -1 = none. */
 void host_lab_wait_hops(struct host_lab *lab, unsigned from, unsigned to, int hops);

@@ -19,25 +19,11 @@
 
 static struct host_lab lab;
 
-/* Links must not go down because the machine is busy. */
-static void be_patient(struct via_host_options *options)
-{
-    options->dead_ns = 10 * VIA_SEC_NS;
-}
-
-static void start_all(void)
-{
-    for (unsigned i = 0; i < lab.hosts_count; i++) {
-        host_lab_start(&lab, i, be_patient);
-    }
-    host_lab_wait_routes(&lab);
-}
-
 static int set_up(void **state)
 {
     (void)state;
     host_lab_init(&lab, 2, false, false);
-    start_all();
+    host_lab_start_patient(&lab);
     return 0;
 }
 
@@ -92,7 +78,7 @@ static int set_up_six(void **state)
 {
     (void)state;
     host_lab_init(&lab, 6, false, false);
-    start_all();
+    host_lab_start_patient(&lab);
     return 0;
 }
 

@@ -24,26 +24,12 @@ static struct via_attach *near, *owner;
 static struct via_segment *segment;
 static struct via_remote *remote;
 
-/* Links must not go down because the machine is busy. */
-static void be_patient(struct via_host_options *options)
-{
-    options->dead_ns = 10 * VIA_SEC_NS;
-}
-
-static void start_all(void)
-{
-    for (unsigned i = 0; i < lab.hosts_count; i++) {
-        host_lab_start(&lab, i, be_patient);
-    }
-    host_lab_wait_routes(&lab);
-}
-
 static int set_up(void **state)
 {
     (void)state;
     host_lab_init(&lab, 2, false, true);
     lab.options = ",like=pex,window=1MiB";
-    start_all();
+    host_lab_start_patient(&lab);
     near = host_lab_attach(&lab, IMPORTER);
     owner = host_lab_attach(&lab, OWNER);
     assert_int_equal(via_segment_new(owner, BYTES, READ_WRITE, &segment), 0);
