@@ -85,6 +85,14 @@ class Case(unittest.TestCase):
         os.chmod(os.path.join(folder, "viaductd"), 0o755)
         self.viaduct = os.path.join(folder, "viaduct")
 
+    def admit_nobody(self):
+        """Makes self.nobody somebody else, for subprocess, who may run a copy of viaduct and read this test's folder."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can be somebody else")
+        self.put_beside(os.path.join(BIN, "viaductd"))
+        os.chmod(self.folder, 0o755)
+        self.nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+
     def end_leftovers(self):
         for pid in processes_with(self.folder):
             try:

@@ -295,11 +295,7 @@ class Users(Machines):
 
     def setUp(self):
         super().setUp()
-        if os.geteuid() != 0:
-            self.skipTest("only root can be somebody else")
-        self.put_beside(os.path.join(cli.BIN, "viaductd"))
-        os.chmod(self.folder, 0o755)
-        self.nobody = {"user": cli.NOBODY, "group": cli.NOBODY, "extra_groups": []}
+        self.admit_nobody()
 
     def test_the_host_that_is_asked_looks_what_the_user_may(self):
         self.start_host(1, "--attach", "all")
