@@ -55,4 +55,18 @@ bool via_cli_is_host(const char *text) VIA_MUST_CHECK;
     "  --rundir DIR     run directory of the daemon that is asked (/run/viaduct)\n"
 void via_cli_set_rundir(const char *rundir);
 
+/* Options of commands on a fabric, at the end of long_options; "h" is the short one. */
+#define VIA_CLI_FABRIC_OPTIONS                                                                     \
+    {"fabric", required_argument, NULL, 'f'}, {"rundir", required_argument, NULL, VIA_CLI_RUNDIR}, \
+        {"help", no_argument, NULL, 'h'},                                                          \
+    {                                                                                              \
+        NULL, 0, NULL, 0                                                                           \
+    }
+/* Takes one of them, or says that it is unknown. -1 = taken, else the exit code, which for --help
+ * follows the text. name: argv[0]. */
+VIA_MUST_CHECK int via_cli_take_fabric(const char *name, int opt, const char *help,
+                                       const char **ret_fabric);
+/* -1 = no words are left, else VIA_CLI_USAGE after a message. */
+VIA_MUST_CHECK int via_cli_take_end(int argc, char **argv);
+
 #endif

@@ -23,13 +23,8 @@ static const char help[] =
     "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or "
     "'default')\n" VIA_CLI_RUNDIR_HELP "  -h, --help       this text\n";
 
-static const struct option long_options[] = {
-    {"cable", required_argument, NULL, 'c'},
-    {"fabric", required_argument, NULL, 'f'},
-    {"rundir", required_argument, NULL, VIA_CLI_RUNDIR},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
+static const struct option long_options[] = {{"cable", required_argument, NULL, 'c'},
+                                             VIA_CLI_FABRIC_OPTIONS};
 
 struct options {
     const char *fabric;
@@ -57,7 +52,7 @@ static int take_options(int argc, char **argv, const char *cmd, const char *verb
                         struct options *options)
 {
     unsigned cable;
-    int opt;
+    int opt, code;
     while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
         switch (opt) {
         case 'c':
@@ -66,18 +61,15 @@ static int take_options(int argc, char **argv, const char *cmd, const char *verb
             }
             options->cable = (int)cable;
             break;
-        case 'f':
-            options->fabric = optarg;
-            break;
-        case VIA_CLI_RUNDIR:
-            via_cli_set_rundir(optarg);
-            break;
         case 'h':
             /* The one format of both commands. */
             printf(help, cmd, verb);
             return VIA_CLI_OK;
         default:
-            return via_cli_usage(argv[0], NULL);
+            code = via_cli_take_fabric(argv[0], opt, help, &options->fabric);
+            if (code >= 0) {
+                return code;
+            }
         }
     }
     return take_hosts(argc, argv, options);

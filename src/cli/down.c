@@ -162,8 +162,9 @@ int via_cli_down(int argc, char **argv)
             return via_cli_usage(argv[0], NULL);
         }
     }
-    if (optind < argc) {
-        return via_cli_usage(argv[0], "'%s': one argument too many", argv[optind]);
+    int code = via_cli_take_end(argc, argv);
+    if (code >= 0) {
+        return code;
     }
     int rc = via_fabric_init(&fabric, name, &err);
     if (rc == 0) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,6 +89,29 @@ void via_cli_set_rundir(const char *rundir)
     if (setenv("VIADUCT_RUNDIR", rundir, 1) != 0 || unsetenv("VIADUCT_FABRIC") != 0) {
         abort(); /* no memory for a line */
     }
+}
+
+int via_cli_take_fabric(const char *name, int opt, const char *help, const char **ret_fabric)
+{
+    switch (opt) {
+    case 'f':
+        *ret_fabric = optarg;
+        return -1;
+    case VIA_CLI_RUNDIR:
+        via_cli_set_rundir(optarg);
+        return -1;
+    case 'h':
+        fputs(help, stdout);
+        return VIA_CLI_OK;
+    default:
+        return via_cli_usage(name, NULL);
+    }
+}
+
+int via_cli_take_end(int argc, char **argv)
+{
+    return optind == argc ? -1
+                          : via_cli_usage(argv[0], "'%s': one argument too many", argv[optind]);
 }
 
 static const struct command *find_command(const char *name)

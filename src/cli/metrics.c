@@ -26,13 +26,8 @@ static const char help[] =
     "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or "
     "'default')\n" VIA_CLI_RUNDIR_HELP "  -h, --help       this text\n";
 
-static const struct option long_options[] = {
-    {"listen", required_argument, NULL, 'l'},
-    {"fabric", required_argument, NULL, 'f'},
-    {"rundir", required_argument, NULL, VIA_CLI_RUNDIR},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
+static const struct option long_options[] = {{"listen", required_argument, NULL, 'l'},
+                                             VIA_CLI_FABRIC_OPTIONS};
 
 /* The fabric is opened for each text: hosts come and go. */
 static int collect(const char *name, char **ret_text, size_t *ret_bytes, struct via_error *err)
@@ -105,27 +100,17 @@ int via_cli_metrics(int argc, char **argv)
     struct via_error err = {0};
     const char *name = NULL;
     const char *address = NULL;
-    int opt;
-    while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
-        switch (opt) {
-        case 'l':
+    int code;
+    for (int opt; (opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+        if (opt == 'l') {
             address = optarg;
-            break;
-        case 'f':
-            name = optarg;
-            break;
-        case VIA_CLI_RUNDIR:
-            via_cli_set_rundir(optarg);
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
-        default:
-            return via_cli_usage(argv[0], NULL);
+        } else if ((code = via_cli_take_fabric(argv[0], opt, help, &name)) >= 0) {
+            return code;
         }
     }
-    if (optind < argc) {
-        return via_cli_usage(argv[0], "'%s': one argument too many", argv[optind]);
+    code = via_cli_take_end(argc, argv);
+    if (code >= 0) {
+        return code;
     }
     int rc = address != NULL ? serve(address, name, &err) : print(name, &err);
     return rc == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);

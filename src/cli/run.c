@@ -33,12 +33,11 @@ static const char help[] =
 
 #define OPT_REMOTE 257
 
-static const struct option long_options[] = {
-    {"host", required_argument, NULL, 'H'},   {"agent", required_argument, NULL, 'a'},
-    {"fabric", required_argument, NULL, 'f'}, {"rundir", required_argument, NULL, VIA_CLI_RUNDIR},
-    {"no-sockets", no_argument, NULL, 's'},   {"remote", no_argument, NULL, OPT_REMOTE},
-    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
-};
+static const struct option long_options[] = {{"host", required_argument, NULL, 'H'},
+                                             {"agent", required_argument, NULL, 'a'},
+                                             {"no-sockets", no_argument, NULL, 's'},
+                                             {"remote", no_argument, NULL, OPT_REMOTE},
+                                             VIA_CLI_FABRIC_OPTIONS};
 
 struct options {
     const char *fabric;
@@ -68,7 +67,7 @@ static int take_host(int argc, char **argv, struct options *options)
 /* -1 = go on, else the exit code. */
 static int take_options(int argc, char **argv, struct options *options)
 {
-    int opt;
+    int opt, code;
     /* "+": options after PROGRAM are the program's. */
     while ((opt = getopt_long(argc, argv, "+h", long_options, NULL)) != -1) {
         switch (opt) {
@@ -78,23 +77,17 @@ static int take_options(int argc, char **argv, struct options *options)
         case 'a':
             options->agent = optarg;
             break;
-        case 'f':
-            options->fabric = optarg;
-            break;
-        case VIA_CLI_RUNDIR:
-            via_cli_set_rundir(optarg);
-            break;
         case 's':
             options->sockets = false;
             break;
         case OPT_REMOTE:
             options->remote = true;
             break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
         default:
-            return via_cli_usage(argv[0], NULL);
+            code = via_cli_take_fabric(argv[0], opt, help, &options->fabric);
+            if (code >= 0) {
+                return code;
+            }
         }
     }
     return take_host(argc, argv, options);

@@ -26,10 +26,7 @@ static const char help[] =
     "'default')\n" VIA_CLI_RUNDIR_HELP "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
-    {"json", no_argument, NULL, 'j'},         {"ports", no_argument, NULL, 'p'},
-    {"fabric", required_argument, NULL, 'f'}, {"rundir", required_argument, NULL, VIA_CLI_RUNDIR},
-    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
-};
+    {"json", no_argument, NULL, 'j'}, {"ports", no_argument, NULL, 'p'}, VIA_CLI_FABRIC_OPTIONS};
 
 /* --- the command ---------------------------------------------------------------------------------
  */
@@ -69,30 +66,17 @@ int via_cli_status(int argc, char **argv)
     const char *name = NULL;
     bool json = false;
     bool ports = false;
-    int opt;
-    while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
-        switch (opt) {
-        case 'j':
-            json = true;
-            break;
-        case 'p':
-            ports = true;
-            break;
-        case 'f':
-            name = optarg;
-            break;
-        case VIA_CLI_RUNDIR:
-            via_cli_set_rundir(optarg);
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
-        default:
-            return via_cli_usage(argv[0], NULL);
+    int code;
+    for (int opt; (opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+        if (opt == 'j' || opt == 'p') {
+            *(opt == 'j' ? &json : &ports) = true;
+        } else if ((code = via_cli_take_fabric(argv[0], opt, help, &name)) >= 0) {
+            return code;
         }
     }
-    if (optind < argc) {
-        return via_cli_usage(argv[0], "'%s': one argument too many", argv[optind]);
+    code = via_cli_take_end(argc, argv);
+    if (code >= 0) {
+        return code;
     }
     int rc = via_fabric_open(&status.fabric, name, &err);
     if (rc == 0) {

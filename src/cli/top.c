@@ -23,11 +23,9 @@ static const char help[] =
     "Keys: h hosts, l links, c connections, j jobs, a all; arrows and pages scroll; space pauses;\n"
     "+ and - change the interval; q ends.\n";
 
-static const struct option long_options[] = {
-    {"interval", required_argument, NULL, 'i'}, {"once", no_argument, NULL, 'o'},
-    {"fabric", required_argument, NULL, 'f'},   {"rundir", required_argument, NULL, VIA_CLI_RUNDIR},
-    {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
-};
+static const struct option long_options[] = {{"interval", required_argument, NULL, 'i'},
+                                             {"once", no_argument, NULL, 'o'},
+                                             VIA_CLI_FABRIC_OPTIONS};
 
 static int print_once(const char *name, struct via_error *err)
 {
@@ -63,32 +61,21 @@ int via_cli_top(int argc, char **argv)
     const char *name = NULL;
     unsigned interval_ms = 1000;
     bool once = false;
-    int opt;
-    while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
-        switch (opt) {
-        case 'i':
+    int code;
+    for (int opt; (opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+        if (opt == 'o') {
+            once = true;
+        } else if (opt == 'i') {
             if (!parse_interval(optarg, &interval_ms)) {
                 return via_cli_usage(argv[0], "--interval %s: 0.2 to 60 seconds", optarg);
             }
-            break;
-        case 'o':
-            once = true;
-            break;
-        case 'f':
-            name = optarg;
-            break;
-        case VIA_CLI_RUNDIR:
-            via_cli_set_rundir(optarg);
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
-        default:
-            return via_cli_usage(argv[0], NULL);
+        } else if ((code = via_cli_take_fabric(argv[0], opt, help, &name)) >= 0) {
+            return code;
         }
     }
-    if (optind < argc) {
-        return via_cli_usage(argv[0], "'%s': one argument too many", argv[optind]);
+    code = via_cli_take_end(argc, argv);
+    if (code >= 0) {
+        return code;
     }
     int rc = once ? print_once(name, &err) : via_top_screen(name, interval_ms, &err);
     return rc == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
