@@ -157,10 +157,7 @@ void plan_fabric_submit(struct plan_fabric *fabric, unsigned source, unsigned de
         .tag = tag,
         .queued = true,
     };
-    struct plan_pipe *way = plan_pipe_towards(fabric, source, destination, channel);
-    *(way->ops_first == NULL ? &way->ops_first : &way->ops_last->next) = op;
-    way->ops_last = op;
-    plan_pipe_offer(way, NULL);
+    plan_thread_submit(&fabric->hosts[source].threads[channel], op);
 }
 
 void plan_fabric_store(struct plan_fabric *fabric, unsigned source, unsigned neighbour,

@@ -29,7 +29,7 @@ struct plan_costs {
     uint64_t submit_ps;  /* an operation taken over from a program */
     uint64_t turn_ps;    /* a turn of a transfer thread, before up to batch_frames */
     uint64_t frame_ps;   /* a frame made, or looked at */
-    uint64_t fence_ps;   /* after the stores of a record */
+    uint64_t fence_ps;   /* of a link, at the end of a turn that has used it */
     uint64_t ring_ps;    /* a doorbell rung */
     uint64_t handler_ps; /* its interrupt handled */
     uint64_t spin_ps;    /* without work until a thread sleeps */

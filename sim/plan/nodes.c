@@ -55,6 +55,7 @@ static void on_notify(void *ctx, unsigned channel, uint64_t handle)
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         if (host->segments[i] == handle) {
             struct plan_op *op = ops_pop(under_way(host, i, channel));
+            plan_nodes_frame(&host->threads[channel]);
             sim_actor_copy(&host->threads[channel].poller.actor, &host->memory, op->bytes);
             nodes->current = &host->threads[channel];
             nodes->events.delivered(nodes->events.object, op);
@@ -67,12 +68,18 @@ static void on_notify(void *ctx, unsigned channel, uint64_t handle)
 static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status, uint64_t value)
 {
     struct nodes_host *host = ctx;
+    struct nodes_thread *thread = &host->threads[channel];
     struct plan_op *op = (struct plan_op *)(uintptr_t)cookie;
-    (void)channel;
     (void)value;
     if (status != 0) {
         abort(); /* no link is cut and no host dies while it runs */
     }
+    /* The acknowledgement, which ends operations of one destination, and the report. */
+    if (thread->acked_by != 1u + op->destination) {
+        thread->acked_by = 1u + op->destination;
+        plan_nodes_frame(thread);
+    }
+    plan_nodes_frame(thread);
     host->nodes->events.ended(host->nodes->events.object, op);
     host->nodes->ended_count++;
     free(op);
@@ -118,6 +125,12 @@ void plan_nodes_work(struct nodes_thread *thread, uint64_t work_ps)
     thread->host->nodes->current = thread;
 }
 
+void plan_nodes_frame(struct nodes_thread *thread)
+{
+    thread->frames_paid++;
+    plan_nodes_work(thread, thread->host->nodes->costs.frame_ps);
+}
+
 void plan_nodes_stall(struct nodes_thread *thread)
 {
     sim_actor_stall(&thread->poller.actor);
@@ -151,14 +164,16 @@ static void wait_for_work(struct nodes_thread *thread, uint64_t deadline_ns)
     struct sim_cost *cost = nodes->cost;
     uint64_t deadline_ps =
         deadline_ns >= UINT64_MAX / SIM_NS_PS ? UINT64_MAX : deadline_ns * SIM_NS_PS;
-    uint64_t until_ps = via_min(deadline_ps, cost->now_ps + nodes->costs.spin_ps);
+    uint64_t until_ps = via_min(deadline_ps, thread->idle_since_ps + nodes->costs.spin_ps);
     if (deadline_ps <= cost->now_ps) {
         return;
     }
-    bool came = sim_poller_spin(&thread->poller, until_ps);
-    nodes->current = thread;
-    if (came || nodes->stopping) {
-        return;
+    if (until_ps > cost->now_ps) {
+        bool came = sim_poller_spin(&thread->poller, until_ps);
+        nodes->current = thread;
+        if (came || nodes->stopping) {
+            return;
+        }
     }
     enum via_arm arm = VIA_ARM_BUSY;
     while (deadline_ps > cost->now_ps &&
@@ -210,10 +225,17 @@ void plan_nodes_thread(void *arg)
         }
         submit(thread);
         plan_nodes_work(thread, nodes->costs.turn_ps);
+        thread->frames_paid = 0;
+        thread->acked_by = 0;
         unsigned done = via_node_poll(host->node, thread->channel, nodes->cost->now_ps / SIM_NS_PS,
                                       &deadline_ns);
-        plan_nodes_work(thread, done * nodes->costs.frame_ps);
+        /* Frames for bypass buffers, acknowledgements that ended nothing. */
+        plan_nodes_work(thread,
+                        (done - via_min(done, thread->frames_paid)) * nodes->costs.frame_ps);
         copy_bypassed(thread);
+        if (done > 0) {
+            thread->idle_since_ps = nodes->cost->now_ps;
+        }
         if (done == 0 && thread->poller.arrivals == arrivals && !nodes->stopping) {
             wait_for_work(thread, via_min(deadline_ns, control_ns));
         }

@@ -9,6 +9,8 @@
 
 struct nodes_host;
 
+struct flight;
+
 struct nodes_ops {
     struct plan_op *first, *last;
 };
@@ -19,7 +21,12 @@ struct nodes_thread {
     struct sim_poller poller;
     struct nodes_ops waiting; /* submitted, and not yet given to the node */
     unsigned deadlines_count;
-    bool sent, sending; /* the stores of a body have left; it waits for that */
+    uint64_t idle_since_ps; /* it has found no work: words of peers are none */
+    unsigned frames_paid;   /* of this turn: their time has been spent */
+    unsigned acked_by;      /* 1 + the host whose acknowledgement was paid for last in this turn */
+    bool stored_body;       /* of the frame that is published next */
+    struct flight *body;    /* the last one, while it is under way */
+    bool sent, sending;     /* the stores of a body have left; it waits for that */
 };
 
 /* A port. */
@@ -72,6 +79,8 @@ struct plan_nodes {
 
 void plan_nodes_work(struct nodes_thread *thread, uint64_t work_ps);
 void plan_nodes_stall(struct nodes_thread *thread);
+/* The time of a frame, before what it brings is to be seen. */
+void plan_nodes_frame(struct nodes_thread *thread);
 void plan_nodes_thread(void *thread);
 
 /* --- nodes_port.c ----------------------------------------------------------------------------- */

@@ -11,6 +11,8 @@
 
 struct flight {
     struct nodes_end *to;
+    struct flight *line;        /* of the same frame: lands behind it */
+    struct nodes_thread *owner; /* whose body it is; NULL: no body */
     uint64_t off;
     uint32_t bytes;
     uint32_t channel;
@@ -24,15 +26,27 @@ static struct nodes_end *end_of(struct via_port *port)
 
 /* --- stores ----------------------------------------------------------------------------------- */
 
+static void land_one(struct flight *flight)
+{
+    struct nodes_host *host = flight->to->host;
+    memcpy(flight->to->port.inbox + flight->off, flight->data, flight->bytes);
+    sim_memory_traffic(&host->memory, flight->bytes);
+    sim_poller_arrived(&host->threads[flight->channel].poller);
+    free(flight);
+}
+
 static void land(void *object, uint64_t arg)
 {
     struct flight *flight = object;
-    struct nodes_thread *thread = &flight->to->host->threads[flight->channel];
+    struct flight *line = flight->line;
     (void)arg;
-    memcpy(flight->to->port.inbox + flight->off, flight->data, flight->bytes);
-    sim_memory_traffic(&flight->to->host->memory, flight->bytes);
-    free(flight);
-    sim_poller_arrived(&thread->poller);
+    if (flight->owner != NULL && flight->owner->body == flight) {
+        flight->owner->body = NULL;
+    }
+    land_one(flight);
+    if (line != NULL) {
+        land_one(line);
+    }
 }
 
 static void stores_left(void *object, uint64_t arg)
@@ -46,32 +60,86 @@ static void stores_left(void *object, uint64_t arg)
     }
 }
 
-/* The core stores while the link carries; what is more than the fill buffers hold keeps it until
- * all has left. */
-static void port_post(struct via_port *port, unsigned queue, uint64_t off, const void *src,
-                      size_t len)
+static struct flight *flight_new(struct nodes_end *end, uint64_t off, const void *src, size_t len)
 {
-    struct nodes_end *end = end_of(port);
+    struct flight *flight = sim_alloc(sizeof(*flight) + len);
+    assert(off + len <= end->port.caps.window_bytes);
+    *flight = (struct flight){.to = end->peer,
+                              .off = off,
+                              .bytes = (uint32_t)len,
+                              .channel = end->host->nodes->current->channel};
+    memcpy(flight->data, src, len);
+    return flight;
+}
+
+/* What fits into the fill buffers leaves when the core has stored it. Of more the core stores while
+ * the link carries, and is kept until all has left. */
+static void store(struct nodes_end *end, struct flight *flight, uint64_t wire_bytes)
+{
     struct plan_nodes *nodes = end->host->nodes;
     struct nodes_thread *thread = nodes->current;
-    bool waits = len > nodes->costs.fill_bytes;
-    struct flight *flight = sim_alloc(sizeof(*flight) + len);
-    (void)queue;
-    assert(off + len <= port->caps.window_bytes);
-    *flight = (struct flight){
-        .to = end->peer, .off = off, .bytes = (uint32_t)len, .channel = thread->channel};
-    memcpy(flight->data, src, len);
+    bool waits = flight->bytes > nodes->costs.fill_bytes;
+    uint64_t store_ps =
+        (uint64_t)((double)flight->bytes / nodes->costs.store_rate * (double)SIM_SEC_PS);
     thread->sent = false;
-    sim_memory_traffic(&end->host->memory, len);
+    sim_memory_traffic(&end->host->memory, flight->bytes);
+    if (!waits) {
+        plan_nodes_work(thread, store_ps);
+    }
     sim_net_post(&nodes->wiring->net,
                  &(struct sim_post){.path = &end->there,
-                                    .bytes = len,
+                                    .bytes = wire_bytes,
                                     .sent = {waits ? stores_left : NULL, thread, 0},
                                     .arrived = {land, flight, 0}});
-    plan_nodes_work(thread, (uint64_t)((double)len / nodes->costs.store_rate * (double)SIM_SEC_PS));
+    if (waits) {
+        plan_nodes_work(thread, store_ps);
+    }
     if (waits && !thread->sent) {
         thread->sending = true;
         plan_nodes_stall(thread);
+    }
+}
+
+/* A frame is made before any of it is stored. The links carry a frame's body and its line as one:
+ * in life the TLPs of several threads take turns, and no line waits for all of another's body. */
+static void port_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                      size_t len)
+{
+    struct nodes_end *end = end_of(port);
+    struct nodes_thread *thread = end->host->nodes->current;
+    struct flight *flight = flight_new(end, off, src, len);
+    bool is_first = !thread->stored_body;
+    (void)queue;
+    if (is_first) {
+        thread->stored_body = true;
+        plan_nodes_frame(thread);
+    }
+    flight->owner = thread;
+    thread->body = flight;
+    store(end, flight, len + (is_first ? VIA_CACHELINE : 0));
+}
+
+/* Words, as credits, are no frames. */
+static void port_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                        size_t len)
+{
+    struct nodes_end *end = end_of(port);
+    struct nodes_thread *thread = end->host->nodes->current;
+    struct flight *flight = flight_new(end, off, src, len);
+    (void)queue;
+    if (len < VIA_CACHELINE) {
+        store(end, flight, len);
+        return;
+    }
+    bool has_body = thread->stored_body;
+    thread->stored_body = false;
+    if (!has_body) {
+        plan_nodes_frame(thread);
+    }
+    if (has_body && thread->body != NULL) {
+        thread->body->line = flight;
+    } else {
+        store(end, flight, len);
     }
 }
 
@@ -164,8 +232,8 @@ static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_
 }
 
 static const struct via_port_ops port_ops = {
-    .body = port_post,
-    .commit = port_post,
+    .body = port_body,
+    .commit = port_commit,
     .flush = port_flush,
     .fence_start = port_fence_start,
     .fence_poll = port_fence_poll,

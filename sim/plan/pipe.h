@@ -7,7 +7,8 @@
 
 struct plan_frame {
     struct plan_frame *next;
-    struct plan_pipe *pipe; /* that it is in */
+    struct plan_frame *with; /* further acknowledgements that this one takes along */
+    struct plan_pipe *pipe;  /* that it is in */
     struct plan_op *op;
     uint64_t since_ps; /* it has waited to be relayed */
     uint32_t body_bytes;
@@ -39,6 +40,7 @@ struct plan_pipe {
     bool asking;      /* the want word is under way */
     bool out_listed;  /* in the writer's list */
     struct plan_pipe *next_out;
+    uint32_t sent_in; /* the last turn of the writer that has looked at it */
     struct plan_frames bypass;
     uint32_t bypass_used;   /* those that are being stored there included */
     struct plan_frames own; /* acknowledgements, and what is sent again */
@@ -48,6 +50,7 @@ struct plan_pipe {
     struct plan_frames arrived;
     uint32_t due; /* slots that are free, and the writer does not know */
     bool in_listed, is_blocked;
+    uint32_t taken_in; /* the last turn of the reader that has looked at it */
     struct plan_pipe *next_in, *next_blocked;
 };
 
@@ -70,10 +73,17 @@ struct plan_thread {
     struct sim_task task;
     uint8_t channel;
     enum plan_state state;
-    struct plan_pipes in, out; /* with something to look at */
-    bool out_next;             /* turns alternate */
-    uint32_t turn_left;        /* frames until the next turn begins */
-    uint64_t debt_ps;          /* doorbells it has rung since its last job */
+    struct plan_pipes in, out;           /* with something to look at */
+    struct plan_pipes in_turn, out_turn; /* the same, of this turn */
+    struct plan_op *submitted_first, *submitted_last;
+    uint32_t turn;
+    bool turn_begins;     /* with the next job */
+    uint16_t touched[32]; /* neighbours that this turn has sent to or taken from */
+    unsigned touched_count;
+    bool has_worked;     /* since it last found nothing */
+    bool sends;          /* the half of a turn: first it takes, then it sends */
+    uint32_t phase_left; /* frames that this half may still bring */
+    uint64_t debt_ps;    /* doorbells it has rung since its last job */
     uint64_t idle_since_ps;
     bool spin_pending;
     /* the job */
@@ -157,6 +167,8 @@ void plan_frame_came(void *frame, uint64_t arg);
 /* --- thread.c -------------------------------------------------------------------------------- */
 
 void plan_thread_init(struct plan_thread *thread, struct plan_host *host, unsigned channel);
+/* An operation, to be taken over when its next turn begins. */
+void plan_thread_submit(struct plan_thread *thread, struct plan_op *op);
 /* There is something to look at. */
 void plan_thread_kick(struct plan_thread *thread, struct plan_thread *ringer);
 /* Frames that have waited too long are dropped, and sent again later; called by itself. */

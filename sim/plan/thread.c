@@ -13,24 +13,37 @@ static void next(struct plan_thread *thread);
 
 /* --- what is next ---------------------------------------------------------------------------- */
 
+/* Each pipe comes once in a turn, when it is reached: what arrives before that is found. */
 static struct plan_pipe *pop_in(struct plan_thread *thread)
 {
-    struct plan_pipe *pipe = thread->in.first;
+    struct plan_pipes *list = &thread->in_turn;
+    if (list->first == NULL && thread->in.first != NULL &&
+        thread->in.first->taken_in != thread->turn) {
+        list = &thread->in;
+    }
+    struct plan_pipe *pipe = list->first;
     if (pipe != NULL) {
-        thread->in.first = pipe->next_in;
-        thread->in.last = pipe->next_in == NULL ? NULL : thread->in.last;
+        list->first = pipe->next_in;
+        list->last = pipe->next_in == NULL ? NULL : list->last;
         pipe->in_listed = false;
+        pipe->taken_in = thread->turn;
     }
     return pipe;
 }
 
 static struct plan_pipe *pop_out(struct plan_thread *thread)
 {
-    struct plan_pipe *pipe = thread->out.first;
+    struct plan_pipes *list = &thread->out_turn;
+    if (list->first == NULL && thread->out.first != NULL &&
+        thread->out.first->sent_in != thread->turn) {
+        list = &thread->out;
+    }
+    struct plan_pipe *pipe = list->first;
     if (pipe != NULL) {
-        thread->out.first = pipe->next_out;
-        thread->out.last = pipe->next_out == NULL ? NULL : thread->out.last;
+        list->first = pipe->next_out;
+        list->last = pipe->next_out == NULL ? NULL : list->last;
         pipe->out_listed = false;
+        pipe->sent_in = thread->turn;
     }
     return pipe;
 }
@@ -44,6 +57,63 @@ static void list_in(struct plan_thread *thread, struct plan_pipe *pipe)
     pipe->next_in = NULL;
     *(thread->in.first == NULL ? &thread->in.first : &thread->in.last->next_in) = pipe;
     thread->in.last = pipe;
+}
+
+/* A turn stays with a pipe while there is something in it, or for it. */
+static void stay_in(struct plan_thread *thread, struct plan_pipe *pipe)
+{
+    if (pipe->arrived.count > 0 && !pipe->in_listed && !pipe->is_blocked) {
+        pipe->in_listed = true;
+        pipe->next_in = thread->in_turn.first;
+        thread->in_turn.first = pipe;
+        thread->in_turn.last = thread->in_turn.last == NULL ? pipe : thread->in_turn.last;
+    }
+}
+
+static void stay_out(struct plan_thread *thread, struct plan_pipe *way)
+{
+    if (!way->out_listed) {
+        way->out_listed = true;
+        way->next_out = thread->out_turn.first;
+        thread->out_turn.first = way;
+        thread->out_turn.last = thread->out_turn.last == NULL ? way : thread->out_turn.last;
+    }
+}
+
+/* Operations of programs, taken over at the beginning of a turn. */
+static void take_submitted(struct plan_thread *thread)
+{
+    struct plan_fabric *fabric = thread->host->fabric;
+    for (struct plan_op *op; (op = thread->submitted_first) != NULL;) {
+        struct plan_pipe *way = plan_pipe_towards(fabric, op->source, op->destination, op->channel);
+        thread->submitted_first = op->next;
+        op->next = NULL;
+        *(way->ops_first == NULL ? &way->ops_first : &way->ops_last->next) = op;
+        way->ops_last = op;
+        thread->debt_ps += fabric->costs.submit_ps;
+        plan_pipe_offer(way, NULL);
+    }
+}
+
+/* What is listed from now on waits for the next turn. */
+static void begin_phase(struct plan_thread *thread)
+{
+    if (!thread->sends) {
+        thread->turn++;
+        take_submitted(thread);
+    }
+    thread->phase_left = thread->host->fabric->costs.batch_frames;
+    if (thread->sends && thread->out.first != NULL) {
+        *(thread->out_turn.first == NULL ? &thread->out_turn.first
+                                         : &thread->out_turn.last->next_out) = thread->out.first;
+        thread->out_turn.last = thread->out.last;
+        thread->out = (struct plan_pipes){0};
+    } else if (!thread->sends && thread->in.first != NULL) {
+        *(thread->in_turn.first == NULL ? &thread->in_turn.first : &thread->in_turn.last->next_in) =
+            thread->in.first;
+        thread->in_turn.last = thread->in.last;
+        thread->in = (struct plan_pipes){0};
+    }
 }
 
 static void block(struct plan_fabric *fabric, struct plan_pipe *pipe, struct plan_pipe *way)
@@ -155,12 +225,20 @@ static bool choose_out(struct plan_thread *thread)
     return false;
 }
 
+/* As a turn of the core: what has come, up to a batch, then what may go, up to a batch. */
 static bool choose(struct plan_thread *thread)
 {
-    thread->out_next = !thread->out_next;
     /* Looking at the ways may give pipes that were blocked something to do. */
-    return thread->out_next ? choose_out(thread) || choose_in(thread)
-                            : choose_in(thread) || choose_out(thread) || choose_in(thread);
+    for (unsigned phases = 0; phases < 4; phases++) {
+        if (thread->phase_left > 0 && (thread->sends ? choose_out(thread) : choose_in(thread))) {
+            thread->phase_left--;
+            return true;
+        }
+        thread->sends = !thread->sends;
+        thread->turn_begins |= !thread->sends;
+        begin_phase(thread);
+    }
+    return false;
 }
 
 /* --- what it costs --------------------------------------------------------------------------- */
@@ -238,6 +316,35 @@ static void work_done(void *object, uint64_t arg)
     }
 }
 
+static bool ends(const struct plan_op *op, const struct plan_frame *ack)
+{
+    return op->frames_left == 0 && op->unacknowledged == ack->acknowledges;
+}
+
+/* Operations of this host that end with this frame: each is reported to its program. */
+static unsigned reports_count(const struct plan_frame *frame)
+{
+    unsigned count = 0;
+    for (; frame != NULL && frame->acknowledges > 0; frame = frame->with) {
+        count += ends(frame->op, frame);
+    }
+    return count;
+}
+
+/* A turn ends with a fence on each link that it has sent or taken anything by. */
+static void touch(struct plan_thread *thread, unsigned neighbour)
+{
+    for (unsigned i = 0; i < thread->touched_count; i++) {
+        if (thread->touched[i] == neighbour) {
+            return;
+        }
+    }
+    if (thread->touched_count < VIA_ARRAY_COUNT(thread->touched)) {
+        thread->touched[thread->touched_count++] = (uint16_t)neighbour;
+    }
+    thread->debt_ps += thread->host->fabric->costs.fence_ps;
+}
+
 static void begin(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
@@ -248,14 +355,21 @@ static void begin(struct plan_thread *thread)
     uint64_t work_ps = thread->debt_ps + costs->frame_ps;
     uint64_t crossed = 0; /* bytes that cross the memory bus */
     thread->debt_ps = 0;
-    if (thread->turn_left == 0) {
-        thread->turn_left = costs->batch_frames;
+    if (thread->turn_begins) {
+        thread->turn_begins = false;
+        thread->touched_count = 0;
         work_ps += costs->turn_ps;
     }
-    thread->turn_left--;
+    if (thread->from != NULL) {
+        touch(thread, thread->from->from);
+    }
     if (stores(thread)) {
-        work_ps += costs->fence_ps;
-        work_ps += thread->job == PLAN_SEND && frame->first ? costs->submit_ps : 0;
+        touch(thread, thread->way->to);
+    }
+    if (thread->job == PLAN_TAKE) {
+        work_ps += reports_count(frame) * costs->frame_ps;
+    }
+    if (stores(thread)) {
         crossed = frame->body_bytes;
         if (bytes <= costs->fill_bytes) {
             work_ps += ps_of(bytes, costs->store_rate);
@@ -265,6 +379,7 @@ static void begin(struct plan_thread *thread)
         crossed = 2 * (uint64_t)frame->body_bytes;
     }
     thread->state = PLAN_BUSY;
+    thread->has_worked = true;
     thread->job_since_ps = fabric->cost->now_ps;
     thread->body_ready_ps =
         crossed > 0 ? sim_server_add(thread->host->bus, ps_of(crossed, costs->bus_rate), 0, none)
@@ -273,6 +388,18 @@ static void begin(struct plan_thread *thread)
 }
 
 /* --- what comes of it ------------------------------------------------------------------------ */
+
+/* An acknowledgement of the same flow that has not left yet; it takes others along. */
+static struct plan_frame *waiting_ack(const struct plan_pipe *way, const struct plan_frame *ack)
+{
+    for (struct plan_frame *it = way->own.first; it != NULL; it = it->next) {
+        if (it->acknowledges > 0 && it->source == ack->source &&
+            it->destination == ack->destination) {
+            return it;
+        }
+    }
+    return NULL;
+}
 
 static void acknowledge(struct plan_thread *thread, const struct plan_frame *frame)
 {
@@ -286,6 +413,12 @@ static void acknowledge(struct plan_thread *thread, const struct plan_frame *fra
     op->to_acknowledge = 0;
     struct plan_pipe *way =
         plan_pipe_towards(fabric, ack->source, ack->destination, thread->channel);
+    struct plan_frame *waiting = waiting_ack(way, ack);
+    if (waiting != NULL) {
+        ack->with = waiting->with;
+        waiting->with = ack;
+        return;
+    }
     plan_frames_push(&way->own, ack);
     plan_pipe_offer(way, NULL);
 }
@@ -313,6 +446,12 @@ static void taken(struct plan_thread *thread, struct plan_frame *frame)
     struct plan_fabric *fabric = thread->host->fabric;
     struct plan_op *op = frame->op;
     if (frame->acknowledges > 0) {
+        for (struct plan_frame *ack = frame->with; ack != NULL;) {
+            struct plan_frame *next_ack = ack->with;
+            acknowledged(thread, ack);
+            plan_frame_free(fabric, ack);
+            ack = next_ack;
+        }
         acknowledged(thread, frame);
     } else {
         op->to_acknowledge++;
@@ -346,10 +485,14 @@ static void finish(struct plan_thread *thread)
     }
     if (stores(thread) && (way->bypass.count > 0 || way->own.count > 0 || way->ops_first != NULL ||
                            way->blocked != NULL)) {
-        plan_pipe_offer(way, NULL);
+        if (thread->sends) {
+            stay_out(thread, way);
+        } else {
+            plan_pipe_offer(way, NULL);
+        }
     }
     if (from != NULL) {
-        list_in(thread, from);
+        stay_in(thread, from);
         plan_pipe_release(fabric, from);
     }
     next(thread);
@@ -368,6 +511,15 @@ static void handled(void *object, uint64_t arg)
     (void)arg;
     struct plan_thread *thread = object;
     sim_task_wake(&thread->task, (struct sim_call){awake, thread, 0});
+}
+
+void plan_thread_submit(struct plan_thread *thread, struct plan_op *op)
+{
+    op->next = NULL;
+    *(thread->submitted_first == NULL ? &thread->submitted_first : &thread->submitted_last->next) =
+        op;
+    thread->submitted_last = op;
+    plan_thread_kick(thread, NULL);
 }
 
 void plan_thread_kick(struct plan_thread *thread, struct plan_thread *ringer)
@@ -411,15 +563,9 @@ static void spin_over(void *object, uint64_t arg)
     }
 }
 
-static void next(struct plan_thread *thread)
+static void spin(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
-    thread->state = PLAN_BUSY;
-    if (choose(thread)) {
-        begin(thread);
-        return;
-    }
-    thread->turn_left = 0;
     thread->state = PLAN_SPINNING;
     thread->idle_since_ps = fabric->cost->now_ps;
     if (fabric->costs.spin_ps == 0) {
@@ -428,6 +574,39 @@ static void next(struct plan_thread *thread)
         thread->spin_pending = true;
         sim_cost_after(fabric->cost, fabric->costs.spin_ps,
                        (struct sim_call){spin_over, thread, 0});
+    }
+}
+
+/* A turn has been paid for. What came meanwhile is found by it. */
+static void looked(void *object, uint64_t arg)
+{
+    (void)arg;
+    struct plan_thread *thread = object;
+    if (choose(thread)) {
+        thread->turn_begins = false;
+        begin(thread);
+    } else {
+        spin(thread);
+    }
+}
+
+/* The turn after the last that found something finds nothing, and takes its time. */
+static void next(struct plan_thread *thread)
+{
+    thread->state = PLAN_BUSY;
+    if (choose(thread)) {
+        begin(thread);
+        return;
+    }
+    thread->turn_begins = true;
+    if (thread->has_worked) {
+        thread->has_worked = false;
+        thread->touched_count = 0;
+        sim_task_work(&thread->task, thread->debt_ps + thread->host->fabric->costs.turn_ps,
+                      (struct sim_call){looked, thread, 0});
+        thread->debt_ps = 0;
+    } else {
+        spin(thread);
     }
 }
 

@@ -133,11 +133,10 @@ static unsigned destination_of(struct sender *sender)
     return (sender->host + 1u + sender->next) % hosts;
 }
 
-static void submit(struct sender *sender)
+static void submit(struct sender *sender, unsigned channel)
 {
     struct traffic *traffic = sender->traffic;
     unsigned destination = destination_of(sender);
-    unsigned channel = (unsigned)(sender->sent_count++ % traffic->channels_count);
     sender->under_way++;
     if (traffic->nodes != NULL) {
         plan_nodes_submit(traffic->nodes, sender->host, destination, channel, traffic->run->bytes,
@@ -146,6 +145,11 @@ static void submit(struct sender *sender)
         plan_fabric_submit(traffic->fabric, sender->host, destination, channel, traffic->run->bytes,
                            TAG_DATA);
     }
+}
+
+static unsigned next_channel(struct sender *sender)
+{
+    return (unsigned)(sender->sent_count++ % sender->traffic->channels_count);
 }
 
 static void arrival(void *object, uint64_t arg);
@@ -168,7 +172,7 @@ static void arrival(void *object, uint64_t arg)
     }
     next_arrival(sender);
     if (sender->under_way < BACKLOG_MAX) {
-        submit(sender);
+        submit(sender, next_channel(sender));
     } else if (sender->traffic->measuring) {
         sender->traffic->measured->refused_count++;
     }
@@ -280,7 +284,7 @@ static void on_ended(void *object, struct plan_op *op)
     if (op->tag == TAG_DATA) {
         sender->under_way--;
         if (traffic->run->rate == 0 && !traffic->over) {
-            submit(sender);
+            submit(sender, op->channel); /* a program's attachment stays on its channel */
         }
     }
 }
@@ -296,7 +300,7 @@ static void begin(void *object, uint64_t arg)
         next_arrival(sender);
     } else {
         for (unsigned i = 0; i < run->under_way; i++) {
-            submit(sender);
+            submit(sender, next_channel(sender));
         }
     }
 }

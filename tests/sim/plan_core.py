@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """The planner against the nodes of src/core, event by event, on the same cards: what arrives of what all hosts can send,
-and of loads below that, within 10 %; the median latency below that within 25 % (what is beyond 10 % is marked). With
-"--all" (make plan-core): up to 64 hosts, more shapes and sizes, as docs/costs.md shows them."""
+and of loads below that, and the median latency below that, within 10 %. With "--all" (make plan-core): up to 64 hosts, more shapes
+and sizes, as docs/costs.md shows them."""
 import json
 import os
 import subprocess
@@ -9,7 +9,6 @@ import sys
 
 BIN = os.environ.get("VIADUCT_BUILD_DIR", "build/release/bin")
 BOUND = 0.10
-LATENCY_BOUND = 0.25  # set after the first table had been seen: 10 % is what was wanted
 # Shares of what comes of all that the hosts can send (16 messages under way each), by the planner.
 SHARES = (None, 0.3, 0.6)
 # shape, pattern, message, channels, events
@@ -56,7 +55,7 @@ def compare(case):
 
 
 def main():
-    missed = compared = failed = 0
+    missed = compared = 0
     print("| fabric | channels | traffic | load | | planner | core | off by | |\n|---|---|---|---|---|---|---|---|---|")
     for case in ALL if "--all" in sys.argv[1:] else FEW:
         fabric = case[0].replace("--topology ", "").replace("--hosts ", "").replace("--", "")
@@ -64,12 +63,11 @@ def main():
             off = model / core - 1 if model is not None and core is not None else float("nan")
             bad = not abs(off) <= BOUND
             missed += bad
-            failed += not abs(off) <= (LATENCY_BOUND if "p50" in what else BOUND)
             compared += 1
             print(f"| {fabric} | {case[3]} | {case[1]}, {case[2]} | {load} | {what} | {model or 0:.4g} | {core or 0:.4g} | "
                   f"{off * 100:+.1f} % | {'missed' if bad else ''} |", flush=True)
     print(f"\n{compared - missed} of {compared} within {BOUND * 100:.0f} %")
-    return 1 if failed or compared == 0 else 0
+    return 1 if missed or compared == 0 else 0
 
 
 if __name__ == "__main__":
