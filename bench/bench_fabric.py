@@ -124,11 +124,7 @@ def main():
     finally:
         subprocess.run([measure.VIADUCT, "down", "--fabric", FABRIC], capture_output=True,
                        check=False)
-    print(measure.table(["measure (medians of %d rounds)" % options.rounds, "got", "target", ""],
-                        rows))
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as out:
-            json.dump(data, out, indent=1)
+    measure.report(options, rows, data)
     return 0
 
 

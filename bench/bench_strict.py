@@ -98,10 +98,7 @@ def main():
     except (measure.Failure, subprocess.TimeoutExpired) as failure:
         print("bench_strict: %s" % failure, file=sys.stderr)
         return 1
-    print(measure.table(["measure (medians of %d rounds)" % options.rounds, "got", "target", ""], rows))
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as out:
-            json.dump(data, out, indent=1)
+    measure.report(options, rows, data)
     return 0
 
 

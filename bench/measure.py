@@ -256,6 +256,14 @@ def table(head, rows):
     return "\n".join(lines)
 
 
+def report(options, rows, data):
+    """Prints rows of figures and targets, and writes the data to the file of --json."""
+    print(table(["measure (medians of %d rounds)" % options.rounds, "got", "target", ""], rows))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as out:
+            json.dump(data, out, indent=1)
+
+
 def need(*programs):
     missing = [p for p in programs if not shutil.which(p)]
     if missing:
