@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/card.h"
 #include "cli/cli.h"
@@ -89,13 +88,6 @@ struct measuring {
     FILE *csv, *plot;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
-}
-
 /* --- targets --- */
 
 static int open_target(struct measuring *all, unsigned index, struct via_error *err)
@@ -160,20 +152,21 @@ static int explain(struct via_error *err, int rc, const struct via_perf_target *
 static int run_rounds(struct measuring *all, enum via_perf_direction direction, size_t bytes,
                       uint64_t ns[TARGETS_MAX][ROUNDS], unsigned *ret_rounds, struct via_error *err)
 {
-    uint64_t begin_ns = now_ns();
+    uint64_t begin_ns = via_perf_target_now_ns();
     unsigned round = 0;
     /* The first one warms up, and its times are written over. */
-    for (bool is_warm = false; round < ROUNDS && (round < VIA_PERF_ROUNDS_MIN ||
-                                                  now_ns() - begin_ns < all->count * SPAN_NS);
+    for (bool is_warm = false;
+         round < ROUNDS && (round < VIA_PERF_ROUNDS_MIN ||
+                            via_perf_target_now_ns() - begin_ns < all->count * SPAN_NS);
          round += is_warm, is_warm = true) {
         for (unsigned i = 0; i < all->count; i++) {
             struct via_perf_target *target = all->targets[i];
             if (!takes_part(all, i, direction, bytes)) {
                 continue;
             }
-            uint64_t start_ns = now_ns();
+            uint64_t start_ns = via_perf_target_now_ns();
             int rc = target->ops->transfer(target, direction, bytes, err);
-            ns[i][round] = now_ns() - start_ns;
+            ns[i][round] = via_perf_target_now_ns() - start_ns;
             if (rc != 0) {
                 return explain(err, rc, target, direction, bytes);
             }

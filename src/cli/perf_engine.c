@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/card.h"
@@ -40,13 +39,6 @@ static struct engine *engine_of(struct via_perf_target *target)
     return via_container_of(target, struct engine, base);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
-}
-
 static uint32_t get(struct engine *engine, uint32_t off)
 {
     return via_pci_read32(engine->pci, 0, VIA_PLX_DMA_REG(CHANNEL, off));
@@ -73,14 +65,14 @@ static unsigned char *destination_of(const struct engine *engine)
 static int await(struct engine *engine, struct via_plx_dma_descriptor *descriptor,
                  uint32_t *ret_flags, struct via_error *err)
 {
-    uint64_t begin_ns = now_ns(), look_ns = begin_ns + LOOK_NS;
+    uint64_t begin_ns = via_perf_target_now_ns(), look_ns = begin_ns + LOOK_NS;
     for (;;) {
         /* Pairs with the engine's write-back, which follows its data. */
         *ret_flags = atomic_load_explicit(&descriptor->flags, memory_order_acquire);
         if ((*ret_flags & VIA_PLX_DMA_VALID) == 0) {
             return 0;
         }
-        uint64_t now = now_ns();
+        uint64_t now = via_perf_target_now_ns();
         if (now < look_ns) {
             continue;
         }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/card.h"
@@ -22,6 +23,13 @@ void via_perf_target_fill(void *buffer, size_t bytes, unsigned seed)
     for (size_t i = 0; i < bytes; i++) {
         at[i] = (unsigned char)(seed + i + (i >> 8) * 7);
     }
+}
+
+uint64_t via_perf_target_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
 }
 
 static int make_buffer(size_t bytes, unsigned char **ret_buffer, struct via_error *err)

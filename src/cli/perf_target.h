@@ -58,6 +58,8 @@ VIA_MUST_CHECK int via_perf_target_gpu(const char *gpu,
                                        const struct via_perf_target_options *options,
                                        struct via_perf_target **ret_target, struct via_error *err);
 
+/* The monotonic clock. */
+uint64_t via_perf_target_now_ns(void);
 /* A pattern that differs from round to round and from byte to byte. */
 void via_perf_target_fill(void *buffer, size_t bytes, unsigned seed);
 

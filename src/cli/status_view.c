@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/types.h>
 
+#include "cli/scale.h"
 #include "cli/status.h"
 
 /* Wider fabrics do not fit a terminal as a matrix. */
@@ -132,29 +133,10 @@ json_t *via_status_json(const struct via_status *status)
 /* --- tables --------------------------------------------------------------------------------------
  */
 
-struct scaled {
-    char text[24];
-};
-
-/* "1.24 GB": three figures that matter. */
-static struct scaled scale(double value, const char *unit)
-{
-    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
-    struct scaled scaled;
-    size_t i = 0;
-    while (value >= 999.5 && i + 1 < VIA_ARRAY_COUNT(prefixes)) {
-        value /= 1000;
-        i++;
-    }
-    int decimals = i == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-    snprintf(scaled.text, sizeof(scaled.text), "%.*f %s%s", decimals, value, prefixes[i], unit);
-    return scaled;
-}
-
 /* Windows are powers of two, or nearly. */
-static struct scaled scale_binary(uint64_t bytes)
+static struct via_scaled scale_binary(uint64_t bytes)
 {
-    struct scaled scaled;
+    struct via_scaled scaled;
     snprintf(scaled.text, sizeof(scaled.text), "%.4g MiB", (double)bytes / (1 << 20));
     return scaled;
 }
@@ -218,9 +200,9 @@ static void print_hosts(const struct via_status *status)
 }
 
 /* "12/4096", or "12" when there is no quota. */
-static struct scaled use_of(const json_t *user, const char *key, const char *key_max)
+static struct via_scaled use_of(const json_t *user, const char *key, const char *key_max)
 {
-    struct scaled use;
+    struct via_scaled use;
     unsigned long long count = via_ask_u64(user, key);
     unsigned long long max = via_ask_u64(user, key_max);
     if (max != 0) {
@@ -243,8 +225,9 @@ static void print_user(unsigned host, const json_t *user)
     } else {
         snprintf(name, sizeof(name), "%u", (unsigned)uid);
     }
-    snprintf(memory, sizeof(memory), "%s%s%s", scale((double)via_ask_u64(user, "memory"), "B").text,
-             max != 0 ? "/" : "", max != 0 ? scale((double)max, "B").text : "");
+    snprintf(memory, sizeof(memory), "%s%s%s",
+             via_scale((double)via_ask_u64(user, "memory"), "B").text, max != 0 ? "/" : "",
+             max != 0 ? via_scale((double)max, "B").text : "");
     printf("%4u  %-16s  %9llu  %-11s  %-15s  %-9s  %s\n", host, name,
            (unsigned long long)via_ask_u64(user, "processes"),
            use_of(user, "segments", "segments_max").text, memory,
@@ -294,9 +277,10 @@ static void print_link(const struct via_status_link *link)
     }
     snprintf(state, sizeof(state), "%s", link->cut ? "cut" : link->state);
     printf("%-9s  %-12s  %10s  %10s  %9s  %9s  %6llu\n", name, state,
-           scale(link->ab.bytes_per_second, "B/s").text,
-           scale(link->ba.bytes_per_second, "B/s").text, scale((double)link->ab.bytes, "B").text,
-           scale((double)link->ba.bytes, "B").text, (unsigned long long)link->errors);
+           via_scale(link->ab.bytes_per_second, "B/s").text,
+           via_scale(link->ba.bytes_per_second, "B/s").text,
+           via_scale((double)link->ab.bytes, "B").text, via_scale((double)link->ba.bytes, "B").text,
+           (unsigned long long)link->errors);
 }
 
 static void print_links(const struct via_status *status)

@@ -5,34 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/scale.h"
 #include "cli/top.h"
 
 #define BAR_COLUMNS 12u
 /* Rows of each section of a page that shows all of them, at least. */
 #define SECTION_ROWS_MIN 2u
 
-struct scaled {
-    char text[24];
-};
-
-/* "1.24 GB/s": three figures that matter. */
-static struct scaled scale(double value, const char *unit)
+static struct via_scaled scale_time(uint64_t ns)
 {
-    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
-    struct scaled scaled;
-    size_t i = 0;
-    while (value >= 999.5 && i + 1 < VIA_ARRAY_COUNT(prefixes)) {
-        value /= 1000;
-        i++;
-    }
-    int decimals = i == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-    snprintf(scaled.text, sizeof(scaled.text), "%.*f %s%s", decimals, value, prefixes[i], unit);
-    return scaled;
-}
-
-static struct scaled scale_time(uint64_t ns)
-{
-    struct scaled scaled = {"-"};
+    struct via_scaled scaled = {"-"};
     unsigned long long s = ns / VIA_SEC_NS;
     if (ns == 0) {
         return scaled;
@@ -117,7 +99,7 @@ static int add_host(const struct via_top_model *model, size_t index, struct via_
                scale_time(via_ask_u64(host->after, "uptime_ns")).text,
                json_array_size(json_object_get(host->after, "processes")),
                count_reachable(status, host), status->fabric.topology.hosts_count - 1,
-               scale(rate_of(host, "ops_completed"), "op/s").text,
+               via_scale(rate_of(host, "ops_completed"), "op/s").text,
                (unsigned long long)via_ask_u64(counters, "ops_failed"), host->why);
 }
 
@@ -149,11 +131,11 @@ static int add_link(const struct via_top_model *model, size_t index, struct via_
     snprintf(ends, sizeof(ends), "%u - %u", link->link.a, link->link.b);
     return add(lines, up && !link->cut ? VIA_TOP_PLAIN : VIA_TOP_BAD,
                "%-11s  %-10s  %10s %s  %10s %s  %10s  %6llu  %s", ends,
-               link->cut ? "cut" : link->state, scale(link->ab.bytes_per_second, "B/s").text,
+               link->cut ? "cut" : link->state, via_scale(link->ab.bytes_per_second, "B/s").text,
                draw_bar(link->ab.bytes_per_second, peak).text,
-               scale(link->ba.bytes_per_second, "B/s").text,
+               via_scale(link->ba.bytes_per_second, "B/s").text,
                draw_bar(link->ba.bytes_per_second, peak).text,
-               scale((double)(link->ab.bytes + link->ba.bytes), "B").text,
+               via_scale((double)(link->ab.bytes + link->ba.bytes), "B").text,
                (unsigned long long)link->errors, why != NULL ? why : "");
 }
 
@@ -168,15 +150,17 @@ static int add_connection(const struct via_top_model *model, size_t index,
     const struct via_stats_conn *stats = &row->stats;
     char owner[32];
     snprintf(owner, sizeof(owner), "%.15s(%d)", row->program, (int)row->pid);
-    return add(
-        lines, row->accelerated ? VIA_TOP_GOOD : VIA_TOP_PLAIN,
-        "%-23s %4d  %-21s  %-21s  %-6s  %10s  %9s  %9s  %s", owner, row->fd, row->local, row->peer,
-        row->accelerated ? "pipes" : "kernel",
-        row->counted ? scale(connection->bytes_per_second, "B/s").text : "-",
-        row->counted ? scale((double)(stats->tx_pipe_bytes + stats->rx_pipe_bytes), "B").text : "-",
-        row->counted ? scale((double)(stats->tx_kernel_bytes + stats->rx_kernel_bytes), "B").text
-                     : "-",
-        row->accelerated ? "" : row->why);
+    return add(lines, row->accelerated ? VIA_TOP_GOOD : VIA_TOP_PLAIN,
+               "%-23s %4d  %-21s  %-21s  %-6s  %10s  %9s  %9s  %s", owner, row->fd, row->local,
+               row->peer, row->accelerated ? "pipes" : "kernel",
+               row->counted ? via_scale(connection->bytes_per_second, "B/s").text : "-",
+               row->counted
+                   ? via_scale((double)(stats->tx_pipe_bytes + stats->rx_pipe_bytes), "B").text
+                   : "-",
+               row->counted
+                   ? via_scale((double)(stats->tx_kernel_bytes + stats->rx_kernel_bytes), "B").text
+                   : "-",
+               row->accelerated ? "" : row->why);
 }
 
 static int add_job(const struct via_top_model *model, size_t index, struct via_top_lines *lines)
@@ -194,7 +178,7 @@ static int add_job(const struct via_top_model *model, size_t index, struct via_t
     return add(lines, job->host < 0 ? VIA_TOP_GOOD : VIA_TOP_PLAIN,
                "%-8s  %-32s  %4s  %4s  %9s  %s", job->host < 0 ? "job" : "attached", owner, host,
                count, scale_time(job->age_ns).text,
-               job->host < 0 ? "-" : scale((double)job->bytes, "B").text);
+               job->host < 0 ? "-" : via_scale((double)job->bytes, "B").text);
 }
 
 /* --- sections ------------------------------------------------------------------------------------
@@ -362,7 +346,7 @@ static int add_summary(const struct via_top_model *model, struct via_top_lines *
     return add(lines, whole ? VIA_TOP_GOOD : VIA_TOP_BAD,
                "fabric %s: %u of %u hosts up, %u of %u links up, %s over links",
                status->fabric.name, hosts_up, status->fabric.topology.hosts_count, links_up,
-               status->fabric.topology.links_count, scale(sum, "B/s").text);
+               status->fabric.topology.links_count, via_scale(sum, "B/s").text);
 }
 
 int via_top_view(const struct via_top_model *model, enum via_top_section section, size_t rows,
