@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 
 #include "host/host_private.h"
 #include "tests/fuzz/input.h"
@@ -31,6 +32,22 @@ static inline int deliver_to(struct via_host *host, uint16_t source, uint32_t en
     }
     free(copy);
     return rc;
+}
+
+/* Until the host has dealt with all that was delivered. */
+static inline void deliver_await(struct via_host *host)
+{
+    struct via_host_messages *messages = &host->messages;
+    for (int i = 0;; i++) {
+        pthread_mutex_lock(&messages->lock);
+        bool done = messages->inbox_count == 0;
+        pthread_mutex_unlock(&messages->lock);
+        if (done) {
+            return;
+        }
+        require(i < DELIVER_WAIT_MS);
+        poll(NULL, 0, 1);
+    }
 }
 
 #endif

@@ -20,7 +20,6 @@
 #include "tests/system/host_raw.h"
 
 #define STEPS_MAX 24u
-#define WAIT_MS 60000
 #define TRIES 2000
 #define HOSTILE 1u
 #define BYTES (1u << 20)
@@ -63,21 +62,6 @@ static void deliver(const struct via_aperture_message *message, uint32_t bytes)
 {
     int rc = deliver_to(lab.hosts[0], HOSTILE, VIA_HOST_ENDPOINT_APERTURE, message, bytes);
     require(rc == 0 || bytes != sizeof(*message));
-}
-
-static void let_host_work(void)
-{
-    struct via_host_messages *messages = &lab.hosts[0]->messages;
-    for (int i = 0;; i++) {
-        pthread_mutex_lock(&messages->lock);
-        bool done = messages->inbox_count == 0;
-        pthread_mutex_unlock(&messages->lock);
-        if (done) {
-            return;
-        }
-        require(i < WAIT_MS);
-        poll(NULL, 0, 1);
-    }
 }
 
 /* --- a process that asks ---------------------------------------------------------------------- */
@@ -205,7 +189,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     for (unsigned i = 0; i < STEPS_MAX && input.bytes != 0; i++) {
         step(&input);
     }
-    let_host_work();
+    deliver_await(lab.hosts[0]);
     keep_to_the_rules();
     return 0;
 }

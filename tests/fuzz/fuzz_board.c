@@ -17,7 +17,6 @@
 #include "tests/system/host_raw.h"
 
 #define STEPS_MAX 64u
-#define WAIT_MS 60000
 #define HOSTILE 1u
 
 static struct host_lab lab; /* two hosts; the other one is said to speak */
@@ -41,22 +40,6 @@ static void deliver(const struct via_board_message *message, uint32_t bytes)
 {
     int rc = deliver_to(lab.hosts[0], HOSTILE, VIA_HOST_ENDPOINT_BOARD, message, bytes);
     require(rc == 0 || bytes < VIA_BOARD_MESSAGE_HEAD_BYTES || bytes > sizeof(*message));
-}
-
-/* Until all that was delivered is dealt with. */
-static void let_host_work(void)
-{
-    struct via_host_messages *messages = &lab.hosts[0]->messages;
-    for (int i = 0;; i++) {
-        pthread_mutex_lock(&messages->lock);
-        bool done = messages->inbox_count == 0;
-        pthread_mutex_unlock(&messages->lock);
-        if (done) {
-            return;
-        }
-        require(i < WAIT_MS);
-        poll(NULL, 0, 1);
-    }
 }
 
 /* What hangs there under this key: its length, or a negative errno. */
@@ -91,7 +74,7 @@ static void say(struct input *input, uint32_t *ret_process)
     bool looks = message.key_bytes != 0 && message.key_bytes <= VIA_BOARD_KEY_BYTES_MAX;
     bool asks = looks && (odd & 1) == 0;
     if (asks) {
-        let_host_work();
+        deliver_await(lab.hosts[0]);
     }
     while (looks && take(message.data, message.key_bytes, &answer) >= 0) {
         /* of before */
@@ -100,7 +83,7 @@ static void say(struct input *input, uint32_t *ret_process)
     if (!asks) {
         return;
     }
-    let_host_work();
+    deliver_await(lab.hosts[0]);
     int rc = take(message.data, message.key_bytes, &answer);
     require(rc >= 0 || rc == -ENOENT);
     if (rc >= 0) {
@@ -148,7 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     while (count < STEPS_MAX && input.bytes != 0) {
         say(&input, &processes[count++]);
     }
-    let_host_work();
+    deliver_await(lab.hosts[0]);
     keep_to_the_rules();
     while (count != 0) {
         withdraw(processes[--count]);
