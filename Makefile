@@ -32,7 +32,7 @@ HOSTS ?= 64
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help docs deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -110,6 +110,9 @@ conform-shmem: packages build-release ## run the tests of shmem4py (from PyPI) o
 
 sim-shmem: packages build-release ## seeds of OpenSHMEM programs on 64 simulated hosts
 	build/release/bin/viaduct-sim run --first 1 --count 12 --jobs 2 --set graph=ring,hosts=64,pes=64,pe-nodes=64,pe-steps=6,ops=1,streams=0,barrier-groups=0,freezes=0,crashes=0,cuts=0
+
+sim-mesh: packages build-release ## 32 simulated hosts, a link of class network for each pair, cuts and crashes: nothing is lost or torn
+	build/release/bin/viaduct-sim seed 1 --set graph=mesh,hosts=32,like=network,streams=0,crashes=2
 
 sweep-shmem: packages build-release ## every algorithm of collectives, every type and operation, 1 to 33 PEs on 2 to 17 hosts
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/shmem/test_shmem_algorithms.py --all

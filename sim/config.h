@@ -9,8 +9,8 @@
 #include "core/node.h"
 
 #define SIM_HOSTS_MAX 64u
-#define SIM_LINKS_MAX 256u
-#define SIM_PORTS_MAX 16u
+#define SIM_LINKS_MAX 2016u /* 64 hosts, each joined to all others */
+#define SIM_PORTS_MAX 63u
 
 enum sim_graph {
     SIM_GRAPH_ANY = 0, /* chosen by the seed */
