@@ -233,6 +233,10 @@ static int watch(const struct ends *ends, struct via_ip_status *status, struct v
             return via_error_set(err, -EXDEV, "host %u: attach: the daemon is another host's now",
                                  shared.host);
         }
+        if (atomic_load_explicit(&shared.device_gone, memory_order_relaxed)) {
+            return via_error_set(err, -ENODEV, "host %u: device %s: was deleted", shared.host,
+                                 shared.tun.name);
+        }
     }
     return 0;
 }

@@ -192,7 +192,9 @@ static int move_packets(struct via_ip_worker *worker)
 
 static bool stops(const struct via_ip_worker *worker)
 {
-    return atomic_load_explicit(&worker->shared->stop, memory_order_relaxed);
+    const struct via_ip_shared *shared = worker->shared;
+    return atomic_load_explicit(&shared->stop, memory_order_relaxed) ||
+           atomic_load_explicit(&shared->device_gone, memory_order_relaxed);
 }
 
 /* Until the host has gone, or it is time to stop. */

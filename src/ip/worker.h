@@ -29,8 +29,9 @@ struct via_ip_shared {
     _Atomic uint32_t offloads;                /* what all hosts that were met can take */
     _Atomic uint8_t queues[VIA_IP_HOSTS_MAX]; /* of each host; 0 = not known */
     _Atomic bool stop;
-    _Atomic bool other_host; /* the daemon that is there now is another host's */
-    int stop_fd;             /* readable from then on */
+    _Atomic bool other_host;  /* the daemon that is there now is another host's */
+    _Atomic bool device_gone; /* it was deleted: workers end */
+    int stop_fd;              /* readable from then on */
 };
 
 /* Lanes are made and stay until the worker ends, so that others may read their counters. */

@@ -325,9 +325,9 @@ class Faults(Fabric):
         space = "via-%s-1" % self.name
         subprocess.run(["ip", "netns", "add", space], check=True)
         os.mkdir(self.rundir, 0o700)
-        program = subprocess.Popen(["ip", "netns", "exec", space, os.path.join(cli.BIN, "viaduct-ip"), "--rundir",
-                                    self.rundir, "--network", "10.79.0.0/16", "--network6", "none", "--queues", "2"],
-                                   env=self.env, stderr=subprocess.PIPE, text=True)
+        words = ["ip", "netns", "exec", space, os.path.join(cli.BIN, "viaduct-ip"), "--rundir", self.rundir, "--network",
+                 "10.79.0.0/16", "--network6", "none", "--queues", "2"]
+        program = subprocess.Popen(words, env=self.env, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, program)
         self.assertIn("waiting for a daemon", program.stderr.readline())
         daemon = subprocess.Popen([os.path.join(cli.BIN, "viaductd"), "--host", "300", "--hosts-max", "400",
@@ -337,6 +337,14 @@ class Faults(Fabric):
         self.assertTrue(cli.wait_for(lambda: "is up" in program.stderr.readline()))
         out = subprocess.run(["ip", "-n", space, "-o", "addr"], capture_output=True, text=True, check=True).stdout
         self.assertIn("inet 10.79.1.44/16", out)
+        # Its device is deleted: it ends, and the service is started anew.
+        subprocess.run(["ip", "-n", space, "link", "del", "via0"], check=True)
+        said = program.communicate(timeout=cli.HANG_S)[1]
+        self.assertEqual(program.returncode, 1, said)
+        self.assertIn("viaduct-ip: host 300: device via0: was deleted", said)
+        program = subprocess.Popen(words, env=self.env, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, program)
+        self.assertTrue(cli.wait_for(lambda: "is up" in program.stderr.readline()))
         daemon.terminate()
         daemon.wait(cli.HANG_S)
         self.assertTrue(cli.wait_for(lambda: "has gone" in program.stderr.readline()))
