@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,14 @@
 
 void via_rules_init(struct via_rules *rules)
 {
-    *rules = (struct via_rules){.on = true, .spin = true, .after_calls = VIA_RULES_AFTER_DEFAULT};
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    *rules = (struct via_rules){
+        .on = true,
+        .spin = true,
+        .after_calls = VIA_RULES_AFTER_DEFAULT,
+        .memory_bytes = machine / 8,
+        .user_memory_bytes = machine / 4,
+    };
 }
 
 /* --- values ------------------------------------------------------------------------------------
@@ -68,6 +76,7 @@ static int next_item(const char **text, char *ret_item, size_t max, bool *ret_ou
     return 1;
 }
 
+#define WHY_BYTES "not a number of bytes such as 512M"
 #define WHY_MANY "more than 32 items"
 _Static_assert(VIA_RULES_ITEMS_MAX == 32, "said above");
 
@@ -164,10 +173,11 @@ static int set_programs(struct via_rules *rules, const char *text, const char **
 
 static int set_switch(bool *ret_on, const char *text, const char **ret_why)
 {
-    if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0) {
+    bool on = strcmp(text, "on") == 0 || strcmp(text, "1") == 0;
+    if (!on && strcmp(text, "off") != 0 && strcmp(text, "0") != 0) {
         return wrong(ret_why, "neither on nor off");
     }
-    *ret_on = strcmp(text, "on") == 0;
+    *ret_on = on;
     return 0;
 }
 
@@ -198,6 +208,34 @@ static int set_after(struct via_rules *rules, const char *text, const char **ret
 }
 _Static_assert(VIA_RULES_AFTER_MAX == 1000000, "said above");
 
+/* Bytes; K, M, G and T stand for powers of 1,024. */
+static int set_bytes(uint64_t *ret_bytes, const char *text, const char **ret_why)
+{
+    static const char units[] = "KMGT";
+    unsigned long value;
+    const char *end;
+    if (parse_number(text, &end, ULONG_MAX, &value) != 0) {
+        return wrong(ret_why, WHY_BYTES);
+    }
+    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
+    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (end[unit != NULL ? 1 : 0] != '\0' || value > UINT64_MAX >> shift) {
+        return wrong(ret_why, WHY_BYTES);
+    }
+    *ret_bytes = (uint64_t)value << shift;
+    return 0;
+}
+
+static int set_memory(struct via_rules *rules, const char *text, const char **ret_why)
+{
+    return set_bytes(&rules->memory_bytes, text, ret_why);
+}
+
+static int set_user_memory(struct via_rules *rules, const char *text, const char **ret_why)
+{
+    return set_bytes(&rules->user_memory_bytes, text, ret_why);
+}
+
 static const struct {
     const char *key;
     const char *variable;
@@ -210,6 +248,8 @@ static const struct {
     {"after", "VIADUCT_SOCKETS_AFTER", set_after},
     {"network-links", "VIADUCT_SOCKETS_NETWORK_LINKS", set_network_links},
     {"spin", "VIADUCT_SOCKETS_SPIN", set_spin},
+    {"memory", "VIADUCT_SOCKETS_MEMORY", set_memory},
+    {"user-memory", "VIADUCT_SOCKETS_USER_MEMORY", set_user_memory},
 };
 
 int via_rules_set(struct via_rules *rules, const char *key, const char *value, const char **ret_why)
@@ -220,7 +260,8 @@ int via_rules_set(struct via_rules *rules, const char *key, const char *value, c
         }
     }
     *ret_why =
-        "no such key; there are sockets, ports, networks, programs, after, network-links and spin";
+        "no such key; there are sockets, ports, networks, programs, after, network-links, spin, "
+        "memory and user-memory";
     return -ENOENT;
 }
 

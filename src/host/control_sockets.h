@@ -54,6 +54,7 @@ enum via_reason {
     VIA_REASON_NESTED = 19,   /* in an epoll set that is in another */
     VIA_REASON_NETWORK = 20,  /* the only way to the peer's host is itself a network */
     VIA_REASON_SECCOMP = 21,  /* the process has confined itself by seccomp */
+    VIA_REASON_LIMIT = 22,    /* the process or its user has as much memory as it may */
     VIA_REASON_COUNT,
 };
 

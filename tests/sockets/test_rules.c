@@ -153,6 +153,30 @@ static void errors(void **state)
     }
 }
 
+static void switches_and_bytes(void **state)
+{
+    (void)state;
+    struct via_rules rules;
+    const char *why = "";
+    via_rules_init(&rules);
+    assert_true(rules.memory_bytes > 0 && rules.user_memory_bytes > rules.memory_bytes);
+    assert_int_equal(via_rules_set(&rules, "spin", "0", &why), 0);
+    assert_false(rules.spin);
+    assert_int_equal(via_rules_set(&rules, "spin", "1", &why), 0);
+    assert_true(rules.spin);
+    assert_int_equal(via_rules_set(&rules, "spin", "2", &why), -EINVAL);
+    assert_int_equal(via_rules_set(&rules, "memory", "3G", &why), 0);
+    assert_true(rules.memory_bytes == UINT64_C(3) << 30);
+    assert_int_equal(via_rules_set(&rules, "user-memory", "0", &why), 0);
+    assert_true(rules.user_memory_bytes == 0);
+    static const char *const bad[] = {
+        "", "K", "-1", "1KB", "1k", "16777216T", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(via_rules_set(&rules, "memory", bad[i], &why), -EINVAL);
+    }
+    assert_true(rules.memory_bytes == UINT64_C(3) << 30);
+}
+
 static void long_things_are_refused(void **state)
 {
     (void)state;
@@ -207,6 +231,7 @@ int main(void)
         cmocka_unit_test(programs),
         cmocka_unit_test(a_file_with_sections),
         cmocka_unit_test(errors),
+        cmocka_unit_test(switches_and_bytes),
         cmocka_unit_test(long_things_are_refused),
         cmocka_unit_test(variables_go_before_the_file),
     };

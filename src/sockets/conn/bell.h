@@ -72,8 +72,10 @@ void via_sock_bell_ring(unsigned index);
  * and once at the beginning; -1: there is none.
  */
 int via_sock_bell_calls(void);
-/* Heard: takes the events. */
-void via_sock_bell_calls_take(void);
+/* The process calls itself after that time, once. */
+void via_sock_bell_call_in(uint64_t ns);
+/* Heard: takes the events. True if nothing but the process's own call can have been heard. */
+bool via_sock_bell_calls_take(void);
 
 void via_sock_bell_forked(void);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "sockets/conn/demote.h"
+#include "sockets/conn/share.h"
 #include "sockets/epoll/epoll_set.h"
 #include "sockets/io/io_internal.h"
 #include "sockets/io/zcopy.h"
@@ -47,6 +48,8 @@ static int map_memory(struct via_conn *conn, int fd, size_t bytes)
     }
     conn->memory = memory;
     conn->memory_bytes = bytes;
+    via_share_map();
+    via_share_charge(&conn->quiet.used_bytes, VIA_SHARE_IDLE_BYTES);
     return 0;
 }
 
@@ -183,6 +186,9 @@ static enum via_reason meet_connector(struct via_op *op)
 static int make_offer(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
+    if (!via_share_may_map()) {
+        return VIA_REASON_LIMIT;
+    }
     if (!via_meeting_may_open()) {
         return wait_for_descriptors(conn);
     }
@@ -227,7 +233,10 @@ static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *
 {
     enum via_reason reason = VIA_REASON_PROTOCOL;
     conn->peer_bell = NULL;
-    if (offer_is_sound(offer, fds[0])) {
+    if (!via_share_may_map()) {
+        reason = VIA_REASON_LIMIT;
+    }
+    if (reason == VIA_REASON_PROTOCOL && offer_is_sound(offer, fds[0])) {
         reason = VIA_REASON_RESOURCES;
         conn->peer_bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word,
                                             via_rendezvous_pid(conn->control_fd));
@@ -274,6 +283,9 @@ static int take_offer(struct via_op *op)
 static int begin_listening(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
+    if (!via_share_may_map()) {
+        return VIA_REASON_LIMIT;
+    }
     if (!via_meeting_may_open()) {
         return wait_for_descriptors(conn);
     }

@@ -15,6 +15,7 @@
 
 #include "sockets/conn/board.h"
 #include "sockets/conn/demote.h"
+#include "sockets/conn/share.h"
 #include "sockets/conn/shared.h"
 #include "sockets/conn/steward.h"
 #include "sockets/epoll/epoll_set.h"
@@ -61,6 +62,8 @@ static void conn_free(struct via_file *file)
     via_fabric_free(conn);
     if (conn->memory != NULL) {
         munmap(conn->memory, conn->memory_bytes);
+        via_share_charge(&conn->quiet.used_bytes, 0);
+        via_share_unmap();
     }
     via_side_free(conn->side);
     via_pool_put(&pool, conn);
@@ -108,6 +111,7 @@ static struct via_conn *conn_new(bool connector)
     conn->tx_early_bytes = 0;
     conn->peer_uid = (uid_t)-1; /* nobody */
     conn->zcopy = (struct via_zcopy){.able = false};
+    conn->quiet = (struct via_quiet){.since_ns = 0};
     conn->spans = 0;
     conn->own_stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
     conn->stats = via_board_entry(via_pool_index(&pool, conn));

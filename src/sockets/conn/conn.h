@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "sockets/conn/bell.h"
+#include "sockets/conn/quiet.h"
 #include "sockets/conn/side.h"
 #include "sockets/conn/stats.h"
 #include "sockets/meet/policy.h"
@@ -55,6 +56,7 @@ struct via_conn {
     uint64_t peer_cookie;   /* ... at the other end, 0 = not known yet */
     uid_t peer_uid;
     struct via_zcopy zcopy;
+    struct via_quiet quiet;
     uint8_t parting;          /* enum via_parting */
     _Atomic uint8_t leaves;   /* enum via_reason: via_steward_demote() */
     bool dissolved;           /* by connect(): the peer has been told so by RST */
@@ -342,6 +344,7 @@ static inline void via_conn_posted(struct via_conn *conn)
 static inline void via_conn_posted_record(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
+    via_quiet_note();
     /* Asked first, for its fence: store record, fence, load cold word; epoll_cold.c stores the
      * word, fences, looks at the pipe. */
     bool sleeps = via_unlikely(conn->peer_bell == NULL) || via_peer_bell_must_ring(conn->peer_bell);

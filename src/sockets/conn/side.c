@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -21,55 +22,130 @@ const struct via_pipe_geometry via_ring = {
     .slots_count = VIA_RING_SLOTS_MAX, .data_bytes = 256u * 1024, .body_bytes_max = 32u * 1024};
 
 #define SIDE_BYTES (2u * PAGE)
-_Static_assert(sizeof(struct via_side) <= SIDE_BYTES, "pages of its own");
+_Static_assert(sizeof(struct via_side) == SIDE_BYTES, "pages of its own");
+_Static_assert(offsetof(struct via_side, data_ends) == PAGE, "the second page");
 
+/*
+ * Sides lie in chunks, each of one mapping, as a process may have 65,530 of those. Memory that a
+ * forked process has seen is not used for another side: it is unmapped.
+ */
+#define CHUNKS_MAX 4096u
+#define CHUNK_SIDES_MIN 8u /* of the first: what is mapped is charged under strict overcommit */
+#define CHUNK_SIDES_MAX 64u
 #define SPARE_MAX 64u
 
-/* Pages that no other process has seen. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct chunk {
+    unsigned char *base; /* NULL: none */
+    uint64_t free;       /* a bit per side, of zeros */
+    uint64_t mapped;
+} chunks[CHUNKS_MAX];
+static unsigned chunks_used; /* none from there on has been made */
+static unsigned first_free;  /* none before it has free sides */
+static unsigned chunk_sides = CHUNK_SIDES_MIN;
+/* Free, and not zeroed. */
 static struct via_side *spare[SPARE_MAX];
 static unsigned spare_count;
 
-static struct via_side *take_spare(void)
+static struct via_side *side_at(const struct chunk *chunk, unsigned index)
 {
-    struct via_side *side = NULL;
-    via_lock(&lock);
-    if (spare_count > 0) {
-        side = spare[--spare_count];
-    }
-    via_unlock(&lock);
-    if (side != NULL) {
-        memset(side, 0, sizeof(*side));
-    }
-    return side;
+    return (struct via_side *)(void *)(chunk->base + (size_t)index * SIDE_BYTES);
 }
 
-static bool give_spare(struct via_side *side)
+static uint64_t bit_of(const struct chunk *chunk, const struct via_side *side)
 {
-    bool given = false;
-    via_lock(&lock);
-    if (spare_count < SPARE_MAX) {
-        spare[spare_count++] = side;
-        given = true;
-    }
-    via_unlock(&lock);
-    return given;
+    return UINT64_C(1) << ((size_t)((const unsigned char *)side - chunk->base) / SIDE_BYTES);
 }
 
-void via_side_forked(void)
+static bool make_chunk(struct chunk *chunk)
 {
-    pthread_mutex_init(&lock, NULL);
-    spare_count = 0; /* they are the parent's, too */
+    void *memory = mmap(NULL, (size_t)chunk_sides * SIDE_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return false;
+    }
+    chunk->base = memory;
+    chunk->free = ~UINT64_C(0) >> (64 - chunk_sides);
+    chunk->mapped = chunk->free;
+    chunks_used = via_max(chunks_used, (unsigned)(chunk - chunks) + 1);
+    chunk_sides = via_min(chunk_sides * 2, CHUNK_SIDES_MAX);
+    return true;
+}
+
+/* With the lock. */
+static struct via_side *take_from_chunk(void)
+{
+    for (; first_free < CHUNKS_MAX; first_free++) {
+        struct chunk *chunk = &chunks[first_free];
+        if (chunk->free != 0 || (chunk->base == NULL && make_chunk(chunk))) {
+            struct via_side *side = side_at(chunk, (unsigned)__builtin_ctzll(chunk->free));
+            chunk->free &= chunk->free - 1;
+            side->chunk = (uint16_t)first_free;
+            return side;
+        }
+        if (chunk->base == NULL) {
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+/* With the lock: `side` and those behind it. */
+static void unmap(struct chunk *chunk, struct via_side *side, uint64_t bits)
+{
+    munmap(side, (size_t)__builtin_popcountll(bits) * SIDE_BYTES);
+    chunk->mapped &= ~bits;
+    if (chunk->mapped == 0) {
+        chunk->base = NULL;
+        first_free = via_min(first_free, (unsigned)(chunk - chunks));
+    }
+}
+
+/* With the lock. */
+static void unmap_free(struct chunk *chunk)
+{
+    while (chunk->free != 0) {
+        unsigned from = (unsigned)__builtin_ctzll(chunk->free);
+        uint64_t run = chunk->free >> from; /* ends at the first bit that is 0 */
+        unsigned count = ~run != 0 ? (unsigned)__builtin_ctzll(~run) : 64;
+        uint64_t bits = (~UINT64_C(0) >> (64 - count)) << from;
+        chunk->free &= ~bits;
+        unmap(chunk, side_at(chunk, from), bits);
+    }
+}
+
+void via_side_forked(bool child)
+{
+    if (child) {
+        pthread_mutex_init(&lock, NULL);
+    }
+    via_lock(&lock);
+    while (spare_count > 0) {
+        struct via_side *side = spare[--spare_count];
+        struct chunk *chunk = &chunks[side->chunk];
+        unmap(chunk, side, bit_of(chunk, side));
+    }
+    for (unsigned i = 0; i < chunks_used; i++) {
+        unmap_free(&chunks[i]);
+    }
+    chunk_sides = CHUNK_SIDES_MIN;
+    via_unlock(&lock);
 }
 
 struct via_side *via_side_new(void)
 {
-    struct via_side *side = take_spare();
+    via_lock(&lock);
+    struct via_side *side = spare_count > 0 ? spare[--spare_count] : NULL;
+    uint16_t chunk = side != NULL ? side->chunk : 0;
+    bool used = side != NULL;
+    side = used ? side : take_from_chunk();
+    via_unlock(&lock);
     if (side == NULL) {
-        side = mmap(NULL, SIDE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    }
-    if (side == MAP_FAILED) {
         return NULL;
+    }
+    if (used) {
+        memset(side, 0, offsetof(struct via_side, data_ends));
+        side->chunk = chunk;
     }
     atomic_store_explicit(&side->refs, 1, memory_order_relaxed);
     atomic_store_explicit(&side->rcvlowat, 1, memory_order_relaxed);
@@ -78,9 +154,27 @@ struct via_side *via_side_new(void)
 
 void via_side_free(struct via_side *side)
 {
-    if (side != NULL && (side->ever_forked || !give_spare(side))) {
-        munmap(side, SIDE_BYTES);
+    if (side == NULL) {
+        return;
     }
+    struct chunk *chunk = &chunks[side->chunk];
+    via_lock(&lock);
+    if (side->ever_forked) {
+        unmap(chunk, side, bit_of(chunk, side));
+    } else if (spare_count < SPARE_MAX) {
+        spare[spare_count++] = side;
+    } else if (madvise(side, SIDE_BYTES, MADV_REMOVE) == 0) {
+        chunk->free |= bit_of(chunk, side);
+        first_free = via_min(first_free, (unsigned)(chunk - chunks));
+    } else {
+        unmap(chunk, side, bit_of(chunk, side));
+    }
+    via_unlock(&lock);
+}
+
+void via_side_remove_pages(struct via_side *side)
+{
+    (void)madvise(side->data_ends, SIDE_BYTES - PAGE, MADV_REMOVE);
 }
 
 void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geometry,

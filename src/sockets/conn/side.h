@@ -84,14 +84,20 @@ struct via_side {
     /* Over the fabric, by slot: the record went as frames, so its bytes are in the mirror. */
     uint64_t tx_mirrored[VIA_RING_SLOTS_MAX / 64];
     struct via_stream_tx tx;
-    uint32_t data_ends[VIA_RING_SLOTS_MAX];
 
     struct via_stream_stall stall; /* with both tokens; .spills with the tx token */
+    uint16_t chunk;                /* of side.c */
+
+    /* Pages of their own: not needed while the pipe is empty. */
+    uint32_t data_ends[VIA_RING_SLOTS_MAX] __attribute__((aligned(4096)));
 };
 
-void via_side_forked(void);                /* in a child */
+/* In parent and child: sides from then on are in memory that the other does not see. */
+void via_side_forked(bool child);
 struct via_side *via_side_new(void);       /* zeroed but for the defaults of above; NULL: none */
 void via_side_free(struct via_side *side); /* this process has no more use for it */
+/* With the tx token: nothing is in the pipe, and its records need no memory here. */
+void via_side_remove_pages(struct via_side *side);
 
 /*
  * The memory of one end, which its peer writes into: the words, then the pipe it reads from.

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "sockets/conn/demote.h"
+#include "sockets/conn/quiet.h"
 #include "sockets/conn/shared.h"
 #include "sockets/fabric/fabric.h"
 #include "sockets/hooks/hooks.h"
@@ -197,6 +198,15 @@ void via_steward_look(void)
     errno = saved;
 }
 
+void via_steward_hear(void)
+{
+    bool own = via_sock_bell_calls_take();
+    via_quiet_look();
+    if (!own) {
+        via_steward_look();
+    }
+}
+
 uint64_t via_steward_sleep_ns_max(void)
 {
     return atomic_load_explicit(&pending, memory_order_relaxed)  ? PENDING_LOOK_NS
@@ -237,9 +247,8 @@ static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
     }
     bool called = fds[count].revents != 0;
     if (called) {
-        via_sock_bell_calls_take();
-    }
-    if (called || most_ns != VIA_NEVER_NS) {
+        via_steward_hear();
+    } else if (most_ns != VIA_NEVER_NS) {
         via_steward_look();
     }
     n -= called ? 1 : 0;
@@ -404,7 +413,8 @@ static void *serve(void *unused)
         looks = VIA_REAL(ppoll)(fds, 2, left_of(until_ns, &storage), NULL) > 0 ||
                 most_ns != VIA_NEVER_NS;
         if (fds[0].revents != 0) {
-            via_sock_bell_calls_take();
+            looks &= !via_sock_bell_calls_take() || fds[1].revents != 0 || most_ns != VIA_NEVER_NS;
+            via_quiet_look();
         }
         if (fds[1].revents != 0) {
             (void)!VIA_REAL(read)(fds[1].fd, &count, sizeof(count));

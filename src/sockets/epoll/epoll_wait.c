@@ -658,8 +658,7 @@ static void look_early(struct via_ep_set *set)
 static void hear_call(struct via_ep_set *set)
 {
     set->call_due = false;
-    via_sock_bell_calls_take();
-    via_steward_look();
+    via_steward_hear();
 }
 
 /* Nothing has come in time. But on a busy machine the time may have been over before the kernel was

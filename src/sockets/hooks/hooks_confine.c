@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "sockets/conn/conn.h"
 #include "sockets/conn/demote.h"
+#include "sockets/conn/share.h"
 #include "sockets/conn/stats.h"
 #include "sockets/conn/steward.h"
 #include "sockets/hooks/hooks.h"
@@ -53,6 +54,7 @@ static void confine(void)
         via_demote_all(VIA_REASON_SECCOMP);
         via_steward_end();
         via_stats_write();
+        via_share_end();
         unsigned top = via_fds_top();
         for (unsigned fd = 0; fd < top; fd++) {
             let_go((int)fd);

@@ -12,6 +12,8 @@
 #include "sockets/conn/bell.h"
 #include "sockets/conn/conn.h"
 #include "sockets/conn/demote.h"
+#include "sockets/conn/quiet.h"
+#include "sockets/conn/share.h"
 #include "sockets/conn/steward.h"
 #include "sockets/epoll/epoll_set.h"
 #include "sockets/fabric/fabric.h"
@@ -75,6 +77,7 @@ __attribute__((destructor)) static void end(void)
         via_conn_try_each(end_conn);
         via_steward_end();
         via_stats_write();
+        via_share_end();
         via_fabric_end();
     }
 }
@@ -113,6 +116,7 @@ static void after_fork(void)
     via_hidden_fork_done();
     via_conn_fork_parent();
     via_ep_fork_parent();
+    via_side_forked(false);
 }
 
 static void in_child(void)
@@ -124,9 +128,11 @@ static void in_child(void)
     via_pool_fork_done();
     via_stats_forked();
     via_conn_fork_child();
-    via_side_forked();
+    via_side_forked(true);
     via_ep_fork_child();
     via_sock_bell_forked();
+    via_quiet_forked();
+    via_share_forked();
     via_wait_forked();
     via_steward_forked();
     via_diag_forked();

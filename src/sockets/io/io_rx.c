@@ -178,6 +178,7 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
     ssize_t n = via_stream_rx_read(rx, iov);
     if (n > 0) {
         op->conn->stats->rx_pipe_bytes += (uint64_t)n;
+        via_quiet_note();
     }
     if (via_conn_is_local(op->conn)) {
         if (n >= (ssize_t)VIA_IO_LARGE_BYTES) {
@@ -363,6 +364,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
         n += k > 0 ? (size_t)k : 0; /* what is wrong is found again by the next call */
     }
     conn->stats->rx_pipe_bytes += n;
+    via_quiet_note();
     if (via_unlikely(n >= VIA_IO_LARGE_BYTES)) {
         via_side_say_cpu(side);
     }

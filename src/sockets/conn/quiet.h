@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_SOCKETS_QUIET_H
+#define VIA_SOCKETS_QUIET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/types.h"
+
+struct via_conn;
+
+/*
+ * Memory of quiet connections within one machine goes back to the system.
+ *
+ * Only the writer of a pipe writes into its slots and bodies, and its reader looks at them for one
+ * word. So a writer that holds the token, and has been given back all that it wrote, may remove
+ * the pages: the reader then finds zeros there, which are no record. The page with the words stays.
+ *
+ * Every second, while pipes are in use, the process looks at its connections; a timer wakes whoever
+ * hears calls (bell.h). A connection that has moved nothing for two seconds gives its credits back,
+ * as a reader, and its pages, as a writer. When there is no more to do the timer stops.
+ */
+
+/* Of one connection; touched by the thread that looks, and counted until it is freed. */
+struct via_quiet {
+    uint64_t since_ns;   /* nothing has moved since then */
+    uint32_t tx, rx;     /* sequences of the pipes at the last look */
+    uint32_t emptied;    /* that of the written one when its pages were removed last */
+    uint32_t tries;      /* looks at which the peer had not given back everything */
+    uint64_t pipe_bytes; /* written when the pages were removed last */
+    uint32_t used_bytes; /* of memory, a guess: in the sum of share.h */
+};
+
+/* The process looks again, sooner or later. */
+extern _Atomic bool via_quiet_due;
+void via_quiet_begin(void);
+
+/* After something has moved by a pipe. */
+static inline void via_quiet_note(void)
+{
+    if (via_unlikely(!atomic_load_explicit(&via_quiet_due, memory_order_relaxed))) {
+        via_quiet_begin();
+    }
+}
+
+/* The timer has told. No token and no lock is held. Leaves errno alone. */
+void via_quiet_look(void);
+
+/* In a child. */
+void via_quiet_forked(void);
+
+#endif
