@@ -32,7 +32,7 @@ HOSTS ?= 64
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help docs abi lint deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -67,12 +67,22 @@ machines-jobs: packages build-dev ## OpenSHMEM jobs over machines, by oshrun and
 
 test: packages test-dev ## install what is missing, build with ASan and UBSan, run all tests
 
-check: ## test, then the same tests under TSan and in the release build, then hw and the lab
+check: ## test, then the same tests under TSan and in the release build, then hw, the ABI, static analysis and the lab
 	$(MAKE) test
+	$(MAKE) lint
 	$(MAKE) test-tsan
 	$(MAKE) test-release
+	$(MAKE) abi
 	$(MAKE) hw
 	$(MAKE) lab
+
+abi: packages build-release ## the shared libraries are compatible with what tests/abi stores (libabigail)
+	tools/install-packages abi
+	python3 tests/abi/check_abi.py build/release/bin
+
+lint: packages build-dev ## static analysis: clang-tidy (.clang-tidy) and cppcheck of src and sim
+	tools/install-packages lint
+	python3 tools/lint build/dev
 
 bench: packages build-release ## run every benchmark on the release build
 	tools/bench-all

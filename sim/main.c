@@ -192,9 +192,11 @@ static void print_counts(const struct sim_counts *counts)
 
 static void print_progress(const struct sim_jobs *jobs, uint64_t done, double elapsed_s)
 {
-    fprintf(stderr, "%s%" PRIu64 " of %" PRIu64 " seeds, %.0f s, %.1f seeds/s%s",
-            isatty(2) ? "\r" : "", done, jobs->count, elapsed_s,
-            elapsed_s > 0 ? (double)done / elapsed_s : 0, isatty(2) ? "  " : "\n");
+    double rate = elapsed_s > 0 ? (double)done / elapsed_s : 0;
+    double left_s = rate > 0 ? (double)(jobs->count - done) / rate : 0;
+    fprintf(stderr, "%s%" PRIu64 " of %" PRIu64 " seeds, %.0f s, %.1f seeds/s, %.0f s left%s",
+            isatty(2) ? "\r" : "", done, jobs->count, elapsed_s, rate, left_s,
+            isatty(2) ? "  " : "\n");
     if (isatty(2) && done == jobs->count) {
         fprintf(stderr, "\n");
     }

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "cli/perf.h"
+#include "cli/progress.h"
 
 /* Long enough that filling the pipes on the way, and emptying them, does not count. */
 #define ROUND_NS (20 * VIA_MSEC_NS)
@@ -418,7 +419,9 @@ static int measure_sizes(struct bench *bench, struct via_perf_row *rows)
         [VIA_PERF_BARRIER] = {run_barrier, NULL},
     };
     const struct via_perf *perf = bench->perf;
+    struct via_progress progress;
     int rc = 0;
+    via_progress_begin(&progress, "viaduct perf: size", perf->sizes_count);
     for (unsigned i = 0; i < perf->sizes_count && rc == 0; i++) {
         struct near *near = &bench->nears[0];
         bench->bytes = perf->sizes[i];
@@ -427,7 +430,9 @@ static int measure_sizes(struct bench *bench, struct via_perf_row *rows)
                          perf->alone ? NULL : tests[perf->test].yardstick, &rows[i]);
         rows[i].hops = via_attach_hops(near->attach, perf->to);
         rows[i].direct = near->remote != NULL && via_remote_direct(near->remote) != NULL;
+        via_progress_step(&progress, i + 1);
     }
+    via_progress_end(&progress);
     return rc;
 }
 

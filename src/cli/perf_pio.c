@@ -13,6 +13,7 @@
 #include "cli/card.h"
 #include "cli/cli.h"
 #include "cli/perf.h"
+#include "cli/progress.h"
 #include "tune/pio.h"
 
 #define SECONDS_DEFAULT 0.02
@@ -195,14 +196,18 @@ static int take_options(int argc, char **argv, struct pio *pio)
 static int measure_all(struct pio *pio, struct via_error *err)
 {
     int rc = 0;
+    struct via_progress progress;
     pio->ways_count = via_pio_measure_ways(&pio->measure, pio->ways);
+    via_progress_begin(&progress, "viaduct perf pio: figure", pio->sizes_count * pio->ways_count);
     for (unsigned i = 0; i < pio->sizes_count && rc >= 0; i++) {
         for (unsigned k = 0; k < pio->ways_count && rc >= 0; k++) {
             rc = via_pio_measure_one(&pio->measure, &pio->ways[k], pio->sizes[i],
                                      &pio->figures[pio->figures_count], err);
             pio->figures_count += rc > 0;
+            via_progress_step(&progress, i * pio->ways_count + k + 1);
         }
     }
+    via_progress_end(&progress);
     return rc < 0 ? rc : 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "cli/cli.h"
 #include "cli/perf.h"
+#include "cli/progress.h"
 #include "host/tuning.h"
 #include "tune/tune.h"
 
@@ -254,6 +255,13 @@ static int measure_link(const struct options *options, struct via_tune *tune,
     return via_tune_link(tune, err);
 }
 
+static struct via_progress progress;
+
+static void show_step(const struct via_tune *tune)
+{
+    via_progress_step(&progress, tune->rows_count);
+}
+
 static int measure(const struct options *options, struct via_error *err)
 {
     static struct via_pio_link link;
@@ -262,7 +270,10 @@ static int measure(const struct options *options, struct via_error *err)
     char hardware[VIA_TUNING_TEXT_BYTES];
     tune.measure = &measure;
     tune.pairs = options->pairs;
+    tune.step = show_step;
+    via_progress_begin(&progress, "viaduct tune: comparison", 0);
     int rc = measure_link(options, &tune, &measure, hardware, err);
+    via_progress_end(&progress);
     via_pio_measure_end(&measure);
     via_pio_link_close(&link);
     if (rc != 0) {

@@ -47,6 +47,8 @@ struct via_tune_row {
 struct via_tune {
     struct via_pio_measure *measure;
     unsigned pairs; /* for each comparison */
+    /* NULL, or called after each comparison, on the caller's thread. */
+    void (*step)(const struct via_tune *tune);
     struct via_tune_row rows[VIA_TUNE_ROWS_MAX];
     unsigned rows_count;
     /* What came of it. */

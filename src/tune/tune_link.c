@@ -76,6 +76,9 @@ static int compare(struct via_tune *tune, run_half *run, const void *now, const 
         *row = (struct via_tune_row){.bytes = bytes, .pairs = pairs.count, .result = *ret_result};
         snprintf(row->what, sizeof(row->what), "%s", what);
     }
+    if (tune->step != NULL) {
+        tune->step(tune);
+    }
     return 0;
 }
 

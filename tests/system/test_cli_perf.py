@@ -108,6 +108,16 @@ class Chain(cli.Case):
         report = self.perf("barrier", "--hosts", "3,2")
         self.assertEqual((report["hosts"], report["from"]), ([2, 3], 2))
 
+    def test_what_is_left_is_told_when_it_takes_longer(self):
+        """Steps and the time left, on standard error; standard output stays what it is, and without a terminal nothing is said."""
+        words = ["perf", "put", "--sizes", "8,64,512", "--seconds", "1.2", "--json"]
+        self.assertEqual(self.call(*words)[2], "")
+        code, out, err = self.call(*words, env={"VIADUCT_PROGRESS": "1"})
+        self.assertEqual(code, 0)
+        self.assertEqual(len(json.loads(out)["rows"]), 3)
+        self.assertRegex(err, r"\Aviaduct perf: size 1 of 3, \d+ s left\nviaduct perf: size 2 of 3, \d+ s left\n\Z")
+        self.assertEqual(self.call("perf", "put", "--sizes", "8", "--seconds", "0.1", env={"VIADUCT_PROGRESS": "1"})[2], "")
+
     def test_two_processes_of_one_host(self):
         report = self.perf("pingpong", "--from", "2", "--to", "2")
         self.assertEqual(self.rows(report, ("path", "hops")), [("direct", 0)])
