@@ -232,7 +232,8 @@ void via_board_forked(bool has_connections)
         munmap(fresh, VIA_SOCKETS_BOARD_BYTES);
         via_hidden_close(&board_fd);
     }
-    /* Counted, but not for others to see. */
-    mmap(old, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    /* Counted, but not for others to see. Without memory the old mapping stays, and is counted in.
+     */
+    (void)mmap(old, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
