@@ -5,6 +5,7 @@
  * are opened by their descriptions, as hosts open them.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -26,7 +27,6 @@
 #define PEERS 6u
 #define PAGE 4096u
 #define LINE_BYTES 64u
-#define PATIENCE_NS (30 * VIA_SEC_NS)
 #define QUEUE 0u
 
 struct kind {
@@ -36,10 +36,34 @@ struct kind {
     uint16_t hub;         /* its id: of two hosts of ofi the lower one connects */
 };
 
+/* Ports of one endpoint that share what they may not: planted over the emulated ones. */
+enum flaw {
+    NO_FLAW,
+    INBOXES_OF_ONE_SIZE, /* all inboxes are said to be as large as the first */
+    PUTS_ASTRAY,         /* what is for one peer comes to its neighbour as well */
+    DOORBELLS_MERGED,    /* a doorbell of one is an event of its neighbour */
+    CUTS_SPREAD,         /* fences end with the link of another peer */
+    EDGES_SPREAD,        /* the end of one link is an event of all */
+    ONE_QUEUE,           /* puts wait behind those for a peer that takes none */
+    FLAWS_COUNT,
+};
+
+struct hub;
+struct flawed {
+    struct via_port base;
+    struct via_port *inner;
+    struct hub *hub;
+    unsigned peer;
+    unsigned downs; /* of links of others, as far as reported */
+};
+
 struct end {
     struct via_link_config config;
     struct via_driver_host offer;
-    struct via_port *port;
+    struct via_port *port;  /* inner, or flawed.base */
+    struct via_port *inner; /* the driver's */
+    struct flawed flawed;
+    bool was_up; /* of a flawed port's hub: to count the ends of links */
 };
 
 struct hub {
@@ -48,9 +72,12 @@ struct hub {
     struct end mine[PEERS];   /* the hub's */
     struct end theirs[PEERS]; /* port NULL: in another process, or closed */
     pid_t child;              /* has the end of peer 0; 0: none has */
+    unsigned downs_count;     /* ends of links, for EDGES_SPREAD */
 };
 
 static const struct kind *current;
+static enum flaw planted;
+static uint64_t patience_ns = 30 * VIA_SEC_NS;
 
 static uint64_t now_ns(void)
 {
@@ -72,6 +99,147 @@ static void on_message(void *ctx, const void *msg, size_t len, int *fds, unsigne
     (void)len;
     (void)fds;
     (void)nfds;
+}
+
+/* --- planted bugs ----------------------------------------------------------------------------- */
+
+static struct flawed *flawed_of(struct via_port *port)
+{
+    return via_container_of(port, struct flawed, base);
+}
+
+static struct end *neighbour_of(const struct flawed *flawed)
+{
+    return &flawed->hub->mine[(flawed->peer + 1) % PEERS];
+}
+
+static bool child_is_stopped(const struct hub *hub)
+{
+    char path[32];
+    char state = '?';
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)hub->child);
+    FILE *file = hub->child > 0 ? fopen(path, "re") : NULL;
+    if (file != NULL) {
+        (void)!fscanf(file, "%*d (%*[^)]) %c", &state);
+        fclose(file);
+    }
+    return state == 'T';
+}
+
+static void flawed_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                        size_t len)
+{
+    struct via_port *inner = flawed_of(port)->inner;
+    inner->ops->body(inner, queue, off, src, len);
+}
+
+static void flawed_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                          size_t len)
+{
+    const struct flawed *flawed = flawed_of(port);
+    if (planted == ONE_QUEUE && flawed->peer != 0 && child_is_stopped(flawed->hub)) {
+        return; /* it would come when the child goes on */
+    }
+    flawed->inner->ops->commit(flawed->inner, queue, off, src, len);
+    if (planted == PUTS_ASTRAY) {
+        struct via_port *other = neighbour_of(flawed)->inner;
+        other->ops->commit(other, queue, off, src, len);
+        other->ops->flush(other, queue);
+    }
+}
+
+static void flawed_flush(struct via_port *port, unsigned queue)
+{
+    struct via_port *inner = flawed_of(port)->inner;
+    inner->ops->flush(inner, queue);
+}
+
+static int flawed_fence_start(struct via_port *port, unsigned queue)
+{
+    struct via_port *inner = flawed_of(port)->inner;
+    return inner->ops->fence_start(inner, queue);
+}
+
+static int flawed_fence_poll(struct via_port *port, unsigned queue)
+{
+    struct flawed *flawed = flawed_of(port);
+    for (unsigned i = 0; planted == CUTS_SPREAD && i < PEERS; i++) {
+        struct via_port *other = flawed->hub->mine[i].inner;
+        if (!other->ops->link_is_up(other)) {
+            return -ENOLINK;
+        }
+    }
+    return flawed->inner->ops->fence_poll(flawed->inner, queue);
+}
+
+static int flawed_ring(struct via_port *port, unsigned queue, unsigned bit)
+{
+    struct via_port *inner = flawed_of(port)->inner;
+    return inner->ops->ring(inner, queue, bit);
+}
+
+static void count_downs(struct hub *hub)
+{
+    for (unsigned i = 0; i < PEERS; i++) {
+        struct end *end = &hub->mine[i];
+        bool up = end->inner->ops->link_is_up(end->inner);
+        hub->downs_count += end->was_up && !up;
+        end->was_up = up;
+    }
+}
+
+static uint64_t flawed_events(struct via_port *port, uint64_t mask)
+{
+    struct flawed *flawed = flawed_of(port);
+    uint64_t events = flawed->inner->ops->events(flawed->inner, mask);
+    if (planted == DOORBELLS_MERGED) {
+        struct via_port *other = neighbour_of(flawed)->inner;
+        events |= other->ops->events(other, mask & 0xffff);
+    }
+    if (planted == EDGES_SPREAD) {
+        count_downs(flawed->hub);
+        if ((mask & VIA_PORT_EVENT_LINK_DOWN) != 0 && flawed->downs != flawed->hub->downs_count) {
+            flawed->downs = flawed->hub->downs_count;
+            events |= VIA_PORT_EVENT_LINK_DOWN;
+        }
+    }
+    return events;
+}
+
+static bool flawed_link_is_up(struct via_port *port)
+{
+    struct via_port *inner = flawed_of(port)->inner;
+    return inner->ops->link_is_up(inner);
+}
+
+static void flawed_close(struct via_port *port)
+{
+    struct via_port *inner = flawed_of(port)->inner;
+    inner->ops->close(inner);
+}
+
+static const struct via_port_ops flawed_ops = {
+    .body = flawed_body,
+    .commit = flawed_commit,
+    .flush = flawed_flush,
+    .fence_start = flawed_fence_start,
+    .fence_poll = flawed_fence_poll,
+    .ring = flawed_ring,
+    .events = flawed_events,
+    .link_is_up = flawed_link_is_up,
+    .close = flawed_close,
+};
+
+/* Between the test and the driver's port of the hub. */
+static void plant(struct hub *hub, unsigned peer, struct end *end)
+{
+    end->flawed =
+        (struct flawed){.base = *end->inner, .inner = end->inner, .hub = hub, .peer = peer};
+    end->flawed.base.ops = &flawed_ops;
+    if (planted == INBOXES_OF_ONE_SIZE) {
+        end->flawed.base.caps.inbox_bytes = hub->mine[0].inner->caps.inbox_bytes;
+    }
+    end->port = &end->flawed.base;
 }
 
 /* --- ends ------------------------------------------------------------------------------------- */
@@ -127,8 +295,12 @@ static void open_end(struct hub *hub, unsigned peer, bool is_hub, uint64_t inbox
         .on_message = on_message,
         .ctx = end,
     };
-    if (end->config.driver->open(end->config.config, &end->offer, &end->port, &err) != 0) {
+    if (end->config.driver->open(end->config.config, &end->offer, &end->inner, &err) != 0) {
         fail_msg("%s: %s", text, err.text);
+    }
+    end->port = end->inner;
+    if (is_hub && planted != NO_FLAW) {
+        plant(hub, peer, end);
     }
 }
 
@@ -144,7 +316,7 @@ static void serve_end(struct end *end)
 {
     uint64_t deadline_ns;
     if (end->port != NULL) {
-        (void)end->config.driver->service(end->port, now_ns(), &deadline_ns);
+        (void)end->config.driver->service(end->inner, now_ns(), &deadline_ns);
         /* Some ports let the peer's writes in only when they are asked for events. Bit 0 rings for
          * nothing here. */
         (void)end->port->ops->events(end->port, VIA_PORT_EVENT_DOORBELL(QUEUE));
@@ -161,7 +333,7 @@ static void serve(struct hub *hub)
 
 #define WAIT_FOR(hub, condition)                                     \
     do {                                                             \
-        uint64_t until_ns_ = now_ns() + PATIENCE_NS;                 \
+        uint64_t until_ns_ = now_ns() + patience_ns;                 \
         while (!(condition)) {                                       \
             if (now_ns() > until_ns_) {                              \
                 fail_msg("%s: waited for %s", __func__, #condition); \
@@ -354,7 +526,7 @@ static void a_cut_is_one_links(void **state)
         struct via_port *mine = hub->mine[i].port;
         assert_int_equal(mine->ops->fence_start(mine, QUEUE), 0);
     }
-    cut->config.driver->cut(cut->port, true);
+    cut->config.driver->cut(cut->inner, true);
     WAIT_FOR(hub, !is_up(cut) && !is_up(&hub->theirs[0]));
     for (unsigned i = 1; i < PEERS; i++) {
         struct end *mine = &hub->mine[i];
@@ -367,7 +539,7 @@ static void a_cut_is_one_links(void **state)
     }
     put_line(cut, 0, 300); /* vanishes */
     assert_int_equal(fence(hub, cut), -ENOLINK);
-    cut->config.driver->cut(cut->port, false);
+    cut->config.driver->cut(cut->inner, false);
     WAIT_FOR(hub, are_up(hub, 0));
     assert_int_equal(fence(hub, cut), 1);
     assert_int_not_equal(line_at(&hub->theirs[0], 0), 300);
@@ -430,6 +602,50 @@ static void a_stopped_peer_holds_nobody_up(void **state)
     assert_int_equal(kill(hub->child, SIGCONT), 0);
 }
 
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(each_peer_has_an_inbox_of_its_own_size, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(doorbells_are_each_ports_own, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(a_cut_is_one_links, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(a_peer_comes_and_goes_alone, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(a_stopped_peer_holds_nobody_up, set_up_with_process, tear_down),
+};
+
+/* In a process of its own; does the test fail? */
+static bool is_caught(enum flaw flaw, const struct CMUnitTest *test)
+{
+    int status;
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+        planted = flaw;
+        patience_ns = flaw == FLAWS_COUNT ? patience_ns : 5 * VIA_SEC_NS;
+        _exit(_cmocka_run_group_tests("planted", test, 1, NULL, NULL) != 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+static void bugs_that_are_planted_are_caught(void **state)
+{
+    static const unsigned by[FLAWS_COUNT] = {
+        [INBOXES_OF_ONE_SIZE] = 0, [PUTS_ASTRAY] = 0,  [DOORBELLS_MERGED] = 1,
+        [CUTS_SPREAD] = 2,         [EDGES_SPREAD] = 3, [ONE_QUEUE] = 4,
+    };
+    (void)state;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(tests); i++) {
+        assert_false(is_caught(FLAWS_COUNT, &tests[i])); /* nor is what they are planted by */
+    }
+    for (enum flaw flaw = NO_FLAW + 1; flaw < FLAWS_COUNT; flaw++) {
+        if (!is_caught(flaw, &tests[by[flaw]])) {
+            fail_msg("%s does not catch flaw %d", tests[by[flaw]].name, (int)flaw);
+        }
+    }
+}
+
 int main(void)
 {
     static const struct kind kinds[] = {
@@ -441,17 +657,11 @@ int main(void)
     };
     int failed = 0;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(kinds); i++) {
-        const struct CMUnitTest tests[] = {
-            cmocka_unit_test_setup_teardown(each_peer_has_an_inbox_of_its_own_size, set_up,
-                                            tear_down),
-            cmocka_unit_test_setup_teardown(doorbells_are_each_ports_own, set_up, tear_down),
-            cmocka_unit_test_setup_teardown(a_cut_is_one_links, set_up, tear_down),
-            cmocka_unit_test_setup_teardown(a_peer_comes_and_goes_alone, set_up, tear_down),
-            cmocka_unit_test_setup_teardown(a_stopped_peer_holds_nobody_up, set_up_with_process,
-                                            tear_down),
-        };
         current = &kinds[i];
         failed += _cmocka_run_group_tests(kinds[i].name, tests, VIA_ARRAY_COUNT(tests), NULL, NULL);
     }
+    const struct CMUnitTest planted_tests[] = {cmocka_unit_test(bugs_that_are_planted_are_caught)};
+    current = &kinds[0];
+    failed += cmocka_run_group_tests(planted_tests, NULL, NULL);
     return failed;
 }
