@@ -254,6 +254,8 @@ static void go_greet(struct via_node *node, struct via_link *link, const struct 
     link->heard_ns = now_ns;
     link->next_beat_ns = now_ns;
     link->heartbeat_seen = 0;
+    atomic_store_explicit(&link->heartbeats, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->silence_max_ns, 0, memory_order_relaxed);
     via_control_pipe_open(link);
     if (via_greet_start(node, link, now_ns) != 0) {
         go_down(node, link);
@@ -437,10 +439,16 @@ static void listen(const struct via_node *node, struct via_link *link, uint64_t 
     const _Atomic uint64_t *cell = (const _Atomic uint64_t *)(const void *)port_of(link)->inbox;
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
     uint64_t activity = frames_received(node, link);
+    uint64_t silence_ns = now_ns - link->heard_ns;
 
+    if (silence_ns > atomic_load_explicit(&link->silence_max_ns, memory_order_relaxed)) {
+        atomic_store_explicit(&link->silence_max_ns, silence_ns, memory_order_relaxed);
+    }
     if (word >> 48 == link->rx_epoch && word != link->heartbeat_seen) {
         link->heartbeat_seen = word;
         link->heard_ns = now_ns;
+        atomic_store_explicit(&link->heartbeats, word & VIA_HEARTBEAT_COUNTER_MASK,
+                              memory_order_relaxed);
     }
     if (activity != link->activity_seen) {
         link->activity_seen = activity;
@@ -666,6 +674,8 @@ static void forget(struct via_node *node, struct via_link *link)
     atomic_store_explicit(&link->ups_count, 0, memory_order_relaxed);
     atomic_store_explicit(&link->downs_count, 0, memory_order_relaxed);
     atomic_store_explicit(&link->errors, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->heartbeats, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->silence_max_ns, 0, memory_order_relaxed);
     struct via_link_refusal none = {.cause = VIA_CAUSE_NONE};
     via_greet_show_refusal(link, &none);
     link->peer_seen_session = 0;

@@ -548,6 +548,8 @@ int via_node_link_status(const struct via_node *node, unsigned port,
         .peer_link = atomic_load_explicit(&link->peer_link, memory_order_relaxed),
         .ups_count = atomic_load_explicit(&link->ups_count, memory_order_relaxed),
         .downs_count = atomic_load_explicit(&link->downs_count, memory_order_relaxed),
+        .heartbeats = atomic_load_explicit(&link->heartbeats, memory_order_relaxed),
+        .silence_max_ns = atomic_load_explicit(&link->silence_max_ns, memory_order_relaxed),
         .errors = via_counted(&link->errors),
         .pipe_slots = atomic_load_explicit(&link->pipe_slots, memory_order_relaxed),
         .refusal =

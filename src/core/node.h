@@ -379,6 +379,8 @@ struct via_link_status {
     uint32_t pipe_slots;             /* of a channel pipe, as negotiated; 0 before that */
     uint32_t ups_count;
     uint32_t downs_count;
+    uint64_t heartbeats;     /* that the peer has sent since the link came up, as far as seen */
+    uint64_t silence_max_ns; /* the longest time without heartbeat or frame meanwhile */
     uint64_t frames_sent, frames_received, bytes_sent, bytes_received; /* all channels */
     uint64_t relayed_frames, bypassed_frames;
     uint64_t errors;                /* records or words that broke the rules */

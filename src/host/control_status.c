@@ -75,6 +75,8 @@ static json_t *link_of(const struct via_host *host, unsigned index)
     set(object, "peer_pid", port.peer_pid);
     set(object, "ups", link.ups_count);
     set(object, "downs", link.downs_count);
+    set(object, "heartbeats", link.heartbeats);
+    set(object, "silence_max_us", link.silence_max_ns / VIA_USEC_NS);
     set(object, "frames_sent", link.frames_sent);
     set(object, "frames_received", link.frames_received);
     set(object, "bytes_sent", link.bytes_sent);
