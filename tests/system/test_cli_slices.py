@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Sockets and OpenSHMEM store through slices of the window wherever a port offers them: the hosts count such puts."""
+import os
+import subprocess
+import sys
+
+import cli
+
+TURNS = 400
+PUTS = 1000
+
+ECHO = """
+import socket
+listener = socket.create_server(("127.77.0.2", 7000))
+print("ready", flush=True)
+peer = listener.accept()[0]
+while data := peer.recv(64):
+    peer.sendall(data)
+"""
+
+ASK = """
+import socket
+peer = socket.create_connection(("127.77.0.2", 7000))
+for turn in range(%d):
+    peer.sendall(b"%%08d" %% turn)
+    data = b""
+    while len(data) < 8:
+        data += peer.recv(64)
+    assert data == b"%%08d" %% turn, (turn, data)
+""" % TURNS
+
+PUT = """
+#include <shmem.h>
+int main(void)
+{
+    static long words[64];
+    shmem_init();
+    for (int i = 1; i <= %d && shmem_my_pe() == 0; i++) {
+        shmem_long_p(&words[i %% 64], i, 1);
+        shmem_fence();
+    }
+    shmem_barrier_all();
+    int good = shmem_my_pe() == 0 || words[%d %% 64] == %d;
+    shmem_finalize();
+    return !good;
+}
+""" % (PUTS, PUTS, PUTS)
+
+
+class Slices(cli.Case):
+    def slice_puts(self):
+        """Of host 1 and of host 2."""
+        return [host["counters"]["slice_puts"] for host in self.status()["hosts"]]
+
+    def run_sockets(self):
+        run = [self.viaduct, "run", "--host"]
+        server = subprocess.Popen([*run, "2", "--", sys.executable, "-c", ECHO], env=self.env, stdout=subprocess.PIPE, text=True)
+        try:
+            self.assertEqual(server.stdout.readline(), "ready\n")
+            done = subprocess.run([*run, "1", "--", sys.executable, "-c", ASK], env=self.env, capture_output=True, text=True,
+                                  timeout=cli.HANG_S, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(server.wait(cli.HANG_S), 0)
+        finally:
+            server.kill()
+            server.wait()
+            server.stdout.close()
+
+    def run_shmem(self):
+        program = os.path.join(self.folder, "put")
+        subprocess.run([os.path.join(cli.BIN, "oshcc"), "-x", "c", "-o", program, "-"], input=PUT, text=True, check=True,
+                       timeout=cli.HANG_S)
+        done = subprocess.run([os.path.join(cli.BIN, "oshrun"), "-n", "2", "--hosts", "1,2", program], env=self.env,
+                              capture_output=True, text=True, timeout=cli.HANG_S, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_where_a_port_offers_them(self):
+        for like in ("pex", "ivshmem"):
+            self.good("up", "--chain", "2", "--like", like)
+            with self.subTest(like, what="sockets"):
+                self.run_sockets()
+                both = self.slice_puts()
+                # Frames carry what comes before the first slices are there, and while a busy machine has lost them.
+                self.assertGreater(min(both), TURNS // 10, both)
+            with self.subTest(like, what="OpenSHMEM"):
+                self.run_shmem()
+                more = self.slice_puts()[0] - both[0]
+                self.assertGreater(more, PUTS // 10)
+            self.good("down")
+
+    def test_where_none_does(self):
+        self.good("up", "--chain", "2", "--like", "network")
+        self.run_sockets()
+        self.assertEqual(self.slice_puts(), [0, 0])
+        self.good("down")
+
+
+if __name__ == "__main__":
+    cli.main()
