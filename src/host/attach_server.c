@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "host/host_receive.h"
 
 #define ANSWER_FDS_MAX 4u
+#define UNREAD_FDS_MAX 32u
 #define REQUESTS_PER_TURN 16u
 #define STRANGERS_MAX 256u
 #define STRANGERS_OF_USER_MAX 64u
@@ -47,8 +50,22 @@ static int send_answer(const struct via_process *process, const struct via_attac
     return sent < 0 ? -errno : 0;
 }
 
-/* Processes that do not take what they were sent keep so many descriptors under way that the kernel
- * lets this user send no more. Nobody else is to lose more by that than its shorter way. */
+/* Descriptors that a process has not taken count against what the kernel lets this user send to
+ * anybody (RLIMIT_NOFILE, unless it has CAP_SYS_RESOURCE): no process holds many. */
+static bool may_send_fds(struct via_process *process, unsigned fds_count)
+{
+    int unread_bytes = 0;
+    if (ioctl(process->source.fd, SIOCOUTQ, &unread_bytes) == 0 && unread_bytes == 0) {
+        process->fds_unread = 0;
+    }
+    if (process->fds_unread + fds_count > UNREAD_FDS_MAX) {
+        return false;
+    }
+    process->fds_unread += fds_count;
+    return true;
+}
+
+/* Instead of descriptors that can not be sent: the process loses its shorter way. */
 static int send_without(const struct via_process *process, const struct via_attach_answer *answer)
 {
     struct via_attach_answer without = {
@@ -65,7 +82,9 @@ static int send_without(const struct via_process *process, const struct via_atta
 void via_attach_server_answer(struct via_process *process, const struct via_attach_answer *answer,
                               const int *fds, unsigned fds_count)
 {
-    int rc = send_answer(process, answer, fds, fds_count);
+    int rc = fds_count != 0 && !may_send_fds(process, fds_count)
+                 ? -ETOOMANYREFS
+                 : send_answer(process, answer, fds, fds_count);
     if (rc == -ETOOMANYREFS && answer->type != VIA_ATTACH_HELLO) {
         rc = send_without(process, answer);
     }
@@ -432,8 +451,26 @@ void via_attach_server_close(struct via_host *host)
     server->host = NULL;
 }
 
-/* Rings processes that do not know yet that links have changed, some in each turn; the next
- * deadline. */
+/* Has the process looked at the word of a host that has changed? */
+static bool is_concerned(const struct via_process *process)
+{
+    const struct via_attach_server *server = &process->host->attach;
+    const _Atomic uint64_t *interest =
+        (const _Atomic uint64_t *)(const void *)((const unsigned char *)process->memory.base +
+                                                 (size_t)process->channels_count *
+                                                     server->area_bytes +
+                                                 VIA_ATTACH_BUSY_BYTES);
+    for (unsigned i = 0; i < VIA_ATTACH_INTEREST_WORDS; i++) {
+        if (server->ringing[i] != 0 &&
+            (atomic_load_explicit(&interest[i], memory_order_relaxed) & server->ringing[i]) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Rings processes that do not know yet that hosts they have to do with are reached otherwise, some
+ * in each turn; the next deadline. */
 static uint64_t ring_some(struct via_host *host)
 {
     struct via_attach_server *server = &host->attach;
@@ -441,16 +478,35 @@ static uint64_t ring_some(struct via_host *host)
     server->to_ring_count -= count;
     for (struct via_list *link; count != 0 && (link = via_list_pop_front(&server->processes));
          count--) {
-        via_sys_bell_ring(via_list_entry(link, struct via_process, link)->bell_fd);
+        struct via_process *process = via_list_entry(link, struct via_process, link);
+        if (is_concerned(process)) {
+            via_sys_bell_ring(process->bell_fd);
+            server->rings_count++;
+        }
         via_list_push_back(&server->processes, link);
+    }
+    if (server->to_ring_count == 0) {
+        memset(server->ringing, 0, sizeof(server->ringing));
     }
     return server->to_ring_count != 0 ? host->now_ns : VIA_NEVER_NS;
 }
 
 void via_attach_server_changed(struct via_host *host)
 {
-    host->attach.to_ring_count = host->attach.processes_count;
-    ring_some(host);
+    struct via_attach_server *server = &host->attach;
+    uint64_t any = 0;
+    for (unsigned i = 0; i < VIA_ATTACH_INTEREST_WORDS; i++) {
+        any |= server->changed[i];
+        server->ringing[i] |= server->changed[i];
+        server->changed[i] = 0;
+    }
+    /* After the words of the status page, before the look at who has seen them: see
+     * via_client_watch(). */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (any != 0) {
+        server->to_ring_count = server->processes_count;
+        ring_some(host);
+    }
     via_attach_server_links_changed(host);
 }
 

@@ -248,6 +248,7 @@ struct via_process {
     struct via_tenant *tenant; /* attached; held */
     char comm[16];
     int bell_fd; /* eventfd; [any] while attached */
+    unsigned fds_unread; /* sent to it in answers that it may not have taken */
     struct via_host_memory memory;
     struct via_list segments;
     uint32_t segments_count;
@@ -289,6 +290,10 @@ struct via_attach_server {
     uint32_t processes_count;
     uint32_t strangers_count;
     uint32_t closing_count;
+    uint64_t rings_count; /* of processes, because of such changes */
+    uint64_t
+        changed[VIA_ATTACH_INTEREST_WORDS]; /* hosts whose status words have, since the last ring */
+    uint64_t ringing[VIA_ATTACH_INTEREST_WORDS]; /* ... that processes are being rung for */
     uint32_t to_ring_count; /* processes from the first on that learn that links have changed */
     uint32_t stranded_count;
     uint64_t lingering_bytes;

@@ -154,7 +154,7 @@ static int allocate(struct via_process *process, struct via_error *err)
     char name[64];
     snprintf(name, sizeof(name), "viaduct-attach-%d", (int)process->pid);
     int rc = via_host_memory_open(
-        &process->memory, name, (size_t)channels * host->attach.area_bytes + VIA_ATTACH_BUSY_BYTES,
+        &process->memory, name, (size_t)channels * host->attach.area_bytes + VIA_ATTACH_TAIL_BYTES,
         false, err);
     if (rc != 0) {
         return rc;

@@ -23,7 +23,7 @@
  * Everything in shared memory and on the socket is hostile input to the host.
  */
 #define VIA_ATTACH_MAGIC 0x56494141u /* "AAIV" */
-#define VIA_ATTACH_VERSION 5u
+#define VIA_ATTACH_VERSION 6u
 
 /* --- the memory of an attachment: made, sealed and passed by the host ---------------------------
  */
@@ -35,7 +35,7 @@
  *   128    command pipe memory, via_pipe_memory_bytes(&command)
  *   then   reply pipe memory, via_pipe_memory_bytes(&reply); area_bytes rounds up to 4096.
  * Both pipes run in epoch 1 for the life of the attachment. Behind the areas lie
- * VIA_ATTACH_SLICES_MAX busy words, each in a line of its own.
+ * VIA_ATTACH_SLICES_MAX busy words, each in a line of its own, then bits of hosts (below).
  */
 #define VIA_ATTACH_COMMAND_CREDIT_OFF 0u
 #define VIA_ATTACH_REPLY_CREDIT_OFF 64u
@@ -70,6 +70,15 @@ struct via_slice_busy {
 };
 _Static_assert(sizeof(struct via_slice_busy) == 64, "a line of its own");
 #define VIA_ATTACH_BUSY_BYTES (VIA_ATTACH_SLICES_MAX * sizeof(struct via_slice_busy))
+
+/*
+ * Behind the busy words: a bit for each host whose word in the status page the process has looked
+ * at, set by the process before it looks, with sequential consistency. When a word has changed, the
+ * host rings the processes that have its bit: either the process sees the change, or its bit is
+ * seen.
+ */
+#define VIA_ATTACH_INTEREST_WORDS (1024u / 64)
+#define VIA_ATTACH_TAIL_BYTES (VIA_ATTACH_BUSY_BYTES + 4096u)
 
 /* The bell page of a host: a struct via_bell (port/bell.h) per transfer thread. */
 

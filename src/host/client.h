@@ -118,6 +118,7 @@ struct via_attach {
     unsigned char *memory;
     size_t memory_bytes;
     struct via_slice_busy *busy; /* in memory; VIA_ATTACH_SLICES_MAX of them */
+    _Atomic uint64_t *interest;  /* in memory; VIA_ATTACH_INTEREST_WORDS */
     _Atomic uint64_t combine_seed;
 
     pthread_mutex_t lock;
@@ -230,6 +231,19 @@ struct via_remote {
 static inline uint64_t via_client_status(const struct via_attach *attach, unsigned host)
 {
     return atomic_load_explicit(&attach->status->peers[host], memory_order_acquire);
+}
+
+/* The same, for a caller that is to be rung when it changes, from now on. */
+static inline uint64_t via_client_watch(const struct via_attach *attach, unsigned host)
+{
+    _Atomic uint64_t *word = &attach->interest[host / 64];
+    uint64_t bit = UINT64_C(1) << (host % 64);
+    if ((atomic_load_explicit(word, memory_order_relaxed) & bit) == 0) {
+        /* Before the look; pairs with the fence in via_attach_server_changed(). */
+        atomic_fetch_or_explicit(word, bit, memory_order_seq_cst);
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+    return via_client_status(attach, host);
 }
 
 static inline struct via_client_channel *via_client_channel_to(struct via_attach *attach,

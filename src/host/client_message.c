@@ -140,7 +140,7 @@ static int ask_board(struct via_attach *attach, struct via_attach_request *ask, 
 static bool is_reachable(struct via_attach *attach, void *ctx)
 {
     const unsigned *host = ctx;
-    return via_status_is_reachable(via_client_status(attach, *host));
+    return via_status_is_reachable(via_client_watch(attach, *host));
 }
 
 /* A host that was there a moment ago is waited for: routes go and come while links change. One that

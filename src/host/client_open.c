@@ -257,12 +257,14 @@ static int map_all(struct via_attach *attach, const struct via_attach_answer *an
                    const int *fds)
 {
     size_t areas_bytes = (size_t)answer->area_bytes * answer->channels_count;
-    attach->memory_bytes = areas_bytes + VIA_ATTACH_BUSY_BYTES;
+    attach->memory_bytes = areas_bytes + VIA_ATTACH_TAIL_BYTES;
     attach->status_bytes = sizeof(*attach->status);
     attach->bells_bytes = sizeof(struct via_bell) * answer->channels_count;
     int rc = map(fds[0], attach->memory_bytes, PROT_READ | PROT_WRITE, &attach->memory);
     if (rc == 0) {
         attach->busy = (struct via_slice_busy *)(void *)(attach->memory + areas_bytes);
+        attach->interest =
+            (_Atomic uint64_t *)(void *)(attach->memory + areas_bytes + VIA_ATTACH_BUSY_BYTES);
         rc = map(fds[1], attach->status_bytes, PROT_READ, &attach->status);
     }
     if (rc == 0) {
@@ -556,7 +558,7 @@ unsigned via_attach_host(const struct via_attach *attach)
 
 int via_attach_hops(struct via_attach *attach, unsigned host)
 {
-    uint64_t word = host < attach->hosts_max ? via_client_status(attach, host) : 0;
+    uint64_t word = host < attach->hosts_max ? via_client_watch(attach, host) : 0;
     if (!via_status_is_reachable(word)) {
         return via_client_error(-EHOSTUNREACH, "host %u: not to be reached from host %u", host,
                                 attach->host);
@@ -568,7 +570,7 @@ int via_attach_hosts(struct via_attach *attach, uint16_t *ret_hosts, unsigned ma
 {
     unsigned count = 0;
     for (unsigned host = 0; host < attach->hosts_max; host++) {
-        if (!via_status_is_reachable(via_client_status(attach, host))) {
+        if (!via_status_is_reachable(via_client_watch(attach, host))) {
             continue;
         }
         if (count < max) {

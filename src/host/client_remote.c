@@ -402,6 +402,7 @@ int via_remote_open(struct via_attach *attach, unsigned host, uint64_t handle, s
     remote->handle = handle;
     remote->bytes = bytes;
     remote->host = (uint16_t)host;
+    (void)via_client_watch(attach, host);
     via_client_lock(attach);
     via_list_push_back(&attach->remotes, &remote->link);
     int rc = map_first(remote);

@@ -41,9 +41,11 @@ static struct via_host_slices *find_link(const struct via_host *host, uint16_t p
     return NULL;
 }
 
-bool via_host_aperture_reaches(const struct via_host *host, uint16_t peer)
+bool via_host_aperture_offers(const struct via_host *host, unsigned index,
+                              const struct via_link_status *link)
 {
-    return find_link(host, peer) != NULL;
+    return host->aperture.links != NULL && host->aperture.links[index].port != NULL &&
+           link->state == VIA_LINK_UP && link->peer_link != 0;
 }
 
 static void set_silent(const struct via_host *host, struct via_host_slices *slices)

@@ -123,8 +123,9 @@ void via_host_aperture_gone(struct via_host *host, uint64_t handle);
 /* Links may have gone up or down: those that went down have no slices any more. */
 void via_host_aperture_changed(struct via_host *host);
 
-/* Is there a link with slices to this host? */
-bool via_host_aperture_reaches(const struct via_host *host, uint16_t peer);
+/* Does this link have slices, being in this state? */
+bool via_host_aperture_offers(const struct via_host *host, unsigned index,
+                              const struct via_link_status *link);
 
 /* What is due; the next deadline. */
 uint64_t via_host_aperture_tick(struct via_host *host);

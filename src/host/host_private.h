@@ -114,7 +114,9 @@ enum via_host_warning {
 /* What the status page says of a host, to see when it changes. */
 struct via_host_peer {
     uint64_t edges; /* ups and downs of the links to it, and which of them is used */
+    uint64_t edges_now;
     uint16_t generation;
+    bool direct, slices;
 };
 
 struct via_host {

@@ -24,35 +24,41 @@ int via_host_status_open(struct via_host *host, struct via_error *err)
 }
 
 /*
- * Ups and downs of all links to `peer`, and which of them carries direct accesses: when this number
- * differs, a process that has the peer's memory mapped must look again.
+ * Per host: ups and downs of all links to it, and which of them carries direct accesses: when this
+ * number differs, a process that has the host's memory mapped must look again. And whether there
+ * are slices. One look at each link.
  */
-static uint64_t edges_of(struct via_host *host, uint16_t peer, bool *ret_direct)
+static void look_at_links(struct via_host *host)
 {
-    uint64_t edges = 0;
-    *ret_direct = peer == host->config.host;
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        struct via_host_peer *peer = &host->peers[id];
+        peer->edges_now = 0;
+        peer->direct = id == host->config.host;
+        peer->slices = false;
+    }
     for (unsigned i = 0; i < host->cables_count; i++) {
         struct via_link_status link;
-        if (via_node_link_status(host->node, i, &link) != 0 || link.peer != peer) {
+        if (via_node_link_status(host->node, i, &link) != 0 ||
+            link.peer >= host->config.hosts_max) {
             continue;
         }
-        edges += (uint64_t)link.ups_count + link.downs_count;
-        if (!*ret_direct && host->cables[i].direct && link.state == VIA_LINK_UP) {
-            *ret_direct = true;
-            edges += (uint64_t)(i + 1) << 48;
+        struct via_host_peer *peer = &host->peers[link.peer];
+        peer->edges_now += (uint64_t)link.ups_count + link.downs_count;
+        if (!peer->direct && host->cables[i].direct && link.state == VIA_LINK_UP) {
+            peer->direct = true;
+            peer->edges_now += (uint64_t)(i + 1) << 48;
         }
+        peer->slices |= via_host_aperture_offers(host, i, &link);
     }
-    return edges;
 }
 
+/* After look_at_links(). */
 static uint64_t word_of(struct via_host *host, uint16_t id)
 {
     struct via_route_status route = {.port = VIA_PORT_NONE};
-    bool direct = false;
-    uint64_t edges = edges_of(host, id, &direct);
     struct via_host_peer *peer = &host->peers[id];
-    if (edges != peer->edges) {
-        peer->edges = edges;
+    if (peer->edges_now != peer->edges) {
+        peer->edges = peer->edges_now;
         peer->generation++;
     }
     unsigned hops = VIA_STATUS_UNREACHABLE;
@@ -62,9 +68,8 @@ static uint64_t word_of(struct via_host *host, uint16_t id)
     } else if (via_node_route_status(host->node, id, &route) == 0 && route.port != VIA_PORT_NONE) {
         hops = route.hops;
     }
-    bool slices = !direct && via_host_aperture_reaches(host, id);
-    return via_status_word(route.session, peer->generation, hops, direct) |
-           (slices ? VIA_STATUS_SLICES : 0);
+    return via_status_word(route.session, peer->generation, hops, peer->direct) |
+           (peer->slices && !peer->direct ? VIA_STATUS_SLICES : 0);
 }
 
 void via_host_status_update(struct via_host *host)
@@ -76,9 +81,14 @@ void via_host_status_update(struct via_host *host)
     atomic_store_explicit(&page->version, version + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     bool lost = false;
+    look_at_links(host);
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
         uint64_t before = atomic_load_explicit(&page->peers[id], memory_order_relaxed);
         uint64_t word = word_of(host, id);
+        if (word == before) {
+            continue;
+        }
+        host->attach.changed[id / 64] |= UINT64_C(1) << (id % 64);
         lost |= !via_status_is_reachable(word) && via_status_is_reachable(before);
         atomic_store_explicit(&page->peers[id], word, memory_order_release);
     }

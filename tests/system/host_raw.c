@@ -157,7 +157,7 @@ int host_raw_try_open(struct host_raw *raw, const struct host_lab *lab, unsigned
     }
     assert_int_equal(fds_count, 4);
     raw->memory_bytes =
-        (size_t)raw->welcome.area_bytes * raw->welcome.channels_count + VIA_ATTACH_BUSY_BYTES;
+        (size_t)raw->welcome.area_bytes * raw->welcome.channels_count + VIA_ATTACH_TAIL_BYTES;
     raw->memory = map_shared(fds[0], raw->memory_bytes, PROT_READ | PROT_WRITE);
     raw->status = map_shared(fds[1], sizeof(*raw->status), PROT_READ);
     raw->bells = map_shared(fds[2], 4096, PROT_READ | PROT_WRITE);

@@ -474,7 +474,7 @@ void fake_host_start(struct fake_host *fake, unsigned host)
     fake->status_fd = sealed(sizeof(*fake->status), &fake->status);
     fake->status->magic = VIA_STATUS_MAGIC;
     fake->bells_fd = sealed(4096, &fake->bells);
-    fake->memory_bytes = area_bytes(fake) * FAKE_CHANNELS + VIA_ATTACH_BUSY_BYTES;
+    fake->memory_bytes = area_bytes(fake) * FAKE_CHANNELS + VIA_ATTACH_TAIL_BYTES;
     fake->memory_fd = sealed(fake->memory_bytes, &fake->memory);
     fake->busy = (struct via_slice_busy *)(void *)(fake->memory + area_bytes(fake) * FAKE_CHANNELS);
     fake->slice_bytes = FAKE_SLICE_BYTES;

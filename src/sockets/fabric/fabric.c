@@ -397,7 +397,7 @@ static struct via_fabric *fabric_new(const struct via_attach *attach, unsigned h
     if (fabric != NULL) {
         *fabric = (struct via_fabric){.host = host, .slot = -1};
         if (host < attach->hosts_max) {
-            fabric->way = via_client_status(attach, host) & VIA_CLIENT_WAY_MASK;
+            fabric->way = via_client_watch(attach, host) & VIA_CLIENT_WAY_MASK;
         }
     }
     return fabric;
