@@ -69,10 +69,11 @@ VIADUCT_API int via_attach_hops(struct via_attach *attach, unsigned host);
 /*
  * A file descriptor (an eventfd, owned by the attachment) that is signalled whenever the host has
  * something for this process: a completion, a message, a NOTIFY put into one of its segments, a
- * link change. It is a hint. Watch it with EPOLLIN | EPOLLOUT | EPOLLET: each ring is an edge, and
- * there is one at the beginning. Do not read or write it: it is never empty, so that no holder can
- * silence it. Before sleeping on it, call via_attach_poll(): what comes after a poll that brought
- * nothing rings.
+ * change of the way to a host that it has asked about (via_attach_hops(), via_attach_hosts(),
+ * via_remote_open(), messages to it). It is a hint. Watch it with EPOLLIN | EPOLLOUT | EPOLLET:
+ * each ring is an edge, and there is one at the beginning. Do not read or write it: it is never
+ * empty, so that no holder can silence it. Before sleeping on it, call via_attach_poll(): what
+ * comes after a poll that brought nothing rings.
  */
 VIADUCT_API int via_attach_bell_fd(const struct via_attach *attach);
 

@@ -104,12 +104,22 @@ static unsigned count_lines(const struct iovec *iov, int count)
     return lines;
 }
 
-/* With the lock, which is given up meanwhile: whole lines, for producers add whole lines. */
+/* With the lock: as many bytes of whole lines as `max`, which is more than any line has. */
+static size_t whole_lines(size_t max)
+{
+    size_t bytes = via_min(writer.used, max);
+    while (bytes != 0 && writer.ring[(writer.head + bytes - 1) % RING_BYTES] != '\n') {
+        bytes--;
+    }
+    return bytes;
+}
+
+/* With the lock, which is given up meanwhile: whole lines, no more than a file may have. */
 static void write_lines(void)
 {
     size_t head = writer.head;
-    size_t used = writer.used;
     size_t bytes_max = writer.bytes_max;
+    size_t used = writer.is_file ? whole_lines(bytes_max / 2) : writer.used;
     size_t first = via_min(used, RING_BYTES - head);
     struct iovec iov[2] = {{.iov_base = writer.ring + head, .iov_len = first},
                            {.iov_base = writer.ring, .iov_len = used - first}};

@@ -247,7 +247,7 @@ struct via_process {
     uid_t uid;
     struct via_tenant *tenant; /* attached; held */
     char comm[16];
-    int bell_fd; /* eventfd; [any] while attached */
+    int bell_fd;         /* eventfd; [any] while attached */
     unsigned fds_unread; /* sent to it in answers that it may not have taken */
     struct via_host_memory memory;
     struct via_list segments;

@@ -311,7 +311,9 @@ static void a_put_with_notify_rings_the_owner_of_the_memory(void **state)
     assert_true(bell_rings(bell, 60000));
     assert_string_equal(via_segment_base(pair.segment), "loud");
     silence_bell(bell);
-    /* So does a link that changes. */
+    /* So does the way to a host that was asked about. */
+    assert_int_equal(via_attach_hops(pair.b, 0), 2);
+    silence_bell(bell);
     host_lab_cut(&pair.lab, 0, 1, "cut");
     assert_true(bell_rings(bell, 60000));
     assert_int_equal(via_attach_hops(pair.b, 0), -EHOSTUNREACH);

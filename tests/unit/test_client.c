@@ -55,7 +55,7 @@ static void attach_tells_why_it_can_not(void **state)
     fake->version = 9;
     assert_int_equal(client_attach_to(fake, &attach), -EPROTO);
     client_assert_text_has("version 9");
-    client_assert_text_has("version 5");
+    client_assert_text_has("version 6");
     fake_host_die(fake);
     assert_int_equal(client_attach_to(fake, &attach), -ECONNREFUSED);
     client_assert_text_has("died");
