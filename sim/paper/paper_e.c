@@ -237,7 +237,7 @@ static void thresholds(const struct sim_scenario *scenario, struct sim_report *r
     add_single(report, "usable at 64 B", "MB/s", 2880,
                64e6 / (double)sim_pcie_ps(&link, 1, 64, header), 0.02, true);
     add_single(report, "best write-combined", "B", 64, best_bytes(scenario, COMBINED), 0, false);
-    add_single(report, "DMA is faster from", "B", 4096, crossover(scenario, COMBINED), 0.25, true);
+    add_single(report, "DMA is faster from", "B", 4096, crossover(scenario, COMBINED), 0.15, true);
 }
 
 static int run(const struct sim_scenario *scenario, struct sim_report *report,
