@@ -11,6 +11,7 @@ usage: bench_machines.py [--json FILE] [--rounds N] [--seconds S] [--encrypt] [l
   shmem    OpenSHMEM put, get and barrier beside Open MPI's OpenSHMEM, two PEs on two machines
 
 How long 16 machines take to know each other, partitions and kills: make machines-check. Ratios are medians over the rounds.
+fi_pingpong and Open MPI look for messages without a pause: beside other work their figures say little.
 """
 import argparse
 import contextlib
