@@ -86,11 +86,8 @@ int via_cli_card_check(int argc, char **argv)
         case 's':
             svg = optarg;
             break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
         default:
-            return via_cli_usage(argv[0], NULL);
+            return via_cli_take_help(argv[0], c, help);
         }
     }
     if (optind + 1 != argc) {

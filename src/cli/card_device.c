@@ -99,11 +99,8 @@ int via_cli_card_take_device(int opt, const char *text, struct via_cli_card_devi
                    ? -1
                    : via_cli_usage(device->name, "--size: '%s': no multiple of 4 from 8 to %u",
                                    optarg, VIA_CARD_IMAGE_BYTES_MAX);
-    case 'h':
-        fputs(text, stdout);
-        return VIA_CLI_OK;
     default:
-        return via_cli_usage(device->name, NULL);
+        return via_cli_take_help(device->name, opt, text);
     }
 }
 

@@ -125,11 +125,8 @@ static int take_option(int opt, struct options *options)
     case 'o':
         options->output = optarg;
         return -1;
-    case 'h':
-        fputs(help, stdout);
-        return VIA_CLI_OK;
     default:
-        return via_cli_usage(options->name, NULL);
+        return via_cli_take_help(options->name, opt, help);
     }
 }
 

@@ -55,6 +55,10 @@ bool via_cli_is_host(const char *text) VIA_MUST_CHECK;
     "  --rundir DIR     run directory of the daemon that is asked (/run/viaduct)\n"
 void via_cli_set_rundir(const char *rundir);
 
+/* The last option that a command looks at: 'h', which prints the text, or one that is unknown, as
+ * getopt has said. The exit code. name: argv[0]. */
+VIA_MUST_CHECK int via_cli_take_help(const char *name, int opt, const char *help);
+
 /* Options of commands on a fabric, at the end of long_options; "h" is the short one. */
 #define VIA_CLI_FABRIC_OPTIONS                                                                     \
     {"fabric", required_argument, NULL, 'f'}, {"rundir", required_argument, NULL, VIA_CLI_RUNDIR}, \

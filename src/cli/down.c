@@ -155,11 +155,8 @@ int via_cli_down(int argc, char **argv)
                 return via_cli_usage(argv[0], "--host: '%s': not the id of a host", optarg);
             }
             break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
         default:
-            return via_cli_usage(argv[0], NULL);
+            return via_cli_take_help(argv[0], opt, help);
         }
     }
     int code = via_cli_take_end(argc, argv);

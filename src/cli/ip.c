@@ -153,11 +153,8 @@ int via_cli_ip(int argc, char **argv)
         case 'f':
             name = optarg;
             break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
         default:
-            return via_cli_usage(argv[0], NULL);
+            return via_cli_take_help(argv[0], opt, help);
         }
     }
     const char *word = optind < argc ? argv[optind++] : "status";

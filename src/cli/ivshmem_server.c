@@ -96,11 +96,8 @@ static int take_options(int argc, char **argv, struct via_ivshmem_server_options
                 return via_cli_usage(argv[0], "--mode: '%s': not an octal mode", optarg);
             }
             break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
         default:
-            return via_cli_usage(argv[0], NULL);
+            return via_cli_take_help(argv[0], opt, help);
         }
     }
     if (optind != argc) {

@@ -91,6 +91,15 @@ void via_cli_set_rundir(const char *rundir)
     }
 }
 
+int via_cli_take_help(const char *name, int opt, const char *help)
+{
+    if (opt != 'h') {
+        return via_cli_usage(name, NULL);
+    }
+    fputs(help, stdout);
+    return VIA_CLI_OK;
+}
+
 int via_cli_take_fabric(const char *name, int opt, const char *help, const char **ret_fabric)
 {
     switch (opt) {
@@ -100,11 +109,8 @@ int via_cli_take_fabric(const char *name, int opt, const char *help, const char 
     case VIA_CLI_RUNDIR:
         via_cli_set_rundir(optarg);
         return -1;
-    case 'h':
-        fputs(help, stdout);
-        return VIA_CLI_OK;
     default:
-        return via_cli_usage(name, NULL);
+        return via_cli_take_help(name, opt, help);
     }
 }
 

@@ -201,11 +201,8 @@ static int take_option(const char *name, int opt, struct via_perf *perf, struct 
     case 'f':
         options->fabric = optarg;
         return -1;
-    case 'h':
-        fputs(help, stdout);
-        return VIA_CLI_OK;
     default:
-        return via_cli_usage(name, NULL);
+        return via_cli_take_help(name, opt, help);
     }
 }
 

@@ -450,11 +450,8 @@ static int take_option(struct measuring *all, int opt)
     case OPT_CUDA:
         all->cuda_library = optarg;
         return -1;
-    case 'h':
-        fputs(help, stdout);
-        return VIA_CLI_OK;
     default:
-        return via_cli_usage(all->name, NULL);
+        return via_cli_take_help(all->name, opt, help);
     }
 }
 

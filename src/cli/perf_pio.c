@@ -156,11 +156,8 @@ static int take_option(const char *name, int opt, struct pio *pio)
     case 'C':
         pio->csv_path = optarg;
         return -1;
-    case 'h':
-        fputs(help, stdout);
-        return VIA_CLI_OK;
     default:
-        return via_cli_usage(name, NULL);
+        return via_cli_take_help(name, opt, help);
     }
 }
 

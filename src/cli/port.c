@@ -154,11 +154,8 @@ int via_cli_port(int argc, char **argv)
         case 'r':
             paths.root = optarg;
             break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
         default:
-            return via_cli_usage(argv[0], NULL);
+            return via_cli_take_help(argv[0], c, help);
         }
     }
     const char *verb = optind < argc ? argv[optind] : "";

@@ -63,11 +63,8 @@ int via_cli_reload(int argc, char **argv)
         case 'r':
             setenv("VIADUCT_RUNDIR", optarg, 1);
             break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
         default:
-            return via_cli_usage(argv[0], NULL);
+            return via_cli_take_help(argv[0], opt, help);
         }
     }
     if (optind < argc) {

@@ -100,11 +100,8 @@ static int take_option(const char *name, int opt, struct options *options)
         }
         options->action = opt;
         return -1;
-    case 'h':
-        fputs(help, stdout);
-        return VIA_CLI_OK;
     default:
-        return via_cli_usage(name, NULL);
+        return via_cli_take_help(name, opt, help);
     }
 }
 

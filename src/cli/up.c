@@ -308,11 +308,8 @@ static int take_options(int argc, char **argv, struct options *options)
         case OPT_WITH:
             code = take_companion(argv[0], "--with", optarg, options);
             break;
-        case 'h':
-            fputs(help, stdout);
-            return VIA_CLI_OK;
         default:
-            return via_cli_usage(argv[0], NULL);
+            return via_cli_take_help(argv[0], opt, help);
         }
     }
     bool shaped = options->shape >= 0 || options->torus != NULL;

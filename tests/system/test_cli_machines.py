@@ -9,7 +9,6 @@ import struct
 import subprocess
 import threading
 import time
-import unittest
 
 import cli
 
