@@ -94,14 +94,13 @@ static int open_target(struct measuring *all, unsigned index, struct via_error *
 {
     const struct wanted *wanted = &all->wanted[index];
     struct via_perf_target **target = &all->targets[index];
-    struct via_perf_target_options options = {.bar = wanted->bar,
-                                              .cuda_library = all->cuda_library};
+    struct via_perf_target_options options = {
+        .bar = wanted->bar, .writes = all->writes, .cuda_library = all->cuda_library};
     for (unsigned i = 0; i < all->sizes_count; i++) {
         options.bytes_max = via_max(options.bytes_max, all->sizes[i]);
     }
-    int rc = wanted->kind == 'd' ? via_perf_target_bar(wanted->text, &options, target, err)
-             : wanted->kind == 'f'
-                 ? via_perf_target_file(wanted->text, all->writes, &options, target, err)
+    int rc = wanted->kind == 'd'   ? via_perf_target_bar(wanted->text, &options, target, err)
+             : wanted->kind == 'f' ? via_perf_target_file(wanted->text, &options, target, err)
              : wanted->kind == 'e' ? via_perf_target_engine(wanted->text, &options, target, err)
                                    : via_perf_target_gpu(wanted->text, &options, target, err);
     if (rc != 0) {

@@ -14,6 +14,7 @@
 
 #define ALIGNMENT 4096u
 #define BAR_SIZE_MIN 4u
+#define BAR_PREFETCHABLE 8u
 #define READS (1u << VIA_PERF_TO_HOST)
 #define WRITES (1u << VIA_PERF_TO_DEVICE)
 
@@ -97,6 +98,18 @@ static void bar_close(struct via_perf_target *target)
 
 static const struct via_perf_target_ops bar_ops = {.transfer = bar_transfer, .close = bar_close};
 
+/* Stores of zeros into registers may do anything; memory that a device shows is prefetchable (bit 3
+ * of the BAR, PCI Local Bus specification 3.0, 6.2.5.1). */
+static int refuse_registers(struct bar *bar, struct via_error *err)
+{
+    uint32_t value = 0;
+    int rc = bar->pci->ops->config_read(bar->pci, VIA_PCI_BAR(bar->number), 4, &value);
+    return rc == 0 && (value & BAR_PREFETCHABLE) != 0
+               ? 0
+               : via_error_set(err, -EPERM,
+                               "it is not prefetchable, so it has registers: not to be written");
+}
+
 static int map_bar(struct bar *bar, uint64_t bytes, struct via_error *err)
 {
     struct via_pci_region region = {0};
@@ -139,6 +152,7 @@ int via_perf_target_bar(const char *device, const struct via_perf_target_options
     int rc = via_cli_card_open(device, NULL, &bar->pci, err);
     if (rc == 0) {
         rc = map_bar(bar, options->bytes_max, err);
+        rc = rc == 0 && options->writes ? refuse_registers(bar, err) : rc;
         rc = rc == 0 ? make_buffer(options->bytes_max, &bar->buffer, err) : rc;
         rc = rc == 0 ? make_buffer(options->bytes_max, &bar->zeros, err) : rc;
         if (rc != 0) {
@@ -224,8 +238,7 @@ static int open_drive(struct drive *drive, const char *path, bool writes, uint64
     return 0;
 }
 
-int via_perf_target_file(const char *path, bool writes,
-                         const struct via_perf_target_options *options,
+int via_perf_target_file(const char *path, const struct via_perf_target_options *options,
                          struct via_perf_target **ret_target, struct via_error *err)
 {
     struct drive *drive = calloc(1, sizeof(*drive));
@@ -238,7 +251,7 @@ int via_perf_target_file(const char *path, bool writes,
                                      .keeps_data = true},
                             .fd = -1};
     snprintf(drive->base.name, sizeof(drive->base.name), "%s", path);
-    int rc = open_drive(drive, path, writes, options->bytes_max, err);
+    int rc = open_drive(drive, path, options->writes, options->bytes_max, err);
     rc = rc == 0 ? make_buffer(options->bytes_max, &drive->buffer, err) : rc;
     rc = rc == 0 ? make_buffer(options->bytes_max, &drive->zeros, err) : rc;
     if (rc != 0) {

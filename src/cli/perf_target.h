@@ -38,6 +38,7 @@ struct via_perf_target {
 struct via_perf_target_options {
     size_t bytes_max; /* of one transfer */
     unsigned bar;
+    bool writes;              /* VIA_PERF_TO_DEVICE will be asked for */
     const char *cuda_library; /* NULL: libcuda.so.1 */
 };
 
@@ -45,7 +46,7 @@ struct via_perf_target_options {
 VIA_MUST_CHECK int via_perf_target_bar(const char *device,
                                        const struct via_perf_target_options *options,
                                        struct via_perf_target **ret_target, struct via_error *err);
-VIA_MUST_CHECK int via_perf_target_file(const char *path, bool writes,
+VIA_MUST_CHECK int via_perf_target_file(const char *path,
                                         const struct via_perf_target_options *options,
                                         struct via_perf_target **ret_target, struct via_error *err);
 /* The DMA function 87D0 of a PEX 87xx: from this host's memory to the switch and back. */
