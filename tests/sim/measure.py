@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct-sim measure: chains of random length, width and load obey physics; wrong scenarios say what is wrong."""
+"""viaduct-sim measure: chains of random length and width obey physics; wrong scenarios say what is wrong.
+measure.py [COUNT [SEED]]: more chains, or others."""
 import os
 import pathlib
 import random
@@ -63,9 +64,9 @@ def rate(generation, lanes):
     return raw * (1 - 16 / int(284 * factor / lanes + {1: 19, 2: 70, 3: 115}[generation]) - 4 / 1538)
 
 
-def physics(folder):
-    rng = random.Random(1)
-    for _ in range(3):
+def physics(folder, count, seed):
+    rng = random.Random(seed)
+    for _ in range(count):
         base = [rng.randint(1, 3), rng.choice((4, 8)), round(rng.uniform(0.5, 9), 2), rng.randint(0, 3)]
         before = measure(chain(folder, *base))
         worse = [[base[0], base[1] // 2, base[2], base[3]], [base[0], base[1], base[2] + rng.uniform(0.1, 1), base[3]],
@@ -114,7 +115,7 @@ def bad_input(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        physics(folder)
+        physics(folder, int(sys.argv[1]) if len(sys.argv) > 1 else 3, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
         examples()
         bad_input(folder)
     for failure in failures:
