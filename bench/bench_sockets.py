@@ -182,6 +182,14 @@ def idle_cpu(way):
             measure.end(client)
 
 
+def poll_loop(way, connections):
+    """Round trips per second on so many connections that a client asks about by poll() that does not wait."""
+    port = measure.free_port(way.address)
+    with measure.server(way, [FLOWS, "echo", way.address, str(port)], port):
+        return json.loads(measure.client(way, [FLOWS, "poll-loop", way.address, str(port), str(connections),
+                                               "20000"]))["per_second"]
+
+
 def two_pairs(way):
     """Two servers and two clients, all busy, on two cores: round trips per second of both."""
     with contextlib.ExitStack() as stack:
@@ -336,6 +344,12 @@ def connections():
     yield against("one thread", name + ", TCP", "1/s", two.base, two.subject, None, way=TCP)
 
 
+def polling():
+    for count in (1, 10, 100):
+        yield against_tcp("poll() that does not wait, of %d" % count, "1/s",
+                          lambda way, count=count: poll_loop(way, count), 1)
+
+
 def sharing():
     yield against_tcp("idle epoll server's CPU", "us/s", idle_cpu, 1, True, kind=Idle)
     yield against_tcp("four busy processes, ping-pong", "1/s", two_pairs, 1)
@@ -343,7 +357,7 @@ def sharing():
 
 
 def all_measures():
-    for group in (spinning, sleeping, streams, programs, connections, sharing):
+    for group in (spinning, sleeping, streams, programs, connections, polling, sharing):
         yield from group()
 
 

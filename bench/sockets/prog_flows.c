@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -591,6 +592,32 @@ static int hot_in_turns(char **argv)
     return 0;
 }
 
+/* Round trips of one connection, while poll() that does not wait asks about all of them. */
+static int poll_loop(char **argv)
+{
+    static struct pollfd polled[CONNECTIONS_MAX];
+    int connections = (int)number(argv[2], 1, CONNECTIONS_MAX);
+    long count = number(argv[3], 1, 100000000);
+    const int *fds = open_all(argv, connections);
+    char data[16] = "there and back";
+    for (int i = 0; i < connections; i++) {
+        polled[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    }
+    double begin = now_s();
+    for (long i = 0; i < count; i++) {
+        int fd = fds[i % connections];
+        send_all(fd, data, sizeof(data));
+        while (poll(polled, (nfds_t)connections, 0) == 0) {
+        }
+        if (!receive_all(fd, data, sizeof(data))) {
+            errno = ECONNRESET;
+            die("echo");
+        }
+    }
+    printf("{\"per_second\":%.0f}\n", (double)count / (now_s() - begin));
+    return 0;
+}
+
 static _Noreturn void idle(char **argv)
 {
     open_all(argv, (int)number(argv[2], 1, CONNECTIONS_MAX));
@@ -618,6 +645,9 @@ int main(int argc, char **argv)
     if (strcmp(what, "hot") == 0 && argc == 4) {
         return hot(argv);
     }
+    if (strcmp(what, "poll-loop") == 0 && argc == 4) {
+        return poll_loop(argv);
+    }
     if (strcmp(what, "source-turns") == 0 && (argc == 4 || argc == 5)) {
         return source_in_turns(argc, argv);
     }
@@ -633,7 +663,7 @@ int main(int argc, char **argv)
     if (strcmp(what, "memcpy") == 0 && argc == 3) {
         return memcpys_of_two(argv);
     }
-    fprintf(stderr,
-            "usage: prog_flows sink|source|echo|hot|...-turns|idle|memcpy ...: see its source\n");
+    fprintf(stderr, "usage: prog_flows sink|source|echo|hot|poll-loop|...-turns|idle|memcpy ...: "
+                    "see its source\n");
     return 64;
 }
