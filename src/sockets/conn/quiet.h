@@ -17,9 +17,10 @@ struct via_conn;
  * word. So a writer that holds the token, and has been given back all that it wrote, may remove
  * the pages: the reader then finds zeros there, which are no record. The page with the words stays.
  *
- * Every second, while pipes are in use, the process looks at its connections; a timer wakes a thread that
- * hears calls (bell.h). A connection that has moved nothing for two seconds gives its credits back,
- * as a reader, and its pages, as a writer. When there is no more to do the timer stops.
+ * Every second, while pipes are in use, the process looks at its connections; a timer wakes a
+ * thread that hears calls (bell.h). A connection that has moved nothing for two seconds gives its
+ * credits back, as a reader, and its pages, as a writer. When there is no more to do the timer
+ * stops.
  */
 
 /* Of one connection; touched by the thread that looks, and counted until it is freed. */
